@@ -13,12 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "adapt/sluice.h"
+#include "adapt/concurrency_gate.h"
 #include "base/rng.h"
 
 struct gate {
-    struct weir_sluice *open, *full;
-    struct weir_sluice_permit held;
+    struct weir_concurrency_gate *open, *full;
+    struct weir_concurrency_gate_permit held;
     weir_instant now[2][WEIR_CACHE_LINE / sizeof(weir_instant)];
     pthread_mutex_t mutex;
     uint64_t counted;
@@ -27,16 +27,16 @@ struct gate {
     weir_instant ripe_at;
 };
 
-static struct weir_sluice *sluice_new(double limit)
+static struct weir_concurrency_gate *gate_new(double limit)
 {
-    struct weir_sluice_options options;
-    weir_sluice_defaults(&options, WEIR_CONTROLLER_TARGET);
+    struct weir_concurrency_gate_options options;
+    weir_concurrency_gate_defaults(&options, WEIR_CONTROLLER_TARGET);
     options.controller.initial = limit;
     void *block = NULL;
-    if (posix_memalign(&block, WEIR_CACHE_LINE, weir_sluice_size(&options)) !=
-        0)
+    if (posix_memalign(&block, WEIR_CACHE_LINE,
+                       weir_concurrency_gate_size(&options)) != 0)
         abort();
-    return weir_sluice_init(block, &options, 1);
+    return weir_concurrency_gate_init(block, &options, 1);
 }
 
 /* A window of 320 samples over two octaves, old enough, with one request still
@@ -69,9 +69,9 @@ static void *gate_setup(const char **out_note)
     struct gate *gate = calloc(1, sizeof(*gate));
     if (gate == NULL)
         return NULL;
-    gate->open = sluice_new(1000);
-    gate->full = sluice_new(1);
-    if (!weir_sluice_enter(gate->full, 0, 1, &gate->held, 1))
+    gate->open = gate_new(1000);
+    gate->full = gate_new(1);
+    if (!weir_concurrency_gate_enter(gate->full, 0, 1, &gate->held, 1))
         abort();
     pthread_mutex_init(&gate->mutex, NULL);
     gate->now[0][0] = gate->now[1][0] = WEIR_SECOND;
@@ -97,11 +97,12 @@ void bench_gate_pair(void *state, int thread, uint64_t n)
     struct gate *gate = state;
     weir_instant now = gate->now[thread][0];
     for (uint64_t i = 0; i < n; i++) {
-        struct weir_sluice_permit permit;
-        if (!weir_sluice_enter(gate->open, 0, 1, &permit, now))
+        struct weir_concurrency_gate_permit permit;
+        if (!weir_concurrency_gate_enter(gate->open, 0, 1, &permit, now))
             abort();
         now += 1000;
-        weir_sluice_leave(gate->open, &permit, WEIR_SAMPLE_SUCCESS, now);
+        weir_concurrency_gate_leave(gate->open, &permit, WEIR_SAMPLE_SUCCESS,
+                                    now);
     }
     gate->now[thread][0] = now;
 }
@@ -111,8 +112,8 @@ void bench_gate_refused(void *state, int thread, uint64_t n)
     struct gate *gate = state;
     (void)thread;
     for (uint64_t i = 0; i < n; i++) {
-        struct weir_sluice_permit permit;
-        if (weir_sluice_enter(gate->full, 0, 1, &permit, 2))
+        struct weir_concurrency_gate_permit permit;
+        if (weir_concurrency_gate_enter(gate->full, 0, 1, &permit, 2))
             abort();
         bench_fence();
     }

@@ -184,26 +184,26 @@ static const struct bench_row root_rows[] = {
 };
 
 /* A step of a bucket state in a process's own memory, relative to leaky's. */
-#define METER(i, w)                                                 \
-    OURS("meter_" #i, "step, " w, 1, bench_meters, bench_meter_##i, \
-         "meter_leaky", BENCH_RATIO, 0),                            \
-        OURS("meter_" #i "_refused", "… refused", 1, bench_meters,  \
-             bench_meter_##i##_refused, "meter_leaky", BENCH_RATIO, 0)
+#define BUCKET_STATE(i, w)                                                  \
+    OURS("meter_" #i, "step, " w, 1, bench_algorithms, bench_algorithm_##i, \
+         "meter_leaky", BENCH_RATIO, 0),                                    \
+        OURS("meter_" #i "_refused", "… refused", 1, bench_algorithms,      \
+             bench_algorithm_##i##_refused, "meter_leaky", BENCH_RATIO, 0)
 
-static const struct bench_row meter_rows[] = {
+static const struct bench_row bucket_state_rows[] = {
     FLOOR("meter_add", "locked add, own line", bench_lines_hot, bench_add_own),
-    OURS("meter_leaky", "step, leaky", 1, bench_meters, bench_meter_leaky,
-         "meter_add", BENCH_RATIO, 0),
-    OURS("meter_leaky_refused", "… refused", 1, bench_meters,
-         bench_meter_leaky_refused, "meter_leaky", BENCH_RATIO, 0),
-    METER(queue, "leaky_queue"),
-    METER(token, "token_bucket"),
-    METER(row, "token_buckets, two"),
-    METER(fixed, "fixed_window"),
-    METER(month, "fixed_window, of the calendar"),
-    METER(log, "sliding_log, 100 entries"),
-    METER(sliding_1, "sliding_window, 1 part"),
-    METER(sliding_60, "sliding_window, 60 parts"),
+    OURS("meter_leaky", "step, leaky", 1, bench_algorithms,
+         bench_algorithm_leaky, "meter_add", BENCH_RATIO, 0),
+    OURS("meter_leaky_refused", "… refused", 1, bench_algorithms,
+         bench_algorithm_leaky_refused, "meter_leaky", BENCH_RATIO, 0),
+    BUCKET_STATE(queue, "leaky_queue"),
+    BUCKET_STATE(token, "token_bucket"),
+    BUCKET_STATE(row, "token_buckets, two"),
+    BUCKET_STATE(fixed, "fixed_window"),
+    BUCKET_STATE(month, "fixed_window, of the calendar"),
+    BUCKET_STATE(log, "sliding_log, 100 entries"),
+    BUCKET_STATE(sliding_1, "sliding_window, 1 part"),
+    BUCKET_STATE(sliding_60, "sliding_window, 60 parts"),
 };
 
 /* A decision on a lease, relative to that among a hundred claims. */
@@ -269,7 +269,7 @@ static const struct bench_group groups[] = {
     { "cold", cold_rows, COUNT(cold_rows), 150000 },
     { "cold, the first take since a report", first_rows, COUNT(first_rows),
       150000 },
-    { "meters", meter_rows, COUNT(meter_rows), 4096 },
+    { "meters", bucket_state_rows, COUNT(bucket_state_rows), 4096 },
     { "shares", share_rows, COUNT(share_rows), 4096 },
     { "adapt", adapt_rows, COUNT(adapt_rows), 4096 },
     { "wire", wire_rows, COUNT(wire_rows), 16 * 8192 },

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * bench/meter_rows.c - one step of each algorithm.
+ * bench/bucket_state_rows.c - one step of each algorithm.
  *
  * A take of one unit each 10 ns, against a limit of twice that: so every take
  * passes, and the use stays at half of the bound. The windows are 1 ms; the
@@ -12,28 +12,29 @@
 
 #include <string.h>
 
-#include "algo/meter.h"
+#include "algo/algorithm.h"
 
 #define STEP 10u /* nanoseconds between two takes */
 #define START (WEIR_SECOND * 1700000000)
 
-struct meter {
-    struct weir_meter_rule rule;
+struct bucket_state {
+    struct weir_algorithm_rule rule;
     weir_instant now;
     uint64_t *state;
     char rest[64];
 };
 
 enum { LEAKY, QUEUE, TOKEN, ROW, FIXED, MONTH, LOG, SLIDING_1, SLIDING_60 };
-#define METERS 9
+#define BUCKET_STATES 9
 
-struct meters {
-    struct meter passing[METERS];
-    struct meter refusing[METERS];
-    uint64_t states[2 * METERS][WEIR_METER_SIZE_MAX / sizeof(uint64_t)];
+struct bucket_states {
+    struct bucket_state passing[BUCKET_STATES];
+    struct bucket_state refusing[BUCKET_STATES];
+    uint64_t states[2 * BUCKET_STATES]
+                   [WEIR_ALGORITHM_SIZE_MAX / sizeof(uint64_t)];
 };
 
-static const struct weir_meter_rule rules[METERS] = {
+static const struct weir_algorithm_rule rules[BUCKET_STATES] = {
     [LEAKY] = { .algorithm = WEIR_LEAKY },
     [QUEUE] = { .algorithm = WEIR_LEAKY_QUEUE },
     [TOKEN] = { .algorithm = WEIR_TOKEN_BUCKET },
@@ -46,74 +47,80 @@ static const struct weir_meter_rule rules[METERS] = {
     [SLIDING_60] = { .algorithm = WEIR_SLIDING_WINDOW, .sub_windows = 60 },
 };
 
-static void meter_make(struct meter *meter, unsigned kind, bool full)
+static void bucket_state_make(struct bucket_state *bucket_state, unsigned kind,
+                              bool full)
 {
-    const struct weir_meter_rate rates[2] = {
+    const struct weir_algorithm_rate rates[2] = {
         { .units = 2, .per = STEP, .burst = 1000 },
         { .burst = 1000, .spill = true },
     };
-    meter->rule = rules[kind];
-    meter->rule.initial = -1;
-    meter->rule.window = kind == LOG ? 1000 : WEIR_MILLISECOND;
-    meter->rule.quantity = 2 * meter->rule.window / STEP;
-    if (meter->rule.calendar != WEIR_CALENDAR_NONE)
-        meter->rule.quantity = WEIR_METER_QUANTITY_MAX / 2;
-    meter->now = START;
-    weir_meter_buckets(&meter->rule, rates, kind == ROW ? 2 : 1);
+    bucket_state->rule = rules[kind];
+    bucket_state->rule.initial = -1;
+    bucket_state->rule.window = kind == LOG ? 1000 : WEIR_MILLISECOND;
+    bucket_state->rule.quantity = 2 * bucket_state->rule.window / STEP;
+    if (bucket_state->rule.calendar != WEIR_CALENDAR_NONE)
+        bucket_state->rule.quantity = WEIR_ALGORITHM_QUANTITY_MAX / 2;
+    bucket_state->now = START;
+    weir_algorithm_buckets(&bucket_state->rule, rates, kind == ROW ? 2 : 1);
     if (!full)
         return;
-    struct weir_meter_answer answer;
-    const struct weir_meter_ask all = { .op = WEIR_METER_CHARGE,
-                                        .weight = WEIR_WEIGHT_MAX };
+    struct weir_algorithm_answer answer;
+    const struct weir_algorithm_ask all = { .op = WEIR_ALGORITHM_CHARGE,
+                                            .weight = WEIR_WEIGHT_MAX };
     for (int i = 0; i < 64; i++)
-        weir_meter_step(&meter->rule, meter->state, &all, &answer, START);
+        weir_algorithm_step(&bucket_state->rule, bucket_state->state, &all,
+                            &answer, START);
 }
 
-static void *meters_setup(const char **out_note)
+static void *bucket_states_setup(const char **out_note)
 {
     (void)out_note;
-    struct meters *meters = bench_pages(sizeof(*meters));
-    if (meters == NULL)
+    struct bucket_states *bucket_states = bench_pages(sizeof(*bucket_states));
+    if (bucket_states == NULL)
         return NULL;
-    for (unsigned i = 0; i < METERS; i++) {
-        meters->passing[i].state = meters->states[2 * i];
-        meters->refusing[i].state = meters->states[2 * i + 1];
-        meter_make(&meters->passing[i], i, false);
-        meter_make(&meters->refusing[i], i, true);
+    for (unsigned i = 0; i < BUCKET_STATES; i++) {
+        bucket_states->passing[i].state = bucket_states->states[2 * i];
+        bucket_states->refusing[i].state = bucket_states->states[2 * i + 1];
+        bucket_state_make(&bucket_states->passing[i], i, false);
+        bucket_state_make(&bucket_states->refusing[i], i, true);
     }
-    return meters;
+    return bucket_states;
 }
 
-static void meters_teardown(void *state)
+static void bucket_states_teardown(void *state)
 {
-    bench_pages_free(state, sizeof(struct meters));
+    bench_pages_free(state, sizeof(struct bucket_states));
 }
 
-const struct bench_fixture bench_meters = { meters_setup, meters_teardown };
+const struct bench_fixture bench_algorithms = { bucket_states_setup,
+                                                bucket_states_teardown };
 
-static void steps(struct meter *meter, uint64_t n, weir_duration step)
+static void steps(struct bucket_state *bucket_state, uint64_t n,
+                  weir_duration step)
 {
-    const struct weir_meter_ask one = { .op = WEIR_METER_TAKE, .weight = 1 };
-    struct weir_meter_answer answer;
-    weir_instant now = meter->now;
+    const struct weir_algorithm_ask one = { .op = WEIR_ALGORITHM_TAKE,
+                                            .weight = 1 };
+    struct weir_algorithm_answer answer;
+    weir_instant now = bucket_state->now;
     for (uint64_t i = 0; i < n; i++) {
         now += step;
-        weir_meter_step(&meter->rule, meter->state, &one, &answer, now);
+        weir_algorithm_step(&bucket_state->rule, bucket_state->state, &one,
+                            &answer, now);
         bench_keep(answer.passed);
     }
-    meter->now = now;
+    bucket_state->now = now;
 }
 
-#define ROWS(name, kind)                                                   \
-    void bench_meter_##name(void *state, int thread, uint64_t n)           \
-    {                                                                      \
-        (void)thread;                                                      \
-        steps(&((struct meters *)state)->passing[kind], n, STEP);          \
-    }                                                                      \
-    void bench_meter_##name##_refused(void *state, int thread, uint64_t n) \
-    {                                                                      \
-        (void)thread;                                                      \
-        steps(&((struct meters *)state)->refusing[kind], n, 0);            \
+#define ROWS(name, kind)                                                       \
+    void bench_algorithm_##name(void *state, int thread, uint64_t n)           \
+    {                                                                          \
+        (void)thread;                                                          \
+        steps(&((struct bucket_states *)state)->passing[kind], n, STEP);       \
+    }                                                                          \
+    void bench_algorithm_##name##_refused(void *state, int thread, uint64_t n) \
+    {                                                                          \
+        (void)thread;                                                          \
+        steps(&((struct bucket_states *)state)->refusing[kind], n, 0);         \
     }
 
 ROWS(leaky, LEAKY)

@@ -73,8 +73,8 @@ struct run {
     unsigned processes;
     unsigned steps; /* of each process */
     const char *key;
-    struct weir_meter_rule rule;
-    enum weir_meter_op op;
+    struct weir_algorithm_rule rule;
+    enum weir_algorithm_op op;
 };
 
 struct outcome {
@@ -97,12 +97,12 @@ static weir_instant wall_now(void)
 
 /* Reads the bucket state, steps it, writes it back. */
 static int get_then_set(redisContext *redis, const struct run *run,
-                        struct weir_meter_answer *out)
+                        struct weir_algorithm_answer *out)
 {
-    static uint64_t state[WEIR_METER_SIZE_MAX / 8];
+    static uint64_t state[WEIR_ALGORITHM_SIZE_MAX / 8];
     static uint8_t value[WEIR_STATE_BYTES_MAX];
     weir_instant now = wall_now();
-    memset(state, 0, weir_meter_size(&run->rule));
+    memset(state, 0, weir_algorithm_size(&run->rule));
     redisReply *reply = redisCommand(redis, "GET hand:%s", run->key);
     int error = 0;
     if (reply && reply->type == REDIS_REPLY_STRING)
@@ -111,10 +111,10 @@ static int get_then_set(redisContext *redis, const struct run *run,
     if (!reply || error < 0)
         return WEIR_EPROTOCOL;
     freeReplyObject(reply);
-    struct weir_meter_ask ask = { .op = run->op,
-                                  .weight = 1,
-                                  .wait_max = WEIR_NEVER };
-    weir_meter_step(&run->rule, state, &ask, out, now);
+    struct weir_algorithm_ask ask = { .op = run->op,
+                                      .weight = 1,
+                                      .wait_max = WEIR_NEVER };
+    weir_algorithm_step(&run->rule, state, &ask, out, now);
     if (!out->passed)
         return 0;
     size_t size = weir_state_pack(&run->rule, state, value);
@@ -149,7 +149,7 @@ static void unlock(redisContext *redis, const struct run *run)
 }
 
 static int step_by_hand(redisContext *redis, const struct run *run,
-                        struct weir_meter_answer *out)
+                        struct weir_algorithm_answer *out)
 {
     if (run->way == GET_THEN_SET)
         return get_then_set(redis, run, out);
@@ -164,13 +164,13 @@ static int step_by_hand(redisContext *redis, const struct run *run,
 /* ---- A process ---- */
 
 static int step(redisContext *redis, struct weir_shared *shared,
-                const struct run *run, struct weir_meter_answer *out)
+                const struct run *run, struct weir_algorithm_answer *out)
 {
     if (redis)
         return step_by_hand(redis, run, out);
-    struct weir_meter_ask ask = { .op = run->op,
-                                  .weight = 1,
-                                  .wait_max = WEIR_NEVER };
+    struct weir_algorithm_ask ask = { .op = run->op,
+                                      .weight = 1,
+                                      .wait_max = WEIR_NEVER };
     return weir_shared_step(shared, weir_text_of(run->key), &run->rule, &ask,
                             out, WEIR_SHARED_DEADLINE_MAX);
 }
@@ -210,7 +210,7 @@ static void be_a_process(const struct run *run, struct board *board,
     while (!weir_load(&board->go))
         nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
     for (unsigned i = 0; i < run->steps; i++) {
-        struct weir_meter_answer answer = { .passed = false };
+        struct weir_algorithm_answer answer = { .passed = false };
         weir_instant before = weir_clock_now();
         int error = step(redis, shared, run, &answer);
         weir_duration took = weir_clock_now() - before;
@@ -336,8 +336,8 @@ static struct run race_of(enum weir_algorithm algorithm, enum way way,
         .steps = steps,
         .key = key,
         .rule = shared_rule_of(algorithm, bound, period_of(wall_now())),
-        .op = algorithm == WEIR_LEAKY_QUEUE ? WEIR_METER_RESERVE
-                                            : WEIR_METER_TAKE,
+        .op = algorithm == WEIR_LEAKY_QUEUE ? WEIR_ALGORITHM_RESERVE
+                                            : WEIR_ALGORITHM_TAKE,
     };
 }
 
@@ -409,7 +409,7 @@ static void contend(FILE *json, unsigned steps)
                            .key = key,
                            .rule =
                                shared_rule_of(WEIR_TOKEN_BUCKET, 1000000, DAY),
-                           .op = WEIR_METER_TAKE };
+                           .op = WEIR_ALGORITHM_TAKE };
         struct outcome out = run_all(&run);
         double lost = (double)out.swaps_lost / (double)out.steps;
         printf("%-10u %9.0f %9.0f %9.0f %11.3f %8" PRIu64 "\n", processes,

@@ -59,18 +59,18 @@ extern const struct bench_fixture bench_root_looked;
 bench_body bench_root_merge;
 void bench_root_write(void *state); /* between two batches */
 
-/* ---- meter_rows.c: Weir's ---- */
+/* ---- bucket_state_rows.c: Weir's ---- */
 
-extern const struct bench_fixture bench_meters;
-bench_body bench_meter_leaky, bench_meter_leaky_refused;
-bench_body bench_meter_queue, bench_meter_queue_refused;
-bench_body bench_meter_token, bench_meter_token_refused;
-bench_body bench_meter_row, bench_meter_row_refused;
-bench_body bench_meter_fixed, bench_meter_fixed_refused;
-bench_body bench_meter_month, bench_meter_month_refused;
-bench_body bench_meter_log, bench_meter_log_refused;
-bench_body bench_meter_sliding_1, bench_meter_sliding_1_refused;
-bench_body bench_meter_sliding_60, bench_meter_sliding_60_refused;
+extern const struct bench_fixture bench_algorithms;
+bench_body bench_algorithm_leaky, bench_algorithm_leaky_refused;
+bench_body bench_algorithm_queue, bench_algorithm_queue_refused;
+bench_body bench_algorithm_token, bench_algorithm_token_refused;
+bench_body bench_algorithm_row, bench_algorithm_row_refused;
+bench_body bench_algorithm_fixed, bench_algorithm_fixed_refused;
+bench_body bench_algorithm_month, bench_algorithm_month_refused;
+bench_body bench_algorithm_log, bench_algorithm_log_refused;
+bench_body bench_algorithm_sliding_1, bench_algorithm_sliding_1_refused;
+bench_body bench_algorithm_sliding_60, bench_algorithm_sliding_60_refused;
 
 /* ---- share_rows.c: Weir's ---- */
 

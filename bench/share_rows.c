@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 #include "base/rng.h"
-#include "lease/share.h"
+#include "lease/fair_share.h"
 #include "os/clock.h"
 
 #define WANTS 4096 /* computed before, so that no exp() is timed */
@@ -90,7 +90,7 @@ const struct bench_fixture bench_shares_100k = { setup_100k, shares_teardown };
 static void decide(struct shares *shares, uint32_t claim)
 {
     double share =
-        weir_share(shares->book, WEIR_SHARE_FAIR, claim, shares->capacity);
+        weir_fair_share(shares->book, WEIR_SHARE_FAIR, claim, shares->capacity);
     if (!(share >= 0))
         abort();
     bench_keep((uint64_t)share);
@@ -115,7 +115,7 @@ void bench_share_same(void *state, int thread, uint64_t n)
     (void)thread;
     for (uint64_t i = 0; i < n; i++) {
         uint32_t claim = (uint32_t)weir_rng_below(&shares->rng, shares->claims);
-        double wants = weir_share(shares->book, WEIR_SHARE_NONE, claim, 0);
+        double wants = weir_fair_share(shares->book, WEIR_SHARE_NONE, claim, 0);
         if (weir_book_change(shares->book, claim, 1, 1, wants) != 0)
             abort();
         decide(shares, claim);

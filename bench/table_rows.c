@@ -422,7 +422,7 @@ double bench_table_bytes(uint32_t slots)
         .slots = slots,
         .stripes = 64,
         .seed = 20,
-        .meter_bytes = 64, /* reserved; only some algorithms touch it */
+        .bucket_state_bytes = 64, /* reserved; only some algorithms touch it */
     };
     return (double)weir_table_size(&options) / slots;
 }

@@ -49,7 +49,7 @@ static void charged(struct weir_check *check, uint32_t limiter, uint32_t index,
 {
     struct check_quota *quota = slot->quota;
     struct weir_slot_view view;
-    struct weir_place place = { .index = limiter };
+    struct weir_listen_address place = { .index = limiter };
     weir_table_view(weir_fleet_table(check->fleet, limiter), index, &view,
                     weir_fleet_clock_of(check->fleet, place));
     double truth = weir_check_truth(check, quota) + (double)units;
@@ -127,8 +127,8 @@ static void root_received(struct weir_check *check, uint32_t root,
     weir_check_conservation_report(check, root, limiter, &message->report);
 }
 
-static void on_received(void *context, struct weir_place to, uint32_t from,
-                        const struct weir_message *message)
+static void on_received(void *context, struct weir_listen_address to,
+                        uint32_t from, const struct weir_message *message)
 {
     struct weir_check *check = context;
     weir_check_follow_store(check);
@@ -185,14 +185,14 @@ static void begin_limiter(struct weir_check *check, uint32_t limiter)
             weir_fleet_now(check->fleet);
 }
 
-static void on_born(void *context, struct weir_place place)
+static void on_born(void *context, struct weir_listen_address place)
 {
     struct weir_check *check = context;
     if (!place.root)
         begin_limiter(check, place.index);
 }
 
-static void on_dying(void *context, struct weir_place place)
+static void on_dying(void *context, struct weir_listen_address place)
 {
     struct weir_check *check = context;
     weir_check_follow_store(check);

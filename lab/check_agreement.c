@@ -31,10 +31,10 @@ void weir_check_agreement_told(struct weir_check *check, uint32_t limiter,
                                uint32_t root, const struct weir_fill *fill,
                                const struct check_quota *quota)
 {
-    const struct weir_cell *cell =
+    const struct weir_limiter_cell *cell =
         weir_check_cell(check, root, limiter, fill->slot);
     struct weir_slot_view view;
-    struct weir_place place = { .index = limiter };
+    struct weir_listen_address place = { .index = limiter };
     weir_table_view(weir_fleet_table(check->fleet, limiter), fill->slot, &view,
                     weir_fleet_clock_of(check->fleet, place));
     if (!cell || view.sharing != WEIR_COUNTED || view.unlimited ||
@@ -103,7 +103,7 @@ static double limiter_fill(struct weir_check *check, uint32_t limiter,
                            uint32_t slot)
 {
     struct weir_slot_view view;
-    struct weir_place place = { .index = limiter };
+    struct weir_listen_address place = { .index = limiter };
     weir_table_view(weir_fleet_table(check->fleet, limiter), slot, &view,
                     weir_fleet_clock_of(check->fleet, place));
     return ldexp((double)view.fill, -view.bucket.leak.frac);

@@ -226,7 +226,7 @@ void weir_check_follow_store(struct weir_check *check)
 
 static int64_t offset_of(struct weir_check *check, bool root, uint32_t index)
 {
-    struct weir_place place = { root, index };
+    struct weir_listen_address place = { root, index };
     return (int64_t)(weir_fleet_clock_of(check->fleet, place) -
                      weir_fleet_now(check->fleet));
 }

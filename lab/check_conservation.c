@@ -39,7 +39,8 @@ bool weir_check_root_follows(const struct weir_check *check, uint32_t index)
 
 static weir_instant own_now(const struct weir_check *check, uint32_t root)
 {
-    return weir_fleet_clock_of(check->fleet, (struct weir_place){ true, root });
+    return weir_fleet_clock_of(check->fleet,
+                               (struct weir_listen_address){ true, root });
 }
 
 /* Reads a copy: a query of the root would advance its bucket. */
@@ -49,38 +50,39 @@ bool weir_check_root_bucket(struct weir_check *check, uint32_t index,
 {
     struct weir_root *root = weir_fleet_root(check->fleet, index);
     struct weir_text name = { quota->name, quota->len };
-    struct weir_use *use = root ? weir_merge_get(&root->merge, name) : NULL;
-    if (!use)
+    struct weir_root_quota *root_quota =
+        root ? weir_merge_get(&root->merge, name) : NULL;
+    if (!root_quota)
         return false;
-    struct weir_use copy = *use;
+    struct weir_root_quota copy = *root_quota;
     weir_instant now = own_now(check, index);
-    int unit = -use->bucket.leak.frac;
-    uint64_t presumed = weir_merge_presumed(&root->merge, use, now);
+    int unit = -root_quota->bucket.leak.frac;
+    uint64_t presumed = weir_merge_presumed(&root->merge, root_quota, now);
     *out = (struct check_held){
         .fill = ldexp((double)weir_merge_fill(&root->merge, &copy, now), unit),
         .presumed = ldexp((double)presumed, unit),
-        .pace = use->pace,
-        .passed = use->passed,
-        .beyond_debt = use->beyond,
+        .pace = root_quota->pace,
+        .passed = root_quota->passed,
+        .beyond_debt = root_quota->beyond,
     };
     return true;
 }
 
-const struct weir_cell *weir_check_cell(struct weir_check *check,
-                                        uint32_t index, uint32_t limiter,
-                                        uint32_t slot)
+const struct weir_limiter_cell *weir_check_cell(struct weir_check *check,
+                                                uint32_t index,
+                                                uint32_t limiter, uint32_t slot)
 {
     const struct weir_root *root = weir_fleet_root(check->fleet, index);
     if (!root || !root->peers[limiter].greeted)
         return NULL;
     const struct weir_merge_limiter *cells =
         &root->limiters[root->peers[limiter].limiter]->cells;
-    size_t page = slot / WEIR_CELLS_A_PAGE;
+    size_t page = slot / WEIR_LIMITER_CELLS_A_PAGE;
     if (page >= cells->page_capacity || !cells->pages[page])
         return NULL;
-    const struct weir_cell *cell =
-        &cells->pages[page]->cell[slot % WEIR_CELLS_A_PAGE];
-    return cell->use != 0 ? cell : NULL;
+    const struct weir_limiter_cell *cell =
+        &cells->pages[page]->cell[slot % WEIR_LIMITER_CELLS_A_PAGE];
+    return cell->root_quota != 0 ? cell : NULL;
 }
 
 /* ---- The image ---- */
@@ -207,19 +209,21 @@ void weir_check_conservation_edit(struct weir_check *check,
 
 /* ---- Reports ---- */
 
-static const struct weir_use *use_of(struct weir_check *check, uint32_t root,
-                                     const struct weir_cell *cell)
+static const struct weir_root_quota *use_of(
+    struct weir_check *check, uint32_t root,
+    const struct weir_limiter_cell *cell)
 {
-    return &weir_fleet_root(check->fleet, root)->merge.uses[cell->use - 1];
+    return &weir_fleet_root(check->fleet, root)
+                ->merge.uses[cell->root_quota - 1];
 }
 
 /* The quota of the root's limiter cell. */
 static struct check_quota *quota_of(struct weir_check *check, uint32_t root,
-                                    const struct weir_cell *cell)
+                                    const struct weir_limiter_cell *cell)
 {
-    const struct weir_use *use = use_of(check, root, cell);
-    return weir_check_quota_of(check,
-                               (struct weir_text){ use->name, use->name_len });
+    const struct weir_root_quota *root_quota = use_of(check, root, cell);
+    return weir_check_quota_of(
+        check, (struct weir_text){ root_quota->name, root_quota->name_len });
 }
 
 static const struct weir_announce *announce_of(const struct weir_report *report,
@@ -251,7 +255,8 @@ void weir_check_conservation_hello(struct weir_check *check, uint32_t root,
 {
     struct check_limiter *known = &check->limiters[limiter];
     for (uint32_t s = 0; s < known->slot_count; s++) {
-        const struct weir_cell *cell = weir_check_cell(check, root, limiter, s);
+        const struct weir_limiter_cell *cell =
+            weir_check_cell(check, root, limiter, s);
         struct check_told *told = &known->slots[s].told[root];
         told->pace = cell ? cell->pace : 0;
         if (!cell)
@@ -262,16 +267,17 @@ void weir_check_conservation_hello(struct weir_check *check, uint32_t root,
 /* Units that the report must have brought for the slot: its count less the
  * root's former count or, for a slot new to the root, less the announced count.
  * False: unknown. */
-static bool foreseen(struct check_told *told, const struct weir_use *use,
-                     const struct weir_cell *cell,
+static bool foreseen(struct check_told *told,
+                     const struct weir_root_quota *root_quota,
+                     const struct weir_limiter_cell *cell,
                      const struct weir_announce *announce, int64_t *out_units)
 {
-    bool known = told->created == use->created;
+    bool known = told->created == root_quota->created;
     uint64_t heard = told->heard;
     if (announce && (!known || (int64_t)(announce->base - heard) > 0))
         heard = announce->base;
     told->heard = cell->last;
-    told->created = use->created;
+    told->created = root_quota->created;
     *out_units = (int64_t)(cell->last - heard);
     /* Less than before: the slot has begun another life. */
     return (known || announce) && *out_units >= 0;
@@ -365,7 +371,7 @@ static void check_count(struct weir_check *check, uint32_t root,
                         uint32_t limiter, const struct weir_report *report,
                         const struct weir_count *count)
 {
-    const struct weir_cell *cell =
+    const struct weir_limiter_cell *cell =
         weir_check_cell(check, root, limiter, count->slot);
     struct weir_table *table = weir_fleet_table(check->fleet, limiter);
     if (!cell || !table || count->slot >= weir_table_used(table))
@@ -418,7 +424,7 @@ static void check_known(struct weir_check *check, uint32_t root,
     uint32_t used = weir_table_used(table);
     for (uint32_t slot = 0; slot < used; slot++) {
         struct check_slot *entry = weir_check_slot_of(check, limiter, slot);
-        const struct weir_cell *cell =
+        const struct weir_limiter_cell *cell =
             weir_check_cell(check, root, limiter, slot);
         uint64_t count = weir_table_count(table, slot);
         struct check_quota *quota = cell ? quota_of(check, root, cell) : NULL;

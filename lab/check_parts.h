@@ -239,8 +239,9 @@ bool weir_check_root_bucket(struct weir_check *check, uint32_t root,
                             const struct check_quota *quota,
                             struct check_held *out);
 /* The root's limiter cell of a slot; NULL: none. */
-const struct weir_cell *weir_check_cell(struct weir_check *check, uint32_t root,
-                                        uint32_t limiter, uint32_t slot);
+const struct weir_limiter_cell *weir_check_cell(struct weir_check *check,
+                                                uint32_t root, uint32_t limiter,
+                                                uint32_t slot);
 
 void weir_check_unseen_passed(struct weir_check *check, uint32_t limiter,
                               uint32_t index, int64_t units, bool over_high);

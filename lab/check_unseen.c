@@ -127,7 +127,8 @@ static bool all_have(struct weir_check *check, struct check_quota *quota)
 static int64_t unheard(struct weir_check *check, const struct check_slot *slot,
                        uint32_t limiter, uint32_t index, uint32_t root)
 {
-    const struct weir_cell *cell = weir_check_cell(check, root, limiter, index);
+    const struct weir_limiter_cell *cell =
+        weir_check_cell(check, root, limiter, index);
     struct weir_table *table = weir_fleet_table(check->fleet, limiter);
     uint64_t heard = cell ? cell->last : weir_table_settled(table, index);
     return (int64_t)(slot->count - heard);
@@ -185,7 +186,7 @@ static void set_loose(struct check_image *image, struct check_told *told,
 static weir_instant limiter_now(const struct weir_check *check,
                                 uint32_t limiter)
 {
-    struct weir_place place = { .index = limiter };
+    struct weir_listen_address place = { .index = limiter };
     return weir_fleet_clock_of(check->fleet, place);
 }
 
@@ -236,11 +237,12 @@ static bool is_heard(const struct weir_check *check, uint32_t limiter,
 static double beside(struct weir_check *check, const struct check_slot *slot,
                      uint32_t limiter, uint32_t index, uint32_t root)
 {
-    const struct weir_cell *cell = weir_check_cell(check, root, limiter, index);
+    const struct weir_limiter_cell *cell =
+        weir_check_cell(check, root, limiter, index);
     double units = (double)unheard(check, slot, limiter, index, root);
     if (!cell)
         return units;
-    struct weir_place place = { true, root };
+    struct weir_listen_address place = { true, root };
     weir_instant born = weir_fleet_root(check->fleet, root)->merge.origin;
     weir_instant since = born + cell->paced_at;
     weir_instant now = weir_fleet_clock_of(check->fleet, place);
@@ -509,8 +511,9 @@ static void note_answer(struct weir_check *check, uint32_t limiter,
 static void note_travel(struct weir_check *check, uint32_t limiter,
                         uint32_t root, uint32_t slot)
 {
-    const struct weir_cell *cell = weir_check_cell(check, root, limiter, slot);
-    struct weir_place place = { true, root };
+    const struct weir_limiter_cell *cell =
+        weir_check_cell(check, root, limiter, slot);
+    struct weir_listen_address place = { true, root };
     weir_instant born = weir_fleet_root(check->fleet, root)->merge.origin;
     weir_duration since = weir_fleet_clock_of(check->fleet, place) - born;
     if (cell && since > cell->told_at)
@@ -542,14 +545,15 @@ static const struct check_quota *meant(struct weir_check *check, uint32_t root,
                                        uint32_t limiter, uint32_t slot)
 {
     const struct check_limiter *known = &check->limiters[limiter];
-    const struct weir_cell *cell = weir_check_cell(check, root, limiter, slot);
+    const struct weir_limiter_cell *cell =
+        weir_check_cell(check, root, limiter, slot);
     if (!cell || slot >= known->slot_count)
         return NULL;
     const struct check_quota *quota = known->slots[slot].quota;
-    const struct weir_use *use =
-        &weir_fleet_root(check->fleet, root)->merge.uses[cell->use - 1];
-    bool same = quota && quota->len == use->name_len &&
-                memcmp(quota->name, use->name, quota->len) == 0;
+    const struct weir_root_quota *root_quota =
+        &weir_fleet_root(check->fleet, root)->merge.uses[cell->root_quota - 1];
+    bool same = quota && quota->len == root_quota->name_len &&
+                memcmp(quota->name, root_quota->name, quota->len) == 0;
     return same ? quota : NULL;
 }
 
@@ -582,7 +586,7 @@ void weir_check_unseen_fills(struct weir_check *check, uint32_t limiter,
     uint64_t number = link->number;
     if (!is_of_session(check, limiter, root, message))
         return;
-    link->stretched = fills->stretch > 0;
+    link->stretched = fills->report_backoff > 0;
     if (!taken(link, fills))
         return;
     if (link->number != number)

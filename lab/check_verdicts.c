@@ -115,7 +115,7 @@ void weir_check_verdict(struct weir_check *check, uint32_t limiter,
                         struct weir_ref ref, uint64_t weight, unsigned outcome)
 {
     struct weir_table *table = weir_fleet_table(check->fleet, limiter);
-    struct weir_place place = { .index = limiter };
+    struct weir_listen_address place = { .index = limiter };
     uint64_t elapsed =
         weir_elapsed(table, weir_fleet_clock_of(check->fleet, place));
     bool limited = outcome & WEIR_OUTCOME_LIMITED;
@@ -124,7 +124,7 @@ void weir_check_verdict(struct weir_check *check, uint32_t limiter,
     uint32_t slot = ref.slot;
     for (uint32_t i = 0; i < WEIR_DEPTH_MAX && slot != WEIR_SLOT_NONE; i++) {
         struct look look;
-        weir_look(table, slot, elapsed, &look);
+        weir_slot_read(table, slot, elapsed, &look);
         int64_t units = limited ? 0 : charged->units[i];
         if (limited &&
             weir_check_slot_of(check, limiter, slot)->count != look.count)

@@ -21,7 +21,7 @@
 /* A node to be started later. */
 struct birth {
     weir_instant at;
-    struct weir_place place;
+    struct weir_listen_address place;
 };
 /* An expectation that waits until 'until'. */
 struct waiting {
@@ -51,17 +51,19 @@ struct weir_director {
 /* ---- Selected nodes ---- */
 
 typedef void act_fn(struct weir_director *director,
-                    const struct weir_action *action, struct weir_place place);
+                    const struct weir_action *action,
+                    struct weir_listen_address place);
 
 static bool is_paused(const struct weir_director *director,
-                      struct weir_place place)
+                      struct weir_listen_address place)
 {
     return director->paused[place.root][place.index];
 }
 
 /* Whether the action has an effect on the node. */
 static bool concerns(const struct weir_director *director,
-                     enum weir_action_kind kind, struct weir_place place)
+                     enum weir_action_kind kind,
+                     struct weir_listen_address place)
 {
     bool alive = weir_fleet_alive(director->run->fleet, place);
     if (kind == WEIR_ACTION_START)
@@ -78,7 +80,7 @@ static void each_drawn(struct weir_director *director,
 {
     const struct weir_selection *nodes = &action->nodes;
     uint32_t left = 0, wanted = nodes->count;
-    struct weir_place place = { .root = nodes->root };
+    struct weir_listen_address place = { .root = nodes->root };
     for (uint32_t i = nodes->first; i <= nodes->last; i++) {
         place.index = i;
         left += concerns(director, action->kind, place);
@@ -104,7 +106,7 @@ static void each_node(struct weir_director *director,
     }
     for (uint32_t i = nodes->first; i <= nodes->last; i++)
         act(director, action,
-            (struct weir_place){ .root = nodes->root, .index = i });
+            (struct weir_listen_address){ .root = nodes->root, .index = i });
 }
 
 /* Indices of a selection at one end of links; owned by the caller. */
@@ -149,8 +151,8 @@ static void each_link(struct weir_director *director,
 
 /* ---- Actions on nodes ---- */
 
-static void set_paused(struct weir_director *director, struct weir_place place,
-                       bool paused)
+static void set_paused(struct weir_director *director,
+                       struct weir_listen_address place, bool paused)
 {
     director->paused[place.root][place.index] = paused;
     weir_fleet_pause(director->run->fleet, place, paused);
@@ -159,7 +161,8 @@ static void set_paused(struct weir_director *director, struct weir_place place,
 }
 
 static void kill_node(struct weir_director *director,
-                      const struct weir_action *action, struct weir_place place)
+                      const struct weir_action *action,
+                      struct weir_listen_address place)
 {
     (void)action;
     if (is_paused(director, place))
@@ -169,7 +172,7 @@ static void kill_node(struct weir_director *director,
 
 static void start_node(struct weir_director *director,
                        const struct weir_action *action,
-                       struct weir_place place)
+                       struct weir_listen_address place)
 {
     (void)action;
     weir_fleet_start(director->run->fleet, place);
@@ -177,7 +180,7 @@ static void start_node(struct weir_director *director,
 
 static void restart_node(struct weir_director *director,
                          const struct weir_action *action,
-                         struct weir_place place)
+                         struct weir_listen_address place)
 {
     kill_node(director, action, place);
     director->births =
@@ -191,7 +194,7 @@ static void restart_node(struct weir_director *director,
 
 static void reset_node(struct weir_director *director,
                        const struct weir_action *action,
-                       struct weir_place place)
+                       struct weir_listen_address place)
 {
     (void)action;
     weir_fleet_reset(director->run->fleet, place);
@@ -199,21 +202,22 @@ static void reset_node(struct weir_director *director,
 
 static void pause_node(struct weir_director *director,
                        const struct weir_action *action,
-                       struct weir_place place)
+                       struct weir_listen_address place)
 {
     if (weir_fleet_alive(director->run->fleet, place))
         set_paused(director, place, action->kind == WEIR_ACTION_PAUSE);
 }
 
 static void slow_node(struct weir_director *director,
-                      const struct weir_action *action, struct weir_place place)
+                      const struct weir_action *action,
+                      struct weir_listen_address place)
 {
     weir_fleet_cpu(director->run->fleet, place, action->span, action->span2);
 }
 
 static void clock_node(struct weir_director *director,
                        const struct weir_action *action,
-                       struct weir_place place)
+                       struct weir_listen_address place)
 {
     weir_fleet_clock(director->run->fleet, place, action->step, action->ppm);
 }

@@ -17,14 +17,14 @@
 
 /* ---- Life ---- */
 
-static struct weir_place limiter_at(uint32_t index)
+static struct weir_listen_address limiter_at(uint32_t index)
 {
-    return (struct weir_place){ .root = false, .index = index };
+    return (struct weir_listen_address){ .root = false, .index = index };
 }
 
-static struct weir_place root_at(uint32_t index)
+static struct weir_listen_address root_at(uint32_t index)
 {
-    return (struct weir_place){ .root = true, .index = index };
+    return (struct weir_listen_address){ .root = true, .index = index };
 }
 
 static bool has_regions(const struct weir_fleet *fleet)
@@ -215,7 +215,7 @@ static void settle_links(struct weir_node *node)
         weir_link_settle(link);
 }
 
-void weir_fleet_kill(struct weir_fleet *fleet, struct weir_place place)
+void weir_fleet_kill(struct weir_fleet *fleet, struct weir_listen_address place)
 {
     struct weir_node *node = weir_fleet_node(fleet, place);
     if (!weir_node_alive(node))
@@ -231,7 +231,8 @@ void weir_fleet_kill(struct weir_fleet *fleet, struct weir_place place)
         link->oldest = link->connection;
 }
 
-void weir_fleet_start(struct weir_fleet *fleet, struct weir_place place)
+void weir_fleet_start(struct weir_fleet *fleet,
+                      struct weir_listen_address place)
 {
     struct weir_node *node = weir_fleet_node(fleet, place);
     if (weir_node_alive(node))
@@ -244,7 +245,8 @@ void weir_fleet_start(struct weir_fleet *fleet, struct weir_place place)
     settle_links(node);
 }
 
-void weir_fleet_reset(struct weir_fleet *fleet, struct weir_place place)
+void weir_fleet_reset(struct weir_fleet *fleet,
+                      struct weir_listen_address place)
 {
     struct weir_node *node = weir_fleet_node(fleet, place);
     struct weir_link *link;
@@ -254,8 +256,8 @@ void weir_fleet_reset(struct weir_fleet *fleet, struct weir_place place)
     }
 }
 
-void weir_fleet_pause(struct weir_fleet *fleet, struct weir_place place,
-                      bool paused)
+void weir_fleet_pause(struct weir_fleet *fleet,
+                      struct weir_listen_address place, bool paused)
 {
     struct weir_node *node = weir_fleet_node(fleet, place);
     if (!weir_node_alive(node) || node->paused == paused)
@@ -266,7 +268,7 @@ void weir_fleet_pause(struct weir_fleet *fleet, struct weir_place place,
     weir_node_kick(node);
 }
 
-void weir_fleet_cpu(struct weir_fleet *fleet, struct weir_place place,
+void weir_fleet_cpu(struct weir_fleet *fleet, struct weir_listen_address place,
                     weir_duration per_message, weir_duration per_item)
 {
     struct weir_node *node = weir_fleet_node(fleet, place);
@@ -274,8 +276,9 @@ void weir_fleet_cpu(struct weir_fleet *fleet, struct weir_place place,
     node->per_item = per_item;
 }
 
-void weir_fleet_clock(struct weir_fleet *fleet, struct weir_place place,
-                      int64_t step, double drift_ppm)
+void weir_fleet_clock(struct weir_fleet *fleet,
+                      struct weir_listen_address place, int64_t step,
+                      double drift_ppm)
 {
     struct weir_node *node = weir_fleet_node(fleet, place);
     weir_fleet_clock_set(&node->clock, step, drift_ppm, fleet->world.now);

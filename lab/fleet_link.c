@@ -91,18 +91,18 @@ void weir_link_send(struct weir_link *link, bool to_root,
     } else if (!weir_pipe_send(packet, leave)) {
         link->fleet->stats.lost++;
     }
-    if (!to_root && !link->held && pipe->bytes > HOLD_ABOVE) {
-        link->held = true;
-        weir_root_hold(root_of(link)->root, link->limiter, true);
+    if (!to_root && !link->paused && pipe->bytes > HOLD_ABOVE) {
+        link->paused = true;
+        weir_root_pause(root_of(link)->root, link->limiter, true);
     }
 }
 
 void weir_link_relieve(struct weir_link *link)
 {
-    if (!link->held || link->to_limiter.bytes > HOLD_UNTIL)
+    if (!link->paused || link->to_limiter.bytes > HOLD_UNTIL)
         return;
-    link->held = false;
-    weir_root_hold(root_of(link)->root, link->limiter, false);
+    link->paused = false;
+    weir_root_pause(root_of(link)->root, link->limiter, false);
     weir_node_rest(root_of(link));
 }
 
@@ -120,7 +120,7 @@ static void tell_ends(struct weir_link *link, bool up)
 {
     link->up = up;
     link->connection++;
-    link->held = false;
+    link->paused = false;
     weir_node_link(root_of(link), link->limiter, false, up);
     weir_node_link(limiter_of(link), link->root, true, up);
 }

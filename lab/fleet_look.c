@@ -36,13 +36,14 @@ uint32_t weir_fleet_roots(const struct weir_fleet *fleet)
     return fleet->options.roots;
 }
 
-bool weir_fleet_alive(const struct weir_fleet *fleet, struct weir_place place)
+bool weir_fleet_alive(const struct weir_fleet *fleet,
+                      struct weir_listen_address place)
 {
     return weir_node_alive(weir_fleet_node(fleet, place));
 }
 
 weir_instant weir_fleet_clock_of(const struct weir_fleet *fleet,
-                                 struct weir_place place)
+                                 struct weir_listen_address place)
 {
     return weir_node_now(weir_fleet_node(fleet, place));
 }
@@ -50,14 +51,15 @@ weir_instant weir_fleet_clock_of(const struct weir_fleet *fleet,
 static const struct weir_node *limiter_node(const struct weir_fleet *fleet,
                                             uint32_t limiter)
 {
-    return weir_fleet_node(fleet, (struct weir_place){ .index = limiter });
+    return weir_fleet_node(fleet,
+                           (struct weir_listen_address){ .index = limiter });
 }
 
 static const struct weir_node *root_node(const struct weir_fleet *fleet,
                                          uint32_t root)
 {
-    return weir_fleet_node(fleet,
-                           (struct weir_place){ .root = true, .index = root });
+    return weir_fleet_node(
+        fleet, (struct weir_listen_address){ .root = true, .index = root });
 }
 
 struct weir_table *weir_fleet_table(const struct weir_fleet *fleet,

@@ -32,7 +32,7 @@ static void run(struct weir_part *part, weir_instant now)
 }
 
 void weir_node_init(struct weir_node *node, struct weir_fleet *fleet,
-                    struct weir_place place)
+                    struct weir_listen_address place)
 {
     struct weir_world *world = &fleet->world;
     *node = (struct weir_node){

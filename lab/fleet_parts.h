@@ -14,7 +14,7 @@
 struct weir_node {
     struct weir_part part; /* the first member */
     struct weir_fleet *fleet;
-    struct weir_place place;
+    struct weir_listen_address place;
     struct weir_fleet_clock clock;
     weir_duration per_message, per_item; /* of its processor */
     weir_instant free_at;                /* the world's: when its work is
@@ -46,7 +46,7 @@ struct weir_link {
                           * one's links */
     bool up;             /* and both ends have been informed */
     bool allowed;
-    bool held;               /* the root is paused */
+    bool paused;             /* the root is paused */
     uint8_t cut;             /* enum weir_way: nothing arrives on these */
     weir_instant noticed_at; /* when the ends notice a cut of both ways */
     weir_instant retry_at;   /* earliest retry after an error */
@@ -78,8 +78,8 @@ static inline struct weir_link *weir_fleet_link(const struct weir_fleet *fleet,
     return &fleet->links[(size_t)limiter * fleet->options.roots + root];
 }
 
-static inline struct weir_node *weir_fleet_node(const struct weir_fleet *fleet,
-                                                struct weir_place place)
+static inline struct weir_node *weir_fleet_node(
+    const struct weir_fleet *fleet, struct weir_listen_address place)
 {
     weir_assert(place.index <
                 (place.root ? fleet->options.roots : fleet->options.limiters));
@@ -95,7 +95,7 @@ static inline bool weir_node_alive(const struct weir_node *node)
 /* ---- fleet_node.c: a node's turn ---- */
 
 void weir_node_init(struct weir_node *node, struct weir_fleet *fleet,
-                    struct weir_place place);
+                    struct weir_listen_address place);
 /* Creates or frees the node's memory, without informing its links. */
 void weir_node_begin(struct weir_node *node);
 void weir_node_end(struct weir_node *node);

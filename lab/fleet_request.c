@@ -78,7 +78,7 @@ unsigned weir_fleet_take(struct weir_fleet *fleet, uint32_t limiter,
 
 unsigned weir_fleet_enter(struct weir_fleet *fleet, uint32_t limiter,
                           struct weir_text name, uint64_t weight,
-                          struct weir_hold *out_hold)
+                          struct weir_permit_record *out_hold)
 {
     struct weir_node *node = running(fleet, limiter);
     struct weir_ref ref;
@@ -95,10 +95,10 @@ unsigned weir_fleet_enter(struct weir_fleet *fleet, uint32_t limiter,
 }
 
 void weir_fleet_leave(struct weir_fleet *fleet, uint32_t limiter,
-                      struct weir_hold *hold)
+                      struct weir_permit_record *record)
 {
     struct weir_node *node = running(fleet, limiter);
-    if (node && (weir_table_leave(node->table, hold) & WEIR_OUTCOME_KICK))
+    if (node && (weir_table_leave(node->table, record) & WEIR_OUTCOME_KICK))
         weir_node_kick(node);
 }
 

@@ -28,7 +28,7 @@ struct weir_live_load {
 };
 
 struct weir_live_restart {
-    struct weir_place place;
+    struct weir_listen_address place;
     weir_duration at;
     bool waits;
 };

@@ -84,7 +84,7 @@ static uint32_t count_of(const struct weir_live *live, bool root)
     return root ? live->scenario->roots : live->scenario->limiters;
 }
 
-static void restart(struct weir_live *live, struct weir_place place,
+static void restart(struct weir_live *live, struct weir_listen_address place,
                     weir_duration at)
 {
     size_t index = place.index + (place.root ? live->scenario->limiters : 0);
@@ -101,7 +101,7 @@ static void forget_fills(struct weir_live *live, uint32_t root)
 
 static void act_on_node(struct weir_live *live,
                         const struct weir_action *action,
-                        struct weir_place place)
+                        struct weir_listen_address place)
 {
     enum weir_action_kind kind = action->kind;
     if (kind == WEIR_ACTION_KILL)
@@ -120,7 +120,7 @@ static void act_on_node(struct weir_live *live,
 
 /* Whether the action has an effect on the node; only such nodes are drawn. */
 static bool concerns(const struct weir_live *live, enum weir_action_kind kind,
-                     struct weir_place place)
+                     struct weir_listen_address place)
 {
     bool runs = place.root
                     ? weir_live_root_runs(live->fleet, place.index)
@@ -132,7 +132,7 @@ static void act_on_nodes(struct weir_live *live,
                          const struct weir_action *action)
 {
     bool drawn[WEIR_LIVE_LIMITERS_MAX];
-    struct weir_place place = { .root = action->nodes.root };
+    struct weir_listen_address place = { .root = action->nodes.root };
     uint32_t count = count_of(live, place.root);
     for (place.index = 0; place.index < count; place.index++)
         drawn[place.index] =

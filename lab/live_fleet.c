@@ -412,7 +412,8 @@ void weir_live_begin(struct weir_live_fleet *fleet, weir_instant start,
 
 /* ---- Faults ---- */
 
-void weir_live_kill(struct weir_live_fleet *fleet, struct weir_place place)
+void weir_live_kill(struct weir_live_fleet *fleet,
+                    struct weir_listen_address place)
 {
     if (place.root)
         kill_root(&fleet->roots[place.index]);
@@ -420,7 +421,8 @@ void weir_live_kill(struct weir_live_fleet *fleet, struct weir_place place)
         kill_agent(&fleet->agents[place.index]);
 }
 
-void weir_live_start(struct weir_live_fleet *fleet, struct weir_place place)
+void weir_live_start(struct weir_live_fleet *fleet,
+                     struct weir_listen_address place)
 {
     if (place.root && !fleet->roots[place.index].process)
         start_root(&fleet->roots[place.index]);
@@ -428,8 +430,8 @@ void weir_live_start(struct weir_live_fleet *fleet, struct weir_place place)
         start_agent(&fleet->agents[place.index]);
 }
 
-void weir_live_pause(struct weir_live_fleet *fleet, struct weir_place place,
-                     bool paused)
+void weir_live_pause(struct weir_live_fleet *fleet,
+                     struct weir_listen_address place, bool paused)
 {
     struct weir_process *process = place.root
                                        ? fleet->roots[place.index].process
@@ -443,7 +445,8 @@ void weir_live_pause(struct weir_live_fleet *fleet, struct weir_place place,
         fleet->agents[place.index].seen.paused = paused;
 }
 
-void weir_live_reset(struct weir_live_fleet *fleet, struct weir_place place)
+void weir_live_reset(struct weir_live_fleet *fleet,
+                     struct weir_listen_address place)
 {
     uint32_t others =
         place.root ? fleet->scenario->limiters : fleet->scenario->roots;

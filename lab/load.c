@@ -62,8 +62,8 @@ static void set(struct weir_loads *loads, uint8_t *flags, uint32_t limiter,
     loads->changes++;
 }
 
-static void on_received(void *context, struct weir_place to, uint32_t from,
-                        const struct weir_message *message)
+static void on_received(void *context, struct weir_listen_address to,
+                        uint32_t from, const struct weir_message *message)
 {
     (void)from, (void)message;
     struct weir_loads *loads = context;
@@ -73,7 +73,7 @@ static void on_received(void *context, struct weir_place to, uint32_t from,
         weir_limiter_ready(weir_fleet_limiter(loads->fleet, to.index)));
 }
 
-static void on_dying(void *context, struct weir_place place)
+static void on_dying(void *context, struct weir_listen_address place)
 {
     struct weir_loads *loads = context;
     if (!place.root)

@@ -256,27 +256,29 @@ static void set_controller(struct weir_controller_options *controller,
         controller->guard = (enum weir_guard)values[GUARD];
 }
 
-static void set_sluice(struct weir_plant_options *plant, const double *values)
+static void set_gate(struct weir_plant_options *plant, const double *values)
 {
-    struct weir_sluice_options *sluice = &plant->sluice;
+    struct weir_concurrency_gate_options *gate = &plant->gate;
     bool moves = values[CONTROLLER] < FIXED_RATE;
     enum weir_controller_kind kind =
         moves ? (enum weir_controller_kind)values[CONTROLLER]
               : WEIR_CONTROLLER_NONE;
     weir_assert(strcmp(controllers[kind], weir_controller_kind_text(kind)) ==
                 0);
-    weir_sluice_defaults(sluice, kind);
-    set_controller(&sluice->controller, values);
-    sluice->controller.seed = plant->seed;
+    weir_concurrency_gate_defaults(gate, kind);
+    set_controller(&gate->controller, values);
+    gate->controller.seed = plant->seed;
     if (!moves)
         plant->fixed_per_s = fmax(values[FIXED_PER_S] / plant->instances, 0.01);
     if (values[SYNC_RATE] > 0 && values[CLASSES] == 1) {
-        sluice->classes = 2;
-        sluice->class_of[0] = (struct weir_sluice_class){ .name = "bulk" };
-        sluice->class_of[1] =
-            (struct weir_sluice_class){ .name = "sync", .observed = true };
+        gate->classes = 2;
+        gate->class_of[0] =
+            (struct weir_concurrency_gate_class){ .name = "bulk" };
+        gate->class_of[1] =
+            (struct weir_concurrency_gate_class){ .name = "sync",
+                                                  .observed = true };
     }
-    weir_assert(weir_sluice_check(sluice, NULL) == WEIR_OK);
+    weir_assert(weir_concurrency_gate_check(gate, NULL) == WEIR_OK);
 }
 
 static struct weir_storage_options storage_of(const double *values)
@@ -322,7 +324,7 @@ static struct weir_plant_options plant_of(const struct weir_model_run *run)
         .end = run->span,
         .note = weir_adaptive_look_note,
     };
-    set_sluice(&plant, values);
+    set_gate(&plant, values);
     return plant;
 }
 

@@ -148,7 +148,7 @@ static double mean(const struct latencies *latencies)
 
 static double target_ms(const struct weir_adaptive_look *look)
 {
-    return (double)look->plant->sluice.controller.target / 1e6;
+    return (double)look->plant->gate.controller.target / 1e6;
 }
 
 /* ---- Phases ---- */

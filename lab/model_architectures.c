@@ -379,7 +379,8 @@ static void scale_out(struct play *play)
     uint32_t had = play->nodes;
     play->nodes = play->nodes_most;
     for (uint32_t i = had; play->fleet && i < play->nodes; i++)
-        weir_fleet_start(play->fleet, (struct weir_place){ .index = i });
+        weir_fleet_start(play->fleet,
+                         (struct weir_listen_address){ .index = i });
 }
 
 /* ---- The traffic ---- */

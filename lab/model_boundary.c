@@ -7,7 +7,7 @@
 
 #include "lab/memory.h"
 #include "lab/model.h"
-#include "lab/model_meter.h"
+#include "lab/model_algorithm.h"
 
 enum { ALGORITHM, LIMIT, WINDOW, MARGIN };
 static const struct weir_model_field fields[] = {
@@ -50,7 +50,7 @@ static const struct weir_model_series series[] = {
 
 struct client {
     struct weir_model_run *run;
-    struct weir_model_meter meter;
+    struct weir_model_algorithm bucket_state;
     weir_instant *passed;
     size_t passed_count, first, most, offered;
 };
@@ -61,7 +61,9 @@ static void call(struct client *client, weir_instant now)
     weir_duration window = (weir_duration)run->values[WINDOW];
     client->offered++;
     weir_model_add(run, OFFERED, now, 1);
-    if (!weir_model_meter_ask(&client->meter, WEIR_METER_TAKE, 1, now).passed)
+    if (!weir_model_algorithm_ask(&client->bucket_state, WEIR_ALGORITHM_TAKE, 1,
+                                  now)
+             .passed)
         return;
     weir_model_add(run, PASSED, now, 1);
     client->passed[client->passed_count++] = now;
@@ -83,8 +85,8 @@ static void play(struct weir_model_run *run)
         .passed =
             weir_must_zeroed(2 * limit * (windows + 1), sizeof *client.passed),
     };
-    weir_model_meter_init(&client.meter, (size_t)values[ALGORITHM], limit,
-                          window, limit, limit);
+    weir_model_algorithm_init(&client.bucket_state, (size_t)values[ALGORITHM],
+                              limit, window, limit, limit);
     for (weir_instant edge = window; edge < run->span; edge += window) {
         for (uint64_t i = limit; i > 0; i--)
             call(&client, edge - i * gap);
@@ -99,7 +101,7 @@ static void play(struct weir_model_run *run)
                                     (double)(client.offered + !client.offered);
     run->events = run->takes = client.offered;
     free(client.passed);
-    weir_model_meter_fini(&client.meter);
+    weir_model_algorithm_fini(&client.bucket_state);
 }
 
 const struct weir_model weir_model_boundary = {

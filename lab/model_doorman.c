@@ -113,12 +113,12 @@ static const struct weir_model_field fields[] = {
                              .sentence = "first masters: they learn as any "
                                          "other, or know that there are no "
                                          "leases" },
-    [WEIR_DOORMAN_ROLL_CALL] = { .name = "roll_call",
-                                 .kind = WEIR_MODEL_DURATION,
-                                 .preset = 1e9,
-                                 .sentence = "that each later master but "
-                                             "the root's hears its callers "
-                                             "before it asks" },
+    [WEIR_DOORMAN_ROSTER] = { .name = "roll_call",
+                              .kind = WEIR_MODEL_DURATION,
+                              .preset = 1e9,
+                              .sentence = "that each later master but "
+                                          "the root's hears its callers "
+                                          "before it asks" },
     [WEIR_DOORMAN_KEEP] = { .name = "keep",
                             .kind = WEIR_MODEL_DURATION,
                             .preset = 0,

@@ -25,8 +25,8 @@
  * handed out.
  *
  * A master without a grant from its parent, or without a number kept by the
- * election (lease/broker_roll.c), receives its callers' leases and answers no
- * caller: the answer would be 0. The callers ask again.
+ * election (lease/lease_pool_roster.c), receives its callers' leases and
+ * answers no caller: the answer would be 0. The callers ask again.
  *
  * Lease pools and lease holders see times that begin at WEIR_WORLD_START. */
 
@@ -35,8 +35,8 @@
 #include "lab/memory.h"
 #include "lab/model_doorman.h"
 #include "lab/world.h"
-#include "lease/broker.h"
-#include "lease/holder.h"
+#include "lease/lease_holder.h"
+#include "lease/lease_pool.h"
 
 #define BANDS_MAX 4
 
@@ -50,13 +50,13 @@ struct caller {
     bool leased;     /* of a client: its lease was valid at the last look */
     uint64_t stream; /* 0: none */
     uint64_t term;   /* of the stream's master */
-    struct weir_holder holder;
+    struct weir_lease_holder holder;
 };
 
 /* A parent's record of a caller. */
 struct member {
     uint32_t caller;
-    uint32_t holder; /* its number in the pool; WEIR_HOLDER_NONE */
+    uint32_t holder; /* its number in the pool; WEIR_LEASE_HOLDER_NONE */
     uint64_t stream; /* of its last request */
 };
 
@@ -65,12 +65,12 @@ struct server {
     uint64_t term;   /* of the present or last master */
     uint64_t serial; /* of grants, over all its masters */
     weir_instant vacant_at;
-    weir_instant asks_from;     /* when its callers' roll call is over */
-    struct weir_broker *broker; /* owned; NULL: no master */
-    bool ready;                 /* its own capacity is known */
-    double capacity, safe;      /* as the lease pool has them */
-    uint32_t told_clients;      /* in its last request */
-    struct member *members;     /* owned */
+    weir_instant asks_from;       /* when its callers' roll call is over */
+    struct weir_lease_pool *pool; /* owned; NULL: no master */
+    bool ready;                   /* its own capacity is known */
+    double capacity, safe;        /* as the lease pool has them */
+    uint32_t told_clients;        /* in its last request */
+    struct member *members;       /* owned */
     size_t member_count, member_room;
     uint32_t *by_holder; /* owned: the member with that number */
     size_t by_holder_room;
@@ -100,7 +100,7 @@ struct message {
     double has, safe;
     uint64_t taken;
     bool learning;
-    uint64_t roll;
+    uint64_t roster_token;
     struct weir_grant grant;
     uint32_t next_free;
 };
@@ -210,7 +210,7 @@ static void connect(struct weir_doorman *stage, uint32_t caller,
 {
     const struct caller *c = &fleet_of(stage)->callers[caller];
     const struct server *parent = parent_of(stage, c);
-    if (!c->lives || !parent->broker)
+    if (!c->lives || !parent->pool)
         return;
     const struct message message = { .what = MEET,
                                      .caller = caller,
@@ -227,7 +227,7 @@ static size_t bands_of(struct weir_doorman *stage, const struct caller *caller,
     size_t count = 0;
     if (!caller->client) {
         struct server *server = &fleet_of(stage)->servers[caller->which];
-        count = weir_broker_bands(server->broker, out, BANDS_MAX);
+        count = weir_lease_pool_bands(server->pool, out, BANDS_MAX);
         server->told_clients = 0;
         for (size_t i = 0; i < count; i++)
             server->told_clients += out[i].clients;
@@ -241,8 +241,8 @@ static size_t bands_of(struct weir_doorman *stage, const struct caller *caller,
 static void ask(struct weir_doorman *stage, uint32_t caller, weir_instant now)
 {
     struct caller *c = &fleet_of(stage)->callers[caller];
-    struct weir_holder_ask said;
-    weir_holder_ask(&c->holder, &said, world(now));
+    struct weir_lease_holder_ask said;
+    weir_lease_holder_ask(&c->holder, &said, world(now));
     struct message message = { .what = ASK,
                                .caller = caller,
                                .stream = c->stream,
@@ -252,7 +252,7 @@ static void ask(struct weir_doorman *stage, uint32_t caller, weir_instant now)
                                .safe = said.safe,
                                .taken = said.taken,
                                .learning = said.learning,
-                               .roll = said.roll };
+                               .roster_token = said.roster_token };
     message.band_count = bands_of(stage, c, said.wants, message.bands);
     post_message(stage, &message, now + half_way(stage));
 }
@@ -263,14 +263,14 @@ static weir_instant ask_if_due(struct weir_doorman *stage, uint32_t caller,
                                weir_instant now)
 {
     struct caller *c = &fleet_of(stage)->callers[caller];
-    if (c->stream && stage_time(weir_holder_due(&c->holder)) <= now)
+    if (c->stream && stage_time(weir_lease_holder_due(&c->holder)) <= now)
         ask(stage, caller, now);
     const weir_instant ends[] = {
-        stage_time(weir_holder_expiry(&c->holder)),
-        stage_time(weir_holder_safe_until(&c->holder)),
+        stage_time(weir_lease_holder_expiry(&c->holder)),
+        stage_time(weir_lease_holder_safe_until(&c->holder)),
     };
     weir_instant due =
-        c->stream ? stage_time(weir_holder_due(&c->holder)) : WEIR_NEVER;
+        c->stream ? stage_time(weir_lease_holder_due(&c->holder)) : WEIR_NEVER;
     for (size_t i = 0; i < WEIR_COUNT_OF(ends); i++)
         due = ends[i] > now ? weir_earlier(due, ends[i]) : due;
     return due;
@@ -287,10 +287,10 @@ static void run_client(struct weir_doorman *stage, uint32_t client,
     weir_instant *wake = &fleet->client_wakes[client];
     if (*wake <= now)
         *wake = WEIR_NEVER;
-    double limit = weir_holder_limit(&c->holder, world(now));
+    double limit = weir_lease_holder_limit(&c->holder, world(now));
     if (limit != stage->clients[client].given)
         weir_doorman_give(stage, client, limit, now);
-    bool leased = stage_time(weir_holder_expiry(&c->holder)) > now;
+    bool leased = stage_time(weir_lease_holder_expiry(&c->holder)) > now;
     if (c->leased && !leased)
         weir_doorman_count(stage, WEIR_DOORMAN_EXPIRIES);
     c->leased = leased;
@@ -302,8 +302,8 @@ static void run_client(struct weir_doorman *stage, uint32_t client,
 static struct weir_lease_rule rule_of(const struct weir_doorman *stage,
                                       uint32_t job, double capacity)
 {
-    static const enum weir_share shares[] = { WEIR_SHARE_PROPORTIONAL,
-                                              WEIR_SHARE_FAIR };
+    static const enum weir_share_algorithm shares[] = { WEIR_SHARE_PROPORTIONAL,
+                                                        WEIR_SHARE_FAIR };
     const double *values = stage->values;
     double refresh = values[WEIR_DOORMAN_REFRESH];
     for (uint32_t i = 0; i < stage->jobs[job].level; i++)
@@ -327,13 +327,14 @@ static void tell_capacity(struct weir_doorman *stage, uint32_t job,
     struct server *server = &fleet_of(stage)->servers[job];
     struct weir_lease_rule rule = rule_of(stage, job, stage->look.capacity);
     if (server->caller != WEIR_DOORMAN_NONE) {
-        struct weir_broker_stats stats;
-        struct weir_holder_lease lease;
-        weir_holder_lease(&fleet_of(stage)->callers[server->caller].holder,
-                          &lease, world(now));
-        weir_broker_set_expiry(server->broker, lease.expiry, lease.safe,
-                               lease.safe_until);
-        weir_broker_stats(server->broker, &stats, world(now));
+        struct weir_lease_pool_stats stats;
+        struct weir_lease_holder_lease lease;
+        weir_lease_holder_lease(
+            &fleet_of(stage)->callers[server->caller].holder, &lease,
+            world(now));
+        weir_lease_pool_set_expiry(server->pool, lease.expiry, lease.safe,
+                                   lease.safe_until);
+        weir_lease_pool_stats(server->pool, &stats, world(now));
         rule.capacity = lease.capacity;
         rule.safe =
             stats.clients > 0 ? lease.safe / (double)stats.clients : lease.safe;
@@ -342,18 +343,19 @@ static void tell_capacity(struct weir_doorman *stage, uint32_t job,
         return;
     server->capacity = rule.capacity;
     server->safe = rule.safe;
-    weir_broker_set_rule(server->broker, &rule);
+    weir_lease_pool_set_rule(server->pool, &rule);
 }
 
 static void push(struct weir_doorman *stage, uint32_t job, weir_instant now)
 {
     struct server *server = &fleet_of(stage)->servers[job];
     uint32_t holder;
-    weir_broker_tick(server->broker, world(now));
-    while (weir_broker_gone(server->broker, &holder))
-        server->members[server->by_holder[holder]].holder = WEIR_HOLDER_NONE;
+    weir_lease_pool_tick(server->pool, world(now));
+    while (weir_lease_pool_gone(server->pool, &holder))
+        server->members[server->by_holder[holder]].holder =
+            WEIR_LEASE_HOLDER_NONE;
     struct weir_grant grant;
-    while (weir_broker_next(server->broker, &grant, world(now))) {
+    while (weir_lease_pool_next(server->pool, &grant, world(now))) {
         const struct member *member =
             &server->members[server->by_holder[grant.holder]];
         const struct message message = { .what = GRANT,
@@ -390,7 +392,7 @@ static void number_kept(struct weir_doorman *stage, uint32_t job,
     server->number = server->keeping;
     server->keeping = 0;
     server->ruled = true;
-    weir_broker_keep(server->broker, server->number, world(now));
+    weir_lease_pool_keep(server->pool, server->number, world(now));
     answer_awaiting(stage, server, now);
     run_job(stage, job, now);
 }
@@ -420,16 +422,17 @@ static void keep_number(struct weir_doorman *stage, uint32_t job,
 static void tell_use(struct weir_doorman *stage, struct server *server,
                      weir_instant now)
 {
-    struct weir_holder *up = &fleet_of(stage)->callers[server->caller].holder;
-    struct weir_broker_stats stats;
-    weir_broker_stats(server->broker, &stats, world(now));
-    weir_holder_learning(up, stats.learning);
-    weir_holder_promised(up, stats.safe_out);
-    weir_holder_in_use(up, stats.out);
+    struct weir_lease_holder *up =
+        &fleet_of(stage)->callers[server->caller].holder;
+    struct weir_lease_pool_stats stats;
+    weir_lease_pool_stats(server->pool, &stats, world(now));
+    weir_lease_holder_learning(up, stats.learning);
+    weir_lease_holder_promised(up, stats.safe_out);
+    weir_lease_holder_in_use(up, stats.out);
     if (stats.wants != up->said)
-        weir_holder_want(up, stats.wants, world(now));
+        weir_lease_holder_want(up, stats.wants, world(now));
     if (stats.clients != server->told_clients)
-        weir_holder_hurry(up, world(now));
+        weir_lease_holder_hurry(up, world(now));
 }
 
 static void run_job(struct weir_doorman *stage, uint32_t job, weir_instant now)
@@ -437,13 +440,13 @@ static void run_job(struct weir_doorman *stage, uint32_t job, weir_instant now)
     struct server *server = &fleet_of(stage)->servers[job];
     if (server->wake <= now)
         server->wake = WEIR_NEVER;
-    if (!server->broker)
+    if (!server->pool)
         return;
     tell_capacity(stage, job, now);
     push(stage, job, now);
-    if (weir_broker_lets_in(server->broker))
+    if (weir_lease_pool_lets_in(server->pool))
         answer_awaiting(stage, server, now);
-    if (weir_broker_wants_keep(server->broker))
+    if (weir_lease_pool_wants_keep(server->pool))
         keep_number(stage, job, now);
     weir_instant due = WEIR_NEVER;
     if (server->caller != WEIR_DOORMAN_NONE) {
@@ -452,7 +455,7 @@ static void run_job(struct weir_doorman *stage, uint32_t job, weir_instant now)
                                       : ask_if_due(stage, server->caller, now);
     }
     weir_instant deadline =
-        stage_time(weir_broker_deadline(server->broker, world(now)));
+        stage_time(weir_lease_pool_deadline(server->pool, world(now)));
     wake_at(stage, &server->wake, weir_earlier(due, deadline), run_job, job);
 }
 
@@ -470,10 +473,10 @@ static void run_caller(struct weir_doorman *stage, const struct caller *caller,
 static void join(struct server *server, uint32_t index)
 {
     struct member *member = &server->members[index];
-    if (member->holder != WEIR_HOLDER_NONE)
+    if (member->holder != WEIR_LEASE_HOLDER_NONE)
         return;
     uint64_t name = weir_rng_mix(member->caller + 1);
-    weir_assert(weir_broker_join(server->broker, name, &member->holder) == 0);
+    weir_assert(weir_lease_pool_join(server->pool, name, &member->holder) == 0);
     server->by_holder =
         weir_must_grow(server->by_holder, &server->by_holder_room,
                        (size_t)member->holder + 1, sizeof(uint32_t));
@@ -485,37 +488,38 @@ static void answer(struct weir_doorman *stage, const struct message *asked,
 {
     const struct caller *caller = &fleet_of(stage)->callers[asked->caller];
     struct server *server = parent_of(stage, caller);
-    if (!server->broker || server->term != asked->term)
+    if (!server->pool || server->term != asked->term)
         return;
     tell_capacity(stage, caller->parent, now);
     join(server, caller->member);
     struct member *member = &server->members[caller->member];
     member->stream = asked->stream;
-    const struct weir_broker_ask ask = { .bands = asked->bands,
-                                         .band_count = asked->band_count,
-                                         .has = asked->has,
-                                         .safe = asked->safe,
-                                         .taken = asked->taken,
-                                         .learning = asked->learning,
-                                         .roll = asked->roll,
-                                         .streams = true };
+    const struct weir_lease_pool_ask ask = { .bands = asked->bands,
+                                             .band_count = asked->band_count,
+                                             .has = asked->has,
+                                             .safe = asked->safe,
+                                             .taken = asked->taken,
+                                             .learning = asked->learning,
+                                             .roster_token =
+                                                 asked->roster_token,
+                                             .streams = true };
     struct message message = { .what = GRANT,
                                .caller = asked->caller,
                                .stream = asked->stream,
                                .term = asked->term,
                                .number = asked->number };
     bool ready = server->ready && server->ruled;
-    int error = ready ? weir_broker_ask(server->broker, member->holder, &ask,
-                                        &message.grant, world(now))
-                      : weir_broker_hear(server->broker, member->holder, &ask,
-                                         world(now));
+    int error = ready ? weir_lease_pool_ask(server->pool, member->holder, &ask,
+                                            &message.grant, world(now))
+                      : weir_lease_pool_hear(server->pool, member->holder, &ask,
+                                             world(now));
     weir_assert(error == 0 || error == WEIR_ENOTREADY);
     if (error == WEIR_ENOTREADY)
         await(server, asked);
     else if (ready)
         post_message(stage, &message, now + half_way(stage));
-    struct weir_broker_stats stats;
-    weir_broker_stats(server->broker, &stats, world(now));
+    struct weir_lease_pool_stats stats;
+    weir_lease_pool_stats(server->pool, &stats, world(now));
     if (caller->client && ready)
         weir_doorman_count(stage, stats.learning ? WEIR_DOORMAN_LEARNING_ANSWERS
                                                  : WEIR_DOORMAN_DECISIONS);
@@ -540,8 +544,8 @@ static void take_grant(struct weir_doorman *stage, struct caller *caller,
     if (!caller->client && message->grant.capacity < caller->holder.in_use)
         weir_doorman_count(stage, WEIR_DOORMAN_SHORTFALLS);
     bool counts =
-        weir_holder_granted(&caller->holder, message->number, message->term,
-                            &message->grant, world(now));
+        weir_lease_holder_granted(&caller->holder, message->number,
+                                  message->term, &message->grant, world(now));
     if (counts && !caller->client)
         be_ready(stage, caller->which, now);
     run_caller(stage, caller, now);
@@ -551,7 +555,7 @@ static void meet(struct weir_doorman *stage, struct caller *caller,
                  const struct message *message, weir_instant now)
 {
     const struct server *parent = parent_of(stage, caller);
-    if (!caller->lives || !parent->broker || parent->term != message->term)
+    if (!caller->lives || !parent->pool || parent->term != message->term)
         return;
     caller->stream = message->stream;
     caller->term = message->term;
@@ -566,7 +570,7 @@ static void lose_stream(struct weir_doorman *stage, struct caller *caller,
     if (caller->client)
         weir_doorman_count(stage, WEIR_DOORMAN_FAILURES);
     caller->stream = 0;
-    weir_holder_lost(&caller->holder, world(now));
+    weir_lease_holder_lost(&caller->holder, world(now));
     run_caller(stage, caller, now);
 }
 
@@ -574,12 +578,13 @@ static void sever(struct weir_doorman *stage, const struct caller *caller,
                   const struct message *message, weir_instant now)
 {
     struct server *server = parent_of(stage, caller);
-    if (!server->broker || server->term != message->term)
+    if (!server->pool || server->term != message->term)
         return;
     const struct member *member = &server->members[caller->member];
-    if (member->stream != message->stream || member->holder == WEIR_HOLDER_NONE)
+    if (member->stream != message->stream ||
+        member->holder == WEIR_LEASE_HOLDER_NONE)
         return;
-    weir_broker_stream_lost(server->broker, member->holder);
+    weir_lease_pool_stream_lost(server->pool, member->holder);
     run_job(stage, caller->parent, now);
 }
 
@@ -629,9 +634,9 @@ static void end_master(struct weir_doorman *stage, uint32_t job,
                        weir_instant now)
 {
     struct server *server = &fleet_of(stage)->servers[job];
-    weir_broker_free(server->broker);
+    weir_lease_pool_free(server->pool);
     server->awaiting_count = 0;
-    server->broker = NULL;
+    server->pool = NULL;
     /* A master that kept no number has answered no caller. For the next master
      * it never existed. */
     if (server->ruled || server->keeping != 0)
@@ -645,7 +650,7 @@ static void end_master(struct weir_doorman *stage, uint32_t job,
                                          .caller = member->caller,
                                          .term = server->term };
         post_message(stage, &message, now + half_way(stage));
-        member->holder = WEIR_HOLDER_NONE;
+        member->holder = WEIR_LEASE_HOLDER_NONE;
         member->stream = 0;
     }
     if (server->caller != WEIR_DOORMAN_NONE)
@@ -658,8 +663,8 @@ static void start_caller(struct weir_doorman *stage, uint32_t caller,
     struct fleet *fleet = fleet_of(stage);
     struct caller *c = &fleet->callers[caller];
     c->lives = true;
-    weir_holder_init(&c->holder, WEIR_STALE_SHARE, !c->client,
-                     weir_rng_next(&fleet->rng), world(now));
+    weir_lease_holder_init(&c->holder, WEIR_STALE_SHARE, !c->client,
+                           weir_rng_next(&fleet->rng), world(now));
     connect(stage, caller, now);
 }
 
@@ -694,12 +699,11 @@ static void begin_master(struct weir_doorman *stage, uint32_t job,
     server->safe = rule.safe;
     server->asks_from = now;
     if (server->term > 1 || stage->values[WEIR_DOORMAN_FIRST] == 0)
-        server->asks_from +=
-            (weir_duration)stage->values[WEIR_DOORMAN_ROLL_CALL];
+        server->asks_from += (weir_duration)stage->values[WEIR_DOORMAN_ROSTER];
     struct weir_learning learning = learning_of(stage, server, &rule);
-    server->broker =
-        weir_broker_new(&memory, &rule, &learning, &server->serial,
-                        weir_rng_next(&fleet_of(stage)->rng), world(now));
+    server->pool =
+        weir_lease_pool_new(&memory, &rule, &learning, &server->serial,
+                            weir_rng_next(&fleet_of(stage)->rng), world(now));
     server->ruled = stage->values[WEIR_DOORMAN_KEEP] == 0;
     if (root)
         keep_number(stage, job, now);
@@ -724,7 +728,7 @@ static void fini(struct weir_doorman *stage)
 {
     struct fleet *fleet = fleet_of(stage);
     for (size_t i = 0; i < stage->job_count; i++) {
-        weir_broker_free(fleet->servers[i].broker);
+        weir_lease_pool_free(fleet->servers[i].pool);
         free(fleet->servers[i].members);
         free(fleet->servers[i].awaiting);
         free(fleet->servers[i].by_holder);
@@ -756,7 +760,7 @@ static uint32_t add_caller(struct weir_doorman *stage, bool client,
                          .parent = parent,
                          .member = (uint32_t)server->member_count };
     server->members[server->member_count++] =
-        (struct member){ .caller = caller, .holder = WEIR_HOLDER_NONE };
+        (struct member){ .caller = caller, .holder = WEIR_LEASE_HOLDER_NONE };
     return caller;
 }
 
@@ -777,7 +781,8 @@ static void wants_changed(struct weir_doorman *stage, uint32_t client,
 {
     struct fleet *fleet = fleet_of(stage);
     struct caller *caller = &fleet->callers[fleet->client_callers[client]];
-    weir_holder_want(&caller->holder, stage->clients[client].wants, world(now));
+    weir_lease_holder_want(&caller->holder, stage->clients[client].wants,
+                           world(now));
     run_client(stage, client, now);
 }
 
@@ -806,10 +811,10 @@ static void capacity_changed(struct weir_doorman *stage, weir_instant now)
 static double out(struct weir_doorman *stage, weir_instant now)
 {
     struct server *root = &fleet_of(stage)->servers[0];
-    if (!root->broker)
+    if (!root->pool)
         return stage->look.given;
-    struct weir_broker_stats stats;
-    weir_broker_stats(root->broker, &stats, world(now));
+    struct weir_lease_pool_stats stats;
+    weir_lease_pool_stats(root->pool, &stats, world(now));
     return stats.out;
 }
 

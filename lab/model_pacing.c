@@ -16,7 +16,7 @@
 #include "algo/queue.h"
 #include "lab/memory.h"
 #include "lab/model.h"
-#include "lab/model_meter.h"
+#include "lab/model_algorithm.h"
 
 enum { ALGORITHM, LINES, RATE, STALL, STALL_1, STALL_2 };
 static const struct weir_model_field fields[] = {
@@ -84,7 +84,7 @@ struct sender {
     const struct weir_model_run *run;
     bool stalls;
     bool queued;
-    struct weir_model_meter meter;
+    struct weir_model_algorithm bucket_state;
     struct weir_queue *queue; /* owned */
 };
 
@@ -97,8 +97,9 @@ static void sender_init(struct sender *sender, struct weir_model_run *run)
 {
     size_t algorithm = (size_t)run->values[ALGORITHM];
     uint64_t rate = rate_of(run);
-    weir_model_meter_init(&sender->meter, algorithm, rate, WEIR_SECOND, 1, 0);
-    sender->queued = sender->meter.rule.algorithm == WEIR_LEAKY_QUEUE;
+    weir_model_algorithm_init(&sender->bucket_state, algorithm, rate,
+                              WEIR_SECOND, 1, 0);
+    sender->queued = sender->bucket_state.rule.algorithm == WEIR_LEAKY_QUEUE;
     struct weir_queue_options options = {
         .entries = (uint32_t)run->values[LINES],
         .units = rate,
@@ -115,7 +116,7 @@ static void sender_init(struct sender *sender, struct weir_model_run *run)
 
 static void sender_fini(struct sender *sender)
 {
-    weir_model_meter_fini(&sender->meter);
+    weir_model_algorithm_fini(&sender->bucket_state);
     free(sender->queue);
 }
 
@@ -145,8 +146,8 @@ static weir_instant next_line(struct sender *sender, weir_instant now)
             now = weir_queue_deadline(sender->queue, now);
             continue;
         }
-        struct weir_meter_answer answer =
-            weir_model_meter_ask(&sender->meter, WEIR_METER_TAKE, 1, now);
+        struct weir_algorithm_answer answer = weir_model_algorithm_ask(
+            &sender->bucket_state, WEIR_ALGORITHM_TAKE, 1, now);
         if (answer.passed)
             return now;
         weir_assert(answer.retry_after > 0 && answer.retry_after < WEIR_NEVER);

@@ -9,7 +9,7 @@
 
 #include "lab/memory.h"
 #include "lab/model.h"
-#include "lab/model_meter.h"
+#include "lab/model_algorithm.h"
 #include "lab/world.h"
 
 #define PEAK_SPAN (10 * WEIR_MILLISECOND)
@@ -63,7 +63,7 @@ static const struct weir_model_series series[] = {
 struct crowd {
     struct weir_model_run *run;
     struct weir_world world;
-    struct weir_model_meter meter;
+    struct weir_model_algorithm bucket_state;
     weir_instant recent[1 << 20]; /* of the last calls, a ring */
     size_t calls, first, peak;
     size_t waiting;
@@ -92,8 +92,8 @@ static void come(struct weir_part *part, weir_instant world_now)
     weir_instant now = world_now - WEIR_WORLD_START;
     note_call(crowd, now);
     weir_model_add(run, OFFERED, now, 1);
-    struct weir_meter_answer answer =
-        weir_model_meter_ask(&crowd->meter, WEIR_METER_TAKE, 1, now);
+    struct weir_algorithm_answer answer = weir_model_algorithm_ask(
+        &crowd->bucket_state, WEIR_ALGORITHM_TAKE, 1, now);
     if (answer.passed) {
         weir_model_add(run, PASSED, now, 1);
         crowd->waiting--;
@@ -118,8 +118,8 @@ static void play(struct weir_model_run *run)
     crowd->run = run;
     crowd->waiting = count;
     weir_world_init(&crowd->world, run->seed);
-    weir_model_meter_init(&crowd->meter, (size_t)values[ALGORITHM], limit,
-                          window, limit, limit);
+    weir_model_algorithm_init(&crowd->bucket_state, (size_t)values[ALGORITHM],
+                              limit, window, limit, limit);
     for (size_t i = 0; i < count; i++) {
         clients[i] = (struct client){ .part = { .name = "client", .run = come },
                                       .crowd = crowd };
@@ -136,7 +136,7 @@ static void play(struct weir_model_run *run)
         run->metrics[DONE] = (double)crowd->done / 1e9;
     run->events = crowd->world.events;
     run->takes = crowd->calls;
-    weir_model_meter_fini(&crowd->meter);
+    weir_model_algorithm_fini(&crowd->bucket_state);
     weir_world_fini(&crowd->world);
     free(clients);
     free(crowd);

@@ -13,7 +13,7 @@
 
 #include "lab/memory.h"
 #include "lab/model.h"
-#include "lab/model_meter.h"
+#include "lab/model_algorithm.h"
 #include "lab/world.h"
 #include "os/clock.h"
 
@@ -119,12 +119,14 @@ static weir_instant *make_calls(const struct weir_model_run *run,
 
 /* ---- Counting without refusals ---- */
 
-static void meter_init(const struct weir_model_run *run,
-                       struct weir_model_meter *meter, uint64_t scale)
+static void bucket_state_init(const struct weir_model_run *run,
+                              struct weir_model_algorithm *bucket_state,
+                              uint64_t scale)
 {
     uint64_t limit = (uint64_t)run->values[LIMIT] * scale;
-    weir_model_meter_init(meter, (size_t)run->values[ALGORITHM], limit,
-                          (weir_duration)run->values[WINDOW], limit, limit);
+    weir_model_algorithm_init(bucket_state, (size_t)run->values[ALGORITHM],
+                              limit, (weir_duration)run->values[WINDOW], limit,
+                              limit);
 }
 
 /* A bin without calls repeats the last value. */
@@ -139,16 +141,16 @@ static void fill_gaps(struct weir_model_run *run, size_t which)
 static void count_all(struct weir_model_run *run, const weir_instant *calls,
                       size_t count)
 {
-    struct weir_model_meter meter;
-    meter_init(run, &meter, THOUSANDTHS);
+    struct weir_model_algorithm bucket_state;
+    bucket_state_init(run, &bucket_state, THOUSANDTHS);
     weir_duration window = (weir_duration)run->values[WINDOW];
     double limit = run->values[LIMIT];
     double over = 0, under = 0, most = 0;
     for (size_t i = 0, first = 0; i < count; i++) {
         while (calls[i] - calls[first] >= window)
             first++;
-        struct weir_meter_answer answer = weir_model_meter_ask(
-            &meter, WEIR_METER_CHARGE, THOUSANDTHS, calls[i]);
+        struct weir_algorithm_answer answer = weir_model_algorithm_ask(
+            &bucket_state, WEIR_ALGORITHM_CHARGE, THOUSANDTHS, calls[i]);
         double truth = (double)(i - first + 1);
         double counted = (double)answer.used / THOUSANDTHS;
         double error = (counted - truth) / limit;
@@ -167,7 +169,7 @@ static void count_all(struct weir_model_run *run, const weir_instant *calls,
     run->metrics[OVER] = over / (double)count;
     run->metrics[UNDER] = under / (double)count;
     run->metrics[MAX] = most;
-    weir_model_meter_fini(&meter);
+    weir_model_algorithm_fini(&bucket_state);
 }
 
 /* ---- Refusing ---- */
@@ -175,13 +177,15 @@ static void count_all(struct weir_model_run *run, const weir_instant *calls,
 static void refuse_some(struct weir_model_run *run, const weir_instant *calls,
                         size_t count)
 {
-    struct weir_model_meter meter;
-    meter_init(run, &meter, 1);
+    struct weir_model_algorithm bucket_state;
+    bucket_state_init(run, &bucket_state, 1);
     weir_duration window = (weir_duration)run->values[WINDOW];
     weir_instant *admitted = weir_must_zeroed(count, sizeof *admitted);
     size_t last = 0, first = 0, most = 0;
     for (size_t i = 0; i < count; i++) {
-        if (!weir_model_meter_ask(&meter, WEIR_METER_TAKE, 1, calls[i]).passed)
+        if (!weir_model_algorithm_ask(&bucket_state, WEIR_ALGORITHM_TAKE, 1,
+                                      calls[i])
+                 .passed)
             continue;
         admitted[last++] = calls[i];
         while (calls[i] - admitted[first] >= window)
@@ -190,37 +194,38 @@ static void refuse_some(struct weir_model_run *run, const weir_instant *calls,
     }
     run->metrics[OVER_ADMITTED] =
         fmax(0, (double)most / run->values[LIMIT] - 1);
-    run->metrics[BYTES] = (double)weir_meter_size(&meter.rule);
+    run->metrics[BYTES] = (double)weir_algorithm_size(&bucket_state.rule);
     free(admitted);
-    weir_model_meter_fini(&meter);
+    weir_model_algorithm_fini(&bucket_state);
 }
 
 /* Over the calls repeatedly, as if the run were cyclic. */
 static double ns_per_decision(const struct weir_model_run *run,
                               const weir_instant *calls, size_t count)
 {
-    struct weir_model_meter meter;
-    meter_init(run, &meter, 1);
+    struct weir_model_algorithm bucket_state;
+    bucket_state_init(run, &bucket_state, 1);
     weir_instant day = 0;
     size_t done = 0;
     weir_instant began = weir_clock_now();
     while (done < TIMED_DECISIONS) {
         for (size_t i = 0; i < count; i++)
-            weir_model_meter_ask(&meter, WEIR_METER_TAKE, 1, day + calls[i]);
+            weir_model_algorithm_ask(&bucket_state, WEIR_ALGORITHM_TAKE, 1,
+                                     day + calls[i]);
         done += count;
         day += run->span;
     }
     double spent = (double)(weir_clock_now() - began);
-    weir_model_meter_fini(&meter);
+    weir_model_algorithm_fini(&bucket_state);
     return spent / (double)done;
 }
 
 static bool counts_windows(const struct weir_model_run *run)
 {
-    struct weir_model_meter meter;
-    meter_init(run, &meter, 1);
-    enum weir_algorithm algorithm = meter.rule.algorithm;
-    weir_model_meter_fini(&meter);
+    struct weir_model_algorithm bucket_state;
+    bucket_state_init(run, &bucket_state, 1);
+    enum weir_algorithm algorithm = bucket_state.rule.algorithm;
+    weir_model_algorithm_fini(&bucket_state);
     return algorithm == WEIR_FIXED_WINDOW || algorithm == WEIR_SLIDING_LOG ||
            algorithm == WEIR_SLIDING_WINDOW;
 }

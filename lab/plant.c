@@ -13,7 +13,7 @@
 #include <math.h>
 
 #include "lab/memory.h"
-#include "lab/model_meter.h"
+#include "lab/model_algorithm.h"
 
 #define TOKEN_BUCKET 2 /* of weir_model_algorithms */
 
@@ -23,7 +23,7 @@ struct event {
     uint32_t instance;
     bool again; /* a repeated request; else an answer */
     enum weir_sample_outcome outcome;
-    struct weir_sluice_permit permit;
+    struct weir_concurrency_gate_permit permit;
 };
 
 struct stream {
@@ -37,8 +37,8 @@ struct stream {
 struct plant {
     const struct weir_plant_options *options;
     struct weir_storage *storage; /* owned, as all below */
-    struct weir_sluice *sluice[WEIR_PLANT_INSTANCES_MAX];
-    struct weir_model_meter meter[WEIR_PLANT_INSTANCES_MAX];
+    struct weir_concurrency_gate *gate[WEIR_PLANT_INSTANCES_MAX];
+    struct weir_model_algorithm bucket_state[WEIR_PLANT_INSTANCES_MAX];
     uint32_t instances; /* present number */
     struct event *heap;
     size_t events, capacity;
@@ -96,30 +96,33 @@ static void start_instance(struct plant *plant, weir_instant now)
     const struct weir_plant_options *o = plant->options;
     uint32_t i = plant->instances++;
     size_t line = WEIR_CACHE_LINE;
-    size_t size = (weir_sluice_size(&o->sluice) + line - 1) / line * line;
+    size_t size =
+        (weir_concurrency_gate_size(&o->gate) + line - 1) / line * line;
     void *block = weir_must(aligned_alloc(line, size));
-    plant->sluice[i] = weir_sluice_init(block, &o->sluice, now);
+    plant->gate[i] = weir_concurrency_gate_init(block, &o->gate, now);
     /* A bucket state's quantity is whole: so many in 1,000 s. A bucket has room
      * for the arrivals of a tenth of a second. */
     if (o->fixed_per_s > 0)
-        weir_model_meter_init(&plant->meter[i], TOKEN_BUCKET,
-                              (uint64_t)llround(o->fixed_per_s * 1000),
-                              1000 * WEIR_SECOND,
-                              (uint64_t)ceil(o->fixed_per_s / 10), 0);
+        weir_model_algorithm_init(&plant->bucket_state[i], TOKEN_BUCKET,
+                                  (uint64_t)llround(o->fixed_per_s * 1000),
+                                  1000 * WEIR_SECOND,
+                                  (uint64_t)ceil(o->fixed_per_s / 10), 0);
 }
 
 static bool lets_in(struct plant *plant, uint32_t instance, bool sync,
-                    struct weir_sluice_permit *permit, weir_instant now)
+                    struct weir_concurrency_gate_permit *permit,
+                    weir_instant now)
 {
     const struct weir_plant_options *o = plant->options;
     if (o->fixed_per_s > 0) {
-        struct weir_meter_answer answer = weir_model_meter_ask(
-            &plant->meter[instance], WEIR_METER_TAKE, 1, now);
+        struct weir_algorithm_answer answer = weir_model_algorithm_ask(
+            &plant->bucket_state[instance], WEIR_ALGORITHM_TAKE, 1, now);
         if (!answer.passed)
             return false;
     }
-    uint32_t klass = sync ? o->sluice.classes - 1 : 0;
-    return weir_sluice_enter(plant->sluice[instance], klass, 1, permit, now);
+    uint32_t klass = sync ? o->gate.classes - 1 : 0;
+    return weir_concurrency_gate_enter(plant->gate[instance], klass, 1, permit,
+                                       now);
 }
 
 /* ---- A request ---- */
@@ -133,14 +136,16 @@ static void come_again(struct plant *plant, const struct weir_plant_note *note,
                        weir_instant now)
 {
     weir_duration wait = plant->options->retry;
-    weir_duration told = weir_sluice_wait(plant->sluice[note->instance], now);
+    weir_duration told =
+        weir_concurrency_gate_wait(plant->gate[note->instance], now);
     wait = told > wait ? told : wait;
     wait += weir_rng_below(&plant->rng, wait);
     push(plant, (struct event){ .at = now + wait, .again = true });
 }
 
 static void go_in(struct plant *plant, struct weir_plant_note *note,
-                  const struct weir_sluice_permit *permit, weir_instant now)
+                  const struct weir_concurrency_gate_permit *permit,
+                  weir_instant now)
 {
     const struct weir_plant_options *o = plant->options;
     struct event event = { .instance = note->instance, .permit = *permit };
@@ -161,12 +166,12 @@ static void come(struct plant *plant, bool sync, bool again, weir_instant now)
         .again = again,
         .instance = (uint32_t)(plant->turn++ % plant->instances),
     };
-    struct weir_sluice *sluice = plant->sluice[note.instance];
-    struct weir_sluice_permit permit;
-    struct weir_sluice_view view;
+    struct weir_concurrency_gate *gate = plant->gate[note.instance];
+    struct weir_concurrency_gate_permit permit;
+    struct weir_concurrency_gate_view view;
     /* The lock is free, so this call succeeds. If this request closed a window,
      * the new limit applies from the next request on. */
-    weir_assert(weir_sluice_view(sluice, &view, now));
+    weir_assert(weir_concurrency_gate_view(gate, &view, now));
     note.limit = view.controller.limit;
     note.admitted = lets_in(plant, note.instance, sync, &permit, now);
     note.in_flight = view.in_flight + (note.admitted ? 1 : 0);
@@ -233,8 +238,8 @@ static void play(struct plant *plant, weir_instant now)
         if (event.again)
             come(plant, false, true, now);
         else
-            weir_sluice_leave(plant->sluice[event.instance], &event.permit,
-                              event.outcome, now);
+            weir_concurrency_gate_leave(plant->gate[event.instance],
+                                        &event.permit, event.outcome, now);
         return;
     }
     bool sync = plant->sync.next <= now;
@@ -263,8 +268,8 @@ static void go_on(struct plant *plant)
 static void fini(struct plant *plant)
 {
     for (uint32_t i = 0; i < plant->instances; i++) {
-        free(plant->sluice[i]);
-        weir_model_meter_fini(&plant->meter[i]);
+        free(plant->gate[i]);
+        weir_model_algorithm_fini(&plant->bucket_state[i]);
     }
     free(plant->heap);
     weir_storage_free(plant->storage);

@@ -16,7 +16,7 @@
 #ifndef WEIR_PLANT_H
 #define WEIR_PLANT_H
 
-#include "adapt/sluice.h"
+#include "adapt/concurrency_gate.h"
 #include "lab/storage.h"
 
 #define WEIR_PLANT_INSTANCES_MAX 64
@@ -26,7 +26,7 @@ struct weir_plant_note;
 struct weir_plant_options {
     struct weir_storage_options storage;
     /* Class 0 is bulk's, the last one (perhaps the same) sync's. */
-    struct weir_sluice_options sluice;
+    struct weir_concurrency_gate_options gate;
     /* > 0: each process lets so many pass a second, without a gate. */
     double fixed_per_s;
     uint32_t instances;       /* 1 .. WEIR_PLANT_INSTANCES_MAX */

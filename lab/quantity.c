@@ -6,14 +6,14 @@
 
 #include "lab/run_parts.h"
 
-static struct weir_place limiter_at(uint32_t index)
+static struct weir_listen_address limiter_at(uint32_t index)
 {
-    return (struct weir_place){ .index = index };
+    return (struct weir_listen_address){ .index = index };
 }
 
-static struct weir_place root_at(uint32_t index)
+static struct weir_listen_address root_at(uint32_t index)
 {
-    return (struct weir_place){ .root = true, .index = index };
+    return (struct weir_listen_address){ .root = true, .index = index };
 }
 
 /* ---- Fills ---- */

@@ -155,7 +155,8 @@ static bool start_limiters(struct weir_run *run)
     if (over > START_OVER_MAX)
         over = START_OVER_MAX;
     for (uint32_t i = 0; i < count; i++) {
-        weir_fleet_start(run->fleet, (struct weir_place){ .index = i });
+        weir_fleet_start(run->fleet,
+                         (struct weir_listen_address){ .index = i });
         if (!run_until(run, now + over * (i + 1) / count))
             return false;
     }

@@ -103,8 +103,9 @@ static bool leads_to(const struct weir_truth_bucket *from,
     return from != NULL;
 }
 
-static struct weir_truth_bucket *use(struct weir_truth *truth,
-                                     struct weir_text name, unsigned depth);
+static struct weir_truth_bucket *root_quota(struct weir_truth *truth,
+                                            struct weir_text name,
+                                            unsigned depth);
 
 /* As in quota/table_rule.c: a cycle of patterns ends the chain. */
 static struct weir_truth_bucket *parent_of(
@@ -119,7 +120,7 @@ static struct weir_truth_bucket *parent_of(
     if (len <= 0)
         return NULL;
     struct weir_text name = { buf, (size_t)len };
-    struct weir_truth_bucket *parent = use(truth, name, depth + 1);
+    struct weir_truth_bucket *parent = root_quota(truth, name, depth + 1);
     return leads_to(parent, bucket) ? NULL : parent;
 }
 
@@ -166,8 +167,9 @@ static void rule(struct weir_truth *truth, struct weir_truth_bucket *bucket,
     bucket->parent = parent_of(truth, bucket, &captures, depth);
 }
 
-static struct weir_truth_bucket *use(struct weir_truth *truth,
-                                     struct weir_text name, unsigned depth)
+static struct weir_truth_bucket *root_quota(struct weir_truth *truth,
+                                            struct weir_text name,
+                                            unsigned depth)
 {
     uint64_t hash = weir_hash(name, 0);
     struct weir_truth_bucket *bucket = find(truth, name, hash);
@@ -209,7 +211,7 @@ struct weir_truth_bucket *weir_truth_use(struct weir_truth *truth,
                                          struct weir_text name)
 {
     follow_store(truth);
-    return use(truth, name, 0);
+    return root_quota(truth, name, 0);
 }
 
 struct weir_truth_bucket *weir_truth_of(struct weir_truth *truth,
@@ -321,7 +323,7 @@ static struct weir_truth_bucket *bucket_of(struct weir_truth *truth,
                                  ref.slot, name);
     struct entry entry = {
         .generation = ref.generation,
-        .bucket = use(truth, (struct weir_text){ name, len }, 0),
+        .bucket = root_quota(truth, (struct weir_text){ name, len }, 0),
     };
     column->entries[ref.slot] = entry;
     return entry.bucket;
@@ -343,7 +345,7 @@ static void on_counted(void *context, uint32_t limiter, struct weir_ref ref,
 }
 
 /* A new table: its slots are other names'. */
-static void on_born(void *context, struct weir_place place)
+static void on_born(void *context, struct weir_listen_address place)
 {
     struct weir_truth *truth = context;
     if (place.root || place.index >= truth->limiters)

@@ -66,18 +66,18 @@ void crowd_draw_network(struct crowd *c)
 static void op_enter(struct crowd *c)
 {
     struct crowd_out *out = &c->out[below(c, CROWD_OUT_MAX)];
-    if (out->hold.links > 0)
+    if (out->record.links > 0)
         return;
     out->limiter = (uint32_t)below(c, c->limiters);
     weir_fleet_enter(c->fleet, out->limiter, weir_text_of(names[below(c, 2)]),
-                     1 + below(c, 3), &out->hold);
+                     1 + below(c, 3), &out->record);
 }
 
 static void op_leave(struct crowd *c)
 {
     struct crowd_out *out = &c->out[below(c, CROWD_OUT_MAX)];
-    if (out->hold.links > 0)
-        weir_fleet_leave(c->fleet, out->limiter, &out->hold);
+    if (out->record.links > 0)
+        weir_fleet_leave(c->fleet, out->limiter, &out->record);
 }
 
 void crowd_kill(struct crowd *c, uint32_t index)
@@ -85,7 +85,7 @@ void crowd_kill(struct crowd *c, uint32_t index)
     weir_fleet_kill(c->fleet, limiter_at(index));
     for (int i = 0; i < CROWD_OUT_MAX; i++) {
         if (c->out[i].limiter == index)
-            c->out[i].hold.links = 0;
+            c->out[i].record.links = 0;
     }
 }
 
@@ -102,7 +102,7 @@ static void op_limiter(struct crowd *c)
 
 static void op_root(struct crowd *c)
 {
-    struct weir_place place = root_at((uint32_t)below(c, c->roots));
+    struct weir_listen_address place = root_at((uint32_t)below(c, c->roots));
     if (!weir_fleet_alive(c->fleet, place))
         weir_fleet_start(c->fleet, place);
     else if (below(c, 2))
@@ -170,7 +170,7 @@ uint64_t crowd_held(struct crowd *c, uint32_t limiter, const char *name)
     struct weir_table *table = weir_fleet_table(c->fleet, limiter);
     struct weir_ref ref;
     return table && weir_table_find(table, weir_text_of(name), &ref)
-               ? weir_table_held(table, ref.slot)
+               ? weir_table_in_flight(table, ref.slot)
                : 0;
 }
 
@@ -213,14 +213,14 @@ uint64_t crowd_press(struct crowd *c, int ms, double *out_mean)
     for (int at = 0; at < ms; at++) {
         for (int k = 0; k < 4; k++) {
             struct crowd_out *out = &c->out[below(c, CROWD_OUT_MAX)];
-            if (out->hold.links > 0) {
+            if (out->record.links > 0) {
                 if (below(c, 4) == 0)
-                    weir_fleet_leave(c->fleet, out->limiter, &out->hold);
+                    weir_fleet_leave(c->fleet, out->limiter, &out->record);
                 continue;
             }
             out->limiter = (uint32_t)below(c, c->limiters);
             weir_fleet_enter(c->fleet, out->limiter, WEIR_TEXT("db"), 1,
-                             &out->hold);
+                             &out->record);
         }
         run(c, WEIR_MILLISECOND);
         if (at < 5000)

@@ -21,7 +21,7 @@ struct crowd {
     uint32_t uppers; /* of the roots that are limiters of others */
     struct crowd_out {
         uint32_t limiter;
-        struct weir_hold hold;
+        struct weir_permit_record record;
     } out[CROWD_OUT_MAX]; /* what living limiters hold */
 };
 
@@ -30,14 +30,14 @@ static inline uint64_t below(struct crowd *c, uint64_t bound)
     return weir_rng_below(&c->rng, bound);
 }
 
-static inline struct weir_place limiter_at(uint32_t index)
+static inline struct weir_listen_address limiter_at(uint32_t index)
 {
-    return (struct weir_place){ .index = index };
+    return (struct weir_listen_address){ .index = index };
 }
 
-static inline struct weir_place root_at(uint32_t index)
+static inline struct weir_listen_address root_at(uint32_t index)
 {
-    return (struct weir_place){ .root = true, .index = index };
+    return (struct weir_listen_address){ .root = true, .index = index };
 }
 
 /* All goes on for so long, without an error. */

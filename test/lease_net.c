@@ -386,7 +386,7 @@ double net_has(const struct net *net, uint32_t leaf, uint32_t quota)
     const struct net_node *node = &net->nodes[leaf];
     if (!node->client || node->place[quota] == WEIR_LEASE_PLACE_NONE)
         return 0;
-    return weir_holder_limit(
+    return weir_lease_holder_limit(
         weir_lease_client_holder(node->client, node->place[quota]), net->now);
 }
 

@@ -69,11 +69,11 @@ static void hear(struct world *world, uint32_t limiter, uint64_t number,
     weir_instant now = weir_fleet_now(world->fleet);
     if (want->release) {
         world->releases++;
-        weir_brokers_release(world->brokers, &client, want->name, want->taken,
-                             now);
+        weir_lease_manager_release(world->manager, &client, want->name,
+                                   want->taken, now);
         return;
     }
-    struct weir_broker_ask ask = {
+    struct weir_lease_pool_ask ask = {
         .bands = want->bands,
         .band_count = want->band_count,
         .has = want->has,
@@ -84,13 +84,13 @@ static void hear(struct world *world, uint32_t limiter, uint64_t number,
     struct weir_grant grant;
     world->priority = want->bands[0].priority;
     world->wanted[limiter] = want->bands[0].wants;
-    int error = weir_brokers_ask(world->brokers, &client, want->name, &ask,
-                                 &grant, now);
+    int error = weir_lease_manager_ask(world->manager, &client, want->name,
+                                       &ask, &grant, now);
     say(world, limiter, number, want->name, error, &grant);
 }
 
-static void received(void *context, struct weir_place to, uint32_t from,
-                     const struct weir_message *message)
+static void received(void *context, struct weir_listen_address to,
+                     uint32_t from, const struct weir_message *message)
 {
     struct world *world = context;
     if (!to.root)
@@ -127,9 +127,9 @@ static void deliver(struct world *world, struct said *said)
 static void master_turn(struct world *world)
 {
     weir_instant now = weir_fleet_now(world->fleet);
-    struct weir_brokers_push push;
-    weir_brokers_tick(world->brokers, now);
-    while (weir_brokers_next(world->brokers, &push, now))
+    struct weir_lease_manager_push push;
+    weir_lease_manager_tick(world->manager, now);
+    while (weir_lease_manager_next(world->manager, &push, now))
         say(world, push.way, 0, push.quota, 0, &push.grant);
     while (world->count > 0 && world->queue[world->first].at <= now) {
         struct said *said = &world->queue[world->first];
@@ -157,7 +157,7 @@ void world_put(struct world *world, enum weir_sharing sharing, uint64_t limit,
     quota.priority = world->quota_priority;
     world->sharing = sharing;
     world->capacity = (double)limit;
-    weir_brokers_review(world->brokers);
+    weir_lease_manager_review(world->manager);
     if (weir_fleet_put(world->fleet, &quota, &diag) < 0)
         fail_msg("%s", diag.text);
 }
@@ -182,7 +182,7 @@ struct world *world_begin_kind(enum weir_kind kind, uint64_t limit,
                       .stale_after = 3 * WEIR_SECOND,
                       .slack = true },
     };
-    struct weir_brokers_options brokers = {
+    struct weir_lease_manager_options manager = {
         .mem = weir_mem_system,
         .seed = world_seed(),
         .owner = { .context = world, .rule = rule_of },
@@ -190,13 +190,13 @@ struct world *world_begin_kind(enum weir_kind kind, uint64_t limit,
     struct weir_fleet_watch watch = { .context = world, .received = received };
     world->fleet = weir_fleet_new(&options);
     weir_fleet_watch(world->fleet, &watch);
-    world->brokers = weir_brokers_new(&brokers);
-    assert_non_null(world->brokers);
+    world->manager = weir_lease_manager_new(&manager);
+    assert_non_null(world->manager);
     world->lease = 20 * WEIR_SECOND;
     world->way = WAY;
     /* Long ago: nobody has leases of another. */
-    weir_brokers_begin(world->brokers, WEIR_NEVER,
-                       weir_fleet_now(world->fleet));
+    weir_lease_manager_begin(world->manager, WEIR_NEVER,
+                             weir_fleet_now(world->fleet));
     world_put(world, sharing, limit, on_stale);
     weir_fleet_run(world->fleet,
                    weir_fleet_now(world->fleet) + 3 * WEIR_SECOND);
@@ -213,7 +213,7 @@ struct world *world_begin(enum weir_sharing sharing,
 void world_end(struct world *world)
 {
     assert_int_equal(weir_fleet_error(world->fleet), 0);
-    weir_brokers_free(world->brokers);
+    weir_lease_manager_free(world->manager);
     weir_fleet_free(world->fleet);
     free(world);
 }
@@ -261,17 +261,17 @@ uint32_t world_out(const struct world *world)
 void world_enter(struct world *world, uint32_t limiter)
 {
     struct flying *flying = world->flying;
-    while (flying < world->flying + FLYING && flying->hold.links > 0)
+    while (flying < world->flying + FLYING && flying->record.links > 0)
         flying++;
     assert_true(flying < world->flying + FLYING);
     unsigned outcome = weir_fleet_enter(world->fleet, limiter, WEIR_TEXT("q"),
-                                        1, &flying->hold);
+                                        1, &flying->record);
     bool passed = !(outcome & WEIR_OUTCOME_LIMITED);
     world->passed[limiter] += passed;
     world->refused[limiter] += !passed;
     if (!passed)
         return;
-    assert_int_equal(flying->hold.links, 1);
+    assert_int_equal(flying->record.links, 1);
     flying->limiter = limiter;
     flying->until = weir_fleet_now(world->fleet) + world->stay;
     world->out[limiter]++;
@@ -283,9 +283,9 @@ static void leave_those_done(struct world *world)
     if (world_out(world) == 0)
         return;
     for (struct flying *f = world->flying; f < world->flying + FLYING; f++) {
-        if (f->hold.links == 0 || f->until > weir_fleet_now(world->fleet))
+        if (f->record.links == 0 || f->until > weir_fleet_now(world->fleet))
             continue;
-        weir_fleet_leave(world->fleet, f->limiter, &f->hold);
+        weir_fleet_leave(world->fleet, f->limiter, &f->record);
         world->out[f->limiter]--;
     }
 }

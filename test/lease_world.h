@@ -22,7 +22,7 @@
 
 #include "compare.h"
 #include "lab/fleet_parts.h"
-#include "lease/brokers.h"
+#include "lease/lease_manager.h"
 #include "node/root_lease.h"
 #include "os/clock.h"
 
@@ -49,12 +49,12 @@ struct said {
 struct flying {
     uint32_t limiter;
     weir_instant until; /* then it leaves */
-    struct weir_hold hold;
+    struct weir_permit_record record;
 };
 
 struct world {
     struct weir_fleet *fleet;
-    struct weir_brokers *brokers;
+    struct weir_lease_manager *manager;
     enum weir_kind kind;       /* of "q" */
     enum weir_sharing sharing; /* likewise */
     double capacity;

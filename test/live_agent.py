@@ -22,7 +22,7 @@ from live_cli import WEIR, Case, Root
 from patience import PATIENCE, until, until_equal
 
 BUILD = Path(os.environ["WEIR_BUILD"])
-TALKS_MAX = 12288  # WEIR_DOOR_TALKS_MAX
+TALKS_MAX = 12288  # WEIR_PROTOCOL_CONNS_MAX
 TAKER, READER = "a-token-that-may-take", "a-token-that-may-read"
 
 JSON = {"Content-Type": "application/json"}

@@ -154,7 +154,7 @@ class Flood(unittest.TestCase):
         say(f"  of the names {sum(s['overflowed'] for s in last):,} found no "
             f"room, {sum(s['flood_passed'] for s in last):,} passed; "
             f"{sum(s['reports'] for s in last):,} reports")
-        stretch = self.metrics()["weir_root_stretch_seconds"]
+        stretch = self.metrics()["weir_root_report_backoff_seconds"]
         if stretch > 0:
             say(f"  the root is overloaded: a report every {stretch} s")
         say(f"  the hot one: {rate / HOT:.4f} of its limit")

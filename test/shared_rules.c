@@ -13,53 +13,54 @@ const char *const shared_algorithm_names[WEIR_SLIDING_WINDOW + 1] = {
     [WEIR_SLIDING_WINDOW] = "sliding_window",
 };
 
-static struct weir_meter_rule bucket(enum weir_algorithm algorithm,
-                                     uint64_t units, weir_duration per,
-                                     uint64_t burst, int64_t initial)
+static struct weir_algorithm_rule bucket(enum weir_algorithm algorithm,
+                                         uint64_t units, weir_duration per,
+                                         uint64_t burst, int64_t initial)
 {
-    struct weir_meter_rule rule = { .algorithm = algorithm,
-                                    .initial = initial };
-    struct weir_meter_rate rate = { .units = units,
-                                    .per = per,
-                                    .burst = burst };
-    weir_meter_buckets(&rule, &rate, 1);
+    struct weir_algorithm_rule rule = { .algorithm = algorithm,
+                                        .initial = initial };
+    struct weir_algorithm_rate rate = { .units = units,
+                                        .per = per,
+                                        .burst = burst };
+    weir_algorithm_buckets(&rule, &rate, 1);
     return rule;
 }
 
-static struct weir_meter_rule buckets(const struct weir_meter_rate *rates,
-                                      uint8_t count)
+static struct weir_algorithm_rule buckets(
+    const struct weir_algorithm_rate *rates, uint8_t count)
 {
-    struct weir_meter_rule rule = { .algorithm = WEIR_TOKEN_BUCKETS,
-                                    .initial = -1 };
-    weir_meter_buckets(&rule, rates, count);
+    struct weir_algorithm_rule rule = { .algorithm = WEIR_TOKEN_BUCKETS,
+                                        .initial = -1 };
+    weir_algorithm_buckets(&rule, rates, count);
     return rule;
 }
 
-static struct weir_meter_rule window(enum weir_algorithm algorithm,
-                                     uint64_t quantity, weir_duration window,
-                                     uint8_t parts, bool count_refused)
+static struct weir_algorithm_rule window(enum weir_algorithm algorithm,
+                                         uint64_t quantity,
+                                         weir_duration window, uint8_t parts,
+                                         bool count_refused)
 {
-    return (struct weir_meter_rule){ .algorithm = algorithm,
-                                     .count_refused = count_refused,
-                                     .sub_windows = parts,
-                                     .entries = 100,
-                                     .window = window,
-                                     .quantity = quantity,
-                                     .initial = -1 };
+    return (struct weir_algorithm_rule){ .algorithm = algorithm,
+                                         .count_refused = count_refused,
+                                         .sub_windows = parts,
+                                         .entries = 100,
+                                         .window = window,
+                                         .quantity = quantity,
+                                         .initial = -1 };
 }
 
-static struct weir_meter_rule calendar(enum weir_calendar calendar,
-                                       int32_t utc_offset_s)
+static struct weir_algorithm_rule calendar(enum weir_calendar calendar,
+                                           int32_t utc_offset_s)
 {
-    struct weir_meter_rule rule =
+    struct weir_algorithm_rule rule =
         window(WEIR_FIXED_WINDOW, 30, WEIR_SECOND, 0, false);
     rule.calendar = calendar;
     rule.utc_offset_s = utc_offset_s;
     return rule;
 }
 
-struct weir_meter_rule shared_rule_of(enum weir_algorithm algorithm,
-                                      uint64_t quantity, weir_duration per)
+struct weir_algorithm_rule shared_rule_of(enum weir_algorithm algorithm,
+                                          uint64_t quantity, weir_duration per)
 {
     switch (algorithm) {
     case WEIR_LEAKY:
@@ -68,7 +69,7 @@ struct weir_meter_rule shared_rule_of(enum weir_algorithm algorithm,
         return bucket(algorithm, quantity, per, quantity, -1);
     case WEIR_TOKEN_BUCKETS:
         return buckets(
-            (struct weir_meter_rate[]){
+            (struct weir_algorithm_rate[]){
                 { .units = quantity, .per = per, .burst = quantity },
                 { .units = quantity, .per = per, .burst = quantity },
             },
@@ -79,17 +80,18 @@ struct weir_meter_rule shared_rule_of(enum weir_algorithm algorithm,
     case WEIR_PERMITS:
         break;
     }
-    struct weir_meter_rule rule = window(algorithm, quantity, per, 4, false);
+    struct weir_algorithm_rule rule =
+        window(algorithm, quantity, per, 4, false);
     rule.entries = (uint32_t)quantity;
     return rule;
 }
 
-struct weir_meter_rule shared_rule_of_wish(const struct shared_wish *wish)
+struct weir_algorithm_rule shared_rule_of_wish(const struct shared_wish *wish)
 {
     if (wish->algorithm == WEIR_TOKEN_BUCKET)
         return bucket(wish->algorithm, wish->quantity, wish->per,
                       wish->quantity, wish->initial);
-    struct weir_meter_rule rule =
+    struct weir_algorithm_rule rule =
         shared_rule_of(wish->algorithm, wish->quantity, wish->per);
     rule.calendar = wish->calendar;
     rule.utc_offset_s = wish->utc_offset_s;
@@ -100,13 +102,13 @@ struct weir_meter_rule shared_rule_of_wish(const struct shared_wish *wish)
 
 size_t shared_rules(struct shared_rule *out, size_t max)
 {
-    const struct weir_meter_rate spilling[] = {
+    const struct weir_algorithm_rate spilling[] = {
         { .units = 100, .per = WEIR_SECOND, .burst = 20 },
         { .burst = 50, .spill = true },
         { .units = 7, .per = WEIR_SECOND, .burst = 30 },
         { .burst = 10, .spill = true },
     };
-    const struct weir_meter_rate two[] = {
+    const struct weir_algorithm_rate two[] = {
         { .units = 3, .per = WEIR_SECOND, .burst = 4 },
         { .units = 1, .per = 10 * WEIR_SECOND, .burst = 40 },
     };

@@ -6,11 +6,11 @@
 
 #include <stddef.h>
 
-#include "algo/meter.h"
+#include "algo/algorithm.h"
 
 struct shared_rule {
     const char *name;
-    struct weir_meter_rule rule;
+    struct weir_algorithm_rule rule;
 };
 
 /* Writes at most 'max' rules; returns how many there are. Windows and periods
@@ -19,8 +19,9 @@ size_t shared_rules(struct shared_rule *out, size_t max);
 
 /* 'quantity' units per 'window', by an algorithm: of the buckets, 'quantity'
  * is the burst too. */
-struct weir_meter_rule shared_rule_of(enum weir_algorithm algorithm,
-                                      uint64_t quantity, weir_duration window);
+struct weir_algorithm_rule shared_rule_of(enum weir_algorithm algorithm,
+                                          uint64_t quantity,
+                                          weir_duration window);
 /* What a test wants of a quota, before it is a rule or fields. */
 struct shared_wish {
     enum weir_algorithm algorithm;
@@ -30,7 +31,7 @@ struct shared_wish {
     enum weir_calendar calendar; /* fixed_window … */
     int32_t utc_offset_s;        /* … whole minutes */
 };
-struct weir_meter_rule shared_rule_of_wish(const struct shared_wish *wish);
+struct weir_algorithm_rule shared_rule_of_wish(const struct shared_wish *wish);
 extern const char *const shared_algorithm_names[WEIR_SLIDING_WINDOW + 1];
 
 #endif /* SHARED_RULES_H */

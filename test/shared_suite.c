@@ -62,18 +62,20 @@ struct weir_shared *shared_open_at(const char *uri, const char *secrets_file)
 }
 
 int shared_ask(struct weir_shared *shared, const char *key,
-               const struct weir_meter_rule *rule, enum weir_meter_op op,
-               uint64_t weight, struct weir_meter_answer *out)
+               const struct weir_algorithm_rule *rule,
+               enum weir_algorithm_op op, uint64_t weight,
+               struct weir_algorithm_answer *out)
 {
-    struct weir_meter_ask ask = { .op = op, .weight = weight };
+    struct weir_algorithm_ask ask = { .op = op, .weight = weight };
     return weir_shared_step(shared, weir_text_of(key), rule, &ask, out, FAR);
 }
 
 void shared_await(struct weir_shared *shared)
 {
-    struct weir_meter_rule rule = shared_rule_of(WEIR_LEAKY, 1000, WEIR_SECOND);
-    struct weir_meter_ask ask = { .op = WEIR_METER_PEEK };
-    struct weir_meter_answer answer;
+    struct weir_algorithm_rule rule =
+        shared_rule_of(WEIR_LEAKY, 1000, WEIR_SECOND);
+    struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_PEEK };
+    struct weir_algorithm_answer answer;
     weir_instant end = weir_clock_now() + PATIENCE;
     while (weir_shared_step(shared, WEIR_TEXT("await"), &rule, &ask, &answer,
                             WEIR_SECOND) != 0)
@@ -82,13 +84,15 @@ void shared_await(struct weir_shared *shared)
 
 void shared_await_error(struct weir_shared *shared, const char *text)
 {
-    struct weir_meter_rule rule = shared_rule_of(WEIR_LEAKY, 1000, WEIR_SECOND);
-    struct weir_meter_answer answer;
+    struct weir_algorithm_rule rule =
+        shared_rule_of(WEIR_LEAKY, 1000, WEIR_SECOND);
+    struct weir_algorithm_answer answer;
     struct weir_shared_status status;
     weir_instant end = weir_clock_now() + PATIENCE;
     for (;;) {
         assert_int_not_equal(
-            shared_ask(shared, "await", &rule, WEIR_METER_PEEK, 0, &answer), 0);
+            shared_ask(shared, "await", &rule, WEIR_ALGORITHM_PEEK, 0, &answer),
+            0);
         weir_shared_status(shared, &status);
         if (strstr(status.last_error, text))
             return;
@@ -124,10 +128,10 @@ static void store_close(void *client)
 
 static int store_step(void *client, const char *key,
                       const struct shared_wish *wish,
-                      const struct weir_meter_ask *ask,
-                      struct weir_meter_answer *out, weir_duration deadline)
+                      const struct weir_algorithm_ask *ask,
+                      struct weir_algorithm_answer *out, weir_duration deadline)
 {
-    struct weir_meter_rule rule = shared_rule_of_wish(wish);
+    struct weir_algorithm_rule rule = shared_rule_of_wish(wish);
     return weir_shared_step(client, weir_text_of(key), &rule, ask, out,
                             deadline);
 }
@@ -180,17 +184,17 @@ static void put(const char *key, const struct shared_wish *wish)
 }
 
 static int ask_until(void *client, const char *key,
-                     const struct shared_wish *wish, enum weir_meter_op op,
-                     uint64_t weight, struct weir_meter_answer *out,
+                     const struct shared_wish *wish, enum weir_algorithm_op op,
+                     uint64_t weight, struct weir_algorithm_answer *out,
                      weir_duration deadline)
 {
-    struct weir_meter_ask ask = { .op = op, .weight = weight };
+    struct weir_algorithm_ask ask = { .op = op, .weight = weight };
     return way->step(client, key, wish, &ask, out, deadline);
 }
 
 static int ask_for(void *client, const char *key,
-                   const struct shared_wish *wish, enum weir_meter_op op,
-                   uint64_t weight, struct weir_meter_answer *out)
+                   const struct shared_wish *wish, enum weir_algorithm_op op,
+                   uint64_t weight, struct weir_algorithm_answer *out)
 {
     return ask_until(client, key, wish, op, weight, out, FAR);
 }
@@ -207,8 +211,8 @@ static struct shared_wish wish_of(int algorithm, uint64_t quantity,
 static bool is_answered(void *client)
 {
     struct shared_wish wish = wish_of(WEIR_LEAKY, 1000, WEIR_SECOND);
-    struct weir_meter_answer answer;
-    return ask_until(client, "await", &wish, WEIR_METER_PEEK, 0, &answer,
+    struct weir_algorithm_answer answer;
+    return ask_until(client, "await", &wish, WEIR_ALGORITHM_PEEK, 0, &answer,
                      WEIR_SECOND) == 0;
 }
 
@@ -259,20 +263,20 @@ static void test_what_is_charged_is_there(void **state)
     for (int i = WEIR_LEAKY; i <= WEIR_SLIDING_WINDOW; i++) {
         const char *name = shared_algorithm_names[i];
         struct shared_wish wish = wish_of(i, 10, DAY);
-        struct weir_meter_answer answer;
+        struct weir_algorithm_answer answer;
         put(name, &wish);
         assert_int_equal(
-            ask_for(client, name, &wish, WEIR_METER_CHARGE, 7, &answer), 0);
+            ask_for(client, name, &wish, WEIR_ALGORITHM_CHARGE, 7, &answer), 0);
         assert_int_equal(answer.used, 7);
         assert_int_equal(
-            ask_for(client, name, &wish, WEIR_METER_REFUND, 2, &answer), 0);
+            ask_for(client, name, &wish, WEIR_ALGORITHM_REFUND, 2, &answer), 0);
         assert_int_equal(answer.used, 5);
         assert_int_equal(
-            ask_for(client, name, &wish, WEIR_METER_PEEK, 4, &answer), 0);
+            ask_for(client, name, &wish, WEIR_ALGORITHM_PEEK, 4, &answer), 0);
         assert_int_equal(answer.used, 5);
         assert_int_equal(answer.passed, i != WEIR_LEAKY_QUEUE);
         assert_int_equal(
-            ask_for(client, name, &wish, WEIR_METER_TAKE, 11, &answer), 0);
+            ask_for(client, name, &wish, WEIR_ALGORITHM_TAKE, 11, &answer), 0);
         assert_false(answer.passed);
         assert_true(answer.never);
         assert_int_equal(answer.used, 5);
@@ -288,16 +292,17 @@ static void test_a_rule_takes_back_what_is_above(void **state)
     static const int64_t initial[3] = { 100, 40, -1 };
     static const int64_t used[3] = { -85, -30, 0 };
     struct shared_wish wish = wish_of(WEIR_TOKEN_BUCKET, 10, DAY);
-    struct weir_meter_answer answer;
+    struct weir_algorithm_answer answer;
     wish.initial = initial[0];
     put("above", &wish);
     assert_int_equal(
-        ask_for(client, "above", &wish, WEIR_METER_CHARGE, 5, &answer), 0);
+        ask_for(client, "above", &wish, WEIR_ALGORITHM_CHARGE, 5, &answer), 0);
     for (int i = 0; i < 3; i++) {
         wish.initial = initial[i];
         put("above", &wish);
         assert_int_equal(
-            ask_for(client, "above", &wish, WEIR_METER_PEEK, 1, &answer), 0);
+            ask_for(client, "above", &wish, WEIR_ALGORITHM_PEEK, 1, &answer),
+            0);
         assert_int_equal(answer.used, used[i]);
     }
     way->close(client);
@@ -319,11 +324,11 @@ static void test_names_of_any_bytes_are_their_own(void **state)
         wish_of(WEIR_LEAKY, 100, DAY),
         wish_of(WEIR_FIXED_WINDOW, 100, DAY),
     };
-    struct weir_meter_answer answer;
+    struct weir_algorithm_answer answer;
     for (size_t r = 0; r < WEIR_COUNT_OF(wishes); r++)
         for (size_t i = 0; i < WEIR_COUNT_OF(names); i++) {
             assert_int_equal(ask_for(client, names[i], &wishes[r],
-                                     WEIR_METER_TAKE, i + 1, &answer),
+                                     WEIR_ALGORITHM_TAKE, i + 1, &answer),
                              0);
             assert_int_equal(answer.used, i + 1);
         }
@@ -332,11 +337,11 @@ static void test_names_of_any_bytes_are_their_own(void **state)
 
 static int take_at(void *client, const char *key, struct shared_wish *wish,
                    int32_t utc_offset_s, uint64_t weight,
-                   struct weir_meter_answer *out)
+                   struct weir_algorithm_answer *out)
 {
     wish->utc_offset_s = utc_offset_s;
     put(key, wish);
-    return ask_for(client, key, wish, WEIR_METER_TAKE, weight, out);
+    return ask_for(client, key, wish, WEIR_ALGORITHM_TAKE, weight, out);
 }
 
 /* In each zone it is about half past twelve, so that an hour more or less is
@@ -349,7 +354,7 @@ static void test_clocks_that_are_set(void **state)
     void *client = open_client();
     for (int i = WEIR_CALENDAR_HOUR; i <= WEIR_CALENDAR_MONTH; i++) {
         struct shared_wish wish = wish_of(WEIR_FIXED_WINDOW, 10, WEIR_SECOND);
-        struct weir_meter_answer answer;
+        struct weir_algorithm_answer answer;
         char key[32];
         snprintf(key, sizeof(key), "clocks/%d", i);
         int32_t of_day = (int32_t)(wall_now() / WEIR_SECOND % 86400);
@@ -409,9 +414,9 @@ static void ask_once(void *client, const char *key,
                      const struct shared_wish *wish, weir_instant start,
                      struct seen *seen)
 {
-    struct weir_meter_answer answer;
+    struct weir_algorithm_answer answer;
     weir_instant asked = wall_now();
-    int error = ask_for(client, key, wish, WEIR_METER_TAKE, 1, &answer);
+    int error = ask_for(client, key, wish, WEIR_ALGORITHM_TAKE, 1, &answer);
     weir_instant answered = wall_now();
     seen->asked++;
     if (error == WEIR_EFULL) { /* nothing was charged */
@@ -440,17 +445,17 @@ static void sleep_until(weir_instant wall)
 }
 
 /* Of the eight: a meter of each algorithm. */
-struct meter {
+struct bucket_state {
     char key[64];
     struct shared_wish wish;
     struct seen seen[PROCESSES]; /* each process has its own */
 };
 
-#define METERS (WEIR_SLIDING_WINDOW - WEIR_LEAKY + 1)
+#define BUCKET_STATES (WEIR_SLIDING_WINDOW - WEIR_LEAKY + 1)
 
 /* Asks each at least once, however late it is. */
-static void be_a_process(struct meter *meters, int number, weir_instant start,
-                         weir_instant end)
+static void be_a_process(struct bucket_state *bucket_states, int number,
+                         weir_instant start, weir_instant end)
 {
     patience_be_child();
     void *client = way->open();
@@ -458,9 +463,9 @@ static void be_a_process(struct meter *meters, int number, weir_instant start,
         continue;
     sleep_until(start);
     do {
-        for (int i = 0; i < METERS; i++)
-            ask_once(client, meters[i].key, &meters[i].wish, start,
-                     &meters[i].seen[number]);
+        for (int i = 0; i < BUCKET_STATES; i++)
+            ask_once(client, bucket_states[i].key, &bucket_states[i].wish,
+                     start, &bucket_states[i].seen[number]);
     } while (wall_now() < end);
     way->close(client);
     _exit(0);
@@ -539,7 +544,8 @@ static void add_seen(struct seen *all, const struct seen *one)
 
 /* From the beginning of a second to the middle of another. Returns when that
  * began. */
-static weir_instant run_processes(struct meter *meters, unsigned seconds)
+static weir_instant run_processes(struct bucket_state *bucket_states,
+                                  unsigned seconds)
 {
     weir_instant start = (wall_now() / WEIR_SECOND + 1) * WEIR_SECOND;
     weir_instant end = start + seconds * WEIR_SECOND - WEIR_SECOND / 2;
@@ -547,29 +553,30 @@ static weir_instant run_processes(struct meter *meters, unsigned seconds)
     for (int i = 0; i < PROCESSES; i++) {
         pids[i] = fork();
         if (pids[i] == 0)
-            be_a_process(meters, i, start, end);
+            be_a_process(bucket_states, i, start, end);
     }
     for (int i = 0; i < PROCESSES; i++)
         assert_int_equal(STATUS_OF(pids[i]), 0);
     return start;
 }
 
-static void check_meter(const struct meter *meter, weir_instant start)
+static void check_bucket_state(const struct bucket_state *bucket_state,
+                               weir_instant start)
 {
     struct seen all = { .first_asked = WEIR_NEVER };
     for (int i = 0; i < PROCESSES; i++)
-        if (meter->seen[i].first_asked != 0)
-            add_seen(&all, &meter->seen[i]);
+        if (bucket_state->seen[i].first_asked != 0)
+            add_seen(&all, &bucket_state->seen[i]);
     if (all.other > 0)
-        fail_msg("%s: %s", meter->key, weir_strerror(all.error));
-    struct bounds bounds = bounds_of(meter->wish.algorithm, &all, start);
+        fail_msg("%s: %s", bucket_state->key, weir_strerror(all.error));
+    struct bounds bounds = bounds_of(bucket_state->wish.algorithm, &all, start);
     print_message("  %-20s asked %8llu passed %6llu of %.0f..%.0f, "
                   "swaps lost for good %llu\n",
-                  meter->key, (unsigned long long)all.asked,
+                  bucket_state->key, (unsigned long long)all.asked,
                   (unsigned long long)all.passed, bounds.least, bounds.most,
                   (unsigned long long)all.lost);
     if ((double)all.passed > bounds.most || (double)all.passed < bounds.least)
-        fail_msg("%s: %llu passed, not %.0f to %.0f", meter->key,
+        fail_msg("%s: %llu passed, not %.0f to %.0f", bucket_state->key,
                  (unsigned long long)all.passed, bounds.least, bounds.most);
 }
 
@@ -577,22 +584,22 @@ static void test_eight_processes(void **state)
 {
     (void)state;
     unsigned seconds = seconds_wanted();
-    size_t size = METERS * sizeof(struct meter);
-    struct meter *meters = mmap(NULL, size, PROT_READ | PROT_WRITE,
-                                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_ptr_not_equal(meters, MAP_FAILED);
-    for (int i = 0; i < METERS; i++) {
-        meters[i].wish = wish_of(WEIR_LEAKY + i, LIMIT, WEIR_SECOND);
-        snprintf(meters[i].key, sizeof(meters[i].key), "eight/%s",
+    size_t size = BUCKET_STATES * sizeof(struct bucket_state);
+    struct bucket_state *bucket_states = mmap(
+        NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(bucket_states, MAP_FAILED);
+    for (int i = 0; i < BUCKET_STATES; i++) {
+        bucket_states[i].wish = wish_of(WEIR_LEAKY + i, LIMIT, WEIR_SECOND);
+        snprintf(bucket_states[i].key, sizeof(bucket_states[i].key), "eight/%s",
                  shared_algorithm_names[WEIR_LEAKY + i]);
-        put(meters[i].key, &meters[i].wish);
+        put(bucket_states[i].key, &bucket_states[i].wish);
     }
     print_message("%d processes, %u windows, limit %u/s:\n", PROCESSES, seconds,
                   LIMIT);
-    weir_instant start = run_processes(meters, seconds);
-    for (int i = 0; i < METERS; i++)
-        check_meter(&meters[i], start);
-    munmap(meters, size);
+    weir_instant start = run_processes(bucket_states, seconds);
+    for (int i = 0; i < BUCKET_STATES; i++)
+        check_bucket_state(&bucket_states[i], start);
+    munmap(bucket_states, size);
 }
 
 /* ---- A server that dies ---- */
@@ -622,10 +629,11 @@ static void *call_on(void *context)
     struct caller *caller = context;
     struct shared_wish wish = wish_of(WEIR_TOKEN_BUCKET, LIMIT, WEIR_SECOND);
     while (!weir_load(caller->stop)) {
-        struct weir_meter_answer answer;
+        struct weir_algorithm_answer answer;
         weir_instant before = weir_clock_now();
-        int result = ask_until(caller->client, "dying", &wish, WEIR_METER_TAKE,
-                               1, &answer, WEIR_SHARED_DEADLINE);
+        int result =
+            ask_until(caller->client, "dying", &wish, WEIR_ALGORITHM_TAKE, 1,
+                      &answer, WEIR_SHARED_DEADLINE);
         note(caller, weir_clock_now() - before);
         weir_fetch_add(result == 0               ? &caller->answered
                        : result == WEIR_ETIMEOUT ? &caller->timeouts
@@ -867,10 +875,10 @@ static void fake_stop(struct fake *fake)
 
 static void step_by_none(struct weir_shared *shared, int algorithm)
 {
-    struct weir_meter_answer answer = { .used = -7 };
-    struct weir_meter_rule rule =
+    struct weir_algorithm_answer answer = { .used = -7 };
+    struct weir_algorithm_rule rule =
         shared_rule_of((enum weir_algorithm)algorithm, 10, WEIR_SECOND);
-    struct weir_meter_ask ask = { .op = WEIR_METER_TAKE, .weight = 1 };
+    struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_TAKE, .weight = 1 };
     int result = weir_shared_step(shared, WEIR_TEXT("fake"), &rule, &ask,
                                   &answer, WEIR_SHARED_DEADLINE);
     assert_compare(result, <, 0);

@@ -16,8 +16,8 @@ struct shared_way {
     void (*close)(void *client);
     /* As weir_shared_step(). */
     int (*step)(void *client, const char *key, const struct shared_wish *wish,
-                const struct weir_meter_ask *ask, struct weir_meter_answer *out,
-                weir_duration deadline);
+                const struct weir_algorithm_ask *ask,
+                struct weir_algorithm_answer *out, weir_duration deadline);
     bool (*is_up)(void *client); /* answers are coming */
     bool (*start)(void);         /* false: there is no such server here */
     void (*kill)(void);
@@ -47,8 +47,9 @@ int shared_suite_run(const struct shared_under_test *under_test);
 struct weir_shared *shared_open_at(const char *uri, const char *secrets_file);
 /* One step; the result of weir_shared_step(). */
 int shared_ask(struct weir_shared *shared, const char *key,
-               const struct weir_meter_rule *rule, enum weir_meter_op op,
-               uint64_t weight, struct weir_meter_answer *out);
+               const struct weir_algorithm_rule *rule,
+               enum weir_algorithm_op op, uint64_t weight,
+               struct weir_algorithm_answer *out);
 /* Steps again and again until one is answered; fails after a long time. */
 void shared_await(struct weir_shared *shared);
 /* Until 'last_error' holds the text. */

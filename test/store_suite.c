@@ -420,7 +420,7 @@ static void old_removals_raise_the_floor(void **state)
     unsigned count = ALL - buried;
     struct weir_store *other;
     if (buried > 0)
-        under_test->bury(fixture->url, buried);
+        under_test->reap(fixture->url, buried);
     assert_int_equal(weir_store_open(fixture->url, &other, NULL), 0);
     char(*many)[8] = calloc(count, sizeof(*many));
     struct weir_change *changes = calloc(count, sizeof(*changes));

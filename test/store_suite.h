@@ -20,7 +20,7 @@ struct store_under_test {
     /* Sets the epoch row, as if there had been many edits. */
     void (*set_epoch)(const char *url, uint64_t epoch);
     /* As if quotas had been removed by the edits 1 .. count, of a new store. */
-    void (*bury)(const char *url, uint64_t count);
+    void (*reap)(const char *url, uint64_t count);
 };
 
 /* Runs the suite; returns the number of failed tests. */

@@ -156,8 +156,8 @@ static void audit_area(const struct weir_table *t)
     for (uint32_t slot = 0; slot < t->used; slot++) {
         const struct cold *cold = weir_cold(t, slot);
         uint32_t own, rule, refs;
-        weir_meter_look(t, slot, &own, &rule, &refs);
-        assert_int_equal(weir_meter(t, slot)->lock, 0);
+        weir_bucket_state_look(t, slot, &own, &rule, &refs);
+        assert_int_equal(weir_bucket_state(t, slot)->lock, 0);
         if (cold->state == WEIR_SLOT_FREE ||
             cold->state == WEIR_SLOT_PLACEHOLDER)
             assert_int_equal(refs, 0);
@@ -166,8 +166,8 @@ static void audit_area(const struct weir_table *t)
         bool first = rule > 0;
         uint32_t sharing = 0;
         for (uint32_t other = 0; other < t->used && rule > 0; other++) {
-            bool same = (uint32_t)weir_meter(t, other)->where ==
-                        (uint32_t)weir_meter(t, slot)->where;
+            bool same = (uint32_t)weir_bucket_state(t, other)->where ==
+                        (uint32_t)weir_bucket_state(t, slot)->where;
             sharing += same;
             first = first && !(same && other < slot);
         }

@@ -8,10 +8,10 @@
 
 #include "quota/table.c"
 #include "quota/table_area.c"
+#include "quota/table_bucket_state.c"
+#include "quota/table_charge_record.c"
 #include "quota/table_edit.c"
-#include "quota/table_meter.c"
 #include "quota/table_permit.c"
-#include "quota/table_receipt.c"
 #include "quota/table_reply.c"
 #include "quota/table_rule.c"
 #include "quota/table_shadow.c"

@@ -16,7 +16,7 @@
 #include "compare.h"
 #include "patience.h"
 #include "server/changes.h"
-#include "server/problem.h"
+#include "server/http_problem.h"
 #include "server/uri.h"
 
 /* ---- Quotas, one by one ---- */
@@ -710,7 +710,7 @@ static void test_a_detail_that_was_cut(void **state)
     (void)state;
     struct weir_diag diag = { 0 };
     weir_diag_set(&diag, WEIR_EQUOTA, "there is no field '\xe2\x82", NULL);
-    json_t *problem = weir_problem(WEIR_EQUOTA, 422, &diag);
+    json_t *problem = weir_http_problem(WEIR_EQUOTA, 422, &diag);
     assert_string_equal(json_string_value(json_object_get(problem, "error")),
                         "WEIR_EQUOTA");
     assert_string_equal(json_string_value(json_object_get(problem, "detail")),

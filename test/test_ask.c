@@ -50,9 +50,9 @@ static void run_on(struct book *book, weir_duration span)
     weir_fleet_run(book->fleet, weir_fleet_now(book->fleet) + span);
 }
 
-static struct weir_place root_place(uint32_t index)
+static struct weir_listen_address root_place(uint32_t index)
 {
-    return (struct weir_place){ .root = true, .index = index };
+    return (struct weir_listen_address){ .root = true, .index = index };
 }
 
 static struct book *make(uint32_t roots, const struct weir_net *net,
@@ -80,7 +80,8 @@ static struct book *make(uint32_t roots, const struct weir_net *net,
     for (uint32_t l = 0; upstream && l < LIMITERS; l++) {
         for (uint32_t i = 0; i < roots; i++)
             weir_fleet_allow(book->fleet, l, i, i == 1 + l % (roots - 1));
-        weir_fleet_start(book->fleet, (struct weir_place){ .index = l });
+        weir_fleet_start(book->fleet,
+                         (struct weir_listen_address){ .index = l });
     }
     return book;
 }
@@ -128,7 +129,7 @@ static void fetch(struct book *book)
 {
     uint64_t ticket;
     int error;
-    struct weir_meter_answer answer = { .passed = false };
+    struct weir_algorithm_answer answer = { .passed = false };
     for (uint32_t l = 0; l < LIMITERS; l++) {
         struct weir_limiter *limiter = weir_fleet_limiter(book->fleet, l);
         while (weir_limiter_answered(limiter, &ticket, &error, &answer))
@@ -137,7 +138,7 @@ static void fetch(struct book *book)
 }
 
 static void ask(struct book *book, uint32_t limiter, const char *name,
-                enum weir_meter_op op)
+                enum weir_algorithm_op op)
 {
     struct weir_step_ask ask = { .name = weir_text_of(name),
                                  .ask = { .op = op, .weight = 1 },
@@ -155,7 +156,7 @@ static void ask_many(struct book *book, const char *name, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         ask(book, (uint32_t)weir_rng_below(&book->rng, LIMITERS), name,
-            WEIR_METER_TAKE);
+            WEIR_ALGORITHM_TAKE);
         run_on(book, WEIR_MILLISECOND / 4);
         fetch(book);
     }
@@ -215,9 +216,9 @@ static void test_what_a_link_replays_is_dropped(void **state)
     put(book, "q", 300, 0);
     for (uint32_t i = 0; i < 60; i++) {
         ask_many(book, "q", 40);
-        ask(book, i % LIMITERS, "q", WEIR_METER_TAKE);
+        ask(book, i % LIMITERS, "q", WEIR_ALGORITHM_TAKE);
         weir_fleet_reset(book->fleet,
-                         (struct weir_place){ .index = i % LIMITERS });
+                         (struct weir_listen_address){ .index = i % LIMITERS });
         run_on(book, 30 * WEIR_MILLISECOND);
     }
     ask_many(book, "q", 1);
@@ -239,24 +240,25 @@ static void test_all_ask_the_same_root(void **state)
         snprintf(name, sizeof(name), "u/%u", i);
         ask_many(book, name, 20);
     }
-    uint64_t meters[3];
+    uint64_t bucket_states[3];
     for (uint32_t i = 0; i < 3; i++) {
-        meters[i] = stats_of(book, i).meters;
-        assert_compare(meters[i], >, 0);
+        bucket_states[i] = stats_of(book, i).bucket_states;
+        assert_compare(bucket_states[i], >, 0);
     }
-    assert_int_equal(meters[0] + meters[1] + meters[2], 60);
+    assert_int_equal(bucket_states[0] + bucket_states[1] + bucket_states[2],
+                     60);
     assert_int_equal(book->passed, 60 * 5);
     end(book);
 }
 
-static void test_a_dead_root_is_followed_by_an_empty_meter(void **state)
+static void test_a_dead_root_is_followed_by_an_empty_bucket_state(void **state)
 {
     (void)state;
     struct book *book = make(2, &calm, 0);
     put(book, "q", 100, 0);
     ask_many(book, "q", 500);
-    uint32_t asked = stats_of(book, 0).meters == 1 ? 0 : 1;
-    ask(book, 0, "q", WEIR_METER_TAKE);
+    uint32_t asked = stats_of(book, 0).bucket_states == 1 ? 0 : 1;
+    ask(book, 0, "q", WEIR_ALGORITHM_TAKE);
     weir_fleet_kill(book->fleet, root_place(asked));
     ask_many(book, "q", 500);
     assert_int_equal(book->passed, 200);
@@ -271,7 +273,7 @@ static uint32_t many_by(struct book *book, uint32_t limiter, uint32_t count)
 {
     uint32_t before = book->late;
     for (uint32_t i = 0; i < count; i++) {
-        ask(book, limiter, "q", WEIR_METER_TAKE);
+        ask(book, limiter, "q", WEIR_ALGORITHM_TAKE);
         run_on(book, 10 * WEIR_MILLISECOND);
         fetch(book);
     }
@@ -323,7 +325,7 @@ static void test_a_late_root_is_waited_for_now_and_then(void **state)
     for (int i = 0; i < 10; i++) {
         many_by(book, 0, 5);
         struct weir_step_ask patient = { .name = WEIR_TEXT("q"),
-                                         .ask = { .op = WEIR_METER_TAKE,
+                                         .ask = { .op = WEIR_ALGORITHM_TAKE,
                                                   .weight = 1 },
                                          .patience = 4 * PATIENCE };
         assert_int_equal(
@@ -365,7 +367,7 @@ static void test_patience_has_an_end(void **state)
     put(book, "q", 1000, 0);
     weir_fleet_pause(book->fleet, root_place(0), true);
     struct weir_step_ask for_ever = { .name = WEIR_TEXT("q"),
-                                      .ask = { .op = WEIR_METER_TAKE,
+                                      .ask = { .op = WEIR_ALGORITHM_TAKE,
                                                .weight = 1 },
                                       .patience = WEIR_NEVER };
     assert_int_equal(weir_fleet_ask(book->fleet, 0, &for_ever, book->asked++),
@@ -376,7 +378,7 @@ static void test_patience_has_an_end(void **state)
     end(book);
 }
 
-static void test_regions_share_one_meter(void **state)
+static void test_regions_share_one_bucket_state(void **state)
 {
     (void)state;
     struct book *book = make(3, &calm, 1u << 0);
@@ -384,8 +386,9 @@ static void test_regions_share_one_meter(void **state)
     ask_many(book, "q", 1000);
     assert_int_equal(book->passed, 100);
     assert_int_equal(book->refused, 900);
-    assert_int_equal(stats_of(book, 0).meters, 1);
-    assert_int_equal(stats_of(book, 1).meters + stats_of(book, 2).meters, 0);
+    assert_int_equal(stats_of(book, 0).bucket_states, 1);
+    assert_int_equal(
+        stats_of(book, 1).bucket_states + stats_of(book, 2).bucket_states, 0);
     weir_fleet_kill(book->fleet, root_place(0));
     run_on(book, WEIR_SECOND);
     ask_many(book, "q", 20);
@@ -404,7 +407,7 @@ static void test_an_edit_carries_and_a_removal_forgets(void **state)
     assert_int_equal(book->passed, 130);
     assert_int_equal(weir_fleet_remove(book->fleet, "q", NULL), 0);
     run_on(book, 3 * WEIR_SECOND);
-    assert_int_equal(stats_of(book, 0).meters, 0);
+    assert_int_equal(stats_of(book, 0).bucket_states, 0);
     ask_many(book, "q", 7);
     assert_int_equal(book->unknown, 7);
     put(book, "q", 10, 0);
@@ -422,21 +425,21 @@ static void test_memory_is_bounded(void **state)
     char name[16];
     for (uint32_t i = 0; i < 1200; i++) {
         snprintf(name, sizeof(name), "u/%u", i);
-        ask(book, i % LIMITERS, name, WEIR_METER_TAKE);
+        ask(book, i % LIMITERS, name, WEIR_ALGORITHM_TAKE);
         run_on(book, 5 * WEIR_MILLISECOND);
     }
     ask_many(book, "u/0", 1);
     struct weir_root_stats stats = stats_of(book, 0);
-    assert_compare(stats.meter_bytes, <=, WEIR_ROOT_METER_BYTES);
-    assert_compare(stats.meters, <, 1200);
-    assert_compare(stats.meters, >, 900);
-    assert_int_equal(book->passed, stats.meters + 1);
-    assert_int_equal(book->full, 1200 - stats.meters);
+    assert_compare(stats.bucket_state_bytes, <=, WEIR_ROOT_BUCKET_STATE_BYTES);
+    assert_compare(stats.bucket_states, <, 1200);
+    assert_compare(stats.bucket_states, >, 900);
+    assert_int_equal(book->passed, stats.bucket_states + 1);
+    assert_int_equal(book->full, 1200 - stats.bucket_states);
     run_on(book, 61 * WEIR_SECOND);
-    assert_int_equal(stats_of(book, 0).meters, 0);
-    assert_int_equal(stats_of(book, 0).meter_bytes, 0);
+    assert_int_equal(stats_of(book, 0).bucket_states, 0);
+    assert_int_equal(stats_of(book, 0).bucket_state_bytes, 0);
     ask_many(book, name, 1);
-    assert_int_equal(book->passed, stats.meters + 2);
+    assert_int_equal(book->passed, stats.bucket_states + 2);
     end(book);
 }
 
@@ -447,12 +450,12 @@ int main(void)
         cmocka_unit_test(test_loss_and_doubles_never_pass_more),
         cmocka_unit_test(test_what_a_link_replays_is_dropped),
         cmocka_unit_test(test_all_ask_the_same_root),
-        cmocka_unit_test(test_a_dead_root_is_followed_by_an_empty_meter),
+        cmocka_unit_test(test_a_dead_root_is_followed_by_an_empty_bucket_state),
         cmocka_unit_test(test_a_mute_root_is_waited_for_once),
         cmocka_unit_test(test_a_clock_that_is_set_gives_and_takes_nothing),
         cmocka_unit_test(test_a_late_root_is_waited_for_now_and_then),
         cmocka_unit_test(test_patience_has_an_end),
-        cmocka_unit_test(test_regions_share_one_meter),
+        cmocka_unit_test(test_regions_share_one_bucket_state),
         cmocka_unit_test(test_an_edit_carries_and_a_removal_forgets),
         cmocka_unit_test(test_memory_is_bounded),
     };

@@ -508,7 +508,7 @@ static bool is_readable(int fd)
 static bool next_event(struct weir *weir, struct weir_event *out)
 {
     bool found = weir_event_next(weir, out);
-    while (found && out->type == WEIR_EVENT_ROOT_STRETCH)
+    while (found && out->type == WEIR_EVENT_ROOT_REPORT_BACKOFF)
         found = weir_event_next(weir, out);
     return found;
 }

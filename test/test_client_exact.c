@@ -21,9 +21,9 @@
 
 /* ---- Fake stores ---- */
 
-#define METERS 16
+#define BUCKET_STATES 16
 
-struct meter_of {
+struct bucket_state_of {
     char name[WEIR_NAME_MAX + 1];
     uint64_t state[64];
 };
@@ -31,7 +31,7 @@ struct meter_of {
 /* All stores of this process hold the same. */
 static struct {
     pthread_mutex_t mutex;
-    struct meter_of meter[METERS];
+    struct bucket_state_of bucket_state[BUCKET_STATES];
     int error;        /* what a step returns; 0: it answers */
     bool late;        /* it answers a take when nobody waits any more */
     const char *lost; /* whose takes nobody answers; NULL: no one's */
@@ -40,14 +40,14 @@ static struct {
     char prefix[64]; /* of the last one opened; "": none was said */
 } fake = { .mutex = PTHREAD_MUTEX_INITIALIZER };
 
-static struct meter_of *fake_meter(struct weir_text key)
+static struct bucket_state_of *fake_bucket_state(struct weir_text key)
 {
-    for (int i = 0; i < METERS; i++) {
-        struct meter_of *meter = &fake.meter[i];
-        if (meter->name[0] == '\0')
-            memcpy(meter->name, key.p, key.len);
-        if (weir_text_equal(weir_text_of(meter->name), key))
-            return meter;
+    for (int i = 0; i < BUCKET_STATES; i++) {
+        struct bucket_state_of *bucket_state = &fake.bucket_state[i];
+        if (bucket_state->name[0] == '\0')
+            memcpy(bucket_state->name, key.p, key.len);
+        if (weir_text_equal(weir_text_of(bucket_state->name), key))
+            return bucket_state;
     }
     abort();
 }
@@ -74,27 +74,28 @@ static void fake_close(struct weir_exact_store *store)
 }
 
 static int fake_step(struct weir_exact_store *store, struct weir_text key,
-                     const struct weir_meter_rule *rule,
-                     const struct weir_meter_ask *ask,
-                     struct weir_meter_answer *out, weir_duration deadline)
+                     const struct weir_algorithm_rule *rule,
+                     const struct weir_algorithm_ask *ask,
+                     struct weir_algorithm_answer *out, weir_duration deadline)
 {
     (void)store;
     assert_compare(deadline, >, 0);
-    assert_compare(weir_meter_size(rule), <=, sizeof(fake.meter[0].state));
+    assert_compare(weir_algorithm_size(rule), <=,
+                   sizeof(fake.bucket_state[0].state));
     pthread_mutex_lock(&fake.mutex);
     int error = fake.error;
-    if (fake.lost && ask->op == WEIR_METER_TAKE &&
+    if (fake.lost && ask->op == WEIR_ALGORITHM_TAKE &&
         weir_text_equal(weir_text_of(fake.lost), key))
         error = WEIR_ECONNECT;
     fake.steps++;
     /* Nobody carries states from rule to rule: all have places for all. */
-    struct weir_meter_rule roomy = *rule;
+    struct weir_algorithm_rule roomy = *rule;
     if (rule->algorithm == WEIR_PERMITS)
         roomy.entries = 20;
     if (error == 0)
-        weir_meter_step(&roomy, fake_meter(key)->state, ask, out,
-                        WEIR_SECOND * 1000000);
-    if (error == 0 && fake.late && ask->op == WEIR_METER_TAKE)
+        weir_algorithm_step(&roomy, fake_bucket_state(key)->state, ask, out,
+                            WEIR_SECOND * 1000000);
+    if (error == 0 && fake.late && ask->op == WEIR_ALGORITHM_TAKE)
         error = WEIR_ETIMEOUT;
     pthread_mutex_unlock(&fake.mutex);
     return error;
@@ -157,7 +158,7 @@ static int free_root(void **state)
 static int reset(void **state)
 {
     (void)state;
-    memset(fake.meter, 0, sizeof(fake.meter));
+    memset(fake.bucket_state, 0, sizeof(fake.bucket_state));
     fake.error = 0;
     fake.lost = NULL;
     fake.late = false;
@@ -751,7 +752,7 @@ static void test_a_childs_permits_are_its_own(void **state)
 static int64_t fake_used(const char *name)
 {
     pthread_mutex_lock(&fake.mutex);
-    int64_t used = (int64_t)fake_meter(weir_text_of(name))->state[1];
+    int64_t used = (int64_t)fake_bucket_state(weir_text_of(name))->state[1];
     pthread_mutex_unlock(&fake.mutex);
     return used;
 }
@@ -841,12 +842,12 @@ static void test_a_chain_of_permits_is_all_or_none(void **state)
     assert_false(enter(gate, 1, &more));
     assert_int_equal(fake_used("gate"), 3);
     assert_int_equal(fake_used("dam"), 3);
-    assert_int_equal(weir_table_held(weir->table, here.slot), 3);
+    assert_int_equal(weir_table_in_flight(weir->table, here.slot), 3);
     for (int i = 0; i < 3; i++)
         leave(&permit[i]);
     assert_int_equal(fake_used("gate") + fake_used("dam"), 0);
-    assert_int_equal(weir_table_held(weir->table, here.slot), 0);
-    assert_int_equal(weir_table_held(weir->table, gate.slot), 0);
+    assert_int_equal(weir_table_in_flight(weir->table, here.slot), 0);
+    assert_int_equal(weir_table_in_flight(weir->table, gate.slot), 0);
     weir_close(weir);
 }
 
@@ -933,7 +934,7 @@ static void test_permits_outlive_edits(void **state)
     root_remove(&root, "door");
     UNTIL((weir_peek(door, 1, &reply, 0), reply.unknown));
     leave(&permit[2]);
-    assert_int_equal(weir_table_held(weir->table, door.slot), 0);
+    assert_int_equal(weir_table_in_flight(weir->table, door.slot), 0);
     weir_close(weir);
 }
 

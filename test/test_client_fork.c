@@ -188,25 +188,25 @@ static void both_are_seen_and_the_parent_is_undisturbed(void **state)
     int event_fd = weir_event_fd(weir);
     struct weir_event event;
     UNTIL(seen_count(&seen, WEIR_EVENT_READY) == 1);
-    int talk[2];
-    assert_int_equal(pipe(talk), 0);
+    int conn[2];
+    assert_int_equal(pipe(conn), 0);
     pid_t pid = child_of();
     if (pid == 0) {
         char byte;
-        close(talk[1]);
+        close(conn[1]);
         CHECK(weir_take(quota, 1, NULL, 0) == WEIR_PASS);
         CHECK(weir_event_fd(weir) != event_fd);
         /* Its parent's events would come before its own first one. */
         UNTIL(weir_event_next(weir, &event));
         CHECK(event.type == WEIR_EVENT_FORKED);
         /* Until the parent has seen it. */
-        CHECK(read(talk[0], &byte, 1) == 0);
+        CHECK(read(conn[0], &byte, 1) == 0);
         close_in_child(weir);
         _exit(0);
     }
-    close(talk[0]);
+    close(conn[0]);
     UNTIL(root_limiters(&root) == 2);
-    close(talk[1]);
+    close(conn[1]);
     assert_int_equal(STATUS_OF(pid), 0);
     UNTIL(root_limiters(&root) == 1);
     assert_int_equal(weir_sync(weir, GUARD), 0);

@@ -99,7 +99,7 @@ static void on_event(void *context, const struct weir_event *event)
     struct told *told = context;
     if (told && event->type == WEIR_EVENT_TABLE)
         snprintf(told->text, sizeof(told->text), "%s", event->text);
-    if (event->type == WEIR_EVENT_OFFICE)
+    if (event->type == WEIR_EVENT_REPORTER)
         weir_fetch_add(&common->offices, 1);
 }
 
@@ -297,7 +297,7 @@ static void root_has_all(struct weir *weir, uint64_t before)
     assert_int_equal(root_passed(&root, "q") - before, count_of(weir, "q"));
 }
 
-static void the_office_goes_on_when_its_holder_is_killed(void **state)
+static void the_reporter_goes_on_when_its_holder_is_killed(void **state)
 {
     (void)state;
     uint64_t before = root_passed(&root, "q");
@@ -365,7 +365,7 @@ static void any_process_may_be_killed(void **state)
         fail_msg("%lu passed in %.3f s", (unsigned long)limited, seconds);
     struct weir_ref db;
     assert_true(weir_table_find(weir->table, WEIR_TEXT("db"), &db));
-    assert_int_equal(weir_table_held(weir->table, db.slot), 0);
+    assert_int_equal(weir_table_in_flight(weir->table, db.slot), 0);
     weir_close(weir);
 }
 
@@ -439,20 +439,20 @@ static void a_stopped_process_does_no_harm(void **state)
     struct weir *weir = open_table(WEIR_TABLE_MAY_RUN);
     struct weir_handle q = handle_open(weir, "q");
     struct weir_handle limited = handle_open(weir, "limited");
-    uint32_t office = weir_load(&weir->block->office);
-    assert_int_not_equal(office, weir->process);
+    uint32_t reporter = weir_load(&weir->block->reporter);
+    assert_int_not_equal(reporter, weir->process);
     for (int round = 0; round < 10; round++) {
         wait_turns(weir_rng_below(&rng, 50));
         stop_process(holder);
         take_some(q, limited);
-        weir_block_bury(weir->block, weir->process);
-        assert_int_equal(weir_load(&weir->block->office), office);
+        weir_block_reap(weir->block, weir->process);
+        assert_int_equal(weir_load(&weir->block->reporter), reporter);
         assert_int_equal(kill(holder, SIGCONT), 0);
         assert_int_equal(weir_sync(weir, GUARD), 0);
     }
     stop_process(holder);
     kill_process(holder); /* out of its sleep */
-    UNTIL(weir_load(&weir->block->office) == weir->process);
+    UNTIL(weir_load(&weir->block->reporter) == weir->process);
     take_some(q, limited);
     root_has_all(weir, before);
     uint64_t count = count_of(weir, "q");
@@ -511,7 +511,7 @@ static void all_places_are_taken(void **state)
     assert_int_equal(weir_ready(weir, GUARD), 0);
     for (unsigned i = 1; i < WEIR_PROCESSES_MAX; i++)
         kill_process(process[i]);
-    UNTIL(weir_load(&weir->block->office) == weir->process);
+    UNTIL(weir_load(&weir->block->reporter) == weir->process);
     root_has_all(weir, before);
     uint64_t count = count_of(weir, "q");
     assert_compare(count, >=, common->passed);
@@ -651,16 +651,16 @@ static void who_has_roots_runs_it(void **state)
     struct weir *with = open_table(WEIR_TABLE_RUNS);
     assert_int_equal(weir_ready(with, GUARD), 0);
     UNTIL(is_up(without));
-    assert_int_equal(weir_load(&with->block->office), with->process);
+    assert_int_equal(weir_load(&with->block->reporter), with->process);
     weir_close(with);
-    UNTIL(weir_load(&without->block->office) == without->process);
+    UNTIL(weir_load(&without->block->reporter) == without->process);
     with = open_table(WEIR_TABLE_MAY_RUN);
     /* It was given way to, and isn't told to be ready by who has none. */
-    assert_int_equal(weir_load(&with->block->office), with->process);
+    assert_int_equal(weir_load(&with->block->reporter), with->process);
     struct weir *third = open_table(WEIR_TABLE_MAY_RUN);
     UNTIL(is_up(without));
     weir_close(with);
-    UNTIL(weir_load(&third->block->office) == third->process);
+    UNTIL(weir_load(&third->block->reporter) == third->process);
     assert_true(is_known(without, "q"));
     weir_close(third);
     weir_close(without);
@@ -773,7 +773,7 @@ static void a_child_without_a_place_touches_nothing(void **state)
     }
     assert_int_equal(status_of(pid), 0);
     assert_int_equal(count_of(weir, "q"), count);
-    assert_int_equal(weir_load(&block->office), weir->process);
+    assert_int_equal(weir_load(&block->reporter), weir->process);
     for (uint32_t i = 1; i < WEIR_BLOCK_LAST; i++)
         if (i != weir->process)
             weir_store(&block->member[i], 0);
@@ -851,7 +851,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         STORY(a_table_is_refused_with_a_sentence),
         STORY(memory_of_the_callers_is_a_table_as_well),
-        STORY(the_office_goes_on_when_its_holder_is_killed),
+        STORY(the_reporter_goes_on_when_its_holder_is_killed),
         STORY(a_stopped_process_does_no_harm),
         STORY(all_places_are_taken),
         STORY(other_sharings_on_a_shared_table),

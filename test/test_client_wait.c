@@ -644,7 +644,7 @@ static void test_a_full_queue_above(void **state)
 /* ---- Histories ---- */
 
 struct oracle {
-    enum weir_lineup_order order;
+    enum weir_wait_queue_order order;
     uint64_t limit, held;
     struct waiter waiter[WAITERS];
     uint64_t ticket[WAITERS]; /* 0: isn't there */
@@ -655,10 +655,10 @@ static bool is_before(const struct oracle *oracle, unsigned a, unsigned b)
 {
     int64_t first = oracle->waiter[a].priority;
     int64_t second = oracle->waiter[b].priority;
-    if (oracle->order == WEIR_LINEUP_PRIORITY && first != second)
+    if (oracle->order == WEIR_WAIT_QUEUE_PRIORITY && first != second)
         return first > second;
     bool earlier = oracle->ticket[a] < oracle->ticket[b];
-    return oracle->order == WEIR_LINEUP_LIFO ? !earlier : earlier;
+    return oracle->order == WEIR_WAIT_QUEUE_LIFO ? !earlier : earlier;
 }
 
 /* Searches all for who is next, until that one doesn't fit. */
@@ -748,7 +748,7 @@ static void test_histories(void **state)
     (void)state;
     struct weir_rng rng = made_seed("wait");
     struct weir *weir = open_alone();
-    struct oracle oracle = { .order = WEIR_LINEUP_FIFO, .limit = 4 };
+    struct oracle oracle = { .order = WEIR_WAIT_QUEUE_FIFO, .limit = 4 };
     struct weir_handle db = DEFINE(weir, "db", LOCAL, "limit=4");
     for (unsigned i = 0; i < WAITERS; i++)
         oracle.waiter[i].quota = db;
@@ -758,7 +758,8 @@ static void test_histories(void **state)
             /* One by one: who serves meanwhile would let in by the order of
              * before as many as the limit of now has room for. */
             uint64_t limit = 3 + weir_rng_below(&rng, 4);
-            oracle.order = 1 + (enum weir_lineup_order)weir_rng_below(&rng, 3);
+            oracle.order =
+                1 + (enum weir_wait_queue_order)weir_rng_below(&rng, 3);
             edit(weir, &oracle);
             oracle_serves(&oracle);
             compare(weir, &oracle);

@@ -157,8 +157,9 @@ static void token_and_certificate_add_up(void **state)
 static void without_credentials_everybody_may_do_all(void **state)
 {
     (void)state;
-    assert_is(NULL, NULL, "", WEIR_ROLES_ALL, WEIR_WHO_ANONYMOUS);
-    assert_is(NULL, "somebody", "Bearer x", WEIR_ROLES_ALL, WEIR_WHO_ANONYMOUS);
+    assert_is(NULL, NULL, "", WEIR_ROLES_ALL, WEIR_IDENTITY_ANONYMOUS);
+    assert_is(NULL, "somebody", "Bearer x", WEIR_ROLES_ALL,
+              WEIR_IDENTITY_ANONYMOUS);
 }
 
 static void a_role_that_is_missing_is_named(void **state)

@@ -434,22 +434,22 @@ static void sources(void **state)
         { "file:etcd:x", "etcd:x", false },
         { "FILE:x", "FILE:x", false },
     };
-    struct weir_doorman_place source;
+    struct weir_doorman_location source;
     for (size_t i = 0; i < WEIR_COUNT_OF(rows); i++) {
-        assert_int_equal(
-            weir_doorman_place_parse(weir_text_of(rows[i].text), &source, NULL),
-            0);
+        assert_int_equal(weir_doorman_location_parse(weir_text_of(rows[i].text),
+                                                     &source, NULL),
+                         0);
         assert_int_equal(source.etcd, rows[i].etcd);
         assert_true(weir_text_equal(source.path, weir_text_of(rows[i].path)));
     }
     struct weir_diag diag;
-    assert_int_equal(weir_doorman_place_parse(WEIR_TEXT(""), &source, &diag),
+    assert_int_equal(weir_doorman_location_parse(WEIR_TEXT(""), &source, &diag),
                      WEIR_EINVAL);
     assert_int_equal(
-        weir_doorman_place_parse(WEIR_TEXT("file:"), &source, &diag),
+        weir_doorman_location_parse(WEIR_TEXT("file:"), &source, &diag),
         WEIR_EINVAL);
     assert_int_equal(
-        weir_doorman_place_parse(WEIR_TEXT("etcd:"), &source, &diag),
+        weir_doorman_location_parse(WEIR_TEXT("etcd:"), &source, &diag),
         WEIR_EINVAL);
     assert_non_null(strstr(diag.text, "file:PATH"));
 }

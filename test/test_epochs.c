@@ -475,12 +475,12 @@ static void test_removals_forgotten_on_the_way(void **state)
     make(&p, 32);
     start(&p, 0, 5, false);
     run(&p, 3 * WEIR_SECOND);
-    weir_root_hold(p.roots[0], 0, true);
+    weir_root_pause(p.roots[0], 0, true);
     apply(&p, 0, 1, true, 6);
     for (unsigned i = 0; i < WEIR_TOMBSTONES_MAX; i++)
         apply(&p, 0, 10 + i, true, 7 + i);
     weir_root_settle(p.roots[0], p.now);
-    weir_root_hold(p.roots[0], 0, false);
+    weir_root_pause(p.roots[0], 0, false);
     run(&p, 3 * WEIR_SECOND);
     assert_int_equal(quotas_of(&p), 0x3c);
     assert_int_equal(weir_limiter_epoch(p.limiter), 6 + WEIR_TOMBSTONES_MAX);

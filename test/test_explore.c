@@ -58,7 +58,7 @@ struct stage {
 static struct stage *stage_new(size_t *out_bytes)
 {
     struct weir_table_options options = {
-        .slots = SLOTS, .stripes = 1, .seed = 3, .meter_bytes = AREA_UNIT
+        .slots = SLOTS, .stripes = 1, .seed = 3, .bucket_state_bytes = AREA_UNIT
     };
     size_t bytes = sizeof(struct stage) + weir_table_size(&options);
     void *block = NULL;
@@ -276,7 +276,7 @@ static void take_both(void *state)
 }
 
 /* The twin goes, and its slot is another's of the shadow set. */
-static void drop_twin_for_stranger(void *state)
+static void drop_shadow_slot_for_stranger(void *state)
 {
     struct stage *s = state;
     weir_table_drop(s->t, WEIR_TEXT("shadow:q"), LATER);
@@ -429,7 +429,7 @@ static const char *check_life(void *state)
 }
 
 /* Who asks is charged, in the shadow set once at most, and nobody else. */
-static const char *check_twins(void *state)
+static const char *check_shadow_slots(void *state)
 {
     struct stage *s = state;
     struct thread all = all_of(s);
@@ -772,13 +772,14 @@ static void test_a_take_beside_a_drop(void **state)
 }
 
 /* 'known': the slot remembers its twin already. */
-static void run_twins(const char *name, const char *live, const char *aimed,
-                      const char *twin, void (*beside)(void *), bool known)
+static void run_shadow_slots(const char *name, const char *live,
+                             const char *aimed, const char *shadow_slot,
+                             void (*beside)(void *), bool known)
 {
     struct explore_program program = program_of(name);
     struct stage *s = program.state;
     put(s, live, NULL, 50, MADE_AT);
-    put(s, twin, NULL, 50, MADE_AT);
+    put(s, shadow_slot, NULL, 50, MADE_AT);
     put(s, "shadow:i_2", NULL, 50, MADE_AT);
     aim(s, aimed);
     struct weir_act nothing = { .kind = WEIR_ACT_TAKE };
@@ -788,19 +789,19 @@ static void run_twins(const char *name, const char *live, const char *aimed,
     program.fibers = 2;
     program.run[0] = take_both;
     program.run[1] = beside;
-    program.check = check_twins;
+    program.check = check_shadow_slots;
     program.preemptions = explore_bound(2);
     run_sound(&program);
 }
 
-static void test_a_twin_is_never_a_strangers(void **state)
+static void test_a_shadow_slot_is_never_a_strangers(void **state)
 {
     (void)state;
     for (int known = 0; known < 2; known++) {
-        run_twins(known ? "twin-drop-known" : "twin-drop", "q", "q", "shadow:q",
-                  drop_twin_for_stranger, known);
-        run_twins(known ? "twin-evict-known" : "twin-evict", "i_*", "i_1",
-                  "shadow:i_1", evict_and_learn, known);
+        run_shadow_slots(known ? "twin-drop-known" : "twin-drop", "q", "q",
+                         "shadow:q", drop_shadow_slot_for_stranger, known);
+        run_shadow_slots(known ? "twin-evict-known" : "twin-evict", "i_*",
+                         "i_1", "shadow:i_1", evict_and_learn, known);
     }
 }
 
@@ -925,7 +926,7 @@ int main(void)
         EXPLORED(test_takes_beside_the_sync),
         EXPLORED(test_a_handle_never_charges_a_stranger),
         EXPLORED(test_a_take_beside_a_drop),
-        EXPLORED(test_a_twin_is_never_a_strangers),
+        EXPLORED(test_a_shadow_slot_is_never_a_strangers),
         EXPLORED(test_a_take_beside_another_parent),
         EXPLORED(test_killed_threads_leave_others_alone),
         EXPLORED(test_a_name_is_made_after_its_maker_was_killed),

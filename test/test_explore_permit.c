@@ -33,7 +33,7 @@
 struct stage {
     _Alignas(WEIR_CACHE_LINE) struct weir_table *t;
     struct weir_ref ref[THREADS];
-    struct weir_hold hold[THREADS];
+    struct weir_permit_record record[THREADS];
     uint32_t watched; /* slot whose limit is 'limit' throughout */
     uint64_t limit;
     /* Of each thread alone. */
@@ -41,8 +41,8 @@ struct stage {
     bool over[THREADS];
 };
 
-static struct weir_quota gauge_of(const char *name, const char *parent,
-                                  uint64_t units)
+static struct weir_quota inflight_of(const char *name, const char *parent,
+                                     uint64_t units)
 {
     struct weir_quota quota;
     weir_quota_init(&quota);
@@ -58,7 +58,7 @@ static struct weir_quota gauge_of(const char *name, const char *parent,
 static void put(struct stage *s, const char *name, const char *parent,
                 uint64_t units)
 {
-    struct weir_quota quota = gauge_of(name, parent, units);
+    struct weir_quota quota = inflight_of(name, parent, units);
     assert_int_equal(weir_table_put(s->t, &quota, MADE_AT), WEIR_OK);
 }
 
@@ -82,8 +82,8 @@ static void settle(struct stage *s)
 static void enter(struct stage *s, unsigned thread)
 {
     unsigned outcome = weir_table_enter(s->t, 0, s->ref[thread], 1,
-                                        &s->hold[thread], NULL, LATER);
-    if (s->limit > 0 && weir_table_held(s->t, s->watched) > s->limit)
+                                        &s->record[thread], NULL, LATER);
+    if (s->limit > 0 && weir_table_in_flight(s->t, s->watched) > s->limit)
         s->over[thread] = true;
     if (outcome & WEIR_OUTCOME_STALE_REF)
         s->stale[thread]++;
@@ -111,7 +111,7 @@ static void enter_c(void *s)
 static void leave_a(void *state)
 {
     struct stage *s = state;
-    weir_table_leave(s->t, &s->hold[0]);
+    weir_table_leave(s->t, &s->record[0]);
 }
 
 static void enter_and_leave(void *state)
@@ -123,7 +123,7 @@ static void enter_and_leave(void *state)
 static void lower(void *state)
 {
     struct stage *s = state;
-    struct weir_quota quota = gauge_of("q", NULL, 1);
+    struct weir_quota quota = inflight_of("q", NULL, 1);
     weir_table_put(s->t, &quota, LATER);
 }
 
@@ -132,16 +132,16 @@ static void rate_and_back(void *state)
 {
     struct stage *s = state;
     struct weir_quota rate = made_quota_of("q", NULL, 1000, 50);
-    struct weir_quota gauge = gauge_of("q", NULL, 5);
+    struct weir_quota inflight = inflight_of("q", NULL, 5);
     weir_table_put(s->t, &rate, LATER);
     weir_table_take(s->t, 0, s->ref[0], 7, NULL, LATER);
-    weir_table_put(s->t, &gauge, LATER);
+    weir_table_put(s->t, &inflight, LATER);
 }
 
 static void reparent(void *state)
 {
     struct stage *s = state;
-    struct weir_quota quota = gauge_of("q", "other", 5);
+    struct weir_quota quota = inflight_of("q", "other", 5);
     weir_table_put(s->t, &quota, LATER);
 }
 
@@ -159,7 +159,7 @@ static void drop_for_stranger(void *state)
 {
     struct stage *s = state;
     weir_table_drop(s->t, WEIR_TEXT("q"), LATER);
-    struct weir_quota quota = gauge_of("stranger", NULL, 5);
+    struct weir_quota quota = inflight_of("stranger", NULL, 5);
     weir_table_put(s->t, &quota, LATER);
 }
 
@@ -170,8 +170,8 @@ static uint64_t out_of(const struct stage *s, uint32_t slot)
 {
     uint64_t sum = 0;
     for (unsigned i = 0; i < THREADS; i++) {
-        for (uint32_t k = 0; k < s->hold[i].links; k++)
-            sum += s->hold[i].slot[k] == slot ? s->hold[i].weight : 0;
+        for (uint32_t k = 0; k < s->record[i].links; k++)
+            sum += s->record[i].slot[k] == slot ? s->record[i].weight : 0;
     }
     return sum;
 }
@@ -185,10 +185,10 @@ static const char *check_exact(void *state)
 {
     struct stage *s = state;
     for (uint32_t slot = 0; slot < weir_table_used(s->t); slot++)
-        EXPLORE_MUST(weir_table_held(s->t, slot) == out_of(s, slot));
+        EXPLORE_MUST(weir_table_in_flight(s->t, slot) == out_of(s, slot));
     for (unsigned i = 0; i < THREADS; i++) {
         EXPLORE_MUST(!s->over[i]);
-        EXPLORE_MUST(s->passed[i] > 0 || s->hold[i].links == 0);
+        EXPLORE_MUST(s->passed[i] > 0 || s->record[i].links == 0);
     }
     made_audit(s->t);
     return NULL;
@@ -198,7 +198,7 @@ static const char *check_one(void *state)
 {
     struct stage *s = state;
     EXPLORE_MUST(sum_of(s->passed) == 1);
-    EXPLORE_MUST(weir_table_held(s->t, s->ref[0].slot) == 1);
+    EXPLORE_MUST(weir_table_in_flight(s->t, s->ref[0].slot) == 1);
     return check_exact(s);
 }
 
@@ -207,7 +207,7 @@ static const char *check_left(void *state)
 {
     struct stage *s = state;
     EXPLORE_MUST(sum_of(s->passed) >= 1);
-    EXPLORE_MUST(s->hold[0].links == 0);
+    EXPLORE_MUST(s->record[0].links == 0);
     return check_exact(s);
 }
 
@@ -232,7 +232,7 @@ static const char *check_moved(void *state)
 {
     struct stage *s = state;
     EXPLORE_MUST(s->passed[0] == 1);
-    EXPLORE_MUST(s->hold[0].links == 2);
+    EXPLORE_MUST(s->record[0].links == 2);
     return check_exact(s);
 }
 
@@ -242,8 +242,8 @@ static const char *check_life(void *state)
     struct stage *s = state;
     char name[WEIR_NAME_MAX + 1] = "";
     EXPLORE_MUST(s->passed[0] + s->stale[0] == 1);
-    if (s->hold[0].links > 0) {
-        weir_table_name(s->t, s->hold[0].slot[0], name);
+    if (s->record[0].links > 0) {
+        weir_table_name(s->t, s->record[0].slot[0], name);
         EXPLORE_MUST(strcmp(name, "i_1") == 0 || strcmp(name, "q") == 0);
     }
     return check_exact(s);
@@ -254,7 +254,7 @@ static const char *check_life(void *state)
 static struct explore_program program_of(const char *name)
 {
     struct weir_table_options options = {
-        .slots = SLOTS, .stripes = 1, .seed = 3, .meter_bytes = AREA_UNIT
+        .slots = SLOTS, .stripes = 1, .seed = 3, .bucket_state_bytes = AREA_UNIT
     };
     struct explore_program program = { .name = name,
                                        .fibers = 2,
@@ -425,7 +425,7 @@ static void test_bugs_are_found(void **state)
             program.check = check_one;
         program.quiet = true;
         /* i == 1: the enter doesn't see that the slot has changed hands. */
-        const void *words[] = { &weir_gauge(s->t, slot)->held,
+        const void *words[] = { &weir_inflight(s->t, slot)->in_flight,
                                 &weir_hot(s->t, slot)->generation };
         program.plant =
             (struct explore_plant){ .kind = kinds[i], .word = words[i] };

@@ -118,7 +118,7 @@ static int teardown(void **state)
 
 static int connect_to(const struct world *w)
 {
-    uint16_t port = weir_http_listener_place(w->listener)->address.port;
+    uint16_t port = weir_http_listener_address(w->listener)->address.port;
     struct sockaddr_in at = { .sin_family = AF_INET,
                               .sin_port = htons(port),
                               .sin_addr = { htonl(INADDR_LOOPBACK) } };

@@ -145,32 +145,32 @@ static void test_what_the_dead_had_is_given_back(void **state)
 {
     (void)state;
     struct crowd *c = quiet_fleet(2);
-    struct weir_hold hold;
+    struct weir_permit_record record;
     for (int i = 0; i < 400 && crowd_in_flight(c, "db") < 40; i++) {
-        weir_fleet_enter(c->fleet, 0, WEIR_TEXT("db"), 1, &hold);
+        weir_fleet_enter(c->fleet, 0, WEIR_TEXT("db"), 1, &record);
         run(c, 10 * WEIR_MILLISECOND);
     }
     assert_int_equal(crowd_in_flight(c, "db"), 40);
     run(c, 2 * WEIR_SECOND);
     /* The first of all that asks may not have been told yet. */
-    weir_fleet_enter(c->fleet, 1, WEIR_TEXT("db"), 1, &hold);
-    weir_fleet_leave(c->fleet, 1, &hold);
+    weir_fleet_enter(c->fleet, 1, WEIR_TEXT("db"), 1, &record);
+    weir_fleet_leave(c->fleet, 1, &record);
     run(c, WEIR_SECOND);
-    assert_true(weir_fleet_enter(c->fleet, 1, WEIR_TEXT("db"), 1, &hold) &
+    assert_true(weir_fleet_enter(c->fleet, 1, WEIR_TEXT("db"), 1, &record) &
                 WEIR_OUTCOME_LIMITED);
     weir_fleet_kill(c->fleet, limiter_at(0));
     run(c, STALE_AFTER - WEIR_SECOND);
-    assert_true(weir_fleet_enter(c->fleet, 1, WEIR_TEXT("db"), 1, &hold) &
+    assert_true(weir_fleet_enter(c->fleet, 1, WEIR_TEXT("db"), 1, &record) &
                 WEIR_OUTCOME_LIMITED);
     run(c, 4 * WEIR_SECOND);
-    assert_false(weir_fleet_enter(c->fleet, 1, WEIR_TEXT("db"), 1, &hold) &
+    assert_false(weir_fleet_enter(c->fleet, 1, WEIR_TEXT("db"), 1, &record) &
                  WEIR_OUTCOME_LIMITED);
     crowd_end(c);
 }
 
 /* Enters by 'limiter' until it is refused, 'most' at most; returns how many. */
 static int enter_all(struct crowd *c, uint32_t limiter, int most,
-                     struct weir_hold *holds)
+                     struct weir_permit_record *holds)
 {
     int entered = 0;
     while (entered < most &&
@@ -186,7 +186,7 @@ static int enter_all(struct crowd *c, uint32_t limiter, int most,
 static void story_of_local(const char *name)
 {
     struct crowd *c = quiet_fleet(2);
-    struct weir_hold holds[2][40];
+    struct weir_permit_record holds[2][40];
     assert_int_equal(weir_fleet_remove(c->fleet, "db", NULL), 0);
     crowd_put(c, name, NULL, WEIR_CONCURRENCY, 40);
     run(c, 2 * WEIR_SECOND);
@@ -225,7 +225,7 @@ static void test_a_share_while_stale(void **state)
 {
     (void)state;
     struct crowd *c = quiet_fleet(2);
-    struct weir_hold holds[40];
+    struct weir_permit_record holds[40];
     crowd_put_on_stale(c, WEIR_STALE_SHARE);
     run(c, 2 * WEIR_SECOND);
     for (int i = 0; i < 400 && crowd_in_flight(c, "db") < 40; i++) {

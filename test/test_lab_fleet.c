@@ -35,14 +35,14 @@ static struct weir_fleet_options usual(void)
     };
 }
 
-static struct weir_place limiter_at(uint32_t index)
+static struct weir_listen_address limiter_at(uint32_t index)
 {
-    return (struct weir_place){ .index = index };
+    return (struct weir_listen_address){ .index = index };
 }
 
-static struct weir_place root_at(uint32_t index)
+static struct weir_listen_address root_at(uint32_t index)
 {
-    return (struct weir_place){ .root = true, .index = index };
+    return (struct weir_listen_address){ .root = true, .index = index };
 }
 
 static void run(struct weir_fleet *fleet, weir_duration span)
@@ -134,8 +134,8 @@ static void on_counted(void *context, uint32_t limiter, struct weir_ref ref,
     seen->counted++;
 }
 
-static void on_received(void *context, struct weir_place to, uint32_t from,
-                        const struct weir_message *message)
+static void on_received(void *context, struct weir_listen_address to,
+                        uint32_t from, const struct weir_message *message)
 {
     struct seen *seen = context;
     mix(seen, weir_fleet_now(seen->fleet));
@@ -145,14 +145,14 @@ static void on_received(void *context, struct weir_place to, uint32_t from,
     seen->received++;
 }
 
-static void on_dying(void *context, struct weir_place place)
+static void on_dying(void *context, struct weir_listen_address place)
 {
     struct seen *seen = context;
     assert_true(weir_fleet_alive(seen->fleet, place));
     seen->dying++;
 }
 
-static void on_born(void *context, struct weir_place place)
+static void on_born(void *context, struct weir_listen_address place)
 {
     struct seen *seen = context;
     assert_true(weir_fleet_alive(seen->fleet, place));
@@ -542,11 +542,12 @@ static void test_replays_end_with_their_process(void **state)
 
 /* ---- Overload ---- */
 
-static weir_duration stretch_of(const struct weir_fleet *fleet, uint32_t root)
+static weir_duration report_backoff_of(const struct weir_fleet *fleet,
+                                       uint32_t root)
 {
     struct weir_root_stats stats;
     weir_root_stats(weir_fleet_root(fleet, root), &stats);
-    return stats.stretch;
+    return stats.report_backoff;
 }
 
 static uint64_t reports_in(struct weir_fleet *fleet, weir_duration span)
@@ -573,11 +574,11 @@ static void test_an_overloaded_root_stretches(void **state)
     run(fleet, 100 * WEIR_MILLISECOND);
     (void)load(fleet, 30, 5 * WEIR_SECOND);
     uint64_t before = reports_in(fleet, 5 * WEIR_SECOND);
-    assert_int_equal(stretch_of(fleet, 0), 0);
+    assert_int_equal(report_backoff_of(fleet, 0), 0);
 
     weir_fleet_cpu(fleet, root_at(0), 10 * WEIR_MILLISECOND, 0);
     (void)load(fleet, 30, 20 * WEIR_SECOND);
-    weir_duration stretched = stretch_of(fleet, 0);
+    weir_duration stretched = report_backoff_of(fleet, 0);
     uint64_t during = reports_in(fleet, 5 * WEIR_SECOND);
     print_message("30 limiters: %.1f reports/s; root overloaded: stretch "
                   "%.2f s, %.1f reports/s\n",
@@ -591,7 +592,7 @@ static void test_an_overloaded_root_stretches(void **state)
 
     weir_fleet_cpu(fleet, root_at(0), 0, 0);
     (void)load(fleet, 30, 20 * WEIR_SECOND);
-    assert_int_equal(stretch_of(fleet, 0), 0);
+    assert_int_equal(report_backoff_of(fleet, 0), 0);
     uint64_t after = reports_in(fleet, 5 * WEIR_SECOND);
     print_message("and fast again: %.1f reports/s\n", (double)after / 5);
     assert_compare(after, >, during);
@@ -625,8 +626,8 @@ static void test_an_overloaded_root_leaves_the_rule_to_others(void **state)
     }
     print_message("of 150 in half a second, beside a slow root: %llu .. %llu\n",
                   (unsigned long long)least, (unsigned long long)most);
-    assert_int_equal(stretch_of(fleet, 0), 0);
-    assert_compare(stretch_of(fleet, 1), >, 0);
+    assert_int_equal(report_backoff_of(fleet, 0), 0);
+    assert_compare(report_backoff_of(fleet, 1), >, 0);
     assert_compare(least, >, 130);
     assert_compare(most, <, 170);
     finish(fleet);
@@ -644,7 +645,7 @@ static void test_a_root_without_quotas_takes_no_rule_over(void **state)
     run(fleet, 100 * WEIR_MILLISECOND);
     weir_fleet_cpu(fleet, root_at(0), 20 * WEIR_MILLISECOND, 0);
     (void)load(fleet, 30, 10 * WEIR_SECOND);
-    assert_compare(stretch_of(fleet, 0), >, 0);
+    assert_compare(report_backoff_of(fleet, 0), >, 0);
     weir_fleet_store_away(fleet, true);
     weir_fleet_kill(fleet, root_at(1));
     weir_fleet_start(fleet, root_at(1));
@@ -659,7 +660,7 @@ static void test_a_root_without_quotas_takes_no_rule_over(void **state)
 }
 
 /* The limiter says so to its service, once for each time it gets worse. */
-static void test_a_stretch_is_an_event(void **state)
+static void test_a_report_backoff_is_an_event(void **state)
 {
     (void)state;
     struct weir_fleet_options options = usual();
@@ -673,12 +674,12 @@ static void test_a_stretch_is_an_event(void **state)
         struct weir_message fills = {
             .type = WEIR_MESSAGE_FILLS,
             .session = weir_limiter_session(limiter, 0),
-            .fills = { .stretch = asked[i] * WEIR_MILLISECOND },
+            .fills = { .report_backoff = asked[i] * WEIR_MILLISECOND },
         };
         assert_int_equal(weir_limiter_receive(limiter, 0, &fills, now), 0);
         struct weir_event event;
         while (weir_limiter_event(limiter, &event)) {
-            if (event.type == WEIR_EVENT_ROOT_STRETCH)
+            if (event.type == WEIR_EVENT_ROOT_REPORT_BACKOFF)
                 told[count++] = event.count;
         }
     }
@@ -734,7 +735,7 @@ int main(void)
         cmocka_unit_test(test_an_overloaded_root_stretches),
         cmocka_unit_test(test_an_overloaded_root_leaves_the_rule_to_others),
         cmocka_unit_test(test_a_root_without_quotas_takes_no_rule_over),
-        cmocka_unit_test(test_a_stretch_is_an_event),
+        cmocka_unit_test(test_a_report_backoff_is_an_event),
         cmocka_unit_test(test_a_quota_of_a_later_version_is_an_event),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

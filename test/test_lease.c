@@ -20,8 +20,8 @@
 #include "base/rng.h"
 #include "compare.h"
 #include "histories.h"
-#include "lease/broker.h"
-#include "lease/holder.h"
+#include "lease/lease_holder.h"
+#include "lease/lease_pool.h"
 
 #define S WEIR_SECOND
 #define MS WEIR_MILLISECOND
@@ -48,11 +48,12 @@ static void give_memory(void *context, void *p, size_t size)
 static const struct weir_mem memory = { NULL, take_memory, give_memory };
 
 struct message {
-    bool used, to_broker;
+    bool used, to_pool;
     unsigned holder;
     weir_instant at;
     uint64_t term, name;
-    struct weir_holder_ask ask; /* of a grant its number alone; 0: pushed */
+    /* of a grant its number alone; 0: pushed */
+    struct weir_lease_holder_ask ask;
     struct weir_grant grant;
 };
 
@@ -60,10 +61,10 @@ struct fleet {
     struct weir_rng rng;
     weir_instant now;
     struct weir_lease_rule rule;
-    struct weir_broker *broker;
+    struct weir_lease_pool *pool;
     uint64_t term, serial;
-    uint32_t numbers[HOLDERS]; /* the broker's, or WEIR_HOLDER_NONE */
-    struct weir_holder holders[HOLDERS];
+    uint32_t numbers[HOLDERS]; /* the broker's, or WEIR_LEASE_HOLDER_NONE */
+    struct weir_lease_holder holders[HOLDERS];
     uint64_t asks_term[HOLDERS]; /* the master that each one asks */
     double in_use[HOLDERS];      /* of gauges */
     struct message messages[MESSAGES];
@@ -107,8 +108,8 @@ static void send(struct fleet *fleet, const struct message *message)
 /* A master without memory; holders may have leases of the one before. */
 static void succeed(struct fleet *fleet)
 {
-    bool first = fleet->broker == NULL;
-    weir_broker_free(fleet->broker);
+    bool first = fleet->pool == NULL;
+    weir_lease_pool_free(fleet->pool);
     fleet->term++;
     weir_instant leases = fleet->now + LEASE_LONGEST;
     const struct weir_learning learning = { leases, leases + LEASE_LONGEST,
@@ -120,11 +121,11 @@ static void succeed(struct fleet *fleet)
     fleet->keep_at = fleet->keeps
                          ? fleet->now + weir_rng_below(&fleet->rng, S / 4)
                          : WEIR_NEVER;
-    fleet->broker =
-        weir_broker_new(&memory, &fleet->rule, first ? NULL : &learning,
-                        &fleet->serial, weir_rng_next(&fleet->rng), fleet->now);
+    fleet->pool = weir_lease_pool_new(&memory, &fleet->rule,
+                                      first ? NULL : &learning, &fleet->serial,
+                                      weir_rng_next(&fleet->rng), fleet->now);
     for (unsigned h = 0; h < HOLDERS; h++)
-        fleet->numbers[h] = WEIR_HOLDER_NONE;
+        fleet->numbers[h] = WEIR_LEASE_HOLDER_NONE;
 }
 
 static void tell(struct fleet *fleet, unsigned h, uint64_t number,
@@ -138,32 +139,33 @@ static void tell(struct fleet *fleet, unsigned h, uint64_t number,
     send(fleet, &message);
 }
 
-static void broker_hears(struct fleet *fleet, const struct message *message)
+static void pool_hears(struct fleet *fleet, const struct message *message)
 {
     unsigned h = message->holder;
-    if (fleet->numbers[h] == WEIR_HOLDER_NONE)
-        assert_int_equal(weir_broker_join(fleet->broker, fleet->names[h],
-                                          &fleet->numbers[h]),
+    if (fleet->numbers[h] == WEIR_LEASE_HOLDER_NONE)
+        assert_int_equal(weir_lease_pool_join(fleet->pool, fleet->names[h],
+                                              &fleet->numbers[h]),
                          0);
     struct weir_band band = { .clients = 1, .wants = message->ask.wants };
-    struct weir_broker_ask ask = { .bands = &band,
-                                   .band_count = 1,
-                                   .has = message->ask.has,
-                                   .taken = message->ask.taken,
-                                   .roll = message->ask.roll,
-                                   .streams = true };
+    struct weir_lease_pool_ask ask = { .bands = &band,
+                                       .band_count = 1,
+                                       .has = message->ask.has,
+                                       .taken = message->ask.taken,
+                                       .roster_token =
+                                           message->ask.roster_token,
+                                       .streams = true };
     struct weir_grant grant;
-    struct weir_broker_stats before, after;
-    weir_broker_stats(fleet->broker, &before, fleet->now);
+    struct weir_lease_pool_stats before, after;
+    weir_lease_pool_stats(fleet->pool, &before, fleet->now);
     int error = fleet->answers
-                    ? weir_broker_ask(fleet->broker, fleet->numbers[h], &ask,
-                                      &grant, fleet->now)
-                    : weir_broker_hear(fleet->broker, fleet->numbers[h], &ask,
-                                       fleet->now);
+                    ? weir_lease_pool_ask(fleet->pool, fleet->numbers[h], &ask,
+                                          &grant, fleet->now)
+                    : weir_lease_pool_hear(fleet->pool, fleet->numbers[h], &ask,
+                                           fleet->now);
     assert_true(error == 0 || (error == WEIR_ENOTREADY && fleet->keeps));
     if (fleet->answers && error == 0)
         tell(fleet, h, message->ask.number, &grant);
-    weir_broker_stats(fleet->broker, &after, fleet->now);
+    weir_lease_pool_stats(fleet->pool, &after, fleet->now);
     fleet->heard_early += before.learning && !after.learning;
 }
 
@@ -173,27 +175,27 @@ static void keep_if_due(struct fleet *fleet)
         fleet->kept = ++fleet->numbers_made;
         fleet->answers = true;
         fleet->keep_at = WEIR_NEVER;
-        weir_broker_keep(fleet->broker, fleet->kept, fleet->now);
+        weir_lease_pool_keep(fleet->pool, fleet->kept, fleet->now);
     }
     bool idle = fleet->keep_at == WEIR_NEVER;
     uint64_t reach = chance(fleet, 30) ? 2 * LEASE_LONGEST : S / 4;
-    if (idle && weir_broker_wants_keep(fleet->broker))
+    if (idle && weir_lease_pool_wants_keep(fleet->pool))
         fleet->keep_at = fleet->now + weir_rng_below(&fleet->rng, reach);
 }
 
-static void broker_acts(struct fleet *fleet)
+static void pool_acts(struct fleet *fleet)
 {
     uint32_t gone;
     struct weir_grant grant;
     keep_if_due(fleet);
-    weir_broker_tick(fleet->broker, fleet->now);
-    while (weir_broker_gone(fleet->broker, &gone)) {
+    weir_lease_pool_tick(fleet->pool, fleet->now);
+    while (weir_lease_pool_gone(fleet->pool, &gone)) {
         for (unsigned h = 0; h < HOLDERS; h++) {
             if (fleet->numbers[h] == gone)
-                fleet->numbers[h] = WEIR_HOLDER_NONE;
+                fleet->numbers[h] = WEIR_LEASE_HOLDER_NONE;
         }
     }
-    while (weir_broker_next(fleet->broker, &grant, fleet->now)) {
+    while (weir_lease_pool_next(fleet->pool, &grant, fleet->now)) {
         for (unsigned h = 0; h < HOLDERS; h++) {
             if (fleet->numbers[h] == grant.holder)
                 tell(fleet, h, 0, &grant);
@@ -204,11 +206,11 @@ static void broker_acts(struct fleet *fleet)
 /* As a caller does: the limit first, then what is in use. */
 static void settle(struct fleet *fleet, unsigned h)
 {
-    struct weir_holder *holder = &fleet->holders[h];
-    if (fleet->now >= weir_holder_expiry(holder))
+    struct weir_lease_holder *holder = &fleet->holders[h];
+    if (fleet->now >= weir_lease_holder_expiry(holder))
         fleet->in_use[h] = 0; /* permit_timeout is the lease here */
-    if (holder->gauge)
-        weir_holder_in_use(holder, fleet->in_use[h]);
+    if (holder->inflight)
+        weir_lease_holder_in_use(holder, fleet->in_use[h]);
 }
 
 static void deliver(struct fleet *fleet)
@@ -220,42 +222,43 @@ static void deliver(struct fleet *fleet)
         fleet->messages[i].used = false;
         if (message.name != fleet->names[message.holder])
             continue;
-        if (message.to_broker && message.term == fleet->term)
-            broker_hears(fleet, &message);
-        if (message.to_broker)
+        if (message.to_pool && message.term == fleet->term)
+            pool_hears(fleet, &message);
+        if (message.to_pool)
             continue;
-        weir_holder_granted(&fleet->holders[message.holder], message.ask.number,
-                            message.term, &message.grant, fleet->now);
+        weir_lease_holder_granted(&fleet->holders[message.holder],
+                                  message.ask.number, message.term,
+                                  &message.grant, fleet->now);
         settle(fleet, message.holder);
     }
 }
 
 static void holder_acts(struct fleet *fleet, unsigned h)
 {
-    struct weir_holder *holder = &fleet->holders[h];
+    struct weir_lease_holder *holder = &fleet->holders[h];
     if (fleet->asks_term[h] != fleet->term && chance(fleet, 2) &&
         (!fleet->slow[h] || chance(fleet, 3))) {
         fleet->slow[h] = false;
         fleet->asks_term[h] = fleet->term;
-        weir_holder_lost(holder, fleet->now);
+        weir_lease_holder_lost(holder, fleet->now);
     }
     if (weir_rng_below(&fleet->rng, 500) == 0)
-        weir_holder_want(holder, (double)weir_rng_below(&fleet->rng, 60),
-                         fleet->now);
+        weir_lease_holder_want(holder, (double)weir_rng_below(&fleet->rng, 60),
+                               fleet->now);
     settle(fleet, h);
-    if (holder->gauge && chance(fleet, 30))
+    if (holder->inflight && chance(fleet, 30))
         fleet->in_use[h] = floor(fleet->in_use[h] * 0.9);
-    while (holder->gauge &&
-           fleet->in_use[h] + 1 <= weir_holder_limit(holder, fleet->now))
+    while (holder->inflight &&
+           fleet->in_use[h] + 1 <= weir_lease_holder_limit(holder, fleet->now))
         fleet->in_use[h] += 1;
     settle(fleet, h);
-    if (weir_holder_due(holder) > fleet->now)
+    if (weir_lease_holder_due(holder) > fleet->now)
         return;
-    struct message message = { .to_broker = true,
+    struct message message = { .to_pool = true,
                                .holder = h,
                                .name = fleet->names[h],
                                .term = fleet->asks_term[h] };
-    weir_holder_ask(holder, &message.ask, fleet->now);
+    weir_lease_holder_ask(holder, &message.ask, fleet->now);
     send(fleet, &message);
 }
 
@@ -263,9 +266,9 @@ static void check(struct fleet *fleet)
 {
     double sum = 0;
     for (unsigned h = 0; h < HOLDERS; h++)
-        sum += fleet->holders[h].gauge
+        sum += fleet->holders[h].inflight
                    ? fleet->in_use[h]
-                   : weir_holder_limit(&fleet->holders[h], fleet->now);
+                   : weir_lease_holder_limit(&fleet->holders[h], fleet->now);
     if (sum > CAPACITY * (1 + 1e-9))
         fail_msg("%.17g of %g in use", sum, CAPACITY);
     fleet->used += sum;
@@ -277,16 +280,17 @@ static void check(struct fleet *fleet)
 static void come(struct fleet *fleet, unsigned h, uint64_t seed)
 {
     fleet->names[h] = ++fleet->names_made;
-    if (fleet->numbers[h] != WEIR_HOLDER_NONE && chance(fleet, 80))
-        weir_broker_release(fleet->broker, fleet->numbers[h], true, fleet->now);
-    fleet->numbers[h] = WEIR_HOLDER_NONE;
+    if (fleet->numbers[h] != WEIR_LEASE_HOLDER_NONE && chance(fleet, 80))
+        weir_lease_pool_release(fleet->pool, fleet->numbers[h], true,
+                                fleet->now);
+    fleet->numbers[h] = WEIR_LEASE_HOLDER_NONE;
     fleet->in_use[h] = 0;
-    weir_holder_init(&fleet->holders[h], WEIR_STALE_LIMIT, h % 2, seed,
-                     fleet->now);
-    weir_holder_want(&fleet->holders[h], 30, fleet->now);
+    weir_lease_holder_init(&fleet->holders[h], WEIR_STALE_LIMIT, h % 2, seed,
+                           fleet->now);
+    weir_lease_holder_want(&fleet->holders[h], 30, fleet->now);
     fleet->asks_term[h] = fleet->term;
-    struct weir_broker_stats stats;
-    weir_broker_stats(fleet->broker, &stats, fleet->now);
+    struct weir_lease_pool_stats stats;
+    weir_lease_pool_stats(fleet->pool, &stats, fleet->now);
     fleet->slow[h] = fleet->keeps && chance(fleet, 70);
     if (fleet->keeps && !stats.learning && chance(fleet, 40))
         fleet->lost_at = fleet->now + weir_rng_below(&fleet->rng, 2 * S);
@@ -304,10 +308,10 @@ static void act(struct fleet *fleet)
     if (!fleet->calm && weir_rng_below(&fleet->rng, 1000) == 0) {
         fleet->rule.lease =
             2 * S + weir_rng_below(&fleet->rng, LEASE_LONGEST - 2 * S);
-        weir_broker_set_rule(fleet->broker, &fleet->rule);
+        weir_lease_pool_set_rule(fleet->pool, &fleet->rule);
     }
     deliver(fleet);
-    broker_acts(fleet);
+    pool_acts(fleet);
     for (unsigned h = 0; h < HOLDERS; h++)
         holder_acts(fleet, h);
     check(fleet);
@@ -327,7 +331,7 @@ static void begin(struct fleet *fleet, uint64_t seed, bool calm, bool keeps)
                                             .refresh = S };
     succeed(fleet);
     for (unsigned h = 0; h < HOLDERS; h++)
-        fleet->numbers[h] = WEIR_HOLDER_NONE;
+        fleet->numbers[h] = WEIR_LEASE_HOLDER_NONE;
     for (unsigned h = 0; h < HOLDERS; h++)
         come(fleet, h, seed + h);
 }
@@ -347,7 +351,7 @@ static void play(bool calm, bool keeps, unsigned rounds, unsigned ticks)
         used += fleet->used / ticks / rounds;
         most = fmax(most, fleet->most);
         early += fleet->heard_early;
-        weir_broker_free(fleet->broker);
+        weir_lease_pool_free(fleet->pool);
     }
     free(fleet);
     printf("WEIR_SEED=%llu: %.1f of 100 in use, at most %.3f; %llu masters "
@@ -375,7 +379,7 @@ static void test_never_over_when_calm(void **state)
     play(true, false, 10, 6000);
 }
 
-static void test_never_over_by_rolls(void **state)
+static void test_never_over_by_roster_tokens(void **state)
 {
     (void)state;
     play(false, true, (unsigned)histories(150, 20), 20000);
@@ -385,7 +389,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_never_over),
-        cmocka_unit_test(test_never_over_by_rolls),
+        cmocka_unit_test(test_never_over_by_roster_tokens),
         cmocka_unit_test(test_never_over_when_calm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -135,8 +135,8 @@ static void tell_elsewhere(struct stage *stage, uint32_t link, uint64_t term,
 
 static double limit(const struct stage *stage, uint32_t place)
 {
-    return weir_holder_limit(weir_lease_client_holder(stage->client, place),
-                             stage->now);
+    return weir_lease_holder_limit(
+        weir_lease_client_holder(stage->client, place), stage->now);
 }
 
 static bool changed(struct stage *stage, uint32_t *out_place)
@@ -155,7 +155,7 @@ static void settle(struct stage *stage)
  * with an ask, and for the first grant. */
 static void wake_in_vain(struct stage *stage)
 {
-    weir_instant till = stage->now + WEIR_HOLDER_FIRST;
+    weir_instant till = stage->now + WEIR_LEASE_HOLDER_FIRST;
     for (int i = 0; i < 2; i++) {
         weir_instant due =
             weir_lease_client_deadline(stage->client, stage->now);
@@ -242,8 +242,8 @@ static void without_a_root_it_sleeps(void **state)
     settle(&stage);
     assert_false(next(&stage));
     assert_int_equal(weir_lease_client_deadline(stage.client, stage.now),
-                     T0 + WEIR_HOLDER_FIRST);
-    stage.now = T0 + WEIR_HOLDER_FIRST;
+                     T0 + WEIR_LEASE_HOLDER_FIRST);
+    stage.now = T0 + WEIR_LEASE_HOLDER_FIRST;
     uint32_t place;
     assert_true(changed(&stage, &place) && place == a);
     settle(&stage);
@@ -426,7 +426,7 @@ static void an_ask_under_way_is_given_back(void **state)
     assert_true(next(&stage));
     uint64_t number = stage.wants.number;
     settle(&stage);
-    stage.now += WEIR_HOLDER_FIRST;
+    stage.now += WEIR_LEASE_HOLDER_FIRST;
     settle(&stage);
     weir_lease_client_close(stage.client, a, stage.now);
     assert_true(next(&stage));
@@ -457,7 +457,7 @@ static void an_ask_under_way_waits_for_a_master(void **state)
         uint32_t a = open_name(&stage, "a");
         assert_true(next(&stage));
         uint64_t number = stage.wants.number;
-        stage.now += 2 * WEIR_HOLDER_FIRST;
+        stage.now += 2 * WEIR_LEASE_HOLDER_FIRST;
         settle(&stage);
         weir_lease_client_close(stage.client, a, stage.now);
         settle(&stage);
@@ -615,7 +615,7 @@ static void others_are_spoken_for(void **state)
     link_up(&stage, 0, true, 1, 10);
     struct weir_lease_want want = { .name = WEIR_TEXT("a"),
                                     .on_stale = WEIR_STALE_SHARE,
-                                    .gauge = true,
+                                    .inflight = true,
                                     .ticket = 'a' };
     weir_lease_client_open(stage.client, &want, stage.now);
     assert_true(next(&stage));

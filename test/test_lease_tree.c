@@ -34,8 +34,8 @@
 
 #include "base/rng.h"
 #include "compare.h"
-#include "lease/brokers.h"
-#include "lease/holder.h"
+#include "lease/lease_holder.h"
+#include "lease/lease_manager.h"
 
 #define S WEIR_SECOND
 #define MS WEIR_MILLISECOND
@@ -77,23 +77,25 @@ struct caller {
     uint64_t asks_term;
     bool answered;            /* in this life */
     weir_instant apart_until; /* nothing gets to its parent, or back */
-    struct weir_holder holder;
+    struct weir_lease_holder holder;
     double in_use; /* of a client, if the quota is a gauge */
     weir_instant admitted;
 };
 
 struct message {
-    bool used, to_broker, release;
+    bool used, to_pool, release;
     uint32_t caller;
     weir_instant at;
     uint64_t life, term;
     struct weir_band band;
-    struct weir_holder_ask ask; /* of a grant its number alone; 0: pushed */
+    /* of a grant its number alone; 0: pushed */
+    struct weir_lease_holder_ask ask;
     struct weir_grant grant;
 };
 
 struct server {
-    struct weir_brokers *brokers; /* owned; it leases while a master lives */
+    /* owned; it leases while a master lives */
+    struct weir_lease_manager *manager;
     uint64_t term;
     uint64_t number;      /* kept beside the mastership … */
     weir_instant keep_at; /* … another from then on; WEIR_NEVER: none */
@@ -108,7 +110,7 @@ struct tree {
     weir_instant now;
     uint64_t seed;
     bool bad; /* something didn't hold, and was said */
-    bool gauge, calm, removed, keeps;
+    bool inflight, calm, removed, keeps;
     uint64_t numbers;
     struct weir_lease_rule rule;
     struct server servers[SERVERS];
@@ -170,13 +172,13 @@ static bool rule_at(void *context, struct weir_text quota,
                                  .expiry = WEIR_NEVER };
     if (place->server == 0)
         return !t->removed;
-    struct weir_holder_lease lease;
-    weir_holder_lease(&t->callers[place->server].holder, &lease, now);
+    struct weir_lease_holder_lease lease;
+    weir_lease_holder_lease(&t->callers[place->server].holder, &lease, now);
     uint32_t clients = 0;
     struct weir_leased_stats stats;
-    struct weir_brokers *brokers = t->servers[place->server].brokers;
-    if (weir_brokers_look_of(brokers, QUOTA, &stats, now))
-        clients = (uint32_t)stats.broker.clients;
+    struct weir_lease_manager *manager = t->servers[place->server].manager;
+    if (weir_lease_manager_look_of(manager, QUOTA, &stats, now))
+        clients = (uint32_t)stats.pool.clients;
     out->rule.capacity = lease.capacity;
     if (out->rule.safe != 0)
         out->rule.safe = lease.safe / (clients > 0 ? clients : 1);
@@ -196,12 +198,12 @@ static void start_caller(struct tree *t, uint32_t caller)
     c->life++;
     c->answered = false;
     c->in_use = 0;
-    weir_holder_init(&c->holder, stale[draw(t, 3)],
-                     t->gauge || !is_client(caller), draw(t, UINT64_MAX),
-                     t->now);
+    weir_lease_holder_init(&c->holder, stale[draw(t, 3)],
+                           t->inflight || !is_client(caller),
+                           draw(t, UINT64_MAX), t->now);
     c->asks_term = t->servers[parents[caller]].term;
     if (is_client(caller))
-        weir_holder_want(&c->holder, (double)draw(t, 60), t->now);
+        weir_lease_holder_want(&c->holder, (double)draw(t, 60), t->now);
 }
 
 /* What a master has kept its successor finds. */
@@ -218,7 +220,7 @@ static void keep_if_due(struct tree *t, struct server *server)
     if (t->now >= server->keep_at) {
         keep(t, server);
         server->kept = true;
-        weir_brokers_keep(server->brokers, server->number, t->now);
+        weir_lease_manager_keep(server->manager, server->number, t->now);
         for (uint32_t c = 0; c < CALLERS; c++) {
             struct message waits = server->awaiting[c];
             server->awaiting[c].used = false;
@@ -228,7 +230,7 @@ static void keep_if_due(struct tree *t, struct server *server)
     }
     bool idle = server->keep_at == WEIR_NEVER;
     bool slow = !t->calm && draw(t, 8) == 0;
-    if (idle && weir_brokers_wants_keep(server->brokers))
+    if (idle && weir_lease_manager_wants_keep(server->manager))
         server->keep_at = t->now + draw(t, slow ? 4 * LEASE : t->reach);
 }
 
@@ -236,15 +238,15 @@ static void begin_master(struct tree *t, uint32_t s)
 {
     struct server *server = &t->servers[s];
     bool first = server->term++ == 0;
-    weir_brokers_begin(server->brokers, first ? WEIR_NEVER : server->vacant,
-                       t->now);
-    weir_brokers_found(server->brokers, server->number);
+    weir_lease_manager_begin(server->manager,
+                             first ? WEIR_NEVER : server->vacant, t->now);
+    weir_lease_manager_found(server->manager, server->number);
     server->kept = !t->keeps;
     server->keep_at = t->keeps ? t->now + draw(t, t->reach) : WEIR_NEVER;
     memset(server->heard_life, 0, sizeof(server->heard_life));
     memset(server->awaiting, 0, sizeof(server->awaiting));
     server->back_at = WEIR_NEVER;
-    server->asks_from = first ? t->now : t->now + WEIR_ROLL_CALL;
+    server->asks_from = first ? t->now : t->now + WEIR_ROSTER;
     if (s != 0)
         start_caller(t, s);
 }
@@ -252,9 +254,9 @@ static void begin_master(struct tree *t, uint32_t s)
 static void end_master(struct tree *t, uint32_t s, weir_duration away)
 {
     struct server *server = &t->servers[s];
-    if (!weir_brokers_leases(server->brokers))
+    if (!weir_lease_manager_leases(server->manager))
         return;
-    weir_brokers_end(server->brokers);
+    weir_lease_manager_end(server->manager);
     if (server->keep_at != WEIR_NEVER && draw(t, 2))
         keep(t, server); /* it was, and nobody knew */
     server->vacant = t->now;
@@ -301,31 +303,32 @@ static void server_hears(struct tree *t, const struct message *m)
     uint32_t parent = parents[m->caller];
     struct server *server = &t->servers[parent];
     bool ready = server->kept && (parent == 0 || t->callers[parent].answered);
-    if (!weir_brokers_leases(server->brokers) || m->term != server->term)
+    if (!weir_lease_manager_leases(server->manager) || m->term != server->term)
         return;
     struct weir_client client = { id_of(m->caller), WEIR_WAY_NONE };
     if (m->release) {
-        weir_brokers_release(server->brokers, &client, QUOTA, m->ask.taken,
-                             t->now);
+        weir_lease_manager_release(server->manager, &client, QUOTA,
+                                   m->ask.taken, t->now);
         return;
     }
     if (m->life < server->heard_life[m->caller])
         return;
     server->heard_life[m->caller] = m->life;
     client.way = m->caller;
-    const struct weir_broker_ask ask = { .bands = &m->band,
-                                         .band_count = 1,
-                                         .has = m->ask.has,
-                                         .safe = m->ask.safe,
-                                         .taken = m->ask.taken,
-                                         .learning = m->ask.learning,
-                                         .roll = m->ask.roll,
-                                         .streams = true };
+    const struct weir_lease_pool_ask ask = { .bands = &m->band,
+                                             .band_count = 1,
+                                             .has = m->ask.has,
+                                             .safe = m->ask.safe,
+                                             .taken = m->ask.taken,
+                                             .learning = m->ask.learning,
+                                             .roster_token =
+                                                 m->ask.roster_token,
+                                             .streams = true };
     struct weir_grant grant;
-    int error = ready ? weir_brokers_ask(server->brokers, &client, QUOTA, &ask,
-                                         &grant, t->now)
-                      : weir_brokers_hear(server->brokers, &client, QUOTA, &ask,
-                                          t->now);
+    int error = ready ? weir_lease_manager_ask(server->manager, &client, QUOTA,
+                                               &ask, &grant, t->now)
+                      : weir_lease_manager_hear(server->manager, &client, QUOTA,
+                                                &ask, t->now);
     assert_true(error == 0 || (error == WEIR_ENOENT && t->removed) ||
                 (error == WEIR_ENOTREADY && ready && t->keeps));
     server->awaiting[m->caller] = *m;
@@ -337,15 +340,15 @@ static void server_hears(struct tree *t, const struct message *m)
 /* What it has below is in use, and what they want it wants. */
 static void tell_use(struct tree *t, uint32_t s)
 {
-    struct weir_holder *up = &t->callers[s].holder;
+    struct weir_lease_holder *up = &t->callers[s].holder;
     struct weir_leased_stats stats = { .rule = t->rule };
-    weir_brokers_look_of(t->servers[s].brokers, QUOTA, &stats, t->now);
-    weir_holder_learning(
-        up, weir_brokers_learn(t->servers[s].brokers, QUOTA, t->now));
-    weir_holder_promised(up, stats.broker.safe_out);
-    weir_holder_in_use(up, stats.broker.out);
-    if (stats.broker.wants != up->said)
-        weir_holder_want(up, stats.broker.wants, t->now);
+    weir_lease_manager_look_of(t->servers[s].manager, QUOTA, &stats, t->now);
+    weir_lease_holder_learning(
+        up, weir_lease_manager_learn(t->servers[s].manager, QUOTA, t->now));
+    weir_lease_holder_promised(up, stats.pool.safe_out);
+    weir_lease_holder_in_use(up, stats.pool.out);
+    if (stats.pool.wants != up->said)
+        weir_lease_holder_want(up, stats.pool.wants, t->now);
 }
 
 static void caller_hears(struct tree *t, const struct message *m)
@@ -353,14 +356,15 @@ static void caller_hears(struct tree *t, const struct message *m)
     struct caller *c = &t->callers[m->caller];
     if (!c->lives || c->life != m->life)
         return;
-    bool counts = weir_holder_granted(&c->holder, m->ask.number, m->term,
-                                      &m->grant, t->now);
+    bool counts = weir_lease_holder_granted(&c->holder, m->ask.number, m->term,
+                                            &m->grant, t->now);
     c->answered = c->answered || counts;
     if (!is_client(m->caller)) {
-        weir_brokers_review_of(t->servers[m->caller].brokers, QUOTA, t->now);
+        weir_lease_manager_review_of(t->servers[m->caller].manager, QUOTA,
+                                     t->now);
         tell_use(t, m->caller);
-    } else if (t->gauge) {
-        weir_holder_in_use(&c->holder, c->in_use);
+    } else if (t->inflight) {
+        weir_lease_holder_in_use(&c->holder, c->in_use);
     }
 }
 
@@ -372,19 +376,19 @@ static void ask_if_due(struct tree *t, uint32_t caller)
     struct server *parent = &t->servers[parents[caller]];
     if (c->asks_term != parent->term && draw(t, 20) == 0) {
         c->asks_term = parent->term;
-        weir_holder_lost(&c->holder, t->now);
+        weir_lease_holder_lost(&c->holder, t->now);
     }
-    if (weir_holder_due(&c->holder) > t->now)
+    if (weir_lease_holder_due(&c->holder) > t->now)
         return;
-    struct message message = { .to_broker = true,
-                               .caller = caller,
-                               .life = c->life,
-                               .term = c->asks_term };
-    weir_holder_ask_by(&c->holder, ++c->number, &message.ask, t->now);
+    struct message message = {
+        .to_pool = true, .caller = caller, .life = c->life, .term = c->asks_term
+    };
+    weir_lease_holder_ask_by(&c->holder, ++c->number, &message.ask, t->now);
     message.band =
         (struct weir_band){ .clients = 1, .wants = message.ask.wants };
     if (!is_client(caller))
-        weir_brokers_bands(t->servers[caller].brokers, QUOTA, &message.band, 1);
+        weir_lease_manager_bands(t->servers[caller].manager, QUOTA,
+                                 &message.band, 1);
     message.band.priority = 0;
     send(t, &message);
 }
@@ -393,10 +397,9 @@ static void ask_if_due(struct tree *t, uint32_t caller)
 static void leave(struct tree *t, uint32_t caller)
 {
     struct caller *c = &t->callers[caller];
-    struct message message = { .to_broker = true,
-                               .release = true,
-                               .caller = caller,
-                               .term = c->asks_term };
+    struct message message = {
+        .to_pool = true, .release = true, .caller = caller, .term = c->asks_term
+    };
     message.ask.taken = c->holder.taken;
     send(t, &message);
     start_caller(t, caller);
@@ -410,17 +413,18 @@ static void run_client(struct tree *t, uint32_t caller)
     if (!t->calm && draw(t, 4000) == 0)
         start_caller(t, caller); /* it died */
     if (!t->calm && draw(t, 300) == 0)
-        weir_holder_want(&c->holder, (double)draw(t, 60), t->now);
+        weir_lease_holder_want(&c->holder, (double)draw(t, 60), t->now);
     if (t->now >= c->admitted + LINGER)
         c->in_use = 0;
     if (draw(t, 10) == 0)
         c->in_use = floor(c->in_use * 0.9);
-    while (t->gauge && c->in_use + 1 <= weir_holder_limit(&c->holder, t->now)) {
+    while (t->inflight &&
+           c->in_use + 1 <= weir_lease_holder_limit(&c->holder, t->now)) {
         c->in_use += 1;
         c->admitted = t->now;
     }
-    if (t->gauge)
-        weir_holder_in_use(&c->holder, c->in_use);
+    if (t->inflight)
+        weir_lease_holder_in_use(&c->holder, c->in_use);
     ask_if_due(t, caller);
 }
 
@@ -429,16 +433,16 @@ static void run_server(struct tree *t, uint32_t s)
     struct server *server = &t->servers[s];
     if (t->now >= server->back_at)
         begin_master(t, s);
-    if (!weir_brokers_leases(server->brokers))
+    if (!weir_lease_manager_leases(server->manager))
         return;
-    weir_brokers_tick(server->brokers, t->now);
+    weir_lease_manager_tick(server->manager, t->now);
     keep_if_due(t, server);
-    struct weir_brokers_push push;
-    while (weir_brokers_next(server->brokers, &push, t->now))
+    struct weir_lease_manager_push push;
+    while (weir_lease_manager_next(server->manager, &push, t->now))
         tell(t, push.way, server->heard_life[push.way], 0, &push.grant);
     if (s == 0)
         return;
-    weir_brokers_review_of(server->brokers, QUOTA, t->now);
+    weir_lease_manager_review_of(server->manager, QUOTA, t->now);
     tell_use(t, s);
     if (t->now >= server->asks_from)
         ask_if_due(t, s);
@@ -449,9 +453,9 @@ static void run_server(struct tree *t, uint32_t s)
 static double used_by_client(struct tree *t, uint32_t caller)
 {
     const struct caller *c = &t->callers[caller];
-    if (t->gauge)
+    if (t->inflight)
         return c->in_use;
-    return weir_holder_limit(&c->holder, t->now);
+    return weir_lease_holder_limit(&c->holder, t->now);
 }
 
 static double used_below(struct tree *t, uint32_t s)
@@ -468,9 +472,10 @@ static double out_of(struct tree *t, uint32_t caller)
 {
     uint32_t cursor = 0;
     struct weir_text id;
-    struct weir_holder_stats stats;
-    while (weir_brokers_look_holder(t->servers[parents[caller]].brokers, QUOTA,
-                                    &cursor, &id, &stats, t->now)) {
+    struct weir_lease_holder_stats stats;
+    while (weir_lease_manager_look_holder(t->servers[parents[caller]].manager,
+                                          QUOTA, &cursor, &id, &stats,
+                                          t->now)) {
         if (weir_text_equal(id, id_of(caller)))
             return stats.out;
     }
@@ -480,9 +485,9 @@ static double out_of(struct tree *t, uint32_t caller)
 static void check_below(struct tree *t)
 {
     for (uint32_t c = 1; c < CALLERS; c++) {
-        struct weir_brokers *parent = t->servers[parents[c]].brokers;
-        if (!weir_brokers_leases(parent) || t->removed ||
-            weir_brokers_learn(parent, QUOTA, t->now))
+        struct weir_lease_manager *parent = t->servers[parents[c]].manager;
+        if (!weir_lease_manager_leases(parent) || t->removed ||
+            weir_lease_manager_learn(parent, QUOTA, t->now))
             continue;
         double used = is_client(c) ? used_by_client(t, c) : used_below(t, c);
         double out = out_of(t, c);
@@ -499,19 +504,20 @@ static void check(struct tree *t)
         find_bad(t, "%.17g in use of %.17g", used, t->bound);
     t->most = fmax(t->most, used / t->bound);
     check_below(t);
-    if (!weir_brokers_look_of(t->servers[0].brokers, QUOTA, &stats, t->now) ||
-        stats.broker.learning)
+    if (!weir_lease_manager_look_of(t->servers[0].manager, QUOTA, &stats,
+                                    t->now) ||
+        stats.pool.learning)
         return;
     /* It may account for more than that: what is heard of may be past. */
-    t->bound = fmin(t->bound, fmax(stats.broker.out, t->rule.capacity));
+    t->bound = fmin(t->bound, fmax(stats.pool.out, t->rule.capacity));
 }
 
 static void cut(struct tree *t)
 {
     t->rule.capacity = (double)(30 + draw(t, 200));
     t->bound = fmax(t->bound, t->rule.capacity);
-    weir_brokers_review(t->servers[0].brokers);
-    weir_brokers_review_of(t->servers[0].brokers, QUOTA, t->now);
+    weir_lease_manager_review(t->servers[0].manager);
+    weir_lease_manager_review_of(t->servers[0].manager, QUOTA, t->now);
 }
 
 /* Of a caller and its parent neither hears the other, or both know. */
@@ -520,7 +526,8 @@ static void part(struct tree *t)
     uint32_t caller = 1 + (uint32_t)draw(t, CALLERS - 1);
     t->callers[caller].apart_until = t->now + draw(t, APART_MAX);
     if (draw(t, 2))
-        weir_brokers_way_lost(t->servers[parents[caller]].brokers, caller);
+        weir_lease_manager_way_lost(t->servers[parents[caller]].manager,
+                                    caller);
 }
 
 /* ---- Histories ---- */
@@ -532,7 +539,7 @@ static void deliver(struct tree *t)
             continue;
         struct message message = t->messages[i];
         t->messages[i].used = false;
-        if (message.to_broker)
+        if (message.to_pool)
             server_hears(t, &message);
         else
             caller_hears(t, &message);
@@ -548,7 +555,7 @@ static void mishap(struct tree *t)
         break;
     case 1:
         t->removed = !t->removed;
-        weir_brokers_review_of(t->servers[0].brokers, QUOTA, t->now);
+        weir_lease_manager_review_of(t->servers[0].manager, QUOTA, t->now);
         break;
     case 2: /* all are lost, as in a region's power cut */
         for (uint32_t s = 0; s < SERVERS; s++)
@@ -586,7 +593,7 @@ static void begin(struct tree *t, uint64_t seed)
     t->seed = seed;
     t->rng = (struct weir_rng){ seed };
     t->now = START;
-    t->gauge = draw(t, 2);
+    t->inflight = draw(t, 2);
     t->keeps = seed % 2 == 0;
     t->reach = 20 * MS + draw(t, S);
     t->bound = 100;
@@ -597,16 +604,16 @@ static void begin(struct tree *t, uint64_t seed)
         .hold = draw(t, 4) == 0,
         .lease = LEASE,
         .refresh = REFRESH,
-        .linger = t->gauge ? LINGER : 0,
+        .linger = t->inflight ? LINGER : 0,
     };
     for (uint32_t s = 0; s < SERVERS; s++) {
         places[s] = (struct place){ t, s };
-        const struct weir_brokers_options options = {
+        const struct weir_lease_manager_options options = {
             .mem = { NULL, take_memory, give_memory },
             .seed = seed,
             .owner = { &places[s], rule_at },
         };
-        t->servers[s].brokers = weir_brokers_new(&options);
+        t->servers[s].manager = weir_lease_manager_new(&options);
         begin_master(t, s);
     }
     for (uint32_t c = SERVERS; c < CALLERS; c++)
@@ -616,7 +623,7 @@ static void begin(struct tree *t, uint64_t seed)
 static void end(struct tree *t)
 {
     for (uint32_t s = 0; s < SERVERS; s++)
-        weir_brokers_free(t->servers[s].brokers);
+        weir_lease_manager_free(t->servers[s].manager);
 }
 
 /* When nothing more happens, what is wanted is had, as far as there is. */
@@ -624,7 +631,7 @@ static void check_settled(struct tree *t)
 {
     double given = 0, wanted = 0;
     for (uint32_t c = SERVERS; c < CALLERS; c++) {
-        given += weir_holder_limit(&t->callers[c].holder, t->now);
+        given += weir_lease_holder_limit(&t->callers[c].holder, t->now);
         wanted += t->callers[c].holder.said;
     }
     double due = fmin(wanted, t->rule.capacity);
@@ -637,9 +644,9 @@ static void calm_down(struct tree *t)
     t->calm = true;
     t->reach = 100 * MS;
     t->removed = false;
-    weir_brokers_review_of(t->servers[0].brokers, QUOTA, t->now);
+    weir_lease_manager_review_of(t->servers[0].manager, QUOTA, t->now);
     for (uint32_t s = 0; s < SERVERS; s++) {
-        if (!weir_brokers_leases(t->servers[s].brokers))
+        if (!weir_lease_manager_leases(t->servers[s].manager))
             t->servers[s].back_at = t->now;
     }
     for (uint32_t c = 0; c < CALLERS; c++)

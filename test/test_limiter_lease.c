@@ -78,7 +78,7 @@ static void the_sharing_is_switched_under_load(void **state)
     world_run(world, 20 * WEIR_SECOND);
     double leased = world->level_most;
     for (uint32_t l = 0; l < LIMITERS; l++)
-        assert_int_equal(world_lease(world, l).leasing, WEIR_LEASING_HELD);
+        assert_int_equal(world_lease(world, l).leasing, WEIR_LEASING_GRANTED);
     world->level_most = 0;
     world_put(world, WEIR_COUNTED, LIMIT, WEIR_STALE_LIMIT);
     world_run(world, 10 * WEIR_SECOND);
@@ -187,10 +187,10 @@ static void what_is_unused_is_given_back(void **state)
     struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_LIMIT);
     world_offer(world, 100, 0, 0, 0);
     world_run(world, 10 * WEIR_SECOND);
-    assert_int_equal(world_lease(world, 0).leasing, WEIR_LEASING_HELD);
+    assert_int_equal(world_lease(world, 0).leasing, WEIR_LEASING_GRANTED);
     assert_int_equal(world_lease(world, 1).leasing, WEIR_LEASING_CLOSED);
     world_offer(world, 0, 0, 0, 0);
-    world_run(world, 2 * WEIR_HOLDER_IDLE);
+    world_run(world, 2 * WEIR_LEASE_HOLDER_IDLE);
     assert_int_equal(world->releases, 1);
     assert_int_equal(world_lease(world, 0).leasing, WEIR_LEASING_CLOSED);
     world_offer(world, 100, 0, 0, 0);
@@ -210,7 +210,7 @@ static void what_was_refused_before_isnt_wanted(void **state)
     world_offer(world, 3 * LIMIT, 0, 0, 0);
     world_run(world, 10 * WEIR_SECOND);
     world_offer(world, 0, 0, 0, 0);
-    world_run(world, 2 * WEIR_HOLDER_IDLE);
+    world_run(world, 2 * WEIR_LEASE_HOLDER_IDLE);
     assert_int_equal(world->releases, 1);
     world_offer(world, 10, 0, 0, 0);
     world->wanted[0] = 0;
@@ -237,7 +237,7 @@ static void a_handle_has_it_and_gives_it_back(void **state)
                      WEIR_RESOLVED);
     assert_compare(weir_table_want(table, ref, 300), <=, WEIR_OUTCOME_KICK);
     world_run(world, WEIR_SECOND);
-    assert_int_equal(world_lease(world, 2).leasing, WEIR_LEASING_HELD);
+    assert_int_equal(world_lease(world, 2).leasing, WEIR_LEASING_GRANTED);
     assert_true(world_lease(world, 2).granted == 300);
     weir_table_unpin(table, ref);
     world_run(world, WEIR_SECOND);
@@ -260,7 +260,7 @@ static void a_process_that_ends_gives_all_back(void **state)
     world_run(world, WEIR_SECOND);
     assert_int_equal(world->releases, 1);
     assert_int_equal(world_lease(world, 0).leasing, WEIR_LEASING_CLOSED);
-    assert_int_equal(world_lease(world, 1).leasing, WEIR_LEASING_HELD);
+    assert_int_equal(world_lease(world, 1).leasing, WEIR_LEASING_GRANTED);
     world_end(world);
 }
 
@@ -310,7 +310,7 @@ static void a_child_has_no_lease(void **state)
     world_run(world, WEIR_SECOND);
     world->offered[0] = 100;
     world_run(world, 5 * WEIR_SECOND);
-    assert_int_equal(world_lease(world, 0).leasing, WEIR_LEASING_HELD);
+    assert_int_equal(world_lease(world, 0).leasing, WEIR_LEASING_GRANTED);
     world_end(world);
 }
 

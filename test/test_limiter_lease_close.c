@@ -7,7 +7,7 @@
 static uint32_t holders_of_all(const struct world *world)
 {
     uint32_t holders;
-    weir_brokers_count(world->brokers, &holders);
+    weir_lease_manager_count(world->manager, &holders);
     return holders;
 }
 
@@ -131,7 +131,7 @@ static void what_is_used_by_name_stays(void **state)
     assert_int_equal(world->releases, 0);
     assert_int_equal(world->refused[0], 0);
     world_offer(world, 0, 0, 0, 0);
-    world_run(world, 2 * WEIR_HOLDER_IDLE);
+    world_run(world, 2 * WEIR_LEASE_HOLDER_IDLE);
     assert_int_equal(world->releases, 1);
     world_end(world);
 }

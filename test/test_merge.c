@@ -30,7 +30,7 @@
 struct stage {
     struct weir_merge merge;
     struct weir_merge_limiter limiter[LIMITERS];
-    struct weir_use *use;
+    struct weir_root_quota *root_quota;
     struct weir_quota quota;
     weir_instant now;
     uint64_t told;   /* calls of the watch … */
@@ -39,11 +39,11 @@ struct stage {
 };
 
 static void note_beyond(void *context, const struct weir_merge_limiter *limiter,
-                        const struct weir_use *use, uint64_t units,
-                        weir_instant now)
+                        const struct weir_root_quota *root_quota,
+                        uint64_t units, weir_instant now)
 {
     struct stage *stage = context;
-    assert_ptr_equal(use, stage->use);
+    assert_ptr_equal(root_quota, stage->root_quota);
     assert_int_equal(now, stage->now);
     stage->told++;
     stage->beyond += units;
@@ -59,10 +59,10 @@ static void announce(struct stage *stage, uint32_t limiter, int64_t fill,
                                       .created = 1,
                                       .fill = fill,
                                       .witnessed = witnessed };
-    assert_int_equal(weir_merge_announce(&stage->merge,
-                                         &stage->limiter[limiter], stage->use,
-                                         &announce, stage->now),
-                     WEIR_OK);
+    assert_int_equal(
+        weir_merge_announce(&stage->merge, &stage->limiter[limiter],
+                            stage->root_quota, &announce, stage->now),
+        WEIR_OK);
 }
 
 static void give_birth(struct stage *stage)
@@ -70,9 +70,9 @@ static void give_birth(struct stage *stage)
     weir_merge_init(&stage->merge, &weir_mem_system, 1, stage->now);
     stage->merge.learn = 10 * WEIR_SECOND;
     stage->merge.pace_good = 2 * WEIR_SECOND;
-    stage->use = weir_merge_use(&stage->merge, WEIR_TEXT("q"), &stage->quota,
-                                stage->now);
-    assert_non_null(stage->use);
+    stage->root_quota = weir_merge_root_quota(&stage->merge, WEIR_TEXT("q"),
+                                              &stage->quota, stage->now);
+    assert_non_null(stage->root_quota);
     for (uint32_t i = 0; i < LIMITERS; i++)
         weir_merge_connect(&stage->merge, &stage->limiter[i], true);
 }
@@ -90,7 +90,7 @@ static void stage_init(struct stage *stage)
         announce(stage, i, 0, false);
 }
 
-static void bury(struct stage *stage)
+static void reap(struct stage *stage)
 {
     for (uint32_t i = 0; i < LIMITERS; i++)
         weir_merge_forget(&stage->merge, &stage->limiter[i]);
@@ -116,8 +116,9 @@ static void pass(struct stage *stage, uint32_t limiter, int64_t units)
 /* Units, rounded up. */
 static int64_t fill(struct stage *stage)
 {
-    int64_t scaled = weir_merge_fill(&stage->merge, stage->use, stage->now);
-    unsigned frac = stage->use->bucket.leak.frac;
+    int64_t scaled =
+        weir_merge_fill(&stage->merge, stage->root_quota, stage->now);
+    unsigned frac = stage->root_quota->bucket.leak.frac;
     return (scaled + ((int64_t)1 << frac) - 1) >> frac;
 }
 
@@ -135,16 +136,17 @@ static void test_one_lie_drains_in_max_debt(void **state)
         stage_init(&stage);
         pass(&stage, 1, HIGH);
         pass(&stage, LIAR, lies[i]);
-        assert_int_equal(stage.use->passed, HIGH + (uint64_t)lies[i]);
+        assert_int_equal(stage.root_quota->passed, HIGH + (uint64_t)lies[i]);
         assert_compare(fill(&stage), <=, HIGH + DEBT);
         if (lies[i] > 0) {
-            assert_int_equal(stage.use->beyond, (uint64_t)lies[i] - DEBT);
+            assert_int_equal(stage.root_quota->beyond,
+                             (uint64_t)lies[i] - DEBT);
             assert_int_equal(stage.beyond_of_liar, (uint64_t)lies[i] - DEBT);
             assert_int_equal(stage.told, 1);
         }
         stage.now += MAX_DEBT;
         assert_compare(fill(&stage), <=, HIGH);
-        bury(&stage);
+        reap(&stage);
     }
 }
 
@@ -163,10 +165,10 @@ static void test_a_repeated_lie_is_no_longer_one(void **state)
         stage.now += WEIR_SECOND;
         assert_compare(fill(&stage), <=, DEBT);
     }
-    assert_int_equal(stage.use->passed, passed);
+    assert_int_equal(stage.root_quota->passed, passed);
     stage.now += MAX_DEBT - WEIR_SECOND;
     assert_compare(fill(&stage), <=, HIGH);
-    bury(&stage);
+    reap(&stage);
 }
 
 /* Another limiter that reports meanwhile has a debt of its own, and isn't the
@@ -182,7 +184,7 @@ static void test_others_are_counted_beside_it(void **state)
     assert_int_equal(fill(&stage), 2 * DEBT + LIMIT);
     assert_int_equal(stage.beyond, stage.beyond_of_liar);
     assert_int_equal(stage.told, 1);
-    bury(&stage);
+    reap(&stage);
 }
 
 /* Late counts put no limiter into debt, whatever their number. */
@@ -197,9 +199,9 @@ static void test_late_lies_fill_it_to_high(void **state)
         assert_compare(fill(&stage), <=, HIGH);
         stage.now += WEIR_SECOND;
     }
-    assert_int_equal(stage.use->beyond, 0);
+    assert_int_equal(stage.root_quota->beyond, 0);
     assert_compare(fill(&stage), <=, HIGH);
-    bury(&stage);
+    reap(&stage);
 }
 
 /* ---- What honest limiters may do ---- */
@@ -216,8 +218,8 @@ static void test_a_backlog_is_not_cut(void **state)
                                   .late = 600 * 3 * LIMIT - HIGH };
     count(&stage, 1, backlog, 600 * WEIR_SECOND);
     assert_int_equal(fill(&stage), HIGH);
-    assert_int_equal(stage.use->beyond, 0);
-    bury(&stage);
+    assert_int_equal(stage.root_quota->beyond, 0);
+    reap(&stage);
 }
 
 /* Charges go into debt by all of max_debt, and refunds give room back. */
@@ -232,14 +234,14 @@ static void test_charges_and_refunds_count_whole(void **state)
     pass(&stage, 1, -DEBT / 2);
     pass(&stage, 1, DEBT / 2);
     assert_int_equal(fill(&stage), DEBT);
-    assert_int_equal(stage.use->beyond, 0);
+    assert_int_equal(stage.root_quota->beyond, 0);
     stage.now += 10 * WEIR_SECOND;
     pass(&stage, 1, 10 * LIMIT);
     assert_int_equal(fill(&stage), DEBT);
     pass(&stage, 1, 1);
     assert_int_equal(fill(&stage), DEBT);
-    assert_int_equal(stage.use->beyond, 1);
-    bury(&stage);
+    assert_int_equal(stage.root_quota->beyond, 1);
+    reap(&stage);
 }
 
 /* Units that were presumed of a limiter and taken back don't fill its own
@@ -259,8 +261,8 @@ static void test_presumed_units_are_no_debt(void **state)
     assert_int_equal(fill(&stage), 0);
     pass(&stage, 1, DEBT);
     assert_int_equal(fill(&stage), DEBT);
-    assert_int_equal(stage.use->beyond, 0);
-    bury(&stage);
+    assert_int_equal(stage.root_quota->beyond, 0);
+    reap(&stage);
 }
 
 /* A bucket that is larger than max_debt, as of a limit a day: one that is full,
@@ -273,16 +275,16 @@ static void test_a_large_burst_is_no_debt(void **state)
     stage.quota.limit.per = 86400 * WEIR_SECOND;
     stage.quota.low_burst = stage.quota.high_burst =
         (struct weir_burst){ .amount = 50 };
-    weir_merge_edit(&stage.merge, stage.use, &stage.quota, stage.now);
+    weir_merge_edit(&stage.merge, stage.root_quota, &stage.quota, stage.now);
     for (int i = 1; i <= 3; i++) {
         pass(&stage, 1, 50);
-        assert_int_equal(stage.use->beyond, 0);
+        assert_int_equal(stage.root_quota->beyond, 0);
         assert_int_equal(fill(&stage), i * 50);
     }
     pass(&stage, 1, 50);
-    assert_int_equal(stage.use->beyond, 50);
+    assert_int_equal(stage.root_quota->beyond, 50);
     assert_int_equal(fill(&stage), 150);
-    bury(&stage);
+    reap(&stage);
 }
 
 /* ---- Edits and restarts ---- */
@@ -296,20 +298,20 @@ static void test_an_edit_bounds_what_is_there(void **state)
     pass(&stage, LIAR, TWO_TO_62);
     stage.quota.limit.units = 1;
     stage.quota.epoch = 2;
-    weir_merge_edit(&stage.merge, stage.use, &stage.quota, stage.now);
+    weir_merge_edit(&stage.merge, stage.root_quota, &stage.quota, stage.now);
     assert_compare(fill(&stage), <=, 60 + 2);
     pass(&stage, LIAR, TWO_TO_62);
     stage.now += MAX_DEBT;
     assert_compare(fill(&stage), <=, 2);
     /* A limit of 0 bounds nothing: nothing passes; and later none is left. */
     stage.quota.limit.units = 0;
-    weir_merge_edit(&stage.merge, stage.use, &stage.quota, stage.now);
+    weir_merge_edit(&stage.merge, stage.root_quota, &stage.quota, stage.now);
     pass(&stage, LIAR, TWO_TO_62);
     stage.quota.limit.units = LIMIT;
-    weir_merge_edit(&stage.merge, stage.use, &stage.quota, stage.now);
+    weir_merge_edit(&stage.merge, stage.root_quota, &stage.quota, stage.now);
     stage.now += MAX_DEBT;
     assert_compare(fill(&stage), <=, HIGH);
-    bury(&stage);
+    reap(&stage);
 }
 
 /* A root that was just started bounds the fill that limiters report, and a
@@ -320,7 +322,7 @@ static void test_a_fill_taken_over_is_bounded(void **state)
     for (int witnessed = 0; witnessed < 2; witnessed++) {
         struct stage stage;
         stage_init(&stage);
-        bury(&stage);
+        reap(&stage);
         give_birth(&stage);
         announce(&stage, LIAR, INT64_MAX, witnessed);
         announce(&stage, 1, INT64_MIN, witnessed);
@@ -330,7 +332,7 @@ static void test_a_fill_taken_over_is_bounded(void **state)
         assert_int_equal(fill(&stage), DEBT);
         stage.now += MAX_DEBT;
         assert_compare(fill(&stage), <=, HIGH);
-        bury(&stage);
+        reap(&stage);
     }
 }
 
@@ -342,11 +344,12 @@ static void test_a_lie_in_flight_goes_with_the_limiter(void **state)
     stage_init(&stage);
     stage.quota.kind = WEIR_CONCURRENCY;
     stage.quota.limit = (struct weir_limit){ .units = 40 };
-    weir_merge_edit(&stage.merge, stage.use, &stage.quota, stage.now);
+    weir_merge_edit(&stage.merge, stage.root_quota, &stage.quota, stage.now);
     for (uint32_t i = 0; i < LIMITERS; i++) {
         struct weir_announce said = { .in_flight = true };
         assert_int_equal(weir_merge_announce(&stage.merge, &stage.limiter[i],
-                                             stage.use, &said, stage.now),
+                                             stage.root_quota, &said,
+                                             stage.now),
                          WEIR_OK);
     }
     pass(&stage, 1, 3);
@@ -355,7 +358,7 @@ static void test_a_lie_in_flight_goes_with_the_limiter(void **state)
     weir_merge_connect(&stage.merge, &stage.limiter[LIAR], false);
     weir_merge_release(&stage.merge, &stage.limiter[LIAR]);
     assert_int_equal(fill(&stage), 3);
-    bury(&stage);
+    reap(&stage);
 }
 
 /* ---- By chance ---- */
@@ -397,7 +400,8 @@ static void edit(struct stage *stage, struct weir_rng *rng)
                                    ? 0
                                    : (uint64_t)1 << weir_rng_below(rng, 36);
     stage->quota.epoch++;
-    weir_merge_edit(&stage->merge, stage->use, &stage->quota, stage->now);
+    weir_merge_edit(&stage->merge, stage->root_quota, &stage->quota,
+                    stage->now);
 }
 
 /* A liar reports anything; honest limiters go by their fills, and count when
@@ -421,8 +425,8 @@ static void play(uint64_t seed)
                   who == LIAR ? weir_rng_next(&rng) >> weir_rng_below(&rng, 64)
                               : 0);
         }
-        assert_int_equal(stage.use->passed, passed);
-        assert_int_equal(stage.beyond, stage.use->beyond);
+        assert_int_equal(stage.root_quota->passed, passed);
+        assert_int_equal(stage.beyond, stage.root_quota->beyond);
         if (weir_rng_below(&rng, 4) == 0)
             stage.now += weir_rng_below(&rng, WEIR_SECOND);
         if (edits && weir_rng_below(&rng, 16) == 0)
@@ -430,13 +434,13 @@ static void play(uint64_t seed)
         tell_all(&stage);
     }
     stage.quota.limit.units = LIMIT;
-    weir_merge_edit(&stage.merge, stage.use, &stage.quota, stage.now);
+    weir_merge_edit(&stage.merge, stage.root_quota, &stage.quota, stage.now);
     weir_merge_connect(&stage.merge, &stage.limiter[LIAR], false);
     stage.now += MAX_DEBT;
     if (fill(&stage) > HIGH)
         fail_msg("the bucket holds %lld; repeat with WEIR_SEED=%llu",
                  (long long)fill(&stage), (unsigned long long)seed);
-    bury(&stage);
+    reap(&stage);
 }
 
 static void test_any_reports(void **state)

@@ -187,7 +187,7 @@ static void set_epoch(const char *url, uint64_t epoch)
     sql(url, statement);
 }
 
-static void bury(const char *url, uint64_t count)
+static void reap(const char *url, uint64_t count)
 {
     char statements[300];
     snprintf(statements, sizeof(statements),
@@ -204,7 +204,7 @@ static const struct store_under_test postgres_store = {
     .clean = clean,
     .settle = settle,
     .set_epoch = set_epoch,
-    .bury = bury,
+    .reap = reap,
 };
 
 /* ---- What only a server can suffer ---------------------------------- */

@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * test/test_quota.c - the fields of a quota, and what is refused. */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "compare.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include "compare.h"
 #include "quota/quota_adaptive.h"
-#include "quota/quota_meter.h"
+#include "quota/quota_algorithm_rule.h"
 #include "quota/quota_text.h"
 #include "quota_maker.h"
 
@@ -384,16 +379,16 @@ static void what_is_adaptive(void **state)
     assert_non_null(strstr(diag.text, "controller holds a value"));
 }
 
-static struct weir_sluice_options sluice_of(const char *fields,
-                                            uint32_t processes)
+static struct weir_concurrency_gate_options gate_of(const char *fields,
+                                                    uint32_t processes)
 {
     char text[200];
     struct weir_quota quota;
-    struct weir_sluice_options options;
+    struct weir_concurrency_gate_options options;
     snprintf(text, sizeof(text), ADAPTIVE "%s", fields);
     build(text, &quota, NULL);
-    weir_quota_sluice(&quota, processes, &options);
-    assert_int_equal(weir_sluice_check(&options, NULL), 0);
+    weir_quota_gate(&quota, processes, &options);
+    assert_int_equal(weir_concurrency_gate_check(&options, NULL), 0);
     return options;
 }
 
@@ -406,27 +401,28 @@ static struct weir_sluice_options sluice_of(const char *fields,
 static void bounds_of_what_is_adaptive(void **state)
 {
     (void)state;
-    struct weir_sluice_options o = sluice_of("target=7ms;percentile=99.5", 3);
+    struct weir_concurrency_gate_options o =
+        gate_of("target=7ms;percentile=99.5", 3);
     assert_int_equal(o.controller.target, 7 * WEIR_MILLISECOND);
     assert_float_equal(o.controller.percentile, 99.5, 0);
     assert_int_equal(o.lost_after, 60 * WEIR_SECOND);
     BOUNDS(o, 0.001, 10000);
-    BOUNDS(sluice_of("max=0.5", 1), 0.001, 0.5);
-    BOUNDS(sluice_of("controller=gradient2;max=12", 1), 12, 12);
-    BOUNDS(sluice_of("controller=gradient2;min=300", 1), 300, 300);
+    BOUNDS(gate_of("max=0.5", 1), 0.001, 0.5);
+    BOUNDS(gate_of("controller=gradient2;max=12", 1), 12, 12);
+    BOUNDS(gate_of("controller=gradient2;min=300", 1), 300, 300);
     /* Of the fleet each has a part, and what is nearer holds. */
-    BOUNDS(sluice_of("fleet_max=30;fleet_min=3", 4), 0.75, 7.5);
-    BOUNDS(sluice_of("fleet_max=30;max=5", 4), 0.001, 5);
-    BOUNDS(sluice_of("fleet_max=30;max=5", 60), 0.001, 0.5);
-    BOUNDS(sluice_of("fleet_max=30", 0), 0.001, 30);
+    BOUNDS(gate_of("fleet_max=30;fleet_min=3", 4), 0.75, 7.5);
+    BOUNDS(gate_of("fleet_max=30;max=5", 4), 0.001, 5);
+    BOUNDS(gate_of("fleet_max=30;max=5", 60), 0.001, 0.5);
+    BOUNDS(gate_of("fleet_max=30", 0), 0.001, 30);
     /* Max outdoes min. */
-    BOUNDS(sluice_of("fleet_max=30;min=2", 60), 0.5, 0.5);
+    BOUNDS(gate_of("fleet_max=30;min=2", 60), 0.5, 0.5);
     /* No controller but target knows less than one. */
-    BOUNDS(sluice_of("fleet_max=30;controller=request", 60), 1, 1);
-    o = sluice_of("controller=none;fleet_max=40", 2);
+    BOUNDS(gate_of("fleet_max=30;controller=request", 60), 1, 1);
+    o = gate_of("controller=none;fleet_max=40", 2);
     assert_float_equal(o.controller.initial, 20, 0);
 
-    o = sluice_of("classes=sync:observed:unheard, bulk:12.5% ,c", 1);
+    o = gate_of("classes=sync:observed:unheard, bulk:12.5% ,c", 1);
     assert_int_equal(o.classes, 3);
     assert_true(o.class_of[0].observed && o.class_of[0].unheard);
     assert_string_equal(o.class_of[1].name, "bulk");
@@ -635,7 +631,7 @@ static void leases_that_nobody_wrote(void **state)
     struct weir_quota sound;
     assert_int_equal(build(LEASED, &sound, NULL), 0);
     quota = sound;
-    quota.share_algorithm = (enum weir_share)6;
+    quota.share_algorithm = (enum weir_share_algorithm)6;
     assert_int_equal(weir_quota_check(&quota, NULL), WEIR_EQUOTA);
     quota = sound;
     quota.decay_factor = 0;
@@ -736,22 +732,22 @@ static void what_is_unset_is_shown_as_in_force(void **state)
 }
 
 /* The meter of a quota; its rule in numbers. */
-static struct weir_meter_rule rule_of(const char *text)
+static struct weir_algorithm_rule rule_of(const char *text)
 {
     struct weir_quota quota;
     struct weir_diag diag = { 0 };
     if (build(text, &quota, &diag) < 0)
         fail_msg("'%s' gave: %s", text, diag.text);
-    struct weir_meter_rule rule;
-    weir_quota_meter(&quota, -3600, &rule);
-    assert_true(weir_meter_check(&rule));
+    struct weir_algorithm_rule rule;
+    weir_quota_algorithm_rule(&quota, -3600, &rule);
+    assert_true(weir_algorithm_check(&rule));
     return rule;
 }
 
-static void meters_of_windows(void **state)
+static void bucket_states_of_windows(void **state)
 {
     (void)state;
-    struct weir_meter_rule rule =
+    struct weir_algorithm_rule rule =
         rule_of(LOCAL "fixed_window;limit=1000/month;window=month;tz=-01:00");
     assert_int_equal(rule.algorithm, WEIR_FIXED_WINDOW);
     assert_int_equal(rule.calendar, WEIR_CALENDAR_MONTH);
@@ -772,13 +768,13 @@ static void meters_of_windows(void **state)
     rule = rule_of(LOCAL "fixed_window;limit=100G/s;window=200d");
     assert_int_equal(rule.quantity, 100000000000ull * 200 * 86400);
     rule = rule_of(LOCAL "fixed_window;limit=100G/s;window=366d");
-    assert_int_equal(rule.quantity, WEIR_METER_QUANTITY_MAX);
+    assert_int_equal(rule.quantity, WEIR_ALGORITHM_QUANTITY_MAX);
 }
 
-static void meters_of_buckets(void **state)
+static void bucket_states_of_buckets(void **state)
 {
     (void)state;
-    struct weir_meter_rule rule = rule_of("name=a;limit=100/s");
+    struct weir_algorithm_rule rule = rule_of("name=a;limit=100/s");
     assert_int_equal(rule.algorithm, WEIR_LEAKY);
     assert_int_equal(rule.bucket[0].bucket.high,
                      (int64_t)150 << rule.bucket[0].bucket.leak.frac);
@@ -988,8 +984,8 @@ int main(void)
         cmocka_unit_test(leases_that_nobody_wrote),
         cmocka_unit_test(refreshes_follow_from_leases_and_levels),
         cmocka_unit_test(what_is_unset_is_shown_as_in_force),
-        cmocka_unit_test(meters_of_windows),
-        cmocka_unit_test(meters_of_buckets),
+        cmocka_unit_test(bucket_states_of_windows),
+        cmocka_unit_test(bucket_states_of_buckets),
         cmocka_unit_test(unknown_fields_name_the_nearest),
         cmocka_unit_test(bursts_in_units),
         cmocka_unit_test(labels_and_descriptions),

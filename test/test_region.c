@@ -49,9 +49,9 @@ struct regions {
     uint64_t part[2]; /* of it, by region */
 };
 
-static struct weir_place root_at(uint32_t index)
+static struct weir_listen_address root_at(uint32_t index)
 {
-    return (struct weir_place){ .root = true, .index = index };
+    return (struct weir_listen_address){ .root = true, .index = index };
 }
 
 static uint32_t region_of(const struct regions *r, uint32_t limiter)
@@ -124,7 +124,7 @@ static void make_shape(struct regions *r, const struct shape *shape,
     for (uint32_t l = 0; l < limiters; l++) {
         for (uint32_t i = 0; i < shape->roots; i++)
             weir_fleet_allow(r->fleet, l, i, is_of(r, region_of(r, l), i));
-        weir_fleet_start(r->fleet, (struct weir_place){ .index = l });
+        weir_fleet_start(r->fleet, (struct weir_listen_address){ .index = l });
     }
 }
 
@@ -275,8 +275,9 @@ static void test_any_clocks_hold_one_limit(void **state)
     make(&r, 20, 1, &fast);
     for (uint32_t i = 0; i < r.shape->roots + r.limiters; i++) {
         bool root = i < r.shape->roots;
-        struct weir_place place = { .root = root,
-                                    .index = root ? i : i - r.shape->roots };
+        struct weir_listen_address place = {
+            .root = root, .index = root ? i : i - r.shape->roots
+        };
         weir_fleet_clock(r.fleet, place, (int64_t)i * 24 * 3600 * WEIR_SECOND,
                          i % 3 * 10000.0 - 10000);
     }
@@ -448,8 +449,8 @@ static void note_up(struct death *death, uint32_t top,
         death->told[top] += (uint64_t)report->counts[i].passed;
 }
 
-static void note_received(void *context, struct weir_place to, uint32_t from,
-                          const struct weir_message *message)
+static void note_received(void *context, struct weir_listen_address to,
+                          uint32_t from, const struct weir_message *message)
 {
     struct death *death = context;
     uint32_t carrier = first_of(death->r, 0);
@@ -466,7 +467,7 @@ static void note_received(void *context, struct weir_place to, uint32_t from,
     }
 }
 
-static void note_dying(void *context, struct weir_place place)
+static void note_dying(void *context, struct weir_listen_address place)
 {
     struct death *death = context;
     struct weir_root *root = weir_fleet_root(death->r->fleet, place.index);
@@ -606,9 +607,9 @@ static void some_reset(struct history *h)
     if (below(h, 2))
         weir_fleet_reset(h->r.fleet, root_at(root));
     else
-        weir_fleet_reset(
-            h->r.fleet,
-            (struct weir_place){ .index = (uint32_t)below(h, h->r.limiters) });
+        weir_fleet_reset(h->r.fleet,
+                         (struct weir_listen_address){
+                             .index = (uint32_t)below(h, h->r.limiters) });
 }
 
 static void heal(struct history *h)
@@ -665,7 +666,7 @@ static void show(struct history *h)
                   (unsigned long long)r->part[1]);
     for (uint32_t i = 0; i < r->shape->roots; i++) {
         struct weir_root *root = weir_fleet_root(r->fleet, i);
-        struct weir_use *use = weir_merge_get(&root->merge, Q);
+        struct weir_root_quota *use = weir_merge_get(&root->merge, Q);
         print_message("  root %u: passed %llu, carried %lld, above %lld\n", i,
                       (unsigned long long)passed_at(r, i),
                       use ? (long long)use->carried : 0,
@@ -725,7 +726,7 @@ static double high_at(struct regions *r, uint32_t limiter)
     if (!weir_table_find(table, Q, &ref))
         return -1;
     struct weir_slot_view view;
-    struct weir_place place = { .index = limiter };
+    struct weir_listen_address place = { .index = limiter };
     weir_table_view(table, ref.slot, &view,
                     weir_fleet_clock_of(r->fleet, place));
     return (double)view.bucket.high / (double)(1u << view.bucket.leak.frac);
@@ -765,7 +766,7 @@ static void test_a_detour_hands_nothing_up_twice(void **state)
 {
     (void)state;
     struct regions r;
-    struct weir_hold hold;
+    struct weir_permit_record record;
     make(&r, 2, 1, &fast);
     put(&r, 1000, WEIR_SECOND, 1000, 1000, WEIR_STALE_PASS);
     run_on(&r, 2 * WEIR_SECOND);
@@ -776,9 +777,9 @@ static void test_a_detour_hands_nothing_up_twice(void **state)
     run_on(&r, 4 * WEIR_SECOND);
     put_gauge(&r, 40);
     run_on(&r, 2 * WEIR_SECOND);
-    weir_fleet_enter(r.fleet, 0, Q, 3, &hold);
+    weir_fleet_enter(r.fleet, 0, Q, 3, &record);
     run_on(&r, 2 * WEIR_SECOND);
-    weir_fleet_leave(r.fleet, 0, &hold);
+    weir_fleet_leave(r.fleet, 0, &record);
     run_on(&r, 2 * WEIR_SECOND);
     put(&r, 1000, WEIR_SECOND, 1000, 1000, WEIR_STALE_PASS);
     run_on(&r, WEIR_SECOND);

@@ -85,7 +85,7 @@ static void make(struct crowd *c, const struct shape *of, uint32_t limiters,
 /* ---- What holds ---- */
 
 /* In limiters of one region. */
-static uint64_t held_in(struct crowd *c, uint32_t region, const char *name)
+static uint64_t in_flight_in(struct crowd *c, uint32_t region, const char *name)
 {
     uint64_t sum = 0;
     for (uint32_t l = 0; l < c->limiters; l++)
@@ -104,13 +104,13 @@ static void show(struct crowd *c, const char *name)
     print_message("\n");
     for (uint32_t i = 0; i < shape->roots; i++) {
         struct weir_root *root = weir_fleet_root(c->fleet, i);
-        struct weir_use *use =
+        struct weir_root_quota *use =
             root ? weir_merge_get(&root->merge, weir_text_of(name)) : NULL;
         if (use)
             print_message("  root %u: %llu, carried %llu, above %llu\n", i,
-                          (unsigned long long)use->held,
-                          (unsigned long long)use->carried_held,
-                          (unsigned long long)use->up_held);
+                          (unsigned long long)use->in_flight,
+                          (unsigned long long)use->carried_in_flight,
+                          (unsigned long long)use->up_in_flight);
     }
 }
 
@@ -124,7 +124,7 @@ static void check_known(struct crowd *c, const char *name)
         crowd_expect(c, weir_fleet_root_fill(c->fleet, r, text), truth, "top",
                      r, name);
     for (uint32_t r = first_of(c, 0); r < shape->roots; r++) {
-        if (held_in(c, r < first_of(c, 1) ? 0 : 1, name) > 0)
+        if (in_flight_in(c, r < first_of(c, 1) ? 0 : 1, name) > 0)
             crowd_expect(c, weir_fleet_root_fill(c->fleet, r, text), truth,
                          "root", r, name);
     }
@@ -233,11 +233,11 @@ static void test_regions_hold_one_limit(void **state)
 /* Enters one at a time, with time to be told of it; returns how many passed. */
 static int enter_slowly(struct crowd *c, uint32_t limiter, int most)
 {
-    struct weir_hold hold;
+    struct weir_permit_record record;
     int entered = 0;
     for (int i = 0; i < 20 * most && entered < most; i++) {
         entered +=
-            !(weir_fleet_enter(c->fleet, limiter, WEIR_TEXT("db"), 1, &hold) &
+            !(weir_fleet_enter(c->fleet, limiter, WEIR_TEXT("db"), 1, &record) &
               WEIR_OUTCOME_LIMITED);
         run(c, 50 * WEIR_MILLISECOND);
     }

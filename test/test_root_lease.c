@@ -598,11 +598,12 @@ static void test_a_region_changes_its_master(void **state)
     for (int i = 0; i < 3; i++)
         assert_near(net_has(&t.net, leaf[i], 0), 20);
     struct weir_text id;
-    struct weir_holder_stats holder;
+    struct weir_lease_holder_stats holder;
     const struct weir_root *top = t.net.nodes[t.top].root;
     uint32_t cursor = 0;
-    while (weir_brokers_look_holder(weir_root_brokers(top), WEIR_TEXT("q0"),
-                                    &cursor, &id, &holder, t.net.now)) {
+    while (weir_lease_manager_look_holder(weir_root_lease_manager(top),
+                                          WEIR_TEXT("q0"), &cursor, &id,
+                                          &holder, t.net.now)) {
         struct weir_text name = weir_root_lease_client_name(top, id);
         assert_true(weir_text_equal(name, WEIR_TEXT("eu")) ||
                     weir_text_equal(name, WEIR_TEXT("us")));
@@ -693,7 +694,7 @@ static void test_a_peer_is_held(void **state)
     uint32_t a = net_leaf(&net, 1, up_to);
     net_want(&net, a, 0, 100);
     net_run(&net, WEIR_SECOND);
-    weir_root_hold(root, a, true);
+    weir_root_pause(root, a, true);
     for (int limit = 90; limit >= 40; limit -= 10) {
         net_edit(&net, 0, limit);
         net_run(&net, 100 * WEIR_MILLISECOND);
@@ -701,12 +702,12 @@ static void test_a_peer_is_held(void **state)
     assert_near(net_has(&net, a, 0), 100);
     assert_int_equal(root->peers[a].pushed.count, 1);
     uint64_t pushes = stats_of(&net, 0).lease_pushes;
-    weir_root_hold(root, a, false);
+    weir_root_pause(root, a, false);
     net_run(&net, 100 * WEIR_MILLISECOND);
     assert_near(net_has(&net, a, 0), 40);
     assert_int_equal(stats_of(&net, 0).lease_pushes, pushes + 1);
     /* A link that goes leaves nothing to be said. */
-    weir_root_hold(root, a, true);
+    weir_root_pause(root, a, true);
     net_edit(&net, 0, 30);
     net_run(&net, 100 * WEIR_MILLISECOND);
     assert_int_equal(root->peers[a].pushed.count, 1);
@@ -791,7 +792,7 @@ static void test_doors(void **state)
     net_edit(&net, 0, 100);
     net_edit(&net, 1, -1);
     struct weir_band band = { 0, 1, 30 };
-    struct weir_broker_ask ask = { .bands = &band, .band_count = 1 };
+    struct weir_lease_pool_ask ask = { .bands = &band, .band_count = 1 };
     struct weir_client who = { WEIR_TEXT("old client"), WEIR_WAY_NONE };
     struct weir_text q0 = WEIR_TEXT("q0"), q1 = WEIR_TEXT("q1");
     struct weir_grant grant;
@@ -828,9 +829,9 @@ static struct weir_grant ask_at_door(struct weir_root *root, const char *id,
                                      weir_instant now)
 {
     const struct weir_band band = { 0, 1, 100 };
-    const struct weir_broker_ask ask = { .bands = &band,
-                                         .band_count = 1,
-                                         .guard = WEIR_DOORMAN_GUARD };
+    const struct weir_lease_pool_ask ask = { .bands = &band,
+                                             .band_count = 1,
+                                             .guard = WEIR_DOORMAN_GUARD };
     const struct weir_client who = { weir_text_of(id), WEIR_WAY_NONE };
     struct weir_grant grant;
     assert_int_equal(

@@ -439,10 +439,10 @@ static void asks_are_judged(void **state)
     const struct weir_step_ask asks[] = {
         { .number = 1,
           .name = WEIR_TEXT("above"),
-          .ask = { .op = WEIR_METER_TAKE, .weight = 1 } },
+          .ask = { .op = WEIR_ALGORITHM_TAKE, .weight = 1 } },
         { .number = 2,
           .name = WEIR_TEXT("a/exact"),
-          .ask = { .op = WEIR_METER_TAKE, .weight = 1 } },
+          .ask = { .op = WEIR_ALGORITHM_TAKE, .weight = 1 } },
     };
     const struct weir_message message = { .type = WEIR_MESSAGE_ASKS,
                                           .session = 7,
@@ -641,9 +641,9 @@ static bool is_welcomed(struct town *town, uint32_t tenant)
 static void nobody_speaks_for_a_limiter_of_another(void **state)
 {
     struct town *town = *state;
-    struct weir_quota gauge = made_quota_of("a/db", "", 10, 10);
-    gauge.kind = WEIR_CONCURRENCY;
-    put(town, gauge); /* 4 */
+    struct weir_quota inflight = made_quota_of("a/db", "", 10, 10);
+    inflight.kind = WEIR_CONCURRENCY;
+    put(town, inflight); /* 4 */
     by_hand(town, 0);
     const struct weir_announce announce = {
         .slot = 1, .name = WEIR_TEXT("a/db"), .created = 4, .in_flight = true

@@ -105,10 +105,10 @@ static void test_what_waits_is_overtaken(void **state)
         net_run(&net, WEIR_SECOND);
         assert_near(net_has(&net, b, 0), released ? 0 : 50);
         struct weir_leased_stats stats;
-        assert_true(
-            weir_brokers_look_of(weir_root_brokers(net.nodes[root].root),
-                                 WEIR_TEXT("q0"), &stats, net.now));
-        assert_int_equal(stats.broker.holders, released ? 1 : 2);
+        assert_true(weir_lease_manager_look_of(
+            weir_root_lease_manager(net.nodes[root].root), WEIR_TEXT("q0"),
+            &stats, net.now));
+        assert_int_equal(stats.pool.holders, released ? 1 : 2);
         net_want(&net, b, 0, -1);
         net_run(&net, 60 * WEIR_SECOND);
     }
@@ -194,9 +194,9 @@ static void test_more_wait_than_there_is_room_for(void **state)
     assert_int_equal(read_grants(&net, root), ROOM);
 
     struct weir_leased_stats last;
-    assert_true(weir_brokers_look_of(weir_root_brokers(root), want.name, &last,
-                                     net.now));
-    assert_near(last.broker.out, 2);
+    assert_true(weir_lease_manager_look_of(weir_root_lease_manager(root),
+                                           want.name, &last, net.now));
+    assert_near(last.pool.out, 2);
     message.wants.number++;
     assert_int_equal(weir_root_receive(root, a, &message, net.now), 0);
     assert_int_equal(read_grants(&net, root), 1);
@@ -232,13 +232,13 @@ static void test_a_word_from_before(void **state)
     struct weir_root *root = net.nodes[second].root;
     struct weir_leased_stats leased;
     assert_int_equal(weir_root_receive(root, a, &message, net.now), 0);
-    assert_false(weir_brokers_look_of(weir_root_brokers(root), want.name,
-                                      &leased, net.now));
+    assert_false(weir_lease_manager_look_of(weir_root_lease_manager(root),
+                                            want.name, &leased, net.now));
     /* Who said it is told who is master, and says it anew. */
     net_run(&net, WEIR_SECOND);
-    assert_true(weir_brokers_look_of(weir_root_brokers(root), want.name,
-                                     &leased, net.now));
-    assert_near(leased.broker.out, 80);
+    assert_true(weir_lease_manager_look_of(weir_root_lease_manager(root),
+                                           want.name, &leased, net.now));
+    assert_near(leased.pool.out, 80);
     net_fini(&net);
 }
 

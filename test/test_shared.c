@@ -196,23 +196,24 @@ static void test_secrets_that_are_none(void **state)
 
 /* ---- A meter as a value ---- */
 
-static uint64_t meter[WEIR_METER_SIZE_MAX / 8];
-static uint64_t again[WEIR_METER_SIZE_MAX / 8];
+static uint64_t bucket_state[WEIR_ALGORITHM_SIZE_MAX / 8];
+static uint64_t again[WEIR_ALGORITHM_SIZE_MAX / 8];
 static uint8_t value[WEIR_STATE_BYTES_MAX];
 
-static size_t use_and_pack(const struct weir_meter_rule *rule)
+static size_t use_and_pack(const struct weir_algorithm_rule *rule)
 {
-    memset(meter, 0, sizeof(meter));
+    memset(bucket_state, 0, sizeof(bucket_state));
     for (uint64_t i = 0; i < 20; i++) {
-        struct weir_meter_ask ask = { .op = WEIR_METER_TAKE, .weight = i % 4 };
-        struct weir_meter_answer answer;
-        weir_meter_step(rule, meter, &ask, &answer,
-                        NOW - (20 - i) * 7 * WEIR_MILLISECOND);
+        struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_TAKE,
+                                          .weight = i % 4 };
+        struct weir_algorithm_answer answer;
+        weir_algorithm_step(rule, bucket_state, &ask, &answer,
+                            NOW - (20 - i) * 7 * WEIR_MILLISECOND);
     }
-    return weir_state_pack(rule, meter, value);
+    return weir_state_pack(rule, bucket_state, value);
 }
 
-static void test_a_value_is_the_meter_again(void **state)
+static void test_a_value_is_the_bucket_state_again(void **state)
 {
     (void)state;
     struct shared_rule rules[64];
@@ -221,7 +222,8 @@ static void test_a_value_is_the_meter_again(void **state)
         size_t len = use_and_pack(&rules[i].rule);
         assert_int_equal(
             weir_state_unpack(&rules[i].rule, value, len, again, NOW), 0);
-        assert_memory_equal(meter, again, weir_meter_size(&rules[i].rule));
+        assert_memory_equal(bucket_state, again,
+                            weir_algorithm_size(&rules[i].rule));
     }
 }
 
@@ -233,15 +235,16 @@ static void test_values_with_a_wrong_bit(void **state)
     size_t count = shared_rules(rules, 64);
     size_t refused = 0, taken = 0;
     for (size_t i = 0; i < count; i++) {
-        const struct weir_meter_rule *rule = &rules[i].rule;
+        const struct weir_algorithm_rule *rule = &rules[i].rule;
         size_t len = use_and_pack(rule);
         for (size_t bit = 0; bit < 8 * len && bit < 8000; bit++) {
             value[bit / 8] ^= (uint8_t)(1u << bit % 8);
             int error = weir_state_unpack(rule, value, len, again, NOW);
-            struct weir_meter_ask ask = { .op = WEIR_METER_TAKE, .weight = 1 };
-            struct weir_meter_answer answer;
+            struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_TAKE,
+                                              .weight = 1 };
+            struct weir_algorithm_answer answer;
             if (error == 0)
-                weir_meter_step(rule, again, &ask, &answer, NOW);
+                weir_algorithm_step(rule, again, &ask, &answer, NOW);
             refused += error < 0;
             taken += error == 0;
             value[bit / 8] ^= (uint8_t)(1u << bit % 8);
@@ -258,7 +261,7 @@ static void test_replies_that_are_no_answers(void **state)
 {
     (void)state;
     const int64_t good[] = { 1, 0, 0, -3, 5, -1, 0 };
-    struct weir_meter_answer answer;
+    struct weir_algorithm_answer answer;
     assert_int_equal(weir_script_answer(good, 7, &answer), 0);
     assert_int_equal(answer.used, -3);
     assert_true(answer.retry_after == WEIR_NEVER);
@@ -284,7 +287,7 @@ int main(void)
         cmocka_unit_test(test_secrets),
         cmocka_unit_test(test_no_password_in_plain_text),
         cmocka_unit_test(test_secrets_that_are_none),
-        cmocka_unit_test(test_a_value_is_the_meter_again),
+        cmocka_unit_test(test_a_value_is_the_bucket_state_again),
         cmocka_unit_test(test_values_with_a_wrong_bit),
         cmocka_unit_test(test_replies_that_are_no_answers),
     };

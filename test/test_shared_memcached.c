@@ -54,7 +54,7 @@ static void test_a_value_that_is_none(void **state)
     struct weir_shared *shared = shared_open_at(server[0].uri, NULL);
     memcached_st *beside = memcached_create(NULL);
     memcached_server_add(beside, "127.0.0.1", server[0].port);
-    struct weir_meter_answer answer;
+    struct weir_algorithm_answer answer;
     for (int i = WEIR_LEAKY; i <= WEIR_SLIDING_WINDOW; i++) {
         if (i == WEIR_FIXED_WINDOW)
             continue;
@@ -63,13 +63,14 @@ static void test_a_value_that_is_none(void **state)
                                       shared_algorithm_names[i]);
         assert_true(memcached_success(
             memcached_set(beside, key, len, "strange", 7, 0, 0)));
-        struct weir_meter_rule rule =
+        struct weir_algorithm_rule rule =
             shared_rule_of((enum weir_algorithm)i, 10, WEIR_SECOND);
         assert_int_equal(
-            shared_ask(shared, "odd", &rule, WEIR_METER_TAKE, 1, &answer),
+            shared_ask(shared, "odd", &rule, WEIR_ALGORITHM_TAKE, 1, &answer),
             WEIR_EPROTOCOL);
         assert_int_equal(
-            shared_ask(shared, "even", &rule, WEIR_METER_TAKE, 1, &answer), 0);
+            shared_ask(shared, "even", &rule, WEIR_ALGORITHM_TAKE, 1, &answer),
+            0);
     }
     memcached_free(beside);
     weir_shared_close(shared);
@@ -83,16 +84,17 @@ static void test_a_changed_rule(void **state)
     for (int i = WEIR_LEAKY; i <= WEIR_SLIDING_WINDOW; i++) {
         if (i == WEIR_FIXED_WINDOW)
             continue; /* another window is another counter */
-        struct weir_meter_rule day =
+        struct weir_algorithm_rule day =
             shared_rule_of((enum weir_algorithm)i, 10, 86400 * WEIR_SECOND);
-        struct weir_meter_rule week =
+        struct weir_algorithm_rule week =
             shared_rule_of((enum weir_algorithm)i, 20, 7 * 86400 * WEIR_SECOND);
-        struct weir_meter_answer answer;
+        struct weir_algorithm_answer answer;
         assert_int_equal(
-            shared_ask(shared, "rule", &day, WEIR_METER_CHARGE, 8, &answer), 0);
-        assert_int_equal(
-            shared_ask(shared, "rule", &week, WEIR_METER_CHARGE, 1, &answer),
+            shared_ask(shared, "rule", &day, WEIR_ALGORITHM_CHARGE, 8, &answer),
             0);
+        assert_int_equal(shared_ask(shared, "rule", &week,
+                                    WEIR_ALGORITHM_CHARGE, 1, &answer),
+                         0);
         assert_int_equal(answer.used, 9);
     }
     weir_shared_close(shared);
@@ -142,18 +144,19 @@ static void test_a_window_is_kept_while_clocks_are_set_back(void **state)
     };
     struct weir_shared *shared = shared_open_at(server[0].uri, NULL);
     for (size_t i = 0; i < WEIR_COUNT_OF(all); i++) {
-        struct weir_meter_rule rule =
+        struct weir_algorithm_rule rule =
             shared_rule_of(WEIR_FIXED_WINDOW, 10, WEIR_SECOND);
-        struct weir_meter_answer answer;
+        struct weir_algorithm_answer answer;
         rule.calendar = all[i].calendar;
         /* Three quarters past, so that half an hour less is the same one. */
         rule.utc_offset_s =
             45 * 60 - (int32_t)(wall_now() / WEIR_SECOND % 3600);
         assert_int_equal(
-            shared_ask(shared, "back", &rule, WEIR_METER_TAKE, 1, &answer), 0);
+            shared_ask(shared, "back", &rule, WEIR_ALGORITHM_TAKE, 1, &answer),
+            0);
         weir_instant now = wall_now(), start, end;
         char key[64];
-        int64_t number = weir_meter_window(&rule, &start, &end, now);
+        int64_t number = weir_algorithm_window(&rule, &start, &end, now);
         snprintf(key, sizeof(key), "%s:%lld", all[i].key, (long long)number);
         long seconds = (long)((end - now) / WEIR_SECOND);
         assert_compare(seconds_kept(key), >=, seconds + all[i].set_back_s);
@@ -168,14 +171,14 @@ static void test_a_window_that_ends_in_thirty_days(void **state)
     (void)state;
     const weir_duration day = 86400 * WEIR_SECOND;
     weir_instant end = wall_now() + 30 * day - 30 * WEIR_SECOND;
-    struct weir_meter_rule rule =
+    struct weir_algorithm_rule rule =
         shared_rule_of(WEIR_FIXED_WINDOW, 10, end / (end / (31 * day)));
     struct weir_shared *shared = shared_open_at(server[0].uri, NULL);
-    struct weir_meter_answer answer;
+    struct weir_algorithm_answer answer;
     for (int i = 1; i <= 3; i++) {
-        assert_int_equal(
-            shared_ask(shared, "thirty", &rule, WEIR_METER_TAKE, 1, &answer),
-            0);
+        assert_int_equal(shared_ask(shared, "thirty", &rule,
+                                    WEIR_ALGORITHM_TAKE, 1, &answer),
+                         0);
         assert_int_equal(answer.used, i);
     }
     weir_shared_close(shared);
@@ -191,11 +194,11 @@ static void test_a_server_that_is_slow_at_first(void **state)
     struct weir_shared_status status;
     UNTIL((weir_shared_status(shared, &status), status.last_error[0]));
     shared_server_go_on(&server[0]);
-    struct weir_meter_rule rule =
+    struct weir_algorithm_rule rule =
         shared_rule_of(WEIR_LEAKY, 10, 86400 * WEIR_SECOND);
-    struct weir_meter_answer answer;
+    struct weir_algorithm_answer answer;
     assert_int_equal(
-        shared_ask(shared, "slow", &rule, WEIR_METER_TAKE, 1, &answer), 0);
+        shared_ask(shared, "slow", &rule, WEIR_ALGORITHM_TAKE, 1, &answer), 0);
     weir_shared_close(shared);
 }
 
@@ -207,21 +210,22 @@ static void test_two_servers(void **state)
     snprintf(uri, sizeof(uri), "%s,127.0.0.1:%u", server[0].uri,
              server[1].port);
     struct weir_shared *shared = shared_open_at(uri, NULL);
-    struct weir_meter_rule rule =
+    struct weir_algorithm_rule rule =
         shared_rule_of(WEIR_LEAKY, 10, 86400 * WEIR_SECOND);
-    struct weir_meter_answer answer;
+    struct weir_algorithm_answer answer;
     char name[16];
     for (int i = 0; i < 40; i++) {
         snprintf(name, sizeof(name), "two/%d", i);
         assert_int_equal(
-            shared_ask(shared, name, &rule, WEIR_METER_TAKE, 1, &answer), 0);
+            shared_ask(shared, name, &rule, WEIR_ALGORITHM_TAKE, 1, &answer),
+            0);
     }
     shared_server_kill(&server[1]);
     int there = 0, away = 0;
     for (int i = 0; i < 40; i++) {
         snprintf(name, sizeof(name), "two/%d", i);
         int result =
-            shared_ask(shared, name, &rule, WEIR_METER_TAKE, 1, &answer);
+            shared_ask(shared, name, &rule, WEIR_ALGORITHM_TAKE, 1, &answer);
         if (result == 0)
             assert_int_equal(answer.used, 2);
         there += result == 0;
@@ -238,18 +242,19 @@ static void test_whoever_finds_it_away_it_is_found_again(void **state)
 {
     (void)state;
     struct weir_shared *shared = shared_open_at(server[0].uri, NULL);
-    struct weir_meter_rule rule =
+    struct weir_algorithm_rule rule =
         shared_rule_of(WEIR_FIXED_WINDOW, 1000, WEIR_SECOND);
-    struct weir_meter_answer answer;
+    struct weir_algorithm_answer answer;
     for (int i = 0; i < 8; i++) {
         char name[16];
         snprintf(name, sizeof(name), "away/%d", i);
         shared_await(shared);
         assert_int_equal(
-            shared_ask(shared, name, &rule, WEIR_METER_TAKE, 1, &answer), 0);
+            shared_ask(shared, name, &rule, WEIR_ALGORITHM_TAKE, 1, &answer),
+            0);
         shared_server_kill(&server[0]);
-        while (shared_ask(shared, name, &rule, WEIR_METER_TAKE, 1, &answer) !=
-               WEIR_ECONNECT)
+        while (shared_ask(shared, name, &rule, WEIR_ALGORITHM_TAKE, 1,
+                          &answer) != WEIR_ECONNECT)
             continue;
         assert_true(shared_server_start(&server[0]));
     }

@@ -135,13 +135,13 @@ static void test_scripts_that_were_forgotten(void **state)
     redisContext *beside = connect_beside();
     struct weir_shared_status status;
     for (int i = WEIR_LEAKY; i <= WEIR_SLIDING_WINDOW; i++) {
-        struct weir_meter_rule rule =
+        struct weir_algorithm_rule rule =
             shared_rule_of((enum weir_algorithm)i, 10, 86400 * WEIR_SECOND);
-        struct weir_meter_answer answer;
+        struct weir_algorithm_answer answer;
         for (int k = 1; k <= 2; k++) {
             freeReplyObject(redisCommand(beside, "SCRIPT FLUSH"));
             assert_int_equal(shared_ask(shared, "forgotten", &rule,
-                                        WEIR_METER_CHARGE, 1, &answer),
+                                        WEIR_ALGORITHM_CHARGE, 1, &answer),
                              0);
             assert_int_equal(answer.used, k);
         }
@@ -163,15 +163,17 @@ static void test_a_key_that_is_taken(void **state)
     redisContext *beside = connect_beside();
     freeReplyObject(redisCommand(beside, "LPUSH weir:{taken}:leaky x"));
     freeReplyObject(redisCommand(beside, "SET weir:{odd}:leaky x"));
-    struct weir_meter_rule rule = shared_rule_of(WEIR_LEAKY, 10, WEIR_SECOND);
-    struct weir_meter_answer answer;
+    struct weir_algorithm_rule rule =
+        shared_rule_of(WEIR_LEAKY, 10, WEIR_SECOND);
+    struct weir_algorithm_answer answer;
     const char *const names[] = { "taken", "odd" };
     for (size_t i = 0; i < WEIR_COUNT_OF(names); i++) {
+        assert_int_equal(shared_ask(shared, names[i], &rule,
+                                    WEIR_ALGORITHM_TAKE, 1, &answer),
+                         WEIR_EPROTOCOL);
         assert_int_equal(
-            shared_ask(shared, names[i], &rule, WEIR_METER_TAKE, 1, &answer),
-            WEIR_EPROTOCOL);
-        assert_int_equal(
-            shared_ask(shared, "free", &rule, WEIR_METER_PEEK, 1, &answer), 0);
+            shared_ask(shared, "free", &rule, WEIR_ALGORITHM_PEEK, 1, &answer),
+            0);
     }
     redisFree(beside);
     weir_shared_close(shared);
@@ -186,13 +188,13 @@ static void test_a_database_of_its_own(void **state)
     snprintf(uri, sizeof(uri), "%s/3", server.uri);
     struct weir_shared *third = shared_open_at(uri, path);
     struct weir_shared *first = shared_open_at(server.uri, path);
-    struct weir_meter_rule rule =
+    struct weir_algorithm_rule rule =
         shared_rule_of(WEIR_LEAKY, 10, 86400 * WEIR_SECOND);
-    struct weir_meter_answer answer;
+    struct weir_algorithm_answer answer;
     assert_int_equal(
-        shared_ask(third, "db", &rule, WEIR_METER_CHARGE, 5, &answer), 0);
+        shared_ask(third, "db", &rule, WEIR_ALGORITHM_CHARGE, 5, &answer), 0);
     assert_int_equal(
-        shared_ask(first, "db", &rule, WEIR_METER_PEEK, 0, &answer), 0);
+        shared_ask(first, "db", &rule, WEIR_ALGORITHM_PEEK, 0, &answer), 0);
     assert_int_equal(answer.used, 0);
     snprintf(uri, sizeof(uri), "%s/999", server.uri);
     struct weir_shared *none = shared_open_at(uri, path);
@@ -241,11 +243,11 @@ static void test_a_cluster(void **state)
     const char *const names[] = { "plain", "}", "{}", "}{", "a}b{c", "%7D" };
     for (size_t i = 0; i < WEIR_COUNT_OF(names); i++)
         for (int k = WEIR_LEAKY; k <= WEIR_SLIDING_WINDOW; k++) {
-            struct weir_meter_rule rule =
+            struct weir_algorithm_rule rule =
                 shared_rule_of((enum weir_algorithm)k, 10, 86400 * WEIR_SECOND);
-            struct weir_meter_answer answer;
+            struct weir_algorithm_answer answer;
             assert_int_equal(shared_ask(shared, names[i], &rule,
-                                        WEIR_METER_CHARGE, 3, &answer),
+                                        WEIR_ALGORITHM_CHARGE, 3, &answer),
                              0);
             assert_int_equal(answer.used, 3);
         }
@@ -400,9 +402,10 @@ static void test_a_slow_server_is_asked_seldom(void **state)
     weir_instant start = weir_clock_now();
     struct weir_shared *shared =
         fake_start(&fake, ":1\r\n", 30 * WEIR_MILLISECOND);
-    struct weir_meter_rule rule = shared_rule_of(WEIR_LEAKY, 10, WEIR_SECOND);
-    struct weir_meter_ask ask = { .op = WEIR_METER_TAKE, .weight = 1 };
-    struct weir_meter_answer answer;
+    struct weir_algorithm_rule rule =
+        shared_rule_of(WEIR_LEAKY, 10, WEIR_SECOND);
+    struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_TAKE, .weight = 1 };
+    struct weir_algorithm_answer answer;
     unsigned away = 0, steps = 0;
     /* Over some probes. */
     while (weir_clock_now() < start + 3 * WEIR_SHARED_PROBE || away < 100) {
@@ -434,9 +437,10 @@ static void test_a_short_deadline_is_its_quotas_own(void **state)
     struct fake fake;
     struct weir_shared *shared =
         fake_start(&fake, STEP_ANSWER, 5 * WEIR_MILLISECOND);
-    struct weir_meter_rule rule = shared_rule_of(WEIR_LEAKY, 10, WEIR_SECOND);
-    struct weir_meter_ask ask = { .op = WEIR_METER_TAKE, .weight = 1 };
-    struct weir_meter_answer answer;
+    struct weir_algorithm_rule rule =
+        shared_rule_of(WEIR_LEAKY, 10, WEIR_SECOND);
+    struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_TAKE, .weight = 1 };
+    struct weir_algorithm_answer answer;
     unsigned quiet = 0, rounds = 0;
     weir_instant end = weir_clock_now() + PATIENCE;
     shared_await(shared);
@@ -445,8 +449,8 @@ static void test_a_short_deadline_is_its_quotas_own(void **state)
         weir_shared_status(shared, &before);
         int result = weir_shared_step(shared, WEIR_TEXT("short"), &rule, &ask,
                                       &answer, WEIR_MILLISECOND / 10);
-        int other =
-            shared_ask(shared, "patient", &rule, WEIR_METER_TAKE, 1, &answer);
+        int other = shared_ask(shared, "patient", &rule, WEIR_ALGORITHM_TAKE, 1,
+                               &answer);
         weir_shared_status(shared, &after);
         rounds++;
         quiet += result < 0 && other == 0 && after.refused == before.refused;
@@ -525,9 +529,10 @@ static void *be_late(void *context)
 static void *call_late(void *context)
 {
     struct late *late = context;
-    struct weir_meter_rule rule = shared_rule_of(WEIR_LEAKY, 10, WEIR_SECOND);
-    struct weir_meter_ask ask = { .op = WEIR_METER_TAKE, .weight = 1 };
-    struct weir_meter_answer answer;
+    struct weir_algorithm_rule rule =
+        shared_rule_of(WEIR_LEAKY, 10, WEIR_SECOND);
+    struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_TAKE, .weight = 1 };
+    struct weir_algorithm_answer answer;
     struct weir_shared_status status = { .refused = 0 };
     weir_instant end = weir_clock_now() + PATIENCE;
     while (status.refused == 0 && weir_clock_now() < end) {

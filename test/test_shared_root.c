@@ -30,8 +30,8 @@ static void way_close(void *client)
 
 static int way_step(void *client, const char *key,
                     const struct shared_wish *wish,
-                    const struct weir_meter_ask *ask,
-                    struct weir_meter_answer *out, weir_duration deadline)
+                    const struct weir_algorithm_ask *ask,
+                    struct weir_algorithm_answer *out, weir_duration deadline)
 {
     (void)wish;
     return weir_exact_root_step(client, weir_text_of(key), ask, out, deadline);
@@ -39,8 +39,8 @@ static int way_step(void *client, const char *key,
 
 static bool way_is_up(void *client)
 {
-    struct weir_meter_ask ask = { .op = WEIR_METER_PEEK };
-    struct weir_meter_answer answer;
+    struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_PEEK };
+    struct weir_algorithm_answer answer;
     return weir_exact_root_step(client, WEIR_TEXT("await"), &ask, &answer,
                                 WEIR_SHARED_DEADLINE) == 0;
 }

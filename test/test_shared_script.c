@@ -38,7 +38,7 @@
 static struct shared_server server = { .kind = SHARED_SERVER_REDIS };
 static redisContext *redis;
 static struct weir_script script[WEIR_PERMITS + 1];
-static uint64_t meter[WEIR_METER_SIZE_MAX / 8];
+static uint64_t bucket_state[WEIR_ALGORITHM_SIZE_MAX / 8];
 
 static int set_up(void **state)
 {
@@ -68,12 +68,13 @@ static int tear_down(void **state)
 static void flush(void)
 {
     freeReplyObject(redisCommand(redis, "FLUSHALL"));
-    memset(meter, 0, sizeof(meter));
+    memset(bucket_state, 0, sizeof(bucket_state));
 }
 
-static void ask_named(struct weir_text name, const struct weir_meter_rule *rule,
-                      const struct weir_meter_ask *ask, uint64_t now_us,
-                      struct weir_meter_answer *out)
+static void ask_named(struct weir_text name,
+                      const struct weir_algorithm_rule *rule,
+                      const struct weir_algorithm_ask *ask, uint64_t now_us,
+                      struct weir_algorithm_answer *out)
 {
     struct weir_script_call call;
     weir_script_call(&call, "weir", name, rule, ask);
@@ -106,21 +107,22 @@ static void ask_named(struct weir_text name, const struct weir_meter_rule *rule,
     freeReplyObject(reply);
 }
 
-static void ask_script(const struct weir_meter_rule *rule,
-                       const struct weir_meter_ask *ask, uint64_t now_us,
-                       struct weir_meter_answer *out)
+static void ask_script(const struct weir_algorithm_rule *rule,
+                       const struct weir_algorithm_ask *ask, uint64_t now_us,
+                       struct weir_algorithm_answer *out)
 {
     ask_named(NAME, rule, ask, now_us, out);
 }
 
 /* ---- How near ---- */
 
-static bool near_units(const struct weir_meter_rule *rule, int64_t a, int64_t b)
+static bool near_units(const struct weir_algorithm_rule *rule, int64_t a,
+                       int64_t b)
 {
     return llabs(a - b) <= (rule->buckets > 1 ? rule->buckets : 1);
 }
 
-static uint64_t slack_us(const struct weir_meter_rule *rule)
+static uint64_t slack_us(const struct weir_algorithm_rule *rule)
 {
     uint64_t most = 2;
     for (uint8_t i = 0; i < rule->buckets; i++) {
@@ -139,9 +141,9 @@ static bool near_time(weir_duration a, weir_duration b, uint64_t slack)
     return apart <= slack * 1000 + 1000 + a / 1000000000;
 }
 
-static bool near(const struct weir_meter_rule *rule,
-                 const struct weir_meter_answer *a,
-                 const struct weir_meter_answer *b)
+static bool near(const struct weir_algorithm_rule *rule,
+                 const struct weir_algorithm_answer *a,
+                 const struct weir_algorithm_answer *b)
 {
     uint64_t slack = slack_us(rule);
     return a->passed == b->passed && a->never == b->never &&
@@ -151,7 +153,7 @@ static bool near(const struct weir_meter_rule *rule,
            near_time(a->wait, b->wait, slack);
 }
 
-static void print_answer(const char *who, const struct weir_meter_answer *a)
+static void print_answer(const char *who, const struct weir_algorithm_answer *a)
 {
     print_error("  %s: passed %d never %d level %u used %lld remaining %llu "
                 "retry %llu wait %llu\n",
@@ -162,16 +164,17 @@ static void print_answer(const char *who, const struct weir_meter_answer *a)
 }
 
 /* Whether the meter in C would answer otherwise a little earlier or later. */
-static bool is_tie(const struct weir_meter_rule *rule, const uint64_t *before,
-                   const struct weir_meter_ask *ask, uint64_t now_us)
+static bool is_tie(const struct weir_algorithm_rule *rule,
+                   const uint64_t *before, const struct weir_algorithm_ask *ask,
+                   uint64_t now_us)
 {
-    static uint64_t copy[WEIR_METER_SIZE_MAX / 8];
-    struct weir_meter_answer answer[2];
+    static uint64_t copy[WEIR_ALGORITHM_SIZE_MAX / 8];
+    struct weir_algorithm_answer answer[2];
     uint64_t slack = slack_us(rule);
     for (int i = 0; i < 2; i++) {
-        memcpy(copy, before, weir_meter_size(rule));
-        weir_meter_step(rule, copy, ask, &answer[i],
-                        (i ? now_us + slack : now_us - slack) * 1000);
+        memcpy(copy, before, weir_algorithm_size(rule));
+        weir_algorithm_step(rule, copy, ask, &answer[i],
+                            (i ? now_us + slack : now_us - slack) * 1000);
     }
     return answer[0].passed != answer[1].passed ||
            answer[0].level != answer[1].level;
@@ -180,7 +183,7 @@ static bool is_tie(const struct weir_meter_rule *rule, const uint64_t *before,
 /* ---- Histories ---- */
 
 static uint64_t random_weight(struct weir_rng *rng,
-                              const struct weir_meter_rule *rule)
+                              const struct weir_algorithm_rule *rule)
 {
     uint64_t bound = rule->quantity;
     if (rule->buckets > 0)
@@ -198,15 +201,15 @@ static uint64_t random_weight(struct weir_rng *rng,
     }
 }
 
-static struct weir_meter_ask random_ask(struct weir_rng *rng,
-                                        const struct weir_meter_rule *rule)
+static struct weir_algorithm_ask random_ask(
+    struct weir_rng *rng, const struct weir_algorithm_rule *rule)
 {
-    static const enum weir_meter_op ops[] = {
-        WEIR_METER_TAKE, WEIR_METER_TAKE,   WEIR_METER_TAKE,
-        WEIR_METER_TAKE, WEIR_METER_PEEK,   WEIR_METER_CHARGE,
-        WEIR_METER_TAKE, WEIR_METER_REFUND, WEIR_METER_RESERVE,
+    static const enum weir_algorithm_op ops[] = {
+        WEIR_ALGORITHM_TAKE, WEIR_ALGORITHM_TAKE,   WEIR_ALGORITHM_TAKE,
+        WEIR_ALGORITHM_TAKE, WEIR_ALGORITHM_PEEK,   WEIR_ALGORITHM_CHARGE,
+        WEIR_ALGORITHM_TAKE, WEIR_ALGORITHM_REFUND, WEIR_ALGORITHM_RESERVE,
     };
-    struct weir_meter_ask ask = {
+    struct weir_algorithm_ask ask = {
         .op = ops[weir_rng_below(rng, WEIR_COUNT_OF(ops))],
         .weight = random_weight(rng, rule),
         .wait_max = weir_rng_below(rng, 200) * WEIR_MILLISECOND,
@@ -218,7 +221,7 @@ static struct weir_meter_ask random_ask(struct weir_rng *rng,
 
 /* Mostly little steps, now and then a window's, seldom months, and sometimes
  * none. Redis's clock may go back, but the meters in one word then answer
- * otherwise (algo/meter.h), so here it doesn't; see the test after next. */
+ * otherwise (algo/algorithm.h), so here it doesn't; see the test after next. */
 static uint64_t random_pause_us(struct weir_rng *rng)
 {
     switch (weir_rng_below(rng, 64)) {
@@ -240,7 +243,7 @@ static uint64_t random_pause_us(struct weir_rng *rng)
 }
 
 /* Clocks are set back and forth, seldom. */
-static void set_clocks(struct weir_rng *rng, struct weir_meter_rule *rule)
+static void set_clocks(struct weir_rng *rng, struct weir_algorithm_rule *rule)
 {
     static const int32_t by[] = { 3600, -3600, 1800, -1800 };
     if (rule->calendar == WEIR_CALENDAR_NONE || weir_rng_below(rng, 20) > 0)
@@ -253,19 +256,19 @@ static void set_clocks(struct weir_rng *rng, struct weir_meter_rule *rule)
 static unsigned run_history(const struct shared_rule *named,
                             struct weir_rng *rng, unsigned steps)
 {
-    struct weir_meter_rule told = named->rule;
-    const struct weir_meter_rule *rule = &told;
-    static uint64_t before[WEIR_METER_SIZE_MAX / 8];
+    struct weir_algorithm_rule told = named->rule;
+    const struct weir_algorithm_rule *rule = &told;
+    static uint64_t before[WEIR_ALGORITHM_SIZE_MAX / 8];
     uint64_t now_us = MARCH_2024 + weir_rng_below(rng, 1000000000);
     unsigned ties = 0;
     flush();
     for (unsigned i = 0; i < steps; i++) {
         now_us += random_pause_us(rng);
         set_clocks(rng, &told);
-        struct weir_meter_ask ask = random_ask(rng, rule);
-        struct weir_meter_answer ours, theirs;
-        memcpy(before, meter, weir_meter_size(rule));
-        weir_meter_step(rule, meter, &ask, &ours, now_us * 1000);
+        struct weir_algorithm_ask ask = random_ask(rng, rule);
+        struct weir_algorithm_answer ours, theirs;
+        memcpy(before, bucket_state, weir_algorithm_size(rule));
+        weir_algorithm_step(rule, bucket_state, &ask, &ours, now_us * 1000);
         ask_script(rule, &ask, now_us, &theirs);
         if (near(rule, &ours, &theirs))
             continue;
@@ -288,7 +291,7 @@ static unsigned steps_wanted(unsigned usual)
     return said ? (unsigned)strtoul(said, NULL, 10) : usual;
 }
 
-static void test_scripts_answer_as_the_meters(void **state)
+static void test_scripts_answer_as_the_bucket_states(void **state)
 {
     (void)state;
     struct shared_rule rules[RULES_MAX];
@@ -297,7 +300,7 @@ static void test_scripts_answer_as_the_meters(void **state)
     unsigned steps = steps_wanted(1000);
     unsigned ties = 0;
     for (size_t i = 0; i < count; i++) {
-        assert_true(weir_meter_check(&rules[i].rule));
+        assert_true(weir_algorithm_check(&rules[i].rule));
         ties += run_history(&rules[i], &rng, steps);
     }
     print_message("%zu rules of %u steps each: %u ties\n", count, steps, ties);
@@ -306,14 +309,14 @@ static void test_scripts_answer_as_the_meters(void **state)
 
 /* ---- Permits: whole units, whole microseconds, nothing is rounded ---- */
 
-static struct weir_meter_ask random_permit(struct weir_rng *rng)
+static struct weir_algorithm_ask random_permit(struct weir_rng *rng)
 {
-    static const enum weir_meter_op ops[] = {
-        WEIR_METER_TAKE,   WEIR_METER_TAKE, WEIR_METER_TAKE,
-        WEIR_METER_REFUND, WEIR_METER_PEEK, WEIR_METER_CHARGE
+    static const enum weir_algorithm_op ops[] = {
+        WEIR_ALGORITHM_TAKE,   WEIR_ALGORITHM_TAKE, WEIR_ALGORITHM_TAKE,
+        WEIR_ALGORITHM_REFUND, WEIR_ALGORITHM_PEEK, WEIR_ALGORITHM_CHARGE
     };
     /* Ids of all 64 bits, of which a double would make one. */
-    return (struct weir_meter_ask){
+    return (struct weir_algorithm_ask){
         .op = ops[weir_rng_below(rng, WEIR_COUNT_OF(ops))],
         .weight = weir_rng_below(rng, 5),
         .permit = weir_rng_below(rng, 8) ? UINT64_MAX - weir_rng_below(rng, 99)
@@ -321,11 +324,11 @@ static struct weir_meter_ask random_permit(struct weir_rng *rng)
     };
 }
 
-static void ask_both(const struct weir_meter_rule *rule,
-                     const struct weir_meter_ask *ask, uint64_t now_us)
+static void ask_both(const struct weir_algorithm_rule *rule,
+                     const struct weir_algorithm_ask *ask, uint64_t now_us)
 {
-    struct weir_meter_answer ours, theirs;
-    weir_meter_step(rule, meter, ask, &ours, now_us * 1000);
+    struct weir_algorithm_answer ours, theirs;
+    weir_algorithm_step(rule, bucket_state, ask, &ours, now_us * 1000);
     ask_script(rule, ask, now_us, &theirs);
     assert_int_equal(ours.passed, theirs.passed);
     assert_int_equal(ours.never, theirs.never);
@@ -334,7 +337,7 @@ static void ask_both(const struct weir_meter_rule *rule,
     assert_true(ours.retry_after == theirs.retry_after);
 }
 
-static void test_permits_answer_as_the_meter(void **state)
+static void test_permits_answer_as_the_bucket_state(void **state)
 {
     (void)state;
     struct weir_rng rng = made_seed("permits by script");
@@ -342,7 +345,7 @@ static void test_permits_answer_as_the_meter(void **state)
     for (unsigned life = 0; life < 12; life++) {
         /* As many places as it has units, so that none is short of one. */
         uint64_t limit = weir_rng_below(&rng, 200);
-        struct weir_meter_rule rule = {
+        struct weir_algorithm_rule rule = {
             .algorithm = WEIR_PERMITS,
             .quantity = limit,
             .entries = (uint32_t)limit + 1,
@@ -351,7 +354,7 @@ static void test_permits_answer_as_the_meter(void **state)
         uint64_t now_us = MARCH_2024;
         flush();
         for (unsigned i = 0; i < steps; i++) {
-            struct weir_meter_ask ask = random_permit(&rng);
+            struct weir_algorithm_ask ask = random_permit(&rng);
             now_us += weir_rng_below(&rng, 3) * weir_rng_below(&rng, 20000);
             ask_both(&rule, &ask, now_us);
         }
@@ -364,15 +367,15 @@ static void test_half_of_the_permits_is_none(void **state)
     (void)state;
     static const char *const gone[] = { "weir:{half}:permits",
                                         "weir:{half}:permits:entries" };
-    const struct weir_meter_rule rule = { .algorithm = WEIR_PERMITS,
-                                          .quantity = 5,
-                                          .entries = 5,
-                                          .window = 60 * WEIR_SECOND };
-    struct weir_meter_answer out;
+    const struct weir_algorithm_rule rule = { .algorithm = WEIR_PERMITS,
+                                              .quantity = 5,
+                                              .entries = 5,
+                                              .window = 60 * WEIR_SECOND };
+    struct weir_algorithm_answer out;
     for (size_t i = 0; i < WEIR_COUNT_OF(gone); i++) {
-        struct weir_meter_ask ask = { .op = WEIR_METER_TAKE,
-                                      .weight = 5,
-                                      .permit = 77 };
+        struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_TAKE,
+                                          .weight = 5,
+                                          .permit = 77 };
         flush();
         ask_named(WEIR_TEXT("half"), &rule, &ask, MARCH_2024, &out);
         assert_true(out.passed && out.used == 5);
@@ -382,7 +385,7 @@ static void test_half_of_the_permits_is_none(void **state)
         ask.permit = 78;
         ask_named(WEIR_TEXT("half"), &rule, &ask, MARCH_2024, &out);
         assert_true(out.passed && out.used == 5);
-        ask.op = WEIR_METER_REFUND;
+        ask.op = WEIR_ALGORITHM_REFUND;
         ask_named(WEIR_TEXT("half"), &rule, &ask, MARCH_2024, &out);
         reply = redisCommand(redis, "DBSIZE");
         assert_int_equal(reply->integer, 0);
@@ -392,21 +395,21 @@ static void test_half_of_the_permits_is_none(void **state)
 
 /* By how many seconds a zone's clocks may be set back while a window is kept,
  * and how much longer it may be kept for that. */
-static int32_t set_back_s(const struct weir_meter_rule *rule)
+static int32_t set_back_s(const struct weir_algorithm_rule *rule)
 {
     if (rule->calendar == WEIR_CALENDAR_NONE)
         return 0;
     return rule->calendar == WEIR_CALENDAR_HOUR ? 1800 : 3600;
 }
 
-static int32_t kept_longer_s(const struct weir_meter_rule *rule)
+static int32_t kept_longer_s(const struct weir_algorithm_rule *rule)
 {
     static const int32_t longer[] = { 0, 60, 3600, 86400, 86400, 86400 };
     return longer[rule->calendar];
 }
 
-static long long kept_ms(const struct weir_meter_rule *rule,
-                         const struct weir_meter_ask *ask)
+static long long kept_ms(const struct weir_algorithm_rule *rule,
+                         const struct weir_algorithm_ask *ask)
 {
     struct weir_script_call call;
     weir_script_call(&call, "weir", NAME, rule, ask);
@@ -419,24 +422,27 @@ static long long kept_ms(const struct weir_meter_rule *rule,
 
 /* What a store has forgotten, because nothing of it was left, must be as if it
  * had never been: the expiry is neither early nor missing. */
-static void test_expiry_is_when_a_meter_is_idle(void **state)
+static void test_expiry_is_when_a_bucket_state_is_idle(void **state)
 {
     (void)state;
     struct shared_rule rules[RULES_MAX];
     size_t count = shared_rules(rules, RULES_MAX);
     for (size_t i = 0; i < count; i++) {
-        const struct weir_meter_rule *rule = &rules[i].rule;
-        struct weir_meter_ask ask = { .op = WEIR_METER_CHARGE, .weight = 2 };
-        struct weir_meter_answer answer;
+        const struct weir_algorithm_rule *rule = &rules[i].rule;
+        struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_CHARGE,
+                                          .weight = 2 };
+        struct weir_algorithm_answer answer;
         uint64_t now_us = MARCH_2024 + 12345;
         flush();
-        weir_meter_step(rule, meter, &ask, &answer, now_us * 1000);
+        weir_algorithm_step(rule, bucket_state, &ask, &answer, now_us * 1000);
         weir_instant before = weir_clock_now();
         ask_script(rule, &ask, now_us, &answer);
-        struct weir_meter_rule set_back = *rule;
+        struct weir_algorithm_rule set_back = *rule;
         set_back.utc_offset_s -= set_back_s(rule);
-        weir_instant idle = weir_meter_idle_at(rule, meter, now_us * 1000);
-        weir_instant late = weir_meter_idle_at(&set_back, meter, now_us * 1000);
+        weir_instant idle =
+            weir_algorithm_idle_at(rule, bucket_state, now_us * 1000);
+        weir_instant late =
+            weir_algorithm_idle_at(&set_back, bucket_state, now_us * 1000);
         long long ttl_ms = kept_ms(rule, &ask);
         /* Of what it is kept for, so much may be over. */
         long long gone_ms = (long long)((weir_clock_now() - before) / 1000000);
@@ -459,13 +465,15 @@ static void test_a_clock_that_goes_back_empties_nothing(void **state)
 {
     (void)state;
     for (int i = WEIR_LEAKY; i <= WEIR_SLIDING_WINDOW; i++) {
-        struct weir_meter_rule rule =
+        struct weir_algorithm_rule rule =
             shared_rule_of((enum weir_algorithm)i, 10, WEIR_SECOND);
-        struct weir_meter_ask ask = { .op = WEIR_METER_CHARGE, .weight = 40 };
-        struct weir_meter_answer answer;
+        struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_CHARGE,
+                                          .weight = 40 };
+        struct weir_algorithm_answer answer;
         flush();
         ask_script(&rule, &ask, MARCH_2024, &answer);
-        ask = (struct weir_meter_ask){ .op = WEIR_METER_TAKE, .weight = 5 };
+        ask = (struct weir_algorithm_ask){ .op = WEIR_ALGORITHM_TAKE,
+                                           .weight = 5 };
         if (i == WEIR_TOKEN_BUCKETS) /* the second bucket has its own */
             ask_script(&rule, &ask, MARCH_2024, &answer);
         if (i == WEIR_TOKEN_BUCKETS)
@@ -482,21 +490,22 @@ static void test_a_changed_rule_keeps_what_was_used(void **state)
 {
     (void)state;
     for (int i = WEIR_LEAKY; i <= WEIR_SLIDING_WINDOW; i++) {
-        struct weir_meter_rule minute =
+        struct weir_algorithm_rule minute =
             shared_rule_of((enum weir_algorithm)i, 10, 60 * WEIR_SECOND);
-        struct weir_meter_rule hour =
+        struct weir_algorithm_rule hour =
             shared_rule_of((enum weir_algorithm)i, 20, 3600 * WEIR_SECOND);
         hour.sub_windows = 6;
-        struct weir_meter_ask ask = { .op = WEIR_METER_CHARGE, .weight = 8 };
-        struct weir_meter_answer answer;
+        struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_CHARGE,
+                                          .weight = 8 };
+        struct weir_algorithm_answer answer;
         flush();
         ask_script(&minute, &ask, MARCH_2024, &answer);
-        ask.op = WEIR_METER_PEEK;
+        ask.op = WEIR_ALGORITHM_PEEK;
         ask_script(&hour, &ask, MARCH_2024 + 1, &answer);
         assert_int_equal(answer.used, 8);
-        ask.op = WEIR_METER_CHARGE;
+        ask.op = WEIR_ALGORITHM_CHARGE;
         ask_script(&hour, &ask, MARCH_2024 + 2, &answer);
-        ask.op = WEIR_METER_PEEK;
+        ask.op = WEIR_ALGORITHM_PEEK;
         ask_script(&minute, &ask, MARCH_2024 + 3, &answer);
         assert_int_equal(answer.used, 16);
     }
@@ -505,10 +514,10 @@ static void test_a_changed_rule_keeps_what_was_used(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scripts_answer_as_the_meters),
-        cmocka_unit_test(test_permits_answer_as_the_meter),
+        cmocka_unit_test(test_scripts_answer_as_the_bucket_states),
+        cmocka_unit_test(test_permits_answer_as_the_bucket_state),
         cmocka_unit_test(test_half_of_the_permits_is_none),
-        cmocka_unit_test(test_expiry_is_when_a_meter_is_idle),
+        cmocka_unit_test(test_expiry_is_when_a_bucket_state_is_idle),
         cmocka_unit_test(test_a_clock_that_goes_back_empties_nothing),
         cmocka_unit_test(test_a_changed_rule_keeps_what_was_used),
     };

@@ -555,7 +555,7 @@ static void set_epoch(const char *url, uint64_t epoch)
     sqlite3_close(sql(path_of(url), statement));
 }
 
-static void bury(const char *url, uint64_t count)
+static void reap(const char *url, uint64_t count)
 {
     char statements[300];
     snprintf(statements, sizeof(statements),
@@ -571,7 +571,7 @@ static const struct store_under_test sqlite_store = {
     .make_url = make_url,
     .clean = clean,
     .set_epoch = set_epoch,
-    .bury = bury,
+    .reap = reap,
 };
 
 int main(void)

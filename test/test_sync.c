@@ -87,14 +87,14 @@ struct history {
     bool lossy;
 };
 
-static struct weir_place limiter_at(uint32_t index)
+static struct weir_listen_address limiter_at(uint32_t index)
 {
-    return (struct weir_place){ .index = index };
+    return (struct weir_listen_address){ .index = index };
 }
 
-static struct weir_place root_at(uint32_t index)
+static struct weir_listen_address root_at(uint32_t index)
 {
-    return (struct weir_place){ .root = true, .index = index };
+    return (struct weir_listen_address){ .root = true, .index = index };
 }
 
 #define REQUIRE(history, condition) \
@@ -192,8 +192,8 @@ static void note_slack(struct history *h, uint32_t limiter, uint32_t root,
  * of it, or reported it, which takes a round trip. */
 #define ROUND_TRIPS (300 * WEIR_MILLISECOND)
 
-static void doubt_picture(struct history *h, uint32_t limiter,
-                          const struct weir_announce *announce)
+static void doubt_root_fill(struct history *h, uint32_t limiter,
+                            const struct weir_announce *announce)
 {
     int name = name_index(weir_fleet_table(h->fleet, limiter), announce->slot);
     for (uint32_t i = 0; name >= 0 && i < h->options.limiters; i++) {
@@ -217,7 +217,7 @@ static void note_pace(struct history *h, uint32_t limiter,
 static void note_late(struct history *h, uint32_t index, int name)
 {
     struct weir_root *root = weir_fleet_root(h->fleet, index);
-    struct weir_use *use =
+    struct weir_root_quota *use =
         weir_merge_get(&root->merge, weir_text_of(names[name]));
     if (use)
         h->forgiven[name] +=
@@ -234,7 +234,7 @@ static void note_report(struct history *h, uint32_t root, uint32_t limiter,
         note_late(h, root, n);
     for (size_t i = 0; i < report->announce_count; i++) {
         if (report->announces[i].fill > 0)
-            doubt_picture(h, limiter, &report->announces[i]);
+            doubt_root_fill(h, limiter, &report->announces[i]);
     }
     for (size_t i = 0; i < report->count; i++)
         note_pace(h, limiter, &report->counts[i]);
@@ -271,8 +271,8 @@ static uint64_t stop_of(uint64_t slack)
     return units > 0 ? units : 1;
 }
 
-static void note_message(void *context, struct weir_place to, uint32_t from,
-                         const struct weir_message *message)
+static void note_message(void *context, struct weir_listen_address to,
+                         uint32_t from, const struct weir_message *message)
 {
     struct history *h = context;
     if (message->type == WEIR_MESSAGE_REPORT)

@@ -187,7 +187,7 @@ static void nothing_passes_before_a_grant(void **state)
     assert_true(reply.leased && reply.granted == 0 && !reply.never);
     assert_in_range(reply.retry_after, 1, WEIR_SECOND);
     grant(&stage, 10);
-    assert_int_equal(leasing(&stage), WEIR_LEASING_HELD);
+    assert_int_equal(leasing(&stage), WEIR_LEASING_GRANTED);
     assert_true(take(&stage, 1, &reply));
     assert_true(reply.leased && reply.granted == 10);
     weir_table_end_lease(stage.table, stage.ref.slot, stage.now);
@@ -249,7 +249,7 @@ static void an_edit_leaves_the_grant(void **state)
     grant(&stage, 100);
     stage.quota.limit.units = 500;
     share(&stage, WEIR_LEASED);
-    assert_int_equal(leasing(&stage), WEIR_LEASING_HELD);
+    assert_int_equal(leasing(&stage), WEIR_LEASING_GRANTED);
     assert_true(take(&stage, 1, &reply));
     assert_true(reply.granted == 100);
     end(&stage);
@@ -304,7 +304,7 @@ static void instances_are_leased_each(void **state)
                      WEIR_LEASING_NONE);
     weir_table_set_lease(stage.table, one.slot, 10, stage.now);
     assert_int_equal(weir_table_leasing(stage.table, one.slot),
-                     WEIR_LEASING_HELD);
+                     WEIR_LEASING_GRANTED);
     assert_int_equal(weir_table_leasing(stage.table, other.slot),
                      WEIR_LEASING_CLOSED);
     share(&stage, WEIR_COUNTED);

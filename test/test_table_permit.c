@@ -38,8 +38,8 @@ static int end(void **state)
     return 0;
 }
 
-static struct weir_quota gauge_of(const char *name, const char *parent,
-                                  uint64_t units)
+static struct weir_quota inflight_of(const char *name, const char *parent,
+                                     uint64_t units)
 {
     struct weir_quota quota;
     weir_quota_init(&quota);
@@ -56,7 +56,7 @@ static struct weir_quota gauge_of(const char *name, const char *parent,
 static struct weir_ref put_gauge(const char *name, const char *parent,
                                  uint64_t units)
 {
-    struct weir_quota quota = gauge_of(name, parent, units);
+    struct weir_quota quota = inflight_of(name, parent, units);
     return made_put(t, &quota, LATER);
 }
 
@@ -68,16 +68,17 @@ static struct weir_ref put_rate(const char *name, const char *parent,
     return made_put(t, &quota, LATER);
 }
 
-static bool enters(struct weir_ref ref, uint64_t weight, struct weir_hold *out)
+static bool enters(struct weir_ref ref, uint64_t weight,
+                   struct weir_permit_record *out)
 {
     unsigned outcome = weir_table_enter(t, 1, ref, weight, out, NULL, LATER);
     assert_false(outcome & WEIR_OUTCOME_STALE_REF);
     return !(outcome & WEIR_OUTCOME_LIMITED);
 }
 
-static uint64_t held(struct weir_ref ref)
+static uint64_t in_flight(struct weir_ref ref)
 {
-    return weir_table_held(t, ref.slot);
+    return weir_table_in_flight(t, ref.slot);
 }
 
 static uint64_t fill(struct weir_ref ref)
@@ -93,7 +94,7 @@ static void test_what_is_in_flight_is_bounded(void **state)
 {
     (void)state;
     struct weir_ref db = put_gauge("db", NULL, 5);
-    struct weir_hold a, b, c;
+    struct weir_permit_record a, b, c;
     assert_true(enters(db, 3, &a));
     assert_false(enters(db, 3, &b));
     assert_int_equal(b.links, 0);
@@ -105,11 +106,11 @@ static void test_what_is_in_flight_is_bounded(void **state)
                 WEIR_OUTCOME_LIMITED);
     weir_table_leave(t, &a);
     weir_table_leave(t, &a);
-    assert_int_equal(held(db), 2);
+    assert_int_equal(in_flight(db), 2);
     assert_true(enters(db, 3, &c));
     weir_table_leave(t, &b);
     weir_table_leave(t, &c);
-    assert_int_equal(held(db), 0);
+    assert_int_equal(in_flight(db), 0);
     assert_int_equal(weir_table_refused(t, db.slot), 4);
 }
 
@@ -117,19 +118,19 @@ static void test_a_copy_gives_back_at_most_what_is_held(void **state)
 {
     (void)state;
     struct weir_ref db = put_gauge("db", NULL, 5);
-    struct weir_hold a, b, other;
+    struct weir_permit_record a, b, other;
     assert_true(enters(db, 3, &a));
     b = a;
     weir_table_leave(t, &a);
     weir_table_leave(t, &b);
-    assert_int_equal(held(db), 0);
+    assert_int_equal(in_flight(db), 0);
     assert_true(enters(db, 3, &a));
     assert_true(enters(db, 1, &other));
     b = a;
     weir_table_leave(t, &a);
     weir_table_leave(t, &b);
     weir_table_leave(t, &other);
-    assert_int_equal(held(db), 0);
+    assert_int_equal(in_flight(db), 0);
     assert_true(enters(db, 5, &a));
     assert_false(enters(db, 1, &b));
     weir_table_leave(t, &a);
@@ -138,16 +139,16 @@ static void test_a_copy_gives_back_at_most_what_is_held(void **state)
 static void test_zero_refuses_and_unlimited_counts(void **state)
 {
     (void)state;
-    struct weir_hold a, b;
+    struct weir_permit_record a, b;
     struct weir_ref none = put_gauge("none", NULL, 0);
     assert_false(enters(none, 1, &a));
     assert_false(enters(none, 0, &a));
-    struct weir_quota quota = gauge_of("all", NULL, 0);
+    struct weir_quota quota = inflight_of("all", NULL, 0);
     quota.limit = (struct weir_limit){ .per = WEIR_SECOND, .unlimited = true };
     struct weir_ref all = made_put(t, &quota, LATER);
     assert_true(enters(all, WEIR_WEIGHT_MAX, &a));
     assert_true(enters(all, WEIR_WEIGHT_MAX + 9, &b));
-    assert_true(held(all) == 2 * WEIR_WEIGHT_MAX);
+    assert_true(in_flight(all) == 2 * WEIR_WEIGHT_MAX);
     /* With a limit it knows what is there. */
     put_gauge("all", NULL, 7);
     weir_table_leave(t, &a);
@@ -163,16 +164,16 @@ static void test_other_calls_hold_nothing(void **state)
     struct weir_ref all = put_rate("all", NULL, 100);
     struct weir_ref db = put_gauge("db", "all", 2);
     struct weir_reply reply;
-    struct weir_hold a;
+    struct weir_permit_record a;
     for (int i = 0; i < 5; i++)
         assert_int_equal(weir_table_take(t, 1, db, 2, NULL, LATER) &
                              WEIR_OUTCOME_LIMITED,
                          0);
-    assert_int_equal(held(db), 0);
+    assert_int_equal(in_flight(db), 0);
     assert_int_equal(fill(all), 10);
     weir_table_charge(t, 1, db, 40, LATER);
     assert_int_equal(fill(all), 50);
-    assert_int_equal(held(db), 0);
+    assert_int_equal(in_flight(db), 0);
     weir_table_refund(t, 1, db, 50, LATER);
     assert_int_equal(fill(all), 0);
     assert_true(enters(db, 2, &a));
@@ -183,7 +184,7 @@ static void test_other_calls_hold_nothing(void **state)
     weir_table_leave(t, &a);
     assert_int_equal(
         weir_table_reserve(t, 1, db, 1, WEIR_SECOND, &reply, LATER), 0);
-    assert_int_equal(held(db), 0);
+    assert_int_equal(in_flight(db), 0);
     assert_int_equal(fill(all), 3);
 }
 
@@ -194,21 +195,21 @@ static void test_a_chain_is_entered_all_or_none(void **state)
     struct weir_ref rate = put_rate("rate", "host", 4);
     struct weir_ref a = put_gauge("a", "rate", 2);
     struct weir_ref b = put_gauge("b", "rate", 9);
-    struct weir_hold one, two, three;
+    struct weir_permit_record one, two, three;
     assert_true(enters(a, 2, &one));
     assert_int_equal(one.links, 2);
     assert_false(enters(a, 1, &two)); /* a is full */
     assert_false(enters(b, 2, &two)); /* the host is */
-    assert_int_equal(held(b), 0);
-    assert_int_equal(held(host), 2);
+    assert_int_equal(in_flight(b), 0);
+    assert_int_equal(in_flight(host), 2);
     assert_int_equal(fill(rate), 2);
     assert_true(enters(b, 1, &two));
     weir_table_leave(t, &one);
     assert_false(enters(a, 2, &three)); /* the rate is */
-    assert_int_equal(held(a), 0);
-    assert_int_equal(held(host), 1);
+    assert_int_equal(in_flight(a), 0);
+    assert_int_equal(in_flight(host), 1);
     weir_table_leave(t, &two);
-    assert_int_equal(held(host), 0);
+    assert_int_equal(in_flight(host), 0);
     assert_int_equal(fill(rate), 3); /* stays charged */
 }
 
@@ -217,7 +218,7 @@ static void test_a_reply_says_what_is_in_flight(void **state)
     (void)state;
     struct weir_ref db = put_gauge("db", NULL, 5);
     struct weir_reply reply;
-    struct weir_hold a, b;
+    struct weir_permit_record a, b;
     assert_false(weir_table_enter(t, 1, db, 2, &a, &reply, LATER) &
                  WEIR_OUTCOME_LIMITED);
     assert_int_equal(reply.fill, 2);
@@ -238,11 +239,11 @@ static void test_a_reply_says_what_is_in_flight(void **state)
 static void test_a_quota_in_mode_shadow_holds_what_fits(void **state)
 {
     (void)state;
-    struct weir_quota quota = gauge_of("db", NULL, 2);
+    struct weir_quota quota = inflight_of("db", NULL, 2);
     quota.mode = WEIR_SHADOW;
     struct weir_ref db = made_put(t, &quota, LATER);
     struct weir_reply reply;
-    struct weir_hold a, b;
+    struct weir_permit_record a, b;
     assert_true(enters(db, 2, &a));
     assert_int_equal(weir_table_enter(t, 1, db, 1, &b, &reply, LATER), 0);
     assert_true(reply.shadow);
@@ -250,7 +251,7 @@ static void test_a_quota_in_mode_shadow_holds_what_fits(void **state)
     assert_int_equal(weir_table_refused(t, db.slot), 1);
     weir_table_leave(t, &b);
     weir_table_leave(t, &a);
-    assert_int_equal(held(db), 0);
+    assert_int_equal(in_flight(db), 0);
 }
 
 /* ---- Edits ---- */
@@ -259,7 +260,7 @@ static void test_edits_leave_in_flight_what_is(void **state)
 {
     (void)state;
     struct weir_ref db = put_gauge("db", NULL, 5);
-    struct weir_hold a, b, none;
+    struct weir_permit_record a, b, none;
     assert_true(enters(db, 4, &a));
     put_gauge("db", NULL, 3);
     assert_false(enters(db, 1, &none));
@@ -273,11 +274,11 @@ static void test_edits_leave_in_flight_what_is(void **state)
     put_rate("db", NULL, 10);
     weir_table_leave(t, &a);
     assert_int_equal(fill(db), 0);
-    struct weir_quota off = gauge_of("db", NULL, 1);
+    struct weir_quota off = inflight_of("db", NULL, 1);
     off.mode = WEIR_OFF;
     made_put(t, &off, LATER);
     assert_true(enters(db, 7, &none));
-    assert_int_equal(held(db), 1);
+    assert_int_equal(in_flight(db), 1);
     weir_table_leave(t, &b);
     put_gauge("db", NULL, 5);
     assert_true(enters(db, 5, &a));
@@ -288,7 +289,7 @@ static void test_a_name_with_permits_out_keeps_its_slot(void **state)
 {
     (void)state;
     struct weir_ref db = put_gauge("db", NULL, 5);
-    struct weir_hold a, b;
+    struct weir_permit_record a, b;
     assert_true(enters(db, 4, &a));
     weir_table_drop(t, WEIR_TEXT("db"), LATER);
     /* Nobody refers to it; the slot isn't another's all the same. */
@@ -304,18 +305,18 @@ static void test_a_name_with_permits_out_keeps_its_slot(void **state)
     assert_false(enters(again, 2, &b));
     weir_table_drop(t, WEIR_TEXT("db"), LATER);
     weir_table_leave(t, &a);
-    assert_int_equal(held(db), 0);
-    assert_int_equal(held(other), 0);
+    assert_int_equal(in_flight(db), 0);
+    assert_int_equal(in_flight(other), 0);
 }
 
 static void test_a_template_rules_what_was_removed_and_is_held(void **state)
 {
     (void)state;
-    struct weir_quota template = gauge_of("d*", NULL, 7);
+    struct weir_quota template = inflight_of("d*", NULL, 7);
     assert_int_equal(weir_table_put(t, &template, LATER), 0);
     put_gauge("host", NULL, 4);
     struct weir_ref db = put_gauge("db", "host", 5);
-    struct weir_hold a, b;
+    struct weir_permit_record a, b;
     assert_true(enters(db, 4, &a));
     weir_table_drop(t, WEIR_TEXT("db"), LATER);
     assert_true(weir_table_find(t, WEIR_TEXT("db"), &db));
@@ -324,16 +325,16 @@ static void test_a_template_rules_what_was_removed_and_is_held(void **state)
     assert_int_equal(b.links, 1);
     weir_table_leave(t, &a);
     weir_table_leave(t, &b);
-    assert_int_equal(held(db), 0);
+    assert_int_equal(in_flight(db), 0);
 }
 
 static void test_an_instance_with_permits_out_is_not_evicted(void **state)
 {
     (void)state;
-    struct weir_quota template = gauge_of("user/*", NULL, 2);
+    struct weir_quota template = inflight_of("user/*", NULL, 2);
     assert_int_equal(weir_table_put(t, &template, LATER), 0);
     struct weir_ref busy, idle;
-    struct weir_hold a, b;
+    struct weir_permit_record a, b;
     weir_table_resolve(t, WEIR_TEXT("user/1"), false, &busy, LATER);
     weir_table_resolve(t, WEIR_TEXT("user/2"), false, &idle, LATER);
     assert_true(enters(busy, 2, &a));
@@ -354,7 +355,7 @@ static void test_an_instance_with_permits_out_is_not_evicted(void **state)
     assert_true(enters(busy, 1, &b));
     weir_table_leave(t, &a);
     weir_table_leave(t, &b);
-    assert_int_equal(held(busy), 0);
+    assert_int_equal(in_flight(busy), 0);
 }
 
 /* Roots drop what they knew of a quota that is removed: what is in flight of a
@@ -363,10 +364,10 @@ static void test_what_is_held_is_told_of_again(void **state)
 {
     (void)state;
     uint64_t bits[1] = { 0 };
-    struct weir_quota template = gauge_of("user/*", NULL, 2);
+    struct weir_quota template = inflight_of("user/*", NULL, 2);
     assert_int_equal(weir_table_put(t, &template, LATER), 0);
     struct weir_ref ref;
-    struct weir_hold a;
+    struct weir_permit_record a;
     weir_table_resolve(t, WEIR_TEXT("user/1"), false, &ref, LATER);
     assert_true(enters(ref, 2, &a));
     weir_table_collect(t, bits);
@@ -385,7 +386,7 @@ static void test_a_new_life_knows_of_no_others(void **state)
 {
     (void)state;
     struct weir_ref db = put_gauge("db", NULL, 5);
-    struct weir_hold a;
+    struct weir_permit_record a;
     weir_table_set_fill(t, db.slot, 5, 0, LATER);
     assert_false(enters(db, 1, &a));
     weir_table_drop(t, WEIR_TEXT("db"), LATER);
@@ -406,10 +407,10 @@ static void test_a_fork_forgets_its_parents_permits(void **state)
 {
     (void)state;
     struct weir_ref db = put_gauge("db", NULL, 5);
-    struct weir_hold a;
+    struct weir_permit_record a;
     assert_true(enters(db, 4, &a));
-    weir_table_forget_holds(t);
-    assert_int_equal(held(db), 0);
+    weir_table_forget_permits(t);
+    assert_int_equal(in_flight(db), 0);
     assert_true(enters(db, 5, &a));
     weir_table_leave(t, &a);
 }
@@ -422,22 +423,22 @@ static void test_an_undone_enter_holds_nothing(void **state)
     exact.sharing = WEIR_EXACT;
     made_put(t, &exact, LATER);
     struct weir_ref db = put_gauge("db", "exact", 5);
-    struct weir_hold a;
-    struct weir_receipt receipt = { .hold = &a };
-    struct weir_meter_ask ask = { .op = WEIR_METER_TAKE, .weight = 2 };
+    struct weir_permit_record a;
+    struct weir_charge_record charge_record = { .record = &a };
+    struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_TAKE, .weight = 2 };
     assert_int_equal(weir_table_enter(t, 1, db, 2, &a, NULL, LATER),
                      WEIR_OUTCOME_EXACT);
-    assert_int_equal(held(db), 0);
-    assert_false(weir_table_begin(t, 1, db, &ask, &receipt, NULL, LATER) &
+    assert_int_equal(in_flight(db), 0);
+    assert_false(weir_table_begin(t, 1, db, &ask, &charge_record, NULL, LATER) &
                  WEIR_OUTCOME_LIMITED);
-    assert_int_equal(held(db), 2);
-    weir_table_undo(t, &receipt, LATER);
-    assert_int_equal(held(db), 0);
+    assert_int_equal(in_flight(db), 2);
+    weir_table_undo(t, &charge_record, LATER);
+    assert_int_equal(in_flight(db), 0);
     assert_int_equal(a.links, 0);
-    receipt.hold = NULL;
-    assert_false(weir_table_begin(t, 1, db, &ask, &receipt, NULL, LATER) &
+    charge_record.record = NULL;
+    assert_false(weir_table_begin(t, 1, db, &ask, &charge_record, NULL, LATER) &
                  WEIR_OUTCOME_LIMITED);
-    assert_int_equal(held(db), 0);
+    assert_int_equal(in_flight(db), 0);
 }
 
 /* ---- A long history, against a list ---- */
@@ -448,7 +449,7 @@ static void test_an_undone_enter_holds_nothing(void **state)
 static const char *const names[NAMES] = { "a", "b", "c", "d", "e", "f" };
 
 struct out {
-    struct weir_hold hold;
+    struct weir_permit_record record;
     uint64_t units[NAMES]; /* that it has of each name */
 };
 
@@ -458,7 +459,7 @@ static void edit_at_random(struct weir_rng *rng)
     unsigned above = k + 1 + (unsigned)weir_rng_below(rng, NAMES - k);
     const char *parent = above < NAMES ? names[above] : NULL;
     uint64_t units = weir_rng_below(rng, 20);
-    struct weir_quota quota = gauge_of(names[k], parent, units);
+    struct weir_quota quota = inflight_of(names[k], parent, units);
     switch (weir_rng_below(rng, 8)) {
     case 0:
         weir_table_drop(t, quota.name, LATER);
@@ -499,12 +500,12 @@ static void enter_at_random(struct weir_rng *rng, struct out *out)
     memset(out, 0, sizeof(*out));
     if (!weir_table_find(t, weir_text_of(names[k]), &ref))
         return;
-    enters(ref, weir_rng_below(rng, 6), &out->hold);
-    for (uint32_t i = 0; i < out->hold.links; i++) {
-        int name = name_of_slot(out->hold.slot[i]);
+    enters(ref, weir_rng_below(rng, 6), &out->record);
+    for (uint32_t i = 0; i < out->record.links; i++) {
+        int name = name_of_slot(out->record.slot[i]);
         assert_compare(name, >=, 0);
         assert_int_equal(out->units[name], 0);
-        out->units[name] = out->hold.weight;
+        out->units[name] = out->record.weight;
     }
 }
 
@@ -518,7 +519,7 @@ static void check_names(const struct out *outs)
         bool there = weir_table_find(t, weir_text_of(names[k]), &ref);
         assert_true(there || sum == 0);
         if (there)
-            assert_int_equal(held(ref), sum);
+            assert_int_equal(in_flight(ref), sum);
     }
 }
 
@@ -529,11 +530,11 @@ static void test_a_kick_isnt_lost(void **state)
     (void)state;
     struct weir_ref ref = put_gauge("told", NULL, 3);
     struct weir_ref old = { ref.slot, ref.generation + 2 };
-    struct weir_hold hold;
+    struct weir_permit_record record;
     (void)weir_table_urgent(t);
-    assert_int_equal(weir_table_enter(t, 1, old, 1, &hold, NULL, LATER),
+    assert_int_equal(weir_table_enter(t, 1, old, 1, &record, NULL, LATER),
                      WEIR_OUTCOME_STALE_REF | WEIR_OUTCOME_KICK);
-    assert_int_equal(weir_table_held(t, ref.slot), 0);
+    assert_int_equal(weir_table_in_flight(t, ref.slot), 0);
 }
 
 /* A writer was killed between the end of a life and the look at what permits
@@ -544,8 +545,8 @@ static void test_a_killed_writer_frees_nothing_that_is_held(void **state)
     struct weir_ref ref = put_gauge("held", NULL, 3);
     struct weir_ref empty = put_gauge("empty", NULL, 3);
     struct weir_ref found;
-    struct weir_hold hold;
-    assert_true(enters(ref, 2, &hold));
+    struct weir_permit_record record;
+    assert_true(enters(ref, 2, &record));
     weir_table_lock(t);
     weir_store(&weir_hot(t, ref.slot)->generation, ref.generation + 1);
     weir_store(&weir_hot(t, empty.slot)->generation, empty.generation + 1);
@@ -554,8 +555,8 @@ static void test_a_killed_writer_frees_nothing_that_is_held(void **state)
     assert_true(weir_table_find(t, WEIR_TEXT("held"), &found));
     assert_int_equal(found.slot, ref.slot);
     assert_int_not_equal(found.generation, ref.generation);
-    assert_int_equal(weir_table_held(t, ref.slot), 2);
-    weir_table_leave(t, &hold);
+    assert_int_equal(weir_table_in_flight(t, ref.slot), 2);
+    weir_table_leave(t, &record);
 }
 
 static void test_random_histories(void **state)
@@ -569,18 +570,18 @@ static void test_random_histories(void **state)
         struct out *out = &outs[weir_rng_below(&rng, OUT_MAX)];
         if (weir_rng_below(&rng, 5) == 0)
             edit_at_random(&rng);
-        else if (out->hold.links == 0)
+        else if (out->record.links == 0)
             enter_at_random(&rng, out);
         else
-            weir_table_leave(t, &out->hold);
-        if (out->hold.links == 0)
+            weir_table_leave(t, &out->record);
+        if (out->record.links == 0)
             memset(out->units, 0, sizeof(out->units));
-        entered += out->hold.links;
+        entered += out->record.links;
         check_names(outs);
     }
     assert_compare(entered, >, 1000);
     for (int i = 0; i < OUT_MAX; i++)
-        weir_table_leave(t, &outs[i].hold);
+        weir_table_leave(t, &outs[i].record);
     memset(outs, 0, sizeof(outs));
     check_names(outs);
 }
@@ -601,33 +602,33 @@ static uint32_t running; /* atomic */
 
 /* 'solid' is never edited: what is in flight is never above its limit. */
 static void enter_once(struct enterer *self, uint32_t stripe,
-                       struct weir_hold *hold)
+                       struct weir_permit_record *record)
 {
     struct weir_ref leaf, solid;
     const char *name = names[weir_rng_below(&self->rng, 3)];
-    weir_table_leave(t, hold);
+    weir_table_leave(t, record);
     if (!weir_table_find(t, weir_text_of(name), &leaf))
         return;
     struct weir_reply reply;
     bool tells = weir_rng_below(&self->rng, 4) == 0;
-    weir_table_enter(t, stripe, leaf, 1 + weir_rng_below(&self->rng, 2), hold,
+    weir_table_enter(t, stripe, leaf, 1 + weir_rng_below(&self->rng, 2), record,
                      tells ? &reply : NULL, LATER);
-    self->entered += hold->links;
+    self->entered += record->links;
     weir_table_find(t, WEIR_TEXT("solid"), &solid);
-    self->over += held(solid) > 5;
+    self->over += in_flight(solid) > 5;
 }
 
 static void *enter_and_leave(void *arg)
 {
     struct enterer *self = arg;
-    struct weir_hold hold[KEPT] = { { .links = 0 } };
+    struct weir_permit_record record[KEPT] = { { .links = 0 } };
     uint32_t stripe = weir_table_claim_stripe(t);
     /* While the main thread waits for a processor there may be no gauge to
      * enter: so each thread goes on until it has entered one. */
     for (int i = 0; i < ROUNDS || self->entered == 0; i++)
-        enter_once(self, stripe, &hold[weir_rng_below(&self->rng, KEPT)]);
+        enter_once(self, stripe, &record[weir_rng_below(&self->rng, KEPT)]);
     for (int i = 0; i < KEPT; i++)
-        weir_table_leave(t, &hold[i]);
+        weir_table_leave(t, &record[i]);
     weir_table_release_stripe(t, stripe);
     weir_fetch_sub(&running, 1);
     return NULL;
@@ -675,7 +676,7 @@ static void test_threads_enter_beside_edits(void **state)
         assert_int_equal(enterers[i].over, 0);
     }
     for (uint32_t slot = 0; slot < weir_table_used(t); slot++)
-        assert_int_equal(weir_table_held(t, slot), 0);
+        assert_int_equal(weir_table_in_flight(t, slot), 0);
 }
 
 #define STORY(test) cmocka_unit_test_setup_teardown((test), begin, end)

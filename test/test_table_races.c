@@ -70,7 +70,7 @@ static void settle(struct stage *s)
 static struct stage *set_up(size_t *out_bytes)
 {
     struct weir_table_options options = {
-        .slots = SLOTS, .stripes = 2, .seed = 3, .meter_bytes = AREA_UNIT
+        .slots = SLOTS, .stripes = 2, .seed = 3, .bucket_state_bytes = AREA_UNIT
     };
     *out_bytes = sizeof(struct stage) + weir_table_size(&options);
     void *block = NULL;

@@ -273,7 +273,7 @@ static void begin_counts(struct weir_table *t, const char *name,
 }
 
 /* A stretch of requests between two edits, in which no slot is freed. */
-static void stretch(struct world *w, unsigned length)
+static void report_backoff(struct world *w, unsigned length)
 {
     uint64_t live[NAMES][4], shadow[NAMES][4];
     char buf[WEIR_NAME_MAX + 1];
@@ -335,7 +335,7 @@ static void test_both_sets_decide_as_if_alone(void **state)
         world_init(&w, history ? weir_rng_next(&rng) : rng.state);
         for (int i = 0; i < 60; i++) {
             edit(&w);
-            stretch(&w, 40);
+            report_backoff(&w, 40);
         }
         made_audit(w.both);
         passed += w.passed;
@@ -487,7 +487,7 @@ static void test_names_that_live_has_not_count_there_too(void **state)
     free(t);
 }
 
-static void test_twins_follow_edits(void **state)
+static void test_shadow_slots_follow_edits(void **state)
 {
     (void)state;
     struct weir_table *t = made_table(32, 2, 1);
@@ -524,7 +524,7 @@ static void test_twins_follow_edits(void **state)
     free(t);
 }
 
-static void test_a_twin_that_was_evicted_is_made_again(void **state)
+static void test_a_shadow_slot_that_was_evicted_is_made_again(void **state)
 {
     (void)state;
     struct weir_table *t = made_table(16, 2, 1);
@@ -533,19 +533,20 @@ static void test_a_twin_that_was_evicted_is_made_again(void **state)
     quota = hard("shadow:*", NULL, 100);
     put(t, &quota, MADE_AT);
     act(t, ref, WEIR_ACT_TAKE, 1);
-    struct weir_ref twin;
-    assert_true(weir_table_find(t, WEIR_TEXT("shadow:q"), &twin));
+    struct weir_ref shadow_slot;
+    assert_true(weir_table_find(t, WEIR_TEXT("shadow:q"), &shadow_slot));
     uint64_t bits = 0;
     weir_table_collect(t, &bits);
-    weir_table_set_settled(t, twin.slot, weir_table_count(t, twin.slot));
+    weir_table_set_settled(t, shadow_slot.slot,
+                           weir_table_count(t, shadow_slot.slot));
     weir_table_lock(t);
     weir_table_evict(t, 16, 16, MADE_AT + 20 * WEIR_SECOND);
     weir_table_unlock(t);
-    assert_false(weir_table_find(t, WEIR_TEXT("shadow:q"), &twin));
-    uint64_t before = weir_table_count(t, twin.slot);
+    assert_false(weir_table_find(t, WEIR_TEXT("shadow:q"), &shadow_slot));
+    uint64_t before = weir_table_count(t, shadow_slot.slot);
     act(t, ref, WEIR_ACT_TAKE, 1);
-    assert_true(weir_table_find(t, WEIR_TEXT("shadow:q"), &twin));
-    assert_int_equal(weir_table_count(t, twin.slot), before + 1);
+    assert_true(weir_table_find(t, WEIR_TEXT("shadow:q"), &shadow_slot));
+    assert_int_equal(weir_table_count(t, shadow_slot.slot), before + 1);
     made_audit(t);
     free(t);
 }
@@ -726,8 +727,8 @@ int main(void)
         cmocka_unit_test(test_a_larger_limit_is_seen_to_pass_more),
         cmocka_unit_test(test_templates_rule_their_own_set),
         cmocka_unit_test(test_names_that_live_has_not_count_there_too),
-        cmocka_unit_test(test_twins_follow_edits),
-        cmocka_unit_test(test_a_twin_that_was_evicted_is_made_again),
+        cmocka_unit_test(test_shadow_slots_follow_edits),
+        cmocka_unit_test(test_a_shadow_slot_that_was_evicted_is_made_again),
         cmocka_unit_test(test_refunds_are_right_in_the_mean),
         cmocka_unit_test(test_half_of_the_slots_are_kept_for_the_live_set),
         cmocka_unit_test(test_sets_come_and_go_under_load),

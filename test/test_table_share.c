@@ -153,10 +153,10 @@ static void kill_child(struct child child)
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
-static void bury(uint32_t number)
+static void reap(uint32_t number)
 {
-    while (STILL(!weir_table_bury(table, number, DIGGER)))
-        weir_table_bury_locks(table, number, DIGGER);
+    while (STILL(!weir_table_reap(table, number, DIGGER)))
+        weir_table_reap_locks(table, number, DIGGER);
 }
 
 /* ---- What they do ---- */
@@ -200,13 +200,14 @@ static void hold_name(uint32_t number, struct weir_rng *from)
 
 static void enter(uint32_t stripe, struct weir_rng *from)
 {
-    static struct weir_hold held;
+    static struct weir_permit_record in_flight;
     struct weir_ref ref;
-    if (held.links > 0 && weir_rng_below(from, 2) == 0)
-        weir_table_leave(table, &held);
-    if (held.links == 0 && weir_table_find(table, WEIR_TEXT("gauge"), &ref))
-        weir_table_enter(table, stripe, ref, 1 + weir_rng_below(from, 3), &held,
-                         NULL, now());
+    if (in_flight.links > 0 && weir_rng_below(from, 2) == 0)
+        weir_table_leave(table, &in_flight);
+    if (in_flight.links == 0 &&
+        weir_table_find(table, WEIR_TEXT("gauge"), &ref))
+        weir_table_enter(table, stripe, ref, 1 + weir_rng_below(from, 3),
+                         &in_flight, NULL, now());
 }
 
 /* A caller's thread, with a stripe of its own at most times. */
@@ -272,9 +273,9 @@ static void held_by_nobody(void)
         if (weir_cold(table, slot)->state != WEIR_SLOT_FREE &&
             parent != WEIR_SLOT_NONE)
             refs[parent]++;
-        assert_int_equal(weir_table_held(table, slot), 0);
+        assert_int_equal(weir_table_in_flight(table, slot), 0);
         for (uint32_t p = 0; p < PROCESSES; p++)
-            assert_int_equal(*weir_holds(table, p, slot), 0);
+            assert_int_equal(*weir_in_flight_of(table, p, slot), 0);
     }
     for (uint32_t slot = 0; slot < table->used; slot++) {
         if (weir_cold(table, slot)->state != WEIR_SLOT_FREE)
@@ -333,8 +334,8 @@ static void what_a_dead_one_held_is_given_back_once(void **state)
         sched_yield();
     assert_int_equal(weir_cold(table, own.slot)->refs, 3);
     kill_child(child);
-    bury(1);
-    bury(1);
+    reap(1);
+    reap(1);
     assert_int_equal(weir_cold(table, own.slot)->refs, 1);
     /* Nobody else gives back what isn't his. */
     weir_table_unpin_as(table, 2, own);
@@ -364,9 +365,9 @@ static void what_a_dead_one_held_was_unpinned(void **state)
         assert_int_equal(
             weir_table_pin_as(own, number, quota.name, &ref, MADE_AT),
             WEIR_RESOLVED);
-    assert_true(weir_table_bury(own, 1, 0));
+    assert_true(weir_table_reap(own, 1, 0));
     assert_false(weir_table_was_unpinned(own, ref.slot));
-    assert_true(weir_table_bury(own, 2, 0));
+    assert_true(weir_table_reap(own, 2, 0));
     assert_true(weir_table_was_unpinned(own, ref.slot));
     made_audit(own);
     munmap(own, weir_table_size(&options));
@@ -382,25 +383,25 @@ static void what_is_held_has_a_bound(void **state)
                                           .processes = SHARERS };
     struct weir_table *own = weir_table_init(
         shared_memory(weir_table_size(&options)), &options, MADE_AT);
-    uint32_t held = 0;
+    uint32_t in_flight = 0;
     struct weir_ref ref = { .slot = 0 };
     enum weir_resolved resolved = WEIR_RESOLVED;
     char name[16];
     while (resolved == WEIR_RESOLVED) {
-        snprintf(name, sizeof(name), "n%u", held / SHARERS);
-        resolved = weir_table_pin_as(own, held % SHARERS, weir_text_of(name),
-                                     &ref, MADE_AT);
-        held += resolved == WEIR_RESOLVED;
+        snprintf(name, sizeof(name), "n%u", in_flight / SHARERS);
+        resolved = weir_table_pin_as(own, in_flight % SHARERS,
+                                     weir_text_of(name), &ref, MADE_AT);
+        in_flight += resolved == WEIR_RESOLVED;
     }
     assert_int_equal(resolved, WEIR_RESOLVED_FULL);
-    assert_int_equal(held, WEIR_TABLE_PINS(NAMES));
+    assert_int_equal(in_flight, WEIR_TABLE_PINS(NAMES));
     /* Once more by who holds it already needs no more room. */
     assert_int_equal(weir_table_pin_as(own, 0, WEIR_TEXT("n0"), &ref, MADE_AT),
                      WEIR_RESOLVED);
     weir_table_unpin_as(own, 0, ref);
     weir_table_unpin_as(own, 0, ref);
-    assert_int_equal(weir_table_pin_as(own, held % SHARERS, weir_text_of(name),
-                                       &ref, MADE_AT),
+    assert_int_equal(weir_table_pin_as(own, in_flight % SHARERS,
+                                       weir_text_of(name), &ref, MADE_AT),
                      WEIR_RESOLVED);
     made_audit(own);
     munmap(own, weir_table_size(&options));
@@ -422,13 +423,13 @@ static void only_the_dead_ones_lock_is_broken(void **state)
     while (STILL(weir_load(&common->turns) == turns))
         sched_yield();
     /* Another's death is none of this one's business. */
-    weir_table_bury_locks(table, 1, DIGGER);
+    weir_table_reap_locks(table, 1, DIGGER);
     assert_int_equal(weir_load(&table->writer), 3);
-    assert_false(weir_table_bury(table, 1, DIGGER));
+    assert_false(weir_table_reap(table, 1, DIGGER));
     kill_child(child);
-    bury(2);
+    reap(2);
     assert_int_equal(weir_load(&table->writer), 0);
-    bury(1);
+    reap(1);
     made_audit(table);
 }
 
@@ -453,16 +454,16 @@ static void any_may_be_killed_at_any_instant(void **state)
             let_run(&rng);
             kill_child(child[i]);
             locked += weir_load(&table->writer) == i + 1;
-            bury(i);
+            reap(i);
             child[i] = start(i);
         }
         for (uint32_t i = 0; i < DIGGER; i++) {
             kill_child(child[i]);
             locked += weir_load(&table->writer) == i + 1;
             for (uint32_t slot = 0; slot < table->used; slot++)
-                metered +=
-                    i == DIGGER - 1 && weir_meter(table, slot)->lock != 0;
-            bury(i);
+                metered += i == DIGGER - 1 &&
+                           weir_bucket_state(table, slot)->lock != 0;
+            reap(i);
         }
         made_audit(table);
         held_by_nobody();

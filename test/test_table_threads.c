@@ -325,7 +325,7 @@ static void *read_the_fill(void *arg)
     struct stage *stage = taker->stage;
     while (weir_load(&stage->running) > 0) {
         struct look look;
-        weir_look(stage->table, stage->leaf[0].slot, 0, &look);
+        weir_slot_read(stage->table, stage->leaf[0].slot, 0, &look);
         bool slow = look.high == (int64_t)(edits[0].burst << look.leak.frac);
         bool fast = look.high == (int64_t)(edits[1].burst << look.leak.frac);
         bool right =
@@ -381,7 +381,7 @@ static void kill_writer(struct weir_table *t, uint32_t slot,
     if (step == BEFORE_CAS)
         return;
     struct look look;
-    weir_look(t, slot, 0, &look);
+    weir_slot_read(t, slot, 0, &look);
     int64_t fill = weir_rescale(look.fill, look.leak.frac, bucket->leak.frac);
     uint64_t scaled = (uint64_t)fill - (look.count << bucket->leak.frac);
     hot->base = scaled << 1 | 1;
@@ -413,7 +413,7 @@ static void test_a_killed_writer_leaves_a_sound_slot(void **state)
         uint64_t high = step >= AFTER_CAS ? 2000 : 1000;
         /* Readers and takers go on, with one edit or the other. */
         struct look look;
-        weir_look(t, ref.slot, 0, &look);
+        weir_slot_read(t, ref.slot, 0, &look);
         assert_true(look.fill >> look.leak.frac == SLOW_FILL);
         assert_true(look.high == (int64_t)(high << look.leak.frac));
         unsigned outcome =
@@ -427,7 +427,7 @@ static void test_a_killed_writer_leaves_a_sound_slot(void **state)
         else
             made_put(t, &other, MADE_AT);
         weir_table_set_stale(t, false, MADE_AT);
-        weir_look(t, ref.slot, 0, &look);
+        weir_slot_read(t, ref.slot, 0, &look);
         assert_false(weir_hot(t, ref.slot)->base & 1);
         assert_true(look.fill >> look.leak.frac == (int64_t)high);
         assert_true(look.high == (int64_t)(high << look.leak.frac));

@@ -242,10 +242,10 @@ static void test_it_is_shown(void **state)
 {
     (void)state;
     struct weir_table *t = made_table(64, 1, 1);
-    struct weir_slot_show show;
+    struct weir_slot_details show;
     struct weir_ref ref = resolve(t, NAME, MADE_AT);
     assert_int_equal(passing(t, ref, 20, MADE_AT), 16);
-    assert_true(weir_table_show(t, 0, ref.slot, &show, MADE_AT));
+    assert_true(weir_table_details(t, 0, ref.slot, &show, MADE_AT));
     assert_int_equal(show.state, WEIR_SLOT_INSTANCE);
     assert_string_equal(show.name, NAME);
     assert_int_equal(show.ruler_slot, WEIR_SLOT_NONE);

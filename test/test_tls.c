@@ -789,14 +789,14 @@ static void test_reload(void **state)
 
 /* ---- Links ---- */
 
-struct talk {
+struct conn {
     struct weir_h2_link *client, *server;
     unsigned messages, lost;
     char why[200];
     struct weir_tls *tls;
 };
 
-static bool talk_call(void *context, struct weir_h2 *h2, int32_t stream,
+static bool conn_call(void *context, struct weir_h2 *h2, int32_t stream,
                       const char *path, const char *authorization)
 {
     (void)context;
@@ -806,59 +806,59 @@ static bool talk_call(void *context, struct weir_h2 *h2, int32_t stream,
     return strcmp(authorization, "Bearer it-is-me") == 0;
 }
 
-static void talk_echo(void *context, struct weir_h2 *h2, int32_t stream,
+static void conn_echo(void *context, struct weir_h2 *h2, int32_t stream,
                       const void *bytes, size_t len)
 {
     (void)context;
     assert_int_equal(weir_h2_send(h2, stream, bytes, len, false), 0);
 }
 
-static void talk_hear(void *context, struct weir_h2 *h2, int32_t stream,
+static void conn_hear(void *context, struct weir_h2 *h2, int32_t stream,
                       const void *bytes, size_t len)
 {
     (void)h2;
     (void)stream;
     (void)bytes;
-    struct talk *talk = context;
+    struct conn *conn = context;
     assert_int_equal(len, 100000);
-    talk->messages++;
+    conn->messages++;
 }
 
-static void talk_lost(void *context, struct weir_h2_link *link, const char *why)
+static void conn_lost(void *context, struct weir_h2_link *link, const char *why)
 {
     (void)link;
-    struct talk *talk = context;
-    talk->lost++;
-    snprintf(talk->why, sizeof(talk->why), "%s", why);
+    struct conn *conn = context;
+    conn->lost++;
+    snprintf(conn->why, sizeof(conn->why), "%s", why);
 }
 
-static void talk_accept(void *context, struct weir_stream *stream)
+static void conn_accept(void *context, struct weir_stream *stream)
 {
-    struct talk *talk = context;
+    struct conn *conn = context;
     struct weir_h2_link_handler handler = {
-        .context = talk,
-        .calls = { .context = talk,
-                   .on_call = talk_call,
-                   .on_message = talk_echo },
+        .context = conn,
+        .calls = { .context = conn,
+                   .on_call = conn_call,
+                   .on_message = conn_echo },
     };
-    weir_h2_link_close(&talk->server);
-    talk->server = weir_h2_link_new(stream, true, &handler);
-    weir_h2_link_set_authenticated(talk->server);
+    weir_h2_link_close(&conn->server);
+    conn->server = weir_h2_link_new(stream, true, &handler);
+    weir_h2_link_set_authenticated(conn->server);
 }
 
-static void talk_to(struct talk *talk, struct event_base *base,
+static void conn_to(struct conn *conn, struct event_base *base,
                     struct weir_listener *listener, struct weir_tls *tls)
 {
     struct weir_address address = { "127.0.0.1", weir_listener_port(listener) };
     struct weir_h2_link_handler handler = {
-        .context = talk,
-        .calls = { .context = talk, .on_message = talk_hear },
-        .on_lost = talk_lost,
+        .context = conn,
+        .calls = { .context = conn, .on_message = conn_hear },
+        .on_lost = conn_lost,
     };
     struct weir_stream *stream = weir_stream_connect(
         base, &address, tls, 0, &(struct weir_stream_handler){ 0 });
-    talk->client = weir_h2_link_new(stream, false, &handler);
-    struct weir_h2 *h2 = weir_h2_link_h2(talk->client);
+    conn->client = weir_h2_link_new(stream, false, &handler);
+    struct weir_h2 *h2 = weir_h2_link_h2(conn->client);
     int32_t call = weir_h2_call(h2, "/x", "x", "Bearer it-is-me");
     static uint8_t bytes[100000];
     for (int i = 0; i < 10; i++)
@@ -873,31 +873,31 @@ static void run_until(struct event_base *base, const unsigned *counter,
         event_base_loop(base, EVLOOP_ONCE);
 }
 
-static void talk_once(struct weir_tls *server, struct weir_tls *client,
+static void conn_once(struct weir_tls *server, struct weir_tls *client,
                       const char *why)
 {
     struct event_base *base = event_base_new();
-    struct talk talk = { .messages = 0 };
+    struct conn conn = { .messages = 0 };
     struct weir_listener_options options = {
         .address = { .host = "127.0.0.1" },
         .tls = server,
         .max = 10,
-        .on_accept = talk_accept,
-        .context = &talk,
+        .on_accept = conn_accept,
+        .context = &conn,
     };
     struct weir_listener *listener;
     assert_int_equal(weir_listener_new(base, &options, &listener, NULL), 0);
-    talk_to(&talk, base, listener, client);
-    run_until(base, why ? &talk.lost : &talk.messages, why ? 1 : 10);
+    conn_to(&conn, base, listener, client);
+    run_until(base, why ? &conn.lost : &conn.messages, why ? 1 : 10);
     if (why)
-        assert_string_equal(talk.why, why);
+        assert_string_equal(conn.why, why);
     struct weir_tls_peer names;
     if (!why) {
-        assert_true(weir_h2_link_peer_names(talk.server, &names));
+        assert_true(weir_h2_link_peer_names(conn.server, &names));
         assert_string_equal(names.name[0], "payments-7");
     }
-    weir_h2_link_close(&talk.client);
-    weir_h2_link_close(&talk.server);
+    weir_h2_link_close(&conn.client);
+    weir_h2_link_close(&conn.server);
     weir_listener_free(&listener);
     PATIENTLY(event_base_dispatch(base));
     event_base_free(base);
@@ -908,11 +908,11 @@ static void test_links(void **state)
     (void)state;
     struct weir_tls *server = load(true, "ca.crt", "root", true);
     struct weir_tls *client = load(false, "ca.crt", "pay", false);
-    talk_once(server, client, NULL);
-    talk_once(server, NULL,
+    conn_once(server, client, NULL);
+    conn_once(server, NULL,
               "the peer hung up before it sent a byte: does "
               "it want TLS?");
-    talk_once(NULL, client, "the peer doesn't speak TLS here");
+    conn_once(NULL, client, "the peer doesn't speak TLS here");
     weir_tls_free(&server);
     weir_tls_free(&client);
 }

@@ -110,7 +110,7 @@ static void random_fills(struct weir_rng *rng, struct rows *rows,
         .fills = { .answer = weir_rng_below(rng, 2),
                    .number = some(rng),
                    .stamp = some(rng),
-                   .stretch = some(rng),
+                   .report_backoff = some(rng),
                    .limiters = (uint32_t)some(rng),
                    .top_age = weir_rng_below(rng, 2) ? some(rng) : 0,
                    .count = count,
@@ -132,7 +132,7 @@ static void random_asks(struct weir_rng *rng, struct weir_step_ask *rows,
         rows[i] = (struct weir_step_ask){
             .number = number,
             .name = WEIR_TEXT("site/\xc3\xbc"),
-            .ask = { .op = (enum weir_meter_op)(1 + weir_rng_below(rng, 5)),
+            .ask = { .op = (enum weir_algorithm_op)(1 + weir_rng_below(rng, 5)),
                      .weight = some(rng) % (WEIR_WEIGHT_MAX + 1),
                      .wait_max = some(rng),
                      .permit = some(rng),
@@ -156,7 +156,7 @@ static void random_answers(struct weir_rng *rng, struct weir_step_answer *rows,
         };
         if (rows[i].error != WEIR_STEP_ANSWERED)
             continue;
-        rows[i].answer = (struct weir_meter_answer){
+        rows[i].answer = (struct weir_algorithm_answer){
             .passed = weir_rng_below(rng, 2),
             .never = weir_rng_below(rng, 2),
             .level = (uint8_t)weir_rng_below(rng, 4),
@@ -501,7 +501,7 @@ static void test_quotas_of_a_later_version(void **state)
     changes[0].quota.algorithm = (enum weir_algorithm)99;
     changes[1].quota.sharing = (enum weir_sharing)99;
     changes[2].quota.sub_windows = 77;
-    changes[3].quota.share_algorithm = (enum weir_share)6;
+    changes[3].quota.share_algorithm = (enum weir_share_algorithm)6;
     changes[4].quota.sharing = WEIR_LEASED;
     changes[4].quota.decay_factor = WEIR_DECAY_ONE + 1;
     changes[5].quota.glob = (enum weir_glob)3; /* what it is, nobody knows */

@@ -63,7 +63,7 @@ static void random_wants(struct weir_rng *rng, struct lease_rows *rows,
         want->learning = weir_rng_below(rng, 2);
         want->has = some_units(rng);
         want->safe = some_units(rng);
-        want->roll = some(rng);
+        want->roster_token = some(rng);
         random_bands(rng, rows->bands[i], want);
     }
     *out = (struct weir_message){ .type = WEIR_MESSAGE_WANTS,
@@ -90,7 +90,7 @@ static void random_grants(struct weir_rng *rng, struct lease_rows *rows,
         grant->serial = 1 + (some(rng) >> 1);
         grant->capacity = some_units(rng);
         grant->safe = some_units(rng);
-        grant->roll = some(rng);
+        grant->roster_token = some(rng);
         grant->safe_lease = answer ? some(rng) >> 1 : 0;
         if (answer && weir_rng_below(rng, 8) == 0)
             continue; /* a lease that is over already */

@@ -112,7 +112,8 @@ static bool same_fills(const Weir__V1__Fills *theirs,
                        const struct weir_fills *ours)
 {
     if (!theirs || theirs->number != ours->number ||
-        theirs->stamp != ours->stamp || theirs->stretch_ns != ours->stretch ||
+        theirs->stamp != ours->stamp ||
+        theirs->report_backoff_ns != ours->report_backoff ||
         theirs->limiters != ours->limiters ||
         theirs->top_age_ns != ours->top_age ||
         theirs->n_slot_steps != ours->count || theirs->n_fill != ours->count ||
@@ -166,7 +167,7 @@ static bool same_asks(const Weir__V1__Asks *theirs,
 static bool same_answer(const Weir__V1__Answer *theirs,
                         const struct weir_step_answer *ours)
 {
-    const struct weir_meter_answer *answer = &ours->answer;
+    const struct weir_algorithm_answer *answer = &ours->answer;
     if (theirs->number != ours->number ||
         theirs->error != (uint32_t)ours->error)
         return false;
@@ -196,7 +197,8 @@ static bool same_want(const Weir__V1__Want *theirs,
 {
     if (!same_text(theirs->name, ours->name) || theirs->has != ours->has ||
         theirs->safe != ours->safe || theirs->taken != ours->taken ||
-        theirs->roll != ours->roll || theirs->release != ours->release ||
+        theirs->roster_token != ours->roster_token ||
+        theirs->release != ours->release ||
         theirs->learning != ours->learning ||
         theirs->n_bands != ours->band_count)
         return false;
@@ -238,7 +240,8 @@ static bool same_grant(const Weir__V1__Grant *theirs,
             theirs->capacity == ours->capacity && theirs->safe == ours->safe &&
             theirs->lease_ns == ours->lease &&
             theirs->safe_lease_ns == ours->safe_lease &&
-            theirs->refresh_ns == ours->refresh && theirs->roll == ours->roll);
+            theirs->refresh_ns == ours->refresh &&
+            theirs->roster_token == ours->roster_token);
 }
 
 static bool grants_agree(const void *bytes, size_t len,

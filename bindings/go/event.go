@@ -24,7 +24,7 @@ const (
 	Fresh        EventType = C.WEIR_EVENT_FRESH
 	TableFull    EventType = C.WEIR_EVENT_TABLE_FULL
 	StoreChanged EventType = C.WEIR_EVENT_STORE_CHANGED
-	RootStretch  EventType = C.WEIR_EVENT_ROOT_STRETCH
+	RootStretch  EventType = C.WEIR_EVENT_ROOT_REPORT_BACKOFF
 	Forked       EventType = C.WEIR_EVENT_FORKED
 	Lost         EventType = C.WEIR_EVENT_LOST
 	Credential   EventType = C.WEIR_EVENT_CREDENTIAL
@@ -35,7 +35,7 @@ const (
 	AdaptiveFull EventType = C.WEIR_EVENT_ADAPTIVE_FULL
 	Elsewhere    EventType = C.WEIR_EVENT_ELSEWHERE
 	Table        EventType = C.WEIR_EVENT_TABLE
-	Office       EventType = C.WEIR_EVENT_OFFICE
+	Reporter       EventType = C.WEIR_EVENT_REPORTER
 	Denied       EventType = C.WEIR_EVENT_DENIED
 )
 

@@ -33,7 +33,7 @@ static ngx_http_weir_news_t  ngx_http_weir_news[] = {
       "no room for more names: enlarge weir_zone" },
     { WEIR_EVENT_STORE_CHANGED, NGX_LOG_WARN,
       "a root speaks for another quota store" },
-    { WEIR_EVENT_ROOT_STRETCH, NGX_LOG_WARN,
+    { WEIR_EVENT_ROOT_REPORT_BACKOFF, NGX_LOG_WARN,
       "an overloaded root asks for fewer reports" },
     { WEIR_EVENT_LOST, NGX_LOG_WARN, "events were lost" },
     { WEIR_EVENT_CREDENTIAL, NGX_LOG_ERR,
@@ -51,7 +51,7 @@ static ngx_http_weir_news_t  ngx_http_weir_news[] = {
       "leases are handed out by a root to which no link leads" },
     { WEIR_EVENT_DENIED, NGX_LOG_ERR,
       "the credential may not take from a quota, which is counted here alone" },
-    { WEIR_EVENT_OFFICE, NGX_LOG_NOTICE,
+    { WEIR_EVENT_REPORTER, NGX_LOG_NOTICE,
       "this worker keeps the links to the roots" },
     { 0, NGX_LOG_NOTICE, "event" }
 };

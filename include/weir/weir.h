@@ -159,7 +159,8 @@ enum weir_event_type {
     WEIR_EVENT_TABLE_FULL,    /* instances or quotas found no room in the table:
                                * the first such quota is named */
     WEIR_EVENT_STORE_CHANGED, /* a root serves another quota store */
-    WEIR_EVENT_ROOT_STRETCH,  /* an overloaded root asks for fewer reports */
+    /* an overloaded root asks for fewer reports */
+    WEIR_EVENT_ROOT_REPORT_BACKOFF,
     WEIR_EVENT_FORKED,        /* this process is a forked child: a limiter of
                                * its own now */
     WEIR_EVENT_LOST,          /* events were dropped: the queue was full */
@@ -180,7 +181,7 @@ enum weir_event_type {
                                * roots, or bring it back */
     WEIR_EVENT_TABLE,         /* a shared table can't be used: 'text' says why
                                * and how to repair it */
-    WEIR_EVENT_OFFICE,        /* this process runs a shared table's limiter
+    WEIR_EVENT_REPORTER,      /* this process runs a shared table's limiter
                                * from now on */
     WEIR_EVENT_DENIED         /* the credential shown to a root may not take
                                * from the quota 'text': its counts stay in
@@ -192,7 +193,7 @@ struct weir_event {
     enum weir_event_type type;
     weir_instant at;
     uint64_t count; /* occurrences since the last such event (TABLE_FULL, LOST);
-                     * ms between reports (ROOT_STRETCH) */
+                     * ms between reports (ROOT_REPORT_BACKOFF) */
     char text[192]; /* for people: root, quota, reason */
 };
 

@@ -3,7 +3,7 @@
  * they take.
  *
  * A controller gets one sample for each request that has come back, and moves a
- * limit. The concurrency gate admits requests (adapt/sluice.h).
+ * limit. The concurrency gate admits requests (adapt/concurrency_gate.h).
  * One interface for all kinds:
  *
  *     weir_controller_defaults(&options, WEIR_CONTROLLER_TARGET);

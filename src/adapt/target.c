@@ -30,8 +30,8 @@
  * quick refusal is no sign of low load.
  *
  * The limit has fractions, and goes below one: of twenty processes that share a
- * storage for eleven none may have one for itself. adapt/sluice.h defines half
- * a permit.
+ * storage for eleven none may have one for itself. adapt/concurrency_gate.h
+ * defines half a permit.
  *
  * Rejected: adding one a window (above 100 it takes minutes, for twenty
  * processes it is twenty at once); a fixed back-off (0.5 gives a seventh of

@@ -3,10 +3,10 @@
  *
  * A root has quotas as they were entered and counts of all limiters; this
  * source has one process's table, with quotas as they are in force
- * (quota/table_show.c). So a quota is put together from a slot: a leak of 100
- * units a second is shown as 100/s, even if 6000/min was entered. Requests for
- * data of roots only (edits, their history, other limiters) are answered by the
- * roots' addresses.
+ * (quota/table_details.c). So a quota is put together from a slot: a leak of
+ * 100 units a second is shown as 100/s, even if 6000/min was entered. Requests
+ * for data of roots only (edits, their history, other limiters) are answered
+ * by the roots' addresses.
  *
  * Sums. A slot counts on when another name gets it, so a sum is the slot's
  * count less its count when this name was first seen there; in a slot's first
@@ -26,9 +26,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "client/look.h"
+#include "client/limiter_view.h"
 #include "os/clock.h"
-#include "server/problem.h"
+#include "server/http_problem.h"
 #include "server/query.h"
 #include "server/view.h"
 
@@ -62,7 +62,7 @@ struct weir_agent_page {
     uint8_t incarnation[WEIR_INCARNATION_SIZE];
     weir_instant started;
     /* The texts of the last answer. */
-    struct weir_slot_show show;
+    struct weir_slot_details show;
     struct weir_quota quota;
 };
 
@@ -85,12 +85,12 @@ static struct weir_limit odd_limit_of(double rate)
 }
 
 /* The shortest form: 100/s, 90/min. */
-static struct weir_limit limit_of(double rate, bool gauge)
+static struct weir_limit limit_of(double rate, bool inflight)
 {
     static const uint64_t periods[] = { 1, 60, 3600, 86400 };
     if (isinf(rate))
         return (struct weir_limit){ .unlimited = true };
-    if (gauge)
+    if (inflight)
         return (struct weir_limit){ .units = (uint64_t)llround(rate) };
     for (size_t i = 0; i < WEIR_COUNT_OF(periods); i++) {
         double units = rate * (double)periods[i];
@@ -104,7 +104,7 @@ static struct weir_limit limit_of(double rate, bool gauge)
 
 /* The limit of a quota that a bucket state, a store or measurements decide. */
 static struct weir_limit limit_elsewhere(struct weir *weir,
-                                         const struct weir_slot_show *show)
+                                         const struct weir_slot_details *show)
 {
     struct weir_policy policy;
     if (weir_policy(weir, show->name, show->name_len, &policy) < 0)
@@ -122,7 +122,7 @@ static struct weir_burst burst_of(double units)
 /* The quota of the slot in page->show. */
 static const struct weir_quota *quota_of(struct weir_agent_page *page)
 {
-    const struct weir_slot_show *show = &page->show;
+    const struct weir_slot_details *show = &page->show;
     struct weir_quota *quota = &page->quota;
     weir_quota_init(quota);
     quota->name = show->ruler_len > 0
@@ -131,9 +131,9 @@ static const struct weir_quota *quota_of(struct weir_agent_page *page)
     quota->parent = (struct weir_text){ show->parent, show->parent_len };
     quota->mode = show->mode;
     quota->sharing = show->sharing;
-    quota->kind = show->gauge ? WEIR_CONCURRENCY : WEIR_RATE;
+    quota->kind = show->inflight ? WEIR_CONCURRENCY : WEIR_RATE;
     quota->limit = show->elsewhere ? limit_elsewhere(page->weir, show)
-                                   : limit_of(show->limit, show->gauge);
+                                   : limit_of(show->limit, show->inflight);
     double high = show->elsewhere ? (double)quota->limit.units : show->high;
     quota->low_burst = burst_of(show->elsewhere ? high : show->low);
     quota->high_burst = burst_of(high);
@@ -142,7 +142,7 @@ static const struct weir_quota *quota_of(struct weir_agent_page *page)
 
 /* ---- Usage ---- */
 
-static bool has_quota(const struct weir_slot_show *show)
+static bool has_quota(const struct weir_slot_details *show)
 {
     return show->state > WEIR_SLOT_PLACEHOLDER;
 }
@@ -150,7 +150,7 @@ static bool has_quota(const struct weir_slot_show *show)
 /* The row of the slot in page->show; begins its sums with a new generation. */
 static struct row *row_of(struct weir_agent_page *page, uint32_t slot)
 {
-    const struct weir_slot_show *show = &page->show;
+    const struct weir_slot_details *show = &page->show;
     struct row *row = &page->rows[slot];
     if (row->generation == show->generation)
         return row;
@@ -166,7 +166,7 @@ static struct row *row_of(struct weir_agent_page *page, uint32_t slot)
  * in use. */
 static bool note(struct weir_agent_page *page, uint32_t slot)
 {
-    const struct weir_slot_show *show = &page->show;
+    const struct weir_slot_details *show = &page->show;
     struct row *row = row_of(page, slot);
     row->fill = (float)show->fill;
     row->ruler = show->ruler_len > 0 ? show->ruler_slot : WEIR_SLOT_NONE;
@@ -183,10 +183,10 @@ static bool note(struct weir_agent_page *page, uint32_t slot)
 static void sweep(struct weir_agent_page *page, uint32_t count,
                   weir_instant now)
 {
-    uint32_t end = weir_look_slots(page->weir);
+    uint32_t end = weir_limiter_view_slots(page->weir);
     for (uint32_t i = 0; i < count && i < end; i++) {
         page->hand = page->hand + 1 < end ? page->hand + 1 : 0;
-        if (weir_look_at(page->weir, page->hand, &page->show, now))
+        if (weir_limiter_view_at(page->weir, page->hand, &page->show, now))
             (void)note(page, page->hand);
         else
             page->rows[page->hand].used = false;
@@ -207,20 +207,21 @@ static struct weir_usage usage_of(const struct row *row, struct weir_text name,
 static size_t count_used(void *context)
 {
     const struct weir_agent_page *page = context;
-    return weir_look_slots(page->weir);
+    return weir_limiter_view_slots(page->weir);
 }
 
 static bool next_used(void *context, size_t *cursor, struct weir_usage *out,
                       weir_instant now)
 {
     struct weir_agent_page *page = context;
-    uint32_t end = weir_look_slots(page->weir);
+    uint32_t end = weir_limiter_view_slots(page->weir);
     (void)now;
     while (*cursor < end) {
         uint32_t slot = (uint32_t)(*cursor)++;
         const struct row *row = &page->rows[slot];
-        size_t len =
-            row->used ? weir_look_name(page->weir, slot, page->walked_name) : 0;
+        size_t len = row->used ? weir_limiter_view_name(page->weir, slot,
+                                                        page->walked_name)
+                               : 0;
         if (len == 0)
             continue;
         page->walked = slot;
@@ -234,7 +235,7 @@ static bool next_used(void *context, size_t *cursor, struct weir_usage *out,
 static void complete(void *context, struct weir_usage *usage, weir_instant now)
 {
     struct weir_agent_page *page = context;
-    if (weir_look_at(page->weir, page->walked, &page->show, now) &&
+    if (weir_limiter_view_at(page->weir, page->walked, &page->show, now) &&
         note(page, page->walked))
         *usage =
             usage_of(&page->rows[page->walked], usage->name, quota_of(page));
@@ -245,7 +246,8 @@ static bool used_of(void *context, struct weir_text name,
 {
     struct weir_agent_page *page = context;
     uint32_t slot;
-    if (!weir_look_up(page->weir, name, false, &page->show, &slot, now) ||
+    if (!weir_limiter_view_find(page->weir, name, false, &page->show, &slot,
+                                now) ||
         !note(page, slot))
         return false;
     *out = usage_of(&page->rows[slot],
@@ -256,7 +258,7 @@ static bool used_of(void *context, struct weir_text name,
 
 /* ---- The rule of a name ---- */
 
-static const char *elsewhere(const struct weir_slot_show *show)
+static const char *elsewhere(const struct weir_slot_details *show)
 {
     if (!show->elsewhere)
         return NULL;
@@ -271,9 +273,10 @@ static bool rule(void *context, struct weir_text name, struct weir_ruled *out,
                  weir_instant now)
 {
     struct weir_agent_page *page = context;
-    const struct weir_slot_show *show = &page->show;
+    const struct weir_slot_details *show = &page->show;
     uint32_t slot;
-    if (!weir_look_up(page->weir, name, true, &page->show, &slot, now) ||
+    if (!weir_limiter_view_find(page->weir, name, true, &page->show, &slot,
+                                now) ||
         !has_quota(show))
         return false;
     const struct weir_quota *quota = quota_of(page);
@@ -328,7 +331,7 @@ static void facts(void *context, struct weir_view_facts *out)
         .epoch = status.epoch,
         .quotas = status.slots_used,
         .unknown = status.unknown,
-        .limiters = weir_look_fleet(page->weir),
+        .limiters = weir_limiter_view_fleet(page->weir),
         .reports = status.reports,
     };
 }
@@ -338,7 +341,7 @@ static void facts(void *context, struct weir_view_facts *out)
 static size_t sum_up(struct weir_agent_page *page,
                      uint32_t templates[WEIR_TEMPLATES_MAX])
 {
-    uint32_t end = weir_look_slots(page->weir);
+    uint32_t end = weir_limiter_view_slots(page->weir);
     size_t count = 0;
     for (uint32_t slot = 0; slot < end; slot++) {
         const struct row *row = &page->rows[slot];
@@ -369,7 +372,7 @@ static json_t *templates(void *context, weir_instant now)
     for (size_t i = 0; i < count; i++) {
         struct row *sum = &page->rows[used[i]];
         char name[WEIR_NAME_MAX + 1];
-        if (weir_look_name(page->weir, used[i], name) > 0)
+        if (weir_limiter_view_name(page->weir, used[i], name) > 0)
             json_object_set_new(
                 sums, name,
                 weir_view_sum(sum->passed, sum->refused, sum->instances));
@@ -383,7 +386,7 @@ static json_t *templates(void *context, weir_instant now)
 /* NULL: the slot in page->show has neither a quota nor a template. */
 static json_t *brief_row(struct weir_agent_page *page)
 {
-    const struct weir_slot_show *show = &page->show;
+    const struct weir_slot_details *show = &page->show;
     if (show->state != WEIR_SLOT_QUOTA && show->state != WEIR_SLOT_TEMPLATE)
         return NULL;
     return weir_view_brief(quota_of(page));
@@ -397,13 +400,14 @@ static int brief(struct weir_agent_page *page, struct weir_text query,
     int error = weir_query_number(query, "after", WEIR_SLOTS_MAX, &slot, diag);
     if (error < 0)
         return error;
-    uint32_t end = weir_look_slots(page->weir);
+    uint32_t end = weir_limiter_view_slots(page->weir);
     json_t *list = json_array();
     size_t till = slot + BRIEF_SLOTS < end ? slot + BRIEF_SLOTS : end;
     for (; slot < till; slot++) {
-        json_t *row = weir_look_at(page->weir, (uint32_t)slot, &page->show, now)
-                          ? brief_row(page)
-                          : NULL;
+        json_t *row =
+            weir_limiter_view_at(page->weir, (uint32_t)slot, &page->show, now)
+                ? brief_row(page)
+                : NULL;
         if (row)
             json_array_append_new(list, row);
     }
@@ -416,8 +420,8 @@ static int brief(struct weir_agent_page *page, struct weir_text query,
     return 0;
 }
 
-static json_t *root_object(const struct weir_look_root *root, uint64_t epoch,
-                           weir_instant now)
+static json_t *root_object(const struct weir_limiter_view_root *root,
+                           uint64_t epoch, weir_instant now)
 {
     bool heard = root->heard_at > 0;
     double silent = now > root->heard_at ? (double)(now - root->heard_at) : 0;
@@ -432,11 +436,11 @@ static json_t *root_object(const struct weir_look_root *root, uint64_t epoch,
 static int roots(struct weir_agent_page *page, struct weir_text query,
                  json_t **out, struct weir_diag *diag, weir_instant now)
 {
-    struct weir_look_root root[WEIR_ROOTS_MAX];
+    struct weir_limiter_view_root root[WEIR_ROOTS_MAX];
     struct weir_status status;
     (void)query;
     (void)diag;
-    uint32_t count = weir_look_roots(page->weir, root);
+    uint32_t count = weir_limiter_view_roots(page->weir, root);
     weir_status(page->weir, &status);
     json_t *list = json_array();
     for (uint32_t i = 0; i < count; i++)
@@ -459,8 +463,8 @@ static bool begins(struct weir_text path, const char *with)
 
 static void name_roots(struct weir_agent_page *page)
 {
-    struct weir_look_root root[WEIR_ROOTS_MAX];
-    uint32_t count = weir_look_roots(page->weir, root);
+    struct weir_limiter_view_root root[WEIR_ROOTS_MAX];
+    uint32_t count = weir_limiter_view_roots(page->weir, root);
     size_t len = 0;
     page->roots[0] = '\0';
     for (uint32_t i = 0; i < count && len < sizeof page->roots; i++)

@@ -17,11 +17,11 @@
 struct weir_agent_rls {
     const struct weir_agent_rls_options *options; /* borrowed */
     const struct weir_log *log;
-    struct weir_rls_desk *desk; /* owned, as all below */
-    struct weir_rlqs_desk *quotas;
+    struct weir_rls_service *service; /* owned, as all below */
+    struct weir_rlqs_service *quotas;
     struct weir_rls_rules *rules; /* NULL: no file */
     struct stat seen;
-    struct weir_rls_door *doors[WEIR_AGENT_RLS_PLACES_MAX];
+    struct weir_rls_listener *doors[WEIR_AGENT_RLS_ADDRESSES_MAX];
 };
 
 /* ---- The file ---- */
@@ -63,7 +63,7 @@ static int load(struct weir_agent_rls *rls, struct weir_diag *diag)
     free(text);
     if (error < 0)
         return error;
-    weir_rls_desk_set_rules(rls->desk, rules);
+    weir_rls_service_set_rules(rls->service, rules);
     weir_rls_rules_free(rls->rules);
     rls->rules = rules;
     return 0;
@@ -106,9 +106,9 @@ void weir_agent_rls_look(struct weir_agent_rls *rls, bool all)
 
 void weir_agent_rls_recheck(struct weir_agent_rls *rls)
 {
-    for (size_t i = 0; rls && i < WEIR_AGENT_RLS_PLACES_MAX; i++)
+    for (size_t i = 0; rls && i < WEIR_AGENT_RLS_ADDRESSES_MAX; i++)
         if (rls->doors[i])
-            weir_rls_door_recheck(rls->doors[i]);
+            weir_rls_listener_recheck(rls->doors[i]);
 }
 
 /* ---- Life ---- */
@@ -147,37 +147,39 @@ static int read_config(struct weir_agent_rls *rls)
     return 0;
 }
 
-static int open_doors(struct weir_agent_rls *rls,
-                      const struct weir_door_host *host,
-                      const struct weir_place *places)
+static int open_apis(struct weir_agent_rls *rls,
+                     const struct weir_protocol_host *host,
+                     const struct weir_listen_address *places)
 {
-    char shown[WEIR_PLACE_TEXT_MAX];
+    char shown[WEIR_LISTEN_ADDRESS_TEXT_MAX];
     struct weir_diag diag = { 0 };
     for (size_t i = 0; i < rls->options->places.count; i++) {
-        if (weir_rls_door_new(host, &places[i], rls->desk, rls->quotas,
-                              &rls->doors[i], &diag) < 0)
+        if (weir_rls_listener_new(host, &places[i], rls->service, rls->quotas,
+                                  &rls->doors[i], &diag) < 0)
             return weir_cli_fail("--rls %s: %s", rls->options->places.items[i],
                                  diag.text);
-        weir_place_show(weir_rls_door_place(rls->doors[i]), shown);
+        weir_listen_address_show(weir_rls_listener_address(rls->doors[i]),
+                                 shown);
         weir_log(rls->log, WEIR_LOG_INFO, "Envoy's rate limit service at %s",
                  shown);
     }
     return 0;
 }
 
-static int fill(struct weir_agent_rls *rls, const struct weir_door_host *host,
-                const struct weir_place *places)
+static int fill(struct weir_agent_rls *rls,
+                const struct weir_protocol_host *host,
+                const struct weir_listen_address *places)
 {
     struct weir_rls_options options = { .shadow = rls->options->shadow };
     int status = read_headers(rls->options->headers, &options.headers);
     if (status)
         return status;
-    rls->desk = weir_rls_desk_new(host, &options);
-    rls->quotas = weir_rlqs_desk_new(host);
-    if (!rls->desk || !rls->quotas)
+    rls->service = weir_rls_service_new(host, &options);
+    rls->quotas = weir_rlqs_service_new(host);
+    if (!rls->service || !rls->quotas)
         return weir_cli_fail("%s", weir_strerror(WEIR_ENOMEM));
     status = read_config(rls);
-    return status ? status : open_doors(rls, host, places);
+    return status ? status : open_apis(rls, host, places);
 }
 
 bool weir_agent_rls_is_asked(const struct weir_agent_rls_options *options)
@@ -185,9 +187,9 @@ bool weir_agent_rls_is_asked(const struct weir_agent_rls_options *options)
     return options->config || options->headers || options->shadow;
 }
 
-int weir_agent_rls_open(const struct weir_door_host *host,
+int weir_agent_rls_open(const struct weir_protocol_host *host,
                         const struct weir_agent_rls_options *options,
-                        const struct weir_place *places,
+                        const struct weir_listen_address *places,
                         const struct weir_log *log, struct weir_agent_rls **out)
 {
     *out = NULL;
@@ -205,17 +207,17 @@ int weir_agent_rls_open(const struct weir_door_host *host,
     return 0;
 }
 
-struct weir_rls_desk *weir_agent_rls_desk(struct weir_agent_rls *rls)
+struct weir_rls_service *weir_agent_rls_service(struct weir_agent_rls *rls)
 {
-    return rls ? rls->desk : NULL;
+    return rls ? rls->service : NULL;
 }
 
-const struct weir_place *weir_agent_rls_place(const struct weir_agent_rls *rls,
-                                              size_t i)
+const struct weir_listen_address *weir_agent_rls_address(
+    const struct weir_agent_rls *rls, size_t i)
 {
-    if (!rls || i >= WEIR_AGENT_RLS_PLACES_MAX || !rls->doors[i])
+    if (!rls || i >= WEIR_AGENT_RLS_ADDRESSES_MAX || !rls->doors[i])
         return NULL;
-    return weir_rls_door_place(rls->doors[i]);
+    return weir_rls_listener_address(rls->doors[i]);
 }
 
 void weir_agent_rls_close(struct weir_agent_rls **rls)
@@ -223,10 +225,10 @@ void weir_agent_rls_close(struct weir_agent_rls **rls)
     struct weir_agent_rls *self = *rls;
     if (!self)
         return;
-    for (size_t i = 0; i < WEIR_AGENT_RLS_PLACES_MAX; i++)
-        weir_rls_door_free(&self->doors[i]);
-    weir_rls_desk_free(self->desk);
-    weir_rlqs_desk_free(self->quotas);
+    for (size_t i = 0; i < WEIR_AGENT_RLS_ADDRESSES_MAX; i++)
+        weir_rls_listener_free(&self->doors[i]);
+    weir_rls_service_free(self->service);
+    weir_rlqs_service_free(self->quotas);
     weir_rls_rules_free(self->rules);
     free(self);
     *rls = NULL;

@@ -7,10 +7,10 @@
 #define WEIR_AGENT_RLS_H
 
 #include "cli/cli.h"
-#include "door/rls_door.h"
+#include "door/rls_listener.h"
 #include "server/log.h"
 
-#define WEIR_AGENT_RLS_PLACES_MAX 4
+#define WEIR_AGENT_RLS_ADDRESSES_MAX 4
 
 struct weir_agent_rls_options {
     struct weir_cli_values places;
@@ -25,21 +25,21 @@ struct weir_agent_rls;
 bool weir_agent_rls_is_asked(const struct weir_agent_rls_options *options);
 /* Opens the listeners at 'places', as many as the options have, perhaps none.
  * All is borrowed. Returns 0; or an exit status, after printing the error. */
-int weir_agent_rls_open(const struct weir_door_host *host,
+int weir_agent_rls_open(const struct weir_protocol_host *host,
                         const struct weir_agent_rls_options *options,
-                        const struct weir_place *places,
+                        const struct weir_listen_address *places,
                         const struct weir_log *log,
                         struct weir_agent_rls **out);
 /* The service that answers; NULL if 'rls' is. */
-struct weir_rls_desk *weir_agent_rls_desk(struct weir_agent_rls *rls);
+struct weir_rls_service *weir_agent_rls_service(struct weir_agent_rls *rls);
 /* Call it each second; 'all': reads unchanged files too. A file that can't be
  * read is logged, and the previous limits stay. NULL is legal. */
 void weir_agent_rls_look(struct weir_agent_rls *rls, bool all);
 /* Credentials were read again. NULL is legal. */
 void weir_agent_rls_recheck(struct weir_agent_rls *rls);
 /* The listen address of the i-th listener; NULL: there is none. */
-const struct weir_place *weir_agent_rls_place(const struct weir_agent_rls *rls,
-                                              size_t i);
+const struct weir_listen_address *weir_agent_rls_address(
+    const struct weir_agent_rls *rls, size_t i);
 /* NULL inside is legal. */
 void weir_agent_rls_close(struct weir_agent_rls **rls);
 

@@ -25,16 +25,16 @@
 #include "cli/agent_page.h"
 #include "cli/agent_rls.h"
 #include "cli/cli.h"
-#include "door/resp_door.h"
+#include "door/resp_listener.h"
 #include "door/throttle_counted.h"
 #include "door/web.h"
 #include "os/clock.h"
 #include "os/daemon.h"
 #include "os/origin.h"
 #include "quota/quota.h"
-#include "server/gate.h"
+#include "server/authorization.h"
+#include "server/exposure.h"
 #include "server/port_file.h"
-#include "server/reach.h"
 
 #define HTTP_DEFAULT "127.0.0.1:7079"
 #define PLACES_MAX 4 /* of one kind of listener */
@@ -82,7 +82,7 @@ struct options {
     struct weir_cli_values http, resp;
     struct weir_agent_rls_options rls;
     const char *resp_keys, *resp_sharing;
-    struct weir_reach reach;
+    struct weir_exposure reach;
     const char *table, *name, *quotas_max, *port_file;
     const char *log_level, *public_origin;
 };
@@ -103,35 +103,37 @@ struct agent {
     struct weir *weir;
     struct event *news, *look;
     struct weir_credentials *credentials; /* NULL: none in force */
-    struct weir_gate gate;
-    struct weir_door_counts counts;
+    struct weir_authorization authorizer;
+    struct weir_protocol_counts counts;
     struct weir_tls *tls[KINDS]; /* NULL: plain text */
-    size_t talks_max;            /* connections of each listener */
-    struct weir_door_host host[KINDS];
+    size_t conns_max;            /* connections of each listener */
+    struct weir_protocol_host host[KINDS];
     struct weir_agent_page *page; /* NULL: no HTTP */
     struct weir_web *web[PLACES_MAX];
     struct weir_throttle *throttle; /* NULL: the fleet counts */
-    struct weir_resp_door *resp[PLACES_MAX];
+    struct weir_resp_listener *resp[PLACES_MAX];
     struct weir_agent_rls *rls; /* NULL: no such listener */
 };
 
 /* ---- Authorization ---- */
 
-static int admit(void *context, const struct weir_door_guest *guest,
-                 struct weir_door_taker *out, struct weir_diag *diag,
+static int admit(void *context, const struct weir_protocol_peer *guest,
+                 struct weir_protocol_taker *out, struct weir_diag *diag,
                  weir_instant now)
 {
-    struct weir_gate *gate = context;
+    struct weir_authorization *authorizer = context;
     struct weir_identity identity;
-    struct weir_caller caller = { .door = WEIR_DOOR_HTTP,
+    struct weir_caller caller = { .api = WEIR_API_HTTP,
                                   .address = guest->address,
                                   .names = guest->names,
                                   .authorization = guest->authorization };
     enum weir_role role =
-        guest->right == WEIR_DOOR_READ ? WEIR_ROLE_READ : WEIR_ROLE_TAKE;
-    int error = weir_gate_identify(gate, &caller, &identity, diag, now);
+        guest->right == WEIR_PROTOCOL_READ ? WEIR_ROLE_READ : WEIR_ROLE_TAKE;
+    int error =
+        weir_authorization_identify(authorizer, &caller, &identity, diag, now);
     if (error == 0)
-        error = weir_gate_admit(gate, &caller, &identity, role, diag, now);
+        error = weir_authorization_admit(authorizer, &caller, &identity, role,
+                                         diag, now);
     if (error < 0)
         return error;
     out->names = identity.take;
@@ -139,18 +141,18 @@ static int admit(void *context, const struct weir_door_guest *guest,
     return 0;
 }
 
-static void on_denied(void *context, const struct weir_door_taker *taker,
+static void on_denied(void *context, const struct weir_protocol_taker *taker,
                       const char *why, weir_instant now)
 {
-    weir_gate_note(context, WEIR_DOOR_HTTP, WEIR_REFUSED_NAME, taker->address,
-                   why, now);
+    weir_authorization_note(context, WEIR_API_HTTP, WEIR_REFUSED_NAME,
+                            taker->address, why, now);
 }
 
 static void on_refused(void *context, const char *address, const char *why,
                        weir_instant now)
 {
-    weir_gate_note(context, WEIR_DOOR_HTTP, WEIR_REFUSED_TLS, address, why,
-                   now);
+    weir_authorization_note(context, WEIR_API_HTTP, WEIR_REFUSED_TLS, address,
+                            why, now);
 }
 
 /* Connected clients are checked again. */
@@ -160,7 +162,7 @@ static void recheck(struct agent *agent)
         if (agent->web[i])
             weir_web_recheck(agent->web[i]);
         if (agent->resp[i])
-            weir_resp_door_recheck(agent->resp[i]);
+            weir_resp_listener_recheck(agent->resp[i]);
     }
     weir_agent_rls_recheck(agent->rls);
 }
@@ -206,8 +208,8 @@ static void look_at_credentials(struct agent *agent, bool all)
     weir_log(&agent->log, WEIR_LOG_INFO, "reloaded %zu credentials of %s",
              weir_credentials_count(agent->credentials),
              agent->options.reach.credentials);
-    weir_reach_warn_of_names(&agent->options.reach, agent->credentials,
-                             &agent->log);
+    weir_exposure_warn_of_names(&agent->options.reach, agent->credentials,
+                                &agent->log);
     recheck(agent);
 }
 
@@ -234,13 +236,13 @@ static enum weir_log_level urgency(enum weir_event_type type)
     case WEIR_EVENT_FRESH:
     case WEIR_EVENT_EXACT_BACK:
     case WEIR_EVENT_FORKED:
-    case WEIR_EVENT_OFFICE:
+    case WEIR_EVENT_REPORTER:
         return WEIR_LOG_INFO;
     case WEIR_EVENT_ROOT_DOWN:
     case WEIR_EVENT_STALE:
     case WEIR_EVENT_TABLE_FULL:
     case WEIR_EVENT_STORE_CHANGED:
-    case WEIR_EVENT_ROOT_STRETCH:
+    case WEIR_EVENT_ROOT_REPORT_BACKOFF:
     case WEIR_EVENT_LOST:
     case WEIR_EVENT_QUOTA_UNKNOWN:
     case WEIR_EVENT_EXACT_AWAY:
@@ -273,7 +275,7 @@ static const char *title(enum weir_event_type type)
         return "no room for more names: raise --quotas-max";
     case WEIR_EVENT_STORE_CHANGED:
         return "a root has another quota store";
-    case WEIR_EVENT_ROOT_STRETCH:
+    case WEIR_EVENT_ROOT_REPORT_BACKOFF:
         return "an overloaded root asks for fewer reports";
     case WEIR_EVENT_FORKED:
         return "a child of fork() is a limiter now";
@@ -295,7 +297,7 @@ static const char *title(enum weir_event_type type)
         return "leases are handed out by a root that isn't connected";
     case WEIR_EVENT_TABLE:
         return "the shared table can't be used";
-    case WEIR_EVENT_OFFICE:
+    case WEIR_EVENT_REPORTER:
         return "this process runs the shared table's limiter";
     case WEIR_EVENT_DENIED:
         return "the credential may not take from a quota, which is counted "
@@ -348,63 +350,66 @@ static int make_loop(struct agent *agent)
     return made ? 0 : weir_cli_fail("%s", weir_strerror(WEIR_ENOMEM));
 }
 
-static struct weir_door_host host_of(struct agent *agent, struct weir_tls *tls)
+static struct weir_protocol_host host_of(struct agent *agent,
+                                         struct weir_tls *tls)
 {
-    return (struct weir_door_host){
+    return (struct weir_protocol_host){
         .base = agent->base,
         .weir = agent->weir,
         .version = weir_version(),
         .counts = &agent->counts,
         .admit = agent->credentials ? admit : NULL,
         .denied = on_denied,
-        .context = &agent->gate,
+        .context = &agent->authorizer,
         .tls = { .tls = tls,
                  .on_refused = on_refused,
-                 .context = &agent->gate },
+                 .context = &agent->authorizer },
         .on_short = { weir_log_short, &agent->log },
-        .talks_max = agent->talks_max,
+        .conns_max = agent->conns_max,
         .public_origin = agent->options.public_origin,
     };
 }
 
-static int make_gate(struct agent *agent)
+static int make_authorizer(struct agent *agent)
 {
     struct weir_diag diag = { 0 };
-    const struct weir_reach *reach = &agent->options.reach;
+    const struct weir_exposure *reach = &agent->options.reach;
     const char *path = reach->credentials;
     const char *origin = agent->options.public_origin;
     if (origin && weir_origin_parse(origin, &diag) < 0)
         return weir_cli_fail("--public-origin %s: %s", origin, diag.text);
-    int error = weir_reach_check(reach, &diag);
+    int error = weir_exposure_check(reach, &diag);
     if (error == 0 && path)
         error = weir_credentials_open(path, &agent->credentials, &diag);
     for (size_t i = 0; i < KINDS && error == 0; i++)
-        error = weir_reach_tls(reach, alpns[i], &agent->tls[i], &diag);
+        error = weir_exposure_tls(reach, alpns[i], &agent->tls[i], &diag);
     if (error < 0)
         return weir_cli_fail("%s", diag.text);
-    agent->gate = (struct weir_gate){ .credentials = agent->credentials,
-                                      .log = &agent->log };
+    agent->authorizer =
+        (struct weir_authorization){ .credentials = agent->credentials,
+                                     .log = &agent->log };
     for (size_t i = 0; i < KINDS; i++)
         agent->host[i] = host_of(agent, agent->tls[i]);
     return 0;
 }
 
 static int read_place(const struct agent *agent, const char *option,
-                      const char *text, struct weir_place *out)
+                      const char *text, struct weir_listen_address *out)
 {
     struct weir_diag diag = { 0 };
-    if (weir_place_parse(weir_text_of(text), out, &diag) < 0)
+    if (weir_listen_address_parse(weir_text_of(text), out, &diag) < 0)
         return weir_cli_fail("%s %s: %s", option, text, diag.text);
-    if (weir_reach_check_place(&agent->options.reach, option, out, &diag) < 0)
+    if (weir_exposure_check_place(&agent->options.reach, option, out, &diag) <
+        0)
         return weir_cli_fail("%s", diag.text);
     return 0;
 }
 
 static void tell_place(const struct agent *agent, const char *what,
-                       const struct weir_place *place)
+                       const struct weir_listen_address *place)
 {
-    char shown[WEIR_PLACE_TEXT_MAX];
-    weir_place_show(place, shown);
+    char shown[WEIR_LISTEN_ADDRESS_TEXT_MAX];
+    weir_listen_address_show(place, shown);
     weir_log(&agent->log, WEIR_LOG_INFO, "%s at %s", what, shown);
 }
 
@@ -417,17 +422,17 @@ static int open_web(struct agent *agent)
     if (http->count > 0 && !agent->page)
         return weir_cli_fail("%s", weir_strerror(WEIR_ENOMEM));
     for (size_t i = 0; i < http->count; i++) {
-        struct weir_place place;
+        struct weir_listen_address place;
         struct weir_diag diag = { 0 };
         int status = read_place(agent, "--http", http->items[i], &place);
         if (status)
             return status;
         if (weir_web_new(&agent->host[KIND_HTTP], &place,
-                         weir_agent_rls_desk(agent->rls),
+                         weir_agent_rls_service(agent->rls),
                          weir_agent_page_views(agent->page), &agent->web[i],
                          &diag) < 0)
             return weir_cli_fail("--http %s: %s", http->items[i], diag.text);
-        tell_place(agent, "HTTP", weir_web_place(agent->web[i]));
+        tell_place(agent, "HTTP", weir_web_address(agent->web[i]));
     }
     return 0;
 }
@@ -460,15 +465,15 @@ static int open_resp(struct agent *agent)
 {
     struct weir_cli_values *resp = &agent->options.resp;
     for (size_t i = 0; i < resp->count; i++) {
-        struct weir_place place;
+        struct weir_listen_address place;
         struct weir_diag diag = { 0 };
         int status = read_place(agent, "--resp", resp->items[i], &place);
         if (status)
             return status;
-        if (weir_resp_door_new(&agent->host[KIND_RESP], &place, agent->throttle,
-                               &agent->resp[i], &diag) < 0)
+        if (weir_resp_listener_new(&agent->host[KIND_RESP], &place,
+                                   agent->throttle, &agent->resp[i], &diag) < 0)
             return weir_cli_fail("--resp %s: %s", resp->items[i], diag.text);
-        tell_place(agent, "RESP", weir_resp_door_place(agent->resp[i]));
+        tell_place(agent, "RESP", weir_resp_listener_address(agent->resp[i]));
     }
     return 0;
 }
@@ -476,7 +481,7 @@ static int open_resp(struct agent *agent)
 static int open_rls(struct agent *agent)
 {
     const struct weir_cli_values *rls = &agent->options.rls.places;
-    struct weir_place places[WEIR_AGENT_RLS_PLACES_MAX];
+    struct weir_listen_address places[WEIR_AGENT_RLS_ADDRESSES_MAX];
     for (size_t i = 0; i < rls->count; i++) {
         int status = read_place(agent, "--rls", rls->items[i], &places[i]);
         if (status)
@@ -494,23 +499,24 @@ static int open_rls(struct agent *agent)
 /* A line for each listen address: "http=127.0.0.1:7079". */
 static int write_places(const struct agent *agent)
 {
-    char text[3 * PLACES_MAX * (WEIR_PLACE_TEXT_MAX + 8)] = "";
-    char shown[WEIR_PLACE_TEXT_MAX];
+    char text[3 * PLACES_MAX * (WEIR_LISTEN_ADDRESS_TEXT_MAX + 8)] = "";
+    char shown[WEIR_LISTEN_ADDRESS_TEXT_MAX];
     int len = 0;
     struct weir_diag diag = { 0 };
     if (!agent->options.port_file)
         return 0;
     for (size_t i = 0; i < PLACES_MAX && agent->web[i]; i++) {
-        weir_place_show(weir_web_place(agent->web[i]), shown);
+        weir_listen_address_show(weir_web_address(agent->web[i]), shown);
         len += sprintf(text + len, "http=%s\n", shown);
     }
     for (size_t i = 0; i < PLACES_MAX && agent->resp[i]; i++) {
-        weir_place_show(weir_resp_door_place(agent->resp[i]), shown);
+        weir_listen_address_show(weir_resp_listener_address(agent->resp[i]),
+                                 shown);
         len += sprintf(text + len, "resp=%s\n", shown);
     }
-    const struct weir_place *rls;
-    for (size_t i = 0; (rls = weir_agent_rls_place(agent->rls, i)); i++) {
-        weir_place_show(rls, shown);
+    const struct weir_listen_address *rls;
+    for (size_t i = 0; (rls = weir_agent_rls_address(agent->rls, i)); i++) {
+        weir_listen_address_show(rls, shown);
         len += sprintf(text + len, "rls=%s\n", shown);
     }
     if (weir_port_file_put(agent->options.port_file, text, &diag) < 0)
@@ -541,19 +547,19 @@ static int start(struct agent *agent)
     if (level && weir_log_level_parse(level, &agent->log.level) < 0)
         return weir_cli_fail("--log-level: error, warning, info or debug");
     if (options->http.count > PLACES_MAX || options->resp.count > PLACES_MAX ||
-        options->rls.places.count > WEIR_AGENT_RLS_PLACES_MAX)
+        options->rls.places.count > WEIR_AGENT_RLS_ADDRESSES_MAX)
         return weir_cli_fail("--http, --resp and --rls may come %d times each",
                              PLACES_MAX);
     size_t listeners =
         options->http.count + options->resp.count + options->rls.places.count;
     if (listeners > 0)
-        agent->talks_max =
-            weir_files_spare(listeners * WEIR_DOOR_TALKS_MAX) / listeners;
+        agent->conns_max =
+            weir_files_spare(listeners * WEIR_PROTOCOL_CONNS_MAX) / listeners;
     int status = open_limiter(agent);
     if (status == 0)
         status = make_loop(agent);
     if (status == 0)
-        status = make_gate(agent);
+        status = make_authorizer(agent);
     if (status == 0)
         status = make_throttle(agent);
     if (status == 0)
@@ -565,8 +571,8 @@ static int start(struct agent *agent)
     if (status == 0)
         status = write_places(agent);
     if (status == 0)
-        weir_reach_warn_of_names(&options->reach, agent->credentials,
-                                 &agent->log);
+        weir_exposure_warn_of_names(&options->reach, agent->credentials,
+                                    &agent->log);
     return status;
 }
 
@@ -574,7 +580,7 @@ static void end(struct agent *agent)
 {
     for (size_t i = 0; i < PLACES_MAX; i++) {
         weir_web_free(&agent->web[i]);
-        weir_resp_door_free(&agent->resp[i]);
+        weir_resp_listener_free(&agent->resp[i]);
     }
     weir_agent_page_free(&agent->page);
     weir_throttle_free(&agent->throttle);

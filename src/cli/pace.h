@@ -6,7 +6,7 @@
 
 #include <openssl/evp.h>
 
-#include "algo/meter.h"
+#include "algo/algorithm.h"
 #include "cli/cli.h"
 #include "quota/quota.h"
 #include "weir/pacer.h"
@@ -28,13 +28,13 @@ struct weir_pace_unit {
     uint64_t record; /* bytes of one record */
 };
 
-/* ---- pace_gate.c: other gates of a single job than the pacer ---- */
+/* ---- pace_limiter.c: other gates of a single job than the pacer ---- */
 
 struct weir_pace_gate {
     weir_instant next; /* when to ask again, after a take of 0 */
     uint64_t chunk;    /* units of one request, at most */
     /* For an algorithm: */
-    struct weir_meter_rule rule;
+    struct weir_algorithm_rule rule;
     void *state;       /* owned; NULL: a quota */
     weir_instant seen; /* the instant of the last request */
     /* For a live quota: */

@@ -16,7 +16,7 @@
 #include "lab/memory.h"
 #include "os/clock.h"
 #include "os/zone.h"
-#include "quota/quota_meter.h"
+#include "quota/quota_algorithm_rule.h"
 #include "wire/quota_json.h"
 
 static int check_zone(const struct weir_replay_set *set,
@@ -152,27 +152,27 @@ void weir_replay_table_zones(struct weir_replay_table *table, weir_instant now)
         ends ? (weir_instant)zones.until * WEIR_SECOND : WEIR_NEVER;
 }
 
-static bool has_meter(const struct weir_quota *quota)
+static bool has_bucket_state(const struct weir_quota *quota)
 {
     return quota->algorithm != WEIR_LEAKY &&
            quota->algorithm != WEIR_TOKEN_BUCKET;
 }
 
 /* Room for a state of the largest kind in each slot, and for the rules. */
-static uint64_t meter_bytes(const struct weir_quota *quotas, size_t count,
-                            uint32_t slots)
+static uint64_t bucket_state_bytes(const struct weir_quota *quotas,
+                                   size_t count, uint32_t slots)
 {
-    uint64_t most = WEIR_METER_BYTES_A_SLOT;
+    uint64_t most = WEIR_ALGORITHM_BYTES_A_SLOT;
     for (size_t i = 0; i < count; i++) {
-        struct weir_meter_rule rule;
-        if (!has_meter(&quotas[i]) || quotas[i].limit.unlimited)
+        struct weir_algorithm_rule rule;
+        if (!has_bucket_state(&quotas[i]) || quotas[i].limit.unlimited)
             continue;
-        weir_quota_meter(&quotas[i], 0, &rule);
-        uint64_t size = 2 * weir_meter_size(&rule);
+        weir_quota_algorithm_rule(&quotas[i], 0, &rule);
+        uint64_t size = 2 * weir_algorithm_size(&rule);
         most = size > most ? size : most;
     }
     uint64_t all = (uint64_t)slots * most + (64u << 10);
-    return all < WEIR_METER_BYTES_MAX ? all : WEIR_METER_BYTES_MAX;
+    return all < WEIR_ALGORITHM_BYTES_MAX ? all : WEIR_ALGORITHM_BYTES_MAX;
 }
 
 void weir_replay_table_init(struct weir_replay_table *table,
@@ -187,7 +187,7 @@ void weir_replay_table_init(struct weir_replay_table *table,
         .slots = table->slots,
         .stripes = 2,
         .seed = seed,
-        .meter_bytes = meter_bytes(quotas, count, table->slots),
+        .bucket_state_bytes = bucket_state_bytes(quotas, count, table->slots),
     };
     table->size = weir_table_size(&options);
     /* Unused pages cost nothing. */

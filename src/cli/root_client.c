@@ -18,7 +18,7 @@
 #include "os/clock.h"
 #include "os/h2_link.h"
 #include "server/admin.h"
-#include "server/problem.h"
+#include "server/http_problem.h"
 #include "wire/weir_v1.h"
 
 #define CHUNK (1u << 20) /* bytes of a body in one message */

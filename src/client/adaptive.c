@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "adapt/sluice.h"
+#include "adapt/concurrency_gate.h"
 #include "base/atomic.h"
 #include "os/clock.h"
 #include "quota/quota_adaptive.h"
@@ -27,7 +27,7 @@ int weir_adaptive(struct weir_handle quota, struct weir_adaptive *out,
                   weir_instant now)
 {
     struct weir *weir = quota.weir;
-    struct weir_sluice_view view;
+    struct weir_concurrency_gate_view view;
     if (!weir)
         return WEIR_ENOENT;
     weir_fork_check(weir);
@@ -61,7 +61,7 @@ static void tell_full(struct weir *weir, uint32_t wanting, weir_instant now)
     snprintf(event.text, sizeof(event.text),
              "%u adaptive quotas have no limit of their own and let all pass; "
              "adaptive_max is %u",
-             wanting, weir->basins);
+             wanting, weir->gate_slots);
     weir_event_tell(weir, &event);
 }
 

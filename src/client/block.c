@@ -5,7 +5,7 @@
  *     struct weir_block | the table (quota/table_share.c)
  *       members           by their numbers
  *       office            the member that is the reporter
- *       estate            the handover to its successor (node/limiter_estate.c)
+ *       estate the handover to its successor (node/limiter_handover.c)
  *
  * The problem: any process may be killed at any instant, be it within a
  * decision, while it adds a name, during an edit by a root's quotas, or just
@@ -14,7 +14,7 @@
  *
  *     decides   any thread of any process, by the table alone. Each of its
  *               entries there carries its process's number.
- *     watches   one thread of each process (office.c): it wakes each 100 ms.
+ *     watches   one thread of each process (reporter.c): it wakes each 100 ms.
  *               The first to wake checks which members have died, for all: if
  *               each checked each, 62 of them would read 38,000 files of /proc
  *               a second. If it dies before it has checked, the next check
@@ -111,7 +111,7 @@ static void make(struct weir_block *block, const struct weir_block_shape *shape,
     block->world = *world;
     block->size = size;
     block->table_at = head_size();
-    weir_entropy(block->estate.incarnation, WEIR_INCARNATION_SIZE);
+    weir_entropy(block->handover.incarnation, WEIR_INCARNATION_SIZE);
     weir_entropy(&options.seed, sizeof(options.seed));
     struct weir_table *table =
         weir_table_init((char *)block + block->table_at, &options, now);
@@ -357,14 +357,14 @@ static uint64_t find_dead(const struct weir_block *block)
 }
 
 /* While a dead member is the reporter no other acts as number 0. */
-static void bury_locks(struct weir_block *block, uint64_t dead, uint32_t by)
+static void reap_locks(struct weir_block *block, uint64_t dead, uint32_t by)
 {
     struct weir_table *table = weir_block_table(block);
-    uint32_t office = weir_load(&block->office);
-    if (dead >> office & 1)
-        weir_table_bury_locks(table, 0, by);
+    uint32_t reporter = weir_load(&block->reporter);
+    if (dead >> reporter & 1)
+        weir_table_reap_locks(table, 0, by);
     for (; dead != 0; dead &= dead - 1)
-        weir_table_bury_locks(table, (uint32_t)__builtin_ctzll(dead), by);
+        weir_table_reap_locks(table, (uint32_t)__builtin_ctzll(dead), by);
 }
 
 static void strike_off(struct weir_block *block, uint32_t number)
@@ -374,38 +374,38 @@ static void strike_off(struct weir_block *block, uint32_t number)
 }
 
 /* False: not all of it could be given back yet. */
-static bool bury_member(struct weir_block *block, uint32_t number, uint32_t by)
+static bool reap_member(struct weir_block *block, uint32_t number, uint32_t by)
 {
     struct weir_table *table = weir_block_table(block);
-    bool held = weir_load(&block->office) == number;
-    if ((held && !weir_table_bury(table, 0, by)) ||
-        !weir_table_bury(table, number, by))
+    bool held = weir_load(&block->reporter) == number;
+    if ((held && !weir_table_reap(table, 0, by)) ||
+        !weir_table_reap(table, number, by))
         return false;
     if (held)
-        weir_block_quit_office(block, number);
+        weir_block_resign_reporter(block, number);
     strike_off(block, number);
     return true;
 }
 
-static bool become_sexton(struct weir_block *block, uint32_t number)
+static bool become_reaper(struct weir_block *block, uint32_t number)
 {
-    uint32_t sexton = weir_load(&block->sexton);
-    if (sexton != 0 && sexton < WEIR_BLOCK_MEMBERS && sexton != number &&
-        weir_process_lives(weir_load(&block->member[sexton])))
+    uint32_t reaper = weir_load(&block->reaper);
+    if (reaper != 0 && reaper < WEIR_BLOCK_MEMBERS && reaper != number &&
+        weir_process_lives(weir_load(&block->member[reaper])))
         return false;
-    return weir_cas(&block->sexton, &sexton, number);
+    return weir_cas(&block->reaper, &reaper, number);
 }
 
-void weir_block_bury(struct weir_block *block, uint32_t number)
+void weir_block_reap(struct weir_block *block, uint32_t number)
 {
-    if (find_dead(block) == 0 || !become_sexton(block, number))
+    if (find_dead(block) == 0 || !become_reaper(block, number))
         return;
     /* Again: the reaper before may have been faster. */
     uint64_t dead = find_dead(block);
-    bury_locks(block, dead, number);
+    reap_locks(block, dead, number);
     for (; dead != 0; dead &= dead - 1)
-        bury_member(block, (uint32_t)__builtin_ctzll(dead), number);
-    weir_store(&block->sexton, 0);
+        reap_member(block, (uint32_t)__builtin_ctzll(dead), number);
+    weir_store(&block->reaper, 0);
 }
 
 bool weir_block_is_due(struct weir_block *block, weir_instant now)
@@ -441,9 +441,9 @@ static void make_room(struct weir_block *block, uint64_t self)
     if ((before != 0 && weir_process_lives(before)) ||
         !weir_cas(last, &before, self))
         return;
-    weir_table_bury_locks(weir_block_table(block), WEIR_BLOCK_LAST,
+    weir_table_reap_locks(weir_block_table(block), WEIR_BLOCK_LAST,
                           WEIR_BLOCK_LAST);
-    weir_block_bury(block, WEIR_BLOCK_LAST);
+    weir_block_reap(block, WEIR_BLOCK_LAST);
     weir_store(last, 0);
 }
 
@@ -493,30 +493,30 @@ int weir_block_join(struct weir_block *block, uint64_t roots, uint32_t *out)
 
 void weir_block_leave(struct weir_block *block, uint32_t number)
 {
-    weir_block_quit_office(block, number);
-    while (!weir_table_bury(weir_block_table(block), number, number))
-        weir_block_bury(block, number);
+    weir_block_resign_reporter(block, number);
+    while (!weir_table_reap(weir_block_table(block), number, number))
+        weir_block_reap(block, number);
     strike_off(block, number);
 }
 
 /* ---- The reporter ---- */
 
-bool weir_block_take_office(struct weir_block *block, uint32_t number)
+bool weir_block_become_reporter(struct weir_block *block, uint32_t number)
 {
     uint32_t nobody = 0;
-    return weir_load_relaxed(&block->office) == 0 &&
-           weir_cas(&block->office, &nobody, number);
+    return weir_load_relaxed(&block->reporter) == 0 &&
+           weir_cas(&block->reporter, &nobody, number);
 }
 
-void weir_block_quit_office(struct weir_block *block, uint32_t number)
+void weir_block_resign_reporter(struct weir_block *block, uint32_t number)
 {
     uint32_t held = number;
-    if (weir_load(&block->office) != number)
+    if (weir_load(&block->reporter) != number)
         return;
     /* No root is connected now: decisions go on from the counts here, as they
      * do when a limiter loses its last link. */
     weir_table_lift_stops(weir_block_table(block));
-    if (!weir_cas(&block->office, &held, 0))
+    if (!weir_cas(&block->reporter, &held, 0))
         return;
     weir_store(&block->ready, 0);
     weir_store(&block->roots_up, 0);

@@ -28,14 +28,14 @@ struct weir_block {
     uint64_t size;     /* bytes, all of it */
     uint64_t table_at; /* from the block's first byte */
 
-    uint32_t office;  /* number of the reporter; 0: none */
-    uint32_t sexton;  /* number of the reaper; 0: none */
-    uint32_t kicks;   /* a word to wait at: for the reporter */
-    uint32_t changes; /* likewise: for all other members */
-    uint64_t look_at; /* instant of the next check for dead members */
+    uint32_t reporter; /* number of the reporter; 0: none */
+    uint32_t reaper;   /* number of the reaper; 0: none */
+    uint32_t kicks;    /* a word to wait at: for the reporter */
+    uint32_t changes;  /* likewise: for all other members */
+    uint64_t look_at;  /* instant of the next check for dead members */
 
     /* Written by the reporter. */
-    struct weir_limiter_estate estate;
+    struct weir_limiter_handover handover;
     uint32_t ready;
     uint32_t roots_up;
     uint64_t epoch, reports;
@@ -85,12 +85,12 @@ bool weir_block_is_due(struct weir_block *block, weir_instant now);
 /* Whether any member names roots. */
 bool weir_block_has_roots(const struct weir_block *block);
 /* Finds dead members and reaps them. */
-void weir_block_bury(struct weir_block *block, uint32_t number);
+void weir_block_reap(struct weir_block *block, uint32_t number);
 /* Makes 'number' the reporter if there is none. */
-bool weir_block_take_office(struct weir_block *block, uint32_t number);
+bool weir_block_become_reporter(struct weir_block *block, uint32_t number);
 /* Ends that: stops sent to its limiter are lifted, and the limiter runs no
  * more. */
-void weir_block_quit_office(struct weir_block *block, uint32_t number);
+void weir_block_resign_reporter(struct weir_block *block, uint32_t number);
 void weir_block_kick(struct weir_block *block);
 void weir_block_tell_change(struct weir_block *block);
 

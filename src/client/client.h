@@ -6,7 +6,7 @@
  *
  *     callers' threads                      the background thread
  *     ----------------                      ---------------------
- *     decide.c: take, peek, …  -> table <-  pump.c: limiter node, links
+ *     take_calls.c: take, peek, …  -> table <-  pump.c: limiter node, links
  *     permit.c: enter, leave   -> table
  *     waiting.c: wait queues        <- mutex, conditions ->
  *     adaptive.c: views of limits       <- events and ticks
@@ -15,7 +15,7 @@
  *         the callers themselves     zones.c: wall clock and time zones
  *     exact_root.c: steps that a root makes  <- mutex, conditions ->
  *     weir.c: open, close, ready   <- mutex, condition ->
- *     block.c: the shared table's memory  <- office.c: a watching thread
+ *     block.c: the shared table's memory  <- reporter.c: a watching thread
  *     event_queue.c: events        <- mutex, eventfd   ->
  *
  * A child of fork() has the callers' side and a copy of the memory, but no
@@ -28,7 +28,7 @@
 
 #include "client/block.h"
 #include "client/exact.h"
-#include "client/look.h"
+#include "client/limiter_view.h"
 #include "node/limiter.h"
 #include "os/login.h"
 #include "os/root_link.h"
@@ -38,7 +38,7 @@
 #define WEIR_SLOTS_DEFAULT 65536
 #define WEIR_STRIPES_DEFAULT 64
 #define WEIR_LEASES_DEFAULT 1024
-#define WEIR_BASINS_DEFAULT 256
+#define WEIR_GATE_SLOTS_DEFAULT 256
 /* How long closing waits for answers to the last counts. */
 #define WEIR_CLOSE_PATIENCE (100 * WEIR_MILLISECOND)
 
@@ -50,8 +50,8 @@ struct weir_client_link {
     struct weir *weir; /* borrowed */
     uint32_t index;    /* of the limiter's link */
     struct weir_address address;
-    struct weir_root_link *link; /* owned */
-    struct weir_look_root seen;  /* under the limiter's mutex */
+    struct weir_root_link *link;        /* owned */
+    struct weir_limiter_view_root seen; /* under the limiter's mutex */
 };
 
 struct weir_event_queue {
@@ -122,7 +122,7 @@ struct weir_wish {
     uint64_t weight;
     int64_t priority;
     weir_instant until;
-    struct weir_hold *hold;   /* borrowed: its class, then its permit record */
+    struct weir_permit_record *record; /* borrowed: its class, then all */
     struct weir_reply *reply; /* borrowed, never NULL */
     uint64_t ticket;          /* 0: none yet */
 };
@@ -150,7 +150,7 @@ struct weir {
     /* Options, kept for a child. */
     char name[WEIR_NAME_MAX + 1];
     bool named; /* by the caller */
-    uint32_t slots, stripes, leases_max, basins;
+    uint32_t slots, stripes, leases_max, gate_slots;
     int64_t lease_priority;
     weir_event_fn *on_event;
     void *event_context;
@@ -171,14 +171,14 @@ struct weir {
     struct weir_status status;
     struct weir_event_queue events;
 
-    /* Of a shared table: the thread that watches (office.c). */
+    /* Of a shared table: the thread that watches (reporter.c). */
     pthread_t watcher;
     bool watches;
-    bool parting;           /* the watcher is to end; atomic */
-    bool office;            /* this process is the reporter: the watcher's while
+    bool parting;  /* the watcher is to end; atomic */
+    bool reporter; /* this process is the reporter: the watcher's while
                              * it runs */
-    weir_instant office_at; /* don't try to become it before; likewise */
-    uint32_t kicks_seen;    /* of the block's, before the watcher ran */
+    weir_instant reporter_at; /* don't try to become it before; likewise */
+    uint32_t kicks_seen;      /* of the block's, before the watcher ran */
 
     /* The background thread's. */
     pthread_t thread;
@@ -210,24 +210,24 @@ int weir_table_make(struct weir *weir);
 /* The limiter node over the table: in the memory reserved for it. */
 void weir_limiter_make(struct weir *weir);
 
-/* ---- office.c: a shared table; no-ops on a table of one's own ---- */
+/* ---- reporter.c: a shared table; no-ops on a table of one's own ---- */
 /* Joins, becomes the reporter if there is none, and begins to watch. */
-int weir_office_open(struct weir *weir);
+int weir_reporter_open(struct weir *weir);
 /* In two steps: ends the watching; and when the background thread has ended,
  * gives everything back. */
-void weir_office_part(struct weir *weir);
-void weir_office_close(struct weir *weir);
+void weir_reporter_part(struct weir *weir);
+void weir_reporter_close(struct weir *weir);
 /* In a child: joins the parent's table, or gets an empty one. */
-void weir_office_forked(struct weir *weir);
+void weir_reporter_forked(struct weir *weir);
 /* On the background thread, as it begins: the table's next limiter. */
-void weir_office_begin(struct weir *weir);
+void weir_reporter_begin(struct weir *weir);
 /* On it: publishes the status for other members and the handover to a
  * successor; 'changed': a caller may wait for the status. */
-void weir_office_publish(struct weir *weir, bool changed);
+void weir_reporter_publish(struct weir *weir, bool changed);
 /* As the public calls. */
-int weir_office_ready(struct weir *weir, weir_duration timeout);
-int weir_office_sync(struct weir *weir, weir_duration timeout);
-void weir_office_status(const struct weir *weir, struct weir_status *out);
+int weir_reporter_ready(struct weir *weir, weir_duration timeout);
+int weir_reporter_sync(struct weir *weir, weir_duration timeout);
+void weir_reporter_status(const struct weir *weir, struct weir_status *out);
 
 /* ---- event_queue.c ---- */
 int weir_event_queue_init(struct weir_event_queue *queue);
@@ -244,7 +244,7 @@ uint32_t weir_stripe_mine(struct weir *weir);
 /* In a child: no thread of it has a stripe; those of its own table are free. */
 void weir_stripes_forked(struct weir *weir);
 
-/* ---- decide.c: shared by enters and takes ---- */
+/* ---- take_calls.c: shared by enters and takes ---- */
 /* A name without quota passes. 'weir' and 'reply' may be NULL. */
 enum weir_verdict weir_decide_unknown(struct weir *weir,
                                       struct weir_reply *reply);
@@ -268,16 +268,17 @@ void weir_zones_follow(struct weir *weir, bool anew, weir_instant now);
  * for at most the deadlines of the chain's exact quotas. 'out_hold' is an
  * enter's; NULL for all else. */
 unsigned weir_exact_decide(struct weir *weir, struct weir_ref ref,
-                           const struct weir_meter_ask *ask,
-                           struct weir_hold *out_hold, struct weir_reply *reply,
-                           weir_instant now);
+                           const struct weir_algorithm_ask *ask,
+                           struct weir_permit_record *out_hold,
+                           struct weir_reply *reply, weir_instant now);
 /* An id that no other permit has, in this process or another; never 0. Any
  * thread. */
 uint64_t weir_exact_permit(struct weir *weir);
-/* Takes the permit out of the stores of the exact quotas in 'hold', each asked
- * for at most its deadline. Call it before they are given back to the table. */
-void weir_exact_leave(struct weir *weir, const struct weir_hold *hold,
-                      uint64_t permit);
+/* Takes the permit out of the stores of the exact quotas in 'record', each
+ * asked for at most its deadline. Call it before they are given back to the
+ * table. */
+void weir_exact_leave(struct weir *weir,
+                      const struct weir_permit_record *record, uint64_t permit);
 
 /* ---- exact_book.c ---- */
 int weir_exact_book_init(struct weir_exact_book *book,
@@ -307,8 +308,9 @@ void weir_exact_root_forked(struct weir_exact_root *root);
 /* As weir_shared_step(), by the root's own rule of that name. Any thread but
  * the background one. */
 int weir_exact_root_step(struct weir *weir, struct weir_text key,
-                         const struct weir_meter_ask *ask,
-                         struct weir_meter_answer *out, weir_duration deadline);
+                         const struct weir_algorithm_ask *ask,
+                         struct weir_algorithm_answer *out,
+                         weir_duration deadline);
 /* On the thread: hands the callers' steps to the limiter node, before its
  * messages are sent; and its answers to the callers, after. */
 void weir_exact_root_ask(struct weir *weir, weir_instant now);
@@ -368,7 +370,7 @@ void weir_fork_try(struct weir *weir);
 /* The same, and waits for the other thread: before a lock is taken. */
 void weir_fork_check(struct weir *weir);
 
-/* ---- Shared by decide.c and permit.c ---- */
+/* ---- Shared by take_calls.c and permit.c ---- */
 
 /* Wakes the thread, or serves waiters, as the outcome says. */
 void weir_outcome_heed(struct weir *weir, unsigned outcome);

@@ -43,8 +43,8 @@
 struct asking {
     struct weir *weir;
     uint32_t stripe;
-    struct weir_receipt receipt;
-    struct weir_meter_ask ask;
+    struct weir_charge_record charge_record;
+    struct weir_algorithm_ask ask;
     struct weir_reply *reply; /* may be NULL */
     weir_instant now;
     uint32_t asked;  /* bits: links charged in their store */
@@ -54,7 +54,7 @@ struct asking {
 
 /* The result of a link. */
 struct told {
-    struct weir_meter_answer answer;
+    struct weir_algorithm_answer answer;
     char name[WEIR_NAME_MAX + 1];
     uint8_t name_len;
     bool gone;      /* the quota doesn't exist any more */
@@ -63,25 +63,25 @@ struct told {
     bool in_flight; /* it counts units in flight, not passed ones */
 };
 
-static bool may_refuse(enum weir_meter_op op)
+static bool may_refuse(enum weir_algorithm_op op)
 {
-    return op != WEIR_METER_CHARGE && op != WEIR_METER_REFUND;
+    return op != WEIR_ALGORITHM_CHARGE && op != WEIR_ALGORITHM_REFUND;
 }
 
 /* ---- One link ---- */
 
-static void answer_pass(struct weir_meter_answer *out)
+static void answer_pass(struct weir_algorithm_answer *out)
 {
-    *out =
-        (struct weir_meter_answer){ .passed = true, .remaining = UINT64_MAX };
+    *out = (struct weir_algorithm_answer){ .passed = true,
+                                           .remaining = UINT64_MAX };
 }
 
-static void answer_limit(struct weir_meter_answer *out)
+static void answer_limit(struct weir_algorithm_answer *out)
 {
-    *out = (struct weir_meter_answer){ .retry_after = CLOSED_RETRY };
+    *out = (struct weir_algorithm_answer){ .retry_after = CLOSED_RETRY };
 }
 
-static bool fits(const struct weir_meter_rule *rule, uint64_t weight)
+static bool fits(const struct weir_algorithm_rule *rule, uint64_t weight)
 {
     if (rule->quantity > 0) /* a window or a log */
         return weight <= rule->quantity;
@@ -95,31 +95,31 @@ static bool fits(const struct weir_meter_rule *rule, uint64_t weight)
 
 /* False: the quota doesn't exist any more. */
 static bool step_shared(struct asking *asking, uint32_t link,
-                        const struct weir_meter_ask *ask,
-                        struct weir_meter_answer *out)
+                        const struct weir_algorithm_ask *ask,
+                        struct weir_algorithm_answer *out)
 {
     uint32_t fleet = weir_load_relaxed(&asking->weir->fleet);
-    return weir_table_step_shared(asking->weir->table, &asking->receipt, link,
-                                  fleet, ask, out, asking->now);
+    return weir_table_step_shared(asking->weir->table, &asking->charge_record,
+                                  link, fleet, ask, out, asking->now);
 }
 
 /* By the units held here, for an enter including its own. */
 static void share_in_flight(const struct asking *asking, uint32_t link,
                             const struct weir_away *away,
-                            struct weir_meter_answer *out)
+                            struct weir_algorithm_answer *out)
 {
     uint64_t weight = asking->ask.weight;
-    uint64_t held =
-        weir_table_held(asking->weir->table, asking->receipt.slot[link]);
-    uint64_t others = held;
-    struct weir_meter_rule rule = away->rule;
-    weir_meter_rule_share(&rule, weir_load_relaxed(&asking->weir->fleet));
-    if (asking->receipt.hold)
-        others = held > weight ? held - weight : 0;
+    uint64_t in_flight = weir_table_in_flight(asking->weir->table,
+                                              asking->charge_record.slot[link]);
+    uint64_t others = in_flight;
+    struct weir_algorithm_rule rule = away->rule;
+    weir_algorithm_rule_share(&rule, weir_load_relaxed(&asking->weir->fleet));
+    if (asking->charge_record.record)
+        others = in_flight > weight ? in_flight - weight : 0;
     uint64_t room = rule.quantity > others ? rule.quantity - others : 0;
-    *out = (struct weir_meter_answer){
+    *out = (struct weir_algorithm_answer){
         .passed = rule.quantity > 0 && weight <= room,
-        .used = (int64_t)held,
+        .used = (int64_t)in_flight,
         .remaining = room > weight ? room - weight : 0,
     };
     if (!out->passed)
@@ -129,7 +129,7 @@ static void share_in_flight(const struct asking *asking, uint32_t link,
 static void answer_share(struct asking *asking, uint32_t link,
                          const struct weir_away *away, struct told *told)
 {
-    struct weir_meter_answer *out = &told->answer;
+    struct weir_algorithm_answer *out = &told->answer;
     if (told->in_flight) {
         share_in_flight(asking, link, away, out);
         return;
@@ -145,10 +145,10 @@ static void answer_share(struct asking *asking, uint32_t link,
 static void answer_stale(struct asking *asking, uint32_t link,
                          const struct weir_away *away, struct told *told)
 {
-    struct weir_meter_answer *out = &told->answer;
+    struct weir_algorithm_answer *out = &told->answer;
     /* The refunded units were charged in the store; they are lost there, and
      * not this process's to use once more. */
-    if (asking->ask.op == WEIR_METER_REFUND) {
+    if (asking->ask.op == WEIR_ALGORITHM_REFUND) {
         answer_pass(out);
         return;
     }
@@ -167,8 +167,8 @@ static void answer_stale(struct asking *asking, uint32_t link,
 }
 
 static int ask_store(struct weir *weir, const struct weir_away *away,
-                     const struct weir_meter_ask *ask,
-                     struct weir_meter_answer *out)
+                     const struct weir_algorithm_ask *ask,
+                     struct weir_algorithm_answer *out)
 {
     struct weir_exact_entry *entry = weir_exact_book_find(weir, away->store);
     struct weir_text key = { away->name, away->name_len };
@@ -190,7 +190,8 @@ static void ask_link(struct asking *asking, uint32_t link, struct told *out)
 {
     struct weir_away away;
     memset(out, 0, sizeof(*out));
-    if (!weir_table_away(asking->weir->table, &asking->receipt, link, &away)) {
+    if (!weir_table_away(asking->weir->table, &asking->charge_record, link,
+                         &away)) {
         out->gone = true;
         answer_pass(&out->answer);
         return;
@@ -218,7 +219,7 @@ static void name_in_reply(const struct told *told, struct weir_reply *reply)
 static void explain_pass(const struct asking *asking, const struct told *told)
 {
     struct weir_reply *reply = asking->reply;
-    const struct weir_meter_answer *answer = &told->answer;
+    const struct weir_algorithm_answer *answer = &told->answer;
     if (!reply)
         return;
     reply->stale = reply->stale || told->stale;
@@ -247,7 +248,7 @@ static void explain_refusal(const struct asking *asking,
                             const struct told *told)
 {
     struct weir_reply *reply = asking->reply;
-    const struct weir_meter_answer *answer = &told->answer;
+    const struct weir_algorithm_answer *answer = &told->answer;
     if (!reply)
         return;
     bool stale = reply->stale || told->stale;
@@ -271,18 +272,18 @@ static void explain_refusal(const struct asking *asking,
  * answer stays a little too full. */
 static void give_back(struct asking *asking)
 {
-    for (uint32_t link = 0; link < asking->receipt.links; link++) {
-        struct weir_meter_ask back = { .op = WEIR_METER_REFUND,
-                                       .weight = asking->ask.weight,
-                                       .level = asking->paid[link],
-                                       .permit = asking->ask.permit };
-        struct weir_meter_answer ignored;
+    for (uint32_t link = 0; link < asking->charge_record.links; link++) {
+        struct weir_algorithm_ask back = { .op = WEIR_ALGORITHM_REFUND,
+                                           .weight = asking->ask.weight,
+                                           .level = asking->paid[link],
+                                           .permit = asking->ask.permit };
+        struct weir_algorithm_answer ignored;
         struct weir_away away;
         if (asking->shared >> link & 1)
             (void)step_shared(asking, link, &back, &ignored);
         else if (asking->asked >> link & 1 &&
-                 weir_table_away(asking->weir->table, &asking->receipt, link,
-                                 &away))
+                 weir_table_away(asking->weir->table, &asking->charge_record,
+                                 link, &away))
             (void)ask_store(asking->weir, &away, &back, &ignored);
     }
 }
@@ -302,11 +303,11 @@ static unsigned refuse(struct asking *asking, uint32_t link,
 {
     struct weir *weir = asking->weir;
     explain_refusal(asking, told);
-    if (asking->ask.op == WEIR_METER_PEEK)
+    if (asking->ask.op == WEIR_ALGORITHM_PEEK)
         return WEIR_OUTCOME_LIMITED;
-    weir_table_undo(weir->table, &asking->receipt, asking->now);
-    weir_table_count_refused(weir->table, asking->stripe, &asking->receipt,
-                             link);
+    weir_table_undo(weir->table, &asking->charge_record, asking->now);
+    weir_table_count_refused(weir->table, asking->stripe,
+                             &asking->charge_record, link);
     give_back(asking);
     return WEIR_OUTCOME_LIMITED;
 }
@@ -316,18 +317,18 @@ static void refuse_quietly(struct asking *asking, uint32_t link)
 {
     if (asking->reply)
         asking->reply->shadow = true;
-    if (asking->ask.op != WEIR_METER_PEEK)
+    if (asking->ask.op != WEIR_ALGORITHM_PEEK)
         weir_table_count_refused(asking->weir->table, asking->stripe,
-                                 &asking->receipt, link);
+                                 &asking->charge_record, link);
 }
 
 static unsigned ask_stores(struct asking *asking)
 {
-    const struct weir_receipt *receipt = &asking->receipt;
-    for (uint32_t link = 0; link < receipt->links; link++) {
+    const struct weir_charge_record *charge_record = &asking->charge_record;
+    for (uint32_t link = 0; link < charge_record->links; link++) {
         struct told told;
-        bool quiet = receipt->quiet >> link & 1;
-        if (!(receipt->away >> link & 1))
+        bool quiet = charge_record->quiet >> link & 1;
+        if (!(charge_record->away >> link & 1))
             continue;
         ask_link(asking, link, &told);
         bool passed = told.answer.passed || !may_refuse(asking->ask.op);
@@ -344,20 +345,20 @@ static unsigned ask_stores(struct asking *asking)
 }
 
 unsigned weir_exact_decide(struct weir *weir, struct weir_ref ref,
-                           const struct weir_meter_ask *ask,
-                           struct weir_hold *out_hold, struct weir_reply *reply,
-                           weir_instant now)
+                           const struct weir_algorithm_ask *ask,
+                           struct weir_permit_record *out_hold,
+                           struct weir_reply *reply, weir_instant now)
 {
     struct asking asking = { .weir = weir,
                              .stripe = weir_stripe_mine(weir),
-                             .receipt = { .hold = out_hold },
+                             .charge_record = { .record = out_hold },
                              .reply = reply,
                              .now = now };
     unsigned outcome = weir_table_begin(weir->table, asking.stripe, ref, ask,
-                                        &asking.receipt, reply, now);
+                                        &asking.charge_record, reply, now);
     if (outcome & (WEIR_OUTCOME_STALE_REF | WEIR_OUTCOME_LIMITED))
         return outcome;
-    asking.ask = asking.receipt.ask;
+    asking.ask = asking.charge_record.ask;
     return outcome | ask_stores(&asking);
 }
 
@@ -373,17 +374,17 @@ uint64_t weir_exact_permit(struct weir *weir)
     return id;
 }
 
-void weir_exact_leave(struct weir *weir, const struct weir_hold *hold,
-                      uint64_t permit)
+void weir_exact_leave(struct weir *weir,
+                      const struct weir_permit_record *record, uint64_t permit)
 {
-    const struct weir_meter_ask ask = { .op = WEIR_METER_REFUND,
-                                        .weight = hold->weight,
-                                        .permit = permit };
-    for (uint32_t i = 0; i < hold->links; i++) {
-        struct weir_meter_answer ignored;
+    const struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_REFUND,
+                                            .weight = record->weight,
+                                            .permit = permit };
+    for (uint32_t i = 0; i < record->links; i++) {
+        struct weir_algorithm_answer ignored;
         struct weir_away away;
-        if (weir_table_away_held(weir->table, weir_stripe_mine(weir),
-                                 hold->slot[i], &away) &&
+        if (weir_table_away_record(weir->table, weir_stripe_mine(weir),
+                                   record->slot[i], &away) &&
             away.rule.algorithm == WEIR_PERMITS)
             (void)ask_store(weir, &away, &ask, &ignored);
     }

@@ -6,7 +6,7 @@
 #ifndef WEIR_CLIENT_EXACT_H
 #define WEIR_CLIENT_EXACT_H
 
-#include "algo/meter.h"
+#include "algo/algorithm.h"
 
 #define WEIR_EXACT_VERSION 3
 #define WEIR_EXACT_PREFIX_MAX 64 /* bytes, as the stores have it */
@@ -27,9 +27,9 @@ struct weir_exact {
                 struct weir_exact_store **out_store, struct weir_diag *diag);
     void (*close)(struct weir_exact_store *store);
     int (*step)(struct weir_exact_store *store, struct weir_text key,
-                const struct weir_meter_rule *rule,
-                const struct weir_meter_ask *ask, struct weir_meter_answer *out,
-                weir_duration deadline);
+                const struct weir_algorithm_rule *rule,
+                const struct weir_algorithm_ask *ask,
+                struct weir_algorithm_answer *out, weir_duration deadline);
     /* Why the store doesn't answer, for people; NUL-terminated, maybe empty. */
     void (*why)(struct weir_exact_store *store, char *buf, size_t size);
 };

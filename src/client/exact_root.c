@@ -23,10 +23,10 @@ struct job {
     enum job_state state;
     uint32_t next; /* free or queued: index + 1 */
     pthread_cond_t done;
-    struct weir_meter_ask ask;
+    struct weir_algorithm_ask ask;
     weir_instant until;
     int error;
-    struct weir_meter_answer answer;
+    struct weir_algorithm_answer answer;
     uint8_t name_len;
     char name[WEIR_NAME_MAX];
 };
@@ -110,7 +110,7 @@ static bool enqueue(struct weir_exact_root *root, uint32_t index)
 }
 
 static void finish(struct weir_exact_root *root, uint32_t index, int error,
-                   const struct weir_meter_answer *answer)
+                   const struct weir_algorithm_answer *answer)
 {
     struct job *job = &root->job[index];
     if (job->state == JOB_DESERTED) {
@@ -127,7 +127,7 @@ static void finish(struct weir_exact_root *root, uint32_t index, int error,
 /* ---- The callers' side ---- */
 
 static void fill(struct job *job, struct weir_text key,
-                 const struct weir_meter_ask *ask, weir_instant until)
+                 const struct weir_algorithm_ask *ask, weir_instant until)
 {
     job->state = JOB_QUEUED;
     job->ask = *ask;
@@ -149,8 +149,9 @@ static void wait_for(struct weir_exact_root *root, struct job *job)
 }
 
 int weir_exact_root_step(struct weir *weir, struct weir_text key,
-                         const struct weir_meter_ask *ask,
-                         struct weir_meter_answer *out, weir_duration deadline)
+                         const struct weir_algorithm_ask *ask,
+                         struct weir_algorithm_answer *out,
+                         weir_duration deadline)
 {
     struct weir_exact_root *root = weir->exact.root;
     uint32_t index;
@@ -214,7 +215,7 @@ void weir_exact_root_ask(struct weir *weir, weir_instant now)
 void weir_exact_root_answer(struct weir *weir)
 {
     struct weir_exact_root *root = weir->exact.root;
-    struct weir_meter_answer answer;
+    struct weir_algorithm_answer answer;
     uint64_t index;
     int error;
     while (weir_limiter_answered(weir->limiter, &index, &error, &answer)) {

@@ -21,7 +21,7 @@
  * leaves from two processes. And so are the stores of exact quotas; their
  * threads stayed with the parent.
  *
- * On a shared table the child becomes one more process (office.c): the memory
+ * On a shared table the child becomes one more process (reporter.c): the memory
  * is the same, and so are the handles; stripes and permits stay the parent's.
  * If there is no place for one more it lets all pass.
  *
@@ -86,7 +86,7 @@ static void own_table(struct weir *weir)
 {
     uint8_t incarnation[WEIR_INCARNATION_SIZE];
     weir_entropy(incarnation, sizeof(incarnation));
-    weir_table_forget_holds(weir->table);
+    weir_table_forget_permits(weir->table);
     weir_table_break_lock(weir->table);
     weir_limiter_reincarnate(weir->limiter, weir_text_of(weir->name),
                              incarnation, weir_clock_now());
@@ -95,7 +95,7 @@ static void own_table(struct weir *weir)
 static void start(struct weir *weir)
 {
     if (weir->block)
-        weir_office_forked(weir);
+        weir_reporter_forked(weir);
     else
         (void)!weir_pump_start(weir);
 }

@@ -9,7 +9,7 @@
 
 #include "os/clock.h"
 
-/* The state for views (look.c). 'why' NULL: unchanged. */
+/* The state for views (limiter_view.c). 'why' NULL: unchanged. */
 static void note(struct weir_client_link *link, bool up, const char *why)
 {
     pthread_mutex_lock(&link->weir->mutex);
@@ -96,7 +96,7 @@ int weir_client_link_init(struct weir *weir, uint32_t index)
     if (!link->link)
         return WEIR_ENOMEM;
     pthread_mutex_lock(&weir->mutex);
-    link->seen = (struct weir_look_root){ .why = "not tried yet" };
+    link->seen = (struct weir_limiter_view_root){ .why = "not tried yet" };
     snprintf(link->seen.address, sizeof link->seen.address, "%s",
              weir_root_link_text(link->link));
     pthread_mutex_unlock(&weir->mutex);

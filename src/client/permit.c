@@ -24,7 +24,7 @@
 struct permit {
     struct weir *weir; /* NULL: it holds nothing */
     uint32_t forks;    /* weir->forks when it was entered */
-    struct weir_hold hold;
+    struct weir_permit_record record;
     uint64_t id; /* in stores; 0: no store knows it */
 };
 static_assert(sizeof(struct permit) == sizeof(struct weir_permit), "");
@@ -33,7 +33,7 @@ static_assert(sizeof(struct permit) == sizeof(struct weir_permit), "");
 static enum weir_verdict finish(struct weir *weir, struct permit *permit,
                                 unsigned outcome)
 {
-    if (permit->hold.links > 0) {
+    if (permit->record.links > 0) {
         permit->weir = weir;
         permit->forks = weir->forks;
     } else {
@@ -58,8 +58,9 @@ static unsigned enter(struct weir *weir, struct weir_ref ref, uint64_t weight,
                       struct permit *permit, struct weir_reply *reply,
                       weir_instant now)
 {
-    unsigned outcome = weir_table_enter(weir->table, weir_stripe_mine(weir),
-                                        ref, weight, &permit->hold, reply, now);
+    unsigned outcome =
+        weir_table_enter(weir->table, weir_stripe_mine(weir), ref, weight,
+                         &permit->record, reply, now);
     if (WEIR_LIKELY(!(outcome & WEIR_OUTCOME_EXACT))) {
         /* The slot's life is over; the kick or wake in the outcome still
          * counts. */
@@ -68,11 +69,11 @@ static unsigned enter(struct weir *weir, struct weir_ref ref, uint64_t weight,
         return outcome;
     }
     weir_verdict_of(weir, outcome);
-    struct weir_meter_ask ask = { .op = WEIR_METER_TAKE,
-                                  .weight = weight,
-                                  .permit = weir_exact_permit(weir) };
+    struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_TAKE,
+                                      .weight = weight,
+                                      .permit = weir_exact_permit(weir) };
     permit->id = ask.permit;
-    outcome = weir_exact_decide(weir, ref, &ask, &permit->hold, reply, now);
+    outcome = weir_exact_decide(weir, ref, &ask, &permit->record, reply, now);
     /* Units held elsewhere on the chain meanwhile are free again. */
     return outcome & WEIR_OUTCOME_LIMITED ? outcome | WEIR_OUTCOME_NEXT
                                           : outcome;
@@ -96,7 +97,7 @@ enum weir_verdict weir_enter(struct weir_handle quota, uint32_t klass,
 {
     struct weir *weir = quota.weir;
     struct weir_ref ref = { quota.slot, quota.generation };
-    struct permit permit = { .hold.klass = klass };
+    struct permit permit = { .record.klass = klass };
     enum weir_verdict verdict;
     if (weir && quota.generation != 0) {
         weir_fork_check(weir);
@@ -115,10 +116,10 @@ static enum weir_verdict wait_exactly(struct weir *weir, struct weir_ref ref,
                                       const struct weir_wish *wish,
                                       struct permit *permit)
 {
-    uint32_t klass = permit->hold.klass;
+    uint32_t klass = permit->record.klass;
     for (;;) {
         weir_instant now = weir_clock_now();
-        *permit = (struct permit){ .hold.klass = klass };
+        *permit = (struct permit){ .record.klass = klass };
         enum weir_verdict verdict =
             enter_ref(weir, ref, wish->weight, permit, wish->reply, now);
         if (verdict == WEIR_PASS || wish->reply->never || now >= wish->until)
@@ -130,7 +131,7 @@ static enum weir_verdict wait_exactly(struct weir *weir, struct weir_ref ref,
 static enum weir_verdict wait_ref(struct weir *weir, struct weir_wish *wish,
                                   struct permit *permit)
 {
-    uint32_t klass = permit->hold.klass;
+    uint32_t klass = permit->record.klass;
     unsigned outcome = weir_waiting_enter(weir, wish);
     if (outcome & WEIR_OUTCOME_EXACT)
         return wait_exactly(weir, wish->ref, wish, permit);
@@ -138,7 +139,7 @@ static enum weir_verdict wait_ref(struct weir *weir, struct weir_wish *wish,
         return weir_decide_unknown(weir, wish->reply);
     /* Asked once more without waiting, so that it counts as a refusal. */
     if (outcome & WEIR_OUTCOME_LIMITED) {
-        *permit = (struct permit){ .hold.klass = klass };
+        *permit = (struct permit){ .record.klass = klass };
         return enter_ref(weir, wish->ref, wish->weight, permit, wish->reply,
                          weir_clock_now());
     }
@@ -156,14 +157,14 @@ enum weir_verdict weir_enter_wait(struct weir_handle quota, uint32_t klass,
 {
     struct weir *weir = quota.weir;
     struct weir_ref ref = { quota.slot, quota.generation };
-    struct permit permit = { .hold.klass = klass };
+    struct permit permit = { .record.klass = klass };
     struct weir_reply spare = { .verdict = WEIR_PASS };
     if (!weir || quota.generation == 0)
         return weir_enter(quota, klass, weight, out_permit, reply, 0);
     weir_fork_check(weir);
     memset(out_permit, 0, sizeof(*out_permit));
-    uint32_t gauges[WEIR_DEPTH_MAX];
-    if (weir_table_gauges(weir->table, ref, gauges) == 0)
+    uint32_t inflights[WEIR_DEPTH_MAX];
+    if (weir_table_inflights(weir->table, ref, inflights) == 0)
         return weir_wait(quota, weight, wait_max, reply);
     weir_instant begun = weir_clock_now();
     struct weir_wish wish = {
@@ -171,7 +172,7 @@ enum weir_verdict weir_enter_wait(struct weir_handle quota, uint32_t klass,
         .weight = weight,
         .priority = priority,
         .until = weir_after(begun, wait_max),
-        .hold = &permit.hold,
+        .record = &permit.record,
         .reply = reply ? reply : &spare,
     };
     enum weir_verdict verdict = wait_ref(weir, &wish, &permit);
@@ -213,7 +214,7 @@ enum weir_verdict weir_enter_by_name(struct weir *weir, const char *name,
                                      struct weir_reply *reply, weir_instant now)
 {
     struct weir_text text = { name, len };
-    struct permit permit = { .hold.klass = klass };
+    struct permit permit = { .record.klass = klass };
     enum weir_verdict verdict;
     if (weir_name_is_askable(text)) {
         weir_fork_check(weir);
@@ -228,14 +229,15 @@ enum weir_verdict weir_enter_by_name(struct weir *weir, const char *name,
 
 /* The clock is read only if an adaptive quota learns by it; an invalid outcome
  * teaches nothing. */
-static unsigned leave(struct weir_table *table, struct weir_hold *hold,
+static unsigned leave(struct weir_table *table,
+                      struct weir_permit_record *record,
                       enum weir_permit_outcome outcome, weir_instant now)
 {
-    bool learns = hold->basin != 0 && (outcome == WEIR_PERMIT_SUCCESS ||
-                                       outcome == WEIR_PERMIT_DROPPED);
+    bool learns = record->gate_slot != 0 && (outcome == WEIR_PERMIT_SUCCESS ||
+                                             outcome == WEIR_PERMIT_DROPPED);
     if (!learns)
-        return weir_table_leave(table, hold);
-    return weir_table_leave_as(table, hold, outcome,
+        return weir_table_leave(table, record);
+    return weir_table_leave_as(table, record, outcome,
                                now ? now : weir_clock_now());
 }
 
@@ -251,10 +253,10 @@ void weir_leave(struct weir_permit *permit, enum weir_permit_outcome outcome,
     if (own.forks != own.weir->forks)
         return;
     if (own.id != 0)
-        weir_exact_leave(own.weir, &own.hold, own.id);
-    uint32_t links = own.hold.links;
-    unsigned left = leave(own.weir->table, &own.hold, outcome, now);
+        weir_exact_leave(own.weir, &own.record, own.id);
+    uint32_t links = own.record.links;
+    unsigned left = leave(own.weir->table, &own.record, outcome, now);
     weir_verdict_of(own.weir, left & ~(unsigned)WEIR_OUTCOME_NEXT);
     if (WEIR_UNLIKELY(left & WEIR_OUTCOME_NEXT))
-        weir_waiting_left(own.weir, own.hold.slot, links, weir_clock_now());
+        weir_waiting_left(own.weir, own.record.slot, links, weir_clock_now());
 }

@@ -54,7 +54,7 @@ static void publish(struct weir *weir)
         pthread_cond_broadcast(&weir->changed);
     weir->ready = ready;
     pthread_mutex_unlock(&weir->mutex);
-    weir_office_publish(weir, changed);
+    weir_reporter_publish(weir, changed);
 }
 
 static void tell_events(struct weir *weir)
@@ -197,7 +197,7 @@ static void tell_forked(struct weir *weir)
 static void *thread_main(void *context)
 {
     struct weir *weir = context;
-    weir_office_begin(weir);
+    weir_reporter_begin(weir);
     if (weir->tell_forked)
         tell_forked(weir);
     for (uint32_t i = 0; i < weir->link_count; i++)

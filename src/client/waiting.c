@@ -2,9 +2,9 @@
  * client/waiting.c - the wait queues of weir_enter_wait().
  *
  * A thread that is refused by a quota of kind concurrency joins that slot's
- * wait queue (algo/lineup.h) and sleeps. A thread that makes room there, by a
- * leave or, on the background thread, by a limit that has grown, enters on
- * behalf of the next waiters, as many as fit, and wakes each one with its
+ * wait queue (algo/wait_queue.h) and sleeps. A thread that makes room there,
+ * by a leave or, on the background thread, by a limit that has grown, enters
+ * on behalf of the next waiters, as many as fit, and wakes each one with its
  * permit already taken:
  *
  *     leave: gives back --> WEIR_OUTCOME_NEXT --> serve(): enters for the first
@@ -63,8 +63,8 @@ enum state {
 };
 
 struct waiter {
-    struct weir_lineup_place place; /* first: a place is a waiter */
-    struct weir_wish *wish;         /* borrowed */
+    struct weir_wait_queue_entry place; /* first: a place is a waiter */
+    struct weir_wish *wish;             /* borrowed */
     struct weir_waiting_line *line;
     bool aside; /* in its queue's 'aside' */
     enum state state;
@@ -76,7 +76,7 @@ struct waiter {
 
 /* The wait queues of one slot, with waiters or work to do. */
 struct weir_waiting_line {
-    struct weir_lineup line, aside;
+    struct weir_wait_queue line, aside;
     uint32_t slot;
     uint64_t units;                 /* that the waiters in the queue want */
     bool is_due;                    /* to be served */
@@ -135,8 +135,8 @@ static struct weir_waiting_line *have_line(struct weir_waiting *waiting,
     *line = (struct weir_waiting_line){ .slot = slot,
                                         .back_at = WEIR_NEVER,
                                         .next = *bucket };
-    weir_lineup_init(&line->line, WEIR_LINEUP_FIFO);
-    weir_lineup_init(&line->aside, WEIR_LINEUP_FIFO);
+    weir_wait_queue_init(&line->line, WEIR_WAIT_QUEUE_FIFO);
+    weir_wait_queue_init(&line->aside, WEIR_WAIT_QUEUE_FIFO);
     *bucket = line;
     return line;
 }
@@ -179,7 +179,7 @@ static struct weir_waiting_line *next_due(struct weir_waiting *waiting)
  * memory. */
 static struct weir_waiting_line *find_place(struct weir *weir, uint32_t slot)
 {
-    enum weir_lineup_order order;
+    enum weir_wait_queue_order order;
     uint32_t most;
     struct weir_waiting_line *line = have_line(&weir->waiting, slot);
     if (!line)
@@ -201,7 +201,7 @@ static void tell_table(struct weir *weir, const struct weir_waiting_line *line)
 static void stand(struct waiter *waiter, struct weir_waiting_line *line,
                   bool aside)
 {
-    weir_lineup_join(aside ? &line->aside : &line->line, &waiter->place);
+    weir_wait_queue_join(aside ? &line->aside : &line->line, &waiter->place);
     line->units += aside ? 0 : waiter->wish->weight;
     waiter->line = line;
     waiter->aside = aside;
@@ -210,8 +210,8 @@ static void stand(struct waiter *waiter, struct weir_waiting_line *line,
 static void unstand(struct waiter *waiter)
 {
     struct weir_waiting_line *line = waiter->line;
-    weir_lineup_leave(waiter->aside ? &line->aside : &line->line,
-                      &waiter->place);
+    weir_wait_queue_leave(waiter->aside ? &line->aside : &line->line,
+                          &waiter->place);
     line->units -= waiter->aside ? 0 : waiter->wish->weight;
 }
 
@@ -246,7 +246,8 @@ static void step_aside(struct weir *weir, struct waiter *waiter,
 static void bring_back(struct weir *weir, struct weir_waiting_line *line)
 {
     for (;;) {
-        struct weir_lineup_place *next = weir_lineup_next(&line->aside, 0);
+        struct weir_wait_queue_entry *next =
+            weir_wait_queue_next(&line->aside, 0);
         if (!next)
             break;
         unstand((struct waiter *)next);
@@ -271,7 +272,7 @@ static unsigned try_enter(struct weir *weir, struct weir_wish *wish,
 {
     turn->stripe = weir_stripe_mine(weir);
     return weir_table_enter_turn(weir->table, wish->ref, wish->weight,
-                                 wish->hold, turn, wish->reply, now);
+                                 wish->record, turn, wish->reply, now);
 }
 
 /* Another quota of the chain refuses the waiter: it waits there. */
@@ -297,13 +298,14 @@ static void find_shut(const struct weir *weir, const struct waiter *waiter,
 {
     const struct weir_waiting *waiting = &weir->waiting;
     uint32_t slots[WEIR_DEPTH_MAX];
-    uint32_t count = weir_table_gauges(weir->table, waiter->wish->ref, slots);
+    uint32_t count =
+        weir_table_inflights(weir->table, waiter->wish->ref, slots);
     if (waiter->round == waiting->rounds && waiter->moves >= MOVES_MAX)
         return;
     for (uint32_t i = 0; i < count; i++) {
         const struct weir_waiting_line *line = find_line(waiting, slots[i]);
         if (line && line != waiter->line &&
-            weir_lineup_has_before(&line->line, &waiter->place))
+            weir_wait_queue_has_before(&line->line, &waiter->place))
             turn->shut[turn->shut_count++] = slots[i];
     }
 }
@@ -378,7 +380,8 @@ static void let_in(struct weir *weir, struct weir_waiting_line *line,
     uint32_t stuck = 0; /* bits: lanes with a first waiter that doesn't fit */
     struct dry dry = { .count = 0 };
     for (;;) {
-        struct weir_lineup_place *next = weir_lineup_next(&line->line, stuck);
+        struct weir_wait_queue_entry *next =
+            weir_wait_queue_next(&line->line, stuck);
         if (!next)
             return;
         struct waiter *waiter = (struct waiter *)next;
@@ -394,13 +397,13 @@ static void let_in(struct weir *weir, struct weir_waiting_line *line,
 static void serve(struct weir *weir, struct weir_waiting_line *line,
                   weir_instant now)
 {
-    enum weir_lineup_order order;
+    enum weir_wait_queue_order order;
     uint32_t most;
     if (now >= line->back_at)
         bring_back(weir, line);
     weir_table_queue(weir->table, line->slot, &order, &most);
     if (order != line->line.order)
-        weir_lineup_reorder(&line->line, order);
+        weir_wait_queue_reorder(&line->line, order);
     let_in(weir, line, now);
     weir_instant due = weir_table_line_due(weir->table, line->slot, now);
     line->look_at = due < line->back_at ? due : line->back_at;

@@ -133,7 +133,7 @@ static int read_options(struct weir *weir, const struct weir_options *options)
         options->quotas_max > WEIR_SLOTS_MAX ||
         options->threads_max >= WEIR_STRIPES_MAX ||
         options->leases_max > WEIR_LEASE_PLACES_MAX ||
-        options->adaptive_max > WEIR_BASINS_MAX ||
+        options->adaptive_max > WEIR_GATE_SLOTS_MAX ||
         options->table_role < WEIR_TABLE_MAY_RUN ||
         options->table_role > WEIR_TABLE_DECIDES ||
         set_name(weir, options->name) < 0)
@@ -145,8 +145,8 @@ static int read_options(struct weir *weir, const struct weir_options *options)
                                               : WEIR_STRIPES_DEFAULT);
     weir->leases_max =
         options->leases_max ? options->leases_max : WEIR_LEASES_DEFAULT;
-    weir->basins =
-        options->adaptive_max ? options->adaptive_max : WEIR_BASINS_DEFAULT;
+    weir->gate_slots =
+        options->adaptive_max ? options->adaptive_max : WEIR_GATE_SLOTS_DEFAULT;
     weir->lease_priority = options->lease_priority;
     weir->role = options->table_role;
     if (options->roots && *options->roots && weir->role != WEIR_TABLE_DECIDES)
@@ -183,8 +183,8 @@ static struct weir_limiter_options limiter_options(const struct weir *weir)
         .links = weir->link_count,
         .asks = WEIR_ASKS_MAX,
         .leases = weir->leases_max,
-        .limits =
-            weir->basins < WEIR_LIMITS_MAX ? weir->basins : WEIR_LIMITS_MAX,
+        .limits = weir->gate_slots < WEIR_LIMITS_MAX ? weir->gate_slots
+                                                     : WEIR_LIMITS_MAX,
         .lease_priority = weir->lease_priority,
         .name = weir_text_of(weir->name),
     };
@@ -195,7 +195,7 @@ void weir_limiter_make(struct weir *weir)
     struct weir_limiter_options options = limiter_options(weir);
     weir_entropy(&options.seed, sizeof(options.seed));
     if (weir->block)
-        memcpy(options.incarnation, weir->block->estate.incarnation,
+        memcpy(options.incarnation, weir->block->handover.incarnation,
                WEIR_INCARNATION_SIZE);
     else
         weir_entropy(options.incarnation, sizeof(options.incarnation));
@@ -207,7 +207,7 @@ int weir_table_make(struct weir *weir)
 {
     struct weir_table_options table = { .slots = weir->slots,
                                         .stripes = weir->stripes,
-                                        .basins = weir->basins };
+                                        .gate_slots = weir->gate_slots };
     weir_instant now = weir_clock_now();
     weir_entropy(&table.seed, sizeof(table.seed));
     weir->table_size = weir_table_size(&table);
@@ -276,7 +276,7 @@ static int bring_up(struct weir *weir)
     error = weir_fork_watch(weir);
     if (error < 0)
         goto no_watch;
-    error = weir->block ? weir_office_open(weir) : weir_pump_start(weir);
+    error = weir->block ? weir_reporter_open(weir) : weir_pump_start(weir);
     if (error == 0)
         return WEIR_OK;
     weir_fork_unwatch(weir);
@@ -302,7 +302,7 @@ static void use_block(struct weir *weir)
     weir_table_shape(weir->table, &shape);
     weir->slots = shape.slots;
     weir->stripes = shape.stripes;
-    weir->basins = 0; /* none of an adaptive quota in a shared table, yet */
+    weir->gate_slots = 0; /* none of an adaptive quota in a shared table, yet */
     weir->exact.shared = true;
 }
 
@@ -399,12 +399,12 @@ void weir_close(struct weir *weir)
     if (!weir)
         return;
     weir_fork_check(weir);
-    weir_office_part(weir);
+    weir_reporter_part(weir);
     weir_pump_stop(weir);
     weir_fork_unwatch(weir);
     weir_event_queue_fini(&weir->events);
     weir_stripes_fini(weir);
-    weir_office_close(weir);
+    weir_reporter_close(weir);
     pthread_cond_destroy(&weir->changed);
     pthread_mutex_destroy(&weir->mutex);
     weir_waiting_fini(&weir->waiting);
@@ -451,7 +451,7 @@ int weir_ready(struct weir *weir, weir_duration timeout)
 {
     weir_fork_check(weir);
     if (weir->block)
-        return weir_office_ready(weir, timeout);
+        return weir_reporter_ready(weir, timeout);
     pthread_mutex_lock(&weir->mutex);
     int error = wait_for(weir, timeout, is_ready, 0);
     pthread_mutex_unlock(&weir->mutex);
@@ -462,7 +462,7 @@ int weir_sync(struct weir *weir, weir_duration timeout)
 {
     weir_fork_check(weir);
     if (weir->block)
-        return weir_office_sync(weir, timeout);
+        return weir_reporter_sync(weir, timeout);
     pthread_mutex_lock(&weir->mutex);
     uint64_t wanted = ++weir->sync_wanted;
     weir_pump_kick(weir);
@@ -479,7 +479,7 @@ void weir_status(struct weir *weir, struct weir_status *out)
     out->ready = weir->ready;
     pthread_mutex_unlock(&weir->mutex);
     if (weir->block)
-        weir_office_status(weir, out);
+        weir_reporter_status(weir, out);
     out->roots = weir->link_count;
     out->slots = weir->slots;
     out->slots_used = weir_table_live(weir->table);

@@ -87,12 +87,12 @@
  *
  * Overload. A flood of names makes nearly all of a root's work, and nearly all
  * of these names are far from their limits. An overloaded root (the node sets
- * 'strained' when it asks for fewer reports) sends the fill of a bucket that is
- * less than half full only to a limiter that has just announced it or has a
+ * 'overloaded' when it asks for fewer reports) sends the fill of a bucket that
+ * is less than half full only to a limiter that has just announced it or has a
  * slack that is off by half. Counts of others make no cell due there, and a
- * count is answered without a fill. The bound on unseen counts stays: the slack
- * was computed from the same room. The fill that a limiter sees may be too
- * small by up to half the bucket. After the overload the sweep sends the
+ * count is answered without a fill. The bound on unseen counts stays: the
+ * slack was computed from the same room. The fill that a limiter sees may be
+ * too small by up to half the bucket. After the overload the sweep sends the
  * withheld fills. Measured in virtual time, 12 limiters, 3,000 names under a
  * flood of 6,000/s beside a quota at three times its limit, 100 us a message
  * (mean of seeds 1 to 3):
@@ -182,95 +182,101 @@ static int64_t smaller(int64_t a, int64_t b)
 
 /* Notes that an empty bucket lost this much leak. Kept up to the size of the
  * largest bucket: late counts can use no more. */
-static void ran_dry(struct weir_use *use, weir_i128 scaled)
+static void ran_dry(struct weir_root_quota *root_quota, weir_i128 scaled)
 {
     int64_t dry = scaled < WEIR_SCALED_MAX ? (int64_t)scaled : WEIR_SCALED_MAX;
-    use->dry += (uint64_t)dry;
-    use->dry_left = smaller(use->dry_left + dry, WEIR_SCALED_MAX);
+    root_quota->dry += (uint64_t)dry;
+    root_quota->dry_left = smaller(root_quota->dry_left + dry, WEIR_SCALED_MAX);
 }
 
-int64_t weir_merge_fill(struct weir_merge *merge, struct weir_use *use,
-                        weir_instant now)
+int64_t weir_merge_fill(struct weir_merge *merge,
+                        struct weir_root_quota *root_quota, weir_instant now)
 {
-    if (use->gauge)
-        return use->held < WEIR_IN_FLIGHT_MAX ? (int64_t)use->held
-                                              : (int64_t)WEIR_IN_FLIGHT_MAX;
-    if (use->unlimited)
+    if (root_quota->inflight)
+        return root_quota->in_flight < WEIR_IN_FLIGHT_MAX
+                   ? (int64_t)root_quota->in_flight
+                   : (int64_t)WEIR_IN_FLIGHT_MAX;
+    if (root_quota->unlimited)
         return 0;
     uint64_t out =
-        weir_leaked(use->bucket.leak, weir_merge_elapsed(merge, now)) -
-        weir_merge_presumed(merge, use, now);
-    int64_t fill = (int64_t)(use->in - out);
+        weir_leaked(root_quota->bucket.leak, weir_merge_elapsed(merge, now)) -
+        weir_merge_presumed(merge, root_quota, now);
+    int64_t fill = (int64_t)(root_quota->in - out);
     if (fill > 0)
         return fill;
-    use->in = out;
-    ran_dry(use, -(weir_i128)fill);
+    root_quota->in = out;
+    ran_dry(root_quota, -(weir_i128)fill);
     return 0;
 }
 
-static void set_fill(struct weir_merge *merge, struct weir_use *use,
-                     int64_t fill, weir_instant now)
+static void set_fill(struct weir_merge *merge,
+                     struct weir_root_quota *root_quota, int64_t fill,
+                     weir_instant now)
 {
     uint64_t leaked =
-        weir_leaked(use->bucket.leak, weir_merge_elapsed(merge, now));
-    use->in = leaked - weir_merge_presumed(merge, use, now) + (uint64_t)fill;
+        weir_leaked(root_quota->bucket.leak, weir_merge_elapsed(merge, now));
+    root_quota->in =
+        leaked - weir_merge_presumed(merge, root_quota, now) + (uint64_t)fill;
 }
 
 /* 'instead': units of the bucket that the new ones replace, scaled. Returns by
  * how much the units moved the bucket, scaled. */
-static int64_t add_units(struct weir_merge *merge, struct weir_use *use,
-                         int64_t units, int64_t instead, bool late,
-                         weir_instant now)
+static int64_t add_units(struct weir_merge *merge,
+                         struct weir_root_quota *root_quota, int64_t units,
+                         int64_t instead, bool late, weir_instant now)
 {
-    use->added += (uint64_t)units;
-    if (use->unlimited)
+    root_quota->added += (uint64_t)units;
+    if (root_quota->unlimited)
         return 0;
-    int64_t fill = weir_merge_fill(merge, use, now);
+    int64_t fill = weir_merge_fill(merge, root_quota, now);
     /* Presumed units may never be counted: they take no room from real counts,
      * except from late ones, which have no claim to room. */
-    int64_t beside = (int64_t)weir_merge_presumed(merge, use, now);
-    int64_t most = weir_use_fill_most(use) + beside;
+    int64_t beside = (int64_t)weir_merge_presumed(merge, root_quota, now);
+    int64_t most = weir_root_quota_fill_most(root_quota) + beside;
     if (late) {
-        int64_t full = use->bucket.high;
+        int64_t full = root_quota->bucket.high;
         most = full > fill - instead ? full : fill - instead;
     }
-    weir_i128 one = (weir_i128)1 << use->bucket.leak.frac;
+    weir_i128 one = (weir_i128)1 << root_quota->bucket.leak.frac;
     weir_i128 wanted = fill + units * one - instead;
     if (wanted > most)
         wanted = most;
     if (wanted < 0) {
-        ran_dry(use, -wanted);
+        ran_dry(root_quota, -wanted);
         wanted = 0;
     }
     /* Leaked and presumed units are in both. */
     int64_t more = (int64_t)wanted - fill;
-    use->in += (uint64_t)more;
+    root_quota->in += (uint64_t)more;
     return more + instead;
 }
 
-static void use_parameters(const struct weir_merge *merge, struct weir_use *use,
+static void use_parameters(const struct weir_merge *merge,
+                           struct weir_root_quota *root_quota,
                            const struct weir_quota *quota)
 {
-    use->unlooked = true;
-    use->counted = quota->sharing == WEIR_COUNTED;
-    use->unlimited = quota->limit.unlimited;
-    use->gauge = quota->kind == WEIR_CONCURRENCY;
-    use->created = quota->created;
-    use->rule_epoch = quota->epoch;
-    weir_quota_bucket(quota, &use->bucket);
-    use->debt_most = weir_use_debt_of(merge, use, quota->max_debt);
+    root_quota->unlooked = true;
+    root_quota->counted = quota->sharing == WEIR_COUNTED;
+    root_quota->unlimited = quota->limit.unlimited;
+    root_quota->inflight = quota->kind == WEIR_CONCURRENCY;
+    root_quota->created = quota->created;
+    root_quota->rule_epoch = quota->epoch;
+    weir_quota_bucket(quota, &root_quota->bucket);
+    root_quota->debt_most =
+        weir_root_quota_debt_of(merge, root_quota, quota->max_debt);
 }
 
-struct weir_use *weir_merge_get(struct weir_merge *merge, struct weir_text name)
+struct weir_root_quota *weir_merge_get(struct weir_merge *merge,
+                                       struct weir_text name)
 {
     uint64_t hash = weir_hash(name, merge->seed);
     size_t cursor = 0;
     uint32_t index;
     while (weir_index_find(&merge->index, hash, &cursor, &index)) {
-        struct weir_use *use = &merge->uses[index];
-        struct weir_text other = { use->name, use->name_len };
+        struct weir_root_quota *root_quota = &merge->uses[index];
+        struct weir_text other = { root_quota->name, root_quota->name_len };
         if (weir_text_equal(name, other))
-            return use;
+            return root_quota;
     }
     return NULL;
 }
@@ -280,12 +286,12 @@ static uint32_t take_place(struct weir_merge *merge)
 {
     uint32_t number = merge->free_use;
     if (number != 0) {
-        merge->free_use = weir_use_at(merge, number)->next_touched;
+        merge->free_use = weir_root_quota_at(merge, number)->next_touched;
         return number;
     }
     if (merge->use_used == WEIR_USAGES_MAX)
         return 0;
-    struct weir_use *uses =
+    struct weir_root_quota *uses =
         weir_mem_grow(&merge->mem, merge->uses, sizeof(*uses),
                       &merge->use_capacity, merge->use_used + 1);
     if (!uses)
@@ -294,19 +300,21 @@ static uint32_t take_place(struct weir_merge *merge)
     return ++merge->use_used;
 }
 
-static void free_place(struct weir_merge *merge, struct weir_use *use)
+static void free_place(struct weir_merge *merge,
+                       struct weir_root_quota *root_quota)
 {
-    *use = (struct weir_use){ .next_touched = merge->free_use };
-    merge->free_use = weir_use_number(merge, use);
+    *root_quota = (struct weir_root_quota){ .next_touched = merge->free_use };
+    merge->free_use = weir_root_quota_number(merge, root_quota);
 }
 
-struct weir_use *weir_merge_use(struct weir_merge *merge, struct weir_text name,
-                                const struct weir_quota *quota,
-                                weir_instant now)
+struct weir_root_quota *weir_merge_root_quota(struct weir_merge *merge,
+                                              struct weir_text name,
+                                              const struct weir_quota *quota,
+                                              weir_instant now)
 {
-    struct weir_use *use = weir_merge_get(merge, name);
-    if (use)
-        return use;
+    struct weir_root_quota *root_quota = weir_merge_get(merge, name);
+    if (root_quota)
+        return root_quota;
     /* A new name pays for clearing former ones away. Under a flood of names at
      * most a quarter of the array is waste. */
     weir_merge_sweep(merge, &merge->hand, SWEEP_A_NEW, now);
@@ -314,106 +322,112 @@ struct weir_use *weir_merge_use(struct weir_merge *merge, struct weir_text name,
     if (number == 0)
         return NULL;
     const struct weir_mem *mem = &merge->mem;
-    use = weir_use_at(merge, number);
-    memset(use, 0, sizeof(*use));
-    use->name = mem->alloc(mem->context, name.len);
-    use->hash = weir_hash(name, merge->seed);
-    if (!use->name ||
-        weir_index_add(&merge->index, mem, use->hash, number - 1) < 0) {
-        mem->free(mem->context, use->name, name.len);
-        free_place(merge, use);
+    root_quota = weir_root_quota_at(merge, number);
+    memset(root_quota, 0, sizeof(*root_quota));
+    root_quota->name = mem->alloc(mem->context, name.len);
+    root_quota->hash = weir_hash(name, merge->seed);
+    if (!root_quota->name ||
+        weir_index_add(&merge->index, mem, root_quota->hash, number - 1) < 0) {
+        mem->free(mem->context, root_quota->name, name.len);
+        free_place(merge, root_quota);
         return NULL;
     }
-    memcpy(use->name, name.p, name.len);
-    use->name_len = (uint8_t)name.len;
-    use->live = true;
-    use->dry_left = WEIR_SCALED_MAX; /* from before its creation */
-    use_parameters(merge, use, quota);
-    set_fill(merge, use, 0, now);
-    use->adopted = use->in;
+    memcpy(root_quota->name, name.p, name.len);
+    root_quota->name_len = (uint8_t)name.len;
+    root_quota->live = true;
+    root_quota->dry_left = WEIR_SCALED_MAX; /* from before its creation */
+    use_parameters(merge, root_quota, quota);
+    set_fill(merge, root_quota, 0, now);
+    root_quota->adopted = root_quota->in;
     merge->use_live++;
-    return use;
+    return root_quota;
 }
 
 /* ---- The queue of buckets that moved ---- */
 
-void weir_use_free_if_left(struct weir_merge *merge, struct weir_use *use)
+void weir_root_quota_free_if_left(struct weir_merge *merge,
+                                  struct weir_root_quota *root_quota)
 {
-    if (!use->touched && !use->carrying)
-        free_place(merge, use);
+    if (!root_quota->touched && !root_quota->carrying)
+        free_place(merge, root_quota);
 }
 
-void weir_merge_touch(struct weir_merge *merge, struct weir_use *use)
+void weir_merge_touch(struct weir_merge *merge,
+                      struct weir_root_quota *root_quota)
 {
-    if (use->touched)
+    if (root_quota->touched)
         return;
-    uint32_t number = weir_use_number(merge, use);
-    use->touched = true;
-    use->next_touched = 0;
+    uint32_t number = weir_root_quota_number(merge, root_quota);
+    root_quota->touched = true;
+    root_quota->next_touched = 0;
     if (merge->touched_last != 0)
-        weir_use_at(merge, merge->touched_last)->next_touched = number;
+        weir_root_quota_at(merge, merge->touched_last)->next_touched = number;
     else
         merge->touched = number;
     merge->touched_last = number;
 }
 
-struct weir_use *weir_merge_next_touched(struct weir_merge *merge)
+struct weir_root_quota *weir_merge_next_touched(struct weir_merge *merge)
 {
     if (merge->touched == 0)
         return NULL;
-    struct weir_use *use = weir_use_at(merge, merge->touched);
-    merge->touched = use->next_touched;
+    struct weir_root_quota *root_quota =
+        weir_root_quota_at(merge, merge->touched);
+    merge->touched = root_quota->next_touched;
     if (merge->touched == 0)
         merge->touched_last = 0;
-    use->touched = false;
-    use->next_touched = 0;
-    return use;
+    root_quota->touched = false;
+    root_quota->next_touched = 0;
+    return root_quota;
 }
 
 /* ---- Cells ---- */
 
-struct weir_cell *weir_cell_of(const struct weir_merge_limiter *limiter,
-                               uint32_t slot)
+struct weir_limiter_cell *weir_limiter_cell_of(
+    const struct weir_merge_limiter *limiter, uint32_t slot)
 {
-    size_t page = slot / WEIR_CELLS_A_PAGE;
+    size_t page = slot / WEIR_LIMITER_CELLS_A_PAGE;
     if (page >= limiter->page_capacity || !limiter->pages[page])
         return NULL;
-    return &limiter->pages[page]->cell[slot % WEIR_CELLS_A_PAGE];
+    return &limiter->pages[page]->cell[slot % WEIR_LIMITER_CELLS_A_PAGE];
 }
 
-static struct weir_cell *cell_make(struct weir_merge *merge,
-                                   struct weir_merge_limiter *limiter,
-                                   uint32_t slot)
+static struct weir_limiter_cell *cell_make(struct weir_merge *merge,
+                                           struct weir_merge_limiter *limiter,
+                                           uint32_t slot)
 {
     const struct weir_mem *mem = &merge->mem;
-    size_t page = slot / WEIR_CELLS_A_PAGE;
-    struct weir_cell_page **pages = weir_mem_grow(
+    size_t page = slot / WEIR_LIMITER_CELLS_A_PAGE;
+    struct weir_limiter_cell_page **pages = weir_mem_grow(
         mem, limiter->pages, sizeof(*pages), &limiter->page_capacity, page + 1);
     if (!pages)
         return NULL;
     limiter->pages = pages;
     if (!pages[page])
         pages[page] = mem->alloc(mem->context, sizeof(**pages));
-    return pages[page] ? &pages[page]->cell[slot % WEIR_CELLS_A_PAGE] : NULL;
+    return pages[page] ? &pages[page]->cell[slot % WEIR_LIMITER_CELLS_A_PAGE]
+                       : NULL;
 }
 
-static void cell_attach(struct weir_merge *merge, struct weir_cell *cell,
-                        struct weir_use *use)
+static void cell_attach(struct weir_merge *merge,
+                        struct weir_limiter_cell *cell,
+                        struct weir_root_quota *root_quota)
 {
-    cell->use = weir_use_number(merge, use);
+    cell->root_quota = weir_root_quota_number(merge, root_quota);
     cell->prev = NULL;
-    cell->next = use->cells;
-    if (use->cells)
-        use->cells->prev = cell;
-    use->cells = cell;
-    use->cell_count++;
-    use->connected += cell->limiter->connected;
+    cell->next = root_quota->cells;
+    if (root_quota->cells)
+        root_quota->cells->prev = cell;
+    root_quota->cells = cell;
+    root_quota->cell_count++;
+    root_quota->connected += cell->limiter->connected;
     cell->limiter->cells++;
 }
 
 /* From now on the cell's limiter has 'units' in flight. */
-static void set_held(struct weir_merge *merge, struct weir_use *use,
-                     struct weir_cell *cell, uint64_t units)
+static void set_held(struct weir_merge *merge,
+                     struct weir_root_quota *root_quota,
+                     struct weir_limiter_cell *cell, uint64_t units)
 {
     if ((int64_t)units < 0)
         units = 0;
@@ -422,53 +436,57 @@ static void set_held(struct weir_merge *merge, struct weir_use *use,
     int64_t moved = (int64_t)(units - cell->last);
     if (moved == 0)
         return;
-    use->held += (uint64_t)moved;
-    use->added += (uint64_t)moved;
-    use->stirred += moved < 0 ? 0 - (uint64_t)moved : (uint64_t)moved;
+    root_quota->in_flight += (uint64_t)moved;
+    root_quota->added += (uint64_t)moved;
+    root_quota->units_moved +=
+        moved < 0 ? 0 - (uint64_t)moved : (uint64_t)moved;
     cell->last = units;
-    weir_merge_touch(merge, use);
+    weir_merge_touch(merge, root_quota);
     if (!cell->carried)
         return;
-    use->carried_held += (uint64_t)moved;
-    weir_use_carry_on(merge, use);
+    root_quota->carried_in_flight += (uint64_t)moved;
+    weir_root_quota_carry_on(merge, root_quota);
 }
 
-static void release(struct weir_merge *merge, struct weir_cell *cell)
+static void release(struct weir_merge *merge, struct weir_limiter_cell *cell)
 {
-    if (cell->gauge)
-        set_held(merge, weir_use_at(merge, cell->use), cell, 0);
+    if (cell->inflight)
+        set_held(merge, weir_root_quota_at(merge, cell->root_quota), cell, 0);
 }
 
 /* Ends the cell's pace: its limiter is gone, or silent. */
-static void drop_pace(struct weir_merge *merge, struct weir_cell *cell)
+static void drop_pace(struct weir_merge *merge, struct weir_limiter_cell *cell)
 {
     if (cell->pace == 0)
         return;
-    struct weir_use *use = weir_use_at(merge, cell->use);
-    weir_cell_set_carried(merge, use, cell, false);
-    use->pace -= cell->pace;
-    use->pace_from -= (weir_u128)cell->pace * cell->paced_at;
+    struct weir_root_quota *root_quota =
+        weir_root_quota_at(merge, cell->root_quota);
+    weir_limiter_cell_set_carried(merge, root_quota, cell, false);
+    root_quota->pace -= cell->pace;
+    root_quota->pace_from -= (weir_u128)cell->pace * cell->paced_at;
     cell->pace = 0;
-    use->unlooked = true;
-    weir_merge_touch(merge, use);
+    root_quota->unlooked = true;
+    weir_merge_touch(merge, root_quota);
 }
 
-static void cell_detach(struct weir_merge *merge, struct weir_cell *cell)
+static void cell_detach(struct weir_merge *merge,
+                        struct weir_limiter_cell *cell)
 {
     drop_pace(merge, cell);
     release(merge, cell);
-    struct weir_use *use = weir_use_at(merge, cell->use);
+    struct weir_root_quota *root_quota =
+        weir_root_quota_at(merge, cell->root_quota);
     if (cell->prev)
         cell->prev->next = cell->next;
     else
-        use->cells = cell->next;
+        root_quota->cells = cell->next;
     if (cell->next)
         cell->next->prev = cell->prev;
-    use->cell_count--;
-    use->connected -= cell->limiter->connected;
+    root_quota->cell_count--;
+    root_quota->connected -= cell->limiter->connected;
     cell->limiter->cells--;
-    weir_cell_set_due(cell, false);
-    cell->use = 0;
+    weir_limiter_cell_set_due(cell, false);
+    cell->root_quota = 0;
 }
 
 /* ---- Presumed units ---- */
@@ -483,101 +501,112 @@ static uint64_t begun_at(uint64_t at, uint64_t ahead, uint64_t pace)
 /* From now on the root presumes 'pace' for the cell, which is already 'ahead'.
  * The units presumed so far stay in the bucket and are returned, scaled: the
  * count replaces them. */
-static int64_t set_pace(struct weir_merge *merge, struct weir_use *use,
-                        struct weir_cell *cell, uint64_t pace, uint64_t ahead,
-                        weir_instant now)
+static int64_t set_pace(struct weir_merge *merge,
+                        struct weir_root_quota *root_quota,
+                        struct weir_limiter_cell *cell, uint64_t pace,
+                        uint64_t ahead, weir_instant now)
 {
     if (cell->pace == 0 && pace == 0)
         return 0;
-    uint64_t before = weir_merge_presumed(merge, use, now);
+    uint64_t before = weir_merge_presumed(merge, root_quota, now);
     uint64_t at = weir_merge_elapsed(merge, now);
     cell->counted_at = at;
     if (ahead != 0 && pace != 0)
         at = begun_at(at, ahead, pace);
-    use->pace += pace - cell->pace;
-    use->pace_from +=
+    root_quota->pace += pace - cell->pace;
+    root_quota->pace_from +=
         (weir_u128)pace * at - (weir_u128)cell->pace * cell->paced_at;
-    if (use->pace > use->pace_most)
-        use->pace_most = use->pace;
+    if (root_quota->pace > root_quota->pace_most)
+        root_quota->pace_most = root_quota->pace;
     cell->pace = pace;
     cell->paced_at = at;
-    uint64_t gone = before - weir_merge_presumed(merge, use, now);
-    use->in += gone;
+    uint64_t gone = before - weir_merge_presumed(merge, root_quota, now);
+    root_quota->in += gone;
     return (int64_t)gone;
 }
 
 /* ---- Edits ---- */
 
-int64_t weir_use_rescaled(const struct weir_use *use, int64_t fill,
-                          unsigned from)
+int64_t weir_root_quota_rescaled(const struct weir_root_quota *root_quota,
+                                 int64_t fill, unsigned from)
 {
-    unsigned to = use->bucket.leak.frac;
-    int64_t most = weir_use_fill_most(use);
+    unsigned to = root_quota->bucket.leak.frac;
+    int64_t most = weir_root_quota_fill_most(root_quota);
     if (to > from && fill > most >> (to - from))
         return most;
     return weir_rescale(fill, from, to);
 }
 
-void weir_merge_edit(struct weir_merge *merge, struct weir_use *use,
+void weir_merge_edit(struct weir_merge *merge,
+                     struct weir_root_quota *root_quota,
                      const struct weir_quota *quota, weir_instant now)
 {
-    int64_t fill = weir_merge_fill(merge, use, now);
+    int64_t fill = weir_merge_fill(merge, root_quota, now);
     uint64_t leaked =
-        weir_leaked(use->bucket.leak, weir_merge_elapsed(merge, now));
-    int64_t adopted = (int64_t)(use->adopted - leaked);
-    unsigned from = use->bucket.leak.frac;
-    bool flips = use->gauge != (quota->kind == WEIR_CONCURRENCY);
-    if (use->created != quota->created || flips)
+        weir_leaked(root_quota->bucket.leak, weir_merge_elapsed(merge, now));
+    int64_t adopted = (int64_t)(root_quota->adopted - leaked);
+    unsigned from = root_quota->bucket.leak.frac;
+    bool flips = root_quota->inflight != (quota->kind == WEIR_CONCURRENCY);
+    if (root_quota->created != quota->created || flips)
         fill = adopted = 0;
-    for (struct weir_cell *cell = use->cells; cell; cell = cell->next)
+    for (struct weir_limiter_cell *cell = root_quota->cells; cell;
+         cell = cell->next)
         cell->in = (uint64_t)weir_debt_left(cell->in, leaked);
-    use_parameters(merge, use, quota);
+    use_parameters(merge, root_quota, quota);
     /* Presumed units are not cut: their pace ends, or a count replaces them. */
-    int64_t presumed = (int64_t)weir_merge_presumed(merge, use, now);
-    int64_t counted = smaller(weir_use_rescaled(use, fill, from) - presumed,
-                              weir_use_edited_most(use));
+    int64_t presumed = (int64_t)weir_merge_presumed(merge, root_quota, now);
+    int64_t counted =
+        smaller(weir_root_quota_rescaled(root_quota, fill, from) - presumed,
+                weir_root_quota_edited_most(root_quota));
     fill = counted + presumed;
-    set_fill(merge, use, fill, now);
-    leaked = weir_leaked(use->bucket.leak, weir_merge_elapsed(merge, now));
-    adopted = weir_use_rescaled(use, adopted > 0 ? adopted : 0, from);
-    use->adopted = leaked + (uint64_t)(fill > 0 ? smaller(adopted, fill) : 0);
-    weir_merge_touch(merge, use);
-    for (struct weir_cell *cell = use->cells; cell; cell = cell->next) {
+    set_fill(merge, root_quota, fill, now);
+    leaked =
+        weir_leaked(root_quota->bucket.leak, weir_merge_elapsed(merge, now));
+    adopted =
+        weir_root_quota_rescaled(root_quota, adopted > 0 ? adopted : 0, from);
+    root_quota->adopted =
+        leaked + (uint64_t)(fill > 0 ? smaller(adopted, fill) : 0);
+    weir_merge_touch(merge, root_quota);
+    for (struct weir_limiter_cell *cell = root_quota->cells; cell;
+         cell = cell->next) {
         if (flips)
             drop_pace(merge, cell);
-        cell->dry = cell->dry_before = use->dry; /* on a new scale */
-        int64_t debt = weir_use_rescaled(use, (int64_t)cell->in, from);
+        cell->dry = cell->dry_before = root_quota->dry; /* on a new scale */
+        int64_t debt =
+            weir_root_quota_rescaled(root_quota, (int64_t)cell->in, from);
         cell->in = weir_debt_sum(smaller(debt, counted), leaked);
         if (cell->limiter->connected)
-            weir_cell_set_due(cell, true);
+            weir_limiter_cell_set_due(cell, true);
     }
 }
 
-void weir_merge_drop(struct weir_merge *merge, struct weir_use *use)
+void weir_merge_drop(struct weir_merge *merge,
+                     struct weir_root_quota *root_quota)
 {
-    while (use->cells)
-        cell_detach(merge, use->cells);
+    while (root_quota->cells)
+        cell_detach(merge, root_quota->cells);
     if (merge->upstream && merge->upstream->dropped)
-        merge->upstream->dropped(merge->upstream->context, use);
+        merge->upstream->dropped(merge->upstream->context, root_quota);
     /* The queue has its number if touched: the element is freed when its
      * turn comes. */
     const struct weir_mem *mem = &merge->mem;
-    weir_index_remove(&merge->index, use->hash,
-                      weir_use_number(merge, use) - 1);
-    mem->free(mem->context, use->name, use->name_len);
-    use->name = NULL;
-    use->name_len = 0;
-    use->live = false;
+    weir_index_remove(&merge->index, root_quota->hash,
+                      weir_root_quota_number(merge, root_quota) - 1);
+    mem->free(mem->context, root_quota->name, root_quota->name_len);
+    root_quota->name = NULL;
+    root_quota->name_len = 0;
+    root_quota->live = false;
     merge->use_live--;
-    weir_use_free_if_left(merge, use);
+    weir_root_quota_free_if_left(merge, root_quota);
 }
 
 /* Has its limiters looked at again for due fills. */
-static void catch_up(struct weir_merge *merge, struct weir_use *use)
+static void catch_up(struct weir_merge *merge,
+                     struct weir_root_quota *root_quota)
 {
-    use->passed_over = false;
-    use->unlooked = true;
-    weir_merge_touch(merge, use);
+    root_quota->passed_over = false;
+    root_quota->unlooked = true;
+    weir_merge_touch(merge, root_quota);
 }
 
 /* Ends paces that were not confirmed. A limiter repeats a slot's pace at each
@@ -585,11 +614,12 @@ static void catch_up(struct weir_merge *merge, struct weir_use *use)
  * before this root saw it, the bucket and its cells go on here, but the
  * limiter's slot is free and never reports again. Limiters use a pace for at
  * most half of pace_most, so none relies on it any more. */
-static void end_paces(struct weir_merge *merge, struct weir_use *use,
-                      weir_instant now)
+static void end_paces(struct weir_merge *merge,
+                      struct weir_root_quota *root_quota, weir_instant now)
 {
     uint64_t at = weir_merge_elapsed(merge, now);
-    for (struct weir_cell *cell = use->cells; cell; cell = cell->next) {
+    for (struct weir_limiter_cell *cell = root_quota->cells; cell;
+         cell = cell->next) {
         if (at >= cell->counted_at && at - cell->counted_at >= merge->pace_most)
             drop_pace(merge, cell);
     }
@@ -600,15 +630,15 @@ void weir_merge_sweep(struct weir_merge *merge, uint32_t *cursor, uint32_t look,
 {
     for (uint32_t i = 0; i < look && i < merge->use_used; i++) {
         *cursor = *cursor + 1 < merge->use_used ? *cursor + 1 : 0;
-        struct weir_use *use = &merge->uses[*cursor];
-        if (use->live && use->passed_over && !merge->strained)
-            catch_up(merge, use);
-        if (use->live && use->pace != 0 && merge->pace_most > 0)
-            end_paces(merge, use, now);
-        if (!use->live || use->cell_count > 0)
+        struct weir_root_quota *root_quota = &merge->uses[*cursor];
+        if (root_quota->live && root_quota->passed_over && !merge->overloaded)
+            catch_up(merge, root_quota);
+        if (root_quota->live && root_quota->pace != 0 && merge->pace_most > 0)
+            end_paces(merge, root_quota, now);
+        if (!root_quota->live || root_quota->cell_count > 0)
             continue;
-        if (weir_merge_fill(merge, use, now) == 0)
-            weir_merge_drop(merge, use);
+        if (weir_merge_fill(merge, root_quota, now) == 0)
+            weir_merge_drop(merge, root_quota);
     }
 }
 
@@ -617,29 +647,32 @@ void weir_merge_sweep(struct weir_merge *merge, uint32_t *cursor, uint32_t look,
 /* Calls 'each' for every cell in use. */
 static void each_cell(struct weir_merge *merge,
                       struct weir_merge_limiter *limiter,
-                      void (*each)(struct weir_merge *, struct weir_cell *))
+                      void (*each)(struct weir_merge *,
+                                   struct weir_limiter_cell *))
 {
     for (size_t p = 0; p < limiter->page_capacity; p++) {
         if (!limiter->pages[p])
             continue;
-        for (int i = 0; i < WEIR_CELLS_A_PAGE; i++) {
-            struct weir_cell *cell = &limiter->pages[p]->cell[i];
-            if (cell->use != 0)
+        for (int i = 0; i < WEIR_LIMITER_CELLS_A_PAGE; i++) {
+            struct weir_limiter_cell *cell = &limiter->pages[p]->cell[i];
+            if (cell->root_quota != 0)
                 each(merge, cell);
         }
     }
 }
 
-static void cell_connect(struct weir_merge *merge, struct weir_cell *cell)
+static void cell_connect(struct weir_merge *merge,
+                         struct weir_limiter_cell *cell)
 {
-    weir_use_at(merge, cell->use)->connected++;
+    weir_root_quota_at(merge, cell->root_quota)->connected++;
 }
 
-static void cell_disconnect(struct weir_merge *merge, struct weir_cell *cell)
+static void cell_disconnect(struct weir_merge *merge,
+                            struct weir_limiter_cell *cell)
 {
     drop_pace(merge, cell);
-    weir_use_at(merge, cell->use)->connected--;
-    weir_cell_set_due(cell, false);
+    weir_root_quota_at(merge, cell->root_quota)->connected--;
+    weir_limiter_cell_set_due(cell, false);
 }
 
 void weir_merge_connect(struct weir_merge *merge,
@@ -652,7 +685,7 @@ void weir_merge_connect(struct weir_merge *merge,
     each_cell(merge, limiter, connected ? cell_connect : cell_disconnect);
 }
 
-void weir_merge_hush(struct weir_merge *merge,
+void weir_merge_mute(struct weir_merge *merge,
                      struct weir_merge_limiter *limiter)
 {
     each_cell(merge, limiter, drop_pace);
@@ -688,10 +721,12 @@ bool weir_merge_drained(struct weir_merge *merge,
     for (size_t p = 0; p < limiter->page_capacity; p++) {
         if (!limiter->pages[p])
             continue;
-        for (int i = 0; i < WEIR_CELLS_A_PAGE; i++) {
-            const struct weir_cell *cell = &limiter->pages[p]->cell[i];
-            if (cell->use != 0 && !cell->gauge &&
-                weir_merge_fill(merge, weir_use_at(merge, cell->use), now) > 0)
+        for (int i = 0; i < WEIR_LIMITER_CELLS_A_PAGE; i++) {
+            const struct weir_limiter_cell *cell = &limiter->pages[p]->cell[i];
+            if (cell->root_quota != 0 && !cell->inflight &&
+                weir_merge_fill(merge,
+                                weir_root_quota_at(merge, cell->root_quota),
+                                now) > 0)
                 return false;
         }
     }
@@ -702,47 +737,49 @@ bool weir_merge_drained(struct weir_merge *merge,
  * Without a witness the fill is from before this root's birth. Several such
  * fills are of one history, so the largest counts, and units counted since stay
  * on top. With a witness, those units are in the fill. */
-static void adopt_fill(struct weir_merge *merge, struct weir_use *use,
+static void adopt_fill(struct weir_merge *merge,
+                       struct weir_root_quota *root_quota,
                        const struct weir_announce *announce, weir_instant now)
 {
-    if (use->unlimited || use->gauge || announce->fill <= 0 ||
+    if (root_quota->unlimited || root_quota->inflight || announce->fill <= 0 ||
         weir_merge_elapsed(merge, now) > merge->learn)
         return;
-    unsigned frac = use->bucket.leak.frac;
-    int64_t most = use->debt_most;
+    unsigned frac = root_quota->bucket.leak.frac;
+    int64_t most = root_quota->debt_most;
     int64_t fill = announce->fill >= weir_rescale(most, frac, WEIR_FILL_FRAC)
                        ? most
                        : weir_rescale(announce->fill, WEIR_FILL_FRAC, frac);
     uint64_t leaked =
-        weir_leaked(use->bucket.leak, weir_merge_elapsed(merge, now));
-    int64_t adopted = (int64_t)(use->adopted - leaked);
-    int64_t present = weir_merge_fill(merge, use, now);
+        weir_leaked(root_quota->bucket.leak, weir_merge_elapsed(merge, now));
+    int64_t adopted = (int64_t)(root_quota->adopted - leaked);
+    int64_t present = weir_merge_fill(merge, root_quota, now);
     int64_t known = announce->witnessed ? present : adopted > 0 ? adopted : 0;
     if (fill > adopted)
-        use->adopted = leaked + (uint64_t)fill;
+        root_quota->adopted = leaked + (uint64_t)fill;
     if (fill <= known)
         return;
     int64_t sum = present + (fill - known);
-    set_fill(merge, use, smaller(sum, weir_use_fill_most(use)), now);
+    set_fill(merge, root_quota,
+             smaller(sum, weir_root_quota_fill_most(root_quota)), now);
     /* Makes the fill due at other limiters. */
-    use->added += ((uint64_t)(fill - known) >> frac) + 1;
-    use->unlooked = true;
-    weir_merge_touch(merge, use);
+    root_quota->added += ((uint64_t)(fill - known) >> frac) + 1;
+    root_quota->unlooked = true;
+    weir_merge_touch(merge, root_quota);
 }
 
 /* Sets the total from which the next count differs. Units in flight come with
  * the count beside the announcement. */
-static void take_base(struct weir_merge *merge, struct weir_cell *cell,
+static void take_base(struct weir_merge *merge, struct weir_limiter_cell *cell,
                       const struct weir_announce *announce, bool known)
 {
     cell->base = announce->base;
-    if (known && cell->gauge && announce->in_flight)
+    if (known && cell->inflight && announce->in_flight)
         return;
-    if (cell->gauge || announce->in_flight) {
+    if (cell->inflight || announce->in_flight) {
         release(merge, cell);
         drop_pace(merge, cell);
-        cell->gauge = announce->in_flight;
-        cell->last = cell->gauge ? 0 : announce->base;
+        cell->inflight = announce->in_flight;
+        cell->last = cell->inflight ? 0 : announce->base;
         return;
     }
     bool raises = (int64_t)(announce->base - cell->last) > 0 && !announce->sank;
@@ -752,30 +789,30 @@ static void take_base(struct weir_merge *merge, struct weir_cell *cell,
 
 int weir_merge_announce(struct weir_merge *merge,
                         struct weir_merge_limiter *limiter,
-                        struct weir_use *use,
+                        struct weir_root_quota *root_quota,
                         const struct weir_announce *announce, weir_instant now)
 {
-    if (announce->slot >= WEIR_CELLS_MAX)
+    if (announce->slot >= WEIR_LIMITER_CELLS_MAX)
         return WEIR_EPROTOCOL;
-    struct weir_cell *cell = cell_make(merge, limiter, announce->slot);
+    struct weir_limiter_cell *cell = cell_make(merge, limiter, announce->slot);
     if (!cell)
         return WEIR_ENOMEM;
-    bool known = cell->use == weir_use_number(merge, use);
+    bool known = cell->root_quota == weir_root_quota_number(merge, root_quota);
     if (!known) {
-        if (cell->use != 0)
+        if (cell->root_quota != 0)
             cell_detach(merge, cell);
-        *cell =
-            (struct weir_cell){ .limiter = limiter, .slot = announce->slot };
-        cell_attach(merge, cell, use);
-        cell->dry = use->dry - (uint64_t)WEIR_SCALED_MAX;
+        *cell = (struct weir_limiter_cell){ .limiter = limiter,
+                                            .slot = announce->slot };
+        cell_attach(merge, cell, root_quota);
+        cell->dry = root_quota->dry - (uint64_t)WEIR_SCALED_MAX;
         cell->dry_before = cell->dry;
-        adopt_fill(merge, use, announce, now);
+        adopt_fill(merge, root_quota, announce, now);
     }
     take_base(merge, cell, announce, known);
     if (!known || (int64_t)(announce->refused - cell->refused_last) > 0)
         cell->refused_last = announce->refused;
     cell->refused_base = announce->refused;
-    cell->told_others = weir_cell_others(merge, use, cell, now);
+    cell->told_others = weir_limiter_cell_others(merge, root_quota, cell, now);
     cell->told_pace = 0;
     cell->told_at = 0;
     return WEIR_OK;
@@ -784,12 +821,12 @@ int weir_merge_announce(struct weir_merge *merge,
 void weir_merge_unannounce(struct weir_merge *merge,
                            struct weir_merge_limiter *limiter, uint32_t slot)
 {
-    struct weir_cell *cell = weir_cell_of(limiter, slot);
-    if (cell && cell->use != 0)
+    struct weir_limiter_cell *cell = weir_limiter_cell_of(limiter, slot);
+    if (cell && cell->root_quota != 0)
         cell_detach(merge, cell);
 }
 
-static int64_t held_to_64(weir_i128 sum)
+static int64_t in_flight_to_64(weir_i128 sum)
 {
     return sum > INT64_MIN ? (int64_t)sum : INT64_MIN;
 }
@@ -800,41 +837,45 @@ static int64_t held_to_64(weir_i128 sum)
  * its turn; and at most the leak of twice the counts' age, because this report
  * may have waited too. Leak lost earlier is not used: other limiters are late
  * by about the same time. */
-static int64_t drained(struct weir_use *use, const struct weir_cell *cell,
-                       int64_t late, weir_duration from)
+static int64_t drained(struct weir_root_quota *root_quota,
+                       const struct weir_limiter_cell *cell, int64_t late,
+                       weir_duration from)
 {
     if (from > LATE_MOST)
         from = LATE_MOST;
-    uint64_t most = weir_leaked(use->bucket.leak, 2 * from);
-    uint64_t dry = use->dry - cell->dry_before;
+    uint64_t most = weir_leaked(root_quota->bucket.leak, 2 * from);
+    uint64_t dry = root_quota->dry - cell->dry_before;
     if (dry > most)
         dry = most;
-    if (dry < (uint64_t)use->dry_left)
-        use->dry_left = (int64_t)dry;
-    int64_t units = smaller(late, use->dry_left >> use->bucket.leak.frac);
-    use->dry_left -= units << use->bucket.leak.frac;
+    if (dry < (uint64_t)root_quota->dry_left)
+        root_quota->dry_left = (int64_t)dry;
+    int64_t units =
+        smaller(late, root_quota->dry_left >> root_quota->bucket.leak.frac);
+    root_quota->dry_left -= units << root_quota->bucket.leak.frac;
     return units;
 }
 
 /* Puts units of a count into the bucket, as far as its limiter's debt allows.
  * Late units cause no debt and are not bounded. Returns the units allowed; late
  * units are allowed in full. */
-static int64_t charge(struct weir_merge *merge, struct weir_use *use,
-                      struct weir_cell *cell, int64_t units, int64_t instead,
-                      bool no_debt, weir_instant now)
+static int64_t charge(struct weir_merge *merge,
+                      struct weir_root_quota *root_quota,
+                      struct weir_limiter_cell *cell, int64_t units,
+                      int64_t instead, bool no_debt, weir_instant now)
 {
     uint64_t leaked =
-        weir_leaked(use->bucket.leak, weir_merge_elapsed(merge, now));
+        weir_leaked(root_quota->bucket.leak, weir_merge_elapsed(merge, now));
     int64_t debt = weir_debt_left(cell->in, leaked);
     if (!no_debt && units > 0) {
         /* It is unknown which limiter an adopted fill came from. */
-        int64_t room =
-            use->debt_most - debt - weir_debt_left(use->adopted, leaked);
-        units = weir_cell_cut(merge, use, cell, units, room, now);
+        int64_t room = root_quota->debt_most - debt -
+                       weir_debt_left(root_quota->adopted, leaked);
+        units =
+            weir_limiter_cell_cut(merge, root_quota, cell, units, room, now);
     }
-    weir_i128 one = (weir_i128)1 << use->bucket.leak.frac;
+    weir_i128 one = (weir_i128)1 << root_quota->bucket.leak.frac;
     weir_i128 scaled = units * one;
-    int64_t moved = add_units(merge, use, units, instead, no_debt, now);
+    int64_t moved = add_units(merge, root_quota, units, instead, no_debt, now);
     /* Units that only lift an empty bucket are no debt of the limiter. */
     if (moved > scaled)
         moved = scaled > -debt ? (int64_t)scaled : -debt;
@@ -843,26 +884,30 @@ static int64_t charge(struct weir_merge *merge, struct weir_use *use,
 }
 
 /* Adds to the units by which the bucket moved for the other limiters. */
-static void stir(struct weir_use *use, int64_t units, int64_t instead)
+static void stir(struct weir_root_quota *root_quota, int64_t units,
+                 int64_t instead)
 {
-    weir_i128 net = (weir_i128)units - (instead >> use->bucket.leak.frac);
-    weir_i128 sum = use->stirred + (net < 0 ? -net : net);
-    use->stirred = sum < UINT64_MAX ? (uint64_t)sum : UINT64_MAX;
+    weir_i128 net =
+        (weir_i128)units - (instead >> root_quota->bucket.leak.frac);
+    weir_i128 sum = root_quota->units_moved + (net < 0 ? -net : net);
+    root_quota->units_moved = sum < UINT64_MAX ? (uint64_t)sum : UINT64_MAX;
 }
 
 /* Sets the cell's units in flight, also in the carried sum. */
-static void count_in_flight(struct weir_merge *merge, struct weir_use *use,
-                            struct weir_cell *cell, uint64_t total,
+static void count_in_flight(struct weir_merge *merge,
+                            struct weir_root_quota *root_quota,
+                            struct weir_limiter_cell *cell, uint64_t total,
                             bool carried, weir_instant now)
 {
     merge->merged++;
-    weir_cell_set_carried(merge, use, cell, carried);
-    set_held(merge, use, cell, total);
+    weir_limiter_cell_set_carried(merge, root_quota, cell, carried);
+    set_held(merge, root_quota, cell, total);
     /* The region passes its whole count up, whichever root carries it. */
     if (merge->upstream)
-        weir_use_carry_on(merge, use);
-    if (use->counted && weir_cell_is_owed(merge, use, cell, now))
-        weir_cell_set_due(cell, true);
+        weir_root_quota_carry_on(merge, root_quota);
+    if (root_quota->counted &&
+        weir_limiter_cell_is_owed(merge, root_quota, cell, now))
+        weir_limiter_cell_set_due(cell, true);
 }
 
 bool weir_merge_count(struct weir_merge *merge,
@@ -870,63 +915,66 @@ bool weir_merge_count(struct weir_merge *merge,
                       const struct weir_count *count,
                       const struct weir_report *report, weir_instant now)
 {
-    struct weir_cell *cell = weir_cell_of(limiter, count->slot);
-    if (!cell || cell->use == 0)
+    struct weir_limiter_cell *cell = weir_limiter_cell_of(limiter, count->slot);
+    if (!cell || cell->root_quota == 0)
         return false;
-    struct weir_use *use = weir_use_at(merge, cell->use);
+    struct weir_root_quota *root_quota =
+        weir_root_quota_at(merge, cell->root_quota);
     uint64_t total = cell->base + (uint64_t)count->passed;
     uint64_t refused = cell->refused_base + count->refused;
     uint64_t refused_delta = refused - cell->refused_last;
     cell->base = total;
     cell->refused_base = cell->refused_last = refused;
     if ((int64_t)refused_delta > 0)
-        use->refused += refused_delta;
+        root_quota->refused += refused_delta;
     bool carried = report->carried && merge->upstream;
-    if (cell->gauge) {
+    if (cell->inflight) {
         if (carried && (int64_t)refused_delta > 0)
-            use->carried_refused += refused_delta;
-        count_in_flight(merge, use, cell, total, carried, now);
+            root_quota->carried_refused += refused_delta;
+        count_in_flight(merge, root_quota, cell, total, carried, now);
         return true;
     }
     int64_t delta = (int64_t)(total - cell->last);
     cell->last = total;
-    use->passed += (uint64_t)delta;
+    root_quota->passed += (uint64_t)delta;
     merge->merged++;
 
     /* A repeated report (its answer was lost) begins with the units that were
      * taken before, and late units are the oldest too: subtract them. */
     weir_i128 known = (weir_i128)count->passed - delta;
     weir_i128 rest = count->late - (known > 0 ? known : 0);
-    int64_t late = rest < delta ? held_to_64(rest) : delta;
+    int64_t late = rest < delta ? in_flight_to_64(rest) : delta;
     if (late > 0) {
-        weir_merge_fill(merge, use, now);
+        weir_merge_fill(merge, root_quota, now);
         /* No late_from: this root didn't limit the slot, since an unknown
          * time. */
         weir_duration from =
             report->late_from > 0 ? report->late_from : LATE_MOST;
-        delta -= drained(use, cell, late, from);
+        delta -= drained(root_quota, cell, late, from);
     }
-    bool presumes = merge->slack && !use->unlimited && !use->gauge;
+    bool presumes =
+        merge->slack && !root_quota->unlimited && !root_quota->inflight;
     uint64_t pace = presumes ? count->pace : 0;
-    weir_cell_set_carried(merge, use, cell, false);
-    int64_t instead = set_pace(merge, use, cell, pace, count->ahead, now);
-    bool no_debt = report->late_from > 0 || late > 0 || merge->adrift;
-    delta = charge(merge, use, cell, delta, instead, no_debt, now);
-    stir(use, delta, instead);
+    weir_limiter_cell_set_carried(merge, root_quota, cell, false);
+    int64_t instead =
+        set_pace(merge, root_quota, cell, pace, count->ahead, now);
+    bool no_debt = report->late_from > 0 || late > 0 || merge->detached;
+    delta = charge(merge, root_quota, cell, delta, instead, no_debt, now);
+    stir(root_quota, delta, instead);
     /* The limiter half needs the whole count of the region (its share above),
      * whichever root carries it. */
     if (merge->upstream)
-        weir_use_carry_on(merge, use);
+        weir_root_quota_carry_on(merge, root_quota);
     if (carried)
-        weir_cell_carry(merge, use, cell, count, refused_delta,
-                        report->late_from);
+        weir_limiter_cell_carry(merge, root_quota, cell, count, refused_delta,
+                                report->late_from);
     cell->dry_before = cell->dry;
-    cell->dry = use->dry;
-    if (use->counted) {
-        if (weir_cell_is_owed(merge, use, cell, now))
-            weir_cell_set_due(cell, true);
+    cell->dry = root_quota->dry;
+    if (root_quota->counted) {
+        if (weir_limiter_cell_is_owed(merge, root_quota, cell, now))
+            weir_limiter_cell_set_due(cell, true);
         if (delta != 0 || instead != 0)
-            weir_merge_touch(merge, use);
+            weir_merge_touch(merge, root_quota);
     }
     return true;
 }

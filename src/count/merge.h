@@ -16,8 +16,8 @@
 #include "quota/quota_bucket.h"
 
 /* Bounds. */
-#define WEIR_USAGES_MAX (1u << 24) /* buckets in use */
-#define WEIR_CELLS_MAX (1u << 24)  /* of one limiter: its slots */
+#define WEIR_USAGES_MAX (1u << 24)        /* buckets in use */
+#define WEIR_LIMITER_CELLS_MAX (1u << 24) /* of one limiter: its slots */
 /* Bound on the units in flight of one limiter, and of all together: a peer may
  * send any number, and sums must not overflow. */
 #define WEIR_IN_FLIGHT_MAX ((uint64_t)1 << 51)
@@ -31,16 +31,16 @@
 /* … and at most so many entries a second on a link: about 64 KiB. */
 #define WEIR_PUSH_ENTRIES_PER_S 10000
 
-struct weir_cell;
+struct weir_limiter_cell;
 
 /* Root quota: a quota in use, its bucket as this root sees it. */
-struct weir_use {
+struct weir_root_quota {
     char *name; /* owned; name_len bytes, no NUL */
     uint8_t name_len;
     bool live;    /* else the array element is free */
     bool counted; /* sharing counted: fills are sent */
     bool unlimited;
-    bool gauge;            /* of kind concurrency: 'held' is its fill */
+    bool inflight;         /* of kind concurrency: 'in_flight' is its fill */
     bool touched;          /* in the queue of moved buckets */
     bool passed_over;      /* under overload, some limiters were not sent its
                             * fill */
@@ -60,10 +60,10 @@ struct weir_use {
     weir_u128 pace_from; /* … and of pace * paced_at: units presumed at 'now'
                           * are (pace * now - pace_from) / span */
     uint64_t added;      /* units, all that were added, modulo 2^64 */
-    uint64_t held;       /* units in flight: sum of the last totals of the cells
+    uint64_t in_flight;  /* units in flight: sum of the last totals of the cells
                           * that are in-flight counters */
     /* Since its cells were last checked for due fills: */
-    uint64_t stirred;      /* bound on the units by which counts moved it … */
+    uint64_t units_moved;  /* bound on the units by which counts moved it … */
     uint64_t pace_most;    /* … and the largest pace of it, or sent of it */
     uint64_t looked_room;  /* the room then, 1/1024 units … */
     uint32_t looked_users; /* … connected limiters … */
@@ -75,29 +75,29 @@ struct weir_use {
     int64_t debt_most;      /* scaled: most debt of one limiter */
     uint64_t beyond;        /* units of 'passed' above that debt; they are in no
                              * fill (merge_debt.c) */
-    struct weir_cell *cells; /* list */
+    struct weir_limiter_cell *cells; /* list */
     /* If the root has an upstream: units that limiters handed over. */
     uint64_t carried;         /* units, modulo 2^64 */
     uint64_t carried_refused; /* the same */
     uint64_t carried_pace;    /* of the cells that hand over, as 'pace' … */
     weir_u128 carried_from;   /* … and 'pace_from' */
-    uint64_t carried_held;    /* units: of 'held', that of carried cells */
-    bool carrying;            /* in the queue of root quotas to be carried on */
-    uint32_t next_carrying;   /* index + 1 */
+    uint64_t carried_in_flight; /* of 'in_flight', that of carried cells */
+    bool carrying;          /* in the queue of root quotas to be carried on */
+    uint32_t next_carrying; /* index + 1 */
     /* The region's own: its slot, and the counts entered there. */
     uint32_t up_slot, up_generation; /* 0: none */
     uint64_t up_count, up_refused;
-    uint64_t up_held;
+    uint64_t up_in_flight;
     bool up_paced;     /* … and a pace is entered there */
     uint64_t up_whole; /* region-wide count, as last sent up */
 };
 
 /* Limiter cell: one limiter's use of one root quota. */
-struct weir_cell {
-    struct weir_cell *next, *prev;
+struct weir_limiter_cell {
+    struct weir_limiter_cell *next, *prev;
     struct weir_merge_limiter *limiter;
     uint32_t slot;
-    uint32_t use;            /* index + 1 into the root quotas; 0: free */
+    uint32_t root_quota;     /* index + 1 into the root quotas; 0: free */
     uint64_t base;           /* total from which the next count differs */
     uint64_t last;           /* total merged */
     uint64_t pace;           /* pace that the root presumes since … */
@@ -120,20 +120,20 @@ struct weir_cell {
                            * announcement */
     bool carried;         /* the last report was carried: so are the pace and
                            * the units in flight */
-    bool gauge;           /* an in-flight counter: 'last' is the limiter's units
+    bool inflight;        /* an in-flight counter: 'last' is the limiter's units
                            * in flight */
 };
 
-#define WEIR_CELLS_A_PAGE 64
-struct weir_cell_page {
+#define WEIR_LIMITER_CELLS_A_PAGE 64
+struct weir_limiter_cell_page {
     uint64_t due; /* bits: cells with a fill to send */
-    struct weir_cell cell[WEIR_CELLS_A_PAGE];
+    struct weir_limiter_cell cell[WEIR_LIMITER_CELLS_A_PAGE];
 };
 
 /* A limiter's cells. Owned by the root node's record of the limiter; all zero
  * means empty. */
 struct weir_merge_limiter {
-    struct weir_cell_page **pages; /* owned */
+    struct weir_limiter_cell_page **pages; /* owned */
     size_t page_capacity;
     uint32_t cells;
     uint32_t due; /* cells with a fill to send */
@@ -144,17 +144,17 @@ struct weir_merge_limiter {
 /* The upstream's view of a bucket. 'above' returns false if there is none. */
 struct weir_merge_upstream {
     void *context;
-    bool (*above)(void *context, const struct weir_use *use,
+    bool (*above)(void *context, const struct weir_root_quota *root_quota,
                   struct weir_above *out, weir_instant now);
     /* The root quota is removed: its carried units belong to no one now. */
-    void (*dropped)(void *context, const struct weir_use *use);
+    void (*dropped)(void *context, const struct weir_root_quota *root_quota);
 };
 
 /* Called for each report with more units than its limiter's debt allows. */
 struct weir_merge_watch {
     void *context;
     void (*beyond)(void *context, const struct weir_merge_limiter *limiter,
-                   const struct weir_use *use, uint64_t units,
+                   const struct weir_root_quota *root_quota, uint64_t units,
                    weir_instant now);
 };
 
@@ -171,12 +171,12 @@ struct weir_merge {
     bool slack;
     const struct weir_merge_upstream *upstream; /* NULL: a topmost root */
     const struct weir_merge_watch *watch;       /* NULL: none */
-    bool strained; /* overloaded: send the least (merge.c) */
-    bool adrift;   /* detached from the roots above: counts cause no debt */
+    bool overloaded; /* overloaded: send the least (merge.c) */
+    bool detached;   /* detached from the roots above: counts cause no debt */
     weir_duration late_from; /* of carried units, the longest since it was last
                               * set to 0 */
     struct weir_index index;
-    struct weir_use *uses; /* owned */
+    struct weir_root_quota *uses; /* owned */
     size_t use_capacity;
     uint32_t use_used; /* array elements ever used */
     uint32_t use_live;
@@ -195,26 +195,30 @@ void weir_merge_fini(struct weir_merge *merge);
 /* ---- Buckets ---- */
 
 /* The bucket of 'name', or NULL. Pointers live until the next _use(). */
-struct weir_use *weir_merge_get(struct weir_merge *merge,
-                                struct weir_text name);
+struct weir_root_quota *weir_merge_get(struct weir_merge *merge,
+                                       struct weir_text name);
 /* The same; if there is none, made for 'quota' (its own, or its template). A
  * new one first frees some unused buckets, as _sweep() does. NULL: no memory,
  * or over WEIR_USAGES_MAX. */
-struct weir_use *weir_merge_use(struct weir_merge *merge, struct weir_text name,
-                                const struct weir_quota *quota,
-                                weir_instant now);
+struct weir_root_quota *weir_merge_root_quota(struct weir_merge *merge,
+                                              struct weir_text name,
+                                              const struct weir_quota *quota,
+                                              weir_instant now);
 /* The quota was edited: new parameters, same fill in units. */
-void weir_merge_edit(struct weir_merge *merge, struct weir_use *use,
+void weir_merge_edit(struct weir_merge *merge,
+                     struct weir_root_quota *root_quota,
                      const struct weir_quota *quota, weir_instant now);
 /* The quota was removed: the bucket and its cells go. */
-void weir_merge_drop(struct weir_merge *merge, struct weir_use *use);
+void weir_merge_drop(struct weir_merge *merge,
+                     struct weir_root_quota *root_quota);
 /* Scaled, not below 0. */
-int64_t weir_merge_fill(struct weir_merge *merge, struct weir_use *use,
-                        weir_instant now);
+int64_t weir_merge_fill(struct weir_merge *merge,
+                        struct weir_root_quota *root_quota, weir_instant now);
 /* The part of the fill that is presumed since the limiters' last counts;
  * scaled. */
 uint64_t weir_merge_presumed(const struct weir_merge *merge,
-                             const struct weir_use *use, weir_instant now);
+                             const struct weir_root_quota *root_quota,
+                             weir_instant now);
 /* Looks at 'look' buckets from '*cursor' on. Frees those that are empty and
  * have no cells; after an overload, has the withheld fills sent; ends paces
  * that were not confirmed in time. */
@@ -227,7 +231,7 @@ void weir_merge_connect(struct weir_merge *merge,
                         struct weir_merge_limiter *limiter, bool connected);
 /* The limiter is connected but mute: presumes nothing of it until it
  * reports. */
-void weir_merge_hush(struct weir_merge *merge,
+void weir_merge_mute(struct weir_merge *merge,
                      struct weir_merge_limiter *limiter);
 void weir_merge_forget(struct weir_merge *merge,
                        struct weir_merge_limiter *limiter);
@@ -240,14 +244,14 @@ void weir_merge_release(struct weir_merge *merge,
 bool weir_merge_drained(struct weir_merge *merge,
                         struct weir_merge_limiter *limiter, weir_instant now);
 
-/* From now on 'slot' of the limiter means 'use'. A cell of that limiter and
- * root quota goes on from its merged total; a new one begins at the announced
- * base. While the root is young, a new cell fills the bucket up to the fill
- * that the limiter knew. 0 or WEIR_ENOMEM, WEIR_EPROTOCOL (slot out of
- * bounds). */
+/* From now on 'slot' of the limiter means 'root_quota'. A cell of that limiter
+ * and root quota goes on from its merged total; a new one begins at the
+ * announced base. While the root is young, a new cell fills the bucket up to
+ * the fill that the limiter knew. 0 or WEIR_ENOMEM, WEIR_EPROTOCOL (slot out
+ * of bounds). */
 int weir_merge_announce(struct weir_merge *merge,
                         struct weir_merge_limiter *limiter,
-                        struct weir_use *use,
+                        struct weir_root_quota *root_quota,
                         const struct weir_announce *announce, weir_instant now);
 /* From now on 'slot' has no meaning. */
 void weir_merge_unannounce(struct weir_merge *merge,
@@ -265,23 +269,27 @@ bool weir_merge_count(struct weir_merge *merge,
  * since the last call; for at most 'work' of them. 'each' returns true to be
  * called for this one next time in any case. */
 void weir_merge_carry(struct weir_merge *merge, uint32_t work,
-                      bool (*each)(void *context, struct weir_use *use),
+                      bool (*each)(void *context,
+                                   struct weir_root_quota *root_quota),
                       void *context);
 /* Units presumed of the limiters carried by this root, beyond 'carried'. */
 uint64_t weir_merge_ahead(const struct weir_merge *merge,
-                          const struct weir_use *use, weir_instant now);
+                          const struct weir_root_quota *root_quota,
+                          weir_instant now);
 
 /* ---- Fills to send ---- */
 
 /* The root fill from above has moved. */
-void weir_merge_touch(struct weir_merge *merge, struct weir_use *use);
+void weir_merge_touch(struct weir_merge *merge,
+                      struct weir_root_quota *root_quota);
 
 /* The answer with the slot's fill was lost: send it again. */
 void weir_merge_repeat(struct weir_merge *merge,
                        struct weir_merge_limiter *limiter, uint32_t slot);
 
 /* The fill that limiters are sent, all presumed units included; scaled. */
-int64_t weir_merge_told_fill(struct weir_merge *merge, struct weir_use *use,
+int64_t weir_merge_told_fill(struct weir_merge *merge,
+                             struct weir_root_quota *root_quota,
                              weir_instant now);
 /* Finds the limiters that must be sent a moved bucket, since the last call;
  * looks at no more than 'work' cells. */

@@ -19,10 +19,11 @@
  * the first.
  *
  * Units in flight. The permits of limiters that last named this root their
- * carrier ('carried_held') are reported above as the region's own, as a whole
- * and not by differences. So an error ends with the next report. If a root
- * dies, its part is given back above after stale_after. Until then another
- * carrier may report the same units: they are there twice, never missing.
+ * carrier ('carried_in_flight') are reported above as the region's own, as a
+ * whole and not by differences. So an error ends with the next report. If a
+ * root dies, its part is given back above after stale_after. Until then
+ * another carrier may report the same units: they are there twice, never
+ * missing.
  *
  * Rates. A root that dies loses the units that were handed to it and not
  * answered above, and of each of its limiters the one report in doubt. These
@@ -32,57 +33,61 @@
 
 /* ---- The queue of those to be carried on ---- */
 
-void weir_use_carry_on(struct weir_merge *merge, struct weir_use *use)
+void weir_root_quota_carry_on(struct weir_merge *merge,
+                              struct weir_root_quota *root_quota)
 {
-    if (use->carrying)
+    if (root_quota->carrying)
         return;
-    uint32_t number = weir_use_number(merge, use);
-    use->carrying = true;
-    use->next_carrying = 0;
+    uint32_t number = weir_root_quota_number(merge, root_quota);
+    root_quota->carrying = true;
+    root_quota->next_carrying = 0;
     if (merge->carrying_last != 0)
-        weir_use_at(merge, merge->carrying_last)->next_carrying = number;
+        weir_root_quota_at(merge, merge->carrying_last)->next_carrying = number;
     else
         merge->carrying = number;
     merge->carrying_last = number;
 }
 
-static struct weir_use *next_carrying(struct weir_merge *merge)
+static struct weir_root_quota *next_carrying(struct weir_merge *merge)
 {
     if (merge->carrying == 0)
         return NULL;
-    struct weir_use *use = weir_use_at(merge, merge->carrying);
-    merge->carrying = use->next_carrying;
+    struct weir_root_quota *root_quota =
+        weir_root_quota_at(merge, merge->carrying);
+    merge->carrying = root_quota->next_carrying;
     if (merge->carrying == 0)
         merge->carrying_last = 0;
-    use->carrying = false;
-    use->next_carrying = 0;
-    return use;
+    root_quota->carrying = false;
+    root_quota->next_carrying = 0;
+    return root_quota;
 }
 
 void weir_merge_carry(struct weir_merge *merge, uint32_t work,
-                      bool (*each)(void *context, struct weir_use *use),
+                      bool (*each)(void *context,
+                                   struct weir_root_quota *root_quota),
                       void *context)
 {
     uint32_t last = merge->carrying_last;
     uint32_t number = 0;
     while (work-- > 0 && number != last) {
-        struct weir_use *use = next_carrying(merge);
-        if (!use)
+        struct weir_root_quota *root_quota = next_carrying(merge);
+        if (!root_quota)
             return;
-        number = weir_use_number(merge, use);
-        if (!use->live)
-            weir_use_free_if_left(merge, use);
-        else if (each(context, use))
-            weir_use_carry_on(merge, use);
+        number = weir_root_quota_number(merge, root_quota);
+        if (!root_quota->live)
+            weir_root_quota_free_if_left(merge, root_quota);
+        else if (each(context, root_quota))
+            weir_root_quota_carry_on(merge, root_quota);
     }
 }
 
 uint64_t weir_merge_ahead(const struct weir_merge *merge,
-                          const struct weir_use *use, weir_instant now)
+                          const struct weir_root_quota *root_quota,
+                          weir_instant now)
 {
     weir_u128 sum =
-        (weir_u128)use->carried_pace * weir_merge_elapsed(merge, now) -
-        use->carried_from;
+        (weir_u128)root_quota->carried_pace * weir_merge_elapsed(merge, now) -
+        root_quota->carried_from;
     if ((weir_i128)sum <= 0)
         return 0;
     weir_u128 units = sum >> WEIR_PACE_SHIFT;
@@ -91,29 +96,32 @@ uint64_t weir_merge_ahead(const struct weir_merge *merge,
 
 /* ---- Units that a cell's limiter hands over ---- */
 
-void weir_cell_set_carried(struct weir_merge *merge, struct weir_use *use,
-                           struct weir_cell *cell, bool carried)
+void weir_limiter_cell_set_carried(struct weir_merge *merge,
+                                   struct weir_root_quota *root_quota,
+                                   struct weir_limiter_cell *cell, bool carried)
 {
     if (cell->carried == carried)
         return;
     weir_u128 from = (weir_u128)cell->pace * cell->paced_at;
     cell->carried = carried;
-    use->carried_pace += carried ? cell->pace : 0 - cell->pace;
-    use->carried_from += carried ? from : 0 - from;
-    uint64_t held = cell->gauge ? cell->last : 0;
-    use->carried_held += carried ? held : 0 - held;
-    weir_use_carry_on(merge, use);
+    root_quota->carried_pace += carried ? cell->pace : 0 - cell->pace;
+    root_quota->carried_from += carried ? from : 0 - from;
+    uint64_t in_flight = cell->inflight ? cell->last : 0;
+    root_quota->carried_in_flight += carried ? in_flight : 0 - in_flight;
+    weir_root_quota_carry_on(merge, root_quota);
 }
 
-void weir_cell_carry(struct weir_merge *merge, struct weir_use *use,
-                     struct weir_cell *cell, const struct weir_count *count,
-                     uint64_t refused, weir_duration late_from)
+void weir_limiter_cell_carry(struct weir_merge *merge,
+                             struct weir_root_quota *root_quota,
+                             struct weir_limiter_cell *cell,
+                             const struct weir_count *count, uint64_t refused,
+                             weir_duration late_from)
 {
-    use->carried += (uint64_t)count->carry;
+    root_quota->carried += (uint64_t)count->carry;
     if ((int64_t)refused > 0)
-        use->carried_refused += refused;
-    weir_cell_set_carried(merge, use, cell, true);
+        root_quota->carried_refused += refused;
+    weir_limiter_cell_set_carried(merge, root_quota, cell, true);
     if (count->carry != 0 && late_from > merge->late_from)
         merge->late_from = late_from;
-    weir_use_carry_on(merge, use);
+    weir_root_quota_carry_on(merge, root_quota);
 }

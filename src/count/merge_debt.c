@@ -70,50 +70,54 @@
 #define HIGHS 3
 
 /* The most that any bucket holds: high and the bound of debt. */
-int64_t weir_use_fill_most(const struct weir_use *use)
+int64_t weir_root_quota_fill_most(const struct weir_root_quota *root_quota)
 {
-    int64_t debt = (int64_t)(WEIR_DEBT_MAX << use->bucket.leak.frac);
-    int64_t high = use->bucket.high > 0 ? use->bucket.high : 0;
+    int64_t debt = (int64_t)(WEIR_DEBT_MAX << root_quota->bucket.leak.frac);
+    int64_t high = root_quota->bucket.high > 0 ? root_quota->bucket.high : 0;
     return high > WEIR_SCALED_MAX - debt ? WEIR_SCALED_MAX : high + debt;
 }
 
-int64_t weir_use_debt_of(const struct weir_merge *merge,
-                         const struct weir_use *use, weir_duration max_debt)
+int64_t weir_root_quota_debt_of(const struct weir_merge *merge,
+                                const struct weir_root_quota *root_quota,
+                                weir_duration max_debt)
 {
-    int64_t most = weir_use_fill_most(use);
-    if (!use->counted || use->bucket.high < 0)
+    int64_t most = weir_root_quota_fill_most(root_quota);
+    if (!root_quota->counted || root_quota->bucket.high < 0)
         return most; /* not shared, or nothing passes anyway */
     weir_duration span =
         max_debt > merge->pace_good ? max_debt : merge->pace_good;
     weir_assert(span <= WEIR_PERIOD_MAX);
-    int64_t debt = (int64_t)weir_leaked(use->bucket.leak, span);
-    int64_t least =
-        use->bucket.high < most / HIGHS ? HIGHS * use->bucket.high : most;
+    int64_t debt = (int64_t)weir_leaked(root_quota->bucket.leak, span);
+    int64_t least = root_quota->bucket.high < most / HIGHS
+                        ? HIGHS * root_quota->bucket.high
+                        : most;
     if (debt < least)
         debt = least;
     return debt < most ? debt : most;
 }
 
-int64_t weir_use_edited_most(const struct weir_use *use)
+int64_t weir_root_quota_edited_most(const struct weir_root_quota *root_quota)
 {
-    int64_t most = weir_use_fill_most(use);
-    int64_t high = use->bucket.high > 0 ? use->bucket.high : 0;
-    return high < most - use->debt_most ? high + use->debt_most : most;
+    int64_t most = weir_root_quota_fill_most(root_quota);
+    int64_t high = root_quota->bucket.high > 0 ? root_quota->bucket.high : 0;
+    return high < most - root_quota->debt_most ? high + root_quota->debt_most
+                                               : most;
 }
 
-int64_t weir_cell_cut(struct weir_merge *merge, struct weir_use *use,
-                      const struct weir_cell *cell, int64_t units, int64_t room,
-                      weir_instant now)
+int64_t weir_limiter_cell_cut(struct weir_merge *merge,
+                              struct weir_root_quota *root_quota,
+                              const struct weir_limiter_cell *cell,
+                              int64_t units, int64_t room, weir_instant now)
 {
-    int64_t admitted = room > 0 ? room >> use->bucket.leak.frac : 0;
-    if (use->unlimited || units <= admitted)
+    int64_t admitted = room > 0 ? room >> root_quota->bucket.leak.frac : 0;
+    if (root_quota->unlimited || units <= admitted)
         return units;
     uint64_t beyond = (uint64_t)units - (uint64_t)admitted;
-    if (use->counted && use->bucket.high >= 0) {
-        use->beyond += beyond;
+    if (root_quota->counted && root_quota->bucket.high >= 0) {
+        root_quota->beyond += beyond;
         if (merge->watch)
-            merge->watch->beyond(merge->watch->context, cell->limiter, use,
-                                 beyond, now);
+            merge->watch->beyond(merge->watch->context, cell->limiter,
+                                 root_quota, beyond, now);
     }
     return admitted;
 }

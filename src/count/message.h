@@ -43,9 +43,9 @@
  *    dropped. If an ask or its answer is lost, the caller waits until its
  *    patience ends; the ask is not repeated, since it may have been charged.
  *  - Wants are always sent in full, and repeated; grants have serials, and
- *    wants name the serial that was taken (lease/holder.h, lease/broker.h).
- *    Loss costs time; a doubled or late message is recognized by its serial or
- *    its number.
+ *    wants name the serial that was taken (lease/lease_holder.h,
+ *    lease/lease_pool.h). Loss costs time; a doubled or late message is
+ *    recognized by its serial or its number.
  *  - Quotas go in the order of epochs, each in its present state; a limiter
  *    says the epoch it has reached in each report. Any prefix is sound, any
  *    loss is repaired by starting again from there.
@@ -60,7 +60,7 @@
 
 #include <string.h>
 
-#include "algo/meter.h"
+#include "algo/algorithm.h"
 #include "base/base.h"
 #include "quota/catalog.h"
 #include "quota/lease.h"
@@ -249,11 +249,11 @@ struct weir_fill {
 };
 
 struct weir_fills {
-    bool answer;           /* answers report 'number'; else pushed after it */
-    uint64_t number;       /* the last report taken */
-    uint64_t stamp;        /* rises with every fills message of a session */
-    weir_duration stretch; /* report backoff, the shortest interval between
-                            * reports; 0: none */
+    bool answer;     /* answers report 'number'; else pushed after it */
+    uint64_t number; /* the last report taken */
+    uint64_t stamp;  /* rises with every fills message of a session */
+    /* Shortest interval between reports that the root asks for; 0: none. */
+    weir_duration report_backoff;
     uint32_t limiters;     /* connected to this root */
     weir_duration top_age; /* how long the topmost root has been silent beyond
                             * the usual; 0: this root is topmost, or has just
@@ -274,7 +274,7 @@ struct weir_fills {
 struct weir_step_ask {
     uint64_t number; /* > 0 */
     struct weir_text name;
-    struct weir_meter_ask ask;
+    struct weir_algorithm_ask ask;
     weir_duration patience; /* how long the caller waits at most */
 };
 
@@ -295,7 +295,7 @@ enum weir_step_error {
 struct weir_step_answer {
     uint64_t number;
     enum weir_step_error error; /* if not ANSWERED, all zero: */
-    struct weir_meter_answer answer;
+    struct weir_algorithm_answer answer;
 };
 
 struct weir_asks {
@@ -321,9 +321,9 @@ struct weir_want {
                      * promised for then, in the same unit */
     uint64_t taken; /* the serial of the grant it uses; 0: none of this
                      * master */
-    uint64_t roll;  /* roster token, sent to a master that hasn't answered yet:
-                     * the last one of an earlier master, while that master's
-                     * grant is in use */
+    /* roster token, sent to a master that hasn't answered yet: the last one
+     * of an earlier master, while that master's grant is in use */
+    uint64_t roster_token;
     size_t band_count;             /* 1 .. WEIR_LEASE_BANDS_MAX */
     const struct weir_band *bands; /* priorities strictly descending */
 };

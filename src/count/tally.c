@@ -159,9 +159,9 @@ struct weir_tally_cell *weir_tally_cell_of(struct weir_tally *tally,
 {
     struct weir_tally_cell *cell = &link->cells[slot];
     /* A recreated quota drops the previous one's units in flight. */
-    bool anew = view->gauge && cell->created != (uint32_t)view->created;
+    bool anew = view->inflight && cell->created != (uint32_t)view->created;
     if (cell->begun && cell->generation == view->generation &&
-        cell->gauge == view->gauge && !anew)
+        cell->inflight == view->inflight && !anew)
         return cell;
     uint64_t settled = weir_table_settled(tally->table, slot);
     *cell = (struct weir_tally_cell){
@@ -172,7 +172,7 @@ struct weir_tally_cell *weir_tally_cell_of(struct weir_tally *tally,
         .refused_sent = view->refused,
         .created = (uint32_t)view->created,
         .generation = view->generation,
-        .gauge = view->gauge,
+        .inflight = view->inflight,
         .sank = tally->inherited,
         .begun = true,
     };
@@ -191,7 +191,7 @@ static void collect_slot(struct weir_tally *tally, uint32_t slot,
     if (view.sharing != WEIR_COUNTED &&
         weir_bit_next(tally->told, slot, slot + 1) == slot)
         weir_tally_unshare(tally, slot, now);
-    weir_tally_handed_of(tally, slot, view.generation, view.gauge);
+    weir_tally_handed_of(tally, slot, view.generation, view.inflight);
     for (uint32_t i = 0; i < tally->link_count; i++) {
         struct weir_tally_link *link = &tally->link[i];
         weir_tally_cell_of(tally, link, slot, &view);
@@ -235,7 +235,8 @@ static bool rules(const struct weir_tally *tally,
         const struct weir_tally_link *other = &tally->link[i];
         if (!other->up || !other->answering || !other->cells[slot].told)
             continue;
-        if (!link->answering || (link->stretch > 0 && other->stretch == 0))
+        if (!link->answering ||
+            (link->report_backoff > 0 && other->report_backoff == 0))
             return false;
     }
     return true;
@@ -423,8 +424,8 @@ static const struct weir_tally_cell *most_told(
     for (uint32_t i = 0; i < tally->link_count; i++) {
         const struct weir_tally_cell *cell = &tally->link[i].cells[slot];
         bool up = tally->link[i].up;
-        bool same =
-            cell->generation == view->generation && cell->gauge == view->gauge;
+        bool same = cell->generation == view->generation &&
+                    cell->inflight == view->inflight;
         if (!cell->told || !same)
             continue;
         int64_t fill = told_fill(tally, cell, view, now);
@@ -534,13 +535,13 @@ uint32_t weir_tally_look(struct weir_tally *tally, weir_instant now)
     return urgent;
 }
 
-void weir_tally_stretch(struct weir_tally *tally, uint32_t index,
-                        weir_duration stretch, weir_instant now)
+void weir_tally_report_backoff(struct weir_tally *tally, uint32_t index,
+                               weir_duration report_backoff, weir_instant now)
 {
     struct weir_tally_link *link = &tally->link[index];
-    if (link->stretch == stretch)
+    if (link->report_backoff == report_backoff)
         return;
-    link->stretch = stretch;
+    link->report_backoff = report_backoff;
     update_all_slack(tally, now);
 }
 
@@ -598,8 +599,8 @@ static void forget(struct weir_tally_cell *cell)
 /* The part of our total that other limiters' fills hold: the least total that a
  * root which sends us fills has and presumes of it. 'settled' if there is
  * none. */
-static uint64_t held_of_us(const struct weir_tally *tally, uint32_t slot,
-                           uint64_t settled, weir_instant now)
+static uint64_t in_flight_of_us(const struct weir_tally *tally, uint32_t slot,
+                                uint64_t settled, weir_instant now)
 {
     bool some = false;
     uint64_t least = settled;
@@ -638,11 +639,11 @@ static void announce_all(struct weir_tally *tally, struct weir_tally_link *link,
         weir_tally_cell_of(tally, link, slot, &view);
         /* Other limiters' fills hold the units presumed of us, like those
          * answered: report the difference. */
-        cell->acked = held_of_us(tally, slot, cell->acked, now);
+        cell->acked = in_flight_of_us(tally, slot, cell->acked, now);
         cell->sent = cell->prompt = cell->acked;
         cell->unruled_at = 0;
         weir_bit_set(link->dirty, slot);
-        if (view.gauge)
+        if (view.inflight)
             continue;
         /* All counts that it lacks are from before it connected. */
         link->missed = true;
@@ -666,7 +667,7 @@ static void forget_told(struct weir_tally *tally, struct weir_tally_link *link)
 void weir_tally_meet(struct weir_tally *tally, uint32_t index)
 {
     tally->link[index].meeting = true;
-    tally->link[index].stretch = 0;
+    tally->link[index].report_backoff = 0;
 }
 
 void weir_tally_begin(struct weir_tally *tally, uint32_t index,
@@ -797,7 +798,7 @@ static void learn_rates(struct weir_tally *tally, uint32_t slot,
 {
     weir_duration span = weir_age(cell->fill_at, now);
     if (!cell->told || span < WEIR_MILLISECOND || view->unlimited ||
-        weir_table_is_held(tally->table) || view->gauge)
+        weir_table_hold_is_paused(tally->table) || view->inflight)
         return;
     unsigned frac = view->bucket.leak.frac;
     float unit = (float)((uint64_t)1 << frac);
@@ -850,8 +851,8 @@ static void take_fill(struct weir_tally *tally, struct weir_tally_link *link,
     /* Until the announcement of this life is answered, the fill may be of a
      * former owner of the slot. */
     if (!cell->begun || !weir_tally_announced(link, cell) ||
-        cell->generation != view.generation || cell->gauge != view.gauge ||
-        view.sharing != WEIR_COUNTED)
+        cell->generation != view.generation ||
+        cell->inflight != view.inflight || view.sharing != WEIR_COUNTED)
         return;
     if (weir_table_leasing(tally->table, told->slot) == WEIR_LEASING_PARTING) {
         weir_table_end_lease(tally->table, told->slot, now);
@@ -861,7 +862,7 @@ static void take_fill(struct weir_tally *tally, struct weir_tally_link *link,
     if (!blind && !cell->blind)
         learn_rates(tally, told->slot, cell, &view, told->fill, now);
     cell->fill = told->fill;
-    cell->others_pace = view.gauge ? 0 : told->pace;
+    cell->others_pace = view.inflight ? 0 : told->pace;
     if (cell->others_pace != 0)
         weir_bit_set(tally->paced, told->slot);
     cell->fill_total = cell->acked;

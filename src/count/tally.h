@@ -54,7 +54,7 @@ struct weir_tally_cell {
     bool witnessed; /* … and another root has answered since it started */
     bool sank;      /* the total at the root may have sunk since the last
                      * answer */
-    bool gauge;     /* its totals are units in flight … */
+    bool inflight;  /* its totals are units in flight … */
     bool handed;    /* … and the root answered the last one as the carrier */
     bool begun;
     bool reported; /* in the unanswered report, in this life */
@@ -91,7 +91,7 @@ struct weir_tally_hold {
 struct weir_tally_handed {
     uint64_t total;
     uint32_t generation; /* of the slot; 0: none yet */
-    bool gauge;          /* none are: a carrier takes the units in flight as
+    bool inflight;       /* none are: a carrier takes the units in flight as
                           * they are (tally_carry.c) */
 };
 
@@ -111,11 +111,12 @@ struct weir_tally_link {
                                   * 0 */
     uint64_t number;             /* of the last report made */
     bool unanswered;
-    bool meeting;          /* connected, not welcomed yet */
-    bool up;               /* welcomed */
-    bool answering;        /* answered lately: its slack may be used … */
-    weir_duration stretch; /* … if this is 0, or no such link has 0: report
-                            * backoff, the shortest interval between reports */
+    bool meeting;   /* connected, not welcomed yet */
+    bool up;        /* welcomed */
+    bool answering; /* answered lately: its slack may be used … */
+    /* … if this is 0, or no such link has 0: report backoff, the shortest
+     * interval between reports */
+    weir_duration report_backoff;
     weir_instant answered_at;
     weir_instant sent_at;    /* the unanswered report was first sent */
     weir_instant made_at;    /* reports without a remainder: when the last one
@@ -238,8 +239,8 @@ int weir_tally_fills(struct weir_tally *tally, uint32_t link,
 /* Sets the root's report backoff; 0, as at a link's start: none. The slack of a
  * link with a backoff isn't used while another root answers without one. Does
  * not set 'interval'. */
-void weir_tally_stretch(struct weir_tally *tally, uint32_t link,
-                        weir_duration stretch, weir_instant now);
+void weir_tally_report_backoff(struct weir_tally *tally, uint32_t link,
+                               weir_duration report_backoff, weir_instant now);
 /* Looks at all links for silence, which changes the slack that is used. */
 void weir_tally_listen(struct weir_tally *tally, weir_duration patience,
                        weir_instant now);

@@ -31,13 +31,13 @@
 #include "count/tally_parts.h"
 
 uint64_t *weir_tally_handed_of(struct weir_tally *tally, uint32_t slot,
-                               uint32_t generation, bool gauge)
+                               uint32_t generation, bool inflight)
 {
     struct weir_tally_handed *handed = &tally->handed[slot];
-    if (handed->generation != generation || handed->gauge != gauge) {
+    if (handed->generation != generation || handed->inflight != inflight) {
         handed->total = weir_table_settled(tally->table, slot);
         handed->generation = generation;
-        handed->gauge = gauge;
+        handed->inflight = inflight;
         if (tally->carried)
             tally->carried[slot].ahead = tally->carried[slot].pace = 0;
     }
@@ -48,7 +48,7 @@ void weir_tally_hand_back(struct weir_tally *tally, uint32_t slot,
                           const struct weir_tally_cell *cell)
 {
     struct weir_tally_handed *handed = &tally->handed[slot];
-    if (handed->generation != cell->generation || handed->gauge ||
+    if (handed->generation != cell->generation || handed->inflight ||
         cell->carry == 0)
         return;
     handed->total -= (uint64_t)cell->carry;
@@ -59,7 +59,7 @@ void weir_tally_hand_back(struct weir_tally *tally, uint32_t slot,
 void weir_tally_hand_rest(struct weir_tally *tally,
                           struct weir_tally_link *link, uint32_t slot)
 {
-    if (!link->carried || tally->handed[slot].gauge ||
+    if (!link->carried || tally->handed[slot].inflight ||
         tally->handed[slot].total == link->cells[slot].sent)
         return;
     weir_bit_set(link->dirty, slot);
@@ -71,7 +71,7 @@ void weir_tally_take_over(struct weir_tally *tally,
 {
     struct weir_tally_cell *cell = &link->cells[slot];
     uint32_t carrier = tally->carrier;
-    cell->handed = cell->gauge && link->carried;
+    cell->handed = cell->inflight && link->carried;
     if (!cell->handed || carrier == WEIR_CARRIER_NONE ||
         !tally->link[carrier].cells[slot].handed)
         return;
@@ -89,7 +89,7 @@ void weir_tally_say_in_flight(struct weir_tally *tally,
 {
     uint32_t end = weir_table_used(tally->table);
     for (uint32_t slot = 0; slot < end; slot++) {
-        if (link->cells[slot].begun && link->cells[slot].gauge)
+        if (link->cells[slot].begun && link->cells[slot].inflight)
             weir_bit_set(link->dirty, slot);
     }
 }
@@ -101,7 +101,7 @@ bool weir_tally_is_handed(const struct weir_tally *tally, uint32_t slot,
         if (tally->link[i].cells[slot].carry != 0)
             return false;
     }
-    return tally->handed[slot].gauge ||
+    return tally->handed[slot].inflight ||
            (int64_t)(tally->handed[slot].total - total) >= 0;
 }
 
@@ -126,9 +126,9 @@ static void carry_slot(struct weir_tally *tally, uint32_t slot, uint32_t from,
     uint64_t bit = (uint64_t)1 << (slot % 64);
     bool is_paced = (tally->paced[slot / 64] & bit) != 0;
     const struct weir_tally_handed *handed = &tally->handed[slot];
-    if (handed->generation != 0 && handed->gauge && count != 0)
+    if (handed->generation != 0 && handed->inflight && count != 0)
         weir_bit_set(tally->link[to].dirty, slot);
-    if (handed->generation == 0 || handed->gauge ||
+    if (handed->generation == 0 || handed->inflight ||
         (!is_paced && handed->total == count))
         return;
     weir_bit_set(tally->link[to].dirty, slot);
@@ -152,7 +152,7 @@ void weir_tally_presume(struct weir_tally *tally, struct weir_ref ref,
                         uint64_t ahead, uint64_t pace)
 {
     weir_tally_handed_of(tally, ref.slot, ref.generation,
-                         tally->handed[ref.slot].gauge);
+                         tally->handed[ref.slot].inflight);
     tally->carried[ref.slot].ahead = ahead;
     tally->carried[ref.slot].pace = pace;
 }

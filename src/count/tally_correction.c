@@ -193,7 +193,7 @@ static void extrapolate_slot(struct weir_tally *tally, uint32_t slot,
     if (view.sharing != WEIR_COUNTED || view.unlimited)
         return;
     bool shares = view.on_stale == WEIR_STALE_SHARE && !tally->share_above;
-    if (view.gauge) {
+    if (view.inflight) {
         if (share && shares)
             leave_a_part(tally, slot, &view, now);
         return;

@@ -90,7 +90,7 @@ void weir_tally_learn_hold(struct weir_tally *tally, uint32_t slot, bool blind,
 
 /* Units handed over of the slot in its present life, of its present kind. */
 uint64_t *weir_tally_handed_of(struct weir_tally *tally, uint32_t slot,
-                               uint32_t generation, bool gauge);
+                               uint32_t generation, bool inflight);
 /* The root didn't take the units that the unanswered report handed over. */
 void weir_tally_hand_back(struct weir_tally *tally, uint32_t slot,
                           const struct weir_tally_cell *cell);

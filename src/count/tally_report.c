@@ -59,7 +59,7 @@ static void write_announce(struct weir_tally *tally, size_t i, uint32_t slot,
         .fill = adopted_fill(cell, view, now),
         .witnessed = cell->adopt && cell->witnessed,
         .sank = cell->sank,
-        .in_flight = cell->gauge,
+        .in_flight = cell->inflight,
     };
 }
 
@@ -146,7 +146,7 @@ static uint64_t pace_to_tell(struct weir_tally *tally, uint32_t slot,
                              const struct weir_slot_view *view,
                              weir_instant now)
 {
-    if (view->gauge)
+    if (view->inflight)
         return 0;
     if (!tally->carried)
         return pace_of(tally, slot, cell, view, now);
@@ -172,7 +172,7 @@ static void draw_up(struct weir_tally *tally, struct weir_tally_link *link,
     cell->counted = view->sharing == WEIR_COUNTED && !view->unlimited;
     cell->refused_sent = weir_table_refused(tally->table, slot);
     cell->carry = 0;
-    if (link->carried && !view->gauge && weir_tally_announced(link, cell)) {
+    if (link->carried && !view->inflight && weir_tally_announced(link, cell)) {
         uint64_t *handed =
             weir_tally_handed_of(tally, slot, view->generation, false);
         cell->carry = (int64_t)(cell->sent - *handed);
@@ -227,12 +227,12 @@ static enum added report_slot(struct weir_tally *tally,
         .slot = slot,
         .passed = (int64_t)(cell->sent - cell->acked),
         .refused = cell->refused_sent - cell->refused_acked,
-        .late = !cell->gauge && weir_tally_is_late(tally, link, cell, now)
+        .late = !cell->inflight && weir_tally_is_late(tally, link, cell, now)
                     ? late_of(tally, cell, &view)
                     : 0,
         .pace = cell->pace_sent,
         /* Even if the row has no change: a carrier uses the total. */
-        .carry = cell->gauge && link->carried
+        .carry = cell->inflight && link->carried
                      ? (int64_t)(cell->sent - cell->acked)
                      : cell->carry,
         .ahead = cell->ahead_sent,

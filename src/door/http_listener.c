@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * door/http_listener.c - HTTP/1.1 connections and their states.
  *
- * Theory of operation. A connection (os/talk.h) is in one of four states:
+ * Theory of operation. A connection (os/conn.h) is in one of four states:
  *
  *     HEAD --(allowed, its body is there)------> answered --> HEAD
  *      |  '--(allowed, a body is to come)--> BODY --> answered --> HEAD
@@ -13,7 +13,7 @@
  * keeps its first part. Then on_head decides; no byte of a body is kept before
  * that, or after a refusal: the answer ends the connection, unless the whole
  * body came with its head and can be skipped. Later bytes of the peer are read
- * up to a bound and dropped (os/talk.h: WEIR_TALK_LINGER_MAX), so that the peer
+ * up to a bound and dropped (os/conn.h: WEIR_CONN_LINGER_MAX), so that the peer
  * receives the answer.
  *
  * Bodies. A small body that came with its head is used in that buffer. For any
@@ -69,7 +69,7 @@ struct conn {
 };
 
 struct weir_http_ticket {
-    struct weir_talk *talk;      /* NULL: the connection is freed */
+    struct weir_conn *conn;      /* NULL: the connection is freed */
     struct weir_http_call *call; /* NULL: on_request has returned */
     char *bytes;                 /* owned; NULL and ready: no memory */
     size_t len;
@@ -79,7 +79,7 @@ struct weir_http_ticket {
 struct weir_http_listener {
     struct weir_http_options options;
     struct weir_origin_own own;
-    struct weir_talk_server *server; /* owned */
+    struct weir_conn_server *server; /* owned */
     struct event *second;            /* owned; exists while there are streams */
     size_t streams;
     size_t bodies; /* bytes of memory of incomplete bodies */
@@ -92,19 +92,19 @@ static size_t conn_size(void)
 
 static struct conn *conn_of(const struct weir_http_call *call)
 {
-    return weir_talk_state(call->talk);
+    return weir_conn_state(call->conn);
 }
 
 static struct weir_http_call make_call(struct weir_http_listener *listener,
-                                       struct weir_talk *talk,
+                                       struct weir_conn *link,
                                        const struct weir_http1_request *request)
 {
     bool is_head = weir_text_equal(request->method, WEIR_TEXT("HEAD"));
     return (struct weir_http_call){
-        .talk = talk,
+        .conn = link,
         .request = request,
         .method = is_head ? WEIR_TEXT("GET") : request->method,
-        .state = (char *)weir_talk_state(talk) + conn_size(),
+        .state = (char *)weir_conn_state(link) + conn_size(),
         .reply = { .status = 200, .type = "application/json" },
         .listener = listener,
         .is_head = is_head,
@@ -154,7 +154,7 @@ bool weir_http_file(struct weir_http_call *call)
 void weir_http_peer_host(const struct weir_http_call *call,
                          char buf[WEIR_HTTP_VALUE_MAX])
 {
-    weir_talk_peer(call->talk, buf);
+    weir_conn_peer(call->conn, buf);
     char *port = strrchr(buf, ':');
     if (port)
         *port = '\0';
@@ -219,13 +219,13 @@ static void decode_kept(const struct kept *kept, struct weir_http1_request *out)
 
 /* Writes printed JSON as one line: only blanks follow its line ends, and no
  * text in it contains one. */
-static void write_line(struct weir_talk *talk, struct weir_text text)
+static void write_line(struct weir_conn *link, struct weir_text text)
 {
     const char *end = text.p + text.len;
     for (const char *at = text.p; at < end;) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
         size_t len = (size_t)((stop ? stop : end) - at);
-        weir_talk_write(talk, at, len);
+        weir_conn_write(link, at, len);
         at += len;
         while (at < end && (*at == '\n' || *at == ' '))
             at++;
@@ -235,15 +235,15 @@ static void write_line(struct weir_talk *talk, struct weir_text text)
 /* Any status but 200 is the stream's last event. */
 static void write_event(struct weir_http_call *call)
 {
-    struct weir_talk *talk = call->talk;
+    struct weir_conn *link = call->conn;
     bool is_last = call->reply.status != 200;
     if (is_last)
-        weir_talk_write(talk, "event: problem\n", 15);
-    weir_talk_write(talk, "data: ", 6);
-    write_line(talk, weir_http_reply_body(&call->reply));
-    weir_talk_write(talk, "\n\n", 2);
+        weir_conn_write(link, "event: problem\n", 15);
+    weir_conn_write(link, "data: ", 6);
+    write_line(link, weir_http_reply_body(&call->reply));
+    weir_conn_write(link, "\n\n", 2);
     if (is_last)
-        weir_talk_end(talk);
+        weir_conn_end(link);
 }
 
 struct own {
@@ -251,10 +251,10 @@ struct own {
     size_t count;
 };
 
-static void count_own(void *context, struct weir_talk *talk)
+static void count_own(void *context, struct weir_conn *link)
 {
     struct own *own = context;
-    const struct conn *conn = weir_talk_state(talk);
+    const struct conn *conn = weir_conn_state(link);
     own->count += conn->reader && strcmp(conn->reader, own->reader) == 0;
 }
 
@@ -262,7 +262,7 @@ static bool has_room(const struct weir_http_call *call)
 {
     const struct weir_http_listener *listener = call->listener;
     struct own own = { .reader = call->reader };
-    weir_talk_server_each(listener->server, count_own, &own);
+    weir_conn_server_each(listener->server, count_own, &own);
     return own.count < WEIR_PAGE_STREAMS_EACH &&
            listener->streams < WEIR_PAGE_STREAMS_MAX;
 }
@@ -299,20 +299,20 @@ static bool begin_stream(struct weir_http_call *call)
     conn->point = STREAM;
     char head[WEIR_HTTP_HEAD_SIZE];
     call->reply.type = "text/event-stream";
-    weir_talk_write(call->talk, head,
+    weir_conn_write(call->conn, head,
                     weir_http_reply_head(&call->reply, -1, false, head));
     write_event(call);
     return true;
 }
 
-static void wake_stream(void *context, struct weir_talk *talk)
+static void wake_stream(void *context, struct weir_conn *link)
 {
     (void)context;
-    struct conn *conn = weir_talk_state(talk);
+    struct conn *conn = weir_conn_state(link);
     if (conn->point != STREAM)
         return;
     conn->due = true;
-    weir_talk_wake(talk);
+    weir_conn_wake(link);
 }
 
 static void on_second(evutil_socket_t fd, short what, void *context)
@@ -320,7 +320,7 @@ static void on_second(evutil_socket_t fd, short what, void *context)
     (void)fd;
     (void)what;
     struct weir_http_listener *listener = context;
-    weir_talk_server_each(listener->server, wake_stream, NULL);
+    weir_conn_server_each(listener->server, wake_stream, NULL);
 }
 
 /* ---- Answers ---- */
@@ -354,14 +354,14 @@ static void write_whole(struct weir_http_call *call)
     struct weir_text body = weir_http_reply_body(reply);
     bool newline = needs_newline(reply, body);
     ptrdiff_t len = length_of(reply, body, newline);
-    weir_talk_write(call->talk, head,
+    weir_conn_write(call->conn, head,
                     weir_http_reply_head(reply, len, keep, head));
     if (!call->is_head) {
-        weir_talk_write(call->talk, body.p, body.len);
-        weir_talk_write(call->talk, "\n", newline);
+        weir_conn_write(call->conn, body.p, body.len);
+        weir_conn_write(call->conn, "\n", newline);
     }
     if (!keep)
-        weir_talk_end(call->talk);
+        weir_conn_end(call->conn);
 }
 
 void weir_http_answer(struct weir_http_call *call)
@@ -384,7 +384,7 @@ struct weir_http_ticket *weir_http_defer(struct weir_http_call *call)
     weir_assert(!call->ticket && !call->answered);
     if (!ticket)
         return NULL;
-    *ticket = (struct weir_http_ticket){ .talk = call->talk,
+    *ticket = (struct weir_http_ticket){ .conn = call->conn,
                                          .call = call,
                                          .keep = is_kept(call),
                                          .is_head = call->is_head };
@@ -423,27 +423,27 @@ void weir_http_ticket_answer(struct weir_http_ticket *ticket,
         *reply = (struct weir_http_reply){ .status = 0 };
         weir_http_answer(call);
         free(ticket);
-    } else if (ticket->talk) {
+    } else if (ticket->conn) {
         store(ticket, reply);
-        weir_talk_wake(ticket->talk);
+        weir_conn_wake(ticket->conn);
     } else {
         free(ticket);
     }
     weir_http_reply_fini(reply);
 }
 
-static void write_late(struct weir_talk *talk, struct conn *conn)
+static void write_late(struct weir_conn *link, struct conn *conn)
 {
     struct weir_http_ticket *ticket = conn->ticket;
     if (!ticket->ready)
         return;
     if (ticket->bytes)
-        weir_talk_write(talk, ticket->bytes, ticket->len);
+        weir_conn_write(link, ticket->bytes, ticket->len);
     if (!ticket->bytes || !ticket->keep)
-        weir_talk_end(talk);
+        weir_conn_end(link);
     conn->ticket = NULL;
     conn->point = HEAD;
-    weir_talk_set_busy(talk, false);
+    weir_conn_set_busy(link, false);
     free(ticket->bytes);
     free(ticket);
 }
@@ -525,7 +525,7 @@ static void finish(struct weir_http_call *call)
     call->ticket->call = NULL;
     conn->ticket = call->ticket;
     conn->point = LATE;
-    weir_talk_set_busy(call->talk, true);
+    weir_conn_set_busy(call->conn, true);
 }
 
 static void run(struct weir_http_call *call, weir_instant now)
@@ -537,11 +537,11 @@ static void run(struct weir_http_call *call, weir_instant now)
 
 /* Answers an invalid or too large request. The connection ends, since the end
  * of the request is unknown. */
-static void refuse(struct weir_http_listener *listener, struct weir_talk *talk,
+static void refuse(struct weir_http_listener *listener, struct weir_conn *link,
                    int status)
 {
     const struct weir_http1_request none = { .keep = false };
-    struct weir_http_call call = make_call(listener, talk, &none);
+    struct weir_http_call call = make_call(listener, link, &none);
     make_problem(&call, status,
                  status == 411   ? "send a Content-Length: bodies in chunks "
                                    "aren't read here"
@@ -568,21 +568,21 @@ static void await_body(struct weir_http_call *call)
     conn->point = BODY;
     listener->bodies += conn->kept.room;
     if (call->request->expects)
-        weir_talk_write(call->talk, "HTTP/1.1 100 Continue\r\n\r\n", 25);
+        weir_conn_write(call->conn, "HTTP/1.1 100 Continue\r\n\r\n", 25);
 }
 
 static size_t read_head(struct weir_http_listener *listener,
-                        struct weir_talk *talk, struct weir_text bytes,
+                        struct weir_conn *link, struct weir_text bytes,
                         weir_instant now)
 {
     struct weir_http1_request request;
     size_t used = 0;
     int whole = weir_http1_head(bytes.p, bytes.len, &request, &used);
     if (whole < 0)
-        refuse(listener, talk, -whole);
+        refuse(listener, link, -whole);
     if (whole <= 0)
         return whole < 0 ? bytes.len : 0;
-    struct weir_http_call call = make_call(listener, talk, &request);
+    struct weir_http_call call = make_call(listener, link, &request);
     bool is_whole = bytes.len - used >= request.content_length;
     call.head = (struct weir_text){ bytes.p, used };
     call.unread = !is_whole;
@@ -600,13 +600,13 @@ static size_t read_head(struct weir_http_listener *listener,
 }
 
 static void run_kept(struct weir_http_listener *listener,
-                     struct weir_talk *talk, weir_instant now)
+                     struct weir_conn *link, weir_instant now)
 {
-    struct conn *conn = weir_talk_state(talk);
+    struct conn *conn = weir_conn_state(link);
     struct weir_http1_request request;
     const struct kept kept = conn->kept;
     decode_kept(&kept, &request);
-    struct weir_http_call call = make_call(listener, talk, &request);
+    struct weir_http_call call = make_call(listener, link, &request);
     call.head = (struct weir_text){ kept.bytes, kept.head };
     call.body =
         (struct weir_text){ kept.bytes + kept.head, kept.whole - kept.head };
@@ -621,17 +621,17 @@ static void run_kept(struct weir_http_listener *listener,
 }
 
 static size_t read_body(struct weir_http_listener *listener,
-                        struct weir_talk *talk, struct weir_text bytes,
+                        struct weir_conn *link, struct weir_text bytes,
                         weir_instant now)
 {
-    struct conn *conn = weir_talk_state(talk);
+    struct conn *conn = weir_conn_state(link);
     struct kept *kept = &conn->kept;
     size_t missing = kept->whole - kept->len;
     size_t len = bytes.len < missing ? bytes.len : missing;
     if (!grow(listener, kept, len)) {
         struct weir_http1_request request;
         decode_kept(kept, &request);
-        struct weir_http_call call = make_call(listener, talk, &request);
+        struct weir_http_call call = make_call(listener, link, &request);
         call.unread = true;
         make_problem(&call, 503, FULL_TEXT);
         drop(listener, conn);
@@ -642,12 +642,12 @@ static size_t read_body(struct weir_http_listener *listener,
     memcpy(kept->bytes + kept->len, bytes.p, len);
     kept->len += len;
     if (kept->len == kept->whole)
-        run_kept(listener, talk, now);
+        run_kept(listener, link, now);
     return len;
 }
 
 static void tell_stream(struct weir_http_listener *listener,
-                        struct weir_talk *talk, struct conn *conn,
+                        struct weir_conn *link, struct conn *conn,
                         weir_instant now)
 {
     struct weir_http1_request request;
@@ -655,33 +655,33 @@ static void tell_stream(struct weir_http_listener *listener,
         return;
     conn->due = false;
     decode_kept(&conn->kept, &request);
-    struct weir_http_call call = make_call(listener, talk, &request);
+    struct weir_http_call call = make_call(listener, link, &request);
     if (is_allowed(&call, now))
         run(&call, now);
     else
         finish(&call);
 }
 
-static size_t on_bytes(void *context, struct weir_talk *talk, const char *bytes,
+static size_t on_bytes(void *context, struct weir_conn *link, const char *bytes,
                        size_t len, weir_instant now)
 {
     struct weir_http_listener *listener = context;
-    struct conn *conn = weir_talk_state(talk);
+    struct conn *conn = weir_conn_state(link);
     const struct weir_text text = { bytes, len };
     switch (conn->point) {
     case HEAD:
-        return len > 0 ? read_head(listener, talk, text, now) : 0;
+        return len > 0 ? read_head(listener, link, text, now) : 0;
     case BODY:
-        return read_body(listener, talk, text, now);
+        return read_body(listener, link, text, now);
     case LATE:
-        write_late(talk, conn);
+        write_late(link, conn);
         return 0;
     case STREAM:
         /* A stream's client sends nothing more; if it does, its bytes aren't
          * read. */
         if (len > 0)
-            weir_talk_set_busy(talk, true);
-        tell_stream(listener, talk, conn, now);
+            weir_conn_set_busy(link, true);
+        tell_stream(listener, link, conn, now);
         return len;
     }
     weir_assert(false);
@@ -690,16 +690,16 @@ static size_t on_bytes(void *context, struct weir_talk *talk, const char *bytes,
 
 /* ---- Life ---- */
 
-static void on_gone(void *context, struct weir_talk *talk)
+static void on_gone(void *context, struct weir_conn *link)
 {
     struct weir_http_listener *listener = context;
-    struct conn *conn = weir_talk_state(talk);
+    struct conn *conn = weir_conn_state(link);
     if (listener->options.on_gone)
         listener->options.on_gone(listener->options.context,
                                   (char *)conn + conn_size());
     if (conn->ticket) {
         bool ready = conn->ticket->ready;
-        conn->ticket->talk = NULL;
+        conn->ticket->conn = NULL;
         if (ready) {
             free(conn->ticket->bytes);
             free(conn->ticket);
@@ -711,19 +711,19 @@ static void on_gone(void *context, struct weir_talk *talk)
     drop(listener, conn);
 }
 
-static void on_unknown(void *context, const struct weir_talk *talk,
+static void on_unknown(void *context, const struct weir_conn *link,
                        weir_instant now)
 {
     const struct weir_http_listener *listener = context;
     if (listener->options.on_unknown)
-        listener->options.on_unknown(listener->options.context, talk, now);
+        listener->options.on_unknown(listener->options.context, link, now);
 }
 
 static int listen_at(struct weir_http_listener *listener,
                      struct weir_diag *diag)
 {
     const struct weir_http_options *options = &listener->options;
-    const struct weir_talk_options talks = {
+    const struct weir_conn_options conns = {
         .base = options->base,
         .place = options->place,
         .tls = options->tls,
@@ -739,14 +739,14 @@ static int listen_at(struct weir_http_listener *listener,
             "\"status\":503,\"detail\":\"as many connections stand as are "
             "kept here\"}\n"),
         .silence_max = options->silence_max,
-        .stranger_max = options->stranger_max,
+        .unauthenticated_max = options->unauthenticated_max,
         .state_size = conn_size() + options->state_size,
         .context = listener,
         .on_bytes = on_bytes,
         .on_unknown = on_unknown,
         .on_gone = on_gone,
     };
-    return weir_talk_server_new(&talks, &listener->server, diag);
+    return weir_conn_server_new(&conns, &listener->server, diag);
 }
 
 int weir_http_listener_new(const struct weir_http_options *options,
@@ -764,8 +764,8 @@ int weir_http_listener_new(const struct weir_http_options *options,
     listener->options = *options;
     listener->own = (struct weir_origin_own){
         .tls = has_tls,
-        .of_loopback =
-            !is_path && !has_tls && weir_place_is_local(&options->place),
+        .of_loopback = !is_path && !has_tls &&
+                       weir_listen_address_is_local(&options->place),
         .public_origin = options->public_origin,
     };
     listener->second =
@@ -782,31 +782,31 @@ int weir_http_listener_new(const struct weir_http_options *options,
     return 0;
 }
 
-const struct weir_place *weir_http_listener_place(
+const struct weir_listen_address *weir_http_listener_address(
     const struct weir_http_listener *listener)
 {
-    return weir_talk_server_place(listener->server);
+    return weir_conn_server_address(listener->server);
 }
 
-static void forget(void *context, struct weir_talk *talk)
+static void forget(void *context, struct weir_conn *link)
 {
     (void)context;
-    weir_talk_set_known(talk, false);
+    weir_conn_set_known(link, false);
 }
 
 void weir_http_listener_recheck(struct weir_http_listener *listener)
 {
-    weir_talk_server_each(listener->server, forget, NULL);
+    weir_conn_server_each(listener->server, forget, NULL);
 }
 
 void weir_http_listener_doubt(struct weir_http_listener *listener)
 {
-    weir_talk_server_doubt(listener->server);
+    weir_conn_server_doubt(listener->server);
 }
 
 void weir_http_listener_stop(struct weir_http_listener *listener)
 {
-    weir_talk_server_stop(listener->server);
+    weir_conn_server_stop(listener->server);
 }
 
 void weir_http_listener_free(struct weir_http_listener **listener)
@@ -815,7 +815,7 @@ void weir_http_listener_free(struct weir_http_listener **listener)
     if (!self)
         return;
     *listener = NULL;
-    weir_talk_server_free(&self->server);
+    weir_conn_server_free(&self->server);
     weir_assert(self->bodies == 0 && self->streams == 0);
     if (self->second)
         event_free(self->second);

@@ -20,7 +20,7 @@
 #define WEIR_HTTP_LISTENER_H
 
 #include "door/http_reply.h"
-#include "os/talk.h"
+#include "os/conn.h"
 
 struct weir_http_listener;
 struct weir_http_ticket;
@@ -28,7 +28,7 @@ struct weir_http_ticket;
 /* A request that is being answered; it exists during the call of on_head or
  * on_request. */
 struct weir_http_call {
-    struct weir_talk *talk;
+    struct weir_conn *conn;
     const struct weir_http1_request *request;
     struct weir_text method; /* GET also for HEAD, which is answered without the
                               * body */
@@ -51,14 +51,14 @@ struct weir_http_call {
 
 struct weir_http_options {
     struct event_base *base; /* borrowed */
-    struct weir_place place;
-    struct weir_talk_tls tls;
+    struct weir_listen_address place;
+    struct weir_conn_tls tls;
     const char *public_origin; /* os/origin.h; borrowed; NULL: none */
-    /* As in weir_talk_options: */
+    /* As in weir_conn_options: */
     struct weir_accept_short on_short;
     size_t max, unknown_max;
-    weir_duration silence_max, stranger_max;
-    void (*on_unknown)(void *context, const struct weir_talk *talk,
+    weir_duration silence_max, unauthenticated_max;
+    void (*on_unknown)(void *context, const struct weir_conn *conn,
                        weir_instant now);
     /* Bytes of memory for incomplete bodies of all connections; a request over
      * it is refused (503). Memory grows with the bytes that have come. */
@@ -83,16 +83,16 @@ struct weir_http_options {
     void (*on_gone)(void *context, void *state);
 };
 
-/* Listens. As weir_talk_server_new(). */
+/* Listens. As weir_conn_server_new(). */
 int weir_http_listener_new(const struct weir_http_options *options,
                            struct weir_http_listener **out,
                            struct weir_diag *diag);
-const struct weir_place *weir_http_listener_place(
+const struct weir_listen_address *weir_http_listener_address(
     const struct weir_http_listener *listener);
 /* Credentials were reloaded: each peer is unauthenticated until its next
  * request. */
 void weir_http_listener_recheck(struct weir_http_listener *listener);
-/* Certificates were reloaded: as weir_talk_server_doubt(). */
+/* Certificates were reloaded: as weir_conn_server_doubt(). */
 void weir_http_listener_doubt(struct weir_http_listener *listener);
 void weir_http_listener_stop(struct weir_http_listener *listener);
 /* Answers that are still owed are dropped. NULL inside is legal. */

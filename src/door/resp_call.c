@@ -91,11 +91,12 @@ static const char *throttle_error(const struct weir_resp_call *call, int error)
 }
 
 /* Whether the taker may charge a key that this process counts: 0, or as
- * weir_door_may(). A key has one cell for all its rates, so the judged name has
- * a star in place of the rate. A glob that contains a rate doesn't match that
- * name: it would let its taker charge the key of another tenant's rate. */
+ * weir_protocol_may(). A key has one cell for all its rates, so the judged
+ * name has a star in place of the rate. A glob that contains a rate doesn't
+ * match that name: it would let its taker charge the key of another tenant's
+ * rate. */
 static int may_throttle_local(const struct weir_resp_call *call,
-                              const struct weir_door_taker *taker,
+                              const struct weir_protocol_taker *taker,
                               struct weir_text key, struct weir_diag *diag)
 {
     static const char any_rate[] = WEIR_THROTTLE_PREFIX "*:";
@@ -106,16 +107,16 @@ static int may_throttle_local(const struct weir_resp_call *call,
     memcpy(name, any_rate, len);
     if (key.len > 0)
         memcpy(name + len, key.p, key.len);
-    return weir_door_may(call->host, taker,
-                         (struct weir_text){ name, len + key.len }, diag,
-                         call->now);
+    return weir_protocol_may(call->host, taker,
+                             (struct weir_text){ name, len + key.len }, diag,
+                             call->now);
 }
 
 static bool may_throttle(struct weir_resp_call *call,
                          const struct weir_throttle_ask *ask)
 {
     struct weir_diag diag = { 0 };
-    const struct weir_door_taker *taker = weir_resp_taker(call->session);
+    const struct weir_protocol_taker *taker = weir_resp_taker(call->session);
     if (taker->names.all)
         return true;
     int error = call->throttle
@@ -204,15 +205,17 @@ static void decide(struct weir_resp_call *call, bool peek)
                                    "4294967296");
         return;
     }
-    struct weir_door_ask ask = { .name = argument(call, 1),
-                                 .weight = (uint64_t)weight,
-                                 .peek = peek,
-                                 .taker = weir_resp_taker(call->session) };
+    struct weir_protocol_request ask = { .name = argument(call, 1),
+                                         .weight = (uint64_t)weight,
+                                         .peek = peek,
+                                         .taker =
+                                             weir_resp_taker(call->session) };
     if (call->request->count > 3) {
         weir_resp_error(call->out, "ERR a name and a weight are enough");
         return;
     }
-    int error = weir_door_decide(call->host, &ask, &reply, &diag, call->now);
+    int error =
+        weir_protocol_decide(call->host, &ask, &reply, &diag, call->now);
     if (error < 0) {
         refuse_ask(call, error, &diag);
         return;

@@ -4,9 +4,9 @@
 #ifndef WEIR_RESP_CALL_H
 #define WEIR_RESP_CALL_H
 
-#include "door/resp_door.h"
+#include "door/resp_listener.h"
 #include "door/throttle_counted.h"
-#include "os/talk.h"
+#include "os/conn.h"
 #include "wire/resp.h"
 
 #define WEIR_RESP_NAME_MAX 63 /* bytes that CLIENT SETNAME accepts */
@@ -18,17 +18,17 @@ struct weir_resp_session {
     uint64_t id; /* the reply to CLIENT ID; 0: not greeted yet */
     char *shown; /* owned: the "Bearer …" that authenticated it; NULL:
                   * authenticated otherwise */
-    struct weir_door_taker *limited; /* owned; NULL: it may use all names */
-    uint8_t protocol;                /* 2 or 3 */
-    bool known;                      /* it may send all commands */
+    struct weir_protocol_taker *limited; /* owned; NULL: it may use all names */
+    uint8_t protocol;                    /* 2 or 3 */
+    bool known;                          /* it may send all commands */
     char name[WEIR_RESP_NAME_MAX + 1];
 };
 
 struct weir_resp_call {
-    const struct weir_door_host *host;
+    const struct weir_protocol_host *host;
     struct weir_throttle *throttle; /* NULL: the fleet counts the keys */
-    struct weir_talk_server *server;
-    struct weir_talk *talk;
+    struct weir_conn_server *server;
+    struct weir_conn *conn;
     struct weir_resp_session *session;
     const struct weir_resp_request *request;
     struct weir_resp_out *out;
@@ -55,15 +55,17 @@ void weir_resp_answer(struct weir_resp_call *call);
 /* ---- resp_client.c: general commands of a server ---- */
 /* Authenticates a new session by its connection alone, before its first
  * command. */
-void weir_resp_meet(const struct weir_door_host *host, struct weir_talk *talk,
-                    struct weir_resp_session *session, weir_instant now);
+void weir_resp_meet(const struct weir_protocol_host *host,
+                    struct weir_conn *conn, struct weir_resp_session *session,
+                    weir_instant now);
 /* Checks again with the host; false: the peer isn't admitted any more. */
-bool weir_resp_admit(const struct weir_door_host *host, struct weir_talk *talk,
-                     struct weir_resp_session *session, weir_instant now);
+bool weir_resp_admit(const struct weir_protocol_host *host,
+                     struct weir_conn *conn, struct weir_resp_session *session,
+                     weir_instant now);
 /* Frees what the session owns. */
 void weir_resp_session_fini(struct weir_resp_session *session);
 /* The taker of the session's requests. */
-const struct weir_door_taker *weir_resp_taker(
+const struct weir_protocol_taker *weir_resp_taker(
     const struct weir_resp_session *session);
 void weir_resp_ping(struct weir_resp_call *call);
 void weir_resp_echo(struct weir_resp_call *call);

@@ -68,7 +68,7 @@ void weir_resp_select(struct weir_resp_call *call)
 void weir_resp_quit(struct weir_resp_call *call)
 {
     weir_resp_simple(call->out, "OK");
-    weir_talk_end(call->talk);
+    weir_conn_end(call->conn);
 }
 
 /* redis-benchmark prints these parameters; other names have no value. */
@@ -103,15 +103,15 @@ void weir_resp_session_fini(struct weir_resp_session *session)
     session->limited = NULL;
 }
 
-const struct weir_door_taker *weir_resp_taker(
+const struct weir_protocol_taker *weir_resp_taker(
     const struct weir_resp_session *session)
 {
-    return session->limited ? session->limited : &weir_door_anybody;
+    return session->limited ? session->limited : &weir_protocol_any_taker;
 }
 
 /* Without memory the peer isn't admitted. */
 static void let_in(struct weir_resp_session *session,
-                   const struct weir_door_taker *taker, const char *shown)
+                   const struct weir_protocol_taker *taker, const char *shown)
 {
     bool limited = !taker->names.all;
     weir_resp_session_fini(session);
@@ -126,17 +126,17 @@ static void let_in(struct weir_resp_session *session,
 /* False: the error reply is written. */
 static bool log_in(struct weir_resp_call *call, struct weir_text token)
 {
-    const struct weir_door_host *host = call->host;
+    const struct weir_protocol_host *host = call->host;
     char shown[TOKEN_MAX + 8];
-    struct weir_door_taker taker;
+    struct weir_protocol_taker taker;
     struct weir_diag diag = { 0 };
     if (!host->admit)
         return true;
     bool fits = token.len <= TOKEN_MAX && !memchr(token.p, '\0', token.len);
     snprintf(shown, sizeof shown, "Bearer %.*s", fits ? (int)token.len : 0,
              token.p);
-    int error = weir_door_admit(host, call->talk, WEIR_DOOR_TAKE, shown, &taker,
-                                &diag, call->now);
+    int error = weir_protocol_admit(host, call->conn, WEIR_PROTOCOL_TAKE, shown,
+                                    &taker, &diag, call->now);
     if (error == 0)
         let_in(call->session, &taker, shown);
     if (error == WEIR_EDENIED)
@@ -147,31 +147,33 @@ static bool log_in(struct weir_resp_call *call, struct weir_text token)
     return error == 0;
 }
 
-void weir_resp_meet(const struct weir_door_host *host, struct weir_talk *talk,
-                    struct weir_resp_session *session, weir_instant now)
+void weir_resp_meet(const struct weir_protocol_host *host,
+                    struct weir_conn *conn, struct weir_resp_session *session,
+                    weir_instant now)
 {
     struct weir_tls_peer names;
-    struct weir_door_taker taker;
+    struct weir_protocol_taker taker;
     struct weir_diag diag = { 0 };
-    weir_talk_peer_names(talk, &names);
+    weir_conn_peer_names(conn, &names);
     /* A peer without a certificate may still send AUTH: this is no refusal. */
     session->known = false;
     if ((!host->admit || names.count > 0) &&
-        weir_door_admit(host, talk, WEIR_DOOR_TAKE, "", &taker, &diag, now) ==
-            0)
+        weir_protocol_admit(host, conn, WEIR_PROTOCOL_TAKE, "", &taker, &diag,
+                            now) == 0)
         let_in(session, &taker, NULL);
 }
 
-bool weir_resp_admit(const struct weir_door_host *host, struct weir_talk *talk,
-                     struct weir_resp_session *session, weir_instant now)
+bool weir_resp_admit(const struct weir_protocol_host *host,
+                     struct weir_conn *conn, struct weir_resp_session *session,
+                     weir_instant now)
 {
-    struct weir_door_taker taker;
+    struct weir_protocol_taker taker;
     struct weir_diag diag = { 0 };
     char shown[TOKEN_MAX + 8] = "";
     if (session->shown)
         snprintf(shown, sizeof shown, "%s", session->shown);
-    if (weir_door_admit(host, talk, WEIR_DOOR_TAKE, shown, &taker, &diag, now) <
-        0)
+    if (weir_protocol_admit(host, conn, WEIR_PROTOCOL_TAKE, shown, &taker,
+                            &diag, now) < 0)
         return false;
     let_in(session, &taker, session->shown ? shown : NULL);
     return session->known;
@@ -199,7 +201,7 @@ void weir_resp_reset(struct weir_resp_call *call)
 {
     struct weir_resp_session *session = call->session;
     weir_resp_session_fini(session);
-    weir_resp_meet(call->host, call->talk, session, call->now);
+    weir_resp_meet(call->host, call->conn, session, call->now);
     session->name[0] = '\0';
     session->protocol = call->out->protocol = 2;
     weir_resp_simple(call->out, "RESET");
@@ -312,7 +314,7 @@ static void show_client(struct weir_resp_call *call)
 {
     char text[256];
     char address[64];
-    weir_talk_peer(call->talk, address);
+    weir_conn_peer(call->conn, address);
     snprintf(text, sizeof text, "id=%" PRIu64 " addr=%s name=%s db=0 resp=%u",
              call->session->id, address, call->session->name,
              call->session->protocol);
@@ -432,7 +434,7 @@ void weir_resp_info(struct weir_resp_call *call)
 {
     char text[INFO_MAX];
     struct weir_status status;
-    struct weir_talk_counts talks = weir_talk_server_counts(call->server);
+    struct weir_conn_counts conns = weir_conn_server_counts(call->server);
     weir_status(call->host->weir, &status);
     int len = snprintf(text, sizeof text,
                        "# Server\r\n"
@@ -455,9 +457,9 @@ void weir_resp_info(struct weir_resp_call *call)
                        "\r\n# Throttle\r\n"
                        "throttle_sharing:%s\r\n",
                        call->host->version, (long)getpid(),
-                       weir_talk_server_count(call->server),
-                       weir_door_talks_max(call->host), talks.opened,
-                       talks.crowded, status.roots, status.roots_up,
+                       weir_conn_server_count(call->server),
+                       weir_protocol_conns_max(call->host), conns.opened,
+                       conns.crowded, status.roots, status.roots_up,
                        status.ready, status.stale, status.slots,
                        status.slots_used, call->throttle ? "local" : "counted");
     if (call->throttle)

@@ -84,8 +84,8 @@ static void put_limited(const struct weir_throttle_rule *rule,
     out->reset_after_s = drain(rule, fill);
 }
 
-static int give_back(const struct weir_door_host *host, struct weir_text name,
-                     uint64_t units, weir_instant now)
+static int give_back(const struct weir_protocol_host *host,
+                     struct weir_text name, uint64_t units, weir_instant now)
 {
     struct weir_handle handle;
     int error = weir_handle_open(host->weir, name.p, name.len, &handle);
@@ -95,8 +95,8 @@ static int give_back(const struct weir_door_host *host, struct weir_text name,
     return error;
 }
 
-int weir_throttle_counted_may(const struct weir_door_host *host,
-                              const struct weir_door_taker *taker,
+int weir_throttle_counted_may(const struct weir_protocol_host *host,
+                              const struct weir_protocol_taker *taker,
                               const struct weir_throttle_ask *ask,
                               struct weir_diag *diag, weir_instant now)
 {
@@ -114,11 +114,11 @@ int weir_throttle_counted_may(const struct weir_door_host *host,
                              "limited to is UTF-8 without control characters, "
                              "at most some 200 bytes",
                              NULL);
-    return weir_door_may(host, taker, (struct weir_text){ name, len }, diag,
-                         now);
+    return weir_protocol_may(host, taker, (struct weir_text){ name, len }, diag,
+                             now);
 }
 
-int weir_throttle_counted_decide(const struct weir_door_host *host,
+int weir_throttle_counted_decide(const struct weir_protocol_host *host,
                                  const struct weir_throttle_ask *ask,
                                  struct weir_throttle_reply *out,
                                  weir_instant now)

@@ -18,7 +18,7 @@
 #ifndef WEIR_THROTTLE_COUNTED_H
 #define WEIR_THROTTLE_COUNTED_H
 
-#include "door/door.h"
+#include "door/protocol.h"
 #include "door/throttle.h"
 
 /* Parses "local" or "counted", the values of --resp-sharing. WEIR_EINVAL with
@@ -29,16 +29,16 @@ int weir_throttle_sharing_parse(const char *text, bool *out_counted,
 /* As weir_throttle_decide(), except that no more is given back than was taken.
  * 0, WEIR_EINVAL (a parameter outside its range), WEIR_ENAME (the key fits in
  * no name) or WEIR_EFULL (no room for another key). */
-int weir_throttle_counted_decide(const struct weir_door_host *host,
+int weir_throttle_counted_decide(const struct weir_protocol_host *host,
                                  const struct weir_throttle_ask *ask,
                                  struct weir_throttle_reply *out,
                                  weir_instant now);
 
 /* Whether the taker may take from the quota named by the key and its rate. 0;
- * WEIR_EDENIED, as weir_door_may(); or WEIR_EINVAL, WEIR_ENAME as above, with
- * 'diag' filled. */
-int weir_throttle_counted_may(const struct weir_door_host *host,
-                              const struct weir_door_taker *taker,
+ * WEIR_EDENIED, as weir_protocol_may(); or WEIR_EINVAL, WEIR_ENAME as above,
+ * with 'diag' filled. */
+int weir_throttle_counted_may(const struct weir_protocol_host *host,
+                              const struct weir_protocol_taker *taker,
                               const struct weir_throttle_ask *ask,
                               struct weir_diag *diag, weir_instant now);
 

@@ -19,8 +19,8 @@
 #include "door/web_reply.h"
 
 struct weir_web {
-    const struct weir_door_host *host; /* borrowed, as is the next */
-    struct weir_rls_desk *desk;
+    const struct weir_protocol_host *host; /* borrowed, as is the next */
+    struct weir_rls_service *service;
     const struct weir_web_views *views;  /* borrowed; NULL: without the page */
     struct weir_http_listener *listener; /* owned */
 };
@@ -33,7 +33,8 @@ struct call {
 
 /* State of a connection. */
 struct visitor {
-    struct weir_door_taker taker; /* of the request that on_head has allowed */
+    /* of the request that on_head has allowed */
+    struct weir_protocol_taker taker;
     struct weir_web_permits permits;
 };
 
@@ -67,25 +68,25 @@ static struct visitor *visitor_of(const struct call *call)
     return call->http->state;
 }
 
-static enum weir_door_right right_of(struct weir_text method)
+static enum weir_protocol_right right_of(struct weir_text method)
 {
-    return weir_text_equal(method, WEIR_TEXT("GET")) ? WEIR_DOOR_READ
-                                                     : WEIR_DOOR_TAKE;
+    return weir_text_equal(method, WEIR_TEXT("GET")) ? WEIR_PROTOCOL_READ
+                                                     : WEIR_PROTOCOL_TAKE;
 }
 
 static bool is_admitted(struct call *call, weir_instant now)
 {
-    const struct weir_door_host *host = call->web->host;
+    const struct weir_protocol_host *host = call->web->host;
     char shown[WEIR_HTTP_VALUE_MAX];
     struct weir_diag diag = { 0 };
     const char *authorization =
         host->admit ? weir_http_header(call->http, "Authorization", shown)
                     : NULL;
-    int error =
-        weir_door_admit(host, call->http->talk, right_of(call->http->method),
-                        authorization ? authorization : "",
-                        &visitor_of(call)->taker, &diag, now);
-    weir_talk_set_known(call->http->talk, error == 0);
+    int error = weir_protocol_admit(host, call->http->conn,
+                                    right_of(call->http->method),
+                                    authorization ? authorization : "",
+                                    &visitor_of(call)->taker, &diag, now);
+    weir_conn_set_known(call->http->conn, error == 0);
     if (error < 0)
         weir_web_problem(call->reply, error == WEIR_EDENIED ? 403 : 401, NULL,
                          NULL, diag.text);
@@ -156,7 +157,7 @@ static void enter(struct call *call, weir_instant now)
     struct visitor *visitor = visitor_of(call);
     weir_web_enter(call->web->host, &visitor->taker, &visitor->permits,
                    call->http->body, call->reply, now);
-    weir_talk_set_quiet(call->http->talk, visitor->permits.count > 0);
+    weir_conn_set_quiet(call->http->conn, visitor->permits.count > 0);
 }
 
 static void leave(struct call *call, weir_instant now)
@@ -164,7 +165,7 @@ static void leave(struct call *call, weir_instant now)
     struct visitor *visitor = visitor_of(call);
     weir_web_leave(&visitor->taker, &visitor->permits, call->http->body,
                    call->reply, now);
-    weir_talk_set_quiet(call->http->talk, visitor->permits.count > 0);
+    weir_conn_set_quiet(call->http->conn, visitor->permits.count > 0);
 }
 
 static void on_gone(void *context, void *state)
@@ -176,7 +177,7 @@ static void on_gone(void *context, void *state)
 
 static void ask_rls(struct call *call, weir_instant now)
 {
-    weir_web_rls(call->web->desk, &visitor_of(call)->taker, call->http->body,
+    weir_web_rls(call->web->service, &visitor_of(call)->taker, call->http->body,
                  call->reply, now);
 }
 
@@ -205,7 +206,7 @@ static void add_route(json_t *list, const char *method, const char *path,
                       bool is_open)
 {
     const char *role = is_open ? ""
-                       : right_of(weir_text_of(method)) == WEIR_DOOR_READ
+                       : right_of(weir_text_of(method)) == WEIR_PROTOCOL_READ
                            ? "read"
                            : "take";
     json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "method", method,
@@ -335,8 +336,9 @@ static void on_request(void *context, struct weir_http_call *http,
 
 /* ---- Life ---- */
 
-int weir_web_new(const struct weir_door_host *host,
-                 const struct weir_place *place, struct weir_rls_desk *desk,
+int weir_web_new(const struct weir_protocol_host *host,
+                 const struct weir_listen_address *place,
+                 struct weir_rls_service *service,
                  const struct weir_web_views *views, struct weir_web **out,
                  struct weir_diag *diag)
 {
@@ -345,7 +347,7 @@ int weir_web_new(const struct weir_door_host *host,
         return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
                              NULL);
     web->host = host;
-    web->desk = desk;
+    web->service = service;
     web->views = views;
     const struct weir_http_options options = {
         .base = host->base,
@@ -353,9 +355,10 @@ int weir_web_new(const struct weir_door_host *host,
         .tls = host->tls,
         .public_origin = host->public_origin,
         .on_short = host->on_short,
-        .max = weir_door_talks_max(host),
+        .max = weir_protocol_conns_max(host),
         .silence_max = WEIR_WEB_SILENCE_MAX,
-        .stranger_max = host->admit ? WEIR_DOOR_STRANGER_MAX : 0,
+        .unauthenticated_max =
+            host->admit ? WEIR_PROTOCOL_UNAUTHENTICATED_MAX : 0,
         .bodies_max = WEIR_WEB_BODIES_MAX,
         .state_size = sizeof(struct visitor),
         .context = web,
@@ -374,9 +377,9 @@ int weir_web_new(const struct weir_door_host *host,
     return 0;
 }
 
-const struct weir_place *weir_web_place(const struct weir_web *web)
+const struct weir_listen_address *weir_web_address(const struct weir_web *web)
 {
-    return weir_http_listener_place(web->listener);
+    return weir_http_listener_address(web->listener);
 }
 
 void weir_web_recheck(struct weir_web *web)

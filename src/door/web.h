@@ -19,7 +19,7 @@
 #ifndef WEIR_WEB_H
 #define WEIR_WEB_H
 
-#include "door/rls_answer.h"
+#include "door/rls_service.h"
 
 #define WEIR_WEB_SILENCE_MAX (60 * WEIR_SECOND) /* between requests */
 #define WEIR_WEB_ASKS_MAX 256                   /* asks of one request */
@@ -41,14 +41,15 @@ struct weir_web_views {
     const char *(*path)(size_t i);
 };
 
-/* Listens. 'desk' answers /json; it is borrowed, and listeners may share it;
+/* Listens. 'service' answers /json; it is borrowed, and listeners may share it;
  * likewise 'views', or NULL: without the page. Errors as
- * weir_talk_server_new(). */
-int weir_web_new(const struct weir_door_host *host,
-                 const struct weir_place *place, struct weir_rls_desk *desk,
+ * weir_conn_server_new(). */
+int weir_web_new(const struct weir_protocol_host *host,
+                 const struct weir_listen_address *place,
+                 struct weir_rls_service *service,
                  const struct weir_web_views *views, struct weir_web **out,
                  struct weir_diag *diag);
-const struct weir_place *weir_web_place(const struct weir_web *web);
+const struct weir_listen_address *weir_web_address(const struct weir_web *web);
 /* Certificates were reloaded: ends connections of clients that have shown one
  * that isn't valid any more. (Credentials are checked with each request.) */
 void weir_web_recheck(struct weir_web *web);

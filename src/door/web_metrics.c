@@ -25,7 +25,7 @@ static void print_head(FILE *out, const char *name, const char *type,
     fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-static void print_verdicts(FILE *out, const struct weir_door_counts *counts)
+static void print_verdicts(FILE *out, const struct weir_protocol_counts *counts)
 {
     static const char name[] = "weir_agent_decisions_total";
     print_head(out, name, "counter",
@@ -75,7 +75,7 @@ static void print_limiter(FILE *out, const struct weir_status *status)
     }
 }
 
-void weir_web_metrics(const struct weir_door_host *host,
+void weir_web_metrics(const struct weir_protocol_host *host,
                       struct weir_http_reply *reply)
 {
     struct weir_status status;

@@ -26,7 +26,7 @@
 
 #define ROOM_FIRST 8
 
-struct weir_web_held {
+struct weir_web_record {
     uint64_t number; /* 0: free */
     uint64_t owner;  /* owner_of() its taker */
     struct weir_permit permit;
@@ -35,15 +35,15 @@ struct weir_web_held {
 /* The taker's identity, hashed. The operator chooses identities, so clients
  * can't make two collide. Without credentials in force all takers have the same
  * identity. */
-static uint64_t owner_of(const struct weir_door_taker *taker)
+static uint64_t owner_of(const struct weir_protocol_taker *taker)
 {
     return weir_hash(weir_text_of(taker->identity), 0);
 }
 
 /* ---- Permits of a connection ---- */
 
-static struct weir_web_held *find(struct weir_web_permits *permits,
-                                  uint64_t number)
+static struct weir_web_record *find(struct weir_web_permits *permits,
+                                    uint64_t number)
 {
     for (size_t i = 0; i < permits->room; i++)
         if (permits->held[i].number == number)
@@ -51,14 +51,14 @@ static struct weir_web_held *find(struct weir_web_permits *permits,
     return NULL;
 }
 
-static struct weir_web_held *find_room(struct weir_web_permits *permits)
+static struct weir_web_record *find_room(struct weir_web_permits *permits)
 {
     size_t room = permits->room ? 2 * permits->room : ROOM_FIRST;
     if (permits->count < permits->room)
         return find(permits, 0);
     if (room > WEIR_WEB_PERMITS_MAX)
         return NULL;
-    struct weir_web_held *held =
+    struct weir_web_record *held =
         realloc(permits->held, room * sizeof(*permits->held));
     if (!held)
         return NULL;
@@ -70,7 +70,7 @@ static struct weir_web_held *find_room(struct weir_web_permits *permits)
 }
 
 static void give_back(struct weir_web_permits *permits,
-                      struct weir_web_held *held,
+                      struct weir_web_record *held,
                       enum weir_permit_outcome outcome, weir_instant now)
 {
     weir_leave(&held->permit, outcome, now);
@@ -110,7 +110,7 @@ static int read_class(const struct weir_web_take *take, json_t *from,
 }
 
 static int read_enter(const struct weir_web_take *take, json_t *from,
-                      struct weir_door_ask *out, uint32_t *out_class)
+                      struct weir_protocol_request *out, uint32_t *out_class)
 {
     if (read_class(take, from, out_class) < 0 ||
         weir_web_read_ask(take, from, out) < 0)
@@ -121,21 +121,21 @@ static int read_enter(const struct weir_web_take *take, json_t *from,
 static void enter(const struct weir_web_take *take,
                   struct weir_web_permits *permits, json_t *from)
 {
-    struct weir_door_ask ask;
+    struct weir_protocol_request ask;
     struct weir_permit permit;
     struct weir_reply reply;
     struct weir_diag diag = { 0 };
     uint32_t klass = 0;
     if (read_enter(take, from, &ask, &klass) < 0)
         return;
-    struct weir_web_held *held = find_room(permits);
+    struct weir_web_record *held = find_room(permits);
     if (!held) {
         weir_web_problem(take->reply, 503, NULL, NULL,
                          "this connection holds 1024 permits: open another");
         return;
     }
-    int error = weir_door_enter(take->host, &ask, klass, &permit, &reply, &diag,
-                                take->now);
+    int error = weir_protocol_enter(take->host, &ask, klass, &permit, &reply,
+                                    &diag, take->now);
     if (error < 0) {
         weir_web_refuse_ask(take, error, diag.text);
         return;
@@ -143,16 +143,16 @@ static void enter(const struct weir_web_take *take,
     weir_web_say(take, &reply);
     if (!holds(&permit))
         return;
-    *held = (struct weir_web_held){ .number = ++permits->last,
-                                    .owner = owner_of(take->taker),
-                                    .permit = permit };
+    *held = (struct weir_web_record){ .number = ++permits->last,
+                                      .owner = owner_of(take->taker),
+                                      .permit = permit };
     permits->count++;
     json_object_set_new(take->reply->json, "permit",
                         json_integer((json_int_t)held->number));
 }
 
-void weir_web_enter(const struct weir_door_host *host,
-                    const struct weir_door_taker *taker,
+void weir_web_enter(const struct weir_protocol_host *host,
+                    const struct weir_protocol_taker *taker,
                     struct weir_web_permits *permits, struct weir_text body,
                     struct weir_http_reply *reply, weir_instant now)
 {
@@ -185,7 +185,7 @@ static bool read_outcome(json_t *from, enum weir_permit_outcome *out)
     return false;
 }
 
-static void leave(const struct weir_door_taker *taker,
+static void leave(const struct weir_protocol_taker *taker,
                   struct weir_web_permits *permits, json_t *from,
                   struct weir_http_reply *reply, weir_instant now)
 {
@@ -200,7 +200,7 @@ static void leave(const struct weir_door_taker *taker,
                          "have an outcome: success, dropped or ignored");
         return;
     }
-    struct weir_web_held *held =
+    struct weir_web_record *held =
         find(permits, (uint64_t)json_integer_value(number));
     if (!held || held->owner != owner_of(taker)) {
         weir_web_problem(reply, 404, NULL, NULL,
@@ -212,7 +212,7 @@ static void leave(const struct weir_door_taker *taker,
     reply->json = json_pack("{s:b}", "left", 1);
 }
 
-void weir_web_leave(const struct weir_door_taker *taker,
+void weir_web_leave(const struct weir_protocol_taker *taker,
                     struct weir_web_permits *permits, struct weir_text body,
                     struct weir_http_reply *reply, weir_instant now)
 {

@@ -10,17 +10,18 @@
 #include "door/web_reply.h"
 #include "wire/h2.h"
 
-void weir_web_rls(struct weir_rls_desk *desk,
-                  const struct weir_door_taker *taker, struct weir_text body,
-                  struct weir_http_reply *reply, weir_instant now)
+void weir_web_rls(struct weir_rls_service *service,
+                  const struct weir_protocol_taker *taker,
+                  struct weir_text body, struct weir_http_reply *reply,
+                  weir_instant now)
 {
     struct weir_text why;
     bool over;
     json_t *asked = weir_web_json(body, reply);
     if (!asked)
         return;
-    int status = weir_rls_desk_answer_json(desk, taker, asked, &reply->json,
-                                           &over, &why, now);
+    int status = weir_rls_service_answer_json(service, taker, asked,
+                                              &reply->json, &over, &why, now);
     json_decref(asked);
     if (!reply->json)
         weir_web_problem(reply,

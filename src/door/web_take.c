@@ -65,7 +65,7 @@ static int refuse_member(const struct weir_web_take *take, const char *name)
 }
 
 int weir_web_read_ask(const struct weir_web_take *take, json_t *from,
-                      struct weir_door_ask *out)
+                      struct weir_protocol_request *out)
 {
     const char *key;
     json_t *value;
@@ -86,7 +86,7 @@ int weir_web_read_ask(const struct weir_web_take *take, json_t *from,
             take, "a weight is a whole number from 0 to 4294967296");
     if (peek && !json_is_boolean(peek))
         return weir_web_refuse(take, "peek is true or false");
-    *out = (struct weir_door_ask){
+    *out = (struct weir_protocol_request){
         .name = { json_string_value(name), json_string_length(name) },
         .weight = weight ? (uint64_t)json_integer_value(weight) : 1,
         .peek = json_is_true(peek),
@@ -228,12 +228,13 @@ void weir_web_say(const struct weir_web_take *take,
 
 static void take_one(const struct weir_web_take *take, json_t *from)
 {
-    struct weir_door_ask ask;
+    struct weir_protocol_request ask;
     struct weir_reply reply;
     struct weir_diag diag = { 0 };
     if (weir_web_read_ask(take, from, &ask) < 0)
         return;
-    int error = weir_door_decide(take->host, &ask, &reply, &diag, take->now);
+    int error =
+        weir_protocol_decide(take->host, &ask, &reply, &diag, take->now);
     if (error < 0) {
         weir_web_refuse_ask(take, error, diag.text);
         return;
@@ -245,7 +246,7 @@ static void take_one(const struct weir_web_take *take, json_t *from)
  * nothing. */
 static void take_list(const struct weir_web_take *take, json_t *asks)
 {
-    struct weir_door_ask read[WEIR_WEB_ASKS_MAX];
+    struct weir_protocol_request read[WEIR_WEB_ASKS_MAX];
     struct weir_diag diag = { 0 };
     size_t count = json_array_size(asks);
     if (count > WEIR_WEB_ASKS_MAX) {
@@ -255,7 +256,7 @@ static void take_list(const struct weir_web_take *take, json_t *asks)
     for (size_t i = 0; i < count; i++) {
         if (weir_web_read_ask(take, json_array_get(asks, i), &read[i]) < 0)
             return;
-        int error = weir_door_check(take->host, &read[i], &diag, take->now);
+        int error = weir_protocol_check(take->host, &read[i], &diag, take->now);
         if (error < 0) {
             weir_web_refuse_ask(take, error, diag.text);
             return;
@@ -264,7 +265,8 @@ static void take_list(const struct weir_web_take *take, json_t *asks)
     json_t *replies = json_array();
     for (size_t i = 0; i < count; i++) {
         struct weir_reply reply;
-        (void)weir_door_decide(take->host, &read[i], &reply, &diag, take->now);
+        (void)weir_protocol_decide(take->host, &read[i], &reply, &diag,
+                                   take->now);
         json_t *one = json_object();
         tell(one, &reply);
         json_array_append_new(replies, one);
@@ -272,10 +274,10 @@ static void take_list(const struct weir_web_take *take, json_t *asks)
     take->reply->json = json_pack("{s:o}", "replies", replies);
 }
 
-void weir_web_take(const struct weir_door_host *host,
-                   const struct weir_door_taker *taker, struct weir_text body,
-                   bool old_headers, struct weir_http_reply *reply,
-                   weir_instant now)
+void weir_web_take(const struct weir_protocol_host *host,
+                   const struct weir_protocol_taker *taker,
+                   struct weir_text body, bool old_headers,
+                   struct weir_http_reply *reply, weir_instant now)
 {
     const struct weir_web_take take = { host, taker, reply, old_headers, now };
     json_t *asked = weir_web_json(body, reply);

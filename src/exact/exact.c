@@ -37,9 +37,9 @@ static void close_store(struct weir_exact_store *store)
 }
 
 static int step(struct weir_exact_store *store, struct weir_text key,
-                const struct weir_meter_rule *rule,
-                const struct weir_meter_ask *ask, struct weir_meter_answer *out,
-                weir_duration deadline)
+                const struct weir_algorithm_rule *rule,
+                const struct weir_algorithm_ask *ask,
+                struct weir_algorithm_answer *out, weir_duration deadline)
 {
     return weir_shared_step(shared_of(store), key, rule, ask, out, deadline);
 }

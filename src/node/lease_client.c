@@ -45,7 +45,7 @@
 enum place_state { FREE, OPEN, LEAVING };
 
 struct place {
-    struct weir_holder holder;
+    struct weir_lease_holder holder;
     uint64_t ticket;
     int64_t priority;
     uint64_t hash;
@@ -220,8 +220,9 @@ static void reckon(struct weir_lease_client *c, uint32_t at)
 {
     const struct place *p = &c->place[at];
     c->due_at[at] =
-        p->state == OPEN ? weir_holder_due(&p->holder) : release_due(c);
-    c->end_at[at] = p->lapsed ? WEIR_NEVER : weir_holder_expiry(&p->holder);
+        p->state == OPEN ? weir_lease_holder_due(&p->holder) : release_due(c);
+    c->end_at[at] =
+        p->lapsed ? WEIR_NEVER : weir_lease_holder_expiry(&p->holder);
     if (p->state == LEAVING)
         c->end_at[at] = p->owes_until;
     earliest(c->due_at[at], &c->due_from);
@@ -267,8 +268,8 @@ static void make(struct weir_lease_client *c, uint32_t at,
 {
     struct place *p = &c->place[at];
     uint64_t hash = weir_hash(want->name, c->seed);
-    weir_holder_init(&p->holder, want->on_stale, want->gauge,
-                     hash ^ ++c->number, now);
+    weir_lease_holder_init(&p->holder, want->on_stale, want->inflight,
+                           hash ^ ++c->number, now);
     p->hash = hash;
     p->state = OPEN;
     p->lapsed = false;
@@ -295,25 +296,25 @@ uint32_t weir_lease_client_open(struct weir_lease_client *c,
     p->state = OPEN;
     p->ticket = want->ticket;
     p->told = -1;
-    weir_lease_client_edit(c, at, want->on_stale, want->gauge, want->priority,
-                           now);
+    weir_lease_client_edit(c, at, want->on_stale, want->inflight,
+                           want->priority, now);
     note_changed(c, at);
     return at;
 }
 
 void weir_lease_client_edit(struct weir_lease_client *c, uint32_t at,
-                            enum weir_on_stale on_stale, bool gauge,
+                            enum weir_on_stale on_stale, bool inflight,
                             int64_t priority, weir_instant now)
 {
     struct place *p = place_at(c, at);
-    if (p->holder.gauge != gauge)
+    if (p->holder.inflight != inflight)
         p->holder.in_use = p->holder.needed = 0;
-    p->holder.gauge = gauge;
+    p->holder.inflight = inflight;
     if (p->priority != priority)
-        weir_holder_hurry(&p->holder, now);
+        weir_lease_holder_hurry(&p->holder, now);
     p->priority = priority;
     p->holder.on_stale = on_stale;
-    if (weir_holder_limit(&p->holder, now) != p->told)
+    if (weir_lease_holder_limit(&p->holder, now) != p->told)
         note_changed(c, at);
     reckon(c, at);
 }
@@ -325,7 +326,7 @@ void weir_lease_client_close(struct weir_lease_client *c, uint32_t at,
     /* As the lease holder knows it now: when another master is found, the
      * holder forgets its asks, though that may be the root that was asked
      * last. */
-    p->owes_until = weir_holder_owes_until(&p->holder);
+    p->owes_until = weir_lease_holder_owes_until(&p->holder);
     if (p->owes_until <= now) {
         free_place(c, at);
         return;
@@ -337,21 +338,21 @@ void weir_lease_client_close(struct weir_lease_client *c, uint32_t at,
 void weir_lease_client_want(struct weir_lease_client *c, uint32_t at,
                             double wants, weir_instant now)
 {
-    weir_holder_want(&place_at(c, at)->holder, wants, now);
+    weir_lease_holder_want(&place_at(c, at)->holder, wants, now);
     reckon(c, at);
 }
 
 void weir_lease_client_use(struct weir_lease_client *c, uint32_t at,
                            const struct weir_lease_use *use, weir_instant now)
 {
-    weir_holder_use(&place_at(c, at)->holder, use, now);
+    weir_lease_holder_use(&place_at(c, at)->holder, use, now);
     reckon(c, at);
 }
 
 void weir_lease_client_in_use(struct weir_lease_client *c, uint32_t at,
                               double in_use)
 {
-    weir_holder_in_use(&place_at(c, at)->holder, in_use);
+    weir_lease_holder_in_use(&place_at(c, at)->holder, in_use);
     reckon(c, at);
 }
 
@@ -359,16 +360,16 @@ void weir_lease_client_leased_on(struct weir_lease_client *c, uint32_t at,
                                  double in_use, double promised, bool learning)
 {
     struct place *p = place_at(c, at);
-    weir_holder_promised(&p->holder, promised);
-    weir_holder_learning(&p->holder, learning);
-    weir_holder_in_use(&p->holder, in_use);
+    weir_lease_holder_promised(&p->holder, promised);
+    weir_lease_holder_learning(&p->holder, learning);
+    weir_lease_holder_in_use(&p->holder, in_use);
     reckon(c, at);
 }
 
 void weir_lease_client_hurry(struct weir_lease_client *c, uint32_t at,
                              weir_instant now)
 {
-    weir_holder_hurry(&place_at(c, at)->holder, now);
+    weir_lease_holder_hurry(&place_at(c, at)->holder, now);
     reckon(c, at);
 }
 
@@ -376,15 +377,15 @@ void weir_lease_client_begin_with(struct weir_lease_client *c, uint32_t at,
                                   double capacity, double used,
                                   weir_instant now)
 {
-    struct weir_holder *holder = &place_at(c, at)->holder;
+    struct weir_lease_holder *holder = &place_at(c, at)->holder;
     if (holder->number > 0 || holder->began != WEIR_NEVER)
         return;
-    weir_holder_begin_with(holder, capacity, used, now);
+    weir_lease_holder_begin_with(holder, capacity, used, now);
     note_changed(c, at);
     reckon(c, at);
 }
 
-const struct weir_holder *weir_lease_client_holder(
+const struct weir_lease_holder *weir_lease_client_holder(
     const struct weir_lease_client *c, uint32_t at)
 {
     return &place_at(c, at)->holder;
@@ -445,9 +446,9 @@ static void ask_all(struct weir_lease_client *c, bool lost, weir_instant now)
         if (p->state == FREE)
             continue;
         if (lost)
-            weir_holder_lost(&p->holder, now);
+            weir_lease_holder_lost(&p->holder, now);
         else
-            weir_holder_hurry(&p->holder, now);
+            weir_lease_holder_hurry(&p->holder, now);
         reckon(c, at);
     }
 }
@@ -562,14 +563,14 @@ static void write_want(struct weir_lease_client *c, uint32_t at,
         free_place(c, at); /* its name stays until the next open() */
         return;
     }
-    struct weir_holder_ask ask;
+    struct weir_lease_holder_ask ask;
     want->band_count = speak(c, at, bands, &want->learning, now);
     want->bands = bands;
-    weir_holder_ask_by(&p->holder, message->number, &ask, now);
+    weir_lease_holder_ask_by(&p->holder, message->number, &ask, now);
     want->has = ask.has;
     want->safe = ask.safe;
     want->taken = ask.taken;
-    want->roll = ask.roll;
+    want->roster_token = ask.roster_token;
     if (!c->speaker) {
         bands[0].priority = p->priority;
         bands[0].wants = ask.wants;
@@ -619,10 +620,12 @@ static void take_grant(struct weir_lease_client *c, uint64_t answer,
     p->error = told->error;
     if (told->error != WEIR_LEASE_GRANTED)
         return;
-    if (!weir_holder_granted(&p->holder, answer, c->term, &told->grant, now))
+    if (!weir_lease_holder_granted(&p->holder, answer, c->term, &told->grant,
+                                   now))
         return;
     p->lapsed = false;
-    if (p->holder.gauge || weir_holder_limit(&p->holder, now) != p->told)
+    if (p->holder.inflight ||
+        weir_lease_holder_limit(&p->holder, now) != p->told)
         note_changed(c, at);
     reckon(c, at);
 }
@@ -680,7 +683,7 @@ bool weir_lease_client_changed(struct weir_lease_client *c, uint32_t *out_at,
         p->changed = false;
         if (p->state != OPEN)
             continue;
-        p->told = weir_holder_limit(&p->holder, now);
+        p->told = weir_lease_holder_limit(&p->holder, now);
         *out_at = at;
         return true;
     }

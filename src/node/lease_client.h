@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * node/lease_client.h - the leased quotas of one machine: a lease holder for
- * each (lease/holder.h), the choice of the root to ask, and the messages. A
- * service's limiter has one, and so has a region's root for the roots above.
+ * each (lease/lease_holder.h), the choice of the root to ask, and the
+ * messages. A service's limiter has one, and so has a region's root for the
+ * roots above.
  *
  * Pure; memory of the caller, no allocation; one thread at a time.
  *
@@ -15,7 +16,7 @@
 #define WEIR_LEASE_CLIENT_H
 
 #include "count/message.h"
-#include "lease/holder.h"
+#include "lease/lease_holder.h"
 
 /* Most quotas of one client. */
 #define WEIR_LEASE_PLACES_MAX (1u << 16)
@@ -103,7 +104,7 @@ weir_instant weir_lease_client_deadline(const struct weir_lease_client *client,
 struct weir_lease_want {
     struct weir_text name; /* 1 .. WEIR_NAME_MAX bytes; copied */
     enum weir_on_stale on_stale;
-    bool gauge;       /* as weir_holder_init() */
+    bool inflight;    /* as weir_lease_holder_init() */
     int64_t priority; /* of its band, without a speaker */
     uint64_t ticket;  /* the caller's */
 };
@@ -122,10 +123,10 @@ void weir_lease_client_close(struct weir_lease_client *client, uint32_t place,
                              weir_instant now);
 /* Applies an edit, also of the kind. */
 void weir_lease_client_edit(struct weir_lease_client *client, uint32_t place,
-                            enum weir_on_stale on_stale, bool gauge,
+                            enum weir_on_stale on_stale, bool inflight,
                             int64_t priority, weir_instant now);
 
-/* As weir_holder_want(), _use(), _hurry(). */
+/* As weir_lease_holder_want(), _use(), _hurry(). */
 void weir_lease_client_want(struct weir_lease_client *client, uint32_t place,
                             double wants, weir_instant now);
 void weir_lease_client_use(struct weir_lease_client *client, uint32_t place,
@@ -133,20 +134,20 @@ void weir_lease_client_use(struct weir_lease_client *client, uint32_t place,
 void weir_lease_client_in_use(struct weir_lease_client *client, uint32_t place,
                               double in_use);
 /* The part that a server has leased to its own clients, as
- * weir_holder_in_use(), _promised() and _learning(); each at most
+ * weir_lease_holder_in_use(), _promised() and _learning(); each at most
  * WEIR_LEASE_UNITS_MAX. */
 void weir_lease_client_leased_on(struct weir_lease_client *client,
                                  uint32_t place, double in_use, double promised,
                                  bool learning);
 void weir_lease_client_hurry(struct weir_lease_client *client, uint32_t place,
                              weir_instant now);
-/* As weir_holder_begin_with(); no effect if it isn't new. */
+/* As weir_lease_holder_begin_with(); no effect if it isn't new. */
 void weir_lease_client_begin_with(struct weir_lease_client *client,
                                   uint32_t place, double capacity, double used,
                                   weir_instant now);
 
 /* Its lease holder, read-only. */
-const struct weir_holder *weir_lease_client_holder(
+const struct weir_lease_holder *weir_lease_client_holder(
     const struct weir_lease_client *client, uint32_t place);
 /* Its name, borrowed until it is closed. */
 struct weir_text weir_lease_client_name(const struct weir_lease_client *client,

@@ -200,7 +200,7 @@ static void hear(struct weir_limiter *limiter, struct limiter_link *link,
         note_later(at, age, now, &link->top_at);
         note_later(at, age, now, &limiter->heard_at);
         link->topped = limiter->topped = true;
-        weir_table_set_held(limiter->table, age > 0);
+        weir_table_pause_hold(limiter->table, age > 0);
     } else if (!limiter->heard) {
         limiter->heard_at = now; /* the topmost root gets the full time */
     }
@@ -276,9 +276,9 @@ static void set_interval(struct weir_limiter *limiter)
 {
     weir_duration interval = limiter->settings.report_interval;
     for (uint32_t i = 0; i < limiter->link_count; i++) {
-        weir_duration stretch = limiter->tally.link[i].stretch;
-        if (limiter->link[i].state == LINK_UP && stretch > interval)
-            interval = stretch;
+        weir_duration report_backoff = limiter->tally.link[i].report_backoff;
+        if (limiter->link[i].state == LINK_UP && report_backoff > interval)
+            interval = report_backoff;
     }
     limiter->tally.interval = interval;
 }
@@ -498,27 +498,27 @@ static int take_fills(struct weir_limiter *limiter, uint32_t index,
 }
 
 /* Takes the root's report backoff. */
-static void take_stretch(struct weir_limiter *limiter, uint32_t index,
-                         weir_duration asked, weir_instant now)
+static void take_report_backoff(struct weir_limiter *limiter, uint32_t index,
+                                weir_duration asked, weir_instant now)
 {
     weir_duration most = limiter->settings.stale_after / 2;
-    weir_duration before = limiter->tally.link[index].stretch;
-    weir_duration stretch = asked < most ? asked : most;
+    weir_duration before = limiter->tally.link[index].report_backoff;
+    weir_duration report_backoff = asked < most ? asked : most;
     limiter->link[index].resend =
-        2 * stretch > RESEND_FIRST ? 2 * stretch : RESEND_FIRST;
-    weir_tally_stretch(&limiter->tally, index, stretch, now);
-    if (stretch == before)
+        2 * report_backoff > RESEND_FIRST ? 2 * report_backoff : RESEND_FIRST;
+    weir_tally_report_backoff(&limiter->tally, index, report_backoff, now);
+    if (report_backoff == before)
         return;
     set_interval(limiter);
-    if (stretch < before)
+    if (report_backoff < before)
         return;
     struct weir_event *event = weir_limiter_note(
-        limiter, WEIR_EVENT_ROOT_STRETCH,
+        limiter, WEIR_EVENT_ROOT_REPORT_BACKOFF,
         WEIR_TEXT("a root is overloaded: reports, and the counts of others, "
                   "come later"),
         now);
     if (event)
-        event->count = stretch / WEIR_MILLISECOND;
+        event->count = report_backoff / WEIR_MILLISECOND;
 }
 
 int weir_limiter_receive(struct weir_limiter *limiter, uint32_t index,
@@ -543,7 +543,7 @@ int weir_limiter_receive(struct weir_limiter *limiter, uint32_t index,
     case WEIR_MESSAGE_FILLS:
         if (link->state != LINK_UP)
             return WEIR_OK;
-        take_stretch(limiter, index, message->fills.stretch, now);
+        take_report_backoff(limiter, index, message->fills.report_backoff, now);
         return take_fills(limiter, index, &message->fills, now);
     case WEIR_MESSAGE_ANSWERS:
         weir_limiter_take_answers(limiter, index, &message->answers, now);
@@ -670,10 +670,10 @@ static weir_instant link_due(const struct weir_limiter *limiter, uint32_t index)
         return 0;
     if (limiter->tally.link[index].unanswered)
         return link->sent_at + link->resend;
-    weir_duration stretch = limiter->tally.link[index].stretch;
+    weir_duration report_backoff = limiter->tally.link[index].report_backoff;
     if (link->urgent)
-        return link->sent_at + weir_later(WEIR_REPORT_SPACING, stretch);
-    return weir_later(link->report_at, link->sent_at + stretch);
+        return link->sent_at + weir_later(WEIR_REPORT_SPACING, report_backoff);
+    return weir_later(link->report_at, link->sent_at + report_backoff);
 }
 
 weir_instant weir_limiter_deadline(const struct weir_limiter *limiter,
@@ -882,11 +882,12 @@ bool weir_limiter_carry(struct weir_limiter *limiter, struct weir_ref ref,
     return true;
 }
 
-bool weir_limiter_carry_held(struct weir_limiter *limiter, struct weir_ref ref,
-                             uint64_t units, uint64_t refused)
+bool weir_limiter_carry_in_flight(struct weir_limiter *limiter,
+                                  struct weir_ref ref, uint64_t units,
+                                  uint64_t refused)
 {
     weir_assert(limiter->region);
-    return weir_table_carry_held(limiter->table, ref, units, refused);
+    return weir_table_carry_in_flight(limiter->table, ref, units, refused);
 }
 
 void weir_limiter_region(struct weir_limiter *limiter, struct weir_ref ref,

@@ -128,7 +128,7 @@ int weir_limiter_ask(struct weir_limiter *limiter,
  * reach those above (with both, the step may have been charged); WEIR_ENOENT,
  * WEIR_EFULL: as enum weir_step_error. '*out' is written on success only. */
 bool weir_limiter_answered(struct weir_limiter *limiter, uint64_t *out_ticket,
-                           int *out_error, struct weir_meter_answer *out);
+                           int *out_error, struct weir_algorithm_answer *out);
 
 /* Whether there is an answer: it is not part of the deadline. */
 bool weir_limiter_has_answers(const struct weir_limiter *limiter);
@@ -164,8 +164,9 @@ bool weir_limiter_carry(struct weir_limiter *limiter, struct weir_ref ref,
                         uint64_t pace, weir_instant now);
 /* The same for an in-flight counter: the region's limiters have 'units' in
  * flight now. False: the ref's slot was reused. */
-bool weir_limiter_carry_held(struct weir_limiter *limiter, struct weir_ref ref,
-                             uint64_t units, uint64_t refused);
+bool weir_limiter_carry_in_flight(struct weir_limiter *limiter,
+                                  struct weir_ref ref, uint64_t units,
+                                  uint64_t refused);
 /* All limiters of the region passed 'units' more (as above), by any carrier. No
  * effect if the ref's slot was reused. */
 void weir_limiter_region(struct weir_limiter *limiter, struct weir_ref ref,
@@ -195,12 +196,12 @@ void weir_limiter_reincarnate(struct weir_limiter *limiter,
                               struct weir_text name, const uint8_t *incarnation,
                               weir_instant now);
 
-/* ---- Handover in a shared table (limiter_estate.c) ---- */
+/* ---- Handover in a shared table (limiter_handover.c) ---- */
 
 /* Handover: the state that the next limiter of a table needs to be the same
  * limiter to the roots. Plain bytes, kept in memory that outlives the
  * process. */
-struct weir_limiter_estate {
+struct weir_limiter_handover {
     uint8_t incarnation[WEIR_INCARNATION_SIZE];
     uint32_t sessions;     /* number of sessions begun; an upper bound */
     uint32_t heard;        /* a message of a root came … */
@@ -214,12 +215,13 @@ struct weir_limiter_estate {
 };
 /* Writes the handover. It may be interrupted anywhere: a half-written one
  * counts as older than it is. 'incarnation' isn't written: it was given. */
-void weir_limiter_bequeath(const struct weir_limiter *limiter,
-                           struct weir_limiter_estate *out);
+void weir_limiter_hand_over(const struct weir_limiter *limiter,
+                            struct weir_limiter_handover *out);
 /* Continues as the former limiter of the table, which is gone. The limiter was
  * just made, with the same incarnation and links. The handover is its own from
  * now on, in case it dies before it reaches a root. */
 void weir_limiter_inherit(struct weir_limiter *limiter,
-                          struct weir_limiter_estate *estate, weir_instant now);
+                          struct weir_limiter_handover *handover,
+                          weir_instant now);
 
 #endif /* WEIR_LIMITER_H */

@@ -342,7 +342,7 @@ void weir_limiter_asks_expire(struct weir_limiter *limiter, weir_instant now)
 }
 
 bool weir_limiter_answered(struct weir_limiter *limiter, uint64_t *out_ticket,
-                           int *out_error, struct weir_meter_answer *out)
+                           int *out_error, struct weir_algorithm_answer *out)
 {
     struct limiter_asks *asks = &limiter->asks;
     uint32_t index;

@@ -7,8 +7,8 @@
  *            leak, bursts           <── limit, when it has changed
  *
  * A place begins with the slot's first use, or its first handle. It ends when
- * the last of its handles is closed, when it was unused for WEIR_HOLDER_IDLE,
- * or when its quota isn't leased any more.
+ * the last of its handles is closed, when it was unused for
+ * WEIR_LEASE_HOLDER_IDLE, or when its quota isn't leased any more.
  *
  * A mark is only a hint. A report, an edit, a permit that leaves, and a refusal
  * that moves from a thread's stripe to the slot set it too. So a slot without
@@ -63,7 +63,7 @@ struct lease_place {
     uint64_t count, refused; /* the slot's totals when the place began: units
                               * passed (permits: entered), and units refused */
     uint64_t offered; /* units passed and refused since; at the last look */
-    bool held;        /* a handle was open since its last use without one */
+    bool opened;      /* a handle was open since its last use without one */
 };
 
 /* ---- Memory ---- */
@@ -194,26 +194,27 @@ static void begin(struct weir_limiter *limiter, uint32_t at,
     place->refused = refused - (since < refused ? since : refused);
     if (weir_table_wanted(limiter->table, slot, &wants))
         weir_lease_client_want(leases->client, at, wants, now);
-    if (lease.gauge)
+    if (lease.inflight)
         place->count = lease.entered;
     if (lease.leasing != WEIR_LEASING_KEPT || lease.limit > WEIR_LIMIT_MAX) {
         struct weir_lease_use first = { .offered = 1, .passed = 1 };
-        if (lease.gauge)
-            first.in_use = lease.held > 0 ? lease.held : 1;
+        if (lease.inflight)
+            first.in_use = lease.in_flight > 0 ? lease.in_flight : 1;
         place->count--;
         weir_lease_client_use(leases->client, at, &first, now);
         return;
     }
     place->refused = refused;
-    if (lease.gauge) {
-        double held = (double)lease.held;
-        weir_lease_client_begin_with(leases->client, at, held, held, now);
+    if (lease.inflight) {
+        double in_flight = (double)lease.in_flight;
+        weir_lease_client_begin_with(leases->client, at, in_flight, in_flight,
+                                     now);
         return;
     }
     double used = weir_tally_rate(&limiter->tally, slot, now);
     double has = weir_tally_part(&limiter->tally, slot) * lease.limit;
-    if (has > used * (1 + WEIR_HOLDER_HEADROOM))
-        has = used * (1 + WEIR_HOLDER_HEADROOM);
+    if (has > used * (1 + WEIR_LEASE_HOLDER_HEADROOM))
+        has = used * (1 + WEIR_LEASE_HOLDER_HEADROOM);
     weir_lease_client_begin_with(leases->client, at, has, used, now);
 }
 
@@ -235,7 +236,7 @@ static uint32_t open_place(struct weir_limiter *limiter, uint32_t slot,
     weir_table_view(limiter->table, slot, &view, now);
     struct weir_lease_want want = {
         .name = { name, len },
-        .gauge = view.gauge,
+        .inflight = view.inflight,
         .on_stale = view.on_stale,
         .priority = priority_of(limiter, slot),
         .ticket = slot,
@@ -257,7 +258,7 @@ static uint32_t open_place(struct weir_limiter *limiter, uint32_t slot,
     leases->place_of[slot] = at + 1;
     leases->place[at] = (struct lease_place){ .slot = slot,
                                               .generation = view.generation,
-                                              .held = view.refs > 0 };
+                                              .opened = view.refs > 0 };
     begin(limiter, at, &view, now);
     return at;
 }
@@ -269,14 +270,15 @@ static uint32_t open_place(struct weir_limiter *limiter, uint32_t slot,
 static void tell_in_use(struct weir_limiter *limiter, uint32_t at)
 {
     struct limiter_leases *leases = &limiter->leases;
-    const struct weir_holder *holder =
+    const struct weir_lease_holder *holder =
         weir_lease_client_holder(leases->client, at);
-    if (!holder->gauge)
+    if (!holder->inflight)
         return;
-    double held =
-        (double)weir_table_held(limiter->table, leases->place[at].slot);
+    double in_flight =
+        (double)weir_table_in_flight(limiter->table, leases->place[at].slot);
     double most = (double)WEIR_LEASE_UNITS_MAX;
-    weir_lease_client_in_use(leases->client, at, held < most ? held : most);
+    weir_lease_client_in_use(leases->client, at,
+                             in_flight < most ? in_flight : most);
 }
 
 static void bring_in(struct weir_limiter *limiter, weir_instant now)
@@ -284,15 +286,15 @@ static void bring_in(struct weir_limiter *limiter, weir_instant now)
     struct limiter_leases *leases = &limiter->leases;
     uint32_t at;
     while (weir_lease_client_changed(leases->client, &at, now)) {
-        const struct weir_holder *holder =
+        const struct weir_lease_holder *holder =
             weir_lease_client_holder(leases->client, at);
         const struct lease_place *place = &leases->place[at];
         struct weir_slot_view view;
         weir_table_view(limiter->table, place->slot, &view, now);
         if (view.generation != place->generation)
             continue; /* the next look closes it */
-        double limit = weir_holder_limit(holder, now);
-        bool over = now >= weir_holder_expiry(holder);
+        double limit = weir_lease_holder_limit(holder, now);
+        bool over = now >= weir_lease_holder_expiry(holder);
         if (over && weir_table_leasing(limiter->table, place->slot) ==
                         WEIR_LEASING_PARTING)
             weir_table_end_lease(limiter->table, place->slot, now);
@@ -334,17 +336,18 @@ static void follow(struct weir_limiter *limiter, uint32_t slot,
         return;
     case WEIR_LEASING_KEPT:
         if (weir_tally_rate(&limiter->tally, slot, now) > 0 ||
-            weir_table_held(limiter->table, slot) > 0)
+            weir_table_in_flight(limiter->table, slot) > 0)
             open_place(limiter, slot, now);
         else
             weir_table_end_lease(limiter->table, slot, now);
         weir_tally_unshare(&limiter->tally, slot, now);
         return;
-    case WEIR_LEASING_HELD:
+    case WEIR_LEASING_GRANTED:
         weir_table_view(limiter->table, slot, &view, now);
         if (at != WEIR_LEASE_PLACE_NONE)
             weir_lease_client_edit(leases->client, at, view.on_stale,
-                                   view.gauge, priority_of(limiter, slot), now);
+                                   view.inflight, priority_of(limiter, slot),
+                                   now);
         return;
     case WEIR_LEASING_PARTING:
         /* A root is to send its fill at once. */
@@ -423,16 +426,17 @@ static bool is_over(struct limiter_leases *leases, uint32_t at,
                     weir_instant now)
 {
     struct lease_place *place = &leases->place[at];
-    const struct weir_holder *holder =
+    const struct weir_lease_holder *holder =
         weir_lease_client_holder(leases->client, at);
     if (unpinned || view->refs > 0)
-        place->held = true;
+        place->opened = true;
     else if (used)
-        place->held = false;
-    bool closed = place->held && view->refs == 0 && !used;
-    bool idle = weir_holder_wants(holder, now) == 0 && now > holder->used_at &&
-                now - holder->used_at >= WEIR_HOLDER_IDLE;
-    return (closed || idle) && !(view->gauge && view->count > 0);
+        place->opened = false;
+    bool closed = place->opened && view->refs == 0 && !used;
+    bool idle = weir_lease_holder_wants(holder, now) == 0 &&
+                now > holder->used_at &&
+                now - holder->used_at >= WEIR_LEASE_HOLDER_IDLE;
+    return (closed || idle) && !(view->inflight && view->count > 0);
 }
 
 /* An in-flight counter first admits no more units: if one was admitted just
@@ -442,12 +446,12 @@ static void end_place(struct weir_limiter *limiter, uint32_t at,
 {
     struct limiter_leases *leases = &limiter->leases;
     uint32_t slot = leases->place[at].slot;
-    const struct weir_holder *holder =
+    const struct weir_lease_holder *holder =
         weir_lease_client_holder(leases->client, at);
-    double limit = weir_holder_limit(holder, now);
-    bool gauge = holder->gauge;
+    double limit = weir_lease_holder_limit(holder, now);
+    bool inflight = holder->inflight;
     weir_table_end_lease(limiter->table, slot, now);
-    if (gauge && weir_table_held(limiter->table, slot) > 0) {
+    if (inflight && weir_table_in_flight(limiter->table, slot) > 0) {
         weir_table_set_lease(limiter->table, slot, limit, now);
         return;
     }
@@ -464,9 +468,9 @@ static bool say_use(struct weir_limiter *limiter, uint32_t at,
     uint64_t refused = weir_table_refused(limiter->table, place->slot);
     struct weir_lease_use use = { .passed = view->count - place->count };
     weir_table_lease_view(limiter->table, place->slot, &lease);
-    if (lease.gauge) {
+    if (lease.inflight) {
         use.passed = lease.entered - place->count;
-        use.in_use = lease.held;
+        use.in_use = lease.in_flight;
         use.awaited = lease.awaited;
     }
     use.offered = use.passed + (refused - place->refused);

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#include "adapt/sluice.h"
+#include "adapt/concurrency_gate.h"
 #include "base/rng.h"
 #include "node/limiter_state.h"
 
@@ -28,7 +28,7 @@ static uint64_t moves_of(struct weir_limiter *limiter, weir_instant now)
 {
     uint64_t moves = 0;
     uint32_t cursor = 0, slot;
-    struct weir_sluice_view view;
+    struct weir_concurrency_gate_view view;
     while (weir_table_adaptive_next(limiter->table, &cursor, &slot)) {
         if (!weir_table_adaptive(limiter->table, slot, &view, now))
             continue;
@@ -62,7 +62,7 @@ weir_instant weir_limiter_limits_deadline(const struct weir_limiter *limiter)
 static bool tell(struct weir_limiter *limiter, uint32_t slot, char *name,
                  struct weir_limit_told *out, weir_instant now)
 {
-    struct weir_sluice_view view;
+    struct weir_concurrency_gate_view view;
     size_t len = weir_table_name(limiter->table, slot, name);
     if (len == 0 || !weir_table_adaptive(limiter->table, slot, &view, now))
         return false;

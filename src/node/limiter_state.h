@@ -61,9 +61,9 @@ struct ask_place {
     uint64_t ticket;
     weir_instant asked_at;
     weir_instant until;
-    struct weir_meter_ask ask;
+    struct weir_algorithm_ask ask;
     int error; /* when answered … */
-    struct weir_meter_answer answer;
+    struct weir_algorithm_answer answer;
     bool queued; /* not sent yet */
     uint8_t name_len;
     char name[WEIR_NAME_MAX];

@@ -149,119 +149,132 @@ void weir_region_restored(struct weir_region *region, weir_instant now)
 
 /* ---- Counts up ---- */
 
-static struct weir_ref slot_of(const struct weir_use *use)
+static struct weir_ref slot_of(const struct weir_root_quota *root_quota)
 {
-    return (struct weir_ref){ use->up_slot, use->up_generation };
+    return (struct weir_ref){ root_quota->up_slot, root_quota->up_generation };
 }
 
 /* Only for the root quota's own slot: another one may have taken it over. */
-static void drop_held(void *context, const struct weir_use *use)
+static void drop_paused(void *context, const struct weir_root_quota *root_quota)
 {
     struct weir_region *region = context;
-    uint32_t number = (uint32_t)(use - region->root->merge.uses) + 1;
-    if (use->up_generation == 0 || region->use_of[use->up_slot] != number)
+    uint32_t number = (uint32_t)(root_quota - region->root->merge.uses) + 1;
+    if (root_quota->up_generation == 0 ||
+        region->use_of[root_quota->up_slot] != number)
         return;
-    region->use_of[use->up_slot] = 0;
-    weir_table_uncarry_held(region->table, use->up_slot);
+    region->use_of[root_quota->up_slot] = 0;
+    weir_table_uncarry_in_flight(region->table, root_quota->up_slot);
 }
 
 /* Finds the root quota's slot, or makes it. */
-static bool find_slot(struct weir_region *region, struct weir_use *use)
+static bool find_slot(struct weir_region *region,
+                      struct weir_root_quota *root_quota)
 {
-    struct weir_text name = { use->name, use->name_len };
+    struct weir_text name = { root_quota->name, root_quota->name_len };
     struct weir_ref ref;
     if (weir_table_resolve(region->table, name, false, &ref, region->now) !=
         WEIR_RESOLVED)
         return false;
-    if (ref.slot != use->up_slot)
-        drop_held(region, use);
-    use->up_slot = ref.slot;
-    use->up_generation = ref.generation;
-    region->use_of[ref.slot] = (uint32_t)(use - region->root->merge.uses) + 1;
+    if (ref.slot != root_quota->up_slot)
+        drop_paused(region, root_quota);
+    root_quota->up_slot = ref.slot;
+    root_quota->up_generation = ref.generation;
+    region->use_of[ref.slot] =
+        (uint32_t)(root_quota - region->root->merge.uses) + 1;
     return true;
 }
 
-static bool carry_units(struct weir_region *region, struct weir_use *use,
-                        uint64_t count, uint64_t ahead)
+static bool carry_units(struct weir_region *region,
+                        struct weir_root_quota *root_quota, uint64_t count,
+                        uint64_t ahead)
 {
-    return use->up_generation != 0 &&
-           weir_limiter_carry(region->limiter, slot_of(use),
-                              (int64_t)(count - use->up_count),
-                              use->carried_refused - use->up_refused, ahead,
-                              use->carried_pace, region->now);
+    return root_quota->up_generation != 0 &&
+           weir_limiter_carry(region->limiter, slot_of(root_quota),
+                              (int64_t)(count - root_quota->up_count),
+                              root_quota->carried_refused -
+                                  root_quota->up_refused,
+                              ahead, root_quota->carried_pace, region->now);
 }
 
 /* Reports all units that the region passed, by any carrier: with them the
  * limiter half computes the region's part for `share`. */
-static void tell_whole(struct weir_region *region, struct weir_use *use)
+static void tell_whole(struct weir_region *region,
+                       struct weir_root_quota *root_quota)
 {
     uint64_t presumed =
-        weir_merge_presumed(&region->root->merge, use, region->now);
-    uint64_t whole = use->passed + (presumed >> use->bucket.leak.frac);
-    weir_limiter_region(region->limiter, slot_of(use),
-                        (int64_t)(whole - use->up_whole));
-    use->up_whole = whole;
+        weir_merge_presumed(&region->root->merge, root_quota, region->now);
+    uint64_t whole =
+        root_quota->passed + (presumed >> root_quota->bucket.leak.frac);
+    weir_limiter_region(region->limiter, slot_of(root_quota),
+                        (int64_t)(whole - root_quota->up_whole));
+    root_quota->up_whole = whole;
 }
 
 /* All its carried units are in the slot. */
-static bool is_up(const struct weir_use *use, uint64_t count)
+static bool is_up(const struct weir_root_quota *root_quota, uint64_t count)
 {
-    return use->up_generation != 0 && use->carried_pace == 0 &&
-           !use->up_paced && count == use->up_count &&
-           use->carried_refused == use->up_refused;
+    return root_quota->up_generation != 0 && root_quota->carried_pace == 0 &&
+           !root_quota->up_paced && count == root_quota->up_count &&
+           root_quota->carried_refused == root_quota->up_refused;
 }
 
 /* Sets the slot to the units in flight of all limiters that we carry. */
-static bool tell_held(struct weir_region *region, const struct weir_use *use)
+static bool tell_held(struct weir_region *region,
+                      const struct weir_root_quota *root_quota)
 {
-    uint64_t held = use->carried_held < WEIR_IN_FLIGHT_MAX ? use->carried_held
-                                                           : WEIR_IN_FLIGHT_MAX;
-    return use->up_generation != 0 &&
-           weir_limiter_carry_held(region->limiter, slot_of(use), held,
-                                   use->carried_refused - use->up_refused);
+    uint64_t in_flight = root_quota->carried_in_flight < WEIR_IN_FLIGHT_MAX
+                             ? root_quota->carried_in_flight
+                             : WEIR_IN_FLIGHT_MAX;
+    return root_quota->up_generation != 0 &&
+           weir_limiter_carry_in_flight(
+               region->limiter, slot_of(root_quota), in_flight,
+               root_quota->carried_refused - root_quota->up_refused);
 }
 
-static bool carry_held(struct weir_region *region, struct weir_use *use)
+static bool carry_in_flight(struct weir_region *region,
+                            struct weir_root_quota *root_quota)
 {
-    if (!tell_held(region, use) &&
-        !(find_slot(region, use) && tell_held(region, use)))
+    if (!tell_held(region, root_quota) &&
+        !(find_slot(region, root_quota) && tell_held(region, root_quota)))
         return false;
-    use->up_held = use->carried_held;
-    use->up_refused = use->carried_refused;
+    root_quota->up_in_flight = root_quota->carried_in_flight;
+    root_quota->up_refused = root_quota->carried_refused;
     region->carried++;
     return true;
 }
 
 /* Without a slot the root quota waits for one. */
-static bool carry_use(void *context, struct weir_use *use)
+static bool carry_use(void *context, struct weir_root_quota *root_quota)
 {
     struct weir_region *region = context;
-    bool held = use->gauge || use->carried_held != use->up_held;
-    if (held && !carry_held(region, use)) {
+    bool in_flight = root_quota->inflight ||
+                     root_quota->carried_in_flight != root_quota->up_in_flight;
+    if (in_flight && !carry_in_flight(region, root_quota)) {
         region->no_room++;
         return true;
     }
-    if (use->gauge) {
+    if (root_quota->inflight) {
         /* Earlier counts were of the other kind. */
-        use->up_count = use->carried;
-        use->up_paced = false;
+        root_quota->up_count = root_quota->carried;
+        root_quota->up_paced = false;
         return false;
     }
     const struct weir_merge *merge = &region->root->merge;
-    uint64_t ahead = weir_merge_ahead(merge, use, region->now);
-    uint64_t count = use->carried + ahead;
-    bool is_new = !is_up(use, count);
-    if (is_new && !carry_units(region, use, count, ahead) &&
-        (!find_slot(region, use) || !carry_units(region, use, count, ahead))) {
+    uint64_t ahead = weir_merge_ahead(merge, root_quota, region->now);
+    uint64_t count = root_quota->carried + ahead;
+    bool is_new = !is_up(root_quota, count);
+    if (is_new && !carry_units(region, root_quota, count, ahead) &&
+        (!find_slot(region, root_quota) ||
+         !carry_units(region, root_quota, count, ahead))) {
         region->no_room++;
         return true;
     }
-    use->up_count = count;
-    use->up_refused = use->carried_refused;
-    use->up_paced = use->carried_pace != 0;
+    root_quota->up_count = count;
+    root_quota->up_refused = root_quota->carried_refused;
+    root_quota->up_paced = root_quota->carried_pace != 0;
     region->carried += is_new;
-    tell_whole(region, use);
-    return use->pace != 0;
+    tell_whole(region, root_quota);
+    return root_quota->pace != 0;
 }
 
 static void carry_up(struct weir_region *region, weir_instant now)
@@ -279,12 +292,12 @@ static void carry_up(struct weir_region *region, weir_instant now)
 
 /* ---- Fills and ages down ---- */
 
-static bool above(void *context, const struct weir_use *use,
+static bool above(void *context, const struct weir_root_quota *root_quota,
                   struct weir_above *out, weir_instant now)
 {
     struct weir_region *region = context;
-    return use->up_generation != 0 &&
-           weir_limiter_above(region->limiter, slot_of(use), out, now);
+    return root_quota->up_generation != 0 &&
+           weir_limiter_above(region->limiter, slot_of(root_quota), out, now);
 }
 
 static void touch_all(struct weir_region *region)
@@ -306,9 +319,10 @@ static void touch_told(struct weir_region *region,
         uint32_t number = slot < region->slots ? region->use_of[slot] : 0;
         if (number == 0)
             continue;
-        struct weir_use *use = &merge->uses[number - 1];
-        if (use->live && use->up_generation != 0 && use->up_slot == slot)
-            weir_merge_touch(merge, use);
+        struct weir_root_quota *root_quota = &merge->uses[number - 1];
+        if (root_quota->live && root_quota->up_generation != 0 &&
+            root_quota->up_slot == slot)
+            weir_merge_touch(merge, root_quota);
     }
 }
 
@@ -322,7 +336,7 @@ static void follow_top(struct weir_region *region, weir_instant now)
         root->top_at = now - (age < now ? age : now) +
                        weir_limiter_settings(region->limiter)->report_interval;
     bool stale = weir_limiter_stale(region->limiter);
-    root->merge.adrift = stale || !root->topped;
+    root->merge.detached = stale || !root->topped;
     weir_root_set_provisional(root, weir_limiter_provisional(region->limiter));
     if (stale != region->stale)
         touch_all(region);
@@ -384,7 +398,7 @@ static void hand_down_answers(struct weir_region *region)
 {
     uint64_t place;
     int error;
-    struct weir_meter_answer answer = { .passed = false };
+    struct weir_algorithm_answer answer = { .passed = false };
     while (weir_limiter_answered(region->limiter, &place, &error, &answer)) {
         const struct relay *relay = &region->relay[place];
         struct weir_step_answer out = { .number = relay->number,
@@ -717,7 +731,7 @@ struct weir_region *weir_region_new(const struct weir_region_options *options,
     way_add(&region->way, options->name);
     region->upstream = (struct weir_merge_upstream){ .context = region,
                                                      .above = above,
-                                                     .dropped = drop_held };
+                                                     .dropped = drop_paused };
     region->sink = (struct weir_limiter_sink){ .context = region,
                                                .whole = take_whole,
                                                .change = take_change,

@@ -44,7 +44,7 @@ struct above {
 };
 
 /* State of a place beside the lease client's. */
-struct estate {
+struct handover {
     bool moved;          /* it is in the list */
     uint32_t next_moved; /* + 1 */
     uint32_t bands;      /* as last sent … */
@@ -60,10 +60,10 @@ struct weir_region_lease {
     struct weir_lease_speaker speaker;
     struct above above[WEIR_ROOTS_MAX];
     uint32_t links, places;
-    struct estate *estates; /* owned; by place */
-    uint32_t moved_first;   /* + 1 */
-    bool leases;            /* the root half's mastership, as last seen … */
-    uint64_t term;          /* … and its term */
+    struct handover *estates; /* owned; by place */
+    uint32_t moved_first;     /* + 1 */
+    bool leases;              /* the root half's mastership, as last seen … */
+    uint64_t term;            /* … and its term */
     weir_instant walk_at;
 };
 
@@ -108,27 +108,27 @@ static size_t bring_up(struct weir_region_lease *l, uint32_t place,
                        struct weir_band *bands, bool *out_learning,
                        weir_instant now)
 {
-    const struct weir_brokers *brokers = l->root->leases.brokers;
+    const struct weir_lease_manager *manager = l->root->leases.manager;
     struct weir_text name = weir_lease_client_name(l->client, place);
-    struct weir_leased_stats stats = { .broker = { .learning = false } };
+    struct weir_leased_stats stats = { .pool = { .learning = false } };
     size_t count =
-        weir_brokers_bands(brokers, name, bands, WEIR_LEASE_BANDS_MAX);
-    weir_brokers_left_of(brokers, name, &stats, now);
+        weir_lease_manager_bands(manager, name, bands, WEIR_LEASE_BANDS_MAX);
+    weir_lease_manager_left_of(manager, name, &stats, now);
     double wants = 0, crowd = 0;
     for (size_t i = 0; i < count; i++) {
         wants += bands[i].wants;
         crowd += bands[i].clients;
     }
     weir_lease_client_want(l->client, place, clamp(wants), now);
-    weir_lease_client_leased_on(l->client, place, clamp(stats.broker.out),
-                                clamp(stats.broker.safe_out),
-                                stats.broker.learning);
-    struct estate *estate = &l->estates[place];
-    double moved = crowd - estate->crowd;
-    if (estate->bands != count || moved > CROWD_CHANGE * crowd ||
-        -moved > CROWD_CHANGE * estate->crowd)
+    weir_lease_client_leased_on(l->client, place, clamp(stats.pool.out),
+                                clamp(stats.pool.safe_out),
+                                stats.pool.learning);
+    struct handover *handover = &l->estates[place];
+    double moved = crowd - handover->crowd;
+    if (handover->bands != count || moved > CROWD_CHANGE * crowd ||
+        -moved > CROWD_CHANGE * handover->crowd)
         weir_lease_client_hurry(l->client, place, now);
-    *out_learning = stats.broker.learning;
+    *out_learning = stats.pool.learning;
     return count;
 }
 
@@ -169,7 +169,7 @@ static void follow_place(struct weir_region_lease *l, uint32_t place,
     struct weir_leased_stats stats;
     bring_up(l, place, bands, &learning, now);
     struct weir_text name = weir_lease_client_name(l->client, place);
-    if (!weir_brokers_left_of(l->root->leases.brokers, name, &stats, now))
+    if (!weir_lease_manager_left_of(l->root->leases.manager, name, &stats, now))
         weir_lease_client_close(l->client, place, now);
 }
 
@@ -177,9 +177,9 @@ static void follow_moved(struct weir_region_lease *l, weir_instant now)
 {
     while (l->moved_first != 0) {
         uint32_t place = l->moved_first - 1;
-        struct estate *estate = &l->estates[place];
-        l->moved_first = estate->next_moved;
-        estate->moved = false;
+        struct handover *handover = &l->estates[place];
+        l->moved_first = handover->next_moved;
+        handover->moved = false;
         struct weir_text name = weir_lease_client_name(l->client, place);
         if (weir_lease_client_find(l->client, name) == place)
             follow_place(l, place, now);
@@ -202,20 +202,20 @@ static uint32_t find_or_open(struct weir_region_lease *l, struct weir_text name,
 {
     struct weir_lease_want want = { .name = name,
                                     .on_stale = WEIR_STALE_SHARE,
-                                    .gauge = true };
+                                    .inflight = true };
     uint32_t place = weir_lease_client_find(l->client, name);
     if (place != WEIR_LEASE_PLACE_NONE)
         return place;
     place = weir_lease_client_open(l->client, &want, now);
     if (place != WEIR_LEASE_PLACE_NONE) {
-        l->estates[place] = (struct estate){ .moved = false };
+        l->estates[place] = (struct handover){ .moved = false };
         moved(l, name, now);
     }
     return place;
 }
 
 /* Whether the roots above have granted anything so far. */
-static bool is_granted(const struct weir_holder *holder)
+static bool is_granted(const struct weir_lease_holder *holder)
 {
     return holder->term > 0;
 }
@@ -247,7 +247,7 @@ static int grant(void *context, const struct weir_quota *quota,
     uint32_t place = find_or_open(l, name, now);
     if (place == WEIR_LEASE_PLACE_NONE)
         return WEIR_EFULL;
-    const struct weir_holder *holder =
+    const struct weir_lease_holder *holder =
         weir_lease_client_holder(l->client, place);
     struct weir_lease_rule *rule = &leased->rule;
     if (!is_granted(holder)) {
@@ -258,8 +258,8 @@ static int grant(void *context, const struct weir_quota *quota,
         leased->safe = 0;
         return why_not(weir_lease_client_error(l->client, place));
     }
-    struct weir_holder_lease lease;
-    weir_holder_lease(holder, &lease, now);
+    struct weir_lease_holder_lease lease;
+    weir_lease_holder_lease(holder, &lease, now);
     rule->capacity =
         lease.capacity < rule->capacity ? lease.capacity : rule->capacity;
     leased->expiry = lease.expiry;

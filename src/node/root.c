@@ -34,7 +34,7 @@
 #define LOOK_WORK 50000
 #define SWEEP_EVERY WEIR_SECOND
 #define SWEEP_USES 4096
-#define SWEEP_METERS 4096
+#define SWEEP_BUCKET_STATES 4096
 /* A limiter that is gone is forgotten when its buckets are empty, but not
  * sooner than this (it may come back, and then its last report time matters)
  * … */
@@ -407,16 +407,18 @@ static void take_over(struct weir_root *root)
 }
 
 /* Applies the present quota of the bucket, if it has changed. */
-static void rule(struct weir_root *root, struct weir_use *use, weir_instant now)
+static void rule(struct weir_root *root, struct weir_root_quota *root_quota,
+                 weir_instant now)
 {
     struct weir_captures captures;
-    struct weir_text name = { use->name, use->name_len };
+    struct weir_text name = { root_quota->name, root_quota->name_len };
     const struct weir_quota *quota =
         weir_catalog_find(root->catalog, name, &captures);
     if (!quota)
-        weir_merge_drop(&root->merge, use);
-    else if (quota->created != use->created || quota->epoch != use->rule_epoch)
-        weir_merge_edit(&root->merge, use, quota, now);
+        weir_merge_drop(&root->merge, root_quota);
+    else if (quota->created != root_quota->created ||
+             quota->epoch != root_quota->rule_epoch)
+        weir_merge_edit(&root->merge, root_quota, quota, now);
 }
 
 int weir_root_apply(struct weir_root *root, const struct weir_change *change,
@@ -438,9 +440,10 @@ int weir_root_apply(struct weir_root *root, const struct weir_change *change,
         return WEIR_OK;
     }
     weir_root_lease_edit(root, &change->quota.name, now);
-    struct weir_use *use = weir_merge_get(&root->merge, change->quota.name);
-    if (use)
-        rule(root, use, now);
+    struct weir_root_quota *root_quota =
+        weir_merge_get(&root->merge, change->quota.name);
+    if (root_quota)
+        rule(root, root_quota, now);
     return WEIR_OK;
 }
 
@@ -525,11 +528,11 @@ void weir_root_link(struct weir_root *root, uint32_t index, bool up,
                                 .denied_capacity = before.denied_capacity };
 }
 
-void weir_root_hold(struct weir_root *root, uint32_t index, bool hold)
+void weir_root_pause(struct weir_root *root, uint32_t index, bool paused)
 {
     weir_assert(index < root->peers_max);
-    root->peers[index].hold = hold;
-    if (!hold)
+    root->peers[index].paused = paused;
+    if (!paused)
         weir_root_enqueue(root, index);
 }
 
@@ -610,12 +613,12 @@ static int take_announce(struct weir_root *root, uint32_t index,
         weir_merge_unannounce(&root->merge, &limiter->cells, announce->slot);
         return WEIR_OK;
     }
-    struct weir_use *use =
-        weir_merge_use(&root->merge, announce->name, quota, now);
-    if (!use)
+    struct weir_root_quota *root_quota =
+        weir_merge_root_quota(&root->merge, announce->name, quota, now);
+    if (!root_quota)
         return WEIR_ENOMEM;
-    return weir_merge_announce(&root->merge, &limiter->cells, use, announce,
-                               now);
+    return weir_merge_announce(&root->merge, &limiter->cells, root_quota,
+                               announce, now);
 }
 
 static int take_counts(struct weir_root *root, uint32_t index,
@@ -670,7 +673,7 @@ static void follow_epoch(struct weir_root *root, struct root_peer *peer,
         peer->sent = epoch; /* another root was faster */
         peer->cursor = (struct weir_cursor){ { 0, 0 } };
     }
-    bool lost = !peer->hold && !report->no_room &&
+    bool lost = !peer->paused && !report->no_room &&
                 now - peer->progress_at >= QUOTAS_RESEND;
     if (epoch < peer->sent && (report->again || lost))
         plan(root, peer, false, now);
@@ -813,7 +816,7 @@ static void say_fills(struct weir_root *root, struct root_peer *peer,
         .answer = peer->answer_owed,
         .number = peer->number,
         .stamp = ++peer->stamp,
-        .stretch = root->stretch,
+        .report_backoff = root->report_backoff,
         .limiters = root->connected,
         .top_age = top_age(root, now),
         .count = count,
@@ -878,9 +881,9 @@ static bool say(struct weir_root *root, struct root_peer *peer,
         weir_root_say_grants(root, peer, out);
     else if (peer->answer_owed)
         say_fills(root, peer, out, now);
-    else if (!peer->hold && quotas_owed(root, peer))
+    else if (!peer->paused && quotas_owed(root, peer))
         say_quotas(root, peer, out, now);
-    else if (!peer->hold && weir_merge_due(&limiter->cells) &&
+    else if (!peer->paused && weir_merge_due(&limiter->cells) &&
              now >= peer->push_at)
         say_fills(root, peer, out, now);
     else
@@ -907,8 +910,8 @@ bool weir_root_next(struct weir_root *root, uint32_t *out_peer,
 static void forget_limiters(struct weir_root *root, weir_instant now)
 {
     weir_duration interval = root->settings.report_interval;
-    if (interval < root->stretch)
-        interval = root->stretch;
+    if (interval < root->report_backoff)
+        interval = root->report_backoff;
     weir_duration pace_good = WEIR_PACE_INTERVALS * interval;
     root->merge.pace_most = 2 * pace_good;
     for (uint32_t i = 0; i < root->limiter_used; i++) {
@@ -919,7 +922,7 @@ static void forget_limiters(struct weir_root *root, weir_instant now)
             now > limiter->heard_at ? now - limiter->heard_at : 0;
         if (limiter->peer != NO_PEER) {
             if (silent >= pace_good && silent < pace_good + 2 * SWEEP_EVERY)
-                weir_merge_hush(&root->merge, &limiter->cells);
+                weir_merge_mute(&root->merge, &limiter->cells);
             continue;
         }
         /* By then the limiter goes by on_stale. */
@@ -943,7 +946,7 @@ static bool enqueue_due(struct weir_root *root, weir_instant now)
         if (!peer->greeted ||
             !weir_merge_due(&root->limiters[peer->limiter]->cells))
             continue;
-        if (now >= peer->push_at && !peer->hold)
+        if (now >= peer->push_at && !peer->paused)
             weir_root_enqueue(root, i);
         else
             waiting = true;
@@ -961,7 +964,7 @@ void weir_root_tick(struct weir_root *root, weir_instant now)
     }
     if (now >= root->sweep_at) {
         weir_merge_sweep(&root->merge, &root->sweep_hand, SWEEP_USES, now);
-        weir_root_sweep_meters(root, SWEEP_METERS, now);
+        weir_root_sweep_bucket_states(root, SWEEP_BUCKET_STATES, now);
         forget_limiters(root, now);
         root->sweep_at = now + SWEEP_EVERY;
     }
@@ -973,7 +976,7 @@ weir_instant weir_root_deadline(const struct weir_root *root, weir_instant now)
     bool look = root->merge.touched != 0 || root->due_waiting;
     weir_instant due =
         look && root->look_at < root->sweep_at ? root->look_at : root->sweep_at;
-    weir_instant lease = weir_brokers_deadline(root->leases.brokers, now);
+    weir_instant lease = weir_lease_manager_deadline(root->leases.manager, now);
     if (lease < due)
         due = lease;
     return due > now ? due : now;

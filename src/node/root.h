@@ -16,7 +16,8 @@
 
 struct weir_root;
 
-#define WEIR_ROOT_METER_BYTES (64u << 20) /* bucket states of exact quotas */
+#define WEIR_ROOT_BUCKET_STATE_BYTES \
+    (64u << 20) /* bucket states of exact quotas */
 
 /* The pump's time-zone files. Called for a quota with a time zone at its first
  * use, and after weir_root_set_wall(…, true). */
@@ -85,10 +86,10 @@ weir_instant weir_root_deadline(const struct weir_root *root, weir_instant now);
 /* The pump's busy time since the last call, in millionths of the time; call it
  * some times a minute. An overloaded root sets a report backoff: limiters
  * report no more often than stats.stretch. */
-#define WEIR_STRETCH_MAX (30 * WEIR_SECOND)
+#define WEIR_REPORT_BACKOFF_MAX (30 * WEIR_SECOND)
 void weir_root_busy(struct weir_root *root, uint32_t ppm, weir_instant now);
 /* The peer's output is full: it gets only answers until false. */
-void weir_root_hold(struct weir_root *root, uint32_t peer, bool hold);
+void weir_root_pause(struct weir_root *root, uint32_t peer, bool paused);
 
 /* ---- Exact quotas kept by the root (root_ask.c) ---- */
 
@@ -202,9 +203,9 @@ struct weir_root_stats {
     uint64_t asks;          /* exact steps made, or relayed */
     uint64_t asks_dropped;  /* doubled, late, or too many unanswered */
     uint64_t asks_refused;  /* unknown here, or no room */
-    uint64_t meters;        /* bucket states of exact quotas in memory … */
-    uint64_t meter_bytes;   /* … and their size */
-    uint32_t leased;        /* leased quotas in use, by this master … */
+    uint64_t bucket_states; /* bucket states of exact quotas in memory … */
+    uint64_t bucket_state_bytes; /* … and their size */
+    uint32_t leased;             /* leased quotas in use, by this master … */
     uint32_t lease_holders; /* … and the lease holders that have, or want,
                              * capacity */
     uint64_t lease_grants;  /* sent: answers … */
@@ -214,7 +215,7 @@ struct weir_root_stats {
     uint64_t lease_refused; /* wants of quotas that are unknown or not leased,
                              * or without room */
     uint32_t busy_ppm;      /* of the last weir_root_busy() */
-    weir_duration stretch;  /* report backoff: shortest interval between
+    weir_duration report_backoff; /* report backoff: shortest interval between
                              * reports; 0: none */
 };
 void weir_root_stats(const struct weir_root *root, struct weir_root_stats *out);

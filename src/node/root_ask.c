@@ -22,7 +22,7 @@
 
 #include "base/hash.h"
 #include "node/root_state.h"
-#include "quota/quota_meter.h"
+#include "quota/quota_algorithm_rule.h"
 
 /* Bucket states looked at when a new one finds no room. If that frees none, new
  * ones are refused without a look for a while: a flood of names would otherwise
@@ -32,9 +32,9 @@
 
 /* ---- Bucket states by name ---- */
 
-static struct weir_text name_of(const struct root_meter *meter)
+static struct weir_text name_of(const struct root_bucket_state *bucket_state)
 {
-    return (struct weir_text){ meter->name, meter->name_len };
+    return (struct weir_text){ bucket_state->name, bucket_state->name_len };
 }
 
 static bool find(const struct root_asks *asks, struct weir_text name,
@@ -42,25 +42,26 @@ static bool find(const struct root_asks *asks, struct weir_text name,
 {
     size_t cursor = 0;
     while (weir_index_find(&asks->index, hash, &cursor, out_index)) {
-        if (weir_text_equal(name_of(asks->meters[*out_index]), name))
+        if (weir_text_equal(name_of(asks->bucket_states[*out_index]), name))
             return true;
     }
     return false;
 }
 
-static void free_block(struct weir_root *root, struct root_meter *meter)
+static void free_block(struct weir_root *root,
+                       struct root_bucket_state *bucket_state)
 {
-    root->asks.bytes -= meter->size;
-    root->mem.free(root->mem.context, meter, meter->size);
+    root->asks.bytes -= bucket_state->size;
+    root->mem.free(root->mem.context, bucket_state, bucket_state->size);
 }
 
 static void forget(struct weir_root *root, uint32_t index)
 {
     struct root_asks *asks = &root->asks;
-    struct root_meter *meter = asks->meters[index];
-    weir_index_remove(&asks->index, meter->hash, index);
-    free_block(root, meter);
-    asks->meters[index] = NULL;
+    struct root_bucket_state *bucket_state = asks->bucket_states[index];
+    weir_index_remove(&asks->index, bucket_state->hash, index);
+    free_block(root, bucket_state);
+    asks->bucket_states[index] = NULL;
     asks->live--;
 }
 
@@ -68,11 +69,11 @@ void weir_root_asks_fini(struct weir_root *root)
 {
     struct root_asks *asks = &root->asks;
     for (uint32_t i = 0; i < asks->used; i++) {
-        if (asks->meters[i])
-            free_block(root, asks->meters[i]);
+        if (asks->bucket_states[i])
+            free_block(root, asks->bucket_states[i]);
     }
-    root->mem.free(root->mem.context, asks->meters,
-                   asks->capacity * sizeof(*asks->meters));
+    root->mem.free(root->mem.context, asks->bucket_states,
+                   asks->capacity * sizeof(*asks->bucket_states));
     weir_index_fini(&asks->index, &root->mem);
 }
 
@@ -81,7 +82,7 @@ void weir_root_asks_fini(struct weir_root *root)
 /* Only calendars use the current wall clock: setting the clock would empty or
  * stop the other buckets. */
 static weir_instant clock_of(const struct root_asks *asks,
-                             const struct weir_meter_rule *rule,
+                             const struct weir_algorithm_rule *rule,
                              weir_instant now)
 {
     return now +
@@ -114,115 +115,121 @@ static int32_t offset_of(const struct root_asks *asks,
 
 /* A new bucket state of the quota, not in the index yet; NULL: no room.
  * 'spared': bytes of the state that it replaces. */
-static struct root_meter *make(struct weir_root *root, struct weir_text name,
-                               const struct weir_quota *quota, size_t spared)
+static struct root_bucket_state *make(struct weir_root *root,
+                                      struct weir_text name,
+                                      const struct weir_quota *quota,
+                                      size_t spared)
 {
     struct root_asks *asks = &root->asks;
-    struct weir_meter_rule rule;
-    weir_quota_meter(quota, offset_of(asks, quota), &rule);
-    size_t size = sizeof(struct root_meter) + weir_meter_size(&rule);
-    if (asks->bytes - spared + size > WEIR_ROOT_METER_BYTES)
+    struct weir_algorithm_rule rule;
+    weir_quota_algorithm_rule(quota, offset_of(asks, quota), &rule);
+    size_t size = sizeof(struct root_bucket_state) + weir_algorithm_size(&rule);
+    if (asks->bytes - spared + size > WEIR_ROOT_BUCKET_STATE_BYTES)
         return NULL;
-    struct root_meter *meter = root->mem.alloc(root->mem.context, size);
-    if (!meter)
+    struct root_bucket_state *bucket_state =
+        root->mem.alloc(root->mem.context, size);
+    if (!bucket_state)
         return NULL;
     asks->bytes += size;
-    meter->hash = weir_hash(name, root->seed);
-    meter->created = quota->created;
-    meter->epoch = quota->epoch;
-    meter->zones = asks->zones;
-    meter->size = (uint32_t)size;
-    meter->rule = rule;
-    meter->name_len = (uint8_t)name.len;
-    memcpy(meter->name, name.p, name.len);
-    return meter;
+    bucket_state->hash = weir_hash(name, root->seed);
+    bucket_state->created = quota->created;
+    bucket_state->epoch = quota->epoch;
+    bucket_state->zones = asks->zones;
+    bucket_state->size = (uint32_t)size;
+    bucket_state->rule = rule;
+    bucket_state->name_len = (uint8_t)name.len;
+    memcpy(bucket_state->name, name.p, name.len);
+    return bucket_state;
 }
 
 /* False: no room. */
-static bool add(struct weir_root *root, struct root_meter *meter,
+static bool add(struct weir_root *root, struct root_bucket_state *bucket_state,
                 uint32_t *out_index)
 {
     struct root_asks *asks = &root->asks;
     uint32_t index = asks->used;
     for (uint32_t i = 0; asks->live < asks->used && i < asks->used; i++) {
-        if (!asks->meters[i]) {
+        if (!asks->bucket_states[i]) {
             index = i;
             break;
         }
     }
-    struct root_meter **meters =
-        weir_mem_grow(&root->mem, asks->meters, sizeof(struct root_meter *),
-                      &asks->capacity, index + 1);
-    if (!meters)
+    struct root_bucket_state **bucket_states = weir_mem_grow(
+        &root->mem, asks->bucket_states, sizeof(struct root_bucket_state *),
+        &asks->capacity, index + 1);
+    if (!bucket_states)
         return false;
-    asks->meters = meters;
-    if (weir_index_add(&asks->index, &root->mem, meter->hash, index) < 0)
+    asks->bucket_states = bucket_states;
+    if (weir_index_add(&asks->index, &root->mem, bucket_state->hash, index) < 0)
         return false;
     asks->used += index == asks->used;
-    asks->meters[index] = meter;
+    asks->bucket_states[index] = bucket_state;
     asks->live++;
     *out_index = index;
     return true;
 }
 
 /* Makes the quota's bucket state; NULL: no room for it. */
-static struct root_meter *begin(struct weir_root *root, struct weir_text name,
-                                const struct weir_quota *quota,
-                                weir_instant now)
+static struct root_bucket_state *begin(struct weir_root *root,
+                                       struct weir_text name,
+                                       const struct weir_quota *quota,
+                                       weir_instant now)
 {
     uint32_t index;
-    struct root_meter *meter = make(root, name, quota, 0);
-    if (!meter && now >= root->asks.barren_till) {
-        weir_root_sweep_meters(root, SEEK_ROOM, now);
-        meter = make(root, name, quota, 0);
-        if (!meter)
+    struct root_bucket_state *bucket_state = make(root, name, quota, 0);
+    if (!bucket_state && now >= root->asks.barren_till) {
+        weir_root_sweep_bucket_states(root, SEEK_ROOM, now);
+        bucket_state = make(root, name, quota, 0);
+        if (!bucket_state)
             root->asks.barren_till = now + BARREN;
     }
-    if (!meter)
+    if (!bucket_state)
         return NULL;
-    if (add(root, meter, &index))
-        return meter;
-    free_block(root, meter);
+    if (add(root, bucket_state, &index))
+        return bucket_state;
+    free_block(root, bucket_state);
     return NULL;
 }
 
 /* Applies an edit: the used amount stays. Without room for the new state the
  * old one is used further. */
-static struct root_meter *carry(struct weir_root *root, uint32_t index,
-                                const struct weir_quota *quota,
-                                weir_instant now)
+static struct root_bucket_state *carry(struct weir_root *root, uint32_t index,
+                                       const struct weir_quota *quota,
+                                       weir_instant now)
 {
-    struct root_meter *before = root->asks.meters[index];
-    struct root_meter *meter = make(root, name_of(before), quota, before->size);
-    if (!meter)
+    struct root_bucket_state *before = root->asks.bucket_states[index];
+    struct root_bucket_state *bucket_state =
+        make(root, name_of(before), quota, before->size);
+    if (!bucket_state)
         return before;
-    weir_meter_carry(&before->rule, before->state, &meter->rule, meter->state,
-                     clock_of(&root->asks, &meter->rule, now));
-    root->asks.meters[index] = meter;
+    weir_algorithm_carry(&before->rule, before->state, &bucket_state->rule,
+                         bucket_state->state,
+                         clock_of(&root->asks, &bucket_state->rule, now));
+    root->asks.bucket_states[index] = bucket_state;
     free_block(root, before);
-    return meter;
+    return bucket_state;
 }
 
-static struct root_meter *meter_of(struct weir_root *root,
-                                   struct weir_text name,
-                                   const struct weir_quota *quota,
-                                   weir_instant now)
+static struct root_bucket_state *bucket_state_of(struct weir_root *root,
+                                                 struct weir_text name,
+                                                 const struct weir_quota *quota,
+                                                 weir_instant now)
 {
     struct root_asks *asks = &root->asks;
     uint32_t index;
     if (!find(asks, name, weir_hash(name, root->seed), &index))
         return begin(root, name, quota, now);
-    struct root_meter *meter = asks->meters[index];
-    if (meter->created != quota->created) {
+    struct root_bucket_state *bucket_state = asks->bucket_states[index];
+    if (bucket_state->created != quota->created) {
         forget(root, index);
         return begin(root, name, quota, now);
     }
-    if (meter->epoch != quota->epoch)
+    if (bucket_state->epoch != quota->epoch)
         return carry(root, index, quota, now);
-    if (meter->zones != asks->zones && meter->rule.calendar)
-        meter->rule.utc_offset_s = offset_of(asks, quota);
-    meter->zones = asks->zones;
-    return meter;
+    if (bucket_state->zones != asks->zones && bucket_state->rule.calendar)
+        bucket_state->rule.utc_offset_s = offset_of(asks, quota);
+    bucket_state->zones = asks->zones;
+    return bucket_state;
 }
 
 /* ---- Asks ---- */
@@ -241,17 +248,18 @@ static struct weir_step_answer *answer_place(struct weir_root *root,
 
 static enum weir_step_error decide(struct weir_root *root,
                                    const struct weir_step_ask *ask,
-                                   struct weir_meter_answer *out,
+                                   struct weir_algorithm_answer *out,
                                    weir_instant now)
 {
     const struct weir_quota *quota = quota_of(root, ask->name);
     if (!quota)
         return WEIR_STEP_UNKNOWN;
-    struct root_meter *meter = meter_of(root, ask->name, quota, now);
-    if (!meter)
+    struct root_bucket_state *bucket_state =
+        bucket_state_of(root, ask->name, quota, now);
+    if (!bucket_state)
         return WEIR_STEP_NO_ROOM;
-    weir_meter_step(&meter->rule, meter->state, &ask->ask, out,
-                    clock_of(&root->asks, &meter->rule, now));
+    weir_algorithm_step(&bucket_state->rule, bucket_state->state, &ask->ask,
+                        out, clock_of(&root->asks, &bucket_state->rule, now));
     return WEIR_STEP_ANSWERED;
 }
 
@@ -343,31 +351,35 @@ void weir_root_set_wall(struct weir_root *root, uint64_t offset, bool zones)
 
 /* While a set isn't settled, a missing quota may still come. */
 static bool is_nobodys(const struct weir_root *root,
-                       const struct root_meter *meter)
+                       const struct root_bucket_state *bucket_state)
 {
     if (!root->ready)
         return false;
-    const struct weir_quota *quota = quota_of(root, name_of(meter));
-    return !quota || quota->created != meter->created;
+    const struct weir_quota *quota = quota_of(root, name_of(bucket_state));
+    return !quota || quota->created != bucket_state->created;
 }
 
 static bool is_idle(const struct root_asks *asks,
-                    const struct root_meter *meter, weir_instant now)
+                    const struct root_bucket_state *bucket_state,
+                    weir_instant now)
 {
-    weir_instant at = clock_of(asks, &meter->rule, now);
-    return weir_meter_idle_at(&meter->rule, meter->state, at) <= at;
+    weir_instant at = clock_of(asks, &bucket_state->rule, now);
+    return weir_algorithm_idle_at(&bucket_state->rule, bucket_state->state,
+                                  at) <= at;
 }
 
-void weir_root_sweep_meters(struct weir_root *root, uint32_t work,
-                            weir_instant now)
+void weir_root_sweep_bucket_states(struct weir_root *root, uint32_t work,
+                                   weir_instant now)
 {
     struct root_asks *asks = &root->asks;
     for (uint32_t i = 0; i < work && i < asks->used; i++) {
         if (asks->hand >= asks->used)
             asks->hand = 0;
         uint32_t index = asks->hand++;
-        const struct root_meter *meter = asks->meters[index];
-        if (meter && (is_nobodys(root, meter) || is_idle(asks, meter, now)))
+        const struct root_bucket_state *bucket_state =
+            asks->bucket_states[index];
+        if (bucket_state && (is_nobodys(root, bucket_state) ||
+                             is_idle(asks, bucket_state, now)))
             forget(root, index);
     }
 }

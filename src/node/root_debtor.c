@@ -14,33 +14,33 @@
 
 static bool is_row_of(const struct root_debtor *row,
                       const struct root_limiter *limiter,
-                      const struct weir_use *use)
+                      const struct weir_root_quota *root_quota)
 {
     struct weir_text name = { row->quota, row->quota_len };
     return memcmp(row->incarnation, limiter->key.incarnation,
                   WEIR_INCARNATION_SIZE) == 0 &&
-           weir_text_equal(name,
-                           (struct weir_text){ use->name, use->name_len });
+           weir_text_equal(name, (struct weir_text){ root_quota->name,
+                                                     root_quota->name_len });
 }
 
 /* The row of limiter and quota; if there is none, a free or the oldest one. */
 static struct root_debtor *row_of(struct root_debtors *debtors,
                                   const struct root_limiter *limiter,
-                                  const struct weir_use *use)
+                                  const struct weir_root_quota *root_quota)
 {
     struct root_debtor *oldest = &debtors->rows[0];
     for (size_t i = 0; i < debtors->count; i++) {
         struct root_debtor *row = &debtors->rows[i];
-        if (is_row_of(row, limiter, use))
+        if (is_row_of(row, limiter, root_quota))
             return row;
         if (row->at < oldest->at)
             oldest = row;
     }
     if (debtors->count < WEIR_DEBTORS_MAX)
         oldest = &debtors->rows[debtors->count++];
-    *oldest = (struct root_debtor){ .quota_len = use->name_len,
+    *oldest = (struct root_debtor){ .quota_len = root_quota->name_len,
                                     .limiter_len = limiter->name_len };
-    memcpy(oldest->quota, use->name, use->name_len);
+    memcpy(oldest->quota, root_quota->name, root_quota->name_len);
     memcpy(oldest->limiter, limiter->name, limiter->name_len);
     memcpy(oldest->incarnation, limiter->key.incarnation,
            WEIR_INCARNATION_SIZE);
@@ -49,8 +49,8 @@ static struct root_debtor *row_of(struct root_debtors *debtors,
 
 void weir_root_note_beyond(void *context,
                            const struct weir_merge_limiter *cells,
-                           const struct weir_use *use, uint64_t units,
-                           weir_instant now)
+                           const struct weir_root_quota *root_quota,
+                           uint64_t units, weir_instant now)
 {
     struct weir_root *root = context;
     struct root_debtors *debtors = &root->debtors;
@@ -63,7 +63,7 @@ void weir_root_note_beyond(void *context,
             root->mem.context, WEIR_DEBTORS_MAX * sizeof(*debtors->rows));
     if (!debtors->rows)
         return; /* without memory only the sums are known */
-    struct root_debtor *row = row_of(debtors, limiter, use);
+    struct root_debtor *row = row_of(debtors, limiter, root_quota);
     bool again = row->units > 0 && now - row->at < WEIR_DEBTOR_EPISODE;
     row->untold |= !again;
     row->units += units;

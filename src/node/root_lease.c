@@ -42,13 +42,13 @@
  * client of a listener is asked to try again.
  *
  * New clients wait in the same way while a number is to be kept
- * (lease/broker_roll.c); so do all clients of a new master that found a number
- * and hasn't kept its own. Their wants are received, and answered when the
- * number is kept. If it can't be kept, they are answered when all leases of the
- * former master are over, because then no roster token of it is valid. There is
- * room for AWAITING_MAX waiting wants. A client without room was received as
- * well, so its lease is known; it repeats its wants, with the usual patience,
- * and is answered then. */
+ * (lease/lease_pool_roster.c); so do all clients of a new master that found a
+ * number and hasn't kept its own. Their wants are received, and answered when
+ * the number is kept. If it can't be kept, they are answered when all leases
+ * of the former master are over, because then no roster token of it is valid.
+ * There is room for AWAITING_MAX waiting wants. A client without room was
+ * received as well, so its lease is known; it repeats its wants, with the
+ * usual patience, and is answered then. */
 
 #include "node/root_lease.h"
 
@@ -86,14 +86,14 @@ static void rule_of(const struct weir_root *root,
                     const struct weir_quota *quota, struct weir_leased *out)
 {
     bool safe = quota->on_stale == WEIR_STALE_SHARE;
-    bool gauge = quota->kind == WEIR_CONCURRENCY;
+    bool inflight = quota->kind == WEIR_CONCURRENCY;
     *out = (struct weir_leased){
         .rule = { .share = quota->share_algorithm,
                   .capacity = weir_quota_capacity(quota),
                   .safe = safe ? weir_quota_safe(quota) : 0,
                   .hold = quota->on_stale == WEIR_STALE_HOLD,
-                  .linger = gauge ? quota->permit_timeout : 0,
-                  .whole = gauge,
+                  .linger = inflight ? quota->permit_timeout : 0,
+                  .whole = inflight,
                   .lease = quota->lease,
                   .refresh = weir_quota_refresh(quota, level_of(root)) },
         .learning = weir_quota_learning(quota),
@@ -196,7 +196,7 @@ static bool is_awaited(const struct weir_root *root, struct weir_text name,
 {
     struct weir_leased leased;
     if (root->leases.unkept &&
-        weir_brokers_inherit(root->leases.brokers, name, now))
+        weir_lease_manager_inherit(root->leases.manager, name, now))
         return true;
     return root->leases.lessor.grant &&
            find_rule(root, name, &leased, now) == WEIR_ENOTREADY;
@@ -219,9 +219,9 @@ void weir_root_lease_edit(struct weir_root *root, const struct weir_text *name,
                           weir_instant now)
 {
     if (name)
-        weir_brokers_review_of(root->leases.brokers, *name, now);
+        weir_lease_manager_review_of(root->leases.manager, *name, now);
     else
-        weir_brokers_review(root->leases.brokers);
+        weir_lease_manager_review(root->leases.manager);
 }
 
 /* ---- Grants to send ---- */
@@ -286,7 +286,8 @@ static struct root_grant *find_row(const struct weir_root *root,
     return NULL;
 }
 
-static void push(struct weir_root *root, const struct weir_brokers_push *said)
+static void push(struct weir_root *root,
+                 const struct weir_lease_manager_push *said)
 {
     weir_assert(said->way < root->peers_max);
     struct root_peer *peer = &root->peers[said->way];
@@ -304,7 +305,7 @@ static void push(struct weir_root *root, const struct weir_brokers_push *said)
 bool weir_root_owes_grants(const struct root_peer *peer)
 {
     return peer->master_owed || peer->granted.count > 0 ||
-           (!peer->hold && peer->pushed.count > 0);
+           (!peer->paused && peer->pushed.count > 0);
 }
 
 /* Rows of one number, from the first; they are borrowed from 'grants'. */
@@ -350,7 +351,7 @@ void weir_root_say_grants(struct weir_root *root, struct root_peer *peer,
                               .master = weir_root_lease_master(root) };
     if (peer->granted.count > 0)
         say_rows(root, &peer->granted, &out->grants);
-    else if (!peer->hold && peer->pushed.count > 0)
+    else if (!peer->paused && peer->pushed.count > 0)
         say_rows(root, &peer->pushed, &out->grants);
     peer->master_owed = false;
 }
@@ -401,12 +402,12 @@ static enum weir_lease_error error_of(int error)
 
 /* If the lease pools have no rule, finds the reason. */
 static int ask(struct weir_root *root, const struct weir_client *client,
-               struct weir_text quota, const struct weir_broker_ask *said,
+               struct weir_text quota, const struct weir_lease_pool_ask *said,
                struct weir_grant *out, weir_instant now)
 {
     struct weir_leased leased;
-    int error =
-        weir_brokers_ask(root->leases.brokers, client, quota, said, out, now);
+    int error = weir_lease_manager_ask(root->leases.manager, client, quota,
+                                       said, out, now);
     if (error != WEIR_ENOENT)
         return error;
     error = find_rule(root, quota, &leased, now);
@@ -438,17 +439,17 @@ static int hear_want(struct weir_root *root, uint32_t index,
 {
     struct link_id id;
     struct weir_client client = client_of(root, index, &id);
-    struct weir_broker_ask said = { .bands = want->bands,
-                                    .band_count = want->band_count,
-                                    .has = want->has,
-                                    .safe = want->safe,
-                                    .learning = want->learning,
-                                    .taken = want->taken,
-                                    .roll = want->roll,
-                                    .streams = true };
+    struct weir_lease_pool_ask said = { .bands = want->bands,
+                                        .band_count = want->band_count,
+                                        .has = want->has,
+                                        .safe = want->safe,
+                                        .learning = want->learning,
+                                        .taken = want->taken,
+                                        .roster_token = want->roster_token,
+                                        .streams = true };
     if (!out)
-        return weir_brokers_hear(root->leases.brokers, &client, want->name,
-                                 &said, now);
+        return weir_lease_manager_hear(root->leases.manager, &client,
+                                       want->name, &said, now);
     *out = (struct weir_grant){ .serial = 0 };
     return ask(root, &client, want->name, &said, out, now);
 }
@@ -458,8 +459,8 @@ static void release(struct weir_root *root, uint32_t index,
 {
     struct link_id id;
     struct weir_client client = client_of(root, index, &id);
-    weir_brokers_release(root->leases.brokers, &client, want->name, want->taken,
-                         now);
+    weir_lease_manager_release(root->leases.manager, &client, want->name,
+                               want->taken, now);
 }
 
 static uint64_t awaiting_key(const struct weir_root *root, uint32_t index,
@@ -617,7 +618,7 @@ void weir_root_lease_heard(struct weir_root *root, struct weir_text name,
                            weir_instant now)
 {
     struct root_leases *leases = &root->leases;
-    weir_brokers_review_of(leases->brokers, name, now);
+    weir_lease_manager_review_of(leases->manager, name, now);
     bool awaited = is_awaited(root, name, now);
     for (size_t i = leases->awaiting_count; i > 0 && !awaited; i--) {
         if (weir_text_equal(leases->awaiting[i - 1].want.name, name))
@@ -665,7 +666,7 @@ int weir_root_take_wants(struct weir_root *root, uint32_t index,
         weir_root_names_come(root, index, wants->wants[i].name);
     for (size_t i = 0; i < wants->count && error == WEIR_OK; i++)
         error = take_want(root, index, wants->number, &wants->wants[i], now);
-    if (weir_brokers_lets_in(root->leases.brokers))
+    if (weir_lease_manager_lets_in(root->leases.manager))
         answer_all(root, now);
     return error;
 }
@@ -673,7 +674,7 @@ int weir_root_take_wants(struct weir_root *root, uint32_t index,
 void weir_root_lease_detach(struct weir_root *root, uint32_t index)
 {
     struct root_peer *peer = &root->peers[index];
-    weir_brokers_way_lost(root->leases.brokers, index);
+    weir_lease_manager_way_lost(root->leases.manager, index);
     /* A client that wants much and reads nothing occupies no memory. */
     weir_root_lease_free_peer(peer, &root->mem);
     peer->granted = peer->pushed = (struct root_grants){ .first = 0 };
@@ -682,16 +683,16 @@ void weir_root_lease_detach(struct weir_root *root, uint32_t index)
 
 void weir_root_lease_tick(struct weir_root *root, weir_instant now)
 {
-    struct weir_brokers_push said;
+    struct weir_lease_manager_push said;
     look_at_epoch(root);
     sweep_awaiting(&root->leases, now);
-    weir_brokers_tick(root->leases.brokers, now);
+    weir_lease_manager_tick(root->leases.manager, now);
     for (int work = 0; work < PUSH_WORK; work++) {
-        if (!weir_brokers_next(root->leases.brokers, &said, now))
+        if (!weir_lease_manager_next(root->leases.manager, &said, now))
             break;
         push(root, &said);
     }
-    if (weir_brokers_lets_in(root->leases.brokers))
+    if (weir_lease_manager_lets_in(root->leases.manager))
         answer_all(root, now);
 }
 
@@ -708,7 +709,7 @@ static bool is_of_a_door(const struct weir_root *root,
 int weir_root_lease_ask(struct weir_root *root,
                         const struct weir_client *client,
                         struct weir_text quota,
-                        const struct weir_broker_ask *said,
+                        const struct weir_lease_pool_ask *said,
                         struct weir_grant *out, weir_instant now)
 {
     if (!is_of_a_door(root, client) || said->streams)
@@ -720,8 +721,8 @@ int weir_root_lease_ask(struct weir_root *root,
     guest.guest = true;
     bool awaited = is_awaited(root, quota, now);
     struct weir_grant grant;
-    int error = awaited ? weir_brokers_hear(root->leases.brokers, &guest, quota,
-                                            said, now)
+    int error = awaited ? weir_lease_manager_hear(root->leases.manager, &guest,
+                                                  quota, said, now)
                         : ask(root, &guest, quota, said, &grant, now);
     if (lessor->moved)
         lessor->moved(lessor->context, quota, now);
@@ -743,7 +744,7 @@ void weir_root_lease_release(struct weir_root *root,
     const struct root_lessor *lessor = &root->leases.lessor;
     if (!is_of_a_door(root, client))
         return;
-    weir_brokers_release(root->leases.brokers, client, quota, taken, now);
+    weir_lease_manager_release(root->leases.manager, client, quota, taken, now);
     if (lessor->moved)
         lessor->moved(lessor->context, quota, now);
 }
@@ -751,7 +752,7 @@ void weir_root_lease_release(struct weir_root *root,
 void weir_root_lease_way_lost(struct weir_root *root, uint32_t way)
 {
     weir_assert(way >= root->peers_max);
-    weir_brokers_way_lost(root->leases.brokers, way);
+    weir_lease_manager_way_lost(root->leases.manager, way);
 }
 
 /* ---- Mastership ---- */
@@ -779,15 +780,15 @@ void weir_root_lease_begin(struct weir_root *root, uint64_t term,
     root->leases.master_len = 0;
     root->leases.known = UINT64_MAX;
     root->leases.forgot = root->provisional;
-    root->leases.ask_from = vacant == WEIR_NEVER ? now : now + WEIR_ROLL_CALL;
+    root->leases.ask_from = vacant == WEIR_NEVER ? now : now + WEIR_ROSTER;
     root->leases.unkept = false;
-    weir_brokers_begin(root->leases.brokers, vacant, now);
+    weir_lease_manager_begin(root->leases.manager, vacant, now);
     tell_all(root);
 }
 
 void weir_root_lease_found(struct weir_root *root, uint64_t number)
 {
-    weir_brokers_found(root->leases.brokers, number);
+    weir_lease_manager_found(root->leases.manager, number);
     root->leases.unkept = number != 0;
 }
 
@@ -796,14 +797,14 @@ void weir_root_lease_keep(struct weir_root *root, uint64_t number,
                           weir_instant now)
 {
     struct root_leases *leases = &root->leases;
-    weir_brokers_keep(leases->brokers, number, now);
+    weir_lease_manager_keep(leases->manager, number, now);
     leases->unkept = false;
     answer_all(root, now);
 }
 
 bool weir_root_lease_wants_keep(const struct weir_root *root)
 {
-    return weir_brokers_wants_keep(root->leases.brokers);
+    return weir_lease_manager_wants_keep(root->leases.manager);
 }
 
 void weir_root_lease_alone(struct weir_root *root, bool alone)
@@ -830,13 +831,13 @@ void weir_root_lease_end(struct weir_root *root, uint64_t term,
     if (term > root->leases.term)
         root->leases.term = term;
     keep_master(&root->leases, master);
-    weir_brokers_end(root->leases.brokers);
+    weir_lease_manager_end(root->leases.manager);
     tell_all(root);
 }
 
 bool weir_root_leases(const struct weir_root *root)
 {
-    return weir_brokers_leases(root->leases.brokers);
+    return weir_lease_manager_leases(root->leases.manager);
 }
 
 uint64_t weir_root_lease_term(const struct weir_root *root)
@@ -854,9 +855,10 @@ struct weir_text weir_root_lease_master(const struct weir_root *root)
 
 /* ---- Views ---- */
 
-const struct weir_brokers *weir_root_brokers(const struct weir_root *root)
+const struct weir_lease_manager *weir_root_lease_manager(
+    const struct weir_root *root)
 {
-    return root->leases.brokers;
+    return root->leases.manager;
 }
 
 struct weir_text weir_root_lease_client_name(const struct weir_root *root,
@@ -878,20 +880,20 @@ struct weir_text weir_root_lease_client_name(const struct weir_root *root,
 
 bool weir_root_leases_init(struct weir_root *root)
 {
-    struct weir_brokers_options options = {
+    struct weir_lease_manager_options options = {
         .mem = root->mem,
         .seed = root->seed,
         .owner = { .context = root, .rule = rule },
     };
-    root->leases.brokers = weir_brokers_new(&options);
+    root->leases.manager = weir_lease_manager_new(&options);
     root->leases.rows = root->mem.alloc(
         root->mem.context, WEIR_LEASES_MAX * sizeof(*root->leases.rows));
-    return root->leases.brokers && root->leases.rows;
+    return root->leases.manager && root->leases.rows;
 }
 
 void weir_root_leases_fini(struct weir_root *root)
 {
-    weir_brokers_free(root->leases.brokers);
+    weir_lease_manager_free(root->leases.manager);
     root->mem.free(root->mem.context, root->leases.awaiting,
                    root->leases.awaiting_capacity *
                        sizeof(*root->leases.awaiting));

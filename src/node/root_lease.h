@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * node/root_lease.h - leased quotas in a root node: while it is master it
- * leases them out (lease/brokers.h), else it names the master.
+ * leases them out (lease/lease_manager.h), else it names the master.
  *
  *     limiters   WANTS by their link   -> GRANTS, and pushes after them
  *     listeners  weir_root_lease_ask() -> a grant, at the client's pace
@@ -17,15 +17,15 @@
 #ifndef WEIR_ROOT_LEASE_H
 #define WEIR_ROOT_LEASE_H
 
-#include "lease/brokers.h"
+#include "lease/lease_manager.h"
 #include "node/root.h"
 
 /* ---- Mastership ---- */
 
 /* This root is master from now on, in 'term', which is above all earlier ones
- * (asserted: above 0). 'vacant' as of weir_brokers_begin(): until then leases
- * of another master may be out, and grants only repeat the leases that holders
- * report. Leases of its own earlier terms are forgotten. */
+ * (asserted: above 0). 'vacant' as of weir_lease_manager_begin(): until then
+ * leases of another master may be out, and grants only repeat the leases that
+ * holders report. Leases of its own earlier terms are forgotten. */
 void weir_root_lease_begin(struct weir_root *root, uint64_t term,
                            weir_instant vacant, weir_instant now);
 /* For a pump that can keep a number (roster token) beside the mastership, where
@@ -73,10 +73,10 @@ struct weir_text weir_root_lease_master(const struct weir_root *root);
 int weir_root_lease_ask(struct weir_root *root,
                         const struct weir_client *client,
                         struct weir_text quota,
-                        const struct weir_broker_ask *ask,
+                        const struct weir_lease_pool_ask *ask,
                         struct weir_grant *out, weir_instant now);
 /* Gives the client's lease back, if it has one; 'taken' as of
- * weir_brokers_release(). No effect if this root isn't master. */
+ * weir_lease_manager_release(). No effect if this root isn't master. */
 void weir_root_lease_release(struct weir_root *root,
                              const struct weir_client *client,
                              struct weir_text quota, uint64_t taken,
@@ -90,8 +90,9 @@ void weir_root_lease_way_lost(struct weir_root *root, uint32_t way);
  * WEIR_ENOENT, WEIR_EQUOTA as above, but of any root that has quotas. */
 int weir_root_lease_rule(const struct weir_root *root, struct weir_text quota,
                          struct weir_lease_rule *out);
-/* All leases, for weir_brokers_look() and the others; never NULL. */
-const struct weir_brokers *weir_root_brokers(const struct weir_root *root);
+/* All leases, for weir_lease_manager_look() and the others; never NULL. */
+const struct weir_lease_manager *weir_root_lease_manager(
+    const struct weir_root *root);
 /* A client's name for people: for a limiter's or region's id its name; any
  * other id unchanged. Borrowed until the next call of any function of the
  * root. */

@@ -136,14 +136,15 @@ typedef void each_fn(const struct walk *walk, uint32_t slot,
 static void each_cell(const struct walk *walk, each_fn *each)
 {
     for (size_t i = 0; i < walk->cells->page_capacity; i++) {
-        const struct weir_cell_page *page = walk->cells->pages[i];
-        for (size_t k = 0; page && k < WEIR_CELLS_A_PAGE; k++) {
-            const struct weir_cell *cell = &page->cell[k];
-            if (cell->use == 0)
+        const struct weir_limiter_cell_page *page = walk->cells->pages[i];
+        for (size_t k = 0; page && k < WEIR_LIMITER_CELLS_A_PAGE; k++) {
+            const struct weir_limiter_cell *cell = &page->cell[k];
+            if (cell->root_quota == 0)
                 continue;
-            const struct weir_use *use = &walk->root->merge.uses[cell->use - 1];
+            const struct weir_root_quota *root_quota =
+                &walk->root->merge.uses[cell->root_quota - 1];
             each(walk, cell->slot,
-                 (struct weir_text){ use->name, use->name_len });
+                 (struct weir_text){ root_quota->name, root_quota->name_len });
         }
     }
 }

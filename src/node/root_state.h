@@ -9,7 +9,7 @@
 
 #include "base/rng.h"
 #include "count/merge.h"
-#include "lease/brokers.h"
+#include "lease/lease_manager.h"
 #include "node/root.h"
 
 /* The adaptive limits last received of a limiter; one block, names behind. */
@@ -55,12 +55,12 @@ struct root_limiter {
 
 /* Bucket state of an exact quota kept by the root. One block, with the state at
  * its end. */
-struct root_meter {
+struct root_bucket_state {
     uint64_t hash;
     uint64_t created, epoch; /* of the quota that 'rule' is from */
     uint32_t zones;          /* by root_asks.zones */
     uint32_t size;           /* of the block */
-    struct weir_meter_rule rule;
+    struct weir_algorithm_rule rule;
     uint8_t name_len;
     char name[WEIR_NAME_MAX];
     uint64_t state[];
@@ -69,10 +69,10 @@ struct root_meter {
 struct root_asks {
     struct weir_root_zones zone_of;
     struct weir_root_relay relay; /* 'ask' NULL: kept here */
-    uint64_t wall;              /* offset of 'now' to 1970, for calendars … */
-    uint64_t aligned;           /* … and as it was first, for other windows */
-    uint32_t zones;             /* how often they may have changed */
-    struct root_meter **meters; /* owned; NULL: a free element */
+    uint64_t wall;    /* offset of 'now' to 1970, for calendars … */
+    uint64_t aligned; /* … and as it was first, for other windows */
+    uint32_t zones;   /* how often they may have changed */
+    struct root_bucket_state **bucket_states; /* owned; NULL: a free element */
     size_t capacity;
     uint32_t used, live;
     struct weir_index index;
@@ -108,7 +108,7 @@ struct root_awaiting {
 
 /* Leased quotas: this root's mastership, or the master that it knows. */
 struct root_leases {
-    struct weir_brokers *brokers; /* owned */
+    struct weir_lease_manager *manager; /* owned */
     uint64_t term;
     weir_instant ask_from; /* no wants go up before */
     bool unkept;           /* no client is answered before a number is kept */
@@ -162,7 +162,7 @@ struct root_peer {
     bool up;
     bool greeted; /* a hello was taken */
     bool queued;
-    bool hold;
+    bool paused;
     bool welcome_owed;
     bool answer_owed;
     bool master_owed;     /* a grants message is to name the master */
@@ -238,8 +238,8 @@ struct weir_root {
     uint32_t peers_max;
     uint32_t queue_first, queue_last; /* index + 1 */
 
-    weir_duration stretch; /* report backoff: shortest interval between reports;
-                            * 0: none */
+    /* Shortest interval between reports that the root asks for; 0: none. */
+    weir_duration report_backoff;
     weir_instant judge_at; /* the backoff isn't changed before */
     bool due_waiting;      /* some fills are due later */
     weir_instant look_at;  /* next look for pushes */
@@ -277,8 +277,8 @@ void weir_root_names_fini(struct weir_root *root, struct root_peer *peer);
 /* As of struct weir_merge_watch. */
 void weir_root_note_beyond(void *context,
                            const struct weir_merge_limiter *cells,
-                           const struct weir_use *use, uint64_t units,
-                           weir_instant now);
+                           const struct weir_root_quota *root_quota,
+                           uint64_t units, weir_instant now);
 void weir_root_free_debtors(struct weir_root *root);
 
 /* ---- root_ask.c ---- */
@@ -289,8 +289,8 @@ int weir_root_take_asks(struct weir_root *root, uint32_t peer,
                         const struct weir_asks *asks, weir_instant now);
 void weir_root_say_answers(struct root_peer *peer, struct weir_message *out);
 /* Forgets some bucket states that are empty, or have no quota here. */
-void weir_root_sweep_meters(struct weir_root *root, uint32_t work,
-                            weir_instant now);
+void weir_root_sweep_bucket_states(struct weir_root *root, uint32_t work,
+                                   weir_instant now);
 
 /* ---- root_lease.c ---- */
 

@@ -7,19 +7,20 @@
 
 #include <string.h>
 
-static void usage_of(struct weir_root *root, struct weir_use *use,
+static void usage_of(struct weir_root *root, struct weir_root_quota *root_quota,
                      struct weir_usage *out, weir_instant now)
 {
     struct weir_captures captures;
-    struct weir_text name = { use->name, use->name_len };
-    int64_t fill = weir_merge_told_fill(&root->merge, use, now);
+    struct weir_text name = { root_quota->name, root_quota->name_len };
+    int64_t fill = weir_merge_told_fill(&root->merge, root_quota, now);
     *out = (struct weir_usage){
         .name = name,
         .quota = weir_catalog_find(root->catalog, name, &captures),
-        .fill = (double)fill / (double)((uint64_t)1 << use->bucket.leak.frac),
-        .passed = use->passed,
-        .refused = use->refused,
-        .limiters = use->connected,
+        .fill = (double)fill /
+                (double)((uint64_t)1 << root_quota->bucket.leak.frac),
+        .passed = root_quota->passed,
+        .refused = root_quota->refused,
+        .limiters = root_quota->connected,
     };
 }
 
@@ -27,10 +28,10 @@ bool weir_root_usage(struct weir_root *root, size_t *cursor,
                      struct weir_usage *out, weir_instant now)
 {
     while (*cursor < root->merge.use_used) {
-        struct weir_use *use = &root->merge.uses[(*cursor)++];
-        if (!use->live)
+        struct weir_root_quota *root_quota = &root->merge.uses[(*cursor)++];
+        if (!root_quota->live)
             continue;
-        usage_of(root, use, out, now);
+        usage_of(root, root_quota, out, now);
         return true;
     }
     return false;
@@ -39,10 +40,10 @@ bool weir_root_usage(struct weir_root *root, size_t *cursor,
 bool weir_root_usage_of(struct weir_root *root, struct weir_text name,
                         struct weir_usage *out, weir_instant now)
 {
-    struct weir_use *use = weir_merge_get(&root->merge, name);
-    if (!use)
+    struct weir_root_quota *root_quota = weir_merge_get(&root->merge, name);
+    if (!root_quota)
         return false;
-    usage_of(root, use, out, now);
+    usage_of(root, root_quota, out, now);
     weir_root_debtor_of(root, name, &out->debtor, now);
     return true;
 }
@@ -84,10 +85,11 @@ void weir_root_stats(const struct weir_root *root, struct weir_root_stats *out)
     out->quotas_used = root->merge.use_live;
     out->epoch = root->epoch;
     out->counts = root->merge.merged;
-    out->stretch = root->stretch;
-    out->meters = root->asks.live;
-    out->meter_bytes = root->asks.bytes;
-    out->leased = weir_brokers_count(root->leases.brokers, &out->lease_holders);
+    out->report_backoff = root->report_backoff;
+    out->bucket_states = root->asks.live;
+    out->bucket_state_bytes = root->asks.bytes;
+    out->leased =
+        weir_lease_manager_count(root->leases.manager, &out->lease_holders);
     for (uint32_t i = 0; i < root->limiter_used; i++) {
         if (root->limiters[i]->live)
             out->unknown += root->limiters[i]->unknown;

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "os/accept.h"
-#include "os/place.h"
+#include "os/listen_address.h"
 #include "os/stream_private.h"
 
 struct weir_listener {
@@ -165,8 +165,8 @@ int weir_listener_new(struct event_base *base,
                       const struct weir_listener_options *options,
                       struct weir_listener **out, struct weir_diag *diag)
 {
-    struct weir_place place = { .address = options->address };
-    int fd = weir_place_listen(&place, diag);
+    struct weir_listen_address place = { .address = options->address };
+    int fd = weir_listen_address_listen(&place, diag);
     if (fd < 0)
         return fd;
     struct weir_listener *listener = calloc(1, sizeof(*listener));

@@ -47,8 +47,9 @@ struct weir_grant {
                                * a push 0 */
     weir_duration refresh; /* ask again after it; 0 only if an answer's lease is
                             * 0 */
-    uint64_t roll; /* roster token: proves to the next master that all lease
-                    * holders were heard: see lease/broker_roll.c. 0: none */
+    /* roster token: proves to the next master that all lease holders were
+     * heard: see lease/lease_pool_roster.c. 0: none */
+    uint64_t roster_token;
 };
 
 #endif /* WEIR_LEASE_H */

@@ -118,7 +118,7 @@ void weir_quota_init(struct weir_quota *quota)
         .controller = WEIR_CONTROLLER_TARGET,
         .decay_factor = WEIR_DECAY_ONE,
         .share_algorithm = WEIR_SHARE_FAIR,
-        .queue = WEIR_LINEUP_FIFO,
+        .queue = WEIR_WAIT_QUEUE_FIFO,
         .queue_max = QUEUE_MAX_DEFAULT,
         .glob = WEIR_GLOB_NAME,
     };
@@ -499,7 +499,8 @@ static int check_enumerations(const struct weir_quota *quota,
         wrong = "share_algorithm";
     if ((unsigned)quota->controller >= WEIR_CONTROLLER_KINDS)
         wrong = "controller";
-    if (quota->queue < WEIR_LINEUP_FIFO || quota->queue > WEIR_LINEUP_PRIORITY)
+    if (quota->queue < WEIR_WAIT_QUEUE_FIFO ||
+        quota->queue > WEIR_WAIT_QUEUE_PRIORITY)
         wrong = "queue";
     if (quota->glob < WEIR_GLOB_NAME || quota->glob > WEIR_GLOB_PATH)
         wrong = "glob";

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "adapt/controller_kind.h"
-#include "algo/lineup.h"
-#include "algo/meter.h"
+#include "algo/algorithm.h"
+#include "algo/wait_queue.h"
 #include "quota/lease.h"
 
 /* The enumerations can grow: weir_quota_check() refuses a value that a later
@@ -23,7 +23,7 @@ enum weir_sharing {
     WEIR_EXACT = 4,
     WEIR_ADAPTIVE = 5,
 };
-/* enum weir_algorithm is in algo/meter.h. */
+/* enum weir_algorithm is in algo/algorithm.h. */
 enum weir_mode { WEIR_ENFORCE = 1, WEIR_SHADOW = 2, WEIR_OFF = 3 };
 enum weir_on_stale {
     WEIR_STALE_PASS = 1,
@@ -33,9 +33,9 @@ enum weir_on_stale {
 };
 
 /* How a leased quota is divided when more is wanted than the limit;
- * lease/share.h has the exact rules. (enum weir_algorithm decides how a lease
- * holder keeps to its part.) */
-enum weir_share {
+ * lease/fair_share.h has the exact rules. (enum weir_algorithm decides how a
+ * lease holder keeps to its part.) */
+enum weir_share_algorithm {
     WEIR_SHARE_NONE = 1,         /* as much as wanted; the limit is ignored */
     WEIR_SHARE_STATIC = 2,       /* as much as wanted, at most the whole
                                   * limit */
@@ -188,10 +188,10 @@ struct weir_quota {
                                     * earlier */
     uint32_t decay_factor;         /* in 1 / WEIR_DECAY_ONE: 1 ..
                                     * WEIR_DECAY_ONE */
-    enum weir_share share_algorithm;
+    enum weir_share_algorithm share_algorithm;
     enum weir_controller_kind controller;
-    enum weir_lineup_order queue; /* the order of waiting callers */
-    uint32_t queue_max;           /* callers that may wait in a process, 1 .. */
+    enum weir_wait_queue_order queue; /* the order of waiting callers */
+    uint32_t queue_max; /* callers that may wait in a process, 1 .. */
     enum weir_glob glob;
     bool count_refused;
 };
@@ -235,8 +235,8 @@ uint64_t weir_burst_units(const struct weir_limit *limit,
 struct weir_window weir_quota_window(const struct weir_quota *quota);
 
 /* Units that pass in one window: limit x window, rounded down, at most
- * WEIR_METER_QUANTITY_MAX, which is also the value without a limit. For a quota
- * that has windows and passed the check: 0 only with a limit of 0. */
+ * WEIR_ALGORITHM_QUANTITY_MAX, which is also the value without a limit. For a
+ * quota that has windows and passed the check: 0 only with a limit of 0. */
 uint64_t weir_quota_quantity(const struct weir_quota *quota);
 
 /* Entries of a sliding log in force: max_entries, or the units that pass in a

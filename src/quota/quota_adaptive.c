@@ -92,7 +92,7 @@ static bool is_class_name(struct weir_text name)
         if (!letter && !memchr(also, c, sizeof(also) - 1))
             return false;
     }
-    return name.len > 0 && name.len <= WEIR_SLUICE_NAME_MAX;
+    return name.len > 0 && name.len <= WEIR_CONCURRENCY_GATE_NAME_MAX;
 }
 
 /* Cuts the text before 'c', or all, off the front. */
@@ -116,7 +116,8 @@ static int refuse_class(struct weir_text part, struct weir_diag *diag)
                          NULL);
 }
 
-static int set_share(struct weir_text word, struct weir_sluice_class *klass,
+static int set_share(struct weir_text word,
+                     struct weir_concurrency_gate_class *klass,
                      struct weir_diag *diag)
 {
     uint64_t percent = 0;
@@ -129,14 +130,15 @@ static int set_share(struct weir_text word, struct weir_sluice_class *klass,
 }
 
 /* "sync:observed:unheard" */
-static int parse_class(struct weir_text part, struct weir_sluice_class *klass,
+static int parse_class(struct weir_text part,
+                       struct weir_concurrency_gate_class *klass,
                        struct weir_diag *diag)
 {
     struct weir_text rest = part;
     struct weir_text name = cut(&rest, ':');
     if (!is_class_name(name))
         return refuse_class(part, diag);
-    *klass = (struct weir_sluice_class){ .observed = false };
+    *klass = (struct weir_concurrency_gate_class){ .observed = false };
     memcpy(klass->name, name.p, name.len);
     int error = 0;
     while (rest.p && error == 0) {
@@ -153,8 +155,8 @@ static int parse_class(struct weir_text part, struct weir_sluice_class *klass,
 
 /* Whether a class before 'klass' has the same number, and so most likely the
  * same name. */
-static bool is_numbered_before(const struct weir_sluice_options *options,
-                               uint32_t klass)
+static bool is_numbered_before(
+    const struct weir_concurrency_gate_options *options, uint32_t klass)
 {
     struct weir_text name = weir_text_of(options->class_of[klass].name);
     for (uint32_t i = 0; i < klass; i++) {
@@ -167,7 +169,7 @@ static bool is_numbered_before(const struct weir_sluice_options *options,
 
 /* An empty text is one class without a name. */
 static int parse_classes(struct weir_text text,
-                         struct weir_sluice_options *options,
+                         struct weir_concurrency_gate_options *options,
                          struct weir_diag *diag)
 {
     uint32_t count = 0;
@@ -181,7 +183,7 @@ static int parse_classes(struct weir_text text,
                              NULL);
     while (text.p && error == 0) {
         struct weir_text part = cut(&text, ',');
-        if (count == WEIR_SLUICE_CLASSES_MAX)
+        if (count == WEIR_CONCURRENCY_GATE_CLASSES_MAX)
             return weir_diag_set(diag, WEIR_EQUOTA,
                                  "there may be 8 classes at "
                                  "most",
@@ -232,11 +234,11 @@ static void set_bounds(const struct weir_quota *quota, double processes,
         out->initial = out->max;
 }
 
-void weir_quota_sluice(const struct weir_quota *quota, uint32_t processes,
-                       struct weir_sluice_options *out)
+void weir_quota_gate(const struct weir_quota *quota, uint32_t processes,
+                     struct weir_concurrency_gate_options *out)
 {
     bool fractions = quota->controller == WEIR_CONTROLLER_TARGET;
-    weir_sluice_defaults(out, quota->controller);
+    weir_concurrency_gate_defaults(out, quota->controller);
     (void)parse_classes(quota->classes, out, NULL);
     struct weir_controller_options *options = &out->controller;
     options->target = quota->target;
@@ -316,8 +318,8 @@ int weir_quota_check_adaptive(const struct weir_quota *quota,
                              "percentile may be above 0 "
                              "and up to 100; write it as percentile=95",
                              NULL);
-    struct weir_sluice_options options;
-    weir_sluice_defaults(&options, quota->controller);
+    struct weir_concurrency_gate_options options;
+    weir_concurrency_gate_defaults(&options, quota->controller);
     int error = check_bounds(quota, diag);
     if (error == 0)
         error = parse_classes(quota->classes, &options, diag);
@@ -325,6 +327,6 @@ int weir_quota_check_adaptive(const struct weir_quota *quota,
         return error;
     /* The remaining checks of classes, and a safety net for options added here
      * later. */
-    weir_quota_sluice(quota, 1, &options);
-    return weir_sluice_check(&options, diag) < 0 ? WEIR_EQUOTA : 0;
+    weir_quota_gate(quota, 1, &options);
+    return weir_concurrency_gate_check(&options, diag) < 0 ? WEIR_EQUOTA : 0;
 }

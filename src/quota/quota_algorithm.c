@@ -38,11 +38,11 @@ uint64_t weir_quota_quantity(const struct weir_quota *quota)
 {
     const struct weir_limit *limit = &quota->limit;
     if (limit->unlimited || limit->per == 0)
-        return WEIR_METER_QUANTITY_MAX;
+        return WEIR_ALGORITHM_QUANTITY_MAX;
     weir_u128 units = weir_quota_window(quota).length;
     units = units * limit->units / limit->per;
-    return units < WEIR_METER_QUANTITY_MAX ? (uint64_t)units
-                                           : WEIR_METER_QUANTITY_MAX;
+    return units < WEIR_ALGORITHM_QUANTITY_MAX ? (uint64_t)units
+                                               : WEIR_ALGORITHM_QUANTITY_MAX;
 }
 
 uint32_t weir_quota_entries(const struct weir_quota *quota)

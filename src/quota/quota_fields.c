@@ -301,9 +301,9 @@ static const struct word controllers[] = {
 };
 
 static const struct word queues[] = {
-    { "fifo", WEIR_LINEUP_FIFO, NULL },
-    { "lifo", WEIR_LINEUP_LIFO, NULL },
-    { "priority", WEIR_LINEUP_PRIORITY, NULL },
+    { "fifo", WEIR_WAIT_QUEUE_FIFO, NULL },
+    { "lifo", WEIR_WAIT_QUEUE_LIFO, NULL },
+    { "priority", WEIR_WAIT_QUEUE_PRIORITY, NULL },
     { NULL, 0, NULL },
 };
 

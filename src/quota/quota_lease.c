@@ -65,14 +65,14 @@ static int check_capacity(const struct weir_quota *quota,
                              "limit=unlimited that could be leased; write a "
                              "limit as limit=100/s, or share_algorithm=none",
                              NULL);
-    bool gauge = quota->kind == WEIR_CONCURRENCY;
-    if (quota->limit.unlimited && gauge)
+    bool inflight = quota->kind == WEIR_CONCURRENCY;
+    if (quota->limit.unlimited && inflight)
         return weir_diag_set(diag, WEIR_EQUOTA,
                              "there is no share of "
                              "limit=unlimited that could be leased; write a "
                              "limit as limit=40, or sharing=counted",
                              NULL);
-    if (gauge &&
+    if (inflight &&
         (quota->safe_capacity.units > 0 || quota->safe_capacity.unlimited))
         return weir_diag_set(diag, WEIR_EQUOTA,
                              "safe_capacity of "

@@ -50,26 +50,28 @@ static bool options_valid(const struct weir_table_options *options)
            options->stripes >= 1 && options->stripes <= WEIR_STRIPES_MAX &&
            options->processes <= WEIR_TABLE_PROCESSES_MAX &&
            options->processes <= options->stripes &&
-           (options->meter_bytes == 0 || options->meter_bytes >= AREA_UNIT) &&
-           options->meter_bytes <= WEIR_METER_BYTES_MAX &&
-           options->basins <= WEIR_BASINS_MAX;
+           (options->bucket_state_bytes == 0 ||
+            options->bucket_state_bytes >= AREA_UNIT) &&
+           options->bucket_state_bytes <= WEIR_ALGORITHM_BYTES_MAX &&
+           options->gate_slots <= WEIR_GATE_SLOTS_MAX;
 }
 
 static uint32_t area_units(const struct weir_table_options *options)
 {
-    uint64_t bytes = options->meter_bytes;
+    uint64_t bytes = options->bucket_state_bytes;
     if (bytes == 0)
-        bytes = AREA_LEAST + (uint64_t)options->slots * WEIR_METER_BYTES_A_SLOT;
+        bytes =
+            AREA_LEAST + (uint64_t)options->slots * WEIR_ALGORITHM_BYTES_A_SLOT;
     return (uint32_t)(bytes / AREA_UNIT);
 }
 
 /* Places the rules and bucket states. Returns their end. */
-static uint64_t lay_out_meters(struct weir_table *t, uint64_t at,
-                               const struct weir_table_options *options)
+static uint64_t lay_out_bucket_states(struct weir_table *t, uint64_t at,
+                                      const struct weir_table_options *options)
 {
     t->area_units = area_units(options);
-    t->meters_at = at;
-    at += (uint64_t)options->slots * sizeof(struct meter);
+    t->bucket_states_at = at;
+    at += (uint64_t)options->slots * sizeof(struct bucket_state);
     t->area_map_at = at;
     at = aligned(at + t->area_units);
     t->area_at = at;
@@ -90,7 +92,7 @@ static size_t lay_out(struct weir_table *t,
     t->chunk_count = slots / 2 + 64;
     t->bits_words = (slots + 63) / 64;
     t->commons = options->processes > 1 ? options->processes : 1;
-    t->pins_at = t->pinned_at = t->kept_at = t->holds_at = 0;
+    t->pins_at = t->pinned_at = t->kept_at = t->in_flight_at = 0;
     t->pin_count = 0;
 
     uint64_t at = sizeof(*t);
@@ -107,13 +109,13 @@ static size_t lay_out(struct weir_table *t,
     at = aligned(at + (uint64_t)t->bits_words * sizeof(uint64_t));
     t->stripes_at = at;
     at += (uint64_t)options->stripes * sizeof(struct weir_stripe);
-    t->twins_at = at;
-    at += (uint64_t)slots * sizeof(struct twin);
-    t->gauges_at = at;
-    at += (uint64_t)slots * sizeof(struct gauge);
-    t->leased_at = lay_out_meters(t, at, options);
+    t->shadow_slots_at = at;
+    at += (uint64_t)slots * sizeof(struct shadow_slot);
+    t->inflights_at = at;
+    at += (uint64_t)slots * sizeof(struct inflight);
+    t->leased_at = lay_out_bucket_states(t, at, options);
     at = t->leased_at + (uint64_t)slots * sizeof(struct leased);
-    at = weir_basins_lay_out(t, at, options->basins);
+    at = weir_gate_slots_lay_out(t, at, options->gate_slots);
     return t->commons > 1 ? weir_share_lay_out(t, at) : at;
 }
 
@@ -570,7 +572,7 @@ static void slot_reset(struct weir_table *t, uint32_t slot)
     weir_store_relaxed(&cold->report_at, count);
     weir_store_relaxed(&hot->up, UP_NONE);
     weir_store_relaxed(&hot->stop, count + WEIR_COUNT_FAR);
-    weir_store_relaxed(&hot->early, WEIR_MINI_FAR);
+    weir_store_relaxed(&hot->report_within, WEIR_MINI_FAR);
     /* release: a thread that frees it after a crash finds no parent and no
      * chunks of its former life. */
     weir_store_release(&cold->state, WEIR_SLOT_MAKING);
@@ -615,7 +617,7 @@ void weir_slot_release(struct weir_table *t, uint32_t slot)
     struct cold *cold = weir_cold(t, slot);
     weir_store(&hot->generation, hot->generation + (hot->generation & 1));
     index_remove(t, slot);
-    weir_meter_drop(t, slot, t->origin);
+    weir_bucket_state_drop(t, slot, t->origin);
     weir_slot_unadapt(t, slot);
     weir_store_release(&cold->state, WEIR_SLOT_FREE);
     weir_chunks_free(t, weir_name(t, slot)->more);

@@ -26,26 +26,26 @@
 #define WEIR_TABLE_PROCESSES_MAX 64
 
 struct weir_table;
-struct weir_sluice_view; /* adapt/sluice.h */
+struct weir_concurrency_gate_view; /* adapt/concurrency_gate.h */
 
 struct weir_table_options {
-    uint32_t slots;       /* 1 .. WEIR_SLOTS_MAX */
-    uint32_t stripes;     /* 1 .. WEIR_STRIPES_MAX, with the shared one; at
+    uint32_t slots;     /* 1 .. WEIR_SLOTS_MAX */
+    uint32_t stripes;   /* 1 .. WEIR_STRIPES_MAX, with the shared one; at
                            * least 'processes' */
-    uint32_t processes;   /* number that share the table (table_share.c), up to
+    uint32_t processes; /* number that share the table (table_share.c), up to
                            * WEIR_TABLE_PROCESSES_MAX; 0 and 1: not shared */
-    uint64_t seed;        /* for hashing and random draws */
-    uint64_t meter_bytes; /* room for rules and states of algorithms that aren't
-                           * one word: 64 .. WEIR_METER_BYTES_MAX; 0: 64 KiB and
-                           * WEIR_METER_BYTES_A_SLOT for each slot. Unused pages
-                           * are never touched */
-    uint32_t basins; /* gate slots: adaptive quotas, templates and instances
+    uint64_t seed;      /* for hashing and random draws */
+    /* room for rules and states of algorithms that aren't one word: 64 ..
+     * WEIR_ALGORITHM_BYTES_MAX; 0: 64 KiB and WEIR_ALGORITHM_BYTES_A_SLOT
+     * for each slot. Unused pages are never touched */
+    uint64_t bucket_state_bytes;
+    uint32_t gate_slots; /* gate slots: adaptive quotas, templates and instances
                       * with an own limit; others let all pass. 0 ..
-                      * WEIR_BASINS_MAX; pages as above */
+                      * WEIR_GATE_SLOTS_MAX; pages as above */
 };
-#define WEIR_BASINS_MAX 4096
-#define WEIR_METER_BYTES_A_SLOT 256
-#define WEIR_METER_BYTES_MAX (1ull << 37)
+#define WEIR_GATE_SLOTS_MAX 4096
+#define WEIR_ALGORITHM_BYTES_A_SLOT 256
+#define WEIR_ALGORITHM_BYTES_MAX (1ull << 37)
 
 /* The bytes a table needs; 0 when an option is out of its range. */
 size_t weir_table_size(const struct weir_table_options *options);
@@ -132,15 +132,15 @@ void weir_table_inherit_pins(struct weir_table *table, uint32_t parent,
                              uint32_t child);
 /* The process has died, at any point of its code: 'by' breaks its locks and
  * repairs the data that they guard. Takes continue meanwhile. Call it for all
- * dead processes before weir_table_bury() for any; several processes may do so
+ * dead processes before weir_table_reap() for any; several processes may do so
  * at once. */
-void weir_table_bury_locks(struct weir_table *table, uint32_t process,
+void weir_table_reap_locks(struct weir_table *table, uint32_t process,
                            uint32_t by);
 /* Gives back the stripes, pins and permits of a dead process. One caller at a
  * time. May be repeated if the caller is killed during it, and must be repeated
  * if it returns false: the writer lock was taken for long, perhaps by another
  * dead process. */
-bool weir_table_bury(struct weir_table *table, uint32_t process, uint32_t by);
+bool weir_table_reap(struct weir_table *table, uint32_t process, uint32_t by);
 /* Marks every slot that has an unsettled count or units in flight, or ('all')
  * that was ever used: the process that would have reported it is gone. */
 void weir_table_mark_unsettled(struct weir_table *table, bool all);
@@ -190,17 +190,17 @@ unsigned weir_table_reserve(struct weir_table *table, uint32_t stripe,
 
 /* The permit record of an enter: everything needed to give the permit back. All
  * zero: none. */
-struct weir_hold {
+struct weir_permit_record {
     uint64_t weight;
-    weir_instant entered; /* if 'basin' */
+    weir_instant entered; /* if 'gate_slot' */
     uint16_t links;
     uint16_t process; /* the owner, in a table that processes share */
     uint32_t klass;   /* set by the caller of an enter: weir_class_number(), or
                        * 0 */
     uint32_t slot[WEIR_DEPTH_MAX];
-    /* The concurrency gate that let it in too (table_sluice.c). */
-    uint32_t basin;  /* gate slot + 1; 0: none */
-    uint32_t serial; /* of the gate slot */
+    /* The concurrency gate that let it in too (table_gate.c). */
+    uint32_t gate_slot; /* gate slot + 1; 0: none */
+    uint32_t serial;    /* of the gate slot */
     uint32_t in_flight : 24, place : 7, counted : 1;
     uint16_t life, class_life;
 };
@@ -211,23 +211,26 @@ struct weir_hold {
  * in flight. */
 unsigned weir_table_enter(struct weir_table *table, uint32_t stripe,
                           struct weir_ref ref, uint64_t weight,
-                          struct weir_hold *out_hold, struct weir_reply *reply,
-                          weir_instant now);
+                          struct weir_permit_record *out_hold,
+                          struct weir_reply *reply, weir_instant now);
 /* Gives the permit back, once, whether or not the quotas still exist; units
  * charged to other quotas of the chain stay. 'hold' is empty then. It never
  * takes more than is in flight: leaving a copy of a permit can't make the
  * counter negative. Returns WEIR_OUTCOME_KICK, _NEXT, both or 0. Lock-free: a
  * loop repeats only when another thread made progress. */
-unsigned weir_table_leave(struct weir_table *table, struct weir_hold *hold);
+unsigned weir_table_leave(struct weir_table *table,
+                          struct weir_permit_record *record);
 /* The same, with the outcome from which an adaptive quota learns. */
-unsigned weir_table_leave_as(struct weir_table *table, struct weir_hold *hold,
+unsigned weir_table_leave_as(struct weir_table *table,
+                             struct weir_permit_record *record,
                              enum weir_permit_outcome outcome,
                              weir_instant now);
 /* Callers that wait to enter. The table doesn't store the waiters, but it knows
  * at which slots they wait, so that no caller overtakes them. A caller that
  * doesn't wait finds a slot shut if a caller of the same lane waits there
- * (algo/lineup.h; each class of an adaptive quota has a lane). If only other
- * lanes wait, it is let in only within the guaranteed part of its class. */
+ * (algo/wait_queue.h; each class of an adaptive quota has a lane). If only
+ * other lanes wait, it is let in only within the guaranteed part of its
+ * class. */
 enum weir_turn_kind {
     WEIR_TURN_PASSING = 1, /* doesn't wait yet: as a plain enter */
     WEIR_TURN_ALONE,       /* waits, but in no queue: as a plain enter */
@@ -249,7 +252,8 @@ struct weir_turn {
  * A refusal isn't counted, except by a leased quota with WEIR_TURN_ALONE: the
  * lease manager must learn the wants. */
 unsigned weir_table_enter_turn(struct weir_table *table, struct weir_ref ref,
-                               uint64_t weight, struct weir_hold *out_hold,
+                               uint64_t weight,
+                               struct weir_permit_record *out_hold,
                                struct weir_turn *turn, struct weir_reply *reply,
                                weir_instant now);
 /* Sets the lanes of the slot in which callers wait, and how many units they
@@ -261,31 +265,32 @@ void weir_table_set_line(struct weir_table *table, uint32_t slot,
 bool weir_table_is_awaited(const struct weir_table *table, uint32_t slot);
 /* The order of the slot's wait queue and its maximum length, from its quota. */
 void weir_table_queue(const struct weir_table *table, uint32_t slot,
-                      enum weir_lineup_order *out_order, uint32_t *out_max);
+                      enum weir_wait_queue_order *out_order, uint32_t *out_max);
 /* The instant at which to check a slot with waiters again even without a leave;
  * WEIR_NEVER: a leave or the sync wakes them. */
 weir_instant weir_table_line_due(const struct weir_table *table, uint32_t slot,
                                  weir_instant now);
 /* The slots of the chain that count units in flight, at most WEIR_DEPTH_MAX.
  * Returns their number; 0 too if the slot's life is over. */
-uint32_t weir_table_gauges(const struct weir_table *table, struct weir_ref ref,
-                           uint32_t *out_slots);
+uint32_t weir_table_inflights(const struct weir_table *table,
+                              struct weir_ref ref, uint32_t *out_slots);
 /* Whether a slot is in the chain; it may have changed since. */
 bool weir_table_has_link(const struct weir_table *table, struct weir_ref ref,
                          uint32_t slot);
 
 /* Units in flight by the slot's name. */
-uint64_t weir_table_held(const struct weir_table *table, uint32_t slot);
+uint64_t weir_table_in_flight(const struct weir_table *table, uint32_t slot);
 /* This process is a fork: the units in flight are the parent's. No thread may
  * enter or leave meanwhile. */
-void weir_table_forget_holds(struct weir_table *table);
+void weir_table_forget_permits(struct weir_table *table);
 
 /* ---- Adaptive quotas ---- */
 
 /* Any thread: the state of the slot's limit; false: it isn't adaptive, or has
  * no gate slot. */
 bool weir_table_adaptive(struct weir_table *table, uint32_t slot,
-                         struct weir_sluice_view *out, weir_instant now);
+                         struct weir_concurrency_gate_view *out,
+                         weir_instant now);
 /* The next slot of a quota or instance that has a gate slot; 'cursor' begins at
  * 0. */
 bool weir_table_adaptive_next(const struct weir_table *table, uint32_t *cursor,
@@ -311,9 +316,9 @@ void weir_table_tick(struct weir_table *table, weir_instant now);
  *     weir_table_away()    the request to each store, from the leaf up
  *     weir_table_undo()    one of them refused: gives back exactly the units
  *                          that begin charged, if the quotas still live */
-struct weir_receipt {
+struct weir_charge_record {
     struct weir_ref ref;
-    struct weir_meter_ask ask;
+    struct weir_algorithm_ask ask;
     uint32_t stripe;
     uint32_t links;
     uint32_t away;    /* bits: links that a store decides */
@@ -324,22 +329,25 @@ struct weir_receipt {
     uint32_t generation[WEIR_DEPTH_MAX];
     uint32_t serial[WEIR_DEPTH_MAX]; /* of the bucket states */
     uint8_t paid[WEIR_DEPTH_MAX];    /* the level of each that paid */
-    struct weir_hold *hold; /* borrowed; an enter's permit record; NULL: not an
-                             * enter. Set by the caller */
+    /* borrowed; an enter's permit record; NULL: not an enter. Set by the
+     * caller */
+    struct weir_permit_record *record;
 };
 /* 'ask' is the call that it stands for; an enter is a take with a 'hold'.
  * 'reply' may be NULL, except for a reserve. The rest of the charge record is
  * written if the outcome is a verdict. */
 unsigned weir_table_begin(struct weir_table *table, uint32_t stripe,
-                          struct weir_ref ref, const struct weir_meter_ask *ask,
-                          struct weir_receipt *receipt,
+                          struct weir_ref ref,
+                          const struct weir_algorithm_ask *ask,
+                          struct weir_charge_record *charge_record,
                           struct weir_reply *reply, weir_instant now);
 void weir_table_undo(struct weir_table *table,
-                     const struct weir_receipt *receipt, weir_instant now);
+                     const struct weir_charge_record *charge_record,
+                     weir_instant now);
 
 /* The request to a store for a link. */
 struct weir_away {
-    struct weir_meter_rule rule;
+    struct weir_algorithm_rule rule;
     weir_duration deadline;
     enum weir_on_stale on_stale;
     uint16_t store_len;
@@ -349,11 +357,11 @@ struct weir_away {
 };
 /* False: the quota no longer exists, or isn't exact. */
 bool weir_table_away(struct weir_table *table,
-                     const struct weir_receipt *receipt, uint32_t link,
-                     struct weir_away *out);
+                     const struct weir_charge_record *charge_record,
+                     uint32_t link, struct weir_away *out);
 /* The same for a slot in a permit record. */
-bool weir_table_away_held(struct weir_table *table, uint32_t stripe,
-                          uint32_t slot, struct weir_away *out);
+bool weir_table_away_record(struct weir_table *table, uint32_t stripe,
+                            uint32_t slot, struct weir_away *out);
 /* The sync: the store of a quota or template, NUL-terminated; false: it isn't
  * exact. */
 bool weir_table_store_of(const struct weir_table *table, uint32_t slot,
@@ -361,17 +369,21 @@ bool weir_table_store_of(const struct weir_table *table, uint32_t slot,
 /* Decides in place of the store, for a quota with on_stale=share: 'limiters'
  * processes do so, each with its part of the limit. False as above. */
 bool weir_table_step_shared(struct weir_table *table,
-                            const struct weir_receipt *receipt, uint32_t link,
-                            uint32_t limiters, const struct weir_meter_ask *ask,
-                            struct weir_meter_answer *out, weir_instant now);
+                            const struct weir_charge_record *charge_record,
+                            uint32_t link, uint32_t limiters,
+                            const struct weir_algorithm_ask *ask,
+                            struct weir_algorithm_answer *out,
+                            weir_instant now);
 /* A store refused: counts the refusal for the requested quota and for the link.
  * The count of a link in mode shadow is given back, and no undo gives it back
  * again. */
 void weir_table_count_refused(struct weir_table *table, uint32_t stripe,
-                              struct weir_receipt *receipt, uint32_t link);
+                              struct weir_charge_record *charge_record,
+                              uint32_t link);
 /* Divides the rule by 'limiters' (> 0); at least one unit of each quantity and
  * burst stays. */
-void weir_meter_rule_share(struct weir_meter_rule *rule, uint32_t limiters);
+void weir_algorithm_rule_share(struct weir_algorithm_rule *rule,
+                               uint32_t limiters);
 /* A wait plus up to a quarter at random, so that callers that were refused
  * together don't retry together. */
 weir_duration weir_table_jitter(struct weir_table *table, uint32_t stripe,
@@ -490,7 +502,7 @@ struct weir_slot_view {
     struct weir_bucket bucket;
     bool unlimited;
     uint32_t refs; /* children and pins */
-    bool gauge;    /* of kind concurrency */
+    bool inflight; /* of kind concurrency */
 };
 void weir_table_view(struct weir_table *table, uint32_t slot,
                      struct weir_slot_view *out, weir_instant now);
@@ -550,12 +562,12 @@ bool weir_table_carry(struct weir_table *table, struct weir_ref ref,
                       int64_t units, uint64_t refused, weir_instant now);
 /* The same for units in flight at other limiters: 'units' in total now. This
  * table must have no own permits there. The units stay with the name until the
- * caller sets 0 or calls weir_table_uncarry_held(). */
-bool weir_table_carry_held(struct weir_table *table, struct weir_ref ref,
-                           uint64_t units, uint64_t refused);
+ * caller sets 0 or calls weir_table_uncarry_in_flight(). */
+bool weir_table_carry_in_flight(struct weir_table *table, struct weir_ref ref,
+                                uint64_t units, uint64_t refused);
 /* No limiter has units in flight there any more; also if the slot's life is
  * over. */
-void weir_table_uncarry_held(struct weir_table *table, uint32_t slot);
+void weir_table_uncarry_in_flight(struct weir_table *table, uint32_t slot);
 /* Every root has acknowledged the slot's count up to 'count': an instance may
  * be evicted only when that is the whole count. A new life begins settled. */
 void weir_table_set_settled(struct weir_table *table, uint32_t slot,
@@ -570,8 +582,8 @@ void weir_table_set_stale(struct weir_table *table, bool stale,
 bool weir_table_is_stale(const struct weir_table *table);
 /* While 'held', fills don't change the probability that on_stale=hold uses:
  * they come from a peer that has no contact with the roots either. */
-void weir_table_set_held(struct weir_table *table, bool held);
-bool weir_table_is_held(const struct weir_table *table);
+void weir_table_pause_hold(struct weir_table *table, bool paused);
+bool weir_table_hold_is_paused(const struct weir_table *table);
 
 /* 'offset' + 'now' is nanoseconds since 1970 in UTC, which decides where
  * windows begin. If it isn't set, they follow the clock of 'now'. Set it before
@@ -593,7 +605,7 @@ enum weir_leasing {
     WEIR_LEASING_CLOSED,   /* nothing was granted: nothing passes */
     WEIR_LEASING_KEPT,     /* nothing granted yet, but counted until now: it
                             * uses the fleet's last known fill */
-    WEIR_LEASING_HELD,     /* it keeps to its grant */
+    WEIR_LEASING_GRANTED,  /* it keeps to its grant */
     WEIR_LEASING_PARTING,  /* still, though the quota is counted now, until
                             * weir_table_end_lease() */
 };
@@ -617,8 +629,8 @@ struct weir_lease_view {
     double granted;            /* held, parting: units a second, or at a time */
     double limit;              /* of the whole quota; INFINITY: none */
     int64_t priority;          /* of its wants, as the quota says */
-    bool gauge;                /* of kind concurrency: */
-    uint64_t held;             /* units in flight */
+    bool inflight;             /* of kind concurrency: */
+    uint64_t in_flight;        /* units in flight */
     uint64_t awaited;          /* units that waiting callers want */
     uint64_t entered;          /* units ever let in while it was leased */
 };
@@ -660,17 +672,17 @@ bool weir_table_policy(struct weir_table *table, uint32_t stripe,
 /* The template of an instance: its slot, or WEIR_SLOT_NONE. */
 uint32_t weir_table_template_of(const struct weir_table *table, uint32_t slot);
 
-/* ---- Views for people, any thread (table_show.c) ---- */
+/* ---- Views for people, any thread (table_details.c) ---- */
 
 /* A slot's parameters and state in this process. */
-struct weir_slot_show {
+struct weir_slot_details {
     enum weir_slot_state state; /* PLACEHOLDER or above */
     enum weir_sharing sharing;
     enum weir_mode mode;
     uint32_t generation;    /* of this life of the slot */
     uint32_t ruler_slot;    /* an instance's template; WEIR_SLOT_NONE: none, or
                              * no instance */
-    bool gauge;             /* of kind concurrency */
+    bool inflight;          /* of kind concurrency */
     bool elsewhere;         /* fill, low and high don't decide, and are 0: a
                              * bucket state, a store or an adaptive limit
                              * does */
@@ -690,7 +702,8 @@ struct weir_slot_show {
 };
 /* False: the slot isn't live, or belongs to the shadow set. Takes the writer
  * lock, as that process, for the time of a copy. */
-bool weir_table_show(struct weir_table *table, uint32_t process, uint32_t slot,
-                     struct weir_slot_show *out, weir_instant now);
+bool weir_table_details(struct weir_table *table, uint32_t process,
+                        uint32_t slot, struct weir_slot_details *out,
+                        weir_instant now);
 
 #endif /* WEIR_TABLE_H */

@@ -38,7 +38,7 @@ static void switch_finish(struct weir_table *t, uint32_t slot)
     weir_store_relaxed(&hot->part, t->spare_part);
     weir_store_relaxed(&hot->high, t->spare_high);
     weir_store_relaxed(&hot->band, t->spare_band);
-    /* release: pairs with the acquire of meta in weir_look(). */
+    /* release: pairs with the acquire of meta in weir_slot_read(). */
     weir_store_release(&hot->meta, (seq + META_SEQ_ONE) | t->spare_meta);
     uint64_t base = weir_load(&hot->base);
     while (!weir_cas(&hot->base, &base, base & ~(uint64_t)1))
@@ -65,7 +65,8 @@ static void spare_fill(struct weir_table *t, uint32_t slot,
     weir_store_relaxed(&t->spare_band,
                        weir_mini_of(bucket->high - bucket->low));
     weir_store_relaxed(&t->spare_meta, meta_of(bucket, flags));
-    /* release: pairs with the acquire of spare_seq in weir_look_spare(). */
+    /* release: pairs with the acquire of spare_seq in
+     * weir_slot_read_spare(). */
     weir_store_release(&t->spare_seq, t->spare_seq + 1);
 }
 
@@ -91,10 +92,10 @@ void weir_slot_switch(struct weir_table *t, uint32_t slot,
     spare_fill(t, slot, bucket, flags);
     for (;;) {
         struct look look;
-        weir_look(t, slot, elapsed, &look);
+        weir_slot_read(t, slot, elapsed, &look);
         int64_t fill = empty ? 0 : fill_rescaled(&look, bucket->leak.frac);
         /* For kind concurrency, look.count has the units in flight. */
-        uint64_t count = look.flags & META_GAUGE
+        uint64_t count = look.flags & META_INFLIGHT
                              ? weir_load_relaxed(&hot->count)
                              : look.count;
         uint64_t scaled =
@@ -116,7 +117,7 @@ void weir_slot_set_flags(struct weir_table *t, uint32_t slot, uint32_t flags)
 
 static uint32_t flags_of(const struct weir_quota *quota)
 {
-    uint32_t flags = quota->kind == WEIR_CONCURRENCY ? META_GAUGE : 0;
+    uint32_t flags = quota->kind == WEIR_CONCURRENCY ? META_INFLIGHT : 0;
     flags |= quota->sharing == WEIR_ADAPTIVE ? META_ADAPTIVE : 0;
     if (quota->mode == WEIR_OFF)
         return flags | META_OFF;
@@ -292,19 +293,20 @@ static int put_links(struct weir_table *t, uint32_t slot,
 
 static void measure(struct weir_table *t, uint32_t slot,
                     const struct weir_bucket *bucket, uint32_t flags,
-                    const struct meter_plan *plan, bool empty, weir_instant now)
+                    const struct bucket_state_plan *plan, bool empty,
+                    weir_instant now)
 {
     if (plan->where != 0) {
         struct weir_bucket open;
         weir_bucket_open(&open);
-        weir_meter_follow(t, slot, plan, empty, now);
+        weir_bucket_state_follow(t, slot, plan, empty, now);
         weir_slot_switch(t, slot, &open, flags | plan->flags, empty, now);
         return;
     }
     /* In this order: units taken meanwhile from the bucket state may be counted
      * twice, but are never lost. */
     weir_slot_switch(t, slot, bucket, flags, empty, now);
-    uint64_t units = weir_meter_drop(t, slot, now);
+    uint64_t units = weir_bucket_state_drop(t, slot, now);
     if (units > 0 && !empty && bucket->high != WEIR_SCALED_MAX)
         weir_table_add_others(t, slot, (int64_t)(units << bucket->leak.frac));
 }
@@ -316,24 +318,24 @@ static void begin_kind(struct weir_table *t, uint32_t slot)
     uint64_t count = weir_table_count(t, slot);
     struct hot *hot = weir_hot(t, slot);
     struct cold *cold = weir_cold(t, slot);
-    weir_store_relaxed(&weir_gauge(t, slot)->others, 0);
+    weir_store_relaxed(&weir_inflight(t, slot)->others, 0);
     weir_store_relaxed(&cold->settled, count);
     weir_store_relaxed(&cold->report_at, count);
     weir_store(&hot->stop, count + WEIR_COUNT_FAR);
-    weir_store(&hot->early, WEIR_MINI_FAR);
+    weir_store(&hot->report_within, WEIR_MINI_FAR);
 }
 
 void weir_slot_measure(struct weir_table *t, uint32_t slot,
                        const struct weir_bucket *bucket, uint32_t flags,
-                       const struct meter_plan *plan, bool empty,
+                       const struct bucket_state_plan *plan, bool empty,
                        weir_instant now)
 {
     weir_table_mend_switch(t);
     /* Units that a rate let through aren't in flight, nor the reverse. */
-    bool flips = (weir_hot(t, slot)->meta ^ flags) & META_GAUGE;
+    bool flips = (weir_hot(t, slot)->meta ^ flags) & META_INFLIGHT;
     bool making = weir_cold(t, slot)->state == WEIR_SLOT_MAKING;
     measure(t, slot, bucket, flags, plan, empty || flips, now);
-    if (flips || (making && (flags & META_GAUGE)))
+    if (flips || (making && (flags & META_INFLIGHT)))
         begin_kind(t, slot);
     /* The new kind and the units in flight are reported at once: roots may have
      * treated the quota as removed. */
@@ -349,17 +351,17 @@ void weir_slot_share(struct weir_table *t, uint32_t slot,
         cold->state == WEIR_SLOT_MAKING)
         return;
     struct hot *hot = weir_hot(t, slot);
-    if (hot->meta & META_GAUGE)
-        weir_store_relaxed(&weir_gauge(t, slot)->others, 0);
+    if (hot->meta & META_INFLIGHT)
+        weir_store_relaxed(&weir_inflight(t, slot)->others, 0);
     weir_store(&hot->stop, weir_table_count(t, slot) + WEIR_COUNT_FAR);
-    weir_store(&hot->early, WEIR_MINI_FAR);
+    weir_store(&hot->report_within, WEIR_MINI_FAR);
     weir_slot_mark(t, slot);
 }
 
 /* Sets the quota's fields in a slot; its links are made. */
 static void put_fields(struct weir_table *t, uint32_t slot,
                        const struct weir_quota *quota,
-                       const struct meter_plan *plan, weir_instant now)
+                       const struct bucket_state_plan *plan, weir_instant now)
 {
     struct cold *cold = weir_cold(t, slot);
     bool template = weir_quota_is_template(quota);
@@ -387,7 +389,7 @@ static void put_fields(struct weir_table *t, uint32_t slot,
     weir_slot_share(t, slot, before);
     /* The units in flight must be reported again to a root that treated the
      * quota as another one. */
-    if (flags & META_GAUGE)
+    if (flags & META_INFLIGHT)
         weir_slot_mark(t, slot);
     /* release: a reader that sees the state sees the rest. */
     weir_store_release(&cold->state,
@@ -406,8 +408,8 @@ static int put_locked(struct weir_table *t, const struct weir_quota *quota,
     if (slot == WEIR_SLOT_NONE)
         return WEIR_EFULL;
     struct cold *cold = weir_cold(t, slot);
-    struct meter_plan plan;
-    int error = weir_meter_plan(t, slot, quota, &plan);
+    struct bucket_state_plan plan;
+    int error = weir_bucket_state_plan(t, slot, quota, &plan);
     if (error == 0) {
         /* Protected from eviction: its links may need room, and it may be an
          * idle instance. */
@@ -415,7 +417,7 @@ static int put_locked(struct weir_table *t, const struct weir_quota *quota,
         error = put_links(t, slot, quota, now);
         cold->refs--;
         if (error < 0)
-            weir_meter_unplan(t, &plan);
+            weir_bucket_state_unplan(t, &plan);
     }
     if (error < 0) {
         if (fresh)
@@ -476,7 +478,7 @@ static void drop_slot(struct weir_table *t, uint32_t slot, weir_instant now)
         /* Without references it is freed, even if a template matches. A
          * concurrent enter may find it: it limits nothing by then. */
         cold->refs++;
-        if (cold->refs > 1 || weir_slot_is_held(t, slot))
+        if (cold->refs > 1 || weir_slot_has_permits(t, slot))
             weir_slot_rule(t, slot, now);
         else if (!template)
             weir_slot_unrule(t, slot, now);
@@ -518,7 +520,7 @@ void weir_table_end_full(struct weir_table *t, weir_instant now)
 /* ---- Stale ---- */
 
 /* The probability of refusal now, in 1/255. */
-uint8_t weir_look_refusal(const struct look *look)
+uint8_t weir_slot_read_refusal(const struct look *look)
 {
     int64_t over = look->fill - (look->high - look->band);
     if (look->fill > look->high)
@@ -532,8 +534,8 @@ void weir_slot_forgive(struct weir_table *t, uint32_t slot, uint64_t weight,
                        uint64_t elapsed)
 {
     struct look look;
-    weir_look(t, slot, elapsed, &look);
-    if (look.flags & (META_OFF | META_GAUGE))
+    weir_slot_read(t, slot, elapsed, &look);
+    if (look.flags & (META_OFF | META_INFLIGHT))
         return;
     int64_t over = look.fill - look.high;
     if (over <= 0)
@@ -554,14 +556,14 @@ static void stale_slot(struct weir_table *t, uint32_t slot, weir_instant now)
     uint32_t added = weir_slot_stale_flags(t, slot);
     if ((added & META_HOLD) && !(before & META_HOLD)) {
         struct look look;
-        weir_look(t, slot, weir_elapsed(t, now), &look);
+        weir_slot_read(t, slot, weir_elapsed(t, now), &look);
         /* Uses the probability learnt while the roots answered, because a
          * bucket that no root fills any more soon empties. If that is 0, uses
          * the present fill from this process's own counts. If the table is
          * held, that fill isn't used: its source had no contact with the
          * roots. */
         uint8_t learnt = weir_load_relaxed(&cold->hold);
-        uint8_t own = t->held ? 0 : weir_look_refusal(&look);
+        uint8_t own = t->hold_paused ? 0 : weir_slot_read_refusal(&look);
         weir_store_relaxed(&cold->hold, learnt > 0 ? learnt : own);
     }
     weir_slot_set_flags(t, slot, flags | added);
@@ -595,7 +597,7 @@ static void clear_half_lives(struct weir_table *t)
         if (alive || weir_cold(t, slot)->state == WEIR_SLOT_FREE)
             continue;
         /* As evict() checks again after it has ended a life. */
-        if (weir_slot_is_held(t, slot)) {
+        if (weir_slot_has_permits(t, slot)) {
             weir_slot_publish(t, slot);
             continue;
         }
@@ -654,7 +656,7 @@ void weir_table_mend_slots(struct weir_table *t)
     mend_templates(t);
     clear_half_lives(t);
     gather_free_slots(t);
-    weir_basins_mend(t);
+    weir_gate_slots_mend(t);
 }
 
 void weir_table_break_lock(struct weir_table *t)
@@ -662,11 +664,11 @@ void weir_table_break_lock(struct weir_table *t)
     bool held = weir_load_relaxed(&t->writer) != 0;
     if (held)
         weir_table_mend_switch(t);
-    weir_meters_mend(t);
+    weir_bucket_states_mend(t);
     if (!held)
         return;
     clear_half_lives(t);
     gather_free_slots(t);
-    weir_basins_mend(t);
+    weir_gate_slots_mend(t);
     weir_table_unlock(t);
 }

@@ -20,7 +20,7 @@
  * ("twins") before there is a shadow set, of meters and area before there is a
  * quota with a bucket state, of leased before there is a leased quota, of gate
  * slots ("basins") and their map before there is an adaptive quota
- * (table_sluice.c). Pages of in-flight counters ("gauges") are read, but not
+ * (table_gate.c). Pages of in-flight counters ("gauges") are read, but not
  * written before there is a quota of kind concurrency.
  *
  * One hot line decides. A take reads the lines of its chain, and writes only
@@ -32,9 +32,9 @@
  * Writers of each field:
  *     count                takes add, refunds subtract; never set
  *     base                 the lift (CAS, when fill < 0), the sync (store)
- *     stop, early          the sync; touch(), called by a take, moves 'early'
- *     leak, band, high, …  the writer (lock), by the switch below
- *     up                   the writer: the parent; the grandparent is only a
+ *     stop, early the sync; touch(), called by a take, moves 'report_within'
+ *     leak, band, high, … the writer (lock), by the switch below up the
+ *     writer: the parent; the grandparent is only a
  *                          hint for prefetching, mended by a take that
  *                          sees it wrong
  *     generation           the writer: odd while the slot lives
@@ -52,11 +52,11 @@
  * reader that saw bit 0 checks that meta has not changed meanwhile.
  *
  * Notifying the sync. 'stop' is the count at which takes are refused until a
- * root answers. 'early' is the distance before 'stop' from which a take must
- * notify the sync. It begins as "always", so that the next take marks the slot
- * in the dirty bits. The mark moves it to report_at, so that the take that
- * crosses report_at requests an early report. One comparison in the hot path
- * serves both.
+ * root answers. 'report_within' is the distance before 'stop' from which a
+ * take must notify the sync. It begins as "always", so that the next take
+ * marks the slot in the dirty bits. The mark moves it to report_at, so that
+ * the take that crosses report_at requests an early report. One comparison in
+ * the hot path serves both.
  *
  * Taking back. A walk reads, an add charges, and between the two a slot may get
  * another name. The writer moves 'generation' (or a child's 'up') before it
@@ -76,12 +76,13 @@
  * instance, pin, put, drop or sweep. Decisions never take it, except a live
  * slot's first request that also goes to the shadow set.
  *
- * Bucket states, "meters" (table_meter.c). If a quota's algorithm isn't one
- * word that takes add to, the quota has a state in the area, and a rule there
- * that all instances of its template share. Its slot has META_METER (META_AWAY:
- * a store decides) and a bucket that never refuses: 'count' then works as
- * everywhere, and the fast path of a take judges it HARD, as with any flag. The
- * slot's entry in 'meters' refers to rule and state:
+ * Bucket states, "meters" (table_bucket_state.c). If a quota's algorithm isn't
+ * one word that takes add to, the quota has a state in the area, and a rule
+ * there that all instances of its template share. Its slot has
+ * META_BUCKET_STATE (META_AWAY: a store decides) and a bucket that never
+ * refuses: 'count' then works as everywhere, and the fast path of a take
+ * judges it HARD, as with any flag. The slot's entry in 'bucket_states' refers
+ * to rule and state:
  *
  *     lock     held for one step's arithmetic, or by the writer while it
  *              stores another rule and state. It lies outside of the area,
@@ -110,7 +111,7 @@
 
 #include <assert.h>
 
-#include "adapt/sluice.h"
+#include "adapt/concurrency_gate.h"
 #include "base/atomic.h"
 #include "quota/table.h"
 
@@ -146,15 +147,16 @@ static inline weir_mini weir_mini_above(int64_t value)
 }
 
 /* meta: bits that change together with a slot's parameters. */
-#define META_OFF 0x01u       /* mode off, or a placeholder: link is ignored */
-#define META_SHADOW 0x02u    /* decides, never refuses */
-#define META_PASS 0x04u      /* stale: passes and counts */
-#define META_LIMIT 0x08u    /* stale: refuses */
-#define META_HOLD 0x10u      /* stale: refuses with probability cold.hold */
-#define META_METER 0x20u     /* a bucket state decides (table_meter.c) */
+#define META_OFF 0x01u    /* mode off, or a placeholder: link is ignored */
+#define META_SHADOW 0x02u /* decides, never refuses */
+#define META_PASS 0x04u   /* stale: passes and counts */
+#define META_LIMIT 0x08u  /* stale: refuses */
+#define META_HOLD 0x10u   /* stale: refuses with probability cold.hold */
+#define META_BUCKET_STATE \
+    0x20u                    /* a bucket state decides (table_bucket_state.c) */
 #define META_AWAY 0x40u      /* a store decides, not this table alone */
-#define META_GAUGE 0x80u     /* counts units in flight (table_permit.c) */
-#define META_ADAPTIVE 0x100u /* META_GAUGE with a gate (table_sluice.c) */
+#define META_INFLIGHT 0x80u  /* counts units in flight (table_permit.c) */
+#define META_ADAPTIVE 0x100u /* META_INFLIGHT with a gate (table_gate.c) */
 #define META_STALE (META_PASS | META_LIMIT | META_HOLD)
 #define META_FLAGS 0x1ffu
 #define META_WHOLE_SHIFT 9 /* 8 bits: leak.whole */
@@ -173,14 +175,14 @@ static inline struct weir_leak weir_meta_leak(uint32_t meta, uint64_t part)
 
 struct hot {
     uint64_t count;
-    uint64_t base;       /* scaled << 1 | parameters in the spare */
-    uint64_t part;       /* leak.part */
-    int64_t high;        /* scaled */
-    uint64_t stop;       /* refuse at this count */
-    uint64_t up;         /* slots: parent | grandparent << 32 */
-    weir_mini band;      /* high - low, scaled */
-    weir_mini early;     /* notify the sync this far before 'stop' */
-    uint32_t generation; /* odd while the slot lives */
+    uint64_t base;           /* scaled << 1 | parameters in the spare */
+    uint64_t part;           /* leak.part */
+    int64_t high;            /* scaled */
+    uint64_t stop;           /* refuse at this count */
+    uint64_t up;             /* slots: parent | grandparent << 32 */
+    weir_mini band;          /* high - low, scaled */
+    weir_mini report_within; /* notify the sync this far before 'stop' */
+    uint32_t generation;     /* odd while the slot lives */
     uint32_t meta;
 };
 static_assert(sizeof(struct hot) == WEIR_CACHE_LINE, "one line a slot");
@@ -248,7 +250,7 @@ struct weir_stripe {
 static_assert(sizeof(struct weir_stripe) % WEIR_CACHE_LINE == 0, "");
 
 /* A live slot's shadow slot. */
-struct twin {
+struct shadow_slot {
     uint64_t ref;     /* slot | generation << 32; WEIR_SLOT_NONE: none */
     uint32_t version; /* of the shadow set when it was found; 0: never */
     /* Recent requests that the live set let through: how many passed the shadow
@@ -256,27 +258,27 @@ struct twin {
      * there. Both are halved when one is full. */
     uint16_t passed, refused;
 };
-static_assert(sizeof(struct twin) == 16, "");
+static_assert(sizeof(struct shadow_slot) == 16, "");
 
 /* Units in flight by a slot's name (table_permit.c). No edit writes 'held': it
  * is the sum of the permits, also after the quota was changed or removed. */
-struct gauge {
-    uint64_t held;    /* units in flight here; atomic */
-    uint64_t others;  /* units of other processes; the sync's, atomic */
-    uint32_t lanes;   /* bits: lanes with a waiter; atomic */
-    uint32_t queue;   /* a quota's queue_max << 2 | queue; 0: it has none;
+struct inflight {
+    uint64_t in_flight; /* units in flight here; atomic */
+    uint64_t others;    /* units of other processes; the sync's, atomic */
+    uint32_t lanes;     /* bits: lanes with a waiter; atomic */
+    uint32_t queue;     /* a quota's queue_max << 2 | queue; 0: it has none;
                        * written under the writer lock, atomic */
-    uint64_t awaited; /* units that waiters want; atomic */
+    uint64_t awaited;   /* units that waiters want; atomic */
 };
-static_assert(sizeof(struct gauge) == 32, "an enter's fields on one line");
+static_assert(sizeof(struct inflight) == 32, "an enter's fields on one line");
 
 /* The bucket state of a slot; all zero: it has none. */
-struct meter {
+struct bucket_state {
     uint32_t lock;   /* 0: free */
     uint32_t serial; /* of the bucket state */
     uint64_t where;  /* unit of the rule + 1, of the state + 1 << 32 */
 };
-static_assert(sizeof(struct meter) == 16, "");
+static_assert(sizeof(struct bucket_state) == 16, "");
 
 /* Of a slot that is leased, or was until just now (table_lease.c). */
 struct leased {
@@ -301,7 +303,7 @@ struct adapting {
 };
 
 /* A gate slot: a concurrency gate and the rule that it was made from. */
-struct basin {
+struct gate_slot {
     uint32_t slot;   /* owning slot + 1; 0: free; atomic */
     uint32_t serial; /* moves when it gets an owner and when it is given up;
                       * even while it is free, or while it is emptied for its
@@ -309,15 +311,16 @@ struct basin {
     uint32_t made;   /* a gate was initialized in it */
     uint32_t rule;   /* the one in force: edits write the other */
     struct adapting rules[2];
-    uint32_t klass[WEIR_SLUICE_CLASSES_MAX]; /* numbers; 0: none; atomic */
+    /* numbers; 0: none; atomic */
+    uint32_t klass[WEIR_CONCURRENCY_GATE_CLASSES_MAX];
     /* Untracked permits: units in flight by the slot's name since before it had
      * the gate slot. Bits 32 and above: the life of the gate that they leave
      * from; atomic. */
     uint64_t strangers;
-    _Alignas(WEIR_CACHE_LINE) unsigned char sluice[];
+    _Alignas(WEIR_CACHE_LINE) unsigned char gate[];
 };
 /* Instead of a gate slot's number: the slot wants one, and none was free. */
-#define BASIN_WANTED UINT32_MAX
+#define GATE_SLOT_WANTED UINT32_MAX
 
 /* Precedes the bucket state that stands in for a store. */
 struct shared {
@@ -334,7 +337,7 @@ struct metering {
     uint16_t store_len;     /* 0: decided here */
     uint8_t zone_len;       /* 0: UTC, or a fixed offset */
     uint8_t on_stale;       /* of a store: enum weir_on_stale */
-    struct weir_meter_rule rule;
+    struct weir_algorithm_rule rule;
     char text[]; /* the store, the zone */
 };
 
@@ -380,21 +383,21 @@ struct weir_table {
     uint32_t shadow_version; /* 0: there never was one */
     /* Offsets from the table's first byte. */
     uint64_t cold_at, names_at, chunks_at, index_at, bits_at, stripes_at,
-        twins_at, gauges_at, meters_at, area_map_at, area_at, leased_at,
-        basin_of_at, basins_at;
+        shadow_slots_at, inflights_at, bucket_states_at, area_map_at, area_at,
+        leased_at, gate_slot_of_at, gate_slots_at;
     /* Of a table that processes share; else 0. */
-    uint64_t pins_at, pinned_at, kept_at, holds_at;
+    uint64_t pins_at, pinned_at, kept_at, in_flight_at;
     uint32_t commons; /* shared stripes: one per process */
     uint32_t pin_count;
     uint32_t chunk_count;
     uint32_t bits_words;
     uint32_t area_units;
-    uint32_t metered;       /* rules of meters made so far; atomic */
-    uint32_t leased;        /* there was a leased quota; atomic */
-    uint32_t basins;        /* gate slots in all */
-    uint32_t basins_used;   /* gate slots ever used; atomic */
-    uint32_t basins_wanted; /* slots with BASIN_WANTED; atomic */
-    uint32_t basin_bytes;
+    uint32_t metered;           /* rules of meters made so far; atomic */
+    uint32_t leased;            /* there was a leased quota; atomic */
+    uint32_t gate_slots;        /* gate slots in all */
+    uint32_t gate_slots_used;   /* gate slots ever used; atomic */
+    uint32_t gate_slots_wanted; /* slots with GATE_SLOT_WANTED; atomic */
+    uint32_t gate_slot_bytes;
     uint32_t fleet;   /* processes by which a fleet's bounds are divided */
     uint64_t wall;    /* added to 'now' for calendar windows */
     uint64_t aligned; /* the same for other windows: the first value */
@@ -408,7 +411,7 @@ struct weir_table {
     uint32_t chunk_used; /* chunks ever used */
     uint32_t hand;       /* of the sweep */
     uint32_t stale;
-    uint32_t held; /* fills don't move cold.hold */
+    uint32_t hold_paused; /* fills don't move cold.hold */
     uint32_t template_count;
     weir_instant barren_till; /* until then no search for room: one failed */
     uint32_t spare_slot;      /* the slot of the parameters in the spare */
@@ -476,20 +479,21 @@ static inline struct weir_stripe *weir_stripe(const struct weir_table *t,
 {
     return (struct weir_stripe *)weir_table_at(t, t->stripes_at) + stripe;
 }
-static inline struct twin *weir_twin(const struct weir_table *t, uint32_t slot)
+static inline struct shadow_slot *weir_shadow_slot(const struct weir_table *t,
+                                                   uint32_t slot)
 {
-    return (struct twin *)weir_table_at(t, t->twins_at) + slot;
+    return (struct shadow_slot *)weir_table_at(t, t->shadow_slots_at) + slot;
 }
 
-static inline struct gauge *weir_gauge(const struct weir_table *t,
-                                       uint32_t slot)
+static inline struct inflight *weir_inflight(const struct weir_table *t,
+                                             uint32_t slot)
 {
-    return (struct gauge *)weir_table_at(t, t->gauges_at) + slot;
+    return (struct inflight *)weir_table_at(t, t->inflights_at) + slot;
 }
-static inline struct meter *weir_meter(const struct weir_table *t,
-                                       uint32_t slot)
+static inline struct bucket_state *weir_bucket_state(const struct weir_table *t,
+                                                     uint32_t slot)
 {
-    return (struct meter *)weir_table_at(t, t->meters_at) + slot;
+    return (struct bucket_state *)weir_table_at(t, t->bucket_states_at) + slot;
 }
 static inline struct leased *weir_leased(const struct weir_table *t,
                                          uint32_t slot)
@@ -505,10 +509,10 @@ static inline uint32_t *weir_pinned(const struct weir_table *t, uint32_t slot)
     return (uint32_t *)weir_table_at(t, t->pinned_at) + slot;
 }
 /* Units of the slot that the process has in flight. */
-static inline uint64_t *weir_holds(const struct weir_table *t, uint32_t process,
-                                   uint32_t slot)
+static inline uint64_t *weir_in_flight_of(const struct weir_table *t,
+                                          uint32_t process, uint32_t slot)
 {
-    return (uint64_t *)weir_table_at(t, t->holds_at) +
+    return (uint64_t *)weir_table_at(t, t->in_flight_at) +
            (uint64_t)process * t->slots + slot;
 }
 /* The number of the process that owns the stripe; for the owning thread. */
@@ -519,15 +523,17 @@ static inline uint32_t weir_process_of(const struct weir_table *t,
         return stripe;
     return weir_load_relaxed(&weir_stripe(t, stripe)->owned) - 1;
 }
-/* A slot's gate slot: its number + 1; 0: none; or BASIN_WANTED. Atomic. */
-static inline uint32_t *weir_basin_of(const struct weir_table *t, uint32_t slot)
+/* A slot's gate slot: its number + 1; 0: none; or GATE_SLOT_WANTED. Atomic. */
+static inline uint32_t *weir_gate_slot_of(const struct weir_table *t,
+                                          uint32_t slot)
 {
-    return (uint32_t *)weir_table_at(t, t->basin_of_at) + slot;
+    return (uint32_t *)weir_table_at(t, t->gate_slot_of_at) + slot;
 }
-static inline struct basin *weir_basin(const struct weir_table *t,
-                                       uint32_t basin)
+static inline struct gate_slot *weir_gate_slot(const struct weir_table *t,
+                                               uint32_t gate_slot)
 {
-    return weir_table_at(t, t->basins_at + (uint64_t)basin * t->basin_bytes);
+    return weir_table_at(t, t->gate_slots_at +
+                                (uint64_t)gate_slot * t->gate_slot_bytes);
 }
 static inline void *weir_area(const struct weir_table *t, uint32_t unit)
 {
@@ -560,18 +566,18 @@ struct look {
     struct weir_leak leak;
     uint32_t flags; /* META_… */
 };
-void weir_look_spare(const struct weir_table *t, uint32_t slot,
-                     uint64_t elapsed, struct look *out);
+void weir_slot_read_spare(const struct weir_table *t, uint32_t slot,
+                          uint64_t elapsed, struct look *out);
 
 /* For kind concurrency the fill is the units in flight, on a scale of whole
  * units. */
-static inline void weir_look_gauge(const struct weir_table *t, uint32_t slot,
-                                   struct look *look)
+static inline void weir_slot_read_inflight(const struct weir_table *t,
+                                           uint32_t slot, struct look *look)
 {
-    const struct gauge *gauge = weir_gauge(t, slot);
+    const struct inflight *inflight = weir_inflight(t, slot);
     /* Relaxed: an enter reads it again for its compare-and-swap. */
-    look->count = weir_load_relaxed(&gauge->held);
-    look->fill = (int64_t)(look->count + weir_load_relaxed(&gauge->others));
+    look->count = weir_load_relaxed(&inflight->in_flight);
+    look->fill = (int64_t)(look->count + weir_load_relaxed(&inflight->others));
 }
 
 /* 63-bit difference, sign-extended. */
@@ -582,8 +588,8 @@ static inline int64_t weir_fill_of(uint64_t count, uint64_t base,
     return (int64_t)((in << 1) + (base & ~(uint64_t)1)) >> 1;
 }
 
-static inline void weir_look(const struct weir_table *t, uint32_t slot,
-                             uint64_t elapsed, struct look *out)
+static inline void weir_slot_read(const struct weir_table *t, uint32_t slot,
+                                  uint64_t elapsed, struct look *out)
 {
     const struct hot *hot = weir_hot(t, slot);
     for (;;) {
@@ -592,7 +598,7 @@ static inline void weir_look(const struct weir_table *t, uint32_t slot,
         uint32_t meta = weir_load_acquire(&hot->meta);
         uint64_t base = weir_load_acquire(&hot->base);
         if (WEIR_UNLIKELY(base & 1)) {
-            weir_look_spare(t, slot, elapsed, out);
+            weir_slot_read_spare(t, slot, elapsed, out);
             return;
         }
         uint64_t part = weir_load_relaxed(&hot->part);
@@ -610,8 +616,8 @@ static inline void weir_look(const struct weir_table *t, uint32_t slot,
         out->band = weir_mini_get(band);
         out->flags = meta & META_FLAGS;
         out->fill = weir_fill_of(count, base, out->leak, elapsed);
-        if (WEIR_UNLIKELY(meta & META_GAUGE))
-            weir_look_gauge(t, slot, out);
+        if (WEIR_UNLIKELY(meta & META_INFLIGHT))
+            weir_slot_read_inflight(t, slot, out);
         return;
     }
 }
@@ -674,10 +680,10 @@ uint64_t weir_stripe_draw(struct weir_table *t, uint32_t stripe, enum set set);
 /* ---- table_permit.c ---- */
 /* Whether the slot has units in flight: then it must not be freed. If its
  * generation was not moved before, a permit may come after this. */
-bool weir_slot_is_held(const struct weir_table *t, uint32_t slot);
+bool weir_slot_has_permits(const struct weir_table *t, uint32_t slot);
 
 /* Gives back the units that 'process' has in flight at the slot. */
-void weir_gauge_bury(struct weir_table *t, uint32_t slot, uint32_t process);
+void weir_inflight_reap(struct weir_table *t, uint32_t slot, uint32_t process);
 
 /* ---- table_share.c; under the lock, but the first ---- */
 /* Places the parts of a shared table from 'at' on; returns their end. */
@@ -685,11 +691,11 @@ uint64_t weir_share_lay_out(struct weir_table *t, uint64_t at);
 /* Add or remove one pin. False: no room, or the process has none. */
 bool weir_share_pin(struct weir_table *t, uint32_t process, uint32_t slot);
 bool weir_share_unpin(struct weir_table *t, uint32_t process, uint32_t slot);
-/* ---- table_sluice.c ---- */
+/* ---- table_gate.c ---- */
 /* Places the gate slots from 'at' (a multiple of a line) on; fills the header.
  * Returns their end. */
-uint64_t weir_basins_lay_out(struct weir_table *t, uint64_t at,
-                             uint32_t basins);
+uint64_t weir_gate_slots_lay_out(struct weir_table *t, uint64_t at,
+                                 uint32_t gate_slots);
 /* Under the lock: the slot is ruled by 'quota', or as 'template' is. 'another':
  * by an unrelated quota. */
 void weir_slot_adapt(struct weir_table *t, uint32_t slot,
@@ -701,28 +707,30 @@ void weir_slot_adapt_as(struct weir_table *t, uint32_t slot, uint32_t template,
 void weir_slot_unadapt(struct weir_table *t, uint32_t slot);
 /* Under the lock: whether it is an instance without a gate slot and one is
  * free. */
-bool weir_slot_wants_basin(const struct weir_table *t, uint32_t slot);
+bool weir_slot_wants_gate_slot(const struct weir_table *t, uint32_t slot);
 /* After a killed writer. */
-void weir_basins_mend(struct weir_table *t);
+void weir_gate_slots_mend(struct weir_table *t);
 /* In a fork, with no enter or leave running: clears the units in flight, keeps
  * the limits. Threads that held a lock of a gate are in the other process. */
-void weir_basins_forget(struct weir_table *t);
+void weir_gate_slots_forget(struct weir_table *t);
 /* Any thread: enters the slot's concurrency gate ('sure': only within the
  * guaranteed part of its class) and writes that to 'hold'; false: the gate
  * refuses. True with 'hold' unchanged: there is no gate. */
 bool weir_slot_admit(struct weir_table *t, uint32_t slot,
-                     struct weir_hold *hold, bool sure, weir_instant now);
+                     struct weir_permit_record *record, bool sure,
+                     weir_instant now);
 /* The lane of the slot's wait queue for a class; see table_line.c. */
 uint32_t weir_slot_lane(const struct weir_table *t, uint32_t slot,
                         uint32_t klass);
 /* Leaves the gate that admit wrote to 'hold'; false: the gate slot was
  * reused. */
-bool weir_slot_dismiss(struct weir_table *t, struct weir_hold *hold,
+bool weir_slot_dismiss(struct weir_table *t, struct weir_permit_record *record,
                        enum weir_sample_outcome outcome, weir_instant now);
 /* A permit of 'weight' that did not enter the slot's gate leaves the slot. */
 void weir_slot_depart(struct weir_table *t, uint32_t slot, uint64_t weight);
 /* The slot's concurrency gate, for reading; NULL: none. */
-struct weir_sluice *weir_slot_sluice(const struct weir_table *t, uint32_t slot);
+struct weir_concurrency_gate *weir_slot_gate(const struct weir_table *t,
+                                             uint32_t slot);
 /* Whether 'weight' units of no class would be let in now, judged without
  * entering. */
 bool weir_slot_has_room(const struct weir_table *t, uint32_t slot,
@@ -747,60 +755,66 @@ void weir_area_mend_begin(struct weir_table *t);
 void weir_area_keep(struct weir_table *t, uint32_t unit, size_t bytes);
 void weir_area_mend_end(struct weir_table *t);
 
-/* ---- table_meter.c ---- */
+/* ---- table_bucket_state.c ---- */
 /* Under the lock: plans the rule and bucket state that a quota needs in the
  * area. 'slot' is its present slot. */
-struct meter_plan {
+struct bucket_state_plan {
     uint64_t where; /* 0: no bucket state */
-    uint32_t flags; /* META_METER or META_AWAY */
+    uint32_t flags; /* META_BUCKET_STATE or META_AWAY */
     bool same;      /* the slot has it already */
 };
 /* WEIR_EFULL: the area has no room, nothing has changed. */
-int weir_meter_plan(struct weir_table *t, uint32_t slot,
-                    const struct weir_quota *quota, struct meter_plan *out);
+int weir_bucket_state_plan(struct weir_table *t, uint32_t slot,
+                           const struct weir_quota *quota,
+                           struct bucket_state_plan *out);
 /* The same for an instance of 'template'. */
-int weir_meter_plan_instance(struct weir_table *t, uint32_t slot,
-                             uint32_t template, struct meter_plan *out);
+int weir_bucket_state_plan_instance(struct weir_table *t, uint32_t slot,
+                                    uint32_t template,
+                                    struct bucket_state_plan *out);
 /* Releases a plan that wasn't followed. */
-void weir_meter_unplan(struct weir_table *t, const struct meter_plan *plan);
+void weir_bucket_state_unplan(struct weir_table *t,
+                              const struct bucket_state_plan *plan);
 /* Follows a plan: the slot gets the plan's bucket state, with the units of its
  * previous bucket state or bucket, or ('empty') none. Call it before the bucket
  * is switched. */
-void weir_meter_follow(struct weir_table *t, uint32_t slot,
-                       const struct meter_plan *plan, bool empty,
-                       weir_instant now);
+void weir_bucket_state_follow(struct weir_table *t, uint32_t slot,
+                              const struct bucket_state_plan *plan, bool empty,
+                              weir_instant now);
 /* Units in the slot's bucket state. */
-uint64_t weir_meter_units(struct weir_table *t, uint32_t slot,
-                          weir_instant now);
+uint64_t weir_bucket_state_units(struct weir_table *t, uint32_t slot,
+                                 weir_instant now);
 /* Removes the slot's bucket state. Returns its units, for a bucket that takes
  * its place. */
-uint64_t weir_meter_drop(struct weir_table *t, uint32_t slot, weir_instant now);
+uint64_t weir_bucket_state_drop(struct weir_table *t, uint32_t slot,
+                                weir_instant now);
 /* Whether the slot has no bucket state or an empty one. */
-bool weir_meter_is_idle(struct weir_table *t, uint32_t slot, weir_instant now);
+bool weir_bucket_state_is_idle(struct weir_table *t, uint32_t slot,
+                               weir_instant now);
 /* For an audit: area units of its state and of its rule, and the rule's
  * references. */
-void weir_meter_look(const struct weir_table *t, uint32_t slot,
-                     uint32_t *out_own, uint32_t *out_rule, uint32_t *out_refs);
+void weir_bucket_state_look(const struct weir_table *t, uint32_t slot,
+                            uint32_t *out_own, uint32_t *out_rule,
+                            uint32_t *out_refs);
 /* After a killed writer, before slots are freed. */
-void weir_meters_mend(struct weir_table *t);
+void weir_bucket_states_mend(struct weir_table *t);
 /* After a process has died: 'by' resets the bucket states that it left locked.
  * 'writer': it also held the writer lock, which the caller now holds: repairs
  * its unfinished changes to bucket states, while other threads go on with
  * theirs. */
-void weir_meters_bury(struct weir_table *t, uint32_t process, uint32_t by,
-                      bool writer);
+void weir_bucket_states_reap(struct weir_table *t, uint32_t process,
+                             uint32_t by, bool writer);
 
-/* Any thread: weir_meter_hold() locks a slot's bucket state and returns its
- * rule, or NULL; weir_meter_state() returns the state, or NULL. Both are valid
- * until weir_meter_let_go(). */
-const struct metering *weir_meter_hold(struct weir_table *t, uint32_t slot,
-                                       uint32_t stripe);
-void *weir_meter_state(const struct weir_table *t, uint32_t slot);
-void weir_meter_let_go(struct weir_table *t, uint32_t slot);
+/* Any thread: weir_bucket_state_lock() locks a slot's bucket state and returns
+ * its rule, or NULL; weir_bucket_state_state() returns the state, or NULL.
+ * Both are valid until weir_bucket_state_unlock(). */
+const struct metering *weir_bucket_state_lock(struct weir_table *t,
+                                              uint32_t slot, uint32_t stripe);
+void *weir_bucket_state_state(const struct weir_table *t, uint32_t slot);
+void weir_bucket_state_unlock(struct weir_table *t, uint32_t slot);
 /* 'now' on the clock that a rule's windows use. */
-weir_instant weir_meter_now(const struct weir_table *t,
-                            const struct weir_meter_rule *rule,
-                            weir_instant now);
+weir_instant weir_bucket_state_now(const struct weir_table *t,
+                                   const struct weir_algorithm_rule *rule,
+                                   weir_instant now);
 
 /* ---- table_shadow.c; under the lock, except the last ---- */
 /* A quota or template of this name was added (1), removed (-1), or its template
@@ -824,7 +838,7 @@ void weir_slot_switch(struct weir_table *t, uint32_t slot,
  * state if it has one. */
 void weir_slot_measure(struct weir_table *t, uint32_t slot,
                        const struct weir_bucket *bucket, uint32_t flags,
-                       const struct meter_plan *plan, bool empty,
+                       const struct bucket_state_plan *plan, bool empty,
                        weir_instant now);
 /* Under the lock: finishes the switch of a writer that was killed. */
 void weir_table_mend_switch(struct weir_table *t);
@@ -834,7 +848,7 @@ void weir_table_mend_slots(struct weir_table *t);
 /* Under the lock: new flags, same parameters. */
 void weir_slot_set_flags(struct weir_table *t, uint32_t slot, uint32_t flags);
 /* The probability with which the bucket refuses now, in 1/255. */
-uint8_t weir_look_refusal(const struct look *look);
+uint8_t weir_slot_read_refusal(const struct look *look);
 /* Requests that passed by META_PASS or META_HOLD leave no debt: of 'weight'
  * units that were just counted, those above 'high' are removed from the bucket.
  * Units charged afterwards stay, as do a root's fills. */

@@ -162,7 +162,7 @@ static void scaled_bucket(const struct weir_bucket *whole, double granted,
 }
 
 /* A rate leaks, unless it never refuses or always does. */
-static bool is_gauge(const struct weir_bucket *whole)
+static bool is_inflight(const struct weir_bucket *whole)
 {
     return whole->leak.part == 0 && whole->leak.whole == 0 &&
            whole->high >= 0 && whole->high != WEIR_SCALED_MAX;
@@ -171,8 +171,8 @@ static bool is_gauge(const struct weir_bucket *whole)
 /* A sum of shares is right to some 10^-15 of itself. */
 #define ROUNDING 1e-12
 
-static void gauge_bucket(const struct weir_bucket *whole, double granted,
-                         struct weir_bucket *out)
+static void inflight_bucket(const struct weir_bucket *whole, double granted,
+                            struct weir_bucket *out)
 {
     if (granted > (double)WEIR_LIMIT_MAX) {
         weir_bucket_open(out);
@@ -192,11 +192,11 @@ static void closed_bucket(const struct weir_bucket *whole,
 static void bucket_in_force(const struct leased *leased,
                             struct weir_bucket *out)
 {
-    bool gauge = is_gauge(&leased->whole);
+    bool inflight = is_inflight(&leased->whole);
     switch ((enum weir_leasing)leased->state) {
     case WEIR_LEASING_KEPT:
-        if (gauge) {
-            gauge_bucket(&leased->whole, 0, out);
+        if (inflight) {
+            inflight_bucket(&leased->whole, 0, out);
             return;
         }
         *out = leased->whole;
@@ -207,12 +207,12 @@ static void bucket_in_force(const struct leased *leased,
     case WEIR_LEASING_CLOSED:
         closed_bucket(&leased->whole, out);
         return;
-    case WEIR_LEASING_HELD:
+    case WEIR_LEASING_GRANTED:
     case WEIR_LEASING_PARTING:
         break;
     }
-    if (gauge)
-        gauge_bucket(&leased->whole, get(&leased->granted), out);
+    if (inflight)
+        inflight_bucket(&leased->whole, get(&leased->granted), out);
     else
         scaled_bucket(&leased->whole, get(&leased->granted), out);
 }
@@ -229,12 +229,12 @@ static enum weir_leasing next_state(enum weir_leasing state,
                                     enum weir_sharing before,
                                     enum weir_sharing sharing, bool another)
 {
-    bool goes = state == WEIR_LEASING_HELD || state == WEIR_LEASING_PARTING;
+    bool goes = state == WEIR_LEASING_GRANTED || state == WEIR_LEASING_PARTING;
     if (sharing == WEIR_LEASED) {
         if (another)
             return WEIR_LEASING_CLOSED;
         if (goes)
-            return WEIR_LEASING_HELD;
+            return WEIR_LEASING_GRANTED;
         if (state == WEIR_LEASING_NONE && before == WEIR_COUNTED)
             return WEIR_LEASING_KEPT;
         return state == WEIR_LEASING_NONE ? WEIR_LEASING_CLOSED : state;
@@ -291,7 +291,7 @@ static void cut_fill(struct weir_table *t, uint32_t slot, double part,
                      weir_instant now)
 {
     struct look look;
-    weir_look(t, slot, weir_elapsed(t, now), &look);
+    weir_slot_read(t, slot, weir_elapsed(t, now), &look);
     bool cuts = part < 1; /* a NaN, of a limit of 0, doesn't */
     if (look.fill <= 0 || !cuts || look.high == WEIR_SCALED_MAX)
         return;
@@ -306,7 +306,7 @@ static void grow_fill(struct weir_table *t, uint32_t slot,
     struct look look;
     double granted = get(&leased->granted);
     double limit = per_s_of(leased->whole.leak);
-    weir_look(t, slot, weir_elapsed(t, now), &look);
+    weir_slot_read(t, slot, weir_elapsed(t, now), &look);
     if (look.fill <= 0 || granted <= 0 || granted >= limit)
         return;
     double whole = (double)look.fill / granted * limit;
@@ -332,7 +332,7 @@ void weir_table_set_lease(struct weir_table *t, uint32_t slot, double granted,
         if (leased->state == WEIR_LEASING_KEPT)
             cut_fill(t, slot, granted / per_s_of(leased->whole.leak), now);
         if (leased->state != WEIR_LEASING_PARTING)
-            set_state(leased, WEIR_LEASING_HELD);
+            set_state(leased, WEIR_LEASING_GRANTED);
         put(&leased->granted, granted);
         bucket_in_force(leased, &bucket);
         switch_to(t, slot, &bucket, now);
@@ -437,12 +437,12 @@ void weir_slot_lease_view(const struct weir_table *t, uint32_t slot,
         out->leasing = (enum weir_leasing)leased->state;
         out->granted = get(&leased->granted);
         out->priority = leased->priority;
-        out->gauge = weir_hot(t, slot)->meta & META_GAUGE;
-        out->held = weir_table_held(t, slot);
-        out->awaited = weir_load_relaxed(&weir_gauge(t, slot)->awaited);
+        out->inflight = weir_hot(t, slot)->meta & META_INFLIGHT;
+        out->in_flight = weir_table_in_flight(t, slot);
+        out->awaited = weir_load_relaxed(&weir_inflight(t, slot)->awaited);
         out->entered = weir_load_relaxed(&weir_hot(t, slot)->count);
         out->limit = bounded ? per_s_of(leased->whole.leak) : INFINITY;
-        if (is_gauge(&leased->whole))
+        if (is_inflight(&leased->whole))
             out->limit = (double)leased->whole.high;
         if (closed)
             out->limit = 0;

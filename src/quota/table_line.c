@@ -28,7 +28,7 @@
 #include <assert.h>
 
 #define QUEUE_BITS 2
-static_assert(WEIR_LINEUP_LANES == WEIR_SLUICE_CLASSES_MAX + 1,
+static_assert(WEIR_WAIT_QUEUE_LANES == WEIR_CONCURRENCY_GATE_CLASSES_MAX + 1,
               "a lane per class, one for none");
 
 static uint32_t packed(const struct weir_quota *quota)
@@ -41,67 +41,67 @@ void weir_slot_queue(struct weir_table *t, uint32_t slot,
 {
     /* Pages stay untouched if no quota of this kind needs them. */
     if (quota->kind == WEIR_CONCURRENCY)
-        weir_store_relaxed(&weir_gauge(t, slot)->queue, packed(quota));
+        weir_store_relaxed(&weir_inflight(t, slot)->queue, packed(quota));
 }
 
 void weir_slot_queue_as(struct weir_table *t, uint32_t slot, uint32_t template)
 {
     struct look look;
-    weir_look(t, template, 0, &look);
-    if (look.flags & META_GAUGE)
-        weir_store_relaxed(&weir_gauge(t, slot)->queue,
-                           weir_gauge(t, template)->queue);
+    weir_slot_read(t, template, 0, &look);
+    if (look.flags & META_INFLIGHT)
+        weir_store_relaxed(&weir_inflight(t, slot)->queue,
+                           weir_inflight(t, template)->queue);
 }
 
 void weir_table_queue(const struct weir_table *t, uint32_t slot,
-                      enum weir_lineup_order *out_order, uint32_t *out_max)
+                      enum weir_wait_queue_order *out_order, uint32_t *out_max)
 {
     /* Relaxed: the order may have changed since. */
-    uint32_t queue = weir_load_relaxed(&weir_gauge(t, slot)->queue);
+    uint32_t queue = weir_load_relaxed(&weir_inflight(t, slot)->queue);
     struct weir_quota fresh;
     weir_quota_init(&fresh);
     if (queue == 0)
         queue = packed(&fresh);
-    *out_order = (enum weir_lineup_order)(queue & ((1u << QUEUE_BITS) - 1));
+    *out_order = (enum weir_wait_queue_order)(queue & ((1u << QUEUE_BITS) - 1));
     *out_max = queue >> QUEUE_BITS;
 }
 
 void weir_table_set_line(struct weir_table *t, uint32_t slot, uint32_t lanes,
                          uint64_t units)
 {
-    struct gauge *gauge = weir_gauge(t, slot);
+    struct inflight *inflight = weir_inflight(t, slot);
     /* Relaxed: a figure that is read from time to time. */
-    weir_store_relaxed(&gauge->awaited, units);
-    if (weir_load_relaxed(&gauge->lanes) == lanes)
+    weir_store_relaxed(&inflight->awaited, units);
+    if (weir_load_relaxed(&inflight->lanes) == lanes)
         return;
     /* Pairs with the read of 'lanes' by a leave, in weir_table_leave_as(). The
      * fence: a gate's units are read by relaxed loads. */
-    weir_store(&gauge->lanes, lanes);
+    weir_store(&inflight->lanes, lanes);
     weir_fence();
 }
 
 bool weir_table_is_awaited(const struct weir_table *t, uint32_t slot)
 {
-    return weir_load(&weir_gauge(t, slot)->lanes) != 0;
+    return weir_load(&weir_inflight(t, slot)->lanes) != 0;
 }
 
 weir_instant weir_table_line_due(const struct weir_table *t, uint32_t slot,
                                  weir_instant now)
 {
-    const struct weir_sluice *sluice = weir_slot_sluice(t, slot);
-    return sluice ? weir_sluice_due(sluice, now) : WEIR_NEVER;
+    const struct weir_concurrency_gate *gate = weir_slot_gate(t, slot);
+    return gate ? weir_concurrency_gate_due(gate, now) : WEIR_NEVER;
 }
 
-uint32_t weir_table_gauges(const struct weir_table *t, struct weir_ref ref,
-                           uint32_t *out_slots)
+uint32_t weir_table_inflights(const struct weir_table *t, struct weir_ref ref,
+                              uint32_t *out_slots)
 {
     uint32_t slot = ref.slot;
     uint32_t count = 0;
     for (uint32_t links = 0; slot != WEIR_SLOT_NONE && links < WEIR_DEPTH_MAX;
          links++) {
         struct look look;
-        weir_look(t, slot, 0, &look);
-        if ((look.flags & META_GAUGE) && !(look.flags & META_OFF))
+        weir_slot_read(t, slot, 0, &look);
+        if ((look.flags & META_INFLIGHT) && !(look.flags & META_OFF))
             out_slots[count++] = slot;
         slot = weir_parent(weir_hot(t, slot));
     }

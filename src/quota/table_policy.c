@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * quota/table_policy.c - a quota's limit, for responses that state it. */
 
-#include "quota/quota_meter.h"
+#include "quota/quota_algorithm_rule.h"
 #include "quota/table_walk.h"
 
 /* For a bucket state with a window or several buckets; false: another one, or
@@ -9,7 +9,7 @@
 static bool window_policy(struct weir_table *t, uint32_t stripe, uint32_t slot,
                           struct weir_policy *out)
 {
-    const struct metering *of = weir_meter_hold(t, slot, stripe);
+    const struct metering *of = weir_bucket_state_lock(t, slot, stripe);
     bool is_window = of && of->rule.window > 0;
     if (is_window)
         *out = (struct weir_policy){ .quantity = of->rule.quantity,
@@ -22,7 +22,7 @@ static bool window_policy(struct weir_table *t, uint32_t stripe, uint32_t slot,
             .window = weir_leak_time(first->leak, first->high),
         };
     }
-    weir_meter_let_go(t, slot);
+    weir_bucket_state_unlock(t, slot);
     return is_window || is_buckets;
 }
 
@@ -33,25 +33,26 @@ bool weir_table_policy(struct weir_table *table, uint32_t stripe,
     struct look look;
     if (!weir_table_find(table, name, &ref))
         return false;
-    weir_look(table, ref.slot, 0, &look);
+    weir_slot_read(table, ref.slot, 0, &look);
     if (look.flags & META_OFF)
         return false;
-    if ((look.flags & (META_METER | META_AWAY)) &&
+    if ((look.flags & (META_BUCKET_STATE | META_AWAY)) &&
         window_policy(table, stripe, ref.slot, out))
         return true;
-    bool is_open = weir_look_is_endless(&look) && !(look.flags & META_ADAPTIVE);
+    bool is_open =
+        weir_slot_read_is_endless(&look) && !(look.flags & META_ADAPTIVE);
     if ((look.flags & META_AWAY) || is_open)
         return false;
-    const struct weir_sluice *sluice =
-        look.flags & META_ADAPTIVE ? weir_slot_sluice(table, ref.slot) : NULL;
-    if (sluice) {
+    const struct weir_concurrency_gate *gate =
+        look.flags & META_ADAPTIVE ? weir_slot_gate(table, ref.slot) : NULL;
+    if (gate) {
         *out = (struct weir_policy){
             .concurrency = true,
-            .quantity = (uint64_t)weir_sluice_limit(sluice),
+            .quantity = (uint64_t)weir_concurrency_gate_limit(gate),
         };
         return true;
     }
-    bool in_flight = look.flags & META_GAUGE;
+    bool in_flight = look.flags & META_INFLIGHT;
     int64_t high = look.high > 0 ? look.high : 0;
     weir_duration window =
         in_flight || high == 0 ? 0 : weir_leak_time(look.leak, high);

@@ -31,13 +31,14 @@ weir_duration weir_table_jitter(struct weir_table *t, uint32_t stripe,
 
 /* The answer of a link's bucket state; false: it has none, or it was
  * removed. */
-static bool peek_meter(struct weir_table *t, const struct walk *walk,
-                       uint32_t i, uint64_t weight,
-                       struct weir_meter_answer *out)
+static bool peek_bucket_state(struct weir_table *t, const struct walk *walk,
+                              uint32_t i, uint64_t weight,
+                              struct weir_algorithm_answer *out)
 {
-    struct weir_meter_ask ask = { .op = WEIR_METER_PEEK, .weight = weight };
+    struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_PEEK,
+                                      .weight = weight };
     uint32_t serial;
-    return (walk->meters >> i & 1) &&
+    return (walk->bucket_states >> i & 1) &&
            weir_link_step(t, walk, i, &ask, out, &serial);
 }
 
@@ -49,7 +50,7 @@ static weir_duration retry_after(const struct look *look, uint64_t weight,
 {
     if (look->flags & META_STALE)
         return HOLD_RETRY;
-    if (look->flags & META_GAUGE)
+    if (look->flags & META_INFLIGHT)
         return STOP_RETRY;
     int64_t scaled = (int64_t)(weight << look->leak.frac);
     int64_t fill = look->fill > 0 ? look->fill : 0;
@@ -76,16 +77,16 @@ static void explain_lease(const struct weir_table *t, uint32_t slot,
 }
 
 /* Refused by its concurrency gate: estimates when a permit will leave. */
-static void explain_sluice(const struct weir_table *t, uint32_t slot,
-                           const struct walk *walk, uint64_t weight,
-                           struct weir_reply *reply)
+static void explain_gate(const struct weir_table *t, uint32_t slot,
+                         const struct walk *walk, uint64_t weight,
+                         struct weir_reply *reply)
 {
-    const struct weir_sluice *sluice = weir_slot_sluice(t, slot);
-    if (!sluice || reply->never)
+    const struct weir_concurrency_gate *gate = weir_slot_gate(t, slot);
+    if (!gate || reply->never)
         return;
     reply->never = weight > WEIR_PERMITS_MAX;
-    reply->fill = weir_sluice_held(sluice);
-    reply->retry_after = weir_sluice_wait(sluice, walk->now);
+    reply->fill = weir_concurrency_gate_in_flight(gate);
+    reply->retry_after = weir_concurrency_gate_wait(gate, walk->now);
 }
 
 static void explain_bucket(const struct weir_table *t, const struct walk *walk,
@@ -93,7 +94,7 @@ static void explain_bucket(const struct weir_table *t, const struct walk *walk,
 {
     uint32_t slot = walk->slot[walk->refuser];
     struct look look;
-    weir_look(t, slot, walk->elapsed, &look);
+    weir_slot_read(t, slot, walk->elapsed, &look);
     uint64_t stop = weir_load_relaxed(&weir_hot(t, slot)->stop);
     bool stopped = (int64_t)(look.count - stop) >= 0;
     reply->never = !(look.flags & META_STALE) &&
@@ -102,16 +103,16 @@ static void explain_bucket(const struct weir_table *t, const struct walk *walk,
     reply->retry_after = retry_after(&look, weight, stopped);
     explain_lease(t, slot, reply);
     if (look.flags & META_ADAPTIVE)
-        explain_sluice(t, slot, walk, weight, reply);
+        explain_gate(t, slot, walk, weight, reply);
 }
 
 static void explain_refusal(struct weir_table *t, uint32_t stripe,
                             const struct walk *walk, uint64_t weight,
                             struct weir_reply *reply)
 {
-    struct weir_meter_answer answer;
+    struct weir_algorithm_answer answer;
     reply->verdict = WEIR_LIMITED;
-    if (peek_meter(t, walk, walk->refuser, weight, &answer)) {
+    if (peek_bucket_state(t, walk, walk->refuser, weight, &answer)) {
         reply->never = answer.never;
         reply->fill = answer.used;
         /* It may have passed again by now. */
@@ -137,11 +138,11 @@ static bool room_at(struct weir_table *t, const struct walk *walk, uint32_t i,
                     struct room *out)
 {
     struct look look;
-    struct weir_meter_answer answer;
-    weir_look(t, walk->slot[i], walk->elapsed, &look);
+    struct weir_algorithm_answer answer;
+    weir_slot_read(t, walk->slot[i], walk->elapsed, &look);
     if (look.flags & (META_OFF | META_SHADOW | META_PASS | META_AWAY))
         return false;
-    if (peek_meter(t, walk, i, 0, &answer)) {
+    if (peek_bucket_state(t, walk, i, 0, &answer)) {
         *out = (struct room){ answer.remaining, answer.used };
         return true;
     }
@@ -149,13 +150,14 @@ static bool room_at(struct weir_table *t, const struct walk *walk, uint32_t i,
     int64_t room = look.high > fill ? look.high - fill : 0;
     *out = (struct room){ (uint64_t)room >> look.leak.frac,
                           fill >> look.leak.frac };
-    if (weir_look_is_endless(&look))
+    if (weir_slot_read_is_endless(&look))
         *out = (struct room){ UINT64_MAX, 0 };
-    const struct weir_sluice *sluice =
-        look.flags & META_ADAPTIVE ? weir_slot_sluice(t, walk->slot[i]) : NULL;
-    uint32_t most = sluice ? weir_sluice_room(sluice, walk->now) : UINT32_MAX;
-    if (sluice && most < out->units)
-        *out = (struct room){ most, weir_sluice_held(sluice) };
+    const struct weir_concurrency_gate *gate =
+        look.flags & META_ADAPTIVE ? weir_slot_gate(t, walk->slot[i]) : NULL;
+    uint32_t most =
+        gate ? weir_concurrency_gate_free_units(gate, walk->now) : UINT32_MAX;
+    if (gate && most < out->units)
+        *out = (struct room){ most, weir_concurrency_gate_in_flight(gate) };
     return true;
 }
 

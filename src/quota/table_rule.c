@@ -29,7 +29,7 @@
 #define BARREN (20 * WEIR_MILLISECOND)
 /* Freed for a bucket state: one may be too small, or not adjacent to a free
  * block. */
-#define EVICT_METERS 8
+#define EVICT_BUCKET_STATES 8
 /* Slots swept each time the lock is taken: some microseconds. */
 #define SWEEP_HOLD 32
 
@@ -49,7 +49,7 @@ static void free_placeholder(struct weir_table *t, uint32_t slot)
 {
     struct hot *hot = weir_hot(t, slot);
     weir_store(&hot->generation, hot->generation + (hot->generation & 1));
-    if (weir_slot_is_held(t, slot))
+    if (weir_slot_has_permits(t, slot))
         weir_slot_publish(t, slot);
     else
         weir_slot_free(t, slot);
@@ -102,12 +102,12 @@ static bool is_idle(struct weir_table *t, uint32_t slot, uint64_t *out_count,
         return false;
     struct look look;
     *out_count = weir_load(&weir_hot(t, slot)->count);
-    weir_look(t, slot, weir_elapsed(t, now), &look);
+    weir_slot_read(t, slot, weir_elapsed(t, now), &look);
     bool empty = look.fill <= 0 || look.high == WEIR_SCALED_MAX ||
-                 (look.flags & META_GAUGE);
-    return empty && !weir_slot_is_held(t, slot) &&
+                 (look.flags & META_INFLIGHT);
+    return empty && !weir_slot_has_permits(t, slot) &&
            look.count == weir_load_relaxed(&cold->settled) &&
-           weir_meter_is_idle(t, slot, now);
+           weir_bucket_state_is_idle(t, slot, now);
 }
 
 /* Frees an instance that is not needed. The generation moves before the count
@@ -121,7 +121,7 @@ static bool evict(struct weir_table *t, uint32_t slot, weir_instant now)
         return false;
     struct hot *hot = weir_hot(t, slot);
     weir_store(&hot->generation, hot->generation + 1);
-    if (weir_load(&hot->count) != count || weir_slot_is_held(t, slot)) {
+    if (weir_load(&hot->count) != count || weir_slot_has_permits(t, slot)) {
         weir_slot_publish(t, slot);
         return false;
     }
@@ -162,12 +162,13 @@ bool weir_table_is_crowded(const struct weir_table *t)
 }
 
 /* Whether it is an instance that found no room for its bucket state. */
-static bool lacks_meter(const struct weir_table *t, uint32_t slot)
+static bool lacks_bucket_state(const struct weir_table *t, uint32_t slot)
 {
     const struct cold *cold = weir_cold(t, slot);
     return t->metered && cold->state == WEIR_SLOT_INSTANCE &&
-           cold->rule != WEIR_SLOT_NONE && weir_meter(t, slot)->where == 0 &&
-           weir_meter(t, cold->rule)->where != 0;
+           cold->rule != WEIR_SLOT_NONE &&
+           weir_bucket_state(t, slot)->where == 0 &&
+           weir_bucket_state(t, cold->rule)->where != 0;
 }
 
 /* Under the lock: the hand moves on by some slots. */
@@ -180,7 +181,7 @@ static uint32_t sweep_some(struct weir_table *t, uint32_t count,
         uint32_t slot = t->hand = t->hand + 1 < t->used ? t->hand + 1 : 0;
         if (weir_cold(t, slot)->state > WEIR_SLOT_MAKING)
             weir_slot_lift(t, slot, elapsed);
-        if (lacks_meter(t, slot) || weir_slot_wants_basin(t, slot))
+        if (lacks_bucket_state(t, slot) || weir_slot_wants_gate_slot(t, slot))
             weir_slot_rule(t, slot, now);
         if (weir_table_is_crowded(t))
             freed += evict(t, slot, now);
@@ -282,9 +283,9 @@ static int become_instance(struct weir_table *t, uint32_t slot,
                            uint32_t template, bool empty, weir_instant now)
 {
     struct look look;
-    struct meter_plan plan;
-    int error = weir_meter_plan_instance(t, slot, template, &plan);
-    weir_look(t, template, weir_elapsed(t, now), &look);
+    struct bucket_state_plan plan;
+    int error = weir_bucket_state_plan_instance(t, slot, template, &plan);
+    weir_slot_read(t, template, weir_elapsed(t, now), &look);
     struct weir_bucket bucket = { .leak = look.leak,
                                   .low = look.high - look.band,
                                   .high = look.high };
@@ -297,7 +298,7 @@ static int become_instance(struct weir_table *t, uint32_t slot,
     cold->on_stale = from->on_stale;
     weir_store_relaxed(&cold->hold, weir_load_relaxed(&from->hold));
     uint32_t flags =
-        look.flags & (META_OFF | META_SHADOW | META_GAUGE | META_ADAPTIVE);
+        look.flags & (META_OFF | META_SHADOW | META_INFLIGHT | META_ADAPTIVE);
     flags |= weir_slot_stale_flags(t, slot) | (error < 0 ? META_OFF : 0);
     if (from->sharing == WEIR_LEASED)
         weir_leased(t, slot)->priority = weir_leased(t, template)->priority;
@@ -316,7 +317,7 @@ static void become_throttle(struct weir_table *t, uint32_t slot,
                             const struct weir_quota *brought, weir_instant now)
 {
     struct weir_bucket bucket;
-    struct meter_plan none = { .where = 0 };
+    struct bucket_state_plan none = { .where = 0 };
     struct cold *cold = weir_cold(t, slot);
     enum weir_sharing before = (enum weir_sharing)cold->sharing;
     weir_quota_bucket(brought, &bucket);
@@ -345,7 +346,7 @@ static void become_placeholder(struct weir_table *t, uint32_t slot,
     cold->sharing = WEIR_LOCAL;
     weir_slot_lease(t, slot, WEIR_LOCAL, true, &bucket);
     weir_slot_unadapt(t, slot);
-    struct meter_plan none = { .where = 0 };
+    struct bucket_state_plan none = { .where = 0 };
     weir_slot_measure(t, slot, &bucket, META_OFF, &none, true, now);
     weir_store_release(&cold->state, WEIR_SLOT_PLACEHOLDER);
 }
@@ -425,7 +426,8 @@ static int make_room(struct weir_table *t, uint32_t slot, uint32_t template,
     if (error == 0 || now < t->barren_till)
         return error;
     weir_cold(t, slot)->refs++;
-    uint32_t freed = weir_table_evict(t, EVICT_LOOK_MAX, EVICT_METERS, now);
+    uint32_t freed =
+        weir_table_evict(t, EVICT_LOOK_MAX, EVICT_BUCKET_STATES, now);
     weir_cold(t, slot)->refs--;
     if (freed > 0)
         error = become_instance(t, slot, template, true, now);
@@ -501,7 +503,8 @@ void weir_slot_mark_chain(struct weir_table *t, uint32_t slot)
 
 /* The marks make the roots send fills of a pinned slot before its first
  * request. */
-static void hold(struct weir_table *t, struct weir_ref ref, weir_instant now)
+static void pin_slot(struct weir_table *t, struct weir_ref ref,
+                     weir_instant now)
 {
     weir_cold(t, ref.slot)->refs++;
     weir_slot_mark_chain(t, ref.slot);
@@ -545,7 +548,7 @@ enum weir_resolved weir_table_pin_as(struct weir_table *t, uint32_t process,
     enum weir_resolved resolved = find_or_make(t, name, true, out, now);
     if (resolved != WEIR_RESOLVED_NONE) {
         if (weir_share_pin(t, process, out->slot))
-            hold(t, *out, now);
+            pin_slot(t, *out, now);
         else
             resolved = WEIR_RESOLVED_FULL;
     }

@@ -76,13 +76,14 @@ void weir_shadow_recount(struct weir_table *t)
 
 void weir_shadow_forget(struct weir_table *t, uint32_t slot)
 {
-    /* A table without a shadow set never touches the pages of 'twins'. */
+    /* A table without a shadow set never touches the pages of
+     * 'shadow_slots'. */
     if (t->shadow_version == 0)
         return;
-    struct twin *twin = weir_twin(t, slot);
-    weir_store_relaxed(&twin->version, 0);
-    weir_store_relaxed(&twin->passed, 0);
-    weir_store_relaxed(&twin->refused, 0);
+    struct shadow_slot *shadow_slot = weir_shadow_slot(t, slot);
+    weir_store_relaxed(&shadow_slot->version, 0);
+    weir_store_relaxed(&shadow_slot->passed, 0);
+    weir_store_relaxed(&shadow_slot->refused, 0);
 }
 
 void weir_shadow_freed(struct weir_table *t)
@@ -146,12 +147,12 @@ static struct weir_ref learn_locked(struct weir_table *t, struct weir_ref ref,
     /* The slot itself, if idle, may have been evicted to make room. */
     if (!weir_ref_is_live(t, ref))
         return found;
-    struct twin *twin = weir_twin(t, ref.slot);
-    weir_store_relaxed(&twin->ref,
+    struct shadow_slot *shadow_slot = weir_shadow_slot(t, ref.slot);
+    weir_store_relaxed(&shadow_slot->ref,
                        found.slot | (uint64_t)found.generation << 32);
     /* release: a reader that sees the version sees its 'ref', or a later one;
-     * pairs with twin_of(). */
-    weir_store_release(&twin->version, version);
+     * pairs with shadow_slot_of(). */
+    weir_store_release(&shadow_slot->version, version);
     return found;
 }
 
@@ -166,15 +167,15 @@ __attribute__((noinline)) static struct weir_ref learn(struct weir_table *t,
     return found;
 }
 
-static struct weir_ref twin_of(struct weir_table *t, uint32_t stripe,
-                               struct weir_ref ref, weir_instant now)
+static struct weir_ref shadow_slot_of(struct weir_table *t, uint32_t stripe,
+                                      struct weir_ref ref, weir_instant now)
 {
-    const struct twin *twin = weir_twin(t, ref.slot);
+    const struct shadow_slot *shadow_slot = weir_shadow_slot(t, ref.slot);
     /* acquire: pairs with learn_locked(). It also orders the read of the slot's
      * generation after it: the generation moves before an entry of the next
      * life is written. */
-    uint32_t version = weir_load_acquire(&twin->version);
-    uint64_t word = weir_load_relaxed(&twin->ref);
+    uint32_t version = weir_load_acquire(&shadow_slot->version);
+    uint64_t word = weir_load_relaxed(&shadow_slot->ref);
     struct weir_ref found = { (uint32_t)word, (uint32_t)(word >> 32) };
     /* Relaxed: as in weir_shadow_outcome(). */
     bool known = version == weir_load_relaxed(&t->shadow_version) &&
@@ -189,18 +190,18 @@ void weir_shadow_meet(struct weir_table *t, struct weir_ref ref,
 {
     if (weir_shadow_outcome(t) == 0)
         return;
-    struct weir_ref twin = learn_locked(t, ref, now);
-    if (twin.slot != WEIR_SLOT_NONE)
-        weir_slot_mark_chain(t, twin.slot);
+    struct weir_ref shadow_slot = learn_locked(t, ref, now);
+    if (shadow_slot.slot != WEIR_SLOT_NONE)
+        weir_slot_mark_chain(t, shadow_slot.slot);
 }
 
 /* ---- The probability of a refund ---- */
 
 /* All relaxed: the sample is as good without a lost count. */
-static void note_odds(struct twin *twin, bool passed)
+static void note_odds(struct shadow_slot *shadow_slot, bool passed)
 {
-    uint16_t *one = passed ? &twin->passed : &twin->refused;
-    uint16_t *other = passed ? &twin->refused : &twin->passed;
+    uint16_t *one = passed ? &shadow_slot->passed : &shadow_slot->refused;
+    uint16_t *other = passed ? &shadow_slot->refused : &shadow_slot->passed;
     uint16_t count = weir_load_relaxed(one);
     uint16_t others = weir_load_relaxed(other);
     if (count < ODDS_MAX) {
@@ -215,10 +216,10 @@ static void note_odds(struct twin *twin, bool passed)
 }
 
 static bool draw_refund(struct weir_table *t, uint32_t stripe,
-                        const struct twin *twin)
+                        const struct shadow_slot *shadow_slot)
 {
-    uint64_t passed = weir_load_relaxed(&twin->passed);
-    uint64_t refused = weir_load_relaxed(&twin->refused);
+    uint64_t passed = weir_load_relaxed(&shadow_slot->passed);
+    uint64_t refused = weir_load_relaxed(&shadow_slot->refused);
     if (refused == 0)
         return true;
     uint64_t chance = weir_stripe_draw(t, stripe, SHADOW) >> 32;
@@ -228,23 +229,23 @@ static bool draw_refund(struct weir_table *t, uint32_t stripe,
 /* ---- The calls ---- */
 
 static unsigned act_on(struct weir_table *t, uint32_t stripe,
-                       struct weir_ref ref, struct weir_ref twin,
+                       struct weir_ref ref, struct weir_ref shadow_slot,
                        const struct weir_act *act, weir_instant now)
 {
     switch (act->kind) {
     case WEIR_ACT_TAKE:
-        return weir_slot_take_shadow(t, stripe, twin, act->weight, now);
+        return weir_slot_take_shadow(t, stripe, shadow_slot, act->weight, now);
     case WEIR_ACT_RESERVE:
-        return weir_slot_reserve_shadow(t, stripe, twin, act->weight,
+        return weir_slot_reserve_shadow(t, stripe, shadow_slot, act->weight,
                                         act->wait_max, now);
     case WEIR_ACT_CHARGE:
-        return weir_table_charge(t, stripe, twin, act->weight, now);
+        return weir_table_charge(t, stripe, shadow_slot, act->weight, now);
     case WEIR_ACT_REFUND:
         break;
     }
-    if (!draw_refund(t, stripe, weir_twin(t, ref.slot)))
+    if (!draw_refund(t, stripe, weir_shadow_slot(t, ref.slot)))
         return 0;
-    return weir_table_refund(t, stripe, twin, act->weight, now);
+    return weir_table_refund(t, stripe, shadow_slot, act->weight, now);
 }
 
 unsigned weir_table_shadow(struct weir_table *t, uint32_t stripe,
@@ -253,14 +254,14 @@ unsigned weir_table_shadow(struct weir_table *t, uint32_t stripe,
 {
     bool decides = act->kind == WEIR_ACT_TAKE || act->kind == WEIR_ACT_RESERVE;
     for (int tries = 0; tries < STALE_TRIES; tries++) {
-        struct weir_ref twin = twin_of(t, stripe, ref, now);
-        if (twin.slot == WEIR_SLOT_NONE)
+        struct weir_ref shadow_slot = shadow_slot_of(t, stripe, ref, now);
+        if (shadow_slot.slot == WEIR_SLOT_NONE)
             return 0;
-        unsigned outcome = act_on(t, stripe, ref, twin, act, now);
+        unsigned outcome = act_on(t, stripe, ref, shadow_slot, act, now);
         if (outcome & WEIR_OUTCOME_STALE_REF)
             continue;
         if (decides && !act->limited)
-            note_odds(weir_twin(t, ref.slot),
+            note_odds(weir_shadow_slot(t, ref.slot),
                       !(outcome & WEIR_OUTCOME_LIMITED));
         return outcome & WEIR_OUTCOME_KICK;
     }

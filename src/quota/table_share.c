@@ -73,7 +73,7 @@ uint64_t weir_share_lay_out(struct weir_table *t, uint64_t at)
     at = line_aligned(at + (uint64_t)t->slots * sizeof(uint32_t));
     t->kept_at = at;
     at = line_aligned(at + kept_words(t) * sizeof(uint64_t));
-    t->holds_at = at;
+    t->in_flight_at = at;
     return at + (uint64_t)t->slots * t->commons * sizeof(uint64_t);
 }
 
@@ -85,7 +85,7 @@ void weir_table_shape(const struct weir_table *t,
         .stripes = t->stripe_count,
         .processes = t->commons,
         .seed = t->seed,
-        .meter_bytes = (uint64_t)t->area_units * AREA_UNIT,
+        .bucket_state_bytes = (uint64_t)t->area_units * AREA_UNIT,
     };
 }
 
@@ -164,7 +164,7 @@ bool weir_share_unpin(struct weir_table *t, uint32_t process, uint32_t slot)
 /* Removes a pin with all its counts. A placeholder left without references
  * isn't freed here, because a reaper must not wait for a bucket state's lock:
  * the sweep frees it. */
-static void pin_bury(struct weir_table *t, uint32_t number)
+static void pin_reap(struct weir_table *t, uint32_t number)
 {
     const struct pin *pin = weir_pin(t, number - 1);
     struct cold *cold = weir_cold(t, pin->slot);
@@ -179,7 +179,7 @@ static void pin_bury(struct weir_table *t, uint32_t number)
 }
 
 /* False: the lock was taken for long. */
-static bool bury_pins(struct weir_table *t, uint32_t process, uint32_t by)
+static bool reap_pins(struct weir_table *t, uint32_t process, uint32_t by)
 {
     uint32_t done = 0;
     bool more = true;
@@ -189,7 +189,7 @@ static bool bury_pins(struct weir_table *t, uint32_t process, uint32_t by)
         for (uint32_t i = 0; i < PINS_A_HOLD && done < t->pin_used; i++) {
             const struct pin *pin = weir_pin(t, done++);
             if (pin->count > 0 && pin->process == process)
-                pin_bury(t, done);
+                pin_reap(t, done);
         }
         more = done < t->pin_used;
         weir_table_unlock(t);
@@ -296,10 +296,10 @@ static void mend_chunks(struct weir_table *t)
     gather_free_chunks(t);
 }
 
-static void bury_writer(struct weir_table *t, uint32_t process, uint32_t by)
+static void reap_writer(struct weir_table *t, uint32_t process, uint32_t by)
 {
     weir_table_mend_switch(t);
-    weir_meters_bury(t, process, by, true);
+    weir_bucket_states_reap(t, process, by, true);
     mend_pins(t);
     mend_refs(t);
     weir_table_mend_slots(t);
@@ -309,7 +309,7 @@ static void bury_writer(struct weir_table *t, uint32_t process, uint32_t by)
 
 /* ---- Reaping ---- */
 
-static void bury_stripes(struct weir_table *t, uint32_t process)
+static void reap_stripes(struct weir_table *t, uint32_t process)
 {
     for (uint32_t i = t->commons; i < t->stripe_count; i++) {
         if (weir_load_relaxed(&weir_stripe(t, i)->owned) == process + 1)
@@ -317,31 +317,31 @@ static void bury_stripes(struct weir_table *t, uint32_t process)
     }
 }
 
-static void bury_holds(struct weir_table *t, uint32_t process)
+static void reap_permits(struct weir_table *t, uint32_t process)
 {
     uint32_t used = weir_table_used(t);
     for (uint32_t slot = 0; slot < used; slot++)
-        weir_gauge_bury(t, slot, process);
+        weir_inflight_reap(t, slot, process);
 }
 
-void weir_table_bury_locks(struct weir_table *t, uint32_t process, uint32_t by)
+void weir_table_reap_locks(struct weir_table *t, uint32_t process, uint32_t by)
 {
     weir_assert(process < t->commons && by < t->commons);
     uint64_t dead = process + 1;
     /* The bucket states first: the repair may have to wait for their locks. */
-    weir_meters_bury(t, process, by, false);
+    weir_bucket_states_reap(t, process, by, false);
     if (weir_load(&t->writer) == dead && weir_cas(&t->writer, &dead, by + 1))
-        bury_writer(t, process, by);
+        reap_writer(t, process, by);
 }
 
-bool weir_table_bury(struct weir_table *t, uint32_t process, uint32_t by)
+bool weir_table_reap(struct weir_table *t, uint32_t process, uint32_t by)
 {
     weir_assert(t->commons > 1);
-    weir_table_bury_locks(t, process, by);
-    bury_stripes(t, process);
-    if (!bury_pins(t, process, by))
+    weir_table_reap_locks(t, process, by);
+    reap_stripes(t, process);
+    if (!reap_pins(t, process, by))
         return false;
-    bury_holds(t, process);
+    reap_permits(t, process);
     weir_table_mark_unsettled(t, false);
     return true;
 }
@@ -353,7 +353,7 @@ void weir_table_mark_unsettled(struct weir_table *t, bool all)
         uint64_t count = weir_table_count(t, slot);
         uint64_t settled = weir_load_relaxed(&weir_cold(t, slot)->settled);
         bool told = all && count != 0;
-        if (told || count != settled || weir_slot_is_held(t, slot))
+        if (told || count != settled || weir_slot_has_permits(t, slot))
             weir_slot_mark(t, slot);
     }
 }

@@ -36,7 +36,7 @@ static void rearm(struct weir_table *t, uint32_t word, uint64_t marked)
         push_off(&weir_cold(t, slot)->report_at, count);
         push_off(&hot->stop, count);
         /* After the mark was cleared: see touch() in table_take.c. */
-        weir_store(&hot->early, WEIR_MINI_FAR);
+        weir_store(&hot->report_within, WEIR_MINI_FAR);
     }
 }
 
@@ -78,8 +78,8 @@ void weir_table_collect(struct weir_table *t, uint64_t *bits)
 uint64_t weir_table_count(const struct weir_table *t, uint32_t slot)
 {
     /* Relaxed: a read concurrent with an edit counts as before or after it. */
-    if (weir_load_relaxed(&weir_hot(t, slot)->meta) & META_GAUGE)
-        return weir_load(&weir_gauge(t, slot)->held);
+    if (weir_load_relaxed(&weir_hot(t, slot)->meta) & META_INFLIGHT)
+        return weir_load(&weir_inflight(t, slot)->in_flight);
     return weir_load(&weir_hot(t, slot)->count);
 }
 
@@ -131,7 +131,7 @@ static void view_locked(const struct weir_table *t, uint32_t slot,
     if (out->state == WEIR_SLOT_FREE || out->state == WEIR_SLOT_MAKING)
         return;
     struct look look;
-    weir_look(t, slot, weir_elapsed(t, now), &look);
+    weir_slot_read(t, slot, weir_elapsed(t, now), &look);
     out->sharing = (enum weir_sharing)cold->sharing;
     out->on_stale = (enum weir_on_stale)cold->on_stale;
     out->created = cold->created;
@@ -144,7 +144,7 @@ static void view_locked(const struct weir_table *t, uint32_t slot,
                                         .low = look.high - look.band,
                                         .high = look.high };
     out->unlimited = look.high == WEIR_SCALED_MAX;
-    out->gauge = look.flags & META_GAUGE;
+    out->inflight = look.flags & META_INFLIGHT;
 }
 
 void weir_table_view(struct weir_table *t, uint32_t slot,
@@ -161,16 +161,16 @@ void weir_table_view(struct weir_table *t, uint32_t slot,
 void weir_table_set_slack(struct weir_table *t, uint32_t slot,
                           uint64_t report_at, uint64_t stop)
 {
-    /* The distance as 'early' can represent it, rounded up, so that the report
-     * is never requested late. */
+    /* The distance as 'report_within' can represent it, rounded up, so that
+     * the report is never requested late. */
     int64_t distance = (int64_t)(stop - report_at);
     if (distance > 0)
         report_at = stop - (uint64_t)weir_mini_get(weir_mini_above(distance));
     weir_store_relaxed(&weir_cold(t, slot)->report_at, report_at);
     weir_store_release(&weir_hot(t, slot)->stop, stop);
-    /* 'early' was a distance to the former stop: the next take sets it again;
-     * at worst one mark too many. */
-    weir_store(&weir_hot(t, slot)->early, WEIR_MINI_FAR);
+    /* 'report_within' was a distance to the former stop: the next take sets it
+     * again; at worst one mark too many. */
+    weir_store(&weir_hot(t, slot)->report_within, WEIR_MINI_FAR);
 }
 
 void weir_table_lift_stops(struct weir_table *t)
@@ -182,20 +182,20 @@ void weir_table_lift_stops(struct weir_table *t)
     }
 }
 
-void weir_table_set_held(struct weir_table *t, bool held)
+void weir_table_pause_hold(struct weir_table *t, bool paused)
 {
-    t->held = held;
+    t->hold_paused = paused;
 }
 
-bool weir_table_is_held(const struct weir_table *t)
+bool weir_table_hold_is_paused(const struct weir_table *t)
 {
-    return t->held;
+    return t->hold_paused;
 }
 
 static void set_others(struct weir_table *t, uint32_t slot, int64_t units)
 {
     uint64_t others = units > 0 ? (uint64_t)units : 0;
-    weir_store_relaxed(&weir_gauge(t, slot)->others, others);
+    weir_store_relaxed(&weir_inflight(t, slot)->others, others);
 }
 
 void weir_table_set_fill(struct weir_table *t, uint32_t slot, int64_t fill,
@@ -205,8 +205,8 @@ void weir_table_set_fill(struct weir_table *t, uint32_t slot, int64_t fill,
     uint64_t base = weir_load(&hot->base);
     for (;;) {
         struct look look;
-        weir_look(t, slot, 0, &look);
-        if (look.flags & META_GAUGE) {
+        weir_slot_read(t, slot, 0, &look);
+        if (look.flags & META_INFLIGHT) {
             set_others(t, slot, fill - (int64_t)count);
             return;
         }
@@ -224,14 +224,14 @@ void weir_table_set_fill(struct weir_table *t, uint32_t slot, int64_t fill,
 float weir_table_refusal(struct weir_table *t, uint32_t slot, weir_instant now)
 {
     struct look look;
-    weir_look(t, slot, weir_elapsed(t, now), &look);
-    return (float)weir_look_refusal(&look) / 255;
+    weir_slot_read(t, slot, weir_elapsed(t, now), &look);
+    return (float)weir_slot_read_refusal(&look) / 255;
 }
 
 void weir_table_set_hold(struct weir_table *t, uint32_t slot, float refusal)
 {
     weir_assert(refusal >= 0 && refusal <= 1);
-    if (weir_table_is_stale(t) || t->held)
+    if (weir_table_is_stale(t) || t->hold_paused)
         return;
     weir_store_relaxed(&weir_cold(t, slot)->hold,
                        (uint8_t)(refusal * 255 + 0.5f));
@@ -261,7 +261,7 @@ bool weir_table_carry(struct weir_table *t, struct weir_ref ref, int64_t units,
         return false;
     struct look look;
     uint64_t elapsed = weir_elapsed(t, now);
-    weir_look(t, ref.slot, elapsed, &look);
+    weir_slot_read(t, ref.slot, elapsed, &look);
     if (look.fill < 0)
         weir_slot_lift(t, ref.slot, elapsed);
     uint64_t count =
@@ -275,28 +275,28 @@ bool weir_table_carry(struct weir_table *t, struct weir_ref ref, int64_t units,
 }
 
 /* The sync decides whether the change, up or down, is worth a report. */
-static void carry_held(struct weir_table *t, uint32_t slot, uint64_t units)
+static void carry_in_flight(struct weir_table *t, uint32_t slot, uint64_t units)
 {
-    bool moves = weir_table_held(t, slot) != units;
-    weir_store(&weir_gauge(t, slot)->held, units);
+    bool moves = weir_table_in_flight(t, slot) != units;
+    weir_store(&weir_inflight(t, slot)->in_flight, units);
     weir_slot_mark(t, slot);
     if (moves)
         weir_store(&t->urgent, 1);
 }
 
-bool weir_table_carry_held(struct weir_table *t, struct weir_ref ref,
-                           uint64_t units, uint64_t refused)
+bool weir_table_carry_in_flight(struct weir_table *t, struct weir_ref ref,
+                                uint64_t units, uint64_t refused)
 {
     if (!weir_table_ref_lives(t, ref))
         return false;
     weir_fetch_add(&weir_cold(t, ref.slot)->refused, refused);
-    carry_held(t, ref.slot, units);
+    carry_in_flight(t, ref.slot, units);
     return true;
 }
 
-void weir_table_uncarry_held(struct weir_table *t, uint32_t slot)
+void weir_table_uncarry_in_flight(struct weir_table *t, uint32_t slot)
 {
     weir_assert(slot < t->slots);
-    if (weir_slot_is_held(t, slot))
-        carry_held(t, slot, 0);
+    if (weir_slot_has_permits(t, slot))
+        carry_in_flight(t, slot, 0);
 }

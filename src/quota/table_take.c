@@ -16,7 +16,7 @@
  *                            probabilities decides and not their product
  *     shadow                 would be refused: noted, not charged, goes on
  *     bucket state           not judged by this walk: when it passes, the
- *     (meter)                bucket states step (table_meter.c), before the
+ *     (meter) bucket states step (table_bucket_state.c), before the
  *                            charge
  *     store                  the chain isn't decided here alone: nothing is
  *                            charged, the caller goes on by weir_table_begin()
@@ -143,8 +143,8 @@ uint64_t weir_stripe_draw(struct weir_table *t, uint32_t stripe, enum set set)
 
 /* Reads the parameters in the spare, while a writer rewrites the slot's line or
  * after it was killed there. */
-void weir_look_spare(const struct weir_table *t, uint32_t slot,
-                     uint64_t elapsed, struct look *out)
+void weir_slot_read_spare(const struct weir_table *t, uint32_t slot,
+                          uint64_t elapsed, struct look *out)
 {
     const struct hot *hot = weir_hot(t, slot);
     for (;;) {
@@ -160,7 +160,7 @@ void weir_look_spare(const struct weir_table *t, uint32_t slot,
         /* Checked first: the spare may belong to another slot by now, and the
          * writer that was filling it may be dead. */
         if (!(base & 1)) {
-            weir_look(t, slot, elapsed, out);
+            weir_slot_read(t, slot, elapsed, out);
             return;
         }
         if (weir_load_relaxed(&t->spare_seq) != seq || (seq & 1))
@@ -174,8 +174,8 @@ void weir_look_spare(const struct weir_table *t, uint32_t slot,
         out->band = weir_mini_get(band);
         out->flags = meta & META_FLAGS;
         out->fill = weir_fill_of(count, base, out->leak, elapsed);
-        if (meta & META_GAUGE)
-            weir_look_gauge(t, slot, out);
+        if (meta & META_INFLIGHT)
+            weir_slot_read_inflight(t, slot, out);
         return;
     }
 }
@@ -207,7 +207,7 @@ static bool link_refuses(struct weir_table *t, uint32_t stripe,
     if (WEIR_UNLIKELY(look->flags & META_STALE))
         return flagged_refuses(t, stripe, walk, slot, look);
     /* Before the stop, which may still belong to the previous limit. */
-    if (weir_look_is_endless(look))
+    if (weir_slot_read_is_endless(look))
         return false;
     uint64_t stop = weir_load_relaxed(&weir_hot(t, slot)->stop);
     if ((int64_t)(look->count - stop) >= 0)
@@ -231,16 +231,17 @@ static inline void prefetch_above(const struct weir_table *t, uint64_t up)
  * in-flight counters change by enters and leaves alone. */
 static inline void note_flags(struct walk *walk, uint32_t flags, uint32_t bit)
 {
-    if (flags & (META_OFF | META_GAUGE))
+    if (flags & (META_OFF | META_INFLIGHT))
         walk->skip |= bit;
     if (WEIR_UNLIKELY(flags & (META_PASS | META_HOLD)))
         walk->free |= bit;
-    if (WEIR_LIKELY(!(flags & (META_METER | META_AWAY | META_GAUGE))) ||
+    if (WEIR_LIKELY(
+            !(flags & (META_BUCKET_STATE | META_AWAY | META_INFLIGHT))) ||
         (flags & META_OFF))
         return;
-    walk->gauges |= flags & META_GAUGE ? bit : 0;
+    walk->inflights |= flags & META_INFLIGHT ? bit : 0;
     walk->adaptive |= flags & META_ADAPTIVE ? bit : 0;
-    walk->meters |= flags & META_METER ? bit : 0;
+    walk->bucket_states |= flags & META_BUCKET_STATE ? bit : 0;
     walk->away |= flags & META_AWAY ? bit : 0;
     walk->quiet |= flags & META_SHADOW ? bit : 0;
 }
@@ -254,13 +255,14 @@ static bool walk_up(struct weir_table *t, uint32_t stripe, uint32_t slot,
         uint64_t up = weir_load_relaxed(&weir_hot(t, slot)->up);
         prefetch_above(t, up);
         struct look look;
-        weir_look(t, slot, walk->elapsed, &look);
+        weir_slot_read(t, slot, walk->elapsed, &look);
         uint32_t bit = 1u << walk->links;
         walk->slot[walk->links++] = slot;
         if (look.fill < 0)
             walk->lift |= bit;
         note_flags(walk, look.flags, bit);
-        bool judged = !(look.flags & (META_OFF | META_METER | META_AWAY));
+        bool judged =
+            !(look.flags & (META_OFF | META_BUCKET_STATE | META_AWAY));
         if (judged && link_refuses(t, stripe, walk, slot, &look, weight)) {
             if (!(look.flags & META_SHADOW)) {
                 walk->refuser = walk->links - 1;
@@ -282,10 +284,10 @@ enum judged {
     HARD, /* ask link_refuses() */
 };
 
-/* weir_look() and link_refuses() for a slot without flags, outside of its band
- * and of an edit. A result computed from a torn line is discarded at the end:
- * this keeps so few values live that none is spilled. Sets only the members of
- * 'out' that a lift needs. */
+/* weir_slot_read() and link_refuses() for a slot without flags, outside of its
+ * band and of an edit. A result computed from a torn line is discarded at the
+ * end: this keeps so few values live that none is spilled. Sets only the
+ * members of 'out' that a lift needs. */
 INLINE enum judged judge(const struct hot *hot, uint64_t elapsed,
                          uint64_t weight, struct look *out)
 {
@@ -322,20 +324,21 @@ void weir_slot_lift(struct weir_table *t, uint32_t slot, uint64_t elapsed)
     struct hot *hot = weir_hot(t, slot);
     struct look look;
     do {
-        weir_look(t, slot, elapsed, &look);
+        weir_slot_read(t, slot, elapsed, &look);
     } while (look.fill < 0 && !lift_seen(hot, &look));
 }
 
-/* The count came within 'early' of 'stop': marks the slot, and requests an
- * early report when the count went over report_at.
+/* The count came within 'report_within' of 'stop': marks the slot, and
+ * requests an early report when the count went over report_at.
  *
- * 'early' moves before the mark is set; weir_table_collect() clears the mark
- * before it moves 'early' back, and reads the count after that. All of these
- * accesses are sequentially consistent. A take that finds 'early' moved, or the
- * mark set, has added to the count before the collect that undoes it, which
- * therefore reports it; and no slot keeps a moved 'early' without a mark. If
- * the sync moves 'stop' meanwhile, the loop notices and computes the distance
- * again: the sync resets 'early' last.
+ * 'report_within' moves before the mark is set; weir_table_collect() clears
+ * the mark before it moves 'report_within' back, and reads the count after
+ * that. All of these accesses are sequentially consistent. A take that finds
+ * 'report_within' moved, or the mark set, has added to the count before the
+ * collect that undoes it, which therefore reports it; and no slot keeps a
+ * moved 'report_within' without a mark. If the sync moves 'stop' meanwhile,
+ * the loop notices and computes the distance again: the sync resets
+ * 'report_within' last.
  *
  * A slot without a stop, such as a name at its first use, requests nothing
  * while a report is scheduled anyway: otherwise each name of a flood would wake
@@ -352,7 +355,7 @@ __attribute__((noinline)) static unsigned touch(struct weir_table *t,
         stop = weir_load(&hot->stop);
         over = (int64_t)(count - report_at) >= 0;
         int64_t ahead = over ? 0 : (int64_t)(stop - report_at);
-        weir_store(&hot->early, weir_mini_of(ahead > 0 ? ahead : 0));
+        weir_store(&hot->report_within, weir_mini_of(ahead > 0 ? ahead : 0));
     } while (weir_load(report) != report_at || weir_load(&hot->stop) != stop);
     weir_slot_mark(t, slot);
     if (!over || weir_load_relaxed(&t->urgent))
@@ -367,9 +370,10 @@ __attribute__((noinline)) static unsigned touch(struct weir_table *t,
 
 INLINE bool is_near(const struct hot *hot, uint64_t count)
 {
-    weir_mini early = weir_load(&hot->early);
+    weir_mini report_within = weir_load(&hot->report_within);
     uint64_t stop = weir_load_relaxed(&hot->stop);
-    return WEIR_UNLIKELY((int64_t)(stop - count) <= weir_mini_get(early));
+    return WEIR_UNLIKELY((int64_t)(stop - count) <=
+                         weir_mini_get(report_within));
 }
 
 unsigned weir_slot_note(struct weir_table *t, uint32_t slot, uint64_t count)
@@ -471,7 +475,7 @@ static inline void walk_begin(struct walk *walk, const struct weir_table *t,
     walk->now = now;
     walk->elapsed = weir_elapsed(t, now);
     walk->links = walk->lift = walk->skip = walk->shadow = walk->free = 0;
-    walk->meters = walk->away = walk->quiet = walk->gauges = 0;
+    walk->bucket_states = walk->away = walk->quiet = walk->inflights = 0;
     walk->stripe = 0;
     walk->adaptive = 0;
     walk->set = LIVE;
@@ -513,7 +517,7 @@ static inline unsigned step_walked(struct weir_table *t, struct walk *walk,
                                    const struct weir_question *q)
 {
     *steps = (struct steps){ .charged = 0 };
-    if (WEIR_LIKELY(walk->meters == 0))
+    if (WEIR_LIKELY(walk->bucket_states == 0))
         return 0;
     return weir_walk_step(t, walk, &q->ask, steps);
 }
@@ -523,8 +527,8 @@ static inline unsigned hold_walked(struct weir_table *t, struct walk *walk,
                                    const struct weir_question *q,
                                    unsigned *out_kick)
 {
-    if (q->hold)
-        return weir_walk_hold(t, walk, q, out_kick);
+    if (q->record)
+        return weir_walk_enter(t, walk, q, out_kick);
     return WEIR_LIKELY(walk->adaptive == 0) ? 0 : weir_walk_see(t, walk, q);
 }
 
@@ -548,10 +552,10 @@ unsigned weir_walk_decide(struct weir_table *t, const struct weir_question *q,
             passed ? hold_walked(t, walk, q, &kick) : WEIR_OUTCOME_LIMITED;
         if (outcome == 0)
             outcome = step_walked(t, walk, steps, q);
-        if (outcome == 0 && q->ask.op == WEIR_METER_TAKE)
+        if (outcome == 0 && q->ask.op == WEIR_ALGORITHM_TAKE)
             outcome = charge_stepped(t, walk, steps, q);
-        if (q->hold && (outcome & (WEIR_OUTCOME_LIMITED | OUTCOME_MOVED)))
-            kick |= weir_table_leave(t, q->hold);
+        if (q->record && (outcome & (WEIR_OUTCOME_LIMITED | OUTCOME_MOVED)))
+            kick |= weir_table_leave(t, q->record);
     } while (outcome == OUTCOME_MOVED);
     return outcome | kick;
 }
@@ -577,7 +581,7 @@ __attribute__((noinline)) unsigned weir_walk_ask(struct weir_table *t,
     unsigned outcome = weir_walk_decide(t, q, &walk, &steps, now);
     if (outcome & (WEIR_OUTCOME_STALE_REF | WEIR_OUTCOME_EXACT))
         return outcome;
-    if (q->ask.op == WEIR_METER_TAKE) {
+    if (q->ask.op == WEIR_ALGORITHM_TAKE) {
         if (walk.skip & 1)
             weir_placeholder_count(t, q->stripe, q->ref.slot);
         bool limited = outcome & WEIR_OUTCOME_LIMITED;
@@ -603,7 +607,7 @@ unsigned weir_slot_take_shadow(struct weir_table *t, uint32_t stripe,
     struct weir_question q = {
         .stripe = stripe,
         .ref = ref,
-        .ask = { .op = WEIR_METER_TAKE, .weight = clipped(weight) },
+        .ask = { .op = WEIR_ALGORITHM_TAKE, .weight = clipped(weight) },
         .set = SHADOW,
         .whole = true,
     };
@@ -620,7 +624,7 @@ __attribute__((noinline)) static unsigned take_slowly(
     struct weir_question q = {
         .stripe = stripe,
         .ref = ref,
-        .ask = { .op = WEIR_METER_TAKE, .weight = clipped(weight) },
+        .ask = { .op = WEIR_ALGORITHM_TAKE, .weight = clipped(weight) },
     };
     return weir_walk_ask(t, &q, reply, now) | weir_shadow_outcome(t);
 }
@@ -709,7 +713,7 @@ unsigned weir_table_peek(struct weir_table *t, uint32_t stripe,
     struct weir_question q = {
         .stripe = stripe,
         .ref = ref,
-        .ask = { .op = WEIR_METER_PEEK, .weight = clipped(weight) },
+        .ask = { .op = WEIR_ALGORITHM_PEEK, .weight = clipped(weight) },
     };
     return weir_walk_ask(t, &q, reply, now);
 }
@@ -724,7 +728,7 @@ static void walk_plainly(struct weir_table *t, struct weir_ref ref,
     uint32_t slot = ref.slot;
     do {
         struct look look;
-        weir_look(t, slot, walk->elapsed, &look);
+        weir_slot_read(t, slot, walk->elapsed, &look);
         /* A reservation waits for its turn under `hold` too. */
         note_flags(walk, look.flags & ~META_HOLD, 1u << walk->links);
         if (look.fill < 0)
@@ -737,7 +741,7 @@ static void walk_plainly(struct weir_table *t, struct weir_ref ref,
 /* The part of 'weight' that fits below the bound of debt. */
 static uint64_t below_debt(const struct look *look, uint64_t weight)
 {
-    if (weir_look_is_endless(look))
+    if (weir_slot_read_is_endless(look))
         return weight;
     int64_t debt = (int64_t)(WEIR_DEBT_MAX << look->leak.frac);
     int64_t high = look->high > 0 ? look->high : 0;
@@ -773,7 +777,7 @@ static unsigned move_walked(struct weir_table *t, const struct walk *walk,
         if (walk->lift >> i & 1)
             weir_slot_lift(t, slot, walk->elapsed);
         struct look look;
-        weir_look(t, slot, walk->elapsed, &look);
+        weir_slot_read(t, slot, walk->elapsed, &look);
         if (!(walk->skip >> i & 1)) {
             moved[i] = back ? (uint64_t)0 - above_empty(&look, weight)
                             : below_debt(&look, weight);
@@ -793,7 +797,7 @@ unsigned weir_walk_move(struct weir_table *t, const struct weir_question *q,
                         struct walk *walk, struct steps *steps,
                         weir_instant now)
 {
-    bool back = q->ask.op == WEIR_METER_REFUND;
+    bool back = q->ask.op == WEIR_ALGORITHM_REFUND;
     unsigned outcome;
     do {
         walk_plainly(t, q->ref, now, walk);
@@ -813,7 +817,7 @@ unsigned weir_walk_move(struct weir_table *t, const struct weir_question *q,
 }
 
 static unsigned move(struct weir_table *t, uint32_t stripe, struct weir_ref ref,
-                     struct weir_meter_ask ask, weir_instant now)
+                     struct weir_algorithm_ask ask, weir_instant now)
 {
     struct walk walk;
     struct steps steps;
@@ -825,8 +829,8 @@ unsigned weir_table_charge(struct weir_table *t, uint32_t stripe,
                            struct weir_ref ref, uint64_t weight,
                            weir_instant now)
 {
-    struct weir_meter_ask ask = { .op = WEIR_METER_CHARGE,
-                                  .weight = clipped(weight) };
+    struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_CHARGE,
+                                      .weight = clipped(weight) };
     return move(t, stripe, ref, ask, now);
 }
 
@@ -834,8 +838,8 @@ unsigned weir_table_refund(struct weir_table *t, uint32_t stripe,
                            struct weir_ref ref, uint64_t weight,
                            weir_instant now)
 {
-    struct weir_meter_ask ask = { .op = WEIR_METER_REFUND,
-                                  .weight = clipped(weight) };
+    struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_REFUND,
+                                      .weight = clipped(weight) };
     return move(t, stripe, ref, ask, now);
 }
 
@@ -843,7 +847,7 @@ unsigned weir_table_refund(struct weir_table *t, uint32_t stripe,
 static weir_duration link_wait(const struct look *look, uint64_t weight)
 {
     if ((look->flags & (META_OFF | META_SHADOW | META_PASS)) ||
-        weir_look_is_endless(look))
+        weir_slot_read_is_endless(look))
         return 0;
     int64_t scaled = (int64_t)(weight << look->leak.frac);
     if ((look->flags & META_LIMIT) || scaled > look->high)
@@ -851,7 +855,7 @@ static weir_duration link_wait(const struct look *look, uint64_t weight)
     if (below_debt(look, weight) < weight)
         return WEIR_NEVER;
     int64_t fill = look->fill > 0 ? look->fill : 0;
-    if ((look->flags & META_GAUGE) && fill + scaled > look->high)
+    if ((look->flags & META_INFLIGHT) && fill + scaled > look->high)
         return WEIR_NEVER; /* it is unknown when a permit leaves */
     return weir_leak_time(look->leak, fill + scaled - look->high);
 }
@@ -865,11 +869,11 @@ static weir_duration walk_wait(const struct weir_table *t, struct walk *walk,
     walk->refuser = 0;
     for (uint32_t i = 0; i < walk->links; i++) {
         struct look look;
-        weir_look(t, walk->slot[i], walk->elapsed, &look);
+        weir_slot_read(t, walk->slot[i], walk->elapsed, &look);
         uint64_t stop = weir_load_relaxed(&weir_hot(t, walk->slot[i])->stop);
         weir_duration link = link_wait(&look, weight);
-        if (!weir_look_is_endless(&look) && (int64_t)(look.count - stop) >= 0 &&
-            link < STOP_RETRY)
+        if (!weir_slot_read_is_endless(&look) &&
+            (int64_t)(look.count - stop) >= 0 && link < STOP_RETRY)
             link = STOP_RETRY;
         if (link <= wait)
             continue;
@@ -928,7 +932,7 @@ unsigned weir_table_reserve(struct weir_table *t, uint32_t stripe,
     struct weir_question q = {
         .stripe = stripe,
         .ref = ref,
-        .ask = { .op = WEIR_METER_RESERVE,
+        .ask = { .op = WEIR_ALGORITHM_RESERVE,
                  .weight = clipped(weight),
                  .wait_max = wait_max },
     };
@@ -953,7 +957,7 @@ unsigned weir_slot_reserve_shadow(struct weir_table *t, uint32_t stripe,
     struct weir_question q = {
         .stripe = stripe,
         .ref = ref,
-        .ask = { .op = WEIR_METER_RESERVE,
+        .ask = { .op = WEIR_ALGORITHM_RESERVE,
                  .weight = clipped(weight),
                  .wait_max = wait_max },
         .set = SHADOW,

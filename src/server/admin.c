@@ -18,7 +18,7 @@
 #include "door/page_file.h"
 #include "server/admin_parts.h"
 #include "server/credentials.h"
-#include "server/problem.h"
+#include "server/http_problem.h"
 
 /* ---- Answers ---- */
 
@@ -59,9 +59,9 @@ void weir_admin_answer_error(weir_admin_done_fn *done, void *context, int error,
                              const struct weir_diag *diag)
 {
     struct weir_admin_answer answer = { .status = weir_error_status(error),
-                                        .type = WEIR_PROBLEM_TYPE };
+                                        .type = WEIR_HTTP_PROBLEM_TYPE };
     answer_dump(done, context, &answer,
-                weir_problem(error, answer.status, diag));
+                weir_http_problem(error, answer.status, diag));
 }
 
 void weir_admin_refuse(int error, const struct weir_diag *diag,
@@ -76,10 +76,10 @@ static void answer_method(const struct weir_admin_call *call, const char *allow)
     weir_diag_set(&diag, WEIR_EINVAL, "this path answers ", allow, " only",
                   NULL);
     struct weir_admin_answer answer = { .status = 405,
-                                        .type = WEIR_PROBLEM_TYPE,
+                                        .type = WEIR_HTTP_PROBLEM_TYPE,
                                         .allow = allow };
     answer_dump(call->done, call->context, &answer,
-                weir_problem(WEIR_EINVAL, 405, &diag));
+                weir_http_problem(WEIR_EINVAL, 405, &diag));
 }
 
 /* ---- Queries ---- */
@@ -413,7 +413,7 @@ struct weir_admin *weir_admin_new(const struct weir_admin_options *options)
     admin->store_url = url;
     admin->version = options->version ? options->version : "";
     admin->started = options->started;
-    admin->gate = options->gate;
+    admin->authorizer = options->authorizer;
     admin->edits_end = &admin->edits;
     memcpy(admin->incarnation, options->incarnation, sizeof admin->incarnation);
     weir_assert(options->name.len <= WEIR_NAME_MAX);
@@ -457,7 +457,7 @@ void weir_admin_set_doorman(struct weir_admin *admin,
 }
 
 void weir_admin_set_calls(struct weir_admin *admin,
-                          const struct weir_door_doorman *calls)
+                          const struct weir_doorman_api *calls)
 {
     admin->calls = calls;
 }

@@ -9,7 +9,7 @@
 #define WEIR_ADMIN_H
 
 #include "node/root.h"
-#include "server/door_doorman.h"
+#include "server/doorman_api.h"
 #include "server/doorman_source.h"
 #include "server/snapshot.h"
 #include "server/store_thread.h"
@@ -26,7 +26,7 @@
 #define WEIR_METRICS_QUOTAS_MAX 200       /* that have metrics of their own */
 
 struct weir_admin;
-struct weir_gate;
+struct weir_authorization;
 
 struct weir_admin_options {
     struct weir_root *root; /* borrowed */
@@ -36,8 +36,8 @@ struct weir_admin_options {
     const char *store_url; /* copied; shown to people */
     const char *version;   /* of Weir; static */
     weir_instant started;
-    const struct weir_gate *gate; /* borrowed; its counters are shown; NULL:
-                                   * none */
+    /* borrowed; its counters are shown; NULL: none */
+    const struct weir_authorization *authorizer;
 };
 
 /* NULL: no memory. */
@@ -78,7 +78,7 @@ void weir_admin_set_doorman(struct weir_admin *admin,
                             const struct weir_doorman_source *source);
 /* The source of the counters of Doorman's calls. Borrowed; NULL: none. */
 void weir_admin_set_calls(struct weir_admin *admin,
-                          const struct weir_door_doorman *calls);
+                          const struct weir_doorman_api *calls);
 
 struct weir_admin_request {
     struct weir_text method; /* "GET" … */

@@ -67,7 +67,7 @@ static void print_begin(FILE *out, const char *title)
             title, title);
 }
 
-static const char *share_name(enum weir_share share)
+static const char *share_name(enum weir_share_algorithm share)
 {
     switch (share) {
     case WEIR_SHARE_NONE:
@@ -95,9 +95,9 @@ static void print_resource(FILE *out, const struct weir_leased_stats *s)
     fprintf(out,
             "</a></td><td>%.17g</td><td>%.17g</td><td>%.17g</td>"
             "<td>%llu</td><td>%s</td><td>%s</td></tr>\n",
-            s->broker.capacity, s->broker.granted, s->broker.wants,
-            (unsigned long long)s->broker.clients,
-            s->broker.learning ? "true" : "false", share_name(s->rule.share));
+            s->pool.capacity, s->pool.granted, s->pool.wants,
+            (unsigned long long)s->pool.clients,
+            s->pool.learning ? "true" : "false", share_name(s->rule.share));
 }
 
 static void print_left_out(FILE *out, size_t count)
@@ -108,7 +108,8 @@ static void print_left_out(FILE *out, size_t count)
 
 static void print_resources(FILE *out, const struct weir_admin_call *call)
 {
-    const struct weir_brokers *brokers = weir_root_brokers(call->admin->root);
+    const struct weir_lease_manager *manager =
+        weir_root_lease_manager(call->admin->root);
     struct weir_leased_stats s;
     uint32_t cursor = 0;
     size_t count = 0;
@@ -116,7 +117,7 @@ static void print_resources(FILE *out, const struct weir_admin_call *call)
           "<th>SumHas</th><th>SumWants</th><th>Clients</th><th>Learning</th>"
           "<th>Algorithm</th></tr>\n",
           out);
-    while (weir_brokers_look(brokers, &cursor, &s, call->now))
+    while (weir_lease_manager_look(manager, &cursor, &s, call->now))
         if (count++ < ROWS_MAX)
             print_resource(out, &s);
     fputs("</table>\n", out);
@@ -127,16 +128,16 @@ static void print_leases(FILE *out, const struct weir_admin_call *call,
                          const struct weir_leased_stats *s)
 {
     struct weir_root *root = call->admin->root;
-    const struct weir_brokers *brokers = weir_root_brokers(root);
-    struct weir_holder_stats holder;
+    const struct weir_lease_manager *manager = weir_root_lease_manager(root);
+    struct weir_lease_holder_stats holder;
     struct weir_text client;
     uint32_t cursor = 0;
     size_t count = 0;
     fputs("<h2>Leases</h2>\n<table><tr><th>Client ID</th><th>Lease expiry"
           "</th><th>Refresh interval</th><th>Has</th><th>Wants</th></tr>\n",
           out);
-    while (weir_brokers_look_holder(brokers, s->quota, &cursor, &client,
-                                    &holder, call->now)) {
+    while (weir_lease_manager_look_holder(manager, s->quota, &cursor, &client,
+                                          &holder, call->now)) {
         if (count++ >= ROWS_MAX)
             continue;
         fputs("<tr><td>", out);
@@ -157,8 +158,8 @@ static void print_one(FILE *out, const struct weir_admin_call *call,
     fputs("<h2>", out);
     print_escaped(out, id);
     fputs("</h2>\n", out);
-    if (!weir_brokers_look_of(weir_root_brokers(call->admin->root), id, &s,
-                              call->now)) {
+    if (!weir_lease_manager_look_of(weir_root_lease_manager(call->admin->root),
+                                    id, &s, call->now)) {
         fputs("<p>No client has a lease of it here.</p>\n", out);
         return;
     }
@@ -166,7 +167,7 @@ static void print_one(FILE *out, const struct weir_admin_call *call,
     fprintf(out,
             "<p>Capacity %.17g, SumHas %.17g, SumWants %.17g, at most "
             "%.17g in use</p>\n",
-            s.broker.capacity, s.broker.granted, s.broker.wants, s.broker.out);
+            s.pool.capacity, s.pool.granted, s.pool.wants, s.pool.out);
     print_leases(out, call, &s);
 }
 

@@ -55,7 +55,7 @@ static int begin(struct weir_admin *admin, struct weir_admin_edit *edit)
         return weir_admin_ask_log(admin, edit);
     if (edit->verb == WEIR_VERB_UNDO)
         return weir_store_thread_undo(admin->store, edit->epoch,
-                                      weir_admin_edit_who(edit), edit);
+                                      weir_admin_edit_identity(edit), edit);
     return weir_store_thread_sync(admin->store, edit);
 }
 
@@ -147,7 +147,7 @@ static void make_and_send(struct weir_admin *admin,
     struct weir_changes changes = { 0 };
     struct weir_diag diag = { 0 };
     struct weir_edit what = { .based = epoch,
-                              .who = weir_admin_edit_who(edit) };
+                              .who = weir_admin_edit_identity(edit) };
     int error =
         weir_admin_make_changes(admin, edit, &changes, &what.flags, &diag);
     if (error < 0) {
@@ -334,7 +334,8 @@ static int make_edit(struct weir_admin_call *call, struct weir_admin_edit *edit,
         who = nobody;
     edit->done = call->done;
     edit->context = call->context;
-    edit->who_len = who.len < WEIR_STORE_WHO_MAX ? who.len : WEIR_STORE_WHO_MAX;
+    edit->who_len =
+        who.len < WEIR_STORE_IDENTITY_MAX ? who.len : WEIR_STORE_IDENTITY_MAX;
     memcpy(edit->who, who.p, edit->who_len);
     edit->name_len = call->name.len;
     if (call->name.len > 0)

@@ -44,7 +44,7 @@ struct weir_admin_edit {
     size_t created, changed, unchanged, removed, reset;
     size_t name_len, who_len;
     char name[WEIR_NAME_MAX + 1];
-    char who[WEIR_STORE_WHO_MAX + 1];
+    char who[WEIR_STORE_IDENTITY_MAX + 1];
 };
 
 static inline struct weir_text weir_admin_edit_name(
@@ -52,7 +52,7 @@ static inline struct weir_text weir_admin_edit_name(
 {
     return (struct weir_text){ edit->name, edit->name_len };
 }
-static inline struct weir_text weir_admin_edit_who(
+static inline struct weir_text weir_admin_edit_identity(
     const struct weir_admin_edit *edit)
 {
     return (struct weir_text){ edit->who, edit->who_len };

@@ -11,7 +11,7 @@
 #include "server/view.h"
 
 #define WEIR_JSON_TYPE "application/json"
-#define WEIR_PROBLEM_TYPE "application/problem+json"
+#define WEIR_HTTP_PROBLEM_TYPE "application/problem+json"
 #define WEIR_TEXT_TYPE "text/plain; charset=utf-8"
 #define WEIR_METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
@@ -23,9 +23,9 @@ struct weir_admin {
     const struct weir_snapshot *snapshot;      /* borrowed; NULL: off */
     const struct weir_upstream *upstream;      /* borrowed; NULL: a top root */
     const struct weir_doorman_source *doorman; /* borrowed; NULL: no file */
-    const struct weir_door_doorman *calls;     /* borrowed; NULL: none */
+    const struct weir_doorman_api *calls;      /* borrowed; NULL: none */
     struct weir_admin_watch watch;
-    const struct weir_gate *gate; /* borrowed; NULL: none */
+    const struct weir_authorization *authorizer; /* borrowed; NULL: none */
     struct weir_settings settings;
     uint8_t incarnation[WEIR_INCARNATION_SIZE];
     char name[WEIR_NAME_MAX + 1];

@@ -16,8 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "quota/quota_algorithm_rule.h"
 #include "quota/quota_bucket.h"
-#include "quota/quota_meter.h"
 #include "server/admin_parts.h"
 #include "wire/quota_json.h"
 
@@ -30,7 +30,7 @@ struct model {
     struct weir_bucket bucket;
     uint64_t in;  /* the bucket's sum of passed units, scaled */
     double carry; /* of the band: its chances so far, below 1 */
-    struct weir_meter_rule rule;
+    struct weir_algorithm_rule rule;
     void *state; /* the bucket state's; owned; NULL: a bucket */
 };
 
@@ -66,10 +66,10 @@ static bool ask(struct model *model, uint64_t weight, weir_instant now)
 {
     if (model->leaky)
         return ask_bucket(model, weight, now);
-    const struct weir_meter_ask one = { .op = WEIR_METER_TAKE,
-                                        .weight = weight };
-    struct weir_meter_answer answer;
-    weir_meter_step(&model->rule, model->state, &one, &answer, now);
+    const struct weir_algorithm_ask one = { .op = WEIR_ALGORITHM_TAKE,
+                                            .weight = weight };
+    struct weir_algorithm_answer answer;
+    weir_algorithm_step(&model->rule, model->state, &one, &answer, now);
     return answer.passed;
 }
 
@@ -186,12 +186,12 @@ static int make_model(const struct weir_quota *quota, struct model *out)
 {
     *out = (struct model){ .leaky = quota->algorithm == WEIR_LEAKY };
     weir_quota_bucket(quota, &out->bucket);
-    weir_quota_meter(quota, 0, &out->rule);
+    weir_quota_algorithm_rule(quota, 0, &out->rule);
     /* Without a limit the quota is a bucket, for any algorithm. */
     out->leaky |= out->rule.algorithm == WEIR_LEAKY;
     if (out->leaky)
         return 0;
-    out->state = calloc(1, weir_meter_size(&out->rule));
+    out->state = calloc(1, weir_algorithm_size(&out->rule));
     return out->state ? 0 : WEIR_ENOMEM;
 }
 

@@ -16,8 +16,8 @@
 
 #include "quota/glob.h"
 #include "server/admin_edit.h"
-#include "server/busiest.h"
 #include "server/quota_export.h"
+#include "server/top_k.h"
 
 static int check_ready(const struct weir_admin *admin, struct weir_diag *diag)
 {
@@ -172,7 +172,7 @@ static int read_page(struct weir_admin_call *call, size_t limit, size_t max,
 }
 
 /* The range of the shadow set: its first index, and the one after its last. */
-static void find_stretch(struct weir_catalog *catalog, size_t out[2])
+static void find_report_backoff(struct weir_catalog *catalog, size_t out[2])
 {
     /* No name is the prefix alone, and none ends in the greatest byte. */
     out[0] = index_after(catalog, WEIR_TEXT(WEIR_SHADOW_PREFIX));
@@ -181,10 +181,10 @@ static void find_stretch(struct weir_catalog *catalog, size_t out[2])
 
 /* The index at which a page begins. */
 static size_t first_index(struct weir_catalog *catalog, const struct page *page,
-                          const size_t stretch[2])
+                          const size_t report_backoff[2])
 {
     if (page->after.len == 0)
-        return page->shadow ? stretch[0] : 0;
+        return page->shadow ? report_backoff[0] : 0;
     if (!page->shadow)
         return index_after(catalog, page->after);
     char buf[WEIR_SHADOW_PREFIX_LEN + WEIR_NAME_MAX];
@@ -244,14 +244,15 @@ static json_t *row(struct weir_admin_call *call, const struct page *page,
 /* Fills 'list' with a page; returns its last quota if there are more. */
 static const struct weir_quota *fill_page(struct weir_admin_call *call,
                                           const struct page *page,
-                                          const size_t stretch[2], json_t *list)
+                                          const size_t report_backoff[2],
+                                          json_t *list)
 {
     struct weir_catalog *catalog = weir_root_catalog(call->admin->root);
-    size_t end = page->shadow ? stretch[1] : weir_catalog_count(catalog);
+    size_t end = page->shadow ? report_backoff[1] : weir_catalog_count(catalog);
     const struct weir_quota *last = NULL;
-    for (size_t i = first_index(catalog, page, stretch); i < end; i++) {
-        if (!page->shadow && i >= stretch[0] && i < stretch[1])
-            i = stretch[1];
+    for (size_t i = first_index(catalog, page, report_backoff); i < end; i++) {
+        if (!page->shadow && i >= report_backoff[0] && i < report_backoff[1])
+            i = report_backoff[1];
         if (i >= end)
             break;
         const struct weir_quota *quota = weir_catalog_at(catalog, i);
@@ -302,9 +303,9 @@ static void answer_page(struct weir_admin_call *call, const struct page *page,
                         json_t *answer)
 {
     struct weir_catalog *catalog = weir_root_catalog(call->admin->root);
-    size_t stretch[2];
-    find_stretch(catalog, stretch);
-    size_t shadows = stretch[1] - stretch[0];
+    size_t report_backoff[2];
+    find_report_backoff(catalog, report_backoff);
+    size_t shadows = report_backoff[1] - report_backoff[0];
     size_t total =
         page->shadow ? shadows : weir_catalog_count(catalog) - shadows;
     json_t *list = json_array();
@@ -312,7 +313,7 @@ static void answer_page(struct weir_admin_call *call, const struct page *page,
                         json_integer((json_int_t)weir_catalog_epoch(catalog)));
     json_object_set_new(answer, "total", json_integer((json_int_t)total));
     json_object_set_new(answer, "quotas", list);
-    const struct weir_quota *last = fill_page(call, page, stretch, list);
+    const struct weir_quota *last = fill_page(call, page, report_backoff, list);
     if (last) {
         struct weir_text name = weir_name_live(last->name);
         json_object_set_new(answer, "next", json_stringn(name.p, name.len));

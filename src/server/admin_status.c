@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/adaptive_seen.h"
+#include "server/adaptive_view.h"
 #include "server/admin_parts.h"
 #include "server/metrics.h"
 
@@ -194,7 +194,7 @@ void weir_admin_metrics(struct weir_admin_call *call)
                                           .version = admin->version,
                                           .store_up = admin->trouble == 0,
                                           .edits_waiting = admin->edits_count,
-                                          .gate = admin->gate,
+                                          .authorizer = admin->authorizer,
                                           .snapshot = admin->snapshot,
                                           .upstream = admin->upstream,
                                           .file = admin->doorman,

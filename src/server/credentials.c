@@ -332,7 +332,7 @@ static int by_digest(const void *a, const void *b)
 }
 
 /* Refuses one token under two names: the log could not tell them apart. */
-static int check_twins(struct set *set, struct weir_diag *diag)
+static int check_shadow_slots(struct set *set, struct weir_diag *diag)
 {
     qsort(set->list, set->count, sizeof *set->list, by_digest);
     for (size_t i = 1; i < set->count; i++) {
@@ -375,7 +375,7 @@ static int parse_lines(struct set *set, struct weir_diag *diag)
                              "there is no credential in "
                              "it",
                              NULL);
-    return check_twins(set, diag);
+    return check_shadow_slots(set, diag);
 }
 
 static void set_fini(struct set *set)
@@ -635,7 +635,7 @@ static int add_grants_of(const struct set *set, struct weir_text name,
 
 static void set_who(struct weir_identity *identity, struct weir_text who)
 {
-    size_t len = who.len < WEIR_WHO_MAX ? who.len : WEIR_WHO_MAX;
+    size_t len = who.len < WEIR_IDENTITY_MAX ? who.len : WEIR_IDENTITY_MAX;
     memcpy(identity->who, who.p, len);
     identity->who[len] = '\0';
 }
@@ -674,7 +674,7 @@ int weir_credentials_find(const struct weir_credentials *credentials,
     if (!credentials) {
         identity.roles = WEIR_ROLES_ALL;
         identity.take = weir_name_set_all;
-        set_who(&identity, WEIR_TEXT(WEIR_WHO_ANONYMOUS));
+        set_who(&identity, WEIR_TEXT(WEIR_IDENTITY_ANONYMOUS));
         *out = identity;
         return 0;
     }

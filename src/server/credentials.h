@@ -38,7 +38,7 @@
 #define WEIR_CREDENTIALS_BYTES_MAX (4u << 20)
 #define WEIR_TOKEN_MIN 16 /* bytes of a plain token */
 #define WEIR_TOKEN_MAX 512
-#define WEIR_WHO_MAX 255 /* bytes of a name for the log */
+#define WEIR_IDENTITY_MAX 255 /* bytes of a name for the log */
 
 /* Roles, as bits. 'edit' includes 'read', 'root' includes 'take'. */
 enum weir_role {
@@ -51,13 +51,13 @@ enum weir_role {
 /* "read", "take" …; static. */
 const char *weir_role_name(enum weir_role role);
 
-#define WEIR_WHO_ANONYMOUS "anonymous"
+#define WEIR_IDENTITY_ANONYMOUS "anonymous"
 /* An authenticated client; the connection keeps it. */
 struct weir_identity {
     unsigned roles;
-    char who[WEIR_WHO_MAX + 1]; /* NUL-terminated; "anonymous" without
+    char who[WEIR_IDENTITY_MAX + 1]; /* NUL-terminated; "anonymous" without
                                  * credentials in force */
-    struct weir_name_set take;  /* with the role 'take': the quotas that it may
+    struct weir_name_set take; /* with the role 'take': the quotas that it may
                                  * take from */
 };
 

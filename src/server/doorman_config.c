@@ -368,9 +368,9 @@ static bool skip(struct weir_text *text, struct weir_text prefix)
     return true;
 }
 
-int weir_doorman_place_parse(struct weir_text text,
-                             struct weir_doorman_place *out,
-                             struct weir_diag *diag)
+int weir_doorman_location_parse(struct weir_text text,
+                                struct weir_doorman_location *out,
+                                struct weir_diag *diag)
 {
     bool etcd = skip(&text, WEIR_TEXT("etcd:"));
     if (!etcd)
@@ -380,6 +380,6 @@ int weir_doorman_place_parse(struct weir_text text,
                              "where is the Doorman file? "
                              "Write file:PATH or etcd:KEY",
                              NULL);
-    *out = (struct weir_doorman_place){ .etcd = etcd, .path = text };
+    *out = (struct weir_doorman_location){ .etcd = etcd, .path = text };
     return 0;
 }

@@ -87,15 +87,15 @@ const struct weir_doorman_template *weir_doorman_config_get(
 
 /* ---- The address of the file ---- */
 
-struct weir_doorman_place {
+struct weir_doorman_location {
     bool etcd;             /* else a file */
     struct weir_text path; /* a path or key, within the text parsed */
 };
 
 /* "file:PATH", "etcd:KEY"; any other text is a path, with colons or without. 0,
  * or WEIR_EINVAL: the path or key is empty. */
-int weir_doorman_place_parse(struct weir_text text,
-                             struct weir_doorman_place *out,
-                             struct weir_diag *diag);
+int weir_doorman_location_parse(struct weir_text text,
+                                struct weir_doorman_location *out,
+                                struct weir_diag *diag);
 
 #endif /* WEIR_DOORMAN_CONFIG_H */

@@ -7,7 +7,7 @@
 
 #include "server/doorman_quota.h"
 
-static enum weir_share share_of(enum weir_doorman_kind kind)
+static enum weir_share_algorithm share_of(enum weir_doorman_kind kind)
 {
     switch (kind) {
     case WEIR_DOORMAN_NO_ALGORITHM:

@@ -55,7 +55,7 @@ struct weir_doorman_source {
     struct weir_catalog *(*catalog)(void *context);
     void *context;
     struct weir_store_listener to;
-    char text[WEIR_DOORMAN_PLACE_TEXT_MAX];
+    char text[WEIR_DOORMAN_LOCATION_TEXT_MAX];
     const char *path;                   /* in 'text'; NULL: etcd */
     struct weir_etcd_watch *watch;      /* owned; NULL: a file */
     struct weir_doorman_config *config; /* owned; in force; NULL: none yet */
@@ -443,7 +443,7 @@ static int watch(struct weir_doorman_source *source,
 /* ---- Life ---- */
 
 static void name(struct weir_doorman_source *source,
-                 const struct weir_doorman_place *place)
+                 const struct weir_doorman_location *place)
 {
     int len = snprintf(source->text, sizeof source->text, "%s:%.*s",
                        place->etcd ? "etcd" : "file", (int)place->path.len,
@@ -460,7 +460,7 @@ int weir_doorman_source_new(const struct weir_doorman_source_options *options,
                             struct weir_doorman_source **out,
                             struct weir_diag *diag)
 {
-    if (options->place.path.len > WEIR_DOORMAN_PLACE_TEXT_MAX - 8)
+    if (options->place.path.len > WEIR_DOORMAN_LOCATION_TEXT_MAX - 8)
         return weir_diag_set(diag, WEIR_EINVAL,
                              "--doorman-config: the path "
                              "is too long",

@@ -20,7 +20,7 @@
 #include "server/log.h"
 #include "server/store_thread.h"
 
-#define WEIR_DOORMAN_PLACE_TEXT_MAX 4608 /* bytes of "file:PATH" */
+#define WEIR_DOORMAN_LOCATION_TEXT_MAX 4608 /* bytes of "file:PATH" */
 
 struct weir_doorman_source;
 
@@ -30,7 +30,7 @@ struct weir_doorman_source_options {
     /* The catalog in force; called again each time. */
     struct weir_catalog *(*catalog)(void *context);
     void *context;
-    struct weir_doorman_place place;      /* copied, as all below */
+    struct weir_doorman_location place;   /* copied, as all below */
     const struct weir_address *endpoints; /* of etcd; none for a file */
     uint32_t count;
     struct weir_login_options login;

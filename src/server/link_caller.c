@@ -1,34 +1,36 @@
 /* SPDX-License-Identifier: MIT
- * server/link_caller.c - authorization (server/gate.h) of the peer of a gRPC
- * connection, by the connection and the call. */
+ * server/link_caller.c - authorization (server/authorization.h) of the peer of
+ * a gRPC connection, by the connection and the call. */
 
 #include "server/link_caller.h"
 
 #include "base/hash.h"
 #include "os/clock.h"
 
-int weir_link_identify(struct weir_gate *gate, struct weir_h2_link *link,
-                       const char *authorization, struct weir_identity *out,
-                       struct weir_diag *diag)
+int weir_link_identify(struct weir_authorization *authorizer,
+                       struct weir_h2_link *link, const char *authorization,
+                       struct weir_identity *out, struct weir_diag *diag)
 {
     struct weir_tls_peer names;
     bool has_names = weir_h2_link_peer_names(link, &names);
-    struct weir_caller caller = { .door = WEIR_DOOR_GRPC,
+    struct weir_caller caller = { .api = WEIR_API_GRPC,
                                   .address = weir_h2_link_peer(link),
                                   .names = has_names ? &names : NULL,
                                   .authorization = authorization };
-    return weir_gate_identify(gate, &caller, out, diag, weir_clock_now());
+    return weir_authorization_identify(authorizer, &caller, out, diag,
+                                       weir_clock_now());
 }
 
-int weir_link_admit(struct weir_gate *gate, struct weir_h2_link *link,
+int weir_link_admit(struct weir_authorization *authorizer,
+                    struct weir_h2_link *link,
                     const struct weir_identity *identity, enum weir_role role,
                     struct weir_diag *diag)
 {
-    struct weir_caller caller = { .door = WEIR_DOOR_GRPC,
+    struct weir_caller caller = { .api = WEIR_API_GRPC,
                                   .address = weir_h2_link_peer(link),
                                   .authorization = "" };
-    return weir_gate_admit(gate, &caller, identity, role, diag,
-                           weir_clock_now());
+    return weir_authorization_admit(authorizer, &caller, identity, role, diag,
+                                    weir_clock_now());
 }
 
 int weir_link_status(int error)
@@ -37,14 +39,16 @@ int weir_link_status(int error)
                                  : WEIR_GRPC_UNAUTHENTICATED;
 }
 
-void weir_link_note_denied(struct weir_gate *gate, struct weir_h2_link *link,
+void weir_link_note_denied(struct weir_authorization *authorizer,
+                           struct weir_h2_link *link,
                            const struct weir_identity *identity,
                            struct weir_text name, weir_instant now)
 {
-    struct weir_caller caller = { .door = WEIR_DOOR_GRPC,
+    struct weir_caller caller = { .api = WEIR_API_GRPC,
                                   .address = weir_h2_link_peer(link),
                                   .authorization = "" };
-    (void)weir_gate_admit_name(gate, &caller, identity, name, NULL, now);
+    (void)weir_authorization_admit_name(authorizer, &caller, identity, name,
+                                        NULL, now);
 }
 
 struct weir_root_names weir_link_names(

@@ -1,28 +1,30 @@
 /* SPDX-License-Identifier: MIT
- * server/link_caller.h - authorization (server/gate.h) of the peer of a gRPC
- * connection: its identity, its roles, the quotas that it may take from. One
- * thread. */
+ * server/link_caller.h - authorization (server/authorization.h) of the peer of
+ * a gRPC connection: its identity, its roles, the quotas that it may take
+ * from. One thread. */
 
 #ifndef WEIR_LINK_CALLER_H
 #define WEIR_LINK_CALLER_H
 
 #include "node/root.h"
 #include "os/h2_link.h"
-#include "server/gate.h"
+#include "server/authorization.h"
 
-/* As weir_gate_identify(), by the connection's certificate and a call's header
- * 'authorization' ("": none). */
-int weir_link_identify(struct weir_gate *gate, struct weir_h2_link *link,
-                       const char *authorization, struct weir_identity *out,
-                       struct weir_diag *diag);
-/* As weir_gate_admit(). */
-int weir_link_admit(struct weir_gate *gate, struct weir_h2_link *link,
+/* As weir_authorization_identify(), by the connection's certificate and a
+ * call's header 'authorization' ("": none). */
+int weir_link_identify(struct weir_authorization *authorizer,
+                       struct weir_h2_link *link, const char *authorization,
+                       struct weir_identity *out, struct weir_diag *diag);
+/* As weir_authorization_admit(). */
+int weir_link_admit(struct weir_authorization *authorizer,
+                    struct weir_h2_link *link,
                     const struct weir_identity *identity, enum weir_role role,
                     struct weir_diag *diag);
 /* The gRPC status for an error of these two. */
 int weir_link_status(int error);
 /* Counts and logs that the peer named a quota from which it may not take. */
-void weir_link_note_denied(struct weir_gate *gate, struct weir_h2_link *link,
+void weir_link_note_denied(struct weir_authorization *authorizer,
+                           struct weir_h2_link *link,
                            const struct weir_identity *identity,
                            struct weir_text name, weir_instant now);
 /* The peer's names, for its root; borrows 'identity'. */

@@ -30,7 +30,7 @@ enum weir_log_level {
 
 /* One kind doesn't use up the lines of another. */
 enum weir_log_kind {
-    /* A listener refused a peer; see server/gate.h. */
+    /* A listener refused a peer; see server/authorization.h. */
     WEIR_LOG_GRPC_TLS,
     WEIR_LOG_GRPC_CREDENTIAL,
     WEIR_LOG_GRPC_ROLE,

@@ -7,11 +7,12 @@
  * leases are then another server's to hand out.
  *
  * If the election has a place for it, a number is kept there
- * (lease/broker_roll.c): one at the begin of each mastership, before any answer
- * if there was a mastership before, and another when a new lease holder waits
- * for it. That is checked whenever the root has received requests; the number
- * is kept a moment later, for all that come in that moment. If it can't be
- * kept, a new holder waits longer (lease/broker_roll.c), and it is tried again.
+ * (lease/lease_pool_roster.c): one at the begin of each mastership, before any
+ * answer if there was a mastership before, and another when a new lease holder
+ * waits for it. That is checked whenever the root has received requests; the
+ * number is kept a moment later, for all that come in that moment. If it can't
+ * be kept, a new holder waits longer (lease/lease_pool_roster.c), and it is
+ * tried again.
  *
  * A server without an election is the only one, by its configuration. Two such
  * roots on one store would lease twice the limit. So if the store is a file, a

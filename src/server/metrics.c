@@ -11,11 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/adaptive_seen.h"
+#include "server/adaptive_view.h"
 #include "server/admin.h"
-#include "server/busiest.h"
-#include "server/gate.h"
+#include "server/authorization.h"
 #include "server/metrics_parts.h"
+#include "server/top_k.h"
 
 void weir_metrics_head(FILE *out, const char *name, const char *type,
                        const char *help)
@@ -85,9 +85,9 @@ static void print_root(FILE *out, const struct weir_metrics_source *of)
         { "weir_root_busy_ratio", "gauge",
           "Share of the CPU time open to the root's thread that it used.",
           (double)s.busy_ppm / 1e6 },
-        { "weir_root_stretch_seconds", "gauge",
+        { "weir_root_report_backoff_seconds", "gauge",
           "An overloaded root asks for reports no closer than this.",
-          (double)s.stretch / 1e9 },
+          (double)s.report_backoff / 1e9 },
         { "weir_unknown_requests_total", "counter",
           "Requests by names without quota, which passed.", (double)s.unknown },
         { "weir_beyond_debt_units_total", "counter",
@@ -113,9 +113,9 @@ static void print_exact(FILE *out, const struct weir_root *root)
           "Asks that came again, or while too many were unanswered.",
           (double)s.asks_dropped },
         { "weir_meters", "gauge", "Meters of exact quotas in memory.",
-          (double)s.meters },
+          (double)s.bucket_states },
         { "weir_meter_bytes", "gauge", "Memory that these meters take.",
-          (double)s.meter_bytes },
+          (double)s.bucket_state_bytes },
     };
     weir_metrics_figures(out, figures, WEIR_COUNT_OF(figures));
 }
@@ -218,7 +218,7 @@ static void print_column(FILE *out, enum column column,
 }
 
 static void print_adaptive_limits(FILE *out,
-                                  const struct weir_adaptive_seen *seen,
+                                  const struct weir_adaptive_view *seen,
                                   size_t count)
 {
     static const char *const of[] = { "min", "median", "max" };
@@ -245,7 +245,7 @@ static void print_adaptive_limits(FILE *out,
 }
 
 static void print_adaptive_reasons(FILE *out,
-                                   const struct weir_adaptive_seen *seen,
+                                   const struct weir_adaptive_view *seen,
                                    size_t count)
 {
     static const char processes[] = "weir_adaptive_processes";
@@ -264,7 +264,7 @@ static void print_adaptive_reasons(FILE *out,
 
 static int print_adaptive(FILE *out, struct weir_root *root, weir_instant now)
 {
-    struct weir_adaptive_seen *seen =
+    struct weir_adaptive_view *seen =
         malloc(WEIR_METRICS_QUOTAS_MAX * sizeof *seen);
     if (!seen)
         return WEIR_ENOMEM;
@@ -306,7 +306,7 @@ static int print_quotas(FILE *out, struct weir_root *root, weir_instant now)
     const struct weir_busy_query query = { .rank = WEIR_RANK_REFUSED,
                                            .max = WEIR_METRICS_QUOTAS_MAX };
     const struct weir_usages usages = weir_usages_of_root(root);
-    size_t count = weir_busiest(&usages, &query, busy, &used, now);
+    size_t count = weir_top_k(&usages, &query, busy, &used, now);
     print_column(out, PASSED, busy, count);
     print_column(out, REFUSED, busy, count);
     print_column(out, FILL, busy, count);
@@ -316,27 +316,28 @@ static int print_quotas(FILE *out, struct weir_root *root, weir_instant now)
     return 0;
 }
 
-static void print_gate(FILE *out, const struct weir_gate *gate)
+static void print_authorizer(FILE *out,
+                             const struct weir_authorization *authorizer)
 {
     static const char refused[] = "weir_refused_credentials_total";
     weir_metrics_head(out, refused, "counter",
                       "Handshakes, calls and requests that were refused for "
                       "TLS, credential or role; and names of quotas that a "
                       "credential may not take from.");
-    for (int door = 0; door < WEIR_DOORS; door++)
+    for (int api = 0; api < WEIR_APIS; api++)
         for (int why = 0; why < WEIR_REFUSALS; why++)
             fprintf(out, "%s{door=\"%s\",reason=\"%s\"} %llu\n", refused,
-                    weir_door_name((enum weir_door)door),
+                    weir_api_name((enum weir_api)api),
                     weir_refusal_name((enum weir_refusal)why),
-                    (unsigned long long)gate->refused[door][why]);
-    if (!gate->tls)
+                    (unsigned long long)authorizer->refused[api][why]);
+    if (!authorizer->tls)
         return;
     static const char expires[] = "weir_certificate_expires_seconds";
     weir_metrics_head(out, expires, "gauge",
                       "Seconds until the certificate that this root shows "
                       "ends.");
     fprintf(out, "%s %lld\n", expires,
-            (long long)weir_tls_expires_in(gate->tls));
+            (long long)weir_tls_expires_in(authorizer->tls));
 }
 
 char *weir_metrics_print(const struct weir_metrics_source *source,
@@ -354,8 +355,8 @@ char *weir_metrics_print(const struct weir_metrics_source *source,
     fputs("\"} 1\n", out);
     print_root(out, source);
     print_exact(out, source->root);
-    if (source->gate)
-        print_gate(out, source->gate);
+    if (source->authorizer)
+        print_authorizer(out, source->authorizer);
     if (source->snapshot)
         print_snapshot(out, source->snapshot);
     if (source->upstream)

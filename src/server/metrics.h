@@ -8,7 +8,7 @@
 #include "server/snapshot.h"
 #include "server/upstream.h"
 
-struct weir_gate;
+struct weir_authorization;
 
 /* The sources of the metrics; all borrowed. */
 struct weir_metrics_source {
@@ -17,11 +17,11 @@ struct weir_metrics_source {
     const char *version;
     bool store_up;
     size_t edits_waiting;
-    const struct weir_gate *gate;            /* NULL: no metrics of it */
-    const struct weir_snapshot *snapshot;    /* NULL: likewise */
-    const struct weir_upstream *upstream;    /* NULL: likewise */
-    const struct weir_doorman_source *file;  /* NULL: likewise */
-    const struct weir_door_doorman *doorman; /* NULL: likewise */
+    const struct weir_authorization *authorizer; /* NULL: no metrics of it */
+    const struct weir_snapshot *snapshot;        /* NULL: likewise */
+    const struct weir_upstream *upstream;        /* NULL: likewise */
+    const struct weir_doorman_source *file;      /* NULL: likewise */
+    const struct weir_doorman_api *doorman;      /* NULL: likewise */
 };
 
 /* The metrics, malloc'ed, or NULL when there is no memory. At most

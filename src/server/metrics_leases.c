@@ -69,7 +69,7 @@ static void print_histogram(FILE *out, const char *name, const char *method,
             s->requests);
 }
 
-static void print_methods(FILE *out, const struct weir_door_doorman_stats *s)
+static void print_methods(FILE *out, const struct weir_doorman_api_stats *s)
 {
     static const char requests[] = "doorman_server_requests";
     static const char errors[] = "doorman_server_request_errors";
@@ -92,10 +92,10 @@ static void print_methods(FILE *out, const struct weir_door_doorman_stats *s)
                         &s->methods[i]);
 }
 
-static void print_calls(FILE *out, const struct weir_door_doorman *door)
+static void print_calls(FILE *out, const struct weir_doorman_api *api)
 {
-    struct weir_door_doorman_stats s;
-    weir_door_doorman_stats(door, &s);
+    struct weir_doorman_api_stats s;
+    weir_doorman_api_stats(api, &s);
     print_methods(out, &s);
     const struct weir_metrics_figure figures[] = {
         { "weir_doorman_unknown_total", "counter",
@@ -115,7 +115,8 @@ static const char *const columns[][2] = {
     [CAPACITY] = { "weir_lease_capacity", "Capacity that can be granted." },
 };
 
-static double value_of(enum column column, const struct weir_broker_stats *s)
+static double value_of(enum column column,
+                       const struct weir_lease_pool_stats *s)
 {
     switch (column) {
     case HAS:
@@ -139,10 +140,11 @@ static void print_column(FILE *out, const struct weir_root *root,
     size_t count = 0;
     weir_metrics_head(out, columns[column][0], "gauge", columns[column][1]);
     while (count++ < WEIR_METRICS_QUOTAS_MAX &&
-           weir_brokers_look(weir_root_brokers(root), &cursor, &s, now)) {
+           weir_lease_manager_look(weir_root_lease_manager(root), &cursor, &s,
+                                   now)) {
         fprintf(out, "%s{resource=\"", columns[column][0]);
         weir_metrics_label(out, s.quota.p, s.quota.len);
-        fprintf(out, "\"} %.17g\n", value_of(column, &s.broker));
+        fprintf(out, "\"} %.17g\n", value_of(column, &s.pool));
     }
 }
 

@@ -27,12 +27,13 @@ int weir_port_file_put(const char *path, const char *text,
 }
 
 int weir_port_file_write(const char *path, const char *listen, const char *http,
-                         const struct weir_place *resp, struct weir_diag *diag)
+                         const struct weir_listen_address *resp,
+                         struct weir_diag *diag)
 {
-    char shown[WEIR_PLACE_TEXT_MAX] = "";
-    char text[3 * WEIR_PLACE_TEXT_MAX];
+    char shown[WEIR_LISTEN_ADDRESS_TEXT_MAX] = "";
+    char text[3 * WEIR_LISTEN_ADDRESS_TEXT_MAX];
     if (resp)
-        weir_place_show(resp, shown);
+        weir_listen_address_show(resp, shown);
     snprintf(text, sizeof text, "listen=%s\nhttp=%s\n%s%s%s", listen, http,
              resp ? "resp=" : "", shown, resp ? "\n" : "");
     return weir_port_file_put(path, text, diag);

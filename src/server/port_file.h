@@ -5,7 +5,7 @@
 #ifndef WEIR_PORT_FILE_H
 #define WEIR_PORT_FILE_H
 
-#include "os/place.h"
+#include "os/listen_address.h"
 
 /* Writes 'text'. A reader that waits for the file may read it as soon as it
  * exists. 0, or WEIR_ESYSTEM with 'diag' filled. */
@@ -15,6 +15,7 @@ int weir_port_file_put(const char *path, const char *text,
 /* The same for a root: two addresses ("HOST:PORT", or "off"), and the listen
  * address for clients of Redis (NULL: none). */
 int weir_port_file_write(const char *path, const char *listen, const char *http,
-                         const struct weir_place *resp, struct weir_diag *diag);
+                         const struct weir_listen_address *resp,
+                         struct weir_diag *diag);
 
 #endif /* WEIR_PORT_FILE_H */

@@ -31,12 +31,12 @@
 #include "os/clock.h"
 #include "os/daemon.h"
 #include "server/debtor_log.h"
-#include "server/door_grpc.h"
-#include "server/door_http.h"
 #include "server/doorman_source.h"
-#include "server/inner_door.h"
+#include "server/grpc_api.h"
+#include "server/http_api.h"
 #include "server/mastership.h"
 #include "server/port_file.h"
+#include "server/root_resp.h"
 #include "server/serve_options.h"
 #include "server/snapshot.h"
 #include "server/upstream.h"
@@ -63,7 +63,7 @@ struct serve {
     struct weir_store_thread *store;    /* NULL: a region's root, or … */
     struct weir_doorman_source *source; /* … a Doorman file's */
     struct weir_mastership *mastership;
-    struct weir_door_doorman *doorman;
+    struct weir_doorman_api *doorman;
     char identity[WEIR_MASTER_MAX + 1]; /* "HOST:PORT" for clients */
     struct weir_snapshot *snapshot;     /* NULL: off */
     struct event *store_event;
@@ -72,13 +72,13 @@ struct serve {
     struct weir_credentials *credentials; /* NULL: none in force */
     struct weir_tls *grpc_tls;            /* NULL: plain text; so is the next */
     struct weir_tls *http_tls;
-    struct weir_gate gate; /* borrows the three above */
-    weir_instant warn_at;  /* when to warn of the certificate's end again */
-    struct weir_door_grpc *grpc;
-    struct weir_door_http *http;   /* NULL: off */
-    struct weir_inner_door *inner; /* likewise */
-    struct weir_zone_watch zones;  /* of exact quotas' windows */
-    weir_instant stop_until;       /* 0: not stopping */
+    struct weir_authorization authorizer; /* borrows the three above */
+    weir_instant warn_at; /* when to warn of the certificate's end again */
+    struct weir_grpc_api *grpc;
+    struct weir_http_api *http;   /* NULL: off */
+    struct weir_root_resp *inner; /* likewise */
+    struct weir_zone_watch zones; /* of exact quotas' windows */
+    weir_instant stop_until;      /* 0: not stopping */
     bool ready;
     bool troubled; /* trouble of a Doorman file was reported */
     bool failed;   /* it can't join the election: it ends */
@@ -180,7 +180,7 @@ static void on_store_news(evutil_socket_t fd, short what, void *context)
     (void)what;
     struct serve *serve = context;
     weir_store_thread_turn(serve->store, weir_clock_now());
-    weir_door_grpc_kick(serve->grpc);
+    weir_grpc_api_kick(serve->grpc);
 }
 
 static void tell_file(struct serve *serve, int error, const char *why)
@@ -293,15 +293,15 @@ static void reload_tls(struct serve *serve)
              "reloaded the certificate %s; it ends in %lld days",
              serve->options->reach.tls_cert,
              (long long)(weir_tls_expires_in(serve->grpc_tls) / DAY_S));
-    weir_door_grpc_doubt(serve->grpc, serve->grpc_tls);
+    weir_grpc_api_doubt(serve->grpc, serve->grpc_tls);
     if (serve->http)
-        weir_door_http_doubt(serve->http);
+        weir_http_api_doubt(serve->http);
 }
 
 static void warn_of_names(const struct serve *serve)
 {
-    weir_reach_warn_of_names(&serve->options->reach, serve->credentials,
-                             &serve->log);
+    weir_exposure_warn_of_names(&serve->options->reach, serve->credentials,
+                                &serve->log);
 }
 
 /* Connected peers are checked again. */
@@ -318,9 +318,9 @@ static void reload_credentials(struct serve *serve)
              weir_credentials_count(serve->credentials),
              serve->options->reach.credentials);
     warn_of_names(serve);
-    weir_door_grpc_recheck(serve->grpc);
+    weir_grpc_api_recheck(serve->grpc);
     if (serve->http)
-        weir_door_http_recheck(serve->http);
+        weir_http_api_recheck(serve->http);
 }
 
 static void look_again(struct serve *serve, bool all)
@@ -352,7 +352,7 @@ static void on_look(evutil_socket_t fd, short what, void *context)
     follow_zones(serve);
     weir_debtors_log(serve->root, &serve->log, weir_clock_now());
     weir_admin_tick(serve->admin, weir_clock_now());
-    weir_door_grpc_look(serve->grpc);
+    weir_grpc_api_look(serve->grpc);
     weir_log_tick(&serve->log);
 }
 
@@ -362,11 +362,11 @@ static void begin_stop(struct serve *serve)
 {
     serve->stop_until = weir_clock_now() + STOP_EDITS_MS * WEIR_MILLISECOND;
     weir_log(&serve->log, WEIR_LOG_INFO, "stopping");
-    weir_door_grpc_stop(serve->grpc);
+    weir_grpc_api_stop(serve->grpc);
     if (serve->http)
-        weir_door_http_stop(serve->http);
+        weir_http_api_stop(serve->http);
     if (serve->inner)
-        weir_inner_door_stop(serve->inner);
+        weir_root_resp_stop(serve->inner);
     weir_admin_stop_edits(serve->admin);
     if (serve->mastership)
         weir_mastership_resign(serve->mastership);
@@ -400,7 +400,7 @@ static void on_stop_look(evutil_socket_t fd, short what, void *context)
     struct serve *serve = context;
     bool is_done =
         weir_admin_waiting(serve->admin) == 0 &&
-        (!serve->inner || weir_inner_door_is_done(serve->inner)) &&
+        (!serve->inner || weir_root_resp_is_done(serve->inner)) &&
         (!serve->mastership || weir_mastership_is_settled(serve->mastership));
     if (is_done || weir_clock_now() >= serve->stop_until) {
         event_base_loopbreak(serve->base);
@@ -426,9 +426,9 @@ static void free_events(struct serve *serve)
 static void free_leasing(struct serve *serve)
 {
     if (serve->grpc)
-        weir_door_grpc_set_mastership(serve->grpc, NULL);
+        weir_grpc_api_set_mastership(serve->grpc, NULL);
     if (serve->doorman)
-        weir_door_doorman_set_mastership(serve->doorman, NULL, "");
+        weir_doorman_api_set_mastership(serve->doorman, NULL, "");
     weir_mastership_free(&serve->mastership);
     if (serve->admin)
         weir_admin_set_doorman(serve->admin, NULL);
@@ -441,13 +441,13 @@ static void end_gracefully(struct serve *serve)
     if (serve->snapshot)
         weir_snapshot_finish(serve->snapshot);
     weir_snapshot_free(&serve->snapshot);
-    weir_inner_door_free(&serve->inner);
+    weir_root_resp_free(&serve->inner);
     free_leasing(serve);
     if (serve->http)
-        weir_door_http_leave(serve->http);
+        weir_http_api_leave(serve->http);
     weir_admin_free(&serve->admin);
-    weir_door_grpc_free(&serve->grpc);
-    weir_door_doorman_free(&serve->doorman);
+    weir_grpc_api_free(&serve->grpc);
+    weir_doorman_api_free(&serve->doorman);
     weir_signals_free(&serve->signals);
     weir_upstream_free(&serve->upstream);
     free_events(serve);
@@ -457,7 +457,7 @@ static void end_gracefully(struct serve *serve)
     if (serve->http) {
         /* Its answers wait for their connections' turns. */
         event_base_loop(serve->base, EVLOOP_NONBLOCK);
-        weir_door_http_free(&serve->http);
+        weir_http_api_free(&serve->http);
     }
 }
 
@@ -595,7 +595,7 @@ static int make_root(struct serve *serve, const char *version,
                          : serve->options->store,
         .version = version,
         .started = now,
-        .gate = &serve->gate,
+        .authorizer = &serve->authorizer,
     };
     memcpy(admin.incarnation, root.incarnation, sizeof admin.incarnation);
     make_node(serve, &root, now);
@@ -625,26 +625,28 @@ static int open_store(struct serve *serve, struct weir_diag *diag)
     return 0;
 }
 
-static int make_gate(struct serve *serve, struct weir_diag *diag)
+static int make_authorizer(struct serve *serve, struct weir_diag *diag)
 {
     const struct weir_serve_options *options = serve->options;
-    int error = weir_reach_tls(&options->reach, "h2", &serve->grpc_tls, diag);
+    int error =
+        weir_exposure_tls(&options->reach, "h2", &serve->grpc_tls, diag);
     if (error == 0)
-        error =
-            weir_reach_tls(&options->reach, "http/1.1", &serve->http_tls, diag);
+        error = weir_exposure_tls(&options->reach, "http/1.1", &serve->http_tls,
+                                  diag);
     if (error == 0 && options->reach.credentials)
         error = weir_credentials_open(options->reach.credentials,
                                       &serve->credentials, diag);
-    serve->gate = (struct weir_gate){ .credentials = serve->credentials,
-                                      .tls = serve->grpc_tls,
-                                      .log = &serve->log };
+    serve->authorizer =
+        (struct weir_authorization){ .credentials = serve->credentials,
+                                     .tls = serve->grpc_tls,
+                                     .log = &serve->log };
     return error;
 }
 
 static void on_upstream_news(void *context)
 {
     const struct serve *serve = context;
-    weir_door_grpc_kick(serve->grpc);
+    weir_grpc_api_kick(serve->grpc);
 }
 
 static int open_upstream(struct serve *serve, struct weir_diag *diag)
@@ -721,23 +723,23 @@ static int refuse_address(const char *option,
                          why->text[0] ? why->text : weir_strerror(error), NULL);
 }
 
-static int open_doors(struct serve *serve, struct weir_diag *diag)
+static int open_apis(struct serve *serve, struct weir_diag *diag)
 {
     struct weir_diag why = { 0 };
-    const struct weir_door_doorman_options doorman = { .root = serve->root,
-                                                       .log = &serve->log };
-    serve->doorman = weir_door_doorman_new(&doorman);
+    const struct weir_doorman_api_options doorman = { .root = serve->root,
+                                                      .log = &serve->log };
+    serve->doorman = weir_doorman_api_new(&doorman);
     if (!serve->doorman)
         return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
                              NULL);
     weir_admin_set_calls(serve->admin, serve->doorman);
-    struct weir_door_grpc_options grpc = {
+    struct weir_grpc_api_options grpc = {
         .base = serve->base,
         .connections_max = serve->files * WEIR_CONNECTIONS_MAX / CONNECTIONS,
         .root = serve->root,
         .admin = serve->admin,
         .log = &serve->log,
-        .gate = &serve->gate,
+        .authorizer = &serve->authorizer,
         .tls = serve->grpc_tls,
         .upstream = serve->upstream,
         .doorman = serve->doorman,
@@ -745,22 +747,22 @@ static int open_doors(struct serve *serve, struct weir_diag *diag)
         .loopback = weir_address_is_loopback(&serve->options->listen),
         .address = serve->options->listen,
     };
-    int error = weir_door_grpc_new(&grpc, &serve->grpc, &why);
+    int error = weir_grpc_api_new(&grpc, &serve->grpc, &why);
     if (error < 0)
         return refuse_address("--listen", &grpc.address, error, &why, diag);
     if (serve->options->http_off)
         return 0;
-    struct weir_door_http_options http = {
+    struct weir_http_api_options http = {
         .base = serve->base,
         .connections_max =
             2 + serve->files * WEIR_HTTP_CONNECTIONS_MAX / CONNECTIONS,
         .admin = serve->admin,
-        .gate = &serve->gate,
+        .authorizer = &serve->authorizer,
         .tls = serve->http_tls,
         .address = serve->options->http,
         .public_origin = serve->options->public_origin,
     };
-    error = weir_door_http_new(&http, &serve->http, &why);
+    error = weir_http_api_new(&http, &serve->http, &why);
     return error < 0 ? refuse_address("--http", &serve->options->http, error,
                                       &why, diag)
                      : 0;
@@ -771,7 +773,7 @@ static int open_doors(struct serve *serve, struct weir_diag *diag)
 static void on_mastership(void *context)
 {
     const struct serve *serve = context;
-    weir_door_grpc_kick(serve->grpc);
+    weir_grpc_api_kick(serve->grpc);
 }
 
 static int stand(struct serve *serve, struct weir_diag *diag)
@@ -781,7 +783,7 @@ static int stand(struct serve *serve, struct weir_diag *diag)
     snprintf(key, sizeof key,
              options->region ? "weir/master/%s" : "weir/master%s",
              options->region ? options->region : "");
-    weir_serve_identity(options, weir_door_grpc_port(serve->grpc),
+    weir_serve_identity(options, weir_grpc_api_port(serve->grpc),
                         serve->identity);
     struct weir_mastership_options mastership = {
         .election = { .base = serve->base,
@@ -803,9 +805,9 @@ static int stand(struct serve *serve, struct weir_diag *diag)
     int error = weir_mastership_new(&mastership, &serve->mastership, diag);
     if (error < 0)
         return error;
-    weir_door_grpc_set_mastership(serve->grpc, serve->mastership);
-    weir_door_doorman_set_mastership(serve->doorman, serve->mastership,
-                                     serve->identity);
+    weir_grpc_api_set_mastership(serve->grpc, serve->mastership);
+    weir_doorman_api_set_mastership(serve->doorman, serve->mastership,
+                                    serve->identity);
     return 0;
 }
 
@@ -848,17 +850,17 @@ static void say_security(const struct serve *serve)
 static int open_inner(struct serve *serve, const char *version,
                       struct weir_diag *diag)
 {
-    const struct weir_inner_door_options options = {
+    const struct weir_root_resp_options options = {
         .base = serve->base,
         .name = serve->name,
         .version = version,
         .listen = serve->options->listen,
-        .port = weir_door_grpc_port(serve->grpc),
+        .port = weir_grpc_api_port(serve->grpc),
         .resp = serve->options->resp,
         .resp_counted = serve->options->resp_counted,
     };
     return serve->options->resp_on
-               ? weir_inner_door_new(&options, &serve->inner, diag)
+               ? weir_root_resp_new(&options, &serve->inner, diag)
                : 0;
 }
 
@@ -867,13 +869,13 @@ static int announce(struct serve *serve, struct weir_diag *diag)
     const struct weir_serve_options *options = serve->options;
     char listen[300];
     char http[300] = "off";
-    weir_serve_show(&options->listen, weir_door_grpc_port(serve->grpc), listen,
+    weir_serve_show(&options->listen, weir_grpc_api_port(serve->grpc), listen,
                     sizeof listen);
     if (serve->http)
-        weir_serve_show(&options->http, weir_door_http_port(serve->http), http,
+        weir_serve_show(&options->http, weir_http_api_port(serve->http), http,
                         sizeof http);
-    const struct weir_place *resp =
-        serve->inner ? weir_inner_door_resp(serve->inner) : NULL;
+    const struct weir_listen_address *resp =
+        serve->inner ? weir_root_resp_address(serve->inner) : NULL;
     if (options->port_file) {
         int error =
             weir_port_file_write(options->port_file, listen, http, resp, diag);
@@ -922,7 +924,7 @@ static int start(struct serve *serve, const char *version,
     if (!serve->base)
         return weir_diag_set(diag, WEIR_ESYSTEM,
                              "no event loop: ", strerror(errno), NULL);
-    int error = make_gate(serve, diag);
+    int error = make_authorizer(serve, diag);
     if (error == 0)
         error = make_root(serve, version, diag);
     if (error == 0)
@@ -930,7 +932,7 @@ static int start(struct serve *serve, const char *version,
     if (error == 0)
         error = open_source(serve, diag);
     if (error == 0)
-        error = open_doors(serve, diag);
+        error = open_apis(serve, diag);
     if (error == 0)
         error = open_inner(serve, version, diag);
     if (error == 0 && (serve->ready || serve->region))
@@ -944,12 +946,12 @@ static int start(struct serve *serve, const char *version,
 
 static void destroy(struct serve *serve)
 {
-    weir_inner_door_free(&serve->inner);
+    weir_root_resp_free(&serve->inner);
     free_leasing(serve);
-    weir_door_http_free(&serve->http);
+    weir_http_api_free(&serve->http);
     weir_admin_free(&serve->admin);
-    weir_door_grpc_free(&serve->grpc);
-    weir_door_doorman_free(&serve->doorman);
+    weir_grpc_api_free(&serve->grpc);
+    weir_doorman_api_free(&serve->doorman);
     weir_signals_free(&serve->signals);
     free_events(serve);
     weir_store_thread_free(&serve->store);

@@ -78,7 +78,7 @@ static int set_resp(struct weir_serve_options *options, const char *value,
                     struct weir_diag *diag)
 {
     options->resp_on = true;
-    return weir_place_parse(weir_text_of(value), &options->resp, diag);
+    return weir_listen_address_parse(weir_text_of(value), &options->resp, diag);
 }
 
 static int set_resp_sharing(struct weir_serve_options *options,
@@ -329,8 +329,8 @@ static int set_doorman_config(struct weir_serve_options *options,
                               const char *value, struct weir_diag *diag)
 {
     options->doorman_config = value;
-    return weir_doorman_place_parse(weir_text_of(value), &options->doorman,
-                                    diag);
+    return weir_doorman_location_parse(weir_text_of(value), &options->doorman,
+                                       diag);
 }
 
 static int set_doorman_insecure(struct weir_serve_options *options,
@@ -794,15 +794,15 @@ static int check_tls(const struct weir_serve_options *options,
                              "--tls: --tls-cert and "
                              "--tls-key are missing",
                              NULL);
-    return weir_reach_check(&options->reach, diag);
+    return weir_exposure_check(&options->reach, diag);
 }
 
 static int check_open(const struct weir_serve_options *options,
                       const char *option, const struct weir_address *address,
                       struct weir_diag *diag)
 {
-    const struct weir_place place = { .address = *address };
-    return weir_reach_check_place(&options->reach, option, &place, diag);
+    const struct weir_listen_address place = { .address = *address };
+    return weir_exposure_check_place(&options->reach, option, &place, diag);
 }
 
 /* Its limiter shows no credential, and its clients use plain text. */
@@ -817,7 +817,7 @@ static int check_resp(const struct weir_serve_options *options,
                              "TLS and credentials; beside this one run `weir "
                              "agent --resp`, which has credentials of its own",
                              NULL);
-    if (weir_place_is_local(&options->resp) || options->reach.insecure)
+    if (weir_listen_address_is_local(&options->resp) || options->reach.insecure)
         return 0;
     return weir_diag_set(diag, WEIR_EINVAL,
                          "--resp: other hosts would reach "

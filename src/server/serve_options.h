@@ -6,11 +6,11 @@
 
 #include "count/message.h"
 #include "count/tally.h"
-#include "os/place.h"
+#include "os/listen_address.h"
 #include "server/doorman_config.h"
 #include "server/election.h"
+#include "server/exposure.h"
 #include "server/log.h"
-#include "server/reach.h"
 
 #define WEIR_PATH_MAX 4096
 #define WEIR_OPTION_REMARKS_MAX 16
@@ -27,8 +27,8 @@ struct weir_serve_options {
     uint32_t slots;             /* of a region's table */
     const char *doorman_config; /* NULL: no Doorman file; borrowed, as are the
                                  * next */
-    struct weir_doorman_place doorman; /* parsed */
-    bool doorman_insecure;             /* Doorman's calls need no credential */
+    struct weir_doorman_location doorman; /* parsed */
+    bool doorman_insecure; /* Doorman's calls need no credential */
     enum weir_election_kind election;
     const char *election_path; /* of the lock; "": none */
     const char *election_key;  /* of etcd; NULL: the default */
@@ -41,13 +41,13 @@ struct weir_serve_options {
     struct weir_address listen;
     struct weir_address http;
     bool http_off;
-    const char *public_origin; /* NULL: none; borrowed from argv */
-    struct weir_place resp;    /* for clients of Redis … */
+    const char *public_origin;       /* NULL: none; borrowed from argv */
+    struct weir_listen_address resp; /* for clients of Redis … */
     bool resp_on;
-    bool resp_counted;       /* … with keys that the fleet counts */
-    const char *name;        /* NULL: host and port; borrowed from argv, like
+    bool resp_counted;          /* … with keys that the fleet counts */
+    const char *name;           /* NULL: host and port; borrowed from argv, like
                               * the texts of 'reach' */
-    struct weir_reach reach; /* certificates and credentials */
+    struct weir_exposure reach; /* certificates and credentials */
     struct weir_settings settings;
     const char *snapshot; /* NULL: the default path; borrowed */
     bool snapshot_off;

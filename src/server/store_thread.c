@@ -68,7 +68,7 @@ struct ask {
     char text[WEIR_NAME_MAX + 1]; /* of edit.who or log.name */
     void *ask;
 };
-static_assert(WEIR_STORE_WHO_MAX <= WEIR_NAME_MAX, "both fit in 'text'");
+static_assert(WEIR_STORE_IDENTITY_MAX <= WEIR_NAME_MAX, "both fit in 'text'");
 
 struct weir_store_thread {
     struct weir_store_listener listener;
@@ -96,8 +96,8 @@ struct weir_store_thread {
     int trouble;
     struct weir_diag why;
     struct news *batch; /* being filled */
-    bool holding;       /* batches go to 'held' */
-    struct news *held, **held_end;
+    bool holding;       /* batches go to 'pending' */
+    struct news *pending, **pending_end;
 };
 
 /* ---- News, to the loop ---- */
@@ -148,8 +148,8 @@ static void flush_batch(struct weir_store_thread *t)
     if (!t->batch)
         return;
     if (t->holding) {
-        *t->held_end = t->batch;
-        t->held_end = &t->batch->next;
+        *t->pending_end = t->batch;
+        t->pending_end = &t->batch->next;
     } else {
         post(t, t->batch);
     }
@@ -160,13 +160,13 @@ static void flush_batch(struct weir_store_thread *t)
  * dropped. */
 static void release_held(struct weir_store_thread *t, bool whole)
 {
-    struct news *held = t->held;
-    t->held = NULL;
-    t->held_end = &t->held;
+    struct news *pending = t->pending;
+    t->pending = NULL;
+    t->pending_end = &t->pending;
     t->holding = false;
-    while (held) {
-        struct news *news = held;
-        held = news->next;
+    while (pending) {
+        struct news *news = pending;
+        pending = news->next;
         news->next = NULL;
         if (whole)
             post(t, news);
@@ -493,7 +493,7 @@ int weir_store_thread_new(const char *url,
     t->fd = fd;
     t->asks_end = &t->asks;
     t->news_end = &t->news;
-    t->held_end = &t->held;
+    t->pending_end = &t->pending;
     t->store = store;
     init_locks(t);
     error = start(t);

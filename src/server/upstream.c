@@ -107,7 +107,7 @@ static const struct saying sayings[] = {
       "no room to count a quota for the upstream (see --slots): " },
     { WEIR_EVENT_STORE_CHANGED, WEIR_LOG_WARNING,
       "an upstream root has another quota store: " },
-    { WEIR_EVENT_ROOT_STRETCH, WEIR_LOG_INFO,
+    { WEIR_EVENT_ROOT_REPORT_BACKOFF, WEIR_LOG_INFO,
       "an upstream root asks for fewer reports: " },
     { WEIR_EVENT_CREDENTIAL, WEIR_LOG_WARNING, "" },
     { WEIR_EVENT_QUOTA_UNKNOWN, WEIR_LOG_WARNING,

@@ -4,7 +4,7 @@
  * are on the root's own loop.
  *
  *     upstream roots <- os/root_link -> weir_region (node/region.h)
- *                                          |  the root half: door_grpc
+ *                                          |  the root half: grpc_api
  *
  * The gRPC listener runs both halves: in each of its turns it calls
  * weir_upstream_tick(), sends the root half's messages, and calls

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 
 #include "door/page_file.h"
-#include "server/past.h"
 #include "server/query.h"
+#include "server/recent.h"
 
 void weir_view_hex(const uint8_t *bytes, size_t len, char *out)
 {
@@ -69,7 +69,7 @@ static json_t *usage_object(const struct weir_views *views,
     if (!busy)
         return NULL;
     size_t used;
-    size_t count = weir_busiest(&views->source.usages, query, busy, &used, now);
+    size_t count = weir_top_k(&views->source.usages, query, busy, &used, now);
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++)
         json_array_append_new(list, weir_view_busy(views, &busy[i], now));
@@ -111,7 +111,7 @@ static const struct {
     { "/v1/live", weir_view_live },
     /* A listener may repeat it each second; this answers once. */
     { WEIR_PAGE_EVENTS, weir_view_live },
-    { "/v1/past", weir_view_past },
+    { "/v1/past", weir_view_recent },
     { "/v1/why", weir_view_why },
     { "/v1/usage", view_usage },
 };
@@ -152,7 +152,7 @@ struct weir_views *weir_views_new(const struct weir_view_source *source)
     if (!made)
         return NULL;
     made->source = *source;
-    made->past = weir_past_new(&source->usages);
+    made->past = weir_recent_new(&source->usages);
     if (!made->past)
         weir_views_free(&made);
     return made;
@@ -163,12 +163,12 @@ void weir_views_free(struct weir_views **views)
     if (!*views)
         return;
     weir_view_live_free((*views)->live);
-    weir_past_free(&(*views)->past);
+    weir_recent_free(&(*views)->past);
     free(*views);
     *views = NULL;
 }
 
 void weir_views_tick(struct weir_views *views, weir_instant now)
 {
-    weir_past_tick(views->past, now);
+    weir_recent_tick(views->past, now);
 }

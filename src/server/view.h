@@ -19,7 +19,7 @@
 
 #include <jansson.h>
 
-#include "server/busiest.h"
+#include "server/top_k.h"
 #include "server/uri.h"
 
 #define WEIR_VIEW_WATCH_MAX 100  /* quotas watched in one live view */
@@ -103,11 +103,11 @@ json_t *weir_view_brief(const struct weir_quota *quota);
 /* ---- For view_*.c ---- */
 
 struct weir_view_live;
-struct weir_past;
+struct weir_recent;
 
 struct weir_views {
     struct weir_view_source source;
-    struct weir_past *past;      /* owned */
+    struct weir_recent *past;    /* owned */
     struct weir_view_live *live; /* owned; NULL: not requested yet */
 };
 
@@ -120,8 +120,8 @@ void weir_view_hex(const uint8_t *bytes, size_t len, char *out);
 int weir_view_live(struct weir_views *views, struct weir_text query,
                    json_t **out, struct weir_diag *diag, weir_instant now);
 void weir_view_live_free(struct weir_view_live *live); /* NULL is legal */
-int weir_view_past(struct weir_views *views, struct weir_text query,
-                   json_t **out, struct weir_diag *diag, weir_instant now);
+int weir_view_recent(struct weir_views *views, struct weir_text query,
+                     json_t **out, struct weir_diag *diag, weir_instant now);
 int weir_view_why(struct weir_views *views, struct weir_text query,
                   json_t **out, struct weir_diag *diag, weir_instant now);
 

@@ -17,8 +17,8 @@
 #include <string.h>
 
 #include "os/clock.h"
-#include "server/past.h"
 #include "server/query.h"
+#include "server/recent.h"
 #include "server/view.h"
 
 #define WALK_EVERY (900 * WEIR_MILLISECOND) /* less than a reader's second */
@@ -28,15 +28,15 @@ struct weir_view_live {
     weir_instant made; /* time of the walk */
     weir_instant next; /* time of the next walk, at the earliest */
     size_t used;
-    json_t *busiest, *refused; /* arrays; owned */
-    json_t *templates;         /* name -> sum; owned */
+    json_t *top_k, *refused; /* arrays; owned */
+    json_t *templates;       /* name -> sum; owned */
 };
 
 void weir_view_live_free(struct weir_view_live *live)
 {
     if (!live)
         return;
-    json_decref(live->busiest);
+    json_decref(live->top_k);
     json_decref(live->refused);
     json_decref(live->templates);
     free(live);
@@ -60,17 +60,17 @@ static json_t *list_of(const struct weir_views *views,
 static void walk(const struct weir_views *views, struct weir_view_live *live,
                  weir_instant now)
 {
-    struct weir_busy busiest[WEIR_VIEW_TOP_MAX];
+    struct weir_busy top_k[WEIR_VIEW_TOP_MAX];
     struct weir_busy refused[WEIR_VIEW_TOP_MAX];
     struct weir_busy_choice choices[] = {
         { .query = { .rank = WEIR_RANK_OFFERED, .max = WEIR_VIEW_TOP_MAX },
-          .out = busiest },
+          .out = top_k },
         { .query = { .rank = WEIR_RANK_REFUSED, .max = WEIR_VIEW_TOP_MAX },
           .out = refused },
     };
-    weir_busiest_of_all(&views->source.usages, choices, 2, now);
+    weir_top_k_of_all(&views->source.usages, choices, 2, now);
     live->used = choices[0].used;
-    live->busiest = list_of(views, &choices[0], now);
+    live->top_k = list_of(views, &choices[0], now);
     live->refused = list_of(views, &choices[1], now);
     live->templates = views->source.templates(views->source.context, now);
 }
@@ -140,7 +140,7 @@ static int add_watched(struct weir_views *views, struct weir_text list,
         int error = weir_name_check(name, diag);
         if (error < 0)
             return error;
-        weir_past_want(views->past, name, now);
+        weir_recent_want(views->past, name, now);
         json_t *object = watched_object(views, name, now);
         if (object)
             json_array_append_new(out, object);
@@ -172,14 +172,14 @@ static int read_watched(struct weir_views *views, struct weir_text query,
 
 /* ---- Recent samples ---- */
 
-static json_t *past_object(const struct weir_views *views,
-                           struct weir_text name, weir_instant now)
+static json_t *recent_object(const struct weir_views *views,
+                             struct weir_text name, weir_instant now)
 {
-    struct weir_past_sample *samples =
-        malloc(WEIR_PAST_SAMPLES * sizeof *samples);
+    struct weir_recent_sample *samples =
+        malloc(WEIR_RECENT_SAMPLES * sizeof *samples);
     if (!samples)
         return NULL;
-    size_t count = weir_past_of(views->past, name, samples);
+    size_t count = weir_recent_of(views->past, name, samples);
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++)
         json_array_append_new(list, json_pack("[f, I, I]",
@@ -195,8 +195,8 @@ static json_t *past_object(const struct weir_views *views,
                      (double)now / 1e9, "samples", list);
 }
 
-int weir_view_past(struct weir_views *views, struct weir_text query,
-                   json_t **out, struct weir_diag *diag, weir_instant now)
+int weir_view_recent(struct weir_views *views, struct weir_text query,
+                     json_t **out, struct weir_diag *diag, weir_instant now)
 {
     char buf[WEIR_NAME_MAX];
     struct weir_text name;
@@ -204,7 +204,7 @@ int weir_view_past(struct weir_views *views, struct weir_text query,
     if (error == 0)
         error = weir_name_check(name, diag);
     if (error == 0)
-        *out = past_object(views, name, now);
+        *out = recent_object(views, name, now);
     return error;
 }
 
@@ -229,7 +229,7 @@ static json_t *picture(const struct weir_views *views, json_t *watched,
         "quotas", (json_int_t)facts.quotas, "used", (json_int_t)live->used,
         "unknown", (json_int_t)facts.unknown, "limiters",
         (json_int_t)facts.limiters, "reports", (json_int_t)facts.reports,
-        "listed_at", (double)live->made / 1e9, "busiest", live->busiest,
+        "listed_at", (double)live->made / 1e9, "busiest", live->top_k,
         "refused", live->refused, "watched", watched);
 }
 

@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 #include "quota/glob.h"
-#include "server/adaptive_seen.h"
+#include "server/adaptive_view.h"
 #include "server/admin_parts.h"
 
 /* ---- The quota of a name ---- */
@@ -129,7 +129,7 @@ static json_t *templates(void *context, weir_instant now)
 static json_t *adaptive(void *context, struct weir_text name, weir_instant now)
 {
     const struct weir_admin *admin = context;
-    struct weir_adaptive_seen seen;
+    struct weir_adaptive_view seen;
     if (weir_adaptive_see(admin->root, name, &seen, 1, now) == 0)
         return NULL;
     json_t *reasons = json_object();

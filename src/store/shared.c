@@ -59,7 +59,7 @@ static void let_go(struct weir_shared_job *job)
 }
 
 void weir_job_finish(struct weir_shared_job *job, int result,
-                     const struct weir_meter_answer *answer)
+                     const struct weir_algorithm_answer *answer)
 {
     if (result == 0)
         weir_fetch_add(&job->lane->shared->steps, 1u);
@@ -98,8 +98,8 @@ static weir_duration patience_of(weir_duration deadline)
 
 static struct weir_shared_job *job_new(struct weir_lane *lane,
                                        struct weir_text key,
-                                       const struct weir_meter_rule *rule,
-                                       const struct weir_meter_ask *ask,
+                                       const struct weir_algorithm_rule *rule,
+                                       const struct weir_algorithm_ask *ask,
                                        weir_duration deadline)
 {
     struct weir_shared_job *job = calloc(1, sizeof(*job));
@@ -267,7 +267,8 @@ static struct timespec timespec_of(weir_instant at)
 }
 
 /* Waits for the job and returns its result. */
-static int wait_for(struct weir_shared_job *job, struct weir_meter_answer *out)
+static int wait_for(struct weir_shared_job *job,
+                    struct weir_algorithm_answer *out)
 {
     struct timespec until = timespec_of(job->until);
     pthread_mutex_lock(&job->mutex);
@@ -282,7 +283,7 @@ static int wait_for(struct weir_shared_job *job, struct weir_meter_answer *out)
 }
 
 static int ask_lane(struct weir_lane *lane, struct weir_shared_job *job,
-                    struct weir_meter_answer *out)
+                    struct weir_algorithm_answer *out)
 {
     struct weir_shared *shared = lane->shared;
     if (!hand_over(lane, job)) {
@@ -301,12 +302,12 @@ static int ask_lane(struct weir_lane *lane, struct weir_shared_job *job,
 }
 
 int weir_shared_step(struct weir_shared *shared, struct weir_text key,
-                     const struct weir_meter_rule *rule,
-                     const struct weir_meter_ask *ask,
-                     struct weir_meter_answer *out, weir_duration deadline)
+                     const struct weir_algorithm_rule *rule,
+                     const struct weir_algorithm_ask *ask,
+                     struct weir_algorithm_answer *out, weir_duration deadline)
 {
     weir_assert(key.len > 0 && key.len <= WEIR_NAME_MAX);
-    weir_assert(ask->weight <= WEIR_WEIGHT_MAX && weir_meter_check(rule));
+    weir_assert(ask->weight <= WEIR_WEIGHT_MAX && weir_algorithm_check(rule));
     if (deadline > WEIR_SHARED_DEADLINE_MAX)
         deadline = WEIR_SHARED_DEADLINE_MAX;
     struct weir_lane *lane = lane_of(shared, key);

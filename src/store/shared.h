@@ -9,11 +9,11 @@
  *                                        bucket state
  *
  * For each of them, and tested by one suite: all processes together pass as
- * many units as one bucket state (algo/meter.h) with the store's clock would;
- * with memcached's counters sometimes a little less, never more. memcached
- * offers no clock: the processes use their wall clocks, which must agree to
- * well below a window. Redis counts time in microseconds and units in doubles
- * (shared_common.lua has the bound).
+ * many units as one bucket state (algo/algorithm.h) with the store's clock
+ * would; with memcached's counters sometimes a little less, never more.
+ * memcached offers no clock: the processes use their wall clocks, which must
+ * agree to well below a window. Redis counts time in microseconds and units in
+ * doubles (shared_common.lua has the bound).
  *
  * When a store goes away, the steps of that moment wait for their deadlines
  * (short deadlines may pass several times, for WEIR_SHARED_DEADLINE in all);
@@ -37,7 +37,7 @@
 #ifndef WEIR_SHARED_H
 #define WEIR_SHARED_H
 
-#include "algo/meter.h"
+#include "algo/algorithm.h"
 
 #define WEIR_SHARED_URI_MAX 512
 #define WEIR_SHARED_PENDING_MAX 65536 /* steps at once in one store */
@@ -85,9 +85,9 @@ void weir_shared_close(struct weir_shared *shared);
  * too many steps at once, or too many lost swaps (nothing was charged);
  * WEIR_EPROTOCOL: an unexpected answer. 'out' is written on success only. */
 int weir_shared_step(struct weir_shared *shared, struct weir_text key,
-                     const struct weir_meter_rule *rule,
-                     const struct weir_meter_ask *ask,
-                     struct weir_meter_answer *out, weir_duration deadline);
+                     const struct weir_algorithm_rule *rule,
+                     const struct weir_algorithm_ask *ask,
+                     struct weir_algorithm_answer *out, weir_duration deadline);
 
 /* For metrics, tests and benches. */
 struct weir_shared_status {

@@ -5,7 +5,7 @@
 -- algorithm follows it. A bucket state is a readable string of numbers: GET
 -- weir:{NAME}:leaky returns the fill in units and its instant. Arguments: OP
 -- WEIGHT WAIT_MAX, then the rule's, all in units and microseconds. The answer
--- is seven integers, named in meter.h; -1 us means never.
+-- is seven integers, named in algorithm.h; -1 us means never.
 --
 -- Numbers are doubles. Instants are exact integers below 2^53 (the year 2255),
 -- and so are counts of units. A fill has a fraction: each step rounds it by at

@@ -66,8 +66,8 @@ struct worker {
     uint32_t made;        /* the server's 'downs' when it was made */
     struct weir_rng rng;
     weir_instant probe_at; /* next probe, of the first worker */
-    uint64_t state[WEIR_METER_SIZE_MAX / 8];
-    uint64_t before[WEIR_METER_SIZE_MAX / 8];
+    uint64_t state[WEIR_ALGORITHM_SIZE_MAX / 8];
+    uint64_t before[WEIR_ALGORITHM_SIZE_MAX / 8];
     uint8_t value[WEIR_STATE_BYTES_MAX];
 };
 
@@ -82,7 +82,7 @@ struct server {
 struct batch {
     size_t count;
     struct weir_shared_job *job[BATCH_MAX];
-    struct weir_meter_answer answer[BATCH_MAX];
+    struct weir_algorithm_answer answer[BATCH_MAX];
 };
 
 static weir_instant wall_now(void)
@@ -372,7 +372,7 @@ static memcached_return_t counter_subtract(struct counter *counter,
     return MEMCACHED_SUCCESS;
 }
 
-static bool fits(const struct weir_meter_rule *rule, uint64_t used,
+static bool fits(const struct weir_algorithm_rule *rule, uint64_t used,
                  uint64_t weight)
 {
     return rule->quantity > 0 && weight <= rule->quantity &&
@@ -381,7 +381,7 @@ static bool fits(const struct weir_meter_rule *rule, uint64_t used,
 
 /* A take. 'out_used': units in the window now. */
 static memcached_return_t counter_take(struct counter *counter,
-                                       const struct weir_meter_rule *rule,
+                                       const struct weir_algorithm_rule *rule,
                                        uint64_t weight, bool *out_passed,
                                        uint64_t *out_used)
 {
@@ -405,21 +405,21 @@ static memcached_return_t counter_ask(struct counter *counter,
                                       const struct weir_shared_job *job,
                                       bool *out_passed, uint64_t *out_used)
 {
-    const struct weir_meter_rule *rule = &job->rule;
+    const struct weir_algorithm_rule *rule = &job->rule;
     memcached_return_t code = MEMCACHED_SUCCESS;
     switch (job->ask.op) {
-    case WEIR_METER_TAKE:
-    case WEIR_METER_RESERVE:
+    case WEIR_ALGORITHM_TAKE:
+    case WEIR_ALGORITHM_RESERVE:
         return counter_take(counter, rule, job->ask.weight, out_passed,
                             out_used);
-    case WEIR_METER_PEEK:
+    case WEIR_ALGORITHM_PEEK:
         code = counter_read(counter, out_used);
         *out_passed = fits(rule, *out_used, job->ask.weight);
         return code;
-    case WEIR_METER_CHARGE:
+    case WEIR_ALGORITHM_CHARGE:
         *out_passed = true;
         return counter_add(counter, job->ask.weight, out_used);
-    case WEIR_METER_REFUND:
+    case WEIR_ALGORITHM_REFUND:
         *out_passed = true;
         return counter_subtract(counter, job->ask.weight, out_used);
     }
@@ -428,7 +428,7 @@ static memcached_return_t counter_ask(struct counter *counter,
 
 /* How long a finished window is kept: clocks may differ, and a zone's may be
  * set back meanwhile by less than the window's length or a day. */
-static weir_duration kept_for(const struct weir_meter_rule *rule,
+static weir_duration kept_for(const struct weir_algorithm_rule *rule,
                               weir_duration length)
 {
     if (rule->calendar == WEIR_CALENDAR_NONE)
@@ -443,9 +443,9 @@ static void count(struct worker *worker, struct weir_shared_job *job)
         [WEIR_CALENDAR_HOUR] = "hour",   [WEIR_CALENDAR_DAY] = "day",
         [WEIR_CALENDAR_WEEK] = "week",   [WEIR_CALENDAR_MONTH] = "month",
     };
-    const struct weir_meter_rule *rule = &job->rule;
+    const struct weir_algorithm_rule *rule = &job->rule;
     weir_instant now = wall_now(), start, end;
-    int64_t number = weir_meter_window(rule, &start, &end, now);
+    int64_t number = weir_algorithm_window(rule, &start, &end, now);
     struct counter counter = { .handle = connection(worker, patience_of(job)) };
     if (!counter.handle) {
         weir_job_finish(job, WEIR_ENOMEM, NULL);
@@ -463,7 +463,7 @@ static void count(struct worker *worker, struct weir_shared_job *job)
     weir_job_heard(job);
     bool never =
         !passed && (rule->quantity == 0 || job->ask.weight > rule->quantity);
-    struct weir_meter_answer answer = {
+    struct weir_algorithm_answer answer = {
         .passed = passed,
         .never = never,
         .used = used < INT64_MAX ? (int64_t)used : INT64_MAX,
@@ -517,23 +517,23 @@ static memcached_return_t fetch(struct worker *worker, const char *key,
 static bool step_all(struct worker *worker, struct batch *batch,
                      weir_instant now)
 {
-    const struct weir_meter_rule *rule = &batch->job[0]->rule;
-    size_t size = weir_meter_size(rule);
+    const struct weir_algorithm_rule *rule = &batch->job[0]->rule;
+    size_t size = weir_algorithm_size(rule);
     memcpy(worker->before, worker->state, size);
     for (size_t i = 0; i < batch->count; i++)
-        weir_meter_step(rule, worker->state, &batch->job[i]->ask,
-                        &batch->answer[i], now);
+        weir_algorithm_step(rule, worker->state, &batch->job[i]->ask,
+                            &batch->answer[i], now);
     return memcmp(worker->before, worker->state, size) != 0;
 }
 
 static memcached_return_t put(struct worker *worker,
-                              const struct weir_meter_rule *rule,
+                              const struct weir_algorithm_rule *rule,
                               const char *key, size_t len,
                               const struct found *found, weir_instant now)
 {
     size_t size = weir_state_pack(rule, worker->state, worker->value);
     time_t expiry =
-        expiry_of(weir_meter_idle_at(rule, worker->state, now), now);
+        expiry_of(weir_algorithm_idle_at(rule, worker->state, now), now);
     const char *value = (const char *)worker->value;
     if (!found->there)
         return memcached_add(worker->handle, key, len, value, size, expiry, 0);
@@ -545,14 +545,14 @@ static memcached_return_t put(struct worker *worker,
 static int try_swap(struct worker *worker, struct batch *batch, const char *key,
                     size_t len)
 {
-    const struct weir_meter_rule *rule = &batch->job[0]->rule;
+    const struct weir_algorithm_rule *rule = &batch->job[0]->rule;
     struct found found;
     size_t size = 0;
     memcached_return_t code = fetch(worker, key, len, &found, &size);
     if (memcached_failed(code))
         return fail(worker, code);
     weir_instant now = wall_now();
-    memset(worker->state, 0, weir_meter_size(rule));
+    memset(worker->state, 0, weir_algorithm_size(rule));
     int error = found.there ? weir_state_unpack(rule, worker->value, size,
                                                 worker->state, now)
                             : 0;

@@ -4,8 +4,8 @@
 --
 -- State: a hash of units by id, with their sum in 'used'; beside it a sorted
 -- set of ids by the instant at which they end. Rule: quantity, how long a
--- permit lasts, its id (all zeros: no permit's). algo/meter_permits.c explains
--- each operation. The number of permits is bounded only by memory.
+-- permit lasts, its id (all zeros: no permit's). algo/algorithm_permits.c
+-- explains each operation. The number of permits is bounded only by memory.
 
 local quantity, lasts = argument(1), argument(2)
 local id = ARGV[6]

@@ -67,8 +67,8 @@ struct weir_shared_job {
     unsigned users; /* 2, then 1, then it is freed */
     size_t key_len;
     char key[WEIR_NAME_MAX + 1];
-    struct weir_meter_rule rule;
-    struct weir_meter_ask ask;
+    struct weir_algorithm_rule rule;
+    struct weir_algorithm_ask ask;
     weir_instant until; /* its caller stops waiting then */
     weir_instant asked_at;
     weir_duration patience; /* its deadline, but at least WEIR_SHARED_DEADLINE:
@@ -78,13 +78,13 @@ struct weir_shared_job {
     pthread_cond_t wake;
     bool done;
     int result;
-    struct weir_meter_answer answer;
+    struct weir_algorithm_answer answer;
 };
 
 /* Wakes the caller, if it still waits, and lets go of the job. 'answer' is read
  * if 'result' is 0. */
 void weir_job_finish(struct weir_shared_job *job, int result,
-                     const struct weir_meter_answer *answer);
+                     const struct weir_algorithm_answer *answer);
 void weir_job_finish_all(struct weir_shared_job *jobs, int result);
 /* The job's answer has come, even if its caller no longer waits. */
 void weir_job_heard(const struct weir_shared_job *job);

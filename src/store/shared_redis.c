@@ -427,7 +427,7 @@ static void fail_server(struct redis *redis, const char *error)
 static void finish_step(struct redis *redis, struct weir_shared_job *job)
 {
     const struct reply *reply = &redis->reply;
-    struct weir_meter_answer answer;
+    struct weir_algorithm_answer answer;
     int result = WEIR_EPROTOCOL;
     if (reply->type == REDIS_REPLY_ARRAY)
         result = weir_script_answer(reply->integer, reply->count, &answer);

@@ -106,9 +106,9 @@ static double rate_of(const struct weir_bucket *bucket)
     return ldexp(per_ns, -(int)bucket->leak.frac) * 1000;
 }
 
-/* As in meter_word.c: for a token bucket only, unless it refuses nothing or
+/* As in algorithm_word.c: for a token bucket only, unless it refuses nothing or
  * everything. */
-static double first_fill(const struct weir_meter_rule *rule)
+static double first_fill(const struct weir_algorithm_rule *rule)
 {
     const struct weir_bucket *bucket = &rule->bucket[0].bucket;
     if (rule->algorithm != WEIR_TOKEN_BUCKET || rule->initial < 0 ||
@@ -118,7 +118,7 @@ static double first_fill(const struct weir_meter_rule *rule)
 }
 
 static void add_bucket(struct weir_script_call *call,
-                       const struct weir_meter_rule *rule)
+                       const struct weir_algorithm_rule *rule)
 {
     const struct weir_bucket *bucket = &rule->bucket[0].bucket;
     add_double(call, rate_of(bucket));
@@ -128,12 +128,12 @@ static void add_bucket(struct weir_script_call *call,
 }
 
 static void add_buckets(struct weir_script_call *call,
-                        const struct weir_meter_rule *rule, uint8_t level)
+                        const struct weir_algorithm_rule *rule, uint8_t level)
 {
     add_integer(call, level);
     add_integer(call, rule->buckets);
     for (size_t i = 0; i < rule->buckets; i++) {
-        const struct weir_meter_bucket *bucket = &rule->bucket[i];
+        const struct weir_algorithm_bucket *bucket = &rule->bucket[i];
         add_double(call, rate_of(&bucket->bucket));
         add_double(call, unscaled(&bucket->bucket, bucket->bucket.high));
         add_integer(call, bucket->spill);
@@ -142,7 +142,7 @@ static void add_buckets(struct weir_script_call *call,
 
 /* The arguments that the windows and the log share. */
 static void add_window(struct weir_script_call *call,
-                       const struct weir_meter_rule *rule)
+                       const struct weir_algorithm_rule *rule)
 {
     add_integer(call, (int64_t)rule->quantity);
     add_double(call, (double)rule->window / 1000);
@@ -151,7 +151,7 @@ static void add_window(struct weir_script_call *call,
 
 /* The id as text: a double wouldn't hold it. */
 static void add_permits(struct weir_script_call *call,
-                        const struct weir_meter_rule *rule, uint64_t permit)
+                        const struct weir_algorithm_rule *rule, uint64_t permit)
 {
     add_integer(call, (int64_t)rule->quantity);
     add_double(call, (double)rule->window / 1000);
@@ -160,8 +160,8 @@ static void add_permits(struct weir_script_call *call,
 }
 
 static void add_rule(struct weir_script_call *call,
-                     const struct weir_meter_rule *rule,
-                     const struct weir_meter_ask *ask)
+                     const struct weir_algorithm_rule *rule,
+                     const struct weir_algorithm_ask *ask)
 {
     switch (rule->algorithm) {
     case WEIR_LEAKY:
@@ -227,13 +227,16 @@ static void add_key(struct weir_script_call *call, const char *prefix,
 }
 
 void weir_script_call(struct weir_script_call *out, const char *prefix,
-                      struct weir_text name, const struct weir_meter_rule *rule,
-                      const struct weir_meter_ask *ask)
+                      struct weir_text name,
+                      const struct weir_algorithm_rule *rule,
+                      const struct weir_algorithm_ask *ask)
 {
     static const char *const ops[] = {
-        [WEIR_METER_TAKE] = "take",       [WEIR_METER_PEEK] = "peek",
-        [WEIR_METER_CHARGE] = "charge",   [WEIR_METER_REFUND] = "refund",
-        [WEIR_METER_RESERVE] = "reserve",
+        [WEIR_ALGORITHM_TAKE] = "take",
+        [WEIR_ALGORITHM_PEEK] = "peek",
+        [WEIR_ALGORITHM_CHARGE] = "charge",
+        [WEIR_ALGORITHM_REFUND] = "refund",
+        [WEIR_ALGORITHM_RESERVE] = "reserve",
     };
     out->keys = 0;
     out->arguments = 0;
@@ -262,14 +265,14 @@ static weir_duration time_of(int64_t us)
 }
 
 int weir_script_answer(const int64_t *integers, size_t count,
-                       struct weir_meter_answer *out)
+                       struct weir_algorithm_answer *out)
 {
     if (count != WEIR_SCRIPT_ANSWER_LEN || (integers[0] | 1) != 1 ||
         (integers[1] | 1) != 1 || integers[2] < 0 ||
         integers[2] >= WEIR_BUCKETS_MAX || integers[4] < 0 ||
         !is_time(integers[5]) || !is_time(integers[6]))
         return WEIR_EPROTOCOL;
-    *out = (struct weir_meter_answer){
+    *out = (struct weir_algorithm_answer){
         .passed = integers[0] == 1,
         .never = integers[1] == 1,
         .level = (uint8_t)integers[2],

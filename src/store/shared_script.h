@@ -9,7 +9,7 @@
 #ifndef WEIR_SHARED_SCRIPT_H
 #define WEIR_SHARED_SCRIPT_H
 
-#include "algo/meter.h"
+#include "algo/algorithm.h"
 
 #define WEIR_SCRIPT_ID_LEN 40    /* a SHA-1 in hexadecimal digits */
 #define WEIR_SCRIPT_ANSWER_LEN 7 /* integers in a reply */
@@ -49,12 +49,13 @@ struct weir_script_call {
  * a cluster. A } in the name, which would end the hash tag, is written %7D, and
  * a % is %25. */
 void weir_script_call(struct weir_script_call *out, const char *prefix,
-                      struct weir_text name, const struct weir_meter_rule *rule,
-                      const struct weir_meter_ask *ask);
+                      struct weir_text name,
+                      const struct weir_algorithm_rule *rule,
+                      const struct weir_algorithm_ask *ask);
 
 /* Converts a reply's integers to an answer. WEIR_EPROTOCOL: they are
  * invalid. */
 int weir_script_answer(const int64_t *integers, size_t count,
-                       struct weir_meter_answer *out);
+                       struct weir_algorithm_answer *out);
 
 #endif /* WEIR_SHARED_SCRIPT_H */

@@ -31,13 +31,13 @@ static uint64_t get(const uint8_t *buf)
 
 /* ---- The rule ---- */
 
-static uint8_t buckets_of(const struct weir_meter_rule *rule)
+static uint8_t buckets_of(const struct weir_algorithm_rule *rule)
 {
     return rule->buckets < WEIR_BUCKETS_MAX ? rule->buckets : WEIR_BUCKETS_MAX;
 }
 
 /* Returns the number of words. */
-static size_t rule_words(const struct weir_meter_rule *rule,
+static size_t rule_words(const struct weir_algorithm_rule *rule,
                          uint64_t words[WEIR_STATE_RULE_WORDS])
 {
     size_t n = 0;
@@ -51,7 +51,7 @@ static size_t rule_words(const struct weir_meter_rule *rule,
     words[n++] = rule->quantity;
     words[n++] = (uint64_t)rule->initial;
     for (uint8_t i = 0; i < buckets_of(rule); i++) {
-        const struct weir_meter_bucket *bucket = &rule->bucket[i];
+        const struct weir_algorithm_bucket *bucket = &rule->bucket[i];
         words[n++] = bucket->bucket.leak.part;
         words[n++] = (uint64_t)bucket->bucket.leak.whole |
                      (uint64_t)bucket->bucket.leak.frac << 8 |
@@ -64,12 +64,12 @@ static size_t rule_words(const struct weir_meter_rule *rule,
 
 /* Makes a rule of 'count' words; false: they are no valid rule. */
 static bool rule_of(const uint64_t *words, size_t count,
-                    struct weir_meter_rule *out)
+                    struct weir_algorithm_rule *out)
 {
     if (count < 6 || (uint8_t)(words[0] >> 16) > WEIR_BUCKETS_MAX ||
         count != 6 + 4 * (size_t)(uint8_t)(words[0] >> 16))
         return false;
-    *out = (struct weir_meter_rule){
+    *out = (struct weir_algorithm_rule){
         .algorithm = (enum weir_algorithm)(words[0] & 0xff),
         .count_refused = words[0] >> 8 & 1,
         .buckets = (uint8_t)(words[0] >> 16),
@@ -83,7 +83,7 @@ static bool rule_of(const uint64_t *words, size_t count,
     };
     for (uint8_t i = 0; i < out->buckets; i++) {
         const uint64_t *word = words + 6 + 4 * (size_t)i;
-        out->bucket[i] = (struct weir_meter_bucket){
+        out->bucket[i] = (struct weir_algorithm_bucket){
             .bucket = { .leak = { .part = word[0],
                                   .whole = (uint8_t)word[1],
                                   .frac = (uint8_t)(word[1] >> 8) },
@@ -92,12 +92,12 @@ static bool rule_of(const uint64_t *words, size_t count,
             .spill = word[1] >> 16 & 1,
         };
     }
-    return weir_meter_check(out);
+    return weir_algorithm_check(out);
 }
 
 /* ---- Rule and state ---- */
 
-size_t weir_state_pack(const struct weir_meter_rule *rule,
+size_t weir_state_pack(const struct weir_algorithm_rule *rule,
                        const uint64_t *state, uint8_t *buf)
 {
     uint64_t words[WEIR_STATE_RULE_WORDS];
@@ -107,13 +107,14 @@ size_t weir_state_pack(const struct weir_meter_rule *rule,
     size += 8;
     for (size_t i = 0; i < count; i++, size += 8)
         put(buf + size, words[i]);
-    for (size_t i = 0; i < weir_meter_size(rule) / 8; i++, size += 8)
+    for (size_t i = 0; i < weir_algorithm_size(rule) / 8; i++, size += 8)
         put(buf + size, state[i]);
     return size;
 }
 
-int weir_state_unpack(const struct weir_meter_rule *rule, const uint8_t *buf,
-                      size_t len, uint64_t *state, weir_instant now)
+int weir_state_unpack(const struct weir_algorithm_rule *rule,
+                      const uint8_t *buf, size_t len, uint64_t *state,
+                      weir_instant now)
 {
     if (len < 8 || len % 8 != 0 || len > WEIR_STATE_BYTES_MAX)
         return WEIR_EPROTOCOL;
@@ -125,23 +126,23 @@ int weir_state_unpack(const struct weir_meter_rule *rule, const uint8_t *buf,
     uint64_t words[WEIR_STATE_RULE_WORDS], ours[WEIR_STATE_RULE_WORDS];
     for (size_t i = 0; i < count; i++)
         words[i] = get(buf + 8 * (1 + i));
-    struct weir_meter_rule was;
+    struct weir_algorithm_rule was;
     if (!rule_of(words, count, &was) ||
-        len != 8 * (1 + count) + weir_meter_size(&was))
+        len != 8 * (1 + count) + weir_algorithm_size(&was))
         return WEIR_EPROTOCOL;
 
-    uint64_t found[WEIR_METER_SIZE_MAX / 8];
-    size_t size = weir_meter_size(&was);
+    uint64_t found[WEIR_ALGORITHM_SIZE_MAX / 8];
+    size_t size = weir_algorithm_size(&was);
     for (size_t i = 0; i < size / 8; i++)
         found[i] = get(buf + 8 * (1 + count + i));
-    if (!weir_meter_sound(&was, found, now + CLOCKS_APART))
+    if (!weir_algorithm_sound(&was, found, now + CLOCKS_APART))
         return WEIR_EPROTOCOL;
-    memset(state, 0, weir_meter_size(rule));
+    memset(state, 0, weir_algorithm_size(rule));
     bool same =
         rule_words(rule, ours) == count && memcmp(words, ours, 8 * count) == 0;
     if (same)
         memcpy(state, found, size);
     else
-        weir_meter_carry(&was, found, rule, state, now);
+        weir_algorithm_carry(&was, found, rule, state, now);
     return 0;
 }

@@ -410,10 +410,10 @@ static int write_plan(struct weir_store *store, const struct weir_plan *plan,
     return error;
 }
 
-int weir_store_check_who(struct weir_text who, struct weir_diag *diag)
+int weir_store_check_identity(struct weir_text who, struct weir_diag *diag)
 {
     char shown[WEIR_SHOW_MAX];
-    if (who.len <= WEIR_STORE_WHO_MAX &&
+    if (who.len <= WEIR_STORE_IDENTITY_MAX &&
         (who.len == 0 || weir_utf8_clean(who, "") == who.len))
         return 0;
     return weir_diag_set(diag, WEIR_EINVAL,
@@ -454,7 +454,7 @@ int weir_store_edit(struct weir_store *store, const struct weir_edit *edit,
                     uint64_t *epoch, struct weir_diag *diag)
 {
     const struct weir_backend_type *type = store->backend->type;
-    int error = weir_store_check_who(edit->who, diag);
+    int error = weir_store_check_identity(edit->who, diag);
     if (error == 0)
         error = type->begin(store->backend, true, diag);
     if (error < 0)

@@ -23,8 +23,8 @@
 #include "quota/catalog.h"
 
 #define WEIR_STORE_SCHEMA 3
-#define WEIR_STORE_LOG_MAX 1000000 /* changes kept; older ones are deleted */
-#define WEIR_STORE_WHO_MAX 255     /* bytes of an editor's name */
+#define WEIR_STORE_LOG_MAX 1000000  /* changes kept; older ones are deleted */
+#define WEIR_STORE_IDENTITY_MAX 255 /* bytes of an editor's name */
 
 struct weir_store; /* opaque */
 

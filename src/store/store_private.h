@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * store/store_private.h - the interface between store.c, log.c and
+ * store/store_private.h - the interface between store.c, edit_log.c and
  * migrate.c. */
 
 #ifndef WEIR_STORE_PRIVATE_H
@@ -25,7 +25,7 @@ int weir_store_check_moved(const struct weir_store_meta *meta,
                            const char *shown, struct weir_diag *diag);
 
 /* Whether 'who' is valid as an editor in the log. Returns 0 or WEIR_EINVAL. */
-int weir_store_check_who(struct weir_text who, struct weir_diag *diag);
+int weir_store_check_identity(struct weir_text who, struct weir_diag *diag);
 
 /* An edit inside a write transaction, which it ends on success only. Errors as
  * weir_store_edit(). */

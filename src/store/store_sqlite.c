@@ -50,7 +50,7 @@ enum statement {
     SQL_READ,
     SQL_WRITE,
     SQL_DELETE,
-    SQL_BURY,
+    SQL_TOMBSTONE,
     SQL_UNBURY,
     SQL_OLDEST,
     SQL_FORGET,
@@ -177,8 +177,8 @@ static const char *const statements_sql[SQL_COUNT] = {
                   " SET epoch = excluded.epoch, created = excluded.created,"
                   " fields = excluded.fields",
     [SQL_DELETE] = "DELETE FROM quotas WHERE name = ?1",
-    [SQL_BURY] = "INSERT OR REPLACE INTO tombstones (name, epoch)"
-                 " VALUES (?1, ?2)",
+    [SQL_TOMBSTONE] = "INSERT OR REPLACE INTO tombstones (name, epoch)"
+                      " VALUES (?1, ?2)",
     [SQL_UNBURY] = "DELETE FROM tombstones WHERE name = ?1",
     [SQL_OLDEST] = "SELECT epoch FROM tombstones ORDER BY epoch DESC"
                    " LIMIT 1 OFFSET ?1",
@@ -791,17 +791,17 @@ static int sqlite_read_log(struct weir_backend *backend,
     return error;
 }
 
-static int bury(struct sqlite_store *store, const struct weir_row *row,
+static int reap(struct sqlite_store *store, const struct weir_row *row,
                 struct weir_diag *diag)
 {
     bind_text(store->statements[SQL_DELETE], 1, row->name);
     int error = run(store, SQL_DELETE, diag);
     if (error < 0)
         return error;
-    bind_text(store->statements[SQL_BURY], 1, row->name);
-    sqlite3_bind_int64(store->statements[SQL_BURY], 2,
+    bind_text(store->statements[SQL_TOMBSTONE], 1, row->name);
+    sqlite3_bind_int64(store->statements[SQL_TOMBSTONE], 2,
                        (sqlite3_int64)row->epoch);
-    return run(store, SQL_BURY, diag);
+    return run(store, SQL_TOMBSTONE, diag);
 }
 
 static int sqlite_write(struct weir_backend *backend,
@@ -810,7 +810,7 @@ static int sqlite_write(struct weir_backend *backend,
 {
     struct sqlite_store *store = store_of(backend);
     if (row->id == 0)
-        return bury(store, row, diag);
+        return reap(store, row, diag);
     sqlite3_stmt *write = store->statements[SQL_WRITE];
     sqlite3_bind_int64(write, 1, (sqlite3_int64)row->id);
     sqlite3_bind_int64(write, 2, (sqlite3_int64)row->epoch);

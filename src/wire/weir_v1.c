@@ -555,7 +555,7 @@ static void put_lease(const struct weir_quota *quota, Weir__V1__Quota *message,
 static int get_lease(const Weir__V1__Quota *message, struct weir_quota *out)
 {
     if (message->share != WEIR__V1__SHARE__SHARE_UNSET)
-        out->share_algorithm = (enum weir_share)message->share;
+        out->share_algorithm = (enum weir_share_algorithm)message->share;
     if (message->safe_capacity && message->safe_capacity->per_ns == 0)
         return WEIR_EPROTOCOL;
     if (message->safe_capacity)

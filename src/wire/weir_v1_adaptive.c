@@ -42,7 +42,7 @@ void weir_v1_adaptive_get(const Weir__V1__Quota *message,
     if (message->permit_timeout_ns != 0)
         out->permit_timeout = message->permit_timeout_ns;
     if (message->queue != WEIR__V1__QUEUE__QUEUE_UNSET)
-        out->queue = (enum weir_lineup_order)message->queue;
+        out->queue = (enum weir_wait_queue_order)message->queue;
     if (message->queue_max != 0)
         out->queue_max = message->queue_max;
     out->percentile = message->percentile_e4;

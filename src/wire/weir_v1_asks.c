@@ -104,14 +104,14 @@ static int get_ask(struct weir_wire_in in, uint64_t above,
     if (error < 0)
         return error;
     const uint64_t *numbers = row.numbers;
-    if (numbers[ASK_NUMBER] <= above || numbers[ASK_OP] < WEIR_METER_TAKE ||
-        numbers[ASK_OP] > WEIR_METER_RESERVE ||
+    if (numbers[ASK_NUMBER] <= above || numbers[ASK_OP] < WEIR_ALGORITHM_TAKE ||
+        numbers[ASK_OP] > WEIR_ALGORITHM_RESERVE ||
         numbers[ASK_WEIGHT] > WEIR_WEIGHT_MAX ||
         numbers[ASK_LEVEL] >= WEIR_BUCKETS_MAX)
         return WEIR_EPROTOCOL;
     out->number = numbers[ASK_NUMBER];
-    out->ask = (struct weir_meter_ask){
-        .op = (enum weir_meter_op)numbers[ASK_OP],
+    out->ask = (struct weir_algorithm_ask){
+        .op = (enum weir_algorithm_op)numbers[ASK_OP],
         .weight = numbers[ASK_WEIGHT],
         .wait_max = numbers[ASK_WAIT_MAX],
         .level = (uint8_t)numbers[ASK_LEVEL],
@@ -197,7 +197,7 @@ static int get_answer(struct weir_wire_in in, struct weir_step_answer *out)
     out->error = (enum weir_step_error)numbers[ANSWER_ERROR];
     if (out->error != WEIR_STEP_ANSWERED)
         return 0;
-    out->answer = (struct weir_meter_answer){
+    out->answer = (struct weir_algorithm_answer){
         .passed = numbers[ANSWER_PASSED] == 1,
         .never = numbers[ANSWER_NEVER] == 1,
         .level = (uint8_t)numbers[ANSWER_LEVEL],
@@ -231,7 +231,7 @@ int weir_v1_answers_get(struct weir_wire_in in, struct weir_arena *arena,
 
 static size_t answer_size(const struct weir_step_answer *said)
 {
-    const struct weir_meter_answer *answer = &said->answer;
+    const struct weir_algorithm_answer *answer = &said->answer;
     return weir_wire_number_size(said->number) +
            weir_wire_number_size(said->error) +
            weir_wire_number_size(answer->passed) +
@@ -255,7 +255,7 @@ uint8_t *weir_v1_answers_put(const struct weir_answers *answers, uint8_t *p)
 {
     for (size_t i = 0; i < answers->count; i++) {
         const struct weir_step_answer *said = &answers->answers[i];
-        const struct weir_meter_answer *answer = &said->answer;
+        const struct weir_algorithm_answer *answer = &said->answer;
         p = weir_wire_put_head(p, ROWS, answer_size(said));
         p = weir_wire_put_number(p, ANSWER_NUMBER, said->number);
         p = weir_wire_put_number(p, ANSWER_ERROR, said->error);

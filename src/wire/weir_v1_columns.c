@@ -65,7 +65,7 @@ enum {
 
     FILLS_NUMBER = 1,
     FILLS_STAMP = 2,
-    FILLS_STRETCH = 3,
+    FILLS_REPORT_BACKOFF = 3,
     FILLS_LIMITERS = 4,
     FILLS_SLOT_STEPS = 5,
     FILLS_FILL = 6,
@@ -636,7 +636,7 @@ int weir_v1_fills_get(struct weir_wire_in in, struct weir_arena *arena,
     struct fields fields = { 0 };
     int error = read_fields(
         in,
-        1u << FILLS_NUMBER | 1u << FILLS_STAMP | 1u << FILLS_STRETCH |
+        1u << FILLS_NUMBER | 1u << FILLS_STAMP | 1u << FILLS_REPORT_BACKOFF |
             1u << FILLS_LIMITERS | 1u << FILLS_ANSWER | 1u << FILLS_TOP_AGE,
         1u << FILLS_SLOT_STEPS | 1u << FILLS_FILL | 1u << FILLS_SLACK |
             1u << FILLS_UNKNOWN | 1u << FILLS_PACE | 1u << FILLS_DENIED,
@@ -650,7 +650,7 @@ int weir_v1_fills_get(struct weir_wire_in in, struct weir_arena *arena,
         .answer = fields.numbers[FILLS_ANSWER] == 1,
         .number = fields.numbers[FILLS_NUMBER],
         .stamp = fields.numbers[FILLS_STAMP],
-        .stretch = fields.numbers[FILLS_STRETCH],
+        .report_backoff = fields.numbers[FILLS_REPORT_BACKOFF],
         .limiters = (uint32_t)fields.numbers[FILLS_LIMITERS],
         .top_age = fields.numbers[FILLS_TOP_AGE],
     };
@@ -714,7 +714,7 @@ size_t weir_v1_fills_size(const struct weir_fills *fills,
     size_fills(fills, out);
     return weir_wire_number_size(fills->number) +
            weir_wire_number_size(fills->stamp) +
-           weir_wire_number_size(fills->stretch) +
+           weir_wire_number_size(fills->report_backoff) +
            weir_wire_number_size(fills->limiters) +
            weir_wire_number_size(fills->answer) +
            weir_wire_number_size(fills->top_age) + out->total;
@@ -767,7 +767,7 @@ uint8_t *weir_v1_fills_put(const struct weir_fills *fills,
 {
     p = weir_wire_put_number(p, FILLS_NUMBER, fills->number);
     p = weir_wire_put_number(p, FILLS_STAMP, fills->stamp);
-    p = weir_wire_put_number(p, FILLS_STRETCH, fills->stretch);
+    p = weir_wire_put_number(p, FILLS_REPORT_BACKOFF, fills->report_backoff);
     p = weir_wire_put_number(p, FILLS_LIMITERS, fills->limiters);
     p = put_fill_rows(fills, sizes, p);
     p = put_list(fills->unknown, fills->unknown_count, FILLS_UNKNOWN, sizes, p);

@@ -27,7 +27,7 @@ enum {
     WANT_LEARNING = 5,
     WANT_ROWS = 6,
     WANT_SAFE = 7,
-    WANT_ROLL = 8,
+    WANT_ROSTER_TOKEN = 8,
 
     BAND_PRIORITY = 1,
     BAND_CLIENTS = 2,
@@ -47,7 +47,7 @@ enum {
     GRANT_LEASE = 6,
     GRANT_REFRESH = 7,
     GRANT_SAFE_LEASE = 8,
-    GRANT_ROLL = 9,
+    GRANT_ROSTER_TOKEN = 9,
 
     LIMITS_ROWS = 1,
 
@@ -85,7 +85,7 @@ struct fields {
 static const struct shape WANTS = { .all = UP_TO(WANTS_TERM),
                                     .rows = WANTS_ROWS,
                                     .rows_max = WEIR_LEASES_MAX };
-static const struct shape WANT = { .all = UP_TO(WANT_ROLL),
+static const struct shape WANT = { .all = UP_TO(WANT_ROSTER_TOKEN),
                                    .doubles = BIT(WANT_HAS) | BIT(WANT_SAFE),
                                    .texts = BIT(WANT_NAME),
                                    .rows = WANT_ROWS,
@@ -96,7 +96,7 @@ static const struct shape GRANTS = { .all = UP_TO(GRANTS_ROWS),
                                      .texts = BIT(GRANTS_MASTER),
                                      .rows = GRANTS_ROWS,
                                      .rows_max = WEIR_LEASES_MAX };
-static const struct shape GRANT = { .all = UP_TO(GRANT_ROLL),
+static const struct shape GRANT = { .all = UP_TO(GRANT_ROSTER_TOKEN),
                                     .doubles =
                                         BIT(GRANT_CAPACITY) | BIT(GRANT_SAFE),
                                     .texts = BIT(GRANT_NAME) };
@@ -218,11 +218,11 @@ static int get_want(struct weir_wire_in in, struct weir_arena *arena,
         .has = fields.doubles[WANT_HAS],
         .safe = fields.doubles[WANT_SAFE],
         .taken = numbers[WANT_TAKEN],
-        .roll = numbers[WANT_ROLL],
+        .roster_token = numbers[WANT_ROSTER_TOKEN],
         .band_count = fields.rows,
     };
     bool says_more =
-        out->learning || out->has > 0 || out->safe > 0 || out->roll > 0;
+        out->learning || out->has > 0 || out->safe > 0 || out->roster_token > 0;
     if (out->release ? says_more || fields.rows > 0 : fields.rows == 0)
         return WEIR_EPROTOCOL;
     error = weir_v1_name(fields.texts[WANT_NAME], &out->name);
@@ -265,12 +265,13 @@ static size_t band_size(const struct weir_band *band)
 
 static size_t want_size(const struct weir_want *want)
 {
-    size_t size =
-        weir_wire_bytes_size(want->name.len) +
-        weir_wire_double_size(want->has) + weir_wire_number_size(want->taken) +
-        weir_wire_number_size(want->release) +
-        weir_wire_number_size(want->learning) +
-        weir_wire_double_size(want->safe) + weir_wire_number_size(want->roll);
+    size_t size = weir_wire_bytes_size(want->name.len) +
+                  weir_wire_double_size(want->has) +
+                  weir_wire_number_size(want->taken) +
+                  weir_wire_number_size(want->release) +
+                  weir_wire_number_size(want->learning) +
+                  weir_wire_double_size(want->safe) +
+                  weir_wire_number_size(want->roster_token);
     for (size_t i = 0; i < want->band_count; i++)
         size += weir_wire_message_size(band_size(&want->bands[i]));
     return size;
@@ -300,7 +301,7 @@ static uint8_t *put_want(const struct weir_want *want, uint8_t *p)
         p = weir_wire_put_double(p, BAND_WANTS, band->wants);
     }
     p = weir_wire_put_double(p, WANT_SAFE, want->safe);
-    return weir_wire_put_number(p, WANT_ROLL, want->roll);
+    return weir_wire_put_number(p, WANT_ROSTER_TOKEN, want->roster_token);
 }
 
 uint8_t *weir_v1_wants_put(const struct weir_wants *wants, uint8_t *p)
@@ -350,7 +351,7 @@ static int get_grant(struct weir_wire_in in, bool answer,
             .lease = numbers[GRANT_LEASE],
             .safe_lease = numbers[GRANT_SAFE_LEASE],
             .refresh = numbers[GRANT_REFRESH],
-            .roll = numbers[GRANT_ROLL],
+            .roster_token = numbers[GRANT_ROSTER_TOKEN],
         };
         if (!is_sound(&out->grant, answer))
             return WEIR_EPROTOCOL;
@@ -407,7 +408,7 @@ static size_t grant_size(const struct weir_lease_grant *row)
            weir_wire_number_size(grant->lease) +
            weir_wire_number_size(grant->refresh) +
            weir_wire_number_size(grant->safe_lease) +
-           weir_wire_number_size(grant->roll);
+           weir_wire_number_size(grant->roster_token);
 }
 
 size_t weir_v1_grants_size(const struct weir_grants *grants)
@@ -432,7 +433,7 @@ static uint8_t *put_grant(const struct weir_lease_grant *row, uint8_t *p)
     p = weir_wire_put_number(p, GRANT_LEASE, grant->lease);
     p = weir_wire_put_number(p, GRANT_REFRESH, grant->refresh);
     p = weir_wire_put_number(p, GRANT_SAFE_LEASE, grant->safe_lease);
-    return weir_wire_put_number(p, GRANT_ROLL, grant->roll);
+    return weir_wire_put_number(p, GRANT_ROSTER_TOKEN, grant->roster_token);
 }
 
 uint8_t *weir_v1_grants_put(const struct weir_grants *grants, uint8_t *p)

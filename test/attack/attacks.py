@@ -312,8 +312,8 @@ def loris(spec):
     aren't read ('unread'), a stream of events that isn't read ('events').
 
     Costs the attacker: a socket and ten bytes a second.
-    Ended by: WEIR_STRANGER_MAX, WEIR_DOOR_STRANGER_MAX and
-    WEIR_TLS_HANDSHAKE_MAX seconds; WEIR_TALK_SLOW_MAX and
+    Ended by: WEIR_UNAUTHENTICATED_MAX, WEIR_PROTOCOL_UNAUTHENTICATED_MAX and
+    WEIR_TLS_HANDSHAKE_MAX seconds; WEIR_CONN_SLOW_MAX and
     WEIR_STREAM_QUEUE_MAX for answers; WEIR_PAGE_STREAMS_MAX for streams."""
     variant, listener = spec["variant"], spec["listener"]
     if variant == "head":

@@ -15,11 +15,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void ask(const struct weir_credentials *credentials,
                 struct weir_text shown)
 {
-    char names[NAMES][WEIR_WHO_MAX + 1] = { { 0 } };
+    char names[NAMES][WEIR_IDENTITY_MAX + 1] = { { 0 } };
     const char *list[NAMES];
     size_t each = shown.len / NAMES;
     for (size_t i = 0; i < NAMES; i++) {
-        size_t len = each < WEIR_WHO_MAX ? each : WEIR_WHO_MAX;
+        size_t len = each < WEIR_IDENTITY_MAX ? each : WEIR_IDENTITY_MAX;
         if (len > 0)
             memcpy(names[i], shown.p + i * each, len);
         list[i] = names[i];

@@ -66,7 +66,7 @@ static void make_exact(struct weir_quota *quota, uint64_t chance)
 static void make_leased(struct weir_quota *quota, uint64_t chance)
 {
     quota->sharing = WEIR_LEASED;
-    quota->share_algorithm = (enum weir_share)(1 + chance % 5);
+    quota->share_algorithm = (enum weir_share_algorithm)(1 + chance % 5);
     quota->on_stale = (enum weir_on_stale)(1 + (chance >> 3) % 4);
     quota->lease = WEIR_SECOND * (1 + (chance >> 8) % 60);
     quota->refresh = quota->lease / (1 + (chance >> 16) % 8);
@@ -179,7 +179,7 @@ static void feed_asks(struct weir_root *root, struct weir_region *region,
         asks[i] = (struct weir_step_ask){
             .number = before + 1,
             .name = weir_text_of(names[number(in) % 4]),
-            .ask = { .op = (enum weir_meter_op)(1 + number(in) % 5),
+            .ask = { .op = (enum weir_algorithm_op)(1 + number(in) % 5),
                      .weight = number(in) % (WEIR_WEIGHT_MAX + 1),
                      .wait_max = number(in),
                      .permit = number(in),
@@ -256,7 +256,7 @@ static void feed_wants(struct weir_root *root, struct weir_region *region,
         wants[i].learning = chance & 0x20;
         wants[i].has = units(in);
         wants[i].safe = units(in);
-        wants[i].roll = chance >> 8;
+        wants[i].roster_token = chance >> 8;
         wants[i].band_count = 1 + (chance >> 6) % 2;
         wants[i].bands = bands[i];
         for (size_t k = 0; k < 2; k++)
@@ -305,7 +305,7 @@ static void feed_grants(struct weir_limiter *limiter,
             .lease = lease,
             .safe_lease = lease < UINT64_MAX / 2 ? 2 * lease : lease,
             .refresh = 1 + number(in) % (60 * WEIR_SECOND),
-            .roll = chance >> 8,
+            .roster_token = chance >> 8,
         };
     }
     weir_limiter_receive(limiter, 0, &message, now);
@@ -332,7 +332,7 @@ static void come_to_the_door(struct weir_root *root, struct input *in,
 {
     struct weir_grant grant;
     struct weir_band band = { .priority = (int64_t)number(in), .clients = 1 };
-    struct weir_broker_ask ask = { .bands = &band, .band_count = 1 };
+    struct weir_lease_pool_ask ask = { .bands = &band, .band_count = 1 };
     struct weir_client who = { weir_text_of(names[number(in) % 4]),
                                WEIR_WAY_NONE };
     struct weir_text quota = weir_text_of(names[number(in) % 4]);
@@ -355,7 +355,7 @@ static void ask(struct weir_limiter *limiter, struct input *in,
 {
     struct weir_step_ask ask = {
         .name = weir_text_of(names[number(in) % 4]),
-        .ask = { .op = WEIR_METER_TAKE, .weight = 1 },
+        .ask = { .op = WEIR_ALGORITHM_TAKE, .weight = 1 },
         .patience = number(in),
     };
     (void)weir_limiter_ask(limiter, &ask, 7, now);
@@ -363,7 +363,7 @@ static void ask(struct weir_limiter *limiter, struct input *in,
 
 static void fetch(struct weir_limiter *limiter)
 {
-    struct weir_meter_answer answer;
+    struct weir_algorithm_answer answer;
     uint64_t ticket;
     int error;
     while (weir_limiter_answered(limiter, &ticket, &error, &answer)) {

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "quota/quota_meter.h"
+#include "quota/quota_algorithm_rule.h"
 #include "store/row.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -29,9 +29,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         weir_assert(weir_fields_read(WEIR_TEXT("a*"), text, scratch, &again,
                                      &diag) == 0);
         weir_assert(weir_quota_equal(&quota, &again));
-        struct weir_meter_rule rule;
-        weir_quota_meter(&quota, 3600, &rule);
-        weir_assert(weir_meter_check(&rule));
+        struct weir_algorithm_rule rule;
+        weir_quota_algorithm_rule(&quota, 3600, &rule);
+        weir_assert(weir_algorithm_check(&rule));
     }
     free(first);
     return 0;

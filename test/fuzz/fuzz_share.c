@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lease/share.h"
+#include "lease/fair_share.h"
 
 #define CLAIMS 64
 #define STEP 19 /* bytes */
@@ -36,11 +36,12 @@ static double double_of(const uint8_t *data)
 static void check_shares(const struct weir_book *book, uint32_t claim,
                          double capacity)
 {
-    double wants = weir_share(book, WEIR_SHARE_NONE, claim, 0);
+    double wants = weir_fair_share(book, WEIR_SHARE_NONE, claim, 0);
     if (!(capacity >= 0)) /* which isn't for callers to say */
         return;
     for (int a = WEIR_SHARE_NONE; a <= WEIR_SHARE_PRIORITY; a++) {
-        double share = weir_share(book, (enum weir_share)a, claim, capacity);
+        double share = weir_fair_share(book, (enum weir_share_algorithm)a,
+                                       claim, capacity);
         weir_assert(share >= 0 && share <= wants);
     }
     weir_assert(weir_book_level(book, capacity) >= 0);

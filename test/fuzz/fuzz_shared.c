@@ -15,28 +15,28 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define NOW (1700000000 * WEIR_SECOND)
 
-static uint64_t state[WEIR_METER_SIZE_MAX / 8];
-static uint64_t again[WEIR_METER_SIZE_MAX / 8];
+static uint64_t state[WEIR_ALGORITHM_SIZE_MAX / 8];
+static uint64_t again[WEIR_ALGORITHM_SIZE_MAX / 8];
 static uint8_t written[WEIR_STATE_BYTES_MAX];
 
-static void step_on(const struct weir_meter_rule *rule)
+static void step_on(const struct weir_algorithm_rule *rule)
 {
-    struct weir_meter_answer answer;
-    for (int op = WEIR_METER_TAKE; op <= WEIR_METER_RESERVE; op++) {
-        struct weir_meter_ask ask = { .op = (enum weir_meter_op)op,
-                                      .weight = 3,
-                                      .wait_max = WEIR_SECOND };
-        weir_meter_step(rule, state, &ask, &answer, NOW + (uint64_t)op);
+    struct weir_algorithm_answer answer;
+    for (int op = WEIR_ALGORITHM_TAKE; op <= WEIR_ALGORITHM_RESERVE; op++) {
+        struct weir_algorithm_ask ask = { .op = (enum weir_algorithm_op)op,
+                                          .weight = 3,
+                                          .wait_max = WEIR_SECOND };
+        weir_algorithm_step(rule, state, &ask, &answer, NOW + (uint64_t)op);
     }
     size_t len = weir_state_pack(rule, state, written);
     weir_assert(weir_state_unpack(rule, written, len, again, NOW) == 0);
-    weir_assert(memcmp(state, again, weir_meter_size(rule)) == 0);
+    weir_assert(memcmp(state, again, weir_algorithm_size(rule)) == 0);
 }
 
 static void read_value(const uint8_t *data, size_t size)
 {
     for (int i = WEIR_LEAKY; i <= WEIR_SLIDING_WINDOW; i++) {
-        struct weir_meter_rule rule =
+        struct weir_algorithm_rule rule =
             shared_rule_of((enum weir_algorithm)i, 7, 60 * WEIR_SECOND);
         if (weir_state_unpack(&rule, data, size, state, NOW) == 0)
             step_on(&rule);
@@ -47,7 +47,7 @@ static void read_integers(const uint8_t *data, size_t size)
 {
     int64_t integers[WEIR_SCRIPT_ANSWER_LEN + 1] = { 0 };
     size_t bytes = size < sizeof(integers) ? size : sizeof(integers);
-    struct weir_meter_answer answer;
+    struct weir_algorithm_answer answer;
     memcpy(integers, data, bytes);
     if (weir_script_answer(integers, size / 8, &answer) == 0)
         weir_assert(answer.level < WEIR_BUCKETS_MAX);

@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: MIT
+ * test_explore_bucket_state.c - meters in the table by every schedule.
+ *
+ * As test_explore.c, for chains whose quotas have meters: what is held under a
+ * lock is exact, whoever comes in between; what is given back, because another
+ * link refused, the chain changed or a life ended, is there again; and a
+ * thread that is killed within a step costs its own meter what it held. */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define WEIR_EXPLORE
+#include "compare.h"
+#include "table_sources.h"
+
+#include "explore.h"
+#include "fiber.h"
+#include "table_maker.h"
+
+#define SLOTS 6
+#define LEAVES 2
+#define LATER (MADE_AT + WEIR_SECOND)
+
+/* ---- The stage ---- */
+
+struct stage {
+    _Alignas(WEIR_CACHE_LINE) struct weir_table *t;
+    struct weir_ref leaf[LEAVES];
+    struct weir_charge_record charge_record;
+    uint32_t passed[LEAVES], refused, stale;
+};
+
+static struct weir_quota window_of(const char *name, const char *parent,
+                                   uint64_t quantity)
+{
+    struct weir_quota quota;
+    weir_quota_init(&quota);
+    quota.name = weir_text_of(name);
+    quota.parent = weir_text_of(parent);
+    quota.created = 1;
+    quota.sharing = WEIR_LOCAL;
+    quota.algorithm = WEIR_FIXED_WINDOW;
+    quota.limit =
+        (struct weir_limit){ .units = quantity, .per = 3600 * WEIR_SECOND };
+    return quota;
+}
+
+static void put(struct stage *s, const char *name, const char *parent,
+                uint64_t quantity)
+{
+    struct weir_quota quota = window_of(name, parent, quantity);
+    assert_int_equal(weir_table_put(s->t, &quota, MADE_AT), WEIR_OK);
+}
+
+static void aim(struct stage *s, int leaf, const char *name)
+{
+    assert_int_equal(weir_table_resolve(s->t, weir_text_of(name), false,
+                                        &s->leaf[leaf], LATER),
+                     WEIR_RESOLVED);
+}
+
+static void settle(struct stage *s)
+{
+    uint64_t bits = 0;
+    weir_table_collect(s->t, &bits);
+    for (uint32_t slot = 0; slot < weir_table_used(s->t); slot++) {
+        uint64_t count = weir_table_count(s->t, slot);
+        weir_table_set_slack(s->t, slot, count + WEIR_COUNT_FAR,
+                             count + WEIR_COUNT_FAR);
+        weir_table_set_settled(s->t, slot, count);
+    }
+}
+
+static uint64_t units_in(struct stage *s, uint32_t slot)
+{
+    return weir_bucket_state_units(s->t, slot, LATER);
+}
+
+/* ---- What threads do ---- */
+
+static void take(struct stage *s, int leaf)
+{
+    unsigned outcome = weir_table_take(s->t, 0, s->leaf[leaf], 1, NULL, LATER);
+    if (outcome & WEIR_OUTCOME_STALE_REF)
+        (void)weir_fetch_add(&s->stale, 1);
+    else if (outcome & WEIR_OUTCOME_LIMITED)
+        (void)weir_fetch_add(&s->refused, 1);
+    else
+        (void)weir_fetch_add(&s->passed[leaf], 1);
+}
+
+static void take_first(void *state)
+{
+    take(state, 0);
+}
+
+static void take_second(void *state)
+{
+    take(state, 1);
+}
+
+/* Another quantity: another rule, another state. */
+static void edit(void *state)
+{
+    struct stage *s = state;
+    struct weir_quota quota = window_of("q", NULL, 7);
+    weir_table_put(s->t, &quota, LATER);
+}
+
+/* A bucket in the slot, with no meter. */
+static void edit_away(void *state)
+{
+    struct stage *s = state;
+    struct weir_quota quota = made_quota_of("q", NULL, 1, 7);
+    quota.sharing = WEIR_LOCAL;
+    weir_table_put(s->t, &quota, LATER);
+}
+
+static void reparent(void *state)
+{
+    struct stage *s = state;
+    struct weir_quota quota = window_of("q", "other", 7);
+    weir_table_put(s->t, &quota, LATER);
+}
+
+static void evict_for_stranger(void *state)
+{
+    struct stage *s = state;
+    struct weir_ref stranger;
+    weir_table_lock(s->t);
+    weir_table_evict(s->t, SLOTS, SLOTS, LATER);
+    weir_table_unlock(s->t);
+    weir_table_resolve(s->t, WEIR_TEXT("i_2"), false, &stranger, LATER);
+}
+
+/* As the client does when a store has refused. */
+static void begin_and_undo(void *state)
+{
+    struct stage *s = state;
+    struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_TAKE, .weight = 1 };
+    unsigned outcome = weir_table_begin(s->t, 0, s->leaf[0], &ask,
+                                        &s->charge_record, NULL, LATER);
+    if (!(outcome & (WEIR_OUTCOME_STALE_REF | WEIR_OUTCOME_LIMITED)))
+        weir_table_undo(s->t, &s->charge_record, LATER);
+}
+
+/* ---- What must hold ---- */
+
+static const char *check_leaves(struct stage *s)
+{
+    for (int i = 0; i < LEAVES; i++) {
+        EXPLORE_MUST(units_in(s, s->leaf[i].slot) == s->passed[i]);
+        EXPLORE_MUST(weir_table_count(s->t, s->leaf[i].slot) == s->passed[i]);
+    }
+    made_audit(s->t);
+    return NULL;
+}
+
+/* The second leaf is the first: one quota, one unit, two that want it. */
+static const char *check_one(void *state)
+{
+    struct stage *s = state;
+    EXPLORE_MUST(s->passed[0] + s->passed[1] == 1);
+    EXPLORE_MUST(s->refused == 1);
+    EXPLORE_MUST(units_in(s, s->leaf[0].slot) == 1);
+    made_audit(s->t);
+    return NULL;
+}
+
+/* Two leaves below one unit: who was refused there has his own back. */
+static const char *check_undone(void *state)
+{
+    struct stage *s = state;
+    EXPLORE_MUST(s->passed[0] + s->passed[1] == 1);
+    return check_leaves(s);
+}
+
+static const char *check_edited(void *state)
+{
+    struct stage *s = state;
+    uint32_t passed = s->passed[0] + s->passed[1];
+    EXPLORE_MUST(passed == 2);
+    EXPLORE_MUST(units_in(s, s->leaf[0].slot) == passed);
+    EXPLORE_MUST(weir_table_count(s->t, s->leaf[0].slot) == passed);
+    made_audit(s->t);
+    return NULL;
+}
+
+/* Between meter and bucket a take may be counted for both, never for none. */
+static const char *check_edited_away(void *state)
+{
+    struct stage *s = state;
+    struct weir_slot_view view;
+    weir_table_view(s->t, s->leaf[0].slot, &view, LATER);
+    uint32_t passed = s->passed[0] + s->passed[1];
+    EXPLORE_MUST(passed == 2);
+    EXPLORE_MUST(view.count == passed);
+    EXPLORE_MUST(view.fill >> view.bucket.leak.frac >= passed);
+    made_audit(s->t);
+    return NULL;
+}
+
+static const char *check_moved(void *state)
+{
+    struct stage *s = state;
+    struct weir_ref from, to;
+    EXPLORE_MUST(weir_table_find(s->t, WEIR_TEXT("parent"), &from));
+    EXPLORE_MUST(weir_table_find(s->t, WEIR_TEXT("other"), &to));
+    EXPLORE_MUST(s->passed[0] == 1);
+    EXPLORE_MUST(units_in(s, from.slot) + units_in(s, to.slot) == 1);
+    EXPLORE_MUST(weir_table_count(s->t, from.slot) +
+                     weir_table_count(s->t, to.slot) ==
+                 1);
+    EXPLORE_MUST(units_in(s, s->leaf[0].slot) == 1);
+    made_audit(s->t);
+    return NULL;
+}
+
+/* Nobody but who asked was charged, whoever has the slot now. */
+static const char *check_life(void *state)
+{
+    struct stage *s = state;
+    EXPLORE_MUST(s->passed[0] + s->stale == 1);
+    for (uint32_t slot = 0; slot < weir_table_used(s->t); slot++) {
+        char name[WEIR_NAME_MAX + 1];
+        if (weir_table_name(s->t, slot, name) == 0)
+            continue;
+        bool asked = strcmp(name, "i_1") == 0;
+        EXPLORE_MUST(units_in(s, slot) == (asked ? s->passed[0] : 0));
+    }
+    made_audit(s->t);
+    return NULL;
+}
+
+/* The first was killed somewhere, and with it perhaps the second, which waits
+ * for the lock. In the child of fork() that this is, all goes on. */
+static const char *check_survived(void *state)
+{
+    struct stage *s = state;
+    weir_table_break_lock(s->t);
+    made_audit(s->t);
+    EXPLORE_MUST(units_in(s, s->leaf[0].slot) <= 2);
+    take_first(s);
+    edit(s);
+    take_first(s);
+    EXPLORE_MUST(s->refused == 0);
+    EXPLORE_MUST(units_in(s, s->leaf[0].slot) >= 2);
+    made_audit(s->t);
+    return NULL;
+}
+
+/* ---- Running them ---- */
+
+static struct explore_program program_of(const char *name)
+{
+    struct weir_table_options options = {
+        .slots = SLOTS, .stripes = 1, .seed = 3, .bucket_state_bytes = 2048
+    };
+    struct explore_program program = { .name = name,
+                                       .fibers = 2,
+                                       .preemptions = EXPLORE_ALL };
+    size_t bytes = sizeof(struct stage) + weir_table_size(&options);
+    void *block = NULL;
+    assert_int_equal(posix_memalign(&block, WEIR_CACHE_LINE, bytes), 0);
+    memset(block, 0, bytes);
+    struct stage *s = block;
+    s->t = weir_table_init(s + 1, &options, MADE_AT);
+    program.state = s;
+    program.state_bytes = bytes;
+    program.run[0] = take_first;
+    program.run[1] = take_second;
+    return program;
+}
+
+static void run_sound(struct explore_program *program)
+{
+    struct explore_result result;
+    if (!explore_is_wanted(program))
+        skip();
+    explore(program, &result);
+    assert_null(result.wrong);
+    assert_compare(result.completed, >, 1);
+    free(program->state);
+}
+
+static struct explore_program on_one(const char *name, uint64_t quantity)
+{
+    struct explore_program program = program_of(name);
+    struct stage *s = program.state;
+    put(s, "q", NULL, quantity);
+    aim(s, 0, "q");
+    aim(s, 1, "q");
+    settle(s);
+    return program;
+}
+
+static void test_one_unit_is_taken_once(void **state)
+{
+    (void)state;
+    struct explore_program program = on_one("one", 1);
+    program.check = check_one;
+    run_sound(&program);
+}
+
+static void test_what_the_parent_refused_is_given_back(void **state)
+{
+    (void)state;
+    struct explore_program program = program_of("undo");
+    struct stage *s = program.state;
+    put(s, "parent", NULL, 1);
+    put(s, "q", "parent", 5);
+    put(s, "r", "parent", 5);
+    aim(s, 0, "q");
+    aim(s, 1, "r");
+    settle(s);
+    program.check = check_undone;
+    run_sound(&program);
+}
+
+static void test_takes_beside_edits(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        void (*edit)(void *state);
+        const char *(*check)(void *state);
+    } edits[] = { { "edit", edit, check_edited },
+                  { "edit-away", edit_away, check_edited_away } };
+    for (int i = 0; i < 2; i++) {
+        struct explore_program program = on_one(edits[i].name, 5);
+        program.fibers = 3;
+        program.run[2] = edits[i].edit;
+        program.check = edits[i].check;
+        program.preemptions = 2;
+        run_sound(&program);
+    }
+}
+
+static void test_a_take_beside_another_parent(void **state)
+{
+    (void)state;
+    struct explore_program program = program_of("reparent");
+    struct stage *s = program.state;
+    put(s, "parent", NULL, 5);
+    put(s, "other", NULL, 5);
+    put(s, "q", "parent", 7);
+    aim(s, 0, "q");
+    settle(s);
+    program.run[1] = reparent;
+    program.check = check_moved;
+    run_sound(&program);
+}
+
+static void test_a_stranger_is_never_charged(void **state)
+{
+    (void)state;
+    struct explore_program program = program_of("evict");
+    struct stage *s = program.state;
+    put(s, "i_*", NULL, 5);
+    aim(s, 0, "i_1");
+    settle(s);
+    program.run[1] = evict_for_stranger;
+    program.preemptions = explore_bound(3);
+    program.check = check_life;
+    run_sound(&program);
+}
+
+static void test_a_charge_record_beside_an_eviction(void **state)
+{
+    (void)state;
+    struct explore_program program = program_of("receipt");
+    struct stage *s = program.state;
+    put(s, "i_*", NULL, 5);
+    aim(s, 0, "i_1");
+    settle(s);
+    s->stale = 1;
+    program.run[0] = begin_and_undo;
+    program.run[1] = evict_for_stranger;
+    program.preemptions = explore_bound(3);
+    program.check = check_life;
+    run_sound(&program);
+}
+
+/* One exploration for each place at which a fiber can be killed. */
+static void run_killed(const char *name, void (*killed)(void *state))
+{
+    struct explore_program program = on_one(name, 7);
+    struct explore_result result = { .killed = true };
+    program.run[0] = killed;
+    program.check = check_survived;
+    program.quiet = true;
+    program.preemptions = 1;
+    while (result.killed) {
+        program.killed_at++;
+        if (!explore_is_wanted(&program))
+            skip();
+        explore(&program, &result);
+        assert_null(result.wrong);
+    }
+    printf("%s: killed at %u places\n", name, program.killed_at - 1);
+    assert_compare(program.killed_at, >, 2);
+    free(program.state);
+}
+
+static void test_killed_threads_leave_a_sound_table(void **state)
+{
+    (void)state;
+    run_killed("killed-take", take_first);
+    run_killed("killed-edit", edit);
+    run_killed("killed-edit-away", edit_away);
+}
+
+static int mourn(void **state)
+{
+    (void)state;
+    explore_mourn();
+    return 0;
+}
+
+#define EXPLORED(test) cmocka_unit_test_teardown((test), mourn)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        EXPLORED(test_one_unit_is_taken_once),
+        EXPLORED(test_what_the_parent_refused_is_given_back),
+        EXPLORED(test_takes_beside_edits),
+        EXPLORED(test_a_take_beside_another_parent),
+        EXPLORED(test_a_stranger_is_never_charged),
+        EXPLORED(test_a_charge_record_beside_an_eviction),
+        EXPLORED(test_killed_threads_leave_a_sound_table),
+    };
+    if (FIBER_UNDER_TSAN || FIBER_UNDER_ASAN) {
+        puts("skipped: one thread that changes stacks");
+        return 77;
+    }
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
