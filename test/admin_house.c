@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * test/admin_house.c - a root that is asked, and a store for it. */
+ * test/admin_house.c - a root with an administration, and a store for it. */
 
 #include "admin_house.h"
 #include "patience.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * test/admin_house.h - what the tests of the administration share: a real root
+ * test/admin_house.h - shared by the tests of the administration: a real root
  * node, a store's thread on a SQLite file in a folder of its own, and the last
  * answer. Every failure of these fails the test. */
 
@@ -25,7 +25,7 @@ struct house {
     struct weir_root *root;
     struct weir_admin *admin;
     struct weir_store_thread *store;
-    const char *who; /* asks; NULL: nobody known */
+    const char *who; /* identity of the caller; NULL: unknown */
     bool answered;
     int status;
     char type[64];
@@ -41,23 +41,24 @@ struct fixture {
     struct house house;
 };
 
-/* Keeps the answer; of weir_admin_call(), with the house as context. */
+/* Keeps the answer. A callback of weir_admin_call(), with the house as
+ * context. */
 void on_answer(void *context, const struct weir_admin_answer *answer);
 /* Forgets the last answer. */
 void forget(struct house *house);
-/* Hands over what the store's thread has, waiting for some at most. */
+/* Delivers the store thread's results; waits for the first. */
 void turn(struct house *house);
-/* Asks, and waits for the answer. */
+/* Sends a request, and waits for the answer. */
 void ask(struct house *house, const char *method, const char *target,
          const char *body);
-/* A member of the answer: a text ("" if it is none), a number. */
+/* A member of the answer: a text ("" if it isn't one), a number. */
 const char *member(struct house *house, const char *key);
 json_int_t number(struct house *house, const char *key);
-/* Asks for what must be answered with 'status'. */
+/* Sends a request that must be answered with 'status'. */
 void must(struct house *house, int status, const char *method,
           const char *target, const char *body);
-/* Asks for what must be refused with 'error', a detail that holds 'hint'
- * and the status that goes with the error. */
+/* Sends a request that must be refused with 'error', a detail that contains
+ * 'hint' and the error's status. */
 void refused(struct house *house, const char *error, const char *hint,
              const char *method, const char *target, const char *body);
 /* 'settle': waits until the root has read the store. */

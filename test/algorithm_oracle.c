@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test/algorithm_oracle.c - what meters should answer, from all that was ever
- * asked. */
+ * test/algorithm_oracle.c - the right answers of bucket states, computed from
+ * all requests so far. */
 
 #include "algorithm_oracle.h"
 #include "compare.h"
@@ -41,8 +41,8 @@ static bool is_window(enum weir_algorithm algorithm)
  * A level is fill * per: then a leak is units * time, and nothing is ever
  * rounded. */
 
-/* By how many scaled units the product's sums may be off: two, each rounded
- * down, differ by one, and a bucket that spills passes its own on. */
+/* The error of the product's sums, in scaled units, at most: two sums, each
+ * rounded down, differ by one, and a bucket that spills passes its error on. */
 static weir_i128 grains_of(const struct oracle *o, unsigned k)
 {
     weir_i128 grains = 2 + o->detached[k];
@@ -68,7 +68,7 @@ static bool within_grain(const struct oracle *o, unsigned k, weir_i128 level)
     unsigned frac = o->told->rule.bucket[k].bucket.leak.frac;
     weir_i128 grain = o->told->rates[k].per * grains_of(o, k);
     weir_i128 size = level < 0 ? -level : level;
-    /* Far off, the shift would not fit either. */
+    /* For large levels the shift would overflow. */
     return size <= grain && size << frac <= grain;
 }
 
@@ -87,8 +87,8 @@ static weir_i128 first_level(const struct oracle *o)
 }
 
 /* The levels at 'now', and which of them the product has to the last scaled
- * unit: whole units that came when the bucket was surely empty, and no time
- * has passed since; or it surely is empty. */
+ * unit: whole units came when the bucket was surely empty, and no time has
+ * passed since; or it surely is empty. */
 static void levels_at(struct oracle *o, weir_i128 *level, weir_instant now)
 {
     weir_i128 elapsed = (weir_i128)now - (weir_i128)o->at;
@@ -128,7 +128,7 @@ static weir_i128 added(const struct oracle *o, unsigned k, weir_i128 level,
     return sum < top ? sum : top;
 }
 
-/* What must be at most 0 for bucket k to let 'ask' pass. */
+/* At most 0 if bucket k lets 'ask' pass. */
 static weir_i128 excess_of(const struct oracle *o, unsigned k,
                            const weir_i128 *level,
                            const struct weir_algorithm_ask *ask)
@@ -149,7 +149,7 @@ static weir_i128 excess_of(const struct oracle *o, unsigned k,
     return reserve > 0 && bound > excess ? bound : excess;
 }
 
-/* Whether 'got' may be: which bucket pays, 'buckets' for none. */
+/* Checks 'got': the bucket that pays; 'buckets' for none. */
 static unsigned payer_of(struct oracle *o, const weir_i128 *level,
                          const struct weir_algorithm_ask *ask,
                          const struct weir_algorithm_answer *got)
@@ -160,7 +160,8 @@ static unsigned payer_of(struct oracle *o, const weir_i128 *level,
     take.op = WEIR_ALGORITHM_TAKE;
     for (unsigned k = 0; k < count; k++) {
         bool fits = ask->weight <= o->told->rates[k].burst;
-        /* Above its burst a token bucket holds more than that: now or never. */
+        /* A weight above the burst of a token bucket passes only if the bucket
+         * holds more than its burst: now or never. */
         if (!fits && (level[k] >= 0 || excess_of(o, k, level, &take) > 0))
             continue;
         weir_i128 excess = excess_of(o, k, level, ask);
@@ -188,7 +189,7 @@ static bool never_fits(const struct oracle *o, const weir_i128 *level,
                of_units(o, 0, o->told->rates[0].burst) - level[0];
 }
 
-/* 'used' is the levels in units, rounded up, 'remaining' what is left to the
+/* 'used' are the levels in units, rounded up; 'remaining' is the room up to the
  * bursts, rounded down; each bucket by itself. */
 static void check_levels(const struct oracle *o, const weir_i128 *level,
                          const struct weir_algorithm_answer *got)
@@ -222,7 +223,7 @@ static void check_levels(const struct oracle *o, const weir_i128 *level,
     assert_compare(got->remaining, <=, room_max);
 }
 
-/* A reserve's wait: that long, and no nanosecond less. */
+/* A reserve's wait: exactly that long, to the nanosecond. */
 static void check_wait(const struct oracle *o, const weir_i128 *level,
                        const struct weir_algorithm_ask *ask,
                        const struct weir_algorithm_answer *got)
@@ -260,7 +261,7 @@ static void bucket_check(struct oracle *o, const struct weir_algorithm_ask *ask,
         weir_i128 less = level[k] - of_units(o, k, ask->weight);
         was = level[k] - empty;
         level[k] = less > empty ? less : empty;
-        /* Of what isn't sure to be there, giving back is no change. */
+        /* If it isn't sure that units are in, giving them back is no change. */
         if (ask->weight > 0 && was > 0 &&
             (o->changed || !within_grain(o, k, was))) {
             if (less <= empty)
@@ -307,9 +308,9 @@ static int64_t civil_number(enum weir_calendar calendar, int64_t local)
     return 0;
 }
 
-/* What a zone is ahead by, as far as its windows can tell: minutes are told by
- * the second hand alone and hours by the long hand, and neither shows by how
- * many turns a clock was set. */
+/* A zone's offset, as far as its windows depend on it: a window of a minute
+ * depends on the seconds alone, one of an hour on the minutes and seconds, and
+ * neither on whole turns of the hand. */
 static int64_t ahead_of(const struct weir_algorithm_rule *rule)
 {
     int64_t turn = 0;
@@ -333,7 +334,8 @@ int64_t oracle_window(const struct weir_algorithm_rule *rule, weir_instant now)
                         (int64_t)now + ahead_of(rule) * (int64_t)WEIR_SECOND);
 }
 
-/* The instant in n-ths of a nanosecond; n is 1 but for the sliding window. */
+/* The instant in n-ths of a nanosecond; n is 1 except for the sliding
+ * window. */
 static weir_i128 nths_of(const struct oracle *o, weir_instant now)
 {
     const struct weir_algorithm_rule *rule = &o->told->rule;
@@ -349,7 +351,7 @@ static int64_t part_of(const struct oracle *o, weir_instant now)
     return (int64_t)(nths_of(o, now) / rule->window);
 }
 
-/* An event that something of may still count, at 'now' in 'part'. */
+/* True: some unit of the event may still count, at 'now' in 'part'. */
 static bool is_live(const struct oracle *o, const struct event *event,
                     int64_t part, weir_instant now)
 {
@@ -365,7 +367,7 @@ struct sight {
     weir_instant now; /* never before the newest entry of a log */
     int64_t part;     /* never before the newest known */
     uint64_t live;    /* units that still may count */
-    uint64_t used;    /* units that do, rounded up */
+    uint64_t used;    /* units that do count, rounded up */
     size_t entries;   /* live events */
 };
 
@@ -434,7 +436,8 @@ static void give_units(struct oracle *o, const struct sight *sight,
     if (units == 0 || sight->live == 0)
         return;
     o->known = sight->part;
-    /* What no longer counts is forgotten: it won't when a clock goes back. */
+    /* Events that no longer count are dropped, also in case a clock goes
+     * back. */
     size_t dead = 0;
     while (!is_live(o, &o->events[dead], sight->part, sight->now))
         dead++;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * test/algorithm_oracle.h - every algorithm once more, slowly and obviously.
+ * test/algorithm_oracle.h - every algorithm again, slow and obvious.
  *
- * Buckets are rationals (numerators over the limit's period), windows a list
- * of all that was ever counted. None of it knows the product's scales, sums
- * or rings. */
+ * Buckets are rationals (numerators over the limit's period), windows a list of
+ * all units ever counted. The oracle doesn't use the product's scales, sums or
+ * rings. */
 
 #ifndef WEIR_ALGORITHM_ORACLE_H
 #define WEIR_ALGORITHM_ORACLE_H
@@ -11,8 +11,8 @@
 #include "algo/algorithm.h"
 #include "base/rng.h"
 
-/* A rule as people say it, and as the product has it. Of 'rule' the oracle
- * reads what isn't scaled. */
+/* A rule as an operator writes it, and as the product stores it. Of 'rule' the
+ * oracle reads only values that aren't scaled. */
 struct told {
     struct weir_algorithm_rule rule;
     struct weir_algorithm_rate rates[WEIR_BUCKETS_MAX];
@@ -20,7 +20,7 @@ struct told {
 
 struct event {
     weir_instant at;
-    int64_t part; /* which window, or part of one, it falls into */
+    int64_t part; /* the window, or part of one, that it falls into */
     uint64_t units;
 };
 
@@ -30,11 +30,12 @@ struct oracle {
     bool begun;
     weir_instant at;
     weir_i128 level[WEIR_BUCKETS_MAX];
-    /* Whole units since it was empty, at one instant; and now. */
+    /* Only whole units came since it was empty, at one instant: then; and
+     * now. */
     bool stored_exact[WEIR_BUCKETS_MAX];
     bool exact[WEIR_BUCKETS_MAX];
-    /* Scaled units that refunds to the bucket before have added to what a
-     * bucket that spills may be off by. */
+    /* The additional error of a bucket that spills, in scaled units: refunds to
+     * the bucket before have caused it. */
     weir_i128 detached[WEIR_BUCKETS_MAX];
     bool changed;
     /* Windows: events that still have units, in order. */
@@ -42,7 +43,7 @@ struct oracle {
     size_t count;
     size_t room;
     int64_t known; /* the newest part in which something has changed */
-    /* Decisions so near to the edge that a scaled unit turns them; there the
+    /* Decisions so near to the edge that a scaled unit changes them; there the
      * oracle follows the product. */
     uint64_t doubts;
 };
@@ -50,13 +51,13 @@ struct oracle {
 void oracle_init(struct oracle *oracle, const struct told *told);
 void oracle_fini(struct oracle *oracle);
 
-/* Holds an answer against what it had to be, and moves on; 'changed' says
- * whether the product's state did. Fails the test. */
+/* Checks an answer, and follows it; 'changed': the product's state changed.
+ * Fails the test. */
 void oracle_check(struct oracle *oracle, const struct weir_algorithm_ask *ask,
                   const struct weir_algorithm_answer *got, bool changed,
                   weir_instant now);
 
-/* The number of the window that holds 'now', by the C library's calendar. */
+/* The number of the window that contains 'now', by the C library's calendar. */
 int64_t oracle_window(const struct weir_algorithm_rule *rule, weir_instant now);
 
 /* A sound rule of that algorithm, with limits from one a year to 10^11 a

@@ -19,7 +19,7 @@ uint64_t random_weight(struct weir_rng *rng);
 /* One of six. */
 int64_t random_band(struct weir_rng *rng);
 
-/* To the bit. */
+/* Equal in every bit. */
 void assert_same(double a, double b);
 
 #endif /* WEIR_BOOK_MAKER_H */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * certificate_maker.h - authorities and certificates for tests, made when they
- * run: no key is ever committed. Asserts that all goes well. */
+ * run: no key is ever committed. Asserts that every step succeeds. */
 
 #ifndef WEIR_CERTIFICATE_MAKER_H
 #define WEIR_CERTIFICATE_MAKER_H
@@ -23,21 +23,21 @@ struct maker_leaf {
 /* Signs a fresh key of P-256; each file is renamed into its place. */
 void maker_issue(const struct maker_ca *ca, const struct maker_leaf *leaf,
                  const char *cert_path, const char *key_path);
-/* A key that nothing was signed for; 'phrase': encrypted with it, or NULL. */
+/* A key without a certificate; 'phrase': encrypted with it; NULL: plain. */
 void maker_key_write(const char *path, const char *phrase);
 
 /* ---- A folder of its own with two authorities ---- */
 
 struct maker_pki {
     char folder[64];
-    struct maker_ca *ca;    /* whom the test trusts: "ca.crt" */
-    struct maker_ca *other; /* whom it doesn't: "other.crt" */
+    struct maker_ca *ca;    /* trusted by the test: "ca.crt" */
+    struct maker_ca *other; /* not trusted: "other.crt" */
 };
 
 void maker_pki_init(struct maker_pki *pki);
-/* The folder goes, with all that is in it. */
+/* Removes the folder, with everything in it. */
 void maker_pki_fini(struct maker_pki *pki);
-/* The path of a file in it; 32 of them live at a time. */
+/* The path of a file in it; the last 32 stay valid. */
 const char *maker_pki_path(const struct maker_pki *pki, const char *name);
 /* Signed by 'ca': NAME.crt and NAME.key. */
 void maker_pki_issue(const struct maker_pki *pki, const char *name,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * test/client_fake.c - roots that misbehave, each on a thread and a loop of
- * its own.
+ * test/client_fake.c - roots that misbehave, each on a thread and a loop of its
+ * own.
  *
  * Those below HTTP/2 write bytes to the socket; those above it are servers of
- * our own wire code that say what no root says. */
+ * our own wire code that send messages that no root sends. */
 
 #include "client_world.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * test/client_world.c - real roots, limiters and what they told.
+ * test/client_world.c - real roots, limiters and their events.
  *
- * A root is a process of its own that dies with the test; it is edited and
- * looked at over HTTP by blocking sockets. Its ports are the kernel's choice,
- * and no other process gets them while it is dead: the test is bound to them,
- * too. Only a listener that sets SO_REUSEADDR may be bound beside it. */
+ * A root is a process of its own that dies with the test; edits and views go
+ * over HTTP by blocking sockets. Its ports are the kernel's choice, and no
+ * other process gets them while it is dead: the test is bound to them, too.
+ * Only a listener that sets SO_REUSEADDR may be bound beside it. */
 
 #include "client_world.h"
 #include "compare.h"
@@ -115,7 +115,7 @@ void root_make_beside(struct root *root, const struct root *first)
     root_start(root);
 }
 
-/* It writes its ports when it answers. */
+/* The root writes its ports when it answers. */
 static bool is_started(const char *path)
 {
     char address[32], http[32];
@@ -137,8 +137,8 @@ void root_start(struct root *root)
     root->pid = fork();
     assert_compare(root->pid, >=, 0);
     if (root->pid == 0) {
-        /* Nothing here may ask for memory: limiters of this process may have
-         * been at it when it was forked. */
+        /* Nothing here may allocate: limiters of this process may have been in
+         * the allocator when it was forked. */
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
         if (fd < 0 || dup2(fd, STDERR_FILENO) < 0)
@@ -154,7 +154,7 @@ void root_start(struct root *root)
 
 void root_kill(struct root *root, int signal)
 {
-    assert_compare(root->pid, >, 0); /* kill(0) is for all of our group */
+    assert_compare(root->pid, >, 0); /* kill(0) would signal our whole group */
     assert_int_equal(kill(root->pid, signal), 0);
     (void)STATUS_OF(root->pid);
     root->pid = 0;
@@ -234,7 +234,7 @@ void root_remove(const struct root *root, const char *name)
     assert_int_equal(root_ask(root, "DELETE", path, "", NULL, 0) / 100, 2);
 }
 
-/* The number behind 'key', after 'from'. */
+/* The number after 'key', from 'from' on. */
 static uint64_t number_after(const char *from, const char *key)
 {
     const char *at = from ? strstr(from, key) : NULL;

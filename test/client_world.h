@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * test/client_world.h - what the tests of libweir share: real roots, edits
- * and looks over HTTP, events that were told, and roots that misbehave.
+ * test/client_world.h - shared by the tests of libweir: real roots, edits and
+ * views over HTTP, events, and roots that misbehave.
  *
- * Nothing sleeps to synchronise: UNTIL() asks again until it is so. Every
+ * No sleeps to synchronise: UNTIL() repeats a check until it holds. Every
  * failure of the world itself fails the test. */
 
 #ifndef CLIENT_WORLD_H
@@ -22,12 +22,12 @@
 #include "base/base.h"
 #include "patience.h"
 
-/* Of calls that have a time-out; a busy machine needs less. */
+/* For calls with a time-out; even a busy machine needs less. */
 #define GUARD (60 * WEIR_SECOND)
 
-/* A sanitizer's allocator is not made whole in a child of fork(), as the C
- * library's is. If another thread was inside it at the fork, the child waits
- * for its lock for ever. So, under a sanitizer, a test whose child goes on
+/* A sanitizer's allocator isn't repaired in a child of fork(), as the C
+ * library's is. If another thread was in it at the fork, the child waits for
+ * its lock for ever. So, under a sanitizer, a test with a child that goes on
  * without exec() is skipped if the parent has threads at the fork. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define WORLD_SANITIZED 1
@@ -48,26 +48,26 @@ struct root {
     pid_t pid; /* 0: not running */
     char folder[64];
     char store[96];   /* its URL */
-    char address[32]; /* of the limiters' door, once started */
+    char address[32]; /* of the limiters' listener, once started */
     char http[32];
-    const char *stale_after; /* of its limiters */
-    int reserved[2];         /* sockets that hold its ports while it is dead */
+    const char *stale_after; /* setting for its limiters */
+    int reserved[2];         /* reserve its ports while it is dead */
 };
 
 /* Its limiters don't become stale by accident: only after ten seconds without
- * an answer. (Nor is it longer: for a third of that a root that finds itself
- * overloaded may ask them not to report.) */
+ * an answer. (It isn't longer, as for a third of that an overloaded root may
+ * ask them not to report.) */
 void root_make(struct root *root);
-/* Its limiters become stale after a second without an answer, be it that the
- * machine is busy: a test that asks for that must bear it at any time. */
+/* Its limiters become stale after a second without an answer, even if the
+ * machine is only busy: a test that uses it must expect this at any time. */
 void root_make_soon_stale(struct root *root);
-/* Another one, on the first one's store. */
+/* Another root, on the first one's store. */
 void root_make_beside(struct root *root, const struct root *first);
 /* Again on the same ports, after root_kill(). */
 void root_start(struct root *root);
 void root_kill(struct root *root, int signal);
 void root_free(struct root *root);
-/* The store as it is now, kept aside and put back; of a dead root. */
+/* Keeps a copy of the store; puts it back. Only for a dead root. */
 void root_save(const struct root *root);
 void root_restore(const struct root *root);
 
@@ -76,7 +76,7 @@ int root_ask(const struct root *root, const char *method, const char *path,
              const char *body, char *out, size_t size);
 void root_set(const struct root *root, const char *name, const char *fields);
 void root_remove(const struct root *root, const char *name);
-/* Units of 'name' that passed, as the root counts them; 0: not in use. */
+/* Units of 'name' that passed, by the root's count; 0: not in use. */
 uint64_t root_passed(const struct root *root, const char *name);
 /* A figure of /metrics, a whole number without labels. */
 uint64_t root_metric(const struct root *root, const char *name);
@@ -88,10 +88,11 @@ unsigned root_limiters(const struct root *root);
 struct seen {
     pthread_mutex_t mutex;
     unsigned count[24];
-    char text[24][192]; /* of the last one of a type */
+    char text[24][192]; /* of the last event of each type */
 };
 
-/* An on_event whose context is a 'seen', of zeros and with its mutex made. */
+/* An on_event; its context is a 'seen', zeroed and with an initialized
+ * mutex. */
 void seen_event(void *context, const struct weir_event *event);
 struct weir *limiter_open(const char *roots, struct seen *seen);
 /* The same, ready. */
@@ -103,25 +104,25 @@ struct weir_handle handle_open(struct weir *weir, const char *name);
 /* ---- Roots that misbehave ---- */
 
 enum vice {
-    VICE_CLOSES,   /* at once */
-    VICE_SILENT,   /* accepts, and that was it */
+    VICE_CLOSES,   /* closes at once */
+    VICE_SILENT,   /* accepts, and does nothing more */
     VICE_GARBAGE,  /* isn't HTTP/2 */
-    VICE_JUNK,     /* a message that isn't one */
-    VICE_TOO_LONG, /* a message of 2 GiB */
+    VICE_JUNK,     /* sends an invalid message */
+    VICE_TOO_LONG, /* sends a message of 2 GiB */
     VICE_VERSION,  /* speaks another version */
     VICE_STATUS,   /* ends the call: UNAVAILABLE */
     VICE_FLAPS,    /* ends the call after the welcome */
-    VICE_NONE,     /* says its welcome, as it should */
+    VICE_NONE,     /* sends its welcome, as it should */
 };
 
 struct fake;
 struct fake *fake_new(enum vice vice);
-/* The same over TLS: "root" is root.crt and root.key in 'folder', which is
- * where ca.crt is that clients must be signed by. */
+/* The same over TLS: "root" stands for root.crt and root.key in 'folder'.
+ * ca.crt there must have signed the clients' certificates. */
 struct fake *fake_new_tls(enum vice vice, const char *folder, const char *who);
 /* Ends its connections. */
 void fake_cut(struct fake *fake);
-/* What the last call was shown by: "NAME of the certificate|authorization". */
+/* Credentials of the last call: "NAME of the certificate|authorization". */
 void fake_shown(struct fake *fake, char *out, size_t size);
 void fake_free(struct fake *fake);
 const char *fake_address(const struct fake *fake);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * test/crowd.c - who holds permits of a simulated fleet. */
+ * test/crowd.c - limiters of a simulated fleet that hold permits. */
 
 #include "crowd.h"
 
@@ -32,7 +32,7 @@ void crowd_put(struct crowd *c, const char *name, const char *parent,
     assert_int_equal(weir_fleet_put(c->fleet, &quota, NULL), 0);
 }
 
-/* 40 at a time, and what rules while no root is heard. */
+/* 40 in flight, and the rule while no root is reached. */
 void crowd_put_on_stale(struct crowd *c, enum weir_on_stale on_stale)
 {
     struct weir_quota quota;
@@ -61,7 +61,7 @@ void crowd_draw_network(struct crowd *c)
         c->net.replay = weir_rng_unit(&c->rng);
 }
 
-/* ---- What happens ---- */
+/* ---- Events ---- */
 
 static void op_enter(struct crowd *c)
 {
@@ -120,7 +120,8 @@ static void op_edit(struct crowd *c)
     crowd_put(c, names[child], child ? "db" : NULL, kind, 1 + below(c, 60));
 }
 
-/* One thing; 'mishaps' are a bit each, of a link the test's own. */
+/* One random event; 'mishaps' are a bit mask; those of links are the test's
+ * own. */
 void crowd_step(struct crowd *c, unsigned mishaps,
                 void (*op_cut)(struct crowd *c))
 {
@@ -141,7 +142,7 @@ void crowd_step(struct crowd *c, unsigned mishaps,
         op_enter(c);
 }
 
-/* The network is as good as it gets, and everybody is there. */
+/* The network is perfect from now on, and all nodes run. */
 void crowd_heal(struct crowd *c, weir_duration calm)
 {
     struct weir_net sound = { .shape = WEIR_DELAY_FIXED,
@@ -163,7 +164,7 @@ void crowd_heal(struct crowd *c, weir_duration calm)
     run(c, calm);
 }
 
-/* ---- What holds ---- */
+/* ---- Invariants ---- */
 
 uint64_t crowd_held(struct crowd *c, uint32_t limiter, const char *name)
 {
@@ -193,7 +194,8 @@ void crowd_expect(struct crowd *c, double got, uint64_t truth, const char *who,
              (unsigned long long)c->seed);
 }
 
-/* What the limiters know; one that holds nothing may not have been told. */
+/* The limiters' knowledge; a limiter with no unit in flight may not have
+ * received it. */
 void crowd_check_limiters(struct crowd *c, const char *name)
 {
     uint64_t truth = crowd_in_flight(c, name);
@@ -205,8 +207,8 @@ void crowd_check_limiters(struct crowd *c, const char *name)
     }
 }
 
-/* All want far more of "db" than there is, for so long: what was in flight at
- * most, and the mean after the first five seconds. */
+/* All want far more of "db" than the limit, for that long: the most in flight,
+ * and the mean after the first five seconds. */
 uint64_t crowd_press(struct crowd *c, int ms, double *out_mean)
 {
     uint64_t most = 0, sum = 0, looks = 0;

@@ -25,7 +25,7 @@ static bool is_named(const ProtobufCFieldDescriptor *field, const char *name)
     return strcmp(field->name, name) == 0;
 }
 
-/* Whether the original calls the field optional. */
+/* True: the field is optional in the original. */
 static bool is_optional(const ProtobufCMessageDescriptor *message,
                         const ProtobufCFieldDescriptor *field)
 {

@@ -6,7 +6,7 @@
  *     elect_agent watch WHERE KEY
  *
  * WHERE: of etcd "ENDPOINTS/KEY" or, to watch, "ENDPOINTS"; of file the path.
- * To standard output, a line each; times are CLOCK_MONOTONIC in nanoseconds:
+ * It prints one line per event; times are CLOCK_MONOTONIC in nanoseconds:
  *
  *     change TIME IS_MASTER TERM MASTER   "-": none is known
  *     hold TIME TERM                      holds() is true, and was not before
@@ -17,10 +17,10 @@
  *     value TIME REVISION FOUND BYTES
  *     trouble TIME TEXT
  *
- * The agent asks holds() each millisecond. It also writes the last time that
- * the answer was true to the file SEEN, as eight bytes, where the test finds
- * it after a SIGKILL. Times are read so that the mastership is held for certain
- * from the one of 'hold' to that of 'end'. SIGTERM: resigns, and ends. */
+ * The agent calls holds() each millisecond. It also writes the last time that
+ * the answer was true to the file SEEN, as eight bytes, where the test finds it
+ * after a SIGKILL. Times are read so that the mastership is certainly held from
+ * the time of 'hold' to that of 'end'. SIGTERM: resigns, and ends. */
 
 #include <event2/event.h>
 #include <fcntl.h>
@@ -41,9 +41,9 @@ struct agent {
     int seen;
     bool was_held;
     uint64_t term; /* of the last change */
-    uint64_t held; /* of what is held */
+    uint64_t held; /* last time that holds() was true */
     weir_instant last;
-    uint64_t number; /* the last it asked to keep */
+    uint64_t number; /* the last that it asked to keep */
 };
 
 static void fail(const char *what)
@@ -102,7 +102,7 @@ static void look(struct agent *agent)
     if (holds) {
         agent->last = before;
         if (pwrite(agent->seen, &before, sizeof before, 0) < 0)
-            fail("can't write what was seen");
+            fail("can't write the file SEEN");
     }
     bool is_other = holds && agent->held != agent->term;
     if (agent->was_held && (!holds || is_other))
@@ -148,7 +148,7 @@ static void on_trouble(void *context, const char *why)
     printf("trouble %llu %s\n", now_text(), why ? why : "-");
 }
 
-/* Endpoints, and what follows the slash. */
+/* Endpoints, and the text after the slash. */
 static uint32_t parse_where(const char *where, struct weir_address *endpoints,
                             const char **out_key)
 {

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * test/fiber.c - threads that take turns, by setjmp and longjmp.
  *
- * ucontext puts a fiber on a stack of its own, once; but its every switch is
- * a system call for the signal mask, ten times the switch itself. So the
- * fiber's first act is a setjmp at the foot of its stack, and from then on
- * all go by longjmp: to where the fiber left off, or, for a restart, to the
- * foot. Frames above it are forgotten, as longjmp always forgets frames. */
+ * ucontext puts a fiber on a stack of its own, once; but each of its switches
+ * makes a system call for the signal mask, which costs ten times the switch
+ * itself. So the fiber's first act is a setjmp at the foot of its stack, and
+ * from then on all go by longjmp: to where the fiber left off, or, for a
+ * restart, to the foot. Frames above it are forgotten, as longjmp always
+ * forgets frames. */
 
-/* A longjmp to another stack is what its check takes for an error. */
+/* Its check takes a longjmp to another stack for an error. */
 #undef _FORTIFY_SOURCE
 
 #include "fiber.h"
@@ -22,21 +23,21 @@
 
 struct fiber {
     jmp_buf foot;
-    jmp_buf left; /* where it left off */
+    jmp_buf left; /* where it was interrupted */
     bool fresh;   /* begins at the foot */
     void (*run)(void *context);
     void *context;
     const void *stack;
     size_t stack_bytes;
-    const char *top; /* of its frames, when it left off */
+    const char *top; /* of its frames, when it was interrupted */
     void *shadow;    /* the address sanitizer's */
 };
 
-/* Who isn't a fiber, and who runs. */
+/* The code outside of fibers, and the running fiber. */
 static struct fiber outside;
 static struct fiber *current = &outside;
 
-/* ---- What the address sanitizer wants to know ---- */
+/* ---- Notices to the address sanitizer ---- */
 
 #if defined(__SANITIZE_ADDRESS__) || FIBER_HAS_FEATURE(address_sanitizer)
 #include <sanitizer/common_interface_defs.h>
@@ -67,7 +68,8 @@ static void arrive(struct fiber *self, struct fiber *from)
 
 /* ---- Life ---- */
 
-/* Who switched last, and, while a fiber is made, the context to return to. */
+/* The fiber that switched last. While a fiber is made: the context to return
+ * to. */
 static struct fiber *former;
 static ucontext_t maker;
 
@@ -101,7 +103,7 @@ struct fiber *fiber_new(void (*run)(void *context), void *context)
     foot.uc_stack.ss_sp = stack;
     foot.uc_stack.ss_size = STACK_BYTES;
     makecontext(&foot, at_the_foot, 0);
-    /* Whoever ran before may have been left by another longjmp. */
+    /* The fiber that ran before may have been left by another longjmp. */
     current = fiber;
     leave(&outside, fiber);
     swapcontext(&maker, &foot);
@@ -123,8 +125,8 @@ void fiber_restart(struct fiber *fiber)
     fiber->fresh = true;
 }
 
-/* To where 'current', the fiber that was switched to, goes on. Never inlined:
- * all frames of the fiber that leaves lie above this one. */
+/* Continues in 'current', the fiber that was switched to. Never inlined: all
+ * frames of the fiber that leaves lie above this one. */
 static _Noreturn __attribute__((noinline)) void proceed(void)
 {
     bool fresh = current->fresh;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * test/fiber.h - threads that take turns: one runs, and says who is next.
+ * test/fiber.h - threads that take turns: one runs, and names the next.
  *
- * For one thread of the operating system. Not for the thread sanitizer,
+ * Runs on one thread of the operating system. Not for the thread sanitizer,
  * which would see one thread's stack jump about. */
 
 #ifndef WEIR_FIBER_H
@@ -25,7 +25,7 @@
 #else
 #define FIBER_UNDER_ASAN false
 #endif
-/* A function's frames are where its stack is, and can be copied with it; the
+/* A function's frames are on its own stack, and can be copied with it; the
  * address sanitizer keeps some of them elsewhere. */
 #define FIBER_CAN_COPY (!FIBER_UNDER_ASAN && !FIBER_UNDER_TSAN)
 
@@ -36,19 +36,18 @@ struct fiber;
 struct fiber *fiber_new(void (*run)(void *context), void *context);
 void fiber_free(struct fiber *fiber);
 
-/* Forgets where the fiber, which must not be the one that runs, was: the next
- * switch to it calls 'run' anew. */
+/* Resets the fiber, which must not be running: the next switch to it calls
+ * 'run' anew. */
 void fiber_restart(struct fiber *fiber);
 
-/* Where a fiber that doesn't run left off: its frames, in that many bytes. A
- * fiber that gets a copy of itself back goes on there once more. Only if
- * FIBER_CAN_COPY. */
+/* The frames of a fiber that doesn't run, in that many bytes. A fiber that gets
+ * a copy back continues there once more. Only if FIBER_CAN_COPY. */
 size_t fiber_copy_bytes(const struct fiber *fiber);
 void fiber_copy(const struct fiber *fiber, void *to);
 void fiber_put_back(struct fiber *fiber, const void *from);
 
-/* Goes on where 'to' left off; NULL is who isn't a fiber. Returns when some
- * other switches back. */
+/* Continues where 'to' was interrupted; NULL: the code outside of fibers.
+ * Returns when another fiber switches back. */
 void fiber_switch(struct fiber *to);
 
 #endif /* WEIR_FIBER_H */

@@ -29,8 +29,8 @@ static uint32_t read_escaped(struct weir_text pattern, size_t *at)
     return character;
 }
 
-/* Whether the class at the start of 'pattern' has the character; '*end' is
- * behind its bracket. */
+/* True: the class at the start of 'pattern' has the character; '*end' is after
+ * its bracket. */
 static bool has(struct weir_text pattern, uint32_t character, size_t *end)
 {
     size_t at = 1;

@@ -6,13 +6,13 @@
 
 #include "base/base.h"
 
-/* Whether some choice of runs for the stars of 'pattern', which is sound,
- * makes it match: by recursion, exponential in the stars. */
+/* True: some choice of runs for the stars of 'pattern', which is sound, makes
+ * it match. By recursion, exponential in the stars. */
 bool oracle_path(struct weir_text pattern, struct weir_text name);
 
-/* Whether the shortest runs are as good as any in 'pattern' and 'name': no
- * class may take a '/', and all is ASCII. Then matching is what the oracle
- * says; otherwise it is at least never more. */
+/* True: the shortest runs are as good as any in 'pattern' and 'name': no class
+ * may match a '/', and all is ASCII. Then matching is the oracle's result;
+ * otherwise it is at least never more. */
 bool oracle_path_is_plain(struct weir_text pattern, struct weir_text name);
 
 #endif /* WEIR_GLOB_PATH_ORACLE_H */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * test/histories.h - how much of what a test makes by chance.
+ * test/histories.h - the number of random histories of a test.
  *
- * A test by default plays as many histories as let it find a planted bug
- * surely, in some seconds. The environment asks for more, for a night, or for
- * less, under a sanitizer:
+ * By default a test plays enough histories to find a planted bug for certain,
+ * in some seconds. The environment sets more, for a night, or fewer, under a
+ * sanitizer:
  *
- *   WEIR_HISTORIES  so many, of test_sync's; what takes longer plays fewer
+ *   WEIR_HISTORIES  their number in test_sync; slower tests play fewer
  *   WEIR_SEED       the first, or the only one, to play a failure again */
 
 #ifndef WEIR_TEST_HISTORIES_H
@@ -20,7 +20,7 @@ static inline uint64_t from_environment(const char *name, uint64_t otherwise)
     return text ? strtoull(text, NULL, 0) : otherwise;
 }
 
-/* Histories that take as long as 'worth' of those of test_sync. */
+/* The number of histories, if each takes as long as 'worth' of test_sync's. */
 static inline uint64_t histories(uint64_t worth, uint64_t otherwise)
 {
     uint64_t many = from_environment("WEIR_HISTORIES", otherwise * worth);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test/lease_net.c - see lease_net.h. Events in the order of their time: a
- * message arrives, or a node's deadline is reached. */
+ * message arrives, or a node's deadline comes. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,13 +17,13 @@
 #include "table_maker.h"
 #include "wire/weir_v1.h"
 
-/* Of what is due at once a node does no more than that in one turn. */
+/* Most messages that a node sends in one turn. */
 #define TURNS 1000
 
 struct net_packet {
     struct net_packet *next;
     weir_instant at;
-    uint32_t below, link; /* by which link of the node below */
+    uint32_t below, link; /* the node below, and its link */
     bool to_root;
     size_t len;
     uint8_t bytes[];
@@ -185,8 +185,8 @@ static bool chance(struct net *net, uint32_t ppm)
     return ppm > 0 && weir_rng_below(&net->rng, 1000000) < ppm;
 }
 
-/* Sessions begin with a hello, which isn't lost: the test is of what follows.
- */
+/* Sessions begin with a hello, which is never lost: the test is about the
+ * messages after it. */
 static void send(struct net *net, uint32_t below, uint32_t link, bool to_root,
                  const struct weir_message *message)
 {

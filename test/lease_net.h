@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * test/lease_net.h - roots, regions and bare holders of leased quotas over a
- * network in virtual time, whose messages go as bytes: late, lost, doubled,
- * out of order, as it is told. After each step nobody's sum of what holders go
- * by may be above what there is. */
+ * network in virtual time. Messages go as bytes: late, lost, doubled or out of
+ * order, as configured. After each step the sum of the units that holders may
+ * use must be within the capacity. */
 
 #ifndef WEIR_LEASE_NET_H
 #define WEIR_LEASE_NET_H
@@ -43,11 +43,11 @@ struct net {
     struct net_packet *packets; /* by 'at' */
     struct weir_rng rng;
     weir_instant now;
-    weir_duration delay;  /* of each way … */
-    weir_duration jitter; /* … and so much more, at most */
+    weir_duration delay;  /* of each direction … */
+    weir_duration jitter; /* … plus at most this */
     uint32_t lost_ppm, doubled_ppm;
     double ceiling[NET_QUOTAS]; /* 0: not watched */
-    uint64_t sent, wants;       /* messages; those with wants */
+    uint64_t sent, wants;       /* messages sent; those with wants */
     uint64_t sessions;
     uint64_t epoch;
     uint64_t term;
@@ -55,22 +55,23 @@ struct net {
 
 void net_init(struct net *net, uint64_t seed);
 void net_fini(struct net *net);
-/* A topmost root; a region's root; bare holders. Each returns its number. */
+/* A topmost root; a region's root; a node of bare holders. Each returns its
+ * number. */
 uint32_t net_root(struct net *net);
 uint32_t net_region(struct net *net, const char *name, uint32_t ups,
                     const uint32_t *up);
 uint32_t net_leaf(struct net *net, uint32_t ups, const uint32_t *up);
 
-/* Links go up or down with what is under way by them. */
+/* Links go up or down; messages under way on them are lost. */
 void net_link(struct net *net, uint32_t node, uint32_t up, bool is_up);
-/* "q0" … have that limit a second at all topmost roots; below 0: they are
+/* "q0" … have that limit per second at all topmost roots; below 0: they are
  * counted. */
 void net_edit(struct net *net, uint32_t quota, int64_t limit);
-/* What a leaf wants; below 0: it gives back. */
+/* A leaf's wants; below 0: it gives back. */
 void net_want(struct net *net, uint32_t leaf, uint32_t quota, double wants);
 
 void net_run(struct net *net, weir_duration span);
-/* What a leaf goes by, and all leaves together. */
+/* Units that a leaf may use, and the sum over all leaves. */
 double net_has(const struct net *net, uint32_t leaf, uint32_t quota);
 double net_sum(const struct net *net, uint32_t quota);
 

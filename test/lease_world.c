@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * test/lease_world.c - a fleet whose leases a test hands out. */
+ * test/lease_world.c - a fleet to which a test grants leases. */
 
 #include "lease_world.h"
 
@@ -194,7 +194,7 @@ struct world *world_begin_kind(enum weir_kind kind, uint64_t limit,
     assert_non_null(world->manager);
     world->lease = 20 * WEIR_SECOND;
     world->way = WAY;
-    /* Long ago: nobody has leases of another. */
+    /* Long ago: no limiter has a lease of another master. */
     weir_lease_manager_begin(world->manager, WEIR_NEVER,
                              weir_fleet_now(world->fleet));
     world_put(world, sharing, limit, on_stale);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * test/lease_world.h - leased quotas in limiters, over the lab's fleet. The
- * master of the leases is played here, by the product's own brokers: it hears
- * the wants that reach a root, and answers and pushes after a way's delay.
+ * test plays the leases' master, with the product's own lease pools: it
+ * receives the wants that reach a root, and answers and pushes after a delay.
  *
  * An oracle watches: one bucket, which leaks at the whole limit and takes each
- * unit that passes at any limiter. The units that pass in any span are the
- * limit times the span and a bound at most, exactly if the bucket's level is
- * never above that bound. */
+ * unit that passes at any limiter. The units that pass in any span are at most
+ * the limit times the span plus a bound, exactly if the bucket's level is never
+ * above that bound. */
 
 #ifndef WEIR_LEASE_WORLD_H
 #define WEIR_LEASE_WORLD_H
@@ -45,7 +45,7 @@ struct said {
     char name[32];
 };
 
-/* A permit that is out. */
+/* A permit in flight. */
 struct flying {
     uint32_t limiter;
     weir_instant until; /* then it leaves */
@@ -59,9 +59,9 @@ struct world {
     enum weir_sharing sharing; /* likewise */
     double capacity;
     weir_duration lease;
-    bool mute;         /* the master */
-    weir_duration way; /* of what it says */
-    uint32_t deaf;     /* limiters from 0 on that neither ask nor hear */
+    bool mute;         /* the master doesn't answer */
+    weir_duration way; /* delay of its messages */
+    uint32_t deaf;     /* limiters below this number neither send nor receive */
     uint64_t session[LIMITERS];
     struct said queue[QUEUE];
     size_t first, count;
@@ -79,40 +79,40 @@ struct world {
 
     struct flying flying[FLYING];
     uint32_t out[LIMITERS]; /* permits */
-    double ceiling;         /* never so many in all as are above it */
+    double ceiling;         /* the permits in flight never exceed this */
     weir_duration stay;
 };
 
 /* $WEIR_SEED, or 1. */
 uint64_t world_seed(void);
 
-/* A fleet whose quota "q" is that, and three seconds of it. */
+/* A fleet with a quota "q" with these fields, after three seconds. */
 struct world *world_begin_kind(enum weir_kind kind, uint64_t limit,
                                enum weir_sharing sharing,
                                enum weir_on_stale on_stale);
-/* The same of LIMIT a second. */
+/* The same with LIMIT a second. */
 struct world *world_begin(enum weir_sharing sharing,
                           enum weir_on_stale on_stale);
-/* The same of leased units at a time, each of which is out for 'stay'. */
+/* The same with leased permits, each of which is out for 'stay'. */
 struct world *world_begin_flight(uint64_t limit, weir_duration stay);
 void world_end(struct world *world);
 
 /* An edit of "q". */
 void world_put(struct world *world, enum weir_sharing sharing, uint64_t limit,
                enum weir_on_stale on_stale);
-/* Units a second that each limiter offers from now on. */
+/* Units a second offered to each limiter from now on. */
 void world_offer(struct world *world, double a, double b, double c, double d);
-/* Lets time pass: each limiter takes, or enters, what it is offered. Units in
- * flight are held against the ceiling after each enter. */
+/* Lets time pass: each limiter takes, or enters, its offered units. Units in
+ * flight are compared with the ceiling after each enter. */
 void world_run(struct world *world, weir_duration span);
 void world_enter(struct world *world, uint32_t limiter);
 
 /* Of all limiters: units that passed, and permits that are out. */
 uint64_t world_passed(const struct world *world);
 uint32_t world_out(const struct world *world);
-/* Counts what passes and is refused from 0 on. */
+/* Resets the counts of passed and refused units. */
 void world_forget(struct world *world);
-/* How a limiter stands to "q". */
+/* A limiter's view of its lease of "q". */
 struct weir_lease_view world_lease(struct world *world, uint32_t limiter);
 
 #endif /* WEIR_LEASE_WORLD_H */

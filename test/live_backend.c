@@ -3,19 +3,20 @@
  *
  *     live_backend ROOTS QUOTA CLIENTS
  *
- * Each client asks the back end again and again, if the quota lets it in. The
- * back end has eight places, each of which takes 30 ms times 'slow' for a
- * request: with n in it a request takes 30 ms x slow x max(1, n / 8). So what
- * it bears at a time for a given latency is known, and falls as 'slow' grows.
+ * Each client sends requests to the back end, one after the other, if the quota
+ * lets it in. The back end has eight places, each of which takes 30 ms times
+ * 'slow' for a request: with n in it a request takes 30 ms x slow x max(1, n /
+ * 8). So the number of requests that it bears at a given latency is known, and
+ * falls as 'slow' grows.
  *
- * Nothing here takes time. Clients and the back end are a list of instants at
- * which something happens, and the limiter is told these instants, not the
- * clock's: on a machine that is late a request still takes as long as the back
- * end says, so that the limit which is found is the program's own decision. A
- * run that is behind the clock catches up without waiting.
+ * Nothing here takes time. Clients and the back end are a list of events with
+ * instants, and the limiter is given these instants, not the clock's. On a late
+ * machine a request still takes as long as the back end's model says, so the
+ * limit that is found is the program's own decision. A run that is behind the
+ * clock catches up without waiting.
  *
  * Lines on standard input: "slow 4" sets that; "look" prints one line of JSON:
- * the limit as this process has it, and what was let in and refused so far. */
+ * this process's limit, and the numbers let in and refused so far. */
 
 #include <poll.h>
 #include <stdbool.h>
@@ -32,8 +33,8 @@
 #define CLIENTS_MAX 256
 
 struct client {
-    weir_instant due;          /* of what it does next: */
-    bool inside;               /* leave the back end, or ask it */
+    weir_instant due;          /* of its next event: */
+    bool inside;               /* leaves the back end; else asks to enter */
     struct weir_permit permit; /* while it is inside */
 };
 
@@ -42,7 +43,7 @@ static struct client clients[CLIENTS_MAX];
 static int count, inside;
 static uint64_t slow = 1;
 static unsigned long served, refused;
-static weir_instant now; /* of what happened last */
+static weir_instant now; /* of the last event */
 
 static weir_instant clock_now(void)
 {
@@ -67,7 +68,8 @@ static void enter(struct client *client)
     struct weir_reply reply;
     if (weir_enter(quota, 0, 1, &client->permit, &reply, now) == WEIR_LIMITED) {
         refused++;
-        /* Many are refused at once; each comes back when it was told. */
+        /* Many are refused at once; each comes back at the time in its
+         * reply. */
         client->due = now + reply.retry_after + 5 * WEIR_MILLISECOND;
         return;
     }
@@ -85,7 +87,7 @@ static struct client *next_client(void)
     return next;
 }
 
-/* ---- What it is told ---- */
+/* ---- Commands ---- */
 
 static void look(void)
 {
@@ -107,7 +109,7 @@ static void obey(char *line)
         look();
 }
 
-/* Lines until 'until' comes; false: standard input has ended. */
+/* Reads lines until 'until'; false: standard input has ended. */
 static bool listen_until(weir_instant until)
 {
     static char buf[256];

@@ -4,9 +4,9 @@
  *     live_flood ROOTS NAME SLOTS HOT=RATE PREFIX NAMES PER_S
  *
  * One limiter with a table of SLOTS. A thread takes from the quota HOT, by its
- * name, RATE times a second. When a line comes on standard input another one
- * takes from NAMES names that nobody ever used before ("PREFIX/NAME/0" and
- * on), each once, PER_S a second at most (0: as fast as it can). Both go on
+ * name, RATE times a second. When a line comes on standard input, a second
+ * thread takes from NAMES names that were never used before ("PREFIX/NAME/0"
+ * and on), each once, PER_S a second at most (0: as fast as it can). Both go on
  * until standard input ends. Lines of JSON, as live_load's:
  *
  *     {"pid", "at", "seen": {HOT: [offered, passed, calls, failed]},
@@ -14,9 +14,9 @@
  *      "flooded", "flood_passed", "rss_kb", "took_ns"}    every 100 ms
  *     {"pid", "at", "event": TYPE, "count", "text"}
  *
- * "took_ns" is the least that one of the hot decisions of the last bin took
- * in the mean over one batch: a bin in which the machine did something else
- * half of the time still has batches in which it didn't. */
+ * "took_ns" is the time of one hot decision, the mean over a batch, of the
+ * fastest batch of the last bin: even if the machine did something else half of
+ * the time, some batches ran undisturbed. */
 
 #include <inttypes.h>
 #include <poll.h>

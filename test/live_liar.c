@@ -3,10 +3,10 @@
  *
  *     live_liar HOST:PORT QUOTA UNITS...
  *
- * Speaks the protocol of a limiter to one root, by no limiter's code: hello,
- * then for each of UNITS (from -2^63 to 2^63 - 1) a report that so many units
- * of QUOTA have passed. When the root has answered for all it prints "told" and
- * ends. */
+ * Speaks a limiter's protocol to one root, without a limiter's code: hello,
+ * then for each of UNITS (from -2^63 to 2^63 - 1) a report that this many units
+ * of QUOTA have passed. When the root has answered all reports it prints "told"
+ * and ends. */
 
 #include <event2/event.h>
 #include <inttypes.h>

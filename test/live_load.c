@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * test/live_load.c - a service without a service: takes at a given rate.
+ * test/live_load.c - a service that only takes, at a given rate.
  *
  *     live_load [--ready] ROOTS NAME BIN_MS QUOTA=RATE[:WEIGHT] ...
  *
- * One limiter on ROOTS, one handle for each quota, RATE takes a second of
- * each, evenly, in batches of a millisecond or two; each weighs WEIGHT on the
+ * One limiter on ROOTS, one handle for each quota, RATE takes a second of each,
+ * evenly, in batches of a millisecond or two; each take weighs WEIGHT on
  * average (half of it to one and a half, at random; exactly 1 for 1). It runs
  * until its standard input ends. With --ready it begins once it has its quotas
- * and each connected root has told it how full they are: no take is of an
- * unknown name, none goes by this process's own counts alone. WEIR_TLS_CA,
- * WEIR_TLS_CERT and WEIR_TLS_KEY are as for weir(1). It obeys the lines that
- * come on its input:
+ * and each connected root has sent their fills: no take is of an unknown name,
+ * none is decided by this process's own counts alone. WEIR_TLS_CA,
+ * WEIR_TLS_CERT and WEIR_TLS_KEY are as for weir(1). Commands on its input:
  *
  *     fork            a child goes on as well, with the handles it inherited;
  *                     it ends when its parent does
@@ -18,7 +17,7 @@
  *     rest            takes no more, for good, and goes on as a limiter; so
  *                     does its child
  *
- * What happens is told as JSON, a line each:
+ * It prints events as JSON, one line each:
  *
  *     {"pid", "at", "seen": {QUOTA: [offered, passed, calls, failed]},
  *      "roots_up", "epoch", "stale", "reports",
@@ -30,8 +29,8 @@
  *                                                      one that counts
  *
  * "at" is an instant of CLOCK_MONOTONIC in seconds, which all processes of a
- * machine share. offered and passed are units since the start. Of a quota that
- * isn't leased, or has no lease yet, nothing is granted. */
+ * machine share. offered and passed are units since the start. "granted" omits
+ * quotas that aren't leased, or have no lease yet. */
 
 #include <inttypes.h>
 #include <math.h>
@@ -55,7 +54,7 @@ struct load {
     struct weir_handle quota;
     uint64_t rate;
     uint64_t weight;
-    uint64_t calls; /* made; and, of them, with a verdict that isn't one */
+    uint64_t calls; /* made; of them, those with an invalid verdict */
     uint64_t failed;
     uint64_t offered;
     uint64_t passed;
@@ -71,7 +70,7 @@ struct fleet {
     uint64_t chance;
     bool child;
     bool resting;
-    atomic_bool *rests; /* shared by parent and child: both are to rest */
+    atomic_bool *rests; /* shared by parent and child: both stop */
 };
 
 /* ---- Telling ---- */
@@ -128,8 +127,9 @@ static uint64_t weigh(struct fleet *fleet, uint64_t weight)
     return weight / 2 + (fleet->chance >> 33) % (weight + 1);
 }
 
-/* One take. With a quota that is wide open or shut, a flip is an edit seen;
- * with one at its limit there would be thousands, and nobody asks. */
+/* One take. If a quota is unlimited or shut, a change of verdict shows an edit;
+ * if it is at its limit there would be thousands of changes, which aren't
+ * printed. */
 static void take(struct fleet *fleet, struct load *load, bool tell,
                  weir_instant at)
 {
@@ -147,7 +147,7 @@ static void take(struct fleet *fleet, struct load *load, bool tell,
         tell_flip(load, at);
 }
 
-/* Takes what is due by now. */
+/* Makes the takes that are due by now. */
 static void take_due(struct fleet *fleet, weir_instant now)
 {
     for (size_t i = 0; i < fleet->count && !fleet->resting; i++) {
@@ -170,7 +170,7 @@ static void become_child(struct fleet *fleet)
     for (size_t i = 0; i < fleet->count; i++) {
         struct load *load = &fleet->loads[i];
         load->calls = load->failed = load->offered = load->passed = 0;
-        /* Off the hot path: now the child becomes a limiter of its own. */
+        /* Off the hot path: here the child becomes a limiter of its own. */
         if (weir_handle_open(fleet->weir, load->name, strlen(load->name),
                              &load->quota) < 0)
             exit(3);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * live_parts.h - what programs that put a fleet under load have in common.
+ * live_parts.h - shared by programs that put a fleet under load.
  *
- * They know libweir as a service does, by its installed header. What happens
- * they tell as JSON on standard output, a line each, whole also when several
- * threads tell. */
+ * They use libweir as a service does, by its installed header. They print
+ * events as JSON on standard output, one line each, whole also when several
+ * threads print. */
 
 #ifndef WEIR_LIVE_PARTS_H
 #define WEIR_LIVE_PARTS_H
@@ -12,14 +12,14 @@
 
 /* CLOCK_MONOTONIC. */
 weir_instant live_now(void);
-/* Returns at that instant or later, whatever signals come. */
+/* Returns at that instant or later, in spite of signals. */
 void live_sleep_until(weir_instant at);
 
-/* Of this process, as the kernel counts it; 0 if it doesn't say. */
+/* Of this process, as the kernel counts it; 0 if it isn't known. */
 uint64_t live_resident_bytes(void);
 
-/* Between these two, one line is printed by this thread only. The first also
- * writes its beginning: {"pid", "at", and a comma. */
+/* Between these two calls only this thread prints a line. The first also prints
+ * its beginning: {"pid", "at", and a comma. */
 void live_tell_begin(weir_instant at);
 void live_tell_end(void);
 /* {"pid", "at", "event": TYPE, "count", "text"}; for weir_options.on_event. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * test/patience.c - an alarm ends what waits in vain.
+ * test/patience.c - an alarm ends a process that waits in vain.
  *
- * An alarm and not a time-out of each call, for most calls have none, and a
- * test also waits in calls of the library under test. Its handler prints what
- * the process waits for and ends it. fork() gives a child no alarm of its
+ * An alarm and not a time-out of each call: most calls have none, and a test
+ * also waits in calls of the library under test. The alarm's handler prints the
+ * awaited condition and ends the process. fork() gives a child no alarm of its
  * parent's, and execve() gives a program no handler. */
 
 #include "patience.h"
@@ -22,16 +22,16 @@
 #define MILLISECOND 1000000
 
 static struct {
-    const char *file; /* NULL: the process waits for nothing */
+    const char *file; /* NULL: the process doesn't wait */
     int line;
     const char *what;
     const unsigned *counter; /* NULL: there is none */
     unsigned wanted;
-    pid_t child; /* that it waits for; 0: none */
+    pid_t child; /* child waited for; 0: none */
 } awaited;
 
 static pid_t first;  /* the test; other processes are children of it */
-static bool guarded; /* a child that said so: it always waits for something */
+static bool guarded; /* a child that called patience_be_child() */
 static unsigned patience_s = 60;
 
 static bool is_child(void)
@@ -44,7 +44,7 @@ static unsigned seconds(void)
     return is_child() ? (patience_s * 3 + 3) / 4 : patience_s;
 }
 
-/* It may be called in a signal's handler: so stdio's streams are left alone. */
+/* May be called in a signal's handler: so it doesn't use stdio's streams. */
 static _Noreturn void give_up(const char *file, int line, const char *what,
                               const char *got)
 {
@@ -90,8 +90,8 @@ void patience_be_child(void)
 
 void patience_begin(const char *file, int line, const char *what)
 {
-    /* What is printed so far must be seen if the test ends here. A child has
-     * a copy of what its parent has not written yet. */
+    /* The output so far must be seen if the test ends here. A child has a copy
+     * of its parent's unwritten output. */
     if (!is_child())
         fflush(stdout);
     awaited.file = file;

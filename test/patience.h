@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * test/patience.h - waits that end: what a test waits for has a minute.
+ * test/patience.h - waits with a bound: each wait of a test has a minute.
  *
- * When the minute is over, the program prints where it waited, for what, and
- * what it had got so far; then it ends with status PATIENCE_STATUS. The tests
- * after it do not run: they would meet what is still under way, and each would
- * wait as long.
+ * When the minute is over, the program prints the place, the condition and the
+ * counter reached so far; then it ends with status PATIENCE_STATUS. The tests
+ * after it do not run: they would meet unfinished work, and each would wait as
+ * long.
  *
  * $WEIR_PATIENCE is another number of seconds, for tests that are made longer
  * and for sanitizers. A child of fork() has three quarters of it, so that the
  * child's message comes before that of its parent.
  *
- * A process waits in one thread at a time by these; only UNTIL() may be used
+ * Only one thread of a process may wait by these at a time; UNTIL() may be used
  * by any thread. In Python: patience.py. */
 
 #ifndef WEIR_PATIENCE_H
@@ -26,11 +26,13 @@
 #define PATIENTLY(CALL) \
     (patience_begin(__FILE__, __LINE__, #CALL), patience_end((long)(CALL)))
 
-/* Conditions of a loop that the test waits to end, which is left by nothing
- * else:
+/* Conditions of a loop; the test waits for its end, and leaves it in no other
+ * way:
+ *
  *     while (STILL(!done))
  *         turn();
- * STILL_BELOW's counter is an unsigned, which the message tells. */
+ *
+ * STILL_BELOW's counter is an unsigned; the message prints it. */
 #define STILL(CONDITION)                                                       \
     ((CONDITION)                                                               \
          ? patience_on(__FILE__, __LINE__, #CONDITION " to be false", NULL, 0) \
@@ -40,7 +42,7 @@
          ? patience_on(__FILE__, __LINE__, #COUNTER, &(COUNTER), (WANTED)) \
          : patience_end(0) != 0)
 
-/* Asks each millisecond until it is so. */
+/* Evaluates the condition each millisecond until it holds. */
 #define UNTIL(CONDITION)                                            \
     do {                                                            \
         uint64_t until_ = patience_until();                         \
@@ -48,16 +50,16 @@
             patience_pause(until_, __FILE__, __LINE__, #CONDITION); \
     } while (0)
 
-/* The status of a child that ends by itself, or was killed. If it waited in
- * vain, so has its parent, and ends. */
+/* The status of a child that ends by itself, or was killed. If the child waited
+ * in vain, so has its parent, and it ends. */
 #define STATUS_OF(PID) patience_status(__FILE__, __LINE__, (PID))
 
-/* First of all in a child of fork() that ends by itself: it ends with its
- * parent, and has its seconds for each of its waits and for what is between
- * them. */
+/* The first call in a child of fork() that ends by itself. The child ends with
+ * its parent, and has its seconds for each of its waits and for the time
+ * between them. */
 void patience_be_child(void);
 
-/* In such a child: what it does from now on. */
+/* In such a child: names its next step. */
 #define STEP(WHAT) patience_begin(__FILE__, __LINE__, (WHAT))
 
 /* ---- For the macros ---- */
@@ -65,7 +67,8 @@ void patience_be_child(void);
 void patience_begin(const char *file, int line, const char *what);
 /* Returns 'result'. */
 long patience_end(long result);
-/* True. The time begins when the place is another one, or a wait has ended. */
+/* Returns true. The time begins when the place is another one, or a wait has
+ * ended. */
 bool patience_on(const char *file, int line, const char *what,
                  const unsigned *counter, unsigned wanted);
 /* On the monotonic clock, in nanoseconds. */

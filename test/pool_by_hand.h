@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test/pool_by_hand.h - brokers for stories by hand: made, joined, asked. */
+ * test/pool_by_hand.h - lease pools for stories by hand: made, joined,
+ * asked. */
 
 #ifndef WEIR_LEASE_POOL_BY_HAND_H
 #define WEIR_LEASE_POOL_BY_HAND_H
@@ -51,8 +52,8 @@ static inline struct weir_lease_pool *pool_of(enum weir_share_algorithm share,
     return b;
 }
 
-/* It learns of what a predecessor gave: leases until then, and no more than
- * 'promised' in safe capacities until 'safes'. */
+/* A pool that learns its predecessor's grants: leases until 'leases', and at
+ * most 'promised' in safe capacities until 'safes'. */
 static inline struct weir_lease_pool *learner_of(double capacity,
                                                  weir_instant leases,
                                                  weir_instant safes,
@@ -107,8 +108,8 @@ static inline bool near(double a, double b)
     return false;
 }
 
-/* One that can't be pushed to: what it says to have is all that tells what it
- * goes by, and it may be nothing (Doorman's 'has' is optional), or a lie. */
+/* A holder that can't be pushed to: its reported amount is the only sign of its
+ * limit, and may be missing (Doorman's 'has' is optional), or false. */
 static inline struct weir_grant called(struct weir_lease_pool *b,
                                        uint32_t holder, double wants,
                                        double has, weir_instant now)

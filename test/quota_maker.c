@@ -2,8 +2,8 @@
  * test/quota_maker.c - random quotas, and the seed they come from.
  *
  * Texts are made of the pieces that break parsers: quotes, colons, leading
- * blanks, words that YAML takes for something else, characters of every
- * UTF-8 length. */
+ * blanks, words that YAML takes for another type, characters of every UTF-8
+ * length. */
 
 #include "quota_maker.h"
 
@@ -249,7 +249,7 @@ static void make_adaptive(struct weir_rng *rng, struct weir_quota *quota)
     maybe_set(rng, quota, "permit_timeout", "1.5s");
 }
 
-/* Units at a time, of no algorithm. */
+/* Units in flight, without an algorithm. */
 static void make_in_flight(struct weir_rng *rng, struct weir_quota *quota)
 {
     quota->kind = WEIR_CONCURRENCY;
@@ -262,7 +262,8 @@ static void make_in_flight(struct weir_rng *rng, struct weir_quota *quota)
     };
 }
 
-/* Until it is sound: most windows and bursts don't go with most limits. */
+/* Repeats until it is sound: most windows and bursts don't go with most
+ * limits. */
 static void make_algorithm(struct weir_rng *rng, struct weir_quota *quota)
 {
     static const enum weir_sharing sharings[] = { WEIR_LOCAL, WEIR_COUNTED,

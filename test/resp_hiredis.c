@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test/resp_hiredis.c - hiredis, as anybody uses it, against the agent's RESP
- * door: resp_hiredis PORT. Prints "ok". */
+ * test/resp_hiredis.c - hiredis, used as usual, with the agent's RESP listener:
+ * resp_hiredis PORT. Prints "ok". */
 
 #include <hiredis/hiredis.h>
 #include <stdio.h>

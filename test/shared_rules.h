@@ -13,20 +13,20 @@ struct shared_rule {
     struct weir_algorithm_rule rule;
 };
 
-/* Writes at most 'max' rules; returns how many there are. Windows and periods
- * are whole microseconds: nothing finer is known to Redis. */
+/* Writes at most 'max' rules; returns their number. Windows and periods are
+ * whole microseconds, Redis's resolution. */
 size_t shared_rules(struct shared_rule *out, size_t max);
 
-/* 'quantity' units per 'window', by an algorithm: of the buckets, 'quantity'
- * is the burst too. */
+/* 'quantity' units per 'window', by an algorithm; for buckets, 'quantity' is
+ * the burst too. */
 struct weir_algorithm_rule shared_rule_of(enum weir_algorithm algorithm,
                                           uint64_t quantity,
                                           weir_duration window);
-/* What a test wants of a quota, before it is a rule or fields. */
+/* A test's settings of a quota, before they become a rule or fields. */
 struct shared_wish {
     enum weir_algorithm algorithm;
-    uint64_t quantity; /* units a 'per'; of the buckets the burst too */
-    weir_duration per; /* whole seconds; of no meaning with a calendar */
+    uint64_t quantity; /* units per 'per'; for buckets the burst too */
+    weir_duration per; /* whole seconds; unused with a calendar */
     int64_t initial;   /* token_bucket; -1: the burst */
     enum weir_calendar calendar; /* fixed_window … */
     int32_t utc_offset_s;        /* … whole minutes */

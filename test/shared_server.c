@@ -25,7 +25,7 @@ static struct sockaddr_in loopback(uint16_t port)
     };
 }
 
-/* The test is bound to a free port, so that no other process gets it while the
+/* The test binds the port, too, so that no other process gets it while the
  * server is dead. The servers set SO_REUSEADDR, and may be bound beside it. */
 static void reserve(struct shared_server *server)
 {
@@ -98,8 +98,8 @@ static void run_memcached(const struct shared_server *server)
 {
     char port[8];
     snprintf(port, sizeof(port), "%u", server->port);
-    /* Another user's process would outlive a test that dies: to change it
-     * clears what prctl() has set. */
+    /* A server that changes its user would outlive a test that dies: the change
+     * clears the setting of prctl(). */
     execlp("memcached", "memcached", "-p", port, "-U", "0", "-l", "127.0.0.1",
            "-u", "root", "-t", "2", (char *)NULL);
 }
@@ -120,8 +120,7 @@ static void run(const struct shared_server *server, pid_t parent)
     _exit(127);
 }
 
-/* Whether the child is still there; who isn't has no program to run, or no
- * port. */
+/* True: the child runs. If it doesn't, there is no such program, or no port. */
 static bool is_running(struct shared_server *server, int *out_status)
 {
     if (waitpid(server->pid, out_status, WNOHANG) != server->pid)
@@ -187,7 +186,7 @@ void shared_server_kill(struct shared_server *server)
 void shared_server_stop(struct shared_server *server)
 {
     kill(server->pid, SIGSTOP);
-    /* The signal is on its way: wait until it has arrived. */
+    /* The signal is on its way: waits until it has arrived. */
     while (waitpid(server->pid, NULL, WUNTRACED) < 0 && errno == EINTR)
         ;
 }

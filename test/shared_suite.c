@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * test/shared_suite.c - what every store of shared counters must do.
+ * test/shared_suite.c - the requirements on every store of shared counters.
  *
- * Eight processes ask a real server for all they can get, of a meter of each
- * algorithm in turn; what passed over all of them is held against what the rule
- * says of the time that it took. Then the server dies, is silent, or was never
- * one. Deadlines are far off where the server lives: a busy machine must not be
+ * Eight processes take as much as they can from a real server, with each
+ * algorithm in turn; the units that passed are compared with the rule for that
+ * time. Then the server dies, falls silent, or speaks no known protocol.
+ * Deadlines are long while the server lives: a busy machine must not be
  * mistaken for a dead server. */
 
 #include "shared_suite.h"
@@ -36,9 +36,9 @@
 
 #define PROCESSES 8
 #define THREADS 4
-#define FAR (8 * WEIR_SECOND) /* a deadline that nothing misses */
+#define FAR (8 * WEIR_SECOND) /* a deadline that no step misses */
 #define PATIENCE (60 * WEIR_SECOND)
-#define AWAY_ENOUGH 500 /* steps refused at once: the rule, no accident */
+#define AWAY_ENOUGH 500 /* refused at once by the rule, no accident */
 #define PROBES 3
 #define LIMIT 200u /* units a second */
 #define DAY (86400 * WEIR_SECOND)
@@ -114,7 +114,7 @@ static unsigned seconds_wanted(void)
     return said ? (unsigned)strtoul(said, NULL, 10) : 2;
 }
 
-/* ---- The way to a store: by store/shared.h ---- */
+/* ---- Access to a store: by store/shared.h ---- */
 
 static void *store_open(void)
 {
@@ -175,7 +175,7 @@ static const struct shared_way store_way = {
     .go_on = store_go_on,
 };
 
-/* ---- The way under test ---- */
+/* ---- Access under test ---- */
 
 static void put(const char *key, const struct shared_wish *wish)
 {
@@ -223,7 +223,7 @@ static void await_answer(void *client)
         assert_compare(weir_clock_now(), <, end);
 }
 
-/* A client that has met its server: a root is not waited for, by steps, as long
+/* A client that has met its server: by steps, it waits for a root only as long
  * as their deadline. */
 static void *open_client(void)
 {
@@ -284,7 +284,7 @@ static void test_what_is_charged_is_there(void **state)
     way->close(client);
 }
 
-/* An edit: what was above the burst was by a rule that is no more. */
+/* An edit: units above the new burst were granted by the old rule. */
 static void test_a_rule_takes_back_what_is_above(void **state)
 {
     (void)state;
@@ -345,7 +345,7 @@ static int take_at(void *client, const char *key, struct shared_wish *wish,
 }
 
 /* In each zone it is about half past twelve, so that an hour more or less is
- * the same day, and nothing ends while this runs. (A minute may: zones are
+ * the same day, and no window ends while this runs. (A minute may: zones are
  * whole minutes from UTC.) */
 static void test_clocks_that_are_set(void **state)
 {
@@ -374,20 +374,20 @@ static void test_clocks_that_are_set(void **state)
 
 /* ---- Eight processes ---- */
 
-/* What one process saw; instants of the wall clock, which the stores go by.
- * What must have passed is known by the refusals: then all was used up. So it
- * doesn't matter when the machine was too busy to ask. */
+/* The observations of one process; instants of the wall clock, which the stores
+ * use. The least that must have passed is known from the refusals: then all was
+ * used up. So it doesn't matter when the machine was too busy to ask. */
 struct seen {
     uint64_t asked, passed, lost, other;
     weir_instant first_asked, last_answered;  /* of all */
     weir_instant first_refused, last_refused; /* answered; asked */
-    weir_instant refused_asked; /* the last one, as `idle` is of */
-    weir_duration idle; /* that a full bucket may have wasted in between */
-    uint64_t full;      /* a bit a second since the start: all was used up */
-    uint32_t apart;     /* refusals that are over a second apart */
+    weir_instant refused_asked;               /* the last one, for `idle` */
+    weir_duration idle; /* time that a full bucket may have wasted in between */
+    uint64_t full;      /* a bit per second since the start: all was used up */
+    uint32_t apart;     /* refusals that are more than a second apart */
     weir_instant apart_answered;
-    double bucket; /* that must have passed of one, as the above says */
-    int error;     /* one of 'other' */
+    double bucket; /* units that must have passed of a bucket, from the above */
+    int error;     /* an error other than a refusal */
 };
 
 static void note_refusal(struct seen *seen, weir_instant start,
@@ -444,7 +444,7 @@ static void sleep_until(weir_instant wall)
         ;
 }
 
-/* Of the eight: a meter of each algorithm. */
+/* Shared by the eight: a bucket state of each algorithm. */
 struct bucket_state {
     char key[64];
     struct shared_wish wish;
@@ -453,7 +453,7 @@ struct bucket_state {
 
 #define BUCKET_STATES (WEIR_SLIDING_WINDOW - WEIR_LEAKY + 1)
 
-/* Asks each at least once, however late it is. */
+/* Asks for each at least once, however late it is. */
 static void be_a_process(struct bucket_state *bucket_states, int number,
                          weir_instant start, weir_instant end)
 {
@@ -471,7 +471,7 @@ static void be_a_process(struct bucket_state *bucket_states, int number,
     _exit(0);
 }
 
-/* That must have passed of a bucket, a step less or so for rounding. */
+/* Units that must have passed of a bucket, less a step or so for rounding. */
 static double of_bucket(const struct seen *seen)
 {
     if (seen->first_refused == 0)
@@ -481,13 +481,13 @@ static double of_bucket(const struct seen *seen)
     return LIMIT + LIMIT * span / 1e9 - 1;
 }
 
-/* What must have passed, at least and at most. */
+/* Units that must have passed: at least and at most. */
 struct bounds {
     double least, most;
 };
 
-/* A bucket is full of tokens at first, and what the store's clock went on by is
- * at most what the first and the last step can have seen. */
+/* A bucket is full of tokens at first. The store's clock advanced by at most
+ * the time between the first and the last step. */
 static struct bounds bounds_of(enum weir_algorithm algorithm,
                                const struct seen *all, weir_instant start)
 {
@@ -499,11 +499,12 @@ static struct bounds bounds_of(enum weir_algorithm algorithm,
     case WEIR_TOKEN_BUCKET:
         return (struct bounds){ all->bucket, most };
     case WEIR_TOKEN_BUCKETS:
-        /* The second one overflows until the first is empty. */
+        /* The second bucket gets only the overflow of the first, until the
+         * first is empty. */
         return (struct bounds){ all->bucket > 0 ? all->bucket + LIMIT : 0,
                                 most * 2 };
     case WEIR_LEAKY_QUEUE:
-        /* One at a time; who comes late for his turn leaves a gap. */
+        /* One at a time; a caller that comes late for its turn leaves a gap. */
         return (struct bounds){ 1, most - LIMIT + 1 };
     case WEIR_FIXED_WINDOW:
         return (struct bounds){ LIMIT * under->fixed_least *
@@ -542,8 +543,8 @@ static void add_seen(struct seen *all, const struct seen *one)
         all->bucket = bucket;
 }
 
-/* From the beginning of a second to the middle of another. Returns when that
- * began. */
+/* From the beginning of a second to the middle of another. Returns the instant
+ * of that beginning. */
 static weir_instant run_processes(struct bucket_state *bucket_states,
                                   unsigned seconds)
 {
@@ -640,7 +641,7 @@ static void *call_on(void *context)
                        : result == WEIR_ECONNECT ? &caller->away
                                                  : &caller->other,
                        1u);
-        /* A caller that is refused at once would else do nothing but that. */
+        /* A caller that is refused at once would otherwise only spin. */
         if (result == WEIR_ECONNECT)
             nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
     }
@@ -659,7 +660,7 @@ static void start_callers(struct caller *callers, void *client, uint32_t *stop)
     }
 }
 
-/* Sums up into the first one; prints what a decision took. */
+/* Sums up into the first caller; prints the times of decisions. */
 static void stop_callers(struct caller *callers, uint32_t *stop,
                          const char *what)
 {
@@ -748,12 +749,12 @@ static void test_a_server_that_is_killed(void **state)
     way->close(client);
 }
 
-/* It says nothing any more: the first steps cost their deadline, the next ones
- * nothing; and its late answers are nobody's. Each thread that waits in vain
- * for a store calls it away before it goes on, so each waits once; but that an
- * answer of before may be counted meanwhile. A root is asked again by a caller
+/* The server falls silent. The first steps cost their deadline, the next ones
+ * nothing, and its late answers are dropped. Each thread that waits in vain for
+ * a store marks it as away before it goes on, so each waits once; but an
+ * earlier answer may be counted meanwhile. A root is asked again by a caller
  * that is more patient than those before, as its limiter saw it: how often is
- * for test_ask.c, in virtual time. */
+ * tested by test_ask.c, in virtual time. */
 static void test_a_server_that_is_silent(void **state)
 {
     (void)state;
@@ -784,7 +785,7 @@ static void test_a_server_that_comes_later(void **state)
     way->close(client);
 }
 
-/* ---- Servers that are none ---- */
+/* ---- Servers of another kind ---- */
 
 enum fake_way {
     FAKE_GARBAGE,
@@ -826,8 +827,8 @@ static void answer_one(struct fake *fake, int fd)
         for (int i = 0; i < 100; i++)
             say(fd, noise, sizeof(noise));
     }
-    /* The silent one holds on until the other end or the test has had
-     * enough. */
+    /* The silent one keeps the connection until the other end or the test
+     * closes it. */
     char byte;
     readable.revents = 0;
     while (fake->way == FAKE_SILENT && !weir_load(&fake->stop))
@@ -885,8 +886,8 @@ static void step_by_none(struct weir_shared *shared, int algorithm)
     assert_int_equal(answer.used, -7);
 }
 
-/* Until each has met some probes, and refused. The huge one begins with a right
- * answer to the probe, so it is up until the rest is read. */
+/* Until each has got some probes, and steps are refused. The huge one begins
+ * with a right answer to the probe, so it is up until the rest is read. */
 static bool are_probed(struct fake *fakes, struct weir_shared **shared)
 {
     for (int vice = 0; vice < FAKE_WAYS; vice++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * test/store_suite.c - what every quota store must do, by store.h alone.
+ * test/store_suite.c - the requirements on every quota store, by store.h alone.
  *
- * Each test gets a store of its own. What a store holds is always read
- * through a catalog that follows it by epochs, as a root does. */
+ * Each test gets a store of its own. The store's content is always read through
+ * a catalog that follows it by epochs, as a root does. */
 
 #include "store_suite.h"
 #include "compare.h"
@@ -32,7 +32,7 @@ struct fixture {
     struct weir_store *store;
     struct weir_catalog *seen;
     struct weir_diag diag;
-    uint64_t epoch; /* the last that an edit gave */
+    uint64_t epoch; /* the epoch of the last edit */
 };
 
 static const struct store_under_test *under_test;
@@ -107,7 +107,7 @@ static int edit_many(struct fixture *fixture, const struct weir_change *changes,
                            &fixture->diag);
 }
 
-/* An edit by somebody. */
+/* An edit by 'who'. */
 static uint64_t by(struct fixture *fixture, const char *who,
                    const struct weir_change *changes, size_t count)
 {
@@ -191,7 +191,7 @@ static void epochs_and_ids(void **state)
     assert_int_equal(quota->id, id);
     assert_int_equal(quota->epoch, 2);
     assert_int_equal(quota->created, 1);
-    /* what alters nothing takes no epoch */
+    /* an edit without a change takes no epoch */
     must(fixture, set_to("a", NULL, 2));
     assert_int_equal(fixture->epoch, 2);
     must(fixture, gone("a"));
@@ -338,7 +338,7 @@ static void replace_and_create(void **state)
     assert_int_equal(fixture->epoch, 9);
 }
 
-/* News from another handle may be on its way. */
+/* Changes by another handle may be on their way. */
 static bool hears(struct weir_store *store)
 {
     for (int ms = 0; ms < 60000; ms++) {
@@ -363,7 +363,7 @@ static void two_handles(void **state)
     assert_false(weir_store_changed(other));
     assert_true(weir_store_changed(fixture->store));
     assert_false(weir_store_changed(fixture->store));
-    /* each checks against what the other did */
+    /* each checks against the other's edit */
     struct weir_change child = set_to("b", "a", 1);
     uint64_t epoch;
     struct weir_diag diag;
@@ -377,7 +377,7 @@ static void two_handles(void **state)
     weir_store_close(other);
 }
 
-/* Every field of quotas with nasty texts, and after opening again. */
+/* Every field of quotas with nasty texts, also after opening again. */
 static void nothing_is_lost(void **state)
 {
     struct fixture *fixture = *state;
@@ -408,10 +408,10 @@ static void nothing_is_lost(void **state)
     free(made);
 }
 
-/* The oldest removals are forgotten, and the floor says which. A handle that
- * stood below it reads the set anew. */
-/* Most of them are told to the store by SQL; by edits if WEIR_SECONDS is set,
- * of 100,010 changes each. */
+/* The oldest removals are forgotten, and the floor names the epoch. A handle
+ * below the floor reads the set anew. */
+/* Most are put into the store by SQL; by edits if WEIR_SECONDS is set, of
+ * 100,010 changes each. */
 static void old_removals_raise_the_floor(void **state)
 {
     struct fixture *fixture = *state;
@@ -452,7 +452,7 @@ static void old_removals_raise_the_floor(void **state)
 
 #define LOGGED_MAX 128
 
-/* Entries as they were told, their texts copied. */
+/* Entries as received. */
 struct logged {
     size_t count;
     struct weir_log_entry entries[LOGGED_MAX];
@@ -492,7 +492,7 @@ static void who_did_what(void **state)
     struct weir_change less = gone("b");
     by(fixture, "ann", tree, 2);
     by(fixture, "bob", &more, 1);
-    by(fixture, "bob", &more, 1); /* alters nothing */
+    by(fixture, "bob", &more, 1); /* an edit without a change */
     by(fixture, "", &less, 1);
     assert_int_equal(edit(fixture, gone("x")), WEIR_ENOENT);
     const struct logged *logged = read_log(fixture, 0, NULL, 100);
@@ -589,7 +589,7 @@ static void what_stands_in_the_way_of_an_undo(void **state)
     assert_non_null(strstr(fixture->diag.text, "'b'"));
     assert_non_null(strstr(fixture->diag.text, "'bob'"));
     assert_non_null(strstr(fixture->diag.text, " UTC "));
-    /* gone and back again is changed too */
+    /* removed and put again counts as changed */
     must(fixture, gone("b"));
     must(fixture, later);
     assert_int_equal(undo(fixture, 3), WEIR_ECHANGED);
@@ -636,7 +636,7 @@ static void an_undo_loses_nothing(void **state)
     free(made);
 }
 
-/* The log forgets whole edits, so that what it knows can be undone. */
+/* The log drops whole edits: each edit in it can be undone. */
 static void old_edits_leave_the_log(void **state)
 {
     struct fixture *fixture = *state;
@@ -655,7 +655,7 @@ static void old_edits_leave_the_log(void **state)
     assert_int_equal(read_log(fixture, 0, NULL, 100)->count, 3);
 }
 
-/* An edit that was made from an older set than there is now is refused. */
+/* An edit made for an older set than the current one is refused. */
 static void an_edit_of_what_was(void **state)
 {
     struct fixture *fixture = *state;
@@ -713,7 +713,7 @@ static void edit_beside(const char *url, char first)
         snprintf(name, sizeof(name), "%c%d", first, i);
         struct weir_change change = set_to(name, NULL, 1);
         int error = WEIR_ELOCKED;
-        /* One that is stopped may have the lock for longer than others wait. */
+        /* A stopped process may have the lock for longer than others wait. */
         while (error == WEIR_ELOCKED)
             error = edit_by(store, &change, 1, &epoch, &diag);
         if (error < 0)
@@ -743,7 +743,7 @@ static void edits_of_two_processes_queue(void **state)
         assert_int_equal(logged->entries[i].epoch, 2 * EDITS - i);
 }
 
-/* One of those who make a store at once makes it. */
+/* Of processes that make a store at once one succeeds. */
 static void makers_at_once(void **state)
 {
     enum { MAKERS = 6 };
@@ -756,7 +756,7 @@ static void makers_at_once(void **state)
         children[i] = fork();
         if (children[i] == 0) {
             int error = WEIR_ELOCKED;
-            while (error == WEIR_ELOCKED) /* by one that was stopped */
+            while (error == WEIR_ELOCKED) /* by a process that was stopped */
                 error = weir_store_init(url, NULL);
             _exit(error == 0 ? 0 : error == WEIR_EEXIST ? 1 : 2);
         }
@@ -820,8 +820,8 @@ static bool is_sound(const struct model *model)
 static const char *const names[NAMES] = { "a", "b", "c", "d", "e", "f",
                                           "g", "h", "i", "j", "k", "l" };
 
-/* Up to four changes of different names; returns how many. Clears 'legal'
- * when one removes what isn't. */
+/* Up to four changes of different names; returns how many. Clears 'legal' when
+ * one removes a missing quota. */
 static size_t random_edit(struct weir_rng *rng, struct model *model,
                           struct weir_change *changes, bool *legal)
 {
@@ -897,7 +897,7 @@ static void as_the_naive_model(void **state)
         }
         compare(fixture, &model);
     }
-    /* About half are, so this is many standard deviations away. */
+    /* About half are accepted, so this bound is many deviations away. */
     printf("%d of %d edits were accepted\n", (int)accepted, EDITS_OF_MODEL);
     assert_in_range(accepted, 20, EDITS_OF_MODEL - 10);
     fixture->store = handles[0];
@@ -906,7 +906,7 @@ static void as_the_naive_model(void **state)
 
 /* ---- A writer is killed --------------------------------------------- */
 
-/* Edits without end; a byte for each that was answered. */
+/* Edits without end; writes a byte for each that was answered. */
 static void write_until_killed(const char *url, int fd)
 {
     struct weir_store *store;
@@ -952,7 +952,7 @@ static void a_killed_writer_leaves_a_sound_store(void **state)
             under_test->settle(fixture->url);
         const struct weir_quota *leaf = look(fixture, "leaf");
         uint64_t epoch = weir_catalog_epoch(fixture->seen);
-        /* all that was answered is there, and at most one edit more */
+        /* every answered edit is there, and at most one more */
         assert_in_range(epoch, last + 3 * answered, last + 3 * (answered + 1));
         assert_int_equal((epoch - last) % 3, 0);
         assert_int_equal(leaf->limit.units, look(fixture, "left")->limit.units);

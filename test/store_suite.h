@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test/store_suite.h - what every quota store must do, by store.h alone. */
+ * test/store_suite.h - the requirements on every quota store, by store.h
+ * alone. */
 
 #ifndef WEIR_STORE_SUITE_H
 #define WEIR_STORE_SUITE_H
@@ -7,15 +8,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How a kind of store is put under the suite. */
+/* How the suite uses a kind of store. */
 struct store_under_test {
     const char *name;
-    /* Writes the URL of a place where no store is yet. */
+    /* Writes the URL of a place without a store. */
     void (*make_url)(char *url, size_t size);
-    /* Removes whatever is there. */
+    /* Removes everything there. */
     void (*clean)(const char *url);
-    /* Waits until nothing is under way of a client that was killed. NULL:
-     * such a client leaves nothing. */
+    /* Waits until no work of a killed client is under way. NULL: such a client
+     * leaves none. */
     void (*settle)(const char *url);
     /* Sets the epoch row, as if there had been many edits. */
     void (*set_epoch)(const char *url, uint64_t epoch);

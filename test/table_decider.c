@@ -3,8 +3,9 @@
  *
  *     table_decider TABLE NOTES
  *
- * It never runs the table's limiter, and knows no root. A signal ends it; what
- * it did is in NOTES, a file of these words that all such processes add to. */
+ * It never runs the table's limiter, and knows no root. A signal ends it; its
+ * counts are in NOTES, a file of the words below, to which all such processes
+ * add. */
 
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -18,7 +19,7 @@
 struct notes {
     _Atomic uint64_t begun, passed; /* units of "q" */
     _Atomic uint64_t limited;       /* units of "limited" that passed */
-    _Atomic uint64_t strange;       /* answers that aren't to be */
+    _Atomic uint64_t strange;       /* impossible answers */
 };
 
 static struct notes *notes;

@@ -75,7 +75,7 @@ static uint32_t count_chunks(const struct weir_table *t, uint32_t first)
     return count;
 }
 
-/* How often each slot is in the index. */
+/* The number of index entries of each slot. */
 static void count_entries(const struct weir_table *t, uint32_t *entries)
 {
     for (uint32_t b = 0; b <= t->bucket_mask; b++) {
@@ -87,7 +87,7 @@ static void count_entries(const struct weir_table *t, uint32_t *entries)
     }
 }
 
-/* A template, or what the name brings. */
+/* The rule is a template's, or the one in the name. */
 static void audit_rule(const struct weir_table *t, uint32_t slot)
 {
     const struct cold *cold = weir_cold(t, slot);
@@ -148,8 +148,8 @@ static void audit_slots(const struct weir_table *t, uint32_t *children,
     assert_int_equal(chunks, t->chunk_used);
 }
 
-/* Units of the area that meters have, and that are free: together all that
- * were ever used. */
+/* Units of the area used by bucket states, and free units: their sum is the
+ * area used so far. */
 static void audit_area(const struct weir_table *t)
 {
     uint32_t units = 0;
@@ -162,7 +162,7 @@ static void audit_area(const struct weir_table *t)
             cold->state == WEIR_SLOT_PLACEHOLDER)
             assert_int_equal(refs, 0);
         units += own;
-        /* A rule that several share is counted by the first of them. */
+        /* A rule shared by several is counted at the first of them. */
         bool first = rule > 0;
         uint32_t sharing = 0;
         for (uint32_t other = 0; other < t->used && rule > 0; other++) {
@@ -193,7 +193,7 @@ void made_audit(const struct weir_table *t)
             assert_int_equal(children[slot], 0);
             continue;
         }
-        /* What is above the children are pins. */
+        /* References beyond those by children are pins. */
         assert_compare(cold->refs, >=, children[slot]);
     }
     free(children);

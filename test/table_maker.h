@@ -19,12 +19,12 @@ struct weir_table *made_table(uint32_t slots, uint32_t stripes, uint64_t seed);
 /* A quota of 'units' a second with a hard edge at 'burst' units. */
 struct weir_quota made_quota_of(const char *name, const char *parent,
                                 uint64_t units, uint64_t burst);
-/* Puts it; fails the test if that fails. Returns its ref. */
+/* Puts it; fails the test on errors. Returns its ref. */
 struct weir_ref made_put(struct weir_table *t, const struct weir_quota *quota,
                          weir_instant now);
 
-/* Everything that must hold of a table at rest: free lists, chunks, the
- * index, references, templates. Fails the test by name. */
+/* Checks all invariants of a table at rest: free lists, chunks, the index,
+ * references, templates. The failure names the broken one. */
 void made_audit(const struct weir_table *t);
 
 #endif /* WEIR_TABLE_MAKER_H */

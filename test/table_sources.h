@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * test/table_sources.h - the table's sources as a part of the test that
- * includes this: for one that takes its accesses in hand (WEIR_EXPLORE), or
- * looks at what they keep to themselves. */
+ * test/table_sources.h - the table's sources, compiled into the test that
+ * includes this: for tests that control the table's accesses (WEIR_EXPLORE), or
+ * read its internals. */
 
 #ifndef WEIR_TEST_TABLE_SOURCES_H
 #define WEIR_TEST_TABLE_SOURCES_H

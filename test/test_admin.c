@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test/test_admin.c - the administration against a real root node and a
- * SQLite file in a folder of its own: what it answers, and above all what it
- * answers when something is wrong. */
+ * test/test_admin.c - the administration with a real root node and a SQLite
+ * file in a folder of its own: its answers, above all its errors. */
 
 #include <errno.h>
 #include <poll.h>
@@ -136,7 +135,7 @@ static void test_bad_quotas(void **state)
     refused(h, "WEIR_ESYNTAX", "isn't JSON", "PUT", "/v1/quotas/d", "");
     refused(h, "WEIR_ESYNTAX", "duplicate", "PUT", "/v1/quotas/d",
             "{\"limit\": \"1/s\", \"limit\": \"2/s\"}");
-    /* Nothing of all this came through. */
+    /* None of these requests had an effect. */
     must(h, 200, "GET", "/v1/quotas", NULL);
     assert_int_equal(number(h, "total"), 3);
     assert_int_equal(number(h, "epoch"), 3);
@@ -254,7 +253,7 @@ static void test_bad_imports(void **state)
     assert_int_equal(number(h, "total"), 0);
 }
 
-/* ---- Requests that aren't any ---- */
+/* ---- Invalid requests ---- */
 
 static void test_routes(void **state)
 {
@@ -298,7 +297,7 @@ static void test_uri(void **state)
     assert_false(weir_uri_query(query, "b", &value));
 }
 
-/* ---- What the root says of itself ---- */
+/* ---- The root's own status ---- */
 
 static void hear(struct house *h, const struct weir_message *message)
 {
@@ -310,7 +309,7 @@ static void hear(struct house *h, const struct weir_message *message)
         ;
 }
 
-/* A limiter that let 'passed' of quota 'name' through. */
+/* A limiter with 'passed' units of quota 'name'. */
 static void use(struct house *h, const char *name, uint64_t created,
                 int64_t passed, uint64_t refused)
 {
@@ -382,7 +381,7 @@ static void test_usage_status_metrics(void **state)
     must(h, 200, "GET", "/readyz", NULL);
 }
 
-/* /v1/why and the metrics name a limiter that went beyond its debt. */
+/* /v1/why and the metrics name a limiter that exceeds its debt. */
 static void test_a_debtor_is_named(void **state)
 {
     struct house *h = &((struct fixture *)*state)->house;
@@ -435,7 +434,7 @@ static void test_metrics_are_bounded(void **state)
         announces[i] = (struct weir_announce){ .slot = i,
                                                .name = weir_text_of(names[i]),
                                                .created = 1 };
-        /* 7 and 300 have no common factor: each number once. */
+        /* 7 and 300 have no common factor: each number occurs once. */
         counts[i] = (struct weir_count){ .slot = i,
                                          .passed = 1,
                                          .refused = 1 + i * 7 % MANY };
@@ -513,8 +512,8 @@ static bool is_well(struct house *h)
            0;
 }
 
-/* An edit of two quotas of which only the first can be read: neither is
- * served, until both can be. */
+/* An edit of two quotas of which only the first can be read: neither is in
+ * force until both can be read. */
 static void test_no_edit_is_served_by_half(void **state)
 {
     struct fixture *f = *state;
@@ -575,7 +574,7 @@ static void test_not_ready_at_the_start(void **state)
     close_house(&f->house);
     struct house *h = &f->house;
     open_house(h, f->url, false);
-    /* The thread may have read all, but nothing was handed over. */
+    /* The thread may have read all, but its result was not handed over. */
     refused(h, "WEIR_ENOTREADY", "not read", "GET", "/v1/quotas/a", NULL);
     refused(h, "WEIR_ENOTREADY", "not read", "GET", "/v1/quotas", NULL);
     must(h, 503, "GET", "/readyz", NULL);
@@ -612,7 +611,7 @@ static void test_two_roots(void **state)
         ask(&other, "GET", "/v1/quotas/a", NULL);
     while (other.status == 404 && (turn(&other), true));
     assert_int_equal(other.status, 200);
-    /* An edit looks first: nothing that the other did is lost. */
+    /* An edit reads first: no edit by the other root is lost. */
     must(&f->house, 200, "PATCH", "/v1/quotas/a", "{\"order\": 7}");
     must(&other, 200, "PATCH", "/v1/quotas/a", "{\"limit\": \"6/s\"}");
     assert_int_equal(number(&other, "order"), 7);
@@ -621,8 +620,8 @@ static void test_two_roots(void **state)
     close_house(&other);
 }
 
-/* The other root's edit falls between this one's look and its edit: the
- * store refuses it, and it is made anew. */
+/* The other root's edit falls between this one's read and its edit: the store
+ * refuses it, and it is repeated. */
 static void test_two_roots_at_once(void **state)
 {
     struct fixture *f = *state;
@@ -672,7 +671,7 @@ static void test_many_edits_wait_and_all_are_answered(void **state)
         weir_admin_call(h->admin, &request, count_answer, &counter,
                         weir_clock_now());
     }
-    assert_int_equal(counter.calls, 5); /* the last ones were too many */
+    assert_int_equal(counter.calls, 5); /* the last five exceeded the bound */
     assert_int_equal(counter.closed, 5);
     while (counter.calls < 20)
         turn(h);
@@ -703,8 +702,8 @@ static void test_changes_own_their_texts(void **state)
     assert_int_equal(list.count, 0);
 }
 
-/* A detail that quotes a stranger may end in half a character; the problem
- * is told all the same. */
+/* A detail that quotes a client's bytes may end in half a character; the
+ * problem is reported all the same. */
 static void test_a_detail_that_was_cut(void **state)
 {
     (void)state;

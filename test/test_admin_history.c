@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test/test_admin_history.c - the administration: edits of many quotas at once.
- * The log and what is taken back, removals, the shadow set and its promotion.
- */
+ * The log and undo, removals, the shadow set and its promotion. */
 
 #include <stdio.h>
 #include <string.h>
@@ -155,7 +154,8 @@ static void test_promotion_is_one_edit(void **state)
     assert_int_equal(entries(h), 3); /* made, promoted, undone */
 }
 
-/* The live name of the template that rules 'name' in the root's catalog. */
+/* The live name of the template that applies to 'name' in the root's
+ * catalog. */
 static void ruler(struct house *h, const char *name, char *buf)
 {
     const struct weir_quota *quota =
@@ -166,8 +166,9 @@ static void ruler(struct house *h, const char *name, char *buf)
     buf[live.len] = '\0';
 }
 
-/* A name is ruled by the same template in the shadow set, once that is live,
- * and, after an undo, by the one of before: whatever was made when. */
+/* The same template applies to a name in the shadow set and once that set is
+ * live; after an undo the earlier one does, for any order in which they were
+ * made. */
 static void test_promote_and_undo_keep_the_order_of_templates(void **state)
 {
     struct house *h = &((struct fixture *)*state)->house;

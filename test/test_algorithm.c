@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * test_algorithm.c - random histories of every algorithm, each answer held
- * against its oracle; what must hold of any meter is looked at on the way:
+ * test_algorithm.c - random histories of every algorithm, each answer compared
+ * with its oracle. Invariants of every bucket state are checked on the way:
  *
- *     refused, or only looked at    the state's bytes are what they were
+ *     refused, or only peeked at    the state's bytes are unchanged
  *     refused                       passes after retry_after, and not a
  *                                   nanosecond before
  *     refunded at once              as if the take had never been
- *     idle                          answers as a meter of zeros
- */
+ *     idle                          answers as a state of zeros */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +23,7 @@
 
 #define STEPS 1000000 /* of each algorithm */
 #define LIFE 2000     /* of one rule */
-/* Before that slow buckets' sums are 0, which is kept as 1. */
+/* Before this instant slow buckets' sums are 0, which is stored as 1. */
 #define BEGIN (1000 * WEIR_SECOND)
 #define BEAT_MAX ((weir_duration)1 << 48) /* a life ends before 2^62 ns */
 
@@ -33,10 +32,10 @@ struct life {
     struct oracle oracle;
     struct weir_rng *rng;
     weir_instant now;
-    weir_instant latest; /* it has ever been */
-    weir_duration beat;  /* about as long as something of this rule takes */
+    weir_instant latest; /* latest instant so far */
+    weir_duration beat;  /* a typical time of this rule */
     weir_duration retry;
-    uint64_t weight; /* a usual one */
+    uint64_t weight; /* a typical weight */
     size_t size;
     uint64_t *state;
     uint64_t *other;
@@ -85,7 +84,7 @@ static void life_begin(struct life *life, enum weir_algorithm algorithm)
 }
 
 /* Mostly small steps; now and then none, a long one, one back, or to the very
- * instant that the last answer spoke of. */
+ * instant that the last answer named. */
 static void pass_time(struct life *life)
 {
     weir_duration step = below(life, 2 * life->beat + 1);
@@ -168,7 +167,7 @@ static struct weir_algorithm_ask some_ask(struct life *life)
     return ask;
 }
 
-/* The same ask of a copy, at 'when'. */
+/* The same request to a copy, at 'when'. */
 static bool would_pass(struct life *life, const struct weir_algorithm_ask *ask,
                        weir_instant when)
 {
@@ -189,8 +188,8 @@ static void check_retry(struct life *life, const struct weir_algorithm_ask *ask,
     assert_false(would_pass(life, ask, when - 1));
 }
 
-/* What a refund at once leaves behind answers as before the take. Not where
- * units above a burst went, nor of what only a full log has joined. */
+/* After an immediate refund the state answers as before the take, except where
+ * units above a burst were taken, or where a full log has merged entries. */
 static void check_undo(struct life *life, const struct weir_algorithm_ask *ask)
 {
     const struct weir_algorithm_rule *rule = &life->told.rule;
@@ -213,7 +212,7 @@ static void check_idle(struct life *life)
 {
     const struct weir_algorithm_rule *rule = &life->told.rule;
     weir_instant idle = weir_algorithm_idle_at(rule, life->state, life->now);
-    /* After years of idling the fastest buckets' sums have gone round. */
+    /* After years of idling the fastest buckets' sums have wrapped around. */
     if (idle - life->now > (weir_duration)1 << 55)
         return;
     assert_compare(idle, >=, life->now);
@@ -232,7 +231,8 @@ static void check_idle(struct life *life)
     assert_true(answer.retry_after == fresh.retry_after);
 }
 
-/* 'before' is the state as it was: a token bucket's first step may begin it. */
+/* 'before' is the earlier state: a token bucket's first step may initialize
+ * it. */
 static bool may_write(const struct life *life, const uint64_t *before,
                       const struct weir_algorithm_ask *ask,
                       const struct weir_algorithm_answer *got)

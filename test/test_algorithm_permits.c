@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * test_algorithm_permits.c - permits in one state against a list of them.
+ * test_algorithm_permits.c - permits in one state compared with a list of them.
  *
- * The oracle is a list that is walked for every question. Random histories ask
- * both: enters of some dozens of ids, leaves in any order and said twice, time
+ * The oracle is a list that is walked for every question. Random histories go
+ * to both: enters of some dozens of ids, leaves in any order and repeated, time
  * that passes, stands still and goes back, limits and timeouts that change. */
 
 #include <setjmp.h>
@@ -22,7 +22,7 @@
 #define STATE_WORDS (WEIR_ALGORITHM_SIZE_MAX / 8)
 
 struct listed {
-    uint64_t units; /* 0: it isn't out */
+    uint64_t units; /* 0: not in flight */
     weir_instant expiry;
 };
 
@@ -62,7 +62,7 @@ static bool list_passes(const struct list *list,
            (weight == 0 || list_count(list) < rule->entries);
 }
 
-/* Until it passes, if nobody does anything. */
+/* Time until it passes if no permit leaves. */
 static weir_duration list_wait(const struct list *list,
                                const struct weir_algorithm_rule *rule,
                                uint64_t weight, weir_instant now)
@@ -248,7 +248,8 @@ static int clear(void **unused)
     return 0;
 }
 
-/* Two hold it all; one dies, and its part comes back when its time is over. */
+/* Two have the whole limit; one dies, and its part comes back when its time is
+ * over. */
 static void test_who_dies_gives_back_in_the_end(void **unused)
 {
     (void)unused;
@@ -257,7 +258,7 @@ static void test_who_dies_gives_back_in_the_end(void **unused)
     assert_true(enter(&rule, 12, 2, BEGIN + WEIR_SECOND / 2));
     assert_false(enter(&rule, 13, 1, BEGIN + WEIR_SECOND - 1));
     assert_true(enter(&rule, 13, 3, BEGIN + WEIR_SECOND));
-    leave(&rule, 11, BEGIN + WEIR_SECOND); /* late: it is over already */
+    leave(&rule, 11, BEGIN + WEIR_SECOND); /* late: its time is over already */
     assert_int_equal(used(&rule, BEGIN + WEIR_SECOND), 5);
     leave(&rule, 12, BEGIN + WEIR_SECOND);
     leave(&rule, 12, BEGIN + WEIR_SECOND);
@@ -267,8 +268,8 @@ static void test_who_dies_gives_back_in_the_end(void **unused)
         assert_true(state[i] == 0);
 }
 
-/* A limit that is lowered takes nothing from anybody, and forgets nobody:
- * with fewer places than permits units stay until the last of them ends. */
+/* Lowering a limit takes no permit away, and forgets none: with fewer entries
+ * than permits, units stay until the last of them ends. */
 static void test_a_lower_limit_forgets_nobody(void **unused)
 {
     (void)unused;
@@ -306,7 +307,7 @@ static void test_a_kind_begins_anew(void **unused)
     assert_true(other[0] == 0);
 }
 
-/* Bytes from outside: each that isn't a state is seen. */
+/* Random bytes: any that aren't a state are detected. */
 static void test_nonsense_is_refused(void **unused)
 {
     (void)unused;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * test_algorithm_story.c - what meters are for, told with numbers: the
+ * test_algorithm_story.c - the purpose of each algorithm in numbers: the
  * examples of the articles and of the RFCs, calendars, edits. */
 
 #include <setjmp.h>
@@ -57,7 +57,7 @@ static int64_t used(struct kept *bucket_state, weir_instant now)
     return ask(bucket_state, WEIR_ALGORITHM_PEEK, 0, now).used;
 }
 
-/* How many of 'count' pass at one instant. */
+/* How many of 'count' takes pass at one instant. */
 static unsigned passes(struct kept *bucket_state, unsigned count,
                        weir_instant now)
 {
@@ -112,8 +112,8 @@ static void test_a_quarter_in_three_quarters_count(void **state)
     free(bucket_state);
 }
 
-/* Calls at either end of the minute before give errors of opposite sign; and
- * with more parts smaller ones. */
+/* Calls at either end of the previous minute give errors of opposite sign; more
+ * parts give smaller errors. */
 static void test_clusters_err_to_either_side(void **state)
 {
     (void)state;
@@ -141,15 +141,16 @@ static void test_clusters_err_to_either_side(void **state)
     assert_true(over[2] == 0 && under[2] == 0);
     struct kept *four = made_estimate(1000, 4);
     assert_int_equal(passes(four, 100, MIDNIGHT + 16 * WEIR_SECOND), 100);
-    /* At 77 s the part from 15 to 30 s counts with 13/15, whenever in it they
-     * came: at 16 s, and none of them is in the last minute any more. */
+    /* At 77 s the part from 15 to 30 s counts with 13/15, whenever in it the
+     * units came: they came at 16 s, so none of them is in the last minute any
+     * more. */
     assert_int_equal(used(four, MIDNIGHT + 77 * WEIR_SECOND), 87);
     free(four);
 }
 
-/* Whoever takes all he can, when he likes: four parts of five in a row never
- * hold more than the quantity, which is what n = 4 promises. And who times it
- * gets nearly twice that through in one window. */
+/* A caller takes as much as it can, at random instants: four successive parts
+ * of five never contain more than the quantity, which is the promise of n = 4.
+ * With chosen instants nearly twice that passes in one window. */
 static void test_what_parts_promise(void **state)
 {
     (void)state;
@@ -176,7 +177,8 @@ static void test_what_parts_promise(void **state)
     free(bucket_state);
 }
 
-/* Twice the limit passes around the edge of a fixed window; not of others. */
+/* Twice the limit passes around the edge of a fixed window; with other
+ * algorithms it doesn't. */
 static void test_the_edge_of_a_window(void **state)
 {
     (void)state;
@@ -211,7 +213,7 @@ static enum colour mark_single(struct kept *bucket_state, uint64_t bytes,
 }
 
 /* A committed rate of 1000 B/s, a committed burst of 1500 B; an excess burst of
- * 3000 B, which is filled by what the full committed one can't hold. */
+ * 3000 B, which gets the overflow of the committed one. */
 static void test_rfc_2697_single_rate_three_colours(void **state)
 {
     (void)state;
@@ -230,8 +232,9 @@ static void test_rfc_2697_single_rate_three_colours(void **state)
     for (int i = 0; i < 3; i++)
         assert_int_equal(mark_single(bucket_state, 500, now),
                          i < 2 ? GREEN : RED);
-    /* 2.5 s: 1500 B into the first, the 1000 B that are over, into the other.
-     * What is too large for the first is yellow, and leaves that as it is. */
+    /* 2.5 s: 1500 B into the first, the other 1000 B into the second. A packet
+     * that is too large for the first is yellow, and leaves the first
+     * unchanged. */
     now += 25 * WEIR_SECOND / 10;
     assert_int_equal(mark_single(bucket_state, 1501, now), RED);
     assert_int_equal(mark_single(bucket_state, 1000, now), GREEN);
@@ -242,7 +245,8 @@ static void test_rfc_2697_single_rate_three_colours(void **state)
 }
 
 /* The two rates of RFC 2698 are two quotas in a chain: the peak is the parent;
- * the committed one, in shadow, colours what passes that. */
+ * the committed one, in shadow, gives the colour of packets that pass the
+ * peak. */
 static enum colour mark_double(struct kept *committed, struct kept *peak,
                                uint64_t bytes, weir_instant now)
 {
@@ -298,7 +302,7 @@ static void test_an_empty_start_fills_from_the_first_look(void **state)
     free(bucket_state);
 }
 
-/* Above the burst nothing grows and nothing goes, for a year. */
+/* Above the burst the level neither grows nor falls, for a year. */
 static void test_units_above_the_burst_stay_until_spent(void **state)
 {
     (void)state;
@@ -380,22 +384,22 @@ static void test_a_day_of_25_hours_is_one_day(void **state)
     assert_int_equal(passes(bucket_state, 9, utc + HOUR), 1);
     assert_int_equal(passes(bucket_state, 9, utc + 23 * HOUR - 1), 0);
     assert_int_equal(passes(bucket_state, 9, utc + 23 * HOUR), 3);
-    /* Where clocks go back over midnight it stays the later day. */
+    /* If clocks go back over midnight, the later day goes on. */
     rule->utc_offset_s = 0;
     assert_int_equal(passes(bucket_state, 9, utc + 23 * HOUR + 1), 0);
     assert_int_equal(passes(bucket_state, 9, utc + 48 * HOUR), 3);
     free(bucket_state);
 }
 
-/* A window of a calendar about the instant at which clocks are set. */
+/* A window of a calendar around the instant at which clocks are set. */
 struct change {
     enum weir_calendar calendar;
-    weir_duration before; /* begins so long before it */
-    weir_duration after;  /* ends so long after it */
-    weir_duration next;   /* how long the next window is */
+    weir_duration before; /* it begins that long before */
+    weir_duration after;  /* it ends that long after */
+    weir_duration next;   /* length of the next window */
 };
 
-/* Asks at both ends, and at both sides of 'at', for more than passes. */
+/* Asks at both ends, and on both sides of 'at', for more than the limit. */
 static void check_change(const struct change *change, int32_t from_s,
                          int32_t to_s, weir_instant at)
 {
@@ -421,8 +425,8 @@ static void check_change(const struct change *change, int32_t from_s,
     free(bucket_state);
 }
 
-/* A clock that is set makes days of 23 and of 25 hours; but no hour is two
- * hours long, and no minute an hour. */
+/* Setting a clock makes days of 23 and of 25 hours; but no window of an hour
+ * has two hours, and none of a minute an hour. */
 static void test_clocks_that_are_set(void **state)
 {
     (void)state;
@@ -435,7 +439,7 @@ static void test_clocks_that_are_set(void **state)
         { WEIR_CALENDAR_MONTH, 24 * DAY + 3 * HOUR, 6 * DAY + 22 * HOUR,
           30 * DAY },
     };
-    /* There, 2026-03-29 01:00 UTC: 02:00 becomes 03:00. */
+    /* Berlin, 2026-03-29 01:00 UTC: 02:00 becomes 03:00. */
     static const struct change forward[] = {
         { WEIR_CALENDAR_MINUTE, MINUTE, 0, MINUTE },
         { WEIR_CALENDAR_HOUR, HOUR, 0, HOUR },
@@ -520,7 +524,8 @@ static void test_what_was_never_used_stays_so(void **state)
     free(bucket_state);
 }
 
-/* An edit in the middle: what has leaked has, and the rest at the new pace. */
+/* An edit in the middle: units that have leaked are gone, and the rest leaks at
+ * the new rate. */
 static void test_a_bucket_goes_on_at_the_new_pace(void **state)
 {
     (void)state;
@@ -540,7 +545,7 @@ static void test_a_bucket_goes_on_at_the_new_pace(void **state)
     free(bucket_state);
 }
 
-/* Half a unit of a slow limit is a whole one where the scale has no halves. */
+/* Half a unit of a slow limit is a whole one on a scale without halves. */
 static void test_a_coarser_scale_rounds_up(void **state)
 {
     (void)state;
@@ -556,8 +561,8 @@ static void test_a_coarser_scale_rounds_up(void **state)
     free(bucket_state);
 }
 
-/* A window of another length, other parts: each unit goes when it would have,
- * or a little later, never sooner. */
+/* Another window length, or other parts: each unit ends when it would have, or
+ * a little later, never sooner. */
 static void test_parts_are_cut_anew(void **state)
 {
     (void)state;

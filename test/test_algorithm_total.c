@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * test_algorithm_total.c - what a bucket and a fixed window admit over a long
- * time is what the limit says, to the unit.
+ * test_algorithm_total.c - over a long time a bucket and a fixed window admit
+ * exactly the units of the limit.
  *
- * Each limit gets WEIR_OPERATIONS takes (10^7 if unset; `make check-all` says
- * 10^9) of one unit, by turns at half, twice and ten times the limit. Beside it
- * goes the exact result: a bucket as a rational, a window as a count, both on
- * their own from the first take to the last. */
+ * Each limit gets WEIR_OPERATIONS takes (10^7 if unset; `make check-all` uses
+ * 10^9) of one unit, in turn at half, twice and ten times the limit. They are
+ * compared with the exact result: a bucket as a rational, a window as a count,
+ * both independent from the first take to the last. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,8 +20,8 @@
 #include "table_maker.h"
 
 #define BEGIN (1000 * WEIR_SECOND)
-#define PHASE 65536 /* takes at one pace */
-#define PACE 1024   /* paces are in parts of a nanosecond */
+#define PHASE 65536 /* takes at one rate */
+#define PACE 1024   /* intervals are in parts of a nanosecond */
 
 static const struct weir_algorithm_rate limits[] = {
     { .units = 1, .per = 86400 * WEIR_SECOND, .burst = 100 },
@@ -31,13 +31,13 @@ static const struct weir_algorithm_rate limits[] = {
     { .units = 1000, .per = 1000, .burst = 100 }, /* 10^9 a second */
 };
 
-/* When the takes come. */
+/* The instants of the takes. */
 struct paced {
     struct weir_rng rng;
     const struct weir_algorithm_rate *rate;
     uint64_t operations;
     uint64_t parts; /* of a nanosecond, not yet in 'now' */
-    uint64_t step;  /* the mean, in parts */
+    uint64_t step;  /* the mean interval, in parts */
     weir_instant now;
 };
 
@@ -58,7 +58,7 @@ static struct paced paced_begin(const struct weir_algorithm_rate *rate,
     };
 }
 
-/* Tenths of the limit. The clock must last: slow limits are asked oftener. */
+/* Tenths of the limit. The clock must last: slow limits get larger factors. */
 static void set_pace(struct paced *paced, uint64_t tenths)
 {
     weir_u128 step =
@@ -116,7 +116,7 @@ static void bucket_saturated(const struct weir_algorithm_rate *rate,
     assert_compare(admitted, <=, exact + 1);
 }
 
-/* By turns more and less than the limit, against a level * per. */
+/* In turn above and below the limit, compared with a level * per. */
 static void bucket_by_turns(const struct weir_algorithm_rate *rate,
                             struct weir_rng *rng)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * test/test_ask.c - exact quotas that a root decides, over the lab's fleet:
- * whatever the network does to asks and answers, no more passes than one meter
- * lets, and each ask ends once. */
+ * test/test_ask.c - exact quotas that a root decides, over the lab's fleet: for
+ * any faults of the network no more passes than one bucket state allows, and
+ * each request ends once. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,7 +23,7 @@ struct book {
     struct weir_fleet *fleet;
     struct weir_rng rng;
     uint32_t asked;           /* tickets given: 0 … */
-    uint8_t ended[ASKS_MAX];  /* how often */
+    uint8_t ended[ASKS_MAX];  /* number of ends */
     uint32_t passed, refused; /* answers */
     uint32_t away, late, unknown, full, odd;
 };
@@ -76,7 +76,7 @@ static struct book *make(uint32_t roots, const struct weir_net *net,
         options.upstream[i] = upstream;
     book->fleet = weir_fleet_new(&options);
     book->rng.state = seed();
-    /* Limiters of regions: each of one. */
+    /* As limiters of regions: each is linked to one region's root. */
     for (uint32_t l = 0; upstream && l < LIMITERS; l++) {
         for (uint32_t i = 0; i < roots; i++)
             weir_fleet_allow(book->fleet, l, i, i == 1 + l % (roots - 1));
@@ -150,8 +150,8 @@ static void ask(struct book *book, uint32_t limiter, const char *name,
         note(book, ticket, error, false);
 }
 
-/* So many takes by anybody, a quarter millisecond apart; then all have ended,
- * each once. */
+/* That many takes by random limiters, a quarter millisecond apart; then all
+ * have ended, each once. */
 static void ask_many(struct book *book, const char *name, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -208,7 +208,7 @@ static void test_loss_and_doubles_never_pass_more(void **state)
     end(book);
 }
 
-/* Links break under it, and what was in flight arrives on the next one. */
+/* Links break meanwhile, and messages in flight arrive on the next one. */
 static void test_what_a_link_replays_is_dropped(void **state)
 {
     (void)state;
@@ -280,7 +280,8 @@ static uint32_t many_by(struct book *book, uint32_t limiter, uint32_t count)
     return book->late - before;
 }
 
-/* Its links stay, and it says nothing: that costs asks their time once. */
+/* Its links stay up, and it sends nothing: requests wait their full patience
+ * only once. */
 static void test_a_mute_root_is_waited_for_once(void **state)
 {
     (void)state;
@@ -289,7 +290,7 @@ static void test_a_mute_root_is_waited_for_once(void **state)
     ask_many(book, "q", 10);
     weir_fleet_pause(book->fleet, root_place(0), true);
     uint32_t waited = many_by(book, 0, 50);
-    /* What was sent in the first one's 50 ms, and at each report's time. */
+    /* Those sent in the first one's 50 ms, and at each report's time. */
     assert_compare(waited, >=, 1);
     assert_compare(waited, <=, 6);
     assert_compare(book->away, >=, 40);
@@ -297,7 +298,7 @@ static void test_a_mute_root_is_waited_for_once(void **state)
     run_on(book, WEIR_SECOND);
     fetch(book);
     uint32_t passed = book->passed;
-    /* The first of each limiter tries it. */
+    /* The first request of each limiter tries the root. */
     for (uint32_t i = 0; i < LIMITERS; i++)
         many_by(book, i, 1);
     ask_many(book, "q", 50);
@@ -305,8 +306,8 @@ static void test_a_mute_root_is_waited_for_once(void **state)
     end(book);
 }
 
-/* One whose answers all come late is mute too, however much it says: they are
- * charged there and of use to nobody. Once in a while it is tried. */
+/* A root that sends all answers late counts as mute: takes are charged there in
+ * vain. Now and then it is tried. */
 static void test_a_late_root_is_waited_for_now_and_then(void **state)
 {
     (void)state;
@@ -321,7 +322,7 @@ static void test_a_late_root_is_waited_for_now_and_then(void **state)
     assert_compare(waited, >=, 5);
     assert_compare(waited, <=, 5 + 5 + 14);
     assert_int_equal(book->passed, 0);
-    /* Who waits longer is answered, whatever the others do. */
+    /* A more patient request is answered in spite of the others. */
     for (int i = 0; i < 10; i++) {
         many_by(book, 0, 5);
         struct weir_step_ask patient = { .name = WEIR_TEXT("q"),
@@ -337,7 +338,7 @@ static void test_a_late_root_is_waited_for_now_and_then(void **state)
     end(book);
 }
 
-/* What a minute is, no wall clock that is set decides. */
+/* Setting a wall clock doesn't change the length of a minute. */
 static void test_a_clock_that_is_set_gives_and_takes_nothing(void **state)
 {
     (void)state;
@@ -359,7 +360,8 @@ static void test_a_clock_that_is_set_gives_and_takes_nothing(void **state)
     end(book);
 }
 
-/* An ask that nobody answers ends, however patient its limiter says to be. */
+/* A request without an answer ends, however patient its limiter claims to
+ * be. */
 static void test_patience_has_an_end(void **state)
 {
     (void)state;
@@ -416,7 +418,7 @@ static void test_an_edit_carries_and_a_removal_forgets(void **state)
     end(book);
 }
 
-/* Those in use stay; what is as good as new goes. */
+/* States in use stay; those that are as good as new go. */
 static void test_memory_is_bounded(void **state)
 {
     (void)state;

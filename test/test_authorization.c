@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test/test_authorization.c - which role a request needs, and what is counted
- * of those who haven't got it. */
+ * test/test_authorization.c - the role that a request needs, and the counts of
+ * peers without it. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,7 +36,7 @@ static void every_request_needs_a_role(void **state)
         { "PATCH", "/v1/quotas/a", WEIR_ROLE_EDIT },
         { "DELETE", "/v1/quotas/a", WEIR_ROLE_EDIT },
         { "POST", "/v1/quotas:import", WEIR_ROLE_EDIT },
-        /* What isn't there, or isn't spelled so, is no way around. */
+        /* A missing or misspelled path doesn't avoid the check. */
         { "GET", "/healthz/", WEIR_ROLE_READ },
         { "GET", "/HEALTHZ", WEIR_ROLE_READ },
         { "GET", "//healthz", WEIR_ROLE_READ },

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * test_base.c - texts, explanations, growing arrays, chance, hashes, errors.
  *
- * What every other room takes for granted, so held to its edges: absent
- * texts, an explanation longer than its place, an allocator that fails. */
+ * All other modules rely on these, so their edges are tested: absent texts, an
+ * explanation longer than its buffer, an allocator that fails. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -72,7 +72,7 @@ static void test_diag_is_cut_at_its_end(void **state)
     assert_string_equal(place.after, "guard");
 }
 
-/* An allocator that counts what is out and can be told to fail. */
+/* An allocator that counts its blocks and can be made to fail. */
 struct purse {
     size_t out;
     bool empty;

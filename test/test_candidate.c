@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * test_candidate.c - elections in virtual time: candidates and a store like
- * etcd, with messages that take their time, or arrive after their link has
- * gone, links that break, processes that are stopped, clocks that run at their
- * own rates, a store that restarts, leaders that don't know that they are none.
+ * etcd. Messages take their time, or arrive after their link has gone; links
+ * break, processes are stopped, clocks run at their own rates, the store
+ * restarts, and leaders of the store don't know that they lost their
+ * leadership.
  *
- * After each step of time it is looked who would say that he holds the
- * mastership if he were asked then, the stopped ones too: never two. */
+ * After each step of time the test counts the candidates that would say that
+ * they are master if they were asked then, stopped ones included: never two. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,7 +28,7 @@
 #define CANDIDATES 3
 #define LEASES 512
 #define HISTORY 4096
-#define MESSAGES 4096 /* on the way at once */
+#define MESSAGES 4096 /* on their way at once */
 
 struct key {
     bool found;
@@ -39,7 +40,7 @@ struct message {
     weir_instant at; /* of its arrival; 0: free */
     uint32_t order;
     bool to_store;
-    uint32_t who, link; /* the link that it goes over */
+    uint32_t who, link; /* the candidate and its link */
     struct weir_candidate_ask ask;
     struct weir_candidate_answer answer;
     struct key key;
@@ -49,13 +50,13 @@ struct one {
     struct weir_candidate machine;
     double rate;               /* of its clock */
     bool is_up;                /* the link */
-    uint32_t link, link_known; /* … which one, and as the machine knows it */
+    uint32_t link, link_known; /* … its number, and as the machine knows it */
     bool is_stopped, is_dead;
     bool watches;
     struct weir_candidate_ask watch;
     int64_t watch_next;
-    weir_instant watch_at; /* arrival of what was told last: no overtaking */
-    uint64_t term;         /* it told of as its own last */
+    weir_instant watch_at; /* arrival of the last event: no overtaking */
+    uint64_t term;         /* the last term that it reported as its own */
     weir_instant won_at;   /* true time */
     unsigned wins;
     enum weir_candidate_why why;
@@ -68,13 +69,13 @@ struct world {
     uint32_t count;
     /* The store. */
     bool is_down;
-    bool is_refusing;          /* to make the key */
-    weir_instant losing_until; /* so long what the majority is to do is lost,
-                                * and answered as such after HANG */
+    bool is_refusing;          /* refuses to create the key */
+    weir_instant losing_until; /* until then, changes by the majority are lost,
+                                * and answered as lost after HANG */
     int64_t revision, compacted;
     uint64_t raft_term;
-    weir_instant stale_until; /* so long one who led before answers … */
-    uint32_t stale_for;       /* … keep-alives of these: a bit each */
+    weir_instant stale_until; /* until then a deposed leader answers … */
+    uint32_t stale_for;       /* … keep-alives of these, a bit each */
     struct key key;
     struct {
         int64_t ttl_s;
@@ -85,10 +86,10 @@ struct world {
     int64_t history_count;
     /* The network. */
     struct message messages[MESSAGES];
-    size_t message_top; /* what is above has never been used */
+    size_t message_top; /* entries above have never been used */
     uint32_t order;
     weir_duration delay; /* at most, one way */
-    /* What was seen. */
+    /* Observations. */
     uint64_t top_term;
     unsigned changes; /* of master */
 };
@@ -108,7 +109,7 @@ static bool chance(double probability)
     return weir_rng_unit(&w.rng) < probability;
 }
 
-/* What its clock shows. */
+/* The time on its clock. */
 static weir_instant clock_of(const struct one *one)
 {
     return (weir_instant)((double)w.now * one->rate) + 1;
@@ -408,7 +409,7 @@ static void look(void)
 static void step(void)
 {
     w.now += STEP;
-    look(); /* before anybody has heard of anything */
+    look(); /* before any candidate has received a message */
     store_tick();
     struct message *m = next_message();
     for (; m; m = next_message()) {
@@ -511,7 +512,7 @@ static void who_resigns_is_followed_at_once(void **state)
     while (holder() < 0)
         step();
     assert_int_not_equal(holder(), master);
-    /* there: the revocation; the watch; there and back: the key */
+    /* there: the revocation; the watch event; there and back: the key */
     assert_compare(w.now - resigned, <=, 4 * (w.delay + STEP));
     run(WEIR_SECOND);
     assert_true(weir_candidate_is_gone(&one->machine, clock_of(one)));
@@ -536,7 +537,7 @@ static void a_stopped_master_wakes_without_it(void **state)
     assert_compare(w.one[next].term, >, w.one[master].term);
 }
 
-/* The store is away for less than what is left of the lease; and for more. */
+/* The store is down for less than the rest of the lease; and for more. */
 static void a_store_that_restarts(void **state)
 {
     (void)state;
@@ -586,7 +587,7 @@ static void one_silent_keep_alive_loses_nothing(void **state)
     run(5 * WEIR_SECOND);
     assert_int_equal(holder(), 0);
     for (int i = 0; i < 20; i++) {
-        /* whatever is under way is lost with the link, and it comes again */
+        /* messages under way are lost with the link, and it comes back */
         set_link(0, false);
         run(WEIR_SECOND);
         set_link(0, true);
@@ -596,8 +597,8 @@ static void one_silent_keep_alive_loses_nothing(void **state)
     assert_int_equal(w.one[0].wins, 1);
 }
 
-/* Another leads the store, and counts all leases from now. The one before goes
- * on answering keep-alives of those that ask it. */
+/* Another server leads the store, and counts all leases from now. The deposed
+ * leader goes on answering keep-alives of those that ask it. */
 static void vote_out(uint32_t stale_for, weir_duration duration)
 {
     w.raft_term++;
@@ -608,8 +609,8 @@ static void vote_out(uint32_t stale_for, weir_duration duration)
             extend_lease(i);
 }
 
-/* The master's keep-alives are answered by nobody who could keep the lease
- * alive; and then by one who can, in time. */
+/* The master's keep-alives are answered by a server that can't keep the lease
+ * alive; later, in time, by one that can. */
 static void a_leader_voted_out(void **state)
 {
     (void)state;
@@ -630,9 +631,9 @@ static void a_leader_voted_out(void **state)
     assert_compare(w.now - since, <=, TTL + WEIR_SECOND);
 }
 
-/* What was on its way to a leader that died is lost, and nobody says so for
- * longer than a ttl; keep-alives find who leads now. Who leaves such a server
- * finds another. */
+/* Requests on their way to a leader that died are lost without an error for
+ * longer than a ttl; keep-alives find the new leader. A candidate that leaves
+ * such a server finds another. */
 static void a_leader_that_dies(void **state)
 {
     (void)state;
@@ -651,7 +652,8 @@ static void a_leader_that_dies(void **state)
     assert_int_equal(w.one[master].wins, 1);
 }
 
-/* What one server of the store refuses, all would: no new connections. */
+/* A refusal by one server of the store would come from all of them: no new
+ * connections. */
 static void a_store_that_refuses(void **state)
 {
     (void)state;
@@ -664,7 +666,7 @@ static void a_store_that_refuses(void **state)
     assert_int_equal(holder(), 0);
 }
 
-/* Leases that are none, over and over: it pauses between them. */
+/* Answers with invalid leases, over and over: it pauses between them. */
 static void a_store_that_talks_nonsense(void **state)
 {
     (void)state;
@@ -681,15 +683,15 @@ static void a_store_that_talks_nonsense(void **state)
     assert_compare(asks, <, 100);
 }
 
-/* Somebody removes the key, or writes to it by hand. */
+/* An operator removes the key, or writes to it by hand. */
 static void a_meddler(void **state)
 {
     (void)state;
     begin(CANDIDATES, 10 * MS);
     run(5 * WEIR_SECOND);
     int master = holder();
-    /* (Between the removal and its being heard of there may be two: no
-     * candidate can know. So nobody else stands here.) */
+    /* (Between the removal and the candidates' notice of it there may be two
+     * masters: no candidate can know. So only one candidate stands here.) */
     for (uint32_t i = 0; i < CANDIDATES; i++)
         if ((int)i != master)
             w.one[i].is_dead = true;
@@ -708,8 +710,8 @@ static void a_meddler(void **state)
     assert_int_equal(holder(), master);
 }
 
-/* Its own name in the key, with a lease that it doesn't know: it was killed
- * and started again. Nobody is sent to it as to the master. */
+/* The key has its own name, with a lease that it doesn't know: it was killed
+ * and restarted. No caller is sent to it as to the master. */
 static void a_name_of_before(void **state)
 {
     (void)state;
@@ -733,7 +735,7 @@ static void a_compacted_history(void **state)
     for (int i = 0; i < 10; i++)
         w.revision++;
     w.compacted = w.revision;
-    /* its watch is cut, and asks again */
+    /* its watch is cut, and requests again */
     struct message *m = post(other, false);
     m->answer.ask = w.one[other].watch;
     m->answer.over = true;
@@ -760,7 +762,7 @@ static void a_store_put_back_to_an_older_state(void **state)
     run(2 * TTL);
     set_link(0, true);
     set_link(1, true);
-    /* one of them may be master by what the store has forgotten */
+    /* one of them may be master by a lease that the store has forgotten */
     run(TTL - WEIR_SECOND);
     assert_int_equal(holder(), -1);
     run(TTL);
@@ -768,7 +770,7 @@ static void a_store_put_back_to_an_older_state(void **state)
     assert_compare(w.top_term, >, term); /* and note() has looked at each */
 }
 
-/* ---- All of it, by chance ---- */
+/* ---- Everything at random ---- */
 
 static void mishap(void)
 {
@@ -801,7 +803,7 @@ static void mishap(void)
     case 8:
         w.losing_until = w.now + weir_rng_below(&w.rng, TTL);
         return;
-    default: /* of chance, not of an enum: the store dies, or is back */
+    default: /* of chance, not of an enum: the store goes down, or comes back */
         w.is_down = !w.is_down;
         for (uint32_t i = 0; i < w.count; i++)
             set_link(i, !w.is_down);
@@ -839,7 +841,7 @@ static void one_history(void)
     run(3 * TTL);
     heal();
     run(3 * TTL);
-    require(holder() >= 0, "nobody is elected");
+    require(holder() >= 0, "no candidate is elected");
 }
 
 static void never_two(void **state)
@@ -859,7 +861,7 @@ static void never_two(void **state)
 
 int main(void)
 {
-    seed = 1; /* of the stories, which hold for any */
+    seed = 1; /* for stories, which hold with any seed */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_first_master),
         cmocka_unit_test(a_dead_master_is_followed_within_its_lease),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_candidate_answers.c - one candidate by itself, and answers that come
- * late, or in an order that they weren't given in. */
+ * test_candidate_answers.c - a single candidate, and answers that come late, or
+ * in another order than they were sent. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 
 #define TTL (10 * WEIR_SECOND)
 
-/* One that has a lease (number 1) and asks for the key. */
+/* A candidate with a lease (number 1) that requests the key. */
 static struct weir_candidate_answer ask_for_key(struct weir_candidate *c)
 {
     struct weir_candidate_options options = { TTL, WEIR_TEXT("a:1"), 1 };
@@ -29,7 +29,8 @@ static struct weir_candidate_answer ask_for_key(struct weir_candidate *c)
     return next;
 }
 
-/* Likewise: another has the key since revision 10, and it is watched. */
+/* Likewise: another candidate has the key since revision 10, and the key is
+ * watched. */
 static struct weir_candidate_answer watch_another(struct weir_candidate *c)
 {
     struct weir_candidate_answer answer = ask_for_key(c);
@@ -47,7 +48,7 @@ static struct weir_candidate_answer watch_another(struct weir_candidate *c)
     return watch;
 }
 
-/* It is read, then goes, and what was read comes after that. */
+/* The key is read, then goes; the answer to the read comes after that. */
 static void an_answer_that_the_watch_overtook(void **state)
 {
     (void)state;
@@ -64,14 +65,14 @@ static void an_answer_that_the_watch_overtook(void **state)
     weir_candidate_receive(&c, &watch, 6);
     create.value = WEIR_TEXT("c:1");
     weir_candidate_receive(&c, &create, 7);
-    /* nobody has it, so it is asked for again */
+    /* the key is free, so it is requested again */
     assert_int_equal(weir_candidate_master(&c).len, 0);
     assert_true(weir_candidate_next(&c, &create.ask, 7));
     assert_int_equal(create.ask.type, WEIR_CANDIDATE_CREATE);
 }
 
-/* The key goes and comes and goes; it is won; only then the watch tells of
- * all that. */
+/* The key goes, comes and goes again; it is won; only then the watch reports
+ * all of that. */
 static void a_watch_that_the_answer_overtook(void **state)
 {
     (void)state;
@@ -97,7 +98,7 @@ static void a_watch_that_the_answer_overtook(void **state)
     assert_false(weir_candidate_holds(&c, 9));
 }
 
-/* What is kept counts from when that was asked, each answer for itself. */
+/* A keep-alive counts from its request, for each answer separately. */
 static void keep_alives_that_are_answered_late(void **state)
 {
     (void)state;
@@ -112,7 +113,7 @@ static void keep_alives_that_are_answered_late(void **state)
     struct weir_candidate_ask watch;
     assert_true(weir_candidate_next(&c, &watch, 2));
     for (size_t i = 0; i < 2; i++) {
-        /* something is heard, if not what is asked below */
+        /* messages come, but not the answers to the keep-alives below */
         weir_candidate_receive(&c,
                                &(struct weir_candidate_answer){ .ask = watch },
                                (2 + 3 * i) * WEIR_SECOND);
@@ -133,7 +134,7 @@ static void keep_alives_that_are_answered_late(void **state)
     assert_true(weir_candidate_next(&c, &create.ask, at));
     assert_int_equal(create.ask.type, WEIR_CANDIDATE_CREATE);
     weir_candidate_receive(&c, &keep[0], at);
-    create.raft_term = 5; /* another leads than has answered */
+    create.raft_term = 5; /* another server leads than has answered */
     weir_candidate_receive(&c, &create, at);
     assert_int_equal(weir_candidate_until(&c), 1 + held);
     create.ask.kept_term = 5;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * test/test_catalog.c - a set of quotas against a naive model. */
+ * test/test_catalog.c - a set of quotas compared with a naive model. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -101,7 +101,7 @@ static void chains_are_at_most_sixteen(void **state)
     }
     assert_int_equal(try_set(catalog, "q17", "q16", &diag), WEIR_EDEPTH);
     assert_int_equal(try_set(catalog, "t*", "q16", &diag), WEIR_EDEPTH);
-    /* who moves takes its descendants along */
+    /* a quota that moves takes its descendants along */
     assert_int_equal(try_set(catalog, "top", NULL, &diag), 0);
     assert_int_equal(try_set(catalog, "q1", "top", &diag), WEIR_EDEPTH);
     assert_int_equal(try_set(catalog, "q2", "top", &diag), 0);
@@ -137,7 +137,7 @@ static void one_of_a_chain_is_adaptive(void **state)
                      WEIR_EQUOTA);
     assert_non_null(strstr(diag.text, "'r' and 'db' above it would both be "
                                       "adaptive"));
-    /* By an edit of its own, of what is above, by a move, by a template. */
+    /* By an edit of its own, of its ancestor, by a move, by a template. */
     assert_int_equal(try_share(catalog, "q", "db", WEIR_ADAPTIVE, &diag),
                      WEIR_EQUOTA);
     assert_int_equal(try_share(catalog, "top", NULL, WEIR_ADAPTIVE, &diag),
@@ -194,7 +194,7 @@ static bool is_ruled(struct weir_catalog *catalog, const char *name)
     return quota;
 }
 
-/* A quota whose name holds [ is a template by its glob alone. */
+/* A quota with [ in its name is a template by its glob alone. */
 static void globs_of_paths(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * test/test_check.c - each checker speaks when what it holds is broken, by
+ * test/test_check.c - each checker reports when its invariant is broken, by
  * hand, in a fleet that is otherwise sound; and none does when all is well.
  * (test_planted.py breaks the product instead.) */
 
@@ -38,7 +38,7 @@ static void put(struct scene *s, struct weir_limit limit, uint64_t high)
     assert_int_equal(weir_fleet_put(s->fleet, &quota, NULL), 0);
 }
 
-/* NULL while all hold. */
+/* NULL while all invariants hold. */
 static const char *run(struct scene *s, weir_duration span)
 {
     struct weir_world *world = weir_fleet_world(s->fleet);
@@ -56,7 +56,7 @@ static unsigned take(struct scene *s, uint32_t limiter, uint64_t weight)
     return outcome;
 }
 
-/* A fleet in which everybody has been told of the quota. */
+/* A fleet in which all limiters have received the quota. */
 static struct scene begin_with(uint32_t roots, uint64_t high)
 {
     const struct weir_fleet_options options = {
@@ -118,7 +118,8 @@ static void test_all_is_well(void **state)
     end(&s);
 }
 
-/* Charges may go above high, and refunds take back what roots count later. */
+/* Charges may go above high, and refunds take back units that roots count
+ * later. */
 static void test_charges_and_refunds_are_no_violation(void **state)
 {
     (void)state;
@@ -133,8 +134,8 @@ static void test_charges_and_refunds_are_no_violation(void **state)
     end(&s);
 }
 
-/* What a limiter was told before its clock was set back is not as old as
- * time. */
+/* A fill that a limiter received before its clock was set back isn't ages
+ * old. */
 static void test_a_clock_may_be_set_back(void **state)
 {
     (void)state;
@@ -150,8 +151,8 @@ static void test_a_clock_may_be_set_back(void **state)
     end(&s);
 }
 
-/* A root that hears nothing more presumes nothing more, and a limiter that
- * isn't answered any more counts by its slack alone. */
+/* A root without reports presumes nothing more, and a limiter without answers
+ * counts by its slack alone. */
 static void test_what_is_presumed_ends(void **state)
 {
     (void)state;
@@ -169,8 +170,9 @@ static void test_what_is_presumed_ends(void **state)
     end(&s);
 }
 
-/* What a root drew up before an edit may come when all have the edit by now, of
- * another root: it gives of the room that there was, and is no violation. */
+/* A fill that a root sent before an edit may arrive when all have the edit
+ * already, from another root. It grants slack from the old room, and that is no
+ * violation. */
 static void test_a_fill_of_before_an_edit_may_come_late(void **state)
 {
     (void)state;
@@ -179,11 +181,11 @@ static void test_a_fill_of_before_an_edit_may_come_late(void **state)
     weir_fleet_net(s.fleet, 0, 0, &far);
     assert_null(run(&s, 110 * WEIR_MILLISECOND)); /* all is answered */
     for (int i = 0; i < 14; i++) {
-        take(&s, 0, 1); /* more than its slack: they are reported */
+        take(&s, 0, 1); /* more than its slack: the units are reported */
         assert_null(run(&s, WEIR_MILLISECOND));
     }
     assert_null(run(&s, 70 * WEIR_MILLISECOND));
-    put(&s, slow, 30); /* the answer is on its way */
+    put(&s, slow, 30); /* the answer is under way */
     assert_null(run(&s, 10 * WEIR_MILLISECOND));
     assert_int_equal(take(&s, 1, 1) & WEIR_OUTCOME_LIMITED, 0);
     assert_null(run(&s, 60 * WEIR_MILLISECOND));
@@ -234,7 +236,7 @@ static void test_conservation(void **state)
     end(&s);
 }
 
-/* Limiters that forget where to stop, all at once. */
+/* All limiters ignore their stops at once. */
 static void test_unseen_bound(void **state)
 {
     (void)state;
@@ -249,7 +251,8 @@ static void test_unseen_bound(void **state)
     end(&s);
 }
 
-/* A root that gives of more room than its quota has: whoever hears of it. */
+/* A root that grants slack from more room than its quota has, to any
+ * limiter. */
 static void test_unseen_bound_of_a_root(void **state)
 {
     (void)state;
@@ -263,7 +266,7 @@ static void test_unseen_bound_of_a_root(void **state)
     end(&s);
 }
 
-/* A limiter whose bucket was emptied behind its back. */
+/* A limiter with a bucket that was emptied from outside. */
 static void test_agreement(void **state)
 {
     (void)state;
@@ -281,7 +284,7 @@ static void test_agreement(void **state)
     end(&s);
 }
 
-/* A limiter that lost a quota nobody removed. */
+/* A limiter that lost a quota, though it wasn't removed. */
 static void test_epochs(void **state)
 {
     (void)state;
@@ -297,7 +300,7 @@ static void test_epochs(void **state)
     end(&s);
 }
 
-/* A refusal that nothing asks for; it is the first one that stays. */
+/* A refusal without a reason; the first one stays. */
 static void test_verdicts(void **state)
 {
     (void)state;
@@ -309,7 +312,7 @@ static void test_verdicts(void **state)
     end(&s);
 }
 
-/* Runs it from some seeds; so many requests and counts at least. */
+/* Runs the scenario with some seeds; requires that many requests and counts. */
 static void run_soundly(const struct weir_scenario *scenario, uint64_t takes,
                         uint64_t counts)
 {
@@ -326,8 +329,8 @@ static void run_soundly(const struct weir_scenario *scenario, uint64_t takes,
     }
 }
 
-/* Where all is refused until the end, refusals are reported until the end;
- * this one falls into a report. */
+/* If all is refused until the end, refusals are reported until the end; this
+ * run ends within a report. */
 static void test_refusals_are_not_rest(void **state)
 {
     (void)state;
@@ -342,9 +345,9 @@ static void test_refusals_are_not_rest(void **state)
     weir_scenario_free(scenario);
 }
 
-/* Names by the thousand, in tables of 32: a slot has another owner soon, and
- * roots make buckets, clear them away when they are empty, and make them
- * again, which is no count lost. */
+/* Names by the thousand, in tables of 32: a slot soon has another name. Roots
+ * make buckets, free them when they are empty, and make them again: this is no
+ * lost count. */
 static void test_floods_are_no_violation(void **state)
 {
     (void)state;
@@ -359,8 +362,8 @@ static void test_floods_are_no_violation(void **state)
     weir_scenario_free(scenario);
 }
 
-/* What an overloaded root didn't tell of buckets far from full it tells when it
- * has time: in the end all know what is in them. */
+/* An overloaded root omits buckets far from full, and sends them when it has
+ * time: in the end all nodes know the fills. */
 static void test_what_wasnt_told_under_overload_is_made_up_for(void **state)
 {
     (void)state;
@@ -379,7 +382,7 @@ static void test_what_wasnt_told_under_overload_is_made_up_for(void **state)
     weir_scenario_free(scenario);
 }
 
-/* A run is the same with and without its checkers. */
+/* A run is the same with and without checkers. */
 static void test_checkers_change_nothing(void **state)
 {
     (void)state;

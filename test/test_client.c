@@ -18,7 +18,7 @@
 #include "base/atomic.h"
 #include "client/client.h"
 
-#define FILES 256 /* descriptors looked at */
+#define FILES 256 /* descriptors checked */
 #define LOCAL_TEN                                                          \
     "{\"limit\": \"10/s\", \"low_burst\": \"10\", \"high_burst\": \"10\"," \
     " \"sharing\": \"local\"}"
@@ -51,7 +51,7 @@ static enum weir_verdict take_name(struct weir *weir, const char *name)
     return weir_take_by_name(weir, name, strlen(name), 1, NULL, 0);
 }
 
-/* Whether the limiter has the quota 'name', or no longer. */
+/* True: the limiter has the quota 'name'. */
 static bool knows(struct weir *weir, const char *name)
 {
     struct weir_handle quota = handle_open(weir, name);
@@ -315,8 +315,8 @@ static void reservations_wait_their_turn(void **state)
     weir_close(weir);
 }
 
-/* By the real clock: what it says of the wait is a lower bound of the time that
- * passed, and so is what the bucket needs for one unit more than it holds. */
+/* By the real clock: the reported wait is a lower bound of the time that
+ * passed; so is the time that the bucket needs until one more unit fits. */
 static void a_wait_takes_its_time(void **state)
 {
     (void)state;
@@ -332,7 +332,7 @@ static void a_wait_takes_its_time(void **state)
     struct weir_reply reply = { .wait = 0 };
     assert_int_equal(weir_take(slow, 10, NULL, 0), WEIR_PASS);
     assert_int_equal(weir_wait(slow, 1, 0, NULL), WEIR_LIMITED);
-    /* Again, should the machine have let the wait pass before it began. */
+    /* Again, if the machine was so slow that no wait was needed. */
     weir_instant until = world_now() + GUARD;
     while (reply.wait == 0 && world_now() < until) {
         weir_refund(wait, 1000, 0);
@@ -374,8 +374,8 @@ static void many_are_taken_in_order(void **state)
 
 /* ---- Counts ---- */
 
-/* Every way to ask, by handle and by name; what the other set makes of it
- * shows at the root, and nowhere here. */
+/* Every way to take, by handle and by name: the shadow set's verdicts show at
+ * the root, and nowhere here. */
 static void a_shadow_set_is_asked_too(void **state)
 {
     (void)state;
@@ -397,7 +397,7 @@ static void a_shadow_set_is_asked_too(void **state)
     assert_int_equal(weir_take_many(weir, asks, 1, 0), 1);
     assert_int_equal(weir_reserve(quota, 1, 0, &reply, 0), WEIR_PASS);
     assert_int_equal(weir_take(quota, 1, &reply, 0), WEIR_PASS);
-    /* Six are too many there. */
+    /* Six are too many in the shadow set. */
     assert_int_equal(weir_take(quota, 1, &reply, 0), WEIR_PASS);
     assert_false(reply.shadow);
     weir_charge(quota, 2, 0);
@@ -451,8 +451,8 @@ static void sync_stands_on_the_fleet(void **state)
     weir_close(two);
 }
 
-/* A close ends before its time only when the root has taken all. One that took
- * longer, on a busy machine, may have lost what it had to report. */
+/* A close ends before its time only when the root has taken all. A slower one,
+ * on a busy machine, may have lost its last report. */
 static void closing_delivers_counts(void **state)
 {
     (void)state;
@@ -504,7 +504,7 @@ static bool is_readable(int fd)
     return poll(&poll_fd, 1, 0) == 1;
 }
 
-/* The next one, but that a root finds this machine too busy. */
+/* The next event, except that a root finds this machine too busy. */
 static bool next_event(struct weir *weir, struct weir_event *out)
 {
     bool found = weir_event_next(weir, out);
@@ -531,7 +531,7 @@ static void events_wait(void **state)
     weir_close(weir);
 }
 
-/* Of a limiter without roots, to which nothing else happens. */
+/* The events of a limiter without roots, which has no others. */
 static void events_overflow(void **state)
 {
     (void)state;
@@ -607,7 +607,7 @@ static void threads_give_stripes_back(void **state)
             unknown += 2000;
         }
         pthread_barrier_destroy(&barrier);
-        /* One is this thread's. */
+        /* One stripe is this thread's. */
         assert_int_equal(free_stripes(weir), 3);
     }
     assert_int_equal(passed, 16 * 5 * 2000);
@@ -617,9 +617,9 @@ static void threads_give_stripes_back(void **state)
     weir_close(weir);
 }
 
-/* ---- What it leaves alone ---- */
+/* ---- State that must stay unchanged ---- */
 
-/* A sanitizer has another heap, and says what leaked by itself. */
+/* A sanitizer has another heap, and reports leaks itself. */
 static uint64_t heap_in_use(void)
 {
     return mallinfo2().uordblks;
@@ -644,10 +644,10 @@ static void nothing_leaks(void **state)
         threads = world_count("/proc/self/task");
         heap = heap_in_use();
     }
-    /* A thread that was joined may be listed for a moment yet. */
+    /* A thread that was joined may still be listed for a moment. */
     UNTIL(world_count("/proc/self/fd") <= files);
     UNTIL(world_count("/proc/self/task") <= threads);
-    /* Less than 100 bytes for each: what the allocator keeps for itself. */
+    /* Less than 100 bytes each: the allocator's own. */
     UNTIL(heap_in_use() <= heap + 20000);
 }
 

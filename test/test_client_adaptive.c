@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test_client_adaptive.c - adaptive quotas through libweir, without a root:
- * quotas of one's own, classes, what is seen, forks, too many of them. */
+ * local quotas, classes, the view, forks, too many of them. */
 
 #include <poll.h>
 #include <setjmp.h>
@@ -103,7 +103,7 @@ static void test_a_limit_falls_and_is_seen(void **state)
         in++;
     assert_int_equal(in, 20);
     assert_true(enters(db, sync, &permit[in++], NOW));
-    /* A leave says how it went; what is no outcome says nothing. */
+    /* A leave reports an outcome; an invalid one is no sample. */
     weir_leave(&permit[--in], (enum weir_permit_outcome)77, NOW + MS);
     while (in > 0)
         weir_leave(&permit[--in], WEIR_PERMIT_SUCCESS, NOW + 2500 * MS);
@@ -145,7 +145,7 @@ static void test_one_too_many_is_told_of(void **state)
     weir_close(weir);
 }
 
-/* What the child sees; its exit status says which was wrong. */
+/* The child's checks; its exit status is the number of the failed one. */
 static int in_child(struct weir_handle db, struct weir_permit *parents)
 {
     struct weir_permit own;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * test_client_attack.c - libweir and roots that die, hang, lie or speak
- * garbage. Whatever they do: no crash, no hang, decisions go on, an event
- * says why, and the limiter tries again, less and less often. */
+ * test_client_attack.c - libweir and roots that die, hang, lie or send garbage.
+ * In each case: no crash, no hang, decisions go on, an event gives the reason,
+ * and the limiter retries, less and less often. */
 
 #include "client_world.h"
 #include "compare.h"
@@ -43,7 +43,7 @@ static struct weir_status status_of(struct weir *weir)
     return status;
 }
 
-/* ---- Roots that aren't ---- */
+/* ---- Peers that aren't roots ---- */
 
 /* All of them are tried at the same time, from the first test on. */
 static const enum vice vices[] = { VICE_CLOSES,   VICE_GARBAGE, VICE_JUNK,
@@ -55,7 +55,7 @@ static struct victim {
     struct fake *fake;
     struct weir *weir;
     weir_instant began;
-} victims[VICE_NONE]; /* by vice */
+} victims[VICE_NONE]; /* indexed by vice */
 
 static int begin_attempts(void **state)
 {
@@ -170,8 +170,9 @@ static bool is_stale(struct weir *weir)
     return status_of(weir).stale;
 }
 
-/* A limiter of a root that may soon be taken for dead tells so at any time on a
- * busy machine; but each time once, and then once that it is heard again. */
+/* On a busy machine a limiter that takes its root for dead soon may report this
+ * at any time; but only once each time, followed by one report that the root
+ * answers again. */
 static void dead_root_comes_back(void **state)
 {
     (void)state;
@@ -184,7 +185,8 @@ static void dead_root_comes_back(void **state)
     struct weir *weir = limiter_ready(root.address, &seen);
     UNTIL(knows(weir, "q"));
     for (unsigned round = 1; round <= 2; round++) {
-        /* Not while one before isn't answered for: a stop holds then. */
+        /* Only when earlier takes are answered: until then a stop is in
+         * force. */
         UNTIL(take(weir, "q") == WEIR_PASS);
         unsigned lost = seen_count(&seen, WEIR_EVENT_ROOT_DOWN);
         root_kill(&root, round == 1 ? SIGKILL : SIGTERM);
@@ -219,8 +221,8 @@ static void *close_it(void *context)
     return NULL;
 }
 
-/* It ends, though the root says nothing and nobody hangs up. (That it takes
- * 100 ms at most is WEIR_CLOSE_PATIENCE; a busy machine makes it more.) */
+/* It ends, though the root is silent and no end closes. (WEIR_CLOSE_PATIENCE
+ * bounds it at 100 ms; a busy machine needs longer.) */
 static void stopped_root_is_stale_and_closing_is_bounded(void **state)
 {
     (void)state;
@@ -266,7 +268,7 @@ static void another_store_beside_ours_is_refused(void **state)
     UNTIL(seen_count(&seen, WEIR_EVENT_ROOT_DOWN) >= 2);
     assert_int_equal(take(weir, "q"), WEIR_LIMITED);
     assert_int_equal(status_of(weir).roots_up, 1);
-    /* Alone, it is the store now. */
+    /* As the only root its store is now in force. */
     root_kill(&ours, SIGKILL);
     UNTIL(status_of(weir).roots_up == 1 && !knows(weir, "q"));
     assert_int_equal(take(weir, "q"), WEIR_PASS);

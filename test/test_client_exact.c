@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * test_client_exact.c - libweir and exact quotas, beside a real root.
  *
- * The stores are fakes in this process: bucket states by name, which answer,
- * time out or are away as a test wants it. test_shared_… and live_exact have
- * real stores; this file shows how the library uses one. */
+ * The stores are fakes in this process: bucket states by name. A fake answers,
+ * times out or is unreachable as a test wants it. test_shared_… and live_exact
+ * use real stores; this file shows how the library uses one. */
 
 #include "client_world.h"
 #include "compare.h"
@@ -28,16 +28,16 @@ struct bucket_state_of {
     uint64_t state[64];
 };
 
-/* All stores of this process hold the same. */
+/* All fake stores of this process share these states. */
 static struct {
     pthread_mutex_t mutex;
     struct bucket_state_of bucket_state[BUCKET_STATES];
-    int error;        /* what a step returns; 0: it answers */
-    bool late;        /* it answers a take when nobody waits any more */
-    const char *lost; /* whose takes nobody answers; NULL: no one's */
+    int error;        /* result of a step; 0: it answers */
+    bool late;        /* it answers a take only when no caller waits any more */
+    const char *lost; /* no take with this name is answered; NULL: all are */
     uint32_t opened, closed, steps;
     char secrets[64];
-    char prefix[64]; /* of the last one opened; "": none was said */
+    char prefix[64]; /* of the last one opened; "": none was given */
 } fake = { .mutex = PTHREAD_MUTEX_INITIALIZER };
 
 static struct bucket_state_of *fake_bucket_state(struct weir_text key)
@@ -88,7 +88,7 @@ static int fake_step(struct weir_exact_store *store, struct weir_text key,
         weir_text_equal(weir_text_of(fake.lost), key))
         error = WEIR_ECONNECT;
     fake.steps++;
-    /* Nobody carries states from rule to rule: all have places for all. */
+    /* States aren't moved from rule to rule: each has room for all entries. */
     struct weir_algorithm_rule roomy = *rule;
     if (rule->algorithm == WEIR_PERMITS)
         roomy.entries = 20;
@@ -184,7 +184,7 @@ static struct weir *open_with(const struct weir_exact *functions,
     return weir;
 }
 
-#define YEAR "/366d" /* of a window by a real clock: no run meets its end */
+#define YEAR "/366d" /* of a window by a real clock: no run reaches its end */
 #define EXACT(more)                                          \
     "{\"sharing\":\"exact\",\"algorithm\":\"fixed_window\"," \
     "\"store\":\"redis://localhost:6379\"," more "}"
@@ -240,7 +240,7 @@ static void test_two_limiters_share_a_store(void **state)
 
 /* ---- Chains ---- */
 
-/* What this process refuses by itself asks nobody. */
+/* A take that this process refuses by itself sends nothing to a store. */
 static void test_local_links_come_first(void **state)
 {
     (void)state;
@@ -257,8 +257,8 @@ static void test_local_links_come_first(void **state)
     weir_close(weir);
 }
 
-/* What a store refuses is nowhere else charged: not in this process, not in
- * the stores that were asked before. */
+/* A refused take is charged nowhere: not in this process, not in the stores
+ * that were asked before. */
 static void test_a_refusal_gives_all_back(void **state)
 {
     (void)state;
@@ -274,7 +274,7 @@ static void test_a_refusal_gives_all_back(void **state)
     assert_int_equal(take_many(leaf, 6), 3);
     assert_int_equal(weir_take(leaf, 1, &reply, 0), WEIR_LIMITED);
     assert_string_equal(reply.quota, "top");
-    /* The leaf's store, 'mid' here: both hold what passed. */
+    /* The leaf's store, 'mid' here: both have the units that passed. */
     root_set(&root, "top", EXACT("\"limit\":\"1000/h\""));
     UNTIL(weir_peek(leaf, 7, &reply, 0) == WEIR_PASS);
     assert_int_equal(weir_peek(leaf, 8, &reply, 0), WEIR_LIMITED);
@@ -282,7 +282,7 @@ static void test_a_refusal_gives_all_back(void **state)
     weir_close(weir);
 }
 
-/* What no store has charged none is given back for. */
+/* A store gets nothing back that it has not charged. */
 static void test_on_stale_owes_a_store_nothing(void **state)
 {
     (void)state;
@@ -303,7 +303,7 @@ static void test_on_stale_owes_a_store_nothing(void **state)
     weir_close(weir);
 }
 
-/* ... and what stood in for it has back what it has charged. */
+/* ... and the share that replaced the store gets its charges back. */
 static void test_a_share_is_given_back(void **state)
 {
     (void)state;
@@ -323,7 +323,7 @@ static void test_a_share_is_given_back(void **state)
     weir_close(weir);
 }
 
-/* The level that paid has it back: of buckets here and in a store. */
+/* The level that was charged gets it back: in buckets here and in a store. */
 static void test_a_level_has_its_own_back(void **state)
 {
     (void)state;
@@ -357,7 +357,7 @@ static void test_a_level_has_its_own_back(void **state)
     }
 }
 
-/* A shadow that would have refused has its count back, once. */
+/* A shadow quota that would have refused gets its count back, once. */
 static void test_a_shadow_gives_back_once(void **state)
 {
     (void)state;
@@ -369,7 +369,7 @@ static void test_a_shadow_gives_back_once(void **state)
     struct weir *weir = open_with(&exact, &seen);
     struct weir_handle shade = handle_open(weir, "shade");
     assert_int_equal(take_many(shade, 9), 3);
-    /* Two passed; the third passed only because a shadow refuses nobody. */
+    /* Two passed; the third passed only because a shadow quota refuses none. */
     assert_int_equal(weir_hot(weir->table, shade.slot)->count, 2);
     weir_close(weir);
 }
@@ -418,7 +418,7 @@ static void test_a_dead_store_goes_by_on_stale(void **state)
     struct weir_handle limit = handle_open(weir, "limit");
     struct weir_reply reply;
     assert_int_equal(take_many(pass, 5), 1);
-    /* One that comes late is no dead store. */
+    /* A late answer doesn't mark the store as dead. */
     fake_fail(WEIR_ETIMEOUT);
     assert_int_equal(weir_take(pass, 1, &reply, 0), WEIR_PASS);
     assert_true(reply.stale);
@@ -440,9 +440,9 @@ static void test_a_dead_store_goes_by_on_stale(void **state)
     weir_close(weir);
 }
 
-/* The whole is one's own as long as nobody shares it, then half of it; what was
- * used stays used. (That the other has gone is believed after ten seconds, so
- * that is waited for if WEIR_SECONDS says as many.) */
+/* The whole limit is this process's as long as no other shares it, then half of
+ * it; used units stay used. (The other is taken for gone after ten seconds: the
+ * test waits for this only if WEIR_SECONDS is that long.) */
 static void test_a_dead_stores_limit_is_shared(void **state)
 {
     (void)state;
@@ -474,7 +474,7 @@ static void test_a_dead_stores_limit_is_shared(void **state)
     weir_close(weir[0]);
 }
 
-/* It is above this process's part, not above the limit. */
+/* The weight is above this process's share, not above the limit. */
 static void test_a_share_is_no_never(void **state)
 {
     (void)state;
@@ -543,7 +543,7 @@ static void test_another_version_is_refused(void **state)
     assert_int_equal(weir_open(&options, &weir), WEIR_EINVAL);
 }
 
-/* ---- Steps that a root makes ---- */
+/* ---- Steps that a root decides ---- */
 
 #define ASKERS 6
 
@@ -597,8 +597,8 @@ static void test_threads_ask_a_root(void **state)
     weir_close(weir);
 }
 
-/* Most callers don't wait for their answers, which come all the same, to
- * places that others have by then, or to none. */
+/* Most callers don't wait for their answers, which come all the same: to slots
+ * that other requests have by then, or to free ones. */
 static void test_callers_that_dont_wait_for_a_root(void **state)
 {
     (void)state;
@@ -612,7 +612,7 @@ static void test_callers_that_dont_wait_for_a_root(void **state)
     weir_close(weir);
 }
 
-/* Closed while its last asks are on their way. */
+/* Closed while its last requests are on their way. */
 static void test_a_close_under_way(void **state)
 {
     (void)state;
@@ -628,7 +628,7 @@ static void test_a_close_under_way(void **state)
 }
 
 #ifndef WORLD_SANITIZED
-/* Nobody answers in the child what the parent's threads have asked. */
+/* In the child no thread answers the parent's requests. */
 static void test_a_child_asks_for_itself(void **state)
 {
     (void)state;
@@ -696,7 +696,7 @@ static void test_a_child_opens_its_own(void **state)
     pid_t child = fork();
     if (child == 0) {
         patience_be_child();
-        /* The fakes are copies: one unit is left in this one too. */
+        /* The fakes are copies: this copy, too, has one unit left. */
         bool well = take_many(handle, 3) == 1 && fake.opened == 2;
         _exit(well ? 0 : 1);
     }
@@ -704,7 +704,7 @@ static void test_a_child_opens_its_own(void **state)
     weir_close(weir);
 }
 
-/* A child leaves none of its parent's, and its own are no copies of those. */
+/* A child leaves none of its parent's permits; its own are no copies. */
 static void test_a_childs_permits_are_its_own(void **state)
 {
     (void)state;
@@ -721,7 +721,7 @@ static void test_a_childs_permits_are_its_own(void **state)
     pid_t child = fork();
     if (child == 0) {
         patience_be_child();
-        /* An ask waits for a root for half a second only. */
+        /* A request waits for a root for half a second only. */
         bool well = weir_sync(weir, GUARD) == 0 &&
                     weir_enter(kin, 0, 1, &mine[1], &reply, 0) == WEIR_PASS &&
                     reply.exact && reply.fill == 2;
@@ -730,8 +730,8 @@ static void test_a_childs_permits_are_its_own(void **state)
         _exit(well && reply.fill == 2 ? 0 : 1);
     }
     assert_int_equal(STATUS_OF(child), 0);
-    /* It died without leaving; an id that were the parent's next one would be
-     * taken for the child's. */
+    /* The child died without leaving. If its permit had the parent's next id,
+     * that permit would be taken for the child's. */
     assert_int_equal(weir_enter(kin, 0, 2, &mine[1], &reply, 0), WEIR_PASS);
     assert_true(reply.fill == 4);
     assert_int_equal(weir_enter(kin, 0, 1, &more, &reply, 0), WEIR_LIMITED);
@@ -748,7 +748,7 @@ static void test_a_childs_permits_are_its_own(void **state)
     "{\"kind\":\"concurrency\",\"sharing\":\"exact\"," \
     "\"store\":\"redis://localhost:6379\"," more "}"
 
-/* What the store knows to be in flight. */
+/* The units in flight in the store. */
 static int64_t fake_used(const char *name)
 {
     pthread_mutex_lock(&fake.mutex);
@@ -793,7 +793,7 @@ static void test_two_limiters_share_permits(void **state)
     copy = permit[0];
     leave(&permit[0]);
     leave(&permit[0]);
-    leave(&copy); /* the store knows whose it was */
+    leave(&copy); /* the store knows which process it belonged to */
     assert_int_equal(fake_used("pool"), 1);
     assert_true(enter(b, 2, &permit[3]));
     leave(&permit[1]);
@@ -803,7 +803,7 @@ static void test_two_limiters_share_permits(void **state)
     weir_close(weir[1]);
 }
 
-/* Who doesn't enter is judged, and is nowhere in flight. */
+/* A take that doesn't enter is judged, but is nowhere in flight. */
 static void test_a_take_holds_nothing_in_a_store(void **state)
 {
     (void)state;
@@ -823,7 +823,7 @@ static void test_a_take_holds_nothing_in_a_store(void **state)
     weir_close(weir);
 }
 
-/* One permit, one id, three quotas; who is refused above is out below too. */
+/* One permit, one id, three quotas: refused above is not in flight below. */
 static void test_a_chain_of_permits_is_all_or_none(void **state)
 {
     (void)state;
@@ -851,7 +851,7 @@ static void test_a_chain_of_permits_is_all_or_none(void **state)
     weir_close(weir);
 }
 
-/* A store that answered too late may hold it: it is told to let go. */
+/* A store that answered too late may count it: it is told to drop it. */
 static void test_what_came_too_late_isnt_held(void **state)
 {
     (void)state;
@@ -866,7 +866,7 @@ static void test_what_came_too_late_isnt_held(void **state)
     fake.late = true;
     assert_false(enter(slow, 1, &permit));
     assert_int_equal(fake_used("slow"), 0);
-    /* One that on_stale=pass let in is held there too, until it leaves. */
+    /* `open` lets it pass: it is in flight, there too, until it leaves. */
     assert_true(enter(handle_open(weir, "fly"), 1, &permit));
     assert_int_equal(fake_used("fly"), 1);
     leave(&permit);
@@ -874,7 +874,7 @@ static void test_what_came_too_late_isnt_held(void **state)
     weir_close(weir);
 }
 
-/* While the store is away: a part of the limit, by what is held here. */
+/* Without its store: a share of the limit, by this process's permits. */
 static void test_permits_are_shared_without_a_store(void **state)
 {
     (void)state;
@@ -907,8 +907,8 @@ static void test_permits_are_shared_without_a_store(void **state)
     weir_close(weir[1]);
 }
 
-/* A permit is given back whatever has become of its quota: to the store, as
- * long as it is exact; and what is in flight goes on counting. */
+/* A permit is given back after any edit of its quota: to the store, while it is
+ * exact; and units in flight go on counting. */
 static void test_permits_outlive_edits(void **state)
 {
     (void)state;
@@ -924,7 +924,7 @@ static void test_permits_outlive_edits(void **state)
     UNTIL(weir_peek(door, 0, &reply, 0) == WEIR_LIMITED);
     leave(&permit[0]);
     assert_int_equal(fake_used("door"), 2);
-    /* It is this process's: what it holds, it holds. */
+    /* The quota is local now: this process's permits stay in flight. */
     root_set(&root, "door",
              "{\"kind\":\"concurrency\",\"limit\":\"3\","
              "\"sharing\":\"local\"}");
@@ -950,7 +950,7 @@ static void test_a_wait_for_the_next_window(void **state)
     struct weir *weir = open_with(&exact, &seen);
     struct weir_handle handle = handle_open(weir, "ticks");
     struct weir_reply reply;
-    /* More than two windows hold, so that somebody waits. */
+    /* More than two windows allow, so some calls have to wait. */
     for (int i = 0; i < 6; i++)
         assert_int_equal(weir_wait(handle, 1, GUARD, &reply), WEIR_PASS);
     assert_int_equal(weir_wait(handle, 3, GUARD, &reply), WEIR_LIMITED);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * test_client_fork.c - libweir across fork(): a child becomes a limiter of
- * its own, and leaves its parent alone.
+ * test_client_fork.c - libweir across fork(): a child becomes a limiter of its
+ * own, and leaves its parent alone.
  *
- * Children never return into the test: they end by _exit(), with 0 if all was
- * as it should be. WEIR_FORKS says how many are made while all moves. */
+ * Children never return into the test: they end by _exit(), with 0 on success.
+ * WEIR_FORKS is the number of forks under load. */
 
 #include "client_world.h"
 #include "compare.h"
@@ -89,8 +89,8 @@ static bool child_until_up(struct weir *weir, unsigned roots)
     return status.roots_up == roots;
 }
 
-/* A child's status is its own: it begins at 0 again, while its parent's had
- * more reports than a child makes in some seconds. */
+/* A child has a status of its own, which begins at 0, while its parent had more
+ * reports than a child makes in some seconds. */
 #define PARENTS_REPORTS 30
 
 static void report_often(struct weir *weir, struct weir_handle quota)
@@ -105,7 +105,7 @@ static void report_often(struct weir *weir, struct weir_handle quota)
     assert_compare(status.reports, >=, PARENTS_REPORTS);
 }
 
-/* What a child does first. */
+/* A child's first call. */
 enum first { TAKE, OPEN, NAME, SYNC, EVENT, STATUS, READY, RELEASE, CLOSE };
 
 static void be_child(struct weir *weir, struct weir_handle quota,
@@ -163,7 +163,7 @@ static void child_is_a_limiter_whatever_it_does_first(void **state)
     report_often(weir, quota);
     uint64_t passed = 0;
     for (enum first first = TAKE; first <= CLOSE; first++) {
-        /* Not reported yet when the child comes to be. */
+        /* Not reported yet at the fork. */
         assert_int_equal(weir_take(quota, 3, NULL, 0), WEIR_PASS);
         passed += 3;
         pid_t pid = child_of();
@@ -196,10 +196,10 @@ static void both_are_seen_and_the_parent_is_undisturbed(void **state)
         close(conn[1]);
         CHECK(weir_take(quota, 1, NULL, 0) == WEIR_PASS);
         CHECK(weir_event_fd(weir) != event_fd);
-        /* Its parent's events would come before its own first one. */
+        /* The parent's events would come before the child's first own one. */
         UNTIL(weir_event_next(weir, &event));
         CHECK(event.type == WEIR_EVENT_FORKED);
-        /* Until the parent has seen it. */
+        /* Waits until the parent has checked it. */
         CHECK(read(conn[0], &byte, 1) == 0);
         close_in_child(weir);
         _exit(0);
@@ -210,7 +210,7 @@ static void both_are_seen_and_the_parent_is_undisturbed(void **state)
     assert_int_equal(STATUS_OF(pid), 0);
     UNTIL(root_limiters(&root) == 1);
     assert_int_equal(weir_sync(weir, GUARD), 0);
-    /* The child took neither events nor their sign. */
+    /* The child consumed neither events nor their signal. */
     struct pollfd poll_fd = { .fd = event_fd, .events = POLLIN };
     assert_int_equal(poll(&poll_fd, 1, 0), 1);
     assert_true(weir_event_next(weir, &event));
@@ -234,7 +234,7 @@ static void unused_child_leaves_no_trace(void **state)
         assert_int_equal(STATUS_OF(pid), 0);
     }
     assert_int_equal(weir_sync(weir, GUARD), 0);
-    UNTIL(root_limiters(&root) == 1); /* those of tests before have gone */
+    UNTIL(root_limiters(&root) == 1); /* limiters of earlier tests have gone */
     assert_int_equal(seen_count(&seen, WEIR_EVENT_ROOT_DOWN), 0);
     weir_close(weir);
 }
@@ -266,7 +266,7 @@ static void grandchildren_are_limiters_too(void **state)
     weir_close(weir);
 }
 
-/* ---- While everything moves ---- */
+/* ---- Under load ---- */
 
 struct busy {
     struct weir *weir;
@@ -302,7 +302,7 @@ static void *child_thread(void *context)
     return NULL;
 }
 
-/* Several threads make it a limiter at once. */
+/* Several threads make the child a limiter at the same time. */
 static void child_at_work(struct weir *weir, int number)
 {
     pthread_t thread[3];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * test_client_permit.c - permits of libweir, with a real root that tells the
- * quotas: enter and leave by handle and by name, a permit given back once
- * whatever is done with it, and permits across fork(). */
+ * test_client_permit.c - permits of libweir, with a real root that sends the
+ * quotas: enter and leave by handle and by name, a permit that is given back at
+ * most once, and permits across fork(). */
 
 #include "client_world.h"
 #include "compare.h"
@@ -112,7 +112,7 @@ static void instances_have_their_own(void **state)
     weir_leave(&c, WEIR_PERMIT_SUCCESS, 0);
 }
 
-/* The root removes the quota and makes another of its name. */
+/* The root removes the quota and makes another with the same name. */
 static void permits_outlive_their_quota(void **state)
 {
     (void)state;

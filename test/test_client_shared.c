@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * test_client_shared.c - a table that processes share, with a real root: who
- * may open it, who runs its limiter and who is next, and processes that are
+ * test_client_shared.c - a shared table, with a real root: which processes may
+ * open it, which one is its reporter and which is next, and processes that are
  * killed while they decide.
  *
- * Children end by _exit() or by kill, never into the test. WEIR_KILLS says how
- * many are killed (1,000). */
+ * Children end by _exit() or by kill, never into the test. WEIR_KILLS is the
+ * number of kills (1,000). */
 
 #include "client_world.h"
 #include "compare.h"
@@ -35,11 +35,11 @@ static struct root root;
 static char path[64];
 static unsigned tables;
 
-/* What processes tell the test. */
+/* Shared memory in which the processes report to the test. */
 struct common {
     uint64_t begun, passed, turns, offices, opened;
-    uint64_t last; /* an instant: of the last unit that passed */
-    uint32_t go;   /* those that were forked early may open the table */
+    uint64_t last; /* instant of the last unit that passed */
+    uint32_t go;   /* the children that were forked early may open the table */
 };
 static struct common *common;
 
@@ -118,7 +118,7 @@ static struct weir_options options_of(enum weir_table_role role,
 
 static struct weir *open_table(enum weir_table_role role)
 {
-    static struct told told; /* the limiter's thread has it as well */
+    static struct told told; /* the limiter's thread reads it as well */
     struct weir *weir;
     struct weir_options options = options_of(role, &told);
     told.text[0] = '\0';
@@ -238,7 +238,7 @@ static void turn(struct weir *weir, struct weir_handle q,
     weir_fetch_add(&common->turns, 1);
 }
 
-/* It opens the table when it may 'go'. */
+/* It opens the table once 'go' is set. */
 static pid_t process_later(enum weir_table_role role, uint64_t seed)
 {
     pid_t pid = fork();
@@ -290,7 +290,7 @@ static uint64_t count_of(struct weir *weir, const char *name)
     return weir_table_count(weir->table, ref.slot);
 }
 
-/* All that the table counted is with the root, and nothing else is. */
+/* The root has all counts of the table, and no others. */
 static void root_has_all(struct weir *weir, uint64_t before)
 {
     assert_int_equal(weir_sync(weir, GUARD), 0);
@@ -357,10 +357,11 @@ static void any_process_may_be_killed(void **state)
            "%d\n",
            kills, seconds, (unsigned long)count, (unsigned long)common->offices,
            (double)limited / seconds, LIMIT);
-    /* Who is killed between the charge and the verdict has nothing passed. */
+    /* A process killed between the charge and the verdict has charged a unit
+     * that it didn't report as passed. */
     assert_compare(count, >=, common->passed);
     assert_compare(count, <=, common->begun);
-    /* Each may find room for one more at the same moment. */
+    /* Each process may find room for one more at the same moment. */
     if ((double)limited > LIMIT * seconds + BURST + PROCESSES)
         fail_msg("%lu passed in %.3f s", (unsigned long)limited, seconds);
     struct weir_ref db;
@@ -425,8 +426,9 @@ static void stop_process(pid_t pid)
     assert_true(WIFSTOPPED(status));
 }
 
-/* Be it in whatever lock, and with the office: others decide meanwhile, nobody
- * takes what it has, and when it goes on nothing is lost or doubled. */
+/* A process is stopped, in any lock or as reporter. The others decide
+ * meanwhile, no process takes its place or its permits, and when it goes on
+ * nothing is lost or doubled. */
 static void a_stopped_process_does_no_harm(void **state)
 {
     (void)state;
@@ -451,7 +453,7 @@ static void a_stopped_process_does_no_harm(void **state)
         assert_int_equal(weir_sync(weir, GUARD), 0);
     }
     stop_process(holder);
-    kill_process(holder); /* out of its sleep */
+    kill_process(holder); /* woken from its sleep */
     UNTIL(weir_load(&weir->block->reporter) == weir->process);
     take_some(q, limited);
     root_has_all(weir, before);
@@ -464,7 +466,7 @@ static void a_stopped_process_does_no_harm(void **state)
     weir_close(weir);
 }
 
-/* One of many: decides now and then. */
+/* One of many: takes a unit now and then. */
 static pid_t idler(uint64_t seed)
 {
     pid_t pid = fork();
@@ -494,7 +496,7 @@ static void all_places_are_taken(void **state)
 {
     (void)state;
 #ifdef WORLD_SANITIZED
-    skip(); /* 62 shadows of memory */
+    skip(); /* 62 times shadow memory */
 #endif
     uint64_t before = root_passed(&root, "q");
     pid_t process[WEIR_PROCESSES_MAX];
@@ -521,9 +523,9 @@ static void all_places_are_taken(void **state)
     weir_close(weir);
 }
 
-/* ---- What isn't counted ---- */
+/* ---- Sharings that aren't counted ---- */
 
-/* How many permits are let through, by one process and the other in turn. */
+/* Number of permits let through, by both processes in turn. */
 static unsigned enter_all(struct weir *const *weir, const char *name,
                           struct weir_permit *out, unsigned most)
 {
@@ -534,9 +536,9 @@ static unsigned enter_all(struct weir *const *weir, const char *name,
     return count;
 }
 
-/* Leases are the limiter's, whoever runs it: what it is granted all share. Of
- * the others the manual says: exact ones go by on_stale, adaptive ones let all
- * pass. */
+/* Leases belong to the limiter, whichever process runs it: all share its
+ * grants. For other sharings see the manual: exact ones go by on_stale,
+ * adaptive ones let all pass. */
 static void other_sharings_on_a_shared_table(void **state)
 {
     (void)state;
@@ -579,9 +581,9 @@ static void other_sharings_on_a_shared_table(void **state)
     weir_close(weir[0]);
 }
 
-/* ---- Whose roots ---- */
+/* ---- The roots of several processes ---- */
 
-/* Another fleet's. */
+/* The root of another fleet. */
 static struct root elsewhere;
 
 static struct weir *open_by(const char *roots, enum weir_table_role role,
@@ -601,13 +603,14 @@ static bool is_known(struct weir *weir, const char *name)
     return !reply.unknown;
 }
 
-/* Those who have gone, be it by a kill, have no say; nor who only decides. */
+/* Processes that have gone, also by a kill, are not counted; nor are processes
+ * that only decide. */
 static void a_newcomer_s_roots_rule_when_nobody_runs(void **state)
 {
     (void)state;
     root_make(&elsewhere);
     root_set(&elsewhere, "there", "{\"limit\": \"unlimited\"}");
-    /* Before this process has threads. */
+    /* Forked before this process has threads. */
     pid_t killed = process_later(WEIR_TABLE_MAY_RUN, 1);
     struct weir *decider = open_by(NULL, WEIR_TABLE_DECIDES, 0);
     struct weir *one = open_table(WEIR_TABLE_MAY_RUN);
@@ -640,9 +643,9 @@ static bool is_up(struct weir *weir)
     return status.roots_up == 1;
 }
 
-/* Where anybody has roots, who has none doesn't run it: he would talk to
- * nobody. Was he there first, he gives way; is he left alone, he has it again.
- */
+/* If any process has roots, one without roots isn't the reporter: it could
+ * reach none. If it came first, it gives way; if it is left alone, it becomes
+ * reporter again. */
 static void who_has_roots_runs_it(void **state)
 {
     (void)state;
@@ -655,7 +658,7 @@ static void who_has_roots_runs_it(void **state)
     weir_close(with);
     UNTIL(weir_load(&without->block->reporter) == without->process);
     with = open_table(WEIR_TABLE_MAY_RUN);
-    /* It was given way to, and isn't told to be ready by who has none. */
+    /* When the open returns, the process without roots has given way. */
     assert_int_equal(weir_load(&with->block->reporter), with->process);
     struct weir *third = open_table(WEIR_TABLE_MAY_RUN);
     UNTIL(is_up(without));
@@ -666,7 +669,7 @@ static void who_has_roots_runs_it(void **state)
     weir_close(without);
 }
 
-/* ---- What a child has of its parent's thread ---- */
+/* ---- The child's copy of its parent's thread ---- */
 
 static int status_of(pid_t pid)
 {
@@ -687,7 +690,7 @@ static void a_child_s_thread_ends_and_the_parent_s_stripe_stays(void **state)
     assert_compare(pid, >=, 0);
     if (pid == 0) {
         patience_be_child();
-        pthread_exit(NULL); /* its first call is none */
+        pthread_exit(NULL); /* ends without any call of the library */
     }
     assert_int_equal(status_of(pid), 0);
     uint32_t other = weir_table_claim_stripe_as(weir->table, weir->process);
@@ -791,14 +794,14 @@ static void one_of_all_looks_who_has_died(void **state)
         assert_true(weir_block_is_due(&block, now));
         for (int other = 0; other < WEIR_PROCESSES_MAX; other++)
             assert_false(weir_block_is_due(&block, now));
-        now += WEIR_BLOCK_LOOK_EVERY; /* as who is alone asks */
+        now += WEIR_BLOCK_LOOK_EVERY; /* as a process that is alone does */
     }
-    /* Another clock's, or nobody's. */
+    /* The instant is another clock's, or was never set. */
     weir_store(&block.look_at, WEIR_NEVER);
     assert_true(weir_block_is_due(&block, now));
 }
 
-/* Be the watcher's thread begun by then, or not. */
+/* Whether the watcher's thread has begun by then or not. */
 static void who_syncs_at_once_is_heard(void **state)
 {
     (void)state;
@@ -824,19 +827,19 @@ static void who_cannot_run_it_does_not_wake_the_others(void **state)
     uint32_t changes = weir_load(&block->changes);
     weir_instant begun = world_now();
     weir_close(holder);
-    /* The holder has left, and one of them has tried and failed. */
+    /* The reporter has left, and one of the others has tried and failed. */
     UNTIL(weir_load(&block->changes) - changes >= 2);
     for (int i = 0; i < 200; i++)
         world_pause();
     changes = weir_load(&block->changes) - changes;
     weir_duration took = world_now() - begun;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
-    /* Each tries once a second: taken and quit are two changes, and the holder
-     * left. */
+    /* Each tries once a second: taking and quitting are two changes, and the
+     * reporter left. */
     uint64_t most = 2 * 2 * (took / WEIR_SECOND + 1) + 1;
     printf("%u changes in %.3f s\n", changes, (double)took / WEIR_SECOND);
     if (changes > most)
-        fail_msg("%u changes told in %.3f s while nobody can run it", changes,
+        fail_msg("%u changes in %.3f s while no process can run it", changes,
                  (double)took / WEIR_SECOND);
     assert_int_equal(weir_ready(other, GUARD), 0);
     weir_close(one);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * test_client_tls.c - libweir over TLS: what it shows to a root and whom it
- * believes, by files that change under it, and in children of fork(). */
+ * test_client_tls.c - libweir over TLS: the credentials that it shows to a root
+ * and the roots that it trusts, with files that change under it, and in
+ * children of fork(). */
 
 #include <signal.h>
 #include <stdio.h>
@@ -115,7 +116,7 @@ static void credentials_are_shown(void **state)
 }
 
 /* To this host a token may go in plain text, as `weir serve --credentials`
- * takes it there; to any other it may not. */
+ * accepts it there; to any other host it may not. */
 static void token_in_plain_text(void **state)
 {
     (void)state;
@@ -186,7 +187,7 @@ static void files_that_cannot_be_used(void **state)
     expect_no_limiter(&bad, &seen, WEIR_ECREDENTIAL, "at most 512 bytes");
 }
 
-/* Neither side of a mistake hangs: the event says what it is. */
+/* Neither side of a mistake hangs: the event names the mistake. */
 static void wrong_roots(void **state)
 {
     (void)state;
@@ -213,8 +214,8 @@ static void wrong_roots(void **state)
     fake_free(safe);
 }
 
-/* Each connection goes by the files as they are then; those that can't be
- * used are told of once, and what was read before stays in force. */
+/* Each connection uses the files of that moment; unusable files are reported
+ * once, and the last good content stays in force. */
 static void files_change(void **state)
 {
     (void)state;
@@ -247,7 +248,8 @@ static void files_change(void **state)
     assert_int_equal(seen_count(&seen, WEIR_EVENT_CREDENTIAL), 1);
     assert_true(says(&seen, WEIR_EVENT_CREDENTIAL, "live.crt: this is no "));
 
-    /* A token is all that there is, or nothing: no root, until it is back. */
+    /* The token is the only credential: without it there is no root, until it
+     * is back. */
     put("live-token", "");
     fake_cut(fake);
     UNTIL(says(&seen, WEIR_EVENT_ROOT_DOWN, "live-token: its first line"));
@@ -258,8 +260,8 @@ static void files_change(void **state)
     fake_free(fake);
 }
 
-/* A child makes sessions of its own, even if it was born while its parent was
- * in the middle of a handshake, and leaves the parent's alone. */
+/* A child makes TLS sessions of its own, even if it was forked while its parent
+ * was in the middle of a handshake, and leaves the parent's alone. */
 static void children(void **state)
 {
     (void)state;
@@ -295,8 +297,8 @@ static void children(void **state)
     fake_free(flaps);
 }
 
-/* Opened here, closed there: nothing of OpenSSL's is left behind (a leak that
- * the sanitizer would find). */
+/* Opened in one thread, closed in another: nothing of OpenSSL's is left behind
+ * (a leak that the sanitizer would find). */
 static void *close_it(void *weir)
 {
     weir_close(weir);
@@ -321,7 +323,7 @@ static void closed_by_another_thread(void **state)
 
 int main(void)
 {
-    /* The library must not need what a program does with SIGPIPE. */
+    /* The library must not depend on a program's handling of SIGPIPE. */
     signal(SIGPIPE, SIG_DFL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(credentials_are_shown),

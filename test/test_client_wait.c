@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * test_client_wait.c - who waits to enter: in which order, at which place, for
- * how long; and that nobody is woken for nothing. Threads, without a root. */
+ * test_client_wait.c - callers that wait for a permit: in which order, in which
+ * quota's queue, for how long; and that no caller is woken in vain. Threads,
+ * without a root. */
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -22,10 +23,10 @@
 #include "table_maker.h"
 
 #define MS WEIR_MILLISECOND
-#define GUARD (60 * WEIR_SECOND) /* for a machine that is busy */
+#define GUARD (60 * WEIR_SECOND) /* allows for a busy machine */
 #define WAITERS 10
 
-/* What a thread waits for, and what came of it. */
+/* The request that a thread waits with, and its outcome. */
 struct waiter {
     struct weir_handle quota;
     uint32_t klass;
@@ -34,7 +35,7 @@ struct waiter {
     weir_duration wait_max;
     pthread_t thread;
     uint32_t done; /* 1 + verdict; atomic */
-    bool named;    /* by the oracle: he is in */
+    bool named;    /* the oracle says: admitted */
     struct weir_permit permit;
     struct weir_reply reply;
 };
@@ -83,8 +84,8 @@ static uint64_t woken(struct weir *weir)
     return count;
 }
 
-/* So many stand in the lines; the status counts those who are on their way
- * into one or out of it, too. */
+/* The number of callers in the wait queues. The status also counts callers that
+ * are just entering or leaving a queue. */
 static uint32_t standing(struct weir *weir)
 {
     pthread_mutex_lock(&weir->waiting.mutex);
@@ -93,7 +94,7 @@ static uint32_t standing(struct weir *weir)
     return count;
 }
 
-/* So many came to wait so far, and stood in a line by then. */
+/* The number of callers that have come to wait so far and were queued. */
 static uint64_t came(struct weir *weir)
 {
     pthread_mutex_lock(&weir->waiting.mutex);
@@ -102,7 +103,7 @@ static uint64_t came(struct weir *weir)
     return count;
 }
 
-/* Between two looks at what is to happen. */
+/* Time between two checks of a condition. */
 static const struct timespec moment = { .tv_nsec = 20000 };
 #define AWAIT(WHAT)                   \
     do {                              \
@@ -120,8 +121,8 @@ static void *wait_to_enter(void *context)
     return NULL;
 }
 
-/* Begins to wait; returns when the waiter stands in a line, or did. (Another
- * may leave the line meanwhile.) */
+/* Begins to wait; returns when the waiter is or was in a queue. (Another caller
+ * may leave the queue meanwhile.) */
 static void begin(struct weir *weir, struct waiter *waiter)
 {
     uint64_t before = came(weir);
@@ -138,7 +139,7 @@ static bool is_in(struct waiter *waiter)
     return weir_load(&waiter->done) == 1 + WEIR_PASS;
 }
 
-/* He is let in, or is already. */
+/* Waits until the waiter is let in. */
 static void await_in(struct waiter *waiter)
 {
     AWAIT(is_in(waiter));
@@ -184,8 +185,8 @@ static void test_what_is_said_wrongly(void **state)
 
 /* ---- Orders ---- */
 
-/* Five come, one after the other, with these priorities; then there is room for
- * one after the other. */
+/* Five callers come one after the other, with these priorities; then one permit
+ * at a time is given back. */
 static void check_order(const char *queue, const unsigned *order)
 {
     static const int64_t priorities[] = { 1, 5, -3, 5, 2 };
@@ -203,7 +204,7 @@ static void check_order(const char *queue, const unsigned *order)
     for (unsigned i = 0; i < 5; i++) {
         assert_int_equal(woken(weir), i);
         leave(&permit);
-        /* It was handed over within the leave: nobody else can have it. */
+        /* The leave handed the permit over: no other caller can take it. */
         assert_int_equal(woken(weir), i + 1);
         assert_false(enters(db, 0, &permit));
         await_in(&waiter[order[i]]);
@@ -225,7 +226,7 @@ static void test_orders(void **state)
     check_order("queue=priority", (unsigned[]){ 1, 3, 4, 0, 2 });
 }
 
-/* ---- Room that grows and shrinks ---- */
+/* ---- Limits that grow and shrink ---- */
 
 static void test_a_limit_that_shrinks(void **state)
 {
@@ -265,14 +266,14 @@ static void test_a_limit_that_grows(void **state)
     await_in(&waiter[1]);
     assert_int_equal(standing(weir), 2);
     assert_int_equal(woken(weir), 2);
-    /* Off: nobody has to wait for anything. */
+    /* Off: no caller has to wait for anything. */
     DEFINE(weir, "db", LOCAL, "limit=3", "mode=off");
     await_in(&waiter[2]);
     await_in(&waiter[3]);
     weir_close(weir);
 }
 
-/* ---- Not for ever, and not any number ---- */
+/* ---- Bounds on time and number ---- */
 
 static void test_a_deadline(void **state)
 {
@@ -286,8 +287,8 @@ static void test_a_deadline(void **state)
     struct waiter light = { .quota = db };
     begin(weir, &heavy);
     begin(weir, &light);
-    /* There is room for the second, who is behind the first until that has
-     * enough of it. */
+    /* The second one would fit, but waits behind the first until there is
+     * enough for that. */
     AWAIT(weir_load(&heavy.done) != 0);
     PATIENTLY(pthread_join(heavy.thread, NULL));
     assert_int_equal(heavy.done, 1 + WEIR_LIMITED);
@@ -296,14 +297,14 @@ static void test_a_deadline(void **state)
     await_in(&light);
     leave(&heavy.permit); /* holds nothing */
     assert_false(enters(db, 0, &other));
-    /* Without patience it is an enter. */
+    /* With a wait of 0 it is a plain enter. */
     assert_int_equal(weir_enter_wait(db, 0, 1, 0, 0, &other, &reply),
                      WEIR_LIMITED);
     leave(&light.permit);
     assert_int_equal(weir_enter_wait(db, 0, 1, 0, 0, &other, &reply),
                      WEIR_PASS);
     leave(&other);
-    /* What never fits waits for nothing. */
+    /* A weight that never fits doesn't wait. */
     assert_int_equal(
         PATIENTLY(weir_enter_wait(db, 0, 3, 0, WEIR_NEVER, &other, &reply)),
         WEIR_LIMITED);
@@ -332,7 +333,8 @@ static void test_a_full_queue(void **state)
     weir_close(weir);
 }
 
-/* One that waits and will never fit since an edit stands in nobody's way. */
+/* A caller that waits and can never fit since an edit blocks no other
+ * caller. */
 static void test_what_fits_no_more(void **state)
 {
     (void)state;
@@ -367,15 +369,16 @@ static void test_shares_are_kept(void **state)
     for (unsigned i = 0; i < 4; i++)
         assert_true(enters(db, bulk, &held[i]));
     begin(weir, &waiter[0]);
-    /* What sync is sure of isn't what bulk waits for; what it would borrow
-     * is. */
+    /* Bulk doesn't wait for permits of sync's own share, but it does for those
+     * that sync would borrow. */
     assert_true(enters(db, sync, &own[0]));
     assert_true(enters(db, sync, &own[1]));
     assert_false(enters(db, sync, &own[2]));
     assert_true(enters(db, weir_class("seen", 4), &seen));
     leave(&seen);
     begin(weir, &waiter[1]);
-    /* Its own share is sync's, though bulk came first. */
+    /* This permit is of sync's own share, so sync gets it though bulk came
+     * first. */
     leave(&own[0]);
     await_in(&waiter[1]);
     assert_int_equal(standing(weir), 1);
@@ -388,7 +391,7 @@ static void test_shares_are_kept(void **state)
     weir_close(weir);
 }
 
-/* A limit below one: a permit at a time, and a pause after it that no leave
+/* A limit below one: one permit at a time, and a pause after each that no leave
  * ends. */
 static void test_a_fraction(void **state)
 {
@@ -422,7 +425,7 @@ static void test_chains(void **state)
     struct weir_permit in_a, in_b, other;
     assert_true(enters(a, 0, &in_a));
     assert_true(enters(b, 0, &in_b));
-    /* The first waits at 'a', the others at what all have in common. */
+    /* The first waits at 'a', the others at their common parent. */
     struct waiter waiter[3] = { { .quota = a },
                                 { .quota = b },
                                 { .quota = b } };
@@ -431,14 +434,14 @@ static void test_chains(void **state)
     leave(&in_b);
     await_in(&waiter[1]);
     assert_int_equal(standing(weir), 2);
-    /* There is room at 'a', but the place above is for who waits there; now
-     * the first waits there, too. */
+    /* There is room at 'a', but at the parent those that wait there come first.
+     * The first now waits there, too. */
     leave(&in_a);
     await_in(&waiter[2]);
     assert_int_equal(standing(weir), 1);
     assert_false(enters(b, 0, &other));
     DEFINE(weir, "a", LOCAL, "limit=0", "parent=all");
-    /* He was told that he never fits at 'a' now. */
+    /* Since this edit it never fits at 'a'; it was refused. */
     AWAIT(weir_load(&waiter[0].done) == 1 + WEIR_LIMITED);
     PATIENTLY(pthread_join(waiter[0].thread, NULL));
     DEFINE(weir, "a", LOCAL, "limit=1", "parent=all");
@@ -449,7 +452,7 @@ static void test_chains(void **state)
     weir_close(weir);
 }
 
-/* Who is first where he stands doesn't go past those who wait further up. */
+/* The first of its own queue doesn't overtake those that wait further up. */
 static void test_nobody_is_overtaken_above(void **state)
 {
     (void)state;
@@ -499,7 +502,7 @@ static void test_rates(void **state)
     assert_int_equal(weir_enter_wait(db, 0, 1, 0, 60 * MS, &permit[2], &reply),
                      WEIR_LIMITED);
     assert_in_range(reply.wait, 60 * MS, weir_clock_now() - before);
-    /* Without any of kind concurrency it is a weir_wait(). */
+    /* In a chain without kind concurrency it is a weir_wait(). */
     assert_int_equal(weir_enter_wait(rate, 0, 1, 0, GUARD, &permit[2], &reply),
                      WEIR_PASS);
     leave(&permit[2]);
@@ -510,9 +513,9 @@ static void test_rates(void **state)
     weir_close(weir);
 }
 
-/* A leave makes room for one, and then a rate refuses: those whom it would
- * refuse aren't woken to hear that, nobody is kept out for their sake, and when
- * the rate has room they are let in in their order. */
+/* A leave makes room for one caller, then a rate refuses. Callers that the rate
+ * would refuse aren't woken, they keep no other caller out, and when the rate
+ * has room they are let in in their order. */
 static void test_a_rate_wakes_nobody(void **state)
 {
     (void)state;
@@ -551,8 +554,8 @@ static void test_a_rate_wakes_nobody(void **state)
     weir_close(weir);
 }
 
-/* Who stepped aside isn't in the way of those behind, and comes back when the
- * rate has room, though nobody leaves then. */
+/* A caller that a rate refuses doesn't block those behind it. It is tried again
+ * when the rate has room, though no caller leaves then. */
 static void test_who_stands_behind_a_rate(void **state)
 {
     (void)state;
@@ -585,7 +588,8 @@ static void test_who_stands_behind_a_rate(void **state)
     weir_close(weir);
 }
 
-/* What is too much for a rate isn't too much of all. */
+/* A weight that is too much for a rate blocks only that weight, not lighter
+ * ones. */
 static void test_a_light_one_behind_a_rate(void **state)
 {
     (void)state;
@@ -613,8 +617,8 @@ static void test_a_light_one_behind_a_rate(void **state)
     weir_close(weir);
 }
 
-/* Who is let in where he stands, but not further up, stands there, if there is
- * a place for one more. */
+/* A caller that is let in at its own quota, but not further up, waits further
+ * up if that queue has a place left. */
 static void test_a_full_queue_above(void **state)
 {
     (void)state;
@@ -647,7 +651,7 @@ struct oracle {
     enum weir_wait_queue_order order;
     uint64_t limit, held;
     struct waiter waiter[WAITERS];
-    uint64_t ticket[WAITERS]; /* 0: isn't there */
+    uint64_t ticket[WAITERS]; /* 0: doesn't wait */
     uint64_t tickets;
 };
 
@@ -661,7 +665,8 @@ static bool is_before(const struct oracle *oracle, unsigned a, unsigned b)
     return oracle->order == WEIR_WAIT_QUEUE_LIFO ? !earlier : earlier;
 }
 
-/* Searches all for who is next, until that one doesn't fit. */
+/* Lets in the next waiter of the order, again and again, until one doesn't
+ * fit. */
 static void oracle_serves(struct oracle *oracle)
 {
     for (;;) {
@@ -706,7 +711,8 @@ static void come(struct weir *weir, struct oracle *oracle, unsigned i,
         begin(weir, waiter);
         return;
     }
-    /* In at once, and nobody else: all who stood before didn't fit. */
+    /* This caller is let in at once and no other: none of those that waited
+     * before fits. */
     assert_int_equal(
         PATIENTLY(weir_enter_wait(quota, 0, waiter->weight, waiter->priority,
                                   WEIR_NEVER, &waiter->permit, NULL)),
@@ -725,7 +731,7 @@ static void go(struct oracle *oracle, unsigned i)
     leave(&waiter->permit);
 }
 
-/* Those are in whom the oracle names, and nobody else. */
+/* Exactly those are in that the oracle names. */
 static void compare(struct weir *weir, struct oracle *oracle)
 {
     uint32_t stand = 0;
@@ -755,8 +761,8 @@ static void test_histories(void **state)
     for (unsigned step = 0; step < 1500; step++) {
         unsigned i = (unsigned)weir_rng_below(&rng, WAITERS);
         if (weir_rng_below(&rng, 20) == 0) {
-            /* One by one: who serves meanwhile would let in by the order of
-             * before as many as the limit of now has room for. */
+            /* One after the other: a caller that serves in between would let in
+             * as many as the new limit allows, but in the old order. */
             uint64_t limit = 3 + weir_rng_below(&rng, 4);
             oracle.order =
                 1 + (enum weir_wait_queue_order)weir_rng_below(&rng, 3);
@@ -783,7 +789,7 @@ static void test_histories(void **state)
 /* ---- Races ---- */
 
 #define RACERS 6
-#define ROUNDS 400 /* WEIR_ROUNDS says otherwise */
+#define ROUNDS 400 /* unless WEIR_ROUNDS is set */
 #define ROOM 2
 
 static unsigned rounds_wanted(void)
@@ -794,14 +800,14 @@ static unsigned rounds_wanted(void)
 
 struct race {
     struct weir_handle quota;
-    unsigned rounds;       /* of each */
+    unsigned rounds;       /* of each thread */
     uint32_t in;           /* atomic */
     uint32_t seed;         /* atomic */
     uint64_t late, served; /* atomic */
 };
 
-/* Waits for no time, for a moment that may just be the hand-over's, or until he
- * is in; holds it for a moment. */
+/* Waits not at all, for about as long as a hand-over takes, or until it is let
+ * in; then holds the permit for a moment. */
 static void *race(void *context)
 {
     struct race *all = context;
@@ -830,7 +836,7 @@ static void *race(void *context)
 }
 
 /* Each wait ends with a permit or without one, never with both or neither: no
- * place is lost, and none is given twice. */
+ * permit is lost, and none is given twice. */
 static void check_race(const char *const *fields)
 {
     struct weir *weir = open_alone();
@@ -860,8 +866,8 @@ static void test_races(void **state)
                                       "controller=none", "max=2", NULL });
 }
 
-/* Lines one above the other, each of another order: who is sent from one to the
- * other gets somewhere in the end, and so do all. */
+/* Queues one above the other, each with another order: a caller that is sent
+ * from one to the other gets in in the end, and all callers do. */
 static void test_races_in_chains(void **state)
 {
     (void)state;

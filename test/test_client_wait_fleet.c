@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * test_client_wait_fleet.c - who waits to enter what a fleet shares: by counts
- * (sharing: counted) or by a root's grants (sharing: leased); and over fork().
- * A real root, limiters of this process, threads that wait. */
+ * test_client_wait_fleet.c - callers that wait for permits of a quota that a
+ * fleet shares: by counts (sharing: counted) or by a root's grants (sharing:
+ * leased); and over fork(). A real root, limiters of this process, threads that
+ * wait. */
 
 #include "client_world.h"
 #include "compare.h"
@@ -32,7 +33,7 @@ static int end(void **state)
     return 0;
 }
 
-/* Waits to enter, holds it for a moment. */
+/* Waits to enter, then holds the permit for a moment. */
 struct waiter {
     struct weir *weir; /* borrowed */
     pthread_t thread;
@@ -41,7 +42,7 @@ struct waiter {
 };
 
 static struct {
-    uint32_t in, worst; /* of all limiters; atomic */
+    uint32_t in, worst; /* permits of all limiters; atomic */
     uint32_t may_leave; /* atomic */
 } floor_;
 
@@ -94,9 +95,9 @@ static uint64_t reports(struct weir *weir)
     return status.reports;
 }
 
-/* One limiter has all, and twelve callers of the other one wait. They get all
- * that the first one gives back, and never more, though no caller of their own
- * limiter leaves. */
+/* One limiter has all, and twelve callers of the other one wait. They get every
+ * permit that the first one gives back, and never more, though no caller of
+ * their own limiter leaves. */
 static void check_two(const char *fields)
 {
     static struct waiter waiter[WAITERS]; /* outlive a failure */
@@ -114,13 +115,13 @@ static void check_two(const char *fields)
     assert_int_equal(weir_sync(one, GUARD), 0);
     struct weir_handle same = handle_open(other, "db");
     struct weir_reply reply;
-    /* The root has told what is in flight elsewhere. */
+    /* The root has sent the units in flight elsewhere. */
     UNTIL(weir_peek(same, 1, &reply, 0) == WEIR_LIMITED);
     for (uint32_t i = 0; i < WAITERS; i++)
         start(&waiter[i], other);
     UNTIL(waiting(other) == WAITERS);
-    /* A handle that is closed before its limiter has looked at it takes its
-     * time to give back what was granted. */
+    /* If a handle is closed before its limiter has noticed it, giving back its
+     * grant takes a while. */
     uint64_t before = reports(one);
     UNTIL(reports(one) >= before + 3);
     for (uint32_t i = 0; i < HELD; i++) {
@@ -156,8 +157,8 @@ static void who_waits_at_what_is_leased(void **state)
               "\"learning\":\"0s\",\"on_stale\":\"limit\"}");
 }
 
-/* Who waits is wanted for, be it that nobody here leaves: of a quota that is
- * all this limiter's, as many get in as may. */
+/* Waiting callers count as wants, even if no caller here leaves: of a quota
+ * that only this limiter uses, as many get in as the limit allows. */
 static void check_all_get_in(const char *table)
 {
     static struct waiter waiter[WAITERS]; /* outlive a failure */
@@ -203,8 +204,8 @@ static void who_waits_at_a_shared_table_is_wanted_for(void **state)
 
 /* ---- Over fork() ---- */
 
-/* A child: nobody waits here, nothing is held here; and who waits is let in by
- * a leave of its own. */
+/* A child: no caller waits in it and no permit is out; a waiting caller is let
+ * in by a leave of its own process. */
 static int in_child(struct weir *weir, struct weir_handle db)
 {
     struct weir_permit permit;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * test_concurrency_gate.c - who is let in, by one thread.
+ * test_concurrency_gate.c - the concurrency gate in one thread.
  *
- * Threads are test_concurrency_gate_threads.c and test_explore_gate.c; what
- * comes of gate and controller together is test_model_adaptive.c. */
+ * Threads are in test_concurrency_gate_threads.c and test_explore_gate.c; gate
+ * and controller together in test_model_adaptive.c. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -112,7 +112,8 @@ static void test_limit_is_the_limit(void **state)
     assert_false(enter(0, 10));
 }
 
-/* A limit that falls below what is in flight waits until enough have left. */
+/* After a limit falls below the units in flight, none enters until enough have
+ * left. */
 static void test_limit_falls_below_what_is_held(void **state)
 {
     (void)state;
@@ -146,13 +147,15 @@ static void test_given_back_twice_or_never(void **state)
     leave(0, WEIR_SAMPLE_SUCCESS);
     leave(0, WEIR_SAMPLE_SUCCESS);
     assert_int_equal(in_flight(), 2);
-    /* The copy takes another's place, who then has none to leave. */
+    /* The copy leaves in the place of another permit, which then has none to
+     * leave. */
     weir_concurrency_gate_leave(gate, &copy, WEIR_SAMPLE_SUCCESS, now);
     leave(1, WEIR_SAMPLE_SUCCESS);
     assert_int_equal(in_flight(), 0);
     leave(2, WEIR_SAMPLE_SUCCESS);
     assert_int_equal(in_flight(), 0);
-    /* Never: they are written off, and come back in vain. */
+    /* Permits that never leave are written off, and their late leaves have no
+     * effect. */
     assert_true(enter(0, 0) && enter(0, 1) && enter(0, 2));
     for (int seconds = 0; !enter(0, 3); seconds++) {
         assert_compare(seconds, <=, 130);
@@ -160,7 +163,7 @@ static void test_given_back_twice_or_never(void **state)
     }
     assert_int_equal(view().lost, 3);
     assert_int_equal(in_flight(), 1);
-    now += 2 * WEIR_SECOND; /* the newcomer is an old one */
+    now += 2 * WEIR_SECOND; /* by now the newest is overdue */
     weir_concurrency_gate_tick(gate, now);
     assert_int_equal(view().overdue, 1);
     for (int i = 0; i < 3; i++)
@@ -171,7 +174,7 @@ static void test_given_back_twice_or_never(void **state)
     assert_int_equal(in_flight(), 0);
 }
 
-/* However often the limit moves meanwhile. */
+/* Permits are written off however often the limit moves meanwhile. */
 static void test_written_off_beside_traffic(void **state)
 {
     (void)state;
@@ -193,7 +196,7 @@ static void test_written_off_beside_traffic(void **state)
     }
 }
 
-/* Whoever leaves late leaves from the life in which he is counted now. */
+/* A permit that leaves late leaves from the life in which it is counted now. */
 static void test_lives_go_on(void **state)
 {
     (void)state;
@@ -239,8 +242,8 @@ static void test_age_of_the_oldest(void **state)
 
 /* ---- Fractions and groups ---- */
 
-/* Somebody tries each 'step'; each stays for 'latency'. Returns how many were
- * in flight on average. */
+/* An enter is tried each 'step'; each permit is out for 'latency'. Returns how
+ * many were in flight on average. */
 static double used(weir_duration latency, weir_duration step,
                    weir_duration span)
 {
@@ -267,7 +270,7 @@ static void test_fractions_hold_on_average(void **state)
     for (size_t i = 0; i < WEIR_COUNT_OF(limits); i++)
         for (size_t j = 0; j < WEIR_COUNT_OF(steps); j++) {
             struct weir_concurrency_gate_options options = usual(limits[i]);
-            /* A controller that knows fractions, and never decides. */
+            /* A controller with fractional limits that never decides. */
             weir_controller_defaults(&options.controller,
                                      WEIR_CONTROLLER_TARGET);
             options.controller.initial = limits[i];
@@ -278,7 +281,7 @@ static void test_fractions_hold_on_average(void **state)
             double mean = used(100 * MS, steps[j], 400 * WEIR_SECOND);
             double whole = (double)(uint64_t)limits[i];
             assert_compare(mean, <=, limits[i] * 1.01);
-            /* On a grid of 37 ms one leaves after 111. */
+            /* On a grid of 37 ms a permit leaves after 111. */
             double least = limits[i] < 1 ? limits[i] : whole;
             assert_true(mean >= least * (j == 0 ? 0.99 : 0.99 * 100 / 111));
             if (j == 0 && limits[i] > 1 && limits[i] > whole)
@@ -295,7 +298,7 @@ static void test_a_quarter(void **state)
     options.controller.initial = 0.25;
     options.controller.target = 100 * MS; /* and so the first mean */
     make(&options);
-    /* Nothing was before: the first two come closer together. */
+    /* No permit came before: the first two come closer together. */
     for (int i = 0; i < 2; i++) {
         assert_true(enter(0, 0));
         assert_false(enter(0, 1));
@@ -322,7 +325,7 @@ static void test_groups_are_all_or_none(void **state)
     assert_true(enter_units(0, 1, 3));
     leave(0, WEIR_SAMPLE_SUCCESS);
     assert_int_equal(in_flight(), 3);
-    /* Larger than all there is: alone, and then a pause. */
+    /* Larger than the whole limit: alone, and then a pause. */
     assert_false(enter_units(0, 2, 20));
     leave(1, WEIR_SAMPLE_SUCCESS);
     assert_true(enter_units(0, 2, 20));
@@ -396,9 +399,9 @@ static void test_full_shares_are_full(void **state)
     assert_false(enter(LIVE, 10));
     assert_false(enter(OTHER, 10));
     leave(0, WEIR_SAMPLE_SUCCESS);
-    assert_true(enter(OTHER, 10)); /* unknown: only what nobody uses */
+    assert_true(enter(OTHER, 10)); /* unknown: only unused permits */
     assert_false(enter(OTHER, 11));
-    assert_true(enter(BATCH, 0)); /* but a share is a share */
+    assert_true(enter(BATCH, 0)); /* but each class gets its share */
     assert_int_equal(in_flight(), 11);
 }
 
@@ -414,7 +417,7 @@ static void test_observed_is_never_refused(void **state)
         assert_true(enter(0, i));
     for (int i = 3; i < 20; i++)
         assert_true(enter(1, i));
-    assert_false(enter(0, 20)); /* it makes room for sync */
+    assert_false(enter(0, 20)); /* the limit is full with permits of sync */
     for (int i = 3; i < 20; i++)
         leave(i, WEIR_SAMPLE_SUCCESS);
     assert_true(enter(0, 20));
@@ -439,7 +442,7 @@ static void test_unheard_is_no_sample(void **state)
     assert_int_equal(view().in_flight_of[1], 0);
 }
 
-/* Against the rule, said slowly. */
+/* Compared with the rule, spelled out slowly. */
 static void test_random_classes(void **state)
 {
     (void)state;
@@ -466,7 +469,7 @@ static void test_random_classes(void **state)
 
 /* ---- The controller in it ---- */
 
-/* Nobody answers, nobody ticks: those who are refused find out. */
+/* No answer and no tick comes: refused enters close the window. */
 static void test_refused_close_windows(void **state)
 {
     (void)state;
@@ -497,7 +500,7 @@ static void test_samples_say_what_was(void **state)
     now += 30 * MS;
     leave(0, WEIR_SAMPLE_SUCCESS);
     assert_int_equal(view().controller.latency, 30 * MS);
-    now -= 60 * MS; /* a clock that went back: no time, not all of it */
+    now -= 60 * MS; /* a clock that went back counts as no time, not as ages */
     leave(1, WEIR_SAMPLE_SUCCESS);
     assert_int_equal(view().controller.latency, 0);
     assert_compare(weir_concurrency_gate_wait(gate, now), >, 0);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * test_concurrency_gate_threads.c - the gate under real threads.
+ * test_concurrency_gate_threads.c - the concurrency gate under real threads.
  *
- * What must hold whatever the schedule: each permit says how many were in
- * flight when it was given, and that is never above the limit; when all have
- * left nothing is held; every sample has been heard, or was counted as lost.
- * The thread sanitizer looks on in .ci/run. */
+ * With any schedule: each permit has the number in flight when it was given,
+ * and that is never above the limit; when all have left none is in flight;
+ * every sample was received, or was counted as lost. The thread sanitizer runs
+ * it in .ci/run. */
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -27,9 +27,9 @@
 
 struct stage {
     struct weir_concurrency_gate *gate;
-    uint32_t most; /* that may be in flight */
+    uint32_t most; /* largest number allowed in flight */
     uint32_t classes;
-    weir_instant now; /* atomic; all move it */
+    weir_instant now; /* atomic; advanced by all threads */
     uint32_t wrong;   /* atomic */
 };
 
@@ -97,7 +97,7 @@ static struct stage stage_of(
     };
 }
 
-/* Returns how often someone passed. */
+/* Returns the number of passes. */
 static uint64_t run_all(struct stage *stage, uint64_t *out_refused)
 {
     static struct visitor visitors[THREADS];
@@ -142,7 +142,7 @@ static void test_never_above_the_limit(void **state)
     free(stage.gate);
 }
 
-/* While it moves: never above its max. */
+/* While the limit moves: never above its max. */
 static void test_while_the_limit_moves(void **state)
 {
     (void)state;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * test_controller.c - each controller against what its original does.
+ * test_controller.c - each controller compared with its original.
  *
  * Numbers called 'upstream' are expectations of the original's own tests; the
- * others are derived by hand from what the original computes. */
+ * others are derived by hand from the original's formulas. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -87,7 +87,7 @@ static void test_none_stays(void **state)
     assert_int_equal(weir_controller_mean(c), 10 * WEIR_SECOND);
 }
 
-/* The article's first one: no window, no guard, and drops are unheard. */
+/* The article's first one: no window, no guard, and drops are ignored. */
 static void test_request_as_the_article(void **state)
 {
     (void)state;
@@ -174,7 +174,8 @@ static double after_window(const struct weir_controller_options *o, double from,
     return limit_of(c);
 }
 
-/* The article's table: slow samples of 320 against limit and who is left. */
+/* The article's table: slow samples of 320 against the limit and the requests
+ * left. */
 static void test_percentile_table(void **state)
 {
     (void)state;
@@ -196,7 +197,7 @@ static void test_percentile_table(void **state)
         for (int j = 0; j < 4; j++)
             NEAR(after_window(&o, columns[i].from, slow[j], columns[i].left),
                  columns[i].limit[j]);
-    /* What the guard was at first never leaves one. */
+    /* The guard's first version never leaves a limit of one. */
     o.guard = WEIR_GUARD_LEFT_BARE;
     NEAR(after_window(&o, 1, 0, 0), 1);
 }
@@ -238,8 +239,8 @@ static int by_size(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Bins against sorting: never off by more than a bin's width, and exact where
- * all are equal. */
+/* Bins compared with sorting: never off by more than a bin's width, and exact
+ * if all are equal. */
 static void test_window_percentiles(void **state)
 {
     (void)state;
@@ -316,7 +317,8 @@ static void test_vegas_drops_and_probes(void **state)
     struct weir_controller *c = made(&o);
     ok(c, 10 * MS, 1);
     NEAR(dropped(c, 20 * MS, 1), 9);
-    /* In overload the new baseline is what overload shows: upstream's flaw. */
+    /* In overload the new baseline is the overloaded latency: upstream's
+     * flaw. */
     int samples = 0;
     struct weir_controller_view view;
     do {
@@ -351,14 +353,14 @@ static void test_gradient2_moves(void **state)
         usual(WEIR_CONTROLLER_GRADIENT2, 100, 20, 200);
     struct weir_controller *c = made(&o);
     NEAR(ok(c, 10 * MS, 49), 100); /* too little in flight */
-    NEAR(ok(c, 10 * MS, 50), 100); /* 100.8, of which whole ones */
+    NEAR(ok(c, 10 * MS, 50), 100); /* 100.8, of which the whole ones count */
     NEAR(c->limit, 100.8);
     c = made(&o);
     /* Mean of 10 and 40 is 25; 1.5 * 25 / 40: 0.9375. */
     ok(c, 10 * MS, 1);
     ok(c, 40 * MS, 100);
     NEAR(c->limit, 0.8 * 100 + 0.2 * (93.75 + 4));
-    /* No less than half, and who was dropped is a latency. */
+    /* No less than half; a dropped request counts as a latency. */
     c = made(&o);
     for (int i = 0; i < 9; i++)
         ok(c, 10 * MS, 1);
@@ -434,7 +436,8 @@ static void test_envoy_measures(void **state)
     assert_true(weir_controller_deadline(c) == clock_now + WEIR_SECOND / 10);
 }
 
-/* The median of 1 … 5 ms is 3; what began before the probe isn't heard. */
+/* The median of 1 … 5 ms is 3; requests that began before the probe are
+ * ignored. */
 static void test_envoy_median_of_its_own(void **state)
 {
     (void)state;
@@ -474,7 +477,7 @@ static void test_envoy_floor_and_buffer(void **state)
     for (int i = 0; i < 20 && limit_of(c) > 7; i++)
         interval(c, 900 * MS, 5);
     NEAR(limit_of(c), 7);
-    /* Five times at the floor, and it is measured anew. */
+    /* Five times at the floor, and the minimum is measured anew. */
     struct weir_controller_view view;
     int intervals = 1;
     do {
@@ -485,8 +488,10 @@ static void test_envoy_floor_and_buffer(void **state)
     assert_int_equal(intervals, 5);
 }
 
-/* 100 s, and up to a tenth more by chance; the same chance each time. */
-/* Another kind's limit, and another least one, are for after the probe. */
+/* 100 s, and at random up to a tenth more; the same random numbers each
+ * time. */
+/* An edit of the controller's kind or of the least limit is in force only after
+ * the probe. */
 static void test_envoy_measures_beside_edits(void **state)
 {
     (void)state;
@@ -565,7 +570,7 @@ static uint64_t windows_of(const struct weir_controller *c)
     return view.windows;
 }
 
-/* By count and age: neither alone closes a window. */
+/* By count and age: each alone doesn't close a window. */
 static void test_target_windows(void **state)
 {
     (void)state;
@@ -580,7 +585,7 @@ static void test_target_windows(void **state)
     assert_int_equal(windows_of(c), 2);
     answers(c, 5, 50 * MS, 0, 0, 16 * WEIR_SECOND); /* old, and a few */
     assert_int_equal(windows_of(c), 3);
-    /* Twice the latency, where that is more. */
+    /* Twice the latency, if that is more. */
     answers(c, 60, 3 * WEIR_SECOND, 0, 0, 5 * WEIR_SECOND);
     assert_int_equal(windows_of(c), 3);
     answers(c, 60, 3 * WEIR_SECOND, 0, 0, 2 * WEIR_SECOND);
@@ -609,7 +614,7 @@ static void test_target_falls(void **state)
     assert_int_equal(view.samples, 100);
 }
 
-/* Who began before the last decrease doesn't cause the next one. */
+/* Requests that began before the last decrease don't cause the next one. */
 static void test_target_falls_once_a_delay(void **state)
 {
     (void)state;
@@ -636,7 +641,7 @@ static void test_target_rises_where_used(void **state)
     NEAR(limit_of(c), 41); /* 20 in flight: less than half */
     c = target_made(10);
     answers(c, 100, 50 * MS, 0, 0, 2010 * MS);
-    NEAR(limit_of(c), 10 + 10.5); /* far, and never cut: it doubles */
+    NEAR(limit_of(c), 10 + 10.5); /* far below target, never cut: it doubles */
     answers(c, 100, WEIR_SECOND, 0, 0, 2010 * MS);
     clock_now += WEIR_SECOND;
     double before = limit_of(c);
@@ -647,7 +652,7 @@ static void test_target_rises_where_used(void **state)
     NEAR(limit_of(c), before + (before + 0.5) * 0.5 * (194.0 / 180 - 1));
 }
 
-/* The least that is allowed is left again. */
+/* The limit leaves its lower bound again. */
 static void test_target_below_one(void **state)
 {
     (void)state;
@@ -664,7 +669,7 @@ static void test_target_below_one(void **state)
     assert_compare(limit_of(c), >, 1);
 }
 
-/* The article's blink: ten slow answers in a row are no reason. */
+/* The article's blink: ten slow answers in a row cause no decrease. */
 static void test_ten_slow_in_a_row(void **state)
 {
     (void)state;
@@ -683,7 +688,7 @@ static void test_ten_slow_in_a_row(void **state)
     NEAR(limit_of(c), 13);
 }
 
-/* A hang: nobody answers, and what is still out speaks for itself. */
+/* A hang: no answer comes, and the age of the requests in flight counts. */
 static void test_hang_is_heard_of(void **state)
 {
     (void)state;
@@ -701,7 +706,8 @@ static void test_hang_is_heard_of(void **state)
     struct weir_controller_view view;
     weir_controller_view(c, &view);
     assert_int_equal(view.reason, WEIR_LIMIT_DROPPED);
-    /* The same ones don't count twice, nor those who were young until then. */
+    /* The same requests don't count twice, nor do those that were young until
+     * then. */
     weir_instant since[] = { hung, clock_now };
     for (int window = 0; window < 10; window++) {
         clock_now = weir_controller_deadline(c);
@@ -711,7 +717,7 @@ static void test_hang_is_heard_of(void **state)
     NEAR(limit_of(c), before / 2);
 }
 
-/* And with callers that give up, however quickly they were turned away. */
+/* And with callers that give up, however quickly they were refused. */
 static void test_drops_are_slow(void **state)
 {
     (void)state;
@@ -724,7 +730,7 @@ static void test_drops_are_slow(void **state)
     NEAR(limit_of(c), 13);
 }
 
-/* ---- What holds for all ---- */
+/* ---- Invariants of all kinds ---- */
 
 static struct weir_sample random_sample(struct weir_rng *rng)
 {
@@ -741,7 +747,8 @@ static struct weir_sample random_sample(struct weir_rng *rng)
     };
 }
 
-/* Whatever comes: a limit within its bounds, twice the same. */
+/* Under any load the limit stays within its bounds, and the same seed gives the
+ * same limit. */
 static double history(enum weir_controller_kind kind, uint64_t seed)
 {
     struct weir_controller_options o;

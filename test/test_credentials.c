@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test/test_credentials.c - who is let in by a file of credentials, and what
- * a file must be to be taken. */
+ * test/test_credentials.c - access by a file of credentials: which peers it
+ * admits with which roles, and which files are accepted. */
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -30,7 +30,7 @@ static struct weir_credentials *parse(const char *text)
     return made;
 }
 
-/* Who that is, or the error. 'name' NULL: no certificate. */
+/* The peer's identity, or the error. 'name' NULL: no certificate. */
 static int ask(const struct weir_credentials *credentials, const char *name,
                const char *authorization, struct weir_identity *out)
 {
@@ -75,7 +75,7 @@ static void refused(const char *text, int error, unsigned line,
     assert_null(strstr(diag.text, TOKEN));
 }
 
-/* ---- Who is who ---- */
+/* ---- Identities ---- */
 
 static void tokens_show_a_name_and_roles(void **state)
 {
@@ -106,7 +106,7 @@ static void tokens_show_a_name_and_roles(void **state)
     assert_stranger(c, NULL, "Bearer " TOKEN "x");
     assert_stranger(c, NULL, "Bearer correct-horse-battery-stapl");
     assert_stranger(c, NULL, "Bearer correct-horse-battery-stapLe");
-    /* The hash is no token. */
+    /* The hash is not accepted as a token. */
     char shown[200];
     snprintf(shown, sizeof shown, "Bearer %s", hex);
     assert_stranger(c, NULL, shown);
@@ -130,7 +130,7 @@ static void certificates_show_names(void **state)
     assert_stranger(c, "payments-\xff", "");
     assert_stranger(c, "payments-\n", "");
 
-    /* The first clean name is who it is, whichever gives the roles. */
+    /* The first clean name is the identity, whichever name gives the roles. */
     const char *names[] = { "bad\x01name", "host-9", "payments-9", "eu-9" };
     struct weir_identity identity;
     assert_int_equal(
@@ -148,7 +148,7 @@ static void token_and_certificate_add_up(void **state)
     assert_is(c, "payments-3", "Bearer " TOKEN, WEIR_ROLE_TAKE | WEIR_ROLE_READ,
               "ann");
     assert_is(c, "stranger", "Bearer " TOKEN, WEIR_ROLE_READ, "ann");
-    /* A token that isn't known spoils the certificate. */
+    /* An unknown token overrides a known certificate. */
     assert_stranger(c, "payments-3", "Bearer " TOKEN "-no-more");
     assert_stranger(c, "payments-3", "Basic eHg6eHg=");
     weir_credentials_free(&c);
@@ -176,9 +176,9 @@ static void a_role_that_is_missing_is_named(void **state)
                      WEIR_EDENIED);
 }
 
-/* ---- Quotas to take from ---- */
+/* ---- Quotas that a peer may take from ---- */
 
-/* Whether a peer with this credential may take from the quota. */
+/* True: a peer with this credential may take from the quota. */
 static bool may_take(const struct weir_credentials *credentials,
                      const char *name, const char *authorization,
                      const char *quota)
@@ -270,7 +270,7 @@ static void globs_that_limit_nothing_are_refused(void **state)
     refused("give:team-a/* cert a\n", WEIR_ESYNTAX, 1, "the roles");
 }
 
-/* ---- What a file must be ---- */
+/* ---- Accepted files ---- */
 
 static void unsound_lines_are_refused(void **state)
 {
@@ -430,7 +430,7 @@ static void a_reload_takes_all_or_nothing(void **state)
     assert_int_equal(weir_credentials_open(file->path, &c, &diag), 0);
     assert_false(weir_credentials_is_changed(c));
 
-    /* A file that isn't sound changes nothing, and is complained of once. */
+    /* A broken file changes nothing, and is reported once. */
     put(file, "read token bob another-long-secret\nedit token\n", 0600);
     assert_true(weir_credentials_is_changed(c));
     assert_int_equal(weir_credentials_reload(c, &diag), WEIR_ESYNTAX);
@@ -438,7 +438,7 @@ static void a_reload_takes_all_or_nothing(void **state)
     assert_is(c, NULL, "Bearer " TOKEN, WEIR_ROLE_READ, "ann");
     assert_stranger(c, NULL, "Bearer another-long-secret");
 
-    /* What is written over it counts, whatever its time says. */
+    /* New content counts with any time of the file. */
     struct stat was;
     assert_int_equal(stat(file->path, &was), 0);
     FILE *over = fopen(file->path, "r+e");
@@ -449,14 +449,14 @@ static void a_reload_takes_all_or_nothing(void **state)
     assert_true(weir_credentials_is_changed(c));
     assert_int_equal(weir_credentials_reload(c, &diag), WEIR_ESYNTAX);
 
-    /* Nor does one that has gone. */
+    /* Nor does a missing file change anything. */
     unlink(file->path);
     assert_true(weir_credentials_is_changed(c));
     assert_int_equal(weir_credentials_reload(c, &diag), WEIR_ENOENT);
     assert_false(weir_credentials_is_changed(c));
     assert_is(c, NULL, "Bearer " TOKEN, WEIR_ROLE_READ, "ann");
 
-    /* A sound one is all that counts from then on. */
+    /* From then on a sound file counts alone. */
     put(file, "edit token bob another-long-secret\n", 0600);
     assert_true(weir_credentials_is_changed(c));
     assert_int_equal(weir_credentials_reload(c, &diag), 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test/test_debt.c - a limiter with false reports, in a fleet of honest ones
  * under three times the limit, in virtual time: max_debt after its last report
- * the limit passes again, whatever happens to the roots and the quota.
+ * the limit passes again, with any restarts of roots and edits of the quota.
  * WEIR_SEED plays another fleet. */
 
 #include <setjmp.h>
@@ -22,7 +22,7 @@
 #define HONEST 4
 #define LIAR HONEST /* the peer of a limiter that the fleet never starts */
 #define MAX_DEBT (10 * WEIR_SECOND)
-#define LYING 15  /* seconds: once in each; the bound is of the last */
+#define LYING 15  /* seconds, a lie in each; the bound is the last's */
 #define JUDGED 10 /* seconds */
 #define TWO_TO_62 ((int64_t)1 << 62)
 
@@ -53,8 +53,8 @@ static void put(struct stage *stage, uint64_t limit)
     assert_int_equal(weir_fleet_put(stage->fleet, &quota, NULL), 0);
 }
 
-/* 'region': root 1 is a region's, below root 0. All honest limiters are below
- * it but the last, which asks root 0. */
+/* 'region': root 1 is a region's, below root 0. All honest limiters but the
+ * last are below it; the last one is linked to root 0. */
 static struct stage open_stage(uint32_t roots, bool region)
 {
     struct stage stage = { .roots = roots,
@@ -132,8 +132,8 @@ static void link_to(struct stage *stage, uint32_t root, bool up)
                    weir_fleet_clock_of(stage->fleet, place));
 }
 
-/* A new session on roots from 'first' on, of the same limiter or of one that
- * was never seen. */
+/* A new session on roots from 'first' on, of the same limiter or of a new
+ * one. */
 static void arrive(struct stage *stage, uint32_t first, bool another)
 {
     stage->incarnation += another;
@@ -185,7 +185,7 @@ static void lie(struct stage *stage, uint32_t first, int64_t units)
         say(stage, r, &report);
 }
 
-/* Lies for as many seconds as it takes to fill all of the debt. */
+/* Lies for as many seconds as it takes to use up all debt. */
 static void lie_on(struct stage *stage, uint32_t first)
 {
     static const int64_t lies[] = { TWO_TO_62, INT64_MAX, INT64_MIN,
@@ -197,8 +197,8 @@ static void lie_on(struct stage *stage, uint32_t first)
     lie(stage, first, TWO_TO_62);
 }
 
-/* The totals of the roots are those that honest limiters let through, and those
- * of the liar's reports. */
+/* The totals of the roots are the units that honest limiters let through plus
+ * those in the liar's reports. */
 static void check_totals(struct stage *stage)
 {
     weir_fleet_run(stage->fleet,
@@ -266,7 +266,7 @@ static void test_after_an_edit(void **state)
     close_stage(&stage);
 }
 
-/* Limiters report the fill to roots that are started; the liar reports a full
+/* Limiters report their fill to roots that are started; the liar reports a full
  * bucket, and goes on. */
 static void test_after_a_restart_of_the_roots(void **state)
 {
@@ -290,7 +290,7 @@ static void test_after_a_restart_of_the_roots(void **state)
 }
 
 /* Each identity is a limiter of its own, with a debt of its own: the bound is
- * so many times max_debt. */
+ * that many times max_debt. */
 static void test_identities_have_a_debt_each(void **state)
 {
     (void)state;
@@ -308,7 +308,7 @@ static void test_identities_have_a_debt_each(void **state)
     close_stage(&stage);
 }
 
-/* A reset empties the bucket at once, and no root that is started takes the
+/* A reset empties the bucket at once, and no root that is started takes the old
  * fill over from limiters. */
 static void test_after_a_reset(void **state)
 {
@@ -336,8 +336,8 @@ static void test_after_a_reset(void **state)
     close_stage(&stage);
 }
 
-/* The liar reports to a region's root, which hands all of it up: the limiter
- * elsewhere finds the limit again, and the region is beyond its debt. */
+/* The liar reports to a region's root, which hands all of it up. The limiter
+ * elsewhere gets the limit again, and the region exceeds its debt. */
 static void test_in_a_region(void **state)
 {
     (void)state;

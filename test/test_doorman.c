@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test/test_doorman.c - Doorman's messages: the bytes of the original's
- * encoder, random ones against protobuf-c, and what is refused. */
+ * encoder, random messages compared with protobuf-c, and refused ones. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -60,7 +60,7 @@ static size_t from_hex(const char *hex, uint8_t *out)
     return len;
 }
 
-/* Reads the sample and writes it again: the same bytes. */
+/* Reads the sample and writes it again: the bytes are the same. */
 static void read_sample(enum weir_doorman_type type, const char *hex,
                         struct weir_doorman_message *out)
 {
@@ -179,7 +179,8 @@ static void response_samples(void **state)
                                          .grants = &grant };
     assert_written(&ours, sample);
 
-    /* Who isn't the master and knows none is not who is it. */
+    /* An empty mastership (not master, master unknown) differs from a missing
+     * one (this server is master). */
     read_sample(WEIR_DOORMAN_GET_RESPONSE, "1200", &message);
     assert_true(message.mastership.given);
     assert_int_equal(message.mastership.address.len, 0);
@@ -256,8 +257,8 @@ static void lease_sample(void **state)
     assert_int_equal(message.grants[0].gets.expiry_s, 1);
 }
 
-/* The original refuses a resource without its priority; others leave zeros
- * out. What is written has it. */
+/* The original refuses a resource without its priority; other encoders leave
+ * zeros out. The written message has it. */
 static void zeros_may_be_left_out(void **state)
 {
     (void)state;
@@ -454,7 +455,7 @@ static void random_messages_go_round(void **state)
     assert_compare(left_out, >, 0);
 }
 
-/* ---- What is refused ---- */
+/* ---- Refused bytes ---- */
 
 static void assert_bytes_refused(enum weir_doorman_type type, const char *hex,
                                  int wanted)
@@ -488,7 +489,7 @@ static void broken_bytes_are_refused(void **state)
 }
 
 /* Unknown fields are skipped, a number's last value counts, and a text may
- * hold whatever it likes until it is checked. */
+ * contain any byte until it is checked. */
 static void later_versions_are_read(void **state)
 {
     (void)state;

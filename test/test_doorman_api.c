@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test/test_doorman_api.c - Doorman's calls, bytes in and bytes out, before a
- * root with leased quotas. */
+ * test/test_doorman_api.c - Doorman's calls, bytes in and bytes out, in front
+ * of a root with leased quotas. */
 
 #include "server/doorman_api.h"
 
@@ -20,7 +20,7 @@
 #include "patience.h"
 #include "wire/h2.h"
 
-#define LATER (10 * WEIR_SECOND) /* the roll-call is over */
+#define LATER (10 * WEIR_SECOND) /* learning is over */
 
 struct world {
     struct event_base *base;
@@ -130,7 +130,7 @@ static const enum weir_doorman_type responses[] = {
     [WEIR_DOORMAN_METHOD_RELEASE] = WEIR_DOORMAN_RELEASE_RESPONSE,
 };
 
-/* Its status; the answer is in 'w'. */
+/* Returns its status; the answer is in 'w'. */
 static int call(struct world *w, enum weir_doorman_method method,
                 const struct weir_doorman_message *request)
 {
@@ -175,8 +175,8 @@ static double granted(const struct world *w)
     return w->answer.grants[0].gets.capacity;
 }
 
-/* Before anybody has said so this root gives nothing, and says that it isn't
- * known who does. */
+/* Before it becomes master this root grants nothing, and answers that the
+ * master is unknown. */
 static void test_not_master(void **state)
 {
     struct world *w = *state;
@@ -207,7 +207,7 @@ static void test_a_lease(void **state)
     assert_float_equal(grant->safe_capacity, 2.5, 0);
 }
 
-/* Names without a leased quota pass, and nothing is accounted for. */
+/* Names without a leased quota pass, and are not accounted for. */
 static void test_unknown(void **state)
 {
     struct world *w = *state;
@@ -235,13 +235,13 @@ static void test_refused(void **state)
     }
     assert_int_equal(get(w, "", "fair", 1, 0), WEIR_GRPC_INVALID_ARGUMENT);
     assert_int_equal(get(w, "c", "", 1, 0), WEIR_GRPC_INVALID_ARGUMENT);
-    /* What a server had below 0 was the original's mistake. */
+    /* The original hands out amounts below 0, so a client may report one. */
     assert_int_equal(get(w, "c", "fair", 1, -50), WEIR_GRPC_OK);
     assert_float_equal(granted(w), 1, 0);
 }
 
-/* A server stands for its clients: of 120, three of four parts are its. More
- * priorities than the broker takes are one. */
+/* A server stands for its clients: of 120, three of four parts are granted to
+ * it. More priorities than the lease pool takes are merged. */
 static void test_a_server(void **state)
 {
     struct world *w = *state;
@@ -262,7 +262,7 @@ static void test_a_server(void **state)
         .count = 1,
         .server_resources = &r,
     };
-    /* What is said to be had must be what was told, to the bit. */
+    /* The reported amount must be the granted one, to the bit. */
     double had = 120;
     for (int i = 0; i < 3; i++) {
         assert_int_equal(call(w, WEIR_DOORMAN_METHOD_SERVER, &m), WEIR_GRPC_OK);
@@ -273,8 +273,8 @@ static void test_a_server(void **state)
     }
     assert_int_equal(call(w, WEIR_DOORMAN_METHOD_SERVER, &m), WEIR_GRPC_OK);
     assert_float_equal(granted(w), 120. * 60 / 61, 1e-9);
-    /* For each of its clients, and not for all: 2.5, but together no more than
-     * what they were granted. */
+    /* The safe capacity is per client: 2.5, but in sum no more than their
+     * grant. */
     assert_float_equal(w->answer.grants[0].safe_capacity, 120. / 61, 1e-9);
     const struct weir_doorman_algorithm *algorithm =
         &w->answer.grants[0].algorithm;
@@ -289,7 +289,8 @@ static void test_a_server(void **state)
     assert_non_null(strstr(w->sentence.p, "subclients should be > 0"));
 }
 
-/* Two of a kind are decided and answered twice; none is an empty answer. */
+/* Duplicates are decided and answered twice; no resource gives an empty
+ * answer. */
 static void test_many_and_none(void **state)
 {
     struct world *w = *state;
@@ -311,7 +312,7 @@ static void test_many_and_none(void **state)
     assert_false(w->answer.mastership.given);
 }
 
-/* Resources of a flood of names, from that number on. */
+/* Requests resources of a flood of names, from that number on. */
 static int get_many(struct world *w, unsigned first, size_t count)
 {
     static struct weir_doorman_resource rows[WEIR_DOORMAN_ROWS_MAX + 1];
@@ -328,9 +329,8 @@ static int get_many(struct world *w, unsigned first, size_t count)
     return call(w, WEIR_DOORMAN_METHOD_GET, &m);
 }
 
-/* Names that are made up fill half of the table: what is known already is
- * granted beside what isn't, limiters have the other half, and a call has a
- * bound of its own. */
+/* Made-up names fill half of the table: known names are granted beside them,
+ * limiters have the other half, and a call has a bound of its own. */
 static void test_a_flood(void **state)
 {
     struct world *w = *state;
@@ -363,7 +363,7 @@ static void on_denied(void *context, struct weir_text name, weir_instant now)
     w->denied++;
 }
 
-/* A resource that the client may not take from isn't granted, leased or not. */
+/* A resource that the client has no right to isn't granted, leased or not. */
 static void test_names_of_others(void **state)
 {
     struct world *w = *state;

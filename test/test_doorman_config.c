@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test/test_doorman_config.c - Doorman files: what is taken, what is mended,
- * what is refused and in which words. */
+ * test/test_doorman_config.c - Doorman files: which are accepted, mended or
+ * refused, and the messages. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -58,7 +58,7 @@ static const struct weir_doorman_template *template_of(
 #define TEXT_IS(text, literal) \
     assert_true(weir_text_equal(text, WEIR_TEXT(literal)))
 
-/* ---- What is taken ---- */
+/* ---- Accepted files ---- */
 
 static void reads_every_key(void **state)
 {
@@ -103,7 +103,7 @@ static void reads_every_key(void **state)
     weir_doorman_config_free(config);
 }
 
-/* Absent: as long as the lease. 0 and less: none. */
+/* Absent: the lease's length. 0 or less: none. */
 static void learning_has_a_default(void **state)
 {
     (void)state;
@@ -167,7 +167,7 @@ static void kinds_are_names_or_numbers(void **state)
     }
 }
 
-/* In any case, in JSON too, an algorithm named once and used twice. */
+/* In any case, also in JSON; an algorithm defined once and used twice. */
 static void reads_other_spellings(void **state)
 {
     (void)state;
@@ -184,7 +184,7 @@ static void reads_other_spellings(void **state)
     weir_doorman_config_free(config);
 }
 
-/* ---- What is mended ---- */
+/* ---- Mended files ---- */
 
 static void warned(const char *text, size_t count, uint32_t line,
                    const char *sentence)
@@ -250,7 +250,7 @@ static void counts_more_warnings_than_it_keeps(void **state)
     weir_doorman_config_free(config);
 }
 
-/* ---- What is refused ---- */
+/* ---- Refused files ---- */
 
 static void refuses_as_the_original(void **state)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test/test_doorman_source.c - a Doorman file as a store: what a listener is
- * told of it, first and after each change, good or bad. */
+ * test/test_doorman_source.c - a Doorman file as a store: the changes that a
+ * listener receives, first and after each edit, good or bad. */
 
 #include "server/doorman_source.h"
 
@@ -139,8 +139,8 @@ static double capacity_of(const struct world *w, const char *name)
     return quota ? weir_limit_rate(&quota->limit) : -1;
 }
 
-/* The first reading is a whole set, whose last change has the epoch that was
- * announced; a later one tells what is other, new and gone, and no more. */
+/* The first reading gives a whole set; its last change has the announced epoch.
+ * A later one gives only changed, new and removed quotas. */
 static void test_what_changes_is_told(void **state)
 {
     struct world *w = *state;
@@ -167,7 +167,7 @@ static void test_what_changes_is_told(void **state)
     assert_int_equal(w->trouble, 0);
 }
 
-/* A file that isn't sound changes nothing, nor does its loss. */
+/* A broken file changes nothing, nor does a missing one. */
 static void test_bad_files(void **state)
 {
     struct world *w = *state;
@@ -194,8 +194,8 @@ static void test_bad_files(void **state)
     assert_float_equal(capacity_of(w, "a"), 12, 0);
 }
 
-/* An edit of comments has its epoch, as a server has that starts with it; to
- * read the same once more has none. */
+/* An edit of comments alone takes an epoch, as a server has that starts with
+ * that file; reading the same content again takes none. */
 static void test_nothing_but_an_epoch(void **state)
 {
     struct world *w = *state;
@@ -232,7 +232,8 @@ static void make_socket(const char *path)
     close(fd);
 }
 
-/* What can't be opened is said once. A socket, since root may open any file. */
+/* A file that can't be opened is reported once. A socket, since the user root
+ * may open any file. */
 static void test_one_that_cant_be_opened(void **state)
 {
     struct world *w = *state;
@@ -285,7 +286,7 @@ static void assert_rules(const struct world *w, const char *id, double capacity)
         fail_msg("%s: another's than %g", id, capacity);
 }
 
-/* The id itself first, then globs, both in the order of the file. */
+/* The exact id first, then globs, both in the order of the file. */
 static void test_who_rules(void **state)
 {
     struct world *w = *state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * test/test_election_lock.c - the lock on a file, seen by the one that has it.
+ * test/test_election_lock.c - the lock on a file, in the process that has it.
  * Among processes: live_election.py. */
 
 #include "compare.h"
@@ -76,7 +76,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Who can open the file for reading can lock it. */
+/* Only its owner may open the file: a process that can read it can lock it. */
 static void test_nobody_elses_to_read(void **state)
 {
     struct world *w = *state;
@@ -85,8 +85,8 @@ static void test_nobody_elses_to_read(void **state)
     assert_int_equal(file.st_mode & 077, 0);
 }
 
-/* Once it was said that this server isn't master its term is over, and it
- * stands again, be the file back at once. */
+/* After this server was reported not to be master its term is over, and it
+ * stands again, even if the file is back at once. */
 static void test_away_and_back(void **state)
 {
     struct world *w = *state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * test/test_epochs.c - which quotas a limiter has when its root has others:
- * behind by a snapshot, restored from a backup, or more than there is room
- * for. Roots and one limiter, pumped by hand. */
+ * test/test_epochs.c - the quotas of a limiter when its root has others: the
+ * root is behind by a snapshot, restored from a backup, or has more than there
+ * is room for. Roots and one limiter, pumped by hand. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -35,10 +35,10 @@ struct pair {
     struct weir_limiter *limiter;
     weir_instant now;
     uint64_t quotas;     /* changes that were sent down */
-    struct weir_rng rng; /* which link is the next to bring a message */
-    const char *stays;   /* a quota that stays once it is there; NULL: none */
+    struct weir_rng rng; /* draws the link that brings the next message */
+    const char *stays;   /* a quota that must stay once there; NULL: none */
     bool there;
-    bool complete; /* it is there when the limiter says that it has all */
+    bool complete; /* it is there when the limiter has the whole set */
 };
 
 static unsigned has(const struct pair *p, const char *name)
@@ -108,7 +108,7 @@ static void apply(struct pair *p, uint32_t link, unsigned number, bool removed,
     assert_int_equal(weir_root_apply(p->roots[link], &change, p->now), 0);
 }
 
-/* Of each edit one quota: q1 by the first. */
+/* Each edit has one quota: q1 the first. */
 static void read_store(struct pair *p, uint32_t link, uint64_t from,
                        uint64_t to)
 {
@@ -119,7 +119,7 @@ static void read_store(struct pair *p, uint32_t link, uint64_t from,
     weir_root_settle(root, p->now);
 }
 
-/* A root is born, with the quotas up to an epoch. */
+/* Starts a root, with the quotas up to an epoch. */
 static void start(struct pair *p, uint32_t link, uint64_t epoch,
                   bool provisional)
 {
@@ -165,7 +165,7 @@ static void finish(struct pair *p)
     free(p->table);
 }
 
-/* Of q1 .. q9, a bit each. */
+/* Bit map of q1 .. q9. */
 static unsigned quotas_of(const struct pair *p)
 {
     unsigned bits = 0;
@@ -189,13 +189,13 @@ static void test_a_snapshot_drops_no_quota(void **state)
     kill(&p, 0);
     p.quotas = 0;
     start(&p, 0, 3, true);
-    /* For as long as the store is away. */
+    /* For as long as the store is unreachable. */
     for (int i = 0; i < 100; i++) {
         run(&p, WEIR_SECOND);
         assert_int_equal(quotas_of(&p), 0x3e);
         assert_int_equal(weir_limiter_epoch(p.limiter), 5);
     }
-    /* The store comes, with an edit more. */
+    /* The store is reachable, with one more edit. */
     read_store(&p, 0, 3, 6);
     weir_root_set_provisional(p.roots[0], false);
     run(&p, 3 * WEIR_SECOND);
@@ -205,7 +205,7 @@ static void test_a_snapshot_drops_no_quota(void **state)
     finish(&p);
 }
 
-/* The store that comes is older than what the limiter has. */
+/* The store that is reachable then is older than the limiter's set. */
 static void test_a_backup_behind_a_snapshot(void **state)
 {
     (void)state;
@@ -225,8 +225,8 @@ static void test_a_backup_behind_a_snapshot(void **state)
     finish(&p);
 }
 
-/* The network says the welcome twice, the second time behind an edit: that is
- * of the past, and no backup. */
+/* The network delivers the welcome twice, the second time after an edit: it is
+ * outdated, and no backup was restored. */
 static void test_a_welcome_come_late_is_no_backup(void **state)
 {
     (void)state;
@@ -255,8 +255,8 @@ static void test_a_welcome_come_late_is_no_backup(void **state)
     finish(&p);
 }
 
-/* A root that never said otherwise has a store that was restored while it was
- * away. */
+/* A root that stays behind for a minute has a store that was restored while it
+ * was away. */
 static void test_who_stays_ahead_is_told_anew(void **state)
 {
     (void)state;
@@ -267,7 +267,7 @@ static void test_who_stays_ahead_is_told_anew(void **state)
     kill(&p, 0);
     start(&p, 1, 3, false);
     run(&p, 3 * WEIR_SECOND);
-    /* Another root may just have been faster. */
+    /* Another root might just have had the edit earlier. */
     assert_int_equal(quotas_of(&p), 0x3e);
     run(&p, 60 * WEIR_SECOND);
     assert_int_equal(quotas_of(&p), 0xe);
@@ -290,7 +290,7 @@ static void test_who_is_ahead_by_another_root_stays(void **state)
     finish(&p);
 }
 
-/* Units of a quota that pass of so many. */
+/* The number of units, of 'units', that pass. */
 static unsigned take(struct pair *p, const char *name, unsigned units)
 {
     struct weir_ref ref;
@@ -302,8 +302,8 @@ static unsigned take(struct pair *p, const char *name, unsigned units)
     return passed;
 }
 
-/* With no root everything passes, as on_stale says; that is no debt, though the
- * root that comes back can't tell its fill. */
+/* Without a root everything passes, by on_stale. That is no debt, though the
+ * root that comes back doesn't know its fill. */
 static void test_what_passed_by_open_is_no_debt(void **state)
 {
     (void)state;
@@ -323,7 +323,7 @@ static void test_what_passed_by_open_is_no_debt(void **state)
     finish(&p);
 }
 
-/* What was charged meanwhile is one: nobody let it pass. */
+/* Units charged meanwhile are a debt: no decision let them pass. */
 static void test_what_was_charged_is_a_debt(void **state)
 {
     (void)state;
@@ -349,9 +349,9 @@ static void test_what_was_charged_is_a_debt(void **state)
     finish(&p);
 }
 
-/* A limiter that has nothing yet meets two roots at once. The one that is an
- * edit behind sends the whole set that it was asked for: no verdict on what the
- * limiter has of the other one by then. */
+/* A limiter without quotas meets two roots at once. The one that is an edit
+ * behind sends the whole set that it was asked for: this must not drop quotas
+ * that the limiter has from the other one by then. */
 static void test_who_lags_drops_no_quota(void **state)
 {
     (void)state;
@@ -372,9 +372,9 @@ static void test_who_lags_drops_no_quota(void **state)
 
 /* ---- Whole sets ---- */
 
-/* Of two roots one is an edit ahead, by which a quota has come to the end. The
- * limiter is in the midst of the other's set, past where that quota was named,
- * and goes on by either. */
+/* One of two roots is an edit ahead, by which a quota has moved to the end. The
+ * limiter has received part of the other's set, beyond that quota's old place,
+ * and goes on with either. */
 static void test_two_whole_sets_at_a_time(void **state)
 {
     (void)state;
@@ -398,9 +398,9 @@ static void test_two_whole_sets_at_a_time(void **state)
     }
 }
 
-/* So it is, and the one ahead dies with its edit before the set is whole. What
- * it has passed by for that edit the other one has to name, which is there or
- * comes later. */
+/* The same, and the root ahead dies with its edit before the set is complete.
+ * The quota that was skipped because of that edit must then come from the other
+ * root, which is there or comes later. */
 static void test_who_led_a_whole_set_dies(void **state)
 {
     (void)state;
@@ -439,7 +439,7 @@ static void test_who_led_a_whole_set_dies(void **state)
     assert_compare(midst, >, SEEDS / 4);
 }
 
-/* What was removed in an edit is forgotten: the root begins again. */
+/* The store has forgotten the removals up to 'epoch': the root begins anew. */
 static void read_anew(struct pair *p, uint32_t link, uint64_t epoch)
 {
     static const struct weir_store_id none;
@@ -467,7 +467,7 @@ static void test_a_session_has_many_whole_sets(void **state)
     finish(&p);
 }
 
-/* Removals are forgotten at the root before a slow link had them. */
+/* The root forgets removals before a slow link has delivered them. */
 static void test_removals_forgotten_on_the_way(void **state)
 {
     (void)state;
@@ -487,8 +487,8 @@ static void test_removals_forgotten_on_the_way(void **state)
     finish(&p);
 }
 
-/* A root that has sent a whole set in this session, and of whose store another
- * root knew more than it came to have. */
+/* A root has sent a whole set in this session; another root knew a later epoch
+ * of its store than it reached. */
 static void test_who_is_ahead_after_a_whole_set(void **state)
 {
     (void)state;
@@ -508,7 +508,7 @@ static void test_who_is_ahead_after_a_whole_set(void **state)
     finish(&p);
 }
 
-/* Two roots that don't agree don't send whole sets for ever as often. */
+/* Two roots that disagree send whole sets less and less often. */
 static void test_roots_that_disagree(void **state)
 {
     (void)state;
@@ -525,7 +525,7 @@ static void test_roots_that_disagree(void **state)
 
 /* ---- Time ---- */
 
-/* A clock that steps back a little makes nobody older than he is. */
+/* A clock that steps back a little doesn't make the last message look old. */
 static void test_a_clock_steps_back(void **state)
 {
     (void)state;
@@ -540,7 +540,8 @@ static void test_a_clock_steps_back(void **state)
         ;
     weir_limiter_tick(p.limiter, p.now - WEIR_MILLISECOND);
     assert_false(weir_table_is_stale(p.table));
-    /* Heard of just now, and gone: it is remembered for a minute. */
+    /* The link had a message just now, and goes: its epoch is remembered for a
+     * minute. */
     weir_root_link(p.roots[0], 0, false, p.now);
     weir_root_tick(p.roots[0], p.now - WEIR_MILLISECOND);
     struct weir_limiter_usage usage;
@@ -559,8 +560,7 @@ static uint64_t epoch_at_root(struct pair *p)
     return usage.epoch;
 }
 
-/* An edit that puts one set in another's place, and there is no room for
- * both. */
+/* An edit that replaces one set by another, and there is no room for both. */
 static void test_a_set_takes_the_place_of_another(void **state)
 {
     (void)state;
@@ -580,8 +580,8 @@ static void test_a_set_takes_the_place_of_another(void **state)
     finish(&p);
 }
 
-/* What found no room is not said again until there is some; what comes after
- * it is in force meanwhile. */
+/* A quota that found no room is not sent again until there is some; later
+ * quotas are in force meanwhile. */
 static void test_what_finds_no_room_waits_for_it(void **state)
 {
     (void)state;
@@ -601,7 +601,7 @@ static void test_what_finds_no_room_waits_for_it(void **state)
     assert_int_equal(quotas_of(&p), 0x3a);
     assert_int_equal(epoch_at_root(&p), 5);
     run(&p, 300 * WEIR_SECOND);
-    /* The removal, and once more all from q5 on. */
+    /* The removal, and everything from q5 on once more. */
     assert_int_equal(p.quotas, 6 + 1 + 3);
     apply(&p, 0, 1, true, 8);
     weir_root_settle(p.roots[0], p.now);
@@ -611,7 +611,7 @@ static void test_what_finds_no_room_waits_for_it(void **state)
     finish(&p);
 }
 
-/* What is missing is removed: no slot comes free by that, and none need. */
+/* The missing quota is removed: this frees no slot, and none is needed. */
 static void test_what_finds_no_room_is_removed(void **state)
 {
     (void)state;
@@ -631,7 +631,7 @@ static void test_what_finds_no_room_is_removed(void **state)
     finish(&p);
 }
 
-/* An edit that leads nowhere costs a round, and no more. */
+/* An edit that frees no room costs a round, and no more. */
 static void test_no_room_in_spite_of_an_edit(void **state)
 {
     (void)state;
@@ -648,7 +648,7 @@ static void test_no_room_in_spite_of_an_edit(void **state)
     finish(&p);
 }
 
-/* They are told of once a round, not one by one. */
+/* They are reported once a round, not one by one. */
 static void test_many_find_no_room(void **state)
 {
     (void)state;
@@ -694,8 +694,8 @@ static bool is_ruled(struct pair *p, const char *name)
     return weir_root_usage_of(p->roots[0], weir_text_of(name), &usage, p->now);
 }
 
-/* By a name such as 'a[0-9]' nobody sees that it is a template: neither when
- * it is removed, nor when its glob goes. */
+/* A name such as 'a[0-9]' doesn't show that it is a template: neither when it
+ * is removed, nor when its glob goes. */
 static void test_a_template_by_its_glob_comes_and_goes(void **state)
 {
     (void)state;

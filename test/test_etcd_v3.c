@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * test_etcd_v3.c - the bytes of etcd's calls, held against the code that is
- * generated from proto/etcd.proto: what we write it reads, what it writes we
- * read. And what is no message. */
+ * test_etcd_v3.c - the bytes of etcd's calls, compared with the code generated
+ * from proto/etcd.proto: each reads the other's messages. And broken
+ * messages. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -212,7 +212,7 @@ static void a_key_that_was_read(void **state)
     answer = decode(WEIR_ETCD_READ, len);
     assert_key(&answer);
 
-    /* the same, as what came of a CREATE */
+    /* the same, as the result of a CREATE */
     Etcdserverpb__ResponseOp op = ETCDSERVERPB__RESPONSE_OP__INIT;
     Etcdserverpb__ResponseOp *ops[] = { &op };
     Etcdserverpb__TxnResponse txn = ETCDSERVERPB__TXN_RESPONSE__INIT;
@@ -325,8 +325,8 @@ static void how_a_watch_begins_and_ends(void **state)
     assert_true(weir_text_equal(answer.reason, WEIR_TEXT("compacted")));
 }
 
-/* A number where a message should be, a message that is cut: refused, and the
- * answer keeps its value. */
+/* A number in place of a message, or a message that is cut: refused, and the
+ * answer is unchanged. */
 static void what_is_no_message(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test/test_etcd_watch.c - a key that is watched at members of etcd who can't
- * tell: fakes, that a real one is hard to make do. */
+ * test/test_etcd_watch.c - a key that is watched at members of etcd that can't
+ * answer: fakes, as a real member is hard to bring into that state. */
 
 #include "os/etcd_watch.h"
 
@@ -25,7 +25,7 @@ struct fake {
     unsigned count;
     bool is_cut_off; /* from the majority */
     unsigned reads;
-    bool is_asked_again; /* what comes is a read */
+    bool is_asked_again; /* the next message is a read */
 };
 
 struct world {
@@ -47,8 +47,8 @@ static bool on_call(void *context, struct weir_h2 *h2, int32_t stream,
     return true;
 }
 
-/* An answer to the read of a key that isn't there, at revision 5; the watch
- * goes on without a word. */
+/* Answers the read of a missing key, at revision 5; the watch goes on
+ * silently. */
 static void on_message(void *context, struct weir_h2 *h2, int32_t stream,
                        const void *bytes, size_t len)
 {
@@ -137,8 +137,8 @@ static void open_watch(struct world *w)
     assert_int_equal(weir_etcd_watch_new(&options, &w->watch, &diag), 0);
 }
 
-/* One that is cut off from the majority answers, if only that it can't: that is
- * said, and the other one is asked. */
+/* A member that is cut off from the majority answers only with an error: that
+ * is reported, and the other one is asked. */
 static void test_a_member_is_cut_off(void **state)
 {
     (void)state;
@@ -153,7 +153,8 @@ static void test_a_member_is_cut_off(void **state)
     assert_non_null(strstr(w.why, "doesn't return the key config"));
     assert_int_equal(w.fakes[0].reads, 1);
     assert_int_equal(w.wells, 1);
-    /* And again when somebody wishes so, and not in half a minute. */
+    /* And again when the caller asks for a read, not only after half a
+     * minute. */
     while (STILL_BELOW(w.fakes[1].reads, 2))
         event_base_loop(w.base, EVLOOP_ONCE);
     w.fakes[1].is_asked_again = true;
@@ -167,7 +168,7 @@ static void test_a_member_is_cut_off(void **state)
     event_base_free(w.base);
 }
 
-/* All of them are: each is told of once, however often it is asked. */
+/* All of them are cut off: each is reported once, however often it is asked. */
 static void test_no_majority(void **state)
 {
     (void)state;
@@ -180,7 +181,7 @@ static void test_no_majority(void **state)
         event_base_loop(w.base, EVLOOP_ONCE);
     assert_int_equal(w.fakes[0].reads + w.fakes[1].reads, 6);
     assert_non_null(strstr(w.why, TIMED_OUT));
-    /* And of the endpoints that were left. */
+    /* Plus the endpoints that were left. */
     assert_in_range(w.troubles, 1, 5);
     weir_etcd_watch_free(&w.watch);
     close_fake(&w.fakes[0]);

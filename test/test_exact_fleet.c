@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: MIT
- * test_exact_fleet.c - a fleet whose exact quota loses what decides it: eight
- * processes with libweir ask for all they can get, and in the middle what they
- * ask is killed; then it comes back.
+ * test_exact_fleet.c - the store or root that decides a fleet's exact quota
+ * dies. Eight processes with libweir take as much as they can; in the middle
+ * the decider is killed; then it comes back.
  *
  *     |<- first ->|<----- away ----->|<----- again ----->|
  *    go         killed    back: it answers connections   end
  *
- * Each span lasts until what it is about has happened in all processes (and
- * with WEIR_SECONDS half of that longer). Whatever the machine's pace, this
- * holds: in each of these spans no window passes more than the limit, by the
- * processes that were answered; nor do all that weren't (on_stale: share) pass
- * more than it together (but for what a root's return may add, see struct
- * victim). A root that comes back has forgotten, so the window in which it does
- * may be paid twice. With two roots the other one decides meanwhile, on a meter
- * of its own.
+ * Each span lasts until its event has happened in all processes (and with
+ * WEIR_SECONDS half of that longer). At any speed of the machine this holds: in
+ * each of these spans no window passes more than the limit by the processes
+ * that were answered; nor do all that weren't (on_stale: share) pass more than
+ * it together (but for the addition by a root's return, see struct victim). A
+ * root that comes back has lost its state, so its window may be passed twice.
+ * With two roots the other one decides meanwhile, on a bucket state of its own.
  *
  * How long decisions took and when the first one was answered again is printed:
  * a busy machine makes both longer. */
@@ -45,11 +44,11 @@
 
 enum span { BEFORE, FIRST, AWAY, AGAIN, OVER };
 
-/* What one process tells the test; memory that all share. */
+/* One process's report to the test; shared memory. */
 struct told {
-    uint32_t is_ready, went_by, is_back; /* atomic; went_by: in AWAY it was told
-                                          * what on_stale says, or answered by
-                                          * the one that decides meanwhile */
+    uint32_t is_ready, went_by, is_back; /* atomic; went_by: in AWAY it was
+                                          * answered by on_stale, or by the
+                                          * other decider */
     uint64_t asked;
     uint64_t exact, stale; /* units that passed; atomic */
     weir_instant back_at;
@@ -57,7 +56,7 @@ struct told {
 };
 struct stage {
     uint32_t span;   /* atomic */
-    uint32_t beside; /* another one decides in AWAY */
+    uint32_t beside; /* another root decides in AWAY */
     uint32_t roots;
     struct told told[PROCESSES];
 };
@@ -102,7 +101,7 @@ static void note(struct told *told, weir_duration took)
 static void take_one(struct weir_handle handle, struct told *told)
 {
     struct weir_reply reply;
-    uint32_t span = weir_load(&stage->span); /* in which it was asked */
+    uint32_t span = weir_load(&stage->span); /* in which the request was made */
     weir_instant before = weir_clock_now();
     bool passed = weir_take(handle, 1, &reply, 0) == WEIR_PASS;
     weir_instant after = weir_clock_now();
@@ -110,7 +109,7 @@ static void take_one(struct weir_handle handle, struct told *told)
     told->asked++;
     if (passed)
         weir_fetch_add(reply.stale ? &told->stale : &told->exact, 1u);
-    /* A caller that is refused at once would else do nothing but that. */
+    /* A caller that is refused at once would otherwise only spin. */
     if (reply.stale)
         rest(WEIR_MILLISECOND / 10);
     if (span == AWAY && reply.stale != stage->beside)
@@ -139,7 +138,8 @@ static void be_a_process(const char *address, struct told *told)
     if (weir_open(&options, &weir) < 0 || weir_ready(weir, GUARD) < 0)
         _exit(1);
     struct weir_handle handle = handle_open(weir, "fleet");
-    /* Until its store has been met, and the roots have told of all. */
+    /* Until its store has answered, and the roots have sent the number of
+     * limiters. */
     UNTIL(knows_roots(weir));
     UNTIL(weir_load_relaxed(&weir->fleet) == PROCESSES);
     UNTIL(weir_peek(handle, 1, &reply, 0) == WEIR_PASS && !reply.stale);
@@ -212,13 +212,13 @@ struct victim {
     const char *name;
     void (*kill)(void);
     void (*start)(void);
-    bool beside; /* another one decides while it is away */
-    bool root;   /* it tells each how many share: few, while it has met few, so
-                  * that one whose ask is late then takes too large a part. A
-                  * limiter that heard of more believes it after
-                  * WEIR_FLEET_HOLD only; the i-th that it meets hears of i, so
-                  * all of them take 1 + 1/2 + ... + 1/8 limits, less than
-                  * three */
+    bool beside; /* another root decides while it is away */
+    bool root;   /* it sends each limiter the number of limiters: a small one
+                  * while it has met few, so a limiter with a late request takes
+                  * too large a share. A limiter that receives a larger number
+                  * uses it after WEIR_FLEET_HOLD only; the i-th that it meets
+                  * gets i, so all of them take 1 + 1/2 + ... + 1/8 limits, less
+                  * than three */
 };
 
 static void start_processes(const char *address, bool beside, pid_t *pids)
@@ -294,7 +294,7 @@ static void put(const char *store)
     root_set(&roots[0], "fleet", fields);
 }
 
-/* ---- Who is killed ---- */
+/* ---- The victims ---- */
 
 static struct root *decides;
 
@@ -336,7 +336,7 @@ static void kill_who_decides(void)
     uint64_t asked[2];
     for (int i = 0; i < 2; i++)
         asked[i] = root_metric(&roots[i], "weir_asks_total");
-    /* All ask the same one. */
+    /* All ask the same root. */
     assert_true((asked[0] == 0) != (asked[1] == 0));
     decides = &roots[asked[0] == 0];
     kill_root();

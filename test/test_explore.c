@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT
- * test_explore.c - the table's takes, sync and edits by every schedule.
+ * test_explore.c - the table's takes, sync and edits under every schedule.
  *
- * Each test is a program of a few threads on one table (explore.h). What is
- * held after each of its schedules is what table.h promises:
+ * Each test is a program of a few threads on one table (explore.h). After each
+ * of its schedules the promises of table.h are checked:
  *
- *   - conserved: the count grew by what passed, the fill as well, and the
- *     refusals by what was refused;
+ *   - conserved: the count and the fill grew by the weights that passed, and
+ *     the refusals by those refused;
  *   - bounded: n threads pass 'high' by at most n - 1 weights, for a take
  *     reads, then adds, and each other thread has at most one on its way;
- *   - fair: who is refused was refused by a full bucket;
- *   - seen: what passed is marked, or the sync has read it.
+ *   - fair: a take that was refused was refused by a full bucket;
+ *   - seen: each pass is marked, or the sync has read it.
  *
  * Then bugs are put in, one at a time, and each must be found.
  *
- * The programs that are explored whole say so by their figures; WEIR_DEEP
- * (explore.h) explores more of them whole, and with more preemptions. */
+ * Programs that are explored completely say so in their figures; WEIR_DEEP
+ * (explore.h) explores more of them completely, and with more preemptions. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -43,13 +43,13 @@ struct thread {
     uint32_t asked, passed, refused, stale, kicks;
 };
 
-/* All that a program writes; the table's block follows. */
+/* All memory that a program writes; the table's block follows. */
 struct stage {
     _Alignas(WEIR_CACHE_LINE) struct weir_table *t;
-    const char *name; /* that the threads take from, and its ref */
+    const char *name; /* quota that the threads take from, and its ref */
     struct weir_ref ref;
-    uint64_t before;  /* the count when all begins */
-    uint64_t told;    /* fill in units that a root tells ... */
+    uint64_t before;  /* the count at the start */
+    uint64_t told;    /* fill in units that a root sends ... */
     uint64_t told_at; /* ... for this count */
     uint64_t seen;    /* count that the sync read, once marked */
     struct thread threads[THREADS];
@@ -86,7 +86,7 @@ static void aim(struct stage *s, const char *name)
     s->before = weir_table_count(s->t, s->ref.slot);
 }
 
-/* The first use of a slot is told at once; from then on it isn't. */
+/* The first use of a slot is reported at once; later uses aren't. */
 static void settle(struct stage *s)
 {
     uint64_t bits = 0;
@@ -107,7 +107,7 @@ static void use(struct stage *s)
     s->before++;
 }
 
-/* ---- What threads do ---- */
+/* ---- The threads ---- */
 
 static void take(struct stage *s, unsigned thread)
 {
@@ -157,7 +157,7 @@ static void refund(void *state)
     weir_table_refund(s->t, 0, s->ref, 1, LATER);
 }
 
-/* As the tally: reads what happened ... */
+/* As the tally does: reads the counts ... */
 static void collect(void *state)
 {
     struct stage *s = state;
@@ -167,7 +167,7 @@ static void collect(void *state)
         s->seen = weir_table_count(s->t, s->ref.slot);
 }
 
-/* ... and hears from a root. */
+/* ... and receives a fill from a root. */
 static void hear(void *state)
 {
     struct stage *s = state;
@@ -187,7 +187,7 @@ static void collect_and_set_slack(void *state)
                          s->before + WEIR_COUNT_FAR);
 }
 
-/* Another scale, so that a mixture would show. */
+/* Another scale, so that a mixture of both would show. */
 static void edit(void *state)
 {
     struct stage *s = state;
@@ -208,7 +208,7 @@ static void edit_and_hear(void *s)
     hear(s);
 }
 
-/* A second edit goes through the spare copy that the first one left. */
+/* A second edit uses the spare copy that the first one left. */
 static void edit_two(void *state)
 {
     struct stage *s = state;
@@ -217,8 +217,8 @@ static void edit_two(void *state)
     weir_table_put(s->t, &quota, LATER);
 }
 
-/* Names of every kind: an instance and its parent, a quota and its parent,
- * that go and come again, a template and its overflow. */
+/* Names of every kind that are made and removed again: an instance and its
+ * parent, a quota and its parent, a template and its overflow. */
 static void make_instance(void *state)
 {
     struct stage *s = state;
@@ -261,7 +261,7 @@ static void drop_for_stranger(void *state)
     weir_table_put(s->t, &quota, LATER);
 }
 
-/* A take of the live set, asked of the shadow set as well. */
+/* A take of the live set that is judged in the shadow set as well. */
 static void take_both(void *state)
 {
     struct stage *s = state;
@@ -275,7 +275,7 @@ static void take_both(void *state)
         weir_table_shadow(s->t, 0, s->ref, &act, LATER);
 }
 
-/* The twin goes, and its slot is another's of the shadow set. */
+/* The shadow slot is freed, and another name of the shadow set gets it. */
 static void drop_shadow_slot_for_stranger(void *state)
 {
     struct stage *s = state;
@@ -284,7 +284,8 @@ static void drop_shadow_slot_for_stranger(void *state)
     weir_table_put(s->t, &quota, LATER);
 }
 
-/* The live slot changes hands, and its next life learns of a twin. */
+/* The live slot is given to another name, which then learns of a shadow
+ * slot. */
 static void evict_and_learn(void *state)
 {
     struct stage *s = state;
@@ -304,7 +305,7 @@ static void reparent(void *state)
     weir_table_put(s->t, &quota, LATER);
 }
 
-/* ---- What must hold ---- */
+/* ---- Invariants ---- */
 
 static struct thread all_of(const struct stage *s)
 {
@@ -344,8 +345,8 @@ static const char *check_counts(struct stage *s)
     return check_seen(s);
 }
 
-/* How many units fit, by how many threads it was asked; and the most that
- * passed in any schedule. */
+/* How many units fit, how many threads ask for one; and the most that passed in
+ * any schedule. */
 static struct {
     uint32_t room, threads, most;
 } bound;
@@ -362,8 +363,8 @@ static const char *check_takes(void *state)
     return check_counts(s);
 }
 
-/* A root spoke, an edit came: what is in the bucket is what the root said and
- * what was counted since. */
+/* A root sent a fill, an edit came: the bucket has that fill and all counts
+ * since. */
 static const char *check_told(void *state)
 {
     struct stage *s = state;
@@ -375,7 +376,7 @@ static const char *check_told(void *state)
     return check_counts(s);
 }
 
-/* A unit was there, and was given back. */
+/* One unit was in the bucket, and was given back. */
 static const char *check_refund(void *state)
 {
     struct stage *s = state;
@@ -387,7 +388,7 @@ static const char *check_refund(void *state)
     return check_seen(s);
 }
 
-/* Two crossed report_at together: one of them is to wake the sync. */
+/* Two threads crossed report_at together: one of them must wake the sync. */
 static const char *check_kick(void *state)
 {
     struct stage *s = state;
@@ -397,7 +398,7 @@ static const char *check_kick(void *state)
     return check_counts(s);
 }
 
-/* With report_at set while two went over it. */
+/* report_at was set while two threads crossed it. */
 static const char *check_slack(void *state)
 {
     struct stage *s = state;
@@ -408,8 +409,8 @@ static const char *check_slack(void *state)
     return check_counts(s);
 }
 
-/* The ref's life may have ended, and then the name may live on by another:
- * in any case nobody else was charged. */
+/* The ref's life may have ended, and the name may live on in another slot. In
+ * any case no other name was charged. */
 static const char *check_life(void *state)
 {
     struct stage *s = state;
@@ -428,7 +429,8 @@ static const char *check_life(void *state)
     return NULL;
 }
 
-/* Who asks is charged, in the shadow set once at most, and nobody else. */
+/* The name that was asked for is charged, in the shadow set at most once, and
+ * no other name is. */
 static const char *check_shadow_slots(void *state)
 {
     struct stage *s = state;
@@ -450,7 +452,7 @@ static const char *check_shadow_slots(void *state)
     return NULL;
 }
 
-/* Each link was charged what passed, beside the unit that was there. */
+/* Each link was charged with the weights that passed, beside the first unit. */
 static const char *check_chain(void *state)
 {
     struct stage *s = state;
@@ -463,8 +465,8 @@ static const char *check_chain(void *state)
     return check_counts(s);
 }
 
-/* The leaf moved from one parent to another: a take charged the one or the
- * other, never both, never none. */
+/* The leaf moved from one parent to another: a take charged one of them, never
+ * both, never none. */
 static const char *check_moved(void *state)
 {
     struct stage *s = state;
@@ -477,13 +479,13 @@ static const char *check_moved(void *state)
     return check_counts(s);
 }
 
-/* What the killed fiber made, and the names that it made. */
+/* The result of the killed fiber, and its names. */
 static struct {
     void (*make)(void *state);
     const char *name[2];
 } remade;
 
-/* Fiber 0 was killed at some place. Others end; who comes next goes on. */
+/* Fiber 0 was killed at some place. The others end; the next caller goes on. */
 static const char *check_survived(void *state)
 {
     struct stage *s = state;
@@ -502,7 +504,7 @@ static const char *check_survived(void *state)
     return NULL;
 }
 
-/* Fiber 0 was killed while it made names. They can be made, as if nobody had
+/* Fiber 0 was killed while it made names. They can be made as if no thread had
  * tried, and no slot is lost. */
 static const char *check_remade(void *state)
 {
@@ -564,7 +566,7 @@ static void run_sound(struct explore_program *program)
     free(program->state);
 }
 
-/* One exploration for each place at which fiber 0 can be killed. */
+/* One exploration per place at which fiber 0 can be killed. */
 static void run_killed(struct explore_program *program)
 {
     uint64_t executions = 0;
@@ -592,7 +594,7 @@ static void run_planted(struct explore_program *program,
     free(program->state);
 }
 
-/* A bucket for 'room' units, idle: who comes first lifts it. */
+/* A bucket for 'room' units, idle: the first take lifts it. */
 static struct explore_program on_one_quota(const char *name, uint32_t room,
                                            uint32_t threads)
 {
@@ -609,7 +611,7 @@ static struct explore_program on_one_quota(const char *name, uint32_t room,
     return program;
 }
 
-/* The same with a unit in it: takes need neither lift nor mark, and so fewer
+/* The same with one unit in it: takes need neither lift nor mark, and so fewer
  * steps. */
 static struct explore_program on_one_in_use(const char *name, uint32_t room,
                                             uint32_t threads)
@@ -665,7 +667,7 @@ static void test_one_of_two_kicks(void **state)
     program.run[2] = collect;
     program.check = check_kick;
     run_sound(&program);
-    /* And if report_at comes only now: whoever crosses it finds it, or the
+    /* If report_at is set only now, the take that crosses it finds it, or the
      * next take does. */
     program = on_one_in_use("slack", 50, 3);
     program.run[0] = take_a;
@@ -697,7 +699,7 @@ static void test_two_take_of_a_chain(void **state)
 
 /* ---- Takes beside the sync ---- */
 
-/* The sync is one thread: it hears, then edits, or the other way round. */
+/* The sync is one thread: it receives, then edits, or the other way round. */
 static void test_takes_beside_the_sync(void **state)
 {
     (void)state;
@@ -718,7 +720,7 @@ static void test_takes_beside_the_sync(void **state)
     run_sound(&program);
 }
 
-/* More than the table promises: the two at once. What the root tells is then
+/* More than the table promises: receive and edit at once. The root then sends
  * an empty bucket, which means the same before and after the edit. */
 static void test_takes_beside_sync_and_edit(void **state)
 {
@@ -771,7 +773,7 @@ static void test_a_take_beside_a_drop(void **state)
     run_sound(&program);
 }
 
-/* 'known': the slot remembers its twin already. */
+/* 'known': the slot already remembers its shadow slot. */
 static void run_shadow_slots(const char *name, const char *live,
                              const char *aimed, const char *shadow_slot,
                              void (*beside)(void *), bool known)
@@ -839,8 +841,8 @@ static void test_killed_threads_leave_others_alone(void **state)
     run_killed(&program);
 }
 
-/* Beside a take of a quota that nobody touches; 'idle' instances fill the
- * table, so that one is evicted for each name. */
+/* Beside a take of an untouched quota; 'idle' instances fill the table, so that
+ * one is evicted for each name. */
 static void run_remade(const char *name, void (*make)(void *state),
                        const char *first, const char *second, uint32_t idle)
 {
@@ -874,7 +876,7 @@ static void test_a_name_is_made_after_its_maker_was_killed(void **state)
 
 /* ---- Bugs put in ---- */
 
-/* The lift undoes what a root said meanwhile. */
+/* The lift overwrites a fill that a root sent meanwhile. */
 static void test_a_torn_lift_is_found(void **state)
 {
     (void)state;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * test_explore_bucket_state.c - meters in the table by every schedule.
+ * test_explore_bucket_state.c - bucket states in the table under every
+ * schedule.
  *
- * As test_explore.c, for chains whose quotas have meters: what is held under a
- * lock is exact, whoever comes in between; what is given back, because another
- * link refused, the chain changed or a life ended, is there again; and a
- * thread that is killed within a step costs its own meter what it held. */
+ * As test_explore.c, for chains of quotas with bucket states: units taken under
+ * a lock are exact, with anything in between; units given back because another
+ * link refused, the chain changed or a life ended are available again; and a
+ * thread that is killed within a step costs only its own state's units. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -82,7 +83,7 @@ static uint64_t units_in(struct stage *s, uint32_t slot)
     return weir_bucket_state_units(s->t, slot, LATER);
 }
 
-/* ---- What threads do ---- */
+/* ---- The threads ---- */
 
 static void take(struct stage *s, int leaf)
 {
@@ -113,7 +114,7 @@ static void edit(void *state)
     weir_table_put(s->t, &quota, LATER);
 }
 
-/* A bucket in the slot, with no meter. */
+/* A bucket in the slot, without a state in the area. */
 static void edit_away(void *state)
 {
     struct stage *s = state;
@@ -150,7 +151,7 @@ static void begin_and_undo(void *state)
         weir_table_undo(s->t, &s->charge_record, LATER);
 }
 
-/* ---- What must hold ---- */
+/* ---- Invariants ---- */
 
 static const char *check_leaves(struct stage *s)
 {
@@ -162,7 +163,7 @@ static const char *check_leaves(struct stage *s)
     return NULL;
 }
 
-/* The second leaf is the first: one quota, one unit, two that want it. */
+/* The second leaf is the first: one quota with one unit, wanted by two. */
 static const char *check_one(void *state)
 {
     struct stage *s = state;
@@ -173,7 +174,7 @@ static const char *check_one(void *state)
     return NULL;
 }
 
-/* Two leaves below one unit: who was refused there has his own back. */
+/* Two leaves below one unit: the refused one gets its own unit back. */
 static const char *check_undone(void *state)
 {
     struct stage *s = state;
@@ -192,7 +193,7 @@ static const char *check_edited(void *state)
     return NULL;
 }
 
-/* Between meter and bucket a take may be counted for both, never for none. */
+/* Between state and bucket a take may be counted in both, never in none. */
 static const char *check_edited_away(void *state)
 {
     struct stage *s = state;
@@ -222,7 +223,8 @@ static const char *check_moved(void *state)
     return NULL;
 }
 
-/* Nobody but who asked was charged, whoever has the slot now. */
+/* Only the name that was asked for was charged, whichever name has the slot
+ * now. */
 static const char *check_life(void *state)
 {
     struct stage *s = state;
@@ -238,8 +240,8 @@ static const char *check_life(void *state)
     return NULL;
 }
 
-/* The first was killed somewhere, and with it perhaps the second, which waits
- * for the lock. In the child of fork() that this is, all goes on. */
+/* The first thread was killed somewhere, perhaps with the second, which waits
+ * for the lock. As in a child of fork(), the rest goes on. */
 static const char *check_survived(void *state)
 {
     struct stage *s = state;
@@ -387,7 +389,7 @@ static void test_a_charge_record_beside_an_eviction(void **state)
     run_sound(&program);
 }
 
-/* One exploration for each place at which a fiber can be killed. */
+/* One exploration per place at which a fiber can be killed. */
 static void run_killed(const char *name, void (*killed)(void *state))
 {
     struct explore_program program = on_one(name, 7);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * test_explore_gate.c - the gate by every schedule.
+ * test_explore_gate.c - the concurrency gate under every schedule.
  *
- * Two or three threads that enter, leave and tick, in all orders of their
- * accesses: never more in flight than the limit, no sample lost, nothing held
- * when all have left; and a thread that is killed in the middle keeps nobody
- * waiting. */
+ * Two or three threads enter, leave and tick, in all orders of their accesses:
+ * never more in flight than the limit, no sample lost, nothing in flight when
+ * all have left; and a thread that is killed in the middle blocks no other. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -35,7 +34,7 @@ struct stage {
         WEIR_CACHE_LINE) struct weir_concurrency_gate_permit permit[PERMITS];
     bool passed[PERMITS];
     weir_instant tick_at;
-    struct weir_concurrency_gate *gate; /* behind this */
+    struct weir_concurrency_gate *gate; /* in the memory after this struct */
 };
 
 static uint32_t passed_of(const struct stage *s)
@@ -46,7 +45,7 @@ static uint32_t passed_of(const struct stage *s)
     return sum;
 }
 
-/* ---- What threads do: each has a permit of its own ---- */
+/* ---- The threads: each has a permit of its own ---- */
 
 static void enter(struct stage *s, int i, weir_instant now)
 {
@@ -116,7 +115,7 @@ static void tick_twice(void *state)
     weir_concurrency_gate_tick(s->gate, s->tick_at + 2 * WEIR_SECOND);
 }
 
-/* ---- What must hold ---- */
+/* ---- Invariants ---- */
 
 static uint64_t heard(struct stage *s)
 {
@@ -148,8 +147,8 @@ static const char *check_two(void *state)
     return NULL;
 }
 
-/* A turn that was taken and put back may refuse another who looked just then,
- * but never lets in two. */
+/* A turn that was taken and put back may refuse a thread that read it in
+ * between, but never lets in two. */
 static const char *check_turn(void *state)
 {
     struct stage *s = state;
@@ -181,7 +180,8 @@ static const char *check_left(void *state)
     return NULL;
 }
 
-/* Written off and given back at the same time: once, one way or the other. */
+/* Written off and given back at the same time: it counts once, as one or the
+ * other. */
 static const char *check_lost(void *state)
 {
     struct stage *s = state;
@@ -201,12 +201,12 @@ static const char *check_classes(void *state)
     EXPLORE_MUST(in_flight_in(weir_load(&s->gate->klass[1].in_flight)) ==
                  of[1]);
     EXPLORE_MUST(in_flight(s) == of[0] + of[1]);
-    /* Limit 1, one permit each is sure of, and what is sure is had. */
+    /* Limit 1, each class has a share of one permit, and gets it. */
     EXPLORE_MUST(of[0] >= 1 && of[1] == 1);
     return NULL;
 }
 
-/* The limit is full with the other's: a share is had, and no more. */
+/* The limit is used up by the other class: a class gets its share, no more. */
 static const char *check_share(void *state)
 {
     struct stage *s = state;
@@ -215,7 +215,7 @@ static const char *check_share(void *state)
     return check_classes(s);
 }
 
-/* What the limit was, or what it has become. */
+/* The permit saw the old limit or the new one. */
 static const char *check_shrunk(void *state)
 {
     struct stage *s = state;
@@ -230,7 +230,7 @@ static const char *check_survived(void *state)
     struct stage *s = state;
     EXPLORE_MUST(explore_ended(1));
     EXPLORE_MUST(s->passed[1]);
-    EXPLORE_MUST(in_flight(s) <= 1); /* the dead one's */
+    EXPLORE_MUST(in_flight(s) <= 1); /* the killed thread's */
     return NULL;
 }
 
@@ -296,7 +296,7 @@ static void test_one_place_is_taken_once(void **state)
     run_sound(&program, check_two);
 }
 
-/* The same with a swap that isn't one: it must be found. */
+/* The same with a swap that isn't atomic: it must be found. */
 static void test_a_torn_count_is_found(void **state)
 {
     (void)state;
@@ -425,7 +425,7 @@ static void test_a_limit_falls_beside_an_enter(void **state)
     struct weir_concurrency_gate_options options = usual(2);
     weir_controller_defaults(&options.controller, WEIR_CONTROLLER_REQUEST);
     options.controller.initial = 2;
-    options.controller.target = MS; /* and who leaves was slower */
+    options.controller.target = MS; /* the permit that leaves was slower */
     struct explore_program program = program_of("falls", &options);
     struct stage *s = program.state;
     enter(s, 0, BEGIN);
@@ -435,7 +435,7 @@ static void test_a_limit_falls_beside_an_enter(void **state)
     run_sound(&program, check_shrunk);
 }
 
-/* One exploration for each place at which a thread can be killed. */
+/* One exploration per place at which a thread can be killed. */
 static void test_the_dead_keep_nobody_waiting(void **state)
 {
     (void)state;

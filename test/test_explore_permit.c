@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * test_explore_permit.c - permits by every schedule.
+ * test_explore_permit.c - permits under every schedule.
  *
- * As test_explore.c, for what is in flight: two that race for one unit, edits,
- * evictions and removals beside enters and leaves. After each schedule a name
- * holds exactly what the permits that are out hold of it, and nothing is held
- * by a slot that changed hands; within each, no enter makes more be in flight
- * than the limit. Then bugs are put in, and must be found. */
+ * As test_explore.c, for units in flight: two threads that race for one unit,
+ * edits, evictions and removals beside enters and leaves. After each schedule a
+ * name's in-flight counter is exactly the sum of its permits that are out, and
+ * no slot that changed hands has units in flight; within each, no enter makes
+ * more be in flight than the limit. Then bugs are put in, and must be found. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,7 +34,7 @@ struct stage {
     _Alignas(WEIR_CACHE_LINE) struct weir_table *t;
     struct weir_ref ref[THREADS];
     struct weir_permit_record record[THREADS];
-    uint32_t watched; /* slot whose limit is 'limit' throughout */
+    uint32_t watched; /* slot with the limit 'limit' all the time */
     uint64_t limit;
     /* Of each thread alone. */
     uint32_t passed[THREADS], refused[THREADS], stale[THREADS];
@@ -77,7 +77,7 @@ static void settle(struct stage *s)
         weir_table_set_settled(s->t, slot, weir_table_count(s->t, slot));
 }
 
-/* ---- What threads do ---- */
+/* ---- The threads ---- */
 
 static void enter(struct stage *s, unsigned thread)
 {
@@ -127,7 +127,7 @@ static void lower(void *state)
     weir_table_put(s->t, &quota, LATER);
 }
 
-/* Becomes a rate, is taken from, and is a gauge again. */
+/* Becomes a rate, is taken from, and has kind concurrency again. */
 static void rate_and_back(void *state)
 {
     struct stage *s = state;
@@ -163,9 +163,9 @@ static void drop_for_stranger(void *state)
     weir_table_put(s->t, &quota, LATER);
 }
 
-/* ---- What must hold ---- */
+/* ---- Invariants ---- */
 
-/* What permits hold of a slot. */
+/* Units of a slot in permits. */
 static uint64_t out_of(const struct stage *s, uint32_t slot)
 {
     uint64_t sum = 0;
@@ -202,7 +202,7 @@ static const char *check_one(void *state)
     return check_exact(s);
 }
 
-/* One enters and leaves, another enters: it may find the unit or not. */
+/* One thread enters and leaves, another enters: it may find the unit or not. */
 static const char *check_left(void *state)
 {
     struct stage *s = state;
@@ -211,8 +211,8 @@ static const char *check_left(void *state)
     return check_exact(s);
 }
 
-/* Two leaves below one unit: the parent is held first, so one of them gets
- * it, and the other never had its own leaf. */
+/* Two leaves below one unit: the parent is entered first, so one of them gets
+ * it, and the other never entered its own leaf. */
 static const char *check_below(void *state)
 {
     struct stage *s = state;
@@ -227,7 +227,7 @@ static const char *check_passed_all(void *state)
     return check_exact(s);
 }
 
-/* The one parent or the other, and the quota itself. */
+/* One parent or the other, and the quota itself. */
 static const char *check_moved(void *state)
 {
     struct stage *s = state;
@@ -236,7 +236,7 @@ static const char *check_moved(void *state)
     return check_exact(s);
 }
 
-/* Whoever has the slot now: who holds something is still called so. */
+/* A slot may change hands, but a slot with a permit keeps its name. */
 static const char *check_life(void *state)
 {
     struct stage *s = state;
@@ -424,7 +424,7 @@ static void test_bugs_are_found(void **state)
         if (i == 0)
             program.check = check_one;
         program.quiet = true;
-        /* i == 1: the enter doesn't see that the slot has changed hands. */
+        /* i == 1: the enter doesn't notice that the slot has changed hands. */
         const void *words[] = { &weir_inflight(s->t, slot)->in_flight,
                                 &weir_hot(s->t, slot)->generation };
         program.plant =

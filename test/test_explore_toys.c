@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * test_explore_toys.c - the explorer against plain enumeration.
+ * test_explore_toys.c - the explorer compared with plain enumeration.
  *
- * Random programs of a few accesses each, small enough that every one of
- * their schedules can be run: the classes met there are counted, and the
- * reduction must meet as many, each once. With a bound on preemptions it must
- * meet as many as all the schedules within the bound. The programs branch on
- * what they read, take a lock and wait for it. */
+ * Random programs of a few accesses each, small enough that every one of their
+ * schedules can be run: the classes met there are counted, and the reduction
+ * must meet as many, each once. With a bound on preemptions it must meet as
+ * many as all schedules within the bound do. The programs branch on the values
+ * that they read, take a lock and wait for it. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -33,8 +33,8 @@ enum op_kind {
     OP_STORE,
     OP_ADD,
     OP_CAS,
-    OP_IF,   /* the next one only if the word is odd */
-    OP_LOCK, /* counts the word up under a lock */
+    OP_IF,   /* skips the next operation unless the word is odd */
+    OP_LOCK, /* increments the word under a lock */
 };
 
 struct op {
@@ -60,7 +60,7 @@ static void count_locked(struct toy *toy, uint64_t *word)
     weir_store(&toy->lock, 0);
 }
 
-/* Returns whether to skip the next one. */
+/* Returns true to skip the next operation. */
 static bool do_op(struct toy *toy, const struct op *op, uint64_t value)
 {
     uint64_t *word = &toy->words[op->word];

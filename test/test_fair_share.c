@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_fair_share.c - what Doorman has published of its shares, bit for bit;
- * the bounds and the edges of a book. Random books are in
- * test_fair_share_water.c. */
+ * test_fair_share.c - Doorman's published shares, bit for bit; the bounds and
+ * the edges of a book. Random books are in test_fair_share_water.c. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,10 +30,10 @@ struct vector {
     enum weir_share_algorithm algorithm;
     double capacity;
     bool preload;
-    struct client clients[CLIENTS_MAX]; /* those that have subclients */
+    struct client clients[CLIENTS_MAX]; /* entries with subclients */
 };
 
-/* A broker as the original is one, but for the shares. */
+/* A lease server like the original, except for the shares. */
 struct pool {
     const struct vector *vector;
     struct weir_book *book;
@@ -43,8 +42,8 @@ struct pool {
     uint32_t count;
 };
 
-/* Its algorithm_test.go, all of it. In none of these do the two rounds
- * of the original's FAIR_SHARE differ from max-min. */
+/* All of its algorithm_test.go. In none of these cases do the two rounds of the
+ * original's FAIR_SHARE differ from max-min. */
 /* clang-format off */
 static const struct vector vectors[] = {
     { "NoAlgorithm", WEIR_SHARE_NONE, 0, false,
@@ -71,7 +70,7 @@ static const struct vector vectors[] = {
       { { 10, 1, 10 } } },
 };
 
-/* Its documentation: what is left when all have asked often. */
+/* From its documentation: the grants when all have asked often. */
 static const struct vector steady[] = {
     { "algorithms.md, none", WEIR_SHARE_NONE, 0, false,
       { { 100, 1, 100 }, { 10, 1, 10 }, { 1000, 1, 1000 } } },
@@ -119,7 +118,7 @@ static bool is_shared(const struct vector *vector)
            vector->algorithm != WEIR_SHARE_STATIC;
 }
 
-/* Client i, who may be new, asks; what it is granted. */
+/* Client i, which may be new, asks; returns its grant. */
 static double ask(struct pool *pool, uint32_t i)
 {
     const struct vector *vector = pool->vector;
@@ -165,7 +164,7 @@ static void check_vector(const struct vector *vector, uint64_t seed)
     weir_book_free(pool.book);
 }
 
-/* Whatever the tree's shape, which is the seed's. */
+/* For any shape of the tree, which the seed draws. */
 static void vectors_of_the_original(void **state)
 {
     (void)state;
@@ -185,7 +184,7 @@ static void check_steady(const struct vector *vector, uint64_t seed)
         if (pool.has[i] != vector->clients[i].expect)
             print_error("%s, client %u\n", vector->name, i);
         assert_same(pool.has[i], vector->clients[i].expect);
-        /* And so it is the share itself, with nobody's lease in the way. */
+        /* The share itself is the same, without leases in force. */
         assert_same(weir_fair_share(pool.book, vector->algorithm,
                                     pool.claims[i], vector->capacity),
                     vector->clients[i].expect);
@@ -251,10 +250,10 @@ static void a_book_has_so_many_bands(void **state)
     uint32_t more = 77;
     assert_int_equal(weir_book_add(book, 1, 1, 1, &more), WEIR_EFULL);
     assert_int_equal(more, 77);
-    uint32_t second = made_claim(book, 63000, 1, 2); /* a band that there is */
+    uint32_t second = made_claim(book, 63000, 1, 2); /* an existing band */
 
-    /* Who is alone in its band can take it to another number; who isn't,
-     * can't. */
+    /* A claim that is alone in its band can move the band to another number;
+     * with others in it, it can't. */
     assert_int_equal(weir_book_change(book, 63, 64000, 1, 1), WEIR_EFULL);
     assert_int_equal(weir_book_change(book, 0, -5, 1, 1), 0);
     assert_int_equal(weir_book_bands(book), WEIR_BANDS_MAX);

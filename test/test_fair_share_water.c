@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * test_fair_share_water.c - random books of claims against water that is
- * filled in slowly and obviously: in whole numbers, where shares must be
- * right, and in long doubles, where wants are of all sizes. */
+ * test_fair_share_water.c - random books of claims, compared with a slow and
+ * obvious water filling: in whole numbers, where shares must be exact, and in
+ * long doubles, where wants are of all sizes. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,9 +30,9 @@ struct cup {
     weir_u128 of;
 };
 
-/* Fills the cups of 'band' from 'capacity': as long as one that isn't full
- * wants no more than its part of what the full ones leave, it is full.
- * Returns what is left when all are full. */
+/* Fills the cups of 'band' from 'capacity': while a cup that isn't full wants
+ * no more than its part of the rest, it is filled. Returns the rest when all
+ * are full. */
 static uint64_t pour(struct cup *cups, uint32_t count, int64_t band,
                      uint64_t capacity)
 {
@@ -67,10 +67,10 @@ static uint64_t pour(struct cup *cups, uint32_t count, int64_t band,
 
 struct figures {
     uint64_t cases;
-    uint64_t above_wants; /* cases with such a grant */
-    uint64_t unequal;     /* with weights that aren't respected */
-    double waste;         /* the worst, of what could be used */
-    double difference;    /* from exact, the worst, of the exact grant */
+    uint64_t above_wants; /* cases with a grant above its wants */
+    uint64_t unequal;     /* cases in which weights aren't respected */
+    double waste;         /* the largest, of the capacity that could be used */
+    double difference;    /* the largest, relative to the exact grant */
 };
 
 struct room {
@@ -106,7 +106,8 @@ static void look_at(const struct cup *cups, const double *shares,
             difference /= exact;
         out->difference = fmax(out->difference, difference);
     }
-    /* Nobody who isn't full has less a weight than anybody of its band. */
+    /* A claim that isn't full gets no less per weight than any claim of its
+     * band. */
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t j = 0; j < count; j++)
             if (!cups[i].full && cups[j].band == cups[i].band &&
@@ -121,7 +122,7 @@ static void look_at(const struct cup *cups, const double *shares,
     out->cases++;
 }
 
-/* Wants as Doorman was measured with: the whole part of e^(6u). */
+/* Wants as in the measurement of Doorman: the whole part of e^(6u). */
 static uint64_t some_wants(struct weir_rng *rng)
 {
     if (weir_rng_below(rng, 16) == 0)
@@ -129,7 +130,8 @@ static uint64_t some_wants(struct weir_rng *rng)
     return (uint64_t)exp(6 * weir_rng_unit(rng));
 }
 
-/* A book and the cups that it should be like; claims are numbered as they. */
+/* A book and the cups that it is compared with; claims have the cups'
+ * numbers. */
 static struct weir_book *made_case(const struct room *room,
                                    struct weir_rng *rng, struct cup *cups,
                                    uint32_t count)
@@ -209,7 +211,7 @@ static void check_room(const struct room *room, uint32_t cases,
     check_figures(room->name, "priority", &priority);
 }
 
-/* In rooms like the first two, with a capacity of 100, Doorman's FAIR_SHARE
+/* In cases like the first two, with a capacity of 100, Doorman's FAIR_SHARE
  * wastes up to 6.5 % and up to 46.6 %, and grants up to 34 more than asked. */
 static void shares_are_exactly_max_min(void **state)
 {
@@ -230,13 +232,13 @@ static void shares_are_exactly_max_min(void **state)
 
 struct entry {
     bool used;
-    bool full; /* while poured */
+    bool full; /* while filling */
     int64_t band;
     uint64_t weight;
     double wants;
 };
 
-/* What the book should be: a list that is gone through from end to end. */
+/* The book's oracle: a list that is walked from end to end. */
 struct naive {
     struct weir_book *book;
     struct weir_rng *rng;
@@ -244,7 +246,7 @@ struct naive {
     uint32_t count;
 };
 
-/* Is this one of 'band', or of any if that is NULL? */
+/* True: 'entry' is of 'band', or 'band' is NULL. */
 static bool is_of(const struct entry *entry, const int64_t *band)
 {
     return entry->used && (!band || entry->band == *band);
@@ -268,7 +270,7 @@ static uint64_t weight_of(const struct naive *naive, const int64_t *band)
     return sum;
 }
 
-/* Fills the lowest first, which takes no round twice. */
+/* Fills the lowest first: no round is needed twice. */
 static long double naive_level(struct naive *naive, const int64_t *band,
                                long double capacity)
 {
@@ -328,7 +330,7 @@ static long double naive_proportional(const struct naive *naive,
     return part + (wants - part) * spare / need;
 }
 
-/* What the bands above 'band' leave of 'capacity'. */
+/* The part of 'capacity' that the bands above 'band' leave. */
 static long double left_for(const struct naive *naive, int64_t band,
                             long double capacity)
 {
@@ -361,10 +363,9 @@ static long double naive_share(struct naive *naive,
     return 0;
 }
 
-/* A sum of doubles is as right as its largest parts are: where little is left
- * of a large capacity, that little is known to some 1e-16 of the large. And a
- * level, or what is spared for each unit that is needed, is no finer than the
- * smallest double. */
+/* A sum of doubles is as exact as its largest parts: a small rest of a large
+ * capacity is known to some 1e-16 of the large one. And a level, or the amount
+ * saved for each unit that is needed, is no finer than the smallest double. */
 static void assert_near(double share, long double exact, double capacity,
                         const struct entry *entry)
 {
@@ -377,7 +378,7 @@ static void assert_near(double share, long double exact, double capacity,
     fail();
 }
 
-/* Near what is wanted, or of any size. */
+/* Near the sum of the wants, or of any size. */
 static double random_capacity(const struct naive *naive)
 {
     double wanted = (double)wants_of(naive, NULL);
@@ -428,7 +429,7 @@ static void check_share(struct naive *naive, uint32_t i, double capacity)
         assert_near(share, naive_share(naive, algorithm, entry, capacity),
                     capacity, entry);
     }
-    /* The levels tell who has what it wants. */
+    /* The levels show which claims get their whole wants. */
     double ratio = entry->wants / (double)entry->weight;
     double level = weir_book_level(naive->book, capacity);
     double share = weir_fair_share(naive->book, WEIR_SHARE_FAIR, i, capacity);
@@ -440,7 +441,7 @@ static void check_share(struct naive *naive, uint32_t i, double capacity)
         assert_same(share, entry->wants);
 }
 
-/* Adds, changes or removes one; returns the number of one that there is. */
+/* Adds, changes or removes one; returns the number of a claim in the book. */
 static uint32_t step(struct naive *naive, uint32_t most)
 {
     struct weir_rng *rng = naive->rng;
@@ -494,7 +495,7 @@ static void any_history_against_a_list(void **state)
 
 /* ---- Roundings ---- */
 
-/* A book of decimals, few of which a double can say. */
+/* A book of decimals: few of them are exact doubles. */
 static uint32_t made_decimals(struct weir_book *book, struct weir_rng *rng)
 {
     uint32_t count = 2 + (uint32_t)weir_rng_below(rng, 4);
@@ -506,7 +507,7 @@ static uint32_t made_decimals(struct weir_book *book, struct weir_rng *rng)
     return count;
 }
 
-/* A hair below what is wanted, or what all but one want. */
+/* Just below the sum of the wants, or of the wants of all but one. */
 static double at_the_edge(const struct weir_book *book, struct weir_rng *rng)
 {
     double wants = weir_book_sum(book).wants;
@@ -544,8 +545,8 @@ static void check_edge(const struct weir_book *book, uint32_t count,
         assert_compare(fabs(given[a] - usable), <=, 1e-13 * usable);
 }
 
-/* Where sums and products are rounded to different sides of the capacity,
- * nobody gets more than it wants, or less than nothing, or no number. */
+/* Where sums and products are rounded to different sides of the capacity, no
+ * claim gets more than its wants, or less than 0, or NaN. */
 static void roundings_harm_nobody(void **state)
 {
     (void)state;
@@ -558,10 +559,11 @@ static void roundings_harm_nobody(void **state)
     }
 }
 
-/* ---- What sums and shares don't depend on ---- */
+/* ---- Independence of sums and shares ---- */
 
-/* The same book by two ways: claims that come as they are, and claims that go
- * through other wants, weights and bands first. All bits are the same. */
+/* The same book in two ways: claims that come with their final values, and
+ * claims that go through other wants, weights and bands first. All bits are the
+ * same. */
 static void history_leaves_nothing_behind(void **state)
 {
     (void)state;
@@ -608,7 +610,7 @@ static void a_giant_comes_and_goes(void **state)
     double level = weir_book_level(book, 0.5);
     for (uint32_t i = 0; i < 1000; i++) {
         uint32_t giant = made_claim(book, 1, 1, 1e18);
-        assert_int_equal(giant, 10); /* the number is used again */
+        assert_int_equal(giant, 10); /* the number is reused */
         assert_int_equal(weir_book_change(book, giant, 1, 3, 1e17), 0);
         weir_book_remove(book, giant);
     }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * test/test_fleet.c - how well a limit holds: fleets in virtual time under a
- * Poisson load of three times the limit, from a seed. The bounds are wide
- * beside what is seen (printed); the lab (`weir lab`) judges finely.
+ * Poisson load of three times the limit, from a seed. The bounds are much wider
+ * than the observed values (printed); the lab (`weir lab`) judges finely.
  *
- * Also what the settings of a root do: without slack a limiter reports once
- * an interval; a correction ratio adds what others presumably count. */
+ * Also the effects of a root's settings: without slack a limiter reports once
+ * an interval; a correction ratio adds the presumed counts of others. */
 
 #include <math.h>
 #include <setjmp.h>
@@ -22,8 +22,8 @@
 #define WARM_UP 10
 
 struct outcome {
-    double mean, deviation; /* passed a second after the warm-up, of LIMIT */
-    double reports;         /* a root link and second */
+    double mean, deviation; /* passed per second after warm-up, of LIMIT */
+    double reports;         /* per root link and second */
     double fill_most;       /* at the roots, units */
 };
 
@@ -88,7 +88,7 @@ static struct weir_fleet *make_fleet(uint32_t limiters, weir_duration delay,
     return fleet;
 }
 
-/* One second of load; how much of it passed. */
+/* One second of load; returns the units that passed. */
 static uint64_t second_of(struct weir_fleet *fleet, uint32_t limiters,
                           double offered, double *out_fill)
 {
@@ -149,8 +149,8 @@ static const struct weir_settings with_slack = {
     .slack = true,
 };
 
-/* Nobody is told of the cut: limiters wait at their stops, and only then hold
- * the probability of before. */
+/* The cut isn't signalled: limiters wait at their stops, and only then keep
+ * their last probability. */
 static void test_hold_outlasts_a_silent_cut(void **state)
 {
     (void)state;
@@ -197,8 +197,8 @@ static void test_slack_holds_the_limit(void **state)
 #define WINDOW BINS_IN(5)
 #define ONSET BINS_IN(3)
 
-/* What is asked of one quota: one link or a chain of three, by count or by
- * bytes. Chains end at a parent with the limit, or begin with a child of it. */
+/* The load on one quota: one link or a chain of three, by count or by bytes.
+ * Chains end at a parent with the limit, or begin with a child of it. */
 static struct flow {
     struct weir_text name;
     uint64_t limit, weight;
@@ -238,7 +238,7 @@ static void put_flows(struct weir_fleet *fleet)
     put_below(fleet, bytes[1], flows[3].name, 1000 * LIMIT);
 }
 
-/* A weight of its half to one and a half, but always 1 of 1. */
+/* A weight of half to one and a half of the flow's, but always 1 of 1. */
 static uint64_t ask_for(struct weir_fleet *fleet, uint32_t limiters,
                         const struct flow *flow)
 {
@@ -298,8 +298,8 @@ static void judge(const struct flow *flow)
     assert_compare(flow->fill_most, <=, 1);
 }
 
-/* So it is while one of the two roots is dead and after it was born again. Also
- * at the onset, when limiters begin all at once, no bucket is filled above
+/* So it is while one of the two roots is dead and after its restart. Also at
+ * the onset, when limiters begin all at once, no bucket is filled above
  * high_burst. (Over seeds 1 to 16: 0.985 to 1.016 of the limit, 0.934 of
  * high_burst.) */
 static void test_any_five_seconds_hold_the_limit(void **state)
@@ -373,7 +373,8 @@ static void test_without_slack_time_alone_reports(void **state)
     assert_compare(often.deviation, <, out.deviation);
 }
 
-/* What the bucket holds if nobody has to report: what passed, and leaked. */
+/* The bucket's true fill, without reports: the units that passed, less the
+ * leak. */
 static double truth(struct weir_fleet *fleet, uint32_t limiters,
                     const double *before)
 {
@@ -387,9 +388,9 @@ static double truth(struct weir_fleet *fleet, uint32_t limiters,
 }
 
 /* All begin at once at three times the limit. Until a limiter's slack is used
- * up its root hears nothing, and its bucket leaks from nothing: by that it is
- * too full from then on, and two roots are apart, for as long as load lasts. At
- * an onset slack lasts for high / (2 x the load). */
+ * up its root receives no report, and its bucket leaks from nothing. From then
+ * on it is too full by that amount, and two roots differ, for as long as load
+ * lasts. At an onset slack lasts for high / (2 x the load). */
 static void test_roots_are_apart_by_an_onset(void **state)
 {
     (void)state;
@@ -421,8 +422,8 @@ static void test_roots_are_apart_by_an_onset(void **state)
     assert_compare(least_over, >, -0.03 * LIMIT);
 }
 
-/* A root dies, is born again, and the limiters come back to it one after the
- * other: the last ones bring pictures in which the first ones' counts are. */
+/* A root dies, restarts, and the limiters come back to it one after the other:
+ * the last ones bring root fills that contain the first ones' counts. */
 static void test_reborn_root_agrees_with_its_neighbour(void **state)
 {
     (void)state;
@@ -453,10 +454,10 @@ static void test_reborn_root_agrees_with_its_neighbour(void **state)
     assert_compare(fabs(reborn - other), <, 0.05 * other);
 }
 
-/* What befalls root 0 for some seconds. */
+/* The mishaps of root 0 for some seconds. */
 struct trouble {
     const char *what;
-    uint32_t cut_of; /* one of so many limiters; 0: none */
+    uint32_t cut_of; /* one in this many limiters is cut off; 0: none */
     weir_duration message;
     bool paused;
     int seconds;
@@ -473,7 +474,7 @@ static void befall(struct weir_fleet *fleet, const struct trouble *trouble,
     weir_fleet_pause(fleet, root, begins && trouble->paused);
 }
 
-/* The bucket never empties, so that nothing is forgotten by and by. */
+/* The bucket never empties, so no difference fades with time. */
 static void overcome(const struct trouble *trouble)
 {
     struct weir_fleet *fleet = make_fleet(20, WEIR_MILLISECOND, &with_slack);
@@ -513,9 +514,10 @@ static void test_root_that_heard_late_agrees_with_its_neighbour(void **state)
         overcome(&troubles[i]);
 }
 
-/* One limiter takes ten times the limit of a large bucket, another looks on:
- * how far is what it believes behind the root, in units, on average over
- * seconds? Without correction it is the others' counts of half an interval. */
+/* One limiter takes ten times the limit of a large bucket, another only
+ * watches. Returns how far the fill in the watcher is behind the root's, in
+ * units, on average over seconds. Without correction it is half an interval of
+ * the others' counts. */
 static double behind(const struct weir_settings *settings)
 {
     struct weir_fleet *fleet = make_fleet(2, WEIR_MILLISECOND, settings);
@@ -551,15 +553,15 @@ static void test_correction_adds_what_others_count(void **state)
     settings.correction_ppm = 0;
     settings.correction_auto = true;
     double learnt = behind(&settings);
-    /* What the root hasn't heard yet no ratio can know. */
+    /* No ratio can correct counts that the root hasn't received yet. */
     assert_compare(half, <, plain - 100);
     assert_compare(whole, <, half - 100);
     assert_compare(learnt, <, plain - 100);
 }
 
-/* A quota goes amid its load, and is made anew, while a root stands still: it
- * finds one edit, and that the limiter's slot has gone it never hears. What it
- * presumes of that slot ends all the same; nobody counts there any more. */
+/* A quota is removed under load, and created anew, while a root stands still:
+ * the root finds a single edit, and never receives that the limiter's slot has
+ * gone. The counts it presumes of that slot end all the same. */
 static void test_a_pace_ends_with_its_slot(void **state)
 {
     (void)state;
@@ -572,11 +574,12 @@ static void test_a_pace_ends_with_its_slot(void **state)
     weir_fleet_pause(fleet, place, true);
     weir_fleet_remove(fleet, "q", NULL);
     run_on(fleet, 100 * WEIR_MILLISECOND);
-    weir_fleet_remove(fleet, "big", NULL); /* its slot is the next to be had */
+    weir_fleet_remove(fleet, "big", NULL); /* its slot is the next to be
+                                            * given */
     put(fleet, Q, LIMIT / 10, LIMIT / 10, LIMIT / 10);
     weir_fleet_pause(fleet, place, false);
     run_on(fleet, 30 * WEIR_SECOND);
-    print_message("root2 holds %.1f units of what nobody asks for\n",
+    print_message("root2 holds %.1f units of the removed quota\n",
                   weir_fleet_root_fill(fleet, 1, Q));
     assert_compare(weir_fleet_root_fill(fleet, 1, Q), <, 1);
     for (int i = 0; i < 50; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * test/test_glob.c - globs against a matcher that tries everything. */
+ * test/test_glob.c - globs compared with a matcher that tries everything. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 #include "compare.h"
 #include "quota_maker.h"
 
-/* Shortest run first, left to right, by trying: the specification. */
+/* Shortest run first, left to right, by trial: the specification. */
 static bool naive(struct weir_text pattern, struct weir_text name,
                   struct weir_captures *captures)
 {
@@ -78,7 +78,7 @@ static void hostile_patterns_end(void **state)
                                  (struct weir_text){ name, 255 }, NULL));
 }
 
-/* A value that is absent in a message: no bytes, and NULL. */
+/* A value that is missing in a message: no bytes, and NULL. */
 static void matches_what_is_absent(void **state)
 {
     (void)state;
@@ -121,8 +121,8 @@ static void expansion_is_bounded(void **state)
                      WEIR_ENAME);
 }
 
-/* Whoever says more comes first, in both sets alike; never two that are
- * different in the same place. */
+/* The more specific glob comes first, in both sets alike; no two different
+ * globs have the same place. */
 static void the_one_that_says_more_comes_first(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test/test_glob_path.c - globs of paths: what Go's filepath.Match was seen
- * to say, and a matcher that tries everything. */
+ * test/test_glob_path.c - globs of paths: observed results of Go's
+ * filepath.Match, and a matcher that tries everything. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -88,11 +88,11 @@ static void matches_from_end_to_end(void **state)
         { "[^\xC3\xA9]", "\xC3\xA9", false },
         { "\xC3\xA9*", "\xC3\xA9", true },
         { "\\\xC3\xA9", "\xC3\xA9", true },
-        /* A byte that is no UTF-8 is one character. */
+        /* A byte that isn't UTF-8 is one character. */
         { "?", "\xFF", true },
         { "[^a]", "\xFF", true },
         { "??", "\xE2\x82", true },
-        /* As in Go: what a star took is not thought over, and it goes on by
+        /* As in Go: a star's run is never lengthened again, and it grows by
          * bytes. */
         { "*[^a]*b", "x/yb", false },
         { "*??", "\xE2\x82\xAC", true },

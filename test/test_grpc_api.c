@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test/test_grpc_api.c - the gRPC door against peers that do as they should
- * and peers that don't: one loop, a socket of loopback, no store. */
+ * test/test_grpc_api.c - the gRPC listener and peers that behave or misbehave:
+ * one loop, a socket of loopback, no store. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -152,7 +152,7 @@ static void send_hello(struct peer *peer)
 
 static void turn(struct fixture *f)
 {
-    /* The loop always has the listener, and returns for what is due. */
+    /* The loop always has the listener, and returns for due events. */
     assert_int_equal(event_base_loop(f->base, EVLOOP_ONCE), 0);
 }
 
@@ -235,7 +235,7 @@ static int clean(void **state)
     struct fixture *f = *state;
     weir_admin_free(&f->admin);
     weir_grpc_api_free(&f->api);
-    /* What is being written ends by itself. */
+    /* Replies being written end by themselves. */
     PATIENTLY(event_base_dispatch(f->base));
     weir_root_free(f->root);
     event_base_free(f->base);
@@ -258,7 +258,7 @@ static void test_a_limiter_comes_and_goes(void **state)
     send_hello(&peer);
     RUN_UNTIL(f, peer.last == WEIR_MESSAGE_QUOTAS);
     assert_int_equal(connected(f), 1);
-    /* All of them come, though the socket was full in between. */
+    /* All of them arrive, though the socket was full in between. */
     RUN_UNTIL(f, peer.messages >= 1 + 20000 / WEIR_QUOTAS_MAX);
     weir_h2_link_close(&peer.link);
     RUN_UNTIL(f, connected(f) == 0);
@@ -274,7 +274,7 @@ static void test_garbage_on_a_link(void **state)
     assert_int_equal(peer.status, WEIR_GRPC_INVALID_ARGUMENT);
     assert_int_equal(connected(f), 0);
     weir_h2_link_close(&peer.link);
-    /* A report before any hello is no better. */
+    /* A report before any hello is an error, too. */
     begin(f, &peer, WEIR_V1_LINK);
     struct weir_message report = { .type = WEIR_MESSAGE_REPORT,
                                    .session = 9,
@@ -376,7 +376,7 @@ static void test_a_body_is_bounded_by_its_route(void **state)
     free(part);
 }
 
-/* ---- Who asks ---- */
+/* ---- Credentials of peers ---- */
 
 #define TOKEN "Bearer a-token-that-is-long-enough"
 
@@ -436,7 +436,7 @@ static void begin_read(struct fixture *f, struct peer *peer, bool in_parts)
 }
 
 /* The headers of a call arrive before the credentials are reloaded, the end of
- * its request after that. */
+ * its request after. */
 static void test_a_call_goes_by_the_credentials_of_its_request(void **state)
 {
     static const struct {

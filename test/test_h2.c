@@ -18,11 +18,11 @@
 #include "compare.h"
 #include "wire/h2.h"
 
-/* What one side saw and does. */
+/* The events that one side saw, and its behaviour. */
 struct side {
     struct weir_h2 *h2;
-    bool echo;   /* send back what comes */
-    bool finish; /* at the peer's end */
+    bool echo;   /* sends every message back */
+    bool finish; /* when the peer ends */
     bool reset;  /* at the first message */
     unsigned calls;
     unsigned messages;
@@ -99,7 +99,8 @@ static void side_init(struct side *side, bool server)
     assert_non_null(side->h2);
 }
 
-/* Carries what 'from' has to 'to' in random pieces; whether there was any. */
+/* Carries the output of 'from' to 'to' in random pieces; true: there was
+ * any. */
 static bool carry(struct side *from, struct side *to, int *out_error)
 {
     const void *bytes;
@@ -262,8 +263,8 @@ static void test_refusals_and_statuses(void **state)
     pair_fini(&pair);
 }
 
-/* What a call is shown by arrives whole, with each call anew, and stays out
- * of the tables that the headers' compression keeps. */
+/* A call's authorization arrives whole, with each call anew, and stays out of
+ * the tables that header compression keeps. */
 static void test_authorization(void **state)
 {
     (void)state;
@@ -285,7 +286,7 @@ static void test_authorization(void **state)
         assert_string_equal(pair.server.authorization,
                             shown[i] ? shown[i] : "");
     }
-    /* Said a second time it costs its bytes again: it was not kept. (Huffman
+    /* The second time it costs its bytes again: it was not stored. (Huffman
      * codes make of 10 bytes no fewer than 6.) */
     assert_compare(cost[1], >=, cost[2] + 6);
     pair_fini(&pair);
@@ -367,7 +368,7 @@ static void test_ping_and_shutdown(void **state)
     int32_t id = call(pair.client.h2);
     assert_int_equal(pump(&pair.client, &pair.server), 0);
     assert_true(weir_h2_pong(pair.client.h2));
-    /* The call that is open ends in good order, no other begins. */
+    /* The open call ends in good order, and no other begins. */
     weir_h2_shutdown(pair.server.h2);
     assert_int_equal(pump(&pair.client, &pair.server), 0);
     assert_int_equal(call(pair.client.h2), WEIR_ECLOSED);
@@ -481,7 +482,7 @@ static void raw_fini(struct raw *raw)
     weir_h2_free(&raw->server.h2);
 }
 
-/* Until both rest; what the server's feed said last. */
+/* Until both are idle; returns the last result of the server's feed. */
 static int raw_pump(struct raw *raw, bool listen)
 {
     int error = 0;
@@ -645,7 +646,7 @@ static void test_floods(void **state)
 
 /* ---- Much work of few bytes ---- */
 
-/* Bytes that an attacker made beforehand. */
+/* Bytes that an attacker prepared. */
 struct blob {
     uint8_t bytes[80 << 10];
     size_t len;
@@ -684,7 +685,7 @@ static void begin_raw(struct blob *blob)
 
 enum { END_STREAM = 1, END_HEADERS = 4 };
 
-/* POST of http, "/x", te and content-type as gRPC wants them. */
+/* POST over http, "/x", te and content-type as gRPC requires. */
 static const char post[] = "\x83\x86\x44\x02/x\x41\x01x"
                            "\x00\x02te\x08trailers"
                            "\x0f\x10\x10"
@@ -736,8 +737,8 @@ static void test_hpack_bomb(void **state)
     weir_h2_free(&server.h2);
 }
 
-/* The same on a stream that isn't read any more, and in trailers: the block is
- * bounded wherever it stands. */
+/* The same on a stream that isn't read any more, and in trailers: the block has
+ * a bound everywhere. */
 static void test_hpack_bomb_on_a_dead_stream(void **state)
 {
     (void)state;
@@ -870,13 +871,13 @@ static void test_unfinished_messages(void **state)
         assert_int_equal(raw_pump(&raw, true), 0);
         refused += raw.grpc_status == WEIR_GRPC_INTERNAL;
     }
-    /* Each ended within its message: nothing of them is kept. */
+    /* Each call was ended within its message: none of the messages is kept. */
     assert_int_equal(refused, 8);
     raw_fini(&raw);
 }
 
-/* A client that isn't authenticated has less room, all calls together: one that
- * goes over it ends. */
+/* A client that isn't authenticated has less room, for all calls together: a
+ * call that exceeds it ends. */
 static void test_unfinished_before_authentication(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test/test_http1.c - requests of HTTP/1.1, and what only looks like one. */
+ * test/test_http1.c - requests of HTTP/1.1, and bytes that only look like
+ * one. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +18,7 @@ static size_t used;
 
 static int decode(const char *bytes)
 {
-    /* A block of its own, so that a read beyond is found. */
+    /* A block of its own, so that a read beyond its end is detected. */
     size_t len = strlen(bytes);
     static char *block;
     free(block);
@@ -105,7 +106,7 @@ static void a_body_may_be_announced(void **state)
                      1);
     assert_true(request.expects);
     assert_int_equal(request.content_length, 3);
-    /* A client of 1.0 wouldn't know what 100 is. */
+    /* A client of HTTP/1.0 doesn't know status 100. */
     assert_int_equal(decode("PUT / HTTP/1.0\r\nExpect: 100-continue\r\n"
                             "Content-Length: 3\r\n\r\n"),
                      1);
@@ -122,7 +123,7 @@ static void what_two_could_read_differently_is_refused(void **state)
         { "GET / HTTP/1.1\r\n\r\n", -400 },
         { "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", -400 },
         { "GET / HTTP/1.1\nHost: a\r\n\r\n", -400 },
-        /* Refused at once: it would never have an end. */
+        /* Refused at once: such a request would never end. */
         { "GET / HTTP/1.1\nHost: a\n\n", -400 },
         { "GET / HTTP/1.1\r\nHost: a\n", -400 },
         { "\nGET / HTTP/1.1\r\n", -400 },

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test/test_http_api.c - the administration's HTTP listener: while the root
- * stops, and how it answers HEAD. */
+ * stops, and its answers to HEAD. */
 
 #include "compare.h"
 #include "patience.h"
@@ -54,8 +54,8 @@ static void on_answer(evutil_socket_t fd, short what, void *context)
     event_base_loopbreak(context);
 }
 
-/* The listener is closed, and who is connected asks once more: the answer is
- * made without the administration, which has gone. */
+/* The listener is closed, and a connected client sends one more request: the
+ * answer is made without the administration, which is gone. */
 static void test_a_request_after_the_end(void **state)
 {
     (void)state;
@@ -100,8 +100,8 @@ static void on_bytes(evutil_socket_t fd, short what, void *context)
         event_base_loopbreak(reader->base);
 }
 
-/* A HEAD gets the length of what a GET gets, and not a byte of it, so that
- * the next answer on the connection begins where the client looks for it. */
+/* A HEAD gets the length of a GET's body, and no byte of it, so the next answer
+ * on the connection begins where the client expects it. */
 static void test_head_has_no_body(void **state)
 {
     (void)state;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * test/test_http_listener.c - the listener of HTTP: when the handler is called,
+ * test/test_http_listener.c - the HTTP listener: the calls of the handler,
  * answers that come later, bodies that come in parts, streams.
  *
- * The handler answers /now by the length of the body, and /late when the test
- * says so; /events is a stream. /secret is refused by its head, and so is all
- * once 'refuses' is set. */
+ * The handler answers /now with the length of the body, and /late when the test
+ * calls give(); /events is a stream. /secret is refused by its head, and so is
+ * every request once 'refuses' is set. */
 
 #include "compare.h"
 #include "door/http_listener.h"
@@ -132,7 +132,7 @@ static void say(int fd, const char *text)
     assert_int_equal(write(fd, text, strlen(text)), strlen(text));
 }
 
-/* Turns the loop until what came ends with 'end', which is then the string. */
+/* Turns the loop until the received text, 'said', ends with 'end'. */
 static void hear(const struct world *w, int fd, const char *end, char *said)
 {
     size_t len = 0;
@@ -197,11 +197,11 @@ static void a_late_answer_finds_nobody(void **state)
     int fd = connect_to(w);
     say(fd, "GET /late" HEAD "\r\n");
     turn_until(w, &w->requests, 1);
-    /* The client has gone: that is seen when it is written. */
+    /* The client has gone: the listener notices it when it writes. */
     close(fd);
     give(w, 0, "nobody");
     turn_until(w, &w->gone, 1);
-    /* The listener has gone. */
+    /* The listener is freed. */
     fd = connect_to(w);
     say(fd, "GET /late" HEAD "\r\n");
     turn_until(w, &w->requests, 2);
@@ -211,7 +211,7 @@ static void a_late_answer_finds_nobody(void **state)
     close(fd);
 }
 
-/* The listener goes when an answer is there and not written yet. */
+/* The listener is freed when an answer is there and not written yet. */
 static void a_late_answer_is_not_fetched(void **state)
 {
     struct world *w = *state;
@@ -258,7 +258,7 @@ static void a_body_of_a_refused_request_is_not_read(void **state)
     assert_non_null(strstr(said, "Connection: close\r\n"));
     hear_end(w, fd);
     close(fd);
-    /* Its body might look like a request. */
+    /* Its body could be taken for a request. */
     fd = connect_to(w);
     say(fd, "POST /now" HEAD "Content-Length: 500\r\n\r\n"
             "GET /now" HEAD "\r\n");
@@ -300,7 +300,7 @@ static void bodies_of_all_have_a_bound(void **state)
         turn_until(w, &w->heads, i + 1);
     }
     say(fd[0], body);
-    /* In small parts, so that the first body is complete before. */
+    /* In small parts, so that the first body is complete before this one. */
     while (STILL(recv(fd[1], said, 1, MSG_DONTWAIT | MSG_PEEK) < 0)) {
         event_base_loop(w->base, EVLOOP_NONBLOCK);
         (void)!send(fd[1], "12345678", 8, MSG_DONTWAIT | MSG_NOSIGNAL);

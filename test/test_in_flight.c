@@ -2,9 +2,9 @@
  * test_in_flight.c - counted quotas of kind concurrency over a network that
  * loses, doubles, reorders and replays, with nodes that die and quotas that are
  * edited: random histories. When all is calm again, every root and every
- * limiter knows what is in flight to the unit, and nothing of who died is left.
- * Then how well a limit is held, and how soon what a dead limiter had is there
- * for others. WEIR_SEED=N WEIR_HISTORIES=1 plays one history again. */
+ * limiter knows the units in flight exactly, and nothing of a dead limiter is
+ * left. Then how well a limit is held, and how soon a dead limiter's units are
+ * free for others. WEIR_SEED=N WEIR_HISTORIES=1 plays one history again. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,15 +18,16 @@
 #include "crowd.h"
 #include "histories.h"
 
-/* Of 20 bugs of test_planted 7 break what is held here; the first 5 histories
+/* Of 20 bugs of test_planted 7 break these invariants; the first 5 histories
  * show all of them. */
 #define HISTORIES 5000
 #define LIMITERS_MAX 4
 #define STALE_AFTER (3 * WEIR_SECOND)
-/* In which all is said again, and what the dead had is given back. */
+/* In this time everything is sent again, and a dead limiter's units are given
+ * back. */
 #define CALM (STALE_AFTER + 12 * WEIR_SECOND)
 
-/* ---- What must hold ---- */
+/* ---- Invariants ---- */
 
 static void check_known(struct crowd *c, const char *name)
 {
@@ -121,9 +122,9 @@ static struct crowd *quiet_fleet(uint32_t limiters)
     return c;
 }
 
-/* Each of five wants far more than there is for it, for a minute. What is in
- * flight at most is the limit, one request of each, and what others began while
- * a fill was on its way (tally.c, merge.c). */
+/* Each of five limiters wants far more than the limit, for a minute. The most
+ * in flight is the limit, plus one request each, plus the requests that others
+ * began while a fill was on its way (tally.c, merge.c). */
 static void test_a_limit_is_held(void **state)
 {
     (void)state;
@@ -139,8 +140,8 @@ static void test_a_limit_is_held(void **state)
     crowd_end(c);
 }
 
-/* One has it all and dies: for others it is there after stale_after and what
- * the root looks around in. */
+/* One limiter has the whole limit and dies. Others can use it after stale_after
+ * and the interval at which the root checks. */
 static void test_what_the_dead_had_is_given_back(void **state)
 {
     (void)state;
@@ -152,7 +153,7 @@ static void test_what_the_dead_had_is_given_back(void **state)
     }
     assert_int_equal(crowd_in_flight(c, "db"), 40);
     run(c, 2 * WEIR_SECOND);
-    /* The first of all that asks may not have been told yet. */
+    /* The limiter's first request for a name may pass before it has a fill. */
     weir_fleet_enter(c->fleet, 1, WEIR_TEXT("db"), 1, &record);
     weir_fleet_leave(c->fleet, 1, &record);
     run(c, WEIR_SECOND);
@@ -181,8 +182,8 @@ static int enter_all(struct crowd *c, uint32_t limiter, int most,
     return entered;
 }
 
-/* Counted, then local: what others had, and where to stop, is of no account
- * any more, neither for a quota nor for a template's instance. */
+/* Counted, then local: the units of others, and the stop, no longer matter,
+ * neither for a quota nor for a template's instance. */
 static void story_of_local(const char *name)
 {
     struct crowd *c = quiet_fleet(2);
@@ -219,8 +220,9 @@ static void story_of_local(const char *name)
     crowd_end(c);
 }
 
-/* One had it all, and it and the roots die: who goes on by `share` has an equal
- * part at least, whatever it heard of others at last. */
+/* One limiter had the whole limit, and it and the roots die. A limiter that
+ * goes on by `share` has an equal part at least, even if it last received more
+ * about others. */
 static void test_a_share_while_stale(void **state)
 {
     (void)state;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * test/test_lab_fleet.c - the simulated fleet itself: links come and go as
- * told, one seed is one history to the byte, processors take their time,
- * clocks run as they like, buffers are bounded, and faults are what they say
- * they are. What the nodes make of it, test_sync and test_fleet judge. */
+ * directed, one seed gives the same history to the byte, processors take their
+ * time, clocks run as configured, buffers are bounded, and faults match their
+ * names. The nodes' behaviour is tested by test_sync and test_fleet. */
 
 #include <math.h>
 #include <setjmp.h>
@@ -70,7 +70,7 @@ static struct weir_fleet *fleet_of(const struct weir_fleet_options *options)
     return fleet;
 }
 
-/* One request a millisecond, by turns. */
+/* One request a millisecond, from the limiters in turn. */
 static uint64_t load(struct weir_fleet *fleet, uint32_t limiters,
                      weir_duration span)
 {
@@ -159,7 +159,7 @@ static void on_born(void *context, struct weir_listen_address place)
     seen->born++;
 }
 
-/* A second in which most things go wrong that can. */
+/* A second with most of the possible faults. */
 static struct seen trouble(uint64_t seed)
 {
     struct weir_fleet_options options = usual();
@@ -299,13 +299,13 @@ static void test_a_cut_is_noticed_when_told(void **state)
     run(fleet, WEIR_SECOND);
     assert_int_equal(weir_limiter_links_up(limiter), 2);
     assert_true(weir_fleet_linked(fleet, 0, 1));
-    /* Mended before anybody noticed: the connection was never lost. */
+    /* Mended before any node noticed: the connection was never lost. */
     weir_fleet_cut(fleet, 0, 0, WEIR_WAY_BOTH, 2 * WEIR_SECOND);
     run(fleet, WEIR_SECOND);
     weir_fleet_cut(fleet, 0, 0, 0, 0);
     run(fleet, 5 * WEIR_SECOND);
     assert_int_equal(weir_limiter_links_up(limiter), 2);
-    /* And at once. */
+    /* And noticed at once. */
     weir_fleet_cut(fleet, 0, 0, WEIR_WAY_BOTH, 0);
     assert_int_equal(weir_limiter_links_up(limiter), 1);
     finish(fleet);
@@ -318,19 +318,19 @@ static void test_one_way_is_cut_in_silence(void **state)
     options.limiters = options.limiters_started = options.roots = 1;
     struct weir_fleet *fleet = fleet_of(&options);
     run(fleet, 5 * WEIR_SECOND);
-    /* Down: the root hears, and its answers vanish. */
+    /* Down: the root receives, and its answers are lost. */
     weir_fleet_cut(fleet, 0, 0, WEIR_WAY_DOWN, 0);
     uint64_t before = reports_taken(fleet, 0);
     run(fleet, 5 * WEIR_SECOND);
     assert_int_equal(weir_limiter_links_up(weir_fleet_limiter(fleet, 0)), 1);
     assert_int_equal(reports_taken(fleet, 0), before + 1);
-    /* Up: it hears nothing at all. */
+    /* Up: the root receives nothing at all. */
     weir_fleet_cut(fleet, 0, 0, WEIR_WAY_UP, 0);
     before = reports_taken(fleet, 0);
     run(fleet, 20 * WEIR_SECOND);
     assert_int_equal(weir_limiter_links_up(weir_fleet_limiter(fleet, 0)), 1);
     assert_int_equal(reports_taken(fleet, 0), before);
-    /* A connection isn't made over half a way. */
+    /* A connection can't be made in one direction. */
     weir_fleet_reset(fleet, root_at(0));
     run(fleet, 10 * WEIR_SECOND);
     assert_int_equal(weir_limiter_links_up(weir_fleet_limiter(fleet, 0)), 0);
@@ -458,9 +458,9 @@ static void test_each_node_has_its_own_hour(void **state)
     finish(fleet);
 }
 
-/* Idle, a limiter whose clock runs twice as fast reports twice as often; one
- * that jumps ahead reports at once and then as before. The world's events
- * stay few: nobody spins. */
+/* An idle limiter with a clock that runs twice as fast reports twice as often;
+ * one with a clock that jumps ahead reports at once and then as before. The
+ * world's events stay few: no node spins. */
 static void test_nodes_live_by_their_own_clocks(void **state)
 {
     (void)state;
@@ -490,10 +490,10 @@ static void test_nodes_live_by_their_own_clocks(void **state)
     finish(fleet);
 }
 
-/* ---- What arrives ---- */
+/* ---- Arrivals ---- */
 
-/* Garbage in the place of a report: the root drops the link, both ends see
- * it, and a moment later it stands again. */
+/* Garbage in place of a report: the root drops the link, both ends notice it,
+ * and a moment later the link is up again. */
 static void test_a_link_that_speaks_garbage_is_dropped(void **state)
 {
     (void)state;
@@ -514,8 +514,8 @@ static void test_a_link_that_speaks_garbage_is_dropped(void **state)
     weir_fleet_free(fleet);
 }
 
-/* What was in flight at a reset arrives on the next connection, if replays
- * are asked for, but not on another process's. */
+/* Messages in flight at a reset arrive on the next connection, if replays are
+ * configured, but never at another process. */
 static void test_replays_end_with_their_process(void **state)
 {
     (void)state;
@@ -559,10 +559,10 @@ static uint64_t reports_in(struct weir_fleet *fleet, weir_duration span)
     return after.reports - before.reports;
 }
 
-/* Thirty limiters near the limit of one quota report many times a second. To
- * a root whose processor is slow that is too much: it asks for fewer reports,
- * the fleet goes on under the limit, and when the processor is fast again all
- * is as before. No count is lost over it. */
+/* Thirty limiters near the limit of one quota report many times a second. For a
+ * root with a slow processor that is too much: it asks for fewer reports. The
+ * fleet stays under the limit, and when the processor is fast again all is as
+ * before. No count is lost. */
 static void test_an_overloaded_root_stretches(void **state)
 {
     (void)state;
@@ -604,9 +604,9 @@ static void test_an_overloaded_root_stretches(void **state)
     finish(fleet);
 }
 
-/* Of two roots one is slow, and asks for fewer reports. Limiters go by the
- * slack of the other: no half of a second passes much less than the limit, as
- * each would in turn while all wait for leave to report to the slow one. */
+/* Of two roots one is slow, and asks for fewer reports. Limiters use the slack
+ * of the other: no half of a second passes much less than the limit, which
+ * would happen if all waited in turn for leave to report to the slow one. */
 static void test_an_overloaded_root_leaves_the_rule_to_others(void **state)
 {
     (void)state;
@@ -633,8 +633,8 @@ static void test_an_overloaded_root_leaves_the_rule_to_others(void **state)
     finish(fleet);
 }
 
-/* Not to one that has told nothing yet, which holds nobody: a root that is up
- * without its quotas. */
+/* But not that of a root that has sent nothing yet, and so bounds no limiter: a
+ * root that is up without its quotas. */
 static void test_a_root_without_quotas_takes_no_rule_over(void **state)
 {
     (void)state;
@@ -653,13 +653,13 @@ static void test_a_root_without_quotas_takes_no_rule_over(void **state)
     uint64_t passed = 0;
     for (int i = 0; i < 10; i++)
         passed += load(fleet, 30, WEIR_SECOND / 10);
-    /* Its burst of 1.5 s, and what leaks in the second. */
+    /* The burst of 1.5 s, and the leak of the second. */
     print_message("in a second, of 1000: %llu\n", (unsigned long long)passed);
     assert_compare(passed, <=, 450 + 300 + 60);
     finish(fleet);
 }
 
-/* The limiter says so to its service, once for each time it gets worse. */
+/* The limiter reports the backoff to its service, once each time it grows. */
 static void test_a_report_backoff_is_an_event(void **state)
 {
     (void)state;
@@ -689,7 +689,8 @@ static void test_a_report_backoff_is_an_event(void **state)
     finish(fleet);
 }
 
-/* A quota that the limiter is too old for lets all pass, and it says so. */
+/* A quota of a version that the limiter doesn't know lets all pass, and is
+ * reported. */
 static void test_a_quota_of_a_later_version_is_an_event(void **state)
 {
     (void)state;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * test_leaky.c - the bucket's arithmetic against exact rationals.
+ * test_leaky.c - the bucket's arithmetic compared with exact rationals.
  *
- * A leak is 'units' every 'per' nanoseconds; what it lets out in t is
- * units * t / per, a rational that 128 bits hold exactly. The fixed-point
- * leak must never be below it, and above it by less than one 2^-frac. */
+ * A leak is 'units' every 'per' nanoseconds; the units that leak in t are units
+ * * t / per, a rational that fits in 128 bits. The fixed-point leak must never
+ * be below it, and above it by less than one 2^-frac. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -144,7 +144,7 @@ static void test_leak_time_of_what_never_leaks(void **state)
     weir_bucket_init(&bucket, WEIR_LIMIT_MAX, WEIR_SECOND, 1, 1);
     assert_int_equal(bucket.leak.whole, 100);
     assert_int_equal(bucket.leak.frac, 0);
-    /* Once a day: a whole day for the one unit. */
+    /* Once a day: one unit takes a whole day. */
     weir_bucket_init(&bucket, 1, 86400 * WEIR_SECOND, 1, 1);
     assert_int_equal(bucket.leak.frac, WEIR_FRAC_MAX);
     weir_duration day = weir_leak_time(bucket.leak, bucket.high);
@@ -172,8 +172,8 @@ static void test_rescale_never_loses_fill(void **state)
 static void test_band_refuses_in_proportion(void **state)
 {
     (void)state;
-    /* All chances, evenly spaced: the share that refuses is the fill's place
-     * in the band. */
+    /* All draws, evenly spaced: the fraction that refuses is the fill's
+     * relative position in the band. */
     int64_t low = 1000, band = 640;
     for (int64_t over = -5; over <= band + 5; over++) {
         int refused = 0;

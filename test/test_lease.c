@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * test_lease.c - both halves together: holders and their broker over a network
- * that loses, doubles, reorders and delays, masters that go with all they
- * knew, leases that are made shorter. Never is more in use than there is; nor
+ * test_lease.c - both halves together: lease holders and their pool over a
+ * network that loses, doubles, reorders and delays, masters that lose all
+ * state, leases that are shortened. Never is more in use than the capacity; nor
  * where masters keep numbers, soon, late or never, and holders die and others
  * come. */
 
@@ -52,7 +52,7 @@ struct message {
     unsigned holder;
     weir_instant at;
     uint64_t term, name;
-    /* of a grant its number alone; 0: pushed */
+    /* of a grant only its number; 0: pushed */
     struct weir_lease_holder_ask ask;
     struct weir_grant grant;
 };
@@ -63,23 +63,23 @@ struct fleet {
     struct weir_lease_rule rule;
     struct weir_lease_pool *pool;
     uint64_t term, serial;
-    uint32_t numbers[HOLDERS]; /* the broker's, or WEIR_LEASE_HOLDER_NONE */
+    uint32_t numbers[HOLDERS]; /* the pool's, or WEIR_LEASE_HOLDER_NONE */
     struct weir_lease_holder holders[HOLDERS];
-    uint64_t asks_term[HOLDERS]; /* the master that each one asks */
-    double in_use[HOLDERS];      /* of gauges */
+    uint64_t asks_term[HOLDERS]; /* term of the master that each asks */
+    double in_use[HOLDERS];      /* for in-flight counters */
     struct message messages[MESSAGES];
-    bool calm; /* nothing is lost, and no master goes */
+    bool calm; /* no message is lost, and no master goes */
     double used, most;
 
-    /* Where a number is kept beside the mastership. */
+    /* Histories in which a number is kept beside the mastership. */
     bool keeps;
     uint64_t kept, numbers_made;
     bool answers;         /* this master has kept one */
-    weir_instant keep_at; /* another, from then on; WEIR_NEVER: none */
+    weir_instant keep_at; /* another one from then on; WEIR_NEVER: none */
     uint64_t names[HOLDERS], names_made;
-    bool slow[HOLDERS];   /* to ask the next master */
-    uint64_t heard_early; /* brokers that knew before their time */
-    weir_instant lost_at; /* the master, soon after somebody came */
+    bool slow[HOLDERS];   /* slow to ask the next master */
+    uint64_t heard_early; /* pools that ended learning before their time */
+    weir_instant lost_at; /* of the master, soon after a holder came */
 };
 
 static bool chance(struct fleet *fleet, uint64_t percent)
@@ -105,7 +105,7 @@ static void send(struct fleet *fleet, const struct message *message)
     }
 }
 
-/* A master without memory; holders may have leases of the one before. */
+/* A master without memory; holders may have leases from the previous one. */
 static void succeed(struct fleet *fleet)
 {
     bool first = fleet->pool == NULL;
@@ -115,7 +115,7 @@ static void succeed(struct fleet *fleet)
     const struct weir_learning learning = { leases, leases + LEASE_LONGEST,
                                             CAPACITY, fleet->kept };
     if (fleet->keep_at != WEIR_NEVER && chance(fleet, 50))
-        fleet->kept = ++fleet->numbers_made; /* it was, and nobody knew */
+        fleet->kept = ++fleet->numbers_made; /* kept, unknown to the master */
     fleet->answers = !fleet->keeps;
     fleet->lost_at = WEIR_NEVER;
     fleet->keep_at = fleet->keeps
@@ -203,7 +203,7 @@ static void pool_acts(struct fleet *fleet)
     }
 }
 
-/* As a caller does: the limit first, then what is in use. */
+/* As a caller does: sets the limit first, then the units in use. */
 static void settle(struct fleet *fleet, unsigned h)
 {
     struct weir_lease_holder *holder = &fleet->holders[h];
@@ -275,8 +275,8 @@ static void check(struct fleet *fleet)
     fleet->most = fmax(fleet->most, sum);
 }
 
-/* By another name than anybody before; where one was, it has died, or given all
- * back. */
+/* A holder with a new name. A previous one in its place has died, or given
+ * everything back. */
 static void come(struct fleet *fleet, unsigned h, uint64_t seed)
 {
     fleet->names[h] = ++fleet->names_made;
@@ -359,8 +359,8 @@ static void play(bool calm, bool keeps, unsigned rounds, unsigned ticks)
            (unsigned long long)seed, used, most, (unsigned long long)early);
     assert_compare(most, >, 99);
     assert_compare(used, >, 30);
-    /* In a history of those that keep it there is one in the mean: that there
-     * is none in 20 has a probability of e^-20 = 2e-9. */
+    /* If numbers are kept, each history has one on average: none in 20 has a
+     * probability of e^-20 = 2e-9. */
     if (keeps)
         assert_true(early > 0 || rounds < 20);
     else

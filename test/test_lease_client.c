@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_lease_client.c - holders by name: who is asked, when, in how many
- * messages, and which answer means whom. */
+ * test_lease_client.c - lease holders by name: which root they ask, when, in
+ * how many messages, and which holder an answer belongs to. */
 
 #include <math.h>
 #include <setjmp.h>
@@ -70,7 +70,7 @@ static void link_down(struct stage *stage, uint32_t link)
     weir_lease_client_link(stage->client, link, &state, stage->now);
 }
 
-/* A master, and one name to be asked for. Returns its place. */
+/* A master, and one name to ask for. Returns its place. */
 static uint32_t begin_asking(struct stage *stage)
 {
     begin(stage, 8, NULL);
@@ -151,8 +151,8 @@ static void settle(struct stage *stage)
         continue;
 }
 
-/* Wakes that were asked for before something else came between: for patience
- * with an ask, and for the first grant. */
+/* Wakes that were set before something else came first: for the patience of a
+ * request, and for the first grant. */
 static void wake_in_vain(struct stage *stage)
 {
     weir_instant till = stage->now + WEIR_LEASE_HOLDER_FIRST;
@@ -169,8 +169,8 @@ static void wake_in_vain(struct stage *stage)
 
 /* ---- The stories ---- */
 
-/* What is due at about one time goes in one message; an answer finds each by
- * its name. */
+/* Requests that are due at about the same time go in one message; an answer
+ * finds each by its name. */
 static void wants_are_gathered(void **state)
 {
     (void)state;
@@ -219,7 +219,7 @@ static void what_is_due_soon_goes_along(void **state)
     assert_true(next(&stage));
     uint64_t first = stage.wants.number;
     settle(&stage);
-    /* Unanswered, each is said again, after its patience. */
+    /* Without an answer, each request is sent again, after its patience. */
     unsigned messages = 0;
     for (int i = 0; i < 700; i++, stage.now += MS) {
         settle(&stage);
@@ -232,7 +232,7 @@ static void what_is_due_soon_goes_along(void **state)
     end(&stage);
 }
 
-/* Nobody is there: nothing is said, and nobody is woken for it. */
+/* No root is linked: nothing is sent, and the client isn't woken for it. */
 static void without_a_root_it_sleeps(void **state)
 {
     (void)state;
@@ -253,8 +253,8 @@ static void without_a_root_it_sleeps(void **state)
     end(&stage);
 }
 
-/* Of two that say they are master the one of the higher term is asked; an
- * answer of the other one counts for nothing. */
+/* Two roots say that they are master: the one with the higher term is asked; an
+ * answer of the other one is ignored. */
 static void the_highest_term_is_asked(void **state)
 {
     (void)state;
@@ -274,8 +274,8 @@ static void the_highest_term_is_asked(void **state)
     end(&stage);
 }
 
-/* One that is master of an old term is not, as soon as any root knows of a
- * higher one. */
+/* A master of an old term isn't asked any more as soon as any root reports a
+ * higher term. */
 static void an_old_master_is_none(void **state)
 {
     (void)state;
@@ -292,8 +292,8 @@ static void an_old_master_is_none(void **state)
     end(&stage);
 }
 
-/* While nobody says that he is master, all are asked in turn; who answers with
- * a grant is it. */
+/* While no root says that it is master, all are asked in turn; the root that
+ * answers with a grant is master. */
 static void in_turn_while_nobody_is_master(void **state)
 {
     (void)state;
@@ -342,7 +342,8 @@ static void a_link_that_comes_back(void **state)
     end(&stage);
 }
 
-/* An error leaves what there is, and is asked again with growing patience. */
+/* An error leaves the lease in force; the root is asked again with growing
+ * patience. */
 static void errors_are_borne_with_patience(void **state)
 {
     (void)state;
@@ -364,7 +365,8 @@ static void errors_are_borne_with_patience(void **state)
     end(&stage);
 }
 
-/* What is closed is given back, once; what was never asked for silently. */
+/* A closed quota is given back, once; one that was never asked for is dropped
+ * silently. */
 static void what_is_closed_is_given_back(void **state)
 {
     (void)state;
@@ -386,13 +388,13 @@ static void what_is_closed_is_given_back(void **state)
     wake_in_vain(&stage);
     assert_true(weir_lease_client_deadline(stage.client, stage.now) ==
                 WEIR_NEVER);
-    /* A late push finds nobody. */
+    /* A late push finds no place. */
     tell(&stage, 0, 0, 1, "a", 9);
     end(&stage);
 }
 
-/* While nobody is known to be master it waits: who isn't has nothing to take
- * back. */
+/* While no root is known to be master, a release waits: only a master has
+ * something to take back. */
 static void a_release_waits_for_a_master(void **state)
 {
     (void)state;
@@ -416,8 +418,8 @@ static void a_release_waits_for_a_master(void **state)
     end(&stage);
 }
 
-/* An ask that isn't answered yet may have been granted: whatever is closed
- * meanwhile is given back, be the last lease over or none known yet. */
+/* A request that isn't answered yet may have been granted. A quota closed
+ * meanwhile is given back, whether its last lease is over or it had none. */
 static void an_ask_under_way_is_given_back(void **state)
 {
     (void)state;
@@ -433,7 +435,7 @@ static void an_ask_under_way_is_given_back(void **state)
     assert_true(want_of(&stage, "a")->release);
     assert_false(next(&stage));
     tell(&stage, 0, number, 1, "a", 3);
-    /* Opened again before that answer: it asks anew, and has no part of it. */
+    /* Opened again before that answer: it asks anew, and ignores the answer. */
     a = open_name(&stage, "a");
     assert_true(next(&stage));
     assert_false(want_of(&stage, "a")->release);
@@ -444,9 +446,9 @@ static void an_ask_under_way_is_given_back(void **state)
     end(&stage);
 }
 
-/* So it is when no master is there at the close: the next one to come hears it,
- * also one that was asked before it was known to be master. For half a minute,
- * since the place is wanted for others. */
+/* The same if there is no master at the close: the next master receives the
+ * release, even if it was asked before it was known to be master. This lasts
+ * for half a minute, since the place is needed for others. */
 static void an_ask_under_way_waits_for_a_master(void **state)
 {
     (void)state;
@@ -505,7 +507,7 @@ static void a_safe_capacity_is_given_back(void **state)
     end(&stage);
 }
 
-/* Closed and opened again before anything was said: it goes on. */
+/* Closed and opened again before anything was sent: it goes on. */
 static void opened_again_it_goes_on(void **state)
 {
     (void)state;
@@ -523,7 +525,7 @@ static void opened_again_it_goes_on(void **state)
     end(&stage);
 }
 
-/* No root is there when it is closed: with its lease it is forgotten. */
+/* No root is linked when it is closed: it is dropped when its lease ends. */
 static void what_nobody_hears_ends_with_its_lease(void **state)
 {
     (void)state;
@@ -543,7 +545,7 @@ static void what_nobody_hears_ends_with_its_lease(void **state)
     end(&stage);
 }
 
-/* A lease that runs out is told of, when it does. */
+/* A lease that runs out is reported, at that time. */
 static void a_lease_that_runs_out_is_told_of(void **state)
 {
     (void)state;
@@ -564,7 +566,7 @@ static void a_lease_that_runs_out_is_told_of(void **state)
     end(&stage);
 }
 
-/* More than fit in a message are said in several; each once. */
+/* More requests than fit in a message are sent in several; each once. */
 static void many_are_said_in_several_messages(void **state)
 {
     (void)state;
@@ -605,7 +607,8 @@ static size_t speak_two(void *context, uint32_t place, uint64_t ticket,
     return 2;
 }
 
-/* Who speaks for others says their bands, and what they have. */
+/* A client that speaks for others sends their bands, and the units it has
+ * leased out. */
 static void others_are_spoken_for(void **state)
 {
     (void)state;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * test_lease_holder.c - what a holder goes by, says, and wants: stories,
- * and vectors. */
+ * test_lease_holder.c - a lease holder's limit, its requests and its wants:
+ * stories, vectors, and random histories against a lease pool's account over a
+ * hostile network. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -96,12 +97,12 @@ static void test_a_lease_runs_from_the_sending(void **state)
     ASSERT_SAME(weir_lease_holder_expiry(&holder), START + 20 * S);
     ASSERT_SAME(weir_lease_holder_limit(&holder, START + 20 * S - 1), 50);
     ASSERT_SAME(weir_lease_holder_limit(&holder, START + 20 * S), 0);
-    /* the next one doubles the ask; each counts from its own */
+    /* two requests are under way; each answer's lease counts from its own */
     uint64_t first = asked(&holder, START + 5 * S);
     uint64_t second = asked(&holder, START + 6 * S);
     assert_true(answer(&holder, second, 2, 40, START + 7 * S));
     ASSERT_SAME(weir_lease_holder_expiry(&holder), START + 26 * S);
-    /* overtaken by a newer one */
+    /* a newer answer has come first */
     assert_false(answer(&holder, first, 2, 70, START + 7 * S));
     ASSERT_SAME(weir_lease_holder_limit(&holder, START + 7 * S), 40);
     /* an answer that took longer than its lease */
@@ -116,11 +117,11 @@ static void test_what_isnt_known_doesnt_count(void **state)
 {
     (void)state;
     struct weir_lease_holder holder = made(WEIR_STALE_LIMIT, false);
-    assert_false(answer(&holder, 1, 1, 50, START)); /* never asked */
+    assert_false(answer(&holder, 1, 1, 50, START)); /* no such request */
     assert_false(push(&holder, 1, 50, START));      /* before any answer */
     for (int i = 0; i < WEIR_LEASE_HOLDER_ASKS + 1; i++)
         asked(&holder, START);
-    assert_false(answer(&holder, 1, 1, 50, START)); /* long forgotten */
+    assert_false(answer(&holder, 1, 1, 50, START)); /* too old */
     assert_true(answer(&holder, 2, 1, 50, START));
     assert_false(answer(&holder, 2, 1, 50, START)); /* doubled */
 
@@ -142,7 +143,7 @@ static void test_what_isnt_known_doesnt_count(void **state)
     ASSERT_SAME(weir_lease_holder_limit(&holder, START), 50);
 }
 
-/* Numbers of the caller's, who asks for many by one message. */
+/* The caller chooses the numbers: one message asks for many holders. */
 static void test_numbers_of_the_caller(void **state)
 {
     (void)state;
@@ -168,20 +169,21 @@ static void test_a_push_never_extends(void **state)
     (void)state;
     struct weir_lease_holder holder = made(WEIR_STALE_LIMIT, false);
     answer(&holder, asked(&holder, START), 1, 50, START);
-    assert_true(push(&holder, 2, 70, START + 19 * S)); /* a raise at once */
+    assert_true(push(&holder, 2, 70, START + 19 * S)); /* raised at once */
     ASSERT_SAME(weir_lease_holder_limit(&holder, START + 19 * S), 70);
-    assert_compare(weir_lease_holder_due(&holder), >, START); /* nobody waits */
+    assert_compare(weir_lease_holder_due(&holder), >,
+                   START); /* no caller waits */
     ASSERT_SAME(weir_lease_holder_limit(&holder, START + 20 * S), 0);
     assert_true(push(&holder, 4, 30, START + 19 * S));
     assert_false(push(&holder, 3, 90, START + 19 * S)); /* overtaken */
     ASSERT_SAME(weir_lease_holder_limit(&holder, START + 19 * S), 30);
-    ASSERT_SAME(weir_lease_holder_due(&holder), 0); /* said at once */
+    ASSERT_SAME(weir_lease_holder_due(&holder), 0); /* sent at once */
     ASSERT_SAME(taken(&holder, START + 19 * S), 4);
     assert_compare(weir_lease_holder_due(&holder), >, START + 19 * S);
 }
 
-/* A share that moves a little with each answer isn't said with an ask more,
- * else each ask would make the next. */
+/* Small moves with each answer cause no further request, else each request
+ * would cause the next. */
 static void test_small_steps_down_wait_for_the_refresh(void **state)
 {
     (void)state;
@@ -193,7 +195,7 @@ static void test_small_steps_down_wait_for_the_refresh(void **state)
     answer(&holder, asked(&holder, START), 3, 49, START);
     ASSERT_SAME(weir_lease_holder_due(&holder), 0);
     asked(&holder, START);
-    push(&holder, 4, 48.999, START); /* somebody waits, or it weren't pushed */
+    push(&holder, 4, 48.999, START); /* another holder waits */
     ASSERT_SAME(weir_lease_holder_due(&holder), 0);
 }
 
@@ -205,13 +207,13 @@ static void test_a_inflight_takes_less_when_it_fits(void **state)
     weir_lease_holder_in_use(&holder, 45);
     ASSERT_SAME(taken(&holder, START), 1);
     assert_true(push(&holder, 2, 20, START));
-    ASSERT_SAME(weir_lease_holder_limit(&holder, START), 20); /* nothing new */
-    ASSERT_SAME(weir_lease_holder_has(&holder, START), 50);   /* not told yet */
+    ASSERT_SAME(weir_lease_holder_limit(&holder, START), 20); /* in force */
+    ASSERT_SAME(weir_lease_holder_has(&holder, START), 50);   /* not reported */
     weir_lease_holder_in_use(&holder, 45);
     ASSERT_SAME(weir_lease_holder_has(&holder, START), 45);
     assert_compare(weir_lease_holder_due(&holder), >, START);
     ASSERT_SAME(taken(&holder, START), 1);
-    /* more again, but not as much as there is in use */
+    /* raised again, but to less than is in use */
     assert_true(push(&holder, 3, 30, START));
     weir_lease_holder_in_use(&holder, 31);
     ASSERT_SAME(taken(&holder, START), 1);
@@ -219,10 +221,10 @@ static void test_a_inflight_takes_less_when_it_fits(void **state)
     ASSERT_SAME(weir_lease_holder_due(&holder), 0);
     ASSERT_SAME(taken(&holder, START), 3);
     ASSERT_SAME(weir_lease_holder_has(&holder, START), 30);
-    /* more is taken as it comes */
+    /* a raise is taken at once */
     assert_true(push(&holder, 4, 33, START));
     ASSERT_SAME(taken(&holder, START), 4);
-    /* what is out when the lease runs out is still said */
+    /* units in flight when the lease runs out are still reported */
     weir_lease_holder_in_use(&holder, 12);
     ASSERT_SAME(weir_lease_holder_limit(&holder, START + 20 * S), 0);
     ASSERT_SAME(weir_lease_holder_has(&holder, START + 20 * S), 12);
@@ -236,8 +238,8 @@ static void test_terms(void **state)
     uint64_t number = asked(&holder, START);
     assert_true(weir_lease_holder_granted(&holder, number, 3, &grant, START));
     ASSERT_SAME(taken(&holder, START), 7);
-    /* another master: nothing of his is known, and his predecessor is heard
-     * no more, though the lease goes on */
+    /* another master: its state is not known. Its predecessor's messages are
+     * ignored, though the lease goes on */
     uint64_t under_way = asked(&holder, START);
     weir_lease_holder_lost(&holder, START + S);
     ASSERT_SAME(weir_lease_holder_due(&holder), START + S);
@@ -251,8 +253,8 @@ static void test_terms(void **state)
     weir_lease_holder_ask(&holder, &ask, START + S);
     ASSERT_SAME(ask.taken, 0);
     ASSERT_SAME(ask.has, 50);
-    /* a push of his before his answer would run on with a lease that isn't his
-     */
+    /* a push of the new master before its answer would continue a lease of
+     * another */
     grant = push_of(1, 60);
     assert_false(weir_lease_holder_granted(&holder, 0, 4, &grant, START + S));
     grant = answer_of(2, 40);
@@ -260,14 +262,14 @@ static void test_terms(void **state)
                                           START + 2 * S));
     ASSERT_SAME(weir_lease_holder_limit(&holder, START + 2 * S), 40);
     ASSERT_SAME(weir_lease_holder_expiry(&holder), START + 21 * S);
-    /* the old one wakes up */
+    /* the old master sends again */
     number = asked(&holder, START + 2 * S);
     grant = answer_of(99, 90);
     assert_false(
         weir_lease_holder_granted(&holder, number, 3, &grant, START + 2 * S));
 }
 
-/* The same root, started anew without an election: its serials begin at 1. */
+/* The same root, restarted with no election: its serials begin at 1. */
 static void test_the_same_term_anew(void **state)
 {
     (void)state;
@@ -289,7 +291,7 @@ static void test_stale(void **state)
         { WEIR_STALE_PASS, INFINITY, INFINITY, 30 },
         { WEIR_STALE_LIMIT, 0, 0, 0 },
         { WEIR_STALE_SHARE, 0, 2, 2 },
-        { WEIR_STALE_HOLD, 0, 2, 2 }, /* it is the broker's to make it 50 */
+        { WEIR_STALE_HOLD, 0, 2, 2 }, /* only the lease pool can make it 50 */
     };
     for (size_t i = 0; i < WEIR_COUNT_OF(rows); i++) {
         struct weir_lease_holder holder = made(rows[i].on_stale, false);
@@ -312,7 +314,7 @@ static void test_stale(void **state)
     }
 }
 
-/* It says its safe capacity while it goes by it, or will. */
+/* It reports its safe capacity while it uses it, or will. */
 static void test_says_its_safe_capacity(void **state)
 {
     (void)state;
@@ -332,7 +334,7 @@ static void test_says_its_safe_capacity(void **state)
     }
 }
 
-/* A server between leases on what it is leased, step by step. */
+/* A region between leases out its own lease, step by step. */
 static void test_between(void **state)
 {
     (void)state;
@@ -348,7 +350,7 @@ static void test_between(void **state)
     assert_true(lease.capacity == 50 && lease.safe == 2);
     assert_true(lease.expiry == START + 20 * S &&
                 lease.safe_until == START + 40 * S);
-    /* There may be more than it knows: it takes nothing. */
+    /* It may not know all grants: it acknowledges nothing. */
     weir_lease_holder_ask(&holder, &ask, START);
     assert_true(ask.learning && ask.taken == 0);
     weir_lease_holder_learning(&holder, false);
@@ -356,13 +358,13 @@ static void test_between(void **state)
     weir_lease_holder_in_use(&holder, 50);
     weir_lease_holder_ask(&holder, &ask, START);
     assert_true(!ask.learning &&
-                ask.taken == 0); /* promised more than it has */
+                ask.taken == 0); /* it promised more than it has */
     ASSERT_SAME(ask.safe, 3);
     weir_lease_holder_promised(&holder, 2);
     weir_lease_holder_in_use(&holder, 50);
     ASSERT_SAME(taken(&holder, START), 1);
 
-    /* A lower safe capacity is taken when what is promised fits. */
+    /* A lower safe capacity is acknowledged when the promised sum fits. */
     struct weir_grant less = push_of(2, 50);
     less.safe = 1;
     assert_true(weir_lease_holder_granted(&holder, 0, 1, &less, START));
@@ -371,7 +373,7 @@ static void test_between(void **state)
     weir_lease_holder_in_use(&holder, 40);
     ASSERT_SAME(taken(&holder, START), 2);
 
-    /* On its safe capacity it has a bound: others count on that. */
+    /* On its safe capacity it doesn't pass everything: others rely on that. */
     weir_lease_holder_lease(&holder, &lease, START + 20 * S);
     assert_true(lease.capacity == 1 && lease.safe == 1);
     assert_true(lease.expiry == START + 40 * S &&
@@ -380,7 +382,7 @@ static void test_between(void **state)
     assert_true(lease.capacity == 0 && lease.safe == 0);
 }
 
-/* ---- When it asks ---- */
+/* ---- When it sends a request ---- */
 
 static void test_patience_doubles(void **state)
 {
@@ -409,8 +411,7 @@ static void test_patience_doubles(void **state)
                    now + WEIR_LEASE_HOLDER_PATIENCE);
 }
 
-/* A server between grants no longer than its own lease, which may be shorter
- * than the refresh. */
+/* A region grants no longer than its own lease, which may be short. */
 static void test_a_short_lease_is_asked_for_in_time(void **state)
 {
     (void)state;
@@ -422,8 +423,8 @@ static void test_a_short_lease_is_asked_for_in_time(void **state)
     assert_compare(weir_lease_holder_due(&holder), <=, START + 1500 * MS);
 }
 
-/* So it answers when its own has run out: what was granted is over, and it is
- * asked again with patience. */
+/* Its answer when its own lease has run out: the grant is over at once, and the
+ * holder asks again with patience. */
 static void test_a_lease_that_is_over_already(void **state)
 {
     (void)state;
@@ -460,7 +461,7 @@ static void test_a_large_change_is_told_early(void **state)
     answer(&holder, asked(&holder, START + 3 * S), 3, 50, START + 3 * S);
     weir_lease_holder_want(&holder, 0, START + 4 * S);
     assert_compare(weir_lease_holder_due(&holder), <=, START + 4 * S);
-    /* who doesn't answer isn't asked faster and faster */
+    /* a root that doesn't answer isn't asked faster and faster */
     weir_instant now = START + 4 * S;
     unsigned asks = 0;
     for (int i = 0; i < 1000; i++, now += 10 * MS) {
@@ -471,15 +472,15 @@ static void test_a_large_change_is_told_early(void **state)
         asks++;
     }
     assert_compare(asks, <=, 9);
-    /* a change that came while it was waited for is told after the answer */
+    /* a change while an answer is awaited is sent after it */
     weir_lease_holder_want(&holder, 300, now);
     answer(&holder, holder.number, 4, 50, now);
     assert_compare(weir_lease_holder_due(&holder), <=,
                    now + WEIR_LEASE_HOLDER_SPACING);
 }
 
-/* What makes it early isn't foreseen by a refresh, and needn't wait for its
- * having been: two early ones do, and each ask tells all. */
+/* An early request needn't keep its distance from the refresh before. Two early
+ * ones keep it; each carries the whole state. */
 static void test_early_just_after_a_refresh(void **state)
 {
     (void)state;
@@ -495,7 +496,7 @@ static void test_early_just_after_a_refresh(void **state)
     weir_lease_holder_want(&holder, 300, now + MS);
     ASSERT_SAME(weir_lease_holder_due(&holder),
                 now + WEIR_LEASE_HOLDER_SPACING);
-    /* What has come up since an ask isn't said by its answer. */
+    /* A change since a request isn't covered by its answer. */
     now += WEIR_LEASE_HOLDER_SPACING;
     uint64_t number = asked(&holder, now);
     weir_lease_holder_hurry(&holder, now + MS);
@@ -504,7 +505,7 @@ static void test_early_just_after_a_refresh(void **state)
                 now + WEIR_LEASE_HOLDER_SPACING);
 }
 
-/* ---- What is wanted ---- */
+/* ---- Wants ---- */
 
 #define WITH_HEADROOM(x) ((x) * (1 + WEIR_LEASE_HOLDER_HEADROOM))
 
@@ -514,7 +515,7 @@ static void assert_near(double a, double b, double part)
         fail_msg("%g isn't %g", a, b);
 }
 
-/* Uses 'rate' units a second, evenly, for so long; a call each 100 ms. */
+/* Uses 'rate' units a second, evenly, for that long; a call each 100 ms. */
 static weir_instant use(struct weir_lease_holder *holder,
                         struct weir_lease_use *total, double rate,
                         weir_duration span, weir_instant now)
@@ -540,7 +541,7 @@ static void test_use_is_smoothed(void **state)
     weir_lease_holder_use(&holder, &total, START); /* the first one */
     assert_near(weir_lease_holder_wants(&holder, START), WITH_HEADROOM(10),
                 1e-9);
-    /* a newcomer says its rate with the second ask */
+    /* a new holder sends its rate with the second request */
     asked(&holder, START);
     weir_instant now = use(&holder, &total, 500, 100 * MS, START);
     assert_compare(weir_lease_holder_due(&holder), <=,
@@ -552,7 +553,7 @@ static void test_use_is_smoothed(void **state)
     now = use(&holder, &total, 500, 30 * S, now);
     assert_near(weir_lease_holder_wants(&holder, now), WITH_HEADROOM(500),
                 0.001);
-    /* twice as much: most of it is seen in a second, nearly all in three */
+    /* twice as much: most of it is noticed in a second, nearly all in three */
     now = use(&holder, &total, 1000, S, now);
     assert_near(weir_lease_holder_wants(&holder, now), WITH_HEADROOM(816),
                 0.01);
@@ -560,7 +561,7 @@ static void test_use_is_smoothed(void **state)
     assert_near(weir_lease_holder_wants(&holder, now), WITH_HEADROOM(975),
                 0.01);
     now = use(&holder, &total, 1000, 60 * S, now);
-    /* a lull of a second gives little away, one of ten seconds 63 % */
+    /* a pause of a second gives little back, one of ten seconds 63 % */
     now = use(&holder, &total, 0, S, now);
     assert_near(weir_lease_holder_wants(&holder, now), WITH_HEADROOM(905),
                 0.01);
@@ -569,13 +570,13 @@ static void test_use_is_smoothed(void **state)
                 0.01);
     now = use(&holder, &total, 0, 20 * S, now);
     ASSERT_SAME(weir_lease_holder_wants(&holder, now), 0);
-    /* and who comes back is a newcomer */
+    /* a holder that comes back starts as a new one */
     now = use(&holder, &total, 500, S, now);
     assert_near(weir_lease_holder_wants(&holder, now), WITH_HEADROOM(500), 0.1);
 }
 
-/* The calls may come as they like: an average of few and of many is the same.
- */
+/* The spacing of the calls doesn't matter: the average of few and of many is
+ * the same. */
 static void test_smoothing_by_any_step(void **state)
 {
     (void)state;
@@ -615,7 +616,7 @@ static void test_what_is_said_rules_until_use_does(void **state)
     now = use(&holder, &total, 100, 10 * S, now);
     assert_near(weir_lease_holder_wants(&holder, now), WITH_HEADROOM(100),
                 0.01);
-    weir_lease_holder_want(&holder, 50, now); /* said again */
+    weir_lease_holder_want(&holder, 50, now); /* sent again */
     ASSERT_SAME(weir_lease_holder_wants(&holder, now), 50);
     now = use(&holder, &total, 100, 9 * S, now);
     ASSERT_SAME(weir_lease_holder_wants(&holder, now), 50);
@@ -628,11 +629,11 @@ static void test_a_inflight_wants_what_would_be_in_use(void **state)
 {
     (void)state;
     struct weir_lease_holder holder = made(WEIR_STALE_LIMIT, true);
-    /* the first is refused, as nothing was granted yet */
+    /* the first unit is refused, as nothing was granted yet */
     struct weir_lease_use total = { .offered = 1 };
     weir_lease_holder_use(&holder, &total, START);
     assert_near(weir_lease_holder_wants(&holder, START), 1.25, 1e-9);
-    /* of 100 a second half are refused; 5 are in at a time: 10 would be */
+    /* half of 100 a second are refused; 5 are in flight: 10 would be */
     weir_instant now = START;
     for (int i = 0; i < 300; i++) {
         now += 100 * MS;
@@ -642,7 +643,7 @@ static void test_a_inflight_wants_what_would_be_in_use(void **state)
         weir_lease_holder_use(&holder, &total, now);
     }
     assert_near(weir_lease_holder_wants(&holder, now), WITH_HEADROOM(10), 0.01);
-    /* all pass: those in use; a peak is remembered for a while */
+    /* all pass: the wants are those in use; a peak is kept for a while */
     for (int i = 0; i < 300; i++) {
         now += 100 * MS;
         total.offered += 10;
@@ -652,7 +653,7 @@ static void test_a_inflight_wants_what_would_be_in_use(void **state)
     }
     assert_near(weir_lease_holder_wants(&holder, now),
                 WITH_HEADROOM(40 * 0.375), 0.02);
-    /* one that is held for an hour is used for an hour */
+    /* a permit that is held for an hour is in use for an hour */
     total.in_use = 1;
     for (int i = 0; i < 3600; i++) {
         now += S;
@@ -667,8 +668,7 @@ static void test_a_inflight_wants_what_would_be_in_use(void **state)
     ASSERT_SAME(weir_lease_holder_wants(&holder, now), 0);
 }
 
-/* Nothing that is used, said or granted makes what it says anything but a
- * number, at least 0. */
+/* All values that it sends are numbers, at least 0. */
 static void test_never_nan(void **state)
 {
     (void)state;
@@ -684,7 +684,7 @@ static void test_never_nan(void **state)
             uint64_t chance = weir_rng_below(&rng, 5);
             uint64_t some = weir_rng_next(&rng) >> weir_rng_below(&rng, 64);
             if (weir_rng_below(&rng, 20) == 0)
-                now = some; /* clocks jump, both ways */
+                now = some; /* clocks jump, forwards and backwards */
             else
                 now += weir_rng_next(&rng) >> (24 + weir_rng_below(&rng, 30));
             if (chance == 0)

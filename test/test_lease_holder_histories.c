@@ -2,11 +2,11 @@
  * test_lease_holder_histories.c - random histories of lease holders against a
  * pool's account, over a hostile network.
  *
- * What a broker may count on: a holder uses at most the largest of what it was
- * told since the serial that it last said to have taken, until the lease of
- * the last answer is over; of an old broker's, what it said to have when it
- * first asked. The broker here grants by chance, but never so that the sum of
- * its accounts passes the capacity; then what is in use never does. */
+ * A lease pool may rely on this: a holder uses at most the largest amount that
+ * it was sent since the serial that it last acknowledged, until the lease of
+ * the last answer is over; of an old pool's grants, at most its first report.
+ * The pool here grants at random, but the sum of its accounts never exceeds the
+ * capacity; then the units in use never do. */
 
 #include <math.h>
 #include <stdio.h>
@@ -24,13 +24,13 @@
 
 #define HOLDERS 4
 #define CAPACITY 100.0
-#define GRANTS 4096  /* of one broker to one holder */
+#define GRANTS 4096  /* of one pool to one holder */
 #define MESSAGES 512 /* under way */
 #define LEASE_LONGEST (8 * S)
 #define TICK (10 * MS)
 
 struct account {
-    double charges[GRANTS]; /* by serial; [0]: what it came with */
+    double charges[GRANTS]; /* by serial; [0]: its first report */
     uint64_t last;
     uint64_t taken;
     weir_instant until;
@@ -54,10 +54,10 @@ struct model {
     double known;
     struct account accounts[HOLDERS];
     struct weir_lease_holder holders[HOLDERS];
-    uint64_t asks_term[HOLDERS]; /* the broker that each one asks */
-    double in_use[HOLDERS];      /* of gauges */
+    uint64_t asks_term[HOLDERS]; /* term of each request's pool */
+    double in_use[HOLDERS];      /* for in-flight counters */
     struct message messages[MESSAGES];
-    /* what came of it */
+    /* outcome */
     uint64_t counted, grants, expired, manager;
     double used, most;
 };
@@ -67,7 +67,7 @@ static bool chance(struct model *model, uint64_t percent)
     return weir_rng_below(&model->rng, 100) < percent;
 }
 
-/* Lost, doubled, late: some by more than a lease. */
+/* Loses, doubles and delays messages: some by more than a lease. */
 static void send(struct model *model, const struct message *message)
 {
     for (int copies = chance(model, 20) ? 2 : 1; copies > 0; copies--) {
@@ -102,7 +102,7 @@ static double free_for(const struct model *model, unsigned h)
     return fmax(left, 0);
 }
 
-/* Any grant that doesn't raise the sum above what there is. */
+/* Any grant that doesn't raise the sum above the capacity. */
 static void grant(struct model *model, unsigned h, uint64_t number)
 {
     struct account *account = &model->accounts[h];
@@ -123,7 +123,7 @@ static void grant(struct model *model, unsigned h, uint64_t number)
         message.grant.lease =
             S + weir_rng_below(&model->rng, LEASE_LONGEST - S + 1);
         message.grant.safe_lease = message.grant.lease;
-        /* A shorter lease may not be heard of. */
+        /* The holder may not receive a shorter lease. */
         weir_instant until = model->now + message.grant.lease;
         account->until = until > account->until ? until : account->until;
     }
@@ -147,7 +147,7 @@ static void pool_hears(struct model *model, const struct message *message)
     grant(model, message->holder, ask->number);
 }
 
-/* As a caller does: the limit first, then what is in use. */
+/* As a caller does: sets the limit first, then the units in use. */
 static void settle(struct model *model, unsigned h)
 {
     struct weir_lease_holder *holder = &model->holders[h];
@@ -176,7 +176,7 @@ static void deliver(struct model *model)
     }
 }
 
-/* The master is gone, with all it knew; its word is still under way. */
+/* The master is gone with all its state; its messages are still under way. */
 static void succeed(struct model *model)
 {
     model->term++;

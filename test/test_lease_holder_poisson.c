@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * test_lease_holder_poisson.c - what chance does to a holder: how much is
- * refused of a load that is its grant, and how often it asks. */
+ * test_lease_holder_poisson.c - the effect of chance on a lease holder: how
+ * much of a load equal to its grant is refused, and how often it sends
+ * requests. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,14 +20,14 @@
 #define MS WEIR_MILLISECOND
 #define START (1000 * S)
 
-/* Until the next of Poisson requests. */
+/* Time until the next of Poisson requests. */
 static double gap(struct weir_rng *rng, double rate)
 {
     return -log(1 - weir_rng_unit(rng)) / rate;
 }
 
-/* What a leaky bucket of 1.5 s refuses of a Poisson load, when it leaks at so
- * many times the load. */
+/* The part of a Poisson load that a leaky bucket of 1.5 s refuses, when it
+ * leaks at that many times the load. */
 static double refused_part(struct weir_rng *rng, double load, double grant)
 {
     double high = fmax(1, 1.5 * grant);
@@ -66,8 +67,8 @@ static void test_headroom(void **state)
     printf("\n");
 }
 
-/* A holder that is granted what it wants, under Poisson requests for ten
- * minutes: how often it asks, and what it refuses by its own estimate. */
+/* A holder that is granted its wants, under Poisson requests for ten minutes:
+ * how often it sends requests, and how much it refuses by its own estimate. */
 static void poisson(double load)
 {
     struct weir_rng rng = { 9 };
@@ -106,7 +107,7 @@ static void poisson(double load)
     }
     printf("%6g/s: %.2f asks a second, refused %.4f%%\n", load, asks / 600.0,
            100.0 * refused / (double)(total.offered - from));
-    /* a refresh each 5 s is 0.21 asks a second */
+    /* a refresh every 5 s is 0.21 requests a second */
     assert_compare(asks, <, 600);
     if (load >= 10)
         assert_compare(refused, <, 0.005 * (double)(total.offered - from));
@@ -120,8 +121,8 @@ static void test_chance_isnt_told_early(void **state)
         poisson(loads[i]);
 }
 
-/* A use that fades is granted less by each answer, which is said at once; that
- * must not be the next ask that is granted less, and so on. */
+/* A use that decays is granted less by each answer, which is reported at once;
+ * this must not cause the next request, and so on. */
 static void test_less_is_said_once(void **state)
 {
     (void)state;
@@ -176,7 +177,7 @@ static void test_8000_dont_ask_at_one_instant(void **state)
     }
     for (size_t i = 0; i < WEIR_COUNT_OF(bins); i++)
         most = bins[i] > most ? bins[i] : most;
-    /* evenly it would be 160 in each 100 ms */
+    /* evenly spread it would be 160 in each 100 ms */
     printf("after a minute, of 8,000 in 100 ms at most: %u\n", most);
     assert_compare(most, <, 800);
 }

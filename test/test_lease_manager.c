@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * test_lease_manager.c - quotas by name and clients by id: who is asked, who
- * is told, who is forgotten; then random histories against a table of all of
- * it. */
+ * test_lease_manager.c - lease pools by quota and clients by id: which are
+ * asked, pushed to and forgotten; then random histories compared with a table
+ * of all of it. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -42,7 +42,7 @@ struct house {
     struct weir_lease_manager *manager;
     double capacity[QUOTAS]; /* of "q0" … "q7"; below 0: there is none */
     double safe;
-    /* of "q6" and "q7"; after it there is half as much, for a lease */
+    /* of "q6" and "q7"; after it half of the capacity is left, for a lease */
     weir_instant expiry;
 };
 
@@ -93,7 +93,7 @@ static void close_house(struct house *house)
     assert_int_equal(allocated, 0);
 }
 
-/* By its id's number, which is its way too. */
+/* By its id's number, which is also its way's number. */
 static int ask(struct house *house, int client, const char *quota, double wants,
                uint64_t taken, struct weir_grant *out, weir_instant now)
 {
@@ -123,7 +123,7 @@ static void test_only_a_master_leases(void **state)
     weir_lease_manager_end(house.manager);
     assert_int_equal(ask(&house, 1, "q1", 10, 0, &grant, BEGIN),
                      WEIR_ENOTREADY);
-    /* Again, and others have granted in between: so it learns. */
+    /* Master again, after another one may have granted: so it learns. */
     weir_lease_manager_begin(house.manager, BEGIN, BEGIN);
     assert_int_equal(ask(&house, 1, "q1", 10, 0, &grant, BEGIN), 0);
     assert_true(grant.capacity == 0);
@@ -134,7 +134,7 @@ static void test_only_a_master_leases(void **state)
     assert_int_equal(ask(&house, 1, "q1", 10, 0, &grant, BEGIN), 0);
     assert_true(grant.capacity == 10);
     assert_compare(grant.serial, >, serial);
-    /* If there are, they are for a lease more. */
+    /* If there are safe capacities, they last a lease more. */
     house.safe = 2;
     weir_lease_manager_begin(house.manager, BEGIN - LEASE - REFRESH, BEGIN);
     assert_int_equal(ask(&house, 1, "q1", 10, 0, &grant, BEGIN), 0);
@@ -170,13 +170,13 @@ static void test_unknown_and_removed(void **state)
                                             &stats, BEGIN));
     assert_int_equal(ask(&house, 3, "q1", 100, 0, &grant, BEGIN), WEIR_ENOENT);
 
-    /* It is back, and what was out of it still is. */
+    /* The quota is back, and its granted units are still out. */
     house.capacity[1] = 100;
     weir_instant soon = BEGIN + WEIR_SECOND;
     assert_int_equal(ask(&house, 3, "q1", 100, 0, &grant, soon), 0);
     assert_true(grant.capacity == 80);
 
-    /* Gone for good, it is forgotten when the last lease is over. */
+    /* A quota that is removed is forgotten when its last lease is over. */
     house.capacity[1] = -1;
     weir_lease_manager_review_of(house.manager, WEIR_TEXT("q1"), soon);
     struct weir_lease_manager_push push;
@@ -191,7 +191,7 @@ static void test_unknown_and_removed(void **state)
     close_house(&house);
 }
 
-/* Who leases what is leased to it wakes up when that steps down. */
+/* A region that leases out its own lease wakes up when that steps down. */
 static void test_a_capacity_that_runs_out(void **state)
 {
     (void)state;
@@ -214,7 +214,7 @@ static void test_a_capacity_that_runs_out(void **state)
         continue;
     weir_lease_manager_look_of(house.manager, WEIR_TEXT("q7"), &stats, expiry);
     assert_true(stats.pool.capacity == 50);
-    /* It has no more than its safe capacity, though it may say so late. */
+    /* It has only its safe capacity, though it may report so late. */
     assert_int_equal(ask(&house, 1, "q7", 200, grant.serial, &grant, expiry),
                      0);
     assert_true(grant.capacity == 50);
@@ -223,7 +223,7 @@ static void test_a_capacity_that_runs_out(void **state)
     close_house(&house);
 }
 
-/* A release that an ask may have overtaken frees nothing at once. */
+/* A release that a request may have overtaken frees nothing at once. */
 static void test_late_releases(void **state)
 {
     (void)state;
@@ -244,7 +244,7 @@ static void test_late_releases(void **state)
                                BEGIN);
     assert_int_equal(ask(&house, 2, "q1", 100, 0, &other, BEGIN), 0);
     assert_true(other.capacity == 100);
-    /* What comes by the way of the last ask is in order. */
+    /* A release on the way of the last request is in order. */
     assert_int_equal(ask(&house, 1, "q2", 100, 0, &first, BEGIN), 0);
     weir_lease_manager_release(house.manager, &here, WEIR_TEXT("q2"), 0, BEGIN);
     assert_int_equal(ask(&house, 2, "q2", 100, 0, &other, BEGIN), 0);
@@ -272,8 +272,9 @@ static void test_pushed_by_their_ways(void **state)
     assert_true(weir_text_equal(push.quota, WEIR_TEXT("q2")));
     assert_true(push.grant.capacity == 50);
 
-    /* Without a way it isn't told, and keeps what it has till its lease has
-     * run out; then it is forgotten, with all quotas that it alone held. */
+    /* Without a way a client isn't pushed to, and keeps its grant until its
+     * lease has run out; then it is forgotten, with all quotas that it alone
+     * had. */
     weir_lease_manager_way_lost(house.manager, 1);
     weir_instant over = BEGIN + LEASE + REFRESH;
     ask(&house, 2, "q2", 100, 0, &second, over - 1);
@@ -292,13 +293,13 @@ static void test_pushed_by_their_ways(void **state)
     close_house(&house);
 }
 
-/* ---- At random: who holds what ---- */
+/* ---- At random: which client has which lease ---- */
 
 #define CLIENTS 40
 
 struct known {
-    double wants; /* below 0: it holds nothing */
-    bool cut;     /* its way is lost: a release isn't believed at once */
+    double wants; /* below 0: no lease */
+    bool cut;     /* its way is lost: a release isn't trusted at once */
     weir_instant until;
 };
 

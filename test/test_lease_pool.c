@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * test_lease_pool.c - grants by hand; then random fleets of holders over a
- * network that delays, loses and reorders, brokers that die and are followed
- * by empty ones, capacities that are cut: never more in use than promised. */
+ * test_lease_pool.c - grants by hand; then random fleets of lease holders over
+ * a network that delays, loses and reorders, pools that die and are followed
+ * by empty ones, capacities that are cut: never more in use than granted. */
 
 #include "pool_by_hand.h"
 
@@ -23,7 +23,8 @@ static void test_newcomer_waits_two_ways(void **state)
     assert_near(grant.capacity, 100);
     assert_int_equal(grant.lease, 60 * WEIR_SECOND);
 
-    /* All is out: the newcomer has nothing yet, and the first is told. */
+    /* Everything is granted: the new holder has nothing yet, and the first is
+     * sent less. */
     weir_instant now = BEGIN + WEIR_SECOND;
     struct weir_grant none = asked(b, second, 100, 0, 0, now);
     assert_near(none.capacity, 0);
@@ -34,7 +35,7 @@ static void test_newcomer_waits_two_ways(void **state)
     assert_int_equal(less.lease, 0);
     assert_near(stats_of(b, now).out, 100);
 
-    /* Until it says so, nothing is given on. */
+    /* Until it acknowledges, nothing is granted to the other. */
     struct weir_grant more;
     now += WEIR_SECOND;
     assert_false(weir_lease_pool_next(b, &more, now));
@@ -55,7 +56,7 @@ static void test_lease_runs_out(void **state)
     asked(b, first, 100, 0, 0, BEGIN);
     assert_near(asked(b, second, 100, 0, 0, BEGIN).capacity, 0);
 
-    /* A lease and a refresh, and no instant less. */
+    /* A lease and a refresh, and not an instant less. */
     weir_instant over = BEGIN + 68 * WEIR_SECOND;
     asked(b, second, 100, 0, 0, BEGIN + 50 * WEIR_SECOND);
     weir_lease_pool_tick(b, over - 1);
@@ -71,7 +72,8 @@ static void test_lease_runs_out(void **state)
     weir_lease_pool_free(b);
 }
 
-/* A holder whose clock may be behind goes by its lease for so much longer. */
+/* A holder with a clock that may be slow uses its lease for that much
+ * longer. */
 static void test_a_guard_outlasts_the_lease(void **state)
 {
     (void)state;
@@ -86,7 +88,7 @@ static void test_a_guard_outlasts_the_lease(void **state)
     assert_near(grant.capacity, 100);
     assert_near(asked(b, second, 100, 0, 0, BEGIN).capacity, 0);
 
-    /* A lease, its guard and a refresh, and no instant less. */
+    /* A lease, its guard and a refresh, and not an instant less. */
     weir_instant over = BEGIN + (60 + 5 + 8) * WEIR_SECOND;
     asked(b, second, 100, 0, 0, BEGIN + 50 * WEIR_SECOND);
     weir_lease_pool_tick(b, over - 1);
@@ -96,7 +98,7 @@ static void test_a_guard_outlasts_the_lease(void **state)
     weir_lease_pool_free(b);
 }
 
-/* Whoever else is forgotten at that instant. */
+/* The other silent holders are forgotten at that instant. */
 static void test_silent_holders_keep_their_safe_capacity(void **state)
 {
     (void)state;
@@ -125,8 +127,8 @@ static void test_cut(void **state)
     struct weir_grant a = asked(b, first, 50, 0, 0, BEGIN);
     asked(b, second, 50, 0, 0, BEGIN);
 
-    /* Each is lowered to its share and not below, for all that the other
-     * still has; nobody is raised while more is out than there is. */
+    /* Each is lowered to its share and not below, even if the other still has
+     * more; none is raised while more is out than the capacity. */
     struct weir_lease_rule rule = rule_of(WEIR_SHARE_FAIR, 60);
     weir_lease_pool_set_rule(b, &rule);
     a = asked(b, first, 50, 50, a.serial, BEGIN + WEIR_SECOND);
@@ -142,8 +144,8 @@ static void test_cut(void **state)
     weir_lease_pool_free(b);
 }
 
-/* More priorities than there is room for: nobody is refused, and who comes
- * late goes with the next lower one until there is room. */
+/* More priorities than there is room for: none is refused, and a late one is
+ * served with the next lower one until there is room. */
 static void test_priorities_beyond_the_bands(void **state)
 {
     (void)state;
@@ -216,7 +218,8 @@ static void test_one_that_cant_be_pushed_to(void **state)
     assert_near(asked(b, young, 100, 0, 0, BEGIN).capacity, 0);
     assert_false(weir_lease_pool_next(b, &grant, BEGIN));
 
-    /* At its pace: told, then said, then given on. */
+    /* At its pace: a holder is granted less, acknowledges it, then the rest is
+     * granted to the other. */
     ask.has = 100;
     weir_lease_pool_ask(b, old, &ask, &grant, BEGIN + 8 * WEIR_SECOND);
     assert_near(grant.capacity, 50);
@@ -229,8 +232,8 @@ static void test_one_that_cant_be_pushed_to(void **state)
     weir_lease_pool_free(b);
 }
 
-/* It may have missed each answer but the first: so that is accounted till it is
- * over, and no longer. */
+/* It may have missed each answer but the first: so the first is accounted for
+ * until it is over, and no longer. */
 static void test_one_that_never_says_what_it_has(void **state)
 {
     (void)state;
@@ -249,7 +252,8 @@ static void test_one_that_never_says_what_it_has(void **state)
     weir_lease_pool_free(b);
 }
 
-/* Told 100, 60, 30: when the first is over, it may still be on the second. */
+/* Granted 100, 60, 30: when the first is over, the second may still be in
+ * use. */
 static void test_steps_are_told_one_by_one(void **state)
 {
     (void)state;
@@ -269,8 +273,8 @@ static void test_steps_are_told_one_by_one(void **state)
     weir_lease_pool_free(b);
 }
 
-/* What it says frees the first at once; the second lasts as long as it was told
- * to, though the third, told since, may not have come. */
+/* Its acknowledgement frees the first grant at once. The second lasts until its
+ * lease is over, though the third, granted since, may not have arrived. */
 static void test_what_it_says_to_have_lasts(void **state)
 {
     (void)state;
@@ -289,7 +293,7 @@ static void test_what_it_says_to_have_lasts(void **state)
     weir_lease_pool_free(b);
 }
 
-/* Safe capacity likewise, which lasts a lease longer. */
+/* The same for safe capacity, which lasts a lease longer. */
 static void test_one_that_lies(void **state)
 {
     (void)state;
@@ -332,7 +336,7 @@ static void test_priorities_and_bands(void **state)
     assert_int_equal(weir_lease_pool_bands(b, sums, 2), 2);
     assert_near(sums[1].wants, 70);
 
-    /* A band that isn't named any more is gone. */
+    /* A band that isn't named any more is dropped. */
     ask.band_count = 1;
     ask.taken = grant.serial;
     weir_lease_pool_ask(b, server, &ask, &grant, BEGIN);
@@ -374,7 +378,7 @@ static void test_bad_asks(void **state)
     weir_lease_pool_free(b);
 }
 
-/* What it says it has is the grant: safe capacity beyond that, promised
+/* The amount that it reports is its grant: safe capacity beyond that, promised
  * earlier, would be forgotten. */
 static void test_calls_are_promised_no_more_than_granted(void **state)
 {
@@ -400,28 +404,28 @@ static void test_calls_are_promised_no_more_than_granted(void **state)
 #define PENDING_MAX 4096
 #define NOBODY UINT32_MAX
 
-/* A holder as simple as can be: it goes by the newest grant it was told. */
+/* A minimal holder: it uses the newest grant that it received. */
 struct held {
     bool streams;
-    bool mute;       /* it doesn't say what it has … */
+    bool mute;       /* it doesn't report its amount … */
     bool vague;      /* … or not to the last digit */
-    bool cut;        /* nothing it says, or is told, comes through */
-    uint32_t number; /* at the broker */
+    bool cut;        /* none of its messages comes through, nor any to it */
+    uint32_t number; /* in the lease pool */
     double wants;
     int64_t priority;
     double grant, safe;
     uint64_t serial, term;
     weir_instant expiry; /* of the lease */
-    weir_instant end;    /* it gives up its safe capacity */
+    weir_instant end;    /* of its safe capacity */
     weir_instant ask_at;
-    uint64_t asks;  /* numbers of its asks */
-    uint64_t heard; /* the highest that the broker has heard */
+    uint64_t asks;  /* numbers of its requests */
+    uint64_t heard; /* the highest that the pool has received */
 };
 
 struct flying {
     weir_instant at;
     weir_instant sent_at;
-    uint32_t holder; /* NOBODY: nothing flies here */
+    uint32_t holder; /* NOBODY: the entry is free */
     bool up;
     bool answer;
     uint64_t number, term;
@@ -438,7 +442,7 @@ struct world {
     uint64_t term, serial;
     struct held held[HOLDERS];
     struct flying flying[PENDING_MAX];
-    double bound; /* what may be in use */
+    double bound; /* of all units that may be in use */
     weir_instant now;
     bool calm; /* no mishaps any more */
 };
@@ -528,7 +532,7 @@ static void hear_ask(struct world *w, struct flying *f)
     struct weir_grant grant;
     assert_int_equal(
         weir_lease_pool_ask(w->pool, h->number, &f->ask, &grant, w->now), 0);
-    /* Which it may have given back since, if it can't be pushed to. */
+    /* If it can't be pushed to, it may have given this back since. */
     struct flying *back = fly(w, f->holder);
     back->answer = true;
     back->number = f->number;
@@ -540,8 +544,8 @@ static void hear_ask(struct world *w, struct flying *f)
 static void hear_grant(struct world *w, struct flying *f)
 {
     struct held *h = &w->held[f->holder];
-    /* A unary call that was begun anew isn't listened to any more; nor is
-     * who isn't master, by who has heard of the next. */
+    /* The answer to a unary call that was replaced by a new one is ignored; so
+     * is a former master's, once the holder has received from the next. */
     if (h->cut || f->term < h->term || f->term != w->term ||
         (!h->streams && f->number != h->asks))
         return;
@@ -585,8 +589,8 @@ static void push_all(struct world *w)
     }
 }
 
-/* Dies, or is followed by one that knows nothing but for how long the place
- * was vacant. */
+/* The master dies, or is followed by one that knows only how long there was
+ * none. */
 static void change_master(struct world *w)
 {
     if (w->pool != NULL) {
@@ -614,7 +618,8 @@ static void set_capacity(struct world *w)
                                                         WEIR_SHARE_PRIORITY };
     if (w->pool == NULL)
         return;
-    /* While learning, what isn't known of yet is what the predecessor had. */
+    /* While learning, the units that it doesn't know of are the
+     * predecessor's. */
     double out = stats_of(w->pool, w->now).learning
                      ? w->bound
                      : stats_of(w->pool, w->now).out;
@@ -643,7 +648,7 @@ static void mishap(struct world *w)
         if (w->pool != NULL && h->number != NOBODY && h->streams)
             weir_lease_pool_stream_lost(w->pool, h->number);
         break;
-    case 5: /* it dies, and another comes in its place */
+    case 5: /* it dies, and another one starts in its place */
         if (h->number != NOBODY) {
             h->grant = h->safe = 0;
             h->expiry = h->end = 0;
@@ -657,7 +662,7 @@ static void mishap(struct world *w)
     }
 }
 
-/* The next thing that happens: something arrives, or somebody asks. */
+/* The next event: a message arrives, or a holder asks. */
 static void step(struct world *w, weir_instant until)
 {
     weir_instant next = until;
@@ -691,7 +696,7 @@ static void step(struct world *w, weir_instant until)
     check_never_over(w);
 }
 
-/* When all is calm, everybody has its share. */
+/* When all is calm, each holder has its share. */
 static void check_settled(struct world *w)
 {
     struct weir_book *book = weir_book_new(&memory, 1);

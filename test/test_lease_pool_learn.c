@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * test_lease_pool_learn.c - brokers that don't know, or don't own, all: what
- * those that follow another learn of what it gave, and those between whose
- * capacity is itself leased. By hand; at random: test_lease_pool.c,
- * test_lease_tree.c. */
+ * test_lease_pool_learn.c - lease pools with partial knowledge or leased
+ * capacity: pools that learn their predecessor's grants, and pools of regions,
+ * with a capacity that is itself leased. By hand; at random:
+ * test_lease_pool.c, test_lease_tree.c. */
 
 #include "compare.h"
 #include "pool_by_hand.h"
 
-/* ---- One that learns ---- */
+/* ---- A pool that learns ---- */
 
 static void test_learns(void **state)
 {
@@ -17,15 +17,16 @@ static void test_learns(void **state)
         learner_of(100, leases, leases + 60 * WEIR_SECOND, 100);
     uint32_t first = joined(b), second = joined(b), third = joined(b);
 
-    /* What holders had they keep; who had nothing shares in that. */
+    /* Holders keep their amounts; a holder that had nothing shares in the
+     * rest. */
     assert_near(asked(b, first, 80, 70, 0, BEGIN).capacity, 70);
     assert_near(asked(b, second, 80, 0, 0, BEGIN).capacity, 0);
     struct weir_grant push;
     assert_true(weir_lease_pool_next(b, &push, BEGIN));
     assert_int_equal(push.holder, first);
     assert_near(push.capacity, 35);
-    /* Reports beyond the capacity are capped at it; but who has so much is
-     * believed: it gets what the others haven't, and nobody gets more. */
+    /* Reports beyond the capacity are capped at it. Such a report is believed:
+     * this holder gets the rest, and no other gets more. */
     assert_near(asked(b, third, 80, 5000, 0, BEGIN).capacity, 30);
     assert_near(asked(b, second, 80, 0, 0, BEGIN).capacity, 0);
     assert_true(stats_of(b, BEGIN).learning);
@@ -33,8 +34,8 @@ static void test_learns(void **state)
     weir_lease_pool_free(b);
 }
 
-/* When the leases of the one before are over, there may still be his safe
- * capacities: of so much that all of them can't be more. */
+/* When the predecessor's leases are over, its safe capacities may still be in
+ * use: their sum has a known bound. */
 static void test_learns_in_two_steps(void **state)
 {
     (void)state;
@@ -67,8 +68,8 @@ static void test_learns_in_two_steps(void **state)
     weir_lease_pool_free(b);
 }
 
-/* A server between that is new, too: it hears of its own bit by bit, and till
- * then nothing that it takes frees anything. */
+/* A region that is new, too: it learns its own grants bit by bit, and until
+ * then its acknowledgements free nothing. */
 static void test_one_that_learns_below(void **state)
 {
     (void)state;
@@ -99,14 +100,14 @@ static void test_one_that_learns_below(void **state)
     weir_lease_pool_ask(b, server, &ask, &grant, BEGIN);
     assert_near(stats_of(b, BEGIN).out, 30);
 
-    /* Then it has heard of all: what it takes counts, and it gives on. */
+    /* Then it knows all: its acknowledgements count, and it leases on. */
     ask.learning = false;
     ask.taken = grant.serial;
     weir_lease_pool_ask(b, server, &ask, &grant, BEGIN);
     assert_near(stats_of(b, BEGIN).out, 20);
     assert_near(asked(b, other, 50, 0, 0, BEGIN).capacity, 10);
-    /* What it said while it learned, come late, is no news: what it has given
-     * back since another has. */
+    /* A late message from the time when it learned changes nothing: the part
+     * that it has given back since is now another holder's. */
     ask.learning = true;
     weir_lease_pool_ask(b, server, &ask, &grant, BEGIN);
     assert_near(stats_of(b, BEGIN).out, 30);
@@ -114,8 +115,8 @@ static void test_one_that_learns_below(void **state)
     weir_lease_pool_free(b);
 }
 
-/* While it learns it can't know better than to believe, but not more than there
- * is, nor for longer than it learns. */
+/* While it learns it has to believe reports, but not beyond the capacity, nor
+ * for longer than it learns. */
 static void test_one_that_lies_to_who_learns(void **state)
 {
     (void)state;
@@ -132,9 +133,10 @@ static void test_one_that_lies_to_who_learns(void **state)
     weir_lease_pool_free(b);
 }
 
-/* The same when we have learned: we know all that it can have. (A region's
- * master said it to us, and its successor took less since; or it went another
- * way. Were it believed, it would be told so much again.) */
+/* The same when this pool has learned: it knows the most that the region can
+ * have. (A region's master reported it, and its successor acknowledged less
+ * since; or it was delayed on another path. If it were believed, the region
+ * would be granted that much again.) */
 static void test_late_word_of_one_that_learned(void **state)
 {
     (void)state;
@@ -160,9 +162,9 @@ static void test_late_word_of_one_that_learned(void **state)
     weir_lease_pool_free(b);
 }
 
-/* A server between that is new says what outlasted the lease of the one before:
- * it is accounted, but mustn't come to be in force again beside what others
- * have been given since. */
+/* A region that is new reports grants that outlast the lease of its
+ * predecessor. They are accounted for, but must not come into force again
+ * beside later grants to others. */
 static void test_what_is_past_is_promised_for_no_time(void **state)
 {
     (void)state;
@@ -189,9 +191,10 @@ static void test_what_is_past_is_promised_for_no_time(void **state)
     weir_lease_pool_free(b);
 }
 
-/* ---- One between, whose capacity is leased ---- */
+/* ---- A region's pool, with a leased capacity ---- */
 
-/* There is 'capacity', then 'safe': ours is over when its own lease is. */
+/* Leases 'capacity' to this pool until 'over', then 'safe' until
+ * 'safe_over'. */
 static void lease_to(struct weir_lease_pool *b, double capacity,
                      weir_instant expiry, double safe, weir_instant safe_until)
 {
@@ -201,9 +204,10 @@ static void lease_to(struct weir_lease_pool *b, double capacity,
     weir_lease_pool_set_expiry(b, expiry, safe, safe_until);
 }
 
-/* Our lease ran out, and a holder was told of what is left, for as long as that
- * lasts. Then we are leased more again, for less long: he mustn't be told of it
- * by a push, which would last as long as what he was told before. */
+/* The pool's lease ran out, and a holder was granted the rest for as long as it
+ * lasts. Then the pool is leased more again, for a shorter time. The holder
+ * must not be sent this by a push, which would last as long as its earlier
+ * grant. */
 static void test_no_push_outlasts_our_lease(void **state)
 {
     (void)state;
@@ -223,10 +227,11 @@ static void test_no_push_outlasts_our_lease(void **state)
     weir_lease_pool_free(b);
 }
 
-/* When our lease was over a holder was told 5 for long; then, of a short one,
- * 40. Where that answer was lost and a push was not, it goes by what it was
- * pushed for as long as it was told first: so that is what we have for so long,
- * be it pushed because another waits, or to be told a roll. */
+/* When the pool's lease was over, a holder was granted 5 for long; then, of a
+ * short lease, 40. If that answer was lost and a later push was not, the holder
+ * uses the pushed amount for as long as its first grant. So the pool has only
+ * this amount for that long, whether it is pushed because another holder waits
+ * or to send a roster token. */
 static void test_what_is_pushed_outlasts_our_lease(void **state)
 {
     (void)state;
@@ -253,8 +258,9 @@ static void test_what_is_pushed_outlasts_our_lease(void **state)
     }
 }
 
-/* Two were told 20 each, then 5: when our lease is over, that is all there is
- * of our 10; neither may be told more for longer, whatever is accounted. */
+/* Two holders were granted 20 each, then 5. When the pool's lease is over, that
+ * is all of its 10: neither may be granted more for longer, even if more is
+ * accounted. */
 static void test_our_lease_is_over(void **state)
 {
     (void)state;
@@ -277,11 +283,12 @@ static void test_our_lease_is_over(void **state)
     weir_lease_pool_free(b);
 }
 
-/* Our predecessor had 33: two holders said that it gave them 12.5 each, with 8
- * in safe capacity, and one of whom nothing is heard has 8 likewise. Its lease
- * was over, so all three are at 8, which is what the server above accounts for,
- * when that leases us 19. We don't know whether its lease is over, so the two
- * may go by no more than they have if it is: 24 less the 8 of the third. */
+/* The predecessor had 33. Two holders report 12.5 each from it, with 8 in safe
+ * capacity; a third, which is silent, has 8 likewise. The predecessor's lease
+ * was over, so all three are at 8, and the root above accounts for these 24
+ * when it leases 19 to this pool. This pool doesn't know whether that lease is
+ * over, so the two may use no more than they have if it is: 24 less the 8 of
+ * the third. */
 static void test_their_lease_was_over_before(void **state)
 {
     (void)state;

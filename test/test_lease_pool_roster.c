@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_lease_pool_roster.c - how a successor knows that it has heard
- * everybody: by hand. At random: test_lease_tree.c. */
+ * test_lease_pool_roster.c - how a successor knows that it has heard all lease
+ * holders: by hand. At random: test_lease_tree.c. */
 
 #include "compare.h"
 #include "lease/lease_holder.h"
@@ -8,7 +8,7 @@
 
 enum { ANN = 1, BOB, EVE };
 
-/* By then nobody new has come for a while. */
+/* By then no new holder has come for a while. */
 #define QUIET (BEGIN + WEIR_SECOND)
 
 static uint32_t named(struct weir_lease_pool *b, uint64_t name)
@@ -18,7 +18,7 @@ static uint32_t named(struct weir_lease_pool *b, uint64_t name)
     return holder;
 }
 
-/* One that streams asks for 40. */
+/* A streaming holder asks for 40, and shows a roster token. */
 static struct weir_grant shows_at(struct weir_lease_pool *b, uint32_t holder,
                                   double has, uint64_t roster_token,
                                   weir_instant now)
@@ -40,7 +40,7 @@ static struct weir_grant shows(struct weir_lease_pool *b, uint32_t holder,
     return shows_at(b, holder, has, roster_token, BEGIN);
 }
 
-/* Comes, and is told a roll when all is quiet. */
+/* A holder comes, and is sent a roster token when all is quiet. */
 static uint32_t told(struct weir_lease_pool *b, uint64_t name)
 {
     uint32_t holder = named(b, name);
@@ -65,7 +65,7 @@ static struct weir_lease_pool *successor_of(uint64_t number)
     return b;
 }
 
-/* Of a master that keeps 7, and knows Ann and Bob. */
+/* The roster token of a master that keeps 7, and knows Ann and Bob. */
 static uint64_t roster_token_of_both(struct weir_lease_pool *b)
 {
     shows(b, named(b, ANN), 0, 0);
@@ -97,7 +97,7 @@ static void test_all_were_heard(void **state)
     weir_lease_pool_free(b);
 }
 
-/* Another number was kept since the roll was told: somebody may have come. */
+/* Another number was kept since the token was sent: a holder may have come. */
 static void test_another_number_was_kept(void **state)
 {
     (void)state;
@@ -114,7 +114,8 @@ static void test_another_number_was_kept(void **state)
     }
 }
 
-/* A server between that is new itself is heard when it has heard its own. */
+/* A region that is new itself counts as heard when it has heard its own
+ * holders. */
 static void test_one_that_learns_counts_later(void **state)
 {
     (void)state;
@@ -156,8 +157,9 @@ static void waits(struct weir_lease_pool *b, uint32_t holder, weir_instant now)
     assert_int_equal(grant.serial, 0);
 }
 
-/* Who comes when a roll without him was told waits for another number. He isn't
- * told of nothing, which he would go by; but others make room for him. */
+/* A holder that comes after tokens without it were sent waits for another
+ * number. It isn't granted 0, which it would use; but others are lowered to
+ * make room for it. */
 static void test_newcomer_waits_for_a_number(void **state)
 {
     (void)state;
@@ -181,8 +183,8 @@ static void test_newcomer_waits_for_a_number(void **state)
     weir_lease_pool_free(b);
 }
 
-/* Those that come one after the other don't wait for each other: a fleet that
- * begins, or whose sharing is switched. */
+/* Holders that come one after the other don't wait for each other: as when a
+ * fleet starts, or its sharing is switched. */
 static void test_nobody_waits_for_who_came_just_now(void **state)
 {
     (void)state;
@@ -202,8 +204,9 @@ static void test_nobody_waits_for_who_came_just_now(void **state)
     weir_lease_pool_free(b);
 }
 
-/* The number can't be kept. So no rolls are told, and when both have taken a
- * grant without one, nobody can show any, and he waits no more. */
+/* The number can't be kept. So no tokens are sent. When both have acknowledged
+ * a grant without one, neither can show a token, and the new holder waits no
+ * more. */
 static void test_newcomer_waits_for_no_roster_token(void **state)
 {
     (void)state;
@@ -224,7 +227,7 @@ static void test_newcomer_waits_for_no_roster_token(void **state)
     grant = shows(b, eve, 0, 0);
     assert_near(grant.capacity, 40);
     assert_int_equal(grant.roster_token, 0);
-    /* Nor does anybody else, and rolls are told when a number is kept. */
+    /* Nor does any other, and tokens are sent when a number is kept. */
     shows(b, named(b, BOB), 0, 0);
     assert_true(weir_lease_pool_wants_keep(b));
     weir_lease_pool_keep(b, 8, BEGIN);
@@ -232,7 +235,7 @@ static void test_newcomer_waits_for_no_roster_token(void **state)
     weir_lease_pool_free(b);
 }
 
-/* Likewise when all that the one was told who has fallen silent is over. */
+/* Likewise when every grant to the silent holder is over. */
 static void test_newcomer_waits_for_who_is_silent(void **state)
 {
     (void)state;
@@ -248,8 +251,9 @@ static void test_newcomer_waits_for_who_is_silent(void **state)
     weir_lease_pool_free(b);
 }
 
-/* And that one shows its roll to nobody by then: who has come since isn't on
- * it. It has no safe capacity, so that nothing outlasts its lease. */
+/* By then the silent holder shows its token to no root: holders that came since
+ * aren't on that roster. It has no safe capacity, so nothing outlasts its
+ * lease. */
 static void test_who_is_forgotten_shows_no_roster_token(void **state)
 {
     (void)state;
@@ -276,8 +280,8 @@ static void test_who_is_forgotten_shows_no_roster_token(void **state)
     weir_lease_pool_free(b);
 }
 
-/* A sharing that holds no sum may become one that does at the very moment at
- * which the master is lost. */
+/* A sharing that bounds no sum may be switched to one that does, at the very
+ * moment at which the master is lost. */
 static void test_no_sharing_lets_a_newcomer_in(void **state)
 {
     (void)state;
@@ -289,7 +293,8 @@ static void test_no_sharing_lets_a_newcomer_in(void **state)
         weir_lease_pool_keep(b, 7, BEGIN);
         told(b, ANN);
         waits(b, named(b, EVE), QUIET);
-        /* One of Doorman's has nothing, and is to ask soon. */
+        /* A client of Doorman's protocol is granted 0, and is to ask again
+         * soon. */
         uint32_t bob = named(b, BOB);
         struct weir_grant grant = called(b, bob, 40, 0, QUIET);
         assert_near(grant.capacity, 0);
@@ -303,8 +308,8 @@ static void test_no_sharing_lets_a_newcomer_in(void **state)
     }
 }
 
-/* One of Doorman's clients shows nothing, so no roll is told, and nobody waits
- * for a number any more. */
+/* A client of Doorman's protocol shows no token, so none is sent, and no holder
+ * waits for a number any more. */
 static void test_no_roster_token_with_one_that_keeps_none(void **state)
 {
     (void)state;
@@ -317,8 +322,8 @@ static void test_no_roster_token_with_one_that_keeps_none(void **state)
     weir_lease_pool_free(b);
 }
 
-/* Time goes on until something is pushed; what all of those grants bear: the
- * same roll. Nobody is told of more or less, or for longer. */
+/* Moves time on until something is pushed. Returns the token that all of those
+ * grants have; none of them has more or less, or a longer lease. */
 static uint64_t called_out(struct weir_lease_pool *b, unsigned *out_count,
                            weir_instant *now)
 {
@@ -339,8 +344,8 @@ static uint64_t called_out(struct weir_lease_pool *b, unsigned *out_count,
     return roster_token;
 }
 
-/* Who came made all rolls void: they are told another when it is quiet, and not
- * a refresh later, so that a successor may come in between. */
+/* The new holder made all tokens void. The others are sent another when it is
+ * quiet, not a refresh later, so that a successor may come in between. */
 static void test_a_void_roster_token_is_told_anew(void **state)
 {
     (void)state;
@@ -355,7 +360,8 @@ static void test_a_void_roster_token_is_told_anew(void **state)
     uint64_t roster_token = called_out(b, &count, &now);
     assert_int_equal(count, 3);
     assert_compare(now, <=, QUIET + WEIR_SECOND);
-    /* They are good; and void again, so soon, they are left to the refresh. */
+    /* The tokens are valid; void again, so soon, they are replaced only at the
+     * refresh. */
     waits(b, named(b, EVE + 1), now);
     weir_lease_pool_keep(b, 9, now);
     weir_instant next = now;
@@ -372,7 +378,7 @@ static void test_a_void_roster_token_is_told_anew(void **state)
     weir_lease_pool_free(b);
 }
 
-/* Likewise when somebody has gone, whom a successor would await in vain. */
+/* Likewise when a holder has gone, for which a successor would wait in vain. */
 static void test_who_goes_is_struck_off(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_lease_pool_whole.c - what can't be divided: the odd units go round, and
- * nobody is kept waiting for them while there are some. */
+ * test_lease_pool_whole.c - units that can't be divided: the odd units go
+ * round, and no holder waits for them while some are free. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 #define HOLDERS 4
 #define MS (WEIR_SECOND / 1000)
 
-/* Holders that take what they are told at once. */
+/* Holders that take their grants at once. */
 struct world {
     struct weir_lease_pool *pool;
     uint64_t serials;
@@ -23,7 +23,7 @@ struct world {
     uint32_t number[HOLDERS];
     uint64_t taken[HOLDERS];
     double has[HOLDERS];
-    bool lowered[HOLDERS]; /* and hasn't said so yet */
+    bool lowered[HOLDERS]; /* and hasn't reported it yet */
 };
 
 static void take(struct world *w, int holder, const struct weir_grant *grant)
@@ -83,7 +83,7 @@ static double wants_of(int holder)
     return holder == 0 ? 2 : 1;
 }
 
-/* Four for two units; the one who waited already is asked to rest. */
+/* Four holders for two units; one that has waited already is asked to rest. */
 static void who_rests_while_waiting_is_counted(void **state)
 {
     (void)state;
@@ -121,8 +121,8 @@ static void who_rests_while_waiting_is_counted(void **state)
     weir_lease_pool_free(w.pool);
 }
 
-/* Some rounds: each of the first two that is told of less says that it has
- * taken it, and wants 100 as before. */
+/* Some rounds: each of the first two that is lowered acknowledges it, and wants
+ * 100 as before. */
 static void go_round(struct world *w)
 {
     for (int i = 0; i < 10; i++, w->now += 10 * MS) {
@@ -134,8 +134,8 @@ static void go_round(struct world *w)
     }
 }
 
-/* A newcomer waits for less than the odd unit, which nobody gives up; then it
- * wants more, and the next round takes that from the others. */
+/* A new holder waits for less than the odd unit, which no holder gives up. Then
+ * it wants more, and the next round takes that from the others. */
 static void who_waits_and_wants_more_is_given_it(void **state)
 {
     (void)state;

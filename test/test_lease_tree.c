@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * test_lease_tree.c - a tree of three levels of brokers, with the holders that
- * the product has, over a network that loses, doubles, reorders and delays:
- * clients that die, leave and go on by their safe capacities, masters lost at
- * every level, ways cut for longer than anything lasts, capacities that are
+ * test_lease_tree.c - a tree of three levels of lease pools, with the product's
+ * lease holders, over a network that loses, doubles, reorders and delays.
+ * Clients die, leave and go on by their safe capacities; masters are lost at
+ * every level; paths are cut for longer than any lease lasts; capacities are
  * cut.
  *
  *             root
@@ -12,13 +12,13 @@
  *         3   4      5
  *        /|\ /|\    /|\    clients
  *
- * After every step: what the clients below a server may use (or have in use) is
- * at most what the server above accounts for it; at the root, at most the
- * larger of the capacity and what was out when it was cut. And when all is
- * calm, all there is is handed out.
+ * After every step, the units that the clients below a server may use (or have
+ * in use) are at most the units that the server above accounts for; at the
+ * root, at most the larger of the capacity and the units out when it was cut.
+ * When all is calm, the whole capacity is handed out.
  *
- * WEIR_SEEDS=A..B says which histories (else fifty by the time of day),
- * WEIR_SEED the one; all are run, and the bad ones counted. */
+ * WEIR_SEEDS=A..B names the seeds (else fifty by the time of day), WEIR_SEED a
+ * single one; all are run, and the bad ones counted. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -69,16 +69,16 @@ static void give_memory(void *context, void *p, size_t size)
     free(p);
 }
 
-/* Whoever asks: a client, or a server's master. */
+/* A node that asks: a client, or a server's master. */
 struct caller {
     bool lives;
-    uint64_t life;   /* of masters, or processes, by this name */
-    uint64_t number; /* of its last ask, over all lives */
+    uint64_t life;   /* number of the master, or process, under this name */
+    uint64_t number; /* of its last request, over all lives */
     uint64_t asks_term;
     bool answered;            /* in this life */
-    weir_instant apart_until; /* nothing gets to its parent, or back */
+    weir_instant apart_until; /* no message gets to its parent, or back */
     struct weir_lease_holder holder;
-    double in_use; /* of a client, if the quota is a gauge */
+    double in_use; /* of a client, if the quota has kind concurrency */
     weir_instant admitted;
 };
 
@@ -88,41 +88,41 @@ struct message {
     weir_instant at;
     uint64_t life, term;
     struct weir_band band;
-    /* of a grant its number alone; 0: pushed */
+    /* of a grant only its number; 0: pushed */
     struct weir_lease_holder_ask ask;
     struct weir_grant grant;
 };
 
 struct server {
-    /* owned; it leases while a master lives */
+    /* owned; it leases while there is a master */
     struct weir_lease_manager *manager;
     uint64_t term;
-    uint64_t number;      /* kept beside the mastership … */
-    weir_instant keep_at; /* … another from then on; WEIR_NEVER: none */
+    uint64_t number;      /* the number kept beside the mastership … */
+    weir_instant keep_at; /* … another one from then on; WEIR_NEVER: none */
     bool kept;            /* … of this master's */
     weir_instant vacant, back_at, asks_from;
     uint64_t heard_life[CALLERS];     /* the newest */
-    struct message awaiting[CALLERS]; /* heard, and answered after a keep() */
+    struct message awaiting[CALLERS]; /* received; answered after a keep() */
 };
 
 struct tree {
     struct weir_rng rng;
     weir_instant now;
     uint64_t seed;
-    bool bad; /* something didn't hold, and was said */
+    bool bad; /* an invariant didn't hold, and was reported */
     bool inflight, calm, removed, keeps;
     uint64_t numbers;
     struct weir_lease_rule rule;
     struct server servers[SERVERS];
     struct caller callers[CALLERS];
     struct message messages[MESSAGES];
-    size_t most_under_way; /* at a time: those behind were never used */
-    double bound;          /* of what may be in use in all */
+    size_t most_under_way; /* at a time: those above were never used */
+    double bound;          /* of all units that may be in use */
     double used, most;
-    weir_duration reach; /* of a usual way */
+    weir_duration reach; /* usual delay of a message */
 };
 
-/* What the owner's callback gets. */
+/* Context of the owner's callback. */
 struct place {
     struct tree *tree;
     uint32_t server;
@@ -206,7 +206,7 @@ static void start_caller(struct tree *t, uint32_t caller)
         weir_lease_holder_want(&c->holder, (double)draw(t, 60), t->now);
 }
 
-/* What a master has kept its successor finds. */
+/* A master's successor finds the number that it has kept. */
 static void keep(struct tree *t, struct server *server)
 {
     server->number = ++t->numbers;
@@ -258,7 +258,7 @@ static void end_master(struct tree *t, uint32_t s, weir_duration away)
         return;
     weir_lease_manager_end(server->manager);
     if (server->keep_at != WEIR_NEVER && draw(t, 2))
-        keep(t, server); /* it was, and nobody knew */
+        keep(t, server); /* kept, unknown to the master */
     server->vacant = t->now;
     server->back_at = t->now + away;
     t->callers[s].lives = false;
@@ -337,7 +337,7 @@ static void server_hears(struct tree *t, const struct message *m)
         tell(t, m->caller, m->life, m->ask.number, &grant);
 }
 
-/* What it has below is in use, and what they want it wants. */
+/* The units leased below are in use, and the wants below are its wants. */
 static void tell_use(struct tree *t, uint32_t s)
 {
     struct weir_lease_holder *up = &t->callers[s].holder;
@@ -368,7 +368,7 @@ static void caller_hears(struct tree *t, const struct message *m)
     }
 }
 
-/* ---- What each does ---- */
+/* ---- The nodes' actions ---- */
 
 static void ask_if_due(struct tree *t, uint32_t caller)
 {
@@ -448,7 +448,7 @@ static void run_server(struct tree *t, uint32_t s)
         ask_if_due(t, s);
 }
 
-/* ---- What must hold ---- */
+/* ---- Invariants ---- */
 
 static double used_by_client(struct tree *t, uint32_t caller)
 {
@@ -508,7 +508,8 @@ static void check(struct tree *t)
                                     t->now) ||
         stats.pool.learning)
         return;
-    /* It may account for more than that: what is heard of may be past. */
+    /* It may account for more than that: reports may be of leases that are
+     * over. */
     t->bound = fmin(t->bound, fmax(stats.pool.out, t->rule.capacity));
 }
 
@@ -520,7 +521,8 @@ static void cut(struct tree *t)
     weir_lease_manager_review_of(t->servers[0].manager, QUOTA, t->now);
 }
 
-/* Of a caller and its parent neither hears the other, or both know. */
+/* Cuts the path between a caller and its parent until a random instant; in half
+ * of the cases the parent is notified. */
 static void part(struct tree *t)
 {
     uint32_t caller = 1 + (uint32_t)draw(t, CALLERS - 1);
@@ -626,7 +628,7 @@ static void end(struct tree *t)
         weir_lease_manager_free(t->servers[s].manager);
 }
 
-/* When nothing more happens, what is wanted is had, as far as there is. */
+/* When nothing more happens, wants are granted as far as the capacity goes. */
 static void check_settled(struct tree *t)
 {
     double given = 0, wanted = 0;
@@ -684,7 +686,7 @@ static struct seeds asked_for(void)
     return seeds;
 }
 
-/* Seeds of histories that were bad once. */
+/* Seeds of histories that failed once. */
 static void test_what_was_bad_once(void **state)
 {
     (void)state;
@@ -711,7 +713,7 @@ static void test_never_over(void **state)
         most = fmax(most, t->most);
     }
     free(t);
-    printf("at most %.4f of what may be in use is; %u bad\n", most, bad);
+    printf("at most %.4f of the allowed units in use; %u bad\n", most, bad);
     assert_int_equal(bad, 0);
     assert_true(seeds.last - seeds.first < 49 || most > 0.99);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * test_limiter_handover.c - limiters that die anywhere, one after the other
- * over one table: two roots hold exactly what the table counted.
+ * over one table: two roots have exactly the table's counts.
  *
  * Messages go straight from node to node; answers are lost, links break and
- * limiters die at random, their estates older by some messages than they are.
- * The oracle is the table's own count; of a limit, one bucket that never
+ * limiters die at random, and their handovers are some messages older than they
+ * are. The oracle is the table's own count; for a limit, one bucket that never
  * dies. */
 
 #include <setjmp.h>
@@ -49,7 +49,7 @@ struct world {
     struct weir_root *root[ROOTS];
     bool up[ROOTS];
     weir_instant back_at[ROOTS]; /* of a link that is down */
-    unsigned deaf;               /* bits: roots whose answers are lost */
+    unsigned deaf;               /* bit mask: these roots' answers are lost */
     struct weir_ref quota[QUOTAS];
     weir_instant now;
     unsigned deaths, doubts, cuts;
@@ -100,7 +100,7 @@ static void set_link(struct world *w, uint32_t i, bool up)
     weir_limiter_link(w->limiter, i, up, w->now);
 }
 
-/* What each has to say, until all are silent. */
+/* Delivers the messages of all, until all are silent. */
 static void conn(struct world *w)
 {
     struct weir_message message;
@@ -162,7 +162,7 @@ static void make(struct world *w, uint64_t seed, bool slack)
             weir_table_find(w->table, weir_text_of(name), &w->quota[i]));
         weir_table_take(w->table, 0, w->quota[i], 1, NULL, w->now);
     }
-    /* Both roots know each slot: see the theory. */
+    /* Both roots know each slot; the theory needs this. */
     for (int i = 0; i < 100; i++)
         step(w);
     weir_limiter_hand_over(w->limiter, &w->handover);
@@ -264,7 +264,7 @@ static void nothing_is_lost_and_nothing_told_twice(void **state)
     assert_compare(doubts, >, 100);
 }
 
-/* All that passes, in one bucket of the whole limit that never dies. */
+/* All units that pass, in one bucket with the whole limit that never dies. */
 struct truth {
     double fill, most;
     weir_instant at;
@@ -283,7 +283,7 @@ static void take_all(struct world *w, struct truth *truth)
         truth->most = truth->fill;
 }
 
-/* Reports come through, and nobody hears so: their sender dies. */
+/* Reports arrive, but their answers don't: the sender dies. */
 static void die_in_doubt(struct world *w)
 {
     bool doubt = w->deaf != 0;
@@ -318,7 +318,7 @@ static void a_limit_holds_whoever_dies(void **state)
     assert_compare(most, <=, BURST);
 }
 
-/* Reports come through, and nobody hears so: links break, nobody dies. */
+/* Reports arrive, but their answers don't: links break, no limiter dies. */
 static void cut_in_doubt(struct world *w)
 {
     unsigned doubt = w->deaf;
@@ -337,7 +337,7 @@ static void cut_in_doubt(struct world *w)
 }
 
 /* By time or by slack: the bound is the burst itself, for there is one limiter,
- * and a root takes for drained only what has drained. */
+ * and a root considers drained only units that have drained. */
 static void a_limit_holds_whose_answer_is_lost(void **state)
 {
     (void)state;

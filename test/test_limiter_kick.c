@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_limiter_kick.c - who wakes the limiter's thread: the first use of a name
- * doesn't while a report is coming anyway, and is in that report.
- *
- * A root and a limiter node; messages go straight from one to the other. */
+ * test_limiter_kick.c - takes that wake the limiter's thread: the first use of
+ * a name doesn't while a report is due anyway, and is in that report. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,7 +34,7 @@ struct world {
     struct weir_limiter *limiter;
     struct weir_root *root;
     struct weir_ref quota[QUOTAS];
-    struct weir_report report; /* the last one, as far as this needs it */
+    struct weir_report report; /* the last one, as far as these tests need it */
     uint32_t told[QUOTAS];     /* slots */
     weir_instant now;
 };
@@ -67,7 +65,7 @@ static struct weir_root *make_root(weir_instant now)
     return root;
 }
 
-/* What the limiter has to say to the root. */
+/* Delivers the limiter's messages to the root. */
 static void say(struct world *w)
 {
     struct weir_message message;
@@ -92,7 +90,7 @@ static void hear(struct world *w)
                          0);
 }
 
-/* Both as often as it takes until the limiter knows all. */
+/* Delivers both ways until the limiter has received all. */
 static void pass(struct world *w, weir_duration time)
 {
     w->now += time;
@@ -149,8 +147,8 @@ static bool was_told(const struct world *w, unsigned quota)
     return false;
 }
 
-/* A report was made just now, and the first of a flood of names has asked for
- * the next one: the limiter waits until it may make it. */
+/* A report was sent just now, and the first of a flood of names has requested
+ * the next one: the limiter waits until it may send it. */
 static void a_report_is_coming(struct world *w)
 {
     assert_int_equal(take(w, 0, 1), WEIR_OUTCOME_KICK);
@@ -170,7 +168,7 @@ static void one_wakes_the_thread_for_all(void **state)
     assert_false(weir_table_is_urgent(w->table));
     pass(w, WEIR_REPORT_SPACING);
     assert_true(was_told(w, 1) && was_told(w, 2) && was_told(w, 3));
-    /* That was answered: who comes now asks. */
+    /* That report was answered: a new name requests the next. */
     assert_int_equal(take(w, 4, 1), WEIR_OUTCOME_KICK);
 }
 
@@ -184,7 +182,8 @@ static void who_may_be_stopped_asks_nonetheless(void **state)
     assert_int_equal(outcome, WEIR_OUTCOME_KICK);
 }
 
-/* Who is used while an answer is waited for isn't in what was said. */
+/* A name that is used while an answer is awaited isn't in the report that was
+ * sent. */
 static void the_report_before_is_none_that_is_coming(void **state)
 {
     struct world *w = *state;
@@ -196,7 +195,7 @@ static void the_report_before_is_none_that_is_coming(void **state)
     assert_int_equal(take(w, 1, 1), WEIR_OUTCOME_KICK);
 }
 
-/* A report is made, and on its way for as long as it takes. */
+/* A report is made, and is not delivered yet. */
 static void who_comes_while_it_is_sent_asks(void **state)
 {
     struct world *w = *state;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * test_limiter_lease.c - leased quotas in limiters: who gets how much of them,
- * when the sharing, the limit or the master changes, and of what is in
+ * test_limiter_lease.c - leased quotas in limiters: how much each limiter gets
+ * when the sharing, the limit or the master changes, and the fate of units in
  * flight. */
 
 #include "lease_world.h"
 
 /* ---- The stories ---- */
 
-/* Three times the limit is offered: what passes is the limit, shared evenly,
- * and never more in any span than the bursts allow. */
+/* Three times the limit is offered. The units that pass are the limit, shared
+ * evenly, and never more in any span than the bursts allow. */
 static void all_of_the_limit_and_no_more(void **state)
 {
     (void)state;
@@ -32,7 +32,7 @@ static void all_of_the_limit_and_no_more(void **state)
     world_end(world);
 }
 
-/* Two want little and get all of that; the others share the rest. */
+/* Two limiters want little and get all of that; the others share the rest. */
 static void shares_are_fair(void **state)
 {
     (void)state;
@@ -53,7 +53,7 @@ static void shares_are_fair(void **state)
     world_end(world);
 }
 
-/* The fewest that passed in a tenth of a second between two instants. */
+/* The fewest units that passed in a tenth of a second between two instants. */
 static uint32_t least_between(const struct world *world, double from_s,
                               double to_s)
 {
@@ -63,8 +63,8 @@ static uint32_t least_between(const struct world *world, double from_s,
     return least;
 }
 
-/* Counted, then leased, then counted, under three times the limit: nobody is
- * shut out on the way, and no span gets more than the larger burst and the
+/* Counted, then leased, then counted, under three times the limit: no limiter
+ * is shut out on the way, and no span gets more than the larger burst and the
  * smaller one. */
 static void the_sharing_is_switched_under_load(void **state)
 {
@@ -97,7 +97,7 @@ static void the_sharing_is_switched_under_load(void **state)
     world_end(world);
 }
 
-/* Half of the limit is used: nobody is refused on the way there and back. */
+/* Half of the limit is used: nothing is refused on the way there and back. */
 static void an_idle_fleet_is_switched_unseen(void **state)
 {
     (void)state;
@@ -119,8 +119,8 @@ static void an_idle_fleet_is_switched_unseen(void **state)
     world_end(world);
 }
 
-/* Switched at any moments, under any load, there and back: the most that is in
- * the oracle's bucket over twenty such histories. */
+/* Switched at random moments, under random load, there and back: the highest
+ * level of the oracle's bucket over twenty such histories. */
 static void switched_at_any_moment(void **state)
 {
     (void)state;
@@ -150,8 +150,8 @@ static void switched_at_any_moment(void **state)
                   most, HIGH);
 }
 
-/* The master falls silent: each goes on to the end of its lease, then by
- * on_stale. It comes back: by grants again. */
+/* The master falls silent: each limiter uses its grant to the end of its lease,
+ * then on_stale. When the master comes back it uses grants again. */
 static void a_silent_master(void **state)
 {
     (void)state;
@@ -180,7 +180,7 @@ static void a_silent_master(void **state)
     world_end(world);
 }
 
-/* Nobody uses it any more: it is given back. */
+/* The quota isn't used any more: its units are given back. */
 static void what_is_unused_is_given_back(void **state)
 {
     (void)state;
@@ -202,7 +202,8 @@ static void what_is_unused_is_given_back(void **state)
     world_end(world);
 }
 
-/* Much was refused in a time that is over: who uses little now wants little. */
+/* Much was refused some time ago: a limiter that uses little now wants
+ * little. */
 static void what_was_refused_before_isnt_wanted(void **state)
 {
     (void)state;
@@ -225,7 +226,7 @@ static void what_was_refused_before_isnt_wanted(void **state)
     world_end(world);
 }
 
-/* A handle is opened and closed: that is enough to have and give back. */
+/* A handle is opened and closed: that alone leases and gives back. */
 static void a_handle_has_it_and_gives_it_back(void **state)
 {
     (void)state;
@@ -246,8 +247,8 @@ static void a_handle_has_it_and_gives_it_back(void **state)
     world_end(world);
 }
 
-/* A process that ends gives all back, whatever is used until its thread is
- * gone. */
+/* A process that ends gives everything back, even if its quotas are used until
+ * its thread is gone. */
 static void a_process_that_ends_gives_all_back(void **state)
 {
     (void)state;
@@ -264,7 +265,7 @@ static void a_process_that_ends_gives_all_back(void **state)
     world_end(world);
 }
 
-/* The master is where no link leads: that is an event, once. */
+/* No link leads to the master's address: that is an event, once. */
 static void a_master_elsewhere_is_told_of(void **state)
 {
     (void)state;
@@ -275,7 +276,7 @@ static void a_master_elsewhere_is_told_of(void **state)
     weir_root_lease_end(weir_fleet_root(world->fleet, 0), UINT32_MAX,
                         WEIR_TEXT("b:7077"), weir_fleet_now(world->fleet));
     world_run(world, 500 * WEIR_MILLISECOND);
-    /* By hand: the fleet takes all events itself. */
+    /* By hand: the fleet would take all events itself. */
     struct weir_node *node = &world->fleet->limiters[0];
     struct weir_event event;
     int told = 0;
@@ -314,7 +315,7 @@ static void a_child_has_no_lease(void **state)
     world_end(world);
 }
 
-/* The priority of what is wanted is the quota's, until it is edited. */
+/* The priority of the wants is the quota's, until it is edited. */
 static void the_priority_is_the_quotas(void **state)
 {
     (void)state;
@@ -329,7 +330,8 @@ static void the_priority_is_the_quotas(void **state)
     world_end(world);
 }
 
-/* The limit is cut to a tenth, and raised again: in force within moments. */
+/* The limit is cut to a tenth, and raised again: each is in force within
+ * moments. */
 static void an_edit_of_the_limit(void **state)
 {
     (void)state;
@@ -337,7 +339,7 @@ static void an_edit_of_the_limit(void **state)
     world_offer(world, 500, 500, 500, 500);
     world_run(world, 10 * WEIR_SECOND);
     world_put(world, WEIR_LEASED, LIMIT / 10, WEIR_STALE_LIMIT);
-    world_run(world, 25 * WEIR_SECOND); /* what is over has leaked */
+    world_run(world, 25 * WEIR_SECOND); /* the excess has leaked */
     world_forget(world);
     world_run(world, 10 * WEIR_SECOND);
     uint64_t cut = world_passed(world);
@@ -352,8 +354,8 @@ static void an_edit_of_the_limit(void **state)
     world_end(world);
 }
 
-/* Two want more than there is, then a third comes: all of it is used, in equal
- * parts, and what the first two have to give is given when permits leave. */
+/* Two limiters want more than there is, then a third comes: the whole limit is
+ * used, in equal parts. The first two give up units as their permits leave. */
 static void permits_are_shared_and_never_over(void **state)
 {
     (void)state;
@@ -376,8 +378,8 @@ static void permits_are_shared_and_never_over(void **state)
     world_end(world);
 }
 
-/* Who holds for long keeps what he holds; a lower limit is in force when
- * enough have left, and not above what was out meanwhile. */
+/* Permits that are held for long stay in flight. A lower limit is in force when
+ * enough have left, and until then no more are in flight than at the cut. */
 static void a_cut_waits_for_permits(void **state)
 {
     (void)state;
@@ -394,8 +396,8 @@ static void a_cut_waits_for_permits(void **state)
     world_end(world);
 }
 
-/* Who waits in a process is asked for as who is in is: at once, not one by one
- * as each is tried; and no more when nobody waits. */
+/* Callers that wait in a process count as wants like those that are in: all at
+ * once, not one by one as each is tried; and no more when none waits. */
 static void who_waits_is_wanted_for(void **state)
 {
     (void)state;
@@ -417,7 +419,8 @@ static void who_waits_is_wanted_for(void **state)
     world_end(world);
 }
 
-/* Three want one of two units: it goes round, and nobody waits for ever. */
+/* Three want one of two units: the units go round, and no caller waits for
+ * ever. */
 static void fewer_units_than_processes(void **state)
 {
     (void)state;
@@ -438,8 +441,8 @@ static void fewer_units_than_processes(void **state)
     world_end(world);
 }
 
-/* The master is gone: leases run out, nobody enters, what is out stays out; the
- * next one counts it, though its own lease is over. */
+/* The master is gone: leases run out, no caller enters, permits in flight stay
+ * so. The next master counts them, though its own lease is over. */
 static void permits_outlast_leases(void **state)
 {
     (void)state;
@@ -448,7 +451,8 @@ static void permits_outlast_leases(void **state)
     world->offered[0] = 100;
     world_run(world, 6 * WEIR_SECOND);
     assert_int_equal(world->out[0], 40);
-    /* The first hears no master any more, and the second asks for all. */
+    /* The first receives from no master any more, and the second asks for
+     * all. */
     world->deaf = 1;
     world->offered[0] = 0;
     world->offered[1] = 100;
@@ -461,7 +465,7 @@ static void permits_outlast_leases(void **state)
     world_end(world);
 }
 
-/* A handle that is closed gives back what its permits don't hold any more. */
+/* A handle that is closed gives back all but its permits' units. */
 static void a_place_ends_with_its_last_permit(void **state)
 {
     (void)state;
@@ -487,15 +491,16 @@ static void a_place_ends_with_its_last_permit(void **state)
     world_end(world);
 }
 
-/* From counted to leased and back, with all of it in flight: never a permit
- * above the limit on the way, and all of it in flight again after. */
+/* From counted to leased and back, with the whole limit in flight: never a
+ * permit above the limit on the way, and the whole limit in flight again
+ * after. */
 static void permits_are_switched_under_load(void **state)
 {
     (void)state;
     struct world *world =
         world_begin_kind(WEIR_CONCURRENCY, 40, WEIR_COUNTED, WEIR_STALE_LIMIT);
     world->stay = 300 * WEIR_MILLISECOND;
-    world->ceiling = 60; /* counted: a stated bound more */
+    world->ceiling = 60; /* counted: above the limit by a stated bound */
     world_offer(world, 400, 200, 100, 100);
     world_run(world, 10 * WEIR_SECOND);
     uint32_t counted = world_out(world);

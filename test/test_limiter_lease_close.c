@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_limiter_lease_close.c - leased quotas in limiters: what handles that
- * come and go leave behind. */
+ * test_limiter_lease_close.c - leased quotas in limiters: the effects of
+ * handles that come and go. */
 
 #include "lease_world.h"
 
@@ -11,7 +11,7 @@ static uint32_t holders_of_all(const struct world *world)
     return holders;
 }
 
-/* It says so itself, by a message without grants. */
+/* The root announces that it is the master, in a message without grants. */
 static void tell_who_is_master(struct world *world)
 {
     for (uint32_t l = 0; l < LIMITERS; l++) {
@@ -51,8 +51,8 @@ static void use(struct world *world, uint32_t limiter, struct weir_ref ref,
         weir_fleet_take(world->fleet, limiter, WEIR_TEXT("q"), 1, NULL);
 }
 
-/* Three handles of one process, of which any number is open at a time. In the
- * end none is. */
+/* Three handles of one process, any number of them open at a time. In the end
+ * none is. */
 static void open_and_close(struct world *world, uint32_t limiter,
                            struct weir_rng *rng)
 {
@@ -77,10 +77,10 @@ static void open_and_close(struct world *world, uint32_t limiter,
     }
 }
 
-/* Handles are opened, used and closed at any moments, in a millisecond or in a
- * second, and the master's answers come before or after, perhaps also the one
- * by which the root says that it is the master. Some looks after the last close
- * the master has nothing leased out, and it is asked for nothing any more. */
+/* Handles are opened, used and closed at random moments, in a millisecond or in
+ * a second. The master's answers come before or after, perhaps also the one in
+ * which the root announces that it is the master. Some checks after the last
+ * close the master has nothing leased out, and gets no further requests. */
 static void the_last_close_leaves_nothing(void **state)
 {
     (void)state;

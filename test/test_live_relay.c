@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * test/test_live_relay.c - the relay between a limiter and a root of a live
- * run: what it passes on, holds back, ends and refuses.
+ * run: bytes that it forwards, holds back, ends and refuses.
  *
- * A client connects through the relay to a server in the same loop; each says
- * a word now and then, and the loop runs until the other has heard it. That
- * something is not heard is shown by a word on another way that is. */
+ * A client connects through the relay to a server in the same loop; each sends
+ * a word now and then, and the loop runs until the other has received it. That
+ * a word does not arrive is shown by another path on which one does. */
 
 #include <event2/event.h>
 #include <setjmp.h>
@@ -73,7 +73,7 @@ static void forget(struct peer *peer)
     *peer = (struct peer){ 0 };
 }
 
-/* A new connection; nothing is left of the one before. */
+/* A new connection, without any state of the previous one. */
 static void open_client(struct scene *scene)
 {
     forget(&scene->client);
@@ -182,7 +182,7 @@ static void test_a_cut_is_noticed_later(void **state)
     until_lost(scene, &scene->client);
     until_lost(scene, &scene->server);
     assert_string_equal(scene->server.heard, "hello");
-    /* Nobody comes through until it is mended. */
+    /* No connection comes through until it is mended. */
     open_client(scene);
     until_lost(scene, &scene->client);
     weir_relay_cut(scene->relay, 0, 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test/test_load.c - sources of load: how many requests come and when, how
- * keys are drawn, and what an access log says. */
+ * test/test_load.c - sources of load: the number and the instants of requests,
+ * the choice of keys, and the reading of access logs. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -35,7 +35,7 @@ static struct weir_arrival begin(const struct weir_load *load,
     };
 }
 
-/* How many come in each of the first seconds. */
+/* The number of arrivals in each of the first seconds. */
 static void count(const struct weir_load *load, unsigned *seconds,
                   unsigned span)
 {
@@ -69,7 +69,7 @@ static void test_regular_arrivals_are_counted_out(void **state)
     };
     unsigned seconds[10];
     count(&load, seconds, 10);
-    /* One that would come at the very end of a second may come after it. */
+    /* An arrival at the very end of a second may come after it. */
     assert_in_range(seconds[0] + seconds[1], 5, 6);
     assert_in_range(seconds[2] + seconds[3], 399, 401);
     assert_int_equal(seconds[4] + seconds[5], 0);
@@ -236,7 +236,7 @@ static void test_a_real_log_is_read(void **state)
     weir_access_log_fini(&log);
 }
 
-/* Writes a log into a file of its own; its path in 'path'. */
+/* Writes a log into a file of its own; sets 'path'. */
 static void write_log(const char *text, char *path)
 {
     strcpy(path, "/tmp/weir-test-log-XXXXXX");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test/test_log.c - standard error under lines that a peer causes without end,
- * or puts bytes into. */
+ * or with a peer's bytes. */
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -77,7 +77,8 @@ static size_t lines(struct house *house)
     return count;
 }
 
-/* Lines, and those that they count as left out: all that ever came. */
+/* Lines, plus the numbers of omitted ones that they contain: all that ever
+ * came. */
 static unsigned long long told(struct house *house)
 {
     unsigned long long sum = lines(house);
@@ -213,7 +214,7 @@ static void lines_of_libevent_are_limited(void **state)
     weir_log_adopt_library(&house->log);
     struct event_base *base = event_base_new();
     assert_non_null(base);
-    /* A signal isn't read: libevent refuses, and warns. */
+    /* EV_READ doesn't go with a signal: libevent refuses, and warns. */
     for (unsigned i = 0; i < 1000; i++)
         assert_null(event_new(base, 0, EV_SIGNAL | EV_READ, never, NULL));
     event_base_free(base);
@@ -241,7 +242,7 @@ static void bytes_from_outside_are_escaped(void **state)
           "\\xc2\\x9b31m" }, /* CSI of C1 */
         { "\x9b"
           "31m",
-          "\\x9b31m" },                              /* no UTF-8 */
+          "\\x9b31m" },                              /* not UTF-8 */
         { "\xe2\x80\xaegpj", "\\xe2\\x80\\xaegpj" }, /* right to left */
         { "\xe2\x80\xa8", "\\xe2\\x80\\xa8" },       /* line separator */
         { "\xc3", "\\xc3" },

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test_merge.c - a root's merge alone: how much of a bucket one limiter can
- * fill, whatever it reports. Whole fleets are in test_debt.c. */
+ * fill by any reports. Whole fleets are in test_debt.c. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@
 #include "histories.h"
 #include "os/clock.h"
 
-#define LIMIT 100 /* a second */
+#define LIMIT 100 /* per second */
 #define MAX_DEBT (60 * WEIR_SECOND)
 #define HIGH (LIMIT * 3 / 2)
 #define DEBT (LIMIT * 60)
@@ -34,7 +34,7 @@ struct stage {
     struct weir_quota quota;
     weir_instant now;
     uint64_t told;   /* calls of the watch … */
-    uint64_t beyond; /* … and units that it was told of */
+    uint64_t beyond; /* … and the units in those calls */
     uint64_t beyond_of_liar;
 };
 
@@ -51,7 +51,7 @@ static void note_beyond(void *context, const struct weir_merge_limiter *limiter,
         stage->beyond_of_liar += units;
 }
 
-/* 'fill': as each limiter knew it, in units. */
+/* 'fill': the limiter's own, in units. */
 static void announce(struct stage *stage, uint32_t limiter, int64_t fill,
                      bool witnessed)
 {
@@ -113,7 +113,7 @@ static void pass(struct stage *stage, uint32_t limiter, int64_t units)
     count(stage, limiter, (struct weir_count){ .passed = units }, 0);
 }
 
-/* Units, rounded up. */
+/* The bucket's units, rounded up. */
 static int64_t fill(struct stage *stage)
 {
     int64_t scaled =
@@ -122,9 +122,9 @@ static int64_t fill(struct stage *stage)
     return (scaled + ((int64_t)1 << frac) - 1) >> frac;
 }
 
-/* ---- What one limiter can do ---- */
+/* ---- Bounds on one limiter ---- */
 
-/* Whatever a limiter reports, 'max_debt' after its last report the bucket is no
+/* For any reports: 'max_debt' after a limiter's last report the bucket is no
  * fuller than 'high', and lets the limit pass. The total is exact. */
 static void test_one_lie_drains_in_max_debt(void **state)
 {
@@ -172,7 +172,7 @@ static void test_a_repeated_lie_is_no_longer_one(void **state)
 }
 
 /* Another limiter that reports meanwhile has a debt of its own, and isn't the
- * one that is named. */
+ * one named in the event. */
 static void test_others_are_counted_beside_it(void **state)
 {
     (void)state;
@@ -187,7 +187,7 @@ static void test_others_are_counted_beside_it(void **state)
     reap(&stage);
 }
 
-/* Late counts put no limiter into debt, whatever their number. */
+/* Late counts put no limiter into debt, however many they are. */
 static void test_late_lies_fill_it_to_high(void **state)
 {
     (void)state;
@@ -204,10 +204,10 @@ static void test_late_lies_fill_it_to_high(void **state)
     reap(&stage);
 }
 
-/* ---- What honest limiters may do ---- */
+/* ---- Rights of honest limiters ---- */
 
 /* A limiter that was cut off for minutes reports its backlog: it fills the
- * bucket, as it ever did, and nothing of that is beyond any debt. */
+ * bucket as always, and no part of it is above a debt bound. */
 static void test_a_backlog_is_not_cut(void **state)
 {
     (void)state;
@@ -222,7 +222,7 @@ static void test_a_backlog_is_not_cut(void **state)
     reap(&stage);
 }
 
-/* Charges go into debt by all of max_debt, and refunds give room back. */
+/* Charges may use all of max_debt, and refunds give room back. */
 static void test_charges_and_refunds_count_whole(void **state)
 {
     (void)state;
@@ -245,7 +245,7 @@ static void test_charges_and_refunds_count_whole(void **state)
 }
 
 /* Units that were presumed of a limiter and taken back don't fill its own
- * bucket, whatever the quota's is lifted by. */
+ * bucket, however much they lift the quota's. */
 static void test_presumed_units_are_no_debt(void **state)
 {
     (void)state;
@@ -265,8 +265,8 @@ static void test_presumed_units_are_no_debt(void **state)
     reap(&stage);
 }
 
-/* A bucket that is larger than max_debt, as of a limit a day: one that is full,
- * as much taken unseen, and one more charge of the same size. */
+/* A bucket larger than max_debt, as of a limit per day: it is full, as much was
+ * taken unseen, and one more charge of that size comes. */
 static void test_a_large_burst_is_no_debt(void **state)
 {
     (void)state;
@@ -303,7 +303,7 @@ static void test_an_edit_bounds_what_is_there(void **state)
     pass(&stage, LIAR, TWO_TO_62);
     stage.now += MAX_DEBT;
     assert_compare(fill(&stage), <=, 2);
-    /* A limit of 0 bounds nothing: nothing passes; and later none is left. */
+    /* A limit of 0 bounds nothing: nothing passes; later the debt is gone. */
     stage.quota.limit.units = 0;
     weir_merge_edit(&stage.merge, stage.root_quota, &stage.quota, stage.now);
     pass(&stage, LIAR, TWO_TO_62);
@@ -314,8 +314,8 @@ static void test_an_edit_bounds_what_is_there(void **state)
     reap(&stage);
 }
 
-/* A root that was just started bounds the fill that limiters report, and a
- * limiter that lies there and by its counts as well fills no more by both. */
+/* A root that was just started bounds the fill that limiters report. A limiter
+ * that lies in its fill and in its counts fills no more by both. */
 static void test_a_fill_taken_over_is_bounded(void **state)
 {
     (void)state;
@@ -336,7 +336,8 @@ static void test_a_fill_taken_over_is_bounded(void **state)
     }
 }
 
-/* Units in flight are the last report of each limiter, and go with it. */
+/* Units in flight are those of each limiter's last report, and go with the
+ * limiter. */
 static void test_a_lie_in_flight_goes_with_the_limiter(void **state)
 {
     (void)state;
@@ -361,7 +362,7 @@ static void test_a_lie_in_flight_goes_with_the_limiter(void **state)
     reap(&stage);
 }
 
-/* ---- By chance ---- */
+/* ---- At random ---- */
 
 static int64_t extreme(struct weir_rng *rng)
 {
@@ -404,7 +405,7 @@ static void edit(struct stage *stage, struct weir_rng *rng)
                     stage->now);
 }
 
-/* A liar reports anything; honest limiters go by their fills, and count when
+/* A liar reports anything; honest limiters use their fills, and count when
  * there is room. Totals are exact, and the liar's debt after its last report is
  * gone in time. */
 static void play(uint64_t seed)

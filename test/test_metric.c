@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * test/test_metric.c - measures of series whose measures are known. */
+ * test/test_metric.c - measures of series with known results. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,7 +29,7 @@ static const struct weir_scenario scenario = {
 };
 static struct weir_result result;
 
-/* The limit passes, steadily. */
+/* The limit passes, evenly. */
 static int set_up(void **state)
 {
     (void)state;
@@ -103,13 +103,13 @@ static void test_bins_are_judged_whole(void **state)
     assert_near(over(WEIR_METRIC_PASSED_SD, 0, 0), 0.2);
     assert_near(over(WEIR_METRIC_PASSED_MIN, 0, 0), 0.8);
     assert_near(over(WEIR_METRIC_PASSED_MAX, 0, 0), 1.2);
-    /* Of 0.5 .. 2.5 only the bin 1 .. 2 is in it whole. */
+    /* Only the bin 1 .. 2 is completely in 0.5 .. 2.5. */
     assert_near(over(WEIR_METRIC_PASSED_MEAN, 0.5, 2.5), 1.2);
     assert_true(isnan(over(WEIR_METRIC_PASSED_MEAN, 0.5, 1.9)));
     assert_near(over(WEIR_METRIC_PERIOD_S, 0, 0), 2);
 }
 
-/* An edit of the limit that what passes follows is no swing. */
+/* If an edit changes the limit and passes follow it, that is no swing. */
 static void test_the_limit_of_the_time_counts(void **state)
 {
     (void)state;
@@ -159,7 +159,7 @@ static void test_most_is_of_the_window(void **state)
     assert_near(over(WEIR_METRIC_MAX_FILL_OVER_HIGH, 0, 0), 0.25);
     assert_near(over(WEIR_METRIC_MAX_FILL_OVER_HIGH, 4, 0), 0.125);
     assert_near(over(WEIR_METRIC_WAITING_BYTES, 0, 10), 77);
-    samples[70].over_high_most = NAN; /* not seen: can't be told */
+    samples[70].over_high_most = NAN; /* not measured: can't be judged */
     assert_true(isnan(over(WEIR_METRIC_MAX_FILL_OVER_HIGH, 0, 0)));
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test/test_model.c - scenarios that aren't fleets: the statement, and what
- * the models that come with the lab must say whatever the seed. */
+ * test/test_model.c - scenarios that aren't fleets: the statement, and the
+ * results that the lab's own models must give with any seed. */
 
 #include <math.h>
 #include <setjmp.h>
@@ -76,7 +76,7 @@ static void what_cant_be_meant_is_refused_at_the_word(void **state)
             4, 12, "did you mean 'passed'?");
 }
 
-/* ---- Running what comes with the program ---- */
+/* ---- Running the program's own models ---- */
 
 static const char *text_of(const char *name)
 {
@@ -87,7 +87,7 @@ static const char *text_of(const char *name)
     return b->text;
 }
 
-/* A measure of one variant of a scenario that comes with the program. */
+/* A measure of one variant of one of the program's own scenarios. */
 struct ran {
     struct weir_scenario *scenario;
     struct weir_result *result;

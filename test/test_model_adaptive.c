@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * test/test_model_adaptive.c - the scenarios adaptive-*: what each claims, and
- * the plant itself at fixed limits.
+ * test/test_model_adaptive.c - the scenarios adaptive-*: the claims of each,
+ * and the plant itself at fixed limits.
  *
- * The claims are the figures of the article's experiment as others simulated
- * it, with the tolerances given there, and what the target controller
- * promises. */
+ * The claims are the figures of the article's experiment in simulations by
+ * others, with the tolerances given there, and the promises of the target
+ * controller. */
 
 #include <math.h>
 #include <setjmp.h>
@@ -117,7 +117,7 @@ static void a_fixed_limit_admits_what_is_known_of_it(void **state)
     }
 }
 
-/* From its start, before anything is settled. */
+/* From its start, before it has settled. */
 static void the_percentiles_first_limits(void **state)
 {
     (void)state;
@@ -155,10 +155,10 @@ static void the_same_seed_is_the_same_run(void **state)
     done(&two);
 }
 
-/* ---- What is claimed ---- */
+/* ---- The claims ---- */
 
-/* What is wished and can't be had together with the target; adaptive-scale.weir
- * says why. */
+/* Wishes that can't be met together with the target; adaptive-scale.weir
+ * explains why. */
 static const char *const wishes[] = {
     "target, 10: of 55.6/s, 52 evenly, 49 by chance",
     "target, 20: of 55.6/s, 52 evenly, 49 by chance",
@@ -174,8 +174,8 @@ static bool is_wish(const char *text)
     return false;
 }
 
-/* Some files are of fleets of one to twenty: what is in between is of no
- * surprise, and is run with WEIR_DEEP=1. */
+/* Some files are for fleets of one to twenty: sizes in between give no
+ * surprise, and run only with WEIR_DEEP=1. */
 static bool is_between(const char *variant)
 {
     static const char *const fleets[] = { "instances=2", "instances=3",

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * test/test_model_doorman.c - Doorman's scenarios: by its own rules what the
- * original simulation counts, and the range of what it measures; by Weir's what
- * it promises.
- *
- * The counts are the same in each of its runs; the ranges are those of 39 to
- * 200 runs of the original, a little wider. */
+ * test/test_model_doorman.c - Doorman's scenarios: with its own rules, the
+ * original simulation's counts and the ranges of its measures; with Weir's
+ * rules, Weir's promises. */
 
 #include <math.h>
 #include <setjmp.h>
@@ -104,7 +101,7 @@ static void holds(const char *name, const char *const *settings,
 
 static const char *const original[] = { "rules=original", NULL };
 
-/* ---- By the original's rules ---- */
+/* ---- With the original's rules ---- */
 
 static void one_job_hands_out_nearly_all(void **state)
 {
@@ -225,7 +222,7 @@ static void a_newcomer_waits_for_the_others_to_ask(void **state)
     holds("doorman-newcomer", original, ranges);
 }
 
-/* ---- By Weir's ---- */
+/* ---- With Weir's rules ---- */
 
 static const char *const weirs[] = { "rules=weir", NULL };
 
@@ -263,8 +260,8 @@ static void without_a_master_there_is_safe_capacity(void **state)
     holds("doorman-3", weirs, ranges);
 }
 
-/* His coming has made void what the next master knows by that it has heard
- * all, two seconds before it is needed. */
+/* The newcomer has made the roster tokens void two seconds before the next
+ * master needs them. */
 static void a_newcomer_just_before_a_loss_is_no_matter(void **state)
 {
     (void)state;
@@ -311,7 +308,7 @@ static void both_rules_meet_the_same_mishaps(void **state)
     done(&ours);
 }
 
-/* ---- By either ---- */
+/* ---- With both ---- */
 
 static void a_seed_is_one_history(void **state)
 {

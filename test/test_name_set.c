@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * test/test_name_set.c - the names that several globs let through. */
+ * test/test_name_set.c - the set of names that several globs permit. */
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * test_origin.c - which requests a browser may send, by a table. */
+ * test_origin.c - the requests that a browser may send, as a table. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -44,7 +44,7 @@ static const struct {
     { &on_loopback, "127.0.0.1:7078", "http://localhost:7078", false },
     { &on_loopback, "127.0.0.1:7078", "https://127.0.0.1:7078", false },
     { &over_tls, "localhost:7078", "http://localhost:7078", false },
-    /* what only begins or ends like it */
+    /* it only begins or ends like the allowed one */
     { &on_loopback, "127.0.0.1:7078", "http://127.0.0.1:7078.evil.example",
       false },
     { &on_loopback, "127.0.0.1:7078", "http://127.0.0.1:70780", false },
@@ -66,7 +66,7 @@ static const struct {
     { &on_loopback, "127.0.0.1:99999", NULL, false },
     { &on_loopback, "[::1", NULL, false },
     { &on_loopback, "", NULL, false },
-    /* behind a proxy, which hands on the Host or sets its own */
+    /* behind a proxy, which forwards the Host or sets its own */
     { &behind_proxy, "weir.example", "https://weir.example", true },
     { &behind_proxy, "127.0.0.1:7078", "https://weir.example", true },
     { &behind_proxy, "127.0.0.1:7078", "https://weir.example:443", true },

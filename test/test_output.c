@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * test_output.c - what came out of runs, as JSON, CSV and figures.
- *
- * Results are made by hand, so that each figure in the files is known. */
+ * test_output.c - results of runs as JSON, CSV and figures. */
 
 #include <dirent.h>
 #include <math.h>
@@ -216,8 +214,8 @@ static void test_json_of_variants_has_an_object_each(void **state)
     world->results[5].violation = claimed;
     world->results[5].violation_event = 99;
     char *text = json_of(&world->batch);
-    /* A measure that couldn't be found is null; a claim holds if it does in
-     * every variant. */
+    /* A measure without a value is null; a claim holds if it does in every
+     * variant. */
     assert_string_equal(
         text,
         "{\"scenario\":\"saw\",\"seed\":7,\"metrics\":{\"a\":{\"echo\":1.25,"
@@ -245,7 +243,7 @@ static void test_csv_has_a_row_a_sample(void **state)
     for (const char *c = text; *c; c++)
         rows += *c == '\n';
     assert_int_equal(rows, SAMPLES + 1);
-    /* What couldn't be told is an empty cell. */
+    /* A value that is unknown is an empty cell. */
     assert_non_null(strstr(text, ",980,\n"));
     free(text);
 }
@@ -272,7 +270,7 @@ static void test_figures_are_drawn(void **state)
     free(data);
     free(curves);
     if (error == WEIR_ENOENT)
-        skip(); /* no gnuplot here, as it says */
+        skip(); /* no gnuplot here; the message says so */
     assert_int_equal(error, 0);
     char *once = text_of(world, "saw-1.svg");
     assert_non_null(strstr(once, "units a second"));
@@ -285,8 +283,8 @@ static void test_figures_are_drawn(void **state)
     free(again);
 }
 
-/* The second figure's data and script, drawn of two seeds, under the second
- * of which the first variant measures 'other'. */
+/* The second figure's data and script, drawn from two seeds; under the second
+ * seed the first variant measures 'other'. */
 static void draw_second(struct world *world, double other[2], char **out_data,
                         char **out_script)
 {
@@ -346,20 +344,20 @@ static void test_a_measure_stands_against_another(void **state)
     double other[2] = { 0.25, 4 };
     char *data, *script;
     draw_second(world, other, &data, &script);
-    /* In the order of width, not of what was paid. What the last one paid
-     * nobody knows: it has no place. */
+    /* In the order of width, not of the cost. The last one's cost is unknown,
+     * so it isn't drawn. */
     assert_non_null(strstr(data, "\n3.5 0.25 0\n0.125 0.5 0\n5 0.75 0\n\n"));
     assert_non_null(strstr(data, "\n40 1 0\n7 1.25 0\n"));
     assert_null(strstr(data, " 1.5 0"));
     assert_non_null(strstr(script, "set xlabel 'passed_mean, of the limit'"));
-    /* It spans decades, with tics of gnuplot's own. */
+    /* It spans decades, with gnuplot's own tics. */
     assert_non_null(strstr(script, "set logscale x"));
     assert_null(strstr(script, "set xtics"));
     free(data);
     free(script);
 }
 
-/* Its metrics are numbered by itself, and may be more than a fleet's. */
+/* Its metrics have numbers of their own, and may be more than a fleet's. */
 static void test_a_models_measure_has_its_unit_in_its_name(void **state)
 {
     struct world *world = *state;
@@ -408,7 +406,7 @@ static void test_means_that_span_decades_are_told_apart(void **state)
     assert_false(draws_decades_of_y(world, 0.25, 0.25));
     assert_true(draws_decades_of_y(world, 0.01, 0.01));
     assert_true(draws_decades_of_y(world, 0.01, 0.02));
-    /* A bar down to 0 or below has no place among decades. */
+    /* A bar down to 0 or below can't be drawn on a logarithmic axis. */
     assert_false(draws_decades_of_y(world, 0, 0.02));
     assert_false(draws_decades_of_y(world, 0, 0));
 }

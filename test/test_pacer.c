@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * test_pacer.c - the pacer against an obvious one, against exact rationals,
- * and against what its header promises.
+ * test_pacer.c - the pacer compared with an obvious one, with exact rationals,
+ * and with the promises of its header.
  *
- * The obvious one keeps each job's credit as a fraction that is moved on at
- * every call, and finds whose turn it is by looking at all. */
+ * The obvious one keeps each job's credit as a fraction that is advanced at
+ * every call, and finds the next job by a search of all. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -214,7 +214,7 @@ static void take_turn(struct history *h)
         spend(h, first, weir_rng_below(&h->rng, turn.units + 1));
 }
 
-/* Mostly to about when something happens, sometimes far beyond. */
+/* Mostly to about the next event, sometimes far beyond. */
 static void pass_time(struct history *h)
 {
     weir_instant next = weir_pacer_next(h->pacer);
@@ -274,7 +274,7 @@ static void test_agrees_with_the_obvious_one(void **state)
     free(h.pacer);
 }
 
-/* ---- What the header promises ---- */
+/* ---- Promises of the header ---- */
 
 /* A job that is always ready, with turns up to 'lag' late, sends exactly
  * rate * t, from a unit a day to a unit a nanosecond. */
@@ -317,8 +317,8 @@ static void test_nothing_drifts(void **state)
     }
 }
 
-/* No span of time sees more than burst + rate * (t + quantum + lag): what was
- * sent, put into a bucket of that height, never runs over. */
+/* No span of time sees more than burst + rate * (t + quantum + lag): a bucket
+ * of that height, filled with the units sent, never overflows. */
 static void test_no_span_sees_more(void **state)
 {
     (void)state;
@@ -340,7 +340,7 @@ static void test_no_span_sees_more(void **state)
             height -= (weir_i128)step * rule.units;
             height = height < 0 ? 0 : height;
             weir_pacer_ready(pacer, job, weir_rng_below(&rng, 4) > 0, now);
-            /* A clock that steps back earns nothing by it. */
+            /* A clock that steps back earns no credit. */
             weir_instant seen = now - weir_rng_below(&rng, WEIR_SECOND);
             struct weir_pacer_turn turn;
             if (weir_pacer_turn(pacer, &turn, seen) ||
@@ -354,8 +354,8 @@ static void test_no_span_sees_more(void **state)
     }
 }
 
-/* A thread that can send a third of what the rates come to: each job gets a
- * third of its own. */
+/* A thread that can send a third of the sum of the rates: each job gets a third
+ * of its own. */
 static void test_who_cant_keep_up_is_fair(void **state)
 {
     (void)state;
@@ -418,7 +418,7 @@ static void test_another_rate_keeps_what_was_earned(void **state)
     weir_pacer_ready(pacer, job, true, MADE_AT);
     assert_int_equal(weir_pacer_spend(pacer, job, 1, MADE_AT), 0);
     /* Half a unit has been earned; at ten a second the rest takes 50 ms, and
-     * saying so again and again loses nothing. */
+     * setting the rule again and again loses nothing. */
     weir_instant now = MADE_AT + WEIR_SECOND / 2;
     rule.units = 10;
     for (int i = 0; i < 1000; i++)

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT
- * test_permit_fleet.c - eight processes with libweir share what may be in
- * flight, by a real Redis, a real memcached and a root (sharing: exact), and
- * by what a root grants them (sharing: leased).
+ * test_permit_fleet.c - eight processes with libweir share a limit on units in
+ * flight, by a real Redis, a real memcached and a root (sharing: exact), and by
+ * a root's grants (sharing: leased).
  *
- * Race: all enter and leave as fast as they can. Who has a permit adds its
- * weight to a word that all share, and takes it away before he leaves; so that
- * word is never more than what permits hold, and at no instant may it be above
- * the limit, whoever is stopped where.
+ * Race: all enter and leave as fast as they can. A process with a permit adds
+ * its weight to a shared word, and subtracts it before it leaves. So the word
+ * is never more than the units in flight, and at no instant may it exceed the
+ * limit, wherever a process is stopped.
  *
- * Death: one that holds most of it is killed, of each store at the same time.
- * The rest can't be had before its permit_timeout is over, and then all of it
- * can.
+ * Death: for each store a process that holds most of the limit is killed, all
+ * at the same time. Its units can't be had before its permit_timeout is over;
+ * then all of them can.
  *
- * With leases, there are more processes than units, and none waits for ever. */
+ * With leases there are more processes than units, and no process waits for
+ * ever. */
 
 #include "client_world.h"
 
@@ -34,18 +35,18 @@
 
 #define PROCESSES 8
 #define LIMIT 5u
-#define ROUNDS 200u /* a process; WEIR_ROUNDS says otherwise */
+#define ROUNDS 200u /* per process; WEIR_ROUNDS overrides */
 
-/* What there is to share by. */
+/* The means of sharing. */
 enum means { BY_REDIS, BY_MEMCACHED, BY_ROOT, BY_LEASES, MEANS };
 
-/* Memory that all share. */
+/* Shared memory of all processes. */
 struct stage {
     uint32_t ready, go; /* atomic */
     uint64_t flying, worst;
     uint64_t passed_by[PROCESSES];
-    uint64_t passed, refused, unsure; /* unsure: its store didn't say it */
-    uint32_t is_held[MEANS];          /* atomic: by one that will be killed */
+    uint64_t passed, refused, unsure; /* unsure: verdict isn't known */
+    uint32_t is_held[MEANS];          /* atomic: the victim has its permit */
     weir_instant entered_at[MEANS];
 };
 
@@ -88,8 +89,8 @@ static int end(void **state)
     return 0;
 }
 
-/* A permit of the race is held for a moment only; but a machine that stops a
- * process meanwhile must not make its permit end. */
+/* A permit of the race is held for a moment only. But if a machine stops a
+ * process meanwhile, its permit must not end. */
 #define LONG "10min"
 #define SHORT "1500ms"
 #define SHORT_NS (1500 * WEIR_MILLISECOND)
@@ -129,7 +130,7 @@ static struct weir *open_one(void)
     return weir;
 }
 
-/* Its store has been met. */
+/* Its store has answered. */
 static bool is_met(struct weir_handle handle)
 {
     struct weir_reply reply;
@@ -233,7 +234,7 @@ static void check_race(const char *name,
     assert_in_range(stage->worst, 1, LIMIT);
     assert_int_equal(stage->flying, 0);
     assert_compare(stage->passed, >, 0);
-    /* And nothing stays behind. */
+    /* And no unit is left behind. */
     struct weir *weir = open_one();
     struct weir_handle handle = handle_open(weir, name);
     struct weir_permit all;
@@ -250,8 +251,8 @@ static const char *const dead[MEANS] = { "redis/dead", "memcached/dead",
 
 static void hold_and_wait(enum means means)
 {
-    /* The one that leases is the first: a root that has met others meanwhile
-     * hears of all of them first what they have. */
+    /* The process that leases is the first: a root that knows other holders
+     * would first have to hear from all of them. */
     UNTIL(weir_load(&stage->go));
     UNTIL(means == BY_LEASES || weir_load(&stage->is_held[BY_LEASES]));
     struct weir *weir = open_one();
@@ -267,7 +268,7 @@ static void hold_and_wait(enum means means)
         pause();
 }
 
-/* What a limiter that goes on sees of one death. */
+/* The observations of a surviving limiter about one death. */
 struct survivor {
     struct weir_handle handle;
     struct weir_permit permit, rest;
@@ -275,7 +276,8 @@ struct survivor {
     weir_duration after;
 };
 
-/* First one unit, which is nobody's; then the others. */
+/* First one unit, the one that the dead process did not hold; then the
+ * others. */
 static void try_enter(struct survivor *survivor, enum means means)
 {
     if (!survivor->has_one)
@@ -326,7 +328,7 @@ static void test_deaths(void **state)
         set_quota(dead[BY_REDIS], redis.uri, SHORT);
     if (is_there(BY_MEMCACHED))
         set_quota(dead[BY_MEMCACHED], memcached.uri, SHORT);
-    /* Before there is a thread: one of a sanitizer's locks that it holds just
+    /* Before there is a thread: a sanitizer's lock that a thread holds just
      * then would stay locked in the child. */
     for (enum means i = 0; i < MEANS; i++) {
         child[i] = is_there(i) ? be_child() : 0;

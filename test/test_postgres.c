@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test/test_postgres.c - the PostgreSQL store under the suite, and what only a
- * server can suffer. Runs beside a server of its own (postgres.py). */
+ * test/test_postgres.c - the PostgreSQL store under the suite, and failures
+ * that only a server has. Runs beside a server of its own (postgres.py). */
 
 #include <poll.h>
 #include <pthread.h>
@@ -34,7 +34,7 @@
 
 /* ---- The server ----------------------------------------------------- */
 
-/* Asks postgres.py for something, and waits until it is done. */
+/* Sends postgres.py a command, and waits until it is done. */
 static void control(char verb)
 {
     const char *fd = getenv("WEIR_POSTGRES_CONTROL");
@@ -48,7 +48,7 @@ static void control(char verb)
 }
 
 /* The server's URL with another database. On a busy machine a server may be
- * late by more than the five seconds that a store waits for by default. */
+ * late by more than a store's default time-out of five seconds. */
 static void url_of(const char *database, char *url, size_t size)
 {
     const char *server = getenv("WEIR_POSTGRES_URL");
@@ -58,7 +58,7 @@ static void url_of(const char *database, char *url, size_t size)
     snprintf(url, size, "%.*s/%s?connect_timeout=60", len, server, database);
 }
 
-/* Of a URL; until the next call. */
+/* The database in a URL; valid until the next call. */
 static const char *database_of(const char *url)
 {
     static char name[64];
@@ -102,7 +102,7 @@ static long ask(PGconn *connection, const char *question)
     return answer;
 }
 
-/* Asks until the answer is 'wanted'. */
+/* Repeats the query until the answer is 'wanted'. */
 static void until(PGconn *connection, const char *question, long wanted)
 {
     for (int ms = 0; ask(connection, question) != wanted; ms += 2) {
@@ -112,7 +112,7 @@ static void until(PGconn *connection, const char *question, long wanted)
     }
 }
 
-/* A database that nobody has used. */
+/* A database that was never used. */
 static void make_database(char *url, size_t size)
 {
     static int number;
@@ -136,8 +136,8 @@ static void drop_database(const char *url)
     sql(server, statement);
 }
 
-/* Those of the suite are used again and again: to make and to drop one is most
- * of what a test costs. */
+/* Databases of the suite are reused: to make and to drop one is most of a
+ * test's cost. */
 static struct {
     char url[URL_MAX]; /* "": not made yet */
     bool is_used;
@@ -166,7 +166,7 @@ static void clean(const char *url)
             pool[i].is_used = false;
 }
 
-/* Until no transaction of a client that is gone is under way. */
+/* Waits until no transaction of a dead client is under way. */
 static void settle(const char *url)
 {
     PGconn *connection = connect_to(url);
@@ -207,7 +207,7 @@ static const struct store_under_test postgres_store = {
     .reap = reap,
 };
 
-/* ---- What only a server can suffer ---------------------------------- */
+/* ---- Failures that only a server has --------------------------------- */
 
 struct fixture {
     char url[URL_MAX];
@@ -294,13 +294,13 @@ static size_t count_changes(struct weir_store *store)
     return count;
 }
 
-/* What a thread does to the server while an edit waits for a lock. */
+/* A thread that harms the server while an edit waits for a lock. */
 struct killer {
-    PGconn *connection; /* made before the edit begins to wait */
+    PGconn *connection; /* opened before the edit begins to wait */
     pthread_t thread;
 };
 
-/* The one that waits is stopped at once: it gives up after two seconds, and to
+/* The waiting process is stopped at once: it gives up after two seconds, and to
  * kill them all takes a while on a busy machine. */
 static void *kill_when_it_waits(void *argument)
 {
@@ -378,7 +378,7 @@ static void killed_in_the_middle_of_a_commit(void **state)
     assert_int_equal(fixture->epoch, 1);
 }
 
-/* A handle that does nothing finds out too, and then stays so. */
+/* An idle handle notices it too, and then stays disconnected. */
 static void killed_while_nothing_is_asked(void **state)
 {
     struct fixture *fixture = *state;
@@ -396,8 +396,8 @@ static void killed_while_nothing_is_asked(void **state)
     assert_int_equal(edit(fixture, "a"), 0);
 }
 
-/* The session's own bound is twenty seconds. It is cut short here, and only
- * here: what matters is that it is asked for, and what comes of it. */
+/* The session's own bound is twenty seconds. Only here it is cut short: the
+ * test checks that it is set, and its effect. */
 static bool impatient;
 static unsigned bounded;
 
@@ -412,7 +412,7 @@ int poll(struct pollfd *fds, nfds_t count, int timeout)
     return ppoll(fds, count, timeout < 0 ? NULL : &span, NULL);
 }
 
-/* Its processes are there and do nothing: only our own bound ends this. */
+/* Its processes exist and do nothing: only our own bound ends this. */
 static void a_server_that_is_stopped(void **state)
 {
     struct fixture *fixture = *state;
@@ -454,7 +454,7 @@ static void of_another_schema(void **state)
     assert_int_equal(weir_store_upgrade(fixture->url, &from, NULL), 0);
     assert_int_equal(from, WEIR_STORE_SCHEMA);
     sql(fixture->url, "UPDATE weir.weir_meta SET schema = 4");
-    /* a handle that is open already notices too */
+    /* an open handle notices it too */
     assert_int_equal(edit(fixture, "a"), WEIR_ESCHEMA);
     assert_int_equal(reopen(fixture), WEIR_ESCHEMA);
     assert_non_null(strstr(fixture->diag.text, "has schema 4, this program "
@@ -582,7 +582,7 @@ static void nobody_there(void **state)
     }
 }
 
-/* Somebody's search path and tables of our names are nothing to us. */
+/* A search path and tables with our names don't affect the store. */
 static void a_strange_search_path(void **state)
 {
     struct fixture *fixture = *state;
@@ -640,7 +640,7 @@ static void gather(struct weir_store *store, struct contents *out)
                      0);
 }
 
-/* The store at 'url' holds the same, ids and epochs included. */
+/* The store at 'url' has the same content, ids and epochs included. */
 static void compare(const struct contents *was, const char *url)
 {
     struct weir_store *store;
@@ -721,7 +721,7 @@ static void there_and_back(void **state)
         fail_msg("%s", fixture->diag.text);
     assert_int_equal(quotas, 1000);
     compare(&was, file);
-    /* where it went is all that the old one says, until it is used again */
+    /* the old one answers only with the new place, until it is used again */
     assert_int_equal(edit(fixture, "late"), WEIR_ESTORE);
     assert_non_null(strstr(fixture->diag.text, file));
     assert_int_equal(reopen(fixture), WEIR_ESTORE);
@@ -734,7 +734,7 @@ static void there_and_back(void **state)
         fail_msg("%s", fixture->diag.text);
     compare(&was, back);
     weir_catalog_free(was.set);
-    /* neither kind is written over */
+    /* neither kind is overwritten */
     assert_int_equal(weir_store_migrate(file, back, &quotas, NULL),
                      WEIR_EEXIST);
     assert_int_equal(weir_store_migrate(back, file, &quotas, NULL),
@@ -745,7 +745,7 @@ static void there_and_back(void **state)
     remove_folder(file);
 }
 
-/* The source breaks off in the middle: there is no store, and no trace. */
+/* The source fails in the middle: there is no store, and no trace of one. */
 static void a_copy_that_fails(void **state)
 {
     struct fixture *fixture = *state;

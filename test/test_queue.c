@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_queue.c - the queue against a list that is searched from end to end,
- * and a bucket of rationals. */
+ * test_queue.c - the queue compared with a list that is searched from end to
+ * end, and a bucket of rationals. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -59,7 +59,7 @@ static weir_i128 level_at(const struct oracle *o, weir_instant now)
     return level > 0 ? level : 0;
 }
 
-/* What must be at most 0 for the head to go. */
+/* At most 0 if the head may go. */
 static weir_i128 excess_at(const struct oracle *o, weir_instant now)
 {
     uint64_t burst = o->options.burst;
@@ -67,7 +67,7 @@ static weir_i128 excess_at(const struct oracle *o, weir_instant now)
     return level_at(o, now) - (weir_i128)(burst - weight) * o->options.per;
 }
 
-/* Index of the earliest deadline among those that have come, or -1. */
+/* Index of the earliest deadline among the queued items, or -1. */
 static int expired(const struct oracle *o, weir_instant now)
 {
     int found = -1;
@@ -156,7 +156,7 @@ static void check_push(struct life *life)
         o->list[o->length++] = entry;
 }
 
-/* There is something at the deadline, and nothing a nanosecond before. */
+/* At the deadline an item is due, and a nanosecond before none is. */
 static void check_deadline(struct life *life)
 {
     struct weir_queue_entry out;
@@ -261,8 +261,8 @@ static void next_is(struct weir_queue *queue, enum weir_queue_next next,
 }
 
 /* One a second, a hundred places, all taken by work for the next 2 s. Fresh
- * work comes at second 3: it finds room, and goes at once when its turn is,
- * not after a hundred seconds. */
+ * work comes at second 3: it finds room, and goes at its own turn, not after a
+ * hundred seconds. */
 static void test_old_work_does_not_hold_up_fresh_work(void **state)
 {
     (void)state;
@@ -292,7 +292,8 @@ static void test_old_work_does_not_hold_up_fresh_work(void **state)
     free(queue);
 }
 
-/* What waits in the middle expires in the middle, at its own instant. */
+/* An item that waits in the middle expires in the middle, at its own
+ * instant. */
 static void test_expires_wherever_it_stands(void **state)
 {
     (void)state;

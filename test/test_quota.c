@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * test/test_quota.c - the fields of a quota, and what is refused. */
+ * test/test_quota.c - the fields of a quota, and which values are refused. */
 
 #include "compare.h"
 
@@ -126,7 +126,7 @@ static void globs_of_paths(void **state)
     assert_int_equal(weir_quota_check(&quota, NULL), WEIR_EQUOTA);
 }
 
-/* Units at a time; in either order, for a person says them in any. */
+/* Units in flight; the fields may come in any order. */
 static void what_is_in_flight(void **state)
 {
     (void)state;
@@ -197,7 +197,7 @@ static void combinations(void **state)
 
 #define EXACT "sharing=exact;store=redis://s:6379"
 
-/* Each sharing with each algorithm: what goes, and why the rest doesn't. */
+/* Each sharing with each algorithm: allowed, or the reason why not. */
 static void algorithms_and_sharings(void **state)
 {
     (void)state;
@@ -234,7 +234,7 @@ static void algorithms_and_sharings(void **state)
            "windows and logs can't be counted; use sharing=exact or local");
 }
 
-/* A field without meaning is refused by name, with what it goes with. */
+/* A field without meaning is refused by name, with the fields it goes with. */
 static void fields_go_with_algorithms(void **state)
 {
     (void)state;
@@ -293,7 +293,7 @@ static void fields_go_with_algorithms(void **state)
         snprintf(text, sizeof(text), "name=a;limit=9/s;%s", wrong[i].quota);
         refuse(text, WEIR_EQUOTA, wrong[i].sentence);
     }
-    /* said, and at its default, is no error */
+    /* given at its default is no error */
     accept("name=a;tz=UTC;store=root;deadline=20ms;sub_windows=4;"
            "count_refused=no;share_algorithm=fair_share;lease=60s;"
            "safe_capacity=dynamic;priority=0;decay_factor=1.0;"
@@ -410,14 +410,14 @@ static void bounds_of_what_is_adaptive(void **state)
     BOUNDS(gate_of("max=0.5", 1), 0.001, 0.5);
     BOUNDS(gate_of("controller=gradient2;max=12", 1), 12, 12);
     BOUNDS(gate_of("controller=gradient2;min=300", 1), 300, 300);
-    /* Of the fleet each has a part, and what is nearer holds. */
+    /* Each limiter has a part of the fleet's bound; the tighter bound holds. */
     BOUNDS(gate_of("fleet_max=30;fleet_min=3", 4), 0.75, 7.5);
     BOUNDS(gate_of("fleet_max=30;max=5", 4), 0.001, 5);
     BOUNDS(gate_of("fleet_max=30;max=5", 60), 0.001, 0.5);
     BOUNDS(gate_of("fleet_max=30", 0), 0.001, 30);
-    /* Max outdoes min. */
+    /* Max overrides min. */
     BOUNDS(gate_of("fleet_max=30;min=2", 60), 0.5, 0.5);
-    /* No controller but target knows less than one. */
+    /* Only the controller 'target' has limits below one. */
     BOUNDS(gate_of("fleet_max=30;controller=request", 60), 1, 1);
     o = gate_of("controller=none;fleet_max=40", 2);
     assert_float_equal(o.controller.initial, 20, 0);
@@ -623,7 +623,8 @@ static void leases(void **state)
     }
 }
 
-/* What no text can say is refused all the same: quotas come by wire too. */
+/* Values that no text can express are refused, too: quotas also come by
+ * wire. */
 static void leases_that_nobody_wrote(void **state)
 {
     (void)state;
@@ -681,7 +682,7 @@ static void refreshes_follow_from_leases_and_levels(void **state)
     assert_true(weir_quota_safe(&quota) == 2.5);
 }
 
-/* A field's text as a person sees it. */
+/* A field's text as views show it. */
 static void check_shown(const char *text, const char *field, const char *wanted)
 {
     struct weir_quota quota;
@@ -722,7 +723,7 @@ static void what_is_unset_is_shown_as_in_force(void **state)
     check_shown(LEASED, "decay_factor", "1");
     check_shown(LEASED ";decay_factor=.250", "decay_factor", "0.25");
     check_shown(LEASED ";decay_factor=0.05", "decay_factor", "0.05");
-    /* what doesn't apply isn't shown */
+    /* a field that doesn't apply isn't shown */
     check_shown(LOCAL "fixed_window", "tz", "");
     check_shown(LOCAL "fixed_window", "high_burst", "");
     check_shown(LOCAL "token_bucket", "low_burst", "");
@@ -731,7 +732,7 @@ static void what_is_unset_is_shown_as_in_force(void **state)
     check_shown("name=a", "lease", "");
 }
 
-/* The meter of a quota; its rule in numbers. */
+/* The bucket state's rule of a quota, in numbers. */
 static struct weir_algorithm_rule rule_of(const char *text)
 {
     struct weir_quota quota;
@@ -764,7 +765,7 @@ static void bucket_states_of_windows(void **state)
     assert_int_equal(rule.quantity, 100);
     assert_int_equal(rule.entries, 100);
     assert_int_equal(rule.window, 60 * WEIR_SECOND);
-    /* as much as there can be doesn't overflow */
+    /* the largest values don't overflow */
     rule = rule_of(LOCAL "fixed_window;limit=100G/s;window=200d");
     assert_int_equal(rule.quantity, 100000000000ull * 200 * 86400);
     rule = rule_of(LOCAL "fixed_window;limit=100G/s;window=366d");
@@ -783,7 +784,7 @@ static void bucket_states_of_buckets(void **state)
     assert_int_equal(rule.initial, 200);
     rule = rule_of(LOCAL "token_bucket");
     assert_int_equal(rule.initial, -1);
-    /* the most of everything still is a rule */
+    /* the largest of every value is still a rule */
     rule = rule_of(LOCAL "token_bucket;limit=100G/s;high_burst=1;"
                          "initial=366d");
     assert_int_equal(rule.initial, WEIR_BURST_MAX);
@@ -800,7 +801,7 @@ static void bucket_states_of_buckets(void **state)
     assert_int_equal(rule.bucket[2].bucket.leak.part, 0);
     assert_int_equal(rule.bucket[2].bucket.high,
                      (int64_t)500 << rule.bucket[2].bucket.leak.frac);
-    /* nothing to decide */
+    /* nothing to decide: no state is needed */
     rule = rule_of(LOCAL "sliding_log;limit=0");
     assert_int_equal(rule.algorithm, WEIR_LEAKY);
     assert_compare(rule.bucket[0].bucket.high, <, 0);
@@ -846,7 +847,7 @@ static void bursts_in_units(void **state)
                  WEIR_BURST_MAX, WEIR_BURST_MAX);
     check_bursts("name=a;limit=100/s;low_burst=0", 0, 150);
     check_bursts("name=a;limit=100/s;low_burst=0;high_burst=0", 0, 1);
-    /* one alone is never an error */
+    /* only one of them is never an error */
     check_bursts("name=a;limit=100/s;high_burst=500ms", 50, 50);
     check_bursts("name=a;limit=100/s;high_burst=10", 10, 10);
     check_bursts("name=a;limit=100/s;high_burst=120", 100, 120);
@@ -943,8 +944,8 @@ static void an_empty_value_is_the_default(void **state)
     assert_true(weir_quota_equal(&quota, &fresh));
 }
 
-/* Every byte at every place of a text that is plain otherwise: whole words of
- * plain text are passed over, and nothing else is. */
+/* Every byte at every position of an otherwise plain text: words of plain bytes
+ * are skipped whole, and no other byte is. */
 static void clean_text_ends_where_a_byte_is_not(void **state)
 {
     (void)state;

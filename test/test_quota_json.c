@@ -139,7 +139,8 @@ static void a_quota_is_read_back(void **state)
         struct weir_diag diag = { .text = "" };
         if (weir_quota_check(&back, &diag) < 0)
             fail_msg("%s: %s", text, diag.text);
-        /* what is unset comes back as what was in force, and shows the same */
+        /* an unset field comes back with its value in force, and looks the
+         * same */
         json_t *again = weir_quota_to_json(&back);
         if (!json_equal(shown, again))
             fail_msg("%s", text);
@@ -188,7 +189,7 @@ static void a_flag_is_true_or_false(void **state)
     assert_true(json_is_true(json_object_get(shown, "count_refused")));
     assert_string_equal(json_string_value(json_object_get(shown, "window")),
                         "1min");
-    /* what means nothing to a sliding log isn't there */
+    /* fields without meaning for a sliding log are absent */
     assert_null(json_object_get(shown, "high_burst"));
     assert_null(json_object_get(shown, "tz"));
     assert_null(json_object_get(shown, "store"));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_ration.c - turns and places of unauthenticated peers, in virtual time:
- * a turn costs what the test says, and nothing else takes time. */
+ * test_ration.c - turns and places of unauthenticated peers, in virtual time: a
+ * turn has the cost that the test sets, and nothing else takes time. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,10 +27,10 @@ struct peer {
     weir_duration cost; /* of a turn */
     weir_duration used;
     unsigned turns;
-    unsigned admitted_at; /* its turn of that number; 0: never */
+    unsigned admitted_at; /* in the turn of that number; 0: never */
     bool greedy;          /* has more to read after each turn */
     bool leaves;          /* in its turn */
-    bool returns;         /* by another connection, once it was admitted */
+    bool returns;         /* with another connection, once it was admitted */
     bool frees;           /* leaves in its turn, and frees the ration */
     bool evicted;
 };
@@ -85,7 +85,7 @@ static void evict(void *context, const char *why)
     peer->evicted = true;
 }
 
-/* Whether the hosts that tests go by have a slot each, in spite of chance. */
+/* True: the hosts of the tests have a slot each; a collision is possible. */
 static bool hosts_differ(struct field *field)
 {
     bool differ = true;
@@ -154,7 +154,7 @@ static void run(struct field *field, weir_instant end)
     }
 }
 
-/* A turn costs a little more than the test says. */
+/* A turn costs a little more than the test's figure. */
 static void assert_about(double is, double wanted)
 {
     assert_compare(is, >, 0.95 * wanted);
@@ -174,7 +174,7 @@ static void test_all_get_a_part(void **state)
     run(&field, field.now + 10 * WEIR_SECOND);
     assert_about((double)field.used, 10e9 / WEIR_RATION_PART);
     assert_compare(weir_ration_look(field.ration).used, >=, field.used);
-    /* A rest gives no claim but the burst. */
+    /* After a rest a source may use only the burst. */
     for (unsigned i = 0; i < 200; i++)
         weir_ration_leave(&field.peers[i].member);
     field.now += 3600 * WEIR_SECOND;
@@ -190,8 +190,8 @@ static void test_all_get_a_part(void **state)
     field_fini(&field);
 }
 
-/* One peer with one address has as much as 300 with one, although each of its
- * turns costs ten times as much. */
+/* One peer from one address gets as much as 300 from another, although each of
+ * its turns costs ten times as much. */
 static void test_sources_are_equal(void **state)
 {
     (void)state;
@@ -203,14 +203,14 @@ static void test_sources_are_equal(void **state)
         weir_ration_wait(&field.peers[i].member);
     }
     field.peers[0].cost = WEIR_MILLISECOND;
-    /* Those whose first turn comes late have fewer at first. */
+    /* Peers with a late first turn have fewer turns at first. */
     run(&field, field.now + WEIR_SECOND);
     for (unsigned i = 0; i < 301; i++)
         field.peers[i].turns = 0;
     field.peers[0].used = 0;
     run(&field, field.now + 10 * WEIR_SECOND);
     assert_about((double)field.peers[0].used, 5e9 / WEIR_RATION_PART);
-    /* Within the source they are equal. */
+    /* Within a source peers are equal. */
     for (unsigned i = 2; i < 301; i++)
         assert_in_range(field.peers[i].turns, field.peers[1].turns - 1,
                         field.peers[1].turns + 1);
@@ -218,8 +218,8 @@ static void test_sources_are_equal(void **state)
 }
 
 /* 200 handshakes of 2 ms in two turns each, all from one address, beside floods
- * from two others: instead of a third of half a processor they have nearly all
- * that one has, and afterwards the floods have no less than they had before. */
+ * from two others. Instead of a third of half a processor they get nearly a
+ * whole one, and afterwards the floods get no less than before. */
 static void test_admitted_peers_cost_nothing(void **state)
 {
     (void)state;
@@ -254,8 +254,8 @@ static void test_admitted_peers_cost_nothing(void **state)
     field_fini(&field);
 }
 
-/* A claim of time given back isn't kept by a source that rests: its members
- * that aren't admitted have the part of any other. */
+/* A resting source doesn't save up time that was given back: its members that
+ * aren't admitted get the same part as any other. */
 static void test_claims_are_not_saved(void **state)
 {
     (void)state;
@@ -284,8 +284,8 @@ static void test_claims_are_not_saved(void **state)
     field_fini(&field);
 }
 
-/* A crowd of which each is admitted in its turn and has come again by another
- * connection: another address has its turn soon all the same. */
+/* A crowd in which each member is admitted in its turn and comes again with
+ * another connection: another address gets its turn soon all the same. */
 static void test_a_crowd_keeps_nobody_out(void **state)
 {
     (void)state;
@@ -314,7 +314,7 @@ static void test_a_crowd_keeps_nobody_out(void **state)
     }
 }
 
-/* A listener that is gone but for its last connection goes with it. */
+/* A listener that is freed except for its last connection is freed with it. */
 static void test_it_is_freed_in_a_turn(void **state)
 {
     (void)state;
@@ -328,7 +328,7 @@ static void test_it_is_freed_in_a_turn(void **state)
     assert_null(field.ration);
 }
 
-/* A probe from the address that floods, and from another. */
+/* A new peer from the flooding address, and one from another. */
 static void test_a_newcomer_is_served_soon(void **state)
 {
     (void)state;
@@ -363,7 +363,7 @@ static void test_places(void **state)
         join(&field, i, 1);
     for (unsigned i = 10; i < 100; i++)
         join(&field, i, 2);
-    /* Each newcomer takes a place from the address that has most. */
+    /* Each new peer takes a place from the address that has the most. */
     for (unsigned i = 100; i < 150; i++)
         join(&field, i, 2);
     for (unsigned i = 150; i < 170; i++)
@@ -380,7 +380,8 @@ static void test_places(void **state)
     field_fini(&field);
 }
 
-/* Of IPv6 the network of 64 bits; others are told apart, but for chance. */
+/* IPv6 addresses count by their network of 64 bits; other addresses are told
+ * apart, unless they collide. */
 static void test_sources(void **state)
 {
     (void)state;
@@ -404,7 +405,7 @@ static void test_sources(void **state)
     field_fini(&field);
 }
 
-/* Members come and go, also within a turn: each that waits has a turn, and
+/* Members come and go, also within a turn: each waiting member gets a turn, and
  * nothing is left. */
 static void test_random_histories(void **state)
 {

@@ -6,9 +6,9 @@
  *      2  3    4  5      two regions of two roots
  *      limiters  limiters
  *
- * What limiters let through is summed apart (truth), to the unit. When nobody
- * died, and all has been quiet for a while, each topmost root has counted
- * exactly that, whatever the network did to the messages. */
+ * The units that limiters let through are summed separately (truth), exactly.
+ * If no node died, and all has been quiet for a while, each topmost root has
+ * counted exactly that, for any faults of the network. */
 
 #include <math.h>
 #include <setjmp.h>
@@ -29,8 +29,8 @@
 #define LIMIT 1000
 #define Q WEIR_TEXT("q")
 
-/* Which roots there are, and what is above each. The last four are the two
- * regions' of the limiters. */
+/* The roots, and the roots above each. The last four belong to the two regions
+ * of the limiters. */
 struct shape {
     uint32_t roots, tops;
     uint32_t upstream[WEIR_FLEET_ROOTS_MAX];
@@ -148,8 +148,8 @@ static double fill_at(struct regions *r, uint32_t root)
     return weir_fleet_root_fill(r->fleet, root, Q);
 }
 
-/* Poisson load for some seconds on all limiters, in all 'offered' a second;
- * what passed. */
+/* Poisson load for some seconds on all limiters, 'offered' a second in all;
+ * returns the units that passed. */
 static uint64_t load(struct regions *r, double seconds, double offered)
 {
     struct weir_world *world = weir_fleet_world(r->fleet);
@@ -167,7 +167,7 @@ static uint64_t load(struct regions *r, double seconds, double offered)
     return passed;
 }
 
-/* Nobody counts, and what was presumed has ended. */
+/* No limiter counts any more, and presumed counts have ended. */
 static void quiet(struct regions *r)
 {
     run_on(r, 15 * WEIR_SECOND);
@@ -181,7 +181,7 @@ static void check_tops_have(struct regions *r, uint64_t truth)
 
 /* ---- A sound tree ---- */
 
-/* No part of the tree takes itself for cut off. */
+/* No part of the tree considers itself cut off. */
 static void check_fresh(struct regions *r)
 {
     for (uint32_t i = r->shape->tops; i < r->shape->roots; i++) {
@@ -198,8 +198,8 @@ static void check_agreement(struct regions *r)
 {
     for (uint32_t i = 0; i < r->shape->roots; i++) {
         print_message("  root %u: fill %.1f\n", i, fill_at(r, i));
-        /* What an onset leaves between roots (count/merge.c): over twelve
-         * seeds up to 0.2. */
+        /* The difference that an onset leaves between roots (count/merge.c):
+         * over twelve seeds up to 0.2. */
         assert_compare(fabs(fill_at(r, i) - fill_at(r, 0)), <, 0.25 * LIMIT);
     }
 }
@@ -210,8 +210,8 @@ static void put_limit(struct regions *r)
     run_on(r, 2 * WEIR_SECOND);
 }
 
-/* What passes each 5 s after the first ones is the limit, under three times as
- * much. */
+/* After the first seconds, the units that pass in 5 s are the limit, under
+ * three times as much. */
 static void pass_the_limit(struct regions *r)
 {
     double window[5] = { 0 };
@@ -229,7 +229,8 @@ static void pass_the_limit(struct regions *r)
     }
 }
 
-/* Once all is quiet the top roots have counted what passed. */
+/* Once all is quiet, the top roots have counted exactly the units that
+ * passed. */
 static void check_counts(struct regions *r)
 {
     quiet(r);
@@ -266,8 +267,8 @@ static void test_three_tiers_hold_one_limit(void **state)
     hold_one_limit(&three_tiers);
 }
 
-/* The clocks of all nodes are days apart, a percent fast or slow or right. So
- * do the buckets leak, so that their levels are apart. */
+/* The clocks of all nodes are days apart, a percent fast or slow or right. The
+ * buckets leak by them, so their levels differ. */
 static void test_any_clocks_hold_one_limit(void **state)
 {
     (void)state;
@@ -286,7 +287,7 @@ static void test_any_clocks_hold_one_limit(void **state)
     check_counts(&r);
 }
 
-/* A region's links to the top roots are slow, and lose messages. */
+/* One region's links to the top roots are slow, and lose messages. */
 static void test_a_poor_link_holds_one_limit(void **state)
 {
     (void)state;
@@ -334,7 +335,8 @@ static void cut_region(struct regions *r, uint32_t region, bool cut,
     }
 }
 
-/* What limiters of each region passed in a second, of the limit. */
+/* Units that the limiters of each region passed in a second, relative to the
+ * limit. */
 struct rates {
     double part[2];
 };
@@ -386,20 +388,20 @@ static void cut_off(const char *what, enum weir_on_stale on_stale, double least,
 static void test_cut_off_region_goes_on_by_on_stale(void **state)
 {
     (void)state;
-    /* The ends are told of the cut, or there is just silence. */
+    /* The ends notice the cut, or there is just silence. */
     const weir_duration noticed[] = { 0, 60 * WEIR_SECOND };
     for (size_t i = 0; i < WEIR_COUNT_OF(noticed); i++) {
         cut_off("pass", WEIR_STALE_PASS, 1.45, 1.55, noticed[i]);
         cut_off("limit", WEIR_STALE_LIMIT, 0, 0, noticed[i]);
         cut_off("share", WEIR_STALE_SHARE, 0.4, 0.55, noticed[i]);
-        /* Two thirds of all were refused, as each saw it at that moment: of 40
-         * seeds a mean of 0.44, a deviation of 0.04. */
+        /* Two thirds of all were refused, in each limiter's view at that
+         * moment: of 40 seeds a mean of 0.44, a deviation of 0.04. */
         cut_off("hold", WEIR_STALE_HOLD, 0.35, 0.55, noticed[i]);
     }
 }
 
-/* Top roots that are all newly born, one a little after the other, hear of what
- * went on by `pass` for the first time: it fills no bucket beyond 'high'. */
+/* All top roots are cold, started one a little after the other. They learn then
+ * of the units that passed by `pass`: these fill no bucket beyond 'high'. */
 static void test_what_passed_by_on_stale_is_no_debt(void **state)
 {
     (void)state;
@@ -429,11 +431,11 @@ static void test_what_passed_by_on_stale_is_no_debt(void **state)
 
 /* ---- A carrier that dies ---- */
 
-/* What is on its way up when it dies. */
+/* The counts on their way up when a carrier dies. */
 struct death {
     struct regions *r;
     uint64_t number[2];      /* of the last report each top took of it */
-    uint64_t told[2];        /* and in all */
+    uint64_t told[2];        /* and in total */
     uint64_t carry_most[32]; /* of a limiter's report to it */
     bool dead;
     uint64_t handed; /* when it died */
@@ -489,12 +491,12 @@ static void carrier_dies(uint64_t seed)
     seconds_of(&r, 4, 3.0 * LIMIT);
     load(&r, weir_rng_unit(&weir_fleet_world(r.fleet)->rng), 3.0 * LIMIT);
     weir_fleet_kill(r.fleet, root_at(first_of(&r, 0)));
-    /* What it took along passes once more. */
+    /* The counts that died with it pass once more. */
     seconds_of(&r, 1, 3.0 * LIMIT);
     struct rates alone = seconds_of(&r, 4, 3.0 * LIMIT);
     weir_fleet_start(r.fleet, root_at(first_of(&r, 0)));
     struct rates after = seconds_of(&r, 5, 3.0 * LIMIT);
-    /* It was born empty: its picture is its neighbour's again. */
+    /* It started empty: its root fill equals its neighbour's again. */
     double reborn = fill_at(&r, first_of(&r, 0));
     double other = fill_at(&r, first_of(&r, 0) + 1);
     quiet(&r);
@@ -530,14 +532,14 @@ static void test_carrier_dies_and_nothing_is_counted_twice(void **state)
         carrier_dies(seed);
 }
 
-/* ---- Any network, and nobody dies ---- */
+/* ---- Any network, and no node dies ---- */
 
 #define HISTORIES 150
 #define OPS 60
 
 struct history {
     struct regions r;
-    struct weir_rng rng; /* of the script, apart from the fleet's */
+    struct weir_rng rng; /* for the script, apart from the fleet's */
     struct weir_net net;
     uint64_t seed;
 };
@@ -625,7 +627,7 @@ static void heal(struct history *h)
     }
 }
 
-/* A refund is cut where the bucket is empty: the counts are the truth. */
+/* A refund stops at an empty bucket: the counts are the truth. */
 static void count_all(struct history *h)
 {
     struct regions *r = &h->r;
@@ -644,7 +646,7 @@ static bool tops_have_all(struct history *h)
     return true;
 }
 
-/* Each root of a region has what its limiters counted, too. */
+/* Each root of a region has its limiters' counts, too. */
 static bool regions_have_all(struct history *h)
 {
     for (uint32_t region = 0; region < 2; region++) {
@@ -657,7 +659,7 @@ static bool regions_have_all(struct history *h)
     return true;
 }
 
-/* For a person who replays one history. */
+/* For replaying one history by hand. */
 static void show(struct history *h)
 {
     struct regions *r = &h->r;
@@ -760,8 +762,8 @@ static void put_gauge(struct regions *r, uint64_t units)
     assert_int_equal(weir_fleet_put(r->fleet, &quota, NULL), 0);
 }
 
-/* From a rate to what is in flight and back: what was handed up isn't handed
- * up once more. */
+/* From a rate to a concurrency quota and back: counts that were handed up
+ * aren't handed up again. */
 static void test_a_detour_hands_nothing_up_twice(void **state)
 {
     (void)state;
@@ -796,7 +798,7 @@ static void test_a_detour_hands_nothing_up_twice(void **state)
     weir_fleet_free(r.fleet);
 }
 
-/* Bytes that ten idle seconds cost after 'quotas' quotas were in use. */
+/* Bytes sent in ten idle seconds after 'quotas' quotas were in use. */
 static uint64_t idle_bytes(uint32_t quotas)
 {
     struct regions r;
@@ -911,7 +913,7 @@ static void test_restored_region_serves_before_it_is_told(void **state)
     struct weir_region_state look;
     weir_region_look(region, &look, now);
     assert_true(look.age == WEIR_NEVER && !look.stale);
-    /* It asks for what came after. */
+    /* It asks for the edits after its epoch. */
     struct weir_message message;
     uint32_t link;
     weir_region_up_link(region, 1, true, now);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_region_permit.c - what is in flight in several regions is in flight in
- * all: one limit for a whole tree.
+ * test_region_permit.c - one limit on the units in flight for a whole tree of
+ * regions.
  *
  *         0   1          the topmost roots
  *        /  \/  \
@@ -10,8 +10,8 @@
  * Random histories over a network that loses, doubles, reorders and replays,
  * with limiters and roots of all tiers that die, links that are cut, and quotas
  * that are edited: when all is calm again, every root and every limiter knows
- * what is in flight to the unit, whoever carried it. Then how well a limit is
- * held, and what becomes of what a lost region had. WEIR_SEED=N
+ * the units in flight exactly, whichever root carried them. Then how well a
+ * limit is held, and the fate of a lost region's units. WEIR_SEED=N
  * WEIR_HISTORIES=1 plays one history again. */
 
 #include <setjmp.h>
@@ -31,11 +31,12 @@
 #define HISTORIES 200
 #define LIMITERS_MAX 6
 #define STALE_AFTER (3 * WEIR_SECOND)
-/* What the dead had is given back a tier a time, and all is said again. */
+/* A dead limiter's units are given back one tier after the other, and
+ * everything is sent again. */
 #define CALM (30 * WEIR_SECOND)
 
-/* Which roots there are, and what is above each. The last four are the two
- * regions' of the limiters. */
+/* The roots, and the roots above each. The last four belong to the two regions
+ * of the limiters. */
 struct shape {
     uint32_t roots, tops;
     uint32_t upstream[WEIR_FLEET_ROOTS_MAX];
@@ -46,7 +47,7 @@ static const struct shape three_tiers = { 8,
                                           2,
                                           { 0, 0, 3, 3, 12, 12, 12, 12 } };
 
-/* Of the history that is played. */
+/* Shape of the tree in the current history. */
 static const struct shape *shape;
 
 static uint32_t region_of(const struct crowd *c, uint32_t limiter)
@@ -82,9 +83,9 @@ static void make(struct crowd *c, const struct shape *of, uint32_t limiters,
     }
 }
 
-/* ---- What holds ---- */
+/* ---- Invariants ---- */
 
-/* In limiters of one region. */
+/* Units in flight in the limiters of one region. */
 static uint64_t in_flight_in(struct crowd *c, uint32_t region, const char *name)
 {
     uint64_t sum = 0;
@@ -93,7 +94,7 @@ static uint64_t in_flight_in(struct crowd *c, uint32_t region, const char *name)
     return sum;
 }
 
-/* For a person who replays one history. */
+/* For replaying one history by hand. */
 static void show(struct crowd *c, const char *name)
 {
     print_message("  %s: ", name);
@@ -178,7 +179,8 @@ static void test_histories(void **state)
 {
     (void)state;
     uint64_t seed = from_environment("WEIR_SEED", 1);
-    /* A region hears of a removal when its limiter knows what came after. */
+    /* A region receives a removal when its limiter already has the edits after
+     * it. */
     play(11022);
     uint64_t count = histories(20, HISTORIES);
     for (uint64_t i = 0; i < count; i++)
@@ -205,7 +207,7 @@ static struct crowd *quiet_tree(const struct shape *of, uint32_t limiters,
     return c;
 }
 
-/* Everybody asks for as much as the whole limit, for half a minute. */
+/* All ask for as much as the whole limit, for half a minute. */
 static void hold_one_limit(const struct shape *of, uint64_t seed)
 {
     struct crowd *c = quiet_tree(of, 6, seed);
@@ -214,7 +216,8 @@ static void hold_one_limit(const struct shape *of, uint64_t seed)
     print_message("  seed %llu: in flight of 40 in two regions: at most %llu, "
                   "in the mean %.1f\n",
                   (unsigned long long)seed, (unsigned long long)most, mean);
-    /* A region's own limit each would be 64 of 64 that are asked for. */
+    /* If each region had a limit of its own, all 64 of 64 would be in
+     * flight. */
     assert_compare(most, <=, 40 + 3 * 6);
     assert_compare(mean, >, 25);
     assert_compare(mean, <, 44);
@@ -230,7 +233,7 @@ static void test_regions_hold_one_limit(void **state)
     }
 }
 
-/* Enters one at a time, with time to be told of it; returns how many passed. */
+/* Enters one at a time, with time to report each; returns how many passed. */
 static int enter_slowly(struct crowd *c, uint32_t limiter, int most)
 {
     struct weir_permit_record record;
@@ -244,7 +247,8 @@ static int enter_slowly(struct crowd *c, uint32_t limiter, int most)
     return entered;
 }
 
-/* What one region has another can't have, until its limiter is gone. */
+/* Units of one region are not available to another, until its limiter is
+ * gone. */
 static void test_what_another_region_has(void **state)
 {
     (void)state;
@@ -260,8 +264,9 @@ static void test_what_another_region_has(void **state)
     crowd_end(c);
 }
 
-/* Through the death of each root of a region in turn, and their return, what
- * its limiters hold is above all the time; for a while perhaps twice. */
+/* Through the death of each root of a region in turn, and their return, the
+ * units of its limiters are counted above all the time; for a while perhaps
+ * twice. */
 static void test_a_carrier_dies(void **state)
 {
     (void)state;
@@ -289,8 +294,9 @@ static void test_a_carrier_dies(void **state)
     crowd_end(c);
 }
 
-/* Cut off while another region has it all, a region by `share` has at least the
- * part of one that reports to the top: there are four roots that do. */
+/* A region is cut off while another region has the whole limit. By `share` it
+ * has at least the part of one node that reports to the top: there are four
+ * roots that do. */
 static void test_a_share_while_cut_off(void **state)
 {
     (void)state;
@@ -312,7 +318,8 @@ static void test_a_share_while_cut_off(void **state)
     crowd_end(c);
 }
 
-/* From a rate to what is in flight and back, and removed while held. */
+/* From a rate to a concurrency quota and back, and removed while permits are
+ * out. */
 static void test_edits_leave_nothing_behind(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * test/test_resp.c - requests of Redis' clients in, replies out. */
+ * test/test_resp.c - requests of Redis clients, and replies. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -54,7 +54,7 @@ static void a_request_is_whole_at_its_last_byte(void **state)
     for (size_t i = 0; i < WEIR_COUNT_OF(requests); i++) {
         size_t len = strlen(requests[i]);
         for (size_t part = 0; part < len; part++) {
-            /* A block of its own, so that a read beyond is found. */
+            /* A block of its own, so that a read beyond its end is detected. */
             char *cut = malloc(part + 1);
             memcpy(cut, requests[i], part);
             assert_string_equal(decoded(cut, part), "more");
@@ -102,7 +102,7 @@ static void what_is_none_is_said_as_redis_says_it(void **state)
                             table[i][1]);
 }
 
-/* Any page can make a browser post to any port. */
+/* Any web page can make a browser post to any port. */
 static void a_request_of_http_is_none(void **state)
 {
     (void)state;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * test/test_rls.c - Envoy's rate limit service: its bytes against protobuf-c,
- * names of descriptors, and limits as envoyproxy/ratelimit's YAML has them. */
+ * test/test_rls.c - Envoy's rate limit service: its bytes compared with
+ * protobuf-c, names of descriptors, and limits in the form of
+ * envoyproxy/ratelimit's YAML. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -126,7 +127,7 @@ static void test_requests(void **state)
         struct weir_diag diag = { 0 };
         assert_int_equal(weir_rls_decode(bytes, len, &got, &diag), 0);
         hold_request(&made, &got);
-        /* Cut anywhere, it is refused or is less. */
+        /* If it is cut anywhere, it is refused or is smaller. */
         (void)weir_rls_decode(bytes, below(&rng, (uint32_t)len), &got, NULL);
     }
 }
@@ -149,7 +150,7 @@ static void test_refusals(void **state)
     REFUSE("\x0a\x01x\x12\x00", WEIR_EINVAL, "without entries");
     REFUSE("\x0a\x01x\x12\x02\x0a\x00", WEIR_EINVAL, "key is empty");
     REFUSE("\x0a\x05x", WEIR_ESYNTAX, "no RateLimitRequest");
-    /* A limit without a unit, and of one that isn't. */
+    /* A limit without a unit, and one with an unknown unit. */
     REFUSE("\x0a\x01x\x12\x09\x0a\x03\x0a\x01k\x12\x02\x08\x05", WEIR_EINVAL,
            "the unit must be");
     REFUSE("\x0a\x01x\x12\x09\x0a\x03\x0a\x01k\x12\x02\x10\x63", WEIR_EINVAL,
@@ -388,7 +389,7 @@ static void test_names(void **state)
                         "envoy/d/k=a*%2Fb");
 }
 
-/* Of any bytes: a sound name, and the same one for nobody else. */
+/* Any bytes give a sound name, and different bytes another. */
 static void test_any_names(void **state)
 {
     (void)state;
@@ -476,7 +477,7 @@ static void test_finding(void **state)
     assert_int_equal(limit_of(rules, "a="), 5);
     assert_int_equal(limit_of(rules, "a=1 b=q"), 2);
     assert_int_equal(limit_of(rules, "a=7 b=x"), 6);
-    /* There is no way back: 12 is ruled by "1*", which has nothing below. */
+    /* There is no backtracking: "1*" applies to 12, and has nothing below. */
     assert_int_equal(limit_of(rules, "a=12 b=x"), 0);
     assert_int_equal(limit_of(rules, "a=7 b=y"), 0);
     assert_int_equal(limit_of(rules, "bare=1"), 0);
@@ -551,7 +552,7 @@ static void test_broken_files(void **state)
                 "    {unlimited: yes, name: x, replaces: [{name: ''}]}\n",
                 WEIR_EINVAL, 5, "empty replaces");
     refuse_file("domain: !x d\n", WEIR_ESYNTAX, 1, "tags");
-    /* A ring of aliases ends at the depth. */
+    /* A cycle of aliases ends at the depth bound. */
     refuse_file("domain: d\ndescriptors: &d\n- {key: a, descriptors: *d}\n",
                 WEIR_ETOOBIG, 2, "nested more than 16 deep");
 }
@@ -561,7 +562,7 @@ static void test_blow_up(void **state)
     (void)state;
     char text[4096] = "domain: d\ndescriptors:\n- {key: x0, descriptors: &a0 "
                       "[{key: y}]}\n";
-    /* Each level names the one before ten times. */
+    /* Each level refers to the previous one ten times. */
     for (int i = 1; i < 8; i++) {
         char level[400];
         int len = snprintf(level, sizeof level,
@@ -622,8 +623,8 @@ static void test_quotas(void **state)
     weir_rls_rules_free(rules);
 }
 
-/* The quota that a name of a descriptor leads to, as the catalog finds it:
- * exactly, or by the first template. */
+/* The quota for a descriptor's name, as the catalog finds it: exactly, or by
+ * the first template. */
 static const struct weir_quota *look_up(const struct weir_quota *quotas,
                                         size_t count, struct weir_text name)
 {
@@ -642,8 +643,8 @@ static const struct weir_quota *look_up(const struct weir_quota *quotas,
     return found;
 }
 
-/* Random trees, random descriptors: whatever rules them in the file is the
- * quota that their name leads to. */
+/* Random trees, random descriptors: the quota found by their name is the limit
+ * that applies in the file. */
 static void test_the_same_rules(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test/test_rls_json.c - Envoy's rate limit service in JSON: what is a request
- * and what isn't, and how an answer looks. test/live_agent.py holds it against
+ * test/test_rls_json.c - Envoy's rate limit service in JSON: valid and invalid
+ * requests, and the form of an answer. test/live_agent.py compares it with
  * protobuf's own JSON. */
 
 #include <setjmp.h>
@@ -20,7 +20,7 @@
 static struct weir_rls_request request;
 static struct weir_diag diag;
 
-/* The error; the object lives on for as long as the request is looked at. */
+/* Returns the error; the object lives as long as the request is in use. */
 static int read_text(const char *text, json_t **out)
 {
     json_error_t why;
@@ -134,7 +134,7 @@ static void test_what_is_refused(void **state)
     }
 }
 
-/* A request of so many descriptors with so many entries each. */
+/* A request with that many descriptors and that many entries in each. */
 static int read_many(size_t descriptors, size_t entries)
 {
     json_t *list = json_array();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test/test_root_lease.c - leased quotas between roots, regions and holders: by
- * messages, as bytes, over networks that are slow, lossy and out of order. */
+ * test/test_root_lease.c - leased quotas between roots, regions and holders:
+ * messages as bytes, over networks that are slow, lossy and out of order. */
 
 #include <math.h>
 #include <setjmp.h>
@@ -18,8 +18,8 @@
 #include "table_maker.h"
 #include "wire/weir_v1.h"
 
-/* The broker's round, what a client gathers, and what of a message goes with
- * the one before. */
+/* Allowance for the lease pool's round, the gathering of a client, and a
+ * message that goes along with the one before it. */
 #define PAUSES (20 * WEIR_MILLISECOND)
 
 static const uint32_t up_to[] = { 0, 1, 2 };
@@ -38,7 +38,8 @@ static struct weir_root_stats stats_of(const struct net *net, uint32_t root)
     return stats;
 }
 
-/* So many roots, of which the first is returned, and one quota of 100/s. */
+/* Creates 'roots' roots, of which the first is returned, and one quota of
+ * 100/s. */
 static uint32_t begin_net(struct net *net, uint32_t roots)
 {
     net_init(net, 1);
@@ -50,7 +51,7 @@ static uint32_t begin_net(struct net *net, uint32_t roots)
     return first;
 }
 
-/* The root is master, and was never anybody else. */
+/* The root becomes master, and there was no other master before. */
 static void begin_first(struct net *net, uint32_t root)
 {
     weir_root_lease_begin(net->nodes[root].root, ++net->term, WEIR_NEVER,
@@ -76,7 +77,7 @@ static void test_asked_and_answered(void **state)
     assert_int_equal(stats.lease_holders, 2);
     assert_compare(stats.lease_grants, >=, 2);
 
-    /* Who gives back makes room, at once. */
+    /* A holder that gives back makes room, at once. */
     net_want(&net, a, 0, -1);
     net_run(&net, WEIR_SECOND);
     assert_near(net_has(&net, b, 0), 90);
@@ -90,7 +91,8 @@ static void test_asked_and_answered(void **state)
     net_run(&net, 100 * WEIR_SECOND);
     assert_near(net_has(&net, b, 0), 40);
 
-    /* A link that is gone for good leaves what its leases last. */
+    /* A link that is gone for good leaves its units reserved until the lease
+     * ends. */
     net_link(&net, b, 0, false);
     net_run(&net, 300 * WEIR_SECOND);
     assert_int_equal(stats_of(&net, root).leased, 0);
@@ -121,7 +123,7 @@ static void test_what_is_no_leased_quota(void **state)
     assert_compare(stats_of(&net, root).lease_refused, >=, 2);
     assert_int_equal(stats_of(&net, root).leased, 0);
 
-    /* They become leased ones, and are found to be. */
+    /* The quotas become leased, and the holders notice. */
     net_edit(&net, 0, 100);
     net_edit(&net, 1, 100);
     net_run(&net, 10 * WEIR_SECOND);
@@ -147,14 +149,14 @@ static void test_only_the_master_leases(void **state)
     struct weir_lease_client *client = net.nodes[a].client;
     assert_int_equal(weir_lease_client_elsewhere(client).len, 0);
 
-    /* Where the master is, if no link leads there. */
+    /* The master's address, if no link leads there. */
     begin_first(&net, second);
     weir_root_lease_end(net.nodes[first].root, net.term,
                         WEIR_TEXT("eu-2.example:7077"), net.now);
     net_run(&net, WEIR_SECOND);
     assert_true(weir_text_equal(weir_lease_client_elsewhere(client),
                                 WEIR_TEXT("eu-2.example:7077")));
-    /* A welcome says so too; an address that is no text isn't told. */
+    /* A welcome has it too; an address that is no text isn't sent. */
     uint32_t b = net_leaf(&net, 1, &up_to[first]);
     net_run(&net, WEIR_SECOND);
     client = net.nodes[b].client;
@@ -165,7 +167,7 @@ static void test_only_the_master_leases(void **state)
     assert_int_equal(weir_lease_client_elsewhere(client).len, 0);
     assert_int_equal(weir_lease_client_master(client), WEIR_LEASE_PLACE_NONE);
 
-    /* A link leads there: it is asked. */
+    /* A link leads there: the master is asked. */
     uint32_t c = net_leaf(&net, 2, up_to);
     net_want(&net, c, 0, 10);
     net_run(&net, WEIR_SECOND);
@@ -188,7 +190,8 @@ static void test_a_newcomer_waits_for_two_round_trips(void **state)
     net_run(&net, 5 * WEIR_SECOND);
     assert_near(net_sum(&net, 0), 100);
     net_want(&net, leaf[3], 0, 200);
-    /* Up, down to the others, up that it is taken, down to the newcomer. */
+    /* Up, down to the others, their acknowledgement up, down to the new
+     * holder. */
     net_run(&net, 4 * net.delay - WEIR_MILLISECOND);
     assert_near(net_has(&net, leaf[3], 0), 0);
     net_run(&net, PAUSES);
@@ -208,8 +211,8 @@ static void put_away(struct net *net, uint32_t root, struct weir_text name)
     weir_root_settle(net->nodes[root].root, net->now);
 }
 
-/* What was there may be leased out by an earlier life; what was created since
- * not, until something leased has gone. */
+/* Quotas that existed before may be leased out by an earlier term. A quota
+ * created since can't be, until a leased one was removed. */
 static void test_a_new_quota_needs_no_learning(void **state)
 {
     (void)state;
@@ -268,8 +271,8 @@ static uint32_t master_of(const struct net *net)
     return UINT32_MAX;
 }
 
-/* What the pump of a master does that can keep numbers: one at first, another
- * when it is wanted. */
+/* As the pump of a master does if the election can keep numbers: one at first,
+ * another when it is wanted. */
 static uint64_t kept;
 static void keep(struct net *net)
 {
@@ -286,7 +289,7 @@ static void keep_if_wanted(struct net *net)
         keep(net);
 }
 
-/* The master resigns or is lost; another one is elected later, or at once. */
+/* The master resigns or is lost; another root is elected later, or at once. */
 static void change_master(struct net *net, uint32_t roots)
 {
     uint32_t before = master_of(net);
@@ -317,20 +320,20 @@ static void test_the_next_master_takes_over(void **state)
     assert_near(net_sum(&net, 0), 100);
     weir_root_lease_end(net.nodes[first].root, net.term, nobody, net.now);
     weir_root_lease_begin(net.nodes[second].root, ++net.term, net.now, net.now);
-    /* Nobody loses anything by it, at any instant. */
+    /* No holder loses anything by it, at any instant. */
     for (int i = 0; i < 100; i++) {
         net_run(&net, 50 * WEIR_MILLISECOND);
         assert_near(net_sum(&net, 0), 100);
     }
-    /* What the first still says is of an old term. */
+    /* Messages that the first one still sends are of an old term. */
     net_run(&net, 200 * WEIR_SECOND);
     assert_near(net_has(&net, a, 0), 50);
     assert_near(net_has(&net, b, 0), 50);
     net_fini(&net);
 }
 
-/* With a number kept it knows at once that it has heard all, and gives what is
- * wanted more; and it answers nobody before it has kept its own. */
+/* With a number kept it knows at once that it has heard all holders, and grants
+ * further wants; and it answers no holder before it has kept its own number. */
 static void test_the_next_master_has_heard_all(void **state)
 {
     (void)state;
@@ -357,7 +360,7 @@ static void test_the_next_master_has_heard_all(void **state)
     net_run(&net, WEIR_SECOND);
     assert_near(net_sum(&net, 0), 100);
 
-    /* Who comes now waits for another. */
+    /* A holder that comes now waits for another number. */
     uint32_t c = net_leaf(&net, 2, up_to);
     net_want(&net, a, 0, 20);
     net_want(&net, c, 0, 30);
@@ -386,12 +389,12 @@ static void mishap(struct net *net, uint32_t roots, const uint32_t *leaf,
     case 2:
         net_want(net, who, quota, -1);
         break;
-    case 7: /* a release is overtaken by what comes after it */
+    case 7: /* a release is overtaken by later messages */
         net_want(net, who, quota, -1);
         net_run(net, 10 * WEIR_MILLISECOND);
         net_want(net, who, quota, 50);
         break;
-    case 3: /* the limit is raised, and lowered only to what it was */
+    case 3: /* the limit is raised, and lowered only to its old value */
         net_edit(net, 1, weir_rng_below(&net->rng, 2) ? 150 : 300);
         break;
     default:
@@ -500,7 +503,7 @@ static void test_a_region_over_holders(void **state)
         for (int i = 0; i < 3; i++)
             assert_near(net_has(&t.net, t.leaf[r][i], 0), 20);
     }
-    /* It goes on so, and what is given back below goes up. */
+    /* It goes on so, and units given back below go up. */
     net_run(&t.net, 200 * WEIR_SECOND);
     assert_near(net_sum(&t.net, 0), 120);
     for (int i = 0; i < 3; i++)
@@ -522,7 +525,7 @@ static void test_a_newcomer_below_a_region(void **state)
     net_run(&t.net, 5 * WEIR_SECOND);
     assert_near(net_sum(&t.net, 0), 120);
     net_want(&t.net, t.leaf[0][0], 0, 200);
-    /* Up twice, down twice, up twice that it is taken, down twice. */
+    /* Up twice, down twice, acknowledgement up twice, down twice. */
     net_run(&t.net, 8 * t.net.delay - WEIR_MILLISECOND);
     assert_near(net_has(&t.net, t.leaf[0][0], 0), 0);
     net_run(&t.net, 2 * PAUSES);
@@ -541,7 +544,7 @@ static void test_a_region_is_cut_off(void **state)
     }
     net_run(&t.net, 5 * WEIR_SECOND);
     net_link(&t.net, t.region[0], 0, false);
-    /* What it has lasts for its lease, and is then another's. */
+    /* Its units stay its own for its lease; then the others get them. */
     net_run(&t.net, 30 * WEIR_SECOND);
     assert_near(net_sum(&t.net, 0), 120);
     net_run(&t.net, 200 * WEIR_SECOND);
@@ -556,8 +559,9 @@ static void test_a_region_is_cut_off(void **state)
     net_fini(&t.net);
 }
 
-/* A quota that isn't leased any more is still out at who can't hear so: a
- * region gives nothing back that may be in use, for it may be leased again. */
+/* A quota that isn't leased any more is still in use at holders that can't be
+ * reached. A region gives nothing back that may be in use, for the quota may be
+ * leased again. */
 static void test_a_region_keeps_what_an_ended_quota_has_out(void **state)
 {
     (void)state;
@@ -579,8 +583,8 @@ static void test_a_region_keeps_what_an_ended_quota_has_out(void **state)
     net_fini(&t.net);
 }
 
-/* Of two roots of a region the other becomes master: its clients keep what they
- * have at every instant, and so does the other region. */
+/* One of two roots of a region is master, then the other: its clients keep
+ * their units at every instant, and so does the other region. */
 static void test_a_region_changes_its_master(void **state)
 {
     (void)state;
@@ -627,7 +631,7 @@ static void shake(struct tree *t, uint32_t region)
     struct weir_root *root = t->net.nodes[t->region[region]].root;
     uint32_t leaf = t->leaf[region][weir_rng_below(&t->net.rng, 3)];
     switch (weir_rng_below(&t->net.rng, 7)) {
-    case 6: /* leased no more, and again */
+    case 6: /* not leased any more, then leased again */
         net_edit(&t->net, 0, -1);
         net_run(&t->net, weir_rng_below(&t->net.rng, 10) * WEIR_SECOND);
         net_edit(&t->net, 0, 120);
@@ -636,7 +640,7 @@ static void shake(struct tree *t, uint32_t region)
         net_link(&t->net, t->region[region], 0,
                  !t->net.nodes[t->region[region]].up[0].up);
         break;
-    case 1: { /* its mastership is lost, and found again */
+    case 1: { /* its mastership is lost, and regained */
         weir_instant vacant = t->net.now;
         uint64_t term = weir_root_lease_term(root);
         weir_root_lease_end(root, term, nobody, t->net.now);
@@ -679,10 +683,10 @@ static void test_random_trees(void **state)
     }
 }
 
-/* ---- Peers that are slow, and peers that ask for everything ---- */
+/* ---- Slow peers, and peers that ask for everything ---- */
 
-/* Its output is full: pushes wait, of each quota the newest, and answers don't.
- */
+/* Its output is full: pushes wait, only the newest of each quota, and answers
+ * are not delayed. */
 static void test_a_peer_is_held(void **state)
 {
     (void)state;
@@ -706,7 +710,7 @@ static void test_a_peer_is_held(void **state)
     net_run(&net, 100 * WEIR_MILLISECOND);
     assert_near(net_has(&net, a, 0), 40);
     assert_int_equal(stats_of(&net, 0).lease_pushes, pushes + 1);
-    /* A link that goes leaves nothing to be said. */
+    /* A link that goes leaves nothing to be sent. */
     weir_root_pause(root, a, true);
     net_edit(&net, 0, 30);
     net_run(&net, 100 * WEIR_MILLISECOND);
@@ -716,8 +720,8 @@ static void test_a_peer_is_held(void **state)
     net_fini(&net);
 }
 
-/* One peer wants all the names there can be: those beyond the bound are
- * refused, the others answered, and all that is said is within its bounds. */
+/* One peer wants every possible name: those beyond the bound are refused, the
+ * others answered, and everything that is sent is within its bounds. */
 static void test_a_flood_of_names(void **state)
 {
     (void)state;
@@ -767,13 +771,13 @@ static void test_a_flood_of_names(void **state)
     assert_int_equal(answered, WEIR_LEASED_MAX + 2 * WEIR_LEASES_MAX);
     assert_int_equal(refused, 2 * WEIR_LEASES_MAX);
     assert_int_equal(stats_of(&net, 0).leased, WEIR_LEASED_MAX);
-    /* A message out of range is its link's end. */
+    /* A message out of range ends its link. */
     wants[0].has = NAN;
     wants[0].name = WEIR_TEXT("f/0.0");
     message.wants.number++;
     assert_int_equal(weir_root_receive(root, a, &message, net.now),
                      WEIR_EPROTOCOL);
-    /* What was asked for and not read is forgotten with the link. */
+    /* An answer that was not read is dropped with the link. */
     assert_compare(root->peers[a].granted.capacity, >, 0);
     net_link(&net, a, 0, false);
     assert_int_equal(root->peers[a].granted.capacity, 0);
@@ -781,7 +785,7 @@ static void test_a_flood_of_names(void **state)
     net_fini(&net);
 }
 
-/* ---- Doors ---- */
+/* ---- Doorman's protocol ---- */
 
 static void test_doors(void **state)
 {
@@ -824,7 +828,7 @@ static void test_doors(void **state)
     net_fini(&net);
 }
 
-/* What one of Doorman's clients is told by this root. */
+/* The answer that one of Doorman's clients gets from this root. */
 static struct weir_grant ask_at_door(struct weir_root *root, const char *id,
                                      weir_instant now)
 {
@@ -839,8 +843,8 @@ static struct weir_grant ask_at_door(struct weir_root *root, const char *id,
     return grant;
 }
 
-/* Whose clock is behind goes by what the master before has told him for that
- * much longer: nobody else is granted it till then. */
+/* A client with a slow clock uses the previous master's grant for that much
+ * longer. No other client is granted it until then. */
 static void test_a_slow_clock_and_another_master(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * test/test_root_names.c - two tenants of one root, whose credentials may take
- * from quotas of some names alone: neither charges the other's, whatever it
- * reports; both charge the ancestors of their own. */
+ * test/test_root_names.c - two tenants of one root, each with credentials for
+ * quotas of some names alone: no report charges the other's quotas; both charge
+ * the ancestors of their own. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,8 +32,8 @@ struct town {
     struct weir_name_set sets[TENANTS];
     weir_instant now;
     uint64_t epoch;
-    unsigned denied;            /* names, as the root told */
-    struct weir_message answer; /* the last one to a message by hand */
+    unsigned denied;            /* names, from the root's messages */
+    struct weir_message answer; /* the last answer to a message by hand */
 };
 
 /* ---- The root ---- */
@@ -164,7 +164,7 @@ static void charge(struct town *town, uint32_t tenant, const char *name,
     weir_table_take(town->tables[tenant], 0, ref, units, NULL, town->now);
 }
 
-/* Units that the root has counted. */
+/* Units counted by the root. */
 static uint64_t counted(struct town *town, const char *name)
 {
     struct weir_usage usage;
@@ -211,12 +211,13 @@ static void neither_charges_the_other(void **state)
     charge(town, 1, "a/x", 50);
     run(town, 5 * WEIR_SECOND);
     assert_int_equal(counted(town, "a/x"), 5);
-    /* Nor the ancestor: the tenant has named no quota below "site". */
+    /* Nor is the ancestor charged: the tenant has named no quota below
+     * "site". */
     assert_int_equal(counted(town, "site"), 5);
     assert_compare(town->denied, >=, 2);
     weir_root_stats(town->root, &stats);
     assert_int_equal(stats.denied, town->denied);
-    /* The process holds a denied quota to its limit. */
+    /* The process applies a denied quota's limit locally. */
     charge(town, 1, "a/x", 100);
     struct weir_ref ref;
     weir_table_find(town->tables[1], WEIR_TEXT("a/x"), &ref);
@@ -238,7 +239,7 @@ static void the_limiter_is_told_once(void **state)
     assert_int_equal(counted(town, "a/x"), 0);
 }
 
-/* ---- Ancestors that come alone ---- */
+/* ---- Ancestors that are announced alone ---- */
 
 static void edit_parent(struct town *town, const char *name, uint64_t created,
                         const char *parent)
@@ -279,8 +280,8 @@ static void charge_each(struct town *town, const char *of, unsigned many)
     }
 }
 
-/* The limiter's callers ask for as many names that are denied, in slots before
- * the parent that comes by an edit or behind it. */
+/* The limiter's callers ask for that many denied names, in slots before and
+ * behind the parent, which comes by an edit. */
 static void beside_denied_names(struct town *town, unsigned before,
                                 unsigned behind)
 {
@@ -317,7 +318,7 @@ static void a_parent_among_denied_names(void **state)
     beside_denied_names(*state, 10, 10);
 }
 
-/* Of names below the parent most are stored quotas that nobody uses. */
+/* Most names below the parent are unused stored quotas. */
 static void a_parent_of_unused_quotas(void **state)
 {
     struct town *town = *state;
@@ -338,8 +339,8 @@ static void a_parent_of_unused_quotas(void **state)
     assert_int_equal(events(town, 0, ""), 0);
 }
 
-/* The child's bucket is empty, so that the limiter announces its parent
- * alone to a root that was just born. */
+/* The child's bucket is empty, so the limiter announces its parent alone to a
+ * root that was just started. */
 static void a_parent_that_is_full_still(void **state)
 {
     struct town *town = *state;
@@ -510,7 +511,7 @@ static void adaptive_limits_are_judged(void **state)
     assert_true(weir_text_equal(usage.limits[0].name, WEIR_TEXT("b/db")));
 }
 
-/* Ancestors that the globs let through take no room from others. */
+/* Ancestors that the globs permit take no room from others. */
 static void ancestors_of_ones_own_need_no_room(void **state)
 {
     struct town *town = *state;
@@ -584,7 +585,7 @@ static void the_overflow_of_a_name_may_be_charged(void **state)
     assert_int_equal(counted(town, "site"), 1);
 }
 
-/* Of a report by tenant 1: slot 1 is "a/x" to it. */
+/* A report by tenant 1: its slot 1 is "a/x". */
 static void report(struct town *town, uint64_t number, bool announces,
                    int64_t units)
 {
@@ -635,8 +636,8 @@ static bool is_welcomed(struct town *town, uint32_t tenant)
     return welcomed;
 }
 
-/* An incarnation isn't secret: the API shows it to readers. A peer of another
- * credential that says it is another limiter, and the first one keeps its
+/* An incarnation isn't secret: the API shows it to readers. A peer with another
+ * credential that sends it is another limiter, and the first one keeps its
  * session, its permits and its place, whether it is connected or away. */
 static void nobody_speaks_for_a_limiter_of_another(void **state)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test/test_root_waits.c - who waits at a root for a number to be kept beside
- * the mastership: is heard, and answered later. */
+ * test/test_root_waits.c - holders that wait at a root until a number is kept
+ * beside the mastership: their request is noted, and answered later. */
 
 #include <math.h>
 #include <setjmp.h>
@@ -30,7 +30,8 @@ static struct weir_root_stats stats_of(const struct net *net, uint32_t root)
     return stats;
 }
 
-/* So many roots, of which the first is returned, and one quota of 100/s. */
+/* Creates 'roots' roots, of which the first is returned, and one quota of
+ * 100/s. */
 static uint32_t begin_net(struct net *net, uint32_t roots)
 {
     net_init(net, 1);
@@ -42,7 +43,7 @@ static uint32_t begin_net(struct net *net, uint32_t roots)
     return first;
 }
 
-/* The root is master, and was never anybody else. */
+/* The root becomes master, and there was no other master before. */
 static void begin_first(struct net *net, uint32_t root)
 {
     weir_root_lease_begin(net->nodes[root].root, ++net->term, WEIR_NEVER,
@@ -54,9 +55,10 @@ static void keep(struct net *net, uint32_t root, uint64_t number)
     weir_root_lease_keep(net->nodes[root].root, number, net->now);
 }
 
-/* Where all is handed out, those who have it are told of less, without a roll:
- * when they have taken that, nobody has to wait for a number. What was said
- * last counts, also when the number is kept after all. */
+/* If everything is handed out, the holders are granted less, without a roster
+ * token. When they have acknowledged that, no new holder has to wait for a
+ * number. A waiting holder's latest request counts, also when the number is
+ * kept after all. */
 static void test_who_waits_is_let_in(void **state)
 {
     (void)state;
@@ -84,7 +86,7 @@ static void test_who_waits_is_let_in(void **state)
     net_fini(&net);
 }
 
-/* Who waits says something newer, and then gives all back. */
+/* A waiting holder sends a newer request, and then gives everything back. */
 static void test_what_waits_is_overtaken(void **state)
 {
     (void)state;
@@ -115,8 +117,9 @@ static void test_what_waits_is_overtaken(void **state)
     net_fini(&net);
 }
 
-/* A number was found, or may have been, and no other can be kept: all wait till
- * whatever was leased before is over. Where there was none nobody waits. */
+/* A number was found, or may have been, and no other can be kept: all wait
+ * until everything leased before is over. If there was no number, none
+ * waits. */
 static void test_no_number_can_be_kept(void **state)
 {
     (void)state;
@@ -145,7 +148,7 @@ static void test_no_number_can_be_kept(void **state)
     }
 }
 
-/* Takes what the root says; how many grants that are. */
+/* Takes the root's messages; returns the number of grants in them. */
 static size_t read_grants(struct net *net, struct weir_root *root)
 {
     uint32_t peer;
@@ -157,7 +160,8 @@ static size_t read_grants(struct net *net, struct weir_root *root)
 }
 
 /* More wait for a number to be kept than there is room for: the others aren't
- * answered then, but were heard, and are when they ask again. */
+ * answered then, but their requests were noted, and they are answered when they
+ * ask again. */
 static void test_more_wait_than_there_is_room_for(void **state)
 {
     (void)state;
@@ -203,8 +207,8 @@ static void test_more_wait_than_there_is_room_for(void **state)
     net_fini(&net);
 }
 
-/* What was said to a root before it became master, and was read afterwards, is
- * of then: the master in between may have granted more. */
+/* A message that was sent to a root before it became master, and read
+ * afterwards, is outdated: the master in between may have granted more. */
 static void test_a_word_from_before(void **state)
 {
     (void)state;
@@ -234,7 +238,7 @@ static void test_a_word_from_before(void **state)
     assert_int_equal(weir_root_receive(root, a, &message, net.now), 0);
     assert_false(weir_lease_manager_look_of(weir_root_lease_manager(root),
                                             want.name, &leased, net.now));
-    /* Who said it is told who is master, and says it anew. */
+    /* Its sender is told which root is master, and sends it anew. */
     net_run(&net, WEIR_SECOND);
     assert_true(weir_lease_manager_look_of(weir_root_lease_manager(root),
                                            want.name, &leased, net.now));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * test/test_run.c - scenarios by hand, run in virtual time: the same seed
- * gives the same bytes, a fleet holds its limit, the director does what it is
- * told, and what was expected is judged. */
+ * test/test_run.c - scenarios by hand, run in virtual time: the same seed gives
+ * the same bytes, a fleet holds its limit, the director obeys, and expectations
+ * are judged. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,7 +22,7 @@
 #define ACTIONS_MAX 16
 #define CONDITIONS_MAX 4
 
-/* A scenario with room for what it is given. */
+/* A scenario with memory for its parts. */
 struct made {
     struct weir_scenario scenario;
     struct weir_quota quotas[QUOTAS_MAX];
@@ -71,7 +71,7 @@ static struct weir_quota *add_quota(struct made *made, const char *name,
     return quota;
 }
 
-/* A rate in multiples of the limit. */
+/* A load, as a multiple of the limit. */
 static struct weir_load *add_load(struct made *made, const char *quota,
                                   double times)
 {
@@ -159,7 +159,7 @@ static struct weir_result *run(const struct made *made)
     return run_seed(made, seed());
 }
 
-/* The step of load that the README's table speaks of. */
+/* The step of load in the README's table. */
 static void make_fleet(struct made *made)
 {
     make(made, 50, 3, 60 * WEIR_SECOND);
@@ -192,7 +192,7 @@ static void test_a_fleet_holds_its_limit(void **state)
     weir_result_free(result);
 }
 
-/* NaN is equal to NaN here: bytes are. */
+/* Compares bytes: NaN is equal to NaN here. */
 static void assert_same(const struct weir_result *a,
                         const struct weir_result *b)
 {
@@ -232,8 +232,8 @@ static void test_one_seed_is_one_run(void **state)
     weir_result_free(other);
 }
 
-/* What the ideal limiter does depends on the requests alone, and these on the
- * seed: not on how well the fleet does. */
+/* The ideal limiter depends on the requests alone, and these on the seed: not
+ * on the fleet. */
 static void test_the_ideal_sees_the_same_whatever_the_fleet(void **state)
 {
     (void)state;
@@ -260,8 +260,8 @@ static void test_the_ideal_sees_the_same_whatever_the_fleet(void **state)
     weir_result_free(b);
 }
 
-/* Everything offered either passed or was refused; and one limiter with one
- * root and no delay is nearly the ideal one. */
+/* Every offered unit either passed or was refused; one limiter with one root
+ * and no delay is nearly the ideal one. */
 static void test_requests_are_passed_or_refused(void **state)
 {
     (void)state;
@@ -295,8 +295,8 @@ static bool held(const struct weir_result *result, size_t i)
     return result->expects[i].held;
 }
 
-/* Roots die and come back, limiters are started, an edit is in force; and what
- * can't come true is said not to have. */
+/* Roots die and come back, limiters are started, an edit is in force; and
+ * expectations that can't come true are reported as failed. */
 static void test_the_director_directs(void **state)
 {
     (void)state;
@@ -326,7 +326,7 @@ static void test_the_director_directs(void **state)
     action->quota.limit.units = 50;
     expect(&made, 10 * s, WEIR_QUANTITY_LIMIT, WEIR_IS_EQUAL, 50, s);
     expect(&made, 10 * s, WEIR_QUANTITY_EPOCHS, WEIR_IS_EQUAL, 0, s);
-    /* Who is cut off goes by the old limit until then. */
+    /* A limiter that is cut off uses the old limit until then. */
     add_action(&made, 10 * s + s / 2, WEIR_ACTION_MEND)->some = false;
     action = add_action(&made, 12 * s, WEIR_ACTION_KILL);
     action->nodes = (struct weir_selection){ .last = 5, .count = 3 };
@@ -384,7 +384,7 @@ static void test_always_and_at_the_end(void **state)
     weir_result_free(result);
 }
 
-/* Who is dead or paused gets no requests: the others do. */
+/* A dead or paused limiter gets no requests: the others do. */
 static void test_requests_go_to_those_that_run(void **state)
 {
     (void)state;
@@ -402,7 +402,7 @@ static void test_requests_go_to_those_that_run(void **state)
     measure(&made, WEIR_METRIC_OFFERED_MEAN, 6 * WEIR_SECOND, 0);
     measure(&made, WEIR_METRIC_PASSED_MEAN, 6 * WEIR_SECOND, 0);
     struct weir_result *result = run(&made);
-    /* Four hosts bear 2,000/s; one bears its own 1,000/s. */
+    /* Four hosts bear 2,000/s; one bears 1,000/s of its own. */
     assert_compare(fabs(result->measures[0] - 2), <, 0.1);
     assert_compare(fabs(result->measures[1] - 2), <, 0.1);
     assert_compare(fabs(result->measures[2] - 1), <, 0.1);
@@ -427,7 +427,7 @@ static void test_instances_of_a_template(void **state)
     made.measures[0].quota = "user/3";
     struct weir_result *result = run(&made);
     assert_int_equal(result->quota_count, 3);
-    /* One user's own, through tables in which it has other slots. */
+    /* One user's own series, through tables in which it has different slots. */
     for (size_t i = 0; i < result->sample_count; i++) {
         const struct weir_sample *sample = &result->quotas[2].samples[i];
         assert_true(sample->offered == sample->passed + sample->refused);
@@ -447,7 +447,7 @@ static void test_instances_of_a_template(void **state)
 }
 
 /* The bucket of a local quota at the only limiter is the true one, through
- * edits and up its chain; a quota that is off holds nothing. */
+ * edits and up its chain; a quota that is off has an empty one. */
 static void test_the_truth_of_one_limiter_is_its_own(void **state)
 {
     (void)state;
@@ -491,7 +491,7 @@ static void test_the_truth_of_one_limiter_is_its_own(void **state)
     weir_result_free(result);
 }
 
-/* Clients of a real log, each with its own instance, each at its limiter. */
+/* Clients of a real log, each with its own instance at its own limiter. */
 static void test_an_access_log_is_replayed(void **state)
 {
     (void)state;

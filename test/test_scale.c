@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * test/test_scale.c - what many quotas cost, in bytes: nothing while nobody
- * edits them. A limiter that comes back at the epoch it left is sent none,
- * and an interval in which nothing happens says as much of ten quotas as of a
- * hundred thousand. How long it takes is for `make bench`. */
+ * test/test_scale.c - the cost of many quotas, in bytes: nothing without edits.
+ * A limiter that comes back at its old epoch is sent none, and an idle interval
+ * sends as much for ten quotas as for a hundred thousand. The time is measured
+ * by `make bench`. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,7 +20,7 @@
 #define SLOTS (MANY + MANY / 8)
 
 struct seen {
-    uint64_t quotas; /* that came to limiters */
+    uint64_t quotas; /* sent to limiters */
     uint64_t welcomes;
 };
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test/test_scenario.c - the language of the lab: what is read, what is
- * refused and with which words, and that what is printed builds to the same.
- */
+ * test/test_scenario.c - the language of the lab: accepted and refused files,
+ * the messages, and that a printed scenario builds to the same one. */
 
 #include <dirent.h>
 #include <setjmp.h>
@@ -20,7 +19,7 @@
 
 /* ---- Helpers -------------------------------------------------------- */
 
-/* Six sound lines; what a test is about follows on line 7. */
+/* Six sound lines; the line under test is line 7. */
 static const char base[] = "title \"a test\"\n"
                            "roots 2\n"
                            "limiters 5\n"
@@ -92,7 +91,7 @@ static void refuse(const char *line, uint32_t column, const char *sentence)
     free(text);
 }
 
-/* Printed, built and printed again it is the same text. */
+/* Printed, built and printed again, the text is the same. */
 static void check_round_trip(const struct weir_scenario *scenario,
                              const char *what)
 {
@@ -111,7 +110,7 @@ static void check_round_trip(const struct weir_scenario *scenario,
     weir_scenario_free(again);
 }
 
-/* ---- What is read --------------------------------------------------- */
+/* ---- Accepted files -------------------------------------------------- */
 
 static void a_scenario_says_what_its_file_says(void **state)
 {
@@ -170,7 +169,7 @@ static void actions_come_in_the_order_of_time(void **state)
         assert_int_equal(s->actions[i].kind, kinds[i]);
     assert_int_equal(s->actions[0].step, -5000000);
     assert_true(s->actions[0].ppm == -20.5);
-    /* Whatever their order in the file, 'nodes' are limiters. */
+    /* In any order in the file, 'nodes' are limiters. */
     assert_false(s->actions[3].nodes.root);
     assert_int_equal(s->actions[3].nodes.first, 1);
     assert_true(s->actions[3].others.root);
@@ -191,7 +190,7 @@ static void edits_go_on_from_those_before_them_in_time(void **state)
                    "at 8s remove api\nat 9s set api limit=7/s\n");
     const struct weir_quota *shadow = &s->actions[4].quota;
     assert_int_equal(shadow->mode, WEIR_SHADOW);
-    /* What the store refused while it was away isn't there. */
+    /* Changes that the store refused while it was away are missing. */
     assert_int_equal(shadow->limit.units, 20);
     const struct weir_quota *fresh = &s->actions[6].quota;
     assert_int_equal(fresh->mode, WEIR_ENFORCE);
@@ -309,7 +308,7 @@ static void a_setting_from_outside_rules_over_variants(void **state)
     assert_int_equal(weir_script_set(script, "a", &diag), WEIR_EINVAL);
     assert_int_equal(weir_script_set(script, "a=$b", &diag), WEIR_EINVAL);
     assert_int_equal(weir_script_set(script, "a=\x01", &diag), WEIR_EINVAL);
-    /* A value that makes no sense is refused where it is used. */
+    /* A senseless value is refused where it is used. */
     assert_int_equal(weir_script_set(script, "b=0", &diag), 0);
     assert_null(weir_scenario_build(script, 0, &diag));
     assert_int_equal(diag.line, 9);
@@ -317,7 +316,7 @@ static void a_setting_from_outside_rules_over_variants(void **state)
     weir_script_free(script);
 }
 
-/* ---- What is refused ------------------------------------------------ */
+/* ---- Refused files --------------------------------------------------- */
 
 static void unknown_words_get_the_nearest_one(void **state)
 {
@@ -445,7 +444,7 @@ static void contradictions_are_refused(void **state)
     refuse("at 1s cut l1 from l2", 19, "limiters on both ends");
     refuse("at 1s cut l1 from root1 up noticed after 1s", 28, "by nobody");
     refuse("measure echo as a.b", 17, "has no dot");
-    /* A cycle that only edits can make. */
+    /* A cycle that only edits can cause. */
     refuse("at 1s set b parent=api limit=1/s; set api parent=b", 35, "api");
     refuse("at 1s set b parent=api limit=1/s; remove api", 35, "b");
 }
@@ -533,7 +532,7 @@ static void every_builtin_builds_and_prints_to_the_same(void **state)
     }
 }
 
-/* A file that isn't named in the build isn't in the program. */
+/* Every file must be named in the build, else it isn't in the program. */
 static void every_file_is_a_builtin(void **state)
 {
     (void)state;
@@ -644,7 +643,7 @@ static void random_scenarios_print_to_the_same(void **state)
     for (int i = 0; i < 4000; i++) {
         char *text = random_text(&rng);
         struct weir_diag diag = { 0 };
-        /* Some lines can't stand twice; those files are refused. */
+        /* Some lines may not occur twice; such files are refused. */
         struct weir_scenario *s = try_build(text, &diag);
         if (s)
             check_round_trip(s, text);
@@ -672,7 +671,8 @@ static void each_line_of_the_pool_is_sound(void **state)
         char *text = join(base, line);
         struct weir_diag diag = { 0 };
         struct weir_scenario *s = try_build(text, &diag);
-        /* Two of them are there to be refused: no such quota, no metric. */
+        /* Two of the lines must be refused: an unknown quota, an unknown
+         * metric. */
         if (!s != mentions)
             fail_msg("%s: %u %s", line, diag.column, diag.text);
         weir_scenario_free(s);
@@ -680,8 +680,8 @@ static void each_line_of_the_pool_is_sound(void **state)
     }
 }
 
-/* Bytes of a sound file are changed; whatever comes, it ends with a scenario
- * or a refusal that points into the file. */
+/* Random bytes of a sound file are changed: the result is a scenario, or a
+ * refusal that points into the file. */
 static void broken_files_are_refused_in_place(void **state)
 {
     (void)state;

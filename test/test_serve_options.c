@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test/test_serve_options.c - the command line of `weir serve`, and Doorman's
- * environment beside it. */
+ * environment variables. */
 
 #include "server/serve_options.h"
 
@@ -37,7 +37,7 @@ static const char *identity(const char *hostname)
     return shown;
 }
 
-/* Whichever of an option's names is used there. */
+/* Whichever of an option's names is used on the command line. */
 static void test_the_command_line_wins(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_shared.c - what a shared store needs no server for: its URIs, the
- * secrets file, and a meter as a value. */
+ * test_shared.c - the parts of a shared store that need no server: its URIs,
+ * the secrets file, and a bucket state as a value. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -194,7 +194,7 @@ static void test_secrets_that_are_none(void **state)
     assert_string_equal(secret.password, "untouched");
 }
 
-/* ---- A meter as a value ---- */
+/* ---- A bucket state as a value ---- */
 
 static uint64_t bucket_state[WEIR_ALGORITHM_SIZE_MAX / 8];
 static uint64_t again[WEIR_ALGORITHM_SIZE_MAX / 8];
@@ -227,7 +227,8 @@ static void test_a_value_is_the_bucket_state_again(void **state)
     }
 }
 
-/* Any one bit other than it was: refused, or a meter that can be stepped. */
+/* One bit is changed: the value is refused, or is a state that can be
+ * stepped. */
 static void test_values_with_a_wrong_bit(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_shared_memcached.c - shared counters in memcached: the suite, and what
- * only memcached has: several servers, values of strangers. */
+ * test_shared_memcached.c - shared counters in memcached: the suite, and cases
+ * of memcached alone: several servers, values of other programs. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -47,7 +47,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* What a stranger has written by our key. */
+/* Another program has written a value under one of our keys. */
 static void test_a_value_that_is_none(void **state)
 {
     (void)state;
@@ -76,7 +76,7 @@ static void test_a_value_that_is_none(void **state)
     weir_shared_close(shared);
 }
 
-/* Another rule by the same name: what was used stays used. */
+/* Another rule under the same name: used units stay used. */
 static void test_a_changed_rule(void **state)
 {
     (void)state;
@@ -107,7 +107,8 @@ static weir_instant wall_now(void)
     return (weir_instant)now.tv_sec * WEIR_SECOND + (weir_instant)now.tv_nsec;
 }
 
-/* How long the server keeps a key yet, by its own word; -1: it isn't there. */
+/* Seconds for which the server will keep a key, by its own answer; -1: it isn't
+ * there. */
 static long seconds_kept(const char *key)
 {
     char line[128] = "";
@@ -128,7 +129,7 @@ static long seconds_kept(const char *key)
     return sscanf(line, "HD t%ld", &seconds) == 1 ? seconds : -1;
 }
 
-/* An hour later by the zone's clocks the window may still not have ended. */
+/* An hour later on the zone's clocks the window may still not have ended. */
 static void test_a_window_is_kept_while_clocks_are_set_back(void **state)
 {
     (void)state;
@@ -148,7 +149,7 @@ static void test_a_window_is_kept_while_clocks_are_set_back(void **state)
             shared_rule_of(WEIR_FIXED_WINDOW, 10, WEIR_SECOND);
         struct weir_algorithm_answer answer;
         rule.calendar = all[i].calendar;
-        /* Three quarters past, so that half an hour less is the same one. */
+        /* Three quarters past, so half an hour less is in the same hour. */
         rule.utc_offset_s =
             45 * 60 - (int32_t)(wall_now() / WEIR_SECOND % 3600);
         assert_int_equal(
@@ -165,7 +166,7 @@ static void test_a_window_is_kept_while_clocks_are_set_back(void **state)
     weir_shared_close(shared);
 }
 
-/* What is to be kept for more than 30 days, is not for an instant of 1970. */
+/* An expiry of more than 30 days is not taken for an instant of 1970. */
 static void test_a_window_that_ends_in_thirty_days(void **state)
 {
     (void)state;
@@ -184,8 +185,8 @@ static void test_a_window_that_ends_in_thirty_days(void **state)
     weir_shared_close(shared);
 }
 
-/* A busy server misses the first probe, whose patience is the shortest: it is
- * not dead for that, and who is ready to wait is answered. */
+/* A busy server misses the first probe, which has the least patience. It is not
+ * taken for dead, and a caller that is ready to wait is answered. */
 static void test_a_server_that_is_slow_at_first(void **state)
 {
     (void)state;
@@ -202,7 +203,7 @@ static void test_a_server_that_is_slow_at_first(void **state)
     weir_shared_close(shared);
 }
 
-/* One of two servers is away: its names are, the others' aren't. */
+/* One of two servers is unreachable: so are its names, but not the others'. */
 static void test_two_servers(void **state)
 {
     (void)state;
@@ -237,7 +238,7 @@ static void test_two_servers(void **state)
     weir_shared_close(shared);
 }
 
-/* Each thread of the store's has its names, and one of them probes. */
+/* Each thread of the store has names of its own; one of them probes. */
 static void test_whoever_finds_it_away_it_is_found_again(void **state)
 {
     (void)state;

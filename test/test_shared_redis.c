@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_shared_redis.c - shared counters in Redis: the suite, and what only
- * Redis has: scripts, passwords, databases. */
+ * test_shared_redis.c - shared counters in Redis: the suite, and cases of Redis
+ * alone: scripts, passwords, databases. */
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@
 
 #define PASSWORD "open-sesame"
 #define PATIENCE (60 * WEIR_SECOND)
-/* Of a fake: it passes, nothing is used. */
+/* A fake's answer: passed, nothing is used. */
 #define STEP_ANSWER "*7\r\n:1\r\n:0\r\n:0\r\n:0\r\n:9\r\n:0\r\n:0\r\n"
 
 static const struct shared_under_test under_test = {
@@ -120,7 +120,7 @@ static void test_a_secrets_file_that_others_may_read(void **state)
     const char *path = secrets(PASSWORD, 0640);
     struct weir_shared *shared = shared_open_at(server.uri, path);
     shared_await_error(shared, "chmod 600");
-    /* It is read at each connect, so that it can be put right. */
+    /* It is read at each connect, so an operator can correct it. */
     chmod(path, 0600);
     shared_await(shared);
     weir_shared_close(shared);
@@ -153,8 +153,8 @@ static void test_scripts_that_were_forgotten(void **state)
     unlink(path);
 }
 
-/* A value of another kind, or no numbers: this meter's steps fail, the next
- * one's don't. */
+/* A value of another type, or not of numbers: this bucket state's steps fail,
+ * the next one's don't. */
 static void test_a_key_that_is_taken(void **state)
 {
     (void)state;
@@ -220,8 +220,9 @@ static void await_cluster(redisContext *redis)
     fail_msg("no cluster");
 }
 
-/* A server of a cluster refuses keys that aren't all of one slot, wherever
- * they are: what it takes is ready for a cluster of many. */
+/* A server of a cluster refuses a command with keys of several hash slots, on
+ * whichever server they are. So commands that it accepts work in a cluster of
+ * many. */
 static void test_a_cluster(void **state)
 {
     (void)state;
@@ -259,7 +260,7 @@ static void test_a_cluster(void **state)
     unlink(nodes);
 }
 
-/* ---- A server by hand: it greets, and then has its way ---- */
+/* ---- A scripted server: it greets, then does as configured ---- */
 
 struct fake {
     const char *answer;  /* to each step */
@@ -353,7 +354,7 @@ static struct weir_shared *fake_start(struct fake *fake, const char *answer,
     return fake_open(fake, NULL);
 }
 
-/* Closing the store ends its connection, and so what the fake waits for. */
+/* Closing the store ends its connection, which the fake waits for. */
 static void fake_stop(struct fake *fake, struct weir_shared *shared)
 {
     weir_store(&fake->stop, 1u);
@@ -372,7 +373,7 @@ static void test_a_redirection_is_told(void **state)
     fake_stop(&fake, shared);
 }
 
-/* A server that is no Redis says what it was sent again. */
+/* A server that isn't Redis echoes the command that it was sent. */
 static void test_a_password_in_an_error(void **state)
 {
     (void)state;
@@ -392,8 +393,8 @@ static void test_a_password_in_an_error(void **state)
     unlink(path);
 }
 
-/* Always later than the deadline: a step that is asked when the server seems to
- * be back pays for that, and a probe's PING is all else that it hears: two a
+/* Always later than the deadline. A step that is sent when the server seems to
+ * be back uses up its deadline. Otherwise the server gets only PINGs: two per
  * probe, and some at the beginning. */
 static void test_a_slow_server_is_asked_seldom(void **state)
 {
@@ -407,7 +408,7 @@ static void test_a_slow_server_is_asked_seldom(void **state)
     struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_TAKE, .weight = 1 };
     struct weir_algorithm_answer answer;
     unsigned away = 0, steps = 0;
-    /* Over some probes. */
+    /* For the time of some probes. */
     while (weir_clock_now() < start + 3 * WEIR_SHARED_PROBE || away < 100) {
         assert_compare(weir_clock_now(), <, start + PATIENCE);
         int result = weir_shared_step(shared, WEIR_TEXT("slow"), &rule, &ask,
@@ -428,9 +429,9 @@ static void test_a_slow_server_is_asked_seldom(void **state)
     fake_stop(&fake, shared);
 }
 
-/* One quota waits for less than any answer takes: that is its own misfortune,
- * and no other quota's. A round in which this machine was as slow as a dead
- * server would be proves nothing: until some were quiet. */
+/* One quota's deadline is shorter than any answer takes: only its own steps
+ * fail, not those of other quotas. A round in which this machine was as slow as
+ * a dead server proves nothing: it is repeated until some were quiet. */
 static void test_a_short_deadline_is_its_quotas_own(void **state)
 {
     (void)state;
@@ -543,8 +544,8 @@ static void *call_late(void *context)
     return NULL;
 }
 
-/* Its answers never stop to come, but nobody waits for them any more: that is
- * as good as dead. */
+/* Its answers keep coming, but no caller waits for them any more: it counts as
+ * dead. */
 static void test_a_server_that_is_always_late(void **state)
 {
     (void)state;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * test_shared_root.c - counters that a root keeps for all: the suite of shared
- * stores, over real roots (`weir serve`) and libweir's own way to them.
+ * test_shared_root.c - counters that a root keeps for all limiters: the suite
+ * of shared stores, over real roots (`weir serve`) and libweir's own connection
+ * to them.
  *
- * A rule isn't said with a step: it is a quota of the root's, which is edited
- * over HTTP where the suite wishes another. */
+ * A step doesn't contain its rule: the rule is a quota of the root, which is
+ * edited over HTTP when the suite sets another. */
 
 #include "client_world.h"
 
@@ -62,7 +63,7 @@ static void way_kill(void)
 static void way_stop(void)
 {
     assert_int_equal(kill(root.pid, SIGSTOP), 0);
-    /* The signal is on its way: wait until it has arrived. */
+    /* The signal is on its way: waits until it has arrived. */
     assert_int_equal(PATIENTLY(waitpid(root.pid, NULL, WUNTRACED)), root.pid);
 }
 

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT
- * test_shared_script.c - the scripts that Redis runs against the meters.
+ * test_shared_script.c - Redis's scripts compared with the bucket states in C.
  *
- * The same random history is told to a meter in C and to a script on a real
+ * The same random history goes to a bucket state in C and to a script on a real
  * server, whose time is an argument here. A script counts in doubles and whole
  * microseconds, so its answers may differ from the integers' by rounding:
  *
- *   passed         the same; but where the integers themselves answer
- *                  otherwise a slack earlier or later, either. Then both begin
+ *   passed         the same; but if the integers themselves answer otherwise
+ *                  a slack earlier or later, either is right. Then both begin
  *                  anew, and it is counted: it must be rare
- *   used, remaining, levels    within a unit of each
+ *   used, remaining, levels    within one unit
  *   retry_after, wait          within the slack, and a billionth
  *
- * The slack is 2 us, and what two scaled units (2^-20 of a unit, mostly) take
- * to leak: to one of them the integers are right. */
+ * The slack is 2 us, plus the time in which two scaled units (2^-20 of a unit,
+ * mostly) leak: the integers are exact to one of them. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -114,7 +114,7 @@ static void ask_script(const struct weir_algorithm_rule *rule,
     ask_named(NAME, rule, ask, now_us, out);
 }
 
-/* ---- How near ---- */
+/* ---- Tolerance ---- */
 
 static bool near_units(const struct weir_algorithm_rule *rule, int64_t a,
                        int64_t b)
@@ -163,7 +163,8 @@ static void print_answer(const char *who, const struct weir_algorithm_answer *a)
                 (unsigned long long)a->wait);
 }
 
-/* Whether the meter in C would answer otherwise a little earlier or later. */
+/* True: the bucket state in C would answer otherwise a little earlier or
+ * later. */
 static bool is_tie(const struct weir_algorithm_rule *rule,
                    const uint64_t *before, const struct weir_algorithm_ask *ask,
                    uint64_t now_us)
@@ -219,8 +220,8 @@ static struct weir_algorithm_ask random_ask(
     return ask;
 }
 
-/* Mostly little steps, now and then a window's, seldom months, and sometimes
- * none. Redis's clock may go back, but the meters in one word then answer
+/* Mostly small steps, now and then a window's, seldom months, and sometimes
+ * none. Redis's clock may go back, but then bucket states in one word answer
  * otherwise (algo/algorithm.h), so here it doesn't; see the test after next. */
 static uint64_t random_pause_us(struct weir_rng *rng)
 {
@@ -242,7 +243,7 @@ static uint64_t random_pause_us(struct weir_rng *rng)
     }
 }
 
-/* Clocks are set back and forth, seldom. */
+/* Sets clocks back and forth, seldom. */
 static void set_clocks(struct weir_rng *rng, struct weir_algorithm_rule *rule)
 {
     static const int32_t by[] = { 3600, -3600, 1800, -1800 };
@@ -315,7 +316,7 @@ static struct weir_algorithm_ask random_permit(struct weir_rng *rng)
         WEIR_ALGORITHM_TAKE,   WEIR_ALGORITHM_TAKE, WEIR_ALGORITHM_TAKE,
         WEIR_ALGORITHM_REFUND, WEIR_ALGORITHM_PEEK, WEIR_ALGORITHM_CHARGE
     };
-    /* Ids of all 64 bits, of which a double would make one. */
+    /* Ids use all 64 bits; a double would merge some. */
     return (struct weir_algorithm_ask){
         .op = ops[weir_rng_below(rng, WEIR_COUNT_OF(ops))],
         .weight = weir_rng_below(rng, 5),
@@ -343,7 +344,7 @@ static void test_permits_answer_as_the_bucket_state(void **state)
     struct weir_rng rng = made_seed("permits by script");
     unsigned steps = steps_wanted(1000);
     for (unsigned life = 0; life < 12; life++) {
-        /* As many places as it has units, so that none is short of one. */
+        /* As many entries as units, so that no take lacks one. */
         uint64_t limit = weir_rng_below(&rng, 200);
         struct weir_algorithm_rule rule = {
             .algorithm = WEIR_PERMITS,
@@ -361,7 +362,8 @@ static void test_permits_answer_as_the_bucket_state(void **state)
     }
 }
 
-/* What somebody deleted halfway is as never used, and nothing of it stays. */
+/* A state with only one of its keys left counts as unused, and nothing of it
+ * stays. */
 static void test_half_of_the_permits_is_none(void **state)
 {
     (void)state;
@@ -393,8 +395,8 @@ static void test_half_of_the_permits_is_none(void **state)
     }
 }
 
-/* By how many seconds a zone's clocks may be set back while a window is kept,
- * and how much longer it may be kept for that. */
+/* Seconds by which a zone's clocks may be set back while a window is kept: it
+ * may be kept that much longer. */
 static int32_t set_back_s(const struct weir_algorithm_rule *rule)
 {
     if (rule->calendar == WEIR_CALENDAR_NONE)
@@ -420,8 +422,8 @@ static long long kept_ms(const struct weir_algorithm_rule *rule,
     return ttl_ms;
 }
 
-/* What a store has forgotten, because nothing of it was left, must be as if it
- * had never been: the expiry is neither early nor missing. */
+/* A state that a store has expired must be as if it had never been used: the
+ * expiry is neither early nor missing. */
 static void test_expiry_is_when_a_bucket_state_is_idle(void **state)
 {
     (void)state;
@@ -444,7 +446,7 @@ static void test_expiry_is_when_a_bucket_state_is_idle(void **state)
         weir_instant late =
             weir_algorithm_idle_at(&set_back, bucket_state, now_us * 1000);
         long long ttl_ms = kept_ms(rule, &ask);
-        /* Of what it is kept for, so much may be over. */
+        /* The part of that time which may be over by now. */
         long long gone_ms = (long long)((weir_clock_now() - before) / 1000000);
         assert_true(ttl_ms > 0 || gone_ms > 9000);
         if (idle == WEIR_NEVER)
@@ -452,15 +454,15 @@ static void test_expiry_is_when_a_bucket_state_is_idle(void **state)
         long long least_ms = (long long)((late - now_us * 1000) / 1000000);
         long long most_ms = (long long)((idle - now_us * 1000) / 1000000) +
                             (long long)kept_longer_s(rule) * 1000;
-        /* Kept ten seconds longer. */
+        /* The script adds ten seconds. */
         if (ttl_ms > most_ms + 10003 || ttl_ms < least_ms + 9000 - gone_ms)
             fail_msg("%s: forgotten after %lld ms, idle after %lld to %lld",
                      rules[i].name, ttl_ms, least_ms, most_ms);
     }
 }
 
-/* A server that lost its place in time must not let through what it had
- * counted already. */
+/* A server with a clock that was set back must not let counted units through
+ * again. */
 static void test_a_clock_that_goes_back_empties_nothing(void **state)
 {
     (void)state;
@@ -474,7 +476,7 @@ static void test_a_clock_that_goes_back_empties_nothing(void **state)
         ask_script(&rule, &ask, MARCH_2024, &answer);
         ask = (struct weir_algorithm_ask){ .op = WEIR_ALGORITHM_TAKE,
                                            .weight = 5 };
-        if (i == WEIR_TOKEN_BUCKETS) /* the second bucket has its own */
+        if (i == WEIR_TOKEN_BUCKETS) /* for its second bucket */
             ask_script(&rule, &ask, MARCH_2024, &answer);
         if (i == WEIR_TOKEN_BUCKETS)
             ask_script(&rule, &ask, MARCH_2024, &answer);
@@ -485,7 +487,7 @@ static void test_a_clock_that_goes_back_empties_nothing(void **state)
     }
 }
 
-/* Another rule by the same name: units used stay used. */
+/* Another rule under the same name: used units stay used. */
 static void test_a_changed_rule_keeps_what_was_used(void **state)
 {
     (void)state;

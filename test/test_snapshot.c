@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test/test_snapshot.c - a snapshot is the whole set of some moment, or it is
- * refused: cut at any length, a byte changed anywhere, its writer killed, the
- * disk full, the set changing while it is written. */
+ * refused: if it is cut at any length, a byte is changed anywhere, its writer
+ * is killed, the disk is full, or the set changes while it is written. */
 
 #include <errno.h>
 #include <event2/event.h>
@@ -47,7 +47,7 @@ struct house {
     uint64_t epoch;
 };
 
-/* ---- A house ---- */
+/* ---- The root under test ---- */
 
 static void apply(struct house *house, const struct weir_change *change)
 {
@@ -64,7 +64,7 @@ static void put(struct house *house, unsigned number)
     apply(house, &change);
 }
 
-/* The name at a random place of the set; removes it. */
+/* Removes the quota at a random place of the set. */
 static void drop_any(struct house *house)
 {
     struct weir_catalog *catalog = weir_root_catalog(house->root);
@@ -141,7 +141,7 @@ static struct weir_snapshot_state look(const struct house *house)
     return state;
 }
 
-/* Turns the loop until so many were written or failed. */
+/* Turns the loop until that many snapshots were written or failed. */
 static void wait_for(struct house *house, uint64_t written, uint64_t failures)
 {
     while (
@@ -149,7 +149,7 @@ static void wait_for(struct house *house, uint64_t written, uint64_t failures)
         assert_int_equal(event_base_loop(house->base, EVLOOP_ONCE), 0);
 }
 
-/* ---- What a snapshot has in it ---- */
+/* ---- A snapshot's content ---- */
 
 struct copy {
     struct weir_catalog *catalog; /* owned */
@@ -285,7 +285,7 @@ static void test_what_was_written_is_read(void **state)
     assert_false(weir_snapshot_usable(house.snapshot));
     wait_for(&house, 1, 0);
     assert_snapshot_is_root(&house);
-    /* Nothing new: nothing is written, and a stop has nothing to do. */
+    /* No change: nothing is written, and a stop has nothing to do. */
     weir_snapshot_finish(house.snapshot);
     assert_int_equal(look(&house).written, 1);
     put(&house, 1);
@@ -293,7 +293,7 @@ static void test_what_was_written_is_read(void **state)
     weir_snapshot_finish(house.snapshot);
     assert_int_equal(look(&house).written, 2);
     assert_snapshot_is_root(&house);
-    /* Another life knows what is there. */
+    /* After a restart it knows that the file is up to date. */
     weir_snapshot_free(&house.snapshot);
     open_snapshot(&house, &quiet);
     assert_true(weir_snapshot_usable(house.snapshot));
@@ -356,8 +356,8 @@ static void test_each_byte_changed(void **state)
     close_house(&house);
 }
 
-/* The set changes between any two pieces: quotas that were written already,
- * that weren't yet, new ones, removals, half an edit at the end. */
+/* The set changes between any two pieces: quotas already written, quotas not
+ * yet written, new ones, removals, half an edit at the end. */
 static void test_changes_meanwhile(void **state)
 {
     (void)state;
@@ -390,7 +390,7 @@ static void test_changes_meanwhile(void **state)
     close_house(&house);
 }
 
-/* Half an edit is in the catalog: what was written before stays. */
+/* Half an edit is in the catalog: the earlier snapshot stays. */
 static void test_half_an_edit_isnt_written(void **state)
 {
     (void)state;
@@ -412,7 +412,7 @@ static void test_half_an_edit_isnt_written(void **state)
     close_house(&house);
 }
 
-/* Another store comes while the first one's set is written. */
+/* Another store replaces the first one while the first one's set is written. */
 static void test_another_store_meanwhile(void **state)
 {
     (void)state;
@@ -450,7 +450,7 @@ static void test_two_roots_one_path(void **state)
     snprintf(other.path, sizeof other.path, "%s", house.path);
     open_snapshot(&house, &quiet);
     open_snapshot(&other, &quiet);
-    /* The first one has its file open, and waits for its loop. */
+    /* The first writer has its file open, and waits for its loop. */
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(PATIENTLY(event_base_loop(house.base, EVLOOP_ONCE)),
                          0);
@@ -477,7 +477,7 @@ static void write_for_ever(struct house *house, uint32_t *written)
     }
 }
 
-/* When the child has written so many, and a moment later. */
+/* Waits until the child has written 'count', and a random moment longer. */
 static void let_write(struct weir_rng *rng, uint32_t *written, uint32_t count)
 {
     struct timespec pause = { .tv_nsec = 100000 };
@@ -487,7 +487,7 @@ static void let_write(struct weir_rng *rng, uint32_t *written, uint32_t count)
     nanosleep(&pause, NULL);
 }
 
-/* WEIR_KILLS says how many. */
+/* WEIR_KILLS is the number of kills. */
 static void test_killed_writer(void **state)
 {
     (void)state;
@@ -508,7 +508,7 @@ static void test_killed_writer(void **state)
         assert_compare(child, >=, 0);
         if (child == 0)
             write_for_ever(&house, written);
-        /* The first one of all has written one. */
+        /* In the first round it has written one, so there is a file. */
         let_write(&house.rng, written,
                   round == 0 ? 1 : (uint32_t)weir_rng_below(&house.rng, 4));
         kill(child, SIGKILL);
@@ -518,7 +518,7 @@ static void test_killed_writer(void **state)
         int error = read_copy(house.path, &copy, &diag);
         if (error < 0 && error != WEIR_ENOENT)
             fail_msg("%s", diag.text);
-        /* A whole edit's set: the 100, and what came then, in order. */
+        /* The set of a whole edit: the first 100, and later ones, in order. */
         if (error == 0)
             assert_int_equal(copy.info.changes, copy.info.epoch);
         whole += error == 0;
@@ -533,7 +533,8 @@ static void test_killed_writer(void **state)
 
 /* ---- Disk full ---- */
 
-/* Half a megabyte of disk, or of file; true: a file system to unmount. */
+/* Limits the disk or the file to half a megabyte; true: a file system to
+ * unmount. */
 static bool narrow(const struct house *house)
 {
     if (mount("tmpfs", house->folder, "tmpfs", 0, "size=512k") == 0)
@@ -553,7 +554,7 @@ static void widen(const struct house *house, bool mounted)
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
 
-/* What weir_log() says goes to 'path' meanwhile. */
+/* Redirects the output of weir_log() to 'path'. */
 static int redirect(const char *path)
 {
     int before = dup(STDERR_FILENO);
@@ -595,7 +596,7 @@ static void test_disk_full(void **state)
         put(&house, i);
     settle(&house);
     wait_for(&house, 1, 3);
-    /* The root goes on, the old one stays, nothing lies beside it. */
+    /* The root goes on, the old snapshot stays, and no other file is left. */
     assert_true(weir_root_ready(house.root));
     assert_true(weir_snapshot_usable(house.snapshot));
     char *now = read_file(house.path, &len);
@@ -632,7 +633,7 @@ static void put_plain(struct house *house, unsigned number)
     apply(house, &change);
 }
 
-/* WEIR_SNAPSHOT_QUOTAS says how many; a million, for the night. */
+/* WEIR_SNAPSHOT_QUOTAS sets their number; a million, for the night. */
 static void test_many(void **state)
 {
     (void)state;

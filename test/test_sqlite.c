@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test/test_sqlite.c - the SQLite store under the suite, and what only a
- * file can suffer: moved, replaced, locked, garbage, a full disk. */
+ * test/test_sqlite.c - the SQLite store under the suite, and failures that only
+ * a file has: moved, replaced, locked, garbage, a full disk. */
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -49,7 +49,7 @@ static void clean(const char *url)
     }
     snprintf(path, sizeof(path), "%s", path_of(url));
     *strrchr(path, '/') = '\0';
-    /* nothing else may be left behind, of a temporary store for example */
+    /* no other file may be left, of a temporary store for example */
     assert_int_equal(rmdir(path), 0);
 }
 
@@ -178,14 +178,14 @@ static void of_a_newer_schema(void **state)
 {
     struct fixture *fixture = *state;
     sqlite3_close(sql(fixture->path, "PRAGMA user_version = 4"));
-    /* a handle that is open already notices too */
+    /* an open handle notices it too */
     assert_int_equal(edit(fixture, "a"), WEIR_ESCHEMA);
     assert_int_equal(reopen(fixture), WEIR_ESCHEMA);
     assert_non_null(strstr(fixture->diag.text, "has schema 4, this program "
                                                "reads up to 3"));
 }
 
-/* What a Weir of schema 1 made, with a quota that has every field. */
+/* A store made by a Weir of schema 1, with a quota that has every field. */
 static const char schema_1[] =
     "PRAGMA journal_mode = WAL;"
     "PRAGMA application_id = 1466263922; PRAGMA user_version = 1;"
@@ -275,7 +275,7 @@ static void of_an_older_schema(void **state)
     assert_int_equal(epoch, 9);
     assert_int_equal(floor, 2);
     check_upgraded(fixture);
-    /* an id that was given is never given again */
+    /* an id is never given twice */
     assert_int_equal(edit(fixture, "new"), 0);
     struct weir_catalog *seen = weir_catalog_new(&maker_mem, 1);
     weir_store_read(fixture->store, 9, keep, seen, NULL);
@@ -283,7 +283,7 @@ static void of_an_older_schema(void **state)
     weir_catalog_free(seen);
 }
 
-/* One step of it fails: it is what it was. */
+/* One step of the upgrade fails: the store is unchanged. */
 static void an_upgrade_that_fails(void **state)
 {
     struct fixture *fixture = *state;
@@ -357,7 +357,7 @@ static void not_a_store(void **state)
                      WEIR_ESTORE);
 }
 
-/* The write-ahead log of a store that was removed alone. */
+/* The write-ahead log of a store that was removed without it. */
 static void a_log_that_was_left_behind(void **state)
 {
     struct fixture *fixture = *state;
@@ -378,8 +378,8 @@ static void a_log_that_was_left_behind(void **state)
     assert_int_equal(weir_store_init(fixture->url, NULL), 0);
 }
 
-/* Where it went is all that a migrated store says, to whoever has it open and
- * to whoever opens it, until it is said to be in use again. */
+/* A migrated store answers only with its new place, to handles that are open
+ * and to new ones, until it is declared in use again. */
 static void migrated(void **state)
 {
     struct fixture *fixture = *state;
@@ -422,7 +422,7 @@ static mode_t mode_of(const char *path, const char *ending)
     return file.st_mode & 0777;
 }
 
-/* By any umask; SQLite gives the files beside it the store's own mode. */
+/* With any umask; SQLite gives the files beside it the store's own mode. */
 static void open_to_its_owner_alone(void **state)
 {
     (void)state;
@@ -441,7 +441,7 @@ static void open_to_its_owner_alone(void **state)
     clean(fixture.url);
 }
 
-/* A wider mode is the operator's; 'diag' says what others may do. */
+/* A wider mode is the operator's choice; 'diag' names the rights of others. */
 static void others_may_read_it(void **state)
 {
     struct fixture *fixture = *state;
@@ -486,7 +486,7 @@ static void rows_that_say_nothing(void **state)
     assert_int_equal(edit(fixture, "c"), WEIR_ESTORE);
 }
 
-/* The lock is held by another process; reads go on, edits say who to ask. */
+/* The lock is held by another process; reads go on, edits name that process. */
 static void locked_by_another_process(void **state)
 {
     struct fixture *fixture = *state;

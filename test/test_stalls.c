@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * test/test_stalls.c - what a fleet knows of itself when the machine under it
- * stalls: in virtual time every node is stopped for 0.3 to 1 s now and then, a
- * tenth of its time, and then all roots die, or a region is cut off. What
- * limiters pass from then on is what they had learnt.
+ * test/test_stalls.c - how much a fleet has learnt about its load when its
+ * machine stalls. In virtual time every node is stopped for 0.3 to 1 s now and
+ * then, a tenth of its time; then all roots die, or a region is cut off. From
+ * then on limiters pass the rate that they had learnt.
  *
- * Stalls end with the cut, so that the figures are of what was learnt. Seeds
- * in a row; WEIR_SEED sets the first. */
+ * Stalls end with the cut, so the figures show only the learning. Seeds in a
+ * row; WEIR_SEED sets the first. */
 
 #include <math.h>
 #include <setjmp.h>
@@ -22,9 +22,9 @@
 #define LIMIT 1000
 #define SEEDS 8
 #define LEARN 15        /* seconds, before the cut */
-#define STALL_EVERY 6.5 /* seconds, of each node; on average */
+#define STALL_EVERY 6.5 /* seconds, of each node, on average */
 #define STEP (50 * WEIR_MILLISECOND)
-#define LIMITERS 3 /* of those that are cut off */
+#define LIMITERS 3 /* those that are cut off */
 #define NODES_MAX 16
 
 enum mode { SHARE, HOLD, MODES };
@@ -40,14 +40,14 @@ enum mishap {
     TOP_IS_SILENT, /* its links stand */
 };
 
-/* A fleet, and what is cut off of it: its first limiters, with two roots that
- * die, or with a region's roots, whose upstream is cut off. */
+/* A fleet, and the part of it that is cut off: its first limiters, with two
+ * roots that die, or with a region's roots, which lose their upstream. */
 struct shape {
     const char *what;
     enum mishap mishap;
     uint32_t limiters, roots;
     uint32_t upstream[WEIR_FLEET_ROOTS_MAX];
-    double wanted; /* what those cut off should go on with, of the limit */
+    double wanted; /* the rate that the part should go on with, of the limit */
 };
 
 static const struct shape flat = { "roots die", ROOTS_DIE, LIMITERS,
@@ -63,8 +63,8 @@ struct stalls {
     const struct shape *shape;
     struct weir_fleet *fleet;
     bool stalls;
-    weir_instant until[NODES_MAX]; /* by node: roots, then limiters; 0: it
-                                    * runs */
+    weir_instant until[NODES_MAX]; /* by node: roots, then limiters; 0: it isn't
+                                    * stopped */
 };
 
 static struct weir_listen_address place_of(const struct stalls *s,
@@ -129,7 +129,7 @@ static void end_stall(struct stalls *s, uint32_t node)
     weir_fleet_pause(s->fleet, place_of(s, node), false);
 }
 
-/* Who is to be stopped for the next while, or goes on. */
+/* Stops some nodes for the next while, and lets others go on. */
 static void stall(struct stalls *s)
 {
     struct weir_world *world = weir_fleet_world(s->fleet);
@@ -146,8 +146,9 @@ static void stall(struct stalls *s)
     }
 }
 
-/* Every limiter is offered so much of the limit for some seconds, as Poisson.
- * 'passed': what those that are to be cut off pass a second, of the limit. */
+/* Every limiter is offered this part of the limit for some seconds, as Poisson.
+ * 'passed': units a second, of the limit, that pass on those that are to be cut
+ * off. */
 static void load(struct stalls *s, int seconds, double offered, double *passed)
 {
     struct weir_world *world = weir_fleet_world(s->fleet);
@@ -194,7 +195,7 @@ static void cut(struct stalls *s)
     }
 }
 
-/* What those cut off go on with, of the limit. */
+/* The rate that those cut off go on with, of the limit. */
 static void learnt(const struct shape *shape, uint64_t seed, bool stalls,
                    double *passed)
 {
@@ -221,7 +222,7 @@ static void note(struct figures *f, double x)
     f->squares += x * x;
 }
 
-/* 'most_off': of what is wanted. */
+/* 'most_off': relative to the wanted rate. */
 static void go_on(const struct shape *shape, bool stalls,
                   const double *most_off)
 {
@@ -254,8 +255,8 @@ static void test_roots_die(void **state)
     go_on(&flat, false, (const double[]){ 0.04, 0.06 });
 }
 
-/* On a limiter that was stopped for a tenth of the time a tenth less was asked:
- * `hold` lets so much more pass when it isn't stopped any more. */
+/* A limiter that was stopped for a tenth of the time was asked a tenth less:
+ * `hold` lets that much more pass when it isn't stopped any more. */
 static void test_roots_die_after_stalls(void **state)
 {
     (void)state;
@@ -274,8 +275,8 @@ static void test_a_region_is_cut_off_after_stalls(void **state)
     go_on(&region, true, (const double[]){ 0.35, 0.45 });
 }
 
-/* Until the silence is known for one, the region's limiters are told that its
- * allowance is used up: "full" says nothing of what others counted. */
+/* Until the silence is recognized, the region's limiters have a fill by which
+ * its allowance is used up: "full" doesn't depend on the counts of others. */
 static void test_the_top_is_silent(void **state)
 {
     (void)state;
@@ -288,8 +289,8 @@ static void test_the_top_is_silent_after_stalls(void **state)
     go_on(&silent, true, (const double[]){ 0.35, 0.45 });
 }
 
-/* First so much is offered to each for some seconds, then so much; then the
- * roots die. What passes by `hold`, of the limit. */
+/* Each limiter is offered 'first' for some seconds, then 'then'; then the roots
+ * die. Returns the rate that passes by `hold`, of the limit. */
 static double after(const char *what, double first, double then, int seconds)
 {
     struct stalls s;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * test/test_storage.c - the lab's storages: when is an answer there? */
+ * test/test_storage.c - the lab's storages: the instants of their answers. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,7 +27,7 @@ static weir_duration ask(struct weir_storage *storage, weir_instant now)
     return weir_storage_ask(storage, &rng, now);
 }
 
-/* 3.6 ms for each of the last second, whoever is answered by then. */
+/* 3.6 ms for each arrival of the last second, answered or not. */
 static void arrivals_of_the_last_second_count(void **state)
 {
     (void)state;
@@ -77,8 +77,8 @@ static void it_is_slow_for_a_while_and_again(void **state)
     weir_storage_free(storage);
 }
 
-/* What would be answered while it stands still is answered later by as long
- * as it still does. */
+/* An answer due while the storage stands still comes later, by the rest of the
+ * standstill. */
 static void it_stands_still(void **state)
 {
     (void)state;
@@ -115,8 +115,8 @@ static void some_answers_are_slow(void **state)
     weir_storage_free(storage);
 }
 
-/* One worker: each waits for the one before; none takes less than half of the
- * mean, and the mean is the mean. */
+/* One worker: each request waits for the one before; none takes less than half
+ * of the mean, and the mean is the configured one. */
 static void a_pool_answers_in_turn(void **state)
 {
     (void)state;
@@ -134,7 +134,7 @@ static void a_pool_answers_in_turn(void **state)
     }
     assert_in_range(before / ASKED, 19500000, 20500000);
     weir_storage_free(storage);
-    /* Two don't wait for each other. */
+    /* Two workers don't wait for each other. */
     options.workers = 2;
     storage = weir_storage_new(&options);
     weir_duration first = weir_storage_ask(storage, &rng, S);

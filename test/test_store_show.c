@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * test/test_store_show.c - no password of a store's URL is ever shown. */
+ * test/test_store_show.c - no view shows the password of a store's URL. */
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * test_stream.c - addresses, streams, listeners and gRPC links over
- * 127.0.0.1, on ports that the kernel chooses. No sleeps: each test runs its
- * loop until what it waits for has come. */
+ * test_stream.c - addresses, streams, listeners and gRPC links over 127.0.0.1,
+ * on ports that the kernel chooses. No sleeps: each test runs its loop until
+ * its condition holds. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -295,7 +295,7 @@ static void test_bytes_arrive(void **state)
     WAIT_FOR(&world, world.drained, 1);
     assert_int_equal(weir_stream_queued(world.client), 0);
     assert_non_null(strstr(weir_stream_peer(world.server), "127.0.0.1:"));
-    /* What was queued leaves before the end. */
+    /* Queued bytes leave before the end. */
     size_t before = world.bytes;
     assert_int_equal(weir_stream_write(world.client, big, sizeof(big)), 0);
     weir_stream_close(&world.client, true);
@@ -362,14 +362,15 @@ static void test_at_most_max(void **state)
     struct weir_stream *first = world.client;
     struct weir_stream *held = world.server;
     connect_stream(&world);
-    /* The kernel completes it; nobody takes it while one is there. */
+    /* The kernel completes the connection; the listener doesn't accept it while
+     * one is there. */
     WAIT_FOR(&world, world.opened, 2);
     event_base_loop(world.base, EVLOOP_NONBLOCK);
     assert_int_equal(world.accepted, 1);
     weir_stream_close(&held, false);
     WAIT_FOR(&world, world.accepted, 2);
     weir_stream_close(&first, false);
-    /* The listener goes before its streams. */
+    /* The listener is freed before its streams. */
     weir_listener_free(&world.listener);
     world_fini(&world);
 }
@@ -408,7 +409,7 @@ static void test_link_echo(void **state)
     world_init(&world, 10);
     connect_link(&world);
     struct weir_h2 *h2 = weir_h2_link_h2(world.client_link);
-    /* before the connection stands */
+    /* before the connection is up */
     int32_t id = weir_h2_call(h2, "/echo", "x", NULL);
     assert_compare(id, >, 0);
     static char big[1 << 20];
@@ -422,7 +423,7 @@ static void test_link_echo(void **state)
     assert_int_equal(world.messages, 8);
     assert_int_equal(world.bytes, 8 * sizeof(big));
     assert_int_equal(world.opened, 1);
-    /* The root ends in good order: the client hears of it. */
+    /* The root ends in good order: the client is notified. */
     weir_h2_shutdown(weir_h2_link_h2(world.server_link));
     weir_h2_link_flush(world.server_link);
     WAIT_FOR(&world, world.lost, 1);
@@ -467,7 +468,7 @@ static void test_link_closed_in_a_callback(void **state)
     world_fini(&world);
 }
 
-/* A peer that takes bytes and says nothing. */
+/* A peer that takes bytes and sends nothing. */
 static void test_link_silence(void **state)
 {
     (void)state;
@@ -482,7 +483,7 @@ static void test_link_silence(void **state)
     world_fini(&world);
 }
 
-/* Both speak only by PING and its answer, and stay together. */
+/* Both send only PINGs and their answers, and stay connected. */
 static void test_link_pings(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test/test_swarm.c - random fleets in random trouble, under all checkers:
- * WEIR_SEEDS=A..B says which (default 1..200). A failure names the command
+ * WEIR_SEEDS=A..B names the seeds (default 1..200). A failure names the command
  * that replays it. */
 
 #include <setjmp.h>
@@ -88,7 +88,7 @@ static void test_no_swarm_violates_anything(void **state)
         (unsigned long long)sum.bounded, (unsigned long long)sum.decisions,
         (unsigned long long)sum.quota_sets, (unsigned long long)sum.ends);
     assert_int_equal(bad, 0);
-    /* What judges little would hold of anything. */
+    /* A test that judges few would pass with any code. */
     uint64_t seeds_run = seeds.last - seeds.first + 1;
     if (seeds_run < 100)
         return;
@@ -99,7 +99,7 @@ static void test_no_swarm_violates_anything(void **state)
     assert_compare(sum.ends, >, 20 * seeds_run);
 }
 
-/* Those of other seeds that spoke once, each for another reason. */
+/* Other seeds that failed once, each for another reason. */
 static void test_what_was_bad_once(void **state)
 {
     (void)state;
@@ -113,7 +113,7 @@ static void test_what_was_bad_once(void **state)
     }
 }
 
-/* The same seed is the same run, to the event; another is another. */
+/* The same seed gives the same run, to the event; another seed another. */
 static void test_a_seed_is_a_run(void **state)
 {
     (void)state;
@@ -126,7 +126,8 @@ static void test_a_seed_is_a_run(void **state)
     weir_result_free(other);
 }
 
-/* A swarm is a file of the language, and what is printed builds to it. */
+/* A swarm is a file of the lab's language, and its printed text builds to
+ * it. */
 static void test_a_swarm_can_be_printed(void **state)
 {
     (void)state;

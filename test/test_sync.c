@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: MIT
  * test/test_sync.c - counted sharing over a network that loses, doubles,
- * reorders and replays, with nodes that die: random histories against what
- * must hold. Each history is made from one number; a failure prints it, and
+ * reorders and replays, with nodes that die: random histories, checked against
+ * invariants. Each history is made from one seed; a failure prints it, and
  * WEIR_SEED=N WEIR_HISTORIES=1 plays it again.
  *
- * The limits leak next to nothing (1 a day), so that a bucket's fill is the
- * sum of what passed, to the unit, and the oracle is an addition:
+ * The limits leak next to nothing (1 a day), so a bucket's fill is exactly the
+ * sum of the units that passed, and the oracle is an addition:
  *
  *   truth    all units that takes let through, on any limiter, ever
  *   lost     of them, those that died unreported with a limiter
- *   doubtful of them, those on their way when a root died or one is met that
- *            was just born: it may hear of them from one limiter's picture,
+ *   doubtful of them, those on their way when a root died or when a limiter
+ *            meets a cold root: that may get them in one limiter's root fill,
  *            and again from the limiter that counted them
- *   behind   what limiters hadn't been told when one was born that asks them:
- *            below what is worth a push
+ *   behind   units that limiters hadn't received when a cold root asked them:
+ *            too few for a push
  *
- * When the network is whole again, every root holds
+ * When the network is whole again, every root has
  *
  *     truth - lost - behind - doubtful <= fill <= truth + doubtful
  *
  * and where nothing died, exactly truth. Where several kinds of mishap meet
- * (limiters and roots that die, links that are cut), counts may be known to
- * one that died, and only the upper bound is left; how many histories were
- * judged how is printed. */
+ * (limiters and roots that die, links that are cut), counts may be known only
+ * to a node that died, and only the upper bound is left. The test prints how
+ * many histories were judged in which way. */
 
 #include <math.h>
 #include <setjmp.h>
@@ -38,8 +38,8 @@
 #include "lab/fleet.h"
 #include "node/root_state.h"
 
-/* Of 20 bugs of test_planted 13 break what is held here, and the histories up
- * to 2,982 show all of them. */
+/* Of 20 bugs of test_planted 13 break these invariants, and the histories up to
+ * 2,982 show all of them. */
 #define HISTORIES 15000
 
 #define LIMITERS_MAX 3
@@ -48,16 +48,16 @@ static const char *const names[NAMES] = { "all", "all/some", "t/x", "t/y" };
 /* The parent of each, as an index; -1: none. "t/?" hang under "all". */
 static const int parent_of[NAMES] = { -1, 0, 0, 0 };
 
-/* The slack a limiter was told of a name: now, and the most since it had
- * nothing unanswered. */
+/* The slack a limiter was sent for a name: now, and the most since nothing of
+ * it was unanswered. */
 struct told {
-    uint32_t roots;     /* bits: who told it */
+    uint32_t roots;     /* bit mask: the roots that sent it */
     uint64_t now, most; /* 1/1024 units */
-    uint64_t before;    /* counted when it first was told anything: held by no
-                      * slack, and late, perhaps in nobody's bucket */
+    uint64_t before;    /* counted before the first slack came: bounded by no
+                         * slack, and late, perhaps in no root's bucket */
 };
 
-/* What a root knows of a limiter's use of a name, if it is the only one. */
+/* A root's knowledge of a limiter's use of a name, if it is the only root. */
 struct known {
     uint64_t total;
     uint64_t pace;
@@ -68,20 +68,20 @@ struct known {
 
 struct history {
     struct weir_fleet *fleet;
-    struct weir_fleet_options options; /* of the fleet */
-    struct weir_rng rng; /* of the script, apart from the fleet's */
+    struct weir_fleet_options options; /* the fleet's */
+    struct weir_rng rng; /* for the script, apart from the fleet's */
     uint64_t seed;
     uint64_t truth[NAMES];
     uint64_t lost[NAMES];
     uint64_t doubtful[NAMES];
     double behind[NAMES];
     uint64_t high[NAMES];
-    uint64_t high_least[NAMES]; /* it ever was */
+    uint64_t high_least[NAMES]; /* lowest 'high' so far */
     double forgiven[NAMES];     /* presumed when late counts filled a bucket */
     struct told told[LIMITERS_MAX][NAMES];
     struct known known[LIMITERS_MAX][NAMES];
     uint64_t pace_most[LIMITERS_MAX][NAMES];
-    uint64_t number[LIMITERS_MAX]; /* of the report it took last */
+    uint64_t number[LIMITERS_MAX]; /* of the last report it took */
     bool limiter_killed, root_killed, cut;
     bool edited;
     bool lossy;
@@ -140,7 +140,7 @@ static uint64_t root_passed(struct history *h, uint32_t root, int name)
     return weir_fleet_root_passed(h->fleet, root, text_of(name));
 }
 
-/* ---- What limiters hold ---- */
+/* ---- State of the limiters ---- */
 
 static uint64_t unsettled(struct history *h, uint32_t limiter, int name)
 {
@@ -165,8 +165,8 @@ static int name_index(struct weir_table *table, uint32_t slot)
 
 #define UNBOUNDED ((uint64_t)1 << 50)
 
-/* What a root lets a limiter count unseen, as the message says. No slack is
- * more than half of the whole bucket. */
+/* Notes how much a root lets a limiter count unseen, by its message. No slack
+ * is more than half of the whole bucket. */
 static void note_slack(struct history *h, uint32_t limiter, uint32_t root,
                        const struct weir_fill *fill)
 {
@@ -176,7 +176,7 @@ static void note_slack(struct history *h, uint32_t limiter, uint32_t root,
     if (!h->edited)
         REQUIRE(h, fill->slack <= h->high[name] * WEIR_FILL_ONE / 2);
     struct told *told = &h->told[limiter][name];
-    /* What was counted before the first answer no slack has held. */
+    /* Counts before the first answer were bounded by no slack. */
     uint64_t count = count_of(h, limiter, name);
     if (told->roots == 0)
         told->before = count;
@@ -188,8 +188,8 @@ static void note_slack(struct history *h, uint32_t limiter, uint32_t root,
         told->most = fill->slack;
 }
 
-/* A picture holds what a root presumed of others: they were within their slack
- * of it, or reported it, which takes a round trip. */
+/* A root fill contains presumed counts of other limiters: those were within
+ * their slack, or reported them, which takes a round trip. */
 #define ROUND_TRIPS (300 * WEIR_MILLISECOND)
 
 static void doubt_root_fill(struct history *h, uint32_t limiter,
@@ -212,7 +212,7 @@ static void note_pace(struct history *h, uint32_t limiter,
         h->pace_most[limiter][name] = count->pace;
 }
 
-/* Late counts fill what is left of a bucket; what was presumed in it may never
+/* Late counts fill the rest of a bucket; the counts presumed in it may never
  * come. */
 static void note_late(struct history *h, uint32_t index, int name)
 {
@@ -253,7 +253,7 @@ static void note_report(struct history *h, uint32_t root, uint32_t limiter,
     }
 }
 
-/* Units that no root knows or presumes: rounded down, and by nature either
+/* Units that no root knows or presumes: rounded down, and naturally on either
  * side of 0. */
 static int64_t unseen_of(struct history *h, uint32_t limiter, int name)
 {
@@ -264,7 +264,7 @@ static int64_t unseen_of(struct history *h, uint32_t limiter, int name)
                      (uint64_t)(presumed >> WEIR_PACE_SHIFT) - 1);
 }
 
-/* What a limiter with that slack may count that no root knows. */
+/* The units that a limiter with that slack may count unknown to any root. */
 static uint64_t stop_of(uint64_t slack)
 {
     uint64_t units = (2 * slack + WEIR_FILL_ONE - 1) / WEIR_FILL_ONE;
@@ -289,10 +289,10 @@ static bool whole(const struct history *h)
            h->options.settings.slack;
 }
 
-/* After a pass: no limiter has counted more beyond what its root knows and
- * presumes than twice the largest slack it was told since all was answered,
- * and one weight; and so the bucket, had it seen all at once, is within the
- * stated bound. */
+/* After a pass: no limiter has counted more beyond its root's knowledge and
+ * presumption than twice the largest slack it was sent since all was answered,
+ * and one weight. So the bucket, if all counts reached it at once, is within
+ * the stated bound. */
 static void check_unseen_within_bound(struct history *h, uint32_t limiter,
                                       int name, uint64_t weight)
 {
@@ -301,21 +301,21 @@ static void check_unseen_within_bound(struct history *h, uint32_t limiter,
     if (unseen <= weight)
         told->most = told->now;
     uint64_t most = stop_of(told->most);
-    /* Of several roots the slowest needn't rule; a message overtaken isn't
-     * the newest. */
+    /* Of several roots the slowest needn't decide; a message that was overtaken
+     * isn't the newest. */
     if (told->roots != 0 && h->options.roots == 1 && !h->lossy)
         REQUIRE(h, unseen_of(h, limiter, name) < (int64_t)(most + weight));
     uint64_t bound = h->high[name];
     for (uint32_t i = 0; i < h->options.limiters; i++) {
         if (!h->told[i][name].roots && unsettled(h, i, name) > 0)
-            return; /* never told: its first answer is on the way */
+            return; /* it has no slack yet: its first answer is on the way */
         bound += stop_of(h->told[i][name].most) + WEIGHT_MAX;
         bound += h->told[i][name].before;
     }
     REQUIRE(h, h->truth[name] <= bound);
 }
 
-/* Some link is up and its ends haven't met. */
+/* Some link is up and its ends haven't exchanged messages yet. */
 static bool meeting(struct history *h)
 {
     for (uint32_t l = 0; l < h->options.limiters; l++) {
@@ -353,7 +353,7 @@ static void note_doubt(struct history *h)
     }
 }
 
-/* ---- What happens ---- */
+/* ---- Operations ---- */
 
 static void passed(struct history *h, uint32_t limiter, int name,
                    uint64_t weight)
@@ -367,7 +367,7 @@ static void passed(struct history *h, uint32_t limiter, int name,
     }
 }
 
-/* Mostly a few; sometimes so many that slack and stop must hold them. */
+/* Mostly a few; sometimes so many that slack and stop must limit them. */
 static void op_take(struct history *h)
 {
     uint32_t limiter = (uint32_t)below(h, h->options.limiters);
@@ -413,8 +413,8 @@ static void op_root(struct history *h)
     h->root_killed = true;
     h->cut |= meeting(h);
     weir_fleet_kill(h->fleet, root_at(root));
-    /* With all of them gone, each limiter knows what it was told last, and
-     * those that come back hear it in turn. */
+    /* With all roots gone, each limiter keeps the last fills, and the roots
+     * that come back learn them limiter by limiter. */
     bool some = h->options.roots == 1;
     for (uint32_t r = 0; r < h->options.roots; r++)
         some |= weir_fleet_root(h->fleet, r) != NULL;
@@ -429,7 +429,7 @@ static void op_limiter(struct history *h)
         return;
     }
     h->limiter_killed = true;
-    h->cut |= meeting(h); /* some root never heard of it */
+    h->cut |= meeting(h); /* some root never received from it */
     for (int n = 0; n < NAMES; n++)
         h->lost[n] += unsettled(h, limiter, n);
     weir_fleet_kill(h->fleet, limiter_at(limiter));
@@ -463,7 +463,7 @@ static void op_edit(struct history *h)
     put(h, (int)below(h, 3), 1 + below(h, 2000));
 }
 
-/* ---- What must hold in the end ---- */
+/* ---- Invariants at the end ---- */
 
 static bool quiet(struct history *h)
 {
@@ -477,7 +477,7 @@ static bool quiet(struct history *h)
     return true;
 }
 
-/* For a person who replays one history. */
+/* For replaying one history by hand. */
 static void show(struct history *h)
 {
     for (int n = 0; n < NAMES; n++) {
@@ -516,7 +516,7 @@ static void heal(struct history *h)
     }
     for (int i = 0; i < 60; i++) {
         run(h, 500 * WEIR_MILLISECOND);
-        /* What is presumed ends some intervals after the last pass. */
+        /* Presumed counts end some intervals after the last pass. */
         if (quiet(h) && i > 10)
             return;
     }
@@ -525,7 +525,7 @@ static void heal(struct history *h)
     REQUIRE(h, quiet(h));
 }
 
-/* Fills are told in 1/1024 units and the limits leak a little. */
+/* Fills are sent in 1/1024 units, and the limits leak a little. */
 #define TOLERANCE 1.0
 
 static void check_counted_once(struct history *h)
@@ -534,18 +534,19 @@ static void check_counted_once(struct history *h)
         double truth = (double)h->truth[n];
         double least = truth - (double)h->lost[n];
         double most = truth + (double)h->doubtful[n];
-        /* What one root only was told, by a limiter that could not reach
-         * the other, goes with the limiter or with the root. */
+        /* Counts that only one root knows, from a limiter that could not reach
+         * the other, are lost with the limiter or with the root. */
         if (h->limiter_killed + h->root_killed + h->cut > 1)
             least = 0;
-        /* Counts that come late fill a bucket and put it into no debt. */
+        /* Counts that come late fill a bucket, but put it into no debt. */
         double full = (double)h->high_least[n] - h->forgiven[n];
         if (least > full)
             least = full;
         if (h->root_killed)
             least -= h->behind[n] + (double)h->doubtful[n];
-        /* A limiter that reaches a newborn root last, because it was cut
-         * off, brings a picture with what others have told it meanwhile. */
+        /* A limiter that reaches a cold root last, because it was cut off,
+         * brings a root fill that contains other limiters' reports from
+         * meanwhile. */
         if (h->root_killed && h->cut)
             most += truth;
         for (uint32_t r = 0; r < h->options.roots; r++) {
@@ -558,7 +559,7 @@ static void check_counted_once(struct history *h)
     }
 }
 
-/* Whoever uses a quota sees what the roots see. */
+/* Each limiter that uses a quota has the fill that the roots have. */
 static void check_agreement(struct history *h)
 {
     for (int n = 0; n < NAMES; n++) {
@@ -567,10 +568,10 @@ static void check_agreement(struct history *h)
             if (count_of(h, l, n) == 0)
                 continue;
             double fill = limiter_fill(h, l, n);
-            /* Others may have done less than was presumed when it was told,
-             * or added less; that isn't worth a push. A push is
-             * said once, for TCP loses none; and after a cut a slot is
-             * spoken of again when it is used again. */
+            /* Other limiters may have counted less than was presumed when it
+             * was sent, or added less; that isn't worth a push. A push is sent
+             * once, for TCP loses none; and after a cut a slot is sent again
+             * when it is used again. */
             double worth = (double)h->told[l][n].now / WEIR_FILL_ONE / 2;
             REQUIRE(h, h->lossy || h->cut || fill <= most + worth + TOLERANCE);
             REQUIRE(h, h->lossy || h->cut ||
@@ -701,7 +702,7 @@ static void test_histories(void **state)
                   (unsigned long long)judged.exactly,
                   (unsigned long long)judged.within,
                   (unsigned long long)judged.above);
-    /* A test that judges little would hold of anything. */
+    /* A test that judges few histories exactly would pass with any code. */
     assert_true(count < 100 || judged.exactly > count / 4);
 }
 

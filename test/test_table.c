@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * test_table.c - the limiter's decisions against an exact model.
+ * test_table.c - the limiter's decisions compared with an exact model.
  *
- * The model keeps each quota as a rational: units in 1/UNIT, a number that
- * all periods used here divide, in 128 bits. What came in and what could
- * have leaked since the origin are two sums, and the fill is their
- * difference, as in the table, but exact, and with nothing clever about it.
+ * The model keeps each quota as a rational: units in 1/UNIT, a number that all
+ * periods used here divide, in 128 bits. The units that came in and those that
+ * could have leaked since the origin are two sums, and the fill is their
+ * difference, as in the table, but exact and without optimizations.
  *
- * Chance and rounding are left out thus: where the exact fill is within the
- * tolerance of an edge, or in the band, either decision is right, and the
- * model follows the one that was taken. Everywhere else they must agree. */
+ * Chance and rounding are excluded thus: if the exact fill is within the
+ * tolerance of an edge, or in the band, either decision is right, and the model
+ * follows the table's. Everywhere else they must agree. */
 
 #include <math.h>
 #include <setjmp.h>
@@ -39,7 +39,7 @@ struct model {
     enum weir_mode mode;
     uint64_t low, high;
     weir_i128 in;   /* in 1/UNIT, on the scale of 'leak' */
-    weir_i128 slop; /* how far the table may be off, in 1/UNIT */
+    weir_i128 slop; /* possible error of the table, in 1/UNIT */
     uint64_t count;
     uint64_t created;
 };
@@ -134,7 +134,7 @@ static void check_fill(const struct world *w, const struct model *m,
     weir_i128 off = fill - model_fill(m, now);
     assert_compare(off, <=, m->slop);
     assert_compare(off, >=, -m->slop);
-    /* One unit, and what roundings of edits have added. */
+    /* One unit, and the roundings added by edits. */
     assert_compare(m->slop, <, 4 * UNIT);
 }
 
@@ -144,7 +144,7 @@ static void check_chain(const struct world *w, int i, weir_instant now)
         check_fill(w, &w->quota[i], now);
 }
 
-/* What a link's count moved by. */
+/* The change of a link's count. */
 static int64_t moved_by(const struct world *w, const struct model *m)
 {
     return (int64_t)(weir_table_count(w->table, m->ref.slot) - m->count);
@@ -156,8 +156,8 @@ static void expect_unmoved(const struct world *w, int i)
         assert_true(moved_by(w, &w->quota[i]) == 0);
 }
 
-/* A charged take moved each link by the weight, but for those that are off,
- * and those in shadow that would have refused. */
+/* A charged take moved each link by the weight, except links that are off, and
+ * shadow links that would have refused. */
 static void follow_pass(struct world *w, int i, uint64_t weight,
                         weir_instant now)
 {
@@ -175,7 +175,7 @@ static void follow_pass(struct world *w, int i, uint64_t weight,
     }
 }
 
-/* Everything but the stripes, which are the refused taker's own. */
+/* Everything but the stripes, which only the refused caller uses. */
 static void *snapshot(const struct weir_table *t)
 {
     void *copy = malloc(t->stripes_at);
@@ -200,7 +200,7 @@ static void check_reply(const struct world *w, int i, uint64_t weight,
     assert_compare(reply->fill, >=, 0);
     if (passed) {
         assert_true(reply->retry_after == 0);
-        /* What remains may still be asked for, unless chance comes in. */
+        /* The remaining units can still be taken, unless chance comes in. */
         if (reply->remaining > 0 && reply->remaining <= WEIR_WEIGHT_MAX)
             assert_int_not_equal(chain_passes(w, i, reply->remaining, now), NO);
         return;
@@ -304,7 +304,8 @@ static void do_refund(struct world *w, int i)
         if (m->mode == WEIR_OFF) {
             assert_true(back == 0);
         } else if (!m->unlimited) {
-            /* All of it, or all that was in, a part of a unit as one. */
+            /* The whole weight, or all units that were in; a part of a unit
+             * counts as one. */
             if (fill > (weir_i128)weight * UNIT + m->slop)
                 assert_true(back == (int64_t)weight);
             assert_compare(back * UNIT, <=, fill + m->slop + UNIT);
@@ -313,7 +314,7 @@ static void do_refund(struct world *w, int i)
     }
 }
 
-/* How long until the weight fits, exactly; WEIR_NEVER if it never does. */
+/* Exact time until the weight fits; WEIR_NEVER if it never does. */
 static weir_i128 model_wait(const struct world *w, int i, uint64_t weight)
 {
     weir_i128 wait = 0;
@@ -424,7 +425,7 @@ static int random_parent(struct world *w, int i)
 {
     if (i == 0)
         return -1;
-    /* Mostly the one before: chains to the depth allowed. */
+    /* Mostly the previous quota: chains to the greatest depth. */
     int parent = weir_rng_below(&w->rng, 3)
                      ? i - 1
                      : (int)weir_rng_below(&w->rng, (uint64_t)i + 1) - 1;
@@ -465,12 +466,12 @@ static void do_edit(struct world *w, int i)
     random_limit(&w->rng, m);
     m->parent = random_parent(w, i);
     put_model(w, i);
-    /* An edit keeps the fill in units, up to a rounding; one of a quota that
-     * only counted means nothing. */
+    /* An edit keeps the fill in units, up to a rounding; for a quota that only
+     * counted the fill means nothing. */
     m->count = weir_table_count(w->table, m->ref.slot);
     struct weir_slot_view view;
     weir_table_view(w->table, m->ref.slot, &view, w->now);
-    /* More than the new scale can say, which is more than any debt. */
+    /* More than the new scale can represent, which is more than any debt. */
     weir_i128 most =
         (weir_i128)(WEIR_SCALED_MAX >> view.bucket.leak.frac) * UNIT;
     fill = !meant || m->unlimited ? 0 : fill > most ? most : fill;
@@ -507,7 +508,8 @@ static void step_time(struct world *w)
         w->now -= weir_rng_below(&w->rng, WEIR_SECOND);
     if (which < 20 || which > 21)
         return;
-    /* Called some times a second, or a year of leaking is too much. */
+    /* As the sync does some times a second; without it a year of leaking would
+     * be too much. */
     weir_table_sweep(w->table, QUOTAS, w->now);
     for (int i = 0; i < QUOTAS; i++)
         model_add(&w->quota[i], 0, w->now);
@@ -569,17 +571,18 @@ static void test_fill_is_as_the_model_says(void **state)
 
 /* ---- The band ---- */
 
-/* Of x log(x / y), which is 0 for x = 0. */
+/* x log(x / y), which is 0 for x = 0. */
 static double information(double x, double y)
 {
     return x > 0 ? x * log(x / y) : 0;
 }
 
-/* Peeks at a fill that stands still: the share refused is the fill's place in
- * the band. That 'asks' independent draws are off by as much information or
- * more has a probability of less than 2 exp(-24) = 8e-11, however small the
- * share (Chernoff); there are 16 such checks in a run, so that one in 10^8 is a
- * false alarm. The last term is for the band's own precision. */
+/* Peeks at a constant fill: the refused fraction is the fill's relative
+ * position in the band. That 'asks' independent draws are off by as much
+ * information or more has a probability of less than 2 exp(-24) = 8e-11,
+ * however small the fraction (Chernoff); there are 16 such checks in a run, so
+ * that one in 10^8 is a false alarm. The last term is for the band's own
+ * precision. */
 static void expect_share(struct weir_table *t, uint32_t stripe,
                          struct weir_ref ref, double share)
 {
@@ -606,8 +609,8 @@ static void test_the_band_refuses_in_proportion(void **state)
         struct weir_quota quota = made_quota_of("q", "p", 1, low + band);
         quota.low_burst.amount = low;
         struct weir_ref ref = made_put(t, &quota, MADE_AT);
-        /* The parent has half the probability: the largest counts, not the
-         * product. */
+        /* The parent has half the probability: the chain's largest counts, not
+         * the product. */
         struct weir_quota parent = made_quota_of("p", NULL, 1, low + 2 * band);
         parent.low_burst.amount = low;
         made_put(t, &parent, MADE_AT);
@@ -662,7 +665,7 @@ static void test_stale_quotas_do_as_they_say(void **state)
         assert_compare(reply.retry_after, <, 2 * WEIR_SECOND);
         assert_true(takes(t, own, 1));
         assert_false(takes(t, share, 51));
-        /* Half way up the band, and it stays there whatever happens. */
+        /* Half way up the band, and it stays there. */
         expect_share(t, 0, hold, 127.0 / 255);
         weir_table_refund(t, 0, hold, 100, MADE_AT);
         expect_share(t, 0, hold, 127.0 / 255);
@@ -692,7 +695,7 @@ static void test_debt_saturates_at_its_bound(void **state)
         weir_table_reserve(t, 0, ref, 1, WEIR_NEVER, &reply, MADE_AT) &
             WEIR_OUTCOME_LIMITED,
         WEIR_OUTCOME_LIMITED);
-    /* Those who reserve come in order, each a millisecond after the other. */
+    /* Reservations come in order, each a millisecond after the other. */
     weir_table_refund(t, 0, ref, WEIR_WEIGHT_MAX, MADE_AT);
     weir_duration before = 0;
     for (int i = 0; i < 10; i++) {
@@ -705,7 +708,7 @@ static void test_debt_saturates_at_its_bound(void **state)
                                step <= WEIR_MILLISECOND + 1000));
         before = reply.wait;
     }
-    /* What never fits is refused however patient one is. */
+    /* A weight that never fits is refused at any patience. */
     assert_int_equal(
         weir_table_reserve(t, 0, ref, 1001, WEIR_NEVER, &reply, MADE_AT) &
             WEIR_OUTCOME_LIMITED,
@@ -743,7 +746,7 @@ static void test_the_unlimited_only_counts(void **state)
     struct weir_quota quota = made_quota_of("q", NULL, 1, 1);
     quota.limit.unlimited = true;
     struct weir_ref ref = made_put(t, &quota, MADE_AT);
-    /* Past every bound a fill has, in steps of 2^56. */
+    /* Past every bound of a fill, in steps of 2^56. */
     for (int i = 0; i < 300; i++) {
         struct weir_reply reply;
         assert_true(takes(t, ref, WEIR_WEIGHT_MAX));

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * test_table_bucket_state.c - meters in the table against the same steps by
- * hand.
+ * test_table_bucket_state.c - bucket states in the table, compared with the
+ * same steps by hand.
  *
- * The model has for each quota a rule and a state of its own, and knows of
- * chains only this: a request passes if all of its links would let it pass,
- * and then all are charged, or none. Plain buckets, which the table keeps in
- * its slots, are meters like all others here. What a step answers is
- * test_algorithm's to say; what is held here is that the table asks the right
- * steps of the right quotas at the right time, through chains, modes, edits,
- * names that come and go, and threads. */
+ * The model has a rule and a state of its own for each quota. Of chains it
+ * knows only this: a request passes if all of its links would let it pass, and
+ * then all are charged, or none. Plain buckets, which the table keeps in its
+ * slots, are bucket states like all others here. test_algorithm checks the
+ * answer of each step; this file checks that the table makes the right steps
+ * for the right quotas at the right time, through chains, modes, edits, names
+ * that come and go, and threads. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -78,7 +78,7 @@ static bool is_enforced(const struct model *m)
     return m->quota.mode == WEIR_ENFORCE && !m->quota.limit.unlimited;
 }
 
-/* The table asks buckets before meters, each from the leaf up. */
+/* The table asks buckets before other states, each from the leaf up. */
 static int model_refuser(struct world *w, int leaf, uint64_t weight)
 {
     for (int bucket_states = 0; bucket_states < 2; bucket_states++) {
@@ -167,8 +167,8 @@ static void rule_of_quota(const struct weir_quota *quota, struct model *out)
         (quota->algorithm == WEIR_TOKEN_BUCKET && quota->initial.unset);
 }
 
-/* What was used stays used: by the meter's own carry, or, where a bucket in a
- * slot is involved, as so many units charged. */
+/* Used units stay used: by the bucket state's own carry, or, if a bucket in a
+ * slot is involved, as that many units charged. */
 static void model_follow(struct model *m, const struct weir_quota *quota,
                          weir_instant now)
 {
@@ -213,7 +213,7 @@ static void put_first(struct world *w, int i)
 
 /* ---- Both side by side ---- */
 
-/* Each quota holds what its model holds. */
+/* Each quota's state equals its model's. */
 static void check_quota(struct world *w, int i)
 {
     struct model *m = &w->quota[i];
@@ -255,8 +255,8 @@ static void check_passed(struct world *w, int leaf,
     assert_true(reply->retry_after == 0);
 }
 
-/* How far a slot's account of a wait may be from the meter's: it leaks since
- * another instant, and both round to a part of a unit. */
+/* How much a slot's wait may differ from the bucket state's: the slot leaks
+ * since another instant, and both round to a part of a unit. */
 static weir_duration slop_of(const struct model *m)
 {
     return m->plain ? 2 * weir_leak_time(m->rule.bucket[0].bucket.leak, 1) + 2
@@ -283,7 +283,8 @@ static void check_refused(struct world *w, int refuser, uint64_t weight,
                    (answer.retry_after + slop) * 5 / 4 + 1);
 }
 
-/* Charges the model with what passed; the highest level over the chain. */
+/* Charges the model with a request that passed; returns the highest level over
+ * the chain. */
 static uint8_t model_charge(struct world *w, int leaf, uint64_t weight)
 {
     uint8_t level = 0;
@@ -334,7 +335,7 @@ static void do_peek(struct world *w, int leaf, uint64_t weight)
         check_refused(w, refuser, weight, &reply);
 }
 
-/* Charges all, or gives back to all; a count never goes below what is in. */
+/* Charges all, or gives back to all; never more than a count has in. */
 static void do_move(struct world *w, int leaf, uint64_t weight, bool back)
 {
     if (back)
@@ -368,9 +369,8 @@ static struct weir_algorithm_answer model_try(struct model *m, uint64_t weight,
     return answer;
 }
 
-/* The longest wait of the chain, and by how much it may be wrong; false: some
- * link never lets it pass within 'wait_max'. '*out_close': nor does it clearly
- * not. */
+/* The longest wait of the chain, and its possible error; false: some link never
+ * lets it pass within 'wait_max'. '*out_close': that is too close to tell. */
 static bool model_wait(struct world *w, int leaf, uint64_t weight,
                        weir_duration wait_max, weir_duration *out_wait,
                        weir_duration *out_slop, bool *out_close)
@@ -440,7 +440,7 @@ static void do_edit(struct world *w, int i)
     choose(&quota, &w->rng);
     struct model next;
     rule_of_quota(&quota, &next);
-    /* From bucket to bucket is test_table's. */
+    /* From bucket to bucket is tested by test_table. */
     if (plain && next.plain)
         return;
     assert_int_equal(weir_table_put(w->table, &quota, w->now), WEIR_OK);
@@ -471,7 +471,7 @@ static void do_something(struct world *w)
             &w->rng, weir_rng_below(&w->rng, 50) ? WEIR_SECOND : HOUR);
 }
 
-/* So that the table has heard of the zone before it matters. */
+/* Makes the zone known to the table before it is needed. */
 static void put_zone(struct world *w)
 {
     struct weir_quota quota;
@@ -492,7 +492,7 @@ static void world_make(struct world *w, uint64_t seed)
 {
     memset(w, 0, sizeof(*w));
     w->rng.state = seed;
-    w->now = MADE_AT + WEIR_SECOND; /* a meter's 0 means "never used" */
+    w->now = MADE_AT + WEIR_SECOND; /* in a bucket state 0 means "never used" */
     w->table = made_table(1024, 2, seed);
     weir_table_set_wall(w->table, WALL);
     w->stripe = weir_table_claim_stripe(w->table);
@@ -529,8 +529,8 @@ static void test_random_histories(void **state)
            passed, refused, waited, leveled);
     assert_compare(passed, >, 1000);
     assert_compare(refused, >, 1000);
-    /* Of 480 rounds 5 and 6 in a hundred had none: not one in 40 is less
-     * likely than 10^-40. */
+    /* Of 480 rounds 5 in a hundred had no wait, and 6 no level: none in 40 is
+     * less likely than 10^-40. */
     assert_compare(waited, >, 0);
     assert_compare(leveled, >, 0);
 }
@@ -579,8 +579,8 @@ static void test_instances_have_bucket_states_of_their_own(void **state)
         assert_true(take_named(t, "user/b", 1, MADE_AT));
     }
     assert_false(take_named(t, "user/a", 1, MADE_AT));
-    /* The template is edited: its instances follow, and have used what they
-     * have used. */
+    /* The template is edited: its instances follow, and their used units stay
+     * used. */
     quota.limit.units = 5;
     made_put(t, &quota, MADE_AT);
     assert_false(take_named(t, "user/a", 3, MADE_AT));
@@ -637,8 +637,8 @@ static struct weir_table *small_table(uint32_t slots,
     return weir_table_init(block, &options, MADE_AT);
 }
 
-/* An area for a rule and four states: further names are as those without a
- * slot, until somebody is idle. */
+/* An area for a rule and four states: further names are like those without a
+ * slot, until some state is idle. */
 static void test_names_without_room_for_a_bucket_state(void **state)
 {
     (void)state;
@@ -666,7 +666,8 @@ static void test_names_without_room_for_a_bucket_state(void **state)
     }
     assert_compare(resolved, >=, 2);
     assert_compare(resolved, <, 8);
-    /* One more quota with a meter finds none either; the table is as before. */
+    /* Another quota with a bucket state finds no room either; the table is as
+     * before. */
     struct weir_quota other = window_of("other", 3, WEIR_SECOND);
     assert_int_equal(weir_table_put(t, &other, MADE_AT), WEIR_EFULL);
     assert_false(weir_table_find(t, other.name, &ref));
@@ -681,8 +682,8 @@ static void test_names_without_room_for_a_bucket_state(void **state)
     free(t);
 }
 
-/* An instance that was there when its template got an algorithm that it has
- * no room for limits nothing by itself until the sweep finds room. */
+/* An instance existed when its template got an algorithm for which it has no
+ * room. It limits nothing by itself until the sweep finds room. */
 static void test_an_instance_waits_for_room(void **state)
 {
     (void)state;
@@ -716,8 +717,8 @@ static void test_an_instance_waits_for_room(void **state)
     free(t);
 }
 
-/* Quotas of all algorithms, edited, dropped and put again, with their
- * instances: the area comes out whole. */
+/* Quotas of all algorithms are edited, dropped and put again, with their
+ * instances: in the end the whole area is free. */
 static void test_the_area_loses_nothing(void **state)
 {
     (void)state;
@@ -798,8 +799,8 @@ struct taker {
     uint64_t passed, refused;
 };
 
-/* fork() within an edit from a meter here to a store's, or back: the child has
- * the new meter and the old flags. */
+/* fork() within an edit from a bucket state here to a store's, or back: the
+ * child has the new state and the old flags. */
 static void test_a_fork_within_an_edit_of_sharing(void **state)
 {
     (void)state;
@@ -840,9 +841,9 @@ static void *take_much(void *arg)
     return NULL;
 }
 
-/* Two leaves below a window that is full before either is: exactly that much
- * passes, and what was given back to the leaves is there. Meanwhile the sync
- * edits a leaf: what it has used stays used. */
+/* Two leaves below a window that is full before either is: exactly its limit
+ * passes, and units given back to the leaves are available. Meanwhile the sync
+ * edits a leaf: its used units stay used. */
 static void test_threads_take_exactly_the_limit(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_table_details.c - slots as people see them: what is in force, with the
- * names it hangs on, and nobody of the shadow set. */
+ * test_table_details.c - the view of slots: the limits in force, with the
+ * names of their parents, and none of the shadow set. */
 
 #include <math.h>
 #include <setjmp.h>
@@ -45,7 +45,7 @@ static void test_a_quota_and_its_parent(void **state)
     assert_float_equal(show.fill, 150, 1);
     assert_int_equal(show.count + show.refused, 200);
     assert_int_equal(show.count, 150);
-    /* A second later as much has leaked as the limit says. */
+    /* A second later the limit's units have leaked. */
     show = seen(t, ref, now + WEIR_SECOND);
     assert_float_equal(show.fill, 50, 1);
     made_audit(t);

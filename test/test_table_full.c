@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * test_table_full.c - four million names in as many slots.
  *
- * The index promises a place for every name that has a slot, by the odds;
- * this is the size at which they are tried. */
+ * The index promises, with high probability, a place for every name that has a
+ * slot; this test tries it with four million. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,7 +22,7 @@ static struct weir_text name_of(uint32_t i, char *buf, size_t size)
     return (struct weir_text){ buf, (size_t)len };
 }
 
-/* Just below a power of two the buckets are at their fullest. */
+/* Just below a power of two the buckets are fullest. */
 static void fill_up(uint32_t slots, uint64_t seed)
 {
     struct weir_table *t = made_table(slots, 2, seed);

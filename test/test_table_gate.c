@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * test_table_gate.c - adaptive quotas on a table.
  *
- * What must hold whatever happens to the quotas: what the gauge holds is the
- * sum of the permits that are out; what the sluice has in flight is the sum of
- * those that it let in, and of those that were there before it; and no permit
- * leaves a sluice that it didn't enter. */
+ * With any edits of the quotas, an in-flight counter is the sum of the permits
+ * that are out; the units in flight of a concurrency gate are the sum of the
+ * permits that it let in, and of those that were out before it; and no permit
+ * leaves a gate that it didn't enter. */
 
 #include <pthread.h>
 #include <sched.h>
@@ -119,7 +119,7 @@ static uint32_t in_flight(struct weir_ref ref)
     return view_of(ref, LATER).in_flight;
 }
 
-/* Enters and leaves one after the other, each 'latency' long. */
+/* Enters and leaves one after the other; each permit is out for 'latency'. */
 static void serve(struct weir_ref ref, unsigned count, weir_duration latency,
                   weir_instant *now)
 {
@@ -201,7 +201,8 @@ static void test_classes_have_shares(void **state)
     assert_int_equal(view.in_flight, 16);
     assert_int_equal(view.in_flight_of[0], 1);
     assert_int_equal(view.in_flight_of[1], 5);
-    /* Another order of classes: who is out leaves the sum. */
+    /* Another order of classes: permits of the old classes leave the sum,
+     * too. */
     db = put("db", "controller=none;max=10;classes=bulk:50%,sync:observed");
     assert_int_equal(in_flight(db), 16);
     for (unsigned i = 0; i < 12; i++)
@@ -230,7 +231,7 @@ static void test_groups_get_all_or_none(void **state)
     assert_true(enters(db, 4, &b));
     weir_table_leave(t, &a);
     weir_table_leave(t, &b);
-    /* More than there ever is: alone. */
+    /* More than the limit ever is: alone. */
     assert_true(enters(db, 25, &a));
     assert_false(enters(db, 1, &b));
     weir_table_leave(t, &a);
@@ -251,7 +252,7 @@ static void test_a_chain_is_undone(void **state)
     struct weir_reply reply;
     assert_true(enters(leaf, 2, &a));
     assert_int_equal(in_flight(db), 2);
-    /* The leaf refuses; what the sluice let in is out again. */
+    /* The leaf refuses: the units that the gate let in are out again. */
     unsigned outcome = weir_table_enter(t, 1, leaf, 2, &b, &reply, LATER);
     assert_true(outcome & WEIR_OUTCOME_LIMITED);
     assert_int_equal(in_flight(db), 2);
@@ -260,7 +261,7 @@ static void test_a_chain_is_undone(void **state)
     assert_true(weir_table_enter(t, 1, leaf, 2, &b, &reply, LATER) &
                 WEIR_OUTCOME_LIMITED);
     assert_string_equal(reply.quota, "rate");
-    /* The sluice refuses: it is named, and says when to come again. */
+    /* The gate refuses: the reply names it, and when to come again. */
     outcome =
         weir_table_enter(t, 1, leaf, 3, &b, &reply, LATER + 9 * WEIR_SECOND);
     assert_true(outcome & WEIR_OUTCOME_LIMITED);
@@ -350,7 +351,7 @@ static void test_an_edit_keeps_what_was_learned(void **state)
     assert_int_equal(in_flight(db), 1);
     served(&a, now);
     assert_int_equal(in_flight(db), 0);
-    /* Removed and made again: another one. */
+    /* Removed and made again: another gate. */
     weir_table_drop(t, WEIR_TEXT("db"), now);
     db = put("db", "target=100ms;max=40");
     assert_float_equal(view_of(db, now).controller.limit, 20, 0);
@@ -369,7 +370,7 @@ static void test_who_was_there_before_counts(void **state)
     assert_false(enters(db, 1, &d));
     weir_table_leave(t, &a);
     assert_int_equal(in_flight(db), 3);
-    /* Somebody else's, then the same again. */
+    /* Another quota gets the name, then the same again. */
     put("db", "sharing=local;limit=9");
     assert_true(enters(db, 1, &d));
     db = put("db", "controller=none;max=6");
@@ -398,12 +399,13 @@ static void test_gate_slots_are_few(void **state)
     struct weir_permit_record out[3], stranger;
     assert_true(enters(ref[0], 2, &out[0]));
     assert_false(enters(ref[0], 1, &out[1]));
-    /* One without a basin lets all pass, and counts. */
+    /* A quota without a gate slot lets all pass, and counts. */
     assert_true(enters(ref[4], 200, &stranger));
     assert_int_equal(weir_table_in_flight(t, ref[4].slot), 200);
     struct weir_concurrency_gate_view view;
     assert_false(weir_table_adaptive(t, ref[4].slot, &view, LATER));
-    /* A quota of that name takes it from the template; its basin is free. */
+    /* A quota of that name takes it from the template; its gate slot is
+     * free. */
     put("t0", "sharing=local;limit=9");
     weir_table_sweep(t, 64, LATER);
     put("t1", "sharing=local;limit=9");
@@ -457,7 +459,8 @@ static void test_a_fork_has_nothing_in_flight(void **state)
     double low = view_of(db, now).controller.limit;
     struct weir_permit_record a;
     assert_true(enters_as(db, "a", 1, &a));
-    /* The parent's thread was at the controller, and a writer at work. */
+    /* At fork() a thread of the parent was in the controller, and a writer in
+     * an edit. */
     weir_table_lock(t);
     t->writer = 1;
     weir_table_forget_permits(t);
@@ -479,8 +482,8 @@ static void test_a_fork_has_nothing_in_flight(void **state)
 struct out {
     struct weir_permit_record record;
     unsigned name;
-    uint32_t life;     /* of the sluice that let it in; 0: none */
-    uint64_t stranger; /* to which life of the name's sluice it is one */
+    uint32_t life;     /* of the gate that let it in; 0: none */
+    uint64_t stranger; /* the life of the gate in which it is untracked */
 };
 
 static struct world {
@@ -651,7 +654,7 @@ static void test_threads_beside_edits(void **state)
             weir_table_drop(t, WEIR_TEXT("db"), LATER);
         const char *edit = edits[i % WEIR_COUNT_OF(edits)];
         struct weir_quota quota = quota_of("db", edit);
-        quota.created += i / 4; /* another one by the same name */
+        quota.created += i / 4; /* another quota of the same name */
         made_put(t, &quota, LATER);
         put("other", edits[(i + 1) % WEIR_COUNT_OF(edits)]);
         weir_table_set_fleet(t, 1 + i % 5, LATER);
@@ -665,7 +668,7 @@ static void test_threads_beside_edits(void **state)
     assert_int_equal(weir_table_in_flight(t, db.slot), 0);
 }
 
-/* ---- Threads, stopped and looked at ---- */
+/* ---- Threads, stopped and checked ---- */
 
 static uint32_t halted, resting; /* atomic */
 
@@ -694,8 +697,8 @@ static void await_resting(uint32_t count)
         sched_yield();
 }
 
-/* Whoever enters while the quota becomes another one leaves what he is counted
- * in: nothing stays in flight. */
+/* A permit that enters while the quota is replaced leaves in the counters that
+ * it entered: nothing stays in flight. */
 static void test_threads_beside_another_life(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_table_lease.c - slots that keep to what they were granted: to any real
- * number, at once, and from counted to leased and back without a jump. */
+ * test_table_lease.c - slots that hold their granted rate: any real number, at
+ * once, and from counted to leased and back without a jump. */
 
 #include <math.h>
 #include <pthread.h>
@@ -28,7 +28,7 @@ struct stage {
 };
 
 /* A quota of 'limit' units a second with bursts of 1 and 1.5 s, unless the test
- * enters others. */
+ * sets others. */
 static void begin(struct stage *stage, const char *name, uint64_t limit,
                   enum weir_sharing sharing)
 {
@@ -72,7 +72,7 @@ static bool take(struct stage *stage, uint64_t weight, struct weir_reply *reply)
              WEIR_OUTCOME_LIMITED);
 }
 
-/* What passes now, in takes of 'weight'. */
+/* Units that pass now, in takes of 'weight'. */
 static uint64_t drain(struct stage *stage, uint64_t weight)
 {
     uint64_t passed = 0;
@@ -93,7 +93,7 @@ static double units(const struct weir_slot_view *view, int64_t scaled)
     return (double)scaled / (double)((uint64_t)1 << view->bucket.leak.frac);
 }
 
-/* Offered without end for ten virtual minutes, or for 2,000 units where that is
+/* Offered without end for ten virtual minutes, or for 2,000 units if that is
  * longer. */
 static double mean_of(double rate)
 {
@@ -114,8 +114,8 @@ static double mean_of(double rate)
     return (double)passed / ((double)step * steps / 1e9);
 }
 
-/* Given any real number between 0.001 and 10^9 units a second, what passes in
- * the mean is that, within 1 %. */
+/* For any granted real number between 0.001 and 10^9 units a second, the mean
+ * of the units that pass is that, within 1 %. */
 static void it_keeps_to_any_real_number(void **state)
 {
     (void)state;
@@ -132,7 +132,7 @@ static void it_keeps_to_any_real_number(void **state)
     }
 }
 
-/* The leak itself is closer by far, and never less than granted. */
+/* The leak itself is far closer, and never less than granted. */
 static void the_leak_is_what_was_granted(void **state)
 {
     (void)state;
@@ -156,7 +156,7 @@ static void the_leak_is_what_was_granted(void **state)
     assert_compare(worst, <, 1e-9);
 }
 
-/* Numbers that no broker would say. */
+/* Numbers that no lease pool would send. */
 static void numbers_at_the_edge_are_borne(void **state)
 {
     (void)state;
@@ -196,8 +196,8 @@ static void nothing_passes_before_a_grant(void **state)
     end(&stage);
 }
 
-/* Bursts are the quota's, as that part of them which is granted of its limit;
- * whether they were entered as time or as units. One unit always fits. */
+/* The bursts are the quota's, scaled by the granted part of its limit, whether
+ * they were set as time or as units. One unit always fits. */
 static void bursts_are_that_part_of_the_quotas(void **state)
 {
     (void)state;
@@ -219,7 +219,7 @@ static void bursts_are_that_part_of_the_quotas(void **state)
     end(&stage);
 }
 
-/* A grant that is cut or raised leaves what is in the bucket. */
+/* A grant that is lowered or raised leaves the bucket's fill. */
 static void a_grant_keeps_the_fill(void **state)
 {
     (void)state;
@@ -231,15 +231,15 @@ static void a_grant_keeps_the_fill(void **state)
     grant(&stage, 33.25);
     struct weir_slot_view view = view_of(&stage);
     assert_float_equal(units(&view, view.fill), 60, 0.01);
-    assert_false(take(&stage, 1, NULL)); /* 49.9 are its burst by now */
+    assert_false(take(&stage, 1, NULL)); /* 49.9 are its burst now */
     grant(&stage, 1000);
     view = view_of(&stage);
     assert_float_equal(units(&view, view.fill), 60, 0.01);
     end(&stage);
 }
 
-/* An edit of the limit, while it is leased, changes the bursts' part and not
- * what was granted. */
+/* An edit of the limit, while it is leased, changes the scaled bursts and not
+ * the grant. */
 static void an_edit_leaves_the_grant(void **state)
 {
     (void)state;
@@ -255,9 +255,9 @@ static void an_edit_leaves_the_grant(void **state)
     end(&stage);
 }
 
-/* From counted to leased it goes on as it did, by the whole limit and fill,
- * until it is told its part; the part of the fill is its own then. Back again
- * it keeps to its grant until somebody has told the fleet's fill. */
+/* From counted to leased it goes on with the whole limit and fill until its
+ * first grant; then it has its own part of the fill. Back again it keeps its
+ * grant until a root has sent the fleet's fill. */
 static void the_way_there_and_back(void **state)
 {
     (void)state;
@@ -287,7 +287,7 @@ static void the_way_there_and_back(void **state)
 }
 
 /* Instances of a leased template are leased, each by itself; when the template
- * is counted again so are they; one that is made anew begins closed. */
+ * is counted again so are they; a new instance begins without a grant. */
 static void instances_are_leased_each(void **state)
 {
     (void)state;
@@ -315,7 +315,7 @@ static void instances_are_leased_each(void **state)
     end(&stage);
 }
 
-/* The shadow set asks nobody. */
+/* The shadow set sends no requests. */
 static void the_shadow_set_goes_by_itself(void **state)
 {
     (void)state;
@@ -326,8 +326,8 @@ static void the_shadow_set_goes_by_itself(void **state)
     end(&stage);
 }
 
-/* What a caller says he will want is kept for the slot, whatever its sharing,
- * and for this life of it. */
+/* A caller's announced wants are kept for the slot, with any sharing, and for
+ * this life of it. */
 static void wants_are_kept(void **state)
 {
     (void)state;
@@ -355,8 +355,8 @@ static struct weir_ref pin(struct stage *stage)
     return ref;
 }
 
-/* With the last pin goes what was wanted; and of a leased slot it is noted,
- * until somebody has asked. */
+/* The wants go with the last pin; for a leased slot this is noted, until the
+ * sync has asked. */
 static void the_last_pin_is_noted(void **state)
 {
     (void)state;
@@ -408,7 +408,7 @@ static void *take_on(void *context)
 }
 
 /* Grants, ends of leases and edits come while two threads take: each take is
- * counted once, and the fill is never what nobody put in. */
+ * counted once, and the fill is always one of the values put in. */
 static void takes_go_on_beside_grants(void **state)
 {
     (void)state;

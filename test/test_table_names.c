@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * test_table_names.c - which quota rules a name, and who gets a slot.
+ * test_table_names.c - which quota applies to a name, and which names get a
+ * slot.
  *
- * Examples of every rule first; then random histories of puts, drops, pins
- * and takes against a naive model, which looks through all quotas each time,
- * with an audit of the table's lists after every step. */
+ * Examples of every rule first; then random histories of puts, drops, pins and
+ * takes, compared with a naive model, which searches all quotas each time, with
+ * an audit of the table's lists after every step. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,7 +37,7 @@ static enum weir_slot_state state_of(struct weir_table *t, uint32_t slot)
     return view.state;
 }
 
-/* The slot of a name that must be ruled. */
+/* The slot of a name that must have a quota. */
 static struct weir_ref resolve(struct weir_table *t, const char *name)
 {
     struct weir_ref ref;
@@ -178,7 +179,7 @@ static void test_patterns_that_lead_back_end_the_chain(void **state)
     put(t, "b*", "c{1}");
     put(t, "c*", "b{1}");
     assert_string_equal(parent_of(t, "b1"), "c1");
-    /* A re-rule finds both there, and still makes no cycle. */
+    /* A re-rule finds both names present, and still makes no cycle. */
     put(t, "c*", "b{1}");
     put(t, "b*", "c{1}");
     bool up = strcmp(parent_of(t, "b1"), "c1") == 0;
@@ -230,7 +231,7 @@ static void test_full_table_goes_to_overflow_or_chain(void **state)
     free(t);
 }
 
-/* The slot being made is no room for its own ancestors. */
+/* The slot being made isn't evicted for its own ancestors. */
 static void test_an_instance_is_not_evicted_for_its_parent(void **state)
 {
     (void)state;
@@ -288,7 +289,7 @@ static void test_only_the_idle_are_evicted(void **state)
     assert_memory_equal(&fresh, &limiting, sizeof(fresh));
     assert_false(weir_table_find(t, WEIR_TEXT("p_new"), &fresh));
     assert_false(weir_table_find(t, WEIR_TEXT("p_old"), &fresh));
-    /* The old ref charges nobody. */
+    /* The old ref charges no slot. */
     for (int i = 0; i < 2; i++) {
         uint64_t before = weir_table_count(t, old.slot);
         assert_int_equal(take(t, old, 1, later), WEIR_OUTCOME_STALE_REF);
@@ -401,7 +402,7 @@ static void test_long_names_and_no_more_chunks(void **state)
         assert_string_equal(name_of(t, resolve(t, name).slot), name);
         made_audit(t);
     }
-    /* 96 chunks, 9 a name. */
+    /* 96 chunks, 9 per name. */
     assert_int_equal(made, 10);
     for (size_t len = 1; len <= 255; len++) {
         name[len] = '\0';
@@ -444,7 +445,7 @@ static void test_index_holds_as_many_names_as_slots(void **state)
     free(t);
 }
 
-/* A name may hold a '*' before anybody has defined it. */
+/* A name may contain a '*' before it is defined. */
 static void test_a_used_name_becomes_a_template(void **state)
 {
     (void)state;
@@ -458,7 +459,7 @@ static void test_a_used_name_becomes_a_template(void **state)
     free(t);
 }
 
-/* By glob=path a '*' ends at '/', and a quota becomes a template and back by
+/* With glob=path a '*' ends at '/', and a quota becomes a template and back by
  * its glob alone. */
 static void test_globs_of_paths(void **state)
 {
@@ -513,7 +514,7 @@ static const char *const universe[] = {
     "b/b",
     "abab",
 };
-/* With glob=name the last three are quotas that nobody asks for. */
+/* With glob=name the last three are quotas that no caller asks for. */
 static const char *const globs[] = { "a*",  "*b", "*",      "a/*", "*/*",
                                      "b*a", "a?", "[ab]/*", "[^a]" };
 static const char *const parents[] = { "",  "x",     "b",    "{1}", "p{1}",
@@ -646,7 +647,7 @@ static int naive_template(const struct naive *n, const char *name)
     return best;
 }
 
-/* Who rules the name must be who rules it by the book. */
+/* A name's quota must be the one that the model finds. */
 static void naive_check(struct naive *n, bool roomy)
 {
     for (size_t i = 0; i < NAMES; i++) {
@@ -694,8 +695,8 @@ static void naive_history(uint64_t seed, uint32_t slots)
     }
     for (size_t g = 0; g < GLOBS; g++)
         weir_table_drop(n.table, weir_text_of(globs[g]), n.now);
-    /* Nothing leaks: all slots and chunks are free, once what was resolved
-     * and never pinned has been evicted. */
+    /* Nothing leaks: all slots and chunks are free, once names that were
+     * resolved and never pinned have been evicted. */
     for (int i = 0; i < 20; i++) {
         settle(n.table);
         evict_all(n.table, n.now + WEIR_SECOND);

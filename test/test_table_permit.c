@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * test_table_permit.c - what is in flight: enter and leave on a table.
+ * test_table_permit.c - permits in flight: enter and leave on a table.
  *
- * What must hold whatever happens to the quotas: what a name's gauge holds is
- * the sum of the permits that are out by it, to the unit; a chain is entered
- * all or none; and no permit is given back to anybody else. */
+ * With any edits of the quotas, a name's in-flight counter is exactly the sum
+ * of its permits in flight; a chain is entered completely or not at all; and no
+ * permit is given back to another name. */
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -101,7 +101,7 @@ static void test_what_is_in_flight_is_bounded(void **state)
     assert_true(enters(db, 2, &b));
     assert_false(enters(db, 1, &c));
     assert_int_equal(fill(db), 5);
-    /* However long it takes: nothing leaks. */
+    /* After any time: nothing leaks. */
     assert_true(weir_table_peek(t, 1, db, 1, NULL, LATER + 1000 * WEIR_SECOND) &
                 WEIR_OUTCOME_LIMITED);
     weir_table_leave(t, &a);
@@ -149,7 +149,7 @@ static void test_zero_refuses_and_unlimited_counts(void **state)
     assert_true(enters(all, WEIR_WEIGHT_MAX, &a));
     assert_true(enters(all, WEIR_WEIGHT_MAX + 9, &b));
     assert_true(in_flight(all) == 2 * WEIR_WEIGHT_MAX);
-    /* With a limit it knows what is there. */
+    /* With a limit it knows the units in flight. */
     put_gauge("all", NULL, 7);
     weir_table_leave(t, &a);
     assert_false(enters(all, 1, &a));
@@ -199,13 +199,13 @@ static void test_a_chain_is_entered_all_or_none(void **state)
     assert_true(enters(a, 2, &one));
     assert_int_equal(one.links, 2);
     assert_false(enters(a, 1, &two)); /* a is full */
-    assert_false(enters(b, 2, &two)); /* the host is */
+    assert_false(enters(b, 2, &two)); /* the parent is full */
     assert_int_equal(in_flight(b), 0);
     assert_int_equal(in_flight(host), 2);
     assert_int_equal(fill(rate), 2);
     assert_true(enters(b, 1, &two));
     weir_table_leave(t, &one);
-    assert_false(enters(a, 2, &three)); /* the rate is */
+    assert_false(enters(a, 2, &three)); /* the rate is used up */
     assert_int_equal(in_flight(a), 0);
     assert_int_equal(in_flight(host), 1);
     weir_table_leave(t, &two);
@@ -269,7 +269,7 @@ static void test_edits_leave_in_flight_what_is(void **state)
     assert_true(enters(db, 10, &none));
     assert_int_equal(none.links, 0);
     put_gauge("db", NULL, 5);
-    assert_int_equal(fill(db), 4); /* and doesn't fill the gauge */
+    assert_int_equal(fill(db), 4); /* and the counter stays */
     assert_true(enters(db, 1, &b));
     put_rate("db", NULL, 10);
     weir_table_leave(t, &a);
@@ -292,10 +292,10 @@ static void test_a_name_with_permits_out_keeps_its_slot(void **state)
     struct weir_permit_record a, b;
     assert_true(enters(db, 4, &a));
     weir_table_drop(t, WEIR_TEXT("db"), LATER);
-    /* Nobody refers to it; the slot isn't another's all the same. */
+    /* No handle refers to it, but its slot isn't reused. */
     struct weir_ref other = put_gauge("other", NULL, 5);
     assert_true(other.slot != db.slot);
-    /* And what was removed limits nothing. */
+    /* A removed quota limits nothing. */
     struct weir_ref again;
     assert_true(weir_table_find(t, WEIR_TEXT("db"), &again));
     assert_true(enters(again, 9, &b));
@@ -349,7 +349,7 @@ static void test_an_instance_with_permits_out_is_not_evicted(void **state)
     assert_true(weir_table_find(t, WEIR_TEXT("user/1"), &found));
     assert_int_equal(found.generation, busy.generation);
     assert_false(enters(busy, 1, &b));
-    /* Instances follow an edit of their template, of its kind as well. */
+    /* Instances follow an edit of their template, also of its kind. */
     template.limit.units = 3;
     assert_int_equal(weir_table_put(t, &template, LATER), 0);
     assert_true(enters(busy, 1, &b));
@@ -358,8 +358,8 @@ static void test_an_instance_with_permits_out_is_not_evicted(void **state)
     assert_int_equal(in_flight(busy), 0);
 }
 
-/* Roots drop what they knew of a quota that is removed: what is in flight of a
- * template's instance has to be told again, too. */
+/* Roots drop their knowledge of a quota that is removed: the units in flight of
+ * a template's instance have to be reported again, too. */
 static void test_what_is_held_is_told_of_again(void **state)
 {
     (void)state;
@@ -380,8 +380,8 @@ static void test_what_is_held_is_told_of_again(void **state)
     weir_table_leave(t, &a);
 }
 
-/* What others had of the name before is no part of what they have of the next
- * that has the slot; and its first use is told at once. */
+/* Units of other limiters under a removed name don't count for the next name in
+ * the slot; and its first use is reported at once. */
 static void test_a_new_life_knows_of_no_others(void **state)
 {
     (void)state;
@@ -415,7 +415,7 @@ static void test_a_fork_forgets_its_parents_permits(void **state)
     weir_table_leave(t, &a);
 }
 
-/* What a store refuses is not held. */
+/* A permit that a store refuses isn't in flight. */
 static void test_an_undone_enter_holds_nothing(void **state)
 {
     (void)state;
@@ -441,7 +441,7 @@ static void test_an_undone_enter_holds_nothing(void **state)
     assert_int_equal(in_flight(db), 0);
 }
 
-/* ---- A long history, against a list ---- */
+/* ---- A long history, compared with a list ---- */
 
 #define NAMES 6
 #define OUT_MAX 64
@@ -450,7 +450,7 @@ static const char *const names[NAMES] = { "a", "b", "c", "d", "e", "f" };
 
 struct out {
     struct weir_permit_record record;
-    uint64_t units[NAMES]; /* that it has of each name */
+    uint64_t units[NAMES]; /* units of each name */
 };
 
 static void edit_at_random(struct weir_rng *rng)
@@ -523,8 +523,8 @@ static void check_names(const struct out *outs)
     }
 }
 
-/* An enter by a life that is over undoes what it did; that somebody is to be
- * told isn't lost with it. */
+/* An enter by a life that is over is undone; its request to wake the sync isn't
+ * lost with it. */
 static void test_a_kick_isnt_lost(void **state)
 {
     (void)state;
@@ -537,8 +537,8 @@ static void test_a_kick_isnt_lost(void **state)
     assert_int_equal(weir_table_in_flight(t, ref.slot), 0);
 }
 
-/* A writer was killed between the end of a life and the look at what permits
- * hold: the name lives on, with them. */
+/* A writer was killed between the end of a life and the check of its permits:
+ * the name lives on, with them. */
 static void test_a_killed_writer_frees_nothing_that_is_held(void **state)
 {
     (void)state;
@@ -600,7 +600,7 @@ struct enterer {
 
 static uint32_t running; /* atomic */
 
-/* 'solid' is never edited: what is in flight is never above its limit. */
+/* 'solid' is never edited: its units in flight never exceed its limit. */
 static void enter_once(struct enterer *self, uint32_t stripe,
                        struct weir_permit_record *record)
 {
@@ -623,8 +623,8 @@ static void *enter_and_leave(void *arg)
     struct enterer *self = arg;
     struct weir_permit_record record[KEPT] = { { .links = 0 } };
     uint32_t stripe = weir_table_claim_stripe(t);
-    /* While the main thread waits for a processor there may be no gauge to
-     * enter: so each thread goes on until it has entered one. */
+    /* While the main thread waits for a processor there may be no quota to
+     * enter: each thread goes on until it has entered one. */
     for (int i = 0; i < ROUNDS || self->entered == 0; i++)
         enter_once(self, stripe, &record[weir_rng_below(&self->rng, KEPT)]);
     for (int i = 0; i < KEPT; i++)
@@ -658,7 +658,7 @@ static void test_threads_enter_beside_edits(void **state)
     struct weir_rng rng = made_seed("threads");
     struct enterer enterers[ENTERERS];
     put_gauge("solid", NULL, 5);
-    /* Or the threads may be done before the first edit. */
+    /* Else the threads may be done before the first edit. */
     for (int i = 0; i < 3; i++)
         put_gauge(names[i], "solid", 4);
     weir_store(&running, ENTERERS);

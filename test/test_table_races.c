@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * test_table_races.c - every single preemption of one call by another.
  *
- * Threads seldom meet where it hurts. So the table is compiled here with the
- * explorer under each of its atomic accesses, and for each pair of calls all
- * schedules are run in which one of them is interrupted once: by the whole of
- * the other, before its first access, before its second, and so on to the
+ * Threads seldom meet in the critical places. So the table is compiled here
+ * with the explorer under each of its atomic accesses. For each pair of calls
+ * all schedules are run in which one of them is interrupted once by the whole
+ * of the other: before its first access, before its second, and so on to the
  * end. test_explore goes deeper with fewer calls. */
 
 #include <setjmp.h>
@@ -30,15 +30,15 @@
 #define LATER (MADE_AT + 10 * WEIR_SECOND)
 #define WEIGHT 3
 
-/* All that a race writes; the table's block follows. */
+/* All memory that a race writes; the table's block follows. */
 struct stage {
     _Alignas(WEIR_CACHE_LINE) struct weir_table *t;
     struct weir_ref leaf;
-    unsigned takes;       /* that asked for WEIGHT */
-    unsigned passed;      /* of them */
-    uint64_t seen[SLOTS]; /* counts, as the sync read them */
+    unsigned takes;       /* takes of WEIGHT */
+    unsigned passed;      /* of these */
+    uint64_t seen[SLOTS]; /* counts that the sync read */
     uint64_t report_at;   /* of the leaf, if the slack was set */
-    bool dropped;         /* the leaf's quota, so that nothing holds it */
+    bool dropped;         /* the leaf's quota; the leaf isn't in use */
 };
 
 static void put(struct stage *s, const char *name, const char *parent,
@@ -95,7 +95,7 @@ static struct stage *set_up(size_t *out_bytes)
     return s;
 }
 
-/* ---- What they do ---- */
+/* ---- The calls ---- */
 
 static void do_take(void *state)
 {
@@ -142,7 +142,7 @@ static void make_strangers(struct stage *s)
     }
 }
 
-/* Frees all that is idle and gives the slots to others. */
+/* Frees all idle slots and gives them to other names. */
 static void do_evict(void *state)
 {
     struct stage *s = state;
@@ -160,13 +160,13 @@ static void do_reparent(void *state)
     assert_int_equal(weir_table_put(s->t, &quota, LATER), WEIR_OK);
 }
 
-/* The leaf hangs elsewhere, and its former parent is a stranger's slot. */
+/* The leaf gets another parent, and its former parent's slot another name. */
 static void do_reparent_and_evict(void *state)
 {
     struct stage *s = state;
     struct weir_ref held;
     do_reparent(s);
-    /* The leaf is kept: only its parent goes. */
+    /* The leaf is kept: only its parent is evicted. */
     weir_table_lock(s->t);
     bool lives = weir_hot(s->t, s->leaf.slot)->generation == s->leaf.generation;
     if (lives)
@@ -210,7 +210,7 @@ static void do_slack(void *state)
     weir_table_set_slack(s->t, s->leaf.slot, s->report_at, s->report_at + 1000);
 }
 
-/* ---- What must hold ---- */
+/* ---- Invariants ---- */
 
 static int64_t units_in(struct stage *s, uint32_t slot)
 {
@@ -222,7 +222,7 @@ static int64_t units_in(struct stage *s, uint32_t slot)
 static void check_fills(struct stage *s)
 {
     int64_t all = (int64_t)s->passed * WEIGHT;
-    /* Who passed is remembered. */
+    /* A pass is remembered. */
     if (all > 0 && !s->dropped)
         assert_true(weir_slot_find(s->t, WEIR_TEXT("i_1")) != WEIR_SLOT_NONE);
     for (uint32_t slot = 0; slot < weir_table_used(s->t); slot++) {
@@ -234,7 +234,7 @@ static void check_fills(struct stage *s)
             assert_true(units == all || (s->dropped && units == 0));
         else if (strcmp(name, "p_1") == 0 || strcmp(name, "q") == 0)
             assert_true(units >= 0 && units <= all);
-        else /* nobody asked for anything else */
+        else /* no other name was asked for */
             assert_int_equal(units, 0);
     }
 }
@@ -249,7 +249,7 @@ static void check_seen(struct stage *s)
     }
 }
 
-/* Over report_at somebody is told, at the next take at the latest. */
+/* Over report_at the sync is woken, at the next take at the latest. */
 static void check_told(struct stage *s)
 {
     if (s->report_at == 0)

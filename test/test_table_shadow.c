@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT
  * test_table_shadow.c - the shadow set beside the live one.
  *
- * Three tables meet the same random requests and edits:
+ * Three tables get the same random requests and edits:
  *
  *     both     the live set and the shadow set
  *     live     the live set alone
  *     oracle   the shadow set alone, as if it were live
  *
  * 'both' must answer as 'live' does, reply for reply and count for count; and
- * what it counts in the shadow set must be what 'oracle' counts. Chance is
- * the same in each: the shadow set's in 'both' is the live set's in
- * 'oracle'. */
+ * its counts in the shadow set must be those of 'oracle'. Chance is the same in
+ * each: the shadow set's in 'both' is the live set's in 'oracle'. */
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -68,7 +67,7 @@ static struct weir_quota any_quota(struct world *w, const char *name)
     quota.created = ++w->epoch;
     if (weir_rng_below(&w->rng, 8) == 0)
         quota.mode = weir_rng_below(&w->rng, 2) ? WEIR_SHADOW : WEIR_OFF;
-    /* The tree must stay one. */
+    /* The parents must still form a tree. */
     if (strcmp(name, "site") == 0 || strcmp(name, "api") == 0 ||
         strcmp(name, "a*") == 0 || strcmp(name, "*") == 0)
         quota.parent.len = 0;
@@ -153,8 +152,8 @@ static unsigned act_on(struct weir_table *t, struct weir_ref ref,
     return 0;
 }
 
-/* What the oracle says; a reserve's explanation draws from its chance, which
- * that of the shadow set has no use for. */
+/* The oracle's answer. The explanation of a reserve draws from the oracle's
+ * chance, but not from the shadow set's, so the draw is undone here. */
 static unsigned ask_oracle(struct world *w, struct weir_text name,
                            const struct weir_act *act)
 {
@@ -228,7 +227,7 @@ static void request(struct world *w)
     w->shadow_refused += shadow & WEIR_OUTCOME_LIMITED;
 }
 
-/* ---- What must hold ---- */
+/* ---- Invariants ---- */
 
 static bool is_ruled(struct weir_table *t, const char *name,
                      struct weir_slot_view *view, uint64_t *refused,
@@ -254,7 +253,7 @@ static void compare(struct weir_table *a, const char *name_a,
         return;
     assert_int_equal(x.state, y.state);
     assert_true(x.fill == y.fill);
-    /* Slots go on counting from the lives before: differences count. */
+    /* Slots keep the counts of earlier lives: only differences are compared. */
     if (counts[0] != UINT64_MAX) {
         assert_true(x.count - counts[0] == y.count - counts[1]);
         assert_true(refused_x - counts[2] == refused_y - counts[3]);
@@ -272,7 +271,7 @@ static void begin_counts(struct weir_table *t, const char *name,
     *refused = weir_table_refused(t, ref.slot);
 }
 
-/* A stretch of requests between two edits, in which no slot is freed. */
+/* A run of requests between two edits, in which no slot is freed. */
 static void report_backoff(struct world *w, unsigned length)
 {
     uint64_t live[NAMES][4], shadow[NAMES][4];
@@ -396,7 +395,7 @@ static void test_without_a_shadow_set_nothing_is_asked(void **state)
     assert_int_equal(act(t, ref, WEIR_ACT_TAKE, 1), WEIR_OUTCOME_SHADOW);
     weir_table_drop(t, WEIR_TEXT("shadow:q"), MADE_AT);
     assert_int_equal(act(t, ref, WEIR_ACT_TAKE, 1), 0);
-    /* A whole set without it ends it as well. */
+    /* A whole set without it removes it as well. */
     put(t, &quota, MADE_AT);
     weir_table_begin_full(t);
     quota = hard("q", NULL, 10);
@@ -432,7 +431,7 @@ static void test_templates_rule_their_own_set(void **state)
     struct weir_quota quota = hard("*", NULL, 10);
     put(t, &quota, MADE_AT);
     struct weir_ref ref;
-    /* "*" matches these bytes and doesn't rule them. */
+    /* "*" matches these bytes, but isn't a template for them. */
     assert_int_equal(
         weir_table_resolve(t, WEIR_TEXT("shadow:x"), false, &ref, MADE_AT),
         WEIR_RESOLVED_NONE);
@@ -468,8 +467,8 @@ static void test_names_that_live_has_not_count_there_too(void **state)
         weir_table_shadow_name(t, 1, WEIR_TEXT("new"), 1, MADE_AT);
     assert_int_equal(passed_by(t, "shadow:new"), 3);
     assert_int_equal(refused_by(t, "shadow:new"), 2);
-    /* A name of the shadow set isn't one that can be asked for; nor is one
-     * that would be too long there. */
+    /* A caller can't ask for a name of the shadow set, nor for one that would
+     * be too long there. */
     assert_int_equal(
         weir_table_shadow_name(t, 1, WEIR_TEXT("shadow:new"), 1, MADE_AT), 0);
     char name[WEIR_NAME_MAX];
@@ -495,14 +494,14 @@ static void test_shadow_slots_follow_edits(void **state)
     struct weir_ref ref = made_put(t, &quota, MADE_AT);
     struct weir_quota other = hard("shadow:z", NULL, 100);
     put(t, &other, MADE_AT);
-    act(t, ref, WEIR_ACT_TAKE, 1); /* nobody is remembered */
+    act(t, ref, WEIR_ACT_TAKE, 1); /* no shadow slot is remembered */
     quota = hard("shadow:q", NULL, 100);
     put(t, &quota, MADE_AT);
     act(t, ref, WEIR_ACT_TAKE, 1);
     assert_int_equal(passed_by(t, "shadow:q"), 1);
     weir_table_drop(t, WEIR_TEXT("shadow:q"), MADE_AT);
     act(t, ref, WEIR_ACT_TAKE, 1);
-    /* Another takes the slot that was its twin. */
+    /* Another name gets the slot that was its shadow slot. */
     quota = hard("shadow:stranger", NULL, 100);
     put(t, &quota, MADE_AT);
     uint64_t before = passed_by(t, "shadow:stranger");
@@ -512,7 +511,7 @@ static void test_shadow_slots_follow_edits(void **state)
     put(t, &quota, MADE_AT);
     act(t, ref, WEIR_ACT_TAKE, 1);
     assert_int_equal(passed_by(t, "shadow:q"), 1);
-    /* The live slot's next life has the next name's twin. */
+    /* The live slot's next life gets the shadow slot of its own name. */
     weir_table_drop(t, WEIR_TEXT("q"), MADE_AT);
     quota = hard("r", NULL, 100);
     struct weir_ref next = made_put(t, &quota, MADE_AT);
@@ -560,7 +559,7 @@ static void test_refunds_are_right_in_the_mean(void **state)
     struct weir_ref ref = made_put(t, &quota, MADE_AT);
     quota = hard("shadow:q", NULL, 1000000000);
     put(t, &quota, MADE_AT);
-    /* Passed there: exactly. */
+    /* Exactly as many pass in the shadow set. */
     for (int i = 0; i < 1000; i++) {
         act(t, ref, WEIR_ACT_TAKE, 10);
         act(t, ref, WEIR_ACT_REFUND, 7);
@@ -568,7 +567,7 @@ static void test_refunds_are_right_in_the_mean(void **state)
     assert_int_equal(passed_by(t, "shadow:q"), 3000);
     act(t, ref, WEIR_ACT_CHARGE, 500);
     assert_int_equal(passed_by(t, "shadow:q"), 3500);
-    /* Two in three are too heavy there; it is the light ones that count. */
+    /* Two in three are too heavy there; only the light ones count. */
     quota = hard("shadow:q", NULL, 100000);
     put(t, &quota, MADE_AT);
     uint64_t before = passed_by(t, "shadow:q");
@@ -581,9 +580,9 @@ static void test_refunds_are_right_in_the_mean(void **state)
     printf("kept %.0f of %d in the mean\n", kept, rounds / 3 * 4);
     /* 2000 passed, each refunded 6 of 10: 8000, by 6000 draws of one third,
      * 36.5 draws of deviation, 6 units each. Six deviations: a false alarm is
-     * less probable than 2 exp(-18) = 3e-8 (Chernoff). The odds begin with what
-     * all passed before, the last 256 requests, and give back too much until
-     * those are forgotten. */
+     * less probable than 2 exp(-18) = 3e-8 (Chernoff). The odds begin with the
+     * last 256 requests, which all passed, and give back too much until those
+     * are forgotten. */
     assert_compare(kept, >, 8000 - 6 * 219 - 6 * 256);
     assert_compare(kept, <, 8000 + 6 * 219);
     free(t);
@@ -615,7 +614,7 @@ static void test_half_of_the_slots_are_kept_for_the_live_set(void **state)
     assert_int_equal(passed_by(t, "shadow:c/20"), 0);
     assert_int_equal(passed_by(t, "shadow:rest"), 47 - 14);
     made_audit(t);
-    /* Once there is room again they are asked for. */
+    /* Once there is room again they get shadow slots. */
     for (uint32_t slot = 0; slot < weir_table_used(t); slot++)
         weir_table_set_settled(t, slot, weir_table_count(t, slot));
     uint64_t bits = 0;
@@ -679,8 +678,8 @@ static void *take_all_the_time(void *argument)
     return NULL;
 }
 
-/* The set comes and goes under requests; the live counts stay exact, and no
- * quota that nobody asks for is ever charged. */
+/* The set comes and goes under load; the live counts stay exact, and a quota
+ * that no caller asks for is never charged. */
 static void test_sets_come_and_go_under_load(void **state)
 {
     (void)state;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * test_table_share.c - a table that processes share, by real ones, which are
- * killed wherever they are.
+ * test_table_share.c - a table shared by real processes, which are killed at
+ * random instructions.
  *
- * The table lies in memory that children of fork() have in common. Each child
- * has a number and does, until it is killed, what callers do, or what the sync
- * does; the test buries it by its number. When all are dead and buried the
- * table must be as if they had never been there, but for what they counted:
- * audited to the last chunk, held by nobody. WEIR_KILLS says how many
- * are killed (48). */
+ * The table lies in memory that children of fork() share. Each child has a
+ * number and does, until it is killed, a caller's or the sync's work; the test
+ * then reaps it by its number. When all are dead and reaped, the table must be
+ * as if they had never been there, except for their counts: audited to the last
+ * chunk, with no pins. WEIR_KILLS is the number of kills (48). */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -35,7 +34,7 @@
 #define KILLS 48
 #define ROUND 8 /* kills between two audits */
 
-/* What children share with the test, beside the table. */
+/* Shared by children and test, beside the table. */
 struct common {
     uint64_t turns;  /* loops of all children */
     uint64_t passed; /* units of "metered" and "plain" */
@@ -44,7 +43,8 @@ static struct common *common;
 static struct weir_table *table;
 static struct weir_rng rng;
 
-/* It goes on with what is done: whoever isn't asked for a while is empty. */
+/* Time advances with the work done: a name that isn't used for a while is
+ * empty. */
 static weir_instant now(void)
 {
     return MADE_AT + weir_load(&common->turns) * WEIR_MILLISECOND;
@@ -134,7 +134,7 @@ static struct child child_of(uint32_t number,
     }
 }
 
-/* Some turns of anybody, then some more instructions: the kill finds the child
+/* Some turns of any child, then some more instructions: the kill hits the child
  * anywhere. */
 static void let_run(struct weir_rng *from)
 {
@@ -159,7 +159,7 @@ static void reap(uint32_t number)
         weir_table_reap_locks(table, number, DIGGER);
 }
 
-/* ---- What they do ---- */
+/* ---- The children's work ---- */
 
 static void take_some(uint32_t stripe, const char *name)
 {
@@ -210,7 +210,7 @@ static void enter(uint32_t stripe, struct weir_rng *from)
                          &in_flight, NULL, now());
 }
 
-/* A caller's thread, with a stripe of its own at most times. */
+/* A caller's thread, usually with a stripe of its own. */
 static void call(uint32_t number, struct weir_rng *from)
 {
     uint32_t stripe = weir_table_claim_stripe_as(table, number);
@@ -223,7 +223,7 @@ static void call(uint32_t number, struct weir_rng *from)
     weir_table_release_stripe(table, stripe);
 }
 
-/* As if roots had answered for all that was counted. */
+/* As if roots had answered all counts. */
 static void settle(void)
 {
     uint64_t bits[SLOTS / 64];
@@ -259,7 +259,7 @@ static void edit(uint32_t number, struct weir_rng *from)
 
 /* ---- At rest ---- */
 
-/* Nobody is left: refs are children and templates' overflows alone. */
+/* No process is left: only children and templates' overflows refer to slots. */
 static void held_by_nobody(void)
 {
     for (uint32_t i = 0; i < table->pin_used; i++)
@@ -337,7 +337,7 @@ static void what_a_dead_one_held_is_given_back_once(void **state)
     reap(1);
     reap(1);
     assert_int_equal(weir_cold(table, own.slot)->refs, 1);
-    /* Nobody else gives back what isn't his. */
+    /* No other process can give back its pin. */
     weir_table_unpin_as(table, 2, own);
     assert_int_equal(weir_cold(table, own.slot)->refs, 1);
     weir_table_inherit_pins(table, DIGGER, 3);
@@ -349,7 +349,7 @@ static void what_a_dead_one_held_is_given_back_once(void **state)
     held_by_nobody();
 }
 
-/* The sync hears of it: it gives back what the slot was granted. */
+/* The sync is notified: it gives back the slot's grant. */
 static void what_a_dead_one_held_was_unpinned(void **state)
 {
     (void)state;
@@ -373,7 +373,7 @@ static void what_a_dead_one_held_was_unpinned(void **state)
     munmap(own, weir_table_size(&options));
 }
 
-/* Which of its names each process holds is remembered up to a bound. */
+/* The list of names that a process has pinned has a bound. */
 static void what_is_held_has_a_bound(void **state)
 {
     (void)state;
@@ -395,7 +395,7 @@ static void what_is_held_has_a_bound(void **state)
     }
     assert_int_equal(resolved, WEIR_RESOLVED_FULL);
     assert_int_equal(in_flight, WEIR_TABLE_PINS(NAMES));
-    /* Once more by who holds it already needs no more room. */
+    /* Another pin by a process that has one already needs no more room. */
     assert_int_equal(weir_table_pin_as(own, 0, WEIR_TEXT("n0"), &ref, MADE_AT),
                      WEIR_RESOLVED);
     weir_table_unpin_as(own, 0, ref);
@@ -422,7 +422,7 @@ static void only_the_dead_ones_lock_is_broken(void **state)
     struct child child = child_of(2, lock_and_wait);
     while (STILL(weir_load(&common->turns) == turns))
         sched_yield();
-    /* Another's death is none of this one's business. */
+    /* The death of another process leaves this one's locks alone. */
     weir_table_reap_locks(table, 1, DIGGER);
     assert_int_equal(weir_load(&table->writer), 3);
     assert_false(weir_table_reap(table, 1, DIGGER));
@@ -433,7 +433,7 @@ static void only_the_dead_ones_lock_is_broken(void **state)
     made_audit(table);
 }
 
-/* Callers with numbers from 1 on, and the sync with 0. */
+/* Numbers from 1 on are callers, 0 is the sync. */
 static struct child start(uint32_t number)
 {
     return child_of(number, number == 0 ? edit : call);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * test_table_threads.c - the table under threads, and under a writer that
- * was killed.
+ * test_table_threads.c - the table under threads, and under a writer that was
+ * killed.
  *
- * What is held here is what must hold whatever the schedule: units are
- * conserved, no take stays unseen by the sync, a reader never mixes two
- * edits, a slot's next owner is never charged for the one before. The
- * thread sanitizer looks on in .ci/run. */
+ * The invariants must hold with any schedule: units are conserved, no take
+ * stays unseen by the sync, a reader never mixes two edits, a slot's next owner
+ * is never charged for the previous one. The thread sanitizer runs it in
+ * .ci/run. */
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -30,7 +30,7 @@ struct stage {
     struct weir_ref leaf[LEAVES];
     weir_instant now; /* moved by the sync's thread; atomic */
     uint32_t running; /* takers still at work; atomic */
-    uint32_t wrong;   /* readings that can't be; atomic */
+    uint32_t wrong;   /* impossible readings; atomic */
 };
 
 struct taker {
@@ -142,8 +142,7 @@ static void disturb(struct stage *stage, struct weir_rng *rng, uint64_t *bits,
     }
     weir_store_relaxed(&stage->now,
                        now + weir_rng_below(rng, 2 * WEIR_MILLISECOND));
-    /* What is marked is looked at; what isn't must not have moved by the
-     * end. */
+    /* Marked slots are read; the others must not have moved by the end. */
     memset(bits, 0, sizeof(*bits));
     weir_table_collect(t, bits);
     for (uint32_t i = 0; i < weir_table_used(t); i++) {
@@ -172,7 +171,7 @@ static void test_units_are_conserved_and_seen(void **state)
         disturb(&stage, &rng, bits, seen);
     finish(takers, TAKERS);
     assert_int_equal(stage.wrong, 0);
-    /* One more collect must show whatever wasn't seen. */
+    /* One more collect must show every slot that wasn't seen. */
     bits[0] = 0;
     weir_table_collect(t, bits);
     for (uint32_t i = 0; i < weir_table_used(t); i++) {
@@ -213,8 +212,8 @@ static void *take_one_by_one(void *arg)
     return NULL;
 }
 
-/* The attack on touch(): slack moves all the time, the mark comes and goes
- * on every take. Whenever a take is over report_at and nobody has collected
+/* The attack on touch(): slack moves all the time, and the mark comes and goes
+ * on every take. Whenever a take is over report_at and no collect has come
  * since, the slot must be marked. */
 static void test_no_take_stays_unseen(void **state)
 {
@@ -271,7 +270,7 @@ static void test_refusals_are_seen_whatever_their_weight(void **state)
         if (made.slot == 7 || made.slot == 7 + STRIPE_ENTRIES)
             ref[made.slot != 7] = made;
     }
-    /* Two slots that share an entry of the stripe, by turns. */
+    /* Two slots that share an entry of the stripe, in turn. */
     uint64_t refused[2] = { 0 };
     for (int i = 0; i < 100; i++) {
         int k = i / 3 % 2;
@@ -312,8 +311,8 @@ static void test_never_stays_never(void **state)
 
 /* ---- The switch ---- */
 
-/* Two states that no mixture resembles: each has its own scale, and in each
- * the fill is one that the other can't have. */
+/* No mixture of these two states resembles one of them: each has its own scale,
+ * and a fill that the other can't have. */
 #define SLOW_FILL 700
 static const struct {
     uint64_t units, burst;
@@ -360,7 +359,7 @@ static void test_a_reader_never_mixes_two_edits(void **state)
     free(t);
 }
 
-/* The bytes of a switch as a writer leaves them that is killed within. */
+/* The bytes of a switch as a writer that is killed within it leaves them. */
 enum killed { IN_SPARE, BEFORE_CAS, AFTER_CAS, IN_LINE, AFTER_LINE, STEPS };
 
 static void kill_writer(struct weir_table *t, uint32_t slot,
@@ -421,7 +420,7 @@ static void test_a_killed_writer_leaves_a_sound_slot(void **state)
         assert_true(outcome & WEIR_OUTCOME_LIMITED);
         outcome = weir_table_take(t, 0, ref, high - SLOW_FILL, NULL, MADE_AT);
         assert_false(outcome & WEIR_OUTCOME_LIMITED);
-        /* The next writer, of whatever slot, finishes it. */
+        /* The next writer, of any slot, finishes it. */
         if (step % 2)
             weir_table_set_stale(t, true, MADE_AT);
         else
@@ -468,8 +467,8 @@ static void *make_and_take(void *arg)
     return NULL;
 }
 
-/* Instances come and go under takers: each unit that passed is in the count
- * of some slot, whoever owns it next, and in the parent that all share. */
+/* Instances come and go under takers: each unit that passed is in the count of
+ * some slot, whichever name owns it next, and in the parent that all share. */
 static void test_lives_end_under_takers(void **state)
 {
     (void)state;
@@ -499,7 +498,7 @@ static void test_lives_end_under_takers(void **state)
         weir_table_name(t, slot, name);
         weir_table_view(t, slot, &view, stage.now);
         weir_table_template_of(t, slot);
-        /* A template that changes its parent under all that. */
+        /* A template that changes its parent meanwhile. */
         if (weir_rng_below(&rng, 8) == 0) {
             leaf.parent = weir_rng_below(&rng, 2) ? WEIR_TEXT("mid/{1}")
                                                   : WEIR_TEXT("mid/{1}{1}");
@@ -515,9 +514,9 @@ static void test_lives_end_under_takers(void **state)
     free(t);
 }
 
-/* ---- What passed while nobody spoke ---- */
+/* ---- Passes while no root answers ---- */
 
-#define MANY 100000 /* slots that are told of it one after the other */
+#define MANY 100000 /* slots that are updated one after the other */
 
 struct flood {
     struct weir_table *table;
@@ -533,8 +532,8 @@ static void *take_on(void *context)
     return NULL;
 }
 
-/* A root speaks again, and each slot is told: until that is done the last one
- * passes all, and owes nothing for it either. */
+/* A root answers again, and each slot is updated. Until that is done the last
+ * one passes all, and has no debt for it either. */
 static void test_nothing_is_owed_that_passed_as_open(void **state)
 {
     (void)state;

@@ -16,7 +16,7 @@
 #include "count/tally.h"
 #include "table_maker.h"
 
-/* More than a report may announce, and no more than it may count. */
+/* More than a report may announce, and at most as many as it may count. */
 #define NAMES 6000
 #define SLOTS (NAMES + 2)
 
@@ -50,7 +50,7 @@ static void stage_fini(struct stage *stage)
     free(stage->table);
 }
 
-/* One from each of the names from 'from' up to 'to'. */
+/* One unit for each of the names from 'from' up to 'to'. */
 static void take(struct stage *stage, char prefix, uint32_t from, uint32_t to)
 {
     for (uint32_t i = from; i < to; i++) {
@@ -86,7 +86,7 @@ static void answer(struct stage *stage, uint64_t number)
                      WEIR_OK);
 }
 
-/* Reports and answers, until so many slots have been announced. */
+/* Reports and answers, until that many slots have been announced. */
 static void announce(struct stage *stage, size_t count)
 {
     weir_tally_collect(&stage->tally, false, stage->now);
@@ -98,7 +98,8 @@ static void announce(struct stage *stage, size_t count)
     }
 }
 
-/* Idle instances go, and other names have their slots; returns how many. */
+/* Idle instances are evicted, and other names get their slots; returns how
+ * many. */
 static uint32_t change_hands(struct stage *stage)
 {
     uint32_t came = 0;
@@ -112,10 +113,10 @@ static uint32_t change_hands(struct stage *stage)
     return came;
 }
 
-/* A report also speaks of slots that a root knows and that haven't moved.
- * Those may go while it is unanswered. Said again it is silent about them: it
- * would announce more than there is room for, and names that the root, should
- * it have taken the report the first time, never heard of. */
+/* A report also contains slots that a root knows and that haven't moved. Such a
+ * slot may be given to another name while the report is unanswered. A repeated
+ * report omits it: else it would announce more names than there is room for,
+ * and names unknown to the root if it has taken the first report. */
 static void test_slots_that_changed_hands(void **state)
 {
     (void)state;
@@ -140,7 +141,7 @@ static void test_slots_that_changed_hands(void **state)
     stage_fini(&stage);
 }
 
-/* The root doesn't rule one slot of two, for as long as both are in use. */
+/* The root rejects one of two slots, while both are in use. */
 static void answer_but(struct stage *stage, uint64_t number, uint32_t slot)
 {
     struct weir_fills fills = { .answer = true,
@@ -162,7 +163,8 @@ static struct weir_report one_each(struct stage *stage)
     return told;
 }
 
-/* What a root doesn't rule gets late, and nothing else of its link. */
+/* A slot that a root has no quota for becomes late, and nothing else of its
+ * link does. */
 static void test_late_is_what_is_unknown(void **state)
 {
     (void)state;
@@ -197,10 +199,9 @@ static int64_t units_in(struct stage *stage, uint32_t slot)
     return view.fill >> view.bucket.leak.frac;
 }
 
-/* A root that isn't heard for a while has told of an empty bucket, and of
- * others that go on. What they presumably add is added to the bucket, which
- * knows how it came to be as full as it is: by what the root told it would be
- * emptier. */
+/* A root that falls silent for a while has last sent an empty bucket, and the
+ * pace of other limiters. Their presumed counts are added to the bucket at its
+ * own fill: at the fill that the root sent, it would be emptier. */
 static void test_others_are_added_to_what_is_there(void **state)
 {
     (void)state;
@@ -229,7 +230,8 @@ static void test_others_are_added_to_what_is_there(void **state)
     stage_fini(&stage);
 }
 
-/* One told fill: so many 1/1024 units of slack, and nothing of others. */
+/* One fill received: that many 1/1024 units of slack, and no counts of
+ * others. */
 static void answer_with(struct stage *stage, const struct weir_report *told,
                         uint64_t slack)
 {
@@ -244,9 +246,9 @@ static void answer_with(struct stage *stage, const struct weir_report *told,
                      WEIR_OK);
 }
 
-/* A quota goes amid its load, with a count that no report has told of yet, and
- * at a pace that roots presume. Nobody is to be told of it any more, and
- * nothing to be looked at: of that life all was settled when it ended. */
+/* A quota is removed under load, with a count that no report contains yet, and
+ * with a pace that roots presume. No report is due for it any more, and no
+ * check: everything of that life was settled when it ended. */
 static void test_what_has_gone_has_nothing_to_report(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test/test_throttle.c - CL.THROTTLE's table against redis-cell's arithmetic,
- * written down as it is there, where that is exact. */
+ * test/test_throttle.c - CL.THROTTLE's table compared with redis-cell's
+ * arithmetic, written as in the original, where that is exact. */
 
 #include <inttypes.h>
 #include <setjmp.h>
@@ -133,7 +133,8 @@ static void it_answers_as_redis_cell_where_that_is_exact(void **state)
     }
 }
 
-/* Where redis-cell lets all pass: a unit takes less than a millisecond. */
+/* Rates at which redis-cell lets all pass: a unit takes less than a
+ * millisecond. */
 static void fast_rates_limit(void **state)
 {
     (void)state;
@@ -141,7 +142,7 @@ static void fast_rates_limit(void **state)
     for (size_t i = 0; i < WEIR_COUNT_OF(counts); i++) {
         struct weir_throttle *t = throttle_of(4);
         int64_t passed = 0;
-        /* A hundredth of a second of asking for two hundredths. */
+        /* For a hundredth of a second, twice the limit is asked for. */
         int64_t quantity = counts[i] / 1000 > 1 ? counts[i] / 1000 : 1;
         for (int step = 0; step < 20; step++)
             passed += quantity *
@@ -197,7 +198,7 @@ static void idle_keys_make_room(void **state)
     (void)state;
     struct weir_throttle *t = throttle_of(1000);
     char key[64];
-    /* Each is idle a second after; ten come in each second. */
+    /* Each key is idle a second later; ten come in each second. */
     for (int i = 0; i < 5000; i++) {
         /* Half of them are too long for their cell. */
         snprintf(key, sizeof key, "%060d", i);
@@ -230,7 +231,8 @@ static void the_one_nearest_to_idle_goes(void **state)
     (void)state;
     struct weir_throttle *t = throttle_of(16);
     char key[8];
-    /* As many as are chosen from, the seventh the soonest to be idle. */
+    /* The table is full with as many keys as it chooses from; the seventh is
+     * the first to be idle. */
     for (int i = 0; i < 16; i++) {
         snprintf(key, sizeof key, "%d", i);
         (void)asked(t, key, 0, 1, i == 7 ? 50 : 100 + i, 1, START);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_throttle_name.c - names that bring their limit along: read, written,
- * and ruling a slot of a table and a catalog of a root alike. */
+ * test_throttle_name.c - names that contain their limit: read, written, and
+ * used alike for a slot of a table and a catalog of a root. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -73,7 +73,7 @@ static void test_one_rule_has_one_name(void **state)
         assert_false(weir_throttle_name_read(weir_text_of(none[i]), &quota));
 }
 
-/* Whatever can be written is read as what was written, and is a sound quota. */
+/* Every written name is read as it was written, and gives a sound quota. */
 static void test_write(void **state)
 {
     (void)state;
@@ -146,7 +146,7 @@ static void test_limits(void **state)
     struct weir_ref ref = resolve(t, NAME, MADE_AT);
     assert_int_equal(passing(t, ref, 40, MADE_AT), 16);
     assert_int_equal(passing(t, ref, 40, MADE_AT + 4 * WEIR_SECOND), 2);
-    /* Of another rate or key it is another. */
+    /* Another rate or key makes another name. */
     ref = resolve(t, "throttle:17:30/60s:user123", MADE_AT);
     assert_int_equal(passing(t, ref, 40, MADE_AT), 17);
     ref = resolve(t, "throttle:16:30/60s:user124", MADE_AT);
@@ -155,7 +155,7 @@ static void test_limits(void **state)
     free(t);
 }
 
-/* Names come from clients: what is stored goes first. */
+/* Names come from clients: stored quotas have precedence. */
 static void test_templates_rule_it(void **state)
 {
     (void)state;
@@ -174,8 +174,8 @@ static void test_templates_rule_it(void **state)
     free(t);
 }
 
-/* A quota of the very name goes first, as long as there is one; who holds the
- * name sees both. */
+/* A stored quota of exactly that name has precedence while it exists; a caller
+ * with a handle sees both. */
 static void test_a_quota_of_that_name_goes_first(void **state)
 {
     (void)state;
@@ -193,7 +193,7 @@ static void test_a_quota_of_that_name_goes_first(void **state)
     free(t);
 }
 
-/* What a root does in a test of the table alone: all was heard. */
+/* Settles all counts, as a root would: these tests have only the table. */
 static void settle(struct weir_table *t)
 {
     uint64_t bits[64] = { 0 };
@@ -218,7 +218,7 @@ static void test_idle_ones_go(void **state)
         assert_int_equal(passing(t, resolve(t, name, now), 5, now), 1);
         settle(t);
     }
-    /* All hold what they have let through: nobody goes for one more. */
+    /* Each slot is in use by its passed units: none is evicted for one more. */
     for (int i = 0; i < 64; i++) {
         int len = snprintf(name, sizeof name, "throttle:1:1/1000s:%d", i);
         struct weir_ref ref;
@@ -237,7 +237,7 @@ static void test_idle_ones_go(void **state)
     free(t);
 }
 
-/* Nobody's instance is shown as nobody's. */
+/* An instance of no stored template is shown as such. */
 static void test_it_is_shown(void **state)
 {
     (void)state;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * test/test_tiers.c - regions that are put above themselves: by a root that is
+ * test/test_tiers.c - regions configured above themselves: by a root that is
  * its own upstream, by two of one region, in a circle, or beside a root of
- * another tier. Some link of each is refused, with a reason. And what goes down
- * the tiers of a sound tree. */
+ * another tier. Some link of each is refused, with a reason. And the messages
+ * that go down the tiers of a sound tree. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -83,13 +83,13 @@ static void set_link(struct tree *t, uint32_t index, uint32_t link, bool up)
 {
     struct node *node = &t->nodes[index];
     node->up[link].linked = up;
-    /* No two try again at one instant for ever. */
+    /* No two retry at the same instant for ever. */
     node->up[link].retry_at = t->now + RETRY + index * 3 * STEP;
     weir_region_up_link(node->region, link, up, t->now);
     weir_root_link(t->nodes[node->up[link].node].root, index, up, t->now);
 }
 
-/* What the node's limiter half has to say. */
+/* Delivers the next message of the node's limiter half. */
 static bool say_up(struct tree *t, uint32_t index)
 {
     struct node *node = &t->nodes[index];
@@ -103,7 +103,7 @@ static bool say_up(struct tree *t, uint32_t index)
     return true;
 }
 
-/* What the node's root half has to say to node 'peer'. */
+/* Delivers the next message of the node's root half to node 'peer'. */
 static bool say_down(struct tree *t, uint32_t index)
 {
     struct weir_message message;
@@ -154,7 +154,7 @@ static void run(struct tree *t, weir_duration span)
         turn(t);
 }
 
-/* How many of a node's links hold. */
+/* The number of a node's links that are up. */
 static uint32_t held(const struct tree *t, uint32_t index)
 {
     struct weir_region_state look;
@@ -204,7 +204,7 @@ static void test_a_root_above_another_of_its_region(void **state)
     finish(&t);
 }
 
-/* Whoever comes first: a circle of three never holds. */
+/* In any order: a circle of three never holds. */
 static void test_a_circle_of_regions(void **state)
 {
     (void)state;
@@ -251,7 +251,7 @@ static void test_a_sound_tree(void **state)
     finish(&t);
 }
 
-/* What a link told of the way goes with it, whatever others stand. */
+/* The path that a link has announced goes with it, though other links stay. */
 static void test_the_way_of_a_link_that_goes(void **state)
 {
     (void)state;
@@ -273,7 +273,7 @@ static void test_the_way_of_a_link_that_goes(void **state)
     finish(&t);
 }
 
-/* An edit of the store's, read by the topmost root. */
+/* An edit of the store, read by the topmost root. */
 static void edit(struct tree *t, uint32_t top, const char *name, bool removed,
                  uint64_t epoch)
 {
@@ -291,9 +291,9 @@ static bool has(const struct tree *t, uint32_t index, const char *name)
                             weir_text_of(name)) != NULL;
 }
 
-/* A root in the middle is born again without its snapshot, and the topmost one
- * has forgotten a removal: who stays linked to the root below it gets a second
- * whole set. */
+/* A root in the middle restarts without its snapshot, and the topmost one has
+ * forgotten a removal: a node that stays linked to the root below it gets a
+ * second whole set. */
 static void test_a_middle_root_is_born_again(void **state)
 {
     (void)state;

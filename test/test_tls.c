@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test_tls.c - streams, listeners and links over TLS on 127.0.0.1, with
  * authorities and certificates that are made here. No sleeps: each test runs
- * its loop until what it waits for has come, or a guard of 20 s fails it. */
+ * its loop until its condition holds, or a guard of 20 s fails it. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -94,7 +94,7 @@ struct world {
     struct weir_tls *server_tls, *client_tls;
     struct weir_listener *listener;
     struct weir_address address;
-    struct end client; /* the one that most tests have */
+    struct end client; /* used by most tests */
     struct end accepted[ENDS_MAX];
     unsigned count;
     unsigned refused;
@@ -205,7 +205,7 @@ static struct weir_tls *load(bool server, const char *ca, const char *who,
     return tls;
 }
 
-/* Takes both; 'server' NULL: plain text. */
+/* Takes ownership of both; 'server' NULL: plain text. */
 static void world_init(struct world *world, struct weir_tls *server,
                        struct weir_tls *client, size_t max)
 {
@@ -275,7 +275,7 @@ static void expect_refusal(struct weir_tls_options options, int error,
         fail_msg("'%s' doesn't say '%s'", diag.text, text);
 }
 
-/* The first half of a file: as somebody finds it who reads too early. */
+/* The first half of a file, as a reader that is too early finds it. */
 static void halve(const char *from, const char *to)
 {
     static char text[8192];
@@ -346,7 +346,7 @@ static void test_the_systems_authorities(void **state)
     world_fini(&world);
 }
 
-/* ---- Who speaks to whom ---- */
+/* ---- Which peers are accepted ---- */
 
 static void test_bytes_and_names(void **state)
 {
@@ -375,8 +375,8 @@ static void test_bytes_and_names(void **state)
     world_fini(&world);
 }
 
-/* Plain streams have no names; a client may have no certificate, where none is
- * demanded, whether it is asked for one or not. */
+/* Plain streams have no names. If none is demanded, a client may have no
+ * certificate, whether it is asked for one or not. */
 static void test_nameless_peers(void **state)
 {
     (void)state;
@@ -437,8 +437,8 @@ static const struct wrong wrongs[] = {
 };
 
 /* Each wrong credential is refused with a sentence on both sides, and nothing
- * comes through. The client says something at once and tries again: whether
- * its bytes or the refusal come first must make no difference. */
+ * comes through. The client sends bytes at once and tries again: whether its
+ * bytes or the refusal come first must make no difference. */
 static void test_wrong_credentials(void **state)
 {
     (void)state;
@@ -497,10 +497,10 @@ static void test_another_protocol(void **state)
     world_fini(&world);
 }
 
-/* ---- Who speaks no TLS ---- */
+/* ---- Peers without TLS ---- */
 
-/* A peer that speaks something else, or too little, or half a hello, gets at
- * most an alert, and no owner ever hears of it. */
+/* A peer that speaks another protocol, or too little, or half a hello, gets at
+ * most an alert, and is never reported to an owner. */
 static void test_plain_text_to_a_tls_port(void **state)
 {
     (void)state;
@@ -531,8 +531,8 @@ static void test_gone_in_the_handshake(void **state)
     struct world world;
     world_init(&world, load(true, NULL, "root", false),
                load(false, "ca.crt", NULL, false), 10);
-    /* A whole client that goes as soon as it is connected, before it has
-     * heard anything, and one that has said half a hello. */
+    /* A whole client that closes as soon as it is connected, before it has
+     * received anything, and one that has sent half a hello. */
     open_end(&world, &world.client, NULL);
     say(&world.client, "\x16\x03\x01");
     WAIT_FOR(&world, world.client.opened, 1);
@@ -561,8 +561,8 @@ static void test_tls_to_a_plain_port(void **state)
     world_fini(&world);
 }
 
-/* Somebody who connects and says nothing is dropped in time, and those who
- * come in numbers keep nobody out: they have half of the places at most. */
+/* A silent peer is dropped in time, and many of them keep no other out: they
+ * get half of the places at most. */
 static void test_silent_peers(void **state)
 {
     (void)state;
@@ -589,7 +589,7 @@ static void test_silent_peers(void **state)
     world_fini(&world);
 }
 
-/* A listener that goes takes its handshakes along, and leaves the others. */
+/* A listener that is freed frees its handshakes, and leaves the others. */
 static void test_listener_freed(void **state)
 {
     (void)state;
@@ -645,8 +645,8 @@ static void test_200_connections(void **state)
     world_fini(&world);
 }
 
-/* The queue's bound holds over TLS, and what was taken arrives, both ways at
- * once. */
+/* The queue's bound holds over TLS, and all accepted bytes arrive, in both
+ * directions at once. */
 static void test_bounds_and_order(void **state)
 {
     (void)state;
@@ -682,7 +682,7 @@ static void test_bounds_and_order(void **state)
     world_fini(&world);
 }
 
-/* What a closing stream still has reaches the other end, which then hears an
+/* The bytes queued in a closing stream reach the other end, which then gets an
  * orderly end. */
 static void test_flush(void **state)
 {
@@ -721,7 +721,7 @@ static void test_closed_in_a_callback(void **state)
 
 /* ---- Reading again ---- */
 
-/* The common name that a fresh connection is shown. */
+/* The common name on a fresh connection. */
 static const char *shown_now(struct world *world, struct end *end)
 {
     *end = (struct end){ .world = world };
@@ -753,8 +753,8 @@ static void test_reload(void **state)
     assert_string_equal(world.client.names.name[0], "first");
     assert_false(weir_tls_is_changed(world.server_tls));
 
-    /* A certificate whose other half is still to be written, and one whose
-     * key is: both change nothing, and are heard of once. */
+    /* A half written certificate, and one without its key yet: each changes
+     * nothing, and is reported once. */
     issue("next", pki.ca, (struct maker_leaf){ "second", BOTH });
     halve("next.crt", "live.crt");
     assert_true(weir_tls_is_changed(world.server_tls));
@@ -776,7 +776,7 @@ static void test_reload(void **state)
     assert_false(weir_tls_is_changed(world.server_tls));
     assert_string_equal(shown_now(&world, &last), "second");
 
-    /* Those that began with the old one go on. */
+    /* Connections that began with the old certificate go on. */
     say(&world.client, "hello");
     assert_true(wait_bytes(&world, &world.accepted[0], 5));
     say(&world.accepted[0], "hello");
@@ -919,8 +919,8 @@ static void test_links(void **state)
 
 int main(void)
 {
-    /* A write to a closed socket must raise nothing in a process that isn't
-     * ours: it would end this one. */
+    /* A write to a closed socket must raise no signal in a process that uses
+     * the library: it would end this one. */
     signal(SIGPIPE, SIG_DFL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_files_that_cannot_be_used),

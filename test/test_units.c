@@ -68,7 +68,7 @@ static void limits_mean_what_people_write(void **state)
     assert_true(limit_of("unlimited").unlimited);
 }
 
-/* The sentence must name what is wrong, not only that something is. */
+/* The message must name the error, not only report one. */
 static void refuse(const char *text, const char *sentence)
 {
     struct weir_limit limit = { 7, 7, false };
@@ -257,8 +257,8 @@ static void rates_have_the_digits_that_people_write(void **state)
                 1e11);
 }
 
-/* Against long double, whose 64 bits decide between two doubles but where
- * they are both as near. */
+/* Compared with long double, whose 64 bits decide between two doubles unless
+ * both are equally near. */
 static void a_limit_is_its_nearest_rate(void **state)
 {
     (void)state;
@@ -277,8 +277,8 @@ static void a_limit_is_its_nearest_rate(void **state)
     }
 }
 
-/* Any double of the range, of all exponents alike, and digits as they stand
- * in files. */
+/* Any double of the range, all exponents equally often, and digits as they
+ * occur in files. */
 static void a_rate_comes_back_from_its_limit(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_wait_queue.c - who comes next, against an array that is searched from
- * end to end. */
+ * test_wait_queue.c - the order of a wait queue, compared with an array that is
+ * searched from end to end. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,7 +22,7 @@ struct oracle {
     uint64_t tickets;
 };
 
-/* Whether a comes before b, spelled out. */
+/* True: a comes before b, spelled out. */
 static bool is_earlier(enum weir_wait_queue_order order,
                        const struct weir_wait_queue_entry *a,
                        const struct weir_wait_queue_entry *b)
@@ -99,8 +99,8 @@ static void histories(void **state)
     }
 }
 
-/* One who came early and was moved here from another line is where he would
- * have been. */
+/* A caller that came early and was moved here from another queue is at the
+ * place of its ticket. */
 static void late_with_an_early_ticket(void **state)
 {
     (void)state;
@@ -118,8 +118,8 @@ static void late_with_an_early_ticket(void **state)
     assert_int_equal(line.lanes, 0);
 }
 
-/* Who waits by the hundred thousand, say: to let each join anew, from the end,
- * was minutes. */
+/* For a hundred thousand waiting callers: inserting each anew, from the end,
+ * took minutes. */
 static void a_long_line_is_reordered(void **state)
 {
     (void)state;

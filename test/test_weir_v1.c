@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_weir_v1.c - messages to bytes and back; hand-written against
- * protobuf-c; what is broken is refused by name. */
+ * test_weir_v1.c - messages to bytes and back; hand-written code compared with
+ * protobuf-c; broken bytes are refused by name. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -221,8 +221,8 @@ static void test_damaged_columns(void **state)
     printf("refused: %u of %d\n", refused, ROUNDS);
 }
 
-/* What a fleet without regions never says costs it no byte; of a carried
- * report a row that hands over what it passed costs none either. */
+/* Fields for regions cost a fleet without regions no byte; in a carried report,
+ * a row that hands over exactly its passed units costs none either. */
 static void test_regions_cost_others_nothing(void **state)
 {
     (void)state;
@@ -239,7 +239,7 @@ static void test_regions_cost_others_nothing(void **state)
     assert_int_equal(weir_v1_size(&message), plain + 2 + 2 * 3);
 }
 
-/* What is to be carried is said to a carrier only. */
+/* Only a carrier may be sent rows to carry. */
 static void test_carry_without_carried_is_refused(void **state)
 {
     struct bench *bench = *state;
@@ -504,7 +504,7 @@ static void test_quotas_of_a_later_version(void **state)
     changes[3].quota.share_algorithm = (enum weir_share_algorithm)6;
     changes[4].quota.sharing = WEIR_LEASED;
     changes[4].quota.decay_factor = WEIR_DECAY_ONE + 1;
-    changes[5].quota.glob = (enum weir_glob)3; /* what it is, nobody knows */
+    changes[5].quota.glob = (enum weir_glob)3; /* no version knows this glob */
     changes[5].quota.parent = WEIR_TEXT("{1}");
     struct weir_message out, message = {
         .type = WEIR_MESSAGE_QUOTAS,
@@ -524,7 +524,7 @@ static void test_quotas_of_a_later_version(void **state)
         assert_int_equal(got->quota.mode, WEIR_OFF);
         assert_true(got->quota.limit.unlimited);
     }
-    /* a name that is none is no quota of any version */
+    /* an invalid name is no quota in any version */
     changes[1].quota.name = WEIR_TEXT("a\tb");
     size = weir_v1_encode(&message, bench->bytes, 4096);
     assert_int_equal(
@@ -532,7 +532,7 @@ static void test_quotas_of_a_later_version(void **state)
         WEIR_EPROTOCOL);
 }
 
-/* <= 4 bytes a changed counter, once named. */
+/* <= 4 bytes per changed counter, once named. */
 static void test_bytes_a_counter(void **state)
 {
     struct bench *bench = *state;
@@ -617,14 +617,14 @@ static void test_broken_by_name(void **state)
     REFUSE(true, WEIR_EPROTOCOL, "\x12\x02\x08\x01");
     /* a protocol past 32 bits */
     REFUSE(true, WEIR_EPROTOCOL, "\x12\x07\x08\xff\xff\xff\xff\xff\x01");
-    /* a quota without a name; a change that is neither */
+    /* a quota without a name; a change that is neither put nor removal */
     REFUSE(false, WEIR_EPROTOCOL, "\x1a\x06\x2a\x04\x0a\x02\x5a\x00");
     REFUSE(false, WEIR_EPROTOCOL, "\x1a\x02\x2a\x00");
     /* a slack is missing */
     REFUSE(false, WEIR_EPROTOCOL, "\x22\x06\x2a\x01\x01\x32\x01\x02");
 }
 
-/* Unknown fields are for a later version: skipped. */
+/* Unknown fields belong to a later version: skipped. */
 static void test_unknown_fields(void **state)
 {
     struct bench *bench = *state;
@@ -707,7 +707,7 @@ static void test_calls(void **state)
     assert_int_equal(weir_v1_reply_decode("", 0, &answer), WEIR_EPROTOCOL);
 }
 
-/* No assertion on speed: a figure to be read. */
+/* Asserts nothing on speed: prints a figure. */
 static void test_print_speed(void **state)
 {
     struct bench *bench = *state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_weir_v1_leases.c - wants and grants to bytes and back; against
- * protobuf-c; what is broken, or no amount, is refused. */
+ * test_weir_v1_leases.c - wants and grants to bytes and back; compared with
+ * protobuf-c; broken bytes and invalid amounts are refused. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -194,7 +194,7 @@ static void test_damaged_leases(void **state)
     assert_compare(refused, <, ROUNDS);
 }
 
-/* A want of "a" with one band, and what follows; its length is 'len'. */
+/* A want of "a" with one band, followed by 'more'; its length is 'len'. */
 #define WANT(len, more) "\x2a" len "\x08\x01\x12" more
 #define BAND "\x32\x02\x10\x01"
 #define NAN_BITS "\0\0\0\0\0\0\xf8\x7f"
@@ -295,14 +295,14 @@ static void test_broken_grants(void **state)
     REFUSE(false, WEIR_EPROTOCOL,
            "\x32\x0f\x08\x01\x2a\x0b\x0a\x01"
            "a\x18\x01\x30\x02\x38\x01\x40\x01");
-    /* capacity or safe that is no amount */
+    /* capacity or safe that is an invalid amount */
     REFUSE(false, WEIR_EPROTOCOL,
            "\x32\x12\x2a\x10\x0a\x01"
            "a\x18\x01\x21" NAN_BITS "\x38\x01");
     REFUSE(false, WEIR_EPROTOCOL,
            "\x32\x12\x2a\x10\x0a\x01"
            "a\x18\x01\x29" MINUS_BITS "\x38\x01");
-    /* a master elsewhere, and a grant; an address of this one; a NUL in it */
+    /* another master, and a grant; an address of this one; a NUL in it */
     REFUSE(false, WEIR_EPROTOCOL,
            "\x32\x0b\x18\x01\x2a\x07\x0a\x01"
            "a\x18\x01\x38\x01");
@@ -326,7 +326,7 @@ static void test_too_many(void **state)
     refuse(bench, false, WEIR_ETOOBIG, p, 3 + 2060);
 }
 
-/* The largest that there are fit into a message, and into the arena. */
+/* The largest messages fit into the bound of a message, and into the arena. */
 static void test_the_largest(void **state)
 {
     struct bench *bench = *state;
@@ -359,7 +359,7 @@ static void test_the_largest(void **state)
     printf("the largest wants: %zu bytes\n", size);
 }
 
-/* ---- Where adaptive limits stand ---- */
+/* ---- State of adaptive limits ---- */
 
 static void check_limits(const struct weir_limits *a,
                          const struct weir_limits *b)
@@ -409,7 +409,7 @@ static void test_limits(void **state)
 static void test_broken_limits(void **state)
 {
     struct bench *bench = *state;
-    /* no name; a NUL in it; a limit that is none; one above what there is */
+    /* no name; a NUL in it; an invalid limit; one above the maximum */
     REFUSE(true, WEIR_EPROTOCOL, "\x32\x04\x0a\x02\x18\x01");
     REFUSE(true, WEIR_EPROTOCOL, "\x32\x05\x0a\x03\x0a\x01\0");
     REFUSE(true, WEIR_EPROTOCOL,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * test/test_world.c - virtual time: parts run in the order of their instants,
- * whatever is woken, moved and put to sleep on the way (held against a plain
- * search for the least); one seed is one order of what is due at once; pipes
- * do what their network says. */
+ * whichever are woken, moved and put to sleep on the way (compared with a plain
+ * search for the least); one seed gives one order of parts that are due at
+ * once; pipes follow their network's settings. */
 
 #include <math.h>
 #include <setjmp.h>
@@ -34,7 +34,7 @@ static uint64_t seed_of_run(void)
 struct counter {
     struct weir_part part;
     weir_instant ran_at;
-    uint32_t *order; /* of all that ran */
+    uint32_t *order; /* of all parts that ran */
     uint32_t *ran;
     uint32_t index;
 };
@@ -141,8 +141,8 @@ static void test_what_was_due_in_the_past_is_due_now(void **state)
 
 /* ---- A node's clock ---- */
 
-/* The instant found is the first at which the clock shows what was asked
- * for: one earlier it doesn't yet. */
+/* The instant found is the first at which the clock shows the wanted time: one
+ * nanosecond earlier it doesn't yet. */
 static void test_deadlines_come_true_on_a_drifting_clock(void **state)
 {
     (void)state;
@@ -181,7 +181,7 @@ static void test_a_clock_never_shows_less_than_a_second(void **state)
 
 #define SENT 20000
 
-/* Packets carry their number; what arrives is noted. */
+/* Packets carry their number; the far end notes those that arrive. */
 struct far_end {
     struct weir_world world;
     struct weir_net net;
@@ -209,7 +209,7 @@ static void note_arrival(void *owner, struct weir_packet *packet)
     weir_packet_free(packet);
 }
 
-/* One packet a 'gap' through a pipe of that kind. */
+/* One packet per 'gap' through a pipe with those settings. */
 static struct far_end *send_through(const struct weir_net *net,
                                     weir_duration gap)
 {
@@ -253,7 +253,7 @@ static void test_a_pipe_keeps_order_and_delays(void **state)
         WEIR_DELAY_EXPONENTIAL,
         WEIR_DELAY_PARETO,
     };
-    /* Packets far apart, so that none waits for one before it. */
+    /* Packets far apart: none waits for one before it. */
     const double mean[] = { 10e-3, 10e-3, 12e-3, 12e-3 };
     const double most[] = { 10e-3, 12e-3, 100e-3, 210e-3 };
     for (size_t i = 0; i < WEIR_COUNT_OF(shapes); i++) {
@@ -269,7 +269,7 @@ static void test_a_pipe_keeps_order_and_delays(void **state)
         assert_compare(fabs(found - mean[i]), <, 0.05 * mean[i]);
         assert_compare(end->delay_most, <=, most[i] + 1e-9);
         free_end(end);
-        /* And in a throng. */
+        /* And close together. */
         end = send_through(&net, WEIR_MILLISECOND / 10);
         assert_int_equal(end->arrived, SENT);
         assert_int_equal(end->overtook, 0);
@@ -301,8 +301,8 @@ static void test_a_pipe_loses_doubles_and_reorders(void **state)
     free_end(end);
 }
 
-/* 100 bytes at 10,000 bytes/s are 10 ms each; sent one a millisecond they
- * queue, and the last waits for all of them. */
+/* 100 bytes at 10,000 bytes/s take 10 ms; sent one each millisecond they queue,
+ * and the last waits for all of them. */
 static void test_a_slow_pipe_makes_packets_wait(void **state)
 {
     (void)state;

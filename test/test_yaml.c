@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * test/test_yaml.c - sets of quotas as YAML, and what is refused where. */
+ * test/test_yaml.c - sets of quotas as YAML, and where errors are reported. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -118,7 +118,7 @@ static void refuses_with_line_and_column(void **state)
     refuse(HEAD "  - name: a\tb\xFF\n", WEIR_ESYNTAX, 1, 1, "no YAML");
 }
 
-/* The order of a set of quotas doesn't matter; each comes back as it was. */
+/* The order of a set of quotas doesn't matter; each comes back unchanged. */
 static void check_round_trip(struct made_quota *made, size_t count)
 {
     const struct weir_quota **list = calloc(count + 1, sizeof(*list));
@@ -186,7 +186,7 @@ static void an_export_is_for_people(void **state)
     free(text);
 }
 
-/* Any cut and any changed byte ends in an answer, not in a crash. */
+/* Any cut and any changed byte gives an answer, not a crash. */
 static void broken_files_are_answered(void **state)
 {
     (void)state;

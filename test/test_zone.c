@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test/test_zone.c - every zone of this machine, held against the C library.
- */
+ * test/test_zone.c - every zone of this machine, compared with the C
+ * library. */
 
 #include <ftw.h>
 #include <setjmp.h>
@@ -22,7 +22,7 @@
 #include "wire/tzif.h"
 
 #define FOLDER "/usr/share/zoneinfo/"
-#define LOOKS 60 /* instants a zone */
+#define LOOKS 60 /* instants per zone */
 #define FROM_1901 (-2177452800ll)
 #define TO_2200 7258118400ll
 
@@ -49,7 +49,7 @@ static void check_instant(const char *name, int64_t at)
                  (long long)at, offset, (long long)until, library_offset(at));
 }
 
-/* At random instants, and about each change that is told of. */
+/* At random instants, and around each listed change. */
 static void check_zone(const char *name)
 {
     setenv("TZ", name, 1);
@@ -82,7 +82,7 @@ static int visit(const char *path, const struct stat *is, int flag,
         return 0;
     bool whole = fread(magic, 1, 4, file) == 4;
     fclose(file);
-    /* 'right' has leap seconds, which a calendar's windows don't have. */
+    /* 'right' has leap seconds; a calendar's windows don't. */
     if (whole && memcmp(magic, "TZif", 4) == 0 &&
         strncmp(name, "right/", 6) != 0)
         check_zone(name);
@@ -187,7 +187,7 @@ static void rules_for_ever_after(void **state)
         assert_int_equal(look(wrong[i], 5, &span), WEIR_ESYNTAX);
 }
 
-/* Every cut of a file is refused, and whatever its bytes are is answered. */
+/* Every truncated file is refused, and any bytes give an answer. */
 static void broken_files_are_answered(void **state)
 {
     (void)state;

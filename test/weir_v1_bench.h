@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * weir_v1_bench.h - what tests of weir.v1's bytes have in common: buffers, and
- * a message there and back. */
+ * weir_v1_bench.h - shared by tests of weir.v1's bytes: buffers, and a message
+ * to bytes and back. */
 
 #ifndef WEIR_V1_BENCH_H
 #define WEIR_V1_BENCH_H
@@ -21,11 +21,12 @@ int bench_tear_down(void **state);
 
 /* A number of any magnitude. */
 uint64_t some(struct weir_rng *rng);
-/* Encodes, decodes, encodes again: the same bytes. Returns their number;
- * 'out' is what was decoded. */
+/* Encodes, decodes, encodes again: the bytes must be the same. Returns their
+ * number; 'out' is the decoded message. */
 size_t round_trip(struct bench *bench, const struct weir_message *message,
                   struct weir_message *out);
-/* Flips a bit, and cuts: refused (false), or read as protobuf-c reads it. */
+/* Flips a bit, and cuts: the result is refused (false), or read as protobuf-c
+ * reads it. */
 bool damaged_is_read_alike(struct bench *bench,
                            const struct weir_message *message);
 /* These bytes are refused with 'wanted', and nothing is written. */

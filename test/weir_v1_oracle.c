@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * weir_v1_oracle.c - the slow and plain way, by the generated code. */
+ * weir_v1_oracle.c - the slow and plain reader, by the generated code. */
 
 #include "weir_v1_oracle.h"
 
@@ -163,7 +163,7 @@ static bool same_asks(const Weir__V1__Asks *theirs,
     return true;
 }
 
-/* With an error nothing else is believed. */
+/* With an error the other fields are ignored. */
 static bool same_answer(const Weir__V1__Answer *theirs,
                         const struct weir_step_answer *ours)
 {
@@ -227,7 +227,7 @@ static bool wants_agree(const void *bytes, size_t len,
     return same;
 }
 
-/* With an error nothing else is believed. */
+/* With an error the other fields are ignored. */
 static bool same_grant(const Weir__V1__Grant *theirs,
                        const struct weir_lease_grant *row)
 {

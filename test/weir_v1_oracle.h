@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * weir_v1_oracle.h - what protobuf-c makes of the bytes of a report or of
- * fills, row by row, against what the hand-written reader made of them. */
+ * weir_v1_oracle.h - compares protobuf-c's reading of the bytes of a report or
+ * of fills, row by row, with that of the hand-written reader. */
 
 #ifndef WEIR_V1_ORACLE_H
 #define WEIR_V1_ORACLE_H
 
 #include "count/message.h"
 
-/* Whether protobuf-c reads 'bytes' and finds 'message' in them. True for
- * messages that are read by protobuf-c anyway. */
+/* True: protobuf-c reads 'bytes' and finds 'message' in them, or protobuf-c
+ * reads such messages anyway. */
 bool oracle_agrees(const void *bytes, size_t len,
                    const struct weir_message *message);
 

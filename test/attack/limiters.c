@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * test/attack/limiters.c - many limiters in one process, which use nothing.
+ * test/attack/limiters.c - many limiters in one process, which use no quota.
  *
  *     limiters ROOTS COUNT
  *
- * Opens COUNT limiters on ROOTS and tells as JSON, a line each 20 ms, until
+ * Opens COUNT limiters on ROOTS and prints JSON, one line every 20 ms, until
  * its standard input ends:
  *
  *     {"pid", "at", "up": limiters that have a root}
@@ -20,7 +20,7 @@
 
 #define LIMITERS_MAX 4096
 #define TELL_EVERY_MS 20
-#define QUOTAS_MAX 16 /* of each: it uses none */
+#define QUOTAS_MAX 16 /* of each limiter: it uses none */
 
 static int open_all(struct weir **limiters, size_t count, const char *roots)
 {
