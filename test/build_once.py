@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""build_once.py - what a live test has to build, built once a build folder,
-also when several tests ask for it at the same time."""
+"""build_once.py - builds a live test's programs once in a build folder, also
+if several tests need them at the same time."""
 
 import fcntl
 import hashlib
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def digest_of(sources):
-    """Of the names and the bytes of files."""
+    """The digest of the files' names and contents."""
     digest = hashlib.sha256()
     for source in sorted(sources):
         digest.update(source.name.encode() + b"\0")
@@ -21,9 +21,9 @@ def digest_of(sources):
 def build_once(folder, sources, build):
     """Returns 'folder', which build(a new folder) has filled from 'sources'.
 
-    A process that builds holds a lock for so long, and what it has built
-    appears with its name only when it's whole. build() may raise: then there
-    is nothing, and the next call tries again."""
+    A process holds a lock while it builds, and the folder gets its name only
+    when it is complete. If build() raises, there is no folder, and the next
+    call tries again."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     stamp = folder / "built-from"
     wanted = digest_of(sources)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""chromium.py - a real browser for tests: headless Chromium, steered by its
+"""chromium.py - a real browser for tests: headless Chromium, controlled by its
 DevTools protocol over a pipe (messages of JSON that end with a zero byte), so
-that nothing but the browser is needed."""
+that only the browser is needed."""
 
 import base64
 import fcntl
@@ -30,7 +30,7 @@ def find():
 
 
 def high_pipe():
-    """A pipe whose ends stay out of the way of low descriptors."""
+    """A pipe with descriptors from 10 on: 3 and 4 stay free."""
     low = os.pipe()
     high = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in low]
     for end in low:
@@ -123,7 +123,7 @@ class Chromium:
 
     def removed(self):
         """The browser's other processes write to its folder until they end,
-        which may be after it has."""
+        perhaps later than the browser."""
         shutil.rmtree(self.folder, ignore_errors=True)
         return not os.path.exists(self.folder)
 
@@ -159,7 +159,7 @@ class Page:
              "value": "dark" if dark else "light"}])
 
     def run(self, script):
-        """The value of a script, which may be a promise's."""
+        """The value of a script; a promise is awaited."""
         said = self.call("Runtime.evaluate", expression=script,
                          awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in said:
@@ -185,7 +185,7 @@ class Page:
                         f"{json.dumps(selector)}) || {{}}).innerText || ''")
 
     def click(self, selector):
-        """The middle of what is there, by the mouse."""
+        """Clicks with the mouse on the middle of the element."""
         spot = self.until(f"{selector} to click on", f"""(() => {{
             const one = document.querySelector({json.dumps(selector)});
             if (!one || one.disabled) return null;
@@ -198,9 +198,8 @@ class Page:
                       y=spot[1], button="left", clickCount=1)
 
     def press(self, selector):
-        """A click without a mouse, on what the page draws anew now and then:
-        a button that is replaced between the mouse's two events isn't
-        clicked."""
+        """Clicks without the mouse, for elements that the page redraws: a
+        button that is replaced between the mouse's two events isn't clicked."""
         self.until(f"{selector} to press", f"""(() => {{
             const one = document.querySelector({json.dumps(selector)});
             if (one) one.click();
@@ -219,7 +218,7 @@ class Page:
             self.call("Input.dispatchKeyEvent", type=kind, key=key, **extra)
 
     def write(self, selector, text):
-        """In the place of what a field holds."""
+        """Replaces a field's text."""
         self.click(selector)
         self.run("document.activeElement.select()")
         self.call("Input.insertText", text=text)
@@ -230,7 +229,7 @@ class Page:
             out.write(base64.b64decode(said["data"]))
 
     def errors(self):
-        """What went wrong in the page so far."""
+        """The page's errors so far."""
         found = []
         with self.browser.lock:
             events = list(self.browser.events)
@@ -251,7 +250,7 @@ class Page:
 
 
 def sees(page, selector, text):
-    """Until an element's text holds it."""
+    """Waits until an element's text contains 'text'."""
     page.until(f"'{text}' in {selector}",
                f"(document.querySelector({json.dumps(selector)}) || {{}})"
                f".innerText?.includes({json.dumps(text)})")
@@ -259,8 +258,8 @@ def sees(page, selector, text):
 
 @functools.cache
 def shared():
-    """The browser of this process, which ends with its tests. Certificates
-    are what live_tls.py is for."""
+    """The browser of this process; it ends with the tests. It checks no
+    certificates: live_tls.py is for them."""
     made = Chromium("--ignore-certificate-errors")
     unittest.addModuleCleanup(made.close)
     return made

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""grpc_call.py - a gRPC call by hand: its headers, and its message when the
-test says so. curl sends both at once."""
+"""grpc_call.py - a gRPC call by hand: its headers, and its message at a moment
+of the test's choice. curl sends both at once."""
 
 import select
 import socket
@@ -10,9 +10,9 @@ LINK, CALL = "/weir.v1.Root/Link", "/weir.v1.Root/Call"
 
 
 class Call:
-    """A gRPC call that has begun: a connection of HTTP/2 with one stream, on
-    which a message is sent later or never. Ends when its stream or the
-    connection does."""
+    """A gRPC call that has begun: a connection of HTTP/2 with one stream. Its
+    message is sent later or never. The call ends with its stream or with the
+    connection."""
 
     def __init__(self, who, ca, port, path):
         context = who.context(ca)
@@ -46,12 +46,12 @@ class Call:
             struct.pack(">I", stream) + payload
 
     def send(self, message):
-        """The one message of the call."""
+        """Sends the call's only message."""
         self.socket.sendall(self.frame(
             0, 1, 1, struct.pack(">BI", 0, len(message)) + message))
 
     def look(self):
-        """Reads what is there; whether the call has ended."""
+        """Reads without waiting; returns whether the call has ended."""
         while not self.ended:
             if not self.socket.pending() and \
                     not select.select([self.socket], [], [], 0)[0]:

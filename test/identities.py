@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""identities.py - what a client of a root or an agent can show: certificates
+"""identities.py - credentials for clients of a root or an agent: certificates
 and tokens, right ones and every kind of wrong one. Certificates come from
-`weir cert`; those that it wouldn't make (expired, nobody's) from openssl."""
+`weir cert`; those that it wouldn't make (expired, self-signed) from openssl."""
 
 import base64
 import glob
@@ -21,7 +21,8 @@ TAKE = "the-token-of-somebody-who-takes"
 
 
 def yesterday(seconds):
-    """The environment of a process whose clock is so long after yesterday."""
+    """The environment that sets a process' clock a day behind, plus so many
+    seconds."""
     library, = glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
     return {**os.environ, "LD_PRELOAD": library,
             "FAKETIME": f"{seconds - 86400:+d}"}
@@ -37,8 +38,8 @@ def run(*command, env=None):
 
 class Who:
     """A certificate (two files, or none), a header Authorization (or none),
-    and what a root makes of that: 'tls', 'credential', or the set of its
-    roles."""
+    and a root's result for them: 'tls' or 'credential' (refused there), or the
+    set of roles."""
 
     def __init__(self, name, result, cert=None, header=None, newest=None):
         self.name, self.result = name, result
@@ -66,7 +67,7 @@ class Certificates:
         return self.folder / into / names[0]
 
     def by_openssl(self, path, days, ca=None, env=None):
-        """A certificate for 'ops'; by itself if nobody signs."""
+        """A certificate for 'ops', signed by 'ca'; None: self-signed."""
         run("openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout",
             "-out", f"{path}.key")
         run("openssl", "req", "-new", "-key", f"{path}.key", "-subj",
@@ -83,7 +84,7 @@ def bearer(token):
 
 
 def everybody(certificates):
-    """Every credential but those that may do all, wrong ones first."""
+    """Every credential except those with all roles, wrong ones first."""
     folder = certificates.folder
     expired = certificates.by_openssl(folder / "expired", -1,
                                       folder / "good")
@@ -96,11 +97,11 @@ def everybody(certificates):
     basic = base64.b64encode(f"ops:{EDIT}".encode()).decode()
     credential = [
         ("nothing", None, None),
-        ("a certificate of nobody known", unknown, None),
+        ("a certificate of an unknown client", unknown, None),
         ("an empty header", None, ""),
         ("a scheme only", None, "Bearer"),
         ("a token cut short", None, bearer(EDIT[:-1])),
-        ("a token of one more", None, bearer(EDIT + "s")),
+        ("a token with a letter more", None, bearer(EDIT + "s")),
         ("a token of the right length", None, bearer(EDIT[:-1] + "x")),
         ("a token in other letters", None, bearer(EDIT.upper())),
         ("the hash of a token", None, bearer(digest)),
@@ -110,7 +111,7 @@ def everybody(certificates):
         ("a good certificate and a wrong token", taker, bearer(EDIT[:-1])),
     ]
     tls = [("expired", expired), ("of another authority", other),
-           ("of nobody", lone), ("of a server", wrong_kind)]
+           ("signed by itself", lone), ("of a server", wrong_kind)]
     old = ssl.TLSVersion.TLSv1_2
     return [
         *(Who(name, "credential", cert, header)
@@ -118,11 +119,11 @@ def everybody(certificates):
         *(Who("a certificate " + name, "tls", cert) for name, cert in tls),
         *(Who(f"a certificate {name}, TLS 1.2", "tls", cert, newest=old)
           for name, cert in tls),
-        # What is wrong with a certificate no token makes good.
+        # A good token doesn't make up for a bad certificate.
         Who("expired, with a good token", "tls", expired, bearer(EDIT)),
-        Who("the token of who reads", {"read"}, header=bearer(READ)),
-        Who("the token of who takes", {"take"}, header=bearer(TAKE)),
-        Who("the certificate of who takes", {"take"}, taker),
-        Who("the token of who edits", {"read", "edit"},
+        Who("the reader's token", {"read"}, header=bearer(READ)),
+        Who("the taker's token", {"take"}, header=bearer(TAKE)),
+        Who("the taker's certificate", {"take"}, taker),
+        Who("the editor's token", {"read", "edit"},
             header=bearer(EDIT)),
     ]

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""lab_cli.py - `weir lab` as people and scripts use it: what it prints, what
-it writes, what it refuses and in which words. Fleets here are small and short,
-and time is virtual."""
+"""lab_cli.py - `weir lab` as people and scripts use it: its output, the files
+that it writes, its refusals and their texts. Fleets here are small, runs are
+short, and time is virtual."""
 
 import json
 import os
@@ -32,12 +32,12 @@ measure echo
 claim "it is flat" holds if passed_sd < 0.5
 claim "nothing is refused" holds if echo = 0
 expect passed_mean over 2s..5s within 0.5..1.5
-figure "What passes follows the limit" offered passed limit
+figure "The passed rate follows the limit" offered passed limit
 figure "The fill stays under high_burst" fill root_fill limiter_fill
 """
 
 VARIED = """\
-title "What the interval of reports does"
+title "The effect of the report interval"
 set interval = 1s
 vary interval 0.2s 1s
 roots 1

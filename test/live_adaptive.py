@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: MIT
 """live_adaptive.py - a service keeps to an adaptive limit in front of a back
 end that becomes slow and quick again (live_backend.c): the limit falls and
-rises with it, and people see where it stands and why. The back end's times are
-told to the limiter, not measured, so they are the same on any machine. How
-well a limit is found is asserted in virtual time: test_controller.c,
-test_model_adaptive.c and lab/scenarios/adaptive-*."""
+rises with it, and views show its value and the reason. The limiter is given
+the back end's times instead of measuring them, so they are the same on any
+machine. How well a limit is found is asserted in virtual time:
+test_controller.c, test_model_adaptive.c and lab/scenarios/adaptive-*."""
 
 import json
 import os
@@ -35,7 +35,8 @@ class Backend:
         return json.loads(self.process.stdout.readline())
 
     def limit_is(self, what):
-        """The look at which that is so."""
+        """A question for until(): the state once it satisfies 'what', or None.
+        """
         def ask():
             seen = self.look()
             return seen if what(seen) else None
@@ -64,23 +65,23 @@ class Adaptive(Case):
         return float(found[0].split()[-1]) if found else None
 
     def told(self):
-        """The limit that the process told the root of."""
+        """The limit that the process has reported to the root."""
         for limiter in json.loads(self.root.get("/v1/status")[1])["limiters"]:
             for limit in limiter["adaptive"]:
                 return limit
         return None
 
     def test_the_limit_follows_the_back_end(self):
-        rose = until("it rises", self.backend.limit_is(
+        rose = until("the limit rises", self.backend.limit_is(
             lambda seen: seen["limit"] > 25 and seen["reason"] == "room"))
         self.assertGreater(rose["served"], 0)
         # Six times as slow: the target is met by 8 in flight.
         self.backend.tell("slow 6")
-        fell = until("it falls", self.backend.limit_is(
+        fell = until("the limit falls", self.backend.limit_is(
             lambda seen: seen["limit"] < 12 and seen["reason"] == "slow"))
         self.assertGreater(fell["refused"], 0)
 
-        # Seen everywhere, and why.
+        # Every view shows the limit and the reason.
         until("the root is told", lambda: (self.told() or {}).get(
             "limit", 99) < 12 and self.told()["reason"] in ("slow", "room"))
         shown = self.ok("status", root=self.root)
@@ -95,13 +96,13 @@ class Adaptive(Case):
                         "measured", "edited"))
         self.assertEqual(reasons, 1)
 
-        # Quick again: it finds room.
+        # Quick again: the limit finds room.
         self.backend.tell("slow 1")
         low = fell["limit"]
-        back = until("it rises again", self.backend.limit_is(
+        back = until("the limit rises again", self.backend.limit_is(
             lambda seen: seen["limit"] > low + 4 and
             seen["reason"] == "room"))
-        # An edit: at once, and in flight stays what it is.
+        # An edit takes effect at once, and units in flight stay.
         self.ok("quota", "set", "db", "max=3", root=self.root)
         edited = until("the bound holds", self.backend.limit_is(
             lambda seen: seen["limit"] <= 3))
@@ -113,11 +114,11 @@ class Adaptive(Case):
 
     def test_the_fleet_divides_its_bound(self):
         self.ok("quota", "set", "db", "max=", "fleet_max=8", root=self.root)
-        until("all of it", self.backend.limit_is(
+        until("the whole limit", self.backend.limit_is(
             lambda seen: seen["limit"] == 8))
         other = Backend(self.root, "db", clients=16)
         self.addCleanup(other.process.kill)
-        warned = until("both are known", lambda: self.run_weir(
+        warned = until("both processes are known", lambda: self.run_weir(
             "quota", "set", "db", "min=5", root=self.root).err)
         self.assertIn("min=5 in each of 2 processes is 10 in flight, above "
                       "fleet_max=8; lower min, or write fleet_min", warned)
@@ -126,7 +127,7 @@ class Adaptive(Case):
         until("the other half", other.limit_is(
             lambda seen: seen["limit"] <= 4))
         self.assertEqual(other.close(), 0)
-        until("all of it again", self.backend.limit_is(
+        until("the whole limit again", self.backend.limit_is(
             lambda seen: seen["limit"] > 4))
         self.assertEqual(self.backend.close(), 0)
 

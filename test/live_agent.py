@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""live_agent.py - `weir agent` as its clients use it: curl's kind and those of
-Redis, well behaved, slow, broken, unknown and ten thousand at once, beside a
-real root. The HTTP listener's tests are live_agent_http.py.
-Limits are per hour or day, so that however long a test takes, a bucket doesn't
-leak a unit meanwhile."""
+"""live_agent.py - `weir agent` and its clients, of HTTP and of Redis: well
+behaved, slow, broken, unauthenticated, and ten thousand at once, beside a real
+root. The HTTP listener's tests are live_agent_http.py.
+Limits are per hour or day, so that a bucket doesn't leak a unit during a test,
+however long that takes."""
 
 import http.client
 import json
@@ -100,7 +100,7 @@ class Agents(Case):
         super().tearDown()
 
     def agent(self, *options, ready=True):
-        """Starts one; where its doors are, kind -> places."""
+        """Starts an agent; returns its listeners, kind -> addresses."""
         number = len(self.agents)
         ports, log = self.path(f"places{number}"), self.path(f"agent{number}")
         with open(log, "w") as errors:
@@ -129,7 +129,7 @@ class Agents(Case):
         return Path(self.agents[-1][1]).read_text()
 
     def quota(self, *fields):
-        """Without a band, so that chance has no say."""
+        """Sets a quota, without a band: no verdict depends on chance."""
         self.ok("quota", "set", *fields, root=self.root)
 
 
@@ -141,7 +141,7 @@ class Redis(Agents):
         key = "user123", 15, 30, 86400
         self.assertEqual(link.ask("CL.THROTTLE", *key, 1),
                          [0, 16, 15, -1, 2880])
-        # Doors of one agent have one table.
+        # Listeners of one agent share one table.
         self.assertEqual(other.ask("cl.probe", *key, 16)[:3], [1, 16, 15])
         self.assertEqual(other.ask("DEL", "user123", "nobody"), 1)
         self.assertEqual(link.ask("CL.PROBE", *key, 16),
@@ -168,7 +168,7 @@ class Redis(Agents):
         asked = "CL.THROTTLE", "user123", 15, 30, 86400
         self.assertEqual(link.ask("CL.PROBE", *asked[1:], 16),
                          [0, 16, 0, -1, 16 * 2880])
-        # As redis-cell answers, but that the root may tell a unit more.
+        # As redis-cell answers, but the root may report a unit more.
         self.assertIn(link.ask(*asked, 1), [[0, 16, 15, -1, 2880],
                                             [0, 16, 14, -1, 5760]])
         self.assertEqual(link.ask(*asked, 17)[0:4:3], [1, -1])
@@ -177,11 +177,11 @@ class Redis(Agents):
         self.assertTrue(0 < wait <= 2 * 2880, wait)
         self.assertEqual(link.ask(*asked, -1)[2], 16)
         self.assertEqual(link.ask(*asked, 0)[:3], [0, 16, 16])
-        # Who only looks at what lets nothing pass.
+        # A take of 0 units is limited by a quota that passes nothing.
         self.quota("throttle:16:30/86400s:user123", "limit=0")
         until("the edit", lambda: link.ask(*asked, 0)[0] == 1)
         self.assertEqual(link.ask(*asked, 0)[:3], [1, 16, 0])
-        # By another rate it is another.
+        # With another rate it is another quota.
         self.assertEqual(link.ask("CL.THROTTLE", "user123", 0, 1, 60),
                          [0, 1, 0, -1, 60])
         self.assertIn("throttle_sharing:counted\r", link.ask("INFO"))
@@ -194,26 +194,26 @@ class Redis(Agents):
                 (["CL.THROTTLE", "a\nb", 1, 1, 1], "-ERR a key"),
                 (["DEL", "user123"], "-ERR a key")]:
             self.assertTrue(link.ask(*words).startswith(says), words)
-        # Nobody who isn't idle makes room for one more, and nobody passes for
-        # want of it.
+        # A key in use isn't evicted for a new one, and a new key that finds no
+        # room doesn't pass.
         answers = [link.ask("CL.THROTTLE", key, 0, 1, 1000)
                    for key in range(100)]
         self.assertEqual(answers[0], [0, 1, 0, -1, 1000])
         self.assertTrue(answers[-1].startswith("-OOM no room"), answers[-1])
 
     def test_doors_pass_a_rate_together(self):
-        """Two agents under more than a door's share each: both pass the rate,
-        and not each."""
+        """Two agents, each under more load than its part of the rate: together
+        they pass the rate."""
         rate, burst = 200, 20
         doors = [self.resp(self.agent("--resp", ":0", "--resp-sharing",
                                       "counted")["resp"][0])
                  for _ in range(2)]
         line = Resp.line("CL.THROTTLE", "together", burst - 1, rate, 1)
 
-        # Till the doors have heard of each other, each passes the rate; then
-        # both do together. How soon that is, is the machine's affair: any
-        # two seconds will do in which more was asked for than both pass.
-        told = [(time.monotonic(), 0, 0)]  # when, asked, passed till then
+        # Until the agents know of each other, each passes the rate; then both
+        # pass it together. How soon depends on the machine: any two seconds
+        # will do in which more than twice the rate was asked for.
+        told = [(time.monotonic(), 0, 0)]  # (instant, asked, passed so far)
         means = set()
 
         def agreed():
@@ -235,7 +235,7 @@ class Redis(Agents):
         while not agreed():
             self.assertLess(time.monotonic(), end, f"expected {rate}/s, give "
                             f"or take 10 %; asked and passed: {means}")
-        # The roots know it by its name, and have no quota of it.
+        # The root counts it by its name, and has no such quota.
         shown = json.loads(self.root.get("/v1/usage")[1])["quotas"]
         self.assertIn("throttle:20:200/1s:together",
                       [quota["name"] for quota in shown])
@@ -251,7 +251,7 @@ class Redis(Agents):
         self.assertEqual((limited, left, name), (1, 0, "site"))
         self.assertTrue(0 < wait <= 4501000, wait)
         self.assertEqual(link.ask("WEIR.TAKE", "site", 4)[2], -1)
-        # Less than a millisecond is told as one.
+        # A wait of less than a millisecond is answered as one.
         self.quota("one", "limit=1000/s", "low_burst=1", "high_burst=1")
         for _ in range(1000):
             self.assertNotEqual(link.ask("WEIR.TAKE", "one")[::2], [1, 0])
@@ -336,7 +336,7 @@ class Redis(Agents):
         slow.link.setblocking(False)
         text, sent, rounds = "x" * 10000, 0, 0
         line = Resp.line("ECHO", text)
-        # Until nothing more is taken: it isn't heard any more.
+        # Until the agent reads no more of it.
         while rounds < 50:
             try:
                 sent += slow.link.send(line[sent % len(line):])
@@ -345,7 +345,7 @@ class Redis(Agents):
                 self.assertEqual(other.ask("PING"), "+PONG")
                 rounds += 1
         slow.link.settimeout(PATIENCE)
-        # Now it reads, and has an answer for each that was taken whole.
+        # Now it reads: each request that was sent whole has its answer.
         for _ in range(sent // len(line)):
             self.assertEqual(slow.read(), text)
         slow.link.sendall(line[sent % len(line):] if sent % len(line)
@@ -375,7 +375,7 @@ class Redis(Agents):
         each = (self.memory() - before) / TALKS_MAX
         print(f"{TALKS_MAX} idle connections: {each:.0f} bytes each")
         self.assertLess(each, 2048)
-        # One more is told so; one that goes makes room.
+        # One more gets an error; a connection that ends makes room.
         more = self.resp(place)
         self.assertEqual(more.read(), "-ERR max number of clients reached")
         self.assertEqual(first.ask("PING"), "+PONG")
@@ -455,7 +455,7 @@ print(passed)
                              capture_output=True)
         if has.returncode:
             self.skipTest("no redis for Python here")
-        # Of two, one may have to wait until a root has heard of the other.
+        # Of two units, one may wait until a root has counted the other.
         self.assertIn(self.run_client(python, "-c", script, self.port),
                       ("1\n", "2\n"))
 
@@ -514,7 +514,7 @@ class Strangers(Agents):
         self.assertEqual(link.ask("RESET"), "+RESET")
         self.assertEqual(link.ask("PING"), noauth)
         self.assertEqual(len(link.ask("HELLO", 2, "AUTH", "x", TAKER)), 14)
-        # One whose token is taken away is ended, though it says nothing.
+        # A client is ended when its token is removed, though it sends nothing.
         self.write(f"take token other {TAKER}-of-another\n")
         self.assertEqual(link.link.recv(1), b"")
 
@@ -531,7 +531,7 @@ class AtARoot(Case):
         self.assertEqual(link.ask("WEIR.TAKE", "site")[0], 1)
         self.assertEqual(link.ask("CL.THROTTLE", "k", 0, 1, 60),
                          [0, 1, 0, -1, 60])
-        # It is a limiter like any other, and the root has its counts.
+        # The root's own limiter reports its counts to the root.
         until("the count", lambda: any(
             quota["name"] == "site" and quota["passed"] >= 3 for quota in
             json.loads(root.get("/v1/usage")[1])["quotas"]))

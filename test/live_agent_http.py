@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """live_agent_http.py - the HTTP listener of `weir agent`: decisions, permits
-and Envoy's JSON, each answer held against examples/openapi.yaml; requests
+and Envoy's JSON, each answer checked against examples/openapi.yaml; requests
 that are broken, slow or of a foreign origin."""
 
 import http.client
@@ -37,7 +37,7 @@ class Http(Agents):
             self.api = yaml.safe_load(text)
 
     def check(self, method, path, answer, body):
-        """Status, headers and body are those of the file."""
+        """Status, headers and body must be as in openapi.yaml."""
         operation = self.api["paths"][path.split("?")[0]][method.lower()]
         said = operation["responses"][str(answer.status)]
         if "$ref" in said:
@@ -113,7 +113,7 @@ class Http(Agents):
             return self.call(place, "GET", path)[2]
         for name in "site", "user/ann", "user/bob":
             self.take(place, name=name)
-        live = until("what was taken", lambda: (said := get(
+        live = until("the names taken", lambda: (said := get(
             "/v1/live?watch=user/*%0Asite"))["used"] == 3 and said)
         self.assertEqual([(quota["name"], quota["passed"]) for quota in
                           live["watched"]], [("user/*", 2), ("site", 3)])
@@ -183,7 +183,7 @@ class Http(Agents):
                          400)
 
     def on(self, link, path, **body):
-        """(status, answer), on a connection that goes on."""
+        """(status, answer), on a connection that stays open."""
         link.request("POST", path, json.dumps(body), JSON)
         answer = link.getresponse()
         said = json.loads(answer.read())
@@ -201,7 +201,7 @@ class Http(Agents):
         status, said = self.on(one, "/v1/enter", name="db", **{"class": "x"})
         self.assertEqual((status, said["permit"]), (200, 2))
         self.assertEqual(self.on(other, "/v1/enter", name="db")[0], 429)
-        # A number says nothing elsewhere, nor a second time.
+        # A permit's number is unknown on another connection, and once left.
         self.assertEqual(self.on(other, "/v1/leave", permit=1)[0], 404)
         self.assertEqual(self.on(one, "/v1/leave", permit=1,
                                  outcome="dropped"), (200, {"left": True}))
@@ -209,7 +209,7 @@ class Http(Agents):
         self.assertEqual(self.on(other, "/v1/enter", name="db")[1]["permit"],
                          1)
         self.assertEqual(self.on(other, "/v1/enter", name="db")[0], 429)
-        # A permit goes with its connection.
+        # A permit ends with its connection.
         one.close()
         until("the other unit", lambda: self.on(other, "/v1/enter",
                                                 name="db")[0] == 200)
@@ -228,8 +228,8 @@ class Http(Agents):
         other.close()
 
     def test_a_holder_of_permits_is_probed(self):
-        """A host that lost its power ends no connection, and its permits would
-        be held for ever: the kernel probes it."""
+        """A host without power ends no connection, and would keep its permits
+        for ever: so the kernel probes it."""
         self.quota("db", "kind=concurrency", "limit=2", "sharing=local")
         place, = self.agent("--http", "127.0.0.1:0")["http"]
         link = http.client.HTTPConnection(place, timeout=PATIENCE)
@@ -238,7 +238,8 @@ class Http(Agents):
                                             link.sock.getsockname()[1])]
 
         def timer():
-            """2: of keep-alives (Linux: proc_net_tcp)."""
+            """The connection's timer; "02" is that of keep-alives (Linux:
+            proc_net_tcp)."""
             for line in Path("/proc/net/tcp").read_text().splitlines():
                 part = line.split()
                 if part[1].endswith(ends[0]) and part[2].endswith(ends[1]):
@@ -268,8 +269,8 @@ class Http(Agents):
         link.close()
 
     def protobuf(self):
-        """The messages of Envoy's service as protobuf's own Python has them,
-        and its JSON; None where there is no such thing."""
+        """The messages of Envoy's service and the JSON format, by protobuf's
+        own Python; None if that isn't installed."""
         try:
             from google.protobuf import json_format
         except ImportError:
@@ -329,7 +330,7 @@ class Http(Agents):
                 place, "POST", "/json", form.MessageToJson(
                     request, preserving_proto_field_name=names))
             self.assertEqual(status, 200)
-            # Durations are another message's there (proto/rls.proto).
+            # rls.proto's Duration has no JSON form "1s".
             for one in said["statuses"]:
                 reset = int(one.pop("durationUntilReset")[:-1])
                 self.assertTrue(1 <= reset <= 3600, reset)
@@ -378,7 +379,7 @@ class Http(Agents):
             self.assertEqual(headers["Content-Type"],
                              "application/problem+json")
             self.assertIn(says, said["detail"], body)
-        # However long a text is and wherever it is cut, there is an answer.
+        # A text of any length, cut anywhere, is answered.
         for path in ("/v1/take", "/v1/enter", "/json"):
             for cut in range(4):
                 body = json.dumps({cut * "a" + 200 * "\u20ac": 1},
@@ -394,7 +395,7 @@ class Http(Agents):
             self.assertEqual(self.call(place, method, path)[0], status)
         self.assertEqual(self.call(place, "POST", "/v1/take",
                                    "a" * 70000)[0], 413)
-        # What needs no credential gets no memory for a body.
+        # A path that needs no credential gets no memory for a body.
         for path in "/healthz", "/readyz":
             self.assertEqual(self.call(place, "GET", path, "a")[0], 413)
         self.assertEqual(self.call(place, "GET", "/v1/status",

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""live_agent_tls.py - strangers at the doors of `weir agent`: HTTP, RESP and
-Envoy's service, each over TLS and with every wrong credential that
-live_security.py has for a root's doors."""
+"""live_agent_tls.py - unauthenticated peers at the listeners of `weir agent`:
+HTTP, RESP and Envoy's service, each over TLS and with every wrong credential
+that live_security.py has for a root's listeners."""
 
 import itertools
 
@@ -23,7 +23,7 @@ UNAUTHENTICATED, PERMISSION_DENIED = 16, 7
 
 
 class Sealed(Resp):
-    """A client of Redis over TLS; no ALPN, as they have none."""
+    """A client of Redis over TLS, without ALPN as these clients are."""
 
     def __init__(self, place, context):
         host, port = place.rsplit(":", 1)
@@ -31,7 +31,7 @@ class Sealed(Resp):
             self.link = context.wrap_socket(raw, server_hostname="localhost")
         self.link.settimeout(PATIENCE)
         self.file = self.link.makefile("rb")
-        # Under TLS 1.3 a refused certificate shows at the first read.
+        # With TLS 1.3 a refused certificate fails the first read.
         try:
             self.said = self.ask("PING")
         except (OSError, EOFError):
@@ -82,7 +82,7 @@ class Agent(Case):
         return int(self.places[kind].rsplit(":", 1)[1])
 
     def sealed(self, who):
-        """None: TLS failed."""
+        """A connection to the RESP listener; None: TLS failed."""
         try:
             link = Sealed(self.places["resp"],
                           who.context(self.certificates.ca))
@@ -92,7 +92,7 @@ class Agent(Case):
         return link
 
 
-# What is asked for at HTTP, and the role that it wants.
+# Paths of HTTP, and the roles that they need.
 ROLES = {"/v1/take": "take", "/v1/status": "read", "/v1/live": "read",
          "/healthz": None}
 
@@ -133,8 +133,8 @@ class Walk(Agent):
                                  (UNAUTHENTICATED, PERMISSION_DENIED), where)
 
     def test_resp(self):
-        """The password of AUTH is what a header 'Bearer' shows: without its
-        scheme a token is a password, and no wrong one."""
+        """The password of AUTH is the token of a header 'Bearer'. So a header
+        with a token and no scheme isn't wrong here, and is left out."""
         for who in self.everybody:
             if who.header == EDIT:
                 continue
@@ -154,7 +154,7 @@ class Walk(Agent):
             said = link.ask("AUTH", token if word == "Bearer" else who.header)
             if who.result == "credential":
                 self.assertTrue(said.startswith("-WRONGPASS"), who.name)
-                # Who was somebody before still is, as with Redis.
+                # The connection keeps its identity, as with Redis.
                 self.assertEqual(link.ask("PING"), link.said, who.name)
             elif "take" in who.result:
                 self.assertEqual(said, "+OK", who.name)
@@ -193,7 +193,7 @@ class Wire(Agent):
             self.assertTrue(said == b"" or said.startswith(ALERT), said)
 
     def test_pipelines_and_long_answers(self):
-        """More than a record, a buffer and a socket hold, each way."""
+        """In each direction more than a record, a buffer or a socket holds."""
         link = self.sealed(self.ops)
         text = "x" * 10000
         rounds = 300
@@ -203,7 +203,7 @@ class Wire(Agent):
         sent, answers = 0, 0
         got = bytearray()
         wanted = len(b"$10000\r\n" + text.encode() + b"\r\n")
-        # Nothing is read before the other side has stopped listening.
+        # Reads nothing before the agent has stopped reading.
         stuck = 0
         while len(got) < wanted * rounds:
             try:
@@ -227,8 +227,8 @@ class Wire(Agent):
         self.assertEqual(link.file.read(), b"")
 
     def halves(self):
-        """Connections whose handshake is a record that never becomes whole,
-        cut in each of its parts."""
+        """Connections with a handshake of an incomplete record, cut in each of
+        its parts."""
         for kind, size in itertools.product(("http", "resp", "rls"),
                                             (1, 3, 5, 300)):
             half = self.connect(kind)
@@ -243,8 +243,8 @@ class Wire(Agent):
         return link
 
     def test_strangers_do_not_stay(self):
-        """Those who say nothing, half a handshake or half a command are
-        ended, and nobody waits for that."""
+        """Peers that send nothing, half a handshake or half a command are
+        ended, and no other client waits for that."""
         silent = [self.connect(kind) for kind in ("http", "resp", "rls")
                   for _ in range(20)]
         halves = list(self.halves())
@@ -285,10 +285,10 @@ class Reload(Agent):
         self.trust("good")
         until("ops is let in", lambda: self.sealed(self.ops))
         self.cert.write_text("no certificate\n")
-        until("that is said", lambda: "aren't reloaded" in
+        until("a line in the log", lambda: "aren't reloaded" in
               self.log.read_text())
         self.assertEqual(self.sealed(self.ops).said, "+PONG")
-        # Once: it is looked at again when it has changed.
+        # Logged once: the file is read again only when it has changed.
         for round in range(1, 3):
             before = self.log.read_text().count("credentials of")
             self.credentials.write_text(self.credentials.read_text() + "\n")
@@ -297,7 +297,8 @@ class Reload(Agent):
         self.assertEqual(self.log.read_text().count("aren't reloaded"), 1)
 
     def test_a_handshake_meanwhile(self):
-        """Begun by the old authority, ended by the new one."""
+        """A handshake that began with the old authority ends with the new one.
+        """
         said, told = ssl.MemoryBIO(), ssl.MemoryBIO()
         client = self.ops.context(self.certificates.ca).wrap_bio(
             told, said, server_hostname="localhost")

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """live_cli.py - `weir serve` and the command line as a newcomer uses them:
-real processes, real ports (0: any), a home of their own. What is waited for
-is asked for again until a deadline; nothing sleeps in the hope that it is
-enough. Limits are per hour, so that however long a test takes, a bucket
-doesn't leak a unit meanwhile."""
+real processes, real ports (0: any), a home of their own. A test that waits
+asks again until a deadline; none sleeps for a fixed time. Limits are per hour,
+so that a bucket doesn't leak a unit during a test, however long that takes."""
 
 import fcntl
 import json
@@ -68,10 +67,10 @@ class Root:
         return Path(self.log_path).read_text()
 
     def wait_awake(self):
-        """Until its loop turns. The runtime of ThreadSanitizer in clang 14
+        """Waits until its loop runs. ThreadSanitizer's runtime in clang 14
         loses a signal that comes while the first wait of a thread allocates
-        its context of signals: it is recorded in a context that is
-        overwritten then. An answer, be it an alert of TLS, comes later."""
+        the thread's signal context: the signal is recorded in a context that
+        is then overwritten. Any answer, also an alert of TLS, comes later."""
         host, port = self.http.rsplit(":", 1)
         with socket.create_connection((host, int(port)), PATIENCE) as link:
             link.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
@@ -132,7 +131,7 @@ class Case(unittest.TestCase):
             env["WEIR_ROOTS"] = root if isinstance(root, str) else \
                 root.address
         if "take" in arguments[:1] and "--timeout" not in str(arguments):
-            # On a busy machine too it decides on what the fleet has counted.
+            # The fleet's counts decide, on a busy machine too.
             arguments = (*arguments, f"--timeout={PATIENCE}s")
         return Result(subprocess.run(
             [WEIR, *arguments], env=env, input=stdin, text=True,
@@ -145,7 +144,7 @@ class Case(unittest.TestCase):
         return result.out
 
     def fails(self, pattern, *arguments, root=None, stdin=None):
-        """The command ends with status 2 and says 'pattern'."""
+        """The command ends with status 2, and its error matches 'pattern'."""
         result = self.run_weir(*arguments, root=root, stdin=stdin)
         self.assertEqual(result.status, 2, result.out + result.err)
         self.assertRegex(result.err, pattern)
@@ -179,7 +178,7 @@ class Quickstart(Case):
         self.assertEqual(self.ok("take", "hello", root=root), "passed\n")
         result = self.run_weir("take", "-n", "5", "hello", root=root)
         self.assertEqual(result.status, 1)
-        # The first was reported before the second began.
+        # The first process reported before the second one began.
         self.assertEqual(result.out, "passed 2, limited 3\n")
         result = self.run_weir("take", "hello", root=root)
         self.assertEqual(result.status, 1)
@@ -219,7 +218,7 @@ class Quickstart(Case):
         top = json.loads(self.ok("top", "--once", "--json", "--interval",
                                  "50ms", root=root))
         self.assertEqual(top["quotas"][0]["mode"], "shadow")
-        # The one of the chain that is in shadow is named, be it a parent.
+        # The quota of the chain that is in shadow is named, here the parent.
         self.ok("quota", "set", "body", "parent=ghost", root=root)
         self.assertEqual(self.ok("take", "body", root=root),
                          "passed (shadow: would be limited by ghost)\n")
@@ -411,14 +410,14 @@ quotas:
 
 
 class History(Case):
-    """Who changed what, and taking it back."""
+    """The log of edits, and undoing them."""
 
     def setUp(self):
         super().setUp()
         self.root = Root(self, store=self.make_store())
 
     def test_one_edit_of_two_quotas(self):
-        """Said once, and taken back at once."""
+        """One entry in the log, one undo."""
         self.ok("quota", "set", "site", root=self.root)
         self.ok("quota", "set", "part", "parent=site", root=self.root)
         self.assertEqual(self.ok("quota", "rm", "site", "part",
@@ -462,7 +461,7 @@ class History(Case):
         site = json.loads(self.ok("quota", "get", "site", "--json",
                                   root=self.root))
         self.assertEqual((site["limit"], site["mode"]), ("5/s", "enforce"))
-        # What is undone can be done again.
+        # An undo can be undone.
         self.ok("quota", "undo", "5", root=self.root)
         self.assertIn("6/s", self.ok("quota", "get", "site", root=self.root))
         self.fails("the log knows no edit of epoch 77", "quota", "undo",
@@ -493,7 +492,7 @@ quotas:
 
 
 class Shadow(Case):
-    """A whole set, tried beside the live one."""
+    """A whole shadow set beside the live one."""
 
     def setUp(self):
         super().setUp()
@@ -549,8 +548,8 @@ class Shadow(Case):
                          r"(?s)WOULD BE.*client/1 +50/s.* 1/h ")
 
     def test_processes_that_follow_each_other(self):
-        """Each begins with what the fleet has counted, in the chain and in
-        the shadow set."""
+        """Each process begins with the fleet's counts, in the chain and in the
+        shadow set."""
         tight = "limit=1/h low_burst=3 high_burst=3".split()
         self.ok("quota", "set", "top", *tight, root=self.root)
         self.ok("quota", "set", "job/*", "limit=100/s", "parent=top",
@@ -590,9 +589,9 @@ class Shadow(Case):
         self.assertEqual(self.ok("quota", "export", root=self.root), before)
 
     def test_a_set_in_parts(self):
-        """A root takes 64 MiB at once, and is sent 16; children stand before
-        their parents here, so the parts can't be cut anywhere. Such a set is
-        exported in more than one message."""
+        """A root accepts 64 MiB at once, and is sent 16. Here children come
+        before their parents, so the set can't be cut anywhere. It is exported
+        in more than one message."""
         count = 4000
         more = f"description: {'x' * 1000}, labels: {{a: {'y' * 3500}}}"
         with open(self.file, "w") as file:
@@ -611,13 +610,13 @@ class Shadow(Case):
         self.assertEqual(out.count("- name: q"), count)
         listed = json.loads(self.root.get("/v1/quotas?shadow=1")[1])
         self.assertEqual(listed["total"], count)
-        # The last part alone is taken back.
+        # The undo reverts the last part alone.
         self.ok("quota", "undo", str(listed["epoch"]), root=self.root)
         listed = json.loads(self.root.get("/v1/quotas?shadow=1")[1])
         self.assertTrue(0 < listed["total"] < count, listed["total"])
 
     def test_a_root_that_goes_away_may_have_taken_it(self):
-        """One that opens the connection, and ends it at the first call."""
+        """A root that accepts the connection, and ends it at the first call."""
         def lose(listener):
             connection, _ = listener.accept()
             connection.sendall(b"\0\0\0\4\0\0\0\0\0")
@@ -626,7 +625,7 @@ class Shadow(Case):
                 part = connection.recv(65536)
                 seen += part
                 if not part:
-                    break  # the command has ended: it says why
+                    break  # the command has ended, with an error
             connection.close()
         with socket.create_server(("127.0.0.1", 0)) as listener:
             loser = threading.Thread(target=lose, args=(listener,))
@@ -645,7 +644,7 @@ class Shadow(Case):
                        "shadow:x", root=self.root)
         self.fails("begins with \"shadow:\"", "quota", "set", "a",
                    "parent=shadow:site", root=self.root)
-        # Who asks for one by name meets no quota, whatever is there.
+        # A take of such a name finds no quota, though the shadow set has one.
         result = self.run_weir("take", "shadow:extra", root=self.root)
         self.assertIn(result.status, (0, 2))
         self.assertNotIn("limited", result.out)
@@ -667,7 +666,7 @@ class Screen(Case):
                     struct.pack("HHHH", rows, columns, 0, 0))
 
     def start(self, interval, rows, columns):
-        """Begins on a new terminal; how that was before."""
+        """Starts on a new terminal; returns the terminal's modes before."""
         self.master, self.slave = pty.openpty()
         self.resize(rows, columns)
         before = termios.tcgetattr(self.slave)
@@ -684,7 +683,7 @@ class Screen(Case):
         os.close(self.master)
 
     def read(self):
-        """All that was written to the terminal."""
+        """All output to the terminal so far."""
         if select.select([self.master], [], [], 0.05)[0]:
             self.text += os.read(self.master, 1 << 16)
         return self.text
@@ -701,14 +700,14 @@ class Screen(Case):
         return lines and (len(lines), len(lines[0])) == (rows, columns)
 
     def repaint(self, rows, columns):
-        """Changes the window, and waits until it is filled."""
+        """Resizes the window, and waits until it is filled."""
         self.resize(rows, columns)
         self.top.send_signal(signal.SIGWINCH)
         until(f"{rows} x {columns}", lambda: self.is_painted(rows, columns))
 
     def test_a_window(self):
-        """Is filled and no more, and once more when it changes; a key ends
-        that, and so does the end of the terminal."""
+        """The window is filled exactly, and again when it is resized; a key
+        ends `weir top`, and so does the end of the terminal."""
         before = self.start("100ms", 5, 30)
         lines = until("a paint", self.painted)
         self.assertEqual(len(lines), 5, lines)
@@ -720,8 +719,8 @@ class Screen(Case):
         self.assertEqual(termios.tcgetattr(self.slave), before)
         self.hang_up()
 
-        # No interval ends while the test runs: what is painted is painted for
-        # a key's sake or for the window's.
+        # No interval ends while the test runs: only a key or a new size of the
+        # window causes a paint.
         self.text = b""
         self.start("1h", 4, 20)
         until("a first line", lambda: b"weir top: measuring" in self.read())
@@ -768,7 +767,7 @@ class Serve(Case):
                       self.ok("--version"))
 
     def test_store_that_all_users_may_read(self):
-        """A root logs it once, and leaves the mode to the operator."""
+        """A root logs it once, and doesn't change the file's mode."""
         root = Root(self, store=self.make_store("own.db"))
         self.assertNotIn("may read", root.logged())
         url = self.make_store("wide.db")
@@ -845,8 +844,8 @@ class Serve(Case):
         edit = None
 
         def waits():
-            """An edit waits for the lock for 2 s; one that was over before
-            it was seen is followed by another."""
+            """An edit waits for the lock for 2 s; if it ends before the
+            metrics show it, another one follows."""
             nonlocal edit
             if edit and edit.poll() is not None:
                 edit.communicate()
@@ -893,8 +892,8 @@ class Trouble(Case):
         other.execute("PRAGMA locking_mode = EXCLUSIVE")
         other.execute("BEGIN EXCLUSIVE")
         root = Root(self, store=store)
-        # Whether a locked file can be read depends on its journal; ready or
-        # not, the root runs, and says which.
+        # Whether a locked file can be read depends on its journal: the root
+        # runs, and /readyz answers either way.
         status = until("an answer", lambda: root.get("/readyz")[0])
         self.assertIn(status, (200, 503))
         other.close()

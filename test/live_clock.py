@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""live_clock.py - processes whose clocks are off by a day.
+"""live_clock.py - processes with clocks that are off by a day.
 
-libfaketime stands between a process and its clocks. No program compares its
-clock with that of another one: so a fleet whose roots and limiters are days
-apart, or jump by a day under load, passes its limit as ever. Wall time is for
-people (the log of edits has that of the root where the edit was made) and for
-certificates: a machine a day behind refuses one of today, and says why."""
+libfaketime changes a process' clocks. No program compares its clock with that
+of another one: so a fleet with clocks that are days apart, or jump by a day
+under load, passes its limit as ever. Wall time is for people (the log of edits
+has the time of the root where the edit was made) and for certificates: a
+machine with a clock a day behind refuses a certificate made today, and logs
+why."""
 
 import glob
 import json
@@ -19,8 +20,8 @@ from live_fleet import Fleet, Limiter, Root
 from patience import PATIENCE, until
 
 DAY = 86400
-LIMIT, OFFERED = 10000, 10000   # the latter by each of three limiters
-PART = 0.1                      # of a rate, for or against
+LIMIT, OFFERED = 10000, 10000   # OFFERED by each of three limiters
+PART = 0.1                      # of a rate, in either direction
 ROOT_DOWN, STALE = 2, 4         # enum weir_event_type
 
 
@@ -37,8 +38,8 @@ def library():
 
 
 def clock(offset, monotonic=False):
-    """The environment of a process whose wall clock is off by 'offset', as
-    libfaketime spells it; its monotonic clock too, if that is said."""
+    """The environment that sets a process' wall clock off by 'offset', in
+    libfaketime's notation; with 'monotonic' its monotonic clock, too."""
     env = {**os.environ, "LD_PRELOAD": library(), "FAKETIME": offset}
     if not monotonic:
         env["FAKETIME_DONT_FAKE_MONOTONIC"] = "1"
@@ -46,7 +47,8 @@ def clock(offset, monotonic=False):
 
 
 def jumping_clock(path):
-    """One that is off by what the file says now, to a second."""
+    """A wall clock that is off by the file's present content; libfaketime reads
+    it each second."""
     env = clock("+0")
     del env["FAKETIME"]
     return {**env, "FAKETIME_TIMESTAMP_FILE": str(path),
@@ -54,8 +56,8 @@ def jumping_clock(path):
 
 
 class Ahead(Limiter):
-    """A limiter whose monotonic clock is ahead, and so its bins: libfaketime
-    makes it of the wall clock, so that it is decades ahead."""
+    """A limiter with a monotonic clock decades ahead, because libfaketime
+    derives it from the wall clock. The instants of its bins are corrected."""
 
     def read(self):
         ahead = time.time() + DAY - time.monotonic()
@@ -89,15 +91,15 @@ class Clocks(unittest.TestCase):
         say(f"{what}: passed {passed:.0f} of {LIMIT}/s")
 
     def moved(self):
-        """Events of limiters that lost a root, or believe that they did."""
+        """Events of limiters that lost a root or believe so."""
         return [line for limiter in self.fleet.limiters
                 for line in limiter.told("event")
                 if line["event"] in (ROOT_DOWN, STALE)]
 
     def until_unmoved(self, what, act):
-        """No limiter notices 'act', which ends with the limit passed. On a
-        machine that is busy for ten seconds a link is lost whatever its clocks
-        say; a clock that is looked at costs one each time."""
+        """Repeats 'act' until no limiter has an event meanwhile. A machine that
+        is busy for ten seconds loses a link with any clocks; a clock that
+        mattered would cost one each time."""
         def unmoved():
             before = self.moved()
             act()
@@ -106,7 +108,7 @@ class Clocks(unittest.TestCase):
         self.assertEqual(self.fleet.failed(), 0)
 
     def edit(self, root, text):
-        """The epoch of an edit, once every limiter has it."""
+        """Edits; returns the epoch once every limiter has it."""
         self.fleet.set("q", f"description={text}", root=root)
         epoch = root.status()["epoch"]
         until("the edit with every limiter", lambda: all(
@@ -115,7 +117,8 @@ class Clocks(unittest.TestCase):
         return epoch
 
     def edited_at(self):
-        """Epoch -> how far the log's time of it is from ours, in seconds."""
+        """Epoch -> its time in the log, minus this process' time, in seconds.
+        """
         status, text, said = self.fleet.weir("quota", "log", "--json")
         self.assertEqual(status, 0, said)
         return {entry["epoch"]: entry["at_ms"] / 1000 - time.time()
@@ -128,8 +131,8 @@ class WallClocks(Clocks):
         self.add_limiters(clock("+1d"), clock("-1d"), None)
         what = "wall clocks a day ahead and a day behind"
         self.until_unmoved(what, lambda: self.until_limit(what))
-        ahead = self.edit(self.fleet.roots[0], "by one who is ahead")
-        behind = self.edit(self.fleet.roots[1], "by one who is behind")
+        ahead = self.edit(self.fleet.roots[0], "by a root that is ahead")
+        behind = self.edit(self.fleet.roots[1], "by a root that is behind")
         off = self.edited_at()
         self.assertEqual(list(off), sorted(off, reverse=True), "the order")
         self.assertAlmostEqual(off[ahead], DAY, delta=60)
@@ -153,7 +156,7 @@ class WallClocks(Clocks):
                                lambda: self.jump(path, offset, off))
 
     def jump(self, path, offset, off):
-        """From today to there. libfaketime looks once a second."""
+        """Moves the clock from today to 'offset'."""
         for text, wanted in ("+0", 0), (offset, off):
             path.write_text(text + "\n")
             until(f"a clock at {text}", lambda wanted=wanted: abs(
@@ -161,15 +164,16 @@ class WallClocks(Clocks):
             self.until_limit(f"wall clocks at {text}")
 
     def edited_now(self):
-        """How far the log's time of a new edit is from ours, in seconds."""
+        """The log's time of a new edit, minus this process' time, in seconds.
+        """
         self.edits += 1
         epoch = self.edit(self.fleet.roots[0], f"edit {self.edits}")
         return self.edited_at()[epoch]
 
 
 class MonotonicClocks(Clocks):
-    """Where a clock begins doesn't matter either, and a crystal may be a
-    percent off."""
+    """The start of a monotonic clock doesn't matter either, and its rate may be
+    a percent off."""
 
     def test_decades_ahead(self):
         self.add_roots(clock("+1d", monotonic=True), None)
@@ -186,7 +190,7 @@ class MonotonicClocks(Clocks):
 
 
 class Certificates(Clocks):
-    """Each judges by its own clock."""
+    """Each process checks certificates by its own clock."""
 
     def setUp(self):
         super().setUp()
@@ -201,7 +205,7 @@ class Certificates(Clocks):
         self.assertEqual(status, 0, said)
 
     def root(self, env=None):
-        """It refuses clients that show no certificate that it trusts."""
+        """Starts a root that refuses clients without a trusted certificate."""
         credentials = self.fleet.folder / "credentials"
         credentials.write_text("edit,take cert *\n")
         credentials.chmod(0o600)
@@ -218,7 +222,7 @@ class Certificates(Clocks):
                 "WEIR_TLS_KEY": str(self.certs / "ops.key")}
 
     def assert_refused(self, pattern, env=None):
-        """By the command line and by a limiter, both with a reason."""
+        """The command line and a limiter are refused, both with a reason."""
         status, _, said = self.fleet.weir("status", env=self.shown(env))
         self.assertEqual(status, 2, said)
         self.assertRegex(said, pattern)
@@ -231,8 +235,8 @@ class Certificates(Clocks):
         return said.strip()
 
     def until_logged(self, text):
-        """The root logs it, maybe after the client has heard of it; returns
-        the line."""
+        """Waits for a line in the root's log, perhaps later than the client's
+        error; returns it."""
         return until(f"{text!r} in the root's log", lambda: next(
             (line for line in self.fleet.roots[0].logged().splitlines()
              if text in line), None))

@@ -42,14 +42,14 @@ class Debt(Case):
         self.assertEqual(self.root.logged().count("limiter 'liar'"), 1)
 
     def test_a_reset_empties_it(self):
-        """Ten a day: the bucket would stay full for days."""
+        """With ten units a day the bucket would stay full for days."""
         self.ok("quota", "set", "day", "limit=10/day", "high_burst=5",
                 root=self.root)
         self.lie("day")
         self.assertFalse(self.passes("day"))
         self.assertIn("reset 1", self.ok("quota", "reset", "day",
                                          root=self.root))
-        until("it passes", lambda: self.passes("day"))
+        until("the quota passes", lambda: self.passes("day"))
         shown = self.ok("quota", "log", "day", root=self.root)
         self.assertRegex(shown.splitlines()[1], r"day +reset$")
         log = json.loads(self.ok("quota", "log", "day", "--json",

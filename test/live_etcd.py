@@ -15,7 +15,7 @@ from patience import PATIENCE, free_port, until
 
 
 class Etcd:
-    """A cluster of one, or a member of one, with quick elections of its own so
+    """A cluster of one, or a member of a cluster; its elections are quick, so
     that it is back soon after a restart."""
 
     def __init__(self, folder, tls=None, name="default"):
@@ -59,7 +59,7 @@ class Etcd:
             return False
 
     def ask(self, path, patience=PATIENCE, **fields):
-        """By its JSON gateway; values of text are sent as bytes."""
+        """A request to its JSON gateway; keys and values are sent as bytes."""
         body = {name: base64.b64encode(value.encode()).decode()
                 if name in ("key", "value") else value
                 for name, value in fields.items()}
@@ -74,7 +74,7 @@ class Etcd:
         return status.get("leader") == status["header"]["member_id"]
 
     def renewed(self):
-        """How many keep-alives of leases it has granted as leader, since its
+        """The keep-alives of leases that it has granted as leader since its
         process was started."""
         with urllib.request.urlopen(f"http://{self.at}/metrics",
                                     timeout=PATIENCE) as answer:
@@ -102,8 +102,8 @@ class Etcd:
 
 
 class Relay:
-    """To a port, with what comes back delayed: by 'delay' seconds, which may
-    be changed at any time."""
+    """Relays connections to a port, and delays the bytes that come back by
+    'delay' seconds; the delay may be changed at any time."""
 
     def __init__(self, port, delay):
         self.port, self.delay = port, delay
@@ -130,7 +130,7 @@ class Relay:
             self.carry(far, near, lambda: self.delay)
 
     def carry(self, source, to, delay):
-        """A thread reads, another writes what is old enough."""
+        """One thread reads pieces, another writes those that are due."""
         pieces = []
         come = threading.Condition()
 
@@ -162,7 +162,7 @@ class Relay:
             threading.Thread(target=work, daemon=True).start()
 
     def cut(self):
-        """Ends the connections of this moment."""
+        """Ends all present connections."""
         with self.lock:
             sockets, self.sockets = self.sockets, []
         for one in sockets:

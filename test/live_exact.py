@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """live_exact.py - exact quotas from end to end: `weir take` in many processes
-beside a real root, a real Redis and a real memcached. Deadlines are as long as
-they can be, so that a busy machine is no dead store. Fixed windows are months:
-a test that lasts two seconds is across the end of one in fewer than one run of
-a million."""
+with a real root, a real Redis and a real memcached. Deadlines are as long as
+they can be, so that a busy machine doesn't look like a dead store. Fixed
+windows are months: fewer than one run in a million of a test of two seconds
+crosses the end of a month."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from patience import PATIENCE, free_port, until
 
 PROCESSES = 4
 MONTHS = ("algorithm=fixed_window", "window=month")
-LONG = "deadline=10s"  # what more is said is no longer
+LONG = "deadline=10s"  # the longest deadline
 
 
 def answers(port):
@@ -67,7 +67,7 @@ class Exact(Case):
                 *fields, root=self.root)
 
     def take_together(self, name, count):
-        """How many passed, over processes that ask at once."""
+        """Units that passed, in processes that ask at the same time."""
         env = dict(self.env, WEIR_ROOTS=self.root.address)
         takers = [subprocess.Popen(
             [WEIR, "take", "--json", "-n", str(count), name,
@@ -81,7 +81,7 @@ class Exact(Case):
         return json.loads(done.out)
 
     def take_the_rest(self, name):
-        """Until the store says that there is no more; how many passed."""
+        """Takes until the store refuses; returns how many passed."""
         replies = []
 
         def refused():
@@ -92,9 +92,9 @@ class Exact(Case):
         return sum(reply["verdict"] != "limited" for reply in replies)
 
     def check_exact(self, *fields):
-        """A process that hasn't met its store yet goes by on_stale: limit,
-        so that what passes is what the store let pass. Who is late with that
-        leaves some for those who come after."""
+        """A process that isn't connected to its store yet uses on_stale, which
+        is limit: so all units that pass are the store's. A process that
+        connects late leaves units for later ones."""
         self.set("calls", "limit=100/day", LONG, "on_stale=limit",
                  *fields)
         passed = self.take_together("calls", 60)
@@ -154,7 +154,7 @@ class Exact(Case):
         self.assertEqual(self.reply("calls", "-n", "9")["passed"], 2)
 
     def test_a_chain_of_two_stores_and_a_local_limit(self):
-        """Whatever refuses, nobody else is charged for it."""
+        """When one quota of the chain refuses, no other one is charged."""
         self.start_server("redis")
         self.set("all", "limit=7/month", *MONTHS, LONG)
         self.set("all/one", "limit=100/month", *MONTHS, LONG,
@@ -204,7 +204,7 @@ class Exact(Case):
         self.assertEqual(self.reply("shared", "-n", "20")["passed"], 5)
 
     def test_a_store_without_a_password_file(self):
-        """What it needs is told, and the password by nobody."""
+        """An error names the missing file, and no output has the password."""
         self.start_server("redis")
         subprocess.run(["redis-cli", "-p", str(self.port), "config", "set",
                         "requirepass", "hush-hush"], check=True,

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""live_fields.py - the fields that some quotas have, by the command line: set,
+"""live_fields.py - fields that only some quotas have, by the command line: set,
 shown, exported, read back, refused; and the examples of the manual."""
 
 import json
@@ -78,7 +78,7 @@ class Fields(Case):
                       "  safe_capacity: 1/2s\n  lease: 20s\n"
                       "  learning: 0s\n  priority: -7\n"
                       "  decay_factor: 0.5\n", exported)
-        # What the refusal says to write is the edit that is taken.
+        # The refusal names an edit, and that edit is accepted.
         result = self.run_weir("quota", "set", "db", "sharing=counted",
                                root=self.root)
         self.assertNotEqual(result.status, 0)

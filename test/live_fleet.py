@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""live_fleet.py - what the live tests of a fleet share: roots on one store,
-limiters under load (live_load.c), and waiting until something is so.
+"""live_fleet.py - helpers of the live tests of a fleet: roots on one store,
+limiters under load (live_load.c), and waiting for their counts and rates.
 
-Roots and limiters are processes of their own with free ports and a folder of
-their own; whatever a test does, close() ends them all."""
+Roots and limiters are processes with free ports and a folder of their own;
+close() ends them all."""
 
 import json
 import os
@@ -22,8 +22,8 @@ from patience import PATIENCE, free_port, until
 BUILD = Path(os.environ["WEIR_BUILD"])
 WEIR = str(BUILD / "weir")
 LOAD = str(BUILD / "test" / "live_load")
-# Seconds. What passes is looked at as the mean over so many: a bucket moves
-# within its band, which over two seconds is a few per cent of a limit.
+# Seconds over which a rate is a mean. A bucket moves within its band, which
+# over two seconds is a few per cent of a limit.
 MEAN = 2
 
 
@@ -32,7 +32,7 @@ class Root:
 
     def __init__(self, fleet, *options, env=None):
         self.fleet, self.options, self.env = fleet, options, env
-        # Its own also while it is dead.
+        # These ports stay its own while it is dead.
         self.listen, self.http = (f"127.0.0.1:{free_port()}"
                                   for _ in range(2))
         self.number = len(fleet.roots)
@@ -57,11 +57,11 @@ class Root:
             raise AssertionError("weir serve ended: " + self.logged())
 
     def source(self):
-        """Where it has its quotas from."""
+        """The options that name the source of its quotas."""
         return ["--store", self.fleet.store]
 
     def kill(self):
-        """SIGKILL."""
+        """Kills it with SIGKILL."""
         self.process.kill()
         self.process.wait()
 
@@ -86,7 +86,7 @@ class Root:
 
 
 class RegionRoot(Root):
-    """A root of a region under others."""
+    """A root of a region, under the roots 'above'."""
 
     def __init__(self, fleet, region, above, *options):
         self.region, self.above = region, above
@@ -139,7 +139,7 @@ class Limiter:
         return seen["roots_up"] if seen else 0
 
     def flip(self, name, passed, after):
-        """The instant of the first flip that way after an instant."""
+        """The instant of the first flip to 'passed' after an instant."""
         for line in self.told("flip"):
             if (line["flip"], line["passed"]) == (name, int(passed)) and \
                     line["at"] > after:
@@ -201,7 +201,7 @@ class Fleet:
             self.roots.append(Root(self, *options, env=env))
 
     def add_region(self, name, count, *options, above=None):
-        """The roots of a new region, under the first roots or others."""
+        """The roots of a new region, under the top roots or under 'above'."""
         above = above or [root for root in self.roots
                           if not isinstance(root, RegionRoot)]
         made = []
@@ -221,7 +221,7 @@ class Fleet:
         return limiter
 
     def wait_linked(self, roots=None):
-        """Until every limiter has that many roots."""
+        """Waits until every limiter has that many roots."""
         wanted = len(self.roots) if roots is None else roots
         until(f"{wanted} roots up for every limiter",
               lambda: all(limiter.seen() and limiter.up() == wanted
@@ -234,8 +234,8 @@ class Fleet:
         return tuple(sum(column) for column in zip(*rates))
 
     def means(self, names, start, limiters=None):
-        """Quota -> (offered, passed) per second over the MEAN from start,
-        once every limiter has told all of it."""
+        """Quota -> (offered, passed) per second over MEAN seconds from start,
+        once every limiter has printed these bins."""
         limiters = limiters or self.limiters
         until("the last bin of a window", lambda: all(
             limiter.seen() and limiter.seen()["at"] >= start + MEAN
@@ -244,14 +244,14 @@ class Fleet:
                 for name in names}
 
     def until_rates(self, wanted, part, limiters=None, patience=PATIENCE):
-        """Waits until the fleet passes what it should: 'wanted' is quota ->
-        units per second, and each has to be met by a mean over MEAN, give
-        or take 'part' of it. Returns the means that met them.
+        """Waits until the fleet passes the wanted rates: 'wanted' is quota ->
+        units per second, and each must be met by a mean over MEAN, to within
+        'part' of it. Returns the means that met them.
 
-        Which rate a fleet settles on is its own decision; how soon it does
-        depends on the machine. So the windows begin now, follow each other
-        without a gap, and the first one that meets a rate settles that quota:
-        a fleet that keeps to another rate fails when patience is over."""
+        The fleet settles on a rate; how soon depends on the machine. So the
+        windows begin now and follow each other without a gap, and the first
+        window that meets a rate settles that quota. A fleet that keeps to
+        another rate fails when patience is over."""
         start = time.monotonic()
         end = start + patience
         met, missed = {}, {}
@@ -273,11 +273,11 @@ class Fleet:
             start += MEAN
 
     def until_rate(self, name, wanted, part, limiters=None):
-        """The same of one quota."""
+        """until_rates() for one quota; returns its mean."""
         return self.until_rates({name: wanted}, part, limiters)[name]
 
     def failed(self):
-        """Calls that gave no verdict, of all limiters and quotas."""
+        """Calls without a verdict, over all limiters and quotas."""
         return sum(counts[3] for limiter in self.limiters
                    for counts in limiter.seen()["seen"].values())
 

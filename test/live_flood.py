@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""live_flood.py - a fleet that is flooded with names nobody ever used.
+"""live_flood.py - a fleet that is flooded with new names.
 
 Instances of one template come without end, from one limiter and from ten
-processes at once, into tables that are too small for them; beside them a hot
-instance of another template is asked for twice its limit. What must hold:
-memory is fixed, in the limiters and in the root; the idle instances go, and
-the one that limits never: it holds its limit, where each new life would pass
-a burst; names that find no room are decided by the template's overflow quota,
-and events and the status say so. (A process that isn't let run for so long that
-the hot bucket is empty may lose it, and find no room: that is refused.)
-WEIR_FLOOD_NAMES is how many names come at least (10^5; the suite "long" has
-10^6 and 10^7).
+processes at once, into tables that are too small for them. Meanwhile a hot
+instance of another template is asked for twice its limit. These must hold:
+memory is fixed, in the limiters and in the root; idle instances are evicted,
+the hot one never: it keeps its limit, where each new instance would pass a
+burst; names that find no room are decided by the template's overflow quota,
+and events and the status report it. (A process that doesn't run for so long
+that the hot bucket is empty may lose it, and find no room: that is refused.)
+WEIR_FLOOD_NAMES is the least number of names (10^5; the suite "long" has 10^6
+and 10^7).
 
 One limiter never passes more of the hot instance than its rate and one burst,
-however late it or the root is: a second life would. Ten pass the limit as a
-mean over two seconds, which is waited for: a root that isn't let run doesn't
-answer, and limiters stop meanwhile where their slack ends.
+however late it or the root is: a second instance would. Ten must pass the limit
+as a mean over some two seconds: while a root doesn't run it doesn't answer, and
+limiters stop at the end of their slack.
 
 All figures are printed. Speeds are not asserted."""
 
@@ -38,9 +38,9 @@ PER_PROCESS = min(max(NAMES // 200, 2000), 5000)  # names a second, of ten
 HOT = 2000          # a second, of the fleet
 HOT_BURST = 3000    # units: 1.5 s of it
 PATIENCE = 60 + NAMES / 5000  # seconds
-GROWTH_KB = 4096    # of memory that is constant: what the heap may wander
-                    # (2.3 MB seen of a root beside load); a leak of 100 bytes
-                    # a name would be 30 MB
+GROWTH_KB = 4096    # by which constant memory may vary, in the heap (a root
+                    # under load varied by 2.3 MB); a leak of 100 bytes a name
+                    # would be 30 MB
 TABLE_FULL = 6      # enum weir_event_type
 HOT_NAME = "hot/tenant"
 NOTHING = {"refused": 0}
@@ -51,7 +51,7 @@ def say(text):
 
 
 class Flooder(Limiter):
-    """A live_flood; its flood begins with the first line it is told."""
+    """A live_flood; its flood begins with the first line that it reads."""
 
     def __init__(self, roots, name, hot, per_s):
         self.name = name
@@ -89,7 +89,7 @@ class Flood(unittest.TestCase):
                 if line and line[0] != "#"}
 
     def memory(self):
-        """Of the largest limiter and of the root, kB; its buckets in use."""
+        """(kB of the largest limiter, kB of the root, the root's buckets)."""
         return (max(limiter.seen()["rss_kb"]
                     for limiter in self.fleet.limiters),
                 rss_kb(self.root.process), self.metrics()["weir_quotas_used"])
@@ -103,7 +103,7 @@ class Flood(unittest.TestCase):
                    for limiter in self.fleet.limiters)
 
     def begin(self, processes, per_s):
-        """Until the hot instance is at its limit."""
+        """Starts the limiters; waits until the hot instance is at its limit."""
         for i in range(processes):
             self.fleet.limiters.append(Flooder(
                 self.fleet.addresses(), f"flooder{i}",
@@ -112,7 +112,7 @@ class Flood(unittest.TestCase):
         self.fleet.until_rate(HOT_NAME, HOT, 0.1)
 
     def flood(self, processes, per_s):
-        """Runs it through; per_s: names a second of each process."""
+        """Runs a flood; per_s: names a second of each process."""
         limiters = self.fleet.limiters
         self.begin(processes, per_s)
         before = self.memory()
@@ -132,8 +132,8 @@ class Flood(unittest.TestCase):
         if calm > 0:
             say(f"  a hot decision by name: {calm:.0f} ns before, "
                 f"{busy:.0f} ns during the flood")
-        # Every slot had been used half-way, and what buckets the root had
-        # for them, if it was in time; else it has some more, 1 kB each.
+        # Half-way all slots had been used, and the root had buckets for them;
+        # if the root was late, it has more buckets afterwards, 1 kB each.
         more = max(0, after[2] - half_way[2])
         for what, then, now in zip(("limiter", "root"), half_way, after):
             self.assertLess(now, then + GROWTH_KB + more,
@@ -160,7 +160,7 @@ class Flood(unittest.TestCase):
         say(f"  the hot one: {rate / HOT:.4f} of its limit")
 
     def check_hot_kept_its_room(self):
-        """Unless nobody asked for it for as long as its burst lasts."""
+        """Checks it unless a limiter paused for as long as the burst lasts."""
         gap = max(later["at"] - line["at"] for limiter in self.fleet.limiters
                   for line, later in pairwise(limiter.told("seen")))
         if gap < HOT_BURST / HOT:
@@ -168,9 +168,9 @@ class Flood(unittest.TestCase):
                              0, f"bins at most {gap:.3f} s apart")
 
     def hot_lead(self, limiter):
-        """By how many units the hot instance was ahead of its rate at most,
-        from any bin to any later one. What a bin counts passed after its own
-        instant and before the next bin's."""
+        """The most units by which the hot instance was ahead of its rate, from
+        any bin to any later one. A bin's units passed after the bin's instant
+        and before the next bin's."""
         bins = limiter.told("seen")
         lowest, most = None, 0
         for line, following in pairwise(bins):
@@ -181,8 +181,8 @@ class Flood(unittest.TestCase):
         return most
 
     def test_one_limiter(self):
-        """Faster than instances can be told and forgotten: there is no
-        room, and it is said, once an interval at most."""
+        """Names come faster than instances are reported and evicted: there is
+        no room, and an event says so at most once an interval."""
         start = self.flood(1, 100000)
         limiter = self.fleet.limiters[0]
         until("an event", lambda: any(line["event"] == TABLE_FULL

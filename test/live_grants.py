@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""live_grants.py - what the live tests of leased quotas share: who is granted
-how much at each instant, and what all have together.
+"""live_grants.py - helpers of the live tests of leased quotas: the grant of
+each lease holder at each instant, and their sum.
 
-What each is granted is written down where it is used: by a limiter under load
-(live_load.c), which tells it in each bin, and by clients of Doorman's
-(generated gRPC, in Python) when they have an answer. The sum of all is judged
-afterwards, and is never over the capacity.
+Grants are recorded where they are used: by a limiter under load (live_load.c),
+which prints its grant in each bin, and by clients of Doorman's (generated gRPC,
+in Python) when they have an answer. The sum is checked afterwards: it never
+exceeds the capacity.
 
-A limiter is only seen in its bins. It counts with the least that it told around
-an instant, and with nothing where its bins were far apart, since it may have
-given something back and got it again in between. So a machine that lets a
-limiter wait hides what it had, but never adds to it."""
+A limiter's grant is known from its bins alone. The least grant in the bins
+around an instant counts, and none if these bins were far apart: between them
+the limiter may have given its grant back and got it again. So a machine that
+delays a limiter hides grants, but never adds to them."""
 
 import bisect
 import json
@@ -27,7 +27,7 @@ from patience import until
 BIN_MS = 20
 SURE = 0.15     # seconds: no grant is lowered and raised again within them
 WHOLE = 0.97    # of a capacity
-PAUSE = 0.25    # seconds between two asks of a client of Doorman's
+PAUSE = 0.25    # seconds between two requests of a client of Doorman's
 
 
 def say(text):
@@ -35,8 +35,8 @@ def say(text):
 
 
 class Told:
-    """What one client was told, when, and until when: instants of
-    CLOCK_MONOTONIC."""
+    """The grants of one client: their instants, amounts and ends. Instants
+    are of CLOCK_MONOTONIC."""
 
     def __init__(self):
         self.at, self.capacity, self.until = [], [], []
@@ -48,7 +48,7 @@ class Told:
         self.at.append(now)
 
     def has(self, instant):
-        """At that instant; a client that was told of less has no more."""
+        """The grant in force at an instant: the last one, if it lasts."""
         i = bisect.bisect_right(self.at, instant) - 1
         if i < 0 or instant >= self.until[i]:
             return 0
@@ -56,13 +56,13 @@ class Told:
 
 
 def granted(limiter):
-    """Of the limiter, by its last bin."""
+    """The limiter's grant, by its last bin."""
     seen = limiter.seen()
     return seen["granted"].get("q", 0) if seen else 0
 
 
 def samples(limiter, last=0):
-    """Its bins, or some lines of them: (instants, what was granted)"""
+    """(instants, grants) of the bins in all of its lines, or the last ones."""
     bins = [line for line in limiter.lines[-last:] if "seen" in line and
             line["pid"] == limiter.process.pid]
     return ([line["at"] for line in bins],
@@ -70,10 +70,10 @@ def samples(limiter, last=0):
 
 
 def around(bins, instant):
-    """What a limiter told around an instant; nothing where that isn't enough.
-    The "at" of a bin is before its grant was looked at, and that of the next
-    bin after it: the first of these four was looked at before the instant, the
-    third after it."""
+    """The grants in four bins around an instant; none if the bins are too far
+    apart. A bin's grant was read after the bin's "at" and before the next
+    bin's: the first of the four was read before the instant, the third after
+    it."""
     at, grants = bins
     i = bisect.bisect_right(at, instant)
     if i < 2 or i + 1 >= len(at) or at[i + 1] - at[i - 2] > SURE:
@@ -82,12 +82,12 @@ def around(bins, instant):
 
 
 def surely(bins, instant):
-    """What a limiter had at an instant, at least."""
+    """The grant that a limiter had at an instant, at least."""
     return min(around(bins, instant), default=0)
 
 
 class Client:
-    """A process of generated code; one call at a time."""
+    """A process with the generated client; one call at a time."""
 
     def __init__(self, address):
         self.process = subprocess.Popen(
@@ -108,8 +108,8 @@ class Client:
 
 
 class Asking(threading.Thread):
-    """Clients of Doorman's at one root, in one process of generated code. An
-    answer that is late is none."""
+    """Clients of Doorman's at one root, in one process. A late answer is
+    ignored."""
 
     def __init__(self, root, names, wants):
         super().__init__(daemon=True)
@@ -142,7 +142,7 @@ class Asking(threading.Thread):
         return min(told.has(now) for told in self.told.values())
 
     def pause(self):
-        """Asks no more; a client may be asked for once more by hand."""
+        """Ends the requests; a test may still call ask() itself."""
         self.stopped.set()
         if self.is_alive():
             self.join()
@@ -153,8 +153,8 @@ class Asking(threading.Thread):
 
 
 class Judged(unittest.TestCase):
-    """A fleet with one leased quota, q, of 'capacity'. 'asking': clients of
-    Doorman's, if there are any."""
+    """A fleet with one leased quota, q, of 'capacity'. 'asking': its clients of
+    Doorman's."""
 
     capacity = None
 
@@ -168,7 +168,7 @@ class Judged(unittest.TestCase):
         return self.fleet.add_limiter([f"q={offered}"], BIN_MS, roots=roots)
 
     def set_everywhere(self, *fields):
-        """Sets fields of q, and waits until every root goes by them."""
+        """Sets fields of q, and waits until every root has them."""
         self.fleet.set("q", *fields)
         status, said, errors = self.fleet.weir("quota", "log", "--json")
         self.assertEqual(status, 0, errors)
@@ -182,10 +182,11 @@ class Judged(unittest.TestCase):
         asking.start()
         return asking
 
-    # ---- What they have by the last that is known ----
+    # ---- Grants by the last bins and answers ----
 
     def until(self, what, ask):
-        """Also tells how long it took, and what all had when it was over."""
+        """Waits as until() does, and prints how long it took; a failure shows
+        all grants."""
         began = time.monotonic()
         try:
             answer = until(what, ask)
@@ -195,34 +196,34 @@ class Judged(unittest.TestCase):
         return answer
 
     def until_granted(self, what, wanted):
-        """Each limiter has the part that is given here, and not a thousandth
-        more or less; and each client of Doorman's what it wants."""
+        """Waits until each limiter has its part in 'wanted', to a thousandth,
+        and each client of Doorman's has the amount that it wants."""
         self.until(what, lambda: all(
             abs(granted(limiter) - part) <= 1e-3 * part
             for limiter, part in zip(self.fleet.limiters, wanted)) and all(
             asking.least() > 0.999 * asking.wants for asking in self.asking))
 
     def until_fair(self, what):
-        """All of the capacity is granted: to Doorman's clients what they want,
-        and the limiters have equal parts of the rest."""
+        """Waits until all of the capacity is granted: Doorman's clients have
+        the amounts that they want, and limiters equal parts of the rest."""
         count = len(self.fleet.limiters)
         left = self.capacity - sum(asking.wants * len(asking.told)
                                    for asking in self.asking)
         self.until_granted(what, [left / count] * count)
 
     def until_sampled(self):
-        """Until each limiter has told enough bins from now on that what it
-        has is surely known."""
+        """Waits until each limiter has printed enough bins, from now on, to
+        know its grant."""
         start = time.monotonic()
         until("bins of all", lambda: all(
             limiter.seen()["at"] > start + SURE and
             around(samples(limiter, 20), limiter.seen()["at"] - SURE / 2)
             for limiter in self.fleet.limiters))
 
-    # ---- What they had ----
+    # ---- Grants afterwards ----
 
     def sums(self, start, end):
-        """(instant, what all surely had)"""
+        """Yields (instant, sum of the grants that are certain)"""
         bins = [samples(limiter) for limiter in self.fleet.limiters]
         told = [told for asking in self.asking
                 for told in asking.told.values()]
@@ -233,7 +234,7 @@ class Judged(unittest.TestCase):
                        sum(each.has(at) for each in told))
 
     def assert_never_over(self, start=None):
-        """Since the test began, or later."""
+        """Checks the sums since the test began, or since 'start'."""
         start = start or self.began
         sums = list(self.sums(start, time.monotonic()))
         at, worst = max(sums, key=lambda entry: entry[1])
@@ -246,7 +247,7 @@ class Judged(unittest.TestCase):
                       self.tell(at))
 
     def tell(self, at=None):
-        """What each had then, for people."""
+        """All grants around an instant, as text for people."""
         at = at or time.monotonic()
         lines = []
         for limiter in self.fleet.limiters:
@@ -265,29 +266,29 @@ class Judged(unittest.TestCase):
         return "\n".join(lines)
 
 
-# ---- What a root tells ----
+# ---- Views of a root ----
 
 
 def master(roots):
-    """The one of these roots that hands out the leases, or None."""
+    """The root among these that grants the leases, or None."""
     return next((root for root in roots if "This <b>is</b> the master"
                  in root.read("/debug/status")), None)
 
 
 def has_learned(root):
-    """It knows what it leased out, so that no other can have any more."""
+    """Whether learning is over: the root knows all leases that are out."""
     return "<td>false</td>" in root.read("/debug/resources")
 
 
 def holders(root):
-    """Who has, or wants, some of what it leases out."""
+    """The number of its lease holders, with a grant or a wish."""
     return next(float(line.split()[1]) for line in
                 root.read("/metrics").splitlines()
                 if line.startswith("weir_lease_holders "))
 
 
 def grants(root):
-    """How often it has answered or pushed a grant so far."""
+    """How many grants it has sent so far, as answers or pushed."""
     return sum(float(line.split()[1]) for line in
                root.read("/metrics").splitlines() if line.startswith(
                    ("weir_lease_grants_total ", "weir_lease_pushes_total ")))

@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""live_lab.py - scenarios in both back ends: what the simulator says of a
-fleet, real processes must show.
+"""live_lab.py - scenarios in both back ends: real processes must behave as the
+simulator does.
 
-Each scenario that comes with the program and says `live` must hold in virtual
-time. One scenario has every action that a live run can do, the death of each
-kind of process among them: by real processes the same expectations must be
-met, in the same order, however long a busy machine needs (--patience), and
-what is counted must add up. Rates and other measures are asserted of the
-simulator, and of real fleets by live_roots.py and others; of live runs they
-are figures of a quiet machine, which the suite "long" asks for
-(WEIR_LAB_LIVE=1). A live run refuses what it can't do, and leaves nothing
-behind however it ends."""
+Each scenario that comes with the program and has `live` must hold in virtual
+time. One scenario has every action that a live run can do, among them the death
+of each kind of process: real processes must meet the same expectations, in the
+same order, however long a busy machine needs (--patience), and the counts must
+add up. Rates and other measures are asserted in the simulator, and for real
+fleets by live_roots.py and others. In live runs they are figures of a quiet
+machine, for the suite "long" (WEIR_LAB_LIVE=1). A live run refuses actions that
+it can't do, and leaves nothing behind however it ends."""
 
 import csv
 import json
@@ -39,7 +38,7 @@ def lab(*arguments, **options):
 
 
 def live_scenarios():
-    """Names of those that say `live`."""
+    """Names of the scenarios that have `live`."""
     listed = json.loads(lab("list", "--json").stdout)
     return [scenario["name"] for scenario in listed
             if "live" in lab("show", scenario["name"]).stdout.splitlines()]
@@ -57,9 +56,9 @@ def outcome(name, *options):
     return found, said["metrics"]
 
 
-# Everything but the measures, which are for virtual time. Each expectation is
-# to hold before the next action that makes it untrue; and as a root serves one
-# edit after the other, an edit that is in force says that those before are.
+# All actions; no measures, which are for virtual time. Each expectation must
+# hold before the next action that makes it untrue. A root serves one edit after
+# the other: once an edit is in force, the earlier ones are.
 VERBS = """title "Everything that a live run can do"
 roots 3
 limiters 6 started=5
@@ -170,7 +169,7 @@ class BothBackEnds(unittest.TestCase):
     def test_the_same_expectations_are_met(self):
         for name in live_scenarios():
             simulated, there = outcome(name)
-            # The series stay there, to be looked at when it fails.
+            # The series stay in SERIES, for a look after a failure.
             live, here = outcome(name, "--live", "--out", SERIES)
             for metric, value in there.items():
                 print(f"{name:20} {metric:20} simulated {value:8.3f}  "
@@ -228,7 +227,7 @@ run 1s
                 self.assertIn("run it in the simulator", said)
 
     def test_patience_ends(self):
-        """The run stands still for so long, and then goes on to its end."""
+        """The run waits that long, and then goes on to its end."""
         path = self.folder / "x.weir"
         path.write_text(self.FILE.format(
             limiters=1, network="rtt=1ms", load="rate=1x",
@@ -285,7 +284,7 @@ class Ends(unittest.TestCase):
         self.assertEqual(self.process.returncode, 2, said)
         self.assertIn("interrupted", said)
         self.assertEqual(self.children(), [])
-        # A sanitizer's runtime leaves a file of its own there.
+        # A sanitizer's runtime leaves a file there.
         left = [name for name in os.listdir(self.folder)
                 if not name.startswith("tsan.")]
         self.assertEqual(left, [])

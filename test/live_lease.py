@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""live_lease.py - a leased quota, among processes: three limiters, a root that
-leases it out, three times the load.
+"""live_lease.py - a leased quota among processes: a root that grants leases,
+three limiters, three times the load.
 
-Each limiter is granted its part, and all together never more than the limit;
-what passes is what was granted. The sharing is changed on the running fleet
-there and back; leases outlive their root, and end; a second root on the store,
-a child of fork() and the command line have what is theirs; and a next master
-goes on where the first one was killed, by a lock on a file and by etcd.
+Each limiter is granted its part, and the sum never exceeds the limit; each
+passes its grant. The sharing of the running fleet is changed and changed back;
+leases outlive their root, and end; a second root on the store, a child of
+fork() and the command line get their parts; and the next master continues after
+the first one is killed, elected by a lock on a file or by etcd.
 
 How exactly the limit is kept, in any second and while the sharing changes, is
 asserted in virtual time by test_limiter_lease.c."""
@@ -25,8 +25,8 @@ from patience import until
 
 LIMITERS = 3
 LIMIT = 3000
-PART = 0.1      # of a rate, for or against
-IDLE = 30       # seconds: what is unused for so long is given back anyway
+PART = 0.1      # of a rate, in either direction
+IDLE = 30       # seconds after which an unused grant is given back anyway
 ELSEWHERE = 17  # enum weir_event_type
 
 
@@ -49,7 +49,7 @@ class Leases(Judged):
         self.fleet.wait_linked()
 
     def until_passing(self, what):
-        """Until each limiter passes something, from now on."""
+        """Waits until each limiter passes something, from now on."""
         before = [limiter.seen()["seen"]["q"][1]
                   for limiter in self.fleet.limiters]
         self.until(what, lambda: all(
@@ -85,12 +85,12 @@ class Leases(Judged):
             self.set("leased")
             self.until_fair("leased")
             leased = time.monotonic()
-            self.until_passing("what is leased passes")
+            self.until_passing("leased units pass")
             self.until_sampled()
             self.assert_never_over(leased)
             self.set("counted")
             self.until("counted", self.none_granted)
-            self.until_passing("what is counted passes")
+            self.until_passing("counted units pass")
         self.fleet.until_rate("q", LIMIT, PART)
         self.assertEqual(self.fleet.failed(), 0)
 
@@ -109,7 +109,7 @@ class Leases(Judged):
                          if line["at"] > killed)
             self.assertAlmostEqual(first["granted"].get("q", 0),
                                    LIMIT / LIMITERS, delta=1)
-        self.until_passing("they pass what they have")
+        self.until_passing("they pass their grants")
         self.until("the leases are over", lambda: not any(
             map(granted, self.fleet.limiters)))
         passed = [limiter.seen()["seen"]["q"]
@@ -127,9 +127,9 @@ class Leases(Judged):
         self.assert_never_over()
 
     def test_two_roots_on_one_store(self):
-        """No election is configured, and both would hand out the whole. A
-        limiter of the one that stands by has no lease until the other one is
-        killed, and what that leased out is over."""
+        """Without an election both would lease out the whole limit, so the
+        second root stands by. Its limiter has no lease until the first root is
+        killed and the leases of that one are over."""
         until("the first hands out", lambda: "hands out leases" in
               self.fleet.roots[0].logged())
         self.fleet.add_roots(1)
@@ -142,7 +142,7 @@ class Leases(Judged):
         for root in self.fleet.roots:
             self.add_limiter(LIMIT, roots=root.listen)
         self.fleet.wait_linked(1)
-        self.until("the second limiter hears that leases are elsewhere",
+        self.until("the second limiter knows that leases are elsewhere",
                    lambda: any(line["event"] == ELSEWHERE for line in
                                self.fleet.limiters[1].told("event")))
         self.until_granted("leases of the first", [LIMIT, 0])
@@ -169,25 +169,25 @@ class Leases(Judged):
         self.until("the child has its own", lambda: limiter.seen(child)[
             "granted"].get("q", 0) > 900 and granted(limiter) > 900)
         before = limiter.seen(child)["seen"]["q"][1]
-        self.until("it passes", lambda: limiter.seen(child)["seen"]["q"][1] >
+        self.until("child passes", lambda: limiter.seen(child)["seen"]["q"][1] >
                    before)
 
     def test_a_handle_that_is_closed_at_once(self):
         """A process opens a handle, uses it once and closes it, in
-        microseconds: what it is granted for that use it gives back, long
-        before the lease is over or the quota counts as unused."""
+        microseconds: it gives the grant for that use back, long before the
+        lease is over or the quota counts as unused."""
         self.set("leased", "lease=10m")
         self.fleet.set("other", "limit=1000/s")
         limiter = self.fleet.add_limiter(["other=10"])
         self.fleet.wait_linked()
         root = self.fleet.roots[0]
-        until("its quotas", lambda: limiter.seen()["epoch"] >=
+        until("the limiter's quotas", lambda: limiter.seen()["epoch"] >=
               root.status()["epoch"])
         for _ in range(5):
             before = grants(root)
             limiter.tell("once q")
             self.until("a grant", lambda: grants(root) > before)
-            until("nobody has any", lambda: holders(root) == 0, IDLE / 2)
+            until("no lease is out", lambda: holders(root) == 0, IDLE / 2)
 
     def test_the_command_line_takes(self):
         self.set("leased")
@@ -199,7 +199,7 @@ class Leases(Judged):
 
 
 class NextMaster(Judged):
-    """Two roots, of which a lock on a file makes one the master."""
+    """Two roots; a lock on a file makes one of them the master."""
 
     capacity = LIMIT
 
@@ -217,12 +217,12 @@ class NextMaster(Judged):
                             f"learning={learning}")
 
     def told_again(self):
-        """The limiters are answered some more times, and so told by a roll
-        who else has something: that comes with the first answer after half a
-        second without a new one, and one of two limiters has half of these
+        """Waits for some more answers, so that both limiters have the roster
+        token of all lease holders. It comes with the first answer after half a
+        second without a new holder. Each of two limiters has half of these
         answers, a fifth of a second apart."""
         before = sum(map(grants, self.fleet.roots))
-        self.until("they are told a roll", lambda: sum(map(
+        self.until("a roster token", lambda: sum(map(
             grants, self.fleet.roots)) >= before + 20)
 
     def test_it_knows_when_it_has_heard_all(self):
@@ -230,15 +230,15 @@ class NextMaster(Judged):
             self.add_limiter(LIMIT)
         self.fleet.wait_linked()
         self.until_fair("leases of the first one")
-        # By time the next one would have learned after a day, so that it has
-        # heard all when it knows all.
+        # Learning by time would last a day: a next master that has learned
+        # has received the claims of all.
         self.set("24h")
         self.told_again()
         first = self.until("a master", lambda: master(self.fleet.roots))
         first.kill()
         left = [root for root in self.fleet.roots if root is not first]
         second = self.until("the next master", lambda: master(left))
-        self.until("it has heard all", lambda: has_learned(second))
+        self.until("all claims", lambda: has_learned(second))
         self.add_limiter(LIMIT)
         self.until_fair("a new limiter has its own")
         self.until_sampled()
@@ -246,7 +246,7 @@ class NextMaster(Judged):
 
 
 class NextMasterByEtcd(NextMaster):
-    """Two roots, of which etcd makes one the master."""
+    """Two roots; etcd makes one of them the master."""
 
     def election(self):
         etcd = Etcd(self.fleet.folder)
@@ -257,7 +257,7 @@ class NextMasterByEtcd(NextMaster):
 
 
 class Valve:
-    """To a port; while it is shut, what comes back waits."""
+    """Relays connections to a port; while it is shut, answers wait."""
 
     def __init__(self, port):
         self.port, self.sockets = port, []
@@ -302,8 +302,9 @@ class Valve:
 
 
 class SilentEtcd(Judged):
-    """A root whose etcd doesn't answer for a while, much less than the ttl: it
-    stays master, and no limiter waits for a write that its lease needn't."""
+    """The etcd of a root doesn't answer for a while, much less than the ttl.
+    The root stays the master, and no limiter waits for a write that its lease
+    doesn't need."""
 
     capacity = LIMIT
 

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""live_lease_mixed.py - a mixed fleet, among processes: limiters of libweir,
-which hold a stream, and clients of Doorman's, which ask at their pace, all of
-one quota, from two servers of which a lock on a file makes one the master. It
-is killed, and later the next one.
+"""live_lease_mixed.py - a mixed fleet among processes: limiters of libweir,
+which keep a stream open, and clients of Doorman's, which ask at their own pace,
+for one quota, at two servers. A lock on a file makes one of them the master,
+which is killed, and later the next one.
 
-Doorman's clients keep no roll, so each next master learns by time. Until it has
-learned, all keep what they have, and a limiter that comes gets what they give
-up. As in live_lease_tree.py the sum of all is judged afterwards: it is never
-over the capacity, whichever master told them."""
+Doorman's clients keep no roster token, so each next master learns by time.
+Until it has learned, all keep their grants, and a new limiter gets the units
+that they give up. As in live_lease_tree.py the sum of all grants is checked
+afterwards: it never exceeds the capacity, whichever master granted them."""
 
 import time
 import unittest
@@ -20,11 +20,11 @@ CAPACITY = 1000
 LEASE = 2       # seconds; the next master learns for 5 more and a refresh
 CLIENTS = 6     # of Doorman's
 WANTS = 50      # by each of them
-OFFERED = CAPACITY  # units a second, by each limiter: it wants all
+OFFERED = CAPACITY  # units a second, by each limiter: each wants all
 
 
 class Asking(live_grants.Asking):
-    """Clients of Doorman's that go to the master that they are told of."""
+    """Clients of Doorman's that follow an answer's mastership."""
 
     def __init__(self, roots, names, wants):
         super().__init__(roots[0], names, wants)
@@ -65,8 +65,8 @@ class Mixed(Judged):
                             "refresh=500ms", f"learning={learning}")
 
     def kept_while_learning(self, root, killed):
-        """All have something by what they were told after the kill, while the
-        next master still learns; whether it has learned is asked last."""
+        """Waits until all have a grant from after the kill, while the next
+        master still learns; whether it has learned is asked last."""
         def have():
             return all(limiter.seen()["at"] > killed and granted(limiter) > 0
                        for limiter in self.fleet.limiters) and \
@@ -78,12 +78,12 @@ class Mixed(Judged):
             learned = has_learned(root)
             kept[0] = kept[0] or has and not learned
             return kept[0] or learned
-        self.until("all have something of the next master", kept_or_learned)
+        self.until("all have a grant of the next master", kept_or_learned)
         self.assertTrue(kept[0], "nothing was kept: " + self.tell())
 
     def kill_master(self):
-        """The master is killed, and a limiter comes while the next one learns.
-        Returns the killed one when all is as it should be."""
+        """Kills the master, and starts a limiter while the next one learns.
+        Returns the killed root once the parts are fair."""
         first = self.until("a master", lambda: master(self.fleet.roots))
         first.kill()
         killed = time.monotonic()
@@ -92,7 +92,7 @@ class Mixed(Judged):
         self.kept_while_learning(second, killed)
         self.add_limiter(OFFERED)
         self.until_fair("a limiter comes to the next master")
-        self.until("it has learned", lambda: has_learned(second))
+        self.until("learning is over", lambda: has_learned(second))
         return first
 
     def test_masters_are_killed(self):

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""live_lease_tree.py - a tree of leases, among processes: a root, two regional
+"""live_lease_tree.py - a tree of leases among processes: a root, two regional
 and four leaf servers, and at each leaf a limiter of libweir under load and
-clients of Doorman's (generated gRPC, in Python), all of one quota.
+clients of Doorman's (generated gRPC, in Python), all for one quota.
 
             top
           /     \\
@@ -10,8 +10,9 @@ clients of Doorman's (generated gRPC, in Python), all of one quota.
         / \\     /  \\
       e1   e2  w1   w2        w1 is stopped, and goes on
 
-All together never have more than the capacity; after each mishap those that
-can be reached have all of it, and in the end each has its fair part again."""
+The sum of their grants never exceeds the capacity. After each failure the
+holders that can be reached have all of it, and in the end each has its fair
+part again."""
 
 import os
 import signal
@@ -50,7 +51,7 @@ class Tree(Judged):
         self.until_fair("all begin")
 
     def has(self, leaves):
-        """What those at some leaves have, by the last that is known."""
+        """The grants at some leaves, by the last bins and answers."""
         return sum(granted(self.fleet.limiters[i])
                    for i, leaf in enumerate(self.leaves) if leaf in leaves) + \
             sum(asking.has() for asking in self.asking if asking.root in leaves)
@@ -64,14 +65,14 @@ class Tree(Judged):
         self.assertEqual(self.fleet.failed(), 0)
 
     def test_a_newcomer_waits_for_nobody(self):
-        """To be renewed, or over, the leases of the others take much longer
-        than this test waits."""
+        """Renewal and end of the others' leases are much further away than
+        this test waits."""
         self.load("20m", "5m")
         late = self.ask(Asking(self.leaves[-1], ["late"], WANTS))
         self.until("a newcomer at the full tree has its part",
                    lambda: late.has() == WANTS)
         self.until_sampled()
-        # It has stopped using it before it says so.
+        # The client stops using its grant before it releases it.
         late.pause()
         late.told["late"].add(0, 0)
         late.client.call("ReleaseCapacity", client="late", resources=["q"])

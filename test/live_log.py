@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """live_log.py - the logs of `weir serve` and `weir agent` under tens of
-thousands of connections and requests that are refused, to each listener, plain
-and over TLS, at the log level with the most lines.
+thousands of refused connections and requests, at each listener, plain and over
+TLS, at the log level with the most lines.
 
-A line's form is the line with each number taken for the same. Of each form
-there may be a burst and a line for each second, however many peers cause it,
-and lines left out are counted: no speed is asserted. WEIR_LOG_FLOOD is how
-many connections and requests come of each sort."""
+A line's form is the line without its numbers. Each form may have a burst and a
+line for each second, however many peers cause it, and lines left out are
+counted: no speed is asserted. WEIR_LOG_FLOOD is the number of connections and
+requests of each kind."""
 
 import os
 import re
@@ -77,7 +77,7 @@ def receive(link):
 
 
 def drain(link):
-    """Until the other side has closed."""
+    """Reads until the other side has closed."""
     while receive(link):
         pass
 
@@ -90,7 +90,7 @@ def connect(place, context=None):
 
 
 def say(place, data, context=None):
-    """Bytes on a connection of their own, which is ended then."""
+    """Sends bytes on a connection of their own, and ends it."""
     try:
         with connect(place, context) as link:
             link.sendall(data)
@@ -114,8 +114,8 @@ def flood(place):
 
 
 def ask_often(place, one, answer, context=None, count=FLOOD):
-    """So many requests or more, on as many connections as that takes; 'answer'
-    is in each reply."""
+    """Sends at least 'count' requests, on as many connections as they need;
+    each reply must have 'answer'."""
     def ask(_):
         answers = 0
         while answers < count / PEERS:
@@ -133,7 +133,8 @@ def ask_often(place, one, answer, context=None, count=FLOOD):
 # ---- The log ----
 
 def form_of(line):
-    """Without its time, its numbers and what it counts."""
+    """The line without its time, its numbers and the count of lines left out.
+    """
     text = LEFT_OUT.sub("", line.partition(" ")[2])
     return re.sub(r"\d+", "N", text)
 
@@ -148,8 +149,7 @@ class Written:
         self.forms = Counter(map(form_of, self.lines))
 
     def ever(self, what):
-        """Lines with these words that there would have been without a
-        limit."""
+        """The number of lines with these words if none had been left out."""
         return sum(1 + sum(map(int, LEFT_OUT.findall(line)))
                    for line in self.lines if what in line)
 
@@ -271,7 +271,7 @@ class Sealed(Bounded, SealedAgent):
         place = f"127.0.0.1:{self.root.grpc}"
 
         def ask(_):
-            # A stream is refused by its headers; its body is thrown away.
+            # A stream is refused by its headers; its body is ignored.
             with connect(place, context) as link:
                 link.sendall(PREFACE + calls + frame(7, 0, 0, bytes(8)))
                 drain(link)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """live_metrics.py - /metrics of `weir serve` (of a store, with TLS, of a
-region, of a Doorman file) and of `weir agent` as Prometheus reads them: its own
-promtool on the pages, the alert rules against series that are made up, and
-every query of the dashboard asked of a real Prometheus that scrapes real
-processes. What of Prometheus isn't installed is skipped, and says so."""
+region, of a Doorman file) and of `weir agent` for Prometheus: promtool checks
+the pages and the alert rules, by made-up series, and a real Prometheus that
+scrapes real processes answers every query of the dashboard. Tests are skipped,
+with a note, if their part of Prometheus isn't installed."""
 
 import json
 import os
@@ -38,17 +38,17 @@ DOORMAN = """resources:
   capacity: 100
   algorithm: {kind: FAIR_SHARE, lease_length: 60, refresh_interval: 5}
 """
-# Names that are Doorman's, and that promtool would have otherwise.
+# Names of Doorman's, of which promtool complains.
 DOORMANS = {"doorman_server_requests", "doorman_server_request_errors"}
-# Of the dashboard, what has nothing to show in this fleet: nobody's adaptive
-# quota (live_adaptive has some), no stranger but one who came once.
+# Panels of the dashboard without data in this fleet: it has no adaptive quota
+# (live_adaptive has some).
 QUIET = {"Limit: median over the processes", "In flight",
          "Why limits moved last"}
 NAME = re.compile(r"\b(?:weir|doorman)_[a-z_]+\b")
 
 
 def names_of(page):
-    """The metrics that a page tells of, with samples or without."""
+    """The metrics of a page, with samples or without."""
     return set(re.findall(r"^# TYPE (\S+) ", page, re.M))
 
 
@@ -185,7 +185,7 @@ class Metrics(OfFleet):
         self.assertEqual(used - told, set())
 
     def test_a_page_has_an_end(self):
-        """However many names there are."""
+        """A page's length is bounded, however many names there are."""
         def lines(page):
             return len(page.splitlines())
 
@@ -193,7 +193,7 @@ class Metrics(OfFleet):
         for start in range(0, 1000, 250):
             self.fleet.ask(*[f"user/{i}" for i in range(start, start + 250)])
         root = self.fleet.root.http
-        until("all names are heard of", lambda: int(float(re.search(
+        until("all names are counted", lambda: int(float(re.search(
             r"^weir_quotas_used (\S+)$", self.fleet.page(root),
             re.M)[1])) >= 1000)
         pages = self.fleet.pages()
@@ -202,8 +202,8 @@ class Metrics(OfFleet):
             self.assertEqual(len(series_of(pages["root"],
                                            "weir_quota_" + name)), TOP_MAX)
         self.assertEqual(lines(pages["agent"]), agent_before)
-        # Who refused is among them.
-        until("what was refused", lambda: (
+        # The quota that refused is among them.
+        until("the refused units", lambda: (
             'weir_quota_refused_units_total{quota="full",mode="enforce"} 9\n'
             in self.fleet.page(root)))
 
@@ -218,7 +218,7 @@ class Metrics(OfFleet):
 
 
 class Dashboard(OfFleet):
-    """Every query of it, and alerts, by a real Prometheus."""
+    """A real Prometheus answers every query, and evaluates alerts."""
 
     def start_prometheus(self):
         path = self.fleet.path
@@ -261,7 +261,7 @@ class Dashboard(OfFleet):
         self.prometheus_at = until("Prometheus listens", where)[1]
 
     def query(self, expression):
-        """The samples; an error is one of this test's."""
+        """The samples; an error of Prometheus fails the test."""
         url = f"http://{self.prometheus_at}/api/v1/query?" + \
             urllib.parse.urlencode({"query": expression})
         try:
@@ -290,8 +290,8 @@ class Dashboard(OfFleet):
                 until(f"{panel}: {query}", lambda: self.query(query))
 
     def check_alerts(self):
-        """Of a root that dies: its own, and that of its agent, as soon as it
-        is dead. They fire when it has been so for long enough."""
+        """When a root dies, its alert and its agent's are pending at once;
+        they fire after a while."""
         self.fleet.root.process.send_signal(signal.SIGKILL)
         for alert in "WeirAgentRootDown", "WeirRootDown":
             until(f"{alert} is on its way", lambda: self.query(

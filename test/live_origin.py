@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: MIT
 """live_origin.py - requests that pages of other origins can make a browser send
 to `weir serve` and `weir agent`: each route and each command, plain and over
-TLS with the certificate that the browser shows.
+TLS with the browser's certificate.
 
 The listeners list their routes and commands (GET /v1, COMMAND) from the tables
-that they look requests up in. So a new one cannot be forgotten here, nor in the
-man pages."""
+that they look requests up in: a new one cannot be forgotten here or in the man
+pages."""
 
 import http.client
 import json
@@ -27,7 +27,7 @@ SOURCE = Path(os.environ["WEIR_SOURCE"])
 QUOTA = "shop"
 READS = {"GET"}
 
-# Bodies that change something, by path; the rest have none.
+# Bodies that change something, by path; other paths need no body.
 BODIES = {
     "/v1/quotas/NAME": {"limit": "7/s"},
     "/v1/quotas:import": {"quotas": [{"name": "new", "limit": "7/s"}]},
@@ -42,7 +42,7 @@ BODIES = {
     "/json": {"domain": "a", "descriptors": [
         {"entries": [{"key": "a", "value": "b"}]}]},
 }
-# Types of a body that a form, or a fetch without a preflight, can send.
+# Types of a body that a form or a fetch without a preflight can send.
 OF_FORMS = [None, "", "text/plain", "text/plain;charset=UTF-8",
             "application/x-www-form-urlencoded",
             "multipart/form-data; boundary=x", "TEXT/PLAIN",
@@ -51,7 +51,8 @@ OWN = {"Content-Type": "application/json"}
 
 
 class Listener:
-    """One of HTTP: its place, and the TLS that a browser has for it."""
+    """A listener of HTTP: its address, and the TLS that a browser has for it.
+    """
 
     def __init__(self, place, context=None):
         self.port = place.rsplit(":", 1)[1]
@@ -60,7 +61,7 @@ class Listener:
         self.origin = f"http{'s' if context else ''}://{self.host}:{self.port}"
 
     def ask(self, method, path, body=None, headers=None):
-        """(status, headers, text) on a connection for this alone."""
+        """(status, headers, text), on a connection of its own."""
         link = http.client.HTTPSConnection(
             self.host, self.port, timeout=PATIENCE, context=self.context) \
             if self.context else \
@@ -78,9 +79,9 @@ class Listener:
         return json.loads(text)["routes"]
 
     def foreign(self):
-        """Headers of requests that another origin's page causes: as JSON, with
-        the preflight passed (perhaps at a former listener of this port), and
-        with the certificate or the token of the browser."""
+        """Headers of requests that another origin's page causes: with JSON, as
+        after a preflight (which a former listener of this port may have
+        allowed), and with the browser's certificate or token."""
         scheme, other = ("https", "http") if self.context else \
             ("http", "https")
         place = f"{self.host}:{self.port}"
@@ -95,7 +96,7 @@ class Listener:
         for site in ("cross-site", "same-site", "SAME-SITE", "other"):
             yield OWN | {"Sec-Fetch-Site": site}
         if self.context:
-            return  # a name that isn't ours has no certificate of ours
+            return  # foreign names have no certificate of ours
         for host in ("evil.example", f"evil.example:{self.port}",
                      f"{place}.evil.example", f"{self.host}.evil.example:1"):
             yield OWN | {"Host": host}
@@ -103,8 +104,8 @@ class Listener:
                          "Sec-Fetch-Site": "same-origin"}
 
     def simple(self, browser):
-        """Headers of requests without a preflight. 'browser': they have an
-        Origin."""
+        """Headers of requests without a preflight. 'browser': with an Origin.
+        """
         for kind in OF_FORMS:
             headers = {} if kind is None else {"Content-Type": kind}
             yield headers | ({"Origin": self.origin} if browser else {})
@@ -125,7 +126,7 @@ class Routes:
         for headers in listener.foreign():
             yield 403, headers
         if method == "DELETE":
-            return  # no form has it, and a fetch asks first
+            return  # no form sends it, and a fetch needs a preflight
         for headers in listener.simple(browser=True):
             yield 415, headers
         # Clients of envoyproxy/ratelimit post JSON as forms do.
@@ -134,8 +135,8 @@ class Routes:
                 yield 415, headers
 
     def check_listener(self, listener, picture):
-        """Each route that changes something; 'picture' is all that can be
-        changed."""
+        """Checks each route that changes something; picture() returns all that
+        can be changed."""
         changing = [(r["method"], r["path"], r["role"])
                     for r in listener.routes() if r["method"] not in READS]
         self.assertGreaterEqual(len(changing), 4)
@@ -149,7 +150,7 @@ class Routes:
                     wanted, listener.ask(method, where, body, headers),
                     f"{method} {where} with {headers}")
         self.assertEqual(picture(), before)
-        # The same by a page of its own, and by no page.
+        # The listener's own page may, and so may a client without a page.
         for method, path, _ in changing:
             body = json.dumps(BODIES[path]) if path in BODIES else None
             for headers in (OWN, OWN | {"Origin": listener.origin,
@@ -167,7 +168,7 @@ class Routes:
         return picture
 
     def agent_picture(self, listener):
-        """The decisions, and the units that remain."""
+        """A function that reads the decisions and the remaining units."""
         def picture():
             _, _, page = listener.ask("GET", "/metrics")
             decided = re.findall(r"(?m)^weir_agent_decisions_total.*$", page)
@@ -177,8 +178,8 @@ class Routes:
         return picture
 
     def check_reads(self, listener):
-        """A browser hides the answer from a page of another origin, unless its
-        name was made to resolve to this host."""
+        """A browser hides answers from a page of another origin, unless that
+        origin's name resolves to this host."""
         for route in listener.routes():
             if route["method"] not in READS:
                 continue
@@ -203,7 +204,7 @@ class Routes:
 
 
 class Commands:
-    """Mixed in likewise: each command as the body of a browser's request."""
+    """A mix-in, too: each command as the body of a browser's request."""
 
     def posts(self, words):
         line = b" ".join(str(word).encode() for word in words) + b"\r\n"
@@ -217,7 +218,7 @@ class Commands:
                 yield first + head + body
 
     def answer(self, data, place, context):
-        """All until the connection ends."""
+        """All bytes until the connection ends."""
         with connect(place, context) as link:
             try:
                 link.sendall(data)
@@ -229,7 +230,7 @@ class Commands:
             return got
 
     def arguments(self, name, arity):
-        """Arguments with which the command does something."""
+        """Arguments with which the command has an effect."""
         usual = {"cl.throttle": ["key", 9, 1, 3600],
                  "cl.probe": ["key", 9, 1, 3600], "del": ["key"],
                  "weir.take": [QUOTA, 1], "weir.peek": [QUOTA]}
@@ -253,7 +254,7 @@ class Commands:
                 self.assertLessEqual(got.count(b"\r\n"), 1, (data, got))
                 self.assertRegex(got, b"^(-ERR Protocol error.*HTTP\r\n)?$")
         self.assertEqual(picture(), before)
-        # From a client of Redis they do change it.
+        # From a client of Redis they do change something.
         for name, arity, *_ in commands:
             if name in writes:
                 link.ask(name, *self.arguments(name, arity))
@@ -261,7 +262,7 @@ class Commands:
 
 
 class Plain(Routes, Commands, Agents):
-    """Listeners on loopback, where other hosts don't reach them."""
+    """Listeners on loopback, which other hosts can't reach."""
 
     def setUp(self):
         super().setUp()
@@ -284,7 +285,7 @@ class Plain(Routes, Commands, Agents):
         self.check_commands(lambda: self.resp(place), place, None)
 
     def test_posts_to_grpc(self):
-        """HTTP/1.1 is no HTTP/2, and browsers speak that over TLS only."""
+        """HTTP/1.1 isn't answered: browsers use HTTP/2 over TLS only."""
         rls = self.agent("--rls", ":0")["rls"][0]
         post = (b"POST /weir.v1.Root/Call HTTP/1.1\r\nHost: localhost\r\n"
                 b"Content-Length: %d\r\n\r\n" + PREFACE)
@@ -293,8 +294,8 @@ class Plain(Routes, Commands, Agents):
 
 
 class Sealed(Routes, Commands, SealedAgent):
-    """Listeners of TLS, for which the browser has a certificate of its
-    own that may do all."""
+    """Listeners of TLS; the browser has a certificate of its own with all
+    roles."""
 
     def setUp(self):
         super().setUp()
@@ -316,8 +317,8 @@ class Sealed(Routes, Commands, SealedAgent):
                             self.browser)
 
     def test_posts_to_grpc(self):
-        """A browser speaks HTTP/2 there, and sends no content type of gRPC
-        without a preflight."""
+        """Here a browser uses HTTP/2, and sends no content type of gRPC without
+        a preflight."""
         context = self.ops.context(self.certificates.ca)
         context.set_alpn_protocols(["h2"])
         before = self.root_picture(self.of_root())()
@@ -344,7 +345,7 @@ class Documents(Agents):
     are in openapi.yaml."""
 
     def said(self, page):
-        """The man page's lines of routes, without marks."""
+        """The man page's lines of routes, without mdoc macros."""
         text = (SOURCE / "man" / page).read_text()
         for line in re.findall(r"(?m)^\.It Li (.*)$", text):
             line = re.sub(r" Ns (Op Li .*|Ar )", " ", line)

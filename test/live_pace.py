@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: MIT
 """live_pace.py - `weir pace` with real pipes, on 10,000 lines of a real log.
 
-A process on a busy machine is woken late and is slower than its rate, but it
-is never faster. So the tests assert what holds on any machine: at every
-instant the reader has at most what the rate allows since before the start,
-every line arrives, and some window of time shows the rate itself. How exact
-the rate is is for virtual time: test_pacer.c asserts that no turn that comes
-late makes a rate drift by a single unit, and that no span sees more."""
+A process on a busy machine is woken late and is slower than its rate, but it is
+never faster. So the tests assert properties that hold on any machine: at every
+instant the reader has at most the lines that the rate allows since before the
+start, every line arrives, and some window of time shows the rate itself. The
+exactness of the rate is tested in virtual time: test_pacer.c asserts that late
+turns don't make a rate drift by a single unit, and that no span passes more."""
 
 import fcntl
 import gzip
@@ -34,21 +34,21 @@ WEIR = os.environ.get("WEIR") or str(Path(os.environ["WEIR_BUILD"]) / "weir")
 SOURCE = Path(os.environ["WEIR_SOURCE"])
 LOG = gzip.decompress((SOURCE / "test/data/access.log.gz").read_bytes())
 LINES = 10000
-# Seconds: a turn (1 ms) and the lateness that is made up for (9 ms).
+# Seconds: a turn (1 ms) and the lateness that the pacer makes up for (9 ms).
 LAG = 0.01
 WINDOW = 0.5  # seconds over which a reader sees a rate
 
 
 def waiting_bytes(pipe):
-    """How much stands in a pipe."""
+    """The number of bytes in a pipe."""
     return int.from_bytes(fcntl.ioctl(pipe, 0x541B, bytes(4)),  # FIONREAD
                           sys.byteorder)
 
 
 def is_blocked(process):
-    """Whether it sleeps without a timer: a pacer whose reader takes nothing
-    does. One that isn't blocked is woken each millisecond, and is runnable
-    on a machine that doesn't let it run."""
+    """Whether it sleeps without a timer, as a pacer does if its reader reads
+    nothing. A pacer that isn't blocked is woken each millisecond, and is
+    runnable if the machine doesn't let it run."""
     def slept():
         stat = Path(f"/proc/{process.pid}/stat").read_text()
         switches = re.findall("switches:\\s*(\\d+)", Path(
@@ -60,21 +60,21 @@ def is_blocked(process):
 
 
 def has_signals(process):
-    """Whether signals wait for it."""
+    """Whether signals are pending for it."""
     status = Path(f"/proc/{process.pid}/status").read_text()
     return any(int(mask, 16) for mask in
                re.findall("(?:SigPnd|ShdPnd):\\s*(\\w+)", status))
 
 
 class Reader:
-    """Reads to the end, and knows when it has got what."""
+    """Reads to the end, and records the instant of each chunk."""
 
     def __init__(self, fd):
         self.fd = fd
         self.chunks = []  # (instant, bytes)
 
     def read(self, lines=None):
-        """To the end, or until so many lines are there."""
+        """Reads to the end, or until it has so many lines."""
         seen = 0
         while lines is None or seen < lines:
             data = os.read(self.fd, 65536)
@@ -87,10 +87,10 @@ class Reader:
         return b"".join(data for _, data in self.chunks)
 
     def until_rate(self, per_s):
-        """Reads on until a window has that rate; the end of what there is to
-        read is the deadline. The bound from above holds for every window: a
-        chunk is timed after it was read, so what was written before a window
-        is what stands in the pipe, and that is little."""
+        """Reads on until a window has that rate; the end of the input is the
+        deadline. The upper bound holds for every window: a chunk is timed
+        after it was read, so only the few bytes in the pipe were written
+        before a window."""
         missed = []
         while True:
             begin, seen = time.monotonic(), 0
@@ -106,8 +106,8 @@ class Reader:
                 return missed[-1]
 
     def lead(self, per_s, since, first=0):
-        """By how many lines it was ahead of the rate, at most; of the chunks
-        from the first one on."""
+        """The most lines by which it was ahead of the rate, in the chunks from
+        number 'first' on."""
         most, lines = 0, 0
         for at, data in self.chunks[first:]:
             lines += data.count(b"\n")
@@ -126,7 +126,7 @@ class Case(unittest.TestCase):
         return str(self.home / name)
 
     def start(self, *options, stdin=None, **more):
-        """With the log as its input, unless told otherwise."""
+        """Starts it; its input is the log, or 'stdin'."""
         opened = open(self.log, "rb") if stdin is None else stdin
         process = subprocess.Popen(
             [WEIR, "pace", *options], stdin=opened, stdout=subprocess.PIPE,
@@ -207,7 +207,7 @@ class Rate(Case):
         time.sleep(1)  # this is the stall that is tested
         waited = time.monotonic() - begin
         stalled, at_once = len(reader.chunks), waiting_bytes(process.stdout)
-        # A hundredth of a second of lines, or the smallest pipe that is.
+        # A hundredth of a second of lines, or the smallest possible pipe.
         self.assertLessEqual(at_once, 8192)
         lines = LOG[sum(len(data) for _, data in reader.chunks):][
             :at_once].count(b"\n")
@@ -222,8 +222,8 @@ class Rate(Case):
         print(f"waited {said['waited_s']} s of {waited:.3f}; {lines} lines "
               f"stood in the pipe; then {lead:.1f} lines ahead at most")
         self.assertGreaterEqual(said["waited_s"], waited - 0.001)
-        # What stood in the pipe, the piece that was about to go, and then the
-        # rate: a second that wasn't made up for would be a thousand lines.
+        # The lines in the pipe, the piece about to be written, and then the
+        # rate. Making up for the stalled second would be a thousand lines.
         self.assertLessEqual(lead, lines + 2 * (1 + 1000 * LAG))
 
     def test_bytes_and_records(self):
@@ -235,7 +235,7 @@ class Rate(Case):
         self.assert_same(out, text[:399999])
 
     def test_a_burst_goes_at_once_and_the_rest_at_the_rate(self):
-        """At a unit an hour nobody would live to see the burst otherwise."""
+        """At a unit an hour, all lines that arrive are of the burst."""
         process = self.start("--rate", "1/h", "--burst", "9500", "--json")
         reader = Reader(process.stdout.fileno())
         reader.read(9500)
@@ -365,7 +365,7 @@ class Stop(Case):
         self.assertGreaterEqual(written, len(got))
 
     def test_a_reader_that_goes_leaves_whole_lines(self):
-        """Fast, so that many lines go at once; and whole records."""
+        """The rate is high, so many lines go at once; and whole records."""
         state = self.path("state")
         for options, unit in ((["-r", "1M/s"], None),
                               (["-r", "1M/s", "--by", "record:300"], 300)):
@@ -386,7 +386,7 @@ class Stop(Case):
             os.unlink(state)
 
     def test_killed_it_knows_where_it_was(self):
-        """About a second of what it did; never in the middle of a line."""
+        """It repeats about a second, and begins at the start of a line."""
         state = self.path("state")
         process = self.start("--rate", "2000/s", "--state", state)
         until("a state", lambda: os.path.exists(state))
@@ -407,8 +407,8 @@ class Stop(Case):
         self.assertFalse(os.path.exists(state))
 
     def test_a_reader_that_never_reads_can_be_left(self):
-        """Blocked in the middle of a line, which is longer than a pipe: the
-        first signal waits for its end, the second doesn't."""
+        """It blocks in the middle of a line that is longer than a pipe: after
+        the first signal it waits for the line's end, the second ends it."""
         state, log = self.path("state"), self.path("long")
         line = b"x" * 300000 + b"\n"
         Path(log).write_bytes(line)
@@ -417,7 +417,7 @@ class Stop(Case):
                                  stdin=opened)
         until("a pace that is blocked", lambda: is_blocked(process))
         process.send_signal(signal.SIGINT)
-        # Two that are pending arrive as one.
+        # Two signals that are pending arrive as one.
         until("the signal was read", lambda: not has_signals(process))
         process.send_signal(signal.SIGINT)
         said = self.finish(process, 1)
@@ -474,8 +474,8 @@ class Jobs(Case):
         self.finish(process, 1)
 
     def test_no_file_is_written_that_is_read(self):
-        """By whatever name; and nothing is emptied before all is known to be
-        sound."""
+        """Under any of its names; and no file is emptied before all jobs are
+        known to be sound."""
         jobs, other = self.path("jobs"), self.path("other")
         shutil.copy(self.log, other)
         os.link(other, self.path("linked"))
@@ -550,9 +550,9 @@ class Quota(Case):
                        stdout=subprocess.DEVNULL)
 
     def test_two_processes_share_a_live_quota(self):
-        """The quota doesn't leak while the test lasts, so what both let go
-        is its burst and their slack (a quarter of it in all), however slow
-        they are. An edit lets the rest go."""
+        """The quota doesn't leak during the test, so both write its burst and
+        their slack (a quarter of it in all), however slow they are. After an
+        edit they write the rest."""
         self.weir("quota", "set", "out", "limit=1/h", "high_burst=1000",
                   "low_burst=1000")
         text = b"".join(LOG.splitlines(True)[:1500])
@@ -573,7 +573,7 @@ class Quota(Case):
         until("the burst", lambda: lines() >= 1000)
         print(f"of a burst of 1,000 two processes let go {lines()}")
         until("a root that was told", lambda: self.passed("out") >= 1000)
-        # Two that knew nothing of each other would let 2,000 go.
+        # Two without a common root would write 2,000.
         self.assertLess(lines(), 1500)
         self.weir("quota", "set", "out", "limit=100k/s", "high_burst=1000")
         for process, feeder, out in zip(both, feeders, outs):
@@ -647,7 +647,7 @@ class Words(Case):
             while data := os.read(master, 4096):
                 said += data
         except OSError:
-            pass  # how a terminal ends
+            pass  # the end of a terminal
         os.close(master)
         self.assertEqual(process.wait(PATIENCE), 0)
         text = said.decode()

@@ -3,12 +3,12 @@
 """live_page.py - the page of a root, in a real browser, beside real roots and
 limiters.
 
-Chromium is all that it needs beyond the build; without it the test is left
-out, and says so. There are two browsers, each for about half of the tests: to
-start one takes two seconds of a processor. What a browser takes to paint is
-printed, not asserted. WEIR_SCREENSHOTS=DIR keeps pictures of what the tests
-look at, WEIR_PAGE_QUOTAS is how many quotas the largest fleet here has (the
-suite "long" has 100,000)."""
+Beyond the build it needs Chromium alone; without it the test is skipped, with a
+note. There are two browsers, each for about half of the tests, since a start
+takes two seconds of a processor. The times of painting are printed, not
+asserted. WEIR_SCREENSHOTS=DIR keeps pictures of the pages under test,
+WEIR_PAGE_QUOTAS is the number of quotas of the largest fleet here (the suite
+"long" has 100,000)."""
 
 import gzip
 import http.client
@@ -32,7 +32,7 @@ from live_fleet import PATIENCE, WEIR, Fleet, until
 if not chromium.find():
     print("live_page: no Chromium here (Debian: chromium); skipped",
           file=sys.stderr)
-    sys.exit(77)  # Meson's word for it
+    sys.exit(77)  # Meson's status for a skipped test
 
 JSON = {"Content-Type": "application/json"}
 PICTURES = os.environ.get("WEIR_SCREENSHOTS")
@@ -46,8 +46,8 @@ def say(text):
 
 
 def rounds(stops, seconds):
-    """Yields once for each 'seconds' that have gone by, until 'stops' is set.
-    A machine that is slow for a moment gets them all afterwards."""
+    """Yields once for each 'seconds' that have passed, until 'stops' is set.
+    After a slow moment of the machine it yields the missed rounds, too."""
     start, done = time.monotonic(), 0
     while not stops.wait(seconds):
         due = int((time.monotonic() - start) / seconds)
@@ -63,7 +63,7 @@ class Case(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        """Says to live_run.py that these tests share a process."""
+        """Makes live_run.py run these tests in one process."""
 
     def setUp(self):
         self.fleet = Fleet()
@@ -73,7 +73,7 @@ class Case(unittest.TestCase):
         self.root = self.fleet.roots[0]
 
     def prepare(self):
-        """Before there is a root."""
+        """Called before the root is started."""
 
     def open(self, name="", **options):
         page = chromium.Page(chromium.shared(),
@@ -83,7 +83,7 @@ class Case(unittest.TestCase):
         return page
 
     def ready(self, page):
-        """Until all quotas have come."""
+        """Waits until all quotas have arrived."""
         page.until("all quotas",
                    "document.documentElement.dataset.loaded === 'true'")
 
@@ -92,7 +92,7 @@ class Case(unittest.TestCase):
             page.picture(f"{PICTURES}/{name}.png")
 
     def ask(self, path, method="GET", headers=None, body=None):
-        """(status, headers, bytes), as they come."""
+        """(status, headers, bytes), not decoded."""
         link = http.client.HTTPConnection(self.root.http, timeout=PATIENCE)
         link.request(method, path, body=body, headers=JSON | (headers or {}))
         answer = link.getresponse()
@@ -102,7 +102,7 @@ class Case(unittest.TestCase):
 
 
 def names(page):
-    """Of the rows on the screen, from above."""
+    """The names in the rows on the screen, from the top."""
     return page.run("""[...document.querySelectorAll(
         "#rows .row:not([hidden])")].sort((a, b) =>
         a.dataset.index - b.dataset.index).map((row) =>
@@ -138,16 +138,16 @@ class Files(Case):
         self.assertEqual((status, nothing), (200, b""), path)
 
     def test_who_reads_nothing_is_not_heard(self):
-        """Answers that the client doesn't take fill its socket, and the root
-        reads no more of its questions. When the client reads, all of them
-        are answered."""
+        """Answers that the client doesn't read fill its socket, and the root
+        reads no more of its requests. When the client reads, all requests are
+        answered."""
         host, port = self.root.http.rsplit(":", 1)
         ask = (b"GET /page/page.css HTTP/1.1\r\nHost: localhost\r\n"
                b"X-More: " + 8000 * b"x" + b"\r\n\r\n")
         with socket.socket() as link:
             link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
             link.connect((host, int(port)))
-            # A root that nobody lets run looks the same, and does no harm.
+            # A root that the machine doesn't run looks the same; no matter.
             link.settimeout(1)
             asked, rest = 0, ask
             with self.assertRaises(TimeoutError):
@@ -156,7 +156,7 @@ class Files(Case):
                     if not rest:
                         asked, rest = asked + 1, ask
             self.assertGreater(asked, 0)
-            # The half of a question is its end, when there is room for it.
+            # The end of a half-sent request follows once there is room.
             link.settimeout(PATIENCE)
             link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
             sender = threading.Thread(target=link.sendall, args=(rest,))
@@ -167,7 +167,7 @@ class Files(Case):
                 self.assertTrue(part, f"{answered} of {asked + 1} answers")
                 tail += part
                 answered += tail.count(head)
-                # A head may be cut in two; one that is whole is counted once.
+                # A head may be cut in two; a whole head is counted once.
                 tail = tail[tail.rfind(head) + len(head)
                             if head in tail else 0:][-len(head) + 1:]
             sender.join()
@@ -181,7 +181,7 @@ class Files(Case):
         self.assertEqual(status, 403)
 
 
-# ---- What is new in the API ----
+# ---- Streams of the API ----
 
 class Streams(Case):
     PROCESS = SECOND
@@ -210,7 +210,7 @@ class Streams(Case):
         self.assertEqual(second["refused"][0]["name"], "site")
 
     def opened(self, headers=None, source=None):
-        """The status of one more stream, which stays open."""
+        """Opens one more stream, which stays open; returns its status."""
         host, port = self.root.http.rsplit(":", 1)
         link = http.client.HTTPConnection(
             host, int(port), timeout=PATIENCE,
@@ -227,7 +227,7 @@ class Streams(Case):
         return answer.status
 
     def test_there_are_so_many_and_no_more(self):
-        """One reader has eight, all together thirty-two."""
+        """One reader has at most eight streams, all together thirty-two."""
         self.streams = []
         for last in range(1, 5):
             for _ in range(8):
@@ -240,8 +240,8 @@ class Streams(Case):
             link.close()
         until("room for another",
               lambda: self.opened(source="127.0.0.5") == 200)
-        # Some stand to the end, and nothing is left of those that went, or a
-        # sanitizer would say so.
+        # Some streams stay to the end. If the ended ones left memory behind, a
+        # sanitizer reports it.
         self.root.process.terminate()
         self.assertEqual(self.root.process.wait(PATIENCE), 0,
                          self.root.logged())
@@ -250,8 +250,8 @@ class Streams(Case):
             link.close()
 
     def test_who_talks_is_not_kept(self):
-        """A stream's client may send without end: the root leaves it to him,
-        and tells him on."""
+        """A stream's client may send without end: the root doesn't read it, and
+        goes on sending events."""
         host, port = self.root.http.rsplit(":", 1)
         with socket.create_connection((host, int(port)), PATIENCE) as link:
             link.sendall(b"GET /v1/events HTTP/1.1\r\n"
@@ -269,7 +269,7 @@ class Streams(Case):
     def test_the_past(self):
         self.fleet.set("site", "limit=50/s")
         self.fleet.add_limiter(["site=100"])
-        # A page that looks only now has the seconds before.
+        # A page that is opened only now has the samples from before.
         kept = until("some seconds of it", lambda: [
             kept for kept in [self.root.get("/v1/past", name="site")]
             if len(kept["samples"]) > 2])
@@ -347,7 +347,7 @@ class Preview(Case):
             self.assertEqual(len(late), 50)
             self.assertAlmostEqual(sum(late) / 50, 50, delta=5,
                                    msg=algorithm)
-            # What is under the limit passes whole.
+            # A load under the limit passes completely.
             _, said = self.preview([20] * 30, limit="50/s",
                                    sharing="local", algorithm=algorithm)
             self.assertEqual(said["passed"], [20] * 30, algorithm)
@@ -393,7 +393,7 @@ class Page(Case):
         self.fleet.wait_linked()
 
     def passed(self, page):
-        """What the curve of passed units stands at."""
+        """The last value of the curve of passed units."""
         return page.run("weir.detail.curves.data[2].at(-1) ?? 0")
 
     def test_an_edit_bends_the_curve(self):
@@ -409,7 +409,7 @@ class Page(Case):
         page.write("#field-limit", "40/s")
         sees(page, ".said", "would have passed")
         self.keep(page, "preview")
-        # After the burst of the beginning it is the new limit.
+        # After the initial burst it is the new limit.
         page.until("a curve of what would have passed", "((dry) => "
                    "dry.length > 2 && Math.min(...dry) < 60)("
                    "weir.detail.curves.data[5].filter((v) => v !== null))")
@@ -439,7 +439,7 @@ class Page(Case):
         sees(page, "#why", "by client/*")
         sees(page, "#why", "refused")
         self.keep(page, "why")
-        page.press("#why .chain button")  # the template that rules it
+        page.press("#why .chain button")  # its template
         page.until("the template",
                    "decodeURIComponent(location.hash).startsWith('#client/*')")
         page.click("#detail-edit")
@@ -480,8 +480,8 @@ class Page(Case):
         self.ready(page)
         page.key("/")
         page.call("Input.insertText", text="inn")
-        page.until("what was looked for", "weir.tree.shown.length === 2")
-        page.until("its rows", "document.querySelector('#rows .row:not("
+        page.until("the quotas found", "weir.tree.shown.length === 2")
+        page.until("the quota's row", "document.querySelector('#rows .row:not("
                    "[hidden]) .name').textContent === 'b/inner'")
         page.key("Enter")
         sees(page, "#detail h2", "b/inner")
@@ -492,16 +492,16 @@ class Page(Case):
         page.key("Escape")
         page.key("h")
         sees(page, ".log", "5/s")
-        page.until("all of them again", "weir.tree.shown.length === 3")
+        page.until("all quotas again", "weir.tree.shown.length === 3")
         page.key("Home")
         for key in ("j", "j", "Enter"):
             page.key(key)
         sees(page, "#detail h2", "b/inner")
         for key in ("ArrowLeft", "ArrowLeft"):
             page.key(key)
-        page.until("it is closed", "weir.tree.shown.length === 2")
+        page.until("a closed row", "weir.tree.shown.length === 2")
         page.key("ArrowRight")
-        page.until("it is open", "weir.tree.shown.length === 3")
+        page.until("an open row", "weir.tree.shown.length === 3")
         page.key("?")
         page.until("keys are shown",
                    "document.getElementById('keys-dialog').open")
@@ -535,12 +535,12 @@ class Page(Case):
         sees(page, "#tree", "fresh/<b>")
         self.assertEqual(self.root.get("/v1/quotas/fresh/%3Cb%3E")["limit"],
                          "7/s")
-        self.fleet.set("second", "limit=1/s")  # by somebody else
+        self.fleet.set("second", "limit=1/s")  # by another client
         sees(page, "#tree", "second")
         page.run("window.confirm = () => true")
         page.click("#detail-edit")
         page.click(".edit .danger")
-        page.until("it has gone", "!weir.tree.nodes.has('fresh/<b>')")
+        page.until("the quota is gone", "!weir.tree.nodes.has('fresh/<b>')")
         until("only 'second'", lambda: names(page) == ["second"])
         self.assertEqual(page.errors(), [])
 
@@ -577,10 +577,10 @@ class Page(Case):
         self.assertEqual(page.errors(), [])
 
     def test_addresses(self):
-        """A '!' may be of the name, or part it from a tab."""
+        """A '!' may belong to the name, or separate it from a tab."""
         for name in ("a", "a!edit", "50%"):
             self.fleet.set(name, "limit=5/s")
-        page = self.open("50%")  # as somebody types it
+        page = self.open("50%")  # as typed by hand
         sees(page, "#detail h2", "50%")
         self.ready(page)
         until("three rows", lambda: len(names(page)) == 3)
@@ -604,10 +604,10 @@ class Page(Case):
         sees(page, "#state", "well")
 
 
-# ---- The same page, of an agent ----
+# ---- The page of an agent ----
 
 class Agent(Case):
-    """Programs ask it without end, while a browser looks."""
+    """An agent that programs use without end, while a browser reads it."""
     PROCESS = SECOND
     ASKS = {"site/write": 8, "client/ann": 4, "client/bob": 1}  # each 20 ms
 
@@ -626,9 +626,9 @@ class Agent(Case):
                  "127.0.0.1:0", "--name", "agent0", "--port-file", ports],
                 stderr=log)
         self.addCleanup(self.end)
-        until("its door", ports.exists)
+        until("the agent's port", ports.exists)
         self.http = ports.read_text().split("=")[1].strip()
-        until("its quotas", lambda: self.get("/v1/status")["ready"])
+        until("the agent's quotas", lambda: self.get("/v1/status")["ready"])
         self.stops = threading.Event()
         self.load = threading.Thread(target=self.ask_on)
         self.load.start()
@@ -683,7 +683,7 @@ class Agent(Case):
         self.keep(page, "agent-light")
         page.set_dark(True)
         self.keep(page, "agent-dark")
-        # An edit at the root bends it here.
+        # An edit at the root bends the agent's curve.
         self.fleet.set("site/write", "limit=40/s")
         page.until("the new limit", "weir.tree.nodes.get('site/write')"
                    ".quota.limit === '40/s'")
@@ -692,7 +692,7 @@ class Agent(Case):
         page.click("#tab-refused")
         sees(page, "#refused", "site/write")
         self.keep(page, "agent-refused")
-        # A name that a template rules, its use summed up there.
+        # Instances of a template; its row has the sum of their use.
         page.click("#tab-quotas")
         page.until("instances under their template",
                    "[...document.querySelectorAll('.row.instance .name')]"
@@ -724,7 +724,7 @@ class Agent(Case):
                    "'#limiters .dot.bad') !== null")
         self.keep(page, "agent-alone")
         self.root.start()
-        page.until("it is back", "document.querySelector("
+        page.until("the root is back", "document.querySelector("
                    "'#limiters .dot.bad') === null")
         self.assertEqual(page.errors(), [])
 
@@ -737,9 +737,10 @@ class Agent(Case):
         never = self.get("/v1/why?name=client/carl&weight=1000")
         self.assertEqual(never["verdict"], "refused")
         self.assertIn("never", never["chain"][0]["why"])
-        # What no bucket decides, a limiter knows all the same.
+        # Quotas that no bucket decides have reasons, too.
         def refused():
-            """A window may end at any instant, and another begins."""
+            """A take until the window is used up; a new one may begin at any
+            instant."""
             self.take("calls")
             said = self.get("/v1/why?name=calls")
             return said if said["verdict"] == "refused" else None
@@ -747,7 +748,8 @@ class Agent(Case):
         self.assertGreater(said["chain"][0]["retry_after_s"], 0)
 
         def granted():
-            """A grant may end, too, and is asked for anew."""
+            """A take until there is a grant; it may end, and is asked for
+            anew."""
             self.take("part")
             said = self.get("/v1/why?name=part")
             return said if "granted" in said["chain"][0]["why"] else None
@@ -797,7 +799,7 @@ class Agent(Case):
             urllib.request.urlopen(url, timeout=PATIENCE)
         self.assertEqual(refused.exception.code, 503)
         refused.exception.close()
-        # They are one reader's, and another has his own.
+        # They are one reader's; another reader has its own.
         host, port = self.http.rsplit(":", 1)
         other = http.client.HTTPConnection(host, int(port), timeout=PATIENCE,
                                            source_address=("127.0.0.2", 0))
@@ -852,7 +854,7 @@ class Agent(Case):
 
 
 class Credentials(Case):
-    """Over TLS, and who asks shows a token."""
+    """A root over TLS, with tokens."""
     PROCESS = SECOND
 
     def prepare(self):
@@ -916,8 +918,8 @@ class Credentials(Case):
             return error.code, None
 
     def test_the_gate_comes_first(self):
-        """Each has eight streams, wherever they come from; and a stranger
-        isn't told whether there is room."""
+        """Each credential has eight streams, from any address. An
+        unauthenticated peer isn't told whether there is room."""
         streams = [self.events(READ) for _ in range(8)]
         self.assertEqual({status for status, _ in streams}, {200})
         self.assertEqual(self.events(READ)[0], 503)
@@ -978,10 +980,10 @@ class Many(Case):
                    f"'{self.last}')")
         self.assertLess(page.run(
             "document.querySelectorAll('#rows .row').length"), 80)
-        page.until("its fill", f"weir.samples.now('{self.last}')?.passed > 20")
-        # A hundred, one in each group; and only the last group is open.
+        page.until("last fill", f"weir.samples.now('{self.last}')?.passed > 20")
+        # A hundred, one in each group; only the last group is open.
         page.write("#search", self.last.split("/")[1][:-2])
-        page.until("what was looked for", "weir.tree.shown.length === 101")
+        page.until("the quotas found", "weir.tree.shown.length === 101")
         self.keep(page, "many")
         start = page.run("performance.now()")
         page.run("weir.tree.find('9'); document.body.offsetHeight")

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """live_regions.py - a region under top roots: one limit for limiters of both,
-edits that come down, a region's root killed, the region cut off.
+edits that reach the region, a region's root killed, the region cut off.
 
-Real roots and limiters under load; events are waited for and rates judged as
-live_roots.py says. How accurate the limit of a region is, and how soon it is
+Real roots and limiters under load; tests wait for events and check rates as
+live_roots.py does. How accurate the limit of a region is, and how soon it is
 kept again, is asserted in virtual time by test_region and test_stalls."""
 
 import math
@@ -35,7 +35,8 @@ class Regions(Case):
         self.fleet.set(name, *fields, root=self.top[0])
 
     def add_region(self):
-        """Once its quotas are set: its first snapshot has them all."""
+        """Adds the region, once its quotas are set: its first snapshot has
+        them all."""
         self.region = self.fleet.add_region("eu", 2, *self.OPTIONS)
 
     def load(self, *loads, inside=3, outside=0):
@@ -65,8 +66,8 @@ class Regions(Case):
         self.assert_all_answered()
 
     def assert_told(self):
-        """What status and metrics say of a sound region; on a busy machine it
-        may not be one at every instant."""
+        """Checks status and metrics of a sound region; on a busy machine it
+        isn't sound at every instant."""
         until("a sound region", lambda: all(
             (state["upstreams_up"], state["stale"]) == (2, False) and
             state["age_s"] < 1 for state in self.states()))
@@ -97,14 +98,14 @@ class Regions(Case):
 
     def test_one_budget(self):
         """A bucket that hardly leaks, and takers one after the other, inside
-        and outside: each gets what the ones before left. So it is when a root
-        of the region, the carrier perhaps, was killed; it had passed on all
-        that it was handed.
+        and outside: each gets the units that the others left. That also holds
+        after a root of the region (perhaps the carrier) is killed, which had
+        passed on all its counts.
 
-        A limiter of a region hears of its own counts from above a little
-        late, and may overrun the bucket by its slack and that of the root
-        (merge_carry.c): less than the half that is left to the last taker.
-        Not a unit of it is lost, and no other limiter gets any."""
+        The top roots' fill contains a region limiter's own counts a little
+        late, so it may overrun the bucket by its slack and that of the root
+        (merge_carry.c): less than the half that is left to the last taker. No
+        unit is lost, and no other limiter gets any."""
         budget = 3000
         self.set("q", "limit=1/h", f"low_burst={budget}",
                  f"high_burst={budget}")
@@ -132,7 +133,7 @@ class Regions(Case):
         self.assert_all_answered()
 
     def take(self, roots, most):
-        """A new limiter; it takes until all have passed so much."""
+        """A new limiter; it takes until all limiters have passed 'most'."""
         taker = self.limiter("q=5000", roots=roots)
         until(f"{most} in all", lambda: all(
             limiter.seen() for limiter in self.fleet.limiters) and
@@ -141,8 +142,8 @@ class Regions(Case):
         return taker
 
     def test_a_command_waits_for_quotas(self):
-        """A root that begins has read none yet; one of a region has not before
-        it has heard from a root above."""
+        """A new root has no quotas until it has read its store, a region's
+        root none until it has them from a root above."""
         self.set("q", "limit=5/s")
         for root in self.top:
             root.kill()
@@ -174,8 +175,8 @@ class Regions(Case):
         self.assert_all_answered()
 
     def test_region_above_itself(self):
-        """A root whose upstream is itself, or another of its region, is told
-        so, and counts nothing that way."""
+        """If a root's upstream is itself, or another root of its region, it
+        gets an error, and nothing is counted that way."""
         self.add_region()
         first, second = self.region
         for root, above in ((first, first), (second, first)):
@@ -194,11 +195,11 @@ class Regions(Case):
              if "of this region" in line][0])
 
     def cut_off(self, cut, mend):
-        """By on_stale until mended. What a quota is learnt to share or refuse
-        with is as good as the machine was: test_stalls."""
+        """The region uses on_stale until mended. How good the learnt parts and
+        frequencies are depends on the machine: test_stalls checks them."""
         for mode in MODES:
             self.set(mode, "limit=3000/s", f"on_stale={mode}", *SMALL)
-        # Of this one nothing was ever refused.
+        # A quota that never refused anything.
         self.set("idle", "limit=1000000/s", "on_stale=hold")
         limits = dict.fromkeys(MODES, 3000)
         self.add_region()
@@ -215,8 +216,8 @@ class Regions(Case):
         self.assert_passed(spans, "idle")
         self.assert_limited(spans, "limit")
         self.assert_held(spans, "hold")
-        # The region keeps to its part of the limit, by what its two roots
-        # have learnt: no more than all of it, and half of it at least.
+        # The region keeps to its part of the limit, as its two roots have
+        # learnt it: at most all of it, and at least half of it.
         self.fleet.until_rate("share", 0.75 * 3000, 0.4)
         mend()
         until("the region is fresh",
@@ -240,9 +241,9 @@ class Regions(Case):
         self.cut_off(cut, mend)
 
     def test_top_silent(self):
-        """Their links stand, and nothing comes: until that is known for
-        silence, limiters are told that the region's allowance is used up.
-        What was counted meanwhile reaches the top in the end, once."""
+        """The links to the top stay, and nothing arrives. Until the region is
+        stale, limiters are told that its allowance is used up. Units counted
+        meanwhile reach the top in the end, once."""
         def signal_all(number):
             for root in self.top:
                 root.process.send_signal(number)
@@ -252,7 +253,7 @@ class Regions(Case):
             until_counted(self.top, name, passed_by(self.inside, name))
 
     def test_starts_without_its_upstream(self):
-        """By the snapshot of its former life."""
+        """A region's root starts from its last snapshot."""
         self.set("q", "limit=3000/s", *SMALL)
         self.add_region()
         self.load("q=3000")
@@ -281,7 +282,7 @@ class Regions(Case):
 
 
 class Role(unittest.TestCase):
-    """A region's root speaks for many: that wants the role of it."""
+    """A region's root reports for many limiters: it needs the role 'root'."""
     TOKENS = {"take": "token-of-a-limiter-1", "root": "token-of-a-root-0001"}
 
     def test_role(self):
@@ -301,7 +302,7 @@ class Role(unittest.TestCase):
         until("a refusal", lambda: "hasn't the role 'root'" in
               region.logged())
         self.assertEqual(region.status()["region"]["upstreams_up"], 0)
-        # The file is read again for each try.
+        # The token file is read again for each try.
         file.write_text(self.TOKENS["root"] + "\n")
         until("the upstream", lambda:
               region.status()["region"]["upstreams_up"] == 1)

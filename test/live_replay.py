@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""live_replay.py - `weir replay` on a real log, against a slow script that
-knows nothing of Weir: buckets as fractions, in the order of time.
+"""live_replay.py - `weir replay` on a real log, checked by a slow oracle that
+shares no code with Weir: buckets as fractions, in the order of time.
 
-No process is started but the command itself, and time is virtual."""
+Only the command itself is started, and time is virtual."""
 
 import gzip
 import json
@@ -22,7 +22,7 @@ SOURCE = Path(os.environ["WEIR_SOURCE"])
 LOG = SOURCE / "test/data/access.log.gz"
 
 MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
-# A browser may have quotes in its name; only the beginning is looked at.
+# A browser's name may have quotes: only the beginning of a line is matched.
 LINE = re.compile(r'(\S+) \S+ \S+ \[(\d+)/(\w+)/(\d+):(\d+):(\d+):(\d+) '
                   r'\+0000\] "(\S+) [^"]*" (\d+) (\d+|-)')
 
@@ -217,7 +217,7 @@ class Real(Case):
             self.assertEqual(self.alone(requests, name, units),
                              quota["refused"])
             self.assertLessEqual(quota["refused"], quota["asked"] // 1000)
-            # One less is too little: it is the smallest.
+            # With a unit less it refuses too much: it is the smallest limit.
             self.assertGreater(self.alone(requests, name, units - 1),
                                quota["asked"] // 1000)
         text = TWO.replace("30/min", limits["site"]["limit"])
@@ -228,7 +228,7 @@ class Real(Case):
                          found["suggested_together"])
 
     def suggest(self, name, fields, count, per_s):
-        """For so many requests at an even pace of per_s."""
+        """A suggestion for 'count' requests at an even pace of per_s."""
         start = 1431856800
         text = "".join(json.dumps({"ip": "a", "ts": start + i / per_s}) + "\n"
                        for i in range(count))
@@ -240,8 +240,7 @@ class Real(Case):
         return found, self.replay(*options)[0]
 
     def test_a_limit_just_below_the_highest_that_it_may_have(self):
-        """Twice the limit is none that such a quota can have, which says
-        nothing about what is between."""
+        """Such a quota can't have twice the limit, but limits between."""
         log = "algorithm: sliding_log, limit: 600/min, sharing: local"
         found, _ = self.suggest("log", log, 3000, 15)
         self.assertEqual(found["limit"], "900/min")
@@ -257,14 +256,14 @@ class Real(Case):
         self.assertEqual(found["refused"], 0)
 
     def test_many_quotas(self):
-        """Each a client's own, in one log: every one is looked at with what
-        asked it, and finds what it would alone."""
+        """A quota for each client, in one log: the result of each is the same
+        as for its requests alone."""
         count = 1000
         lines, quotas = [], []
         for i in range(count):
             quotas.append(f"  - {{name: c{i}, limit: 1/min, low_burst: 2, "
                           "high_burst: 2}\n")
-            # Two more than the burst in one minute, for each other.
+            # Every other client asks for two more than its burst in a minute.
             for k in range(4 if i % 2 else 2):
                 lines.append(json.dumps({"ip": f"c{i}",
                                          "ts": 1431856800 + 15 * k}) + "\n")
@@ -278,7 +277,8 @@ class Real(Case):
 
     @staticmethod
     def alone(requests, name, units):
-        """What one of the two would refuse without the other."""
+        """The units that one of the two quotas would refuse without the other.
+        """
         endless = 10**12
         oracle = (Oracle(site=Fraction(units, 60), bursts=(60, endless))
                   if name == "site" else
@@ -286,8 +286,8 @@ class Real(Case):
         return oracle.run(requests).refused[name]
 
     def test_days_of_a_calendar_anywhere(self):
-        """1,000 a day, whose days begin where the quota says; whether a
-        process decides or, in life, a store."""
+        """1,000 a day, with days in the quota's time zone; decided by a process
+        or, outside of a replay, by a store."""
         for zone, east in (("UTC", 0), ('"+03:00"', 3), ('"-05:30"', -5.5)):
             days = {}
             for at, *_ in read_requests():
@@ -398,8 +398,8 @@ class Formats(Case):
         self.assertEqual(found["result"]["unknown"], 1)
 
     def test_times_as_far_apart_as_they_can_be(self):
-        """All 64 bits of nanoseconds are sorted by; a sanitizer would say
-        that a shift is too far."""
+        """The sort uses all 64 bits of nanoseconds; a sanitizer would report a
+        shift that is too far."""
         lines = [{"ip": "b", "ts": 9.2e9}, {"ip": "a", "ts": 0.5}]
         found = self.result("--quotas", self.two, self.write("f.log", "".join(
             json.dumps(line) + "\n" for line in lines)))
@@ -407,7 +407,7 @@ class Formats(Case):
         self.assertEqual((found["begin"], found["end"]), (0.5, 9.2e9))
 
     def test_sizes_that_are_no_size(self):
-        """Of 5, endless, 5 GiB and less than nothing."""
+        """Sizes of 5, 1e300, 5 GiB and less than 0 bytes."""
         text = "".join('{"ip": "a", "ts": %d, "bytes": %s}\n' % (i, size)
                        for i, size in enumerate(
                            ("5", "1e300", str(5 << 30), "-7", '"-7"')))
@@ -422,7 +422,7 @@ class Formats(Case):
         self.assertIn("2 answers of 4 GiB and more", self.replay(*options)[0])
 
     def test_a_host_before_the_client(self):
-        """It isn't taken for the client, and read where it is said to be."""
+        """A host before the client is refused, unless --format says so."""
         log = self.write("v.log", "www.example.org:443 a - ann "
                          '[17/May/2015:12:00:00 +0200] "GET / HTTP/1.1" '
                          '200 5 "-" "agent"\n')

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""live_root_http.py - the HTTP listener of `weir serve`: quotas, metrics,
-pages of other origins, bodies, requests that aren't sound."""
+"""live_root_http.py - the HTTP listener of `weir serve`: quotas, metrics, pages
+of other origins, bodies, malformed requests."""
 
 import json
 import os
@@ -55,7 +55,7 @@ class Http(Case):
                 if name not in kinds:
                     name = re.sub("_(bucket|sum|count)$", "", name)
                     self.assertEqual(kinds[name], "histogram", line)
-                # Doorman's own names are as it gave them.
+                # Doorman's own names stay as they are.
                 if not name.startswith("doorman_"):
                     self.assertEqual(name.endswith("_total"),
                                      kinds[name] == "counter")
@@ -147,7 +147,8 @@ class Http(Case):
         self.assertEqual(self.root.stop(), 0)
 
     def test_bodies(self):
-        """In parts, with 100 and without; and of a client that gives up."""
+        """Bodies in parts, with "100 Continue" and without; and a body that the
+        client doesn't finish."""
         quotas = [{"name": f"q{i}", "limit": "5/s"} for i in range(20000)]
         body = json.dumps(quotas).encode()
         head = begin(b"POST", b"/v1/quotas:import",
@@ -165,7 +166,7 @@ class Http(Case):
         with connect(self.root.http) as link:
             link.sendall(head + body[:-1])
         self.assertEqual(self.count(), 20001)
-        # A refused body is not waited for.
+        # The root doesn't wait for a refused body.
         for refused, status in [
                 (begin(b"POST", b"/v1/quotas:import",
                        b"Expect: 100-continue\r\n",
@@ -182,7 +183,7 @@ class Http(Case):
     def test_bodies_of_all_connections_have_a_bound(self):
         """128 MiB: of forty requests of 4 MiB each, some are refused."""
         size = 4 << 20
-        # A sanitizer keeps little of what was freed, or it is counted here.
+        # A small quarantine: memory in a sanitizer's would be counted here.
         options = os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=1"
         root = Root(self, env={**self.env, "ASAN_OPTIONS": options})
         head = begin(b"POST", b"/v1/quotas:import",

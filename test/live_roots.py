@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""live_roots.py - what a fleet does when its roots, their store or their
-peers fail, and when a quota is edited.
+"""live_roots.py - a fleet through failures of its roots, their store and their
+peers, and through edits of quotas.
 
 Real roots and limiters under load. Each step waits for an event, until a
-deadline. What is asserted is exact (which calls passed, what roots counted),
-or a rate that the fleet settles on, however late. How accurate a rate is, and
-how soon a fleet has settled, belong to virtual time: test_fleet, test_stalls,
-test_region."""
+deadline. Assertions are exact (the calls that passed, the roots' counts), or
+about a rate that the fleet settles on, however late. How accurate a rate is,
+and how soon a fleet settles, is asserted in virtual time: test_fleet,
+test_stalls, test_region."""
 
 import math
 import os
@@ -24,11 +24,11 @@ from live_fleet import Fleet, Limiter
 from patience import until, until_equal
 
 ROOT_DOWN, STALE, FRESH, FORKED = 2, 4, 5, 9   # enum weir_event_type
-# Of a rate. Buckets are small, so that the fleet settles soon: what was left
-# in them is then less than this of what passes in a window.
+# Tolerance of a rate. Buckets are small, so that the fleet settles soon: the
+# units left in them are less than this part of a window's units.
 PART = 0.1
 SMALL = ("low_burst=100ms", "high_burst=200ms")
-# Of standard deviations, of a frequency that should be another one: it is off
+# Standard deviations between two frequencies that should be equal: they differ
 # by more in 2 of 10^9 cases.
 DEVIATIONS = 6
 
@@ -38,7 +38,7 @@ def say(text):
 
 
 def rest(limiters):
-    """Ends the load. From now on what seen() says is all that there was."""
+    """Ends the load; then seen() has the final counts."""
     for limiter in limiters:
         limiter.tell("rest")
     until("the limiters' last bins", lambda: all(
@@ -50,17 +50,17 @@ def passed_by(limiters, name):
 
 
 def until_counted(roots, name, passed):
-    """Until each of the roots has counted exactly so much."""
-    until_equal(f"what roots counted of {name}", [passed] * len(roots),
+    """Waits until each of the roots has counted exactly that."""
+    until_equal(f"the roots' counts of {name}", [passed] * len(roots),
                 lambda: [root.usage().get(name, {}).get("passed")
                          for root in roots])
 
 
 class StaleBins:
-    """What a limiter does from its STALE on, until the latest bin.
+    """A limiter's bins from its STALE on, until the latest one.
 
-    The event is told when the table has changed: takes between two bins after
-    it go by on_stale alone."""
+    The event comes after the table has changed: takes between two bins after
+    it use on_stale alone."""
 
     def __init__(self, limiter):
         lines = list(limiter.lines)
@@ -76,14 +76,14 @@ class StaleBins:
         return after[0] - before[0], after[1] - before[1]
 
     def has(self, calls):
-        """Whether both halves() of each of the quotas are so many calls."""
+        """Whether both halves() of each quota have at least so many calls."""
         return bool(self.bins) and all(
             min(offered for offered, _ in self.halves(name)) >= least
             for name, least in calls.items())
 
     def halves(self, name):
         """(offered, passed) of the first half of the calls, and of the second,
-        or nearly so: bins end where they do. Each call weighs 1."""
+        cut at the nearest end of a bin. Each call weighs 1."""
         half = (self.bins[0][name][2] + self.bins[-1][name][2]) / 2
         middle = min(range(len(self.bins)),
                      key=lambda at: abs(self.bins[at][name][2] - half))
@@ -100,8 +100,8 @@ class Case(unittest.TestCase):
         self.fleet.add_roots(self.ROOTS, *self.OPTIONS)
 
     def limiter(self, *loads, roots=None):
-        """One whose first take knows the quotas and what roots counted, so
-        that roots count each take."""
+        """A limiter that waits for the quotas and the roots' counts before its
+        first take, so that roots count each take."""
         roots = roots or self.fleet.roots
         limiter = Limiter(",".join(root.listen for root in roots),
                           f"limiter{len(self.fleet.limiters)}", loads, 50,
@@ -115,8 +115,8 @@ class Case(unittest.TestCase):
         return made
 
     def until_stale(self, limiters):
-        """Until each goes by on_stale, and has made some calls of each quota
-        since then, many of the one that is judged by a frequency."""
+        """Waits until each uses on_stale, and has made some calls of each quota
+        since then, many of 'hold', to check its frequency."""
         calls = {"pass": 100, "idle": 100, "limit": 100, "hold": 1000}
 
         def spans():
@@ -134,8 +134,7 @@ class Case(unittest.TestCase):
                              f"{name}: of {offered} none should pass")
 
     def assert_held(self, spans, name):
-        """Some pass, and as many of the second half of the calls as of the
-        first."""
+        """Some calls pass, with the same frequency in both halves."""
         for first, second in (span.halves(name) for span in spans):
             said = f"{name}: (offered, passed) were {first}, then {second}"
             for offered, passed in (first, second):
@@ -161,8 +160,8 @@ class Case(unittest.TestCase):
 
 class Roots(Case):
     # Quota -> (limit, weight), each under three times its limit: one link and
-    # a chain of three, by count and by bytes. Chains end at a parent with the
-    # limit, or begin with a child with it.
+    # a chain of three, by count and by bytes. The limit is that of the chain's
+    # last parent, or of its first child.
     LOADS = {"count": (4000, 1), "chain/a/b": (4000, 1),
              "bytes": (4000000, 1000), "load/a/b": (4000000, 1000)}
 
@@ -195,9 +194,9 @@ class Roots(Case):
         self.assert_all_answered()
 
     def test_one_budget(self):
-        """What one limiter left of a bucket that hardly leaks is all that the
-        others get, to the unit; also by a root alone that was born since, and
-        knows of it by the first limiter's word."""
+        """The others get exactly the units that one limiter left in a bucket
+        that hardly leaks. That also holds with a single cold root, which has
+        the fill from the first limiter."""
         budget = 3000
         self.fleet.set("q", "limit=1/h", f"low_burst={budget}",
                        f"high_burst={budget}")
@@ -235,10 +234,10 @@ class Stale(Case):
     def test_both_killed(self):
         for mode in self.MODES:
             self.fleet.set(mode, "limit=3000/s", f"on_stale={mode}", *SMALL)
-        # Of this one nothing was ever refused.
+        # A quota that never refused anything.
         self.fleet.set("idle", "limit=1000000/s", "on_stale=hold")
-        # Which parts of a share several limiters have they learn while roots
-        # speak, as well as the machine lets them: test_stalls judges that. One
+        # Several limiters learn their parts of the staleness share from the
+        # roots, as well as the machine allows: test_stalls checks that. One
         # alone has all of it (an equal part at least: tally_correction.c).
         limiters = self.load(*[f"{mode}=9000" for mode in self.MODES],
                              "idle=300", limiters=1)
@@ -281,7 +280,7 @@ class Edits(Case):
         self.assert_all_answered()
 
     def edit(self, quota, edited, passed):
-        """Seconds until it decides, in every limiter."""
+        """Edits; returns the seconds until every limiter decides by it."""
         begun = time.monotonic()
         self.fleet.set(edited, "limit=" + ("unlimited" if passed else "0"))
         return max(until(f"the edit of {edited} decides on {quota}",
@@ -310,7 +309,7 @@ class Store(Case):
         self.assert_all_answered()
 
     def assert_edits_fail(self, what, pattern):
-        """And limits hold meanwhile."""
+        """Edits fail at every root, and limits hold meanwhile."""
         def edit(root):
             return self.fleet.weir("quota", "set", "q", "limit=1/s",
                                    root=root)
@@ -357,7 +356,7 @@ class GarbageIn(Case):
             self.speak(port, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
             self.speak(port, b"GET /" + b"a" * 200000)
             self.speak(port, PREFACE[:10])
-        # Held open and silent, as a scanner does.
+        # Open and silent connections, as a scanner makes them.
         idle = [socket.create_connection(root.listen.split(":"))
                 for _ in range(20)]
         self.fleet.until_rate("q", 5000, PART)
@@ -376,11 +375,11 @@ class GarbageIn(Case):
                 while peer.recv(65536):
                     pass
             except OSError:
-                pass   # the root hung up, which is its right
+                pass   # the root may end the connection
 
 
 class Babbler:
-    """A server whose answer to every client is noise."""
+    """A server that answers every client with noise."""
 
     def __init__(self, content):
         self.content, self.clients = content, 0
@@ -420,7 +419,8 @@ class GarbageOut(Case):
     }
 
     def test_a_root_that_is_none(self):
-        """Beside a good root it changes nothing; alone it is as none."""
+        """Such a server has no effect beside a good root; alone it counts as no
+        root."""
         self.fleet.set("q", "limit=3000/s", *SMALL)
         good = self.fleet.roots[0].listen
         babblers = {}
@@ -450,7 +450,7 @@ class GarbageOut(Case):
 
 
 class Child:
-    """What a limiter's child tells, as a limiter."""
+    """The lines of a limiter's child, with a limiter's methods."""
 
     def __init__(self, parent, pid):
         self.parent, self.pid = parent, pid
@@ -482,7 +482,7 @@ class Fork(Case):
         self.fleet.until_rates({"tight": 1000}, PART, [parent, child])
         parent.tell("rest")
         until("both rest", lambda: parent.told("rest") and child.told("rest"))
-        # What was inherited isn't there twice.
+        # Inherited counts aren't counted twice.
         for name in ("q", "tight"):
             until_counted(self.fleet.roots, name,
                           passed_by([parent, child], name))

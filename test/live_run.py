@@ -6,18 +6,18 @@ of a file, N at a time.
 NAME is Class or Class.method. A live test mostly waits, and has processes,
 ports and a folder of its own, so several don't disturb each other. Each test
 is a process of its own, and its output is printed in one piece when it has
-ended; the tests of a class that starts servers for all of them (setUpClass)
-share a process, and classes do whose attribute PROCESS is the same. A test that
+ended. The tests of a class that starts servers for all of them (setUpClass)
+share a process, and so do classes with the same attribute PROCESS. A test that
 failed is named at the end, with the command that repeats it.
 
-$TMPDIR of a test is a folder that goes when the test has ended, however it
-ended. A process that a test leaves behind is killed, and is a failure; so is a
-file, if the test has not failed anyway.
+$TMPDIR of a test is a folder that is removed when the test has ended, however
+it ended. A process that a test leaves behind is killed, and is a failure; so is
+a file, if the test has not failed anyway.
 
-The processes are forks of this one, which has loaded what the file imports: to
-start Python and to import it anew took more of a processor than most tests. In
-a fork the file is executed as it is from a command line, as __main__. This
-process has no threads, so that a fork finds no lock held by one."""
+The processes are forks of this one, which has loaded the file's imports:
+starting Python and importing anew took more of a processor than most tests. In
+a fork the file is executed as from a command line, as __main__. This process
+has no threads: none can hold a lock during a fork."""
 
 import argparse
 import gc
@@ -33,7 +33,7 @@ import types
 import unittest
 from pathlib import Path
 
-SKIPPED = 77   # the exit status of a file whose tests can't run here
+SKIPPED = 77   # the exit status of a file if its tests can't run here
 PATIENCE = 10  # seconds for the processes of a test to end
 groups = {}    # process groups, by processes that run tests -> their $TMPDIR
 
@@ -73,7 +73,7 @@ def shares_servers(kind):
 
 
 def jobs_of(tests):
-    """Lists of names, a list for each process."""
+    """The names of tests, a list for each process."""
     shared, jobs = {}, []
     for test in tests:
         kind = type(test)
@@ -91,8 +91,8 @@ def jobs_of(tests):
 
 
 def left_behind(group):
-    """Kills what is still there of a group whose leader has ended; returns
-    whether anything was. A process that is about to end may do so."""
+    """Kills the rest of a process group after its leader's end; returns whether
+    there was any. Processes have PATIENCE seconds to end by themselves."""
     end = time.monotonic() + PATIENCE
     try:
         while time.monotonic() < end:
@@ -105,7 +105,7 @@ def left_behind(group):
 
 
 def remove(folder):
-    """Processes that were killed may write to it until they have ended."""
+    """Removes a folder; killed processes may write to it until they end."""
     end = time.monotonic() + PATIENCE
     while True:
         shutil.rmtree(folder, ignore_errors=True)
@@ -115,10 +115,10 @@ def remove(folder):
 
 
 def become(file, code, names, output, folder):
-    """This process goes on as `python3 FILE -v NAME…`."""
+    """Turns this process into `python3 FILE -v NAME…`."""
     os.setsid()
     os.environ["TMPDIR"] = folder
-    tempfile.tempdir = None  # It is found anew.
+    tempfile.tempdir = None  # Have it read $TMPDIR again.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for stream in sys.stdout, sys.stderr:
         os.dup2(output.fileno(), stream.fileno())
@@ -131,14 +131,13 @@ def become(file, code, names, output, folder):
 
 
 class Process:
-    """One that runs tests of a file, from its start on."""
+    """A process that runs tests of a file; it starts at once."""
 
     def __init__(self, file, code, names):
-        # A file and not a pipe, which a process that is left behind keeps
-        # open.
+        # A file: a pipe would be kept open by a process left behind.
         self.output = tempfile.TemporaryFile("w+", errors="replace")
         self.folder = tempfile.mkdtemp(prefix="weir-test-")
-        # Servers that run as another user have folders in it.
+        # Servers that run as another user have folders inside.
         os.chmod(self.folder, 0o711)
         sys.stdout.flush()
         sys.stderr.flush()
@@ -148,7 +147,7 @@ class Process:
         groups[self.pid] = self.folder
 
     def ended(self, status):
-        """Prints what it said; returns its exit status."""
+        """Prints its output; returns its exit status."""
         if left_behind(self.pid):
             print("expected no process to be left behind", file=self.output)
             status = status or 1
@@ -166,10 +165,10 @@ class Process:
 
 
 def run_all(file, jobs, width):
-    """The exit statuses of processes that run these lists of names, so many
-    at a time."""
+    """Runs a process for each list of names, 'width' at a time; returns their
+    exit statuses."""
     code = compile(file.read_bytes(), str(file), "exec")
-    gc.freeze()  # What is loaded by now no fork need look through.
+    gc.freeze()  # Spares the forks a scan of the objects loaded so far.
     statuses, running = [None] * len(jobs), {}
     waiting = list(enumerate(jobs))
     while waiting or running:
@@ -184,19 +183,19 @@ def run_all(file, jobs, width):
 
 
 def end(*_):
-    """Meson ends a test that hangs."""
+    """On SIGTERM, by which Meson ends a test that hangs: kills all."""
     for group in list(groups):
         try:
             os.killpg(group, signal.SIGKILL)
         except ProcessLookupError:
-            os.kill(group, signal.SIGKILL)  # It leads no group yet.
+            os.kill(group, signal.SIGKILL)  # It has no group yet.
     for folder in groups.values():
         remove(folder)
     sys.exit(1)
 
 
 def again(file, names):
-    """The command that runs these once more."""
+    """The command that runs these tests once more."""
     here = [f"{name}={shlex.quote(os.environ[name])}"
             for name in ("WEIR_SOURCE", "WEIR_BUILD") if name in os.environ]
     return " ".join([*here, "python3", str(file), "-v", *names])

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""live_security.py - strangers at the doors of a real root: every method of
-every listener with every wrong credential, and what a root says, counts and
-keeps to itself.
+"""live_security.py - unauthenticated peers at the listeners of a real root:
+every method of every listener with every wrong credential; the root's answers
+and counts, and the facts that it must not reveal.
 
-Which routes there are the root itself says (GET /v1), which methods of gRPC
-weir.proto does, so that a new one can't be forgotten here. HTTP is asked with
-Python's client, gRPC with curl."""
+The routes come from the root itself (GET /v1), the methods of gRPC from
+weir.proto: a new one can't be forgotten here. HTTP requests are made with
+Python's client, gRPC calls with curl."""
 
 import hashlib
 import http.client
@@ -39,16 +39,16 @@ SOURCE = Path(os.environ["WEIR_SOURCE"])
 QUOTA = "a-name-that-nobody-may-see"
 
 UNAUTHENTICATED, PERMISSION_DENIED, UNIMPLEMENTED = 16, 7, 12
-ASKERS = 4  # who ask at once
+ASKERS = 4  # threads that ask at once
 METHODS = ["GET", "HEAD", "PUT", "PATCH", "POST", "DELETE"]
 ALERT = b"\x15\x03"
-BODY = 64 << 20  # the largest that a root reads
+BODY = 64 << 20  # bytes of the largest body that a root reads
 
 
 # ---- Between ----
 
 class Relay:
-    """Hands bytes on to a port and keeps them."""
+    """Relays connections to a port and keeps a copy of the bytes."""
 
     def __init__(self, port):
         self.port, self.bytes, self.sockets = port, bytearray(), []
@@ -86,7 +86,7 @@ class Relay:
 
 
 def rss(pid):
-    """Bytes of memory that a process has."""
+    """Bytes of resident memory of a process."""
     text = Path(f"/proc/{pid}/status").read_text()
     return int(re.search(r"VmRSS:\s+(\d+) kB", text)[1]) << 10
 
@@ -172,7 +172,7 @@ class Case(unittest.TestCase):
             made.rename(path)
 
     def trust(self, *authorities):
-        """Whose certificates the root takes."""
+        """Sets the authorities that the root trusts."""
         made = self.folder / "trusted.new"
         made.write_text("".join((self.shared / name / "ca.pem").read_text()
                                 for name in authorities))
@@ -193,13 +193,13 @@ class Case(unittest.TestCase):
         made.rename(self.credentials)
 
     def connection(self, who, port=None):
-        """It is made by the first request, and again when it has ended."""
+        """A connection; a request makes it first, or again after its end."""
         return http.client.HTTPSConnection(
             "localhost", port or self.root.http, timeout=PATIENCE,
             context=who.context(self.certificates.ca))
 
     def ask_on(self, connection, who, method, path, body=None):
-        """(status, headers, text); None: no answer, for TLS failed."""
+        """(status, headers, text); None: no answer, because TLS failed."""
         headers = {"Content-Type": "application/json"}
         if who.header is not None:
             headers["Authorization"] = who.header
@@ -212,7 +212,7 @@ class Case(unittest.TestCase):
             return None
 
     def ask(self, who, method, path, body=None, port=None):
-        """The same on a connection for this alone."""
+        """ask_on() on a connection of its own."""
         connection = self.connection(who, port)
         try:
             return self.ask_on(connection, who, method, path, body)
@@ -220,9 +220,9 @@ class Case(unittest.TestCase):
             connection.close()
 
     def call(self, who, path, message=b"", port=None):
-        """(status of gRPC, its message), or None when TLS failed. Without a
-        message nothing is sent behind the headers: curl takes it for an
-        error when it is answered before it has sent all."""
+        """(status of gRPC, its message), or None when TLS failed. Without
+        'message' only the headers are sent, because for curl an answer before
+        it has sent all is an error."""
         body = struct.pack(">BI", 0, len(message)) + message
         data = ["--data-binary", "@-"] if message else ["-X", "POST"]
         identity = ["--cert", f"{who.cert}.pem", "--key", f"{who.cert}.key"] \
@@ -230,7 +230,7 @@ class Case(unittest.TestCase):
         if who.newest:
             identity += ["--tls-max", "1.2"]
         if who.header is not None:
-            # curl leaves an empty header out unless it ends in ';'
+            # curl omits an empty header unless it ends in ';'
             identity += ["-H", f"authorization: {who.header}" if who.header
                          else "authorization;"]
         done = subprocess.run(
@@ -249,7 +249,7 @@ class Case(unittest.TestCase):
         return int(status[1]), why[1] if why else ""
 
     def begin(self, who, path, port=None):
-        """A call whose headers the server has read, and no message."""
+        """Begins a call: the server has read its headers, and no message."""
         call = Call(who, self.certificates.ca, port or self.root.grpc, path)
         self.addCleanup(call.socket.close)
         until("the headers", lambda: call.look() or call.begun)
@@ -261,7 +261,7 @@ class Case(unittest.TestCase):
                     if line and not line.startswith("#"))
 
     def refused(self):
-        """(door, reason) -> how many."""
+        """(listener, reason) -> number of refusals."""
         pattern = (r'weir_refused_credentials_total'
                    r'\{door="(\w+)",reason="(\w+)"\}')
         return {found.groups(): int(value)
@@ -269,15 +269,15 @@ class Case(unittest.TestCase):
                 if (found := re.match(pattern, name))}
 
     def assert_counted(self, before, **expected):
-        """What was refused since; grpc_tls=3 and so on."""
+        """Checks the refusals since 'before': grpc_tls=3 and so on."""
         wanted = dict(before)
         for key, count in expected.items():
             wanted[tuple(key.split("_"))] += count
-        # The end of a handshake that failed is seen a turn later.
+        # The root sees the end of a failed handshake a turn later.
         until_equal("the figures", wanted, self.refused)
 
     def assert_untouched(self):
-        """Nothing of what was refused has been done."""
+        """The refused requests have changed nothing."""
         status = json.loads(self.ask(self.ops, "GET", "/v1/status")[2])
         listed = json.loads(self.ask(self.ops, "GET", "/v1/quotas")[2])
         self.assertEqual([q["name"] for q in listed["quotas"]], [QUOTA])
@@ -317,8 +317,8 @@ class Walk(Case):
         return routes
 
     def requests(self):
-        """(method, path, role) of all there is and of some that isn't."""
-        known = {("GET", "/"): ""}  # the page, which holds nothing yet
+        """(method, path, role) of all routes and of some unknown ones."""
+        known = {("GET", "/"): ""}  # the page, without data
         for route in self.routes():
             path = route["path"].replace("NAME", QUOTA)
             known[route["method"], path] = route["role"]
@@ -331,7 +331,7 @@ class Walk(Case):
                 yield method, path, role
 
     def check_refused(self, who, role, answer, where):
-        """The one right answer; returns the reason that is counted."""
+        """Checks the answer; returns the reason that the root counts."""
         if who.result == "tls":
             self.assertIsNone(answer, where)
             return "tls"
@@ -346,7 +346,7 @@ class Walk(Case):
             self.assertEqual(status, 403, where)
             error = "WEIR_EDENIED"
         self.assertEqual(headers["Content-Type"], problem, where)
-        if text:  # not that of HEAD
+        if text:  # HEAD has none
             said = json.loads(text)
             self.assertEqual(said["error"], error, where)
             self.assertGreater(len(said["detail"]), 20, where)
@@ -357,10 +357,10 @@ class Walk(Case):
         return "credential" if status == 401 else "role"
 
     def pairs(self, requests):
-        """Who asks what. Of a handshake that failed the root reads no
-        request: that is done for a few. Of many requests each is made without
-        a credential, with two wrong ones or more, and by everybody who is
-        known; each wrong one makes a fifth of them."""
+        """Yields (client, requests). After a failed handshake the root reads no
+        request, so these clients make a few. If there are many requests, each
+        is made without a credential, with two wrong ones or more, and by every
+        client with a right one; each wrong credential makes a fifth of them."""
         step = 5 if len(requests) > 50 else 1
         for i, who in enumerate(self.everybody):
             if who.result == "tls":
@@ -371,14 +371,14 @@ class Walk(Case):
                 yield who, requests
 
     def check_requests(self, who, requests):
-        """Makes them on one connection, as long as the root keeps it; how
-        many were refused for each reason, or open to everybody."""
+        """Makes them on one connection, as long as the root keeps it; returns
+        the number of refusals by reason, and of requests that need no role."""
         counts = Counter()
         connection = self.connection(who)
         for method, path, role in requests:
             where = f"{method} {path} with {who.name}"
             if isinstance(who.result, set) and role in who.result:
-                continue  # it may
+                continue  # allowed
             answer = self.ask_on(connection, who, method, path,
                                  BODIES.get(method))
             if role == "" and who.result != "tls":
@@ -415,7 +415,7 @@ class Walk(Case):
                 self.assertEqual(answer[1]["Content-Type"],
                                  "application/problem+json")
                 self.assertNotIn(QUOTA, answer[2])
-        # The end of what answers a CONNECT is that of the connection.
+        # The answer to a CONNECT ends with the connection.
         context = nobody.context(self.certificates.ca)
         with socket.create_connection(("127.0.0.1", self.root.http)) as one:
             with context.wrap_socket(one, server_hostname="localhost") as s:
@@ -437,13 +437,13 @@ class Walk(Case):
         return found
 
     def grpc_requests(self):
-        """(path, message, role); role None: known people are told that it
-        isn't there."""
+        """(path, message, role); role None: an unknown method, for clients
+        with a credential."""
         for path in self.methods_of_grpc():
             if not path.endswith("/Call"):
                 yield path, b"", "take"
                 continue
-            # Nothing is open here: who has no credential isn't listened to.
+            # Every call needs a credential here.
             yield path, call_request("GET", "/v1/quotas"), "read"
             yield path, call_request("PUT", f"/v1/quotas/{QUOTA}",
                                      b'{"limit": "9/s"}'), "edit"
@@ -452,11 +452,12 @@ class Walk(Case):
         yield "/", b"", None
 
     def check_call(self, who, path, message, role):
-        """A call; the reason of its refusal that is counted, or None."""
+        """Makes a call; returns the reason of its refusal, as the root counts
+        it, or None."""
         where = f"{path} {message} with {who.name}"
         known = isinstance(who.result, set)
         if known and role in who.result:
-            return None  # it may
+            return None  # allowed
         answer = self.call(who, path, message if known else b"")
         if who.result == "tls":
             self.assertIsNone(answer, where)
@@ -508,7 +509,7 @@ class Walk(Case):
                          ["editor", "ops"])
 
     def test_no_body_is_kept_of_a_peer_without_a_role(self):
-        """The head is answered, and the body stays in the peer's socket."""
+        """The root answers the head; the body stays in the peer's socket."""
         reader = Who("reader", None, header=bearer(READ))
         before, links = rss(self.root.process.pid), []
         for who, status in [(Who("nothing", None), 401), (reader, 403)] * 30:
@@ -530,7 +531,7 @@ class Walk(Case):
         self.assertLess(rss(self.root.process.pid) - before, 64 << 20)
 
     def test_the_sender_of_a_body_without_a_role_is_held_up(self):
-        """On a plain socket: the bytes that can be sent are those read."""
+        """On a plain socket, where a peer sends no more than the root reads."""
         root = self.start("--credentials", self.credentials)
         before, sent = rss(root.process.pid), 0
         with socket.create_connection(("127.0.0.1", root.http)) as link:
@@ -542,12 +543,12 @@ class Walk(Case):
             with suppress(ConnectionError):  # the root ends it
                 while sent < BODY:
                     sent += link.send(bytes(1 << 16))
-        # The sockets of both ends have a few MiB, and one is passed over.
+        # Both ends' sockets buffer a few MiB, and the root discards one MiB.
         self.assertLess(sent, BODY // 2)
         self.assertLess(rss(root.process.pid) - before, 16 << 20)
 
     def test_pages_of_browsers(self):
-        """A certificate is shown by the browser whoever's page it is."""
+        """A browser presents its certificate for any page's request."""
         for origin, wanted in (("https://evil.example", 403),
                                ("null", 403),
                                ("https://localhost", 403),
@@ -561,11 +562,11 @@ class Walk(Case):
             connection.close()
 
 
-# ---- What goes over the wire ----
+# ---- Bytes on the wire ----
 
 class Wire(Case):
     def plain(self, port, data):
-        """All that a port says to plain text, until it closes."""
+        """All bytes that a port answers to plain text, until it closes."""
         with socket.create_connection(("127.0.0.1", port)) as client:
             client.settimeout(PATIENCE)
             said = b""
@@ -623,7 +624,7 @@ class Wire(Case):
                 self.assertNotIn(text.encode(), bytes(relay.bytes), text)
 
     def use_a_limiter(self, port):
-        """Takes one unit over a link of its own."""
+        """Takes one unit, over a new link."""
         done = subprocess.run(
             [WEIR, "take", QUOTA, "--roots", f"localhost:{port}", "--tls-ca",
              str(self.certificates.ca), "--tls-cert", f"{self.ops.cert}.pem",
@@ -632,12 +633,13 @@ class Wire(Case):
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_strangers_who_say_nothing(self):
-        """They are shown out, and keep nobody else out meanwhile."""
+        """Their connections are ended, and other clients are served meanwhile.
+        """
         before = self.refused()
         silent = {}
         for name, port in (("grpc", self.root.grpc),
                            ("http", self.root.http)):
-            # 600 is more than half of what the HTTP door takes.
+            # 600 is more than half of the HTTP listener's connections.
             for i in range(600 if name == "http" else 20):
                 silent[socket.create_connection(("127.0.0.1", port))] = name
         context = ssl.create_default_context(cafile=self.certificates.ca)
@@ -672,7 +674,7 @@ class Reload(Case):
         return answer[0] if answer else None
 
     def serial(self):
-        """None: a reload has ended the handshake."""
+        """The certificate's number; None: a reload has ended the handshake."""
         context = ssl.create_default_context(cafile=self.certificates.ca)
         with suppress(ssl.SSLEOFError, ConnectionError), \
                 socket.create_connection(("127.0.0.1", self.root.http)) as s, \
@@ -699,13 +701,13 @@ class Reload(Case):
                        header=bearer("the-token-of-a-newcomer"))
         until("the newcomer", lambda: self.status(newcomer) == 200)
         self.assertEqual(self.status(self.ops), 401)
-        until("the link of who may no longer", going.look)
+        until("the end of the link without its role", going.look)
         self.assertFalse(staying.look())
         self.assertIn("reloaded 5 credentials", self.root.logged())
 
     def test_a_call_whose_request_comes_after_the_reload(self):
-        """It goes by the new credentials: one that is still valid is answered,
-        one that isn't or lacks the role changes nothing."""
+        """The new credentials apply to the call: with a valid one it is
+        answered; without one, or without the role, it changes nothing."""
         editor = Who("editor", None, header=bearer(EDIT))
         staying = self.begin(self.ops, CALL)
         for edit in ("read", None):
@@ -723,8 +725,8 @@ class Reload(Case):
         self.assert_untouched()
 
     def test_unsound_credentials_change_nothing(self):
-        """The root looks each second; a SIGHUP spares the others the
-        second."""
+        """The root reads the file each second; later texts don't wait for it,
+        they send SIGHUP."""
         reader = Who("reader", None, header=bearer(READ))
         for text, complaint in (
                 ("", "there is no credential"),
@@ -754,7 +756,7 @@ class Reload(Case):
             shutil.copy(self.shared / "good" / name, fresh)
         run(WEIR, "cert", "server", "--days", "5", fresh, "localhost")
         self.show_certificate(fresh / "localhost")
-        until("it is new", lambda: self.serial() not in (None, first))
+        until("a new certificate", lambda: self.serial() not in (None, first))
         self.assertFalse(link.look())
         self.assertIn("reloaded the certificate", self.root.logged())
         until("a warning", lambda: re.search(
@@ -771,7 +773,7 @@ class Reload(Case):
         self.assertEqual(self.serial(), second)
 
     def keep_alive(self, who):
-        """A connection of HTTP that was let in and stands."""
+        """A connection of HTTP that was accepted and stays open."""
         connection = http.client.HTTPSConnection(
             "localhost", self.root.http, timeout=PATIENCE,
             context=who.context(self.certificates.ca))
@@ -809,7 +811,7 @@ class Reload(Case):
         self.goes_on(stays)
 
     def test_certificate_ends(self):
-        """A link and a connection stand as long as their certificate."""
+        """A link and a connection end with their certificate."""
         goes, seconds = None, 2
         while not goes:
             brief = Who("ops for a moment", None, self.certificates.by_openssl(
@@ -819,7 +821,7 @@ class Reload(Case):
                 going = self.begin(brief, LINK)
                 goes = self.keep_alive(brief)
             except (ssl.SSLError, ConnectionError):
-                seconds *= 2  # it had ended: this machine is slow
+                seconds *= 2  # the certificate had ended: a slow machine
         until("the end of the link", going.look)
         until("the end of the connection", lambda: is_closed(goes))
         self.assertIn("or one of its chain, has", self.root.logged())

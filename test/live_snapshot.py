@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""live_snapshot.py - a root that starts without its store: it goes by its
-snapshot, and over to the store when that comes; and what two stores behind
-one fleet do.
+"""live_snapshot.py - a root that starts without its store: it uses its snapshot
+until the store is there; and two stores behind one fleet.
 
-Real roots and limiters; events are waited for and rates judged as
-live_roots.py says."""
+Real roots and limiters; tests wait for events and check rates as live_roots.py
+does."""
 
 import os
 import re
@@ -25,7 +24,7 @@ STORE_CHANGED = 7   # enum weir_event_type
 
 
 def move(before, after):
-    """A store, with what a killed root has left beside its file."""
+    """Moves a store, and the files that a killed root has left beside it."""
     for end in ("-wal", "-shm", ""):
         if os.path.exists(f"{before}{end}"):
             os.rename(f"{before}{end}", f"{after}{end}")
@@ -49,8 +48,8 @@ class Snapshot(Case):
             (status["epoch"], status["store"]["uuid"])
 
     def written(self):
-        """Until the snapshot holds what the root knows. A root writes one in
-        its first second, and then every ten: it begins a new life."""
+        """Waits until the snapshot has the root's state. A root writes one in
+        its first second, and then every ten: so the root is restarted."""
         if not self.is_written():
             self.root.kill()
             self.root.start()
@@ -67,7 +66,7 @@ class Snapshot(Case):
         return self.fleet.weir("quota", "set", *arguments)
 
     def leave_store(self):
-        """The store is moved away and the root killed."""
+        """Moves the store away and kills the root."""
         self.written()
         self.root.kill()
         move(self.fleet.db, self.away)
@@ -114,8 +113,8 @@ class Snapshot(Case):
         self.assert_all_answered()
 
     def test_edits_of_another_root_meanwhile(self):
-        """What was removed and changed while the root was dead is so when
-        it has its store again."""
+        """Quotas that were removed or changed while the root was dead are so
+        when it has its store again."""
         for name in ("kept", "changed", "removed"):
             self.fleet.set(name, "limit=5/s")
         epoch = self.written()["epoch"]
@@ -139,7 +138,8 @@ class Snapshot(Case):
         self.assertNotRegex(self.fleet.weir("quota", "ls")[1], "removed")
 
     def write_fields(self, name, fields):
-        """Into the store's file, past everybody; what was there."""
+        """Writes into the store's file behind the roots; returns the former
+        fields."""
         store = sqlite3.connect(self.fleet.db)
         before = store.execute("SELECT fields FROM quotas WHERE name = ?",
                                (name,)).fetchone()[0]
@@ -150,9 +150,9 @@ class Snapshot(Case):
         return before
 
     def break_off(self, away):
-        """The first reading of a store ends in the middle of what is newer
-        than the snapshot: none of it is served before all is, and none is
-        missing then. 'away': the snapshot was served before."""
+        """The first read of a store ends amid the edits that are newer than the
+        snapshot: none of them is served before all are, and none is missing
+        then. 'away': the snapshot was served before."""
         self.fleet.set("old", "limit=5/s")
         self.written()
         self.root.kill()
@@ -169,7 +169,7 @@ class Snapshot(Case):
         until("ready without its store", self.ready)
         if away:
             move(self.away, self.fleet.db)
-        # Not the word of a store that is away.
+        # The problem is another than that of a missing store.
         problem = until("half of its store", lambda: re.search(
             "^(?!.*put it back).+",
             self.root.status()["store"].get("problem", "")))
@@ -188,8 +188,8 @@ class Snapshot(Case):
         self.break_off(True)
 
     def test_older_snapshot_drops_no_quota(self):
-        """A root that goes by a snapshot from before the last edits takes
-        nothing from the limiters that know of them."""
+        """A root with a snapshot from before the last edits doesn't remove
+        their quotas from limiters that have them."""
         self.fleet.set("q", "limit=3000/s", *SMALL)
         path = self.written()["file"]
         older = self.fleet.folder / "older.snapshot"
@@ -204,7 +204,7 @@ class Snapshot(Case):
         until("ready without a store", self.ready)
         self.assertEqual(self.root.status()["epoch"], epoch - 1)
         self.fleet.wait_linked(1)
-        # The root knows nothing of it: each limiter goes by its own counts.
+        # The root doesn't know 'late': each limiter uses its own counts.
         self.fleet.until_rates({"q": 3000, "late": 3 * 1000}, PART)
         move(self.away, self.fleet.db)
         until_equal("the store's epoch", epoch,
@@ -231,7 +231,7 @@ class Snapshot(Case):
               self.root.logged())
         self.fleet.set("p", "limit=1/s")
         self.written()
-        # What is written now is the other's.
+        # From now on the snapshot is the other store's.
         self.root.kill()
         move(self.fleet.db, self.fleet.folder / "other.db")
         self.root.start()
@@ -284,7 +284,7 @@ class OwnStore(unittest.TestCase):
     """`weir serve` without --store."""
 
     def serve(self, fleet):
-        """Until it is ready, or has ended; what it said."""
+        """Runs it until it is ready or has ended; returns its log."""
         env = dict(os.environ, XDG_DATA_HOME=str(fleet.folder))
         log = fleet.folder / "log"
         with open(log, "w") as out:
@@ -317,7 +317,8 @@ class OwnStore(unittest.TestCase):
 
 class TwoStores(unittest.TestCase):
     def test_two_stores_behind_one_fleet(self):
-        """A limiter keeps to the first store it met, and says so."""
+        """A limiter keeps to the store that it knew first, and an event says
+        so."""
         limits = {"first": 3000, "second": 9000}
         fleets = {name: Fleet() for name in limits}
         for name, fleet in fleets.items():
@@ -335,7 +336,7 @@ class TwoStores(unittest.TestCase):
         passed = []
 
         def kept():
-            """Whose limit the rate of the next window is."""
+            """The fleets with a limit that the next window's rate meets."""
             passed.append(fleet.means(["q"], time.monotonic())["q"][1])
             return [name for name, limit in limits.items()
                     if abs(passed[-1] - limit) <= PART * limit]

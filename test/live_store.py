@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""live_store.py - two roots beside a PostgreSQL server: what one is told the
-other knows, and what both do while the server is dead, or frozen."""
+"""live_store.py - two roots beside a PostgreSQL server: edits at one root reach
+the other; and both while the server is dead or frozen."""
 
 import json
 import re
@@ -17,8 +17,8 @@ RUN = 5     # edits
 
 
 class Shared(Case):
-    """One server; each test has a database of its own, and leaves the server
-    running."""
+    """One server for all tests; each test has a database of its own, and leaves
+    the server running."""
 
     @classmethod
     def setUpClass(cls):
@@ -47,8 +47,8 @@ class Shared(Case):
         self.assertIn(status, (200, 201), text)
 
     def edit_and_see(self, one, two, limits):
-        """Makes edits by one root, each when the other has seen the one
-        before; how many seconds that took."""
+        """Makes edits at one root, each when the other has the one before;
+        returns the seconds that took."""
         begin = time.monotonic()
         for limit in limits:
             self.set(one, f"{limit}/s")
@@ -57,11 +57,10 @@ class Shared(Case):
         return time.monotonic() - begin
 
     def test_an_edit_reaches_the_other_root(self):
-        """By NOTIFY. A root that isn't notified looks a second after it
-        looked last, so it sees edits that follow each other in different
-        looks: five of them take it four seconds at least. Five that are seen
-        within one look were told to it, and how soon there are such five is
-        the machine's affair."""
+        """By NOTIFY. A root without notifications reads the store each second,
+        and sees edits that follow each other in different reads: five take at
+        least four seconds. Five that arrive within a second were notified; how
+        soon there are such five depends on the machine."""
         one, two = self.roots_here
         self.edit_and_see(one, two, [1])
         limits = iter(range(2, 1000000))
@@ -77,7 +76,7 @@ class Shared(Case):
         self.server.kill()
         until("trouble", lambda: "quota store" in one.logged() and
               "quota store" in two.logged())
-        # what is known goes on being served, and edits say why not
+        # Known quotas are still served, and an edit's error has the reason.
         self.assertEqual(self.limit(one, "a"), "5/s")
         self.ok("take", "a", root=two)
         said = self.fails("quota store", "quota", "set", "a", "limit=6/s",

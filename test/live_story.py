@@ -1,25 +1,24 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""live_story.py - the story that Weir is for, on three machines in a box.
+"""live_story.py - Weir's main use case, on three machines in a box.
 
     eu: two region roots,         top: two top roots,        us: as eu, with
     two limiters                  PostgreSQL                 half the load
         |                             |                          |
         '------------------------- the wire ---------------------'
 
-Each program shows a certificate and checks the other's; a region that shows a
-limiter's is refused. Four quotas, one for each on_stale; of each eu is asked
-for three times the limit, and us for half of that. In turn: all is well; the
-link of us is a poor one (100 ms each way, 1 % of the packets lost); PostgreSQL
-is stopped and started; a top root is killed and started; eu is cut off and
-mended; and when all is quiet the top root that was there all along has counted
-what the limiters passed, to the unit.
+Each program presents a certificate and checks the other's; a region with a
+limiter's certificate is refused. There are four quotas, one for each on_stale;
+each has three times its limit as load in eu, and half of that in us. In turn:
+all is well; the link of us is a poor one (100 ms each way, 1 % of the packets
+lost); PostgreSQL is stopped and started; a top root is killed and started; eu
+is cut off and mended; and when all is quiet the other top root has counted
+exactly the units that the limiters passed.
 
-After each change the limiters that are connected pass the limit. What eu passes
-while it is cut off is what on_stale says. How exactly a limit is kept, over
-which spans, is asserted in virtual time by test_region.c; with WEIR_SECONDS
-each rate is also measured for so long, and is within 3 % as the mean over any
-5 seconds."""
+After each change the connected limiters pass the limit. While eu is cut off, it
+follows on_stale. How exactly a limit is kept, and over which spans, is asserted
+in virtual time by test_region.c. With WEIR_SECONDS each rate is also measured
+for so long, and is within 3 % as the mean over any 5 seconds."""
 
 import http.client
 import json
@@ -44,9 +43,9 @@ LIMIT = 3000
 OFFERED = {"eu": 4500, "us": 2250}   # of each quota, by a limiter, a second
 LIMITERS = 2                         # in each region
 MODES = ("pass", "limit", "share", "hold")
-PART = 0.1      # of a rate, for or against
-# A region cut off goes on with what it has learnt in some seconds before, and
-# doesn't learn anew: if the machine made a limiter wait then, it shows.
+PART = 0.1      # of a rate, in either direction
+# A region cut off uses the parts that it has learnt in the seconds before, and
+# learns no new ones: they are off if the machine delayed a limiter then.
 LEARNT = 0.5
 MEASURE = int(os.environ.get("WEIR_SECONDS", "0"))
 BOUND = 0.03
@@ -93,7 +92,7 @@ class Papers:
         return str(self.folder / f"{name}.key")
 
     def environment(self, name):
-        """How `weir` and live_load are told to be 'name'."""
+        """The environment in which `weir` and live_load identify as 'name'."""
         return {**os.environ, "NO_COLOR": "1", "WEIR_TLS_CA": self.pem("ca"),
                 "WEIR_TLS_CERT": self.pem(name),
                 "WEIR_TLS_KEY": self.key(name)}
@@ -139,7 +138,7 @@ class Root:
         return self.log.read_text()
 
     def kill(self):
-        """SIGKILL."""
+        """Kills it with SIGKILL."""
         self.process.kill()
         self.process.wait()
 
@@ -189,7 +188,7 @@ class Side:
         self.environment = papers.environment(f"limiter-{name}")
 
     def root(self, number, who):
-        """One that shows the certificate of 'who' to the top roots."""
+        """A root that presents the certificate 'who' to the top roots."""
         papers, tops = self.story.papers, self.story.tops
         root = Root(self.story, self.machine, number,
                     ["--region", self.name,
@@ -219,7 +218,7 @@ class Side:
 
 
 class Loaded(Fleet):
-    """The rates of some limiters, whose roots are elsewhere."""
+    """Reads the rates of some limiters; their roots are elsewhere."""
 
     def __init__(self, limiters):
         self.limiters = limiters
@@ -277,7 +276,7 @@ class Story(unittest.TestCase):
         shutil.rmtree(self.folder)
 
     def weir(self, *arguments, status=0):
-        """Runs `weir` on the top machine, as somebody who may edit."""
+        """Runs `weir` on the top machine, with the role to edit."""
         env = self.papers.environment("ops")
         env["WEIR_ROOTS"] = ",".join(root.listen for root in self.tops)
         with self.top.inside():
@@ -289,8 +288,8 @@ class Story(unittest.TestCase):
     # ---- Rates ----
 
     def until_limit(self, when, limiters):
-        """These limiters pass each quota's limit; and, in the long form, go on
-        to do so."""
+        """Waits until these limiters pass each quota's limit; in the long form
+        they must go on to do so."""
         loaded = Loaded(limiters)
         began = time.monotonic()
         met = loaded.until_rates(dict.fromkeys(MODES, LIMIT),
@@ -315,7 +314,7 @@ class Story(unittest.TestCase):
             self.assertGreaterEqual(min(means), (1 - BOUND) * LIMIT)
             self.assertLessEqual(max(means), (1 + BOUND) * LIMIT)
 
-    # ---- What happens ----
+    # ---- The story ----
 
     def test_story(self):
         self.stranger()
@@ -330,7 +329,7 @@ class Story(unittest.TestCase):
         self.ended_in_order()
 
     def stranger(self):
-        """A region's root that shows what a limiter may show."""
+        """A region's root with a limiter's certificate is refused."""
         refused = 'weir_refused_credentials_total{door="grpc",reason="role"}'
 
         def counted(top):
@@ -339,7 +338,7 @@ class Story(unittest.TestCase):
         root = self.sides["eu"].root(2, "limiter-eu")
         until("the top roots refuse it",
               lambda: all(counted(top) for top in self.tops))
-        until("it says why", lambda: "'root'" in root.logged())
+        until("the reason in its log", lambda: "'root'" in root.logged())
         say("a region's root with a limiter's certificate: " + next(
             line for line in root.logged().splitlines() if "'root'" in line))
         self.assertFalse(root.is_ready())
@@ -354,7 +353,7 @@ class Story(unittest.TestCase):
     def database_stopped(self):
         carried, dropped = self.net.better(self.sides["us"].machine)
         say(f"the poor link carried {carried} frames and dropped {dropped}")
-        # By the relay's seed the 14th frame is the first that is lost.
+        # With the relay's seed the 14th frame is the first that is lost.
         self.assertGreater(dropped, 0)
         self.postgres.stop()
         said = self.weir("quota", "set", "pass", "description=no", status=2)
@@ -372,7 +371,7 @@ class Story(unittest.TestCase):
         killed.kill()
         self.until_limit("a top root is killed", self.limiters)
         killed.start()
-        until("it has the regions again", lambda: killed.is_ready() and all(
+        until("all links to the top roots", lambda: killed.is_ready() and all(
             root.get("/v1/status")["region"]["upstreams_up"] == 2
             for side in self.sides.values() for root in side.roots))
         self.until_limit("it is back", self.limiters)
@@ -391,7 +390,7 @@ class Story(unittest.TestCase):
         until("eu is stale", lambda: eu.stale(1))
         say(f"eu is cut off: stale after {time.monotonic() - cut:.2f} s")
         stale = time.monotonic()
-        # Both at once: the sooner eu is back, the sooner TCP finds that out.
+        # Both at once: the sooner eu is back, the sooner TCP tries again.
         with ThreadPoolExecutor() as both:
             judged = both.submit(self.until_limit, "eu is cut off, us",
                                  us.limiters)
@@ -403,10 +402,10 @@ class Story(unittest.TestCase):
             for mode in met))
         for limiter in eu.limiters:
             self.by_on_stale(limiter, stale)
-        until("us hears the top", lambda: us.stale(0))
+        until("us has the top roots", lambda: us.stale(0))
 
     def by_on_stale(self, limiter, stale):
-        """What passed since it was stale, and still is."""
+        """Checks the verdicts since the limiter is stale; it still is."""
         bins = [line for line in limiter.told("seen") if line["at"] > stale]
         self.assertEqual({line["stale"] for line in bins}, {1})
         first, last = bins[0]["seen"], bins[-1]["seen"]
@@ -434,7 +433,7 @@ class Story(unittest.TestCase):
     def counted_once(self):
         for limiter in self.limiters:
             limiter.tell("rest")
-        until("all rest", lambda: all(limiter.told("rest")
+        until("all limiters rest", lambda: all(limiter.told("rest")
                                       for limiter in self.limiters))
         passed = {mode: sum(limiter.seen()["seen"][mode][1]
                             for limiter in self.limiters) for mode in MODES}
@@ -448,7 +447,7 @@ class Story(unittest.TestCase):
                 f"{killed.passed()}")
 
     def ended_in_order(self):
-        """Also so that a sanitizer has its say."""
+        """Ends all processes; a sanitizer reports at the end, too."""
         ended = {limiter.name: limiter.stop() for limiter in self.limiters}
         for root in reversed(self.roots):
             root.process.send_signal(signal.SIGTERM)

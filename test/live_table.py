@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """live_table.py - `weir agent --table` and processes that decide on its table:
 a real root, four services, and SIGKILL for any of them at random instants, the
-agent included. What passed is what the root has in the end."""
+agent included. In the end the root has counted the units that passed."""
 
 import json
 import mmap
@@ -25,7 +25,7 @@ LIMIT, BURST = 5000, 750
 
 
 class Notes:
-    """What the deciders did: struct notes of table_decider.c."""
+    """The deciders' counts: struct notes of table_decider.c."""
 
     def __init__(self, path):
         Path(path).write_bytes(bytes(32))
@@ -102,7 +102,8 @@ class Tables(Case):
         return 0
 
     def told(self, name, least):
-        """What passed, when the root has been told of so much."""
+        """The units that passed, by the root, once they are at least 'least'.
+        """
         until(f"{least} units of {name} at the root",
               lambda: self.passed(name) >= least)
         return self.passed(name)
@@ -132,17 +133,16 @@ class Tables(Case):
                 deciders[i] = self.decider()
                 continue
             self.end(agent)
-            self.has_decided(100)  # by the table alone
+            self.has_decided(100)  # on the table alone
             agent = self.agent()
             self.has_office()
         self.has_decided(100)
         for decider in deciders:
             self.end(decider)
         seconds = time.monotonic() - began
-        self.end(agent, signal.SIGTERM)  # with the last counts told
+        self.end(agent, signal.SIGTERM)  # it reports the last counts
         did = self.notes.look()
-        # A decider that is killed between the charge and the note has noted
-        # nothing.
+        # A decider killed between a charge and its note leaves no note.
         passed = self.told("q", did["passed"])
         limited = self.told("limited", did["limited"])
         print(f"{KILLS} killed in {seconds:.1f} s, {self.agents} agents; "
@@ -152,10 +152,10 @@ class Tables(Case):
         self.assertLessEqual(limited, LIMIT * seconds + BURST + DECIDERS)
 
     def test_an_agent_stands_by(self):
-        """Two agents, doors of their own, one table."""
+        """Two agents with listeners of their own, on one table."""
         agent, deciders = self.begin()
         other = self.agent("--http", ":0", "--port-file", self.path("places"))
-        until("the door", lambda: os.path.exists(self.path("places")))
+        until("the listener", lambda: os.path.exists(self.path("places")))
         self.assertNotIn("runs the shared", Path(self.log).read_text())
         self.end(agent)
         self.has_office()
@@ -166,8 +166,8 @@ class Tables(Case):
         self.told("q", self.notes.look()["passed"])
 
     def test_services_go_on_without_an_agent(self):
-        """By their table's own counts: no slack that a root gave is left
-        after several bursts."""
+        """They decide by their table's own counts: after several bursts a
+        root's slack is used up."""
         for by in signal.SIGKILL, signal.SIGTERM:
             agent, deciders = self.begin()
             self.has_decided(100)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""live_tenants.py - two tenants at one root and at one agent, whose credentials
-may take from quotas of their own names alone: at no listener does one charge
-the other's quota, or learn its fill; the denial is answered, and the root and
-the agent count it."""
+"""live_tenants.py - two tenants at one root and at one agent. Their credentials
+may take only from quotas of their own names: at no listener can one tenant
+charge the other's quota, or learn its fill. The answer is an error, which the
+root and the agent count."""
 
 import json
 import struct
@@ -25,7 +25,7 @@ OK = 0
 
 
 def field(number, value):
-    """Of protobuf: text, bytes, a number or a double."""
+    """A field of protobuf: text, bytes, a number or a double."""
     if isinstance(value, float):
         return bytes([number << 3 | 1]) + struct.pack("<d", value)
     if isinstance(value, int):
@@ -51,7 +51,7 @@ def should_limit(domain, *values):
 
 
 def usage(user):
-    """Five requests of a bucket that passed."""
+    """A usage report: five requests passed in a bucket."""
     bucket = field(1, field(1, "user") + field(2, user))
     return field(2, field(1, bucket) + field(2, field(1, 1)) + field(3, 5))
 
@@ -80,13 +80,15 @@ class Tenants:
         made.rename(self.credentials)
 
     def reload(self, log, **roles):
-        """'log' is the text of the log of who reloads."""
+        """Writes credentials; 'log' returns the log of the process that reloads
+        them."""
         before = log().count("reloaded")
         self.write_credentials(**roles)
         until("the credentials", lambda: log().count("reloaded") > before)
 
     def add(self, name, **fields):
-        """The limit is slow: a bucket stays full, and the root keeps it."""
+        """Adds a quota. The limit is low: a bucket stays full, so the root
+        keeps it."""
         fields = fields or {"low_burst": "1000", "high_burst": "1000"}
         status, _, text = self.ask(self.ops, "PUT", f"/v1/quotas/{name}",
                                    json.dumps({"limit": "1000/day", **fields}))
@@ -109,7 +111,7 @@ class Tenants:
 
 
 class Link(Tenants, Case):
-    """Each limiter by a root link of its own."""
+    """Each tenant's limiter has a link of its own to the root."""
 
     def setUp(self):
         super().setUp()
@@ -141,7 +143,7 @@ class Link(Tenants, Case):
         until("the refusal", lambda: self.refused()["grpc", "name"] > 0)
         self.assertEqual(self.passed("team-a/x"), 5)
         self.assertEqual(self.passed("company"), 5)
-        # Either name may come first.
+        # Either name may be denied first.
         self.assertRegex(self.root.logged(), "the credential of tenant-b may "
                          "not take from '(company|team-a/x)'")
 
@@ -153,7 +155,7 @@ class Link(Tenants, Case):
         self.assertEqual(before, self.refused()["grpc", "name"])
 
     def test_credentials_that_change(self):
-        """A quota that was denied to b is charged by its next link."""
+        """After a change, b's next link charges a quota that was denied."""
         self.take(B, "team-a/x", 3)
         until("the refusal", lambda: self.refused()["grpc", "name"] > 0)
         self.reload(self.root.logged, of_b=",take:team-a/*")
@@ -168,7 +170,8 @@ class Link(Tenants, Case):
         status, why = self.call(self.b, call, get_capacity("team-a/leased"))
         self.assertEqual(status, PERMISSION_DENIED)
         self.assertIn("may not take from", why)
-        # A resource without a quota is granted as asked, but not to all.
+        # A resource without a quota is granted as asked, if its name is
+        # allowed.
         self.assertEqual(self.call(self.b, call, get_capacity("nothing"))[0],
                          PERMISSION_DENIED)
         self.assertEqual(self.refused()["grpc", "name"], before + 2)
@@ -180,7 +183,7 @@ class Link(Tenants, Case):
         self.assertEqual(self.refused()["grpc", "name"], before + 4)
 
     def test_doorman_calls_whose_request_comes_after_a_reload(self):
-        """They go by the new credentials; those of a are as they were."""
+        """The new credentials apply; a's credential is unchanged."""
         call = DOORMAN + "GetCapacity"
         before = self.refused()
         self.reload(self.root.logged, of_b=",take:team-a/*",
@@ -197,7 +200,7 @@ class Link(Tenants, Case):
 
 
 class Sessions(Tenants, Agent):
-    """Both use one agent, whose own credential may take from all."""
+    """Both tenants use one agent; its own credential has all names."""
 
     def session(self, token):
         link = Resp(self.unix)
@@ -218,8 +221,8 @@ class Doors(Sessions):
     def setUp(self):
         super().setUp()
         self.add_quotas()
-        # The others were sent before it: a name whose quota the agent hasn't
-        # received passes uncounted.
+        # The other quotas were sent before this one. Without its quota a name
+        # would pass uncounted.
         peek = {"name": "envoy/b/none", "peek": True}
         until("the last quota at the agent", lambda: "unknown" not in
               self.post(self.b, "/v1/take", peek)[1])
@@ -275,8 +278,8 @@ class Doors(Sessions):
         self.assertEqual(post(self.a, "/v1/enter", name)[0], 200)
 
     def test_keys_by_another_rate(self):
-        """A key has one count in the agent, which all rates charge: a glob
-        with a rate in it is for no key."""
+        """A key has one count in the agent, which all rates charge: a
+        credential's glob with a rate in it matches no key."""
         self.give_b(",take:throttle:5:5/3600s:*")
         a, b = self.session(A), self.session(B)
         self.assertEqual(a.ask("CL.THROTTLE", "a/k", 9, 10, 60)[2], 9)
@@ -286,7 +289,7 @@ class Doors(Sessions):
                       ("CL.PROBE", "a/\r\n+k", 4, 5, 3600)):
             self.assert_denied(b, *words)
         self.assertEqual(a.ask("CL.THROTTLE", "a/k", 9, 10, 60)[2], 8)
-        # A tenant's own keys are bounded as those of a client of all names.
+        # The bounds of a tenant's own keys are those of any client.
         longest = "b/" + 510 * "k"
         self.assertEqual(b.ask("CL.THROTTLE", longest, 4, 5, 3600)[2], 4)
         self.assertIn("at most 512 bytes",
@@ -306,7 +309,7 @@ class Doors(Sessions):
             self.assert_denied(b, *words)
         self.assertEqual(a.ask("CL.THROTTLE", "a/k", 9, 10, 60)[2], 8)
         until_equal("what a took", 5, lambda: self.passed("team-a/x"))
-        # Credentials that are read again hold for the session that stands.
+        # New credentials apply to an existing session.
         self.write_credentials(of_b=",take:team-a/*")
         until("b may", lambda: b.ask("WEIR.TAKE", "team-a/x", 1) !=
               None and not str(b.ask("WEIR.PEEK", "team-a/x")).startswith(
@@ -314,15 +317,15 @@ class Doors(Sessions):
         self.write_credentials()
         until("b may not", lambda: str(b.ask("WEIR.PEEK", "team-a/x"))
               .startswith("-NOPERM"))
-        # A session that logs in anew has the new credential alone.
+        # After another AUTH a session has the new credential alone.
         self.assertEqual(b.ask("AUTH", A), "+OK")
         self.assertTrue(b.ask("WEIR.PEEK", "team-b/x").startswith("-NOPERM"))
         self.assertEqual(b.ask("AUTH", TAKE), "+OK")
         self.assertEqual(b.ask("WEIR.PEEK", "team-a/x")[0], 0)
 
     def test_the_link_of_an_agent_that_may_less_now(self):
-        """The link that stands begins anew, and what it had announced before
-        is charged no more."""
+        """The agent's link begins anew, and names that it had announced before
+        are charged no more."""
         a = self.session(A)
         self.assertEqual(a.ask("WEIR.TAKE", "team-a/x", 5)[0], 0)
         until_equal("what a took", 5, lambda: self.passed("team-a/x"))
@@ -347,8 +350,8 @@ class Doors(Sessions):
         until_equal("what a took", 1, lambda: self.passed("envoy/a/user=ann"))
 
     def test_calls_whose_message_comes_after_a_reload(self):
-        """Neither a credential that was narrowed nor one that was revoked
-        charges by a call that began before that."""
+        """A call that began before its credential was narrowed or revoked
+        charges nothing."""
         port = self.port("rls")
         self.reload(self.log.read_text, of_b=",take:envoy/a/*",
                     other=f"take token other {OTHER}\n")
@@ -376,8 +379,8 @@ class Doors(Sessions):
                                    port)[0], PERMISSION_DENIED)
         until_equal("what b took", 5, lambda: self.passed("envoy/b/user=ann"))
         self.assertEqual(self.passed("envoy/a/user=ann"), 0)
-        # A report with another's bucket in it charges none, wherever that
-        # stands. The root hears of the last bucket after all of the first.
+        # A report with a denied bucket charges none, in either order. The root
+        # receives the last bucket's counts after those of the first.
         self.reload(self.log.read_text, of_b=",take:*/user=may*")
         for users in (("may", "eve"), ("eve", "may")):
             self.assertEqual(self.call(self.b, QUOTAS, report("a", *users),
@@ -390,8 +393,7 @@ class Doors(Sessions):
 
 
 class Counted(Sessions):
-    """The fleet counts the keys, each with its rate: two rates are two
-    counts."""
+    """The fleet counts each key with its rate: two rates have two counts."""
 
     def agent(self, *options):
         return super().agent(*options, "--resp-sharing", "counted")

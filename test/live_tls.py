@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""live_tls.py - the command line towards a root that speaks TLS: options and
-environment, what is refused and how it is said."""
+"""live_tls.py - the command line towards a root that uses TLS: options and
+environment, refusals and their texts."""
 
 import unittest
 from pathlib import Path
@@ -38,7 +38,8 @@ class Tls(Case):
         path.write_text(text)
 
     def files(self, authority="ours", who="ours", token=False):
-        """What is shown: a certificate by 'who', and who is trusted."""
+        """The files to present: a certificate by the authority 'who'; and the
+        trusted 'authority'."""
         files = {"ca": self.path(authority + "/ca.pem")} if authority else {}
         if who:
             files["cert"] = self.path(who + "/payments.pem")
@@ -56,7 +57,7 @@ class Tls(Case):
         self.assertEqual(result.status, 0, result.err)
 
     def refused(self, text, *words, **files):
-        """What is said."""
+        """Runs a command that must fail with 'text'; returns its error."""
         result = self.weir(*words, **files)
         self.assertEqual(result.status, 2, result.out + result.err)
         self.assertIn(text, result.err)
@@ -64,9 +65,9 @@ class Tls(Case):
         return result.err
 
     def refused_to_take(self, text, **files):
-        """The same of a limiter, which tries again until its time is over,
-        and then says what the last try ended with. Its time is made longer
-        until one try fits."""
+        """The same for a limiter. It tries again until its time is over, and
+        its error is that of the last try. The time is extended until one try
+        fits."""
         seconds = 0.1
         results = []
 
@@ -92,16 +93,16 @@ class Tls(Case):
         for kind, path in self.files(who=None, token=True).items():
             self.env[NAMES[kind]] = path
         self.ok("quota", "get", "a", root=self.root)
-        # An option is stronger.
+        # An option overrides the environment.
         result = self.run_weir("quota", "get", "a", "--tls-ca",
                                self.path("other/ca.pem"), root=self.root)
         self.assertIn("no authority that we trust", result.err)
         self.assertIn("--tls-ca", self.ok("take", "--help"))
 
     def test_wrong_credentials(self):
-        """Each is a sentence, for a question, an edit and a limiter alike; of
-        an edit that a refused handshake kept from the root nobody says that
-        it may have arrived."""
+        """Each error is a sentence, the same for a read, an edit and a limiter.
+        After a refused handshake an edit's error doesn't say that the edit may
+        have arrived."""
         wrongs = [
             ("does it want TLS?", dict(authority=None, who=None)),
             ("from no authority that we trust", dict(authority="other")),

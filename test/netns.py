@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""netns.py - machines in a box: network namespaces, the wire between them,
-and what happens to wires.
+"""netns.py - machines in a box: network namespaces, the wire between them, and
+faults of that wire.
 
 A Net is a switch (a bridge) with machines on it, each a network namespace
 with a link of its own:
@@ -10,20 +10,20 @@ with a link of its own:
     eth0 10.77.0.3 ------- us ---+-- bridge "wire", which has no address
     eth0 10.77.0.1 ------ top ---'
 
-A link is cut by taking its port down: nobody is told, no RST is sent, packets
-are gone. A poor link delays every frame and drops some: the port leaves the
-bridge and a relay carries frames between both. The relay is this file run as
-a program, so that it needs no netem of the kernel; it reads and writes real
-frames, and TCP finds out as it always does:
+A link is cut by taking its port down: no RST is sent, packets are lost, and
+neither end is notified. A poor link delays every frame and drops some: the
+port leaves the bridge, and a relay carries frames between both. The relay is
+this file run as a program, so the kernel needs no netem; it reads and writes
+real frames, and TCP reacts to delay and loss as on a real link:
 
     eth0 ------- eu <-- relay --> eu-far ------- eu-near -- bridge
 
-To leave nothing behind whatever happens, seclude() makes the program go on as
-the first process of namespaces of its own (network, processes, mounts): when
-it ends, also by SIGKILL, the kernel ends all that it started and all that it
-made. A machine's namespace has no name in the file system, just a descriptor
-here; a thread steps into it for as long as it starts a process or opens a
-socket there, both of which stay."""
+To leave nothing behind, seclude() makes the program go on as the first process
+of its own namespaces (network, processes, mounts). When it ends, also by
+SIGKILL, the kernel ends all processes in them and removes the devices. A
+machine's namespace has no name in the file system, just a descriptor here; a
+thread enters it while it starts a process or opens a socket, both of which
+stay there."""
 
 import contextlib
 import ctypes
@@ -44,15 +44,15 @@ SIOCETHTOOL = 0x8946
 ETHTOOL_STXCSUM = 0x17
 SOL_PACKET, PACKET_IGNORE_OUTGOING = 263, 23
 ETH_P_ALL = 3
-FRAME_MAX = 2048      # an MTU of 1500 with room to see what is too long
+FRAME_MAX = 2048      # an MTU of 1500, with room to detect longer frames
 SECLUDED = "WEIR_TEST_SECLUDED"
-SKIP = 77             # what Meson takes for a test skipped
+SKIP = 77             # exit status of a skipped test, for Meson
 
 
 def seclude():
-    """Returns in namespaces of the program's own, as described above. Who
-    isn't root can't have them, nor root in a container without CAP_SYS_ADMIN:
-    the test is skipped, and says why."""
+    """Returns in namespaces of the program's own, as described above. Without
+    root, or in a container without CAP_SYS_ADMIN, it can't make them: the test
+    is skipped, and prints why."""
     if os.environ.get(SECLUDED):
         # The first process of a namespace has no default for this one.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
@@ -92,8 +92,8 @@ def ip(*words):
 
 
 def checksum_here(device):
-    """Has checksums written by the sender, which also ends offloading of
-    segments: what crosses 'device' is whole frames of an MTU at most."""
+    """Makes the sender write checksums, which also ends offloading of segments:
+    only whole frames of at most an MTU cross 'device'."""
     value = ctypes.create_string_buffer(struct.pack("II", ETHTOOL_STXCSUM, 0))
     request = struct.pack("16sP8x", device.encode(), ctypes.addressof(value))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
@@ -122,7 +122,7 @@ class Machine:
     @contextlib.contextmanager
     def inside(self):
         """This thread is in the machine meanwhile: processes that it starts
-        and sockets that it opens are there for good."""
+        and sockets that it opens stay there."""
         outside = here()
         call("setns", self.namespace, CLONE_NEWNET)
         try:
@@ -133,8 +133,8 @@ class Machine:
 
 
 class Relay:
-    """What a poor link is made of, while it runs: every frame comes 'delay'
-    seconds later, either way, and 'drop' of them (0 to 1) never."""
+    """The relay of a poor link: it delays every frame by 'delay' seconds in
+    both directions, and drops the part 'drop' of them (0 to 1)."""
 
     def __init__(self, near, far, delay, drop, seed):
         self.process = subprocess.Popen(
@@ -144,7 +144,7 @@ class Relay:
         self.process.stdout.readline()   # it listens
 
     def end(self):
-        """(frames carried, frames dropped)."""
+        """Ends it; returns (frames carried, frames dropped)."""
         said, _ = self.process.communicate()
         if self.process.returncode != 0:
             raise RuntimeError("the relay failed")
@@ -152,7 +152,7 @@ class Relay:
 
 
 class Net:
-    """The wire and its machines; secluded processes have one at most."""
+    """The wire and its machines; a secluded process has one at most."""
 
     def __init__(self):
         self.machines = {}
@@ -186,7 +186,7 @@ class Net:
         ip("link", "set", near, "master", "wire", "up")
 
     def better(self, machine):
-        """Takes worsen() back; what was on its way is lost. The relay's
+        """Reverts worsen(); frames under way are lost. Returns the relay's
         (carried, dropped)."""
         counts = self.relays.pop(machine.name).end()
         ip("link", "del", f"{machine.name}-near")
@@ -194,8 +194,8 @@ class Net:
         return counts
 
     def close(self):
-        """All of it: another net may come after it. A namespace goes with the
-        last process in it."""
+        """Removes all of it; another net may be made afterwards. A namespace
+        ends with the last process in it."""
         for name, relay in self.relays.items():
             relay.end()
             ip("link", "del", f"{name}-near")
@@ -226,7 +226,7 @@ class Carrier:
         self.carried = self.dropped = 0
 
     def take(self, end):
-        """All that waits at an end."""
+        """Reads the frames that wait at an end, up to 64."""
         for _ in range(64):
             try:
                 frame = end.recv(FRAME_MAX)
@@ -243,7 +243,8 @@ class Carrier:
                                       self.carried, far, frame))
 
     def give(self):
-        """What is due; seconds until more is."""
+        """Sends the frames that are due; returns the seconds until the next
+        one is, or None."""
         while self.due:
             left = self.due[0][0] - time.monotonic()
             if left > 0:
@@ -254,7 +255,7 @@ class Carrier:
         return None
 
     def run(self):
-        """Until standard input ends."""
+        """Runs until standard input ends."""
         while True:
             left = self.give()
             ready, _, _ = select.select([sys.stdin, *self.ends], [], [], left)

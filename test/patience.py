@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""patience.py - waiting for an event, as tests do: until it has happened, or
-for so long that its absence is a fault. And a free port, for a server that
-must be told one beforehand."""
+"""patience.py - waits for an event until it has happened, or for so long that
+its absence is a fault; and finds a free port, for a server if its port must be
+known before it starts."""
 
 import random
 import socket
@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 
 PATIENCE = 60  # seconds, for any event
-# Seconds between two questions: few at first, so that a test is quick, and
-# more later, so that it doesn't keep a busy machine busy.
+# Seconds between two questions: short at first, so that a test is quick, and
+# longer later, so that it doesn't load a busy machine.
 FIRST, LAST, GROWTH = 0.002, 0.05, 1.2
 
-reserved = []  # sockets, as long as this process lives
+reserved = []  # sockets; they stay open while this process lives
 
 
 def until(what, ask, patience=PATIENCE):
@@ -48,8 +48,8 @@ def until_equal(what, wanted, ask, patience=PATIENCE):
 
 def reserve(port):
     """Takes a port for this process, if neither another test nor a listener
-    has it. Among tests a name of the abstract namespace says whose it is,
-    which the kernel forgets when the process ends."""
+    has it. Among tests a socket name in the abstract namespace reserves the
+    port; the kernel frees it when the process ends."""
     name = socket.socket(socket.AF_UNIX)
     try:
         name.bind(f"\0weir-test-port-{port}")
@@ -63,8 +63,8 @@ def reserve(port):
 
 
 def free_port():
-    """A port that nobody else takes, be it used later or twice: below those
-    that the kernel chooses from, for connections and for port 0."""
+    """A port that stays free, also if it is used later or twice: it is below
+    the range from which the kernel chooses, for connections and for port 0."""
     chosen, _ = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range")
                     .read_text().split())
     first = 10000 if chosen > 12000 else 1024

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """postgres.py PROGRAM [ARGUMENT…] - runs a program beside a PostgreSQL server
-of its own, which is gone afterwards; or, imported, gives other tests such a
+of its own, which is removed afterwards; or, imported, gives other tests such a
 server (Postgres).
 
 The program finds
@@ -9,8 +9,8 @@ The program finds
   WEIR_POSTGRES_CONTROL  a socket's descriptor. A byte sent there is answered
                          with the same byte once it is done: k kills the
                          server as a power cut does, s starts it again, z
-                         stops all of its processes in their tracks, c lets
-                         them continue.
+                         stops all of its processes (SIGSTOP), c lets them
+                         continue.
 Exit status: the program's; 1 if there is no server to be started."""
 
 import base64
@@ -61,9 +61,9 @@ def is_gone(pid):
 
 
 def verifier_of(password):
-    """What a server keeps of a password, by which it takes it (RFC 5803). Of
-    one round in place of 4,096: each client does them anew for each of its
-    connections, which are some hundreds."""
+    """The server's stored form of a password (RFC 5803). It has one round, not
+    4,096, because each client computes them for each of its connections, some
+    hundreds."""
     salt, rounds = os.urandom(16), 1
     salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, rounds)
     client, server = (hmac.digest(salted, name, "sha256")
@@ -164,7 +164,7 @@ class Postgres:
 
     def kill(self):
         """All at once, as a power cut does."""
-        self._signal(signal.SIGSTOP)  # so that nobody makes more of them
+        self._signal(signal.SIGSTOP)  # so that none of them forks
         pids = self._signal(signal.SIGKILL)
         self.process.wait()
         self.process = None
@@ -177,7 +177,7 @@ class Postgres:
         self._signal(signal.SIGCONT)
 
     def stop(self):
-        """In order, throwing clients out."""
+        """Shuts down in order, and disconnects clients."""
         if self.process:
             self.process.send_signal(signal.SIGINT)
             self.process.wait(PATIENCE)
@@ -200,7 +200,7 @@ class Postgres:
 
 
 def serve(server, control):
-    """Does what the program asks for, until its end of the socket closes."""
+    """Executes the program's bytes until its end of the socket closes."""
     verbs = {b"k": server.kill, b"s": server.start,
              b"z": server.freeze, b"c": server.thaw}
     for byte in iter(lambda: control.recv(1), b""):

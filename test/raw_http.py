@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """raw_http.py - bytes for a listener of HTTP/1.1, and its answers: requests
-that no client's library would write."""
+that no client library would write."""
 
 import json
 import socket
@@ -17,8 +17,8 @@ def begin(method, path, *headers):
                      *headers, b"\r\n"])
 
 
-# Two readers could find different ends in each of them, or none. No body of
-# them is an edit: "x" is no JSON.
+# Requests in which two servers could find different ends, or no end. No body
+# is an edit: "x" is no JSON.
 REFUSED = [
     (400, begin(b"POST", b"/", b"Content-Length: 1\r\n",
                 b"Content-Length: 2\r\n") + b"xx"),
@@ -57,7 +57,7 @@ def connect(address):
 
 
 def read_answers(link, count=None):
-    """[(status, headers, body)] of so many answers, or until the end."""
+    """[(status, headers, body)] of 'count' answers, or of all until the end."""
     stream, answers = link.makefile("rb"), []
     while count is None or len(answers) < count:
         line = stream.readline()
@@ -80,14 +80,14 @@ def exchange(address, data):
 
 
 def check_strictness(case, address):
-    """Each is refused with a problem, and no request behind it is answered."""
+    """Each of REFUSED gets a problem, and no request behind it is answered."""
     behind = begin(b"GET", b"/healthz")
     for status, data in REFUSED:
         answers = exchange(address, data + behind)
         case.assertEqual([answer[0] for answer in answers], [status], data)
         check_problem(case, answers[0])
         case.assertEqual(answers[0][1]["Connection"], "close", data)
-    # Without a body that could be the next request, the connection goes on.
+    # If no body could be read as the next request, the connection stays open.
     answers = exchange(address, begin(b"FOO", b"/") + begin(
         b"GET", b"/healthz", b"Connection: close\r\n"))
     case.assertEqual([answer[0] for answer in answers], [501, 200])

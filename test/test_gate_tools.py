@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""test_gate_tools.py - the tools between a change and its way into main: each
-test runs once, a failure is counted and names the command that repeats it, and
-packages are installed by nobody who wasn't asked.
+"""test_gate_tools.py - the tools that check a change before it gets into main:
+each test runs once, a failure is counted and names the command that repeats it,
+and no package is installed unasked.
 
 Scripts stand in place of Meson, dpkg-query, sudo and apt-get."""
 
@@ -17,7 +17,7 @@ from pathlib import Path
 
 SOURCE = Path(os.environ["WEIR_SOURCE"])
 
-# Its log is $LOG; its introspection $TESTS.
+# Stands in for meson: its log is $LOG, its introspection $TESTS.
 MESON = """\
 #!/bin/sh
 echo "$*" >>calls
@@ -84,7 +84,7 @@ class Case(unittest.TestCase):
         path.chmod(0o755)
 
     def run_tool(self, *command, **more):
-        """(exit status, what it printed)"""
+        """(exit status, output)"""
         done = subprocess.run(command, cwd=self.box, env=self.env,
                               check=False, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, **more)
@@ -247,7 +247,7 @@ class Packages(Case):
         self.script("id", f"#!/bin/sh\necho {uid}\n")
 
     def at_terminal(self, answer):
-        """What is printed where somebody answers so."""
+        """Runs it at a terminal, where 'answer' is typed: (status, output)."""
         ours, theirs = pty.openpty()
         with subprocess.Popen([SOURCE / "tools/install-deps.sh", "build"],
                               cwd=self.box, env=self.env, stdin=theirs,
@@ -255,7 +255,7 @@ class Packages(Case):
             os.close(theirs)
             os.write(ours, answer.encode())
             status = process.wait()
-        # A read gives what one buffer of the terminal has; at the end, EIO.
+        # A read returns one buffer of the terminal; at the end, EIO.
         said = b""
         with contextlib.suppress(OSError):
             while part := os.read(ours, 65536):

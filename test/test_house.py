@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """test_house.py - plants one violation of each kind in a copy of the two lowest
-rooms and sees the house's checks catch it, and only it.
+modules; the repository's checks must catch it, and only it.
 
 Run by Meson with WEIR_SOURCE and WEIR_BUILD in the environment; CC is the
 compiler. The build must be one without sanitizers."""

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""test_planted - who checks the checkers: bugs planted in the product must be
-caught by the swarm (test_swarm), each by the checker in whose domain it lies.
+"""test_planted - checks the swarm's checkers: bugs planted in the product must
+be caught by the swarm (test_swarm), each by the checker of its domain.
 
-A bug is a substitution in one source file. That file alone is compiled as the
-build compiles it, and put before the libraries that hold the sound one. The
-swarm then runs seed after seed until the checker speaks. A bug that survives
-fails the test, and so does a text that isn't there any more: then write down
-here how the code says it today.
+A bug is a substitution in one source file. That file alone is compiled, with
+the build's command, and linked before the libraries that hold the sound one.
+The swarm then runs seed after seed until the checker reports the bug. A bug
+that survives fails the test, and so does a text that is no longer in its file:
+then write the code's new text here.
 
     test_planted.py            all of them
     test_planted.py 3 7        these, numbered as printed
@@ -29,7 +29,7 @@ PROGRAM = "test/test_swarm"
 # Seeds are tried in such spans; most bugs are caught in the first.
 SPANS = ["1..5", "6..30", "31..100", "101..600", "601..1500"]
 
-# What is wrong, the checker that must say so, file, text, what it becomes.
+# Description, checker that must report it, file, text, replacement.
 BUGS = [
     ("a report that comes again is counted again", "conservation",
      "src/node/root.c",
@@ -40,11 +40,11 @@ BUGS = [
      "src/count/merge.c",
      "    root_quota->added += (uint64_t)units;\n",
      "    units -= units > 8;\n    root_quota->added += (uint64_t)units;\n"),
-    ("what is counted after the report is taken for answered",
+    ("units counted after the report are taken for answered",
      "conservation", "src/count/tally.c",
      "        cell->acked = cell->sent;\n",
      "        cell->acked = weir_table_count(tally->table, slot);\n"),
-    ("a report is said again with more in it", "conservation",
+    ("a report is sent again with more in it", "conservation",
      "src/count/tally_report.c",
      "    if (!again) {\n        draw_up(",
      "    if (again)\n        cell->sent = view.count;\n"
@@ -75,10 +75,10 @@ BUGS = [
      "count + (uint64_t)(in.stop_in < 0 ? 0 : WEIR_COUNT_FAR)"),
     ("a limiter takes the smallest fill", "agreement", "src/count/tally.c",
      "? fill <= most_fill :", "? fill >= most_fill :"),
-    ("a fill is taken without what was counted since", "agreement",
+    ("a fill is taken without the units counted since", "agreement",
      "src/count/tally.c", "(uint64_t)fill + own - leaked",
      "(uint64_t)fill + 0 * own - leaked"),
-    ("an unanswered report is not said again", "agreement",
+    ("an unanswered report is not sent again", "agreement",
      "src/node/limiter.c",
      "    if (limiter->tally.link[index].unanswered)\n"
      "        return link->sent_at + link->resend;\n",
@@ -89,7 +89,7 @@ BUGS = [
     ("an epoch goes back", "epochs", "src/node/limiter_quotas.c",
      "    if (quotas->epoch > limiter->epoch)\n        limiter->epoch",
      "    limiter->epoch"),
-    ("a gap in the quotas is passed over", "epochs",
+    ("a gap in the quotas is ignored", "epochs",
      "src/node/limiter_quotas.c",
      "    if (quotas->from > limiter->epoch)\n", "    if (false)\n"),
     ("a removed quota stays", "epochs", "src/node/limiter_quotas.c",
@@ -115,7 +115,7 @@ BUGS = [
 
 
 def commands():
-    """How each file is compiled, and how the program is linked."""
+    """(file -> command that compiles it, command that links the program)"""
     compiles = {}
     for entry in json.loads((BUILD / "compile_commands.json").read_text()):
         path = (Path(entry["directory"]) / entry["file"]).resolve()
@@ -139,7 +139,7 @@ def build(bug, folder):
     command = shlex.split(COMPILES[path])
     command[command.index("-o") + 1] = str(folder / "planted.o")
     command[-1] = str(planted)
-    # To compile the file takes longer than to run it.
+    # Compiling the file takes longer than running it.
     command += ["-w", "-O0", "-g0", "-I", str(path.parent)]
     run = subprocess.run(command, cwd=BUILD, capture_output=True, text=True)
     if run.returncode == 0:
@@ -152,7 +152,7 @@ def build(bug, folder):
 
 
 def judge(bug):
-    """Says who caught it, and whether all is well."""
+    """(a line for people, whether the bug's checker caught it)"""
     what, checker = bug[0], bug[1]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

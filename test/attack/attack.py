@@ -12,9 +12,9 @@ It runs the programs that `ninja -C build weir test/live_load` builds;
 WEIR_BUILD names another build directory. Its exit status is 1 if a bound is
 broken that must hold while an attack runs: /healthz answers at p99 below 50 ms,
 the quota passes its limit give or take 5 %, memory stays below a stated figure.
-(A liar breaks that of the quota: it may, for max_debt.) Its exit status is 2 if
-it can't run the attack. Attackers, prober and the attacked process share this
-machine's processors, so a machine of one or two says little."""
+(The attack 'liar' may break the quota's bound, for max_debt.) Its exit status
+is 2 if it can't run the attack. Attackers, prober and the attacked process
+share this machine's processors: the figures need more than one or two."""
 
 import argparse
 import json
@@ -35,7 +35,7 @@ PASSED_OFF = 0.05 * SLOW  # of the limit
 
 
 def broken(said):
-    """The bounds that don't hold, by the measurements."""
+    """The bounds that the measurements break."""
     found = []
     if said["unanswered"] or said["p99_ms"] >= P99_MAX_MS:
         found.append(f"/healthz: p99 {said['p99_ms']} ms, "
@@ -72,7 +72,7 @@ def listing():
 
 
 def obstacle(asked):
-    """Why the attack can't run, and what to do; None: it can."""
+    """Why the attack can't run, and a remedy; None: it can."""
     attack = attacks.ATTACKS[asked.name]
     listeners = attack.listeners.get(asked.against, [])
     for option, value, known in [

@@ -1,30 +1,31 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""attacker.py - one process of an attack: many connections that each send what
-a generator hands out, and are made anew when the server ends them.
+"""attacker.py - one process of an attack: many connections, each of which sends
+the bytes of a generator. A connection that the server ends is made anew.
 
 It is started by field.py with a JSON object as its only argument:
 
-    {"attack", "variant"   what is sent (attacks.py)
+    {"attack", "variant"   bytes to send (attacks.py)
      "against", "listener" "root" or "agent", and which of its listeners
      "host", "port",
      "tls"                 true: a handshake first
-     "cert"                FILE without .pem and .key: shown; null: none
+     "cert"                FILE without .pem and .key; null: no certificate
      "source"              own address; null: any
      "connections"         at once
      "rate"                bytes a second of this process; 0: as many as it can
-     "again"               false: none is made in place of one that has ended
+     "again"               false: a connection that has ended isn't replaced
      "patience"}           seconds for a handshake
 
 It prints one JSON line every 100 ms, with totals since its start: "made"
-(connections whose handshake is over), "failed" (no connection, or no
+(connections after their handshake), "failed" (no connection, or no
 handshake), "ended" (by the server), "closed" (by the attacker), "standing",
-"sent" and "received" (bytes), "last" (the server's last words as it ended
-one). It runs until its standard input ends.
+"sent" and "received" (bytes), "last" (the end of the server's bytes on the
+connection that it ended last). It runs until its standard input ends.
 
 The generator of a connection yields bytes to send, a number of seconds to
-wait, or None: the connection stays as it is, for good. When the generator
-returns, the connection is closed. A variant that is 'deaf' reads no answers."""
+wait, or None: the connection stays open and sends nothing more. When the
+generator returns, the connection is closed. A 'deaf' variant reads no
+answers."""
 
 import json
 import os
@@ -40,11 +41,11 @@ import http2
 READ, WRITE, ENDED = select.EPOLLIN, select.EPOLLOUT, select.EPOLLRDHUP
 GONE = select.EPOLLHUP | select.EPOLLERR | ENDED
 TELL_EVERY = 0.1   # seconds
-KEPT = 4096        # bytes of the end of what a server said
+KEPT = 4096        # bytes kept of the end of a server's bytes
 TURNS = 16         # pieces of one connection before others have their turn
 OPENING_MAX = 64   # handshakes at once of one process
 BUDGET = 0.05      # seconds of the rate that are sent at once, at most
-PAUSE = 0.05       # seconds before another try, after one that failed
+PAUSE = 0.05       # seconds after a failed try, before the next one
 
 
 class Connection:
@@ -68,7 +69,7 @@ class Connection:
             self.events = events
             self.crowd.poll.modify(self.socket, events | ENDED)
 
-    # ---- What happens to it ----
+    # ---- Its events ----
 
     def handle(self, events):
         """Raises OSError when the server has ended it."""
@@ -82,7 +83,7 @@ class Connection:
             self.send()
 
     def shake(self):
-        """False: not yet."""
+        """Goes on with the handshake; returns whether it is over."""
         if not self.connected:
             self.connect()
         try:
@@ -110,7 +111,7 @@ class Connection:
                 do_handshake_on_connect=False)
 
     def read(self):
-        """Reads until nothing more is there."""
+        """Reads what has arrived, up to TURNS pieces."""
         try:
             for _ in range(TURNS):
                 part = self.socket.recv(65536)
@@ -139,7 +140,7 @@ class Connection:
         self.want(WRITE | READ if self.crowd.reads else WRITE)
 
     def next(self):
-        """The next piece; False: none now, or never more."""
+        """Fetches the next piece; False: none now, or none at all."""
         step = next(self.steps, StopIteration)
         if isinstance(step, bytes):
             self.rest = memoryview(step)
@@ -152,7 +153,7 @@ class Connection:
             self.wake = float("inf")
         else:
             self.wake = time.monotonic() + step
-        # Epoll tells the end to a connection that doesn't read, too.
+        # Epoll reports the end to a connection that doesn't read, too.
         self.want(READ if self.crowd.reads else 0)
         return False
 
@@ -189,7 +190,7 @@ class Crowd:
         return context
 
     def fill(self):
-        """Makes as many as wanted, few of them amid a handshake."""
+        """Makes the missing connections, few of them amid a handshake."""
         if time.monotonic() < self.later:
             return
         opening = sum(not one.shaken for one in self.all.values())
@@ -226,7 +227,7 @@ class Crowd:
             self.remove(connection)
 
     def pace(self):
-        """Waits until there are bytes to be sent, and saves few up."""
+        """Waits until the rate allows bytes to be sent; saves up few."""
         now = time.monotonic()
         self.budget = min(self.budget + (now - self.paid) * self.rate,
                           BUDGET * self.rate)

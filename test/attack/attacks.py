@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """attacks.py - the bytes of each attack. An attack is an object of ATTACKS: its
-text says what it does, what it costs the attacker, and which bound ends it;
+text describes it, its cost for the attacker, and the bound that ends it;
 its function is the generator of one connection (attacker.py)."""
 
 import itertools
@@ -28,13 +28,13 @@ class Attack:
         self.name, self.about = steps.__name__, steps.__doc__
         self.steps = steps
         self.variants = variants    # the first is the attack itself
-        self.listeners = listeners  # "root", "agent" -> of each, the first
-                                    # is the one that is meant
+        self.listeners = listeners  # "root", "agent" -> their listeners; the
+                                    # attack is meant for the first
         self.connections = connections  # at once, of all processes
         self.deaf = deaf            # variants that read no answers
         self.raw = raw              # variants without a handshake of TLS
         self.processes = processes
-        self.cert = cert            # the name it has a certificate of
+        self.cert = cert            # name in its certificate
 
 
 def attack(variants, listeners, connections, deaf=(), raw=(), processes=2,
@@ -53,12 +53,12 @@ HTTP = {"root": ["http"], "agent": ["http"]}
 
 
 def repeated(unit):
-    """One piece of as many as fit."""
+    """As many units as fit into one piece."""
     return unit * max(1, PIECE // len(unit))
 
 
 def ids():
-    """Streams of a client, each once."""
+    """The stream numbers of a client, each once."""
     return itertools.takewhile(lambda stream: stream < 1 << 31,
                                itertools.count(1, 2))
 
@@ -89,7 +89,8 @@ def bomb_refer():
 
 
 def bomb_small():
-    """As many headers as fit: 3 bytes each, and 32 more to the receiver."""
+    """As many headers as fit: 3 bytes each, 32 more in the receiver's memory.
+    """
     headers = http2.call(b"/x") + http2.literal(b"a", b"") * 16000
     for stream in ids():
         yield block(stream, headers)
@@ -104,7 +105,7 @@ def bomb_continuation():
 
 
 def bomb_empty():
-    """The same, of frames without a byte in them."""
+    """A block that never ends, of empty frames."""
     yield frame(HEADERS, 1, http2.call(b"/x"), END_STREAM)
     part = repeated(frame(CONTINUATION, 1))
     while True:
@@ -112,7 +113,7 @@ def bomb_empty():
 
 
 def bomb_huffman():
-    """One header of many frames, each 5 bits of it a letter."""
+    """One header over many frames; 5 bits make a letter."""
     size = 1 << 20
     headers = http2.call(b"/x") + b"\0" + http2.text(b"a") + \
         http2.text(bytes(size), huffman=True)
@@ -147,7 +148,7 @@ def hpack_bomb(spec):
 # ---- Frames ----
 
 def with_call(spec, unit):
-    """Frames on a stream of a call that goes on."""
+    """Frames on the stream of a call that doesn't end."""
     yield block(1, http2.call(CALLS[spec["listener"]]), flags=0)
     while True:
         yield unit
@@ -184,7 +185,7 @@ def flood_tiny(spec):
 
 
 def flood_unfinished(spec):
-    """Messages of the greatest length that never end, of a call that wants no
+    """Messages of the greatest length that never end, in a call that needs no
     credential at an agent."""
     call = http2.call(HEALTH)
     data = frame(DATA, 0, bytes(FRAME_MAX))
@@ -221,9 +222,9 @@ def h2_frames(spec):
     connections.
 
     Costs the attacker: 9 to 30 bytes a frame.
-    Ended by: WEIR_H2_WORK_FACTOR: work for each byte that it sends, and a
-    connection that is over it ends; and WEIR_RATION_PART: all of them together
-    have so much of a processor."""
+    Ended by: WEIR_H2_WORK_FACTOR: a connection that causes more work than that
+    for each byte it sends is ended; and WEIR_RATION_PART: all of them together
+    have that part of a processor."""
     variant = spec["variant"]
     yield http2.opening()
     if variant in ON_STREAM:
@@ -275,7 +276,7 @@ def log_flood(spec):
     line in the log: noise, and a hello cut short.
 
     Costs the attacker: a connection and 100 bytes for 400 bytes of log.
-    Ended by: a line a kind and second, with the number of those left out."""
+    Ended by: a line a kind and second, with the number of lines left out."""
     yield b"\x16\x03\x01\x00\x20" + os.urandom(32) \
         if spec["variant"] == "hello" else os.urandom(100)
     yield 0.02
@@ -337,8 +338,8 @@ def idle(spec):
     the attacker can have.
 
     Costs the attacker: a socket each.
-    Ended by: the ration: the address that has most gives up its oldest; and a
-    descriptor is kept in reserve (os/accept.h)."""
+    Ended by: the ration: the address with most connections loses its oldest;
+    and a descriptor is kept in reserve (os/accept.h)."""
     yield None
 
 
@@ -353,7 +354,7 @@ def bodies(spec):
     credential, over 60 connections.
 
     Costs the attacker: its bytes.
-    Ended by: the role, which is looked at before the body is read."""
+    Ended by: the role, which is checked before the body is read."""
     path, size = (b"/v1/quotas:import", 64 << 20) \
         if spec["variant"] == "import" else (b"/v1/take", 64 << 10)
     yield (b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
@@ -366,7 +367,7 @@ def bodies(spec):
 # ---- Lies ----
 
 LIE = 1 << 62        # units
-PACE = 1 << 40       # units in 2^33 ns, the most that a report may say
+PACE = 1 << 40       # units in 2^33 ns, the most that a report may hold
 SESSION, SLOT = 7, 1
 
 
@@ -382,7 +383,7 @@ def hello():
 
 
 def report(spec, number, passed, pace, fill):
-    """Announces the quota in the first one."""
+    """A report; the first one announces the quota."""
     announce = http2.piece(6, http2.number(1, SLOT) +
                            http2.piece(2, spec["quota"].encode()) +
                            http2.number(3, spec["created"]) +
@@ -399,13 +400,13 @@ def report(spec, number, passed, pace, fill):
 @attack(["total", "pace", "fill"], {"root": ["listen"]}, connections=1,
         cert="limiter")
 def liar(spec):
-    """A limiter with the role 'take' that says it has passed 2^62 units
-    ('total'), goes on passing as many as a report can say ('pace'), or has
-    seen a bucket that full before ('fill', of a root that was just started).
+    """A limiter with the role 'take' that claims to have passed 2^62 units
+    ('total'), to go on passing as many as a report can hold ('pace'), or to
+    have seen a bucket that full before ('fill', at a root just started).
 
     Costs the attacker: a credential, and one report.
-    Ended by: max_debt, the quota's field: so much of a fill is one limiter's
-    at most."""
+    Ended by: max_debt, the quota's field: it bounds one limiter's part of a
+    fill."""
     lie = {"passed": LIE if spec["variant"] == "total" else 1,
            "pace": PACE if spec["variant"] == "pace" else 0,
            "fill": LIE if spec["variant"] == "fill" else 0}

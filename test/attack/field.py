@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
 """field.py - the processes of an attack: a root, perhaps an agent beside it, a
 limiter that takes twice the limit of a quota, a prober that asks whether the
-process lives; and the measurements of all that.
+process lives; and their measurements.
 
 The attacked process ('victim') is the root or the agent. Over TLS it asks for
 client certificates, of which attackers have none. The limiter and the prober
-come from 127.0.0.1, attackers from 127.0.0.2 unless a test says otherwise, so
-that a ration by address can tell them apart, as in a real attack."""
+come from 127.0.0.1, attackers from 127.0.0.2 unless a test chooses another
+address: a ration by address can tell them apart, as in a real attack."""
 
 import json
 import os
@@ -38,16 +38,16 @@ ATTACKER = "127.0.0.2"
 RATE = 25_000_000                # bytes a second of all attackers; more
                                  # measures the loopback interface alone
 STALE = 4                        # enum weir_event_type
-SAMPLE = 0.02                    # seconds between looks at memory
+SAMPLE = 0.02                    # seconds between samples of memory
 # A sanitizer's shadow memory and quarantine are no memory of Weir's, and it
-# makes all several times as slow.
+# makes all programs several times as slow.
 SLOW = int(os.environ.get("WEIR_ATTACK_SLOW", "1"))
 RSS_MAX = 128 << 20              # bytes, of a root or an agent attacked
 BODIES_MAX = 128 << 20           # WEIR_HTTP_BODIES_MAX, of those with a role
 
 
 class Process:
-    """One that prints JSON lines until its standard input ends."""
+    """A process that prints JSON lines until its standard input ends."""
 
     def __init__(self, *command):
         self.lines = []
@@ -78,7 +78,7 @@ class Process:
 
 
 class Taker(Limiter):
-    """Takes through an agent, and tells of it as a limiter does."""
+    """Takes through an agent; prints the lines of a limiter."""
 
     def __init__(self, place, cert, per_s):
         self.name, self.lines = "taker", []
@@ -146,8 +146,8 @@ class Field:
         self.started, self.attackers = [], []
         self.root = self.agent = self.probe = self.limiter = None
         self.rss_max, self.sampling = 0, True
-        self.under_way = 1      # units that pass while a bin is told
-        self.logged_before = 0  # bytes of the log that are no attack's
+        self.under_way = 1      # units that pass while a bin is printed
+        self.logged_before = 0  # bytes of the log before the attack
         self.sampler = None
         self.env = {key: value for key, value in os.environ.items()
                     if not key.startswith(("WEIR_ROOTS", "WEIR_T", "XDG"))}
@@ -162,7 +162,7 @@ class Field:
         if self.tls:
             self.make_identities()
         run(WEIR, "store", "init", f"sqlite:{self.folder}/q.db")
-        # A root that comes back does so at its own ports.
+        # A root that is started again has the same ports.
         self.listen, self.http = (f"127.0.0.1:{free_port()}"
                                   for _ in range(2))
         self.root_options = [*self.tls_options("--", "root"),
@@ -194,7 +194,7 @@ class Field:
                                     "take cert limiter\n")
         self.credentials.chmod(0o600)
         if self.against != "root":
-            return  # The root of an agent that is attacked is plain.
+            return  # The root of an attacked agent has no TLS.
         self.env |= {"WEIR_TLS_CA": str(certs / "ca.pem"),
                      "WEIR_TLS_CERT": str(certs / "ops.pem"),
                      "WEIR_TLS_KEY": str(certs / "ops.key")}
@@ -210,7 +210,7 @@ class Field:
                            "WEIR_TLS_KEY": self.cert("limiter") + ".key"}
 
     def tls_options(self, prefix, of):
-        """Of the victim alone: an agent that is attacked has a plain root."""
+        """Options of the victim; the root of an attacked agent has none."""
         if not self.tls or self.against != of:
             return []
         server = self.cert("localhost")
@@ -222,7 +222,7 @@ class Field:
     # ---- Processes ----
 
     def start(self, name, words, ports):
-        """A process of Weir; (process, listener -> address)."""
+        """Starts a process of Weir: (process, listener -> address)."""
         ports.unlink(missing_ok=True)
         if self.descriptors and name == self.against:
             words = ["sh", "-c", f'ulimit -n {self.descriptors} && exec "$@"',
@@ -289,11 +289,11 @@ class Field:
                 self.rss_max = max(self.rss_max,
                                    pages * os.sysconf("SC_PAGESIZE"))
             except (OSError, IndexError):
-                pass  # It is started again just now.
+                pass  # The process is being started again.
             time.sleep(SAMPLE)
 
     def weir(self, *words):
-        """The command line, with all roles."""
+        """Runs the command line, with all roles."""
         done = subprocess.run([WEIR, *words], text=True, capture_output=True,
                               timeout=PATIENCE,
                               env=self.env | {"WEIR_ROOTS": self.listen})
@@ -330,14 +330,14 @@ class Field:
                    for line in self.asked(start))
 
     def stale(self, start=0):
-        """How often the limiter gave its roots up."""
+        """How often the limiter had no root that answers (STALE)."""
         return sum(line["event"] == STALE and line["at"] >= start
                    for line in self.limiter.told("event"))
 
     def over(self, start):
-        """The units that passed beyond what a bucket lets through, in the
-        span in which they are most. The units of a bin passed no sooner than
-        the bin's instant, and before that of the next one."""
+        """The units beyond those that a bucket lets through, in the span in
+        which they are most. The units of a bin passed no sooner than the
+        bin's instant, and before the next bin's."""
         bins = self.bins(start)
         worst, least = 0, float("inf")
         for (at, passed), (after, _) in zip(bins, bins[1:]):
@@ -346,10 +346,10 @@ class Field:
         return worst
 
     def waits(self, start, end):
-        """Seconds that each answer took, or has by now. The prober waits for
-        an answer before it asks again: the answers that were due meanwhile are
-        counted with the time that they would have taken, or a process that
-        hangs for a second would be one slow answer among many."""
+        """Seconds that each answer took, or has taken by now. The prober waits
+        for an answer before it asks again. The answers that were due meanwhile
+        are counted with the time that they would have taken: else a process
+        that hangs for a second would be one slow answer among many."""
         asked = [(line["at"], line["took"]) for line in self.asked(start)
                  if line["at"] <= end]
         last = self.probe.last()
@@ -360,7 +360,8 @@ class Field:
                 for late in range(1 + int(took / EVERY))]
 
     def memory_max(self, *attacks):
-        """Bytes. Without credentials each peer has all roles: bodies count."""
+        """The bound on memory, bytes. Without credentials each peer has all
+        roles, and may send bodies."""
         return RSS_MAX + (BODIES_MAX if "bodies" in attacks and not self.tls
                           else 0)
 
@@ -396,7 +397,7 @@ class Field:
         }
 
     def mark(self):
-        """From here on the log and the memory are an attack's."""
+        """Begins to count the log and the memory of an attack; returns now."""
         self.logged_before = len(self.logged())
         self.rss_max = 0
         return time.monotonic()

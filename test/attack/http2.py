@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT
 """http2.py - frames of HTTP/2 (RFC 9113), blocks of HPACK (RFC 7541) and
-messages of gRPC and protobuf, made by hand: an attacker sends what no library
-would make. Nothing here is compressed by itself: each function says which
-bytes come out."""
+messages of gRPC and protobuf, made by hand: an attacker sends bytes that no
+library would make. Nothing here is compressed unless its function says so."""
 
 import struct
 
@@ -38,9 +37,9 @@ def opening():
 
 
 def goaway(data):
-    """The error of the GOAWAY at the end of a connection, and the server's
-    text for people; None without such a frame. 'data' may begin amid a frame,
-    so the frame is looked for by its head."""
+    """The error of the GOAWAY at the end of a connection, and its text for
+    people; None without such a frame. 'data' may begin amid a frame, so the
+    frame is searched by its head."""
     head = frame(GOAWAY, 0)[3:]  # behind the size
     for at in range(len(data) - 16, -1, -1):
         size = int.from_bytes(data[at:at + 3], "big")
@@ -55,8 +54,8 @@ def goaway(data):
 # ---- HPACK ----
 
 def integer(value, bits, first=0):
-    """An integer with a prefix of so many bits; 'first' is what stands in
-    the byte before them."""
+    """An integer with a prefix of so many bits; 'first' has the byte's higher
+    bits."""
     most = (1 << bits) - 1
     if value < most:
         return bytes([first | value])
@@ -69,17 +68,17 @@ def integer(value, bits, first=0):
 
 
 def text(value, huffman=False):
-    """With 'huffman' the bytes are taken for codes, whatever they are."""
+    """A text; with 'huffman' the bytes are sent as codes, unchecked."""
     return integer(len(value), 7, 128 if huffman else 0) + value
 
 
 def literal(name, value):
-    """Not entered into the table."""
+    """A header that isn't entered into the table."""
     return b"\0" + text(name) + text(value)
 
 
 def entered(name, value):
-    """Entered into the table: the next index() of FIRST_DYNAMIC is this."""
+    """A header for the table, where it becomes FIRST_DYNAMIC."""
     return b"\x40" + text(name) + text(value)
 
 

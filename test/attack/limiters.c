@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * test/attack/limiters.c - many limiters in one process, which use no quota.
+ * test/attack/limiters.c - many limiters in one process, which take nothing.
  *
  *     limiters ROOTS COUNT
  *
- * Opens COUNT limiters on ROOTS and prints JSON, one line every 20 ms, until
- * its standard input ends:
+ * Opens COUNT limiters on ROOTS and prints a line of JSON each 20 ms, until its
+ * standard input ends:
  *
  *     {"pid", "at", "up": limiters that have a root}
  *

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""live_attack.py - the attacks of attacks.py, each for as long as it takes to
-see that the attacked process goes on.
+"""live_attack.py - the attacks of attacks.py, each until it is certain that the
+attacked process goes on.
 
 A root or an agent, in plain text or over TLS, is attacked by processes without
 a credential. Meanwhile it answers /healthz and /readyz, a quota beside it
 passes units and never more than its bucket lets through, memory and log stay
-below their bounds, and connections are ended where a bound says so. No test
+below their bounds, and connections over a bound are ended. No test
 here asserts a speed: live_measured.py does, in the long form."""
 
 import contextlib
@@ -30,10 +30,10 @@ from patience import PATIENCE, until, until_equal  # noqa: E402
 ANSWERS = 50           # of /healthz and /readyz, while an attack runs
 UNITS = 2 * LIMIT      # that pass meanwhile
 ENDED = 50             # connections of an attack that must be ended
-# A line a kind and second, and the usual ones.
+# A line a kind and second, and the usual lines.
 LINES, LINES_PER_S = 40, 12
 LIMITERS = int(os.environ.get("WEIR_ATTACK_LIMITERS", "40"))
-EACH = 200  # of them in a process, at most
+EACH = 200  # limiters in a process, at most
 CROWD = Path(os.environ["WEIR_BUILD"]) / "test" / "limiters"
 
 
@@ -51,14 +51,14 @@ class Case(unittest.TestCase):
               lambda: field.passed(start) >= UNITS)
 
     def bounded(self, field, start):
-        """No more passes than a bucket lets through, unless the limiter wasn't
-        let run for so long that it gave its roots up: it goes by on_stale."""
+        """No more passes than a bucket lets through. A limiter that didn't run
+        for so long that it became stale isn't checked: it uses on_stale."""
         if not field.stale(start):
             self.assertLessEqual(field.over(start), field.under_way,
                                  "units beyond the limit and its burst")
 
     def holds(self, field, start, *attacks):
-        """Checks the bounds that hold at each instant since then."""
+        """Checks the bounds that hold at each instant since 'start'."""
         seconds = time.monotonic() - start
         self.assertIsNone(field.victim.poll(), field.logged()[-2000:])
         unanswered = [line for line in field.asked(start)
@@ -74,8 +74,8 @@ class Case(unittest.TestCase):
 
     def withstands(self, name, variant=None, listener=None, against="root",
                    tls=False, ended=0, sent=0, **more):
-        """One attack: all of the above, and so many of its connections are
-        ended by the server, or so many bytes were sent."""
+        """One attack, with all of these checks; the server ends 'ended' of its
+        connections, or 'sent' bytes were sent."""
         field = self.field(against, tls)
         start = field.mark()
         attackers = field.attack(name, variant, listener, **more)
@@ -90,7 +90,7 @@ class Case(unittest.TestCase):
 
 
 class Hpack(Case):
-    """The connection ends at the bound, before all is decoded."""
+    """The connection ends at the bound, before the whole block is decoded."""
 
     def test_refer_root_tls(self):
         said = self.withstands("hpack_bomb", tls=True, ended=ENDED)
@@ -122,9 +122,8 @@ class Hpack(Case):
 
 
 class Frames(Case):
-    """Whether a flood is ended or slowed down is the server's choice; the
-    others go on. (Of a call that is reset as it begins, HTTP/2 says that it
-    ends the connection.)"""
+    """The server may end a flood or slow it down; other connections go on. (A
+    flood of calls that are reset as they begin must be ended.)"""
 
     def test_reset(self):
         self.withstands("h2_frames", "reset", ended=1)
@@ -186,7 +185,7 @@ class Connections(Case):
 
 
 class Crowd:
-    """Limiters that are linked and use nothing (limiters.c)."""
+    """Limiters that are linked and take nothing (limiters.c)."""
 
     def __init__(self, field, count):
         self.field, self.count = field, count
@@ -197,7 +196,7 @@ class Crowd:
         until("all limiters have their root", self.all_up)
 
     def up(self):
-        """How many have their root; None until all processes have told."""
+        """How many have their root; None until all processes have printed."""
         lines = [process.last() for process in self.processes]
         return sum(line["up"] for line in lines) if all(lines) else None
 
@@ -205,8 +204,8 @@ class Crowd:
         return self.up() == self.count
 
     def come_back(self, attackers):
-        """Kills their root beside an attack and starts it again; seconds from
-        when it is there until all of them have it."""
+        """Kills the limiters' root beside an attack and starts it again;
+        returns the seconds from its start until all of them have it."""
         until("the attack", lambda: attackers.total("made") > 0)
         self.field.kill_root()
         until("no limiter has a root", lambda: self.up() == 0)
@@ -223,7 +222,7 @@ class Crowd:
 
 @contextlib.contextmanager
 def changed_environment(env):
-    """Processes that are started within have 'env'."""
+    """Processes that are started inside this context have 'env'."""
     before = dict(os.environ)
     os.environ.update(env)
     try:
@@ -240,7 +239,7 @@ class Room(Case):
         field = self.field(against, tls, descriptors=1024)
         start = field.mark()
         attackers = field.attack("idle", "idle")
-        # Those that the process doesn't take wait in the kernel's queue.
+        # Connections that the process doesn't accept wait in the kernel.
         until("1200 connections", lambda: attackers.total("made") >= 1200)
         self.goes_on(field, start)
         self.assertEqual(field.limiter.seen()["seen"][QUOTA][3], 0,
@@ -258,8 +257,8 @@ class Room(Case):
                 self.descriptors(against, tls)
 
     def test_one_address_leaves_room_for_others(self):
-        """One address has as many connections as it can: another address
-        without a credential is still let in, at each listener."""
+        """While one address has as many connections as it can, another address
+        without a credential is still accepted, at each listener."""
         for listener, count in ("listen", 5000), ("http", 1200):
             field = self.field(tls=True)
             start = field.mark()
@@ -318,8 +317,8 @@ class Slow(Case):
 
 
 class Bodies(Case):
-    """Bodies are refused by the head, or dropped as they come; kept they would
-    be more than RSS_MAX."""
+    """Bodies are refused by the head, or dropped as they arrive; if they were
+    kept, they would exceed RSS_MAX."""
 
     def withstands_bodies(self, *variant, **of):
         self.withstands("bodies", *variant, rate=0, ended=4 * ENDED,
@@ -355,8 +354,8 @@ class Liar(Case):
         self.root.weir("quota", "set", QUOTA, f"max_debt={DEBT}s")
 
     def lie(self, variant="total"):
-        """Lies until nothing of the quota passes. Returns the instant of the
-        last report."""
+        """Lies until the quota passes nothing. Returns the instant of the last
+        report."""
         start = time.monotonic()
         liar = self.root.attack("liar", variant)
 
@@ -412,7 +411,7 @@ class Liar(Case):
         since = self.lie()
         self.root.weir("quota", "reset", QUOTA)
         self.passes_again(since)
-        # A root that is started again doesn't get it from its limiters.
+        # A restarted root doesn't get the debt from its limiters.
         self.root.restart_root()
         self.passes_again(time.monotonic())
 
@@ -495,7 +494,7 @@ FOREIGN = [
 
 
 def smuggled():
-    """name -> a request that two readers could understand in two ways."""
+    """name -> a request that two servers could parse in two ways."""
     def get(*lines, body=b"", version=b"HTTP/1.1"):
         return b"GET /v1/status " + version + b"\r\n" + \
             b"\r\n".join(lines) + b"\r\n\r\n" + body

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """live_measured.py - the long form of live_attack.py: each attack for
-WEIR_ATTACK_SECONDS, with the figures that have to hold meanwhile, on a machine
-that does nothing else (the suite "long"). A sanitizer makes all of it several
-times as slow; WEIR_ATTACK_SLOW widens the bounds on speed by so much."""
+WEIR_ATTACK_SECONDS, with figures that must hold meanwhile, on a machine that
+does nothing else (the suite "long"). A sanitizer makes all of it several times
+as slow; WEIR_ATTACK_SLOW widens the bounds on speed by that factor."""
 
 import json
 import os
@@ -25,7 +25,7 @@ KINDS = [("root", False), ("root", True), ("agent", False), ("agent", True)]
 
 class Measured(unittest.TestCase):
     def measured(self, name, against, tls):
-        """Each variant, at the listener that is meant."""
+        """Each variant, at the first of the attack's listeners."""
         attack = attacks.ATTACKS[name]
         if against not in attack.listeners:
             return
@@ -63,7 +63,7 @@ class Measured(unittest.TestCase):
         self.each("bodies")
 
     def back_beside(self, name):
-        """A thousand limiters, beside an attack, within so many seconds."""
+        """LIMITERS come back beside an attack, within BACK_MAX seconds."""
         field = Field(tls=True)
         self.addCleanup(field.close)
         crowd = Crowd(field, LIMITERS)

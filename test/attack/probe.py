@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """probe.py HOST PORT tls|plain PATIENCE - asks for /healthz and /readyz in
 turn, each on a connection of its own, every EVERY seconds or as soon as the
-one before is answered, until its standard input ends. Prints a JSON line for
+last one is answered, until its standard input ends. Prints a JSON line for
 each: "at" (when it began), "took" (seconds, to the whole answer), "status" (of
 HTTP; null: no answer, and "why")."""
 
@@ -21,7 +21,7 @@ def ask(context, host, port, path, patience):
     """The status; raises OSError."""
     with socket.create_connection((host, port), patience) as raw:
         raw.settimeout(patience)
-        # Else the request waits for an answer to the handshake's last bytes.
+        # Without it the request waits for the ACK of the handshake's end.
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         link = context.wrap_socket(raw, server_hostname="localhost") \
             if context else raw

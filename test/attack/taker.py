@@ -3,8 +3,8 @@
 """taker.py HOST PORT CERT NAME PER_S - a client of Redis that takes from a
 quota through an agent, PER_S times a second over CONNECTIONS connections, until
 its standard input ends. CERT: FILE without .pem and .key, for TLS; "": plain
-text. It prints lines as live_load.c does, one each 100 ms. It connects again
-when a connection was ended."""
+text. It prints lines as live_load.c does, one each 100 ms. When a connection
+ends, it connects again."""
 
 import json
 import os
@@ -17,8 +17,8 @@ import time
 
 BIN = 0.1
 PATIENCE = 60
-# Each waits for its answer before it asks again: so many answers may be under
-# way when a bin is printed.
+# Each waits for its answer before it asks again, so at most this many answers
+# are under way when a bin is printed.
 CONNECTIONS = 8
 
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# build.sh FOLDER [python] - generates, and builds there, the clients of this
-# folder; or only Python's, which takes no compiler.
+# build.sh FOLDER [python] - generates and builds the clients of this folder in
+# FOLDER; with 'python' Python's alone, which needs no compiler.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 proto=$here/../../proto
@@ -14,13 +14,13 @@ protoc -I "$proto" --python_out="$out" --grpc_python_out="$out" \
 cp "$here/client.py" "$out"
 [ "${2:-}" != python ] || exit 0
 
-# Debian's Go packages lie in a GOPATH; ours is beside them, made here.
+# Debian's Go packages are in a GOPATH; a second one, made here, has ours.
 mkdir -p "$out/go/src/doormanpb" "$out/go/src/client"
 protoc -I "$proto" doorman.proto --go_out="\
 plugins=grpc,paths=source_relative,Mdoorman.proto=doormanpb:\
 $out/go/src/doormanpb"
 cp "$here/client.go" "$out/go/src/client/"
-# Go's own cache, if it has a place, spares the next build folder a minute of
+# Go's own cache, if it has a folder, saves the next build folder a minute of
 # compiling gRPC.
 [ -n "${GOCACHE:-}${XDG_CACHE_HOME:-}${HOME:-}" ] ||
     export GOCACHE="$out/go/cache"

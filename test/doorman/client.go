@@ -44,7 +44,7 @@ type grant struct {
 
 type answer map[string]interface{}
 
-// The address of the master, or null where no mastership was sent.
+// The address of the master, or null if the answer has no mastership.
 func masterOf(mastership *pb.Mastership) interface{} {
 	if mastership == nil {
 		return nil

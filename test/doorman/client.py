@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """client.py ADDRESS - doorman.Capacity by Python's gRPC; see README.md.
 
-The system's python3: what Debian packages it is where they are."""
+It runs with the system's python3, where Debian's packages are."""
 
 import json
 import sys
@@ -33,7 +33,7 @@ def discovery(stub, request, timeout):
 
 
 def resource_of(given):
-    # What the original requires is written, zeros included.
+    # Fields that the original requires are always set, to 0 too.
     resource = pb.ResourceRequest(resource_id=given["id"],
                                   priority=given.get("priority", 0),
                                   wants=given["wants"])

@@ -31,7 +31,7 @@ type asked struct {
 	Body  json.RawMessage `json:"body"`
 	Token string          `json:"token"`
 	Count int             `json:"count"` // answers to wait for at the end
-	// … and of quotas until one tells of a token bucket
+	// and, for Quotas, until an answer assigns a token bucket
 	Granted bool `json:"granted"`
 }
 
@@ -79,7 +79,7 @@ func isGrant(answer *rlqs.RateLimitQuotaResponse) bool {
 	return false
 }
 
-// Each report is sent when the one before was answered.
+// Sends each report after the answer to the one before.
 func quotas(ctx context.Context, to *grpc.ClientConn,
 	ask *asked) ([]proto.Message, error) {
 	var reports []json.RawMessage
@@ -97,7 +97,7 @@ func quotas(ctx context.Context, to *grpc.ClientConn,
 				log.Fatal(err)
 			}
 			err = stream.Send(report)
-			if err == io.EOF { // it has ended: Recv says why
+			if err == io.EOF { // the stream has ended: Recv has the error
 				err = nil
 			}
 		}

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * test/fuzz/fuzz_admin.c - requests to the administration.
+ * test/fuzz/fuzz_admin.c - requests to the administration API.
  *
- * The input is METHOD, a line feed, the target, a line feed, the body. Each
- * is asked of a root with some quotas and without a store, so that an edit
- * goes up to the place where it would be queued: every request must be
- * answered, once, before the call returns. */
+ * The input is METHOD, a line feed, the target, a line feed, the body. The
+ * request goes to a root with some quotas and without a store: an edit gets as
+ * far as the place where it would be queued. Every request must be answered
+ * exactly once, before the call returns. */
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * test/fuzz/fuzz_algorithm.c - any bytes as a meter's state: one that is sound
- * stays so through any steps, and every answer makes sense. */
+ * test/fuzz/fuzz_algorithm.c - any bytes as a bucket state: a sound state stays
+ * sound through any steps, and every answer makes sense. */
 
 #include <string.h>
 
 #include "algo/algorithm.h"
 
 #define LATEST (1700000000 * WEIR_SECOND)
-#define HEAD 24 /* bytes that say the rule and the asks */
+#define HEAD 24 /* bytes that choose the rule and the asks */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test/fuzz/fuzz_credentials.c - any bytes as a file of credentials, and as
- * what somebody shows: nobody is let in who wasn't named. */
+ * the credential that a peer presents: an identity that is found has a name
+ * and sound roles. */
 
 #include <string.h>
 
@@ -9,9 +10,10 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define NAMES 3
-#define SPLIT_MIN 64 /* the last bytes are what is shown */
+#define SPLIT_MIN 64 /* longer inputs: the last quarter is presented */
 
-/* The same bytes as names of a certificate, cut where they hold a NUL. */
+/* Presents 'shown' as a header, and its parts, up to a NUL, as the names of a
+ * certificate. */
 static void ask(const struct weir_credentials *credentials,
                 struct weir_text shown)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * test/fuzz/fuzz_doorman.c - any bytes as a message of Doorman; the first one
- * says which. What is read is what protobuf-c reads, and can be said again. */
+ * test/fuzz/fuzz_doorman.c - any bytes as a message of Doorman; the first byte
+ * chooses its type. A decoded message equals protobuf-c's, and can be encoded
+ * and decoded again. */
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test/fuzz/fuzz_doorman_config.c - any bytes as a Doorman file; what is taken
- * keeps the promises of its header, and every id finds its template. */
+ * test/fuzz/fuzz_doorman_config.c - any bytes as a Doorman file; an accepted
+ * file keeps the header's promises, and every id finds its template. */
 
 #include "quota/glob_path.h"
 #include "quota/quota.h"

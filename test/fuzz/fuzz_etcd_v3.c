@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * test/fuzz/fuzz_etcd_v3.c - any bytes as an answer of etcd, the kind by the
- * first byte: refused, or texts that lie within the bytes. */
+ * test/fuzz/fuzz_etcd_v3.c - any bytes as an answer of etcd; the first byte
+ * chooses its kind. The decoder refuses it, or its texts lie within the bytes.
+ */
 
 #include "wire/etcd_v3.h"
 

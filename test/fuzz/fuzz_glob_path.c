@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test/fuzz/fuzz_glob_path.c - any bytes as a pattern, a line feed and a
- * name, against a matcher that tries everything. */
+ * name, against an oracle that tries all ways to match. */
 
 #include <string.h>
 
@@ -9,7 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define STARS_MAX 6 /* what the oracle's time allows */
+#define STARS_MAX 6 /* bounds the oracle's time */
 #define NAME_LEN_MAX 40
 
 static unsigned stars_of(struct weir_text text)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * fuzz_h2.c - any bytes into a session, as server (even first byte) and as
- * client (odd). Bit 1: the client's preface comes before. The handler
- * answers, finishes and resets by what comes. */
+ * client (odd). Bit 1: the client's preface comes before. The input decides
+ * whether the handler answers, finishes or resets a call. */
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test/fuzz/fuzz_http1.c - any bytes as requests of HTTP/1.1: each head lies
- * within them, and is none without its last byte. */
+ * within them, and without its last byte it is incomplete. */
 
 #include "wire/http1.h"
 

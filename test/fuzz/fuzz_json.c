@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test/fuzz/fuzz_json.c - any JSON as a quota; what is taken must come back
- * from its own object. */
+ * test/fuzz/fuzz_json.c - any JSON as a quota; an accepted quota must be read
+ * back from the object that is made of it. */
 
 #include "wire/quota_json.h"
 
@@ -16,8 +16,9 @@ static void check(const struct weir_quota *quota)
     int error = weir_quota_from_json(object, &back, &diag);
     weir_assert(error == 0);
     weir_assert(weir_quota_check(&back, &diag) == 0);
-    /* what was unset is now set to what was in force, and shown the same;
-     * 'object' itself has changed, where its labels were read */
+    /* Fields that were unset are now set to the values in force, and both
+     * quotas print the same. 'object' itself can't be compared: reading its
+     * labels has changed it. */
     json_t *shown = weir_quota_to_json(quota);
     json_t *again = weir_quota_to_json(&back);
     weir_assert(shown && again && json_equal(shown, again));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * test/fuzz/fuzz_log_line.c - any bytes as lines of an access log: what is
- * found lies within the line, and the minute that is remembered from the line
- * before changes nothing. */
+ * test/fuzz/fuzz_log_line.c - any bytes as lines of an access log: the parts
+ * that are found lie within the line, and the minute that the clock remembers
+ * from the line before changes nothing. */
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * fuzz_nodes.c - peers that lie: the input's bytes are choices from which
- * messages are made that a decoder accepts, with any number in them. A root, a
- * limiter and a region's root, which is both, take them in any order, with
- * links that come and go, and must neither crash nor overflow. */
+ * fuzz_nodes.c - lying peers: messages that a decoder accepts are made from
+ * the input's bytes, with any numbers in them. A root, a limiter and a region's
+ * root (which is both) receive them in any order, while links come and go, and
+ * must neither crash nor overflow. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,16 +19,16 @@
 struct input {
     const uint8_t *data;
     size_t size;
-    bool asks;   /* quotas may be exact, and asks come too: it began with 'a';
+    bool asks;   /* starts with 'a': quotas may be exact, and asks come too;
                 * so older inputs keep their meaning */
-    bool leases; /* … and leased, with wants and grants: with 'l' */
+    bool leases; /* starts with 'l': also leased quotas, wants and grants */
 };
 
 static uint64_t number(struct input *in)
 {
     uint64_t value = 0;
     size_t take = in->size < 8 ? in->size : 8;
-    /* A short number mostly: the first byte says how long. */
+    /* Mostly a short number; the first byte gives its length. */
     if (take > 0 && (in->data[0] & 3) != 0)
         take = 1 + (take > 1);
     memcpy(&value, in->data, take);
@@ -39,7 +39,7 @@ static uint64_t number(struct input *in)
 
 static const char *const names[] = { "all", "t/a", "t/b", "nobody" };
 
-/* Quotas that a root decides, of every algorithm, most of them sound. */
+/* Makes an exact quota of any algorithm; most are sound. */
 static void make_exact(struct weir_quota *quota, uint64_t chance)
 {
     quota->sharing = WEIR_EXACT;
@@ -156,7 +156,7 @@ static void feed_root(struct weir_root *root, struct weir_region *region,
                 .late = (int64_t)number(in),
                 .pace = number(in) % (WEIR_PACE_MAX + 1),
             };
-            /* Of the same bytes, so that inputs keep their meaning. */
+            /* From the same bytes, so that inputs keep their meaning. */
             counts[i].carry = counts[i].passed ^ counts[i].late;
             counts[i].ahead = counts[i].refused % (WEIR_AHEAD_MAX + 1);
         }
@@ -166,7 +166,7 @@ static void feed_root(struct weir_root *root, struct weir_region *region,
     weir_root_receive(weir_region_root(region), peer, &message, now);
 }
 
-/* As the decoder lets them through. */
+/* Asks within the decoder's bounds. */
 static void feed_asks(struct weir_root *root, struct weir_region *region,
                       struct input *in, weir_instant now)
 {
@@ -224,7 +224,7 @@ static void feed_answers(struct weir_limiter *limiter,
 
 /* ---- Leases ---- */
 
-/* As the decoder lets it through: finite, and not below 0. */
+/* An amount within the decoder's bounds: finite, and not below 0. */
 static double units(struct input *in)
 {
     static const double scales[] = { 0, 1, 1e-300, 1e9, 1e15 };
@@ -313,7 +313,7 @@ static void feed_grants(struct weir_limiter *limiter,
     weir_region_up_receive(region, 0, &message, now);
 }
 
-/* Somebody becomes master, or isn't any more. */
+/* This root becomes the master, or stops being it. */
 static void elect(struct weir_root *root, struct input *in, weir_instant now)
 {
     uint64_t chance = number(in);
@@ -326,7 +326,8 @@ static void elect(struct weir_root *root, struct input *in, weir_instant now)
         weir_root_lease_end(root, number(in) % 16, master, now);
 }
 
-/* Somebody who has no link; a number he has may be anything. */
+/* A client of Doorman's protocol, which has no link; the amounts that it sends
+ * may be any numbers. */
 static void come_to_the_door(struct weir_root *root, struct input *in,
                              weir_instant now)
 {
@@ -349,7 +350,7 @@ static void come_to_the_door(struct weir_root *root, struct input *in,
         abort();
 }
 
-/* What the limiter's own callers ask. */
+/* A caller of the limiter asks. */
 static void ask(struct weir_limiter *limiter, struct input *in,
                 weir_instant now)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test/fuzz/fuzz_resp.c - any bytes as requests of a client of Redis: each
- * lies within them, and is the same however many bytes come after it. */
+ * request lies within them, and bytes after its end don't change it. */
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * test/fuzz/fuzz_rls.c - any bytes as a request of Envoy's, in JSON too, as a
- * report of its buckets, and as a file of limits; the first byte says which.
- * What is read has sound names and sound quotas. */
+ * test/fuzz/fuzz_rls.c - any bytes as a request of Envoy's (protobuf or JSON),
+ * as a report of its buckets, or as a file of limits; the first byte chooses.
+ * Decoded inputs have sound names and sound quotas. */
 
 #include <string.h>
 
@@ -69,7 +69,7 @@ static void read_reports(const uint8_t *data, size_t size)
     weir_assert(count == reports.count);
 }
 
-/* Asks as a request that the rule matches, and as one without values. */
+/* Looks up a request that the rule matches, and a request without values. */
 static void ask(const struct weir_rls_rules *rules,
                 const struct weir_rls_rule *rule)
 {

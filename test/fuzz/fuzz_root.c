@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * test/fuzz/fuzz_root.c - any bytes as the messages of two peers of a root that
- * has quotas of every sharing: decode, receive, merge, answer. The answers
- * of the root are sound too: a limiter's decoder accepts them.
+ * has quotas of every sharing: decode, receive, merge, answer. A limiter's
+ * decoder must accept the root's answers.
  *
- * An input is a row of records: a byte that says which peer and what happens
- * before, two bytes of length, lowest first, and so many bytes of a
- * weir.v1.ToRoot. Unlike fuzz_nodes it knows nothing of messages but what the
- * decoder lets through, and sends it with the numbers of the input. */
+ * An input is a sequence of records: a byte that gives the peer, whether its
+ * link is new and how much time has passed; two bytes of length (little
+ * endian); and that many bytes of a weir.v1.ToRoot. Unlike fuzz_nodes it makes
+ * no messages of its own: the decoder reads them from the input, with the
+ * input's numbers. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -82,7 +83,7 @@ static void pump(struct weir_root *root, weir_instant now)
     }
 }
 
-/* Makes the views of the merged state. */
+/* Reads the views of the merged state. */
 static void look(struct weir_root *root, weir_instant now)
 {
     struct weir_usage usage;
@@ -95,7 +96,7 @@ static void look(struct weir_root *root, weir_instant now)
         weir_assert(limiter.name.len <= WEIR_NAME_MAX);
 }
 
-/* The second peer may take from some names alone. */
+/* Links a peer; the second one may take only from some names. */
 static void link_up(struct weir_root *root, uint32_t peer, weir_instant now)
 {
     static struct weir_name_set set;
@@ -108,7 +109,7 @@ static void link_up(struct weir_root *root, uint32_t peer, weir_instant now)
         weir_root_limit_names(root, peer, &names);
 }
 
-/* A peer whose message is refused loses its link, as at the daemon's port. */
+/* A refused message costs the peer its link, as at the port of weir serve. */
 static void receive(struct weir_root *root, uint32_t peer, const uint8_t *bytes,
                     size_t len, weir_instant now)
 {

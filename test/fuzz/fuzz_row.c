@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test/fuzz/fuzz_row.c - any bytes as the fields of a stored quota: refused
- * with a reason, or a sound quota that is the same when written and read, and
- * has a sound meter. */
+ * with a reason, or a sound quota with a sound bucket state, which is the same
+ * when it is written and read again. */
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test/fuzz/fuzz_scenario.c - any bytes as a scenario; what is taken must be
- * printed so that it builds to the same, what is refused must say where. */
+ * test/fuzz/fuzz_scenario.c - any bytes as a scenario; an accepted scenario is
+ * printed so that the print builds the same one, and a refusal has a text. */
 
 #include <stdlib.h>
 #include <string.h>

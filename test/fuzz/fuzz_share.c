@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test/fuzz/fuzz_share.c - any bytes as claims and capacities: what is refused
- * changes nothing, and every share is a number from 0 to what is wanted. */
+ * test/fuzz/fuzz_share.c - any bytes as claims and capacities: a refused change
+ * changes nothing, and every share is from 0 to the amount that is wanted. */
 
 #include <math.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static void check_shares(const struct weir_book *book, uint32_t claim,
                          double capacity)
 {
     double wants = weir_fair_share(book, WEIR_SHARE_NONE, claim, 0);
-    if (!(capacity >= 0)) /* which isn't for callers to say */
+    if (!(capacity >= 0)) /* callers must not pass it */
         return;
     for (int a = WEIR_SHARE_NONE; a <= WEIR_SHARE_PRIORITY; a++) {
         double share = weir_fair_share(book, (enum weir_share_algorithm)a,

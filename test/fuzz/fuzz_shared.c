@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * test/fuzz/fuzz_shared.c - what comes from a shared store's side: any bytes
- * as the value of a meter, as the integers of a reply, as a URI. Refused, or a
- * meter that can be stepped, and that is itself when written and read. */
+ * test/fuzz/fuzz_shared.c - data that a shared store sends: any bytes as a
+ * bucket state, as the integers of a reply, as a URI. Each is refused, or is a
+ * state that can be stepped, and is the same when written and read again. */
 
 #include <stdlib.h>
 #include <string.h>

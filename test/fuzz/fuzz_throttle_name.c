@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * fuzz_throttle_name.c - what is read out of a name is a sound quota, and
+ * fuzz_throttle_name.c - the quota that is read out of a name is sound, and
  * writes the same name. */
 
 #include <stdint.h>
@@ -23,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct weir_throttle_rule rule = { quota.high_burst.amount,
                                        quota.limit.units,
                                        quota.limit.per / WEIR_SECOND };
-    /* Numbers end at the third ':' and have none in them. */
+    /* The numbers end at the third ':'. */
     const char *key = name.p;
     for (int colons = 0; colons < 3; key++)
         colons += *key == ':';

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test/fuzz/fuzz_units.c - any text as any field: what is taken must be read
- * back as it is printed, and a quota that passes its check has bursts. */
+ * test/fuzz/fuzz_units.c - any text as any field: an accepted value must be
+ * printed and read back, and a quota that passes its check has bursts. */
 
 #include <string.h>
 
@@ -21,7 +21,7 @@ static void check_field(const char *field, struct weir_text value)
     if (weir_quota_is_default(&quota, field) || value.len > WEIR_LABELS_MAX)
         return;
     char buf[WEIR_FIELD_VALUE_MAX];
-    /* a name that the check can pass, unless it is the field in question */
+    /* A valid name, unless the name is the field in question. */
     if (strcmp(field, "name") != 0)
         quota.name = back.name = WEIR_TEXT("a*b*");
     size_t len = weir_quota_get(&quota, field, buf, sizeof(buf));

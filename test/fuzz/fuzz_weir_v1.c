@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * fuzz_weir_v1.c - what is accepted can be said again, in one form, and is
- * what protobuf-c reads in it. The first byte chooses the direction. */
+ * fuzz_weir_v1.c - an accepted message equals protobuf-c's, and is encoded in
+ * one form. The first byte chooses the direction. */
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test/fuzz/fuzz_yaml.c - any bytes as a YAML file; what is taken must come
- * back from its own export. */
+ * test/fuzz/fuzz_yaml.c - any bytes as a YAML file; an accepted set must be
+ * read back from its own export. */
 
 #include <stdlib.h>
 
