@@ -52,7 +52,7 @@ static const struct bench_row one_rows[] = {
          bench_take_one, "add_own", BENCH_RATIO, 2.2),
     OURS("take_empty", "the same, the bucket found empty each time", 1,
          bench_table_hot, bench_take_empty, "add_own", BENCH_RATIO, 0),
-    OURS("take_refused", "refused take", 1, bench_table_hot, bench_take_refused,
+    OURS("take_refused", "limited take", 1, bench_table_hot, bench_take_refused,
          NULL, BENCH_PLAIN, 3),
     OURS("take_three", "take, chain of three, hot", 1, bench_table_hot,
          bench_take_three, "add3_own", BENCH_RATIO, 1.6),
@@ -187,14 +187,14 @@ static const struct bench_row root_rows[] = {
 #define BUCKET_STATE(i, w)                                                  \
     OURS("meter_" #i, "step, " w, 1, bench_algorithms, bench_algorithm_##i, \
          "meter_leaky", BENCH_RATIO, 0),                                    \
-        OURS("meter_" #i "_refused", "… refused", 1, bench_algorithms,      \
+        OURS("meter_" #i "_refused", "… limited", 1, bench_algorithms,      \
              bench_algorithm_##i##_refused, "meter_leaky", BENCH_RATIO, 0)
 
 static const struct bench_row bucket_state_rows[] = {
     FLOOR("meter_add", "locked add, own line", bench_lines_hot, bench_add_own),
     OURS("meter_leaky", "step, leaky", 1, bench_algorithms,
          bench_algorithm_leaky, "meter_add", BENCH_RATIO, 0),
-    OURS("meter_leaky_refused", "… refused", 1, bench_algorithms,
+    OURS("meter_leaky_refused", "… limited", 1, bench_algorithms,
          bench_algorithm_leaky_refused, "meter_leaky", BENCH_RATIO, 0),
     BUCKET_STATE(queue, "leaky_queue"),
     BUCKET_STATE(token, "token_bucket"),
@@ -231,7 +231,7 @@ static const struct bench_row adapt_rows[] = {
           bench_cas_own),
     OURS("gate_pair", "enter, leave and its sample", 1, bench_gate,
          bench_gate_pair, NULL, BENCH_PLAIN, 60),
-    OURS("gate_refused", "refused", 1, bench_gate, bench_gate_refused, NULL,
+    OURS("gate_refused", "limited", 1, bench_gate, bench_gate_refused, NULL,
          BENCH_PLAIN, 5),
     FLOOR("window_copy", "a window of 320 samples copied", bench_gate,
           bench_window_copy),
@@ -249,7 +249,7 @@ static const struct bench_row adapt_rows[] = {
          bench_permits, bench_permit_local, NULL, BENCH_PLAIN, 0),
     OURS("permit_adaptive", "the same of an adaptive one, with its sample", 1,
          bench_permits, bench_permit_adaptive, "permit_local", BENCH_RATIO, 0),
-    OURS("permit_refused", "… and refused there", 1, bench_permits,
+    OURS("permit_refused", "… and limited there", 1, bench_permits,
          bench_permit_refused, NULL, BENCH_PLAIN, 0),
     OURS("gate_pair_2", "enter, leave and its sample, two threads, one gate", 2,
          bench_gate, bench_gate_pair, NULL, BENCH_PLAIN, 0),

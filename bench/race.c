@@ -355,13 +355,13 @@ static void tell(FILE *json, enum weir_algorithm algorithm, enum way way,
            out->p50_us, out->p99_us, out->per_s,
            is_right(way, out, limit) ? "" : "  WRONG");
     if (!is_right(way, out, limit))
-        printf("    expected %u admitted and 0 without an answer, got %" PRIu64
+        printf("    expected %u passed and 0 without an answer, got %" PRIu64
                " and %" PRIu64 "\n",
                limit, out->passed, out->failed);
     fflush(stdout);
     fprintf(json,
             "%s{\"algorithm\":\"%s\",\"way\":\"%s\",\"limit\":%u,"
-            "\"admitted\":%" PRIu64 ",\"failed\":%" PRIu64
+            "\"passed\":%" PRIu64 ",\"failed\":%" PRIu64
             ",\"p50_us\":%.1f,\"p99_us\":%.1f,\"per_s\":%.0f}",
             algorithm == WEIR_LEAKY && way == 0 ? "" : ",\n", name,
             way_names[way], limit, out->passed, out->failed, out->p50_us,
@@ -375,7 +375,7 @@ static bool race(FILE *json, bool quick)
     unsigned steps = limit * 10 / PROCESSES;
     printf("%u processes, %u asks, limit %u:\n%-15s %-16s %9s %7s %9s %9s "
            "%9s\n",
-           PROCESSES, steps * PROCESSES, limit, "algorithm", "way", "admitted",
+           PROCESSES, steps * PROCESSES, limit, "algorithm", "way", "passed",
            "/limit", "p50 us", "p99 us", "asks/s");
     for (enum weir_algorithm algorithm = WEIR_LEAKY;
          algorithm <= WEIR_SLIDING_WINDOW; algorithm++)

@@ -233,7 +233,7 @@ async def act(stage, load, what, settle, seconds, limited=True):
         served = len(load.since(before, "bulk", 200)) / took
         refused = len(load.since(before, "bulk", 429)) / took
         limit = f"limit {now['limit']:5.1f}   in flight {now['in_flight']:3d}"
-        say(f"  sync p95 {sync:6.0f} ms   bulk {served:5.0f}/s   refused "
+        say(f"  sync p95 {sync:6.0f} ms   bulk {served:5.0f}/s   limited "
             f"{refused:5.0f}/s   " + (limit if limited else "no limit") +
             (paint(DIM, f"   {now['reason']}") if limited else ""))
     watch[1].close()
@@ -252,19 +252,19 @@ def judge(target, off, on, waits, obeys):
          f"sync p95 {off.sync_p95:.0f} ms off, {on.sync_p95:.0f} ms on"),
         ("with a limit sync is quick", on.sync_p95 <= near,
          f"p95 {on.sync_p95:.0f} ms, target {target:.0f} ms"),
-        ("sync is never refused",
+        ("sync is never limited",
          on.sync_refused + waits.sync_refused + obeys.sync_refused == 0,
          f"{on.sync_served + waits.sync_served + obeys.sync_served} sync "
-         "requests, none refused"),
+         "requests, none limited"),
         ("the database does as much work", on.bulk_rate >= 0.6 * off.bulk_rate,
          f"bulk {off.bulk_rate:.0f}/s off, {on.bulk_rate:.0f}/s on"),
         ("refusals have a Retry-After",
          on.refused > 0 and on.untold == 0 and on.failed == 0,
          f"{on.refused} times 429, {on.untold} without Retry-After"),
-        ("requests that wait in the service are served, not refused",
+        ("requests that wait in the service are served, not limited",
          waits.refused <= 0.02 * waits.bulk_served and
          waits.bulk_rate >= 0.6 * off.bulk_rate and waits.sync_p95 <= near,
-         f"{waits.refused} of {waits.refused + waits.bulk_served} refused, "
+         f"{waits.refused} of {waits.refused + waits.bulk_served} limited, "
          f"bulk {waits.bulk_rate:.0f}/s, sync p95 {waits.sync_p95:.0f} ms"),
         ("a client that obeys Retry-After passes, with few tries",
          obeys.bulk_served > 0 and obeys.tries <= 0.5 * on.tries + 1 and
@@ -290,7 +290,7 @@ async def play(stage, short):
     off = await act(stage, load, "Without a limit", *times[0:2],
                     limited=False)
     stage.quota("mode=enforce")
-    on = await act(stage, load, "With the limit; bulk is refused, and comes "
+    on = await act(stage, load, "With the limit; bulk is limited, and comes "
                    f"again after {1000 * IMPATIENCE:.0f} ms", *times[2:4])
     load.path = "/bulk?wait"
     waits = await act(stage, load, "Bulk waits for its turn in the service",

@@ -19,7 +19,7 @@ int main(void)
     if (weir_ready(weir, 2 * WEIR_SECOND) < 0)
         puts("no root answers, so nothing is limited");
     enum weir_verdict verdict = weir_take_by_name(weir, "hello", 5, 1, NULL, 0);
-    puts(verdict == WEIR_PASS ? "passed" : "limited");
+    puts(verdict == WEIR_PASSED ? "passed" : "limited");
     weir_close(weir);
-    return verdict == WEIR_PASS ? 0 : 1;
+    return verdict == WEIR_PASSED ? 0 : 1;
 }

@@ -284,15 +284,15 @@ const char *const weir_metric_sentences[WEIR_METRIC_COUNT] = {
     [WEIR_METRIC_PASSED_MAX] = "the same, highest bin",
     [WEIR_METRIC_PERIOD_S] =
         "seconds from one rise of the passing rate over its mean to the next",
-    [WEIR_METRIC_REFUSED_SHARE] = "refused over offered",
+    [WEIR_METRIC_REFUSED_SHARE] = "limited over offered",
     [WEIR_METRIC_MAX_FILL_OVER_HIGH] =
         "most by which what the fleet let through, in one bucket, stood above "
         "high_burst, in seconds of the limit; not below 0",
     [WEIR_METRIC_ONSET_EXCESS] =
         "passed beyond what the ideal limiter passed, in seconds of the limit",
-    [WEIR_METRIC_ECHO] = "refused, in seconds of the limit",
+    [WEIR_METRIC_ECHO] = "limited, in seconds of the limit",
     [WEIR_METRIC_ECHO_S] =
-        "seconds from the window's start to the last refusal",
+        "seconds from the window's start to the last limited one",
     [WEIR_METRIC_IDEAL_MEAN] =
         "passed_mean of one bucket that sees all requests at once",
     [WEIR_METRIC_IDEAL_SD] = "passed_sd of that bucket",

@@ -117,9 +117,9 @@ static const struct weir_model_field fields[] = {
     A_TIME("bulk_end", 0, "bulk ends then; 0: never"),
     A_RATE("sync_rate", 0, "at which sync comes"),
     A_WORD("classes", 1, class_words,
-           "two: sync is counted and never refused; one: as bulk"),
+           "two: sync is counted and never limited; one: as bulk"),
     A_TIME("retry", 0,
-           "refused bulk comes again, at least so much later and "
+           "limited bulk comes again, at least so much later and "
            "up to twice; 0: never"),
     A_WORD("storage", 0, weir_storage_kinds,
            "slow by the last second, a pool, or flat"),
@@ -161,7 +161,7 @@ static const struct weir_model_field fields[] = {
 
 static const struct weir_model_metric metrics[] = {
     { "offered_rps", "requests offered, a second" },
-    { "admitted_rps", "requests admitted, a second" },
+    { "passed_rps", "requests admitted, a second" },
     { "mean_ms", "latency of the storage, of bulk, mean" },
     { "p95_ms", "the same, 95th percentile" },
     { "p99_ms", "the same, 99th percentile" },
@@ -169,8 +169,8 @@ static const struct weir_model_metric metrics[] = {
     { "slow_share", "share of admitted bulk over the target" },
     { "windows_over", "share of windows of 15 s with a p95 over the target" },
     { "worst_window_ms", "highest p95 of such a window" },
-    { "refused", "requests refused" },
-    { "refused_rps", "the same, a second" },
+    { "limited", "requests refused" },
+    { "limited_rps", "the same, a second" },
     { "limit_min", "lowest limit of a process" },
     { "limit_mean", "the same, as a request found it on average" },
     { "limit_max", "the same, highest" },
@@ -186,7 +186,7 @@ static const struct weir_model_metric metrics[] = {
     { "back_rps", "the same, 'grace' after it has changed back" },
     { "back_p95_ms", "its p95 then" },
     { "fall_s", "seconds from the change until the limit is lower" },
-    { "sync_admitted", "share of sync that is admitted" },
+    { "sync_passed", "share of sync that is admitted" },
     { "sync_mean_ms", "latency of sync, mean" },
     { "sync_p95_ms", "the same, 95th percentile" },
     { "bulk_rps", "bulk admitted, a second" },
@@ -197,8 +197,8 @@ static const struct weir_model_metric metrics[] = {
 
 static const struct weir_model_series series[] = {
     { "offered", "requests a second", true },
-    { "admitted", "requests a second", true },
-    { "refused", "requests a second", true },
+    { "passed", "requests a second", true },
+    { "limited", "requests a second", true },
     { "p95", "ms", false },
     { "sync_p95", "ms", false },
     { "target", "ms", false },

@@ -97,8 +97,8 @@ static const struct weir_model_field fields[] = {
 
 enum { ADMITTED, ADMITTED_MAX, MESSAGES, LATENCY, LATENCY_P99 };
 static const struct weir_model_metric metrics[] = {
-    { "admitted", "calls passed over calls allowed by the limits, whole run" },
-    { "admitted_max", "the same, maximum of any window and key" },
+    { "passed", "calls passed over calls allowed by the limits, whole run" },
+    { "passed_max", "the same, maximum of any window and key" },
     { "messages", "sent, per call" },
     { "latency_ms", "milliseconds that a call waits for its decision, mean" },
     { "latency_p99_ms", "the same, 99th percentile" },

@@ -35,9 +35,9 @@ static const struct weir_model_field fields[] = {
 
 enum { MOST, MEAN, REFUSED };
 static const struct weir_model_metric metrics[] = {
-    { "admitted_max", "most that passed in any window, over the limit" },
-    { "admitted_mean", "calls passed a window, over the limit" },
-    { "refused_share", "refused over offered" },
+    { "passed_max", "most that passed in any window, over the limit" },
+    { "passed_mean", "calls passed a window, over the limit" },
+    { "limited_share", "limited over offered" },
     { NULL, NULL },
 };
 

@@ -66,8 +66,8 @@ static const struct weir_model_metric metrics[] = {
     { "error_over", "the part counted too much, the same" },
     { "error_under", "the part counted too little, the same" },
     { "error_max", "largest |counted - true| over the limit" },
-    { "over_admitted", "most calls admitted in any window, over the limit, "
-                       "beyond 1" },
+    { "over_passed", "most calls admitted in any window, over the limit, "
+                     "beyond 1" },
     { "ns_per_decision", "nanoseconds a decision, by this machine's clock" },
     { "bytes_per_key", "of state" },
     { NULL, NULL },

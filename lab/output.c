@@ -143,9 +143,9 @@ static const struct column fleet_columns[] = {
 static const struct column quota_columns[] = {
     { "offered", offsetof(struct weir_sample, offered) },
     { "passed", offsetof(struct weir_sample, passed) },
-    { "refused", offsetof(struct weir_sample, refused) },
+    { "limited", offsetof(struct weir_sample, refused) },
     { "ideal_passed", offsetof(struct weir_sample, ideal_passed) },
-    { "ideal_refused", offsetof(struct weir_sample, ideal_refused) },
+    { "ideal_limited", offsetof(struct weir_sample, ideal_refused) },
     { "limit_per_s", offsetof(struct weir_sample, limit_per_s) },
     { "low", offsetof(struct weir_sample, low) },
     { "high", offsetof(struct weir_sample, high) },

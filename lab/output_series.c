@@ -35,7 +35,7 @@ static const struct style fleet_styles[CURVE_COUNT] = {
     [WEIR_SERIES_OFFERED] = { "offered", UNIT_RATE,
                               "lc '#999999' lw 1.5 dt 3" },
     [WEIR_SERIES_PASSED] = { "passed", UNIT_RATE, "lc '#0072B2' lw 2.2" },
-    [WEIR_SERIES_REFUSED] = { "refused", UNIT_RATE,
+    [WEIR_SERIES_REFUSED] = { "limited", UNIT_RATE,
                               "lc '#D55E00' lw 1.5 dt 4" },
     [WEIR_SERIES_IDEAL] = { "ideal limiter", UNIT_RATE,
                             "lc '#E69F00' lw 1.8 dt 2" },

@@ -469,7 +469,7 @@ static void window_check(struct oracle *o, const struct weir_algorithm_ask *ask,
                          (rule->quantity == 0 || ask->weight > rule->quantity));
     bool counts = ask->op == WEIR_ALGORITHM_CHARGE ||
                   (asks(ask) && ask->op != WEIR_ALGORITHM_PEEK &&
-                   (passes || rule->count_refused));
+                   (passes || rule->count_limited));
     if (counts)
         count_units(o, &sight, ask->weight);
     else if (ask->op == WEIR_ALGORITHM_REFUND)
@@ -529,7 +529,7 @@ static void random_window(struct weir_algorithm_rule *rule,
     if (weir_rng_below(rng, 2))
         rule->window = (random_bits(rng, 6) + 1) * WEIR_SECOND;
     rule->quantity = random_bits(rng, weir_rng_below(rng, 4) ? 8 : 61);
-    rule->count_refused = weir_rng_below(rng, 4) == 0;
+    rule->count_limited = weir_rng_below(rng, 4) == 0;
     uint64_t parts = weir_rng_below(rng, 2) ? 4 : WEIR_SUB_WINDOWS_MAX;
     rule->sub_windows = (uint8_t)(weir_rng_below(rng, parts) + 1);
     if (rule->window < rule->sub_windows)

@@ -30,7 +30,7 @@ measure passed_mean over 2s..5s
 measure passed_sd over 2s..5s
 measure echo
 claim "it is flat" holds if passed_sd < 0.5
-claim "nothing is refused" holds if echo = 0
+claim "nothing is limited" holds if echo = 0
 expect passed_mean over 2s..5s within 0.5..1.5
 figure "The passed rate follows the limit" offered passed limit
 figure "The fill stays under high_burst" fill root_fill limiter_fill
@@ -137,7 +137,7 @@ class Running(Case):
         self.assertIn("small: A small fleet under three times its load", said)
         self.assertRegex(said, r"\npassed_mean +[01]\.\d{3}\n")
         self.assertRegex(said, r"\n  holds +it is flat\n")
-        self.assertRegex(said, r"\n  refuted +nothing is refused\n")
+        self.assertRegex(said, r"\n  refuted +nothing is limited\n")
         self.assertRegex(said, r"\n  held +.*passed_mean .*\(found ")
         said = self.weir("run", self.small, "--seeds", "1..3").stdout
         self.assertRegex(said, r"mean +sd +least +most\n")

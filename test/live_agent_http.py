@@ -79,7 +79,7 @@ class Http(Agents):
         place, = self.agent("--http", ":0")["http"]
         status, headers, said = self.take(place, name="site")
         self.assertEqual((status, said), (200, {
-            "verdict": "pass", "quota": "site", "remaining": 2}))
+            "verdict": "passed", "quota": "site", "remaining": 2}))
         self.assertEqual(headers["RateLimit-Policy"], '"site";q=3;w=10800')
         self.assertEqual(headers["RateLimit"], '"site";r=2')
         status, _, said = self.take(place, name="site", weight=2, peek=True)
@@ -119,11 +119,11 @@ class Http(Agents):
                           live["watched"]], [("user/*", 2), ("site", 3)])
         self.assertEqual({quota["name"] for quota in get(
             "/v1/usage?match=user/*")["quotas"]}, {"user/ann", "user/bob"})
-        until("a second of it", lambda: get("/v1/past?name=site")["samples"])
+        until("a second of it", lambda: get("/v1/recent?name=site")["samples"])
         why = get("/v1/why?name=user/eve")
         self.assertEqual((why["verdict"], [link["quota"] for link in
-                          why["chain"]]), ("refused", ["user/*", "site"]))
-        for path in "/v1/why", "/v1/past", "/v1/usage?limit=x":
+                          why["chain"]]), ("limited", ["user/*", "site"]))
+        for path in "/v1/why", "/v1/recent", "/v1/usage?limit=x":
             self.assertEqual(get(path)["status"], 400)
 
     def test_names_of_all_kinds(self):
@@ -136,7 +136,7 @@ class Http(Agents):
         self.assertEqual(said["quota"], 'ü"x')
         self.assertEqual(headers["RateLimit"], '"%C3%BC%22x";r=6')
         status, headers, said = self.take(place, name="nobody's")
-        self.assertEqual((status, said), (200, {"verdict": "pass",
+        self.assertEqual((status, said), (200, {"verdict": "passed",
                                                 "unknown": True}))
         self.assertNotIn("RateLimit", headers)
 
@@ -166,20 +166,20 @@ class Http(Agents):
     def test_lists(self):
         self.quota("a", "limit=1/h", "low_burst=20", "high_burst=20")
         place, = self.agent("--http", ":0")["http"]
-        status, _, said = self.take(place, asks=[
+        status, _, said = self.take(place, requests=[
             {"name": "a"}, {"name": "a", "weight": 20}, {"name": "a"},
             {"name": "b"}])
         self.assertEqual(status, 200)
         self.assertEqual([one["verdict"] for one in said["replies"]],
-                         ["pass", "limited", "pass", "pass"])
+                         ["passed", "limited", "passed", "passed"])
         self.quota("c", "limit=1/h", "low_burst=1", "high_burst=1")
         until("c", lambda: "unknown" not in
               self.take(place, name="c", peek=True)[2])
-        self.assertEqual(self.take(place, asks=[{"name": "c"},
+        self.assertEqual(self.take(place, requests=[{"name": "c"},
                                                 {"name": ""}])[0], 400)
         self.assertEqual(self.take(place, name="c")[0], 200)
-        self.assertEqual(self.take(place, asks=[])[2], {"replies": []})
-        self.assertEqual(self.take(place, asks=[{"name": "c"}] * 257)[0],
+        self.assertEqual(self.take(place, requests=[])[2], {"replies": []})
+        self.assertEqual(self.take(place, requests=[{"name": "c"}] * 257)[0],
                          400)
 
     def on(self, link, path, **body):
@@ -215,7 +215,7 @@ class Http(Agents):
                                                 name="db")[0] == 200)
         # A pass without a permit has no number.
         self.assertEqual(self.on(other, "/v1/enter", name="no quota"),
-                         (200, {"verdict": "pass", "unknown": True}))
+                         (200, {"verdict": "passed", "unknown": True}))
         for path, body in [
                 ("/v1/enter", {}), ("/v1/enter", {"name": "db", "class": 1}),
                 ("/v1/enter", {"name": "db", "peek": True}),
@@ -373,7 +373,7 @@ class Http(Agents):
                 ('{"name": "shadow:a"}', "shadow:"),
                 (json.dumps({"name": "a" * 256}), "255"),
                 (json.dumps({"name": "a\nb"}), "name"),
-                ('{"asks": 1}', "asks")]:
+                ('{"requests": 1}', "requests")]:
             status, headers, said = self.call(place, "POST", "/v1/take", body)
             self.assertEqual(status, 400, body)
             self.assertEqual(headers["Content-Type"],

@@ -44,8 +44,8 @@ class Agent(Case):
 
     def setUp(self):
         super().setUp()
-        self.files = ["--door-tls-cert", self.cert, "--door-tls-key",
-                      self.key, "--door-tls-ca", self.trusted,
+        self.files = ["--listener-tls-cert", self.cert, "--listener-tls-key",
+                      self.key, "--listener-tls-ca", self.trusted,
                       "--credentials", self.credentials]
         self.unix = f"unix:{self.folder}/resp"
         self.places = self.agent(*self.files, "--http", ":0", "--resp", ":0",
@@ -348,22 +348,24 @@ class Start(Case):
         self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
 
     def test_what_is_missing_is_named(self):
-        pair = ["--door-tls-cert", self.cert, "--door-tls-key", self.key]
+        pair = ["--listener-tls-cert", self.cert,
+                "--listener-tls-key", self.key]
         named = ["--credentials", self.credentials]
-        trust = ["--door-tls-ca", self.certificates.ca]
+        trust = ["--listener-tls-ca", self.certificates.ca]
         for door in ("--http", "--resp", "--rls"):
             for place in ([door, "0.0.0.0:0"], [door, "[::]:0"]):
-                self.fails(f"{door} .*--door-tls-cert, --door-tls-key and "
-                           "--credentials are missing", *place)
-                self.fails("--door-tls-cert and --door-tls-key are missing",
-                           *place, *named)
+                self.fails(f"{door} .*--listener-tls-cert, --listener-tls-key "
+                           "and --credentials are missing", *place)
+                self.fails("--listener-tls-cert and --listener-tls-key are "
+                           "missing", *place, *named)
                 self.fails("--credentials is missing", *place, *pair)
-        self.fails("--door-tls-key is missing", *pair[:2])
-        self.fails("--door-tls-cert is missing", *pair[2:])
-        self.fails("--door-tls-cert and --door-tls-key are missing", *trust)
+        self.fails("--listener-tls-key is missing", *pair[:2])
+        self.fails("--listener-tls-cert is missing", *pair[2:])
+        self.fails("--listener-tls-cert and --listener-tls-key are missing",
+                   *trust)
         self.fails("--credentials, their rights, is", *pair, *trust)
         none = self.folder / "none"
-        self.fails("none.*No such file", *pair[:2], "--door-tls-key", none)
+        self.fails("none.*No such file", *pair[:2], "--listener-tls-key", none)
 
 
 if __name__ == "__main__":

@@ -94,7 +94,7 @@ static void look(void)
     struct weir_adaptive seen = { .reason = "none" };
     int error = weir_adaptive(quota, &seen, now);
     printf("{\"error\": %d, \"limit\": %g, \"reason\": \"%s\", \"in_flight\": "
-           "%llu, \"latency_ms\": %g, \"served\": %lu, \"refused\": %lu}\n",
+           "%llu, \"latency_ms\": %g, \"served\": %lu, \"limited\": %lu}\n",
            error, seen.limit, seen.reason, (unsigned long long)seen.in_flight,
            (double)seen.latency / 1e6, served, refused);
     fflush(stdout);

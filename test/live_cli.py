@@ -209,9 +209,9 @@ class Quickstart(Case):
         self.assertEqual(self.ok("take", "ghost", root=root),
                          "passed (shadow: would be limited by ghost)\n")
         until_equal("the report", [("ghost", "shadow", 1)], lambda: [
-            (q["name"], q["mode"], q["refused"]) for q in
+            (q["name"], q["mode"], q["limited"]) for q in
             json.loads(root.get("/v1/usage")[1])["quotas"]])
-        self.assertIn('weir_quota_refused_units_total{quota="ghost",'
+        self.assertIn('weir_quota_limited_units_total{quota="ghost",'
                       'mode="shadow"} 1\n', root.get("/metrics")[1])
         self.assertRegex(self.ok("top", "--once", "--interval", "50ms",
                                  root=root), "ghost +shadow +0 ")
@@ -440,7 +440,7 @@ class History(Case):
         self.ok("quota", "set", "other", root=self.root)
         self.ok("quota", "rm", "other", root=self.root)
         log = self.ok("quota", "log", root=self.root).splitlines()
-        self.assertRegex(log[0], "^WHEN +WHO +EPOCH +QUOTA +CHANGE$")
+        self.assertRegex(log[0], "^WHEN +IDENTITY +EPOCH +QUOTA +CHANGE$")
         when = r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ  anonymous +"
         for line, said in zip(log[1:], (
                 "4  other  removed", "3  other  created",
@@ -505,7 +505,7 @@ class Shadow(Case):
 
     def usage(self, query):
         quotas = json.loads(self.root.get("/v1/usage" + query)[1])["quotas"]
-        return {q["name"]: (q["passed"], q["refused"]) for q in quotas}
+        return {q["name"]: (q["passed"], q["limited"]) for q in quotas}
 
     def test_what_it_would_do_is_seen(self):
         before = self.ok("quota", "export", root=self.root)

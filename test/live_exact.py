@@ -138,11 +138,11 @@ class Exact(Case):
                  "on_stale=limit")
         self.assertEqual(self.take_the_rest("calls"), 5)
         metrics = self.root.get("/metrics")[1]
-        self.assertIn("\nweir_asks_total 6\n", metrics)
-        self.assertIn("\nweir_asks_refused_total 0\n", metrics)
-        self.assertIn("\nweir_asks_dropped_total 0\n", metrics)
-        self.assertIn("\nweir_meters 1\n", metrics)
-        self.assertRegex(metrics, r"\nweir_meter_bytes [1-9][0-9]*\n")
+        self.assertIn("\nweir_exact_requests_total 6\n", metrics)
+        self.assertIn("\nweir_exact_requests_refused_total 0\n", metrics)
+        self.assertIn("\nweir_exact_requests_dropped_total 0\n", metrics)
+        self.assertIn("\nweir_bucket_states 1\n", metrics)
+        self.assertRegex(metrics, r"\nweir_bucket_state_bytes [1-9][0-9]*\n")
 
     def test_an_edit_carries_what_a_root_has_counted(self):
         self.uri = "root"
@@ -169,7 +169,7 @@ class Exact(Case):
                  "on_stale=limit", "permit_timeout=1h")
         env = dict(self.env, WEIR_ROOTS=self.root.address)
         holder = subprocess.Popen(
-            [WEIR, "take", "--json", "--hold=1h", "-w2", "pool",
+            [WEIR, "take", "--json", "--in-flight=1h", "-w2", "pool",
              f"--timeout={PATIENCE}s"], env=env, stdout=subprocess.PIPE,
             text=True)
         self.addCleanup(holder.kill)
@@ -177,7 +177,7 @@ class Exact(Case):
         while not said.endswith("}\n"):
             said += holder.stdout.readline()
         self.assertTrue(json.loads(said)["exact"])
-        reply = self.reply("pool", "--hold=0s")
+        reply = self.reply("pool", "--in-flight=0s")
         self.assertEqual((reply["verdict"], reply["exact"], reply["fill"]),
                          ("limited", True, 2))
         holder.kill()
@@ -185,7 +185,8 @@ class Exact(Case):
         self.assertEqual(self.reply("pool")["verdict"], "limited")
         self.set("pool", "kind=concurrency", "limit=3", LONG,
                  "on_stale=limit", "permit_timeout=1h")
-        self.assertEqual(self.reply("pool", "--hold=0s")["verdict"], "pass")
+        self.assertEqual(self.reply("pool", "--in-flight=0s")["verdict"],
+                         "passed")
         self.assertEqual(self.reply("pool", "--peek")["fill"], 2)
 
     def test_a_dead_store_and_its_return(self):

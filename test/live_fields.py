@@ -20,24 +20,24 @@ class Fields(Case):
     def test_set_the_fields_of_algorithms(self):
         self.assertIn("order=3", self.ok("quota", "set", "a/*", "order=3",
                                          root=self.root))
-        self.assertIn("count_refused=yes", self.ok(
+        self.assertIn("count_limited=yes", self.ok(
             "quota", "set", "mail", "algorithm=fixed_window", "sharing=local",
             "limit=1000/month", "window=month", "tz=+01:00",
-            "count_refused=yes", root=self.root))
+            "count_limited=yes", root=self.root))
         shown = self.ok("quota", "get", "mail", root=self.root)
         self.assertRegex(shown, "window +month")
-        self.assertRegex(shown, "count_refused +yes")
+        self.assertRegex(shown, "count_limited +yes")
         self.assertNotIn("high_burst", shown)
         self.assertNotIn("store", shown)
         self.assertEqual(
             self.ok("quota", "export", root=self.root).split("- name: ")[2],
             "mail\n  limit: 1000/30d\n  algorithm: fixed_window\n"
-            "  window: month\n  tz: \"+01:00\"\n  count_refused: yes\n"
+            "  window: month\n  tz: \"+01:00\"\n  count_limited: yes\n"
             "  sharing: local\n")
         self.fails("leave it out", "quota", "set", "mail", "algorithm=leaky",
                    root=self.root)
         self.ok("quota", "set", "mail", "algorithm=leaky", "window=", "tz=",
-                "count_refused=", root=self.root)
+                "count_limited=", root=self.root)
         self.assertRegex(self.ok("quota", "log", root=self.root),
                          "algorithm fixed_window -> leaky, window month -> "
                          "none")

@@ -56,7 +56,7 @@ static void flood_one(struct flood *flood, uint64_t number)
     enum weir_verdict verdict =
         weir_take_by_name(flood->weir, name, (size_t)len, 1, NULL, 0);
     __atomic_fetch_add(&flood->flooded, 1, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&flood->flood_passed, verdict == WEIR_PASS,
+    __atomic_fetch_add(&flood->flood_passed, verdict == WEIR_PASSED,
                        __ATOMIC_RELAXED);
 }
 
@@ -107,8 +107,8 @@ static void take_hot(struct flood *flood)
     enum weir_verdict verdict = weir_take_by_name(
         flood->weir, flood->hot, strlen(flood->hot), 1, NULL, 0);
     flood->offered++;
-    flood->passed += verdict == WEIR_PASS;
-    flood->failed += verdict != WEIR_PASS && verdict != WEIR_LIMITED;
+    flood->passed += verdict == WEIR_PASSED;
+    flood->failed += verdict != WEIR_PASSED && verdict != WEIR_LIMITED;
 }
 
 static void take_due(struct flood *flood, weir_instant start, weir_instant now)

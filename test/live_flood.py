@@ -43,7 +43,7 @@ GROWTH_KB = 4096    # by which constant memory may vary, in the heap (a root
                     # would be 30 MB
 TABLE_FULL = 6      # enum weir_event_type
 HOT_NAME = "hot/tenant"
-NOTHING = {"refused": 0}
+NOTHING = {"limited": 0}
 
 
 def say(text):
@@ -164,7 +164,7 @@ class Flood(unittest.TestCase):
         gap = max(later["at"] - line["at"] for limiter in self.fleet.limiters
                   for line, later in pairwise(limiter.told("seen")))
         if gap < HOT_BURST / HOT:
-            self.assertEqual(self.root.usage().get("none", NOTHING)["refused"],
+            self.assertEqual(self.root.usage().get("none", NOTHING)["limited"],
                              0, f"bins at most {gap:.3f} s apart")
 
     def hot_lead(self, limiter):
@@ -196,7 +196,7 @@ class Flood(unittest.TestCase):
         seconds = time.monotonic() - start
         lead = self.hot_lead(limiter)
         say(f"  {len(full)} events say so; the overflow quota passed "
-            f"{spill['passed']:,} and refused {spill['refused']:,}")
+            f"{spill['passed']:,} and limited {spill['limited']:,}")
         say(f"  the hot one was ahead of its rate by {lead:.0f} units at most")
         self.assertLessEqual(lead, HOT_BURST + 1)
         self.assertLessEqual(last["slots_used"], SLOTS)

@@ -79,7 +79,7 @@ static void tell_flip(const struct load *load, weir_instant at)
 {
     live_tell_begin(at);
     printf("\"flip\": \"%s\", \"passed\": %d", load->name,
-           load->last == WEIR_PASS);
+           load->last == WEIR_PASSED);
     live_tell_end();
 }
 
@@ -137,8 +137,8 @@ static void take(struct fleet *fleet, struct load *load, bool tell,
     enum weir_verdict verdict = weir_take(load->quota, weight, NULL, 0);
     load->calls++;
     load->offered += weight;
-    load->failed += verdict != WEIR_PASS && verdict != WEIR_LIMITED;
-    if (verdict == WEIR_PASS)
+    load->failed += verdict != WEIR_PASSED && verdict != WEIR_LIMITED;
+    if (verdict == WEIR_PASSED)
         load->passed += weight;
     if (verdict == load->last)
         return;
@@ -250,7 +250,7 @@ static bool load_parse(struct load *load, char *text)
         return false;
     *equals = '\0';
     char *end;
-    *load = (struct load){ .name = text, .weight = 1, .last = WEIR_PASS };
+    *load = (struct load){ .name = text, .weight = 1, .last = WEIR_PASSED };
     load->rate = strtoull(equals + 1, &end, 10);
     if (*end == ':')
         load->weight = strtoull(end + 1, &end, 10);

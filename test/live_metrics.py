@@ -128,7 +128,7 @@ class Fleet(Agents):
 
     def ask(self, *names):
         place, = self.places["http"]
-        body = json.dumps({"asks": [{"name": name} for name in names]})
+        body = json.dumps({"requests": [{"name": name} for name in names]})
         request = urllib.request.Request(
             f"http://{place}/v1/take", body.encode(),
             {"Content-Type": "application/json"})
@@ -197,20 +197,20 @@ class Metrics(OfFleet):
             r"^weir_quotas_used (\S+)$", self.fleet.page(root),
             re.M)[1])) >= 1000)
         pages = self.fleet.pages()
-        for name in "passed_units_total", "refused_units_total", \
+        for name in "passed_units_total", "limited_units_total", \
                 "fill_units", "limit_units_per_second":
             self.assertEqual(len(series_of(pages["root"],
                                            "weir_quota_" + name)), TOP_MAX)
         self.assertEqual(lines(pages["agent"]), agent_before)
         # The quota that refused is among them.
         until("the refused units", lambda: (
-            'weir_quota_refused_units_total{quota="full",mode="enforce"} 9\n'
+            'weir_quota_limited_units_total{quota="full",mode="enforce"} 9\n'
             in self.fleet.page(root)))
 
     def test_agent_counts(self):
         page = self.fleet.pages()["agent"]
         self.assertGreaterEqual(self.fleet.verdicts["limited"], 9)
-        for verdict in "pass", "limited":
+        for verdict in "passed", "limited":
             self.assertIn(f'weir_agent_decisions_total{{verdict="{verdict}"}} '
                           f"{self.fleet.verdicts[verdict]}\n", page)
         self.assertIn("weir_agent_unknown_requests_total 1\n", page)

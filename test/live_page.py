@@ -201,13 +201,13 @@ class Streams(Case):
                     picture = json.loads(line[6:])
                     told += [one for one in [picture]
                              if one["watched"] and
-                             one["watched"][0]["refused"] > 0]
+                             one["watched"][0]["limited"] > 0]
         first, second = told
         self.assertGreater(second["at"], first["at"])
         self.assertEqual([one["name"] for one in second["watched"]], ["site"])
         self.assertGreaterEqual(second["watched"][0]["passed"],
                                 first["watched"][0]["passed"])
-        self.assertEqual(second["refused"][0]["name"], "site")
+        self.assertEqual(second["top_limited"][0]["name"], "site")
 
     def opened(self, headers=None, source=None):
         """Opens one more stream, which stays open; returns its status."""
@@ -271,20 +271,20 @@ class Streams(Case):
         self.fleet.add_limiter(["site=100"])
         # A page that is opened only now has the samples from before.
         kept = until("some seconds of it", lambda: [
-            kept for kept in [self.root.get("/v1/past", name="site")]
+            kept for kept in [self.root.get("/v1/recent", name="site")]
             if len(kept["samples"]) > 2])
-        times, passed, refused = zip(*kept[0]["samples"])
-        for sums in times, passed, refused:
+        times, passed, limited = zip(*kept[0]["samples"])
+        for sums in times, passed, limited:
             self.assertEqual(list(sums), sorted(sums))
-        self.assertGreater(passed[-1] + refused[-1], passed[0] + refused[0])
+        self.assertGreater(passed[-1] + limited[-1], passed[0] + limited[0])
         page = self.open("site")
         page.until("a curve", "weir.detail.curves.data[0].length >= 3")
         page.until("of the past",
                    f"weir.samples.of('site')[0].at < {times[1]}")
         page.until("and of the present",
                    f"weir.samples.of('site').at(-1).at > {times[-1] + 1}")
-        self.assertEqual(self.root.get("/v1/past", name="b")["samples"], [])
-        self.assertEqual(self.ask("/v1/past?name=")[0], 400)
+        self.assertEqual(self.root.get("/v1/recent", name="b")["samples"], [])
+        self.assertEqual(self.ask("/v1/recent?name=")[0], 400)
 
     def test_bad_questions(self):
         for query in ("watch=%zz", "watch=%01", "watch=" + "a%0A" * 101,
@@ -309,12 +309,12 @@ class Why(Case):
                          ["client/ann", "site"])
         self.assertEqual(said["chain"][0]["quota"], "client/*")
         self.assertEqual(said["verdict"], "passed")
-        self.assertEqual(self.why("none")["verdict"], "refused")
+        self.assertEqual(self.why("none")["verdict"], "limited")
         self.assertEqual(self.why("try")["verdict"], "passed")
         self.assertEqual(self.why("try")["chain"][0]["chance"], 1)
         self.assertEqual(self.why("mine")["verdict"], "unknown")
         never = self.why("client/ann", weight=16)
-        self.assertEqual(never["verdict"], "refused")
+        self.assertEqual(never["verdict"], "limited")
         self.assertIn("never", never["chain"][0]["why"])
         status, _, text = self.ask("/v1/why?name=nobody")
         self.assertEqual(status, 404)
@@ -437,7 +437,7 @@ class Page(Case):
         self.prepare_fleet()
         page = self.open("client%2Fann!why")
         sees(page, "#why", "by client/*")
-        sees(page, "#why", "refused")
+        sees(page, "#why", "limited")
         self.keep(page, "why")
         page.press("#why .chain button")  # its template
         page.until("the template",
@@ -458,10 +458,10 @@ class Page(Case):
     def test_lists(self):
         self.prepare_fleet()
         page = self.open()
-        page.click("#tab-refused")
-        sees(page, "#refused", "site/write")
-        sees(page, "#refused", "client/ann")
-        self.keep(page, "refused")
+        page.click("#tab-limited")
+        sees(page, "#limited", "site/write")
+        sees(page, "#limited", "client/ann")
+        self.keep(page, "limited")
         page.click("#tab-limiters")
         sees(page, "#limiters", "limiter1")
         sees(page, "#limiters", "root0")
@@ -510,13 +510,13 @@ class Page(Case):
             page.key("t")
             self.assertEqual(
                 page.run("document.documentElement.dataset.theme"), theme)
-        for number, name in enumerate(("quotas", "refused", "limiters",
+        for number, name in enumerate(("quotas", "limited", "limiters",
                                        "history"), 1):
             page.key(str(number))
             self.assertFalse(page.run(
                 f"document.getElementById('{name}').hidden"), name)
         page.run("document.getElementById('tab-history').focus()")
-        for key, name in (("ArrowRight", "quotas"), ("ArrowRight", "refused"),
+        for key, name in (("ArrowRight", "quotas"), ("ArrowRight", "limited"),
                           ("ArrowLeft", "quotas"), ("ArrowLeft", "history")):
             page.key(key)
             self.assertEqual(page.run("document.activeElement.id"),
@@ -675,10 +675,10 @@ class Agent(Case):
                    "weir.detail.curves.data[2].at(-1) > 60 && "
                    "weir.detail.curves.data[2].at(-1) < 150 && "
                    "weir.detail.curves.data[3].at(-1) > 50")
-        sees(page, "#why", "refused")
+        sees(page, "#why", "limited")
         sees(page, ".figures", "100/s")
         say("an agent's curve: passed "
-            f"{page.run('weir.detail.curves.data[2].at(-1)'):.0f}/s, refused "
+            f"{page.run('weir.detail.curves.data[2].at(-1)'):.0f}/s, limited "
             f"{page.run('weir.detail.curves.data[3].at(-1)'):.0f}/s")
         self.keep(page, "agent-light")
         page.set_dark(True)
@@ -689,9 +689,9 @@ class Agent(Case):
                    ".quota.limit === '40/s'")
         page.until("the curve bends",
                    "weir.detail.curves.data[2].at(-1) < 70")
-        page.click("#tab-refused")
-        sees(page, "#refused", "site/write")
-        self.keep(page, "agent-refused")
+        page.click("#tab-limited")
+        sees(page, "#limited", "site/write")
+        self.keep(page, "agent-limited")
         # Instances of a template; its row has the sum of their use.
         page.click("#tab-quotas")
         page.until("instances under their template",
@@ -735,7 +735,7 @@ class Agent(Case):
         self.assertEqual(said["chain"][0]["quota"], "client/*")
         self.assertEqual(said["verdict"], "passed")
         never = self.get("/v1/why?name=client/carl&weight=1000")
-        self.assertEqual(never["verdict"], "refused")
+        self.assertEqual(never["verdict"], "limited")
         self.assertIn("never", never["chain"][0]["why"])
         # Quotas that no bucket decides have reasons, too.
         def refused():
@@ -743,7 +743,7 @@ class Agent(Case):
             instant."""
             self.take("calls")
             said = self.get("/v1/why?name=calls")
-            return said if said["verdict"] == "refused" else None
+            return said if said["verdict"] == "limited" else None
         said = until("a window that is used up", refused)
         self.assertGreater(said["chain"][0]["retry_after_s"], 0)
 

@@ -73,7 +73,7 @@ class Regions(Case):
             state["age_s"] < 1 for state in self.states()))
         for state in self.states():
             self.assertEqual(state["name"], "eu")
-            self.assertEqual(state["no_room"], 0)
+            self.assertEqual(state["table_full"], 0)
         self.says(r"region +eu, under .*\(up\), .*\(up\)", lambda:
                   self.fleet.weir("status", root=self.region[0])[1])
         for line in ("weir_upstream_roots_up 2", "weir_region_stale 0"):

@@ -138,7 +138,7 @@ class Case(unittest.TestCase):
 
     @staticmethod
     def refused(result):
-        return {quota["name"]: quota["refused"]
+        return {quota["name"]: quota["limited"]
                 for quota in result["quotas"]}
 
 
@@ -153,14 +153,14 @@ class Real(Case):
         self.assertEqual(found["malformed"], 0)
         self.assertEqual(self.refused(result), oracle.refused)
         self.assertGreater(min(oracle.refused.values()), 100)
-        self.assertEqual({client["client"]: client["refused"]
+        self.assertEqual({client["client"]: client["limited"]
                           for client in result["clients"]}, oracle.clients)
         for quota in result["quotas"]:
-            self.assertEqual(sum(quota["refused_over_time"]),
-                             quota["refused"])
-            self.assertEqual(sum(quota["asked_over_time"]), quota["asked"])
-        self.assertEqual(result["asked"] - result["unknown"],
-                         result["quotas"][0]["asked"])
+            self.assertEqual(sum(quota["limited_over_time"]),
+                             quota["limited"])
+            self.assertEqual(sum(quota["offered_over_time"]), quota["offered"])
+        self.assertEqual(result["offered"] - result["unknown"],
+                         result["quotas"][0]["offered"])
 
     def test_by_bytes(self):
         text = TWO.replace("30/min", "100k/min").replace("10/min", "5MB/min")
@@ -185,7 +185,7 @@ class Real(Case):
         second = self.write("b.log.gz",
                             gzip.compress(b"".join(lines[5000:])))
         self.assertEqual(self.result(*options, second, first)["result"]
-                         ["refused"], whole["result"]["refused"])
+                         ["limited"], whole["result"]["limited"])
         self.assertEqual(self.result(*options, "-", input=text), whole)
         self.assertEqual(self.result(*options, "-",
                                      input=LOG.read_bytes()), whole)
@@ -197,8 +197,8 @@ class Real(Case):
         a, b = found["result"], found["compared"]
         oracle = Oracle(each=Fraction(20, 60)).run(read_requests())
         self.assertEqual(self.refused(b), oracle.refused)
-        self.assertEqual(a["refused"] - b["only_there"],
-                         b["refused"] - b["only_here"])
+        self.assertEqual(a["limited"] - b["only_there"],
+                         b["limited"] - b["only_here"])
         self.assertGreater(b["only_there"], 0)
         out, _ = self.replay("--quotas", self.two, "--compare", other, "-k",
                              "{client}/{method}", str(LOG))
@@ -215,16 +215,16 @@ class Real(Case):
         for name, quota in limits.items():
             units = int(quota["limit"].split("/")[0])
             self.assertEqual(self.alone(requests, name, units),
-                             quota["refused"])
-            self.assertLessEqual(quota["refused"], quota["asked"] // 1000)
+                             quota["limited"])
+            self.assertLessEqual(quota["limited"], quota["offered"] // 1000)
             # With a unit less it refuses too much: it is the smallest limit.
             self.assertGreater(self.alone(requests, name, units - 1),
-                               quota["asked"] // 1000)
+                               quota["offered"] // 1000)
         text = TWO.replace("30/min", limits["site"]["limit"])
         text = text.replace("10/min", limits["*/GET"]["limit"])
         again = self.result("--quotas", self.write("again.yaml", text), "-k",
                             "{client}/{method}", str(LOG))
-        self.assertEqual(again["result"]["refused"],
+        self.assertEqual(again["result"]["limited"],
                          found["suggested_together"])
 
     def suggest(self, name, fields, count, per_s):
@@ -253,7 +253,7 @@ class Real(Case):
         low = "limit: 60/s, low_burst: 1s, high_burst: 100"
         found, _ = self.suggest("low", low, 3000, 90)
         self.assertRegex(found["limit"], "^(8[0-9]|90)/s$")
-        self.assertEqual(found["refused"], 0)
+        self.assertEqual(found["limited"], 0)
 
     def test_many_quotas(self):
         """A quota for each client, in one log: the result of each is the same
@@ -301,7 +301,7 @@ class Real(Case):
                                     f"{zone}, sharing: {sharing}}}\n")
                 result = self.result("--quotas", quotas, "-k", "site",
                                      str(LOG))["result"]
-                self.assertEqual(result["refused"], wanted, (zone, sharing))
+                self.assertEqual(result["limited"], wanted, (zone, sharing))
 
     def test_what_people_see(self):
         page = str(self.home / "page.html")
@@ -417,7 +417,7 @@ class Formats(Case):
                    self.write("b.log", text)]
         found = self.result(*options)
         self.assertEqual(found["clipped"], 2)
-        self.assertEqual(found["result"]["quotas"][0]["refused_units"],
+        self.assertEqual(found["result"]["quotas"][0]["limited_units"],
                          5 + 2 * (2**32 - 1))
         self.assertIn("2 answers of 4 GiB and more", self.replay(*options)[0])
 

@@ -263,7 +263,7 @@ class Case(unittest.TestCase):
     def refused(self):
         """(listener, reason) -> number of refusals."""
         pattern = (r'weir_refused_credentials_total'
-                   r'\{door="(\w+)",reason="(\w+)"\}')
+                   r'\{listener="(\w+)",reason="(\w+)"\}')
         return {found.groups(): int(value)
                 for name, value in self.metrics().items()
                 if (found := re.match(pattern, name))}
@@ -505,7 +505,7 @@ class Walk(Case):
                     who, "PATCH", f"/v1/quotas/{QUOTA}",
                     '{"limit": "6/s"}')[0], 200)
         log = self.ask(self.ops, "GET", "/v1/log")[2]
-        self.assertEqual(re.findall(r'"who": "(.*?)"', log),
+        self.assertEqual(re.findall(r'"identity": "(.*?)"', log),
                          ["editor", "ops"])
 
     def test_no_body_is_kept_of_a_peer_without_a_role(self):

@@ -330,7 +330,8 @@ class Story(unittest.TestCase):
 
     def stranger(self):
         """A region's root with a limiter's certificate is refused."""
-        refused = 'weir_refused_credentials_total{door="grpc",reason="role"}'
+        refused = ('weir_refused_credentials_total{listener="grpc",'
+                   'reason="role"}')
 
         def counted(top):
             return any(line.startswith(refused) and line.split()[1] != "0"

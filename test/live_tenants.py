@@ -245,7 +245,7 @@ class Doors(Sessions):
         # A peek is refused, too, and so is a list as a whole.
         self.assertEqual(self.post(self.b, "/v1/take", {
             "name": "team-a/x", "peek": True})[0], 403)
-        self.assertEqual(self.post(self.b, "/v1/take", {"asks": [
+        self.assertEqual(self.post(self.b, "/v1/take", {"requests": [
             {"name": "team-b/x"}, {"name": "team-a/x"}]})[0], 403)
         # Descriptors are denied by the names of their quotas.
         body = {"domain": "a", "descriptors": [

@@ -176,7 +176,7 @@ static void make_windows(struct weir_rng *rng, struct weir_quota *quota)
     if (quota->algorithm == WEIR_FIXED_WINDOW)
         maybe_set(rng, quota, "window", pick(rng, calendars, 5));
     maybe_set(rng, quota, "tz", pick(rng, zones, 4));
-    maybe_set(rng, quota, "count_refused", "yes");
+    maybe_set(rng, quota, "count_limited", "yes");
     if (quota->algorithm == WEIR_SLIDING_WINDOW)
         quota->sub_windows = 1 + (uint32_t)weir_rng_below(rng, 60);
     if (quota->algorithm == WEIR_SLIDING_LOG)

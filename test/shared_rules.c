@@ -38,10 +38,10 @@ static struct weir_algorithm_rule buckets(
 static struct weir_algorithm_rule window(enum weir_algorithm algorithm,
                                          uint64_t quantity,
                                          weir_duration window, uint8_t parts,
-                                         bool count_refused)
+                                         bool count_limited)
 {
     return (struct weir_algorithm_rule){ .algorithm = algorithm,
-                                         .count_refused = count_refused,
+                                         .count_limited = count_limited,
                                          .sub_windows = parts,
                                          .entries = 100,
                                          .window = window,

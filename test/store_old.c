@@ -69,6 +69,8 @@ static void check_quotas(struct weir_store *store)
             weir_catalog_get(seen, weir_text_of(wanted->name));
         assert_non_null(quota);
         check_quota(quota, wanted);
+        assert_int_equal(quota->count_limited,
+                         weir_text_equal(quota->name, WEIR_TEXT("plain")));
         /* Limiters read rows of newer epochs only: theirs stay. */
         assert_int_equal(quota->id, i + 1);
     }

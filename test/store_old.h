@@ -6,9 +6,9 @@
 #define WEIR_STORE_OLD_H
 
 /* Rows in SQL: VALUES of the columns id, epoch, created, name, fields. The
- * words of on_stale were open and closed. "words" has texts that contain these
- * words as well, and lines that a careless replacement would take for the
- * field. */
+ * words of on_stale were open and closed, count_limited was count_refused.
+ * "words" has texts that contain these words as well, and lines that a
+ * careless replacement would take for the field. */
 #define STORE_OLD_QUOTAS                                          \
     " (1, 1, 1, 'first', 'on_stale: closed\nlimit: 5/s\n'),"      \
     " (2, 3, 2, 'changed', 'limit: 9/s\non_stale: share\n'),"     \
@@ -18,7 +18,9 @@
     "description: on_stale: open\\non_stale: closed\\n, closed\n" \
     "labels: on_stale=closed\\nx=on_stale: closed\n'),"           \
     " (6, 7, 7, 'hold', 'on_stale: hold\nlimit: 3/s\n'),"         \
-    " (7, 8, 8, 'plain', 'limit: 4/s\ndescription: closed\n')"
+    " (7, 8, 8, 'plain', 'limit: 4/s\nsharing: local\n"           \
+    "algorithm: fixed_window\ncount_refused: yes\n"               \
+    "description: closed\n')"
 
 /* Likewise of epoch, edit, at_ms, who, name, was, became. */
 #define STORE_OLD_LOG                                              \

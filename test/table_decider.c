@@ -48,13 +48,13 @@ static void turn(struct weir *weir, struct weir_handle q,
     struct weir_reply reply;
     struct weir_permit permit;
     notes->begun++;
-    if (weir_take(q, 1, &reply, 0) == WEIR_PASS)
+    if (weir_take(q, 1, &reply, 0) == WEIR_PASSED)
         notes->passed++;
     notes->strange += reply.unknown;
     for (int i = 0; i < 20; i++)
-        notes->limited += weir_take(limited, 1, NULL, 0) == WEIR_PASS;
+        notes->limited += weir_take(limited, 1, NULL, 0) == WEIR_PASSED;
     if (weir_enter_by_name(weir, "db", 2, 0, 1, &permit, &reply, 0) ==
-        WEIR_PASS)
+        WEIR_PASSED)
         weir_leave(&permit, WEIR_PERMIT_SUCCESS, 0);
 }
 

@@ -353,7 +353,7 @@ static void test_usage_status_metrics(void **state)
     assert_int_equal(json_array_size(list), 1);
     json_t *entry = json_array_get(list, 0);
     assert_int_equal(json_integer_value(json_object_get(entry, "passed")), 30);
-    assert_int_equal(json_integer_value(json_object_get(entry, "refused")), 12);
+    assert_int_equal(json_integer_value(json_object_get(entry, "limited")), 12);
     assert_int_equal(json_integer_value(json_object_get(entry, "high")), 50);
     assert_string_equal(json_string_value(json_object_get(entry, "mode")),
                         "enforce");
@@ -374,7 +374,7 @@ static void test_usage_status_metrics(void **state)
 
     must(h, 200, "GET", "/metrics", NULL);
     assert_non_null(strstr(h->type, "version=0.0.4"));
-    assert_non_null(strstr(h->text, "weir_quota_refused_units_total{quota="
+    assert_non_null(strstr(h->text, "weir_quota_limited_units_total{quota="
                                     "\"a\\\"b\\\\\",mode=\"enforce\"} 12\n"));
     assert_non_null(strstr(h->text, "weir_unknown_requests_total 4\n"));
     must(h, 200, "GET", "/healthz", NULL);
@@ -453,7 +453,7 @@ static void test_metrics_are_bounded(void **state)
     must(h, 200, "GET", "/metrics", NULL);
     size_t lines = 0;
     uint64_t last = UINT64_MAX;
-    static const char head[] = "weir_quota_refused_units_total{";
+    static const char head[] = "weir_quota_limited_units_total{";
     for (char *at = strstr(h->text, head); at; at = strstr(at + 1, head)) {
         uint64_t refused = strtoull(strchr(at, ' '), NULL, 10);
         assert_compare(refused, <, last);

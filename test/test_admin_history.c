@@ -42,8 +42,8 @@ static void test_who_did_what_and_undo(void **state)
     assert_int_equal(entries(h), 3);
     assert_int_equal(number(h, "next"), 2);
     assert_string_equal(entry(h, 0, "name", NULL), "b");
-    assert_string_equal(entry(h, 0, "who", NULL), "anonymous");
-    assert_string_equal(entry(h, 2, "who", NULL), "bob");
+    assert_string_equal(entry(h, 0, "identity", NULL), "anonymous");
+    assert_string_equal(entry(h, 2, "identity", NULL), "bob");
     assert_string_equal(entry(h, 2, "before", "limit"), "5/s");
     assert_string_equal(entry(h, 2, "after", "limit"), "6/s");
     must(h, 200, "GET", "/v1/log?below=2", NULL);
@@ -62,7 +62,7 @@ static void test_who_did_what_and_undo(void **state)
     must(h, 200, "GET", "/v1/quotas/a", NULL);
     assert_string_equal(member(h, "limit"), "5/s");
     must(h, 200, "GET", "/v1/log?max=1", NULL);
-    assert_string_equal(entry(h, 0, "who", NULL), "eve");
+    assert_string_equal(entry(h, 0, "identity", NULL), "eve");
     refused(h, "WEIR_EINVAL", "max", "GET", "/v1/log?max=1001", NULL);
 }
 

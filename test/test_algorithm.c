@@ -241,7 +241,7 @@ static bool may_write(const struct life *life, const uint64_t *before,
     if (rule->algorithm == WEIR_TOKEN_BUCKET && before[0] == 0)
         return true;
     return ask->op != WEIR_ALGORITHM_PEEK &&
-           (got->passed || rule->count_refused);
+           (got->passed || rule->count_limited);
 }
 
 static void life_step(struct life *life)
@@ -250,7 +250,7 @@ static void life_step(struct life *life)
     struct weir_algorithm_ask ask = some_ask(life);
     struct weir_algorithm_answer got;
     bool closely = life->size < 2048 || below(life, 16) == 0;
-    if (closely && ask.op == WEIR_ALGORITHM_TAKE && !rule->count_refused)
+    if (closely && ask.op == WEIR_ALGORITHM_TAKE && !rule->count_limited)
         check_undo(life, &ask);
     if (closely)
         memcpy(life->other, life->state, life->size);

@@ -645,7 +645,7 @@ static void test_refused_ones_count_where_they_are_to(void **state)
         struct kept *bucket_state = made_bucket_state(all[i], 10, MINUTE, 1);
         assert_int_equal(passes(bucket_state, 30, MIDNIGHT), 10);
         assert_int_equal(used(bucket_state, MIDNIGHT), 10);
-        bucket_state->told.rule.count_refused = true;
+        bucket_state->told.rule.count_limited = true;
         assert_int_equal(passes(bucket_state, 30, MIDNIGHT), 0);
         assert_int_equal(used(bucket_state, MIDNIGHT), 40);
         free(bucket_state);

@@ -125,8 +125,8 @@ static void no_root_is_needed(void **state)
                          WEIR_ETIMEOUT);
         assert_int_equal(weir_sync(weir, 20 * WEIR_MILLISECOND), WEIR_ETIMEOUT);
         struct weir_handle quota = handle_open(weir, "q");
-        assert_int_equal(weir_take(quota, 1, NULL, 0), WEIR_PASS);
-        assert_int_equal(take_name(weir, "q"), WEIR_PASS);
+        assert_int_equal(weir_take(quota, 1, NULL, 0), WEIR_PASSED);
+        assert_int_equal(take_name(weir, "q"), WEIR_PASSED);
         if (i == 1)
             UNTIL(seen_count(&seen, WEIR_EVENT_ROOT_DOWN) >= 1);
         struct weir_status status = status_of(weir);
@@ -164,10 +164,10 @@ static void names_are_checked(void **state)
         for (int k = 0; k < 9; k++)
             assert_int_equal(
                 weir_take_by_name(weir, bad[i].p, bad[i].len, 1, NULL, 0),
-                WEIR_PASS);
+                WEIR_PASSED);
         assert_int_equal(
             weir_peek_by_name(weir, bad[i].p, bad[i].len, 1, NULL, 0),
-            WEIR_PASS);
+            WEIR_PASSED);
         assert_int_equal(status_of(weir).unknown, unknown + 10);
     }
     struct weir_handle quota;
@@ -176,13 +176,13 @@ static void names_are_checked(void **state)
     /* A peek at a template's name makes its instance, and charges nothing. */
     struct weir_reply reply;
     assert_int_equal(weir_peek_by_name(weir, "any/peek", 8, 1, &reply, 0),
-                     WEIR_PASS);
+                     WEIR_PASSED);
     assert_string_equal(reply.quota, "any/peek");
     assert_int_equal(weir_sync(weir, GUARD), 0);
     assert_int_equal(root_passed(&root, "any/peek"), 0);
     /* The link has outlived them all. */
     assert_int_equal(weir_take_by_name(weir, "any/good", 8, 1, NULL, 0),
-                     WEIR_PASS);
+                     WEIR_PASSED);
     assert_int_equal(weir_sync(weir, GUARD), 0);
     assert_int_equal(root_passed(&root, "any/good"), 1);
     weir_close(weir);
@@ -194,13 +194,13 @@ static void zeroed_handle_passes(void **state)
     struct weir_handle none = { 0 };
     struct weir_reply reply;
     memset(&reply, 0xff, sizeof(reply));
-    assert_int_equal(weir_take(none, 1, &reply, 0), WEIR_PASS);
+    assert_int_equal(weir_take(none, 1, &reply, 0), WEIR_PASSED);
     assert_true(reply.unknown);
     assert_int_equal(reply.quota_len, 0);
-    assert_int_equal(weir_peek(none, 1, NULL, 0), WEIR_PASS);
-    assert_int_equal(weir_reserve(none, 1, 0, &reply, 0), WEIR_PASS);
+    assert_int_equal(weir_peek(none, 1, NULL, 0), WEIR_PASSED);
+    assert_int_equal(weir_reserve(none, 1, 0, &reply, 0), WEIR_PASSED);
     assert_int_equal(reply.wait, 0);
-    assert_int_equal(weir_wait(none, 1, 0, NULL), WEIR_PASS);
+    assert_int_equal(weir_wait(none, 1, 0, NULL), WEIR_PASSED);
     weir_charge(none, 1, 0);
     weir_refund(none, 1, 0);
     weir_handle_close(none);
@@ -218,10 +218,10 @@ static void handle_outlives_its_quota(void **state)
     struct weir_handle quota = handle_open(weir, "later");
     uint64_t unknown = status_of(weir).unknown;
     struct weir_reply reply;
-    assert_int_equal(weir_take(quota, 1, &reply, 0), WEIR_PASS);
+    assert_int_equal(weir_take(quota, 1, &reply, 0), WEIR_PASSED);
     assert_true(reply.unknown);
-    assert_int_equal(take_name(weir, "later"), WEIR_PASS);
-    assert_int_equal(weir_reserve(quota, 1, 0, &reply, 0), WEIR_PASS);
+    assert_int_equal(take_name(weir, "later"), WEIR_PASSED);
+    assert_int_equal(weir_reserve(quota, 1, 0, &reply, 0), WEIR_PASSED);
     assert_int_equal(status_of(weir).unknown, unknown + 3);
     for (int round = 0; round < 2; round++) {
         root_set(&root, "later", "{\"limit\": \"0/s\"}");
@@ -254,10 +254,10 @@ static void decisions_keep_their_contract(void **state)
     struct weir_handle ten = handle_open(weir, "ten");
     struct weir_reply reply;
     weir_instant now = world_now();
-    assert_int_equal(weir_peek(ten, 10, &reply, now), WEIR_PASS);
+    assert_int_equal(weir_peek(ten, 10, &reply, now), WEIR_PASSED);
     assert_int_equal(reply.remaining, 10);
     for (int i = 0; i < 10; i++)
-        assert_int_equal(weir_take(ten, 1, NULL, now), WEIR_PASS);
+        assert_int_equal(weir_take(ten, 1, NULL, now), WEIR_PASSED);
     assert_int_equal(weir_take(ten, 1, NULL, now), WEIR_LIMITED);
     assert_int_equal(weir_take(ten, 1, &reply, now), WEIR_LIMITED);
     assert_false(reply.unknown || reply.never || reply.stale || reply.shadow);
@@ -270,13 +270,13 @@ static void decisions_keep_their_contract(void **state)
     assert_true(reply.never && reply.retry_after == WEIR_NEVER);
     assert_int_equal(weir_take(ten, UINT64_MAX, NULL, now), WEIR_LIMITED);
     weir_refund(ten, 4, now);
-    assert_int_equal(weir_take(ten, 4, &reply, now), WEIR_PASS);
+    assert_int_equal(weir_take(ten, 4, &reply, now), WEIR_PASSED);
     assert_int_equal(reply.remaining, 0);
     weir_refund(ten, 1000, now);
-    assert_int_equal(weir_peek(ten, 10, &reply, now), WEIR_PASS);
+    assert_int_equal(weir_peek(ten, 10, &reply, now), WEIR_PASSED);
     assert_int_equal(reply.fill, 0);
     assert_int_equal(weir_peek_by_name(weir, "ten", 3, 10, &reply, now),
-                     WEIR_PASS);
+                     WEIR_PASSED);
     assert_int_equal(reply.remaining, 10);
     assert_int_equal(weir_peek_by_name(weir, "ten", 3, 11, &reply, now),
                      WEIR_LIMITED);
@@ -287,7 +287,7 @@ static void decisions_keep_their_contract(void **state)
     assert_int_equal(weir_take(ten, 1, &reply, now), WEIR_LIMITED);
     assert_int_equal(reply.fill, 20);
     now += 2 * WEIR_SECOND;
-    assert_int_equal(weir_take(ten, 10, NULL, now), WEIR_PASS);
+    assert_int_equal(weir_take(ten, 10, NULL, now), WEIR_PASSED);
     weir_handle_close(ten);
     weir_close(weir);
 }
@@ -301,10 +301,10 @@ static void reservations_wait_their_turn(void **state)
     struct weir_handle turn = handle_open(weir, "turn");
     struct weir_reply reply;
     weir_instant now = world_now();
-    assert_int_equal(weir_reserve(turn, 10, 0, &reply, now), WEIR_PASS);
+    assert_int_equal(weir_reserve(turn, 10, 0, &reply, now), WEIR_PASSED);
     assert_int_equal(reply.wait, 0);
     assert_int_equal(weir_reserve(turn, 5, WEIR_SECOND, &reply, now),
-                     WEIR_PASS);
+                     WEIR_PASSED);
     assert_in_range(reply.wait, WEIR_SECOND / 2, WEIR_SECOND / 2 + 1000);
     assert_int_equal(weir_reserve(turn, 10, WEIR_SECOND, &reply, now),
                      WEIR_LIMITED);
@@ -330,7 +330,7 @@ static void a_wait_takes_its_time(void **state)
     struct weir_handle slow = handle_open(weir, "slow");
     struct weir_handle wait = handle_open(weir, "wait");
     struct weir_reply reply = { .wait = 0 };
-    assert_int_equal(weir_take(slow, 10, NULL, 0), WEIR_PASS);
+    assert_int_equal(weir_take(slow, 10, NULL, 0), WEIR_PASSED);
     assert_int_equal(weir_wait(slow, 1, 0, NULL), WEIR_LIMITED);
     /* Again, if the machine was so slow that no wait was needed. */
     weir_instant until = world_now() + GUARD;
@@ -339,7 +339,7 @@ static void a_wait_takes_its_time(void **state)
         weir_instant before = world_now();
         weir_charge(wait, 12, 0);
         weir_instant asked = world_now();
-        assert_int_equal(weir_wait(wait, 1, WEIR_SECOND, &reply), WEIR_PASS);
+        assert_int_equal(weir_wait(wait, 1, WEIR_SECOND, &reply), WEIR_PASSED);
         weir_instant after = world_now();
         assert_compare(after, >=, before + 300 * WEIR_MILLISECOND);
         assert_compare(after, >=, asked + reply.wait);
@@ -357,17 +357,18 @@ static void many_are_taken_in_order(void **state)
     struct weir *weir = limiter_ready(root.address, NULL);
     UNTIL(knows(weir, "few"));
     char too_long[300] = "few";
-    struct weir_ask asks[40];
+    struct weir_request requests[40];
     for (int i = 0; i < 40; i++)
-        asks[i] = (struct weir_ask){ "few", 3, 1, WEIR_PASS };
-    asks[3] = (struct weir_ask){ NULL, 0, 1, WEIR_LIMITED };
-    asks[4] = (struct weir_ask){ "unknown", 7, 1, WEIR_LIMITED };
-    asks[5] = (struct weir_ask){ too_long, 300, 1, WEIR_LIMITED };
+        requests[i] = (struct weir_request){ "few", 3, 1, WEIR_PASSED };
+    requests[3] = (struct weir_request){ NULL, 0, 1, WEIR_LIMITED };
+    requests[4] = (struct weir_request){ "unknown", 7, 1, WEIR_LIMITED };
+    requests[5] = (struct weir_request){ too_long, 300, 1, WEIR_LIMITED };
     uint64_t unknown = status_of(weir).unknown;
-    assert_int_equal(weir_take_many(weir, asks, 0, 0), 0);
-    assert_int_equal(weir_take_many(weir, asks, 40, 0), 13);
+    assert_int_equal(weir_take_many(weir, requests, 0, 0), 0);
+    assert_int_equal(weir_take_many(weir, requests, 40, 0), 13);
     for (int i = 0; i < 40; i++)
-        assert_int_equal(asks[i].verdict, i < 13 ? WEIR_PASS : WEIR_LIMITED);
+        assert_int_equal(requests[i].verdict,
+                         i < 13 ? WEIR_PASSED : WEIR_LIMITED);
     assert_int_equal(status_of(weir).unknown, unknown + 3);
     weir_close(weir);
 }
@@ -389,25 +390,27 @@ static void a_shadow_set_is_asked_too(void **state)
                      200);
     struct weir *weir = limiter_ready(root.address, NULL);
     struct weir_handle quota = handle_open(weir, "tried");
-    struct weir_ask asks[] = { { .name = "tried", .len = 5, .weight = 1 } };
+    struct weir_request requests[] = {
+        { .name = "tried", .len = 5, .weight = 1 }
+    };
     struct weir_reply reply;
-    assert_int_equal(weir_take(quota, 2, NULL, 0), WEIR_PASS);
+    assert_int_equal(weir_take(quota, 2, NULL, 0), WEIR_PASSED);
     weir_refund(quota, 1, 0);
-    assert_int_equal(take_name(weir, "tried"), WEIR_PASS);
-    assert_int_equal(weir_take_many(weir, asks, 1, 0), 1);
-    assert_int_equal(weir_reserve(quota, 1, 0, &reply, 0), WEIR_PASS);
-    assert_int_equal(weir_take(quota, 1, &reply, 0), WEIR_PASS);
+    assert_int_equal(take_name(weir, "tried"), WEIR_PASSED);
+    assert_int_equal(weir_take_many(weir, requests, 1, 0), 1);
+    assert_int_equal(weir_reserve(quota, 1, 0, &reply, 0), WEIR_PASSED);
+    assert_int_equal(weir_take(quota, 1, &reply, 0), WEIR_PASSED);
     /* Six are too many in the shadow set. */
-    assert_int_equal(weir_take(quota, 1, &reply, 0), WEIR_PASS);
+    assert_int_equal(weir_take(quota, 1, &reply, 0), WEIR_PASSED);
     assert_false(reply.shadow);
     weir_charge(quota, 2, 0);
-    assert_int_equal(weir_peek(quota, 1, NULL, 0), WEIR_PASS);
-    assert_int_equal(take_name(weir, "only"), WEIR_PASS);
+    assert_int_equal(weir_peek(quota, 1, NULL, 0), WEIR_PASSED);
+    assert_int_equal(take_name(weir, "only"), WEIR_PASSED);
     struct weir_handle other = { NULL, 7, 7 };
     assert_int_equal(weir_handle_open(weir, "shadow:tried", 12, &other),
                      WEIR_ENAME);
     assert_false(weir_name_is_valid("shadow:tried", 12));
-    assert_int_equal(take_name(weir, "shadow:tried"), WEIR_PASS);
+    assert_int_equal(take_name(weir, "shadow:tried"), WEIR_PASSED);
     assert_int_equal(weir_sync(weir, GUARD), 0);
     assert_int_equal(root_passed(&root, "tried"), 8);
     root_ask(&root, "GET", "/v1/usage?shadow=1", "", out, sizeof out);
@@ -416,8 +419,8 @@ static void a_shadow_set_is_asked_too(void **state)
     assert_non_null(tried);
     assert_non_null(only);
     assert_memory_equal(strstr(tried, "\"passed\""), "\"passed\": 7,", 12);
-    assert_memory_equal(strstr(tried, "\"refused\""), "\"refused\": 1,", 13);
-    assert_memory_equal(strstr(only, "\"refused\""), "\"refused\": 1,", 13);
+    assert_memory_equal(strstr(tried, "\"limited\""), "\"limited\": 1,", 13);
+    assert_memory_equal(strstr(only, "\"limited\""), "\"limited\": 1,", 13);
     weir_handle_close(quota);
     weir_close(weir);
     assert_int_equal(
@@ -437,7 +440,7 @@ static void sync_stands_on_the_fleet(void **state)
     for (int round = 1; round <= 5; round++) {
         struct weir_reply reply;
         struct weir_handle quota = handle_open(one, "sync");
-        assert_int_equal(weir_take(quota, 50, NULL, 0), WEIR_PASS);
+        assert_int_equal(weir_take(quota, 50, NULL, 0), WEIR_PASSED);
         weir_handle_close(quota);
         assert_int_equal(weir_sync(one, GUARD), 0);
         assert_int_equal(root_passed(&root, "sync"), 50 * round);
@@ -488,7 +491,7 @@ static void two_limiters_keep_apart(void **state)
     }
     weir_instant now = world_now();
     for (int i = 0; i < 20; i++)
-        assert_int_equal(weir_take(quota[i % 2], 1, NULL, now), WEIR_PASS);
+        assert_int_equal(weir_take(quota[i % 2], 1, NULL, now), WEIR_PASSED);
     for (int i = 0; i < 2; i++)
         assert_int_equal(weir_take(quota[i], 1, NULL, now), WEIR_LIMITED);
     weir_close(weir[0]);
@@ -508,7 +511,7 @@ static bool is_readable(int fd)
 static bool next_event(struct weir *weir, struct weir_event *out)
 {
     bool found = weir_event_next(weir, out);
-    while (found && out->type == WEIR_EVENT_ROOT_REPORT_BACKOFF)
+    while (found && out->type == WEIR_EVENT_REPORT_BACKOFF)
         found = weir_event_next(weir, out);
     return found;
 }
@@ -565,7 +568,7 @@ static void *take_much(void *context)
 {
     struct taker *taker = context;
     for (int i = 0; i < 2000; i++) {
-        taker->passed += weir_take(taker->quota, 1, NULL, 0) == WEIR_PASS;
+        taker->passed += weir_take(taker->quota, 1, NULL, 0) == WEIR_PASSED;
         take_name(taker->weir, "nobody");
     }
     pthread_barrier_wait(taker->barrier);

@@ -52,7 +52,7 @@ static struct weir_handle define(struct weir *weir, const char *name,
 static bool enters(struct weir_handle quota, uint32_t klass,
                    struct weir_permit *out, weir_instant now)
 {
-    return weir_enter(quota, klass, 1, out, NULL, now) == WEIR_PASS;
+    return weir_enter(quota, klass, 1, out, NULL, now) == WEIR_PASSED;
 }
 
 static void test_what_is_defined_wrongly(void **state)
@@ -117,7 +117,7 @@ static void test_a_limit_falls_and_is_seen(void **state)
     struct weir_status status;
     weir_status(weir, &status);
     assert_int_equal(status.adaptive, 1);
-    assert_int_equal(status.adaptive_lost, 0);
+    assert_int_equal(status.adaptive_overflowed, 0);
     weir_close(weir);
 }
 
@@ -132,7 +132,7 @@ static void test_one_too_many_is_told_of(void **state)
     struct weir_status status;
     weir_status(weir, &status);
     assert_int_equal(status.adaptive, 1);
-    assert_int_equal(status.adaptive_lost, 1);
+    assert_int_equal(status.adaptive_overflowed, 1);
     struct pollfd fd = { weir_event_fd(weir), POLLIN, 0 };
     assert_int_equal(poll(&fd, 1, 10000), 1);
     struct weir_event event;

@@ -74,7 +74,7 @@ static void suffer(enum vice vice, unsigned attempts, const char *says)
     struct victim *victim = &victims[vice];
     UNTIL(fake_accepted(victim->fake) >= attempts);
     weir_instant took = world_now() - victim->began;
-    assert_int_equal(take(victim->weir, "q"), WEIR_PASS);
+    assert_int_equal(take(victim->weir, "q"), WEIR_PASSED);
     assert_int_equal(weir_ready(victim->weir, 0), WEIR_ETIMEOUT);
     if (says) {
         char text[192];
@@ -187,7 +187,7 @@ static void dead_root_comes_back(void **state)
     for (unsigned round = 1; round <= 2; round++) {
         /* Only when earlier takes are answered: until then a stop is in
          * force. */
-        UNTIL(take(weir, "q") == WEIR_PASS);
+        UNTIL(take(weir, "q") == WEIR_PASSED);
         unsigned lost = seen_count(&seen, WEIR_EVENT_ROOT_DOWN);
         root_kill(&root, round == 1 ? SIGKILL : SIGTERM);
         UNTIL(seen_count(&seen, WEIR_EVENT_ROOT_DOWN) > lost);
@@ -197,7 +197,7 @@ static void dead_root_comes_back(void **state)
         unsigned fresh = seen_count(&seen, WEIR_EVENT_FRESH);
         root_start(&root);
         UNTIL(seen_count(&seen, WEIR_EVENT_FRESH) > fresh);
-        UNTIL(take(weir, "q") == WEIR_PASS);
+        UNTIL(take(weir, "q") == WEIR_PASSED);
         UNTIL(status_of(weir).roots_up == 1);
     }
     root_kill(&root, SIGKILL);
@@ -271,7 +271,7 @@ static void another_store_beside_ours_is_refused(void **state)
     /* As the only root its store is now in force. */
     root_kill(&ours, SIGKILL);
     UNTIL(status_of(weir).roots_up == 1 && !knows(weir, "q"));
-    assert_int_equal(take(weir, "q"), WEIR_PASS);
+    assert_int_equal(take(weir, "q"), WEIR_PASSED);
     assert_int_equal(seen_count(&seen, WEIR_EVENT_STORE_CHANGED), 1);
     weir_close(weir);
     root_free(&ours);
@@ -296,8 +296,8 @@ static void restored_store_rules(void **state)
     root_kill(&root, SIGTERM);
     root_restore(&root);
     root_start(&root);
-    UNTIL(take(weir, "gone") == WEIR_PASS);
-    UNTIL(take(weir, "kept") == WEIR_PASS);
+    UNTIL(take(weir, "gone") == WEIR_PASSED);
+    UNTIL(take(weir, "kept") == WEIR_PASSED);
     assert_compare(status_of(weir).epoch, <, epoch);
     root_set(&root, "new", "{\"limit\": \"0/s\"}");
     UNTIL(take(weir, "new") == WEIR_LIMITED);

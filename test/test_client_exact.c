@@ -193,7 +193,7 @@ static unsigned take_many(struct weir_handle handle, unsigned count)
 {
     unsigned passed = 0;
     for (unsigned i = 0; i < count; i++)
-        passed += weir_take(handle, 1, NULL, 0) == WEIR_PASS;
+        passed += weir_take(handle, 1, NULL, 0) == WEIR_PASSED;
     return passed;
 }
 
@@ -210,11 +210,11 @@ static void test_two_limiters_share_a_store(void **state)
                                      handle_open(weir[1], "calls") };
     assert_int_equal(take_many(handle[0], 3), 3);
     struct weir_reply reply;
-    assert_int_equal(weir_peek(handle[1], 1, &reply, 0), WEIR_PASS);
+    assert_int_equal(weir_peek(handle[1], 1, &reply, 0), WEIR_PASSED);
     assert_true(reply.remaining == 2);
     assert_string_equal(reply.quota, "calls");
     assert_int_equal(weir_take_by_name(weir[1], "calls", 5, 2, &reply, 0),
-                     WEIR_PASS);
+                     WEIR_PASSED);
     assert_true(reply.fill == 5 && reply.remaining == 0);
     assert_false(reply.stale);
     assert_int_equal(weir_take(handle[0], 1, &reply, 0), WEIR_LIMITED);
@@ -227,9 +227,9 @@ static void test_two_limiters_share_a_store(void **state)
     weir_charge(handle[0], 7, 0);
     assert_int_equal(weir_peek(handle[1], 1, &reply, 0), WEIR_LIMITED);
     assert_true(reply.fill == 12);
-    struct weir_ask asks[2] = { { "calls", 5, 1, WEIR_PASS },
-                                { "nobody", 6, 1, WEIR_PASS } };
-    assert_int_equal(weir_take_many(weir[0], asks, 2, 0), 1);
+    struct weir_request requests[2] = { { "calls", 5, 1, WEIR_PASSED },
+                                        { "nobody", 6, 1, WEIR_PASSED } };
+    assert_int_equal(weir_take_many(weir[0], requests, 2, 0), 1);
     assert_string_equal(fake.secrets, "/secret/file");
     assert_string_equal(fake.prefix, "");
     weir_close(weir[0]);
@@ -276,7 +276,7 @@ static void test_a_refusal_gives_all_back(void **state)
     assert_string_equal(reply.quota, "top");
     /* The leaf's store, 'mid' here: both have the units that passed. */
     root_set(&root, "top", EXACT("\"limit\":\"1000/h\""));
-    UNTIL(weir_peek(leaf, 7, &reply, 0) == WEIR_PASS);
+    UNTIL(weir_peek(leaf, 7, &reply, 0) == WEIR_PASSED);
     assert_int_equal(weir_peek(leaf, 8, &reply, 0), WEIR_LIMITED);
     assert_int_equal(take_many(leaf, 10), 7);
     weir_close(weir);
@@ -298,7 +298,7 @@ static void test_on_stale_owes_a_store_nothing(void **state)
     assert_string_equal(reply.quota, "roof");
     fake_lose(NULL);
     root_set(&root, "roof", EXACT("\"limit\":\"1000/h\""));
-    UNTIL(weir_peek(flat, 7, &reply, 0) == WEIR_PASS);
+    UNTIL(weir_peek(flat, 7, &reply, 0) == WEIR_PASSED);
     assert_int_equal(weir_peek(flat, 8, &reply, 0), WEIR_LIMITED);
     weir_close(weir);
 }
@@ -318,7 +318,7 @@ static void test_a_share_is_given_back(void **state)
     fake_lose("room");
     assert_int_equal(take_many(room, 20), 3);
     root_set(&root, "attic", EXACT("\"limit\":\"1000/h\""));
-    UNTIL(weir_peek(handle_open(weir, "attic"), 500, &reply, 0) == WEIR_PASS);
+    UNTIL(weir_peek(handle_open(weir, "attic"), 500, &reply, 0) == WEIR_PASSED);
     assert_int_equal(take_many(room, 20), 7);
     weir_close(weir);
 }
@@ -350,8 +350,8 @@ static void test_a_level_has_its_own_back(void **state)
         assert_int_equal(weir_take(handle, 1, &reply, 0), WEIR_LIMITED);
         assert_string_equal(reply.quota, top);
         root_set(&root, top, EXACT("\"limit\":\"1000/h\""));
-        UNTIL(weir_peek(handle_open(weir, top), 500, &reply, 0) == WEIR_PASS);
-        assert_int_equal(weir_take(handle, 1, &reply, 0), WEIR_PASS);
+        UNTIL(weir_peek(handle_open(weir, top), 500, &reply, 0) == WEIR_PASSED);
+        assert_int_equal(weir_take(handle, 1, &reply, 0), WEIR_PASSED);
         assert_int_equal(reply.level, 1);
         weir_close(weir);
     }
@@ -383,7 +383,7 @@ static void test_a_shadow_refuses_nothing(void **state)
     struct weir_handle handle = handle_open(weir, "quiet");
     struct weir_reply reply;
     assert_int_equal(take_many(handle, 2), 2);
-    assert_int_equal(weir_take(handle, 1, &reply, 0), WEIR_PASS);
+    assert_int_equal(weir_take(handle, 1, &reply, 0), WEIR_PASSED);
     assert_true(reply.shadow);
     weir_close(weir);
 }
@@ -395,7 +395,7 @@ static void test_templates_have_exact_instances(void **state)
     root_set(&root, "user:*", EXACT("\"limit\":\"2/h\""));
     struct weir *weir = open_with(&exact, &seen);
     for (int i = 0; i < 3; i++) {
-        enum weir_verdict verdict = i < 2 ? WEIR_PASS : WEIR_LIMITED;
+        enum weir_verdict verdict = i < 2 ? WEIR_PASSED : WEIR_LIMITED;
         assert_int_equal(weir_take_by_name(weir, "user:a", 6, 1, NULL, 0),
                          verdict);
         assert_int_equal(weir_take_by_name(weir, "user:b", 6, 1, NULL, 0),
@@ -420,7 +420,7 @@ static void test_a_dead_store_goes_by_on_stale(void **state)
     assert_int_equal(take_many(pass, 5), 1);
     /* A late answer doesn't mark the store as dead. */
     fake_fail(WEIR_ETIMEOUT);
-    assert_int_equal(weir_take(pass, 1, &reply, 0), WEIR_PASS);
+    assert_int_equal(weir_take(pass, 1, &reply, 0), WEIR_PASSED);
     assert_true(reply.stale);
     fake_fail(0);
     assert_int_equal(take_many(pass, 1), 0);
@@ -716,14 +716,14 @@ static void test_a_childs_permits_are_its_own(void **state)
     struct weir_handle kin = handle_open(weir, "kin");
     struct weir_permit mine[2], more;
     struct weir_reply reply;
-    assert_int_equal(weir_enter(kin, 0, 1, &mine[0], &reply, 0), WEIR_PASS);
+    assert_int_equal(weir_enter(kin, 0, 1, &mine[0], &reply, 0), WEIR_PASSED);
     assert_true(reply.exact);
     pid_t child = fork();
     if (child == 0) {
         patience_be_child();
         /* A request waits for a root for half a second only. */
         bool well = weir_sync(weir, GUARD) == 0 &&
-                    weir_enter(kin, 0, 1, &mine[1], &reply, 0) == WEIR_PASS &&
+                    weir_enter(kin, 0, 1, &mine[1], &reply, 0) == WEIR_PASSED &&
                     reply.exact && reply.fill == 2;
         weir_leave(&mine[0], WEIR_PERMIT_SUCCESS, 0);
         weir_peek(kin, 1, &reply, 0);
@@ -732,12 +732,12 @@ static void test_a_childs_permits_are_its_own(void **state)
     assert_int_equal(STATUS_OF(child), 0);
     /* The child died without leaving. If its permit had the parent's next id,
      * that permit would be taken for the child's. */
-    assert_int_equal(weir_enter(kin, 0, 2, &mine[1], &reply, 0), WEIR_PASS);
+    assert_int_equal(weir_enter(kin, 0, 2, &mine[1], &reply, 0), WEIR_PASSED);
     assert_true(reply.fill == 4);
     assert_int_equal(weir_enter(kin, 0, 1, &more, &reply, 0), WEIR_LIMITED);
     weir_leave(&mine[0], WEIR_PERMIT_SUCCESS, 0);
     weir_leave(&mine[1], WEIR_PERMIT_SUCCESS, 0);
-    assert_int_equal(weir_enter(kin, 0, 3, &more, &reply, 0), WEIR_PASS);
+    assert_int_equal(weir_enter(kin, 0, 3, &more, &reply, 0), WEIR_PASSED);
     weir_close(weir);
 }
 #endif
@@ -760,7 +760,7 @@ static int64_t fake_used(const char *name)
 static bool enter(struct weir_handle handle, uint64_t weight,
                   struct weir_permit *out)
 {
-    return weir_enter(handle, 0, weight, out, NULL, 0) == WEIR_PASS;
+    return weir_enter(handle, 0, weight, out, NULL, 0) == WEIR_PASSED;
 }
 
 static void leave(struct weir_permit *permit)
@@ -782,7 +782,7 @@ static void test_two_limiters_share_permits(void **state)
     assert_true(enter(a, 2, &permit[0]));
     assert_int_equal(
         weir_enter_by_name(weir[1], "pool", 4, 0, 1, &permit[1], &reply, 0),
-        WEIR_PASS);
+        WEIR_PASSED);
     assert_true(reply.exact && reply.fill == 3 && reply.remaining == 0);
     assert_int_equal(weir_enter(a, 0, 1, &permit[2], &reply, 0), WEIR_LIMITED);
     assert_string_equal(reply.quota, "pool");
@@ -819,7 +819,7 @@ static void test_a_take_holds_nothing_in_a_store(void **state)
     assert_int_equal(take_many(handle, 5), 0);
     assert_int_equal(weir_peek(handle, 1, NULL, 0), WEIR_LIMITED);
     leave(&permit);
-    assert_int_equal(weir_peek(handle, 2, NULL, 0), WEIR_PASS);
+    assert_int_equal(weir_peek(handle, 2, NULL, 0), WEIR_PASSED);
     weir_close(weir);
 }
 
@@ -928,7 +928,7 @@ static void test_permits_outlive_edits(void **state)
     root_set(&root, "door",
              "{\"kind\":\"concurrency\",\"limit\":\"3\","
              "\"sharing\":\"local\"}");
-    UNTIL(weir_peek(door, 1, &reply, 0) == WEIR_PASS);
+    UNTIL(weir_peek(door, 1, &reply, 0) == WEIR_PASSED);
     assert_int_equal(reply.fill, 2);
     leave(&permit[1]);
     root_remove(&root, "door");
@@ -952,7 +952,7 @@ static void test_a_wait_for_the_next_window(void **state)
     struct weir_reply reply;
     /* More than two windows allow, so some calls have to wait. */
     for (int i = 0; i < 6; i++)
-        assert_int_equal(weir_wait(handle, 1, GUARD, &reply), WEIR_PASS);
+        assert_int_equal(weir_wait(handle, 1, GUARD, &reply), WEIR_PASSED);
     assert_int_equal(weir_wait(handle, 3, GUARD, &reply), WEIR_LIMITED);
     assert_true(reply.never);
     weir_close(weir);

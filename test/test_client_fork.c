@@ -121,7 +121,7 @@ static void be_child(struct weir *weir, struct weir_handle quota,
         CHECK(weir_handle_open(weir, "other", 5, &other) == 0);
         break;
     case NAME:
-        CHECK(weir_take_by_name(weir, "nobody", 6, 1, NULL, 0) == WEIR_PASS);
+        CHECK(weir_take_by_name(weir, "nobody", 6, 1, NULL, 0) == WEIR_PASSED);
         break;
     case SYNC:
         CHECK(weir_sync(weir, GUARD) == 0);
@@ -147,7 +147,7 @@ static void be_child(struct weir *weir, struct weir_handle quota,
     if (first == RELEASE)
         CHECK(weir_handle_open(weir, "q", 1, &quota) == 0);
     for (int i = 0; i < 10; i++)
-        CHECK(weir_take(quota, 1, NULL, 0) == WEIR_PASS);
+        CHECK(weir_take(quota, 1, NULL, 0) == WEIR_PASSED);
     CHECK(weir_sync(weir, GUARD) == 0);
     CHECK(child_until_up(weir, 1));
     close_in_child(weir);
@@ -164,12 +164,12 @@ static void child_is_a_limiter_whatever_it_does_first(void **state)
     uint64_t passed = 0;
     for (enum first first = TAKE; first <= CLOSE; first++) {
         /* Not reported yet at the fork. */
-        assert_int_equal(weir_take(quota, 3, NULL, 0), WEIR_PASS);
+        assert_int_equal(weir_take(quota, 3, NULL, 0), WEIR_PASSED);
         passed += 3;
         pid_t pid = child_of();
         if (pid == 0)
             be_child(weir, quota, first);
-        assert_int_equal(weir_take(quota, 4, NULL, 0), WEIR_PASS);
+        assert_int_equal(weir_take(quota, 4, NULL, 0), WEIR_PASSED);
         assert_int_equal(STATUS_OF(pid), 0);
         passed += 4 + (first == CLOSE ? 0 : 10);
         assert_int_equal(weir_sync(weir, GUARD), 0);
@@ -194,7 +194,7 @@ static void both_are_seen_and_the_parent_is_undisturbed(void **state)
     if (pid == 0) {
         char byte;
         close(conn[1]);
-        CHECK(weir_take(quota, 1, NULL, 0) == WEIR_PASS);
+        CHECK(weir_take(quota, 1, NULL, 0) == WEIR_PASSED);
         CHECK(weir_event_fd(weir) != event_fd);
         /* The parent's events would come before the child's first own one. */
         UNTIL(weir_event_next(weir, &event));
@@ -247,11 +247,11 @@ static void grandchildren_are_limiters_too(void **state)
     uint64_t before = root_passed(&root, "t/family");
     pid_t pid = child_of();
     if (pid == 0) {
-        CHECK(weir_take(quota, 1, NULL, 0) == WEIR_PASS);
+        CHECK(weir_take(quota, 1, NULL, 0) == WEIR_PASSED);
         pid_t next = fork();
         if (next == 0) {
             patience_be_child();
-            CHECK(weir_take(quota, 1, NULL, 0) == WEIR_PASS);
+            CHECK(weir_take(quota, 1, NULL, 0) == WEIR_PASSED);
             CHECK(weir_sync(weir, GUARD) == 0);
             _exit(0);
         }
@@ -294,7 +294,7 @@ static void *keep_busy(void *context)
 static void *child_thread(void *context)
 {
     struct weir *weir = context;
-    CHECK_IN_THREAD(weir_take_by_name(weir, "q", 1, 1, NULL, 0) == WEIR_PASS);
+    CHECK_IN_THREAD(weir_take_by_name(weir, "q", 1, 1, NULL, 0) == WEIR_PASSED);
     struct weir_handle quota;
     CHECK_IN_THREAD(weir_handle_open(weir, "t/x", 3, &quota) == 0);
     weir_take(quota, 1, NULL, 0);

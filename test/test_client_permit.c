@@ -59,14 +59,14 @@ static void each_permit_is_given_back_once(void **state)
     struct weir_handle db = handle_open(weir, "db");
     struct weir_permit a, b, c;
     struct weir_reply reply;
-    assert_int_equal(weir_enter(db, 0, 2, &a, &reply, 0), WEIR_PASS);
+    assert_int_equal(weir_enter(db, 0, 2, &a, &reply, 0), WEIR_PASSED);
     assert_int_equal(reply.fill, 2);
     assert_int_equal(weir_enter(db, 0, 2, &b, &reply, 0), WEIR_LIMITED);
     assert_string_equal(reply.quota, "db");
     assert_compare(reply.retry_after, <, WEIR_SECOND);
     assert_holds_nothing(&b);
     weir_leave(&b, WEIR_PERMIT_DROPPED, 0);
-    assert_int_equal(weir_enter(db, 0, 1, &c, NULL, 0), WEIR_PASS);
+    assert_int_equal(weir_enter(db, 0, 1, &c, NULL, 0), WEIR_PASSED);
     weir_leave(&a, WEIR_PERMIT_SUCCESS, 0);
     assert_holds_nothing(&a);
     weir_leave(&a, WEIR_PERMIT_SUCCESS, 0);
@@ -83,15 +83,15 @@ static void names_without_quota_hold_nothing(void **state)
     (void)state;
     struct weir_permit permit;
     struct weir_handle zeroed = { 0 };
-    assert_int_equal(weir_enter(zeroed, 0, 9, &permit, NULL, 0), WEIR_PASS);
+    assert_int_equal(weir_enter(zeroed, 0, 9, &permit, NULL, 0), WEIR_PASSED);
     weir_leave(&permit, WEIR_PERMIT_SUCCESS, 0);
     struct weir_handle nobody = handle_open(weir, "nobody");
-    assert_int_equal(weir_enter(nobody, 0, 9, &permit, NULL, 0), WEIR_PASS);
+    assert_int_equal(weir_enter(nobody, 0, 9, &permit, NULL, 0), WEIR_PASSED);
     assert_holds_nothing(&permit);
     weir_leave(&permit, WEIR_PERMIT_SUCCESS, 0);
     weir_handle_close(nobody);
     assert_int_equal(weir_enter_by_name(weir, "", 0, 0, 1, &permit, NULL, 0),
-                     WEIR_PASS);
+                     WEIR_PASSED);
     weir_leave(&permit, WEIR_PERMIT_SUCCESS, 0);
 }
 
@@ -100,14 +100,14 @@ static void instances_have_their_own(void **state)
     (void)state;
     struct weir_permit a, b, c;
     assert_int_equal(weir_enter_by_name(weir, "t/1", 3, 0, 2, &a, NULL, 0),
-                     WEIR_PASS);
+                     WEIR_PASSED);
     assert_int_equal(weir_enter_by_name(weir, "t/1", 3, 0, 1, &b, NULL, 0),
                      WEIR_LIMITED);
     assert_int_equal(weir_enter_by_name(weir, "t/2", 3, 0, 1, &c, NULL, 0),
-                     WEIR_PASS);
+                     WEIR_PASSED);
     weir_leave(&a, WEIR_PERMIT_SUCCESS, 0);
     assert_int_equal(weir_enter_by_name(weir, "t/1", 3, 0, 1, &b, NULL, 0),
-                     WEIR_PASS);
+                     WEIR_PASSED);
     weir_leave(&b, WEIR_PERMIT_SUCCESS, 0);
     weir_leave(&c, WEIR_PERMIT_SUCCESS, 0);
 }
@@ -119,7 +119,7 @@ static void permits_outlive_their_quota(void **state)
     struct weir_handle db = handle_open(weir, "db");
     struct weir_permit a, b;
     struct weir_reply reply = { .unknown = false };
-    assert_int_equal(weir_enter(db, 0, 3, &a, NULL, 0), WEIR_PASS);
+    assert_int_equal(weir_enter(db, 0, 3, &a, NULL, 0), WEIR_PASSED);
     root_remove(&root, "db");
     UNTIL((weir_peek(db, 0, &reply, 0), reply.unknown));
     root_set(&root, "db",
@@ -139,8 +139,8 @@ static void be_child(struct weir_handle db, struct weir_permit *parents)
     patience_be_child();
     struct weir_permit own;
     weir_leave(parents, WEIR_PERMIT_SUCCESS, 0);
-    bool all =
-        in_flight(db) == 0 && weir_enter(db, 0, 4, &own, NULL, 0) == WEIR_PASS;
+    bool all = in_flight(db) == 0 &&
+               weir_enter(db, 0, 4, &own, NULL, 0) == WEIR_PASSED;
     weir_leave(&own, WEIR_PERMIT_SUCCESS, 0);
     _exit(all && in_flight(db) == 0 ? 0 : 1);
 }
@@ -153,7 +153,7 @@ static void a_permit_is_its_processes(void **state)
 #endif
     struct weir_handle db = handle_open(weir, "db");
     struct weir_permit permit;
-    assert_int_equal(weir_enter(db, 0, 3, &permit, NULL, 0), WEIR_PASS);
+    assert_int_equal(weir_enter(db, 0, 3, &permit, NULL, 0), WEIR_PASSED);
     pid_t pid = fork();
     assert_compare(pid, >=, 0);
     if (pid == 0)

@@ -197,7 +197,8 @@ static void memory_of_the_callers_is_a_table_as_well(void **state)
     assert_int_equal(weir_open_in(memory, size, &options, &other), 0);
     assert_int_equal(weir_ready(other, GUARD), 0);
     struct weir_reply reply;
-    assert_int_equal(weir_take_by_name(other, "q", 1, 3, &reply, 0), WEIR_PASS);
+    assert_int_equal(weir_take_by_name(other, "q", 1, 3, &reply, 0),
+                     WEIR_PASSED);
     assert_false(reply.unknown);
     struct weir_handle q = handle_open(one, "q");
     assert_int_equal(weir_sync(other, GUARD), 0);
@@ -208,7 +209,8 @@ static void memory_of_the_callers_is_a_table_as_well(void **state)
     weir_handle_close(q);
     weir_close(one);
     UNTIL((weir_status(other, &status), !status.ready));
-    assert_int_equal(weir_take_by_name(other, "q", 1, 1, &reply, 0), WEIR_PASS);
+    assert_int_equal(weir_take_by_name(other, "q", 1, 1, &reply, 0),
+                     WEIR_PASSED);
     assert_false(reply.unknown);
     weir_close(other);
     munmap(memory, size);
@@ -222,7 +224,7 @@ static void turn(struct weir *weir, struct weir_handle q,
     char name[64];
     struct weir_permit permit;
     weir_fetch_add(&common->begun, 1);
-    if (weir_take(q, 1, NULL, 0) == WEIR_PASS)
+    if (weir_take(q, 1, NULL, 0) == WEIR_PASSED)
         weir_fetch_add(&common->passed, 1);
     for (int i = 0; i < 20; i++)
         (void)weir_take(limited, 1, NULL, 0);
@@ -374,7 +376,7 @@ static int in_child(struct weir *weir, struct weir_handle q)
 {
     struct weir_reply reply;
     for (int i = 0; i < 100; i++) {
-        if (weir_take(q, 1, &reply, 0) != WEIR_PASS || reply.unknown)
+        if (weir_take(q, 1, &reply, 0) != WEIR_PASSED || reply.unknown)
             return 1;
     }
     if (weir->process < 2)
@@ -393,7 +395,7 @@ static void a_child_of_fork_is_one_more_process(void **state)
     struct weir *weir = open_table(WEIR_TABLE_MAY_RUN);
     struct weir_handle q = handle_open(weir, "q");
     assert_int_equal(weir_ready(weir, GUARD), 0);
-    assert_int_equal(weir_take(q, 7, NULL, 0), WEIR_PASS);
+    assert_int_equal(weir_take(q, 7, NULL, 0), WEIR_PASSED);
     pid_t pid = fork();
     assert_compare(pid, >=, 0);
     if (pid == 0) {
@@ -412,7 +414,7 @@ static void take_some(struct weir_handle q, struct weir_handle limited)
 {
     for (int i = 0; i < 1000; i++) {
         weir_fetch_add(&common->begun, 1);
-        assert_int_equal(weir_take(q, 1, NULL, 0), WEIR_PASS);
+        assert_int_equal(weir_take(q, 1, NULL, 0), WEIR_PASSED);
         weir_fetch_add(&common->passed, 1);
         (void)weir_take(limited, 1, NULL, 0);
     }
@@ -532,7 +534,7 @@ static unsigned enter_all(struct weir *const *weir, const char *name,
     unsigned count = 0;
     for (unsigned tries = 0; tries < 2 * most && count < most; tries++)
         count += weir_enter_by_name(weir[tries % 2], name, strlen(name), 0, 1,
-                                    &out[count], NULL, 0) == WEIR_PASS;
+                                    &out[count], NULL, 0) == WEIR_PASSED;
     return count;
 }
 
@@ -572,7 +574,7 @@ static void other_sharings_on_a_shared_table(void **state)
         for (unsigned k = 0; k < 10; k++)
             assert_int_equal(
                 weir_take_by_name(weir[i], "exact/pass", 10, 1, NULL, 0),
-                WEIR_PASS);
+                WEIR_PASSED);
     }
     assert_int_equal(enter_all(weir, "adaptive", permit + 5, 10), 10);
     for (unsigned i = 0; i < 15; i++)
@@ -739,13 +741,14 @@ static int without_place(struct weir *weir, struct weir_handle q)
 {
     struct weir_reply reply;
     struct weir_permit permit;
-    if (weir_take(q, 1, &reply, 0) != WEIR_PASS || !reply.unknown)
+    if (weir_take(q, 1, &reply, 0) != WEIR_PASSED || !reply.unknown)
         return 1;
     if (weir_take_by_name(weir, "limited", 7, 1000000, &reply, 0) !=
-            WEIR_PASS ||
+            WEIR_PASSED ||
         !reply.unknown)
         return 2;
-    if (weir_enter_by_name(weir, "db", 2, 0, 1, &permit, NULL, 0) != WEIR_PASS)
+    if (weir_enter_by_name(weir, "db", 2, 0, 1, &permit, NULL, 0) !=
+        WEIR_PASSED)
         return 3;
     weir_leave(&permit, WEIR_PERMIT_SUCCESS, 0);
     if (weir_handle_open(weir, "limited", 7, &q) < 0)

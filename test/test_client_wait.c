@@ -136,7 +136,7 @@ static void begin(struct weir *weir, struct waiter *waiter)
 
 static bool is_in(struct waiter *waiter)
 {
-    return weir_load(&waiter->done) == 1 + WEIR_PASS;
+    return weir_load(&waiter->done) == 1 + WEIR_PASSED;
 }
 
 /* Waits until the waiter is let in. */
@@ -154,7 +154,7 @@ static void leave(struct weir_permit *permit)
 static bool enters(struct weir_handle quota, uint32_t klass,
                    struct weir_permit *out)
 {
-    return weir_enter(quota, klass, 1, out, NULL, 0) == WEIR_PASS;
+    return weir_enter(quota, klass, 1, out, NULL, 0) == WEIR_PASSED;
 }
 
 /* ---- Fields ---- */
@@ -302,7 +302,7 @@ static void test_a_deadline(void **state)
                      WEIR_LIMITED);
     leave(&light.permit);
     assert_int_equal(weir_enter_wait(db, 0, 1, 0, 0, &other, &reply),
-                     WEIR_PASS);
+                     WEIR_PASSED);
     leave(&other);
     /* A weight that never fits doesn't wait. */
     assert_int_equal(
@@ -405,7 +405,7 @@ static void test_a_fraction(void **state)
     for (unsigned i = 0; i < 3; i++) {
         weir_instant now = weir_clock_now();
         assert_int_equal(weir_enter_wait(db, 0, 1, 0, GUARD, &permit, NULL),
-                         WEIR_PASS);
+                         WEIR_PASSED);
         weir_leave(&permit, WEIR_PERMIT_SUCCESS, now + 100 * MS);
     }
     begin(weir, &waiter);
@@ -492,9 +492,9 @@ static void test_rates(void **state)
     assert_int_equal(weir_handle_open(weir, "rate", 4, &rate), 0);
     weir_instant before = weir_clock_now();
     assert_int_equal(weir_enter_wait(db, 0, 1, 0, GUARD, &permit[0], NULL),
-                     WEIR_PASS);
+                     WEIR_PASSED);
     assert_int_equal(weir_enter_wait(db, 0, 1, 0, GUARD, &permit[1], &reply),
-                     WEIR_PASS);
+                     WEIR_PASSED);
     weir_duration both = weir_clock_now() - before;
     assert_in_range(both, 50 * MS, GUARD);
     assert_in_range(reply.wait, 0, both);
@@ -504,11 +504,11 @@ static void test_rates(void **state)
     assert_in_range(reply.wait, 60 * MS, weir_clock_now() - before);
     /* In a chain without kind concurrency it is a weir_wait(). */
     assert_int_equal(weir_enter_wait(rate, 0, 1, 0, GUARD, &permit[2], &reply),
-                     WEIR_PASS);
+                     WEIR_PASSED);
     leave(&permit[2]);
     struct weir_handle none = { .weir = NULL };
     assert_int_equal(weir_enter_wait(none, 0, 1, 0, 0, &permit[2], &reply),
-                     WEIR_PASS);
+                     WEIR_PASSED);
     assert_true(reply.unknown);
     weir_close(weir);
 }
@@ -602,7 +602,7 @@ static void test_a_light_one_behind_a_rate(void **state)
     static struct waiter heavy, light;
     heavy = (struct waiter){ .quota = slow, .weight = 8 };
     light = (struct waiter){ .quota = slow };
-    assert_int_equal(weir_enter(db, 0, 8, &permit, NULL, 0), WEIR_PASS);
+    assert_int_equal(weir_enter(db, 0, 8, &permit, NULL, 0), WEIR_PASSED);
     begin(weir, &heavy);
     begin(weir, &light);
     weir_charge(slow, 5, 0);
@@ -716,8 +716,8 @@ static void come(struct weir *weir, struct oracle *oracle, unsigned i,
     assert_int_equal(
         PATIENTLY(weir_enter_wait(quota, 0, waiter->weight, waiter->priority,
                                   WEIR_NEVER, &waiter->permit, NULL)),
-        WEIR_PASS);
-    waiter->done = 1 + WEIR_PASS;
+        WEIR_PASSED);
+    waiter->done = 1 + WEIR_PASSED;
     waiter->thread = pthread_self();
 }
 

@@ -62,7 +62,7 @@ static void *wait_and_hold(void *context)
     if (weir_handle_open(waiter->weir, "db", 2, &db) < 0)
         return NULL;
     if (weir_enter_wait(db, 0, 1, 0, waiter->wait_max, &permit, NULL) ==
-        WEIR_PASS) {
+        WEIR_PASSED) {
         note_in();
         weir_fetch_add(&waiter->passed, 1);
         while (!weir_load(&floor_.may_leave))
@@ -109,7 +109,7 @@ static void check_two(const char *fields)
     struct weir_handle db = handle_open(one, "db");
     for (uint32_t i = 0; i < HELD; i++) {
         assert_int_equal(weir_enter_wait(db, 0, 1, 0, GUARD, &held[i], NULL),
-                         WEIR_PASS);
+                         WEIR_PASSED);
         note_in();
     }
     assert_int_equal(weir_sync(one, GUARD), 0);
@@ -210,7 +210,7 @@ static int in_child(struct weir *weir, struct weir_handle db)
 {
     struct weir_permit permit;
     struct waiter waiter = { .weir = weir, .wait_max = WEIR_NEVER };
-    if (weir_enter(db, 0, 1, &permit, NULL, 0) != WEIR_PASS)
+    if (weir_enter(db, 0, 1, &permit, NULL, 0) != WEIR_PASSED)
         return 1;
     if (waiting(weir) != 0)
         return 2;
@@ -238,7 +238,7 @@ static void a_child_has_a_line_of_its_own(void **state)
              "\"limit\":\"1\"}");
     struct weir *weir = limiter_ready(root.address, NULL);
     struct weir_handle db = handle_open(weir, "db");
-    assert_int_equal(weir_enter(db, 0, 1, &held, NULL, 0), WEIR_PASS);
+    assert_int_equal(weir_enter(db, 0, 1, &held, NULL, 0), WEIR_PASSED);
     start(&waiter, weir);
     UNTIL(waiting(weir) == 1);
     fflush(NULL);

@@ -103,7 +103,7 @@ static void take_one(struct weir_handle handle, struct told *told)
     struct weir_reply reply;
     uint32_t span = weir_load(&stage->span); /* in which the request was made */
     weir_instant before = weir_clock_now();
-    bool passed = weir_take(handle, 1, &reply, 0) == WEIR_PASS;
+    bool passed = weir_take(handle, 1, &reply, 0) == WEIR_PASSED;
     weir_instant after = weir_clock_now();
     note(told, after - before);
     told->asked++;
@@ -142,7 +142,7 @@ static void be_a_process(const char *address, struct told *told)
      * limiters. */
     UNTIL(knows_roots(weir));
     UNTIL(weir_load_relaxed(&weir->fleet) == PROCESSES);
-    UNTIL(weir_peek(handle, 1, &reply, 0) == WEIR_PASS && !reply.stale);
+    UNTIL(weir_peek(handle, 1, &reply, 0) == WEIR_PASSED && !reply.stale);
     weir_store(&told->is_ready, 1u);
     UNTIL(weir_load(&stage->span) != BEFORE);
     while (weir_load(&stage->span) != OVER)
@@ -335,7 +335,7 @@ static void kill_who_decides(void)
 {
     uint64_t asked[2];
     for (int i = 0; i < 2; i++)
-        asked[i] = root_metric(&roots[i], "weir_asks_total");
+        asked[i] = root_metric(&roots[i], "weir_exact_requests_total");
     /* All ask the same root. */
     assert_true((asked[0] == 0) != (asked[1] == 0));
     decides = &roots[asked[0] == 0];

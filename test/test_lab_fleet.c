@@ -679,7 +679,7 @@ static void test_a_report_backoff_is_an_event(void **state)
         assert_int_equal(weir_limiter_receive(limiter, 0, &fills, now), 0);
         struct weir_event event;
         while (weir_limiter_event(limiter, &event)) {
-            if (event.type == WEIR_EVENT_ROOT_REPORT_BACKOFF)
+            if (event.type == WEIR_EVENT_REPORT_BACKOFF)
                 told[count++] = event.count;
         }
     }

@@ -66,11 +66,11 @@ static void what_cant_be_meant_is_refused_at_the_word(void **state)
             "is of a fleet");
     refused("title \"t\"\nmodel boundary\nrun 1min\nat 1s kill root1\n", 4, 1,
             "is of a fleet");
-    refused("title \"t\"\nmodel boundary\nrun 1min\nmeasure passed_mean\n", 4,
-            9, "admitted_mean");
+    refused("title \"t\"\nmodel boundary\nrun 1min\nmeasure passed_mena\n", 4,
+            9, "passed_mean");
     refused("title \"t\"\nmodel boundary\nrun 1min\n"
-            "measure admitted_max over 1s..2s\n",
-            4, 22, "over");
+            "measure passed_max over 1s..2s\n",
+            4, 20, "over");
     refused("title \"t\"\nmodel boundary\nrun 1min\n"
             "figure \"f\" passt\n",
             4, 12, "did you mean 'passed'?");
@@ -187,10 +187,10 @@ static void an_edge_lets_twice_the_limit_pass_only_there(void **state)
 {
     (void)state;
     struct ran ran = run_variant("boundary", "fixed_window");
-    within(&ran, "admitted_max", 1.98, 2);
+    within(&ran, "passed_max", 1.98, 2);
     done(&ran);
     ran = run_variant("boundary", "sliding_log");
-    within(&ran, "admitted_max", 0.99, 1);
+    within(&ran, "passed_max", 0.99, 1);
     done(&ran);
 }
 
@@ -211,15 +211,15 @@ static void an_atomic_step_is_exact_and_a_race_isnt(void **state)
     static const char *const exact[] = { "atomic", "locked" };
     for (size_t i = 0; i < WEIR_COUNT_OF(exact); i++) {
         struct ran ran = run_variant("architectures", exact[i]);
-        within(&ran, "admitted_max", 0.999, 1);
-        within(&ran, "admitted", 0.999, 1.001);
+        within(&ran, "passed_max", 0.999, 1);
+        within(&ran, "passed", 0.999, 1.001);
         done(&ran);
     }
     struct ran ran = run_variant("architectures", "get_then_set");
-    within(&ran, "admitted", 1.01, 3);
+    within(&ran, "passed", 1.01, 3);
     done(&ran);
     ran = run_variant("architectures", "counted");
-    within(&ran, "admitted", 0.97, 1.03);
+    within(&ran, "passed", 0.97, 1.03);
     within(&ran, "latency_ms", 0, 0);
     done(&ran);
 }

@@ -164,7 +164,7 @@ static void race_one(struct weir_handle handle, uint64_t weight,
 {
     struct weir_permit permit;
     struct weir_reply reply;
-    if (weir_enter(handle, 0, weight, &permit, &reply, 0) == WEIR_PASS) {
+    if (weir_enter(handle, 0, weight, &permit, &reply, 0) == WEIR_PASSED) {
         weir_fetch_add(&stage->passed, 1);
         weir_fetch_add(&stage->passed_by[number], 1);
         fly(weight);
@@ -239,7 +239,7 @@ static void check_race(const char *name,
     struct weir_handle handle = handle_open(weir, name);
     struct weir_permit all;
     assert_int_equal(weir_want(handle, LIMIT, 0), 0);
-    UNTIL(weir_enter(handle, 0, LIMIT, &all, NULL, 0) == WEIR_PASS);
+    UNTIL(weir_enter(handle, 0, LIMIT, &all, NULL, 0) == WEIR_PASSED);
     weir_leave(&all, WEIR_PERMIT_SUCCESS, 0);
     weir_close(weir);
 }
@@ -262,7 +262,7 @@ static void hold_and_wait(enum means means)
     if (weir_want(handle, LIMIT - 1, 0) != 0)
         _exit(1);
     UNTIL((stage->entered_at[means] = world_now(),
-           weir_enter(handle, 0, LIMIT - 1, &permit, NULL, 0) == WEIR_PASS));
+           weir_enter(handle, 0, LIMIT - 1, &permit, NULL, 0) == WEIR_PASSED));
     weir_store(&stage->is_held[means], 1u);
     for (;;)
         pause();
@@ -281,12 +281,13 @@ struct survivor {
 static void try_enter(struct survivor *survivor, enum means means)
 {
     if (!survivor->has_one)
-        survivor->has_one = weir_enter(survivor->handle, 0, 1,
-                                       &survivor->permit, NULL, 0) == WEIR_PASS;
+        survivor->has_one =
+            weir_enter(survivor->handle, 0, 1, &survivor->permit, NULL, 0) ==
+            WEIR_PASSED;
     if (!survivor->has_one || survivor->has_rest)
         return;
     survivor->has_rest = weir_enter(survivor->handle, 0, LIMIT - 1,
-                                    &survivor->rest, NULL, 0) == WEIR_PASS;
+                                    &survivor->rest, NULL, 0) == WEIR_PASSED;
     survivor->after = world_now() - stage->entered_at[means];
 }
 

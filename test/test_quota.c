@@ -261,8 +261,8 @@ static void fields_go_with_algorithms(void **state)
           "sub_windows goes with algorithm=sliding_window only" },
         { "algorithm=sliding_window;sharing=local;max_entries=5",
           "max_entries goes with algorithm=sliding_log only" },
-        { "algorithm=leaky_queue;sharing=local;count_refused=yes",
-          "count_refused goes with the algorithms fixed_window" },
+        { "algorithm=leaky_queue;sharing=local;count_limited=yes",
+          "count_limited goes with the algorithms fixed_window" },
         { "algorithm=token_bucket;initial=7",
           "initial goes with algorithm=token_bucket that is local or exact "
           "only" },
@@ -295,7 +295,7 @@ static void fields_go_with_algorithms(void **state)
     }
     /* given at its default is no error */
     accept("name=a;tz=UTC;store=root;deadline=20ms;sub_windows=4;"
-           "count_refused=no;share_algorithm=fair_share;lease=60s;"
+           "count_limited=no;share_algorithm=fair_share;lease=60s;"
            "safe_capacity=dynamic;priority=0;decay_factor=1.0;"
            "permit_timeout=1min;max_debt=1min");
     accept("name=a;limit=9/s;max_debt=366d");
@@ -440,7 +440,7 @@ static void windows(void **state)
     accept(LOCAL "fixed_window;window=hour;tz=America/Argentina/Ushuaia");
     accept(LOCAL "fixed_window;window=minute;tz=Etc/GMT+5");
     accept(LOCAL "sliding_window;window=366d;sub_windows=60");
-    accept(LOCAL "sliding_log;window=1ms;limit=9000/s;count_refused=yes");
+    accept(LOCAL "sliding_log;window=1ms;limit=9000/s;count_limited=yes");
     refuse(LOCAL "fixed_window;window=0", WEIR_EQUOTA, "has no unit");
     refuse(LOCAL "fixed_window;window=0s", WEIR_EQUOTA,
            "the window 0s can't be; write one of 1 ms to 366 days");
@@ -469,8 +469,8 @@ static void windows(void **state)
     accept(LOCAL "sliding_log;limit=1024/s");
     accept(LOCAL "sliding_log;limit=1025/s;max_entries=4096");
     accept(LOCAL "sliding_log;limit=unlimited");
-    refuse(LOCAL "sliding_log;count_refused=maybe", WEIR_EQUOTA,
-           "count_refused can't be 'maybe'; it is yes or no");
+    refuse(LOCAL "sliding_log;count_limited=maybe", WEIR_EQUOTA,
+           "count_limited can't be 'maybe'; it is yes or no");
 }
 
 static void zones(void **state)
@@ -706,8 +706,8 @@ static void what_is_unset_is_shown_as_in_force(void **state)
     check_shown(LOCAL "sliding_log;window=1min", "max_entries", "540");
     check_shown(LOCAL "sliding_log;limit=unlimited", "max_entries", "1024");
     check_shown(LOCAL "sliding_log;limit=0", "max_entries", "1");
-    check_shown(LOCAL "sliding_log", "count_refused", "no");
-    check_shown(LOCAL "sliding_log;count_refused=true", "count_refused", "yes");
+    check_shown(LOCAL "sliding_log", "count_limited", "no");
+    check_shown(LOCAL "sliding_log;count_limited=true", "count_limited", "yes");
     check_shown(LOCAL "token_bucket;high_burst=5", "initial", "5");
     check_shown(LOCAL "token_bucket;high_burst=5;initial=9", "initial", "9");
     check_shown("name=a;" EXACT, "deadline", "20ms");
@@ -754,13 +754,13 @@ static void bucket_states_of_windows(void **state)
     assert_int_equal(rule.calendar, WEIR_CALENDAR_MONTH);
     assert_int_equal(rule.quantity, 1000);
     assert_int_equal(rule.utc_offset_s, -3600);
-    assert_false(rule.count_refused);
+    assert_false(rule.count_limited);
     rule = rule_of(LOCAL "sliding_window;limit=7/2s;window=1s;sub_windows=9;"
-                         "count_refused=yes");
+                         "count_limited=yes");
     assert_int_equal(rule.quantity, 3);
     assert_int_equal(rule.window, WEIR_SECOND);
     assert_int_equal(rule.sub_windows, 9);
-    assert_true(rule.count_refused);
+    assert_true(rule.count_limited);
     rule = rule_of(LOCAL "sliding_log;limit=100/min");
     assert_int_equal(rule.quantity, 100);
     assert_int_equal(rule.entries, 100);

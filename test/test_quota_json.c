@@ -179,14 +179,14 @@ static void a_flag_is_true_or_false(void **state)
     json_t *object;
     struct weir_diag diag;
     assert_int_equal(read_text("{\"algorithm\": \"sliding_log\","
-                               " \"count_refused\": true, \"limit\": "
+                               " \"count_limited\": true, \"limit\": "
                                "\"7/min\", \"max_entries\": 5}",
                                &object, &quota, NULL),
                      0);
-    assert_true(quota.count_refused);
+    assert_true(quota.count_limited);
     assert_int_equal(quota.max_entries, 5);
     json_t *shown = weir_quota_to_json(&quota);
-    assert_true(json_is_true(json_object_get(shown, "count_refused")));
+    assert_true(json_is_true(json_object_get(shown, "count_limited")));
     assert_string_equal(json_string_value(json_object_get(shown, "window")),
                         "1min");
     /* fields without meaning for a sliding log are absent */
@@ -196,7 +196,7 @@ static void a_flag_is_true_or_false(void **state)
     json_decref(shown);
     json_decref(object);
     assert_int_equal(
-        read_text("{\"count_refused\": 1}", &object, &quota, &diag),
+        read_text("{\"count_limited\": 1}", &object, &quota, &diag),
         WEIR_ESYNTAX);
     assert_non_null(strstr(diag.text, "must be true or false"));
     json_decref(object);

@@ -372,7 +372,7 @@ static void test_always_and_at_the_end(void **state)
         .comparison = WEIR_IS_WITHIN,
         .value = 0.4,
         .value2 = 0.6,
-        .text = "expect refused_share over 5s.. within 0.4..0.6",
+        .text = "expect limited_share over 5s.. within 0.4..0.6",
     };
     struct weir_result *result = run(&made);
     assert_int_equal(result->expect_count, 3);

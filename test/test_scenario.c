@@ -204,12 +204,12 @@ static void quotas_have_every_algorithm(void **state)
     (void)state;
     struct weir_scenario *s = build_more(
         "quota w limit=1000/month algorithm=fixed_window window=month "
-        "tz=Europe/Berlin sharing=local count_refused=yes\n"
+        "tz=Europe/Berlin sharing=local count_limited=yes\n"
         "quota v limit=9/s algorithm=token_buckets sharing=local "
         "next_buckets=\"20/s:200, spill:500\"\n"
         "quota e limit=9/s sharing=exact store=redis://[::1]:1/2 "
         "deadline=3ms\n"
-        "at 2s set w algorithm=leaky window= tz= count_refused=\n");
+        "at 2s set w algorithm=leaky window= tz= count_limited=\n");
     const struct weir_quota *edited = &s->actions[0].quota;
     assert_int_equal(edited->algorithm, WEIR_LEAKY);
     assert_true(edited->window.unset);

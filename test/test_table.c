@@ -194,7 +194,7 @@ static void check_reply(const struct world *w, int i, uint64_t weight,
                         bool passed, const struct weir_reply *reply,
                         weir_instant now)
 {
-    assert_int_equal(reply->verdict, passed ? WEIR_PASS : WEIR_LIMITED);
+    assert_int_equal(reply->verdict, passed ? WEIR_PASSED : WEIR_LIMITED);
     assert_false(reply->stale);
     assert_false(reply->unknown);
     assert_compare(reply->fill, >=, 0);
@@ -359,7 +359,7 @@ static void do_reserve(struct world *w, int i)
     unsigned outcome = weir_table_reserve(w->table, w->stripe, w->quota[i].ref,
                                           weight, wait_max, &reply, w->now);
     bool passed = !(outcome & WEIR_OUTCOME_LIMITED);
-    assert_int_equal(reply.verdict, passed ? WEIR_PASS : WEIR_LIMITED);
+    assert_int_equal(reply.verdict, passed ? WEIR_PASSED : WEIR_LIMITED);
     if (!passed) {
         expect_unmoved(w, i);
         /* Debt may refuse too; no history here comes near it. */

@@ -102,7 +102,7 @@ static const enum weir_algorithm algorithms[] = {
 
 static void choose_window(struct weir_quota *quota, struct weir_rng *rng)
 {
-    quota->count_refused = weir_rng_below(rng, 4) == 0;
+    quota->count_limited = weir_rng_below(rng, 4) == 0;
     if (quota->algorithm == WEIR_FIXED_WINDOW && weir_rng_below(rng, 2)) {
         quota->window = (struct weir_window){ .length = HOUR,
                                               .calendar = WEIR_CALENDAR_HOUR };
@@ -113,7 +113,7 @@ static void choose_window(struct weir_quota *quota, struct weir_rng *rng)
         quota->sub_windows = 1 + (uint32_t)weir_rng_below(rng, 8);
     if (quota->algorithm == WEIR_SLIDING_LOG)
         quota->max_entries =
-            quota->count_refused ? 500 : 1 + (uint32_t)weir_rng_below(rng, 64);
+            quota->count_limited ? 500 : 1 + (uint32_t)weir_rng_below(rng, 64);
 }
 
 /* Some units an hour to some a second, so that windows begin and end. */
@@ -250,7 +250,7 @@ static void check_passed(struct world *w, int leaf,
             model_step(m, WEIR_ALGORITHM_PEEK, 0, 0, w->now).remaining;
         least = left < least ? left : least;
     }
-    assert_int_equal(reply->verdict, WEIR_PASS);
+    assert_int_equal(reply->verdict, WEIR_PASSED);
     assert_true(reply->remaining == least);
     assert_true(reply->retry_after == 0);
 }

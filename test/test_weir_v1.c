@@ -441,7 +441,7 @@ static void test_quotas_of_each_algorithm(void **state)
         { "algorithm=fixed_window", "sharing=local", "limit=5/day",
           "window=2d" },
         { "algorithm=sliding_log", "sharing=local", "limit=5/day",
-          "max_entries=999", "count_refused=yes" },
+          "max_entries=999", "count_limited=yes" },
         { "algorithm=sliding_window", "sharing=local", "limit=5/s",
           "sub_windows=60" },
         { "algorithm=leaky", "sharing=exact", "limit=5/s",

@@ -11,7 +11,7 @@ static bool same_announce(const Weir__V1__Announce *theirs,
                           const struct weir_announce *ours)
 {
     return theirs->slot == ours->slot && theirs->created == ours->created &&
-           theirs->passed == ours->base && theirs->refused == ours->refused &&
+           theirs->passed == ours->base && theirs->limited == ours->refused &&
            theirs->fill == ours->fill && theirs->witnessed == ours->witnessed &&
            theirs->sank == ours->sank && theirs->in_flight == ours->in_flight &&
            theirs->name.len == ours->name.len &&
@@ -35,7 +35,7 @@ static bool same_counts(const Weir__V1__Counts *theirs,
         return ours->count == 0;
     if (theirs->n_slot_steps != ours->count ||
         theirs->n_passed != ours->count ||
-        theirs->n_refused != theirs->n_refused_steps ||
+        theirs->n_limited != theirs->n_limited_steps ||
         theirs->n_late != theirs->n_late_steps ||
         theirs->n_pace != theirs->n_pace_steps ||
         theirs->n_carry != theirs->n_carry_steps ||
@@ -50,9 +50,9 @@ static bool same_counts(const Weir__V1__Counts *theirs,
         slot += theirs->slot_steps[i];
         uint64_t refused = 0, pace = 0;
         int64_t late = 0;
-        if (is_sparse_row(theirs->n_refused, theirs->refused_steps, &refused_at,
+        if (is_sparse_row(theirs->n_limited, theirs->limited_steps, &refused_at,
                           &refused_sum, i))
-            refused = theirs->refused[refused_at - 1];
+            refused = theirs->limited[refused_at - 1];
         if (is_sparse_row(theirs->n_late, theirs->late_steps, &late_at,
                           &late_sum, i))
             late = theirs->late[late_at - 1];
@@ -73,7 +73,7 @@ static bool same_counts(const Weir__V1__Counts *theirs,
             row->refused != refused || row->late != late || row->pace != pace)
             return false;
     }
-    return refused_at == theirs->n_refused && late_at == theirs->n_late &&
+    return refused_at == theirs->n_limited && late_at == theirs->n_late &&
            pace_at == theirs->n_pace && carry_at == theirs->n_carry &&
            ahead_at == theirs->n_ahead;
 }
@@ -91,7 +91,7 @@ static bool same_report(const Weir__V1__Report *theirs,
         theirs->epoch != ours->epoch ||
         theirs->late_from_ns != ours->late_from ||
         theirs->unknown != ours->unknown || theirs->carried != ours->carried ||
-        theirs->no_room != ours->no_room || theirs->again != ours->again ||
+        theirs->table_full != ours->no_room || theirs->again != ours->again ||
         !same_text(theirs->below, ours->below) ||
         theirs->n_announces != ours->announce_count)
         return false;

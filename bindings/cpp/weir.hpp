@@ -108,7 +108,7 @@ inline std::uint32_t class_of(std::string_view name) noexcept
 struct reply : weir_reply {
     explicit operator bool() const noexcept
     {
-        return verdict == WEIR_PASS;
+        return verdict == WEIR_PASSED;
     }
     /* When to try again; duration::max(): never. */
     duration retry_after() const noexcept
@@ -163,7 +163,7 @@ class permit
 
     explicit operator bool() const noexcept
     {
-        return verdict_ == WEIR_PASS;
+        return verdict_ == WEIR_PASSED;
     }
     /* A second call has no effect. */
     void leave(weir_permit_outcome outcome = WEIR_PERMIT_SUCCESS) noexcept
@@ -181,7 +181,7 @@ class permit
     friend class limiter;
     friend class quota;
     weir_permit held_ = {};
-    weir_verdict verdict_ = WEIR_PASS;
+    weir_verdict verdict_ = WEIR_PASSED;
     int flying_ = std::uncaught_exceptions();
 };
 
@@ -242,9 +242,9 @@ class limiter
               weirpp::reply *reply = nullptr) const noexcept
     {
         if (!weir_)
-            return weir_take({}, weight, reply, 0) == WEIR_PASS;
+            return weir_take({}, weight, reply, 0) == WEIR_PASSED;
         return weir_take_by_name(weir_, name.data(), name.size(), weight, reply,
-                                 0) == WEIR_PASS;
+                                 0) == WEIR_PASSED;
     }
     permit enter(std::string_view name, std::uint64_t weight = 1,
                  weirpp::reply *reply = nullptr,
@@ -347,12 +347,12 @@ class quota
     bool take(std::uint64_t weight = 1, weirpp::reply *reply = nullptr,
               weir_instant now = 0) const noexcept
     {
-        return weir_take(handle_, weight, reply, now) == WEIR_PASS;
+        return weir_take(handle_, weight, reply, now) == WEIR_PASSED;
     }
     bool peek(std::uint64_t weight = 1, weirpp::reply *reply = nullptr,
               weir_instant now = 0) const noexcept
     {
-        return weir_peek(handle_, weight, reply, now) == WEIR_PASS;
+        return weir_peek(handle_, weight, reply, now) == WEIR_PASSED;
     }
     void charge(std::uint64_t weight, weir_instant now = 0) const noexcept
     {
@@ -375,7 +375,7 @@ class quota
               weirpp::reply *reply = nullptr) const noexcept
     {
         return weir_wait(handle_, weight, detail::to_c(most), reply) ==
-               WEIR_PASS;
+               WEIR_PASSED;
     }
     /* Takes that many units until the permit is left; 'klass' is a
      * class_of(). */

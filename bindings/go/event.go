@@ -17,26 +17,26 @@ type EventType int
 
 // Documented in weir.h.
 const (
-	RootUp       EventType = C.WEIR_EVENT_ROOT_UP
-	RootDown     EventType = C.WEIR_EVENT_ROOT_DOWN
-	Ready        EventType = C.WEIR_EVENT_READY
-	Stale        EventType = C.WEIR_EVENT_STALE
-	Fresh        EventType = C.WEIR_EVENT_FRESH
-	TableFull    EventType = C.WEIR_EVENT_TABLE_FULL
-	StoreChanged EventType = C.WEIR_EVENT_STORE_CHANGED
-	RootStretch  EventType = C.WEIR_EVENT_ROOT_REPORT_BACKOFF
-	Forked       EventType = C.WEIR_EVENT_FORKED
-	Lost         EventType = C.WEIR_EVENT_LOST
-	Credential   EventType = C.WEIR_EVENT_CREDENTIAL
-	QuotaUnknown EventType = C.WEIR_EVENT_QUOTA_UNKNOWN
-	ExactAway    EventType = C.WEIR_EVENT_EXACT_AWAY
-	ExactBack    EventType = C.WEIR_EVENT_EXACT_BACK
-	Zone         EventType = C.WEIR_EVENT_ZONE
-	AdaptiveFull EventType = C.WEIR_EVENT_ADAPTIVE_FULL
-	Elsewhere    EventType = C.WEIR_EVENT_ELSEWHERE
-	Table        EventType = C.WEIR_EVENT_TABLE
-	Reporter       EventType = C.WEIR_EVENT_REPORTER
-	Denied       EventType = C.WEIR_EVENT_DENIED
+	RootUp        EventType = C.WEIR_EVENT_ROOT_UP
+	RootDown      EventType = C.WEIR_EVENT_ROOT_DOWN
+	Ready         EventType = C.WEIR_EVENT_READY
+	Stale         EventType = C.WEIR_EVENT_STALE
+	Fresh         EventType = C.WEIR_EVENT_FRESH
+	TableFull     EventType = C.WEIR_EVENT_TABLE_FULL
+	StoreChanged  EventType = C.WEIR_EVENT_STORE_CHANGED
+	ReportBackoff EventType = C.WEIR_EVENT_REPORT_BACKOFF
+	Forked        EventType = C.WEIR_EVENT_FORKED
+	Lost          EventType = C.WEIR_EVENT_LOST
+	Credential    EventType = C.WEIR_EVENT_CREDENTIAL
+	QuotaUnknown  EventType = C.WEIR_EVENT_QUOTA_UNKNOWN
+	ExactAway     EventType = C.WEIR_EVENT_EXACT_AWAY
+	ExactBack     EventType = C.WEIR_EVENT_EXACT_BACK
+	Zone          EventType = C.WEIR_EVENT_ZONE
+	AdaptiveFull  EventType = C.WEIR_EVENT_ADAPTIVE_FULL
+	Elsewhere     EventType = C.WEIR_EVENT_ELSEWHERE
+	Table         EventType = C.WEIR_EVENT_TABLE
+	Reporter      EventType = C.WEIR_EVENT_REPORTER
+	Denied        EventType = C.WEIR_EVENT_DENIED
 )
 
 // Event is news for an operator.

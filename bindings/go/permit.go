@@ -26,7 +26,7 @@ type Permit struct {
 }
 
 func (p *Permit) passed(reply *C.struct_weir_reply) (*Permit, Reply) {
-	if reply.verdict != C.WEIR_PASS {
+	if reply.verdict != C.WEIR_PASSED {
 		p = nil
 	}
 	return p, replyOf(reply)

@@ -39,7 +39,7 @@ type Reply struct {
 	Passed bool
 	// Unknown: the name has no quota. Never: it never passes. Stale: no
 	// root answered lately. Shadow: a quota in mode shadow would have
-	// refused. Exact: a store answered. Leased: this process has Granted
+	// limited. Exact: a store answered. Leased: this process has Granted
 	// units a second.
 	Unknown, Never, Stale, Shadow, Exact, Leased bool
 
@@ -57,7 +57,7 @@ var unknown = Reply{Passed: true, Unknown: true, Remaining: math.MaxUint64}
 
 func replyOf(r *C.struct_weir_reply) Reply {
 	return Reply{
-		Passed:  r.verdict == C.WEIR_PASS,
+		Passed:  r.verdict == C.WEIR_PASSED,
 		Unknown: bool(r.unknown), Never: bool(r.never),
 		Stale: bool(r.stale), Shadow: bool(r.shadow),
 		Exact: bool(r.exact), Leased: bool(r.leased),
@@ -121,7 +121,7 @@ func (q *Quota) Take(weight uint64) bool {
 	weir := q.lock()
 	defer q.unlock()
 	return weir == nil || C.weir_take(q.handle, C.uint64_t(weight), nil,
-		0) == C.WEIR_PASS
+		0) == C.WEIR_PASSED
 }
 
 // ask makes a call that fills a reply.
@@ -151,7 +151,7 @@ func (q *Quota) Peek(weight uint64) Reply {
 }
 
 // Reserve charges now; the caller must wait for Wait before it goes on. It is
-// refused if Wait were longer than 'most'.
+// limited if Wait were longer than 'most'.
 func (q *Quota) Reserve(weight uint64, most time.Duration) Reply {
 	return q.ask(func(reply *C.struct_weir_reply) {
 		C.weir_reserve(q.handle, C.uint64_t(weight), toC(most),

@@ -343,7 +343,7 @@ func (l *Limiter) Take(name string, weight uint64) bool {
 	l.mutex.RLock()
 	defer l.mutex.RUnlock()
 	return l.weir == nil ||
-		C.take(l.weir, name, C.uint64_t(weight), nil) == C.WEIR_PASS
+		C.take(l.weir, name, C.uint64_t(weight), nil) == C.WEIR_PASSED
 }
 
 // TakeReply is Take with a reason and the time to retry.
@@ -380,10 +380,10 @@ func (l *Limiter) EnterClass(name string, weight uint64,
 
 // Status is struct weir_status.
 type Status struct {
-	Roots, RootsUp, Slots, SlotsUsed    uint32
-	Adaptive, AdaptiveLost, Waiting     uint32
-	Epoch, Unknown, Overflowed, Reports uint64
-	Ready, Stale                        bool
+	Roots, RootsUp, Slots, SlotsUsed      uint32
+	Adaptive, AdaptiveOverflowed, Waiting uint32
+	Epoch, Unknown, Overflowed, Reports   uint64
+	Ready, Stale                          bool
 }
 
 // Status is the limiter's state; all zero once it is closed.
@@ -401,8 +401,9 @@ func (l *Limiter) Status() Status {
 		Epoch: uint64(s.epoch), Unknown: uint64(s.unknown),
 		Overflowed: uint64(s.overflowed), Reports: uint64(s.reports),
 		Ready: bool(s.ready), Stale: bool(s.stale),
-		Adaptive: uint32(s.adaptive), AdaptiveLost: uint32(s.adaptive_lost),
-		Waiting: uint32(s.waiting),
+		Adaptive:           uint32(s.adaptive),
+		AdaptiveOverflowed: uint32(s.adaptive_overflowed),
+		Waiting:            uint32(s.waiting),
 	}
 }
 

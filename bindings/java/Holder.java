@@ -12,8 +12,8 @@ public final class Holder {
             arguments[0],
             Agent.Options.usual().withTimeout(Duration.ofMinutes(1)));
         System.out.println(
-            agent.gauge(arguments[1]).enter(2, null).passed() ? "held"
-                                                              : "refused");
+            agent.concurrency(arguments[1]).enter(2, null).passed()
+                ? "in flight" : "limited");
         System.in.read();
     }
 }

@@ -74,36 +74,37 @@ public final class WeirTest {
      * connection. */
     void testALongNameCostsNobodysPermit() {
         try (Agent agent = new Agent(place, patient.withConnections(1));
-             Permit both = agent.gauge("two").enter(2, null)) {
+             Permit both = agent.concurrency("two").enter(2, null)) {
             check(both.passed(), both.reply());
             for (String name : List.of("a".repeat(256), "\u00fc".repeat(128),
                                        "a".repeat(1 << 20)))
                 try {
-                    agent.gauge(name).enter();
+                    agent.concurrency(name).enter();
                     check(false, "256 bytes are no name");
                 } catch (WeirException refused) {
                     check(refused.status() == 400, refused);
                     check(refused.getMessage().contains("name"), refused);
                 }
             check(agent.rate("a".repeat(255)).take(), "255 are one");
-            check(!agent.gauge("two").enter().passed(), "it is still held");
+            check(!agent.concurrency("two").enter().passed(),
+                  "it is still held");
         }
     }
 
-    void testGauge() {
+    void testConcurrency() {
         try (Agent agent = new Agent(place, patient);
-             Permit first = agent.gauge("two").enter()) {
+             Permit first = agent.concurrency("two").enter()) {
             check(first.passed(), first.reply());
-            Permit second = agent.gauge("two").enter();
+            Permit second = agent.concurrency("two").enter();
             check(second.passed(), second.reply());
-            try (Permit third = agent.gauge("two").enter()) {
+            try (Permit third = agent.concurrency("two").enter()) {
                 check(!third.passed(), third.reply());
             }
             second.outcome(Permit.Outcome.DROPPED);
             second.close();
             second.close(); // a second close gives nothing back
-            try (Permit third = agent.gauge("two").enter();
-                 Permit fourth = agent.gauge("two").enter()) {
+            try (Permit third = agent.concurrency("two").enter();
+                 Permit fourth = agent.concurrency("two").enter()) {
                 check(third.passed() && !fourth.passed(), third.reply());
             }
         }
@@ -111,13 +112,13 @@ public final class WeirTest {
 
     void testSeveralAtOnce() {
         try (Agent agent = new Agent(place, patient);
-             Permit both = agent.gauge("two").enter(2, "bulk");
-             Permit more = agent.gauge("two").enter()) {
+             Permit both = agent.concurrency("two").enter(2, "bulk");
+             Permit more = agent.concurrency("two").enter()) {
             check(both.passed() && !more.passed(), both.reply());
         }
         // A rate has no units in flight.
         try (Agent agent = new Agent(place, patient);
-             Permit none = agent.gauge("each/held").enter()) {
+             Permit none = agent.concurrency("each/held").enter()) {
             check(none.passed(), none.reply());
         }
     }
@@ -126,7 +127,7 @@ public final class WeirTest {
     private void untilFree(Agent agent, int units) {
         long end = System.nanoTime() + PATIENCE.toNanos();
         for (;;) {
-            try (Permit all = agent.gauge("two").enter(units, null)) {
+            try (Permit all = agent.concurrency("two").enter(units, null)) {
                 if (all.passed())
                     return;
             }
@@ -137,14 +138,15 @@ public final class WeirTest {
 
     void testPermitsGoWithTheirConnection() {
         Agent gone = new Agent(place, patient);
-        Permit lost = gone.gauge("two").enter(2, null);
+        Permit lost = gone.concurrency("two").enter(2, null);
         check(lost.passed(), lost.reply());
         gone.close();
         try (Agent agent = new Agent(unix, patient)) {
             untilFree(agent, 2);
-            try (Permit all = agent.gauge("two").enter(2, null)) {
+            try (Permit all = agent.concurrency("two").enter(2, null)) {
                 lost.close(); // doesn't leave another permit
-                check(!agent.gauge("two").enter().passed(), "two and one");
+                check(!agent.concurrency("two").enter().passed(),
+                        "two and one");
             }
         }
     }
@@ -164,7 +166,7 @@ public final class WeirTest {
                         return;
                     }
                     for (int k = 0; k < 500; k++)
-                        try (Permit permit = agent.gauge("two").enter()) {
+                        try (Permit permit = agent.concurrency("two").enter()) {
                             if (!permit.passed()) {
                                 limited.incrementAndGet();
                                 continue;
@@ -188,13 +190,15 @@ public final class WeirTest {
 
     void testInterruptedThreadsTakeToo() {
         try (Agent agent = new Agent(place, patient.withConnections(1));
-             Permit permit = agent.gauge("two").enter(2, null)) {
+             Permit permit = agent.concurrency("two").enter(2, null)) {
             Thread.currentThread().interrupt();
-            check(agent.gauge("two").enter().reply().quota().equals("two"),
+            check(agent.concurrency("two").enter().reply().quota()
+                      .equals("two"),
                   "an answer");
             check(Thread.interrupted(), "it is told afterwards");
             check(permit.passed(), permit.reply());
-            check(!agent.gauge("two").enter().passed(), "it is still held");
+            check(!agent.concurrency("two").enter().passed(),
+                  "it is still held");
         }
     }
 
@@ -205,7 +209,7 @@ public final class WeirTest {
                 InetAddress.getLoopbackAddress(), 0));
             String nowhere = ":" + silent.getLocalPort();
             try (Agent agent = new Agent(nowhere);
-                 Permit permit = agent.gauge("two").enter()) {
+                 Permit permit = agent.concurrency("two").enter()) {
                 Reply reply = agent.rate("three").ask(1);
                 check(reply.passed() && reply.away(), reply);
                 check(permit.passed() && permit.reply().away(),
@@ -285,16 +289,16 @@ public final class WeirTest {
             Thread slow = new Thread(() -> {
                 try (Socket socket = server.accept()) {
                     expect(socket, "/v1/enter", "db");
-                    answer(socket, "{\"verdict\":\"pass\",\"permit\":7}");
+                    answer(socket, "{\"verdict\":\"passed\",\"permit\":7}");
                     expect(socket, "/v1/enter", "db");
                     late.await();
-                    answer(socket, "{\"verdict\":\"pass\",\"permit\":8}");
+                    answer(socket, "{\"verdict\":\"passed\",\"permit\":8}");
                     expect(socket, "/v1/leave", "\"permit\":7");
                     answer(socket, "{}");
                     expect(socket, "/v1/leave", "\"permit\":8");
                     answer(socket, "{}");
                     expect(socket, "/v1/enter", "db");
-                    answer(socket, "{\"verdict\":\"pass\",\"permit\":9}");
+                    answer(socket, "{\"verdict\":\"passed\",\"permit\":9}");
                 } catch (Throwable told) {
                     wrong.add(told);
                 }
@@ -302,14 +306,15 @@ public final class WeirTest {
             slow.start();
             try (Agent agent = new Agent(":" + server.getLocalPort(),
                                          patient.withConnections(1))) {
-                Permit first = agent.gauge("db").enter();
+                Permit first = agent.concurrency("db").enter();
                 check(first.passed() && !first.reply().away(), first.reply());
                 setTimeout(agent, Duration.ofMillis(50));
-                check(agent.gauge("db").enter().reply().away(), "too late");
+                check(agent.concurrency("db").enter().reply().away(),
+                      "too late");
                 setTimeout(agent, PATIENCE);
                 late.countDown();
                 first.close();
-                Permit third = agent.gauge("db").enter();
+                Permit third = agent.concurrency("db").enter();
                 check(third.passed() && !third.reply().away(), third.reply());
             }
             slow.join();

@@ -117,7 +117,7 @@ class Java(Rooted):
         holder = subprocess.Popen(self.java("Holder", place, "two"),
                                   text=True, stdin=subprocess.PIPE,
                                   stdout=subprocess.PIPE)
-        self.assertEqual(holder.stdout.readline(), "held\n")
+        self.assertEqual(holder.stdout.readline(), "in flight\n")
 
         def enter():
             asked = json.dumps({"name": "two", "weight": 2}).encode()

@@ -90,12 +90,12 @@ class Directives(Rooted):
             location /unknown { weir nobody; empty_gif; }
             location /empty { weir $arg_none; empty_gif; }
         """)
-        self.assertEqual(self.told(nginx, "/"), (200, "pass", "2"))
+        self.assertEqual(self.told(nginx, "/"), (200, "passed", "2"))
         _, said, _ = nginx.get("/loud")
         self.assertEqual(said["RateLimit-Policy"], '"three";q=3;w=3600')
         self.assertEqual(said["RateLimit"], '"three";r=1')
         self.assertIsNone(said["Retry-After"])
-        self.assertEqual(self.told(nginx, "/"), (200, "pass", "0"))
+        self.assertEqual(self.told(nginx, "/"), (200, "passed", "0"))
 
         status, said, _ = nginx.get("/")
         self.assertEqual((status, said["X-Verdict"]), (429, "limited"))
@@ -189,9 +189,9 @@ class Directives(Rooted):
             location /moved { try_files /nowhere @there; }
             location @there { empty_gif; }
         """)
-        self.assertEqual(self.told(nginx, "/lost"), (404, "pass", "2"))
-        self.assertEqual(self.told(nginx, "/moved"), (200, "pass", "1"))
-        self.assertEqual(self.told(nginx, "/found"), (200, "pass", "0"))
+        self.assertEqual(self.told(nginx, "/lost"), (404, "passed", "2"))
+        self.assertEqual(self.told(nginx, "/moved"), (200, "passed", "1"))
+        self.assertEqual(self.told(nginx, "/found"), (200, "passed", "0"))
         # The page of the refusal isn't refused; the figures are of one
         # decision.
         status, said, body = nginx.get("/found")
@@ -206,7 +206,7 @@ class Directives(Rooted):
             weir_log_level warn;
             location / { weir three weight=2; empty_gif; }
         """)
-        self.assertEqual(self.told(nginx, "/")[:2], (200, "pass"))
+        self.assertEqual(self.told(nginx, "/")[:2], (200, "passed"))
         status, said, _ = nginx.get("/")
         self.assertEqual((status, said["X-Verdict"]),
                          (200, "limited_dry_run"))
@@ -218,7 +218,7 @@ class Directives(Rooted):
         self.fleet.set("user/*", *HOURLY)
         nginx = self.start("location / { weir user/$http_x_user; empty_gif; }")
         self.assertEqual(self.told(nginx, "/", X_User="a")[:2],
-                         (200, "pass"))
+                         (200, "passed"))
         # Otherwise a long name would be a way around the limit.
         status, said, _ = nginx.get("/", X_User="a" * 251)
         self.assertEqual((status, said["X-Verdict"], said["X-Quota"]),
@@ -490,11 +490,11 @@ class Examples(Rooted):
         self.assertEqual(self.told(nginx, "/"), (401, None, None))
         for left in "210":
             self.assertEqual(self.told(nginx, "/", Authorization="ann"),
-                             (200, "pass", left))
+                             (200, "passed", left))
         status, said, _ = nginx.get("/", Authorization="ann")
         self.assertEqual((status, said["X-Quota"]), (429, "customer/ann"))
         self.assertEqual(self.told(nginx, "/", Authorization="bob"),
-                         (200, "pass", "2"))
+                         (200, "passed", "2"))
 
 
 if __name__ == "__main__":

@@ -110,7 +110,7 @@ static ngx_http_variable_t  ngx_http_weir_vars[] = {
 
 static ngx_str_t  ngx_http_weir_verdicts[] = {
     ngx_string("unknown"),
-    ngx_string("pass"),
+    ngx_string("passed"),
     ngx_string("limited"),
     ngx_string("limited_dry_run")
 };

@@ -319,10 +319,10 @@ class Permits(Case):
     def test_enter_and_leave(self):
         two = self.quota("two")
         first, second = two.enter(), self.limiter.enter("two")
-        self.assertTrue(first and second and first.holds)
-        refused = two.enter()
-        self.assertFalse(refused or refused.holds)
-        self.assertEqual(refused.reply.quota, "two")
+        self.assertTrue(first and second and first.in_flight)
+        limited = two.enter()
+        self.assertFalse(limited or limited.in_flight)
+        self.assertEqual(limited.reply.quota, "two")
         with self.assertRaises(weir.Limited) as caught:
             with two.enter():
                 self.fail("this isn't run")
@@ -352,7 +352,7 @@ class Permits(Case):
 
     def test_one_of_kind_rate_holds_nothing(self):
         permit = self.limiter.enter("each/rate")
-        self.assertTrue(permit and not permit.holds)
+        self.assertTrue(permit and not permit.in_flight)
 
     def test_after_close(self):
         permit = self.limiter.enter("two")

@@ -120,7 +120,7 @@ WEIR_API const char *weir_strerror(int error);
 /* ---- Verdicts ------------------------------------------------------ */
 
 enum weir_verdict {
-    WEIR_PASS = 0,
+    WEIR_PASSED = 0,
     WEIR_LIMITED = 1,
 };
 
@@ -159,31 +159,30 @@ enum weir_event_type {
     WEIR_EVENT_TABLE_FULL,    /* instances or quotas found no room in the table:
                                * the first such quota is named */
     WEIR_EVENT_STORE_CHANGED, /* a root serves another quota store */
-    /* an overloaded root asks for fewer reports */
-    WEIR_EVENT_ROOT_REPORT_BACKOFF,
-    WEIR_EVENT_FORKED,        /* this process is a forked child: a limiter of
+    WEIR_EVENT_REPORT_BACKOFF, /* an overloaded root asks for fewer reports */
+    WEIR_EVENT_FORKED,         /* this process is a forked child: a limiter of
                                * its own now */
-    WEIR_EVENT_LOST,          /* events were dropped: the queue was full */
-    WEIR_EVENT_CREDENTIAL,    /* a file of tls_… or token_file can't be used:
+    WEIR_EVENT_LOST,           /* events were dropped: the queue was full */
+    WEIR_EVENT_CREDENTIAL,     /* a file of tls_… or token_file can't be used:
                                * 'text' says which, why and how to repair it */
-    WEIR_EVENT_QUOTA_UNKNOWN, /* the quota 'text' is of a later version: this
+    WEIR_EVENT_QUOTA_UNKNOWN,  /* the quota 'text' is of a later version: this
                                * limiter can't decide it and lets all pass */
-    WEIR_EVENT_EXACT_AWAY,    /* a store of exact quotas doesn't answer: these
+    WEIR_EVENT_EXACT_AWAY,     /* a store of exact quotas doesn't answer: these
                                * quotas go by on_stale; 'text': store and
                                * reason */
-    WEIR_EVENT_EXACT_BACK,    /* the store answers again; 'text' names it */
-    WEIR_EVENT_ZONE,          /* this machine doesn't know the time zone of a
+    WEIR_EVENT_EXACT_BACK,     /* the store answers again; 'text' names it */
+    WEIR_EVENT_ZONE,           /* this machine doesn't know the time zone of a
                                * quota's window, which goes by UTC */
-    WEIR_EVENT_ADAPTIVE_FULL, /* 'count' adaptive quotas found no room and let
+    WEIR_EVENT_ADAPTIVE_FULL,  /* 'count' adaptive quotas found no room and let
                                * all pass: see adaptive_max */
-    WEIR_EVENT_ELSEWHERE,     /* the root 'text' hands out leases, and this
+    WEIR_EVENT_ELSEWHERE,      /* the root 'text' hands out leases, and this
                                * limiter has no link to it: name it among the
                                * roots, or bring it back */
-    WEIR_EVENT_TABLE,         /* a shared table can't be used: 'text' says why
+    WEIR_EVENT_TABLE,          /* a shared table can't be used: 'text' says why
                                * and how to repair it */
-    WEIR_EVENT_REPORTER,      /* this process runs a shared table's limiter
+    WEIR_EVENT_REPORTER,       /* this process runs a shared table's limiter
                                * from now on */
-    WEIR_EVENT_DENIED         /* the credential shown to a root may not take
+    WEIR_EVENT_DENIED          /* the credential shown to a root may not take
                                * from the quota 'text': its counts stay in
                                * this process, and an exact or leased one
                                * goes by on_stale */
@@ -193,7 +192,7 @@ struct weir_event {
     enum weir_event_type type;
     weir_instant at;
     uint64_t count; /* occurrences since the last such event (TABLE_FULL, LOST);
-                     * ms between reports (ROOT_REPORT_BACKOFF) */
+                     * ms between reports (REPORT_BACKOFF) */
     char text[192]; /* for people: root, quota, reason */
 };
 
@@ -337,7 +336,7 @@ WEIR_API WEIR_MUST_USE int weir_check(const struct weir_options *options);
  * entries and its role as reporter until it goes on or is killed. Other
  * processes decide meanwhile as if there were no reporter. They wait for a
  * stopped process only if it was stopped in the middle of a change of the
- * table: with a new name's place, or with a quota of an algorithm other than a
+ * table: with a new name's slot, or with a quota of an algorithm other than a
  * bucket.
  *
  * If the file doesn't exist, weir_open() makes it with mode 0600 and room for
@@ -361,7 +360,7 @@ WEIR_API WEIR_MUST_USE int weir_check(const struct weir_options *options);
  *   roots may be named. Once any process names roots, only such a process may
  *   be the reporter, and a reporter without roots resigns.
  * - Exact quotas go by their on_stale, adaptive ones let all pass.
- * - weir_enter_wait() keeps no order: it asks again when the reply says so.
+ * - weir_enter_wait() keeps no order: that asks again when the reply says so.
  * - A process that calls exec() keeps its entries until it ends: call
  *   weir_close() before.
  * - A child of fork() becomes a process of its own on the table, with its
@@ -476,7 +475,7 @@ WEIR_API enum weir_verdict weir_take_by_name(struct weir *weir,
 WEIR_API bool weir_name_is_valid(const char *name, size_t len);
 
 /* One request of weir_take_many(). */
-struct weir_ask {
+struct weir_request {
     const char *name;
     size_t len;
     uint64_t weight;
@@ -485,7 +484,7 @@ struct weir_ask {
 
 /* Takes 'count' requests in order, each on its own; fetches their memory
  * together. Returns how many passed. */
-WEIR_API size_t weir_take_many(struct weir *weir, struct weir_ask *asks,
+WEIR_API size_t weir_take_many(struct weir *weir, struct weir_request *requests,
                                size_t count, weir_instant now);
 
 /* Decides as weir_take() would and charges nothing. */
@@ -655,7 +654,7 @@ struct weir_adaptive {
     double limit;       /* units in flight; below 1: one, part of the time */
     double before;      /* the limit before it last moved */
     const char *reason; /* why it moved: "initial" (it hasn't yet), "slow",
-                         * "dropped", "room", "measuring", "measured" or
+                         * "dropped", "headroom", "measuring", "measured" or
                          * "edited"; static */
     weir_instant moved_at;
     weir_duration latency; /* percentile of the last window; 0: none */
@@ -754,19 +753,19 @@ WEIR_API bool weir_event_next(struct weir *weir, struct weir_event *out);
 
 /* The state of the limiter. */
 struct weir_status {
-    uint32_t roots;         /* named in the options */
-    uint32_t roots_up;      /* connected */
-    uint64_t epoch;         /* of the quotas here */
-    uint32_t slots;         /* of the table */
-    uint32_t slots_used;    /* quotas, templates and instances */
-    bool ready;             /* the quotas of a root are complete here */
-    bool stale;             /* no root was heard for stale_after */
-    uint64_t unknown;       /* requests by names without quota */
-    uint64_t overflowed;    /* requests by instances without room */
-    uint64_t reports;       /* sent to all roots */
-    uint32_t adaptive;      /* adaptive quotas that have a limit of their own */
-    uint32_t adaptive_lost; /* and those that found no room for one */
-    uint32_t waiting;       /* threads that wait in weir_enter_wait() */
+    uint32_t roots;      /* named in the options */
+    uint32_t roots_up;   /* connected */
+    uint64_t epoch;      /* of the quotas here */
+    uint32_t slots;      /* of the table */
+    uint32_t slots_used; /* quotas, templates and instances */
+    bool ready;          /* the quotas of a root are complete here */
+    bool stale;          /* no root was heard for stale_after */
+    uint64_t unknown;    /* requests by names without quota */
+    uint64_t overflowed; /* requests by instances without room */
+    uint64_t reports;    /* sent to all roots */
+    uint32_t adaptive;   /* adaptive quotas that have a limit of their own */
+    uint32_t adaptive_overflowed; /* and those that found no room for one */
+    uint32_t waiting;             /* threads that wait in weir_enter_wait() */
 };
 WEIR_API void weir_status(struct weir *weir, struct weir_status *out);
 

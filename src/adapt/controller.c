@@ -70,7 +70,7 @@ const char *weir_limit_reason_text(enum weir_limit_reason reason)
         [WEIR_LIMIT_INITIAL] = "initial",
         [WEIR_LIMIT_SLOW] = "slow",
         [WEIR_LIMIT_DROPPED] = "dropped",
-        [WEIR_LIMIT_ROOM] = "room",
+        [WEIR_LIMIT_ROOM] = "headroom",
         [WEIR_LIMIT_MEASURING] = "measuring",
         [WEIR_LIMIT_MEASURED] = "measured",
         [WEIR_LIMIT_EDITED] = "edited",

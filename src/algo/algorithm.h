@@ -12,7 +12,7 @@
  *   - A state of zero bytes was never used, under any rule. A name that a store
  *     has lost, or a fresh block, needs no initialization.
  *   - A refused step, or a peek, changes nothing that a later step sees,
- *     unless the rule says 'count_refused'. One exception: the first step of a
+ *     unless the rule says 'count_limited'. One exception: the first step of a
  *     token bucket with 'initial' below its burst, of any kind, starts it.
  *   - If the clock stands still or goes back, a step never finds the state
  *     emptier than at the latest instant that it has recorded. (Windows and the
@@ -96,7 +96,7 @@ struct weir_algorithm_bucket {
  * or a test by hand; weir_algorithm_check() says whether it is sound. */
 struct weir_algorithm_rule {
     enum weir_algorithm algorithm;
-    bool count_refused;  /* windows and the log: refused units count too */
+    bool count_limited;  /* windows and the log: refused units count too */
     uint8_t buckets;     /* how many: 1; token_buckets: 2 .. WEIR_BUCKETS_MAX */
     uint8_t sub_windows; /* sliding_window: 1 .. WEIR_SUB_WINDOWS_MAX */
     enum weir_calendar calendar;

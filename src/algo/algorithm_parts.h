@@ -56,7 +56,7 @@ static inline bool weir_algorithm_counts(const struct weir_algorithm_rule *rule,
         return true;
     if (ask->op == WEIR_ALGORITHM_PEEK || ask->op == WEIR_ALGORITHM_REFUND)
         return false;
-    return passed || rule->count_refused;
+    return passed || rule->count_limited;
 }
 
 /* Whether a window can hold this many units: charges saturate there. */

@@ -48,14 +48,14 @@ static const char agent_help[] =
     "    weir agent --roots 10.0.0.1:7077,10.0.0.2:7077 --http :7079\n"
     "    curl --json '{\"name\": \"s3/put\"}' localhost:7079/v1/take\n"
     "\n"
-    "  --http PLACE         decisions by HTTP, and a page [127.0.0.1:7079]\n"
+    "  --http ADDRESS       decisions by HTTP, and a page [127.0.0.1:7079]\n"
     "  --public-origin URL  origin of the page as browsers see it behind a\n"
     "                       proxy: https://weir.example\n"
-    "  --resp PLACE         CL.THROTTLE and WEIR.TAKE for clients of Redis\n"
+    "  --resp ADDRESS       CL.THROTTLE and WEIR.TAKE for clients of Redis\n"
     "  --resp-keys N        keys that CL.THROTTLE may have           [1000k]\n"
     "  --resp-sharing HOW   local: the keys are this process's; counted: the\n"
     "                       fleet counts them together              [local]\n"
-    "  --rls PLACE          Envoy's rate limit service (gRPC)\n"
+    "  --rls ADDRESS        Envoy's rate limit service (gRPC)\n"
     "  --envoy-config FILE  the limits that --rls and /json go by, as written\n"
     "                       for envoyproxy/ratelimit: see weir-envoy(7)\n"
     "  --rls-headers WHAT   limit, ietf: headers added downstream     [none]\n"
@@ -66,16 +66,17 @@ static const char agent_help[] =
     "  --quotas-max N       quotas and instances in memory          [65536;\n"
     "                       with --table 16384]\n"
     "  --credentials FILE   clients' roles, as of `weir serve`: take, read\n"
-    "  --door-tls-cert FILE   speak TLS at addresses, and show this\n"
-    "  --door-tls-key FILE    its key; both are read again as they change\n"
-    "  --door-tls-ca FILE     the authority of clients' certificates\n"
+    "  --listener-tls-cert FILE   speak TLS at addresses, and show this\n"
+    "  --listener-tls-key FILE    its key; both are read again as they change\n"
+    "  --listener-tls-ca FILE     the authority of clients' certificates\n"
     "  --insecure           addresses that other hosts reach, without TLS\n"
-    "  --port-file FILE     the places, once they are open\n"
+    "  --port-file FILE     the listen addresses, once they are open\n"
     "  --log-level LEVEL    error, warning, info, debug             [info]\n"
     "  --roots HOST:PORT,…  all roots      [$WEIR_ROOTS or 127.0.0.1:7077]\n"
     "\n"
-    "A PLACE is ADDRESS:PORT or unix:PATH; the option may come four times.\n"
-    "An address that isn't loopback needs TLS and credentials.\n";
+    "An ADDRESS is HOST:PORT, :PORT or unix:PATH; each of these options may\n"
+    "come four times. An address that isn't loopback needs TLS and\n"
+    "credentials.\n";
 
 struct options {
     struct weir_cli cli;
@@ -242,7 +243,7 @@ static enum weir_log_level urgency(enum weir_event_type type)
     case WEIR_EVENT_STALE:
     case WEIR_EVENT_TABLE_FULL:
     case WEIR_EVENT_STORE_CHANGED:
-    case WEIR_EVENT_ROOT_REPORT_BACKOFF:
+    case WEIR_EVENT_REPORT_BACKOFF:
     case WEIR_EVENT_LOST:
     case WEIR_EVENT_QUOTA_UNKNOWN:
     case WEIR_EVENT_EXACT_AWAY:
@@ -272,10 +273,10 @@ static const char *title(enum weir_event_type type)
     case WEIR_EVENT_FRESH:
         return "a root answers again";
     case WEIR_EVENT_TABLE_FULL:
-        return "no room for more names: raise --quotas-max";
+        return "the table is full of names: raise --quotas-max";
     case WEIR_EVENT_STORE_CHANGED:
         return "a root has another quota store";
-    case WEIR_EVENT_ROOT_REPORT_BACKOFF:
+    case WEIR_EVENT_REPORT_BACKOFF:
         return "an overloaded root asks for fewer reports";
     case WEIR_EVENT_FORKED:
         return "a child of fork() is a limiter now";
@@ -292,7 +293,7 @@ static const char *title(enum weir_event_type type)
     case WEIR_EVENT_ZONE:
         return "a time zone isn't known here, its windows go by UTC";
     case WEIR_EVENT_ADAPTIVE_FULL:
-        return "adaptive quotas found no room and pass all";
+        return "adaptive quotas beyond adaptive_max pass all";
     case WEIR_EVENT_ELSEWHERE:
         return "leases are handed out by a root that isn't connected";
     case WEIR_EVENT_TABLE:
@@ -600,7 +601,7 @@ static void end(struct agent *agent)
 
 int weir_cli_agent(int argc, char **argv)
 {
-    struct agent agent = { .options.reach.prefix = "--door-tls-" };
+    struct agent agent = { .options.reach.prefix = "--listener-tls-" };
     struct options *options = &agent.options;
     const struct weir_cli_option known[] = {
         { .name = "http", .values = &options->http },
@@ -616,9 +617,9 @@ int weir_cli_agent(int argc, char **argv)
         { .name = "name", .value = &options->name },
         { .name = "quotas-max", .value = &options->quotas_max },
         { .name = "credentials", .value = &options->reach.credentials },
-        { .name = "door-tls-cert", .value = &options->reach.tls_cert },
-        { .name = "door-tls-key", .value = &options->reach.tls_key },
-        { .name = "door-tls-ca", .value = &options->reach.tls_ca },
+        { .name = "listener-tls-cert", .value = &options->reach.tls_cert },
+        { .name = "listener-tls-key", .value = &options->reach.tls_key },
+        { .name = "listener-tls-ca", .value = &options->reach.tls_ca },
         { .name = "insecure", .flag = &options->reach.insecure },
         { .name = "port-file", .value = &options->port_file },
         { .name = "log-level", .value = &options->log_level },

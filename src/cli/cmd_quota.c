@@ -499,15 +499,15 @@ static void print_used(struct weir_rows *rows, const json_t *usage)
 {
     if (!usage)
         return;
-    char fill[16], passed[16], refused[16], line[160];
+    char fill[16], passed[16], limited[16], line[160];
     weir_cli_units(json_number_value(json_object_get(usage, "fill")), fill);
     weir_cli_units(json_number_value(json_object_get(usage, "passed")), passed);
-    weir_cli_units(json_number_value(json_object_get(usage, "refused")),
-                   refused);
+    weir_cli_units(json_number_value(json_object_get(usage, "limited")),
+                   limited);
     json_int_t limiters =
         json_integer_value(json_object_get(usage, "limiters"));
-    int len = snprintf(line, sizeof line, "fill %s; passed %s, refused %s",
-                       fill, passed, refused);
+    int len = snprintf(line, sizeof line, "fill %s; passed %s, limited %s",
+                       fill, passed, limited);
     if (limiters > 0)
         snprintf(line + len, sizeof line - (size_t)len, "; by %lld process%s",
                  (long long)limiters, limiters == 1 ? "" : "es");
@@ -556,7 +556,7 @@ int weir_cli_quota_get(int argc, char **argv)
 
 static void add_usage(struct weir_rows *rows, const json_t *usage)
 {
-    static const char *const keys[] = { "fill", "passed", "refused" };
+    static const char *const keys[] = { "fill", "passed", "limited" };
     for (size_t i = 0; i < WEIR_COUNT_OF(keys); i++) {
         char buf[16] = "-";
         if (usage)
@@ -573,7 +573,7 @@ static void print_list(const json_t *list, bool usage)
     struct weir_rows rows = { .columns = usage ? 8 : 5,
                               .right = usage ? 7u << 4 | 2 : 2 };
     static const char *const heads[] = { "NAME", "LIMIT", "MODE", "SHARING" };
-    static const char *const used[] = { "FILL", "PASSED", "REFUSED" };
+    static const char *const used[] = { "FILL", "PASSED", "LIMITED" };
     for (size_t i = 0; i < WEIR_COUNT_OF(heads); i++)
         weir_rows_add(&rows, heads[i]);
     for (size_t i = 0; usage && i < WEIR_COUNT_OF(used); i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * cli/cmd_replay.c - weir replay: which requests would have been refused. */
+ * cli/cmd_replay.c - weir replay: which requests would have been limited. */
 
 #include "cli/replay.h"
 
@@ -13,7 +13,7 @@
 
 static const char replay_help[] =
     "Puts access logs through a file of quotas, in virtual time, and shows\n"
-    "the requests that quotas would have refused, by quota, client and time.\n"
+    "the requests that quotas would have limited, by quota, client and time.\n"
     "\n"
     "    weir quota export > quotas.yaml\n"
     "    weir replay --quotas quotas.yaml --key '{client}' access.log*.gz\n"
@@ -29,7 +29,7 @@ static const char replay_help[] =
     "                                                  [by the line itself]\n"
     "      --compare FILE   the same log through these quotas as well\n"
     "      --suggest SHARE  the smallest limits under which each quota would\n"
-    "                       have refused at most that share, such as 0.1%\n"
+    "                       have limited at most that share, such as 0.1%\n"
     "      --top N          clients shown                               [10]\n"
     "      --seed N         of chance between low_burst and high_burst   [1]\n"
     "      --html FILE      the same as a page with figures\n"

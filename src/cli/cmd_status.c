@@ -54,8 +54,8 @@ static void add_limiter(struct weir_rows *rows, const json_t *limiter)
 /* Prints connected limiters; the rest may be a thousand runs of a script. */
 static void print_limiters(json_t *limiters)
 {
-    static const char *const heads[] = { "LIMITER", "HEARD", "EPOCH", "IN USE",
-                                         "UNKNOWN" };
+    static const char *const heads[] = { "LIMITER", "LAST MESSAGE", "EPOCH",
+                                         "IN USE", "UNKNOWN" };
     struct weir_rows rows = { .columns = 5,
                               .right = 1u << 1 | 1u << 2 | 1u << 3 | 1u << 4 };
     size_t index;

@@ -13,7 +13,7 @@
 #include "store/store.h"
 
 static const char store_help[] =
-    "Makes and keeps places for quotas. Nothing else makes one that has a\n"
+    "Makes and keeps stores of quotas. Nothing else makes one that has a\n"
     "name, so that a typo never becomes an empty set of quotas.\n"
     "\n"
     "    weir store init sqlite:/var/lib/weir/quotas.db\n"

@@ -23,7 +23,7 @@ static const char take_help[] =
     "    weir take site && echo passed\n"
     "    weir take --weight 64Ki uploads\n"
     "    weir take --wait=30s nightly-jobs && ./job\n"
-    "    weir take --hold=5s connections\n"
+    "    weir take --in-flight=5s connections\n"
     "\n"
     "  -w, --weight UNITS   cost of the request                        [1]\n"
     "  -n, --count N        ask that many times                        [1]\n"
@@ -31,8 +31,8 @@ static const char take_help[] =
     "      --charge         count without asking\n"
     "      --refund         give back\n"
     "      --wait[=MAX]     wait for the turn, at most so long       [10s]\n"
-    "      --hold=TIME      of kind=concurrency: be in flight for so long;\n"
-    "                       with --wait as soon as there is room\n"
+    "      --in-flight=TIME of kind=concurrency: in flight for so long; with\n"
+    "                       --wait as soon as the limit allows it\n"
     "      --class NAME     … as one of this class, of an adaptive quota\n"
     "      --timeout TIME   for a root to send its quotas             [2s]\n"
     "  -q, --quiet          print nothing, say it by the exit status\n"
@@ -80,9 +80,9 @@ static int check(struct take *take)
         take->peek + take->charge + take->refund + (take->wait || take->hold);
     if (modes > 1)
         return weir_cli_fail("choose one of --peek, --charge, --refund, and "
-                             "--wait or --hold or both");
+                             "--wait or --in-flight or both");
     if (take->klass && !take->hold)
-        return weir_cli_fail("--class is for units in flight; add --hold");
+        return weir_cli_fail("--class is for units in flight; add --in-flight");
     int status = parse_units("--weight", take->weight_text, &take->weight);
     if (status == 0)
         status = parse_units("--count", take->count_text, &take->count);
@@ -93,12 +93,12 @@ static int check(struct take *take)
         status = parse_duration("--wait", take->wait[0] ? take->wait : "10s",
                                 &take->wait_max);
     if (status == 0 && take->hold)
-        status = parse_duration("--hold", take->hold, &take->hold_for);
+        status = parse_duration("--in-flight", take->hold, &take->hold_for);
     if (status)
         return status;
     if (take->hold && take->count > 1)
-        return weir_cli_fail("--hold holds one permit; for more units say "
-                             "--weight");
+        return weir_cli_fail("--in-flight is for one permit; for more units "
+                             "say --weight");
     if (take->weight > WEIR_WEIGHT_MAX)
         return weir_cli_fail("--weight: a request weighs 4Gi units at most");
     struct weir_diag diag = { 0 };
@@ -193,10 +193,10 @@ static void print_reply_json(const struct weir_reply *reply)
 {
     json_t *object = json_pack(
         "{s:s, s:s*, s:b, s:b, s:b, s:b, s:b, s:o*, s:i, s:I, s:o, s:f, s:o}",
-        "verdict", reply->verdict == WEIR_PASS ? "pass" : "limited", "quota",
-        reply->quota_len ? reply->quota : NULL, "unknown", reply->unknown,
-        "never", reply->never, "stale", reply->stale, "shadow", reply->shadow,
-        "exact", reply->exact, "granted",
+        "verdict", reply->verdict == WEIR_PASSED ? "passed" : "limited",
+        "quota", reply->quota_len ? reply->quota : NULL, "unknown",
+        reply->unknown, "never", reply->never, "stale", reply->stale, "shadow",
+        reply->shadow, "exact", reply->exact, "granted",
         reply->leased ? json_real(reply->granted) : NULL, "level",
         (int)reply->level, "fill", (json_int_t)reply->fill, "remaining",
         reply->remaining > INT64_MAX
@@ -218,7 +218,7 @@ static void print_reply(const struct take *take, const struct weir_reply *reply)
     char wait[64], level[32], store[600];
     show_level(reply, level, sizeof level);
     show_ground(take, reply, store, sizeof store);
-    if (reply->verdict == WEIR_PASS) {
+    if (reply->verdict == WEIR_PASSED) {
         if (reply->shadow) {
             print_shadow(take);
             return;
@@ -275,7 +275,7 @@ static enum weir_verdict ask(const struct take *take, struct weir_handle handle,
         weir_charge(handle, take->weight, 0);
     else
         weir_refund(handle, take->weight, 0);
-    return WEIR_PASS;
+    return WEIR_PASSED;
 }
 
 /* Prints the facts that a verdict doesn't have. */
@@ -297,7 +297,7 @@ static int ask_all(const struct take *take, struct weir_handle handle)
     uint64_t shadow = 0;
     struct weir_reply reply = { 0 };
     for (uint64_t i = 0; i < take->count; i++) {
-        bool pass = ask(take, handle, &reply) == WEIR_PASS;
+        bool pass = ask(take, handle, &reply) == WEIR_PASSED;
         passed += pass;
         shadow += pass && reply.shadow;
     }
@@ -353,7 +353,7 @@ static int hold(const struct take *take, struct weir_handle handle)
             ? weir_enter_wait(handle, klass, take->weight, 0, take->wait_max,
                               &permit, &reply)
             : weir_enter(handle, klass, take->weight, &permit, &reply, 0);
-    bool pass = verdict == WEIR_PASS;
+    bool pass = verdict == WEIR_PASSED;
     note(take, &reply);
     if (!take->quiet)
         print_reply(take, &reply);
@@ -420,7 +420,7 @@ int weir_cli_take(int argc, char **argv)
         { .name = "charge", .flag = &take.charge },
         { .name = "refund", .flag = &take.refund },
         { .name = "wait", .maybe = &take.wait },
-        { .name = "hold", .value = &take.hold },
+        { .name = "in-flight", .value = &take.hold },
         { .name = "class", .value = &take.klass },
         { .name = "timeout", .value = &take.timeout_text },
         { .name = "quiet", .letter = 'q', .flag = &take.quiet },

@@ -23,7 +23,7 @@
 #include "server/uri.h"
 
 static const char top_help[] =
-    "Shows units offered, passed and limited per second, the busiest quota\n"
+    "Shows units offered, passed and limited per second, the  quota\n"
     "first. Units, as the root sees them: a quota in a chain counts all units\n"
     "that went through it, so that a parent has its children's. In mode\n"
     "shadow, 'limited' units would have been limited, but passed.\n"
@@ -150,7 +150,7 @@ static void make_line(const struct sample *before, const json_t *entry,
     const char *name = weir_cli_text(entry, "name");
     const json_t *old = json_object_get(before->by_name, name);
     double passed = figure(entry, "passed") - figure(old, "passed");
-    double limited = figure(entry, "refused") - figure(old, "refused");
+    double limited = figure(entry, "limited") - figure(old, "limited");
     /* Refunds may make it fall. */
     *out = (struct line){
         .name = name,
@@ -176,7 +176,7 @@ static void add_shadow(const struct sample *before, const struct sample *after,
     if (!entry || seconds <= 0)
         return;
     double passed = figure(entry, "passed") - figure(old, "passed");
-    double limited = figure(entry, "refused") - figure(old, "refused");
+    double limited = figure(entry, "limited") - figure(old, "limited");
     line->would_limit = weir_cli_text(entry, "limit");
     line->would_pass = passed > 0 ? passed / seconds : 0;
     line->would_refuse = limited > 0 ? limited / seconds : 0;

@@ -72,7 +72,7 @@ static void take(struct agent *agent, struct source *source)
         source->weight_min + weir_rng_below(&agent->rng, span + 1);
     source->requests++;
     source->offered += weight;
-    if (weir_take(source->handle, weight, NULL, agent->now) == WEIR_PASS)
+    if (weir_take(source->handle, weight, NULL, agent->now) == WEIR_PASSED)
         source->passed += weight;
     else
         source->refused += weight;

@@ -19,7 +19,7 @@
  *     ready ROOTS_UP EPOCH
  *                       all its roots are connected, the quotas here; once
  *     sample K ROOTS_UP EPOCH READY REPORTS
- *            {REQUESTS OFFERED PASSED REFUSED FILL}
+ *            {REQUESTS OFFERED PASSED LIMITED FILL}
  *                       the K-th step has ended; for each source its requests
  *                       and their units since it was named, and the fill of
  *                       its quota in the limiter ("nan": not known)

@@ -27,7 +27,7 @@ static const char main_help[] =
     "  store     make, upgrade or move a quota store\n"
     "  cert      make certificates to try TLS with\n"
     "  pace      copy standard input to standard output at a rate\n"
-    "  replay    which requests of an access log quotas would have refused\n"
+    "  replay    which requests of an access log quotas would have limited\n"
     "  lab       whole fleets in one process, in virtual time\n"
     "  version   the version of this program\n"
     "  help      this, or `weir help COMMAND`\n"

@@ -24,7 +24,7 @@ static const char log_help[] =
     "  --roots HOST:PORT,…  the roots      [$WEIR_ROOTS or 127.0.0.1:7077]\n"
     "  --json               a JSON list\n"
     "\n"
-    "WHO is the name of a token or certificate, or anonymous. Lines without\n"
+    "IDENTITY is the name of a token or certificate, or anonymous. Lines \n"
     "WHEN and WHO are of the same edit as the one above. `weir quota undo`\n"
     "takes an EPOCH; each epoch of an edit will do.\n";
 
@@ -154,7 +154,7 @@ static void print_entry(struct weir_rows *rows, json_t *entry, bool first)
              shadow ? " (shadow)" : "");
     char *change = describe(entry);
     weir_rows_add(rows, first ? when : "");
-    weir_rows_add(rows, first ? weir_cli_text(entry, "who") : "");
+    weir_rows_add(rows, first ? weir_cli_text(entry, "identity") : "");
     weir_rows_add(rows, epoch);
     weir_rows_add(rows, name);
     weir_rows_add(rows, change);
@@ -163,7 +163,7 @@ static void print_entry(struct weir_rows *rows, json_t *entry, bool first)
 
 static void print_log(const json_t *entries)
 {
-    static const char *const heads[] = { "WHEN", "WHO", "EPOCH", "QUOTA",
+    static const char *const heads[] = { "WHEN", "IDENTITY", "EPOCH", "QUOTA",
                                          "CHANGE" };
     struct weir_rows rows = { .columns = WEIR_COUNT_OF(heads),
                               .right = 1u << 2 };

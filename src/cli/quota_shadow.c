@@ -16,10 +16,10 @@ static const char diff_help[] =
     "    weir quota diff\n"
     "    weir quota diff quotas.yaml\n"
     "\n"
-    "LIMITED is the live traffic that each quota refused since this root\n"
+    "LIMITED is the live traffic that each quota limited since this root\n"
     "first saw it, and its share; of a template, the sum of its instances.\n"
-    "In a chain it is the part that the quota itself refused, and the part\n"
-    "that was refused above it. WOULD BE is the same of the shadow set, which\n"
+    "In a chain it is the part that the quota itself limited, and the part\n"
+    "that was limited above it. WOULD BE is the same of the shadow set, which\n"
     "mostly exists for a shorter time: compare the percentages.\n"
     "\n"
     "  --roots HOST:PORT,…  the roots      [$WEIR_ROOTS or 127.0.0.1:7077]\n"
@@ -140,7 +140,7 @@ static void limited_of(const json_t *side, char *buf, size_t size)
 {
     const json_t *usage = json_object_get(side, "usage");
     double passed = json_number_value(json_object_get(usage, "passed"));
-    double refused = json_number_value(json_object_get(usage, "refused"));
+    double refused = json_number_value(json_object_get(usage, "limited"));
     char units[16];
     if (usage && passed + refused > 0)
         snprintf(buf, size, "%s (%.1f%%)", weir_cli_units(refused, units),

@@ -20,7 +20,7 @@ static const char head[] =
     "td,th{padding:.15em .8em;text-align:right;border-bottom:1px solid #ddd}\n"
     "td:first-child,th:first-child{text-align:left}\n"
     "svg{background:#fafafa;border:1px solid #ddd;display:block}\n"
-    ".asked{fill:#b8c4d0}.refused{fill:#c0392b}\n"
+    ".offered{fill:#b8c4d0}.limited{fill:#c0392b}\n"
     "h3{margin:1.2em 0 .2em;font-size:1em}\n</style>\n"
     "<h1>weir replay</h1>\n";
 
@@ -67,8 +67,8 @@ static void put_figure(FILE *page, const struct weir_replay_count *count)
         most = count->asked_in[i] > most ? count->asked_in[i] : most;
     fprintf(page, "<svg viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\">\n",
             WIDTH, HEIGHT, WIDTH, HEIGHT);
-    put_bars(page, count->asked_in, most, "asked");
-    put_bars(page, count->refused_in, most, "refused");
+    put_bars(page, count->asked_in, most, "offered");
+    put_bars(page, count->refused_in, most, "limited");
     fputs("</svg>\n", page);
 }
 
@@ -79,7 +79,7 @@ static void put_quota(FILE *page, const struct weir_quota *quota,
     limit[weir_limit_format(&quota->limit, limit, sizeof limit - 1)] = '\0';
     fputs("<h3>", page);
     put_text(page, quota->name.p, quota->name.len);
-    fprintf(page, " — %s: %" PRIu64 " of %" PRIu64 " refused</h3>\n", limit,
+    fprintf(page, " — %s: %" PRIu64 " of %" PRIu64 " limited</h3>\n", limit,
             count->refused, count->asked);
     put_figure(page, count);
 }
@@ -87,7 +87,7 @@ static void put_quota(FILE *page, const struct weir_quota *quota,
 static void put_clients(FILE *page, const struct weir_replay_report *report,
                         const struct weir_replay_result *result)
 {
-    fputs("<table><tr><th>client<th>asked<th>refused</tr>\n", page);
+    fputs("<table><tr><th>client<th>offered<th>limited</tr>\n", page);
     for (uint32_t i = 0; i < result->client_count && i < report->top; i++) {
         const struct weir_replay_client *client = &result->clients[i];
         struct weir_text name = report->log->clients.items[client->client];
@@ -108,8 +108,8 @@ static void put_set(FILE *page, const struct weir_replay_report *report,
     put_text(page, result->set->path, strlen(result->set->path));
     fprintf(page,
             "</h2>\n<p>%" PRIu64 " of %" PRIu64
-            " requests would have been refused. Grey: asked; red: "
-            "refused.</p>\n",
+            " requests would have been limited. Grey: offered; red: "
+            "limited.</p>\n",
             result->all.refused, result->all.asked);
     put_figure(page, &result->all);
     for (size_t i = 0; i < result->set->count; i++)
@@ -122,9 +122,9 @@ static void put_suggested(FILE *page, const struct weir_replay_report *report)
     const struct weir_replay_set *set = report->a->set;
     fprintf(page,
             "<h2>Suggested</h2>\n<p>The smallest limits under which "
-            "each quota alone would have refused at most %.6g %%; all "
+            "each quota alone would have limited at most %.6g %%; all "
             "together %" PRIu64 " requests.</p>\n<table><tr><th>quota"
-            "<th>limit<th>would refuse</tr>\n",
+            "<th>limit<th>would limit</tr>\n",
             100 * report->share, report->together->all.refused);
     for (size_t i = 0; i < set->count; i++) {
         const struct weir_replay_suggestion *it = &report->suggested[i];

@@ -116,8 +116,8 @@ static void print_log(const struct weir_replay_report *report)
 
 static void print_quotas(const struct weir_replay_result *result)
 {
-    static const char *const heads[] = { "QUOTA",   "LIMIT",       "ASKED",
-                                         "REFUSED", "SHARE",       "UNITS",
+    static const char *const heads[] = { "QUOTA",   "LIMIT",       "OFFERED",
+                                         "LIMITED", "SHARE",       "UNITS",
                                          "FIRST",   "WORST MINUTE" };
     struct weir_rows rows = { .columns = WEIR_COUNT_OF(heads),
                               .right = 0x3c,
@@ -164,15 +164,15 @@ static void print_marks(const uint64_t bins[WEIR_REPLAY_BINS])
 static void print_figure(const struct weir_replay_result *result)
 {
     char took[32];
-    int width = (int)strlen("asked");
+    int width = (int)strlen("offered");
     for (size_t i = 0; i < result->set->count; i++) {
         int len = (int)result->set->quotas[i].name.len;
         if (result->quotas[i].refused > 0 && len > width)
             width = len < 40 ? len : 40;
     }
-    printf("Refused over time; a mark is %s:\n",
+    printf("Limited over time; a mark is %s:\n",
            span((result->end - result->begin) / MARKS, took));
-    printf("  %-*s  ", width, "asked");
+    printf("  %-*s  ", width, "offered");
     print_marks(result->all.asked_in);
     for (size_t i = 0; i < result->set->count; i++) {
         const struct weir_text name = result->set->quotas[i].name;
@@ -187,8 +187,8 @@ static void print_figure(const struct weir_replay_result *result)
 static void print_clients(const struct weir_replay_report *report,
                           const struct weir_replay_result *result)
 {
-    static const char *const heads[] = { "CLIENT", "ASKED", "REFUSED", "SHARE",
-                                         "MOSTLY BY" };
+    static const char *const heads[] = { "CLIENT", "OFFERED", "LIMITED",
+                                         "SHARE", "MOSTLY BY" };
     struct weir_rows rows = { .columns = WEIR_COUNT_OF(heads),
                               .right = 0xe,
                               .bold_head = isatty(STDOUT_FILENO) };
@@ -243,7 +243,7 @@ static void print_no_burst(const struct weir_replay_set *set)
     if (count > 1)
         snprintf(more, sizeof more, " (and %zu more)", count - 1);
     printf("The high_burst of %.*s%s comes to 1 unit: of two requests at once "
-           "it refuses one.\n\n",
+           "it limits one.\n\n",
            (int)first->name.len, first->name.p, more);
 }
 
@@ -251,7 +251,7 @@ static void print_set(const struct weir_replay_report *report,
                       const struct weir_replay_result *result)
 {
     char buf[32];
-    printf("%s would have refused %" PRIu64 " of %" PRIu64 " requests (%s)",
+    printf("%s would have limited %" PRIu64 " of %" PRIu64 " requests (%s)",
            result->set->path, result->all.refused, result->all.asked,
            percent(result->all.refused, result->all.asked, buf));
     if (result->shadow > 0)
@@ -260,7 +260,7 @@ static void print_set(const struct weir_replay_report *report,
     print_quotas(result);
     print_no_burst(result->set);
     if (result->crowded > 0)
-        printf("%" PRIu64 " names found no room in the table, and were "
+        printf("%" PRIu64 " names found  the table, and were "
                "counted only by the quotas above.\n\n",
                result->crowded);
     if (result->all.refused == 0)
@@ -287,12 +287,12 @@ static void add_side(struct weir_rows *rows,
 
 static void print_compared(const struct weir_replay_report *report)
 {
-    static const char *const heads[] = { "QUOTA", "LIMIT A", "REFUSED A",
-                                         "LIMIT B", "REFUSED B" };
+    static const char *const heads[] = { "QUOTA", "LIMIT A", "LIMITED A",
+                                         "LIMIT B", "LIMITED B" };
     const struct weir_replay_result *a = report->a, *b = report->b;
     uint64_t only_a = weir_replay_only(a, b, report->log->count);
     uint64_t only_b = weir_replay_only(b, a, report->log->count);
-    printf("A is %s, B is %s. Refused by both %" PRIu64 ", by A only %" PRIu64
+    printf("A is %s, B is %s. Limited by both %" PRIu64 ", by A only %" PRIu64
            ", by B only %" PRIu64 "\n\n",
            a->set->path, b->set->path, a->all.refused - only_a, only_a, only_b);
     struct weir_rows rows = { .columns = WEIR_COUNT_OF(heads),
@@ -314,7 +314,7 @@ static void print_compared(const struct weir_replay_report *report)
         add_side(&rows, b, (int)i);
     }
     weir_rows_print(&rows, stdout);
-    printf("\nRefused over time:\n  A  ");
+    printf("\nLimited over time:\n  A  ");
     print_marks(a->all.refused_in);
     printf("  B  ");
     print_marks(b->all.refused_in);
@@ -326,14 +326,14 @@ static void print_compared(const struct weir_replay_report *report)
 static void print_suggested(const struct weir_replay_report *report)
 {
     static const char *const heads[] = { "QUOTA", "LIMIT", "SUGGESTED",
-                                         "WOULD REFUSE", "SHARE" };
+                                         "WOULD LIMIT", "SHARE" };
     const struct weir_replay_set *set = report->a->set;
     struct weir_rows rows = { .columns = WEIR_COUNT_OF(heads),
                               .right = 0x18,
                               .bold_head = isatty(STDOUT_FILENO) };
     char buf[64];
     printf("The smallest limits under which each quota alone, with its bursts "
-           "as they are,\nwould have refused at most %.6g %% of its "
+           "as they are,\nwould have limited at most %.6g %% of its "
            "requests:\n\n",
            100 * report->share);
     for (size_t i = 0; i < WEIR_COUNT_OF(heads); i++)
@@ -353,7 +353,7 @@ static void print_suggested(const struct weir_replay_report *report)
         weir_rows_add(&rows, percent(it->refused, it->asked, buf));
     }
     weir_rows_print(&rows, stdout);
-    printf("\nAll of them together would have refused %" PRIu64 " of %" PRIu64
+    printf("\nAll of them together would have limited %" PRIu64 " of %" PRIu64
            " requests (%s).\n",
            report->together->all.refused, report->together->all.asked,
            percent(report->together->all.refused, report->together->all.asked,
@@ -385,17 +385,17 @@ static json_t *numbers(const uint64_t bins[WEIR_REPLAY_BINS])
 static json_t *count_object(const struct weir_replay_count *count)
 {
     json_t *object = json_pack(
-        "{s:I, s:I, s:I, s:o, s:o}", "asked", (json_int_t)count->asked,
-        "refused", (json_int_t)count->refused, "refused_units",
-        (json_int_t)count->units, "asked_over_time", numbers(count->asked_in),
-        "refused_over_time", numbers(count->refused_in));
+        "{s:I, s:I, s:I, s:o, s:o}", "offered", (json_int_t)count->asked,
+        "limited", (json_int_t)count->refused, "limited_units",
+        (json_int_t)count->units, "offered_over_time", numbers(count->asked_in),
+        "limited_over_time", numbers(count->refused_in));
     if (count->refused == 0)
         return object;
     json_object_set_new(object, "first", json_real((double)count->first / 1e9));
     json_object_set_new(object, "last", json_real((double)count->last / 1e9));
     json_object_set_new(object, "worst_minute",
                         json_pack("{s:f, s:I}", "at",
-                                  (double)count->worst / 1e9, "refused",
+                                  (double)count->worst / 1e9, "limited",
                                   (json_int_t)count->worst_refused));
     return object;
 }
@@ -415,8 +415,8 @@ static json_t *clients_list(const struct weir_replay_report *report,
         if (client->refused == 0)
             break;
         json_t *object =
-            json_pack("{s:I, s:I}", "asked", (json_int_t)client->asked,
-                      "refused", (json_int_t)client->refused);
+            json_pack("{s:I, s:I}", "offered", (json_int_t)client->asked,
+                      "limited", (json_int_t)client->refused);
         json_object_set_new(
             object, "client",
             text_of(report->log->clients.items[client->client]));
@@ -449,7 +449,7 @@ static json_t *set_object(const struct weir_replay_report *report,
     json_object_set_new(object, "file", json_string(result->set->path));
     json_object_set_new(object, "unknown",
                         json_integer((json_int_t)result->unknown));
-    json_object_set_new(object, "crowded",
+    json_object_set_new(object, "overflowed",
                         json_integer((json_int_t)result->crowded));
     json_object_set_new(object, "shadow",
                         json_integer((json_int_t)result->shadow));
@@ -464,8 +464,9 @@ static json_t *suggested_list(const struct weir_replay_report *report)
     for (size_t i = 0; i < report->a->set->count; i++) {
         const struct weir_replay_suggestion *it = &report->suggested[i];
         char buf[64];
-        json_t *object = json_pack("{s:I, s:I}", "asked", (json_int_t)it->asked,
-                                   "refused", (json_int_t)it->refused);
+        json_t *object =
+            json_pack("{s:I, s:I}", "offered", (json_int_t)it->asked, "limited",
+                      (json_int_t)it->refused);
         json_object_set_new(object, "name",
                             text_of(report->a->set->quotas[i].name));
         json_object_set_new(

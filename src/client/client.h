@@ -123,8 +123,8 @@ struct weir_wish {
     int64_t priority;
     weir_instant until;
     struct weir_permit_record *record; /* borrowed: its class, then all */
-    struct weir_reply *reply; /* borrowed, never NULL */
-    uint64_t ticket;          /* 0: none yet */
+    struct weir_reply *reply;          /* borrowed, never NULL */
+    uint64_t ticket;                   /* 0: none yet */
 };
 
 struct weir {
@@ -384,7 +384,7 @@ static inline enum weir_verdict weir_verdict_of(struct weir *weir,
 {
     if (WEIR_UNLIKELY(outcome & (WEIR_OUTCOME_KICK | WEIR_OUTCOME_NEXT)))
         weir_outcome_heed(weir, outcome);
-    return outcome & WEIR_OUTCOME_LIMITED ? WEIR_LIMITED : WEIR_PASS;
+    return outcome & WEIR_OUTCOME_LIMITED ? WEIR_LIMITED : WEIR_PASSED;
 }
 
 /* Whether a name may have a quota. Names of the shadow set can't be asked for:

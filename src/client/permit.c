@@ -122,7 +122,7 @@ static enum weir_verdict wait_exactly(struct weir *weir, struct weir_ref ref,
         *permit = (struct permit){ .record.klass = klass };
         enum weir_verdict verdict =
             enter_ref(weir, ref, wish->weight, permit, wish->reply, now);
-        if (verdict == WEIR_PASS || wish->reply->never || now >= wish->until)
+        if (verdict == WEIR_PASSED || wish->reply->never || now >= wish->until)
             return verdict;
         weir_waiting_pause(wish, now);
     }
@@ -158,7 +158,7 @@ enum weir_verdict weir_enter_wait(struct weir_handle quota, uint32_t klass,
     struct weir *weir = quota.weir;
     struct weir_ref ref = { quota.slot, quota.generation };
     struct permit permit = { .record.klass = klass };
-    struct weir_reply spare = { .verdict = WEIR_PASS };
+    struct weir_reply spare = { .verdict = WEIR_PASSED };
     if (!weir || quota.generation == 0)
         return weir_enter(quota, klass, weight, out_permit, reply, 0);
     weir_fork_check(weir);

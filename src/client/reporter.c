@@ -184,11 +184,13 @@ void weir_reporter_close(struct weir *weir)
  * reading it. */
 static void go_without(struct weir *weir)
 {
-    struct weir_event event = { .type = WEIR_EVENT_TABLE,
-                                .at = weir_clock_now(),
-                                .count = 1,
-                                .text = "no place is left for a child of "
-                                        "fork(): it lets all pass" };
+    struct weir_event event = {
+        .type = WEIR_EVENT_TABLE,
+        .at = weir_clock_now(),
+        .count = 1,
+        .text = "the table has no entry left for a child of "
+                "fork(): it lets all pass"
+    };
     while (weir_table_make(weir) < 0)
         nanosleep(&(struct timespec){ .tv_nsec = WEIR_MILLISECOND }, NULL);
     weir->block = NULL;

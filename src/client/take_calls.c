@@ -24,11 +24,11 @@ enum weir_verdict weir_decide_unknown(struct weir *weir,
     if (weir)
         weir_table_count_unknown(weir->table, weir_stripe_mine(weir));
     if (!reply)
-        return WEIR_PASS;
+        return WEIR_PASSED;
     memset(reply, 0, sizeof(*reply));
     reply->unknown = true;
     reply->remaining = UINT64_MAX;
-    return WEIR_PASS;
+    return WEIR_PASSED;
 }
 
 /* Repeats a live call on the shadow set; only the sync uses the result. */
@@ -199,11 +199,11 @@ enum weir_verdict weir_wait(struct weir_handle quota, uint64_t weight,
         weir_duration left = wait_max - waited;
         enum weir_verdict result =
             weir_reserve(quota, weight, left, answer, now);
-        if (result == WEIR_PASS && answer->wait > 0)
+        if (result == WEIR_PASSED && answer->wait > 0)
             weir_waiting_sleep(now + answer->wait);
-        if (result == WEIR_PASS)
+        if (result == WEIR_PASSED)
             answer->wait += waited;
-        if (result == WEIR_PASS || answer->retry_after > left)
+        if (result == WEIR_PASSED || answer->retry_after > left)
             return result;
         weir_waiting_sleep(now + answer->retry_after);
         waited = weir_clock_now() - begun;
@@ -321,12 +321,12 @@ int weir_policy(struct weir *weir, const char *name, size_t len,
     return found ? 0 : WEIR_ENOENT;
 }
 
-static size_t take_batch(struct weir *weir, struct weir_ask *asks, size_t count,
-                         weir_instant now)
+static size_t take_batch(struct weir *weir, struct weir_request *requests,
+                         size_t count, weir_instant now)
 {
     uint64_t hash[BATCH];
     for (size_t i = 0; i < count; i++) {
-        struct weir_text name = { asks[i].name, asks[i].len };
+        struct weir_text name = { requests[i].name, requests[i].len };
         if (!weir_name_is_askable(name))
             continue;
         hash[i] = weir_table_hash(weir->table, name);
@@ -334,24 +334,24 @@ static size_t take_batch(struct weir *weir, struct weir_ask *asks, size_t count,
     }
     size_t passed = 0;
     for (size_t i = 0; i < count; i++) {
-        struct weir_text name = { asks[i].name, asks[i].len };
-        asks[i].verdict =
-            weir_name_is_askable(name)
-                ? take_hashed(weir, name, hash[i], asks[i].weight, NULL, now)
-                : weir_decide_unknown(weir, NULL);
-        passed += asks[i].verdict == WEIR_PASS;
+        struct weir_text name = { requests[i].name, requests[i].len };
+        requests[i].verdict = weir_name_is_askable(name)
+                                  ? take_hashed(weir, name, hash[i],
+                                                requests[i].weight, NULL, now)
+                                  : weir_decide_unknown(weir, NULL);
+        passed += requests[i].verdict == WEIR_PASSED;
     }
     return passed;
 }
 
-size_t weir_take_many(struct weir *weir, struct weir_ask *asks, size_t count,
-                      weir_instant now)
+size_t weir_take_many(struct weir *weir, struct weir_request *requests,
+                      size_t count, weir_instant now)
 {
     size_t passed = 0;
     now = at(now);
     for (size_t done = 0; done < count; done += BATCH) {
         size_t some = count - done < BATCH ? count - done : BATCH;
-        passed += take_batch(weir, asks + done, some, now);
+        passed += take_batch(weir, requests + done, some, now);
     }
     return passed;
 }

@@ -486,7 +486,8 @@ void weir_status(struct weir *weir, struct weir_status *out)
     out->stale = weir_table_is_stale(weir->table);
     out->unknown = weir_table_unknown(weir->table);
     out->overflowed = weir_table_overflowed(weir->table);
-    out->adaptive = weir_table_adaptives(weir->table, &out->adaptive_lost);
+    out->adaptive =
+        weir_table_adaptives(weir->table, &out->adaptive_overflowed);
     /* Relaxed: of a moment ago. */
     out->waiting = weir_load_relaxed(&weir->waiting.count);
 }

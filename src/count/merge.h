@@ -77,10 +77,10 @@ struct weir_root_quota {
                              * fill (merge_debt.c) */
     struct weir_limiter_cell *cells; /* list */
     /* If the root has an upstream: units that limiters handed over. */
-    uint64_t carried;         /* units, modulo 2^64 */
-    uint64_t carried_refused; /* the same */
-    uint64_t carried_pace;    /* of the cells that hand over, as 'pace' … */
-    weir_u128 carried_from;   /* … and 'pace_from' */
+    uint64_t carried;           /* units, modulo 2^64 */
+    uint64_t carried_refused;   /* the same */
+    uint64_t carried_pace;      /* of the cells that hand over, as 'pace' … */
+    weir_u128 carried_from;     /* … and 'pace_from' */
     uint64_t carried_in_flight; /* of 'in_flight', that of carried cells */
     bool carrying;          /* in the queue of root quotas to be carried on */
     uint32_t next_carrying; /* index + 1 */

@@ -184,7 +184,7 @@ static void del(struct weir_resp_call *call)
 
 static int64_t to_milliseconds(const struct weir_reply *reply)
 {
-    if (reply->verdict == WEIR_PASS)
+    if (reply->verdict == WEIR_PASSED)
         return 0;
     if (reply->never || reply->retry_after == WEIR_NEVER)
         return -1;
@@ -197,7 +197,7 @@ static void decide(struct weir_resp_call *call, bool peek)
 {
     int64_t weight = 1;
     struct weir_diag diag = { 0 };
-    struct weir_reply reply = { .verdict = WEIR_PASS };
+    struct weir_reply reply = { .verdict = WEIR_PASSED };
     bool has_weight = call->request->count == 3;
     if (has_weight && (!weir_resp_number(argument(call, 2), &weight) ||
                        weight < 0 || weight > (int64_t)WEIR_WEIGHT_MAX)) {

@@ -13,7 +13,7 @@
  *     often would never pass again. Here a denied hit of several units takes
  *     the units that are left and no more: a cost known only afterwards (tokens
  *     of a language model) empties the bucket, and a request of no hits sees
- *     that. A quota in windows with count_refused=yes counts as the original.
+ *     that. A quota in windows with count_limited=yes counts as the original.
  *   - A request of no hits is over the limit in the original if more than the
  *     limit was counted, here if not one hit would pass.
  *   - duration_until_reset of a refused hit is the time until it may pass, of a
@@ -164,7 +164,7 @@ static void drain(struct weir_rls_service *service,
 {
     struct weir_reply left;
     ask(service, question, 0, true, &left, 0);
-    if (left.verdict == WEIR_PASS && left.remaining > 0 &&
+    if (left.verdict == WEIR_PASSED && left.remaining > 0 &&
         left.remaining <= WEIR_WEIGHT_MAX)
         move(service, question, left.remaining, false, NULL);
 }
@@ -178,7 +178,7 @@ static void decide(struct weir_rls_service *service, uint32_t i,
     memset(out, 0, sizeof *out);
     if (d->negative) {
         move(service, question, hits, true, out);
-        out->verdict = WEIR_PASS;
+        out->verdict = WEIR_PASSED;
         return;
     }
     ask(service, question, hits > 0 ? hits : 1, hits == 0, out, now);

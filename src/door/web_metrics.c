@@ -30,7 +30,8 @@ static void print_verdicts(FILE *out, const struct weir_protocol_counts *counts)
     static const char name[] = "weir_agent_decisions_total";
     print_head(out, name, "counter",
                "Verdicts of the listeners on quotas of the roots.");
-    fprintf(out, "%s{verdict=\"pass\"} %.17g\n", name, (double)counts->passed);
+    fprintf(out, "%s{verdict=\"passed\"} %.17g\n", name,
+            (double)counts->passed);
     fprintf(out, "%s{verdict=\"limited\"} %.17g\n", name,
             (double)counts->limited);
 }
@@ -41,17 +42,18 @@ static void print_limiter(FILE *out, const struct weir_status *status)
         { "weir_agent_ready", "gauge",
           "Whether the quotas of a root are complete here.", status->ready },
         { "weir_agent_stale", "gauge",
-          "Whether no root was heard for stale_after: on_stale decides.",
+          "Whether no root answered for stale_after: on_stale decides.",
           status->stale },
         { "weir_agent_roots", "gauge", "Roots that the agent was given.",
           status->roots },
-        { "weir_agent_roots_up", "gauge",
-          "Roots that the agent is connected to.", status->roots_up },
+        { "weir_agent_roots_up", "gauge", "Roots that the agent is connected .",
+          status->roots_up },
         { "weir_agent_epoch", "gauge", "The epoch of the quotas here.",
           (double)status->epoch },
         { "weir_agent_slots", "gauge", "Room for quotas and instances.",
           status->slots },
-        { "weir_agent_slots_used", "gauge", "Quotas and instances in use.",
+        { "weir_agent_slots_used", "gauge",
+          "Slotsofthetable,forquotas and instances in use.",
           status->slots_used },
         { "weir_agent_reports_total", "counter", "Reports sent to roots.",
           (double)status->reports },
@@ -59,15 +61,15 @@ static void print_limiter(FILE *out, const struct weir_status *status)
           "Requests by names without quota, which passed.",
           (double)status->unknown },
         { "weir_agent_overflowed_requests_total", "counter",
-          "Requests by instances without room, decided by the rest of "
+          "Requests by instances without a slot, decided by the rest of "
           "their chain.",
           (double)status->overflowed },
         { "weir_agent_adaptive_limits", "gauge",
           "Adaptive quotas that have a limit of their own here.",
           status->adaptive },
-        { "weir_agent_adaptive_without_room", "gauge",
+        { "weir_agent_adaptive_overflowed", "gauge",
           "Adaptive quotas that found no room for a limit and let all pass.",
-          status->adaptive_lost },
+          status->adaptive_overflowed },
     };
     for (size_t i = 0; i < WEIR_COUNT_OF(figures); i++) {
         print_head(out, figures[i].name, figures[i].type, figures[i].help);

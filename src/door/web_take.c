@@ -2,7 +2,7 @@
  * door/web_take.c - POST /v1/take: one ask, or a list of them.
  *
  *     {"name": "s3/put", "weight": 2, "peek": false}
- *     {"asks": [{"name": "a"}, {"name": "b", "weight": 3}]}
+ *     {"requests": [{"name": "a"}, {"name": "b", "weight": 3}]}
  *
  * One ask has its verdict in the status too (200 or 429) and in the headers of
  * draft-ietf-httpapi-ratelimit-headers-10: RateLimit-Policy names the quota
@@ -58,8 +58,8 @@ static int refuse_member(const struct weir_web_take *take, const char *name)
 {
     char text[160];
     snprintf(text, sizeof text,
-             "there is no member \"%.60s\": an ask has name, weight and peek; "
-             "a list of them is asks",
+             "there is no member \"%.60s\": a request has name, weight and "
+             "peek; a list of them is requests",
              name);
     return weir_web_refuse(take, text);
 }
@@ -113,7 +113,7 @@ static void tell(json_t *to, const struct weir_reply *reply)
 {
     bool limited = reply->verdict == WEIR_LIMITED;
     json_object_set_new(to, "verdict",
-                        json_string(limited ? "limited" : "pass"));
+                        json_string(limited ? "limited" : "passed"));
     if (reply->quota_len > 0)
         json_object_set_new(to, "quota",
                             json_stringn(reply->quota, reply->quota_len));
@@ -250,7 +250,7 @@ static void take_list(const struct weir_web_take *take, json_t *asks)
     struct weir_diag diag = { 0 };
     size_t count = json_array_size(asks);
     if (count > WEIR_WEB_ASKS_MAX) {
-        weir_web_refuse(take, "a list has at most 256 asks");
+        weir_web_refuse(take, "a list has at most 256 requests");
         return;
     }
     for (size_t i = 0; i < count; i++) {
@@ -281,7 +281,7 @@ void weir_web_take(const struct weir_protocol_host *host,
 {
     const struct weir_web_take take = { host, taker, reply, old_headers, now };
     json_t *asked = weir_web_json(body, reply);
-    json_t *asks = json_object_get(asked, "asks");
+    json_t *asks = json_object_get(asked, "requests");
     if (json_is_array(asks) && json_object_size(asked) == 1)
         take_list(&take, asks);
     else if (asked)

@@ -513,7 +513,7 @@ static void take_report_backoff(struct weir_limiter *limiter, uint32_t index,
     if (report_backoff < before)
         return;
     struct weir_event *event = weir_limiter_note(
-        limiter, WEIR_EVENT_ROOT_REPORT_BACKOFF,
+        limiter, WEIR_EVENT_REPORT_BACKOFF,
         WEIR_TEXT("a root is overloaded: reports, and the counts of others, "
                   "come later"),
         now);

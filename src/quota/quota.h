@@ -193,7 +193,7 @@ struct weir_quota {
     enum weir_wait_queue_order queue; /* the order of waiting callers */
     uint32_t queue_max; /* callers that may wait in a process, 1 .. */
     enum weir_glob glob;
-    bool count_refused;
+    bool count_limited;
 };
 
 /* A quota with every field at its default and no name: rate, counted,
@@ -274,7 +274,7 @@ bool weir_tz_fixed(struct weir_text tz, int32_t *out_offset_s);
 
 /* ---- Fields as texts: one table serves the command line, YAML, JSON and
  * the stores. Fields: name parent kind limit low_burst high_burst max_debt
- * algorithm window tz sub_windows max_entries count_refused initial
+ * algorithm window tz sub_windows max_entries count_limited initial
  * next_buckets sharing store deadline share_algorithm safe_capacity lease
  * refresh learning priority decay_factor controller target percentile min max
  * fleet_min fleet_max classes permit_timeout queue queue_max mode on_stale

@@ -17,7 +17,7 @@ static void put_window(const struct weir_quota *quota,
     out->window = window.length;
     out->calendar = window.calendar;
     out->quantity = weir_quota_quantity(quota);
-    out->count_refused = quota->count_refused;
+    out->count_limited = quota->count_limited;
 }
 
 static void put_buckets(const struct weir_quota *quota,

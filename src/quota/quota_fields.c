@@ -32,13 +32,13 @@
       "The kind of count: rate (units over time) or concurrency (units in "    \
       "flight). Default: rate.")                                               \
     X(limit, TEXT, false, SHAPE_LIMIT, NULL, ALL,                              \
-      "100/s, 90000/s, 100MiB/s, 5/min, 1000/month, 0 (refuses all) or "       \
+      "100/s, 90000/s, 100MiB/s, 5/min, 1000/month, 0 (limits all) or "        \
       "unlimited; of concurrency units at a time, 40. Default: unlimited.")    \
     X(low_burst, TEXT, false, SHAPE_BURST, NULL, LEAKY,                        \
-      "Of leaky: fill above which some are refused, in units or time of "      \
+      "Of leaky: fill above which some are limited, in units or time of "      \
       "the limit. Default: 1s, but never above high_burst.")                   \
     X(high_burst, TEXT, false, SHAPE_BURST, NULL, BUCKETS,                     \
-      "The bucket's size: fill above which all are refused, in units or "      \
+      "The bucket's size: fill above which all are limited, in units or "      \
       "time of the limit. Default: 1.5s, but never below low_burst.")          \
     X(max_debt, TEXT, false, SHAPE_DURATION, NULL, COUNTED,                    \
       "Of a counted rate: how much of a bucket one process can fill, as "      \
@@ -58,8 +58,8 @@
     X(max_entries, NUMBER, false, SHAPE_COUNT, NULL, SLIDING_LOG,              \
       "Of sliding_log: how many takes it remembers, 1 to 4096. Default: "      \
       "as many as units pass in a window, if that is at most 1024.")           \
-    X(count_refused, FLAG, false, SHAPE_FLAG, flags, WINDOWS,                  \
-      "Of windows and the log: whether refused units count too, yes or no. "   \
+    X(count_limited, FLAG, false, SHAPE_FLAG, flags, WINDOWS,                  \
+      "Of windows and the log: whether limited units count too, yes or no. "   \
       "Default: no.")                                                          \
     X(initial, TEXT, false, SHAPE_BURST, NULL, INITIAL,                        \
       "Of token_bucket: its tokens at the first use, in units or time "        \
@@ -117,7 +117,7 @@
       "Of adaptive: the highest limit of all processes together. "             \
       "Default: none.")                                                        \
     X(classes, TEXT, false, SHAPE_TEXT, NULL, ADAPTIVE,                        \
-      "Of adaptive: NAME:observed (never refused) or NAME:50% (a share) "      \
+      "Of adaptive: NAME:observed (never limited) or NAME:50% (a share) "      \
       "with commas, as sync:observed,bulk:50%. Default: none.")                \
     X(permit_timeout, TEXT, false, SHAPE_DURATION, NULL, PERMITS,              \
       "Of concurrency that is leased, exact or adaptive: when a permit "       \
@@ -140,7 +140,7 @@
       "Of a template: name ('*' is any run of characters) or path (as "        \
       "Go's filepath.Match). Default: name.")                                  \
     X(overflow, TEXT, false, SHAPE_TEXT, NULL, ALL,                            \
-      "Of a template: the quota for instances without room. "                  \
+      "Of a template: the quota for instances without a slot. "                \
       "Default: none.")                                                        \
     X(description, TEXT, false, SHAPE_TEXT, NULL, ALL,                         \
       "Free text, up to 1024 bytes. Default: none.")                           \

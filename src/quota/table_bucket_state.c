@@ -174,7 +174,7 @@ static bool rule_equal(const struct weir_algorithm_rule *a,
                        const struct weir_algorithm_rule *b)
 {
     bool equal =
-        a->algorithm == b->algorithm && a->count_refused == b->count_refused &&
+        a->algorithm == b->algorithm && a->count_limited == b->count_limited &&
         a->buckets == b->buckets && a->sub_windows == b->sub_windows &&
         a->calendar == b->calendar && a->utc_offset_s == b->utc_offset_s &&
         a->entries == b->entries && a->window == b->window &&

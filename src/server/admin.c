@@ -146,7 +146,7 @@ static const struct route routes[] = {
     { "/v1/usage", "GET", READ, view, "GET", 0 },
     { "/v1/live", "GET", READ, view, "GET", 0 },
     { WEIR_PAGE_EVENTS, "GET", READ, view, "GET", 0 },
-    { "/v1/past", "GET", READ, view, "GET", 0 },
+    { "/v1/recent", "GET", READ, view, "GET", 0 },
     { "/v1/why", "GET", READ, view, "GET", 0 },
     { "/v1/preview", "POST", EDIT, weir_admin_preview, "POST",
       WEIR_ADMIN_BODY_MAX },

@@ -116,7 +116,7 @@ void weir_admin_call(struct weir_admin *admin,
  * doesn't admit a request. */
 void weir_admin_refuse(int error, const struct weir_diag *diag,
                        weir_admin_done_fn *done, void *context);
-/* Call it about each second: it takes the samples of GET /v1/past. */
+/* Call it about each second: it takes the samples of GET /v1/recent. */
 void weir_admin_tick(struct weir_admin *admin, weir_instant now);
 /* Edits that were begun and not answered yet. */
 size_t weir_admin_waiting(const struct weir_admin *admin);

@@ -44,11 +44,11 @@ static int add_entry(void *context, const struct weir_log_entry *entry)
     json_t *object = json_pack(
         "{s:I, s:I, s:I, s:s%, s:s%, s:b, s:b, s:o, s:o}", "epoch",
         (json_int_t)entry->epoch, "edit", (json_int_t)entry->edit, "at_ms",
-        (json_int_t)entry->at_ms, "who", entry->who.len ? entry->who.p : "",
-        entry->who.len, "name", name.p, name.len, "shadow",
-        weir_name_is_shadow(entry->name), "reset", entry->reset, "before",
-        side(entry->has_before, &entry->before), "after",
-        side(entry->has_after, &entry->after));
+        (json_int_t)entry->at_ms, "identity",
+        entry->who.len ? entry->who.p : "", entry->who.len, "name", name.p,
+        name.len, "shadow", weir_name_is_shadow(entry->name), "reset",
+        entry->reset, "before", side(entry->has_before, &entry->before),
+        "after", side(entry->has_after, &entry->after));
     return json_array_append_new(log->entries, object) < 0 ? WEIR_ENOMEM : 0;
 }
 

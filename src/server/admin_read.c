@@ -39,7 +39,7 @@ static void refuse(struct weir_admin_call *call, int error,
 static json_t *usage_object(const struct weir_usage *usage)
 {
     return json_pack("{s:f, s:I, s:I, s:I}", "fill", usage->fill, "passed",
-                     (json_int_t)usage->passed, "refused",
+                     (json_int_t)usage->passed, "limited",
                      (json_int_t)usage->refused, "limiters",
                      (json_int_t)usage->limiters);
 }

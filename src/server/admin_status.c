@@ -91,7 +91,7 @@ static json_t *region_object(const struct weir_upstream *upstream,
                      "upstream", roots, "upstreams_up",
                      (json_int_t)s.region.upstreams_up, "age_s", age, "stale",
                      s.region.stale, "reports", (json_int_t)s.region.reports,
-                     "carried", (json_int_t)s.region.carried, "no_room",
+                     "carried", (json_int_t)s.region.carried, "table_full",
                      (json_int_t)s.region.no_room);
 }
 

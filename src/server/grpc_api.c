@@ -335,7 +335,7 @@ static void begin_link(struct weir_grpc_api *api, struct stream *stream)
                          "limiter at %s refused: there are %d already",
                          weir_h2_link_peer(link), WEIR_PEERS_MAX);
         finish(stream, WEIR_GRPC_RESOURCE_EXHAUSTED,
-               "the root has no room for another limiter");
+               "the root has as many limiters as it can have");
         return;
     }
     stream->peer = api->free_peers[--api->free_count];

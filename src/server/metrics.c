@@ -2,7 +2,7 @@
  * server/metrics.c - metrics of the root, and of some quotas.
  *
  * A site has as many names of instances as clients, and a metrics store keeps
- * each label for weeks: so only the quotas that refused most are printed one by
+ * each label for weeks: so only the quotas that limited most are printed one by
  * one. The rest is in the totals. */
 
 #include "server/metrics.h"
@@ -82,11 +82,11 @@ static void print_root(FILE *out, const struct weir_metrics_source *of)
         { "weir_protocol_errors_total", "counter",
           "Links dropped because the peer broke the protocol.",
           (double)s.protocol_errors },
-        { "weir_root_busy_ratio", "gauge",
+        { "weir_root_utilization_ratio", "gauge",
           "Share of the CPU time open to the root's thread that it used.",
           (double)s.busy_ppm / 1e6 },
         { "weir_root_report_backoff_seconds", "gauge",
-          "An overloaded root asks for reports no closer than this.",
+          "An overloaded root asks for this time between reports; 0: it isn't.",
           (double)s.report_backoff / 1e9 },
         { "weir_unknown_requests_total", "counter",
           "Requests by names without quota, which passed.", (double)s.unknown },
@@ -102,19 +102,19 @@ static void print_exact(FILE *out, const struct weir_root *root)
     struct weir_root_stats s;
     weir_root_stats(root, &s);
     const struct weir_metrics_figure figures[] = {
-        { "weir_asks_total", "counter",
+        { "weir_exact_requests_total", "counter",
           "Decisions on exact quotas made, or handed to the roots above.",
           (double)s.asks },
-        { "weir_asks_refused_total", "counter",
-          "Asks for a quota that isn't exact or isn't here, or without room "
-          "for its meter.",
+        { "weir_exact_requests_refused_total", "counter",
+          "Requests for a quota that isn't exact or isn't here, or whose "
+          "state found the table full.",
           (double)s.asks_refused },
-        { "weir_asks_dropped_total", "counter",
-          "Asks that came again, or while too many were unanswered.",
+        { "weir_exact_requests_dropped_total", "counter",
+          "Requests that came again, or while too many were unanswered.",
           (double)s.asks_dropped },
-        { "weir_meters", "gauge", "Meters of exact quotas in memory.",
-          (double)s.bucket_states },
-        { "weir_meter_bytes", "gauge", "Memory that these meters take.",
+        { "weir_bucket_states", "gauge",
+          "Bucket states of exact quotas in memory.", (double)s.bucket_states },
+        { "weir_bucket_state_bytes", "gauge", "Memory that these states take.",
           (double)s.bucket_state_bytes },
     };
     weir_metrics_figures(out, figures, WEIR_COUNT_OF(figures));
@@ -155,8 +155,8 @@ static void print_upstream(FILE *out, const struct weir_upstream *upstream,
         { "weir_region_carried_total", "counter",
           "Counts of limiters handed on to be reported above.",
           (double)s.region.carried },
-        { "weir_region_no_room_total", "counter",
-          "Counts that found no slot to be carried in.",
+        { "weir_region_table_full_total", "counter",
+          "Counts that found the table full, and aren't carried yet.",
           (double)s.region.no_room },
     };
     weir_metrics_figures(out, figures, WEIR_COUNT_OF(figures));
@@ -193,13 +193,13 @@ static void print_column(FILE *out, enum column column,
 {
     static const struct weir_metrics_figure heads[] = {
         [PASSED] = { "weir_quota_passed_units_total", "counter",
-                     "Units passed, of the quotas that refused most." },
-        [REFUSED] = { "weir_quota_refused_units_total", "counter",
-                      "Units refused, of the quotas that refused most." },
+                     "Units passed, of the quotas that limited most." },
+        [REFUSED] = { "weir_quota_limited_units_total", "counter",
+                      "Units limited, of the quotas that limited most." },
         [FILL] = { "weir_quota_fill_units", "gauge",
-                   "Units in the bucket, of the quotas that refused most." },
+                   "Units in the bucket, of the quotas that limited most." },
         [LIMIT] = { "weir_quota_limit_units_per_second", "gauge",
-                    "The limit, of the quotas that refused most." },
+                    "The limit, of the quotas that limited most." },
     };
     const struct weir_metrics_figure *head = &heads[column];
     weir_metrics_head(out, head->name, head->type, head->help);
@@ -326,7 +326,7 @@ static void print_authorizer(FILE *out,
                       "credential may not take from.");
     for (int api = 0; api < WEIR_APIS; api++)
         for (int why = 0; why < WEIR_REFUSALS; why++)
-            fprintf(out, "%s{door=\"%s\",reason=\"%s\"} %llu\n", refused,
+            fprintf(out, "%s{listener=\"%s\",reason=\"%s\"} %llu\n", refused,
                     weir_api_name((enum weir_api)api),
                     weir_refusal_name((enum weir_refusal)why),
                     (unsigned long long)authorizer->refused[api][why]);

@@ -51,13 +51,14 @@ static int open_limiter(struct weir_root_resp *inner,
     char name[WEIR_NAME_MAX + 1];
     struct weir_options limiter = WEIR_OPTIONS_INIT;
     own_address(options, roots, sizeof roots);
-    snprintf(name, sizeof name, "doors of %.200s", options->name);
+    snprintf(name, sizeof name, "listeners of %.200s", options->name);
     limiter.roots = roots;
     limiter.name = name;
     int error = weir_open(&limiter, &inner->weir);
-    return error < 0 ? weir_diag_set(diag, error, "a limiter for the doors: ",
-                                     weir_strerror(error), NULL)
-                     : 0;
+    return error < 0
+               ? weir_diag_set(diag, error, "a limiter for the listeners: ",
+                               weir_strerror(error), NULL)
+               : 0;
 }
 
 static int open_door(struct weir_root_resp *inner,

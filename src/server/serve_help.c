@@ -19,7 +19,7 @@ const char weir_serve_help[] =
     "  --http ADDR:PORT|off      JSON and /metrics        [127.0.0.1:7078]\n"
     "  --public-origin URL       origin of the page as browsers see it behind\n"
     "                            a proxy: https://weir.example\n"
-    "  --resp PLACE              clients of Redis, as at `weir agent`\n"
+    "  --resp ADDRESS            clients of Redis, as at `weir agent`\n"
     "  --resp-sharing HOW        keys of CL.THROTTLE: local, counted [local]\n"
     "  --name NAME               how limiters and people call this root\n"
     "\n"

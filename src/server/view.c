@@ -23,7 +23,7 @@ void weir_view_hex(const uint8_t *bytes, size_t len, char *out)
 
 json_t *weir_view_sum(uint64_t passed, uint64_t refused, size_t instances)
 {
-    return json_pack("{s:I, s:I, s:I}", "passed", (json_int_t)passed, "refused",
+    return json_pack("{s:I, s:I, s:I}", "passed", (json_int_t)passed, "limited",
                      (json_int_t)refused, "instances", (json_int_t)instances);
 }
 
@@ -56,7 +56,7 @@ json_t *weir_view_busy(const struct weir_views *views,
     return json_pack(
         "{s:s%, s:s?, s:o, s:o, s:f, s:I, s:I, s:I, s:o}", "name", busy->name,
         busy->name_len, "mode", weir_busy_mode(busy), "limit", shown, "high",
-        high, "fill", busy->fill, "passed", (json_int_t)busy->passed, "refused",
+        high, "fill", busy->fill, "passed", (json_int_t)busy->passed, "limited",
         (json_int_t)busy->refused, "limiters", (json_int_t)busy->limiters,
         "adaptive", adaptive ? adaptive : json_null());
 }
@@ -111,7 +111,7 @@ static const struct {
     { "/v1/live", weir_view_live },
     /* A listener may repeat it each second; this answers once. */
     { WEIR_PAGE_EVENTS, weir_view_live },
-    { "/v1/past", weir_view_recent },
+    { "/v1/recent", weir_view_recent },
     { "/v1/why", weir_view_why },
     { "/v1/usage", view_usage },
 };

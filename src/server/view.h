@@ -6,7 +6,7 @@
  *              \                      /
  *        struct weir_view_source: facts, usages, the rule of a name
  *                        |
- *     /v1/live /v1/events /v1/past /v1/why /v1/usage      (view_*.c)
+ *     /v1/live /v1/events /v1/recent /v1/why /v1/usage      (view_*.c)
  *                        |
  *                    one page
  *
@@ -78,7 +78,7 @@ struct weir_views;
 struct weir_views *weir_views_new(const struct weir_view_source *source);
 /* NULL inside is legal. */
 void weir_views_free(struct weir_views **views);
-/* Call it about each second: takes the samples of /v1/past. */
+/* Call it about each second: takes the samples of /v1/recent. */
 void weir_views_tick(struct weir_views *views, weir_instant now);
 
 /* The path of each view, as drawn above; NULL past the last. */

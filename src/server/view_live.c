@@ -229,8 +229,8 @@ static json_t *picture(const struct weir_views *views, json_t *watched,
         "quotas", (json_int_t)facts.quotas, "used", (json_int_t)live->used,
         "unknown", (json_int_t)facts.unknown, "limiters",
         (json_int_t)facts.limiters, "reports", (json_int_t)facts.reports,
-        "listed_at", (double)live->made / 1e9, "busiest", live->top_k,
-        "refused", live->refused, "watched", watched);
+        "listed_at", (double)live->made / 1e9, "top_offered", live->top_k,
+        "top_limited", live->refused, "watched", watched);
 }
 
 int weir_view_live(struct weir_views *views, struct weir_text query,

@@ -190,7 +190,7 @@ static void say_refused(const struct link_view *link, double weight, char *buf,
     if (link->retry_after != WEIR_NEVER) {
         seconds(link->retry_after, wait, sizeof wait);
         snprintf(buf, size,
-                 "the bucket is full (%.4g of %.6g): refuses for %s, longer if "
+                 "the bucket is full (%.4g of %.6g): limits for %s, longer if "
                  "other requests come",
                  link->usage.fill, ruled->high, wait);
     } else if (ruled->kind == WEIR_RATE) {
@@ -211,22 +211,22 @@ static void say(const struct link_view *link, double weight, char *buf,
     else if (ruled->limit.unlimited)
         snprintf(buf, size, "it has no limit: passes");
     else if (ruled->limit.units == 0)
-        snprintf(buf, size, "its limit is 0: refuses all");
+        snprintf(buf, size, "its limit is 0: limits all");
     else if (ruled->leased && ruled->leak <= 0)
         snprintf(buf, size,
                  "this process was granted nothing of it yet, and "
-                 "asks for it: refuses");
+                 "asks for it: limits all");
     else if (ruled->elsewhere)
         snprintf(buf, size, "%s%s", ruled->elsewhere,
                  link->chance < 0    ? ""
-                 : link->chance >= 1 ? ": refuses now"
+                 : link->chance >= 1 ? ": limits now"
                                      : ": passes now");
     else if (link->chance >= 1)
         say_refused(link, weight, buf, size);
     else if (link->chance > 0)
         snprintf(buf, size,
                  "the fill of %.4g is between low_burst (%.6g) and high_burst "
-                 "(%.6g): refuses %.0f of 100",
+                 "(%.6g): limits %.0f of 100",
                  link->usage.fill, ruled->low, ruled->high, 100 * link->chance);
     else
         snprintf(buf, size, "%.4g of %.6g used: passes", link->usage.fill,
@@ -290,7 +290,7 @@ static json_t *link_object(const struct link_view *link, double weight)
         len, "low", bounded ? json_real(ruled->low) : json_null(), "high",
         bounded ? json_real(ruled->high) : json_null(), "in_use", link->in_use,
         "fill", link->usage.fill, "passed", (json_int_t)link->usage.passed,
-        "refused", (json_int_t)link->usage.refused, "chance",
+        "limited", (json_int_t)link->usage.refused, "chance",
         link->chance < 0 ? json_null() : json_real(link->chance),
         "retry_after_s",
         link->retry_after == WEIR_NEVER
@@ -320,7 +320,7 @@ static void weigh(struct verdict *verdict, const struct link_view *link)
 static const char *verdict_text(const struct verdict *verdict)
 {
     if (verdict->passes <= 0)
-        return "refused";
+        return "limited";
     if (verdict->unknown)
         return "unknown";
     return verdict->passes < 1 ? "chance" : "passed";

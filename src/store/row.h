@@ -36,15 +36,16 @@ struct weir_log_row {
  * its 'p' is never NULL. */
 struct weir_text weir_fields_write(const struct weir_quota *quota, char *buf);
 
-/* SQL for every kind of store: such texts of schema 2, whose on_stale was open
- * and closed, get the words of schema 3, pass and limit. A line begins at the
- * start or after a line feed, and no value contains one: so nothing but that
- * field is changed. */
-#define WEIR_FIELDS_2_TO_3(table, column)                                      \
-    "UPDATE " table " SET " column " = substr(replace(replace('\n' || " column \
-    ", '\non_stale: open\n', '\non_stale: pass\n'),"                           \
-    " '\non_stale: closed\n', '\non_stale: limit\n'), 2) WHERE " column        \
-    " LIKE '%on_stale: %'"
+/* SQL for every kind of store: such texts of schema 2 get the words of schema
+ * 3. on_stale was open and closed, now pass and limit; count_limited was
+ * count_refused. A line begins at the start or after a line feed, and no value
+ * contains one: so nothing but these fields is changed. */
+#define WEIR_FIELDS_2_TO_3(table, column)                               \
+    "UPDATE " table " SET " column " = substr(replace(replace(replace(" \
+    "'\n' || " column ", '\non_stale: open\n', '\non_stale: pass\n'),"  \
+    " '\non_stale: closed\n', '\non_stale: limit\n'),"                  \
+    " '\ncount_refused: ', '\ncount_limited: '), 2) WHERE " column      \
+    " LIKE '%on_stale: %' OR " column " LIKE '%count_refused: %'"
 
 /* Initialises 'quota' with 'name' and sets the fields of such a text. 'scratch'
  * holds fields.len bytes; the quota's texts are borrowed from the arguments.

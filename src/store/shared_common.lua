@@ -77,11 +77,11 @@ local function quantity_passes(quantity, used, units)
     return quantity > 0 and used + units <= quantity
 end
 
-local function counts(passed, count_refused)
+local function counts(passed, count_limited)
     if op == 'charge' then
         return true
     end
-    return takes and (passed or count_refused)
+    return takes and (passed or count_limited)
 end
 
 -- The part of the weight that is added to 'used', which saturates.

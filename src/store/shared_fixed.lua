@@ -13,7 +13,7 @@ local BEFORE = { 0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334 }
 local MONTH = -5
 
 local quantity, window = argument(1), argument(2)
-local count_refused = argument(3) == 1
+local count_limited = argument(3) == 1
 local ahead = argument(5) * 1000000
 local kind = argument(4) == 0 and window or -argument(4)
 
@@ -99,7 +99,7 @@ end
 
 local passed = quantity_passes(quantity, used, weight)
 local after = used
-if counts(passed, count_refused) then
+if counts(passed, count_limited) then
     after = used + quantity_adds(quantity, used)
 elseif op == 'refund' then
     after = math.max(0, used - weight)

@@ -7,7 +7,7 @@
 -- operation.
 
 local quantity, window = argument(1), argument(2)
-local count_refused = argument(3) == 1
+local count_limited = argument(3) == 1
 local entries_max = argument(4)
 local LIST = KEYS[2]
 local CHUNK = 64
@@ -97,7 +97,7 @@ end
 
 local passed = quantity_passes(quantity, used, weight) and
                (weight == 0 or has_place())
-if counts(passed, count_refused) then
+if counts(passed, count_limited) then
     add(quantity_adds(quantity, used))
 elseif op == 'refund' then
     refund(weight)

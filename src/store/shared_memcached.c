@@ -387,7 +387,7 @@ static memcached_return_t counter_take(struct counter *counter,
 {
     bool never = weight > rule->quantity || rule->quantity == 0;
     memcached_return_t code;
-    if (weight == 0 || (never && !rule->count_refused)) {
+    if (weight == 0 || (never && !rule->count_limited)) {
         code = counter_read(counter, out_used);
         *out_passed = fits(rule, *out_used, weight);
         return code;
@@ -396,7 +396,7 @@ static memcached_return_t counter_take(struct counter *counter,
     if (memcached_failed(code))
         return code;
     *out_passed = !never && *out_used <= rule->quantity;
-    if (*out_passed || rule->count_refused)
+    if (*out_passed || rule->count_limited)
         return code;
     return counter_subtract(counter, weight, out_used);
 }

@@ -146,7 +146,7 @@ static void add_window(struct weir_script_call *call,
 {
     add_integer(call, (int64_t)rule->quantity);
     add_double(call, (double)rule->window / 1000);
-    add_integer(call, rule->count_refused);
+    add_integer(call, rule->count_limited);
 }
 
 /* The id as text: a double wouldn't hold it. */

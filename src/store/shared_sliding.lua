@@ -6,7 +6,7 @@
 -- units count, parts. algo/algorithm_sliding.c has the picture.
 
 local quantity, window = argument(1), argument(2)
-local count_refused = argument(3) == 1
+local count_limited = argument(3) == 1
 local n = argument(4)
 
 -- The number of the part that holds an instant, and how much of it has passed,
@@ -103,7 +103,7 @@ end
 
 local passed = quantity_passes(quantity, used_of(), weight)
 local changed = false
-if counts(passed, count_refused) then
+if counts(passed, count_limited) then
     local units = quantity_adds(quantity, whole_parts() + part[n])
     part[0] = part[0] + units
     changed = units > 0

@@ -42,7 +42,7 @@ static size_t rule_words(const struct weir_algorithm_rule *rule,
 {
     size_t n = 0;
     words[n++] =
-        (uint64_t)rule->algorithm | (uint64_t)rule->count_refused << 8 |
+        (uint64_t)rule->algorithm | (uint64_t)rule->count_limited << 8 |
         (uint64_t)rule->buckets << 16 | (uint64_t)rule->sub_windows << 24 |
         (uint64_t)rule->calendar << 32;
     words[n++] = (uint64_t)(int64_t)rule->utc_offset_s;
@@ -71,7 +71,7 @@ static bool rule_of(const uint64_t *words, size_t count,
         return false;
     *out = (struct weir_algorithm_rule){
         .algorithm = (enum weir_algorithm)(words[0] & 0xff),
-        .count_refused = words[0] >> 8 & 1,
+        .count_limited = words[0] >> 8 & 1,
         .buckets = (uint8_t)(words[0] >> 16),
         .sub_windows = (uint8_t)(words[0] >> 24),
         .calendar = (enum weir_calendar)(words[0] >> 32 & 0xff),

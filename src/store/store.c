@@ -71,8 +71,8 @@ int weir_store_find(const char *url, const struct weir_backend_type **type,
             continue;
         if (url[len + 1] == '\0')
             return weir_diag_set(diag, WEIR_EINVAL, "the store '", url,
-                                 "' names no place; write ", types[i]->example,
-                                 NULL);
+                                 "' names no file or database; write ",
+                                 types[i]->example, NULL);
         *type = types[i];
         *where = url + len + 1;
         return 0;

@@ -129,7 +129,7 @@ static void set_limit(const struct weir_rls_rule *rule,
         quota->store = weir_text_equal(options->exact, WEIR_TEXT("root"))
                            ? (struct weir_text){ NULL, 0 }
                            : options->exact;
-        quota->count_refused = true;
+        quota->count_limited = true;
         return;
     }
     quota->algorithm = WEIR_TOKEN_BUCKET;

@@ -489,7 +489,7 @@ static void put_algorithm(const struct weir_quota *quota,
     message->max_entries = quota->max_entries;
     if (quota->max_debt != fresh.max_debt)
         message->max_debt_ns = quota->max_debt;
-    message->count_refused = quota->count_refused;
+    message->count_limited = quota->count_limited;
 }
 
 static void get_algorithm(const Weir__V1__Quota *message,
@@ -505,7 +505,7 @@ static void get_algorithm(const Weir__V1__Quota *message,
     out->max_entries = message->max_entries;
     if (message->max_debt_ns != 0)
         out->max_debt = message->max_debt_ns;
-    out->count_refused = message->count_refused;
+    out->count_limited = message->count_limited;
     get_window(message->window, &out->window);
 }
 

@@ -261,7 +261,7 @@ class Field:
         self.agent, self.places = self.start("agent", [
             WEIR, "agent", "--roots", self.listen, "--port-file", ports,
             "--http", ":0", "--resp", ":0", "--rls", ":0",
-            *self.tls_options("--door-", "agent")], ports)
+            *self.tls_options("--listener-", "agent")], ports)
         self.victim, self.log = self.agent, self.folder / "agent.log"
         until("ready", lambda: "ready: the quotas" in self.logged())
 

@@ -24,7 +24,7 @@ static void rule_of(const uint8_t *data, struct weir_algorithm_rule *out)
     uint64_t amount = word_of(data + 8) >> (word >> 58);
     *out = (struct weir_algorithm_rule){
         .algorithm = (enum weir_algorithm)(word % 7 + 1),
-        .count_refused = word >> 8 & 1,
+        .count_limited = word >> 8 & 1,
         .sub_windows = (uint8_t)((word >> 9) % WEIR_SUB_WINDOWS_MAX + 1),
         .calendar = (enum weir_calendar)((word >> 16) % 6),
         .utc_offset_s = (int32_t)((word >> 20) % 86400) - 43200,

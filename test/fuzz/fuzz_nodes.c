@@ -46,7 +46,7 @@ static void make_exact(struct weir_quota *quota, uint64_t chance)
     quota->algorithm = (enum weir_algorithm)(1 + chance % 7);
     quota->limit.per = chance & 8 ? 7 * WEIR_MILLISECOND : WEIR_SECOND;
     quota->on_stale = WEIR_STALE_SHARE;
-    quota->count_refused = chance & 16;
+    quota->count_limited = chance & 16;
     if (quota->algorithm == WEIR_FIXED_WINDOW && chance & 32) {
         quota->limit.per = 86400 * WEIR_SECOND;
         quota->window = (struct weir_window){ .length = quota->limit.per,

@@ -47,7 +47,7 @@ type Handler struct {
 	Key func(*http.Request) string
 
 	Policy string // the quota's name for clients: "default"
-	Status int    // of a refusal: 429
+	Status int    // of a limited request: 429
 }
 
 // Address is the peer's, without its port.

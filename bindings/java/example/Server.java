@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Server.java - a whole HTTP server with a rate for each client and a limit of
-// requests in flight: java Server PLACE-OF-THE-AGENT [PORT]
+// requests in flight: java Server ADDRESS-OF-THE-AGENT [PORT]
 
 import com.sun.net.httpserver.HttpExchange;
 import com.sun.net.httpserver.HttpServer;
@@ -33,7 +33,7 @@ public final class Server {
             answer(request, 429, "slow down\n");
             return;
         }
-        try (Permit permit = agent.gauge("db").enter()) {
+        try (Permit permit = agent.concurrency("db").enter()) {
             if (permit.passed())
                 answer(request, 200, "forty-two\n");
             else

@@ -66,36 +66,36 @@ public final class Agent implements AutoCloseable {
     private final Connection[] takes, permits;
     private final AtomicInteger next = new AtomicInteger();
 
-    /** Connects at the first call, so the agent may start later. @param place
+    /** Connects at the first call, so the agent may start later. @param address
      * {@code "127.0.0.1:7079"}, {@code ":7079"} or
      *     {@code "unix:/run/weir.sock"} */
-    public Agent(String place, Options options) {
+    public Agent(String address, Options options) {
         this.options = options;
-        SocketAddress address = addressOf(place);
+        SocketAddress to = addressOf(address);
         takes = new Connection[options.connections()];
         permits = new Connection[options.connections()];
         for (int i = 0; i < takes.length; i++) {
-            takes[i] = new Connection(address, options);
-            permits[i] = new Connection(address, options);
+            takes[i] = new Connection(to, options);
+            permits[i] = new Connection(to, options);
         }
     }
 
-    public Agent(String place) {
-        this(place, Options.usual());
+    public Agent(String address) {
+        this(address, Options.usual());
     }
 
-    private static SocketAddress addressOf(String place) {
-        if (place.startsWith("unix:"))
-            return UnixDomainSocketAddress.of(place.substring(5));
-        int colon = place.lastIndexOf(':');
+    private static SocketAddress addressOf(String address) {
+        if (address.startsWith("unix:"))
+            return UnixDomainSocketAddress.of(address.substring(5));
+        int colon = address.lastIndexOf(':');
         if (colon < 0)
             throw new IllegalArgumentException(
-                place + ": HOST:PORT, :PORT or unix:PATH");
-        String host = colon == 0 ? "127.0.0.1" : place.substring(0, colon);
+                address + ": HOST:PORT, :PORT or unix:PATH");
+        String host = colon == 0 ? "127.0.0.1" : address.substring(0, colon);
         // A connection looks the host up each time it connects.
         return InetSocketAddress.createUnresolved(
             host.replaceAll("[\\[\\]]", ""),
-            Integer.parseInt(place.substring(colon + 1)));
+            Integer.parseInt(address.substring(colon + 1)));
     }
 
     /** A quota of kind rate: requests, bytes. Costs nothing; keep it or not. */
@@ -104,8 +104,8 @@ public final class Agent implements AutoCloseable {
     }
 
     /** A quota of kind concurrency: units in flight. */
-    public Gauge gauge(String name) {
-        return new Gauge(this, name);
+    public Concurrency concurrency(String name) {
+        return new Concurrency(this, name);
     }
 
     /** Ends all connections; the units of all permits are free again. */
@@ -117,7 +117,7 @@ public final class Agent implements AutoCloseable {
         }
     }
 
-    // ---- For Rate, Gauge and Permit ----
+    // ---- For Rate, Concurrency and Permit ----
 
     /** A free connection, or the next in turn. */
     private Connection pick(Connection[] connections) {

@@ -24,7 +24,7 @@ public final class Reply {
     }
 
     static Reply of(Map<String, Object> said, Connection on, long life) {
-        return new Reply(said, "pass".equals(said.get("verdict")), false, on,
+        return new Reply(said, "passed".equals(said.get("verdict")), false, on,
                          life);
     }
 
@@ -46,7 +46,7 @@ public final class Reply {
         return Optional.ofNullable((Long) said.get("remaining"));
     }
 
-    /** When it may pass, if it was refused; empty: it passed, or never will. */
+    /** When it may pass, if it was limited; empty: it passed, or never will. */
     public Optional<Duration> retryAfter() {
         return Optional.ofNullable((Long) said.get("retry_after_ms"))
             .map(Duration::ofMillis);
@@ -67,7 +67,7 @@ public final class Reply {
         return said.containsKey("stale");
     }
 
-    /** A quota in mode shadow would have refused. */
+    /** A quota in mode shadow would have limited. */
     public boolean shadow() {
         return said.containsKey("shadow");
     }

@@ -64,7 +64,7 @@ class Closed(Error):
 
 
 class Limited(Exception):
-    """`with quota.enter():` was refused; 'reply' has the quota."""
+    """`with quota.enter():` was limited; 'reply' has the quota."""
 
     def __init__(self, reply: Reply) -> None:
         self.reply = reply
@@ -198,9 +198,9 @@ class Permit:
         return bool(self.reply)
 
     @property
-    def holds(self) -> bool:
-        """Whether there is anything to give back: not if it was refused or
-        left, or if no quota of the chain is of kind concurrency."""
+    def in_flight(self) -> bool:
+        """Whether there are units in flight to give back: not if it was limited
+        or left, or if no quota of the chain is of kind concurrency."""
         return any(any(held.words) for held in self._held)
 
     def leave(self, outcome: PermitOutcome = PermitOutcome.SUCCESS) -> None:
@@ -274,7 +274,7 @@ class Status(NamedTuple):
     overflowed: int
     reports: int
     adaptive: int
-    adaptive_lost: int
+    adaptive_overflowed: int
     waiting: int
 
 
@@ -536,7 +536,7 @@ class Quota:
         reserve(), which runs in the loop's thread: with an exact quota the
         whole loop stands still until the store answers, for up to the
         'deadline' of each exact quota of the chain, and twice that if one
-        refuses. If that is too long, use wait() in an executor."""
+        limits it. If that is too long, use wait() in an executor."""
         steps = self._wait(weight, timeout)
         try:
             while True:

@@ -13,7 +13,6 @@ NAME_MAX = 255
 WEIGHT_MAX = (1 << 32)
 DEPTH_MAX = 16
 ROOTS_MAX = 8
-DEBT_MAX = (1 << 40)
 PROCESSES_MAX = 62
 VERSION = "0.1.0"
 
@@ -50,7 +49,7 @@ class Error(enum.IntEnum):
 
 
 class Verdict(enum.IntEnum):
-    PASS = 0
+    PASSED = 0
     LIMITED = 1
 
 
@@ -62,7 +61,7 @@ class EventType(enum.IntEnum):
     FRESH = 5
     TABLE_FULL = 6
     STORE_CHANGED = 7
-    ROOT_STRETCH = 8
+    REPORT_BACKOFF = 8
     FORKED = 9
     LOST = 10
     CREDENTIAL = 11
@@ -73,7 +72,7 @@ class EventType(enum.IntEnum):
     ADAPTIVE_FULL = 16
     ELSEWHERE = 17
     TABLE = 18
-    OFFICE = 19
+    REPORTER = 19
     DENIED = 20
 
 
@@ -150,7 +149,7 @@ class weir_handle(Structure):
     ]
 
 
-class weir_ask(Structure):
+class weir_request(Structure):
     _fields_ = [
         ("name", c_char_p),
         ("len", c_size_t),
@@ -201,7 +200,7 @@ class weir_status(Structure):
         ("overflowed", c_uint64),
         ("reports", c_uint64),
         ("adaptive", c_uint32),
-        ("adaptive_lost", c_uint32),
+        ("adaptive_overflowed", c_uint32),
         ("waiting", c_uint32),
     ]
 
@@ -226,7 +225,7 @@ FUNCTIONS = {
     "weir_take_by_name": (c_int, [c_void_p, c_char_p, c_size_t, c_uint64,
         POINTER(weir_reply), c_uint64]),
     "weir_name_is_valid": (c_bool, [c_char_p, c_size_t]),
-    "weir_take_many": (c_size_t, [c_void_p, POINTER(weir_ask), c_size_t,
+    "weir_take_many": (c_size_t, [c_void_p, POINTER(weir_request), c_size_t,
         c_uint64]),
     "weir_peek": (c_int, [weir_handle, c_uint64, POINTER(weir_reply),
         c_uint64]),

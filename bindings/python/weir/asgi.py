@@ -52,7 +52,7 @@ class RateLimit:
         if permit is None:
             return await self.app(scope, receive, send)
         if not permit:
-            headers, body = self.rules.refused(permit.reply)
+            headers, body = self.rules.limited(permit.reply)
             return await _answer(send, self.rules.status, headers, body)
         more = _bytes(self.rules.passed(permit.reply))
 

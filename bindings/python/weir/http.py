@@ -65,7 +65,7 @@ class Rules(Generic[Request]):
     async def leave_async(self, permit: Permit, *how: Any) -> None:
         """The end of `with permit:`, likewise: permits of exact quotas are
         given back to a store."""
-        if not (self.limiter.exact and permit.holds):
+        if not (self.limiter.exact and permit.in_flight):
             return permit.__exit__(*how)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(None, permit.__exit__, *how)
@@ -75,7 +75,7 @@ class Rules(Generic[Request]):
         request."""
         return self._limits(reply, reply.remaining, "")
 
-    def refused(self, reply: Reply) -> tuple[Headers, bytes]:
+    def limited(self, reply: Reply) -> tuple[Headers, bytes]:
         headers = [("Content-Type", "application/problem+json"),
                    ("Content-Length", str(len(self._body)))]
         if reply.retry_after == math.inf:

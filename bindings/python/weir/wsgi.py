@@ -75,7 +75,7 @@ class RateLimit:
         if permit is None:
             return self.app(environ, start_response)
         if not permit:
-            headers, body = self.rules.refused(permit.reply)
+            headers, body = self.rules.limited(permit.reply)
             start_response(f"{self.rules.status} {self.rules.reason}",
                            headers)
             return [body]
@@ -95,4 +95,4 @@ class RateLimit:
             permit.__exit__(type(error), error, error.__traceback__)
             raise
         # A server may treat an unwrapped body specially.
-        return _Body(body, permit) if permit.holds else body
+        return _Body(body, permit) if permit.in_flight else body

@@ -9,11 +9,11 @@ import { Problem, Stream, ask, query, token } from "./api.js";
 import { Samples, theme } from "./curves.js";
 import { Detail } from "./detail.js";
 import { here } from "./here.js";
-import { Log, showLimiters, showRefused } from "./lists.js";
+import { Log, showLimiters, showLimited } from "./lists.js";
 import { Tree } from "./tree.js";
 import { byId, duration, h, whole } from "./words.js";
 
-const LISTS = ["quotas", "refused", "limiters", "history"];
+const LISTS = ["quotas", "limited", "limiters", "history"];
 const WATCH_MAX = 90; // names; the root takes 100
 const WATCH_BYTES = 8000; // bytes of all names, encoded
 const SLOW_MS = 3000; // interval at which lists are requested again
@@ -92,12 +92,12 @@ function onPicture(now) {
     ? `${now.trouble}.` : `The store: ${now.trouble}`);
   samples.take(now);
   showHead();
-  if (!location.hash && now.busiest.length > 0)
-    select(now.busiest[0].name);
+  if (!location.hash && now.top_offered.length > 0)
+    select(now.top_offered[0].name);
   tree.draw();
   detail.onPicture();
-  if (list === "refused")
-    showRefused(now, samples, select);
+  if (list === "limited")
+    showLimited(now, samples, select);
   if (Date.now() - slowAt > SLOW_MS)
     refresh();
   if (loading)
@@ -211,8 +211,8 @@ function turn(name) {
   }
   if (name === "history")
     log.show();
-  if (name === "refused" && picture)
-    showRefused(picture, samples, select);
+  if (name === "limited" && picture)
+    showLimited(picture, samples, select);
   refresh();
   tree.draw();
 }
@@ -275,7 +275,7 @@ const anywhere = {
   e: () => detail.name && detail.edit(),
   h: () => detail.name && detail.turn("history"),
   1: () => turn("quotas"),
-  2: () => turn("refused"),
+  2: () => turn("limited"),
   3: () => turn("limiters"),
   4: () => turn("history"),
 };

@@ -41,7 +41,7 @@ export class Samples {
       watched.add(use.name);
       this.add(use, picture.at);
     }
-    for (const use of [...picture.busiest, ...picture.refused]) {
+    for (const use of [...picture.top_offered, ...picture.top_limited]) {
       if (!watched.has(use.name))
         this.add(use, picture.listed_at);
       watched.add(use.name);
@@ -52,7 +52,7 @@ export class Samples {
     const old = this.byName.get(use.name) || [];
     const last = old[old.length - 1];
     if (last && (at <= last.at || use.passed < last.passed ||
-        use.refused < last.refused)) {
+        use.limited < last.limited)) {
       if (at <= last.at)
         return;
       old.length = 0; // the counts were reset meanwhile: start over
@@ -60,7 +60,7 @@ export class Samples {
     if (old.length > 1 && at - old[old.length - 2].at < 1 + CLOSE &&
         at - last.at < CLOSE)
       old.pop();
-    old.push({ at, passed: use.passed, refused: use.refused, use });
+    old.push({ at, passed: use.passed, limited: use.limited, use });
     if (old.length > KEEP)
       old.shift();
     this.byName.delete(use.name);
@@ -70,14 +70,14 @@ export class Samples {
   }
 
   // Adds the root's samples of the time before this page was opened.
-  fill(name, past) {
-    this.begin(past);
+  fill(name, recent) {
+    this.begin(recent);
     const own = this.of(name);
     const first = own.length ? own[0].at - CLOSE : Infinity;
     const use = own.length ? own[own.length - 1].use : {};
-    const before = past.samples.filter(([at]) => at < first)
-      .map(([at, passed, refused]) => ({ at, passed, refused,
-        use: { ...use, passed, refused } }));
+    const before = recent.samples.filter(([at]) => at < first)
+      .map(([at, passed, limited]) => ({ at, passed, limited,
+        use: { ...use, passed, limited } }));
     if (before.length > 0 && (own.length === 0 ||
         before[before.length - 1].passed <= own[0].passed))
       this.byName.set(name, [...before, ...own]);
@@ -96,11 +96,11 @@ export class Samples {
     const from = all[Math.max(0, all.length - 1 - SPAN)];
     const time = last.at - from.at;
     const rate = (key) => (time > 0 ? (last[key] - from[key]) / time : 0);
-    return { ...last.use, passed: rate("passed"), refused: rate("refused"),
+    return { ...last.use, passed: rate("passed"), limited: rate("limited"),
       sums: last.use };
   }
 
-  // [times, offered, passed, refused], in units per second.
+  // [times, offered, passed, limited], in units per second.
   curves(name) {
     const all = this.of(name);
     const out = [[], [], [], []];
@@ -110,11 +110,11 @@ export class Samples {
       if (time < LEAST)
         continue;
       const passed = (all[i].passed - from.passed) / time;
-      const refused = (all[i].refused - from.refused) / time;
+      const limited = (all[i].limited - from.limited) / time;
       out[0].push(all[i].at + this.offset);
-      out[1].push(passed + refused);
+      out[1].push(passed + limited);
       out[2].push(passed);
-      out[3].push(refused);
+      out[3].push(limited);
     }
     return out;
   }
@@ -127,7 +127,7 @@ export class Samples {
     for (let i = 1; i < all.length; i++) {
       const time = all[i].at - all[i - 1].at;
       const sum = all[i].passed - all[i - 1].passed +
-        all[i].refused - all[i - 1].refused;
+        all[i].limited - all[i - 1].limited;
       units.push(Math.round(sum / time));
       times.push(all[i].at + this.offset);
     }
@@ -244,7 +244,7 @@ export class Curves {
         line("offered", "--offered", { width: 1.5 }),
         line("passed", "--passed",
           { fill: colour("--passed-under") }),
-        line("refused", "--refused"),
+        line("limited", "--limited"),
         line("limit", "--limit", { dash: [2, 4], width: 1 }),
         line("would pass", "--would", { dash: [6, 4], spanGaps: true })],
       axes: [times, { ...axis, size: 60,
@@ -266,7 +266,7 @@ export class Curves {
     const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
     svg.setAttribute("viewBox", "0 0 600 240");
     svg.setAttribute("class", "plain");
-    ["offered", "passed", "refused", "limit", "would"].forEach((name, i) => {
+    ["offered", "passed", "limited", "limit", "would"].forEach((name, i) => {
       const path = document.createElementNS(svg.namespaceURI, "polyline");
       const points = this.data[0].map((time, k) =>
         [600 * (time - left) / (right - left), this.data[i + 1][k]])
@@ -278,7 +278,7 @@ export class Curves {
       svg.append(path);
     });
     this.place.replaceChildren(svg, h("p", { class: "quiet" },
-      `up to ${number(high)}/s; offered, passed, refused, limit, would pass`));
+      `up to ${number(high)}/s; offered, passed, limited, limit, would pass`));
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// detail.js - one quota, or one name: its state, why it would be refused, its
+// detail.js - one quota, or one name: its state, why it would be limited, its
 // history. edit.js edits it.
 
 import { ask, query, quotaPath } from "./api.js";
@@ -29,7 +29,7 @@ export class Detail {
     this.name = "";
     this.panel = null;
     this.place.replaceChildren(h("p", { class: "empty quiet" },
-      "Choose a quota to see its curves, and why a request is refused."));
+      "Choose a quota to see its curves, and why a request is limited."));
   }
 
   // ---- The frame ----
@@ -81,8 +81,8 @@ export class Detail {
       return;
     this.quota = quota;
     this.loaded = name;
-    ask("/v1/past" + query({ name })).then((past) => {
-      this.samples.fill(name, past);
+    ask("/v1/recent" + query({ name })).then((recent) => {
+      this.samples.fill(name, recent);
       if (name === this.name)
         this.draw();
     }).catch(() => {}); // then only the samples seen by this page are drawn
@@ -125,7 +125,7 @@ export class Detail {
     const figures = [
       ["limit", limit || "–"],
       ["passed/s", use ? number(use.passed) : "0"],
-      ["refused/s", use ? number(use.refused) : "0"],
+      ["limited/s", use ? number(use.limited) : "0"],
       ...this.spread(use),
       ["mode", this.quota ? this.quota.mode : (use && use.mode) || "–"],
     ];
@@ -275,14 +275,14 @@ export class Detail {
 
 const VERDICTS = {
   passed: "It would pass.",
-  refused: "It would be refused.",
+  limited: "It would be limited.",
   unknown: "A part of this is decided where it can't be seen from here.",
 };
 
 function whyParts(said, onSelect) {
-  const refuse = Math.round(100 * (1 - said.passes));
+  const limited = Math.round(100 * (1 - said.passes));
   const verdict = VERDICTS[said.verdict] ||
-    `It would be refused ${refuse} of 100 times.`;
+    `It would be limited ${limited} of 100 times.`;
   const parts = [h("p", { class: `verdict ${said.verdict}` }, verdict),
     h("ol", { class: "chain" }, said.chain.map((link) =>
       linkItem(link, onSelect)))];
@@ -295,7 +295,7 @@ function whyParts(said, onSelect) {
 function linkItem(link, onSelect) {
   const lax = link.mode !== "enforce";
   const state = link.chance === null ? "elsewhere" : link.chance >= 1
-    ? "refuses" : link.chance > 0 ? "some" : "passes";
+    ? "limits" : link.chance > 0 ? "some" : "passes";
   const bar = h("i", {});
   const high = link.high || 0;
   bar.style.width = `${high > 0

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// lists.js - the other lists: refused names, roots and limiters, the log.
+// lists.js - the other lists: limited names, roots and limiters, the log.
 
 import { ask, query } from "./api.js";
 import { atRoots, here } from "./here.js";
@@ -18,26 +18,26 @@ const nameCell = (name, onSelect) => h("td", { class: "name" },
   h("button", { type: "button", class: "plain", title: name,
     onclick: () => onSelect(name) }, name));
 
-// ---- Refused names: those refused now first, then all others ----
+// ---- Limited names: those limited now first, then all others ----
 
-export function showRefused(picture, samples, onSelect) {
-  const rows = picture.refused.map((use) => {
+export function showLimited(picture, samples, onSelect) {
+  const rows = picture.top_limited.map((use) => {
     const now = samples.now(use.name);
-    return { name: use.name, now: now ? now.refused : 0,
-      passed: now ? now.passed : 0, all: use.refused,
-      part: use.refused / Math.max(1, use.refused + use.passed) };
+    return { name: use.name, now: now ? now.limited : 0,
+      passed: now ? now.passed : 0, all: use.limited,
+      part: use.limited / Math.max(1, use.limited + use.passed) };
   });
   rows.sort((a, b) => b.now - a.now || b.all - a.all);
   const unknown = picture.unknown > 0
     ? h("p", { class: "quiet" }, `${whole(picture.unknown)} requests came ` +
       "by names that no quota rules.") : "";
-  byId("refused").replaceChildren(rows.length
-    ? table(["name", "#refused/s", "#passed/s", "#refused in all", "#of all"],
+  byId("limited").replaceChildren(rows.length
+    ? table(["name", "#limited/s", "#passed/s", "#limited in all", "#of all"],
       rows.map((row) => h("tr", {}, nameCell(row.name, onSelect),
         cell(number(row.now), true), cell(number(row.passed), true),
         cell(whole(row.all), true),
         cell(`${Math.round(100 * row.part)} %`, true))))
-    : h("p", { class: "quiet" }, "Nothing has been refused."), unknown);
+    : h("p", { class: "quiet" }, "Nothing has been limited."), unknown);
 }
 
 // ---- Roots and limiters ----
@@ -84,7 +84,7 @@ async function showRoots(place) {
     const said = await ask("/v1/roots");
     place.replaceChildren(h("h2", {}, `Roots (${whole(said.named)})`),
       said.roots.length
-        ? table(["root", "link", "#last heard", "#epoch", "edits"],
+        ? table(["root", "link", "#last message", "#epoch", "edits"],
           said.roots.map(linkRow))
         : h("p", { class: "quiet" }, said.elsewhere
           ? "Another process of this host, which shares this table, has the " +
@@ -156,7 +156,7 @@ export function entryRow(entry, onSelect, onUndone) {
     : differences(entry.before, entry.after);
   return h("li", {},
     h("div", {}, h("time", {}, when(entry.at_ms)), " ",
-      h("b", {}, entry.who || "somebody"), ` ${what} `,
+      h("b", {}, entry.identity || "anonymous"), ` ${what} `,
       onSelect ? h("button", { type: "button", class: "plain",
         onclick: () => onSelect(entry.name) }, entry.name) : "",
       entry.shadow ? " (shadow set)" : "", " ", undo, said),

@@ -259,9 +259,9 @@ class Row {
     this.bar = h("i", {});
     this.fill = h("span", { class: "fill" }, this.bar);
     this.passed = h("span", { class: "number" });
-    this.refused = h("span", { class: "number refused" });
+    this.limited = h("span", { class: "number limited" });
     this.element = h("div", { class: "row", role: "treeitem" }, this.label,
-      this.limit, this.fill, this.passed, this.refused);
+      this.limit, this.fill, this.passed, this.limited);
   }
 
   show(node, index, tree) {
@@ -301,8 +301,8 @@ class Row {
     this.fill.classList.toggle("full", part > 0.66);
     this.fill.classList.toggle("idle", !use || use.fill === undefined);
     this.passed.textContent = use && use.passed > 0 ? number(use.passed) : "";
-    this.refused.textContent =
-      use && use.refused > 0 ? number(use.refused) : "";
+    this.limited.textContent =
+      use && use.limited > 0 ? number(use.limited) : "";
     const mode = node.quota.mode;
     this.element.classList.toggle("lax", Boolean(mode) && mode !== "enforce");
   }

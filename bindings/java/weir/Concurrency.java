@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Gauge.java - a quota of kind concurrency.
+// Concurrency.java - a quota of kind concurrency.
 
 package weir;
 
@@ -10,11 +10,11 @@ package weir;
  *     ...
  * }
  * }</pre> */
-public final class Gauge {
+public final class Concurrency {
     private final Agent agent;
     private final String name;
 
-    Gauge(Agent agent, String name) {
+    Concurrency(Agent agent, String name) {
         this.agent = agent;
         this.name = name;
     }
