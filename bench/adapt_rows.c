@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "adapt/concurrency_gate.h"
-#include "base/rng.h"
+#include "core/base/rng.h"
+#include "core/concurrency/concurrency_gate.h"
 
 struct gate {
     struct weir_concurrency_gate *open, *full;

@@ -16,9 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "os/clock.h"
-#include "os/h2_link.h"
-#include "wire/doorman.h"
+#include "codec/doorman.h"
+#include "io/clock.h"
+#include "io/h2_link.h"
 
 #define CONNECTIONS 8
 #define STREAMS 100

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-#include "algo/algorithm.h"
+#include "core/algorithm/algorithm.h"
 
 #define STEP 10u /* nanoseconds between two takes */
 #define START (WEIR_SECOND * 1700000000)

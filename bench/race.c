@@ -37,8 +37,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/atomic.h"
-#include "os/clock.h"
+#include "core/base/atomic.h"
+#include "io/clock.h"
 #include "shared_rules.h"
 #include "shared_server.h"
 #include "store/shared.h"

@@ -21,9 +21,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "node/root.h"
-#include "os/clock.h"
-#include "wire/weir_v1.h"
+#include "codec/weir_v1.h"
+#include "core/node/root.h"
+#include "io/clock.h"
 
 #define ANSWER_SIZE WEIR_MESSAGE_BYTES_MAX
 #define START (WEIR_SECOND * 1000)

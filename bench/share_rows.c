@@ -13,9 +13,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/rng.h"
-#include "lease/fair_share.h"
-#include "os/clock.h"
+#include "core/base/rng.h"
+#include "core/leased/fair_share.h"
+#include "io/clock.h"
 
 #define WANTS 4096 /* computed before, so that no exp() is timed */
 

@@ -11,10 +11,10 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "node/limiter.h"
-#include "node/root.h"
-#include "os/clock.h"
-#include "wire/weir_v1.h"
+#include "codec/weir_v1.h"
+#include "core/node/limiter.h"
+#include "core/node/root.h"
+#include "io/clock.h"
 
 #define QUOTAS 1000000u
 #define SLOTS (QUOTAS + QUOTAS / 16)

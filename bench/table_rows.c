@@ -26,8 +26,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base.h"
-#include "quota/table.h"
+#include "core/base/base.h"
+#include "core/table/table.h"
 
 #define HOT_SLOTS 256u
 #define HOT_NAMES 64u

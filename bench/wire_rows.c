@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "wire/weir_v1.h"
+#include "codec/weir_v1.h"
 
 #define COUNTS WEIR_REPORT_COUNTS_MAX
 #define FRAMES 14u /* bytes of gRPC's and HTTP/2's heads */

@@ -13,12 +13,12 @@
 #include <stdio.h>
 #include <zlib.h>
 
-#include "base/hash.h"
-#include "base/index.h"
+#include "core/base/hash.h"
+#include "core/base/index.h"
+#include "io/clock.h"
 #include "lab/load.h"
 #include "lab/log_line.h"
 #include "lab/memory.h"
-#include "os/clock.h"
 
 /* Of a line; a longer one is cut, and its rest skipped. */
 #define LINE_MAX_BYTES 4096

@@ -18,9 +18,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "core/table/table_layout.h"
+#include "io/clock.h"
 #include "lab/check_parts.h"
-#include "os/clock.h"
-#include "quota/table_layout.h"
 
 const char *const weir_check_names[] = {
     "conservation", "unseen_bound", "agreement", "epochs",

@@ -17,9 +17,9 @@
 
 #include "lab/check_parts.h"
 
-#include "base/hash.h"
-#include "os/clock.h"
-#include "quota/quota_bucket.h"
+#include "core/base/hash.h"
+#include "core/quota/quota_bucket.h"
+#include "io/clock.h"
 
 /* ---- Buckets ---- */
 

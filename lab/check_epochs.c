@@ -7,8 +7,8 @@
  * limiter's epoch may restart while it receives the whole set anew (a second
  * root begins with all of it); it isn't judged until the set is complete. */
 
+#include "core/table/table_layout.h"
 #include "lab/check_parts.h"
-#include "quota/table_layout.h"
 
 #define NAME "epochs"
 /* With more edits than this they aren't all checked for each message. */

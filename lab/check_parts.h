@@ -12,10 +12,10 @@
 #ifndef WEIR_CHECK_PARTS_H
 #define WEIR_CHECK_PARTS_H
 
-#include "base/index.h"
+#include "core/base/index.h"
+#include "core/node/root_state.h"
 #include "lab/check.h"
 #include "lab/memory.h"
-#include "node/root_state.h"
 
 /* Units. Bounds the rounding of fractions on different scales. */
 #define CHECK_TOLERANCE 1.5

@@ -485,8 +485,8 @@ static bool is_announced(const struct check_link *link,
     return told->announced > 0 && told->announced <= link->number;
 }
 
-/* Whether the limiter takes the message, as in count/tally.c: it is the answer
- * that the limiter waits for, or not older than the last one. */
+/* Whether the limiter takes the message, as in counted/tally.c: it is the
+ * answer that the limiter waits for, or not older than the last one. */
 static bool taken(struct check_link *link, const struct weir_fills *fills)
 {
     bool answer = fills->answer && fills->number == link->number + 1;

@@ -17,8 +17,8 @@
 
 #include <math.h>
 
+#include "core/table/table_layout.h"
 #include "lab/check_parts.h"
-#include "quota/table_layout.h"
 
 #define NAME "verdicts"
 #define SIGMAS 6

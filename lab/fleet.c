@@ -9,7 +9,7 @@
 
 #include "lab/fleet_parts.h"
 
-#include "os/clock.h"
+#include "io/clock.h"
 
 /* Of the decoder: a node's message takes less than a megabyte (8,192 counts of
  * 32 bytes, 512 quotas), and a small block is reused by the next fleet. */

@@ -18,9 +18,9 @@
 #ifndef WEIR_FLEET_H
 #define WEIR_FLEET_H
 
+#include "core/node/limiter.h"
+#include "core/node/region.h"
 #include "lab/net.h"
-#include "node/limiter.h"
-#include "node/region.h"
 
 #define WEIR_FLEET_LIMITERS_MAX 65536
 #define WEIR_FLEET_ROOTS_MAX WEIR_ROOTS_MAX

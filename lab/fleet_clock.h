@@ -6,7 +6,7 @@
 #ifndef WEIR_FLEET_CLOCK_H
 #define WEIR_FLEET_CLOCK_H
 
-#include "base/base.h"
+#include "core/base/base.h"
 
 /* The clock showed 'showed' at the world's 'since'; from then on it runs at
  * 'rate' / 10^9. */

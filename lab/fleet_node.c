@@ -17,7 +17,7 @@
 
 #include <stdio.h>
 
-#include "os/clock.h"
+#include "io/clock.h"
 
 /* A node's clock begins within the first hour after the world's, so that
  * comparing the readings of two clocks gives a visible error. */

@@ -4,10 +4,10 @@
 #ifndef WEIR_FLEET_PARTS_H
 #define WEIR_FLEET_PARTS_H
 
+#include "codec/weir_v1.h"
 #include "lab/fleet.h"
 #include "lab/fleet_clock.h"
 #include "lab/memory.h"
-#include "wire/weir_v1.h"
 
 #define WEIR_FLEET_WATCHES_MAX 4
 

@@ -29,10 +29,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "io/clock.h"
 #include "lab/live.h"
 #include "lab/live_check.h"
 #include "lab/memory.h"
-#include "os/clock.h"
 
 #define TICK_US 5000
 /* From the moment when all are ready to the scenario's first instant. */

@@ -6,7 +6,7 @@
 #ifndef WEIR_LIVE_H
 #define WEIR_LIVE_H
 
-#include "base/rng.h"
+#include "core/base/rng.h"
 #include "lab/live_fleet.h"
 #include "lab/load.h"
 

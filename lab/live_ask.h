@@ -6,7 +6,7 @@
 
 #include <jansson.h>
 
-#include "os/stream.h"
+#include "io/stream.h"
 
 #define WEIR_ASK_PATIENCE (10 * WEIR_SECOND)
 

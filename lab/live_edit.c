@@ -9,9 +9,9 @@
 #include <event2/http.h>
 #include <stdio.h>
 
+#include "codec/quota_json.h"
 #include "lab/live_parts.h"
 #include "lab/memory.h"
-#include "wire/quota_json.h"
 
 struct edit {
     struct weir_live_fleet *fleet;

@@ -4,11 +4,11 @@
 #ifndef WEIR_LIVE_PARTS_H
 #define WEIR_LIVE_PARTS_H
 
+#include "io/daemon.h"
 #include "lab/live_ask.h"
 #include "lab/live_fleet.h"
 #include "lab/live_process.h"
 #include "lab/live_relay.h"
-#include "os/daemon.h"
 
 #define WEIR_LIVE_PATH_MAX 512
 

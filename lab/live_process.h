@@ -8,7 +8,7 @@
 #ifndef WEIR_LIVE_PROCESS_H
 #define WEIR_LIVE_PROCESS_H
 
-#include "base/base.h"
+#include "core/base/base.h"
 
 struct event_base;
 struct weir_process;

@@ -8,8 +8,8 @@
 #ifndef WEIR_LIVE_RELAY_H
 #define WEIR_LIVE_RELAY_H
 
+#include "io/stream.h"
 #include "lab/fleet.h"
-#include "os/stream.h"
 
 struct weir_relay;
 

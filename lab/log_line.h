@@ -11,7 +11,7 @@
 #ifndef WEIR_LOG_LINE_H
 #define WEIR_LOG_LINE_H
 
-#include "base/base.h"
+#include "core/base/base.h"
 
 /* The fields of a line; texts point into it. */
 struct weir_log_line {

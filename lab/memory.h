@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base.h"
+#include "core/base/base.h"
 
 static inline void *weir_must(void *p)
 {

@@ -5,7 +5,7 @@
 #ifndef WEIR_MODEL_ALGORITHM_H
 #define WEIR_MODEL_ALGORITHM_H
 
-#include "algo/algorithm.h"
+#include "core/algorithm/algorithm.h"
 
 /* "sliding_N" is a sliding window of N parts. Ends with NULL. */
 extern const char *const weir_model_algorithms[];

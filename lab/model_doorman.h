@@ -11,7 +11,7 @@
 #ifndef WEIR_MODEL_DOORMAN_H
 #define WEIR_MODEL_DOORMAN_H
 
-#include "base/rng.h"
+#include "core/base/rng.h"
 #include "lab/model.h"
 
 #define WEIR_DOORMAN_NONE UINT32_MAX

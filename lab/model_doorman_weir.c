@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * lab/model_doorman_weir.c - Doorman's scenarios by Weir's own rules: the
- * product's lease pools and lease holders (src/lease/) over a network with
+ * product's lease pools and lease holders (src/core/leased/) over a network with
  * delays.
  *
  *     job:     [  pool  ]<── ask ──.            .── grant, pushed or asked for
@@ -25,18 +25,18 @@
  * handed out.
  *
  * A master without a grant from its parent, or without a number kept by the
- * election (lease/lease_pool_roster.c), receives its callers' leases and
+ * election (core/leased/lease_pool_roster.c), receives its callers' leases and
  * answers no caller: the answer would be 0. The callers ask again.
  *
  * Lease pools and lease holders see times that begin at WEIR_WORLD_START. */
 
 #include <math.h>
 
+#include "core/leased/lease_holder.h"
+#include "core/leased/lease_pool.h"
 #include "lab/memory.h"
 #include "lab/model_doorman.h"
 #include "lab/world.h"
-#include "lease/lease_holder.h"
-#include "lease/lease_pool.h"
 
 #define BANDS_MAX 4
 

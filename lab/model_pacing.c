@@ -13,7 +13,7 @@
 
 #include <math.h>
 
-#include "algo/queue.h"
+#include "core/algorithm/queue.h"
 #include "lab/memory.h"
 #include "lab/model.h"
 #include "lab/model_algorithm.h"

@@ -11,11 +11,11 @@
 
 #include <math.h>
 
+#include "io/clock.h"
 #include "lab/memory.h"
 #include "lab/model.h"
 #include "lab/model_algorithm.h"
 #include "lab/world.h"
-#include "os/clock.h"
 
 #define THOUSANDTHS 1000
 #define TIMED_DECISIONS 1000000

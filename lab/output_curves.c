@@ -19,8 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/quota/quota.h"
 #include "lab/output_page.h"
-#include "quota/quota.h"
 
 #define DECADES_FROM 30 /* times the least */
 

@@ -16,7 +16,7 @@
 #ifndef WEIR_PLANT_H
 #define WEIR_PLANT_H
 
-#include "adapt/concurrency_gate.h"
+#include "core/concurrency/concurrency_gate.h"
 #include "lab/storage.h"
 
 #define WEIR_PLANT_INSTANCES_MAX 64

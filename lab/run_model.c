@@ -5,10 +5,10 @@
 #include <math.h>
 #include <sys/resource.h>
 
+#include "io/clock.h"
 #include "lab/memory.h"
 #include "lab/model.h"
 #include "lab/run.h"
-#include "os/clock.h"
 
 extern const struct weir_model weir_model_pacing, weir_model_windows,
     weir_model_boundary, weir_model_stampede, weir_model_architectures,

@@ -14,10 +14,10 @@
 #include <stdio.h>
 #include <sys/resource.h>
 
+#include "io/clock.h"
 #include "lab/memory.h"
 #include "lab/model.h"
 #include "lab/run_parts.h"
-#include "os/clock.h"
 
 /* Seeds of the random streams. */
 #define SEED_OF_IDEAL 0x1dea1

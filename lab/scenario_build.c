@@ -15,10 +15,10 @@
  * and mentions of quotas that an edit makes. */
 
 #include "lab/scenario_build.h"
+#include "core/quota/catalog.h"
+#include "io/clock.h"
 #include "lab/memory.h"
 #include "lab/model.h"
-#include "os/clock.h"
-#include "quota/catalog.h"
 
 enum { SIZES = 1, PARTS = 2, ASKS = 4 };
 

@@ -4,8 +4,8 @@
 
 #include <math.h>
 
+#include "core/quota/quota_text.h"
 #include "lab/scenario_build.h"
-#include "quota/quota_text.h"
 
 struct weir_selection weir_nodes_all(const struct weir_scenario *scenario,
                                      bool root)

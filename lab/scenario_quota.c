@@ -9,12 +9,12 @@
  * edit while the store is away is refused in the run, and has no effect here
  * either. */
 
+#include "core/quota/catalog.h"
+#include "core/quota/glob.h"
+#include "core/quota/quota_text.h"
+#include "io/clock.h"
 #include "lab/memory.h"
 #include "lab/scenario_build.h"
-#include "os/clock.h"
-#include "quota/catalog.h"
-#include "quota/glob.h"
-#include "quota/quota_text.h"
 
 /* ---- Fields --------------------------------------------------------- */
 

@@ -16,8 +16,8 @@
 
 #include <stdio.h>
 
+#include "core/quota/quota_text.h"
 #include "lab/memory.h"
-#include "quota/quota_text.h"
 
 /* ---- Names ---------------------------------------------------------- */
 

@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "quota/quota.h"
-#include "quota/quota_text.h"
+#include "core/quota/quota.h"
+#include "core/quota/quota_text.h"
 
 #define REAL_BYTES_MAX 40
 

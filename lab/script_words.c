@@ -12,8 +12,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "core/quota/quota_text.h"
 #include "lab/memory.h"
-#include "quota/quota_text.h"
 
 #define SHOWN_LINE_MAX 240 /* bytes of a line that a message shows */
 

@@ -11,8 +11,8 @@
 #ifndef WEIR_SCRIPT_WORDS_H
 #define WEIR_SCRIPT_WORDS_H
 
+#include "core/quota/quota_text.h"
 #include "lab/scenario.h"
-#include "quota/quota_text.h"
 
 /* A word, or a part of one. */
 struct weir_word {

@@ -16,8 +16,8 @@
 #ifndef WEIR_STORAGE_H
 #define WEIR_STORAGE_H
 
-#include "base/base.h"
-#include "base/rng.h"
+#include "core/base/base.h"
+#include "core/base/rng.h"
 
 enum weir_storage_kind {
     WEIR_STORAGE_RECENT = 0,

@@ -23,11 +23,11 @@
 
 #include <math.h>
 
-#include "base/hash.h"
-#include "base/index.h"
+#include "core/base/hash.h"
+#include "core/base/index.h"
+#include "core/quota/quota_bucket.h"
+#include "io/clock.h"
 #include "lab/memory.h"
-#include "os/clock.h"
-#include "quota/quota_bucket.h"
 
 /* The bucket of a slot of a limiter's table. */
 struct entry {
@@ -107,7 +107,7 @@ static struct weir_truth_bucket *root_quota(struct weir_truth *truth,
                                             struct weir_text name,
                                             unsigned depth);
 
-/* As in quota/table_rule.c: a cycle of patterns ends the chain. */
+/* As in table/table_rule.c: a cycle of patterns ends the chain. */
 static struct weir_truth_bucket *parent_of(
     struct weir_truth *truth, const struct weir_truth_bucket *bucket,
     const struct weir_captures *captures, unsigned depth)

@@ -29,7 +29,7 @@ struct weir_truth_bucket {
     double fill_most, over_high_most;
     /* Private to the truth: */
     struct weir_bucket bucket;
-    uint64_t in, ideal_in; /* scaled sums, see algo/leaky.h */
+    uint64_t in, ideal_in; /* scaled sums, see algorithm/leaky.h */
 };
 
 /* Watches the fleet, which outlives it. 'ideal': the ideal limiter runs too,

@@ -10,8 +10,8 @@
 #ifndef WEIR_WORLD_H
 #define WEIR_WORLD_H
 
-#include "base/base.h"
-#include "base/rng.h"
+#include "core/base/base.h"
+#include "core/base/rng.h"
 
 /* A world begins here, not at 0: nothing may depend on time being small. */
 #define WEIR_WORLD_START (1000 * WEIR_SECOND)

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "server/http_problem.h"
+#include "front/http_problem.h"
 
 void on_answer(void *context, const struct weir_admin_answer *answer)
 {

@@ -15,8 +15,8 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-#include "os/clock.h"
-#include "server/admin.h"
+#include "io/clock.h"
+#include "server/admin/admin.h"
 
 #define PATIENCE_MS 20000
 

@@ -8,8 +8,8 @@
 #ifndef WEIR_ALGORITHM_ORACLE_H
 #define WEIR_ALGORITHM_ORACLE_H
 
-#include "algo/algorithm.h"
-#include "base/rng.h"
+#include "core/algorithm/algorithm.h"
+#include "core/base/rng.h"
 
 /* A rule as an operator writes it, and as the product stores it. Of 'rule' the
  * oracle reads only values that aren't scaled. */

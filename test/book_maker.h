@@ -4,7 +4,7 @@
 #ifndef WEIR_BOOK_MAKER_H
 #define WEIR_BOOK_MAKER_H
 
-#include "lease/fair_share.h"
+#include "core/leased/fair_share.h"
 #include "quota_maker.h"
 
 /* An empty book, its shape from 'seed'. */

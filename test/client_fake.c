@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/atomic.h"
-#include "os/h2_link.h"
-#include "wire/weir_v1.h"
+#include "codec/weir_v1.h"
+#include "core/base/atomic.h"
+#include "io/h2_link.h"
 
 #define STREAMS_MAX 64
 

@@ -19,7 +19,7 @@
 
 #include <weir/weir.h>
 
-#include "base/base.h"
+#include "core/base/base.h"
 #include "patience.h"
 
 /* For calls with a time-out; even a busy machine needs less. */

@@ -4,7 +4,7 @@
 #ifndef WEIR_DOORMAN_ORACLE_H
 #define WEIR_DOORMAN_ORACLE_H
 
-#include "wire/doorman.h"
+#include "codec/doorman.h"
 
 /* True: protobuf-c finds the same in 'bytes' as in 'ours', the same message
  * read and written by the code under test: required fields missing in 'bytes'

@@ -30,9 +30,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "os/clock.h"
-#include "os/etcd_watch.h"
-#include "server/election.h"
+#include "io/clock.h"
+#include "io/etcd_watch.h"
+#include "server/election/election.h"
 
 struct agent {
     struct event_base *base;

@@ -62,7 +62,7 @@
 #include "fiber.h"
 
 #define WEIR_EXPLORE
-#include "base/atomic.h"
+#include "core/base/atomic.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 
 #include "glob_path_oracle.h"
 
-#include "quota/quota_text.h"
+#include "core/quota/quota_text.h"
 
 static struct weir_text from(struct weir_text text, size_t at)
 {

@@ -4,7 +4,7 @@
 #ifndef WEIR_GLOB_PATH_ORACLE_H
 #define WEIR_GLOB_PATH_ORACLE_H
 
-#include "base/base.h"
+#include "core/base/base.h"
 
 /* True: some choice of runs for the stars of 'pattern', which is sound, makes
  * it match. By recursion, exponential in the stars. */

@@ -11,11 +11,11 @@
 
 #include <cmocka.h>
 
+#include "codec/weir_v1.h"
 #include "compare.h"
+#include "io/clock.h"
 #include "lease_net.h"
-#include "os/clock.h"
 #include "table_maker.h"
-#include "wire/weir_v1.h"
 
 /* Most messages that a node sends in one turn. */
 #define TURNS 1000

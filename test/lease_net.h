@@ -7,10 +7,10 @@
 #ifndef WEIR_LEASE_NET_H
 #define WEIR_LEASE_NET_H
 
-#include "base/rng.h"
-#include "node/lease_client.h"
-#include "node/region.h"
-#include "node/root_lease.h"
+#include "core/base/rng.h"
+#include "core/node/lease_client.h"
+#include "core/node/region.h"
+#include "core/node/root_lease.h"
 
 #define NET_NODES 24
 #define NET_UPS 3

@@ -21,10 +21,10 @@
 #include <cmocka.h>
 
 #include "compare.h"
+#include "core/leased/lease_manager.h"
+#include "core/node/root_lease.h"
+#include "io/clock.h"
 #include "lab/fleet_parts.h"
-#include "lease/lease_manager.h"
-#include "node/root_lease.h"
-#include "os/clock.h"
 
 #define LIMITERS 4
 #define LIMIT 1000

@@ -15,8 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "os/root_link.h"
-#include "wire/weir_v1.h"
+#include "codec/weir_v1.h"
+#include "io/root_link.h"
 
 #define BYTES_MAX 4096
 #define ARENA (4u << 20)

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "lease/lease_pool.h"
+#include "core/leased/lease_pool.h"
 
 #define BEGIN (1000 * WEIR_SECOND)
 

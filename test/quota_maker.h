@@ -4,8 +4,8 @@
 #ifndef WEIR_QUOTA_MAKER_H
 #define WEIR_QUOTA_MAKER_H
 
-#include "base/rng.h"
-#include "quota/catalog.h"
+#include "core/base/rng.h"
+#include "core/quota/catalog.h"
 
 /* From WEIR_SEED, or from the clock; printed. */
 struct weir_rng maker_seed(const char *what);

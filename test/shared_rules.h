@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-#include "algo/algorithm.h"
+#include "core/algorithm/algorithm.h"
 
 struct shared_rule {
     const char *name;

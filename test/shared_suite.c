@@ -30,8 +30,8 @@
 
 #include <cmocka.h>
 
-#include "base/atomic.h"
-#include "os/clock.h"
+#include "core/base/atomic.h"
+#include "io/clock.h"
 #include "shared_rules.h"
 
 #define PROCESSES 8

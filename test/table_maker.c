@@ -4,7 +4,7 @@
 #include "table_maker.h"
 #include "compare.h"
 
-#include "quota/throttle_name.h"
+#include "core/quota/throttle_name.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

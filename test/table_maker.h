@@ -4,8 +4,8 @@
 #ifndef WEIR_TABLE_MAKER_H
 #define WEIR_TABLE_MAKER_H
 
-#include "base/rng.h"
-#include "quota/table_layout.h"
+#include "core/base/rng.h"
+#include "core/table/table_layout.h"
 
 /* The origin of every table made here. */
 #define MADE_AT ((weir_instant)1000 * WEIR_SECOND)

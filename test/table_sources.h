@@ -6,17 +6,17 @@
 #ifndef WEIR_TEST_TABLE_SOURCES_H
 #define WEIR_TEST_TABLE_SOURCES_H
 
-#include "quota/table.c"
-#include "quota/table_area.c"
-#include "quota/table_bucket_state.c"
-#include "quota/table_charge_record.c"
-#include "quota/table_edit.c"
-#include "quota/table_permit.c"
-#include "quota/table_reply.c"
-#include "quota/table_rule.c"
-#include "quota/table_shadow.c"
-#include "quota/table_share.c"
-#include "quota/table_sync.c"
-#include "quota/table_take.c"
+#include "core/table/table.c"
+#include "core/table/table_area.c"
+#include "core/table/table_bucket_state.c"
+#include "core/table/table_charge_record.c"
+#include "core/table/table_edit.c"
+#include "core/table/table_permit.c"
+#include "core/table/table_reply.c"
+#include "core/table/table_rule.c"
+#include "core/table/table_shadow.c"
+#include "core/table/table_share.c"
+#include "core/table/table_sync.c"
+#include "core/table/table_take.c"
 
 #endif /* WEIR_TEST_TABLE_SOURCES_H */

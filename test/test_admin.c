@@ -13,10 +13,10 @@
 
 #include "admin_house.h"
 #include "compare.h"
+#include "front/http_problem.h"
+#include "front/uri.h"
 #include "patience.h"
-#include "server/changes.h"
-#include "server/http_problem.h"
-#include "server/uri.h"
+#include "server/admin/changes.h"
 
 /* ---- Quotas, one by one ---- */
 

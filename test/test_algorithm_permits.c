@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "algo/algorithm.h"
+#include "core/algorithm/algorithm.h"
 #include "table_maker.h"
 
 #define IDS 40

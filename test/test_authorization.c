@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "server/admin.h"
-#include "server/authorization.h"
+#include "front/authorization.h"
+#include "server/admin/admin.h"
 
 static unsigned role(const char *method, const char *target)
 {

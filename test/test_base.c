@@ -12,10 +12,10 @@
 
 #include <cmocka.h>
 
-#include "base/base.h"
-#include "base/hash.h"
-#include "base/rng.h"
 #include "compare.h"
+#include "core/base/base.h"
+#include "core/base/hash.h"
+#include "core/base/rng.h"
 
 static void test_texts_compare_as_bytes(void **state)
 {

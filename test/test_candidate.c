@@ -19,7 +19,7 @@
 #include <string.h>
 
 #include "compare.h"
-#include "node/candidate.h"
+#include "core/node/candidate.h"
 
 #define MS 1000000ull
 #define STEP (5 * MS)

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "node/candidate.h"
+#include "core/node/candidate.h"
 
 #define TTL (10 * WEIR_SECOND)
 

@@ -12,10 +12,10 @@
 #include <cmocka.h>
 
 #include "compare.h"
+#include "core/node/root_state.h"
 #include "lab/check.h"
 #include "lab/run.h"
 #include "lab/swarm.h"
-#include "node/root_state.h"
 
 #define LIMITERS 4
 

@@ -15,8 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/atomic.h"
-#include "client/client.h"
+#include "core/base/atomic.h"
+#include "libweir/client.h"
 
 #define FILES 256 /* descriptors checked */
 #define LOCAL_TEN                                                          \

@@ -11,8 +11,8 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "base/atomic.h"
-#include "client/client.h"
+#include "core/base/atomic.h"
+#include "libweir/client.h"
 
 static uint32_t broken_pipes;
 

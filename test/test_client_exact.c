@@ -15,9 +15,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/atomic.h"
-#include "client/client.h"
-#include "quota/table_layout.h"
+#include "core/base/atomic.h"
+#include "core/table/table_layout.h"
+#include "libweir/client.h"
 
 /* ---- Fake stores ---- */
 

@@ -16,8 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/atomic.h"
-#include "client/client.h"
+#include "core/base/atomic.h"
+#include "libweir/client.h"
 
 #define FORKS 80
 

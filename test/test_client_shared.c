@@ -22,9 +22,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/atomic.h"
-#include "base/rng.h"
-#include "client/client.h"
+#include "core/base/atomic.h"
+#include "core/base/rng.h"
+#include "libweir/client.h"
 
 #define KILLS 100
 #define PROCESSES 4

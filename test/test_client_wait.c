@@ -14,11 +14,11 @@
 
 #include <cmocka.h>
 
-#include "base/atomic.h"
-#include "base/rng.h"
-#include "client/client.h"
 #include "compare.h"
-#include "os/clock.h"
+#include "core/base/atomic.h"
+#include "core/base/rng.h"
+#include "io/clock.h"
+#include "libweir/client.h"
 #include "patience.h"
 #include "table_maker.h"
 

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/atomic.h"
+#include "core/base/atomic.h"
 
 #define WAITERS 12
 #define HELD 2u

@@ -12,9 +12,9 @@
 
 #include <cmocka.h>
 
-#include "adapt/concurrency_gate.h"
-#include "base/rng.h"
 #include "compare.h"
+#include "core/base/rng.h"
+#include "core/concurrency/concurrency_gate.h"
 
 #define MS WEIR_MILLISECOND
 #define PERMITS 64

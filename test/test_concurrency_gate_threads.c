@@ -15,10 +15,10 @@
 
 #include <cmocka.h>
 
-#include "adapt/concurrency_gate.h"
-#include "base/atomic.h"
-#include "base/rng.h"
 #include "compare.h"
+#include "core/base/atomic.h"
+#include "core/base/rng.h"
+#include "core/concurrency/concurrency_gate.h"
 #include "patience.h"
 
 #define THREADS 4

@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "adapt/controller_parts.h"
 #include "compare.h"
+#include "core/concurrency/controller_parts.h"
 
 #define MS WEIR_MILLISECOND
 #define NEAR(a, b) assert_float_equal((float)(a), (float)(b), 1e-4f)

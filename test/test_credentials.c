@@ -16,7 +16,7 @@
 #include <openssl/sha.h>
 
 #include "compare.h"
-#include "server/credentials.h"
+#include "front/credentials.h"
 
 #define TOKEN "correct-horse-battery-staple"
 

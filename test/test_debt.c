@@ -14,9 +14,9 @@
 #include <cmocka.h>
 
 #include "compare.h"
+#include "core/node/root_state.h"
 #include "histories.h"
 #include "lab/fleet.h"
-#include "node/root_state.h"
 
 #define LIMIT 400
 #define HONEST 4

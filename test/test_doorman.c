@@ -15,8 +15,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/rng.h"
 #include "compare.h"
+#include "core/base/rng.h"
 #include "doorman_oracle.h"
 
 #define ROUNDS 100000

@@ -2,7 +2,7 @@
  * test/test_doorman_api.c - Doorman's calls, bytes in and bytes out, in front
  * of a root with leased quotas. */
 
-#include "server/doorman_api.h"
+#include "server/doorman/doorman_api.h"
 
 #include <event2/event.h>
 #include <math.h>
@@ -16,9 +16,9 @@
 #include <cmocka.h>
 
 #include "compare.h"
-#include "os/clock.h"
+#include "io/clock.h"
+#include "io/h2.h"
 #include "patience.h"
-#include "wire/h2.h"
 
 #define LATER (10 * WEIR_SECOND) /* learning is over */
 

@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "compare.h"
-#include "quota/quota.h"
-#include "server/doorman_config.h"
+#include "core/quota/quota.h"
+#include "server/doorman/doorman_config.h"
 
 #define ALGORITHM "{kind: STATIC, lease_length: 60, refresh_interval: 5}"
 #define STAR_HEAD "- identifier_glob: \"*\"\n  capacity: 1\n"

@@ -2,7 +2,7 @@
  * test/test_doorman_source.c - a Doorman file as a store: the changes that a
  * listener receives, first and after each edit, good or bad. */
 
-#include "server/doorman_source.h"
+#include "server/doorman/doorman_source.h"
 
 #include <event2/event.h>
 #include <fcntl.h>
@@ -21,8 +21,8 @@
 #include <cmocka.h>
 
 #include "compare.h"
-#include "os/clock.h"
-#include "server/doorman_quota.h"
+#include "io/clock.h"
+#include "server/doorman/doorman_quota.h"
 
 #define STAR                                    \
     "- identifier_glob: \"*\"\n  capacity: 1\n" \

@@ -4,7 +4,7 @@
 
 #include "compare.h"
 #include "patience.h"
-#include "server/election.h"
+#include "server/election/election.h"
 
 #include <event2/event.h>
 #include <setjmp.h>

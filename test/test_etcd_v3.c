@@ -11,9 +11,9 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "base/rng.h"
+#include "codec/etcd_v3.h"
+#include "core/base/rng.h"
 #include "etcd.pb-c.h"
-#include "wire/etcd_v3.h"
 
 static char long_key[WEIR_ETCD_KEY_MAX];
 static char long_value[WEIR_ETCD_VALUE_MAX];

@@ -2,7 +2,7 @@
  * test/test_etcd_watch.c - a key that is watched at members of etcd that can't
  * answer: fakes, as a real member is hard to bring into that state. */
 
-#include "os/etcd_watch.h"
+#include "io/etcd_watch.h"
 
 #include <event2/event.h>
 #include <setjmp.h>
@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "compare.h"
-#include "os/h2_link.h"
+#include "io/h2_link.h"
 #include "patience.h"
 
 #define LINKS 8

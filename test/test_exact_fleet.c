@@ -32,10 +32,10 @@
 
 #include <weir/exact.h>
 
-#include "base/atomic.h"
-#include "client/client.h"
-#include "count/tally.h"
-#include "os/clock.h"
+#include "core/base/atomic.h"
+#include "core/counted/tally.h"
+#include "io/clock.h"
+#include "libweir/client.h"
 #include "shared_server.h"
 
 #define PROCESSES 8

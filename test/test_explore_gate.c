@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #define WEIR_EXPLORE
-#include "adapt/concurrency_gate.c"
+#include "core/concurrency/concurrency_gate.c"
 
 #include "compare.h"
 #include "explore.h"

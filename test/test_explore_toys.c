@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #define WEIR_EXPLORE
-#include "base/atomic.h"
+#include "core/base/atomic.h"
 
 #include "explore.h"
 #include "fiber.h"

@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "compare.h"
+#include "core/quota/glob_path.h"
 #include "glob_path_oracle.h"
-#include "quota/glob_path.h"
 #include "quota_maker.h"
 
 #define ROUNDS 300000

@@ -11,12 +11,12 @@
 #include <cmocka.h>
 #include <event2/event.h>
 
+#include "codec/weir_v1.h"
 #include "compare.h"
-#include "os/clock.h"
-#include "os/h2_link.h"
+#include "io/clock.h"
+#include "io/h2_link.h"
 #include "patience.h"
-#include "server/grpc_api.h"
-#include "wire/weir_v1.h"
+#include "server/grpc/grpc_api.h"
 
 struct fixture {
     struct event_base *base;

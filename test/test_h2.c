@@ -14,9 +14,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/rng.h"
 #include "compare.h"
-#include "wire/h2.h"
+#include "core/base/rng.h"
+#include "io/h2.h"
 
 /* The events that one side saw, and its behaviour. */
 struct side {

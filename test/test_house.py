@@ -18,7 +18,7 @@ CC = os.environ.get("CC", "cc").split()
 
 CLOCK = """\
 #include <time.h>
-#include "base/base.h"
+#include "core/base/base.h"
 uint64_t weir_planted(void);
 uint64_t weir_planted(void)
 {
@@ -28,7 +28,7 @@ uint64_t weir_planted(void)
 }
 """
 VARIABLE = """\
-#include "base/base.h"
+#include "core/base/base.h"
 int weir_planted(void);
 int weir_planted(void)
 {
@@ -37,7 +37,7 @@ int weir_planted(void)
 }
 """
 CONSTANT = """\
-#include "base/base.h"
+#include "core/base/base.h"
 const char *weir_planted(int i);
 static const char *const names[] = { "one", "two" };
 const char *weir_planted(int i)
@@ -67,13 +67,14 @@ class House(unittest.TestCase):
         self.addCleanup(self.box.cleanup)
         self.source = Path(self.box.name) / "source"
         self.build = Path(self.box.name) / "build"
-        for folder in ("src/base", "src/algo", "include"):
+        for folder in ("src/core/base", "src/core/algorithm", "include"):
             shutil.copytree(SOURCE / folder, self.source / folder)
+        shutil.copy(SOURCE / "meson.build", self.source)
         (self.source / "tools").mkdir()
         for tool in SOURCE.glob("tools/check-*"):
             shutil.copy(tool, self.source / "tools")
         self.build.mkdir()
-        for archive in (BUILD / "libbase.a", BUILD / "libalgo.a"):
+        for archive in (BUILD / "libbase.a", BUILD / "libalgorithm.a"):
             # Thin archives name their members by path: make whole ones.
             self.archive(self.build / archive.name,
                          *sorted((BUILD / f"{archive.name}.p").glob("*.o")))
@@ -88,14 +89,14 @@ class House(unittest.TestCase):
         path.write_text(text)
         return path
 
-    def plant_object(self, room, text):
-        path = self.plant(f"src/{room}/planted.c", text)
+    def plant_object(self, module, text):
+        path = self.plant(f"src/core/{module}/planted.c", text)
         planted = self.build / "planted.o"
         subprocess.run([*CC, "-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC",
                         "-c", path, "-o", planted,
                         "-I", self.source / "include",
                         "-I", self.source / "src"], check=True)
-        self.archive(self.build / f"lib{room}.a", planted)
+        self.archive(self.build / f"lib{module}.a", planted)
 
     def check(self, tool, *arguments):
         """Exit status and output of a check over the copy."""
@@ -114,56 +115,57 @@ class House(unittest.TestCase):
         self.assertEqual(len(output.splitlines()), 1, output)
 
     def test_the_copy_is_clean(self):
-        self.assert_clean("check-arrows", self.build)
+        self.assert_clean("check-dependencies", self.build)
         self.assert_clean("check-symbols", self.build)
         self.assert_clean("check-size")
 
     def test_clock_in_a_pure_object(self):
-        self.plant_object("algo", CLOCK)
-        self.assert_caught("must not use clock_gettime", "check-arrows",
+        self.plant_object("algorithm", CLOCK)
+        self.assert_caught("must not use clock_gettime", "check-dependencies",
                            self.build)
 
     def test_clock_among_the_messages(self):
-        self.plant_object("wire", CLOCK)
-        self.assert_caught("wire must not use clock_gettime", "check-arrows",
-                           self.build)
+        self.plant_object("codec", CLOCK)
+        self.assert_caught("codec must not use clock_gettime",
+                           "check-dependencies", self.build)
 
     def test_variable_in_a_pure_object(self):
-        self.plant_object("algo", VARIABLE)
-        self.assert_caught("writable variable: calls", "check-arrows",
+        self.plant_object("algorithm", VARIABLE)
+        self.assert_caught("writable variable: calls", "check-dependencies",
                            self.build)
 
     def test_table_of_constants_is_allowed(self):
-        self.plant_object("algo", CONSTANT)
-        self.assert_clean("check-arrows", self.build)
+        self.plant_object("algorithm", CONSTANT)
+        self.assert_clean("check-dependencies", self.build)
 
-    def test_wrong_arrow(self):
-        self.plant("src/base/planted.h", '#include "os/clock.h"\n')
-        self.assert_caught('base must not include os ("os/clock.h")',
-                           "check-arrows")
+    def test_wrong_dependency(self):
+        self.plant("src/core/base/planted.h", '#include "io/clock.h"\n')
+        self.assert_caught('base must not include io ("io/clock.h")',
+                           "check-dependencies")
 
-    def test_include_without_room(self):
-        self.plant("src/algo/planted.h", '#include "leaky.h"\n')
-        self.assert_caught("names no room", "check-arrows")
+    def test_include_without_module(self):
+        self.plant("src/core/algorithm/planted.h", '#include "leaky.h"\n')
+        self.assert_caught("names no module", "check-dependencies")
 
-    def test_conditional_code_in_a_pure_room(self):
-        self.plant("src/algo/planted.c", "#ifdef __linux__\n#endif\n")
-        self.assert_caught("conditional code", "check-arrows")
+    def test_conditional_code_in_a_pure_module(self):
+        self.plant("src/core/algorithm/planted.c", "#ifdef __linux__\n#endif\n")
+        self.assert_caught("conditional code", "check-dependencies")
 
     def test_header_guard_is_allowed(self):
-        self.plant("src/algo/planted.h", "#ifndef A\n#define A\n#endif\n")
-        self.assert_clean("check-arrows")
+        self.plant("src/core/algorithm/planted.h",
+                   "#ifndef A\n#define A\n#endif\n")
+        self.assert_clean("check-dependencies")
 
-    def test_unknown_room(self):
+    def test_unknown_module(self):
         self.plant("src/attic/planted.h", "\n")
-        self.assert_caught("doesn't know", "check-arrows")
+        self.assert_caught("doesn't know", "check-dependencies")
 
     def test_example_behind_the_public_header(self):
-        self.plant("examples/planted.c", '#include "base/base.h"\n')
-        self.assert_caught("public header", "check-arrows")
+        self.plant("examples/planted.c", '#include "core/base/base.h"\n')
+        self.assert_caught("public header", "check-dependencies")
 
     def test_unprefixed_symbol(self):
-        self.plant_object("algo", UNPREFIXED)
+        self.plant_object("algorithm", UNPREFIXED)
         self.assert_caught("planted doesn't begin with weir_",
                            "check-symbols", self.build)
 
@@ -193,9 +195,9 @@ class House(unittest.TestCase):
         self.assertIn("lacks weir_one", output)
 
     def test_function_of_71_lines(self):
-        self.plant("src/algo/planted.c", function(70))
+        self.plant("src/core/algorithm/planted.c", function(70))
         self.assert_clean("check-size")
-        self.plant("src/algo/planted.c", "int x;\n\n" + function(71))
+        self.plant("src/core/algorithm/planted.c", "int x;\n\n" + function(71))
         self.assert_caught("planted.c:3: weir_long() has 71 lines",
                            "check-size")
 
@@ -216,25 +218,26 @@ class House(unittest.TestCase):
 
     def test_exception_with_its_reason(self):
         reason = "/* size: one table, one row a line */\n"
-        self.plant("src/algo/planted.c", "\n" * 20 + reason + function(71))
+        self.plant("src/core/algorithm/planted.c",
+                   "\n" * 20 + reason + function(71))
         self.assert_clean("check-size")
 
     def test_a_sixth_exception(self):
         for i in range(6):
-            self.plant(f"src/algo/planted{i}.c",
+            self.plant(f"src/core/algorithm/planted{i}.c",
                        "/* size: the reason */\n" + function(71))
         self.assert_caught("exceptions, not more than 5", "check-size")
 
     def test_line_of_81_columns(self):
-        self.plant("src/algo/planted.c", "/*" + "ä" * 76 + "*/\n")
+        self.plant("src/core/algorithm/planted.c", "/*" + "ä" * 76 + "*/\n")
         self.assert_clean("check-size")
-        self.plant("src/algo/planted.c", "/*" + "ä" * 77 + "*/\n")
+        self.plant("src/core/algorithm/planted.c", "/*" + "ä" * 77 + "*/\n")
         self.assert_caught("planted.c:1: 81 columns", "check-size")
 
     def test_file_of_1001_lines(self):
-        self.plant("src/algo/planted.c", "\n" * 1000)
+        self.plant("src/core/algorithm/planted.c", "\n" * 1000)
         self.assert_clean("check-size")
-        self.plant("src/algo/planted.c", "\n" * 1001)
+        self.plant("src/core/algorithm/planted.c", "\n" * 1001)
         self.assert_caught("planted.c: 1001 lines", "check-size")
 
     def test_public_header_that_needs_gnu(self):

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "wire/http1.h"
+#include "codec/http1.h"
 
 static struct weir_http1_request request;
 static size_t used;

@@ -7,7 +7,7 @@
  * every request once 'refuses' is set. */
 
 #include "compare.h"
-#include "door/http_listener.h"
+#include "front/http_listener.h"
 #include "patience.h"
 
 #include <arpa/inet.h>

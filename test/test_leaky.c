@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-#include "algo/leaky.h"
 #include "compare.h"
+#include "core/algorithm/leaky.h"
 #include "table_maker.h"
 
 #define YEAR (366ull * 86400 * WEIR_SECOND)

@@ -17,11 +17,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/rng.h"
 #include "compare.h"
+#include "core/base/rng.h"
+#include "core/leased/lease_holder.h"
+#include "core/leased/lease_pool.h"
 #include "histories.h"
-#include "lease/lease_holder.h"
-#include "lease/lease_pool.h"
 
 #define S WEIR_SECOND
 #define MS WEIR_MILLISECOND

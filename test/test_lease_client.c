@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "compare.h"
-#include "node/lease_client.h"
+#include "core/node/lease_client.h"
 
 #define T0 ((weir_instant)1000 * WEIR_SECOND)
 #define MS WEIR_MILLISECOND

@@ -12,9 +12,9 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/rng.h"
 #include "compare.h"
-#include "lease/lease_holder.h"
+#include "core/base/rng.h"
+#include "core/leased/lease_holder.h"
 
 #define S WEIR_SECOND
 #define MS WEIR_MILLISECOND

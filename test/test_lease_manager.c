@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "compare.h"
-#include "lease/lease_manager.h"
+#include "core/leased/lease_manager.h"
 #include "table_maker.h"
 
 #define BEGIN (1000 * WEIR_SECOND)

@@ -3,7 +3,7 @@
  * holders: by hand. At random: test_lease_tree.c. */
 
 #include "compare.h"
-#include "lease/lease_holder.h"
+#include "core/leased/lease_holder.h"
 #include "pool_by_hand.h"
 
 enum { ANN = 1, BOB, EVE };

@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "lease/lease_pool.h"
-#include "os/clock.h"
+#include "core/leased/lease_pool.h"
+#include "io/clock.h"
 
 #define HOLDERS 4
 #define MS (WEIR_SECOND / 1000)

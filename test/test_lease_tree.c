@@ -32,10 +32,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/rng.h"
 #include "compare.h"
-#include "lease/lease_holder.h"
-#include "lease/lease_manager.h"
+#include "core/base/rng.h"
+#include "core/leased/lease_holder.h"
+#include "core/leased/lease_manager.h"
 
 #define S WEIR_SECOND
 #define MS WEIR_MILLISECOND

@@ -17,9 +17,9 @@
 #include <cmocka.h>
 
 #include "compare.h"
-#include "node/limiter.h"
-#include "node/root.h"
-#include "os/clock.h"
+#include "core/node/limiter.h"
+#include "core/node/root.h"
+#include "io/clock.h"
 #include "table_maker.h"
 
 #define ROOTS 2

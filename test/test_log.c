@@ -14,7 +14,7 @@
 #include <cmocka.h>
 #include <event2/event.h>
 
-#include "server/log.h"
+#include "front/log.h"
 
 #define WRITTEN_MAX 65536
 #define STAMP (sizeof "2026-01-01T00:00:00.000Z " - 1)

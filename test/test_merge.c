@@ -12,11 +12,11 @@
 
 #include <cmocka.h>
 
-#include "base/rng.h"
 #include "compare.h"
-#include "count/merge.h"
+#include "core/base/rng.h"
+#include "core/counted/merge.h"
 #include "histories.h"
-#include "os/clock.h"
+#include "io/clock.h"
 
 #define LIMIT 100 /* per second */
 #define MAX_DEBT (60 * WEIR_SECOND)

@@ -9,8 +9,8 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "quota/name_set.h"
-#include "quota/quota.h"
+#include "core/quota/name_set.h"
+#include "core/quota/quota.h"
 
 static bool has(const struct weir_name_set *set, const char *name)
 {

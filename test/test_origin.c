@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "os/origin.h"
+#include "io/origin.h"
 
 #define JSON "application/json"
 

@@ -14,8 +14,8 @@
 
 #include <cmocka.h>
 
-#include "algo/pacer.h"
 #include "compare.h"
+#include "core/algorithm/pacer.h"
 #include "table_maker.h"
 
 #define JOBS 8

@@ -29,8 +29,8 @@
 
 #include <weir/exact.h>
 
-#include "base/atomic.h"
 #include "compare.h"
+#include "core/base/atomic.h"
 #include "shared_server.h"
 
 #define PROCESSES 8

@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "algo/queue.h"
 #include "compare.h"
+#include "core/algorithm/queue.h"
 #include "table_maker.h"
 
 #define STEPS 1000000

@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "quota/quota_adaptive.h"
-#include "quota/quota_algorithm_rule.h"
-#include "quota/quota_text.h"
+#include "core/quota/quota_adaptive.h"
+#include "core/quota/quota_algorithm_rule.h"
+#include "core/quota/quota_text.h"
 #include "quota_maker.h"
 
 /* Sets "field=value;field=value" on a fresh quota and checks it. */

@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
+#include "codec/quota_json.h"
 #include "quota_maker.h"
-#include "wire/quota_json.h"
 
 static int read_text(const char *text, json_t **out_object,
                      struct weir_quota *quota, struct weir_diag *diag)

@@ -14,9 +14,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/rng.h"
 #include "compare.h"
-#include "os/ration.h"
+#include "core/base/rng.h"
+#include "io/ration.h"
 
 #define PEERS 400
 #define MICROSECOND (WEIR_MILLISECOND / 1000)

@@ -21,10 +21,10 @@
 #include <cmocka.h>
 
 #include "compare.h"
+#include "core/node/root_state.h"
 #include "histories.h"
+#include "io/clock.h"
 #include "lab/fleet.h"
-#include "node/root_state.h"
-#include "os/clock.h"
 
 #define LIMIT 1000
 #define Q WEIR_TEXT("q")
@@ -198,7 +198,7 @@ static void check_agreement(struct regions *r)
 {
     for (uint32_t i = 0; i < r->shape->roots; i++) {
         print_message("  root %u: fill %.1f\n", i, fill_at(r, i));
-        /* The difference that an onset leaves between roots (count/merge.c):
+        /* The difference that an onset leaves between roots (counted/merge.c):
          * over twelve seeds up to 0.2. */
         assert_compare(fabs(fill_at(r, i) - fill_at(r, 0)), <, 0.25 * LIMIT);
     }

@@ -24,9 +24,9 @@
 #include <cmocka.h>
 
 #include "compare.h"
+#include "core/node/root_state.h"
 #include "crowd.h"
 #include "histories.h"
-#include "node/root_state.h"
 
 #define HISTORIES 200
 #define LIMITERS_MAX 6

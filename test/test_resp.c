@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "wire/resp.h"
+#include "codec/resp.h"
 
 /* The words with '|' between, or "more", or the error. */
 static const char *decoded(const char *bytes, size_t len)

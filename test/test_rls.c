@@ -14,13 +14,13 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/rng.h"
+#include "codec/rlqs.h"
+#include "codec/rls_rules.h"
 #include "compare.h"
-#include "quota/glob.h"
-#include "quota/glob_path.h"
+#include "core/base/rng.h"
+#include "core/quota/glob.h"
+#include "core/quota/glob_path.h"
 #include "rls.pb-c.h"
-#include "wire/rlqs.h"
-#include "wire/rls_rules.h"
 
 #define ROUNDS 20000
 #define BYTES_MAX 65536

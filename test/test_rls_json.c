@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "wire/rls_json.h"
+#include "codec/rls_json.h"
 
 #define ONE "\"descriptors\":[{\"entries\":[{\"key\":\"k\"}]}]"
 

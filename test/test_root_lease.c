@@ -11,12 +11,12 @@
 
 #include <cmocka.h>
 
+#include "codec/weir_v1.h"
 #include "compare.h"
+#include "core/node/root_state.h"
+#include "io/clock.h"
 #include "lease_net.h"
-#include "node/root_state.h"
-#include "os/clock.h"
 #include "table_maker.h"
-#include "wire/weir_v1.h"
 
 /* Allowance for the lease pool's round, the gathering of a client, and a
  * message that goes along with the one before it. */

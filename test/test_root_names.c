@@ -14,9 +14,9 @@
 #include <cmocka.h>
 
 #include "compare.h"
-#include "node/limiter.h"
-#include "node/root_lease.h"
-#include "os/clock.h"
+#include "core/node/limiter.h"
+#include "core/node/root_lease.h"
+#include "io/clock.h"
 #include "table_maker.h"
 
 #define STEP (100 * WEIR_MILLISECOND)

@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
+#include "core/node/root_state.h"
 #include "lease_net.h"
-#include "node/root_state.h"
 #include "table_maker.h"
 
 static const uint32_t up_to[] = { 0, 1 };

@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-#include "base/rng.h"
 #include "compare.h"
+#include "core/base/rng.h"
 #include "lab/scenario.h"
 
 /* ---- Helpers -------------------------------------------------------- */

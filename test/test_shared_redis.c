@@ -20,10 +20,10 @@
 #include <cmocka.h>
 #include <hiredis/hiredis.h>
 
-#include "base/atomic.h"
 #include "certificate_maker.h"
 #include "compare.h"
-#include "os/clock.h"
+#include "core/base/atomic.h"
+#include "io/clock.h"
 #include "patience.h"
 #include "shared_rules.h"
 #include "shared_suite.h"

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "client/client.h"
+#include "libweir/client.h"
 #include "shared_suite.h"
 
 static struct root root;

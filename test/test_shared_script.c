@@ -25,7 +25,7 @@
 #include <hiredis/hiredis.h>
 
 #include "compare.h"
-#include "os/clock.h"
+#include "io/clock.h"
 #include "shared_rules.h"
 #include "shared_server.h"
 #include "store/shared_script.h"
@@ -222,7 +222,8 @@ static struct weir_algorithm_ask random_ask(
 
 /* Mostly small steps, now and then a window's, seldom months, and sometimes
  * none. Redis's clock may go back, but then bucket states in one word answer
- * otherwise (algo/algorithm.h), so here it doesn't; see the test after next. */
+ * otherwise (core/algorithm/algorithm.h), so here it doesn't; see the test
+ * after next. */
 static uint64_t random_pause_us(struct weir_rng *rng)
 {
     switch (weir_rng_below(rng, 64)) {

@@ -20,13 +20,13 @@
 
 #include <cmocka.h>
 
-#include "base/atomic.h"
+#include "codec/weir_v1.h"
 #include "compare.h"
-#include "os/clock.h"
+#include "core/base/atomic.h"
+#include "io/clock.h"
 #include "patience.h"
 #include "quota_maker.h"
-#include "server/snapshot.h"
-#include "wire/weir_v1.h"
+#include "server/snapshot/snapshot.h"
 
 #define KILLS 30
 #define MANY 8000 /* quotas: some tens of pieces, and above half a megabyte */

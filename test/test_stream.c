@@ -19,9 +19,9 @@
 #include <unistd.h>
 
 #include "compare.h"
-#include "os/clock.h"
-#include "os/daemon.h"
-#include "os/h2_link.h"
+#include "io/clock.h"
+#include "io/daemon.h"
+#include "io/h2_link.h"
 #include "patience.h"
 
 struct world {

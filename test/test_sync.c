@@ -34,9 +34,9 @@
 
 #include <cmocka.h>
 
+#include "core/node/root_state.h"
 #include "histories.h"
 #include "lab/fleet.h"
-#include "node/root_state.h"
 
 /* Of 20 bugs of test_planted 13 break these invariants, and the histories up to
  * 2,982 show all of them. */

@@ -21,8 +21,8 @@
 #include <pthread.h>
 
 #include "compare.h"
+#include "core/quota/quota_algorithm_rule.h"
 #include "patience.h"
-#include "quota/quota_algorithm_rule.h"
 #include "table_maker.h"
 
 #define QUOTAS 16

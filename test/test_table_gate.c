@@ -18,8 +18,8 @@
 #include <cmocka.h>
 
 #include "compare.h"
+#include "core/quota/quota_adaptive.h"
 #include "patience.h"
-#include "quota/quota_adaptive.h"
 #include "table_maker.h"
 
 #define LATER (MADE_AT + WEIR_SECOND)

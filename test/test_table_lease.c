@@ -14,8 +14,8 @@
 #include <cmocka.h>
 
 #include "compare.h"
+#include "core/quota/quota_bucket.h"
 #include "patience.h"
-#include "quota/quota_bucket.h"
 #include "table_maker.h"
 
 #define MINUTE (60 * WEIR_SECOND)

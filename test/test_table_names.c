@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #include "compare.h"
-#include "quota/glob.h"
+#include "core/quota/glob.h"
 #include "table_maker.h"
 
 static struct weir_quota quota_of(const char *name, const char *parent)

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "compare.h"
-#include "count/tally.h"
+#include "core/counted/tally.h"
 #include "table_maker.h"
 
 /* More than a report may announce, and at most as many as it may count. */

@@ -13,9 +13,9 @@
 
 #include <cmocka.h>
 
-#include "base/rng.h"
-#include "door/throttle.h"
-#include "os/clock.h"
+#include "core/base/rng.h"
+#include "io/clock.h"
+#include "protocol/resp/throttle.h"
 
 #define START (1000 * WEIR_SECOND)
 

@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "compare.h"
-#include "quota/catalog.h"
-#include "quota/throttle_name.h"
+#include "core/quota/catalog.h"
+#include "core/quota/throttle_name.h"
 #include "quota_maker.h"
 #include "table_maker.h"
 

@@ -12,9 +12,9 @@
 #include <cmocka.h>
 
 #include "compare.h"
-#include "node/region.h"
-#include "node/root_state.h"
-#include "os/clock.h"
+#include "core/node/region.h"
+#include "core/node/root_state.h"
+#include "io/clock.h"
 #include "table_maker.h"
 
 #define STEP (10 * WEIR_MILLISECOND)

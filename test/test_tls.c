@@ -19,8 +19,8 @@
 
 #include "certificate_maker.h"
 #include "compare.h"
-#include "os/clock.h"
-#include "os/h2_link.h"
+#include "io/clock.h"
+#include "io/h2_link.h"
 #include "patience.h"
 
 #define ENDS_MAX 256

@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "algo/wait_queue.h"
-#include "base/rng.h"
+#include "core/algorithm/wait_queue.h"
+#include "core/base/rng.h"
 #include "table_maker.h"
 
 #define PLACES 24

@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
+#include "codec/yaml.h"
 #include "quota_maker.h"
-#include "wire/yaml.h"
 
 static void reads_what_people_write(void **state)
 {

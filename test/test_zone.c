@@ -16,10 +16,10 @@
 
 #include <cmocka.h>
 
-#include "base/rng.h"
+#include "codec/tzif.h"
 #include "compare.h"
-#include "os/zone.h"
-#include "wire/tzif.h"
+#include "core/base/rng.h"
+#include "io/zone.h"
 
 #define FOLDER "/usr/share/zoneinfo/"
 #define LOOKS 60 /* instants per zone */

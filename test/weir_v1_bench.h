@@ -5,8 +5,8 @@
 #ifndef WEIR_V1_BENCH_H
 #define WEIR_V1_BENCH_H
 
-#include "base/rng.h"
-#include "wire/weir_v1.h"
+#include "codec/weir_v1.h"
+#include "core/base/rng.h"
 
 struct bench {
     struct weir_arena arena;

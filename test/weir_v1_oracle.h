@@ -5,7 +5,7 @@
 #ifndef WEIR_V1_ORACLE_H
 #define WEIR_V1_ORACLE_H
 
-#include "count/message.h"
+#include "core/counted/message.h"
 
 /* True: protobuf-c reads 'bytes' and finds 'message' in them, or protobuf-c
  * reads such messages anyway. */

@@ -6,7 +6,7 @@
 #ifndef WEIR_CERT_MAKE_H
 #define WEIR_CERT_MAKE_H
 
-#include "base/base.h"
+#include "core/base/base.h"
 
 #define WEIR_CERT_NAME_MAX 64  /* bytes of a common name (X.520) */
 #define WEIR_CERT_NAMES_MAX 16 /* of one server */

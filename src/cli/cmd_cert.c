@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 
 #include "cli/cert_make.h"
-#include "cli/cli.h"
-#include "quota/quota.h"
+#include "command/cli.h"
+#include "core/quota/quota.h"
 
 #define CA_DAYS 3650
 #define LEAF_DAYS 365

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "cli/quota_set.h"
-#include "os/clock.h"
+#include "io/clock.h"
 
 #define LINE_BYTES_MAX 8192 /* of a file of jobs */
 #define WORDS 3

@@ -8,8 +8,8 @@
 
 #include "cli/quota_set.h"
 #include "cli/table_print.h"
-#include "quota/quota_text.h"
-#include "server/uri.h"
+#include "core/quota/quota_text.h"
+#include "front/uri.h"
 
 static const char quota_help[] =
     "Reads and edits quotas: the limits of rates and concurrency.\n"

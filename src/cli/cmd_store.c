@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
 #include "cli/quota_set.h"
+#include "command/cli.h"
 #include "store/store.h"
 
 static const char store_help[] =

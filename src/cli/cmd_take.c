@@ -13,8 +13,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "cli/cli.h"
 #include "cli/quota_set.h"
+#include "command/cli.h"
 
 static const char take_help[] =
     "Asks for units of a quota, as a service would. Exit status 0: passed,\n"

@@ -20,7 +20,7 @@
 
 #include "cli/quota_set.h"
 #include "cli/table_print.h"
-#include "server/uri.h"
+#include "front/uri.h"
 
 static const char top_help[] =
     "Shows units offered, passed and limited per second, the  quota\n"

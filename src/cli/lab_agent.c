@@ -23,10 +23,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/rng.h"
-#include "cli/cli.h"
+#include "command/cli.h"
+#include "core/base/rng.h"
+#include "io/clock.h"
 #include "lab/live_fleet.h"
-#include "os/clock.h"
 
 #define GAP_MAX (100 * WEIR_MILLISECOND)
 /* Requests that are due within this time of each other are made together. */

@@ -27,7 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "os/clock.h"
+#include "io/clock.h"
 
 #define REPLAY_MAX 1024
 #define BAR_WIDTH 24

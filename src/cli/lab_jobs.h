@@ -4,7 +4,7 @@
 #ifndef WEIR_LAB_JOBS_H
 #define WEIR_LAB_JOBS_H
 
-#include "cli/cli.h"
+#include "command/cli.h"
 
 #define WEIR_LAB_JOBS_MAX 256
 /* The maximum of seeds in one command. */

@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/cli.h"
 #include "cli/lab_command.h"
 #include "cli/table_print.h"
+#include "command/cli.h"
 #include "lab/model.h"
 #include "lab/script_values.h"
 

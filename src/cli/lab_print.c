@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
 #include "cli/table_print.h"
+#include "command/cli.h"
 
 /* Columns of values beside the names, in a window of usual width. */
 #define VARIANTS_ABREAST 4

@@ -5,7 +5,7 @@
 #ifndef WEIR_LAB_SOURCE_H
 #define WEIR_LAB_SOURCE_H
 
-#include "cli/cli.h"
+#include "command/cli.h"
 #include "lab/scenario.h"
 
 struct weir_lab_source {

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/cli.h"
 #include "cli/quota_set.h"
+#include "command/cli.h"
 #include "server/serve.h"
 
 static const char main_help[] =

@@ -6,9 +6,9 @@
 
 #include <openssl/evp.h>
 
-#include "algo/algorithm.h"
-#include "cli/cli.h"
-#include "quota/quota.h"
+#include "command/cli.h"
+#include "core/algorithm/algorithm.h"
+#include "core/quota/quota.h"
 #include "weir/pacer.h"
 
 #define WEIR_PACE_JOBS_MAX 500            /* in a file of jobs */

@@ -17,8 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "os/clock.h"
-#include "quota/quota_algorithm_rule.h"
+#include "core/quota/quota_algorithm_rule.h"
+#include "io/clock.h"
 
 #define READY_TIMEOUT (5 * WEIR_SECOND)
 #define WAIT_MAX WEIR_SECOND

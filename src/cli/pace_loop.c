@@ -25,7 +25,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "os/clock.h"
+#include "io/clock.h"
 
 #define PRIORITY (-15)
 

@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "cli/quota_set.h"
-#include "server/quota_export.h"
-#include "wire/rls_rules.h"
-#include "wire/yaml.h"
+#include "codec/rls_rules.h"
+#include "codec/yaml.h"
+#include "server/admin/quota_export.h"
 
 static const char tree_help[] =
     "Draws the parents and children: a request to a quota must pass all that\n"

@@ -9,9 +9,9 @@
 
 #include "cli/quota_set.h"
 #include "cli/table_print.h"
-#include "server/admin.h"
-#include "server/uri.h"
-#include "wire/quota_json.h"
+#include "codec/quota_json.h"
+#include "front/uri.h"
+#include "server/admin/admin.h"
 
 static const char log_help[] =
     "Shows the edits with time and author, the newest first.\n"

@@ -6,9 +6,9 @@
 
 #include <jansson.h>
 
-#include "cli/cli.h"
 #include "cli/root_client.h"
-#include "quota/quota.h"
+#include "command/cli.h"
+#include "core/quota/quota.h"
 
 /* The subcommands; argv[0] is "quota". cmd_quota.c: */
 int weir_cli_quota_set(int argc, char **argv);

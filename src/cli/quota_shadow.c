@@ -8,7 +8,7 @@
 
 #include "cli/quota_set.h"
 #include "cli/table_print.h"
-#include "wire/quota_json.h"
+#include "codec/quota_json.h"
 
 static const char diff_help[] =
     "Shows how the shadow set, or a FILE, differs from the live set.\n"

@@ -8,10 +8,10 @@
 #include <jansson.h>
 #include <stdio.h>
 
-#include "base/index.h"
-#include "cli/cli.h"
-#include "quota/catalog.h"
-#include "quota/table.h"
+#include "command/cli.h"
+#include "core/base/index.h"
+#include "core/quota/catalog.h"
+#include "core/table/table.h"
 
 #define WEIR_REPLAY_LINE_MAX (64u << 10) /* bytes; longer: malformed */
 #define WEIR_REPLAY_REQUESTS_MAX 200000000u

@@ -19,10 +19,10 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "base/hash.h"
+#include "core/base/hash.h"
+#include "io/clock.h"
 #include "lab/log_line.h"
 #include "lab/memory.h"
-#include "os/clock.h"
 
 #define PIECE (1u << 20) /* bytes read at once */
 #define DIGIT_BITS 11    /* of the sort */

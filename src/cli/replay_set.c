@@ -11,13 +11,13 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "base/hash.h"
 #include "cli/quota_set.h"
+#include "codec/quota_json.h"
+#include "core/base/hash.h"
+#include "core/quota/quota_algorithm_rule.h"
+#include "io/clock.h"
+#include "io/zone.h"
 #include "lab/memory.h"
-#include "os/clock.h"
-#include "os/zone.h"
-#include "quota/quota_algorithm_rule.h"
-#include "wire/quota_json.h"
 
 static int check_zone(const struct weir_replay_set *set,
                       const struct weir_quota *quota)

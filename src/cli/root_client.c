@@ -15,11 +15,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "os/clock.h"
-#include "os/h2_link.h"
-#include "server/admin.h"
-#include "server/http_problem.h"
-#include "wire/weir_v1.h"
+#include "codec/weir_v1.h"
+#include "front/http_problem.h"
+#include "io/clock.h"
+#include "io/h2_link.h"
+#include "server/admin/admin.h"
 
 #define CHUNK (1u << 20) /* bytes of a body in one message */
 #define READY_PAUSE (20 * (long)WEIR_MILLISECOND) /* between two asks */

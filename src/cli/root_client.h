@@ -7,7 +7,7 @@
 
 #include <jansson.h>
 
-#include "os/login.h"
+#include "io/login.h"
 
 #define WEIR_CLIENT_CONNECT (2 * WEIR_SECOND)    /* for each root */
 #define WEIR_CLIENT_PATIENCE (120 * WEIR_SECOND) /* for an answer */

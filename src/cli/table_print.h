@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-#include "base/base.h"
+#include "core/base/base.h"
 
 #define WEIR_COLUMNS_MAX 10
 

@@ -4,8 +4,8 @@
 #ifndef WEIR_ADAPTIVE_VIEW_H
 #define WEIR_ADAPTIVE_VIEW_H
 
-#include "adapt/controller.h"
-#include "node/root.h"
+#include "core/concurrency/controller.h"
+#include "core/node/root.h"
 
 /* The limits of one quota or instance in the processes that reported it. */
 struct weir_adaptive_view {

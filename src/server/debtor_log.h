@@ -4,8 +4,8 @@
 #ifndef WEIR_DEBTOR_LOG_H
 #define WEIR_DEBTOR_LOG_H
 
-#include "node/root.h"
-#include "server/log.h"
+#include "core/node/root.h"
+#include "front/log.h"
 
 /* Call it about each second. One warning for each limiter and quota and episode
  * (WEIR_DEBTOR_EPISODE), a few at a time: the next call logs more. */

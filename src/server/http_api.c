@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * server/http_api.c - HTTP/1.1 in front of the administration.
  *
- * The listener (door/http_listener.h) reads a request's head and asks this file
- * to admit it. The caller is identified again for each request, by the
+ * The listener (front/http_listener.h) reads a request's head and asks this
+ * file to admit it. The caller is identified again for each request, by the
  * certificate of the connection and the header Authorization, before a byte of
  * its body is kept or the administration sees it.
  *
@@ -19,9 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "door/http_listener.h"
-#include "os/clock.h"
-#include "server/http_problem.h"
+#include "front/http_listener.h"
+#include "front/http_problem.h"
+#include "io/clock.h"
 
 struct weir_http_api {
     struct weir_http_listener *listener;   /* owned */

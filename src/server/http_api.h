@@ -4,9 +4,9 @@
 #ifndef WEIR_HTTP_API_H
 #define WEIR_HTTP_API_H
 
-#include "os/stream.h"
-#include "server/admin.h"
-#include "server/authorization.h"
+#include "front/authorization.h"
+#include "io/stream.h"
+#include "server/admin/admin.h"
 
 #define WEIR_HTTP_CONNECTIONS_MAX \
     1024                                         /* at once; unauthenticated
@@ -25,7 +25,7 @@ struct weir_http_api_options {
     struct weir_address address;           /* numeric; port 0: any */
     size_t connections_max;    /* > 1; 0: WEIR_HTTP_CONNECTIONS_MAX */
     const char *public_origin; /* the page's, if it isn't the address's own
-                                  * (os/origin.h); NULL: none */
+                                  * (io/origin.h); NULL: none */
 };
 
 /* Opens the listener. WEIR_EINVAL, WEIR_ESYSTEM, WEIR_ENOMEM, with 'diag'

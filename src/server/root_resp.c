@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/atomic.h"
-#include "door/resp_listener.h"
-#include "os/clock.h"
+#include "core/base/atomic.h"
+#include "io/clock.h"
+#include "protocol/resp/resp_listener.h"
 
 struct weir_root_resp {
     struct weir_protocol_host host;

@@ -28,17 +28,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "os/clock.h"
-#include "os/daemon.h"
+#include "io/clock.h"
+#include "io/daemon.h"
 #include "server/debtor_log.h"
-#include "server/doorman_source.h"
-#include "server/grpc_api.h"
+#include "server/doorman/doorman_source.h"
+#include "server/election/mastership.h"
+#include "server/grpc/grpc_api.h"
 #include "server/http_api.h"
-#include "server/mastership.h"
-#include "server/port_file.h"
+#include "front/port_file.h"
 #include "server/root_resp.h"
 #include "server/serve_options.h"
-#include "server/snapshot.h"
+#include "server/snapshot/snapshot.h"
 #include "server/upstream.h"
 #include "server/zone_watch.h"
 

@@ -19,10 +19,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "door/throttle_counted.h"
-#include "os/origin.h"
-#include "quota/quota.h"
-#include "quota/table.h"
+#include "core/quota/quota.h"
+#include "core/table/table.h"
+#include "io/origin.h"
+#include "protocol/resp/throttle_counted.h"
 
 #define SLOTS_DEFAULT (1u << 20)
 

@@ -4,13 +4,13 @@
 #ifndef WEIR_SERVE_OPTIONS_H
 #define WEIR_SERVE_OPTIONS_H
 
-#include "count/message.h"
-#include "count/tally.h"
-#include "os/listen_address.h"
-#include "server/doorman_config.h"
-#include "server/election.h"
-#include "server/exposure.h"
-#include "server/log.h"
+#include "core/counted/message.h"
+#include "core/counted/tally.h"
+#include "front/exposure.h"
+#include "front/log.h"
+#include "io/listen_address.h"
+#include "server/doorman/doorman_config.h"
+#include "server/election/election.h"
 
 #define WEIR_PATH_MAX 4096
 #define WEIR_OPTION_REMARKS_MAX 16

@@ -34,7 +34,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "os/clock.h"
+#include "io/clock.h"
 
 enum news_type {
     NEWS_STORE,

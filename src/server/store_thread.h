@@ -16,8 +16,8 @@
 #ifndef WEIR_STORE_THREAD_H
 #define WEIR_STORE_THREAD_H
 
-#include "quota/catalog.h"
-#include "server/changes.h"
+#include "core/quota/catalog.h"
+#include "server/admin/changes.h"
 #include "store/store.h"
 
 #define WEIR_STORE_POLL_MS 25     /* interval of weir_store_changed() */

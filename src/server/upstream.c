@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "os/clock.h"
-#include "os/root_link.h"
-#include "wire/weir_v1.h"
+#include "codec/weir_v1.h"
+#include "io/clock.h"
+#include "io/root_link.h"
 
 struct up_link {
     struct weir_upstream *upstream;

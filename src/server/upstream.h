@@ -13,10 +13,10 @@
 #ifndef WEIR_UPSTREAM_H
 #define WEIR_UPSTREAM_H
 
-#include "node/region.h"
-#include "os/login.h"
-#include "server/log.h"
-#include "server/snapshot.h"
+#include "core/node/region.h"
+#include "front/log.h"
+#include "io/login.h"
+#include "server/snapshot/snapshot.h"
 
 struct event_base;
 struct weir_upstream;

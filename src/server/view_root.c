@@ -8,9 +8,9 @@
 
 #include <stdio.h>
 
-#include "quota/glob.h"
+#include "core/quota/glob.h"
 #include "server/adaptive_view.h"
-#include "server/admin_parts.h"
+#include "server/admin/admin_parts.h"
 
 /* ---- The quota of a name ---- */
 

@@ -3,8 +3,8 @@
 
 #include "server/zone_watch.h"
 
-#include "os/clock.h"
-#include "os/zone.h"
+#include "io/clock.h"
+#include "io/zone.h"
 
 #define EVERY_S 3600 /* and when one changes */
 

@@ -5,7 +5,7 @@
 #ifndef WEIR_ZONE_WATCH_H
 #define WEIR_ZONE_WATCH_H
 
-#include "server/log.h"
+#include "front/log.h"
 
 /* All zero but 'log': the zones are due. */
 struct weir_zone_watch {

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "quota/quota_text.h"
+#include "core/quota/quota_text.h"
 #include "store/store_private.h"
 
 static uint64_t bounded(uint64_t number)

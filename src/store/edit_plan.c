@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "quota/quota_text.h"
+#include "core/quota/quota_text.h"
 
 #define RANK_CAPTURES (WEIR_DEPTH_MAX + 1)
 #define RANK_REMOVALS 64

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "quota/quota_text.h"
+#include "core/quota/quota_text.h"
 #include "store/store_private.h"
 
 int weir_store_upgrade(const char *url, unsigned *out_from,

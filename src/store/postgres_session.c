@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "quota/quota_text.h"
+#include "core/quota/quota_text.h"
 
 /* ---- Errors --------------------------------------------------------- */
 

@@ -20,7 +20,7 @@
 
 #include <string.h>
 
-#include "quota/quota_text.h"
+#include "core/quota/quota_text.h"
 
 /* Excluded from the text: the name has its own column, and the store sets the
  * rest. */

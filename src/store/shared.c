@@ -41,9 +41,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/atomic.h"
-#include "base/hash.h"
-#include "os/clock.h"
+#include "core/base/atomic.h"
+#include "core/base/hash.h"
+#include "io/clock.h"
 #include "store/shared_private.h"
 
 /* ---- Jobs ---- */

@@ -9,8 +9,8 @@
  *                                        bucket state
  *
  * For each of them, and tested by one suite: all processes together pass as
- * many units as one bucket state (algo/algorithm.h) with the store's clock
- * would; with memcached's counters sometimes a little less, never more.
+ * many units as one bucket state (core/algorithm/algorithm.h) with the store's
+ * clock would; with memcached's counters sometimes a little less, never more.
  * memcached offers no clock: the processes use their wall clocks, which must
  * agree to well below a window. Redis counts time in microseconds and units in
  * doubles (shared_common.lua has the bound).
@@ -37,7 +37,7 @@
 #ifndef WEIR_SHARED_H
 #define WEIR_SHARED_H
 
-#include "algo/algorithm.h"
+#include "core/algorithm/algorithm.h"
 
 #define WEIR_SHARED_URI_MAX 512
 #define WEIR_SHARED_PENDING_MAX 65536 /* steps at once in one store */

@@ -4,7 +4,7 @@
 -- State: the fill in units (below 0: tokens above the burst, which don't leak)
 -- and the instant of that fill. Rule: units per us, burst (below 0: refuses
 -- all), the fill of a bucket that was never used, whether it is a queue.
--- algo/algorithm_word.c explains each operation.
+-- algorithm/algorithm_word.c explains each operation.
 
 local rate, burst, first = argument(1), argument(2), argument(3)
 local queue = argument(4) == 1

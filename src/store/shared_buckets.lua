@@ -3,8 +3,8 @@
 --
 -- State: an instant, and each bucket's fill at it. Rule: the level of a refund,
 -- the number of buckets, then for each: units per us, burst, whether it is
--- filled only by the overflow of the one before. algo/algorithm_row.c explains
--- each operation.
+-- filled only by the overflow of the one before. algorithm_row.c explains each
+-- operation.
 
 local level, count = argument(1), argument(2)
 local rate, burst, spill, fill = {}, {}, {}, {}

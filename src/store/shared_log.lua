@@ -3,7 +3,7 @@
 --
 -- State: the units in all entries; the entries themselves are a list beside it,
 -- "INSTANT UNITS" each, the oldest first. Rule: quantity, window, whether
--- refused units count, the most entries. algo/algorithm_log.c explains each
+-- refused units count, the most entries. algorithm_log.c explains each
 -- operation.
 
 local quantity, window = argument(1), argument(2)

@@ -39,10 +39,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/atomic.h"
-#include "base/hash.h"
-#include "base/rng.h"
-#include "os/clock.h"
+#include "core/base/atomic.h"
+#include "core/base/hash.h"
+#include "core/base/rng.h"
+#include "io/clock.h"
 #include "store/shared_private.h"
 #include "store/shared_state.h"
 

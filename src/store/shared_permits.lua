@@ -4,7 +4,7 @@
 --
 -- State: a hash of units by id, with their sum in 'used'; beside it a sorted
 -- set of ids by the instant at which they end. Rule: quantity, how long a
--- permit lasts, its id (all zeros: no permit's). algo/algorithm_permits.c
+-- permit lasts, its id (all zeros: no permit's). algorithm_permits.c
 -- explains each operation. The number of permits is bounded only by memory.
 
 local quantity, lasts = argument(1), argument(2)

@@ -15,8 +15,8 @@
 
 #include <pthread.h>
 
-#include "os/stream.h"
-#include "quota/quota.h"
+#include "core/quota/quota.h"
+#include "io/stream.h"
 #include "store/shared.h"
 
 #define WEIR_SHARED_SERVERS_MAX WEIR_STORE_SERVERS_MAX

@@ -19,7 +19,7 @@
  * the lane is up. If replies are still missing at a probe, or the connection is
  * lost, another one is made, as often as necessary.
  *
- * The transport is os/stream.h (so is TLS); hiredis formats commands and reads
+ * The transport is io/stream.h (so is TLS); hiredis formats commands and reads
  * replies, into a flat struct of fixed size: a larger reply is refused,
  * whatever length the server announces.
  *
@@ -38,9 +38,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "base/atomic.h"
-#include "base/rng.h"
-#include "os/clock.h"
+#include "core/base/atomic.h"
+#include "core/base/rng.h"
+#include "io/clock.h"
 #include "store/shared_private.h"
 #include "store/shared_script.h"
 

@@ -9,7 +9,7 @@
 #ifndef WEIR_SHARED_SCRIPT_H
 #define WEIR_SHARED_SCRIPT_H
 
-#include "algo/algorithm.h"
+#include "core/algorithm/algorithm.h"
 
 #define WEIR_SCRIPT_ID_LEN 40    /* a SHA-1 in hexadecimal digits */
 #define WEIR_SCRIPT_ANSWER_LEN 7 /* integers in a reply */

@@ -3,7 +3,7 @@
 --
 -- State: window, the number of its parts, the number of the newest part, then
 -- the units in each, the newest first. Rule: quantity, window, whether refused
--- units count, parts. algo/algorithm_sliding.c has the picture.
+-- units count, parts. algorithm/algorithm_sliding.c has the picture.
 
 local quantity, window = argument(1), argument(2)
 local count_limited = argument(3) == 1

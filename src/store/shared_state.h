@@ -5,7 +5,7 @@
 #ifndef WEIR_SHARED_STATE_H
 #define WEIR_SHARED_STATE_H
 
-#include "algo/algorithm.h"
+#include "core/algorithm/algorithm.h"
 
 #define WEIR_STATE_RULE_WORDS (6 + 4 * WEIR_BUCKETS_MAX)
 #define WEIR_STATE_BYTES_MAX \

@@ -30,7 +30,7 @@
 #include <sys/random.h>
 #include <time.h>
 
-#include "quota/quota_text.h"
+#include "core/quota/quota_text.h"
 #include "store/edit_plan.h"
 #include "store/store_private.h"
 

@@ -19,8 +19,8 @@
 #ifndef WEIR_STORE_H
 #define WEIR_STORE_H
 
-#include "count/message.h"
-#include "quota/catalog.h"
+#include "core/counted/message.h"
+#include "core/quota/catalog.h"
 
 #define WEIR_STORE_SCHEMA 3
 #define WEIR_STORE_LOG_MAX 1000000  /* changes kept; older ones are deleted */

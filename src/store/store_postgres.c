@@ -34,7 +34,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "quota/quota_text.h"
+#include "core/quota/quota_text.h"
 #include "store/backend.h"
 #include "store/postgres_session.h"
 

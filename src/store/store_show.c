@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-#include "quota/quota_text.h"
+#include "core/quota/quota_text.h"
 #include "store/store.h"
 
 #define HIDDEN "***"

@@ -35,7 +35,7 @@
 
 #include <sqlite3.h>
 
-#include "quota/quota_text.h"
+#include "core/quota/quota_text.h"
 #include "store/backend.h"
 
 #define APPLICATION_ID 0x57656972 /* "Weir" */

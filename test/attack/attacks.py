@@ -339,7 +339,7 @@ def idle(spec):
 
     Costs the attacker: a socket each.
     Ended by: the ration: the address with most connections loses its oldest;
-    and a descriptor is kept in reserve (os/accept.h)."""
+    and a descriptor is kept in reserve (io/accept.h)."""
     yield None
 
 

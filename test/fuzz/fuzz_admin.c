@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "os/clock.h"
-#include "server/admin.h"
+#include "io/clock.h"
+#include "server/admin/admin.h"
 
 struct room {
     struct weir_root *root;

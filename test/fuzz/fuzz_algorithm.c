@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "algo/algorithm.h"
+#include "core/algorithm/algorithm.h"
 
 #define LATEST (1700000000 * WEIR_SECOND)
 #define HEAD 24 /* bytes that choose the rule and the asks */

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "server/credentials.h"
+#include "front/credentials.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -2,9 +2,9 @@
  * test/fuzz/fuzz_doorman_config.c - any bytes as a Doorman file; an accepted
  * file keeps the header's promises, and every id finds its template. */
 
-#include "quota/glob_path.h"
-#include "quota/quota.h"
-#include "server/doorman_config.h"
+#include "core/quota/glob_path.h"
+#include "core/quota/quota.h"
+#include "server/doorman/doorman_config.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,7 +3,7 @@
  * chooses its kind. The decoder refuses it, or its texts lie within the bytes.
  */
 
-#include "wire/etcd_v3.h"
+#include "codec/etcd_v3.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

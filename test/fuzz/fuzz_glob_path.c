@@ -4,8 +4,8 @@
 
 #include <string.h>
 
+#include "core/quota/glob_path.h"
 #include "glob_path_oracle.h"
-#include "quota/glob_path.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "wire/h2.h"
+#include "io/h2.h"
 
 /* The calls that are open, as the handler knows them. */
 struct owner {

@@ -2,7 +2,7 @@
  * test/fuzz/fuzz_http1.c - any bytes as requests of HTTP/1.1: each head lies
  * within them, and without its last byte it is incomplete. */
 
-#include "wire/http1.h"
+#include "codec/http1.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

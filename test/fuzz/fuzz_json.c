@@ -2,7 +2,7 @@
  * test/fuzz/fuzz_json.c - any JSON as a quota; an accepted quota must be read
  * back from the object that is made of it. */
 
-#include "wire/quota_json.h"
+#include "codec/quota_json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

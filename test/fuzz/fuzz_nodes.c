@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "node/limiter.h"
-#include "node/region.h"
-#include "node/root_lease.h"
-#include "os/clock.h"
+#include "core/node/limiter.h"
+#include "core/node/region.h"
+#include "core/node/root_lease.h"
+#include "io/clock.h"
 
 #define SLOTS 16
 #define ROWS 8

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "wire/resp.h"
+#include "codec/resp.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,9 +5,9 @@
 
 #include <string.h>
 
-#include "wire/rlqs.h"
-#include "wire/rls_json.h"
-#include "wire/rls_rules.h"
+#include "codec/rlqs.h"
+#include "codec/rls_json.h"
+#include "codec/rls_rules.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -12,10 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "node/root_lease.h"
-#include "os/clock.h"
-#include "wire/weir_v1.h"
-#include "wire/yaml.h"
+#include "codec/weir_v1.h"
+#include "codec/yaml.h"
+#include "core/node/root_lease.h"
+#include "io/clock.h"
 
 #define PEERS 2
 #define RECORDS_MAX 200

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lease/fair_share.h"
+#include "core/leased/fair_share.h"
 
 #define CLAIMS 64
 #define STEP 19 /* bytes */

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "quota/throttle_name.h"
+#include "core/quota/throttle_name.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "wire/tzif.h"
+#include "codec/tzif.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-#include "quota/glob.h"
-#include "quota/quota.h"
+#include "core/quota/glob.h"
+#include "core/quota/quota.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/weir_v1.h"
 #include "weir_v1_oracle.h"
-#include "wire/weir_v1.h"
 
 static void require(bool holds)
 {

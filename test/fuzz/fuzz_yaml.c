@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "wire/yaml.h"
+#include "codec/yaml.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT
+ * codec/doorman_check.c - validates the values of Doorman's messages.
+ *
+ * Theory of operation. The original has such a check but never calls it: one
+ * NaN poisons the sums of a resource for good, and a negative want enlarges the
+ * share of every other client. Here no value that would spoil a sum of doubles
+ * is accepted, neither in requests nor in responses: a parent server isn't
+ * trusted either.
+ *
+ * A negative 'has' must be accepted: the original grants one when a capacity is
+ * cut, and its clients report it to the next master. */
+
+#include <float.h>
+
+#include "codec/doorman.h"
+#include "core/quota/quota_text.h"
+
+static int refuse(struct weir_diag *diag, struct weir_text id, const char *why)
+{
+    char shown[WEIR_SHOW_MAX];
+    return weir_diag_set(diag, WEIR_EINVAL, "resource ",
+                         weir_text_show(id, shown), ": ", why, NULL);
+}
+
+/* Comparisons with a NaN are false. */
+static bool is_finite(double x)
+{
+    return x >= -DBL_MAX && x <= DBL_MAX;
+}
+
+static int check_text(const char *what, struct weir_text text, size_t max,
+                      struct weir_diag *diag)
+{
+    char number[WEIR_NUMBER_MAX];
+    if (text.len > max)
+        return weir_diag_set(diag, WEIR_EINVAL, what, " is longer than ",
+                             weir_number_show(max, number), " bytes", NULL);
+    if (weir_utf8_clean(text, "") != text.len)
+        return weir_diag_set(diag, WEIR_EINVAL, what,
+                             " must be UTF-8 "
+                             "without control characters",
+                             NULL);
+    return 0;
+}
+
+static int check_id(const char *what, struct weir_text id,
+                    struct weir_diag *diag)
+{
+    if (id.len == 0)
+        return weir_diag_set(diag, WEIR_EINVAL, what, " is empty", NULL);
+    return check_text(what, id, WEIR_DOORMAN_ID_MAX, diag);
+}
+
+static int check_resource(struct weir_text id,
+                          const struct weir_doorman_lease *has,
+                          struct weir_diag *diag)
+{
+    int error = check_id("resource_id", id, diag);
+    if (error < 0)
+        return error;
+    if (has->given && !is_finite(has->capacity))
+        return refuse(diag, id, "the capacity must be a finite number");
+    return 0;
+}
+
+static int check_wants(struct weir_text id, double wants,
+                       struct weir_diag *diag)
+{
+    bool sound = wants >= 0 && wants <= WEIR_DOORMAN_WANTS_MAX;
+    return sound ? 0 : refuse(diag, id, "wants must be from 0 to 1e18");
+}
+
+/* ---- Requests ---- */
+
+static int check_get(const struct weir_doorman_message *message,
+                     struct weir_diag *diag)
+{
+    int error = 0;
+    for (size_t i = 0; i < message->count && error == 0; i++) {
+        const struct weir_doorman_resource *resource = &message->resources[i];
+        error = check_resource(resource->id, &resource->has, diag);
+        if (error == 0)
+            error = check_wants(resource->id, resource->wants, diag);
+    }
+    return error;
+}
+
+/* The original's sentence, word for word. */
+static int refuse_clients(struct weir_diag *diag)
+{
+    return weir_diag_set(diag, WEIR_EINVAL, "subclients should be > 0", NULL);
+}
+
+static int check_bands(const struct weir_doorman_server_resource *resource,
+                       struct weir_diag *diag)
+{
+    int64_t clients = 0;
+    double wants = 0;
+    int error = 0;
+    for (size_t i = 0; i < resource->band_count && error == 0; i++) {
+        const struct weir_doorman_band *band = &resource->bands[i];
+        if (band->num_clients < 1)
+            return refuse_clients(diag);
+        if (band->num_clients > WEIR_DOORMAN_CLIENTS_MAX - clients)
+            return refuse(diag, resource->id, "more than 1e9 subclients");
+        error = check_wants(resource->id, band->wants, diag);
+        clients += band->num_clients;
+        wants += band->wants;
+    }
+    if (error < 0)
+        return error;
+    if (clients == 0)
+        return refuse_clients(diag);
+    return check_wants(resource->id, wants, diag);
+}
+
+static int check_server(const struct weir_doorman_message *message,
+                        struct weir_diag *diag)
+{
+    int error = 0;
+    for (size_t i = 0; i < message->count && error == 0; i++) {
+        const struct weir_doorman_server_resource *resource =
+            &message->server_resources[i];
+        error = check_resource(resource->id, &resource->has, diag);
+        if (error == 0)
+            error = check_bands(resource, diag);
+    }
+    return error;
+}
+
+static int check_release(const struct weir_doorman_message *message,
+                         struct weir_diag *diag)
+{
+    int error = 0;
+    for (size_t i = 0; i < message->count && error == 0; i++)
+        error = check_id("resource_id", message->released[i], diag);
+    return error;
+}
+
+/* ---- Responses ---- */
+
+static int check_mastership(const struct weir_doorman_message *message,
+                            struct weir_diag *diag)
+{
+    return check_text("master_address", message->mastership.address,
+                      WEIR_DOORMAN_ADDRESS_MAX, diag);
+}
+
+static int check_grants(const struct weir_doorman_message *message,
+                        struct weir_diag *diag)
+{
+    int error = check_mastership(message, diag);
+    for (size_t i = 0; i < message->count && error == 0; i++) {
+        const struct weir_doorman_grant *grant = &message->grants[i];
+        error = check_resource(grant->id, &grant->gets, diag);
+        if (error == 0 && !grant->gets.given)
+            error = refuse(diag, grant->id, "there is no lease");
+        if (error == 0 && !is_finite(grant->safe_capacity))
+            error = refuse(diag, grant->id,
+                           "safe_capacity must be a finite number");
+    }
+    return error;
+}
+
+int weir_doorman_check(const struct weir_doorman_message *message,
+                       struct weir_diag *diag)
+{
+    static const struct {
+        const char *id; /* the id's name in messages; NULL: the request has no
+                         * id */
+        int (*check)(const struct weir_doorman_message *message,
+                     struct weir_diag *diag);
+    } rows[WEIR_DOORMAN_TYPES] = {
+        [WEIR_DOORMAN_DISCOVERY_RESPONSE] = { NULL, check_mastership },
+        [WEIR_DOORMAN_GET_REQUEST] = { "client_id", check_get },
+        [WEIR_DOORMAN_GET_RESPONSE] = { NULL, check_grants },
+        [WEIR_DOORMAN_SERVER_REQUEST] = { "server_id", check_server },
+        [WEIR_DOORMAN_SERVER_RESPONSE] = { NULL, check_grants },
+        [WEIR_DOORMAN_RELEASE_REQUEST] = { "client_id", check_release },
+        [WEIR_DOORMAN_RELEASE_RESPONSE] = { NULL, check_mastership },
+    };
+    int error = 0;
+    if (rows[message->type].id)
+        error = check_id(rows[message->type].id, message->id, diag);
+    if (error == 0 && rows[message->type].check)
+        error = rows[message->type].check(message, diag);
+    return error;
+}

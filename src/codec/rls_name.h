@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT
+ * codec/rls_name.h - the quota's name of a descriptor of Envoy's.
+ *
+ *     domain "shop", [("path", "/cart"), ("user", "ann")]
+ *     envoy/shop/path=%2Fcart/user=ann
+ *
+ * Each descriptor has one name, and different ones have different names. Bytes
+ * with another meaning in a name ('/', '%', '*', '?', '[', '\', '~', in keys
+ * '=' too), control characters and bytes that aren't UTF-8 are %XX, as in a
+ * URL. Therefore a quota named by a glob of paths (glob=path) rules all values
+ * of a key, and one level of '/' is one entry:
+ *
+ *     envoy/shop/path=*
+ *
+ * A domain or value that is escaped to more than WEIR_RLS_VALUE_MAX bytes is
+ * cut, and ends in '~' and 16 digits of the hash of the whole. */
+
+#ifndef WEIR_RLS_NAME_H
+#define WEIR_RLS_NAME_H
+
+#include "codec/rls.h"
+#include "core/quota/quota.h"
+
+#define WEIR_RLS_PREFIX "envoy/"
+#define WEIR_RLS_VALUE_MAX 64u
+
+/* A name that is being written, from left to right. */
+struct weir_rls_name {
+    size_t len;
+    bool too_long; /* over WEIR_NAME_MAX bytes: don't use it */
+    char buf[WEIR_NAME_MAX];
+};
+
+/* Begins the name with the domain. */
+void weir_rls_name_begin(struct weir_rls_name *name, struct weir_text domain);
+/* Adds an entry. 'glob': the value is a pattern, and its '*' aren't escaped. */
+void weir_rls_name_add(struct weir_rls_name *name, struct weir_text key,
+                       struct weir_text value, bool glob);
+
+#endif /* WEIR_RLS_NAME_H */

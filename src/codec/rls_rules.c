@@ -1,0 +1,598 @@
+/* SPDX-License-Identifier: MIT
+ * codec/rls_rules.c - reads the configuration of envoyproxy/ratelimit, and
+ * finds a descriptor's rule.
+ *
+ * Theory of operation. A tree of nodes in one array: the children of a node are
+ * adjacent: first those with a value, sorted, then those with a pattern, in the
+ * order of the file, then those without a value, sorted. An exact value is
+ * found by binary search, and patterns are tried in their order.
+ *
+ *     node  path=/cart*  --> [ user=ann, user=a*, user ]
+ *
+ * The search for a descriptor goes down one level per entry, never back up. The
+ * node where it ends has the descriptor's limit, as in the original. In a walk
+ * of the tree from left to right, the limit that the search finds comes before
+ * all others whose patterns match the same entries. weir_rls_rules_all() has
+ * that order, and quotas must be tried in it (rls_quotas.c).
+ *
+ * Texts stay in libyaml's documents, which the rules keep. Aliases can make a
+ * large tree of a short file, so the number of nodes is bounded, and so is the
+ * depth, which ends a cycle. */
+
+#include "codec/rls_rules.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "codec/rls_yaml.h"
+#include "core/quota/glob.h"
+#include "core/quota/quota_text.h"
+
+enum node_kind { VALUE, PATTERN, ANY };
+
+#define NO_RULE UINT32_MAX
+
+struct node {
+    struct weir_text key;
+    struct weir_text value; /* for VALUE and PATTERN */
+    enum node_kind kind;
+    uint32_t line;
+    uint32_t place;        /* position in its list */
+    uint32_t first, count; /* its children */
+    uint32_t rule;         /* index of its limit, or NO_RULE */
+};
+
+struct domain {
+    struct weir_text name;
+    uint32_t first, count; /* its outermost nodes */
+};
+
+struct weir_rls_rules {
+    struct weir_yaml_nodes yaml; /* owns the bytes of all texts */
+    struct domain *domains;      /* owned; sorted by name */
+    size_t domain_count;
+    struct node *nodes; /* owned */
+    uint32_t node_count, node_capacity;
+    struct weir_rls_rule *rules; /* owned */
+    size_t rule_count, rule_capacity;
+};
+
+static int refuse_memory(struct weir_diag *diag)
+{
+    return weir_yaml_refuse(diag, NULL, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
+                            "", "");
+}
+
+/* ---- Finding ---- */
+
+static int compare_texts(struct weir_text key, struct weir_text value,
+                         const struct node *node)
+{
+    int order = weir_text_compare(key, node->key);
+    return order ? order : weir_text_compare(value, node->value);
+}
+
+/* Binary search among 'count' nodes sorted by key and value. */
+static const struct node *search(const struct node *nodes, uint32_t count,
+                                 struct weir_text key, struct weir_text value)
+{
+    while (count > 0) {
+        const struct node *middle = nodes + count / 2;
+        int order = compare_texts(key, value, middle);
+        if (order == 0)
+            return middle;
+        if (order > 0) {
+            nodes = middle + 1;
+            count--;
+        }
+        count /= 2;
+    }
+    return NULL;
+}
+
+/* The index of the first node of this kind or a later one. */
+static uint32_t begin_of(const struct node *nodes, uint32_t count,
+                         enum node_kind kind)
+{
+    uint32_t low = 0;
+    while (low < count) {
+        uint32_t middle = low + (count - low) / 2;
+        if (nodes[middle].kind < kind)
+            low = middle + 1;
+        else
+            count = middle;
+    }
+    return low;
+}
+
+static const struct node *find_child(const struct node *nodes, uint32_t count,
+                                     const struct weir_rls_entry *entry)
+{
+    uint32_t patterns = begin_of(nodes, count, PATTERN);
+    const struct node *exact =
+        search(nodes, patterns, entry->key, entry->value);
+    /* An empty value matches no VALUE node. */
+    if (exact && entry->value.len > 0)
+        return exact;
+    uint32_t any = begin_of(nodes, count, ANY);
+    for (uint32_t i = patterns; i < any; i++)
+        if (weir_text_equal(nodes[i].key, entry->key) &&
+            weir_glob_match(nodes[i].value, entry->value, NULL))
+            return &nodes[i];
+    return search(nodes + any, count - any, entry->key,
+                  (struct weir_text){ NULL, 0 });
+}
+
+static const struct domain *find_domain(const struct weir_rls_rules *rules,
+                                        struct weir_text name)
+{
+    size_t low = 0;
+    size_t high = rules->domain_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = weir_text_compare(name, rules->domains[middle].name);
+        if (order == 0)
+            return &rules->domains[middle];
+        if (order > 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+
+const struct weir_rls_rule *weir_rls_rules_find(
+    const struct weir_rls_rules *rules, struct weir_text domain,
+    const struct weir_rls_entry *entries, uint32_t count)
+{
+    const struct domain *in = find_domain(rules, domain);
+    if (!in || in->count == 0 || count == 0)
+        return NULL;
+    uint32_t first = in->first;
+    uint32_t children = in->count;
+    const struct node *node = NULL;
+    for (uint32_t i = 0; i < count; i++) {
+        node = find_child(rules->nodes + first, children, &entries[i]);
+        if (!node)
+            return NULL;
+        first = node->first;
+        children = node->count;
+    }
+    return node->rule == NO_RULE ? NULL : &rules->rules[node->rule];
+}
+
+const struct weir_rls_rule *weir_rls_rules_all(
+    const struct weir_rls_rules *rules, size_t *out_count)
+{
+    *out_count = rules->rule_count;
+    return rules->rules;
+}
+
+void weir_rls_quota_name(const struct weir_rls_rule *rule,
+                         struct weir_text domain,
+                         const struct weir_rls_entry *entries, uint32_t count,
+                         struct weir_rls_name *out)
+{
+    weir_rls_name_begin(out, domain);
+    for (uint32_t i = 0; i < count; i++) {
+        bool shared = rule && (rule->shared >> i & 1);
+        weir_rls_name_add(out, entries[i].key,
+                          shared ? rule->patterns[i].value : entries[i].value,
+                          false);
+    }
+}
+
+/* ---- A limit as written ---- */
+
+static bool has_star(struct weir_text text)
+{
+    return text.len > 0 && memchr(text.p, '*', text.len);
+}
+
+static int read_unit(struct weir_diag *diag, const yaml_node_t *node,
+                     const struct weir_rls_written *written,
+                     enum weir_rls_unit *out)
+{
+    static const char *const names[] = {
+        [WEIR_RLS_SECOND] = "second", [WEIR_RLS_MINUTE] = "minute",
+        [WEIR_RLS_HOUR] = "hour",     [WEIR_RLS_DAY] = "day",
+        [WEIR_RLS_MONTH] = "month",   [WEIR_RLS_YEAR] = "year",
+        [WEIR_RLS_WEEK] = "week",
+    };
+    char shown[WEIR_SHOW_MAX];
+    if (written->unlimited && written->unit.len > 0)
+        return weir_yaml_refuse(
+            diag, node, WEIR_EINVAL,
+            "should not specify rate limit unit when unlimited", "", "");
+    *out = WEIR_RLS_NO_UNIT;
+    if (written->unlimited)
+        return 0;
+    for (unsigned i = 1; i < WEIR_COUNT_OF(names); i++)
+        if (strlen(names[i]) == written->unit.len &&
+            strncasecmp(names[i], written->unit.p, written->unit.len) == 0)
+            *out = (enum weir_rls_unit)i;
+    if (*out != WEIR_RLS_NO_UNIT)
+        return 0;
+    weir_text_show(written->unit, shown);
+    return weir_yaml_refuse(diag, node, WEIR_EINVAL, "invalid rate limit unit ",
+                            shown,
+                            ": second, minute, hour, day, week, month or "
+                            "year");
+}
+
+static int check_replaces(struct weir_diag *diag, const yaml_node_t *node,
+                          const struct weir_rls_written *written)
+{
+    for (uint32_t i = 0; i < written->replace_count; i++)
+        if (weir_text_equal(written->replaces[i], written->name))
+            return weir_yaml_refuse(
+                diag, node, WEIR_EINVAL,
+                "replaces should not contain name of same descriptor", "", "");
+    return 0;
+}
+
+static int check_limit(struct weir_diag *diag, const yaml_node_t *node,
+                       const struct weir_rls_written *written)
+{
+    if (!written->has_limit)
+        return 0;
+    if (!written->unlimited && !written->units_given)
+        return weir_yaml_refuse(diag, node, WEIR_EINVAL,
+                                "rate_limit has no requests_per_unit "
+                                "(0 refuses everything)",
+                                "", "");
+    if (written->name.len > WEIR_RLS_NAME_MAX)
+        return weir_yaml_refuse(diag, node, WEIR_ETOOBIG,
+                                "the name of the limit is over 128 bytes", "",
+                                "");
+    return check_replaces(diag, node, written);
+}
+
+static int check_descriptor(struct weir_diag *diag, const yaml_node_t *node,
+                            const struct weir_rls_written *written)
+{
+    char shown[WEIR_SHOW_MAX];
+    if (written->key.len == 0)
+        return weir_yaml_refuse(diag, node, WEIR_EINVAL,
+                                "descriptor has empty key", "", "");
+    if (written->share_threshold && !has_star(written->value)) {
+        weir_text_show(written->key, shown);
+        return weir_yaml_refuse(diag, node, WEIR_EINVAL,
+                                "share_threshold can only be used with "
+                                "wildcard values (containing '*'), but "
+                                "found key ",
+                                shown, "");
+    }
+    return check_limit(diag, node, written);
+}
+
+/* ---- Building ---- */
+
+struct build {
+    struct weir_rls_rules *rules;
+    yaml_document_t *document;
+    struct weir_text domain;
+    struct weir_rls_entry path[WEIR_RLS_DEPTH_MAX];
+    uint32_t shared; /* a bit for each entry of the path */
+};
+
+static int copy_texts(struct build *build, const struct weir_rls_written *from,
+                      uint32_t depth, struct weir_rls_rule *rule)
+{
+    struct weir_rls_entry *patterns = calloc(depth, sizeof *patterns);
+    struct weir_text *replaces =
+        calloc(from->replace_count + 1, sizeof *replaces);
+    if (!patterns || !replaces) {
+        free(patterns);
+        free(replaces);
+        return refuse_memory(build->rules->yaml.diag);
+    }
+    memcpy(patterns, build->path, depth * sizeof *patterns);
+    memcpy(replaces, from->replaces, from->replace_count * sizeof *replaces);
+    rule->patterns = patterns;
+    rule->replaces = replaces;
+    return 0;
+}
+
+/* Appends a limit; sort_rules() puts them in order at the end. */
+static int add_rule(struct build *build, const yaml_node_t *node,
+                    const struct weir_rls_written *written, uint32_t depth,
+                    struct node *to)
+{
+    struct weir_rls_rules *rules = build->rules;
+    enum weir_rls_unit unit;
+    int error = read_unit(rules->yaml.diag, node, written, &unit);
+    if (error < 0)
+        return error;
+    if (rules->rule_count == rules->rule_capacity) {
+        size_t capacity = rules->rule_capacity ? 2 * rules->rule_capacity : 64;
+        struct weir_rls_rule *grown =
+            realloc(rules->rules, capacity * sizeof *grown);
+        if (!grown)
+            return refuse_memory(rules->yaml.diag);
+        rules->rules = grown;
+        rules->rule_capacity = capacity;
+    }
+    struct weir_rls_rule rule = {
+        .line = to->line,
+        .requests_per_unit = written->requests_per_unit,
+        .unit = unit,
+        .shadow = written->shadow,
+        .quota_mode = written->quota_mode,
+        .shared = build->shared & ((1u << depth) - 1),
+        .name = written->name,
+        .replace_count = written->replace_count,
+        .domain = build->domain,
+        .depth = depth,
+    };
+    error = copy_texts(build, written, depth, &rule);
+    if (error < 0)
+        return error;
+    to->rule = (uint32_t)rules->rule_count;
+    rules->rules[rules->rule_count++] = rule;
+    return 0;
+}
+
+/* Room for 'count' nodes in a row. */
+static int add_nodes(struct weir_rls_rules *rules, const yaml_node_t *where,
+                     size_t count, uint32_t *out_first)
+{
+    if (count > WEIR_RLS_RULES_MAX - rules->node_count)
+        return weir_yaml_refuse(rules->yaml.diag, where, WEIR_ETOOBIG,
+                                "more than 100000 descriptors", "", "");
+    uint32_t need = rules->node_count + (uint32_t)count;
+    if (need > rules->node_capacity) {
+        uint32_t capacity = need + need / 2 + 64;
+        struct node *grown = realloc(rules->nodes, capacity * sizeof *grown);
+        if (!grown)
+            return refuse_memory(rules->yaml.diag);
+        rules->nodes = grown;
+        rules->node_capacity = capacity;
+    }
+    *out_first = rules->node_count;
+    rules->node_count = need;
+    return 0;
+}
+
+static int read_nodes(struct build *build, const yaml_node_t *list,
+                      uint32_t depth, uint32_t *out_first, uint32_t *out_count);
+
+/* Reads the descriptor of node 'at', which is nested in 'depth' others. */
+static int read_node(struct build *build, const yaml_node_t *yaml_node,
+                     uint32_t depth, uint32_t at)
+{
+    struct weir_diag *diag = build->rules->yaml.diag;
+    struct weir_rls_written written;
+    int error =
+        weir_rls_yaml_descriptor(build->document, yaml_node, &written, diag);
+    if (error == 0)
+        error = check_descriptor(diag, yaml_node, &written);
+    if (error < 0)
+        return error;
+    struct node node = {
+        .key = written.key,
+        .value = written.value,
+        .kind = written.value.len == 0    ? ANY
+                : has_star(written.value) ? PATTERN
+                                          : VALUE,
+        .line = (uint32_t)yaml_node->start_mark.line + 1,
+        .place = at,
+        .rule = NO_RULE,
+    };
+    build->path[depth] = (struct weir_rls_entry){ node.key, node.value };
+    build->shared &= ~(1u << depth);
+    build->shared |= (uint32_t)written.share_threshold << depth;
+    if (written.has_limit)
+        error = add_rule(build, yaml_node, &written, depth + 1, &node);
+    if (error == 0 && written.descriptors)
+        error = read_nodes(build, written.descriptors, depth + 1, &node.first,
+                           &node.count);
+    /* The array may have moved meanwhile. */
+    build->rules->nodes[at] = node;
+    return error;
+}
+
+/* The order within one list: VALUE, then PATTERN as in the file, then ANY. */
+static int compare_nodes(const void *a, const void *b)
+{
+    const struct node *one = a;
+    const struct node *other = b;
+    if (one->kind != other->kind)
+        return one->kind < other->kind ? -1 : 1;
+    if (one->kind == PATTERN)
+        return (one->place > other->place) - (one->place < other->place);
+    return compare_texts(one->key, one->value, other);
+}
+
+static int refuse_twice(struct build *build, const struct node *node)
+{
+    char shown[WEIR_SHOW_MAX];
+    struct weir_diag *diag = build->rules->yaml.diag;
+    if (diag)
+        diag->line = node->line;
+    weir_text_show(node->value.len ? node->value : node->key, shown);
+    return weir_diag_set(diag, WEIR_EEXIST,
+                         "duplicate descriptor composite key ", shown, NULL);
+}
+
+static bool is_same(const struct node *a, const struct node *b)
+{
+    return a->kind == b->kind && compare_texts(a->key, a->value, b) == 0;
+}
+
+/* Nodes with patterns aren't sorted; there are few. */
+static int check_patterns(struct build *build, const struct node *nodes,
+                          uint32_t count)
+{
+    if (count > WEIR_RLS_PATTERNS_MAX)
+        return weir_diag_set(build->rules->yaml.diag, WEIR_ETOOBIG,
+                             "more than 1024 values with a '*' in one list",
+                             NULL);
+    for (uint32_t i = 1; i < count; i++)
+        for (uint32_t k = 0; k < i; k++)
+            if (is_same(&nodes[k], &nodes[i]))
+                return refuse_twice(build, &nodes[i]);
+    return 0;
+}
+
+static int check_twice(struct build *build, const struct node *nodes,
+                       uint32_t count)
+{
+    uint32_t patterns = begin_of(nodes, count, PATTERN);
+    uint32_t any = begin_of(nodes, count, ANY);
+    for (uint32_t i = 1; i < count; i++)
+        if (is_same(&nodes[i - 1], &nodes[i]))
+            return refuse_twice(build, &nodes[i]);
+    return check_patterns(build, nodes + patterns, any - patterns);
+}
+
+static int read_nodes(struct build *build, const yaml_node_t *list,
+                      uint32_t depth, uint32_t *out_first, uint32_t *out_count)
+{
+    struct weir_rls_rules *rules = build->rules;
+    size_t count = weir_yaml_items(list);
+    if (depth >= WEIR_RLS_DEPTH_MAX)
+        return weir_yaml_refuse(rules->yaml.diag, list, WEIR_ETOOBIG,
+                                "descriptors are nested more than 16 deep", "",
+                                "");
+    /* The outermost list may be empty: then there is no array of nodes. */
+    if (count == 0)
+        return 0;
+    uint32_t first = 0;
+    int error = add_nodes(rules, list, count, &first);
+    for (size_t i = 0; i < count && error == 0; i++)
+        error = read_node(build, weir_yaml_item(build->document, list, i),
+                          depth, first + (uint32_t)i);
+    if (error < 0)
+        return error;
+    qsort(rules->nodes + first, count, sizeof *rules->nodes, compare_nodes);
+    *out_first = first;
+    *out_count = (uint32_t)count;
+    return check_twice(build, rules->nodes + first, (uint32_t)count);
+}
+
+static int read_domain(struct weir_rls_rules *rules, yaml_document_t *document,
+                       struct domain *out)
+{
+    struct weir_rls_file file;
+    const yaml_node_t *root = yaml_document_get_root_node(document);
+    int error = weir_rls_yaml_file(document, &file, rules->yaml.diag);
+    if (error < 0)
+        return error;
+    if (file.domain.len == 0)
+        return weir_yaml_refuse(rules->yaml.diag, root, WEIR_EINVAL,
+                                "config file cannot have empty domain", "", "");
+    struct build build = { .rules = rules,
+                           .document = document,
+                           .domain = file.domain };
+    out->name = file.domain;
+    if (!file.descriptors)
+        return 0;
+    return read_nodes(&build, file.descriptors, 0, &out->first, &out->count);
+}
+
+static int compare_domains(const void *a, const void *b)
+{
+    const struct domain *one = a;
+    const struct domain *other = b;
+    return weir_text_compare(one->name, other->name);
+}
+
+static int read_domains(struct weir_rls_rules *rules)
+{
+    char shown[WEIR_SHOW_MAX];
+    int error = 0;
+    rules->domains = calloc(rules->yaml.count + 1, sizeof *rules->domains);
+    if (!rules->domains)
+        return refuse_memory(rules->yaml.diag);
+    for (size_t i = 0; i < rules->yaml.count && error == 0; i++)
+        error = read_domain(rules, &rules->yaml.documents[i],
+                            &rules->domains[rules->domain_count++]);
+    if (error < 0)
+        return error;
+    qsort(rules->domains, rules->domain_count, sizeof *rules->domains,
+          compare_domains);
+    for (size_t i = 1; i < rules->domain_count; i++)
+        if (weir_text_equal(rules->domains[i].name, rules->domains[i - 1].name))
+            return weir_yaml_refuse(
+                rules->yaml.diag, NULL, WEIR_EEXIST, "duplicate domain ",
+                weir_text_show(rules->domains[i].name, shown),
+                " in config file");
+    return 0;
+}
+
+/* ---- The order of limits ---- */
+
+/* Moves the rules of these nodes and of all below them into 'sorted'. */
+static void sort_rules(struct weir_rls_rules *rules, uint32_t first,
+                       uint32_t count, struct weir_rls_rule *sorted,
+                       uint32_t *at)
+{
+    for (uint32_t i = first; i < first + count; i++) {
+        struct node *node = &rules->nodes[i];
+        if (node->rule != NO_RULE) {
+            sorted[*at] = rules->rules[node->rule];
+            node->rule = (*at)++;
+        }
+        sort_rules(rules, node->first, node->count, sorted, at);
+    }
+}
+
+static int put_in_order(struct weir_rls_rules *rules)
+{
+    uint32_t at = 0;
+    struct weir_rls_rule *sorted =
+        calloc(rules->rule_count + 1, sizeof *sorted);
+    if (!sorted)
+        return refuse_memory(rules->yaml.diag);
+    for (size_t i = 0; i < rules->domain_count; i++)
+        sort_rules(rules, rules->domains[i].first, rules->domains[i].count,
+                   sorted, &at);
+    weir_assert(at == rules->rule_count);
+    free(rules->rules);
+    rules->rules = sorted;
+    return 0;
+}
+
+/* ---- Life ---- */
+
+int weir_rls_rules_parse(struct weir_text text, struct weir_rls_rules **out,
+                         struct weir_diag *diag)
+{
+    struct weir_rls_rules *rules = calloc(1, sizeof *rules);
+    if (!rules)
+        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
+                             NULL);
+    rules->yaml.diag = diag;
+    int error = weir_rls_yaml_load(text, &rules->yaml);
+    if (error == 0 && rules->yaml.count == 0)
+        error = weir_yaml_refuse(rules->yaml.diag, NULL, WEIR_EINVAL,
+                                 "the file is empty", "", "");
+    if (error == 0)
+        error = read_domains(rules);
+    if (error == 0)
+        error = put_in_order(rules);
+    rules->yaml.diag = NULL;
+    if (error < 0) {
+        weir_rls_rules_free(rules);
+        return error;
+    }
+    *out = rules;
+    return 0;
+}
+
+void weir_rls_rules_free(struct weir_rls_rules *rules)
+{
+    if (!rules)
+        return;
+    for (size_t i = 0; i < rules->rule_count; i++) {
+        free((void *)rules->rules[i].patterns);
+        free((void *)rules->rules[i].replaces);
+    }
+    free(rules->rules);
+    free(rules->nodes);
+    free(rules->domains);
+    weir_yaml_nodes_fini(&rules->yaml);
+    free(rules);
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT
+ * codec/weir_v1_columns.h - the frequent messages, encoded and decoded by hand:
+ * report and fills, asks and answers, wants and grants. Only weir_v1*.c use
+ * it. */
+
+#ifndef WEIR_WEIR_V1_COLUMNS_H
+#define WEIR_WEIR_V1_COLUMNS_H
+
+#include "codec/protobuf_bytes.h"
+#include "codec/weir_v1.h"
+
+/* A name from the wire: WEIR_EPROTOCOL unless it is clean. */
+int weir_v1_name(struct weir_wire_in bytes, struct weir_text *out);
+
+/* The bytes of each column, by its number, and of all of them with their heads:
+ * computed once, for the size and for the heads. */
+#define WEIR_V1_COLUMNS_MAX 13
+struct weir_v1_sizes {
+    size_t columns[WEIR_V1_COLUMNS_MAX];
+    size_t total;
+};
+
+size_t weir_v1_report_size(const struct weir_report *report,
+                           struct weir_v1_sizes *out);
+/* 'sizes': as the size function has computed them. */
+uint8_t *weir_v1_report_put(const struct weir_report *report,
+                            const struct weir_v1_sizes *sizes, uint8_t *p);
+int weir_v1_report_get(struct weir_wire_in in, struct weir_arena *arena,
+                       struct weir_report *out);
+
+size_t weir_v1_fills_size(const struct weir_fills *fills,
+                          struct weir_v1_sizes *out);
+uint8_t *weir_v1_fills_put(const struct weir_fills *fills,
+                           const struct weir_v1_sizes *sizes, uint8_t *p);
+int weir_v1_fills_get(struct weir_wire_in in, struct weir_arena *arena,
+                      struct weir_fills *out);
+
+/* ---- weir_v1_asks.c ---- */
+
+size_t weir_v1_asks_size(const struct weir_asks *asks);
+uint8_t *weir_v1_asks_put(const struct weir_asks *asks, uint8_t *p);
+int weir_v1_asks_get(struct weir_wire_in in, struct weir_arena *arena,
+                     struct weir_asks *out);
+size_t weir_v1_answers_size(const struct weir_answers *answers);
+uint8_t *weir_v1_answers_put(const struct weir_answers *answers, uint8_t *p);
+int weir_v1_answers_get(struct weir_wire_in in, struct weir_arena *arena,
+                        struct weir_answers *out);
+
+/* ---- weir_v1_leases.c ---- */
+
+size_t weir_v1_wants_size(const struct weir_wants *wants);
+uint8_t *weir_v1_wants_put(const struct weir_wants *wants, uint8_t *p);
+int weir_v1_wants_get(struct weir_wire_in in, struct weir_arena *arena,
+                      struct weir_wants *out);
+size_t weir_v1_grants_size(const struct weir_grants *grants);
+uint8_t *weir_v1_grants_put(const struct weir_grants *grants, uint8_t *p);
+int weir_v1_grants_get(struct weir_wire_in in, struct weir_arena *arena,
+                       struct weir_grants *out);
+
+size_t weir_v1_limits_size(const struct weir_limits *limits);
+uint8_t *weir_v1_limits_put(const struct weir_limits *limits, uint8_t *p);
+int weir_v1_limits_get(struct weir_wire_in in, struct weir_arena *arena,
+                       struct weir_limits *out);
+
+#endif /* WEIR_WEIR_V1_COLUMNS_H */

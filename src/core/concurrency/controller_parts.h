@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT
+ * concurrency/controller_parts.h - the state that the kinds of controllers
+ * share; for the files of this module that implement one. */
+
+#ifndef WEIR_CONTROLLER_PARTS_H
+#define WEIR_CONTROLLER_PARTS_H
+
+#include "core/base/rng.h"
+#include "core/concurrency/controller.h"
+#include "core/concurrency/window.h"
+
+struct weir_target_state {
+    weir_instant opened; /* the window */
+    weir_instant due;    /* when it is checked without a sample */
+    weir_instant cut_at; /* of the last decrease; 0: none */
+    weir_duration hold;  /* upper bound of the percentile */
+    uint32_t dropped;    /* of the window's samples */
+    uint32_t peak;       /* most in flight in it */
+};
+
+struct weir_vegas_state {
+    weir_duration least; /* latency without load; 0: unknown */
+    double since;        /* samples since it was measured */
+    double jitter;       /* factor of the next measurement's time: 0.5 … 1 */
+};
+
+struct weir_gradient_state {
+    double mean; /* of the long window */
+    double sum;  /* of its first samples */
+    uint32_t samples;
+};
+
+struct weir_envoy_state {
+    weir_duration least;   /* 0: not measured yet */
+    weir_instant due;      /* end of the interval */
+    weir_instant probe_at; /* when 'least' is measured next */
+    weir_instant probing;  /* since when it is being measured; 0: it isn't */
+    double resumed;        /* the limit after that */
+    uint32_t floors;       /* intervals in a row that ended at the least */
+};
+
+struct weir_controller {
+    struct weir_controller_options options;
+    uint32_t millionths; /* options.percentile */
+    double limit;
+    weir_instant now;                 /* the latest one given */
+    double mean;                      /* of latencies; 0: none came */
+    struct weir_controller_view view; /* its last move and window */
+    struct weir_rng rng;
+    union {
+        struct weir_target_state target;
+        struct weir_vegas_state vegas;
+        struct weir_gradient_state gradient;
+        struct weir_envoy_state envoy;
+    };
+    struct weir_window window[]; /* one if the family has windows, else none */
+};
+
+/* A kind. 'sample' never gets an ignored sample, nor a latency above
+ * WEIR_LATENCY_MAX; 'now' never goes back. tick and deadline may be NULL. */
+struct weir_controller_family {
+    const char *text;
+    bool windows; /* has a window */
+    bool whole;   /* deals in whole permits */
+    void (*init)(struct weir_controller *controller, weir_instant now);
+    bool (*sample)(struct weir_controller *controller,
+                   const struct weir_sample *sample, weir_instant now);
+    bool (*tick)(struct weir_controller *controller,
+                 const struct weir_overdue *overdue, weir_instant now);
+    weir_instant (*deadline)(const struct weir_controller *controller);
+};
+
+extern const struct weir_controller_family weir_controller_request;
+extern const struct weir_controller_family weir_controller_percentile;
+extern const struct weir_controller_family weir_controller_target;
+extern const struct weir_controller_family weir_controller_vegas;
+extern const struct weir_controller_family weir_controller_gradient2;
+extern const struct weir_controller_family weir_controller_envoy;
+
+/* Sets the limit, kept within min and max, and notes the reason if it
+ * changes. */
+void weir_controller_move(struct weir_controller *controller, double limit,
+                          enum weir_limit_reason reason, weir_instant now);
+/* Notes a judged window, and empties it. */
+void weir_controller_judged(struct weir_controller *controller);
+/* For kinds without windows: notes a sample. */
+void weir_controller_heard(struct weir_controller *controller,
+                           const struct weir_sample *sample, bool slow);
+
+/* floor(limit * backoff), as in the article: for whole limits. */
+void weir_controller_cut(struct weir_controller *controller, bool dropped,
+                         weir_instant now);
+bool weir_guard_lets(enum weir_guard guard, double limit,
+                     const struct weir_sample *sample);
+
+static inline bool weir_is_dropped(const struct weir_sample *sample)
+{
+    return sample->outcome == WEIR_SAMPLE_DROPPED;
+}
+
+#endif /* WEIR_CONTROLLER_PARTS_H */

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT
+ * concurrency/target.c - holds a percentile of the latency at a target.
+ *
+ * The percentile is kept at a share of the target, the setpoint. Latency moves
+ * in a band around it, and a target that is to be kept must be the band's upper
+ * end. At the end of a window with percentile p
+ *
+ *     p > setpoint    L *= max(backoff, setpoint / p)
+ *     else, if used   L += (L + 1/2) min(growth, (setpoint / p - 1) / 2)
+ *
+ * so each move depends on how far p is off, and at the setpoint L stays.
+ * Whether p is over is decided by counting the slow samples, exactly; its
+ * value, from the bins, only gives the distance.
+ *
+ * Before the first decrease, and far below the setpoint, a window doubles the
+ * limit: its final value isn't known yet, and from 20 to 500 by tenths takes
+ * more than a minute.
+ *
+ * A window is closed by count *and* age: the percentile of few samples is
+ * chance, and before a change of the limit shows there is nothing to judge. The
+ * exception is a window with so many slow samples that no later answers could
+ * change the result. After 'window_max' a few samples will do, if there is no
+ * more traffic.
+ *
+ * One decrease a feedback delay: a request that began before the last decrease
+ * shows the effect of the limit before it, and isn't counted any more.
+ *
+ * Permits still in flight and overdue count like answers that took so long.
+ * Dropped requests count as slow, and as slow enough for the whole back-off: a
+ * quick refusal is no sign of low load.
+ *
+ * The limit has fractions, and goes below one: of twenty processes that share a
+ * storage for eleven none may have one for itself.
+ * concurrency/concurrency_gate.h defines half a permit.
+ *
+ * Rejected: adding one a window (above 100 it takes minutes, for twenty
+ * processes it is twenty at once); a fixed back-off (0.5 gives a seventh of
+ * the capacity away, 0.95 is over the target in each period of the saw-tooth);
+ * windows of a count alone (see aimd.c). */
+
+#include "core/concurrency/controller_parts.h"
+
+#define FEW 5     /* samples that a window has at least */
+#define GAIN 0.5  /* part of the room that is taken at once */
+#define STEP 0.02 /* permits that a raised limit grows by, at least */
+#define EVEN 0.5  /* permits: see rise() */
+#define FAR 1.25  /* setpoint / p from which the first climb is a doubling */
+
+static weir_duration held(const struct weir_controller_options *options)
+{
+    double hold = (double)options->target * options->setpoint;
+    return hold >= 1 ? (weir_duration)hold : 1;
+}
+
+static void open_window(struct weir_controller *controller, weir_instant now)
+{
+    struct weir_target_state *target = &controller->target;
+    target->opened = now;
+    target->due = now + controller->options.window_min;
+    target->dropped = 0;
+    target->peak = 0;
+}
+
+static void init(struct weir_controller *controller, weir_instant now)
+{
+    controller->target = (struct weir_target_state){
+        .hold = held(&controller->options),
+    };
+    open_window(controller, now);
+}
+
+/* ---- When a window is closed ---- */
+
+/* The least age of a window. */
+static weir_duration ripe_age(const struct weir_controller *controller)
+{
+    const struct weir_controller_options *options = &controller->options;
+    const struct weir_window *window = controller->window;
+    weir_duration twice =
+        window->samples == 0 ? 0 : 2 * (window->sum / window->samples);
+    twice = twice < options->window_max ? twice : options->window_max;
+    return twice > options->window_min ? twice : options->window_min;
+}
+
+static bool is_ripe(const struct weir_controller *controller, uint32_t overdue,
+                    weir_instant now)
+{
+    const struct weir_controller_options *options = &controller->options;
+    const struct weir_window *window = controller->window;
+    weir_duration age = now - controller->target.opened;
+    /* Asked of each sample: most are through here, without a division. */
+    if (age < options->window_min || age < ripe_age(controller))
+        return false;
+    uint32_t samples = window->samples + overdue;
+    if (samples >= options->count)
+        return true;
+    if (window->slow + overdue >=
+        weir_window_trip(options->count, controller->millionths))
+        return true;
+    if (age < options->window_max)
+        return false;
+    return samples >= FEW || overdue > 0;
+}
+
+/* ---- Decisions ---- */
+
+static double smaller(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+static void fall(struct weir_controller *controller, double ratio, bool dropped,
+                 weir_instant now)
+{
+    double backoff = controller->options.backoff;
+    /* The count was over; the mean of its bin may not be. */
+    ratio = smaller(ratio, 1);
+    ratio = ratio > backoff ? ratio : backoff;
+    weir_controller_move(controller, controller->limit * ratio,
+                         dropped ? WEIR_LIMIT_DROPPED : WEIR_LIMIT_SLOW, now);
+    controller->target.cut_at = now;
+}
+
+/* A small limit rises by a larger share than a large one, so that processes
+ * which began with unequal limits, and fall by equal shares, come together. */
+static void rise(struct weir_controller *controller, double ratio,
+                 weir_instant now)
+{
+    double limit = controller->limit;
+    double share = smaller(controller->options.growth, GAIN * (ratio - 1));
+    if (controller->target.cut_at == 0 && ratio >= FAR)
+        share = 1;
+    if (share <= 0)
+        return;
+    double step = (limit + EVEN) * share;
+    double least = smaller(STEP, ratio - 1);
+    weir_controller_move(controller, limit + (step > least ? step : least),
+                         WEIR_LIMIT_ROOM, now);
+}
+
+static void judge(struct weir_controller *controller, weir_instant now)
+{
+    struct weir_target_state *target = &controller->target;
+    weir_controller_judged(controller);
+    const struct weir_controller_view *view = &controller->view;
+    double p = view->latency > 0 ? (double)view->latency : 1;
+    double ratio = (double)target->hold / p;
+    if (view->slow >= weir_window_trip(view->samples, controller->millionths))
+        fall(controller, ratio, 2 * target->dropped >= view->slow, now);
+    else if (2.0 * target->peak >= controller->limit)
+        rise(controller, ratio, now);
+    open_window(controller, now);
+}
+
+/* ---- Input ---- */
+
+/* Permits in flight since before the last decrease show nothing about it. */
+static uint32_t overdue_of(const struct weir_controller *controller,
+                           const struct weir_overdue *overdue, weir_instant now)
+{
+    const struct weir_target_state *target = &controller->target;
+    if (overdue->count == 0 || overdue->age <= target->hold)
+        return 0;
+    if (now < overdue->age || now - overdue->age <= target->cut_at)
+        return 0;
+    return overdue->count < WEIR_PERMITS_MAX ? overdue->count
+                                             : WEIR_PERMITS_MAX;
+}
+
+static bool tick_target(struct weir_controller *controller,
+                        const struct weir_overdue *overdue, weir_instant now)
+{
+    struct weir_target_state *target = &controller->target;
+    uint32_t count = overdue_of(controller, overdue, now);
+    if (is_ripe(controller, count, now)) {
+        weir_duration age =
+            overdue->age < WEIR_LATENCY_MAX ? overdue->age : WEIR_LATENCY_MAX;
+        weir_window_add(controller->window, age, true, count);
+        target->dropped += count;
+        judge(controller, now);
+        return true;
+    }
+    if (now >= target->due)
+        target->due = now + controller->options.window_min;
+    return false;
+}
+
+/* A dropped request counts as slow enough for the whole back-off. */
+static weir_duration told(const struct weir_controller *controller,
+                          const struct weir_sample *sample)
+{
+    if (!weir_is_dropped(sample))
+        return sample->latency;
+    double most = (double)controller->target.hold / controller->options.backoff;
+    if ((double)sample->latency >= most)
+        return sample->latency;
+    return most < (double)WEIR_LATENCY_MAX ? (weir_duration)most
+                                           : WEIR_LATENCY_MAX;
+}
+
+static bool sample_target(struct weir_controller *controller,
+                          const struct weir_sample *sample, weir_instant now)
+{
+    static const struct weir_overdue nothing;
+    struct weir_target_state *target = &controller->target;
+    weir_instant begun = now > sample->latency ? now - sample->latency : 0;
+    if (begun < target->cut_at)
+        return false;
+    bool dropped = weir_is_dropped(sample);
+    weir_window_add(controller->window, told(controller, sample),
+                    dropped || sample->latency > target->hold, 1);
+    target->dropped += dropped ? 1 : 0;
+    if (sample->in_flight > target->peak)
+        target->peak = sample->in_flight;
+    return is_ripe(controller, 0, now) &&
+           tick_target(controller, &nothing, now);
+}
+
+static weir_instant deadline_target(const struct weir_controller *controller)
+{
+    return controller->target.due;
+}
+
+const struct weir_controller_family weir_controller_target = {
+    .text = "target",
+    .windows = true,
+    .init = init,
+    .sample = sample_target,
+    .tick = tick_target,
+    .deadline = deadline_target,
+};

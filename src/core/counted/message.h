@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: MIT
+ * counted/message.h - the messages between a limiter and a root.
+ *
+ * One stream a root link, ten messages:
+ *
+ *     limiter                                   root
+ *        | -- hello: name, epoch --------------->  |
+ *        | <-------------- welcome: settings ----- |
+ *        | <--------------- quotas (by epoch) ---- |
+ *        | -- report n: counts ------------------> |
+ *        | <---- fills n: the buckets, slack ----- |
+ *        | <---- fills n: pushed, they moved ----- |
+ *        | -- report n+1 ------------------------> |
+ *        | -- asks: steps of exact meters -------> |
+ *        | <----------------- answers to some ---- |
+ *        | -- wants n: of leased quotas -------->  |
+ *        | <-------- grants: the answer to n ----- |
+ *        | <--------------- grants: pushed ------- |
+ *        | -- limits: of adaptive quotas ------->  |
+ *
+ * The protocol survives loss, doubling, reordering and replay. gRPC has none of
+ * these, but the nodes are also tested over a network that has all of them:
+ *
+ *  - Stop and wait. A limiter has at most one report unanswered on a link; it
+ *    repeats the report, same number and same content, until the fills that
+ *    answer it come. A root takes report n only if n is the successor of the
+ *    last one it took; a repeated report is answered again and never counted
+ *    again. Both sides know the total that the other holds, and only the
+ *    difference to it travels. This is flow control too: an overloaded root
+ *    answers later, and no queue grows.
+ *  - A count carries the limiter's pace. The root goes on adding at that pace
+ *    until the next count of the slot replaces the presumed units. A lost
+ *    report only delays the replacement.
+ *  - Totals are absolute where a session begins (announce.base), so a
+ *    reconnect that lost an answer counts nothing twice.
+ *  - Every message bears the session number of the hello it belongs to;
+ *    others are dropped.
+ *  - A region's root hands up the counts of its limiters. A limiter reports to
+ *    all roots of its region, and names one its carrier: units handed to one
+ *    carrier are never handed to another (count.carry; tally.c).
+ *  - An ask is taken at most once: numbers rise over the asks of a session, and
+ *    a root takes only a number above all it took. A doubled or late ask is
+ *    dropped. If an ask or its answer is lost, the caller waits until its
+ *    patience ends; the ask is not repeated, since it may have been charged.
+ *  - Wants are always sent in full, and repeated; grants have serials, and
+ *    wants name the serial that was taken (leased/lease_holder.h,
+ *    leased/lease_pool.h). Loss costs time; a doubled or late message is
+ *    recognized by its serial or its number.
+ *  - Quotas go in the order of epochs, each in its present state; a limiter
+ *    says the epoch it has reached in each report. Any prefix is sound, any
+ *    loss is repaired by starting again from there.
+ *
+ * Messages are plain values. Arrays and texts in them are borrowed: they belong
+ * to the function that made the message, until its next call. Fills are in
+ * 1/1024 units (WEIR_FILL_ONE), ages and waits in nanoseconds; no instant ever
+ * travels. */
+
+#ifndef WEIR_MESSAGE_H
+#define WEIR_MESSAGE_H
+
+#include <string.h>
+
+#include "core/algorithm/algorithm.h"
+#include "core/base/base.h"
+#include "core/quota/catalog.h"
+#include "core/quota/lease.h"
+
+#define WEIR_PROTOCOL 1          /* the version in hello and welcome */
+#define WEIR_INCARNATION_SIZE 16 /* bytes */
+#define WEIR_FILL_FRAC 10        /* bits of a unit's fraction on the wire */
+#define WEIR_FILL_ONE 1024       /* a unit of fill on the wire */
+#define WEIR_PACE_SHIFT 33
+#define WEIR_PACE_SPAN ((weir_duration)1 << WEIR_PACE_SHIFT) /* 8.6 s */
+#define WEIR_PACE_MAX ((uint64_t)1 << 40)
+#define WEIR_AHEAD_MAX ((uint64_t)1 << 44)
+/* A pace is valid for this many report intervals without a report. */
+#define WEIR_PACE_INTERVALS 2
+
+/* Bounds on one message; a decoder rejects a message above them. */
+#define WEIR_REPORT_COUNTS_MAX 8192
+#define WEIR_REPORT_ANNOUNCES_MAX 2048
+#define WEIR_FILLS_MAX 8192
+/* Bound on the slots that a limiter announces on a link in a second, on
+ * average, however many new names callers use. */
+#define WEIR_ANNOUNCES_PER_S 20000
+#define WEIR_QUOTAS_MAX 512
+#define WEIR_ASKS_MAX 1024 /* in a message, and unanswered in a limiter */
+#define WEIR_PATIENCE_MAX (60 * WEIR_SECOND) /* of an ask; cut to this */
+#define WEIR_TIERS_MAX 16                    /* depth of nested regions */
+#define WEIR_LEASES_MAX 1024 /* quotas in one message of wants or grants */
+#define WEIR_LIMITS_MAX 256  /* adaptive limits in one message */
+#define WEIR_MASTER_MAX 255  /* bytes of a master's address */
+#define WEIR_MESSAGE_BYTES_MAX (4u << 20)
+
+enum weir_message_type {
+    WEIR_MESSAGE_HELLO = 1,
+    WEIR_MESSAGE_WELCOME = 2,
+    WEIR_MESSAGE_QUOTAS = 3,
+    WEIR_MESSAGE_REPORT = 4,
+    WEIR_MESSAGE_FILLS = 5,
+    WEIR_MESSAGE_ASKS = 6,
+    WEIR_MESSAGE_ANSWERS = 7,
+    WEIR_MESSAGE_WANTS = 8,
+    WEIR_MESSAGE_GRANTS = 9,
+    WEIR_MESSAGE_LIMITS = 10,
+};
+
+/* A quota store, how often it was restored. */
+struct weir_store_id {
+    uint8_t uuid[16]; /* all zero: not known yet */
+    uint64_t restores;
+};
+
+static inline bool weir_store_id_equal(const struct weir_store_id *a,
+                                       const struct weir_store_id *b)
+{
+    return memcmp(a->uuid, b->uuid, sizeof(a->uuid)) == 0 &&
+           a->restores == b->restores;
+}
+
+struct weir_hello {
+    uint32_t protocol;
+    uint8_t incarnation[WEIR_INCARNATION_SIZE]; /* of the limiter's table */
+    struct weir_text name;      /* for people: "service@host", <= 255 B */
+    struct weir_store_id store; /* the store that its quotas are from */
+    uint64_t epoch;             /* newest epoch that it has */
+    bool region; /* sent by the limiter half of a region's root … */
+    struct weir_text region_name; /* … of this region, <= 255 B; absent: no
+                                   * region. All roots of a region are one
+                                   * client for leased quotas */
+};
+
+/* Settings that a root sends to its limiters. */
+struct weir_settings {
+    weir_duration report_interval; /* 10 ms .. 1 h */
+    weir_duration stale_after;     /* >= report_interval */
+    bool slack;                    /* report by slack, not only by time */
+    bool correction_auto;          /* learn the ratio of others' counts */
+    uint32_t correction_ppm;       /* extrapolate others' counts, 10^-6 */
+};
+
+struct weir_welcome {
+    uint32_t protocol;
+    uint8_t incarnation[WEIR_INCARNATION_SIZE]; /* of the root */
+    struct weir_text name;
+    weir_duration age; /* since this incarnation was born */
+    bool ready;        /* has its quotas; else store is unknown */
+    bool provisional;  /* it can't read its store, which may be ahead of
+                        * 'epoch': limiters forget no quota because of it */
+    struct weir_store_id store;
+    uint64_t epoch; /* the newest it has */
+    struct weir_settings settings;
+    bool carries; /* it has an upstream: may be a carrier */
+    /* If it carries: the last report it took from this limiter, in any session.
+     * If there was none: 0, and the session of the first hello that it
+     * remembers. */
+    uint64_t last_session;
+    uint64_t last_number;
+    weir_duration top_age;           /* as in fills */
+    size_t region_count;             /* regions from this root to the topmost
+                                      * roots, its own included; at most … */
+    const struct weir_text *regions; /* … WEIR_TIERS_MAX names */
+    bool leases;                     /* it is master of the leased quotas … */
+    uint64_t term; /* … in this term: it rises with each master. If it
+                              * isn't master: the highest term it knows */
+    struct weir_text master; /* if it isn't master: the master's address, at
+                              * most WEIR_MASTER_MAX bytes; absent: unknown */
+};
+
+/* Changes in the order of epochs. If 'full', the limiter forgets each quota
+ * that is not named from here to the message that reaches 'target'. */
+struct weir_quotas {
+    bool full;       /* the first message of a whole set; 'from' is 0 */
+    uint64_t from;   /* holds every change above this epoch … */
+    uint64_t epoch;  /* … up to this one, reached when they are applied */
+    uint64_t target; /* the root's newest */
+    uint64_t known;  /* of a whole set: the epoch that the root believed the
+                      * limiter had. A limiter beyond it and beyond 'target' has
+                      * newer quotas from another root, and keeps them */
+    size_t count;
+    const struct weir_change *changes;
+};
+
+/* From now on 'slot' means the quota 'name' on this link. Counts of this link
+ * are differences to the total 'base'. 'fill' is the bucket as the limiter knew
+ * it, without its own counts above 'base'; a cold root takes it over. */
+struct weir_announce {
+    uint32_t slot;
+    struct weir_text name;
+    uint64_t created; /* of the quota, or of the instance's template */
+    uint64_t base;    /* modulo 2^64 */
+    uint64_t refused; /* the same, of refused units */
+    int64_t fill;     /* 1/1024 units */
+    bool witnessed;   /* another root has answered since this root started:
+                       * counts of other limiters since then are in 'fill' */
+    bool sank;        /* the limiter doesn't know whether a report that lowered
+                       * the total was taken: the root's total may rightly be
+                       * below 'base' */
+    bool in_flight;   /* kind concurrency: 'base' plus a count is the number of
+                       * units in flight */
+};
+
+/* A slot's counts since the last answered report. */
+struct weir_count {
+    uint32_t slot;
+    int64_t passed;   /* units; refunds make it negative */
+    uint64_t refused; /* units */
+    int64_t late;     /* of 'passed': units that drained from the limiter's own
+                       * bucket before the root received them, or were above its
+                       * high burst. Without a 'late_from' only this root was
+                       * the cause: it didn't limit the slot */
+    uint64_t pace;    /* presumed pace from here on, units in WEIR_PACE_SPAN;
+                       * the root adds it until the next count of the slot */
+    int64_t carry;    /* if the report is carried: units to be carried up,
+                       * mostly the passed ones; else 0 */
+    uint64_t ahead;   /* of a region's root: units that it presumes of its
+                       * limiters by now and 'passed' lacks; they end with the
+                       * pace. 0 without a pace */
+};
+
+struct weir_report {
+    uint64_t number; /* 1, 2, … in a session */
+    uint64_t epoch;  /* of the limiter's quotas */
+    bool no_room;    /* the table has no room for the next epoch: the root
+                      * should not send it again … */
+    bool again;      /* … until this: there is room now */
+    weir_duration late_from; /* the link was down, or slow, for this long */
+    uint64_t unknown;        /* requests by unknown names, in total */
+    bool carried;            /* the root is this limiter's carrier */
+    /* A quota of the limiter's table below a name that this root denied;
+     * absent: none. */
+    struct weir_text below;
+    size_t announce_count;
+    const struct weir_announce *announces;
+    size_t count;
+    const struct weir_count *counts; /* slots strictly ascending */
+};
+
+/* A bucket as the root sees it, this limiter's counts up to report 'number'
+ * included. 'slack', in 1/1024 units: the limiter must report at once when its
+ * count differs by more from those counts plus their pace. UINT64_MAX: no limit
+ * is near. */
+struct weir_fill {
+    uint32_t slot;
+    int64_t fill; /* 1/1024 units; without units presumed of this limiter */
+    uint64_t slack;
+    uint64_t pace; /* of all other limiters, from now on: units in
+                    * WEIR_PACE_SPAN */
+};
+
+struct weir_fills {
+    bool answer;     /* answers report 'number'; else pushed after it */
+    uint64_t number; /* the last report taken */
+    uint64_t stamp;  /* rises with every fills message of a session */
+    /* Shortest interval between reports that the root asks for; 0: none. */
+    weir_duration report_backoff;
+    uint32_t limiters;     /* connected to this root */
+    weir_duration top_age; /* how long the topmost root has been silent beyond
+                            * the usual; 0: this root is topmost, or has just
+                            * received from it; WEIR_NEVER: it never has */
+    size_t count;
+    const struct weir_fill *fills; /* slots strictly ascending */
+    size_t unknown_count;
+    const uint32_t *unknown; /* announced slots without a quota here: announce
+                              * them again later */
+    size_t denied_count;     /* <= WEIR_REPORT_ANNOUNCES_MAX */
+    const uint32_t *denied;  /* slots announced by that report with names that
+                              * this link's credential may not take from; also
+                              * in 'unknown' once they have counts */
+};
+
+/* One step of the bucket state of 'name', which the root keeps for all limiters
+ * (sharing: exact, store: root). */
+struct weir_step_ask {
+    uint64_t number; /* > 0 */
+    struct weir_text name;
+    struct weir_algorithm_ask ask;
+    weir_duration patience; /* how long the caller waits at most */
+};
+
+/* The wire uses these numbers. */
+enum weir_step_error {
+    WEIR_STEP_ANSWERED = 0,
+    WEIR_STEP_UNKNOWN = 1, /* no exact quota kept by roots, or not known here
+                            * yet */
+    WEIR_STEP_NO_ROOM = 2, /* for another bucket state; nothing was charged */
+    WEIR_STEP_AWAY = 3,    /* a region's root can't reach the roots above, or
+                            * they don't answer; the ask may have been
+                            * charged */
+    WEIR_STEP_DENIED = 4,  /* this link's credential may not take from it */
+};
+
+/* The answer to one ask. Each has its own number, not only the first as in a
+ * report: a region's root answers in the order of the roots above. */
+struct weir_step_answer {
+    uint64_t number;
+    enum weir_step_error error; /* if not ANSWERED, all zero: */
+    struct weir_algorithm_answer answer;
+};
+
+struct weir_asks {
+    size_t count;                     /* 1 .. WEIR_ASKS_MAX */
+    const struct weir_step_ask *asks; /* numbers strictly ascending */
+};
+struct weir_answers {
+    size_t count; /* 1 .. WEIR_ASKS_MAX */
+    const struct weir_step_answer *answers;
+};
+
+/* A want of a client for one leased quota: a limiter, or a server that asks for
+ * its own clients. A release gives everything back, has no other field but
+ * 'taken', and is not answered. */
+struct weir_want {
+    struct weir_text name;
+    bool release;
+    bool learning;  /* not all of the client's own lease holders have reported:
+                     * it may have handed out more than it says */
+    double has;     /* the capacity it uses, or has handed out, in the unit of a
+                     * band's wants */
+    double safe;    /* the capacity it uses when its lease is over, or has
+                     * promised for then, in the same unit */
+    uint64_t taken; /* the serial of the grant it uses; 0: none of this
+                     * master */
+    /* roster token, sent to a master that hasn't answered yet: the last one
+     * of an earlier master, while that master's grant is in use */
+    uint64_t roster_token;
+    size_t band_count;             /* 1 .. WEIR_LEASE_BANDS_MAX */
+    const struct weir_band *bands; /* priorities strictly descending */
+};
+
+struct weir_wants {
+    uint64_t number; /* > 0; rises while the limiter lives */
+    uint64_t term;   /* the highest term that the root sent on this link: a
+                      * master takes only wants sent in its own term. Older
+                      * wants may be long out of date, and the previous master
+                      * may have granted more since. */
+    size_t count;    /* 1 .. WEIR_LEASES_MAX */
+    const struct weir_want *wants;
+};
+
+/* The wire uses these numbers. */
+enum weir_lease_error {
+    WEIR_LEASE_GRANTED = 0,
+    WEIR_LEASE_UNKNOWN = 1,    /* no such quota here, or not yet */
+    WEIR_LEASE_NOT_LEASED = 2, /* it isn't leased */
+    WEIR_LEASE_NO_ROOM = 3,    /* for another quota, holder or priority */
+    WEIR_LEASE_DENIED = 4,     /* this link's credential may not take from it */
+};
+
+struct weir_lease_grant {
+    struct weir_text name;
+    enum weir_lease_error error; /* if not GRANTED, all zero: */
+    struct weir_grant grant;     /* its 'holder' isn't sent */
+};
+
+/* Grants; without any, the message says which root is master. */
+struct weir_grants {
+    uint64_t answer; /* the number of the wants; 0: pushed */
+    uint64_t term;
+    bool elsewhere; /* this root isn't master: no grant, and 'term' is the
+                     * highest it knows */
+    struct weir_text master; /* the master's address, as in welcome */
+    size_t count;            /* at most WEIR_LEASES_MAX */
+    const struct weir_lease_grant *grants;
+};
+
+/* The state of an adaptive limit in one process. */
+struct weir_limit_told {
+    struct weir_text name; /* of the quota or instance */
+    double limit;          /* units in flight: 0 .. WEIR_PERMITS_MAX */
+    uint32_t in_flight;
+    uint32_t reason;       /* of its last move: enum weir_limit_reason, or a
+                            * number of a later version */
+    weir_duration latency; /* of the last window; 0: none */
+    weir_duration age;     /* since it last moved */
+};
+/* All adaptive limits of a process, or the first ones; they replace those of
+ * the last message. There is no answer: a lost message is replaced by the next,
+ * sent when a limit has moved. */
+struct weir_limits {
+    size_t count; /* at most WEIR_LIMITS_MAX */
+    const struct weir_limit_told *limits;
+};
+
+struct weir_message {
+    enum weir_message_type type;
+    uint64_t session; /* of the link, chosen by the limiter; in every message */
+    union {
+        struct weir_hello hello;
+        struct weir_welcome welcome;
+        struct weir_quotas quotas;
+        struct weir_report report;
+        struct weir_fills fills;
+        struct weir_asks asks;
+        struct weir_answers answers;
+        struct weir_wants wants;
+        struct weir_grants grants;
+        struct weir_limits limits;
+    };
+};
+
+#endif /* WEIR_MESSAGE_H */

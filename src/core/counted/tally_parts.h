@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT
+ * counted/tally_parts.h - shared by the files of a tally; for tally*.c only. */
+
+#ifndef WEIR_TALLY_PARTS_H
+#define WEIR_TALLY_PARTS_H
+
+#include "core/counted/tally.h"
+
+/* Time constant of the smoothed rates … */
+#define WEIR_RATE_SPAN (2 * WEIR_SECOND)
+/* … and of the values for `share` and `hold`: an outage may last for hours, and
+ * its last second of load is not typical. */
+#define WEIR_LEARN_SPAN (10 * WEIR_SECOND)
+
+/* Age of 'then'. A clock may step back. */
+static inline weir_duration weir_age(weir_instant then, weir_instant now)
+{
+    return now > then ? now - then : 0;
+}
+
+static inline float weir_smoothed(float before, float sample,
+                                  weir_duration span)
+{
+    float weight = (float)span / (float)(span + WEIR_RATE_SPAN);
+    return before + (sample - before) * weight;
+}
+
+/* The factor that fades a sum over the last WEIR_LEARN_SPAN after a span. */
+static inline float weir_fading(weir_duration span)
+{
+    return (float)WEIR_LEARN_SPAN / (float)(span + WEIR_LEARN_SPAN);
+}
+
+/* How long a root uses a pace that isn't confirmed. */
+static inline weir_duration weir_tally_pace_good(const struct weir_tally *tally)
+{
+    return WEIR_PACE_INTERVALS * tally->interval;
+}
+
+static inline bool weir_tally_announced(const struct weir_tally_link *link,
+                                        const struct weir_tally_cell *cell)
+{
+    return cell->session == (uint32_t)link->session;
+}
+
+/* Whether the slot is of a kind that is reported. */
+static inline bool weir_tally_is_told_of(const struct weir_slot_view *view)
+{
+    return view->state == WEIR_SLOT_QUOTA || view->state == WEIR_SLOT_INSTANCE;
+}
+
+/* ---- tally.c ---- */
+
+/* The cell of a slot in its present life; begun anew if need be. */
+struct weir_tally_cell *weir_tally_cell_of(struct weir_tally *tally,
+                                           struct weir_tally_link *link,
+                                           uint32_t slot,
+                                           const struct weir_slot_view *view);
+
+/* Sets the counts at which the slot is reported, and stops. */
+void weir_tally_update_slack(struct weir_tally *tally, uint32_t slot,
+                             weir_instant now);
+
+/* ---- tally_report.c ---- */
+
+/* Whether counts are late: the root hasn't answered those of some intervals
+ * ago, or those made while it was unreachable. */
+bool weir_tally_is_late(const struct weir_tally *tally,
+                        const struct weir_tally_link *link,
+                        const struct weir_tally_cell *cell, weir_instant now);
+
+/* ---- tally_correction.c ---- */
+
+/* The units that we and others added between the last two fills of a root. */
+struct weir_tally_added {
+    float own, others; /* units; below 0: too many were presumed */
+    int64_t fill;      /* as received now */
+};
+void weir_tally_learn_part(struct weir_tally *tally, uint32_t slot,
+                           struct weir_tally_cell *cell,
+                           const struct weir_slot_view *view,
+                           const struct weir_tally_added *added,
+                           weir_instant now);
+/* A root has sent a fill of the slot: learns the probability for `hold`.
+ * 'blind': it isn't a fill of the bucket. */
+void weir_tally_learn_hold(struct weir_tally *tally, uint32_t slot, bool blind,
+                           weir_instant now);
+
+/* ---- tally_carry.c ---- */
+
+/* Units handed over of the slot in its present life, of its present kind. */
+uint64_t *weir_tally_handed_of(struct weir_tally *tally, uint32_t slot,
+                               uint32_t generation, bool inflight);
+/* The root didn't take the units that the unanswered report handed over. */
+void weir_tally_hand_back(struct weir_tally *tally, uint32_t slot,
+                          const struct weir_tally_cell *cell);
+/* The root knows the slot: the units not handed over with the announcement are
+ * to follow soon. */
+void weir_tally_hand_rest(struct weir_tally *tally,
+                          struct weir_tally_link *link, uint32_t slot);
+/* A report of the slot was answered. If its units in flight are at the carrier
+ * now, former carriers are to be sent that they aren't carriers. */
+void weir_tally_take_over(struct weir_tally *tally,
+                          struct weir_tally_link *link, uint32_t slot);
+/* A root gives back the units in flight of a limiter that is silent for long:
+ * all of them are reported again. */
+void weir_tally_say_in_flight(struct weir_tally *tally,
+                              struct weir_tally_link *link);
+/* Whether carriers have, and have answered, the count up to 'total'. */
+bool weir_tally_is_handed(const struct weir_tally *tally, uint32_t slot,
+                          uint64_t total);
+/* Units of the slot's count that are only presumed. */
+static inline uint64_t weir_tally_ahead_of(const struct weir_tally *tally,
+                                           uint32_t slot)
+{
+    return tally->carried ? tally->carried[slot].ahead : 0;
+}
+
+#endif /* WEIR_TALLY_PARTS_H */

@@ -1,0 +1,910 @@
+/* SPDX-License-Identifier: MIT
+ * core/node/limiter.c - the limiter's side of each root link.
+ *
+ * A link's life:
+ *
+ *     down --link(up)--> greeting --hello sent--> waiting --welcome--> up
+ *       ^                                                              |
+ *       '--------------------- link(down) ----------------------------'
+ *
+ * A link that is up reports once an interval in any case (the empty report is
+ * the heartbeat), and earlier when the table says that some slot used up its
+ * slack, but not within 20 ms of the last report.
+ *
+ * Stale. If the topmost root is silent for stale_after, the table follows each
+ * quota's on_stale until that root is received again. Roots of a region send
+ * how long it has been silent to them; the youngest such age is used. While the
+ * region's roots answer, they compute `share`: they see the whole region. A
+ * limiter decides alone only when no root answers.
+ *
+ * Carrier. Of the roots with an upstream one is handed the counts: the present
+ * carrier while no other is fitter. The fittest root answers, and has received
+ * from the topmost root lately. */
+
+#include "core/node/limiter.h"
+
+#include <string.h>
+
+#include "core/base/hash.h"
+#include "core/node/limiter_state.h"
+
+#define EXTRAPOLATE_EVERY (50 * WEIR_MILLISECOND)
+#define LOOK_EVERY (50 * WEIR_MILLISECOND)
+#define SWEEP_EVERY (100 * WEIR_MILLISECOND)
+#define SWEEP_SLOTS 1024
+#define SWEEP_CROWDED 16384 /* while there is hardly any room left */
+/* The rest of a full report follows after this. */
+#define REST_AFTER (50 * WEIR_MILLISECOND)
+/* An unanswered message is sent again after this; doubled each time. */
+#define RESEND_FIRST WEIR_SECOND
+#define RESEND_MOST (8 * WEIR_SECOND)
+/* The slack of a link silent for this long isn't used while others answer. */
+#define PATIENCE (500 * WEIR_MILLISECOND)
+
+static const struct weir_text no_text = { NULL, 0 };
+
+/* ---- Memory ---- */
+
+static size_t head_size(void)
+{
+    return (sizeof(struct weir_limiter) + WEIR_CACHE_LINE - 1) &
+           ~(size_t)(WEIR_CACHE_LINE - 1);
+}
+
+size_t weir_limiter_size(const struct weir_limiter_options *options)
+{
+    return head_size() + weir_limiter_asks_size(options->asks) +
+           weir_limiter_leases_size(options) +
+           weir_limiter_limits_size(options->limits) +
+           weir_tally_size(options->slots, options->links,
+                           options->region != NULL);
+}
+
+static void set_name(struct weir_limiter *limiter, struct weir_text name)
+{
+    limiter->name_len = name.len < WEIR_NAME_MAX ? name.len : WEIR_NAME_MAX;
+    if (limiter->name_len > 0)
+        memcpy(limiter->name, name.p, limiter->name_len);
+}
+
+struct weir_limiter *weir_limiter_init(
+    void *block, const struct weir_limiter_options *options, weir_instant now)
+{
+    weir_assert(options->links <= WEIR_ROOTS_MAX);
+    struct weir_limiter *limiter = block;
+    limiter->table = options->table;
+    limiter->link_count = options->links;
+    limiter->rng.state = options->seed;
+    limiter->region = options->region;
+    set_name(limiter, options->name);
+    memcpy(limiter->incarnation, options->incarnation, WEIR_INCARNATION_SIZE);
+    limiter->settings = (struct weir_settings){
+        .report_interval = WEIR_SECOND,
+        .stale_after = 3 * WEIR_SECOND,
+        .slack = true,
+    };
+    char *rest = (char *)block + head_size();
+    weir_limiter_asks_init(&limiter->asks, rest, options->asks);
+    rest += weir_limiter_asks_size(options->asks);
+    weir_limiter_leases_init(&limiter->leases, rest, options);
+    rest += weir_limiter_leases_size(options);
+    limiter->limits.rows = (struct weir_limit_told *)rest;
+    limiter->limits.capacity = options->limits;
+    rest += weir_limiter_limits_size(options->limits);
+    weir_tally_init(&limiter->tally, rest, options->table, options->slots,
+                    options->links, options->region != NULL, now);
+    limiter->tally.slack = true;
+    limiter->born = now;
+    limiter->collect_at = now + WEIR_SECOND;
+    limiter->extrapolate_at = now + EXTRAPOLATE_EVERY;
+    limiter->sweep_at = now + SWEEP_EVERY;
+    return limiter;
+}
+
+void weir_limiter_reincarnate(struct weir_limiter *limiter,
+                              struct weir_text name, const uint8_t *incarnation,
+                              weir_instant now)
+{
+    set_name(limiter, name);
+    memcpy(limiter->incarnation, incarnation, WEIR_INCARNATION_SIZE);
+    weir_tally_disown(&limiter->tally, now);
+    /* Each slot is treated as new: its first use is reported at once. This also
+     * repairs a change that the parent's sync thread was in the middle of. */
+    weir_table_lift_stops(limiter->table);
+    limiter->unknown_before = weir_table_unknown(limiter->table);
+    limiter->full_seen = weir_table_overflowed(limiter->table);
+    limiter->reports = 0;
+    limiter->event_first = limiter->event_count = 0;
+    limiter->events_lost = 0;
+    /* The new limiter has had no link: it counts no silence from before. */
+    limiter->heard_at = limiter->spoken_at = now;
+    for (uint32_t i = 0; i < limiter->link_count; i++)
+        limiter->link[i] = (struct limiter_link){ .state = LINK_DOWN };
+    weir_limiter_asks_forget(&limiter->asks);
+    weir_limiter_leases_forget(limiter, now);
+    limiter->collect_at = now;
+    limiter->born = now;
+}
+
+/* ---- Events ---- */
+
+struct weir_event *weir_limiter_note(struct weir_limiter *limiter,
+                                     enum weir_event_type type,
+                                     struct weir_text text, weir_instant now)
+{
+    if (limiter->event_count == LIMITER_EVENTS_MAX) {
+        limiter->events_lost++;
+        return NULL;
+    }
+    uint32_t at =
+        (limiter->event_first + limiter->event_count++) % LIMITER_EVENTS_MAX;
+    struct weir_event *event = &limiter->event[at];
+    *event = (struct weir_event){ .type = type, .at = now, .count = 1 };
+    size_t len =
+        text.len < sizeof(event->text) - 1 ? text.len : sizeof(event->text) - 1;
+    if (len > 0)
+        memcpy(event->text, text.p, len);
+    return event;
+}
+
+bool weir_limiter_event(struct weir_limiter *limiter, struct weir_event *out)
+{
+    if (limiter->event_count > 0) {
+        *out = limiter->event[limiter->event_first];
+        limiter->event_first = (limiter->event_first + 1) % LIMITER_EVENTS_MAX;
+        limiter->event_count--;
+        return true;
+    }
+    if (limiter->events_lost == 0)
+        return false;
+    *out = (struct weir_event){ .type = WEIR_EVENT_LOST,
+                                .count = limiter->events_lost };
+    limiter->events_lost = 0;
+    return true;
+}
+
+/* ---- Receiving ---- */
+
+/* How long the topmost root has been silent, by the message; WEIR_NEVER: the
+ * message doesn't say. */
+static weir_duration top_age_in(const struct limiter_link *link,
+                                const struct weir_message *message)
+{
+    if (message->type == WEIR_MESSAGE_WELCOME)
+        return message->welcome.top_age;
+    if (message->type == WEIR_MESSAGE_FILLS)
+        return message->fills.top_age;
+    return link->carries ? WEIR_NEVER : 0;
+}
+
+/* Age 0 is always taken: a clock may step back. */
+static void note_later(weir_instant at, weir_duration age, weir_instant now,
+                       weir_instant *in)
+{
+    if (age == 0 || at > *in || *in > now)
+        *in = at;
+}
+
+static bool is_long_ago(const struct weir_limiter *limiter, weir_instant then,
+                        weir_instant now)
+{
+    return now > then && now - then >= limiter->settings.stale_after;
+}
+
+static void hear(struct weir_limiter *limiter, struct limiter_link *link,
+                 weir_duration age, weir_instant now)
+{
+    weir_instant at = now > age ? now - age : 0;
+    limiter->spoken_at = now;
+    if (age != WEIR_NEVER) {
+        note_later(at, age, now, &link->top_at);
+        note_later(at, age, now, &limiter->heard_at);
+        link->topped = limiter->topped = true;
+        weir_table_pause_hold(limiter->table, age > 0);
+    } else if (!limiter->heard) {
+        limiter->heard_at = now; /* the topmost root gets the full time */
+    }
+    limiter->heard = true;
+    if (!limiter->stale || is_long_ago(limiter, limiter->heard_at, now))
+        return;
+    limiter->stale = false;
+    limiter->tally.share_above = false;
+    weir_table_set_stale(limiter->table, false, now);
+    weir_tally_stale(&limiter->tally, !limiter->tally.slack, now);
+    weir_limiter_note(limiter, WEIR_EVENT_FRESH, no_text, now);
+}
+
+static void check_stale(struct weir_limiter *limiter, weir_instant now)
+{
+    if (!limiter->heard || !is_long_ago(limiter, limiter->heard_at, now))
+        return;
+    bool spoken = !is_long_ago(limiter, limiter->spoken_at, now);
+    if (limiter->stale && limiter->tally.share_above == spoken)
+        return;
+    if (!limiter->stale)
+        weir_limiter_note(limiter, WEIR_EVENT_STALE, no_text, now);
+    limiter->stale = true;
+    limiter->tally.share_above = spoken;
+    weir_table_set_stale(limiter->table, true, now);
+    weir_tally_stale(&limiter->tally, true, now);
+}
+
+/* ---- Links ---- */
+
+/* As a carrier; 0: it can't carry. */
+static unsigned fitness(const struct weir_limiter *limiter, uint32_t index)
+{
+    const struct limiter_link *link = &limiter->link[index];
+    if (link->state != LINK_UP || !link->carries)
+        return 0;
+    /* Is its topmost root older than other links know it? In a region that is
+     * cut off all are equally old, and no other carrier is better. */
+    weir_duration some =
+        WEIR_PACE_INTERVALS * limiter->settings.report_interval;
+    bool top = link->topped && link->top_at + some > limiter->heard_at;
+    return 1 + 2 * top + limiter->tally.link[index].answering;
+}
+
+static void choose_carrier(struct weir_limiter *limiter)
+{
+    uint32_t before = limiter->tally.carrier;
+    uint32_t best = before;
+    unsigned most = 0;
+    if (before != WEIR_CARRIER_NONE)
+        most = fitness(limiter, before);
+    if (most == 0)
+        best = WEIR_CARRIER_NONE;
+    for (uint32_t i = 0; i < limiter->link_count; i++) {
+        unsigned fit = fitness(limiter, i);
+        if (fit <= most)
+            continue;
+        most = fit;
+        best = i;
+    }
+    if (best == before)
+        return;
+    weir_tally_carry(&limiter->tally, best);
+    if (best != WEIR_CARRIER_NONE)
+        limiter->link[best].urgent = true;
+    if (before != WEIR_CARRIER_NONE)
+        limiter->link[before].urgent = true;
+}
+
+/* The interval is that of the slowest root: before its end no pace is out of
+ * date and no count is late. */
+static void set_interval(struct weir_limiter *limiter)
+{
+    weir_duration interval = limiter->settings.report_interval;
+    for (uint32_t i = 0; i < limiter->link_count; i++) {
+        weir_duration report_backoff = limiter->tally.link[i].report_backoff;
+        if (limiter->link[i].state == LINK_UP && report_backoff > interval)
+            interval = report_backoff;
+    }
+    limiter->tally.interval = interval;
+}
+
+void weir_limiter_link(struct weir_limiter *limiter, uint32_t index, bool up,
+                       weir_instant now)
+{
+    weir_assert(index < limiter->link_count);
+    struct limiter_link *link = &limiter->link[index];
+    weir_limiter_asks_lost(limiter, index);
+    weir_limiter_asks_heard(link);
+    weir_limiter_leases_link(limiter, index, NULL, now);
+    if (!up) {
+        link->tried = true;
+        if (link->state == LINK_UP)
+            weir_limiter_note(limiter, WEIR_EVENT_ROOT_DOWN, no_text, now);
+        link->state = LINK_DOWN;
+        set_interval(limiter);
+        weir_tally_end(&limiter->tally, index, now);
+        choose_carrier(limiter);
+        weir_limiter_seek_leader(limiter);
+        return;
+    }
+    weir_tally_meet(&limiter->tally, index);
+    /* The low half counts, so that no two sessions share it; never 0. */
+    link->session = (weir_rng_next(&limiter->rng) << 32) | ++limiter->sessions;
+    link->state = LINK_GREETING;
+    link->urgent = link->ask = link->again = false;
+    link->full_taken = false;
+    link->target = 0;
+    link->resend = RESEND_FIRST;
+}
+
+static void greet(const struct weir_limiter *limiter, struct weir_message *out)
+{
+    out->type = WEIR_MESSAGE_HELLO;
+    out->hello = (struct weir_hello){
+        .protocol = WEIR_PROTOCOL,
+        .name = { limiter->name, limiter->name_len },
+        .store = limiter->store,
+        .epoch = weir_limiter_epoch(limiter),
+        .region = limiter->region != NULL,
+    };
+    if (limiter->region)
+        out->hello.region_name = limiter->region->name;
+    memcpy(out->hello.incarnation, limiter->incarnation, WEIR_INCARNATION_SIZE);
+}
+
+static bool other_store_beside(const struct weir_limiter *limiter,
+                               const struct limiter_link *link)
+{
+    for (uint32_t i = 0; i < limiter->link_count; i++) {
+        const struct limiter_link *other = &limiter->link[i];
+        if (other != link && other->state == LINK_UP && other->root_ready)
+            return true;
+    }
+    return false;
+}
+
+/* Quotas that roots sent are of no use any more: any may send a new whole
+ * set. */
+static void expect_whole(struct weir_limiter *limiter)
+{
+    for (uint32_t i = 0; i < limiter->link_count; i++)
+        limiter->link[i].full_taken = false;
+}
+
+/* The session had a later welcome, or the same one before: its epoch may be
+ * older than an edit that we have. If the root's clock was set back instead, a
+ * restored backup goes unnoticed here, and the root sees that we stay ahead. */
+static bool is_overtaken(const struct limiter_link *link,
+                         const struct weir_welcome *welcome)
+{
+    return link->state == LINK_UP && welcome->age <= link->root_age;
+}
+
+/* The root names its store: ours, the first one, or another. */
+static int meet_store(struct weir_limiter *limiter, struct limiter_link *link,
+                      const struct weir_welcome *welcome, weir_instant now)
+{
+    static const struct weir_store_id none;
+    if (weir_store_id_equal(&limiter->store, &welcome->store)) {
+        /* The same root address with an older epoch: a restored backup, unless
+         * the root has not just read its store. */
+        if (!welcome->provisional && welcome->epoch < link->root_epoch &&
+            !is_overtaken(link, welcome))
+            weir_limiter_begin_anew(limiter);
+        return WEIR_OK;
+    }
+    if (!weir_store_id_equal(&limiter->store, &none)) {
+        if (!weir_store_id_equal(&link->odd, &welcome->store))
+            weir_limiter_note(limiter, WEIR_EVENT_STORE_CHANGED, welcome->name,
+                              now);
+        link->odd = welcome->store;
+        if (other_store_beside(limiter, link))
+            return WEIR_EPROTOCOL;
+    }
+    link->odd = none;
+    limiter->store = welcome->store;
+    weir_limiter_begin_anew(limiter);
+    return WEIR_OK;
+}
+
+static void apply_settings(struct weir_limiter *limiter,
+                           const struct weir_settings *settings,
+                           weir_instant now)
+{
+    limiter->settings = *settings;
+    if (!settings->correction_auto)
+        limiter->tally.ratio = (float)settings->correction_ppm / 1e6f;
+    set_interval(limiter);
+    weir_tally_set_slack(&limiter->tally, settings->slack, now);
+}
+
+/* Whether the root took the report that was unanswered when the last session
+ * ended, or may have: a root that died, or has forgotten us since, doesn't
+ * know. Sessions are numbered in the low half. */
+static bool was_taken(const struct weir_tally_link *link,
+                      const struct weir_welcome *welcome, bool same)
+{
+    uint32_t last = (uint32_t)welcome->last_session;
+    uint32_t doubted = (uint32_t)link->session;
+    if (!same || !welcome->carries || last > doubted)
+        return true;
+    return last == doubted && welcome->last_number >= link->number;
+}
+
+/* Notes the root's epoch; an overtaken welcome can only raise it. */
+static void note_epoch(struct limiter_link *link,
+                       const struct weir_welcome *welcome)
+{
+    bool overtaken = is_overtaken(link, welcome);
+    uint64_t epoch = welcome->epoch;
+    if (epoch > link->root_epoch || (!welcome->provisional && !overtaken))
+        link->root_epoch = epoch;
+    if (epoch > link->target || !overtaken)
+        link->target = epoch;
+}
+
+static int welcomed(struct weir_limiter *limiter, uint32_t index,
+                    const struct weir_welcome *welcome, weir_instant now)
+{
+    struct limiter_link *link = &limiter->link[index];
+    if (welcome->protocol != WEIR_PROTOCOL)
+        return WEIR_EPROTOCOL;
+    if (link->state == LINK_GREETING)
+        return WEIR_OK;
+    apply_settings(limiter, &welcome->settings, now);
+    link->root_ready = welcome->ready;
+    link->provisional = welcome->provisional;
+    link->carries = welcome->carries;
+    link->root_hash = weir_hash(welcome->name, 0);
+    if (welcome->top_age == WEIR_NEVER)
+        link->topped = false;
+    if (welcome->ready) {
+        uint64_t before = limiter->epoch;
+        int error = meet_store(limiter, link, welcome, now);
+        if (error < 0)
+            return error;
+        note_epoch(link, welcome);
+        if (limiter->epoch < before)
+            expect_whole(limiter);
+    }
+    if (!is_overtaken(link, welcome))
+        link->root_age = welcome->age;
+    weir_limiter_leases_link(limiter, index, welcome, now);
+    if (link->state == LINK_UP)
+        return WEIR_OK;
+    bool same = link->met ? memcmp(link->root, welcome->incarnation,
+                                   WEIR_INCARNATION_SIZE) == 0
+                          : welcome->age >= link->sent_at - limiter->born;
+    memcpy(link->root, welcome->incarnation, WEIR_INCARNATION_SIZE);
+    link->met = link->tried = true;
+    link->state = LINK_UP;
+    link->report_at = now;
+    link->first = true;
+    weir_instant born = now > welcome->age ? now - welcome->age : 0;
+    weir_tally_resolve(&limiter->tally, index,
+                       was_taken(&limiter->tally.link[index], welcome, same));
+    weir_tally_begin(&limiter->tally, index, link->session, same, born, now);
+    choose_carrier(limiter);
+    weir_limiter_seek_leader(limiter);
+    weir_limiter_note(limiter, WEIR_EVENT_ROOT_UP, welcome->name, now);
+    return WEIR_OK;
+}
+
+/* ---- Messages ---- */
+
+static void note_slot_denied(struct weir_limiter *limiter, uint32_t index,
+                             uint32_t slot, weir_instant now)
+{
+    char name[WEIR_NAME_MAX + 1];
+    if (slot >= weir_table_used(limiter->table))
+        return;
+    size_t len = weir_table_name(limiter->table, slot, name);
+    if (len > 0)
+        weir_limiter_note_denied(limiter, index,
+                                 (struct weir_text){ name, len }, now);
+}
+
+static int take_fills(struct weir_limiter *limiter, uint32_t index,
+                      const struct weir_fills *fills, weir_instant now)
+{
+    /* A report has one name below a denied one: start at a random one. */
+    size_t many = fills->denied_count;
+    size_t first = many > 0 ? weir_rng_below(&limiter->rng, many) : 0;
+    for (size_t i = 0; i < many; i++)
+        note_slot_denied(limiter, index, fills->denied[(first + i) % many],
+                         now);
+    int error = weir_tally_fills(&limiter->tally, index, fills, now);
+    for (uint32_t i = 0; i < limiter->link_count; i++) {
+        struct weir_tally_link *link = &limiter->tally.link[i];
+        limiter->link[i].urgent |= link->hurry;
+        link->hurry = false;
+    }
+    return error;
+}
+
+/* Takes the root's report backoff. */
+static void take_report_backoff(struct weir_limiter *limiter, uint32_t index,
+                                weir_duration asked, weir_instant now)
+{
+    weir_duration most = limiter->settings.stale_after / 2;
+    weir_duration before = limiter->tally.link[index].report_backoff;
+    weir_duration report_backoff = asked < most ? asked : most;
+    limiter->link[index].resend =
+        2 * report_backoff > RESEND_FIRST ? 2 * report_backoff : RESEND_FIRST;
+    weir_tally_report_backoff(&limiter->tally, index, report_backoff, now);
+    if (report_backoff == before)
+        return;
+    set_interval(limiter);
+    if (report_backoff < before)
+        return;
+    struct weir_event *event = weir_limiter_note(
+        limiter, WEIR_EVENT_REPORT_BACKOFF,
+        WEIR_TEXT("a root is overloaded: reports, and the counts of others, "
+                  "come later"),
+        now);
+    if (event)
+        event->count = report_backoff / WEIR_MILLISECOND;
+}
+
+int weir_limiter_receive(struct weir_limiter *limiter, uint32_t index,
+                         const struct weir_message *message, weir_instant now)
+{
+    weir_assert(index < limiter->link_count);
+    struct limiter_link *link = &limiter->link[index];
+    if (link->state == LINK_DOWN || message->session != link->session)
+        return WEIR_OK;
+    hear(limiter, link, top_age_in(link, message), now);
+    weir_limiter_asks_heard(link);
+    switch (message->type) {
+    case WEIR_MESSAGE_WELCOME:
+        return welcomed(limiter, index, &message->welcome, now);
+    case WEIR_MESSAGE_QUOTAS:
+        /* A region passes quotas on and must know their store: the welcome that
+         * names it was lost, or overtaken. */
+        link->ask = limiter->region && !link->root_ready;
+        if (link->state != LINK_UP || link->ask)
+            return WEIR_OK;
+        return weir_limiter_take_quotas(limiter, link, &message->quotas, now);
+    case WEIR_MESSAGE_FILLS:
+        if (link->state != LINK_UP)
+            return WEIR_OK;
+        take_report_backoff(limiter, index, message->fills.report_backoff, now);
+        return take_fills(limiter, index, &message->fills, now);
+    case WEIR_MESSAGE_ANSWERS:
+        weir_limiter_take_answers(limiter, index, &message->answers, now);
+        return WEIR_OK;
+    case WEIR_MESSAGE_GRANTS:
+        weir_limiter_leases_take(limiter, index, &message->grants, now);
+        return WEIR_OK;
+    case WEIR_MESSAGE_HELLO:
+    case WEIR_MESSAGE_REPORT:
+    case WEIR_MESSAGE_ASKS:
+    case WEIR_MESSAGE_WANTS:
+    case WEIR_MESSAGE_LIMITS:
+        break;
+    }
+    return WEIR_EPROTOCOL;
+}
+
+/* ---- Time ---- */
+
+static void collect(struct weir_limiter *limiter, bool all, weir_instant now)
+{
+    weir_tally_collect(&limiter->tally, all, now);
+    weir_limiter_leases_fresh(limiter, now);
+}
+
+static void learn_ratio(struct weir_limiter *limiter)
+{
+    struct weir_tally *tally = &limiter->tally;
+    if (!limiter->settings.correction_auto || tally->predicted <= 0)
+        return;
+    float ratio = tally->observed / tally->predicted;
+    tally->ratio = ratio < 1 ? ratio : 1;
+}
+
+static bool extrapolates(const struct weir_limiter *limiter)
+{
+    return limiter->stale || limiter->settings.correction_auto ||
+           limiter->settings.correction_ppm > 0;
+}
+
+/* Notes that the master of leased quotas has no link here, so no lease can be
+ * had. An event is made if this holds at two intervals' ends, because links and
+ * masters come up one after the other. */
+static void elsewhere_event(struct weir_limiter *limiter, weir_instant now)
+{
+    const struct weir_lease_client *client = limiter->leases.client;
+    struct weir_text master = weir_lease_client_elsewhere(client);
+    uint32_t cursor = 0, place;
+    bool leases = weir_lease_client_each(client, &cursor, &place);
+    uint64_t hash = leases && master.len > 0 ? weir_hash(master, 0) | 1 : 0;
+    bool stays = hash != 0 && hash == limiter->elsewhere;
+    if (stays && !limiter->elsewhere_told)
+        weir_limiter_note(limiter, WEIR_EVENT_ELSEWHERE, master, now);
+    limiter->elsewhere = hash;
+    limiter->elsewhere_told = stays;
+}
+
+static void overflow_events(struct weir_limiter *limiter, weir_instant now)
+{
+    uint64_t seen = weir_table_overflowed(limiter->table);
+    if (seen == limiter->full_seen)
+        return;
+    struct weir_event *event =
+        weir_limiter_note(limiter, WEIR_EVENT_TABLE_FULL, no_text, now);
+    if (event)
+        event->count = seen - limiter->full_seen;
+    limiter->full_seen = seen;
+}
+
+void weir_limiter_tick(struct weir_limiter *limiter, weir_instant now)
+{
+    check_stale(limiter, now);
+    weir_limiter_asks_expire(limiter, now);
+    weir_tally_listen(&limiter->tally, PATIENCE, now);
+    choose_carrier(limiter);
+    bool kicked = weir_table_urgent(limiter->table) ||
+                  weir_limiter_leases_due(limiter, now);
+    if (kicked || (limiter->settings.slack && now >= limiter->look_at))
+        collect(limiter, false, now);
+    if (limiter->settings.slack && (kicked || now >= limiter->look_at)) {
+        uint32_t urgent = weir_tally_look(&limiter->tally, now);
+        for (uint32_t i = 0; i < limiter->link_count; i++)
+            limiter->link[i].urgent |= urgent >> i & 1;
+        limiter->look_at = now + LOOK_EVERY;
+    }
+    if (now >= limiter->collect_at) {
+        collect(limiter, true, now);
+        limiter->collect_at = now + limiter->settings.report_interval;
+        overflow_events(limiter, now);
+        elsewhere_event(limiter, now);
+    }
+    weir_limiter_leases_look(limiter, now);
+    weir_limiter_limits_look(limiter, now);
+    if (now >= limiter->extrapolate_at) {
+        learn_ratio(limiter);
+        if (extrapolates(limiter))
+            weir_tally_extrapolate(&limiter->tally, limiter->stale, now);
+        limiter->extrapolate_at = now + EXTRAPOLATE_EVERY;
+    }
+    if (now >= limiter->sweep_at) {
+        bool crowded = weir_table_is_crowded(limiter->table);
+        weir_table_sweep(limiter->table, crowded ? SWEEP_CROWDED : SWEEP_SLOTS,
+                         now);
+        limiter->sweep_at = now + SWEEP_EVERY;
+        weir_limiter_seek_room(limiter, now);
+    }
+}
+
+/* When the link's next message is due. */
+static weir_instant link_due(const struct weir_limiter *limiter, uint32_t index)
+{
+    const struct limiter_link *link = &limiter->link[index];
+    switch (link->state) {
+    case LINK_DOWN:
+        return WEIR_NEVER;
+    case LINK_GREETING:
+        return 0;
+    case LINK_WAITING:
+        return link->sent_at + link->resend;
+    case LINK_UP:
+        break;
+    }
+    if (link->ask)
+        return 0;
+    if (limiter->tally.link[index].unanswered)
+        return link->sent_at + link->resend;
+    weir_duration report_backoff = limiter->tally.link[index].report_backoff;
+    if (link->urgent)
+        return link->sent_at + weir_later(WEIR_REPORT_SPACING, report_backoff);
+    return weir_later(link->report_at, link->sent_at + report_backoff);
+}
+
+weir_instant weir_limiter_deadline(const struct weir_limiter *limiter,
+                                   weir_instant now)
+{
+    weir_instant due = weir_earlier(limiter->collect_at, limiter->sweep_at);
+    if (extrapolates(limiter))
+        due = weir_earlier(due, limiter->extrapolate_at);
+    if (limiter->settings.slack && weir_tally_paced(&limiter->tally))
+        due = weir_earlier(due, limiter->look_at);
+    if (limiter->heard && !limiter->stale)
+        due = weir_earlier(due,
+                           limiter->heard_at + limiter->settings.stale_after);
+    if (limiter->stale && limiter->tally.share_above)
+        due = weir_earlier(due,
+                           limiter->spoken_at + limiter->settings.stale_after);
+    for (uint32_t i = 0; i < limiter->link_count; i++)
+        due = weir_earlier(due, link_due(limiter, i));
+    const struct limiter_asks *asks = &limiter->asks;
+    if (asks->queued.first != 0)
+        due = weir_earlier(due, weir_limiter_asks_from(limiter));
+    due = weir_earlier(due, asks->look_at);
+    due = weir_earlier(due, weir_limiter_leases_deadline(limiter, now));
+    due = weir_earlier(due, weir_limiter_limits_deadline(limiter));
+    return weir_later(due, now);
+}
+
+static void make_report(struct weir_limiter *limiter, uint32_t index,
+                        struct weir_message *out, weir_instant now)
+{
+    struct limiter_link *link = &limiter->link[index];
+    bool again = limiter->tally.link[index].unanswered;
+    /* First: a slot marked during this report then kicks for the next. */
+    weir_table_set_reporting(limiter->table, false);
+    if (!again)
+        collect(limiter, false, now);
+    out->type = WEIR_MESSAGE_REPORT;
+    weir_tally_report(&limiter->tally, index, &out->report, now);
+    out->report.epoch = weir_limiter_epoch(limiter);
+    out->report.no_room = limiter->missing != 0;
+    out->report.again = link->again;
+    out->report.below = weir_limiter_below(limiter, index);
+    link->again = false;
+    out->report.unknown =
+        weir_table_unknown(limiter->table) - limiter->unknown_before;
+    if (again && link->resend < RESEND_MOST)
+        link->resend *= 2;
+    link->urgent = false;
+    /* After the first report, wait a random part of the interval: limiters that
+     * meet a root at one instant don't stay in step. */
+    weir_duration interval = limiter->settings.report_interval;
+    if (link->first)
+        interval = weir_rng_below(&limiter->rng, interval);
+    link->first = false;
+    link->report_at = now + interval;
+    if (limiter->tally.link[index].left_out && interval > REST_AFTER)
+        link->report_at = now + REST_AFTER;
+    limiter->reports++;
+}
+
+/* No message is due now. Tells the table whether all connected roots will get
+ * the next marks anyway, by a report that only waits for its time. A link that
+ * waits for an answer doesn't count: its report is made, and slots marked now
+ * would be reported at the interval's end. */
+static void note_reporting(struct weir_limiter *limiter)
+{
+    bool up = false;
+    bool coming = true;
+    for (uint32_t i = 0; i < limiter->link_count; i++) {
+        const struct limiter_link *link = &limiter->link[i];
+        if (link->state != LINK_UP)
+            continue;
+        up = true;
+        coming &= link->urgent;
+    }
+    weir_table_set_reporting(limiter->table, up && coming);
+}
+
+bool weir_limiter_next(struct weir_limiter *limiter, uint32_t *out_link,
+                       struct weir_message *out, weir_instant now)
+{
+    /* Callers wait for these. */
+    if (weir_limiter_asks_next(limiter, out_link, out, now) ||
+        weir_limiter_leases_next(limiter, out_link, out, now))
+        return true;
+    for (uint32_t i = 0; i < limiter->link_count; i++) {
+        struct limiter_link *link = &limiter->link[i];
+        if (link_due(limiter, i) > now)
+            continue;
+        *out_link = i;
+        out->session = link->session;
+        if (link->state == LINK_UP && link->ask) {
+            greet(limiter, out);
+            link->ask = false;
+            return true;
+        }
+        if (link->state == LINK_UP) {
+            make_report(limiter, i, out, now);
+        } else {
+            greet(limiter, out);
+            link->state = LINK_WAITING;
+        }
+        link->sent_at = now;
+        return true;
+    }
+    note_reporting(limiter);
+    return weir_limiter_limits_next(limiter, out_link, out, now);
+}
+
+/* ---- State ---- */
+
+bool weir_limiter_ready(const struct weir_limiter *limiter)
+{
+    return limiter->ready;
+}
+
+uint64_t weir_limiter_reports(const struct weir_limiter *limiter)
+{
+    return limiter->reports;
+}
+
+uint32_t weir_limiter_fleet(const struct weir_limiter *limiter)
+{
+    return limiter->tally.limiters > 0 ? limiter->tally.limiters : 1;
+}
+
+uint32_t weir_limiter_links_up(const struct weir_limiter *limiter)
+{
+    uint32_t up = 0;
+    for (uint32_t i = 0; i < limiter->link_count; i++)
+        up += limiter->link[i].state == LINK_UP;
+    return up;
+}
+
+uint64_t weir_limiter_root_epoch(const struct weir_limiter *limiter,
+                                 uint32_t index)
+{
+    weir_assert(index < limiter->link_count);
+    return limiter->link[index].root_epoch;
+}
+
+uint64_t weir_limiter_session(const struct weir_limiter *limiter,
+                              uint32_t index)
+{
+    weir_assert(index < limiter->link_count);
+    const struct limiter_link *link = &limiter->link[index];
+    return link->state == LINK_UP ? link->session : 0;
+}
+
+void weir_limiter_hurry(struct weir_limiter *limiter, weir_instant now)
+{
+    collect(limiter, false, now);
+    for (uint32_t i = 0; i < limiter->link_count; i++)
+        limiter->link[i].urgent = true;
+}
+
+bool weir_limiter_settled(const struct weir_limiter *limiter)
+{
+    for (uint32_t i = 0; i < limiter->link_count; i++) {
+        if (limiter->link[i].state == LINK_UP &&
+            weir_tally_pending(&limiter->tally, i))
+            return false;
+    }
+    return !weir_lease_client_waits(limiter->leases.client);
+}
+
+/* ---- For a region's root ---- */
+
+weir_duration weir_limiter_top_age(const struct weir_limiter *limiter,
+                                   weir_instant now)
+{
+    if (!limiter->topped)
+        return WEIR_NEVER;
+    return now > limiter->heard_at ? now - limiter->heard_at : 0;
+}
+
+bool weir_limiter_stale(const struct weir_limiter *limiter)
+{
+    return limiter->stale;
+}
+
+bool weir_limiter_provisional(const struct weir_limiter *limiter)
+{
+    for (uint32_t i = 0; i < limiter->link_count; i++) {
+        const struct limiter_link *link = &limiter->link[i];
+        if (link->state == LINK_UP && link->root_ready && !link->provisional)
+            return false;
+    }
+    return true;
+}
+
+const struct weir_settings *weir_limiter_settings(
+    const struct weir_limiter *limiter)
+{
+    return &limiter->settings;
+}
+
+bool weir_limiter_carry(struct weir_limiter *limiter, struct weir_ref ref,
+                        int64_t units, uint64_t refused, uint64_t ahead,
+                        uint64_t pace, weir_instant now)
+{
+    weir_assert(limiter->region);
+    if (!weir_table_carry(limiter->table, ref, units, refused, now))
+        return false;
+    weir_tally_presume(&limiter->tally, ref, ahead, pace);
+    return true;
+}
+
+bool weir_limiter_carry_in_flight(struct weir_limiter *limiter,
+                                  struct weir_ref ref, uint64_t units,
+                                  uint64_t refused)
+{
+    weir_assert(limiter->region);
+    return weir_table_carry_in_flight(limiter->table, ref, units, refused);
+}
+
+void weir_limiter_region(struct weir_limiter *limiter, struct weir_ref ref,
+                         int64_t units)
+{
+    weir_assert(limiter->region);
+    weir_tally_region(&limiter->tally, ref, units);
+}
+
+void weir_limiter_carry_late(struct weir_limiter *limiter, weir_duration age,
+                             weir_instant now)
+{
+    weir_tally_late(&limiter->tally, now > age ? now - age : 0);
+}
+
+bool weir_limiter_above(struct weir_limiter *limiter, struct weir_ref ref,
+                        struct weir_above *out, weir_instant now)
+{
+    return weir_tally_above(&limiter->tally, ref, out, now);
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT
+ * node/limiter.h - a limiter as a message-driven machine: a table, and the
+ * messages about it to each root.
+ *
+ * Pure: the pump around it (a client's thread, the simulator, a test) owns
+ * links, bytes and time. One thread at a time, the table's "sync".
+ *
+ *     link(up) -> next() -> … receive() -> next() -> … tick() -> next() …
+ *
+ * After every call but next() itself, drain next() and then sleep until
+ * deadline() or until the table kicks. */
+
+#ifndef WEIR_LIMITER_H
+#define WEIR_LIMITER_H
+
+#include "core/counted/above.h"
+#include "core/counted/message.h"
+#include "core/node/lease_client.h"
+#include "core/table/table.h"
+
+/* Shortest time between two reports on a link, for any number of quotas. */
+#define WEIR_REPORT_SPACING (20 * WEIR_MILLISECOND)
+
+struct weir_limiter;
+
+/* Passes the quotas of a region's limiter half on to its root half. Called from
+ * within weir_limiter_receive(). */
+struct weir_limiter_sink {
+    void *context;
+    struct weir_text name; /* the region's; absent: it has none */
+    /* A whole set of that store begins; the previous quotas stay until
+     * reached() is called. */
+    int (*whole)(void *context, const struct weir_store_id *store,
+                 weir_instant now);
+    /* The next change, in the order of epochs. */
+    int (*change)(void *context, const struct weir_change *change,
+                  weir_instant now);
+    /* All changes up to 'epoch' were handed over. */
+    int (*reached)(void *context, uint64_t epoch, weir_instant now);
+};
+
+struct weir_limiter_options {
+    struct weir_table *table; /* outlives the limiter */
+    uint32_t slots;           /* as the table was made */
+    uint32_t links;           /* 0 .. WEIR_ROOTS_MAX */
+    struct weir_text name;    /* copied; <= WEIR_NAME_MAX bytes */
+    uint8_t incarnation[WEIR_INCARNATION_SIZE];
+    uint64_t seed;
+    uint32_t asks;          /* asks unanswered at once, for exact quotas kept by
+                             * roots: 0 .. WEIR_ASKS_MAX */
+    uint32_t leases;        /* leased quotas in use at once: 0 ..
+                                 * WEIR_LEASE_PLACES_MAX */
+    int64_t lease_priority; /* of its wants; 0: the quota's */
+    uint32_t limits;        /* adaptive limits in its messages: 0 ..
+                             * WEIR_LIMITS_MAX */
+    const struct weir_lease_speaker *speaker; /* a region's: wants on behalf of
+                                               * its limiters; outlives the
+                                               * limiter; NULL: a service's */
+    const struct weir_limiter_sink *region;   /* outlives the limiter; NULL: a
+                                             * service's */
+};
+
+size_t weir_limiter_size(const struct weir_limiter_options *options);
+/* 'block': 64-byte aligned, zeroed. */
+struct weir_limiter *weir_limiter_init(
+    void *block, const struct weir_limiter_options *options, weir_instant now);
+
+/* The link to root number 'link' is up (a fresh session: hello follows from
+ * next()) or lost. */
+void weir_limiter_link(struct weir_limiter *limiter, uint32_t link, bool up,
+                       weir_instant now);
+/* 0, or WEIR_EPROTOCOL: the link is to be dropped (and reported down). A
+ * message of an older session is ignored (0). */
+int weir_limiter_receive(struct weir_limiter *limiter, uint32_t link,
+                         const struct weir_message *message, weir_instant now);
+void weir_limiter_tick(struct weir_limiter *limiter, weir_instant now);
+/* The next message to send, borrowed until the next call of any function
+ * here; false when there is none. */
+bool weir_limiter_next(struct weir_limiter *limiter, uint32_t *out_link,
+                       struct weir_message *out, weir_instant now);
+/* The latest time for the next tick(). */
+weir_instant weir_limiter_deadline(const struct weir_limiter *limiter,
+                                   weir_instant now);
+/* Events since last asked (ready, stale, …); false when there is none. */
+bool weir_limiter_event(struct weir_limiter *limiter, struct weir_event *out);
+
+/* The quotas of some root are complete in the table. */
+bool weir_limiter_ready(const struct weir_limiter *limiter);
+/* The epoch up to which it has all quotas. A quota without room in the table,
+ * reported as WEIR_EVENT_TABLE_FULL, holds it back. */
+uint64_t weir_limiter_epoch(const struct weir_limiter *limiter);
+/* The epoch up to which it has received all quotas, and has those that found
+ * room. Goes back for a while when the others are asked for again. */
+uint64_t weir_limiter_seen(const struct weir_limiter *limiter);
+uint64_t weir_limiter_reports(const struct weir_limiter *limiter);
+uint32_t weir_limiter_links_up(const struct weir_limiter *limiter);
+/* Limiters connected to a root, this one included, by the last fills; at least
+ * 1. */
+uint32_t weir_limiter_fleet(const struct weir_limiter *limiter);
+/* The newest epoch that the root of a link sent; 0: none yet. */
+uint64_t weir_limiter_root_epoch(const struct weir_limiter *limiter,
+                                 uint32_t link);
+/* The session of a link that is up, i.e. welcomed; else 0. */
+uint64_t weir_limiter_session(const struct weir_limiter *limiter,
+                              uint32_t link);
+/* Reports all counts up to now as soon as possible, not at the interval's
+ * end. */
+void weir_limiter_hurry(struct weir_limiter *limiter, weir_instant now);
+/* All collected counts were reported and answered, and no lease waits for its
+ * first grant: a good moment to close, or to begin. */
+bool weir_limiter_settled(const struct weir_limiter *limiter);
+
+/* ---- Exact quotas kept by roots (limiter_ask.c) ---- */
+
+/* Asks for one step at the root that all limiters choose for that name: the
+ * root, of those that are up, with the highest hash of its name and the quota's
+ * (on equal names: the first link). next() sends the ask. It gets exactly one
+ * answer, within 'ask->patience' of the deadline() after it, and within
+ * WEIR_PATIENCE_MAX. 'ask->number' is set here. Returns 0; WEIR_ECONNECT: no
+ * root with quotas is up, or the chosen one is mute (an ask with this patience
+ * ran out without any answer from it; it is tried each 400 ms); WEIR_EFULL:
+ * 'asks' asks are unanswered. */
+int weir_limiter_ask(struct weir_limiter *limiter,
+                     const struct weir_step_ask *ask, uint64_t ticket,
+                     weir_instant now);
+/* The next answer; false: none. '*out_error' is 0; WEIR_ETIMEOUT: none came in
+ * time; WEIR_ECONNECT: the root went away, or is a region's root that can't
+ * reach those above (with both, the step may have been charged); WEIR_ENOENT,
+ * WEIR_EFULL: as enum weir_step_error. '*out' is written on success only. */
+bool weir_limiter_answered(struct weir_limiter *limiter, uint64_t *out_ticket,
+                           int *out_error, struct weir_algorithm_answer *out);
+
+/* Whether there is an answer: it is not part of the deadline. */
+bool weir_limiter_has_answers(const struct weir_limiter *limiter);
+/* How many more asks are accepted now. */
+uint32_t weir_limiter_asks_left(const struct weir_limiter *limiter);
+
+/* ---- Leased quotas (limiter_lease.c) ---- */
+
+/* The leases of a region's root, which calls them itself. A service's limiter
+ * does all of it alone. */
+struct weir_lease_client *weir_limiter_leases(struct weir_limiter *limiter);
+/* Gives all leases back, with the next messages, and wants no more: for a
+ * service that ends. */
+void weir_limiter_release(struct weir_limiter *limiter, weir_instant now);
+
+/* ---- For a region's root ---- */
+
+/* Age of the topmost root's last message; WEIR_NEVER: none yet. */
+weir_duration weir_limiter_top_age(const struct weir_limiter *limiter,
+                                   weir_instant now);
+/* The age is above stale_after: quotas are decided by their on_stale. */
+bool weir_limiter_stale(const struct weir_limiter *limiter);
+/* No linked root currently has its quotas from a store. */
+bool weir_limiter_provisional(const struct weir_limiter *limiter);
+const struct weir_settings *weir_limiter_settings(
+    const struct weir_limiter *limiter);
+
+/* The region's limiters passed 'units' more (below 0: too many were presumed)
+ * and refused 'refused' more; 'ahead' units in all are presumed now and grow at
+ * 'pace'. False: the ref's slot was reused. */
+bool weir_limiter_carry(struct weir_limiter *limiter, struct weir_ref ref,
+                        int64_t units, uint64_t refused, uint64_t ahead,
+                        uint64_t pace, weir_instant now);
+/* The same for an in-flight counter: the region's limiters have 'units' in
+ * flight now. False: the ref's slot was reused. */
+bool weir_limiter_carry_in_flight(struct weir_limiter *limiter,
+                                  struct weir_ref ref, uint64_t units,
+                                  uint64_t refused);
+/* All limiters of the region passed 'units' more (as above), by any carrier. No
+ * effect if the ref's slot was reused. */
+void weir_limiter_region(struct weir_limiter *limiter, struct weir_ref ref,
+                         int64_t units);
+/* Some units of the next reports were counted 'age' ago. */
+void weir_limiter_carry_late(struct weir_limiter *limiter, weir_duration age,
+                             weir_instant now);
+
+/* The roots' view of a bucket; false: none was received. */
+bool weir_limiter_above(struct weir_limiter *limiter, struct weir_ref ref,
+                        struct weir_above *out, weir_instant now);
+
+/* Restores its former quotas, from 'store', as if a root had sent them:
+ * changes, then restored(). Only before the first root is met. */
+int weir_limiter_restore(struct weir_limiter *limiter,
+                         const struct weir_store_id *store, weir_instant now);
+int weir_limiter_restore_change(struct weir_limiter *limiter,
+                                const struct weir_change *change,
+                                weir_instant now);
+int weir_limiter_restored(struct weir_limiter *limiter, uint64_t epoch,
+                          weir_instant now);
+
+/* Turns a copy of a table (after fork) into another limiter: a new incarnation,
+ * no links; earlier counts are the parent's to report. The parent's sync thread
+ * may have been stopped anywhere. */
+void weir_limiter_reincarnate(struct weir_limiter *limiter,
+                              struct weir_text name, const uint8_t *incarnation,
+                              weir_instant now);
+
+/* ---- Handover in a shared table (limiter_handover.c) ---- */
+
+/* Handover: the state that the next limiter of a table needs to be the same
+ * limiter to the roots. Plain bytes, kept in memory that outlives the
+ * process. */
+struct weir_limiter_handover {
+    uint8_t incarnation[WEIR_INCARNATION_SIZE];
+    uint32_t sessions;     /* number of sessions begun; an upper bound */
+    uint32_t heard;        /* a message of a root came … */
+    weir_instant heard_at; /* … from the topmost one, last */
+    uint64_t wants;        /* numbers of wants; an upper bound */
+    weir_duration stale_after, report_interval; /* as set; 0: not known */
+    struct {
+        uint64_t met; /* 'root' is whole */
+        uint8_t root[WEIR_INCARNATION_SIZE];
+    } link[WEIR_ROOTS_MAX];
+};
+/* Writes the handover. It may be interrupted anywhere: a half-written one
+ * counts as older than it is. 'incarnation' isn't written: it was given. */
+void weir_limiter_hand_over(const struct weir_limiter *limiter,
+                            struct weir_limiter_handover *out);
+/* Continues as the former limiter of the table, which is gone. The limiter was
+ * just made, with the same incarnation and links. The handover is its own from
+ * now on, in case it dies before it reaches a root. */
+void weir_limiter_inherit(struct weir_limiter *limiter,
+                          struct weir_limiter_handover *handover,
+                          weir_instant now);
+
+#endif /* WEIR_LIMITER_H */

@@ -1,0 +1,572 @@
+/* SPDX-License-Identifier: MIT
+ * core/node/limiter_lease.c - a limiter's leased quotas: which slots want
+ * capacity, how their use is measured, and how their grants take effect.
+ *
+ *     table: a take marks the slot ──> fresh() ──> a place of the client's
+ *            count, refused         ──> use, each 100 ms while there is any
+ *            leak, bursts           <── limit, when it has changed
+ *
+ * A place begins with the slot's first use, or its first handle. It ends when
+ * the last of its handles is closed, when it was unused for
+ * WEIR_LEASE_HOLDER_IDLE, or when its quota isn't leased any more.
+ *
+ * A mark is only a hint. A report, an edit, a permit that leaves, and a refusal
+ * that moves from a thread's stripe to the slot set it too. So a slot without
+ * place gets one only if a handle is open, or if its total of units passed and
+ * refused has grown. Otherwise the next report of a slot that was used and
+ * closed would open a place again.
+ *
+ * A handle may come and go between two looks. The table notes that the last one
+ * was closed, and each look reads that note before the totals. If there is a
+ * note, the use since the look before may be the handle's own: the place waits
+ * for one more look, and ends if there was no use by then. If there was, the
+ * quota is used by its name, and the place goes on without handles.
+ *
+ * A refusal before the first grant writes only to its thread's stripe, which
+ * wakes no limiter: while there are leased quotas, the limiter looks at the
+ * marks each 100 ms. Rejected: a mark by the first refusal of each slot. It
+ * costs every refusal a comparison, to save a new slot 50 ms on average.
+ *
+ * From counted to leased and back, while requests run. While counted, this
+ * process decides by the whole limit and the whole fleet's bucket. The edit
+ * ends that. Until the first grant the process may use its recent rate plus a
+ * little, but at most its part of the limit. All parts together are the limit,
+ * so no more passes than before, and no request is refused for lack of a
+ * message. It reports that amount as its present lease, and wants as much as it
+ * uses. From leased to counted, it keeps to its grant until a root has sent the
+ * fleet's bucket (one round trip: the edit causes a report at once), or until
+ * the lease is over; in that case its own bucket stands for the fleet's.
+ *
+ * Units in flight. A lease of a quota of kind concurrency is a number of units
+ * in flight, and permits hold the used part. The table obeys a lower grant at
+ * once; the units in flight are reported after that, so that the grant is taken
+ * when they fit: at each look, and when a released permit made them fit (a
+ * kick). A place ends when its permits hold no unit. From counted to leased it
+ * starts with the units in flight, which in sum are the counted ones. A permit
+ * outlasts its lease; the lease pool counts it until its end is reported, or
+ * for permit_timeout.
+ *
+ * A slot without place goes by its quota's on_stale. */
+
+#include <math.h>
+#include <string.h>
+
+#include "core/base/hash.h"
+#include "core/counted/bits.h"
+#include "core/node/limiter_state.h"
+
+#define LOOK_EVERY (100 * WEIR_MILLISECOND)
+
+struct lease_place {
+    uint32_t slot;
+    uint32_t generation;
+    uint64_t count, refused; /* the slot's totals when the place began: units
+                              * passed (permits: entered), and units refused */
+    uint64_t offered; /* units passed and refused since; at the last look */
+    bool opened;      /* a handle was open since its last use without one */
+};
+
+/* ---- Memory ---- */
+
+static size_t aligned(size_t size)
+{
+    return (size + WEIR_CACHE_LINE - 1) & ~(size_t)(WEIR_CACHE_LINE - 1);
+}
+
+static struct weir_lease_client_options client_options(
+    const struct weir_limiter_options *options)
+{
+    return (struct weir_lease_client_options){
+        .places = options->leases,
+        .links = options->links,
+        .seed = options->seed,
+        .speaker = options->speaker,
+    };
+}
+
+size_t weir_limiter_leases_size(const struct weir_limiter_options *options)
+{
+    struct weir_lease_client_options client = client_options(options);
+    return aligned(weir_lease_client_size(&client)) +
+           aligned(options->slots * sizeof(uint32_t)) +
+           aligned(options->slots * sizeof(uint64_t)) +
+           aligned(options->leases * sizeof(struct lease_place));
+}
+
+void weir_limiter_leases_init(struct limiter_leases *leases, void *block,
+                              const struct weir_limiter_options *options)
+{
+    struct weir_lease_client_options client = client_options(options);
+    char *rest = block;
+    leases->client = weir_lease_client_init(rest, &client);
+    rest += aligned(weir_lease_client_size(&client));
+    leases->place_of = (void *)rest;
+    rest += aligned(options->slots * sizeof(uint32_t));
+    leases->seen = (void *)rest;
+    rest += aligned(options->slots * sizeof(uint64_t));
+    leases->place = (void *)rest;
+    leases->priority = options->lease_priority;
+    leases->look_at = WEIR_NEVER;
+}
+
+struct weir_lease_client *weir_limiter_leases(struct weir_limiter *limiter)
+{
+    return limiter->leases.client;
+}
+
+/* ---- Links ---- */
+
+void weir_limiter_leases_link(struct weir_limiter *limiter, uint32_t index,
+                              const struct weir_welcome *welcome,
+                              weir_instant now)
+{
+    struct weir_lease_link state = { .up = false };
+    if (welcome) {
+        struct weir_text root = { (const char *)welcome->incarnation,
+                                  WEIR_INCARNATION_SIZE };
+        state = (struct weir_lease_link){
+            .up = welcome->ready,
+            .leases = welcome->leases,
+            .term = welcome->term,
+            .root = weir_hash(root, 0),
+            .master = welcome->master,
+        };
+    }
+    weir_lease_client_link(limiter->leases.client, index, &state, now);
+}
+
+/* ---- Places ---- */
+
+/* The place of a slot in its present life, or NONE. */
+static uint32_t place_of(const struct limiter_leases *leases, uint32_t slot)
+{
+    return leases->place_of[slot] - 1;
+}
+
+static void close_place(struct limiter_leases *leases, uint32_t at,
+                        weir_instant now)
+{
+    const struct lease_place *place = &leases->place[at];
+    uint32_t slot = place->slot;
+    if (leases->place_of[slot] == at + 1)
+        leases->place_of[slot] = 0;
+    leases->seen[slot] = place->count + place->refused + place->offered;
+    weir_lease_client_close(leases->client, at, now);
+}
+
+/* The process's own priority, or the quota's. */
+static int64_t priority_of(const struct weir_limiter *limiter, uint32_t slot)
+{
+    struct weir_lease_view lease;
+    weir_table_lease_view(limiter->table, slot, &lease);
+    int64_t own = limiter->leases.priority;
+    return own != 0 ? own : lease.priority;
+}
+
+static double limit_without_place(enum weir_on_stale on_stale)
+{
+    return on_stale == WEIR_STALE_PASS ? INFINITY : 0;
+}
+
+/* Units passed (entered) and refused since the slot's last place ended. A sum
+ * that is too small for an instant counts as 0. */
+static uint64_t units_since(const struct limiter_leases *leases, uint32_t slot,
+                            uint64_t passed, uint64_t refused)
+{
+    uint64_t units = passed + refused - leases->seen[slot];
+    return (int64_t)units > 0 ? units : 0;
+}
+
+/* Reports the first use of a place. Its demand is known at the first look: it
+ * includes units refused before the place, but after the last one. */
+static void begin(struct weir_limiter *limiter, uint32_t at,
+                  const struct weir_slot_view *view, weir_instant now)
+{
+    struct limiter_leases *leases = &limiter->leases;
+    struct lease_place *place = &leases->place[at];
+    struct weir_lease_view lease;
+    uint32_t slot = place->slot;
+    double wants;
+    uint64_t refused = weir_table_refused(limiter->table, slot);
+    weir_table_lease_view(limiter->table, slot, &lease);
+    uint64_t since = units_since(leases, slot, lease.entered, refused);
+    place->count = view->count;
+    place->refused = refused - (since < refused ? since : refused);
+    if (weir_table_wanted(limiter->table, slot, &wants))
+        weir_lease_client_want(leases->client, at, wants, now);
+    if (lease.inflight)
+        place->count = lease.entered;
+    if (lease.leasing != WEIR_LEASING_KEPT || lease.limit > WEIR_LIMIT_MAX) {
+        struct weir_lease_use first = { .offered = 1, .passed = 1 };
+        if (lease.inflight)
+            first.in_use = lease.in_flight > 0 ? lease.in_flight : 1;
+        place->count--;
+        weir_lease_client_use(leases->client, at, &first, now);
+        return;
+    }
+    place->refused = refused;
+    if (lease.inflight) {
+        double in_flight = (double)lease.in_flight;
+        weir_lease_client_begin_with(leases->client, at, in_flight, in_flight,
+                                     now);
+        return;
+    }
+    double used = weir_tally_rate(&limiter->tally, slot, now);
+    double has = weir_tally_part(&limiter->tally, slot) * lease.limit;
+    if (has > used * (1 + WEIR_LEASE_HOLDER_HEADROOM))
+        has = used * (1 + WEIR_LEASE_HOLDER_HEADROOM);
+    weir_lease_client_begin_with(leases->client, at, has, used, now);
+}
+
+static void tell_no_room(struct weir_limiter *limiter, struct weir_text name,
+                         weir_instant now)
+{
+    struct limiter_leases *leases = &limiter->leases;
+    if (leases->short_of_room++ == 0)
+        weir_limiter_note(limiter, WEIR_EVENT_TABLE_FULL, name, now);
+}
+
+static uint32_t open_place(struct weir_limiter *limiter, uint32_t slot,
+                           weir_instant now)
+{
+    struct limiter_leases *leases = &limiter->leases;
+    struct weir_slot_view view;
+    char name[WEIR_NAME_MAX + 1];
+    size_t len = weir_table_name(limiter->table, slot, name);
+    weir_table_view(limiter->table, slot, &view, now);
+    struct weir_lease_want want = {
+        .name = { name, len },
+        .inflight = view.inflight,
+        .on_stale = view.on_stale,
+        .priority = priority_of(limiter, slot),
+        .ticket = slot,
+    };
+    if (len == 0 || leases->released)
+        return WEIR_LEASE_PLACE_NONE;
+    uint32_t at = weir_lease_client_open(leases->client, &want, now);
+    if (at == WEIR_LEASE_PLACE_NONE) {
+        tell_no_room(limiter, want.name, now);
+        weir_table_set_lease(limiter->table, slot,
+                             limit_without_place(view.on_stale), now);
+        return at;
+    }
+    leases->short_of_room = 0;
+    /* Until now the place may have been another slot's. */
+    uint32_t before = leases->place[at].slot;
+    if (leases->place_of[before] == at + 1)
+        leases->place_of[before] = 0;
+    leases->place_of[slot] = at + 1;
+    leases->place[at] = (struct lease_place){ .slot = slot,
+                                              .generation = view.generation,
+                                              .opened = view.refs > 0 };
+    begin(limiter, at, &view, now);
+    return at;
+}
+
+/* ---- Grants ---- */
+
+/* Call after the table has the new limit: units in flight above it are read
+ * then. */
+static void tell_in_use(struct weir_limiter *limiter, uint32_t at)
+{
+    struct limiter_leases *leases = &limiter->leases;
+    const struct weir_lease_holder *holder =
+        weir_lease_client_holder(leases->client, at);
+    if (!holder->inflight)
+        return;
+    double in_flight =
+        (double)weir_table_in_flight(limiter->table, leases->place[at].slot);
+    double most = (double)WEIR_LEASE_UNITS_MAX;
+    weir_lease_client_in_use(leases->client, at,
+                             in_flight < most ? in_flight : most);
+}
+
+static void bring_in(struct weir_limiter *limiter, weir_instant now)
+{
+    struct limiter_leases *leases = &limiter->leases;
+    uint32_t at;
+    while (weir_lease_client_changed(leases->client, &at, now)) {
+        const struct weir_lease_holder *holder =
+            weir_lease_client_holder(leases->client, at);
+        const struct lease_place *place = &leases->place[at];
+        struct weir_slot_view view;
+        weir_table_view(limiter->table, place->slot, &view, now);
+        if (view.generation != place->generation)
+            continue; /* the next look closes it */
+        double limit = weir_lease_holder_limit(holder, now);
+        bool over = now >= weir_lease_holder_expiry(holder);
+        if (over && weir_table_leasing(limiter->table, place->slot) ==
+                        WEIR_LEASING_PARTING)
+            weir_table_end_lease(limiter->table, place->slot, now);
+        else
+            weir_table_set_lease(limiter->table, place->slot, limit, now);
+        tell_in_use(limiter, at);
+    }
+}
+
+void weir_limiter_leases_take(struct weir_limiter *limiter, uint32_t index,
+                              const struct weir_grants *grants,
+                              weir_instant now)
+{
+    for (size_t i = 0; i < grants->count; i++)
+        if (grants->grants[i].error == WEIR_LEASE_DENIED)
+            weir_limiter_note_denied(limiter, index, grants->grants[i].name,
+                                     now);
+    weir_lease_client_take(limiter->leases.client, index, grants, now);
+    if (!limiter->region)
+        bring_in(limiter, now);
+}
+
+/* ---- Edits ---- */
+
+/* The slot's quota was added or changed. */
+static void follow(struct weir_limiter *limiter, uint32_t slot,
+                   weir_instant now)
+{
+    struct limiter_leases *leases = &limiter->leases;
+    uint32_t at = place_of(leases, slot);
+    struct weir_slot_view view;
+    switch (weir_table_leasing(limiter->table, slot)) {
+    case WEIR_LEASING_NONE:
+        return; /* seen when it is used, or at its place's next look */
+    case WEIR_LEASING_CLOSED:
+        /* Removed and created again before its place was looked at. */
+        if (at != WEIR_LEASE_PLACE_NONE)
+            open_place(limiter, slot, now);
+        return;
+    case WEIR_LEASING_KEPT:
+        if (weir_tally_rate(&limiter->tally, slot, now) > 0 ||
+            weir_table_in_flight(limiter->table, slot) > 0)
+            open_place(limiter, slot, now);
+        else
+            weir_table_end_lease(limiter->table, slot, now);
+        weir_tally_unshare(&limiter->tally, slot, now);
+        return;
+    case WEIR_LEASING_GRANTED:
+        weir_table_view(limiter->table, slot, &view, now);
+        if (at != WEIR_LEASE_PLACE_NONE)
+            weir_lease_client_edit(leases->client, at, view.on_stale,
+                                   view.inflight, priority_of(limiter, slot),
+                                   now);
+        return;
+    case WEIR_LEASING_PARTING:
+        /* A root is to send its fill at once. */
+        weir_table_mark(limiter->table, slot);
+        leases->parting = true;
+        return;
+    }
+}
+
+void weir_limiter_leases_edited(struct weir_limiter *limiter,
+                                const struct weir_quota *quota,
+                                weir_instant now)
+{
+    struct limiter_leases *leases = &limiter->leases;
+    if (quota->sharing == WEIR_LEASED && leases->look_at == WEIR_NEVER)
+        leases->look_at = now;
+    if (limiter->region || leases->look_at == WEIR_NEVER)
+        return;
+    struct weir_ref ref;
+    leases->parting = false;
+    if (!weir_quota_is_template(quota)) {
+        if (weir_table_find(limiter->table, quota->name, &ref))
+            follow(limiter, ref.slot, now);
+    } else {
+        uint32_t end = weir_table_used(limiter->table);
+        for (uint32_t slot = 0; slot < end; slot++)
+            follow(limiter, slot, now);
+    }
+    if (leases->parting)
+        weir_limiter_hurry(limiter, now);
+    bring_in(limiter, now);
+}
+
+/* ---- Use ---- */
+
+/* Whether a marked slot without place gets one: see the file's head. */
+static bool needs_place(struct weir_limiter *limiter, uint32_t slot,
+                        weir_instant now)
+{
+    struct weir_slot_view view;
+    struct weir_lease_view lease;
+    weir_table_view(limiter->table, slot, &view, now);
+    weir_table_lease_view(limiter->table, slot, &lease);
+    uint64_t refused = weir_table_refused(limiter->table, slot);
+    return view.refs > 0 ||
+           units_since(&limiter->leases, slot, lease.entered, refused) > 0;
+}
+
+void weir_limiter_leases_fresh(struct weir_limiter *limiter, weir_instant now)
+{
+    struct limiter_leases *leases = &limiter->leases;
+    if (limiter->region || leases->look_at == WEIR_NEVER)
+        return;
+    uint32_t end = weir_table_used(limiter->table);
+    const uint64_t *fresh = limiter->tally.fresh;
+    for (uint32_t slot = weir_bit_next(fresh, 0, end); slot < end;
+         slot = weir_bit_next(fresh, slot + 1, end)) {
+        if (weir_table_leasing(limiter->table, slot) == WEIR_LEASING_NONE)
+            continue;
+        uint32_t at = place_of(leases, slot);
+        if (at == WEIR_LEASE_PLACE_NONE && needs_place(limiter, slot, now))
+            at = open_place(limiter, slot, now);
+        if (at == WEIR_LEASE_PLACE_NONE)
+            continue;
+        double wants;
+        tell_in_use(limiter, at);
+        if (weir_table_wanted(limiter->table, slot, &wants))
+            weir_lease_client_want(leases->client, at, wants, now);
+    }
+}
+
+/* Whether the lease of a slot isn't needed any more. 'used', 'unpinned': since
+ * the look before. */
+static bool is_over(struct limiter_leases *leases, uint32_t at,
+                    const struct weir_slot_view *view, bool used, bool unpinned,
+                    weir_instant now)
+{
+    struct lease_place *place = &leases->place[at];
+    const struct weir_lease_holder *holder =
+        weir_lease_client_holder(leases->client, at);
+    if (unpinned || view->refs > 0)
+        place->opened = true;
+    else if (used)
+        place->opened = false;
+    bool closed = place->opened && view->refs == 0 && !used;
+    bool idle = weir_lease_holder_wants(holder, now) == 0 &&
+                now > holder->used_at &&
+                now - holder->used_at >= WEIR_LEASE_HOLDER_IDLE;
+    return (closed || idle) && !(view->inflight && view->count > 0);
+}
+
+/* An in-flight counter first admits no more units: if one was admitted just
+ * before, the place stays. */
+static void end_place(struct weir_limiter *limiter, uint32_t at,
+                      weir_instant now)
+{
+    struct limiter_leases *leases = &limiter->leases;
+    uint32_t slot = leases->place[at].slot;
+    const struct weir_lease_holder *holder =
+        weir_lease_client_holder(leases->client, at);
+    double limit = weir_lease_holder_limit(holder, now);
+    bool inflight = holder->inflight;
+    weir_table_end_lease(limiter->table, slot, now);
+    if (inflight && weir_table_in_flight(limiter->table, slot) > 0) {
+        weir_table_set_lease(limiter->table, slot, limit, now);
+        return;
+    }
+    close_place(leases, at, now);
+}
+
+/* Reports the use so far. Returns whether it grew since the look before. */
+static bool say_use(struct weir_limiter *limiter, uint32_t at,
+                    const struct weir_slot_view *view, weir_instant now)
+{
+    struct limiter_leases *leases = &limiter->leases;
+    struct lease_place *place = &leases->place[at];
+    struct weir_lease_view lease;
+    uint64_t refused = weir_table_refused(limiter->table, place->slot);
+    struct weir_lease_use use = { .passed = view->count - place->count };
+    weir_table_lease_view(limiter->table, place->slot, &lease);
+    if (lease.inflight) {
+        use.passed = lease.entered - place->count;
+        use.in_use = lease.in_flight;
+        use.awaited = lease.awaited;
+    }
+    use.offered = use.passed + (refused - place->refused);
+    tell_in_use(limiter, at);
+    weir_lease_client_use(leases->client, at, &use, now);
+    bool used = (int64_t)(use.offered - place->offered) > 0;
+    if (used)
+        place->offered = use.offered;
+    return used;
+}
+
+static void look_at_place(struct weir_limiter *limiter, uint32_t at,
+                          weir_instant now)
+{
+    struct limiter_leases *leases = &limiter->leases;
+    struct lease_place *place = &leases->place[at];
+    struct weir_slot_view view;
+    bool unpinned = weir_table_was_unpinned(limiter->table, place->slot);
+    weir_table_view(limiter->table, place->slot, &view, now);
+    if (view.generation != place->generation ||
+        weir_table_leasing(limiter->table, place->slot) == WEIR_LEASING_NONE) {
+        close_place(leases, at, now);
+        return;
+    }
+    bool used = say_use(limiter, at, &view, now);
+    if (is_over(leases, at, &view, used, unpinned, now))
+        end_place(limiter, at, now);
+}
+
+bool weir_limiter_leases_due(const struct weir_limiter *limiter,
+                             weir_instant now)
+{
+    return !limiter->region && now >= limiter->leases.look_at;
+}
+
+void weir_limiter_leases_look(struct weir_limiter *limiter, weir_instant now)
+{
+    struct limiter_leases *leases = &limiter->leases;
+    uint32_t cursor = 0;
+    uint32_t at;
+    if (limiter->region)
+        return;
+    if (now >= leases->look_at) {
+        while (weir_lease_client_each(leases->client, &cursor, &at))
+            look_at_place(limiter, at, now);
+        leases->look_at = now + LOOK_EVERY;
+    }
+    bring_in(limiter, now);
+}
+
+/* ---- Messages, release ---- */
+
+bool weir_limiter_leases_next(struct weir_limiter *limiter, uint32_t *out_link,
+                              struct weir_message *out, weir_instant now)
+{
+    if (!weir_lease_client_next(limiter->leases.client, out_link, &out->wants,
+                                now))
+        return false;
+    out->type = WEIR_MESSAGE_WANTS;
+    out->session = limiter->link[*out_link].session;
+    return true;
+}
+
+weir_instant weir_limiter_leases_deadline(const struct weir_limiter *limiter,
+                                          weir_instant now)
+{
+    const struct limiter_leases *leases = &limiter->leases;
+    weir_instant due = weir_lease_client_deadline(leases->client, now);
+    if (!limiter->region && leases->look_at < due)
+        due = leases->look_at;
+    return due;
+}
+
+void weir_limiter_release(struct weir_limiter *limiter, weir_instant now)
+{
+    struct limiter_leases *leases = &limiter->leases;
+    uint32_t cursor = 0;
+    uint32_t at;
+    leases->released = true;
+    while (weir_lease_client_each(leases->client, &cursor, &at)) {
+        close_place(leases, at, now);
+        weir_table_end_lease(limiter->table, leases->place[at].slot, now);
+    }
+}
+
+void weir_limiter_leases_forget(struct weir_limiter *limiter, weir_instant now)
+{
+    struct limiter_leases *leases = &limiter->leases;
+    uint32_t end = weir_table_used(limiter->table);
+    leases->released = false;
+    weir_lease_client_forget(leases->client);
+    for (uint32_t slot = 0; slot < end; slot++) {
+        leases->place_of[slot] = 0;
+        if (weir_table_leasing(limiter->table, slot) != WEIR_LEASING_NONE)
+            weir_table_end_lease(limiter->table, slot, now);
+    }
+    if (leases->look_at != WEIR_NEVER)
+        leases->look_at = now;
+}

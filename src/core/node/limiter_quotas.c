@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT
+ * core/node/limiter_quotas.c - a limiter's quotas: from a root's messages, or a
+ * snapshot, into the table.
+ *
+ * Every root streams the same store's quotas. Each message names the epoch that
+ * it begins above, and is applied only if we have all changes up to it: loss
+ * and reordering only delay, and the root starts again from the epoch in our
+ * reports. A whole set is announced by its first message; quotas that it didn't
+ * name are dropped when its target is reached, not before.
+ *
+ * No room. A quota that finds no slot is missing. Later changes are applied,
+ * because one may be a removal; but reports carry the epoch before the missing
+ * quota, and the no-room flag, so that no root repeats it in vain. When slots
+ * have come free we go back to that epoch and report that: all changes from
+ * there are sent once more, as at a session's start. The same when something
+ * has changed since: the missing quota may have been removed, or one that held
+ * something else it needed (chunks, a place among the templates). An edit that
+ * replaces a set by another needs two rounds, if the table can't hold both. A
+ * quota that never fits costs a round each minute in which slots came free or
+ * quotas changed.
+ *
+ * Rejected: removals first. An edit may be cut by a message's bound, and then
+ * they are not first; and if a quota is removed before its replacement arrives,
+ * requests pass without any quota.
+ *
+ * Completeness. A whole set is complete at the newest target of the roots that
+ * sent parts of it. If none of the connected roots reaches that target, the set
+ * is begun again: it may lack quotas moved by an edit that only the lost root
+ * knew. */
+
+#include <string.h>
+
+#include "core/node/limiter_state.h"
+
+/* Missing quotas are asked for again after this time; doubled each time that
+ * they still don't fit. */
+#define ROOM_FIRST WEIR_SECOND
+#define ROOM_MOST (64 * WEIR_SECOND)
+
+uint64_t weir_limiter_epoch(const struct weir_limiter *limiter)
+{
+    return limiter->missing != 0 ? limiter->missing - 1 : limiter->epoch;
+}
+
+uint64_t weir_limiter_seen(const struct weir_limiter *limiter)
+{
+    return limiter->epoch;
+}
+
+void weir_limiter_begin_anew(struct weir_limiter *limiter)
+{
+    limiter->epoch = 0;
+    limiter->full = false;
+    limiter->missing = limiter->missing_till = 0;
+}
+
+/* ---- Room ---- */
+
+static void note_missing(struct weir_limiter *limiter,
+                         const struct weir_quota *quota)
+{
+    if (limiter->missing == 0)
+        limiter->missing = quota->epoch;
+    if (limiter->missing_count++ == 0) {
+        limiter->missing_len = quota->name.len;
+        memcpy(limiter->missing_name, quota->name.p, quota->name.len);
+    }
+    if (quota->epoch > limiter->missing_till)
+        limiter->missing_till = quota->epoch;
+    limiter->missing_live = weir_table_live(limiter->table);
+}
+
+/* One event for all of a round: the event queue may be shorter. */
+static void tell_missing(struct weir_limiter *limiter, weir_instant now)
+{
+    if (limiter->missing_count == 0)
+        return;
+    struct weir_text name = { limiter->missing_name, limiter->missing_len };
+    struct weir_event *event =
+        weir_limiter_note(limiter, WEIR_EVENT_TABLE_FULL, name, now);
+    if (event)
+        event->count = limiter->missing_count;
+    limiter->missing_count = 0;
+}
+
+/* Whether the missing quotas may fit now. */
+static bool may_fit(const struct weir_limiter *limiter)
+{
+    return weir_table_live(limiter->table) < limiter->missing_live ||
+           limiter->epoch > limiter->missing_till;
+}
+
+void weir_limiter_seek_room(struct weir_limiter *limiter, weir_instant now)
+{
+    if (limiter->missing == 0 || limiter->full || now < limiter->missing_at ||
+        !may_fit(limiter))
+        return;
+    limiter->missing_till = limiter->epoch;
+    limiter->epoch = limiter->missing - 1;
+    limiter->missing = 0;
+    limiter->missing_every =
+        limiter->missing_every == 0 ? ROOM_FIRST : 2 * limiter->missing_every;
+    if (limiter->missing_every > ROOM_MOST)
+        limiter->missing_every = ROOM_MOST;
+    limiter->missing_at = now + limiter->missing_every;
+    for (uint32_t i = 0; i < limiter->link_count; i++)
+        limiter->link[i].urgent = limiter->link[i].again = true;
+}
+
+/* ---- Changes ---- */
+
+static int hand_over(struct weir_limiter *limiter,
+                     const struct weir_change *change, weir_instant now)
+{
+    const struct weir_limiter_sink *region = limiter->region;
+    if (!region || change->quota.epoch <= limiter->handed)
+        return WEIR_OK;
+    int error = region->change(region->context, change, now);
+    if (error == WEIR_OK)
+        limiter->handed = change->quota.epoch;
+    return error;
+}
+
+static int apply_change(struct weir_limiter *limiter,
+                        const struct weir_change *change, weir_instant now)
+{
+    if (change->quota.epoch <= limiter->epoch)
+        return WEIR_OK;
+    int error = hand_over(limiter, change, now);
+    if (error < 0)
+        return error;
+    if (change->removed) {
+        weir_table_drop(limiter->table, change->quota.name, now);
+        weir_limiter_leases_edited(limiter, &change->quota, now);
+        return WEIR_OK;
+    }
+    if (change->reduced)
+        weir_limiter_note(limiter, WEIR_EVENT_QUOTA_UNKNOWN, change->quota.name,
+                          now);
+    if (weir_table_put(limiter->table, &change->quota, now) < 0)
+        note_missing(limiter, &change->quota);
+    weir_limiter_leases_edited(limiter, &change->quota, now);
+    return WEIR_OK;
+}
+
+/* A whole set begins: the present quotas stay until it is complete. */
+static int begin_whole(struct weir_limiter *limiter, weir_instant now)
+{
+    const struct weir_limiter_sink *region = limiter->region;
+    int error =
+        region ? region->whole(region->context, &limiter->store, now) : WEIR_OK;
+    if (error < 0)
+        return error;
+    limiter->handed = 0;
+    weir_limiter_begin_anew(limiter);
+    limiter->full = true;
+    limiter->full_target = 0;
+    weir_table_begin_full(limiter->table);
+    return WEIR_OK;
+}
+
+/* Whether the whole set that this message begins is already under way (a root
+ * that wasn't told in time sends the same one again), or was passed by another
+ * root's, unknown to this one. */
+static bool is_past(const struct weir_limiter *limiter,
+                    const struct limiter_link *link,
+                    const struct weir_quotas *quotas)
+{
+    if (limiter->epoch > quotas->target)
+        return limiter->epoch > quotas->known;
+    return limiter->full ||
+           (link->full_taken && quotas->target == link->full_target);
+}
+
+static int begin_full(struct weir_limiter *limiter, struct limiter_link *link,
+                      const struct weir_quotas *quotas, weir_instant now)
+{
+    if (is_past(limiter, link, quotas))
+        return WEIR_OK;
+    int error = begin_whole(limiter, now);
+    if (error < 0)
+        return error;
+    link->full_taken = true;
+    link->full_target = quotas->target;
+    return WEIR_OK;
+}
+
+/* All changes up to limiter->epoch were received. If one root began a set and
+ * another, with a newer edit, continues it, the set may lack quotas that this
+ * edit moved: it is complete at the newest target. */
+static int reach(struct weir_limiter *limiter, weir_instant now)
+{
+    static const struct weir_text no_text = { NULL, 0 };
+    if (limiter->full && limiter->epoch < limiter->full_target)
+        return WEIR_OK;
+    if (limiter->full)
+        weir_table_end_full(limiter->table, now);
+    limiter->full = false;
+    tell_missing(limiter, now);
+    if (limiter->missing == 0)
+        limiter->missing_every = 0;
+    if (!limiter->ready)
+        weir_limiter_note(limiter, WEIR_EVENT_READY, no_text, now);
+    limiter->ready = true;
+    const struct weir_limiter_sink *region = limiter->region;
+    int error = region ? region->reached(region->context, limiter->epoch, now)
+                       : WEIR_OK;
+    weir_limiter_seek_room(limiter, now);
+    return error;
+}
+
+/* A provisional root's target is not used, unless the limiter has no quotas. */
+void weir_limiter_seek_leader(struct weir_limiter *limiter)
+{
+    bool up = false;
+    for (uint32_t i = 0; i < limiter->link_count; i++) {
+        const struct limiter_link *link = &limiter->link[i];
+        if (link->state != LINK_UP || !link->root_ready)
+            continue;
+        if (link->target >= limiter->full_target)
+            return;
+        up |= !link->provisional || !limiter->ready;
+    }
+    if (!limiter->full || !up)
+        return;
+    weir_limiter_begin_anew(limiter);
+    for (uint32_t i = 0; i < limiter->link_count; i++) {
+        limiter->link[i].full_taken = false;
+        limiter->link[i].urgent = limiter->link[i].again = true;
+    }
+}
+
+int weir_limiter_take_quotas(struct weir_limiter *limiter,
+                             struct limiter_link *link,
+                             const struct weir_quotas *quotas, weir_instant now)
+{
+    int error = quotas->full ? begin_full(limiter, link, quotas, now) : WEIR_OK;
+    if (quotas->from > limiter->epoch)
+        return error; /* a message was lost: it will be sent again */
+    if (quotas->target > limiter->full_target)
+        limiter->full_target = quotas->target;
+    for (size_t i = 0; i < quotas->count && error == 0; i++)
+        error = apply_change(limiter, &quotas->changes[i], now);
+    if (error < 0)
+        return error;
+    if (quotas->epoch > limiter->epoch)
+        limiter->epoch = quotas->epoch;
+    if (quotas->target > link->root_epoch)
+        link->root_epoch = quotas->target;
+    if (quotas->target > link->target)
+        link->target = quotas->target;
+    return limiter->epoch < quotas->target ? WEIR_OK : reach(limiter, now);
+}
+
+/* ---- From a snapshot ---- */
+
+int weir_limiter_restore(struct weir_limiter *limiter,
+                         const struct weir_store_id *store, weir_instant now)
+{
+    limiter->store = *store;
+    return begin_whole(limiter, now);
+}
+
+int weir_limiter_restore_change(struct weir_limiter *limiter,
+                                const struct weir_change *change,
+                                weir_instant now)
+{
+    return apply_change(limiter, change, now);
+}
+
+int weir_limiter_restored(struct weir_limiter *limiter, uint64_t epoch,
+                          weir_instant now)
+{
+    /* A root gets the full stale_after to answer. */
+    limiter->heard = true;
+    limiter->heard_at = limiter->spoken_at = now;
+    limiter->epoch = epoch;
+    return reach(limiter, now);
+}

@@ -1,0 +1,983 @@
+/* SPDX-License-Identifier: MIT
+ * core/node/root.c - the root's side of each link.
+ *
+ * A peer is a link of a limiter, which is known by its incarnation and the
+ * identity of its credential. The limiter's record outlives the link, because
+ * its cells must: if a limiter comes back within the time its buckets take to
+ * drain, its counts go on from the last total and don't count again.
+ *
+ * Peers with messages to be sent are in one queue. next() takes the first,
+ * makes one message for it, and puts it back at the end while it has more.
+ * Messages by urgency:
+ *
+ *     welcome    a hello came, or the settings or the store changed
+ *     answers    steps of exact quotas: callers wait (root_ask.c)
+ *     grants     of leased quotas, and their master (root_lease.c)
+ *     answer     a report was taken (or repeated)
+ *     quotas     changes above those sent
+ *     push       buckets that moved too far from the fill last sent
+ *
+ * Quotas go by epoch. 'sent' is the epoch sent so far. A report has the
+ * limiter's own epoch; when that lags behind 'sent' for too long, sending
+ * begins again from it. A limiter of another store, or with an epoch below the
+ * floor (removals before it were forgotten), gets the whole set. */
+
+#include "core/node/root_state.h"
+
+#include <string.h>
+
+#include "core/base/hash.h"
+
+#define NO_PEER UINT32_MAX
+/* Cells looked at for pushes in one tick: with a thousand limiters each is a
+ * cache line of its own, 0.1 us. */
+#define LOOK_WORK 50000
+#define SWEEP_EVERY WEIR_SECOND
+#define SWEEP_USES 4096
+#define SWEEP_BUCKET_STATES 4096
+/* A limiter that is gone is forgotten when its buckets are empty, but not
+ * sooner than this (it may come back, and then its last report time matters)
+ * … */
+#define FORGET_FIRST (60 * WEIR_SECOND)
+/* … and after this in any case. */
+#define FORGET_LAST (600 * WEIR_SECOND)
+/* For at least this long after its birth a root adopts fills of limiters. */
+#define LEARN_LEAST (10 * WEIR_SECOND)
+/* Quotas that a limiter hasn't confirmed after this are sent again. */
+#define QUOTAS_RESEND (2 * WEIR_SECOND)
+/* A limiter may be ahead of us for this long: another root may have read an
+ * edit first. After that, it has edits that our restored store lacks. */
+#define AHEAD_MOST (30 * WEIR_SECOND)
+/* Roots that disagree permanently send whole sets in turn: the wait doubles
+ * each time, up to this. */
+#define AHEAD_LAST (64 * AHEAD_MOST)
+
+/* ---- Life ---- */
+
+static void *allocate(const struct weir_mem *mem, size_t size)
+{
+    return mem->alloc(mem->context, size);
+}
+
+static void apply_settings(struct weir_root *root)
+{
+    weir_duration three = 3 * root->settings.report_interval;
+    root->merge.slack = root->settings.slack;
+    root->merge.learn = three > LEARN_LEAST ? three : LEARN_LEAST;
+    root->merge.pace_good =
+        WEIR_PACE_INTERVALS * root->settings.report_interval;
+}
+
+static bool make_parts(struct weir_root *root, weir_instant now)
+{
+    const struct weir_mem *mem = &root->mem;
+    weir_merge_init(&root->merge, mem, root->seed, now);
+    root->watch = (struct weir_merge_watch){ root, weir_root_note_beyond };
+    root->merge.watch = &root->watch;
+    apply_settings(root);
+    root->catalog = weir_catalog_new(mem, root->seed);
+    root->peers = allocate(mem, root->peers_max * sizeof(*root->peers));
+    root->fills = allocate(mem, WEIR_FILLS_MAX * sizeof(*root->fills));
+    root->changes = allocate(mem, WEIR_QUOTAS_MAX * sizeof(*root->changes));
+    return root->catalog && root->peers && root->fills && root->changes &&
+           weir_root_leases_init(root);
+}
+
+struct weir_root *weir_root_new(const struct weir_root_options *options,
+                                weir_instant now)
+{
+    weir_assert(options->peers_max >= 1 && options->peers_max <= 65536);
+    struct weir_root *root = allocate(&options->mem, sizeof(*root));
+    if (!root)
+        return NULL;
+    root->mem = options->mem;
+    root->seed = options->seed;
+    root->settings = options->settings;
+    root->peers_max = options->peers_max;
+    root->region = options->region;
+    root->name_len =
+        options->name.len < WEIR_NAME_MAX ? options->name.len : WEIR_NAME_MAX;
+    if (root->name_len > 0)
+        memcpy(root->name, options->name.p, root->name_len);
+    memcpy(root->incarnation, options->incarnation, WEIR_INCARNATION_SIZE);
+    root->asks.zone_of = options->zones;
+    root->look_at = now;
+    root->sweep_at = now + SWEEP_EVERY;
+    if (!make_parts(root, now)) {
+        weir_root_free(root);
+        return NULL;
+    }
+    return root;
+}
+
+static void free_limiter(struct weir_root *root, uint32_t index)
+{
+    struct root_limiter *limiter = root->limiters[index];
+    if (limiter->live) {
+        weir_merge_forget(&root->merge, &limiter->cells);
+        weir_root_forget_limits(root, limiter);
+        weir_index_remove(&root->limiter_index, limiter->hash, index);
+        limiter->live = false;
+        root->limiter_live--;
+    }
+}
+
+static void free_peer(struct root_peer *peer, const struct weir_mem *mem)
+{
+    mem->free(mem->context, peer->unknown,
+              peer->unknown_capacity * sizeof(*peer->unknown));
+    mem->free(mem->context, peer->denied,
+              peer->denied_capacity * sizeof(*peer->denied));
+    weir_index_fini(&peer->above, mem);
+    mem->free(mem->context, peer->answers,
+              peer->answer_capacity * sizeof(*peer->answers));
+    weir_root_lease_free_peer(peer, mem);
+}
+
+void weir_root_free(struct weir_root *root)
+{
+    if (!root)
+        return;
+    const struct weir_mem mem = root->mem;
+    for (uint32_t i = 0; i < root->limiter_used; i++) {
+        free_limiter(root, i);
+        mem.free(mem.context, root->limiters[i], sizeof(**root->limiters));
+    }
+    for (uint32_t i = 0; root->peers && i < root->peers_max; i++)
+        free_peer(&root->peers[i], &mem);
+    weir_root_free_debtors(root);
+    weir_root_asks_fini(root);
+    weir_root_leases_fini(root);
+    mem.free(mem.context, root->limiters,
+             root->limiter_capacity * sizeof(*root->limiters));
+    weir_index_fini(&root->limiter_index, &mem);
+    weir_merge_fini(&root->merge);
+    weir_catalog_free(root->catalog);
+    weir_catalog_free(root->coming);
+    mem.free(mem.context, root->peers, root->peers_max * sizeof(*root->peers));
+    mem.free(mem.context, root->fills, WEIR_FILLS_MAX * sizeof(*root->fills));
+    mem.free(mem.context, root->changes,
+             WEIR_QUOTAS_MAX * sizeof(*root->changes));
+    mem.free(mem.context, root, sizeof(*root));
+}
+
+/* ---- The queue of peers with messages to be sent ---- */
+
+void weir_root_enqueue(struct weir_root *root, uint32_t index)
+{
+    struct root_peer *peer = &root->peers[index];
+    if (peer->queued || !peer->greeted)
+        return;
+    peer->queued = true;
+    peer->next_queued = 0;
+    if (root->queue_last != 0)
+        root->peers[root->queue_last - 1].next_queued = index + 1;
+    else
+        root->queue_first = index + 1;
+    root->queue_last = index + 1;
+}
+
+static void enqueue_all(struct weir_root *root)
+{
+    for (uint32_t i = 0; i < root->peers_max; i++)
+        weir_root_enqueue(root, i);
+}
+
+static bool dequeue(struct weir_root *root, uint32_t *out_index)
+{
+    if (root->queue_first == 0)
+        return false;
+    *out_index = root->queue_first - 1;
+    struct root_peer *peer = &root->peers[*out_index];
+    root->queue_first = peer->next_queued;
+    if (root->queue_first == 0)
+        root->queue_last = 0;
+    peer->queued = false;
+    return true;
+}
+
+/* ---- Limiters ---- */
+
+static uint64_t key_hash(const struct weir_root *root,
+                         const struct limiter_key *key)
+{
+    struct weir_text text = { (const char *)key, sizeof *key };
+    return weir_hash(text, root->seed);
+}
+
+static bool find_limiter(const struct weir_root *root,
+                         const struct limiter_key *key, uint32_t *out_index)
+{
+    uint64_t hash = key_hash(root, key);
+    size_t cursor = 0;
+    while (weir_index_find(&root->limiter_index, hash, &cursor, out_index)) {
+        if (memcmp(&root->limiters[*out_index]->key, key, sizeof *key) == 0)
+            return true;
+    }
+    return false;
+}
+
+const struct root_limiter *weir_root_find_limiter(const struct weir_root *root,
+                                                  const struct limiter_key *key)
+{
+    uint32_t index;
+    return find_limiter(root, key, &index) ? root->limiters[index] : NULL;
+}
+
+/* A free element, or a new one. */
+static bool limiter_place(struct weir_root *root, uint32_t *out_index)
+{
+    if (root->limiter_live < root->limiter_used) {
+        for (uint32_t i = 0; i < root->limiter_used; i++) {
+            *out_index = i;
+            if (!root->limiters[i]->live)
+                return true;
+        }
+    }
+    struct root_limiter **limiters =
+        weir_mem_grow(&root->mem, root->limiters, sizeof(*limiters),
+                      &root->limiter_capacity, root->limiter_used + 1);
+    if (!limiters)
+        return false;
+    root->limiters = limiters;
+    struct root_limiter *limiter =
+        allocate(&root->mem, sizeof(struct root_limiter));
+    if (!limiter)
+        return false;
+    *out_index = root->limiter_used;
+    root->limiters[root->limiter_used++] = limiter;
+    return true;
+}
+
+static bool make_limiter(struct weir_root *root, const struct limiter_key *key,
+                         uint64_t session, uint32_t *out_index)
+{
+    if (find_limiter(root, key, out_index))
+        return true;
+    uint32_t index;
+    uint64_t hash = key_hash(root, key);
+    if (!limiter_place(root, &index) ||
+        weir_index_add(&root->limiter_index, &root->mem, hash, index) < 0)
+        return false;
+    struct root_limiter *limiter = root->limiters[index];
+    *limiter = (struct root_limiter){ .key = *key,
+                                      .hash = hash,
+                                      .live = true,
+                                      .last_session = session,
+                                      .peer = NO_PEER };
+    root->limiter_live++;
+    *out_index = index;
+    return true;
+}
+
+/* The peer is no longer its limiter's link. */
+static void detach(struct weir_root *root, struct root_peer *peer)
+{
+    if (!peer->greeted)
+        return;
+    struct root_limiter *limiter = root->limiters[peer->limiter];
+    weir_merge_connect(&root->merge, &limiter->cells, false);
+    weir_root_lease_detach(root, limiter->peer);
+    weir_root_forget_limits(root, limiter);
+    limiter->peer = NO_PEER;
+    peer->greeted = false;
+    root->connected--;
+}
+
+static void attach(struct weir_root *root, uint32_t index,
+                   uint32_t limiter_index, const struct weir_hello *hello,
+                   weir_instant now)
+{
+    struct root_limiter *limiter = root->limiters[limiter_index];
+    struct root_peer *peer = &root->peers[index];
+    if (limiter->peer != NO_PEER)
+        detach(root, &root->peers[limiter->peer]);
+    detach(root, peer);
+    peer->limiter = limiter_index;
+    peer->greeted = true;
+    limiter->peer = index;
+    limiter->heard_at = now;
+    limiter->epoch = hello->epoch;
+    limiter->name_len =
+        (uint8_t)(hello->name.len < WEIR_NAME_MAX ? hello->name.len
+                                                  : WEIR_NAME_MAX);
+    if (limiter->name_len > 0)
+        memcpy(limiter->name, hello->name.p, limiter->name_len);
+    struct weir_text region = hello->region_name;
+    limiter->speaks_for_others = hello->region;
+    limiter->region_len =
+        hello->region && region.len <= WEIR_NAME_MAX ? (uint8_t)region.len : 0;
+    if (limiter->region_len > 0)
+        memcpy(limiter->region, region.p, limiter->region_len);
+    weir_root_names_attach(root, index);
+    weir_merge_connect(&root->merge, &limiter->cells, true);
+    root->connected++;
+}
+
+/* ---- Quotas ---- */
+
+/* Sets the epoch from which the peer is sent quotas, by the store and epoch
+ * that it reported; 'anew': the whole set in any case. */
+static void plan(struct weir_root *root, struct root_peer *peer, bool anew,
+                 weir_instant now)
+{
+    bool whole = anew || peer->known == 0 ||
+                 !weir_store_id_equal(&peer->store, &root->store) ||
+                 peer->known < weir_catalog_floor(root->catalog);
+    peer->sent = whole ? 0 : peer->known;
+    peer->full_owed = whole;
+    peer->full_known = peer->known;
+    peer->floor = weir_catalog_floor(root->catalog);
+    peer->cursor = (struct weir_cursor){ { 0, 0 } };
+    peer->progress_at = now;
+    peer->planned = true;
+}
+
+/* Whether removals that the peer wasn't sent yet were forgotten. */
+static bool fell_behind(const struct weir_root *root,
+                        const struct root_peer *peer)
+{
+    uint64_t floor = weir_catalog_floor(root->catalog);
+    return peer->planned && peer->sent < floor && peer->floor < floor;
+}
+
+static bool quotas_owed(const struct weir_root *root,
+                        const struct root_peer *peer)
+{
+    return root->ready && peer->planned &&
+           (peer->full_owed || peer->sent < root->epoch);
+}
+
+static void replan_all(struct weir_root *root, weir_instant now)
+{
+    for (uint32_t i = 0; i < root->peers_max; i++) {
+        struct root_peer *peer = &root->peers[i];
+        if (!peer->greeted)
+            continue;
+        peer->welcome_owed = true;
+        plan(root, peer, false, now);
+        weir_root_enqueue(root, i);
+    }
+}
+
+/* The catalog that changes go to. */
+static struct weir_catalog *filling(const struct weir_root *root)
+{
+    return root->coming ? root->coming : root->catalog;
+}
+
+int weir_root_renew(struct weir_root *root, const struct weir_store_id *id)
+{
+    struct weir_catalog *fresh = weir_catalog_new(&root->mem, root->seed);
+    if (!fresh)
+        return WEIR_ENOMEM;
+    weir_catalog_free(root->coming);
+    root->coming = fresh;
+    root->coming_store = *id;
+    return WEIR_OK;
+}
+
+int weir_root_store(struct weir_root *root, const struct weir_store_id *id,
+                    uint64_t epoch, uint64_t floor, weir_instant now)
+{
+    (void)now;
+    const struct weir_store_id *before =
+        root->coming ? &root->coming_store : &root->store;
+    bool another = !weir_store_id_equal(before, id);
+    bool back = epoch < weir_catalog_epoch(filling(root));
+    int error = another || back ? weir_root_renew(root, id) : WEIR_OK;
+    if (error < 0)
+        return error;
+    root->store_epoch = epoch;
+    weir_catalog_set_floor(filling(root), floor);
+    return WEIR_OK;
+}
+
+/* The whole set is complete: it replaces the quotas served. */
+static void take_over(struct weir_root *root)
+{
+    weir_catalog_free(root->catalog);
+    root->catalog = root->coming;
+    root->coming = NULL;
+    root->store = root->coming_store;
+    if (root->ready)
+        weir_root_lease_forget(root);
+    root->ready = false;
+    root->rule_all = true;
+}
+
+/* Applies the present quota of the bucket, if it has changed. */
+static void rule(struct weir_root *root, struct weir_root_quota *root_quota,
+                 weir_instant now)
+{
+    struct weir_captures captures;
+    struct weir_text name = { root_quota->name, root_quota->name_len };
+    const struct weir_quota *quota =
+        weir_catalog_find(root->catalog, name, &captures);
+    if (!quota)
+        weir_merge_drop(&root->merge, root_quota);
+    else if (quota->created != root_quota->created ||
+             quota->epoch != root_quota->rule_epoch)
+        weir_merge_edit(&root->merge, root_quota, quota, now);
+}
+
+int weir_root_apply(struct weir_root *root, const struct weir_change *change,
+                    weir_instant now)
+{
+    /* A template may become a plain quota, and a removal has only the name. */
+    const struct weir_quota *old =
+        weir_catalog_get(filling(root), change->quota.name);
+    bool template = weir_quota_is_template(&change->quota) ||
+                    (old && weir_quota_is_template(old));
+    weir_root_lease_change(root, old, change);
+    int error = weir_catalog_apply(filling(root), change);
+    if (error < 0)
+        return error;
+    if (root->coming)
+        return WEIR_OK;
+    if (template) {
+        root->rule_all = true;
+        return WEIR_OK;
+    }
+    weir_root_lease_edit(root, &change->quota.name, now);
+    struct weir_root_quota *root_quota =
+        weir_merge_get(&root->merge, change->quota.name);
+    if (root_quota)
+        rule(root, root_quota, now);
+    return WEIR_OK;
+}
+
+void weir_root_settle(struct weir_root *root, weir_instant now)
+{
+    if (root->coming)
+        take_over(root);
+    for (uint32_t i = 0; root->rule_all && i < root->merge.use_used; i++) {
+        if (root->merge.uses[i].live)
+            rule(root, &root->merge.uses[i], now);
+    }
+    if (root->rule_all)
+        weir_root_lease_edit(root, NULL, now);
+    root->rule_all = false;
+    uint64_t epoch = weir_catalog_epoch(root->catalog);
+    root->epoch = epoch > root->store_epoch ? epoch : root->store_epoch;
+    if (root->ready) {
+        enqueue_all(root);
+        return;
+    }
+    root->ready = true;
+    replan_all(root, now);
+}
+
+void weir_root_welcome_all(struct weir_root *root)
+{
+    for (uint32_t i = 0; i < root->peers_max; i++) {
+        struct root_peer *peer = &root->peers[i];
+        if (!peer->greeted)
+            continue;
+        peer->welcome_owed = true;
+        weir_root_enqueue(root, i);
+    }
+}
+
+void weir_root_set_provisional(struct weir_root *root, bool provisional)
+{
+    if (root->provisional == provisional)
+        return;
+    if (provisional)
+        weir_root_lease_forget(root);
+    root->provisional = provisional;
+    weir_root_welcome_all(root);
+}
+
+bool weir_root_ready(const struct weir_root *root)
+{
+    return root->ready;
+}
+
+void weir_root_identity(const struct weir_root *root, struct weir_store_id *out)
+{
+    *out = root->store;
+}
+
+struct weir_catalog *weir_root_catalog(struct weir_root *root)
+{
+    return root->catalog;
+}
+
+/* ---- Links ---- */
+
+void weir_root_link(struct weir_root *root, uint32_t index, bool up,
+                    weir_instant now)
+{
+    (void)now;
+    weir_assert(index < root->peers_max);
+    struct root_peer *peer = &root->peers[index];
+    detach(root, peer);
+    weir_root_names_fini(root, peer);
+    const struct root_peer before = *peer;
+    *peer = (struct root_peer){ .up = up,
+                                .queued = before.queued,
+                                .next_queued = before.next_queued,
+                                .answers = before.answers,
+                                .answer_capacity = before.answer_capacity,
+                                .granted = before.granted,
+                                .pushed = before.pushed,
+                                .unknown = before.unknown,
+                                .unknown_capacity = before.unknown_capacity,
+                                .denied = before.denied,
+                                .denied_capacity = before.denied_capacity };
+}
+
+void weir_root_pause(struct weir_root *root, uint32_t index, bool paused)
+{
+    weir_assert(index < root->peers_max);
+    root->peers[index].paused = paused;
+    if (!paused)
+        weir_root_enqueue(root, index);
+}
+
+static int take_hello(struct weir_root *root, uint32_t index,
+                      const struct weir_message *message, weir_instant now)
+{
+    const struct weir_hello *hello = &message->hello;
+    struct root_peer *peer = &root->peers[index];
+    uint32_t limiter_index;
+    if (hello->protocol != WEIR_PROTOCOL)
+        return WEIR_EPROTOCOL;
+    struct limiter_key key = { .owner = peer->names.owner };
+    memcpy(key.incarnation, hello->incarnation, sizeof key.incarnation);
+    if (!make_limiter(root, &key, message->session, &limiter_index))
+        return WEIR_ENOMEM;
+    /* A link belongs to one limiter; another one needs its own link. */
+    if (peer->greeted && peer->limiter != limiter_index)
+        return WEIR_EPROTOCOL;
+    struct root_limiter *limiter = root->limiters[limiter_index];
+    uint32_t number = (uint32_t)message->session;
+    if (peer->greeted && peer->session == message->session) {
+        peer->welcome_owed = true; /* the welcome was lost */
+        weir_root_enqueue(root, index);
+        return WEIR_OK;
+    }
+    if (number <= limiter->session_low)
+        return WEIR_OK; /* a hello of a session that is over */
+    limiter->session_low = number;
+    attach(root, index, limiter_index, hello, now);
+    peer->session = message->session;
+    peer->number = 0;
+    peer->stamp = 0;
+    peer->asked = 0;
+    peer->answer_count = 0;
+    peer->unknown_count = peer->denied_count = 0;
+    peer->answer_owed = false;
+    peer->ahead_at = 0;
+    peer->ahead_most = AHEAD_MOST;
+    peer->store = hello->store;
+    peer->known = hello->epoch;
+    peer->welcome_owed = true;
+    peer->push_at = now;
+    plan(root, peer, false, now);
+    weir_root_enqueue(root, index);
+    return WEIR_OK;
+}
+
+/* ---- Reports ---- */
+
+static int remember(const struct weir_root *root, uint32_t **slots,
+                    size_t *count, size_t *capacity, uint32_t slot)
+{
+    uint32_t *grown =
+        weir_mem_grow(&root->mem, *slots, sizeof(*grown), capacity, *count + 1);
+    if (!grown)
+        return WEIR_ENOMEM;
+    *slots = grown;
+    grown[(*count)++] = slot;
+    return WEIR_OK;
+}
+
+/* Skips names without a quota here, of another creation, and those denied to
+ * the peer: their counts find no cell, and the answer lists them. */
+static int take_announce(struct weir_root *root, uint32_t index,
+                         const struct weir_announce *announce, weir_instant now)
+{
+    struct root_peer *peer = &root->peers[index];
+    struct root_limiter *limiter = root->limiters[peer->limiter];
+    struct weir_captures captures;
+    if (!weir_root_names_may(root, index, announce->name, now)) {
+        weir_merge_unannounce(&root->merge, &limiter->cells, announce->slot);
+        return remember(root, &peer->denied, &peer->denied_count,
+                        &peer->denied_capacity, announce->slot);
+    }
+    const struct weir_quota *quota =
+        weir_catalog_find(root->catalog, announce->name, &captures);
+    if (!root->ready || !quota || quota->created != announce->created) {
+        weir_merge_unannounce(&root->merge, &limiter->cells, announce->slot);
+        return WEIR_OK;
+    }
+    struct weir_root_quota *root_quota =
+        weir_merge_root_quota(&root->merge, announce->name, quota, now);
+    if (!root_quota)
+        return WEIR_ENOMEM;
+    return weir_merge_announce(&root->merge, &limiter->cells, root_quota,
+                               announce, now);
+}
+
+static int take_counts(struct weir_root *root, uint32_t index,
+                       const struct weir_report *report, weir_instant now)
+{
+    struct root_peer *peer = &root->peers[index];
+    struct root_limiter *limiter = root->limiters[peer->limiter];
+    int error = WEIR_OK;
+    weir_root_names_come(root, index, report->below);
+    for (size_t i = 0; i < report->announce_count; i++)
+        weir_root_names_come(root, index, report->announces[i].name);
+    for (size_t i = 0; i < report->announce_count && error == 0; i++)
+        error = take_announce(root, index, &report->announces[i], now);
+    for (size_t i = 0; i < report->count && error == 0; i++) {
+        if (!weir_merge_count(&root->merge, &limiter->cells, &report->counts[i],
+                              report, now))
+            error = remember(root, &peer->unknown, &peer->unknown_count,
+                             &peer->unknown_capacity, report->counts[i].slot);
+    }
+    return error;
+}
+
+/* Whether it has been ahead of our store for too long. */
+static bool stays_ahead(const struct weir_root *root, struct root_peer *peer,
+                        weir_instant now)
+{
+    bool ahead = root->ready && !root->provisional && !root->coming &&
+                 peer->planned && !peer->full_owed && peer->known > root->epoch;
+    if (!ahead || peer->ahead_at == 0 || now < peer->ahead_at)
+        peer->ahead_at = ahead ? now : 0;
+    return ahead && now - peer->ahead_at >= peer->ahead_most;
+}
+
+/* Takes the limiter's epoch, and whether it has room for the next. */
+static void follow_epoch(struct weir_root *root, struct root_peer *peer,
+                         const struct weir_report *report, weir_instant now)
+{
+    uint64_t epoch = report->epoch;
+    if (epoch != peer->known)
+        peer->progress_at = now;
+    peer->known = epoch;
+    if (peer->planned && root->ready)
+        peer->store = root->store; /* its quotas are from our store now */
+    if (stays_ahead(root, peer, now)) {
+        peer->ahead_at = 0;
+        if (peer->ahead_most < AHEAD_LAST)
+            peer->ahead_most *= 2;
+        plan(root, peer, true, now);
+        return;
+    }
+    if (!peer->full_owed && epoch > peer->sent && epoch <= root->epoch) {
+        peer->sent = epoch; /* another root was faster */
+        peer->cursor = (struct weir_cursor){ { 0, 0 } };
+    }
+    bool lost = !peer->paused && !report->no_room &&
+                now - peer->progress_at >= QUOTAS_RESEND;
+    if (epoch < peer->sent && (report->again || lost))
+        plan(root, peer, false, now);
+}
+
+static int take_report(struct weir_root *root, uint32_t index,
+                       const struct weir_report *report, weir_instant now)
+{
+    struct root_peer *peer = &root->peers[index];
+    struct root_limiter *limiter = root->limiters[peer->limiter];
+    limiter->heard_at = now;
+    if (report->number == peer->number && peer->number > 0) {
+        root->stats.reports_repeated++;
+        for (size_t i = 0; i < report->count; i++)
+            weir_merge_repeat(&root->merge, &limiter->cells,
+                              report->counts[i].slot);
+        peer->answer_owed = true;
+        weir_root_enqueue(root, index);
+        return WEIR_OK;
+    }
+    if (report->number != peer->number + 1)
+        return WEIR_OK; /* an old report, doubled by the network */
+    peer->number = report->number;
+    peer->unknown_count = peer->denied_count = 0;
+    limiter->last_session = peer->session;
+    limiter->last_number = report->number;
+    limiter->epoch = report->epoch;
+    limiter->unknown = report->unknown;
+    limiter->reports++;
+    root->stats.reports++;
+    follow_epoch(root, peer, report, now);
+    peer->answer_owed = true;
+    weir_root_enqueue(root, index);
+    return take_counts(root, index, report, now);
+}
+
+int weir_root_receive(struct weir_root *root, uint32_t index,
+                      const struct weir_message *message, weir_instant now)
+{
+    weir_assert(index < root->peers_max);
+    struct root_peer *peer = &root->peers[index];
+    int error = WEIR_EPROTOCOL;
+    if (!peer->up)
+        return WEIR_OK;
+    switch (message->type) {
+    case WEIR_MESSAGE_HELLO:
+        error = take_hello(root, index, message, now);
+        break;
+    case WEIR_MESSAGE_REPORT:
+        if (!peer->greeted || peer->session != message->session)
+            return WEIR_OK;
+        error = take_report(root, index, &message->report, now);
+        break;
+    case WEIR_MESSAGE_ASKS:
+        if (!peer->greeted || peer->session != message->session)
+            return WEIR_OK;
+        error = weir_root_take_asks(root, index, &message->asks, now);
+        break;
+    case WEIR_MESSAGE_WANTS:
+        if (!peer->greeted || peer->session != message->session)
+            return WEIR_OK;
+        error = weir_root_take_wants(root, index, &message->wants, now);
+        break;
+    case WEIR_MESSAGE_LIMITS:
+        if (!peer->greeted || peer->session != message->session)
+            return WEIR_OK;
+        error = weir_root_take_limits(root, index, &message->limits, now);
+        break;
+    case WEIR_MESSAGE_WELCOME:
+    case WEIR_MESSAGE_QUOTAS:
+    case WEIR_MESSAGE_FILLS:
+    case WEIR_MESSAGE_ANSWERS:
+    case WEIR_MESSAGE_GRANTS:
+        break;
+    }
+    root->stats.protocol_errors += error == WEIR_EPROTOCOL;
+    return error;
+}
+
+/* ---- Messages ---- */
+
+/* How long the topmost root has been silent, beyond the usual. */
+static weir_duration top_age(const struct weir_root *root, weir_instant now)
+{
+    if (!root->region)
+        return 0;
+    if (!root->topped)
+        return WEIR_NEVER;
+    return now > root->top_at ? now - root->top_at : 0;
+}
+
+static void say_welcome(struct weir_root *root, struct root_peer *peer,
+                        struct weir_message *out, weir_instant now)
+{
+    out->type = WEIR_MESSAGE_WELCOME;
+    out->welcome = (struct weir_welcome){
+        .protocol = WEIR_PROTOCOL,
+        .name = { root->name, root->name_len },
+        .age = now - root->merge.origin,
+        .ready = root->ready,
+        .provisional = root->provisional,
+        .settings = root->settings,
+        .carries = root->region,
+        .top_age = top_age(root, now),
+        .regions = root->regions,
+        .region_count = root->region_count,
+    };
+    if (root->region) {
+        const struct root_limiter *limiter = root->limiters[peer->limiter];
+        out->welcome.last_session = limiter->last_session;
+        out->welcome.last_number = limiter->last_number;
+    }
+    if (root->ready) {
+        out->welcome.store = root->store;
+        out->welcome.epoch = root->epoch;
+    }
+    memcpy(out->welcome.incarnation, root->incarnation, WEIR_INCARNATION_SIZE);
+    weir_root_welcome_leases(root, &out->welcome);
+    peer->welcome_owed = peer->master_owed = false;
+}
+
+/* Shortest time between two pushes on a link. */
+static weir_duration push_spacing(const struct weir_root *root)
+{
+    if (!root->settings.slack)
+        return root->settings.report_interval;
+    weir_duration spacing = root->connected * (WEIR_SECOND / WEIR_PUSHES_PER_S);
+    return spacing > WEIR_PUSH_SPACING ? spacing : WEIR_PUSH_SPACING;
+}
+
+static void say_fills(struct weir_root *root, struct root_peer *peer,
+                      struct weir_message *out, weir_instant now)
+{
+    struct root_limiter *limiter = root->limiters[peer->limiter];
+    weir_duration spacing = push_spacing(root);
+    size_t count = weir_merge_tell(&root->merge, &limiter->cells, root->fills,
+                                   WEIR_FILLS_MAX, now);
+    out->type = WEIR_MESSAGE_FILLS;
+    out->fills = (struct weir_fills){
+        .answer = peer->answer_owed,
+        .number = peer->number,
+        .stamp = ++peer->stamp,
+        .report_backoff = root->report_backoff,
+        .limiters = root->connected,
+        .top_age = top_age(root, now),
+        .count = count,
+        .fills = root->fills,
+    };
+    if (peer->answer_owed) {
+        out->fills.unknown = peer->unknown;
+        out->fills.unknown_count = peer->unknown_count;
+        out->fills.denied = peer->denied;
+        out->fills.denied_count = peer->denied_count;
+    } else {
+        root->stats.pushes++;
+    }
+    peer->answer_owed = false;
+    weir_duration budget = count * (WEIR_SECOND / WEIR_PUSH_ENTRIES_PER_S);
+    peer->push_at = now + (budget > spacing ? budget : spacing);
+    root->stats.fills += count;
+}
+
+static void say_quotas(struct weir_root *root, struct root_peer *peer,
+                       struct weir_message *out, weir_instant now)
+{
+    out->type = WEIR_MESSAGE_QUOTAS;
+    struct weir_quotas *quotas = &out->quotas;
+    *quotas = (struct weir_quotas){ .full = peer->full_owed,
+                                    .from = peer->sent,
+                                    .epoch = peer->sent,
+                                    .target = root->epoch,
+                                    .changes = root->changes };
+    if (quotas->full)
+        quotas->known = peer->full_known;
+    while (quotas->count < WEIR_QUOTAS_MAX) {
+        struct weir_change *change = &root->changes[quotas->count];
+        if (!weir_catalog_since(root->catalog, quotas->epoch, &peer->cursor,
+                                change)) {
+            quotas->epoch = root->epoch;
+            break;
+        }
+        quotas->epoch = change->quota.epoch;
+        quotas->count++;
+    }
+    peer->full_owed = false;
+    peer->sent = quotas->epoch;
+    peer->progress_at = now;
+}
+
+/* One message for the peer; false: none now. */
+static bool say(struct weir_root *root, struct root_peer *peer,
+                struct weir_message *out, weir_instant now)
+{
+    if (!peer->greeted)
+        return false;
+    out->session = peer->session;
+    if (fell_behind(root, peer))
+        plan(root, peer, false, now);
+    const struct root_limiter *limiter = root->limiters[peer->limiter];
+    if (peer->welcome_owed)
+        say_welcome(root, peer, out, now);
+    else if (peer->answer_count > 0)
+        weir_root_say_answers(peer, out);
+    else if (weir_root_owes_grants(peer))
+        weir_root_say_grants(root, peer, out);
+    else if (peer->answer_owed)
+        say_fills(root, peer, out, now);
+    else if (!peer->paused && quotas_owed(root, peer))
+        say_quotas(root, peer, out, now);
+    else if (!peer->paused && weir_merge_due(&limiter->cells) &&
+             now >= peer->push_at)
+        say_fills(root, peer, out, now);
+    else
+        return false;
+    return true;
+}
+
+bool weir_root_next(struct weir_root *root, uint32_t *out_peer,
+                    struct weir_message *out, weir_instant now)
+{
+    uint32_t index;
+    while (dequeue(root, &index)) {
+        if (!say(root, &root->peers[index], out, now))
+            continue;
+        weir_root_enqueue(root, index);
+        *out_peer = index;
+        return true;
+    }
+    return false;
+}
+
+/* ---- Time ---- */
+
+static void forget_limiters(struct weir_root *root, weir_instant now)
+{
+    weir_duration interval = root->settings.report_interval;
+    if (interval < root->report_backoff)
+        interval = root->report_backoff;
+    weir_duration pace_good = WEIR_PACE_INTERVALS * interval;
+    root->merge.pace_most = 2 * pace_good;
+    for (uint32_t i = 0; i < root->limiter_used; i++) {
+        struct root_limiter *limiter = root->limiters[i];
+        if (!limiter->live)
+            continue;
+        weir_duration silent =
+            now > limiter->heard_at ? now - limiter->heard_at : 0;
+        if (limiter->peer != NO_PEER) {
+            if (silent >= pace_good && silent < pace_good + 2 * SWEEP_EVERY)
+                weir_merge_mute(&root->merge, &limiter->cells);
+            continue;
+        }
+        /* By then the limiter goes by on_stale. */
+        if (silent >= root->settings.stale_after)
+            weir_merge_release(&root->merge, &limiter->cells);
+        /* A returning limiter asks its carrier for the last report it took. */
+        if (silent < (root->region ? FORGET_LAST : FORGET_FIRST))
+            continue;
+        if (silent >= FORGET_LAST ||
+            weir_merge_drained(&root->merge, &limiter->cells, now))
+            free_limiter(root, i);
+    }
+}
+
+/* Enqueues peers with due fills. Returns whether others must wait. */
+static bool enqueue_due(struct weir_root *root, weir_instant now)
+{
+    bool waiting = false;
+    for (uint32_t i = 0; i < root->peers_max; i++) {
+        struct root_peer *peer = &root->peers[i];
+        if (!peer->greeted ||
+            !weir_merge_due(&root->limiters[peer->limiter]->cells))
+            continue;
+        if (now >= peer->push_at && !peer->paused)
+            weir_root_enqueue(root, i);
+        else
+            waiting = true;
+    }
+    return waiting;
+}
+
+void weir_root_tick(struct weir_root *root, weir_instant now)
+{
+    if (now >= root->look_at) {
+        weir_merge_look(&root->merge, LOOK_WORK, now);
+        root->due_waiting = enqueue_due(root, now);
+        /* Cells that can't be sent yet needn't be found. */
+        root->look_at = now + push_spacing(root);
+    }
+    if (now >= root->sweep_at) {
+        weir_merge_sweep(&root->merge, &root->sweep_hand, SWEEP_USES, now);
+        weir_root_sweep_bucket_states(root, SWEEP_BUCKET_STATES, now);
+        forget_limiters(root, now);
+        root->sweep_at = now + SWEEP_EVERY;
+    }
+    weir_root_lease_tick(root, now);
+}
+
+weir_instant weir_root_deadline(const struct weir_root *root, weir_instant now)
+{
+    bool look = root->merge.touched != 0 || root->due_waiting;
+    weir_instant due =
+        look && root->look_at < root->sweep_at ? root->look_at : root->sweep_at;
+    weir_instant lease = weir_lease_manager_deadline(root->leases.manager, now);
+    if (lease < due)
+        due = lease;
+    return due > now ? due : now;
+}

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: MIT
+ * core/node/root_names.c - the names that a peer may ask for: one tenant's
+ * credential can't charge another tenant's quotas.
+ *
+ * A name is judged where a message has it: an announcement binds it to a number
+ * for the session; counts have only numbers and are not judged; asks and wants
+ * have names, and each is judged.
+ *
+ * A quota's parents are charged with it, and a limiter announces, asks for and
+ * wants them by their own names. So a peer that may take from a name may also
+ * name its ancestors; these are remembered, by hash, when the name is judged. A
+ * message is therefore judged in two passes: first the names that the globs
+ * allow, which add their ancestors, then all.
+ *
+ * A limiter may have to name an ancestor alone: the rest of the chain has
+ * drained when a root starts, or goes to another root, or the ancestor was
+ * added by an edit. Then it is refused like any other name, and the limiter's
+ * next report has a name below it (report.below), which adds it. An ancestor
+ * stays allowed as long as the link: if an edit removes it from a chain, that
+ * takes effect with the peer's next link.
+ *
+ * A refused name is answered like one without a quota at this root; the answer
+ * also has the reason.
+ *
+ * Cells outlive links. A limiter with another credential is another limiter,
+ * but a credential may be limited to fewer names than before: a peer's hello
+ * therefore drops the cells with names that are denied now. */
+
+#include "core/base/hash.h"
+#include "core/node/root_state.h"
+
+static uint64_t hash_of(const struct weir_root *root, struct weir_text name)
+{
+    return weir_hash(name, root->seed);
+}
+
+static bool is_above(const struct weir_root *root, const struct root_peer *peer,
+                     struct weir_text name)
+{
+    size_t cursor = 0;
+    uint32_t value;
+    return weir_index_find(&peer->above, hash_of(root, name), &cursor, &value);
+}
+
+/* Without room or memory an ancestor isn't added, and is refused. */
+static void add_above(struct weir_root *root, struct root_peer *peer,
+                      struct weir_text name)
+{
+    if (peer->above.count < WEIR_ANCESTORS_MAX &&
+        !weir_name_set_has(peer->names.set, name) &&
+        !is_above(root, peer, name))
+        (void)weir_index_add(&peer->above, &root->mem, hash_of(root, name), 0);
+}
+
+/* A catalog bounds the depth of trees, but not of parents by captures. */
+static void add_ancestors(struct weir_root *root, struct root_peer *peer,
+                          struct weir_text name, struct weir_text *out_overflow)
+{
+    char names[2][WEIR_NAME_MAX];
+    for (int depth = 0; depth < WEIR_DEPTH_MAX; depth++) {
+        struct weir_captures captures = { .count = 0 };
+        const struct weir_quota *quota =
+            weir_catalog_find(root->catalog, name, &captures);
+        if (!quota)
+            return;
+        if (depth == 0)
+            *out_overflow = quota->overflow;
+        char *buf = names[depth % 2];
+        int len = weir_glob_expand(quota->parent, &captures, buf);
+        if (len <= 0)
+            return;
+        name = (struct weir_text){ buf, (size_t)len };
+        add_above(root, peer, name);
+    }
+}
+
+/* Adds the names charged with a name that the peer may take from: its
+ * ancestors; and, for a limiter without room for the name, the overflow of its
+ * template, which is no template, and that one's ancestors. */
+static void add_chain(struct weir_root *root, struct root_peer *peer,
+                      struct weir_text name)
+{
+    struct weir_text overflow = { NULL, 0 };
+    struct weir_text none;
+    add_ancestors(root, peer, name, &overflow);
+    if (overflow.len == 0)
+        return;
+    add_above(root, peer, overflow);
+    add_ancestors(root, peer, overflow, &none);
+}
+
+static bool is_limited(const struct root_peer *peer)
+{
+    return peer->names.set && !peer->names.set->all;
+}
+
+void weir_root_names_come(struct weir_root *root, uint32_t index,
+                          struct weir_text name)
+{
+    struct root_peer *peer = &root->peers[index];
+    if (is_limited(peer) && name.len > 0 &&
+        weir_name_set_has(peer->names.set, name))
+        add_chain(root, peer, name);
+}
+
+static bool may(const struct weir_root *root, const struct root_peer *peer,
+                struct weir_text name)
+{
+    return !is_limited(peer) || weir_name_set_has(peer->names.set, name) ||
+           is_above(root, peer, name);
+}
+
+bool weir_root_names_may(struct weir_root *root, uint32_t index,
+                         struct weir_text name, weir_instant now)
+{
+    const struct root_peer *peer = &root->peers[index];
+    if (may(root, peer, name))
+        return true;
+    root->stats.denied++;
+    if (peer->names.denied)
+        peer->names.denied(peer->names.context, name, now);
+    return false;
+}
+
+/* ---- Cells of an earlier link ---- */
+
+struct walk {
+    struct weir_root *root;
+    uint32_t index;
+    struct weir_merge_limiter *cells;
+};
+
+typedef void each_fn(const struct walk *walk, uint32_t slot,
+                     struct weir_text name);
+
+static void each_cell(const struct walk *walk, each_fn *each)
+{
+    for (size_t i = 0; i < walk->cells->page_capacity; i++) {
+        const struct weir_limiter_cell_page *page = walk->cells->pages[i];
+        for (size_t k = 0; page && k < WEIR_LIMITER_CELLS_A_PAGE; k++) {
+            const struct weir_limiter_cell *cell = &page->cell[k];
+            if (cell->root_quota == 0)
+                continue;
+            const struct weir_root_quota *root_quota =
+                &walk->root->merge.uses[cell->root_quota - 1];
+            each(walk, cell->slot,
+                 (struct weir_text){ root_quota->name, root_quota->name_len });
+        }
+    }
+}
+
+static void come(const struct walk *walk, uint32_t slot, struct weir_text name)
+{
+    (void)slot;
+    weir_root_names_come(walk->root, walk->index, name);
+}
+
+static void drop_denied(const struct walk *walk, uint32_t slot,
+                        struct weir_text name)
+{
+    if (!may(walk->root, &walk->root->peers[walk->index], name))
+        weir_merge_unannounce(&walk->root->merge, walk->cells, slot);
+}
+
+void weir_root_names_attach(struct weir_root *root, uint32_t index)
+{
+    const struct root_peer *peer = &root->peers[index];
+    const struct walk walk = { root, index,
+                               &root->limiters[peer->limiter]->cells };
+    if (!is_limited(peer))
+        return;
+    each_cell(&walk, come);
+    each_cell(&walk, drop_denied);
+}
+
+/* ---- Life ---- */
+
+void weir_root_names_fini(struct weir_root *root, struct root_peer *peer)
+{
+    weir_index_fini(&peer->above, &root->mem);
+    peer->above = (struct weir_index){ .entries = NULL };
+    peer->names = (struct weir_root_names){ .set = NULL };
+}
+
+void weir_root_limit_names(struct weir_root *root, uint32_t index,
+                           const struct weir_root_names *names)
+{
+    weir_assert(index < root->peers_max && !root->peers[index].greeted);
+    weir_root_names_fini(root, &root->peers[index]);
+    root->peers[index].names = *names;
+}

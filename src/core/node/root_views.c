@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT
+ * node/root_views.c - data for people: usage, limiters, totals. Reads the
+ * root's state; nothing is counted for display alone, except the adaptive
+ * limits, which processes report themselves. */
+
+#include "core/node/root_state.h"
+
+#include <string.h>
+
+static void usage_of(struct weir_root *root, struct weir_root_quota *root_quota,
+                     struct weir_usage *out, weir_instant now)
+{
+    struct weir_captures captures;
+    struct weir_text name = { root_quota->name, root_quota->name_len };
+    int64_t fill = weir_merge_told_fill(&root->merge, root_quota, now);
+    *out = (struct weir_usage){
+        .name = name,
+        .quota = weir_catalog_find(root->catalog, name, &captures),
+        .fill = (double)fill /
+                (double)((uint64_t)1 << root_quota->bucket.leak.frac),
+        .passed = root_quota->passed,
+        .refused = root_quota->refused,
+        .limiters = root_quota->connected,
+    };
+}
+
+bool weir_root_usage(struct weir_root *root, size_t *cursor,
+                     struct weir_usage *out, weir_instant now)
+{
+    while (*cursor < root->merge.use_used) {
+        struct weir_root_quota *root_quota = &root->merge.uses[(*cursor)++];
+        if (!root_quota->live)
+            continue;
+        usage_of(root, root_quota, out, now);
+        return true;
+    }
+    return false;
+}
+
+bool weir_root_usage_of(struct weir_root *root, struct weir_text name,
+                        struct weir_usage *out, weir_instant now)
+{
+    struct weir_root_quota *root_quota = weir_merge_get(&root->merge, name);
+    if (!root_quota)
+        return false;
+    usage_of(root, root_quota, out, now);
+    weir_root_debtor_of(root, name, &out->debtor, now);
+    return true;
+}
+
+bool weir_root_limiter_usage(struct weir_root *root, size_t *cursor,
+                             struct weir_limiter_usage *out, weir_instant now)
+{
+    while (*cursor < root->limiter_used) {
+        const struct root_limiter *limiter = root->limiters[(*cursor)++];
+        if (!limiter->live)
+            continue;
+        *out = (struct weir_limiter_usage){
+            .name = { limiter->name, limiter->name_len },
+            .connected = limiter->cells.connected,
+            .silent = now - limiter->heard_at,
+            .epoch = limiter->epoch,
+            .unknown = limiter->unknown,
+            .reports = limiter->reports,
+            .quotas = limiter->cells.cells,
+        };
+        if (limiter->limits) {
+            out->limit_count = limiter->limits->count;
+            out->limits = limiter->limits->told;
+            out->limits_age = now - limiter->limits->at;
+        }
+        memcpy(out->incarnation, limiter->key.incarnation,
+               WEIR_INCARNATION_SIZE);
+        return true;
+    }
+    return false;
+}
+
+void weir_root_stats(const struct weir_root *root, struct weir_root_stats *out)
+{
+    *out = root->stats;
+    out->limiters_connected = root->connected;
+    out->limiters_known = root->limiter_live;
+    out->quotas = weir_catalog_count(root->catalog);
+    out->quotas_used = root->merge.use_live;
+    out->epoch = root->epoch;
+    out->counts = root->merge.merged;
+    out->report_backoff = root->report_backoff;
+    out->bucket_states = root->asks.live;
+    out->bucket_state_bytes = root->asks.bytes;
+    out->leased =
+        weir_lease_manager_count(root->leases.manager, &out->lease_holders);
+    for (uint32_t i = 0; i < root->limiter_used; i++) {
+        if (root->limiters[i]->live)
+            out->unknown += root->limiters[i]->unknown;
+    }
+}
+
+/* ---- Adaptive limits ---- */
+
+void weir_root_forget_limits(struct weir_root *root,
+                             struct root_limiter *limiter)
+{
+    if (limiter->limits)
+        root->mem.free(root->mem.context, limiter->limits,
+                       limiter->limits->size);
+    limiter->limits = NULL;
+}
+
+/* Copies the limits of names that the peer may take from. */
+static void copy_limits(struct weir_root *root, uint32_t peer,
+                        const struct weir_limits *limits,
+                        struct root_limits *out, weir_instant now)
+{
+    char *names = (char *)&out->told[limits->count];
+    for (size_t i = 0; i < limits->count; i++)
+        weir_root_names_come(root, peer, limits->limits[i].name);
+    for (size_t i = 0; i < limits->count; i++) {
+        const struct weir_text name = limits->limits[i].name;
+        if (!weir_root_names_may(root, peer, name, now))
+            continue;
+        struct weir_limit_told *told = &out->told[out->count++];
+        *told = limits->limits[i];
+        told->name.p = names;
+        memcpy(names, name.p, name.len);
+        names += name.len;
+    }
+}
+
+int weir_root_take_limits(struct weir_root *root, uint32_t peer,
+                          const struct weir_limits *limits, weir_instant now)
+{
+    struct root_limiter *limiter = root->limiters[root->peers[peer].limiter];
+    size_t size = sizeof(struct root_limits) +
+                  limits->count * sizeof(struct weir_limit_told);
+    for (size_t i = 0; i < limits->count; i++)
+        size += limits->limits[i].name.len;
+    weir_root_forget_limits(root, limiter);
+    if (limits->count == 0)
+        return 0;
+    limiter->limits = root->mem.alloc(root->mem.context, size);
+    if (!limiter->limits)
+        return WEIR_ENOMEM;
+    limiter->limits->size = size;
+    limiter->limits->at = now;
+    limiter->limits->count = 0;
+    copy_limits(root, peer, limits, limiter->limits, now);
+    return 0;
+}

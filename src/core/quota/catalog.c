@@ -1,0 +1,652 @@
+/* SPDX-License-Identifier: MIT
+ * quota/catalog.c - a whole set of quotas in memory.
+ *
+ * A node is one allocation: the quota, its links and its texts. Four structures
+ * refer to it:
+ *
+ *     buckets   hash of the name, open addressing: find in O(1)
+ *     log       (epoch, node) in the order of epochs: changes since an epoch
+ *     templates in the order in which they are tried
+ *     children  a list through the nodes that name the same parent
+ *
+ * A node stands for a name rather than for a quota: it is LIVE, a TOMBSTONE
+ * (removed, kept for limiters that must learn of it) or a PHANTOM, a name that
+ * is only referred to as a parent. Phantoms are needed because changes come in
+ * the order of epochs: a parent that was edited late comes after its children.
+ *
+ * The log is an array, not a list, because a reader's place in it must
+ * survive applies: a place is an epoch, found by bisection, and the index
+ * kept in a cursor only a guess. A node that changes moves to the end and
+ * leaves a hole; holes are squeezed out when the array is full and a quarter
+ * of it is holes.
+ *
+ *     log   [ 3:a | 4:- | 7:b | 8:- | 9:c | 12:a' ]   '-' a hole
+ *
+ * Texts are copied into a new node at each change. A pointer handed out is
+ * valid until that name changes; the neighbours' links are then updated. */
+
+#include "core/quota/catalog.h"
+
+#include <string.h>
+
+#include "core/base/hash.h"
+#include "core/quota/catalog_sort.h"
+#include "core/quota/quota_text.h"
+#include "core/quota/throttle_name.h"
+
+enum state { LIVE, TOMBSTONE, PHANTOM };
+
+struct node {
+    struct weir_quota quota; /* first: a quota's address is its node's */
+    struct node *child;      /* first of the nodes with this parent */
+    struct node *sibling_next;
+    struct node *sibling_prev;
+    size_t size; /* of the allocation */
+    size_t log_index;
+    uint32_t hash;
+    uint32_t children;
+    enum state state;
+    char texts[];
+};
+
+struct entry {
+    uint64_t epoch;
+    struct node *node; /* NULL: a hole */
+};
+
+struct weir_catalog {
+    struct weir_mem mem;
+    uint64_t seed;
+    struct node **buckets; /* a power of two of them */
+    size_t bucket_count;
+    size_t node_count; /* in buckets, of any state */
+    struct entry *log;
+    size_t log_count;
+    size_t log_capacity;
+    size_t log_holes;
+    size_t first_tomb; /* no tombstone is before this place of the log */
+    const struct weir_quota **templates;
+    size_t template_count;
+    size_t template_capacity;
+    const struct weir_quota **sorted; /* of weir_catalog_at() */
+    size_t sorted_capacity;
+    bool is_sorted;
+    size_t count;
+    size_t tombstones;
+    uint64_t epoch;
+    uint64_t floor;
+    struct weir_quota *brought; /* owned: the quota in the last name looked
+                                 * up */
+};
+
+#define BUCKETS_MIN 64
+
+/* ---- Nodes ---------------------------------------------------------- */
+
+static void *take_memory(struct weir_catalog *catalog, size_t size)
+{
+    return catalog->mem.alloc(catalog->mem.context, size);
+}
+
+static void give_memory(struct weir_catalog *catalog, void *p, size_t size)
+{
+    catalog->mem.free(catalog->mem.context, p, size);
+}
+
+static struct node *make_node(struct weir_catalog *catalog,
+                              const struct weir_quota *quota, enum state state,
+                              uint32_t hash)
+{
+    size_t size = sizeof(struct node) + weir_quota_texts_size(quota);
+    struct node *node = take_memory(catalog, size);
+    if (!node)
+        return NULL;
+    *node = (struct node){
+        .quota = *quota, .size = size, .state = state, .hash = hash
+    };
+    weir_quota_texts_move(&node->quota, node->texts);
+    return node;
+}
+
+static void free_node(struct weir_catalog *catalog, struct node *node)
+{
+    give_memory(catalog, node, node->size);
+}
+
+static uint32_t hash_name(const struct weir_catalog *catalog,
+                          struct weir_text name)
+{
+    return (uint32_t)weir_hash(name, catalog->seed);
+}
+
+/* The bucket of the name, or the empty one where it would be. */
+static size_t find_bucket(const struct weir_catalog *catalog,
+                          struct weir_text name, uint32_t hash)
+{
+    size_t mask = catalog->bucket_count - 1;
+    size_t at = hash & mask;
+    while (catalog->buckets[at]) {
+        const struct node *node = catalog->buckets[at];
+        if (node->hash == hash && weir_text_equal(node->quota.name, name))
+            break;
+        at = (at + 1) & mask;
+    }
+    return at;
+}
+
+static struct node *find_node(const struct weir_catalog *catalog,
+                              struct weir_text name)
+{
+    uint32_t hash = hash_name(catalog, name);
+    return catalog->buckets[find_bucket(catalog, name, hash)];
+}
+
+/* Room for two more nodes (a name's and its parent's phantom), three
+ * quarters full at most. */
+static int reserve_buckets(struct weir_catalog *catalog)
+{
+    if (catalog->node_count + 2 <= catalog->bucket_count / 4 * 3)
+        return 0;
+    size_t count = catalog->bucket_count * 2;
+    struct node **buckets = take_memory(catalog, count * sizeof(*buckets));
+    if (!buckets)
+        return WEIR_ENOMEM;
+    for (size_t i = 0; i < catalog->bucket_count; i++) {
+        struct node *node = catalog->buckets[i];
+        if (!node)
+            continue;
+        size_t at = node->hash & (count - 1);
+        while (buckets[at])
+            at = (at + 1) & (count - 1);
+        buckets[at] = node;
+    }
+    give_memory(catalog, catalog->buckets,
+                catalog->bucket_count * sizeof(*buckets));
+    catalog->buckets = buckets;
+    catalog->bucket_count = count;
+    return 0;
+}
+
+/* Removes a node and closes the gap: nodes pushed past it by a collision move
+ * back, so that no marker of removal is needed. */
+static void remove_bucket(struct weir_catalog *catalog, size_t hole)
+{
+    size_t mask = catalog->bucket_count - 1;
+    size_t at = hole;
+    for (;;) {
+        at = (at + 1) & mask;
+        struct node *node = catalog->buckets[at];
+        if (!node)
+            break;
+        size_t home = node->hash & mask;
+        if (((at - home) & mask) < ((at - hole) & mask))
+            continue;
+        catalog->buckets[hole] = node;
+        hole = at;
+    }
+    catalog->buckets[hole] = NULL;
+    catalog->node_count--;
+}
+
+/* Frees a phantom without children. */
+static void drop_phantom(struct weir_catalog *catalog, struct node *node)
+{
+    if (node->state != PHANTOM || node->children > 0)
+        return;
+    remove_bucket(catalog, find_bucket(catalog, node->quota.name, node->hash));
+    free_node(catalog, node);
+}
+
+/* ---- Parents and children ------------------------------------------- */
+
+static bool has_literal_parent(const struct weir_quota *quota)
+{
+    return quota->parent.len > 0 &&
+           !memchr(quota->parent.p, '{', quota->parent.len);
+}
+
+static void unlink_child(struct weir_catalog *catalog, struct node *node)
+{
+    if (node->state != LIVE || !has_literal_parent(&node->quota))
+        return;
+    struct node *parent = find_node(catalog, node->quota.parent);
+    weir_assert(parent && parent->children > 0);
+    if (node->sibling_prev)
+        node->sibling_prev->sibling_next = node->sibling_next;
+    else
+        parent->child = node->sibling_next;
+    if (node->sibling_next)
+        node->sibling_next->sibling_prev = node->sibling_prev;
+    parent->children--;
+    drop_phantom(catalog, parent);
+}
+
+static void link_child(struct node *parent, struct node *node)
+{
+    node->sibling_prev = NULL;
+    node->sibling_next = parent->child;
+    if (parent->child)
+        parent->child->sibling_prev = node;
+    parent->child = node;
+    parent->children++;
+}
+
+/* The node of a parent's name, made as a phantom if necessary. */
+static struct node *need_parent(struct weir_catalog *catalog,
+                                struct weir_text name)
+{
+    uint32_t hash = hash_name(catalog, name);
+    size_t at = find_bucket(catalog, name, hash);
+    if (catalog->buckets[at])
+        return catalog->buckets[at];
+    struct weir_quota quota = { .name = name };
+    struct node *node = make_node(catalog, &quota, PHANTOM, hash);
+    if (!node)
+        return NULL;
+    catalog->buckets[at] = node;
+    catalog->node_count++;
+    return node;
+}
+
+/* ---- Templates ------------------------------------------------------ */
+
+static bool is_tried_before(const struct weir_quota *a,
+                            const struct weir_quota *b)
+{
+    if (a->order != b->order)
+        return a->order < b->order;
+    return weir_glob_compare(a->name, b->name) < 0;
+}
+
+static void remove_template(struct weir_catalog *catalog,
+                            const struct weir_quota *quota)
+{
+    size_t at = 0;
+    while (at < catalog->template_count && catalog->templates[at] != quota)
+        at++;
+    if (at == catalog->template_count)
+        return;
+    catalog->template_count--;
+    memmove(&catalog->templates[at], &catalog->templates[at + 1],
+            (catalog->template_count - at) * sizeof(*catalog->templates));
+}
+
+static void insert_template(struct weir_catalog *catalog,
+                            const struct weir_quota *quota)
+{
+    size_t at = catalog->template_count++;
+    for (; at > 0; at--) {
+        if (!is_tried_before(quota, catalog->templates[at - 1]))
+            break;
+        catalog->templates[at] = catalog->templates[at - 1];
+    }
+    catalog->templates[at] = quota;
+}
+
+/* ---- The log -------------------------------------------------------- */
+
+static void squeeze_log(struct weir_catalog *catalog)
+{
+    size_t to = 0;
+    size_t first_tomb = 0;
+    for (size_t from = 0; from < catalog->log_count; from++) {
+        if (from == catalog->first_tomb)
+            first_tomb = to;
+        if (!catalog->log[from].node)
+            continue;
+        catalog->log[to] = catalog->log[from];
+        catalog->log[to].node->log_index = to;
+        to++;
+    }
+    if (catalog->first_tomb >= catalog->log_count)
+        first_tomb = to;
+    catalog->first_tomb = first_tomb;
+    catalog->log_count = to;
+    catalog->log_holes = 0;
+}
+
+static int reserve_log(struct weir_catalog *catalog)
+{
+    if (catalog->log_count < catalog->log_capacity)
+        return 0;
+    if (catalog->log_holes > catalog->log_capacity / 4) {
+        squeeze_log(catalog);
+        return 0;
+    }
+    void *log =
+        weir_mem_grow(&catalog->mem, catalog->log, sizeof(*catalog->log),
+                      &catalog->log_capacity, catalog->log_count + 1);
+    if (!log)
+        return WEIR_ENOMEM;
+    catalog->log = log;
+    return 0;
+}
+
+static void leave_log(struct weir_catalog *catalog, struct node *node)
+{
+    if (node->state == PHANTOM)
+        return;
+    catalog->log[node->log_index].node = NULL;
+    catalog->log_holes++;
+}
+
+static void enter_log(struct weir_catalog *catalog, struct node *node)
+{
+    node->log_index = catalog->log_count;
+    catalog->log[catalog->log_count++] =
+        (struct entry){ node->quota.epoch, node };
+}
+
+/* Drops the oldest tombstone. Its node is freed, or becomes a phantom. */
+static void forget_tombstone(struct weir_catalog *catalog)
+{
+    struct entry *entry = &catalog->log[catalog->first_tomb];
+    while (!entry->node || entry->node->state != TOMBSTONE) {
+        entry++;
+        weir_assert(entry < catalog->log + catalog->log_count);
+    }
+    catalog->first_tomb = (size_t)(entry - catalog->log) + 1;
+    struct node *node = entry->node;
+    if (entry->epoch > catalog->floor)
+        catalog->floor = entry->epoch;
+    leave_log(catalog, node);
+    catalog->tombstones--;
+    node->state = PHANTOM;
+    drop_phantom(catalog, node);
+}
+
+/* ---- Life ----------------------------------------------------------- */
+
+struct weir_catalog *weir_catalog_new(const struct weir_mem *mem,
+                                      uint64_t hash_seed)
+{
+    struct weir_catalog *catalog = mem->alloc(mem->context, sizeof(*catalog));
+    if (!catalog)
+        return NULL;
+    catalog->mem = *mem;
+    catalog->seed = hash_seed;
+    catalog->bucket_count = BUCKETS_MIN;
+    catalog->buckets =
+        take_memory(catalog, BUCKETS_MIN * sizeof(*catalog->buckets));
+    catalog->brought = take_memory(catalog, sizeof(*catalog->brought));
+    if (!catalog->buckets || !catalog->brought) {
+        weir_catalog_free(catalog);
+        return NULL;
+    }
+    return catalog;
+}
+
+void weir_catalog_free(struct weir_catalog *catalog)
+{
+    if (!catalog)
+        return;
+    for (size_t i = 0; catalog->buckets && i < catalog->bucket_count; i++) {
+        if (catalog->buckets[i])
+            free_node(catalog, catalog->buckets[i]);
+    }
+    give_memory(catalog, catalog->buckets,
+                catalog->bucket_count * sizeof(*catalog->buckets));
+    give_memory(catalog, catalog->log,
+                catalog->log_capacity * sizeof(*catalog->log));
+    give_memory(catalog, catalog->templates,
+                catalog->template_capacity * sizeof(*catalog->templates));
+    give_memory(catalog, catalog->sorted,
+                catalog->sorted_capacity * sizeof(*catalog->sorted));
+    give_memory(catalog, catalog->brought, sizeof(*catalog->brought));
+    struct weir_mem mem = catalog->mem;
+    mem.free(mem.context, catalog, sizeof(*catalog));
+}
+
+size_t weir_catalog_count(const struct weir_catalog *catalog)
+{
+    return catalog->count;
+}
+
+size_t weir_catalog_templates(const struct weir_catalog *catalog)
+{
+    return catalog->template_count;
+}
+
+uint64_t weir_catalog_epoch(const struct weir_catalog *catalog)
+{
+    return catalog->epoch;
+}
+
+uint64_t weir_catalog_floor(const struct weir_catalog *catalog)
+{
+    return catalog->floor;
+}
+
+void weir_catalog_set_floor(struct weir_catalog *catalog, uint64_t epoch)
+{
+    if (epoch > catalog->floor)
+        catalog->floor = epoch;
+}
+
+/* ---- Applying ------------------------------------------------------- */
+
+/* Reserves all memory that an apply may need, before anything changes. */
+static int reserve(struct weir_catalog *catalog)
+{
+    if (reserve_buckets(catalog) < 0)
+        return WEIR_ENOMEM;
+    void *templates = weir_mem_grow(
+        &catalog->mem, catalog->templates, sizeof(*catalog->templates),
+        &catalog->template_capacity, catalog->template_count + 1);
+    if (!templates)
+        return WEIR_ENOMEM;
+    catalog->templates = templates;
+    return reserve_log(catalog);
+}
+
+/* Replaces the node of a name, if there is one. */
+static void replace_node(struct weir_catalog *catalog, struct node *old,
+                         struct node *node)
+{
+    size_t at = find_bucket(catalog, node->quota.name, node->hash);
+    if (!old)
+        catalog->node_count++;
+    catalog->buckets[at] = node;
+    if (!old)
+        return;
+    node->child = old->child;
+    node->children = old->children;
+    if (old->state == LIVE)
+        catalog->count--;
+    if (old->state == TOMBSTONE)
+        catalog->tombstones--;
+    leave_log(catalog, old);
+    if (old->state == LIVE && weir_quota_is_template(&old->quota))
+        remove_template(catalog, &old->quota);
+    free_node(catalog, old);
+}
+
+static void enter(struct weir_catalog *catalog, struct node *node,
+                  struct node *parent)
+{
+    enter_log(catalog, node);
+    catalog->epoch = node->quota.epoch;
+    catalog->is_sorted = false;
+    if (node->state == TOMBSTONE) {
+        catalog->tombstones++;
+        if (catalog->tombstones > WEIR_TOMBSTONES_MAX)
+            forget_tombstone(catalog);
+        return;
+    }
+    catalog->count++;
+    if (parent)
+        link_child(parent, node);
+    if (weir_quota_is_template(&node->quota))
+        insert_template(catalog, &node->quota);
+}
+
+int weir_catalog_apply(struct weir_catalog *catalog,
+                       const struct weir_change *change)
+{
+    if (change->quota.epoch <= catalog->epoch)
+        return 0;
+    if (reserve(catalog) < 0)
+        return WEIR_ENOMEM;
+    struct weir_quota removed = { .name = change->quota.name,
+                                  .epoch = change->quota.epoch };
+    const struct weir_quota *quota =
+        change->removed ? &removed : &change->quota;
+    uint32_t hash = hash_name(catalog, quota->name);
+    struct node *node =
+        make_node(catalog, quota, change->removed ? TOMBSTONE : LIVE, hash);
+    if (!node)
+        return WEIR_ENOMEM;
+    bool has_parent = has_literal_parent(&node->quota);
+    struct node *parent =
+        has_parent ? need_parent(catalog, node->quota.parent) : NULL;
+    if (has_parent && !parent) {
+        free_node(catalog, node);
+        return WEIR_ENOMEM;
+    }
+    struct node *old = find_node(catalog, node->quota.name);
+    /* counted first, so that leaving the same parent can't drop it */
+    if (parent)
+        parent->children++;
+    if (old)
+        unlink_child(catalog, old);
+    if (parent)
+        parent->children--;
+    /* an unchecked set may have a quota that is its own parent */
+    if (parent == old && parent)
+        parent = node;
+    replace_node(catalog, old, node);
+    enter(catalog, node, parent);
+    return 0;
+}
+
+/* ---- Reading -------------------------------------------------------- */
+
+const struct weir_quota *weir_catalog_get(const struct weir_catalog *catalog,
+                                          struct weir_text name)
+{
+    const struct node *node = find_node(catalog, name);
+    return node && node->state == LIVE ? &node->quota : NULL;
+}
+
+bool weir_catalog_removed(const struct weir_catalog *catalog,
+                          struct weir_text name)
+{
+    const struct node *node = find_node(catalog, name);
+    return node && node->state == TOMBSTONE;
+}
+
+const struct weir_quota *weir_catalog_find(const struct weir_catalog *catalog,
+                                           struct weir_text name,
+                                           struct weir_captures *captures)
+{
+    struct weir_captures found = { .count = 0 };
+    const struct weir_quota *quota = weir_catalog_get(catalog, name);
+    bool shadow = weir_name_is_shadow(name);
+    for (size_t i = 0; !quota && i < catalog->template_count; i++) {
+        const struct weir_quota *template = catalog->templates[i];
+        if (weir_name_is_shadow(template->name) == shadow &&
+            weir_template_match(template->glob, template->name, name, &found))
+            quota = template;
+    }
+    if (!quota && weir_throttle_name_read(name, catalog->brought))
+        quota = catalog->brought;
+    if (quota && captures)
+        *captures = found;
+    return quota;
+}
+
+const struct weir_quota *weir_catalog_template(
+    const struct weir_catalog *catalog, size_t index)
+{
+    return index < catalog->template_count ? catalog->templates[index] : NULL;
+}
+
+size_t weir_catalog_children(const struct weir_catalog *catalog,
+                             struct weir_text name)
+{
+    const struct node *node = find_node(catalog, name);
+    return node ? node->children : 0;
+}
+
+const struct weir_quota *weir_catalog_child(const struct weir_catalog *catalog,
+                                            struct weir_text name,
+                                            const struct weir_quota *after)
+{
+    const struct node *next;
+    if (after) {
+        next = ((const struct node *)(const void *)after)->sibling_next;
+    } else {
+        const struct node *node = find_node(catalog, name);
+        next = node ? node->child : NULL;
+    }
+    return next ? &next->quota : NULL;
+}
+
+/* The first place of the log with an epoch above 'epoch'. */
+static size_t bisect(const struct weir_catalog *catalog, uint64_t epoch)
+{
+    size_t from = 0;
+    size_t to = catalog->log_count;
+    while (from < to) {
+        size_t middle = from + (to - from) / 2;
+        if (catalog->log[middle].epoch > epoch)
+            to = middle;
+        else
+            from = middle + 1;
+    }
+    return from;
+}
+
+/* A cursor is the last epoch that it returned and the place after it. */
+bool weir_catalog_since(const struct weir_catalog *catalog, uint64_t epoch,
+                        struct weir_cursor *cursor, struct weir_change *out)
+{
+    if (cursor->opaque[0] > epoch)
+        epoch = cursor->opaque[0];
+    size_t at = (size_t)cursor->opaque[1];
+    bool guessed = at > 0 && at <= catalog->log_count &&
+                   catalog->log[at - 1].epoch == epoch;
+    if (!guessed)
+        at = bisect(catalog, epoch);
+    while (at < catalog->log_count && !catalog->log[at].node)
+        at++;
+    if (at == catalog->log_count)
+        return false;
+    const struct node *node = catalog->log[at].node;
+    cursor->opaque[0] = node->quota.epoch;
+    cursor->opaque[1] = at + 1;
+    out->removed = node->state == TOMBSTONE;
+    out->quota = node->quota;
+    return true;
+}
+
+/* Grows 'sorted' to twice the quotas (the second half is scratch) and fills
+ * it. */
+static bool sort(struct weir_catalog *catalog)
+{
+    void *array =
+        weir_mem_grow(&catalog->mem, catalog->sorted, sizeof(*catalog->sorted),
+                      &catalog->sorted_capacity, 2 * catalog->count);
+    if (!array)
+        return false;
+    catalog->sorted = array;
+    size_t count = 0;
+    for (size_t i = 0; i < catalog->log_count; i++) {
+        const struct node *node = catalog->log[i].node;
+        if (node && node->state == LIVE)
+            catalog->sorted[count++] = &node->quota;
+    }
+    weir_catalog_sort(catalog->sorted, catalog->sorted + count, count);
+    catalog->is_sorted = true;
+    return true;
+}
+
+const struct weir_quota *weir_catalog_at(struct weir_catalog *catalog,
+                                         size_t index)
+{
+    if (index >= catalog->count)
+        return NULL;
+    if (!catalog->is_sorted && !sort(catalog))
+        return NULL;
+    return catalog->sorted[index];
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT
+ * quota/labels.c - the free labels of a quota.
+ *
+ * Labels are one text, "key=value" lines sorted by key, because a quota borrows
+ * all its data: two quotas' labels are equal exactly when their bytes are, and
+ * a store, a message and a comparison can treat them as plain text.
+ * weir_labels_parse() converts labels as people write them, in any order and on
+ * one line, to that form once: an insertion sort in a buffer, as there are 64
+ * labels at most. */
+
+#include "core/quota/quota.h"
+
+#include <string.h>
+
+#include "core/quota/quota_text.h"
+
+#define LABEL_KEY_MAX 63
+
+static bool take_line(struct weir_text *text, char separator,
+                      struct weir_text *out)
+{
+    if (text->len == 0)
+        return false;
+    const char *end = memchr(text->p, separator, text->len);
+    size_t len = end ? (size_t)(end - text->p) : text->len;
+    *out = (struct weir_text){ text->p, len };
+    size_t taken = end ? len + 1 : len;
+    text->p += taken;
+    text->len -= taken;
+    return true;
+}
+
+/* A line without '=' is a key without a value. */
+static void split(struct weir_text line, struct weir_text *out_key,
+                  struct weir_text *out_value)
+{
+    const char *equals = line.len > 0 ? memchr(line.p, '=', line.len) : NULL;
+    size_t len = equals ? (size_t)(equals - line.p) : line.len;
+    size_t skip = equals ? len + 1 : len;
+    *out_key = (struct weir_text){ line.p, len };
+    *out_value = (struct weir_text){ line.p + skip, line.len - skip };
+}
+
+bool weir_labels_next(struct weir_text *labels, struct weir_text *out_key,
+                      struct weir_text *out_value)
+{
+    struct weir_text line;
+    if (!take_line(labels, '\n', &line))
+        return false;
+    split(line, out_key, out_value);
+    return true;
+}
+
+static bool is_key(struct weir_text key)
+{
+    if (key.len == 0 || key.len > LABEL_KEY_MAX)
+        return false;
+    for (size_t i = 0; i < key.len; i++) {
+        char c = key.p[i];
+        bool letter = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+        bool other = (c >= '0' && c <= '9') || c == '_' || c == '.' ||
+                     c == '/' || c == '-';
+        if (!letter && !other)
+            return false;
+    }
+    return true;
+}
+
+static int check_line(struct weir_text line, struct weir_diag *diag)
+{
+    struct weir_text key;
+    struct weir_text value;
+    split(line, &key, &value);
+    bool has_value = key.len < line.len;
+    bool sound = is_key(key);
+    if (has_value && sound && weir_utf8_clean(value, "") == value.len)
+        return 0;
+    char shown[WEIR_SHOW_MAX];
+    weir_text_show(line, shown);
+    if (!has_value)
+        return weir_diag_set(diag, WEIR_EQUOTA, "the label ", shown,
+                             " has "
+                             "no '='; write key=value",
+                             NULL);
+    if (!sound)
+        return weir_diag_set(diag, WEIR_EQUOTA, "the key of the label ", shown,
+                             " isn't 1 to 63 of A-Z a-z 0-9 _ . / -", NULL);
+    return weir_diag_set(diag, WEIR_EQUOTA, "the value of the label ", shown,
+                         " isn't UTF-8 without control characters", NULL);
+}
+
+static int compare_keys(struct weir_text a, struct weir_text b)
+{
+    struct weir_text key_a;
+    struct weir_text key_b;
+    struct weir_text value;
+    split(a, &key_a, &value);
+    split(b, &key_b, &value);
+    return weir_text_compare(key_a, key_b);
+}
+
+static int refuse_twice(struct weir_text line, struct weir_diag *diag)
+{
+    char shown[WEIR_SHOW_MAX];
+    struct weir_text key;
+    struct weir_text value;
+    split(line, &key, &value);
+    return weir_diag_set(diag, WEIR_EQUOTA, "the label ",
+                         weir_text_show(key, shown), " is given twice", NULL);
+}
+
+static int refuse_long(struct weir_diag *diag)
+{
+    return weir_diag_set(diag, WEIR_EQUOTA,
+                         "the labels are too long; "
+                         "together they may have 4096 bytes",
+                         NULL);
+}
+
+static int refuse_many(struct weir_diag *diag)
+{
+    return weir_diag_set(diag, WEIR_EQUOTA,
+                         "there are too many labels; 64 "
+                         "are allowed",
+                         NULL);
+}
+
+int weir_labels_check(struct weir_text labels, struct weir_diag *diag)
+{
+    if (labels.len > WEIR_LABELS_MAX)
+        return refuse_long(diag);
+    struct weir_text rest = labels;
+    struct weir_text last = { NULL, 0 };
+    struct weir_text line;
+    size_t count = 0;
+    while (take_line(&rest, '\n', &line)) {
+        int error = ++count > WEIR_LABELS_COUNT_MAX ? refuse_many(diag)
+                                                    : check_line(line, diag);
+        if (error < 0)
+            return error;
+        int order = last.p ? compare_keys(last, line) : -1;
+        if (order == 0)
+            return refuse_twice(line, diag);
+        if (order > 0)
+            return weir_diag_set(diag, WEIR_EQUOTA,
+                                 "the labels aren't "
+                                 "sorted by key",
+                                 NULL);
+        last = line;
+    }
+    if (labels.len > 0 && labels.p[labels.len - 1] == '\n')
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "the labels end with an "
+                             "empty line",
+                             NULL);
+    return 0;
+}
+
+/* Puts 'line' into the sorted lines of 'out' ('\n' after each). */
+static int insert(struct weir_out *out, struct weir_text line,
+                  struct weir_diag *diag)
+{
+    if (out->len + line.len + 1 > out->size)
+        return refuse_long(diag);
+    struct weir_text rest = { out->buf, out->len };
+    struct weir_text other;
+    size_t at = out->len;
+    while (take_line(&rest, '\n', &other)) {
+        int order = compare_keys(line, other);
+        if (order == 0)
+            return refuse_twice(line, diag);
+        if (order < 0) {
+            at = (size_t)(other.p - out->buf);
+            break;
+        }
+    }
+    memmove(out->buf + at + line.len + 1, out->buf + at, out->len - at);
+    memcpy(out->buf + at, line.p, line.len);
+    out->buf[at + line.len] = '\n';
+    out->len += line.len + 1;
+    return 0;
+}
+
+int weir_labels_parse(struct weir_text text, char *buf, struct weir_text *out,
+                      struct weir_diag *diag)
+{
+    char sorted[WEIR_LABELS_MAX + 1];
+    struct weir_out lines = { sorted, sizeof(sorted), 0 };
+    bool by_line = text.len > 0 && memchr(text.p, '\n', text.len);
+    struct weir_text line;
+    size_t count = 0;
+    while (take_line(&text, by_line ? '\n' : ',', &line)) {
+        if (!by_line)
+            line = weir_text_trim(line);
+        if (line.len == 0)
+            continue;
+        int error = ++count > WEIR_LABELS_COUNT_MAX ? refuse_many(diag)
+                                                    : check_line(line, diag);
+        if (error == 0)
+            error = insert(&lines, line, diag);
+        if (error < 0)
+            return error;
+    }
+    size_t len = lines.len > 0 ? lines.len - 1 : 0;
+    memcpy(buf, sorted, len);
+    *out = (struct weir_text){ buf, len };
+    return 0;
+}

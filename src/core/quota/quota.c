@@ -1,0 +1,591 @@
+/* SPDX-License-Identifier: MIT
+ * quota/quota.c - checks a quota, and computes its bursts.
+ *
+ * A quota is checked wherever it enters: by the root that the command line
+ * uses, by the store inside its transaction, by a limiter that receives it on
+ * the wire. The check trusts nothing, not even that an enumeration has one of
+ * its values.
+ *
+ * One table has the combinations of kind, sharing and algorithm; the first
+ * match wins, 0 matches any value. A row without 'reason' is supported; every
+ * other row's 'reason' says what to write instead. A combination without a row
+ * doesn't exist.
+ *
+ *     kind         sharing  algorithm
+ *     rate         local    any             yes
+ *     rate         counted  leaky           yes
+ *     rate         counted  token_bucket    yes
+ *     rate         counted  any             "...; use exact or local ..."
+ *     rate         exact    any             yes
+ *     rate         leased   leaky           yes
+ *     ...
+ *     concurrency  local    (leaky)         yes
+ *     concurrency  counted  (leaky)         yes
+ *     concurrency  adaptive (leaky)         yes
+ *
+ * A quota of kind concurrency has no algorithm, and none of an algorithm's
+ * fields: its limit is units at a time, nothing leaks and no window ends. The
+ * field stays at its default.
+ *
+ * Every field that is set must belong to that kind, algorithm and sharing
+ * (quota_fields.c), and the fields of single algorithms and sharings must be
+ * sound (quota_algorithm.c, quota_lease.c, quota_adaptive.c).
+ *
+ * Bursts are compared as they were entered if both are units or both are time,
+ * otherwise in units of the limit; with limit 0 or unlimited the latter means
+ * nothing and is left out. */
+
+#include "core/quota/quota.h"
+
+#include <string.h>
+
+#include "core/quota/glob.h"
+#include "core/quota/glob_path.h"
+#include "core/quota/quota_adaptive.h"
+#include "core/quota/quota_algorithm.h"
+#include "core/quota/quota_lease.h"
+#include "core/quota/quota_text.h"
+
+struct combination {
+    enum weir_kind kind;
+    enum weir_sharing sharing;
+    enum weir_algorithm algorithm;
+    const char *reason; /* NULL: these go together */
+};
+
+static const struct combination combinations[] = {
+    { WEIR_RATE, WEIR_LOCAL, 0, NULL },
+    { WEIR_RATE, WEIR_COUNTED, WEIR_LEAKY, NULL },
+    { WEIR_RATE, WEIR_COUNTED, WEIR_TOKEN_BUCKET, NULL },
+    { WEIR_RATE, WEIR_COUNTED, WEIR_LEAKY_QUEUE,
+      "algorithm=leaky_queue can't be counted: only one process can give out "
+      "turns of a queue; use sharing=exact or local, or algorithm=leaky" },
+    { WEIR_RATE, WEIR_COUNTED, WEIR_TOKEN_BUCKETS,
+      "algorithm=token_buckets can't be counted: which bucket paid is known "
+      "in one place only; use sharing=exact or local, or "
+      "algorithm=token_bucket" },
+    { WEIR_RATE, WEIR_COUNTED, 0,
+      "windows and logs can't be counted; use sharing=exact or local, or "
+      "algorithm=leaky" },
+    { WEIR_RATE, WEIR_EXACT, 0, NULL },
+    { WEIR_RATE, WEIR_LEASED, WEIR_LEAKY, NULL },
+    { WEIR_RATE, WEIR_LEASED, WEIR_TOKEN_BUCKET, NULL },
+    { WEIR_RATE, WEIR_LEASED, 0,
+      "a lease is a rate, which only algorithm=leaky and token_bucket can "
+      "follow as it changes; use one of them, or sharing=exact or local" },
+    { WEIR_RATE, WEIR_ADAPTIVE, 0,
+      "sharing=adaptive goes with kind=concurrency only; use counted or "
+      "local" },
+    { WEIR_CONCURRENCY, 0, WEIR_LEAKY, NULL },
+    { WEIR_CONCURRENCY, 0, 0,
+      "kind=concurrency has no algorithm: nothing leaks and no window ends; "
+      "leave algorithm out" },
+};
+
+#define DEADLINE_DEFAULT (20 * WEIR_MILLISECOND)
+#define SUB_WINDOWS_DEFAULT 4
+#define LEASE_DEFAULT (60 * WEIR_SECOND)
+#define PERMIT_TIMEOUT_DEFAULT (60 * WEIR_SECOND)
+#define QUEUE_MAX_DEFAULT 1000
+#define MAX_DEBT_DEFAULT (60 * WEIR_SECOND)
+#define TARGET_DEFAULT (200 * WEIR_MILLISECOND)
+
+static const struct weir_burst low_default = { WEIR_SECOND, true, false };
+static const struct weir_burst high_default = { 3 * WEIR_SECOND / 2, true,
+                                                false };
+
+void weir_quota_init(struct weir_quota *quota)
+{
+    *quota = (struct weir_quota){
+        .kind = WEIR_RATE,
+        .limit = { .per = WEIR_SECOND, .unlimited = true },
+        .low_burst = { .in_time = true, .unset = true },
+        .high_burst = { .in_time = true, .unset = true },
+        .algorithm = WEIR_LEAKY,
+        .sharing = WEIR_COUNTED,
+        .mode = WEIR_ENFORCE,
+        .on_stale = WEIR_STALE_PASS,
+        .window = { .length = WEIR_SECOND, .unset = true },
+        .initial = { .unset = true },
+        .deadline = DEADLINE_DEFAULT,
+        .sub_windows = SUB_WINDOWS_DEFAULT,
+        .lease = LEASE_DEFAULT,
+        .refresh = WEIR_DURATION_UNSET,
+        .learning = WEIR_DURATION_UNSET,
+        .permit_timeout = PERMIT_TIMEOUT_DEFAULT,
+        .max_debt = MAX_DEBT_DEFAULT,
+        .target = TARGET_DEFAULT,
+        .controller = WEIR_CONTROLLER_TARGET,
+        .decay_factor = WEIR_DECAY_ONE,
+        .share_algorithm = WEIR_SHARE_FAIR,
+        .queue = WEIR_WAIT_QUEUE_FIFO,
+        .queue_max = QUEUE_MAX_DEFAULT,
+        .glob = WEIR_GLOB_NAME,
+    };
+}
+
+static size_t count_globs(struct weir_text name)
+{
+    size_t globs = 0;
+    for (size_t i = 0; i < name.len; i++)
+        globs += name.p[i] == '*';
+    return globs;
+}
+
+static bool holds(struct weir_text text, char c)
+{
+    return text.len > 0 && memchr(text.p, c, text.len);
+}
+
+bool weir_quota_is_template(const struct weir_quota *quota)
+{
+    struct weir_text name = quota->name;
+    return holds(name, '*') ||
+           (quota->glob == WEIR_GLOB_PATH &&
+            (holds(name, '?') || holds(name, '[') || holds(name, '\\')));
+}
+
+/* The same rule for a name, a parent and an overflow; 'what' is the field's
+ * name in messages. */
+static int check_name(struct weir_text name, const char *what,
+                      struct weir_diag *diag)
+{
+    if (name.len == 0)
+        return weir_diag_set(diag, WEIR_ENAME, "the ", what, " is empty; a ",
+                             "name has 1 to 255 bytes", NULL);
+    char shown[WEIR_SHOW_MAX];
+    if (name.len > WEIR_NAME_MAX)
+        return weir_diag_set(
+            diag, WEIR_ENAME, "the ", what, " ", weir_text_show(name, shown),
+            " is too long; a name has 255 bytes at most", NULL);
+    size_t clean = weir_utf8_clean(name, "");
+    if (clean == name.len)
+        return 0;
+    weir_text_show(name, shown);
+    char at[WEIR_NUMBER_MAX];
+    uint32_t character;
+    struct weir_text rest = { name.p + clean, name.len - clean };
+    bool broken = weir_utf8_next(rest, &character) == 0;
+    const char *problem = broken           ? " isn't UTF-8"
+                          : character == 0 ? " holds a NUL"
+                                           : " holds a control character";
+    return weir_diag_set(diag, WEIR_ENAME, "the ", what, " ", shown, problem,
+                         " at byte ", weir_number_show(clean + 1, at), NULL);
+}
+
+int weir_name_check(struct weir_text name, struct weir_diag *diag)
+{
+    return check_name(name, "name", diag);
+}
+
+static int check_braces(struct weir_text name, const char *what,
+                        struct weir_diag *diag)
+{
+    if (!holds(name, '{') && !holds(name, '}'))
+        return 0;
+    char shown[WEIR_SHOW_MAX];
+    return weir_diag_set(diag, WEIR_ENAME, "the ", what, " ",
+                         weir_text_show(name, shown),
+                         " holds a brace; {1} "
+                         "to {9} stand in the parent of a template only",
+                         NULL);
+}
+
+/* A name that stands for itself: no glob, no capture. */
+static int check_plain(struct weir_text name, const char *what,
+                       struct weir_diag *diag)
+{
+    int error = check_name(name, what, diag);
+    if (error < 0)
+        return error;
+    char shown[WEIR_SHOW_MAX];
+    if (holds(name, '*'))
+        return weir_diag_set(diag, WEIR_ENAME, "the ", what, " ",
+                             weir_text_show(name, shown),
+                             " holds a '*'; name one quota", NULL);
+    return check_braces(name, what, diag);
+}
+
+/* A template's parent expanded over its own pattern, each glob standing for
+ * itself, must not give the pattern again. */
+static bool is_own_parent(const struct weir_quota *quota)
+{
+    struct weir_captures captures = { .count = WEIR_CAPTURES_MAX };
+    for (size_t i = 0; i < WEIR_CAPTURES_MAX; i++)
+        captures.text[i] = WEIR_TEXT("*");
+    char expanded[WEIR_NAME_MAX];
+    int len = weir_glob_expand(quota->parent, &captures, expanded);
+    return len > 0 &&
+           weir_text_equal((struct weir_text){ expanded, (size_t)len },
+                           quota->name);
+}
+
+/* {n} and nothing else in braces, n not above the globs of the name. */
+static int check_captures(const struct weir_quota *quota,
+                          struct weir_diag *diag)
+{
+    struct weir_text parent = quota->parent;
+    char shown[WEIR_SHOW_MAX];
+    weir_text_show(parent, shown);
+    size_t globs = count_globs(quota->name);
+    for (size_t i = 0; i < parent.len; i++) {
+        if (parent.p[i] != '{' && parent.p[i] != '}')
+            continue;
+        bool whole = parent.p[i] == '{' && i + 2 < parent.len &&
+                     parent.p[i + 1] >= '1' && parent.p[i + 1] <= '9' &&
+                     parent.p[i + 2] == '}';
+        if (!whole)
+            return weir_diag_set(diag, WEIR_ENAME, "the parent ", shown,
+                                 " holds a brace that isn't part of {1} to "
+                                 "{9}",
+                                 NULL);
+        if ((size_t)(parent.p[i + 1] - '0') > globs)
+            return weir_diag_set(diag, WEIR_ENAME, "the parent ", shown,
+                                 " uses a capture that the name has no '*' "
+                                 "for",
+                                 NULL);
+        i += 2;
+    }
+    if (is_own_parent(quota))
+        return weir_diag_set(diag, WEIR_ECYCLE, "the parent ", shown,
+                             " is the template itself", NULL);
+    return 0;
+}
+
+static int check_parent(const struct weir_quota *quota, struct weir_diag *diag)
+{
+    if (quota->parent.len == 0)
+        return 0;
+    char shown[WEIR_SHOW_MAX];
+    weir_text_show(quota->parent, shown);
+    bool template = weir_quota_is_template(quota);
+    bool path = quota->glob == WEIR_GLOB_PATH;
+    if (template && path && holds(quota->parent, '{'))
+        return weir_diag_set(diag, WEIR_ENAME, "the parent ", shown,
+                             " uses a "
+                             "capture, and a template with glob=path has "
+                             "none; name one quota, or use glob=name",
+                             NULL);
+    if (!template || path)
+        return check_plain(quota->parent, "parent", diag);
+    int error = check_name(quota->parent, "parent", diag);
+    if (error < 0)
+        return error;
+    if (holds(quota->parent, '*'))
+        return weir_diag_set(diag, WEIR_ENAME, "the parent ", shown,
+                             " holds a '*'; write {1} for the text that the "
+                             "name's first '*' matched",
+                             NULL);
+    return check_captures(quota, diag);
+}
+
+static int check_overflow(const struct weir_quota *quota,
+                          struct weir_diag *diag)
+{
+    if (quota->overflow.len == 0)
+        return 0;
+    char shown[WEIR_SHOW_MAX];
+    if (!weir_quota_is_template(quota))
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             weir_text_show(quota->name, shown),
+                             " is no "
+                             "template; overflow stands in for instances of "
+                             "one",
+                             NULL);
+    return check_plain(quota->overflow, "overflow", diag);
+}
+
+static int check_pattern(const struct weir_quota *quota, struct weir_diag *diag)
+{
+    char shown[WEIR_SHOW_MAX];
+    weir_text_show(quota->name, shown);
+    if (quota->glob == WEIR_GLOB_PATH &&
+        weir_glob_path_check(quota->name, NULL) < 0)
+        return weir_diag_set(diag, WEIR_ENAME, "the name ", shown,
+                             " has a "
+                             "syntax error in its pattern; with glob=path a "
+                             "[ ends with ], and a \\ is followed by the "
+                             "character that it stands for",
+                             NULL);
+    if (quota->glob != WEIR_GLOB_PATH &&
+        count_globs(quota->name) > WEIR_CAPTURES_MAX)
+        return weir_diag_set(diag, WEIR_ENAME, "the name ", shown,
+                             " holds more than 9 '*'", NULL);
+    return 0;
+}
+
+static int check_names(const struct weir_quota *quota, struct weir_diag *diag)
+{
+    int error = check_name(quota->name, "name", diag);
+    if (error == 0)
+        error = check_braces(quota->name, "name", diag);
+    if (error < 0)
+        return error;
+    error = check_pattern(quota, diag);
+    if (error < 0)
+        return error;
+    error = check_parent(quota, diag);
+    return error < 0 ? error : check_overflow(quota, diag);
+}
+
+/* Units at a time: no period. */
+static int check_in_flight(const struct weir_quota *quota,
+                           struct weir_diag *diag)
+{
+    const struct weir_limit *limit = &quota->limit;
+    if (quota->on_stale == WEIR_STALE_HOLD)
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "on_stale=hold refuses a part "
+                             "of a rate, and units in flight have none; use "
+                             "share, pass or limit",
+                             NULL);
+    if (limit->unlimited || limit->units == 0)
+        return 0;
+    char shown[64];
+    struct weir_limit alone = { .units = limit->units };
+    shown[weir_limit_format(&alone, shown, sizeof(shown) - 1)] = '\0';
+    if (limit->per != 0)
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "the limit of "
+                             "kind=concurrency is units at a time and has no "
+                             "period; write limit=",
+                             shown, NULL);
+    if (limit->units > WEIR_BURST_MAX)
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "limit may be 2^50 units at "
+                             "most; for no limit at all write unlimited",
+                             NULL);
+    return 0;
+}
+
+static int check_rate(const struct weir_limit *limit, struct weir_diag *diag)
+{
+    char shown[64];
+    shown[weir_limit_format(limit, shown, sizeof(shown) - 1)] = '\0';
+    if (limit->per == 0 && limit->units > 0 && !limit->unlimited)
+        return weir_diag_set(diag, WEIR_EQUOTA, "the limit ", shown,
+                             " has "
+                             "no period; write it as ",
+                             shown, "/s or ", shown,
+                             "/min, or write kind=concurrency for ", shown,
+                             " at a time", NULL);
+    if (limit->per == 0 || limit->per > WEIR_PERIOD_MAX)
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "the period of a limit may "
+                             "be 1 ns to 366 days",
+                             NULL);
+    if (!limit->unlimited && (weir_u128)limit->units * WEIR_SECOND >
+                                 (weir_u128)WEIR_LIMIT_MAX * limit->per)
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "the limit is above 100G/s, "
+                             "the highest there is; for no limit at all "
+                             "write unlimited",
+                             NULL);
+    return 0;
+}
+
+uint64_t weir_burst_units(const struct weir_limit *limit,
+                          const struct weir_burst *burst)
+{
+    weir_u128 units = burst->amount;
+    if (burst->in_time && limit->per > 0)
+        units = (units * limit->units + limit->per - 1) / limit->per;
+    return units < WEIR_BURST_MAX ? (uint64_t)units : WEIR_BURST_MAX;
+}
+
+static bool is_above(const struct weir_limit *limit, const struct weir_burst *a,
+                     const struct weir_burst *b)
+{
+    if (a->in_time == b->in_time)
+        return a->amount > b->amount;
+    if (limit->unlimited || limit->units == 0)
+        return false;
+    return weir_burst_units(limit, a) > weir_burst_units(limit, b);
+}
+
+void weir_quota_effective(const struct weir_quota *quota,
+                          struct weir_burst *out_low,
+                          struct weir_burst *out_high)
+{
+    struct weir_burst low = quota->low_burst;
+    struct weir_burst high = quota->high_burst;
+    if (low.unset)
+        low = low_default;
+    if (high.unset)
+        high = high_default;
+    if (quota->high_burst.unset && is_above(&quota->limit, &low, &high))
+        high = low;
+    if (quota->low_burst.unset && is_above(&quota->limit, &low, &high))
+        low = high;
+    if (quota->algorithm != WEIR_LEAKY)
+        low = high;
+    *out_low = low;
+    *out_high = high;
+}
+
+void weir_quota_bursts(const struct weir_quota *quota, uint64_t *out_low,
+                       uint64_t *out_high)
+{
+    struct weir_burst low;
+    struct weir_burst high;
+    weir_quota_effective(quota, &low, &high);
+    uint64_t high_units = weir_burst_units(&quota->limit, &high);
+    uint64_t low_units = weir_burst_units(&quota->limit, &low);
+    if (high_units == 0)
+        high_units = 1;
+    *out_low = low_units < high_units ? low_units : high_units;
+    *out_high = high_units;
+}
+
+static int check_burst(const struct weir_burst *burst, const char *what,
+                       struct weir_diag *diag)
+{
+    if (burst->unset)
+        return 0;
+    if (burst->in_time && burst->amount > WEIR_PERIOD_MAX)
+        return weir_diag_set(diag, WEIR_EQUOTA, what,
+                             " may be 366 days of "
+                             "the limit at most",
+                             NULL);
+    if (!burst->in_time && burst->amount > WEIR_BURST_MAX)
+        return weir_diag_set(diag, WEIR_EQUOTA, what,
+                             " may be 2^50 units at "
+                             "most",
+                             NULL);
+    return 0;
+}
+
+static int check_bursts(const struct weir_quota *quota, struct weir_diag *diag)
+{
+    int error = check_burst(&quota->low_burst, "low_burst", diag);
+    if (error == 0)
+        error = check_burst(&quota->high_burst, "high_burst", diag);
+    if (error == 0)
+        error = check_burst(&quota->initial, "initial", diag);
+    if (error < 0)
+        return error;
+    struct weir_burst low;
+    struct weir_burst high;
+    weir_quota_effective(quota, &low, &high);
+    if (!is_above(&quota->limit, &low, &high))
+        return 0;
+    char low_text[48];
+    char high_text[48];
+    low_text[weir_burst_format(&low, low_text, 47)] = '\0';
+    high_text[weir_burst_format(&high, high_text, 47)] = '\0';
+    return weir_diag_set(diag, WEIR_EQUOTA, "low_burst ", low_text,
+                         " is above high_burst ", high_text,
+                         "; raise high_burst or lower low_burst", NULL);
+}
+
+static int check_enumerations(const struct weir_quota *quota,
+                              struct weir_diag *diag)
+{
+    const char *wrong = NULL;
+    if (quota->kind < WEIR_RATE || quota->kind > WEIR_CONCURRENCY)
+        wrong = "kind";
+    if (quota->sharing < WEIR_LOCAL || quota->sharing > WEIR_ADAPTIVE)
+        wrong = "sharing";
+    if (quota->algorithm < WEIR_LEAKY || quota->algorithm > WEIR_SLIDING_WINDOW)
+        wrong = "algorithm";
+    if (quota->mode < WEIR_ENFORCE || quota->mode > WEIR_OFF)
+        wrong = "mode";
+    if (quota->on_stale < WEIR_STALE_PASS || quota->on_stale > WEIR_STALE_HOLD)
+        wrong = "on_stale";
+    if ((unsigned)quota->window.calendar > WEIR_CALENDAR_MONTH)
+        wrong = "window";
+    if (quota->share_algorithm < WEIR_SHARE_NONE ||
+        quota->share_algorithm > WEIR_SHARE_PRIORITY)
+        wrong = "share_algorithm";
+    if ((unsigned)quota->controller >= WEIR_CONTROLLER_KINDS)
+        wrong = "controller";
+    if (quota->queue < WEIR_WAIT_QUEUE_FIFO ||
+        quota->queue > WEIR_WAIT_QUEUE_PRIORITY)
+        wrong = "queue";
+    if (quota->glob < WEIR_GLOB_NAME || quota->glob > WEIR_GLOB_PATH)
+        wrong = "glob";
+    if (!wrong)
+        return 0;
+    return weir_diag_set(diag, WEIR_EQUOTA, wrong,
+                         " holds a value that this "
+                         "version doesn't know; it may come from a newer "
+                         "one",
+                         NULL);
+}
+
+static int check_combination(const struct weir_quota *quota,
+                             struct weir_diag *diag)
+{
+    for (size_t i = 0; i < WEIR_COUNT_OF(combinations); i++) {
+        const struct combination *row = &combinations[i];
+        bool match =
+            row->kind == quota->kind &&
+            (row->sharing == 0 || row->sharing == quota->sharing) &&
+            (row->algorithm == 0 || row->algorithm == quota->algorithm);
+        if (!match)
+            continue;
+        if (!row->reason)
+            return 0;
+        return weir_diag_set(diag, WEIR_EQUOTA, row->reason, NULL);
+    }
+    return weir_diag_set(diag, WEIR_EQUOTA,
+                         "these kind, sharing and "
+                         "algorithm don't go together; use kind=rate "
+                         "sharing=counted algorithm=leaky",
+                         NULL);
+}
+
+static int check_texts(const struct weir_quota *quota, struct weir_diag *diag)
+{
+    if (quota->description.len > WEIR_DESCRIPTION_MAX)
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "the description is too "
+                             "long; it may have 1024 bytes",
+                             NULL);
+    size_t clean = weir_utf8_clean(quota->description, "\t\n");
+    if (clean != quota->description.len)
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "the description isn't UTF-8 "
+                             "without control characters",
+                             NULL);
+    return weir_labels_check(quota->labels, diag);
+}
+
+static int check_debt(const struct weir_quota *quota, struct weir_diag *diag)
+{
+    if (quota->max_debt >= WEIR_MAX_DEBT_MIN &&
+        quota->max_debt <= WEIR_MAX_DEBT_MAX)
+        return 0;
+    return weir_diag_set(diag, WEIR_EQUOTA,
+                         "max_debt may be 1 s to 366 d; "
+                         "write it as max_debt=60s",
+                         NULL);
+}
+
+int weir_quota_check(const struct weir_quota *quota, struct weir_diag *diag)
+{
+    int error = check_names(quota, diag);
+    if (error == 0)
+        error = check_texts(quota, diag);
+    if (error == 0)
+        error = check_enumerations(quota, diag);
+    if (error == 0)
+        error = check_combination(quota, diag);
+    if (error == 0)
+        error = quota->kind == WEIR_CONCURRENCY
+                    ? check_in_flight(quota, diag)
+                    : check_rate(&quota->limit, diag);
+    if (error == 0)
+        error = check_bursts(quota, diag);
+    if (error == 0)
+        error = check_debt(quota, diag);
+    if (error == 0)
+        error = weir_quota_check_fields(quota, diag);
+    if (error == 0)
+        error = weir_quota_check_algorithm(quota, diag);
+    if (error == 0)
+        error = weir_quota_check_lease(quota, diag);
+    if (error == 0 && quota->sharing == WEIR_ADAPTIVE)
+        error = weir_quota_check_adaptive(quota, diag);
+    return error;
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT
+ * quota/quota_lease.c - leases: their times, and whether they are sound.
+ *
+ * Unset times follow from the lease. It is renewed four times while it lasts,
+ * so that three renewals in a row may be lost (Doorman's examples have the same
+ * four: 60 s and 15 s), but at least every 15 s: the lease pool's data about
+ * wants shouldn't be older only because leases are long. A new root learns for
+ * one lease: after that, no lease holder can have units that the root hasn't
+ * learned of.
+ *
+ * decay_factor is Doorman's (doc/design.md): each level below the topmost root
+ * renews more often than the one above: with 0.5, a change at the top reaches
+ * the bottom within twice the topmost interval, at any depth of the tree. It is
+ * stored in billionths, to be the same number on every machine. */
+
+#include "core/quota/quota_lease.h"
+
+#include "core/quota/quota_text.h"
+
+#define REFRESH_DEFAULT_MAX (15 * WEIR_SECOND)
+#define REFRESHES 4 /* in a lease */
+
+weir_duration weir_quota_refresh(const struct weir_quota *quota, unsigned level)
+{
+    weir_duration refresh = quota->refresh;
+    if (refresh == WEIR_DURATION_UNSET) {
+        refresh = quota->lease / REFRESHES;
+        if (refresh > REFRESH_DEFAULT_MAX)
+            refresh = REFRESH_DEFAULT_MAX;
+    }
+    bool shrinks = quota->decay_factor < WEIR_DECAY_ONE;
+    for (; shrinks && level > 0 && refresh > WEIR_REFRESH_MIN; level--)
+        refresh = (weir_duration)((weir_u128)refresh * quota->decay_factor /
+                                  WEIR_DECAY_ONE);
+    return refresh > WEIR_REFRESH_MIN ? refresh : WEIR_REFRESH_MIN;
+}
+
+weir_duration weir_quota_learning(const struct weir_quota *quota)
+{
+    return quota->learning == WEIR_DURATION_UNSET ? quota->lease
+                                                  : quota->learning;
+}
+
+double weir_quota_capacity(const struct weir_quota *quota)
+{
+    if (quota->kind == WEIR_CONCURRENCY && !quota->limit.unlimited)
+        return (double)quota->limit.units;
+    return weir_limit_rate(&quota->limit);
+}
+
+double weir_quota_safe(const struct weir_quota *quota)
+{
+    return quota->safe_capacity.per == 0
+               ? -1
+               : weir_limit_rate(&quota->safe_capacity);
+}
+
+static int check_capacity(const struct weir_quota *quota,
+                          struct weir_diag *diag)
+{
+    bool shared = quota->share_algorithm != WEIR_SHARE_NONE;
+    if (quota->limit.unlimited && shared)
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "there is no share of "
+                             "limit=unlimited that could be leased; write a "
+                             "limit as limit=100/s, or share_algorithm=none",
+                             NULL);
+    bool inflight = quota->kind == WEIR_CONCURRENCY;
+    if (quota->limit.unlimited && inflight)
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "there is no share of "
+                             "limit=unlimited that could be leased; write a "
+                             "limit as limit=40, or sharing=counted",
+                             NULL);
+    if (inflight &&
+        (quota->safe_capacity.units > 0 || quota->safe_capacity.unlimited))
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "safe_capacity of "
+                             "kind=concurrency is dynamic or 0; leave it out "
+                             "for the limit by the number of processes",
+                             NULL);
+    if (quota->safe_capacity.unlimited)
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "safe_capacity can't be "
+                             "unlimited; write on_stale=pass for no limit "
+                             "when the lease has run out",
+                             NULL);
+    weir_u128 units = (weir_u128)quota->safe_capacity.units * WEIR_SECOND;
+    weir_u128 most = (weir_u128)WEIR_LIMIT_MAX * quota->safe_capacity.per;
+    if (quota->safe_capacity.per > WEIR_PERIOD_MAX || units > most)
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "safe_capacity may be 100G/s "
+                             "at most, in a period of 1 ns to 366 days",
+                             NULL);
+    return 0;
+}
+
+static int check_leased(const struct weir_quota *quota, struct weir_diag *diag)
+{
+    if (quota->lease < WEIR_LEASE_MIN || quota->lease > WEIR_LEASE_MAX)
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "lease may be 1 s to 24 h; "
+                             "write it as lease=60s",
+                             NULL);
+    weir_duration refresh = weir_quota_refresh(quota, 0);
+    char lease[32];
+    lease[weir_duration_format(quota->lease, lease, 31)] = '\0';
+    if (quota->refresh < WEIR_REFRESH_MIN || refresh > quota->lease)
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "refresh may be 100 ms up to "
+                             "the lease, which is ",
+                             lease,
+                             "; write it as "
+                             "refresh=1s",
+                             NULL);
+    if (quota->learning != WEIR_DURATION_UNSET &&
+        quota->learning > WEIR_LEASE_MAX)
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "learning may be 0s to 24 h; "
+                             "leave it out for as long as the lease",
+                             NULL);
+    if (quota->decay_factor == 0 || quota->decay_factor > WEIR_DECAY_ONE)
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "decay_factor may be above 0 "
+                             "and at most 1; write it as decay_factor=0.5",
+                             NULL);
+    return check_capacity(quota, diag);
+}
+
+int weir_quota_check_lease(const struct weir_quota *quota,
+                           struct weir_diag *diag)
+{
+    if (quota->permit_timeout < WEIR_PERMIT_TIMEOUT_MIN ||
+        quota->permit_timeout > WEIR_PERMIT_TIMEOUT_MAX)
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "permit_timeout may be 100 ms "
+                             "to 24 h; write it as permit_timeout=60s",
+                             NULL);
+    if (quota->queue_max == 0 || quota->queue_max > WEIR_WAITERS_MAX)
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "queue_max may be 1 to "
+                             "1000000; write it as queue_max=100",
+                             NULL);
+    return quota->sharing == WEIR_LEASED ? check_leased(quota, diag) : 0;
+}

@@ -1,0 +1,871 @@
+/* SPDX-License-Identifier: MIT
+ * core/table/table_bucket_state.c - bucket states of several words ("meters").
+ *
+ * Most algorithms change several words at once, so their state is under a lock:
+ * the one exception to "a decision takes none". The lock is a word of the slot,
+ * held for one step's arithmetic. A chain's states are locked one after the
+ * other and never two at a time, so there is no deadlock.
+ *
+ *     slot --> meter --where--> rule   of the quota, or of its template: one
+ *                  '----------> state  for all instances; a state each
+ *
+ * All or none. A take steps the bucket states from the leaf up when everything
+ * else has passed, and charges the rest after that. When a later state refuses
+ * after all, or the chain has changed meanwhile, the units charged to a state
+ * are given back if the slot still has that state ('serial'). In between,
+ * another thread may be refused because of them: never too much passes, but
+ * beside a refusal sometimes too little.
+ *
+ * Time. Windows begin where people expect them, so their time doesn't count
+ * from the table's origin but from 1970 in UTC, by an offset that the sync
+ * sets. Only calendars follow it as it changes: any other window keeps the
+ * first offset, so that a clock that is set back doesn't stop it.
+ *
+ * Rejected: compare-and-swap of the whole state. Processors swap at most two
+ * words; a window has seven and a log thousands. */
+
+#include "core/quota/quota_algorithm_rule.h"
+#include "core/table/table_walk.h"
+
+#include <string.h>
+
+/* ---- The lock ---- */
+
+/* The owner's value if it holds the writer lock; else its stripe + 1. */
+#define BY_WRITER UINT32_MAX
+
+static void bucket_state_lock(struct bucket_state *m, uint32_t by)
+{
+    for (;;) {
+        uint32_t free = 0;
+        if (weir_load_relaxed(&m->lock) == 0 && weir_cas(&m->lock, &free, by))
+            return;
+        weir_pause();
+    }
+}
+
+static void bucket_state_unlock(struct bucket_state *m)
+{
+    /* release: the next holder sees this one's writes. */
+    weir_store_release(&m->lock, 0);
+}
+
+/* ---- Rule and state ---- */
+
+static struct metering *metering_of(const struct weir_table *t, uint64_t where)
+{
+    uint32_t unit = (uint32_t)where;
+    return unit ? weir_area(t, unit - 1) : NULL;
+}
+
+static void *state_of(const struct weir_table *t, uint64_t where)
+{
+    uint32_t unit = (uint32_t)(where >> 32);
+    return unit ? weir_area(t, unit - 1) : NULL;
+}
+
+static uint64_t where_of(uint32_t rule, uint32_t state)
+{
+    uint64_t above = state == AREA_NONE ? 0 : (uint64_t)(state + 1);
+    return above << 32 | (rule + 1);
+}
+
+static size_t metering_bytes(const struct metering *of)
+{
+    return sizeof(*of) + of->store_len + of->zone_len;
+}
+
+/* Under a store's decision a state is needed at most for when the store is
+ * away. */
+static size_t state_bytes(const struct metering *of)
+{
+    if (of->store_len == 0)
+        return weir_algorithm_size(&of->rule);
+    /* For permits, the slot's in-flight counter takes its place. */
+    if (of->on_stale != WEIR_STALE_SHARE || of->rule.algorithm == WEIR_PERMITS)
+        return 0;
+    return sizeof(struct shared) + weir_algorithm_size(&of->rule);
+}
+
+/* The rule in force now: in 'spare', if it differs from the stored one. */
+static const struct weir_algorithm_rule *rule_of(
+    const struct metering *of, struct weir_algorithm_rule *spare)
+{
+    if (of->zone_len == 0)
+        return &of->rule;
+    *spare = of->rule;
+    /* Relaxed: a step concurrent with the change of a zone counts as before or
+     * after it. */
+    spare->utc_offset_s = weir_load_relaxed(&of->utc_offset_s);
+    return spare;
+}
+
+weir_instant weir_bucket_state_now(const struct weir_table *t,
+                                   const struct weir_algorithm_rule *rule,
+                                   weir_instant now)
+{
+    /* Relaxed: as with the zone. */
+    return now + (rule->calendar == WEIR_CALENDAR_NONE
+                      ? weir_load_relaxed(&t->aligned)
+                      : weir_load_relaxed(&t->wall));
+}
+
+static void metering_release(struct weir_table *t, uint64_t where)
+{
+    struct metering *of = metering_of(t, where);
+    if (where >> 32)
+        weir_area_give(t, (uint32_t)(where >> 32) - 1, state_bytes(of));
+    weir_assert(of->refs > 0);
+    of->refs--;
+    if (of->refs == 0)
+        weir_area_give(t, (uint32_t)where - 1, metering_bytes(of));
+}
+
+/* ---- From a quota ---- */
+
+/* A bucket of one word is the slot's own bucket, under either name. */
+static bool is_plain(const struct weir_quota *quota)
+{
+    return quota->algorithm == WEIR_LEAKY ||
+           (quota->algorithm == WEIR_TOKEN_BUCKET && quota->initial.unset);
+}
+
+static uint32_t bucket_state_flags(const struct weir_quota *quota)
+{
+    /* A limit of 0 refuses here; but for units in flight the store must be
+     * asked, to take them back. */
+    bool inflight = quota->kind == WEIR_CONCURRENCY;
+    if (quota->limit.unlimited || (quota->limit.units == 0 && !inflight))
+        return 0;
+    if (quota->sharing == WEIR_EXACT)
+        return META_AWAY;
+    return quota->sharing == WEIR_LOCAL && !is_plain(quota) ? META_BUCKET_STATE
+                                                            : 0;
+}
+
+static struct weir_text store_of(const struct weir_quota *quota)
+{
+    if (quota->sharing != WEIR_EXACT)
+        return (struct weir_text){ "", 0 };
+    return quota->store.len > 0 ? quota->store : WEIR_TEXT("root");
+}
+
+/* The zone, if the sync must set its offset; else empty. */
+static struct weir_text zone_of(const struct weir_quota *quota,
+                                int32_t *out_offset_s)
+{
+    *out_offset_s = 0;
+    if (weir_tz_fixed(quota->tz, out_offset_s))
+        return (struct weir_text){ "", 0 };
+    return quota->tz;
+}
+
+static bool bucket_equal(const struct weir_algorithm_bucket *a,
+                         const struct weir_algorithm_bucket *b)
+{
+    return a->spill == b->spill && a->bucket.low == b->bucket.low &&
+           a->bucket.high == b->bucket.high &&
+           a->bucket.leak.part == b->bucket.leak.part &&
+           a->bucket.leak.whole == b->bucket.leak.whole &&
+           a->bucket.leak.frac == b->bucket.leak.frac;
+}
+
+static bool rule_equal(const struct weir_algorithm_rule *a,
+                       const struct weir_algorithm_rule *b)
+{
+    bool equal =
+        a->algorithm == b->algorithm && a->count_limited == b->count_limited &&
+        a->buckets == b->buckets && a->sub_windows == b->sub_windows &&
+        a->calendar == b->calendar && a->utc_offset_s == b->utc_offset_s &&
+        a->entries == b->entries && a->window == b->window &&
+        a->quantity == b->quantity && a->initial == b->initial;
+    for (int i = 0; i < WEIR_BUCKETS_MAX && equal; i++)
+        equal = bucket_equal(&a->bucket[i], &b->bucket[i]);
+    return equal;
+}
+
+static bool text_is(struct weir_text text, const char *bytes, size_t len)
+{
+    return text.len == len && memcmp(text.p, bytes, len) == 0;
+}
+
+static struct zone *zone_find(struct weir_table *t, struct weir_text name)
+{
+    for (uint32_t i = 0; i < t->zone_count; i++) {
+        if (text_is(name, t->zones[i].name, t->zones[i].len))
+            return &t->zones[i];
+    }
+    return NULL;
+}
+
+/* Stores a zone's last offset. Zones beyond ZONES_KNOWN are new at each edit:
+ * their windows may restart then. */
+static void zone_learn(struct weir_table *t, struct weir_text name,
+                       int32_t utc_offset_s)
+{
+    struct zone *zone = zone_find(t, name);
+    if (!zone && t->zone_count < ZONES_KNOWN && name.len <= WEIR_TZ_MAX) {
+        zone = &t->zones[t->zone_count++];
+        zone->len = (uint8_t)name.len;
+        memcpy(zone->name, name.p, name.len);
+    }
+    if (zone)
+        zone->utc_offset_s = utc_offset_s;
+}
+
+/* A rule to be made, and its texts. */
+struct wanted {
+    struct weir_text store, zone;
+    struct metering head; /* without them */
+};
+
+static void wanted_of(struct weir_table *t, const struct weir_quota *quota,
+                      struct wanted *out)
+{
+    int32_t offset_s;
+    memset(out, 0, sizeof(*out));
+    out->store = store_of(quota);
+    out->zone = zone_of(quota, &offset_s);
+    weir_quota_algorithm_rule(quota, offset_s, &out->head.rule);
+    const struct zone *zone = zone_find(t, out->zone);
+    out->head.utc_offset_s = zone ? zone->utc_offset_s : 0;
+    out->head.deadline = quota->deadline;
+    out->head.store_len = (uint16_t)out->store.len;
+    out->head.zone_len = (uint8_t)out->zone.len;
+    if (out->store.len > 0)
+        out->head.on_stale = (uint8_t)quota->on_stale;
+}
+
+static bool is_as_wanted(const struct metering *of, const struct wanted *wanted)
+{
+    const struct metering *head = &wanted->head;
+    return of && rule_equal(&of->rule, &head->rule) &&
+           of->deadline == head->deadline && of->on_stale == head->on_stale &&
+           text_is(wanted->store, of->text, of->store_len) &&
+           text_is(wanted->zone, of->text + of->store_len, of->zone_len);
+}
+
+static uint32_t metering_make(struct weir_table *t, const struct wanted *wanted)
+{
+    uint32_t unit = weir_area_take(t, metering_bytes(&wanted->head));
+    if (unit == AREA_NONE)
+        return AREA_NONE;
+    uint32_t made = t->metered + 1;
+    /* Relaxed: read by the sync, which makes rules, and by a child of fork(),
+     * in which no other thread runs. After a wrap it isn't "none". */
+    weir_store_relaxed(&t->metered, made > 0 ? made : 1);
+    struct metering *of = weir_area(t, unit);
+    *of = wanted->head;
+    memcpy(of->text, wanted->store.p, wanted->store.len);
+    if (wanted->zone.len > 0)
+        memcpy(of->text + wanted->store.len, wanted->zone.p, wanted->zone.len);
+    return unit;
+}
+
+/* Takes a state for the rule in 'unit'; the plan then has both. */
+static int plan_state(struct weir_table *t, uint32_t unit,
+                      struct bucket_state_plan *out)
+{
+    struct metering *of = weir_area(t, unit);
+    size_t bytes = state_bytes(of);
+    uint32_t state = AREA_NONE;
+    if (bytes > 0) {
+        state = weir_area_take(t, bytes);
+        if (state == AREA_NONE)
+            return WEIR_EFULL;
+    }
+    of->refs++;
+    out->where = where_of(unit, state);
+    return WEIR_OK;
+}
+
+int weir_bucket_state_plan(struct weir_table *t, uint32_t slot,
+                           const struct weir_quota *quota,
+                           struct bucket_state_plan *out)
+{
+    *out = (struct bucket_state_plan){ .flags = bucket_state_flags(quota) };
+    if (out->flags == 0)
+        return WEIR_OK;
+    struct wanted wanted;
+    wanted_of(t, quota, &wanted);
+    uint64_t where = weir_bucket_state(t, slot)->where;
+    const struct metering *of = metering_of(t, where);
+    if (is_as_wanted(of, &wanted)) {
+        out->where = where;
+        out->same = true;
+        return WEIR_OK;
+    }
+    uint32_t unit = metering_make(t, &wanted);
+    if (unit == AREA_NONE)
+        return WEIR_EFULL;
+    int error = plan_state(t, unit, out);
+    if (error < 0)
+        weir_area_give(t, unit, metering_bytes(&wanted.head));
+    return error;
+}
+
+int weir_bucket_state_plan_instance(struct weir_table *t, uint32_t slot,
+                                    uint32_t template,
+                                    struct bucket_state_plan *out)
+{
+    uint32_t meta = weir_load_relaxed(&weir_hot(t, template)->meta);
+    uint64_t rule = weir_bucket_state(t, template)->where;
+    uint64_t own = weir_bucket_state(t, slot)->where;
+    *out = (struct bucket_state_plan){ .flags = meta & (META_BUCKET_STATE |
+                                                        META_AWAY) };
+    if (rule == 0)
+        return WEIR_OK;
+    if ((uint32_t)own == (uint32_t)rule) {
+        out->where = own;
+        out->same = true;
+        return WEIR_OK;
+    }
+    return plan_state(t, (uint32_t)rule - 1, out);
+}
+
+void weir_bucket_state_unplan(struct weir_table *t,
+                              const struct bucket_state_plan *plan)
+{
+    if (plan->where != 0 && !plan->same)
+        metering_release(t, plan->where);
+}
+
+/* ---- A slot's bucket state comes, changes, goes ---- */
+
+static void step_at(const struct weir_table *t, uint64_t where,
+                    const struct weir_algorithm_ask *ask,
+                    struct weir_algorithm_answer *out, weir_instant now)
+{
+    struct weir_algorithm_rule spare;
+    const struct weir_algorithm_rule *rule =
+        rule_of(metering_of(t, where), &spare);
+    weir_algorithm_step(rule, state_of(t, where), ask, out,
+                        weir_bucket_state_now(t, rule, now));
+}
+
+/* Carries the used units over to another rule. */
+static void carry(const struct weir_table *t, uint64_t from, uint64_t to,
+                  weir_instant now)
+{
+    const struct metering *before = metering_of(t, from);
+    const struct metering *after = metering_of(t, to);
+    struct weir_algorithm_rule spare[2];
+    const struct weir_algorithm_rule *rule = rule_of(after, &spare[1]);
+    /* The units in a store stay there. */
+    if (before->store_len > 0 || after->store_len > 0)
+        return;
+    weir_algorithm_carry(rule_of(before, &spare[0]), state_of(t, from), rule,
+                         state_of(t, to), weir_bucket_state_now(t, rule, now));
+}
+
+/* The same from the slot's own bucket. */
+static void carry_bucket(const struct weir_table *t, uint32_t slot, uint64_t to,
+                         weir_instant now)
+{
+    struct look look;
+    weir_slot_read(t, slot, weir_elapsed(t, now), &look);
+    if (look.fill <= 0 || look.high == WEIR_SCALED_MAX ||
+        metering_of(t, to)->store_len > 0)
+        return;
+    uint64_t one = (uint64_t)1 << look.leak.frac;
+    uint64_t units = ((uint64_t)look.fill + one - 1) >> look.leak.frac;
+    struct weir_algorithm_ask ask = {
+        .op = WEIR_ALGORITHM_CHARGE,
+        .weight = units < WEIR_WEIGHT_MAX ? units : WEIR_WEIGHT_MAX,
+    };
+    struct weir_algorithm_answer answer;
+    step_at(t, to, &ask, &answer, now);
+}
+
+static void follow_locked(struct weir_table *t, uint32_t slot,
+                          const struct bucket_state_plan *plan, bool empty,
+                          weir_instant now)
+{
+    struct bucket_state *m = weir_bucket_state(t, slot);
+    uint64_t before = weir_load_relaxed(&m->where);
+    if (plan->same)
+        memset(state_of(t, plan->where), 0,
+               state_bytes(metering_of(t, plan->where)));
+    else if (before != 0 && !empty)
+        carry(t, before, plan->where, now);
+    else if (!empty)
+        carry_bucket(t, slot, plan->where, now);
+    if (before == 0 || empty)
+        weir_store_relaxed(&m->serial, m->serial + 1);
+    weir_store_relaxed(&m->where, plan->where);
+}
+
+void weir_bucket_state_follow(struct weir_table *t, uint32_t slot,
+                              const struct bucket_state_plan *plan, bool empty,
+                              weir_instant now)
+{
+    struct bucket_state *m = weir_bucket_state(t, slot);
+    uint64_t before = weir_load_relaxed(&m->where);
+    bool stateless = plan->same && plan->where >> 32 == 0;
+    if (plan->where == 0 || (plan->same && !empty) || stateless)
+        return;
+    bucket_state_lock(m, BY_WRITER);
+    follow_locked(t, slot, plan, empty, now);
+    bucket_state_unlock(m);
+    if (before != 0 && !plan->same)
+        metering_release(t, before);
+}
+
+/* Under the bucket state's lock. */
+static uint64_t units_locked(const struct weir_table *t, uint64_t where,
+                             weir_instant now)
+{
+    struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_PEEK };
+    struct weir_algorithm_answer answer;
+    if (where >> 32 == 0 || metering_of(t, where)->store_len > 0)
+        return 0;
+    step_at(t, where, &ask, &answer, now);
+    return answer.used > 0 ? (uint64_t)answer.used : 0;
+}
+
+uint64_t weir_bucket_state_units(struct weir_table *t, uint32_t slot,
+                                 weir_instant now)
+{
+    struct bucket_state *m = weir_bucket_state(t, slot);
+    bucket_state_lock(m, BY_WRITER);
+    uint64_t units = units_locked(t, weir_load_relaxed(&m->where), now);
+    bucket_state_unlock(m);
+    return units;
+}
+
+uint64_t weir_bucket_state_drop(struct weir_table *t, uint32_t slot,
+                                weir_instant now)
+{
+    /* A table without bucket states never touches their pages. */
+    if (!t->metered)
+        return 0;
+    struct bucket_state *m = weir_bucket_state(t, slot);
+    uint64_t where = weir_load_relaxed(&m->where);
+    if (where == 0)
+        return 0;
+    bucket_state_lock(m, BY_WRITER);
+    uint64_t units = units_locked(t, where, now);
+    weir_store_relaxed(&m->where, 0);
+    bucket_state_unlock(m);
+    metering_release(t, where);
+    return units;
+}
+
+static bool is_idle_locked(const struct weir_table *t, uint64_t where,
+                           weir_instant now)
+{
+    const struct metering *of = metering_of(t, where);
+    /* A store drops idle states itself, and the state that stands in for it is
+     * only for emergencies. */
+    if (of->store_len > 0)
+        return true;
+    struct weir_algorithm_rule spare;
+    const struct weir_algorithm_rule *rule = rule_of(of, &spare);
+    weir_instant at = weir_bucket_state_now(t, rule, now);
+    return weir_algorithm_idle_at(rule, state_of(t, where), at) <= at;
+}
+
+bool weir_bucket_state_is_idle(struct weir_table *t, uint32_t slot,
+                               weir_instant now)
+{
+    struct bucket_state *m = weir_bucket_state(t, slot);
+    if (!t->metered || weir_load_relaxed(&m->where) == 0)
+        return true;
+    bucket_state_lock(m, BY_WRITER);
+    bool idle = is_idle_locked(t, weir_load_relaxed(&m->where), now);
+    bucket_state_unlock(m);
+    return idle;
+}
+
+void weir_bucket_state_look(const struct weir_table *t, uint32_t slot,
+                            uint32_t *out_own, uint32_t *out_rule,
+                            uint32_t *out_refs)
+{
+    uint64_t where = weir_bucket_state(t, slot)->where;
+    const struct metering *of = metering_of(t, where);
+    *out_own = where >> 32 ? weir_area_units(state_bytes(of)) : 0;
+    *out_rule = of ? weir_area_units(metering_bytes(of)) : 0;
+    *out_refs = of ? of->refs : 0;
+}
+
+/* ---- After a killed writer ---- */
+
+/* It is unknown how far a thread came that stopped within a step: its bucket
+ * state starts anew. */
+static void mend_bucket_state(struct weir_table *t, struct bucket_state *m)
+{
+    struct metering *of = metering_of(t, m->where);
+    if (of->refs++ == 0)
+        weir_area_keep(t, (uint32_t)m->where - 1, metering_bytes(of));
+    if (m->where >> 32)
+        weir_area_keep(t, (uint32_t)(m->where >> 32) - 1, state_bytes(of));
+    if (weir_load_relaxed(&m->lock) == 0)
+        return;
+    if (m->where >> 32)
+        memset(state_of(t, m->where), 0, state_bytes(of));
+    bucket_state_unlock(m);
+}
+
+/* An edit changes the bucket state first and the slot's flags after it. With
+ * the old flags a decision would retry for ever, if a store decides now. */
+static void mend_flags(struct hot *hot, uint32_t meta,
+                       const struct metering *of)
+{
+    uint32_t flags = of->store_len > 0 ? META_AWAY : META_BUCKET_STATE;
+    uint32_t mended = (meta & ~(META_BUCKET_STATE | META_AWAY)) | flags;
+    if (mended != meta)
+        weir_store_relaxed(&hot->meta, mended);
+}
+
+/* Drops bucket states that their slots don't use yet, or no longer. */
+static void forget_half_bucket_states(struct weir_table *t)
+{
+    uint32_t used = weir_table_used(t);
+    for (uint32_t slot = 0; slot < used; slot++) {
+        struct bucket_state *m = weir_bucket_state(t, slot);
+        struct hot *hot = weir_hot(t, slot);
+        uint32_t meta = weir_load_relaxed(&hot->meta);
+        struct metering *of = metering_of(t, m->where);
+        if (of)
+            of->refs = 0;
+        if (!(meta & (META_BUCKET_STATE | META_AWAY)))
+            weir_store_relaxed(&m->where, 0);
+        else if (of)
+            mend_flags(hot, meta, of);
+    }
+}
+
+void weir_bucket_states_mend(struct weir_table *t)
+{
+    if (!t->metered)
+        return;
+    uint32_t used = weir_table_used(t);
+    forget_half_bucket_states(t);
+    weir_area_mend_begin(t);
+    for (uint32_t slot = 0; slot < used; slot++) {
+        struct bucket_state *m = weir_bucket_state(t, slot);
+        if (m->where != 0)
+            mend_bucket_state(t, m);
+        else if (weir_load_relaxed(&m->lock) != 0)
+            bucket_state_unlock(m);
+    }
+    weir_area_mend_end(t);
+}
+
+/* ---- After a process that has gone ---- */
+
+/* Only other reapers touch a state that a dead process has locked. */
+static void begin_anew(const struct weir_table *t, struct bucket_state *m,
+                       uint32_t lock, uint32_t by)
+{
+    if (!weir_cas(&m->lock, &lock, by + 1))
+        return;
+    uint64_t where = weir_load_relaxed(&m->where);
+    if (where >> 32)
+        memset(state_of(t, where), 0, state_bytes(metering_of(t, where)));
+    bucket_state_unlock(m);
+}
+
+/* Drops a bucket state that its slot doesn't use yet, or no longer, unless a
+ * thread is stepping it now. */
+static void forget_half_bucket_state(struct weir_table *t, uint32_t slot)
+{
+    struct bucket_state *m = weir_bucket_state(t, slot);
+    struct hot *hot = weir_hot(t, slot);
+    uint32_t meta = weir_load_relaxed(&hot->meta);
+    uint64_t where = weir_load_relaxed(&m->where);
+    if (where == 0)
+        return;
+    metering_of(t, where)->refs = 0;
+    if (meta & (META_BUCKET_STATE | META_AWAY)) {
+        mend_flags(hot, meta, metering_of(t, where));
+        return;
+    }
+    /* Its holder may be dead as well: the state then stays until the slot is
+     * freed. */
+    uint32_t free = 0;
+    if (!weir_cas(&m->lock, &free, BY_WRITER))
+        return;
+    weir_store_relaxed(&m->where, 0);
+    bucket_state_unlock(m);
+}
+
+/* Under the writer lock: rebuilds the area from the slots' references. */
+static void remake_area(struct weir_table *t)
+{
+    uint32_t used = weir_table_used(t);
+    for (uint32_t slot = 0; slot < used; slot++)
+        forget_half_bucket_state(t, slot);
+    weir_area_mend_begin(t);
+    for (uint32_t slot = 0; slot < used; slot++) {
+        uint64_t where = weir_load_relaxed(&weir_bucket_state(t, slot)->where);
+        if (where == 0)
+            continue;
+        struct metering *of = metering_of(t, where);
+        if (of->refs++ == 0)
+            weir_area_keep(t, (uint32_t)where - 1, metering_bytes(of));
+        if (where >> 32)
+            weir_area_keep(t, (uint32_t)(where >> 32) - 1, state_bytes(of));
+    }
+    weir_area_mend_end(t);
+}
+
+static bool is_left_by(const struct weir_table *t, uint32_t lock,
+                       uint32_t process, bool writer)
+{
+    if (lock == BY_WRITER)
+        return writer;
+    return lock != 0 && lock <= t->stripe_count &&
+           weir_process_of(t, lock - 1) == process;
+}
+
+void weir_bucket_states_reap(struct weir_table *t, uint32_t process,
+                             uint32_t by, bool writer)
+{
+    uint32_t used = t->metered ? weir_table_used(t) : 0;
+    for (uint32_t slot = 0; slot < used; slot++) {
+        struct bucket_state *m = weir_bucket_state(t, slot);
+        /* acquire: the dead process wrote the state. */
+        uint32_t lock = weir_load_acquire(&m->lock);
+        if (is_left_by(t, lock, process, writer))
+            begin_anew(t, m, lock, by);
+    }
+    if (used > 0 && writer)
+        remake_area(t);
+}
+
+/* ---- Any thread: a walk's bucket states ---- */
+
+bool weir_link_step(struct weir_table *t, const struct walk *walk, uint32_t i,
+                    const struct weir_algorithm_ask *ask,
+                    struct weir_algorithm_answer *out, uint32_t *out_serial)
+{
+    struct bucket_state *m = weir_bucket_state(t, walk->slot[i]);
+    bucket_state_lock(m, walk->stripe + 1);
+    uint64_t where = weir_load_relaxed(&m->where);
+    /* An edit may have removed it, or moved it to a store. */
+    bool some = where >> 32 != 0 && metering_of(t, where)->store_len == 0;
+    if (some)
+        step_at(t, where, ask, out, walk->now);
+    *out_serial = weir_load_relaxed(&m->serial);
+    bucket_state_unlock(m);
+    return some;
+}
+
+static bool charges(enum weir_algorithm_op op)
+{
+    return op != WEIR_ALGORITHM_PEEK;
+}
+
+static bool may_refuse(enum weir_algorithm_op op)
+{
+    return op != WEIR_ALGORITHM_CHARGE && op != WEIR_ALGORITHM_REFUND;
+}
+
+void weir_walk_step_back(struct weir_table *t, const struct walk *walk,
+                         struct steps *steps,
+                         const struct weir_algorithm_ask *ask)
+{
+    struct weir_algorithm_ask back = {
+        .op = ask->op == WEIR_ALGORITHM_REFUND ? WEIR_ALGORITHM_CHARGE
+                                               : WEIR_ALGORITHM_REFUND,
+        .weight = ask->weight,
+    };
+    for (uint32_t i = 0; i < walk->links; i++) {
+        if (!(steps->charged >> i & 1))
+            continue;
+        back.level = steps->paid[i];
+        struct bucket_state *m = weir_bucket_state(t, walk->slot[i]);
+        struct weir_algorithm_answer answer;
+        bucket_state_lock(m, walk->stripe + 1);
+        uint64_t where = weir_load_relaxed(&m->where);
+        if (where >> 32 != 0 && metering_of(t, where)->store_len == 0 &&
+            weir_load_relaxed(&m->serial) == steps->serial[i])
+            step_at(t, where, &back, &answer, walk->now);
+        bucket_state_unlock(m);
+    }
+    steps->charged = 0;
+}
+
+/* Adds a bucket state that passed to the answer for the chain. */
+static void note_step(struct steps *steps, const struct walk *walk, uint32_t i,
+                      const struct weir_algorithm_ask *ask,
+                      const struct weir_algorithm_answer *answer)
+{
+    if (charges(ask->op))
+        steps->charged |= 1u << i;
+    steps->paid[i] = answer->level;
+    if (walk->quiet >> i & 1)
+        return;
+    if (answer->level > steps->level)
+        steps->level = answer->level;
+    if (answer->wait > steps->wait)
+        steps->wait = answer->wait;
+}
+
+/* Whether a step would pass. A peek ignores 'wait_max', so a short state is
+ * stepped on a copy; all algorithms that can wait have short states. */
+static bool would_pass(const struct weir_table *t, uint64_t where,
+                       const struct weir_algorithm_ask *ask, weir_instant now)
+{
+    uint64_t words[WEIR_BUCKETS_MAX];
+    struct weir_algorithm_ask peek = { .op = WEIR_ALGORITHM_PEEK,
+                                       .weight = ask->weight };
+    struct weir_algorithm_answer answer;
+    const struct metering *of = metering_of(t, where);
+    if (where >> 32 == 0 || of->store_len > 0)
+        return true;
+    if (state_bytes(of) > sizeof(words)) {
+        step_at(t, where, &peek, &answer, now);
+        return answer.passed;
+    }
+    struct weir_algorithm_rule spare;
+    const struct weir_algorithm_rule *rule = rule_of(of, &spare);
+    memcpy(words, state_of(t, where), state_bytes(of));
+    weir_algorithm_step(rule, words, ask, &answer,
+                        weir_bucket_state_now(t, rule, now));
+    return answer.passed;
+}
+
+/* The first link with a bucket state that would refuse; WEIR_DEPTH_MAX:
+ * none. */
+static uint32_t find_refuser(struct weir_table *t, const struct walk *walk,
+                             const struct weir_algorithm_ask *ask)
+{
+    uint32_t enforced = walk->bucket_states & ~walk->quiet;
+    for (uint32_t i = 0; i < walk->links; i++) {
+        if (!(enforced >> i & 1))
+            continue;
+        struct bucket_state *m = weir_bucket_state(t, walk->slot[i]);
+        bucket_state_lock(m, walk->stripe + 1);
+        uint64_t where = weir_load_relaxed(&m->where);
+        bool passes = would_pass(t, where, ask, walk->now);
+        bucket_state_unlock(m);
+        if (!passes)
+            return i;
+    }
+    return WEIR_DEPTH_MAX;
+}
+
+/* Refuses at link 'i', with a step there, so that it counts if the quota counts
+ * refusals. */
+static unsigned refuse_at(struct weir_table *t, struct walk *walk, uint32_t i,
+                          const struct weir_algorithm_ask *ask,
+                          struct steps *steps)
+{
+    struct weir_algorithm_answer answer;
+    walk->refuser = i;
+    if (weir_link_step(t, walk, i, ask, &answer, &steps->serial[i]) &&
+        answer.passed) {
+        steps->charged = 1u << i;
+        steps->paid[i] = answer.level;
+    }
+    weir_walk_step_back(t, walk, steps, ask);
+    return WEIR_OUTCOME_LIMITED;
+}
+
+unsigned weir_walk_step(struct weir_table *t, struct walk *walk,
+                        const struct weir_algorithm_ask *ask,
+                        struct steps *steps)
+{
+    /* A charge can't always be undone exactly (for example if a bucket at a
+     * lower level paid). So with several bucket states all are checked first,
+     * and units are given back only after a race. */
+    bool several = (walk->bucket_states & (walk->bucket_states - 1)) != 0;
+    if (several && may_refuse(ask->op) && charges(ask->op)) {
+        uint32_t refuser = find_refuser(t, walk, ask);
+        if (refuser < WEIR_DEPTH_MAX)
+            return refuse_at(t, walk, refuser, ask, steps);
+    }
+    for (uint32_t i = 0; i < walk->links; i++) {
+        struct weir_algorithm_answer answer;
+        if (!(walk->bucket_states >> i & 1))
+            continue;
+        if (!weir_link_step(t, walk, i, ask, &answer, &steps->serial[i])) {
+            weir_walk_step_back(t, walk, steps, ask);
+            return OUTCOME_MOVED;
+        }
+        if (answer.passed || !may_refuse(ask->op)) {
+            note_step(steps, walk, i, ask, &answer);
+        } else if (walk->quiet >> i & 1) {
+            walk->shadow |= 1u << i;
+            walk->skip |= 1u << i;
+        } else {
+            walk->refuser = i;
+            weir_walk_step_back(t, walk, steps, ask);
+            return WEIR_OUTCOME_LIMITED;
+        }
+    }
+    return 0;
+}
+
+/* ---- Any thread: for the state that stands in for a store ---- */
+
+const struct metering *weir_bucket_state_lock(struct weir_table *t,
+                                              uint32_t slot, uint32_t stripe)
+{
+    struct bucket_state *m = weir_bucket_state(t, slot);
+    bucket_state_lock(m, stripe + 1);
+    return metering_of(t, weir_load_relaxed(&m->where));
+}
+
+void *weir_bucket_state_state(const struct weir_table *t, uint32_t slot)
+{
+    return state_of(t, weir_load_relaxed(&weir_bucket_state(t, slot)->where));
+}
+
+void weir_bucket_state_unlock(struct weir_table *t, uint32_t slot)
+{
+    bucket_state_unlock(weir_bucket_state(t, slot));
+}
+
+/* ---- The sync ---- */
+
+uint32_t weir_table_metered(const struct weir_table *t)
+{
+    return weir_load_relaxed(&t->metered);
+}
+
+bool weir_table_store_of(const struct weir_table *t, uint32_t slot,
+                         char out[WEIR_STORE_MAX + 1])
+{
+    uint8_t state = weir_load_acquire(&weir_cold(t, slot)->state);
+    if (!t->metered ||
+        (state != WEIR_SLOT_QUOTA && state != WEIR_SLOT_TEMPLATE))
+        return false;
+    /* Only the sync removes a quota's rule. */
+    const struct metering *of =
+        metering_of(t, weir_load_relaxed(&weir_bucket_state(t, slot)->where));
+    if (!of || of->store_len == 0)
+        return false;
+    memcpy(out, of->text, of->store_len);
+    out[of->store_len] = '\0';
+    return true;
+}
+
+void weir_table_set_wall(struct weir_table *t, uint64_t offset)
+{
+    weir_store_relaxed(&t->wall, offset);
+    if (t->aligned == 0)
+        weir_store_relaxed(&t->aligned, offset);
+}
+
+void weir_table_set_zones(struct weir_table *t, weir_zone_offset_fn *offset_of,
+                          void *context)
+{
+    uint32_t used = t->metered ? weir_table_used(t) : 0;
+    for (uint32_t slot = 0; slot < used; slot++) {
+        uint8_t state = weir_load_acquire(&weir_cold(t, slot)->state);
+        if (state != WEIR_SLOT_QUOTA && state != WEIR_SLOT_TEMPLATE)
+            continue;
+        /* Only the sync removes a quota's rule. */
+        struct metering *of = metering_of(
+            t, weir_load_relaxed(&weir_bucket_state(t, slot)->where));
+        if (!of || of->zone_len == 0)
+            continue;
+        struct weir_text zone = { of->text + of->store_len, of->zone_len };
+        int32_t offset_s = offset_of(context, zone);
+        weir_store_relaxed(&of->utc_offset_s, offset_s);
+        zone_learn(t, zone, offset_s);
+    }
+}

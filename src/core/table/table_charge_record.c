@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: MIT
+ * core/table/table_charge_record.c - charge records, for chains that aren't
+ * decided here alone.
+ *
+ * Links that a store counts come last: a refusal by this process then costs no
+ * round trip, and a charge in a store is hard to take back. Everything else is
+ * charged first, and a charge record lists it, for the case that a store
+ * refuses. By then some milliseconds have passed: a slot may have ended its
+ * life, and an edit may have given it another bucket state. Units are given
+ * back only if generation and serial still match.
+ *
+ * A quota that shares its limit while its store is away has a bucket state for
+ * that. Its rule is the quota's own, divided by the number of limiters that do
+ * the same, as last received from the roots; whenever that number changes, a
+ * bucket is carried over to its new rate. */
+
+#include "core/table/table_walk.h"
+
+#include <string.h>
+
+/* ---- Begin ---- */
+
+static unsigned begin(struct weir_table *t, const struct weir_question *q,
+                      struct walk *walk, struct steps *steps, weir_instant now)
+{
+    switch (q->ask.op) {
+    case WEIR_ALGORITHM_TAKE:
+    case WEIR_ALGORITHM_PEEK:
+        return weir_walk_decide(t, q, walk, steps, now);
+    case WEIR_ALGORITHM_CHARGE:
+    case WEIR_ALGORITHM_REFUND:
+        return weir_walk_move(t, q, walk, steps, now);
+    case WEIR_ALGORITHM_RESERVE:
+        break;
+    }
+    return weir_walk_reserve(t, q, walk, steps, now);
+}
+
+/* Whether the chain is as it was walked: then the generations are, too. */
+static bool is_as_walked(const struct weir_table *t, const struct walk *walk,
+                         struct weir_ref ref)
+{
+    for (uint32_t i = 0; i + 1 < walk->links; i++) {
+        uint64_t up = weir_load(&weir_hot(t, walk->slot[i])->up);
+        if ((uint32_t)up != walk->slot[i + 1])
+            return false;
+    }
+    return weir_ref_is_live(t, ref);
+}
+
+static bool charged_all(enum weir_algorithm_op op)
+{
+    return op == WEIR_ALGORITHM_TAKE || op == WEIR_ALGORITHM_RESERVE;
+}
+
+static void write_charge_record(const struct weir_table *t,
+                                const struct weir_question *q,
+                                const struct walk *walk,
+                                const struct steps *steps,
+                                struct weir_charge_record *out)
+{
+    *out = (struct weir_charge_record){
+        .ref = q->ref,
+        .ask = q->ask,
+        .stripe = q->stripe,
+        .record = q->record,
+        .links = walk->links,
+        .away = walk->away,
+        .quiet = walk->quiet & walk->away,
+    };
+    for (uint32_t i = 0; i < walk->links; i++) {
+        out->slot[i] = walk->slot[i];
+        out->serial[i] = steps->serial[i];
+        out->paid[i] = steps->paid[i];
+        out->generation[i] = weir_load(&weir_hot(t, walk->slot[i])->generation);
+    }
+    if (!charged_all(q->ask.op))
+        return;
+    out->stepped = steps->charged;
+    /* Otherwise it is unknown which slots have the count: it stays. */
+    if (is_as_walked(t, walk, q->ref))
+        out->charged = ((1u << walk->links) - 1) & ~walk->skip;
+}
+
+static void begin_reply(struct weir_table *t, const struct weir_question *q,
+                        const struct walk *walk, const struct steps *steps,
+                        bool passed, struct weir_reply *reply)
+{
+    weir_walk_explain(t, q->stripe, walk, q->ask.weight, passed, reply);
+    reply->level = passed ? steps->level : 0;
+    if (q->ask.op == WEIR_ALGORITHM_RESERVE)
+        reply->wait = steps->wait;
+}
+
+unsigned weir_table_begin(struct weir_table *t, uint32_t stripe,
+                          struct weir_ref ref,
+                          const struct weir_algorithm_ask *ask,
+                          struct weir_charge_record *charge_record,
+                          struct weir_reply *reply, weir_instant now)
+{
+    struct walk walk;
+    struct steps steps = { .charged = 0 };
+    struct weir_question q = {
+        .stripe = stripe,
+        .ref = ref,
+        .ask = *ask,
+        .whole = true,
+        .record = charge_record->record,
+    };
+    if (q.ask.weight > WEIR_WEIGHT_MAX)
+        q.ask.weight = WEIR_WEIGHT_MAX;
+    unsigned outcome = begin(t, &q, &walk, &steps, now);
+    if (outcome & WEIR_OUTCOME_STALE_REF)
+        return outcome;
+    bool passed = !(outcome & WEIR_OUTCOME_LIMITED);
+    if (ask->op == WEIR_ALGORITHM_TAKE)
+        weir_walk_count(t, stripe, &walk, q.ask.weight, outcome);
+    if (passed)
+        write_charge_record(t, &q, &walk, &steps, charge_record);
+    else
+        *charge_record = (struct weir_charge_record){ .ref = ref,
+                                                      .ask = q.ask,
+                                                      .record = q.record };
+    if (reply)
+        begin_reply(t, &q, &walk, &steps, passed, reply);
+    return outcome | weir_shadow_outcome(t);
+}
+
+/* ---- Undo ---- */
+
+static bool lives(const struct weir_table *t,
+                  const struct weir_charge_record *charge_record, uint32_t i)
+{
+    return weir_load(&weir_hot(t, charge_record->slot[i])->generation) ==
+           charge_record->generation[i];
+}
+
+/* As in a take: first the count, then a check whether the slot is still in the
+ * same life. */
+static void give_back(struct weir_table *t,
+                      const struct weir_charge_record *charge_record,
+                      uint32_t i)
+{
+    uint64_t *count = &weir_hot(t, charge_record->slot[i])->count;
+    if (!(charge_record->charged >> i & 1) || !lives(t, charge_record, i))
+        return;
+    weir_fetch_sub(count, charge_record->ask.weight);
+    if (lives(t, charge_record, i))
+        weir_slot_mark(t, charge_record->slot[i]);
+    else
+        weir_fetch_add(count, charge_record->ask.weight);
+}
+
+void weir_table_undo(struct weir_table *t,
+                     const struct weir_charge_record *charge_record,
+                     weir_instant now)
+{
+    struct walk walk = { .links = charge_record->links,
+                         .stripe = charge_record->stripe,
+                         .now = now };
+    struct steps steps = { .charged = charge_record->stepped };
+    memcpy(walk.slot, charge_record->slot, sizeof(walk.slot));
+    memcpy(steps.serial, charge_record->serial, sizeof(steps.serial));
+    memcpy(steps.paid, charge_record->paid, sizeof(steps.paid));
+    for (uint32_t i = 0; i < charge_record->links; i++)
+        give_back(t, charge_record, i);
+    if (charge_record->record)
+        weir_table_leave(t, charge_record->record);
+    weir_walk_step_back(t, &walk, &steps, &charge_record->ask);
+}
+
+void weir_table_count_refused(struct weir_table *t, uint32_t stripe,
+                              struct weir_charge_record *charge_record,
+                              uint32_t link)
+{
+    struct walk walk = { .links = charge_record->links, .refuser = link };
+    memcpy(walk.slot, charge_record->slot, sizeof(walk.slot));
+    if (charge_record->quiet >> link & 1) {
+        walk.shadow = 1u << link;
+        give_back(t, charge_record, link);
+        charge_record->charged &= ~(1u << link);
+        weir_walk_count(t, stripe, &walk, charge_record->ask.weight, 0);
+        return;
+    }
+    weir_walk_count(t, stripe, &walk, charge_record->ask.weight,
+                    WEIR_OUTCOME_LIMITED);
+}
+
+/* ---- Requests to a store ---- */
+
+static bool away_locked(const struct metering *of, struct weir_away *out)
+{
+    if (!of || of->store_len == 0)
+        return false;
+    out->rule = of->rule;
+    out->rule.utc_offset_s = of->zone_len ? weir_load_relaxed(&of->utc_offset_s)
+                                          : of->rule.utc_offset_s;
+    out->deadline = of->deadline;
+    out->on_stale = (enum weir_on_stale)of->on_stale;
+    out->store_len = of->store_len;
+    memcpy(out->store, of->text, of->store_len);
+    out->store[of->store_len] = '\0';
+    return true;
+}
+
+/* The slot keeps its name as long as it has units in flight. */
+bool weir_table_away_record(struct weir_table *t, uint32_t stripe,
+                            uint32_t slot, struct weir_away *out)
+{
+    const struct metering *of = weir_bucket_state_lock(t, slot, stripe);
+    bool away = away_locked(of, out);
+    weir_bucket_state_unlock(t, slot);
+    if (away)
+        out->name_len = (uint8_t)weir_table_name(t, slot, out->name);
+    return away;
+}
+
+bool weir_table_away(struct weir_table *t,
+                     const struct weir_charge_record *charge_record,
+                     uint32_t link, struct weir_away *out)
+{
+    return weir_table_away_record(t, charge_record->stripe,
+                                  charge_record->slot[link], out) &&
+           lives(t, charge_record, link);
+}
+
+/* ---- In place of a store ---- */
+
+static void share_bucket(struct weir_bucket *bucket, uint32_t limiters)
+{
+    int64_t one = (int64_t)1 << bucket->leak.frac;
+    weir_u128 rate =
+        ((weir_u128)bucket->leak.whole << 64 | bucket->leak.part) / limiters;
+    bucket->leak.whole = (uint8_t)(rate >> 64);
+    bucket->leak.part = (uint64_t)rate;
+    int64_t high = bucket->high / limiters;
+    if (high < one && bucket->high >= one)
+        high = one;
+    bucket->low = bucket->high = high;
+}
+
+void weir_algorithm_rule_share(struct weir_algorithm_rule *rule,
+                               uint32_t limiters)
+{
+    if (limiters <= 1)
+        return;
+    if (rule->quantity > 0)
+        rule->quantity =
+            rule->quantity > limiters ? rule->quantity / limiters : 1;
+    if (rule->initial > 0)
+        rule->initial /= limiters;
+    for (int i = 0; i < rule->buckets; i++)
+        share_bucket(&rule->bucket[i].bucket, limiters);
+}
+
+/* A bucket's words mean something at one rate only. Windows count units. */
+static void carry_shared(const struct weir_algorithm_rule *whole,
+                         struct shared *state,
+                         const struct weir_algorithm_rule *to, weir_instant now)
+{
+    uint64_t words[WEIR_BUCKETS_MAX] = { 0 };
+    size_t bytes = weir_algorithm_size(to);
+    bool is_bucket = to->quantity == 0 && bytes <= sizeof(words);
+    if (state->limiters == 0 || !is_bucket)
+        return;
+    struct weir_algorithm_rule from = *whole;
+    weir_algorithm_rule_share(&from, (uint32_t)state->limiters);
+    weir_algorithm_carry(&from, state + 1, to, words, now);
+    memcpy(state + 1, words, bytes);
+}
+
+static void step_shared_locked(const struct metering *of, struct shared *state,
+                               uint32_t limiters,
+                               const struct weir_algorithm_ask *ask,
+                               struct weir_algorithm_answer *out,
+                               weir_instant now)
+{
+    struct weir_algorithm_rule rule = of->rule;
+    if (of->zone_len)
+        rule.utc_offset_s = weir_load_relaxed(&of->utc_offset_s);
+    weir_algorithm_rule_share(&rule, limiters);
+    if (state->limiters != limiters)
+        carry_shared(&of->rule, state, &rule, now);
+    state->limiters = limiters;
+    weir_algorithm_step(&rule, state + 1, ask, out, now);
+}
+
+bool weir_table_step_shared(struct weir_table *t,
+                            const struct weir_charge_record *charge_record,
+                            uint32_t link, uint32_t limiters,
+                            const struct weir_algorithm_ask *ask,
+                            struct weir_algorithm_answer *out, weir_instant now)
+{
+    uint32_t slot = charge_record->slot[link];
+    const struct metering *of =
+        weir_bucket_state_lock(t, slot, charge_record->stripe);
+    struct shared *state = weir_bucket_state_state(t, slot);
+    bool can =
+        of && of->store_len > 0 && of->on_stale == WEIR_STALE_SHARE && state;
+    if (can)
+        step_shared_locked(of, state, limiters > 0 ? limiters : 1, ask, out,
+                           weir_bucket_state_now(t, &of->rule, now));
+    weir_bucket_state_unlock(t, slot);
+    return can && lives(t, charge_record, link);
+}

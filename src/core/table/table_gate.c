@@ -1,0 +1,632 @@
+/* SPDX-License-Identifier: MIT
+ * table/table_gate.c - slots with a limit found from the latency of requests.
+ *
+ * An adaptive quota has an in-flight counter (table_permit.c) with a
+ * concurrency gate ("sluice", core/concurrency/concurrency_gate.h) in front of
+ * it. The counter remains the true number of units in flight by the name, so
+ * edits, forks, eviction and reports work as for any other slot; it refuses
+ * only by the quota's own limit, if it has one. The gate counts the units in
+ * flight that it let in: it may write off some that never come back, which the
+ * counter never does.
+ *
+ *     slot --gate_slot_of--> basin { rule, class numbers, sluice }
+ *
+ * A gate is 20 times as large as the rest of a slot, so there are few. They lie
+ * in gate slots ("basins"), which are assigned to templates, quotas and
+ * instances that are adaptive. A template's gate is never entered: its gate
+ * slot keeps the rule for its instances. A slot without a gate slot lets all
+ * pass and counts; an instance gets one when the sweep passes and one is free
+ * again.
+ *
+ * A gate slot may be reassigned while threads are in the middle of an enter.
+ * Its gate is then not made anew in its memory, but emptied as by an edit
+ * (weir_concurrency_gate_edit()), so that a late enter finds a sound one.
+ * After entering, a thread reads the gate slot's serial again: if it has
+ * moved, the thread entered another slot's gate and leaves it again. While the
+ * serial is even, no thread enters. A permit record has gate slot and serial,
+ * so it never leaves a gate that it didn't enter. All of these accesses are
+ * sequentially consistent.
+ *
+ * Untracked permits ("strangers"). Units in flight by the name when a slot gets
+ * its gate slot have no permit of the gate. They are counted in as one block,
+ * and each permit without a gate that leaves the slot takes its units out of
+ * that block. A permit that enters between the counting and the publishing is
+ * missed; when it leaves, the units of another are taken out instead. Until
+ * then, that many units more may be in flight.
+ *
+ * A rule is stored twice, and the copy in force isn't written: a fork may find
+ * the other copy torn, and makes its gates from the one in force.
+ *
+ * Rejected: letting the gate alone count. A permit that it has written off
+ * would no longer protect its slot; if the table then evicted the slot, the
+ * permit would be given back to another name. Rejected: a gate for each slot,
+ * made at first use: a decision must not wait for the writer lock. */
+
+#include "core/table/table_layout.h"
+
+#include <string.h>
+
+#include "core/quota/quota_adaptive.h"
+
+/* How often an edit tries to lock a busy controller: each hold lasts some
+ * microseconds, unless its thread is stopped meanwhile. An abandoned edit is
+ * not repeated, so it is given up only after more than a second. */
+#define EDIT_TRIES 10000000
+#define VIEW_TRIES 10000
+
+/* ---- Memory ---- */
+
+static uint64_t in_lines(uint64_t bytes)
+{
+    return (bytes + WEIR_CACHE_LINE - 1) / WEIR_CACHE_LINE * WEIR_CACHE_LINE;
+}
+
+/* The size for the largest kind: an edit may set any kind. */
+static uint32_t gate_slot_bytes(void)
+{
+    size_t most = 0;
+    for (unsigned kind = 0; kind < WEIR_CONTROLLER_KINDS; kind++) {
+        struct weir_concurrency_gate_options options;
+        weir_concurrency_gate_defaults(&options,
+                                       (enum weir_controller_kind)kind);
+        size_t size = weir_concurrency_gate_size(&options);
+        most = size > most ? size : most;
+    }
+    return (uint32_t)in_lines(sizeof(struct gate_slot) + most);
+}
+
+uint64_t weir_gate_slots_lay_out(struct weir_table *t, uint64_t at,
+                                 uint32_t gate_slots)
+{
+    t->gate_slots = gate_slots < t->slots ? gate_slots : t->slots;
+    t->gate_slot_bytes = gate_slot_bytes();
+    t->fleet = 1;
+    t->gate_slot_of_at = at;
+    if (t->gate_slots > 0)
+        at = in_lines(at + (uint64_t)t->slots * sizeof(uint32_t));
+    t->gate_slots_at = at;
+    return at + (uint64_t)t->gate_slots * t->gate_slot_bytes;
+}
+
+static struct weir_concurrency_gate *gate_of(struct gate_slot *gate_slot)
+{
+    return (struct weir_concurrency_gate *)gate_slot->gate;
+}
+
+static uint32_t number_of(const struct weir_table *t, uint32_t slot)
+{
+    /* acquire: the gate slot was written before; pairs with
+     * have_gate_slot(). */
+    return t->gate_slots > 0 ? weir_load_acquire(weir_gate_slot_of(t, slot))
+                             : 0;
+}
+
+/* The slot's gate slot, or NULL. */
+static struct gate_slot *gate_slot_of(const struct weir_table *t, uint32_t slot)
+{
+    uint32_t number = number_of(t, slot);
+    return number == 0 || number == GATE_SLOT_WANTED
+               ? NULL
+               : weir_gate_slot(t, number - 1);
+}
+
+/* ---- Rules ---- */
+
+static void rule_of_quota(const struct weir_quota *quota, struct adapting *out)
+{
+    *out = (struct adapting){
+        .percentile = quota->percentile,
+        .min = quota->min,
+        .max = quota->max,
+        .fleet_min = quota->fleet_min,
+        .fleet_max = quota->fleet_max,
+        .target = quota->target,
+        .permit_timeout = quota->permit_timeout,
+        .controller = (uint32_t)quota->controller,
+        .classes_len = (uint32_t)quota->classes.len,
+    };
+    weir_assert(quota->classes.len <= WEIR_CLASSES_TEXT_MAX);
+    if (quota->classes.len > 0)
+        memcpy(out->classes, quota->classes.p, quota->classes.len);
+}
+
+static void options_of(const struct weir_table *t,
+                       const struct gate_slot *gate_slot,
+                       struct weir_concurrency_gate_options *out)
+{
+    const struct adapting *rule = &gate_slot->rules[gate_slot->rule & 1];
+    struct weir_quota quota;
+    weir_quota_init(&quota);
+    quota.kind = WEIR_CONCURRENCY;
+    quota.sharing = WEIR_ADAPTIVE;
+    quota.percentile = rule->percentile;
+    quota.min = rule->min;
+    quota.max = rule->max;
+    quota.fleet_min = rule->fleet_min;
+    quota.fleet_max = rule->fleet_max;
+    quota.target = rule->target;
+    quota.permit_timeout = rule->permit_timeout;
+    quota.controller = (enum weir_controller_kind)rule->controller;
+    quota.classes = (struct weir_text){ rule->classes, rule->classes_len };
+    weir_quota_gate(&quota, t->fleet, out);
+    out->controller.seed =
+        weir_rng_mix(t->seed + weir_load_relaxed(&gate_slot->slot));
+}
+
+static void set_rule(struct gate_slot *gate_slot, const struct adapting *rule)
+{
+    uint32_t other = ~gate_slot->rule & 1;
+    gate_slot->rules[other] = *rule;
+    /* release: a fork that sees it sees the rule. */
+    weir_store_release(&gate_slot->rule, other);
+}
+
+/* Relaxed: an enter concurrent with an edit may use another class, and counts
+ * there until it leaves. */
+static void set_classes(struct gate_slot *gate_slot,
+                        const struct weir_concurrency_gate_options *options)
+{
+    for (uint32_t i = 0; i < WEIR_CONCURRENCY_GATE_CLASSES_MAX; i++) {
+        struct weir_text name = weir_text_of(options->class_of[i].name);
+        bool named = i < options->classes && name.len > 0;
+        weir_store_relaxed(&gate_slot->klass[i],
+                           named ? weir_class_number(name) : 0);
+    }
+}
+
+static uint32_t place_of(const struct gate_slot *gate_slot, uint32_t klass)
+{
+    uint32_t place = 0;
+    while (place < WEIR_CONCURRENCY_GATE_CLASSES_MAX && klass != 0 &&
+           weir_load_relaxed(&gate_slot->klass[place]) != klass)
+        place++;
+    return klass == 0 ? WEIR_CONCURRENCY_GATE_CLASSES_MAX : place;
+}
+
+/* ---- Gate slots come and go; under the writer lock ---- */
+
+static void edit(const struct weir_table *t, struct gate_slot *gate_slot,
+                 bool anew, weir_instant now)
+{
+    struct weir_concurrency_gate_options options;
+    options_of(t, gate_slot, &options);
+    uint32_t tries = EDIT_TRIES;
+    while (
+        !weir_concurrency_gate_edit(gate_of(gate_slot), &options, anew, now) &&
+        --tries > 0)
+        weir_pause();
+    set_classes(gate_slot, &options);
+}
+
+/* Makes an empty gate with the gate slot's rule. */
+static void begin(const struct weir_table *t, struct gate_slot *gate_slot,
+                  weir_instant now)
+{
+    struct weir_concurrency_gate_options options;
+    if (gate_slot->made) {
+        edit(t, gate_slot, true, now);
+        return;
+    }
+    options_of(t, gate_slot, &options);
+    weir_concurrency_gate_init(gate_slot->gate, &options, now);
+    set_classes(gate_slot, &options);
+    gate_slot->made = 1;
+}
+
+static void find_strangers(const struct weir_table *t,
+                           struct gate_slot *gate_slot, uint32_t slot)
+{
+    uint64_t in_flight = weir_load(&weir_inflight(t, slot)->in_flight);
+    uint32_t units = in_flight < WEIR_CONCURRENCY_GATE_UNITS_MAX
+                         ? (uint32_t)in_flight
+                         : WEIR_CONCURRENCY_GATE_UNITS_MAX;
+    struct weir_concurrency_gate_permit found = { .units = 0 };
+    if (units > 0)
+        found = weir_concurrency_gate_found(gate_of(gate_slot), units);
+    weir_store(&gate_slot->strangers, (uint64_t)found.life << 32 | found.units);
+}
+
+/* A permit that left during the counting may have looked for untracked units
+ * before there were any: reduce them to the units in flight. */
+static void forget_gone(struct weir_table *t, struct gate_slot *gate_slot,
+                        uint32_t slot)
+{
+    uint64_t in_flight = weir_load(&weir_inflight(t, slot)->in_flight);
+    uint32_t strangers = (uint32_t)weir_load(&gate_slot->strangers);
+    if (in_flight < strangers)
+        weir_slot_depart(t, slot, strangers - in_flight);
+}
+
+static struct gate_slot *free_gate_slot(struct weir_table *t)
+{
+    for (uint32_t i = 0; i < t->gate_slots_used; i++) {
+        if (weir_load_relaxed(&weir_gate_slot(t, i)->slot) == 0)
+            return weir_gate_slot(t, i);
+    }
+    if (t->gate_slots_used == t->gate_slots)
+        return NULL;
+    /* release: a thread that walks them sees the new one zeroed. */
+    weir_store_release(&t->gate_slots_used, t->gate_slots_used + 1);
+    return weir_gate_slot(t, t->gate_slots_used - 1);
+}
+
+static uint32_t index_of(const struct weir_table *t,
+                         const struct gate_slot *gate_slot)
+{
+    const char *first = weir_table_at(t, t->gate_slots_at);
+    return (uint32_t)((uint64_t)((const char *)gate_slot - first) /
+                      t->gate_slot_bytes);
+}
+
+static void set_number(struct weir_table *t, uint32_t slot, uint32_t number)
+{
+    uint32_t before = weir_load_relaxed(weir_gate_slot_of(t, slot));
+    uint32_t wanting = weir_load_relaxed(&t->gate_slots_wanted);
+    wanting += (number == GATE_SLOT_WANTED) - (before == GATE_SLOT_WANTED);
+    weir_store_relaxed(&t->gate_slots_wanted, wanting);
+    weir_store(weir_gate_slot_of(t, slot), number);
+}
+
+/* A new serial each time: odd while the gate can be entered. */
+static void set_serial(struct gate_slot *gate_slot, bool open)
+{
+    uint32_t next = gate_slot->serial + 1;
+    weir_store(&gate_slot->serial, next + ((next & 1) != open));
+}
+
+static void have_gate_slot(struct weir_table *t, uint32_t slot,
+                           struct gate_slot *gate_slot,
+                           const struct adapting *rule, weir_instant now)
+{
+    set_rule(gate_slot, rule);
+    weir_store(&gate_slot->slot, slot + 1);
+    begin(t, gate_slot, now);
+    find_strangers(t, gate_slot, slot);
+    set_number(t, slot, index_of(t, gate_slot) + 1);
+    forget_gone(t, gate_slot, slot);
+    set_serial(gate_slot, true);
+}
+
+void weir_slot_unadapt(struct weir_table *t, uint32_t slot)
+{
+    uint32_t number = number_of(t, slot);
+    if (number == 0)
+        return;
+    set_number(t, slot, 0);
+    if (number == GATE_SLOT_WANTED)
+        return;
+    struct gate_slot *gate_slot = weir_gate_slot(t, number - 1);
+    set_serial(gate_slot, false);
+    weir_store(&gate_slot->slot, 0);
+}
+
+/* Slots of the shadow set never have units in flight. */
+static bool is_of_shadow_set(const struct weir_table *t, uint32_t slot)
+{
+    char name[WEIR_NAME_MAX + 1];
+    size_t len = weir_table_name(t, slot, name);
+    return weir_name_is_shadow((struct weir_text){ name, len });
+}
+
+static void adapt(struct weir_table *t, uint32_t slot,
+                  const struct adapting *rule, bool another, weir_instant now)
+{
+    struct gate_slot *gate_slot = gate_slot_of(t, slot);
+    if (gate_slot) {
+        set_rule(gate_slot, rule);
+        /* Shut while it is emptied: a permit let in meanwhile would have no
+         * valid serial to leave with. */
+        if (another)
+            set_serial(gate_slot, false);
+        edit(t, gate_slot, another, now);
+        if (another) {
+            find_strangers(t, gate_slot, slot);
+            forget_gone(t, gate_slot, slot);
+            set_serial(gate_slot, true);
+        }
+        return;
+    }
+    if (t->gate_slots == 0 || is_of_shadow_set(t, slot))
+        return;
+    gate_slot = free_gate_slot(t);
+    if (gate_slot)
+        have_gate_slot(t, slot, gate_slot, rule, now);
+    else
+        set_number(t, slot, GATE_SLOT_WANTED);
+}
+
+void weir_slot_adapt(struct weir_table *t, uint32_t slot,
+                     const struct weir_quota *quota, bool another,
+                     weir_instant now)
+{
+    struct adapting rule;
+    if (quota->sharing != WEIR_ADAPTIVE) {
+        weir_slot_unadapt(t, slot);
+        return;
+    }
+    rule_of_quota(quota, &rule);
+    adapt(t, slot, &rule, another, now);
+}
+
+/* If the template has no gate slot, its instances have no rule to use. */
+void weir_slot_adapt_as(struct weir_table *t, uint32_t slot, uint32_t template,
+                        bool another, weir_instant now)
+{
+    const struct gate_slot *from = gate_slot_of(t, template);
+    if (weir_cold(t, template)->sharing != WEIR_ADAPTIVE)
+        weir_slot_unadapt(t, slot);
+    else if (from)
+        adapt(t, slot, &from->rules[from->rule & 1], another, now);
+    else if (t->gate_slots > 0 && number_of(t, template) == GATE_SLOT_WANTED)
+        set_number(t, slot, GATE_SLOT_WANTED);
+}
+
+bool weir_slot_wants_gate_slot(const struct weir_table *t, uint32_t slot)
+{
+    if (weir_load_relaxed(&t->gate_slots_wanted) == 0 ||
+        number_of(t, slot) != GATE_SLOT_WANTED ||
+        weir_cold(t, slot)->state != WEIR_SLOT_INSTANCE ||
+        !gate_slot_of(t, weir_cold(t, slot)->rule))
+        return false;
+    for (uint32_t i = 0; i < t->gate_slots_used; i++) {
+        if (weir_load_relaxed(&weir_gate_slot(t, i)->slot) == 0)
+            return true;
+    }
+    return t->gate_slots_used < t->gate_slots;
+}
+
+/* ---- After a killed writer, and a fork ---- */
+
+/* A gate slot belongs to the slot that refers to it; others are free. */
+void weir_gate_slots_mend(struct weir_table *t)
+{
+    uint32_t wanting = 0;
+    for (uint32_t slot = 0; t->gate_slots > 0 && slot < t->used; slot++) {
+        uint32_t number = number_of(t, slot);
+        bool lives = weir_cold(t, slot)->state > WEIR_SLOT_MAKING;
+        bool its = number != 0 && number != GATE_SLOT_WANTED && lives &&
+                   weir_gate_slot(t, number - 1)->slot == slot + 1;
+        wanting += number == GATE_SLOT_WANTED && lives;
+        if (number != 0 && !its && !(number == GATE_SLOT_WANTED && lives))
+            weir_store(weir_gate_slot_of(t, slot), 0);
+    }
+    for (uint32_t i = 0; i < t->gate_slots_used; i++) {
+        struct gate_slot *gate_slot = weir_gate_slot(t, i);
+        uint32_t slot = gate_slot->slot;
+        if (slot == 0)
+            continue;
+        bool its = weir_load(weir_gate_slot_of(t, slot - 1)) == i + 1;
+        if (!its || (gate_slot->serial & 1) == 0)
+            set_serial(gate_slot, its);
+        if (!its)
+            weir_store(&gate_slot->slot, 0);
+    }
+    weir_store_relaxed(&t->gate_slots_wanted, wanting);
+}
+
+void weir_gate_slots_forget(struct weir_table *t)
+{
+    for (uint32_t i = 0; i < weir_load_relaxed(&t->gate_slots_used); i++) {
+        struct gate_slot *gate_slot = weir_gate_slot(t, i);
+        if (!gate_slot->made)
+            continue;
+        struct weir_concurrency_gate_options options;
+        double limit = weir_concurrency_gate_limit(gate_of(gate_slot));
+        options_of(t, gate_slot, &options);
+        struct weir_controller_options *bounds = &options.controller;
+        limit = limit < bounds->max ? limit : bounds->max;
+        if (bounds->kind != WEIR_CONTROLLER_NONE)
+            bounds->initial = limit > bounds->min ? limit : bounds->min;
+        weir_concurrency_gate_init(gate_slot->gate, &options, t->origin);
+        weir_store(&gate_slot->strangers, (uint64_t)0);
+    }
+}
+
+/* ---- Any thread ---- */
+
+/* Unpacks the permit record into the gate's own form. */
+static struct weir_concurrency_gate_permit permit_of(
+    const struct weir_permit_record *record)
+{
+    return (struct weir_concurrency_gate_permit){
+        .entered = record->entered,
+        .units = (uint32_t)record->weight,
+        .in_flight = record->in_flight,
+        .life = record->life,
+        .class_life = record->class_life,
+        .klass = (uint16_t)record->place,
+        .counted = record->counted,
+    };
+}
+
+static void note(struct weir_permit_record *record,
+                 const struct weir_concurrency_gate_permit *permit,
+                 uint32_t gate_slot, uint32_t serial)
+{
+    record->entered = permit->entered;
+    record->in_flight = permit->in_flight & 0xffffff;
+    record->place = permit->klass < WEIR_CONCURRENCY_GATE_CLASSES_MAX
+                        ? permit->klass & 0x7f
+                        : WEIR_CONCURRENCY_GATE_CLASSES_MAX;
+    record->counted = permit->counted;
+    record->life = permit->life;
+    record->class_life = permit->class_life;
+    record->gate_slot = gate_slot;
+    record->serial = serial;
+}
+
+uint32_t weir_slot_lane(const struct weir_table *t, uint32_t slot,
+                        uint32_t klass)
+{
+    const struct gate_slot *gate_slot = gate_slot_of(t, slot);
+    return gate_slot ? place_of(gate_slot, klass)
+                     : WEIR_CONCURRENCY_GATE_CLASSES_MAX;
+}
+
+static bool enter(struct gate_slot *gate_slot,
+                  const struct weir_permit_record *record, bool sure,
+                  struct weir_concurrency_gate_permit *out, weir_instant now)
+{
+    uint32_t place = place_of(gate_slot, record->klass);
+    uint32_t units = (uint32_t)record->weight;
+    if (WEIR_UNLIKELY(sure))
+        return weir_concurrency_gate_enter_sure(gate_of(gate_slot), place,
+                                                units, out, now);
+    return weir_concurrency_gate_enter(gate_of(gate_slot), place, units, out,
+                                       now);
+}
+
+bool weir_slot_admit(struct weir_table *t, uint32_t slot,
+                     struct weir_permit_record *record, bool sure,
+                     weir_instant now)
+{
+    uint32_t number = number_of(t, slot);
+    if (number == 0 || number == GATE_SLOT_WANTED || record->weight == 0)
+        return true;
+    if (record->weight > WEIR_PERMITS_MAX)
+        return false;
+    struct gate_slot *gate_slot = weir_gate_slot(t, number - 1);
+    uint32_t serial = weir_load(&gate_slot->serial);
+    if ((serial & 1) == 0 || weir_load_relaxed(&gate_slot->slot) != slot + 1)
+        return true; /* it is shut, or another slot's */
+    struct weir_concurrency_gate_permit permit;
+    if (!enter(gate_slot, record, sure, &permit, now))
+        return false;
+    if (WEIR_LIKELY(weir_load(&gate_slot->serial) == serial))
+        note(record, &permit, number, serial);
+    else /* reassigned: the chain will be found to have moved, too */
+        weir_concurrency_gate_leave(gate_of(gate_slot), &permit,
+                                    WEIR_SAMPLE_IGNORED, now);
+    return true;
+}
+
+bool weir_slot_dismiss(struct weir_table *t, struct weir_permit_record *record,
+                       enum weir_sample_outcome outcome, weir_instant now)
+{
+    struct gate_slot *gate_slot = weir_gate_slot(t, record->gate_slot - 1);
+    struct weir_concurrency_gate_permit permit = permit_of(record);
+    record->gate_slot = 0;
+    /* If it moves after this, the gate no longer knows the permit's life. */
+    if (weir_load(&gate_slot->serial) != record->serial)
+        return false;
+    weir_concurrency_gate_leave(gate_of(gate_slot), &permit, outcome, now);
+    return true;
+}
+
+void weir_slot_depart(struct weir_table *t, uint32_t slot, uint64_t weight)
+{
+    struct gate_slot *gate_slot = gate_slot_of(t, slot);
+    if (!gate_slot)
+        return;
+    uint64_t left =
+        weir_load_relaxed(&gate_slot->strangers); /* the CAS checks it */
+    uint32_t units;
+    do {
+        units = weight < (uint32_t)left ? (uint32_t)weight : (uint32_t)left;
+        if (units == 0)
+            return;
+    } while (!weir_cas(&gate_slot->strangers, &left, left - units));
+    struct weir_concurrency_gate_permit permit = {
+        .units = units,
+        .life = (uint16_t)(left >> 32),
+        .klass = WEIR_CONCURRENCY_GATE_CLASS_NONE,
+    };
+    weir_concurrency_gate_leave(gate_of(gate_slot), &permit,
+                                WEIR_SAMPLE_IGNORED, 0);
+}
+
+struct weir_concurrency_gate *weir_slot_gate(const struct weir_table *t,
+                                             uint32_t slot)
+{
+    struct gate_slot *gate_slot = gate_slot_of(t, slot);
+    return gate_slot ? gate_of(gate_slot) : NULL;
+}
+
+bool weir_slot_has_room(const struct weir_table *t, uint32_t slot,
+                        uint64_t weight, weir_instant now)
+{
+    const struct weir_concurrency_gate *gate = weir_slot_gate(t, slot);
+    if (!gate || weight == 0)
+        return true;
+    uint32_t room = weir_concurrency_gate_free_units(gate, now);
+    return weight <= room ||
+           (room > 0 && weir_concurrency_gate_in_flight(gate) == 0 &&
+            weight <= WEIR_PERMITS_MAX);
+}
+
+bool weir_table_adaptive(struct weir_table *t, uint32_t slot,
+                         struct weir_concurrency_gate_view *out,
+                         weir_instant now)
+{
+    struct weir_concurrency_gate *gate =
+        slot < t->slots ? weir_slot_gate(t, slot) : NULL;
+    uint32_t tries = VIEW_TRIES;
+    while (gate && !weir_concurrency_gate_view(gate, out, now)) {
+        if (--tries == 0)
+            return false;
+        weir_pause();
+    }
+    return gate != NULL;
+}
+
+bool weir_table_adaptive_next(const struct weir_table *t, uint32_t *cursor,
+                              uint32_t *out_slot)
+{
+    /* acquire: see free_gate_slot(). */
+    while (*cursor < weir_load_acquire(&t->gate_slots_used)) {
+        uint32_t slot =
+            weir_load_relaxed(&weir_gate_slot(t, (*cursor)++)->slot);
+        if (slot == 0 || weir_load_acquire(&weir_cold(t, slot - 1)->state) ==
+                             WEIR_SLOT_TEMPLATE)
+            continue;
+        *out_slot = slot - 1;
+        return true;
+    }
+    return false;
+}
+
+uint32_t weir_table_adaptives(const struct weir_table *t, uint32_t *out_wanting)
+{
+    uint32_t count = 0;
+    /* acquire: see free_gate_slot(). */
+    for (uint32_t i = 0; i < weir_load_acquire(&t->gate_slots_used); i++)
+        count += weir_load_relaxed(&weir_gate_slot(t, i)->slot) != 0;
+    *out_wanting = weir_load_relaxed(&t->gate_slots_wanted);
+    return count;
+}
+
+/* ---- The sync ---- */
+
+static void refleet(struct weir_table *t, struct gate_slot *gate_slot,
+                    weir_instant now)
+{
+    const struct adapting *rule = &gate_slot->rules[gate_slot->rule & 1];
+    if (gate_slot->slot != 0 && (rule->fleet_min > 0 || rule->fleet_max > 0))
+        edit(t, gate_slot, false, now);
+}
+
+void weir_table_set_fleet(struct weir_table *t, uint32_t processes,
+                          weir_instant now)
+{
+    processes = processes > 0 ? processes : 1;
+    if (t->fleet == processes)
+        return;
+    weir_table_lock(t);
+    t->fleet = processes;
+    for (uint32_t i = 0; i < t->gate_slots_used; i++)
+        refleet(t, weir_gate_slot(t, i), now);
+    weir_table_unlock(t);
+}
+
+void weir_table_tick(struct weir_table *t, weir_instant now)
+{
+    for (uint32_t i = 0; i < weir_load_acquire(&t->gate_slots_used); i++) {
+        struct gate_slot *gate_slot = weir_gate_slot(t, i);
+        struct weir_concurrency_gate *gate = gate_of(gate_slot);
+        /* Not while it is being made: in zeroed memory everything is due, and
+         * no permit is let in. */
+        bool open = weir_load(&gate_slot->serial) & 1;
+        if (open && weir_concurrency_gate_deadline(gate) <= now)
+            weir_concurrency_gate_tick(gate, now);
+    }
+}

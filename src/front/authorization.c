@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT
+ * front/authorization.c - authorization, the same for both listeners.
+ *
+ * Every refusal is counted, and logged within the limit of its kind of line. */
+
+#include "front/authorization.h"
+
+const char *weir_api_name(enum weir_api api)
+{
+    switch (api) {
+    case WEIR_API_GRPC:
+        return "grpc";
+    case WEIR_API_HTTP:
+        return "http";
+    }
+    return "unknown";
+}
+
+const char *weir_refusal_name(enum weir_refusal refusal)
+{
+    switch (refusal) {
+    case WEIR_REFUSED_TLS:
+        return "tls";
+    case WEIR_REFUSED_CREDENTIAL:
+        return "credential";
+    case WEIR_REFUSED_ROLE:
+        return "role";
+    case WEIR_REFUSED_NAME:
+        return "name";
+    }
+    return "unknown";
+}
+
+bool weir_authorization_is_required(const struct weir_authorization *authorizer)
+{
+    return authorizer->credentials != NULL;
+}
+
+void weir_authorization_note(struct weir_authorization *authorizer,
+                             enum weir_api api, enum weir_refusal refusal,
+                             const char *address, const char *why,
+                             weir_instant now)
+{
+    (void)now; /* the log has a clock */
+    static const enum weir_log_kind kinds[WEIR_APIS][WEIR_REFUSALS] = {
+        [WEIR_API_GRPC] = { [WEIR_REFUSED_TLS] = WEIR_LOG_GRPC_TLS,
+                            [WEIR_REFUSED_CREDENTIAL] =
+                                WEIR_LOG_GRPC_CREDENTIAL,
+                            [WEIR_REFUSED_ROLE] = WEIR_LOG_GRPC_ROLE,
+                            [WEIR_REFUSED_NAME] = WEIR_LOG_GRPC_NAME },
+        [WEIR_API_HTTP] = { [WEIR_REFUSED_TLS] = WEIR_LOG_HTTP_TLS,
+                            [WEIR_REFUSED_CREDENTIAL] =
+                                WEIR_LOG_HTTP_CREDENTIAL,
+                            [WEIR_REFUSED_ROLE] = WEIR_LOG_HTTP_ROLE,
+                            [WEIR_REFUSED_NAME] = WEIR_LOG_HTTP_NAME },
+    };
+    authorizer->refused[api][refusal]++;
+    if (authorizer->log)
+        weir_log_limited(authorizer->log, kinds[api][refusal], WEIR_LOG_WARNING,
+                         "%s listener: %s refused (%s): %s", weir_api_name(api),
+                         address, weir_refusal_name(refusal), why);
+}
+
+int weir_authorization_identify(struct weir_authorization *authorizer,
+                                const struct weir_caller *who,
+                                struct weir_identity *out,
+                                struct weir_diag *diag, weir_instant now)
+{
+    const char *names[WEIR_TLS_NAMES_MAX];
+    size_t count = who->names ? who->names->count : 0;
+    for (size_t i = 0; i < count; i++)
+        names[i] = who->names->name[i];
+    struct weir_diag why = { 0 };
+    int error =
+        weir_credentials_find(authorizer->credentials, names, count,
+                              weir_text_of(who->authorization), out, &why);
+    if (error == 0)
+        return 0;
+    weir_authorization_note(authorizer, who->api, WEIR_REFUSED_CREDENTIAL,
+                            who->address, why.text, now);
+    return weir_diag_set(diag, error, why.text, NULL);
+}
+
+int weir_authorization_admit(struct weir_authorization *authorizer,
+                             const struct weir_caller *who,
+                             const struct weir_identity *identity,
+                             enum weir_role role, struct weir_diag *diag,
+                             weir_instant now)
+{
+    struct weir_diag why = { 0 };
+    int error = weir_identity_check(identity, role, &why);
+    if (error == 0)
+        return 0;
+    weir_authorization_note(authorizer, who->api, WEIR_REFUSED_ROLE,
+                            who->address, why.text, now);
+    return weir_diag_set(diag, error, why.text, NULL);
+}
+
+int weir_authorization_admit_name(struct weir_authorization *authorizer,
+                                  const struct weir_caller *who,
+                                  const struct weir_identity *identity,
+                                  struct weir_text name, struct weir_diag *diag,
+                                  weir_instant now)
+{
+    struct weir_diag why = { 0 };
+    int error = weir_identity_check_name(identity, name, &why);
+    if (error == 0)
+        return 0;
+    weir_authorization_note(authorizer, who->api, WEIR_REFUSED_NAME,
+                            who->address, why.text, now);
+    return weir_diag_set(diag, error, why.text, NULL);
+}

@@ -1,0 +1,726 @@
+/* SPDX-License-Identifier: MIT
+ * front/credentials.c - a file of credentials, read whole or not at all.
+ *
+ * The file is read into a fresh 'set', which takes the place of the old one
+ * only when every line of it is sound. Names are kept where they stand in the
+ * file's text; of a token only its SHA-256 stays in memory, and its bytes in
+ * the text are wiped.
+ *
+ * A token that a client shows is hashed and compared with every known one, to
+ * the end, so that the time doesn't tell how near it was. A binary search over
+ * the hashes would tell a little about hashes, from which no token follows; but
+ * 10,000 comparisons take a few hundred microseconds at worst, and need no such
+ * argument.
+ *
+ * No message quotes a word of a line: a word in the wrong place may be the
+ * secret. */
+
+#include "front/credentials.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/crypto.h>
+#include <openssl/sha.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/quota/glob.h"
+#include "core/quota/quota.h"
+#include "core/quota/quota_text.h"
+
+#define DIGEST_SIZE SHA256_DIGEST_LENGTH
+#define DIGEST_MARK "sha256:"
+#define WORDS_MAX 5 /* of a line; one more than any credential has */
+
+struct credential {
+    struct weir_text grants; /* as written, roles with their globs; in 'text' */
+    bool is_token;
+    unsigned char digest[DIGEST_SIZE]; /* of a token */
+    struct weir_text who; /* a token's name, a certificate's glob; in 'text' */
+    uint32_t line;
+};
+
+/* The contents of one file. */
+struct set {
+    char *text; /* owned; the file, its tokens wiped */
+    size_t len;
+    struct credential *list; /* owned */
+    size_t count, capacity;
+    bool has_plain; /* some token was written in plain */
+};
+
+/* The file's stamp, to notice changes; all zero: there is no file. */
+struct stamp {
+    dev_t device;
+    ino_t inode;
+    off_t size;
+    struct timespec modified; /* of the content; any user may set it */
+    struct timespec changed;  /* of the inode; only the system sets it */
+};
+
+struct weir_credentials {
+    char *path; /* owned; NULL: from a text */
+    struct set set;
+    struct stamp stamp; /* when the file was last read, sound or not */
+};
+
+/* ---- Roles ---- */
+
+static const struct {
+    const char *name;
+    enum weir_role role;
+    unsigned with; /* roles that it includes */
+} roles[] = {
+    { "read", WEIR_ROLE_READ, 0 },
+    { "take", WEIR_ROLE_TAKE, 0 },
+    { "edit", WEIR_ROLE_EDIT, WEIR_ROLE_READ },
+    { "root", WEIR_ROLE_ROOT, WEIR_ROLE_TAKE },
+};
+
+const char *weir_role_name(enum weir_role role)
+{
+    for (size_t i = 0; i < WEIR_COUNT_OF(roles); i++)
+        if (roles[i].role == role)
+            return roles[i].name;
+    return "unknown";
+}
+
+static unsigned find_role(struct weir_text word)
+{
+    for (size_t i = 0; i < WEIR_COUNT_OF(roles); i++)
+        if (weir_text_equal(word, weir_text_of(roles[i].name)))
+            return roles[i].role | roles[i].with;
+    return 0;
+}
+
+/* One word of "read,take:a-*", in its parts. */
+struct grant {
+    struct weir_text role;
+    bool limited;          /* the word has a colon … */
+    struct weir_text glob; /* … and this after it */
+};
+
+static bool next_grant(struct weir_text *words, struct grant *out)
+{
+    if (!words->p)
+        return false;
+    const char *comma = memchr(words->p, ',', words->len);
+    size_t len = comma ? (size_t)(comma - words->p) : words->len;
+    struct weir_text word = { words->p, len };
+    *words =
+        comma ? weir_text_drop(*words, len + 1) : (struct weir_text){ NULL, 0 };
+    const char *colon = memchr(word.p, ':', word.len);
+    size_t role_len = colon ? (size_t)(colon - word.p) : word.len;
+    *out = (struct grant){ .role = { word.p, role_len },
+                           .limited = colon != NULL };
+    if (colon)
+        out->glob = weir_text_drop(word, role_len + 1);
+    return true;
+}
+
+/* Adds the rights of "read,take:a-*", which is known to be sound. 0 or
+ * WEIR_ETOOBIG. */
+static int add_grants(struct weir_text words, struct weir_identity *to)
+{
+    struct grant grant;
+    int error = 0;
+    while (error == 0 && next_grant(&words, &grant)) {
+        unsigned role = find_role(grant.role);
+        to->roles |= role;
+        if (grant.limited)
+            error = weir_name_set_add(&to->take, grant.glob);
+        else if (role & WEIR_ROLE_TAKE)
+            to->take.all = true;
+    }
+    return error;
+}
+
+static int refuse_grant(const char *why, struct weir_diag *diag)
+{
+    return weir_diag_set(diag, WEIR_ESYNTAX, why, NULL);
+}
+
+static int check_grants(struct weir_text words, struct weir_diag *diag)
+{
+    struct weir_identity all = { .roles = 0 };
+    struct weir_text rest = words;
+    struct grant grant;
+    bool limited = false;
+    while (next_grant(&rest, &grant)) {
+        unsigned role = find_role(grant.role);
+        limited |= grant.limited;
+        if (role == 0)
+            return refuse_grant("the roles are read, take, edit and root, "
+                                "with commas between",
+                                diag);
+        if (grant.limited && role != WEIR_ROLE_TAKE)
+            return refuse_grant("only take can be limited to names of "
+                                "quotas: take:GLOB",
+                                diag);
+        if (grant.limited && weir_name_check(grant.glob, NULL) < 0)
+            return refuse_grant("take: needs a glob of names of quotas, at "
+                                "most 255 bytes of UTF-8",
+                                diag);
+    }
+    if (add_grants(words, &all) < 0)
+        return refuse_grant("the globs of a line are at most 512 bytes: let "
+                            "one fit more names",
+                            diag);
+    if (limited && all.take.all)
+        return refuse_grant("take and root are for all names: beside them "
+                            "take:GLOB limits nothing",
+                            diag);
+    return 0;
+}
+
+/* ---- A line ---- */
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
+/* Cuts 'line' into words, up to WORDS_MAX and up to one that begins with
+ * '#'. Returns how many. */
+static size_t split(struct weir_text line, struct weir_text *out_words)
+{
+    size_t count = 0;
+    size_t at = 0;
+    while (count < WORDS_MAX) {
+        while (at < line.len && is_blank(line.p[at]))
+            at++;
+        if (at == line.len || line.p[at] == '#')
+            break;
+        size_t begin = at;
+        while (at < line.len && !is_blank(line.p[at]))
+            at++;
+        out_words[count++] = (struct weir_text){ line.p + begin, at - begin };
+    }
+    return count;
+}
+
+static int hex_digit(char c)
+{
+    const char *digits = "0123456789abcdef";
+    char lower = c >= 'A' && c <= 'F' ? (char)(c - 'A' + 'a') : c;
+    const char *found = c ? strchr(digits, lower) : NULL;
+    return found ? (int)(found - digits) : -1;
+}
+
+static bool parse_digest(struct weir_text hex, unsigned char *out)
+{
+    if (hex.len != 2 * DIGEST_SIZE)
+        return false;
+    for (size_t i = 0; i < DIGEST_SIZE; i++) {
+        int high = hex_digit(hex.p[2 * i]);
+        int low = hex_digit(hex.p[2 * i + 1]);
+        if (high < 0 || low < 0)
+            return false;
+        out[i] = (unsigned char)(high << 4 | low);
+    }
+    return true;
+}
+
+/* Only bytes that can stand in a header and in a line: visible ASCII. */
+static bool is_sound(struct weir_text token)
+{
+    for (size_t i = 0; i < token.len; i++)
+        if (token.p[i] <= ' ' || token.p[i] > '~')
+            return false;
+    return token.len >= WEIR_TOKEN_MIN && token.len <= WEIR_TOKEN_MAX;
+}
+
+static void hash(struct weir_text token, unsigned char *out)
+{
+    SHA256((const unsigned char *)token.p, token.len, out);
+}
+
+/* "sha256:HEX" or the token itself, which is wiped from the text. */
+static int parse_secret(struct set *set, struct weir_text word,
+                        struct credential *credential, struct weir_diag *diag)
+{
+    size_t mark = strlen(DIGEST_MARK);
+    bool hashed = word.len >= mark && memcmp(word.p, DIGEST_MARK, mark) == 0;
+    struct weir_text hex = { word.p + mark, word.len - mark };
+    if (hashed && parse_digest(hex, credential->digest))
+        return 0;
+    if (hashed)
+        return weir_diag_set(diag, WEIR_ESYNTAX,
+                             "behind sha256: stand 64 "
+                             "hexadecimal digits: printf %s TOKEN | "
+                             "sha256sum",
+                             NULL);
+    if (!is_sound(word))
+        return weir_diag_set(diag, WEIR_ESYNTAX,
+                             "a token is 16 to 512 "
+                             "visible ASCII characters; for example: "
+                             "openssl rand -hex 24",
+                             NULL);
+    hash(word, credential->digest);
+    OPENSSL_cleanse(set->text + (word.p - set->text), word.len);
+    set->has_plain = true;
+    return 0;
+}
+
+static int add(struct set *set, const struct credential *credential,
+               struct weir_diag *diag)
+{
+    if (set->count == WEIR_CREDENTIALS_MAX)
+        return weir_diag_set(diag, WEIR_ETOOBIG,
+                             "more than 10000 "
+                             "credentials; let several services share a "
+                             "certificate's glob",
+                             NULL);
+    if (set->count == set->capacity) {
+        size_t capacity = set->capacity ? 2 * set->capacity : 16;
+        struct credential *list = realloc(set->list, capacity * sizeof *list);
+        if (!list)
+            return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
+                                 NULL);
+        set->list = list;
+        set->capacity = capacity;
+    }
+    set->list[set->count++] = *credential;
+    return 0;
+}
+
+static int parse_line(struct set *set, struct weir_text line, uint32_t number,
+                      struct weir_diag *diag)
+{
+    struct weir_text words[WORDS_MAX];
+    size_t count = split(line, words);
+    if (count == 0)
+        return 0;
+    bool is_cert = count > 1 && weir_text_equal(words[1], WEIR_TEXT("cert"));
+    bool shared = count > 1 && weir_text_equal(words[1], WEIR_TEXT("token"));
+    if (!(is_cert && count == 3) && !(shared && count == 4))
+        return weir_diag_set(diag, WEIR_ESYNTAX,
+                             "a line is ROLES cert GLOB, "
+                             "or ROLES token NAME TOKEN",
+                             NULL);
+    struct credential credential = {
+        .grants = words[0], .is_token = shared, .who = words[2], .line = number
+    };
+    int error = check_grants(words[0], diag);
+    if (error < 0)
+        return error;
+    if (weir_name_check(words[2], NULL) < 0)
+        return weir_diag_set(diag, WEIR_ESYNTAX,
+                             "the third word is a name: "
+                             "at most 255 bytes of UTF-8",
+                             NULL);
+    error = shared ? parse_secret(set, words[3], &credential, diag) : 0;
+    return error < 0 ? error : add(set, &credential, diag);
+}
+
+/* ---- A file's text ---- */
+
+static int by_digest(const void *a, const void *b)
+{
+    const struct credential *one = a;
+    const struct credential *other = b;
+    if (one->is_token != other->is_token)
+        return one->is_token - other->is_token;
+    int order =
+        one->is_token ? memcmp(one->digest, other->digest, DIGEST_SIZE) : 0;
+    return order != 0 ? order
+                      : (one->line > other->line) - (one->line < other->line);
+}
+
+/* Refuses one token under two names: the log could not tell them apart. */
+static int check_shadow_slots(struct set *set, struct weir_diag *diag)
+{
+    qsort(set->list, set->count, sizeof *set->list, by_digest);
+    for (size_t i = 1; i < set->count; i++) {
+        const struct credential *one = &set->list[i - 1];
+        const struct credential *other = &set->list[i];
+        bool same = one->is_token &&
+                    memcmp(one->digest, other->digest, DIGEST_SIZE) == 0;
+        if (!same)
+            continue;
+        char line[16];
+        snprintf(line, sizeof line, "%u", (unsigned)one->line);
+        if (diag)
+            diag->line = other->line;
+        return weir_diag_set(diag, WEIR_ESYNTAX, "this token stands in line ",
+                             line, " already", NULL);
+    }
+    return 0;
+}
+
+static int parse_lines(struct set *set, struct weir_diag *diag)
+{
+    uint32_t number = 0;
+    size_t at = 0;
+    while (at < set->len) {
+        const char *begin = set->text + at;
+        const char *newline = memchr(begin, '\n', set->len - at);
+        size_t len = newline ? (size_t)(newline - begin) : set->len - at;
+        int error =
+            parse_line(set, (struct weir_text){ begin, len }, ++number, diag);
+        if (error < 0 && diag)
+            diag->line = number;
+        if (error < 0)
+            return error;
+        at += len + 1;
+    }
+    /* An editor may leave an empty file for a moment, which must lock no client
+     * out. */
+    if (set->count == 0)
+        return weir_diag_set(diag, WEIR_ESYNTAX,
+                             "there is no credential in "
+                             "it",
+                             NULL);
+    return check_shadow_slots(set, diag);
+}
+
+static void set_fini(struct set *set)
+{
+    if (set->text)
+        OPENSSL_cleanse(set->text, set->len);
+    free(set->text);
+    free(set->list);
+    *set = (struct set){ 0 };
+}
+
+/* ---- The file ---- */
+
+static struct stamp stamp_of(const struct stat *file)
+{
+    return (struct stamp){ .device = file->st_dev,
+                           .inode = file->st_ino,
+                           .size = file->st_size,
+                           .modified = file->st_mtim,
+                           .changed = file->st_ctim };
+}
+
+static int refuse_file(int error, const char *why, struct weir_diag *diag)
+{
+    return weir_diag_set(diag, error, why, NULL);
+}
+
+/* Checks the permissions of other users, not of the file's group: the operator
+ * chose the members of that group. */
+static int check_others(const struct stat *file, const struct set *set,
+                        struct weir_diag *diag)
+{
+    if (file->st_mode & S_IWOTH)
+        return refuse_file(WEIR_EINVAL, "any user may write it: chmod 600 it",
+                           diag);
+    if (set->has_plain && (file->st_mode & S_IROTH))
+        return refuse_file(WEIR_EINVAL,
+                           "it has a plain token and any user "
+                           "may read it: chmod 600 it, or write the token as "
+                           "sha256:…",
+                           diag);
+    return 0;
+}
+
+static int read_all(int fd, const struct stat *file, struct set *set,
+                    struct weir_diag *diag)
+{
+    if (!S_ISREG(file->st_mode))
+        return refuse_file(WEIR_EINVAL, "it is no plain file", diag);
+    if (file->st_size > (off_t)WEIR_CREDENTIALS_BYTES_MAX)
+        return refuse_file(WEIR_ETOOBIG, "it is over 4 MiB", diag);
+    size_t size = (size_t)file->st_size;
+    set->text = malloc(size + 1);
+    if (!set->text)
+        return refuse_file(WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM), diag);
+    while (set->len < size) {
+        ssize_t more = read(fd, set->text + set->len, size - set->len);
+        if (more < 0 && errno == EINTR)
+            continue;
+        if (more < 0)
+            return refuse_file(WEIR_ESYSTEM, strerror(errno), diag);
+        /* The file was cut meanwhile: the next check reads it again. */
+        if (more == 0)
+            break;
+        set->len += (size_t)more;
+    }
+    return 0;
+}
+
+static int load(const char *path, struct set *out, struct stamp *stamp,
+                struct weir_diag *diag)
+{
+    *stamp = (struct stamp){ 0 };
+    /* O_NONBLOCK: a pipe in its place is refused, not waited for. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return refuse_file(errno == ENOENT ? WEIR_ENOENT : WEIR_ESYSTEM,
+                           strerror(errno), diag);
+    struct stat file;
+    struct set set = { 0 };
+    int error = fstat(fd, &file) < 0
+                    ? refuse_file(WEIR_ESYSTEM, strerror(errno), diag)
+                    : 0;
+    if (error == 0) {
+        *stamp = stamp_of(&file);
+        error = read_all(fd, &file, &set, diag);
+    }
+    close(fd);
+    if (error == 0)
+        error = parse_lines(&set, diag);
+    if (error == 0)
+        error = check_others(&file, &set, diag);
+    if (error < 0)
+        set_fini(&set);
+    else
+        *out = set;
+    return error;
+}
+
+/* Puts the path, and the line if one is known, before the message of
+ * 'inner'. */
+static int explain(const char *path, int error, const struct weir_diag *inner,
+                   struct weir_diag *diag)
+{
+    char line[24] = "";
+    if (inner->line > 0)
+        snprintf(line, sizeof line, ":%u", (unsigned)inner->line);
+    weir_diag_set(diag, error, "--credentials ", path, line, ": ", inner->text,
+                  NULL);
+    if (diag)
+        diag->line = inner->line;
+    return error;
+}
+
+int weir_credentials_open(const char *path, struct weir_credentials **out,
+                          struct weir_diag *diag)
+{
+    struct weir_credentials *made = calloc(1, sizeof *made);
+    char *copy = strdup(path);
+    if (!made || !copy) {
+        free(made);
+        free(copy);
+        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
+                             NULL);
+    }
+    made->path = copy;
+    int error = weir_credentials_reload(made, diag);
+    if (error < 0)
+        weir_credentials_free(&made);
+    else
+        *out = made;
+    return error;
+}
+
+int weir_credentials_parse(struct weir_text text, struct weir_credentials **out,
+                           struct weir_diag *diag)
+{
+    struct weir_credentials *made = calloc(1, sizeof *made);
+    char *copy = malloc(text.len + 1);
+    if (!made || !copy || text.len > WEIR_CREDENTIALS_BYTES_MAX) {
+        free(made);
+        free(copy);
+        int error = made && copy ? WEIR_ETOOBIG : WEIR_ENOMEM;
+        return weir_diag_set(diag, error, weir_strerror(error), NULL);
+    }
+    if (text.len > 0)
+        memcpy(copy, text.p, text.len);
+    made->set = (struct set){ .text = copy, .len = text.len };
+    int error = parse_lines(&made->set, diag);
+    if (error < 0)
+        weir_credentials_free(&made);
+    else
+        *out = made;
+    return error;
+}
+
+void weir_credentials_free(struct weir_credentials **credentials)
+{
+    if (!*credentials)
+        return;
+    set_fini(&(*credentials)->set);
+    free((*credentials)->path);
+    free(*credentials);
+    *credentials = NULL;
+}
+
+static bool same_time(struct timespec a, struct timespec b)
+{
+    return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+}
+
+bool weir_credentials_is_changed(const struct weir_credentials *credentials)
+{
+    if (!credentials->path)
+        return false;
+    struct stamp stamp = { 0 };
+    struct stat file;
+    if (stat(credentials->path, &file) == 0)
+        stamp = stamp_of(&file);
+    const struct stamp *known = &credentials->stamp;
+    return stamp.device != known->device || stamp.inode != known->inode ||
+           stamp.size != known->size ||
+           !same_time(stamp.modified, known->modified) ||
+           !same_time(stamp.changed, known->changed);
+}
+
+int weir_credentials_reload(struct weir_credentials *credentials,
+                            struct weir_diag *diag)
+{
+    struct set set;
+    struct weir_diag inner = { 0 };
+    int error = load(credentials->path, &set, &credentials->stamp, &inner);
+    if (error < 0)
+        return explain(credentials->path, error, &inner, diag);
+    set_fini(&credentials->set);
+    credentials->set = set;
+    return 0;
+}
+
+size_t weir_credentials_count(const struct weir_credentials *credentials)
+{
+    return credentials->set.count;
+}
+
+size_t weir_credentials_certificates(const struct weir_credentials *credentials)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < credentials->set.count; i++)
+        count += !credentials->set.list[i].is_token;
+    return count;
+}
+
+/* ---- Identities ---- */
+
+/* The token of "Bearer TOKEN"; false: the header has another form. */
+static bool bearer(struct weir_text authorization, struct weir_text *out)
+{
+    static const char scheme[] = "bearer ";
+    size_t len = sizeof scheme - 1;
+    if (authorization.len < len ||
+        strncasecmp(authorization.p, scheme, len) != 0)
+        return false;
+    while (len < authorization.len && authorization.p[len] == ' ')
+        len++;
+    *out = (struct weir_text){ authorization.p + len, authorization.len - len };
+    return is_sound(*out);
+}
+
+/* Compares with every token, also after a match. */
+static const struct credential *find_token(const struct set *set,
+                                           struct weir_text token)
+{
+    unsigned char digest[DIGEST_SIZE];
+    hash(token, digest);
+    const struct credential *found = NULL;
+    for (size_t i = 0; i < set->count; i++) {
+        const struct credential *known = &set->list[i];
+        if (known->is_token &&
+            CRYPTO_memcmp(digest, known->digest, DIGEST_SIZE) == 0)
+            found = known;
+    }
+    return found;
+}
+
+/* 0 or WEIR_ETOOBIG. */
+static int add_grants_of(const struct set *set, struct weir_text name,
+                         struct weir_identity *to)
+{
+    int error = 0;
+    for (size_t i = 0; i < set->count && error == 0; i++) {
+        const struct credential *known = &set->list[i];
+        if (!known->is_token && weir_glob_match(known->who, name, NULL))
+            error = add_grants(known->grants, to);
+    }
+    return error;
+}
+
+static void set_who(struct weir_identity *identity, struct weir_text who)
+{
+    size_t len = who.len < WEIR_IDENTITY_MAX ? who.len : WEIR_IDENTITY_MAX;
+    memcpy(identity->who, who.p, len);
+    identity->who[len] = '\0';
+}
+
+/* Skips a name that isn't clean text, because it would go to the log. 0 or
+ * WEIR_ETOOBIG. */
+static int add_names(const struct set *set, const char *const *names,
+                     size_t name_count, struct weir_identity *identity)
+{
+    int error = 0;
+    for (size_t i = 0; i < name_count && error == 0; i++) {
+        struct weir_text name = weir_text_of(names[i]);
+        if (weir_name_check(name, NULL) < 0)
+            continue;
+        error = add_grants_of(set, name, identity);
+        if (identity->who[0] == '\0')
+            set_who(identity, name);
+    }
+    return error;
+}
+
+static int refuse_globs(struct weir_diag *diag)
+{
+    return weir_diag_set(diag, WEIR_ETOOBIG,
+                         "the credentials that fit have "
+                         "more than 512 bytes of globs together",
+                         NULL);
+}
+
+int weir_credentials_find(const struct weir_credentials *credentials,
+                          const char *const *names, size_t name_count,
+                          struct weir_text authorization,
+                          struct weir_identity *out, struct weir_diag *diag)
+{
+    struct weir_identity identity = { .roles = 0 };
+    if (!credentials) {
+        identity.roles = WEIR_ROLES_ALL;
+        identity.take = weir_name_set_all;
+        set_who(&identity, WEIR_TEXT(WEIR_IDENTITY_ANONYMOUS));
+        *out = identity;
+        return 0;
+    }
+    const struct set *set = &credentials->set;
+    if (add_names(set, names, name_count, &identity) < 0)
+        return refuse_globs(diag);
+    if (authorization.len > 0) {
+        struct weir_text token;
+        const struct credential *known =
+            bearer(authorization, &token) ? find_token(set, token) : NULL;
+        if (!known)
+            return weir_diag_set(diag, WEIR_ECREDENTIAL,
+                                 "the token isn't "
+                                 "one that this root knows",
+                                 NULL);
+        if (add_grants(known->grants, &identity) < 0)
+            return refuse_globs(diag);
+        set_who(&identity, known->who);
+    }
+    if (identity.roles == 0)
+        return weir_diag_set(diag, WEIR_ECREDENTIAL,
+                             name_count > 0
+                                 ? "the certificate's names aren't among this "
+                                   "root's credentials"
+                                 : "this root wants a credential: a client "
+                                   "certificate or a token",
+                             NULL);
+    *out = identity;
+    return 0;
+}
+
+int weir_identity_check(const struct weir_identity *identity,
+                        enum weir_role role, struct weir_diag *diag)
+{
+    if (identity->roles & role)
+        return 0;
+    return weir_diag_set(diag, WEIR_EDENIED, "the credential of ",
+                         identity->who, " hasn't the role '",
+                         weir_role_name(role), "'", NULL);
+}
+
+int weir_identity_check_name(const struct weir_identity *identity,
+                             struct weir_text name, struct weir_diag *diag)
+{
+    static const struct weir_name_set none = { .all = false };
+    bool takes = identity->roles & WEIR_ROLE_TAKE;
+    return weir_name_set_check(takes ? &identity->take : &none, identity->who,
+                               name, diag);
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT
+ * front/exposure.c - an open address without TLS or credentials is a mistake
+ * that stays unnoticed until it is exploited. So it is refused at the start,
+ * with the name of the missing option, unless --insecure is given. */
+
+#include "front/exposure.h"
+
+int weir_exposure_check(const struct weir_exposure *reach,
+                        struct weir_diag *diag)
+{
+    const char *prefix = reach->prefix;
+    if (!reach->tls_cert != !reach->tls_key)
+        return weir_diag_set(
+            diag, WEIR_EINVAL, prefix, "cert and ", prefix, "key go together; ",
+            prefix, reach->tls_cert ? "key" : "cert", " is missing", NULL);
+    if (reach->tls_ca && !reach->tls_cert)
+        return weir_diag_set(diag, WEIR_EINVAL, prefix,
+                             "ca is of no use "
+                             "without TLS; ",
+                             prefix, "cert and ", prefix, "key are missing",
+                             NULL);
+    /* An authority is named to keep other clients out. */
+    if (reach->tls_ca && !reach->credentials)
+        return weir_diag_set(diag, WEIR_EINVAL, prefix,
+                             "ca names the authority of clients' "
+                             "certificates, and --credentials, their "
+                             "rights, is missing",
+                             NULL);
+    return 0;
+}
+
+/* Other hosts can reach such an address, and read its traffic. */
+int weir_exposure_check_place(const struct weir_exposure *reach,
+                              const char *option,
+                              const struct weir_listen_address *place,
+                              struct weir_diag *diag)
+{
+    bool is_safe = reach->tls_cert && reach->credentials;
+    if (weir_listen_address_is_local(place) || reach->insecure || is_safe)
+        return 0;
+    struct weir_diag missing;
+    const char *prefix = reach->prefix;
+    if (reach->tls_cert)
+        weir_diag_set(&missing, 0, "--credentials is", NULL);
+    else
+        weir_diag_set(&missing, 0, prefix, "cert",
+                      reach->credentials ? " and " : ", ", prefix, "key",
+                      reach->credentials ? "" : " and --credentials", " are",
+                      NULL);
+    return weir_diag_set(diag, WEIR_EINVAL, option, " ", place->address.host,
+                         ": other hosts can reach that address, and ",
+                         missing.text,
+                         " missing; `weir cert` makes certificates to try. "
+                         "Or listen on loopback, or insist with --insecure",
+                         NULL);
+}
+
+int weir_exposure_tls(const struct weir_exposure *reach, const char *alpn,
+                      struct weir_tls **out, struct weir_diag *diag)
+{
+    const struct weir_tls_options options = {
+        .server = true,
+        .alpn = alpn,
+        .ca = reach->tls_ca,
+        .cert = reach->tls_cert,
+        .key = reach->tls_key,
+    };
+    return reach->tls_cert ? weir_tls_new(&options, out, diag) : 0;
+}
+
+void weir_exposure_warn_of_names(const struct weir_exposure *reach,
+                                 const struct weir_credentials *credentials,
+                                 const struct weir_log *log)
+{
+    size_t count = !credentials || reach->tls_ca
+                       ? 0
+                       : weir_credentials_certificates(credentials);
+    if (count > 0)
+        weir_log(log, WEIR_LOG_WARNING,
+                 "%zu lines of %s name certificates, but without %sca "
+                 "clients show none: these lines admit no client",
+                 count, reach->credentials, reach->prefix);
+}

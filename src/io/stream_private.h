@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT
+ * io/stream_private.h - the interface between streams and listeners. */
+
+#ifndef WEIR_STREAM_PRIVATE_H
+#define WEIR_STREAM_PRIVATE_H
+
+#include <sys/socket.h>
+
+#include "io/ration.h"
+#include "io/stream.h"
+
+/* The numeric address of 'host' ("localhost" has one); false for a name that
+ * needs a lookup. */
+bool weir_address_numeric(const struct weir_address *address,
+                          struct sockaddr_storage *out, socklen_t *out_len);
+/* Writes "127.0.0.1:41234" into 'buf'. */
+#define WEIR_PEER_MAX 64
+void weir_address_show(const struct sockaddr *address, char *buf);
+
+/* Streams without an owner yet, oldest first. */
+struct weir_handshakes {
+    struct weir_stream *oldest, *newest;
+};
+
+/* Functions that a stream calls on the listener that accepted it. */
+struct weir_handshakes *weir_listener_handshakes(struct weir_listener *);
+/* The stream is open: hands it to its owner. */
+void weir_listener_open(struct weir_listener *listener,
+                        struct weir_stream *stream);
+void weir_listener_refuse(struct weir_listener *listener, const char *peer,
+                          const char *why);
+/* The stream was evicted; its owner learns it by on_lost. */
+void weir_listener_evicted(struct weir_listener *listener, const char *peer,
+                           const char *why);
+/* NULL: plain text. */
+struct weir_tls *weir_listener_tls(const struct weir_listener *listener);
+/* The ration of unauthenticated streams. */
+struct weir_ration *weir_listener_ration(struct weir_listener *listener);
+/* The stream is freed. */
+void weir_listener_release(struct weir_listener *listener);
+
+/* Makes a stream of a connected socket, which it owns from here on. Without
+ * 'tls' it is open; else it is in the list of handshakes until the loop calls
+ * weir_listener_open() or weir_listener_refuse() for it.
+ * weir_listener_release() is called when it is freed. NULL: no memory, the
+ * socket is closed. */
+struct weir_stream *weir_stream_accepted(struct event_base *base, int fd,
+                                         const struct sockaddr *peer,
+                                         struct weir_tls *tls,
+                                         struct weir_listener *listener);
+/* Refuses a stream in the list of handshakes; the loop reports it. */
+void weir_stream_give_up(struct weir_stream *stream, const char *why);
+
+#endif /* WEIR_STREAM_PRIVATE_H */

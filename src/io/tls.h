@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT
+ * io/tls.h - certificates: those that one side of TLS shows and those that it
+ * trusts.
+ *
+ * A weir_tls is made from files and given to weir_listener_new() or
+ * weir_stream_connect(); all streams made with it use the files as last read.
+ * TLS 1.2 and 1.3, by OpenSSL 3; ALPN "h2" or "http/1.1", by the option. No
+ * renegotiation, no compression, no session tickets across a reload.
+ *
+ * Reloading. weir_tls_reload() reads all files into a new context, which
+ * replaces the old one only if every part of it is sound: half-written files
+ * change nothing. Open connections keep their old context;
+ * weir_tls_session_doubt() tells whether the new one would still accept their
+ * peers.
+ *
+ * All on the loop's thread. */
+
+#ifndef WEIR_TLS_H
+#define WEIR_TLS_H
+
+#include "core/base/base.h"
+
+#define WEIR_TLS_HANDSHAKE_MAX (5 * WEIR_SECOND) /* then it is ended */
+#define WEIR_TLS_OUTDATED \
+    "its handshake goes by files that have been read anew since it began"
+#define WEIR_TLS_NAME_MAX 255    /* bytes of a peer's name */
+#define WEIR_TLS_NAMES_MAX 8     /* names read from a certificate */
+#define WEIR_TLS_SYSTEM "system" /* as 'ca': the system's authorities */
+
+struct weir_tls;
+
+struct weir_tls_options {
+    bool server;
+    const char *alpn; /* "h2" or "http/1.1"; static. NULL: none is offered or
+                       * chosen */
+    const char *ca;   /* PEM file of trusted certificates. Server: NULL: clients
+                       * aren't asked for one. Client: never NULL;
+                       * WEIR_TLS_SYSTEM: the system's authorities */
+    const char *cert; /* PEM file, the chain; server: never NULL. Client: NULL,
+                       * none is shown */
+    const char *key;  /* PEM file, not encrypted; NULL if and only if 'cert'
+                       * is */
+    bool demand;      /* server: the handshake refuses a client without a
+                       * certificate; needs 'ca' */
+};
+
+/* Reads the files. Paths are copied. WEIR_ETLS, WEIR_ENOENT, WEIR_EINVAL
+ * ('diag': the file, the error, the remedy), WEIR_ENOMEM. */
+int weir_tls_new(const struct weir_tls_options *options, struct weir_tls **out,
+                 struct weir_diag *diag);
+/* Streams that were made with it stay valid. NULL inside is legal. */
+void weir_tls_free(struct weir_tls **tls);
+
+/* Whether a file has another inode, size or time than when it was read. Cheap:
+ * call it every second. */
+bool weir_tls_is_changed(const struct weir_tls *tls);
+/* Reads all files again. On failure nothing changes, and weir_tls_is_changed()
+ * is false until a file changes again. */
+int weir_tls_reload(struct weir_tls *tls, struct weir_diag *diag);
+
+/* Seconds until the own certificate expires; negative: it has; INT64_MAX: there
+ * is none. Wall clock. */
+int64_t weir_tls_expires_in(const struct weir_tls *tls);
+
+/* The identity of the peer, by a certificate that was verified. */
+struct weir_tls_peer {
+    size_t count; /* 0: it has shown none */
+    /* the subject's common name, then its DNS names; NUL-terminated; names
+     * that hold a NUL or are too long are left out */
+    char name[WEIR_TLS_NAMES_MAX][WEIR_TLS_NAME_MAX + 1];
+};
+
+#endif /* WEIR_TLS_H */

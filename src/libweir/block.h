@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT
+ * libweir/block.h - the memory of a shared table; for client/ only. Its purpose
+ * and invariants: block.c. */
+
+#ifndef WEIR_BLOCK_H
+#define WEIR_BLOCK_H
+
+#include "core/node/limiter.h"
+#include "io/process.h"
+
+#define WEIR_BLOCK_LAYOUT 3
+#define WEIR_BLOCK_MEMBERS \
+    WEIR_TABLE_PROCESSES_MAX /* number 0 is no member's
+                                                     * … */
+#define WEIR_BLOCK_LAST \
+    (WEIR_BLOCK_MEMBERS - 1) /* … nor is the last: it is for making room */
+#define WEIR_BLOCK_LOOK_EVERY (100 * WEIR_MILLISECOND)
+#define WEIR_BLOCK_SLOTS_DEFAULT 16384
+#define WEIR_BLOCK_STRIPES_DEFAULT 256
+
+/* Words are atomic unless they are said to be constant. */
+struct weir_block {
+    uint64_t state; /* 0, its maker, or WEIR_BLOCK_READY: then constant are */
+    uint32_t layout;
+    uint32_t padding;
+    char version[16];
+    struct weir_process_world world;
+    uint64_t size;     /* bytes, all of it */
+    uint64_t table_at; /* from the block's first byte */
+
+    uint32_t reporter; /* number of the reporter; 0: none */
+    uint32_t reaper;   /* number of the reaper; 0: none */
+    uint32_t kicks;    /* a word to wait at: for the reporter */
+    uint32_t changes;  /* likewise: for all other members */
+    uint64_t look_at;  /* instant of the next check for dead members */
+
+    /* Written by the reporter. */
+    struct weir_limiter_handover handover;
+    uint32_t ready;
+    uint32_t roots_up;
+    uint64_t epoch, reports;
+    uint64_t sync_done;
+    uint64_t sync_wanted; /* by any member */
+
+    uint64_t member[WEIR_BLOCK_MEMBERS]; /* weir_process_self(); 0: free */
+    uint64_t roots[WEIR_BLOCK_MEMBERS];  /* hash of the root addresses that it
+                                          * names, if it may run the limiter; or
+                                          * 0 */
+};
+#define WEIR_BLOCK_READY 0x5745495242314f4bull
+
+struct weir_block_shape {
+    uint32_t slots;   /* 0: as in the block, or the default */
+    uint32_t stripes; /* 0: the default; the maker's counts */
+};
+
+/* Bytes of a block; 0: the shape is out of range. */
+size_t weir_block_size(const struct weir_block_shape *shape);
+/* Maps the file at 'path', made if there is none, and enters it. WEIR_ETABLE,
+ * WEIR_EFULL and WEIR_ESYSTEM with 'diag'. */
+int weir_block_open(const char *path, const struct weir_block_shape *shape,
+                    struct weir_block **out, struct weir_diag *diag);
+void weir_block_unmap(struct weir_block *block);
+/* Makes a block of the memory, or waits for its maker; and checks it. Errors as
+ * above. */
+int weir_block_enter(void *memory, size_t size,
+                     const struct weir_block_shape *shape,
+                     struct weir_block **out, struct weir_diag *diag);
+
+static inline struct weir_table *weir_block_table(struct weir_block *block)
+{
+    return (struct weir_table *)(void *)((char *)block + block->table_at);
+}
+
+/* Makes this process a member: its number in '*out'; or WEIR_EFULL, or
+ * WEIR_ETABLE: a live member names other roots. 'roots': as in the block; a
+ * member without roots agrees with all. If two that disagree join at one
+ * instant, both may be refused. */
+int weir_block_join(struct weir_block *block, uint64_t roots, uint32_t *out);
+/* Ends the membership; all its entries are given back. */
+void weir_block_leave(struct weir_block *block, uint32_t number);
+/* Whether a check for dead members is due, and so this caller's to do; call it
+ * each WEIR_BLOCK_LOOK_EVERY. */
+bool weir_block_is_due(struct weir_block *block, weir_instant now);
+/* Whether any member names roots. */
+bool weir_block_has_roots(const struct weir_block *block);
+/* Finds dead members and reaps them. */
+void weir_block_reap(struct weir_block *block, uint32_t number);
+/* Makes 'number' the reporter if there is none. */
+bool weir_block_become_reporter(struct weir_block *block, uint32_t number);
+/* Ends that: stops sent to its limiter are lifted, and the limiter runs no
+ * more. */
+void weir_block_resign_reporter(struct weir_block *block, uint32_t number);
+void weir_block_kick(struct weir_block *block);
+void weir_block_tell_change(struct weir_block *block);
+
+#endif /* WEIR_BLOCK_H */

@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: MIT
+ * libweir/exact.c - a decision on a chain with exact quotas.
+ *
+ *     weir_table_begin()    local and counted links: charged here
+ *     each exact link       a step in its store, from the leaf up, each
+ *                           within its quota's deadline
+ *     one refuses           earlier charges are given back, here and there
+ *
+ * If a store doesn't answer, can't be opened or isn't linked, its link goes by
+ * the quota's on_stale: pass passes all, limit refuses all, share decides by
+ * the limit over the number of limiters that the roots reported. A step that
+ * timed out may have been charged in the store all the same. That can't be
+ * known, and isn't undone: it makes the store refuse too early, never too
+ * late. A charge is given back only where it was made: to a store or to the
+ * bucket state that stood in for it.
+ *
+ * Units in flight (kind=concurrency) are also held here, without a bound, as
+ * long as their permit is in flight: so its slot stays the name's own, and a
+ * leave finds the store by it and takes the permit out there by its id. One
+ * random id is a permit's at all stores of its chain. So here a step that timed
+ * out can be undone: an id that isn't there is nothing to take out. And while a
+ * store is away, share goes by the units held here. If no leave takes a permit
+ * out, since its process died or the store was away, it ends at the store by
+ * its permit_timeout.
+ *
+ * A bound. A window doesn't know the origin of units it is given back. So an
+ * undo that comes after the edge of a fixed window takes its weight from units
+ * that others used in the new one: at most the units under way at the edge pass
+ * there beside the limit. */
+
+#include "libweir/client.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/atomic.h"
+#include "core/base/rng.h"
+
+#define CLOSED_RETRY WEIR_SECOND
+/* The next leave can't be predicted; as in table_reply.c. */
+#define LEAVE_RETRY (20 * WEIR_MILLISECOND)
+
+struct asking {
+    struct weir *weir;
+    uint32_t stripe;
+    struct weir_charge_record charge_record;
+    struct weir_algorithm_ask ask;
+    struct weir_reply *reply; /* may be NULL */
+    weir_instant now;
+    uint32_t asked;  /* bits: links charged in their store */
+    uint32_t shared; /* bits: links charged in the substitute bucket state */
+    uint8_t paid[WEIR_DEPTH_MAX]; /* at which level, of both */
+};
+
+/* The result of a link. */
+struct told {
+    struct weir_algorithm_answer answer;
+    char name[WEIR_NAME_MAX + 1];
+    uint8_t name_len;
+    bool gone;      /* the quota doesn't exist any more */
+    bool stale;     /* its store didn't decide */
+    bool shared;    /* … but the bucket state in its place */
+    bool in_flight; /* it counts units in flight, not passed ones */
+};
+
+static bool may_refuse(enum weir_algorithm_op op)
+{
+    return op != WEIR_ALGORITHM_CHARGE && op != WEIR_ALGORITHM_REFUND;
+}
+
+/* ---- One link ---- */
+
+static void answer_pass(struct weir_algorithm_answer *out)
+{
+    *out = (struct weir_algorithm_answer){ .passed = true,
+                                           .remaining = UINT64_MAX };
+}
+
+static void answer_limit(struct weir_algorithm_answer *out)
+{
+    *out = (struct weir_algorithm_answer){ .retry_after = CLOSED_RETRY };
+}
+
+static bool fits(const struct weir_algorithm_rule *rule, uint64_t weight)
+{
+    if (rule->quantity > 0) /* a window or a log */
+        return weight <= rule->quantity;
+    bool fits = false;
+    for (unsigned k = 0; k < rule->buckets; k++) {
+        const struct weir_bucket *bucket = &rule->bucket[k].bucket;
+        fits |= (int64_t)(weight << bucket->leak.frac) <= bucket->high;
+    }
+    return fits;
+}
+
+/* False: the quota doesn't exist any more. */
+static bool step_shared(struct asking *asking, uint32_t link,
+                        const struct weir_algorithm_ask *ask,
+                        struct weir_algorithm_answer *out)
+{
+    uint32_t fleet = weir_load_relaxed(&asking->weir->fleet);
+    return weir_table_step_shared(asking->weir->table, &asking->charge_record,
+                                  link, fleet, ask, out, asking->now);
+}
+
+/* By the units held here, for an enter including its own. */
+static void share_in_flight(const struct asking *asking, uint32_t link,
+                            const struct weir_away *away,
+                            struct weir_algorithm_answer *out)
+{
+    uint64_t weight = asking->ask.weight;
+    uint64_t in_flight = weir_table_in_flight(asking->weir->table,
+                                              asking->charge_record.slot[link]);
+    uint64_t others = in_flight;
+    struct weir_algorithm_rule rule = away->rule;
+    weir_algorithm_rule_share(&rule, weir_load_relaxed(&asking->weir->fleet));
+    if (asking->charge_record.record)
+        others = in_flight > weight ? in_flight - weight : 0;
+    uint64_t room = rule.quantity > others ? rule.quantity - others : 0;
+    *out = (struct weir_algorithm_answer){
+        .passed = rule.quantity > 0 && weight <= room,
+        .used = (int64_t)in_flight,
+        .remaining = room > weight ? room - weight : 0,
+    };
+    if (!out->passed)
+        out->retry_after = LEAVE_RETRY;
+}
+
+static void answer_share(struct asking *asking, uint32_t link,
+                         const struct weir_away *away, struct told *told)
+{
+    struct weir_algorithm_answer *out = &told->answer;
+    if (told->in_flight) {
+        share_in_flight(asking, link, away, out);
+        return;
+    }
+    told->shared = step_shared(asking, link, &asking->ask, out);
+    if (!told->shared)
+        answer_pass(out);
+    /* A weight above this process's part isn't above the limit. */
+    else if (out->never && fits(&away->rule, asking->ask.weight))
+        answer_limit(out);
+}
+
+static void answer_stale(struct asking *asking, uint32_t link,
+                         const struct weir_away *away, struct told *told)
+{
+    struct weir_algorithm_answer *out = &told->answer;
+    /* The refunded units were charged in the store; they are lost there, and
+     * not this process's to use once more. */
+    if (asking->ask.op == WEIR_ALGORITHM_REFUND) {
+        answer_pass(out);
+        return;
+    }
+    switch (away->on_stale) {
+    case WEIR_STALE_LIMIT:
+        answer_limit(out);
+        return;
+    case WEIR_STALE_SHARE:
+        answer_share(asking, link, away, told);
+        return;
+    case WEIR_STALE_PASS:
+    case WEIR_STALE_HOLD: /* no exact quota has it */
+        break;
+    }
+    answer_pass(out);
+}
+
+static int ask_store(struct weir *weir, const struct weir_away *away,
+                     const struct weir_algorithm_ask *ask,
+                     struct weir_algorithm_answer *out)
+{
+    struct weir_exact_entry *entry = weir_exact_book_find(weir, away->store);
+    struct weir_text key = { away->name, away->name_len };
+    if (!entry || !(entry->root || entry->store))
+        return WEIR_ECONNECT;
+    int error =
+        entry->root
+            ? weir_exact_root_step(weir, key, ask, out, away->deadline)
+            : weir->exact.functions->step(entry->store, key, &away->rule, ask,
+                                          out, away->deadline);
+    /* The caller would sleep for 'wait'; it has set an upper bound. */
+    if (error == 0 && out->wait > ask->wait_max)
+        error = WEIR_EPROTOCOL;
+    weir_exact_note(weir, entry, error);
+    return error;
+}
+
+static void ask_link(struct asking *asking, uint32_t link, struct told *out)
+{
+    struct weir_away away;
+    memset(out, 0, sizeof(*out));
+    if (!weir_table_away(asking->weir->table, &asking->charge_record, link,
+                         &away)) {
+        out->gone = true;
+        answer_pass(&out->answer);
+        return;
+    }
+    memcpy(out->name, away.name, sizeof(out->name));
+    out->name_len = away.name_len;
+    out->in_flight = away.rule.algorithm == WEIR_PERMITS;
+    int error = ask_store(asking->weir, &away, &asking->ask, &out->answer);
+    out->stale = error < 0;
+    /* The store may hold it all the same. */
+    if (error == WEIR_ETIMEOUT && out->in_flight)
+        asking->asked |= 1u << link;
+    if (out->stale)
+        answer_stale(asking, link, &away, out);
+}
+
+/* ---- The chain ---- */
+
+static void name_in_reply(const struct told *told, struct weir_reply *reply)
+{
+    memcpy(reply->quota, told->name, sizeof(reply->quota));
+    reply->quota_len = told->name_len;
+}
+
+static void explain_pass(const struct asking *asking, const struct told *told)
+{
+    struct weir_reply *reply = asking->reply;
+    const struct weir_algorithm_answer *answer = &told->answer;
+    if (!reply)
+        return;
+    reply->stale = reply->stale || told->stale;
+    reply->exact = reply->exact || !(told->stale || told->gone);
+    if (answer->level > reply->level)
+        reply->level = answer->level;
+    if (answer->wait > reply->wait)
+        reply->wait = answer->wait;
+    if (told->gone || answer->remaining > reply->remaining)
+        return;
+    reply->remaining = answer->remaining;
+    reply->fill = answer->used;
+    name_in_reply(told, reply);
+}
+
+/* A store returns when enough permits end by timeout; most leave before
+ * that. */
+static weir_duration retry_of(const struct told *told)
+{
+    weir_duration retry = told->answer.retry_after;
+    bool guess = told->in_flight && retry > LEAVE_RETRY && !told->stale;
+    return guess ? LEAVE_RETRY : retry;
+}
+
+static void explain_refusal(const struct asking *asking,
+                            const struct told *told)
+{
+    struct weir_reply *reply = asking->reply;
+    const struct weir_algorithm_answer *answer = &told->answer;
+    if (!reply)
+        return;
+    bool stale = reply->stale || told->stale;
+    bool shadow = reply->shadow;
+    *reply = (struct weir_reply){
+        .verdict = WEIR_LIMITED,
+        .never = answer->never,
+        .stale = stale,
+        .shadow = shadow,
+        .exact = reply->exact || !told->stale,
+        .fill = answer->used,
+        .retry_after = WEIR_NEVER,
+    };
+    if (!answer->never)
+        reply->retry_after = weir_table_jitter(asking->weir->table,
+                                               asking->stripe, retry_of(told));
+    name_in_reply(told, reply);
+}
+
+/* To the stores that let it pass before another refused. A store that doesn't
+ * answer stays a little too full. */
+static void give_back(struct asking *asking)
+{
+    for (uint32_t link = 0; link < asking->charge_record.links; link++) {
+        struct weir_algorithm_ask back = { .op = WEIR_ALGORITHM_REFUND,
+                                           .weight = asking->ask.weight,
+                                           .level = asking->paid[link],
+                                           .permit = asking->ask.permit };
+        struct weir_algorithm_answer ignored;
+        struct weir_away away;
+        if (asking->shared >> link & 1)
+            (void)step_shared(asking, link, &back, &ignored);
+        else if (asking->asked >> link & 1 &&
+                 weir_table_away(asking->weir->table, &asking->charge_record,
+                                 link, &away))
+            (void)ask_store(asking->weir, &away, &back, &ignored);
+    }
+}
+
+static void note_charge(struct asking *asking, uint32_t link,
+                        const struct told *told)
+{
+    asking->paid[link] = told->answer.level;
+    if (told->shared)
+        asking->shared |= 1u << link;
+    else if (!told->gone && !told->stale)
+        asking->asked |= 1u << link;
+}
+
+static unsigned refuse(struct asking *asking, uint32_t link,
+                       const struct told *told)
+{
+    struct weir *weir = asking->weir;
+    explain_refusal(asking, told);
+    if (asking->ask.op == WEIR_ALGORITHM_PEEK)
+        return WEIR_OUTCOME_LIMITED;
+    weir_table_undo(weir->table, &asking->charge_record, asking->now);
+    weir_table_count_refused(weir->table, asking->stripe,
+                             &asking->charge_record, link);
+    give_back(asking);
+    return WEIR_OUTCOME_LIMITED;
+}
+
+/* A quota in mode shadow would have refused. */
+static void refuse_quietly(struct asking *asking, uint32_t link)
+{
+    if (asking->reply)
+        asking->reply->shadow = true;
+    if (asking->ask.op != WEIR_ALGORITHM_PEEK)
+        weir_table_count_refused(asking->weir->table, asking->stripe,
+                                 &asking->charge_record, link);
+}
+
+static unsigned ask_stores(struct asking *asking)
+{
+    const struct weir_charge_record *charge_record = &asking->charge_record;
+    for (uint32_t link = 0; link < charge_record->links; link++) {
+        struct told told;
+        bool quiet = charge_record->quiet >> link & 1;
+        if (!(charge_record->away >> link & 1))
+            continue;
+        ask_link(asking, link, &told);
+        bool passed = told.answer.passed || !may_refuse(asking->ask.op);
+        if (!passed && !quiet)
+            return refuse(asking, link, &told);
+        if (!passed)
+            refuse_quietly(asking, link);
+        else
+            note_charge(asking, link, &told);
+        if (passed && !quiet)
+            explain_pass(asking, &told);
+    }
+    return 0;
+}
+
+unsigned weir_exact_decide(struct weir *weir, struct weir_ref ref,
+                           const struct weir_algorithm_ask *ask,
+                           struct weir_permit_record *out_hold,
+                           struct weir_reply *reply, weir_instant now)
+{
+    struct asking asking = { .weir = weir,
+                             .stripe = weir_stripe_mine(weir),
+                             .charge_record = { .record = out_hold },
+                             .reply = reply,
+                             .now = now };
+    unsigned outcome = weir_table_begin(weir->table, asking.stripe, ref, ask,
+                                        &asking.charge_record, reply, now);
+    if (outcome & (WEIR_OUTCOME_STALE_REF | WEIR_OUTCOME_LIMITED))
+        return outcome;
+    asking.ask = asking.charge_record.ask;
+    return outcome | ask_stores(&asking);
+}
+
+uint64_t weir_exact_permit(struct weir *weir)
+{
+    static const uint64_t stride = 0x9e3779b97f4a7c15ull;
+    uint64_t *drawn = &weir->exact.drawn;
+    uint64_t id;
+    do {
+        struct weir_rng rng = { weir_fetch_add(drawn, stride) };
+        id = weir_rng_next(&rng);
+    } while (id == 0 || id == UINT64_MAX);
+    return id;
+}
+
+void weir_exact_leave(struct weir *weir,
+                      const struct weir_permit_record *record, uint64_t permit)
+{
+    const struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_REFUND,
+                                            .weight = record->weight,
+                                            .permit = permit };
+    for (uint32_t i = 0; i < record->links; i++) {
+        struct weir_algorithm_answer ignored;
+        struct weir_away away;
+        if (weir_table_away_record(weir->table, weir_stripe_mine(weir),
+                                   record->slot[i], &away) &&
+            away.rule.algorithm == WEIR_PERMITS)
+            (void)ask_store(weir, &away, &ask, &ignored);
+    }
+}

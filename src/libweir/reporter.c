@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: MIT
+ * libweir/reporter.c - a process on a shared table: it watches the others, and
+ * may be the reporter.
+ *
+ *     callers' threads      the watcher                 background thread
+ *     ----------------      -----------                 -----------------
+ *     decide on the table   each 100 ms: reaps the dead in the reporter only:
+ *     kick: a word, which   becomes the reporter     -> pump.c as usual, over
+ *       the reporter's        if there is none          weir_limiter_inherit()
+ *       watcher waits for   that word -> eventfd
+ *
+ * The watcher never takes the table's lock, except as the reaper, which tries
+ * again: it breaks the locks of the dead, and no other thread might be there to
+ * do it. So the limiter is made by the background thread, which may wait.
+ *
+ * A caller kicks by one add and one system call, when it used up some slack; a
+ * decision alone makes none. */
+
+#include "libweir/client.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "core/base/atomic.h"
+#include "io/clock.h"
+
+#define WATCH_EVERY WEIR_BLOCK_LOOK_EVERY
+/* For a reporter without roots to give way: a check, and the end of a thread
+ * that doesn't wait. */
+#define GIVE_WAY_PATIENCE (5 * WEIR_SECOND)
+
+/* ---- The watcher ---- */
+
+/* Another process has roots, and this one hasn't: its limiter has no link. */
+static bool must_stand_back(const struct weir *weir)
+{
+    return weir->roots_hash == 0 && weir_block_has_roots(weir->block);
+}
+
+static void resign_reporter(struct weir *weir)
+{
+    weir_pump_stop(weir);
+    weir->closing = false;
+    weir->reporter = false;
+    weir_block_resign_reporter(weir->block, weir->process);
+}
+
+/* Becomes the reporter if it may and can. */
+static void try_reporter(struct weir *weir)
+{
+    if (weir->reporter && must_stand_back(weir))
+        resign_reporter(weir);
+    if (weir->reporter || weir->role == WEIR_TABLE_DECIDES ||
+        must_stand_back(weir) || weir_clock_now() < weir->reporter_at ||
+        !weir_block_become_reporter(weir->block, weir->process))
+        return;
+    weir->reporter = true;
+    if (weir_pump_start(weir) == 0)
+        return;
+    /* No descriptors left, say: another process may have some. Two processes
+     * without any would wake each other again and again. */
+    weir->reporter = false;
+    weir->reporter_at = weir_clock_now() + WEIR_SECOND;
+    weir_block_resign_reporter(weir->block, weir->process);
+}
+
+static void *watch(void *context)
+{
+    struct weir *weir = context;
+    struct weir_block *block = weir->block;
+    weir_instant look_at = 0;
+    uint32_t seen = weir->kicks_seen;
+    while (!weir_load(&weir->parting)) {
+        weir_instant now = weir_clock_now();
+        if (now >= look_at) {
+            if (weir_block_is_due(block, now))
+                weir_block_reap(block, weir->process);
+            try_reporter(weir);
+            look_at = now + WATCH_EVERY;
+        }
+        /* A process that isn't the reporter waits for changes: there may be
+         * none. */
+        uint32_t *word = weir->reporter ? &block->kicks : &block->changes;
+        uint32_t before = weir_load(word);
+        if (weir->reporter && before != seen)
+            weir_pump_wake(weir);
+        else if (!weir_load(&weir->parting))
+            weir_futex_wait(word, before, WATCH_EVERY);
+        seen = weir->reporter ? before : weir_load(&block->kicks);
+        if (!weir->reporter)
+            try_reporter(weir);
+    }
+    return NULL;
+}
+
+static int start_watching(struct weir *weir)
+{
+    weir->watches =
+        weir_client_thread(weir, "weir-watch", watch, &weir->watcher);
+    return weir->watches ? WEIR_OK : WEIR_ESYSTEM;
+}
+
+/* ---- Open, close, fork ---- */
+
+/* The reporter has no roots, we do: it stands back at its next check. */
+static bool is_given_way(const struct weir *weir)
+{
+    uint32_t holder = weir_load(&weir->block->reporter);
+    bool tried = weir->reporter_at != 0;
+    return weir->roots_hash != 0 && !tried &&
+           weir_load(&weir->block->roots[holder]) == 0;
+}
+
+static int become_reporter(struct weir *weir)
+{
+    weir_instant until = weir_clock_now() + GIVE_WAY_PATIENCE;
+    for (;;) {
+        uint32_t seen = weir_load(&weir->block->changes);
+        try_reporter(weir);
+        if (weir->reporter)
+            return WEIR_OK;
+        if (!is_given_way(weir) || weir_clock_now() >= until)
+            return WEIR_ELOCKED;
+        weir_futex_wait(&weir->block->changes, seen, WATCH_EVERY);
+    }
+}
+
+static int join_table(struct weir *weir)
+{
+    int error = weir_block_join(weir->block, weir->roots_hash, &weir->process);
+    if (error < 0)
+        return error;
+    /* Processes that were killed may have left no live one to reap them. */
+    weir_block_reap(weir->block, weir->process);
+    weir->reporter = false;
+    weir->parting = false;
+    /* The limiter may be ready, and be kicked, before the watcher runs. */
+    weir->kicks_seen = weir_load(&weir->block->kicks);
+    error = become_reporter(weir);
+    return weir->role == WEIR_TABLE_RUNS ? error : WEIR_OK;
+}
+
+/* Undoes weir_reporter_open(). */
+static void give_up(struct weir *weir)
+{
+    weir_reporter_part(weir);
+    weir_pump_stop(weir);
+    if (weir->process != 0)
+        weir_reporter_close(weir);
+}
+
+int weir_reporter_open(struct weir *weir)
+{
+    int error = join_table(weir);
+    if (error == 0)
+        error = start_watching(weir);
+    if (error < 0)
+        give_up(weir);
+    return error;
+}
+
+void weir_reporter_part(struct weir *weir)
+{
+    if (!weir->block || !weir->watches)
+        return;
+    weir_store(&weir->parting, true);
+    weir_block_tell_change(weir->block);
+    weir_block_kick(weir->block);
+    pthread_join(weir->watcher, NULL);
+    weir->watches = false;
+}
+
+void weir_reporter_close(struct weir *weir)
+{
+    if (!weir->block)
+        return;
+    weir->reporter = false;
+    weir_block_leave(weir->block, weir->process);
+}
+
+/* Entries of a process without a number would never be given back, or be given
+ * back while it lives. So this process gets none: it decides on an empty table,
+ * which lets all pass. The shared one stays mapped; another thread may just be
+ * reading it. */
+static void go_without(struct weir *weir)
+{
+    struct weir_event event = {
+        .type = WEIR_EVENT_TABLE,
+        .at = weir_clock_now(),
+        .count = 1,
+        .text = "the table has no entry left for a child of "
+                "fork(): it lets all pass"
+    };
+    while (weir_table_make(weir) < 0)
+        nanosleep(&(struct timespec){ .tv_nsec = WEIR_MILLISECOND }, NULL);
+    weir->block = NULL;
+    weir->unmaps = false;
+    weir_event_tell(weir, &event);
+}
+
+void weir_reporter_forked(struct weir *weir)
+{
+    uint32_t parent = weir->process;
+    weir->watches = false;
+    weir->process = 0;
+    int error = join_table(weir);
+    if (weir->process == 0) {
+        go_without(weir);
+        return;
+    }
+    if (error == WEIR_ELOCKED) /* the parent has it */
+        error = WEIR_OK;
+    if (error == 0)
+        error = start_watching(weir);
+    if (error == 0)
+        weir_table_inherit_pins(weir->table, parent, weir->process);
+}
+
+/* ---- The reporter ---- */
+
+static void tell_reporter(struct weir *weir)
+{
+    struct weir_event event = { .type = WEIR_EVENT_REPORTER,
+                                .at = weir_clock_now(),
+                                .count = 1 };
+    weir_event_tell(weir, &event);
+}
+
+void weir_reporter_begin(struct weir *weir)
+{
+    struct weir_block *block = weir->block;
+    if (!block)
+        return;
+    if (weir->limiter) /* a copy of the parent's */
+        memset(weir->limiter_block, 0, weir->limiter_size);
+    weir_limiter_make(weir);
+    weir_limiter_inherit(weir->limiter, &block->handover, weir_clock_now());
+    pthread_mutex_lock(&weir->mutex);
+    weir->sync_begun = weir->sync_done = weir_load(&block->sync_done);
+    pthread_mutex_unlock(&weir->mutex);
+    weir_pump_wake(weir); /* a caller may be waiting already */
+    tell_reporter(weir);
+}
+
+void weir_reporter_publish(struct weir *weir, bool changed)
+{
+    struct weir_block *block = weir->block;
+    if (!block)
+        return;
+    weir_limiter_hand_over(weir->limiter, &block->handover);
+    /* Relaxed: a concurrent reader may see some of the previous figures. */
+    weir_store_relaxed(&block->roots_up, weir->status.roots_up);
+    weir_store_relaxed(&block->epoch, weir->status.epoch);
+    weir_store_relaxed(&block->reports, weir->status.reports);
+    weir_store(&block->sync_done, weir->sync_done);
+    weir_store(&block->ready, weir->ready);
+    if (changed)
+        weir_block_tell_change(block);
+}
+
+/* ---- The other processes ---- */
+
+/* Waits for the reporter's word: until 'holds', or the timeout. */
+static int wait_until(struct weir *weir, weir_duration timeout,
+                      bool (*holds)(const struct weir_block *, uint64_t),
+                      uint64_t argument)
+{
+    struct weir_block *block = weir->block;
+    weir_instant begun = weir_clock_now();
+    for (;;) {
+        uint32_t seen = weir_load(&block->changes);
+        if (holds(block, argument))
+            return WEIR_OK;
+        if (weir_load(&weir->parting))
+            return WEIR_ECLOSED;
+        weir_duration waited = weir_clock_now() - begun;
+        if (waited >= timeout)
+            return WEIR_ETIMEOUT;
+        weir_duration left = timeout - waited;
+        weir_futex_wait(&block->changes, seen,
+                        left < WEIR_SECOND ? left : WEIR_SECOND);
+    }
+}
+
+static bool is_ready(const struct weir_block *block, uint64_t argument)
+{
+    (void)argument;
+    return weir_load(&block->ready) != 0;
+}
+
+static bool is_synced(const struct weir_block *block, uint64_t wanted)
+{
+    return weir_load(&block->sync_done) >= wanted;
+}
+
+int weir_reporter_ready(struct weir *weir, weir_duration timeout)
+{
+    return wait_until(weir, timeout, is_ready, 0);
+}
+
+int weir_reporter_sync(struct weir *weir, weir_duration timeout)
+{
+    uint64_t wanted = weir_fetch_add(&weir->block->sync_wanted, 1) + 1;
+    weir_block_kick(weir->block);
+    return wait_until(weir, timeout, is_synced, wanted);
+}
+
+void weir_reporter_status(const struct weir *weir, struct weir_status *out)
+{
+    const struct weir_block *block = weir->block;
+    out->ready = weir_load(&block->ready) != 0;
+    out->roots_up = weir_load(&block->roots_up);
+    out->epoch = weir_load(&block->epoch);
+    out->reports = weir_load(&block->reports);
+}

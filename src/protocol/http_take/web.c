@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: MIT
+ * protocol/http_take/web.c - routes and roles of the HTTP API.
+ *
+ * The listener (front/http_listener.h) reads requests; this file has the routes
+ * and the roles that they need. An error of a request is a problem of RFC 9457,
+ * and the connection goes on.
+ *
+ * The page is the root's (door/page/). The process that opens this listener
+ * provides the page's data (weir_web_views), because this folder knows a
+ * limiter only by weir.h. */
+
+#include "protocol/http_take/web.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "front/http_listener.h"
+#include "protocol/http_take/web_reply.h"
+
+struct weir_web {
+    const struct weir_protocol_host *host; /* borrowed, as is the next */
+    struct weir_rls_service *service;
+    const struct weir_web_views *views;  /* borrowed; NULL: without the page */
+    struct weir_http_listener *listener; /* owned */
+};
+
+struct call {
+    const struct weir_web *web;
+    struct weir_http_call *http;
+    struct weir_http_reply *reply; /* http's */
+};
+
+/* State of a connection. */
+struct visitor {
+    /* of the request that on_head has allowed */
+    struct weir_protocol_taker taker;
+    struct weir_web_permits permits;
+};
+
+void weir_web_problem(struct weir_http_reply *reply, int status,
+                      const char *type, const char *title, const char *detail)
+{
+    json_decref(reply->json);
+    reply->status = status;
+    reply->type = "application/problem+json";
+    /* A detail that quotes a peer's bytes may be cut within a character; then
+     * it is no valid JSON text. */
+    const char *reason = weir_http1_reason(status);
+    json_t *said = json_string(detail);
+    reply->json =
+        json_pack("{s:s, s:s, s:i, s:o}", "type", type ? type : "about:blank",
+                  "title", type ? title : reason, "status", status, "detail",
+                  said ? said : json_string(reason));
+}
+
+static void problem(void *context, struct weir_http_reply *reply, int status,
+                    const char *detail)
+{
+    (void)context;
+    weir_web_problem(reply, status, NULL, NULL, detail);
+}
+
+/* ---- Authentication ---- */
+
+static struct visitor *visitor_of(const struct call *call)
+{
+    return call->http->state;
+}
+
+static enum weir_protocol_right right_of(struct weir_text method)
+{
+    return weir_text_equal(method, WEIR_TEXT("GET")) ? WEIR_PROTOCOL_READ
+                                                     : WEIR_PROTOCOL_TAKE;
+}
+
+static bool is_admitted(struct call *call, weir_instant now)
+{
+    const struct weir_protocol_host *host = call->web->host;
+    char shown[WEIR_HTTP_VALUE_MAX];
+    struct weir_diag diag = { 0 };
+    const char *authorization =
+        host->admit ? weir_http_header(call->http, "Authorization", shown)
+                    : NULL;
+    int error = weir_protocol_admit(host, call->http->conn,
+                                    right_of(call->http->method),
+                                    authorization ? authorization : "",
+                                    &visitor_of(call)->taker, &diag, now);
+    weir_conn_set_known(call->http->conn, error == 0);
+    if (error < 0)
+        weir_web_problem(call->reply, error == WEIR_EDENIED ? 403 : 401, NULL,
+                         NULL, diag.text);
+    return error == 0;
+}
+
+/* ---- Routes ---- */
+
+static void say_health(struct call *call, weir_instant now)
+{
+    (void)now;
+    call->reply->json = json_pack("{s:b}", "alive", 1);
+}
+
+static void say_ready(struct call *call, weir_instant now)
+{
+    (void)now;
+    struct weir_status status;
+    weir_status(call->web->host->weir, &status);
+    if (status.ready)
+        call->reply->json = json_pack("{s:b}", "ready", 1);
+    else
+        weir_web_problem(call->reply, 503, NULL, NULL,
+                         "no root has sent its quotas yet; every name is "
+                         "unknown and passes");
+}
+
+static void say_status(struct call *call, weir_instant now)
+{
+    (void)now;
+    struct weir_status status;
+    weir_status(call->web->host->weir, &status);
+    call->reply->json = json_pack(
+        "{s:s, s:i, s:i, s:I, s:i, s:i, s:b, s:b, s:I, s:I}", "version",
+        call->web->host->version, "roots", (int)status.roots, "roots_up",
+        (int)status.roots_up, "epoch", (json_int_t)status.epoch, "slots",
+        (int)status.slots, "slots_used", (int)status.slots_used, "ready",
+        (int)status.ready, "stale", (int)status.stale, "unknown",
+        (json_int_t)status.unknown, "overflowed",
+        (json_int_t)status.overflowed);
+}
+
+static void say_metrics(struct call *call, weir_instant now)
+{
+    (void)now;
+    weir_web_metrics(call->web->host, call->reply);
+}
+
+/* The old headers are sent only to a client that requests them. */
+static bool wants_old_headers(struct weir_text target)
+{
+    static const char asked[] = "?x-ratelimit=1";
+    size_t len = sizeof asked - 1;
+    return target.len > len &&
+           memcmp(target.p + target.len - len, asked, len) == 0;
+}
+
+static void take(struct call *call, weir_instant now)
+{
+    weir_web_take(call->web->host, &visitor_of(call)->taker, call->http->body,
+                  wants_old_headers(call->http->request->target), call->reply,
+                  now);
+}
+
+/* A client that holds a permit may be silent meanwhile. */
+static void enter(struct call *call, weir_instant now)
+{
+    struct visitor *visitor = visitor_of(call);
+    weir_web_enter(call->web->host, &visitor->taker, &visitor->permits,
+                   call->http->body, call->reply, now);
+    weir_conn_set_quiet(call->http->conn, visitor->permits.count > 0);
+}
+
+static void leave(struct call *call, weir_instant now)
+{
+    struct visitor *visitor = visitor_of(call);
+    weir_web_leave(&visitor->taker, &visitor->permits, call->http->body,
+                   call->reply, now);
+    weir_conn_set_quiet(call->http->conn, visitor->permits.count > 0);
+}
+
+static void on_gone(void *context, void *state)
+{
+    (void)context;
+    struct visitor *visitor = state;
+    weir_web_permits_end(&visitor->permits);
+}
+
+static void ask_rls(struct call *call, weir_instant now)
+{
+    weir_web_rls(call->web->service, &visitor_of(call)->taker, call->http->body,
+                 call->reply, now);
+}
+
+static void list_routes(struct call *call, weir_instant now);
+
+static const struct route {
+    const char *path, *method;
+    bool is_open; /* needs no credential */
+    bool forms;   /* accepts a form's content type */
+    void (*run)(struct call *call, weir_instant now);
+} routes[] = {
+    { "/v1/take", "POST", false, false, take },
+    { "/v1/enter", "POST", false, false, enter },
+    { "/v1/leave", "POST", false, false, leave },
+    /* Clients of envoyproxy/ratelimit post JSON by curl -d, with a form's
+     * type. */
+    { "/json", "POST", false, true, ask_rls },
+    { "/v1", "GET", false, false, list_routes },
+    { "/v1/status", "GET", false, false, say_status },
+    { "/metrics", "GET", false, false, say_metrics },
+    { "/healthz", "GET", true, false, say_health },
+    { "/readyz", "GET", true, false, say_ready },
+};
+
+static void add_route(json_t *list, const char *method, const char *path,
+                      bool is_open)
+{
+    const char *role = is_open ? ""
+                       : right_of(weir_text_of(method)) == WEIR_PROTOCOL_READ
+                           ? "read"
+                           : "take";
+    json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "method", method,
+                                          "path", path, "role", role));
+}
+
+/* As a root's GET /v1: for people that explore, and for tests of all routes. */
+static void list_routes(struct call *call, weir_instant now)
+{
+    (void)now;
+    const struct weir_web_views *views = call->web->views;
+    json_t *list = json_array();
+    const char *path;
+    for (size_t i = 0; i < WEIR_COUNT_OF(routes); i++)
+        add_route(list, routes[i].method, routes[i].path, routes[i].is_open);
+    for (size_t i = 0; views && (path = views->path(i)) != NULL; i++)
+        add_route(list, "GET", path, false);
+    call->reply->json = json_pack("{s:o}", "routes", list);
+}
+
+static const struct route *find_route(struct weir_text path)
+{
+    for (size_t i = 0; i < WEIR_COUNT_OF(routes); i++)
+        if (weir_text_equal(path, weir_text_of(routes[i].path)))
+            return &routes[i];
+    return NULL;
+}
+
+static bool takes_forms(void *context, struct weir_text path)
+{
+    (void)context;
+    const struct route *route = find_route(path);
+    return route && route->forms;
+}
+
+/* ---- Requests ---- */
+
+/* Answers GET of one of the page's views; false: no such path. */
+static bool look(struct call *call, weir_instant now)
+{
+    const struct weir_web_views *views = call->web->views;
+    struct weir_diag diag = { 0 };
+    int status =
+        views ? views->answer(views->context, call->http->request->target,
+                              &call->reply->json, &diag, now)
+              : 0;
+    if (status != 0 && status != 200)
+        weir_web_problem(call->reply, status, NULL, NULL, diag.text);
+    return status != 0;
+}
+
+/* The reader is identified by its token; without one, or without credentials in
+ * force, by its address. */
+static void write_reader(struct call *call)
+{
+    char shown[WEIR_HTTP_VALUE_MAX];
+    char *reader = call->http->reader;
+    const char *authorization =
+        weir_http_header(call->http, "Authorization", shown);
+    if (call->web->host->admit && authorization && authorization[0])
+        snprintf(reader, WEIR_HTTP_VALUE_MAX, "%s", authorization);
+    else
+        weir_http_peer_host(call->http, reader);
+}
+
+/* Answers a path that is no route: a view of the page, or 404. */
+static void answer_page(struct call *call, weir_instant now)
+{
+    struct weir_text path = weir_http_path(call->http->request->target);
+    bool is_get = weir_text_equal(call->http->method, WEIR_TEXT("GET"));
+    if (!is_get || !look(call, now))
+        weir_web_problem(call->reply, 404, NULL, NULL,
+                         "nothing answers at this path; GET /v1 lists those "
+                         "that do; quotas are edited at a root");
+    else if (!call->http->is_head &&
+             weir_text_equal(path, WEIR_TEXT(WEIR_PAGE_EVENTS)))
+        write_reader(call);
+}
+
+/* Whether the request has the route's method. */
+static bool fits(struct call *call, const struct route *route)
+{
+    if (weir_text_equal(call->http->method, weir_text_of(route->method)))
+        return true;
+    weir_web_problem(call->reply, 405, NULL, NULL,
+                     "this path wants another method");
+    weir_http_add_header(call->reply, "Allow", "%s%s", route->method,
+                         strcmp(route->method, "GET") == 0 ? ", HEAD" : "");
+    return false;
+}
+
+static bool on_head(void *context, struct weir_http_call *http,
+                    weir_instant now)
+{
+    struct call call = { .web = context, .http = http, .reply = &http->reply };
+    const struct route *route =
+        find_route(weir_http_path(http->request->target));
+    /* A browser that opens the page has no credential yet, and the page's files
+     * hold no data of the limiter. */
+    if (call.web->views && weir_http_file(http))
+        return false;
+    if ((!(route && route->is_open) && !is_admitted(&call, now)) ||
+        (route && !fits(&call, route)))
+        return false;
+    /* Memory for bodies is for peers with a role. */
+    bool has_no_body = route && route->is_open;
+    size_t most = has_no_body ? 0 : WEIR_WEB_BODY_MAX;
+    if (http->request->content_length <= most)
+        return true;
+    weir_web_problem(call.reply, 413, NULL, NULL,
+                     has_no_body ? "a request of this path has no body"
+                                 : "a body has 64 KiB at most");
+    return false;
+}
+
+static void on_request(void *context, struct weir_http_call *http,
+                       weir_instant now)
+{
+    struct call call = { .web = context, .http = http, .reply = &http->reply };
+    const struct route *route =
+        find_route(weir_http_path(http->request->target));
+    if (route)
+        route->run(&call, now);
+    else
+        answer_page(&call, now);
+}
+
+/* ---- Life ---- */
+
+int weir_web_new(const struct weir_protocol_host *host,
+                 const struct weir_listen_address *place,
+                 struct weir_rls_service *service,
+                 const struct weir_web_views *views, struct weir_web **out,
+                 struct weir_diag *diag)
+{
+    struct weir_web *web = calloc(1, sizeof *web);
+    if (!web)
+        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
+                             NULL);
+    web->host = host;
+    web->service = service;
+    web->views = views;
+    const struct weir_http_options options = {
+        .base = host->base,
+        .place = *place,
+        .tls = host->tls,
+        .public_origin = host->public_origin,
+        .on_short = host->on_short,
+        .max = weir_protocol_conns_max(host),
+        .silence_max = WEIR_WEB_SILENCE_MAX,
+        .unauthenticated_max =
+            host->admit ? WEIR_PROTOCOL_UNAUTHENTICATED_MAX : 0,
+        .bodies_max = WEIR_WEB_BODIES_MAX,
+        .state_size = sizeof(struct visitor),
+        .context = web,
+        .on_head = on_head,
+        .on_request = on_request,
+        .problem = problem,
+        .takes_forms = takes_forms,
+        .on_gone = on_gone,
+    };
+    int error = weir_http_listener_new(&options, &web->listener, diag);
+    if (error < 0) {
+        weir_web_free(&web);
+        return error;
+    }
+    *out = web;
+    return 0;
+}
+
+const struct weir_listen_address *weir_web_address(const struct weir_web *web)
+{
+    return weir_http_listener_address(web->listener);
+}
+
+void weir_web_recheck(struct weir_web *web)
+{
+    weir_http_listener_doubt(web->listener);
+}
+
+void weir_web_stop(struct weir_web *web)
+{
+    weir_http_listener_stop(web->listener);
+}
+
+void weir_web_free(struct weir_web **web)
+{
+    if (!*web)
+        return;
+    weir_http_listener_free(&(*web)->listener);
+    free(*web);
+    *web = NULL;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT
+ * protocol/http_take/web.h - decisions over HTTP/1.1 and JSON (weir-agent(8)
+ * is the reference, examples/openapi.yaml the same for programs).
+ *
+ *     POST /v1/take     take units, of one name or several
+ *     POST /v1/enter    take units and hold them, by a permit
+ *     POST /v1/leave    give the permit back
+ *     POST /json        Envoy's rate limit service, in proto3's JSON
+ *     GET  /v1          all routes
+ *     GET  /v1/status   the limiter's state
+ *     GET  /metrics     the same for Prometheus
+ *     GET  /healthz     whether the process lives
+ *     GET  /readyz      whether the quotas of a root are complete here
+ *     GET  /            the page, and its views (weir_web_views)
+ *
+ * If credentials are in force, each request except the last three must show one
+ * with the role 'take'. */
+
+#ifndef WEIR_WEB_H
+#define WEIR_WEB_H
+
+#include "protocol/rls/rls_service.h"
+
+#define WEIR_WEB_SILENCE_MAX (60 * WEIR_SECOND) /* between requests */
+#define WEIR_WEB_ASKS_MAX 256                   /* asks of one request */
+#define WEIR_WEB_BODY_MAX (64u << 10)           /* bytes of one request */
+#define WEIR_WEB_BODIES_MAX (64u << 20) /* … of all incomplete bodies */
+
+struct weir_web;
+struct json_t; /* of jansson */
+
+/* The views that the page needs besides the paths above. The owner of the
+ * listener fills it; borrowed for the listener's life. */
+struct weir_web_views {
+    void *context;
+    /* Answers a GET. 0: no such path; 200, and '*out' is the answer, a new
+     * reference; or another HTTP status with 'diag' filled. */
+    int (*answer)(void *context, struct weir_text target, struct json_t **out,
+                  struct weir_diag *diag, weir_instant now);
+    /* The path of each, for GET /v1; static; NULL past the last. */
+    const char *(*path)(size_t i);
+};
+
+/* Listens. 'service' answers /json; it is borrowed, and listeners may share it;
+ * likewise 'views', or NULL: without the page. Errors as
+ * weir_conn_server_new(). */
+int weir_web_new(const struct weir_protocol_host *host,
+                 const struct weir_listen_address *place,
+                 struct weir_rls_service *service,
+                 const struct weir_web_views *views, struct weir_web **out,
+                 struct weir_diag *diag);
+const struct weir_listen_address *weir_web_address(const struct weir_web *web);
+/* Certificates were reloaded: ends connections of clients that have shown one
+ * that isn't valid any more. (Credentials are checked with each request.) */
+void weir_web_recheck(struct weir_web *web);
+void weir_web_stop(struct weir_web *web);
+/* NULL inside is legal. */
+void weir_web_free(struct weir_web **web);
+
+#endif /* WEIR_WEB_H */

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT
+ * protocol/protocol.c - one decision, as every protocol requests it, and its
+ * authorization.
+ *
+ * A peek needs a handle, which is opened and closed for this one request. The
+ * slot that it takes in the table is idle at once and is evicted as any other
+ * idle one. */
+
+#include "protocol/protocol.h"
+#include "core/quota/quota.h"
+
+const struct weir_protocol_taker weir_protocol_any_taker = {
+    .names = { .all = true }
+};
+
+int weir_protocol_admit(const struct weir_protocol_host *host,
+                        const struct weir_conn *conn,
+                        enum weir_protocol_right right,
+                        const char *authorization,
+                        struct weir_protocol_taker *out, struct weir_diag *diag,
+                        weir_instant now)
+{
+    struct weir_tls_peer names;
+    *out = weir_protocol_any_taker;
+    if (!host->admit)
+        return 0;
+    *out = (struct weir_protocol_taker){ .names = { .all = false } };
+    weir_conn_peer(conn, out->address);
+    weir_conn_peer_names(conn, &names);
+    const struct weir_protocol_peer guest = { .right = right,
+                                              .address = out->address,
+                                              .names = &names,
+                                              .authorization = authorization };
+    return host->admit(host->context, &guest, out, diag, now);
+}
+
+int weir_protocol_may(const struct weir_protocol_host *host,
+                      const struct weir_protocol_taker *taker,
+                      struct weir_text name, struct weir_diag *diag,
+                      weir_instant now)
+{
+    struct weir_diag why;
+    weir_assert(taker);
+    if (weir_name_set_check(&taker->names, taker->identity, name, &why) == 0)
+        return 0;
+    if (host->denied)
+        host->denied(host->context, taker, why.text, now);
+    return weir_diag_set(diag, WEIR_EDENIED, why.text, NULL);
+}
+
+static int peek(const struct weir_protocol_host *host,
+                const struct weir_protocol_request *ask, struct weir_reply *out,
+                struct weir_diag *diag, weir_instant now)
+{
+    struct weir_handle handle;
+    int error =
+        weir_handle_open(host->weir, ask->name.p, ask->name.len, &handle);
+    /* Without room the rest of the chain decides. */
+    if (error < 0 && error != WEIR_EFULL)
+        return weir_diag_set(diag, error, weir_strerror(error), NULL);
+    (void)weir_peek(handle, ask->weight, out, now);
+    weir_handle_close(handle);
+    return 0;
+}
+
+static void count(const struct weir_protocol_host *host,
+                  enum weir_verdict verdict)
+{
+    if (!host->counts)
+        return;
+    host->counts->limited += verdict == WEIR_LIMITED;
+    host->counts->passed += verdict != WEIR_LIMITED;
+}
+
+/* Clients can't request names of the shadow set. */
+int weir_protocol_check(const struct weir_protocol_host *host,
+                        const struct weir_protocol_request *ask,
+                        struct weir_diag *diag, weir_instant now)
+{
+    if (weir_name_is_shadow(ask->name))
+        return weir_diag_set(diag, WEIR_ENAME,
+                             "a name that begins with "
+                             "shadow: is of a set that isn't in force",
+                             NULL);
+    int error = weir_name_check(ask->name, diag);
+    return error < 0
+               ? error
+               : weir_protocol_may(host, ask->taker, ask->name, diag, now);
+}
+
+int weir_protocol_decide(const struct weir_protocol_host *host,
+                         const struct weir_protocol_request *ask,
+                         struct weir_reply *out, struct weir_diag *diag,
+                         weir_instant now)
+{
+    int error = weir_protocol_check(host, ask, diag, now);
+    if (error < 0)
+        return error;
+    if (ask->peek)
+        return peek(host, ask, out, diag, now);
+    (void)weir_take_by_name(host->weir, ask->name.p, ask->name.len, ask->weight,
+                            out, now);
+    count(host, out->verdict);
+    return 0;
+}
+
+int weir_protocol_enter(const struct weir_protocol_host *host,
+                        const struct weir_protocol_request *ask, uint32_t klass,
+                        struct weir_permit *out_permit, struct weir_reply *out,
+                        struct weir_diag *diag, weir_instant now)
+{
+    struct weir_handle handle;
+    int error = weir_protocol_check(host, ask, diag, now);
+    if (error < 0)
+        return error;
+    error = weir_handle_open(host->weir, ask->name.p, ask->name.len, &handle);
+    if (error < 0 && error != WEIR_EFULL)
+        return weir_diag_set(diag, error, weir_strerror(error), NULL);
+    (void)weir_enter(handle, klass, ask->weight, out_permit, out, now);
+    weir_handle_close(handle);
+    count(host, out->verdict);
+    return 0;
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT
+ * protocol/protocol.h - the interface between foreign protocols and their host.
+ *
+ * A listener of this folder serves a foreign protocol (HTTP, that of Redis, …)
+ * to programs that don't use libweir. It decides as they would: the host gives
+ * it a limiter, and it calls weir_take_by_name() and its like, on this
+ * process's own memory. A listener knows no roots, no quotas and no other
+ * listener; it owns its connections and the state that its protocol needs.
+ *
+ *     weir agent                weir serve
+ *     a limiter: weir_open()    a limiter linked to this very root
+ *              \                  /
+ *               struct weir_protocol_host --> web, resp_listener, …
+ *
+ * Each protocol has a type of its own, and all have the same life cycle:
+ *
+ *     weir_X_new(&host, &options, &x, &diag)   listens
+ *     weir_X_place(x)                          its listen address and port
+ *     weir_X_recheck(x)                        credentials or certificates
+ *                                              were reloaded
+ *     weir_X_stop(x)                           no new connections
+ *     weir_X_free(&x)
+ *
+ * A listener never blocks for long: it doesn't call weir_wait(), and an exact
+ * quota's store blocks the loop for its deadline at most. All on the loop's
+ * thread. */
+
+#ifndef WEIR_PROTOCOL_H
+#define WEIR_PROTOCOL_H
+
+#include "core/quota/name_set.h"
+#include "io/conn.h"
+
+struct event_base;
+
+/* Connections of a listener at once. One more evicts an unauthenticated one; if
+ * there is none, it is refused. */
+#define WEIR_PROTOCOL_CONNS_MAX 12288
+/* How long a connection may last without showing a credential, if some are in
+ * force. */
+#define WEIR_PROTOCOL_UNAUTHENTICATED_MAX (10 * WEIR_SECOND)
+
+enum weir_protocol_right {
+    WEIR_PROTOCOL_TAKE, /* to request decisions */
+    WEIR_PROTOCOL_READ, /* to read status, metrics, the page */
+};
+
+/* The peer, and the right that it needs. */
+struct weir_protocol_peer {
+    enum weir_protocol_right right;
+    const char *address;               /* "127.0.0.1:41234", "unix" */
+    const struct weir_tls_peer *names; /* of its certificate; may be empty */
+    const char *authorization;         /* "Bearer …"; "": it has shown none */
+};
+
+/* A peer that may take: the quotas' names that it may take from, and its
+ * identity. A plain value. */
+#define WEIR_PROTOCOL_ADDRESS_SIZE 64
+struct weir_protocol_taker {
+    struct weir_name_set names;
+    char identity[256]; /* of its credential; NUL-terminated */
+    char address[WEIR_PROTOCOL_ADDRESS_SIZE];
+};
+/* The taker if no credentials are in force: it may take from all names. */
+extern const struct weir_protocol_taker weir_protocol_any_taker;
+
+/* Verdicts of weir_protocol_decide(), without peeks. */
+struct weir_protocol_counts {
+    uint64_t passed, limited;
+};
+
+/* Given to each listener; borrowed for the listener's life. */
+struct weir_protocol_host {
+    struct event_base *base;
+    struct weir *weir;
+    const char *version;                 /* Weir's version; static */
+    struct weir_protocol_counts *counts; /* borrowed; NULL: not counted */
+    /* Whether the peer has the right: 0, WEIR_ECREDENTIAL or WEIR_EDENIED with
+     * 'diag' filled. NULL: every peer has it. It may be slow: a listener calls
+     * it once per connection, or once per request if the protocol shows a
+     * credential with each. For the right to take, 'out' gets the names and the
+     * identity. */
+    int (*admit)(void *context, const struct weir_protocol_peer *guest,
+                 struct weir_protocol_taker *out, struct weir_diag *diag,
+                 weir_instant now);
+    /* The taker requested a quota from which it may not take; 'why' is a
+     * sentence. NULL: not reported. */
+    void (*denied)(void *context, const struct weir_protocol_taker *taker,
+                   const char *why, weir_instant now);
+    void *context;            /* of both functions */
+    struct weir_conn_tls tls; /* TLS of the listener, at addresses */
+    struct weir_accept_short on_short;
+    /* of each listener; 0: WEIR_PROTOCOL_CONNS_MAX. Lower if the system
+     * gives fewer descriptors */
+    size_t conns_max;
+    const char *public_origin; /* of its pages, if that isn't the listener's own
+                                * address (io/origin.h); borrowed; or NULL */
+};
+
+/* For struct weir_conn_options. */
+static inline size_t weir_protocol_conns_max(
+    const struct weir_protocol_host *host)
+{
+    return host->conns_max ? host->conns_max : WEIR_PROTOCOL_CONNS_MAX;
+}
+
+/* Whether the connection's peer has the right, by 'authorization' ("": none
+ * shown) and its certificate, if any. As 'admit'; if that is NULL, 0, and
+ * '*out' is weir_protocol_any_taker. On an error '*out' allows no name. */
+int weir_protocol_admit(const struct weir_protocol_host *host,
+                        const struct weir_conn *conn,
+                        enum weir_protocol_right right,
+                        const char *authorization,
+                        struct weir_protocol_taker *out, struct weir_diag *diag,
+                        weir_instant now);
+/* Whether the taker may take from 'name': 0, or WEIR_EDENIED with 'diag' filled
+ * and the denial reported to the host. weir_protocol_check() calls it; code
+ * that decides without weir_protocol_check() must call it. */
+int weir_protocol_may(const struct weir_protocol_host *host,
+                      const struct weir_protocol_taker *taker,
+                      struct weir_text name, struct weir_diag *diag,
+                      weir_instant now);
+
+/* A request for a decision, in any protocol. */
+struct weir_protocol_request {
+    struct weir_text name;
+    uint64_t weight;
+    bool peek;                               /* charges nothing */
+    const struct weir_protocol_taker *taker; /* never NULL (asserted) */
+};
+/* Whether 'ask' is valid and allowed; the errors are those of
+ * weir_protocol_decide(). */
+int weir_protocol_check(const struct weir_protocol_host *host,
+                        const struct weir_protocol_request *ask,
+                        struct weir_diag *diag, weir_instant now);
+/* Decides. WEIR_ENAME, with 'diag' filled, for an invalid name, WEIR_EDENIED
+ * for a name that the taker may not take from. A name without quota passes, and
+ * the reply says so. */
+int weir_protocol_decide(const struct weir_protocol_host *host,
+                         const struct weir_protocol_request *ask,
+                         struct weir_reply *out, struct weir_diag *diag,
+                         weir_instant now);
+
+/* Takes units and holds them in 'out_permit', as weir_enter(). 'klass' is a
+ * weir_class() or 0; no peeks. Errors as above; nothing is held then. */
+int weir_protocol_enter(const struct weir_protocol_host *host,
+                        const struct weir_protocol_request *ask, uint32_t klass,
+                        struct weir_permit *out_permit, struct weir_reply *out,
+                        struct weir_diag *diag, weir_instant now);
+
+#endif /* WEIR_PROTOCOL_H */

@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: MIT
+ * protocol/resp/resp_client.c - the commands that client libraries send to any
+ * server besides their work. Commands with a meaning here are answered as
+ * redis-server 7 does, others with its error.
+ *
+ * A password is a token of --credentials; a client with a certificate that has
+ * the role needs none. The token alone identifies the user; a user name sent
+ * with it is ignored. */
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "protocol/resp/resp_call.h"
+
+#define INFO_MAX 2048
+#define TOKEN_MAX 512
+
+static struct weir_text argument(const struct weir_resp_call *call, size_t at)
+{
+    return call->request->argument[at];
+}
+
+static bool is_word(struct weir_text text, const char *word)
+{
+    return text.len == strlen(word) && strncasecmp(text.p, word, text.len) == 0;
+}
+
+static void bulk(struct weir_resp_call *call, const char *text)
+{
+    weir_resp_bulk(call->out, weir_text_of(text));
+}
+
+/* ---- Short commands ---- */
+
+void weir_resp_ping(struct weir_resp_call *call)
+{
+    if (call->request->count > 2)
+        weir_resp_error(call->out,
+                        "ERR wrong number of arguments for 'ping' command");
+    else if (call->request->count == 2)
+        weir_resp_bulk(call->out, argument(call, 1));
+    else
+        weir_resp_simple(call->out, "PONG");
+}
+
+void weir_resp_echo(struct weir_resp_call *call)
+{
+    weir_resp_bulk(call->out, argument(call, 1));
+}
+
+/* There is one database, 0. */
+void weir_resp_select(struct weir_resp_call *call)
+{
+    int64_t database;
+    if (!weir_resp_number(argument(call, 1), &database))
+        weir_resp_error(call->out,
+                        "ERR value is not an integer or out of range");
+    else if (database != 0)
+        weir_resp_error(call->out, "ERR DB index is out of range");
+    else
+        weir_resp_simple(call->out, "OK");
+}
+
+void weir_resp_quit(struct weir_resp_call *call)
+{
+    weir_resp_simple(call->out, "OK");
+    weir_conn_end(call->conn);
+}
+
+/* redis-benchmark prints these parameters; other names have no value. */
+void weir_resp_config(struct weir_resp_call *call)
+{
+    static const struct {
+        const char *name, *value;
+    } known[] = { { "save", "" }, { "appendonly", "no" } };
+    if (!is_word(argument(call, 1), "get") || call->request->count != 3) {
+        weir_resp_error(call->out, "ERR there is CONFIG GET name; an agent is "
+                                   "configured by its command line");
+        return;
+    }
+    for (size_t i = 0; i < WEIR_COUNT_OF(known); i++) {
+        if (!is_word(argument(call, 2), known[i].name))
+            continue;
+        weir_resp_map(call->out, 1);
+        bulk(call, known[i].name);
+        bulk(call, known[i].value);
+        return;
+    }
+    weir_resp_map(call->out, 0);
+}
+
+/* ---- Authentication ---- */
+
+void weir_resp_session_fini(struct weir_resp_session *session)
+{
+    free(session->shown);
+    free(session->limited);
+    session->shown = NULL;
+    session->limited = NULL;
+}
+
+const struct weir_protocol_taker *weir_resp_taker(
+    const struct weir_resp_session *session)
+{
+    return session->limited ? session->limited : &weir_protocol_any_taker;
+}
+
+/* Without memory the peer isn't admitted. */
+static void let_in(struct weir_resp_session *session,
+                   const struct weir_protocol_taker *taker, const char *shown)
+{
+    bool limited = !taker->names.all;
+    weir_resp_session_fini(session);
+    session->shown = shown ? strdup(shown) : NULL;
+    session->limited = limited ? malloc(sizeof *session->limited) : NULL;
+    session->known =
+        (!shown || session->shown) && (!limited || session->limited);
+    if (session->limited)
+        *session->limited = *taker;
+}
+
+/* False: the error reply is written. */
+static bool log_in(struct weir_resp_call *call, struct weir_text token)
+{
+    const struct weir_protocol_host *host = call->host;
+    char shown[TOKEN_MAX + 8];
+    struct weir_protocol_taker taker;
+    struct weir_diag diag = { 0 };
+    if (!host->admit)
+        return true;
+    bool fits = token.len <= TOKEN_MAX && !memchr(token.p, '\0', token.len);
+    snprintf(shown, sizeof shown, "Bearer %.*s", fits ? (int)token.len : 0,
+             token.p);
+    int error = weir_protocol_admit(host, call->conn, WEIR_PROTOCOL_TAKE, shown,
+                                    &taker, &diag, call->now);
+    if (error == 0)
+        let_in(call->session, &taker, shown);
+    if (error == WEIR_EDENIED)
+        weir_resp_error(call->out, "NOPERM this token hasn't the role 'take'");
+    else if (error < 0)
+        weir_resp_error(call->out, "WRONGPASS invalid username-password pair "
+                                   "or user is disabled.");
+    return error == 0;
+}
+
+void weir_resp_meet(const struct weir_protocol_host *host,
+                    struct weir_conn *conn, struct weir_resp_session *session,
+                    weir_instant now)
+{
+    struct weir_tls_peer names;
+    struct weir_protocol_taker taker;
+    struct weir_diag diag = { 0 };
+    weir_conn_peer_names(conn, &names);
+    /* A peer without a certificate may still send AUTH: this is no refusal. */
+    session->known = false;
+    if ((!host->admit || names.count > 0) &&
+        weir_protocol_admit(host, conn, WEIR_PROTOCOL_TAKE, "", &taker, &diag,
+                            now) == 0)
+        let_in(session, &taker, NULL);
+}
+
+bool weir_resp_admit(const struct weir_protocol_host *host,
+                     struct weir_conn *conn, struct weir_resp_session *session,
+                     weir_instant now)
+{
+    struct weir_protocol_taker taker;
+    struct weir_diag diag = { 0 };
+    char shown[TOKEN_MAX + 8] = "";
+    if (session->shown)
+        snprintf(shown, sizeof shown, "%s", session->shown);
+    if (weir_protocol_admit(host, conn, WEIR_PROTOCOL_TAKE, shown, &taker,
+                            &diag, now) < 0)
+        return false;
+    let_in(session, &taker, session->shown ? shown : NULL);
+    return session->known;
+}
+
+void weir_resp_auth(struct weir_resp_call *call)
+{
+    size_t count = call->request->count;
+    if (count > 3) {
+        weir_resp_error(call->out, "ERR syntax error");
+        return;
+    }
+    if (!call->host->admit && count == 2) {
+        weir_resp_error(call->out,
+                        "ERR AUTH <password> called without any password "
+                        "configured for the default user. Are you sure your "
+                        "configuration is correct?");
+        return;
+    }
+    if (log_in(call, argument(call, count - 1)))
+        weir_resp_simple(call->out, "OK");
+}
+
+void weir_resp_reset(struct weir_resp_call *call)
+{
+    struct weir_resp_session *session = call->session;
+    weir_resp_session_fini(session);
+    weir_resp_meet(call->host, call->conn, session, call->now);
+    session->name[0] = '\0';
+    session->protocol = call->out->protocol = 2;
+    weir_resp_simple(call->out, "RESET");
+}
+
+/* False: the error reply is written. */
+static bool set_name(struct weir_resp_call *call, struct weir_text name)
+{
+    bool is_sound = name.len <= WEIR_RESP_NAME_MAX;
+    for (size_t i = 0; i < name.len && is_sound; i++)
+        is_sound = name.p[i] > ' ' && name.p[i] <= '~';
+    if (!is_sound) {
+        weir_resp_error(call->out,
+                        "ERR Client names cannot contain spaces, newlines or "
+                        "special characters, and have 63 bytes at most.");
+        return false;
+    }
+    memcpy(call->session->name, name.p, name.len);
+    call->session->name[name.len] = '\0';
+    return true;
+}
+
+static void say_hello(struct weir_resp_call *call)
+{
+    weir_resp_map(call->out, 7);
+    bulk(call, "server");
+    /* Some clients accept no other name. */
+    bulk(call, "redis");
+    bulk(call, "version");
+    bulk(call, "7.0.0");
+    bulk(call, "proto");
+    weir_resp_integer(call->out, call->session->protocol);
+    bulk(call, "id");
+    weir_resp_integer(call->out, (int64_t)call->session->id);
+    bulk(call, "mode");
+    bulk(call, "standalone");
+    bulk(call, "role");
+    bulk(call, "master");
+    bulk(call, "modules");
+    weir_resp_array(call->out, 0);
+}
+
+void weir_resp_hello(struct weir_resp_call *call)
+{
+    size_t count = call->request->count;
+    int64_t protocol = call->session->protocol;
+    size_t at = 2;
+    if (count > 1 && !weir_resp_number(argument(call, 1), &protocol)) {
+        weir_resp_error(call->out, "ERR Protocol version is not an integer "
+                                   "or out of range");
+        return;
+    }
+    if (protocol != 2 && protocol != 3) {
+        weir_resp_error(call->out, "NOPROTO unsupported protocol version");
+        return;
+    }
+    while (at < count) {
+        bool is_auth = is_word(argument(call, at), "auth") && at + 2 < count;
+        bool is_name = is_word(argument(call, at), "setname") && at + 1 < count;
+        if (!is_auth && !is_name) {
+            weir_resp_error(call->out, "ERR Syntax error in HELLO");
+            return;
+        }
+        if (is_auth ? !log_in(call, argument(call, at + 2))
+                    : !set_name(call, argument(call, at + 1)))
+            return;
+        at += is_auth ? 3 : 2;
+    }
+    if (!call->session->known) {
+        weir_resp_error(call->out,
+                        "NOAUTH HELLO must be called with the client already "
+                        "authenticated, otherwise the HELLO <proto> AUTH "
+                        "<user> <pass> option can be used to authenticate "
+                        "the client and select the RESP protocol version at "
+                        "the same time");
+        return;
+    }
+    call->session->protocol = call->out->protocol = (uint8_t)protocol;
+    say_hello(call);
+}
+
+/* ---- CLIENT ---- */
+
+static void set_name_command(struct weir_resp_call *call)
+{
+    if (set_name(call, argument(call, 2)))
+        weir_resp_simple(call->out, "OK");
+}
+
+static void get_name(struct weir_resp_call *call)
+{
+    if (call->session->name[0])
+        bulk(call, call->session->name);
+    else
+        weir_resp_null(call->out);
+}
+
+static void get_id(struct weir_resp_call *call)
+{
+    weir_resp_integer(call->out, (int64_t)call->session->id);
+}
+
+/* Accepted without effect. */
+static void agree(struct weir_resp_call *call)
+{
+    weir_resp_simple(call->out, "OK");
+}
+
+static void show_client(struct weir_resp_call *call)
+{
+    char text[256];
+    char address[64];
+    weir_conn_peer(call->conn, address);
+    snprintf(text, sizeof text, "id=%" PRIu64 " addr=%s name=%s db=0 resp=%u",
+             call->session->id, address, call->session->name,
+             call->session->protocol);
+    bulk(call, text);
+}
+
+void weir_resp_client(struct weir_resp_call *call)
+{
+    static const struct {
+        const char *name;
+        size_t count; /* with CLIENT and the subcommand */
+        void (*run)(struct weir_resp_call *call);
+    } parts[] = {
+        { "setname", 3, set_name_command },
+        { "getname", 2, get_name },
+        { "id", 2, get_id },
+        { "info", 2, show_client },
+        { "setinfo", 4, agree },
+        { "no-evict", 3, agree },
+        { "no-touch", 3, agree },
+    };
+    struct weir_text name = argument(call, 1);
+    for (size_t i = 0; i < WEIR_COUNT_OF(parts); i++) {
+        if (!is_word(name, parts[i].name) ||
+            call->request->count != parts[i].count)
+            continue;
+        parts[i].run(call);
+        return;
+    }
+    char text[128];
+    snprintf(text, sizeof text,
+             "ERR unknown subcommand or wrong number of arguments for '%.*s'. "
+             "Try CLIENT HELP.",
+             name.len < 32 ? (int)name.len : 32, name.p);
+    weir_resp_error(call->out, text);
+}
+
+/* ---- COMMAND ---- */
+
+static void show_command(struct weir_resp_call *call,
+                         const struct weir_resp_command *command)
+{
+    weir_resp_array(call->out, 6);
+    bulk(call, command->name);
+    weir_resp_integer(call->out, command->arity);
+    weir_resp_array(call->out, 2);
+    weir_resp_simple(call->out, command->is_write ? "write" : "readonly");
+    weir_resp_simple(call->out, "fast");
+    weir_resp_integer(call->out, command->key);
+    weir_resp_integer(call->out, command->key);
+    weir_resp_integer(call->out, command->key ? 1 : 0);
+}
+
+static void show_some(struct weir_resp_call *call)
+{
+    weir_resp_array(call->out, call->request->count - 2);
+    for (size_t i = 2; i < call->request->count; i++) {
+        const struct weir_resp_command *command =
+            weir_resp_find_command(argument(call, i));
+        if (command)
+            show_command(call, command);
+        else
+            weir_resp_null(call->out);
+    }
+}
+
+static void list_names(struct weir_resp_call *call)
+{
+    weir_resp_array(call->out, weir_resp_command_count);
+    for (size_t i = 0; i < weir_resp_command_count; i++)
+        bulk(call, weir_resp_commands[i].name);
+}
+
+static void show_all(struct weir_resp_call *call)
+{
+    weir_resp_array(call->out, weir_resp_command_count);
+    for (size_t i = 0; i < weir_resp_command_count; i++)
+        show_command(call, &weir_resp_commands[i]);
+}
+
+void weir_resp_command(struct weir_resp_call *call)
+{
+    struct weir_text part =
+        call->request->count > 1 ? argument(call, 1) : WEIR_TEXT("");
+    if (part.len == 0)
+        show_all(call);
+    else if (is_word(part, "count"))
+        weir_resp_integer(call->out, (int64_t)weir_resp_command_count);
+    else if (is_word(part, "info"))
+        show_some(call);
+    else if (is_word(part, "list"))
+        list_names(call);
+    else if (is_word(part, "docs"))
+        weir_resp_map(call->out, 0);
+    else
+        weir_resp_error(call->out, "ERR unknown subcommand of 'command': "
+                                   "there is COUNT, INFO, LIST and DOCS");
+}
+
+/* ---- INFO ---- */
+
+static int show_keys(const struct weir_throttle *throttle, char *buf,
+                     size_t size)
+{
+    struct weir_throttle_counts keys = weir_throttle_counts(throttle);
+    return snprintf(buf, size,
+                    "throttle_keys:%u\r\n"
+                    "throttle_keys_max:%u\r\n"
+                    "throttle_passed:%" PRIu64 "\r\n"
+                    "throttle_limited:%" PRIu64 "\r\n"
+                    "throttle_evicted:%" PRIu64 "\r\n",
+                    keys.keys, keys.keys_max, keys.passed, keys.limited,
+                    keys.evicted);
+}
+
+void weir_resp_info(struct weir_resp_call *call)
+{
+    char text[INFO_MAX];
+    struct weir_status status;
+    struct weir_conn_counts conns = weir_conn_server_counts(call->server);
+    weir_status(call->host->weir, &status);
+    int len = snprintf(text, sizeof text,
+                       "# Server\r\n"
+                       "redis_version:7.0.0\r\n"
+                       "redis_mode:standalone\r\n"
+                       "weir_version:%s\r\n"
+                       "process_id:%ld\r\n"
+                       "\r\n# Clients\r\n"
+                       "connected_clients:%zu\r\n"
+                       "maxclients:%zu\r\n"
+                       "total_connections_received:%" PRIu64 "\r\n"
+                       "rejected_connections:%" PRIu64 "\r\n"
+                       "\r\n# Weir\r\n"
+                       "roots:%u\r\n"
+                       "roots_up:%u\r\n"
+                       "ready:%d\r\n"
+                       "stale:%d\r\n"
+                       "slots:%u\r\n"
+                       "slots_used:%u\r\n"
+                       "\r\n# Throttle\r\n"
+                       "throttle_sharing:%s\r\n",
+                       call->host->version, (long)getpid(),
+                       weir_conn_server_count(call->server),
+                       weir_protocol_conns_max(call->host), conns.opened,
+                       conns.crowded, status.roots, status.roots_up,
+                       status.ready, status.stale, status.slots,
+                       status.slots_used, call->throttle ? "local" : "counted");
+    if (call->throttle)
+        len += show_keys(call->throttle, text + len, sizeof text - (size_t)len);
+    weir_resp_bulk(call->out, (struct weir_text){ text, (size_t)len });
+}

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: MIT
+ * protocol/resp/throttle.c - cells of a cache line, an index from hashes to
+ * them, and a clock hand for eviction.
+ *
+ *     key --hash--> index --> cells:  | tat, key | tat, key | free | …
+ *                                           ^ hand
+ *
+ * A cell's tat is the instant at which its bucket will be empty: a request of q
+ * units adds q * period/count to the larger of tat and now, and passes if the
+ * sum isn't ahead of now by more than the burst. As in redis-cell the cell
+ * belongs to the key alone: a request for the key with another rate finds the
+ * same tat.
+ *
+ * Each new key checks a few cells at the hand and removes the idle ones. The
+ * table thus stays as large as the keys in use, without a sweep that would
+ * block the loop. */
+
+#include "protocol/resp/throttle.h"
+
+#include <string.h>
+
+#include "core/base/hash.h"
+#include "core/base/index.h"
+
+#define LOOKED_AT 4    /* cells checked for each new key */
+#define CHOSEN_FROM 16 /* cells considered for an eviction */
+#define INLINE_MAX 40  /* bytes of a key that is stored in its cell */
+#define NONE UINT32_MAX
+#define PERIOD_MAX ((int64_t)1 << 33) /* seconds: in ns within 63 bits */
+/* 73 years, in ns: times are cut to it, so that sums of two fit in 64 bits. */
+#define TIME_MAX ((int64_t)1 << 61)
+
+struct cell {
+    uint64_t hash;
+    int64_t tat;
+    uint32_t key_len;
+    bool is_used;
+    union {
+        uint32_t next; /* in the list of free cells, if free */
+        char here[INLINE_MAX];
+        char *there; /* owned; key_len > sizeof here */
+    } key;
+};
+
+struct weir_throttle {
+    const struct weir_mem *mem;
+    struct weir_index index;
+    struct cell *cells; /* owned */
+    size_t capacity;    /* of 'cells' */
+    uint32_t made;      /* cells ever used */
+    uint32_t free;      /* head of the list of free cells; or NONE */
+    uint32_t hand;
+    uint64_t seed;
+    struct weir_throttle_counts counts;
+};
+
+/* ---- Cells ---- */
+
+static bool is_there(const struct cell *cell)
+{
+    return cell->key_len > sizeof cell->key.here;
+}
+
+static const char *key_of(const struct cell *cell)
+{
+    return is_there(cell) ? cell->key.there : cell->key.here;
+}
+
+static struct cell *find(const struct weir_throttle *t, struct weir_text key,
+                         uint64_t hash)
+{
+    size_t cursor = 0;
+    uint32_t at;
+    while (weir_index_find(&t->index, hash, &cursor, &at)) {
+        struct cell *cell = &t->cells[at];
+        if (cell->key_len == key.len &&
+            memcmp(key_of(cell), key.p, key.len) == 0)
+            return cell;
+    }
+    return NULL;
+}
+
+static void take_out(struct weir_throttle *t, struct cell *cell)
+{
+    weir_index_remove(&t->index, cell->hash, (uint32_t)(cell - t->cells));
+    if (is_there(cell))
+        t->mem->free(t->mem->context, cell->key.there, cell->key_len);
+    cell->is_used = false;
+    cell->key_len = 0;
+    cell->key.next = t->free;
+    t->free = (uint32_t)(cell - t->cells);
+    t->counts.keys--;
+}
+
+static struct cell *under_hand(struct weir_throttle *t)
+{
+    t->hand = t->hand + 1 < t->made ? t->hand + 1 : 0;
+    return &t->cells[t->hand];
+}
+
+/* Removes idle cells near the hand. */
+static void tidy(struct weir_throttle *t, int64_t now)
+{
+    for (uint32_t i = 0; i < LOOKED_AT && i < t->made; i++) {
+        struct cell *cell = under_hand(t);
+        if (cell->is_used && cell->tat <= now)
+            take_out(t, cell);
+    }
+}
+
+/* Removes, among some cells at the hand, the one nearest to idle; all are
+ * used. */
+static void evict(struct weir_throttle *t, int64_t now)
+{
+    struct cell *best = under_hand(t);
+    for (uint32_t i = 1; i < CHOSEN_FROM; i++) {
+        struct cell *cell = under_hand(t);
+        if (cell->tat < best->tat)
+            best = cell;
+    }
+    t->counts.evicted += best->tat > now;
+    take_out(t, best);
+}
+
+/* Adds a free cell; false: no memory. */
+static bool make_cell(struct weir_throttle *t)
+{
+    if (t->made == t->capacity) {
+        struct cell *grown = weir_mem_grow(t->mem, t->cells, sizeof *grown,
+                                           &t->capacity, t->made + 1u);
+        if (!grown)
+            return false;
+        t->cells = grown;
+    }
+    t->cells[t->made].key.next = NONE;
+    t->free = t->made++;
+    return true;
+}
+
+/* Ensures a free cell; false: no memory. */
+static bool make_room(struct weir_throttle *t, int64_t now)
+{
+    tidy(t, now);
+    if (t->free != NONE)
+        return true;
+    if (t->made < t->counts.keys_max)
+        return make_cell(t);
+    evict(t, now);
+    return true;
+}
+
+static struct cell *put_in(struct weir_throttle *t, struct weir_text key,
+                           uint64_t hash, int64_t now)
+{
+    bool is_long = key.len > INLINE_MAX;
+    if (!make_room(t, now))
+        return NULL;
+    char *there = is_long ? t->mem->alloc(t->mem->context, key.len) : NULL;
+    if ((is_long && !there) ||
+        weir_index_add(&t->index, t->mem, hash, t->free) < 0) {
+        t->mem->free(t->mem->context, there, there ? key.len : 0);
+        return NULL;
+    }
+    struct cell *cell = &t->cells[t->free];
+    t->free = cell->key.next;
+    cell->hash = hash;
+    cell->key_len = (uint32_t)key.len;
+    cell->is_used = true;
+    if (is_long)
+        cell->key.there = there;
+    if (key.len > 0)
+        memcpy(is_long ? there : cell->key.here, key.p, key.len);
+    t->counts.keys++;
+    return cell;
+}
+
+/* ---- Arithmetic ---- */
+
+/* a * b / c, rounded up or down and cut to 'most'; c > 0. 64 bits nearly always
+ * suffice, and take a fifth of the time. */
+static int64_t proportion(int64_t a, int64_t b, int64_t c, bool up,
+                          int64_t most)
+{
+    int64_t product;
+    weir_i128 result;
+    if (WEIR_LIKELY(!__builtin_mul_overflow(a, b, &product))) {
+        result = product / c + (up && product > 0 && product % c != 0);
+    } else {
+        weir_i128 wide = (weir_i128)a * b;
+        result = wide / c + (up && wide > 0 && wide % c != 0);
+    }
+    if (result > most)
+        return most;
+    return result < -most ? -most : (int64_t)result;
+}
+
+static int64_t period_of(const struct weir_throttle_ask *ask)
+{
+    int64_t period = ask->period_s < PERIOD_MAX ? ask->period_s : PERIOD_MAX;
+    return period * (int64_t)WEIR_SECOND;
+}
+
+/* The time of 'units' in ns, rounded up. */
+static int64_t time_of(const struct weir_throttle_ask *ask, int64_t units)
+{
+    return proportion(period_of(ask), units, ask->count, true, TIME_MAX);
+}
+
+/* Whole units in 'time'. */
+static int64_t units_in(const struct weir_throttle_ask *ask, int64_t time)
+{
+    return proportion(time, ask->count, period_of(ask), false, INT64_MAX);
+}
+
+/* Rounds durations as redis-cell does. */
+static int64_t to_seconds(int64_t ns)
+{
+    int64_t second = WEIR_SECOND;
+    return ns / second + (ns % second >= (int64_t)WEIR_MILLISECOND);
+}
+
+/* Decides on 'tat'; returns the new tat. */
+static int64_t decide(const struct weir_throttle_ask *ask, int64_t tat,
+                      struct weir_throttle_reply *out, int64_t now)
+{
+    int64_t limit = ask->max_burst < INT64_MAX ? ask->max_burst + 1 : INT64_MAX;
+    int64_t burst = time_of(ask, limit);
+    int64_t cost = time_of(ask, ask->quantity);
+    int64_t ahead = tat > now ? tat - now : 0;
+    bool passes = ahead + cost <= burst;
+    int64_t ttl = passes ? ahead + cost : ahead;
+    int64_t left = units_in(ask, burst - ttl);
+    *out = (struct weir_throttle_reply){
+        .limited = !passes,
+        .limit = limit,
+        .remaining = left > 0 ? left : 0,
+        .retry_after_s =
+            passes || cost > burst ? -1 : to_seconds(ahead + cost - burst),
+        .reset_after_s = to_seconds(ttl),
+    };
+    return now + ttl;
+}
+
+static int check(const struct weir_throttle_ask *ask)
+{
+    if (ask->key.len > WEIR_THROTTLE_KEY_MAX)
+        return WEIR_ETOOBIG;
+    bool sound = ask->max_burst >= 0 && ask->count > 0 && ask->period_s > 0;
+    return sound ? 0 : WEIR_EINVAL;
+}
+
+int weir_throttle_decide(struct weir_throttle *throttle,
+                         const struct weir_throttle_ask *ask,
+                         struct weir_throttle_reply *out, weir_instant now)
+{
+    struct weir_throttle *t = throttle;
+    struct weir_throttle_reply reply;
+    int64_t at = (int64_t)now;
+    int error = check(ask);
+    if (error < 0)
+        return error;
+    uint64_t hash = weir_hash(ask->key, t->seed);
+    struct cell *cell = find(t, ask->key, hash);
+    int64_t tat = decide(ask, cell ? cell->tat : at, &reply, at);
+    bool changes = !ask->probe && !reply.limited && ask->quantity != 0;
+    /* A key that is idle afterwards needs no cell. */
+    if (changes && !cell && tat > at) {
+        cell = put_in(t, ask->key, hash, at);
+        if (!cell)
+            return WEIR_ENOMEM;
+    }
+    if (changes && cell)
+        cell->tat = tat;
+    if (!ask->probe)
+        *(reply.limited ? &t->counts.limited : &t->counts.passed) += 1;
+    *out = reply;
+    return 0;
+}
+
+bool weir_throttle_forget(struct weir_throttle *throttle, struct weir_text key,
+                          weir_instant now)
+{
+    struct cell *cell = find(throttle, key, weir_hash(key, throttle->seed));
+    if (!cell)
+        return false;
+    bool counted = cell->tat > (int64_t)now;
+    take_out(throttle, cell);
+    return counted;
+}
+
+/* ---- Life ---- */
+
+struct weir_throttle *weir_throttle_new(const struct weir_mem *mem,
+                                        uint32_t keys_max, uint64_t seed)
+{
+    weir_assert(keys_max > 0 && keys_max <= WEIR_THROTTLE_KEYS_MAX);
+    struct weir_throttle *made = mem->alloc(mem->context, sizeof *made);
+    if (!made)
+        return NULL;
+    made->mem = mem;
+    made->seed = seed;
+    made->free = NONE;
+    made->counts.keys_max = keys_max;
+    return made;
+}
+
+void weir_throttle_free(struct weir_throttle **throttle)
+{
+    struct weir_throttle *t = *throttle;
+    if (!t)
+        return;
+    *throttle = NULL;
+    for (uint32_t i = 0; i < t->made; i++)
+        if (t->cells[i].is_used && is_there(&t->cells[i]))
+            t->mem->free(t->mem->context, t->cells[i].key.there,
+                         t->cells[i].key_len);
+    weir_index_fini(&t->index, t->mem);
+    t->mem->free(t->mem->context, t->cells, t->capacity * sizeof *t->cells);
+    t->mem->free(t->mem->context, t, sizeof *t);
+}
+
+struct weir_throttle_counts weir_throttle_counts(
+    const struct weir_throttle *throttle)
+{
+    return throttle->counts;
+}

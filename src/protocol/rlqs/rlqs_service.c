@@ -1,0 +1,537 @@
+/* SPDX-License-Identifier: MIT
+ * protocol/rlqs/rlqs_service.c - the assignments of Envoy's buckets.
+ *
+ *     stream of an Envoy -- bucket --+
+ *                        -- bucket --|--> share: a quota's name, its handle,
+ *     stream of another  -- bucket --+    the demand of all of them
+ *
+ * A share is one quota in this process, with the buckets of that name of all
+ * streams. A bucket's demand is its passed and denied requests by the time
+ * since its last report. The sum of the demands, with a little more to detect
+ * growth, is the process's want of a leased quota; a bucket's part of the grant
+ * is its part of the demand. A new bucket's first report tells no demand (Envoy
+ * sends it with the first request, and the next one seconds later). Until it is
+ * known, the bucket counts with the mean of the others, and the process wants
+ * as much as it can get.
+ *
+ * All buckets of a report are named and authorized before the first is charged:
+ * a report that is refused for a name has charged nothing.
+ *
+ * A report is answered for each of its buckets, which also renews their
+ * assignments. Between reports an assignment is sent only if it differs by more
+ * than a tenth.
+ *
+ * Rejected: giving the whole limit to each Envoy and correcting it by the
+ * reports (N times the limit at every onset of load). */
+
+#include "protocol/rlqs/rlqs_service.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "codec/rls_name.h"
+#include "core/base/hash.h"
+#include "io/h2.h"
+
+#define SHARES_SIZE 4096u /* hash lists of shares; a power of two */
+#define WANT_MORE 1.25    /* the want is so many times the demand */
+#define WANT_LEAST 1.0    /* the least want, in units per second */
+#define WANT_FIRST 1e9    /* the want while a bucket's demand is unknown */
+#define TOLD_RATIO 0.1    /* a smaller difference isn't sent */
+#define ELAPSED_LEAST (WEIR_SECOND / 10)
+
+struct share {
+    struct share *next; /* in its hash list */
+    struct weir_handle handle;
+    double demand;        /* units per second, of all its buckets */
+    struct bucket *first; /* of all streams' buckets */
+    uint32_t buckets;
+    uint32_t fresh; /* buckets that have reported only once */
+    struct weir_rls_name name;
+};
+
+struct bucket {
+    struct bucket *next;    /* in its stream's list */
+    struct bucket *sibling; /* in its share's list */
+    struct weir_rlqs_stream *stream;
+    struct share *share;
+    double demand; /* units per second */
+    uint64_t reports;
+    weir_instant heard;
+    weir_duration lives;
+    struct weir_rlqs_action told;
+    size_t id_len;
+    char id[]; /* the id's bytes */
+};
+
+struct weir_rlqs_stream {
+    struct weir_rlqs_service *service; /* borrowed */
+    struct weir_protocol_taker taker;
+    struct bucket *buckets; /* owned */
+    uint32_t bucket_count;
+    size_t domain_len; /* 0: not received yet */
+    char domain[WEIR_NAME_MAX];
+};
+
+struct weir_rlqs_service {
+    const struct weir_protocol_host *host; /* borrowed */
+    struct share *shares[SHARES_SIZE];     /* owned */
+    struct weir_diag diag;
+    unsigned char *out; /* owned */
+    size_t out_len, out_size;
+};
+
+/* ---- Shares ---- */
+
+static struct share **list_of(struct weir_rlqs_service *service,
+                              const struct weir_rls_name *name)
+{
+    struct weir_text text = { name->buf, name->len };
+    return &service->shares[weir_hash(text, 0) % SHARES_SIZE];
+}
+
+static struct share *find_share(struct weir_rlqs_service *service,
+                                const struct weir_rls_name *name)
+{
+    struct share *share = *list_of(service, name);
+    while (share && (share->name.len != name->len ||
+                     memcmp(share->name.buf, name->buf, name->len) != 0))
+        share = share->next;
+    return share;
+}
+
+/* NULL: no memory, or the limiter has no room. */
+static struct share *get_share(struct weir_rlqs_service *service,
+                               const struct weir_rls_name *name)
+{
+    struct share *share = find_share(service, name);
+    if (share)
+        return share;
+    share = calloc(1, sizeof *share);
+    if (!share)
+        return NULL;
+    share->name = *name;
+    int error = weir_handle_open(service->host->weir, name->buf, name->len,
+                                 &share->handle);
+    /* Without room the rest of the chain decides. */
+    if (error < 0 && error != WEIR_EFULL) {
+        free(share);
+        return NULL;
+    }
+    share->next = *list_of(service, name);
+    *list_of(service, name) = share;
+    return share;
+}
+
+static void leave_share(struct weir_rlqs_service *service,
+                        struct bucket *bucket)
+{
+    struct share *share = bucket->share;
+    struct bucket **to = &share->first;
+    while (*to != bucket)
+        to = &(*to)->sibling;
+    *to = bucket->sibling;
+    share->demand -= bucket->demand;
+    share->fresh -= bucket->reports < 2;
+    if (--share->buckets > 0)
+        return;
+    struct share **at = list_of(service, &share->name);
+    while (*at != share)
+        at = &(*at)->next;
+    *at = share->next;
+    weir_handle_close(share->handle);
+    free(share);
+}
+
+/* ---- Buckets ---- */
+
+static struct weir_text id_of(const struct bucket *bucket)
+{
+    return (struct weir_text){ bucket->id, bucket->id_len };
+}
+
+/* Searches the share's list: a name has about one bucket per Envoy. */
+static struct bucket *find_bucket(struct weir_rlqs_stream *stream,
+                                  const struct weir_rls_name *name)
+{
+    const struct share *share = find_share(stream->service, name);
+    struct bucket *bucket = share ? share->first : NULL;
+    while (bucket && bucket->stream != stream)
+        bucket = bucket->sibling;
+    return bucket;
+}
+
+/* NULL: no memory. */
+static struct bucket *add_bucket(struct weir_rlqs_stream *stream,
+                                 const struct weir_rls_name *name,
+                                 struct weir_text id)
+{
+    struct bucket *bucket = calloc(1, sizeof *bucket + id.len);
+    struct share *share = bucket ? get_share(stream->service, name) : NULL;
+    if (!share) {
+        free(bucket);
+        return NULL;
+    }
+    memcpy(bucket->id, id.p, id.len);
+    bucket->id_len = id.len;
+    bucket->stream = stream;
+    bucket->share = share;
+    bucket->sibling = share->first;
+    share->first = bucket;
+    share->buckets++;
+    share->fresh++;
+    bucket->next = stream->buckets;
+    stream->buckets = bucket;
+    stream->bucket_count++;
+    return bucket;
+}
+
+/* Frees the bucket at 'at' and takes it off the list. */
+static void drop_bucket(struct weir_rlqs_stream *stream, struct bucket **at)
+{
+    struct bucket *bucket = *at;
+    *at = bucket->next;
+    stream->bucket_count--;
+    leave_share(stream->service, bucket);
+    free(bucket);
+}
+
+/* ---- Assignments ---- */
+
+/* Converts a rate per second to whole tokens per interval. */
+static void set_rate(double rate, struct weir_rlqs_action *action)
+{
+    if (rate <= 1.0 / 86400) {
+        action->what = WEIR_RLQS_DENY_ALL;
+        return;
+    }
+    action->what = WEIR_RLQS_BUCKET;
+    action->interval =
+        rate < 1 ? (weir_duration)(WEIR_SECOND / rate) : WEIR_SECOND;
+    action->tokens = rate < 1            ? 1
+                     : rate > UINT32_MAX ? UINT32_MAX
+                                         : (uint32_t)rate;
+}
+
+static double part_of(const struct bucket *bucket)
+{
+    const struct share *share = bucket->share;
+    return share->demand > 0 ? bucket->demand / share->demand
+                             : 1.0 / share->buckets;
+}
+
+/* Units that the quota refills in the time 'in'. */
+static double returns(const struct bucket *bucket,
+                      const struct weir_reply *reply, weir_duration in)
+{
+    struct weir_policy policy;
+    struct weir *weir = bucket->stream->service->host->weir;
+    if (weir_policy(weir, reply->quota, reply->quota_len, &policy) < 0 ||
+        policy.window == 0)
+        return 0;
+    return (double)policy.quantity / (double)policy.window * (double)in;
+}
+
+/* Half of the units left and of those that refill until the next report. */
+static void set_half(const struct bucket *bucket,
+                     const struct weir_reply *reply,
+                     struct weir_rlqs_action *action)
+{
+    action->what = WEIR_RLQS_BUCKET;
+    action->interval = bucket->lives / 3;
+    double half =
+        ((double)reply->remaining + returns(bucket, reply, action->interval)) /
+        2 * part_of(bucket);
+    action->tokens = half < 1            ? 1
+                     : half > UINT32_MAX ? UINT32_MAX
+                                         : (uint32_t)half;
+}
+
+static struct weir_rlqs_action decide(const struct bucket *bucket,
+                                      weir_instant now)
+{
+    struct weir_reply reply;
+    struct weir_rlqs_action action = { .bucket = id_of(bucket),
+                                       .what = WEIR_RLQS_ALLOW_ALL,
+                                       .lives = bucket->lives };
+    (void)weir_peek(bucket->share->handle, 1, &reply, now);
+    action.granted = reply.leased;
+    if (reply.leased && reply.granted < (double)UINT64_MAX)
+        set_rate(reply.granted * part_of(bucket), &action);
+    else if (reply.verdict == WEIR_LIMITED)
+        action.what = WEIR_RLQS_DENY_ALL;
+    else if (!reply.unknown && reply.remaining < UINT64_MAX)
+        set_half(bucket, &reply, &action);
+    return action;
+}
+
+/* Whether an assignment is worth sending between reports. A new token bucket is
+ * full, so only a grant justifies one. */
+static bool differs(const struct weir_rlqs_action *a,
+                    const struct weir_rlqs_action *b)
+{
+    if (a->what != b->what)
+        return true;
+    if (a->what != WEIR_RLQS_BUCKET || !a->granted)
+        return false;
+    double one = (double)a->tokens / (double)a->interval;
+    double other = (double)b->tokens / (double)b->interval;
+    double most = one > other ? one : other;
+    return one - other > TOLD_RATIO * most || other - one > TOLD_RATIO * most;
+}
+
+/* ---- Answers ---- */
+
+/* False: no memory, or no room in one message. */
+static bool add_action(struct weir_rlqs_service *service,
+                       const struct weir_rlqs_action *action)
+{
+    size_t size = weir_rlqs_size(action);
+    if (size > WEIR_H2_MESSAGE_MAX - service->out_len)
+        return false;
+    if (size > service->out_size - service->out_len) {
+        size_t grown_size = 2 * (service->out_len + size);
+        unsigned char *grown = realloc(service->out, grown_size);
+        if (!grown)
+            return false;
+        service->out = grown;
+        service->out_size = grown_size;
+    }
+    service->out_len +=
+        weir_rlqs_encode(action, service->out + service->out_len);
+    return true;
+}
+
+static struct weir_text take_out(struct weir_rlqs_service *service)
+{
+    struct weir_text out = { (const char *)service->out, service->out_len };
+    service->out_len = 0;
+    return out;
+}
+
+static void tell(struct weir_rlqs_service *service, struct bucket *bucket,
+                 const struct weir_rlqs_action *action)
+{
+    if (add_action(service, action))
+        bucket->told = *action;
+}
+
+/* ---- Reports ---- */
+
+static void set_demand(struct bucket *bucket, double asked)
+{
+    struct share *share = bucket->share;
+    bucket->reports++;
+    if (bucket->reports == 2)
+        share->fresh--;
+    double mean = share->demand / share->buckets;
+    if (bucket->reports == 1 && asked < mean)
+        asked = mean;
+    share->demand += asked - bucket->demand;
+    bucket->demand = asked;
+}
+
+static void want(const struct share *share, weir_instant now)
+{
+    double wants = share->demand * WANT_MORE + WANT_LEAST;
+    if (share->fresh > 0 && wants < WANT_FIRST)
+        wants = WANT_FIRST;
+    (void)weir_want(share->handle, wants < 1e18 ? wants : 1e18, now);
+}
+
+static void charge(struct bucket *bucket, const struct weir_rlqs_usage *usage,
+                   weir_instant now)
+{
+    weir_duration since =
+        usage->elapsed > ELAPSED_LEAST ? usage->elapsed : ELAPSED_LEAST;
+    set_demand(bucket, ((double)usage->allowed + (double)usage->denied) *
+                           (double)WEIR_SECOND / (double)since);
+    bucket->heard = now;
+    bucket->lives =
+        3 * since > WEIR_RLQS_LIVES_MIN ? 3 * since : WEIR_RLQS_LIVES_MIN;
+    uint64_t passed =
+        usage->allowed < WEIR_WEIGHT_MAX ? usage->allowed : WEIR_WEIGHT_MAX;
+    if (passed > 0)
+        weir_charge(bucket->share->handle, passed, now);
+    want(bucket->share, now);
+}
+
+static int refuse(struct weir_rlqs_service *service, int status,
+                  const char *sentence, struct weir_text *out)
+{
+    weir_diag_set(&service->diag, 0, sentence, NULL);
+    *out = weir_text_of(service->diag.text);
+    return status;
+}
+
+static void name_it(const struct weir_rlqs_stream *stream,
+                    const struct weir_rlqs_usage *usage,
+                    struct weir_rls_name *out)
+{
+    weir_rls_name_begin(
+        out, (struct weir_text){ stream->domain, stream->domain_len });
+    for (uint32_t i = 0; i < usage->pair_count; i++)
+        weir_rls_name_add(out, usage->pairs[i].key, usage->pairs[i].value,
+                          false);
+}
+
+/* Returns WEIR_GRPC_OK, or a status with its sentence in 'out', as the next two
+ * functions do. */
+static int check_usage(struct weir_rlqs_stream *stream,
+                       const struct weir_rlqs_usage *usage,
+                       struct weir_text *out, weir_instant now)
+{
+    struct weir_rls_name name;
+    name_it(stream, usage, &name);
+    if (name.too_long)
+        return refuse(stream->service, WEIR_GRPC_INVALID_ARGUMENT,
+                      "a bucket_id is too long for the name of a quota, which "
+                      "has 255 bytes",
+                      out);
+    if (find_bucket(stream, &name) ||
+        weir_protocol_may(stream->service->host, &stream->taker,
+                          (struct weir_text){ name.buf, name.len },
+                          &stream->service->diag, now) == 0)
+        return WEIR_GRPC_OK;
+    *out = weir_text_of(stream->service->diag.text);
+    return WEIR_GRPC_PERMISSION_DENIED;
+}
+
+/* For a usage that check_usage() has accepted. */
+static int take_usage(struct weir_rlqs_stream *stream,
+                      const struct weir_rlqs_usage *usage,
+                      struct weir_text *out, weir_instant now)
+{
+    struct weir_rls_name name;
+    name_it(stream, usage, &name);
+    struct bucket *bucket = find_bucket(stream, &name);
+    if (!bucket && stream->bucket_count == WEIR_RLQS_BUCKETS_MAX)
+        return refuse(stream->service, WEIR_GRPC_RESOURCE_EXHAUSTED,
+                      "more than 4096 buckets on one stream", out);
+    if (!bucket)
+        bucket = add_bucket(stream, &name, usage->bucket);
+    if (!bucket)
+        return refuse(stream->service, WEIR_GRPC_RESOURCE_EXHAUSTED,
+                      "out of memory", out);
+    charge(bucket, usage, now);
+    return WEIR_GRPC_OK;
+}
+
+static int take_usages(struct weir_rlqs_stream *stream,
+                       const struct weir_rlqs_reports *reports,
+                       struct weir_text *out, weir_instant now)
+{
+    struct weir_rlqs_usage usage;
+    int status = WEIR_GRPC_OK;
+    struct weir_rlqs_reports left = *reports;
+    while (status == WEIR_GRPC_OK && weir_rlqs_next(&left, &usage))
+        status = check_usage(stream, &usage, out, now);
+    left = *reports;
+    while (status == WEIR_GRPC_OK && weir_rlqs_next(&left, &usage))
+        status = take_usage(stream, &usage, out, now);
+    return status;
+}
+
+static int set_domain(struct weir_rlqs_stream *stream, struct weir_text domain,
+                      struct weir_text *out)
+{
+    if (stream->domain_len > 0)
+        return WEIR_GRPC_OK;
+    if (domain.len == 0)
+        return refuse(stream->service, WEIR_GRPC_INVALID_ARGUMENT,
+                      "the first report of a stream must have a domain", out);
+    if (domain.len > sizeof stream->domain)
+        return refuse(stream->service, WEIR_GRPC_INVALID_ARGUMENT,
+                      "the domain is over 255 bytes", out);
+    memcpy(stream->domain, domain.p, domain.len);
+    stream->domain_len = domain.len;
+    return WEIR_GRPC_OK;
+}
+
+int weir_rlqs_stream_report(struct weir_rlqs_stream *stream, const void *bytes,
+                            size_t len, struct weir_text *out, weir_instant now)
+{
+    struct weir_rlqs_service *service = stream->service;
+    struct weir_rlqs_reports reports;
+    int error = weir_rlqs_read(bytes, len, &reports, &service->diag);
+    if (error < 0) {
+        *out = weir_text_of(service->diag.text);
+        return error == WEIR_ETOOBIG ? WEIR_GRPC_RESOURCE_EXHAUSTED
+                                     : WEIR_GRPC_INVALID_ARGUMENT;
+    }
+    int status = set_domain(stream, reports.domain, out);
+    if (status == WEIR_GRPC_OK)
+        status = take_usages(stream, &reports, out, now);
+    if (status != WEIR_GRPC_OK)
+        return status;
+    /* All usages are charged before the first action is made. The buckets of
+     * this report are those with 'heard' at this instant. */
+    for (struct bucket *b = stream->buckets; b; b = b->next) {
+        if (b->heard != now)
+            continue;
+        struct weir_rlqs_action action = decide(b, now);
+        tell(service, b, &action);
+    }
+    *out = take_out(service);
+    return WEIR_GRPC_OK;
+}
+
+struct weir_text weir_rlqs_stream_look(struct weir_rlqs_stream *stream,
+                                       weir_instant now)
+{
+    struct weir_rlqs_service *service = stream->service;
+    struct bucket **at = &stream->buckets;
+    while (*at) {
+        struct bucket *bucket = *at;
+        struct weir_rlqs_action action = decide(bucket, now);
+        bool silent = now > bucket->heard + WEIR_RLQS_SILENCE_MAX;
+        if (silent)
+            action.what = WEIR_RLQS_ABANDON;
+        if (differs(&action, &bucket->told))
+            tell(service, bucket, &action);
+        if (silent)
+            drop_bucket(stream, at);
+        else
+            at = &bucket->next;
+    }
+    return take_out(service);
+}
+
+/* ---- Life ---- */
+
+struct weir_rlqs_stream *weir_rlqs_stream_new(
+    struct weir_rlqs_service *service, const struct weir_protocol_taker *taker)
+{
+    struct weir_rlqs_stream *stream = calloc(1, sizeof *stream);
+    if (!stream)
+        return NULL;
+    stream->service = service;
+    stream->taker = *taker;
+    return stream;
+}
+
+void weir_rlqs_stream_free(struct weir_rlqs_stream *stream)
+{
+    if (!stream)
+        return;
+    while (stream->buckets)
+        drop_bucket(stream, &stream->buckets);
+    free(stream);
+}
+
+struct weir_rlqs_service *weir_rlqs_service_new(
+    const struct weir_protocol_host *host)
+{
+    struct weir_rlqs_service *service = calloc(1, sizeof *service);
+    if (service)
+        service->host = host;
+    return service;
+}
+
+void weir_rlqs_service_free(struct weir_rlqs_service *service)
+{
+    if (!service)
+        return;
+    free(service->out);
+    free(service);
+}

@@ -1,0 +1,540 @@
+/* SPDX-License-Identifier: MIT
+ * protocol/rls/rls_listener.c - connections of Envoys.
+ *
+ *     socket -> io/conn.h -> io/h2.h -> a message -> rls_service.h
+ *     socket <- one send  <- io/h2.h <- its answer <----+
+ *
+ * All calls of one read are answered with one write. A ShouldRateLimit is
+ * decided when its message is complete and needs no state: streams that aren't
+ * listed are such calls. Listed are ShouldRateLimits of a taker that may not
+ * take from all quotas, the streams of Health, of which a Watch lasts, and
+ * those of quotas (rlqs_service.h). Each second the listed streams are checked
+ * for messages to send without a request.
+ *
+ * A call is admitted when it begins, and its message may come much later. When
+ * credentials are reloaded, each connection notes its newest call: that call
+ * and earlier ones, except Health, end as UNAVAILABLE before a decision. A
+ * repeated call is then admitted anew, and no call has to keep its credential.
+ *
+ * The process is ready once it has received the quotas of a root, or if it has
+ * no roots. Before that every name is unknown and passes, and a load balancer
+ * waits for the health check. If all roots die afterwards, the listener keeps
+ * deciding and reporting itself as serving. */
+
+#include "protocol/rls/rls_listener.h"
+
+#include <event2/event.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/conn.h"
+#include "io/h2.h"
+
+#define LOOKS_A_SECOND 10
+
+enum kind {
+    CHECK,
+    WATCH,
+    QUOTAS,
+    LIMITED /* ShouldRateLimit of a taker that may not take from all quotas */
+};
+
+struct listed {
+    struct listed *next;
+    int32_t stream;
+    enum kind kind;
+    bool known_service;
+    enum weir_health told;             /* sent last to a Watch; 0: none */
+    struct weir_rlqs_stream *quotas;   /* owned; for QUOTAS */
+    struct weir_protocol_taker *taker; /* owned; for LIMITED */
+};
+
+/* State of a connection. */
+struct visit {
+    struct weir_rls_listener *listener; /* NULL: not started */
+    struct weir_conn *conn;
+    struct weir_h2 *h2;    /* owned */
+    struct listed *listed; /* owned */
+    weir_instant now;      /* time of this turn */
+    int32_t newest;        /* stream of the newest call; 0: none */
+    int32_t doubted;       /* calls up to this stream were admitted before the
+                      * credentials were reloaded */
+};
+
+struct weir_rls_listener {
+    const struct weir_protocol_host *host; /* borrowed, as is the next */
+    struct weir_rls_service *rls_service;
+    struct weir_rlqs_service *quotas;
+    struct weir_conn_server *server; /* owned, as is the next */
+    struct event *look;              /* runs LOOKS_A_SECOND times a second */
+    unsigned looks;
+    bool ready;
+};
+
+/* ---- Writing ---- */
+
+/* Writing may end streams; their on_close comes at the next feed. */
+static void hand_over(struct visit *visit)
+{
+    const void *bytes;
+    size_t len;
+    while ((len = weir_h2_output(visit->h2, &bytes)) > 0)
+        weir_conn_write(visit->conn, bytes, len);
+    if (weir_h2_is_over(visit->h2))
+        weir_conn_end(visit->conn);
+}
+
+static void reply(struct weir_h2 *h2, int32_t stream, struct weir_text message)
+{
+    int error = weir_h2_send(h2, stream, message.p, message.len, false);
+    (void)weir_h2_finish(
+        h2, stream, error < 0 ? WEIR_GRPC_RESOURCE_EXHAUSTED : WEIR_GRPC_OK,
+        error < 0 ? "the connection is too slow" : NULL);
+}
+
+/* ---- Listed streams ---- */
+
+static struct listed *find(struct visit *visit, int32_t stream)
+{
+    struct listed *listed = visit->listed;
+    while (listed && listed->stream != stream)
+        listed = listed->next;
+    return listed;
+}
+
+static void forget(struct visit *visit, int32_t stream)
+{
+    struct listed **at = &visit->listed;
+    while (*at && (*at)->stream != stream)
+        at = &(*at)->next;
+    struct listed *listed = *at;
+    if (!listed)
+        return;
+    *at = listed->next;
+    weir_rlqs_stream_free(listed->quotas);
+    free(listed->taker);
+    free(listed);
+}
+
+static struct weir_protocol_taker *copy(const struct weir_protocol_taker *taker)
+{
+    struct weir_protocol_taker *made = malloc(sizeof *made);
+    if (made)
+        *made = *taker;
+    return made;
+}
+
+static bool list(struct visit *visit, int32_t stream, enum kind kind,
+                 const struct weir_protocol_taker *taker)
+{
+    struct listed *listed = calloc(1, sizeof *listed);
+    if (listed && kind == QUOTAS)
+        listed->quotas = weir_rlqs_stream_new(visit->listener->quotas, taker);
+    if (listed && kind == LIMITED)
+        listed->taker = copy(taker);
+    if (!listed || (kind == QUOTAS && !listed->quotas) ||
+        (kind == LIMITED && !listed->taker)) {
+        free(listed);
+        return false;
+    }
+    listed->stream = stream;
+    listed->kind = kind;
+    listed->next = visit->listed;
+    visit->listed = listed;
+    return true;
+}
+
+/* ---- Health ---- */
+
+static bool is_ready(struct weir_rls_listener *listener)
+{
+    struct weir_status status;
+    if (!listener->ready) {
+        weir_status(listener->host->weir, &status);
+        listener->ready = status.ready || status.roots == 0;
+    }
+    return listener->ready;
+}
+
+static bool is_service(struct weir_text name)
+{
+    return name.len == 0 || weir_text_equal(name, WEIR_TEXT("ratelimit")) ||
+           weir_text_equal(name, WEIR_TEXT("envoy.service.ratelimit.v3."
+                                           "RateLimitService"));
+}
+
+static enum weir_health health_of(struct weir_rls_listener *listener,
+                                  const struct listed *listed)
+{
+    if (!listed->known_service)
+        return WEIR_HEALTH_SERVICE_UNKNOWN;
+    return is_ready(listener) ? WEIR_HEALTH_SERVING : WEIR_HEALTH_NOT_SERVING;
+}
+
+static void tell_watch(struct visit *visit, struct listed *listed)
+{
+    unsigned char buf[WEIR_HEALTH_ANSWER_SIZE];
+    enum weir_health health = health_of(visit->listener, listed);
+    if (health == listed->told)
+        return;
+    weir_health_encode(health, buf);
+    if (weir_h2_send(visit->h2, listed->stream, buf, sizeof buf, false) == 0)
+        listed->told = health;
+}
+
+static void on_health(struct visit *visit, struct listed *listed,
+                      const void *bytes, size_t len)
+{
+    struct weir_text service;
+    unsigned char buf[WEIR_HEALTH_ANSWER_SIZE];
+    int32_t stream = listed->stream;
+    if (weir_health_decode(bytes, len, &service) < 0) {
+        (void)weir_h2_finish(visit->h2, stream, WEIR_GRPC_INVALID_ARGUMENT,
+                             "this is no HealthCheckRequest");
+        forget(visit, stream);
+        return;
+    }
+    listed->known_service = is_service(service);
+    if (listed->kind == WATCH) {
+        tell_watch(visit, listed);
+        return;
+    }
+    weir_health_encode(health_of(visit->listener, listed), buf);
+    if (listed->known_service)
+        reply(visit->h2, stream,
+              (struct weir_text){ (const char *)buf, sizeof buf });
+    else
+        (void)weir_h2_finish(visit->h2, stream, WEIR_GRPC_NOT_FOUND,
+                             "there is 'ratelimit', and no name for all");
+    forget(visit, stream);
+}
+
+/* ---- Quotas ---- */
+
+static void on_report(struct visit *visit, struct listed *listed,
+                      const void *bytes, size_t len)
+{
+    struct weir_text out;
+    int status =
+        weir_rlqs_stream_report(listed->quotas, bytes, len, &out, visit->now);
+    if (status == WEIR_GRPC_OK && out.len > 0 &&
+        weir_h2_send(visit->h2, listed->stream, out.p, out.len, false) < 0) {
+        status = WEIR_GRPC_RESOURCE_EXHAUSTED;
+        out = WEIR_TEXT("the connection is too slow");
+    }
+    if (status == WEIR_GRPC_OK)
+        return;
+    (void)weir_h2_finish(visit->h2, listed->stream, status, out.p);
+    forget(visit, listed->stream);
+}
+
+/* If sending fails, a bucket's action goes out with the answer to its next
+ * report. */
+static void tell_quotas(struct visit *visit, struct listed *listed)
+{
+    struct weir_text out = weir_rlqs_stream_look(listed->quotas, visit->now);
+    if (out.len > 0)
+        (void)weir_h2_send(visit->h2, listed->stream, out.p, out.len, false);
+}
+
+/* ---- Reloaded credentials ---- */
+
+/* 'listed' is the stream's entry; NULL: it isn't listed. */
+static bool is_doubted(const struct visit *visit, int32_t stream,
+                       const struct listed *listed)
+{
+    bool is_health = listed && (listed->kind == CHECK || listed->kind == WATCH);
+    return !is_health && stream <= visit->doubted;
+}
+
+static void end_doubted(struct visit *visit, int32_t stream)
+{
+    (void)weir_h2_finish(visit->h2, stream, WEIR_GRPC_UNAVAILABLE,
+                         "the credentials were reloaded after the call began: "
+                         "repeat it");
+    forget(visit, stream);
+}
+
+static void look_at_listed(struct visit *visit)
+{
+    struct listed *next;
+    for (struct listed *l = visit->listed; l; l = next) {
+        next = l->next;
+        if (is_doubted(visit, l->stream, l))
+            end_doubted(visit, l->stream);
+        else if (l->kind == WATCH && l->told != 0)
+            tell_watch(visit, l);
+        else if (l->kind == QUOTAS)
+            tell_quotas(visit, l);
+    }
+}
+
+/* ---- Calls ---- */
+
+static bool admit(struct visit *visit, int32_t stream,
+                  const char *authorization, struct weir_protocol_taker *out)
+{
+    const struct weir_protocol_host *host = visit->listener->host;
+    struct weir_diag why = { 0 };
+    int error = weir_protocol_admit(host, visit->conn, WEIR_PROTOCOL_TAKE,
+                                    authorization, out, &why, visit->now);
+    weir_conn_set_known(visit->conn, error == 0);
+    if (error == 0)
+        weir_h2_set_authenticated(visit->h2);
+    if (error < 0)
+        (void)weir_h2_finish(visit->h2, stream,
+                             error == WEIR_EDENIED ? WEIR_GRPC_PERMISSION_DENIED
+                                                   : WEIR_GRPC_UNAUTHENTICATED,
+                             why.text);
+    return error == 0;
+}
+
+/* The kind of a path whose streams are listed; -1: another path. */
+static int kind_of(const char *path)
+{
+    static const char *const paths[] = {
+        [CHECK] = WEIR_HEALTH_CHECK,
+        [WATCH] = WEIR_HEALTH_WATCH,
+        [QUOTAS] = WEIR_RLQS_STREAM,
+    };
+    for (size_t i = 0; i < WEIR_COUNT_OF(paths); i++)
+        if (strcmp(path, paths[i]) == 0)
+            return (int)i;
+    return -1;
+}
+
+static bool on_call(void *context, struct weir_h2 *h2, int32_t stream,
+                    const char *path, const char *authorization)
+{
+    struct visit *visit = context;
+    struct weir_protocol_taker taker = weir_protocol_any_taker;
+    int kind = kind_of(path);
+    bool decides = strcmp(path, WEIR_RLS_SHOULD_RATE_LIMIT) == 0;
+    visit->newest = stream; /* the ids of a peer's streams always rise */
+    if (kind < 0 && !decides)
+        return false;
+    if ((decides || kind == QUOTAS) &&
+        !admit(visit, stream, authorization, &taker))
+        return true;
+    if (decides && taker.names.all)
+        return true; /* it needs no state */
+    if (!list(visit, stream, decides ? LIMITED : (enum kind)kind, &taker))
+        (void)weir_h2_finish(h2, stream, WEIR_GRPC_RESOURCE_EXHAUSTED,
+                             "out of memory");
+    return true;
+}
+
+static void decide(struct visit *visit, int32_t stream,
+                   const struct weir_protocol_taker *taker, const void *bytes,
+                   size_t len)
+{
+    struct weir_text answer;
+    int status = weir_rls_service_answer(visit->listener->rls_service, taker,
+                                         bytes, len, &answer, visit->now);
+    if (status == WEIR_GRPC_OK)
+        reply(visit->h2, stream, answer);
+    else
+        (void)weir_h2_finish(visit->h2, stream, status, answer.p);
+}
+
+static void on_message(void *context, struct weir_h2 *h2, int32_t stream,
+                       const void *bytes, size_t len)
+{
+    (void)h2;
+    struct visit *visit = context;
+    struct listed *listed = find(visit, stream);
+    if (is_doubted(visit, stream, listed)) {
+        end_doubted(visit, stream);
+        return;
+    }
+    if (!listed) {
+        decide(visit, stream, &weir_protocol_any_taker, bytes, len);
+        return;
+    }
+    switch (listed->kind) {
+    case CHECK:
+    case WATCH:
+        on_health(visit, listed, bytes, len);
+        return;
+    case QUOTAS:
+        on_report(visit, listed, bytes, len);
+        return;
+    case LIMITED:
+        decide(visit, stream, listed->taker, bytes, len);
+        forget(visit, stream);
+        return;
+    }
+}
+
+/* The peer has sent its last message, which a Watch does at once. */
+static void on_end(void *context, struct weir_h2 *h2, int32_t stream)
+{
+    struct visit *visit = context;
+    const struct listed *listed = find(visit, stream);
+    if (listed && listed->kind == WATCH && listed->told != 0)
+        return;
+    bool ended = listed && listed->kind == QUOTAS;
+    (void)weir_h2_finish(h2, stream,
+                         ended ? WEIR_GRPC_OK : WEIR_GRPC_INVALID_ARGUMENT,
+                         ended ? NULL : "a call without a request");
+    forget(visit, stream);
+}
+
+static void on_close(void *context, struct weir_h2 *h2, int32_t stream,
+                     int status, const char *message)
+{
+    (void)h2;
+    (void)status;
+    (void)message;
+    forget(context, stream);
+}
+
+/* ---- Connections ---- */
+
+static bool begin(struct weir_rls_listener *listener, struct weir_conn *conn,
+                  struct visit *visit)
+{
+    const struct weir_h2_handler handler = {
+        .context = visit,
+        .on_call = on_call,
+        .on_message = on_message,
+        .on_end = on_end,
+        .on_close = on_close,
+    };
+    visit->listener = listener;
+    visit->conn = conn;
+    visit->h2 = weir_h2_new(true, &handler);
+    return visit->h2 != NULL;
+}
+
+static size_t on_bytes(void *context, struct weir_conn *conn, const char *bytes,
+                       size_t len, weir_instant now)
+{
+    struct visit *visit = weir_conn_state(conn);
+    visit->now = now;
+    if (!visit->h2 && !begin(context, conn, visit)) {
+        weir_conn_end(conn);
+        return len;
+    }
+    if (len == 0)
+        look_at_listed(visit);
+    int error = weir_h2_feed(visit->h2, bytes, len);
+    hand_over(visit);
+    if (error < 0)
+        weir_conn_end(conn);
+    return len;
+}
+
+static void on_gone(void *context, struct weir_conn *conn)
+{
+    (void)context;
+    struct visit *visit = weir_conn_state(conn);
+    while (visit->listed)
+        forget(visit, visit->listed->stream);
+    weir_h2_free(&visit->h2);
+}
+
+static void look_at(void *context, struct weir_conn *conn)
+{
+    (void)context;
+    const struct visit *visit = weir_conn_state(conn);
+    if (visit->listed)
+        weir_conn_wake(conn);
+}
+
+/* Runs periodically, and at once when the process has become ready. */
+static void on_look(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd;
+    (void)what;
+    struct weir_rls_listener *listener = context;
+    bool was_ready = listener->ready;
+    if (is_ready(listener) == was_ready &&
+        ++listener->looks % LOOKS_A_SECOND != 0)
+        return;
+    weir_conn_server_each(listener->server, look_at, NULL);
+}
+
+/* ---- Life ---- */
+
+int weir_rls_listener_new(const struct weir_protocol_host *host,
+                          const struct weir_listen_address *place,
+                          struct weir_rls_service *rls_service,
+                          struct weir_rlqs_service *quotas,
+                          struct weir_rls_listener **out,
+                          struct weir_diag *diag)
+{
+    const struct timeval often = { .tv_usec = 1000000 / LOOKS_A_SECOND };
+    struct weir_rls_listener *listener = calloc(1, sizeof *listener);
+    if (!listener)
+        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
+                             NULL);
+    listener->host = host;
+    listener->rls_service = rls_service;
+    listener->quotas = quotas;
+    const struct weir_conn_options options = {
+        .base = host->base,
+        .place = *place,
+        .tls = host->tls,
+        .on_short = host->on_short,
+        .max = weir_protocol_conns_max(host),
+        .unauthenticated_max =
+            host->admit ? WEIR_PROTOCOL_UNAUTHENTICATED_MAX : 0,
+        .state_size = sizeof(struct visit),
+        .context = listener,
+        .on_bytes = on_bytes,
+        .on_gone = on_gone,
+    };
+    int error = weir_conn_server_new(&options, &listener->server, diag);
+    if (error == 0)
+        listener->look =
+            event_new(host->base, -1, EV_PERSIST, on_look, listener);
+    if (error == 0 &&
+        (!listener->look || event_add(listener->look, &often) < 0))
+        error =
+            weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM), NULL);
+    if (error < 0) {
+        weir_rls_listener_free(&listener);
+        return error;
+    }
+    *out = listener;
+    return 0;
+}
+
+const struct weir_listen_address *weir_rls_listener_address(
+    const struct weir_rls_listener *listener)
+{
+    return weir_conn_server_address(listener->server);
+}
+
+static void doubt(void *context, struct weir_conn *conn)
+{
+    (void)context;
+    struct visit *visit = weir_conn_state(conn);
+    visit->doubted = visit->newest;
+    if (visit->listed)
+        weir_conn_wake(conn);
+}
+
+void weir_rls_listener_recheck(struct weir_rls_listener *listener)
+{
+    weir_conn_server_doubt(listener->server);
+    if (listener->host->admit)
+        weir_conn_server_each(listener->server, doubt, NULL);
+}
+
+void weir_rls_listener_stop(struct weir_rls_listener *listener)
+{
+    weir_conn_server_stop(listener->server);
+}
+
+void weir_rls_listener_free(struct weir_rls_listener **listener)
+{
+    if (!*listener)
+        return;
+    if ((*listener)->look)
+        event_free((*listener)->look);
+    weir_conn_server_free(&(*listener)->server);
+    free(*listener);
+    *listener = NULL;
+}

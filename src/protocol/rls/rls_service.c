@@ -1,0 +1,506 @@
+/* SPDX-License-Identifier: MIT
+ * protocol/rls/rls_service.c - a call of Envoy's rate limit service, decided.
+ *
+ * Theory of operation. A call is read, named, decided and answered in memory
+ * that the service allocates once, and the limiter decides within this process.
+ * All names are made before the first decision, so a call that is refused as a
+ * whole has charged nothing.
+ *
+ * Differences from the original, which counts in windows:
+ *
+ *   - The original also counts denied hits, so a counter stays over its limit
+ *     until its window ends. A bucket has no such end: a client that is refused
+ *     often would never pass again. Here a denied hit of several units takes
+ *     the units that are left and no more: a cost known only afterwards (tokens
+ *     of a language model) empties the bucket, and a request of no hits sees
+ *     that. A quota in windows with count_limited=yes counts as the original.
+ *   - A request of no hits is over the limit in the original if more than the
+ *     limit was counted, here if not one hit would pass.
+ *   - duration_until_reset of a refused hit is the time until it may pass, of a
+ *     passed one the time until the bucket is full again. In seconds, rounded
+ *     up, since Envoy shows whole ones.
+ *
+ * A client's own limit (`limit` of a descriptor) is ignored: a client that
+ * could set its limit could set a large one. The quota of the descriptor's name
+ * decides. */
+
+#include "protocol/rls/rls_service.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/h2.h"
+
+#define SHOWN_MAX 64 /* bytes of a policy's name in headers */
+
+/* A descriptor and its quota's name. */
+struct question {
+    const struct weir_rls_rule *rule; /* NULL: no rules, or none matches */
+    bool asked;                       /* false: no quota rules it, so it
+                                       * passes */
+    struct weir_rls_name name;        /* if 'asked' */
+};
+
+struct weir_rls_service {
+    const struct weir_protocol_host *host; /* borrowed, as is the next */
+    const struct weir_rls_rules *rules;    /* NULL: every descriptor names its
+                                         * quota */
+    struct weir_rls_options options;
+    struct weir_rls_counts counts;
+    struct weir_diag diag;                   /* of a refused call */
+    const struct weir_protocol_taker *taker; /* the call's; borrowed */
+    struct weir_rls_request request;
+    struct question questions[WEIR_RLS_DESCRIPTORS_MAX];
+    struct weir_rls_status statuses[WEIR_RLS_DESCRIPTORS_MAX];
+    char header_values[3][WEIR_RLS_HEADER_VALUE_MAX];
+    unsigned char out[WEIR_RLS_ANSWER_MAX];
+};
+
+/* ---- Names ---- */
+
+static bool is_replaced(const struct weir_rls_service *service,
+                        const struct weir_rls_rule *rule)
+{
+    if (rule->name.len == 0)
+        return false;
+    for (uint32_t i = 0; i < service->request.count; i++) {
+        const struct weir_rls_rule *other = service->questions[i].rule;
+        for (uint32_t k = 0; other && k < other->replace_count; k++)
+            if (weir_text_equal(other->replaces[k], rule->name))
+                return true;
+    }
+    return false;
+}
+
+static void find_rules(struct weir_rls_service *service)
+{
+    const struct weir_rls_request *request = &service->request;
+    for (uint32_t i = 0; i < request->count; i++) {
+        const struct weir_rls_descriptor *d = &request->descriptors[i];
+        service->questions[i].rule =
+            service->rules
+                ? weir_rls_rules_find(service->rules, request->domain,
+                                      d->entries, d->entry_count)
+                : NULL;
+    }
+}
+
+static struct weir_text name_of(const struct question *question)
+{
+    return (struct weir_text){ question->name.buf, question->name.len };
+}
+
+static int make_names(struct weir_rls_service *service, weir_instant now)
+{
+    const struct weir_rls_request *request = &service->request;
+    for (uint32_t i = 0; i < request->count; i++) {
+        const struct weir_rls_descriptor *d = &request->descriptors[i];
+        struct question *question = &service->questions[i];
+        question->asked =
+            service->rules
+                ? question->rule && !is_replaced(service, question->rule)
+                : true;
+        if (!question->asked)
+            continue;
+        weir_rls_quota_name(question->rule, request->domain, d->entries,
+                            d->entry_count, &question->name);
+        if (question->name.too_long)
+            return weir_diag_set(&service->diag, WEIR_ENAME,
+                                 "a descriptor is too long for the name of a "
+                                 "quota, which has 255 bytes",
+                                 NULL);
+        int error = weir_protocol_may(service->host, service->taker,
+                                      name_of(question), &service->diag, now);
+        if (error < 0)
+            return error;
+    }
+    return 0;
+}
+
+/* ---- Decisions ---- */
+
+/* Gives 'hits' back, or charges them without a decision; then peeks at the
+ * rest. It passes 0 as the time, for the current clock: opening the handle may
+ * have created the bucket just now, and at an earlier instant the bucket would
+ * look fuller than it is. */
+static void move(struct weir_rls_service *service,
+                 const struct question *question, uint64_t hits, bool back,
+                 struct weir_reply *out)
+{
+    struct weir_handle handle;
+    struct weir_text name = name_of(question);
+    int error =
+        weir_handle_open(service->host->weir, name.p, name.len, &handle);
+    /* Without room the rest of the chain decides. */
+    if (error < 0 && error != WEIR_EFULL)
+        return;
+    if (back)
+        weir_refund(handle, hits, 0);
+    else
+        weir_charge(handle, hits, 0);
+    if (out)
+        (void)weir_peek(handle, 0, out, 0);
+    weir_handle_close(handle);
+}
+
+static void ask(struct weir_rls_service *service,
+                const struct question *question, uint64_t hits, bool peek,
+                struct weir_reply *out, weir_instant now)
+{
+    const struct weir_protocol_request asked = { .name = name_of(question),
+                                                 .weight = hits,
+                                                 .peek = peek,
+                                                 .taker = service->taker };
+    /* make_names() makes only valid names. */
+    if (weir_protocol_decide(service->host, &asked, out, NULL, peek ? 0 : now) <
+        0)
+        memset(out, 0, sizeof *out);
+}
+
+/* Takes the units that are left, though they aren't enough. */
+static void drain(struct weir_rls_service *service,
+                  const struct question *question)
+{
+    struct weir_reply left;
+    ask(service, question, 0, true, &left, 0);
+    if (left.verdict == WEIR_PASSED && left.remaining > 0 &&
+        left.remaining <= WEIR_WEIGHT_MAX)
+        move(service, question, left.remaining, false, NULL);
+}
+
+static void decide(struct weir_rls_service *service, uint32_t i,
+                   struct weir_reply *out, weir_instant now)
+{
+    const struct weir_rls_descriptor *d = &service->request.descriptors[i];
+    const struct question *question = &service->questions[i];
+    uint64_t hits = weir_rls_hits(&service->request, d);
+    memset(out, 0, sizeof *out);
+    if (d->negative) {
+        move(service, question, hits, true, out);
+        out->verdict = WEIR_PASSED;
+        return;
+    }
+    ask(service, question, hits > 0 ? hits : 1, hits == 0, out, now);
+    if (out->verdict == WEIR_LIMITED && hits > 1 && !out->stale)
+        drain(service, question);
+}
+
+/* ---- Statuses ---- */
+
+/* Converts a policy to Envoy's limit: requests per unit. If the policy's window
+ * is a unit, the limit is its quantity. Otherwise it is the pace in the
+ * smallest unit in which the pace is at least one request. */
+static void tell_limit(const struct weir_policy *policy,
+                       struct weir_rls_status *status)
+{
+    static const enum weir_rls_unit units[] = {
+        WEIR_RLS_SECOND, WEIR_RLS_MINUTE, WEIR_RLS_HOUR, WEIR_RLS_DAY,
+        WEIR_RLS_WEEK,   WEIR_RLS_MONTH,  WEIR_RLS_YEAR,
+    };
+    uint64_t quantity = policy->quantity;
+    for (size_t i = 0; i < WEIR_COUNT_OF(units); i++) {
+        weir_duration length = weir_rls_unit_length(units[i]);
+        weir_duration off = policy->window > length ? policy->window - length
+                                                    : length - policy->window;
+        double pace =
+            (double)quantity * (double)length / (double)policy->window;
+        bool same = off <= length / 1000;
+        if (!same && (pace < 1 || policy->window > length) &&
+            i + 1 < WEIR_COUNT_OF(units))
+            continue;
+        double units_of = same ? (double)quantity : pace;
+        status->unit = units[i];
+        status->requests_per_unit =
+            units_of < UINT32_MAX ? (uint32_t)units_of : UINT32_MAX;
+        return;
+    }
+}
+
+static weir_duration ceil_seconds(double ns)
+{
+    double seconds = ns / (double)WEIR_SECOND;
+    if (!(seconds > 1))
+        return WEIR_SECOND;
+    /* Cut at a year; also the duration of "never". */
+    if (seconds > 366.0 * 86400)
+        return 366 * 86400 * WEIR_SECOND;
+    uint64_t whole = (uint64_t)seconds;
+    return (whole + ((double)whole < seconds)) * WEIR_SECOND;
+}
+
+/* A request that can never pass gets one window as its reset time. */
+static void tell_reset(const struct weir_policy *policy,
+                       const struct weir_reply *reply,
+                       struct weir_rls_status *status)
+{
+    double window = (double)policy->window;
+    double reset = 0;
+    if (reply->verdict == WEIR_LIMITED)
+        reset = reply->retry_after == WEIR_NEVER ? window
+                                                 : (double)reply->retry_after;
+    else if (policy->quantity > 0 && reply->fill > 0)
+        reset = (double)reply->fill * window / (double)policy->quantity;
+    status->reset_given = true;
+    status->reset = ceil_seconds(reset);
+}
+
+static void show(const struct weir_rls_service *service,
+                 const struct question *question,
+                 const struct weir_reply *reply, struct weir_rls_status *status)
+{
+    bool over = reply->verdict == WEIR_LIMITED;
+    bool left = !over && !reply->shadow;
+    struct weir_policy policy;
+    status->code = over ? WEIR_RLS_OVER_LIMIT : WEIR_RLS_OK;
+    if (reply->unknown)
+        return;
+    if (left)
+        status->remaining = reply->remaining < UINT32_MAX
+                                ? (uint32_t)reply->remaining
+                                : UINT32_MAX;
+    if (weir_policy(service->host->weir, reply->quota, reply->quota_len,
+                    &policy) < 0 ||
+        policy.concurrency)
+        return;
+    status->limit_given = true;
+    status->name =
+        question->rule ? question->rule->name : (struct weir_text){ NULL, 0 };
+    if (policy.window > 0)
+        tell_limit(&policy, status);
+    else if (question->rule)
+        status->unit = question->rule->unit; /* it allows nothing */
+    tell_reset(&policy, reply, status);
+}
+/* Limits in quota mode refuse only if all of them are over. */
+static enum weir_rls_code overall(const struct weir_rls_service *service)
+{
+    uint32_t quotas = 0;
+    uint32_t quotas_over = 0;
+    for (uint32_t i = 0; i < service->request.count; i++) {
+        const struct question *question = &service->questions[i];
+        bool over = service->statuses[i].code == WEIR_RLS_OVER_LIMIT;
+        bool quota =
+            question->asked && question->rule && question->rule->quota_mode;
+        if (over && !quota)
+            return WEIR_RLS_OVER_LIMIT;
+        quotas += quota;
+        quotas_over += quota && over;
+    }
+    return quotas > 0 && quotas_over == quotas ? WEIR_RLS_OVER_LIMIT
+                                               : WEIR_RLS_OK;
+}
+
+/* ---- Headers ---- */
+
+/* The last status that is over its limit, else the one with the least left. */
+static const struct weir_rls_status *nearest(
+    const struct weir_rls_service *service)
+{
+    const struct weir_rls_status *found = NULL;
+    for (uint32_t i = 0; i < service->request.count; i++) {
+        const struct weir_rls_status *status = &service->statuses[i];
+        bool over = status->code == WEIR_RLS_OVER_LIMIT;
+        bool found_over = found && found->code == WEIR_RLS_OVER_LIMIT;
+        if (status->limit_given &&
+            (!found || over ||
+             (!found_over && status->remaining < found->remaining)))
+            found = status;
+    }
+    return found;
+}
+
+static void add_header(struct weir_rls_answer *answer,
+                       struct weir_rls_header *headers, const char *key,
+                       const char *value)
+{
+    headers[answer->header_count++] =
+        (struct weir_rls_header){ weir_text_of(key), weir_text_of(value) };
+}
+
+static void tell_plain(struct weir_rls_service *service,
+                       const struct weir_rls_status *status,
+                       struct weir_rls_answer *answer,
+                       struct weir_rls_header *headers)
+{
+    static const char *const keys[] = { "RateLimit-Limit",
+                                        "RateLimit-Remaining",
+                                        "RateLimit-Reset" };
+    const uint64_t values[] = { status->requests_per_unit, status->remaining,
+                                status->reset / WEIR_SECOND };
+    for (size_t i = 0; i < WEIR_COUNT_OF(keys); i++) {
+        snprintf(service->header_values[i], WEIR_RLS_HEADER_VALUE_MAX, "%llu",
+                 (unsigned long long)values[i]);
+        add_header(answer, headers, keys[i], service->header_values[i]);
+    }
+}
+
+/* Writes a name as a String of structured fields. */
+static void show_name(struct weir_text name, char out[SHOWN_MAX + 1])
+{
+    size_t len = name.len < SHOWN_MAX ? name.len : SHOWN_MAX;
+    for (size_t i = 0; i < len; i++) {
+        char c = name.p[i];
+        out[i] = c >= ' ' && c <= '~' && c != '"' && c != '\\' ? c : '_';
+    }
+    out[len] = '\0';
+    if (len == 0)
+        memcpy(out, "default", sizeof "default");
+}
+
+static void tell_ietf(struct weir_rls_service *service,
+                      const struct weir_rls_status *status,
+                      struct weir_rls_answer *answer,
+                      struct weir_rls_header *headers)
+{
+    char name[SHOWN_MAX + 1];
+    unsigned long long reset = status->reset / WEIR_SECOND;
+    unsigned long long window =
+        weir_rls_unit_length(status->unit) / WEIR_SECOND;
+    show_name(status->name, name);
+    snprintf(service->header_values[0], WEIR_RLS_HEADER_VALUE_MAX,
+             "\"%s\";q=%u;w=%llu", name, status->requests_per_unit, window);
+    snprintf(service->header_values[1], WEIR_RLS_HEADER_VALUE_MAX,
+             "\"%s\";r=%u;t=%llu", name, status->remaining, reset);
+    snprintf(service->header_values[2], WEIR_RLS_HEADER_VALUE_MAX, "%llu",
+             reset);
+    if (window > 0)
+        add_header(answer, headers, "RateLimit-Policy",
+                   service->header_values[0]);
+    add_header(answer, headers, "RateLimit", service->header_values[1]);
+    if (answer->code == WEIR_RLS_OVER_LIMIT)
+        add_header(answer, headers, "Retry-After", service->header_values[2]);
+}
+
+static void tell_headers(struct weir_rls_service *service,
+                         struct weir_rls_answer *answer,
+                         struct weir_rls_header *headers)
+{
+    const struct weir_rls_status *status = nearest(service);
+    if (!status)
+        return;
+    switch (service->options.headers) {
+    case WEIR_RLS_HEADERS_NONE:
+        return;
+    case WEIR_RLS_HEADERS_LIMIT:
+        tell_plain(service, status, answer, headers);
+        return;
+    case WEIR_RLS_HEADERS_IETF:
+        tell_ietf(service, status, answer, headers);
+        return;
+    }
+}
+
+/* ---- A call ---- */
+
+static void answer_all(struct weir_rls_service *service, weir_instant now)
+{
+    for (uint32_t i = 0; i < service->request.count; i++) {
+        struct weir_rls_status *status = &service->statuses[i];
+        struct weir_reply reply;
+        *status = (struct weir_rls_status){ .code = WEIR_RLS_OK };
+        if (!service->questions[i].asked)
+            continue;
+        decide(service, i, &reply, now);
+        show(service, &service->questions[i], &reply, status);
+    }
+}
+
+/* Decides the request that was read and fills 'answer', or returns a status if
+ * reading ('error') or naming failed. 'headers' are the answer's. */
+static int run(struct weir_rls_service *service, int error,
+               struct weir_rls_answer *answer, struct weir_rls_header *headers,
+               weir_instant now)
+{
+    service->counts.calls++;
+    if (error == 0) {
+        find_rules(service);
+        error = make_names(service, now);
+    }
+    if (error < 0) {
+        service->counts.errors++;
+        return error == WEIR_EDENIED   ? WEIR_GRPC_PERMISSION_DENIED
+               : error == WEIR_ETOOBIG ? WEIR_GRPC_RESOURCE_EXHAUSTED
+                                       : WEIR_GRPC_INVALID_ARGUMENT;
+    }
+    answer_all(service, now);
+    *answer = (struct weir_rls_answer){
+        .code = service->options.shadow ? WEIR_RLS_OK : overall(service),
+        .count = service->request.count,
+        .statuses = service->statuses,
+        .headers = headers,
+    };
+    if (service->options.headers != WEIR_RLS_HEADERS_NONE)
+        tell_headers(service, answer, headers);
+    service->counts.over += answer->code == WEIR_RLS_OVER_LIMIT;
+    return WEIR_GRPC_OK;
+}
+
+int weir_rls_service_answer(struct weir_rls_service *service,
+                            const struct weir_protocol_taker *taker,
+                            const void *bytes, size_t len,
+                            struct weir_text *out, weir_instant now)
+{
+    struct weir_rls_header headers[WEIR_RLS_HEADERS_MAX];
+    struct weir_rls_answer answer;
+    service->taker = taker;
+    int error = weir_rls_decode(bytes, len, &service->request, &service->diag);
+    int status = run(service, error, &answer, headers, now);
+    *out = weir_text_of(service->diag.text);
+    if (status == WEIR_GRPC_OK)
+        *out = (struct weir_text){ (const char *)service->out,
+                                   weir_rls_encode(&answer, service->out) };
+    return status;
+}
+
+int weir_rls_service_answer_json(struct weir_rls_service *service,
+                                 const struct weir_protocol_taker *taker,
+                                 json_t *asked, json_t **out, bool *out_over,
+                                 struct weir_text *out_why, weir_instant now)
+{
+    struct weir_rls_header headers[WEIR_RLS_HEADERS_MAX];
+    struct weir_rls_answer answer;
+    service->taker = taker;
+    int error = weir_rls_from_json(asked, &service->request, &service->diag);
+    int status = run(service, error, &answer, headers, now);
+    *out = NULL;
+    *out_over = false;
+    *out_why = weir_text_of(service->diag.text);
+    if (status != WEIR_GRPC_OK)
+        return status;
+    *out = weir_rls_to_json(&answer);
+    *out_over = answer.code == WEIR_RLS_OVER_LIMIT;
+    *out_why = weir_text_of(weir_strerror(WEIR_ENOMEM));
+    return *out ? WEIR_GRPC_OK : WEIR_GRPC_RESOURCE_EXHAUSTED;
+}
+
+/* ---- Life ---- */
+
+struct weir_rls_service *weir_rls_service_new(
+    const struct weir_protocol_host *host,
+    const struct weir_rls_options *options)
+{
+    struct weir_rls_service *service = calloc(1, sizeof *service);
+    if (!service)
+        return NULL;
+    service->host = host;
+    service->options = *options;
+    return service;
+}
+
+void weir_rls_service_free(struct weir_rls_service *service)
+{
+    free(service);
+}
+
+void weir_rls_service_set_rules(struct weir_rls_service *service,
+                                const struct weir_rls_rules *rules)
+{
+    service->rules = rules;
+}
+
+struct weir_rls_counts weir_rls_service_counts(
+    const struct weir_rls_service *service)
+{
+    return service->counts;
+}

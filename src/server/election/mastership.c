@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: MIT
+ * server/election/mastership.c - the election's news as the root's begin() and
+ * end().
+ *
+ * A mastership can end in three ways: the election reports it, from the loop;
+ * its time is over by the clock, which the check before a grant finds first; or
+ * this server resigns. In each case the root is told the same, and once: its
+ * leases are then another server's to hand out.
+ *
+ * If the election has a place for it, a number is kept there
+ * (leased/lease_pool_roster.c): one at the begin of each mastership, before any
+ * answer if there was a mastership before, and another when a new lease holder
+ * waits for it. That is checked whenever the root has received requests; the
+ * number is kept a moment later, for all that come in that moment. If it can't
+ * be kept, a new holder waits longer (leased/lease_pool_roster.c), and it is
+ * tried again.
+ *
+ * A server without an election is the only one, by its configuration. Two such
+ * roots on one store would lease twice the limit. So if the store is a file, a
+ * lock beside it elects them all the same. A root that has that lock from the
+ * beginning is alone, as far as can be known. */
+
+#include "server/election/mastership.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <event2/event.h>
+
+#include "core/base/rng.h"
+#include "io/clock.h"
+
+#define LOCK_MAX 4096 /* bytes of its path */
+
+#define MOMENT (5 * 1000)  /* us */
+#define PAUSE (200 * 1000) /* us, after a failed try to keep one */
+
+struct weir_mastership {
+    struct weir_election *election; /* owned */
+    struct weir_root *root;         /* borrowed */
+    struct weir_log *log;           /* borrowed */
+    void (*on_change)(void *context);
+    void *context;
+    char master[WEIR_MASTER_MAX + 1]; /* another server; "": unknown, or it is
+                                       * this one */
+    uint64_t term;                    /* the highest term received */
+    struct event *keep;               /* owned; NULL: nothing is kept */
+    uint64_t kept;                    /* how many numbers were kept */
+    uint64_t keeping;                 /* the number under way; 0: none */
+    bool is_troubled;                 /* a failure to keep one was logged */
+    bool is_unkept;                   /* no answers until a number is kept */
+    bool is_alone;                    /* no other server was ever seen */
+    bool is_beside;                   /* by the lock beside the store */
+    bool is_resigning;
+    bool is_resigned;
+};
+
+static void tell_end(struct weir_mastership *m)
+{
+    struct weir_text master = { m->master, strlen(m->master) };
+    weir_root_lease_end(m->root, m->term, master, weir_clock_now());
+    m->on_change(m->context);
+}
+
+/* ---- The number in the election ---- */
+
+static void keep_after(struct weir_mastership *m, suseconds_t us)
+{
+    struct timeval time = { .tv_usec = us };
+    if (m->keep && m->keeping == 0 && !evtimer_pending(m->keep, NULL))
+        (void)evtimer_add(m->keep, &time);
+}
+
+/* A number that differs from all others of this and other terms, but for
+ * chance. */
+static void keep_another(struct weir_mastership *m)
+{
+    uint64_t number = weir_rng_mix(m->term) + ++m->kept;
+    if (number == 0 || number == WEIR_ELECTION_UNREAD)
+        number = 1;
+    m->keeping = number;
+    weir_election_keep(m->election, number);
+}
+
+static void on_kept(void *context, uint64_t number, int error, const char *why)
+{
+    struct weir_mastership *m = context;
+    if (number != m->keeping || !weir_root_leases(m->root))
+        return;
+    m->keeping = 0;
+    if (error == WEIR_ENOTREADY) /* the loop will report it */
+        return;
+    if (error < 0 && !m->is_troubled)
+        weir_log_limited(
+            m->log, WEIR_LOG_LEASES, WEIR_LOG_WARNING,
+            "a new lease holder waits for its lease, and so will holders "
+            "at the next master: %s; trying again",
+            why);
+    m->is_troubled = error < 0;
+    if (error < 0) {
+        keep_after(m, PAUSE);
+        return;
+    }
+    m->is_unkept = false;
+    weir_root_lease_keep(m->root, number, weir_clock_now());
+    m->on_change(m->context);
+}
+
+static void on_keep(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd;
+    (void)what;
+    struct weir_mastership *m = context;
+    bool wants = m->is_unkept || weir_root_lease_wants_keep(m->root);
+    if (wants && m->keeping == 0 && weir_root_leases(m->root))
+        keep_another(m);
+}
+
+/* ---- The election's news ---- */
+
+static void begin(struct weir_mastership *m, uint64_t found)
+{
+    weir_instant now = weir_clock_now();
+    weir_log_limited(m->log, WEIR_LOG_LEASES, WEIR_LOG_INFO,
+                     "this root hands out leases, term %llu",
+                     (unsigned long long)m->term);
+    weir_root_lease_alone(m->root, m->is_alone);
+    /* Vacant since now, and not since the former one was lost: another server
+     * may have been master in between. */
+    weir_root_lease_begin(m->root, m->term, now, now);
+    m->keeping = 0;
+    m->is_unkept = m->keep != NULL;
+    if (m->is_unkept) {
+        weir_root_lease_found(m->root, found);
+        keep_another(m);
+    }
+    m->on_change(m->context);
+}
+
+static void end(struct weir_mastership *m, const char *why)
+{
+    if (weir_root_leases(m->root))
+        weir_log_limited(m->log, WEIR_LOG_LEASES, WEIR_LOG_WARNING,
+                         "this root hands out no leases: %s%s", why, m->master);
+    tell_end(m);
+}
+
+static void on_news(void *context, const struct weir_election_news *news)
+{
+    struct weir_mastership *m = context;
+    if (news->term > m->term)
+        m->term = news->term;
+    m->master[0] = '\0';
+    if (news->is_master) {
+        begin(m, news->number);
+        return;
+    }
+    if (m->is_alone && m->is_beside && !m->is_resigning)
+        weir_log_limited(
+            m->log, WEIR_LOG_LEASES, WEIR_LOG_WARNING,
+            "this root hands out no leases: %s%sanother root on this "
+            "store does, and this one stands by; choose their election "
+            "with --election",
+            news->master, news->master[0] ? ", " : "");
+    m->is_alone = false;
+    snprintf(m->master, sizeof m->master, "%s", news->master);
+    end(m, m->master[0] ? "the master is " : "the master isn't known");
+}
+
+static void on_resigned(void *context)
+{
+    struct weir_mastership *m = context;
+    m->is_resigned = true;
+}
+
+/* If the file can't be locked, the server serves all the same. */
+static int stand_beside(struct weir_mastership *m,
+                        const struct weir_election_options *options,
+                        const char *store)
+{
+    static const char scheme[] = "sqlite:";
+    char path[LOCK_MAX];
+    if (!store || strncmp(store, scheme, sizeof scheme - 1) != 0 ||
+        snprintf(path, sizeof path, "%s.master", store + sizeof scheme - 1) >=
+            LOCK_MAX)
+        return WEIR_ENOENT;
+    struct weir_diag diag = { .text = "" };
+    struct weir_election_options election = *options;
+    election.kind = WEIR_ELECTION_FILE;
+    election.path = path;
+    int error = weir_election_new(&election, &m->election, &diag);
+    m->is_beside = error == 0;
+    if (error < 0)
+        weir_log_limited(
+            m->log, WEIR_LOG_LEASES, WEIR_LOG_WARNING,
+            "%s; if another root on this store hands out leases, this "
+            "root won't notice",
+            diag.text);
+    return error;
+}
+
+int weir_mastership_new(const struct weir_mastership_options *options,
+                        struct weir_mastership **out, struct weir_diag *diag)
+{
+    struct weir_mastership *m = calloc(1, sizeof *m);
+    if (!m)
+        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
+                             NULL);
+    m->root = options->root;
+    m->log = options->election.log;
+    m->on_change = options->on_change;
+    m->context = options->context;
+    struct weir_election_options election = options->election;
+    election.on_change = on_news;
+    election.on_kept = on_kept;
+    election.on_resigned = on_resigned;
+    election.context = m;
+    m->is_alone = election.kind == WEIR_ELECTION_NONE;
+    int error = WEIR_ENOENT;
+    if (m->is_alone)
+        error = stand_beside(m, &election, options->store);
+    if (error < 0)
+        error = weir_election_new(&election, &m->election, diag);
+    if (error == 0 && weir_election_keeps(m->election)) {
+        m->keep = evtimer_new(election.base, on_keep, m);
+        error = m->keep ? 0 : WEIR_ENOMEM;
+    }
+    if (error < 0)
+        weir_mastership_free(&m);
+    else
+        *out = m;
+    return error;
+}
+
+void weir_mastership_free(struct weir_mastership **mastership)
+{
+    if (!*mastership)
+        return;
+    if ((*mastership)->keep)
+        event_free((*mastership)->keep);
+    weir_election_free(&(*mastership)->election);
+    free(*mastership);
+    *mastership = NULL;
+}
+
+bool weir_mastership_holds(struct weir_mastership *m)
+{
+    if (!m || !weir_root_leases(m->root))
+        return false;
+    if (weir_election_holds(m->election))
+        return true;
+    end(m, "its mastership is over, ");
+    return false;
+}
+
+void weir_mastership_keep(struct weir_mastership *m)
+{
+    if (m && weir_root_leases(m->root) && weir_root_lease_wants_keep(m->root))
+        keep_after(m, MOMENT);
+}
+
+const char *weir_mastership_master(const struct weir_mastership *m)
+{
+    return m ? m->master : "";
+}
+
+void weir_mastership_resign(struct weir_mastership *m)
+{
+    m->is_resigning = true;
+    weir_election_resign(m->election);
+    if (weir_root_leases(m->root))
+        tell_end(m);
+}
+
+bool weir_mastership_is_settled(const struct weir_mastership *m)
+{
+    return !m->is_resigning || m->is_resigned;
+}

@@ -1,0 +1,580 @@
+/* SPDX-License-Identifier: MIT
+ * server/snapshot/snapshot.c - the snapshot is written: pieces from the loop,
+ * to the disk by a thread.
+ *
+ * One job at a time is between the two, and the loop makes the next only when
+ * the last is done; so there is one piece in memory, however slow the disk is,
+ * and each side owns all that it touches while it is its turn: the job and the
+ * maker's bytes belong to the thread from post() until on_news().
+ *
+ *     idle --dirty--> OPEN -> WRITE -> WRITE ... -> FINISH --> idle
+ *                       \________\_________\______ DROP __/   (an error, or
+ *                                                  another store)
+ *
+ * Pieces go in the order of epochs. A quota that changes while they are written
+ * moves to the end of that order. So when the cursor has reached the end, the
+ * file has the set as it is at that moment, however long it took and whatever
+ * changed. But the root must have settled there: half an edit isn't a set that
+ * ever was in the store.
+ *
+ * A lock on the file that is being made keeps two roots with one path from
+ * writing into the same file. */
+
+#include "server/snapshot/snapshot.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "io/clock.h"
+
+#define LOOK_MS 1000 /* interval of checks for changes */
+#define UNSETTLED_MS 20
+
+enum job { NONE, OPEN, WRITE, FINISH, DROP, QUIT };
+
+struct weir_snapshot {
+    struct event_base *base; /* borrowed, as the next two */
+    struct weir_root *root;
+    struct weir_log *log;
+    char *path; /* owned, as all below */
+    char *made; /* path of the file that is being made */
+    struct event *timer;
+    struct event *news;
+    int fd; /* the thread is done with the job */
+    pthread_t thread;
+
+    /* The mutex guards 'job', which the thread sets back to NONE. */
+    pthread_mutex_t mutex;
+    pthread_cond_t wake;
+    enum job job;
+
+    /* The thread's while there is a job, the loop's otherwise. */
+    struct weir_snapshot_maker maker;
+    int error; /* of the job */
+    struct weir_diag why;
+    int file; /* -1: none */
+
+    /* The loop's. */
+    enum job last;                      /* the thread works on it */
+    bool busy;                          /* the thread is at it */
+    bool forgotten;                     /* drop the file that is being
+                                         * written */
+    const struct weir_catalog *catalog; /* that is being written */
+    struct weir_cursor cursor;
+    uint64_t from; /* the epoch of the last change written */
+    struct weir_change changes[WEIR_QUOTAS_MAX];
+    struct weir_snapshot_info making;
+    weir_duration every;
+    weir_instant next_at;
+    struct weir_snapshot_state state;
+};
+
+uint64_t weir_snapshot_clock(void)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_REALTIME, &at);
+    return (uint64_t)at.tv_sec * 1000 + (uint64_t)at.tv_nsec / 1000000;
+}
+
+/* ---- The thread ---- */
+
+static int fail(struct weir_snapshot *s, const char *what)
+{
+    return weir_diag_set(&s->why, WEIR_ESYSTEM, "can't ", what, " ", s->made,
+                         ": ", strerror(errno), NULL);
+}
+
+/* Whether the path still leads to the open file. */
+static bool is_in_place(const struct weir_snapshot *s)
+{
+    struct stat named, opened;
+    return stat(s->made, &named) == 0 && fstat(s->file, &opened) == 0 &&
+           named.st_dev == opened.st_dev && named.st_ino == opened.st_ino;
+}
+
+/* Another root may have renamed the file between our open() and flock(): then
+ * it is a complete snapshot, and must not be emptied. */
+static int open_file(struct weir_snapshot *s)
+{
+    s->file = open(s->made, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (s->file < 0)
+        return fail(s, "make");
+    if (flock(s->file, LOCK_EX | LOCK_NB) < 0 || !is_in_place(s)) {
+        close(s->file);
+        s->file = -1;
+        return weir_diag_set(&s->why, WEIR_ELOCKED, "another root writes ",
+                             s->path, "; give each a --snapshot of its own",
+                             NULL);
+    }
+    return ftruncate(s->file, 0) < 0 ? fail(s, "empty") : 0;
+}
+
+static int write_bytes(struct weir_snapshot *s)
+{
+    for (size_t done = 0; done < s->maker.len;) {
+        ssize_t written =
+            write(s->file, s->maker.bytes + done, s->maker.len - done);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written < 0)
+            return fail(s, "write");
+        done += (size_t)written;
+    }
+    return 0;
+}
+
+/* The name is on the disk only after its folder is. */
+static int sync_folder(struct weir_snapshot *s)
+{
+    char *folder = strdup(s->path);
+    char *slash = folder ? strrchr(folder, '/') : NULL;
+    if (slash)
+        slash[slash == folder] = '\0';
+    int fd = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    free(folder);
+    if (fd < 0)
+        return fail(s, "open the folder of");
+    int done = fsync(fd);
+    int error = done < 0 ? fail(s, "sync the folder of") : 0;
+    close(fd);
+    return error;
+}
+
+static int finish_file(struct weir_snapshot *s)
+{
+    if (fsync(s->file) < 0)
+        return fail(s, "sync");
+    if (rename(s->made, s->path) < 0)
+        return fail(s, "rename");
+    close(s->file);
+    s->file = -1;
+    return sync_folder(s);
+}
+
+static void drop_file(struct weir_snapshot *s)
+{
+    if (s->file < 0)
+        return;
+    unlink(s->made);
+    close(s->file);
+    s->file = -1;
+}
+
+static int work(struct weir_snapshot *s, enum job job)
+{
+    int error = job == OPEN ? open_file(s) : 0;
+    if (job == DROP) {
+        drop_file(s);
+        return 0;
+    }
+    if (error == 0)
+        error = write_bytes(s);
+    if (error == 0 && job == FINISH)
+        error = finish_file(s);
+    return error;
+}
+
+static void *run(void *argument)
+{
+    struct weir_snapshot *s = argument;
+    for (;;) {
+        pthread_mutex_lock(&s->mutex);
+        while (s->job == NONE)
+            pthread_cond_wait(&s->wake, &s->mutex);
+        enum job job = s->job;
+        pthread_mutex_unlock(&s->mutex);
+        if (job == QUIT)
+            return NULL;
+        s->error = work(s, job);
+        pthread_mutex_lock(&s->mutex);
+        if (s->job != QUIT)
+            s->job = NONE;
+        pthread_mutex_unlock(&s->mutex);
+        uint64_t one = 1;
+        ssize_t written = write(s->fd, &one, sizeof one);
+        (void)written; /* EAGAIN can't be: the loop reads before it posts */
+    }
+}
+
+static void post(struct weir_snapshot *s, enum job job)
+{
+    pthread_mutex_lock(&s->mutex);
+    s->job = job;
+    pthread_cond_signal(&s->wake);
+    pthread_mutex_unlock(&s->mutex);
+    s->last = job;
+    s->busy = true;
+}
+
+/* The descriptor was readable: the thread's job is done. */
+static void take_news(struct weir_snapshot *s)
+{
+    uint64_t ignored;
+    ssize_t got = read(s->fd, &ignored, sizeof ignored);
+    (void)got;
+    pthread_mutex_lock(&s->mutex);
+    s->busy = s->job != NONE;
+    pthread_mutex_unlock(&s->mutex);
+}
+
+/* ---- The loop: changes ---- */
+
+static void wait_for(struct weir_snapshot *s, long ms)
+{
+    struct timeval in = { .tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000 };
+    event_add(s->timer, &in);
+}
+
+static void wait_to_look(struct weir_snapshot *s)
+{
+    weir_duration every = s->every / WEIR_MILLISECOND;
+    wait_for(s, every < LOOK_MS ? (long)every + 1 : LOOK_MS);
+}
+
+/* The epoch that limiters may know: below that of the catalog while an edit is
+ * being handed over. */
+static uint64_t root_epoch(const struct weir_snapshot *s)
+{
+    struct weir_root_stats stats;
+    weir_root_stats(s->root, &stats);
+    return stats.epoch;
+}
+
+static bool is_settled(const struct weir_snapshot *s)
+{
+    const struct weir_catalog *catalog = weir_root_catalog(s->root);
+    return weir_root_ready(s->root) &&
+           weir_catalog_epoch(catalog) <= root_epoch(s);
+}
+
+static bool is_dirty(const struct weir_snapshot *s)
+{
+    struct weir_store_id store;
+    weir_root_identity(s->root, &store);
+    return is_settled(s) &&
+           !(s->state.usable && s->state.info.epoch == root_epoch(s) &&
+             weir_store_id_equal(&s->state.info.store, &store));
+}
+
+/* ---- The loop: writing ---- */
+
+static void tell_failure(struct weir_snapshot *s, const struct weir_diag *why)
+{
+    bool told = strcmp(s->state.problem, why->text) == 0;
+    s->state.failures++;
+    memcpy(s->state.problem, why->text, sizeof s->state.problem);
+    if (!told)
+        weir_log_limited(s->log, WEIR_LOG_SNAPSHOT, WEIR_LOG_WARNING,
+                         "no new snapshot of the quotas, "
+                         "trying again: %s",
+                         why->text);
+}
+
+static void tell_success(struct weir_snapshot *s)
+{
+    bool again = s->state.problem[0];
+    s->state.written++;
+    s->state.problem[0] = '\0';
+    s->state.usable = true;
+    s->state.info = s->making;
+    weir_log_limited(s->log, WEIR_LOG_SNAPSHOT,
+                     again ? WEIR_LOG_INFO : WEIR_LOG_DEBUG,
+                     "snapshot of %llu changes at epoch %llu: %s",
+                     (unsigned long long)s->making.changes,
+                     (unsigned long long)s->making.epoch, s->path);
+}
+
+static void end_writing(struct weir_snapshot *s)
+{
+    s->last = NONE;
+    s->forgotten = false;
+    s->next_at = weir_clock_now() + s->every;
+    wait_to_look(s);
+}
+
+static void give_up(struct weir_snapshot *s, const struct weir_diag *why)
+{
+    if (why)
+        tell_failure(s, why);
+    post(s, DROP);
+}
+
+static void give_up_memory(struct weir_snapshot *s)
+{
+    struct weir_diag why = { 0 };
+    weir_diag_set(&why, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM), NULL);
+    give_up(s, &why);
+}
+
+static void begin_writing(struct weir_snapshot *s)
+{
+    s->making = (struct weir_snapshot_info){ .at_ms = weir_snapshot_clock() };
+    weir_root_identity(s->root, &s->making.store);
+    s->catalog = weir_root_catalog(s->root);
+    s->cursor = (struct weir_cursor){ { 0, 0 } };
+    s->from = 0;
+    s->forgotten = false;
+    s->why = (struct weir_diag){ 0 };
+    if (weir_snapshot_begin(&s->maker, &s->making.store) < 0)
+        give_up_memory(s);
+    else
+        post(s, OPEN);
+}
+
+/* The next changes; 0: no more. */
+static size_t collect(struct weir_snapshot *s)
+{
+    size_t count = 0;
+    while (count < WEIR_QUOTAS_MAX &&
+           weir_catalog_since(s->catalog, s->from, &s->cursor,
+                              &s->changes[count])) {
+        s->from = s->changes[count].quota.epoch;
+        count++;
+    }
+    return count;
+}
+
+static void write_end(struct weir_snapshot *s)
+{
+    s->making.epoch = root_epoch(s);
+    s->making.floor = weir_catalog_floor(s->catalog);
+    s->making.changes = s->maker.changes;
+    if (weir_snapshot_end(&s->maker, s->making.epoch, s->making.floor,
+                          s->making.at_ms) < 0)
+        give_up_memory(s);
+    else
+        post(s, FINISH);
+}
+
+/* The thread is idle, the file open: posts the next job. */
+static void write_more(struct weir_snapshot *s)
+{
+    if (s->forgotten || s->catalog != weir_root_catalog(s->root)) {
+        give_up(s, NULL);
+        return;
+    }
+    size_t count = collect(s);
+    if (count > 0 && weir_snapshot_piece(&s->maker, s->changes, count) == 0)
+        post(s, WRITE);
+    else if (count > 0)
+        give_up_memory(s);
+    else if (is_settled(s))
+        write_end(s);
+    else
+        wait_for(s, UNSETTLED_MS);
+}
+
+static void go_on(struct weir_snapshot *s)
+{
+    switch (s->last) {
+    case NONE:
+    case QUIT:
+        return;
+    case OPEN:
+    case WRITE:
+        if (s->error < 0)
+            give_up(s, &s->why);
+        else
+            write_more(s);
+        return;
+    case FINISH:
+        if (s->error < 0) {
+            give_up(s, &s->why);
+            return;
+        }
+        tell_success(s);
+        end_writing(s);
+        return;
+    case DROP:
+        end_writing(s);
+        return;
+    }
+}
+
+static void turn(struct weir_snapshot *s)
+{
+    if (s->busy)
+        return;
+    weir_instant begun = weir_clock_now();
+    if (s->last != NONE)
+        go_on(s);
+    else if (begun >= s->next_at && is_dirty(s))
+        begin_writing(s);
+    else
+        wait_to_look(s);
+    weir_duration took = weir_clock_now() - begun;
+    if (took > s->state.longest_turn)
+        s->state.longest_turn = took;
+}
+
+static void on_news(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd;
+    (void)what;
+    struct weir_snapshot *s = context;
+    take_news(s);
+    turn(s);
+}
+
+static void on_time(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd;
+    (void)what;
+    turn(context);
+}
+
+/* ---- Life ---- */
+
+static void look_at_old(struct weir_snapshot *s)
+{
+    struct weir_diag diag = { 0 };
+    int error = weir_snapshot_read(s->path, NULL, &s->state.info, &diag);
+    s->state.usable = error == 0;
+    if (error < 0 && error != WEIR_ENOENT)
+        weir_log_limited(s->log, WEIR_LOG_SNAPSHOT, WEIR_LOG_WARNING, "%s",
+                         diag.text);
+}
+
+static int start_thread(struct weir_snapshot *s)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&s->thread, NULL, run, s);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error ? WEIR_ESYSTEM : 0;
+}
+
+static void destroy(struct weir_snapshot *s)
+{
+    if (s->news)
+        event_free(s->news);
+    if (s->timer)
+        event_free(s->timer);
+    if (s->fd >= 0)
+        close(s->fd);
+    drop_file(s);
+    pthread_cond_destroy(&s->wake);
+    pthread_mutex_destroy(&s->mutex);
+    weir_snapshot_maker_fini(&s->maker);
+    free(s->made);
+    free(s->path);
+    free(s);
+}
+
+static bool make_parts(struct weir_snapshot *s, const char *path)
+{
+    s->path = strdup(path);
+    if (asprintf(&s->made, "%s.new", path) < 0)
+        s->made = NULL;
+    s->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    s->timer = evtimer_new(s->base, on_time, s);
+    if (s->fd >= 0)
+        s->news = event_new(s->base, s->fd, EV_READ | EV_PERSIST, on_news, s);
+    return s->path && s->made && s->timer && s->news &&
+           event_add(s->news, NULL) == 0;
+}
+
+int weir_snapshot_new(const struct weir_snapshot_options *options,
+                      struct weir_snapshot **out, struct weir_diag *diag)
+{
+    struct weir_snapshot *s = calloc(1, sizeof *s);
+    if (!s)
+        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
+                             NULL);
+    s->base = options->base;
+    s->root = options->root;
+    s->log = options->log;
+    s->every = options->every ? options->every : WEIR_SNAPSHOT_EVERY;
+    s->file = s->fd = -1;
+    pthread_mutex_init(&s->mutex, NULL);
+    pthread_cond_init(&s->wake, NULL);
+    int error = make_parts(s, options->path) ? start_thread(s) : WEIR_ENOMEM;
+    if (error < 0) {
+        destroy(s);
+        return weir_diag_set(diag, error, "the snapshot can't be kept: ",
+                             weir_strerror(error), NULL);
+    }
+    s->state.path = s->path;
+    look_at_old(s);
+    wait_for(s, 1);
+    *out = s;
+    return 0;
+}
+
+void weir_snapshot_free(struct weir_snapshot **snapshot)
+{
+    struct weir_snapshot *s = *snapshot;
+    if (!s)
+        return;
+    post(s, QUIT);
+    pthread_join(s->thread, NULL);
+    destroy(s);
+    *snapshot = NULL;
+}
+
+/* ---- Functions for the rest of the root ---- */
+
+bool weir_snapshot_usable(const struct weir_snapshot *snapshot)
+{
+    return snapshot->state.usable;
+}
+
+int weir_snapshot_load(struct weir_snapshot *s,
+                       const struct weir_snapshot_sink *sink,
+                       struct weir_diag *diag)
+{
+    int error = weir_snapshot_read(s->path, sink, &s->state.info, diag);
+    s->state.usable = error == 0;
+    return error;
+}
+
+void weir_snapshot_set_serving(struct weir_snapshot *snapshot, bool serving)
+{
+    snapshot->state.serving = serving;
+}
+
+void weir_snapshot_forget(struct weir_snapshot *snapshot)
+{
+    snapshot->forgotten = true;
+}
+
+/* The loop has stopped. Nothing bounds how long a disk takes; an operator who
+ * can't wait sends the second signal. */
+void weir_snapshot_finish(struct weir_snapshot *s)
+{
+    struct pollfd news = { s->fd, POLLIN, 0 };
+    uint64_t failures = s->state.failures;
+    for (;;) {
+        while (s->busy) {
+            poll(&news, 1, -1);
+            take_news(s);
+        }
+        bool failed = s->state.failures > failures;
+        if (s->last == NONE && (failed || !is_dirty(s)))
+            return;
+        s->next_at = 0;
+        turn(s);
+        /* It waits for the rest of an edit, which can't come any more. */
+        if (!s->busy && s->last != NONE)
+            return;
+    }
+}
+
+void weir_snapshot_look(const struct weir_snapshot *snapshot,
+                        struct weir_snapshot_state *out)
+{
+    *out = snapshot->state;
+}
