@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * lab/model_doorman_weir.c - Doorman's scenarios by Weir's own rules: the
- * product's lease pools and lease holders (src/core/leased/) over a network with
- * delays.
+ * product's lease pools and lease holders (src/core/leased/) over a network
+ * with delays.
  *
  *     job:     [  pool  ]<── ask ──.            .── grant, pushed or asked for
  *              [ holder ]── ask ──> parent job  '──> the job below, or client

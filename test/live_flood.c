@@ -26,7 +26,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "live_parts.h"
+#include "load_parts.h"
 
 #define BATCH (2 * WEIR_MILLISECOND)
 #define BIN (100 * WEIR_MILLISECOND)

@@ -43,7 +43,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "live_parts.h"
+#include "load_parts.h"
 
 #define LOADS_MAX 16
 #define BATCH (2 * WEIR_MILLISECOND)

@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "compare.h"
-#include "core/algorithm/pacer.h"
+#include "core/algorithm/pacer_state.h"
 #include "table_maker.h"
 
 #define JOBS 8

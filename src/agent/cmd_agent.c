@@ -28,13 +28,13 @@
 #include "core/quota/quota.h"
 #include "front/authorization.h"
 #include "front/exposure.h"
+#include "front/port_file.h"
 #include "io/clock.h"
 #include "io/daemon.h"
 #include "io/origin.h"
 #include "protocol/http_take/web.h"
 #include "protocol/resp/resp_listener.h"
 #include "protocol/resp/throttle_counted.h"
-#include "front/port_file.h"
 
 #define HTTP_DEFAULT "127.0.0.1:7079"
 #define PLACES_MAX 4 /* of one kind of listener */

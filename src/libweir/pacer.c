@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * libweir/pacer.c - memory for a pacer; the rest is in algorithm/pacer.c. */
+ * libweir/pacer.c - memory for a pacer; the rest is in
+ * algorithm/pacer_state.c. */
 
 #include <stdlib.h>
 
-#include "core/algorithm/pacer.h"
+#include "core/algorithm/pacer_state.h"
 
 struct weir_pacer *weir_pacer_new(uint32_t jobs)
 {

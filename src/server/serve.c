@@ -28,6 +28,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "front/port_file.h"
 #include "io/clock.h"
 #include "io/daemon.h"
 #include "server/debtor_log.h"
@@ -35,7 +36,6 @@
 #include "server/election/mastership.h"
 #include "server/grpc/grpc_api.h"
 #include "server/http_api.h"
-#include "front/port_file.h"
 #include "server/root_resp.h"
 #include "server/serve_options.h"
 #include "server/snapshot/snapshot.h"

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "live_parts.h"
+#include "load_parts.h"
 
 #define LIMITERS_MAX 4096
 #define TELL_EVERY_MS 20

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * live_parts.c - see live_parts.h. */
+ * load_parts.c - see load_parts.h. */
 
-#include "live_parts.h"
+#include "load_parts.h"
 
 #include <errno.h>
 #include <inttypes.h>

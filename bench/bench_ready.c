@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * bench/ready.c - a new limiter with an empty table.
+ * bench/bench_ready.c - a new limiter with an empty table.
  *
  *     weir-bench-ready ROOTS SLOTS
  *
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-#include "test/live_parts.h"
+#include "test/load_parts.h"
 
 static double cpu_s(void)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * bench/fleet.c - many limiters in one process, each with many counters.
+ * bench/bench_fleet.c - many limiters in one process, each with many counters.
  *
  *     weir-bench-fleet ROOTS NAME LIMITERS QUOTAS SECONDS
  *
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "test/live_parts.h"
+#include "test/load_parts.h"
 
 #define LIMITERS_MAX 1000
 #define QUOTAS_MAX 10000

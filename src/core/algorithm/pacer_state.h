@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * core/algorithm/pacer.h - the pacer in the caller's memory; the rest of its
+ * algorithm/pacer_state.h - the pacer in the caller's memory; the rest of its
  * contract is in the installed weir/pacer.h. Pure. */
 
 #ifndef WEIR_ALGO_PACER_H

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * live_parts.h - shared by programs that put a fleet under load.
+ * load_parts.h - shared by programs that put a fleet under load.
  *
  * They use libweir as a service does, by its installed header. They print
  * events as JSON on standard output, one line each, whole also when several
  * threads print. */
 
-#ifndef WEIR_LIVE_PARTS_H
-#define WEIR_LIVE_PARTS_H
+#ifndef WEIR_LOAD_PARTS_H
+#define WEIR_LOAD_PARTS_H
 
 #include <weir/weir.h>
 
@@ -25,4 +25,4 @@ void live_tell_end(void);
 /* {"pid", "at", "event": TYPE, "count", "text"}; for weir_options.on_event. */
 void live_tell_event(void *context, const struct weir_event *event);
 
-#endif /* WEIR_LIVE_PARTS_H */
+#endif /* WEIR_LOAD_PARTS_H */

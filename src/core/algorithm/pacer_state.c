@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * algorithm/pacer.c - a schedule of many rates in one thread; see weir/pacer.h.
+ * algorithm/pacer_state.c - a schedule of many rates in one thread; see
+ * weir/pacer.h.
  *
  * A job earns units from an anchor on, as an exact fraction of its rate, and
  * has sent some of them:
@@ -23,7 +24,7 @@
  * would visit up to 10^6 slow jobs); a token count refilled at each turn
  * (rounds at each turn: 3 units a second in quanta of 10 ms are 0.03 each). */
 
-#include "core/algorithm/pacer.h"
+#include "core/algorithm/pacer_state.h"
 
 #include <string.h>
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * bench/live.c - a service's view of libweir, for bench/roots-alive-and-dead.
+ * bench/bench_live.c - a service's view of libweir, for
+ * bench/roots-alive-and-dead.
  *
  * A limiter of the roots named on the command line. It executes the commands of
  * its standard input, and answers each with a line:
@@ -21,7 +22,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "test/live_parts.h"
+#include "test/load_parts.h"
 
 #define TAKES_MAX 1000000u
 #define WORD_MAX 63
