@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "compare.h"
-#include "core/concurrency/controller_parts.h"
+#include "core/concurrency/controller_internal.h"
 
 #define MS WEIR_MILLISECOND
 #define NEAR(a, b) assert_float_equal((float)(a), (float)(b), 1e-4f)

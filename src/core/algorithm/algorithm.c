@@ -5,11 +5,11 @@
  * implementation, a bucket in one word. A family is a table of seven functions;
  * checks that each of them would repeat are done here, once. */
 
-#include "core/algorithm/algorithm_parts.h"
+#include "core/algorithm/algorithm_internal.h"
 
 #include <string.h>
 
-static const struct weir_algorithm_family *family_of(
+static const struct weir_algorithm_family *algorithm_family(
     enum weir_algorithm algorithm)
 {
     switch (algorithm) {
@@ -33,19 +33,20 @@ static const struct weir_algorithm_family *family_of(
 
 bool weir_algorithm_check(const struct weir_algorithm_rule *rule)
 {
-    const struct weir_algorithm_family *family = family_of(rule->algorithm);
+    const struct weir_algorithm_family *family =
+        algorithm_family(rule->algorithm);
     return family != NULL && family->check(rule);
 }
 
 size_t weir_algorithm_size(const struct weir_algorithm_rule *rule)
 {
-    return family_of(rule->algorithm)->size(rule);
+    return algorithm_family(rule->algorithm)->size(rule);
 }
 
 bool weir_algorithm_sound(const struct weir_algorithm_rule *rule,
                           const void *state, weir_instant latest)
 {
-    return family_of(rule->algorithm)->sound(rule, state, latest);
+    return algorithm_family(rule->algorithm)->sound(rule, state, latest);
 }
 
 void weir_algorithm_step(const struct weir_algorithm_rule *rule, void *state,
@@ -54,21 +55,7 @@ void weir_algorithm_step(const struct weir_algorithm_rule *rule, void *state,
 {
     weir_assert(ask->weight <= WEIR_WEIGHT_MAX);
     *out = (struct weir_algorithm_answer){ 0 };
-    family_of(rule->algorithm)->step(rule, state, ask, out, now);
-}
-
-void weir_quantity_answer(const struct weir_algorithm_rule *rule,
-                          const struct weir_algorithm_ask *ask, bool passed,
-                          uint64_t used, struct weir_algorithm_answer *out)
-{
-    uint64_t quantity = rule->quantity;
-    bool asked =
-        ask->op != WEIR_ALGORITHM_CHARGE && ask->op != WEIR_ALGORITHM_REFUND;
-    out->passed = passed || !asked;
-    out->never = !out->passed && (quantity == 0 || ask->weight > quantity);
-    out->used = (int64_t)used;
-    out->remaining = used < quantity ? quantity - used : 0;
-    out->retry_after = out->never ? WEIR_NEVER : 0;
+    algorithm_family(rule->algorithm)->step(rule, state, ask, out, now);
 }
 
 static bool is_zero(const uint64_t *state, size_t size)
@@ -84,7 +71,9 @@ void weir_algorithm_carry(const struct weir_algorithm_rule *from,
                           const struct weir_algorithm_rule *to, void *to_state,
                           weir_instant now)
 {
-    const struct weir_algorithm_family *family = family_of(to->algorithm);
+    weir_assert(state != to_state);
+    const struct weir_algorithm_family *family =
+        algorithm_family(to->algorithm);
     size_t size = weir_algorithm_size(from);
     if (is_zero(state, size))
         return;
@@ -108,5 +97,5 @@ weir_instant weir_algorithm_idle_at(const struct weir_algorithm_rule *rule,
 {
     if (is_zero(state, weir_algorithm_size(rule)))
         return now;
-    return family_of(rule->algorithm)->idle_at(rule, state, now);
+    return algorithm_family(rule->algorithm)->idle_at(rule, state, now);
 }

@@ -8,7 +8,7 @@
  * length of a month, at most one too low, and corrected by one comparison.
  * Proleptic Gregorian; no leap seconds, as in every Unix clock. */
 
-#include "core/algorithm/algorithm_parts.h"
+#include "core/algorithm/algorithm_internal.h"
 
 #define MINUTE ((int64_t)60 * (int64_t)WEIR_SECOND)
 #define DAY (1440 * MINUTE)
@@ -19,7 +19,7 @@ static int64_t quotient(int64_t a, int64_t b)
     return a / b - (a % b < 0);
 }
 
-static int64_t length_of(enum weir_calendar calendar)
+static int64_t calendar_length(enum weir_calendar calendar)
 {
     switch (calendar) {
     case WEIR_CALENDAR_MINUTE:
@@ -45,7 +45,7 @@ int64_t weir_calendar_offset(enum weir_calendar calendar, int32_t utc_offset_s)
     int64_t offset = utc_offset_s * (int64_t)WEIR_SECOND;
     if (calendar != WEIR_CALENDAR_MINUTE && calendar != WEIR_CALENDAR_HOUR)
         return offset;
-    int64_t length = length_of(calendar);
+    int64_t length = calendar_length(calendar);
     return offset - quotient(offset, length) * length;
 }
 
@@ -88,12 +88,12 @@ int64_t weir_calendar_index(enum weir_calendar calendar, int64_t local)
 {
     if (calendar == WEIR_CALENDAR_MONTH)
         return month_of(local);
-    return quotient(local + begun_before(calendar), length_of(calendar));
+    return quotient(local + begun_before(calendar), calendar_length(calendar));
 }
 
 int64_t weir_calendar_start(enum weir_calendar calendar, int64_t index)
 {
     if (calendar == WEIR_CALENDAR_MONTH)
         return month_day(index) * DAY;
-    return index * length_of(calendar) - begun_before(calendar);
+    return index * calendar_length(calendar) - begun_before(calendar);
 }

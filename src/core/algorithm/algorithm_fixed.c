@@ -10,7 +10,7 @@
  * window's beginning. For this reason the numbers of minutes and hours must not
  * follow a zone's clocks back: each would last an hour longer. */
 
-#include "core/algorithm/algorithm_parts.h"
+#include "core/algorithm/algorithm_internal.h"
 
 static int64_t index_at(const struct weir_algorithm_rule *rule,
                         weir_instant now)
@@ -39,6 +39,7 @@ int64_t weir_algorithm_window(const struct weir_algorithm_rule *rule,
     int64_t index = index_at(rule, now);
     *out_start = start_of(rule, index);
     *out_end = start_of(rule, index + 1);
+    weir_assert(*out_start < *out_end);
     return index;
 }
 

@@ -16,7 +16,7 @@
  * but under a steady stream all units end up in one entry that is always
  * new. */
 
-#include "core/algorithm/algorithm_parts.h"
+#include "core/algorithm/algorithm_internal.h"
 
 struct log {
     const struct weir_algorithm_rule *rule;
@@ -28,7 +28,7 @@ struct log {
 };
 
 /* The i-th entry that counts: two words. */
-static uint64_t *entry_of(const struct log *log, uint32_t i)
+static uint64_t *log_entry(const struct log *log, uint32_t i)
 {
     uint32_t place =
         (uint32_t)(((uint64_t)log->first + i) % log->rule->entries);
@@ -47,10 +47,10 @@ static void log_read(struct log *log, const struct weir_algorithm_rule *rule,
         .at = now,
     };
     weir_assert(log->count <= rule->entries);
-    if (log->count > 0 && entry_of(log, log->count - 1)[0] > now)
-        log->at = entry_of(log, log->count - 1)[0];
-    while (log->count > 0 && log->at - entry_of(log, 0)[0] >= rule->window) {
-        log->used -= entry_of(log, 0)[1];
+    if (log->count > 0 && log_entry(log, log->count - 1)[0] > now)
+        log->at = log_entry(log, log->count - 1)[0];
+    while (log->count > 0 && log->at - log_entry(log, 0)[0] >= rule->window) {
+        log->used -= log_entry(log, 0)[1];
         log->first = (log->first + 1) % rule->entries;
         log->count--;
     }
@@ -58,11 +58,12 @@ static void log_read(struct log *log, const struct weir_algorithm_rule *rule,
 
 static void log_write(const struct log *log)
 {
+    weir_assert(log->count <= log->rule->entries);
     log->state[0] = (uint64_t)log->count << 32 | log->first;
     log->state[1] = log->used;
 }
 
-static bool has_place(const struct log *log)
+static bool has_free_entry(const struct log *log)
 {
     return log->count < log->rule->entries;
 }
@@ -72,11 +73,12 @@ static void log_add(struct log *log, uint64_t units)
     units = weir_quantity_adds(log->rule, log->used, units);
     if (units == 0)
         return;
-    if (has_place(log)) {
-        entry_of(log, log->count)[1] = 0;
+    if (has_free_entry(log)) {
+        log_entry(log, log->count)[1] = 0;
         log->count++;
     }
-    uint64_t *newest = entry_of(log, log->count - 1);
+    uint64_t *newest = log_entry(log, log->count - 1);
+    weir_assert(log->count > 0);
     newest[0] = log->at;
     newest[1] += units;
     log->used += units;
@@ -89,7 +91,7 @@ static void log_refund(struct log *log, uint64_t units)
     if (units == 0 || log->count == 0)
         return;
     while (units > 0 && log->count > 0) {
-        uint64_t *newest = entry_of(log, log->count - 1);
+        uint64_t *newest = log_entry(log, log->count - 1);
         uint64_t back = units < newest[1] ? units : newest[1];
         newest[1] -= back;
         log->used -= back;
@@ -106,15 +108,15 @@ static weir_duration log_wait(const struct log *log, uint64_t weight,
 {
     uint64_t used = log->used;
     uint32_t i = 0;
-    bool place = weight == 0 || has_place(log);
+    bool place = weight == 0 || has_free_entry(log);
     while (i < log->count &&
            !(place && weir_quantity_passes(log->rule, used, weight))) {
-        used -= entry_of(log, i)[1];
+        used -= log_entry(log, i)[1];
         place = true;
         i++;
     }
     weir_assert(i > 0);
-    return entry_of(log, i - 1)[0] + log->rule->window - now;
+    return log_entry(log, i - 1)[0] + log->rule->window - now;
 }
 
 static bool log_check(const struct weir_algorithm_rule *rule)
@@ -136,13 +138,13 @@ static void log_step(const struct weir_algorithm_rule *rule, uint64_t *state,
     struct log log;
     log_read(&log, rule, state, now);
     bool passed = weir_quantity_passes(rule, log.used, ask->weight) &&
-                  (ask->weight == 0 || has_place(&log));
+                  (ask->weight == 0 || has_free_entry(&log));
     if (weir_algorithm_counts(rule, ask, passed))
         log_add(&log, ask->weight);
     else if (ask->op == WEIR_ALGORITHM_REFUND)
         log_refund(&log, ask->weight);
     weir_quantity_answer(rule, ask, passed, log.used, out);
-    if (!has_place(&log))
+    if (!has_free_entry(&log))
         out->remaining = 0;
     if (!out->passed && !out->never)
         out->retry_after = log_wait(&log, ask->weight, now);
@@ -165,7 +167,7 @@ static void log_carry(const struct weir_algorithm_rule *from,
     struct log log;
     log_read(&log, from, (uint64_t *)(uintptr_t)state, now);
     for (uint32_t i = 0; i < log.count; i++)
-        log_charge(to, to_state, entry_of(&log, i)[1], entry_of(&log, i)[0]);
+        log_charge(to, to_state, log_entry(&log, i)[1], log_entry(&log, i)[0]);
 }
 
 static weir_instant log_idle_at(const struct weir_algorithm_rule *rule,
@@ -175,7 +177,7 @@ static weir_instant log_idle_at(const struct weir_algorithm_rule *rule,
     log_read(&log, rule, (uint64_t *)(uintptr_t)state, now);
     if (log.count == 0)
         return now;
-    return entry_of(&log, log.count - 1)[0] + rule->window;
+    return log_entry(&log, log.count - 1)[0] + rule->window;
 }
 
 static bool log_sound(const struct weir_algorithm_rule *rule,

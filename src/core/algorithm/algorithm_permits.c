@@ -23,7 +23,7 @@
  * finding the permits that expire first, and the time that a refused caller has
  * to wait, is a walk over all. */
 
-#include "core/algorithm/algorithm_parts.h"
+#include "core/algorithm/algorithm_internal.h"
 
 #include <string.h>
 
@@ -39,7 +39,7 @@ struct permits {
     uint64_t used;  /* their units */
 };
 
-static uint64_t *permit_of(const struct permits *permits, uint64_t i)
+static uint64_t *permit_words(const struct permits *permits, uint64_t i)
 {
     return permits->state + 2 + WORDS * (size_t)(permits->ended + i);
 }
@@ -52,8 +52,8 @@ static void read_state(struct permits *permits,
         .rule = rule, .state = state, .count = state[0], .used = state[1]
     };
     weir_assert(permits->count <= rule->entries);
-    while (permits->count > 0 && permit_of(permits, 0)[EXPIRY] <= now) {
-        permits->used -= permit_of(permits, 0)[UNITS];
+    while (permits->count > 0 && permit_words(permits, 0)[EXPIRY] <= now) {
+        permits->used -= permit_words(permits, 0)[UNITS];
         permits->ended++;
         permits->count--;
     }
@@ -67,7 +67,7 @@ static void write_state(struct permits *permits)
     size_t bytes = permits->count * WORDS * sizeof(*first);
     size_t before = (permits->state[0] + 1) * WORDS * sizeof(*first);
     size_t most = permits->rule->entries * WORDS * sizeof(*first);
-    memmove(first, permit_of(permits, 0), bytes);
+    memmove(first, permit_words(permits, 0), bytes);
     permits->ended = 0;
     permits->state[0] = permits->count;
     permits->state[1] = permits->used;
@@ -75,12 +75,14 @@ static void write_state(struct permits *permits)
         before = most;
     if (before > bytes)
         memset((char *)first + bytes, 0, before - bytes);
+    weir_assert(permits->state[0] <= permits->rule->entries);
 }
 
-static bool find(const struct permits *permits, uint64_t id, uint64_t *out_i)
+static bool find_permit(const struct permits *permits, uint64_t id,
+                        uint64_t *out_i)
 {
     for (uint64_t i = 0; i < permits->count; i++) {
-        if (permit_of(permits, i)[ID] == id) {
+        if (permit_words(permits, i)[ID] == id) {
             *out_i = i;
             return true;
         }
@@ -88,14 +90,15 @@ static bool find(const struct permits *permits, uint64_t id, uint64_t *out_i)
     return false;
 }
 
-static bool has_place(const struct permits *permits)
+static bool has_free_permit(const struct permits *permits)
 {
     return permits->count < permits->rule->entries;
 }
 
-static void take_out(struct permits *permits, uint64_t i)
+static void remove_permit(struct permits *permits, uint64_t i)
 {
-    uint64_t *permit = permit_of(permits, i);
+    uint64_t *permit = permit_words(permits, i);
+    weir_assert(i < permits->count && permits->used >= permit[UNITS]);
     permits->used -= permit[UNITS];
     permits->count--;
     memmove(permit, permit + WORDS,
@@ -103,13 +106,14 @@ static void take_out(struct permits *permits, uint64_t i)
 }
 
 /* Inserts behind all that end no later. There must be a free entry. */
-static void put_in(struct permits *permits, uint64_t id, weir_instant expiry,
-                   uint64_t units)
+static void insert_permit(struct permits *permits, uint64_t id,
+                          weir_instant expiry, uint64_t units)
 {
+    weir_assert(has_free_permit(permits));
     uint64_t i = permits->count;
-    while (i > 0 && permit_of(permits, i - 1)[EXPIRY] > expiry)
+    while (i > 0 && permit_words(permits, i - 1)[EXPIRY] > expiry)
         i--;
-    uint64_t *permit = permit_of(permits, i);
+    uint64_t *permit = permit_words(permits, i);
     memmove(permit + WORDS, permit,
             (permits->count - i) * WORDS * sizeof(*permit));
     permit[ID] = id;
@@ -122,24 +126,24 @@ static void put_in(struct permits *permits, uint64_t id, weir_instant expiry,
 static bool passes(const struct permits *permits, uint64_t units)
 {
     return weir_quantity_passes(permits->rule, permits->used, units) &&
-           (units == 0 || has_place(permits));
+           (units == 0 || has_free_permit(permits));
 }
 
 /* The time until enough units have expired. */
-static weir_duration wait_for(const struct permits *permits, uint64_t units,
-                              weir_instant now)
+static weir_duration wait_for_units(const struct permits *permits,
+                                    uint64_t units, weir_instant now)
 {
     uint64_t used = permits->used;
     uint64_t i = 0;
-    bool place = units == 0 || has_place(permits);
+    bool place = units == 0 || has_free_permit(permits);
     while (i < permits->count &&
            !(place && weir_quantity_passes(permits->rule, used, units))) {
-        used -= permit_of(permits, i)[UNITS];
+        used -= permit_words(permits, i)[UNITS];
         place = true;
         i++;
     }
     weir_assert(i > 0);
-    return permit_of(permits, i - 1)[EXPIRY] - now;
+    return permit_words(permits, i - 1)[EXPIRY] - now;
 }
 
 /* ---- The family ---- */
@@ -156,38 +160,38 @@ static size_t permits_size(const struct weir_algorithm_rule *rule)
     return 8 * (2 + WORDS * (size_t)rule->entries);
 }
 
-static bool enter(struct permits *permits, const struct weir_algorithm_ask *ask,
-                  weir_instant now)
+static bool enter_permit(struct permits *permits,
+                         const struct weir_algorithm_ask *ask, weir_instant now)
 {
     uint64_t i;
     weir_instant expiry = now + permits->rule->window;
-    bool again = ask->permit != 0 && find(permits, ask->permit, &i);
+    bool again = ask->permit != 0 && find_permit(permits, ask->permit, &i);
     if (again) {
-        uint64_t units = permit_of(permits, i)[UNITS];
-        take_out(permits, i);
-        put_in(permits, ask->permit, expiry, units);
+        uint64_t units = permit_words(permits, i)[UNITS];
+        remove_permit(permits, i);
+        insert_permit(permits, ask->permit, expiry, units);
         return true;
     }
     if (!passes(permits, ask->weight))
         return false;
     if (ask->permit != 0 && ask->weight > 0)
-        put_in(permits, ask->permit, expiry, ask->weight);
+        insert_permit(permits, ask->permit, expiry, ask->weight);
     return true;
 }
 
-static bool step(struct permits *permits, const struct weir_algorithm_ask *ask,
-                 weir_instant now)
+static bool step_permits(struct permits *permits,
+                         const struct weir_algorithm_ask *ask, weir_instant now)
 {
     uint64_t i;
     switch (ask->op) {
     case WEIR_ALGORITHM_TAKE:
     case WEIR_ALGORITHM_RESERVE:
-        return enter(permits, ask, now);
+        return enter_permit(permits, ask, now);
     case WEIR_ALGORITHM_PEEK:
         return passes(permits, ask->weight);
     case WEIR_ALGORITHM_REFUND:
-        if (ask->permit != 0 && find(permits, ask->permit, &i))
-            take_out(permits, i);
+        if (ask->permit != 0 && find_permit(permits, ask->permit, &i))
+            remove_permit(permits, i);
         return true;
     case WEIR_ALGORITHM_CHARGE:
         break;
@@ -203,14 +207,14 @@ static void permits_step(const struct weir_algorithm_rule *rule,
     read_state(&permits, rule, state, now);
     if (permits.ended > 0 && ask->op != WEIR_ALGORITHM_PEEK)
         write_state(&permits); /* frees the entries of expired permits */
-    bool passed = step(&permits, ask, now);
+    bool passed = step_permits(&permits, ask, now);
     if (ask->op != WEIR_ALGORITHM_PEEK)
         write_state(&permits);
     weir_quantity_answer(rule, ask, passed, permits.used, out);
-    if (!has_place(&permits))
+    if (!has_free_permit(&permits))
         out->remaining = 0;
     if (!out->passed && !out->never)
-        out->retry_after = wait_for(&permits, ask->weight, now);
+        out->retry_after = wait_for_units(&permits, ask->weight, now);
 }
 
 /* Units that another algorithm let through aren't in flight. */
@@ -229,15 +233,17 @@ static void permits_carry(const struct weir_algorithm_rule *from,
     struct permits old, new;
     read_state(&old, from, (uint64_t *)(uintptr_t)state, now);
     read_state(&new, to, to_state, now);
+    weir_assert(new.count == 0);
     uint64_t joined = old.count > to->entries ? old.count - to->entries + 1 : 0;
     uint64_t units = 0;
     for (uint64_t i = 0; i < joined; i++)
-        units += permit_of(&old, i)[UNITS];
+        units += permit_words(&old, i)[UNITS];
     if (joined > 0)
-        put_in(&new, NOBODY, permit_of(&old, joined - 1)[EXPIRY], units);
+        insert_permit(&new, NOBODY, permit_words(&old, joined - 1)[EXPIRY],
+                      units);
     for (uint64_t i = joined; i < old.count; i++) {
-        const uint64_t *permit = permit_of(&old, i);
-        put_in(&new, permit[ID], permit[EXPIRY], permit[UNITS]);
+        const uint64_t *permit = permit_words(&old, i);
+        insert_permit(&new, permit[ID], permit[EXPIRY], permit[UNITS]);
     }
     write_state(&new);
 }
@@ -247,8 +253,9 @@ static weir_instant permits_idle_at(const struct weir_algorithm_rule *rule,
 {
     struct permits permits;
     read_state(&permits, rule, (uint64_t *)(uintptr_t)state, now);
-    return permits.count == 0 ? now
-                              : permit_of(&permits, permits.count - 1)[EXPIRY];
+    return permits.count == 0
+               ? now
+               : permit_words(&permits, permits.count - 1)[EXPIRY];
 }
 
 /* After the limit was lowered, more units than the limit may be in flight, but

@@ -17,7 +17,7 @@
  * A charge that no bucket can pay becomes the first one's debt: as the last
  * one's, it would never delay requests served at level 0. */
 
-#include "core/algorithm/algorithm_parts.h"
+#include "core/algorithm/algorithm_internal.h"
 
 struct row {
     int64_t fill[WEIR_BUCKETS_MAX];
@@ -68,7 +68,7 @@ static bool row_check(const struct weir_algorithm_rule *rule)
     return true;
 }
 
-static size_t row_size(const struct weir_algorithm_rule *rule)
+static size_t buckets_size(const struct weir_algorithm_rule *rule)
 {
     return rule->buckets * sizeof(uint64_t);
 }
@@ -108,8 +108,8 @@ static bool is_closed(const struct weir_algorithm_rule *rule)
     return rule->bucket[0].bucket.high < 0;
 }
 
-static int64_t scaled_of(const struct weir_algorithm_rule *rule, unsigned k,
-                         uint64_t weight)
+static int64_t scaled_weight(const struct weir_algorithm_rule *rule, unsigned k,
+                             uint64_t weight)
 {
     return (int64_t)(weight << rule->bucket[k].bucket.leak.frac);
 }
@@ -120,7 +120,7 @@ static weir_duration row_wait(const struct weir_algorithm_rule *rule,
                               uint64_t weight, weir_instant now)
 {
     const struct weir_bucket *bucket = &rule->bucket[k].bucket;
-    int64_t scaled = scaled_of(rule, k, weight);
+    int64_t scaled = scaled_weight(rule, k, weight);
     if (bucket->high == WEIR_SCALED_MAX)
         return 0;
     if (scaled > bucket->high)
@@ -149,7 +149,8 @@ static unsigned row_payer(const struct weir_algorithm_rule *rule,
         if (wait == 0)
             return k;
         first = wait < first ? wait : first;
-        fits |= scaled_of(rule, k, ask->weight) <= rule->bucket[k].bucket.high;
+        fits |=
+            scaled_weight(rule, k, ask->weight) <= rule->bucket[k].bucket.high;
     }
     if (ask->op == WEIR_ALGORITHM_CHARGE)
         return 0;
@@ -173,7 +174,7 @@ static bool row_refund(const struct weir_algorithm_rule *rule, struct row *row,
                        const struct weir_algorithm_ask *ask)
 {
     unsigned k = ask->level < rule->buckets ? ask->level : 0;
-    int64_t scaled = scaled_of(rule, k, ask->weight);
+    int64_t scaled = scaled_weight(rule, k, ask->weight);
     int64_t back = row->fill[k] < scaled ? row->fill[k] : scaled;
     row->fill[k] -= back;
     return back > 0;
@@ -274,7 +275,7 @@ static bool row_sound(const struct weir_algorithm_rule *rule,
 
 const struct weir_algorithm_family weir_algorithm_row = {
     .check = row_check,
-    .size = row_size,
+    .size = buckets_size,
     .sound = row_sound,
     .step = row_step,
     .charge = row_charge,

@@ -23,7 +23,7 @@
  * While the clock is before the newest part, it stands still at that part's
  * beginning, where the oldest one counts in full. */
 
-#include "core/algorithm/algorithm_parts.h"
+#include "core/algorithm/algorithm_internal.h"
 
 /* The state at an instant, computed without writing to it. */
 struct view {
@@ -42,8 +42,8 @@ static uint64_t *word_of_part(const struct weir_algorithm_rule *rule,
 }
 
 /* Units of a part; 0 if the state doesn't have it, or before part 0. */
-static uint64_t units_of(const struct weir_algorithm_rule *rule,
-                         const uint64_t *state, uint64_t part)
+static uint64_t units_of_part(const struct weir_algorithm_rule *rule,
+                              const uint64_t *state, uint64_t part)
 {
     if (part > state[0] || state[0] - part > rule->sub_windows)
         return 0;
@@ -64,6 +64,7 @@ static uint64_t part_at(const struct weir_algorithm_rule *rule,
 static weir_instant instant_of(const struct weir_algorithm_rule *rule,
                                uint64_t part, uint64_t passed)
 {
+    weir_assert(rule->sub_windows > 0);
     weir_u128 nths = (weir_u128)part * rule->window + passed;
     return (weir_instant)((nths + rule->sub_windows - 1) / rule->sub_windows);
 }
@@ -82,8 +83,9 @@ static void view_at(struct view *view, const struct weir_algorithm_rule *rule,
     if (steps > rule->sub_windows)
         all = 0;
     for (uint64_t i = 1; i <= steps && all > 0; i++)
-        all -= units_of(rule, state, state[0] + i - (rule->sub_windows + 1u));
-    view->oldest = units_of(rule, state, view->newest - rule->sub_windows);
+        all -=
+            units_of_part(rule, state, state[0] + i - (rule->sub_windows + 1u));
+    view->oldest = units_of_part(rule, state, view->newest - rule->sub_windows);
     view->whole = all - view->oldest;
 }
 
@@ -97,7 +99,7 @@ static uint64_t oldest_used(const struct view *view)
 
 /* The rounded-up fraction passes exactly when the fraction itself does, because
  * it is compared with a whole number. */
-static uint64_t used_of(const struct view *view)
+static uint64_t used_in_view(const struct view *view)
 {
     return view->whole + (view->oldest > 0 ? oldest_used(view) : 0);
 }
@@ -140,8 +142,9 @@ static weir_duration sliding_wait(const struct view *view, uint64_t weight,
 }
 
 /* Advances the state to the view's newest part. */
-static void advance(const struct view *view, uint64_t *state)
+static void advance_parts(const struct view *view, uint64_t *state)
 {
+    weir_assert(view->newest >= state[0]);
     const struct weir_algorithm_rule *rule = view->rule;
     uint64_t steps = view->newest - state[0];
     uint64_t all = rule->sub_windows + 1u;
@@ -156,7 +159,7 @@ static void sliding_add(struct view *view, uint64_t *state, uint64_t units)
     units = weir_quantity_adds(view->rule, view->whole + view->oldest, units);
     if (units == 0)
         return;
-    advance(view, state);
+    advance_parts(view, state);
     *word_of_part(view->rule, state, view->newest) += units;
     state[1] += units;
     view->whole += units;
@@ -168,7 +171,7 @@ static void sliding_refund(struct view *view, uint64_t *state, uint64_t units)
     const struct weir_algorithm_rule *rule = view->rule;
     if (units == 0 || view->whole + view->oldest == 0)
         return;
-    advance(view, state);
+    advance_parts(view, state);
     uint64_t known = rule->sub_windows;
     if (view->newest < known)
         known = view->newest;
@@ -179,7 +182,8 @@ static void sliding_refund(struct view *view, uint64_t *state, uint64_t units)
         state[1] -= back;
         units -= back;
     }
-    view->oldest = units_of(rule, state, view->newest - rule->sub_windows);
+    view->oldest = units_of_part(rule, state, view->newest - rule->sub_windows);
+    weir_assert(state[1] >= view->oldest);
     view->whole = state[1] - view->oldest;
 }
 
@@ -202,12 +206,12 @@ static void sliding_step(const struct weir_algorithm_rule *rule,
 {
     struct view view;
     view_at(&view, rule, state, now);
-    bool passed = weir_quantity_passes(rule, used_of(&view), ask->weight);
+    bool passed = weir_quantity_passes(rule, used_in_view(&view), ask->weight);
     if (weir_algorithm_counts(rule, ask, passed))
         sliding_add(&view, state, ask->weight);
     else if (ask->op == WEIR_ALGORITHM_REFUND)
         sliding_refund(&view, state, ask->weight);
-    weir_quantity_answer(rule, ask, passed, used_of(&view), out);
+    weir_quantity_answer(rule, ask, passed, used_in_view(&view), out);
     if (!out->passed && !out->never)
         out->retry_after = sliding_wait(&view, ask->weight, now);
 }
@@ -231,7 +235,7 @@ static void sliding_carry(const struct weir_algorithm_rule *from,
     view_at(&view, from, state, now);
     for (uint64_t i = from->sub_windows + 1u; i-- > 0;) {
         uint64_t part = view.newest - i;
-        uint64_t units = units_of(from, state, part);
+        uint64_t units = units_of_part(from, state, part);
         weir_instant end = instant_of(from, part + 1, 0) - 1;
         if (units > 0)
             sliding_charge(to, to_state, units, end < now ? end : now);

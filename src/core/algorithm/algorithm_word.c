@@ -24,9 +24,9 @@
  * Rejected: GCRA's instant in the word, as leaky.h explains. There, units above
  * the burst would also be lost as time passes. */
 
-#include "core/algorithm/algorithm_parts.h"
+#include "core/algorithm/algorithm_internal.h"
 
-static int64_t first_fill(const struct weir_algorithm_rule *rule)
+static int64_t initial_fill(const struct weir_algorithm_rule *rule)
 {
     const struct weir_bucket *bucket = &rule->bucket[0].bucket;
     if (rule->algorithm != WEIR_TOKEN_BUCKET || rule->initial < 0 ||
@@ -41,7 +41,7 @@ static int64_t word_fill(const struct weir_algorithm_rule *rule, uint64_t word,
                          weir_instant now)
 {
     const struct weir_bucket *bucket = &rule->bucket[0].bucket;
-    int64_t first = first_fill(rule);
+    int64_t first = initial_fill(rule);
     if (word == 0)
         return first;
     int64_t fill;
@@ -61,7 +61,7 @@ static uint64_t word_of(const struct weir_algorithm_rule *rule, int64_t fill,
         return (uint64_t)-fill << 1 | 1;
     uint64_t in =
         weir_leaked(rule->bucket[0].bucket.leak, now) + (uint64_t)fill;
-    bool shifted = first_fill(rule) < 0;
+    bool shifted = initial_fill(rule) < 0;
     uint64_t word = shifted ? in << 1 : in;
     if (word != 0)
         return word;
@@ -69,8 +69,9 @@ static uint64_t word_of(const struct weir_algorithm_rule *rule, int64_t fill,
 }
 
 /* Nanoseconds until 'scaled' more units may pass, or WEIR_NEVER. */
-static weir_duration turn_of(const struct weir_algorithm_rule *rule,
-                             int64_t fill, int64_t scaled, weir_instant now)
+static weir_duration wait_for_room(const struct weir_algorithm_rule *rule,
+                                   int64_t fill, int64_t scaled,
+                                   weir_instant now)
 {
     const struct weir_bucket *bucket = &rule->bucket[0].bucket;
     if (bucket->high == WEIR_SCALED_MAX)
@@ -99,7 +100,7 @@ static bool word_asks(const struct weir_algorithm_rule *rule,
                       int64_t scaled, struct weir_algorithm_answer *out,
                       weir_instant now)
 {
-    weir_duration turn = turn_of(rule, fill, scaled, now);
+    weir_duration turn = wait_for_room(rule, fill, scaled, now);
     if (turn == 0)
         return true;
     out->retry_after = turn;
@@ -120,7 +121,7 @@ static bool word_asks(const struct weir_algorithm_rule *rule,
 static int64_t word_refund(const struct weir_algorithm_rule *rule, int64_t fill,
                            int64_t scaled)
 {
-    int64_t empty = fill < 0 ? first_fill(rule) : 0;
+    int64_t empty = fill < 0 ? initial_fill(rule) : 0;
     return fill - empty < scaled ? empty : fill - scaled;
 }
 
@@ -167,6 +168,7 @@ static void word_step(const struct weir_algorithm_rule *rule, uint64_t *state,
 static void word_charge(const struct weir_algorithm_rule *rule, uint64_t *state,
                         uint64_t units, weir_instant now)
 {
+    weir_assert(rule->buckets == 1);
     const struct weir_bucket *bucket = &rule->bucket[0].bucket;
     int64_t scaled = weir_bucket_scaled(bucket, units);
     *state = word_of(rule, weir_bucket_add(bucket, 0, scaled), now);
@@ -177,8 +179,9 @@ static void word_carry(const struct weir_algorithm_rule *from,
                        const struct weir_algorithm_rule *to, uint64_t *to_state,
                        weir_instant now)
 {
+    weir_assert(to->buckets == 1);
     const struct weir_bucket *bucket = &to->bucket[0].bucket;
-    int64_t least = first_fill(to) < 0 ? first_fill(to) : 0;
+    int64_t least = initial_fill(to) < 0 ? initial_fill(to) : 0;
     int64_t fill = weir_bucket_carried(&from->bucket[0].bucket, bucket,
                                        word_fill(from, *state, now));
     *to_state = word_of(to, fill < least ? least : fill, now);
@@ -187,7 +190,7 @@ static void word_carry(const struct weir_algorithm_rule *from,
 static weir_instant word_idle_at(const struct weir_algorithm_rule *rule,
                                  const uint64_t *state, weir_instant now)
 {
-    if (first_fill(rule) != 0)
+    if (initial_fill(rule) != 0)
         return WEIR_NEVER;
     weir_duration rest = weir_leak_wait(rule->bucket[0].bucket.leak,
                                         word_fill(rule, *state, now), now);
@@ -215,7 +218,7 @@ static bool word_sound(const struct weir_algorithm_rule *rule,
                        const uint64_t *state, weir_instant latest)
 {
     (void)latest;
-    int64_t first = first_fill(rule);
+    int64_t first = initial_fill(rule);
     return first >= 0 || !(*state & 1) || *state >> 1 <= (uint64_t)-first;
 }
 

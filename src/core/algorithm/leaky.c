@@ -69,7 +69,7 @@ void weir_bucket_closed(struct weir_bucket *bucket)
 }
 
 /* Nanoseconds until 'wanted', in 2^-64 of a scaled unit, has leaked. */
-static weir_duration time_of(struct weir_leak leak, weir_u128 wanted)
+static weir_duration time_to_leak(struct weir_leak leak, weir_u128 wanted)
 {
     weir_u128 rate = ((weir_u128)leak.whole << 64) | leak.part;
     if (rate == 0)
@@ -82,7 +82,7 @@ weir_duration weir_leak_time(struct weir_leak leak, int64_t scaled)
 {
     if (scaled <= 0)
         return 0;
-    return time_of(leak, (weir_u128)(uint64_t)scaled << 64);
+    return time_to_leak(leak, (weir_u128)(uint64_t)scaled << 64);
 }
 
 weir_duration weir_leak_wait(struct weir_leak leak, int64_t scaled,
@@ -92,5 +92,5 @@ weir_duration weir_leak_wait(struct weir_leak leak, int64_t scaled,
         return 0;
     /* The part of the next scaled unit that has leaked already. */
     uint64_t begun = elapsed * leak.part;
-    return time_of(leak, ((weir_u128)(uint64_t)scaled << 64) - begun);
+    return time_to_leak(leak, ((weir_u128)(uint64_t)scaled << 64) - begun);
 }

@@ -54,7 +54,7 @@ struct weir_pacer {
     struct job jobs[]; /* followed by the heap: numbers of jobs */
 };
 
-static uint32_t *heap_of(struct weir_pacer *pacer)
+static uint32_t *pacer_heap(struct weir_pacer *pacer)
 {
     return (uint32_t *)&pacer->jobs[pacer->capacity];
 }
@@ -97,24 +97,27 @@ static bool comes_first(const struct job *a, const struct job *b)
     return a->due < b->due || (a->due == b->due && a->ticket < b->ticket);
 }
 
-static void put_at(struct weir_pacer *pacer, uint32_t place, uint32_t number)
+static void set_heap_place(struct weir_pacer *pacer, uint32_t place,
+                           uint32_t number)
 {
-    heap_of(pacer)[place] = number;
+    weir_assert(place < pacer->capacity && number < pacer->capacity);
+    pacer_heap(pacer)[place] = number;
     pacer->jobs[number].place = place;
 }
 
 /* Moves 'number' up from a free place to its position. */
-static void rise(struct weir_pacer *pacer, uint32_t place, uint32_t number)
+static void move_up(struct weir_pacer *pacer, uint32_t place, uint32_t number)
 {
+    weir_assert(place < pacer->waiting);
     const struct job *job = &pacer->jobs[number];
     while (place > 0) {
-        uint32_t above = heap_of(pacer)[(place - 1) / 2];
+        uint32_t above = pacer_heap(pacer)[(place - 1) / 2];
         if (!comes_first(job, &pacer->jobs[above]))
             break;
-        put_at(pacer, place, above);
+        set_heap_place(pacer, place, above);
         place = (place - 1) / 2;
     }
-    put_at(pacer, place, number);
+    set_heap_place(pacer, place, number);
 }
 
 static void sink(struct weir_pacer *pacer, uint32_t place, uint32_t number)
@@ -124,31 +127,32 @@ static void sink(struct weir_pacer *pacer, uint32_t place, uint32_t number)
         uint32_t child = 2 * place + 1;
         if (child >= pacer->waiting)
             break;
-        uint32_t *heap = heap_of(pacer);
+        uint32_t *heap = pacer_heap(pacer);
         if (child + 1 < pacer->waiting &&
             comes_first(&pacer->jobs[heap[child + 1]],
                         &pacer->jobs[heap[child]]))
             child++;
         if (!comes_first(&pacer->jobs[heap[child]], job))
             break;
-        put_at(pacer, place, heap[child]);
+        set_heap_place(pacer, place, heap[child]);
         place = child;
     }
-    put_at(pacer, place, number);
+    set_heap_place(pacer, place, number);
 }
 
-static void leave(struct weir_pacer *pacer, struct job *job)
+static void leave_heap(struct weir_pacer *pacer, struct job *job)
 {
     if (job->state != WAITING)
         return;
     uint32_t place = job->place;
-    uint32_t last = heap_of(pacer)[--pacer->waiting];
+    weir_assert(place < pacer->waiting);
+    uint32_t last = pacer_heap(pacer)[--pacer->waiting];
     job->state = IDLE;
     if (place == pacer->waiting)
         return;
     /* The last one belongs above or below the hole, never both. */
     sink(pacer, place, last);
-    rise(pacer, pacer->jobs[last].place, last);
+    move_up(pacer, pacer->jobs[last].place, last);
 }
 
 /* ---- The units a job has earned ---- */
@@ -157,12 +161,13 @@ static void leave(struct weir_pacer *pacer, struct job *job)
 static weir_u128 earned_in(const struct weir_pacer_job *rule,
                            weir_duration elapsed)
 {
+    weir_assert(rule->per > 0);
     return (weir_u128)elapsed * rule->units / rule->per;
 }
 
-static weir_duration since(const struct job *job, weir_instant now)
+static weir_duration since_anchor(const struct job *job, weir_instant now)
 {
-    return now > job->anchor ? now - job->anchor : 0;
+    return weir_since(job->anchor, now);
 }
 
 /* The time for which a job may save up units beside its burst. */
@@ -171,7 +176,7 @@ static weir_duration saved_max(const struct job *job)
     return job->state == IDLE ? 0 : job->rule.quantum + job->rule.lag;
 }
 
-static uint64_t clipped(weir_u128 units)
+static uint64_t clip_sent(weir_u128 units)
 {
     return units < SENT_MAX ? (uint64_t)units : SENT_MAX;
 }
@@ -181,7 +186,8 @@ static uint64_t can(const struct job *job, weir_instant now)
     if (job->rule.units == 0)
         return 0;
     weir_u128 most = job->rule.burst + earned_in(&job->rule, saved_max(job));
-    weir_u128 earned = job->rule.burst + earned_in(&job->rule, since(job, now));
+    weir_u128 earned =
+        job->rule.burst + earned_in(&job->rule, since_anchor(job, now));
     if (earned <= job->sent)
         return 0;
     weir_u128 left = earned - job->sent;
@@ -190,15 +196,16 @@ static uint64_t can(const struct job *job, weir_instant now)
 }
 
 /* Drops units above the most that the job may save up. */
-static void forget(struct job *job, weir_instant now)
+static void drop_unsaved(struct job *job, weir_instant now)
 {
     weir_duration most = saved_max(job);
-    weir_duration elapsed = since(job, now);
+    weir_duration elapsed = since_anchor(job, now);
     if (elapsed <= most || (weir_u128)(elapsed - most) * job->rule.units <=
                                (weir_u128)job->sent * job->rule.per)
         return;
     job->anchor = now - most;
     job->sent = 0;
+    weir_assert(job->anchor <= now);
 }
 
 /* The instant at which the next unit is earned. */
@@ -218,17 +225,18 @@ static weir_instant next_unit(const struct job *job)
 static void wait_for_turn(struct weir_pacer *pacer, struct job *job,
                           weir_instant now)
 {
+    weir_assert(pacer->waiting < pacer->capacity);
     job->state = WAITING;
     job->due = weir_later(weir_later(next_unit(job), job->turn), now);
     job->ticket = pacer->tickets++;
     uint32_t number = (uint32_t)(job - pacer->jobs);
-    rise(pacer, pacer->waiting++, number);
+    move_up(pacer, pacer->waiting++, number);
 }
 
 /* ---- Jobs ---- */
 
 /* Fills in the defaults and checks the ranges. */
-static int complete(struct weir_pacer_job *rule)
+static int complete_rule(struct weir_pacer_job *rule)
 {
     rule->burst = rule->burst ? rule->burst : 1;
     rule->quantum = rule->quantum ? rule->quantum : WEIR_PACER_QUANTUM_DEFAULT;
@@ -246,11 +254,12 @@ int weir_pacer_add(struct weir_pacer *pacer, const struct weir_pacer_job *job,
                    uint32_t *out_job, weir_instant now)
 {
     struct weir_pacer_job rule = *job;
-    if (complete(&rule) < 0)
+    if (complete_rule(&rule) < 0)
         return WEIR_EINVAL;
     if (pacer->free == pacer->capacity)
         return WEIR_EFULL;
     uint32_t number = pacer->free;
+    weir_assert(number < pacer->capacity && pacer->jobs[number].state == FREE);
     pacer->free = pacer->jobs[number].place;
     pacer->jobs[number] =
         (struct job){ .rule = rule, .anchor = now, .state = IDLE };
@@ -263,7 +272,7 @@ int weir_pacer_remove(struct weir_pacer *pacer, uint32_t job)
     struct job *it = job_of(pacer, job);
     if (!it)
         return WEIR_ENOENT;
-    leave(pacer, it);
+    leave_heap(pacer, it);
     *it = (struct job){ .state = FREE, .place = pacer->free };
     pacer->free = job;
     return WEIR_OK;
@@ -277,7 +286,7 @@ static weir_duration part_earned(const struct job *job,
     if (job->rule.units == 0 || to->units == 0)
         return 0;
     weir_u128 part =
-        (weir_u128)since(job, now) * job->rule.units % job->rule.per;
+        (weir_u128)since_anchor(job, now) * job->rule.units % job->rule.per;
     return (weir_duration)(part * to->per /
                            ((weir_u128)job->rule.per * to->units));
 }
@@ -286,7 +295,9 @@ static weir_duration part_earned(const struct job *job,
 static void convert(struct job *job, const struct weir_pacer_job *to,
                     weir_instant now)
 {
-    weir_u128 earned = job->rule.burst + earned_in(&job->rule, since(job, now));
+    weir_assert(to->per > 0);
+    weir_u128 earned =
+        job->rule.burst + earned_in(&job->rule, since_anchor(job, now));
     weir_u128 left = earned > job->sent ? earned - job->sent : 0;
     uint64_t owed = earned < job->sent ? job->sent - (uint64_t)earned : 0;
     weir_duration part = part_earned(job, to, now);
@@ -303,11 +314,11 @@ int weir_pacer_set(struct weir_pacer *pacer, uint32_t job,
     if (!it)
         return WEIR_ENOENT;
     struct weir_pacer_job rule = *to;
-    if (complete(&rule) < 0)
+    if (complete_rule(&rule) < 0)
         return WEIR_EINVAL;
     bool waits = it->state == WAITING;
-    forget(it, now);
-    leave(pacer, it);
+    drop_unsaved(it, now);
+    leave_heap(pacer, it);
     convert(it, &rule, now);
     if (waits)
         wait_for_turn(pacer, it, now);
@@ -323,10 +334,10 @@ int weir_pacer_ready(struct weir_pacer *pacer, uint32_t job, bool ready,
     if (ready && it->state == IDLE) {
         bool was_away = it->left == 0 || now > it->left + it->rule.lag;
         it->state = was_away ? IDLE : WAITING;
-        forget(it, now);
+        drop_unsaved(it, now);
         wait_for_turn(pacer, it, now);
     } else if (!ready && it->state != IDLE) {
-        leave(pacer, it);
+        leave_heap(pacer, it);
         it->state = IDLE;
         it->left = now;
     }
@@ -356,9 +367,10 @@ bool weir_pacer_turn(struct weir_pacer *pacer, struct weir_pacer_turn *out,
     weir_instant next = weir_pacer_next(pacer);
     if (next == WEIR_NEVER || next > now)
         return false;
-    uint32_t number = heap_of(pacer)[0];
+    uint32_t number = pacer_heap(pacer)[0];
     struct job *job = &pacer->jobs[number];
-    leave(pacer, job);
+    weir_assert(job->state == WAITING);
+    leave_heap(pacer, job);
     job->state = SERVING;
     job->turn = now + job->rule.quantum;
     *out = (struct weir_pacer_turn){ number, can(job, now) };
@@ -374,9 +386,9 @@ int weir_pacer_spend(struct weir_pacer *pacer, uint32_t job, uint64_t units,
     if (units > WEIR_WEIGHT_MAX)
         return WEIR_EINVAL;
     bool waits = it->state == WAITING || it->state == SERVING;
-    forget(it, now);
-    leave(pacer, it);
-    it->sent = clipped((weir_u128)it->sent + units);
+    drop_unsaved(it, now);
+    leave_heap(pacer, it);
+    it->sent = clip_sent((weir_u128)it->sent + units);
     if (waits)
         wait_for_turn(pacer, it, now);
     return WEIR_OK;

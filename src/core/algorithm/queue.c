@@ -40,7 +40,7 @@ struct weir_queue {
     struct node nodes[]; /* followed by the heap: numbers of nodes */
 };
 
-static uint32_t *heap_of(const struct weir_queue *queue)
+static uint32_t *deadline_heap(const struct weir_queue *queue)
 {
     const struct node *end = queue->nodes + queue->entries;
     return (uint32_t *)(uintptr_t)end;
@@ -83,29 +83,32 @@ struct weir_queue *weir_queue_init(void *block,
 
 static weir_instant deadline_at(const struct weir_queue *queue, uint32_t place)
 {
-    return queue->nodes[heap_of(queue)[place]].entry.deadline;
+    weir_assert(place < queue->heap_length);
+    return queue->nodes[deadline_heap(queue)[place]].entry.deadline;
 }
 
-static void put_at(struct weir_queue *queue, uint32_t place, uint32_t number)
+static void set_deadline_place(struct weir_queue *queue, uint32_t place,
+                               uint32_t number)
 {
-    heap_of(queue)[place] = number;
+    weir_assert(place < queue->entries && number < queue->entries);
+    deadline_heap(queue)[place] = number;
     queue->nodes[number].place = place;
 }
 
-static void sift_up(struct weir_queue *queue, uint32_t place)
+static void sift_deadline_up(struct weir_queue *queue, uint32_t place)
 {
-    uint32_t number = heap_of(queue)[place];
+    uint32_t number = deadline_heap(queue)[place];
     weir_instant deadline = queue->nodes[number].entry.deadline;
     while (place > 0 && deadline < deadline_at(queue, (place - 1) / 2)) {
-        put_at(queue, place, heap_of(queue)[(place - 1) / 2]);
+        set_deadline_place(queue, place, deadline_heap(queue)[(place - 1) / 2]);
         place = (place - 1) / 2;
     }
-    put_at(queue, place, number);
+    set_deadline_place(queue, place, number);
 }
 
-static void sift_down(struct weir_queue *queue, uint32_t place)
+static void sift_deadline_down(struct weir_queue *queue, uint32_t place)
 {
-    uint32_t number = heap_of(queue)[place];
+    uint32_t number = deadline_heap(queue)[place];
     weir_instant deadline = queue->nodes[number].entry.deadline;
     for (;;) {
         uint32_t child = 2 * place + 1;
@@ -115,20 +118,21 @@ static void sift_down(struct weir_queue *queue, uint32_t place)
         if (child >= queue->heap_length ||
             deadline <= deadline_at(queue, child))
             break;
-        put_at(queue, place, heap_of(queue)[child]);
+        set_deadline_place(queue, place, deadline_heap(queue)[child]);
         place = child;
     }
-    put_at(queue, place, number);
+    set_deadline_place(queue, place, number);
 }
 
 static void heap_remove(struct weir_queue *queue, uint32_t place)
 {
-    uint32_t moved = heap_of(queue)[--queue->heap_length];
+    weir_assert(place < queue->heap_length);
+    uint32_t moved = deadline_heap(queue)[--queue->heap_length];
     if (place == queue->heap_length)
         return;
-    put_at(queue, place, moved);
-    sift_up(queue, place);
-    sift_down(queue, queue->nodes[moved].place);
+    set_deadline_place(queue, place, moved);
+    sift_deadline_up(queue, place);
+    sift_deadline_down(queue, queue->nodes[moved].place);
 }
 
 /* ---- The list ---- */
@@ -140,6 +144,7 @@ int weir_queue_push(struct weir_queue *queue,
     uint32_t number = queue->free;
     if (number == NONE)
         return WEIR_EFULL;
+    weir_assert(number < queue->entries && queue->length < queue->entries);
     struct node *node = &queue->nodes[number];
     queue->free = node->next;
     *node = (struct node){
@@ -152,15 +157,16 @@ int weir_queue_push(struct weir_queue *queue,
     queue->last = number;
     queue->length++;
     if (entry->deadline != WEIR_NEVER) {
-        put_at(queue, queue->heap_length++, number);
-        sift_up(queue, node->place);
+        set_deadline_place(queue, queue->heap_length++, number);
+        sift_deadline_up(queue, node->place);
     }
     return WEIR_OK;
 }
 
-static void take_out(struct weir_queue *queue, uint32_t number,
-                     struct weir_queue_entry *out)
+static void remove_entry(struct weir_queue *queue, uint32_t number,
+                         struct weir_queue_entry *out)
 {
+    weir_assert(number < queue->entries && queue->length > 0);
     struct node *node = &queue->nodes[number];
     *out = node->entry;
     if (node->place != NONE)
@@ -190,14 +196,18 @@ static int64_t fill_at(const struct weir_queue *queue, weir_instant now)
 
 static void fill_set(struct weir_queue *queue, int64_t fill, weir_instant now)
 {
+    weir_assert(fill >= 0);
     queue->in = weir_leaked(queue->bucket.leak, now) + (uint64_t)fill;
     if (queue->in == 0)
         queue->in = 1;
+    weir_assert(queue->in != 0);
 }
 
 /* Nanoseconds until the head's turn; the queue must not be empty. */
-static weir_duration turn_of(const struct weir_queue *queue, weir_instant now)
+static weir_duration wait_of_head(const struct weir_queue *queue,
+                                  weir_instant now)
 {
+    weir_assert(queue->length > 0);
     const struct weir_bucket *bucket = &queue->bucket;
     uint64_t weight = queue->nodes[queue->first].entry.weight;
     int64_t scaled = (int64_t)(weight << bucket->leak.frac);
@@ -212,14 +222,14 @@ enum weir_queue_next weir_queue_next(struct weir_queue *queue,
                                      weir_instant now)
 {
     if (queue->heap_length > 0 && deadline_at(queue, 0) <= now) {
-        take_out(queue, heap_of(queue)[0], out);
+        remove_entry(queue, deadline_heap(queue)[0], out);
         return WEIR_QUEUE_EXPIRED;
     }
     if (queue->length == 0)
         return WEIR_QUEUE_EMPTY;
-    if (turn_of(queue, now) > 0)
+    if (wait_of_head(queue, now) > 0)
         return WEIR_QUEUE_WAIT;
-    take_out(queue, queue->first, out);
+    remove_entry(queue, queue->first, out);
     int64_t scaled = (int64_t)(out->weight << queue->bucket.leak.frac);
     fill_set(queue, fill_at(queue, now) + scaled, now);
     return WEIR_QUEUE_RELEASED;
@@ -230,7 +240,7 @@ weir_instant weir_queue_deadline(const struct weir_queue *queue,
 {
     if (queue->length == 0)
         return WEIR_NEVER;
-    weir_instant at = weir_after(now, turn_of(queue, now));
+    weir_instant at = weir_after(now, wait_of_head(queue, now));
     if (queue->heap_length > 0)
         at = weir_earlier(at, deadline_at(queue, 0));
     return weir_later(at, now);

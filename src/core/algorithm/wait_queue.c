@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * algorithm/wait_queue.c - the wait queue: one sorted list per lane.
  *
- * Always: a lane is sorted by comes_before(), which is total because tickets
- * are unique; a lane's bit is set if and only if it has a first place.
+ * Always: a lane is sorted by entry_comes_before(), which is total because
+ * tickets are unique; a lane's bit is set if and only if it has a first place.
  *
  * Rejected: a heap. A waiter that gives up leaves from the middle, and the
  * places lie in the waiters' memory: a list needs neither a search nor memory
@@ -20,9 +20,9 @@ void weir_wait_queue_init(struct weir_wait_queue *line,
     line->order = order;
 }
 
-static bool comes_before(enum weir_wait_queue_order order,
-                         const struct weir_wait_queue_entry *a,
-                         const struct weir_wait_queue_entry *b)
+static bool entry_comes_before(enum weir_wait_queue_order order,
+                               const struct weir_wait_queue_entry *a,
+                               const struct weir_wait_queue_entry *b)
 {
     switch (order) {
     case WEIR_WAIT_QUEUE_FIFO:
@@ -38,18 +38,20 @@ static bool comes_before(enum weir_wait_queue_order order,
 }
 
 /* Inserts between two places of its lane; NULL: an end. */
-static void insert(struct weir_wait_queue *line,
-                   struct weir_wait_queue_entry *place,
-                   struct weir_wait_queue_entry *before,
-                   struct weir_wait_queue_entry *after)
+static void insert_between(struct weir_wait_queue *line,
+                           struct weir_wait_queue_entry *place,
+                           struct weir_wait_queue_entry *before,
+                           struct weir_wait_queue_entry *after)
 {
     uint32_t lane = place->lane;
+    weir_assert(lane < WEIR_WAIT_QUEUE_LANES);
     place->before = before;
     place->after = after;
     *(before ? &before->after : &line->first[lane]) = place;
     *(after ? &after->before : &line->last[lane]) = place;
     line->lanes |= 1u << lane;
     line->count++;
+    weir_assert(line->first[lane] && line->last[lane]);
 }
 
 void weir_wait_queue_join(struct weir_wait_queue *line,
@@ -58,13 +60,13 @@ void weir_wait_queue_join(struct weir_wait_queue *line,
     weir_assert(place->lane < WEIR_WAIT_QUEUE_LANES);
     struct weir_wait_queue_entry *first = line->first[place->lane];
     struct weir_wait_queue_entry *before = line->last[place->lane];
-    if (first && comes_before(line->order, place, first)) {
-        insert(line, place, NULL, first);
+    if (first && entry_comes_before(line->order, place, first)) {
+        insert_between(line, place, NULL, first);
         return;
     }
-    while (before && comes_before(line->order, place, before))
+    while (before && entry_comes_before(line->order, place, before))
         before = before->before;
-    insert(line, place, before, before ? before->after : NULL);
+    insert_between(line, place, before, before ? before->after : NULL);
 }
 
 void weir_wait_queue_leave(struct weir_wait_queue *line,
@@ -72,6 +74,7 @@ void weir_wait_queue_leave(struct weir_wait_queue *line,
 {
     weir_assert(line->count > 0);
     uint32_t lane = place->lane;
+    weir_assert(lane < WEIR_WAIT_QUEUE_LANES && line->first[lane]);
     *(place->before ? &place->before->after : &line->first[lane]) =
         place->after;
     *(place->after ? &place->after->before : &line->last[lane]) = place->before;
@@ -79,6 +82,7 @@ void weir_wait_queue_leave(struct weir_wait_queue *line,
     if (!line->first[lane])
         line->lanes &= ~(1u << lane);
     line->count--;
+    weir_assert((line->count == 0) == (line->lanes == 0));
 }
 
 struct weir_wait_queue_entry *weir_wait_queue_next(
@@ -89,7 +93,7 @@ struct weir_wait_queue_entry *weir_wait_queue_next(
         struct weir_wait_queue_entry *first = line->first[lane];
         if (!first || (without >> lane & 1))
             continue;
-        if (!next || comes_before(line->order, first, next))
+        if (!next || entry_comes_before(line->order, first, next))
             next = first;
     }
     return next;
@@ -99,29 +103,30 @@ bool weir_wait_queue_has_before(const struct weir_wait_queue *line,
                                 const struct weir_wait_queue_entry *place)
 {
     const struct weir_wait_queue_entry *next = weir_wait_queue_next(line, 0);
-    return next && comes_before(line->order, next, place);
+    return next && entry_comes_before(line->order, next, place);
 }
 
 /* Takes the earlier of two sorted chains' first places. */
-static struct weir_wait_queue_entry *pop(enum weir_wait_queue_order order,
-                                         struct weir_wait_queue_entry **a,
-                                         struct weir_wait_queue_entry **b)
+static struct weir_wait_queue_entry *pop_earlier(
+    enum weir_wait_queue_order order, struct weir_wait_queue_entry **a,
+    struct weir_wait_queue_entry **b)
 {
-    bool from_b = !*a || (*b && comes_before(order, *b, *a));
+    weir_assert(*a || *b);
+    bool from_b = !*a || (*b && entry_comes_before(order, *b, *a));
     struct weir_wait_queue_entry **chain = from_b ? b : a;
     struct weir_wait_queue_entry *next = *chain;
     *chain = next->after;
     return next;
 }
 
-static struct weir_wait_queue_entry *merge(enum weir_wait_queue_order order,
-                                           struct weir_wait_queue_entry *a,
-                                           struct weir_wait_queue_entry *b)
+static struct weir_wait_queue_entry *merge_chains(
+    enum weir_wait_queue_order order, struct weir_wait_queue_entry *a,
+    struct weir_wait_queue_entry *b)
 {
     struct weir_wait_queue_entry *first = NULL;
     struct weir_wait_queue_entry **end = &first;
     while (a || b) {
-        *end = pop(order, &a, &b);
+        *end = pop_earlier(order, &a, &b);
         end = &(*end)->after;
     }
     *end = NULL;
@@ -130,8 +135,8 @@ static struct weir_wait_queue_entry *merge(enum weir_wait_queue_order order,
 
 /* Merge sort along 'after' alone. The runs form a binary counter: run[i] is
  * NULL or has 2^i places. */
-static struct weir_wait_queue_entry *sort(enum weir_wait_queue_order order,
-                                          struct weir_wait_queue_entry *place)
+static struct weir_wait_queue_entry *sort_chain(
+    enum weir_wait_queue_order order, struct weir_wait_queue_entry *place)
 {
     struct weir_wait_queue_entry *run[32] = { NULL };
     struct weir_wait_queue_entry *sorted = NULL;
@@ -141,13 +146,14 @@ static struct weir_wait_queue_entry *sort(enum weir_wait_queue_order order,
         carry->after = NULL;
         uint32_t i = 0;
         for (; run[i]; i++) {
-            carry = merge(order, run[i], carry);
+            carry = merge_chains(order, run[i], carry);
             run[i] = NULL;
         }
+        weir_assert(i < WEIR_COUNT_OF(run));
         run[i] = carry;
     }
     for (uint32_t i = 0; i < WEIR_COUNT_OF(run); i++)
-        sorted = merge(order, run[i], sorted);
+        sorted = merge_chains(order, run[i], sorted);
     return sorted;
 }
 
@@ -157,11 +163,13 @@ void weir_wait_queue_reorder(struct weir_wait_queue *line,
     struct weir_wait_queue before = *line;
     weir_wait_queue_init(line, order);
     for (uint32_t lane = 0; lane < WEIR_WAIT_QUEUE_LANES; lane++) {
-        struct weir_wait_queue_entry *place = sort(order, before.first[lane]);
+        struct weir_wait_queue_entry *place =
+            sort_chain(order, before.first[lane]);
         while (place) {
             struct weir_wait_queue_entry *after = place->after;
-            insert(line, place, line->last[lane], NULL);
+            insert_between(line, place, line->last[lane], NULL);
             place = after;
         }
     }
+    weir_assert(line->count == before.count && line->lanes == before.lanes);
 }

@@ -37,6 +37,7 @@ int weir_diag_set(struct weir_diag *diag, int error, ...)
         if (!piece)
             break;
         size_t len = strlen(piece);
+        weir_assert(used < sizeof(diag->text));
         size_t room = sizeof(diag->text) - 1 - used;
         if (len > room)
             len = room;
@@ -51,6 +52,7 @@ int weir_diag_set(struct weir_diag *diag, int error, ...)
 void *weir_mem_grow(const struct weir_mem *mem, void *array, size_t size,
                     size_t *capacity, size_t need)
 {
+    weir_assert(size > 0);
     if (need <= *capacity)
         return array;
     size_t wanted = *capacity > 0 ? *capacity : 8;
@@ -66,6 +68,7 @@ void *weir_mem_grow(const struct weir_mem *mem, void *array, size_t size,
         memcpy(grown, array, *capacity * size);
     mem->free(mem->context, array, *capacity * size);
     *capacity = wanted;
+    weir_assert(*capacity >= need);
     return grown;
 }
 

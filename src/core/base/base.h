@@ -68,6 +68,42 @@ void weir_assert_failed(const char *what, const char *file, int line)
 __extension__ typedef unsigned __int128 weir_u128;
 __extension__ typedef __int128 weir_i128;
 
+/* Rounded up to whole cache lines. */
+static inline size_t weir_aligned(size_t size)
+{
+    return (size + WEIR_CACHE_LINE - 1) & ~(size_t)(WEIR_CACHE_LINE - 1);
+}
+
+/* Carves the next array out of a block, at a cache line. 'block' NULL: sums up
+ * the sizes only. */
+static inline void *weir_carve(char *block, size_t *at, size_t size)
+{
+    void *p = block ? block + *at : NULL;
+    *at += weir_aligned(size);
+    return p;
+}
+
+static inline double weir_smaller(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+static inline double weir_larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static inline weir_duration weir_shorter(weir_duration a, weir_duration b)
+{
+    return a < b ? a : b;
+}
+
+/* The time since 'then'; 0 if a clock stepped back. */
+static inline weir_duration weir_since(weir_instant then, weir_instant now)
+{
+    return now > then ? now - then : 0;
+}
+
 /* Instants. Any thread. */
 static inline weir_instant weir_earlier(weir_instant a, weir_instant b)
 {
@@ -83,6 +119,12 @@ static inline weir_instant weir_later(weir_instant a, weir_instant b)
 static inline weir_instant weir_after(weir_instant now, weir_duration span)
 {
     return span < WEIR_NEVER - now ? now + span : WEIR_NEVER;
+}
+
+/* now - span; 0 on underflow. */
+static inline weir_instant weir_before(weir_instant now, weir_duration span)
+{
+    return now > span ? now - span : 0;
 }
 
 #endif /* WEIR_BASE_H */

@@ -40,8 +40,10 @@ bool weir_index_find(const struct weir_index *index, uint64_t hash,
     }
 }
 
-static void place(struct weir_index *index, uint64_t hash, uint32_t value)
+static void insert_entry(struct weir_index *index, uint64_t hash,
+                         uint32_t value)
 {
+    weir_assert(value != 0 && index->count < index->capacity);
     size_t mask = index->capacity - 1;
     size_t at = home(index, hash);
     while (index->entries[at].value != 0)
@@ -49,7 +51,7 @@ static void place(struct weir_index *index, uint64_t hash, uint32_t value)
     index->entries[at] = (struct weir_index_entry){ hash, value };
 }
 
-static int grow(struct weir_index *index, const struct weir_mem *mem)
+static int grow_index(struct weir_index *index, const struct weir_mem *mem)
 {
     struct weir_index bigger = {
         .capacity = index->capacity ? index->capacity * 2 : 16,
@@ -62,10 +64,11 @@ static int grow(struct weir_index *index, const struct weir_mem *mem)
     for (size_t i = 0; i < index->capacity; i++) {
         const struct weir_index_entry *entry = &index->entries[i];
         if (entry->value != 0)
-            place(&bigger, entry->hash, entry->value);
+            insert_entry(&bigger, entry->hash, entry->value);
     }
     weir_index_fini(index, mem);
     *index = bigger;
+    weir_assert(index->count < index->capacity);
     return WEIR_OK;
 }
 
@@ -74,11 +77,11 @@ int weir_index_add(struct weir_index *index, const struct weir_mem *mem,
 {
     weir_assert(value < UINT32_MAX);
     if ((index->count + 1) * 4 > index->capacity * 3) {
-        int error = grow(index, mem);
+        int error = grow_index(index, mem);
         if (error < 0)
             return error;
     }
-    place(index, hash, value + 1);
+    insert_entry(index, hash, value + 1);
     index->count++;
     return WEIR_OK;
 }
@@ -87,6 +90,7 @@ int weir_index_add(struct weir_index *index, const struct weir_mem *mem,
  * cyclically within (gap, at]. Repeats for the gap that this leaves. */
 static void shift_back(struct weir_index *index, size_t gap)
 {
+    weir_assert(gap < index->capacity);
     size_t mask = index->capacity - 1;
     for (size_t at = (gap + 1) & mask; index->entries[at].value != 0;
          at = (at + 1) & mask) {
@@ -110,6 +114,7 @@ void weir_index_remove(struct weir_index *index, uint64_t hash, uint32_t value)
             index->entries[at].value != value + 1)
             continue;
         shift_back(index, at);
+        weir_assert(index->count > 0);
         index->count--;
         return;
     }

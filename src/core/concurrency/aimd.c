@@ -17,36 +17,10 @@
  * described; it has no licence). With guard BEGUN, drops and 0.9: AIMDLimit of
  * Netflix's concurrency-limits. */
 
-#include "core/concurrency/controller_parts.h"
+#include "core/concurrency/controller_internal.h"
 
-#include <math.h>
-
-bool weir_guard_lets(enum weir_guard guard, double limit,
-                     const struct weir_sample *sample)
-{
-    switch (guard) {
-    case WEIR_GUARD_NONE:
-        return true;
-    case WEIR_GUARD_BEGUN:
-        return 2.0 * sample->in_flight >= limit;
-    case WEIR_GUARD_LEFT:
-        return 2.0 * sample->left + 1 >= limit;
-    case WEIR_GUARD_LEFT_BARE:
-        return 2.0 * sample->left >= limit;
-    }
-    return true;
-}
-
-void weir_controller_cut(struct weir_controller *controller, bool dropped,
-                         weir_instant now)
-{
-    weir_controller_move(controller,
-                         floor(controller->limit * controller->options.backoff),
-                         dropped ? WEIR_LIMIT_DROPPED : WEIR_LIMIT_SLOW, now);
-}
-
-static void grow(struct weir_controller *controller,
-                 const struct weir_sample *sample, weir_instant now)
+static void raise_by_one(struct weir_controller *controller,
+                         const struct weir_sample *sample, weir_instant now)
 {
     if (weir_guard_lets(controller->options.guard, controller->limit, sample))
         weir_controller_move(controller, controller->limit + 1, WEIR_LIMIT_ROOM,
@@ -60,8 +34,8 @@ static bool is_slow(const struct weir_controller *controller,
            sample->latency > controller->options.target;
 }
 
-static bool is_unheard(const struct weir_controller *controller,
-                       const struct weir_sample *sample)
+static bool is_drop_ignored(const struct weir_controller *controller,
+                            const struct weir_sample *sample)
 {
     return weir_is_dropped(sample) && !controller->options.drops;
 }
@@ -69,15 +43,15 @@ static bool is_unheard(const struct weir_controller *controller,
 static bool sample_request(struct weir_controller *controller,
                            const struct weir_sample *sample, weir_instant now)
 {
-    if (is_unheard(controller, sample))
+    if (is_drop_ignored(controller, sample))
         return false;
     double before = controller->limit;
     bool slow = is_slow(controller, sample);
-    weir_controller_heard(controller, sample, slow);
+    weir_controller_note_sample(controller, sample, slow);
     if (slow)
         weir_controller_cut(controller, weir_is_dropped(sample), now);
     else
-        grow(controller, sample, now);
+        raise_by_one(controller, sample, now);
     return controller->limit != before;
 }
 
@@ -85,19 +59,19 @@ static bool sample_percentile(struct weir_controller *controller,
                               const struct weir_sample *sample,
                               weir_instant now)
 {
-    if (is_unheard(controller, sample))
+    if (is_drop_ignored(controller, sample))
         return false;
     struct weir_window *window = controller->window;
     uint32_t count = controller->options.count;
     weir_window_add(window, sample->latency, is_slow(controller, sample), 1);
     if (window->samples < count)
         return false;
-    weir_controller_judged(controller);
+    weir_controller_note_window(controller);
     if (controller->view.slow >=
         weir_window_trip(count, controller->millionths))
         weir_controller_cut(controller, false, now);
     else
-        grow(controller, sample, now);
+        raise_by_one(controller, sample, now);
     return true;
 }
 

@@ -132,7 +132,7 @@ static uint32_t in_flight_in(uint64_t word)
 }
 
 /* Empties the count; permits of before find nothing to leave from. */
-static void forget(uint64_t *count)
+static void clear_count(uint64_t *count)
 {
     uint64_t word = weir_load_relaxed(count); /* the swap finds out */
     while (
@@ -192,9 +192,10 @@ void weir_concurrency_gate_defaults(
     weir_controller_defaults(&options->controller, kind);
 }
 
-static bool is_named_before(const struct weir_concurrency_gate_options *options,
-                            uint32_t klass)
+static bool is_class_named_before(
+    const struct weir_concurrency_gate_options *options, uint32_t klass)
 {
+    weir_assert(klass < options->classes);
     struct weir_text name = weir_text_of(options->class_of[klass].name);
     for (uint32_t i = 0; i < klass; i++)
         if (weir_text_equal(weir_text_of(options->class_of[i].name), name))
@@ -215,7 +216,7 @@ static const char *classes_fault(
             return "a class's name is longer than 31 bytes";
         if (options->classes > 1 && klass->name[0] == '\0')
             return "a class among several needs a name";
-        if (is_named_before(options, i))
+        if (is_class_named_before(options, i))
             return "two classes have one name";
         if (!(klass->share_percent >= 0 && klass->share_percent <= 100))
             return "a class's share must be from 0 to 100 percent";
@@ -244,9 +245,10 @@ size_t weir_concurrency_gate_size(
            weir_controller_size(&options->controller);
 }
 
-static uint32_t share_of(const struct weir_concurrency_gate_class *klass,
-                         double limit)
+static uint32_t class_limit(const struct weir_concurrency_gate_class *klass,
+                            double limit)
 {
+    weir_assert(limit >= 0);
     if (klass->observed)
         return WEIR_CONCURRENCY_GATE_UNITS_MAX;
     if (klass->share_percent <= 0)
@@ -258,7 +260,7 @@ static uint32_t share_of(const struct weir_concurrency_gate_class *klass,
 
 /* Updates the words that are read outside of the lock. Relaxed: each word is
  * right by itself, and one of them a window older than another does no harm. */
-static void publish(struct weir_concurrency_gate *gate, weir_instant now)
+static void publish_limits(struct weir_concurrency_gate *gate, weir_instant now)
 {
     const struct weir_controller *controller = controller_of(gate);
     double limit = weir_controller_limit(controller, now);
@@ -267,7 +269,7 @@ static void publish(struct weir_concurrency_gate *gate, weir_instant now)
     for (uint32_t i = 0; i < WEIR_CONCURRENCY_GATE_CLASSES_MAX; i++) {
         bool is = i < gate->options.classes;
         weir_store_relaxed(&gate->share[i],
-                           is ? share_of(&gate->options.class_of[i], limit)
+                           is ? class_limit(&gate->options.class_of[i], limit)
                               : 0);
     }
     weir_instant due = weir_controller_deadline(controller);
@@ -280,6 +282,7 @@ static void publish(struct weir_concurrency_gate *gate, weir_instant now)
 static void take_options(struct weir_concurrency_gate *gate,
                          const struct weir_concurrency_gate_options *options)
 {
+    weir_assert(options->classes <= WEIR_CONCURRENCY_GATE_CLASSES_MAX);
     uint32_t unheard = 0;
     for (uint32_t i = 0; i < options->classes; i++)
         unheard |= (uint32_t)options->class_of[i].unheard << i;
@@ -304,7 +307,7 @@ struct weir_concurrency_gate *weir_concurrency_gate_init(
     for (uint64_t i = 0; i < STASH; i++)
         gate->stash[i].turn = i;
     weir_controller_init(gate->controller, &options->controller, now);
-    publish(gate, now);
+    publish_limits(gate, now);
     return gate;
 }
 
@@ -357,19 +360,19 @@ static void age_all(struct weir_concurrency_gate *gate, weir_instant now)
                   &again, now);
 }
 
-static struct weir_overdue overdue_of(const struct weir_concurrency_gate *gate,
-                                      weir_instant now)
+static struct weir_overdue overdue_permits(
+    const struct weir_concurrency_gate *gate, weir_instant now)
 {
     /* Relaxed: a count of a moment ago. */
     uint64_t word = weir_load_relaxed(&gate->in_flight);
     return (struct weir_overdue){
         .count = old_in(word),
-        .age = now > gate->life_at ? now - gate->life_at : 0,
+        .age = weir_since(gate->life_at, now),
     };
 }
 
 /* Hands the stashed samples to the controller. Returns whether it moved. */
-static bool drain(struct weir_concurrency_gate *gate)
+static bool drain_stash(struct weir_concurrency_gate *gate)
 {
     bool moved = false;
     for (;;) {
@@ -391,10 +394,10 @@ static void attend(struct weir_concurrency_gate *gate,
                    const struct weir_sample *sample, weir_instant now)
 {
     struct weir_controller *controller = controller_of(gate);
-    bool moved = drain(gate);
+    bool moved = drain_stash(gate);
     /* Relaxed: only the lock's owner writes it. */
     if (now >= weir_load_relaxed(&gate->deadline)) {
-        struct weir_overdue overdue = overdue_of(gate, now);
+        struct weir_overdue overdue = overdue_permits(gate, now);
         weir_controller_tick(controller, &overdue, now);
         age_all(gate, now);
         moved = true;
@@ -403,7 +406,7 @@ static void attend(struct weir_concurrency_gate *gate,
         moved |= weir_controller_sample(controller, sample, now);
     /* A limit with a fraction also needs the present mean. */
     if (moved || weir_controller_limit(controller, now) < 2)
-        publish(gate, now);
+        publish_limits(gate, now);
 }
 
 /* Puts a sample down for the next owner of the lock. */
@@ -413,7 +416,7 @@ static void stash(struct weir_concurrency_gate *gate,
     uint64_t number = weir_load_relaxed(&gate->put); /* the swap finds out */
     for (;;) {
         struct stashed *place = &gate->stash[number % STASH];
-        /* Pairs with the release in drain(). */
+        /* Pairs with the release in drain_stash(). */
         uint64_t turn = weir_load_acquire(&place->turn);
         if (turn < number) { /* full */
             weir_fetch_add(&gate->lost_samples, 1);
@@ -422,7 +425,8 @@ static void stash(struct weir_concurrency_gate *gate,
         if (turn == number && weir_cas(&gate->put, &number, number + 1)) {
             place->sample = *sample;
             place->at = now;
-            weir_store_release(&place->turn, number + 1); /* see drain() */
+            weir_store_release(&place->turn,
+                               number + 1); /* see drain_stash() */
             return;
         }
         if (turn > number) /* another thread was quicker; relaxed as above */
@@ -459,9 +463,9 @@ weir_instant weir_concurrency_gate_due(const struct weir_concurrency_gate *gate,
 
 /* The pause between permits by a fraction; 0: these units can't enter by
  * one. */
-static weir_duration pause_after(const struct weir_concurrency_gate *gate,
-                                 uint64_t limit, uint32_t in_flight,
-                                 uint32_t units)
+static weir_duration pause_of_fraction(const struct weir_concurrency_gate *gate,
+                                       uint64_t limit, uint32_t in_flight,
+                                       uint32_t units)
 {
     uint64_t whole = limit >> FRACTION_BITS;
     uint64_t part = limit & FRACTION_MASK;
@@ -490,8 +494,9 @@ static weir_instant turn_after(weir_instant turn, weir_duration pause,
 
 /* Takes the fraction's turn and goes in; false: the count has changed, and the
  * turn is given back, unless it has moved on. */
-static bool take_turn(struct weir_concurrency_gate *gate, uint64_t word,
-                      uint32_t units, weir_instant turn, weir_instant next)
+static bool take_fraction_turn(struct weir_concurrency_gate *gate,
+                               uint64_t word, uint32_t units, weir_instant turn,
+                               weir_instant next)
 {
     weir_instant found = turn;
     if (!weir_cas(&gate->turn, &found, next))
@@ -519,13 +524,14 @@ static uint32_t enter_within(struct weir_concurrency_gate *gate, uint32_t units,
                 return in_flight + units;
             continue;
         }
-        weir_duration pause = pause_after(gate, limit, in_flight, units);
+        weir_duration pause = pause_of_fraction(gate, limit, in_flight, units);
         if (pause == 0)
             return 0;
         weir_instant turn = weir_load_relaxed(&gate->turn);
         if (now < turn)
             return 0;
-        if (take_turn(gate, word, units, turn, turn_after(turn, pause, now)))
+        if (take_fraction_turn(gate, word, units, turn,
+                               turn_after(turn, pause, now)))
             return in_flight + units;
     }
 }
@@ -569,8 +575,9 @@ static uint32_t enter_class(struct weir_concurrency_gate *gate, uint32_t units,
     return in_flight;
 }
 
-static inline bool give(struct weir_concurrency_gate_permit *permit,
-                        uint32_t units, uint32_t in_flight, weir_instant now)
+static inline bool fill_permit(struct weir_concurrency_gate_permit *permit,
+                               uint32_t units, uint32_t in_flight,
+                               weir_instant now)
 {
     if (in_flight == 0)
         return false;
@@ -596,7 +603,7 @@ __attribute__((noinline)) static bool admit(
     uint32_t in_flight = weir_load_relaxed(&gate->plain)
                              ? enter_within(gate, units, &permit->life, now)
                              : enter_class(gate, units, permit, now);
-    return give(permit, units, in_flight, now);
+    return fill_permit(permit, units, in_flight, now);
 }
 
 bool weir_concurrency_gate_enter_sure(
@@ -614,13 +621,14 @@ bool weir_concurrency_gate_enter_sure(
         weir_concurrency_gate_tick(gate, now);
     out_permit->klass = (uint16_t)klass;
     out_permit->counted = false;
-    return give(out_permit, units, enter_share(gate, units, out_permit), now);
+    return fill_permit(out_permit, units, enter_share(gate, units, out_permit),
+                       now);
 }
 
 /* Whether there is plainly no room and no work due: the usual result if many
  * are refused, and so it comes first. Relaxed: a moment ago there was none. */
-static bool is_full(const struct weir_concurrency_gate *gate, uint32_t units,
-                    weir_instant now)
+static bool is_plainly_full(const struct weir_concurrency_gate *gate,
+                            uint32_t units, weir_instant now)
 {
     uint64_t limit = weir_load_relaxed(&gate->limit);
     uint32_t in_flight = in_flight_in(weir_load_relaxed(&gate->in_flight));
@@ -636,7 +644,7 @@ bool weir_concurrency_gate_enter(
 {
     weir_assert(units > 0 && units <= WEIR_PERMITS_MAX);
     out_permit->units = 0;
-    return !is_full(gate, units, now) &&
+    return !is_plainly_full(gate, units, now) &&
            admit(gate,
                  klass < WEIR_CONCURRENCY_GATE_CLASSES_MAX
                      ? klass
@@ -703,7 +711,7 @@ void weir_concurrency_gate_leave(struct weir_concurrency_gate *gate,
     if (outcome == WEIR_SAMPLE_IGNORED || unheard)
         return;
     struct weir_sample sample = {
-        .latency = now > permit->entered ? now - permit->entered : 0,
+        .latency = weir_since(permit->entered, now),
         .outcome = outcome,
         .in_flight = permit->in_flight,
         .left = left,
@@ -723,19 +731,19 @@ static void forget_classes(struct weir_concurrency_gate *gate,
                     weir_text_equal(weir_text_of(options->class_of[i].name),
                                     weir_text_of(before->class_of[i].name));
         if (!same)
-            forget(&gate->klass[i].in_flight);
+            clear_count(&gate->klass[i].in_flight);
     }
 }
 
 /* For another quota: samples in the stash aren't for its controller. */
-static void begin_anew(struct weir_concurrency_gate *gate,
-                       const struct weir_concurrency_gate_options *options,
-                       weir_instant now)
+static void restart_gate(struct weir_concurrency_gate *gate,
+                         const struct weir_concurrency_gate_options *options,
+                         weir_instant now)
 {
-    (void)drain(gate);
-    forget(&gate->in_flight);
+    (void)drain_stash(gate);
+    clear_count(&gate->in_flight);
     for (uint32_t i = 0; i < WEIR_CONCURRENCY_GATE_CLASSES_MAX; i++)
-        forget(&gate->klass[i].in_flight);
+        clear_count(&gate->klass[i].in_flight);
     weir_store_relaxed(&gate->turn, 0); /* a turn of a moment ago */
     weir_store_relaxed(&gate->lost_samples, 0);
     gate->lost = 0;
@@ -752,14 +760,14 @@ bool weir_concurrency_gate_edit(
     if (!try_lock(gate))
         return false;
     if (anew) {
-        begin_anew(gate, options, now);
+        restart_gate(gate, options, now);
     } else {
-        (void)drain(gate);
+        (void)drain_stash(gate);
         weir_controller_edit(controller_of(gate), &options->controller, now);
         forget_classes(gate, options);
     }
     take_options(gate, options);
-    publish(gate, now);
+    publish_limits(gate, now);
     unlock(gate);
     return true;
 }
@@ -797,7 +805,7 @@ bool weir_concurrency_gate_view(struct weir_concurrency_gate *gate,
 {
     if (!try_lock(gate))
         return false;
-    struct weir_overdue overdue = overdue_of(gate, now);
+    struct weir_overdue overdue = overdue_permits(gate, now);
     *out = (struct weir_concurrency_gate_view){
         /* Relaxed: counts of a moment ago, here and below. */
         .in_flight = in_flight_in(weir_load_relaxed(&gate->in_flight)),

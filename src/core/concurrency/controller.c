@@ -6,7 +6,7 @@
  * family moves the limit by weir_controller_move() alone, so that min, max and
  * the reason are handled in one place. */
 
-#include "core/concurrency/controller_parts.h"
+#include "core/concurrency/controller_internal.h"
 
 #include <math.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static bool sample_none(struct weir_controller *controller,
                         const struct weir_sample *sample, weir_instant now)
 {
     (void)now;
-    weir_controller_heard(controller, sample, false);
+    weir_controller_note_sample(controller, sample, false);
     return false;
 }
 
@@ -40,9 +40,10 @@ static const struct weir_controller_family
         [WEIR_CONTROLLER_ENVOY] = &weir_controller_envoy,
     };
 
-static const struct weir_controller_family *family_of(
+static const struct weir_controller_family *controller_family(
     const struct weir_controller *controller)
 {
+    weir_assert((unsigned)controller->options.kind < WEIR_CONTROLLER_KINDS);
     return families[controller->options.kind];
 }
 
@@ -294,7 +295,7 @@ struct weir_controller *weir_controller_init(
         .view = { .before = options->initial, .moved_at = now },
         .rng = { options->seed },
     };
-    const struct weir_controller_family *family = family_of(controller);
+    const struct weir_controller_family *family = controller_family(controller);
     if (family->windows)
         weir_window_init(controller->window);
     if (family->init != NULL)
@@ -371,8 +372,8 @@ void weir_controller_edit(struct weir_controller *controller,
 
 /* ---- Samples and time ---- */
 
-static weir_instant advance(struct weir_controller *controller,
-                            weir_instant now)
+static weir_instant advance_clock(struct weir_controller *controller,
+                                  weir_instant now)
 {
     if (now > controller->now)
         controller->now = now;
@@ -390,7 +391,7 @@ static void note_mean(struct weir_controller *controller, weir_duration latency)
 bool weir_controller_sample(struct weir_controller *controller,
                             const struct weir_sample *sample, weir_instant now)
 {
-    now = advance(controller, now);
+    now = advance_clock(controller, now);
     if (sample->outcome == WEIR_SAMPLE_IGNORED)
         return false;
     struct weir_sample shorter;
@@ -400,15 +401,15 @@ bool weir_controller_sample(struct weir_controller *controller,
         sample = &shorter;
     }
     note_mean(controller, sample->latency);
-    return family_of(controller)->sample(controller, sample, now);
+    return controller_family(controller)->sample(controller, sample, now);
 }
 
 bool weir_controller_tick(struct weir_controller *controller,
                           const struct weir_overdue *overdue, weir_instant now)
 {
     static const struct weir_overdue nothing;
-    now = advance(controller, now);
-    const struct weir_controller_family *family = family_of(controller);
+    now = advance_clock(controller, now);
+    const struct weir_controller_family *family = controller_family(controller);
     if (family->tick == NULL)
         return false;
     return family->tick(controller, overdue == NULL ? &nothing : overdue, now);
@@ -416,7 +417,7 @@ bool weir_controller_tick(struct weir_controller *controller,
 
 weir_instant weir_controller_deadline(const struct weir_controller *controller)
 {
-    const struct weir_controller_family *family = family_of(controller);
+    const struct weir_controller_family *family = controller_family(controller);
     return family->deadline == NULL ? WEIR_NEVER : family->deadline(controller);
 }
 
@@ -424,8 +425,8 @@ double weir_controller_limit(const struct weir_controller *controller,
                              weir_instant now)
 {
     (void)now; /* no kind yet moves its limit between two windows */
-    return family_of(controller)->whole ? floor(controller->limit)
-                                        : controller->limit;
+    return controller_family(controller)->whole ? floor(controller->limit)
+                                                : controller->limit;
 }
 
 weir_duration weir_controller_mean(const struct weir_controller *controller)
@@ -443,40 +444,4 @@ void weir_controller_view(const struct weir_controller *controller,
 {
     *out = controller->view;
     out->limit = weir_controller_limit(controller, controller->now);
-}
-
-/* ---- For the kinds ---- */
-
-void weir_controller_move(struct weir_controller *controller, double limit,
-                          enum weir_limit_reason reason, weir_instant now)
-{
-    const struct weir_controller_options *options = &controller->options;
-    limit = limit < options->max ? limit : options->max;
-    limit = limit > options->min ? limit : options->min;
-    if (limit == controller->limit)
-        return;
-    controller->view.before = controller->limit;
-    controller->view.reason = reason;
-    controller->view.moved_at = now;
-    controller->limit = limit;
-}
-
-void weir_controller_judged(struct weir_controller *controller)
-{
-    struct weir_controller_view *view = &controller->view;
-    struct weir_window *window = controller->window;
-    view->windows++;
-    view->samples = window->samples;
-    view->slow = window->slow;
-    view->latency = weir_window_percentile(window, controller->millionths);
-    weir_window_clear(window);
-}
-
-void weir_controller_heard(struct weir_controller *controller,
-                           const struct weir_sample *sample, bool slow)
-{
-    controller->view.windows++;
-    controller->view.samples = 1;
-    controller->view.slow = slow ? 1 : 0;
-    controller->view.latency = sample->latency;
 }

@@ -20,7 +20,7 @@
  * Source: the gradient controller of Envoy's adaptive concurrency filter, as
  * documented there. */
 
-#include "core/concurrency/controller_parts.h"
+#include "core/concurrency/controller_internal.h"
 
 #include <math.h>
 
@@ -54,7 +54,7 @@ static weir_instant later(struct weir_controller *controller, weir_instant now)
 static void probe_end(struct weir_controller *controller, weir_instant now)
 {
     struct weir_envoy_state *envoy = &controller->envoy;
-    weir_controller_judged(controller);
+    weir_controller_note_window(controller);
     envoy->least = controller->view.latency;
     controller->view.baseline = envoy->least;
     envoy->probing = 0;
@@ -63,7 +63,7 @@ static void probe_end(struct weir_controller *controller, weir_instant now)
     weir_controller_move(controller, envoy->resumed, WEIR_LIMIT_MEASURED, now);
 }
 
-static void init(struct weir_controller *controller, weir_instant now)
+static void init_envoy(struct weir_controller *controller, weir_instant now)
 {
     controller->envoy = (struct weir_envoy_state){
         .least = controller->options.least_latency,
@@ -111,7 +111,7 @@ static bool tick_envoy(struct weir_controller *controller,
     envoy->due = now + controller->options.window_min;
     if (controller->window->samples == 0)
         return false;
-    weir_controller_judged(controller);
+    weir_controller_note_window(controller);
     steer(controller, now);
     return true;
 }
@@ -121,7 +121,7 @@ static bool sample_envoy(struct weir_controller *controller,
 {
     bool judged = tick_envoy(controller, NULL, now);
     weir_instant probing = controller->envoy.probing;
-    weir_instant begun = now > sample->latency ? now - sample->latency : 0;
+    weir_instant begun = weir_before(now, sample->latency);
     if (weir_is_dropped(sample) || (probing != 0 && begun < probing))
         return judged;
     weir_window_add(controller->window, sample->latency, false, 1);
@@ -144,7 +144,7 @@ const struct weir_controller_family weir_controller_envoy = {
     .text = "envoy",
     .windows = true,
     .whole = true,
-    .init = init,
+    .init = init_envoy,
     .sample = sample_envoy,
     .tick = tick_envoy,
     .deadline = deadline_envoy,

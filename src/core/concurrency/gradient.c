@@ -9,11 +9,11 @@
  *
  * Source: Gradient2Limit of Netflix's concurrency-limits. */
 
-#include "core/concurrency/controller_parts.h"
+#include "core/concurrency/controller_internal.h"
 
 #define WARM_UP 10 /* samples in the plain mean that the long one begins with */
 
-static void init(struct weir_controller *controller, weir_instant now)
+static void init_gradient2(struct weir_controller *controller, weir_instant now)
 {
     (void)now;
     controller->gradient = (struct weir_gradient_state){ 0 };
@@ -46,7 +46,7 @@ static bool sample_gradient2(struct weir_controller *controller,
     double latency = sample->latency > 0 ? (double)sample->latency : 1;
     double mean = long_mean(controller, latency);
     double gradient = options->tolerance * mean / latency;
-    weir_controller_heard(controller, sample, gradient < 1);
+    weir_controller_note_sample(controller, sample, gradient < 1);
     if (sample->in_flight < before / 2)
         return false;
     gradient = gradient < 1 ? gradient : 1;
@@ -62,6 +62,6 @@ static bool sample_gradient2(struct weir_controller *controller,
 const struct weir_controller_family weir_controller_gradient2 = {
     .text = "gradient2",
     .whole = true,
-    .init = init,
+    .init = init_gradient2,
     .sample = sample_gradient2,
 };

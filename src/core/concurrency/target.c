@@ -38,12 +38,12 @@
  * the capacity away, 0.95 is over the target in each period of the saw-tooth);
  * windows of a count alone (see aimd.c). */
 
-#include "core/concurrency/controller_parts.h"
+#include "core/concurrency/controller_internal.h"
 
 #define FEW 5     /* samples that a window has at least */
 #define GAIN 0.5  /* part of the room that is taken at once */
 #define STEP 0.02 /* permits that a raised limit grows by, at least */
-#define EVEN 0.5  /* permits: see rise() */
+#define EVEN 0.5  /* permits: see raise_limit() */
 #define FAR 1.25  /* setpoint / p from which the first climb is a doubling */
 
 static weir_duration held(const struct weir_controller_options *options)
@@ -61,7 +61,7 @@ static void open_window(struct weir_controller *controller, weir_instant now)
     target->peak = 0;
 }
 
-static void init(struct weir_controller *controller, weir_instant now)
+static void init_target(struct weir_controller *controller, weir_instant now)
 {
     controller->target = (struct weir_target_state){
         .hold = held(&controller->options),
@@ -104,17 +104,12 @@ static bool is_ripe(const struct weir_controller *controller, uint32_t overdue,
 
 /* ---- Decisions ---- */
 
-static double smaller(double a, double b)
-{
-    return a < b ? a : b;
-}
-
 static void fall(struct weir_controller *controller, double ratio, bool dropped,
                  weir_instant now)
 {
     double backoff = controller->options.backoff;
     /* The count was over; the mean of its bin may not be. */
-    ratio = smaller(ratio, 1);
+    ratio = weir_smaller(ratio, 1);
     ratio = ratio > backoff ? ratio : backoff;
     weir_controller_move(controller, controller->limit * ratio,
                          dropped ? WEIR_LIMIT_DROPPED : WEIR_LIMIT_SLOW, now);
@@ -123,40 +118,41 @@ static void fall(struct weir_controller *controller, double ratio, bool dropped,
 
 /* A small limit rises by a larger share than a large one, so that processes
  * which began with unequal limits, and fall by equal shares, come together. */
-static void rise(struct weir_controller *controller, double ratio,
-                 weir_instant now)
+static void raise_limit(struct weir_controller *controller, double ratio,
+                        weir_instant now)
 {
     double limit = controller->limit;
-    double share = smaller(controller->options.growth, GAIN * (ratio - 1));
+    double share = weir_smaller(controller->options.growth, GAIN * (ratio - 1));
     if (controller->target.cut_at == 0 && ratio >= FAR)
         share = 1;
     if (share <= 0)
         return;
     double step = (limit + EVEN) * share;
-    double least = smaller(STEP, ratio - 1);
+    double least = weir_smaller(STEP, ratio - 1);
     weir_controller_move(controller, limit + (step > least ? step : least),
                          WEIR_LIMIT_ROOM, now);
 }
 
-static void judge(struct weir_controller *controller, weir_instant now)
+static void judge_window(struct weir_controller *controller, weir_instant now)
 {
     struct weir_target_state *target = &controller->target;
-    weir_controller_judged(controller);
+    weir_controller_note_window(controller);
     const struct weir_controller_view *view = &controller->view;
     double p = view->latency > 0 ? (double)view->latency : 1;
     double ratio = (double)target->hold / p;
     if (view->slow >= weir_window_trip(view->samples, controller->millionths))
         fall(controller, ratio, 2 * target->dropped >= view->slow, now);
     else if (2.0 * target->peak >= controller->limit)
-        rise(controller, ratio, now);
+        raise_limit(controller, ratio, now);
     open_window(controller, now);
 }
 
 /* ---- Input ---- */
 
 /* Permits in flight since before the last decrease show nothing about it. */
-static uint32_t overdue_of(const struct weir_controller *controller,
-                           const struct weir_overdue *overdue, weir_instant now)
+static uint32_t overdue_since_cut(const struct weir_controller *controller,
+                                  const struct weir_overdue *overdue,
+                                  weir_instant now)
 {
     const struct weir_target_state *target = &controller->target;
     if (overdue->count == 0 || overdue->age <= target->hold)
@@ -171,13 +167,13 @@ static bool tick_target(struct weir_controller *controller,
                         const struct weir_overdue *overdue, weir_instant now)
 {
     struct weir_target_state *target = &controller->target;
-    uint32_t count = overdue_of(controller, overdue, now);
+    uint32_t count = overdue_since_cut(controller, overdue, now);
     if (is_ripe(controller, count, now)) {
         weir_duration age =
             overdue->age < WEIR_LATENCY_MAX ? overdue->age : WEIR_LATENCY_MAX;
         weir_window_add(controller->window, age, true, count);
         target->dropped += count;
-        judge(controller, now);
+        judge_window(controller, now);
         return true;
     }
     if (now >= target->due)
@@ -186,8 +182,8 @@ static bool tick_target(struct weir_controller *controller,
 }
 
 /* A dropped request counts as slow enough for the whole back-off. */
-static weir_duration told(const struct weir_controller *controller,
-                          const struct weir_sample *sample)
+static weir_duration latency_to_judge(const struct weir_controller *controller,
+                                      const struct weir_sample *sample)
 {
     if (!weir_is_dropped(sample))
         return sample->latency;
@@ -203,11 +199,11 @@ static bool sample_target(struct weir_controller *controller,
 {
     static const struct weir_overdue nothing;
     struct weir_target_state *target = &controller->target;
-    weir_instant begun = now > sample->latency ? now - sample->latency : 0;
+    weir_instant begun = weir_before(now, sample->latency);
     if (begun < target->cut_at)
         return false;
     bool dropped = weir_is_dropped(sample);
-    weir_window_add(controller->window, told(controller, sample),
+    weir_window_add(controller->window, latency_to_judge(controller, sample),
                     dropped || sample->latency > target->hold, 1);
     target->dropped += dropped ? 1 : 0;
     if (sample->in_flight > target->peak)
@@ -224,7 +220,7 @@ static weir_instant deadline_target(const struct weir_controller *controller)
 const struct weir_controller_family weir_controller_target = {
     .text = "target",
     .windows = true,
-    .init = init,
+    .init = init_target,
     .sample = sample_target,
     .tick = tick_target,
     .deadline = deadline_target,

@@ -11,7 +11,7 @@
  * Source: L. Brakmo, L. Peterson, "TCP Vegas", IEEE JSAC 13(8), 1995;
  * VegasLimit of Netflix's concurrency-limits. */
 
-#include "core/concurrency/controller_parts.h"
+#include "core/concurrency/controller_internal.h"
 
 #include <math.h>
 
@@ -21,7 +21,7 @@ static void draw_jitter(struct weir_controller *controller)
     controller->vegas.since = 0;
 }
 
-static void init(struct weir_controller *controller, weir_instant now)
+static void init_vegas(struct weir_controller *controller, weir_instant now)
 {
     (void)now;
     controller->vegas = (struct weir_vegas_state){ 0 };
@@ -63,8 +63,8 @@ static double fallen(const struct weir_controller *controller)
 }
 
 /* The limit that the sample asks for. */
-static double wanted(const struct weir_controller *controller,
-                     const struct weir_sample *sample)
+static double limit_wanted(const struct weir_controller *controller,
+                           const struct weir_sample *sample)
 {
     const struct weir_controller_options *options = &controller->options;
     double limit = controller->limit;
@@ -88,11 +88,11 @@ static bool sample_vegas(struct weir_controller *controller,
                          const struct weir_sample *sample, weir_instant now)
 {
     const struct weir_controller_options *options = &controller->options;
-    weir_controller_heard(controller, sample, false);
+    weir_controller_note_sample(controller, sample, false);
     if (is_baseline(controller, sample->latency))
         return false;
     double before = controller->limit;
-    double next = wanted(controller, sample);
+    double next = limit_wanted(controller, sample);
     if (next == before)
         return false;
     /* Clamped before it is smoothed, as upstream. */
@@ -110,6 +110,6 @@ static bool sample_vegas(struct weir_controller *controller,
 const struct weir_controller_family weir_controller_vegas = {
     .text = "vegas",
     .whole = true,
-    .init = init,
+    .init = init_vegas,
     .sample = sample_vegas,
 };

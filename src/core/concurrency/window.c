@@ -39,9 +39,10 @@ void weir_window_clear(struct weir_window *window)
     window->sum = 0;
     window->first = WEIR_WINDOW_BINS;
     window->last = 0;
+    weir_assert(window->samples == 0);
 }
 
-static uint32_t bin_of(weir_duration latency)
+static uint32_t latency_bin(weir_duration latency)
 {
     if (latency < 1u << LOW_BITS)
         return 0;
@@ -59,7 +60,8 @@ void weir_window_add(struct weir_window *window, weir_duration latency,
     count = count < room ? count : room;
     if (count == 0)
         return;
-    uint32_t bin = bin_of(latency);
+    uint32_t bin = latency_bin(latency);
+    weir_assert(bin < WEIR_WINDOW_BINS);
     window->first = bin < window->first ? bin : window->first;
     window->last = bin > window->last ? bin : window->last;
     window->sum_of[bin] += latency * count;
@@ -75,14 +77,16 @@ uint32_t weir_percentile_millionths(double percentile)
 }
 
 /* Counted from the least, the first being 1. */
-static uint32_t rank_of(uint32_t samples, uint32_t millionths)
+static uint32_t percentile_rank(uint32_t samples, uint32_t millionths)
 {
+    weir_assert(millionths <= MILLION);
     return (uint32_t)(((uint64_t)samples * millionths + MILLION - 1) / MILLION);
 }
 
 uint32_t weir_window_trip(uint32_t samples, uint32_t millionths)
 {
-    return samples - rank_of(samples, millionths) + 1;
+    weir_assert(samples > 0);
+    return samples - percentile_rank(samples, millionths) + 1;
 }
 
 /* Counts from above; the wanted sample exists. */

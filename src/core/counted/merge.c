@@ -141,10 +141,7 @@
 
 #include "core/counted/merge.h"
 
-#include <string.h>
-
-#include "core/base/hash.h"
-#include "core/counted/merge_parts.h"
+#include "core/counted/merge_internal.h"
 
 /* Counts may be late by this at most, so that twice the time times the
  * fastest leak (2^8 a nanosecond) is a number of 63 bits. */
@@ -175,138 +172,6 @@ void weir_merge_fini(struct weir_merge *merge)
 
 /* ---- Buckets ---- */
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-/* Notes that an empty bucket lost this much leak. Kept up to the size of the
- * largest bucket: late counts can use no more. */
-static void ran_dry(struct weir_root_quota *root_quota, weir_i128 scaled)
-{
-    int64_t dry = scaled < WEIR_SCALED_MAX ? (int64_t)scaled : WEIR_SCALED_MAX;
-    root_quota->dry += (uint64_t)dry;
-    root_quota->dry_left = smaller(root_quota->dry_left + dry, WEIR_SCALED_MAX);
-}
-
-int64_t weir_merge_fill(struct weir_merge *merge,
-                        struct weir_root_quota *root_quota, weir_instant now)
-{
-    if (root_quota->inflight)
-        return root_quota->in_flight < WEIR_IN_FLIGHT_MAX
-                   ? (int64_t)root_quota->in_flight
-                   : (int64_t)WEIR_IN_FLIGHT_MAX;
-    if (root_quota->unlimited)
-        return 0;
-    uint64_t out =
-        weir_leaked(root_quota->bucket.leak, weir_merge_elapsed(merge, now)) -
-        weir_merge_presumed(merge, root_quota, now);
-    int64_t fill = (int64_t)(root_quota->in - out);
-    if (fill > 0)
-        return fill;
-    root_quota->in = out;
-    ran_dry(root_quota, -(weir_i128)fill);
-    return 0;
-}
-
-static void set_fill(struct weir_merge *merge,
-                     struct weir_root_quota *root_quota, int64_t fill,
-                     weir_instant now)
-{
-    uint64_t leaked =
-        weir_leaked(root_quota->bucket.leak, weir_merge_elapsed(merge, now));
-    root_quota->in =
-        leaked - weir_merge_presumed(merge, root_quota, now) + (uint64_t)fill;
-}
-
-/* 'instead': units of the bucket that the new ones replace, scaled. Returns by
- * how much the units moved the bucket, scaled. */
-static int64_t add_units(struct weir_merge *merge,
-                         struct weir_root_quota *root_quota, int64_t units,
-                         int64_t instead, bool late, weir_instant now)
-{
-    root_quota->added += (uint64_t)units;
-    if (root_quota->unlimited)
-        return 0;
-    int64_t fill = weir_merge_fill(merge, root_quota, now);
-    /* Presumed units may never be counted: they take no room from real counts,
-     * except from late ones, which have no claim to room. */
-    int64_t beside = (int64_t)weir_merge_presumed(merge, root_quota, now);
-    int64_t most = weir_root_quota_fill_most(root_quota) + beside;
-    if (late) {
-        int64_t full = root_quota->bucket.high;
-        most = full > fill - instead ? full : fill - instead;
-    }
-    weir_i128 one = (weir_i128)1 << root_quota->bucket.leak.frac;
-    weir_i128 wanted = fill + units * one - instead;
-    if (wanted > most)
-        wanted = most;
-    if (wanted < 0) {
-        ran_dry(root_quota, -wanted);
-        wanted = 0;
-    }
-    /* Leaked and presumed units are in both. */
-    int64_t more = (int64_t)wanted - fill;
-    root_quota->in += (uint64_t)more;
-    return more + instead;
-}
-
-static void use_parameters(const struct weir_merge *merge,
-                           struct weir_root_quota *root_quota,
-                           const struct weir_quota *quota)
-{
-    root_quota->unlooked = true;
-    root_quota->counted = quota->sharing == WEIR_COUNTED;
-    root_quota->unlimited = quota->limit.unlimited;
-    root_quota->inflight = quota->kind == WEIR_CONCURRENCY;
-    root_quota->created = quota->created;
-    root_quota->rule_epoch = quota->epoch;
-    weir_quota_bucket(quota, &root_quota->bucket);
-    root_quota->debt_most =
-        weir_root_quota_debt_of(merge, root_quota, quota->max_debt);
-}
-
-struct weir_root_quota *weir_merge_get(struct weir_merge *merge,
-                                       struct weir_text name)
-{
-    uint64_t hash = weir_hash(name, merge->seed);
-    size_t cursor = 0;
-    uint32_t index;
-    while (weir_index_find(&merge->index, hash, &cursor, &index)) {
-        struct weir_root_quota *root_quota = &merge->uses[index];
-        struct weir_text other = { root_quota->name, root_quota->name_len };
-        if (weir_text_equal(name, other))
-            return root_quota;
-    }
-    return NULL;
-}
-
-/* An element of the array: a freed one, or a new one. 0: none. */
-static uint32_t take_place(struct weir_merge *merge)
-{
-    uint32_t number = merge->free_use;
-    if (number != 0) {
-        merge->free_use = weir_root_quota_at(merge, number)->next_touched;
-        return number;
-    }
-    if (merge->use_used == WEIR_USAGES_MAX)
-        return 0;
-    struct weir_root_quota *uses =
-        weir_mem_grow(&merge->mem, merge->uses, sizeof(*uses),
-                      &merge->use_capacity, merge->use_used + 1);
-    if (!uses)
-        return 0;
-    merge->uses = uses;
-    return ++merge->use_used;
-}
-
-static void free_place(struct weir_merge *merge,
-                       struct weir_root_quota *root_quota)
-{
-    *root_quota = (struct weir_root_quota){ .next_touched = merge->free_use };
-    merge->free_use = weir_root_quota_number(merge, root_quota);
-}
-
 struct weir_root_quota *weir_merge_root_quota(struct weir_merge *merge,
                                               struct weir_text name,
                                               const struct weir_quota *quota,
@@ -318,229 +183,14 @@ struct weir_root_quota *weir_merge_root_quota(struct weir_merge *merge,
     /* A new name pays for clearing former ones away. Under a flood of names at
      * most a quarter of the array is waste. */
     weir_merge_sweep(merge, &merge->hand, SWEEP_A_NEW, now);
-    uint32_t number = take_place(merge);
-    if (number == 0)
-        return NULL;
-    const struct weir_mem *mem = &merge->mem;
-    root_quota = weir_root_quota_at(merge, number);
-    memset(root_quota, 0, sizeof(*root_quota));
-    root_quota->name = mem->alloc(mem->context, name.len);
-    root_quota->hash = weir_hash(name, merge->seed);
-    if (!root_quota->name ||
-        weir_index_add(&merge->index, mem, root_quota->hash, number - 1) < 0) {
-        mem->free(mem->context, root_quota->name, name.len);
-        free_place(merge, root_quota);
-        return NULL;
-    }
-    memcpy(root_quota->name, name.p, name.len);
-    root_quota->name_len = (uint8_t)name.len;
-    root_quota->live = true;
-    root_quota->dry_left = WEIR_SCALED_MAX; /* from before its creation */
-    use_parameters(merge, root_quota, quota);
-    set_fill(merge, root_quota, 0, now);
-    root_quota->adopted = root_quota->in;
-    merge->use_live++;
-    return root_quota;
-}
-
-/* ---- The queue of buckets that moved ---- */
-
-void weir_root_quota_free_if_left(struct weir_merge *merge,
-                                  struct weir_root_quota *root_quota)
-{
-    if (!root_quota->touched && !root_quota->carrying)
-        free_place(merge, root_quota);
-}
-
-void weir_merge_touch(struct weir_merge *merge,
-                      struct weir_root_quota *root_quota)
-{
-    if (root_quota->touched)
-        return;
-    uint32_t number = weir_root_quota_number(merge, root_quota);
-    root_quota->touched = true;
-    root_quota->next_touched = 0;
-    if (merge->touched_last != 0)
-        weir_root_quota_at(merge, merge->touched_last)->next_touched = number;
-    else
-        merge->touched = number;
-    merge->touched_last = number;
-}
-
-struct weir_root_quota *weir_merge_next_touched(struct weir_merge *merge)
-{
-    if (merge->touched == 0)
-        return NULL;
-    struct weir_root_quota *root_quota =
-        weir_root_quota_at(merge, merge->touched);
-    merge->touched = root_quota->next_touched;
-    if (merge->touched == 0)
-        merge->touched_last = 0;
-    root_quota->touched = false;
-    root_quota->next_touched = 0;
-    return root_quota;
-}
-
-/* ---- Cells ---- */
-
-struct weir_limiter_cell *weir_limiter_cell_of(
-    const struct weir_merge_limiter *limiter, uint32_t slot)
-{
-    size_t page = slot / WEIR_LIMITER_CELLS_A_PAGE;
-    if (page >= limiter->page_capacity || !limiter->pages[page])
-        return NULL;
-    return &limiter->pages[page]->cell[slot % WEIR_LIMITER_CELLS_A_PAGE];
-}
-
-static struct weir_limiter_cell *cell_make(struct weir_merge *merge,
-                                           struct weir_merge_limiter *limiter,
-                                           uint32_t slot)
-{
-    const struct weir_mem *mem = &merge->mem;
-    size_t page = slot / WEIR_LIMITER_CELLS_A_PAGE;
-    struct weir_limiter_cell_page **pages = weir_mem_grow(
-        mem, limiter->pages, sizeof(*pages), &limiter->page_capacity, page + 1);
-    if (!pages)
-        return NULL;
-    limiter->pages = pages;
-    if (!pages[page])
-        pages[page] = mem->alloc(mem->context, sizeof(**pages));
-    return pages[page] ? &pages[page]->cell[slot % WEIR_LIMITER_CELLS_A_PAGE]
-                       : NULL;
-}
-
-static void cell_attach(struct weir_merge *merge,
-                        struct weir_limiter_cell *cell,
-                        struct weir_root_quota *root_quota)
-{
-    cell->root_quota = weir_root_quota_number(merge, root_quota);
-    cell->prev = NULL;
-    cell->next = root_quota->cells;
-    if (root_quota->cells)
-        root_quota->cells->prev = cell;
-    root_quota->cells = cell;
-    root_quota->cell_count++;
-    root_quota->connected += cell->limiter->connected;
-    cell->limiter->cells++;
-}
-
-/* From now on the cell's limiter has 'units' in flight. */
-static void set_held(struct weir_merge *merge,
-                     struct weir_root_quota *root_quota,
-                     struct weir_limiter_cell *cell, uint64_t units)
-{
-    if ((int64_t)units < 0)
-        units = 0;
-    if (units > WEIR_IN_FLIGHT_MAX)
-        units = WEIR_IN_FLIGHT_MAX;
-    int64_t moved = (int64_t)(units - cell->last);
-    if (moved == 0)
-        return;
-    root_quota->in_flight += (uint64_t)moved;
-    root_quota->added += (uint64_t)moved;
-    root_quota->units_moved +=
-        moved < 0 ? 0 - (uint64_t)moved : (uint64_t)moved;
-    cell->last = units;
-    weir_merge_touch(merge, root_quota);
-    if (!cell->carried)
-        return;
-    root_quota->carried_in_flight += (uint64_t)moved;
-    weir_root_quota_carry_on(merge, root_quota);
-}
-
-static void release(struct weir_merge *merge, struct weir_limiter_cell *cell)
-{
-    if (cell->inflight)
-        set_held(merge, weir_root_quota_at(merge, cell->root_quota), cell, 0);
-}
-
-/* Ends the cell's pace: its limiter is gone, or silent. */
-static void drop_pace(struct weir_merge *merge, struct weir_limiter_cell *cell)
-{
-    if (cell->pace == 0)
-        return;
-    struct weir_root_quota *root_quota =
-        weir_root_quota_at(merge, cell->root_quota);
-    weir_limiter_cell_set_carried(merge, root_quota, cell, false);
-    root_quota->pace -= cell->pace;
-    root_quota->pace_from -= (weir_u128)cell->pace * cell->paced_at;
-    cell->pace = 0;
-    root_quota->unlooked = true;
-    weir_merge_touch(merge, root_quota);
-}
-
-static void cell_detach(struct weir_merge *merge,
-                        struct weir_limiter_cell *cell)
-{
-    drop_pace(merge, cell);
-    release(merge, cell);
-    struct weir_root_quota *root_quota =
-        weir_root_quota_at(merge, cell->root_quota);
-    if (cell->prev)
-        cell->prev->next = cell->next;
-    else
-        root_quota->cells = cell->next;
-    if (cell->next)
-        cell->next->prev = cell->prev;
-    root_quota->cell_count--;
-    root_quota->connected -= cell->limiter->connected;
-    cell->limiter->cells--;
-    weir_limiter_cell_set_due(cell, false);
-    cell->root_quota = 0;
-}
-
-/* ---- Presumed units ---- */
-
-/* When the cell's pace began, if at 'at' it is 'ahead' of its counts. */
-static uint64_t begun_at(uint64_t at, uint64_t ahead, uint64_t pace)
-{
-    weir_u128 since = ((weir_u128)ahead << WEIR_PACE_SHIFT) / pace;
-    return since < at ? at - (uint64_t)since : 0;
-}
-
-/* From now on the root presumes 'pace' for the cell, which is already 'ahead'.
- * The units presumed so far stay in the bucket and are returned, scaled: the
- * count replaces them. */
-static int64_t set_pace(struct weir_merge *merge,
-                        struct weir_root_quota *root_quota,
-                        struct weir_limiter_cell *cell, uint64_t pace,
-                        uint64_t ahead, weir_instant now)
-{
-    if (cell->pace == 0 && pace == 0)
-        return 0;
-    uint64_t before = weir_merge_presumed(merge, root_quota, now);
-    uint64_t at = weir_merge_elapsed(merge, now);
-    cell->counted_at = at;
-    if (ahead != 0 && pace != 0)
-        at = begun_at(at, ahead, pace);
-    root_quota->pace += pace - cell->pace;
-    root_quota->pace_from +=
-        (weir_u128)pace * at - (weir_u128)cell->pace * cell->paced_at;
-    if (root_quota->pace > root_quota->pace_most)
-        root_quota->pace_most = root_quota->pace;
-    cell->pace = pace;
-    cell->paced_at = at;
-    uint64_t gone = before - weir_merge_presumed(merge, root_quota, now);
-    root_quota->in += gone;
-    return (int64_t)gone;
-}
-
-/* ---- Edits ---- */
-
-int64_t weir_root_quota_rescaled(const struct weir_root_quota *root_quota,
-                                 int64_t fill, unsigned from)
-{
-    unsigned to = root_quota->bucket.leak.frac;
-    int64_t most = weir_root_quota_fill_most(root_quota);
-    if (to > from && fill > most >> (to - from))
-        return most;
-    return weir_rescale(fill, from, to);
+    return weir_root_quota_make(merge, name, quota, now);
 }
 
 void weir_merge_edit(struct weir_merge *merge,
                      struct weir_root_quota *root_quota,
                      const struct weir_quota *quota, weir_instant now)
 {
+    weir_assert(root_quota->live);
     int64_t fill = weir_merge_fill(merge, root_quota, now);
     uint64_t leaked =
         weir_leaked(root_quota->bucket.leak, weir_merge_elapsed(merge, now));
@@ -552,29 +202,29 @@ void weir_merge_edit(struct weir_merge *merge,
     for (struct weir_limiter_cell *cell = root_quota->cells; cell;
          cell = cell->next)
         cell->in = (uint64_t)weir_debt_left(cell->in, leaked);
-    use_parameters(merge, root_quota, quota);
+    weir_root_quota_use(merge, root_quota, quota);
     /* Presumed units are not cut: their pace ends, or a count replaces them. */
     int64_t presumed = (int64_t)weir_merge_presumed(merge, root_quota, now);
-    int64_t counted =
-        smaller(weir_root_quota_rescaled(root_quota, fill, from) - presumed,
-                weir_root_quota_edited_most(root_quota));
+    int64_t counted = weir_fill_smaller(
+        weir_root_quota_rescaled(root_quota, fill, from) - presumed,
+        weir_root_quota_edited_most(root_quota));
     fill = counted + presumed;
-    set_fill(merge, root_quota, fill, now);
+    weir_root_quota_set_fill(merge, root_quota, fill, now);
     leaked =
         weir_leaked(root_quota->bucket.leak, weir_merge_elapsed(merge, now));
     adopted =
         weir_root_quota_rescaled(root_quota, adopted > 0 ? adopted : 0, from);
     root_quota->adopted =
-        leaked + (uint64_t)(fill > 0 ? smaller(adopted, fill) : 0);
+        leaked + (uint64_t)(fill > 0 ? weir_fill_smaller(adopted, fill) : 0);
     weir_merge_touch(merge, root_quota);
     for (struct weir_limiter_cell *cell = root_quota->cells; cell;
          cell = cell->next) {
         if (flips)
-            drop_pace(merge, cell);
+            weir_limiter_cell_drop_pace(merge, cell);
         cell->dry = cell->dry_before = root_quota->dry; /* on a new scale */
         int64_t debt =
             weir_root_quota_rescaled(root_quota, (int64_t)cell->in, from);
-        cell->in = weir_debt_sum(smaller(debt, counted), leaked);
+        cell->in = weir_debt_sum(weir_fill_smaller(debt, counted), leaked);
         if (cell->limiter->connected)
             weir_limiter_cell_set_due(cell, true);
     }
@@ -583,8 +233,10 @@ void weir_merge_edit(struct weir_merge *merge,
 void weir_merge_drop(struct weir_merge *merge,
                      struct weir_root_quota *root_quota)
 {
+    weir_assert(root_quota->live && merge->use_live > 0);
     while (root_quota->cells)
-        cell_detach(merge, root_quota->cells);
+        weir_limiter_cell_detach(merge, root_quota->cells);
+    weir_assert(root_quota->cell_count == 0 && root_quota->connected == 0);
     if (merge->upstream && merge->upstream->dropped)
         merge->upstream->dropped(merge->upstream->context, root_quota);
     /* The queue has its number if touched: the element is freed when its
@@ -604,6 +256,7 @@ void weir_merge_drop(struct weir_merge *merge,
 static void catch_up(struct weir_merge *merge,
                      struct weir_root_quota *root_quota)
 {
+    weir_assert(root_quota->live && root_quota->passed_over);
     root_quota->passed_over = false;
     root_quota->unlooked = true;
     weir_merge_touch(merge, root_quota);
@@ -621,7 +274,7 @@ static void end_paces(struct weir_merge *merge,
     for (struct weir_limiter_cell *cell = root_quota->cells; cell;
          cell = cell->next) {
         if (at >= cell->counted_at && at - cell->counted_at >= merge->pace_most)
-            drop_pace(merge, cell);
+            weir_limiter_cell_drop_pace(merge, cell);
     }
 }
 
@@ -645,10 +298,10 @@ void weir_merge_sweep(struct weir_merge *merge, uint32_t *cursor, uint32_t look,
 /* ---- Limiters ---- */
 
 /* Calls 'each' for every cell in use. */
-static void each_cell(struct weir_merge *merge,
-                      struct weir_merge_limiter *limiter,
-                      void (*each)(struct weir_merge *,
-                                   struct weir_limiter_cell *))
+static void visit_cells(struct weir_merge *merge,
+                        struct weir_merge_limiter *limiter,
+                        void (*each)(struct weir_merge *,
+                                     struct weir_limiter_cell *))
 {
     for (size_t p = 0; p < limiter->page_capacity; p++) {
         if (!limiter->pages[p])
@@ -664,13 +317,15 @@ static void each_cell(struct weir_merge *merge,
 static void cell_connect(struct weir_merge *merge,
                          struct weir_limiter_cell *cell)
 {
+    weir_assert(cell->limiter->connected);
     weir_root_quota_at(merge, cell->root_quota)->connected++;
 }
 
 static void cell_disconnect(struct weir_merge *merge,
                             struct weir_limiter_cell *cell)
 {
-    drop_pace(merge, cell);
+    weir_limiter_cell_drop_pace(merge, cell);
+    weir_assert(weir_root_quota_at(merge, cell->root_quota)->connected > 0);
     weir_root_quota_at(merge, cell->root_quota)->connected--;
     weir_limiter_cell_set_due(cell, false);
 }
@@ -682,13 +337,13 @@ void weir_merge_connect(struct weir_merge *merge,
         return;
     limiter->connected = connected;
     limiter->released = false;
-    each_cell(merge, limiter, connected ? cell_connect : cell_disconnect);
+    visit_cells(merge, limiter, connected ? cell_connect : cell_disconnect);
 }
 
 void weir_merge_mute(struct weir_merge *merge,
                      struct weir_merge_limiter *limiter)
 {
-    each_cell(merge, limiter, drop_pace);
+    visit_cells(merge, limiter, weir_limiter_cell_drop_pace);
 }
 
 void weir_merge_release(struct weir_merge *merge,
@@ -697,14 +352,15 @@ void weir_merge_release(struct weir_merge *merge,
     if (limiter->connected || limiter->released)
         return;
     limiter->released = true;
-    each_cell(merge, limiter, release);
+    visit_cells(merge, limiter, weir_limiter_cell_release);
 }
 
 void weir_merge_forget(struct weir_merge *merge,
                        struct weir_merge_limiter *limiter)
 {
     const struct weir_mem *mem = &merge->mem;
-    each_cell(merge, limiter, cell_detach);
+    visit_cells(merge, limiter, weir_limiter_cell_detach);
+    weir_assert(limiter->cells == 0 && limiter->due == 0);
     for (size_t p = 0; p < limiter->page_capacity; p++) {
         if (limiter->pages[p])
             mem->free(mem->context, limiter->pages[p],
@@ -741,6 +397,7 @@ static void adopt_fill(struct weir_merge *merge,
                        struct weir_root_quota *root_quota,
                        const struct weir_announce *announce, weir_instant now)
 {
+    weir_assert(root_quota->live);
     if (root_quota->unlimited || root_quota->inflight || announce->fill <= 0 ||
         weir_merge_elapsed(merge, now) > merge->learn)
         return;
@@ -759,8 +416,9 @@ static void adopt_fill(struct weir_merge *merge,
     if (fill <= known)
         return;
     int64_t sum = present + (fill - known);
-    set_fill(merge, root_quota,
-             smaller(sum, weir_root_quota_fill_most(root_quota)), now);
+    weir_root_quota_set_fill(
+        merge, root_quota,
+        weir_fill_smaller(sum, weir_root_quota_fill_most(root_quota)), now);
     /* Makes the fill due at other limiters. */
     root_quota->added += ((uint64_t)(fill - known) >> frac) + 1;
     root_quota->unlooked = true;
@@ -776,8 +434,8 @@ static void take_base(struct weir_merge *merge, struct weir_limiter_cell *cell,
     if (known && cell->inflight && announce->in_flight)
         return;
     if (cell->inflight || announce->in_flight) {
-        release(merge, cell);
-        drop_pace(merge, cell);
+        weir_limiter_cell_release(merge, cell);
+        weir_limiter_cell_drop_pace(merge, cell);
         cell->inflight = announce->in_flight;
         cell->last = cell->inflight ? 0 : announce->base;
         return;
@@ -794,20 +452,22 @@ int weir_merge_announce(struct weir_merge *merge,
 {
     if (announce->slot >= WEIR_LIMITER_CELLS_MAX)
         return WEIR_EPROTOCOL;
-    struct weir_limiter_cell *cell = cell_make(merge, limiter, announce->slot);
+    struct weir_limiter_cell *cell =
+        weir_limiter_cell_make(merge, limiter, announce->slot);
     if (!cell)
         return WEIR_ENOMEM;
     bool known = cell->root_quota == weir_root_quota_number(merge, root_quota);
     if (!known) {
         if (cell->root_quota != 0)
-            cell_detach(merge, cell);
+            weir_limiter_cell_detach(merge, cell);
         *cell = (struct weir_limiter_cell){ .limiter = limiter,
                                             .slot = announce->slot };
-        cell_attach(merge, cell, root_quota);
+        weir_limiter_cell_attach(merge, cell, root_quota);
         cell->dry = root_quota->dry - (uint64_t)WEIR_SCALED_MAX;
         cell->dry_before = cell->dry;
         adopt_fill(merge, root_quota, announce, now);
     }
+    weir_assert(cell->limiter == limiter && cell->slot == announce->slot);
     take_base(merge, cell, announce, known);
     if (!known || (int64_t)(announce->refused - cell->refused_last) > 0)
         cell->refused_last = announce->refused;
@@ -823,7 +483,7 @@ void weir_merge_unannounce(struct weir_merge *merge,
 {
     struct weir_limiter_cell *cell = weir_limiter_cell_of(limiter, slot);
     if (cell && cell->root_quota != 0)
-        cell_detach(merge, cell);
+        weir_limiter_cell_detach(merge, cell);
 }
 
 static int64_t in_flight_to_64(weir_i128 sum)
@@ -837,10 +497,11 @@ static int64_t in_flight_to_64(weir_i128 sum)
  * its turn; and at most the leak of twice the counts' age, because this report
  * may have waited too. Leak lost earlier is not used: other limiters are late
  * by about the same time. */
-static int64_t drained(struct weir_root_quota *root_quota,
-                       const struct weir_limiter_cell *cell, int64_t late,
-                       weir_duration from)
+static int64_t drained_units(struct weir_root_quota *root_quota,
+                             const struct weir_limiter_cell *cell, int64_t late,
+                             weir_duration from)
 {
+    weir_assert(late > 0);
     if (from > LATE_MOST)
         from = LATE_MOST;
     uint64_t most = weir_leaked(root_quota->bucket.leak, 2 * from);
@@ -849,20 +510,22 @@ static int64_t drained(struct weir_root_quota *root_quota,
         dry = most;
     if (dry < (uint64_t)root_quota->dry_left)
         root_quota->dry_left = (int64_t)dry;
-    int64_t units =
-        smaller(late, root_quota->dry_left >> root_quota->bucket.leak.frac);
+    int64_t units = weir_fill_smaller(late, root_quota->dry_left >>
+                                                root_quota->bucket.leak.frac);
     root_quota->dry_left -= units << root_quota->bucket.leak.frac;
+    weir_assert(units >= 0 && units <= late);
     return units;
 }
 
 /* Puts units of a count into the bucket, as far as its limiter's debt allows.
  * Late units cause no debt and are not bounded. Returns the units allowed; late
  * units are allowed in full. */
-static int64_t charge(struct weir_merge *merge,
-                      struct weir_root_quota *root_quota,
-                      struct weir_limiter_cell *cell, int64_t units,
-                      int64_t instead, bool no_debt, weir_instant now)
+static int64_t charge_cell(struct weir_merge *merge,
+                           struct weir_root_quota *root_quota,
+                           struct weir_limiter_cell *cell, int64_t units,
+                           int64_t instead, bool no_debt, weir_instant now)
 {
+    weir_assert(root_quota->debt_most >= 0);
     uint64_t leaked =
         weir_leaked(root_quota->bucket.leak, weir_merge_elapsed(merge, now));
     int64_t debt = weir_debt_left(cell->in, leaked);
@@ -875,7 +538,8 @@ static int64_t charge(struct weir_merge *merge,
     }
     weir_i128 one = (weir_i128)1 << root_quota->bucket.leak.frac;
     weir_i128 scaled = units * one;
-    int64_t moved = add_units(merge, root_quota, units, instead, no_debt, now);
+    int64_t moved =
+        weir_root_quota_add(merge, root_quota, units, instead, no_debt, now);
     /* Units that only lift an empty bucket are no debt of the limiter. */
     if (moved > scaled)
         moved = scaled > -debt ? (int64_t)scaled : -debt;
@@ -884,8 +548,8 @@ static int64_t charge(struct weir_merge *merge,
 }
 
 /* Adds to the units by which the bucket moved for the other limiters. */
-static void stir(struct weir_root_quota *root_quota, int64_t units,
-                 int64_t instead)
+static void note_moved(struct weir_root_quota *root_quota, int64_t units,
+                       int64_t instead)
 {
     weir_i128 net =
         (weir_i128)units - (instead >> root_quota->bucket.leak.frac);
@@ -899,9 +563,10 @@ static void count_in_flight(struct weir_merge *merge,
                             struct weir_limiter_cell *cell, uint64_t total,
                             bool carried, weir_instant now)
 {
+    weir_assert(cell->inflight);
     merge->merged++;
     weir_limiter_cell_set_carried(merge, root_quota, cell, carried);
-    set_held(merge, root_quota, cell, total);
+    weir_limiter_cell_set_in_flight(merge, root_quota, cell, total);
     /* The region passes its whole count up, whichever root carries it. */
     if (merge->upstream)
         weir_root_quota_carry_on(merge, root_quota);
@@ -920,6 +585,7 @@ bool weir_merge_count(struct weir_merge *merge,
         return false;
     struct weir_root_quota *root_quota =
         weir_root_quota_at(merge, cell->root_quota);
+    weir_assert(root_quota->live && cell->limiter == limiter);
     uint64_t total = cell->base + (uint64_t)count->passed;
     uint64_t refused = cell->refused_base + count->refused;
     uint64_t refused_delta = refused - cell->refused_last;
@@ -950,17 +616,17 @@ bool weir_merge_count(struct weir_merge *merge,
          * time. */
         weir_duration from =
             report->late_from > 0 ? report->late_from : LATE_MOST;
-        delta -= drained(root_quota, cell, late, from);
+        delta -= drained_units(root_quota, cell, late, from);
     }
     bool presumes =
         merge->slack && !root_quota->unlimited && !root_quota->inflight;
     uint64_t pace = presumes ? count->pace : 0;
     weir_limiter_cell_set_carried(merge, root_quota, cell, false);
-    int64_t instead =
-        set_pace(merge, root_quota, cell, pace, count->ahead, now);
+    int64_t instead = weir_limiter_cell_set_pace(merge, root_quota, cell, pace,
+                                                 count->ahead, now);
     bool no_debt = report->late_from > 0 || late > 0 || merge->detached;
-    delta = charge(merge, root_quota, cell, delta, instead, no_debt, now);
-    stir(root_quota, delta, instead);
+    delta = charge_cell(merge, root_quota, cell, delta, instead, no_debt, now);
+    note_moved(root_quota, delta, instead);
     /* The limiter half needs the whole count of the region (its share above),
      * whichever root carries it. */
     if (merge->upstream)

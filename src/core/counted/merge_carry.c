@@ -29,7 +29,7 @@
  * answered above, and of each of its limiters the one report in doubt. These
  * may be missing above; no unit is there twice. */
 
-#include "core/counted/merge_parts.h"
+#include "core/counted/merge_internal.h"
 
 /* ---- The queue of those to be carried on ---- */
 
@@ -46,6 +46,7 @@ void weir_root_quota_carry_on(struct weir_merge *merge,
     else
         merge->carrying = number;
     merge->carrying_last = number;
+    weir_assert(merge->carrying != 0);
 }
 
 static struct weir_root_quota *next_carrying(struct weir_merge *merge)
@@ -54,6 +55,7 @@ static struct weir_root_quota *next_carrying(struct weir_merge *merge)
         return NULL;
     struct weir_root_quota *root_quota =
         weir_root_quota_at(merge, merge->carrying);
+    weir_assert(root_quota->carrying);
     merge->carrying = root_quota->next_carrying;
     if (merge->carrying == 0)
         merge->carrying_last = 0;
@@ -100,6 +102,7 @@ void weir_limiter_cell_set_carried(struct weir_merge *merge,
                                    struct weir_root_quota *root_quota,
                                    struct weir_limiter_cell *cell, bool carried)
 {
+    weir_assert(weir_root_quota_at(merge, cell->root_quota) == root_quota);
     if (cell->carried == carried)
         return;
     weir_u128 from = (weir_u128)cell->pace * cell->paced_at;
@@ -124,4 +127,5 @@ void weir_limiter_cell_carry(struct weir_merge *merge,
     if (count->carry != 0 && late_from > merge->late_from)
         merge->late_from = late_from;
     weir_root_quota_carry_on(merge, root_quota);
+    weir_assert(cell->carried);
 }

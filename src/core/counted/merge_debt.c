@@ -2,8 +2,9 @@
  * counted/merge_debt.c - how much one limiter may put into a bucket.
  *
  * A root can't check a limiter's report. Without a bound one report of 2^62
- * units fills a bucket for years, for every limiter, even when the limiter that
- * quota, and this size:
+ * units fills a bucket for years, for every limiter, even when the limiter is
+ * gone. So each cell has a bucket of its own, with the leak of the quota, and
+ * this size:
  *
  *     debt = max(max_debt of the limit, 3 * high_burst, two report intervals)
  *
@@ -64,7 +65,7 @@
  * cell's bucket only when a report is large: a limiter that was below the bound
  * until then would get the whole debt once more. */
 
-#include "core/counted/merge_parts.h"
+#include "core/counted/merge_internal.h"
 
 /* One limiter's debt is at least so many times high_burst. */
 #define HIGHS 3
@@ -98,6 +99,7 @@ int64_t weir_root_quota_debt_of(const struct weir_merge *merge,
 
 int64_t weir_root_quota_edited_most(const struct weir_root_quota *root_quota)
 {
+    weir_assert(root_quota->debt_most >= 0);
     int64_t most = weir_root_quota_fill_most(root_quota);
     int64_t high = root_quota->bucket.high > 0 ? root_quota->bucket.high : 0;
     return high < most - root_quota->debt_most ? high + root_quota->debt_most
@@ -109,6 +111,7 @@ int64_t weir_limiter_cell_cut(struct weir_merge *merge,
                               const struct weir_limiter_cell *cell,
                               int64_t units, int64_t room, weir_instant now)
 {
+    weir_assert(units > 0);
     int64_t admitted = room > 0 ? room >> root_quota->bucket.leak.frac : 0;
     if (root_quota->unlimited || units <= admitted)
         return units;
@@ -119,5 +122,6 @@ int64_t weir_limiter_cell_cut(struct weir_merge *merge,
             merge->watch->beyond(merge->watch->context, cell->limiter,
                                  root_quota, beyond, now);
     }
+    weir_assert(admitted >= 0 && admitted < units);
     return admitted;
 }

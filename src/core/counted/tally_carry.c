@@ -29,11 +29,12 @@
 #include <string.h>
 
 #include "core/counted/bits.h"
-#include "core/counted/tally_parts.h"
+#include "core/counted/tally_internal.h"
 
 uint64_t *weir_tally_handed_of(struct weir_tally *tally, uint32_t slot,
                                uint32_t generation, bool inflight)
 {
+    weir_assert(slot < tally->slots);
     struct weir_tally_handed *handed = &tally->handed[slot];
     if (handed->generation != generation || handed->inflight != inflight) {
         handed->total = weir_table_settled(tally->table, slot);
@@ -48,6 +49,7 @@ uint64_t *weir_tally_handed_of(struct weir_tally *tally, uint32_t slot,
 void weir_tally_hand_back(struct weir_tally *tally, uint32_t slot,
                           const struct weir_tally_cell *cell)
 {
+    weir_assert(slot < tally->slots);
     struct weir_tally_handed *handed = &tally->handed[slot];
     if (handed->generation != cell->generation || handed->inflight ||
         cell->carry == 0)
@@ -60,6 +62,7 @@ void weir_tally_hand_back(struct weir_tally *tally, uint32_t slot,
 void weir_tally_hand_rest(struct weir_tally *tally,
                           struct weir_tally_link *link, uint32_t slot)
 {
+    weir_assert(slot < tally->slots);
     if (!link->carried || tally->handed[slot].inflight ||
         tally->handed[slot].total == link->cells[slot].sent)
         return;
@@ -70,6 +73,7 @@ void weir_tally_hand_rest(struct weir_tally *tally,
 void weir_tally_take_over(struct weir_tally *tally,
                           struct weir_tally_link *link, uint32_t slot)
 {
+    weir_assert(slot < tally->slots);
     struct weir_tally_cell *cell = &link->cells[slot];
     uint32_t carrier = tally->carrier;
     cell->handed = cell->inflight && link->carried;
@@ -85,8 +89,8 @@ void weir_tally_take_over(struct weir_tally *tally,
     }
 }
 
-void weir_tally_say_in_flight(struct weir_tally *tally,
-                              struct weir_tally_link *link)
+void weir_tally_report_in_flight(struct weir_tally *tally,
+                                 struct weir_tally_link *link)
 {
     uint32_t end = weir_table_used(tally->table);
     for (uint32_t slot = 0; slot < end; slot++) {
@@ -98,6 +102,7 @@ void weir_tally_say_in_flight(struct weir_tally *tally,
 bool weir_tally_is_handed(const struct weir_tally *tally, uint32_t slot,
                           uint64_t total)
 {
+    weir_assert(slot < tally->slots);
     for (uint32_t i = 0; i < tally->link_count; i++) {
         if (tally->link[i].cells[slot].carry != 0)
             return false;
@@ -108,6 +113,7 @@ bool weir_tally_is_handed(const struct weir_tally *tally, uint32_t slot,
 
 void weir_tally_resolve(struct weir_tally *tally, uint32_t index, bool taken)
 {
+    weir_assert(index < tally->link_count);
     struct weir_tally_link *link = &tally->link[index];
     for (uint32_t i = 0; i < link->outstanding_count; i++) {
         uint32_t slot = link->outstanding[i];
@@ -122,6 +128,7 @@ void weir_tally_resolve(struct weir_tally *tally, uint32_t index, bool taken)
 static void carry_slot(struct weir_tally *tally, uint32_t slot, uint32_t from,
                        uint32_t to)
 {
+    weir_assert(to < tally->link_count && to != from);
     uint64_t count =
         weir_table_count(tally->table, slot) - weir_tally_ahead_of(tally, slot);
     uint64_t bit = (uint64_t)1 << (slot % 64);
@@ -139,6 +146,7 @@ static void carry_slot(struct weir_tally *tally, uint32_t slot, uint32_t from,
 
 void weir_tally_carry(struct weir_tally *tally, uint32_t carrier)
 {
+    weir_assert(carrier == WEIR_CARRIER_NONE || carrier < tally->link_count);
     uint32_t before = tally->carrier;
     tally->carrier = carrier;
     if (carrier == WEIR_CARRIER_NONE || carrier == before)
@@ -152,6 +160,7 @@ void weir_tally_carry(struct weir_tally *tally, uint32_t carrier)
 void weir_tally_presume(struct weir_tally *tally, struct weir_ref ref,
                         uint64_t ahead, uint64_t pace)
 {
+    weir_assert(tally->carried && ref.slot < tally->slots);
     weir_tally_handed_of(tally, ref.slot, ref.generation,
                          tally->handed[ref.slot].inflight);
     tally->carried[ref.slot].ahead = ahead;
@@ -161,6 +170,7 @@ void weir_tally_presume(struct weir_tally *tally, struct weir_ref ref,
 void weir_tally_region(struct weir_tally *tally, struct weir_ref ref,
                        int64_t units)
 {
+    weir_assert(tally->carried && ref.slot < tally->slots);
     if (tally->handed[ref.slot].generation == ref.generation)
         tally->carried[ref.slot].whole += (uint64_t)units;
 }

@@ -43,7 +43,7 @@
  * A stopped node had less demand, so `hold` passes more when it runs again. */
 
 #include "core/counted/bits.h"
-#include "core/counted/tally_parts.h"
+#include "core/counted/tally_internal.h"
 
 /* A longer pause ends an overload … */
 #define PAUSE_MOST (2 * WEIR_SECOND)
@@ -74,11 +74,12 @@ void weir_tally_learn_part(struct weir_tally *tally, uint32_t slot,
                            const struct weir_tally_added *added,
                            weir_instant now)
 {
+    weir_assert(slot < tally->slots);
     float ours = added->own;
     if (tally->carried)
         ours = (float)(int64_t)(tally->carried[slot].whole - cell->fill_ours);
     if (cell->shared_at != 0 &&
-        weir_age(cell->shared_at, now) > WEIR_LEARN_SPAN)
+        weir_since(cell->shared_at, now) > WEIR_LEARN_SPAN)
         cell->shared_at = 0;
     bool shared = is_shared(cell, view, added->fill);
     if (!shared && cell->shared_at != 0)
@@ -86,7 +87,7 @@ void weir_tally_learn_part(struct weir_tally *tally, uint32_t slot,
     /* Sums of shared and unshared buckets are not mixed. */
     if (shared ? cell->shared_at == 0 : cell->others != 0)
         cell->own = cell->others = 0;
-    float fading = weir_fading(weir_age(cell->fill_at, now));
+    float fading = weir_fading(weir_since(cell->fill_at, now));
     cell->own = cell->own * fading + ours;
     cell->others = cell->others * fading;
     if (!shared)
@@ -112,29 +113,33 @@ static struct parts parts_of(const struct weir_tally *tally, uint32_t slot)
 /* An equal part. */
 static float part_least(const struct weir_tally *tally)
 {
+    weir_assert(tally->limiters > 0);
     return 1.0f / (float)(tally->limiters ? tally->limiters : 1);
 }
 
 /* Our part of a quota's traffic, at least an equal one. */
-static float part_of(const struct weir_tally *tally, uint32_t slot)
+static float part_of_slot(const struct weir_tally *tally, uint32_t slot)
 {
     struct parts parts = parts_of(tally, slot);
     float least = part_least(tally);
     float all = parts.own + parts.others;
     float part = all > 0 ? parts.own / all : least;
+    weir_assert(least > 0);
     return part > least ? part : least;
 }
 
 double weir_tally_rate(const struct weir_tally *tally, uint32_t slot,
                        weir_instant now)
 {
+    weir_assert(slot < tally->slots);
     const struct weir_tally_pace *pace = &tally->pace[slot];
-    bool lately = pace->at != 0 && weir_age(pace->at, now) < LATELY;
+    bool lately = pace->at != 0 && weir_since(pace->at, now) < LATELY;
     return lately ? (double)pace->per_s : 0;
 }
 
 double weir_tally_part(const struct weir_tally *tally, uint32_t slot)
 {
+    weir_assert(slot < tally->slots);
     struct parts parts = parts_of(tally, slot);
     float all = parts.own + parts.others;
     return (double)(all > 0 ? parts.own / all : part_least(tally));
@@ -157,6 +162,7 @@ static float others_of(const struct weir_tally *tally, uint32_t slot)
 static float share_others(struct weir_tally *tally, uint32_t slot,
                           uint64_t counted)
 {
+    weir_assert(slot < tally->slots);
     float own = (float)(int64_t)counted;
     float ours = own;
     if (tally->carried) {
@@ -164,7 +170,7 @@ static float share_others(struct weir_tally *tally, uint32_t slot,
         ours = (float)(int64_t)(whole - tally->share_whole[slot]);
         tally->share_whole[slot] = whole;
     }
-    return ours / part_of(tally, slot) - own;
+    return ours / part_of_slot(tally, slot) - own;
 }
 
 /* Units in flight don't grow by themselves. The others keep their last count,
@@ -173,6 +179,7 @@ static float share_others(struct weir_tally *tally, uint32_t slot,
 static void leave_a_part(struct weir_tally *tally, uint32_t slot,
                          const struct weir_slot_view *view, weir_instant now)
 {
+    weir_assert(view->inflight);
     unsigned frac = view->bucket.leak.frac;
     int64_t high = view->bucket.high > 0 ? view->bucket.high : 0;
     uint64_t limit = (uint64_t)high >> frac;
@@ -228,13 +235,13 @@ static void learn_asked(struct weir_tally_hold *hold,
                         const struct weir_slot_view *view, uint64_t refused,
                         weir_instant now)
 {
-    weir_duration span = weir_age(hold->at, now);
+    weir_duration span = weir_since(hold->at, now);
     int64_t denied = (int64_t)(refused - hold->refused);
     float asked = (float)((int64_t)(view->count - hold->count) + denied);
     hold->count = view->count;
     hold->refused = refused;
     hold->at = now;
-    if (weir_age(hold->limited_at, now) > PAUSE_MOST)
+    if (weir_since(hold->limited_at, now) > PAUSE_MOST)
         hold->asked = hold->seconds = 0;
     if (denied <= 0 && view->fill < view->bucket.low)
         return;
@@ -244,6 +251,7 @@ static void learn_asked(struct weir_tally_hold *hold,
     float fading = weir_fading(span);
     hold->asked = hold->asked * fading + asked;
     hold->seconds = hold->seconds * fading + (float)span / (float)WEIR_SECOND;
+    weir_assert(hold->limited_at == now);
 }
 
 /* The part of the demand above our part of the limit. */
@@ -267,6 +275,7 @@ static float refusal_learnt(const struct weir_tally *tally, uint32_t slot,
 void weir_tally_learn_hold(struct weir_tally *tally, uint32_t slot, bool blind,
                            weir_instant now)
 {
+    weir_assert(slot < tally->slots);
     struct weir_tally_hold *hold = &tally->hold[slot];
     struct weir_slot_view view;
     weir_table_view(tally->table, slot, &view, now);
@@ -279,7 +288,7 @@ void weir_tally_learn_hold(struct weir_tally *tally, uint32_t slot, bool blind,
     learn_asked(hold, &view, refused, now);
     if (!blind)
         hold->last = weir_table_refusal(tally->table, slot, now);
-    bool limits = weir_age(hold->limited_at, now) <= PAUSE_MOST;
+    bool limits = weir_since(hold->limited_at, now) <= PAUSE_MOST;
     weir_table_set_hold(tally->table, slot,
                         limits ? refusal_learnt(tally, slot, hold, &view) : 0);
 }

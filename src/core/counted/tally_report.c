@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/counted/bits.h"
-#include "core/counted/tally_parts.h"
+#include "core/counted/tally_internal.h"
 
 /* A pace is sent if the slack lasts for fewer intervals than this. */
 #define PACE_WORTH 4
@@ -17,6 +17,7 @@
 
 bool weir_tally_pending(const struct weir_tally *tally, uint32_t index)
 {
+    weir_assert(index < tally->link_count);
     const struct weir_tally_link *link = &tally->link[index];
     uint32_t end = weir_table_used(tally->table);
     return link->outstanding_count > 0 ||
@@ -37,7 +38,7 @@ static int64_t adopted_fill(const struct weir_tally_cell *cell,
     if (!cell->adopt || cell->created != (uint32_t)view->created)
         return 0;
     unsigned frac = view->bucket.leak.frac;
-    weir_duration age = weir_age(cell->fill_at, now);
+    weir_duration age = weir_since(cell->fill_at, now);
     uint64_t leaked = weir_leaked(view->bucket.leak, age);
     int64_t fill =
         cell->fill - weir_rescale((int64_t)leaked, frac, WEIR_FILL_FRAC);
@@ -48,6 +49,7 @@ static void write_announce(struct weir_tally *tally, size_t i, uint32_t slot,
                            const struct weir_slot_view *view,
                            const struct weir_tally_cell *cell, weir_instant now)
 {
+    weir_assert(i < WEIR_REPORT_ANNOUNCES_MAX);
     char *name = tally->names + i * (WEIR_NAME_MAX + 1);
     size_t len = weir_table_name(tally->table, slot, name);
     tally->announces[i] = (struct weir_announce){
@@ -63,18 +65,18 @@ static void write_announce(struct weir_tally *tally, size_t i, uint32_t slot,
     };
 }
 
-static bool is_long_ago(const struct weir_tally *tally, weir_instant then,
-                        weir_instant now)
+static bool is_overdue(const struct weir_tally *tally, weir_instant then,
+                       weir_instant now)
 {
     weir_duration some = WEIR_PACE_INTERVALS * tally->interval;
-    return weir_age(then, now) >= (some > LATE_LEAST ? some : LATE_LEAST);
+    return weir_since(then, now) >= (some > LATE_LEAST ? some : LATE_LEAST);
 }
 
 static bool is_link_late(const struct weir_tally *tally,
                          const struct weir_tally_link *link, weir_instant now)
 {
     return (link->missed && link->answered_at > 0) ||
-           is_long_ago(tally, link->acked_at, now);
+           is_overdue(tally, link->acked_at, now);
 }
 
 bool weir_tally_is_late(const struct weir_tally *tally,
@@ -82,7 +84,7 @@ bool weir_tally_is_late(const struct weir_tally *tally,
                         const struct weir_tally_cell *cell, weir_instant now)
 {
     return is_link_late(tally, link, now) ||
-           (cell->unruled_at > 0 && is_long_ago(tally, cell->unruled_at, now));
+           (cell->unruled_at > 0 && is_overdue(tally, cell->unruled_at, now));
 }
 
 /* Late units: of those not answered in time, the ones that drained from our own
@@ -104,13 +106,15 @@ static int64_t late_of(const struct weir_tally *tally,
     uint64_t one = (uint64_t)1 << view->bucket.leak.frac;
     int64_t held = (int64_t)((fill + one - 1) >> view->bucket.leak.frac);
     int64_t late = unheard > held ? unheard - held : 0;
+    weir_assert(late >= 0);
     return late < passed ? late : passed;
 }
 
 /* How fast the slot passes, units a second; smoothed. */
-static float rate_of(struct weir_tally *tally, uint32_t slot, uint64_t count,
-                     weir_instant now)
+static float passing_rate(struct weir_tally *tally, uint32_t slot,
+                          uint64_t count, weir_instant now)
 {
+    weir_assert(slot < tally->slots);
     struct weir_tally_pace *pace = &tally->pace[slot];
     weir_duration span = now - pace->at;
     int64_t own = (int64_t)(count - pace->count);
@@ -129,7 +133,7 @@ static uint64_t pace_of(struct weir_tally *tally, uint32_t slot,
                         const struct weir_tally_cell *cell,
                         const struct weir_slot_view *view, weir_instant now)
 {
-    float per_s = rate_of(tally, slot, view->count, now);
+    float per_s = passing_rate(tally, slot, view->count, now);
     float units = per_s * (float)tally->interval / (float)WEIR_SECOND;
     if (!tally->slack || !cell->told || units < 1 ||
         units * WEIR_FILL_ONE * PACE_WORTH < (float)cell->slack)
@@ -141,10 +145,10 @@ static uint64_t pace_of(struct weir_tally *tally, uint32_t slot,
 }
 
 /* A region's root has the sum of its limiters' paces. */
-static uint64_t pace_to_tell(struct weir_tally *tally, uint32_t slot,
-                             const struct weir_tally_cell *cell,
-                             const struct weir_slot_view *view,
-                             weir_instant now)
+static uint64_t pace_to_report(struct weir_tally *tally, uint32_t slot,
+                               const struct weir_tally_cell *cell,
+                               const struct weir_slot_view *view,
+                               weir_instant now)
 {
     if (view->inflight)
         return 0;
@@ -161,10 +165,11 @@ static void draw_up(struct weir_tally *tally, struct weir_tally_link *link,
                     uint32_t slot, const struct weir_slot_view *view,
                     weir_instant now)
 {
+    weir_assert(slot < tally->slots);
     struct weir_tally_cell *cell = &link->cells[slot];
     uint64_t ahead = weir_tally_ahead_of(tally, slot);
     cell->reported = true;
-    cell->pace_sent = pace_to_tell(tally, slot, cell, view, now);
+    cell->pace_sent = pace_to_report(tally, slot, cell, view, now);
     cell->ahead_sent = 0;
     if (cell->pace_sent != 0)
         cell->ahead_sent = ahead < WEIR_AHEAD_MAX ? ahead : WEIR_AHEAD_MAX;
@@ -178,15 +183,17 @@ static void draw_up(struct weir_tally *tally, struct weir_tally_link *link,
         cell->carry = (int64_t)(cell->sent - *handed);
         *handed = cell->sent;
     }
+    weir_assert(cell->pace_sent <= WEIR_PACE_MAX);
 }
 
 /* How many slots may be announced now. */
 static size_t announce_room(struct weir_tally_link *link, weir_instant now)
 {
-    weir_instant earliest = now > ANNOUNCES_SAVED ? now - ANNOUNCES_SAVED : 0;
+    weir_instant earliest = weir_before(now, ANNOUNCES_SAVED);
     if (link->announced_till < earliest)
         link->announced_till = earliest;
-    uint64_t room = weir_age(link->announced_till, now) / ANNOUNCE_EACH;
+    weir_assert(link->announced_till >= earliest);
+    uint64_t room = weir_since(link->announced_till, now) / ANNOUNCE_EACH;
     return room < WEIR_REPORT_ANNOUNCES_MAX ? (size_t)room
                                             : WEIR_REPORT_ANNOUNCES_MAX;
 }
@@ -199,9 +206,10 @@ static enum added report_slot(struct weir_tally *tally,
                               bool again, size_t room, struct weir_report *out,
                               weir_instant now)
 {
+    weir_assert(slot < tally->slots);
     struct weir_slot_view view;
     weir_table_view(tally->table, slot, &view, now);
-    if (!weir_tally_is_told_of(&view))
+    if (!weir_tally_is_reported(&view))
         return ADDED;
     struct weir_tally_cell *cell =
         again ? &link->cells[slot]
@@ -219,6 +227,7 @@ static enum added report_slot(struct weir_tally *tally,
         return ADDED_NOT_NOW;
     if (!again) {
         draw_up(tally, link, slot, &view, now);
+        weir_assert(link->outstanding_count < WEIR_REPORT_COUNTS_MAX);
         link->outstanding[link->outstanding_count++] = slot;
     }
     if (announce)
@@ -246,6 +255,7 @@ static enum added report_slot(struct weir_tally *tally,
 static void report_fresh(struct weir_tally *tally, struct weir_tally_link *link,
                          struct weir_report *out, weir_instant now)
 {
+    weir_assert(link->unanswered);
     uint32_t end = weir_table_used(tally->table);
     size_t most = announce_room(link, now);
     uint32_t waiting = end; /* the first that could not be announced */
@@ -271,11 +281,13 @@ static void report_fresh(struct weir_tally *tally, struct weir_tally_link *link,
         waiting < end && waiting >= link->announce_hand ? waiting : 0;
     if (link->hand == 0)
         link->made_at = link->round_at;
+    weir_assert(link->outstanding_count == out->count);
 }
 
 static void report_again(struct weir_tally *tally, struct weir_tally_link *link,
                          struct weir_report *out, weir_instant now)
 {
+    weir_assert(link->outstanding_count <= WEIR_REPORT_COUNTS_MAX);
     for (uint32_t i = 0; i < link->outstanding_count; i++)
         report_slot(tally, link, link->outstanding[i], true,
                     WEIR_REPORT_ANNOUNCES_MAX, out, now);
@@ -284,6 +296,7 @@ static void report_again(struct weir_tally *tally, struct weir_tally_link *link,
 void weir_tally_report(struct weir_tally *tally, uint32_t index,
                        struct weir_report *out, weir_instant now)
 {
+    weir_assert(index < tally->link_count);
     struct weir_tally_link *link = &tally->link[index];
     *out = (struct weir_report){ .announces = tally->announces,
                                  .counts = tally->counts };
@@ -300,9 +313,10 @@ void weir_tally_report(struct weir_tally *tally, uint32_t index,
     }
     out->number = link->number;
     if (link->missed || is_link_late(tally, link, now))
-        out->late_from = weir_age(link->acked_at, now);
+        out->late_from = weir_since(link->acked_at, now);
     if (link->late_since > 0 &&
-        weir_age(link->late_since, now) > out->late_from)
-        out->late_from = weir_age(link->late_since, now);
+        weir_since(link->late_since, now) > out->late_from)
+        out->late_from = weir_since(link->late_since, now);
     out->carried = link->carried;
+    weir_assert(link->unanswered && out->number > 0);
 }

@@ -86,82 +86,90 @@ struct weir_book {
 static struct node *node_at(const struct weir_book *book, enum tree tree,
                             uint32_t at)
 {
+    weir_assert(at < book->used);
     return &book->claims[at].nodes[tree];
 }
 
-static bool is_before(const struct weir_book *book, uint32_t a, uint32_t b)
+static bool is_claim_before(const struct weir_book *book, uint32_t a,
+                            uint32_t b)
 {
     double ratio_a = book->claims[a].ratio;
     double ratio_b = book->claims[b].ratio;
     return ratio_a < ratio_b || (ratio_a == ratio_b && a < b);
 }
 
-static bool is_above(const struct weir_book *book, uint32_t a, uint32_t b)
+static bool is_higher_in_tree(const struct weir_book *book, uint32_t a,
+                              uint32_t b)
 {
     return weir_rng_mix(book->seed + a) > weir_rng_mix(book->seed + b);
 }
 
-static void sum_up(struct weir_book *book, enum tree tree, uint32_t at)
+static void sum_up_node(struct weir_book *book, enum tree tree, uint32_t at)
 {
+    weir_assert(at != NONE);
     const struct claim *claim = &book->claims[at];
     struct node *node = node_at(book, tree, at);
     const struct node *left = node_at(book, tree, node->left);
     const struct node *right = node_at(book, tree, node->right);
     node->wants = left->wants + claim->wants + right->wants;
     node->weight = left->weight + claim->weight + right->weight;
+    weir_assert(node->weight >= claim->weight);
 }
 
 /* Divides the tree at 'at' into the part before 'pivot' and the part after. */
-static void split(struct weir_book *book, enum tree tree, uint32_t at,
-                  uint32_t pivot, uint32_t *out_left, uint32_t *out_right)
+static void split_tree(struct weir_book *book, enum tree tree, uint32_t at,
+                       uint32_t pivot, uint32_t *out_left, uint32_t *out_right)
 {
+    weir_assert(at != pivot);
     if (at == NONE) {
         *out_left = *out_right = NONE;
         return;
     }
     struct node *node = node_at(book, tree, at);
-    if (is_before(book, at, pivot)) {
+    if (is_claim_before(book, at, pivot)) {
         *out_left = at;
-        split(book, tree, node->right, pivot, &node->right, out_right);
+        split_tree(book, tree, node->right, pivot, &node->right, out_right);
     } else {
         *out_right = at;
-        split(book, tree, node->left, pivot, out_left, &node->left);
+        split_tree(book, tree, node->left, pivot, out_left, &node->left);
     }
-    sum_up(book, tree, at);
+    sum_up_node(book, tree, at);
 }
 
 /* One tree of two, all of 'left' being before all of 'right'. */
-static uint32_t join(struct weir_book *book, enum tree tree, uint32_t left,
-                     uint32_t right)
+static uint32_t join_trees(struct weir_book *book, enum tree tree,
+                           uint32_t left, uint32_t right)
 {
+    weir_assert(left == NONE || left != right);
     if (left == NONE || right == NONE)
         return left == NONE ? right : left;
-    uint32_t top = is_above(book, left, right) ? left : right;
+    uint32_t top = is_higher_in_tree(book, left, right) ? left : right;
     struct node *node = node_at(book, tree, top);
     if (top == left)
-        node->right = join(book, tree, node->right, right);
+        node->right = join_trees(book, tree, node->right, right);
     else
-        node->left = join(book, tree, left, node->left);
-    sum_up(book, tree, top);
+        node->left = join_trees(book, tree, left, node->left);
+    sum_up_node(book, tree, top);
     return top;
 }
 
 /* These two return the new root of the tree at 'at'. */
-static uint32_t insert(struct weir_book *book, enum tree tree, uint32_t at,
-                       uint32_t claim)
+static uint32_t insert_claim(struct weir_book *book, enum tree tree,
+                             uint32_t at, uint32_t claim)
 {
-    if (at == NONE || is_above(book, claim, at)) {
+    weir_assert(claim != NONE && claim != at);
+    if (at == NONE || is_higher_in_tree(book, claim, at)) {
         struct node *node = node_at(book, tree, claim);
-        split(book, tree, at, claim, &node->left, &node->right);
-        sum_up(book, tree, claim);
+        split_tree(book, tree, at, claim, &node->left, &node->right);
+        sum_up_node(book, tree, claim);
         return claim;
     }
     struct node *node = node_at(book, tree, at);
-    if (is_before(book, claim, at))
-        node->left = insert(book, tree, node->left, claim);
+    if (is_claim_before(book, claim, at))
+        node->left = insert_claim(book, tree, node->left, claim);
     else
-        node->right = insert(book, tree, node->right, claim);
-    sum_up(book, tree, at);
+        node->right = insert_claim(book, tree, node->right, claim);
+    sum_up_node(book, tree, at);
     return at;
 }
 
@@ -171,12 +179,12 @@ static uint32_t extract(struct weir_book *book, enum tree tree, uint32_t at,
     weir_assert(at != NONE);
     struct node *node = node_at(book, tree, at);
     if (at == claim)
-        return join(book, tree, node->left, node->right);
-    if (is_before(book, claim, at))
+        return join_trees(book, tree, node->left, node->right);
+    if (is_claim_before(book, claim, at))
         node->left = extract(book, tree, node->left, claim);
     else
         node->right = extract(book, tree, node->right, claim);
-    sum_up(book, tree, at);
+    sum_up_node(book, tree, at);
     return at;
 }
 
@@ -208,16 +216,21 @@ static uint32_t band_open(struct weir_book *book, int64_t number)
     uint8_t band = 0;
     while (book->bands[band].claims > 0)
         band++;
+    weir_assert(band < WEIR_BANDS_MAX);
     for (uint32_t i = book->bands_count++; i > rank; i--)
         book->order[i] = book->order[i - 1];
     book->order[rank] = band;
     book->bands[band] = (struct band){ .number = number, .root = NONE };
+    weir_assert(is_band_at(book, rank, number));
     return band;
 }
 
 static void band_close(struct weir_book *book, uint32_t band)
 {
+    weir_assert(book->bands_count > 0);
+    weir_assert(book->bands[band].root == NONE);
     uint32_t rank = band_rank(book, book->bands[band].number);
+    weir_assert(book->order[rank] == band);
     book->bands_count--;
     for (uint32_t i = rank; i < book->bands_count; i++)
         book->order[i] = book->order[i + 1];
@@ -250,7 +263,7 @@ void weir_book_free(struct weir_book *book)
 }
 
 /* The place of an existing claim. */
-static uint32_t place_of(const struct weir_book *book, uint32_t claim)
+static uint32_t claim_place(const struct weir_book *book, uint32_t claim)
 {
     weir_assert(claim < book->used - 1);
     weir_assert(book->claims[claim + 1].weight > 0);
@@ -258,15 +271,17 @@ static uint32_t place_of(const struct weir_book *book, uint32_t claim)
 }
 
 /* False for NaN as well. */
-static bool is_sound(uint64_t weight, double wants)
+static bool is_claim_sound(uint64_t weight, double wants)
 {
     return weight >= 1 && weight <= WEIR_CLAIM_WEIGHT_MAX && wants >= 0 &&
            wants <= WEIR_WANTS_MAX;
 }
 
-static void put(struct weir_book *book, uint32_t at, int64_t number,
-                uint64_t weight, double wants)
+static void put_claim(struct weir_book *book, uint32_t at, int64_t number,
+                      uint64_t weight, double wants)
 {
+    weir_assert(at != NONE && at < book->used);
+    weir_assert(weight >= 1 && weight <= WEIR_CLAIM_WEIGHT_MAX);
     struct claim *claim = &book->claims[at];
     claim->wants = wants > 0 ? wants : 0; /* no -0 */
     claim->weight = (uint32_t)weight;
@@ -274,22 +289,23 @@ static void put(struct weir_book *book, uint32_t at, int64_t number,
     claim->band = band_open(book, number);
     struct band *band = &book->bands[claim->band];
     band->claims++;
-    band->root = insert(book, BAND, band->root, at);
-    book->root = insert(book, ALL, book->root, at);
+    band->root = insert_claim(book, BAND, band->root, at);
+    book->root = insert_claim(book, ALL, book->root, at);
 }
 
-static void take_out(struct weir_book *book, uint32_t at)
+static void remove_claim(struct weir_book *book, uint32_t at)
 {
     uint32_t number = book->claims[at].band;
     struct band *band = &book->bands[number];
     band->root = extract(book, BAND, band->root, at);
     book->root = extract(book, ALL, book->root, at);
+    weir_assert(band->claims > 0);
     if (--band->claims == 0)
         band_close(book, number);
 }
 
 /* Has the book room for a claim of that band? */
-static bool has_room(const struct weir_book *book, int64_t number)
+static bool has_room_for_band(const struct weir_book *book, int64_t number)
 {
     return book->bands_count < WEIR_BANDS_MAX ||
            is_band_at(book, band_rank(book, number), number);
@@ -301,6 +317,7 @@ static uint32_t place_new(struct weir_book *book)
     uint32_t at = book->free;
     if (at != NONE) {
         book->free = book->claims[at].band;
+        weir_assert(book->claims[at].weight == 0);
         return at;
     }
     struct claim *claims =
@@ -309,21 +326,23 @@ static uint32_t place_new(struct weir_book *book)
     if (!claims)
         return NONE;
     book->claims = claims;
+    weir_assert(book->used < book->capacity);
     return book->used++;
 }
 
 int weir_book_add(struct weir_book *book, int64_t band, uint64_t weight,
                   double wants, uint32_t *out_claim)
 {
-    if (!is_sound(weight, wants))
+    if (!is_claim_sound(weight, wants))
         return WEIR_EINVAL;
-    if (book->count == WEIR_CLAIMS_MAX || !has_room(book, band))
+    if (book->count == WEIR_CLAIMS_MAX || !has_room_for_band(book, band))
         return WEIR_EFULL;
     uint32_t at = place_new(book);
     if (at == NONE)
         return WEIR_ENOMEM;
-    put(book, at, band, weight, wants);
+    put_claim(book, at, band, weight, wants);
     book->count++;
+    weir_assert(book->count < book->used);
     *out_claim = at - 1;
     return WEIR_OK;
 }
@@ -331,27 +350,28 @@ int weir_book_add(struct weir_book *book, int64_t band, uint64_t weight,
 int weir_book_change(struct weir_book *book, uint32_t claim, int64_t band,
                      uint64_t weight, double wants)
 {
-    uint32_t at = place_of(book, claim);
-    if (!is_sound(weight, wants))
+    uint32_t at = claim_place(book, claim);
+    if (!is_claim_sound(weight, wants))
         return WEIR_EINVAL;
     const struct claim *was = &book->claims[at];
     const struct band *from = &book->bands[was->band];
     if (was->wants == wants && was->weight == weight && from->number == band)
         return WEIR_OK;
     /* The last claim in its band makes room by leaving it. */
-    if (from->claims > 1 && !has_room(book, band))
+    if (from->claims > 1 && !has_room_for_band(book, band))
         return WEIR_EFULL;
-    take_out(book, at);
-    put(book, at, band, weight, wants);
+    remove_claim(book, at);
+    put_claim(book, at, band, weight, wants);
     return WEIR_OK;
 }
 
 void weir_book_remove(struct weir_book *book, uint32_t claim)
 {
-    uint32_t at = place_of(book, claim);
-    take_out(book, at);
+    uint32_t at = claim_place(book, claim);
+    remove_claim(book, at);
     book->claims[at] = (struct claim){ .band = book->free };
     book->free = at;
+    weir_assert(book->count > 0);
     book->count--;
 }
 
@@ -360,6 +380,7 @@ void weir_book_remove(struct weir_book *book, uint32_t claim)
 struct weir_book_sum weir_book_sum(const struct weir_book *book)
 {
     const struct node *all = node_at(book, ALL, book->root);
+    weir_assert(all->weight >= book->count);
     return (struct weir_book_sum){ .claims = book->count,
                                    .weight = all->weight,
                                    .wants = all->wants };
@@ -430,6 +451,7 @@ static double level_in(const struct weir_book *book, enum tree tree,
 static double level_of_rank(const struct weir_book *book, uint32_t rank,
                             double capacity)
 {
+    weir_assert(rank < book->bands_count);
     weir_assert(capacity >= 0);
     for (uint32_t i = 0; i < rank; i++) {
         const struct band *band = &book->bands[book->order[i]];
@@ -455,6 +477,7 @@ double weir_book_band_level(const struct weir_book *book, int64_t band,
 
 static double at_level(const struct claim *claim, double level)
 {
+    weir_assert(level >= 0);
     double share = level * claim->weight;
     if (claim->ratio <= level || share > claim->wants)
         return claim->wants;
@@ -466,6 +489,7 @@ static double at_level(const struct claim *claim, double level)
 static void cut_at(const struct weir_book *book, double equal,
                    double *out_spare, double *out_need)
 {
+    weir_assert(equal >= 0);
     double wants[2] = { 0, 0 };
     uint64_t weight[2] = { 0, 0 };
     for (uint32_t at = book->root; at != NONE;) {
@@ -486,6 +510,7 @@ static double proportional(const struct weir_book *book,
                            const struct claim *claim, double capacity)
 {
     const struct node *all = node_at(book, ALL, book->root);
+    weir_assert(all->weight > 0);
     double equal = capacity / (double)all->weight;
     double part = equal * claim->weight;
     if (all->wants <= capacity || claim->wants <= part)
@@ -499,6 +524,7 @@ static double proportional(const struct weir_book *book,
         spare = 0;
     if (need < own)
         need = own;
+    weir_assert(spare >= 0 && need > 0);
     /* In the original's order of operations: results are equal to the bit. */
     double share = part + own * (spare / need);
     return share < claim->wants ? share : claim->wants;
@@ -509,7 +535,7 @@ double weir_fair_share(const struct weir_book *book,
                        double capacity)
 {
     weir_assert(capacity >= 0);
-    const struct claim *it = &book->claims[place_of(book, claim)];
+    const struct claim *it = &book->claims[claim_place(book, claim)];
     switch (algorithm) {
     case WEIR_SHARE_NONE:
         return it->wants;

@@ -101,25 +101,11 @@
 /* Calls that come closer wait for the next. */
 #define STEP (10 * WEIR_MILLISECOND)
 
-static double larger(double a, double b)
-{
-    return a > b ? a : b;
-}
-
-static double smaller(double a, double b)
-{
-    return a < b ? a : b;
-}
-
-static weir_duration since(weir_instant then, weir_instant now)
-{
-    return now > then ? now - then : 0;
-}
-
 /* Up to an eighth less. */
-static weir_duration spread(struct weir_lease_holder *holder,
-                            weir_duration span)
+static weir_duration spread_by_eighth(struct weir_lease_holder *holder,
+                                      weir_duration span)
 {
+    weir_assert(span < WEIR_NEVER);
     return span - weir_rng_below(&holder->rng, span / 8 + 1);
 }
 
@@ -144,30 +130,35 @@ void weir_lease_holder_init(struct weir_lease_holder *holder,
 
 /* ---- Demand ---- */
 
-static double seconds(weir_duration span)
+static double span_in_seconds(weir_duration span)
 {
     return (double)span / (double)WEIR_SECOND;
 }
 
 /* The part of an average that is left after 'span'. */
-static double fade(weir_duration span, weir_duration window)
+static double faded_part(weir_duration span, weir_duration window)
 {
+    weir_assert(window > 0);
     double x = (double)span / (double)window;
     return 1 / (1 + x + x * x / 2 + x * x * x / 6);
 }
 
 /* Until the average is a window old it is the plain mean since it began. */
-static void step(double *average, double rate, weir_duration span,
-                 weir_duration age, weir_duration window)
+static void step_average(double *average, double rate, weir_duration span,
+                         weir_duration age, weir_duration window)
 {
-    double part = larger(1 - fade(span, window), (double)span / (double)age);
+    weir_assert(age > 0);
+    double part =
+        weir_larger(1 - faded_part(span, window), (double)span / (double)age);
     *average += (rate - *average) * part;
+    weir_assert(*average >= 0);
 }
 
-static bool is_idle(const struct weir_lease_holder *holder, weir_instant now)
+static bool is_holder_idle(const struct weir_lease_holder *holder,
+                           weir_instant now)
 {
     return holder->began == WEIR_NEVER ||
-           since(holder->used_at, now) >= WEIR_LEASE_HOLDER_IDLE;
+           weir_since(holder->used_at, now) >= WEIR_LEASE_HOLDER_IDLE;
 }
 
 /* Of kind concurrency, by the units refused since the last step. */
@@ -180,11 +171,12 @@ static double present_need(const struct weir_lease_holder *holder,
     double passed = holder->rise[1];
     if (passed * (double)WEIR_SECOND <= offered) /* all but nothing passes */
         return (double)use->in_use + (double)refused;
-    return (double)use->in_use * larger(1, offered / passed);
+    return (double)use->in_use * weir_larger(1, offered / passed);
 }
 
-static void begin(struct weir_lease_holder *holder, weir_instant now)
+static void begin_use(struct weir_lease_holder *holder, weir_instant now)
 {
+    weir_assert(now != WEIR_NEVER);
     holder->began = now;
     holder->needed = 0;
     for (int i = 0; i < 2; i++)
@@ -195,51 +187,56 @@ static void smooth(struct weir_lease_holder *holder,
                    const struct weir_lease_use *use, weir_duration span,
                    weir_instant now)
 {
+    weir_assert(span > 0 && holder->began != WEIR_NEVER);
     struct weir_lease_use *seen = &holder->seen;
     uint64_t units[2] = { use->offered - seen->offered,
                           use->passed - seen->passed };
-    weir_duration age = since(holder->began, now) + FLOOR;
+    weir_duration age = weir_since(holder->began, now) + FLOOR;
     if (span > age)
         span = age;
     for (int i = 0; i < 2; i++) {
-        double rate = (double)units[i] / seconds(span);
-        step(&holder->rise[i], rate, span, age, WEIR_LEASE_HOLDER_RISE);
-        step(&holder->use[i], rate, span, age, WEIR_LEASE_HOLDER_WINDOW);
+        double rate = (double)units[i] / span_in_seconds(span);
+        step_average(&holder->rise[i], rate, span, age, WEIR_LEASE_HOLDER_RISE);
+        step_average(&holder->use[i], rate, span, age,
+                     WEIR_LEASE_HOLDER_WINDOW);
     }
     uint64_t refused = units[0] > units[1] ? units[0] - units[1] : 0;
-    double left = holder->needed * fade(span, WEIR_LEASE_HOLDER_WINDOW);
+    double left = holder->needed * faded_part(span, WEIR_LEASE_HOLDER_WINDOW);
     double present = present_need(holder, use, refused) + (double)use->awaited;
-    holder->needed = larger(present, left);
+    holder->needed = weir_larger(present, left);
     if (holder->needed < 0.5)
         holder->needed = 0;
+    weir_assert(holder->needed >= 0);
 }
 
 /* The use, while it lasts; by weir_lease_holder_use()'s last step. */
 static double need(const struct weir_lease_holder *holder, weir_instant now)
 {
-    if (is_idle(holder, now))
+    if (is_holder_idle(holder, now))
         return 0;
     if (holder->inflight)
         return holder->needed;
-    return larger(holder->rise[0], holder->use[0]);
+    return weir_larger(holder->rise[0], holder->use[0]);
 }
 
-static bool said_rules(const struct weir_lease_holder *holder, weir_instant now)
+static bool is_want_valid(const struct weir_lease_holder *holder,
+                          weir_instant now)
 {
     return holder->says &&
            (holder->said_at == WEIR_NEVER ||
-            since(holder->said_at, now) < WEIR_LEASE_HOLDER_WINDOW);
+            weir_since(holder->said_at, now) < WEIR_LEASE_HOLDER_WINDOW);
 }
 
 double weir_lease_holder_wants(const struct weir_lease_holder *holder,
                                weir_instant now)
 {
-    if (said_rules(holder, now))
+    if (is_want_valid(holder, now))
         return holder->said;
     double wants = need(holder, now) * (1 + WEIR_LEASE_HOLDER_HEADROOM);
     if (holder->inflight && wants > 0)
-        wants = larger(wants, 1); /* less is good for nothing */
-    return smaller(wants, WEIR_LEASE_UNITS_MAX);
+        wants = weir_larger(wants, 1); /* less is good for nothing */
+    weir_assert(wants >= 0);
+    return weir_smaller(wants, WEIR_LEASE_UNITS_MAX);
 }
 
 /* Whether the demand is so far from the last one sent that it is sent early:
@@ -249,9 +246,9 @@ static bool has_changed(const struct weir_lease_holder *holder,
 {
     double wants = weir_lease_holder_wants(holder, now);
     double told = holder->told;
-    if (said_rules(holder, now)) {
+    if (is_want_valid(holder, now)) {
         double change = wants > told ? wants - told : told - wants;
-        return change > WEIR_LEASE_HOLDER_CHANGE * larger(wants, told);
+        return change > WEIR_LEASE_HOLDER_CHANGE * weir_larger(wants, told);
     }
     double used = need(holder, now);
     double noise = holder->inflight ? 0 : NOISE;
@@ -272,7 +269,7 @@ void weir_lease_holder_hurry(struct weir_lease_holder *holder, weir_instant now)
     holder->early = true;
 }
 
-static void look(struct weir_lease_holder *holder, weir_instant now)
+static void check_demand(struct weir_lease_holder *holder, weir_instant now)
 {
     if (has_changed(holder, now))
         weir_lease_holder_hurry(holder, now);
@@ -285,18 +282,18 @@ void weir_lease_holder_want(struct weir_lease_holder *holder, double wants,
     holder->said = wants;
     holder->says = true;
     holder->said_at = WEIR_NEVER;
-    look(holder, now);
+    check_demand(holder, now);
 }
 
 void weir_lease_holder_begin_with(struct weir_lease_holder *holder,
                                   double capacity, double used,
                                   weir_instant now)
 {
+    weir_assert(used >= 0);
     weir_assert(capacity >= 0 && capacity <= WEIR_LEASE_UNITS_MAX &&
                 holder->number == 0 && holder->began == WEIR_NEVER);
     holder->capacity = holder->safe = capacity;
-    begin(holder,
-          now > WEIR_LEASE_HOLDER_WINDOW ? now - WEIR_LEASE_HOLDER_WINDOW : 0);
+    begin_use(holder, weir_before(now, WEIR_LEASE_HOLDER_WINDOW));
     for (int i = 0; i < 2; i++)
         holder->rise[i] = holder->use[i] = used;
     holder->needed = used;
@@ -313,9 +310,9 @@ void weir_lease_holder_use(struct weir_lease_holder *holder,
         holder->seen.passed = to.passed;
     bool used =
         to.offered > holder->seen.offered || to.in_use > 0 || to.awaited > 0;
-    weir_duration span = since(holder->seen_at, now);
-    if (used && is_idle(holder, now)) {
-        begin(holder, now);
+    weir_duration span = weir_since(holder->seen_at, now);
+    if (used && is_holder_idle(holder, now)) {
+        begin_use(holder, now);
         span = FLOOR;
     } else if (span < STEP) {
         return;
@@ -324,16 +321,17 @@ void weir_lease_holder_use(struct weir_lease_holder *holder,
         holder->used_at = now;
     if (used && holder->said_at == WEIR_NEVER)
         holder->said_at = now;
-    if (!is_idle(holder, now))
+    if (!is_holder_idle(holder, now))
         smooth(holder, &to, span, now);
     holder->seen = to;
     holder->seen_at = now;
-    look(holder, now);
+    check_demand(holder, now);
 }
 
 /* ---- The grant ---- */
 
-static bool is_leased(const struct weir_lease_holder *holder, weir_instant now)
+static bool is_lease_valid(const struct weir_lease_holder *holder,
+                           weir_instant now)
 {
     return now < holder->expiry;
 }
@@ -347,7 +345,7 @@ static double safe_at(const struct weir_lease_holder *holder, weir_instant now)
 double weir_lease_holder_limit(const struct weir_lease_holder *holder,
                                weir_instant now)
 {
-    if (is_leased(holder, now))
+    if (is_lease_valid(holder, now))
         return holder->capacity;
     switch (holder->on_stale) {
     case WEIR_STALE_PASS:
@@ -390,7 +388,7 @@ void weir_lease_holder_lease(const struct weir_lease_holder *holder,
                              weir_instant now)
 {
     double safe = safe_at(holder, now);
-    bool leased = is_leased(holder, now);
+    bool leased = is_lease_valid(holder, now);
     *out = (struct weir_lease_holder_lease){
         .capacity = leased ? holder->capacity : safe,
         .expiry = leased ? holder->expiry : holder->safe_until,
@@ -404,8 +402,10 @@ double weir_lease_holder_has(const struct weir_lease_holder *holder,
 {
     double limit = weir_lease_holder_limit(holder, now);
     if (limit > WEIR_LEASE_UNITS_MAX)
-        limit = smaller(holder->capacity, weir_lease_holder_wants(holder, now));
-    return holder->inflight ? larger(limit, holder->in_use) : limit;
+        limit = weir_smaller(holder->capacity,
+                             weir_lease_holder_wants(holder, now));
+    weir_assert(limit >= 0);
+    return holder->inflight ? weir_larger(limit, holder->in_use) : limit;
 }
 
 /* The amount that it, or its holders, will go by after the lease. */
@@ -414,7 +414,7 @@ static double safe_had(const struct weir_lease_holder *holder, weir_instant now)
     bool stays = holder->on_stale == WEIR_STALE_SHARE ||
                  holder->on_stale == WEIR_STALE_HOLD;
     double safe = stays || holder->leases_on ? safe_at(holder, now) : 0;
-    return larger(safe, holder->promised);
+    return weir_larger(safe, holder->promised);
 }
 
 /* Its last token, while it goes by a grant. With neither lease nor safe
@@ -423,7 +423,7 @@ static double safe_had(const struct weir_lease_holder *holder, weir_instant now)
 static uint64_t roster_had(const struct weir_lease_holder *holder,
                            weir_instant now)
 {
-    bool has = is_leased(holder, now) || safe_at(holder, now) > 0;
+    bool has = is_lease_valid(holder, now) || safe_at(holder, now) > 0;
     return has ? holder->roster_token : 0;
 }
 
@@ -452,7 +452,8 @@ void weir_lease_holder_ask_by(struct weir_lease_holder *holder, uint64_t number,
     if (!holder->pressing || now >= holder->due_at || has_changed(holder, now))
         holder->told = weir_lease_holder_wants(holder, now);
     holder->pressing = false;
-    holder->due_at = weir_after(now, spread(holder, holder->patience));
+    holder->due_at =
+        weir_after(now, spread_by_eighth(holder, holder->patience));
     holder->patience *= 2;
     if (holder->patience > WEIR_LEASE_HOLDER_PATIENCE_MAX)
         holder->patience = WEIR_LEASE_HOLDER_PATIENCE_MAX;
@@ -465,6 +466,7 @@ void weir_lease_holder_ask_by(struct weir_lease_holder *holder, uint64_t number,
         .learning = holder->learning,
         .roster_token = holder->met ? 0 : roster_had(holder, now),
     };
+    weir_assert(holder->patience <= WEIR_LEASE_HOLDER_PATIENCE_MAX);
 }
 
 void weir_lease_holder_ask(struct weir_lease_holder *holder,
@@ -474,8 +476,8 @@ void weir_lease_holder_ask(struct weir_lease_holder *holder,
 }
 
 /* The place of an ask that is remembered, or WEIR_LEASE_HOLDER_ASKS. */
-static unsigned place_of(const struct weir_lease_holder *holder,
-                         uint64_t number)
+static unsigned sent_place(const struct weir_lease_holder *holder,
+                           uint64_t number)
 {
     unsigned place = 0;
     while (place < WEIR_LEASE_HOLDER_ASKS && holder->sent[place] != number)
@@ -484,7 +486,7 @@ static unsigned place_of(const struct weir_lease_holder *holder,
 }
 
 /* NaN is in no range. */
-static bool is_sound(const struct weir_grant *grant, bool answer)
+static bool is_grant_sound(const struct weir_grant *grant, bool answer)
 {
     bool ends_now = answer && grant->lease == 0;
     return grant->serial > 0 && (grant->refresh > 0 || ends_now) &&
@@ -503,7 +505,7 @@ static bool counts(const struct weir_lease_holder *holder, uint64_t number,
     if (known && serial <= holder->serial)
         return false;
     return number == 0 ? known
-                       : place_of(holder, number) < WEIR_LEASE_HOLDER_ASKS;
+                       : sent_place(holder, number) < WEIR_LEASE_HOLDER_ASKS;
 }
 
 static unsigned asks_after(const struct weir_lease_holder *holder,
@@ -518,7 +520,8 @@ static unsigned asks_after(const struct weir_lease_holder *holder,
 static void answered(struct weir_lease_holder *holder, uint64_t number,
                      const struct weir_grant *grant, weir_instant now)
 {
-    weir_instant sent_at = holder->sent_at[place_of(holder, number)];
+    weir_assert(sent_place(holder, number) < WEIR_LEASE_HOLDER_ASKS);
+    weir_instant sent_at = holder->sent_at[sent_place(holder, number)];
     holder->met = true;
     holder->expiry = weir_after(sent_at, grant->lease);
     holder->safe_until = weir_after(sent_at, grant->safe_lease);
@@ -539,29 +542,30 @@ static void answered(struct weir_lease_holder *holder, uint64_t number,
         refresh = grant->lease / 4 * 3;
     if (refresh < WEIR_LEASE_HOLDER_SPACING)
         refresh = WEIR_LEASE_HOLDER_SPACING;
-    holder->due_at = weir_after(now, spread(holder, refresh));
+    holder->due_at = weir_after(now, spread_by_eighth(holder, refresh));
 }
 
 /* Whether the pool must learn at once that this grant is in force. */
 static bool frees(const struct weir_lease_holder *holder,
                   const struct weir_grant *grant, weir_instant now)
 {
-    double had = larger(holder->capacity, holder->safe);
-    double has = larger(grant->capacity, grant->safe);
+    double had = weir_larger(holder->capacity, holder->safe);
+    double has = weir_larger(grant->capacity, grant->safe);
     double least = grant->lease > 0 ? had * WEIR_LEASE_HOLDER_TOLERANCE : 0;
-    return is_leased(holder, now) && had - has > least;
+    return is_lease_valid(holder, now) && had - has > least;
 }
 
-static void take(struct weir_lease_holder *holder)
+static void note_grant_taken(struct weir_lease_holder *holder)
 {
     holder->taken = holder->serial;
     if (holder->owes)
         holder->pressing = true;
     holder->owes = false;
+    weir_assert(!holder->owes && holder->taken == holder->serial);
 }
 
 /* Whether the units in use, and promised, surely fit the newest grant. */
-static bool fits(const struct weir_lease_holder *holder)
+static bool fits_grant(const struct weir_lease_holder *holder)
 {
     return !holder->learning &&
            holder->in_use <= holder->capacity * (1 + ROUNDING) &&
@@ -580,24 +584,24 @@ static void adopt(struct weir_lease_holder *holder,
     bool lower = grant->capacity < before || grant->safe < safe_before ||
                  holder->taken != holder->serial;
     if (holder->inflight && lower && before <= WEIR_LEASE_UNITS_MAX) {
-        holder->in_use = larger(holder->in_use, before);
+        holder->in_use = weir_larger(holder->in_use, before);
         holder->promised =
-            holder->leases_on ? larger(holder->promised, safe_before) : 0;
+            holder->leases_on ? weir_larger(holder->promised, safe_before) : 0;
     }
     holder->owes = holder->owes || frees(holder, grant, now);
     holder->capacity = grant->capacity;
     holder->safe = grant->safe;
     holder->serial = grant->serial;
     holder->roster_token = grant->roster_token;
-    if (!holder->inflight || (!lower && fits(holder)))
-        take(holder);
+    if (!holder->inflight || (!lower && fits_grant(holder)))
+        note_grant_taken(holder);
 }
 
 bool weir_lease_holder_granted(struct weir_lease_holder *holder,
                                uint64_t number, uint64_t term,
                                const struct weir_grant *grant, weir_instant now)
 {
-    if (!is_sound(grant, number != 0) ||
+    if (!is_grant_sound(grant, number != 0) ||
         !counts(holder, number, term, grant->serial))
         return false;
     if (term != holder->term)
@@ -606,7 +610,7 @@ bool weir_lease_holder_granted(struct weir_lease_holder *holder,
     adopt(holder, grant, now);
     if (number != 0)
         answered(holder, number, grant, now);
-    look(holder, now);
+    check_demand(holder, now);
     return true;
 }
 
@@ -627,8 +631,9 @@ void weir_lease_holder_in_use(struct weir_lease_holder *holder, double in_use)
 {
     weir_assert(in_use >= 0 && in_use <= WEIR_LEASE_UNITS_MAX);
     holder->in_use = in_use;
-    if (holder->inflight && holder->taken != holder->serial && fits(holder))
-        take(holder);
+    if (holder->inflight && holder->taken != holder->serial &&
+        fits_grant(holder))
+        note_grant_taken(holder);
 }
 
 void weir_lease_holder_lost(struct weir_lease_holder *holder, weir_instant now)

@@ -88,46 +88,49 @@ struct weir_lease_manager {
     uint32_t hand; /* of the review; UINT32_MAX: none runs */
 };
 
-static void *take(const struct weir_mem *mem, size_t size)
+static void *allocate_in_manager(const struct weir_mem *mem, size_t size)
 {
     return mem->alloc(mem->context, size);
 }
 
-static void give(const struct weir_mem *mem, void *p, size_t size)
+static void free_in_manager(const struct weir_mem *mem, void *p, size_t size)
 {
     mem->free(mem->context, p, size);
 }
 
-static struct weir_text name_of(const struct leased *q)
+static struct weir_text leased_name(const struct leased *q)
 {
     return (struct weir_text){ q->name, q->name_len };
 }
 
-static struct weir_text id_of(const struct client *c)
+static struct weir_text client_id_text(const struct client *c)
 {
     return (struct weir_text){ c->id, c->id_len };
 }
 
 /* ---- The heap ---- */
 
-static void place_at(struct weir_lease_manager *b, uint32_t place,
-                     uint32_t index)
+static void set_due_place(struct weir_lease_manager *b, uint32_t place,
+                          uint32_t index)
 {
+    weir_assert(place < b->quotas_live && b->quotas[index]);
     b->heap[place] = index;
     b->quotas[index]->place = place;
 }
 
 static weir_instant due_at(const struct weir_lease_manager *b, uint32_t place)
 {
+    weir_assert(place < b->quotas_live);
     return b->quotas[b->heap[place]]->due;
 }
 
-static void sift(struct weir_lease_manager *b, uint32_t place)
+static void sift_due(struct weir_lease_manager *b, uint32_t place)
 {
+    weir_assert(place < b->quotas_live);
     uint32_t index = b->heap[place];
     weir_instant due = b->quotas[index]->due;
     while (place > 0 && due < due_at(b, (place - 1) / 2)) {
-        place_at(b, place, b->heap[(place - 1) / 2]);
+        set_due_place(b, place, b->heap[(place - 1) / 2]);
         place = (place - 1) / 2;
     }
     for (;;) {
@@ -137,31 +140,32 @@ static void sift(struct weir_lease_manager *b, uint32_t place)
             child++;
         if (child >= b->quotas_live || due_at(b, child) >= due)
             break;
-        place_at(b, place, b->heap[child]);
+        set_due_place(b, place, b->heap[child]);
         place = child;
     }
-    place_at(b, place, index);
+    set_due_place(b, place, index);
 }
 
 static void set_due(struct weir_lease_manager *b, struct leased *q,
                     weir_instant now)
 {
+    weir_assert(b->quotas[b->heap[q->place]] == q);
     q->due = weir_lease_pool_deadline(q->pool, now);
     if (q->review_at < q->due)
         q->due = q->review_at;
-    sift(b, q->place);
+    sift_due(b, q->place);
 }
 
 /* ---- Quotas ---- */
 
-static struct leased *find_quota(const struct weir_lease_manager *b,
-                                 struct weir_text quota, uint32_t *out_index)
+static struct leased *find_leased(const struct weir_lease_manager *b,
+                                  struct weir_text quota, uint32_t *out_index)
 {
     uint64_t hash = weir_hash(quota, b->seed);
     size_t cursor = 0;
     while (weir_index_find(&b->quota_index, hash, &cursor, out_index)) {
         struct leased *q = b->quotas[*out_index];
-        if (weir_text_equal(name_of(q), quota))
+        if (weir_text_equal(leased_name(q), quota))
             return q;
     }
     return NULL;
@@ -169,16 +173,18 @@ static struct leased *find_quota(const struct weir_lease_manager *b,
 
 static void free_quota(struct weir_lease_manager *b, struct leased *q)
 {
+    weir_assert(q->clients == 0);
     weir_lease_pool_free(q->pool);
-    give(&b->mem, q->client_of, q->client_capacity * sizeof(*q->client_of));
-    give(&b->mem, q, sizeof(*q) + q->name_len);
+    free_in_manager(&b->mem, q->client_of,
+                    q->client_capacity * sizeof(*q->client_of));
+    free_in_manager(&b->mem, q, sizeof(*q) + q->name_len);
 }
 
 /* Amounts that holders may have beyond this server's grants. If the capacity is
  * leased, the rule doesn't limit it, since the capacity may not be known
  * yet. */
-static struct weir_learning learning_of(const struct weir_lease_manager *b,
-                                        const struct weir_leased *leased)
+static struct weir_learning learning_from_before(
+    const struct weir_lease_manager *b, const struct weir_leased *leased)
 {
     const struct weir_lease_rule *rule = &leased->rule;
     weir_duration lease = leased->learning;
@@ -197,8 +203,9 @@ static struct weir_learning learning_of(const struct weir_lease_manager *b,
 }
 
 /* Asks the owner for the rule. False: there is none, or none any more. */
-static bool look_up(const struct weir_lease_manager *b, struct weir_text quota,
-                    struct weir_leased *out, weir_instant now)
+static bool request_rule(const struct weir_lease_manager *b,
+                         struct weir_text quota, struct weir_leased *out,
+                         weir_instant now)
 {
     if (!b->owner.rule(b->owner.context, quota, out, now))
         return false;
@@ -224,18 +231,19 @@ static struct leased *new_quota(struct weir_lease_manager *b,
                                 const struct weir_leased *leased,
                                 weir_instant now)
 {
-    struct leased *q = take(&b->mem, sizeof(*q) + quota.len);
+    weir_assert(quota.len > 0 && quota.len <= WEIR_NAME_MAX);
+    struct leased *q = allocate_in_manager(&b->mem, sizeof(*q) + quota.len);
     if (!q)
         return NULL;
     q->hash = weir_hash(quota, b->seed);
     q->due = WEIR_NEVER;
     q->name_len = (uint8_t)quota.len;
     memcpy(q->name, quota.p, quota.len);
-    struct weir_learning learning = learning_of(b, leased);
+    struct weir_learning learning = learning_from_before(b, leased);
     q->pool = weir_lease_pool_new(&b->mem, &leased->rule, &learning, &b->serial,
                                   b->seed ^ q->hash, now);
     if (!q->pool) {
-        give(&b->mem, q, sizeof(*q) + q->name_len);
+        free_in_manager(&b->mem, q, sizeof(*q) + q->name_len);
         return NULL;
     }
     set_leased(q, leased, now);
@@ -248,6 +256,7 @@ static struct leased *new_quota(struct weir_lease_manager *b,
  * again. 0, WEIR_EFULL or WEIR_ENOMEM. */
 static int quota_place(struct weir_lease_manager *b, uint32_t *out_index)
 {
+    weir_assert(b->quotas_live + b->free_quota_count == b->quotas_used);
     if (b->free_quota_count > 0) {
         *out_index = b->free_quotas[b->free_quota_count - 1];
         return WEIR_OK;
@@ -276,8 +285,8 @@ static int quota_place(struct weir_lease_manager *b, uint32_t *out_index)
 }
 
 /* 0, WEIR_EFULL or WEIR_ENOMEM: then 'q' is still the caller's. */
-static int add_quota(struct weir_lease_manager *b, struct leased *q,
-                     uint32_t *out_index)
+static int enter_quota(struct weir_lease_manager *b, struct leased *q,
+                       uint32_t *out_index)
 {
     uint32_t index;
     int error = quota_place(b, &index);
@@ -285,10 +294,12 @@ static int add_quota(struct weir_lease_manager *b, struct leased *q,
         return error;
     if (weir_index_add(&b->quota_index, &b->mem, q->hash, index) < 0)
         return WEIR_ENOMEM;
+    weir_assert(b->free_quota_count > 0 && !b->quotas[index]);
     b->free_quota_count--;
     b->quotas[index] = q;
-    place_at(b, b->quotas_live++, index);
-    sift(b, q->place);
+    set_due_place(b, b->quotas_live++, index);
+    sift_due(b, q->place);
+    weir_assert(b->quotas_live + b->free_quota_count == b->quotas_used);
     *out_index = index;
     return WEIR_OK;
 }
@@ -296,15 +307,18 @@ static int add_quota(struct weir_lease_manager *b, struct leased *q,
 static void drop_quota(struct weir_lease_manager *b, uint32_t index)
 {
     struct leased *q = b->quotas[index];
+    weir_assert(b->quotas_live > 0 && b->heap[q->place] == index);
+    weir_assert(b->guest_quotas >= q->of_guest);
     uint32_t place = q->place, last = b->heap[--b->quotas_live];
     if (last != index) {
-        place_at(b, place, last);
-        sift(b, place);
+        set_due_place(b, place, last);
+        sift_due(b, place);
     }
     weir_index_remove(&b->quota_index, q->hash, index);
     b->guest_quotas -= q->of_guest;
     b->quotas[index] = NULL;
     b->free_quotas[b->free_quota_count++] = index;
+    weir_assert(b->quotas_live + b->free_quota_count == b->quotas_used);
     free_quota(b, q);
 }
 
@@ -319,20 +333,22 @@ static uint64_t client_hash(const struct weir_lease_manager *b,
 static struct client *find_client(const struct weir_lease_manager *b,
                                   uint32_t of, struct weir_text id)
 {
+    weir_assert(of < b->quotas_used && b->quotas[of]);
     uint64_t hash = client_hash(b, b->quotas[of], id);
     size_t cursor = 0;
     uint32_t index;
     while (weir_index_find(&b->client_index, hash, &cursor, &index)) {
         struct client *c = b->clients[index];
-        if (c->of == of && weir_text_equal(id_of(c), id))
+        if (c->of == of && weir_text_equal(client_id_text(c), id))
             return c;
     }
     return NULL;
 }
 
-static uint32_t index_of(const struct weir_lease_manager *b,
-                         const struct client *c)
+static uint32_t index_of_client(const struct weir_lease_manager *b,
+                                const struct client *c)
 {
+    weir_assert(c->number < b->quotas[c->of]->client_capacity);
     return b->quotas[c->of]->client_of[c->number];
 }
 
@@ -340,6 +356,7 @@ static void leave_way(struct weir_lease_manager *b, struct client *c)
 {
     if (c->way == WEIR_WAY_NONE)
         return;
+    weir_assert(c->way < b->way_capacity);
     if (c->before != 0)
         b->clients[c->before - 1]->after = c->after;
     else
@@ -355,6 +372,7 @@ static int set_way(struct weir_lease_manager *b, struct client *c, uint32_t way)
     if (c->way == way)
         return WEIR_OK;
     leave_way(b, c);
+    weir_assert(c->way == WEIR_WAY_NONE);
     if (way == WEIR_WAY_NONE)
         return WEIR_OK;
     weir_assert(way < WEIR_WAYS_MAX);
@@ -363,7 +381,7 @@ static int set_way(struct weir_lease_manager *b, struct client *c, uint32_t way)
     if (!ways)
         return WEIR_ENOMEM;
     b->ways = ways;
-    uint32_t index = index_of(b, c);
+    uint32_t index = index_of_client(b, c);
     c->way = way;
     c->before = 0;
     c->after = ways[way];
@@ -377,19 +395,22 @@ static int set_way(struct weir_lease_manager *b, struct client *c, uint32_t way)
 static void drop_client(struct weir_lease_manager *b, uint32_t index)
 {
     struct client *c = b->clients[index];
+    weir_assert(b->free_count < b->clients_used);
+    weir_assert(b->quotas[c->of]->clients > 0 && b->guest_clients >= c->guest);
     leave_way(b, c);
     weir_index_remove(&b->client_index, c->hash, index);
     b->quotas[c->of]->clients--;
     b->guest_clients -= c->guest;
     b->clients[index] = NULL;
     b->free_clients[b->free_count++] = index;
-    give(&b->mem, c, sizeof(*c) + c->id_len);
+    free_in_manager(&b->mem, c, sizeof(*c) + c->id_len);
 }
 
 /* A place for one more client, with room to put it on the stack again. 0,
  * WEIR_EFULL or WEIR_ENOMEM. */
 static int client_place(struct weir_lease_manager *b, uint32_t *out_index)
 {
+    weir_assert(b->free_count <= b->clients_used);
     if (b->free_count > 0) {
         *out_index = b->free_clients[b->free_count - 1];
         return WEIR_OK;
@@ -413,8 +434,8 @@ static int client_place(struct weir_lease_manager *b, uint32_t *out_index)
     return WEIR_OK;
 }
 
-static int join(struct weir_lease_manager *b, struct leased *q,
-                struct weir_text id, uint32_t client, uint32_t *out_number)
+static int join_pool(struct weir_lease_manager *b, struct leased *q,
+                     struct weir_text id, uint32_t client, uint32_t *out_number)
 {
     uint64_t name = weir_hash(id, 0); /* the same at any server */
     int error = weir_lease_pool_join(q->pool, name, out_number);
@@ -432,8 +453,8 @@ static int join(struct weir_lease_manager *b, struct leased *q,
     return WEIR_OK;
 }
 
-static int add_client(struct weir_lease_manager *b, uint32_t of,
-                      const struct weir_client *client, struct client **out)
+static int enter_client(struct weir_lease_manager *b, uint32_t of,
+                        const struct weir_client *client, struct client **out)
 {
     uint32_t index, number;
     struct weir_text id = client->id;
@@ -443,7 +464,7 @@ static int add_client(struct weir_lease_manager *b, uint32_t of,
     int error = client_place(b, &index);
     if (error < 0)
         return error;
-    struct client *c = take(&b->mem, sizeof(*c) + id.len);
+    struct client *c = allocate_in_manager(&b->mem, sizeof(*c) + id.len);
     if (!c)
         return WEIR_ENOMEM;
     *c = (struct client){ .hash = client_hash(b, q, id),
@@ -454,14 +475,15 @@ static int add_client(struct weir_lease_manager *b, uint32_t of,
     memcpy(c->id, id.p, id.len);
     error = weir_index_add(&b->client_index, &b->mem, c->hash, index);
     if (error == WEIR_OK) {
-        error = join(b, q, id, index, &number);
+        error = join_pool(b, q, id, index, &number);
         if (error < 0)
             weir_index_remove(&b->client_index, c->hash, index);
     }
     if (error < 0) {
-        give(&b->mem, c, sizeof(*c) + c->id_len);
+        free_in_manager(&b->mem, c, sizeof(*c) + c->id_len);
         return error;
     }
+    weir_assert(b->free_count > 0 && !b->clients[index]);
     c->number = number;
     b->free_count--;
     b->clients[index] = c;
@@ -476,7 +498,8 @@ static int add_client(struct weir_lease_manager *b, uint32_t of,
 struct weir_lease_manager *weir_lease_manager_new(
     const struct weir_lease_manager_options *options)
 {
-    struct weir_lease_manager *b = take(&options->mem, sizeof(*b));
+    struct weir_lease_manager *b =
+        allocate_in_manager(&options->mem, sizeof(*b));
     if (!b)
         return NULL;
     b->mem = options->mem;
@@ -486,7 +509,7 @@ struct weir_lease_manager *weir_lease_manager_new(
     return b;
 }
 
-static void forget_all(struct weir_lease_manager *b)
+static void drop_all_clients(struct weir_lease_manager *b)
 {
     for (uint32_t i = 0; i < b->clients_used; i++) {
         if (b->clients[i])
@@ -496,34 +519,40 @@ static void forget_all(struct weir_lease_manager *b)
         if (b->quotas[i])
             drop_quota(b, i);
     }
+    weir_assert(b->quotas_live == 0 && b->guest_quotas == 0);
+    weir_assert(b->free_count == b->clients_used && b->guest_clients == 0);
 }
 
 void weir_lease_manager_free(struct weir_lease_manager *b)
 {
     if (!b)
         return;
-    forget_all(b);
+    drop_all_clients(b);
     struct weir_mem mem = b->mem;
-    give(&mem, b->quotas, b->quota_capacity * sizeof(struct leased *));
-    give(&mem, b->heap, b->heap_capacity * sizeof(*b->heap));
-    give(&mem, b->free_quotas,
-         b->free_quota_capacity * sizeof(*b->free_quotas));
-    give(&mem, b->clients, b->client_capacity * sizeof(struct client *));
-    give(&mem, b->free_clients, b->free_capacity * sizeof(*b->free_clients));
-    give(&mem, b->ways, b->way_capacity * sizeof(*b->ways));
+    free_in_manager(&mem, b->quotas,
+                    b->quota_capacity * sizeof(struct leased *));
+    free_in_manager(&mem, b->heap, b->heap_capacity * sizeof(*b->heap));
+    free_in_manager(&mem, b->free_quotas,
+                    b->free_quota_capacity * sizeof(*b->free_quotas));
+    free_in_manager(&mem, b->clients,
+                    b->client_capacity * sizeof(struct client *));
+    free_in_manager(&mem, b->free_clients,
+                    b->free_capacity * sizeof(*b->free_clients));
+    free_in_manager(&mem, b->ways, b->way_capacity * sizeof(*b->ways));
     weir_index_fini(&b->quota_index, &mem);
     weir_index_fini(&b->client_index, &mem);
-    give(&mem, b, sizeof(*b));
+    free_in_manager(&mem, b, sizeof(*b));
 }
 
 void weir_lease_manager_begin(struct weir_lease_manager *b, weir_instant vacant,
                               weir_instant now)
 {
-    forget_all(b);
+    drop_all_clients(b);
     b->leases = true;
     b->found = b->kept = 0;
     b->wants_keep = b->lets_in = false;
     b->vacant = vacant < now || vacant == WEIR_NEVER ? vacant : now;
+    weir_assert(b->quotas_live == 0);
 }
 
 void weir_lease_manager_found(struct weir_lease_manager *b, uint64_t number)
@@ -559,7 +588,7 @@ bool weir_lease_manager_lets_in(struct weir_lease_manager *b)
 
 void weir_lease_manager_end(struct weir_lease_manager *b)
 {
-    forget_all(b);
+    drop_all_clients(b);
     b->leases = false;
 }
 
@@ -570,8 +599,8 @@ bool weir_lease_manager_leases(const struct weir_lease_manager *b)
 
 /* ---- Rules ---- */
 
-static bool is_same(const struct weir_lease_rule *a,
-                    const struct weir_lease_rule *b)
+static bool is_same_lease_rule(const struct weir_lease_rule *a,
+                               const struct weir_lease_rule *b)
 {
     return a->share == b->share && a->capacity == b->capacity &&
            a->safe == b->safe && a->hold == b->hold && a->lease == b->lease &&
@@ -580,15 +609,16 @@ static bool is_same(const struct weir_lease_rule *a,
 }
 
 /* Returns whether the quota is still leased. */
-static bool review(struct weir_lease_manager *b, uint32_t index,
-                   weir_instant now)
+static bool review_rule(struct weir_lease_manager *b, uint32_t index,
+                        weir_instant now)
 {
+    weir_assert(index < b->quotas_used && b->quotas[index]);
     struct leased *q = b->quotas[index];
     struct weir_leased leased;
-    q->ended = !look_up(b, name_of(q), &leased, now);
+    q->ended = !request_rule(b, leased_name(q), &leased, now);
     q->review_at = WEIR_NEVER;
     if (!q->ended) {
-        if (!is_same(&q->leased.rule, &leased.rule))
+        if (!is_same_lease_rule(&q->leased.rule, &leased.rule))
             weir_lease_pool_set_rule(q->pool, &leased.rule);
         set_leased(q, &leased, now);
     }
@@ -605,34 +635,35 @@ void weir_lease_manager_review_of(struct weir_lease_manager *b,
                                   struct weir_text quota, weir_instant now)
 {
     uint32_t index;
-    if (find_quota(b, quota, &index))
-        review(b, index, now);
+    if (find_leased(b, quota, &index))
+        review_rule(b, index, now);
 }
 
 /* ---- Asks ---- */
 
-static int open_quota(struct weir_lease_manager *b, struct weir_text quota,
-                      bool guest, uint32_t *out_index, weir_instant now)
+static int open_leased(struct weir_lease_manager *b, struct weir_text quota,
+                       bool guest, uint32_t *out_index, weir_instant now)
 {
     struct weir_leased leased;
-    const struct leased *known = find_quota(b, quota, out_index);
-    if (known && (!known->ended || review(b, *out_index, now)))
+    const struct leased *known = find_leased(b, quota, out_index);
+    if (known && (!known->ended || review_rule(b, *out_index, now)))
         return WEIR_OK;
     if (known || quota.len == 0 || quota.len > WEIR_NAME_MAX ||
-        !look_up(b, quota, &leased, now))
+        !request_rule(b, quota, &leased, now))
         return WEIR_ENOENT;
     if (guest && b->guest_quotas == WEIR_GUESTS_LEASED_MAX)
         return WEIR_EFULL;
     struct leased *q = new_quota(b, quota, &leased, now);
     if (!q)
         return WEIR_ENOMEM;
-    int error = add_quota(b, q, out_index);
+    int error = enter_quota(b, q, out_index);
     if (error < 0) {
         free_quota(b, q);
         return error;
     }
     q->of_guest = guest;
     b->guest_quotas += guest;
+    weir_assert(b->guest_quotas <= b->quotas_live);
     return WEIR_OK;
 }
 
@@ -640,6 +671,7 @@ static int open_quota(struct weir_lease_manager *b, struct weir_text quota,
 static bool drop_if_idle(struct weir_lease_manager *b, uint32_t index,
                          weir_instant now)
 {
+    weir_assert(index < b->quotas_used && b->quotas[index]);
     struct leased *q = b->quotas[index];
     bool idle = q->clients == 0;
     b->wants_keep |= weir_lease_pool_wants_keep(q->pool);
@@ -660,9 +692,10 @@ static int ask_pool(struct weir_lease_manager *b, uint32_t index,
     struct leased *q = b->quotas[index];
     struct client *c = find_client(b, index, client->id);
     bool fresh = !c;
-    int error = fresh ? add_client(b, index, client, &c) : WEIR_OK;
+    int error = fresh ? enter_client(b, index, client, &c) : WEIR_OK;
     if (error < 0)
         return error;
+    weir_assert(c->of == index);
     error = set_way(b, c, client->way);
     if (error == WEIR_OK)
         error = out ? weir_lease_pool_ask(q->pool, c->number, ask, out, now)
@@ -671,21 +704,23 @@ static int ask_pool(struct weir_lease_manager *b, uint32_t index,
         c->answered = out->serial;
     if (error < 0 && error != WEIR_ENOTREADY && fresh) {
         weir_lease_pool_release(q->pool, c->number, true, now);
-        drop_client(b, index_of(b, c));
+        drop_client(b, index_of_client(b, c));
     }
     return error;
 }
 
-static int ask(struct weir_lease_manager *b, const struct weir_client *client,
-               struct weir_text quota, const struct weir_lease_pool_ask *ask,
-               struct weir_grant *out, weir_instant now)
+static int request_grant(struct weir_lease_manager *b,
+                         const struct weir_client *client,
+                         struct weir_text quota,
+                         const struct weir_lease_pool_ask *ask,
+                         struct weir_grant *out, weir_instant now)
 {
     uint32_t index;
     if (client->id.len == 0 || client->id.len > WEIR_CLIENT_ID_MAX)
         return WEIR_EINVAL;
     if (!b->leases)
         return WEIR_ENOTREADY;
-    int error = open_quota(b, quota, client->guest, &index, now);
+    int error = open_leased(b, quota, client->guest, &index, now);
     if (error < 0)
         return error;
     error = ask_pool(b, index, client, ask, out, now);
@@ -699,7 +734,7 @@ int weir_lease_manager_ask(struct weir_lease_manager *b,
                            const struct weir_lease_pool_ask *a,
                            struct weir_grant *out, weir_instant now)
 {
-    return ask(b, client, quota, a, out, now);
+    return request_grant(b, client, quota, a, out, now);
 }
 
 int weir_lease_manager_hear(struct weir_lease_manager *b,
@@ -708,7 +743,7 @@ int weir_lease_manager_hear(struct weir_lease_manager *b,
                             const struct weir_lease_pool_ask *a,
                             weir_instant now)
 {
-    return ask(b, client, quota, a, NULL, now);
+    return request_grant(b, client, quota, a, NULL, now);
 }
 
 void weir_lease_manager_release(struct weir_lease_manager *b,
@@ -717,13 +752,14 @@ void weir_lease_manager_release(struct weir_lease_manager *b,
                                 weir_instant now)
 {
     uint32_t index;
-    struct leased *q = find_quota(b, quota, &index);
+    struct leased *q = find_leased(b, quota, &index);
     struct client *c = q ? find_client(b, index, client->id) : NULL;
     if (!c)
         return;
+    weir_assert(c->of == index);
     bool same_way = client->way != WEIR_WAY_NONE && client->way == c->way;
     bool sure = same_way || (taken != 0 && taken >= c->answered);
-    uint32_t place = index_of(b, c);
+    uint32_t place = index_of_client(b, c);
     if (weir_lease_pool_release(q->pool, c->number, sure, now))
         drop_client(b, place);
     drop_if_idle(b, index, now);
@@ -733,6 +769,7 @@ void weir_lease_manager_way_lost(struct weir_lease_manager *b, uint32_t way)
 {
     while (way < b->way_capacity && b->ways[way] != 0) {
         struct client *c = b->clients[b->ways[way] - 1];
+        weir_assert(c->way == way);
         weir_lease_pool_stream_lost(b->quotas[c->of]->pool, c->number);
         leave_way(b, c);
     }
@@ -741,16 +778,18 @@ void weir_lease_manager_way_lost(struct weir_lease_manager *b, uint32_t way)
 /* ---- Time ---- */
 
 /* Drops clients that fell silent; false: the quota has gone with the last. */
-static bool settle(struct weir_lease_manager *b, uint32_t index,
-                   weir_instant now)
+static bool settle_clients(struct weir_lease_manager *b, uint32_t index,
+                           weir_instant now)
 {
     struct leased *q = b->quotas[index];
     uint32_t number;
     if (q->review_at <= now)
-        review(b, index, now);
+        review_rule(b, index, now);
     weir_lease_pool_tick(q->pool, now);
-    while (weir_lease_pool_gone(q->pool, &number))
+    while (weir_lease_pool_gone(q->pool, &number)) {
+        weir_assert(number < q->client_capacity);
         drop_client(b, q->client_of[number]);
+    }
     return !drop_if_idle(b, index, now);
 }
 
@@ -763,15 +802,16 @@ bool weir_lease_manager_next(struct weir_lease_manager *b,
         struct leased *q = b->quotas[index];
         if (q->due > now)
             return false;
-        if (!settle(b, index, now))
+        if (!settle_clients(b, index, now))
             continue;
         bool found = weir_lease_pool_next(q->pool, &out->grant, now);
         set_due(b, q, now);
         if (!found)
             continue;
+        weir_assert(out->grant.holder < q->client_capacity);
         const struct client *c = b->clients[q->client_of[out->grant.holder]];
         out->way = c->way;
-        out->quota = name_of(q);
+        out->quota = leased_name(q);
         if (c->way != WEIR_WAY_NONE && !q->ended)
             return true;
     }
@@ -787,7 +827,7 @@ void weir_lease_manager_tick(struct weir_lease_manager *b, weir_instant now)
         }
         uint32_t index = b->hand++;
         if (b->quotas[index])
-            review(b, index, now);
+            review_rule(b, index, now);
     }
 }
 
@@ -804,11 +844,11 @@ bool weir_lease_manager_inherit(const struct weir_lease_manager *b,
 {
     uint32_t index;
     struct weir_leased leased;
-    const struct leased *q = find_quota(b, quota, &index);
+    const struct leased *q = find_leased(b, quota, &index);
     if (q)
         return now < q->inherits;
-    return b->leases && look_up(b, quota, &leased, now) &&
-           now < learning_of(b, &leased).safes;
+    return b->leases && request_rule(b, quota, &leased, now) &&
+           now < learning_from_before(b, &leased).safes;
 }
 
 bool weir_lease_manager_learn(const struct weir_lease_manager *b,
@@ -816,11 +856,11 @@ bool weir_lease_manager_learn(const struct weir_lease_manager *b,
 {
     uint32_t index;
     struct weir_leased leased;
-    const struct leased *q = find_quota(b, quota, &index);
-    if (!b->leases || !look_up(b, quota, &leased, now))
+    const struct leased *q = find_leased(b, quota, &index);
+    if (!b->leases || !request_rule(b, quota, &leased, now))
         return false;
     if (!q)
-        return now < learning_of(b, &leased).safes;
+        return now < learning_from_before(b, &leased).safes;
     struct weir_lease_pool_stats stats;
     weir_lease_pool_stats(q->pool, &stats, now);
     return stats.learning;
@@ -835,10 +875,11 @@ uint32_t weir_lease_manager_count(const struct weir_lease_manager *b,
     return b->quotas_live;
 }
 
-static void show(const struct leased *q, struct weir_leased_stats *out,
-                 weir_instant now)
+static void write_leased_stats(const struct leased *q,
+                               struct weir_leased_stats *out, weir_instant now)
 {
-    out->quota = name_of(q);
+    weir_assert(q->pool);
+    out->quota = leased_name(q);
     out->rule = q->leased.rule;
     weir_lease_pool_stats(q->pool, &out->pool, now);
 }
@@ -852,7 +893,7 @@ bool weir_lease_manager_look(const struct weir_lease_manager *b,
         ++*cursor;
     if (*cursor >= b->quotas_used)
         return false;
-    show(b->quotas[(*cursor)++], out, now);
+    write_leased_stats(b->quotas[(*cursor)++], out, now);
     return true;
 }
 
@@ -861,10 +902,10 @@ bool weir_lease_manager_look_of(const struct weir_lease_manager *b,
                                 struct weir_leased_stats *out, weir_instant now)
 {
     uint32_t index;
-    const struct leased *q = find_quota(b, quota, &index);
+    const struct leased *q = find_leased(b, quota, &index);
     if (!q || q->ended)
         return false;
-    show(q, out, now);
+    write_leased_stats(q, out, now);
     return true;
 }
 
@@ -873,9 +914,9 @@ bool weir_lease_manager_left_of(const struct weir_lease_manager *b,
                                 struct weir_leased_stats *out, weir_instant now)
 {
     uint32_t index;
-    const struct leased *q = find_quota(b, quota, &index);
+    const struct leased *q = find_leased(b, quota, &index);
     if (q)
-        show(q, out, now);
+        write_leased_stats(q, out, now);
     return q != NULL;
 }
 
@@ -886,12 +927,12 @@ bool weir_lease_manager_look_holder(const struct weir_lease_manager *b,
                                     weir_instant now)
 {
     uint32_t index;
-    const struct leased *q = find_quota(b, quota, &index);
+    const struct leased *q = find_leased(b, quota, &index);
     while (q && !q->ended && *cursor < q->client_capacity) {
         uint32_t number = (*cursor)++;
         if (!weir_lease_pool_holder(q->pool, number, out, now))
             continue;
-        *out_client = id_of(b->clients[q->client_of[number]]);
+        *out_client = client_id_text(b->clients[q->client_of[number]]);
         return true;
     }
     return false;
@@ -902,6 +943,6 @@ size_t weir_lease_manager_bands(const struct weir_lease_manager *b,
                                 size_t max)
 {
     uint32_t index;
-    const struct leased *q = find_quota(b, quota, &index);
+    const struct leased *q = find_leased(b, quota, &index);
     return q && !q->ended ? weir_lease_pool_bands(q->pool, out, max) : 0;
 }

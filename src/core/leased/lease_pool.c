@@ -96,16 +96,15 @@
  * suffice, of leases and of safe capacities: a step that is shorter than those
  * before it ends later than it could. */
 
-#include "core/leased/lease_pool_state.h"
+#include "core/leased/lease_pool_internal.h"
 
-#define TOLERANCE 1e-3 /* of a share: smaller moves wait for an ask */
 #define GATED_REFRESH WEIR_SECOND /* of a gated holder that isn't pushed to */
 #define ROUND_PAUSE (5 * WEIR_MILLISECOND)
 #define ROUND_PAUSE_A_HOLDER (20 * WEIR_MILLISECOND / 1000)
 
 /* ---- Life ---- */
 
-static bool is_sound(const struct weir_lease_rule *rule)
+static bool is_rule_sound(const struct weir_lease_rule *rule)
 {
     return rule->capacity >= 0 && rule->capacity <= WEIR_LEASE_UNITS_MAX &&
            rule->safe <= WEIR_LEASE_UNITS_MAX &&
@@ -119,7 +118,8 @@ struct weir_lease_pool *weir_lease_pool_new(
     const struct weir_learning *learning, uint64_t *serials, uint64_t seed,
     weir_instant now)
 {
-    weir_assert(is_sound(rule));
+    weir_assert(serials);
+    weir_assert(is_rule_sound(rule));
     weir_assert(!learning || learning->leases <= learning->safes);
     struct weir_lease_pool *b = mem->alloc(mem->context, sizeof(*b));
     if (b == NULL)
@@ -162,7 +162,7 @@ void weir_lease_pool_free(struct weir_lease_pool *b)
 void weir_lease_pool_set_rule(struct weir_lease_pool *b,
                               const struct weir_lease_rule *rule)
 {
-    weir_assert(is_sound(rule));
+    weir_assert(is_rule_sound(rule));
     b->rule = *rule;
     b->moved = true;
 }
@@ -179,7 +179,7 @@ void weir_lease_pool_set_expiry(struct weir_lease_pool *b, weir_instant expiry,
 
 /* ---- Sums ---- */
 
-static void add(struct sum *sum, double x)
+static void add_to_sum(struct sum *sum, double x)
 {
     double high = sum->high + x;
     double part = high - sum->high;
@@ -187,182 +187,59 @@ static void add(struct sum *sum, double x)
     sum->high = high;
 }
 
-static void move(struct sum *sum, double *from, double to)
+static void move_in_sum(struct sum *sum, double *from, double to)
 {
-    add(sum, -*from);
-    add(sum, to);
+    add_to_sum(sum, -*from);
+    add_to_sum(sum, to);
     *from = to;
 }
 
 static void set_out(struct weir_lease_pool *b, struct holder *h, double step,
                     double safe)
 {
-    double out = larger(step, safe);
+    weir_assert(step >= 0 && safe >= 0);
+    double out = weir_larger(step, safe);
     if (out < h->out || safe < h->safe_out)
         b->moved = true;
     h->step = step;
-    move(&b->out, &h->out, out);
-    move(&b->safe_out, &h->safe_out, safe);
+    move_in_sum(&b->out, &h->out, out);
+    move_in_sum(&b->safe_out, &h->safe_out, safe);
+    weir_assert(h->out >= h->safe_out);
 }
 
 static void set_waits(struct weir_lease_pool *b, struct holder *h, bool waits)
 {
+    weir_assert(waits || !h->waits || b->waiting > 0);
     if (waits && !h->waits)
         b->moved = true;
     b->waiting += (uint32_t)waits - (uint32_t)h->waits;
     if (h->turn == b->turn)
         b->rested += (uint32_t)waits - (uint32_t)h->waits;
     h->waits = waits;
-}
-
-/* ---- Shares ---- */
-
-/* The capacity, less the amount that unheard holders may have. */
-static double capacity_of(const struct weir_lease_pool *b, weir_instant now)
-{
-    double capacity = b->rule.capacity;
-    if (!is_learning(b, now))
-        return capacity;
-    bool ours = b->expiry == WEIR_NEVER;
-    double promised = b->learning.promised;
-    if (!ours)
-        promised = smaller(promised, b->safe_total);
-    double rest = capacity - larger(0, promised - b->heard);
-    double certain = larger(ours ? b->known : b->heard, rest);
-    if (now < b->learning.leases)
-        certain = smaller(certain, b->known);
-    return smaller(certain, capacity);
-}
-
-/* Whether the sum is kept within the capacity: two algorithms don't. */
-static bool is_held(const struct weir_lease_pool *b, weir_instant now)
-{
-    return is_learning(b, now) || (b->rule.share != WEIR_SHARE_NONE &&
-                                   b->rule.share != WEIR_SHARE_STATIC);
-}
-
-static double share_of(const struct weir_lease_pool *b, const struct holder *h,
-                       weir_instant now)
-{
-    double capacity = capacity_of(b, now);
-    double share = 0;
-    for (uint32_t c = h->first; c != NO_CLAIM; c = b->claims[c].next)
-        share += weir_fair_share(b->book, b->rule.share, c, capacity);
-    return share;
-}
-
-static bool is_less(double a, double than)
-{
-    return a < than - TOLERANCE * than;
-}
-
-/* A holder waits, or more is out than there is. */
-static bool is_short(const struct weir_lease_pool *b, weir_instant now)
-{
-    return b->waiting > 0 ||
-           (is_held(b, now) && is_less(capacity_of(b, now), total(&b->out)));
-}
-
-/* Our own lease is over: the capacity is our safe capacity. */
-static bool is_at_safe(const struct weir_lease_pool *b)
-{
-    return b->expiry != WEIR_NEVER && b->expiry == b->safe_until &&
-           b->rule.capacity <= b->safe_total;
-}
-
-/* The larger of the last granted steps that it may be on. When our own lease is
- * over our holders' are too: a grant above the safe capacity isn't
- * prolonged. */
-static double charge_of(const struct weir_lease_pool *b, const struct holder *h,
-                        weir_instant now)
-{
-    bool leased = now < h->lease_until && !is_at_safe(b);
-    return leased ? larger(h->grant, h->safe) : h->safe;
-}
-
-/* The most that 'h' may be granted now; while more is out than there is, no
- * more than before. */
-static double room_for(const struct weir_lease_pool *b, const struct holder *h,
-                       weir_instant now)
-{
-    double free = capacity_of(b, now) - (total(&b->out) - h->out);
-    return larger(charge_of(b, h, now), free);
-}
-
-static double decide(const struct weir_lease_pool *b, const struct holder *h,
-                     double share, weir_instant now)
-{
-    if (weir_roster_excludes(b, h))
-        return smaller(share, charge_of(b, h, now));
-    if (!is_held(b, now))
-        return share;
-    double room = room_for(b, h, now);
-    return b->rule.whole ? weir_whole_grant(b, h, share, room)
-                         : smaller(share, room);
-}
-
-/* By the rule, for all of its clients. */
-static double safe_share(const struct weir_lease_pool *b,
-                         const struct holder *h, double grant)
-{
-    if (b->rule.hold)
-        return grant;
-    double clients = (double)h->clients;
-    double all = (double)weir_book_sum(b->book).weight;
-    double safe = b->rule.safe >= 0 ? b->rule.safe * clients
-                                    : b->rule.capacity * clients / all;
-    return smaller(safe, WEIR_LEASE_UNITS_MAX);
-}
-
-/* The same for safe capacity. While it learns, the safe capacity of its account
- * costs nothing, and bounds the amount that it may yet report. */
-static double safe_room_for(const struct weir_lease_pool *b,
-                            const struct holder *h, double grant,
-                            weir_instant now)
-{
-    double room = grant;
-    if (!is_short(b, now) && h->streams)
-        room = larger(grant, room_for(b, h, now));
-    if (b->expiry != WEIR_NEVER) {
-        double free = b->safe_total - (total(&b->safe_out) - h->safe_out);
-        room = smaller(room, larger(h->safe, free));
-    }
-    return h->learns ? larger(room, h->safe_out) : room;
-}
-
-/* Safe capacity for a holder with that grant. */
-static double safe_of(const struct weir_lease_pool *b, const struct holder *h,
-                      double grant, weir_instant now)
-{
-    double safe = safe_share(b, h, grant);
-    if (h->learns)
-        safe = larger(safe, h->safe_out);
-    if (weir_roster_excludes(b, h))
-        return smaller(safe, grant);
-    if (!is_held(b, now))
-        return safe;
-    return smaller(safe, safe_room_for(b, h, grant, now));
+    weir_assert(b->rested <= b->waiting);
 }
 
 /* ---- Granting ---- */
 
-static void tell(struct weir_lease_pool *b, struct holder *h, double grant,
-                 double safe, struct weir_grant *out, weir_instant now)
+static void grant_to(struct weir_lease_pool *b, struct holder *h, double grant,
+                     double safe, struct weir_grant *out, weir_instant now)
 {
+    weir_assert(grant >= 0 && safe >= 0);
     h->serial = ++*b->serials;
     if (grant < h->grant || safe < h->safe || h->since == 0)
         h->since = h->serial;
-    move(&b->granted, &h->grant, grant);
+    move_in_sum(&b->granted, &h->grant, grant);
     h->safe = safe;
-    set_out(b, h, larger(grant, h->step), larger(safe, h->safe_out));
+    set_out(b, h, weir_larger(grant, h->step), weir_larger(safe, h->safe_out));
     *out = (struct weir_grant){
         .holder = (uint32_t)(h - b->holders),
         .serial = h->serial,
         .capacity = grant,
         .safe = safe,
         .refresh = b->rule.refresh,
-        .roster_token = weir_roster_tell(b, h, now),
+        .roster_token = weir_roster_issue_token(b, h, now),
     };
+    weir_assert(h->out >= grant && h->safe_out >= safe);
 }
 
 /* ---- Leases ---- */
@@ -372,6 +249,7 @@ static void unlist(struct weir_lease_pool *b, struct holder *h)
     struct list *list = &b->lists[h->faded];
     if (!h->listed)
         return;
+    weir_assert(list->oldest != WEIR_LEASE_HOLDER_NONE);
     if (h->before != WEIR_LEASE_HOLDER_NONE)
         b->holders[h->before].after = h->after;
     else
@@ -398,6 +276,7 @@ static void list_by(struct weir_lease_pool *b, struct holder *h, bool faded,
     unlist(b, h);
     h->faded = faded;
     h->until = over_at(b, end);
+    weir_assert(!h->listed);
     h->before = list->newest;
     h->after = WEIR_LEASE_HOLDER_NONE;
     if (list->newest != WEIR_LEASE_HOLDER_NONE)
@@ -423,10 +302,11 @@ static void set_all_out(struct weir_lease_pool *b, struct holder *h,
 static void hold_up(struct prop *prop, bool highest, double told,
                     weir_instant until)
 {
+    weir_assert(told >= 0);
     if (highest)
         *prop = (struct prop){ .until = weir_later(prop->until, until) };
     else
-        prop->since = larger(prop->since, told);
+        prop->since = weir_larger(prop->since, told);
 }
 
 /* By the answer just made. A holder that streams reports the serial that it has
@@ -460,16 +340,17 @@ static void renew(struct weir_lease_pool *b, struct holder *h,
     if (b->expiry != WEIR_NEVER) {
         weir_duration left = left_until(b->expiry, now);
         weir_duration safe_left = left_until(b->safe_until, now);
-        lease = shorter(lease, left);
-        safe_lease = shorter(safe_lease, safe_left);
+        lease = weir_shorter(lease, left);
+        safe_lease = weir_shorter(safe_lease, safe_left);
     }
     if (is_safe_overdrawn(b, h))
         safe_lease = lease;
+    weir_assert(lease <= safe_lease);
     out->lease = lease;
     out->safe_lease = safe_lease;
-    out->refresh = shorter(b->rule.refresh, lease);
+    out->refresh = weir_shorter(b->rule.refresh, lease);
     if (weir_roster_excludes(b, h))
-        out->refresh = shorter(out->refresh, GATED_REFRESH);
+        out->refresh = weir_shorter(out->refresh, GATED_REFRESH);
     h->answered_until =
         weir_later(h->answered_until, weir_after(now + lease, guard));
     h->lease_until = weir_later(h->lease_until, h->answered_until);
@@ -487,6 +368,7 @@ int weir_lease_pool_join(struct weir_lease_pool *b, uint64_t name,
     uint32_t index = b->free_first;
     if (index != WEIR_LEASE_HOLDER_NONE) {
         b->free_first = b->holders[index].after;
+        weir_assert(!b->holders[index].live);
     } else {
         if (b->used == WEIR_HOLDERS_MAX)
             return WEIR_EFULL;
@@ -500,6 +382,7 @@ int weir_lease_pool_join(struct weir_lease_pool *b, uint64_t name,
     }
     b->holders[index] =
         (struct holder){ .live = true, .name = name, .first = NO_CLAIM };
+    weir_assert(b->count < b->used);
     b->count++;
     *out_holder = index;
     return WEIR_OK;
@@ -513,14 +396,15 @@ static struct holder *holder_at(const struct weir_lease_pool *b, uint32_t index)
 
 /* Its claims, its account and its place in the list; the number isn't free
  * yet. */
-static void forget(struct weir_lease_pool *b, struct holder *h,
-                   weir_instant now)
+static void forget_holder(struct weir_lease_pool *b, struct holder *h,
+                          weir_instant now)
 {
+    weir_assert(h->live && b->count > 0);
     weir_ask_drop_claims(b, h);
     weir_roster_leave(b, h, now);
     set_waits(b, h, false);
     set_out(b, h, 0, 0);
-    move(&b->granted, &h->grant, 0);
+    move_in_sum(&b->granted, &h->grant, 0);
     unlist(b, h);
     *h = (struct holder){ .first = NO_CLAIM };
     b->count--;
@@ -536,6 +420,7 @@ void weir_lease_pool_stream_lost(struct weir_lease_pool *b, uint32_t holder)
 static void silence(struct weir_lease_pool *b, struct holder *h)
 {
     weir_ask_drop_claims(b, h);
+    weir_assert(h->first == NO_CLAIM);
     set_waits(b, h, false);
     h->wants = 0;
     h->lost = true;
@@ -543,13 +428,15 @@ static void silence(struct weir_lease_pool *b, struct holder *h)
 }
 
 /* Its lease is over for sure. */
-static void fade(struct weir_lease_pool *b, struct holder *h)
+static void fade_holder(struct weir_lease_pool *b, struct holder *h)
 {
+    weir_assert(h->listed);
     silence(b, h);
-    move(&b->granted, &h->grant, 0);
+    move_in_sum(&b->granted, &h->grant, 0);
     h->prop.since = 0;
     set_out(b, h, 0, h->safe_out);
     list_by(b, h, true, h->safe_until);
+    weir_assert(h->out == h->safe_out);
 }
 
 /* Ends the steps that are over; false: none is left. While the pool learns, a
@@ -557,9 +444,10 @@ static void fade(struct weir_lease_pool *b, struct holder *h)
 static bool step_down(struct weir_lease_pool *b, struct holder *h,
                       weir_instant now)
 {
+    weir_assert(h->listed);
     bool has_safe = h->safe_out > 0 || is_learning(b, now);
     if (!h->faded && has_safe && h->until <= now)
-        fade(b, h);
+        fade_holder(b, h);
     return h->until > now;
 }
 
@@ -570,9 +458,10 @@ static void tick_holders(struct weir_lease_pool *b, const struct list *list,
            b->holders[list->oldest].until <= now) {
         uint32_t index = list->oldest;
         struct holder *h = &b->holders[index];
+        weir_assert(h->live && h->listed);
         if (step_down(b, h, now))
             continue;
-        forget(b, h, now);
+        forget_holder(b, h, now);
         h->after = b->gone;
         b->gone = index;
     }
@@ -580,6 +469,7 @@ static void tick_holders(struct weir_lease_pool *b, const struct list *list,
 
 static weir_instant lesson_end(const struct weir_lease_pool *b)
 {
+    weir_assert(b->lessons > 0);
     return b->lessons > 1 ? b->learning.leases : b->learning.safes;
 }
 
@@ -599,7 +489,7 @@ bool weir_lease_pool_release(struct weir_lease_pool *b, uint32_t holder,
 {
     struct holder *h = holder_at(b, holder);
     if (!h->listed || (sure && !is_learning(b, now))) {
-        forget(b, h, now);
+        forget_holder(b, h, now);
         h->after = b->free_first;
         b->free_first = holder;
         return true;
@@ -610,7 +500,7 @@ bool weir_lease_pool_release(struct weir_lease_pool *b, uint32_t holder,
         h->lease_until = 0;
         h->safe_until = b->learning.safes;
         set_all_out(b, h, 0, 0);
-        fade(b, h);
+        fade_holder(b, h);
     }
     return false;
 }
@@ -620,6 +510,7 @@ bool weir_lease_pool_gone(struct weir_lease_pool *b, uint32_t *out_holder)
     uint32_t index = b->gone;
     if (index == WEIR_LEASE_HOLDER_NONE)
         return false;
+    weir_assert(index < b->used && !b->holders[index].live);
     b->gone = b->holders[index].after;
     b->holders[index].after = b->free_first;
     b->free_first = index;
@@ -648,24 +539,26 @@ static void raise(struct weir_lease_pool *b, struct holder *h,
                   const struct weir_lease_pool_ask *ask, weir_instant now)
 {
     double has = weir_ask_believed(b, ask);
-    double safe = smaller(ask->safe, has);
-    double had = larger(h->out, h->reported);
-    double safe_had = larger(h->safe_out, h->safe_reported);
+    double safe = weir_smaller(ask->safe, has);
+    double had = weir_larger(h->out, h->reported);
+    double safe_had = weir_larger(h->safe_out, h->safe_reported);
     bool is_news = !is_learning(b, now) || h->faded;
-    set_out(b, h, is_news || has > h->reported ? larger(has, h->step) : h->step,
-            is_news || safe > h->safe_reported ? larger(safe, h->safe_out)
+    set_out(b, h,
+            is_news || has > h->reported ? weir_larger(has, h->step) : h->step,
+            is_news || safe > h->safe_reported ? weir_larger(safe, h->safe_out)
                                                : h->safe_out);
     hold_up_reported(b, h, now);
     if (!is_learning(b, now))
         return;
     if (has > had)
-        b->known = smaller(b->known + (has - had), WEIR_LEASE_UNITS_MAX);
+        b->known = weir_smaller(b->known + (has - had), WEIR_LEASE_UNITS_MAX);
     if (safe > safe_had)
         b->heard += safe - safe_had;
-    h->reported = larger(h->reported, has);
-    h->safe_reported = larger(h->safe_reported, safe);
+    h->reported = weir_larger(h->reported, has);
+    h->safe_reported = weir_larger(h->safe_reported, safe);
     h->lease_until = weir_later(h->lease_until, b->learning.leases);
     h->safe_until = weir_later(h->safe_until, b->learning.safes);
+    weir_assert(b->known >= 0 && b->known <= WEIR_LEASE_UNITS_MAX);
 }
 
 /* Whether it surely goes by its last grant. A holder that can be pushed to must
@@ -695,16 +588,19 @@ static void let_down(struct weir_lease_pool *b, struct holder *h,
         safe = h->safe_prop.since;
         h->safe_prop = (struct prop){ .until = over_at(b, h->safe_until) };
     }
+    weir_assert(step <= h->step && safe <= h->safe_out);
     set_out(b, h, step, safe);
 }
 
 /* All units out are accounted. */
 static void end_learning(struct weir_lease_pool *b, weir_instant now)
 {
+    weir_assert(is_learning(b, now));
     b->learning.leases = b->learning.safes = now;
     b->lessons = 0;
     b->moved = true;
     weir_roster_later(b, now);
+    weir_assert(!is_learning(b, now));
 }
 
 /* Updates the account by an ask: the steps that the holder may be on. */
@@ -721,20 +617,20 @@ static void account(struct weir_lease_pool *b, struct holder *h,
         raise(b, h, ask, now);
     if (!is_new && !outlasts && !ask->learning && h->serial > 0 &&
         goes_by_last(h, ask))
-        set_all_out(b, h, smaller(h->step, h->grant),
-                    smaller(h->safe_out, h->safe));
+        set_all_out(b, h, weir_smaller(h->step, h->grant),
+                    weir_smaller(h->safe_out, h->safe));
     weir_roster_enter(b, h, ask->streams, now);
     weir_roster_taken(b, h, ask);
     h->known = true;
     h->streams = ask->streams;
     h->learns = ask->learning;
     h->lost = false;
-    if (weir_roster_hears_all(b, h, ask, now))
+    if (weir_roster_has_met_all(b, h, ask, now))
         end_learning(b, now);
 }
 
-static int hear(struct weir_lease_pool *b, struct holder *h,
-                const struct weir_lease_pool_ask *ask, weir_instant now)
+static int take_ask(struct weir_lease_pool *b, struct holder *h,
+                    const struct weir_lease_pool_ask *ask, weir_instant now)
 {
     if (!weir_ask_is_sound(ask))
         return WEIR_EINVAL;
@@ -749,7 +645,7 @@ int weir_lease_pool_hear(struct weir_lease_pool *b, uint32_t holder,
                          weir_instant now)
 {
     struct holder *h = holder_at(b, holder);
-    int error = hear(b, h, ask, now);
+    int error = take_ask(b, h, ask, now);
     if (error == WEIR_OK)
         list_by(b, h, false, weir_later(h->lease_until, now));
     return error;
@@ -760,11 +656,12 @@ int weir_lease_pool_ask(struct weir_lease_pool *b, uint32_t holder,
                         struct weir_grant *out, weir_instant now)
 {
     struct holder *h = holder_at(b, holder);
-    double waited_for = h->waits ? share_of(b, h, now) : WEIR_LEASE_UNITS_MAX;
-    int error = hear(b, h, ask, now);
+    double waited_for =
+        h->waits ? weir_pool_share(b, h, now) : WEIR_LEASE_UNITS_MAX;
+    int error = take_ask(b, h, ask, now);
     if (error < 0)
         return error;
-    double share = share_of(b, h, now);
+    double share = weir_pool_share(b, h, now);
     /* The last round took back from others for a smaller share. */
     if (is_less(waited_for, share))
         b->moved = true;
@@ -774,10 +671,10 @@ int weir_lease_pool_ask(struct weir_lease_pool *b, uint32_t holder,
         set_waits(b, h, is_less(h->grant, share));
         return WEIR_ENOTREADY;
     }
-    double grant = decide(b, h, share, now);
+    double grant = weir_pool_grant(b, h, share, now);
     if (b->rule.whole && is_less(share, h->grant))
-        grant = weir_whole_pass_on(b, h, share, grant);
-    tell(b, h, grant, safe_of(b, h, grant, now), out, now);
+        grant = weir_pool_pass_on(b, h, share, grant);
+    grant_to(b, h, grant, weir_pool_safe(b, h, grant, now), out, now);
     renew(b, h, ask->guard, out, now);
     set_waits(b, h, is_less(h->grant, share));
     return WEIR_OK;
@@ -788,8 +685,9 @@ int weir_lease_pool_ask(struct weir_lease_pool *b, uint32_t holder,
 /* Whether units are to be taken back. */
 static bool is_pressed(const struct weir_lease_pool *b, weir_instant now)
 {
-    return is_short(b, now) || (is_held(b, now) && b->expiry != WEIR_NEVER &&
-                                is_less(b->safe_total, total(&b->safe_out)));
+    return weir_pool_is_short(b, now) ||
+           (weir_pool_is_held(b, now) && b->expiry != WEIR_NEVER &&
+            is_less(b->safe_total, total(&b->safe_out)));
 }
 
 /* Its lease is longer than ours: a pushed increase would last as long. */
@@ -807,16 +705,17 @@ static bool is_beyond_ours(const struct weir_lease_pool *b,
 static double kept_by_push(const struct weir_lease_pool *b,
                            const struct holder *h)
 {
-    bool outlasts = is_at_safe(b) || h->answered_until > b->expiry;
-    return outlasts ? smaller(h->grant, h->safe) : h->grant;
+    bool outlasts = weir_pool_is_at_safe(b) || h->answered_until > b->expiry;
+    return outlasts ? weir_smaller(h->grant, h->safe) : h->grant;
 }
 
 /* Whether there is a grant to push to 'h'. */
-static bool push(struct weir_lease_pool *b, struct holder *h,
-                 struct weir_grant *out, weir_instant now)
+static bool push_to_holder(struct weir_lease_pool *b, struct holder *h,
+                           struct weir_grant *out, weir_instant now)
 {
-    double share = share_of(b, h, now);
-    double grant = decide(b, h, share, now);
+    weir_assert(h->live && h->known);
+    double share = weir_pool_share(b, h, now);
+    double grant = weir_pool_grant(b, h, share, now);
     set_waits(b, h, is_less(h->grant, share));
     if (!h->streams || h->lost || h->serial == 0 || now >= h->lease_until ||
         is_safe_overdrawn(b, h))
@@ -825,25 +724,26 @@ static bool push(struct weir_lease_pool *b, struct holder *h,
     bool calls = weir_roster_calls(b, h, now);
     if (!more && !is_pressed(b, now)) {
         if (calls)
-            tell(b, h, kept_by_push(b, h), h->safe, out, now);
+            grant_to(b, h, kept_by_push(b, h), h->safe, out, now);
         return calls;
     }
     if (!more)
-        grant = smaller(b->rule.whole ? weir_whole_above(share) : share,
-                        kept_by_push(b, h));
-    double safe = safe_of(b, h, grant, now);
+        grant =
+            weir_smaller(weir_pool_share_above(b, share), kept_by_push(b, h));
+    double safe = weir_pool_safe(b, h, grant, now);
     if (is_beyond_ours(b, h))
-        safe = smaller(safe, h->learns ? h->safe_out : h->safe);
+        safe = weir_smaller(safe, h->learns ? h->safe_out : h->safe);
     bool less = is_less(grant, h->grant) || is_less(safe, h->safe);
     if (!more && !less && !calls)
         return false;
-    tell(b, h, grant, safe, out, now);
+    grant_to(b, h, grant, safe, out, now);
     set_waits(b, h, is_less(grant, share));
     return true;
 }
 
 static bool begin_round(struct weir_lease_pool *b, weir_instant now)
 {
+    weir_assert(!b->going);
     bool is_due = b->moved || now >= weir_roster_at(b, now);
     if (!is_due || now < b->round_at)
         return false;
@@ -866,7 +766,7 @@ bool weir_lease_pool_next(struct weir_lease_pool *b, struct weir_grant *out,
             continue;
         }
         struct holder *h = &b->holders[b->hand++];
-        if (h->live && h->known && push(b, h, out, now))
+        if (h->live && h->known && push_to_holder(b, h, out, now))
             return true;
     }
     return false;
@@ -888,4 +788,61 @@ weir_instant weir_lease_pool_deadline(const struct weir_lease_pool *b,
     weir_instant round = b->moved ? 0 : weir_roster_at(b, now);
     round = weir_later(round, b->round_at);
     return round < due ? round : due;
+}
+
+/* ---- Views ---- */
+
+void weir_lease_pool_stats(const struct weir_lease_pool *b,
+                           struct weir_lease_pool_stats *out, weir_instant now)
+{
+    struct weir_book_sum sum = weir_book_sum(b->book);
+    *out = (struct weir_lease_pool_stats){
+        .holders = b->count,
+        .clients = sum.weight,
+        .capacity = b->rule.capacity,
+        .wants = weir_smaller(sum.wants, WEIR_LEASE_UNITS_MAX),
+        .granted = total(&b->granted),
+        .out = weir_smaller(total(&b->out), WEIR_LEASE_UNITS_MAX),
+        .safe_out = weir_smaller(total(&b->safe_out), WEIR_LEASE_UNITS_MAX),
+        .learning = is_learning(b, now),
+    };
+}
+
+bool weir_lease_pool_holder(const struct weir_lease_pool *b, uint32_t holder,
+                            struct weir_lease_holder_stats *out,
+                            weir_instant now)
+{
+    if (holder >= b->used || !b->holders[holder].live)
+        return false;
+    const struct holder *h = &b->holders[holder];
+    *out = (struct weir_lease_holder_stats){
+        .wants = h->wants,
+        .granted = h->grant,
+        .out = h->out,
+        .clients = h->clients,
+        .left = h->lease_until > now ? h->lease_until - now : 0,
+        .streams = h->streams,
+    };
+    return true;
+}
+
+size_t weir_lease_pool_bands(const struct weir_lease_pool *b,
+                             struct weir_band *out, size_t max)
+{
+    weir_assert(max > 0);
+    size_t count = 0;
+    for (uint32_t i = 0; i < weir_book_bands(b->book); i++) {
+        struct weir_band band = { 0 };
+        struct weir_book_sum sum = weir_book_band(b->book, i, &band.priority);
+        if (count < max)
+            out[count++] = band;
+        struct weir_band *last = &out[count - 1];
+        uint64_t clients = last->clients + sum.weight;
+        last->clients = clients < WEIR_LEASE_CLIENTS_MAX
+                            ? (uint32_t)clients
+                            : WEIR_LEASE_CLIENTS_MAX;
+        last->wants =
+            weir_smaller(last->wants + sum.wants, WEIR_LEASE_UNITS_MAX);
+    }
+    return count;
 }

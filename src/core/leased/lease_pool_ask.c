@@ -2,7 +2,7 @@
  * leased/lease_pool_ask.c - checks the ranges of an ask (NaN is in none),
  * decides how much of it is trusted, and keeps its claims: one a priority. */
 
-#include "core/leased/lease_pool_state.h"
+#include "core/leased/lease_pool_internal.h"
 
 bool weir_ask_is_sound(const struct weir_lease_pool_ask *ask)
 {
@@ -29,9 +29,9 @@ bool weir_ask_is_sound(const struct weir_lease_pool_ask *ask)
 double weir_ask_believed(const struct weir_lease_pool *b,
                          const struct weir_lease_pool_ask *ask)
 {
-    double has = larger(ask->has, ask->safe);
+    double has = weir_larger(ask->has, ask->safe);
     bool bounded = !ask->streams && b->expiry == WEIR_NEVER;
-    return bounded ? smaller(has, b->rule.capacity) : has;
+    return bounded ? weir_smaller(has, b->rule.capacity) : has;
 }
 
 static uint32_t claim_of(const struct weir_lease_pool *b,
@@ -74,6 +74,7 @@ static int add_claim(struct weir_lease_pool *b, struct holder *h,
     }
     if (error < 0)
         return error;
+    weir_assert(claim < b->claim_capacity);
     b->claims[claim] = (struct claim){ .next = h->first,
                                        .mark = b->mark,
                                        .priority = band->priority,
@@ -89,6 +90,7 @@ static void drop_claims(struct weir_lease_pool *b, struct holder *h,
     uint32_t *link = &h->first;
     while (*link != NO_CLAIM) {
         uint32_t claim = *link;
+        weir_assert(claim < b->claim_capacity);
         if ((b->claims[claim].mark == b->mark) == marked) {
             *link = b->claims[claim].next;
             weir_book_remove(b->book, claim);
@@ -102,6 +104,7 @@ static void drop_claims(struct weir_lease_pool *b, struct holder *h,
 static void change_claim(struct weir_lease_pool *b, uint32_t claim,
                          const struct weir_band *band)
 {
+    weir_assert(claim < b->claim_capacity);
     struct claim *c = &b->claims[claim];
     int error = weir_book_change(b->book, claim, c->priority, band->clients,
                                  band->wants);
@@ -139,6 +142,7 @@ int weir_ask_claim_all(struct weir_lease_pool *b, struct holder *h,
         h->wants += band->wants;
     }
     drop_claims(b, h, false);
+    weir_assert(h->first != NO_CLAIM);
     return WEIR_OK;
 }
 

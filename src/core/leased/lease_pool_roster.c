@@ -76,7 +76,7 @@
  * over. */
 
 #include "core/base/rng.h"
-#include "core/leased/lease_pool_state.h"
+#include "core/leased/lease_pool_internal.h"
 
 #define QUIET (500 * WEIR_MILLISECOND)
 
@@ -105,6 +105,7 @@ void weir_roster_enter(struct weir_lease_pool *b, struct holder *h,
 {
     struct roster_token *roster_token = &b->roster_token;
     if (h->known) {
+        weir_assert(h->streams || roster_token->deaf > 0);
         roster_token->deaf += (uint32_t)!streams - (uint32_t)!h->streams;
         return;
     }
@@ -128,6 +129,7 @@ static void set_shows(struct weir_lease_pool *b, struct holder *h, bool does)
 {
     struct roster_token *roster_token = &b->roster_token;
     bool did = shows(b, h);
+    weir_assert(!did || roster_token->showing > 0);
     roster_token->showing += (uint32_t)does - (uint32_t)did;
     roster_token->lets_in |=
         did && roster_token->wanted && roster_token->showing == 0;
@@ -146,6 +148,7 @@ void weir_roster_leave(struct weir_lease_pool *b, struct holder *h,
 {
     if (!h->known)
         return;
+    weir_assert(h->streams || b->roster_token.deaf > 0);
     weir_roster_later(b, now);
     b->roster_token.names -= h->name;
     b->roster_token.deaf -= !h->streams;
@@ -173,9 +176,10 @@ static bool has_roster_token(const struct weir_lease_pool *b, weir_instant now)
            !roster_token->wanted && !is_learning(b, now);
 }
 
-uint64_t weir_roster_tell(struct weir_lease_pool *b, struct holder *h,
-                          weir_instant now)
+uint64_t weir_roster_issue_token(struct weir_lease_pool *b, struct holder *h,
+                                 weir_instant now)
 {
+    weir_assert(h->serial > 0);
     struct roster_token *roster_token = &b->roster_token;
     bool quiet = roster_token->showing > 0 || now >= roster_token->quiet_at;
     h->roster_token = 0;
@@ -224,7 +228,7 @@ bool weir_roster_calls(const struct weir_lease_pool *b, const struct holder *h,
 /* ---- Hearing all ---- */
 
 /* Adds to the last tokens shown, each once. */
-static void remember(struct roster_token *roster_token, uint64_t shown)
+static void remember_shown(struct roster_token *roster_token, uint64_t shown)
 {
     for (unsigned i = 0; i < ROSTER_TOKENS_SHOWN; i++) {
         if (roster_token->shown[i] == shown)
@@ -234,9 +238,9 @@ static void remember(struct roster_token *roster_token, uint64_t shown)
         shown;
 }
 
-bool weir_roster_hears_all(struct weir_lease_pool *b, struct holder *h,
-                           const struct weir_lease_pool_ask *ask,
-                           weir_instant now)
+bool weir_roster_has_met_all(struct weir_lease_pool *b, struct holder *h,
+                             const struct weir_lease_pool_ask *ask,
+                             weir_instant now)
 {
     struct roster_token *roster_token = &b->roster_token;
     if (b->learning.kept == 0 || h->counted || !is_learning(b, now))
@@ -245,9 +249,10 @@ bool weir_roster_hears_all(struct weir_lease_pool *b, struct holder *h,
         h->shown = ask->roster_token;
     if (h->shown == 0 || ask->learning)
         return false;
+    weir_assert(h->shown != 0);
     h->counted = true;
     roster_token->heard += h->name;
-    remember(roster_token, h->shown);
+    remember_shown(roster_token, h->shown);
     uint64_t all = roster_token_of(b->learning.kept, roster_token->heard);
     for (unsigned i = 0; i < ROSTER_TOKENS_SHOWN; i++) {
         if (roster_token->shown[i] == all)

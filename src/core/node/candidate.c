@@ -88,7 +88,7 @@ int weir_candidate_init(struct weir_candidate *c,
 
 /* ---- The mastership ---- */
 
-static void tell(struct weir_candidate *c, enum weir_candidate_why why)
+static void note_change(struct weir_candidate *c, enum weir_candidate_why why)
 {
     c->has_change = true;
     c->change = (struct weir_candidate_change){
@@ -105,13 +105,16 @@ static void set_nobody(struct weir_candidate *c, enum weir_candidate_why why)
     c->created_at = 0;
     c->term = 0;
     c->master_len = 0;
-    tell(c, why);
+    note_change(c, why);
+    weir_assert(!c->is_master && c->term == 0);
 }
 
-static void lose(struct weir_candidate *c, enum weir_candidate_why why)
+static void lose_mastership(struct weir_candidate *c,
+                            enum weir_candidate_why why)
 {
     if (c->is_master)
         set_nobody(c, why);
+    weir_assert(!c->is_master);
 }
 
 static void set_master(struct weir_candidate *c, struct weir_text name)
@@ -119,10 +122,12 @@ static void set_master(struct weir_candidate *c, struct weir_text name)
     c->master_len = name.len < sizeof c->master ? name.len : sizeof c->master;
     if (c->master_len > 0)
         memcpy(c->master, name.p, c->master_len);
+    weir_assert(c->master_len <= sizeof c->master);
 }
 
 static void win(struct weir_candidate *c, int64_t created_at, weir_instant now)
 {
+    weir_assert(c->lease != 0);
     if ((c->is_master && c->created_at == created_at) ||
         now >= c->lease_until || now < c->quiet_until)
         return;
@@ -133,11 +138,12 @@ static void win(struct weir_candidate *c, int64_t created_at, weir_instant now)
     c->created_at = created_at;
     c->term = c->top_term = term;
     set_master(c, (struct weir_text){ c->identity, c->identity_len });
-    tell(c, WEIR_CANDIDATE_WON);
+    note_change(c, WEIR_CANDIDATE_WON);
+    weir_assert(c->is_master && c->term == c->top_term);
 }
 
-static void hear_other(struct weir_candidate *c,
-                       const struct weir_candidate_answer *answer)
+static void note_other_master(struct weir_candidate *c,
+                              const struct weir_candidate_answer *answer)
 {
     bool was_master = c->is_master;
     if (!was_master && c->created_at == answer->create_revision)
@@ -153,7 +159,8 @@ static void hear_other(struct weir_candidate *c,
         c->master_len = 0;
     else
         set_master(c, answer->value);
-    tell(c, was_master ? WEIR_CANDIDATE_KEY_LOST : WEIR_CANDIDATE_OTHER);
+    note_change(c, was_master ? WEIR_CANDIDATE_KEY_LOST : WEIR_CANDIDATE_OTHER);
+    weir_assert(!c->is_master && c->top_term >= c->term);
 }
 
 /* ---- The lease ---- */
@@ -166,6 +173,7 @@ static void drop_lease(struct weir_candidate *c, bool stale)
     c->lease = 0;
     c->lease_until = c->kept_until = 0;
     c->want_key = true;
+    weir_assert(c->lease == 0 && c->want_key);
 }
 
 /* When the lease ends by our clock, if this answer holds. */
@@ -205,7 +213,7 @@ static void receive_keep(struct weir_candidate *c,
         return;
     if (answer->gone) {
         drop_lease(c, false);
-        lose(c, WEIR_CANDIDATE_NO_LEASE);
+        lose_mastership(c, WEIR_CANDIDATE_NO_LEASE);
     } else if (answer->failed) {
         if (c->retry_at < c->keep_at)
             c->keep_at = c->retry_at;
@@ -257,11 +265,12 @@ static void receive_create(struct weir_candidate *c,
         return;
     if (answer->gone) {
         drop_lease(c, false);
-        lose(c, WEIR_CANDIDATE_NO_LEASE);
+        lose_mastership(c, WEIR_CANDIDATE_NO_LEASE);
         return;
     }
     if (answer->failed)
         return;
+    weir_assert(c->lease != 0);
     confirm(c, answer, now);
     /* The watch may have returned a newer state already. */
     if (answer->revision < c->revision)
@@ -274,19 +283,19 @@ static void receive_create(struct weir_candidate *c,
     else if (answer->lease == c->lease)
         win(c, answer->create_revision, now);
     else
-        hear_other(c, answer);
+        note_other_master(c, answer);
 }
 
-static void hear_vacancy(struct weir_candidate *c)
+static void note_vacancy(struct weir_candidate *c)
 {
     bool was_master = c->is_master;
     c->want_key = true;
     set_nobody(c, was_master ? WEIR_CANDIDATE_KEY_LOST : WEIR_CANDIDATE_VACANT);
 }
 
-static void hear_change(struct weir_candidate *c,
-                        const struct weir_candidate_answer *answer,
-                        weir_instant now)
+static void note_key_change(struct weir_candidate *c,
+                            const struct weir_candidate_answer *answer,
+                            weir_instant now)
 {
     if (answer->revision <= c->revision)
         return;
@@ -294,14 +303,14 @@ static void hear_change(struct weir_candidate *c,
     if (c->revision > c->top_revision)
         c->top_revision = c->revision;
     if (!answer->found) {
-        hear_vacancy(c);
+        note_vacancy(c);
         return;
     }
     if (c->lease != 0 && answer->lease == c->lease) {
         win(c, answer->create_revision, now);
         return;
     }
-    hear_other(c, answer);
+    note_other_master(c, answer);
 }
 
 /* Changes are no longer seen: the key is to be read again. */
@@ -312,6 +321,7 @@ static void lose_sight(struct weir_candidate *c, weir_instant now)
     c->is_watching = c->is_watched = c->is_read = false;
     c->want_key = true;
     c->revision = 0;
+    weir_assert(!c->is_read && !c->is_watching);
 }
 
 static void receive_watch(struct weir_candidate *c,
@@ -319,7 +329,7 @@ static void receive_watch(struct weir_candidate *c,
                           weir_instant now)
 {
     if (answer->changed)
-        hear_change(c, answer, now);
+        note_key_change(c, answer, now);
     if (answer->over || answer->failed)
         lose_sight(c, now);
 }
@@ -328,16 +338,19 @@ static void receive_watch(struct weir_candidate *c,
 
 static void back_off(struct weir_candidate *c, weir_instant now)
 {
+    weir_assert(c->backoff > 0);
     c->retry_at =
         now + c->backoff / 2 + weir_rng_below(&c->rng, c->backoff / 2 + 1);
     weir_duration most = c->ttl / 5 < BACKOFF_MOST ? c->ttl / 5 : BACKOFF_MOST;
     c->backoff = c->backoff * 2 < most ? c->backoff * 2 : most;
+    weir_assert(c->backoff <= BACKOFF_MOST);
 }
 
 /* A failed ask causes a pause, which grows until that type of ask succeeds.
  * "The lease is gone" is an answer, not a failure. */
-static void judge(struct weir_candidate *c,
-                  const struct weir_candidate_answer *answer, weir_instant now)
+static void judge_answer(struct weir_candidate *c,
+                         const struct weir_candidate_answer *answer,
+                         weir_instant now)
 {
     if (answer->failed && !answer->gone) {
         back_off(c, now);
@@ -366,6 +379,7 @@ void weir_candidate_link(struct weir_candidate *c, bool up, weir_instant now)
     c->session += !up;
     c->keep_at = c->retry_at = now; /* once, and then after the pause */
     lose_sight(c, now);
+    weir_assert(!c->is_read && c->unanswered == 0);
 }
 
 /* An ask is answered by its first answer. */
@@ -397,7 +411,7 @@ void weir_candidate_receive(struct weir_candidate *c,
     }
     weir_candidate_tick(c, now); /* first ends by the clock */
     count_answer(c, &sound, now);
-    judge(c, &sound, now);
+    judge_answer(c, &sound, now);
     switch (answer->ask.type) {
     case WEIR_CANDIDATE_GRANT:
         receive_grant(c, &sound);
@@ -421,7 +435,7 @@ void weir_candidate_receive(struct weir_candidate *c,
 
 /* ---- Time ---- */
 
-static bool is_unheard(const struct weir_candidate *c)
+static bool is_master_unread(const struct weir_candidate *c)
 {
     return !c->is_read && !c->is_master && c->term > 0;
 }
@@ -430,16 +444,16 @@ void weir_candidate_tick(struct weir_candidate *c, weir_instant now)
 {
     if (c->lease != 0 && now >= c->lease_until) {
         drop_lease(c, true);
-        lose(c, WEIR_CANDIDATE_RAN_OUT);
+        lose_mastership(c, WEIR_CANDIDATE_RAN_OUT);
     }
     if (c->is_linked && c->unanswered > 0 &&
         now >= c->heard_at + c->ttl / PATIENCE)
         c->is_leaving = true;
-    if (is_unheard(c) && now >= c->lost_at + c->ttl)
+    if (is_master_unread(c) && now >= c->lost_at + c->ttl)
         set_nobody(c, WEIR_CANDIDATE_UNKNOWN);
 }
 
-static void sooner(weir_instant *at, weir_instant other)
+static void move_sooner(weir_instant *at, weir_instant other)
 {
     if (other < *at)
         *at = other;
@@ -462,29 +476,31 @@ weir_instant weir_candidate_deadline(const struct weir_candidate *c)
 {
     weir_instant at = WEIR_NEVER;
     if (c->lease != 0)
-        sooner(&at, c->lease_until);
+        move_sooner(&at, c->lease_until);
     if (c->is_resigned)
-        sooner(&at, c->farewell_at);
-    if (is_unheard(c))
-        sooner(&at, c->lost_at + c->ttl);
+        move_sooner(&at, c->farewell_at);
+    if (is_master_unread(c))
+        move_sooner(&at, c->lost_at + c->ttl);
     if (!c->is_linked)
         return at;
     if (c->is_leaving)
         return 0;
     if (c->lease != 0)
-        sooner(&at, c->keep_at);
+        move_sooner(&at, c->keep_at);
     if (c->unanswered > 0)
-        sooner(&at, c->heard_at + c->ttl / PATIENCE);
+        move_sooner(&at, c->heard_at + c->ttl / PATIENCE);
     if (has_wish(c))
-        sooner(&at, c->retry_at);
+        move_sooner(&at, c->retry_at);
     return at;
 }
 
 /* ---- Asks ---- */
 
-static bool ask(struct weir_candidate *c, enum weir_candidate_ask_type type,
-                int64_t lease, struct weir_candidate_ask *out, weir_instant now)
+static bool send_ask(struct weir_candidate *c,
+                     enum weir_candidate_ask_type type, int64_t lease,
+                     struct weir_candidate_ask *out, weir_instant now)
 {
+    weir_assert(c->is_linked);
     if (c->unanswered++ == 0)
         c->heard_at = now;
     *out = (struct weir_candidate_ask){
@@ -504,20 +520,21 @@ static bool ask(struct weir_candidate *c, enum weir_candidate_ask_type type,
 static bool next_wish(struct weir_candidate *c, struct weir_candidate_ask *out,
                       weir_instant now)
 {
+    weir_assert(has_wish(c));
     if (c->stale != 0 && !c->is_revoking) {
         c->is_revoking = true;
-        return ask(c, WEIR_CANDIDATE_REVOKE, c->stale, out, now);
+        return send_ask(c, WEIR_CANDIDATE_REVOKE, c->stale, out, now);
     }
     if (c->lease == 0) {
         c->is_granting = true;
-        return ask(c, WEIR_CANDIDATE_GRANT, 0, out, now);
+        return send_ask(c, WEIR_CANDIDATE_GRANT, 0, out, now);
     }
     if (c->want_key && c->creating_at == 0) {
         c->creating_at = now;
-        return ask(c, WEIR_CANDIDATE_CREATE, c->lease, out, now);
+        return send_ask(c, WEIR_CANDIDATE_CREATE, c->lease, out, now);
     }
     c->is_watching = true;
-    return ask(c, WEIR_CANDIDATE_WATCH, c->lease, out, now);
+    return send_ask(c, WEIR_CANDIDATE_WATCH, c->lease, out, now);
 }
 
 bool weir_candidate_next(struct weir_candidate *c,
@@ -528,11 +545,11 @@ bool weir_candidate_next(struct weir_candidate *c,
     if (c->is_leaving) {
         c->is_leaving = false;
         c->unanswered = 0;
-        return ask(c, WEIR_CANDIDATE_LEAVE, 0, out, now);
+        return send_ask(c, WEIR_CANDIDATE_LEAVE, 0, out, now);
     }
     if (c->lease != 0 && now >= c->keep_at) {
         c->keep_at = now + c->ttl / KEEPS_A_TTL;
-        return ask(c, WEIR_CANDIDATE_KEEP, c->lease, out, now);
+        return send_ask(c, WEIR_CANDIDATE_KEEP, c->lease, out, now);
     }
     return now >= c->retry_at && has_wish(c) && next_wish(c, out, now);
 }
@@ -572,7 +589,7 @@ void weir_candidate_resign(struct weir_candidate *c, weir_instant now)
     c->farewell_at = now + WEIR_CANDIDATE_FAREWELL;
     c->retry_at = now;
     drop_lease(c, true);
-    lose(c, WEIR_CANDIDATE_RESIGNED);
+    lose_mastership(c, WEIR_CANDIDATE_RESIGNED);
 }
 
 bool weir_candidate_is_gone(const struct weir_candidate *c, weir_instant now)

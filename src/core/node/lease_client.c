@@ -95,11 +95,6 @@ struct weir_lease_client {
 
 /* ---- Memory ---- */
 
-static size_t aligned(size_t size)
-{
-    return (size + WEIR_CACHE_LINE - 1) & ~(size_t)(WEIR_CACHE_LINE - 1);
-}
-
 static uint32_t heads_for(uint32_t places)
 {
     uint32_t heads = 1;
@@ -108,37 +103,32 @@ static uint32_t heads_for(uint32_t places)
     return heads;
 }
 
-/* Carves the next array out of the block; sizes only when 'block' is NULL. */
-static void *carve(char *block, size_t *at, size_t size)
-{
-    void *p = block ? block + *at : NULL;
-    *at += aligned(size);
-    return p;
-}
-
-static size_t lay_out(struct weir_lease_client *c, char *block,
-                      const struct weir_lease_client_options *options)
+static size_t lay_out_client(struct weir_lease_client *c, char *block,
+                             const struct weir_lease_client_options *options)
 {
     size_t places = options->places;
     size_t message = places < WEIR_LEASES_MAX ? places : WEIR_LEASES_MAX;
     size_t bands = options->speaker ? WEIR_LEASE_BANDS_MAX : 1;
-    size_t at = aligned(sizeof(*c));
+    size_t at = weir_aligned(sizeof(*c));
     c->message_max = (uint32_t)message;
     c->bands_each = (uint32_t)bands;
     c->head_mask = heads_for(options->places) - 1;
-    c->place = carve(block, &at, places * sizeof(struct place));
-    c->due_at = carve(block, &at, places * sizeof(weir_instant));
-    c->end_at = carve(block, &at, places * sizeof(weir_instant));
-    c->head = carve(block, &at, (c->head_mask + (size_t)1) * sizeof(uint32_t));
-    c->wants = carve(block, &at, message * sizeof(struct weir_want));
-    c->bands = carve(block, &at, message * bands * sizeof(struct weir_band));
+    c->place = weir_carve(block, &at, places * sizeof(struct place));
+    c->due_at = weir_carve(block, &at, places * sizeof(weir_instant));
+    c->end_at = weir_carve(block, &at, places * sizeof(weir_instant));
+    c->head =
+        weir_carve(block, &at, (c->head_mask + (size_t)1) * sizeof(uint32_t));
+    c->wants = weir_carve(block, &at, message * sizeof(struct weir_want));
+    c->bands =
+        weir_carve(block, &at, message * bands * sizeof(struct weir_band));
+    weir_assert(c->message_max <= WEIR_LEASES_MAX);
     return at;
 }
 
 size_t weir_lease_client_size(const struct weir_lease_client_options *options)
 {
     struct weir_lease_client shape;
-    return lay_out(&shape, NULL, options);
+    return lay_out_client(&shape, NULL, options);
 }
 
 struct weir_lease_client *weir_lease_client_init(
@@ -153,7 +143,7 @@ struct weir_lease_client *weir_lease_client_init(
     c->link_count = options->links;
     c->due_from = c->end_from = WEIR_NEVER;
     c->master = NONE;
-    lay_out(c, block, options);
+    lay_out_client(c, block, options);
     return c;
 }
 
@@ -171,25 +161,26 @@ void weir_lease_client_forget(struct weir_lease_client *c)
 
 /* ---- Places ---- */
 
-static struct place *place_at(const struct weir_lease_client *c, uint32_t at)
+static struct place *wanted_at(const struct weir_lease_client *c, uint32_t at)
 {
     weir_assert(at < c->used && c->place[at].state != FREE);
     return &c->place[at];
 }
 
-static struct weir_text name_of(const struct place *p)
+static struct weir_text wanted_name(const struct place *p)
 {
     return (struct weir_text){ p->name, p->name_len };
 }
 
 /* In any state but free. */
-static uint32_t find(const struct weir_lease_client *c, struct weir_text name)
+static uint32_t find_wanted(const struct weir_lease_client *c,
+                            struct weir_text name)
 {
     uint64_t hash = weir_hash(name, c->seed);
     uint32_t next = c->capacity > 0 ? c->head[hash & c->head_mask] : 0;
     for (; next != 0; next = c->place[next - 1].next) {
         const struct place *p = &c->place[next - 1];
-        if (p->hash == hash && weir_text_equal(name_of(p), name))
+        if (p->hash == hash && weir_text_equal(wanted_name(p), name))
             return next - 1;
     }
     return NONE;
@@ -198,7 +189,7 @@ static uint32_t find(const struct weir_lease_client *c, struct weir_text name)
 uint32_t weir_lease_client_find(const struct weir_lease_client *c,
                                 struct weir_text name)
 {
-    uint32_t at = find(c, name);
+    uint32_t at = find_wanted(c, name);
     return at != NONE && c->place[at].state == OPEN ? at : NONE;
 }
 
@@ -218,6 +209,7 @@ static weir_instant release_due(const struct weir_lease_client *c)
 /* Something of the place changed: computes when it is due next. */
 static void reckon(struct weir_lease_client *c, uint32_t at)
 {
+    weir_assert(at < c->used);
     const struct place *p = &c->place[at];
     c->due_at[at] =
         p->state == OPEN ? weir_lease_holder_due(&p->holder) : release_due(c);
@@ -231,18 +223,21 @@ static void reckon(struct weir_lease_client *c, uint32_t at)
 
 static void note_changed(struct weir_lease_client *c, uint32_t at)
 {
+    weir_assert(at < c->used);
     struct place *p = &c->place[at];
     if (p->changed)
         return;
     p->changed = true;
     p->next_changed = c->changed_first;
     c->changed_first = at + 1;
+    weir_assert(c->changed_first != 0);
 }
 
-static uint32_t take_place(struct weir_lease_client *c)
+static uint32_t take_wanted(struct weir_lease_client *c)
 {
     uint32_t at = c->free_first;
     if (at != 0) {
+        weir_assert(at <= c->used && c->place[at - 1].state == FREE);
         c->free_first = c->place[at - 1].next;
         return at - 1;
     }
@@ -250,8 +245,9 @@ static uint32_t take_place(struct weir_lease_client *c)
 }
 
 /* A place in the list of changed ones stays in it when free. */
-static void free_place(struct weir_lease_client *c, uint32_t at)
+static void free_wanted(struct weir_lease_client *c, uint32_t at)
 {
+    weir_assert(at < c->used && c->place[at].state != FREE);
     struct place *p = &c->place[at];
     uint32_t *link = &c->head[p->hash & c->head_mask];
     while (*link != at + 1)
@@ -263,9 +259,10 @@ static void free_place(struct weir_lease_client *c, uint32_t at)
     c->due_at[at] = c->end_at[at] = WEIR_NEVER;
 }
 
-static void make(struct weir_lease_client *c, uint32_t at,
-                 const struct weir_lease_want *want, weir_instant now)
+static void begin_wanted(struct weir_lease_client *c, uint32_t at,
+                         const struct weir_lease_want *want, weir_instant now)
 {
+    weir_assert(at < c->used && c->place[at].state == FREE);
     struct place *p = &c->place[at];
     uint64_t hash = weir_hash(want->name, c->seed);
     weir_lease_holder_init(&p->holder, want->on_stale, want->inflight,
@@ -285,12 +282,12 @@ uint32_t weir_lease_client_open(struct weir_lease_client *c,
                                 weir_instant now)
 {
     weir_assert(want->name.len >= 1 && want->name.len <= WEIR_NAME_MAX);
-    uint32_t at = find(c, want->name);
+    uint32_t at = find_wanted(c, want->name);
     if (at == NONE) {
-        at = take_place(c);
+        at = take_wanted(c);
         if (at == NONE)
             return NONE;
-        make(c, at, want, now);
+        begin_wanted(c, at, want, now);
     }
     struct place *p = &c->place[at];
     p->state = OPEN;
@@ -306,7 +303,7 @@ void weir_lease_client_edit(struct weir_lease_client *c, uint32_t at,
                             enum weir_on_stale on_stale, bool inflight,
                             int64_t priority, weir_instant now)
 {
-    struct place *p = place_at(c, at);
+    struct place *p = wanted_at(c, at);
     if (p->holder.inflight != inflight)
         p->holder.in_use = p->holder.needed = 0;
     p->holder.inflight = inflight;
@@ -322,13 +319,13 @@ void weir_lease_client_edit(struct weir_lease_client *c, uint32_t at,
 void weir_lease_client_close(struct weir_lease_client *c, uint32_t at,
                              weir_instant now)
 {
-    struct place *p = place_at(c, at);
+    struct place *p = wanted_at(c, at);
     /* As the lease holder knows it now: when another master is found, the
      * holder forgets its asks, though that may be the root that was asked
      * last. */
     p->owes_until = weir_lease_holder_owes_until(&p->holder);
     if (p->owes_until <= now) {
-        free_place(c, at);
+        free_wanted(c, at);
         return;
     }
     p->state = LEAVING;
@@ -338,28 +335,28 @@ void weir_lease_client_close(struct weir_lease_client *c, uint32_t at,
 void weir_lease_client_want(struct weir_lease_client *c, uint32_t at,
                             double wants, weir_instant now)
 {
-    weir_lease_holder_want(&place_at(c, at)->holder, wants, now);
+    weir_lease_holder_want(&wanted_at(c, at)->holder, wants, now);
     reckon(c, at);
 }
 
 void weir_lease_client_use(struct weir_lease_client *c, uint32_t at,
                            const struct weir_lease_use *use, weir_instant now)
 {
-    weir_lease_holder_use(&place_at(c, at)->holder, use, now);
+    weir_lease_holder_use(&wanted_at(c, at)->holder, use, now);
     reckon(c, at);
 }
 
 void weir_lease_client_in_use(struct weir_lease_client *c, uint32_t at,
                               double in_use)
 {
-    weir_lease_holder_in_use(&place_at(c, at)->holder, in_use);
+    weir_lease_holder_in_use(&wanted_at(c, at)->holder, in_use);
     reckon(c, at);
 }
 
 void weir_lease_client_leased_on(struct weir_lease_client *c, uint32_t at,
                                  double in_use, double promised, bool learning)
 {
-    struct place *p = place_at(c, at);
+    struct place *p = wanted_at(c, at);
     weir_lease_holder_promised(&p->holder, promised);
     weir_lease_holder_learning(&p->holder, learning);
     weir_lease_holder_in_use(&p->holder, in_use);
@@ -369,7 +366,7 @@ void weir_lease_client_leased_on(struct weir_lease_client *c, uint32_t at,
 void weir_lease_client_hurry(struct weir_lease_client *c, uint32_t at,
                              weir_instant now)
 {
-    weir_lease_holder_hurry(&place_at(c, at)->holder, now);
+    weir_lease_holder_hurry(&wanted_at(c, at)->holder, now);
     reckon(c, at);
 }
 
@@ -377,7 +374,7 @@ void weir_lease_client_begin_with(struct weir_lease_client *c, uint32_t at,
                                   double capacity, double used,
                                   weir_instant now)
 {
-    struct weir_lease_holder *holder = &place_at(c, at)->holder;
+    struct weir_lease_holder *holder = &wanted_at(c, at)->holder;
     if (holder->number > 0 || holder->began != WEIR_NEVER)
         return;
     weir_lease_holder_begin_with(holder, capacity, used, now);
@@ -388,19 +385,19 @@ void weir_lease_client_begin_with(struct weir_lease_client *c, uint32_t at,
 const struct weir_lease_holder *weir_lease_client_holder(
     const struct weir_lease_client *c, uint32_t at)
 {
-    return &place_at(c, at)->holder;
+    return &wanted_at(c, at)->holder;
 }
 
 struct weir_text weir_lease_client_name(const struct weir_lease_client *c,
                                         uint32_t at)
 {
-    return name_of(place_at(c, at));
+    return wanted_name(wanted_at(c, at));
 }
 
 enum weir_lease_error weir_lease_client_error(const struct weir_lease_client *c,
                                               uint32_t at)
 {
-    return place_at(c, at)->error;
+    return wanted_at(c, at)->error;
 }
 
 bool weir_lease_client_each(const struct weir_lease_client *c, uint32_t *cursor,
@@ -439,7 +436,8 @@ static uint32_t find_master(const struct weir_lease_client *c)
     return NONE;
 }
 
-static void ask_all(struct weir_lease_client *c, bool lost, weir_instant now)
+static void request_all(struct weir_lease_client *c, bool lost,
+                        weir_instant now)
 {
     for (uint32_t at = 0; at < c->used; at++) {
         struct place *p = &c->place[at];
@@ -462,7 +460,7 @@ static void hold_releases(struct weir_lease_client *c)
 }
 
 /* A root's state has changed: looks for another master. */
-static void review(struct weir_lease_client *c, weir_instant now)
+static void review_master(struct weir_lease_client *c, weir_instant now)
 {
     uint32_t before = c->master;
     c->master = find_master(c);
@@ -470,6 +468,7 @@ static void review(struct weir_lease_client *c, weir_instant now)
         hold_releases(c);
         return;
     }
+    weir_assert(c->master < c->link_count);
     const struct weir_lease_link *said = &c->link[c->master].said;
     bool same = c->met && said->term == c->term && said->root == c->root;
     if (same && before == c->master)
@@ -477,15 +476,16 @@ static void review(struct weir_lease_client *c, weir_instant now)
     c->met = true;
     c->term = said->term;
     c->root = said->root;
-    ask_all(c, !same, now);
+    request_all(c, !same, now);
 }
 
-static void keep_master(struct link *link, struct weir_text master)
+static void keep_link_master(struct link *link, struct weir_text master)
 {
     size_t len = master.len < WEIR_MASTER_MAX ? master.len : WEIR_MASTER_MAX;
     if (len > 0)
         memcpy(link->master, master.p, len);
     link->said.master = (struct weir_text){ link->master, len };
+    weir_assert(len <= WEIR_MASTER_MAX);
 }
 
 void weir_lease_client_link(struct weir_lease_client *c, uint32_t index,
@@ -495,10 +495,10 @@ void weir_lease_client_link(struct weir_lease_client *c, uint32_t index,
     weir_assert(index < c->link_count);
     struct link *link = &c->link[index];
     link->said = *state;
-    keep_master(link, state->master);
+    keep_link_master(link, state->master);
     if (!state->up && c->master == index)
         c->master = NONE;
-    review(c, now);
+    review_master(c, now);
 }
 
 uint32_t weir_lease_client_master(const struct weir_lease_client *c)
@@ -535,9 +535,9 @@ static uint32_t link_to_ask(const struct weir_lease_client *c)
 
 /* ---- Wants ---- */
 
-static size_t speak(struct weir_lease_client *c, uint32_t at,
-                    struct weir_band *bands, bool *out_learning,
-                    weir_instant now)
+static size_t write_bands(struct weir_lease_client *c, uint32_t at,
+                          struct weir_band *bands, bool *out_learning,
+                          weir_instant now)
 {
     *out_learning = false;
     bands[0] = (struct weir_band){ .clients = 1 };
@@ -552,19 +552,21 @@ static size_t speak(struct weir_lease_client *c, uint32_t at,
 static void write_want(struct weir_lease_client *c, uint32_t at,
                        struct weir_wants *message, weir_instant now)
 {
+    weir_assert(message->count < c->message_max);
+    weir_assert(c->place[at].state != FREE);
     struct place *p = &c->place[at];
     struct weir_want *want = &c->wants[message->count];
     struct weir_band *bands = &c->bands[(size_t)message->count * c->bands_each];
     message->count++;
-    *want = (struct weir_want){ .name = name_of(p) };
+    *want = (struct weir_want){ .name = wanted_name(p) };
     if (p->state == LEAVING) {
         want->release = true;
         want->taken = p->holder.taken;
-        free_place(c, at); /* its name stays until the next open() */
+        free_wanted(c, at); /* its name stays until the next open() */
         return;
     }
     struct weir_lease_holder_ask ask;
-    want->band_count = speak(c, at, bands, &want->learning, now);
+    want->band_count = write_bands(c, at, bands, &want->learning, now);
     want->bands = bands;
     weir_lease_holder_ask_by(&p->holder, message->number, &ask, now);
     want->has = ask.has;
@@ -595,6 +597,7 @@ bool weir_lease_client_next(struct weir_lease_client *c, uint32_t *out_link,
     c->due_from = earliest_due(c);
     if (now < c->due_from)
         return false;
+    weir_assert(link < c->link_count && c->link[link].said.up);
     *out = (struct weir_wants){ .number = ++c->number,
                                 .term = c->link[link].said.term,
                                 .wants = c->wants };
@@ -610,13 +613,15 @@ bool weir_lease_client_next(struct weir_lease_client *c, uint32_t *out_link,
 
 /* ---- Grants ---- */
 
-static void take_grant(struct weir_lease_client *c, uint64_t answer,
-                       const struct weir_lease_grant *told, weir_instant now)
+static void take_lease_grant(struct weir_lease_client *c, uint64_t answer,
+                             const struct weir_lease_grant *told,
+                             weir_instant now)
 {
     uint32_t at = weir_lease_client_find(c, told->name);
     if (at == NONE)
         return;
     struct place *p = &c->place[at];
+    weir_assert(p->state == OPEN);
     p->error = told->error;
     if (told->error != WEIR_LEASE_GRANTED)
         return;
@@ -639,12 +644,12 @@ void weir_lease_client_take(struct weir_lease_client *c, uint32_t index,
         return;
     link->said.term = grants->term;
     link->said.leases = !grants->elsewhere;
-    keep_master(link, grants->master);
-    review(c, now);
+    keep_link_master(link, grants->master);
+    review_master(c, now);
     if (c->master != index)
         return;
     for (size_t i = 0; i < grants->count; i++)
-        take_grant(c, grants->answer, &grants->grants[i], now);
+        take_lease_grant(c, grants->answer, &grants->grants[i], now);
 }
 
 /* ---- Time ---- */
@@ -662,8 +667,9 @@ static void end_leases(struct weir_lease_client *c, weir_instant now)
             earliest(c->end_at[at], &c->end_from);
             continue;
         }
+        weir_assert(p->state != FREE);
         if (p->state == LEAVING) {
-            free_place(c, at);
+            free_wanted(c, at);
             continue;
         }
         p->lapsed = true;
@@ -679,6 +685,7 @@ bool weir_lease_client_changed(struct weir_lease_client *c, uint32_t *out_at,
     while (c->changed_first != 0) {
         uint32_t at = c->changed_first - 1;
         struct place *p = &c->place[at];
+        weir_assert(at < c->used && p->changed);
         c->changed_first = p->next_changed;
         p->changed = false;
         if (p->state != OPEN)
@@ -720,5 +727,6 @@ uint64_t weir_lease_client_number(const struct weir_lease_client *c)
 
 void weir_lease_client_go_on(struct weir_lease_client *c, uint64_t number)
 {
+    weir_assert(number >= c->number);
     c->number = number;
 }

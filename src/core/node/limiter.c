@@ -26,7 +26,7 @@
 #include <string.h>
 
 #include "core/base/hash.h"
-#include "core/node/limiter_state.h"
+#include "core/node/limiter_internal.h"
 
 #define EXTRAPOLATE_EVERY (50 * WEIR_MILLISECOND)
 #define LOOK_EVERY (50 * WEIR_MILLISECOND)
@@ -41,26 +41,20 @@
 /* The slack of a link silent for this long isn't used while others answer. */
 #define PATIENCE (500 * WEIR_MILLISECOND)
 
-static const struct weir_text no_text = { NULL, 0 };
-
 /* ---- Memory ---- */
-
-static size_t head_size(void)
-{
-    return (sizeof(struct weir_limiter) + WEIR_CACHE_LINE - 1) &
-           ~(size_t)(WEIR_CACHE_LINE - 1);
-}
 
 size_t weir_limiter_size(const struct weir_limiter_options *options)
 {
-    return head_size() + weir_limiter_asks_size(options->asks) +
+    return weir_aligned(sizeof(struct weir_limiter)) +
+           weir_limiter_asks_size(options->asks) +
            weir_limiter_leases_size(options) +
            weir_limiter_limits_size(options->limits) +
            weir_tally_size(options->slots, options->links,
                            options->region != NULL);
 }
 
-static void set_name(struct weir_limiter *limiter, struct weir_text name)
+static void set_limiter_name(struct weir_limiter *limiter,
+                             struct weir_text name)
 {
     limiter->name_len = name.len < WEIR_NAME_MAX ? name.len : WEIR_NAME_MAX;
     if (limiter->name_len > 0)
@@ -70,20 +64,21 @@ static void set_name(struct weir_limiter *limiter, struct weir_text name)
 struct weir_limiter *weir_limiter_init(
     void *block, const struct weir_limiter_options *options, weir_instant now)
 {
+    weir_assert(options->table);
     weir_assert(options->links <= WEIR_ROOTS_MAX);
     struct weir_limiter *limiter = block;
     limiter->table = options->table;
     limiter->link_count = options->links;
     limiter->rng.state = options->seed;
     limiter->region = options->region;
-    set_name(limiter, options->name);
+    set_limiter_name(limiter, options->name);
     memcpy(limiter->incarnation, options->incarnation, WEIR_INCARNATION_SIZE);
     limiter->settings = (struct weir_settings){
         .report_interval = WEIR_SECOND,
         .stale_after = 3 * WEIR_SECOND,
         .slack = true,
     };
-    char *rest = (char *)block + head_size();
+    char *rest = (char *)block + weir_aligned(sizeof(struct weir_limiter));
     weir_limiter_asks_init(&limiter->asks, rest, options->asks);
     rest += weir_limiter_asks_size(options->asks);
     weir_limiter_leases_init(&limiter->leases, rest, options);
@@ -105,7 +100,7 @@ void weir_limiter_reincarnate(struct weir_limiter *limiter,
                               struct weir_text name, const uint8_t *incarnation,
                               weir_instant now)
 {
-    set_name(limiter, name);
+    set_limiter_name(limiter, name);
     memcpy(limiter->incarnation, incarnation, WEIR_INCARNATION_SIZE);
     weir_tally_disown(&limiter->tally, now);
     /* Each slot is treated as new: its first use is reported at once. This also
@@ -124,43 +119,6 @@ void weir_limiter_reincarnate(struct weir_limiter *limiter,
     weir_limiter_leases_forget(limiter, now);
     limiter->collect_at = now;
     limiter->born = now;
-}
-
-/* ---- Events ---- */
-
-struct weir_event *weir_limiter_note(struct weir_limiter *limiter,
-                                     enum weir_event_type type,
-                                     struct weir_text text, weir_instant now)
-{
-    if (limiter->event_count == LIMITER_EVENTS_MAX) {
-        limiter->events_lost++;
-        return NULL;
-    }
-    uint32_t at =
-        (limiter->event_first + limiter->event_count++) % LIMITER_EVENTS_MAX;
-    struct weir_event *event = &limiter->event[at];
-    *event = (struct weir_event){ .type = type, .at = now, .count = 1 };
-    size_t len =
-        text.len < sizeof(event->text) - 1 ? text.len : sizeof(event->text) - 1;
-    if (len > 0)
-        memcpy(event->text, text.p, len);
-    return event;
-}
-
-bool weir_limiter_event(struct weir_limiter *limiter, struct weir_event *out)
-{
-    if (limiter->event_count > 0) {
-        *out = limiter->event[limiter->event_first];
-        limiter->event_first = (limiter->event_first + 1) % LIMITER_EVENTS_MAX;
-        limiter->event_count--;
-        return true;
-    }
-    if (limiter->events_lost == 0)
-        return false;
-    *out = (struct weir_event){ .type = WEIR_EVENT_LOST,
-                                .count = limiter->events_lost };
-    limiter->events_lost = 0;
-    return true;
 }
 
 /* ---- Receiving ---- */
@@ -185,16 +143,18 @@ static void note_later(weir_instant at, weir_duration age, weir_instant now,
         *in = at;
 }
 
-static bool is_long_ago(const struct weir_limiter *limiter, weir_instant then,
-                        weir_instant now)
+static bool is_silent_since(const struct weir_limiter *limiter,
+                            weir_instant then, weir_instant now)
 {
     return now > then && now - then >= limiter->settings.stale_after;
 }
 
-static void hear(struct weir_limiter *limiter, struct limiter_link *link,
-                 weir_duration age, weir_instant now)
+static void note_received(struct weir_limiter *limiter,
+                          struct limiter_link *link, weir_duration age,
+                          weir_instant now)
 {
-    weir_instant at = now > age ? now - age : 0;
+    weir_assert(link->state != LINK_DOWN);
+    weir_instant at = weir_before(now, age);
     limiter->spoken_at = now;
     if (age != WEIR_NEVER) {
         note_later(at, age, now, &link->top_at);
@@ -205,28 +165,30 @@ static void hear(struct weir_limiter *limiter, struct limiter_link *link,
         limiter->heard_at = now; /* the topmost root gets the full time */
     }
     limiter->heard = true;
-    if (!limiter->stale || is_long_ago(limiter, limiter->heard_at, now))
+    if (!limiter->stale || is_silent_since(limiter, limiter->heard_at, now))
         return;
     limiter->stale = false;
     limiter->tally.share_above = false;
     weir_table_set_stale(limiter->table, false, now);
     weir_tally_stale(&limiter->tally, !limiter->tally.slack, now);
-    weir_limiter_note(limiter, WEIR_EVENT_FRESH, no_text, now);
+    weir_limiter_note(limiter, WEIR_EVENT_FRESH, WEIR_TEXT(""), now);
+    weir_assert(!limiter->stale);
 }
 
 static void check_stale(struct weir_limiter *limiter, weir_instant now)
 {
-    if (!limiter->heard || !is_long_ago(limiter, limiter->heard_at, now))
+    if (!limiter->heard || !is_silent_since(limiter, limiter->heard_at, now))
         return;
-    bool spoken = !is_long_ago(limiter, limiter->spoken_at, now);
+    bool spoken = !is_silent_since(limiter, limiter->spoken_at, now);
     if (limiter->stale && limiter->tally.share_above == spoken)
         return;
     if (!limiter->stale)
-        weir_limiter_note(limiter, WEIR_EVENT_STALE, no_text, now);
+        weir_limiter_note(limiter, WEIR_EVENT_STALE, WEIR_TEXT(""), now);
     limiter->stale = true;
     limiter->tally.share_above = spoken;
     weir_table_set_stale(limiter->table, true, now);
     weir_tally_stale(&limiter->tally, true, now);
+    weir_assert(limiter->stale);
 }
 
 /* ---- Links ---- */
@@ -234,6 +196,7 @@ static void check_stale(struct weir_limiter *limiter, weir_instant now)
 /* As a carrier; 0: it can't carry. */
 static unsigned fitness(const struct weir_limiter *limiter, uint32_t index)
 {
+    weir_assert(index < limiter->link_count);
     const struct limiter_link *link = &limiter->link[index];
     if (link->state != LINK_UP || !link->carries)
         return 0;
@@ -263,6 +226,7 @@ static void choose_carrier(struct weir_limiter *limiter)
     }
     if (best == before)
         return;
+    weir_assert(best == WEIR_CARRIER_NONE || best < limiter->link_count);
     weir_tally_carry(&limiter->tally, best);
     if (best != WEIR_CARRIER_NONE)
         limiter->link[best].urgent = true;
@@ -272,7 +236,7 @@ static void choose_carrier(struct weir_limiter *limiter)
 
 /* The interval is that of the slowest root: before its end no pace is out of
  * date and no count is late. */
-static void set_interval(struct weir_limiter *limiter)
+static void update_interval(struct weir_limiter *limiter)
 {
     weir_duration interval = limiter->settings.report_interval;
     for (uint32_t i = 0; i < limiter->link_count; i++) {
@@ -289,14 +253,15 @@ void weir_limiter_link(struct weir_limiter *limiter, uint32_t index, bool up,
     weir_assert(index < limiter->link_count);
     struct limiter_link *link = &limiter->link[index];
     weir_limiter_asks_lost(limiter, index);
-    weir_limiter_asks_heard(link);
+    weir_limiter_note_message(link);
     weir_limiter_leases_link(limiter, index, NULL, now);
     if (!up) {
         link->tried = true;
         if (link->state == LINK_UP)
-            weir_limiter_note(limiter, WEIR_EVENT_ROOT_DOWN, no_text, now);
+            weir_limiter_note(limiter, WEIR_EVENT_ROOT_DOWN, WEIR_TEXT(""),
+                              now);
         link->state = LINK_DOWN;
-        set_interval(limiter);
+        update_interval(limiter);
         weir_tally_end(&limiter->tally, index, now);
         choose_carrier(limiter);
         weir_limiter_seek_leader(limiter);
@@ -310,10 +275,13 @@ void weir_limiter_link(struct weir_limiter *limiter, uint32_t index, bool up,
     link->full_taken = false;
     link->target = 0;
     link->resend = RESEND_FIRST;
+    weir_assert(link->session != 0);
 }
 
-static void greet(const struct weir_limiter *limiter, struct weir_message *out)
+static void write_hello(const struct weir_limiter *limiter,
+                        struct weir_message *out)
 {
+    weir_assert(limiter->name_len <= WEIR_NAME_MAX);
     out->type = WEIR_MESSAGE_HELLO;
     out->hello = (struct weir_hello){
         .protocol = WEIR_PROTOCOL,
@@ -382,14 +350,14 @@ static int meet_store(struct weir_limiter *limiter, struct limiter_link *link,
     return WEIR_OK;
 }
 
-static void apply_settings(struct weir_limiter *limiter,
-                           const struct weir_settings *settings,
-                           weir_instant now)
+static void apply_root_settings(struct weir_limiter *limiter,
+                                const struct weir_settings *settings,
+                                weir_instant now)
 {
     limiter->settings = *settings;
     if (!settings->correction_auto)
         limiter->tally.ratio = (float)settings->correction_ppm / 1e6f;
-    set_interval(limiter);
+    update_interval(limiter);
     weir_tally_set_slack(&limiter->tally, settings->slack, now);
 }
 
@@ -418,15 +386,15 @@ static void note_epoch(struct limiter_link *link,
         link->target = epoch;
 }
 
-static int welcomed(struct weir_limiter *limiter, uint32_t index,
-                    const struct weir_welcome *welcome, weir_instant now)
+static int receive_welcome(struct weir_limiter *limiter, uint32_t index,
+                           const struct weir_welcome *welcome, weir_instant now)
 {
     struct limiter_link *link = &limiter->link[index];
     if (welcome->protocol != WEIR_PROTOCOL)
         return WEIR_EPROTOCOL;
     if (link->state == LINK_GREETING)
         return WEIR_OK;
-    apply_settings(limiter, &welcome->settings, now);
+    apply_root_settings(limiter, &welcome->settings, now);
     link->root_ready = welcome->ready;
     link->provisional = welcome->provisional;
     link->carries = welcome->carries;
@@ -452,10 +420,11 @@ static int welcomed(struct weir_limiter *limiter, uint32_t index,
                           : welcome->age >= link->sent_at - limiter->born;
     memcpy(link->root, welcome->incarnation, WEIR_INCARNATION_SIZE);
     link->met = link->tried = true;
+    weir_assert(link->state == LINK_WAITING);
     link->state = LINK_UP;
     link->report_at = now;
     link->first = true;
-    weir_instant born = now > welcome->age ? now - welcome->age : 0;
+    weir_instant born = weir_before(now, welcome->age);
     weir_tally_resolve(&limiter->tally, index,
                        was_taken(&limiter->tally.link[index], welcome, same));
     weir_tally_begin(&limiter->tally, index, link->session, same, born, now);
@@ -482,6 +451,7 @@ static void note_slot_denied(struct weir_limiter *limiter, uint32_t index,
 static int take_fills(struct weir_limiter *limiter, uint32_t index,
                       const struct weir_fills *fills, weir_instant now)
 {
+    weir_assert(index < limiter->link_count);
     /* A report has one name below a denied one: start at a random one. */
     size_t many = fills->denied_count;
     size_t first = many > 0 ? weir_rng_below(&limiter->rng, many) : 0;
@@ -509,7 +479,7 @@ static void take_report_backoff(struct weir_limiter *limiter, uint32_t index,
     weir_tally_report_backoff(&limiter->tally, index, report_backoff, now);
     if (report_backoff == before)
         return;
-    set_interval(limiter);
+    update_interval(limiter);
     if (report_backoff < before)
         return;
     struct weir_event *event = weir_limiter_note(
@@ -528,11 +498,11 @@ int weir_limiter_receive(struct weir_limiter *limiter, uint32_t index,
     struct limiter_link *link = &limiter->link[index];
     if (link->state == LINK_DOWN || message->session != link->session)
         return WEIR_OK;
-    hear(limiter, link, top_age_in(link, message), now);
-    weir_limiter_asks_heard(link);
+    note_received(limiter, link, top_age_in(link, message), now);
+    weir_limiter_note_message(link);
     switch (message->type) {
     case WEIR_MESSAGE_WELCOME:
-        return welcomed(limiter, index, &message->welcome, now);
+        return receive_welcome(limiter, index, &message->welcome, now);
     case WEIR_MESSAGE_QUOTAS:
         /* A region passes quotas on and must know their store: the welcome that
          * names it was lost, or overtaken. */
@@ -563,12 +533,6 @@ int weir_limiter_receive(struct weir_limiter *limiter, uint32_t index,
 
 /* ---- Time ---- */
 
-static void collect(struct weir_limiter *limiter, bool all, weir_instant now)
-{
-    weir_tally_collect(&limiter->tally, all, now);
-    weir_limiter_leases_fresh(limiter, now);
-}
-
 static void learn_ratio(struct weir_limiter *limiter)
 {
     struct weir_tally *tally = &limiter->tally;
@@ -584,35 +548,6 @@ static bool extrapolates(const struct weir_limiter *limiter)
            limiter->settings.correction_ppm > 0;
 }
 
-/* Notes that the master of leased quotas has no link here, so no lease can be
- * had. An event is made if this holds at two intervals' ends, because links and
- * masters come up one after the other. */
-static void elsewhere_event(struct weir_limiter *limiter, weir_instant now)
-{
-    const struct weir_lease_client *client = limiter->leases.client;
-    struct weir_text master = weir_lease_client_elsewhere(client);
-    uint32_t cursor = 0, place;
-    bool leases = weir_lease_client_each(client, &cursor, &place);
-    uint64_t hash = leases && master.len > 0 ? weir_hash(master, 0) | 1 : 0;
-    bool stays = hash != 0 && hash == limiter->elsewhere;
-    if (stays && !limiter->elsewhere_told)
-        weir_limiter_note(limiter, WEIR_EVENT_ELSEWHERE, master, now);
-    limiter->elsewhere = hash;
-    limiter->elsewhere_told = stays;
-}
-
-static void overflow_events(struct weir_limiter *limiter, weir_instant now)
-{
-    uint64_t seen = weir_table_overflowed(limiter->table);
-    if (seen == limiter->full_seen)
-        return;
-    struct weir_event *event =
-        weir_limiter_note(limiter, WEIR_EVENT_TABLE_FULL, no_text, now);
-    if (event)
-        event->count = seen - limiter->full_seen;
-    limiter->full_seen = seen;
-}
-
 void weir_limiter_tick(struct weir_limiter *limiter, weir_instant now)
 {
     check_stale(limiter, now);
@@ -622,7 +557,7 @@ void weir_limiter_tick(struct weir_limiter *limiter, weir_instant now)
     bool kicked = weir_table_urgent(limiter->table) ||
                   weir_limiter_leases_due(limiter, now);
     if (kicked || (limiter->settings.slack && now >= limiter->look_at))
-        collect(limiter, false, now);
+        weir_limiter_collect(limiter, false, now);
     if (limiter->settings.slack && (kicked || now >= limiter->look_at)) {
         uint32_t urgent = weir_tally_look(&limiter->tally, now);
         for (uint32_t i = 0; i < limiter->link_count; i++)
@@ -630,10 +565,9 @@ void weir_limiter_tick(struct weir_limiter *limiter, weir_instant now)
         limiter->look_at = now + LOOK_EVERY;
     }
     if (now >= limiter->collect_at) {
-        collect(limiter, true, now);
+        weir_limiter_collect(limiter, true, now);
         limiter->collect_at = now + limiter->settings.report_interval;
-        overflow_events(limiter, now);
-        elsewhere_event(limiter, now);
+        weir_limiter_note_interval(limiter, now);
     }
     weir_limiter_leases_look(limiter, now);
     weir_limiter_limits_look(limiter, now);
@@ -655,6 +589,7 @@ void weir_limiter_tick(struct weir_limiter *limiter, weir_instant now)
 /* When the link's next message is due. */
 static weir_instant link_due(const struct weir_limiter *limiter, uint32_t index)
 {
+    weir_assert(index < limiter->link_count);
     const struct limiter_link *link = &limiter->link[index];
     switch (link->state) {
     case LINK_DOWN:
@@ -705,11 +640,12 @@ static void make_report(struct weir_limiter *limiter, uint32_t index,
                         struct weir_message *out, weir_instant now)
 {
     struct limiter_link *link = &limiter->link[index];
+    weir_assert(link->state == LINK_UP);
     bool again = limiter->tally.link[index].unanswered;
     /* First: a slot marked during this report then kicks for the next. */
     weir_table_set_reporting(limiter->table, false);
     if (!again)
-        collect(limiter, false, now);
+        weir_limiter_collect(limiter, false, now);
     out->type = WEIR_MESSAGE_REPORT;
     weir_tally_report(&limiter->tally, index, &out->report, now);
     out->report.epoch = weir_limiter_epoch(limiter);
@@ -766,14 +702,15 @@ bool weir_limiter_next(struct weir_limiter *limiter, uint32_t *out_link,
         *out_link = i;
         out->session = link->session;
         if (link->state == LINK_UP && link->ask) {
-            greet(limiter, out);
+            write_hello(limiter, out);
             link->ask = false;
             return true;
         }
         if (link->state == LINK_UP) {
             make_report(limiter, i, out, now);
         } else {
-            greet(limiter, out);
+            write_hello(limiter, out);
+            weir_assert(link->state != LINK_UP && link->state != LINK_DOWN);
             link->state = LINK_WAITING;
         }
         link->sent_at = now;
@@ -823,13 +760,6 @@ uint64_t weir_limiter_session(const struct weir_limiter *limiter,
     return link->state == LINK_UP ? link->session : 0;
 }
 
-void weir_limiter_hurry(struct weir_limiter *limiter, weir_instant now)
-{
-    collect(limiter, false, now);
-    for (uint32_t i = 0; i < limiter->link_count; i++)
-        limiter->link[i].urgent = true;
-}
-
 bool weir_limiter_settled(const struct weir_limiter *limiter)
 {
     for (uint32_t i = 0; i < limiter->link_count; i++) {
@@ -847,7 +777,7 @@ weir_duration weir_limiter_top_age(const struct weir_limiter *limiter,
 {
     if (!limiter->topped)
         return WEIR_NEVER;
-    return now > limiter->heard_at ? now - limiter->heard_at : 0;
+    return weir_since(limiter->heard_at, now);
 }
 
 bool weir_limiter_stale(const struct weir_limiter *limiter)
@@ -900,7 +830,7 @@ void weir_limiter_region(struct weir_limiter *limiter, struct weir_ref ref,
 void weir_limiter_carry_late(struct weir_limiter *limiter, weir_duration age,
                              weir_instant now)
 {
-    weir_tally_late(&limiter->tally, now > age ? now - age : 0);
+    weir_tally_late(&limiter->tally, weir_before(now, age));
 }
 
 bool weir_limiter_above(struct weir_limiter *limiter, struct weir_ref ref,

@@ -34,22 +34,17 @@
  * charged. */
 
 #include "core/base/hash.h"
-#include "core/node/limiter_state.h"
+#include "core/node/limiter_internal.h"
 
 #define NO_LINK UINT32_MAX
 #define MEET_ALL (500 * WEIR_MILLISECOND)
 /* One ask is tried in this time at a mute root that sends other messages. */
 #define PROBE_EVERY (400 * WEIR_MILLISECOND)
 
-static size_t aligned(size_t size)
-{
-    return (size + WEIR_CACHE_LINE - 1) & ~(size_t)(WEIR_CACHE_LINE - 1);
-}
-
 size_t weir_limiter_asks_size(uint32_t asks)
 {
-    return aligned(asks * sizeof(struct ask_place)) +
-           aligned(asks * sizeof(struct weir_step_ask));
+    return weir_aligned(asks * sizeof(struct ask_place)) +
+           weir_aligned(asks * sizeof(struct weir_step_ask));
 }
 
 void weir_limiter_asks_init(struct limiter_asks *asks, void *block,
@@ -58,8 +53,8 @@ void weir_limiter_asks_init(struct limiter_asks *asks, void *block,
     weir_assert(capacity <= WEIR_ASKS_MAX);
     asks->capacity = capacity;
     asks->place = block;
-    asks->scratch =
-        (void *)((char *)block + aligned(capacity * sizeof(struct ask_place)));
+    asks->scratch = (void *)((char *)block +
+                             weir_aligned(capacity * sizeof(struct ask_place)));
     asks->look_at = WEIR_NEVER;
 }
 
@@ -75,12 +70,14 @@ void weir_limiter_asks_forget(struct limiter_asks *asks)
 static void list_add(struct limiter_asks *asks, struct ask_list *list,
                      uint32_t index)
 {
+    weir_assert(index < asks->used);
     asks->place[index].next = 0;
     if (list->last != 0)
         asks->place[list->last - 1].next = index + 1;
     else
         list->first = index + 1;
     list->last = index + 1;
+    weir_assert(list->first != 0);
 }
 
 static bool list_take(struct limiter_asks *asks, struct ask_list *list,
@@ -89,25 +86,29 @@ static bool list_take(struct limiter_asks *asks, struct ask_list *list,
     if (list->first == 0)
         return false;
     *out_index = list->first - 1;
+    weir_assert(*out_index < asks->used);
     list->first = asks->place[*out_index].next;
     if (list->first == 0)
         list->last = 0;
     return true;
 }
 
-static bool find_place(struct limiter_asks *asks, uint32_t *out_index)
+static bool find_ask_place(struct limiter_asks *asks, uint32_t *out_index)
 {
     if (list_take(asks, &asks->free, out_index))
         return true;
     if (asks->used == asks->capacity)
         return false;
+    weir_assert(asks->used < asks->capacity);
     *out_index = asks->used++;
     return true;
 }
 
-static void end(struct limiter_asks *asks, uint32_t index, int error)
+static void end_ask(struct limiter_asks *asks, uint32_t index, int error)
 {
+    weir_assert(index < asks->used && asks->under_way > 0);
     struct ask_place *place = &asks->place[index];
+    weir_assert(place->queued || place->number != 0);
     place->number = 0;
     place->queued = false;
     place->error = error;
@@ -137,6 +138,7 @@ static uint32_t route(const struct weir_limiter *limiter, struct weir_text name)
 static bool is_away(const struct weir_limiter *limiter, uint32_t index,
                     weir_duration patience, weir_instant now)
 {
+    weir_assert(index == NO_LINK || index < limiter->link_count);
     if (index == NO_LINK)
         return true;
     const struct limiter_link *link = &limiter->link[index];
@@ -144,7 +146,7 @@ static bool is_away(const struct weir_limiter *limiter, uint32_t index,
            (!link->speaks || now < link->probe_at);
 }
 
-static struct weir_text name_of(const struct ask_place *place)
+static struct weir_text asked_name(const struct ask_place *place)
 {
     return (struct weir_text){ place->name, place->name_len };
 }
@@ -172,7 +174,7 @@ int weir_limiter_ask(struct weir_limiter *limiter,
     if (now >= weir_limiter_asks_from(limiter) &&
         is_away(limiter, route(limiter, ask->name), patience, now))
         return WEIR_ECONNECT;
-    if (!find_place(asks, &index))
+    if (!find_ask_place(asks, &index))
         return WEIR_EFULL;
     struct ask_place *place = &asks->place[index];
     place->ticket = ticket;
@@ -185,29 +187,33 @@ int weir_limiter_ask(struct weir_limiter *limiter,
     memcpy(place->name, ask->name.p, ask->name.len);
     if (place->until < asks->look_at)
         asks->look_at = place->until;
+    weir_assert(asks->under_way < asks->capacity);
     asks->under_way++;
     list_add(asks, &asks->queued, index);
     return WEIR_OK;
 }
 
-static weir_duration patience_of(const struct ask_place *place)
+static weir_duration ask_patience(const struct ask_place *place)
 {
+    weir_assert(place->until >= place->asked_at);
     return place->until - place->asked_at;
 }
 
 static void send(struct weir_limiter *limiter, uint32_t index, uint32_t link,
                  struct weir_asks *out, weir_instant now)
 {
+    weir_assert(link < limiter->link_count && out->count < WEIR_ASKS_MAX);
     struct limiter_asks *asks = &limiter->asks;
     struct ask_place *place = &asks->place[index];
-    if (patience_of(place) <= limiter->link[link].mute_for)
+    weir_assert(place->queued && place->number == 0);
+    if (ask_patience(place) <= limiter->link[link].mute_for)
         limiter->link[link].probe_at = now + PROBE_EVERY;
     place->queued = false;
     place->link = link;
     place->number = ++asks->sequence * WEIR_ASKS_MAX + index;
     asks->scratch[out->count++] = (struct weir_step_ask){
         .number = place->number,
-        .name = name_of(place),
+        .name = asked_name(place),
         .ask = place->ask,
         .patience = place->until - now,
     };
@@ -225,13 +231,13 @@ bool weir_limiter_asks_next(struct weir_limiter *limiter, uint32_t *out_link,
     asks->queued = (struct ask_list){ 0, 0 };
     while (list_take(asks, &waiting, &index)) {
         const struct ask_place *place = &asks->place[index];
-        uint32_t link = route(limiter, name_of(place));
-        if (to == NO_LINK && !is_away(limiter, link, patience_of(place), now))
+        uint32_t link = route(limiter, asked_name(place));
+        if (to == NO_LINK && !is_away(limiter, link, ask_patience(place), now))
             to = link;
         if (now >= place->until)
-            end(asks, index, WEIR_ETIMEOUT);
-        else if (is_away(limiter, link, patience_of(place), now) && !early)
-            end(asks, index, WEIR_ECONNECT);
+            end_ask(asks, index, WEIR_ETIMEOUT);
+        else if (is_away(limiter, link, ask_patience(place), now) && !early)
+            end_ask(asks, index, WEIR_ECONNECT);
         else if (link == to && !early)
             send(limiter, index, link, &message, now);
         else
@@ -248,7 +254,7 @@ bool weir_limiter_asks_next(struct weir_limiter *limiter, uint32_t *out_link,
 
 /* ---- Answers, and asks without ---- */
 
-static int error_of(enum weir_step_error error)
+static int ask_error(enum weir_step_error error)
 {
     switch (error) {
     case WEIR_STEP_ANSWERED:
@@ -265,13 +271,13 @@ static int error_of(enum weir_step_error error)
     return WEIR_ECONNECT;
 }
 
-void weir_limiter_asks_heard(struct limiter_link *link)
+void weir_limiter_note_message(struct limiter_link *link)
 {
     link->speaks = true;
 }
 
-static void note_answer(struct limiter_link *link,
-                        const struct ask_place *place, weir_instant now)
+static void note_root_answer(struct limiter_link *link,
+                             const struct ask_place *place, weir_instant now)
 {
     link->answered_at = now;
     if (now - place->asked_at <= link->mute_for)
@@ -282,6 +288,7 @@ void weir_limiter_take_answers(struct weir_limiter *limiter, uint32_t link,
                                const struct weir_answers *answers,
                                weir_instant now)
 {
+    weir_assert(link < limiter->link_count);
     struct limiter_asks *asks = &limiter->asks;
     for (size_t i = 0; i < answers->count; i++) {
         const struct weir_step_answer *answer = &answers->answers[i];
@@ -292,31 +299,32 @@ void weir_limiter_take_answers(struct weir_limiter *limiter, uint32_t link,
         if (place->number != answer->number || place->link != link)
             continue; /* doubled, or too late */
         if (answer->error == WEIR_STEP_DENIED)
-            weir_limiter_note_denied(limiter, link, name_of(place), now);
+            weir_limiter_note_denied(limiter, link, asked_name(place), now);
         place->answer = answer->answer;
-        note_answer(&limiter->link[link], place, now);
-        end(asks, index, error_of(answer->error));
+        note_root_answer(&limiter->link[link], place, now);
+        end_ask(asks, index, ask_error(answer->error));
     }
 }
 
 void weir_limiter_asks_lost(struct weir_limiter *limiter, uint32_t link)
 {
+    weir_assert(link < limiter->link_count);
     struct limiter_asks *asks = &limiter->asks;
     limiter->link[link].mute_for = 0;
     for (uint32_t i = 0; asks->under_way > 0 && i < asks->used; i++) {
         if (asks->place[i].number != 0 && asks->place[i].link == link)
-            end(asks, i, WEIR_ECONNECT);
+            end_ask(asks, i, WEIR_ECONNECT);
     }
 }
 
-static void miss(struct limiter_link *link, const struct ask_place *place,
-                 weir_instant now)
+static void note_missed_answer(struct limiter_link *link,
+                               const struct ask_place *place, weir_instant now)
 {
     if (link->answered_at >= place->asked_at ||
-        patience_of(place) <= link->mute_for)
+        ask_patience(place) <= link->mute_for)
         return;
     /* The rest of the same deadline varies from ask to ask: add some. */
-    link->mute_for = patience_of(place) + patience_of(place) / 8;
+    link->mute_for = ask_patience(place) + ask_patience(place) / 8;
     link->speaks = false;
     link->probe_at = now;
 }
@@ -333,8 +341,8 @@ void weir_limiter_asks_expire(struct weir_limiter *limiter, weir_instant now)
         if (place->number == 0 && !place->queued)
             continue;
         if (place->number != 0 && now >= place->until) {
-            miss(&limiter->link[place->link], place, now);
-            end(asks, i, WEIR_ETIMEOUT);
+            note_missed_answer(&limiter->link[place->link], place, now);
+            end_ask(asks, i, WEIR_ETIMEOUT);
         } else if (place->until < asks->look_at) {
             asks->look_at = place->until;
         }
@@ -353,6 +361,7 @@ bool weir_limiter_answered(struct weir_limiter *limiter, uint64_t *out_ticket,
     *out_error = place->error;
     if (place->error == 0)
         *out = place->answer;
+    weir_assert(asks->under_way > 0 && place->number == 0);
     asks->under_way--;
     list_add(asks, &asks->free, index);
     return true;
@@ -365,5 +374,6 @@ bool weir_limiter_has_answers(const struct weir_limiter *limiter)
 
 uint32_t weir_limiter_asks_left(const struct weir_limiter *limiter)
 {
+    weir_assert(limiter->asks.under_way <= limiter->asks.capacity);
     return limiter->asks.capacity - limiter->asks.under_way;
 }

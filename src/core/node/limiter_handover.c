@@ -58,7 +58,7 @@
 #include <string.h>
 
 #include "core/base/atomic.h"
-#include "core/node/limiter_state.h"
+#include "core/node/limiter_internal.h"
 
 /* Sessions and messages that may have begun since the handover was written. */
 #define LEFT_OUT 1024

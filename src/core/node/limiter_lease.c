@@ -53,7 +53,7 @@
 
 #include "core/base/hash.h"
 #include "core/counted/bits.h"
-#include "core/node/limiter_state.h"
+#include "core/node/limiter_internal.h"
 
 #define LOOK_EVERY (100 * WEIR_MILLISECOND)
 
@@ -67,11 +67,6 @@ struct lease_place {
 };
 
 /* ---- Memory ---- */
-
-static size_t aligned(size_t size)
-{
-    return (size + WEIR_CACHE_LINE - 1) & ~(size_t)(WEIR_CACHE_LINE - 1);
-}
 
 static struct weir_lease_client_options client_options(
     const struct weir_limiter_options *options)
@@ -87,10 +82,10 @@ static struct weir_lease_client_options client_options(
 size_t weir_limiter_leases_size(const struct weir_limiter_options *options)
 {
     struct weir_lease_client_options client = client_options(options);
-    return aligned(weir_lease_client_size(&client)) +
-           aligned(options->slots * sizeof(uint32_t)) +
-           aligned(options->slots * sizeof(uint64_t)) +
-           aligned(options->leases * sizeof(struct lease_place));
+    return weir_aligned(weir_lease_client_size(&client)) +
+           weir_aligned(options->slots * sizeof(uint32_t)) +
+           weir_aligned(options->slots * sizeof(uint64_t)) +
+           weir_aligned(options->leases * sizeof(struct lease_place));
 }
 
 void weir_limiter_leases_init(struct limiter_leases *leases, void *block,
@@ -99,11 +94,11 @@ void weir_limiter_leases_init(struct limiter_leases *leases, void *block,
     struct weir_lease_client_options client = client_options(options);
     char *rest = block;
     leases->client = weir_lease_client_init(rest, &client);
-    rest += aligned(weir_lease_client_size(&client));
+    rest += weir_aligned(weir_lease_client_size(&client));
     leases->place_of = (void *)rest;
-    rest += aligned(options->slots * sizeof(uint32_t));
+    rest += weir_aligned(options->slots * sizeof(uint32_t));
     leases->seen = (void *)rest;
-    rest += aligned(options->slots * sizeof(uint64_t));
+    rest += weir_aligned(options->slots * sizeof(uint64_t));
     leases->place = (void *)rest;
     leases->priority = options->lease_priority;
     leases->look_at = WEIR_NEVER;
@@ -120,6 +115,7 @@ void weir_limiter_leases_link(struct weir_limiter *limiter, uint32_t index,
                               const struct weir_welcome *welcome,
                               weir_instant now)
 {
+    weir_assert(index < limiter->link_count);
     struct weir_lease_link state = { .up = false };
     if (welcome) {
         struct weir_text root = { (const char *)welcome->incarnation,
@@ -138,7 +134,8 @@ void weir_limiter_leases_link(struct weir_limiter *limiter, uint32_t index,
 /* ---- Places ---- */
 
 /* The place of a slot in its present life, or NONE. */
-static uint32_t place_of(const struct limiter_leases *leases, uint32_t slot)
+static uint32_t place_of_slot(const struct limiter_leases *leases,
+                              uint32_t slot)
 {
     return leases->place_of[slot] - 1;
 }
@@ -179,11 +176,12 @@ static uint64_t units_since(const struct limiter_leases *leases, uint32_t slot,
 
 /* Reports the first use of a place. Its demand is known at the first look: it
  * includes units refused before the place, but after the last one. */
-static void begin(struct weir_limiter *limiter, uint32_t at,
-                  const struct weir_slot_view *view, weir_instant now)
+static void begin_place(struct weir_limiter *limiter, uint32_t at,
+                        const struct weir_slot_view *view, weir_instant now)
 {
     struct limiter_leases *leases = &limiter->leases;
     struct lease_place *place = &leases->place[at];
+    weir_assert(leases->place_of[place->slot] == at + 1);
     struct weir_lease_view lease;
     uint32_t slot = place->slot;
     double wants;
@@ -218,7 +216,7 @@ static void begin(struct weir_limiter *limiter, uint32_t at,
     weir_lease_client_begin_with(leases->client, at, has, used, now);
 }
 
-static void tell_no_room(struct weir_limiter *limiter, struct weir_text name,
+static void note_no_room(struct weir_limiter *limiter, struct weir_text name,
                          weir_instant now)
 {
     struct limiter_leases *leases = &limiter->leases;
@@ -229,6 +227,7 @@ static void tell_no_room(struct weir_limiter *limiter, struct weir_text name,
 static uint32_t open_place(struct weir_limiter *limiter, uint32_t slot,
                            weir_instant now)
 {
+    weir_assert(!limiter->region);
     struct limiter_leases *leases = &limiter->leases;
     struct weir_slot_view view;
     char name[WEIR_NAME_MAX + 1];
@@ -245,7 +244,7 @@ static uint32_t open_place(struct weir_limiter *limiter, uint32_t slot,
         return WEIR_LEASE_PLACE_NONE;
     uint32_t at = weir_lease_client_open(leases->client, &want, now);
     if (at == WEIR_LEASE_PLACE_NONE) {
-        tell_no_room(limiter, want.name, now);
+        note_no_room(limiter, want.name, now);
         weir_table_set_lease(limiter->table, slot,
                              limit_without_place(view.on_stale), now);
         return at;
@@ -259,7 +258,7 @@ static uint32_t open_place(struct weir_limiter *limiter, uint32_t slot,
     leases->place[at] = (struct lease_place){ .slot = slot,
                                               .generation = view.generation,
                                               .opened = view.refs > 0 };
-    begin(limiter, at, &view, now);
+    begin_place(limiter, at, &view, now);
     return at;
 }
 
@@ -267,7 +266,7 @@ static uint32_t open_place(struct weir_limiter *limiter, uint32_t slot,
 
 /* Call after the table has the new limit: units in flight above it are read
  * then. */
-static void tell_in_use(struct weir_limiter *limiter, uint32_t at)
+static void report_in_use(struct weir_limiter *limiter, uint32_t at)
 {
     struct limiter_leases *leases = &limiter->leases;
     const struct weir_lease_holder *holder =
@@ -281,7 +280,7 @@ static void tell_in_use(struct weir_limiter *limiter, uint32_t at)
                              in_flight < most ? in_flight : most);
 }
 
-static void bring_in(struct weir_limiter *limiter, weir_instant now)
+static void apply_grants(struct weir_limiter *limiter, weir_instant now)
 {
     struct limiter_leases *leases = &limiter->leases;
     uint32_t at;
@@ -300,7 +299,7 @@ static void bring_in(struct weir_limiter *limiter, weir_instant now)
             weir_table_end_lease(limiter->table, place->slot, now);
         else
             weir_table_set_lease(limiter->table, place->slot, limit, now);
-        tell_in_use(limiter, at);
+        report_in_use(limiter, at);
     }
 }
 
@@ -314,17 +313,72 @@ void weir_limiter_leases_take(struct weir_limiter *limiter, uint32_t index,
                                      now);
     weir_lease_client_take(limiter->leases.client, index, grants, now);
     if (!limiter->region)
-        bring_in(limiter, now);
+        apply_grants(limiter, now);
+}
+
+/* ---- Marked slots ---- */
+
+/* Whether a marked slot without place gets one: see the file's head. */
+static bool needs_place(struct weir_limiter *limiter, uint32_t slot,
+                        weir_instant now)
+{
+    weir_assert(slot < weir_table_used(limiter->table));
+    struct weir_slot_view view;
+    struct weir_lease_view lease;
+    weir_table_view(limiter->table, slot, &view, now);
+    weir_table_lease_view(limiter->table, slot, &lease);
+    uint64_t refused = weir_table_refused(limiter->table, slot);
+    return view.refs > 0 ||
+           units_since(&limiter->leases, slot, lease.entered, refused) > 0;
+}
+
+/* The slots that the last collect found. */
+static void look_at_fresh(struct weir_limiter *limiter, weir_instant now)
+{
+    struct limiter_leases *leases = &limiter->leases;
+    if (limiter->region || leases->look_at == WEIR_NEVER)
+        return;
+    uint32_t end = weir_table_used(limiter->table);
+    const uint64_t *fresh = limiter->tally.fresh;
+    for (uint32_t slot = weir_bit_next(fresh, 0, end); slot < end;
+         slot = weir_bit_next(fresh, slot + 1, end)) {
+        if (weir_table_leasing(limiter->table, slot) == WEIR_LEASING_NONE)
+            continue;
+        uint32_t at = place_of_slot(leases, slot);
+        if (at == WEIR_LEASE_PLACE_NONE && needs_place(limiter, slot, now))
+            at = open_place(limiter, slot, now);
+        if (at == WEIR_LEASE_PLACE_NONE)
+            continue;
+        double wants;
+        report_in_use(limiter, at);
+        if (weir_table_wanted(limiter->table, slot, &wants))
+            weir_lease_client_want(leases->client, at, wants, now);
+    }
+}
+
+void weir_limiter_collect(struct weir_limiter *limiter, bool all,
+                          weir_instant now)
+{
+    weir_tally_collect(&limiter->tally, all, now);
+    look_at_fresh(limiter, now);
+}
+
+void weir_limiter_hurry(struct weir_limiter *limiter, weir_instant now)
+{
+    weir_limiter_collect(limiter, false, now);
+    for (uint32_t i = 0; i < limiter->link_count; i++)
+        limiter->link[i].urgent = true;
 }
 
 /* ---- Edits ---- */
 
 /* The slot's quota was added or changed. */
-static void follow(struct weir_limiter *limiter, uint32_t slot,
-                   weir_instant now)
+static void follow_edit(struct weir_limiter *limiter, uint32_t slot,
+                        weir_instant now)
 {
+    weir_assert(!limiter->region);
     struct limiter_leases *leases = &limiter->leases;
-    uint32_t at = place_of(leases, slot);
+    uint32_t at = place_of_slot(leases, slot);
     struct weir_slot_view view;
     switch (weir_table_leasing(limiter->table, slot)) {
     case WEIR_LEASING_NONE:
@@ -370,60 +424,24 @@ void weir_limiter_leases_edited(struct weir_limiter *limiter,
     leases->parting = false;
     if (!weir_quota_is_template(quota)) {
         if (weir_table_find(limiter->table, quota->name, &ref))
-            follow(limiter, ref.slot, now);
+            follow_edit(limiter, ref.slot, now);
     } else {
         uint32_t end = weir_table_used(limiter->table);
         for (uint32_t slot = 0; slot < end; slot++)
-            follow(limiter, slot, now);
+            follow_edit(limiter, slot, now);
     }
     if (leases->parting)
         weir_limiter_hurry(limiter, now);
-    bring_in(limiter, now);
+    apply_grants(limiter, now);
 }
 
 /* ---- Use ---- */
 
-/* Whether a marked slot without place gets one: see the file's head. */
-static bool needs_place(struct weir_limiter *limiter, uint32_t slot,
-                        weir_instant now)
-{
-    struct weir_slot_view view;
-    struct weir_lease_view lease;
-    weir_table_view(limiter->table, slot, &view, now);
-    weir_table_lease_view(limiter->table, slot, &lease);
-    uint64_t refused = weir_table_refused(limiter->table, slot);
-    return view.refs > 0 ||
-           units_since(&limiter->leases, slot, lease.entered, refused) > 0;
-}
-
-void weir_limiter_leases_fresh(struct weir_limiter *limiter, weir_instant now)
-{
-    struct limiter_leases *leases = &limiter->leases;
-    if (limiter->region || leases->look_at == WEIR_NEVER)
-        return;
-    uint32_t end = weir_table_used(limiter->table);
-    const uint64_t *fresh = limiter->tally.fresh;
-    for (uint32_t slot = weir_bit_next(fresh, 0, end); slot < end;
-         slot = weir_bit_next(fresh, slot + 1, end)) {
-        if (weir_table_leasing(limiter->table, slot) == WEIR_LEASING_NONE)
-            continue;
-        uint32_t at = place_of(leases, slot);
-        if (at == WEIR_LEASE_PLACE_NONE && needs_place(limiter, slot, now))
-            at = open_place(limiter, slot, now);
-        if (at == WEIR_LEASE_PLACE_NONE)
-            continue;
-        double wants;
-        tell_in_use(limiter, at);
-        if (weir_table_wanted(limiter->table, slot, &wants))
-            weir_lease_client_want(leases->client, at, wants, now);
-    }
-}
-
 /* Whether the lease of a slot isn't needed any more. 'used', 'unpinned': since
  * the look before. */
-static bool is_over(struct limiter_leases *leases, uint32_t at,
-                    const struct weir_slot_view *view, bool used, bool unpinned,
-                    weir_instant now)
+static bool is_lease_over(struct limiter_leases *leases, uint32_t at,
+                          const struct weir_slot_view *view, bool used,
+                          bool unpinned, weir_instant now)
 {
     struct lease_place *place = &leases->place[at];
     const struct weir_lease_holder *holder =
@@ -459,8 +477,8 @@ static void end_place(struct weir_limiter *limiter, uint32_t at,
 }
 
 /* Reports the use so far. Returns whether it grew since the look before. */
-static bool say_use(struct weir_limiter *limiter, uint32_t at,
-                    const struct weir_slot_view *view, weir_instant now)
+static bool report_use(struct weir_limiter *limiter, uint32_t at,
+                       const struct weir_slot_view *view, weir_instant now)
 {
     struct limiter_leases *leases = &limiter->leases;
     struct lease_place *place = &leases->place[at];
@@ -474,7 +492,7 @@ static bool say_use(struct weir_limiter *limiter, uint32_t at,
         use.awaited = lease.awaited;
     }
     use.offered = use.passed + (refused - place->refused);
-    tell_in_use(limiter, at);
+    report_in_use(limiter, at);
     weir_lease_client_use(leases->client, at, &use, now);
     bool used = (int64_t)(use.offered - place->offered) > 0;
     if (used)
@@ -495,8 +513,8 @@ static void look_at_place(struct weir_limiter *limiter, uint32_t at,
         close_place(leases, at, now);
         return;
     }
-    bool used = say_use(limiter, at, &view, now);
-    if (is_over(leases, at, &view, used, unpinned, now))
+    bool used = report_use(limiter, at, &view, now);
+    if (is_lease_over(leases, at, &view, used, unpinned, now))
         end_place(limiter, at, now);
 }
 
@@ -518,7 +536,7 @@ void weir_limiter_leases_look(struct weir_limiter *limiter, weir_instant now)
             look_at_place(limiter, at, now);
         leases->look_at = now + LOOK_EVERY;
     }
-    bring_in(limiter, now);
+    apply_grants(limiter, now);
 }
 
 /* ---- Messages, release ---- */
@@ -529,6 +547,7 @@ bool weir_limiter_leases_next(struct weir_limiter *limiter, uint32_t *out_link,
     if (!weir_lease_client_next(limiter->leases.client, out_link, &out->wants,
                                 now))
         return false;
+    weir_assert(*out_link < limiter->link_count);
     out->type = WEIR_MESSAGE_WANTS;
     out->session = limiter->link[*out_link].session;
     return true;

@@ -11,7 +11,7 @@
 
 #include "core/base/rng.h"
 #include "core/concurrency/concurrency_gate.h"
-#include "core/node/limiter_state.h"
+#include "core/node/limiter_internal.h"
 
 #define LOOK_EVERY WEIR_SECOND
 
@@ -59,8 +59,8 @@ weir_instant weir_limiter_limits_deadline(const struct weir_limiter *limiter)
                : WEIR_NEVER;
 }
 
-static bool tell(struct weir_limiter *limiter, uint32_t slot, char *name,
-                 struct weir_limit_told *out, weir_instant now)
+static bool write_limit(struct weir_limiter *limiter, uint32_t slot, char *name,
+                        struct weir_limit_told *out, weir_instant now)
 {
     struct weir_concurrency_gate_view view;
     size_t len = weir_table_name(limiter->table, slot, name);
@@ -73,13 +73,13 @@ static bool tell(struct weir_limiter *limiter, uint32_t slot, char *name,
         .in_flight = view.in_flight,
         .reason = (uint32_t)controller->reason,
         .latency = controller->latency,
-        .age = now > controller->moved_at ? now - controller->moved_at : 0,
+        .age = weir_since(controller->moved_at, now),
     };
     return true;
 }
 
-static void tell_all(struct weir_limiter *limiter, struct weir_limits *out,
-                     weir_instant now)
+static void write_all_limits(struct weir_limiter *limiter,
+                             struct weir_limits *out, weir_instant now)
 {
     const struct limiter_limits *limits = &limiter->limits;
     char *names = (char *)(limits->rows + limits->capacity);
@@ -87,9 +87,10 @@ static void tell_all(struct weir_limiter *limiter, struct weir_limits *out,
     size_t count = 0;
     while (count < limits->capacity &&
            weir_table_adaptive_next(limiter->table, &cursor, &slot))
-        count += tell(limiter, slot, names + count * (WEIR_NAME_MAX + 1),
-                      &limits->rows[count], now);
+        count += write_limit(limiter, slot, names + count * (WEIR_NAME_MAX + 1),
+                             &limits->rows[count], now);
     *out = (struct weir_limits){ .count = count, .limits = limits->rows };
+    weir_assert(count <= limits->capacity);
 }
 
 bool weir_limiter_limits_next(struct weir_limiter *limiter, uint32_t *out_link,
@@ -104,7 +105,7 @@ bool weir_limiter_limits_next(struct weir_limiter *limiter, uint32_t *out_link,
         *out_link = i;
         out->session = limiter->link[i].session;
         out->type = WEIR_MESSAGE_LIMITS;
-        tell_all(limiter, &out->limits, now);
+        write_all_limits(limiter, &out->limits, now);
         return true;
     }
     return false;

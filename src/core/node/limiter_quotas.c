@@ -30,7 +30,7 @@
 
 #include <string.h>
 
-#include "core/node/limiter_state.h"
+#include "core/node/limiter_internal.h"
 
 /* Missing quotas are asked for again after this time; doubled each time that
  * they still don't fit. */
@@ -59,6 +59,7 @@ void weir_limiter_begin_anew(struct weir_limiter *limiter)
 static void note_missing(struct weir_limiter *limiter,
                          const struct weir_quota *quota)
 {
+    weir_assert(quota->epoch > 0 && quota->name.len <= WEIR_NAME_MAX);
     if (limiter->missing == 0)
         limiter->missing = quota->epoch;
     if (limiter->missing_count++ == 0) {
@@ -68,10 +69,11 @@ static void note_missing(struct weir_limiter *limiter,
     if (quota->epoch > limiter->missing_till)
         limiter->missing_till = quota->epoch;
     limiter->missing_live = weir_table_live(limiter->table);
+    weir_assert(limiter->missing != 0);
 }
 
 /* One event for all of a round: the event queue may be shorter. */
-static void tell_missing(struct weir_limiter *limiter, weir_instant now)
+static void note_missing_event(struct weir_limiter *limiter, weir_instant now)
 {
     if (limiter->missing_count == 0)
         return;
@@ -102,6 +104,7 @@ void weir_limiter_seek_room(struct weir_limiter *limiter, weir_instant now)
         limiter->missing_every == 0 ? ROOM_FIRST : 2 * limiter->missing_every;
     if (limiter->missing_every > ROOM_MOST)
         limiter->missing_every = ROOM_MOST;
+    weir_assert(limiter->missing_every > 0 && limiter->missing == 0);
     limiter->missing_at = now + limiter->missing_every;
     for (uint32_t i = 0; i < limiter->link_count; i++)
         limiter->link[i].urgent = limiter->link[i].again = true;
@@ -109,8 +112,8 @@ void weir_limiter_seek_room(struct weir_limiter *limiter, weir_instant now)
 
 /* ---- Changes ---- */
 
-static int hand_over(struct weir_limiter *limiter,
-                     const struct weir_change *change, weir_instant now)
+static int pass_to_region(struct weir_limiter *limiter,
+                          const struct weir_change *change, weir_instant now)
 {
     const struct weir_limiter_sink *region = limiter->region;
     if (!region || change->quota.epoch <= limiter->handed)
@@ -126,7 +129,7 @@ static int apply_change(struct weir_limiter *limiter,
 {
     if (change->quota.epoch <= limiter->epoch)
         return WEIR_OK;
-    int error = hand_over(limiter, change, now);
+    int error = pass_to_region(limiter, change, now);
     if (error < 0)
         return error;
     if (change->removed) {
@@ -156,15 +159,16 @@ static int begin_whole(struct weir_limiter *limiter, weir_instant now)
     limiter->full = true;
     limiter->full_target = 0;
     weir_table_begin_full(limiter->table);
+    weir_assert(limiter->epoch == 0 && limiter->missing == 0);
     return WEIR_OK;
 }
 
 /* Whether the whole set that this message begins is already under way (a root
  * that wasn't told in time sends the same one again), or was passed by another
  * root's, unknown to this one. */
-static bool is_past(const struct weir_limiter *limiter,
-                    const struct limiter_link *link,
-                    const struct weir_quotas *quotas)
+static bool is_whole_past(const struct weir_limiter *limiter,
+                          const struct limiter_link *link,
+                          const struct weir_quotas *quotas)
 {
     if (limiter->epoch > quotas->target)
         return limiter->epoch > quotas->known;
@@ -175,7 +179,7 @@ static bool is_past(const struct weir_limiter *limiter,
 static int begin_full(struct weir_limiter *limiter, struct limiter_link *link,
                       const struct weir_quotas *quotas, weir_instant now)
 {
-    if (is_past(limiter, link, quotas))
+    if (is_whole_past(limiter, link, quotas))
         return WEIR_OK;
     int error = begin_whole(limiter, now);
     if (error < 0)
@@ -190,17 +194,17 @@ static int begin_full(struct weir_limiter *limiter, struct limiter_link *link,
  * edit moved: it is complete at the newest target. */
 static int reach(struct weir_limiter *limiter, weir_instant now)
 {
-    static const struct weir_text no_text = { NULL, 0 };
     if (limiter->full && limiter->epoch < limiter->full_target)
         return WEIR_OK;
     if (limiter->full)
         weir_table_end_full(limiter->table, now);
     limiter->full = false;
-    tell_missing(limiter, now);
+    note_missing_event(limiter, now);
     if (limiter->missing == 0)
         limiter->missing_every = 0;
     if (!limiter->ready)
-        weir_limiter_note(limiter, WEIR_EVENT_READY, no_text, now);
+        weir_limiter_note(limiter, WEIR_EVENT_READY, WEIR_TEXT(""), now);
+    weir_assert(!limiter->full);
     limiter->ready = true;
     const struct weir_limiter_sink *region = limiter->region;
     int error = region ? region->reached(region->context, limiter->epoch, now)

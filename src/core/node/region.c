@@ -104,8 +104,8 @@ static int take_whole(void *context, const struct weir_store_id *store,
     return weir_root_renew(region->root, store);
 }
 
-static int take_change(void *context, const struct weir_change *change,
-                       weir_instant now)
+static int apply_change_below(void *context, const struct weir_change *change,
+                              weir_instant now)
 {
     struct weir_region *region = context;
     return weir_root_apply(region->root, change, now);
@@ -162,6 +162,7 @@ static void drop_paused(void *context, const struct weir_root_quota *root_quota)
     if (root_quota->up_generation == 0 ||
         region->use_of[root_quota->up_slot] != number)
         return;
+    weir_assert(root_quota->up_slot < region->slots);
     region->use_of[root_quota->up_slot] = 0;
     weir_table_uncarry_in_flight(region->table, root_quota->up_slot);
 }
@@ -177,6 +178,7 @@ static bool find_slot(struct weir_region *region,
         return false;
     if (ref.slot != root_quota->up_slot)
         drop_paused(region, root_quota);
+    weir_assert(ref.slot < region->slots);
     root_quota->up_slot = ref.slot;
     root_quota->up_generation = ref.generation;
     region->use_of[ref.slot] =
@@ -198,8 +200,8 @@ static bool carry_units(struct weir_region *region,
 
 /* Reports all units that the region passed, by any carrier: with them the
  * limiter half computes the region's part for `share`. */
-static void tell_whole(struct weir_region *region,
-                       struct weir_root_quota *root_quota)
+static void report_whole(struct weir_region *region,
+                         struct weir_root_quota *root_quota)
 {
     uint64_t presumed =
         weir_merge_presumed(&region->root->merge, root_quota, region->now);
@@ -219,8 +221,8 @@ static bool is_up(const struct weir_root_quota *root_quota, uint64_t count)
 }
 
 /* Sets the slot to the units in flight of all limiters that we carry. */
-static bool tell_held(struct weir_region *region,
-                      const struct weir_root_quota *root_quota)
+static bool report_in_flight(struct weir_region *region,
+                             const struct weir_root_quota *root_quota)
 {
     uint64_t in_flight = root_quota->carried_in_flight < WEIR_IN_FLIGHT_MAX
                              ? root_quota->carried_in_flight
@@ -231,11 +233,12 @@ static bool tell_held(struct weir_region *region,
                root_quota->carried_refused - root_quota->up_refused);
 }
 
-static bool carry_in_flight(struct weir_region *region,
-                            struct weir_root_quota *root_quota)
+static bool carry_units_in_flight(struct weir_region *region,
+                                  struct weir_root_quota *root_quota)
 {
-    if (!tell_held(region, root_quota) &&
-        !(find_slot(region, root_quota) && tell_held(region, root_quota)))
+    if (!report_in_flight(region, root_quota) &&
+        !(find_slot(region, root_quota) &&
+          report_in_flight(region, root_quota)))
         return false;
     root_quota->up_in_flight = root_quota->carried_in_flight;
     root_quota->up_refused = root_quota->carried_refused;
@@ -246,10 +249,11 @@ static bool carry_in_flight(struct weir_region *region,
 /* Without a slot the root quota waits for one. */
 static bool carry_use(void *context, struct weir_root_quota *root_quota)
 {
+    weir_assert(root_quota->live);
     struct weir_region *region = context;
     bool in_flight = root_quota->inflight ||
                      root_quota->carried_in_flight != root_quota->up_in_flight;
-    if (in_flight && !carry_in_flight(region, root_quota)) {
+    if (in_flight && !carry_units_in_flight(region, root_quota)) {
         region->no_room++;
         return true;
     }
@@ -273,7 +277,7 @@ static bool carry_use(void *context, struct weir_root_quota *root_quota)
     root_quota->up_refused = root_quota->carried_refused;
     root_quota->up_paced = root_quota->carried_pace != 0;
     region->carried += is_new;
-    tell_whole(region, root_quota);
+    report_whole(region, root_quota);
     return root_quota->pace != 0;
 }
 
@@ -310,8 +314,8 @@ static void touch_all(struct weir_region *region)
 }
 
 /* Touches the buckets in the upstream's message. */
-static void touch_told(struct weir_region *region,
-                       const struct weir_fills *fills)
+static void touch_filled(struct weir_region *region,
+                         const struct weir_fills *fills)
 {
     struct weir_merge *merge = &region->root->merge;
     for (size_t i = 0; i < fills->count; i++) {
@@ -320,6 +324,7 @@ static void touch_told(struct weir_region *region,
         if (number == 0)
             continue;
         struct weir_root_quota *root_quota = &merge->uses[number - 1];
+        weir_assert(number <= merge->use_used);
         if (root_quota->live && root_quota->up_generation != 0 &&
             root_quota->up_slot == slot)
             weir_merge_touch(merge, root_quota);
@@ -354,12 +359,14 @@ static uint32_t relay_place(struct weir_region *region)
         weir_assert(region->relayed < WEIR_ASKS_MAX);
         return region->relayed++;
     }
+    weir_assert(first <= region->relayed);
     region->free_relay = region->relay[first - 1].next_free;
     return first - 1;
 }
 
 static void relay_free(struct weir_region *region, uint32_t place)
 {
+    weir_assert(place < region->relayed);
     region->relay[place].next_free = region->free_relay;
     region->free_relay = place + 1;
 }
@@ -400,6 +407,7 @@ static void hand_down_answers(struct weir_region *region)
     int error;
     struct weir_algorithm_answer answer = { .passed = false };
     while (weir_limiter_answered(region->limiter, &place, &error, &answer)) {
+        weir_assert(place < region->relayed);
         const struct relay *relay = &region->relay[place];
         struct weir_step_answer out = { .number = relay->number,
                                         .error = step_error(error) };
@@ -480,6 +488,7 @@ static bool follow_way(struct weir_region *region)
     region->root->region_count = region->way.count;
     if (!is_same_way(&before, &region->way))
         weir_root_welcome_all(region->root);
+    weir_assert(region->way.count <= WEIR_TIERS_MAX);
     return fits;
 }
 
@@ -505,13 +514,15 @@ static const char *misplacement(struct weir_region *region, uint32_t link,
 /* This link leads no way to the top. */
 static void lose_way(struct weir_region *region, uint32_t link)
 {
+    weir_assert(link < region->upstreams);
     region->above[link].count = 0;
     follow_way(region);
 }
 
-static bool place(struct weir_region *region, uint32_t link,
-                  const struct weir_welcome *welcome)
+static bool note_place(struct weir_region *region, uint32_t link,
+                       const struct weir_welcome *welcome)
 {
+    weir_assert(link < region->upstreams);
     region->misplaced[link] = misplacement(region, link, welcome);
     region->carries[link] = welcome->carries;
     if (region->misplaced[link])
@@ -567,13 +578,13 @@ int weir_region_up_receive(struct weir_region *region, uint32_t link,
                            const struct weir_message *message, weir_instant now)
 {
     if (message->type == WEIR_MESSAGE_WELCOME &&
-        !place(region, link, &message->welcome))
+        !note_place(region, link, &message->welcome))
         return WEIR_EPROTOCOL;
     if (message->type == WEIR_MESSAGE_GRANTS)
         return take_grants(region, link, message, now);
     int error = weir_limiter_receive(region->limiter, link, message, now);
     if (message->type == WEIR_MESSAGE_FILLS)
-        touch_told(region, &message->fills);
+        touch_filled(region, &message->fills);
     else if (message->type == WEIR_MESSAGE_WELCOME)
         take_welcome(region, link, message, now);
     else if (message->type == WEIR_MESSAGE_ANSWERS)
@@ -648,8 +659,8 @@ void weir_region_look(const struct weir_region *region,
 /* ---- Life ---- */
 
 /* Zeroed and on a cache line; '*out_owned' is to be freed. */
-static void *make_block(const struct weir_mem *mem, size_t size,
-                        void **out_owned)
+static void *allocate_aligned(const struct weir_mem *mem, size_t size,
+                              void **out_owned)
 {
     *out_owned = mem->alloc(mem->context, size + WEIR_CACHE_LINE);
     uintptr_t at = (uintptr_t)*out_owned + WEIR_CACHE_LINE - 1;
@@ -663,8 +674,8 @@ static bool make_table(struct weir_region *region,
                                           .stripes = 1,
                                           .seed = ~root->seed };
     region->table_size = weir_table_size(&options);
-    void *block =
-        make_block(&region->mem, region->table_size, &region->table_block);
+    void *block = allocate_aligned(&region->mem, region->table_size,
+                                   &region->table_block);
     if (region->table_block)
         region->table = weir_table_init(block, &options, now);
     return region->table_block != NULL;
@@ -684,16 +695,16 @@ static bool make_limiter(struct weir_region *region,
     memcpy(limiter.incarnation, options->root.incarnation,
            WEIR_INCARNATION_SIZE);
     region->limiter_size = weir_limiter_size(&limiter);
-    void *block =
-        make_block(&region->mem, region->limiter_size, &region->limiter_block);
+    void *block = allocate_aligned(&region->mem, region->limiter_size,
+                                   &region->limiter_block);
     if (region->limiter_block)
         region->limiter = weir_limiter_init(block, &limiter, now);
     return region->limiter_block != NULL;
 }
 
-static bool make_parts(struct weir_region *region,
-                       const struct weir_region_options *options,
-                       weir_instant now)
+static bool make_region_parts(struct weir_region *region,
+                              const struct weir_region_options *options,
+                              weir_instant now)
 {
     const struct weir_mem *mem = &region->mem;
     struct weir_root_options root = options->root;
@@ -734,11 +745,11 @@ struct weir_region *weir_region_new(const struct weir_region_options *options,
                                                      .dropped = drop_paused };
     region->sink = (struct weir_limiter_sink){ .context = region,
                                                .whole = take_whole,
-                                               .change = take_change,
+                                               .change = apply_change_below,
                                                .reached = take_reached };
     if (region->named)
         region->sink.name = region->way.names[0];
-    if (make_parts(region, options, now)) {
+    if (make_region_parts(region, options, now)) {
         region->root->regions = region->way.names;
         region->root->region_count = region->way.count;
         return region;

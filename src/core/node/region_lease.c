@@ -69,7 +69,7 @@ struct weir_region_lease {
 
 /* ---- Master or not ---- */
 
-static void say_links(struct weir_region_lease *l, weir_instant now)
+static void set_client_links(struct weir_region_lease *l, weir_instant now)
 {
     static const struct weir_lease_link down = { .up = false };
     for (uint32_t i = 0; i < l->links; i++)
@@ -89,7 +89,7 @@ static void follow_master(struct weir_region_lease *l, weir_instant now)
     l->moved_first = 0;
     memset(l->estates, 0, l->places * sizeof(*l->estates));
     weir_lease_client_forget(l->client);
-    say_links(l, now);
+    set_client_links(l, now);
 }
 
 /* ---- Between lease pool and lease holder ---- */
@@ -104,9 +104,9 @@ static double clamp(double units)
 
 /* Passes the wants of the pool's clients, and the units it has leased out, to
  * the lease holder. Returns the number of bands. */
-static size_t bring_up(struct weir_region_lease *l, uint32_t place,
-                       struct weir_band *bands, bool *out_learning,
-                       weir_instant now)
+static size_t pass_wants_up(struct weir_region_lease *l, uint32_t place,
+                            struct weir_band *bands, bool *out_learning,
+                            weir_instant now)
 {
     const struct weir_lease_manager *manager = l->root->leases.manager;
     struct weir_text name = weir_lease_client_name(l->client, place);
@@ -133,13 +133,13 @@ static size_t bring_up(struct weir_region_lease *l, uint32_t place,
 }
 
 /* Writes the bands, and notes them as sent. */
-static size_t speak(void *context, uint32_t place, uint64_t ticket,
-                    struct weir_band *out_bands, bool *out_learning,
-                    weir_instant now)
+static size_t write_region_bands(void *context, uint32_t place, uint64_t ticket,
+                                 struct weir_band *out_bands,
+                                 bool *out_learning, weir_instant now)
 {
     (void)ticket;
     struct weir_region_lease *l = context;
-    size_t count = bring_up(l, place, out_bands, out_learning, now);
+    size_t count = pass_wants_up(l, place, out_bands, out_learning, now);
     l->estates[place].bands = (uint32_t)count;
     l->estates[place].crowd = 0;
     for (size_t i = 0; i < count; i++)
@@ -167,7 +167,7 @@ static void follow_place(struct weir_region_lease *l, uint32_t place,
     struct weir_band bands[WEIR_LEASE_BANDS_MAX];
     bool learning;
     struct weir_leased_stats stats;
-    bring_up(l, place, bands, &learning, now);
+    pass_wants_up(l, place, bands, &learning, now);
     struct weir_text name = weir_lease_client_name(l->client, place);
     if (!weir_lease_manager_left_of(l->root->leases.manager, name, &stats, now))
         weir_lease_client_close(l->client, place, now);
@@ -303,13 +303,14 @@ static void follow_changed(struct weir_region_lease *l, weir_instant now)
         if (!is_granted(weir_lease_client_holder(l->client, place)))
             continue; /* it was opened, and has no answer yet */
         struct weir_text name = weir_lease_client_name(l->client, place);
-        weir_root_lease_heard(l->root, name, now);
+        weir_root_lease_answered(l->root, name, now);
         moved(l, name, now);
     }
 }
 
 /* Takes the link's statement on the mastership, master here or not. */
-static void keep_said(struct above *above, const struct weir_grants *grants)
+static void keep_statement(struct above *above,
+                           const struct weir_grants *grants)
 {
     if (!above->said.up || grants->term < above->said.term)
         return;
@@ -324,7 +325,7 @@ static void keep_said(struct above *above, const struct weir_grants *grants)
 void weir_region_lease_take(struct weir_region_lease *l, uint32_t link,
                             const struct weir_grants *grants, weir_instant now)
 {
-    keep_said(&l->above[link], grants);
+    keep_statement(&l->above[link], grants);
     follow_master(l, now);
     if (!l->leases)
         return;
@@ -333,7 +334,7 @@ void weir_region_lease_take(struct weir_region_lease *l, uint32_t link,
     /* Answers clients that wait for a quota that isn't granted. */
     for (size_t i = 0; i < grants->count; i++) {
         if (grants->grants[i].error != WEIR_LEASE_GRANTED)
-            weir_root_lease_heard(l->root, grants->grants[i].name, now);
+            weir_root_lease_answered(l->root, grants->grants[i].name, now);
     }
     follow_moved(l, now);
 }
@@ -375,7 +376,7 @@ weir_instant weir_region_lease_deadline(const struct weir_region_lease *l,
 
 /* ---- Life ---- */
 
-static bool make_parts(struct weir_region_lease *l, uint64_t seed)
+static bool make_lease_parts(struct weir_region_lease *l, uint64_t seed)
 {
     struct weir_lease_client_options options = { .places = l->places,
                                                  .links = l->links,
@@ -404,8 +405,9 @@ struct weir_region_lease *weir_region_lease_new(const struct weir_mem *mem,
     l->root = root;
     l->links = links;
     l->places = places < WEIR_LEASE_PLACES_MAX ? places : WEIR_LEASE_PLACES_MAX;
-    l->speaker = (struct weir_lease_speaker){ .context = l, .speak = speak };
-    if (!make_parts(l, seed)) {
+    l->speaker = (struct weir_lease_speaker){ .context = l,
+                                              .speak = write_region_bands };
+    if (!make_lease_parts(l, seed)) {
         weir_region_lease_free(l);
         return NULL;
     }

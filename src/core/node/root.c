@@ -14,21 +14,13 @@
  *     answers    steps of exact quotas: callers wait (root_ask.c)
  *     grants     of leased quotas, and their master (root_lease.c)
  *     answer     a report was taken (or repeated)
- *     quotas     changes above those sent
- *     push       buckets that moved too far from the fill last sent
- *
- * Quotas go by epoch. 'sent' is the epoch sent so far. A report has the
- * limiter's own epoch; when that lags behind 'sent' for too long, sending
- * begins again from it. A limiter of another store, or with an epoch below the
- * floor (removals before it were forgotten), gets the whole set. */
+ *     quotas     changes above those sent (root_quotas.c)
+ *     push       buckets that moved too far from the fill last sent */
 
 #include "core/node/root_state.h"
 
 #include <string.h>
 
-#include "core/base/hash.h"
-
-#define NO_PEER UINT32_MAX
 /* Cells looked at for pushes in one tick: with a thousand limiters each is a
  * cache line of its own, 0.1 us. */
 #define LOOK_WORK 50000
@@ -43,14 +35,6 @@
 #define FORGET_LAST (600 * WEIR_SECOND)
 /* For at least this long after its birth a root adopts fills of limiters. */
 #define LEARN_LEAST (10 * WEIR_SECOND)
-/* Quotas that a limiter hasn't confirmed after this are sent again. */
-#define QUOTAS_RESEND (2 * WEIR_SECOND)
-/* A limiter may be ahead of us for this long: another root may have read an
- * edit first. After that, it has edits that our restored store lacks. */
-#define AHEAD_MOST (30 * WEIR_SECOND)
-/* Roots that disagree permanently send whole sets in turn: the wait doubles
- * each time, up to this. */
-#define AHEAD_LAST (64 * AHEAD_MOST)
 
 /* ---- Life ---- */
 
@@ -59,7 +43,7 @@ static void *allocate(const struct weir_mem *mem, size_t size)
     return mem->alloc(mem->context, size);
 }
 
-static void apply_settings(struct weir_root *root)
+static void apply_merge_settings(struct weir_root *root)
 {
     weir_duration three = 3 * root->settings.report_interval;
     root->merge.slack = root->settings.slack;
@@ -68,13 +52,13 @@ static void apply_settings(struct weir_root *root)
         WEIR_PACE_INTERVALS * root->settings.report_interval;
 }
 
-static bool make_parts(struct weir_root *root, weir_instant now)
+static bool make_root_parts(struct weir_root *root, weir_instant now)
 {
     const struct weir_mem *mem = &root->mem;
     weir_merge_init(&root->merge, mem, root->seed, now);
     root->watch = (struct weir_merge_watch){ root, weir_root_note_beyond };
     root->merge.watch = &root->watch;
-    apply_settings(root);
+    apply_merge_settings(root);
     root->catalog = weir_catalog_new(mem, root->seed);
     root->peers = allocate(mem, root->peers_max * sizeof(*root->peers));
     root->fills = allocate(mem, WEIR_FILLS_MAX * sizeof(*root->fills));
@@ -103,23 +87,11 @@ struct weir_root *weir_root_new(const struct weir_root_options *options,
     root->asks.zone_of = options->zones;
     root->look_at = now;
     root->sweep_at = now + SWEEP_EVERY;
-    if (!make_parts(root, now)) {
+    if (!make_root_parts(root, now)) {
         weir_root_free(root);
         return NULL;
     }
     return root;
-}
-
-static void free_limiter(struct weir_root *root, uint32_t index)
-{
-    struct root_limiter *limiter = root->limiters[index];
-    if (limiter->live) {
-        weir_merge_forget(&root->merge, &limiter->cells);
-        weir_root_forget_limits(root, limiter);
-        weir_index_remove(&root->limiter_index, limiter->hash, index);
-        limiter->live = false;
-        root->limiter_live--;
-    }
 }
 
 static void free_peer(struct root_peer *peer, const struct weir_mem *mem)
@@ -140,7 +112,7 @@ void weir_root_free(struct weir_root *root)
         return;
     const struct weir_mem mem = root->mem;
     for (uint32_t i = 0; i < root->limiter_used; i++) {
-        free_limiter(root, i);
+        weir_root_free_limiter(root, i);
         mem.free(mem.context, root->limiters[i], sizeof(**root->limiters));
     }
     for (uint32_t i = 0; root->peers && i < root->peers_max; i++)
@@ -161,125 +133,18 @@ void weir_root_free(struct weir_root *root)
     mem.free(mem.context, root, sizeof(*root));
 }
 
-/* ---- The queue of peers with messages to be sent ---- */
-
-void weir_root_enqueue(struct weir_root *root, uint32_t index)
-{
-    struct root_peer *peer = &root->peers[index];
-    if (peer->queued || !peer->greeted)
-        return;
-    peer->queued = true;
-    peer->next_queued = 0;
-    if (root->queue_last != 0)
-        root->peers[root->queue_last - 1].next_queued = index + 1;
-    else
-        root->queue_first = index + 1;
-    root->queue_last = index + 1;
-}
-
-static void enqueue_all(struct weir_root *root)
-{
-    for (uint32_t i = 0; i < root->peers_max; i++)
-        weir_root_enqueue(root, i);
-}
-
-static bool dequeue(struct weir_root *root, uint32_t *out_index)
-{
-    if (root->queue_first == 0)
-        return false;
-    *out_index = root->queue_first - 1;
-    struct root_peer *peer = &root->peers[*out_index];
-    root->queue_first = peer->next_queued;
-    if (root->queue_first == 0)
-        root->queue_last = 0;
-    peer->queued = false;
-    return true;
-}
-
-/* ---- Limiters ---- */
-
-static uint64_t key_hash(const struct weir_root *root,
-                         const struct limiter_key *key)
-{
-    struct weir_text text = { (const char *)key, sizeof *key };
-    return weir_hash(text, root->seed);
-}
-
-static bool find_limiter(const struct weir_root *root,
-                         const struct limiter_key *key, uint32_t *out_index)
-{
-    uint64_t hash = key_hash(root, key);
-    size_t cursor = 0;
-    while (weir_index_find(&root->limiter_index, hash, &cursor, out_index)) {
-        if (memcmp(&root->limiters[*out_index]->key, key, sizeof *key) == 0)
-            return true;
-    }
-    return false;
-}
-
-const struct root_limiter *weir_root_find_limiter(const struct weir_root *root,
-                                                  const struct limiter_key *key)
-{
-    uint32_t index;
-    return find_limiter(root, key, &index) ? root->limiters[index] : NULL;
-}
-
-/* A free element, or a new one. */
-static bool limiter_place(struct weir_root *root, uint32_t *out_index)
-{
-    if (root->limiter_live < root->limiter_used) {
-        for (uint32_t i = 0; i < root->limiter_used; i++) {
-            *out_index = i;
-            if (!root->limiters[i]->live)
-                return true;
-        }
-    }
-    struct root_limiter **limiters =
-        weir_mem_grow(&root->mem, root->limiters, sizeof(*limiters),
-                      &root->limiter_capacity, root->limiter_used + 1);
-    if (!limiters)
-        return false;
-    root->limiters = limiters;
-    struct root_limiter *limiter =
-        allocate(&root->mem, sizeof(struct root_limiter));
-    if (!limiter)
-        return false;
-    *out_index = root->limiter_used;
-    root->limiters[root->limiter_used++] = limiter;
-    return true;
-}
-
-static bool make_limiter(struct weir_root *root, const struct limiter_key *key,
-                         uint64_t session, uint32_t *out_index)
-{
-    if (find_limiter(root, key, out_index))
-        return true;
-    uint32_t index;
-    uint64_t hash = key_hash(root, key);
-    if (!limiter_place(root, &index) ||
-        weir_index_add(&root->limiter_index, &root->mem, hash, index) < 0)
-        return false;
-    struct root_limiter *limiter = root->limiters[index];
-    *limiter = (struct root_limiter){ .key = *key,
-                                      .hash = hash,
-                                      .live = true,
-                                      .last_session = session,
-                                      .peer = NO_PEER };
-    root->limiter_live++;
-    *out_index = index;
-    return true;
-}
-
 /* The peer is no longer its limiter's link. */
 static void detach(struct weir_root *root, struct root_peer *peer)
 {
     if (!peer->greeted)
         return;
     struct root_limiter *limiter = root->limiters[peer->limiter];
+    weir_assert(limiter->peer < root->peers_max && root->connected > 0);
+    weir_assert(&root->peers[limiter->peer] == peer);
     weir_merge_connect(&root->merge, &limiter->cells, false);
     weir_root_lease_detach(root, limiter->peer);
     weir_root_forget_limits(root, limiter);
-    limiter->peer = NO_PEER;
+    limiter->peer = ROOT_NO_PEER;
     peer->greeted = false;
     root->connected--;
 }
@@ -288,11 +153,13 @@ static void attach(struct weir_root *root, uint32_t index,
                    uint32_t limiter_index, const struct weir_hello *hello,
                    weir_instant now)
 {
+    weir_assert(index < root->peers_max);
     struct root_limiter *limiter = root->limiters[limiter_index];
     struct root_peer *peer = &root->peers[index];
-    if (limiter->peer != NO_PEER)
+    if (limiter->peer != ROOT_NO_PEER)
         detach(root, &root->peers[limiter->peer]);
     detach(root, peer);
+    weir_assert(limiter->peer == ROOT_NO_PEER && !peer->greeted);
     peer->limiter = limiter_index;
     peer->greeted = true;
     limiter->peer = index;
@@ -312,196 +179,7 @@ static void attach(struct weir_root *root, uint32_t index,
     weir_root_names_attach(root, index);
     weir_merge_connect(&root->merge, &limiter->cells, true);
     root->connected++;
-}
-
-/* ---- Quotas ---- */
-
-/* Sets the epoch from which the peer is sent quotas, by the store and epoch
- * that it reported; 'anew': the whole set in any case. */
-static void plan(struct weir_root *root, struct root_peer *peer, bool anew,
-                 weir_instant now)
-{
-    bool whole = anew || peer->known == 0 ||
-                 !weir_store_id_equal(&peer->store, &root->store) ||
-                 peer->known < weir_catalog_floor(root->catalog);
-    peer->sent = whole ? 0 : peer->known;
-    peer->full_owed = whole;
-    peer->full_known = peer->known;
-    peer->floor = weir_catalog_floor(root->catalog);
-    peer->cursor = (struct weir_cursor){ { 0, 0 } };
-    peer->progress_at = now;
-    peer->planned = true;
-}
-
-/* Whether removals that the peer wasn't sent yet were forgotten. */
-static bool fell_behind(const struct weir_root *root,
-                        const struct root_peer *peer)
-{
-    uint64_t floor = weir_catalog_floor(root->catalog);
-    return peer->planned && peer->sent < floor && peer->floor < floor;
-}
-
-static bool quotas_owed(const struct weir_root *root,
-                        const struct root_peer *peer)
-{
-    return root->ready && peer->planned &&
-           (peer->full_owed || peer->sent < root->epoch);
-}
-
-static void replan_all(struct weir_root *root, weir_instant now)
-{
-    for (uint32_t i = 0; i < root->peers_max; i++) {
-        struct root_peer *peer = &root->peers[i];
-        if (!peer->greeted)
-            continue;
-        peer->welcome_owed = true;
-        plan(root, peer, false, now);
-        weir_root_enqueue(root, i);
-    }
-}
-
-/* The catalog that changes go to. */
-static struct weir_catalog *filling(const struct weir_root *root)
-{
-    return root->coming ? root->coming : root->catalog;
-}
-
-int weir_root_renew(struct weir_root *root, const struct weir_store_id *id)
-{
-    struct weir_catalog *fresh = weir_catalog_new(&root->mem, root->seed);
-    if (!fresh)
-        return WEIR_ENOMEM;
-    weir_catalog_free(root->coming);
-    root->coming = fresh;
-    root->coming_store = *id;
-    return WEIR_OK;
-}
-
-int weir_root_store(struct weir_root *root, const struct weir_store_id *id,
-                    uint64_t epoch, uint64_t floor, weir_instant now)
-{
-    (void)now;
-    const struct weir_store_id *before =
-        root->coming ? &root->coming_store : &root->store;
-    bool another = !weir_store_id_equal(before, id);
-    bool back = epoch < weir_catalog_epoch(filling(root));
-    int error = another || back ? weir_root_renew(root, id) : WEIR_OK;
-    if (error < 0)
-        return error;
-    root->store_epoch = epoch;
-    weir_catalog_set_floor(filling(root), floor);
-    return WEIR_OK;
-}
-
-/* The whole set is complete: it replaces the quotas served. */
-static void take_over(struct weir_root *root)
-{
-    weir_catalog_free(root->catalog);
-    root->catalog = root->coming;
-    root->coming = NULL;
-    root->store = root->coming_store;
-    if (root->ready)
-        weir_root_lease_forget(root);
-    root->ready = false;
-    root->rule_all = true;
-}
-
-/* Applies the present quota of the bucket, if it has changed. */
-static void rule(struct weir_root *root, struct weir_root_quota *root_quota,
-                 weir_instant now)
-{
-    struct weir_captures captures;
-    struct weir_text name = { root_quota->name, root_quota->name_len };
-    const struct weir_quota *quota =
-        weir_catalog_find(root->catalog, name, &captures);
-    if (!quota)
-        weir_merge_drop(&root->merge, root_quota);
-    else if (quota->created != root_quota->created ||
-             quota->epoch != root_quota->rule_epoch)
-        weir_merge_edit(&root->merge, root_quota, quota, now);
-}
-
-int weir_root_apply(struct weir_root *root, const struct weir_change *change,
-                    weir_instant now)
-{
-    /* A template may become a plain quota, and a removal has only the name. */
-    const struct weir_quota *old =
-        weir_catalog_get(filling(root), change->quota.name);
-    bool template = weir_quota_is_template(&change->quota) ||
-                    (old && weir_quota_is_template(old));
-    weir_root_lease_change(root, old, change);
-    int error = weir_catalog_apply(filling(root), change);
-    if (error < 0)
-        return error;
-    if (root->coming)
-        return WEIR_OK;
-    if (template) {
-        root->rule_all = true;
-        return WEIR_OK;
-    }
-    weir_root_lease_edit(root, &change->quota.name, now);
-    struct weir_root_quota *root_quota =
-        weir_merge_get(&root->merge, change->quota.name);
-    if (root_quota)
-        rule(root, root_quota, now);
-    return WEIR_OK;
-}
-
-void weir_root_settle(struct weir_root *root, weir_instant now)
-{
-    if (root->coming)
-        take_over(root);
-    for (uint32_t i = 0; root->rule_all && i < root->merge.use_used; i++) {
-        if (root->merge.uses[i].live)
-            rule(root, &root->merge.uses[i], now);
-    }
-    if (root->rule_all)
-        weir_root_lease_edit(root, NULL, now);
-    root->rule_all = false;
-    uint64_t epoch = weir_catalog_epoch(root->catalog);
-    root->epoch = epoch > root->store_epoch ? epoch : root->store_epoch;
-    if (root->ready) {
-        enqueue_all(root);
-        return;
-    }
-    root->ready = true;
-    replan_all(root, now);
-}
-
-void weir_root_welcome_all(struct weir_root *root)
-{
-    for (uint32_t i = 0; i < root->peers_max; i++) {
-        struct root_peer *peer = &root->peers[i];
-        if (!peer->greeted)
-            continue;
-        peer->welcome_owed = true;
-        weir_root_enqueue(root, i);
-    }
-}
-
-void weir_root_set_provisional(struct weir_root *root, bool provisional)
-{
-    if (root->provisional == provisional)
-        return;
-    if (provisional)
-        weir_root_lease_forget(root);
-    root->provisional = provisional;
-    weir_root_welcome_all(root);
-}
-
-bool weir_root_ready(const struct weir_root *root)
-{
-    return root->ready;
-}
-
-void weir_root_identity(const struct weir_root *root, struct weir_store_id *out)
-{
-    *out = root->store;
-}
-
-struct weir_catalog *weir_root_catalog(struct weir_root *root)
-{
-    return root->catalog;
+    weir_assert(root->connected <= root->peers_max);
 }
 
 /* ---- Links ---- */
@@ -546,12 +224,13 @@ static int take_hello(struct weir_root *root, uint32_t index,
         return WEIR_EPROTOCOL;
     struct limiter_key key = { .owner = peer->names.owner };
     memcpy(key.incarnation, hello->incarnation, sizeof key.incarnation);
-    if (!make_limiter(root, &key, message->session, &limiter_index))
+    if (!weir_root_make_limiter(root, &key, message->session, &limiter_index))
         return WEIR_ENOMEM;
     /* A link belongs to one limiter; another one needs its own link. */
     if (peer->greeted && peer->limiter != limiter_index)
         return WEIR_EPROTOCOL;
     struct root_limiter *limiter = root->limiters[limiter_index];
+    weir_assert(limiter->live);
     uint32_t number = (uint32_t)message->session;
     if (peer->greeted && peer->session == message->session) {
         peer->welcome_owed = true; /* the welcome was lost */
@@ -569,22 +248,19 @@ static int take_hello(struct weir_root *root, uint32_t index,
     peer->answer_count = 0;
     peer->unknown_count = peer->denied_count = 0;
     peer->answer_owed = false;
-    peer->ahead_at = 0;
-    peer->ahead_most = AHEAD_MOST;
-    peer->store = hello->store;
-    peer->known = hello->epoch;
     peer->welcome_owed = true;
     peer->push_at = now;
-    plan(root, peer, false, now);
+    weir_root_begin_quotas(root, peer, hello, now);
     weir_root_enqueue(root, index);
     return WEIR_OK;
 }
 
 /* ---- Reports ---- */
 
-static int remember(const struct weir_root *root, uint32_t **slots,
-                    size_t *count, size_t *capacity, uint32_t slot)
+static int append_slot(const struct weir_root *root, uint32_t **slots,
+                       size_t *count, size_t *capacity, uint32_t slot)
 {
+    weir_assert(*count <= *capacity);
     uint32_t *grown =
         weir_mem_grow(&root->mem, *slots, sizeof(*grown), capacity, *count + 1);
     if (!grown)
@@ -601,11 +277,12 @@ static int take_announce(struct weir_root *root, uint32_t index,
 {
     struct root_peer *peer = &root->peers[index];
     struct root_limiter *limiter = root->limiters[peer->limiter];
+    weir_assert(limiter->live && limiter->peer == index);
     struct weir_captures captures;
     if (!weir_root_names_may(root, index, announce->name, now)) {
         weir_merge_unannounce(&root->merge, &limiter->cells, announce->slot);
-        return remember(root, &peer->denied, &peer->denied_count,
-                        &peer->denied_capacity, announce->slot);
+        return append_slot(root, &peer->denied, &peer->denied_count,
+                           &peer->denied_capacity, announce->slot);
     }
     const struct weir_quota *quota =
         weir_catalog_find(root->catalog, announce->name, &captures);
@@ -621,10 +298,12 @@ static int take_announce(struct weir_root *root, uint32_t index,
                                announce, now);
 }
 
-static int take_counts(struct weir_root *root, uint32_t index,
-                       const struct weir_report *report, weir_instant now)
+static int take_report_counts(struct weir_root *root, uint32_t index,
+                              const struct weir_report *report,
+                              weir_instant now)
 {
     struct root_peer *peer = &root->peers[index];
+    weir_assert(peer->greeted);
     struct root_limiter *limiter = root->limiters[peer->limiter];
     int error = WEIR_OK;
     weir_root_names_come(root, index, report->below);
@@ -635,48 +314,11 @@ static int take_counts(struct weir_root *root, uint32_t index,
     for (size_t i = 0; i < report->count && error == 0; i++) {
         if (!weir_merge_count(&root->merge, &limiter->cells, &report->counts[i],
                               report, now))
-            error = remember(root, &peer->unknown, &peer->unknown_count,
-                             &peer->unknown_capacity, report->counts[i].slot);
+            error =
+                append_slot(root, &peer->unknown, &peer->unknown_count,
+                            &peer->unknown_capacity, report->counts[i].slot);
     }
     return error;
-}
-
-/* Whether it has been ahead of our store for too long. */
-static bool stays_ahead(const struct weir_root *root, struct root_peer *peer,
-                        weir_instant now)
-{
-    bool ahead = root->ready && !root->provisional && !root->coming &&
-                 peer->planned && !peer->full_owed && peer->known > root->epoch;
-    if (!ahead || peer->ahead_at == 0 || now < peer->ahead_at)
-        peer->ahead_at = ahead ? now : 0;
-    return ahead && now - peer->ahead_at >= peer->ahead_most;
-}
-
-/* Takes the limiter's epoch, and whether it has room for the next. */
-static void follow_epoch(struct weir_root *root, struct root_peer *peer,
-                         const struct weir_report *report, weir_instant now)
-{
-    uint64_t epoch = report->epoch;
-    if (epoch != peer->known)
-        peer->progress_at = now;
-    peer->known = epoch;
-    if (peer->planned && root->ready)
-        peer->store = root->store; /* its quotas are from our store now */
-    if (stays_ahead(root, peer, now)) {
-        peer->ahead_at = 0;
-        if (peer->ahead_most < AHEAD_LAST)
-            peer->ahead_most *= 2;
-        plan(root, peer, true, now);
-        return;
-    }
-    if (!peer->full_owed && epoch > peer->sent && epoch <= root->epoch) {
-        peer->sent = epoch; /* another root was faster */
-        peer->cursor = (struct weir_cursor){ { 0, 0 } };
-    }
-    bool lost = !peer->paused && !report->no_room &&
-                now - peer->progress_at >= QUOTAS_RESEND;
-    if (epoch < peer->sent && (report->again || lost))
-        plan(root, peer, false, now);
 }
 
 static int take_report(struct weir_root *root, uint32_t index,
@@ -684,6 +326,7 @@ static int take_report(struct weir_root *root, uint32_t index,
 {
     struct root_peer *peer = &root->peers[index];
     struct root_limiter *limiter = root->limiters[peer->limiter];
+    weir_assert(limiter->live && limiter->peer == index);
     limiter->heard_at = now;
     if (report->number == peer->number && peer->number > 0) {
         root->stats.reports_repeated++;
@@ -704,10 +347,10 @@ static int take_report(struct weir_root *root, uint32_t index,
     limiter->unknown = report->unknown;
     limiter->reports++;
     root->stats.reports++;
-    follow_epoch(root, peer, report, now);
+    weir_root_follow_epoch(root, peer, report, now);
     peer->answer_owed = true;
     weir_root_enqueue(root, index);
-    return take_counts(root, index, report, now);
+    return take_report_counts(root, index, report, now);
 }
 
 int weir_root_receive(struct weir_root *root, uint32_t index,
@@ -762,12 +405,13 @@ static weir_duration top_age(const struct weir_root *root, weir_instant now)
         return 0;
     if (!root->topped)
         return WEIR_NEVER;
-    return now > root->top_at ? now - root->top_at : 0;
+    return weir_since(root->top_at, now);
 }
 
-static void say_welcome(struct weir_root *root, struct root_peer *peer,
-                        struct weir_message *out, weir_instant now)
+static void write_welcome(struct weir_root *root, struct root_peer *peer,
+                          struct weir_message *out, weir_instant now)
 {
+    weir_assert(peer->greeted);
     out->type = WEIR_MESSAGE_WELCOME;
     out->welcome = (struct weir_welcome){
         .protocol = WEIR_PROTOCOL,
@@ -793,6 +437,7 @@ static void say_welcome(struct weir_root *root, struct root_peer *peer,
     memcpy(out->welcome.incarnation, root->incarnation, WEIR_INCARNATION_SIZE);
     weir_root_welcome_leases(root, &out->welcome);
     peer->welcome_owed = peer->master_owed = false;
+    weir_assert(!peer->welcome_owed);
 }
 
 /* Shortest time between two pushes on a link. */
@@ -804,13 +449,15 @@ static weir_duration push_spacing(const struct weir_root *root)
     return spacing > WEIR_PUSH_SPACING ? spacing : WEIR_PUSH_SPACING;
 }
 
-static void say_fills(struct weir_root *root, struct root_peer *peer,
-                      struct weir_message *out, weir_instant now)
+static void write_fills(struct weir_root *root, struct root_peer *peer,
+                        struct weir_message *out, weir_instant now)
 {
+    weir_assert(peer->greeted);
     struct root_limiter *limiter = root->limiters[peer->limiter];
     weir_duration spacing = push_spacing(root);
     size_t count = weir_merge_tell(&root->merge, &limiter->cells, root->fills,
                                    WEIR_FILLS_MAX, now);
+    weir_assert(count <= WEIR_FILLS_MAX);
     out->type = WEIR_MESSAGE_FILLS;
     out->fills = (struct weir_fills){
         .answer = peer->answer_owed,
@@ -836,56 +483,28 @@ static void say_fills(struct weir_root *root, struct root_peer *peer,
     root->stats.fills += count;
 }
 
-static void say_quotas(struct weir_root *root, struct root_peer *peer,
-                       struct weir_message *out, weir_instant now)
-{
-    out->type = WEIR_MESSAGE_QUOTAS;
-    struct weir_quotas *quotas = &out->quotas;
-    *quotas = (struct weir_quotas){ .full = peer->full_owed,
-                                    .from = peer->sent,
-                                    .epoch = peer->sent,
-                                    .target = root->epoch,
-                                    .changes = root->changes };
-    if (quotas->full)
-        quotas->known = peer->full_known;
-    while (quotas->count < WEIR_QUOTAS_MAX) {
-        struct weir_change *change = &root->changes[quotas->count];
-        if (!weir_catalog_since(root->catalog, quotas->epoch, &peer->cursor,
-                                change)) {
-            quotas->epoch = root->epoch;
-            break;
-        }
-        quotas->epoch = change->quota.epoch;
-        quotas->count++;
-    }
-    peer->full_owed = false;
-    peer->sent = quotas->epoch;
-    peer->progress_at = now;
-}
-
 /* One message for the peer; false: none now. */
-static bool say(struct weir_root *root, struct root_peer *peer,
-                struct weir_message *out, weir_instant now)
+static bool write_message(struct weir_root *root, struct root_peer *peer,
+                          struct weir_message *out, weir_instant now)
 {
     if (!peer->greeted)
         return false;
     out->session = peer->session;
-    if (fell_behind(root, peer))
-        plan(root, peer, false, now);
+    weir_root_follow_floor(root, peer, now);
     const struct root_limiter *limiter = root->limiters[peer->limiter];
     if (peer->welcome_owed)
-        say_welcome(root, peer, out, now);
+        write_welcome(root, peer, out, now);
     else if (peer->answer_count > 0)
-        weir_root_say_answers(peer, out);
+        weir_root_write_answers(peer, out);
     else if (weir_root_owes_grants(peer))
-        weir_root_say_grants(root, peer, out);
+        weir_root_write_grants(root, peer, out);
     else if (peer->answer_owed)
-        say_fills(root, peer, out, now);
-    else if (!peer->paused && quotas_owed(root, peer))
-        say_quotas(root, peer, out, now);
+        write_fills(root, peer, out, now);
+    else if (!peer->paused && weir_root_owes_quotas(root, peer))
+        weir_root_write_quotas(root, peer, out, now);
     else if (!peer->paused && weir_merge_due(&limiter->cells) &&
              now >= peer->push_at)
-        say_fills(root, peer, out, now);
+        write_fills(root, peer, out, now);
     else
         return false;
     return true;
@@ -895,8 +514,8 @@ bool weir_root_next(struct weir_root *root, uint32_t *out_peer,
                     struct weir_message *out, weir_instant now)
 {
     uint32_t index;
-    while (dequeue(root, &index)) {
-        if (!say(root, &root->peers[index], out, now))
+    while (weir_root_dequeue(root, &index)) {
+        if (!write_message(root, &root->peers[index], out, now))
             continue;
         weir_root_enqueue(root, index);
         *out_peer = index;
@@ -918,13 +537,13 @@ static void forget_limiters(struct weir_root *root, weir_instant now)
         struct root_limiter *limiter = root->limiters[i];
         if (!limiter->live)
             continue;
-        weir_duration silent =
-            now > limiter->heard_at ? now - limiter->heard_at : 0;
-        if (limiter->peer != NO_PEER) {
+        weir_duration silent = weir_since(limiter->heard_at, now);
+        if (limiter->peer != ROOT_NO_PEER) {
             if (silent >= pace_good && silent < pace_good + 2 * SWEEP_EVERY)
                 weir_merge_mute(&root->merge, &limiter->cells);
             continue;
         }
+        weir_assert(!limiter->cells.connected);
         /* By then the limiter goes by on_stale. */
         if (silent >= root->settings.stale_after)
             weir_merge_release(&root->merge, &limiter->cells);
@@ -933,7 +552,7 @@ static void forget_limiters(struct weir_root *root, weir_instant now)
             continue;
         if (silent >= FORGET_LAST ||
             weir_merge_drained(&root->merge, &limiter->cells, now))
-            free_limiter(root, i);
+            weir_root_free_limiter(root, i);
     }
 }
 
@@ -943,6 +562,7 @@ static bool enqueue_due(struct weir_root *root, weir_instant now)
     bool waiting = false;
     for (uint32_t i = 0; i < root->peers_max; i++) {
         struct root_peer *peer = &root->peers[i];
+        weir_assert(!peer->greeted || peer->limiter < root->limiter_used);
         if (!peer->greeted ||
             !weir_merge_due(&root->limiters[peer->limiter]->cells))
             continue;

@@ -32,17 +32,20 @@
 
 /* ---- Bucket states by name ---- */
 
-static struct weir_text name_of(const struct root_bucket_state *bucket_state)
+static struct weir_text bucket_state_name(
+    const struct root_bucket_state *bucket_state)
 {
     return (struct weir_text){ bucket_state->name, bucket_state->name_len };
 }
 
-static bool find(const struct root_asks *asks, struct weir_text name,
-                 uint64_t hash, uint32_t *out_index)
+static bool find_bucket_state(const struct root_asks *asks,
+                              struct weir_text name, uint64_t hash,
+                              uint32_t *out_index)
 {
     size_t cursor = 0;
     while (weir_index_find(&asks->index, hash, &cursor, out_index)) {
-        if (weir_text_equal(name_of(asks->bucket_states[*out_index]), name))
+        if (weir_text_equal(bucket_state_name(asks->bucket_states[*out_index]),
+                            name))
             return true;
     }
     return false;
@@ -51,14 +54,16 @@ static bool find(const struct root_asks *asks, struct weir_text name,
 static void free_block(struct weir_root *root,
                        struct root_bucket_state *bucket_state)
 {
+    weir_assert(root->asks.bytes >= bucket_state->size);
     root->asks.bytes -= bucket_state->size;
     root->mem.free(root->mem.context, bucket_state, bucket_state->size);
 }
 
-static void forget(struct weir_root *root, uint32_t index)
+static void forget_bucket_state(struct weir_root *root, uint32_t index)
 {
     struct root_asks *asks = &root->asks;
     struct root_bucket_state *bucket_state = asks->bucket_states[index];
+    weir_assert(bucket_state && asks->live > 0);
     weir_index_remove(&asks->index, bucket_state->hash, index);
     free_block(root, bucket_state);
     asks->bucket_states[index] = NULL;
@@ -81,17 +86,17 @@ void weir_root_asks_fini(struct weir_root *root)
 
 /* Only calendars use the current wall clock: setting the clock would empty or
  * stop the other buckets. */
-static weir_instant clock_of(const struct root_asks *asks,
-                             const struct weir_algorithm_rule *rule,
-                             weir_instant now)
+static weir_instant rule_clock(const struct root_asks *asks,
+                               const struct weir_algorithm_rule *rule,
+                               weir_instant now)
 {
     return now +
            (rule->calendar == WEIR_CALENDAR_NONE ? asks->aligned : asks->wall);
 }
 
 /* The exact quota that this root keeps; NULL: none. */
-static const struct weir_quota *quota_of(const struct weir_root *root,
-                                         struct weir_text name)
+static const struct weir_quota *exact_quota(const struct weir_root *root,
+                                            struct weir_text name)
 {
     struct weir_captures captures;
     if (!root->ready)
@@ -104,8 +109,8 @@ static const struct weir_quota *quota_of(const struct weir_root *root,
     return ours ? quota : NULL;
 }
 
-static int32_t offset_of(const struct root_asks *asks,
-                         const struct weir_quota *quota)
+static int32_t zone_offset(const struct root_asks *asks,
+                           const struct weir_quota *quota)
 {
     int32_t offset_s = 0;
     if (weir_tz_fixed(quota->tz, &offset_s) || !asks->zone_of.offset_s)
@@ -115,14 +120,14 @@ static int32_t offset_of(const struct root_asks *asks,
 
 /* A new bucket state of the quota, not in the index yet; NULL: no room.
  * 'spared': bytes of the state that it replaces. */
-static struct root_bucket_state *make(struct weir_root *root,
-                                      struct weir_text name,
-                                      const struct weir_quota *quota,
-                                      size_t spared)
+static struct root_bucket_state *make_bucket_state(
+    struct weir_root *root, struct weir_text name,
+    const struct weir_quota *quota, size_t spared)
 {
+    weir_assert(root->asks.bytes >= spared);
     struct root_asks *asks = &root->asks;
     struct weir_algorithm_rule rule;
-    weir_quota_algorithm_rule(quota, offset_of(asks, quota), &rule);
+    weir_quota_algorithm_rule(quota, zone_offset(asks, quota), &rule);
     size_t size = sizeof(struct root_bucket_state) + weir_algorithm_size(&rule);
     if (asks->bytes - spared + size > WEIR_ROOT_BUCKET_STATE_BYTES)
         return NULL;
@@ -143,8 +148,9 @@ static struct root_bucket_state *make(struct weir_root *root,
 }
 
 /* False: no room. */
-static bool add(struct weir_root *root, struct root_bucket_state *bucket_state,
-                uint32_t *out_index)
+static bool enter_bucket_state(struct weir_root *root,
+                               struct root_bucket_state *bucket_state,
+                               uint32_t *out_index)
 {
     struct root_asks *asks = &root->asks;
     uint32_t index = asks->used;
@@ -162,30 +168,32 @@ static bool add(struct weir_root *root, struct root_bucket_state *bucket_state,
     asks->bucket_states = bucket_states;
     if (weir_index_add(&asks->index, &root->mem, bucket_state->hash, index) < 0)
         return false;
+    weir_assert(index <= asks->used && !asks->bucket_states[index]);
     asks->used += index == asks->used;
     asks->bucket_states[index] = bucket_state;
     asks->live++;
+    weir_assert(asks->live <= asks->used);
     *out_index = index;
     return true;
 }
 
 /* Makes the quota's bucket state; NULL: no room for it. */
-static struct root_bucket_state *begin(struct weir_root *root,
-                                       struct weir_text name,
-                                       const struct weir_quota *quota,
-                                       weir_instant now)
+static struct root_bucket_state *begin_bucket_state(
+    struct weir_root *root, struct weir_text name,
+    const struct weir_quota *quota, weir_instant now)
 {
     uint32_t index;
-    struct root_bucket_state *bucket_state = make(root, name, quota, 0);
+    struct root_bucket_state *bucket_state =
+        make_bucket_state(root, name, quota, 0);
     if (!bucket_state && now >= root->asks.barren_till) {
         weir_root_sweep_bucket_states(root, SEEK_ROOM, now);
-        bucket_state = make(root, name, quota, 0);
+        bucket_state = make_bucket_state(root, name, quota, 0);
         if (!bucket_state)
             root->asks.barren_till = now + BARREN;
     }
     if (!bucket_state)
         return NULL;
-    if (add(root, bucket_state, &index))
+    if (enter_bucket_state(root, bucket_state, &index))
         return bucket_state;
     free_block(root, bucket_state);
     return NULL;
@@ -193,18 +201,19 @@ static struct root_bucket_state *begin(struct weir_root *root,
 
 /* Applies an edit: the used amount stays. Without room for the new state the
  * old one is used further. */
-static struct root_bucket_state *carry(struct weir_root *root, uint32_t index,
-                                       const struct weir_quota *quota,
-                                       weir_instant now)
+static struct root_bucket_state *carry_bucket_state(
+    struct weir_root *root, uint32_t index, const struct weir_quota *quota,
+    weir_instant now)
 {
     struct root_bucket_state *before = root->asks.bucket_states[index];
+    weir_assert(before && before->created == quota->created);
     struct root_bucket_state *bucket_state =
-        make(root, name_of(before), quota, before->size);
+        make_bucket_state(root, bucket_state_name(before), quota, before->size);
     if (!bucket_state)
         return before;
     weir_algorithm_carry(&before->rule, before->state, &bucket_state->rule,
                          bucket_state->state,
-                         clock_of(&root->asks, &bucket_state->rule, now));
+                         rule_clock(&root->asks, &bucket_state->rule, now));
     root->asks.bucket_states[index] = bucket_state;
     free_block(root, before);
     return bucket_state;
@@ -217,17 +226,17 @@ static struct root_bucket_state *bucket_state_of(struct weir_root *root,
 {
     struct root_asks *asks = &root->asks;
     uint32_t index;
-    if (!find(asks, name, weir_hash(name, root->seed), &index))
-        return begin(root, name, quota, now);
+    if (!find_bucket_state(asks, name, weir_hash(name, root->seed), &index))
+        return begin_bucket_state(root, name, quota, now);
     struct root_bucket_state *bucket_state = asks->bucket_states[index];
     if (bucket_state->created != quota->created) {
-        forget(root, index);
-        return begin(root, name, quota, now);
+        forget_bucket_state(root, index);
+        return begin_bucket_state(root, name, quota, now);
     }
     if (bucket_state->epoch != quota->epoch)
-        return carry(root, index, quota, now);
+        return carry_bucket_state(root, index, quota, now);
     if (bucket_state->zones != asks->zones && bucket_state->rule.calendar)
-        bucket_state->rule.utc_offset_s = offset_of(asks, quota);
+        bucket_state->rule.utc_offset_s = zone_offset(asks, quota);
     bucket_state->zones = asks->zones;
     return bucket_state;
 }
@@ -237,6 +246,7 @@ static struct root_bucket_state *bucket_state_of(struct weir_root *root,
 static struct weir_step_answer *answer_place(struct weir_root *root,
                                              struct root_peer *peer)
 {
+    weir_assert(peer->answer_count < WEIR_ASKS_MAX);
     struct weir_step_answer *answers =
         weir_mem_grow(&root->mem, peer->answers, sizeof(*answers),
                       &peer->answer_capacity, peer->answer_count + 1);
@@ -246,12 +256,12 @@ static struct weir_step_answer *answer_place(struct weir_root *root,
     return &answers[peer->answer_count];
 }
 
-static enum weir_step_error decide(struct weir_root *root,
-                                   const struct weir_step_ask *ask,
-                                   struct weir_algorithm_answer *out,
-                                   weir_instant now)
+static enum weir_step_error step_bucket_state(struct weir_root *root,
+                                              const struct weir_step_ask *ask,
+                                              struct weir_algorithm_answer *out,
+                                              weir_instant now)
 {
-    const struct weir_quota *quota = quota_of(root, ask->name);
+    const struct weir_quota *quota = exact_quota(root, ask->name);
     if (!quota)
         return WEIR_STEP_UNKNOWN;
     struct root_bucket_state *bucket_state =
@@ -259,15 +269,16 @@ static enum weir_step_error decide(struct weir_root *root,
     if (!bucket_state)
         return WEIR_STEP_NO_ROOM;
     weir_algorithm_step(&bucket_state->rule, bucket_state->state, &ask->ask,
-                        out, clock_of(&root->asks, &bucket_state->rule, now));
+                        out, rule_clock(&root->asks, &bucket_state->rule, now));
     return WEIR_STEP_ANSWERED;
 }
 
 /* Whether there is an answer now. */
-static bool answer(struct weir_root *root, uint32_t index,
-                   const struct weir_step_ask *ask,
-                   struct weir_step_answer *out, weir_instant now)
+static bool answer_ask(struct weir_root *root, uint32_t index,
+                       const struct weir_step_ask *ask,
+                       struct weir_step_answer *out, weir_instant now)
 {
+    weir_assert(index < root->peers_max);
     const struct weir_root_relay *relay = &root->asks.relay;
     *out = (struct weir_step_answer){ .number = ask->number };
     if (!weir_root_names_may(root, index, ask->name, now)) {
@@ -275,7 +286,7 @@ static bool answer(struct weir_root *root, uint32_t index,
         return true;
     }
     if (!relay->ask) {
-        out->error = decide(root, ask, &out->answer, now);
+        out->error = step_bucket_state(root, ask, &out->answer, now);
         return true;
     }
     int error =
@@ -289,6 +300,7 @@ int weir_root_take_asks(struct weir_root *root, uint32_t index,
                         const struct weir_asks *asks, weir_instant now)
 {
     struct root_peer *peer = &root->peers[index];
+    weir_assert(peer->greeted);
     for (size_t i = 0; i < asks->count; i++)
         weir_root_names_come(root, index, asks->asks[i].name);
     for (size_t i = 0; i < asks->count; i++) {
@@ -301,7 +313,7 @@ int weir_root_take_asks(struct weir_root *root, uint32_t index,
         if (!place)
             return WEIR_ENOMEM;
         peer->asked = ask->number;
-        if (!answer(root, index, ask, place, now)) {
+        if (!answer_ask(root, index, ask, place, now)) {
             root->stats.asks++;
             continue;
         }
@@ -331,8 +343,9 @@ void weir_root_answer(struct weir_root *root, uint32_t index, uint64_t session,
     weir_root_enqueue(root, index);
 }
 
-void weir_root_say_answers(struct root_peer *peer, struct weir_message *out)
+void weir_root_write_answers(struct root_peer *peer, struct weir_message *out)
 {
+    weir_assert(peer->answer_count > 0);
     out->type = WEIR_MESSAGE_ANSWERS;
     out->answers = (struct weir_answers){ .count = peer->answer_count,
                                           .answers = peer->answers };
@@ -353,17 +366,19 @@ void weir_root_set_wall(struct weir_root *root, uint64_t offset, bool zones)
 static bool is_nobodys(const struct weir_root *root,
                        const struct root_bucket_state *bucket_state)
 {
+    weir_assert(bucket_state);
     if (!root->ready)
         return false;
-    const struct weir_quota *quota = quota_of(root, name_of(bucket_state));
+    const struct weir_quota *quota =
+        exact_quota(root, bucket_state_name(bucket_state));
     return !quota || quota->created != bucket_state->created;
 }
 
-static bool is_idle(const struct root_asks *asks,
-                    const struct root_bucket_state *bucket_state,
-                    weir_instant now)
+static bool is_bucket_state_idle(const struct root_asks *asks,
+                                 const struct root_bucket_state *bucket_state,
+                                 weir_instant now)
 {
-    weir_instant at = clock_of(asks, &bucket_state->rule, now);
+    weir_instant at = rule_clock(asks, &bucket_state->rule, now);
     return weir_algorithm_idle_at(&bucket_state->rule, bucket_state->state,
                                   at) <= at;
 }
@@ -379,7 +394,7 @@ void weir_root_sweep_bucket_states(struct weir_root *root, uint32_t work,
         const struct root_bucket_state *bucket_state =
             asks->bucket_states[index];
         if (bucket_state && (is_nobodys(root, bucket_state) ||
-                             is_idle(asks, bucket_state, now)))
-            forget(root, index);
+                             is_bucket_state_idle(asks, bucket_state, now)))
+            forget_bucket_state(root, index);
     }
 }

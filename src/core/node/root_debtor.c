@@ -24,10 +24,11 @@ static bool is_row_of(const struct root_debtor *row,
 }
 
 /* The row of limiter and quota; if there is none, a free or the oldest one. */
-static struct root_debtor *row_of(struct root_debtors *debtors,
-                                  const struct root_limiter *limiter,
-                                  const struct weir_root_quota *root_quota)
+static struct root_debtor *take_debtor_row(
+    struct root_debtors *debtors, const struct root_limiter *limiter,
+    const struct weir_root_quota *root_quota)
 {
+    weir_assert(debtors->rows && debtors->count <= WEIR_DEBTORS_MAX);
     struct root_debtor *oldest = &debtors->rows[0];
     for (size_t i = 0; i < debtors->count; i++) {
         struct root_debtor *row = &debtors->rows[i];
@@ -52,6 +53,7 @@ void weir_root_note_beyond(void *context,
                            const struct weir_root_quota *root_quota,
                            uint64_t units, weir_instant now)
 {
+    weir_assert(units > 0);
     struct weir_root *root = context;
     struct root_debtors *debtors = &root->debtors;
     const struct root_limiter *limiter =
@@ -63,11 +65,12 @@ void weir_root_note_beyond(void *context,
             root->mem.context, WEIR_DEBTORS_MAX * sizeof(*debtors->rows));
     if (!debtors->rows)
         return; /* without memory only the sums are known */
-    struct root_debtor *row = row_of(debtors, limiter, root_quota);
+    struct root_debtor *row = take_debtor_row(debtors, limiter, root_quota);
     bool again = row->units > 0 && now - row->at < WEIR_DEBTOR_EPISODE;
     row->untold |= !again;
     row->units += units;
     row->at = now;
+    weir_assert(row->units > 0);
 }
 
 void weir_root_free_debtors(struct weir_root *root)
@@ -78,14 +81,14 @@ void weir_root_free_debtors(struct weir_root *root)
 
 /* ---- Views ---- */
 
-static void show(const struct root_debtor *row, struct weir_debtor *out,
-                 weir_instant now)
+static void write_debtor(const struct root_debtor *row, struct weir_debtor *out,
+                         weir_instant now)
 {
     *out = (struct weir_debtor){
         .quota = { row->quota, row->quota_len },
         .limiter = { row->limiter, row->limiter_len },
         .units = row->units,
-        .silent = now > row->at ? now - row->at : 0,
+        .silent = weir_since(row->at, now),
     };
     memcpy(out->incarnation, row->incarnation, WEIR_INCARNATION_SIZE);
 }
@@ -95,7 +98,7 @@ bool weir_root_debtor(const struct weir_root *root, size_t *cursor,
 {
     if (*cursor >= root->debtors.count)
         return false;
-    show(&root->debtors.rows[(*cursor)++], out, now);
+    write_debtor(&root->debtors.rows[(*cursor)++], out, now);
     return true;
 }
 
@@ -110,7 +113,7 @@ bool weir_root_debtor_of(const struct weir_root *root, struct weir_text quota,
             last = row;
     }
     if (last)
-        show(last, out, now);
+        write_debtor(last, out, now);
     return last;
 }
 
@@ -122,7 +125,7 @@ bool weir_root_new_debtor(struct weir_root *root, struct weir_debtor *out,
         if (!row->untold)
             continue;
         row->untold = false;
-        show(row, out, now);
+        write_debtor(row, out, now);
         return true;
     }
     return false;

@@ -82,8 +82,9 @@ static unsigned level_of(const struct weir_root *root)
 /* Holders use the safe capacity only with on_stale `share`. Any quota may be
  * leased through a listener, so an earlier master may have granted it to a
  * client of Doorman's protocol: that is the guard. */
-static void rule_of(const struct weir_root *root,
-                    const struct weir_quota *quota, struct weir_leased *out)
+static void lease_rule_of(const struct weir_root *root,
+                          const struct weir_quota *quota,
+                          struct weir_leased *out)
 {
     bool safe = quota->on_stale == WEIR_STALE_SHARE;
     bool inflight = quota->kind == WEIR_CONCURRENCY;
@@ -103,8 +104,9 @@ static void rule_of(const struct weir_root *root,
 }
 
 /* Whether no master before this one can have leased the name. */
-static bool is_new(const struct weir_root *root, const struct weir_quota *quota,
-                   struct weir_text name)
+static bool is_never_leased(const struct weir_root *root,
+                            const struct weir_quota *quota,
+                            struct weir_text name)
 {
     if (quota->created <= root->leases.known || root->leases.lessor.grant ||
         weir_quota_is_template(quota))
@@ -153,8 +155,9 @@ void weir_root_lease_change(struct weir_root *root,
 }
 
 /* The leased quota, by the catalog alone. */
-static int find_quota(const struct weir_root *root, struct weir_text name,
-                      const struct weir_quota **out)
+static int find_leased_quota(const struct weir_root *root,
+                             struct weir_text name,
+                             const struct weir_quota **out)
 {
     struct weir_captures captures;
     if (!root->ready)
@@ -170,11 +173,11 @@ static int find_rule(const struct weir_root *root, struct weir_text name,
                      struct weir_leased *out, weir_instant now)
 {
     const struct weir_quota *quota;
-    int error = find_quota(root, name, &quota);
+    int error = find_leased_quota(root, name, &quota);
     if (error < 0)
         return error;
-    rule_of(root, quota, out);
-    if (is_new(root, quota, name))
+    lease_rule_of(root, quota, out);
+    if (is_never_leased(root, quota, name))
         out->learning = 0;
     const struct root_lessor *lessor = &root->leases.lessor;
     if (!lessor->grant)
@@ -182,8 +185,8 @@ static int find_rule(const struct weir_root *root, struct weir_text name,
     return lessor->grant(lessor->context, quota, name, out, now);
 }
 
-static bool rule(void *context, struct weir_text name, struct weir_leased *out,
-                 weir_instant now)
+static bool give_rule(void *context, struct weir_text name,
+                      struct weir_leased *out, weir_instant now)
 {
     const struct weir_root *root = context;
     int error = find_rule(root, name, out, now);
@@ -207,10 +210,10 @@ int weir_root_lease_rule(const struct weir_root *root, struct weir_text name,
 {
     const struct weir_quota *quota;
     struct weir_leased leased;
-    int error = find_quota(root, name, &quota);
+    int error = find_leased_quota(root, name, &quota);
     if (error < 0)
         return error;
-    rule_of(root, quota, &leased);
+    lease_rule_of(root, quota, &leased);
     *out = leased.rule;
     return WEIR_OK;
 }
@@ -226,8 +229,8 @@ void weir_root_lease_edit(struct weir_root *root, const struct weir_text *name,
 
 /* ---- Grants to send ---- */
 
-static struct weir_text name_of(const struct root_grants *grants,
-                                const struct root_grant *row)
+static struct weir_text grant_name(const struct root_grants *grants,
+                                   const struct root_grant *row)
 {
     return (struct weir_text){ grants->names + row->name_at, row->name_len };
 }
@@ -237,7 +240,7 @@ static void clear(struct root_grants *grants)
     grants->first = grants->count = grants->name_bytes = 0;
 }
 
-static void give_back(struct root_grants *grants, const struct weir_mem *mem)
+static void free_grants(struct root_grants *grants, const struct weir_mem *mem)
 {
     mem->free(mem->context, grants->rows,
               grants->capacity * sizeof(*grants->rows));
@@ -245,9 +248,9 @@ static void give_back(struct root_grants *grants, const struct weir_mem *mem)
 }
 
 /* A row at the end, with the name alone; NULL: no memory. */
-static struct root_grant *append(struct weir_root *root,
-                                 struct root_grants *grants,
-                                 struct weir_text name)
+static struct root_grant *append_grant(struct weir_root *root,
+                                       struct root_grants *grants,
+                                       struct weir_text name)
 {
     struct root_grant *rows =
         weir_mem_grow(&root->mem, grants->rows, sizeof(*rows),
@@ -280,14 +283,14 @@ static struct root_grant *find_row(const struct weir_root *root,
     uint32_t hash = (uint32_t)weir_hash(name, root->seed);
     for (size_t i = grants->first; i < grants->count; i++) {
         struct root_grant *row = &grants->rows[i];
-        if (row->hash == hash && weir_text_equal(name_of(grants, row), name))
+        if (row->hash == hash && weir_text_equal(grant_name(grants, row), name))
             return row;
     }
     return NULL;
 }
 
-static void push(struct weir_root *root,
-                 const struct weir_lease_manager_push *said)
+static void queue_push(struct weir_root *root,
+                       const struct weir_lease_manager_push *said)
 {
     weir_assert(said->way < root->peers_max);
     struct root_peer *peer = &root->peers[said->way];
@@ -295,7 +298,7 @@ static void push(struct weir_root *root,
         return;
     struct root_grant *row = find_row(root, &peer->pushed, said->quota);
     if (!row && peer->pushed.count < WEIR_LEASES_MAX)
-        row = append(root, &peer->pushed, said->quota);
+        row = append_grant(root, &peer->pushed, said->quota);
     if (!row)
         return;
     row->grant = said->grant;
@@ -311,6 +314,7 @@ bool weir_root_owes_grants(const struct root_peer *peer)
 /* Rows of one number, from the first; they are borrowed from 'grants'. */
 static size_t take_rows(struct weir_root *root, struct root_grants *grants)
 {
+    weir_assert(grants->first < grants->count);
     size_t count = 0;
     uint64_t number = grants->rows[grants->first].number;
     while (grants->first < grants->count && count < WEIR_LEASES_MAX) {
@@ -318,18 +322,19 @@ static size_t take_rows(struct weir_root *root, struct root_grants *grants)
         if (row->number != number)
             break;
         root->leases.rows[count++] =
-            (struct weir_lease_grant){ .name = name_of(grants, row),
+            (struct weir_lease_grant){ .name = grant_name(grants, row),
                                        .error = row->error,
                                        .grant = row->grant };
         grants->first++;
     }
+    weir_assert(count > 0);
     if (grants->first == grants->count)
         clear(grants); /* the names stay valid until the next row */
     return count;
 }
 
-static void say_rows(struct weir_root *root, struct root_grants *from,
-                     struct weir_grants *out)
+static void write_rows(struct weir_root *root, struct root_grants *from,
+                       struct weir_grants *out)
 {
     out->answer = from->rows[from->first].number;
     out->count = take_rows(root, from);
@@ -340,9 +345,10 @@ static void say_rows(struct weir_root *root, struct root_grants *from,
         root->stats.lease_pushes += out->count;
 }
 
-void weir_root_say_grants(struct weir_root *root, struct root_peer *peer,
-                          struct weir_message *out)
+void weir_root_write_grants(struct weir_root *root, struct root_peer *peer,
+                            struct weir_message *out)
 {
+    weir_assert(weir_root_owes_grants(peer));
     bool leases = weir_root_leases(root);
     out->type = WEIR_MESSAGE_GRANTS;
     out->grants =
@@ -350,9 +356,9 @@ void weir_root_say_grants(struct weir_root *root, struct root_peer *peer,
                               .elsewhere = !leases,
                               .master = weir_root_lease_master(root) };
     if (peer->granted.count > 0)
-        say_rows(root, &peer->granted, &out->grants);
+        write_rows(root, &peer->granted, &out->grants);
     else if (!peer->paused && peer->pushed.count > 0)
-        say_rows(root, &peer->pushed, &out->grants);
+        write_rows(root, &peer->pushed, &out->grants);
     peer->master_owed = false;
 }
 
@@ -370,9 +376,10 @@ struct link_id {
     char bytes[WEIR_CLIENT_ID_MAX];
 };
 
-static struct weir_client client_of(const struct weir_root *root,
-                                    uint32_t index, struct link_id *id)
+static struct weir_client lease_client_of(const struct weir_root *root,
+                                          uint32_t index, struct link_id *id)
 {
+    weir_assert(root->peers[index].greeted);
     const struct root_limiter *limiter =
         root->limiters[root->peers[index].limiter];
     bool named = limiter->region_len > 0 && limiter->region_len <= REGION_MAX;
@@ -389,7 +396,7 @@ static struct weir_client client_of(const struct weir_root *root,
                                  .way = index };
 }
 
-static enum weir_lease_error error_of(int error)
+static enum weir_lease_error lease_error(int error)
 {
     if (error == WEIR_OK)
         return WEIR_LEASE_GRANTED;
@@ -401,9 +408,11 @@ static enum weir_lease_error error_of(int error)
 }
 
 /* If the lease pools have no rule, finds the reason. */
-static int ask(struct weir_root *root, const struct weir_client *client,
-               struct weir_text quota, const struct weir_lease_pool_ask *said,
-               struct weir_grant *out, weir_instant now)
+static int request_lease(struct weir_root *root,
+                         const struct weir_client *client,
+                         struct weir_text quota,
+                         const struct weir_lease_pool_ask *said,
+                         struct weir_grant *out, weir_instant now)
 {
     struct weir_leased leased;
     int error = weir_lease_manager_ask(root->leases.manager, client, quota,
@@ -414,31 +423,32 @@ static int ask(struct weir_root *root, const struct weir_client *client,
     return error < 0 ? error : WEIR_ENOENT;
 }
 
-static void answer(struct weir_root *root, uint32_t index, uint64_t number,
-                   struct weir_text name, int error,
-                   const struct weir_grant *grant)
+static void answer_want(struct weir_root *root, uint32_t index, uint64_t number,
+                        struct weir_text name, int error,
+                        const struct weir_grant *grant)
 {
+    weir_assert(root->peers[index].greeted);
     struct root_grants *granted = &root->peers[index].granted;
     struct root_grant *row =
-        granted->count < ANSWERS_MAX ? append(root, granted, name) : NULL;
+        granted->count < ANSWERS_MAX ? append_grant(root, granted, name) : NULL;
     if (!row) {
         root->stats.lease_dropped++;
         return;
     }
     root->stats.lease_refused += error < 0;
     row->number = number;
-    row->error = error_of(error);
+    row->error = lease_error(error);
     row->grant = *grant;
     weir_root_enqueue(root, index);
 }
 
 /* Without 'out' the want is received and not answered yet. */
-static int hear_want(struct weir_root *root, uint32_t index,
-                     const struct weir_want *want, struct weir_grant *out,
-                     weir_instant now)
+static int receive_want(struct weir_root *root, uint32_t index,
+                        const struct weir_want *want, struct weir_grant *out,
+                        weir_instant now)
 {
     struct link_id id;
-    struct weir_client client = client_of(root, index, &id);
+    struct weir_client client = lease_client_of(root, index, &id);
     struct weir_lease_pool_ask said = { .bands = want->bands,
                                         .band_count = want->band_count,
                                         .has = want->has,
@@ -451,14 +461,14 @@ static int hear_want(struct weir_root *root, uint32_t index,
         return weir_lease_manager_hear(root->leases.manager, &client,
                                        want->name, &said, now);
     *out = (struct weir_grant){ .serial = 0 };
-    return ask(root, &client, want->name, &said, out, now);
+    return request_lease(root, &client, want->name, &said, out, now);
 }
 
-static void release(struct weir_root *root, uint32_t index,
-                    const struct weir_want *want, weir_instant now)
+static void release_want(struct weir_root *root, uint32_t index,
+                         const struct weir_want *want, weir_instant now)
 {
     struct link_id id;
-    struct weir_client client = client_of(root, index, &id);
+    struct weir_client client = lease_client_of(root, index, &id);
     weir_lease_manager_release(root->leases.manager, &client, want->name,
                                want->taken, now);
 }
@@ -473,6 +483,7 @@ static uint64_t awaiting_key(const struct weir_root *root, uint32_t index,
 static size_t find_awaiting(const struct weir_root *root, uint32_t index,
                             struct weir_text name)
 {
+    weir_assert(index < root->peers_max);
     const struct root_leases *leases = &root->leases;
     if (leases->awaiting_count == 0)
         return AWAITING_MAX;
@@ -510,13 +521,16 @@ static struct root_awaiting *await_place(struct weir_root *root, uint32_t index,
     leases->awaiting = awaiting;
     for (size_t i = 0; i < leases->awaiting_count; i++)
         awaiting[i].want.name.p = awaiting[i].name;
+    weir_assert(leases->awaiting_count < AWAITING_MAX);
     keys[leases->awaiting_count] = awaiting_key(root, index, name);
     return &awaiting[leases->awaiting_count++];
 }
 
-static void await(struct weir_root *root, uint32_t index, uint64_t number,
-                  const struct weir_want *want, weir_instant now)
+static void await_upstream(struct weir_root *root, uint32_t index,
+                           uint64_t number, const struct weir_want *want,
+                           weir_instant now)
 {
+    weir_assert(want->band_count <= WEIR_LEASE_BANDS_MAX);
     struct root_awaiting *waits = await_place(root, index, want->name);
     if (!waits) {
         root->stats.lease_dropped++;
@@ -534,6 +548,7 @@ static void await(struct weir_root *root, uint32_t index, uint64_t number,
 
 static void drop_awaiting(struct root_leases *leases, size_t at)
 {
+    weir_assert(at < leases->awaiting_count);
     struct root_awaiting *waits = &leases->awaiting[at];
     *waits = leases->awaiting[--leases->awaiting_count];
     waits->want.name.p = waits->name;
@@ -550,8 +565,8 @@ static void await_no_more(struct weir_root *root, uint32_t index,
 }
 
 /* Only a region's root may send the wants of many clients. */
-static bool may_say(const struct weir_root *root, uint32_t index,
-                    const struct weir_want *want)
+static bool may_send_want(const struct weir_root *root, uint32_t index,
+                          const struct weir_want *want)
 {
     if (root->limiters[root->peers[index].limiter]->speaks_for_others)
         return true;
@@ -567,24 +582,25 @@ static int take_want(struct weir_root *root, uint32_t index, uint64_t number,
     struct weir_grant grant = { .serial = 0 };
     if (!weir_root_names_may(root, index, want->name, now)) {
         if (!want->release)
-            answer(root, index, number, want->name, WEIR_EDENIED, &grant);
+            answer_want(root, index, number, want->name, WEIR_EDENIED, &grant);
         return WEIR_OK;
     }
     if (want->release) {
         await_no_more(root, index, want->name);
-        release(root, index, want, now);
-    } else if (!may_say(root, index, want)) {
+        release_want(root, index, want, now);
+    } else if (!may_send_want(root, index, want)) {
         return WEIR_EPROTOCOL;
     } else {
         bool awaited = is_awaited(root, want->name, now);
-        int error = hear_want(root, index, want, awaited ? NULL : &grant, now);
+        int error =
+            receive_want(root, index, want, awaited ? NULL : &grant, now);
         if (error == WEIR_EINVAL)
             return WEIR_EPROTOCOL;
         if (error == WEIR_ENOTREADY || (awaited && error == WEIR_OK)) {
-            await(root, index, number, want, now);
+            await_upstream(root, index, number, want, now);
         } else {
             await_no_more(root, index, want->name);
-            answer(root, index, number, want->name, error, &grant);
+            answer_want(root, index, number, want->name, error, &grant);
         }
     }
     if (lessor->moved)
@@ -592,48 +608,50 @@ static int take_want(struct weir_root *root, uint32_t index, uint64_t number,
     return WEIR_OK;
 }
 
-static bool is_there(const struct weir_root *root,
-                     const struct root_awaiting *waits)
+static bool is_awaiting_alive(const struct weir_root *root,
+                              const struct root_awaiting *waits)
 {
     const struct root_peer *peer = &root->peers[waits->peer];
     return peer->greeted && peer->session == waits->session;
 }
 
-static void answer_awaiting(struct weir_root *root, size_t at, weir_instant now)
+static void answer_awaiting_want(struct weir_root *root, size_t at,
+                                 weir_instant now)
 {
+    weir_assert(at < root->leases.awaiting_count);
     struct root_awaiting *waits = &root->leases.awaiting[at];
     struct weir_grant grant;
     waits->want.bands = waits->bands;
-    if (is_there(root, waits)) {
-        int error = hear_want(root, waits->peer, &waits->want, &grant, now);
+    if (is_awaiting_alive(root, waits)) {
+        int error = receive_want(root, waits->peer, &waits->want, &grant, now);
         if (error == WEIR_ENOTREADY)
             return;
-        answer(root, waits->peer, waits->number, waits->want.name, error,
-               &grant);
+        answer_want(root, waits->peer, waits->number, waits->want.name, error,
+                    &grant);
     }
     drop_awaiting(&root->leases, at);
 }
 
-void weir_root_lease_heard(struct weir_root *root, struct weir_text name,
-                           weir_instant now)
+void weir_root_lease_answered(struct weir_root *root, struct weir_text name,
+                              weir_instant now)
 {
     struct root_leases *leases = &root->leases;
     weir_lease_manager_review_of(leases->manager, name, now);
     bool awaited = is_awaited(root, name, now);
     for (size_t i = leases->awaiting_count; i > 0 && !awaited; i--) {
         if (weir_text_equal(leases->awaiting[i - 1].want.name, name))
-            answer_awaiting(root, i - 1, now);
+            answer_awaiting_want(root, i - 1, now);
     }
 }
 
 /* Answers all wants that needn't wait any more. */
-static void answer_all(struct weir_root *root, weir_instant now)
+static void answer_ready_wants(struct weir_root *root, weir_instant now)
 {
     struct root_leases *leases = &root->leases;
     for (size_t i = leases->awaiting_count; i > 0; i--) {
         const struct weir_text name = leases->awaiting[i - 1].want.name;
         if (!is_awaited(root, name, now))
-            answer_awaiting(root, i - 1, now);
+            answer_awaiting_want(root, i - 1, now);
     }
 }
 
@@ -649,6 +667,7 @@ int weir_root_take_wants(struct weir_root *root, uint32_t index,
                          const struct weir_wants *wants, weir_instant now)
 {
     struct root_peer *peer = &root->peers[index];
+    weir_assert(peer->greeted);
     struct root_limiter *limiter = root->limiters[peer->limiter];
     limiter->heard_at = now;
     weir_root_enqueue(root, index);
@@ -667,12 +686,13 @@ int weir_root_take_wants(struct weir_root *root, uint32_t index,
     for (size_t i = 0; i < wants->count && error == WEIR_OK; i++)
         error = take_want(root, index, wants->number, &wants->wants[i], now);
     if (weir_lease_manager_lets_in(root->leases.manager))
-        answer_all(root, now);
+        answer_ready_wants(root, now);
     return error;
 }
 
 void weir_root_lease_detach(struct weir_root *root, uint32_t index)
 {
+    weir_assert(index < root->peers_max);
     struct root_peer *peer = &root->peers[index];
     weir_lease_manager_way_lost(root->leases.manager, index);
     /* A client that wants much and reads nothing occupies no memory. */
@@ -690,10 +710,10 @@ void weir_root_lease_tick(struct weir_root *root, weir_instant now)
     for (int work = 0; work < PUSH_WORK; work++) {
         if (!weir_lease_manager_next(root->leases.manager, &said, now))
             break;
-        push(root, &said);
+        queue_push(root, &said);
     }
     if (weir_lease_manager_lets_in(root->leases.manager))
-        answer_all(root, now);
+        answer_ready_wants(root, now);
 }
 
 /* ---- Listeners ---- */
@@ -723,7 +743,7 @@ int weir_root_lease_ask(struct weir_root *root,
     struct weir_grant grant;
     int error = awaited ? weir_lease_manager_hear(root->leases.manager, &guest,
                                                   quota, said, now)
-                        : ask(root, &guest, quota, said, &grant, now);
+                        : request_lease(root, &guest, quota, said, &grant, now);
     if (lessor->moved)
         lessor->moved(lessor->context, quota, now);
     if (awaited && error == WEIR_OK)
@@ -758,7 +778,7 @@ void weir_root_lease_way_lost(struct weir_root *root, uint32_t way)
 /* ---- Mastership ---- */
 
 /* Drops all unsent grants: they are of the former term. */
-static void tell_all(struct weir_root *root)
+static void drop_all_grants(struct weir_root *root)
 {
     root->leases.awaiting_count = 0;
     for (uint32_t i = 0; i < root->peers_max; i++) {
@@ -770,6 +790,7 @@ static void tell_all(struct weir_root *root)
         peer->master_owed = true;
         weir_root_enqueue(root, i);
     }
+    weir_assert(root->leases.awaiting_count == 0);
 }
 
 void weir_root_lease_begin(struct weir_root *root, uint64_t term,
@@ -783,7 +804,8 @@ void weir_root_lease_begin(struct weir_root *root, uint64_t term,
     root->leases.ask_from = vacant == WEIR_NEVER ? now : now + WEIR_ROSTER;
     root->leases.unkept = false;
     weir_lease_manager_begin(root->leases.manager, vacant, now);
-    tell_all(root);
+    drop_all_grants(root);
+    weir_assert(weir_root_leases(root));
 }
 
 void weir_root_lease_found(struct weir_root *root, uint64_t number)
@@ -799,7 +821,7 @@ void weir_root_lease_keep(struct weir_root *root, uint64_t number,
     struct root_leases *leases = &root->leases;
     weir_lease_manager_keep(leases->manager, number, now);
     leases->unkept = false;
-    answer_all(root, now);
+    answer_ready_wants(root, now);
 }
 
 bool weir_root_lease_wants_keep(const struct weir_root *root)
@@ -813,7 +835,8 @@ void weir_root_lease_alone(struct weir_root *root, bool alone)
 }
 
 /* An address that isn't clean text isn't sent: it counts as unknown. */
-static void keep_master(struct root_leases *leases, struct weir_text master)
+static void set_known_master(struct root_leases *leases,
+                             struct weir_text master)
 {
     struct weir_diag diag;
     weir_assert(master.len <= WEIR_MASTER_MAX);
@@ -822,6 +845,7 @@ static void keep_master(struct root_leases *leases, struct weir_text master)
         return;
     leases->master_len = (uint8_t)master.len;
     memcpy(leases->master, master.p, master.len);
+    weir_assert(leases->master_len == master.len);
 }
 
 void weir_root_lease_end(struct weir_root *root, uint64_t term,
@@ -830,9 +854,10 @@ void weir_root_lease_end(struct weir_root *root, uint64_t term,
     (void)now;
     if (term > root->leases.term)
         root->leases.term = term;
-    keep_master(&root->leases, master);
+    set_known_master(&root->leases, master);
     weir_lease_manager_end(root->leases.manager);
-    tell_all(root);
+    drop_all_grants(root);
+    weir_assert(!weir_root_leases(root));
 }
 
 bool weir_root_leases(const struct weir_root *root)
@@ -883,7 +908,7 @@ bool weir_root_leases_init(struct weir_root *root)
     struct weir_lease_manager_options options = {
         .mem = root->mem,
         .seed = root->seed,
-        .owner = { .context = root, .rule = rule },
+        .owner = { .context = root, .rule = give_rule },
     };
     root->leases.manager = weir_lease_manager_new(&options);
     root->leases.rows = root->mem.alloc(
@@ -907,6 +932,6 @@ void weir_root_leases_fini(struct weir_root *root)
 void weir_root_lease_free_peer(struct root_peer *peer,
                                const struct weir_mem *mem)
 {
-    give_back(&peer->granted, mem);
-    give_back(&peer->pushed, mem);
+    free_grants(&peer->granted, mem);
+    free_grants(&peer->pushed, mem);
 }

@@ -29,17 +29,19 @@
 #include "core/base/hash.h"
 #include "core/node/root_state.h"
 
-static uint64_t hash_of(const struct weir_root *root, struct weir_text name)
+static uint64_t root_name_hash(const struct weir_root *root,
+                               struct weir_text name)
 {
     return weir_hash(name, root->seed);
 }
 
-static bool is_above(const struct weir_root *root, const struct root_peer *peer,
-                     struct weir_text name)
+static bool is_ancestor(const struct weir_root *root,
+                        const struct root_peer *peer, struct weir_text name)
 {
     size_t cursor = 0;
     uint32_t value;
-    return weir_index_find(&peer->above, hash_of(root, name), &cursor, &value);
+    return weir_index_find(&peer->above, root_name_hash(root, name), &cursor,
+                           &value);
 }
 
 /* Without room or memory an ancestor isn't added, and is refused. */
@@ -48,8 +50,9 @@ static void add_above(struct weir_root *root, struct root_peer *peer,
 {
     if (peer->above.count < WEIR_ANCESTORS_MAX &&
         !weir_name_set_has(peer->names.set, name) &&
-        !is_above(root, peer, name))
-        (void)weir_index_add(&peer->above, &root->mem, hash_of(root, name), 0);
+        !is_ancestor(root, peer, name))
+        (void)weir_index_add(&peer->above, &root->mem,
+                             root_name_hash(root, name), 0);
 }
 
 /* A catalog bounds the depth of trees, but not of parents by captures. */
@@ -97,24 +100,26 @@ static bool is_limited(const struct root_peer *peer)
 void weir_root_names_come(struct weir_root *root, uint32_t index,
                           struct weir_text name)
 {
+    weir_assert(index < root->peers_max);
     struct root_peer *peer = &root->peers[index];
     if (is_limited(peer) && name.len > 0 &&
         weir_name_set_has(peer->names.set, name))
         add_chain(root, peer, name);
 }
 
-static bool may(const struct weir_root *root, const struct root_peer *peer,
-                struct weir_text name)
+static bool is_name_allowed(const struct weir_root *root,
+                            const struct root_peer *peer, struct weir_text name)
 {
     return !is_limited(peer) || weir_name_set_has(peer->names.set, name) ||
-           is_above(root, peer, name);
+           is_ancestor(root, peer, name);
 }
 
 bool weir_root_names_may(struct weir_root *root, uint32_t index,
                          struct weir_text name, weir_instant now)
 {
+    weir_assert(index < root->peers_max);
     const struct root_peer *peer = &root->peers[index];
-    if (may(root, peer, name))
+    if (is_name_allowed(root, peer, name))
         return true;
     root->stats.denied++;
     if (peer->names.denied)
@@ -133,7 +138,7 @@ struct walk {
 typedef void each_fn(const struct walk *walk, uint32_t slot,
                      struct weir_text name);
 
-static void each_cell(const struct walk *walk, each_fn *each)
+static void visit_named_cells(const struct walk *walk, each_fn *each)
 {
     for (size_t i = 0; i < walk->cells->page_capacity; i++) {
         const struct weir_limiter_cell_page *page = walk->cells->pages[i];
@@ -141,6 +146,7 @@ static void each_cell(const struct walk *walk, each_fn *each)
             const struct weir_limiter_cell *cell = &page->cell[k];
             if (cell->root_quota == 0)
                 continue;
+            weir_assert(cell->root_quota <= walk->root->merge.use_used);
             const struct weir_root_quota *root_quota =
                 &walk->root->merge.uses[cell->root_quota - 1];
             each(walk, cell->slot,
@@ -149,7 +155,8 @@ static void each_cell(const struct walk *walk, each_fn *each)
     }
 }
 
-static void come(const struct walk *walk, uint32_t slot, struct weir_text name)
+static void note_cell_name(const struct walk *walk, uint32_t slot,
+                           struct weir_text name)
 {
     (void)slot;
     weir_root_names_come(walk->root, walk->index, name);
@@ -158,19 +165,20 @@ static void come(const struct walk *walk, uint32_t slot, struct weir_text name)
 static void drop_denied(const struct walk *walk, uint32_t slot,
                         struct weir_text name)
 {
-    if (!may(walk->root, &walk->root->peers[walk->index], name))
+    if (!is_name_allowed(walk->root, &walk->root->peers[walk->index], name))
         weir_merge_unannounce(&walk->root->merge, walk->cells, slot);
 }
 
 void weir_root_names_attach(struct weir_root *root, uint32_t index)
 {
     const struct root_peer *peer = &root->peers[index];
+    weir_assert(peer->greeted);
     const struct walk walk = { root, index,
                                &root->limiters[peer->limiter]->cells };
     if (!is_limited(peer))
         return;
-    each_cell(&walk, come);
-    each_cell(&walk, drop_denied);
+    visit_named_cells(&walk, note_cell_name);
+    visit_named_cells(&walk, drop_denied);
 }
 
 /* ---- Life ---- */

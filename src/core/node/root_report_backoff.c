@@ -26,21 +26,16 @@
 #define REPORT_BACKOFF_BELOW 300000
 #define REPORT_BACKOFF_FIRST (50 * WEIR_MILLISECOND)
 
-static weir_duration smaller(weir_duration a, weir_duration b)
-{
-    return a < b ? a : b;
-}
-
-static weir_duration longer(const struct weir_root *root)
+static weir_duration backoff_doubled(const struct weir_root *root)
 {
     weir_duration wanted = root->report_backoff > 0 ? 2 * root->report_backoff
                                                     : REPORT_BACKOFF_FIRST;
     weir_duration most =
-        smaller(WEIR_REPORT_BACKOFF_MAX, root->settings.stale_after / 3);
-    return smaller(wanted, most);
+        weir_shorter(WEIR_REPORT_BACKOFF_MAX, root->settings.stale_after / 3);
+    return weir_shorter(wanted, most);
 }
 
-static weir_duration shorter(const struct weir_root *root)
+static weir_duration backoff_halved(const struct weir_root *root)
 {
     return root->report_backoff > REPORT_BACKOFF_FIRST
                ? root->report_backoff / 2
@@ -53,11 +48,12 @@ void weir_root_busy(struct weir_root *root, uint32_t ppm, weir_instant now)
     if (now < root->judge_at)
         return;
     if (ppm >= REPORT_BACKOFF_ABOVE)
-        root->report_backoff = longer(root);
+        root->report_backoff = backoff_doubled(root);
     else if (ppm < REPORT_BACKOFF_BELOW)
-        root->report_backoff = shorter(root);
+        root->report_backoff = backoff_halved(root);
     else
         return;
     root->judge_at = now + 2 * root->report_backoff;
     root->merge.overloaded = root->report_backoff > 0;
+    weir_assert(root->report_backoff <= WEIR_REPORT_BACKOFF_MAX);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * node/root_state.h - the state of a root node; for root*.c and region.c
- * only. */
+ * node/root_state.h - the state of a root node; for root*.c and region*.c,
+ * and for the lab's checkers. */
 
 #ifndef WEIR_ROOT_STATE_H
 #define WEIR_ROOT_STATE_H
@@ -30,6 +30,8 @@ static_assert(sizeof(struct limiter_key) ==
                   WEIR_INCARNATION_SIZE + sizeof(uint64_t),
               "no padding");
 
+#define ROOT_NO_PEER UINT32_MAX
+
 /* A limiter; outlives its link. */
 struct root_limiter {
     struct limiter_key key;
@@ -40,7 +42,7 @@ struct root_limiter {
     uint8_t region_len;         /* 0: it is none, or its region has no name */
     bool speaks_for_others;     /* it is a root of a region */
     bool live;                  /* else the element is free */
-    uint32_t peer;              /* its link, or UINT32_MAX */
+    uint32_t peer;              /* its link, or ROOT_NO_PEER */
     uint32_t session_low;       /* the newest session's number */
     uint64_t last_session; /* of the last report taken, or of the first hello */
     uint64_t last_number;  /* that report's; 0: none */
@@ -287,7 +289,7 @@ void weir_root_asks_fini(struct weir_root *root);
 /* 0 or WEIR_ENOMEM. */
 int weir_root_take_asks(struct weir_root *root, uint32_t peer,
                         const struct weir_asks *asks, weir_instant now);
-void weir_root_say_answers(struct root_peer *peer, struct weir_message *out);
+void weir_root_write_answers(struct root_peer *peer, struct weir_message *out);
 /* Forgets some bucket states that are empty, or have no quota here. */
 void weir_root_sweep_bucket_states(struct weir_root *root, uint32_t work,
                                    weir_instant now);
@@ -313,8 +315,8 @@ void weir_root_lease_free_peer(struct root_peer *peer,
 /* Whether there are grants to be sent to the peer; writes that message. Answers
  * are sent even if the peer's output is full. */
 bool weir_root_owes_grants(const struct root_peer *peer);
-void weir_root_say_grants(struct weir_root *root, struct root_peer *peer,
-                          struct weir_message *out);
+void weir_root_write_grants(struct weir_root *root, struct root_peer *peer,
+                            struct weir_message *out);
 void weir_root_welcome_leases(const struct weir_root *root,
                               struct weir_welcome *out);
 /* The quota has changed; NULL: any may have. */
@@ -322,19 +324,46 @@ void weir_root_lease_edit(struct weir_root *root, const struct weir_text *name,
                           weir_instant now);
 /* The roots above have answered for the quota: applies its new rule, and
  * answers the clients that wait for it. */
-void weir_root_lease_heard(struct weir_root *root, struct weir_text name,
-                           weir_instant now);
+void weir_root_lease_answered(struct weir_root *root, struct weir_text name,
+                              weir_instant now);
 /* Moves pushes to the peers that they are for. */
 void weir_root_lease_tick(struct weir_root *root, weir_instant now);
 
-/* ---- root.c ---- */
+/* ---- root_quotas.c ---- */
+
+/* A session begins: plans the quotas to be sent from the hello's epoch on. */
+void weir_root_begin_quotas(struct weir_root *root, struct root_peer *peer,
+                            const struct weir_hello *hello, weir_instant now);
+/* Takes the epoch of the limiter's report, and whether it has room. */
+void weir_root_follow_epoch(struct weir_root *root, struct root_peer *peer,
+                            const struct weir_report *report, weir_instant now);
+/* If removals that the peer wasn't sent yet were forgotten, plans the whole
+ * set. */
+void weir_root_follow_floor(struct weir_root *root, struct root_peer *peer,
+                            weir_instant now);
+/* Whether there are quotas to be sent to the peer; writes that message. */
+bool weir_root_owes_quotas(const struct weir_root *root,
+                           const struct root_peer *peer);
+void weir_root_write_quotas(struct weir_root *root, struct root_peer *peer,
+                            struct weir_message *out, weir_instant now);
+
+/* ---- root_peers.c ---- */
 
 /* The peer has a message to be sent. */
 void weir_root_enqueue(struct weir_root *root, uint32_t peer);
+void weir_root_enqueue_all(struct weir_root *root);
+/* Takes the first peer out of the queue; false: the queue is empty. */
+bool weir_root_dequeue(struct weir_root *root, uint32_t *out_peer);
+/* The content of welcomes has changed: sends them to all. */
+void weir_root_welcome_all(struct weir_root *root);
 /* The limiter of that key; NULL: unknown. */
 const struct root_limiter *weir_root_find_limiter(
     const struct weir_root *root, const struct limiter_key *key);
-/* The content of welcomes has changed: sends them to all. */
-void weir_root_welcome_all(struct weir_root *root);
+/* The same by its index, made if it is unknown. False: no memory. */
+bool weir_root_make_limiter(struct weir_root *root,
+                            const struct limiter_key *key, uint64_t session,
+                            uint32_t *out_index);
+/* Forgets the limiter and its cells; the element is used again. */
+void weir_root_free_limiter(struct weir_root *root, uint32_t index);
 
 #endif /* WEIR_ROOT_STATE_H */

@@ -7,8 +7,9 @@
 
 #include <string.h>
 
-static void usage_of(struct weir_root *root, struct weir_root_quota *root_quota,
-                     struct weir_usage *out, weir_instant now)
+static void write_usage(struct weir_root *root,
+                        struct weir_root_quota *root_quota,
+                        struct weir_usage *out, weir_instant now)
 {
     struct weir_captures captures;
     struct weir_text name = { root_quota->name, root_quota->name_len };
@@ -31,7 +32,7 @@ bool weir_root_usage(struct weir_root *root, size_t *cursor,
         struct weir_root_quota *root_quota = &root->merge.uses[(*cursor)++];
         if (!root_quota->live)
             continue;
-        usage_of(root, root_quota, out, now);
+        write_usage(root, root_quota, out, now);
         return true;
     }
     return false;
@@ -43,7 +44,7 @@ bool weir_root_usage_of(struct weir_root *root, struct weir_text name,
     struct weir_root_quota *root_quota = weir_merge_get(&root->merge, name);
     if (!root_quota)
         return false;
-    usage_of(root, root_quota, out, now);
+    write_usage(root, root_quota, out, now);
     weir_root_debtor_of(root, name, &out->debtor, now);
     return true;
 }
@@ -78,6 +79,7 @@ bool weir_root_limiter_usage(struct weir_root *root, size_t *cursor,
 
 void weir_root_stats(const struct weir_root *root, struct weir_root_stats *out)
 {
+    weir_assert(root->limiter_live <= root->limiter_used);
     *out = root->stats;
     out->limiters_connected = root->connected;
     out->limiters_known = root->limiter_live;
@@ -112,6 +114,7 @@ static void copy_limits(struct weir_root *root, uint32_t peer,
                         const struct weir_limits *limits,
                         struct root_limits *out, weir_instant now)
 {
+    weir_assert(out->count == 0);
     char *names = (char *)&out->told[limits->count];
     for (size_t i = 0; i < limits->count; i++)
         weir_root_names_come(root, peer, limits->limits[i].name);
@@ -125,11 +128,13 @@ static void copy_limits(struct weir_root *root, uint32_t peer,
         memcpy(names, name.p, name.len);
         names += name.len;
     }
+    weir_assert(out->count <= limits->count);
 }
 
 int weir_root_take_limits(struct weir_root *root, uint32_t peer,
                           const struct weir_limits *limits, weir_instant now)
 {
+    weir_assert(root->peers[peer].greeted);
     struct root_limiter *limiter = root->limiters[root->peers[peer].limiter];
     size_t size = sizeof(struct root_limits) +
                   limits->count * sizeof(struct weir_limit_told);

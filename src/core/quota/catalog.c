@@ -83,22 +83,22 @@ struct weir_catalog {
 
 /* ---- Nodes ---------------------------------------------------------- */
 
-static void *take_memory(struct weir_catalog *catalog, size_t size)
+static void *allocate_in_catalog(struct weir_catalog *catalog, size_t size)
 {
     return catalog->mem.alloc(catalog->mem.context, size);
 }
 
-static void give_memory(struct weir_catalog *catalog, void *p, size_t size)
+static void free_in_catalog(struct weir_catalog *catalog, void *p, size_t size)
 {
     catalog->mem.free(catalog->mem.context, p, size);
 }
 
-static struct node *make_node(struct weir_catalog *catalog,
-                              const struct weir_quota *quota, enum state state,
-                              uint32_t hash)
+static struct node *make_quota_node(struct weir_catalog *catalog,
+                                    const struct weir_quota *quota,
+                                    enum state state, uint32_t hash)
 {
     size_t size = sizeof(struct node) + weir_quota_texts_size(quota);
-    struct node *node = take_memory(catalog, size);
+    struct node *node = allocate_in_catalog(catalog, size);
     if (!node)
         return NULL;
     *node = (struct node){
@@ -110,7 +110,7 @@ static struct node *make_node(struct weir_catalog *catalog,
 
 static void free_node(struct weir_catalog *catalog, struct node *node)
 {
-    give_memory(catalog, node, node->size);
+    free_in_catalog(catalog, node, node->size);
 }
 
 static uint32_t hash_name(const struct weir_catalog *catalog,
@@ -120,9 +120,10 @@ static uint32_t hash_name(const struct weir_catalog *catalog,
 }
 
 /* The bucket of the name, or the empty one where it would be. */
-static size_t find_bucket(const struct weir_catalog *catalog,
-                          struct weir_text name, uint32_t hash)
+static size_t find_hash_bucket(const struct weir_catalog *catalog,
+                               struct weir_text name, uint32_t hash)
 {
+    weir_assert(catalog->node_count < catalog->bucket_count);
     size_t mask = catalog->bucket_count - 1;
     size_t at = hash & mask;
     while (catalog->buckets[at]) {
@@ -138,7 +139,7 @@ static struct node *find_node(const struct weir_catalog *catalog,
                               struct weir_text name)
 {
     uint32_t hash = hash_name(catalog, name);
-    return catalog->buckets[find_bucket(catalog, name, hash)];
+    return catalog->buckets[find_hash_bucket(catalog, name, hash)];
 }
 
 /* Room for two more nodes (a name's and its parent's phantom), three
@@ -148,7 +149,8 @@ static int reserve_buckets(struct weir_catalog *catalog)
     if (catalog->node_count + 2 <= catalog->bucket_count / 4 * 3)
         return 0;
     size_t count = catalog->bucket_count * 2;
-    struct node **buckets = take_memory(catalog, count * sizeof(*buckets));
+    struct node **buckets =
+        allocate_in_catalog(catalog, count * sizeof(*buckets));
     if (!buckets)
         return WEIR_ENOMEM;
     for (size_t i = 0; i < catalog->bucket_count; i++) {
@@ -160,8 +162,8 @@ static int reserve_buckets(struct weir_catalog *catalog)
             at = (at + 1) & (count - 1);
         buckets[at] = node;
     }
-    give_memory(catalog, catalog->buckets,
-                catalog->bucket_count * sizeof(*buckets));
+    free_in_catalog(catalog, catalog->buckets,
+                    catalog->bucket_count * sizeof(*buckets));
     catalog->buckets = buckets;
     catalog->bucket_count = count;
     return 0;
@@ -171,6 +173,7 @@ static int reserve_buckets(struct weir_catalog *catalog)
  * back, so that no marker of removal is needed. */
 static void remove_bucket(struct weir_catalog *catalog, size_t hole)
 {
+    weir_assert(hole < catalog->bucket_count && catalog->buckets[hole]);
     size_t mask = catalog->bucket_count - 1;
     size_t at = hole;
     for (;;) {
@@ -185,6 +188,7 @@ static void remove_bucket(struct weir_catalog *catalog, size_t hole)
         hole = at;
     }
     catalog->buckets[hole] = NULL;
+    weir_assert(catalog->node_count > 0);
     catalog->node_count--;
 }
 
@@ -193,7 +197,9 @@ static void drop_phantom(struct weir_catalog *catalog, struct node *node)
 {
     if (node->state != PHANTOM || node->children > 0)
         return;
-    remove_bucket(catalog, find_bucket(catalog, node->quota.name, node->hash));
+    weir_assert(!node->child);
+    remove_bucket(catalog,
+                  find_hash_bucket(catalog, node->quota.name, node->hash));
     free_node(catalog, node);
 }
 
@@ -229,6 +235,7 @@ static void link_child(struct node *parent, struct node *node)
         parent->child->sibling_prev = node;
     parent->child = node;
     parent->children++;
+    weir_assert(parent->children > 0 && parent->child == node);
 }
 
 /* The node of a parent's name, made as a phantom if necessary. */
@@ -236,11 +243,11 @@ static struct node *need_parent(struct weir_catalog *catalog,
                                 struct weir_text name)
 {
     uint32_t hash = hash_name(catalog, name);
-    size_t at = find_bucket(catalog, name, hash);
+    size_t at = find_hash_bucket(catalog, name, hash);
     if (catalog->buckets[at])
         return catalog->buckets[at];
     struct weir_quota quota = { .name = name };
-    struct node *node = make_node(catalog, &quota, PHANTOM, hash);
+    struct node *node = make_quota_node(catalog, &quota, PHANTOM, hash);
     if (!node)
         return NULL;
     catalog->buckets[at] = node;
@@ -266,6 +273,7 @@ static void remove_template(struct weir_catalog *catalog,
         at++;
     if (at == catalog->template_count)
         return;
+    weir_assert(catalog->template_count > 0);
     catalog->template_count--;
     memmove(&catalog->templates[at], &catalog->templates[at + 1],
             (catalog->template_count - at) * sizeof(*catalog->templates));
@@ -274,6 +282,7 @@ static void remove_template(struct weir_catalog *catalog,
 static void insert_template(struct weir_catalog *catalog,
                             const struct weir_quota *quota)
 {
+    weir_assert(catalog->template_count < catalog->template_capacity);
     size_t at = catalog->template_count++;
     for (; at > 0; at--) {
         if (!is_tried_before(quota, catalog->templates[at - 1]))
@@ -303,6 +312,7 @@ static void squeeze_log(struct weir_catalog *catalog)
     catalog->first_tomb = first_tomb;
     catalog->log_count = to;
     catalog->log_holes = 0;
+    weir_assert(catalog->first_tomb <= catalog->log_count);
 }
 
 static int reserve_log(struct weir_catalog *catalog)
@@ -326,12 +336,15 @@ static void leave_log(struct weir_catalog *catalog, struct node *node)
 {
     if (node->state == PHANTOM)
         return;
+    weir_assert(catalog->log[node->log_index].node == node);
     catalog->log[node->log_index].node = NULL;
     catalog->log_holes++;
+    weir_assert(catalog->log_holes <= catalog->log_count);
 }
 
 static void enter_log(struct weir_catalog *catalog, struct node *node)
 {
+    weir_assert(catalog->log_count < catalog->log_capacity);
     node->log_index = catalog->log_count;
     catalog->log[catalog->log_count++] =
         (struct entry){ node->quota.epoch, node };
@@ -340,6 +353,7 @@ static void enter_log(struct weir_catalog *catalog, struct node *node)
 /* Drops the oldest tombstone. Its node is freed, or becomes a phantom. */
 static void forget_tombstone(struct weir_catalog *catalog)
 {
+    weir_assert(catalog->tombstones > 0);
     struct entry *entry = &catalog->log[catalog->first_tomb];
     while (!entry->node || entry->node->state != TOMBSTONE) {
         entry++;
@@ -367,8 +381,8 @@ struct weir_catalog *weir_catalog_new(const struct weir_mem *mem,
     catalog->seed = hash_seed;
     catalog->bucket_count = BUCKETS_MIN;
     catalog->buckets =
-        take_memory(catalog, BUCKETS_MIN * sizeof(*catalog->buckets));
-    catalog->brought = take_memory(catalog, sizeof(*catalog->brought));
+        allocate_in_catalog(catalog, BUCKETS_MIN * sizeof(*catalog->buckets));
+    catalog->brought = allocate_in_catalog(catalog, sizeof(*catalog->brought));
     if (!catalog->buckets || !catalog->brought) {
         weir_catalog_free(catalog);
         return NULL;
@@ -384,15 +398,15 @@ void weir_catalog_free(struct weir_catalog *catalog)
         if (catalog->buckets[i])
             free_node(catalog, catalog->buckets[i]);
     }
-    give_memory(catalog, catalog->buckets,
-                catalog->bucket_count * sizeof(*catalog->buckets));
-    give_memory(catalog, catalog->log,
-                catalog->log_capacity * sizeof(*catalog->log));
-    give_memory(catalog, catalog->templates,
-                catalog->template_capacity * sizeof(*catalog->templates));
-    give_memory(catalog, catalog->sorted,
-                catalog->sorted_capacity * sizeof(*catalog->sorted));
-    give_memory(catalog, catalog->brought, sizeof(*catalog->brought));
+    free_in_catalog(catalog, catalog->buckets,
+                    catalog->bucket_count * sizeof(*catalog->buckets));
+    free_in_catalog(catalog, catalog->log,
+                    catalog->log_capacity * sizeof(*catalog->log));
+    free_in_catalog(catalog, catalog->templates,
+                    catalog->template_capacity * sizeof(*catalog->templates));
+    free_in_catalog(catalog, catalog->sorted,
+                    catalog->sorted_capacity * sizeof(*catalog->sorted));
+    free_in_catalog(catalog, catalog->brought, sizeof(*catalog->brought));
     struct weir_mem mem = catalog->mem;
     mem.free(mem.context, catalog, sizeof(*catalog));
 }
@@ -426,7 +440,7 @@ void weir_catalog_set_floor(struct weir_catalog *catalog, uint64_t epoch)
 /* ---- Applying ------------------------------------------------------- */
 
 /* Reserves all memory that an apply may need, before anything changes. */
-static int reserve(struct weir_catalog *catalog)
+static int reserve_apply(struct weir_catalog *catalog)
 {
     if (reserve_buckets(catalog) < 0)
         return WEIR_ENOMEM;
@@ -443,7 +457,8 @@ static int reserve(struct weir_catalog *catalog)
 static void replace_node(struct weir_catalog *catalog, struct node *old,
                          struct node *node)
 {
-    size_t at = find_bucket(catalog, node->quota.name, node->hash);
+    weir_assert(!old || old->hash == node->hash);
+    size_t at = find_hash_bucket(catalog, node->quota.name, node->hash);
     if (!old)
         catalog->node_count++;
     catalog->buckets[at] = node;
@@ -461,9 +476,10 @@ static void replace_node(struct weir_catalog *catalog, struct node *old,
     free_node(catalog, old);
 }
 
-static void enter(struct weir_catalog *catalog, struct node *node,
-                  struct node *parent)
+static void enter_quota_node(struct weir_catalog *catalog, struct node *node,
+                             struct node *parent)
 {
+    weir_assert(node->quota.epoch > catalog->epoch);
     enter_log(catalog, node);
     catalog->epoch = node->quota.epoch;
     catalog->is_sorted = false;
@@ -478,6 +494,7 @@ static void enter(struct weir_catalog *catalog, struct node *node,
         link_child(parent, node);
     if (weir_quota_is_template(&node->quota))
         insert_template(catalog, &node->quota);
+    weir_assert(catalog->count <= catalog->node_count);
 }
 
 int weir_catalog_apply(struct weir_catalog *catalog,
@@ -485,15 +502,15 @@ int weir_catalog_apply(struct weir_catalog *catalog,
 {
     if (change->quota.epoch <= catalog->epoch)
         return 0;
-    if (reserve(catalog) < 0)
+    if (reserve_apply(catalog) < 0)
         return WEIR_ENOMEM;
     struct weir_quota removed = { .name = change->quota.name,
                                   .epoch = change->quota.epoch };
     const struct weir_quota *quota =
         change->removed ? &removed : &change->quota;
     uint32_t hash = hash_name(catalog, quota->name);
-    struct node *node =
-        make_node(catalog, quota, change->removed ? TOMBSTONE : LIVE, hash);
+    struct node *node = make_quota_node(
+        catalog, quota, change->removed ? TOMBSTONE : LIVE, hash);
     if (!node)
         return WEIR_ENOMEM;
     bool has_parent = has_literal_parent(&node->quota);
@@ -515,7 +532,7 @@ int weir_catalog_apply(struct weir_catalog *catalog,
     if (parent == old && parent)
         parent = node;
     replace_node(catalog, old, node);
-    enter(catalog, node, parent);
+    enter_quota_node(catalog, node, parent);
     return 0;
 }
 
@@ -612,6 +629,7 @@ bool weir_catalog_since(const struct weir_catalog *catalog, uint64_t epoch,
         at++;
     if (at == catalog->log_count)
         return false;
+    weir_assert(at < catalog->log_count);
     const struct node *node = catalog->log[at].node;
     cursor->opaque[0] = node->quota.epoch;
     cursor->opaque[1] = at + 1;
@@ -622,7 +640,7 @@ bool weir_catalog_since(const struct weir_catalog *catalog, uint64_t epoch,
 
 /* Grows 'sorted' to twice the quotas (the second half is scratch) and fills
  * it. */
-static bool sort(struct weir_catalog *catalog)
+static bool sort_quotas(struct weir_catalog *catalog)
 {
     void *array =
         weir_mem_grow(&catalog->mem, catalog->sorted, sizeof(*catalog->sorted),
@@ -636,6 +654,7 @@ static bool sort(struct weir_catalog *catalog)
         if (node && node->state == LIVE)
             catalog->sorted[count++] = &node->quota;
     }
+    weir_assert(count == catalog->count);
     weir_catalog_sort(catalog->sorted, catalog->sorted + count, count);
     catalog->is_sorted = true;
     return true;
@@ -646,7 +665,7 @@ const struct weir_quota *weir_catalog_at(struct weir_catalog *catalog,
 {
     if (index >= catalog->count)
         return NULL;
-    if (!catalog->is_sorted && !sort(catalog))
+    if (!catalog->is_sorted && !sort_quotas(catalog))
         return NULL;
     return catalog->sorted[index];
 }

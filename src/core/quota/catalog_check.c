@@ -197,9 +197,9 @@ static int check_above(const struct weir_catalog *catalog,
     return ancestors;
 }
 
-static int check_overflow(const struct weir_catalog *catalog,
-                          const struct weir_quota *quota,
-                          struct weir_diag *diag)
+static int check_overflow_target(const struct weir_catalog *catalog,
+                                 const struct weir_quota *quota,
+                                 struct weir_diag *diag)
 {
     if (quota->overflow.len == 0)
         return 0;
@@ -234,10 +234,11 @@ static int check_children(const struct weir_catalog *catalog,
                          weir_text_show(child->name, shown), " first", NULL);
 }
 
-static int check_set(const struct weir_catalog *catalog,
-                     const struct weir_quota *quota, struct weir_diag *diag)
+static int check_quota_in_set(const struct weir_catalog *catalog,
+                              const struct weir_quota *quota,
+                              struct weir_diag *diag)
 {
-    int error = check_overflow(catalog, quota, diag);
+    int error = check_overflow_target(catalog, quota, diag);
     if (error == 0)
         error = check_children(catalog, quota, diag);
     if (error < 0)
@@ -305,7 +306,7 @@ int weir_catalog_check_place(const struct weir_catalog *catalog,
     if (!quota)
         return check_removed(catalog, name, diag);
     int error = check_template_count(catalog, quota, diag);
-    return error < 0 ? error : check_set(catalog, quota, diag);
+    return error < 0 ? error : check_quota_in_set(catalog, quota, diag);
 }
 
 int weir_catalog_check(const struct weir_catalog *catalog,
@@ -331,6 +332,6 @@ int weir_catalog_check(const struct weir_catalog *catalog,
     if (old && old->glob == quota->glob &&
         (!adapts || old->sharing == WEIR_ADAPTIVE) &&
         weir_text_equal(old->parent, quota->parent))
-        return check_overflow(catalog, quota, diag);
-    return check_set(catalog, quota, diag);
+        return check_overflow_target(catalog, quota, diag);
+    return check_quota_in_set(catalog, quota, diag);
 }

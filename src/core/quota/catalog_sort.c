@@ -10,8 +10,8 @@
 
 #include <string.h>
 
-static void merge(const struct weir_quota **from, size_t middle, size_t end,
-                  const struct weir_quota **to)
+static void merge_halves(const struct weir_quota **from, size_t middle,
+                         size_t end, const struct weir_quota **to)
 {
     size_t left = 0;
     size_t right = middle;
@@ -32,8 +32,8 @@ void weir_catalog_sort(const struct weir_quota **quotas,
     for (size_t run = 1; run < count; run *= 2) {
         for (size_t at = 0; at < count; at += 2 * run) {
             size_t left = count - at;
-            merge(from + at, run < left ? run : left,
-                  2 * run < left ? 2 * run : left, to + at);
+            merge_halves(from + at, run < left ? run : left,
+                         2 * run < left ? 2 * run : left, to + at);
         }
         const struct weir_quota **other = from;
         from = to;

@@ -30,7 +30,7 @@
 #include "core/quota/glob_path.h"
 #include "core/quota/quota_text.h"
 
-static bool begins_with(struct weir_text text, struct weir_text piece)
+static bool begins_with_piece(struct weir_text text, struct weir_text piece)
 {
     return text.len >= piece.len &&
            (piece.len == 0 || memcmp(text.p, piece.p, piece.len) == 0);
@@ -46,16 +46,16 @@ static struct weir_text literal(struct weir_text pattern)
 }
 
 /* The first offset of 'piece' in 'text'; text.len + 1 if there is none. */
-static size_t find(struct weir_text text, struct weir_text piece)
+static size_t find_piece(struct weir_text text, struct weir_text piece)
 {
     for (size_t at = 0; at + piece.len <= text.len; at++) {
-        if (begins_with(weir_text_drop(text, at), piece))
+        if (begins_with_piece(weir_text_drop(text, at), piece))
             return at;
     }
     return text.len + 1;
 }
 
-static void keep(struct weir_captures *captures, struct weir_text text)
+static void keep_capture(struct weir_captures *captures, struct weir_text text)
 {
     if (captures->count < WEIR_CAPTURES_MAX)
         captures->text[captures->count++] = text;
@@ -66,7 +66,7 @@ bool weir_glob_match(struct weir_text pattern, struct weir_text name,
 {
     struct weir_captures found = { .count = 0 };
     struct weir_text piece = literal(pattern);
-    if (!begins_with(name, piece))
+    if (!begins_with_piece(name, piece))
         return false;
     pattern = weir_text_drop(pattern, piece.len);
     name = weir_text_drop(name, piece.len);
@@ -76,10 +76,11 @@ bool weir_glob_match(struct weir_text pattern, struct weir_text name,
         bool last = piece.len == pattern.len;
         if (piece.len > name.len)
             return false;
-        size_t at = last ? name.len - piece.len : find(name, piece);
-        if (at > name.len || !begins_with(weir_text_drop(name, at), piece))
+        size_t at = last ? name.len - piece.len : find_piece(name, piece);
+        if (at > name.len ||
+            !begins_with_piece(weir_text_drop(name, at), piece))
             return false;
-        keep(&found, (struct weir_text){ name.p, at });
+        keep_capture(&found, (struct weir_text){ name.p, at });
         pattern = weir_text_drop(pattern, piece.len);
         name = weir_text_drop(name, at + piece.len);
     }

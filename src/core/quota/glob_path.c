@@ -33,7 +33,7 @@
 #define NO_MATCH SIZE_MAX
 #define BAD_CLASS (-1)
 
-static bool begins_with(struct weir_text text, char c)
+static bool begins_with_char(struct weir_text text, char c)
 {
     return text.len > 0 && text.p[0] == c;
 }
@@ -53,7 +53,7 @@ static size_t next_character(struct weir_text text, uint32_t *out_character)
 static bool next_piece(struct weir_text *pattern, struct weir_text *out_piece)
 {
     struct weir_text rest = *pattern;
-    while (begins_with(rest, '*'))
+    while (begins_with_char(rest, '*'))
         rest = weir_text_drop(rest, 1);
     bool star = rest.len < pattern->len;
     bool in_class = false;
@@ -92,17 +92,17 @@ static bool class_end(struct weir_text *piece, uint32_t *out_character)
 static int take_class(struct weir_text *piece, uint32_t character)
 {
     struct weir_text rest = weir_text_drop(*piece, 1);
-    bool negated = begins_with(rest, '^');
+    bool negated = begins_with_char(rest, '^');
     if (negated)
         rest = weir_text_drop(rest, 1);
     bool found = false;
     bool empty = true;
-    while (empty || !begins_with(rest, ']')) {
+    while (empty || !begins_with_char(rest, ']')) {
         uint32_t low;
         if (!class_end(&rest, &low))
             return BAD_CLASS;
         uint32_t high = low;
-        if (begins_with(rest, '-')) {
+        if (begins_with_char(rest, '-')) {
             rest = weir_text_drop(rest, 1);
             if (!class_end(&rest, &high))
                 return BAD_CLASS;
@@ -163,7 +163,7 @@ static size_t place_piece(struct weir_text piece, bool star, bool last,
     return NO_MATCH;
 }
 
-static bool is_sound(struct weir_text piece)
+static bool is_piece_sound(struct weir_text piece)
 {
     while (piece.len > 0) {
         if (piece.p[0] == '[') {
@@ -184,7 +184,7 @@ int weir_glob_path_check(struct weir_text pattern, struct weir_diag *diag)
     while (pattern.len > 0) {
         struct weir_text piece;
         next_piece(&pattern, &piece);
-        if (!is_sound(piece))
+        if (!is_piece_sound(piece))
             return weir_diag_set(diag, WEIR_ESYNTAX, "syntax error in pattern",
                                  NULL);
     }

@@ -16,8 +16,8 @@
 
 #define LABEL_KEY_MAX 63
 
-static bool take_line(struct weir_text *text, char separator,
-                      struct weir_text *out)
+static bool take_label_line(struct weir_text *text, char separator,
+                            struct weir_text *out)
 {
     if (text->len == 0)
         return false;
@@ -31,8 +31,8 @@ static bool take_line(struct weir_text *text, char separator,
 }
 
 /* A line without '=' is a key without a value. */
-static void split(struct weir_text line, struct weir_text *out_key,
-                  struct weir_text *out_value)
+static void split_label(struct weir_text line, struct weir_text *out_key,
+                        struct weir_text *out_value)
 {
     const char *equals = line.len > 0 ? memchr(line.p, '=', line.len) : NULL;
     size_t len = equals ? (size_t)(equals - line.p) : line.len;
@@ -45,13 +45,13 @@ bool weir_labels_next(struct weir_text *labels, struct weir_text *out_key,
                       struct weir_text *out_value)
 {
     struct weir_text line;
-    if (!take_line(labels, '\n', &line))
+    if (!take_label_line(labels, '\n', &line))
         return false;
-    split(line, out_key, out_value);
+    split_label(line, out_key, out_value);
     return true;
 }
 
-static bool is_key(struct weir_text key)
+static bool is_label_key(struct weir_text key)
 {
     if (key.len == 0 || key.len > LABEL_KEY_MAX)
         return false;
@@ -70,9 +70,9 @@ static int check_line(struct weir_text line, struct weir_diag *diag)
 {
     struct weir_text key;
     struct weir_text value;
-    split(line, &key, &value);
+    split_label(line, &key, &value);
     bool has_value = key.len < line.len;
-    bool sound = is_key(key);
+    bool sound = is_label_key(key);
     if (has_value && sound && weir_utf8_clean(value, "") == value.len)
         return 0;
     char shown[WEIR_SHOW_MAX];
@@ -94,17 +94,17 @@ static int compare_keys(struct weir_text a, struct weir_text b)
     struct weir_text key_a;
     struct weir_text key_b;
     struct weir_text value;
-    split(a, &key_a, &value);
-    split(b, &key_b, &value);
+    split_label(a, &key_a, &value);
+    split_label(b, &key_b, &value);
     return weir_text_compare(key_a, key_b);
 }
 
-static int refuse_twice(struct weir_text line, struct weir_diag *diag)
+static int refuse_key_twice(struct weir_text line, struct weir_diag *diag)
 {
     char shown[WEIR_SHOW_MAX];
     struct weir_text key;
     struct weir_text value;
-    split(line, &key, &value);
+    split_label(line, &key, &value);
     return weir_diag_set(diag, WEIR_EQUOTA, "the label ",
                          weir_text_show(key, shown), " is given twice", NULL);
 }
@@ -133,14 +133,14 @@ int weir_labels_check(struct weir_text labels, struct weir_diag *diag)
     struct weir_text last = { NULL, 0 };
     struct weir_text line;
     size_t count = 0;
-    while (take_line(&rest, '\n', &line)) {
+    while (take_label_line(&rest, '\n', &line)) {
         int error = ++count > WEIR_LABELS_COUNT_MAX ? refuse_many(diag)
                                                     : check_line(line, diag);
         if (error < 0)
             return error;
         int order = last.p ? compare_keys(last, line) : -1;
         if (order == 0)
-            return refuse_twice(line, diag);
+            return refuse_key_twice(line, diag);
         if (order > 0)
             return weir_diag_set(diag, WEIR_EQUOTA,
                                  "the labels aren't "
@@ -157,18 +157,18 @@ int weir_labels_check(struct weir_text labels, struct weir_diag *diag)
 }
 
 /* Puts 'line' into the sorted lines of 'out' ('\n' after each). */
-static int insert(struct weir_out *out, struct weir_text line,
-                  struct weir_diag *diag)
+static int insert_line(struct weir_out *out, struct weir_text line,
+                       struct weir_diag *diag)
 {
     if (out->len + line.len + 1 > out->size)
         return refuse_long(diag);
     struct weir_text rest = { out->buf, out->len };
     struct weir_text other;
     size_t at = out->len;
-    while (take_line(&rest, '\n', &other)) {
+    while (take_label_line(&rest, '\n', &other)) {
         int order = compare_keys(line, other);
         if (order == 0)
-            return refuse_twice(line, diag);
+            return refuse_key_twice(line, diag);
         if (order < 0) {
             at = (size_t)(other.p - out->buf);
             break;
@@ -189,7 +189,7 @@ int weir_labels_parse(struct weir_text text, char *buf, struct weir_text *out,
     bool by_line = text.len > 0 && memchr(text.p, '\n', text.len);
     struct weir_text line;
     size_t count = 0;
-    while (take_line(&text, by_line ? '\n' : ',', &line)) {
+    while (take_label_line(&text, by_line ? '\n' : ',', &line)) {
         if (!by_line)
             line = weir_text_trim(line);
         if (line.len == 0)
@@ -197,7 +197,7 @@ int weir_labels_parse(struct weir_text text, char *buf, struct weir_text *out,
         int error = ++count > WEIR_LABELS_COUNT_MAX ? refuse_many(diag)
                                                     : check_line(line, diag);
         if (error == 0)
-            error = insert(&lines, line, diag);
+            error = insert_line(&lines, line, diag);
         if (error < 0)
             return error;
     }

@@ -52,7 +52,7 @@ double weir_limit_rate(const struct weir_limit *limit)
     return divided((weir_u128)limit->units * WEIR_SECOND, limit->per);
 }
 
-static uint64_t common_divisor(uint64_t a, uint64_t b)
+static uint64_t common_divisor_u64(uint64_t a, uint64_t b)
 {
     while (b != 0) {
         uint64_t rest = a % b;
@@ -75,7 +75,7 @@ static bool as_decimal(double rate, struct weir_limit *out)
         uint64_t units = (uint64_t)scaled;
         if ((double)units / ten != rate)
             continue;
-        uint64_t divisor = common_divisor(units, ten);
+        uint64_t divisor = common_divisor_u64(units, ten);
         *out = (struct weir_limit){ .units = units / divisor,
                                     .per = ten / divisor * WEIR_SECOND };
         return true;

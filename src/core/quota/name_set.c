@@ -26,6 +26,7 @@ int weir_name_set_add(struct weir_name_set *set, struct weir_text glob)
     memcpy(set->globs + set->len, glob.p, glob.len);
     set->globs[set->len + glob.len] = GLOB_END;
     set->len = (uint16_t)(set->len + glob.len + 1);
+    weir_assert(set->len <= sizeof(set->globs));
     return WEIR_OK;
 }
 
@@ -58,6 +59,7 @@ bool weir_name_set_has(const struct weir_name_set *set, struct weir_text name)
     name = weir_name_live(name);
     while (rest.len > 0) {
         const char *end = memchr(rest.p, GLOB_END, rest.len);
+        weir_assert(end);
         struct weir_text glob = { rest.p, (size_t)(end - rest.p) };
         if (weir_glob_match(glob, name, NULL))
             return true;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * quota/quota.c - checks a quota, and computes its bursts.
+ * quota/quota.c - checks a quota.
  *
  * A quota is checked wherever it enters: by the root that the command line
  * uses, by the store inside its transaction, by a limiter that receives it on
@@ -29,11 +29,7 @@
  *
  * Every field that is set must belong to that kind, algorithm and sharing
  * (quota_fields.c), and the fields of single algorithms and sharings must be
- * sound (quota_algorithm.c, quota_lease.c, quota_adaptive.c).
- *
- * Bursts are compared as they were entered if both are units or both are time,
- * otherwise in units of the limit; with limit 0 or unlimited the latter means
- * nothing and is left out. */
+ * sound (quota_algorithm.c, quota_lease.c, quota_adaptive.c). */
 
 #include "core/quota/quota.h"
 
@@ -82,48 +78,6 @@ static const struct combination combinations[] = {
       "leave algorithm out" },
 };
 
-#define DEADLINE_DEFAULT (20 * WEIR_MILLISECOND)
-#define SUB_WINDOWS_DEFAULT 4
-#define LEASE_DEFAULT (60 * WEIR_SECOND)
-#define PERMIT_TIMEOUT_DEFAULT (60 * WEIR_SECOND)
-#define QUEUE_MAX_DEFAULT 1000
-#define MAX_DEBT_DEFAULT (60 * WEIR_SECOND)
-#define TARGET_DEFAULT (200 * WEIR_MILLISECOND)
-
-static const struct weir_burst low_default = { WEIR_SECOND, true, false };
-static const struct weir_burst high_default = { 3 * WEIR_SECOND / 2, true,
-                                                false };
-
-void weir_quota_init(struct weir_quota *quota)
-{
-    *quota = (struct weir_quota){
-        .kind = WEIR_RATE,
-        .limit = { .per = WEIR_SECOND, .unlimited = true },
-        .low_burst = { .in_time = true, .unset = true },
-        .high_burst = { .in_time = true, .unset = true },
-        .algorithm = WEIR_LEAKY,
-        .sharing = WEIR_COUNTED,
-        .mode = WEIR_ENFORCE,
-        .on_stale = WEIR_STALE_PASS,
-        .window = { .length = WEIR_SECOND, .unset = true },
-        .initial = { .unset = true },
-        .deadline = DEADLINE_DEFAULT,
-        .sub_windows = SUB_WINDOWS_DEFAULT,
-        .lease = LEASE_DEFAULT,
-        .refresh = WEIR_DURATION_UNSET,
-        .learning = WEIR_DURATION_UNSET,
-        .permit_timeout = PERMIT_TIMEOUT_DEFAULT,
-        .max_debt = MAX_DEBT_DEFAULT,
-        .target = TARGET_DEFAULT,
-        .controller = WEIR_CONTROLLER_TARGET,
-        .decay_factor = WEIR_DECAY_ONE,
-        .share_algorithm = WEIR_SHARE_FAIR,
-        .queue = WEIR_WAIT_QUEUE_FIFO,
-        .queue_max = QUEUE_MAX_DEFAULT,
-        .glob = WEIR_GLOB_NAME,
-    };
-}
-
 static size_t count_globs(struct weir_text name)
 {
     size_t globs = 0;
@@ -132,7 +86,7 @@ static size_t count_globs(struct weir_text name)
     return globs;
 }
 
-static bool holds(struct weir_text text, char c)
+static bool has_char(struct weir_text text, char c)
 {
     return text.len > 0 && memchr(text.p, c, text.len);
 }
@@ -140,15 +94,16 @@ static bool holds(struct weir_text text, char c)
 bool weir_quota_is_template(const struct weir_quota *quota)
 {
     struct weir_text name = quota->name;
-    return holds(name, '*') ||
+    return has_char(name, '*') ||
            (quota->glob == WEIR_GLOB_PATH &&
-            (holds(name, '?') || holds(name, '[') || holds(name, '\\')));
+            (has_char(name, '?') || has_char(name, '[') ||
+             has_char(name, '\\')));
 }
 
 /* The same rule for a name, a parent and an overflow; 'what' is the field's
  * name in messages. */
-static int check_name(struct weir_text name, const char *what,
-                      struct weir_diag *diag)
+static int check_name_field(struct weir_text name, const char *what,
+                            struct weir_diag *diag)
 {
     if (name.len == 0)
         return weir_diag_set(diag, WEIR_ENAME, "the ", what, " is empty; a ",
@@ -175,13 +130,13 @@ static int check_name(struct weir_text name, const char *what,
 
 int weir_name_check(struct weir_text name, struct weir_diag *diag)
 {
-    return check_name(name, "name", diag);
+    return check_name_field(name, "name", diag);
 }
 
 static int check_braces(struct weir_text name, const char *what,
                         struct weir_diag *diag)
 {
-    if (!holds(name, '{') && !holds(name, '}'))
+    if (!has_char(name, '{') && !has_char(name, '}'))
         return 0;
     char shown[WEIR_SHOW_MAX];
     return weir_diag_set(diag, WEIR_ENAME, "the ", what, " ",
@@ -195,11 +150,11 @@ static int check_braces(struct weir_text name, const char *what,
 static int check_plain(struct weir_text name, const char *what,
                        struct weir_diag *diag)
 {
-    int error = check_name(name, what, diag);
+    int error = check_name_field(name, what, diag);
     if (error < 0)
         return error;
     char shown[WEIR_SHOW_MAX];
-    if (holds(name, '*'))
+    if (has_char(name, '*'))
         return weir_diag_set(diag, WEIR_ENAME, "the ", what, " ",
                              weir_text_show(name, shown),
                              " holds a '*'; name one quota", NULL);
@@ -260,7 +215,7 @@ static int check_parent(const struct weir_quota *quota, struct weir_diag *diag)
     weir_text_show(quota->parent, shown);
     bool template = weir_quota_is_template(quota);
     bool path = quota->glob == WEIR_GLOB_PATH;
-    if (template && path && holds(quota->parent, '{'))
+    if (template && path && has_char(quota->parent, '{'))
         return weir_diag_set(diag, WEIR_ENAME, "the parent ", shown,
                              " uses a "
                              "capture, and a template with glob=path has "
@@ -268,10 +223,10 @@ static int check_parent(const struct weir_quota *quota, struct weir_diag *diag)
                              NULL);
     if (!template || path)
         return check_plain(quota->parent, "parent", diag);
-    int error = check_name(quota->parent, "parent", diag);
+    int error = check_name_field(quota->parent, "parent", diag);
     if (error < 0)
         return error;
-    if (holds(quota->parent, '*'))
+    if (has_char(quota->parent, '*'))
         return weir_diag_set(diag, WEIR_ENAME, "the parent ", shown,
                              " holds a '*'; write {1} for the text that the "
                              "name's first '*' matched",
@@ -279,8 +234,8 @@ static int check_parent(const struct weir_quota *quota, struct weir_diag *diag)
     return check_captures(quota, diag);
 }
 
-static int check_overflow(const struct weir_quota *quota,
-                          struct weir_diag *diag)
+static int check_overflow_name(const struct weir_quota *quota,
+                               struct weir_diag *diag)
 {
     if (quota->overflow.len == 0)
         return 0;
@@ -314,9 +269,10 @@ static int check_pattern(const struct weir_quota *quota, struct weir_diag *diag)
     return 0;
 }
 
-static int check_names(const struct weir_quota *quota, struct weir_diag *diag)
+static int check_all_names(const struct weir_quota *quota,
+                           struct weir_diag *diag)
 {
-    int error = check_name(quota->name, "name", diag);
+    int error = check_name_field(quota->name, "name", diag);
     if (error == 0)
         error = check_braces(quota->name, "name", diag);
     if (error < 0)
@@ -325,7 +281,7 @@ static int check_names(const struct weir_quota *quota, struct weir_diag *diag)
     if (error < 0)
         return error;
     error = check_parent(quota, diag);
-    return error < 0 ? error : check_overflow(quota, diag);
+    return error < 0 ? error : check_overflow_name(quota, diag);
 }
 
 /* Units at a time: no period. */
@@ -384,59 +340,6 @@ static int check_rate(const struct weir_limit *limit, struct weir_diag *diag)
     return 0;
 }
 
-uint64_t weir_burst_units(const struct weir_limit *limit,
-                          const struct weir_burst *burst)
-{
-    weir_u128 units = burst->amount;
-    if (burst->in_time && limit->per > 0)
-        units = (units * limit->units + limit->per - 1) / limit->per;
-    return units < WEIR_BURST_MAX ? (uint64_t)units : WEIR_BURST_MAX;
-}
-
-static bool is_above(const struct weir_limit *limit, const struct weir_burst *a,
-                     const struct weir_burst *b)
-{
-    if (a->in_time == b->in_time)
-        return a->amount > b->amount;
-    if (limit->unlimited || limit->units == 0)
-        return false;
-    return weir_burst_units(limit, a) > weir_burst_units(limit, b);
-}
-
-void weir_quota_effective(const struct weir_quota *quota,
-                          struct weir_burst *out_low,
-                          struct weir_burst *out_high)
-{
-    struct weir_burst low = quota->low_burst;
-    struct weir_burst high = quota->high_burst;
-    if (low.unset)
-        low = low_default;
-    if (high.unset)
-        high = high_default;
-    if (quota->high_burst.unset && is_above(&quota->limit, &low, &high))
-        high = low;
-    if (quota->low_burst.unset && is_above(&quota->limit, &low, &high))
-        low = high;
-    if (quota->algorithm != WEIR_LEAKY)
-        low = high;
-    *out_low = low;
-    *out_high = high;
-}
-
-void weir_quota_bursts(const struct weir_quota *quota, uint64_t *out_low,
-                       uint64_t *out_high)
-{
-    struct weir_burst low;
-    struct weir_burst high;
-    weir_quota_effective(quota, &low, &high);
-    uint64_t high_units = weir_burst_units(&quota->limit, &high);
-    uint64_t low_units = weir_burst_units(&quota->limit, &low);
-    if (high_units == 0)
-        high_units = 1;
-    *out_low = low_units < high_units ? low_units : high_units;
-    *out_high = high_units;
-}
-
 static int check_burst(const struct weir_burst *burst, const char *what,
                        struct weir_diag *diag)
 {
@@ -467,7 +370,7 @@ static int check_bursts(const struct weir_quota *quota, struct weir_diag *diag)
     struct weir_burst low;
     struct weir_burst high;
     weir_quota_effective(quota, &low, &high);
-    if (!is_above(&quota->limit, &low, &high))
+    if (!weir_burst_is_above(&quota->limit, &low, &high))
         return 0;
     char low_text[48];
     char high_text[48];
@@ -564,7 +467,7 @@ static int check_debt(const struct weir_quota *quota, struct weir_diag *diag)
 
 int weir_quota_check(const struct weir_quota *quota, struct weir_diag *diag)
 {
-    int error = check_names(quota, diag);
+    int error = check_all_names(quota, diag);
     if (error == 0)
         error = check_texts(quota, diag);
     if (error == 0)

@@ -231,6 +231,10 @@ void weir_quota_bursts(const struct weir_quota *quota, uint64_t *out_low,
 /* A burst in units of the limit, rounded up, at most WEIR_BURST_MAX. */
 uint64_t weir_burst_units(const struct weir_limit *limit,
                           const struct weir_burst *burst);
+/* Whether the burst 'a' is above 'b'. */
+bool weir_burst_is_above(const struct weir_limit *limit,
+                         const struct weir_burst *a,
+                         const struct weir_burst *b);
 
 /* The window in force, never 'unset'. */
 struct weir_window weir_quota_window(const struct weir_quota *quota);

@@ -96,7 +96,7 @@ static bool is_class_name(struct weir_text name)
 }
 
 /* Cuts the text before 'c', or all, off the front. */
-static struct weir_text cut(struct weir_text *text, char c)
+static struct weir_text cut_off_word(struct weir_text *text, char c)
 {
     const char *found = text->len > 0 ? memchr(text->p, c, text->len) : NULL;
     size_t len = found ? (size_t)(found - text->p) : text->len;
@@ -135,14 +135,14 @@ static int parse_class(struct weir_text part,
                        struct weir_diag *diag)
 {
     struct weir_text rest = part;
-    struct weir_text name = cut(&rest, ':');
+    struct weir_text name = cut_off_word(&rest, ':');
     if (!is_class_name(name))
         return refuse_class(part, diag);
     *klass = (struct weir_concurrency_gate_class){ .observed = false };
     memcpy(klass->name, name.p, name.len);
     int error = 0;
     while (rest.p && error == 0) {
-        struct weir_text word = cut(&rest, ':');
+        struct weir_text word = cut_off_word(&rest, ':');
         if (weir_text_equal(word, WEIR_TEXT("observed")))
             klass->observed = true;
         else if (weir_text_equal(word, WEIR_TEXT("unheard")))
@@ -182,7 +182,7 @@ static int parse_classes(struct weir_text text,
                              "have 512 bytes",
                              NULL);
     while (text.p && error == 0) {
-        struct weir_text part = cut(&text, ',');
+        struct weir_text part = cut_off_word(&text, ',');
         if (count == WEIR_CONCURRENCY_GATE_CLASSES_MAX)
             return weir_diag_set(diag, WEIR_EQUOTA,
                                  "there may be 8 classes at "
@@ -204,32 +204,23 @@ static int parse_classes(struct weir_text text,
 
 /* ---- The concurrency gate's options ---- */
 
-static double smaller(double a, double b)
-{
-    return a < b ? a : b;
-}
-
-static double larger(double a, double b)
-{
-    return a > b ? a : b;
-}
-
 /* 'least': the lowest value that the controller allows for any bound. */
-static void set_bounds(const struct weir_quota *quota, double processes,
-                       double least, struct weir_controller_options *out)
+static void set_controller_bounds(const struct weir_quota *quota,
+                                  double processes, double least,
+                                  struct weir_controller_options *out)
 {
     double initial = out->initial;
     out->min = real(weir_quota_bound(quota, false));
     out->max = real(weir_quota_bound(quota, true));
     double part = real(quota->fleet_max) / processes;
     if (quota->fleet_max > 0)
-        out->max = quota->max > 0 ? smaller(out->max, part) : part;
+        out->max = quota->max > 0 ? weir_smaller(out->max, part) : part;
     part = real(quota->fleet_min) / processes;
     if (quota->fleet_min > 0)
-        out->min = quota->min > 0 ? larger(out->min, part) : part;
-    out->max = larger(smaller(out->max, WEIR_PERMITS_MAX), least);
-    out->min = smaller(larger(out->min, least), out->max);
-    out->initial = smaller(larger(initial, out->min), out->max);
+        out->min = quota->min > 0 ? weir_larger(out->min, part) : part;
+    out->max = weir_larger(weir_smaller(out->max, WEIR_PERMITS_MAX), least);
+    out->min = weir_smaller(weir_larger(out->min, least), out->max);
+    out->initial = weir_smaller(weir_larger(initial, out->min), out->max);
     if (quota->controller == WEIR_CONTROLLER_NONE)
         out->initial = out->max;
 }
@@ -244,8 +235,8 @@ void weir_quota_gate(const struct weir_quota *quota, uint32_t processes,
     options->target = quota->target;
     options->percentile = real(weir_quota_percentile(quota));
     out->lost_after = quota->permit_timeout;
-    set_bounds(quota, processes > 0 ? processes : 1,
-               fractions ? WEIR_PERMITS_MIN : 1, options);
+    set_controller_bounds(quota, processes > 0 ? processes : 1,
+                          fractions ? WEIR_PERMITS_MIN : 1, options);
 }
 
 /* ---- The check ---- */
@@ -277,7 +268,8 @@ static int check_bound(const struct weir_quota *quota, const char *what,
                          NULL);
 }
 
-static int check_bounds(const struct weir_quota *quota, struct weir_diag *diag)
+static int check_limit_bounds(const struct weir_quota *quota,
+                              struct weir_diag *diag)
 {
     int error = check_bound(quota, "min", quota->min, diag);
     if (error == 0)
@@ -320,7 +312,7 @@ int weir_quota_check_adaptive(const struct weir_quota *quota,
                              NULL);
     struct weir_concurrency_gate_options options;
     weir_concurrency_gate_defaults(&options, quota->controller);
-    int error = check_bounds(quota, diag);
+    int error = check_limit_bounds(quota, diag);
     if (error == 0)
         error = parse_classes(quota->classes, &options, diag);
     if (error < 0)

@@ -141,7 +141,7 @@ bool weir_tz_fixed(struct weir_text tz, int32_t *out_offset_s)
     return sound;
 }
 
-static int check_zone(struct weir_text tz, struct weir_diag *diag)
+static int check_time_zone(struct weir_text tz, struct weir_diag *diag)
 {
     int32_t offset;
     if (weir_tz_fixed(tz, &offset) ||
@@ -162,7 +162,7 @@ static int check_fixed_window(const struct weir_quota *quota,
     int error = check_length(quota, diag);
     if (error == 0)
         error = check_quantity(quota, diag);
-    return error < 0 ? error : check_zone(quota->tz, diag);
+    return error < 0 ? error : check_time_zone(quota->tz, diag);
 }
 
 static int check_sliding(const struct weir_quota *quota, struct weir_diag *diag)

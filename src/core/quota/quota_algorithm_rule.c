@@ -10,8 +10,8 @@
 
 #include "core/quota/quota_bucket.h"
 
-static void put_window(const struct weir_quota *quota,
-                       struct weir_algorithm_rule *out)
+static void set_rule_window(const struct weir_quota *quota,
+                            struct weir_algorithm_rule *out)
 {
     struct weir_window window = weir_quota_window(quota);
     out->window = window.length;
@@ -87,15 +87,15 @@ void weir_quota_algorithm_rule(const struct weir_quota *quota,
         put_buckets(quota, out);
         return;
     case WEIR_FIXED_WINDOW:
-        put_window(quota, out);
+        set_rule_window(quota, out);
         out->utc_offset_s = utc_offset_s;
         return;
     case WEIR_SLIDING_LOG:
-        put_window(quota, out);
+        set_rule_window(quota, out);
         out->entries = weir_quota_entries(quota);
         return;
     case WEIR_SLIDING_WINDOW:
-        put_window(quota, out);
+        set_rule_window(quota, out);
         out->sub_windows = (uint8_t)quota->sub_windows;
         return;
     case WEIR_PERMITS:

@@ -22,4 +22,5 @@ void weir_quota_bucket(const struct weir_quota *quota, struct weir_bucket *out)
     uint64_t low, high;
     weir_quota_bursts(quota, &low, &high);
     weir_bucket_init(out, quota->limit.units, quota->limit.per, low, high);
+    weir_assert(out->low <= out->high);
 }

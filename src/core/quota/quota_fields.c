@@ -362,7 +362,7 @@ const struct weir_field *weir_quota_fields(size_t *out_count)
     return fields;
 }
 
-static size_t find_field(struct weir_text name)
+static size_t find_quota_field(struct weir_text name)
 {
     size_t i = 0;
     while (i < FIELD_COUNT &&
@@ -371,7 +371,7 @@ static size_t find_field(struct weir_text name)
     return i;
 }
 
-static size_t least(size_t a, size_t b)
+static size_t smaller_index(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
@@ -380,8 +380,9 @@ static size_t least(size_t a, size_t b)
 
 /* The number of letters to change to turn one word into the other
  * (Levenshtein), with a single row of the table. */
-static size_t distance(struct weir_text a, struct weir_text b)
+static size_t edit_distance(struct weir_text a, struct weir_text b)
 {
+    weir_assert(b.len <= NEAR_MAX);
     size_t row[NEAR_MAX + 1];
     for (size_t j = 0; j <= b.len; j++)
         row[j] = j;
@@ -391,21 +392,22 @@ static size_t distance(struct weir_text a, struct weir_text b)
         for (size_t j = 1; j <= b.len; j++) {
             size_t change = diagonal + (a.p[i - 1] != b.p[j - 1]);
             diagonal = row[j];
-            row[j] = least(change, least(row[j], row[j - 1]) + 1);
+            row[j] =
+                smaller_index(change, smaller_index(row[j], row[j - 1]) + 1);
         }
     }
     return row[b.len];
 }
 
-static int refuse_field(struct weir_text name, struct weir_diag *diag)
+static int refuse_unknown_field(struct weir_text name, struct weir_diag *diag)
 {
     char shown[WEIR_SHOW_MAX];
     weir_text_show(name, shown);
-    struct weir_text tried = { name.p, least(name.len, NEAR_MAX) };
+    struct weir_text tried = { name.p, smaller_index(name.len, NEAR_MAX) };
     size_t nearest = 0;
     size_t best = SIZE_MAX;
     for (size_t i = 0; i < FIELD_COUNT; i++) {
-        size_t far = distance(tried, weir_text_of(fields[i].name));
+        size_t far = edit_distance(tried, weir_text_of(fields[i].name));
         if (!fields[i].read_only && far < best) {
             best = far;
             nearest = i;
@@ -418,6 +420,7 @@ static int refuse_field(struct weir_text name, struct weir_diag *diag)
 static int refuse_word(size_t field, struct weir_text value,
                        struct weir_diag *diag)
 {
+    weir_assert(field < FIELD_COUNT);
     char list[128];
     struct weir_out out = { list, sizeof(list) - 1, 0 };
     for (const struct word *word = places[field].words; word->text; word++) {
@@ -436,6 +439,7 @@ static int refuse_word(size_t field, struct weir_text value,
 static int set_word(size_t field, void *member, struct weir_text value,
                     struct weir_diag *diag)
 {
+    weir_assert(field < FIELD_COUNT && places[field].words);
     for (const struct word *word = places[field].words; word->text; word++) {
         if (!weir_text_equal(weir_text_of(word->text), value))
             continue;
@@ -449,8 +453,8 @@ static int set_word(size_t field, void *member, struct weir_text value,
     return refuse_word(field, value, diag);
 }
 
-static void set_text(size_t field, struct weir_text *member,
-                     struct weir_text value)
+static void set_text_field(size_t field, struct weir_text *member,
+                           struct weir_text value)
 {
     const struct word *words = places[field].words;
     bool none = words && weir_text_equal(weir_text_of(words->text), value);
@@ -472,9 +476,10 @@ static int set_flag(size_t field, bool *member, struct weir_text value,
                          NULL);
 }
 
-static int set_number(size_t field, void *member, struct weir_text value,
-                      struct weir_diag *diag)
+static int set_number_field(size_t field, void *member, struct weir_text value,
+                            struct weir_diag *diag)
 {
+    weir_assert(places[field].size == 4 || places[field].size == 8);
     uint64_t number = 0;
     bool small = places[field].shape != SHAPE_U64;
     bool counts = places[field].shape == SHAPE_COUNT;
@@ -508,8 +513,8 @@ static int set_signed(size_t field, int64_t *member, struct weir_text value,
 
 static const struct weir_text dynamic = { "dynamic", 7 };
 
-static int set_capacity(struct weir_limit *member, struct weir_text value,
-                        struct weir_diag *diag)
+static int set_capacity_field(struct weir_limit *member, struct weir_text value,
+                              struct weir_diag *diag)
 {
     if (!weir_text_equal(value, dynamic))
         return weir_limit_parse(value, member, diag);
@@ -527,8 +532,9 @@ static int set_decimal(size_t field, uint64_t *member, struct weir_text value,
     return 0;
 }
 
-static void reset(struct weir_quota *quota, size_t field)
+static void reset_field(struct weir_quota *quota, size_t field)
 {
+    weir_assert(field < FIELD_COUNT && !fields[field].read_only);
     struct weir_quota fresh;
     weir_quota_init(&fresh);
     memcpy((char *)quota + places[field].offset,
@@ -538,9 +544,10 @@ static void reset(struct weir_quota *quota, size_t field)
 static int set_member(size_t field, void *member, struct weir_text value,
                       struct weir_diag *diag)
 {
+    weir_assert(field < FIELD_COUNT);
     switch (places[field].shape) {
     case SHAPE_TEXT:
-        set_text(field, member, value);
+        set_text_field(field, member, value);
         return 0;
     case SHAPE_WORD:
         return set_word(field, member, value, diag);
@@ -551,7 +558,7 @@ static int set_member(size_t field, void *member, struct weir_text value,
     case SHAPE_WINDOW:
         return weir_window_parse(value, member, diag);
     case SHAPE_CAPACITY:
-        return set_capacity(member, value, diag);
+        return set_capacity_field(member, value, diag);
     case SHAPE_DURATION:
         return weir_duration_parse(value, member, diag);
     case SHAPE_RATIO:
@@ -563,7 +570,7 @@ static int set_member(size_t field, void *member, struct weir_text value,
     case SHAPE_COUNT:
     case SHAPE_U32:
     case SHAPE_U64:
-        return set_number(field, member, value, diag);
+        return set_number_field(field, member, value, diag);
     case SHAPE_I64:
         return set_signed(field, member, value, diag);
     }
@@ -573,16 +580,16 @@ static int set_member(size_t field, void *member, struct weir_text value,
 int weir_quota_set(struct weir_quota *quota, struct weir_text field,
                    struct weir_text value, struct weir_diag *diag)
 {
-    size_t i = find_field(field);
+    size_t i = find_quota_field(field);
     if (i == FIELD_COUNT)
-        return refuse_field(field, diag);
+        return refuse_unknown_field(field, diag);
     if (fields[i].read_only)
         return weir_diag_set(diag, WEIR_EQUOTA, fields[i].name,
                              " is the "
                              "store's to set; leave it out",
                              NULL);
     if (value.len == 0) {
-        reset(quota, i);
+        reset_field(quota, i);
         return 0;
     }
     return set_member(i, (char *)quota + places[i].offset, value, diag);
@@ -591,6 +598,7 @@ int weir_quota_set(struct weir_quota *quota, struct weir_text field,
 static bool same(size_t field, const struct weir_quota *a,
                  const struct weir_quota *b)
 {
+    weir_assert(field < FIELD_COUNT);
     const void *x = (const char *)a + places[field].offset;
     const void *y = (const char *)b + places[field].offset;
     switch (places[field].shape) {
@@ -646,6 +654,7 @@ static bool is_of_rates(const struct weir_quota *quota, size_t field)
 
 static bool applies(const struct weir_quota *quota, size_t field)
 {
+    weir_assert(field < FIELD_COUNT);
     const struct belonging *to = &belongings[places[field].belongs];
     if (is_of_rates(quota, field))
         return false;
@@ -659,7 +668,7 @@ static bool applies(const struct weir_quota *quota, size_t field)
 
 bool weir_quota_applies(const struct weir_quota *quota, const char *field)
 {
-    size_t i = find_field(weir_text_of(field));
+    size_t i = find_quota_field(weir_text_of(field));
     return i < FIELD_COUNT && applies(quota, i);
 }
 
@@ -676,8 +685,8 @@ static size_t get_word(size_t field, const void *member, struct weir_out *out)
     return out->len;
 }
 
-static size_t get_burst(const struct weir_quota *quota, const void *member,
-                        char *buf, size_t size)
+static size_t write_burst(const struct weir_quota *quota, const void *member,
+                          char *buf, size_t size)
 {
     struct weir_burst low;
     struct weir_burst high;
@@ -737,7 +746,7 @@ static size_t get_decimal(size_t field, const struct weir_quota *quota,
     return weir_decimal_format(decimal, buf, size);
 }
 
-static size_t get_number(struct weir_out *out, uint64_t number)
+static size_t write_number(struct weir_out *out, uint64_t number)
 {
     weir_out_number(out, number);
     return out->len;
@@ -746,6 +755,7 @@ static size_t get_number(struct weir_out *out, uint64_t number)
 static size_t get_member(size_t field, const struct weir_quota *quota,
                          char *buf, size_t size)
 {
+    weir_assert(field < FIELD_COUNT);
     struct weir_out out = { buf, size, 0 };
     const void *member = (const char *)quota + places[field].offset;
     struct weir_window window = weir_quota_window(quota);
@@ -757,7 +767,7 @@ static size_t get_member(size_t field, const struct weir_quota *quota,
     case SHAPE_LIMIT:
         return weir_limit_format(member, buf, size);
     case SHAPE_BURST:
-        return get_burst(quota, member, buf, size);
+        return write_burst(quota, member, buf, size);
     case SHAPE_WINDOW:
         return weir_window_format(&window, buf, size);
     case SHAPE_CAPACITY:
@@ -772,13 +782,13 @@ static size_t get_member(size_t field, const struct weir_quota *quota,
         weir_out_string(&out, flags[*(const bool *)member].text);
         return out.len;
     case SHAPE_COUNT:
-        return get_number(&out, member == &quota->max_entries
-                                    ? weir_quota_entries(quota)
-                                    : *(const uint32_t *)member);
+        return write_number(&out, member == &quota->max_entries
+                                      ? weir_quota_entries(quota)
+                                      : *(const uint32_t *)member);
     case SHAPE_U32:
-        return get_number(&out, *(const uint32_t *)member);
+        return write_number(&out, *(const uint32_t *)member);
     case SHAPE_U64:
-        return get_number(&out, *(const uint64_t *)member);
+        return write_number(&out, *(const uint64_t *)member);
     case SHAPE_I64:
         weir_out_signed(&out, *(const int64_t *)member);
         return out.len;
@@ -789,7 +799,7 @@ static size_t get_member(size_t field, const struct weir_quota *quota,
 size_t weir_quota_get(const struct weir_quota *quota, const char *field,
                       char *buf, size_t size)
 {
-    size_t i = find_field(weir_text_of(field));
+    size_t i = find_quota_field(weir_text_of(field));
     if (i == FIELD_COUNT)
         return 0;
     if (!applies(quota, i) && weir_quota_is_default(quota, field))
@@ -799,7 +809,7 @@ size_t weir_quota_get(const struct weir_quota *quota, const char *field,
 
 bool weir_quota_is_default(const struct weir_quota *quota, const char *field)
 {
-    size_t i = find_field(weir_text_of(field));
+    size_t i = find_quota_field(weir_text_of(field));
     struct weir_quota fresh;
     weir_quota_init(&fresh);
     return i < FIELD_COUNT && same(i, quota, &fresh);
@@ -851,13 +861,14 @@ int weir_quota_check_fields(const struct weir_quota *quota,
             continue;
         if (first == FIELD_COUNT)
             out_reason(quota, i, &out);
-        first = least(first, i);
+        first = smaller_index(first, i);
         weir_out_string(&out, " ");
         weir_out_string(&out, fields[i].name);
         weir_out_string(&out, "=");
     }
     if (first == FIELD_COUNT)
         return 0;
+    weir_assert(out.len < sizeof(edit));
     edit[out.len] = '\0';
     const char *with = is_of_rates(quota, first)
                            ? "kind=rate"

@@ -13,6 +13,7 @@
 
 void weir_out_text(struct weir_out *out, struct weir_text text)
 {
+    weir_assert(out->len <= out->size);
     size_t room = out->size - out->len;
     size_t len = text.len < room ? text.len : room;
     if (len > 0)
@@ -43,6 +44,7 @@ const char *weir_number_show(uint64_t number, char *buf)
     size_t digits = 1;
     for (uint64_t rest = number; rest >= 10; rest /= 10)
         digits++;
+    weir_assert(digits < WEIR_NUMBER_MAX);
     buf[digits] = '\0';
     for (size_t i = digits; i > 0; i--, number /= 10)
         buf[i - 1] = (char)('0' + number % 10);

@@ -17,7 +17,7 @@
 
 /* ---- Reading ---- */
 
-static bool take_number(struct weir_text *rest, uint64_t *out)
+static bool take_digits(struct weir_text *rest, uint64_t *out)
 {
     uint64_t value = 0;
     size_t at = 0;
@@ -57,9 +57,9 @@ bool weir_throttle_name_read(struct weir_text name, struct weir_quota *out)
     struct weir_throttle_rule rule;
     struct weir_text rest = name;
     if (!take_text(&rest, WEIR_THROTTLE_PREFIX) ||
-        !take_number(&rest, &rule.burst) || !take_text(&rest, ":") ||
-        !take_number(&rest, &rule.count) || !take_text(&rest, "/") ||
-        !take_number(&rest, &rule.period_s) || !take_text(&rest, "s:") ||
+        !take_digits(&rest, &rule.burst) || !take_text(&rest, ":") ||
+        !take_digits(&rest, &rule.count) || !take_text(&rest, "/") ||
+        !take_digits(&rest, &rule.period_s) || !take_text(&rest, "s:") ||
         !weir_throttle_rule_check(&rule))
         return false;
     weir_quota_init(out);
@@ -74,7 +74,7 @@ bool weir_throttle_name_read(struct weir_text name, struct weir_quota *out)
 
 /* ---- Writing ---- */
 
-static char *put_number(char *at, uint64_t value)
+static char *write_digits(char *at, uint64_t value)
 {
     char digits[NUMBER_MAX + 4];
     size_t count = 0;
@@ -87,7 +87,7 @@ static char *put_number(char *at, uint64_t value)
     return at;
 }
 
-static char *put_text(char *at, const char *text)
+static char *write_chars(char *at, const char *text)
 {
     size_t len = strlen(text);
     memcpy(at, text, len);
@@ -99,10 +99,10 @@ size_t weir_throttle_name_write(const struct weir_throttle_rule *rule,
 {
     if (!weir_throttle_rule_check(rule))
         return 0;
-    char *at = put_text(buf, WEIR_THROTTLE_PREFIX);
-    at = put_text(put_number(at, rule->burst), ":");
-    at = put_text(put_number(at, rule->count), "/");
-    at = put_text(put_number(at, rule->period_s), "s:");
+    char *at = write_chars(buf, WEIR_THROTTLE_PREFIX);
+    at = write_chars(write_digits(at, rule->burst), ":");
+    at = write_chars(write_digits(at, rule->count), "/");
+    at = write_chars(write_digits(at, rule->period_s), "s:");
     size_t len = (size_t)(at - buf);
     if (key.len > WEIR_NAME_MAX - len)
         return 0;

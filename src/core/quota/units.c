@@ -89,7 +89,7 @@ static const struct scale printed[] = {
     { "s", WEIR_SECOND }, { "ms", MS }, { "us", US },  { "ns", 1 },
 };
 
-static weir_u128 common_divisor(weir_u128 a, weir_u128 b)
+static weir_u128 common_divisor_u128(weir_u128 a, weir_u128 b)
 {
     while (b != 0) {
         weir_u128 rest = a % b;
@@ -101,12 +101,12 @@ static weir_u128 common_divisor(weir_u128 a, weir_u128 b)
 
 static struct number reduced(weir_u128 num, weir_u128 den)
 {
-    weir_u128 divisor = common_divisor(num, den);
+    weir_u128 divisor = common_divisor_u128(num, den);
     return (struct number){ num / divisor, den / divisor };
 }
 
-static const struct scale *find_scale(const struct scale *scales, size_t count,
-                                      struct weir_text name)
+static const struct scale *find_unit_scale(const struct scale *scales,
+                                           size_t count, struct weir_text name)
 {
     for (size_t i = 0; i < count; i++) {
         if (weir_text_equal(weir_text_of(scales[i].name), name))
@@ -117,7 +117,7 @@ static const struct scale *find_scale(const struct scale *scales, size_t count,
 
 static const struct scale *find_period(struct weir_text name)
 {
-    return find_scale(periods, WEIR_COUNT_OF(periods), name);
+    return find_unit_scale(periods, WEIR_COUNT_OF(periods), name);
 }
 
 /* "MiB", "k", "B", "". */
@@ -125,10 +125,10 @@ static const struct scale *find_factor(struct weir_text name)
 {
     if (name.len > 0 && name.p[name.len - 1] == 'B')
         name.len--;
-    return find_scale(factors, WEIR_COUNT_OF(factors), name);
+    return find_unit_scale(factors, WEIR_COUNT_OF(factors), name);
 }
 
-static bool is_word(struct weir_text text, const char *word)
+static bool begins_with_word(struct weir_text text, const char *word)
 {
     size_t len = strlen(word);
     if (text.len < len)
@@ -141,8 +141,8 @@ static bool is_word(struct weir_text text, const char *word)
 }
 
 /* Sets the message for a text that doesn't begin with a number. */
-static int refuse_number(struct weir_text text, const char *what,
-                         struct weir_diag *diag)
+static int refuse_no_number(struct weir_text text, const char *what,
+                            struct weir_diag *diag)
 {
     char shown[WEIR_SHOW_MAX];
     weir_text_show(text, shown);
@@ -152,10 +152,10 @@ static int refuse_number(struct weir_text text, const char *what,
     if (text.p[0] == '-')
         return weir_diag_set(diag, WEIR_EQUOTA, shown, " is negative; the ",
                              what, " must be 0 or more", NULL);
-    if (is_word(text, "nan"))
+    if (begins_with_word(text, "nan"))
         return weir_diag_set(diag, WEIR_EQUOTA, shown, " is not a number; ",
                              "write the ", what, " in digits", NULL);
-    if (is_word(text, "inf"))
+    if (begins_with_word(text, "inf"))
         return weir_diag_set(diag, WEIR_EQUOTA, shown, " is not a number; ",
                              "for no limit at all write limit=unlimited", NULL);
     return weir_diag_set(diag, WEIR_EQUOTA, shown, " doesn't begin with a ",
@@ -163,8 +163,8 @@ static int refuse_number(struct weir_text text, const char *what,
 }
 
 /* Takes "12.5" off the front of 'text'. */
-static int take_number(struct weir_text *text, const char *what,
-                       struct number *out, struct weir_diag *diag)
+static int take_decimal(struct weir_text *text, const char *what,
+                        struct number *out, struct weir_diag *diag)
 {
     weir_u128 num = 0;
     weir_u128 den = 1;
@@ -186,7 +186,7 @@ static int take_number(struct weir_text *text, const char *what,
         den *= point ? 10 : 1;
     }
     if (digits == 0)
-        return refuse_number(*text, what, diag);
+        return refuse_no_number(*text, what, diag);
     *out = reduced(num, den);
     text->p += at;
     text->len -= at;
@@ -237,7 +237,7 @@ int weir_duration_parse(struct weir_text text, weir_duration *out,
 {
     struct weir_text rest = weir_text_trim(text);
     struct number number;
-    int error = take_number(&rest, "duration", &number, diag);
+    int error = take_decimal(&rest, "duration", &number, diag);
     if (error < 0)
         return error;
     char shown[WEIR_SHOW_MAX];
@@ -288,7 +288,7 @@ int weir_ratio_parse(struct weir_text text, uint32_t *out,
 {
     struct weir_text rest = weir_text_trim(text);
     struct number number;
-    int error = take_number(&rest, "factor", &number, diag);
+    int error = take_decimal(&rest, "factor", &number, diag);
     if (error < 0)
         return error;
     char shown[WEIR_SHOW_MAX];
@@ -323,7 +323,7 @@ int weir_decimal_parse(struct weir_text text, const char *what, uint64_t *out,
 {
     struct weir_text rest = weir_text_trim(text);
     struct number number;
-    int error = take_number(&rest, what, &number, diag);
+    int error = take_decimal(&rest, what, &number, diag);
     if (error < 0)
         return error;
     char shown[WEIR_SHOW_MAX];
@@ -365,8 +365,8 @@ int weir_window_parse(struct weir_text text, struct weir_window *out,
                       struct weir_diag *diag)
 {
     struct weir_window window = { 0 };
-    const struct scale *calendar =
-        find_scale(calendars, WEIR_COUNT_OF(calendars), weir_text_trim(text));
+    const struct scale *calendar = find_unit_scale(
+        calendars, WEIR_COUNT_OF(calendars), weir_text_trim(text));
     if (calendar && calendar->value > 0) {
         window.calendar = (enum weir_calendar)(calendar - calendars);
     } else {
@@ -394,7 +394,7 @@ static int whole_units(struct weir_text text, const char *what, uint64_t max,
 {
     struct weir_text rest = weir_text_trim(text);
     struct number number;
-    int error = take_number(&rest, what, &number, diag);
+    int error = take_decimal(&rest, what, &number, diag);
     if (error < 0)
         return error;
     const struct scale *factor = find_factor(rest);
@@ -448,7 +448,7 @@ int weir_burst_parse(struct weir_text text, struct weir_burst *out,
 {
     struct weir_text rest = weir_text_trim(text);
     struct number number;
-    int error = take_number(&rest, "burst", &number, diag);
+    int error = take_decimal(&rest, "burst", &number, diag);
     if (error < 0)
         return error;
     struct weir_burst burst = { .in_time = find_period(rest) != NULL };
@@ -496,7 +496,7 @@ static int parse_period(struct weir_text text, weir_duration *out,
     struct number count = { 1, 1 };
     struct weir_text rest = text;
     if (memchr("0123456789.-", text.p[0], 12)) {
-        int error = take_number(&rest, "period", &count, diag);
+        int error = take_decimal(&rest, "period", &count, diag);
         if (error < 0)
             return error;
     }
@@ -567,7 +567,7 @@ int weir_limit_parse(struct weir_text text, struct weir_limit *out,
     }
     struct weir_text rest = text;
     struct number units;
-    int error = take_number(&rest, "limit", &units, diag);
+    int error = take_decimal(&rest, "limit", &units, diag);
     if (error < 0)
         return error;
     const char *slash = rest.len > 0 ? memchr(rest.p, '/', rest.len) : NULL;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * concurrency/controller_parts.h - the state that the kinds of controllers
- * share; for the files of this module that implement one. */
+ * concurrency/controller_internal.h - the state that the kinds of controllers
+ * share; for the files that implement one. */
 
-#ifndef WEIR_CONTROLLER_PARTS_H
-#define WEIR_CONTROLLER_PARTS_H
+#ifndef WEIR_CONTROLLER_INTERNAL_H
+#define WEIR_CONTROLLER_INTERNAL_H
 
 #include "core/base/rng.h"
 #include "core/concurrency/controller.h"
@@ -82,10 +82,10 @@ extern const struct weir_controller_family weir_controller_envoy;
 void weir_controller_move(struct weir_controller *controller, double limit,
                           enum weir_limit_reason reason, weir_instant now);
 /* Notes a judged window, and empties it. */
-void weir_controller_judged(struct weir_controller *controller);
+void weir_controller_note_window(struct weir_controller *controller);
 /* For kinds without windows: notes a sample. */
-void weir_controller_heard(struct weir_controller *controller,
-                           const struct weir_sample *sample, bool slow);
+void weir_controller_note_sample(struct weir_controller *controller,
+                                 const struct weir_sample *sample, bool slow);
 
 /* floor(limit * backoff), as in the article: for whole limits. */
 void weir_controller_cut(struct weir_controller *controller, bool dropped,
@@ -98,4 +98,4 @@ static inline bool weir_is_dropped(const struct weir_sample *sample)
     return sample->outcome == WEIR_SAMPLE_DROPPED;
 }
 
-#endif /* WEIR_CONTROLLER_PARTS_H */
+#endif /* WEIR_CONTROLLER_INTERNAL_H */

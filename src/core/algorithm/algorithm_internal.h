@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * algorithm/algorithm_parts.h - shared by the families of algorithms; for
- * meter*.c only. */
+ * algorithm/algorithm_internal.h - shared by the families of algorithms. */
 
-#ifndef WEIR_ALGORITHM_PARTS_H
-#define WEIR_ALGORITHM_PARTS_H
+#ifndef WEIR_ALGORITHM_INTERNAL_H
+#define WEIR_ALGORITHM_INTERNAL_H
 
 #include "core/algorithm/algorithm.h"
 #include "core/algorithm/bucket.h"
@@ -78,9 +77,20 @@ static inline uint64_t weir_quantity_adds(
 
 /* Fills the answer for a state with 'used' units in it now. The caller sets
  * 'retry_after' if the request didn't pass and 'never' is false. */
-void weir_quantity_answer(const struct weir_algorithm_rule *rule,
-                          const struct weir_algorithm_ask *ask, bool passed,
-                          uint64_t used, struct weir_algorithm_answer *out);
+static inline void weir_quantity_answer(const struct weir_algorithm_rule *rule,
+                                        const struct weir_algorithm_ask *ask,
+                                        bool passed, uint64_t used,
+                                        struct weir_algorithm_answer *out)
+{
+    uint64_t quantity = rule->quantity;
+    bool asked =
+        ask->op != WEIR_ALGORITHM_CHARGE && ask->op != WEIR_ALGORITHM_REFUND;
+    out->passed = passed || !asked;
+    out->never = !out->passed && (quantity == 0 || ask->weight > quantity);
+    out->used = (int64_t)used;
+    out->remaining = used < quantity ? quantity - used : 0;
+    out->retry_after = out->never ? WEIR_NEVER : 0;
+}
 
 /* ---- Windows of the calendar, in nanoseconds of local time since 1970 ---- */
 
@@ -94,4 +104,4 @@ int64_t weir_calendar_index(enum weir_calendar calendar, int64_t local);
 /* The beginning of that window. */
 int64_t weir_calendar_start(enum weir_calendar calendar, int64_t index);
 
-#endif /* WEIR_ALGORITHM_PARTS_H */
+#endif /* WEIR_ALGORITHM_INTERNAL_H */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * counted/tally_parts.h - shared by the files of a tally; for tally*.c only. */
+ * counted/tally_internal.h - shared by the files of a tally. */
 
-#ifndef WEIR_TALLY_PARTS_H
-#define WEIR_TALLY_PARTS_H
+#ifndef WEIR_TALLY_INTERNAL_H
+#define WEIR_TALLY_INTERNAL_H
 
 #include "core/counted/tally.h"
 
@@ -11,12 +11,6 @@
 /* … and of the values for `share` and `hold`: an outage may last for hours, and
  * its last second of load is not typical. */
 #define WEIR_LEARN_SPAN (10 * WEIR_SECOND)
-
-/* Age of 'then'. A clock may step back. */
-static inline weir_duration weir_age(weir_instant then, weir_instant now)
-{
-    return now > then ? now - then : 0;
-}
 
 static inline float weir_smoothed(float before, float sample,
                                   weir_duration span)
@@ -44,7 +38,7 @@ static inline bool weir_tally_announced(const struct weir_tally_link *link,
 }
 
 /* Whether the slot is of a kind that is reported. */
-static inline bool weir_tally_is_told_of(const struct weir_slot_view *view)
+static inline bool weir_tally_is_reported(const struct weir_slot_view *view)
 {
     return view->state == WEIR_SLOT_QUOTA || view->state == WEIR_SLOT_INSTANCE;
 }
@@ -57,9 +51,25 @@ struct weir_tally_cell *weir_tally_cell_of(struct weir_tally *tally,
                                            uint32_t slot,
                                            const struct weir_slot_view *view);
 
+/* ---- tally_stop.c ---- */
+
+/* Units that the root presumes of the cell's pace since 'then', plus those that
+ * were reported as ahead; 1/1024 units. */
+uint64_t weir_tally_presumed(const struct weir_tally *tally,
+                             const struct weir_tally_cell *cell,
+                             weir_instant then, weir_instant now);
 /* Sets the counts at which the slot is reported, and stops. */
 void weir_tally_update_slack(struct weir_tally *tally, uint32_t slot,
                              weir_instant now);
+/* The same for every slot that a root has sent a fill of. */
+void weir_tally_update_all_slack(struct weir_tally *tally, weir_instant now);
+/* Sets the slot's bucket by the largest fill that a root has sent. */
+void weir_tally_update_fill(struct weir_tally *tally, uint32_t slot,
+                            const struct weir_slot_view *view,
+                            weir_instant now);
+/* Drops the fill and pace of an earlier session. Counts that were answered too
+ * late are dropped from the prompt ones: they have leaked there by now. */
+void weir_tally_forget_fill(struct weir_tally_cell *cell);
 
 /* ---- tally_report.c ---- */
 
@@ -104,8 +114,8 @@ void weir_tally_take_over(struct weir_tally *tally,
                           struct weir_tally_link *link, uint32_t slot);
 /* A root gives back the units in flight of a limiter that is silent for long:
  * all of them are reported again. */
-void weir_tally_say_in_flight(struct weir_tally *tally,
-                              struct weir_tally_link *link);
+void weir_tally_report_in_flight(struct weir_tally *tally,
+                                 struct weir_tally_link *link);
 /* Whether carriers have, and have answered, the count up to 'total'. */
 bool weir_tally_is_handed(const struct weir_tally *tally, uint32_t slot,
                           uint64_t total);
@@ -116,4 +126,4 @@ static inline uint64_t weir_tally_ahead_of(const struct weir_tally *tally,
     return tally->carried ? tally->carried[slot].ahead : 0;
 }
 
-#endif /* WEIR_TALLY_PARTS_H */
+#endif /* WEIR_TALLY_INTERNAL_H */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * counted/merge_tell.c - which limiters are sent the fill of a bucket, and
- * which fill (merge.c has the reasons). A root with an upstream sends the
- * larger of its own and the root fill from above. */
+ * counted/slack.c - which limiters are sent the fill of a bucket, which fill,
+ * and with how much slack (merge.c has the reasons). A root with an upstream
+ * sends the larger of its own and the root fill from above. */
 
-#include "core/counted/merge_parts.h"
+#include "core/counted/merge_internal.h"
 
 /* The cells of a bucket are looked at again when it can have moved by this part
  * of a grain, or its room by this part of itself. */
@@ -38,6 +38,7 @@ static uint64_t room_of(const struct weir_merge *merge,
 static void join_above(const struct weir_root_quota *root_quota,
                        const struct weir_above *above, struct root_fill *out)
 {
+    weir_assert(above->fill >= 0);
     int64_t fill = weir_root_quota_rescaled(root_quota, above->fill,
                                             above->bucket.leak.frac);
     /* Add units in flight here that were not reported above yet. */
@@ -73,6 +74,7 @@ static void root_fill_of(struct weir_merge *merge,
                          struct weir_root_quota *root_quota,
                          struct root_fill *out, weir_instant now)
 {
+    weir_assert(root_quota->live);
     struct weir_above above;
     const struct weir_merge_upstream *upstream = merge->upstream;
     *out = (struct root_fill){ .fill = weir_merge_fill(merge, root_quota, now),
@@ -98,10 +100,10 @@ int64_t weir_merge_told_fill(struct weir_merge *merge,
 }
 
 /* The part of the fill sent to a limiter: without its own presumed units. */
-static int64_t fill_told(const struct weir_merge *merge,
-                         const struct weir_root_quota *root_quota,
-                         const struct weir_limiter_cell *cell,
-                         const struct root_fill *root_fill, weir_instant now)
+static int64_t fill_to_send(const struct weir_merge *merge,
+                            const struct weir_root_quota *root_quota,
+                            const struct weir_limiter_cell *cell,
+                            const struct root_fill *root_fill, weir_instant now)
 {
     int64_t fill = root_fill->fill - (int64_t)weir_limiter_cell_presumed(
                                          merge, root_quota, cell, now);
@@ -112,8 +114,8 @@ static int64_t fill_told(const struct weir_merge *merge,
     return fill > 0 ? fill : 0;
 }
 
-static uint64_t pace_told(const struct weir_limiter_cell *cell,
-                          const struct root_fill *root_fill)
+static uint64_t pace_to_send(const struct weir_limiter_cell *cell,
+                             const struct root_fill *root_fill)
 {
     uint64_t pace = root_fill->pace - cell->pace;
     if (root_fill->above && (root_fill->full || root_fill->pace < cell->pace))
@@ -157,7 +159,8 @@ static uint64_t others_off(const struct weir_merge *merge,
     uint64_t others =
         root_fill->above
             ? others_in(merge, root_quota, cell,
-                        fill_told(merge, root_quota, cell, root_fill, now), now)
+                        fill_to_send(merge, root_quota, cell, root_fill, now),
+                        now)
             : weir_limiter_cell_others(merge, root_quota, cell, now);
     /* The limiter never believes its bucket to be below empty. */
     uint64_t empty = others_in(merge, root_quota, cell, 0, now);
@@ -244,9 +247,11 @@ static void note_looked(const struct weir_merge *merge,
 }
 
 /* Returns the cells looked at. */
-static uint32_t look_at(struct weir_merge *merge,
-                        struct weir_root_quota *root_quota, weir_instant now)
+static uint32_t check_due_cells(struct weir_merge *merge,
+                                struct weir_root_quota *root_quota,
+                                weir_instant now)
 {
+    weir_assert(root_quota->live);
     struct root_fill root_fill;
     root_fill_of(merge, root_quota, &root_fill, now);
     if (!has_moved(merge, root_quota, &root_fill, now))
@@ -278,7 +283,7 @@ void weir_merge_look(struct weir_merge *merge, uint32_t work, weir_instant now)
             weir_root_quota_free_if_left(merge, root_quota);
             continue;
         }
-        uint32_t cells = look_at(merge, root_quota, now);
+        uint32_t cells = check_due_cells(merge, root_quota, now);
         work = work > cells ? work - cells : 0;
         /* Presumed units move the bucket without a count. */
         if (root_quota->pace != 0)
@@ -300,19 +305,20 @@ bool weir_merge_due(const struct weir_merge_limiter *limiter)
     return limiter->due > 0;
 }
 
-static void tell(struct weir_merge *merge, struct weir_limiter_cell *cell,
-                 struct weir_fill *out, weir_instant now)
+static void write_fill(struct weir_merge *merge, struct weir_limiter_cell *cell,
+                       struct weir_fill *out, weir_instant now)
 {
+    weir_assert(cell->limiter->connected);
     struct weir_root_quota *root_quota =
         weir_root_quota_at(merge, cell->root_quota);
     struct root_fill root_fill;
     root_fill_of(merge, root_quota, &root_fill, now);
-    int64_t fill = fill_told(merge, root_quota, cell, &root_fill, now);
+    int64_t fill = fill_to_send(merge, root_quota, cell, &root_fill, now);
     out->slot = cell->slot;
     out->fill =
         weir_rescale(fill, root_quota->bucket.leak.frac, WEIR_FILL_FRAC);
     out->slack = slack_of(root_quota, root_fill.room);
-    out->pace = root_quota->inflight ? 0 : pace_told(cell, &root_fill);
+    out->pace = root_quota->inflight ? 0 : pace_to_send(cell, &root_fill);
     cell->told_others =
         root_fill.above
             ? others_in(merge, root_quota, cell, fill, now)
@@ -322,6 +328,7 @@ static void tell(struct weir_merge *merge, struct weir_limiter_cell *cell,
     if (out->pace > root_quota->pace_most)
         root_quota->pace_most = out->pace;
     cell->told_at = weir_merge_elapsed(merge, now);
+    weir_assert(out->pace <= WEIR_PACE_MAX);
 }
 
 size_t weir_merge_tell(struct weir_merge *merge,
@@ -341,7 +348,7 @@ size_t weir_merge_tell(struct weir_merge *merge,
             due &= due - 1;
             struct weir_limiter_cell *cell = &page->cell[bit];
             weir_limiter_cell_set_due(cell, false);
-            tell(merge, cell, &fills[count++], now);
+            write_fill(merge, cell, &fills[count++], now);
         }
     }
     return count;

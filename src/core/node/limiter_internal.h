@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * node/limiter_state.h - the state of a limiter node; for limiter*.c only. */
+ * node/limiter_internal.h - the state of a limiter node, for limiter*.c. */
 
-#ifndef WEIR_LIMITER_STATE_H
-#define WEIR_LIMITER_STATE_H
+#ifndef WEIR_LIMITER_INTERNAL_H
+#define WEIR_LIMITER_INTERNAL_H
 
 #include "core/base/rng.h"
 #include "core/counted/tally.h"
@@ -171,13 +171,16 @@ struct weir_limiter {
     weir_instant below_at;  /* … and its rate limit: GCRA */
 };
 
-/* ---- limiter.c ---- */
+/* ---- limiter_events.c ---- */
 
 /* Queues an event with a text, which may be cut. NULL: no room, the event is
  * only counted. */
 struct weir_event *weir_limiter_note(struct weir_limiter *limiter,
                                      enum weir_event_type type,
                                      struct weir_text text, weir_instant now);
+/* Notes what an interval's end shows: an overflow of the table, and leased
+ * quotas whose master has no link here. */
+void weir_limiter_note_interval(struct weir_limiter *limiter, weir_instant now);
 
 /* ---- limiter_denied.c ---- */
 
@@ -225,7 +228,7 @@ void weir_limiter_asks_expire(struct weir_limiter *limiter, weir_instant now);
 bool weir_limiter_asks_next(struct weir_limiter *limiter, uint32_t *out_link,
                             struct weir_message *out, weir_instant now);
 /* The link's root sent some message. */
-void weir_limiter_asks_heard(struct limiter_link *link);
+void weir_limiter_note_message(struct limiter_link *link);
 void weir_limiter_take_answers(struct weir_limiter *limiter, uint32_t link,
                                const struct weir_answers *answers,
                                weir_instant now);
@@ -249,8 +252,9 @@ void weir_limiter_leases_take(struct weir_limiter *limiter, uint32_t link,
 void weir_limiter_leases_edited(struct weir_limiter *limiter,
                                 const struct weir_quota *quota,
                                 weir_instant now);
-/* Call after each weir_tally_collect(): looks at the slots it found. */
-void weir_limiter_leases_fresh(struct weir_limiter *limiter, weir_instant now);
+/* weir_tally_collect(), and looks at the leased slots that it found. */
+void weir_limiter_collect(struct weir_limiter *limiter, bool all,
+                          weir_instant now);
 /* The use of all leases is to be looked at: after a collect. */
 bool weir_limiter_leases_due(const struct weir_limiter *limiter,
                              weir_instant now);
@@ -274,4 +278,4 @@ weir_instant weir_limiter_limits_deadline(const struct weir_limiter *limiter);
 bool weir_limiter_limits_next(struct weir_limiter *limiter, uint32_t *out_link,
                               struct weir_message *out, weir_instant now);
 
-#endif /* WEIR_LIMITER_STATE_H */
+#endif /* WEIR_LIMITER_INTERNAL_H */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * leased/lease_pool_state.h - the state of a lease pool. Shared by the files
- * lease/broker*.c; lease_pool.c explains it. */
+ * leased/lease_pool_internal.h - the state of a lease pool, shared by its
+ * files; lease_pool.c explains it. */
 
-#ifndef WEIR_LEASE_POOL_STATE_H
-#define WEIR_LEASE_POOL_STATE_H
+#ifndef WEIR_LEASE_POOL_INTERNAL_H
+#define WEIR_LEASE_POOL_INTERNAL_H
 
 #include "core/leased/lease_pool.h"
 
@@ -129,22 +129,8 @@ struct weir_lease_pool {
     weir_instant round_at; /* the next round begins not before */
 };
 
-#define TINY 1e-12 /* relative size of rounding errors */
-
-static inline double smaller(double a, double b)
-{
-    return a < b ? a : b;
-}
-
-static inline double larger(double a, double b)
-{
-    return a > b ? a : b;
-}
-
-static inline weir_duration shorter(weir_duration a, weir_duration b)
-{
-    return a < b ? a : b;
-}
+#define TINY 1e-12     /* relative size of rounding errors */
+#define TOLERANCE 1e-3 /* of a share: smaller moves wait for an ask */
 
 static inline weir_duration left_until(weir_instant end, weir_instant now)
 {
@@ -153,13 +139,18 @@ static inline weir_duration left_until(weir_instant end, weir_instant now)
 
 static inline double total(const struct sum *sum)
 {
-    return larger(0, sum->high + sum->low);
+    return weir_larger(0, sum->high + sum->low);
 }
 
 static inline bool is_learning(const struct weir_lease_pool *b,
                                weir_instant now)
 {
     return now < b->learning.safes;
+}
+
+static inline bool is_less(double a, double than)
+{
+    return a < than - TOLERANCE * than;
 }
 
 /* ---- lease_pool_ask.c ---- */
@@ -174,16 +165,28 @@ int weir_ask_claim_all(struct weir_lease_pool *b, struct holder *h,
                        const struct weir_lease_pool_ask *ask);
 void weir_ask_drop_claims(struct weir_lease_pool *b, struct holder *h);
 
-/* ---- lease_pool_whole.c: of a rule that is 'whole' ---- */
+/* ---- lease_pool_share.c ---- */
 
-/* Share, in whole units within 'room'. */
-double weir_whole_grant(const struct weir_lease_pool *b, const struct holder *h,
-                        double share, double room);
-/* At an ask of a holder that has more than its share: the part of 'grant' that
- * it keeps. */
-double weir_whole_pass_on(struct weir_lease_pool *b, struct holder *h,
-                          double share, double grant);
-double weir_whole_above(double share);
+/* Whether the sum is kept within the capacity: two algorithms don't. */
+bool weir_pool_is_held(const struct weir_lease_pool *b, weir_instant now);
+/* A holder waits, or more is out than there is. */
+bool weir_pool_is_short(const struct weir_lease_pool *b, weir_instant now);
+/* Our own lease is over: the capacity is our safe capacity. */
+bool weir_pool_is_at_safe(const struct weir_lease_pool *b);
+double weir_pool_share(const struct weir_lease_pool *b, const struct holder *h,
+                       weir_instant now);
+/* The share; by a rule that is 'whole' with the odd unit. */
+double weir_pool_share_above(const struct weir_lease_pool *b, double share);
+/* The amount to grant to a holder with that share. */
+double weir_pool_grant(const struct weir_lease_pool *b, const struct holder *h,
+                       double share, weir_instant now);
+/* Of a rule that is 'whole', at an ask of a holder that has more than its
+ * share: the part of 'grant' that it keeps. */
+double weir_pool_pass_on(struct weir_lease_pool *b, struct holder *h,
+                         double share, double grant);
+/* Safe capacity for a holder with that grant. */
+double weir_pool_safe(const struct weir_lease_pool *b, const struct holder *h,
+                      double grant, weir_instant now);
 
 /* ---- lease_pool_roster.c ---- */
 
@@ -208,12 +211,12 @@ void weir_roster_taken(struct weir_lease_pool *b, struct holder *h,
 bool weir_roster_excludes(const struct weir_lease_pool *b,
                           const struct holder *h);
 /* The token to send with the grant of its serial; 0: none. */
-uint64_t weir_roster_tell(struct weir_lease_pool *b, struct holder *h,
-                          weir_instant now);
+uint64_t weir_roster_issue_token(struct weir_lease_pool *b, struct holder *h,
+                                 weir_instant now);
 /* A holder asks, and its account is up to date: true if all have been heard
  * now. */
-bool weir_roster_hears_all(struct weir_lease_pool *b, struct holder *h,
-                           const struct weir_lease_pool_ask *ask,
-                           weir_instant now);
+bool weir_roster_has_met_all(struct weir_lease_pool *b, struct holder *h,
+                             const struct weir_lease_pool_ask *ask,
+                             weir_instant now);
 
-#endif /* WEIR_LEASE_POOL_STATE_H */
+#endif /* WEIR_LEASE_POOL_INTERNAL_H */

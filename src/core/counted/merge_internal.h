@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT
+ * counted/merge_internal.h - shared by the files of a merge. */
+
+#ifndef WEIR_MERGE_INTERNAL_H
+#define WEIR_MERGE_INTERNAL_H
+
+#include "core/counted/merge.h"
+
+/* Instants of a merge are counted from its birth. */
+static inline uint64_t weir_merge_elapsed(const struct weir_merge *merge,
+                                          weir_instant now)
+{
+    return weir_since(merge->origin, now);
+}
+
+/* A root quota by its index + 1, and back. */
+static inline uint32_t weir_root_quota_number(
+    const struct weir_merge *merge, const struct weir_root_quota *root_quota)
+{
+    return (uint32_t)(root_quota - merge->uses) + 1;
+}
+
+static inline struct weir_root_quota *weir_root_quota_at(
+    struct weir_merge *merge, uint32_t number)
+{
+    weir_assert(number > 0 && number <= merge->use_used);
+    return &merge->uses[number - 1];
+}
+
+static inline int64_t weir_fill_smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- merge_bucket.c ---- */
+
+/* Pace times nanoseconds as a fill; not below 0, for a clock may step back, and
+ * bounded, for peers may lie. */
+uint64_t weir_root_quota_scaled_pace(const struct weir_root_quota *root_quota,
+                                     weir_u128 sum);
+/* The cell's own part of the presumed units, scaled. */
+uint64_t weir_limiter_cell_presumed(const struct weir_merge *merge,
+                                    const struct weir_root_quota *root_quota,
+                                    const struct weir_limiter_cell *cell,
+                                    weir_instant now);
+/* Units that other limiters than the cell's have added, presumed included. */
+uint64_t weir_limiter_cell_others(const struct weir_merge *merge,
+                                  const struct weir_root_quota *root_quota,
+                                  const struct weir_limiter_cell *cell,
+                                  weir_instant now);
+/* 'fill': scaled, presumed units included. */
+void weir_root_quota_set_fill(struct weir_merge *merge,
+                              struct weir_root_quota *root_quota, int64_t fill,
+                              weir_instant now);
+/* Adds units. 'instead': units of the bucket that they replace, scaled; 'late':
+ * they fill it up to 'high' at most. Returns by how much they moved the bucket,
+ * scaled. */
+int64_t weir_root_quota_add(struct weir_merge *merge,
+                            struct weir_root_quota *root_quota, int64_t units,
+                            int64_t instead, bool late, weir_instant now);
+/* A fill on another scale, at most a full bucket. */
+int64_t weir_root_quota_rescaled(const struct weir_root_quota *root_quota,
+                                 int64_t fill, unsigned from);
+/* Takes the quota's parameters; the fill is to be set after that. */
+void weir_root_quota_use(const struct weir_merge *merge,
+                         struct weir_root_quota *root_quota,
+                         const struct weir_quota *quota);
+/* Makes the root quota of a name that has none. NULL: no memory, or over
+ * WEIR_USAGES_MAX. */
+struct weir_root_quota *weir_root_quota_make(struct weir_merge *merge,
+                                             struct weir_text name,
+                                             const struct weir_quota *quota,
+                                             weir_instant now);
+/* Takes the next moved bucket out of the queue; NULL: none. It may have been
+ * dropped since. */
+struct weir_root_quota *weir_merge_next_touched(struct weir_merge *merge);
+/* Frees the element of a dropped root quota, if it is in no queue any more. */
+void weir_root_quota_free_if_left(struct weir_merge *merge,
+                                  struct weir_root_quota *root_quota);
+
+/* ---- merge_carry.c ---- */
+
+/* Puts it into the queue of those to be carried on. */
+void weir_root_quota_carry_on(struct weir_merge *merge,
+                              struct weir_root_quota *root_quota);
+/* From now on the cell's pace, or its units in flight, are in the carried sums,
+ * or aren't. */
+void weir_limiter_cell_set_carried(struct weir_merge *merge,
+                                   struct weir_root_quota *root_quota,
+                                   struct weir_limiter_cell *cell,
+                                   bool carried);
+/* Takes the units and the pace that the cell's limiter hands over. 'refused':
+ * units more than at its last report. */
+void weir_limiter_cell_carry(struct weir_merge *merge,
+                             struct weir_root_quota *root_quota,
+                             struct weir_limiter_cell *cell,
+                             const struct weir_count *count, uint64_t refused,
+                             weir_duration late_from);
+
+/* ---- merge_debt.c ---- */
+
+/* The most that the bucket holds, scaled. */
+int64_t weir_root_quota_fill_most(const struct weir_root_quota *root_quota);
+/* Of that, the most that one limiter may have put in, scaled. */
+int64_t weir_root_quota_debt_of(const struct weir_merge *merge,
+                                const struct weir_root_quota *root_quota,
+                                weir_duration max_debt);
+/* The most that an edit leaves in the bucket, scaled. */
+int64_t weir_root_quota_edited_most(const struct weir_root_quota *root_quota);
+/* The part of 'units' (> 0), counted by the cell's limiter, that fits into
+ * 'room' of its own bucket, scaled. The rest is counted as beyond its debt. */
+int64_t weir_limiter_cell_cut(struct weir_merge *merge,
+                              struct weir_root_quota *root_quota,
+                              const struct weir_limiter_cell *cell,
+                              int64_t units, int64_t room, weir_instant now);
+/* A debt: its sum less 'leaked', all that has leaked. One larger than any
+ * bucket is 0: the sums wrapped while it was idle. */
+static inline int64_t weir_debt_left(uint64_t in, uint64_t leaked)
+{
+    int64_t debt = (int64_t)(in - leaked);
+    return debt > 0 && debt <= WEIR_SCALED_MAX ? debt : 0;
+}
+/* The inverse: the sum for a debt; one below 0 counts as 0. */
+static inline uint64_t weir_debt_sum(int64_t debt, uint64_t leaked)
+{
+    return leaked + (uint64_t)(debt > 0 ? debt : 0);
+}
+
+/* ---- merge_cell.c ---- */
+
+/* The cell of a slot; NULL: none was made. */
+struct weir_limiter_cell *weir_limiter_cell_of(
+    const struct weir_merge_limiter *limiter, uint32_t slot);
+/* The same, made if need be; NULL: no memory. */
+struct weir_limiter_cell *weir_limiter_cell_make(
+    struct weir_merge *merge, struct weir_merge_limiter *limiter,
+    uint32_t slot);
+/* Enters a free cell with limiter and slot into the root quota's list, and
+ * takes it out again: with its pace and its units in flight. */
+void weir_limiter_cell_attach(struct weir_merge *merge,
+                              struct weir_limiter_cell *cell,
+                              struct weir_root_quota *root_quota);
+void weir_limiter_cell_detach(struct weir_merge *merge,
+                              struct weir_limiter_cell *cell);
+/* From now on the cell's limiter has 'units' in flight. */
+void weir_limiter_cell_set_in_flight(struct weir_merge *merge,
+                                     struct weir_root_quota *root_quota,
+                                     struct weir_limiter_cell *cell,
+                                     uint64_t units);
+/* Gives back the cell's units in flight. */
+void weir_limiter_cell_release(struct weir_merge *merge,
+                               struct weir_limiter_cell *cell);
+/* From now on the root presumes 'pace' for the cell, which is already 'ahead'.
+ * The units presumed so far stay in the bucket and are returned, scaled: the
+ * count replaces them. */
+int64_t weir_limiter_cell_set_pace(struct weir_merge *merge,
+                                   struct weir_root_quota *root_quota,
+                                   struct weir_limiter_cell *cell,
+                                   uint64_t pace, uint64_t ahead,
+                                   weir_instant now);
+/* Ends the cell's pace: its limiter is gone, or silent. */
+void weir_limiter_cell_drop_pace(struct weir_merge *merge,
+                                 struct weir_limiter_cell *cell);
+/* Marks whether the cell's limiter is to be sent a fill of it. */
+static inline void weir_limiter_cell_set_due(struct weir_limiter_cell *cell,
+                                             bool due)
+{
+    struct weir_merge_limiter *limiter = cell->limiter;
+    uint64_t *bits =
+        &limiter->pages[cell->slot / WEIR_LIMITER_CELLS_A_PAGE]->due;
+    uint64_t bit = (uint64_t)1 << (cell->slot % WEIR_LIMITER_CELLS_A_PAGE);
+    bool was = (*bits & bit) != 0;
+    if (was == due)
+        return;
+    weir_assert(due || limiter->due > 0);
+    *bits ^= bit;
+    limiter->due += due ? 1 : (uint32_t)-1;
+}
+
+/* ---- slack.c ---- */
+
+/* Whether a count of the slot is answered with a fill. */
+bool weir_limiter_cell_is_owed(struct weir_merge *merge,
+                               struct weir_root_quota *root_quota,
+                               const struct weir_limiter_cell *cell,
+                               weir_instant now);
+
+#endif /* WEIR_MERGE_INTERNAL_H */

@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: MIT
+ * counted/tally_stop.c - when a slot is to be reported, when it stops, and the
+ * bucket by the fills of roots.
+ *
+ * Stops. With each count a root gets our pace, and goes on adding at that pace
+ * to A (merge.c); the sum by now is P. The root wants a report when our count
+ * differs from A + P by its slack s, either way, and lets us count up to A + P
+ * + 2s (at least one request). A take finds the upper bound (the table's
+ * report_at, moved on when it comes early, because P grows). Below, no take
+ * happens, so slots with a pace are looked at some times a second, and at each
+ * interval's end. For the stop, P begins when the answer came; for the report,
+ * when the report was sent: while messages travel the stop is rather too early.
+ * P ends when no answer came for as long as a pace is good. There is no pace,
+ * and P is 0, if an interval has less than a unit, or the slack lasts for some
+ * intervals.
+ *
+ * The smallest stop of the links that answer is used. A link that has been
+ * silent for a while is used only if all are silent: the other roots see all
+ * counts too. In the same way an overloaded root with a report backoff is used
+ * only if all have one. When the slack of one slow root of three was used,
+ * limiters that had used it up waited up to a second for its answer, all
+ * together, while two roots were idle: a second's deviation was 0.18 of the
+ * limit, and is 0.02 (weir-roots, 10 seeds). Using the root with the least
+ * backoff was tried too: if all are overloaded, two limiters may use two roots,
+ * neither of which holds the counts of both. The same may happen, for up to one
+ * backoff, to a limiter that reaches only a root with a backoff and one that
+ * reaches others too: they have no root in common, as if links were cut. A root
+ * is used for a slot only if it has sent a fill in this session: a link that is
+ * up without quotas is not used. While roots are connected and none answers,
+ * the stops hold until the node declares the table stale; with no root
+ * connected, decisions use our own counts.
+ *
+ * Between two fills the bucket also grows by the pace of all others, which the
+ * root sends: it grows so there too. */
+
+#include "core/counted/bits.h"
+#include "core/counted/tally_internal.h"
+
+#define STOP_NONE(count) ((count) + WEIR_COUNT_FAR)
+#define SLACK_NONE ((uint64_t)1 << 61) /* from here on: no limit is near */
+
+/* Whether the link is used for the slot. A silent link, or one with a report
+ * backoff, is not if a better one has sent a fill of the slot. */
+static bool is_link_used(const struct weir_tally *tally,
+                         const struct weir_tally_link *link, uint32_t slot)
+{
+    if (!link->up)
+        return false;
+    for (uint32_t i = 0; i < tally->link_count; i++) {
+        const struct weir_tally_link *other = &tally->link[i];
+        if (!other->up || !other->answering || !other->cells[slot].told)
+            continue;
+        if (!link->answering ||
+            (link->report_backoff > 0 && other->report_backoff == 0))
+            return false;
+    }
+    return true;
+}
+
+/* Units of a pace since 'then', 1/1024 units. */
+static uint64_t paced(const struct weir_tally *tally, uint64_t pace,
+                      weir_instant then, weir_instant now)
+{
+    weir_duration age = weir_since(then, now);
+    weir_duration most = weir_tally_pace_good(tally);
+    return (uint64_t)(((weir_u128)pace * (age < most ? age : most)) >>
+                      (WEIR_PACE_SHIFT - WEIR_FILL_FRAC));
+}
+
+uint64_t weir_tally_presumed(const struct weir_tally *tally,
+                             const struct weir_tally_cell *cell,
+                             weir_instant then, weir_instant now)
+{
+    return cell->ahead * WEIR_FILL_ONE + paced(tally, cell->pace, then, now);
+}
+
+static uint64_t units_rounded_up(uint64_t fine)
+{
+    return (fine + WEIR_FILL_ONE - 1) / WEIR_FILL_ONE;
+}
+
+static uint64_t at_least_one_unit(uint64_t fine)
+{
+    return fine > WEIR_FILL_ONE ? fine : WEIR_FILL_ONE;
+}
+
+/* The count at which to report: off by the slack from the count that the root
+ * presumes. */
+static uint64_t report_at(const struct weir_tally *tally,
+                          const struct weir_tally_link *link,
+                          const struct weir_tally_cell *cell, weir_instant now)
+{
+    uint64_t slack = at_least_one_unit(cell->slack);
+    if (link->unanswered)
+        return cell->sent + cell->ahead_sent +
+               units_rounded_up(
+                   paced(tally, cell->pace_sent, link->sent_at, now) + slack);
+    return cell->acked +
+           units_rounded_up(
+               weir_tally_presumed(tally, cell, cell->pace_at, now) + slack);
+}
+
+/* The count to stop at: off by twice the slack from the least count that the
+ * root can presume, whichever messages have arrived. */
+static uint64_t stop_at(const struct weir_tally *tally,
+                        const struct weir_tally_link *link,
+                        const struct weir_tally_cell *cell, weir_instant now)
+{
+    uint64_t from = cell->acked;
+    uint64_t ahead = weir_tally_presumed(tally, cell, cell->pace_held, now);
+    /* After this silence the root presumes nothing any more. */
+    if (weir_since(cell->pace_at, now) >= weir_tally_pace_good(tally))
+        ahead = 0;
+    if (link->unanswered && (int64_t)(cell->sent + cell->ahead_sent - from) <
+                                (int64_t)(ahead / WEIR_FILL_ONE)) {
+        from = cell->sent + cell->ahead_sent;
+        ahead = 0;
+    }
+    return from + units_rounded_up(ahead + at_least_one_unit(2 * cell->slack));
+}
+
+static void note_sooner(uint64_t at, uint64_t count, int64_t *in)
+{
+    int64_t distance = (int64_t)(at - count);
+    if (distance < *in)
+        *in = distance;
+}
+
+/* Whether the slot is decided without any root. */
+static bool is_stale(struct weir_tally *tally, uint32_t slot, weir_instant now)
+{
+    if (!weir_table_is_stale(tally->table))
+        return false;
+    if (!tally->share_above)
+        return true;
+    struct weir_slot_view view;
+    weir_table_view(tally->table, slot, &view, now);
+    return view.on_stale != WEIR_STALE_SHARE;
+}
+
+struct soonest {
+    int64_t report_in, stop_in; /* units from the count */
+};
+
+/* The soonest of the links that are used. */
+static struct soonest soonest_of(const struct weir_tally *tally, uint32_t slot,
+                                 uint64_t count, weir_instant now)
+{
+    weir_assert(slot < tally->slots);
+    struct soonest in = { (int64_t)WEIR_COUNT_FAR, (int64_t)WEIR_COUNT_FAR };
+    for (uint32_t i = 0; i < tally->link_count; i++) {
+        const struct weir_tally_link *link = &tally->link[i];
+        const struct weir_tally_cell *cell = &link->cells[slot];
+        if (!is_link_used(tally, link, slot))
+            continue;
+        uint64_t reported = link->unanswered ? cell->sent : cell->acked;
+        /* While no slack is known the next unit causes a report. */
+        if (!cell->told && cell->counted)
+            note_sooner(reported + 1, count, &in.report_in);
+        if (!cell->told || cell->slack >= SLACK_NONE)
+            continue;
+        note_sooner(report_at(tally, link, cell, now), count, &in.report_in);
+        note_sooner(stop_at(tally, link, cell, now), count, &in.stop_in);
+    }
+    return in;
+}
+
+void weir_tally_update_slack(struct weir_tally *tally, uint32_t slot,
+                             weir_instant now)
+{
+    weir_assert(slot < tally->slots);
+    if (!tally->slack || is_stale(tally, slot, now))
+        return;
+    uint64_t count = weir_table_count(tally->table, slot);
+    struct soonest in = soonest_of(tally, slot, count, now);
+    weir_table_set_slack(tally->table, slot, count + (uint64_t)in.report_in,
+                         count + (uint64_t)in.stop_in);
+}
+
+/* Units that the slot may count until it stops, 1/1024 units. */
+static uint64_t allowance(struct weir_tally *tally, uint32_t slot,
+                          uint64_t count, weir_instant now)
+{
+    if (!tally->slack || is_stale(tally, slot, now))
+        return UINT64_MAX;
+    int64_t in = soonest_of(tally, slot, count, now).stop_in;
+    if (in >= (int64_t)SLACK_NONE / WEIR_FILL_ONE)
+        return UINT64_MAX;
+    return in > 0 ? (uint64_t)in * WEIR_FILL_ONE : 0;
+}
+
+void weir_tally_update_all_slack(struct weir_tally *tally, weir_instant now)
+{
+    uint32_t end = weir_table_used(tally->table);
+    for (uint32_t slot = weir_bit_next(tally->told, 0, end); slot < end;
+         slot = weir_bit_next(tally->told, slot + 1, end))
+        weir_tally_update_slack(tally, slot, now);
+}
+
+void weir_tally_report_backoff(struct weir_tally *tally, uint32_t index,
+                               weir_duration report_backoff, weir_instant now)
+{
+    weir_assert(index < tally->link_count);
+    struct weir_tally_link *link = &tally->link[index];
+    if (link->report_backoff == report_backoff)
+        return;
+    link->report_backoff = report_backoff;
+    weir_tally_update_all_slack(tally, now);
+}
+
+void weir_tally_listen(struct weir_tally *tally, weir_duration patience,
+                       weir_instant now)
+{
+    bool changed = false;
+    for (uint32_t i = 0; i < tally->link_count; i++) {
+        struct weir_tally_link *link = &tally->link[i];
+        weir_duration silent = weir_since(link->answered_at, now);
+        bool answering = link->up && (!link->unanswered || silent < patience);
+        changed |= answering != link->answering;
+        link->answering = answering;
+    }
+    if (changed)
+        weir_tally_update_all_slack(tally, now);
+}
+
+/* ---- The bucket by the fills of roots ---- */
+
+/* A received fill brought to 'now', scaled; may be below 0. */
+static int64_t fill_by_now(const struct weir_tally *tally,
+                           const struct weir_tally_cell *cell,
+                           const struct weir_slot_view *view, weir_instant now)
+{
+    unsigned frac = view->bucket.leak.frac;
+    int64_t others =
+        (int64_t)paced(tally, cell->others_pace, cell->fill_at, now);
+    int64_t fill = weir_rescale(cell->fill + others, WEIR_FILL_FRAC, frac);
+    weir_duration age = weir_since(cell->fill_at, now);
+    uint64_t leaked = weir_leaked(view->bucket.leak, age);
+    uint64_t own = (view->count - cell->fill_total) << frac;
+    return (int64_t)((uint64_t)fill + own - leaked);
+}
+
+/* The cell with the largest received fill; NULL: none. A link that is up is
+ * preferred: a fill of a link that is down holds all units counted since, and
+ * another root that gets those as late counts takes at most a full bucket. */
+static const struct weir_tally_cell *largest_root_fill(
+    struct weir_tally *tally, uint32_t slot, const struct weir_slot_view *view,
+    int64_t *out_fill, weir_instant now)
+{
+    const struct weir_tally_cell *most = NULL;
+    bool most_up = false;
+    int64_t most_fill = 0;
+    for (uint32_t i = 0; i < tally->link_count; i++) {
+        const struct weir_tally_cell *cell = &tally->link[i].cells[slot];
+        bool up = tally->link[i].up;
+        bool same = cell->generation == view->generation &&
+                    cell->inflight == view->inflight;
+        if (!cell->told || !same)
+            continue;
+        int64_t fill = fill_by_now(tally, cell, view, now);
+        if (most && (up == most_up ? fill <= most_fill : most_up))
+            continue;
+        most = cell;
+        most_up = up;
+        most_fill = fill;
+    }
+    *out_fill = most_fill;
+    return most;
+}
+
+void weir_tally_update_fill(struct weir_tally *tally, uint32_t slot,
+                            const struct weir_slot_view *view, weir_instant now)
+{
+    weir_assert(slot < tally->slots);
+    int64_t fill;
+    if (largest_root_fill(tally, slot, view, &fill, now))
+        weir_table_set_fill(tally->table, slot, fill, view->count, now);
+}
+
+bool weir_tally_above(struct weir_tally *tally, struct weir_ref ref,
+                      struct weir_above *out, weir_instant now)
+{
+    weir_assert(ref.slot < tally->slots);
+    struct weir_slot_view view;
+    weir_table_view(tally->table, ref.slot, &view, now);
+    if (view.generation != ref.generation || view.sharing != WEIR_COUNTED)
+        return false;
+    int64_t fill;
+    const struct weir_tally_cell *cell =
+        largest_root_fill(tally, ref.slot, &view, &fill, now);
+    if (!cell)
+        return false;
+    bool stale = is_stale(tally, ref.slot, now);
+    if (stale)
+        fill = view.fill < view.bucket.high ? view.fill : view.bucket.high;
+    bool paced =
+        !stale && weir_since(cell->fill_at, now) < weir_tally_pace_good(tally);
+    *out = (struct weir_above){
+        .bucket = view.bucket,
+        .created = view.created,
+        .fill = fill > 0 ? fill : 0,
+        .pace = paced ? cell->others_pace : 0,
+        .allowance = allowance(tally, ref.slot, view.count, now),
+    };
+    return true;
+}
+
+/* Raises the bucket by the presumed counts of others. It is never lowered: it
+ * may have run empty since the fill came, and been filled again. */
+static void follow_others(struct weir_tally *tally, uint32_t slot,
+                          const struct weir_slot_view *view, weir_instant now)
+{
+    int64_t fill;
+    if (view->sharing == WEIR_COUNTED && !view->unlimited &&
+        !is_stale(tally, slot, now) &&
+        largest_root_fill(tally, slot, view, &fill, now) && fill > view->fill)
+        weir_table_set_fill(tally->table, slot, fill, view->count, now);
+}
+
+/* ---- Looks between reports ---- */
+
+/* Whether the slot needs a report at once on the link. */
+static bool deviates(const struct weir_tally *tally,
+                     const struct weir_tally_link *link,
+                     const struct weir_tally_cell *cell, uint64_t count,
+                     weir_instant now)
+{
+    if (!link->up || link->unanswered || !cell->begun)
+        return false;
+    if (!cell->told)
+        return cell->counted ? count != cell->acked
+                             : !weir_tally_announced(link, cell);
+    weir_i128 off = (weir_i128)(int64_t)(count - cell->acked) * WEIR_FILL_ONE -
+                    weir_tally_presumed(tally, cell, cell->pace_at, now);
+    return (off < 0 ? -off : off) >= at_least_one_unit(cell->slack);
+}
+
+/* Whether the presumed counts, of us or of others, grow. */
+static bool moves(const struct weir_tally *tally,
+                  const struct weir_tally_link *link,
+                  const struct weir_tally_cell *cell, weir_instant now)
+{
+    return cell->pace != 0 || (link->unanswered && cell->pace_sent != 0) ||
+           (cell->others_pace != 0 &&
+            weir_since(cell->fill_at, now) < weir_tally_pace_good(tally));
+}
+
+static uint32_t check_slot_deviation(struct weir_tally *tally, uint32_t slot,
+                                     weir_instant now)
+{
+    weir_assert(slot < tally->slots);
+    struct weir_slot_view view;
+    weir_table_view(tally->table, slot, &view, now);
+    uint32_t urgent = 0;
+    bool paced = false;
+    /* A slot that was removed is in no report, and has no pace. */
+    uint32_t links = weir_tally_is_reported(&view) ? tally->link_count : 0;
+    for (uint32_t i = 0; i < links; i++) {
+        struct weir_tally_link *link = &tally->link[i];
+        const struct weir_tally_cell *cell = &link->cells[slot];
+        paced |= link->up && moves(tally, link, cell, now);
+        if (!deviates(tally, link, cell, view.count, now))
+            continue;
+        urgent |= 1u << i;
+        weir_bit_set(link->dirty, slot);
+    }
+    if (paced)
+        follow_others(tally, slot, &view, now);
+    else
+        weir_bit_clear(tally->paced, slot);
+    weir_tally_update_slack(tally, slot, now);
+    return urgent;
+}
+
+uint32_t weir_tally_look(struct weir_tally *tally, weir_instant now)
+{
+    uint32_t end = weir_table_used(tally->table);
+    weir_assert(end <= tally->slots);
+    uint32_t urgent = 0;
+    for (uint32_t slot = 0; slot < end; slot += 64) {
+        uint64_t word = tally->fresh[slot / 64] | tally->paced[slot / 64];
+        for (; word != 0; word &= word - 1)
+            urgent |= check_slot_deviation(
+                tally, slot + (uint32_t)__builtin_ctzll(word), now);
+    }
+    return urgent;
+}
+
+/* ---- Slack on and off, staleness ---- */
+
+void weir_tally_set_slack(struct weir_tally *tally, bool slack,
+                          weir_instant now)
+{
+    if (tally->slack == slack)
+        return;
+    tally->slack = slack;
+    weir_tally_stale(tally, !slack, now);
+}
+
+/* Sets the bucket as the region's limiters were last sent it. It follows the
+ * others a little longer than our own decisions do. */
+static void follow_last(struct weir_tally *tally, uint32_t slot,
+                        weir_instant now)
+{
+    struct weir_slot_view view;
+    weir_table_view(tally->table, slot, &view, now);
+    if (view.sharing == WEIR_COUNTED && !view.unlimited)
+        weir_tally_update_fill(tally, slot, &view, now);
+}
+
+void weir_tally_stale(struct weir_tally *tally, bool stale, weir_instant now)
+{
+    tally->extrapolated_at = now;
+    uint32_t end = weir_table_used(tally->table);
+    weir_assert(end <= tally->slots);
+    for (uint32_t slot = weir_bit_next(tally->told, 0, end); slot < end;
+         slot = weir_bit_next(tally->told, slot + 1, end)) {
+        uint64_t count = weir_table_count(tally->table, slot);
+        tally->share_mark[slot] = count;
+        if (tally->carried)
+            tally->share_whole[slot] = tally->carried[slot].whole;
+        if (stale && tally->carried)
+            follow_last(tally, slot, now);
+        if (stale && (!tally->slack || is_stale(tally, slot, now)))
+            weir_table_set_slack(tally->table, slot, STOP_NONE(count),
+                                 STOP_NONE(count));
+        else
+            weir_tally_update_slack(tally, slot, now);
+    }
+}
+
+void weir_tally_forget_fill(struct weir_tally_cell *cell)
+{
+    cell->told = false;
+    cell->prompt = cell->acked;
+    cell->pace = cell->others_pace = cell->ahead = 0;
+    weir_assert(!cell->told && cell->pace == 0);
+}
+
+void weir_tally_unshare(struct weir_tally *tally, uint32_t slot,
+                        weir_instant now)
+{
+    weir_assert(slot < tally->slots);
+    for (uint32_t i = 0; i < tally->link_count; i++) {
+        weir_tally_forget_fill(&tally->link[i].cells[slot]);
+        tally->link[i].cells[slot].counted = false;
+    }
+    weir_bit_clear(tally->told, slot);
+    weir_tally_update_slack(tally, slot, now);
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT
+ * leased/lease_pool_share.c - how much a holder is granted: its share, the room
+ * that other holders leave, and its safe capacity.
+ *
+ * Whole units. A part of a permit is of no use. Shares are fractions all the
+ * same, and their whole parts leave odd units over: two units among three
+ * holders leave both. So a holder with more than its share may have the odd
+ * unit too, until another holder waits; then the odd unit is given up, at an
+ * ask. A holder that gave one up rests (gets no odd unit) while any holder
+ * waits that hasn't given one up: that period is a turn. A unit given up is
+ * free to any waiting holder, as other capacity is. (To take an odd unit when a
+ * holder begins to wait, and not at an ask, would push it to and fro.) */
+
+#include "core/leased/lease_pool_internal.h"
+
+/* The capacity, less the amount that unheard holders may have. */
+static double capacity_of(const struct weir_lease_pool *b, weir_instant now)
+{
+    double capacity = b->rule.capacity;
+    if (!is_learning(b, now))
+        return capacity;
+    bool ours = b->expiry == WEIR_NEVER;
+    double promised = b->learning.promised;
+    if (!ours)
+        promised = weir_smaller(promised, b->safe_total);
+    double rest = capacity - weir_larger(0, promised - b->heard);
+    double certain = weir_larger(ours ? b->known : b->heard, rest);
+    if (now < b->learning.leases)
+        certain = weir_smaller(certain, b->known);
+    weir_assert(certain >= 0);
+    return weir_smaller(certain, capacity);
+}
+
+bool weir_pool_is_held(const struct weir_lease_pool *b, weir_instant now)
+{
+    return is_learning(b, now) || (b->rule.share != WEIR_SHARE_NONE &&
+                                   b->rule.share != WEIR_SHARE_STATIC);
+}
+
+double weir_pool_share(const struct weir_lease_pool *b, const struct holder *h,
+                       weir_instant now)
+{
+    double capacity = capacity_of(b, now);
+    double share = 0;
+    for (uint32_t c = h->first; c != NO_CLAIM; c = b->claims[c].next)
+        share += weir_fair_share(b->book, b->rule.share, c, capacity);
+    weir_assert(share >= 0);
+    return share;
+}
+
+bool weir_pool_is_short(const struct weir_lease_pool *b, weir_instant now)
+{
+    return b->waiting > 0 || (weir_pool_is_held(b, now) &&
+                              is_less(capacity_of(b, now), total(&b->out)));
+}
+
+bool weir_pool_is_at_safe(const struct weir_lease_pool *b)
+{
+    return b->expiry != WEIR_NEVER && b->expiry == b->safe_until &&
+           b->rule.capacity <= b->safe_total;
+}
+
+/* The larger of the last granted steps that it may be on. When our own lease is
+ * over our holders' are too: a grant above the safe capacity isn't
+ * prolonged. */
+static double charge_of(const struct weir_lease_pool *b, const struct holder *h,
+                        weir_instant now)
+{
+    bool leased = now < h->lease_until && !weir_pool_is_at_safe(b);
+    return leased ? weir_larger(h->grant, h->safe) : h->safe;
+}
+
+/* The most that 'h' may be granted now; while more is out than there is, no
+ * more than before. */
+static double room_for(const struct weir_lease_pool *b, const struct holder *h,
+                       weir_instant now)
+{
+    double free = capacity_of(b, now) - (total(&b->out) - h->out);
+    return weir_larger(charge_of(b, h, now), free);
+}
+
+/* ---- Whole units ---- */
+
+/* At most WEIR_LEASE_UNITS_MAX; shares are right to some roundings. */
+static double whole_units_below(double x)
+{
+    return (double)(int64_t)(x * (1 + TINY));
+}
+
+static double whole_units_above(double share)
+{
+    double below = (double)(int64_t)share;
+    return below < share * (1 - TINY) ? below + 1 : below;
+}
+
+/* Whether a holder waits that hasn't given an odd unit up in this turn. */
+static bool is_due(const struct weir_lease_pool *b)
+{
+    return b->waiting > b->rested;
+}
+
+static double whole_grant(const struct weir_lease_pool *b,
+                          const struct holder *h, double share, double room)
+{
+    weir_assert(b->rule.whole);
+    bool rests = h->turn == b->turn && is_due(b);
+    return weir_smaller(rests ? whole_units_below(share)
+                              : whole_units_above(share),
+                        whole_units_below(room));
+}
+
+double weir_pool_share_above(const struct weir_lease_pool *b, double share)
+{
+    return b->rule.whole ? whole_units_above(share) : share;
+}
+
+double weir_pool_pass_on(struct weir_lease_pool *b, struct holder *h,
+                         double share, double grant)
+{
+    weir_assert(b->rule.whole && b->turn > 0);
+    if (!is_due(b)) {
+        b->turn++;
+        b->rested = 0;
+        return grant;
+    }
+    if (h->turn != b->turn && h->waits)
+        b->rested++; /* of the waiting holders, as set_waits() counts */
+    h->turn = b->turn;
+    weir_assert(b->rested <= b->waiting);
+    return weir_smaller(whole_units_below(share), grant);
+}
+
+/* ---- Grants ---- */
+
+double weir_pool_grant(const struct weir_lease_pool *b, const struct holder *h,
+                       double share, weir_instant now)
+{
+    weir_assert(share >= 0);
+    if (weir_roster_excludes(b, h))
+        return weir_smaller(share, charge_of(b, h, now));
+    if (!weir_pool_is_held(b, now))
+        return share;
+    double room = room_for(b, h, now);
+    return b->rule.whole ? whole_grant(b, h, share, room)
+                         : weir_smaller(share, room);
+}
+
+/* By the rule, for all of its clients. */
+static double safe_share(const struct weir_lease_pool *b,
+                         const struct holder *h, double grant)
+{
+    if (b->rule.hold)
+        return grant;
+    double clients = (double)h->clients;
+    double all = (double)weir_book_sum(b->book).weight;
+    double safe = b->rule.safe >= 0 ? b->rule.safe * clients
+                                    : b->rule.capacity * clients / all;
+    return weir_smaller(safe, WEIR_LEASE_UNITS_MAX);
+}
+
+/* The same for safe capacity. While it learns, the safe capacity of its account
+ * costs nothing, and bounds the amount that it may yet report. */
+static double safe_room_for(const struct weir_lease_pool *b,
+                            const struct holder *h, double grant,
+                            weir_instant now)
+{
+    weir_assert(grant >= 0);
+    double room = grant;
+    if (!weir_pool_is_short(b, now) && h->streams)
+        room = weir_larger(grant, room_for(b, h, now));
+    if (b->expiry != WEIR_NEVER) {
+        double free = b->safe_total - (total(&b->safe_out) - h->safe_out);
+        room = weir_smaller(room, weir_larger(h->safe, free));
+    }
+    return h->learns ? weir_larger(room, h->safe_out) : room;
+}
+
+double weir_pool_safe(const struct weir_lease_pool *b, const struct holder *h,
+                      double grant, weir_instant now)
+{
+    weir_assert(grant >= 0);
+    double safe = safe_share(b, h, grant);
+    if (h->learns)
+        safe = weir_larger(safe, h->safe_out);
+    if (weir_roster_excludes(b, h))
+        return weir_smaller(safe, grant);
+    if (!weir_pool_is_held(b, now))
+        return safe;
+    return weir_smaller(safe, safe_room_for(b, h, grant, now));
+}

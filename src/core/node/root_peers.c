@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT
+ * node/root_peers.c - the queue of peers with messages to be sent, and the
+ * limiters by their keys. */
+
+#include "core/node/root_state.h"
+
+#include <string.h>
+
+#include "core/base/hash.h"
+
+/* ---- The queue ---- */
+
+void weir_root_enqueue(struct weir_root *root, uint32_t index)
+{
+    weir_assert(index < root->peers_max);
+    struct root_peer *peer = &root->peers[index];
+    if (peer->queued || !peer->greeted)
+        return;
+    peer->queued = true;
+    peer->next_queued = 0;
+    if (root->queue_last != 0)
+        root->peers[root->queue_last - 1].next_queued = index + 1;
+    else
+        root->queue_first = index + 1;
+    root->queue_last = index + 1;
+    weir_assert(root->queue_first != 0);
+}
+
+void weir_root_enqueue_all(struct weir_root *root)
+{
+    for (uint32_t i = 0; i < root->peers_max; i++)
+        weir_root_enqueue(root, i);
+}
+
+void weir_root_welcome_all(struct weir_root *root)
+{
+    for (uint32_t i = 0; i < root->peers_max; i++) {
+        struct root_peer *peer = &root->peers[i];
+        if (!peer->greeted)
+            continue;
+        peer->welcome_owed = true;
+        weir_root_enqueue(root, i);
+    }
+}
+
+bool weir_root_dequeue(struct weir_root *root, uint32_t *out_index)
+{
+    if (root->queue_first == 0)
+        return false;
+    *out_index = root->queue_first - 1;
+    struct root_peer *peer = &root->peers[*out_index];
+    weir_assert(peer->queued);
+    root->queue_first = peer->next_queued;
+    if (root->queue_first == 0)
+        root->queue_last = 0;
+    peer->queued = false;
+    return true;
+}
+
+/* ---- Limiters ---- */
+
+static uint64_t key_hash(const struct weir_root *root,
+                         const struct limiter_key *key)
+{
+    struct weir_text text = { (const char *)key, sizeof *key };
+    return weir_hash(text, root->seed);
+}
+
+static bool find_limiter(const struct weir_root *root,
+                         const struct limiter_key *key, uint32_t *out_index)
+{
+    uint64_t hash = key_hash(root, key);
+    size_t cursor = 0;
+    while (weir_index_find(&root->limiter_index, hash, &cursor, out_index)) {
+        if (memcmp(&root->limiters[*out_index]->key, key, sizeof *key) == 0)
+            return true;
+    }
+    return false;
+}
+
+const struct root_limiter *weir_root_find_limiter(const struct weir_root *root,
+                                                  const struct limiter_key *key)
+{
+    uint32_t index;
+    return find_limiter(root, key, &index) ? root->limiters[index] : NULL;
+}
+
+/* A free element, or a new one. */
+static bool limiter_place(struct weir_root *root, uint32_t *out_index)
+{
+    weir_assert(root->limiter_live <= root->limiter_used);
+    if (root->limiter_live < root->limiter_used) {
+        for (uint32_t i = 0; i < root->limiter_used; i++) {
+            *out_index = i;
+            if (!root->limiters[i]->live)
+                return true;
+        }
+    }
+    struct root_limiter **limiters =
+        weir_mem_grow(&root->mem, root->limiters, sizeof(*limiters),
+                      &root->limiter_capacity, root->limiter_used + 1);
+    if (!limiters)
+        return false;
+    root->limiters = limiters;
+    struct root_limiter *limiter =
+        root->mem.alloc(root->mem.context, sizeof(struct root_limiter));
+    if (!limiter)
+        return false;
+    *out_index = root->limiter_used;
+    weir_assert(root->limiter_used < root->limiter_capacity);
+    root->limiters[root->limiter_used++] = limiter;
+    return true;
+}
+
+bool weir_root_make_limiter(struct weir_root *root,
+                            const struct limiter_key *key, uint64_t session,
+                            uint32_t *out_index)
+{
+    if (find_limiter(root, key, out_index))
+        return true;
+    uint32_t index;
+    uint64_t hash = key_hash(root, key);
+    if (!limiter_place(root, &index) ||
+        weir_index_add(&root->limiter_index, &root->mem, hash, index) < 0)
+        return false;
+    struct root_limiter *limiter = root->limiters[index];
+    weir_assert(!limiter->live);
+    *limiter = (struct root_limiter){ .key = *key,
+                                      .hash = hash,
+                                      .live = true,
+                                      .last_session = session,
+                                      .peer = ROOT_NO_PEER };
+    root->limiter_live++;
+    weir_assert(root->limiter_live <= root->limiter_used);
+    *out_index = index;
+    return true;
+}
+
+void weir_root_free_limiter(struct weir_root *root, uint32_t index)
+{
+    weir_assert(index < root->limiter_used);
+    struct root_limiter *limiter = root->limiters[index];
+    if (limiter->live) {
+        weir_merge_forget(&root->merge, &limiter->cells);
+        weir_root_forget_limits(root, limiter);
+        weir_index_remove(&root->limiter_index, limiter->hash, index);
+        limiter->live = false;
+        weir_assert(root->limiter_live > 0);
+        root->limiter_live--;
+    }
+}
