@@ -32,8 +32,8 @@ struct reader {
     unsigned long line;
 };
 
-static int refuse(const struct reader *reader, int error, const char *why,
-                  struct weir_diag *diag)
+static int refuse_log(const struct reader *reader, int error, const char *why,
+                      struct weir_diag *diag)
 {
     char line[24];
     snprintf(line, sizeof(line), ":%lu: ", reader->line);
@@ -41,7 +41,7 @@ static int refuse(const struct reader *reader, int error, const char *why,
                          reader->line > 0 ? line : ": ", why, NULL);
 }
 
-static uint32_t client_of(struct reader *reader, struct weir_text name)
+static uint32_t number_client(struct reader *reader, struct weir_text name)
 {
     struct weir_access_log *log = reader->log;
     uint64_t hash = weir_hash(name, 0);
@@ -60,23 +60,23 @@ static uint32_t client_of(struct reader *reader, struct weir_text name)
     return at;
 }
 
-static int read_line(struct reader *reader, const char *line,
-                     struct weir_diag *diag)
+static int read_log_line(struct reader *reader, const char *line,
+                         struct weir_diag *diag)
 {
     struct weir_access_log *log = reader->log;
     struct weir_log_line read;
     const char *why =
         weir_log_line_begin(weir_text_of(line), &reader->clock, &read);
     if (why)
-        return refuse(reader, WEIR_ESYNTAX, why, diag);
+        return refuse_log(reader, WEIR_ESYNTAX, why, diag);
     if (log->count == WEIR_LOAD_LOG_REQUESTS_MAX)
-        return refuse(reader, WEIR_ETOOBIG,
-                      "more than ten million requests; cut the file", diag);
+        return refuse_log(reader, WEIR_ETOOBIG,
+                          "more than ten million requests; cut the file", diag);
     log->requests = weir_must_grow(log->requests, &reader->capacity,
                                    log->count + 1, sizeof(*log->requests));
     log->requests[log->count++] = (struct weir_log_request){
         .at = (weir_duration)read.at,
-        .client = client_of(reader, read.client),
+        .client = number_client(reader, read.client),
     };
     return WEIR_OK;
 }
@@ -87,13 +87,13 @@ static void skip_rest(gzFile file, char *line, int size)
         continue;
 }
 
-static int read_lines(struct reader *reader, gzFile file,
-                      struct weir_diag *diag)
+static int read_log_lines(struct reader *reader, gzFile file,
+                          struct weir_diag *diag)
 {
     char line[LINE_MAX_BYTES];
     while (gzgets(file, line, sizeof(line))) {
         reader->line++;
-        int error = line[0] == '\n' ? 0 : read_line(reader, line, diag);
+        int error = line[0] == '\n' ? 0 : read_log_line(reader, line, diag);
         if (error < 0)
             return error;
         skip_rest(file, line, sizeof(line));
@@ -101,17 +101,17 @@ static int read_lines(struct reader *reader, gzFile file,
     int why;
     const char *text = gzerror(file, &why);
     if (why != Z_OK && why != Z_STREAM_END)
-        return refuse(reader, WEIR_ESYSTEM, text, diag);
+        return refuse_log(reader, WEIR_ESYSTEM, text, diag);
     reader->line = 0;
     if (reader->log->count == 0)
-        return refuse(reader, WEIR_ESYNTAX, "no request in it", diag);
+        return refuse_log(reader, WEIR_ESYNTAX, "no request in it", diag);
     return WEIR_OK;
 }
 
 /* ---- Time ---- */
 
 /* A stable merge sort: lines are a little late. */
-static void sort(struct weir_log_request *requests, size_t count)
+static void sort_log_requests(struct weir_log_request *requests, size_t count)
 {
     struct weir_log_request *sorted = weir_must_zeroed(count, sizeof(*sorted));
     for (size_t width = 1; width < count; width *= 2) {
@@ -131,7 +131,8 @@ static void sort(struct weir_log_request *requests, size_t count)
 }
 
 /* From seconds since 1970 to nanoseconds since the first. */
-static void spread(struct weir_log_request *requests, size_t count)
+static void spread_within_seconds(struct weir_log_request *requests,
+                                  size_t count)
 {
     weir_duration first = requests[0].at;
     size_t end;
@@ -153,19 +154,20 @@ int weir_access_log_read(struct weir_access_log *log, const char *path,
     struct reader reader = { .log = log, .path = path };
     gzFile file = gzopen(path, "rbe");
     if (!file)
-        return refuse(&reader, WEIR_ESYSTEM,
-                      "can't be read; its path is relative to the folder in "
-                      "which weir runs",
-                      diag);
-    int error = read_lines(&reader, file, diag);
+        return refuse_log(
+            &reader, WEIR_ESYSTEM,
+            "can't be read; its path is relative to the folder in "
+            "which weir runs",
+            diag);
+    int error = read_log_lines(&reader, file, diag);
     gzclose(file);
     weir_index_fini(&reader.index, &weir_mem_system);
     if (error < 0) {
         weir_access_log_fini(log);
         return error;
     }
-    sort(log->requests, log->count);
-    spread(log->requests, log->count);
+    sort_log_requests(log->requests, log->count);
+    spread_within_seconds(log->requests, log->count);
     return WEIR_OK;
 }
 

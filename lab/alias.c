@@ -14,7 +14,7 @@
 #include "lab/memory.h"
 
 /* Distributes weights of mean 1 to columns of height 1. */
-static void fill(struct weir_alias *alias, double *weight)
+static void fill_alias(struct weir_alias *alias, double *weight)
 {
     uint32_t count = alias->count, lows = 0, highs = 0;
     uint32_t *low = weir_must_zeroed(count, sizeof(*low));
@@ -35,6 +35,7 @@ static void fill(struct weir_alias *alias, double *weight)
             low[lows++] = large;
         }
     }
+    weir_assert(lows + highs <= count);
     free(low);
     free(high);
 }
@@ -57,7 +58,7 @@ void weir_alias_zipf(struct weir_alias *alias, uint32_t count, double skew)
         alias->part[i] = UINT64_MAX;
         alias->other[i] = i;
     }
-    fill(alias, weight);
+    fill_alias(alias, weight);
     free(weight);
 }
 
@@ -70,6 +71,7 @@ void weir_alias_fini(struct weir_alias *alias)
 
 uint32_t weir_alias_draw(const struct weir_alias *alias, struct weir_rng *rng)
 {
+    weir_assert(alias->count > 0);
     uint32_t place = (uint32_t)weir_rng_below(rng, alias->count);
     return weir_rng_next(rng) <= alias->part[place] ? place
                                                     : alias->other[place];

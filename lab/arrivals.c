@@ -70,7 +70,8 @@ static void sine_span(const struct weir_load *load, weir_duration at,
     span->end = earlier(span->end, begin + width);
 }
 
-static struct span span_of(const struct weir_arrival *arrival, weir_duration at)
+static struct span steady_span(const struct weir_arrival *arrival,
+                               weir_duration at)
 {
     struct span span = step_span(arrival, at);
     /* A rate of 0 stays 0, with any bursts or sine. */
@@ -90,7 +91,7 @@ weir_instant weir_arrival_next(struct weir_arrival *arrival,
     weir_duration at = arrival->at - arrival->start;
     double rest = arrival->rest;
     while (at <= arrival->span) {
-        struct span span = span_of(arrival, at);
+        struct span span = steady_span(arrival, at);
         double gap = need / span.per_s * 1e9 + rest;
         double whole =
             span.end == WEIR_NEVER ? HUGE_VAL : (double)(span.end - at);
@@ -111,5 +112,5 @@ weir_instant weir_arrival_next(struct weir_arrival *arrival,
 
 double weir_arrival_rate(const struct weir_arrival *arrival, weir_duration at)
 {
-    return span_of(arrival, at).per_s;
+    return steady_span(arrival, at).per_s;
 }

@@ -15,46 +15,29 @@
 
 #include "lab/check.h"
 
-#include <stdarg.h>
-#include <stdio.h>
-
 #include "core/table/table_layout.h"
 #include "io/clock.h"
-#include "lab/check_parts.h"
+#include "lab/check_internal.h"
 
 const char *const weir_check_names[] = {
     "conservation", "unseen_bound", "agreement", "epochs",
     "verdicts",     "bounds",       NULL,
 };
 
-void weir_check_fail(struct weir_check *check, const char *checker,
-                     const char *what, ...)
-{
-    if (check->sentence[0])
-        return;
-    size_t len = (size_t)snprintf(check->sentence, sizeof(check->sentence),
-                                  "%s: ", checker);
-    va_list arguments;
-    va_start(arguments, what);
-    vsnprintf(check->sentence + len, sizeof(check->sentence) - len, what,
-              arguments);
-    va_end(arguments);
-}
-
 /* ---- Observed events ---- */
 
 /* A link of a chain was charged 'units' just now. */
-static void charged(struct weir_check *check, uint32_t limiter, uint32_t index,
-                    struct check_slot *slot, int64_t units)
+static void note_charged(struct weir_check *check, uint32_t limiter,
+                         uint32_t index, struct check_slot *slot, int64_t units)
 {
     struct check_quota *quota = slot->quota;
     struct weir_slot_view view;
-    struct weir_listen_address place = { .index = limiter };
     weir_table_view(weir_fleet_table(check->fleet, limiter), index, &view,
-                    weir_fleet_clock_of(check->fleet, place));
+                    weir_check_limiter_now(check, limiter));
     double truth = weir_check_truth(check, quota) + (double)units;
     quota->truth.fill = truth > 0 ? truth : 0;
     quota->total += (uint64_t)units;
+    weir_assert(quota->truth.fill >= 0);
     if (units < 0) {
         quota->refunded -= (uint64_t)units;
         quota->clean = false;
@@ -67,8 +50,8 @@ static void charged(struct weir_check *check, uint32_t limiter, uint32_t index,
     weir_check_unseen_passed(check, limiter, index, units, over_high);
 }
 
-static void on_counted(void *context, uint32_t limiter, struct weir_ref ref,
-                       int64_t weight)
+static void check_on_counted(void *context, uint32_t limiter,
+                             struct weir_ref ref, int64_t weight)
 {
     struct weir_check *check = context;
     struct weir_table *table = weir_fleet_table(check->fleet, limiter);
@@ -88,7 +71,7 @@ static void on_counted(void *context, uint32_t limiter, struct weir_ref ref,
         slot->count = count;
         check->charged.units[check->charged.links++] = units;
         if (slot->quota && units != 0)
-            charged(check, limiter, at, slot, units);
+            note_charged(check, limiter, at, slot, units);
         at = parent;
     }
 }
@@ -127,8 +110,8 @@ static void root_received(struct weir_check *check, uint32_t root,
     weir_check_conservation_report(check, root, limiter, &message->report);
 }
 
-static void on_received(void *context, struct weir_listen_address to,
-                        uint32_t from, const struct weir_message *message)
+static void check_on_received(void *context, struct weir_node_place to,
+                              uint32_t from, const struct weir_message *message)
 {
     struct weir_check *check = context;
     weir_check_follow_store(check);
@@ -160,39 +143,40 @@ static void on_received(void *context, struct weir_listen_address to,
 }
 
 /* The store isn't read here: during an edit some roots don't have it yet. */
-static void on_said(void *context, uint32_t root, uint32_t limiter,
-                    const struct weir_message *message)
+static void check_on_sent(void *context, uint32_t root, uint32_t limiter,
+                          const struct weir_message *message)
 {
     struct weir_check *check = context;
     if (message->type == WEIR_MESSAGE_FILLS && limiter < check->limiter_count)
-        weir_check_unseen_said(check, root, limiter, &message->fills);
+        weir_check_unseen_sent(check, root, limiter, &message->fills);
 }
 
 static void forget_limiter(struct weir_check *check, uint32_t limiter)
 {
     struct check_limiter *known = &check->limiters[limiter];
     for (uint32_t s = 0; s < known->slot_count; s++)
-        weir_check_unseen_slot_ends(check, &known->slots[s], limiter, s, true);
+        weir_check_slack_slot_ends(check, &known->slots[s], limiter, s, true);
     free(known->slots);
     *known = (struct check_limiter){ 0 };
 }
 
 /* No count of the limiter is older than this instant. */
-static void begin_limiter(struct weir_check *check, uint32_t limiter)
+static void begin_limiter_links(struct weir_check *check, uint32_t limiter)
 {
+    weir_assert(limiter < check->limiter_count);
     for (uint32_t r = 0; r < check->root_count; r++)
         check->limiters[limiter].link[r].reported_at =
             weir_fleet_now(check->fleet);
 }
 
-static void on_born(void *context, struct weir_listen_address place)
+static void check_on_born(void *context, struct weir_node_place place)
 {
     struct weir_check *check = context;
     if (!place.root)
-        begin_limiter(check, place.index);
+        begin_limiter_links(check, place.index);
 }
 
-static void on_dying(void *context, struct weir_listen_address place)
+static void check_on_dying(void *context, struct weir_node_place place)
 {
     struct weir_check *check = context;
     weir_check_follow_store(check);
@@ -209,6 +193,7 @@ static void on_dying(void *context, struct weir_listen_address place)
 
 struct weir_check *weir_check_new(struct weir_fleet *fleet)
 {
+    weir_assert(weir_fleet_roots(fleet) <= WEIR_ROOTS_MAX);
     struct weir_check *check = weir_must_zeroed(1, sizeof(*check));
     check->fleet = fleet;
     check->limiter_count = weir_fleet_limiters(fleet);
@@ -217,15 +202,15 @@ struct weir_check *weir_check_new(struct weir_fleet *fleet)
         weir_must_zeroed(check->limiter_count, sizeof(*check->limiters));
     struct weir_fleet_watch watch = {
         .context = check,
-        .counted = on_counted,
-        .received = on_received,
-        .said = on_said,
-        .dying = on_dying,
-        .born = on_born,
+        .counted = check_on_counted,
+        .received = check_on_received,
+        .said = check_on_sent,
+        .dying = check_on_dying,
+        .born = check_on_born,
     };
     weir_fleet_watch(fleet, &watch);
     for (uint32_t l = 0; l < check->limiter_count; l++)
-        begin_limiter(check, l);
+        begin_limiter_links(check, l);
     weir_check_follow_store(check);
     return check;
 }
@@ -270,49 +255,6 @@ void weir_check_decided(struct weir_check *check, uint32_t limiter,
         weir_check_verdict(check, limiter, ref, weight, outcome);
 }
 
-static void check_bounds(struct weir_check *check)
-{
-    struct weir_fleet_stats stats;
-    weir_fleet_stats(check->fleet, &stats);
-    if (stats.lost != check->lost)
-        check->lost_at = weir_fleet_now(check->fleet);
-    check->lost = stats.lost;
-    if (weir_fleet_error(check->fleet) != 0)
-        weir_check_fail(check, "bounds", "a node refused a message: %s",
-                        weir_strerror(weir_fleet_error(check->fleet)));
-    if (stats.waiting_bytes_most > WEIR_FLEET_INBOX_BYTES)
-        weir_check_fail(
-            check, "bounds",
-            "%llu bytes waited on one way of a link; at most %u are "
-            "allowed",
-            (unsigned long long)stats.waiting_bytes_most,
-            WEIR_FLEET_INBOX_BYTES);
-}
-
-/* The limiter sends a report after the answer to the one before. So the
- * arrivals of answers at the limiter bound its rate of reports, in any state of
- * the network. */
-void weir_check_answered(struct weir_check *check, uint32_t limiter,
-                         uint32_t root)
-{
-    struct check_link *link = &check->limiters[limiter].link[root];
-    weir_instant now = weir_fleet_now(check->fleet);
-    if (now - link->span_at >= WEIR_SECOND) {
-        link->span_at = now;
-        link->span_reports = 0;
-        link->span_ahead = check->ahead;
-    }
-    uint64_t most =
-        (WEIR_SECOND + check->ahead - link->span_ahead) / WEIR_REPORT_SPACING +
-        2;
-    if (++link->span_reports > most)
-        weir_check_fail(check, "bounds",
-                        "limiter%u made %llu reports to root%u in a second; "
-                        "at most %llu are allowed",
-                        limiter + 1, (unsigned long long)link->span_reports,
-                        root + 1, (unsigned long long)most);
-}
-
 static const char *sentence(const struct weir_check *check)
 {
     return check->sentence[0] ? check->sentence : NULL;
@@ -321,8 +263,8 @@ static const char *sentence(const struct weir_check *check)
 const char *weir_check_event(struct weir_check *check)
 {
     weir_check_follow_store(check);
-    weir_check_conservation_turn(check);
-    check_bounds(check);
+    weir_check_image_turn(check);
+    weir_check_bounds_event(check);
     return sentence(check);
 }
 

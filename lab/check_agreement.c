@@ -20,23 +20,20 @@
  * roots that died and learnt fills from limiters, late counts, and refunds of
  * units that another bucket holds. */
 
-#include <math.h>
-
-#include "lab/check_parts.h"
+#include "lab/check_internal.h"
 
 #define NAME "agreement"
 
 /* The limiter has just taken the root's fill. */
-void weir_check_agreement_told(struct weir_check *check, uint32_t limiter,
-                               uint32_t root, const struct weir_fill *fill,
-                               const struct check_quota *quota)
+void weir_check_agreement_received(struct weir_check *check, uint32_t limiter,
+                                   uint32_t root, const struct weir_fill *fill,
+                                   const struct check_quota *quota)
 {
     const struct weir_limiter_cell *cell =
         weir_check_cell(check, root, limiter, fill->slot);
     struct weir_slot_view view;
-    struct weir_listen_address place = { .index = limiter };
     weir_table_view(weir_fleet_table(check->fleet, limiter), fill->slot, &view,
-                    weir_fleet_clock_of(check->fleet, place));
+                    weir_check_limiter_now(check, limiter));
     if (!cell || view.sharing != WEIR_COUNTED || view.unlimited ||
         quota->refunded > 0)
         return;
@@ -53,7 +50,7 @@ void weir_check_agreement_told(struct weir_check *check, uint32_t limiter,
             root + 1, since);
 }
 
-static bool whole(struct weir_check *check, uint32_t limiter)
+static bool is_linked_to_all(struct weir_check *check, uint32_t limiter)
 {
     uint32_t linked = 0;
     for (uint32_t r = 0; r < check->root_count; r++)
@@ -99,13 +96,12 @@ static void check_root_fill(struct weir_check *check, struct check_quota *quota,
                         root + 1, held.fill, quota->name, truth);
 }
 
-static double limiter_fill(struct weir_check *check, uint32_t limiter,
-                           uint32_t slot)
+static double read_limiter_fill(struct weir_check *check, uint32_t limiter,
+                                uint32_t slot)
 {
     struct weir_slot_view view;
-    struct weir_listen_address place = { .index = limiter };
     weir_table_view(weir_fleet_table(check->fleet, limiter), slot, &view,
-                    weir_fleet_clock_of(check->fleet, place));
+                    weir_check_limiter_now(check, limiter));
     return ldexp((double)view.fill, -view.bucket.leak.frac);
 }
 
@@ -116,7 +112,7 @@ static void check_limiter_fill(struct weir_check *check, uint32_t limiter,
     struct check_quota *quota = slot->quota;
     if (!quota || !quota->clean || !quota->judged || check->extrapolates)
         return;
-    double own = limiter_fill(check, limiter, index);
+    double own = read_limiter_fill(check, limiter, index);
     double most = 0;
     for (uint32_t r = 0; r < check->root_count; r++) {
         const struct check_told *told = &slot->told[r];
@@ -148,7 +144,7 @@ static void check_limiter_fill(struct weir_check *check, uint32_t limiter,
 void weir_check_agreement_end(struct weir_check *check)
 {
     for (uint32_t l = 0; l < check->limiter_count; l++) {
-        if (!weir_fleet_limiter(check->fleet, l) || !whole(check, l))
+        if (!weir_fleet_limiter(check->fleet, l) || !is_linked_to_all(check, l))
             continue;
         check_settled(check, l);
         uint32_t used = weir_table_used(weir_fleet_table(check->fleet, l));

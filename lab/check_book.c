@@ -6,47 +6,18 @@
  * its table ever let through, so the books charge each link of a chain with the
  * same units as the table, under any modes and parents of that instant. The
  * true bucket leaks at the rate of the store's quota, from the edit on, by the
- * world's clock.
- *
- * A node's clock may run ahead of the world's. Its bucket then leaks too early,
- * once for the whole time that the clock gained. The books add up these gains
- * over all nodes, and the losses for the comparison at the end: a clock that is
- * set back makes buckets fuller. */
+ * world's clock. */
 
-#include <math.h>
-
-#include "lab/check_parts.h"
+#include "lab/check_internal.h"
 
 #include "core/base/hash.h"
 #include "core/quota/quota_bucket.h"
 #include "io/clock.h"
 
-/* ---- Buckets ---- */
-
-void weir_check_leak(struct check_bucket *bucket, double per_ns,
-                     weir_instant now)
-{
-    bucket->fill -= per_ns * (double)(int64_t)(now - bucket->at);
-    if (bucket->fill < 0)
-        bucket->fill = 0;
-    bucket->at = now;
-}
-
-double weir_check_truth(struct weir_check *check, struct check_quota *quota)
-{
-    weir_check_leak(&quota->truth, quota->per_ns, weir_fleet_now(check->fleet));
-    if (quota->truth.fill <= 0) {
-        quota->ahead = check->ahead;
-        for (uint32_t r = 0; r < check->root_count; r++)
-            quota->image[r].beyond = quota->image[r].over = 0;
-    }
-    return quota->truth.fill;
-}
-
 /* ---- Quotas ---- */
 
 /* A bucket's scaled parameter in units. */
-static double units_of(const struct weir_bucket *bucket, int64_t scaled)
+static double bucket_units(const struct weir_bucket *bucket, int64_t scaled)
 {
     return (double)scaled / (double)((uint64_t)1 << bucket->leak.frac);
 }
@@ -71,12 +42,12 @@ static double high_of(const struct weir_quota *quota)
 {
     struct weir_bucket rule;
     weir_quota_bucket(quota, &rule);
-    return quota->limit.unlimited ? 0 : units_of(&rule, rule.high);
+    return quota->limit.unlimited ? 0 : bucket_units(&rule, rule.high);
 }
 
 /* Takes over the name's rule from the store. A new creation is another quota,
  * which begins empty. */
-static void rule(struct weir_check *check, struct check_quota *quota)
+static void update_rule(struct weir_check *check, struct check_quota *quota)
 {
     struct weir_text name = { quota->name, quota->len };
     struct weir_captures captures;
@@ -86,8 +57,8 @@ static void rule(struct weir_check *check, struct check_quota *quota)
     bool another = !now || quota->created != now->created;
     double high = now ? high_of(now) : 0;
     double debt = now ? debt_of(check, now, high) : INFINITY;
-    weir_check_conservation_edit(check, quota, another, high + debt);
-    weir_check_unseen_doubt(quota);
+    weir_check_image_edit(check, quota, another, high + debt);
+    weir_check_slack_doubt(quota);
     if (another)
         quota->truth.fill = 0;
     quota->edited = true;
@@ -107,6 +78,7 @@ static void rule(struct weir_check *check, struct check_quota *quota)
     quota->per_ns_most = fmax(quota->per_ns_most, quota->per_ns);
     quota->high = high;
     quota->debt = debt;
+    weir_assert(quota->high >= 0 && quota->per_ns >= 0);
 }
 
 struct check_quota *weir_check_quota_of(struct weir_check *check,
@@ -134,7 +106,7 @@ struct check_quota *weir_check_quota_of(struct weir_check *check,
     check->quotas[at] = quota;
     if (weir_index_add(&check->index, &weir_mem_system, hash, at) < 0)
         abort();
-    rule(check, quota);
+    update_rule(check, quota);
     return quota;
 }
 
@@ -143,6 +115,7 @@ struct check_quota *weir_check_quota_of(struct weir_check *check,
 struct check_slot *weir_check_slot_of(struct weir_check *check,
                                       uint32_t limiter, uint32_t slot)
 {
+    weir_assert(limiter < check->limiter_count);
     struct check_limiter *known = &check->limiters[limiter];
     struct weir_table *table = weir_fleet_table(check->fleet, limiter);
     if (slot >= known->slot_count) {
@@ -157,7 +130,7 @@ struct check_slot *weir_check_slot_of(struct weir_check *check,
     weir_table_view(table, slot, &view, 0);
     if (entry->quota && entry->generation == view.generation)
         return entry;
-    weir_check_unseen_slot_ends(check, entry, limiter, slot, false);
+    weir_check_slack_slot_ends(check, entry, limiter, slot, false);
     char name[WEIR_NAME_MAX + 1];
     size_t len = weir_table_name(table, slot, name);
     /* A life that began since the last read starts from the count at that
@@ -172,7 +145,8 @@ struct check_slot *weir_check_slot_of(struct weir_check *check,
 
 /* ---- The store ---- */
 
-static void remember(struct weir_check *check, const struct weir_change *change)
+static void remember_version(struct weir_check *check,
+                             const struct weir_change *change)
 {
     check->versions =
         weir_must_grow(check->versions, &check->version_capacity,
@@ -205,7 +179,7 @@ void weir_check_follow_store(struct weir_check *check)
         /* Two edits of a name in one event: the first one wasn't observed. */
         if (change.quota.epoch != epoch + 1)
             check->blind = change.quota.epoch - 1;
-        remember(check, &change);
+        remember_version(check, &change);
         epoch = change.quota.epoch;
     }
     uint64_t before = check->epoch;
@@ -218,45 +192,6 @@ void weir_check_follow_store(struct weir_check *check)
             weir_catalog_find(store, name, &captures);
         if (now ? now->epoch > before || now->created != quota->created
                 : quota->ruled)
-            rule(check, quota);
+            update_rule(check, quota);
     }
-}
-
-/* ---- Clocks ---- */
-
-static int64_t offset_of(struct weir_check *check, bool root, uint32_t index)
-{
-    struct weir_listen_address place = { root, index };
-    return (int64_t)(weir_fleet_clock_of(check->fleet, place) -
-                     weir_fleet_now(check->fleet));
-}
-
-static void gain(struct weir_check *check, int64_t *offset, bool *known,
-                 int64_t now)
-{
-    if (*known && now > *offset)
-        check->ahead += (weir_duration)(now - *offset);
-    else if (*known)
-        check->behind += (weir_duration)(*offset - now);
-    *offset = now;
-    *known = true;
-}
-
-void weir_check_limiter_clock(struct weir_check *check, uint32_t limiter)
-{
-    struct check_limiter *known = &check->limiters[limiter];
-    gain(check, &known->offset, &known->known,
-         offset_of(check, false, limiter));
-}
-
-void weir_check_root_clock(struct weir_check *check, uint32_t root)
-{
-    struct check_root *known = &check->root[root];
-    gain(check, &known->offset, &known->known, offset_of(check, true, root));
-}
-
-double weir_check_ahead(const struct weir_check *check,
-                        const struct check_quota *quota)
-{
-    return quota->per_ns_most * (double)(check->ahead - quota->ahead);
 }

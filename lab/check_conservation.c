@@ -24,192 +24,13 @@
  * root without the store's newest edits, because it is paused, isn't judged
  * until it has them. */
 
-#include <math.h>
-
-#include "lab/check_parts.h"
+#include "lab/check_internal.h"
 
 #define NAME "conservation"
 
-bool weir_check_root_follows(const struct weir_check *check, uint32_t index)
-{
-    struct weir_root *root = weir_fleet_root(check->fleet, index);
-    return root && weir_root_ready(root) &&
-           weir_catalog_epoch(weir_root_catalog(root)) == check->epoch;
-}
-
-static weir_instant own_now(const struct weir_check *check, uint32_t root)
-{
-    return weir_fleet_clock_of(check->fleet,
-                               (struct weir_listen_address){ true, root });
-}
-
-/* Reads a copy: a query of the root would advance its bucket. */
-bool weir_check_root_bucket(struct weir_check *check, uint32_t index,
-                            const struct check_quota *quota,
-                            struct check_held *out)
-{
-    struct weir_root *root = weir_fleet_root(check->fleet, index);
-    struct weir_text name = { quota->name, quota->len };
-    struct weir_root_quota *root_quota =
-        root ? weir_merge_get(&root->merge, name) : NULL;
-    if (!root_quota)
-        return false;
-    struct weir_root_quota copy = *root_quota;
-    weir_instant now = own_now(check, index);
-    int unit = -root_quota->bucket.leak.frac;
-    uint64_t presumed = weir_merge_presumed(&root->merge, root_quota, now);
-    *out = (struct check_held){
-        .fill = ldexp((double)weir_merge_fill(&root->merge, &copy, now), unit),
-        .presumed = ldexp((double)presumed, unit),
-        .pace = root_quota->pace,
-        .passed = root_quota->passed,
-        .beyond_debt = root_quota->beyond,
-    };
-    return true;
-}
-
-const struct weir_limiter_cell *weir_check_cell(struct weir_check *check,
-                                                uint32_t index,
-                                                uint32_t limiter, uint32_t slot)
-{
-    const struct weir_root *root = weir_fleet_root(check->fleet, index);
-    if (!root || !root->peers[limiter].greeted)
-        return NULL;
-    const struct weir_merge_limiter *cells =
-        &root->limiters[root->peers[limiter].limiter]->cells;
-    size_t page = slot / WEIR_LIMITER_CELLS_A_PAGE;
-    if (page >= cells->page_capacity || !cells->pages[page])
-        return NULL;
-    const struct weir_limiter_cell *cell =
-        &cells->pages[page]->cell[slot % WEIR_LIMITER_CELLS_A_PAGE];
-    return cell->root_quota != 0 ? cell : NULL;
-}
-
-/* ---- The image ---- */
-
-/* Range of values that the root's bucket may have. */
-struct span {
-    double least, most;
-};
-
-static const struct span anything = { -INFINITY, INFINITY };
-
-/* Rounding: a bucket is a whole number of its scale, the image isn't. */
-static double grain(const struct check_quota *quota)
-{
-    return ldexp(2, -quota->rule.leak.frac) + 1e-6 * quota->high;
-}
-
-static void hold(struct weir_check *check, uint32_t root,
-                 struct check_quota *quota, struct span span, double tolerance,
-                 const char *when)
-{
-    struct check_image *image = &quota->image[root];
-    struct check_held held;
-    if (!weir_check_root_bucket(check, root, quota, &held)) {
-        image->seen = false;
-        image->passed = image->beyond_debt = 0;
-        return;
-    }
-    /* A root stops presuming units of limiters that left or fell silent; it
-     * notices an empty bucket only at its next look. */
-    if (held.pace != image->pace) {
-        span = anything;
-        image->sure = false;
-    }
-    /* A bucket without a limit holds nothing, however many units passed. */
-    if (quota->rule.high == WEIR_SCALED_MAX)
-        span = anything;
-    /* The bucket with the presumed units is never below 0. */
-    double least = fmax(0, span.least + held.presumed);
-    double most = fmax(0, span.most + held.presumed);
-    if (held.fill < least - tolerance || held.fill > most + tolerance)
-        weir_check_fail(
-            check, NAME,
-            "%s, root%u holds %.3f units of \"%s\", and should hold "
-            "%.3f .. %.3f, %.3f of it presumed",
-            when, root + 1, held.fill, quota->name, least, most, held.presumed);
-    /* Takes over the root's value, so that roundings don't add up. */
-    image->bucket.fill = held.fill - held.presumed;
-    image->passed = held.passed;
-    image->beyond_debt = held.beyond_debt;
-    image->presumed = held.presumed;
-    image->pace = held.pace;
-    image->seen = true;
-}
-
-/* Brings the image to now. False: it can't be judged, since the clock was set
- * back, or the root didn't follow the store, now or at the last read. */
-static bool bring(struct weir_check *check, uint32_t root,
-                  struct check_quota *quota)
-{
-    struct check_root *known = &check->root[root];
-    weir_instant now = own_now(check, root);
-    bool back = now < known->latest;
-    if (now > known->latest)
-        known->latest = now;
-    struct check_image *image = &quota->image[root];
-    struct check_bucket *bucket = &image->bucket;
-    double age = (double)(int64_t)(now - bucket->at);
-    bucket->fill -= quota->per_ns * age;
-    bucket->at = now;
-    image->presumed += check_paced(image->pace, age);
-    weir_check_unseen_presumed(image, image->presumed);
-    bucket->fill = fmax(bucket->fill, -image->presumed);
-    bool was_sure = image->sure;
-    image->sure = !back && weir_check_root_follows(check, root);
-    return image->sure && (was_sure || !image->seen);
-}
-
-void weir_check_conservation_turn(struct weir_check *check)
-{
-    if (check->quota_count == 0 || check->root_count == 0)
-        return;
-    uint64_t turn = check->turn++;
-    uint32_t root = (uint32_t)(turn % check->root_count);
-    struct check_quota *quota =
-        check->quotas[turn / check->root_count % check->quota_count];
-    struct check_image *image = &quota->image[root];
-    if (!quota->ruled || !weir_fleet_root(check->fleet, root))
-        return;
-    bool sure = bring(check, root, quota) && image->seen;
-    struct span as_it_was = { image->bucket.fill, image->bucket.fill };
-    hold(check, root, quota, sure ? as_it_was : anything, grain(quota),
-         "untouched");
-}
-
-void weir_check_conservation_edit(struct weir_check *check,
-                                  struct check_quota *quota, bool another,
-                                  double most)
-{
-    for (uint32_t r = 0; r < check->root_count; r++) {
-        struct check_image *image = &quota->image[r];
-        if (!weir_fleet_root(check->fleet, r))
-            continue;
-        bool sure = bring(check, r, quota) && image->seen;
-        double fill = fmin(image->bucket.fill, most);
-        if (fill < image->bucket.fill)
-            quota->clean = false;
-        struct span kept = { fill, fill };
-        if (another)
-            kept = (struct span){ -INFINITY, -INFINITY };
-        hold(check, r, quota, sure && quota->ruled ? kept : anything,
-             CHECK_TOLERANCE, "after an edit");
-        if (another)
-            image->unseen = 0;
-        /* A paused root goes on leaking by the former rule. */
-        if (!weir_check_root_follows(check, r))
-            quota->clean = false;
-    }
-    /* Limiters that never saw the removal report their remaining units of the
-     * former quota to the new one. */
-    if (another && quota->total > 0)
-        quota->clean = false;
-}
-
 /* ---- Reports ---- */
 
-static const struct weir_root_quota *use_of(
+static const struct weir_root_quota *root_quota_of_cell(
     struct weir_check *check, uint32_t root,
     const struct weir_limiter_cell *cell)
 {
@@ -218,10 +39,12 @@ static const struct weir_root_quota *use_of(
 }
 
 /* The quota of the root's limiter cell. */
-static struct check_quota *quota_of(struct weir_check *check, uint32_t root,
-                                    const struct weir_limiter_cell *cell)
+static struct check_quota *quota_of_cell(struct weir_check *check,
+                                         uint32_t root,
+                                         const struct weir_limiter_cell *cell)
 {
-    const struct weir_root_quota *root_quota = use_of(check, root, cell);
+    const struct weir_root_quota *root_quota =
+        root_quota_of_cell(check, root, cell);
     return weir_check_quota_of(
         check, (struct weir_text){ root_quota->name, root_quota->name_len });
 }
@@ -242,7 +65,7 @@ static bool adopts(struct weir_check *check, uint32_t index,
 {
     const struct weir_merge *merge =
         &weir_fleet_root(check->fleet, index)->merge;
-    weir_instant now = own_now(check, index);
+    weir_instant now = weir_check_root_now(check, index);
     bool young = now <= merge->origin || now - merge->origin <= merge->learn;
     return young && announce && announce->fill > 0;
 }
@@ -299,8 +122,8 @@ struct taking {
 /* Whether the root removed an unused bucket and made it again. Then its total
  * of passed units is less than before, or equals the count of its only limiter,
  * which has just announced it. */
-static bool is_new(const struct taking *taking, uint64_t before,
-                   uint64_t passed)
+static bool is_made_again(const struct taking *taking, uint64_t before,
+                          uint64_t passed)
 {
     if (passed < before)
         return true;
@@ -332,14 +155,14 @@ static void check_bucket(struct weir_check *check, uint32_t root,
     struct check_held held;
     if (!weir_check_root_bucket(check, root, quota, &held))
         return;
-    bool sure = bring(check, root, quota);
+    bool sure = weir_check_image_advance(check, root, quota);
     if (!image->seen) {
         image->bucket.fill = image->presumed = 0;
         image->passed = image->beyond_debt = image->pace = 0;
     }
     image->pace += taking->quicker;
     int64_t units = (int64_t)(held.passed - image->passed);
-    bool again = is_new(taking, image->passed, held.passed);
+    bool again = is_made_again(taking, image->passed, held.passed);
     if (taking->sure && !again && units != taking->units)
         weir_check_fail(check, NAME,
                         "after a report, root%u says that %lld units more of "
@@ -350,7 +173,7 @@ static void check_bucket(struct weir_check *check, uint32_t root,
     double before = image->bucket.fill;
     check_beyond(check, root, quota, before + (double)units, beyond);
     double after = before + (double)(units - (int64_t)beyond);
-    struct span span = { after, after };
+    struct check_span span = { after, after };
     if (taking->late)
         span.least = fmin(before, after);
     if (taking->capped)
@@ -358,8 +181,8 @@ static void check_bucket(struct weir_check *check, uint32_t root,
     if (taking->adopted)
         span.most = INFINITY;
     sure &= !again && !taking->silent && quota->ruled;
-    hold(check, root, quota, sure ? span : anything, grain(quota),
-         "after a report");
+    weir_check_image_compare(check, root, quota, sure ? span : CHECK_ANYTHING,
+                             weir_check_image_grain(quota), "after a report");
     bool doubt =
         taking->late || taking->capped || taking->adopted || beyond > 0;
     if (doubt)
@@ -376,7 +199,7 @@ static void check_count(struct weir_check *check, uint32_t root,
     struct weir_table *table = weir_fleet_table(check->fleet, limiter);
     if (!cell || !table || count->slot >= weir_table_used(table))
         return;
-    struct check_quota *quota = quota_of(check, root, cell);
+    struct check_quota *quota = quota_of_cell(check, root, cell);
     uint64_t passed = weir_table_count(table, count->slot);
     int64_t more = (int64_t)(cell->last - passed);
     if (more > (int64_t)quota->refunded)
@@ -392,16 +215,18 @@ static void check_count(struct weir_check *check, uint32_t root,
     struct taking taking = {
         .quicker = cell->pace - told->pace,
         .silent = told->pace != 0 &&
-                  own_now(check, root) - told->paced_at >= check->pace_good,
-        .alone = announce && use_of(check, root, cell)->cell_count == 1,
+                  weir_check_root_now(check, root) - told->paced_at >=
+                      check->pace_good,
+        .alone =
+            announce && root_quota_of_cell(check, root, cell)->cell_count == 1,
         .late = capped || count->late > 0,
         .capped = capped,
         .adopted = adopts(check, root, announce),
     };
-    taking.sure = foreseen(told, use_of(check, root, cell), cell, announce,
-                           &taking.units);
+    taking.sure = foreseen(told, root_quota_of_cell(check, root, cell), cell,
+                           announce, &taking.units);
     told->pace = cell->pace;
-    told->paced_at = own_now(check, root);
+    told->paced_at = weir_check_root_now(check, root);
     check_bucket(check, root, quota, &taking);
 }
 
@@ -427,7 +252,8 @@ static void check_known(struct weir_check *check, uint32_t root,
         const struct weir_limiter_cell *cell =
             weir_check_cell(check, root, limiter, slot);
         uint64_t count = weir_table_count(table, slot);
-        struct check_quota *quota = cell ? quota_of(check, root, cell) : NULL;
+        struct check_quota *quota =
+            cell ? quota_of_cell(check, root, cell) : NULL;
         if (!quota || quota != entry->quota)
             continue;
         check->stats.ends++;

@@ -8,7 +8,7 @@
  * root begins with all of it); it isn't judged until the set is complete. */
 
 #include "core/table/table_layout.h"
-#include "lab/check_parts.h"
+#include "lab/check_internal.h"
 
 #define NAME "epochs"
 /* With more edits than this they aren't all checked for each message. */
@@ -67,8 +67,8 @@ static const char *difference(struct weir_table *table,
     return NULL;
 }
 
-static void check_set(struct weir_check *check, uint32_t limiter,
-                      uint64_t epoch)
+static void check_quota_set(struct weir_check *check, uint32_t limiter,
+                            uint64_t epoch)
 {
     struct weir_table *table = weir_fleet_table(check->fleet, limiter);
     if (epoch <= check->blind || check->version_count > VERSIONS_MAX)
@@ -83,8 +83,7 @@ static void check_set(struct weir_check *check, uint32_t limiter,
         if (what)
             weir_check_fail(
                 check, NAME,
-                "limiter%u is at epoch %llu and has \"%s\" of epoch "
-                "%llu %s",
+                "limiter%u is at epoch %llu and has \"%s\" of epoch %llu %s",
                 limiter + 1, (unsigned long long)epoch, version->name,
                 (unsigned long long)version->epoch, what);
     }
@@ -111,19 +110,19 @@ void weir_check_epochs_quotas(struct weir_check *check, uint32_t limiter,
     if (epoch >= quotas->target)
         known->anew = false;
     if (!known->anew && epoch > 0)
-        check_set(check, limiter, epoch);
+        check_quota_set(check, limiter, epoch);
 }
 
 void weir_check_epochs_root(struct weir_check *check, uint32_t index)
 {
+    weir_assert(index < check->root_count);
     struct check_root *known = &check->root[index];
     struct weir_root *root = weir_fleet_root(check->fleet, index);
     uint64_t epoch = weir_catalog_epoch(weir_root_catalog(root));
     if (epoch < known->epoch || epoch > check->epoch)
         weir_check_fail(
             check, NAME,
-            "root%u goes from epoch %llu to %llu, the store being at "
-            "%llu",
+            "root%u goes from epoch %llu to %llu, the store being at %llu",
             index + 1, (unsigned long long)known->epoch,
             (unsigned long long)epoch, (unsigned long long)check->epoch);
     known->epoch = epoch;

@@ -53,9 +53,7 @@
  * includes it. But statement 2 left no room for it, so the bound is resumed
  * from there. */
 
-#include <math.h>
-
-#include "lab/check_parts.h"
+#include "lab/check_internal.h"
 
 #define NAME "unseen_bound"
 /* As in limiters: for how long a silent link's slack rules beside other links
@@ -68,40 +66,11 @@
 
 /* ---- The ceiling ---- */
 
-/* Units presumed in excess while the bucket was empty have leaked
- * nevertheless. */
-void weir_check_unseen_presumed(struct check_image *image, double presumed)
-{
-    image->over = fmax(image->over, presumed - (double)image->unseen);
-}
-
 /* Error of the presumed units by clocks that ran ahead or were set back. */
 static double astray(const struct weir_check *check, uint64_t pace)
 {
     double off = (double)(check->ahead + check->behind);
     return check_paced(pace, fmin(off, (double)check->pace_good));
-}
-
-static double stated(const struct check_quota *quota,
-                     const struct check_image *image)
-{
-    return quota->high + quota->high / WEIR_ROOM_GRAINS + image->slack +
-           (double)image->told * (double)quota->weight_most + image->over;
-}
-
-/* To be called before the sum of allowances changes. */
-static void settle(struct weir_check *check, struct check_quota *quota,
-                   struct check_image *image)
-{
-    weir_check_leak(&image->ceiling, quota->per_ns,
-                    weir_fleet_now(check->fleet));
-    image->ceiling.fill = fmax(image->ceiling.fill, stated(quota, image));
-}
-
-void weir_check_unseen_doubt(struct check_quota *quota)
-{
-    for (uint32_t r = 0; r < WEIR_ROOTS_MAX; r++)
-        quota->image[r].firm = false;
 }
 
 /* Whether every limiter decides by the quota's current rule. */
@@ -123,17 +92,6 @@ static bool all_have(struct weir_check *check, struct check_quota *quota)
     return true;
 }
 
-/* Units of the slot that the root hasn't heard of. */
-static int64_t unheard(struct weir_check *check, const struct check_slot *slot,
-                       uint32_t limiter, uint32_t index, uint32_t root)
-{
-    const struct weir_limiter_cell *cell =
-        weir_check_cell(check, root, limiter, index);
-    struct weir_table *table = weir_fleet_table(check->fleet, limiter);
-    uint64_t heard = cell ? cell->last : weir_table_settled(table, index);
-    return (int64_t)(slot->count - heard);
-}
-
 /* Units of all limiters that the root hasn't heard of. The running sum still
  * has the units of limiters that died, so in a small fleet they are counted
  * anew. */
@@ -149,14 +107,15 @@ static void count_unheard(struct weir_check *check,
         for (uint32_t s = 0; s < limiter->slot_count; s++) {
             const struct check_slot *slot = &limiter->slots[s];
             if (slot->quota == quota && weir_fleet_table(check->fleet, l))
-                image->unseen += unheard(check, slot, l, s, root);
+                image->unseen +=
+                    weir_check_slack_unheard(check, slot, l, s, root);
         }
     }
 }
 
 /* Resumes the bound from the fleet's present state. */
-static bool take_up(struct weir_check *check, struct check_quota *quota,
-                    uint32_t root)
+static bool resume_bound(struct weir_check *check, struct check_quota *quota,
+                         uint32_t root)
 {
     struct check_image *image = &quota->image[root];
     struct check_held held;
@@ -171,23 +130,9 @@ static bool take_up(struct weir_check *check, struct check_quota *quota,
     image->firm = true;
     image->beyond = fmax(0, truth - held.fill - (exact ? unseen : 0));
     image->ceiling.at = weir_fleet_now(check->fleet);
-    image->ceiling.fill =
-        stated(quota, image) + fmax(0, held.fill - quota->high) + unseen;
+    image->ceiling.fill = weir_check_slack_bound(quota, image) +
+                          fmax(0, held.fill - quota->high) + unseen;
     return true;
-}
-
-static void set_loose(struct check_image *image, struct check_told *told,
-                      bool loose)
-{
-    image->loose += (uint32_t)loose - (uint32_t)told->loose;
-    told->loose = loose;
-}
-
-static weir_instant limiter_now(const struct weir_check *check,
-                                uint32_t limiter)
-{
-    struct weir_listen_address place = { .index = limiter };
-    return weir_fleet_clock_of(check->fleet, place);
 }
 
 /* Whether the limiter ignores this overloaded root's slack for the slot,
@@ -208,11 +153,11 @@ static bool is_passed_over(const struct weir_check *check, uint32_t limiter,
 
 /* Whether the root's slack certainly limits the limiter. With several roots,
  * the slack of a root that hasn't answered lately or is overloaded may not. */
-static bool holds(const struct weir_check *check, uint32_t limiter,
-                  uint32_t root, const struct check_slot *slot)
+static bool slack_limits(const struct weir_check *check, uint32_t limiter,
+                         uint32_t root, const struct check_slot *slot)
 {
     const struct check_link *link = &check->limiters[limiter].link[root];
-    weir_instant now = limiter_now(check, limiter);
+    weir_instant now = weir_check_limiter_now(check, limiter);
     /* A new session after a reconnect hasn't told the slack yet. */
     if (!weir_fleet_linked(check->fleet, limiter, root) ||
         weir_fleet_root(check->fleet, root)->peers[limiter].session !=
@@ -225,12 +170,13 @@ static bool holds(const struct weir_check *check, uint32_t limiter,
 }
 
 /* Whether the root has heard from the limiter lately. */
-static bool is_heard(const struct weir_check *check, uint32_t limiter,
-                     uint32_t root, const struct check_slot *slot)
+static bool has_reported(const struct weir_check *check, uint32_t limiter,
+                         uint32_t root, const struct check_slot *slot)
 {
     const struct check_link *link = &check->limiters[limiter].link[root];
     weir_duration silent = weir_fleet_now(check->fleet) - link->reported_at;
-    return holds(check, limiter, root, slot) && silent < check->pace_good;
+    return slack_limits(check, limiter, root, slot) &&
+           silent < check->pace_good;
 }
 
 /* Units that the root has neither heard of nor presumes. */
@@ -239,13 +185,13 @@ static double beside(struct weir_check *check, const struct check_slot *slot,
 {
     const struct weir_limiter_cell *cell =
         weir_check_cell(check, root, limiter, index);
-    double units = (double)unheard(check, slot, limiter, index, root);
+    double units =
+        (double)weir_check_slack_unheard(check, slot, limiter, index, root);
     if (!cell)
         return units;
-    struct weir_listen_address place = { true, root };
     weir_instant born = weir_fleet_root(check->fleet, root)->merge.origin;
     weir_instant since = born + cell->paced_at;
-    weir_instant now = weir_fleet_clock_of(check->fleet, place);
+    weir_instant now = weir_check_root_now(check, root);
     return now > since ? units - check_paced(cell->pace, (double)(now - since))
                        : units;
 }
@@ -261,16 +207,15 @@ static void judge_slack(struct weir_check *check, const struct check_slot *slot,
     if (more <= most + astray(check, told->pace) + CHECK_TOLERANCE)
         return;
     weir_check_fail(check, NAME,
-                    "limiter%u counted %.3f units of \"%s\" that root%u "
-                    "hasn't heard of and doesn't presume; its slack is for "
-                    "%.3f",
+                    "limiter%u counted %.3f units of \"%s\" that root%u hasn't "
+                    "heard of and doesn't presume; its slack is for %.3f",
                     limiter + 1, more, quota->name, root + 1, most);
 }
 
 /* Whether the root hasn't heard from some limiter for so long that it presumes
  * nothing of it any more: the bound is suspended. */
-static bool let_go(struct weir_check *check, struct check_quota *quota,
-                   uint32_t root)
+static bool suspend_bound(struct weir_check *check, struct check_quota *quota,
+                          uint32_t root)
 {
     struct check_image *image = &quota->image[root];
     for (uint32_t l = 0; l < check->limiter_count; l++) {
@@ -278,32 +223,32 @@ static bool let_go(struct weir_check *check, struct check_quota *quota,
         for (uint32_t s = 0; s < limiter->slot_count; s++) {
             struct check_slot *slot = &limiter->slots[s];
             struct check_told *told = &slot->told[root];
-            if (slot->quota != quota || is_heard(check, l, root, slot) ||
+            if (slot->quota != quota || has_reported(check, l, root, slot) ||
                 beside(check, slot, l, s, root) <= told->slack)
                 continue;
-            set_loose(image, told, true);
+            weir_check_slack_set_loose(image, told, true);
             image->firm = false;
         }
     }
     return !image->firm;
 }
 
-static void judge(struct weir_check *check, struct check_quota *quota,
-                  uint32_t root, const struct check_held *held,
-                  weir_duration age)
+static void judge_truth(struct weir_check *check, struct check_quota *quota,
+                        uint32_t root, const struct check_held *held,
+                        weir_duration age)
 {
     struct check_image *image = &quota->image[root];
     if (weir_fleet_root(check->fleet, root))
         weir_check_root_clock(check, root);
-    if (!image->firm && !take_up(check, quota, root))
+    if (!image->firm && !resume_bound(check, quota, root))
         return;
-    settle(check, quota, image);
+    weir_check_slack_settle(check, quota, image);
     double truth = weir_check_truth(check, quota);
     double moved = fmax(0, check_paced(held->pace, (double)age) -
                                quota->per_ns * (double)age);
     double bound = image->ceiling.fill + moved + image->beyond +
                    weir_check_ahead(check, quota) + astray(check, held->pace);
-    if (truth > bound + CHECK_TOLERANCE && let_go(check, quota, root))
+    if (truth > bound + CHECK_TOLERANCE && suspend_bound(check, quota, root))
         return;
     check->stats.bounded++;
     check->share = fmax(check->share, fmin(1, truth / bound));
@@ -318,76 +263,19 @@ static void judge(struct weir_check *check, struct check_quota *quota,
         image->slack, image->over, moved, image->beyond);
 }
 
-/* ---- Slacks that limiters were told ---- */
-
-static void untell(struct weir_check *check, struct check_quota *quota,
-                   struct check_told *told, uint32_t root)
-{
-    struct check_image *image = &quota->image[root];
-    if (!told->told)
-        return;
-    settle(check, quota, image);
-    image->slack -= told->slack;
-    image->told--;
-    told->told = false;
-}
-
-/* 'beside': units counted that the root has neither heard of nor presumes. */
-static void tell(struct weir_check *check, struct check_quota *quota,
-                 struct check_told *told, uint32_t root, double slack,
-                 double beside)
-{
-    struct check_image *image = &quota->image[root];
-    untell(check, quota, told, root);
-    settle(check, quota, image);
-    told->told = true;
-    told->at = weir_fleet_now(check->fleet);
-    told->slack = fmax(1, 2 * slack);
-    told->held = fmax(told->slack, beside);
-    image->slack += told->slack;
-    image->told++;
-}
-
-/* Whether counts that die with the limiter may be unknown to a root for good.
- * Counts that another root answered are settled. But a root whose link was cut
- * by then never heard of them: roots don't report to each other, and the
- * limiter comes back with nothing. */
-static bool dies_unheard(struct weir_check *check,
-                         const struct check_slot *slot, uint32_t limiter,
-                         uint32_t index, uint32_t root)
-{
-    if (weir_check_cell(check, root, limiter, index))
-        return unheard(check, slot, limiter, index, root) != 0;
-    return slot->count != slot->told[root].heard;
-}
-
-void weir_check_unseen_slot_ends(struct weir_check *check,
-                                 struct check_slot *slot, uint32_t limiter,
-                                 uint32_t index, bool died)
-{
-    struct check_quota *quota = slot->quota;
-    for (uint32_t r = 0; quota && r < check->root_count; r++) {
-        struct check_image *image = &quota->image[r];
-        untell(check, quota, &slot->told[r], r);
-        set_loose(image, &slot->told[r], false);
-        if (!died || !dies_unheard(check, slot, limiter, index, r))
-            continue;
-        image->unseen -= unheard(check, slot, limiter, index, r);
-        image->firm = false;
-        quota->clean = false;
-    }
-}
+/* ---- Sessions, reports, fills ---- */
 
 /* Counts that no root has answered reach the next root only if the limiter
  * reports them again. */
-static void untold_of(struct weir_check *check, struct check_slot *slot,
-                      uint32_t limiter, uint32_t index, uint32_t root)
+static void reset_told(struct weir_check *check, struct check_slot *slot,
+                       uint32_t limiter, uint32_t index, uint32_t root)
 {
     struct weir_table *table = weir_fleet_table(check->fleet, limiter);
     slot->told[root] = (struct check_told){ 0 };
     if (slot->quota && table)
-        set_loose(&slot->quota->image[root], &slot->told[root],
-                  slot->count != weir_table_settled(table, index));
+        weir_check_slack_set_loose(&slot->quota->image[root], &slot->told[root],
+                                   slot->count !=
+                                       weir_table_settled(table, index));
 }
 
 void weir_check_unseen_root(struct weir_check *check, uint32_t root)
@@ -399,7 +287,7 @@ void weir_check_unseen_root(struct weir_check *check, uint32_t root)
     for (uint32_t l = 0; l < check->limiter_count; l++) {
         struct check_limiter *limiter = &check->limiters[l];
         for (uint32_t s = 0; s < limiter->slot_count; s++)
-            untold_of(check, &limiter->slots[s], l, s, root);
+            reset_told(check, &limiter->slots[s], l, s, root);
     }
 }
 
@@ -436,10 +324,11 @@ void weir_check_unseen_welcome(struct weir_check *check, uint32_t limiter,
         if (!slot->quota)
             continue;
         struct check_told *told = &slot->told[root];
-        untell(check, slot->quota, told, root);
+        weir_check_slack_withdraw(check, slot->quota, told, root);
         told->announced = 0;
-        set_loose(&slot->quota->image[root], told,
-                  unheard(check, slot, limiter, s, root) != 0);
+        weir_check_slack_set_loose(
+            &slot->quota->image[root], told,
+            weir_check_slack_unheard(check, slot, limiter, s, root) != 0);
     }
 }
 
@@ -487,7 +376,7 @@ static bool is_announced(const struct check_link *link,
 
 /* Whether the limiter takes the message, as in counted/tally.c: it is the
  * answer that the limiter waits for, or not older than the last one. */
-static bool taken(struct check_link *link, const struct weir_fills *fills)
+static bool is_taken(struct check_link *link, const struct weir_fills *fills)
 {
     bool answer = fills->answer && fills->number == link->number + 1;
     if (!answer &&
@@ -499,10 +388,10 @@ static bool taken(struct check_link *link, const struct weir_fills *fills)
     return true;
 }
 
-static void note_answer(struct weir_check *check, uint32_t limiter,
-                        struct check_link *link)
+static void note_fill_answer(struct weir_check *check, uint32_t limiter,
+                             struct check_link *link)
 {
-    weir_instant now = limiter_now(check, limiter);
+    weir_instant now = weir_check_limiter_now(check, limiter);
     if (now - link->answered_at > PATIENCE)
         link->unruly_until = now + RULES_AGAIN;
     link->answered_at = now;
@@ -513,9 +402,8 @@ static void note_travel(struct weir_check *check, uint32_t limiter,
 {
     const struct weir_limiter_cell *cell =
         weir_check_cell(check, root, limiter, slot);
-    struct weir_listen_address place = { true, root };
     weir_instant born = weir_fleet_root(check->fleet, root)->merge.origin;
-    weir_duration since = weir_fleet_clock_of(check->fleet, place) - born;
+    weir_duration since = weir_check_root_now(check, root) - born;
     if (cell && since > cell->told_at)
         check->travel = check->travel > since - cell->told_at
                             ? check->travel
@@ -523,8 +411,8 @@ static void note_travel(struct weir_check *check, uint32_t limiter,
 }
 
 /* The room from which the slack was computed. */
-static double room_told(const struct check_quota *quota,
-                        const struct weir_fill *fill)
+static double room_of_slack(const struct check_quota *quota,
+                            const struct weir_fill *fill)
 {
     return quota->high - (double)fill->fill / WEIR_FILL_ONE;
 }
@@ -535,14 +423,15 @@ static bool has_too_much(const struct check_quota *quota,
                          const struct weir_fill *fill)
 {
     return 2 * (double)fill->slack / WEIR_FILL_ONE >
-           fmax(0, room_told(quota, fill)) + CHECK_TOLERANCE;
+           fmax(0, room_of_slack(quota, fill)) + CHECK_TOLERANCE;
 }
 
 /* The quota that the root's fill is about, if the root's name for the slot is
  * the checkers' name; NULL otherwise, for example if the slot has another owner
  * by now. */
-static const struct check_quota *meant(struct weir_check *check, uint32_t root,
-                                       uint32_t limiter, uint32_t slot)
+static const struct check_quota *quota_of_fill(struct weir_check *check,
+                                               uint32_t root, uint32_t limiter,
+                                               uint32_t slot)
 {
     const struct check_limiter *known = &check->limiters[limiter];
     const struct weir_limiter_cell *cell =
@@ -557,7 +446,7 @@ static const struct check_quota *meant(struct weir_check *check, uint32_t root,
     return same ? quota : NULL;
 }
 
-void weir_check_unseen_said(struct weir_check *check, uint32_t root,
+void weir_check_unseen_sent(struct weir_check *check, uint32_t root,
                             uint32_t limiter, const struct weir_fills *fills)
 {
     if (!weir_check_root_follows(check, root))
@@ -565,8 +454,9 @@ void weir_check_unseen_said(struct weir_check *check, uint32_t root,
     for (size_t i = 0; i < fills->count; i++) {
         const struct weir_fill *fill = &fills->fills[i];
         const struct check_quota *quota =
-            fill->slack == UINT64_MAX ? NULL
-                                      : meant(check, root, limiter, fill->slot);
+            fill->slack == UINT64_MAX
+                ? NULL
+                : quota_of_fill(check, root, limiter, fill->slot);
         if (!quota || !quota->judged || !has_too_much(quota, fill))
             continue;
         weir_check_fail(check, NAME,
@@ -574,7 +464,7 @@ void weir_check_unseen_said(struct weir_check *check, uint32_t root,
                         "unseen, with room for %.3f",
                         root + 1, limiter + 1,
                         (double)fill->slack / WEIR_FILL_ONE, quota->name,
-                        room_told(quota, fill));
+                        room_of_slack(quota, fill));
     }
 }
 
@@ -587,12 +477,12 @@ void weir_check_unseen_fills(struct weir_check *check, uint32_t limiter,
     if (!is_of_session(check, limiter, root, message))
         return;
     link->stretched = fills->report_backoff > 0;
-    if (!taken(link, fills))
+    if (!is_taken(link, fills))
         return;
     if (link->number != number)
-        weir_check_answered(check, limiter, root);
+        weir_check_bounds_answered(check, limiter, root);
     if (fills->answer)
-        note_answer(check, limiter, link);
+        note_fill_answer(check, limiter, link);
     forget_unknown(check, limiter, root, fills);
     struct weir_table *table = weir_fleet_table(check->fleet, limiter);
     for (size_t i = 0; i < fills->count; i++) {
@@ -606,14 +496,14 @@ void weir_check_unseen_fills(struct weir_check *check, uint32_t limiter,
             continue;
         double slack = (double)fill->slack / WEIR_FILL_ONE;
         struct check_told *told = &slot->told[root];
-        weir_check_agreement_told(check, limiter, root, fill, quota);
+        weir_check_agreement_received(check, limiter, root, fill, quota);
         note_travel(check, limiter, root, fill->slot);
         double more = beside(check, slot, limiter, fill->slot, root);
-        tell(check, quota, told, root, slack, more);
+        weir_check_slack_receive(check, quota, told, root, slack, more);
         if (has_too_much(quota, fill))
             quota->image[root].firm = false; /* of the rule before */
         if (fills->answer && more <= told->slack + (double)quota->weight_most)
-            set_loose(&quota->image[root], told, false);
+            weir_check_slack_set_loose(&quota->image[root], told, false);
     }
 }
 
@@ -639,18 +529,18 @@ void weir_check_unseen_passed(struct weir_check *check, uint32_t limiter,
         struct check_held held;
         bool has = weir_check_root_bucket(check, r, quota, &held);
         if (has)
-            weir_check_unseen_presumed(image, held.presumed);
+            weir_check_slack_presumed(image, held.presumed);
         image->unseen += units;
         if (!quota->judged || !check->slack_on)
             continue;
         if (has && told->told && units > 0 && !over_high &&
-            holds(check, limiter, r, slot)) {
-            judge(check, quota, r, &held, age_of(check, told));
+            slack_limits(check, limiter, r, slot)) {
+            judge_truth(check, quota, r, &held, age_of(check, told));
             if (!told->loose)
                 judge_slack(check, slot, limiter, index, r);
             continue;
         }
-        set_loose(image, told, true);
+        weir_check_slack_set_loose(image, told, true);
         image->firm = false;
     }
 }
@@ -659,6 +549,7 @@ void weir_check_unseen_merged(struct weir_check *check,
                               struct check_quota *quota, uint32_t root,
                               int64_t units, bool doubt)
 {
+    weir_assert(root < check->root_count);
     (void)check;
     struct check_image *image = &quota->image[root];
     image->unseen -= units;

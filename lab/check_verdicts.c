@@ -15,10 +15,8 @@
  * within SIGMAS standard deviations of the sum. (Draws with a lower variance
  * than independent ones pass as well.) */
 
-#include <math.h>
-
 #include "core/table/table_layout.h"
-#include "lab/check_parts.h"
+#include "lab/check_internal.h"
 
 #define NAME "verdicts"
 #define SIGMAS 6
@@ -56,9 +54,9 @@ static struct ruling by_flags(const struct weir_table *table, uint32_t slot,
 }
 
 /* 'charged': units that this take has added to the link. */
-static struct ruling rule(const struct weir_table *table, uint32_t slot,
-                          const struct look *look, uint64_t weight,
-                          int64_t charged)
+static struct ruling rule_link(const struct weir_table *table, uint32_t slot,
+                               const struct look *look, uint64_t weight,
+                               int64_t charged)
 {
     if (look->flags & (META_OFF | META_SHADOW))
         return (struct ruling){ 0 };
@@ -73,9 +71,9 @@ static struct ruling rule(const struct weir_table *table, uint32_t slot,
     return by_fill(look, fill > 0 ? fill : 0, weight);
 }
 
-static void fail(struct weir_check *check, uint32_t limiter,
-                 const struct weir_table *table, uint32_t slot,
-                 const struct look *look, const char *what)
+static void fail_verdict(struct weir_check *check, uint32_t limiter,
+                         const struct weir_table *table, uint32_t slot,
+                         const struct look *look, const char *what)
 {
     char name[WEIR_NAME_MAX + 1] = "";
     weir_table_name(table, slot, name);
@@ -108,6 +106,7 @@ static void note_chance(struct weir_check *check, double chance, bool limited)
     check->expected += chance;
     check->variance += chance * (1 - chance);
     check->chances++;
+    weir_assert(check->refused <= check->chances);
     check->refused += limited;
 }
 
@@ -115,9 +114,8 @@ void weir_check_verdict(struct weir_check *check, uint32_t limiter,
                         struct weir_ref ref, uint64_t weight, unsigned outcome)
 {
     struct weir_table *table = weir_fleet_table(check->fleet, limiter);
-    struct weir_listen_address place = { .index = limiter };
     uint64_t elapsed =
-        weir_elapsed(table, weir_fleet_clock_of(check->fleet, place));
+        weir_elapsed(table, weir_check_limiter_now(check, limiter));
     bool limited = outcome & WEIR_OUTCOME_LIMITED;
     const struct check_charged *charged = &check->charged;
     struct ruling worst = { 0 };
@@ -128,19 +126,22 @@ void weir_check_verdict(struct weir_check *check, uint32_t limiter,
         int64_t units = limited ? 0 : charged->units[i];
         if (limited &&
             weir_check_slot_of(check, limiter, slot)->count != look.count)
-            fail(check, limiter, table, slot, &look, "refused, and charged");
+            fail_verdict(check, limiter, table, slot, &look,
+                         "refused, and charged");
         if (!limited && !rightly_charged(&look, units, weight))
-            fail(check, limiter, table, slot, &look,
-                 "passed, and didn't charge its weight to");
-        struct ruling ruling = rule(table, slot, &look, weight, units);
+            fail_verdict(check, limiter, table, slot, &look,
+                         "passed, and didn't charge its weight to");
+        struct ruling ruling = rule_link(table, slot, &look, weight, units);
         if (ruling.never && !limited)
-            fail(check, limiter, table, slot, &look, "passed without room in");
+            fail_verdict(check, limiter, table, slot, &look,
+                         "passed without room in");
         worst.never |= ruling.never;
         worst.may |= ruling.may;
         worst.chance = fmax(worst.chance, ruling.chance);
         if (limited && !worst.never && !worst.may &&
             weir_parent(weir_hot(table, slot)) == WEIR_SLOT_NONE)
-            fail(check, limiter, table, slot, &look, "refused with room in");
+            fail_verdict(check, limiter, table, slot, &look,
+                         "refused with room in");
         slot = weir_parent(weir_hot(table, slot));
     }
     check->stats.decisions++;
@@ -151,6 +152,7 @@ void weir_check_verdict(struct weir_check *check, uint32_t limiter,
 void weir_check_verdicts_end(struct weir_check *check)
 {
     double off = (double)check->refused - check->expected;
+    weir_assert(check->variance >= 0);
     if (fabs(off) > SIGMAS * sqrt(check->variance) + SPARE)
         weir_check_fail(
             check, NAME,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * lab/director.c - the scenario's actions, at their instants; see run_parts.h.
+ * lab/director.c - a scenario's actions, at their instants; see run_internal.h.
  *
  * One part with three queues: the scenario's actions in their order, the starts
  * delayed by restarts, and the undecided expectations. It sleeps until the
@@ -14,14 +14,14 @@
 #include <stdio.h>
 
 #include "lab/memory.h"
-#include "lab/run_parts.h"
+#include "lab/run_internal.h"
 
 #define POLL WEIR_MILLISECOND
 
 /* A node to be started later. */
 struct birth {
     weir_instant at;
-    struct weir_listen_address place;
+    struct weir_node_place place;
 };
 /* An expectation that waits until 'until'. */
 struct waiting {
@@ -52,18 +52,20 @@ struct weir_director {
 
 typedef void act_fn(struct weir_director *director,
                     const struct weir_action *action,
-                    struct weir_listen_address place);
+                    struct weir_node_place place);
 
 static bool is_paused(const struct weir_director *director,
-                      struct weir_listen_address place)
+                      struct weir_node_place place)
 {
+    weir_assert(place.index < (place.root ? director->run->scenario->roots
+                                          : director->run->scenario->limiters));
     return director->paused[place.root][place.index];
 }
 
 /* Whether the action has an effect on the node. */
-static bool concerns(const struct weir_director *director,
-                     enum weir_action_kind kind,
-                     struct weir_listen_address place)
+static bool affects_node(const struct weir_director *director,
+                         enum weir_action_kind kind,
+                         struct weir_node_place place)
 {
     bool alive = weir_fleet_alive(director->run->fleet, place);
     if (kind == WEIR_ACTION_START)
@@ -80,14 +82,14 @@ static void each_drawn(struct weir_director *director,
 {
     const struct weir_selection *nodes = &action->nodes;
     uint32_t left = 0, wanted = nodes->count;
-    struct weir_listen_address place = { .root = nodes->root };
+    struct weir_node_place place = { .root = nodes->root };
     for (uint32_t i = nodes->first; i <= nodes->last; i++) {
         place.index = i;
-        left += concerns(director, action->kind, place);
+        left += affects_node(director, action->kind, place);
     }
     for (uint32_t i = nodes->first; i <= nodes->last && wanted > 0; i++) {
         place.index = i;
-        if (!concerns(director, action->kind, place))
+        if (!affects_node(director, action->kind, place))
             continue;
         if (weir_rng_below(&director->rng, left--) >= wanted)
             continue;
@@ -99,6 +101,7 @@ static void each_drawn(struct weir_director *director,
 static void each_node(struct weir_director *director,
                       const struct weir_action *action, act_fn *act)
 {
+    weir_assert(action->nodes.first <= action->nodes.last);
     const struct weir_selection *nodes = &action->nodes;
     if (nodes->count > 0) {
         each_drawn(director, action, act);
@@ -106,7 +109,7 @@ static void each_node(struct weir_director *director,
     }
     for (uint32_t i = nodes->first; i <= nodes->last; i++)
         act(director, action,
-            (struct weir_listen_address){ .root = nodes->root, .index = i });
+            (struct weir_node_place){ .root = nodes->root, .index = i });
 }
 
 /* Indices of a selection at one end of links; owned by the caller. */
@@ -152,7 +155,7 @@ static void each_link(struct weir_director *director,
 /* ---- Actions on nodes ---- */
 
 static void set_paused(struct weir_director *director,
-                       struct weir_listen_address place, bool paused)
+                       struct weir_node_place place, bool paused)
 {
     director->paused[place.root][place.index] = paused;
     weir_fleet_pause(director->run->fleet, place, paused);
@@ -162,7 +165,7 @@ static void set_paused(struct weir_director *director,
 
 static void kill_node(struct weir_director *director,
                       const struct weir_action *action,
-                      struct weir_listen_address place)
+                      struct weir_node_place place)
 {
     (void)action;
     if (is_paused(director, place))
@@ -172,7 +175,7 @@ static void kill_node(struct weir_director *director,
 
 static void start_node(struct weir_director *director,
                        const struct weir_action *action,
-                       struct weir_listen_address place)
+                       struct weir_node_place place)
 {
     (void)action;
     weir_fleet_start(director->run->fleet, place);
@@ -180,7 +183,7 @@ static void start_node(struct weir_director *director,
 
 static void restart_node(struct weir_director *director,
                          const struct weir_action *action,
-                         struct weir_listen_address place)
+                         struct weir_node_place place)
 {
     kill_node(director, action, place);
     director->births =
@@ -194,7 +197,7 @@ static void restart_node(struct weir_director *director,
 
 static void reset_node(struct weir_director *director,
                        const struct weir_action *action,
-                       struct weir_listen_address place)
+                       struct weir_node_place place)
 {
     (void)action;
     weir_fleet_reset(director->run->fleet, place);
@@ -202,7 +205,7 @@ static void reset_node(struct weir_director *director,
 
 static void pause_node(struct weir_director *director,
                        const struct weir_action *action,
-                       struct weir_listen_address place)
+                       struct weir_node_place place)
 {
     if (weir_fleet_alive(director->run->fleet, place))
         set_paused(director, place, action->kind == WEIR_ACTION_PAUSE);
@@ -210,14 +213,14 @@ static void pause_node(struct weir_director *director,
 
 static void slow_node(struct weir_director *director,
                       const struct weir_action *action,
-                      struct weir_listen_address place)
+                      struct weir_node_place place)
 {
     weir_fleet_cpu(director->run->fleet, place, action->span, action->span2);
 }
 
 static void clock_node(struct weir_director *director,
                        const struct weir_action *action,
-                       struct weir_listen_address place)
+                       struct weir_node_place place)
 {
     weir_fleet_clock(director->run->fleet, place, action->step, action->ppm);
 }
@@ -262,16 +265,16 @@ static void edited(struct weir_director *director,
     weir_result_expect(run->result, &condition, action->at, NAN, false);
 }
 
-static void set_quota(struct weir_director *director,
-                      const struct weir_action *action)
+static void apply_quota_set(struct weir_director *director,
+                            const struct weir_action *action)
 {
     struct weir_diag diag = { 0 };
     int error = weir_fleet_put(director->run->fleet, &action->quota, &diag);
     edited(director, action, error, &diag);
 }
 
-static void remove_quota(struct weir_director *director,
-                         const struct weir_action *action)
+static void apply_quota_removal(struct weir_director *director,
+                                const struct weir_action *action)
 {
     struct weir_diag diag = { 0 };
     int error = weir_fleet_remove(director->run->fleet, action->name, &diag);
@@ -280,8 +283,8 @@ static void remove_quota(struct weir_director *director,
 
 /* ---- Expectations ---- */
 
-static double value_of(const struct weir_director *director,
-                       const struct weir_condition *condition)
+static double condition_value(const struct weir_director *director,
+                              const struct weir_condition *condition)
 {
     return weir_quantity_now(director->run, condition->quantity,
                              condition->quota);
@@ -293,10 +296,10 @@ static weir_duration since_start(const struct weir_director *director)
 }
 
 /* Whether it holds or its time is over; then the result is recorded. */
-static bool is_settled(struct weir_director *director,
-                       const struct waiting *waiting, bool over)
+static bool condition_is_settled(struct weir_director *director,
+                                 const struct waiting *waiting, bool over)
 {
-    double value = value_of(director, waiting->condition);
+    double value = condition_value(director, waiting->condition);
     bool held = weir_condition_holds(waiting->condition, value);
     if (held || over)
         weir_result_expect(director->run->result, waiting->condition,
@@ -304,8 +307,8 @@ static bool is_settled(struct weir_director *director,
     return held || over;
 }
 
-static void expect(struct weir_director *director,
-                   const struct weir_action *action)
+static void begin_expectation(struct weir_director *director,
+                              const struct weir_action *action)
 {
     director->waits =
         weir_must_grow(director->waits, &director->wait_capacity,
@@ -316,16 +319,18 @@ static void expect(struct weir_director *director,
     };
 }
 
-static void look_at_waits(struct weir_director *director, bool over)
+static void judge_waits(struct weir_director *director, bool over)
 {
     weir_instant now = weir_fleet_now(director->run->fleet);
     size_t kept = 0;
     for (size_t i = 0; i < director->wait_count; i++) {
         struct waiting *waiting = &director->waits[i];
-        if (!is_settled(director, waiting, over || waiting->until <= now))
+        if (!condition_is_settled(director, waiting,
+                                  over || waiting->until <= now))
             director->waits[kept++] = *waiting;
     }
     director->wait_count = kept;
+    weir_assert(kept <= director->wait_capacity);
 }
 
 void weir_director_sampled(struct weir_director *director)
@@ -335,7 +340,7 @@ void weir_director_sampled(struct weir_director *director)
         struct always *always = &director->always[i];
         if (always->broken)
             continue;
-        always->value = value_of(director, &scenario->always[i]);
+        always->value = condition_value(director, &scenario->always[i]);
         always->at = since_start(director);
         always->broken =
             !weir_condition_holds(&scenario->always[i], always->value);
@@ -345,7 +350,7 @@ void weir_director_sampled(struct weir_director *director)
 void weir_director_end(struct weir_director *director)
 {
     const struct weir_scenario *scenario = director->run->scenario;
-    look_at_waits(director, true);
+    judge_waits(director, true);
     for (size_t i = 0; i < scenario->always_count; i++) {
         const struct always *always = &director->always[i];
         weir_result_expect(director->run->result, &scenario->always[i],
@@ -355,8 +360,8 @@ void weir_director_end(struct weir_director *director)
 
 /* ---- Turns ---- */
 
-static void act(struct weir_director *director,
-                const struct weir_action *action)
+static void apply_action(struct weir_director *director,
+                         const struct weir_action *action)
 {
     struct weir_run *run = director->run;
     if (run->options->trace)
@@ -395,10 +400,10 @@ static void act(struct weir_director *director,
         each_link(director, action, net_link);
         break;
     case WEIR_ACTION_SET:
-        set_quota(director, action);
+        apply_quota_set(director, action);
         break;
     case WEIR_ACTION_REMOVE:
-        remove_quota(director, action);
+        apply_quota_removal(director, action);
         break;
     case WEIR_ACTION_STORE:
         weir_fleet_store_away(run->fleet, action->flag);
@@ -407,7 +412,7 @@ static void act(struct weir_director *director,
         weir_loads_rate(run->loads, action->name, &action->rate);
         break;
     case WEIR_ACTION_EXPECT:
-        expect(director, action);
+        begin_expectation(director, action);
         break;
     }
 }
@@ -423,6 +428,7 @@ static void give_birth(struct weir_director *director, weir_instant now)
             director->births[kept++] = birth;
     }
     director->birth_count = kept;
+    weir_assert(kept <= director->birth_capacity);
 }
 
 /* Whether the action is a part of building the fleet; it isn't repeated when
@@ -448,7 +454,7 @@ static void sleep_until_next(struct weir_director *director)
     weir_world_wake(weir_fleet_world(run->fleet), &director->part, next);
 }
 
-static void take_turn(struct weir_part *part, weir_instant now)
+static void run_director(struct weir_part *part, weir_instant now)
 {
     struct weir_director *director = (struct weir_director *)part;
     const struct weir_scenario *scenario = director->run->scenario;
@@ -457,20 +463,21 @@ static void take_turn(struct weir_part *part, weir_instant now)
            director->run->start + scenario->actions[director->next].at <= now) {
         const struct weir_action *action = &scenario->actions[director->next++];
         if (!is_of_building(action))
-            act(director, action);
+            apply_action(director, action);
     }
-    look_at_waits(director, false);
+    judge_waits(director, false);
     sleep_until_next(director);
 }
 
 void weir_director_start(struct weir_director *director)
 {
-    take_turn(&director->part, director->run->start);
+    weir_assert(director->next == 0);
+    run_director(&director->part, director->run->start);
 }
 
 /* ---- Before the start ---- */
 
-static void link_as_told(struct weir_fleet *fleet,
+static void set_linkages(struct weir_fleet *fleet,
                          const struct weir_scenario *scenario)
 {
     const struct weir_linkage *links = scenario->linkages;
@@ -494,10 +501,10 @@ static void link_as_told(struct weir_fleet *fleet,
 void weir_director_build(struct weir_director *director)
 {
     const struct weir_scenario *scenario = director->run->scenario;
-    link_as_told(director->run->fleet, scenario);
+    set_linkages(director->run->fleet, scenario);
     for (size_t i = 0; i < scenario->action_count; i++) {
         if (is_of_building(&scenario->actions[i]))
-            act(director, &scenario->actions[i]);
+            apply_action(director, &scenario->actions[i]);
     }
 }
 
@@ -506,7 +513,7 @@ struct weir_director *weir_director_new(struct weir_run *run)
     const struct weir_scenario *scenario = run->scenario;
     struct weir_director *director = weir_must_zeroed(1, sizeof(*director));
     *director = (struct weir_director){
-        .part = { .name = "director", .run = take_turn },
+        .part = { .name = "director", .run = run_director },
         .run = run,
         .rng = { .state = weir_rng_mix(run->options->seed ^ 0xd17ec7) },
         .always =

@@ -7,7 +7,7 @@
  * them, as the death of a root does. So a turn costs the same in a fleet of ten
  * thousand. */
 
-#include "lab/fleet_parts.h"
+#include "lab/fleet_internal.h"
 
 #include "io/clock.h"
 
@@ -16,16 +16,6 @@
 #define ARENA_SIZE (4u << 20)
 
 /* ---- Life ---- */
-
-static struct weir_listen_address limiter_at(uint32_t index)
-{
-    return (struct weir_listen_address){ .root = false, .index = index };
-}
-
-static struct weir_listen_address root_at(uint32_t index)
-{
-    return (struct weir_listen_address){ .root = true, .index = index };
-}
 
 static bool has_regions(const struct weir_fleet *fleet)
 {
@@ -36,8 +26,9 @@ static bool has_regions(const struct weir_fleet *fleet)
     return false;
 }
 
-static void make_parts(struct weir_fleet *fleet)
+static void make_nodes_and_links(struct weir_fleet *fleet)
 {
+    weir_assert(!fleet->links && fleet->options.limiters > 0);
     uint32_t limiters = fleet->options.limiters;
     uint32_t roots = fleet->options.roots;
     uint32_t lowers = limiters + (has_regions(fleet) ? roots : 0);
@@ -47,16 +38,17 @@ static void make_parts(struct weir_fleet *fleet)
     fleet->links =
         weir_must_zeroed((size_t)lowers * roots, sizeof(struct weir_link));
     for (uint32_t r = 0; r < roots; r++)
-        weir_node_init(&fleet->roots[r], fleet, root_at(r));
+        weir_node_init(&fleet->roots[r], fleet, weir_root_place(r));
     for (uint32_t l = 0; l < limiters; l++) {
-        weir_node_init(&fleet->limiters[l], fleet, limiter_at(l));
+        weir_node_init(&fleet->limiters[l], fleet, weir_limiter_place(l));
         for (uint32_t r = 0; r < roots; r++)
-            weir_link_init(weir_fleet_link(fleet, l, r), fleet, l, r);
+            weir_link_init(weir_fleet_link(fleet, l, r), fleet, &weir_node_ends,
+                           l, r);
     }
     for (uint32_t l = limiters; l < lowers; l++) {
         for (uint32_t r = 0; r < roots; r++) {
             struct weir_link *link = weir_fleet_link(fleet, l, r);
-            weir_link_init(link, fleet, l, r);
+            weir_link_init(link, fleet, &weir_node_ends, l, r);
             link->allowed = fleet->options.upstream[l - limiters] >> r & 1;
         }
     }
@@ -75,11 +67,11 @@ struct weir_fleet *weir_fleet_new(const struct weir_fleet_options *options)
     fleet->arena.size = ARENA_SIZE;
     fleet->arena.base = weir_must(malloc(ARENA_SIZE));
     fleet->store = weir_must(weir_catalog_new(&weir_mem_system, options->seed));
-    make_parts(fleet);
+    make_nodes_and_links(fleet);
     for (uint32_t r = 0; r < options->roots; r++)
-        weir_fleet_start(fleet, root_at(r));
+        weir_fleet_start(fleet, weir_root_place(r));
     for (uint32_t l = 0; l < options->limiters_started; l++)
-        weir_fleet_start(fleet, limiter_at(l));
+        weir_fleet_start(fleet, weir_limiter_place(l));
     return fleet;
 }
 
@@ -124,8 +116,8 @@ static void load_roots(struct weir_fleet *fleet)
         weir_node_load(&fleet->roots[r]);
 }
 
-static int edit(struct weir_fleet *fleet, struct weir_change *change,
-                struct weir_diag *diag)
+static int apply_edit(struct weir_fleet *fleet, struct weir_change *change,
+                      struct weir_diag *diag)
 {
     if (fleet->store_away)
         return weir_diag_set(diag, WEIR_ESTORE, "the quota store is away",
@@ -135,6 +127,7 @@ static int edit(struct weir_fleet *fleet, struct weir_change *change,
         return error;
     const struct weir_quota *before =
         weir_catalog_get(fleet->store, change->quota.name);
+    weir_assert(fleet->epoch == weir_catalog_epoch(fleet->store));
     change->quota.epoch = ++fleet->epoch;
     bool goes_on = before && !change->resets;
     change->quota.created = goes_on ? before->created : fleet->epoch;
@@ -149,7 +142,7 @@ int weir_fleet_put(struct weir_fleet *fleet, const struct weir_quota *quota,
                    struct weir_diag *diag)
 {
     struct weir_change change = { .quota = *quota };
-    return edit(fleet, &change, diag);
+    return apply_edit(fleet, &change, diag);
 }
 
 int weir_fleet_empty(struct weir_fleet *fleet, struct weir_text name,
@@ -162,7 +155,7 @@ int weir_fleet_empty(struct weir_fleet *fleet, struct weir_text name,
     struct weir_change change = { .resets = true, .quota = *quota };
     weir_assert(weir_quota_texts_size(quota) <= sizeof(texts));
     weir_quota_texts_move(&change.quota, texts);
-    return edit(fleet, &change, diag);
+    return apply_edit(fleet, &change, diag);
 }
 
 int weir_fleet_remove(struct weir_fleet *fleet, const char *name,
@@ -170,7 +163,7 @@ int weir_fleet_remove(struct weir_fleet *fleet, const char *name,
 {
     struct weir_change change = { .removed = true };
     change.quota.name = weir_text_of(name);
-    return edit(fleet, &change, diag);
+    return apply_edit(fleet, &change, diag);
 }
 
 void weir_fleet_store_away(struct weir_fleet *fleet, bool away)
@@ -215,7 +208,7 @@ static void settle_links(struct weir_node *node)
         weir_link_settle(link);
 }
 
-void weir_fleet_kill(struct weir_fleet *fleet, struct weir_listen_address place)
+void weir_fleet_kill(struct weir_fleet *fleet, struct weir_node_place place)
 {
     struct weir_node *node = weir_fleet_node(fleet, place);
     if (!weir_node_alive(node))
@@ -225,19 +218,20 @@ void weir_fleet_kill(struct weir_fleet *fleet, struct weir_listen_address place)
             fleet->watch[i].dying(fleet->watch[i].context, place);
     }
     weir_node_end(node);
+    weir_assert(!weir_node_alive(node));
     settle_links(node);
     struct weir_link *link;
     for (uint32_t i = 0; (link = link_above(node, i)) != NULL; i++)
         link->oldest = link->connection;
 }
 
-void weir_fleet_start(struct weir_fleet *fleet,
-                      struct weir_listen_address place)
+void weir_fleet_start(struct weir_fleet *fleet, struct weir_node_place place)
 {
     struct weir_node *node = weir_fleet_node(fleet, place);
     if (weir_node_alive(node))
         return;
     weir_node_begin(node);
+    weir_assert(weir_node_alive(node));
     for (size_t i = 0; i < fleet->watch_count; i++) {
         if (fleet->watch[i].born)
             fleet->watch[i].born(fleet->watch[i].context, place);
@@ -245,8 +239,7 @@ void weir_fleet_start(struct weir_fleet *fleet,
     settle_links(node);
 }
 
-void weir_fleet_reset(struct weir_fleet *fleet,
-                      struct weir_listen_address place)
+void weir_fleet_reset(struct weir_fleet *fleet, struct weir_node_place place)
 {
     struct weir_node *node = weir_fleet_node(fleet, place);
     struct weir_link *link;
@@ -256,8 +249,8 @@ void weir_fleet_reset(struct weir_fleet *fleet,
     }
 }
 
-void weir_fleet_pause(struct weir_fleet *fleet,
-                      struct weir_listen_address place, bool paused)
+void weir_fleet_pause(struct weir_fleet *fleet, struct weir_node_place place,
+                      bool paused)
 {
     struct weir_node *node = weir_fleet_node(fleet, place);
     if (!weir_node_alive(node) || node->paused == paused)
@@ -268,7 +261,7 @@ void weir_fleet_pause(struct weir_fleet *fleet,
     weir_node_kick(node);
 }
 
-void weir_fleet_cpu(struct weir_fleet *fleet, struct weir_listen_address place,
+void weir_fleet_cpu(struct weir_fleet *fleet, struct weir_node_place place,
                     weir_duration per_message, weir_duration per_item)
 {
     struct weir_node *node = weir_fleet_node(fleet, place);
@@ -276,9 +269,8 @@ void weir_fleet_cpu(struct weir_fleet *fleet, struct weir_listen_address place,
     node->per_item = per_item;
 }
 
-void weir_fleet_clock(struct weir_fleet *fleet,
-                      struct weir_listen_address place, int64_t step,
-                      double drift_ppm)
+void weir_fleet_clock(struct weir_fleet *fleet, struct weir_node_place place,
+                      int64_t step, double drift_ppm)
 {
     struct weir_node *node = weir_fleet_node(fleet, place);
     weir_fleet_clock_set(&node->clock, step, drift_ppm, fleet->world.now);

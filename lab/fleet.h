@@ -12,7 +12,7 @@
  * alone. Each node's clock starts at an hour of its own, so a caller of a
  * node's or a table's function passes weir_fleet_clock_of() as 'now'.
  *
- * Nodes are named by struct weir_listen_address. One thread. Aborts if memory
+ * Nodes are named by struct weir_node_place. One thread. Aborts if memory
  * runs out: a simulation that goes on after that proves nothing. */
 
 #ifndef WEIR_FLEET_H
@@ -30,10 +30,20 @@
 
 struct weir_fleet;
 
-struct weir_listen_address {
+struct weir_node_place {
     bool root;      /* else a limiter */
     uint32_t index; /* from 0 */
 };
+
+static inline struct weir_node_place weir_limiter_place(uint32_t index)
+{
+    return (struct weir_node_place){ .index = index };
+}
+
+static inline struct weir_node_place weir_root_place(uint32_t index)
+{
+    return (struct weir_node_place){ .root = true, .index = index };
+}
 
 struct weir_fleet_options {
     uint64_t seed;
@@ -60,8 +70,8 @@ struct weir_fleet_watch {
     /* A node has taken a message and not yet answered ('from': the limiter or
      * root at the other end, by the message's kind; a region's root may be the
      * limiter). */
-    void (*received)(void *context, struct weir_listen_address to,
-                     uint32_t from, const struct weir_message *message);
+    void (*received)(void *context, struct weir_node_place to, uint32_t from,
+                     const struct weir_message *message);
     /* A root has composed a message for the limiter (possibly a region's root),
      * which is sent next. During an edit of the store other roots may not have
      * the edit yet. */
@@ -70,8 +80,8 @@ struct weir_fleet_watch {
     /* Before a node dies, with its memory still there; after a node was born,
      * before it has links. Not called for the nodes that weir_fleet_new()
      * starts. */
-    void (*dying)(void *context, struct weir_listen_address place);
-    void (*born)(void *context, struct weir_listen_address place);
+    void (*dying)(void *context, struct weir_node_place place);
+    void (*born)(void *context, struct weir_node_place place);
 };
 
 struct weir_fleet *weir_fleet_new(const struct weir_fleet_options *options);
@@ -132,26 +142,22 @@ void weir_fleet_refund(struct weir_fleet *fleet, uint32_t limiter,
 /* SIGKILL: its memory and its links are gone. Start: born again, empty, as a
  * new incarnation. Killing a node that doesn't run or starting one that does
  * has no effect. */
-void weir_fleet_kill(struct weir_fleet *fleet,
-                     struct weir_listen_address place);
-void weir_fleet_start(struct weir_fleet *fleet,
-                      struct weir_listen_address place);
+void weir_fleet_kill(struct weir_fleet *fleet, struct weir_node_place place);
+void weir_fleet_start(struct weir_fleet *fleet, struct weir_node_place place);
 /* The node's links break and are made anew; its memory stays. */
-void weir_fleet_reset(struct weir_fleet *fleet,
-                      struct weir_listen_address place);
+void weir_fleet_reset(struct weir_fleet *fleet, struct weir_node_place place);
 /* SIGSTOP and SIGCONT: nothing runs, links stay up, messages wait. A limiter
  * that is paused takes no requests (LIMITED, and not counted). */
-void weir_fleet_pause(struct weir_fleet *fleet,
-                      struct weir_listen_address place, bool paused);
+void weir_fleet_pause(struct weir_fleet *fleet, struct weir_node_place place,
+                      bool paused);
 /* Time that a node's processor takes for each message, read or written, and for
  * each count, announcement, fill or quota in it (both 0: none). */
-void weir_fleet_cpu(struct weir_fleet *fleet, struct weir_listen_address place,
+void weir_fleet_cpu(struct weir_fleet *fleet, struct weir_node_place place,
                     weir_duration per_message, weir_duration per_item);
 /* The node's clock jumps by 'step' nanoseconds (may be negative) and runs on
  * at 1 + drift_ppm / 10^6, between 0.1 and 2. */
-void weir_fleet_clock(struct weir_fleet *fleet,
-                      struct weir_listen_address place, int64_t step,
-                      double drift_ppm);
+void weir_fleet_clock(struct weir_fleet *fleet, struct weir_node_place place,
+                      int64_t step, double drift_ppm);
 
 /* The index of a region's root as a limiter of the roots above it, for
  * functions that take a limiter of a link. */
@@ -177,7 +183,7 @@ void weir_fleet_net(struct weir_fleet *fleet, uint32_t limiter, uint32_t root,
 uint32_t weir_fleet_limiters(const struct weir_fleet *fleet);
 uint32_t weir_fleet_roots(const struct weir_fleet *fleet);
 bool weir_fleet_alive(const struct weir_fleet *fleet,
-                      struct weir_listen_address place);
+                      struct weir_node_place place);
 /* NULL: the node isn't running. */
 struct weir_table *weir_fleet_table(const struct weir_fleet *fleet,
                                     uint32_t limiter);
@@ -193,7 +199,7 @@ bool weir_fleet_linked(const struct weir_fleet *fleet, uint32_t limiter,
                        uint32_t root);
 /* The reading of the node's clock. */
 weir_instant weir_fleet_clock_of(const struct weir_fleet *fleet,
-                                 struct weir_listen_address place);
+                                 struct weir_node_place place);
 /* Units in a limiter's bucket, its count, units in a root's bucket and the
  * root's count; 0 if unknown. */
 double weir_fleet_limiter_fill(struct weir_fleet *fleet, uint32_t limiter,

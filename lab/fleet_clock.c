@@ -13,6 +13,7 @@
 weir_instant weir_fleet_clock_at(const struct weir_fleet_clock *clock,
                                  weir_instant now)
 {
+    weir_assert(now >= clock->since);
     weir_duration gone = now - clock->since;
     if (clock->rate == WEIR_CLOCK_TRUE)
         return clock->showed + gone;
@@ -48,4 +49,5 @@ void weir_fleet_clock_set(struct weir_fleet_clock *clock, int64_t step,
     double rate = WEIR_CLOCK_TRUE + drift_ppm * 1000;
     rate = fmin(fmax(rate, 0.1 * WEIR_CLOCK_TRUE), 2.0 * WEIR_CLOCK_TRUE);
     clock->rate = (int64_t)llround(rate);
+    weir_assert(clock->rate > 0);
 }

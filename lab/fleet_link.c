@@ -14,14 +14,14 @@
  * at a quarter it resumes. A limiter needn't be paused: it has at most one
  * unanswered report. */
 
-#include "lab/fleet_parts.h"
+#include "lab/fleet_internal.h"
 
 /* The first retry interval of libweir. */
 #define RETRY_AFTER (50 * WEIR_MILLISECOND)
 #define HOLD_ABOVE (WEIR_FLEET_INBOX_BYTES / 2)
 #define HOLD_UNTIL (WEIR_FLEET_INBOX_BYTES / 4)
 
-static struct weir_node *limiter_of(const struct weir_link *link)
+static struct weir_node *link_limiter(const struct weir_link *link)
 {
     const struct weir_fleet *fleet = link->fleet;
     return link->limiter < fleet->options.limiters
@@ -29,15 +29,16 @@ static struct weir_node *limiter_of(const struct weir_link *link)
                : &fleet->roots[link->limiter - fleet->options.limiters];
 }
 
-static struct weir_node *root_of(const struct weir_link *link)
+static struct weir_node *link_root(const struct weir_link *link)
 {
     return &link->fleet->roots[link->root];
 }
 
 /* ---- Bytes ---- */
 
-static void lose(struct weir_link *link, struct weir_packet *packet)
+static void lose_packet(struct weir_link *link, struct weir_packet *packet)
 {
+    weir_assert(weir_link_of(packet) == link);
     link->fleet->stats.lost++;
     weir_packet_free(packet);
     weir_link_relieve(link);
@@ -47,18 +48,18 @@ static void at_root(void *owner, struct weir_packet *packet)
 {
     struct weir_link *link = owner;
     if (link->cut & WEIR_WAY_UP || !link->up)
-        lose(link, packet);
+        lose_packet(link, packet);
     else
-        weir_node_arrive(root_of(link), packet);
+        link->ends->arrive(link_root(link), packet);
 }
 
 static void at_limiter(void *owner, struct weir_packet *packet)
 {
     struct weir_link *link = owner;
     if (link->cut & WEIR_WAY_DOWN || !link->up)
-        lose(link, packet);
+        lose_packet(link, packet);
     else
-        weir_node_arrive(limiter_of(link), packet);
+        link->ends->arrive(link_limiter(link), packet);
 }
 
 static void note_sent(struct weir_link *link, const struct weir_packet *packet,
@@ -93,7 +94,7 @@ void weir_link_send(struct weir_link *link, bool to_root,
     }
     if (!to_root && !link->paused && pipe->bytes > HOLD_ABOVE) {
         link->paused = true;
-        weir_root_pause(root_of(link)->root, link->limiter, true);
+        weir_root_pause(link_root(link)->root, link->limiter, true);
     }
 }
 
@@ -102,8 +103,8 @@ void weir_link_relieve(struct weir_link *link)
     if (!link->paused || link->to_limiter.bytes > HOLD_UNTIL)
         return;
     link->paused = false;
-    weir_root_pause(root_of(link)->root, link->limiter, false);
-    weir_node_rest(root_of(link));
+    weir_root_pause(link_root(link)->root, link->limiter, false);
+    link->ends->resume(link_root(link));
 }
 
 bool weir_link_admits(struct weir_link *link, const struct weir_packet *packet)
@@ -116,19 +117,20 @@ bool weir_link_admits(struct weir_link *link, const struct weir_packet *packet)
 
 /* ---- Up and down ---- */
 
-static void tell_ends(struct weir_link *link, bool up)
+static void switch_ends(struct weir_link *link, bool up)
 {
+    weir_assert(link->up != up);
     link->up = up;
     link->connection++;
     link->paused = false;
-    weir_node_link(root_of(link), link->limiter, false, up);
-    weir_node_link(limiter_of(link), link->root, true, up);
+    link->ends->switch_link(link_root(link), link->limiter, false, up);
+    link->ends->switch_link(link_limiter(link), link->root, true, up);
 }
 
 void weir_link_break(struct weir_link *link)
 {
     if (link->up)
-        tell_ends(link, false);
+        switch_ends(link, false);
     if (link->net.replay > 0)
         return;
     weir_pipe_empty(&link->to_root);
@@ -139,8 +141,8 @@ void weir_link_settle(struct weir_link *link)
 {
     weir_instant now = link->fleet->world.now;
     weir_instant look_at = WEIR_NEVER;
-    bool may = link->allowed && weir_node_alive(limiter_of(link)) &&
-               weir_node_alive(root_of(link));
+    bool may = link->allowed && weir_node_alive(link_limiter(link)) &&
+               weir_node_alive(link_root(link));
     if (link->cut == WEIR_WAY_BOTH) {
         may = may && now < link->noticed_at;
         look_at = may ? link->noticed_at : WEIR_NEVER;
@@ -150,7 +152,7 @@ void weir_link_settle(struct weir_link *link)
             weir_link_break(link);
     } else if (may && link->cut == 0) {
         if (now >= link->retry_at)
-            tell_ends(link, true);
+            switch_ends(link, true);
         else
             look_at = link->retry_at;
     }
@@ -160,13 +162,14 @@ void weir_link_settle(struct weir_link *link)
 void weir_link_drop(struct weir_link *link)
 {
     weir_link_break(link);
+    weir_assert(!link->up);
     link->retry_at = link->fleet->world.now + RETRY_AFTER;
     weir_link_settle(link);
 }
 
 /* ---- Life ---- */
 
-static void look_again(struct weir_part *part, weir_instant now)
+static void retry_link(struct weir_part *part, weir_instant now)
 {
     (void)now;
     weir_link_settle((struct weir_link *)part);
@@ -183,11 +186,13 @@ static void make_pipe(struct weir_link *link, struct weir_pipe *pipe,
 }
 
 void weir_link_init(struct weir_link *link, struct weir_fleet *fleet,
-                    uint32_t limiter, uint32_t root)
+                    const struct weir_link_ends *ends, uint32_t limiter,
+                    uint32_t root)
 {
     *link = (struct weir_link){
-        .part = { .name = "link", .run = look_again },
+        .part = { .name = "link", .run = retry_link },
         .fleet = fleet,
+        .ends = ends,
         .limiter = limiter,
         .root = root,
         .allowed = true,

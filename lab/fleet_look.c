@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * lab/fleet_look.c - read access to a fleet, without side effects. */
 
-#include "lab/fleet_parts.h"
+#include "lab/fleet_internal.h"
 
 struct weir_world *weir_fleet_world(struct weir_fleet *fleet)
 {
@@ -37,52 +37,38 @@ uint32_t weir_fleet_roots(const struct weir_fleet *fleet)
 }
 
 bool weir_fleet_alive(const struct weir_fleet *fleet,
-                      struct weir_listen_address place)
+                      struct weir_node_place place)
 {
     return weir_node_alive(weir_fleet_node(fleet, place));
 }
 
 weir_instant weir_fleet_clock_of(const struct weir_fleet *fleet,
-                                 struct weir_listen_address place)
+                                 struct weir_node_place place)
 {
     return weir_node_now(weir_fleet_node(fleet, place));
-}
-
-static const struct weir_node *limiter_node(const struct weir_fleet *fleet,
-                                            uint32_t limiter)
-{
-    return weir_fleet_node(fleet,
-                           (struct weir_listen_address){ .index = limiter });
-}
-
-static const struct weir_node *root_node(const struct weir_fleet *fleet,
-                                         uint32_t root)
-{
-    return weir_fleet_node(
-        fleet, (struct weir_listen_address){ .root = true, .index = root });
 }
 
 struct weir_table *weir_fleet_table(const struct weir_fleet *fleet,
                                     uint32_t limiter)
 {
-    return limiter_node(fleet, limiter)->table;
+    return weir_fleet_node(fleet, weir_limiter_place(limiter))->table;
 }
 
 struct weir_limiter *weir_fleet_limiter(const struct weir_fleet *fleet,
                                         uint32_t limiter)
 {
-    return limiter_node(fleet, limiter)->limiter;
+    return weir_fleet_node(fleet, weir_limiter_place(limiter))->limiter;
 }
 
 struct weir_root *weir_fleet_root(const struct weir_fleet *fleet, uint32_t root)
 {
-    return root_node(fleet, root)->root;
+    return weir_fleet_node(fleet, weir_root_place(root))->root;
 }
 
 struct weir_region *weir_fleet_region(const struct weir_fleet *fleet,
                                       uint32_t root)
 {
-    return root_node(fleet, root)->region;
+    return weir_fleet_node(fleet, weir_root_place(root))->region;
 }
 
 bool weir_fleet_linked(const struct weir_fleet *fleet, uint32_t limiter,
@@ -94,10 +80,11 @@ bool weir_fleet_linked(const struct weir_fleet *fleet, uint32_t limiter,
 
 /* ---- Buckets ---- */
 
-static bool view_of(const struct weir_fleet *fleet, uint32_t limiter,
-                    struct weir_text name, struct weir_slot_view *out)
+static bool view_limiter_slot(const struct weir_fleet *fleet, uint32_t limiter,
+                              struct weir_text name, struct weir_slot_view *out)
 {
-    const struct weir_node *node = limiter_node(fleet, limiter);
+    const struct weir_node *node =
+        weir_fleet_node(fleet, weir_limiter_place(limiter));
     struct weir_ref ref;
     if (!node->table || !weir_table_find(node->table, name, &ref))
         return false;
@@ -109,7 +96,7 @@ double weir_fleet_limiter_fill(struct weir_fleet *fleet, uint32_t limiter,
                                struct weir_text name)
 {
     struct weir_slot_view view;
-    if (!view_of(fleet, limiter, name, &view))
+    if (!view_limiter_slot(fleet, limiter, name, &view))
         return 0;
     return (double)view.fill / (double)(1ull << view.bucket.leak.frac);
 }
@@ -118,13 +105,14 @@ uint64_t weir_fleet_count(struct weir_fleet *fleet, uint32_t limiter,
                           struct weir_text name)
 {
     struct weir_slot_view view;
-    return view_of(fleet, limiter, name, &view) ? view.count : 0;
+    return view_limiter_slot(fleet, limiter, name, &view) ? view.count : 0;
 }
 
-static bool usage_of(const struct weir_fleet *fleet, uint32_t root,
-                     struct weir_text name, struct weir_usage *out)
+static bool usage_at_root(const struct weir_fleet *fleet, uint32_t root,
+                          struct weir_text name, struct weir_usage *out)
 {
-    const struct weir_node *node = root_node(fleet, root);
+    const struct weir_node *node =
+        weir_fleet_node(fleet, weir_root_place(root));
     return node->root &&
            weir_root_usage_of(node->root, name, out, weir_node_now(node));
 }
@@ -133,12 +121,12 @@ double weir_fleet_root_fill(struct weir_fleet *fleet, uint32_t root,
                             struct weir_text name)
 {
     struct weir_usage usage;
-    return usage_of(fleet, root, name, &usage) ? usage.fill : 0;
+    return usage_at_root(fleet, root, name, &usage) ? usage.fill : 0;
 }
 
 uint64_t weir_fleet_root_passed(struct weir_fleet *fleet, uint32_t root,
                                 struct weir_text name)
 {
     struct weir_usage usage;
-    return usage_of(fleet, root, name, &usage) ? usage.passed : 0;
+    return usage_at_root(fleet, root, name, &usage) ? usage.passed : 0;
 }

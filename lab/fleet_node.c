@@ -13,7 +13,7 @@
  * work begins: arrivals wait, deadlines pass. A turn follows at the end of all
  * work. Without costs all of it happens within the event that caused it. */
 
-#include "lab/fleet_parts.h"
+#include "lab/fleet_internal.h"
 
 #include <stdio.h>
 
@@ -23,20 +23,20 @@
  * comparing the readings of two clocks gives a visible error. */
 #define HOUR (3600 * WEIR_SECOND)
 
-static void turn(struct weir_node *node);
+static void run_turn(struct weir_node *node);
 
-static void run(struct weir_part *part, weir_instant now)
+static void run_node(struct weir_part *part, weir_instant now)
 {
     (void)now;
-    turn((struct weir_node *)part);
+    run_turn((struct weir_node *)part);
 }
 
 void weir_node_init(struct weir_node *node, struct weir_fleet *fleet,
-                    struct weir_listen_address place)
+                    struct weir_node_place place)
 {
     struct weir_world *world = &fleet->world;
     *node = (struct weir_node){
-        .part = { .name = place.root ? "root" : "limiter", .run = run },
+        .part = { .name = place.root ? "root" : "limiter", .run = run_node },
         .fleet = fleet,
         .place = place,
         .clock = { .since = world->now,
@@ -54,7 +54,7 @@ weir_instant weir_node_now(const struct weir_node *node)
 
 /* Zeroed and aligned to a cache line; '*out_owned' is to be freed. Untouched
  * pages cost nothing. */
-static void *make_block(size_t size, void **out_owned)
+static void *make_aligned_block(size_t size, void **out_owned)
 {
     *out_owned = weir_must_zeroed(1, size + WEIR_CACHE_LINE);
     uintptr_t at = (uintptr_t)*out_owned + WEIR_CACHE_LINE - 1;
@@ -67,15 +67,17 @@ static void draw_incarnation(struct weir_node *node, uint8_t *out)
         out[i] = (uint8_t)weir_rng_next(&node->fleet->world.rng);
 }
 
-static void begin_limiter(struct weir_node *node, struct weir_text name)
+static void begin_limiter_memory(struct weir_node *node, struct weir_text name)
 {
+    weir_assert(!weir_node_alive(node));
     struct weir_fleet *fleet = node->fleet;
     struct weir_table_options table = {
         .slots = fleet->options.slots,
         .stripes = 2,
         .seed = weir_rng_next(&fleet->world.rng),
     };
-    void *block = make_block(weir_table_size(&table), &node->table_block);
+    void *block =
+        make_aligned_block(weir_table_size(&table), &node->table_block);
     node->table = weir_table_init(block, &table, weir_node_now(node));
     node->stripe = weir_table_claim_stripe(node->table);
     struct weir_limiter_options options = {
@@ -88,7 +90,8 @@ static void begin_limiter(struct weir_node *node, struct weir_text name)
         .seed = weir_rng_next(&fleet->world.rng),
     };
     draw_incarnation(node, options.incarnation);
-    block = make_block(weir_limiter_size(&options), &node->limiter_block);
+    block =
+        make_aligned_block(weir_limiter_size(&options), &node->limiter_block);
     node->limiter = weir_limiter_init(block, &options, weir_node_now(node));
 }
 
@@ -106,6 +109,7 @@ static void begin_region(struct weir_node *node,
 
 static void begin_root(struct weir_node *node, struct weir_text name)
 {
+    weir_assert(!weir_node_alive(node));
     struct weir_fleet *fleet = node->fleet;
     struct weir_root_options options = {
         .mem = weir_mem_system,
@@ -131,7 +135,7 @@ void weir_node_begin(struct weir_node *node)
     if (node->place.root)
         begin_root(node, weir_text_of(name));
     else
-        begin_limiter(node, weir_text_of(name));
+        begin_limiter_memory(node, weir_text_of(name));
     weir_node_rest(node);
 }
 
@@ -216,15 +220,16 @@ static size_t items_of(const struct weir_message *message)
     return 0;
 }
 
-static bool busy(const struct weir_node *node)
+static bool node_is_busy(const struct weir_node *node)
 {
     return node->fleet->world.now < node->free_at;
 }
 
 /* Accounts for the processor's work on a message read or written. */
-static void work(struct weir_node *node, const struct weir_message *message)
+static void account_work(struct weir_node *node,
+                         const struct weir_message *message)
 {
-    if (!busy(node))
+    if (!node_is_busy(node))
         node->free_at = node->fleet->world.now;
     weir_duration cost = node->per_message + node->per_item * items_of(message);
     node->free_at += cost;
@@ -232,13 +237,14 @@ static void work(struct weir_node *node, const struct weir_message *message)
 }
 
 /* Once a second, as the daemon's loop does. */
-static void tell_busy(struct weir_node *node)
+static void note_load(struct weir_node *node)
 {
     weir_instant now = node->fleet->world.now;
     weir_duration span = now - node->told_at;
     if (!node->root || span < WEIR_SECOND)
         return;
     weir_duration share = (node->worked - node->told) * 1000000 / span;
+    weir_assert(node->worked >= node->told);
     weir_root_busy(node->root, share < 1000000 ? (uint32_t)share : 1000000,
                    weir_node_now(node));
     node->told_at = now;
@@ -247,13 +253,13 @@ static void tell_busy(struct weir_node *node)
 
 /* ---- A turn ---- */
 
-static void say_above(struct weir_node *node, weir_instant now)
+static void send_pending_above(struct weir_node *node, weir_instant now)
 {
     struct weir_message message;
     uint32_t peer;
     uint32_t lower = node->fleet->options.limiters + node->place.index;
     while (weir_region_up_next(node->region, &peer, &message, now)) {
-        work(node, &message);
+        account_work(node, &message);
         weir_link_send(weir_fleet_link(node->fleet, lower, peer), true,
                        &message, node->free_at);
     }
@@ -262,7 +268,7 @@ static void say_above(struct weir_node *node, weir_instant now)
         continue;
 }
 
-static void show_said(struct weir_node *node, uint32_t limiter,
+static void show_sent(struct weir_node *node, uint32_t limiter,
                       const struct weir_message *message)
 {
     const struct weir_fleet *fleet = node->fleet;
@@ -273,14 +279,14 @@ static void show_said(struct weir_node *node, uint32_t limiter,
     }
 }
 
-static void say(struct weir_node *node)
+static void send_pending(struct weir_node *node)
 {
     weir_instant now = weir_node_now(node);
     struct weir_message message;
     uint32_t peer;
     while (node->limiter &&
            weir_limiter_next(node->limiter, &peer, &message, now)) {
-        work(node, &message);
+        account_work(node, &message);
         weir_link_send(weir_fleet_link(node->fleet, node->place.index, peer),
                        true, &message, node->free_at);
     }
@@ -289,23 +295,25 @@ static void say(struct weir_node *node)
         continue;
     if (node->region) {
         weir_region_tick(node->region, now);
-        say_above(node, now);
+        send_pending_above(node, now);
     }
     while (node->root && weir_root_next(node->root, &peer, &message, now)) {
-        work(node, &message);
-        show_said(node, peer, &message);
+        account_work(node, &message);
+        show_sent(node, peer, &message);
         weir_link_send(weir_fleet_link(node->fleet, peer, node->place.index),
                        false, &message, node->free_at);
     }
 }
 
-static bool urgent(const struct weir_node *node)
+static bool node_is_urgent(const struct weir_node *node)
 {
     return node->limiter && weir_table_is_urgent(node->table);
 }
 
-static weir_instant deadline(const struct weir_node *node, weir_instant now)
+static weir_instant node_deadline(const struct weir_node *node,
+                                  weir_instant now)
 {
+    weir_assert(weir_node_alive(node));
     if (node->region)
         return weir_region_deadline(node->region, now);
     return node->limiter ? weir_limiter_deadline(node->limiter, now)
@@ -317,21 +325,22 @@ void weir_node_rest(struct weir_node *node)
     struct weir_world *world = &node->fleet->world;
     weir_instant at = WEIR_NEVER;
     if (weir_node_alive(node) && !node->paused) {
-        if (!busy(node))
-            say(node);
-        weir_instant due = deadline(node, weir_node_now(node));
+        if (!node_is_busy(node))
+            send_pending(node);
+        weir_instant due = node_deadline(node, weir_node_now(node));
         at = weir_fleet_clock_when(&node->clock, due, world->now);
-        if (node->inbox || urgent(node) || at <= world->now)
+        if (node->inbox || node_is_urgent(node) || at <= world->now)
             at = world->now + 1; /* another turn, after other parts' turns */
-        if (busy(node))
+        if (node_is_busy(node))
             at = node->free_at;
     }
     weir_world_wake(world, &node->part, at);
 }
 
-static int receive(struct weir_node *node, struct weir_link *link,
-                   const struct weir_packet *packet)
+static int receive_packet(struct weir_node *node, struct weir_link *link,
+                          const struct weir_packet *packet)
 {
+    weir_assert(weir_node_alive(node));
     struct weir_fleet *fleet = node->fleet;
     weir_instant now = weir_node_now(node);
     struct weir_message message;
@@ -340,7 +349,7 @@ static int receive(struct weir_node *node, struct weir_link *link,
                                &fleet->arena, &message);
     if (error < 0)
         return error;
-    work(node, &message);
+    account_work(node, &message);
     uint32_t from = to_root ? link->limiter : link->root;
     if (to_root)
         error = weir_root_receive(node->root, from, &message, now);
@@ -356,12 +365,12 @@ static int receive(struct weir_node *node, struct weir_link *link,
     return error;
 }
 
-static void take(struct weir_node *node, struct weir_packet *packet)
+static void take_packet(struct weir_node *node, struct weir_packet *packet)
 {
     struct weir_link *link = weir_link_of(packet);
     int error = 0;
     if (weir_link_admits(link, packet))
-        error = receive(node, link, packet);
+        error = receive_packet(node, link, packet);
     weir_packet_free(packet);
     weir_link_relieve(link);
     if (error == 0)
@@ -371,10 +380,10 @@ static void take(struct weir_node *node, struct weir_packet *packet)
     weir_link_drop(link);
 }
 
-static void tick(struct weir_node *node)
+static void tick_node(struct weir_node *node)
 {
     weir_instant now = weir_node_now(node);
-    if (deadline(node, now) > now && !urgent(node))
+    if (node_deadline(node, now) > now && !node_is_urgent(node))
         return;
     if (node->limiter)
         weir_limiter_tick(node->limiter, now);
@@ -384,21 +393,22 @@ static void tick(struct weir_node *node)
         weir_root_tick(node->root, now);
 }
 
-static void turn(struct weir_node *node)
+static void run_turn(struct weir_node *node)
 {
-    if (weir_node_alive(node) && !node->paused && !busy(node)) {
-        tell_busy(node);
-        tick(node);
+    if (weir_node_alive(node) && !node->paused && !node_is_busy(node)) {
+        note_load(node);
+        tick_node(node);
         struct weir_packet *packet = next_packet(node);
         if (packet)
-            take(node, packet);
+            take_packet(node, packet);
     }
     weir_node_rest(node);
 }
 
 /* ---- Events from outside ---- */
 
-void weir_node_arrive(struct weir_node *node, struct weir_packet *packet)
+/* The node takes the packet now, or when it is free. */
+static void arrive_at_node(struct weir_node *node, struct weir_packet *packet)
 {
     packet->next = NULL;
     if (node->inbox)
@@ -407,7 +417,7 @@ void weir_node_arrive(struct weir_node *node, struct weir_packet *packet)
         node->inbox = packet;
     node->inbox_last = packet;
     if (node->inbox == packet)
-        turn(node);
+        run_turn(node);
 }
 
 void weir_node_kick(struct weir_node *node)
@@ -415,10 +425,11 @@ void weir_node_kick(struct weir_node *node)
     weir_instant now = node->fleet->world.now;
     if (weir_node_alive(node) && !node->paused)
         weir_world_wake(&node->fleet->world, &node->part,
-                        busy(node) ? node->free_at : now);
+                        node_is_busy(node) ? node->free_at : now);
 }
 
-void weir_node_link(struct weir_node *node, uint32_t peer, bool above, bool up)
+static void switch_node_link(struct weir_node *node, uint32_t peer, bool above,
+                             bool up)
 {
     weir_instant now = weir_node_now(node);
     if (node->limiter)
@@ -429,3 +440,9 @@ void weir_node_link(struct weir_node *node, uint32_t peer, bool above, bool up)
         weir_root_link(node->root, peer, up, now);
     weir_node_rest(node);
 }
+
+const struct weir_link_ends weir_node_ends = {
+    .arrive = arrive_at_node,
+    .switch_link = switch_node_link,
+    .resume = weir_node_rest,
+};

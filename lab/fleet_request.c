@@ -3,7 +3,7 @@
  * on a thread of the service, without waiting, and here in no time. A decision
  * that used up some slack kicks the limiter's own part. */
 
-#include "lab/fleet_parts.h"
+#include "lab/fleet_internal.h"
 
 /* The limiter if it accepts requests, else NULL. */
 static struct weir_node *running(const struct weir_fleet *fleet,
@@ -15,8 +15,9 @@ static struct weir_node *running(const struct weir_fleet *fleet,
 }
 
 /* As in libweir: roots refuse an invalid name, so no quota rules it. */
-static enum weir_resolved resolve(struct weir_node *node, struct weir_text name,
-                                  struct weir_ref *out)
+static enum weir_resolved resolve_name(struct weir_node *node,
+                                       struct weir_text name,
+                                       struct weir_ref *out)
 {
     if (weir_table_find(node->table, name, out))
         return WEIR_RESOLVED;
@@ -27,10 +28,10 @@ static enum weir_resolved resolve(struct weir_node *node, struct weir_text name,
 }
 
 /* Finds or makes the slot that rules the name; false if there is none. */
-static bool find(struct weir_node *node, struct weir_text name,
-                 struct weir_ref *out)
+static bool find_ref(struct weir_node *node, struct weir_text name,
+                     struct weir_ref *out)
 {
-    switch (resolve(node, name, out)) {
+    switch (resolve_name(node, name, out)) {
     case WEIR_RESOLVED:
         return true;
     case WEIR_RESOLVED_FULL:
@@ -65,7 +66,7 @@ unsigned weir_fleet_take(struct weir_fleet *fleet, uint32_t limiter,
         memset(reply, 0, sizeof(*reply));
     if (!node)
         return WEIR_OUTCOME_LIMITED;
-    if (!find(node, name, &ref))
+    if (!find_ref(node, name, &ref))
         return 0;
     unsigned outcome = weir_table_take(node->table, node->stripe, ref, weight,
                                        reply, weir_node_now(node));
@@ -85,7 +86,7 @@ unsigned weir_fleet_enter(struct weir_fleet *fleet, uint32_t limiter,
     out_hold->links = 0;
     if (!node)
         return WEIR_OUTCOME_LIMITED;
-    if (!find(node, name, &ref))
+    if (!find_ref(node, name, &ref))
         return 0;
     unsigned outcome = weir_table_enter(node->table, node->stripe, ref, weight,
                                         out_hold, NULL, weir_node_now(node));
@@ -119,7 +120,7 @@ void weir_fleet_charge(struct weir_fleet *fleet, uint32_t limiter,
 {
     struct weir_node *node = running(fleet, limiter);
     struct weir_ref ref;
-    if (!node || !find(node, name, &ref))
+    if (!node || !find_ref(node, name, &ref))
         return;
     unsigned outcome = weir_table_charge(node->table, node->stripe, ref, weight,
                                          weir_node_now(node));
@@ -133,7 +134,7 @@ void weir_fleet_refund(struct weir_fleet *fleet, uint32_t limiter,
 {
     struct weir_node *node = running(fleet, limiter);
     struct weir_ref ref;
-    if (!node || !find(node, name, &ref))
+    if (!node || !find_ref(node, name, &ref))
         return;
     unsigned outcome = weir_table_refund(node->table, node->stripe, ref, weight,
                                          weir_node_now(node));

@@ -31,7 +31,6 @@
 
 #include "io/clock.h"
 #include "lab/live.h"
-#include "lab/live_check.h"
 #include "lab/memory.h"
 
 #define TICK_US 5000
@@ -44,7 +43,7 @@
 
 /* ---- During the run ---- */
 
-static void look_at_always(struct weir_live *live, weir_duration at)
+static void judge_always(struct weir_live *live, weir_duration at)
 {
     const struct weir_scenario *scenario = live->scenario;
     for (size_t i = 0; i < scenario->always_count; i++) {
@@ -69,14 +68,14 @@ static void close_samples(struct weir_live *live, weir_duration at)
     for (; live->closed < count; live->closed++)
         weir_live_close(live, live->closed);
     weir_live_look(live->fleet, count - 1);
-    look_at_always(live, at);
+    judge_always(live, at);
     if (live->options->progress)
         live->options->progress(live->options->context,
                                 (double)count / (double)capacity);
 }
 
 /* Whether every agent that runs has reported the last sample. */
-static bool is_all_told(const struct weir_live *live)
+static bool has_all_samples(const struct weir_live *live)
 {
     for (uint32_t i = 0; i < live->scenario->limiters; i++) {
         const struct weir_live_limiter *limiter =
@@ -104,10 +103,10 @@ static void on_tick(evutil_socket_t fd, short what, void *context)
         return;
     }
     bool closed = live->closed == weir_result_capacity(live->scenario);
-    live->done = closed && (is_all_told(live) || at > span + TRAIL);
+    live->done = closed && (has_all_samples(live) || at > span + TRAIL);
 }
 
-static int run(struct weir_live *live, struct weir_diag *diag)
+static int run_live(struct weir_live *live, struct weir_diag *diag)
 {
     struct event_base *base = weir_live_base(live->fleet);
     struct timeval in = { .tv_usec = TICK_US };
@@ -124,7 +123,7 @@ static int run(struct weir_live *live, struct weir_diag *diag)
 
 /* ---- Before and after ---- */
 
-static void prepare(struct weir_live *live)
+static void make_live_parts(struct weir_live *live)
 {
     const struct weir_scenario *scenario = live->scenario;
     weir_live_series_init(live);
@@ -148,7 +147,7 @@ static void prepare(struct weir_live *live)
 }
 
 /* Adds the conditions that always held to the results. */
-static void judge(struct weir_live *live)
+static void judge_live(struct weir_live *live)
 {
     const struct weir_scenario *scenario = live->scenario;
     live->result->sample_count = live->closed;
@@ -204,15 +203,15 @@ struct weir_result *weir_run_live(const struct weir_scenario *scenario,
     live.result = weir_result_new(scenario, options->seed, diag);
     if (!live.result)
         return NULL;
-    prepare(&live);
+    make_live_parts(&live);
     struct weir_live_watch watch = { .context = &live,
                                      .counted = weir_live_counted,
                                      .looked = weir_live_looked };
     live.fleet =
         weir_live_fleet_new(scenario, program, options->seed, &watch, diag);
-    bool ran = live.fleet && run(&live, diag) == 0;
+    bool ran = live.fleet && run_live(&live, diag) == 0;
     if (ran)
-        judge(&live);
+        judge_live(&live);
     live.result->wall_s = (double)(weir_clock_now() - begun) / WEIR_SECOND;
     clean_up(&live);
     if (ran)

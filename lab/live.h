@@ -16,7 +16,8 @@ struct weir_live_quota {
     uint64_t epoch;                 /* of that; WEIR_NEVER: being edited */
     double limit_per_s, low, high;  /* units; NaN without a limit */
     double root_fills[WEIR_LIVE_ROOTS_MAX]; /* NaN: not read yet */
-    struct weir_sample *samples; /* the result's; NULL: it has no series */
+    /* the result's; NULL: it has no series */
+    struct weir_quota_sample *samples;
 };
 
 /* The present state of a load. */
@@ -28,7 +29,7 @@ struct weir_live_load {
 };
 
 struct weir_live_restart {
-    struct weir_listen_address place;
+    struct weir_node_place place;
     weir_duration at;
     bool waits;
 };
@@ -95,5 +96,12 @@ size_t weir_live_quota_index(const struct weir_live *live, const char *name);
 /* The quota has this state from now on (NULL: removed), since 'epoch'. */
 void weir_live_quota_set(struct weir_live_quota *state,
                          const struct weir_quota *quota, uint64_t epoch);
+
+/* ---- live_check.c ---- */
+
+/* 0, or WEIR_EINVAL: 'diag' names the statement that --live can't run, and its
+ * place in the file. */
+int weir_live_check(const struct weir_scenario *scenario,
+                    struct weir_diag *diag);
 
 #endif /* WEIR_LIVE_H */

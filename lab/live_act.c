@@ -15,7 +15,7 @@
 
 /* ---- Load ---- */
 
-static bool is_open(const struct weir_live_limiter *limiter)
+static bool limiter_is_open(const struct weir_live_limiter *limiter)
 {
     return limiter->running && limiter->settled && !limiter->paused;
 }
@@ -33,7 +33,8 @@ static void share_load(struct weir_live *live, size_t index, double per_s)
     double weights[WEIR_LIVE_LIMITERS_MAX];
     double sum = 0;
     for (uint32_t i = 0; i < live->scenario->limiters; i++) {
-        bool takes = load->on[i] && is_open(weir_live_limiter(live->fleet, i));
+        bool takes =
+            load->on[i] && limiter_is_open(weir_live_limiter(live->fleet, i));
         weights[i] = takes ? weight_of(load->load, i) : 0;
         sum += weights[i];
     }
@@ -84,7 +85,7 @@ static uint32_t count_of(const struct weir_live *live, bool root)
     return root ? live->scenario->roots : live->scenario->limiters;
 }
 
-static void restart(struct weir_live *live, struct weir_listen_address place,
+static void restart(struct weir_live *live, struct weir_node_place place,
                     weir_duration at)
 {
     size_t index = place.index + (place.root ? live->scenario->limiters : 0);
@@ -101,7 +102,7 @@ static void forget_fills(struct weir_live *live, uint32_t root)
 
 static void act_on_node(struct weir_live *live,
                         const struct weir_action *action,
-                        struct weir_listen_address place)
+                        struct weir_node_place place)
 {
     enum weir_action_kind kind = action->kind;
     if (kind == WEIR_ACTION_KILL)
@@ -119,8 +120,9 @@ static void act_on_node(struct weir_live *live,
 }
 
 /* Whether the action has an effect on the node; only such nodes are drawn. */
-static bool concerns(const struct weir_live *live, enum weir_action_kind kind,
-                     struct weir_listen_address place)
+static bool affects_live_node(const struct weir_live *live,
+                              enum weir_action_kind kind,
+                              struct weir_node_place place)
 {
     bool runs = place.root
                     ? weir_live_root_runs(live->fleet, place.index)
@@ -132,11 +134,11 @@ static void act_on_nodes(struct weir_live *live,
                          const struct weir_action *action)
 {
     bool drawn[WEIR_LIVE_LIMITERS_MAX];
-    struct weir_listen_address place = { .root = action->nodes.root };
+    struct weir_node_place place = { .root = action->nodes.root };
     uint32_t count = count_of(live, place.root);
     for (place.index = 0; place.index < count; place.index++)
-        drawn[place.index] =
-            action->nodes.count == 0 || concerns(live, action->kind, place);
+        drawn[place.index] = action->nodes.count == 0 ||
+                             affects_live_node(live, action->kind, place);
     weir_live_draw(live, &action->nodes, drawn, count);
     for (place.index = 0; place.index < count; place.index++)
         if (drawn[place.index])
@@ -214,15 +216,16 @@ static struct change *begin_change(struct weir_live *live,
     return change;
 }
 
-static void set_quota(struct weir_live *live, const struct weir_action *action)
+static void send_quota_set(struct weir_live *live,
+                           const struct weir_action *action)
 {
     const struct weir_quota *quota = &action->quota;
     weir_live_put(live->fleet, quota, 1, on_changed,
                   begin_change(live, action, quota->name.p, quota));
 }
 
-static void remove_quota(struct weir_live *live,
-                         const struct weir_action *action)
+static void send_quota_removal(struct weir_live *live,
+                               const struct weir_action *action)
 {
     weir_live_remove(live->fleet, action->name, on_changed,
                      begin_change(live, action, action->name, NULL));
@@ -243,7 +246,8 @@ static void begin_expect(struct weir_live *live,
 }
 
 /* The scenario's time, in whole milliseconds: the tick is no finer. */
-static weir_duration time_of(const struct weir_live *live, weir_instant now)
+static weir_duration scenario_time(const struct weir_live *live,
+                                   weir_instant now)
 {
     return (now - live->start) / WEIR_MILLISECOND * WEIR_MILLISECOND -
            live->held;
@@ -255,7 +259,7 @@ static weir_duration time_of(const struct weir_live *live, weir_instant now)
 static bool is_answered(struct weir_live *live, struct weir_live_expect *expect,
                         weir_instant now)
 {
-    weir_duration at = time_of(live, now);
+    weir_duration at = scenario_time(live, now);
     double value = weir_live_quantity(live, expect->condition);
     bool held = weir_condition_holds(expect->condition, value);
     if (!held && at < expect->until)
@@ -271,7 +275,7 @@ static bool is_answered(struct weir_live *live, struct weir_live_expect *expect,
 }
 
 /* Returns whether none is late and undecided. */
-static bool look_at_expects(struct weir_live *live, weir_instant now)
+static bool judge_expects(struct weir_live *live, weir_instant now)
 {
     size_t kept = 0;
     bool goes_on = true;
@@ -288,7 +292,8 @@ static bool look_at_expects(struct weir_live *live, weir_instant now)
 
 /* ---- Actions ---- */
 
-static void act(struct weir_live *live, const struct weir_action *action)
+static void perform_action(struct weir_live *live,
+                           const struct weir_action *action)
 {
     switch (action->kind) {
     case WEIR_ACTION_KILL:
@@ -304,10 +309,10 @@ static void act(struct weir_live *live, const struct weir_action *action)
         act_on_links(live, action);
         return;
     case WEIR_ACTION_SET:
-        set_quota(live, action);
+        send_quota_set(live, action);
         return;
     case WEIR_ACTION_REMOVE:
-        remove_quota(live, action);
+        send_quota_removal(live, action);
         return;
     case WEIR_ACTION_STORE:
         live->away = action->flag;
@@ -343,12 +348,13 @@ static void start_again(struct weir_live *live, weir_duration at)
 weir_duration weir_live_act(struct weir_live *live, weir_instant now)
 {
     const struct weir_scenario *scenario = live->scenario;
-    bool goes_on = look_at_expects(live, now);
-    start_again(live, time_of(live, now));
+    bool goes_on = judge_expects(live, now);
+    start_again(live, scenario_time(live, now));
     while (goes_on && live->next_action < scenario->action_count &&
-           scenario->actions[live->next_action].at <= time_of(live, now)) {
-        act(live, &scenario->actions[live->next_action++]);
-        goes_on = look_at_expects(live, now);
+           scenario->actions[live->next_action].at <=
+               scenario_time(live, now)) {
+        perform_action(live, &scenario->actions[live->next_action++]);
+        goes_on = judge_expects(live, now);
     }
-    return time_of(live, now);
+    return scenario_time(live, now);
 }

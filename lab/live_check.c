@@ -3,7 +3,7 @@
  * can be made by a signal, a relay or a rename, and their conditions are
  * visible from outside. Others are refused before any process starts. */
 
-#include "lab/live_check.h"
+#include "lab/live.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -15,8 +15,8 @@
  * A longer one matters to the scenario. */
 #define DELAY_MAX (5 * WEIR_MILLISECOND)
 
-static int refuse(struct weir_diag *diag, const struct weir_where *where,
-                  const char *what)
+static int refuse_live(struct weir_diag *diag, const struct weir_where *where,
+                       const char *what)
 {
     if (where && diag) {
         diag->line = where->line;
@@ -33,14 +33,14 @@ static int check_size(const struct weir_scenario *scenario,
     if (scenario->limiters > WEIR_LIVE_LIMITERS_MAX) {
         snprintf(what, sizeof what, "start %u limiters (at most %u)",
                  scenario->limiters, WEIR_LIVE_LIMITERS_MAX);
-        return refuse(diag, NULL, what);
+        return refuse_live(diag, NULL, what);
     }
     if (scenario->roots == 0)
-        return refuse(diag, NULL, "run without roots");
+        return refuse_live(diag, NULL, "run without roots");
     if (scenario->load_count > WEIR_LIVE_LOADS_MAX) {
         snprintf(what, sizeof what, "run %zu loads (at most %u)",
                  scenario->load_count, WEIR_LIVE_LOADS_MAX);
-        return refuse(diag, NULL, what);
+        return refuse_live(diag, NULL, what);
     }
     return 0;
 }
@@ -49,22 +49,22 @@ static int check_net(const struct weir_net *net, const struct weir_where *where,
                      struct weir_diag *diag)
 {
     if (net->loss > 0)
-        return refuse(diag, where, "lose messages (loss)");
+        return refuse_live(diag, where, "lose messages (loss)");
     if (net->twice > 0)
-        return refuse(diag, where, "double messages (twice)");
+        return refuse_live(diag, where, "double messages (twice)");
     if (net->reorder > 0)
-        return refuse(diag, where, "reorder messages (reorder)");
+        return refuse_live(diag, where, "reorder messages (reorder)");
     if (net->replay > 0)
-        return refuse(diag, where, "replay messages (replay)");
+        return refuse_live(diag, where, "replay messages (replay)");
     if (net->bytes_per_s > 0)
-        return refuse(diag, where, "make links slow (rate)");
+        return refuse_live(diag, where, "make links slow (rate)");
     if (net->delay > DELAY_MAX || net->spread > DELAY_MAX)
-        return refuse(diag, where,
-                      "delay messages by more than 5ms (delay, jitter)");
+        return refuse_live(diag, where,
+                           "delay messages by more than 5ms (delay, jitter)");
     return 0;
 }
 
-static const struct weir_quota *quota_named(
+static const struct weir_quota *find_scenario_quota(
     const struct weir_scenario *scenario, struct weir_text name)
 {
     for (size_t i = 0; i < scenario->quota_count; i++)
@@ -73,20 +73,20 @@ static const struct weir_quota *quota_named(
     return NULL;
 }
 
-static int check_load(const struct weir_scenario *scenario,
-                      const struct weir_load *load, struct weir_diag *diag)
+static int check_live_load(const struct weir_scenario *scenario,
+                           const struct weir_load *load, struct weir_diag *diag)
 {
     if (load->log)
-        return refuse(diag, &load->where, "replay an access log (log)");
+        return refuse_live(diag, &load->where, "replay an access log (log)");
     if (load->spread == WEIR_SPREAD_STICKY)
-        return refuse(diag, &load->where,
-                      "give each key its limiter (spread=sticky)");
+        return refuse_live(diag, &load->where,
+                           "give each key its limiter (spread=sticky)");
     if (load->keys > 1 || strchr(load->quota, '*'))
-        return refuse(diag, &load->where,
-                      "spread a load over the instances of a template");
-    if (!quota_named(scenario, weir_text_of(load->quota)))
-        return refuse(diag, &load->where,
-                      "see what passes a name that no quota bears");
+        return refuse_live(diag, &load->where,
+                           "spread a load over the instances of a template");
+    if (!find_scenario_quota(scenario, weir_text_of(load->quota)))
+        return refuse_live(diag, &load->where,
+                           "see what passes a name that no quota bears");
     return 0;
 }
 
@@ -95,11 +95,12 @@ static int check_condition(const struct weir_condition *condition,
 {
     bool unseen =
         !condition->at_end && condition->quantity == WEIR_QUANTITY_OVER_HIGH;
-    return unseen ? refuse(diag, &condition->where,
-                           "see what is above high at each instant (over_high"
-                           "; expect max_fill_over_high sees it at the end of"
-                           " each sample)")
-                  : 0;
+    return unseen
+               ? refuse_live(diag, &condition->where,
+                             "see what is above high at each instant (over_high"
+                             "; expect max_fill_over_high sees it at the end of"
+                             " each sample)")
+               : 0;
 }
 
 static int check_action(const struct weir_scenario *scenario,
@@ -108,16 +109,16 @@ static int check_action(const struct weir_scenario *scenario,
 {
     switch (action->kind) {
     case WEIR_ACTION_CPU:
-        return refuse(diag, &action->where, "slow processors down (cpu)");
+        return refuse_live(diag, &action->where, "slow processors down (cpu)");
     case WEIR_ACTION_CLOCK:
-        return refuse(diag, &action->where, "move clocks (clock)");
+        return refuse_live(diag, &action->where, "move clocks (clock)");
     case WEIR_ACTION_NET:
         return check_net(&action->net, &action->where, diag);
     case WEIR_ACTION_SET:
-        if (quota_named(scenario, action->quota.name))
+        if (find_scenario_quota(scenario, action->quota.name))
             return 0;
-        return refuse(diag, &action->where,
-                      "set a quota that isn't there at the start");
+        return refuse_live(diag, &action->where,
+                           "set a quota that isn't there at the start");
     case WEIR_ACTION_EXPECT:
         return check_condition(&action->condition, diag);
     case WEIR_ACTION_KILL:
@@ -143,7 +144,7 @@ int weir_live_check(const struct weir_scenario *scenario,
     if (error == 0)
         error = check_net(&scenario->net, &scenario->net_where, diag);
     for (size_t i = 0; i < scenario->load_count && error == 0; i++)
-        error = check_load(scenario, &scenario->loads[i], diag);
+        error = check_live_load(scenario, &scenario->loads[i], diag);
     for (size_t i = 0; i < scenario->action_count && error == 0; i++)
         error = check_action(scenario, &scenario->actions[i], diag);
     for (size_t i = 0; i < scenario->always_count && error == 0; i++)

@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 #include "codec/quota_json.h"
-#include "lab/live_parts.h"
+#include "lab/live_internal.h"
 #include "lab/memory.h"
 
 struct edit {
@@ -24,7 +24,7 @@ struct edit {
 
 static void on_edited(void *context, int status, const json_t *answer);
 
-static struct weir_live_root *root_to_ask(struct weir_live_fleet *fleet)
+static struct weir_live_root *find_edit_root(struct weir_live_fleet *fleet)
 {
     for (uint32_t i = 0; i < fleet->scenario->roots; i++) {
         struct weir_live_root *root = &fleet->roots[i];
@@ -36,10 +36,10 @@ static struct weir_live_root *root_to_ask(struct weir_live_fleet *fleet)
 
 static void send_edit(struct edit *edit)
 {
-    struct weir_live_root *root = root_to_ask(edit->fleet);
+    struct weir_live_root *root = find_edit_root(edit->fleet);
     if (root)
-        weir_asker_ask(root->asker, edit->method, edit->path,
-                       json_incref(edit->body), on_edited, edit);
+        weir_live_client_request(root->client, edit->method, edit->path,
+                                 json_incref(edit->body), on_edited, edit);
     else
         on_edited(edit, 0, NULL);
 }
@@ -61,7 +61,7 @@ static void on_edited(void *context, int status, const json_t *answer)
         end_edit(edit, (uint64_t)epoch, NULL);
         return;
     }
-    bool again = status == 0 && !fleet->ending && root_to_ask(fleet);
+    bool again = status == 0 && !fleet->ending && find_edit_root(fleet);
     if (again) {
         send_edit(edit);
         return;
@@ -70,9 +70,9 @@ static void on_edited(void *context, int status, const json_t *answer)
     end_edit(edit, 0, why ? why : "no root runs that could take it");
 }
 
-static void make_edit(struct weir_live_fleet *fleet, const char *method,
-                      char *path, json_t *body, weir_live_edited_fn *edited,
-                      void *context)
+static void start_edit(struct weir_live_fleet *fleet, const char *method,
+                       char *path, json_t *body, weir_live_edited_fn *edited,
+                       void *context)
 {
     struct edit *edit = weir_must_zeroed(1, sizeof *edit);
     *edit = (struct edit){ fleet, method, path, body, edited, context };
@@ -86,8 +86,8 @@ void weir_live_put(struct weir_live_fleet *fleet,
     json_t *list = weir_must(json_array());
     for (size_t i = 0; i < count; i++)
         json_array_append_new(list, weir_must(weir_quota_to_json(&quotas[i])));
-    make_edit(fleet, "POST", weir_must_text(WEIR_TEXT("/v1/quotas:import")),
-              list, edited, context);
+    start_edit(fleet, "POST", weir_must_text(WEIR_TEXT("/v1/quotas:import")),
+               list, edited, context);
 }
 
 void weir_live_remove(struct weir_live_fleet *fleet, const char *name,
@@ -97,8 +97,8 @@ void weir_live_remove(struct weir_live_fleet *fleet, const char *name,
     char path[3 * WEIR_NAME_MAX + 16];
     snprintf(path, sizeof path, "/v1/quotas/%s", encoded);
     free(encoded);
-    make_edit(fleet, "DELETE", weir_must_text(weir_text_of(path)), NULL, edited,
-              context);
+    start_edit(fleet, "DELETE", weir_must_text(weir_text_of(path)), NULL,
+               edited, context);
 }
 
 /* ---- Fills ---- */
@@ -137,11 +137,11 @@ void weir_live_look(struct weir_live_fleet *fleet, uint64_t asked)
 {
     for (uint32_t i = 0; i < fleet->scenario->roots; i++) {
         struct weir_live_root *root = &fleet->roots[i];
-        if (!root->asker || root->looking || root->paused)
+        if (!root->client || root->looking || root->paused)
             continue;
         root->looking = true;
         root->asked = asked;
-        weir_asker_ask(root->asker, "GET", "/v1/usage?limit=1000", NULL,
-                       on_looked, root);
+        weir_live_client_request(root->client, "GET", "/v1/usage?limit=1000",
+                                 NULL, on_looked, root);
     }
 }

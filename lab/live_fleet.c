@@ -27,7 +27,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "lab/live_parts.h"
+#include "lab/live_internal.h"
 #include "lab/memory.h"
 
 /* ---- Ends ---- */
@@ -41,7 +41,7 @@ void weir_live_fail(struct weir_live_fleet *fleet, int error, const char *what,
         weir_diag_set(&fleet->why, error, "--live: ", what, why, NULL);
 }
 
-static void on_signal(void *context, enum weir_signal signal)
+static void on_fleet_signal(void *context, enum weir_signal signal)
 {
     if (signal == WEIR_SIGNAL_STOP)
         weir_live_fail(context, WEIR_ECLOSED, "interrupted", "");
@@ -82,7 +82,7 @@ struct event_base *weir_live_base(const struct weir_live_fleet *fleet)
 
 /* ---- Roots ---- */
 
-static uint32_t index_of(const struct weir_live_root *root)
+static uint32_t live_root_index(const struct weir_live_root *root)
 {
     return (uint32_t)(root - root->fleet->roots);
 }
@@ -90,6 +90,8 @@ static uint32_t index_of(const struct weir_live_root *root)
 static struct weir_relay *relay_of(const struct weir_live_fleet *fleet,
                                    uint32_t limiter, uint32_t root)
 {
+    weir_assert(limiter < fleet->scenario->limiters &&
+                root < fleet->scenario->roots);
     return fleet->relays[limiter * fleet->scenario->roots + root];
 }
 
@@ -98,13 +100,13 @@ static void aim_relays(struct weir_live_root *root,
 {
     const struct weir_live_fleet *fleet = root->fleet;
     for (uint32_t i = 0; i < fleet->scenario->limiters; i++)
-        weir_relay_aim(relay_of(fleet, i, index_of(root)), target);
+        weir_relay_aim(relay_of(fleet, i, live_root_index(root)), target);
 }
 
 static void port_file_of(const struct weir_live_root *root, char *buf)
 {
     snprintf(buf, WEIR_LIVE_PATH_MAX + 16, "%s/ports%u", root->fleet->folder,
-             index_of(root) + 1);
+             live_root_index(root) + 1);
 }
 
 static void read_ports(struct weir_live_root *root)
@@ -121,13 +123,13 @@ static void read_ports(struct weir_live_root *root)
     if (fscanf(file, "listen=%63s http=%63s", listen, http) == 2 &&
         weir_address_parse(weir_text_of(listen), &limiters, NULL) == 0 &&
         weir_address_parse(weir_text_of(http), &people, NULL) == 0) {
-        root->asker = weir_asker_new(root->fleet->base, &people);
+        root->client = weir_live_client_new(root->fleet->base, &people);
         aim_relays(root, &limiters);
     }
     fclose(file);
 }
 
-static void look_whether_all_arrived(struct weir_live_fleet *fleet)
+static void note_all_arrived(struct weir_live_fleet *fleet)
 {
     const struct weir_scenario *scenario = fleet->scenario;
     fleet->arrived = true;
@@ -141,12 +143,12 @@ static void on_root_line(void *context, const char *line)
 {
     struct weir_live_root *root = context;
     snprintf(root->last_line, sizeof root->last_line, "%s", line);
-    if (!root->asker)
+    if (!root->client)
         read_ports(root);
-    if (root->ready || !root->asker || !strstr(line, "ready; quotas"))
+    if (root->ready || !root->client || !strstr(line, "ready; quotas"))
         return;
     root->ready = true;
-    look_whether_all_arrived(root->fleet);
+    note_all_arrived(root->fleet);
 }
 
 static void on_root_end(void *context, const char *why)
@@ -154,13 +156,14 @@ static void on_root_end(void *context, const char *why)
     struct weir_live_root *root = context;
     char what[300];
     snprintf(what, sizeof what,
-             "root%u ended by itself (%s): ", index_of(root) + 1,
+             "root%u ended by itself (%s): ", live_root_index(root) + 1,
              why ? why : "exit status 0");
     weir_live_fail(root->fleet, WEIR_ESYSTEM, what, root->last_line);
 }
 
 static void start_root(struct weir_live_root *root)
 {
+    weir_assert(!root->process);
     struct weir_live_fleet *fleet = root->fleet;
     const struct weir_settings *node = &fleet->scenario->node;
     char store[WEIR_LIVE_PATH_MAX + 32];
@@ -169,7 +172,7 @@ static void start_root(struct weir_live_root *root)
     snprintf(store, sizeof store, "sqlite:%s/quotas.db", fleet->folder);
     port_file_of(root, ports);
     unlink(ports);
-    snprintf(name, sizeof name, "root%u", index_of(root) + 1);
+    snprintf(name, sizeof name, "root%u", live_root_index(root) + 1);
     snprintf(interval, sizeof interval, "%" PRIu64 "ns", node->report_interval);
     snprintf(stale, sizeof stale, "%" PRIu64 "ns", node->stale_after);
     snprintf(ratio, sizeof ratio, "%.6f", node->correction_ppm * 1e-6);
@@ -208,17 +211,17 @@ static void kill_root(struct weir_live_root *root)
     weir_process_free(&root->process);
     root->ready = root->paused = root->looking = false;
     aim_relays(root, NULL);
-    weir_asker_free(&root->asker);
+    weir_live_client_free(&root->client);
 }
 
 bool weir_live_root_runs(const struct weir_live_fleet *fleet, uint32_t root)
 {
-    return fleet->roots[root].asker;
+    return fleet->roots[root].client;
 }
 
 /* ---- Limiters ---- */
 
-static uint32_t number_of(const struct weir_live_agent *agent)
+static uint32_t agent_number(const struct weir_live_agent *agent)
 {
     return (uint32_t)(agent - agent->fleet->agents);
 }
@@ -245,8 +248,8 @@ static bool is_linked(const struct weir_scenario *scenario, uint32_t limiter,
 }
 
 /* Parses a line "sample …", from the reports on: the counts of this step. */
-static void take_counts(struct weir_live_agent *agent, uint64_t reports,
-                        const char *text)
+static void read_agent_counts(struct weir_live_agent *agent, uint64_t reports,
+                              const char *text)
 {
     const struct weir_live_fleet *fleet = agent->fleet;
     struct weir_live_counts news[WEIR_LIVE_LOADS_MAX] = { 0 };
@@ -265,7 +268,7 @@ static void take_counts(struct weir_live_agent *agent, uint64_t reports,
         news[i].refused = now.refused - told->refused;
         *told = now;
     }
-    fleet->watch.counted(fleet->watch.context, number_of(agent),
+    fleet->watch.counted(fleet->watch.context, agent_number(agent),
                          agent->seen.sample - 1, news,
                          reports - agent->reports);
     agent->reports = reports;
@@ -278,7 +281,7 @@ static void on_agent_line(void *context, const char *line)
     if (sscanf(line, "ready %" SCNu32 " %" SCNu64, &seen->links,
                &seen->epoch) == 2) {
         agent->ready = seen->settled = true;
-        look_whether_all_arrived(agent->fleet);
+        note_all_arrived(agent->fleet);
         return;
     }
     int settled;
@@ -293,7 +296,7 @@ static void on_agent_line(void *context, const char *line)
         return;
     }
     seen->settled = settled;
-    take_counts(agent, reports, line + at);
+    read_agent_counts(agent, reports, line + at);
 }
 
 static void on_agent_end(void *context, const char *why)
@@ -301,7 +304,7 @@ static void on_agent_end(void *context, const char *why)
     const struct weir_live_agent *agent = context;
     char what[64];
     snprintf(what, sizeof what,
-             "limiter%u ended by itself: ", number_of(agent) + 1);
+             "limiter%u ended by itself: ", agent_number(agent) + 1);
     weir_live_fail(agent->fleet, WEIR_ESYSTEM, what,
                    why ? why : "exit status 0");
 }
@@ -316,21 +319,21 @@ uint32_t weir_live_links(const struct weir_live_fleet *fleet, uint32_t limiter)
     return !seen->running ? 0 : seen->links < up ? seen->links : up;
 }
 
-static void tell_start(const struct weir_live_agent *agent)
+static void send_start(const struct weir_live_agent *agent)
 {
-    weir_process_say(agent->process, "start %" PRIu64 " %" PRIu64,
-                     agent->fleet->start, agent->fleet->step);
+    weir_process_write(agent->process, "start %" PRIu64 " %" PRIu64,
+                       agent->fleet->start, agent->fleet->step);
 }
 
-static void tell_loads(const struct weir_live_agent *agent)
+static void send_loads(const struct weir_live_agent *agent)
 {
     const struct weir_scenario *scenario = agent->fleet->scenario;
     for (size_t i = 0; i < scenario->load_count; i++) {
         const struct weir_load *load = &scenario->loads[i];
-        weir_process_say(agent->process, "load %s %" PRIu64 " %" PRIu64 " %s",
-                         load->arrivals == WEIR_ARRIVALS_POISSON ? "poisson"
-                                                                 : "regular",
-                         load->weight_min, load->weight_max, load->quota);
+        weir_process_write(agent->process, "load %s %" PRIu64 " %" PRIu64 " %s",
+                           load->arrivals == WEIR_ARRIVALS_POISSON ? "poisson"
+                                                                   : "regular",
+                           load->weight_min, load->weight_max, load->quota);
     }
 }
 
@@ -341,9 +344,10 @@ static void list_roots(const struct weir_live_agent *agent, char *buf,
     size_t len = 0;
     buf[0] = '\0';
     for (uint32_t i = 0; i < fleet->scenario->roots; i++) {
-        if (!is_linked(fleet->scenario, number_of(agent), i))
+        if (!is_linked(fleet->scenario, agent_number(agent), i))
             continue;
-        const struct weir_relay *relay = relay_of(fleet, number_of(agent), i);
+        const struct weir_relay *relay =
+            relay_of(fleet, agent_number(agent), i);
         len += (size_t)snprintf(buf + len, size - len, "%s127.0.0.1:%u",
                                 len > 0 ? "," : "", weir_relay_port(relay));
     }
@@ -351,11 +355,12 @@ static void list_roots(const struct weir_live_agent *agent, char *buf,
 
 static void start_agent(struct weir_live_agent *agent)
 {
+    weir_assert(!agent->process && agent->fleet);
     struct weir_live_fleet *fleet = agent->fleet;
     char roots[WEIR_LIVE_ROOTS_MAX * 32];
     char name[16], slots[16], seed[32];
     list_roots(agent, roots, sizeof roots);
-    snprintf(name, sizeof name, "limiter%u", number_of(agent) + 1);
+    snprintf(name, sizeof name, "limiter%u", agent_number(agent) + 1);
     snprintf(slots, sizeof slots, "%u", fleet->scenario->slots);
     snprintf(seed, sizeof seed, "%" PRIu64, fleet->seed + ++fleet->born);
     const char *argv[] = { fleet->program, "lab",    "agent", "--roots",
@@ -371,9 +376,9 @@ static void start_agent(struct weir_live_agent *agent)
         return;
     }
     agent->seen.running = true;
-    tell_loads(agent);
+    send_loads(agent);
     if (fleet->start != 0)
-        tell_start(agent);
+        send_start(agent);
 }
 
 static void kill_agent(struct weir_live_agent *agent)
@@ -386,12 +391,13 @@ static void kill_agent(struct weir_live_agent *agent)
 void weir_live_rate(struct weir_live_fleet *fleet, uint32_t limiter,
                     size_t load, double per_s)
 {
+    weir_assert(load < fleet->scenario->load_count);
     struct weir_live_agent *agent = &fleet->agents[limiter];
     bool news = agent->process && agent->rates[load] != per_s;
     if (!news)
         return;
     agent->rates[load] = per_s;
-    weir_process_say(agent->process, "rate %zu %.9g", load, per_s);
+    weir_process_write(agent->process, "rate %zu %.9g", load, per_s);
 }
 
 const struct weir_live_limiter *weir_live_limiter(
@@ -403,17 +409,17 @@ const struct weir_live_limiter *weir_live_limiter(
 void weir_live_begin(struct weir_live_fleet *fleet, weir_instant start,
                      weir_duration step)
 {
+    weir_assert(step > 0);
     fleet->start = start;
     fleet->step = step;
     for (uint32_t i = 0; i < fleet->scenario->limiters; i++)
         if (fleet->agents[i].process)
-            tell_start(&fleet->agents[i]);
+            send_start(&fleet->agents[i]);
 }
 
 /* ---- Faults ---- */
 
-void weir_live_kill(struct weir_live_fleet *fleet,
-                    struct weir_listen_address place)
+void weir_live_kill(struct weir_live_fleet *fleet, struct weir_node_place place)
 {
     if (place.root)
         kill_root(&fleet->roots[place.index]);
@@ -422,7 +428,7 @@ void weir_live_kill(struct weir_live_fleet *fleet,
 }
 
 void weir_live_start(struct weir_live_fleet *fleet,
-                     struct weir_listen_address place)
+                     struct weir_node_place place)
 {
     if (place.root && !fleet->roots[place.index].process)
         start_root(&fleet->roots[place.index]);
@@ -431,7 +437,7 @@ void weir_live_start(struct weir_live_fleet *fleet,
 }
 
 void weir_live_pause(struct weir_live_fleet *fleet,
-                     struct weir_listen_address place, bool paused)
+                     struct weir_node_place place, bool paused)
 {
     struct weir_process *process = place.root
                                        ? fleet->roots[place.index].process
@@ -446,7 +452,7 @@ void weir_live_pause(struct weir_live_fleet *fleet,
 }
 
 void weir_live_reset(struct weir_live_fleet *fleet,
-                     struct weir_listen_address place)
+                     struct weir_node_place place)
 {
     uint32_t others =
         place.root ? fleet->scenario->limiters : fleet->scenario->roots;
@@ -489,11 +495,9 @@ static int make_folder(struct weir_live_fleet *fleet, struct weir_diag *diag)
     int len = snprintf(path, sizeof path, "%s/weir-live-XXXXXX",
                        where && where[0] ? where : "/tmp");
     if (len >= (int)sizeof path || !mkdtemp(path))
-        return weir_diag_set(diag, WEIR_ESYSTEM,
-                             "--live can't make the "
-                             "folder ",
-                             path, ": ", strerror(errno),
-                             "; set TMPDIR to where it may", NULL);
+        return weir_diag_set(
+            diag, WEIR_ESYSTEM, "--live can't make the folder ", path, ": ",
+            strerror(errno), "; set TMPDIR to where it may", NULL);
     memcpy(fleet->folder, path, sizeof path);
     return 0;
 }
@@ -560,7 +564,7 @@ static void on_first_quotas(void *context, uint64_t epoch, const char *why)
     fleet->arrived = true;
 }
 
-static int put_quotas(struct weir_live_fleet *fleet, struct weir_diag *diag)
+static int import_quotas(struct weir_live_fleet *fleet, struct weir_diag *diag)
 {
     fleet->arrived = false;
     weir_live_put(fleet, fleet->scenario->quotas, fleet->scenario->quota_count,
@@ -573,7 +577,7 @@ static int start_agents(struct weir_live_fleet *fleet, struct weir_diag *diag)
 {
     for (uint32_t i = 0; i < fleet->scenario->limiters_started; i++)
         start_agent(&fleet->agents[i]);
-    look_whether_all_arrived(fleet);
+    note_all_arrived(fleet);
     return weir_live_run(fleet, &fleet->arrived, "the limiters' start",
                          WEIR_LIVE_PATIENCE, diag);
 }
@@ -593,7 +597,8 @@ struct weir_live_fleet *weir_live_fleet_new(
     for (uint32_t i = 0; i < scenario->roots; i++)
         fleet->roots[i].fleet = fleet;
     fleet->base = weir_must(event_base_new());
-    fleet->signals = weir_must(weir_signals_new(fleet->base, on_signal, fleet));
+    fleet->signals =
+        weir_must(weir_signals_new(fleet->base, on_fleet_signal, fleet));
     int error = make_folder(fleet, diag);
     if (error == 0)
         error = make_store(fleet, diag);
@@ -602,7 +607,7 @@ struct weir_live_fleet *weir_live_fleet_new(
     if (error == 0)
         error = start_roots(fleet, diag);
     if (error == 0)
-        error = put_quotas(fleet, diag);
+        error = import_quotas(fleet, diag);
     if (error == 0)
         error = start_agents(fleet, diag);
     if (error == 0)
@@ -631,7 +636,7 @@ void weir_live_fleet_free(struct weir_live_fleet *fleet)
         weir_process_free(&fleet->agents[i].process);
     for (uint32_t i = 0; i < fleet->scenario->roots; i++) {
         weir_process_free(&fleet->roots[i].process);
-        weir_asker_free(&fleet->roots[i].asker);
+        weir_live_client_free(&fleet->roots[i].client);
     }
     uint32_t links = fleet->scenario->limiters * fleet->scenario->roots;
     for (uint32_t i = 0; fleet->relays && i < links; i++)

@@ -74,13 +74,13 @@ void weir_live_fail(struct weir_live_fleet *fleet, int error, const char *what,
 /* ---- Actions ---- */
 
 void weir_live_kill(struct weir_live_fleet *fleet,
-                    struct weir_listen_address place);
+                    struct weir_node_place place);
 void weir_live_start(struct weir_live_fleet *fleet,
-                     struct weir_listen_address place);
+                     struct weir_node_place place);
 void weir_live_reset(struct weir_live_fleet *fleet,
-                     struct weir_listen_address place);
+                     struct weir_node_place place);
 void weir_live_pause(struct weir_live_fleet *fleet,
-                     struct weir_listen_address place, bool paused);
+                     struct weir_node_place place, bool paused);
 void weir_live_cut(struct weir_live_fleet *fleet, uint32_t limiter,
                    uint32_t root, enum weir_way ways, weir_duration noticed);
 /* Requests a second of a load on one limiter. An unchanged rate costs

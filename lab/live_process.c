@@ -56,8 +56,8 @@ static _Noreturn void become(char *const *argv, int in, int out,
 }
 
 /* 'ours' are the parent's ends of the two pipes: input, output. */
-static pid_t start(char *const *argv, enum weir_process_lines lines,
-                   int ours[2])
+static pid_t fork_process(char *const *argv, enum weir_process_lines lines,
+                          int ours[2])
 {
     int input[2] = { -1, -1 };
     int output[2] = { -1, -1 };
@@ -83,8 +83,9 @@ static pid_t start(char *const *argv, enum weir_process_lines lines,
 
 /* ---- End of the process ---- */
 
-static int reap(struct weir_process *process)
+static int reap_process(struct weir_process *process)
 {
+    weir_assert(process->pid > 0);
     int status = 0;
     kill(process->pid, SIGKILL);
     while (waitpid(process->pid, &status, 0) < 0 && errno == EINTR)
@@ -93,8 +94,9 @@ static int reap(struct weir_process *process)
     return status;
 }
 
-static void destroy(struct weir_process *process)
+static void free_process(struct weir_process *process)
 {
+    weir_assert(process->freed && process->pid == 0 && !process->busy);
     if (process->readable)
         event_free(process->readable);
     if (process->writable)
@@ -115,15 +117,15 @@ void weir_process_free(struct weir_process **process)
     if (!self)
         return;
     if (self->pid > 0)
-        reap(self);
+        reap_process(self);
     self->freed = true;
     if (!self->busy)
-        destroy(self);
+        free_process(self);
 }
 
-static void tell_end(struct weir_process *process)
+static void call_on_end(struct weir_process *process)
 {
-    int status = reap(process);
+    int status = reap_process(process);
     char why[64];
     if (WIFSIGNALED(status))
         snprintf(why, sizeof why, "signal %d (%s)", WTERMSIG(status),
@@ -138,7 +140,7 @@ static void tell_end(struct weir_process *process)
 
 /* ---- Lines ---- */
 
-static void on_readable(evutil_socket_t fd, short what, void *context)
+static void on_output_readable(evutil_socket_t fd, short what, void *context)
 {
     (void)what;
     struct weir_process *process = context;
@@ -157,13 +159,13 @@ static void on_readable(evutil_socket_t fd, short what, void *context)
         evbuffer_get_length(process->heard) > WEIR_PROCESS_LINE_MAX)
         evbuffer_drain(process->heard, WEIR_PROCESS_LINE_MAX);
     if (!process->freed && got <= 0)
-        tell_end(process);
+        call_on_end(process);
     process->busy = false;
     if (process->freed)
-        destroy(process);
+        free_process(process);
 }
 
-static void on_writable(evutil_socket_t fd, short what, void *context)
+static void on_input_writable(evutil_socket_t fd, short what, void *context)
 {
     (void)what;
     struct weir_process *process = context;
@@ -174,7 +176,7 @@ static void on_writable(evutil_socket_t fd, short what, void *context)
         event_del(process->writable);
 }
 
-void weir_process_say(struct weir_process *process, const char *format, ...)
+void weir_process_write(struct weir_process *process, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -199,7 +201,7 @@ int weir_process_new(struct event_base *base, char *const *argv,
                      struct weir_process **out, struct weir_diag *diag)
 {
     int ours[2];
-    pid_t pid = start(argv, lines, ours);
+    pid_t pid = fork_process(argv, lines, ours);
     if (pid < 0)
         return weir_diag_set(diag, WEIR_ESYSTEM,
                              "can't start a process: ", strerror(errno), NULL);
@@ -215,9 +217,9 @@ int weir_process_new(struct event_base *base, char *const *argv,
     evutil_make_socket_nonblocking(process->in);
     evutil_make_socket_nonblocking(process->out);
     process->readable = event_new(base, process->out, EV_READ | EV_PERSIST,
-                                  on_readable, process);
+                                  on_output_readable, process);
     process->writable = event_new(base, process->in, EV_WRITE | EV_PERSIST,
-                                  on_writable, process);
+                                  on_input_writable, process);
     if (!process->readable || !process->writable || !process->heard ||
         !process->said)
         abort();

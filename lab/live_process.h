@@ -37,7 +37,7 @@ int weir_process_new(struct event_base *base, char *const *argv,
 /* Sends SIGKILL; the process is gone when this returns. */
 void weir_process_free(struct weir_process **process);
 /* Writes a formatted line and its line feed to the process's standard input. */
-void weir_process_say(struct weir_process *process, const char *format, ...)
+void weir_process_write(struct weir_process *process, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* SIGSTOP or SIGCONT. */
 void weir_process_pause(struct weir_process *process, bool paused);

@@ -61,14 +61,15 @@ void weir_relay_reset(struct weir_relay *relay)
 static void pass_on(struct weir_relay *relay, enum side from, const void *bytes,
                     size_t len)
 {
+    weir_assert(relay->ends[!from].stream);
     relay->bytes += len;
     /* A peer that leaves so many bytes unread is lost. */
     if (weir_stream_write(relay->ends[!from].stream, bytes, len) < 0)
         weir_relay_reset(relay);
 }
 
-static void on_bytes(void *context, struct weir_stream *stream,
-                     const void *bytes, size_t len)
+static void on_relay_bytes(void *context, struct weir_stream *stream,
+                           const void *bytes, size_t len)
 {
     (void)stream;
     struct end *end = context;
@@ -80,7 +81,8 @@ static void on_bytes(void *context, struct weir_stream *stream,
         pass_on(relay, side, bytes, len);
 }
 
-static void on_lost(void *context, struct weir_stream *stream, const char *why)
+static void on_relay_lost(void *context, struct weir_stream *stream,
+                          const char *why)
 {
     (void)stream;
     (void)why;
@@ -91,14 +93,15 @@ static void on_lost(void *context, struct weir_stream *stream, const char *why)
 static void set_end(struct weir_relay *relay, enum side side,
                     struct weir_stream *stream)
 {
+    weir_assert(!relay->ends[side].stream);
     struct weir_stream_handler handler = { .context = &relay->ends[side],
-                                           .on_bytes = on_bytes,
-                                           .on_lost = on_lost };
+                                           .on_bytes = on_relay_bytes,
+                                           .on_lost = on_relay_lost };
     relay->ends[side].stream = stream;
     weir_stream_set_handler(stream, &handler);
 }
 
-static void on_accept(void *context, struct weir_stream *stream)
+static void on_relay_accept(void *context, struct weir_stream *stream)
 {
     struct weir_relay *relay = context;
     weir_relay_reset(relay);
@@ -121,7 +124,7 @@ void weir_relay_aim(struct weir_relay *relay, const struct weir_address *target)
         relay->target = *target;
 }
 
-static void refuse(struct weir_relay *relay)
+static void refuse_connections(struct weir_relay *relay)
 {
     relay->refusing = true;
     weir_relay_reset(relay);
@@ -131,10 +134,10 @@ static void on_notice(evutil_socket_t fd, short what, void *context)
 {
     (void)fd;
     (void)what;
-    refuse(context);
+    refuse_connections(context);
 }
 
-static void let_go(struct weir_relay *relay, enum side side)
+static void release_bytes(struct weir_relay *relay, enum side side)
 {
     struct evbuffer *held = relay->ends[side].held;
     size_t len = evbuffer_get_length(held);
@@ -150,12 +153,12 @@ void weir_relay_cut(struct weir_relay *relay, enum weir_way ways,
     event_del(relay->notice);
     relay->cut = ways;
     relay->refusing = false;
-    let_go(relay, NEAR);
-    let_go(relay, FAR);
+    release_bytes(relay, NEAR);
+    release_bytes(relay, FAR);
     if (ways != WEIR_WAY_BOTH)
         return;
     if (noticed == 0) {
-        refuse(relay);
+        refuse_connections(relay);
         return;
     }
     struct timeval in = { .tv_sec = (time_t)(noticed / WEIR_SECOND),
@@ -194,7 +197,7 @@ int weir_relay_new(struct event_base *base, struct weir_relay **out,
     struct weir_listener_options options = {
         .address = { .host = "127.0.0.1" },
         .max = 64,
-        .on_accept = on_accept,
+        .on_accept = on_relay_accept,
         .context = relay,
     };
     int error = weir_listener_new(base, &options, &relay->listener, diag);

@@ -46,7 +46,7 @@ void weir_live_quota_set(struct weir_live_quota *state,
 }
 
 /* The parent's index, or SIZE_MAX. */
-static size_t parent_of(const struct weir_live *live, size_t index)
+static size_t index_of_parent(const struct weir_live *live, size_t index)
 {
     const struct weir_quota *quota = live->quotas[index].quota;
     for (size_t i = 0; quota && i < live->scenario->quota_count; i++)
@@ -68,11 +68,11 @@ void weir_live_counted(void *context, uint32_t limiter, uint64_t sample,
     live->result->fleet[sample].reports += (double)reports;
     for (size_t i = 0; i < live->scenario->load_count; i++) {
         size_t quota = live->loads[i].quota;
-        for (; quota != SIZE_MAX; quota = parent_of(live, quota)) {
-            struct weir_sample *samples = live->quotas[quota].samples;
+        for (; quota != SIZE_MAX; quota = index_of_parent(live, quota)) {
+            struct weir_quota_sample *samples = live->quotas[quota].samples;
             if (!samples)
                 continue;
-            struct weir_sample *at = &samples[sample];
+            struct weir_quota_sample *at = &samples[sample];
             at->offered += loads[i].offered;
             at->passed += loads[i].passed;
             at->refused += loads[i].refused;
@@ -97,7 +97,7 @@ void weir_live_looked(void *context, uint32_t root, uint64_t sample,
 /* ---- States ---- */
 
 /* The mean over the limiters that report it. */
-static double limiter_fill(const struct weir_live *live, size_t quota)
+static double mean_limiter_fill(const struct weir_live *live, size_t quota)
 {
     double sum = 0;
     double count = 0;
@@ -122,11 +122,11 @@ void weir_live_close(struct weir_live *live, size_t sample)
         const struct weir_live_quota *quota = &live->quotas[i];
         if (!quota->samples)
             continue;
-        struct weir_sample *at = &quota->samples[sample];
+        struct weir_quota_sample *at = &quota->samples[sample];
         at->limit_per_s = quota->limit_per_s;
         at->low = quota->low;
         at->high = quota->high;
-        at->limiter_fill = limiter_fill(live, i);
+        at->limiter_fill = mean_limiter_fill(live, i);
     }
     struct weir_fleet_sample *fleet = &live->result->fleet[sample];
     uint64_t bytes = weir_live_bytes(live->fleet);
@@ -142,12 +142,12 @@ void weir_live_close(struct weir_live *live, size_t sample)
         fleet->roots += weir_live_root_runs(live->fleet, i);
 }
 
-static void fill_samples(struct weir_sample *samples, size_t count,
+static void fill_samples(struct weir_quota_sample *samples, size_t count,
                          double step_s)
 {
     double fill = 0;
     for (size_t i = 0; i < count; i++) {
-        struct weir_sample *at = &samples[i];
+        struct weir_quota_sample *at = &samples[i];
         if (isnan(at->limit_per_s))
             continue;
         double before = fill;
@@ -271,17 +271,17 @@ double weir_live_quantity(const struct weir_live *live,
 /* ---- Start ---- */
 
 /* A sample without counts; its other values are unknown yet, or always. */
-static const struct weir_sample unseen = { .ideal_passed = NAN,
-                                           .ideal_refused = NAN,
-                                           .limit_per_s = NAN,
-                                           .low = NAN,
-                                           .high = NAN,
-                                           .fill = NAN,
-                                           .fill_most = NAN,
-                                           .over_high_most = NAN,
-                                           .root_fill = NAN,
-                                           .limiter_fill = NAN,
-                                           .divergence = NAN };
+static const struct weir_quota_sample unseen = { .ideal_passed = NAN,
+                                                 .ideal_refused = NAN,
+                                                 .limit_per_s = NAN,
+                                                 .low = NAN,
+                                                 .high = NAN,
+                                                 .fill = NAN,
+                                                 .fill_most = NAN,
+                                                 .over_high_most = NAN,
+                                                 .root_fill = NAN,
+                                                 .limiter_fill = NAN,
+                                                 .divergence = NAN };
 
 void weir_live_series_init(struct weir_live *live)
 {

@@ -52,8 +52,8 @@ struct weir_loads {
 
 /* ---- Ready limiters ---- */
 
-static void set(struct weir_loads *loads, uint8_t *flags, uint32_t limiter,
-                bool value)
+static void set_limiter_flag(struct weir_loads *loads, uint8_t *flags,
+                             uint32_t limiter, bool value)
 {
     weir_assert(limiter < loads->limiters);
     if (flags[limiter] == value)
@@ -62,30 +62,32 @@ static void set(struct weir_loads *loads, uint8_t *flags, uint32_t limiter,
     loads->changes++;
 }
 
-static void on_received(void *context, struct weir_listen_address to,
-                        uint32_t from, const struct weir_message *message)
+static void load_on_received(void *context, struct weir_node_place to,
+                             uint32_t from, const struct weir_message *message)
 {
     (void)from, (void)message;
     struct weir_loads *loads = context;
     if (to.root || loads->has_quotas[to.index])
         return;
-    set(loads, loads->has_quotas, to.index,
+    set_limiter_flag(
+        loads, loads->has_quotas, to.index,
         weir_limiter_ready(weir_fleet_limiter(loads->fleet, to.index)));
 }
 
-static void on_dying(void *context, struct weir_listen_address place)
+static void load_on_dying(void *context, struct weir_node_place place)
 {
     struct weir_loads *loads = context;
     if (!place.root)
-        set(loads, loads->has_quotas, place.index, false);
+        set_limiter_flag(loads, loads->has_quotas, place.index, false);
 }
 
 void weir_loads_pause(struct weir_loads *loads, uint32_t limiter, bool paused)
 {
-    set(loads, loads->paused, limiter, paused);
+    weir_assert(limiter < loads->limiters);
+    set_limiter_flag(loads, loads->paused, limiter, paused);
 }
 
-static bool is_ready(const struct weir_loads *loads, uint32_t limiter)
+static bool limiter_may_take(const struct weir_loads *loads, uint32_t limiter)
 {
     return loads->has_quotas[limiter] && !loads->paused[limiter];
 }
@@ -99,7 +101,7 @@ static void find_ready(struct source *source)
     source->ready_count = 0;
     uint32_t count = source->member_count;
     for (uint32_t i = 0; i < count; i++) {
-        if (is_ready(loads, source->members[i]))
+        if (limiter_may_take(loads, source->members[i]))
             source->ready[source->ready_count++] = source->members[i];
     }
     if (source->ready_count == 0)
@@ -107,7 +109,7 @@ static void find_ready(struct source *source)
     /* Backwards, and around: the last ready one stands in for the first. */
     uint32_t next = source->ready[0];
     for (uint32_t i = count; i-- > 0;) {
-        if (is_ready(loads, source->members[i]))
+        if (limiter_may_take(loads, source->members[i]))
             next = source->members[i];
         source->stand_in[i] = next;
     }
@@ -141,8 +143,10 @@ static bool choose_limiter(struct source *source, uint32_t key, uint32_t *out)
 }
 
 /* The quota's name with its '*' replaced by the key. */
-static struct weir_truth_bucket *bucket_of(struct source *source, uint32_t key)
+static struct weir_truth_bucket *source_bucket(struct source *source,
+                                               uint32_t key)
 {
+    weir_assert(key < source->key_count);
     if (source->buckets[key])
         return source->buckets[key];
     const char *pattern = source->load->quota;
@@ -162,8 +166,8 @@ static struct weir_truth_bucket *bucket_of(struct source *source, uint32_t key)
     return source->buckets[key];
 }
 
-static void ask(struct weir_loads *loads, uint32_t limiter,
-                struct weir_truth_bucket *bucket, uint64_t weight)
+static void request_units(struct weir_loads *loads, uint32_t limiter,
+                          struct weir_truth_bucket *bucket, uint64_t weight)
 {
     loads->takes++;
     weir_truth_offered(loads->truth, bucket, weight);
@@ -192,13 +196,14 @@ static uint32_t choose_key(struct source *source)
 
 static uint64_t choose_weight(struct source *source)
 {
+    weir_assert(source->load->weight_min <= source->load->weight_max);
     uint64_t least = source->load->weight_min;
     uint64_t span = source->load->weight_max - least;
     return span > 0 ? least + weir_rng_below(&source->rng, span + 1) : least;
 }
 
 /* The instant of the next request. */
-static weir_instant next_of(struct source *source)
+static weir_instant next_request(struct source *source)
 {
     if (!source->load->log)
         return weir_arrival_next(&source->arrival, &source->rng);
@@ -209,7 +214,7 @@ static weir_instant next_of(struct source *source)
     return at < 1e18 ? source->arrival.start + (weir_duration)at : WEIR_NEVER;
 }
 
-static void run(struct weir_part *part, weir_instant now)
+static void run_source(struct weir_part *part, weir_instant now)
 {
     (void)now;
     struct source *source = (struct source *)part;
@@ -218,10 +223,10 @@ static void run(struct weir_part *part, weir_instant now)
     uint64_t weight = choose_weight(source);
     uint32_t limiter;
     if (choose_limiter(source, key, &limiter))
-        ask(loads, limiter, bucket_of(source, key), weight);
+        request_units(loads, limiter, source_bucket(source, key), weight);
     if (source->load->log)
         source->log_next++;
-    weir_world_wake(weir_fleet_world(loads->fleet), part, next_of(source));
+    weir_world_wake(weir_fleet_world(loads->fleet), part, next_request(source));
 }
 
 void weir_loads_start(struct weir_loads *loads)
@@ -230,11 +235,11 @@ void weir_loads_start(struct weir_loads *loads)
     for (size_t i = 0; i < loads->count; i++) {
         struct source *source = &loads->sources[i];
         /* "3x" is three times the present limit. */
-        double limit = bucket_of(source, 0)->limit_per_s;
+        double limit = source_bucket(source, 0)->limit_per_s;
         source->arrival.base_per_s = limit > 0 ? limit : 0;
         source->arrival.start = source->arrival.at = now;
         weir_world_wake(weir_fleet_world(loads->fleet), &source->part,
-                        next_of(source));
+                        next_request(source));
     }
 }
 
@@ -250,7 +255,7 @@ void weir_loads_rate(struct weir_loads *loads, const char *name,
         source->arrival.at = weir_fleet_now(loads->fleet);
         source->arrival.rest = 0;
         weir_world_wake(weir_fleet_world(loads->fleet), &source->part,
-                        next_of(source));
+                        next_request(source));
     }
 }
 
@@ -264,6 +269,7 @@ uint64_t weir_loads_takes(const struct weir_loads *loads)
 /* "3 of limiters" are drawn now. */
 static void choose_members(struct source *source)
 {
+    weir_assert(source->load->on.first <= source->load->on.last);
     const struct weir_selection *on = &source->load->on;
     uint32_t count = on->last - on->first + 1;
     uint32_t wanted = on->count > 0 && on->count < count ? on->count : count;
@@ -287,7 +293,7 @@ static int make_source(struct weir_loads *loads, const struct weir_load *load,
 {
     struct source *source = &loads->sources[loads->count++];
     *source = (struct source){
-        .part = { .name = load->name, .run = run },
+        .part = { .name = load->name, .run = run_source },
         .loads = loads,
         .load = load,
         .rng = { .state = seed },
@@ -343,8 +349,8 @@ struct weir_loads *weir_loads_new(struct weir_fleet *fleet,
     }
     const struct weir_fleet_watch watch = {
         .context = loads,
-        .received = on_received,
-        .dying = on_dying,
+        .received = load_on_received,
+        .dying = load_on_dying,
     };
     weir_fleet_watch(fleet, &watch);
     return loads;

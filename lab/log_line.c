@@ -26,7 +26,7 @@ static const char no_status[] = "no status and size behind the request";
 
 /* ---- Time ---- */
 
-static bool read_number(const char *p, size_t len, int *out)
+static bool read_digits(const char *p, size_t len, int *out)
 {
     int value = 0;
     for (size_t i = 0; i < len; i++) {
@@ -50,11 +50,11 @@ static bool read_month(const char *p, int *out)
     return false;
 }
 
-static bool read_zone(const char *p, int64_t *out_east)
+static bool read_log_zone(const char *p, int64_t *out_east)
 {
     int hours, minutes;
-    if ((p[0] != '+' && p[0] != '-') || !read_number(p + 1, 2, &hours) ||
-        !read_number(p + 3, 2, &minutes))
+    if ((p[0] != '+' && p[0] != '-') || !read_digits(p + 1, 2, &hours) ||
+        !read_digits(p + 3, 2, &minutes))
         return false;
     int64_t east = hours * 3600 + minutes * 60;
     *out_east = p[0] == '-' ? -east : east;
@@ -66,11 +66,12 @@ static bool read_minute(const char *p, int64_t *out)
 {
     struct tm tm = { 0 };
     int64_t east;
-    bool sound = read_number(p, 2, &tm.tm_mday) && p[2] == '/' &&
+    bool sound = read_digits(p, 2, &tm.tm_mday) && p[2] == '/' &&
                  read_month(p + 3, &tm.tm_mon) && p[6] == '/' &&
-                 read_number(p + 7, 4, &tm.tm_year) && p[11] == ':' &&
-                 read_number(p + 12, 2, &tm.tm_hour) && p[14] == ':' &&
-                 read_number(p + 15, 2, &tm.tm_min) && read_zone(p + 21, &east);
+                 read_digits(p + 7, 4, &tm.tm_year) && p[11] == ':' &&
+                 read_digits(p + 12, 2, &tm.tm_hour) && p[14] == ':' &&
+                 read_digits(p + 15, 2, &tm.tm_min) &&
+                 read_log_zone(p + 21, &east);
     if (!sound || tm.tm_year < 1970 || tm.tm_mday < 1 || tm.tm_mday > 31 ||
         tm.tm_hour > 23 || tm.tm_min > 59)
         return false;
@@ -82,13 +83,14 @@ static bool read_minute(const char *p, int64_t *out)
     return true;
 }
 
-static bool read_time(const char *p, struct weir_log_clock *clock, int64_t *out)
+static bool read_clock_time(const char *p, struct weir_log_clock *clock,
+                            int64_t *out)
 {
     const char *zone = p + TIME_BYTES - ZONE_BYTES;
     int second;
     bool known = clock->text[0] != '\0';
     if (p[MINUTE_BYTES] != ':' || p[MINUTE_BYTES + 3] != ' ' ||
-        !read_number(p + MINUTE_BYTES + 1, 2, &second) || second > 60)
+        !read_digits(p + MINUTE_BYTES + 1, 2, &second) || second > 60)
         return false;
     if (!known || memcmp(p, clock->text, MINUTE_BYTES) != 0 ||
         memcmp(zone, clock->text + MINUTE_BYTES, ZONE_BYTES) != 0) {
@@ -104,7 +106,7 @@ static bool read_time(const char *p, struct weir_log_clock *clock, int64_t *out)
 /* ---- Words ---- */
 
 /* Takes the bytes before 'end', and 'end' itself, off 'rest'. */
-static bool cut(struct weir_text *rest, char end, struct weir_text *out)
+static bool cut_field(struct weir_text *rest, char end, struct weir_text *out)
 {
     const char *found = rest->len > 0 ? memchr(rest->p, end, rest->len) : NULL;
     if (!found)
@@ -116,7 +118,7 @@ static bool cut(struct weir_text *rest, char end, struct weir_text *out)
 }
 
 /* The same for a quoted text, in which \" is a quote. */
-static bool cut_quoted(struct weir_text *rest, struct weir_text *out)
+static bool cut_quoted_field(struct weir_text *rest, struct weir_text *out)
 {
     size_t at = 0;
     while (at < rest->len && rest->p[at] == ' ')
@@ -143,8 +145,8 @@ static bool cut_quoted(struct weir_text *rest, struct weir_text *out)
 static bool read_user(struct weir_text text, struct weir_text *out)
 {
     struct weir_text ident, user;
-    if (!cut(&text, ' ', &ident) || !cut(&text, ' ', &user) || ident.len == 0 ||
-        user.len == 0 || text.len > 0)
+    if (!cut_field(&text, ' ', &ident) || !cut_field(&text, ' ', &user) ||
+        ident.len == 0 || user.len == 0 || text.len > 0)
         return false;
     *out = user;
     return true;
@@ -156,11 +158,11 @@ const char *weir_log_line_begin(struct weir_text line,
 {
     struct weir_text rest = line;
     struct weir_text ident;
-    if (!cut(&rest, ' ', &out->client) || out->client.len == 0 ||
+    if (!cut_field(&rest, ' ', &out->client) || out->client.len == 0 ||
         out->client.len > WEIR_NAME_MAX / 2)
         return no_client;
-    if (!cut(&rest, '[', &ident) || rest.len < TIME_BYTES + 1 ||
-        rest.p[TIME_BYTES] != ']' || !read_time(rest.p, clock, &out->at))
+    if (!cut_field(&rest, '[', &ident) || rest.len < TIME_BYTES + 1 ||
+        rest.p[TIME_BYTES] != ']' || !read_clock_time(rest.p, clock, &out->at))
         return no_time;
     if (!read_user(ident, &out->user))
         return no_user;
@@ -175,10 +177,10 @@ static void split_request(struct weir_text request, struct weir_log_line *out)
     out->path = (struct weir_text){ 0 };
     out->protocol = (struct weir_text){ 0 };
     struct weir_text method;
-    if (!cut(&request, ' ', &method) || method.len == 0)
+    if (!cut_field(&request, ' ', &method) || method.len == 0)
         return;
     out->method = method;
-    if (!cut(&request, ' ', &out->path))
+    if (!cut_field(&request, ' ', &out->path))
         out->path = request;
     else
         out->protocol = request;
@@ -199,16 +201,16 @@ const char *weir_log_line_end(struct weir_log_line *line)
 {
     struct weir_text rest = line->rest;
     struct weir_text request, size;
-    if (!cut_quoted(&rest, &request))
+    if (!cut_quoted_field(&rest, &request))
         return no_request;
     split_request(request, line);
     if (rest.len < 2 || rest.p[0] != ' ')
         return no_status;
     rest.p++;
     rest.len--;
-    if (!cut(&rest, ' ', &line->status) || line->status.len != 3)
+    if (!cut_field(&rest, ' ', &line->status) || line->status.len != 3)
         return no_status;
-    if (!cut(&rest, ' ', &size)) {
+    if (!cut_field(&rest, ' ', &size)) {
         size = rest;
         rest.len = 0;
     }
@@ -217,7 +219,7 @@ const char *weir_log_line_end(struct weir_log_line *line)
         return no_status;
     line->bytes = read_bytes(size);
     line->referer = line->agent = (struct weir_text){ 0 };
-    if (rest.len > 0 && cut_quoted(&rest, &line->referer))
-        (void)cut_quoted(&rest, &line->agent);
+    if (rest.len > 0 && cut_quoted_field(&rest, &line->referer))
+        (void)cut_quoted_field(&rest, &line->agent);
     return NULL;
 }

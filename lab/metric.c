@@ -18,7 +18,7 @@
 
 /* A measure's input. */
 struct view {
-    const struct weir_sample *samples;
+    const struct weir_quota_sample *samples;
     const struct weir_fleet_sample *fleet;
     size_t from, to; /* samples: from .. to - 1 */
     double step_s;
@@ -28,7 +28,8 @@ struct view {
 
 /* ---- Sums and means ---- */
 
-static double units_of(const struct weir_sample *sample, size_t offset)
+static double sample_units(const struct weir_quota_sample *sample,
+                           size_t offset)
 {
     return *(const double *)(const void *)((const char *)sample + offset);
 }
@@ -37,7 +38,7 @@ static double sum_of(const struct view *view, size_t offset)
 {
     double sum = 0;
     for (size_t i = view->from; i < view->to; i++)
-        sum += units_of(&view->samples[i], offset);
+        sum += sample_units(&view->samples[i], offset);
     return sum;
 }
 
@@ -64,12 +65,12 @@ struct bins {
     double mean, sd, min, max; /* NaN without a whole bin */
 };
 
-static double bin_of(const struct view *view, size_t first, size_t offset)
+static double bin_sum(const struct view *view, size_t first, size_t offset)
 {
     size_t end = first + WEIR_RUN_SAMPLES_A_BIN;
     double sum = 0;
     for (size_t i = first; i < end; i++)
-        sum += units_of(&view->samples[i], offset);
+        sum += sample_units(&view->samples[i], offset);
     double bin_s = view->step_s * WEIR_RUN_SAMPLES_A_BIN;
     return sum / bin_s / limit_over(view, first, end);
 }
@@ -81,7 +82,7 @@ static struct bins bins_of(const struct view *view, size_t offset)
     size_t first = (view->from + width - 1) / width * width;
     double sum = 0, squares = 0;
     for (size_t i = first; i + width <= view->to; i += width) {
-        double value = bin_of(view, i, offset);
+        double value = bin_sum(view, i, offset);
         sum += value;
         bins.min = fmin(bins.min, value);
         bins.max = fmax(bins.max, value);
@@ -89,53 +90,38 @@ static struct bins bins_of(const struct view *view, size_t offset)
     }
     bins.mean = count > 0 ? sum / (double)count : NAN;
     for (size_t i = first; i + width <= view->to; i += width) {
-        double off = bin_of(view, i, offset) - bins.mean;
+        double off = bin_sum(view, i, offset) - bins.mean;
         squares += off * off;
     }
     bins.sd = count > 0 ? sqrt(squares / (double)count) : NAN;
     return bins;
 }
 
-#define PASSED offsetof(struct weir_sample, passed)
-#define OFFERED offsetof(struct weir_sample, offered)
-#define REFUSED offsetof(struct weir_sample, refused)
-#define IDEAL_PASSED offsetof(struct weir_sample, ideal_passed)
-#define IDEAL_REFUSED offsetof(struct weir_sample, ideal_refused)
-
-static double offered_mean(const struct view *view)
+static double bins_mean(const struct view *view, size_t offset)
 {
-    return bins_of(view, OFFERED).mean;
+    return bins_of(view, offset).mean;
 }
 
-static double passed_mean(const struct view *view)
+static double bins_sd(const struct view *view, size_t offset)
 {
-    return bins_of(view, PASSED).mean;
+    return bins_of(view, offset).sd;
 }
 
-static double passed_sd(const struct view *view)
+static double bins_min(const struct view *view, size_t offset)
 {
-    return bins_of(view, PASSED).sd;
+    return bins_of(view, offset).min;
 }
 
-static double passed_min(const struct view *view)
+static double bins_max(const struct view *view, size_t offset)
 {
-    return bins_of(view, PASSED).min;
+    return bins_of(view, offset).max;
 }
 
-static double passed_max(const struct view *view)
-{
-    return bins_of(view, PASSED).max;
-}
-
-static double ideal_mean(const struct view *view)
-{
-    return bins_of(view, IDEAL_PASSED).mean;
-}
-
-static double ideal_sd(const struct view *view)
-{
-    return bins_of(view, IDEAL_PASSED).sd;
-}
+#define PASSED offsetof(struct weir_quota_sample, passed)
+#define OFFERED offsetof(struct weir_quota_sample, offered)
+#define REFUSED offsetof(struct weir_quota_sample, refused)
+#define IDEAL_PASSED offsetof(struct weir_quota_sample, ideal_passed)
+#define IDEAL_REFUSED offsetof(struct weir_quota_sample, ideal_refused)
 
 /* ---- Oscillation ---- */
 
@@ -197,14 +183,9 @@ static double onset_excess(const struct view *view)
                          sum_of(view, PASSED) - sum_of(view, IDEAL_PASSED));
 }
 
-static double echo(const struct view *view)
+static double sum_over_limit(const struct view *view, size_t offset)
 {
-    return limit_seconds(view, sum_of(view, REFUSED));
-}
-
-static double ideal_echo(const struct view *view)
-{
-    return limit_seconds(view, sum_of(view, IDEAL_REFUSED));
+    return limit_seconds(view, sum_of(view, offset));
 }
 
 static double echo_s(const struct view *view)
@@ -233,42 +214,28 @@ static double divergence(const struct view *view)
 
 /* ---- The fleet ---- */
 
+static double fleet_value(const struct weir_fleet_sample *sample, size_t offset)
+{
+    return *(const double *)(const void *)((const char *)sample + offset);
+}
+
 /* Per second and root link that is up. */
 static double per_link(const struct view *view, size_t offset)
 {
     double sum = 0, link_seconds = 0;
     for (size_t i = view->from; i < view->to; i++) {
         const struct weir_fleet_sample *sample = &view->fleet[i];
-        sum += *(const double *)(const void *)((const char *)sample + offset);
+        sum += fleet_value(sample, offset);
         link_seconds += sample->links * view->step_s;
     }
     return link_seconds > 0 ? sum / link_seconds : NAN;
 }
 
-static double reports(const struct view *view)
+static double last_sample(const struct view *view, size_t offset)
 {
-    return per_link(view, offsetof(struct weir_fleet_sample, reports));
-}
-
-static double messages(const struct view *view)
-{
-    return per_link(view, offsetof(struct weir_fleet_sample, messages));
-}
-
-static double bytes(const struct view *view)
-{
-    return per_link(view, offsetof(struct weir_fleet_sample, bytes));
-}
-
-static double waiting_bytes(const struct view *view)
-{
-    return view->from < view->to ? view->fleet[view->to - 1].waiting_bytes
-                                 : NAN;
-}
-
-static double unseen_share(const struct view *view)
-{
-    return view->from < view->to ? view->fleet[view->to - 1].unseen_share : NAN;
+    return view->from < view->to
+               ? fleet_value(&view->fleet[view->to - 1], offset)
+               : NAN;
 }
 
 /* ---- The table ---- */
@@ -312,27 +279,35 @@ const char *const weir_metric_sentences[WEIR_METRIC_COUNT] = {
         "start; 1: all of it",
 };
 
-static double (*const computed[WEIR_METRIC_COUNT])(const struct view *) = {
-    [WEIR_METRIC_OFFERED_MEAN] = offered_mean,
-    [WEIR_METRIC_PASSED_MEAN] = passed_mean,
-    [WEIR_METRIC_PASSED_SD] = passed_sd,
-    [WEIR_METRIC_PASSED_MIN] = passed_min,
-    [WEIR_METRIC_PASSED_MAX] = passed_max,
-    [WEIR_METRIC_PERIOD_S] = period_s,
-    [WEIR_METRIC_REFUSED_SHARE] = refused_share,
-    [WEIR_METRIC_MAX_FILL_OVER_HIGH] = max_fill_over_high,
-    [WEIR_METRIC_ONSET_EXCESS] = onset_excess,
-    [WEIR_METRIC_ECHO] = echo,
-    [WEIR_METRIC_ECHO_S] = echo_s,
-    [WEIR_METRIC_IDEAL_MEAN] = ideal_mean,
-    [WEIR_METRIC_IDEAL_SD] = ideal_sd,
-    [WEIR_METRIC_IDEAL_ECHO] = ideal_echo,
-    [WEIR_METRIC_REPORTS] = reports,
-    [WEIR_METRIC_MESSAGES] = messages,
-    [WEIR_METRIC_BYTES] = bytes,
-    [WEIR_METRIC_DIVERGENCE] = divergence,
-    [WEIR_METRIC_WAITING_BYTES] = waiting_bytes,
-    [WEIR_METRIC_UNSEEN_SHARE] = unseen_share,
+#define OF_FLEET(member) offsetof(struct weir_fleet_sample, member)
+
+/* 'by_member' gets the offset of a sample's member. */
+static const struct {
+    double (*by_view)(const struct view *view);
+    double (*by_member)(const struct view *view, size_t offset);
+    size_t offset;
+} computed[WEIR_METRIC_COUNT] = {
+    [WEIR_METRIC_OFFERED_MEAN] = { NULL, bins_mean, OFFERED },
+    [WEIR_METRIC_PASSED_MEAN] = { NULL, bins_mean, PASSED },
+    [WEIR_METRIC_PASSED_SD] = { NULL, bins_sd, PASSED },
+    [WEIR_METRIC_PASSED_MIN] = { NULL, bins_min, PASSED },
+    [WEIR_METRIC_PASSED_MAX] = { NULL, bins_max, PASSED },
+    [WEIR_METRIC_PERIOD_S] = { .by_view = period_s },
+    [WEIR_METRIC_REFUSED_SHARE] = { .by_view = refused_share },
+    [WEIR_METRIC_MAX_FILL_OVER_HIGH] = { .by_view = max_fill_over_high },
+    [WEIR_METRIC_ONSET_EXCESS] = { .by_view = onset_excess },
+    [WEIR_METRIC_ECHO] = { NULL, sum_over_limit, REFUSED },
+    [WEIR_METRIC_ECHO_S] = { .by_view = echo_s },
+    [WEIR_METRIC_IDEAL_MEAN] = { NULL, bins_mean, IDEAL_PASSED },
+    [WEIR_METRIC_IDEAL_SD] = { NULL, bins_sd, IDEAL_PASSED },
+    [WEIR_METRIC_IDEAL_ECHO] = { NULL, sum_over_limit, IDEAL_REFUSED },
+    [WEIR_METRIC_REPORTS] = { NULL, per_link, OF_FLEET(reports) },
+    [WEIR_METRIC_MESSAGES] = { NULL, per_link, OF_FLEET(messages) },
+    [WEIR_METRIC_BYTES] = { NULL, per_link, OF_FLEET(bytes) },
+    [WEIR_METRIC_DIVERGENCE] = { .by_view = divergence },
+    [WEIR_METRIC_WAITING_BYTES] = { NULL, last_sample,
+                                    OF_FLEET(waiting_bytes) },
+    [WEIR_METRIC_UNSEEN_SHARE] = { NULL, last_sample, OF_FLEET(unseen_share) },
 };
 
 double weir_metric_of(const struct weir_scenario *scenario,
@@ -358,7 +333,13 @@ double weir_metric_of(const struct weir_scenario *scenario,
         if (strcmp(result->quotas[i].name, name) == 0)
             view.samples = result->quotas[i].samples;
     }
-    return view.samples ? computed[measure->metric](&view) : NAN;
+    if (!view.samples)
+        return NAN;
+    size_t row = (size_t)measure->metric;
+    weir_assert(row < WEIR_METRIC_COUNT);
+    return computed[row].by_view
+               ? computed[row].by_view(&view)
+               : computed[row].by_member(&view, computed[row].offset);
 }
 
 /* ---- Judging ---- */

@@ -74,8 +74,13 @@ struct weir_model_run {
 
 /* Adds to the sample that contains 'at' (since the start), if it is within the
  * run. */
-void weir_model_add(struct weir_model_run *run, size_t series, weir_duration at,
-                    double value);
+static inline void weir_model_add(struct weir_model_run *run, size_t series,
+                                  weir_duration at, double value)
+{
+    size_t sample = at / run->step;
+    if (sample < run->sample_count)
+        run->series[series][sample] += value;
+}
 
 /* ---- scenario_model.c ---- */
 
@@ -85,9 +90,6 @@ int weir_build_model(struct weir_builder *builder);
 void weir_model_value_print(FILE *out, const struct weir_model_field *field,
                             double value);
 void weir_print_model(FILE *out, const struct weir_scenario *scenario);
-/* Names to choose from, ending with NULL: the fleet's or the model's. */
-const char *const *weir_scenario_metrics(struct weir_scenario *scenario);
-const char *const *weir_scenario_series(struct weir_scenario *scenario);
 
 /* ---- run_model.c ---- */
 

@@ -9,7 +9,7 @@
  * replaced by the nearest possible one, so that a figure may cover such a
  * corner. */
 
-#include "lab/model_adaptive.h"
+#include "lab/model_adaptive_internal.h"
 
 #include <math.h>
 
@@ -209,12 +209,12 @@ static const struct weir_model_series series[] = {
 
 /* ---- Options from the fields ---- */
 
-static weir_duration time_of(const double *values, int field)
+static weir_duration plant_time(const double *values, int field)
 {
     return (weir_duration)values[field];
 }
 
-static double given(const double *values, int field, double otherwise)
+static double value_or(const double *values, int field, double otherwise)
 {
     return values[field] > 0 ? values[field] : otherwise;
 }
@@ -227,11 +227,11 @@ static double between(double low, double value, double high)
 static void set_controller(struct weir_controller_options *controller,
                            const double *values)
 {
-    controller->target = time_of(values, TARGET);
+    controller->target = plant_time(values, TARGET);
     if (controller->target == 0)
         controller->target = 1;
-    controller->max = given(values, MAX, controller->max);
-    controller->min = given(values, MIN, controller->min);
+    controller->max = value_or(values, MAX, controller->max);
+    controller->min = value_or(values, MIN, controller->min);
     /* Controllers with whole limits need whole bounds. */
     if (controller->kind != WEIR_CONTROLLER_TARGET) {
         controller->max = fmax(controller->max, 1);
@@ -240,18 +240,18 @@ static void set_controller(struct weir_controller_options *controller,
     controller->max = fmax(controller->max, WEIR_PERMITS_MIN);
     controller->min = fmin(controller->min, controller->max);
     controller->initial =
-        between(controller->min, given(values, INITIAL, controller->initial),
+        between(controller->min, value_or(values, INITIAL, controller->initial),
                 controller->max);
-    controller->count = (uint32_t)given(values, COUNT, controller->count);
-    controller->window_min = (weir_duration)given(
+    controller->count = (uint32_t)value_or(values, COUNT, controller->count);
+    controller->window_min = (weir_duration)value_or(
         values, WINDOW_MIN, (double)controller->window_min);
-    controller->window_max = (weir_duration)given(
+    controller->window_max = (weir_duration)value_or(
         values, WINDOW_MAX, (double)controller->window_max);
     if (controller->window_max < controller->window_min)
         controller->window_max = controller->window_min;
-    controller->backoff = given(values, BACKOFF, controller->backoff);
-    controller->setpoint = given(values, SETPOINT, controller->setpoint);
-    controller->growth = given(values, GROWTH, controller->growth);
+    controller->backoff = value_or(values, BACKOFF, controller->backoff);
+    controller->setpoint = value_or(values, SETPOINT, controller->setpoint);
+    controller->growth = value_or(values, GROWTH, controller->growth);
     if (values[GUARD] < OWN_GUARD)
         controller->guard = (enum weir_guard)values[GUARD];
 }
@@ -285,19 +285,19 @@ static struct weir_storage_options storage_of(const double *values)
 {
     return (struct weir_storage_options){
         .kind = (enum weir_storage_kind)values[STORAGE],
-        .latency = time_of(values, LATENCY),
+        .latency = plant_time(values, LATENCY),
         .per_s = values[PER_S],
-        .floor = time_of(values, FLOOR),
+        .floor = plant_time(values, FLOOR),
         .workers = (uint32_t)values[WORKERS],
         .slowness = values[SLOWNESS],
-        .slow_at = time_of(values, SLOW_AT),
-        .slow_for = time_of(values, SLOW_FOR),
-        .slow_every = time_of(values, SLOW_EVERY),
-        .hang_at = time_of(values, HANG_AT),
-        .hang_for = time_of(values, HANG_FOR),
-        .blip_at = time_of(values, BLIP_AT),
+        .slow_at = plant_time(values, SLOW_AT),
+        .slow_for = plant_time(values, SLOW_FOR),
+        .slow_every = plant_time(values, SLOW_EVERY),
+        .hang_at = plant_time(values, HANG_AT),
+        .hang_for = plant_time(values, HANG_FOR),
+        .blip_at = plant_time(values, BLIP_AT),
         .blip_count = (uint32_t)values[BLIP_COUNT],
-        .blip_latency = time_of(values, BLIP_LATENCY),
+        .blip_latency = plant_time(values, BLIP_LATENCY),
     };
 }
 
@@ -309,17 +309,17 @@ static struct weir_plant_options plant_of(const struct weir_model_run *run)
         .storage = storage_of(values),
         .instances = (uint32_t)instances,
         .instances_first = (uint32_t)fmin(
-            given(values, INSTANCES_FIRST, instances), instances),
-        .join_at = time_of(values, JOIN_AT),
+            value_or(values, INSTANCES_FIRST, instances), instances),
+        .join_at = plant_time(values, JOIN_AT),
         .poisson = values[ARRIVALS] == 1,
         .rate = values[RATE],
-        .step_at = time_of(values, STEP_AT),
+        .step_at = plant_time(values, STEP_AT),
         .step_rate = values[STEP_RATE],
-        .bulk_end = time_of(values, BULK_END),
+        .bulk_end = plant_time(values, BULK_END),
         .sync_rate = values[SYNC_RATE],
-        .overhead = time_of(values, OVERHEAD),
-        .timeout = time_of(values, TIMEOUT),
-        .retry = time_of(values, RETRY),
+        .overhead = plant_time(values, OVERHEAD),
+        .timeout = plant_time(values, TIMEOUT),
+        .retry = plant_time(values, RETRY),
         .seed = run->seed,
         .end = run->span,
         .note = weir_adaptive_look_note,
@@ -340,25 +340,25 @@ static struct weir_adaptive_phases phases_of(const double *values)
         { HANG_AT, HANG_FOR, -1 },
         { BLIP_AT, -1, -1 },
     };
-    struct weir_adaptive_phases phases = { .grace = time_of(values, GRACE) };
+    struct weir_adaptive_phases phases = { .grace = plant_time(values, GRACE) };
     for (size_t i = 0; i < WEIR_COUNT_OF(changes); i++) {
         if (values[changes[i].at] == 0 || phases.change > 0)
             continue;
-        phases.change = time_of(values, changes[i].at);
+        phases.change = plant_time(values, changes[i].at);
         if (changes[i].lasts >= 0)
-            phases.lasts = time_of(values, changes[i].lasts);
+            phases.lasts = plant_time(values, changes[i].lasts);
         if (changes[i].every >= 0)
-            phases.every = time_of(values, changes[i].every);
+            phases.every = plant_time(values, changes[i].every);
     }
     return phases;
 }
 
-static void play(struct weir_model_run *run)
+static void play_adaptive(struct weir_model_run *run)
 {
     struct weir_plant_options plant = plant_of(run);
     struct weir_adaptive_phases phases = phases_of(run->values);
     struct weir_adaptive_look *look = weir_adaptive_look_new(
-        run, &plant, &phases, time_of(run->values, SETTLE));
+        run, &plant, &phases, plant_time(run->values, SETTLE));
     plant.context = look;
     run->events = weir_plant_run(&plant);
     weir_adaptive_look_sum_up(look);
@@ -371,5 +371,5 @@ const struct weir_model weir_model_adaptive = {
     .fields = fields,
     .metrics = metrics,
     .series = series,
-    .play = play,
+    .play = play_adaptive,
 };

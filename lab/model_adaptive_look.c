@@ -9,7 +9,7 @@
  * The article's dashboards show the p95 of each 15 s, so windows_over counts
  * the windows that lie completely in the measured time. */
 
-#include "lab/model_adaptive.h"
+#include "lab/model_adaptive_internal.h"
 
 #include <math.h>
 
@@ -88,14 +88,14 @@ void weir_adaptive_look_free(struct weir_adaptive_look *look)
 
 /* ---- Latencies ---- */
 
-static void keep(struct latencies *latencies, double ms)
+static void keep_latency(struct latencies *latencies, double ms)
 {
     latencies->ms = weir_must_grow(latencies->ms, &latencies->capacity,
                                    latencies->count + 1, sizeof(double));
     latencies->ms[latencies->count++] = ms;
 }
 
-static void swap(double *a, double *b)
+static void swap_latencies(double *a, double *b)
 {
     double kept = *a;
     *a = *b;
@@ -105,7 +105,7 @@ static void swap(double *a, double *b)
 /* Puts the nth value in sorted order at its place, with nothing larger before
  * it and nothing smaller behind (Hoare's "Find", CACM 1961). A sort would take
  * most of the time of a run. */
-static double find(double *ms, size_t count, size_t nth)
+static double find_nth(double *ms, size_t count, size_t nth)
 {
     size_t from = 0, to = count - 1;
     while (from < to) {
@@ -118,7 +118,7 @@ static double find(double *ms, size_t count, size_t nth)
                 high--;
             if (low >= high)
                 break;
-            swap(&ms[low++], &ms[high--]);
+            swap_latencies(&ms[low++], &ms[high--]);
         }
         /* All up to 'high' are at most 'middle', all behind at least. */
         if (nth <= high)
@@ -135,7 +135,7 @@ static double percentile(struct latencies *latencies, size_t percent)
     size_t count = latencies->count;
     if (count == 0)
         return NAN;
-    return find(latencies->ms, count, (count * percent + 99) / 100 - 1);
+    return find_nth(latencies->ms, count, (count * percent + 99) / 100 - 1);
 }
 
 static double mean(const struct latencies *latencies)
@@ -209,7 +209,7 @@ static void close_bin(struct weir_adaptive_look *look)
     look->sync_bin.count = 0;
 }
 
-static void look_at_time(struct weir_adaptive_look *look, weir_instant now)
+static void close_windows(struct weir_adaptive_look *look, weir_instant now)
 {
     while (now >= look->window_end)
         close_window(look);
@@ -280,34 +280,34 @@ static void note_bulk(struct weir_adaptive_look *look,
     look->done_at = done > look->done_at ? done : look->done_at;
 }
 
-static void note_answer(struct weir_adaptive_look *look,
-                        const struct weir_plant_note *note)
+static void note_latency(struct weir_adaptive_look *look,
+                         const struct weir_plant_note *note)
 {
     double ms = (double)note->latency / 1e6;
-    keep(note->sync ? &look->sync_bin : &look->bin, ms);
+    keep_latency(note->sync ? &look->sync_bin : &look->bin, ms);
     enum phase phase = phase_at(look, note->at);
     if (!note->sync && phase != NEITHER)
-        keep(&look->of_phase[phase], ms);
+        keep_latency(&look->of_phase[phase], ms);
     if (note->at < look->settle)
         return;
-    keep(&look->all, ms);
-    keep(note->sync ? &look->sync : &look->bulk, ms);
+    keep_latency(&look->all, ms);
+    keep_latency(note->sync ? &look->sync : &look->bulk, ms);
     if (note->sync)
         return;
-    keep(&look->window, ms);
+    keep_latency(&look->window, ms);
     look->slow += ms > target_ms(look) ? 1 : 0;
 }
 
 void weir_adaptive_look_note(void *context, const struct weir_plant_note *note)
 {
     struct weir_adaptive_look *look = context;
-    look_at_time(look, note->at);
+    close_windows(look, note->at);
     note_limit(look, note);
     note_figure(look, note);
     if (!note->sync)
         note_bulk(look, note);
     if (note->admitted)
-        note_answer(look, note);
+        note_latency(look, note);
     if (note->at < look->settle)
         return;
     look->offered++;
@@ -380,7 +380,7 @@ static void sum_up_latencies(struct weir_adaptive_look *look)
 void weir_adaptive_look_sum_up(struct weir_adaptive_look *look)
 {
     double *metrics = look->run->metrics;
-    look_at_time(look, look->run->span);
+    close_windows(look, look->run->span);
     double length = look->run->span > look->settle
                         ? (double)(look->run->span - look->settle) / 1e9
                         : NAN;

@@ -47,7 +47,7 @@ void weir_model_algorithm_fini(struct weir_model_algorithm *bucket_state)
     free(bucket_state->state);
 }
 
-struct weir_algorithm_answer weir_model_algorithm_ask(
+struct weir_algorithm_answer weir_model_algorithm_decide(
     struct weir_model_algorithm *bucket_state, enum weir_algorithm_op op,
     uint64_t weight, weir_instant now)
 {

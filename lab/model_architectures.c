@@ -25,6 +25,7 @@
 #include <stdlib.h>
 
 #include "lab/fleet.h"
+#include "lab/heap.h"
 #include "lab/memory.h"
 #include "lab/model.h"
 
@@ -116,8 +117,7 @@ static const struct weir_model_series series[] = {
 
 /* An action or news that is due later; in the order of time. */
 struct later {
-    weir_instant at;
-    uint64_t tie;
+    struct weir_heap_key due;
     uint32_t key, node;
     uint64_t window; /* the call's */
     uint64_t read;   /* get_then_set: the value read */
@@ -138,12 +138,11 @@ struct play {
     uint64_t *windows; /* the window of each */
     uint64_t *passed;  /* [window][key] */
     size_t window_count;
-    struct later *heap;
-    size_t heap_count, heap_capacity;
+    struct weir_heap later;    /* of struct later */
     weir_instant *locked_till; /* by key */
     double *waits;             /* of calls, ms */
     size_t wait_count, wait_capacity;
-    uint64_t calls, admitted, ties;
+    uint64_t calls, admitted;
     uint64_t messages; /* of a fleet: until the first call, to be subtracted */
     struct weir_fleet *fleet;
 };
@@ -152,6 +151,7 @@ struct play {
 static uint64_t *counter(struct play *play, uint32_t node, uint32_t key,
                          uint64_t window)
 {
+    weir_assert(node < play->nodes_most && key < play->keys);
     size_t at = (size_t)node * play->keys + key;
     if (play->windows[at] < window) {
         play->windows[at] = window;
@@ -160,60 +160,21 @@ static uint64_t *counter(struct play *play, uint32_t node, uint32_t key,
     return &play->counts[at];
 }
 
-static void wait_for(struct play *play, weir_duration wait)
+static void note_wait(struct play *play, weir_duration wait)
 {
     play->waits = weir_must_grow(play->waits, &play->wait_capacity,
                                  play->wait_count + 1, sizeof *play->waits);
+    weir_assert(play->wait_count < play->wait_capacity);
     play->waits[play->wait_count++] = (double)wait / 1e6;
 }
 
-static void admit(struct play *play, uint32_t key, weir_instant now)
+static void admit_call(struct play *play, uint32_t key, weir_instant now)
 {
     play->admitted++;
     size_t window = now / play->window;
     if (window < play->window_count)
         play->passed[window * play->keys + key]++;
     weir_model_add(play->run, PASSED, now, 1);
-}
-
-/* ---- Later ---- */
-
-static bool is_before(const struct later *a, const struct later *b)
-{
-    return a->at != b->at ? a->at < b->at : a->tie < b->tie;
-}
-
-static void put_later(struct play *play, struct later later)
-{
-    later.tie = play->ties++;
-    play->heap = weir_must_grow(play->heap, &play->heap_capacity,
-                                play->heap_count + 1, sizeof *play->heap);
-    size_t at = play->heap_count++;
-    for (; at > 0 && is_before(&later, &play->heap[(at - 1) / 2]);
-         at = (at - 1) / 2)
-        play->heap[at] = play->heap[(at - 1) / 2];
-    play->heap[at] = later;
-}
-
-static struct later take_later(struct play *play)
-{
-    struct later first = play->heap[0];
-    struct later last = play->heap[--play->heap_count];
-    size_t at = 0;
-    for (;;) {
-        size_t child = 2 * at + 1;
-        if (child >= play->heap_count)
-            break;
-        if (child + 1 < play->heap_count &&
-            is_before(&play->heap[child + 1], &play->heap[child]))
-            child++;
-        if (!is_before(&play->heap[child], &last))
-            break;
-        play->heap[at] = play->heap[child];
-        at = child;
-    }
-    play->heap[at] = last;
-    return first;
 }
 
 /* ---- Decisions from the node's own memory ---- */
@@ -223,25 +184,26 @@ static void decide_alone(struct play *play, uint32_t node, uint32_t key,
 {
     uint64_t window = now / play->window;
     uint64_t *count = counter(play, node, key, window);
-    wait_for(play, 0);
+    note_wait(play, 0);
     if (*count >= quantity)
         return;
     ++*count;
-    admit(play, key, now);
+    admit_call(play, key, now);
     if (play->how != BROADCAST && play->how != LOG)
         return;
     /* To each other node; through the log, one to it and one to each. */
     play->messages += play->nodes - 1 + (play->how == LOG);
-    put_later(play,
-              (struct later){
-                  .at = now + (play->how == LOG ? play->lag : play->rtt / 2),
-                  .key = key,
-                  .node = node,
-                  .window = window,
-                  .what = TOLD });
+    weir_heap_push(
+        &play->later,
+        &(struct later){
+            .due.at = now + (play->how == LOG ? play->lag : play->rtt / 2),
+            .key = key,
+            .node = node,
+            .window = window,
+            .what = TOLD });
 }
 
-static void hear(struct play *play, const struct later *told)
+static void count_broadcast(struct play *play, const struct later *told)
 {
     for (uint32_t i = 0; i < play->nodes; i++) {
         size_t at = (size_t)i * play->keys + told->key;
@@ -252,7 +214,7 @@ static void hear(struct play *play, const struct later *told)
 
 /* ---- Decisions from a store ---- */
 
-static void ask_store(struct play *play, uint32_t key, weir_instant now)
+static void request_store(struct play *play, uint32_t key, weir_instant now)
 {
     weir_instant at = now + play->rtt / 2;
     if (play->how == LOCKED) {
@@ -265,39 +227,41 @@ static void ask_store(struct play *play, uint32_t key, weir_instant now)
         play->messages += 4;
     }
     play->messages += 2;
-    put_later(play, (struct later){
-                        .at = at,
-                        .key = key,
-                        .asked = now,
-                        .what = play->how == GET_THEN_SET ? READ : ASKED });
+    weir_heap_push(
+        &play->later,
+        &(struct later){ .due.at = at,
+                         .key = key,
+                         .asked = now,
+                         .what = play->how == GET_THEN_SET ? READ : ASKED });
 }
 
-static void answer(struct play *play, const struct later *asked)
+static void decide_at_store(struct play *play, const struct later *asked)
 {
-    weir_instant back = asked->at + play->rtt / 2;
-    uint64_t *count = counter(play, 0, asked->key, asked->at / play->window);
+    weir_instant back = asked->due.at + play->rtt / 2;
+    uint64_t *count =
+        counter(play, 0, asked->key, asked->due.at / play->window);
     if (play->how == LOCKED)
         back += play->rtt;
-    wait_for(play, back - asked->asked);
+    note_wait(play, back - asked->asked);
     if (*count >= play->quantity)
         return;
     ++*count;
-    admit(play, asked->key, asked->at);
+    admit_call(play, asked->key, asked->due.at);
 }
 
-static void read_store(struct play *play, struct later asked)
+static void read_counter(struct play *play, struct later asked)
 {
-    asked.window = asked.at / play->window;
+    asked.window = asked.due.at / play->window;
     asked.read = *counter(play, 0, asked.key, asked.window);
-    weir_instant back = asked.at + play->rtt / 2;
-    wait_for(play, back - asked.asked);
+    weir_instant back = asked.due.at + play->rtt / 2;
+    note_wait(play, back - asked.asked);
     if (asked.read >= play->quantity)
         return;
-    admit(play, asked.key, back);
+    admit_call(play, asked.key, back);
     play->messages += 2;
-    asked.at = back + play->rtt / 2;
+    asked.due.at = back + play->rtt / 2;
     asked.what = WRITTEN;
-    put_later(play, asked);
+    weir_heap_push(&play->later, &asked);
 }
 
 static void write_store(struct play *play, const struct later *written)
@@ -308,20 +272,21 @@ static void write_store(struct play *play, const struct later *written)
 
 static void run_later(struct play *play, weir_instant until)
 {
-    while (play->heap_count > 0 && play->heap[0].at <= until) {
-        struct later later = take_later(play);
+    while (play->later.count > 0 && weir_heap_due(&play->later) <= until) {
+        struct later later;
+        weir_heap_pop(&play->later, &later);
         switch (later.what) {
         case TOLD:
-            hear(play, &later);
+            count_broadcast(play, &later);
             break;
         case READ:
-            read_store(play, later);
+            read_counter(play, later);
             break;
         case WRITTEN:
             write_store(play, &later);
             break;
         case ASKED:
-            answer(play, &later);
+            decide_at_store(play, &later);
             break;
         }
     }
@@ -367,11 +332,11 @@ static void ask_fleet(struct play *play, uint32_t node, uint32_t key,
 {
     char buf[24];
     weir_fleet_run(play->fleet, zero + now);
-    wait_for(play, 0);
+    note_wait(play, 0);
     unsigned outcome =
         weir_fleet_take(play->fleet, node, key_name(key, buf), 1, NULL);
     if (!(outcome & WEIR_OUTCOME_LIMITED))
-        admit(play, key, now);
+        admit_call(play, key, now);
 }
 
 static void scale_out(struct play *play)
@@ -379,8 +344,7 @@ static void scale_out(struct play *play)
     uint32_t had = play->nodes;
     play->nodes = play->nodes_most;
     for (uint32_t i = had; play->fleet && i < play->nodes; i++)
-        weir_fleet_start(play->fleet,
-                         (struct weir_listen_address){ .index = i });
+        weir_fleet_start(play->fleet, weir_limiter_place(i));
 }
 
 /* ---- The traffic ---- */
@@ -392,7 +356,7 @@ static uint32_t node_of(struct play *play, uint32_t key)
                                : (uint32_t)drawn;
 }
 
-static void call(struct play *play, weir_instant zero, weir_instant now)
+static void decide_call(struct play *play, weir_instant zero, weir_instant now)
 {
     uint32_t key = (uint32_t)weir_rng_below(&play->chance.rng, play->keys);
     uint32_t node = node_of(play, key);
@@ -412,7 +376,7 @@ static void call(struct play *play, weir_instant zero, weir_instant now)
     case GET_THEN_SET:
     case LOCKED:
     case ATOMIC:
-        ask_store(play, key, now);
+        request_store(play, key, now);
         break;
     case COUNTED:
         ask_fleet(play, node, key, zero, now);
@@ -426,7 +390,7 @@ static int by_value(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-static void measure(struct play *play)
+static void set_metrics(struct play *play)
 {
     struct weir_model_run *run = play->run;
     double allowed = run->values[LIMIT] * play->keys * (double)run->span / 1e9;
@@ -449,7 +413,7 @@ static void measure(struct play *play)
     run->metrics[LATENCY_P99] = play->waits[play->wait_count * 99 / 100];
     run->takes = play->calls;
     run->events = play->fleet ? weir_fleet_world(play->fleet)->events
-                              : play->ties + play->calls;
+                              : play->later.pushed + play->calls;
 }
 
 static void play_init(struct play *play, struct weir_model_run *run)
@@ -457,6 +421,7 @@ static void play_init(struct play *play, struct weir_model_run *run)
     const double *values = run->values;
     *play = (struct play){
         .run = run,
+        .later = { .size = sizeof(struct later) },
         .how = (enum how)values[HOW],
         .nodes = (uint32_t)values[NODES],
         .nodes_most = (uint32_t)(values[NODES] + values[ADDED]),
@@ -486,7 +451,7 @@ static void play_fini(struct play *play)
     free(play->windows);
     free(play->locked_till);
     free(play->passed);
-    free(play->heap);
+    free(play->later.items);
     free(play->waits);
 }
 
@@ -508,10 +473,10 @@ static void play_all(struct weir_model_run *run)
             scaled = true;
             scale_out(&play);
         }
-        call(&play, zero, now);
+        decide_call(&play, zero, now);
     }
     run_later(&play, WEIR_NEVER);
-    measure(&play);
+    set_metrics(&play);
     play_fini(&play);
 }
 

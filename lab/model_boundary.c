@@ -55,14 +55,14 @@ struct client {
     size_t passed_count, first, most, offered;
 };
 
-static void call(struct client *client, weir_instant now)
+static void decide_boundary_call(struct client *client, weir_instant now)
 {
     struct weir_model_run *run = client->run;
     weir_duration window = (weir_duration)run->values[WINDOW];
     client->offered++;
     weir_model_add(run, OFFERED, now, 1);
-    if (!weir_model_algorithm_ask(&client->bucket_state, WEIR_ALGORITHM_TAKE, 1,
-                                  now)
+    if (!weir_model_algorithm_decide(&client->bucket_state, WEIR_ALGORITHM_TAKE,
+                                     1, now)
              .passed)
         return;
     weir_model_add(run, PASSED, now, 1);
@@ -73,7 +73,7 @@ static void call(struct client *client, weir_instant now)
     client->most = here > client->most ? here : client->most;
 }
 
-static void play(struct weir_model_run *run)
+static void play_boundary(struct weir_model_run *run)
 {
     const double *values = run->values;
     uint64_t limit = (uint64_t)values[LIMIT];
@@ -89,9 +89,9 @@ static void play(struct weir_model_run *run)
                               limit, window, limit, limit);
     for (weir_instant edge = window; edge < run->span; edge += window) {
         for (uint64_t i = limit; i > 0; i--)
-            call(&client, edge - i * gap);
+            decide_boundary_call(&client, edge - i * gap);
         for (uint64_t i = 0; i < limit; i++)
-            call(&client, edge + i * gap);
+            decide_boundary_call(&client, edge + i * gap);
     }
     double edges = (double)(run->span - 1) / (double)window;
     run->metrics[MOST] = (double)client.most / values[LIMIT];
@@ -110,5 +110,5 @@ const struct weir_model weir_model_boundary = {
     .fields = fields,
     .metrics = metrics,
     .series = series,
-    .play = play,
+    .play = play_boundary,
 };

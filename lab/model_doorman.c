@@ -17,7 +17,7 @@
  * 1 and 4, which is the preset. If a second loss hits a job without a master,
  * that program ends with an exception; here it has no effect. */
 
-#include "lab/model_doorman.h"
+#include "lab/model_doorman_internal.h"
 
 #include "lab/memory.h"
 
@@ -243,17 +243,12 @@ uint32_t weir_doorman_draw(struct weir_doorman *stage, size_t count)
     return (uint32_t)weir_rng_below(&stage->rng, count);
 }
 
-void weir_doorman_count(struct weir_doorman *stage,
-                        enum weir_doorman_metric metric)
-{
-    stage->run->metrics[metric] += 1;
-}
-
 /* ---- Masters ---- */
 
 static void change_master(struct weir_doorman *stage, uint32_t job,
                           uint32_t master, weir_instant now)
 {
+    weir_assert(job < stage->job_count);
     uint32_t old = stage->jobs[job].master;
     if (old == master)
         return;
@@ -271,7 +266,8 @@ static void elect(struct weir_doorman *stage, uint32_t job, weir_instant now)
     weir_doorman_mishap_ends(stage, now);
 }
 
-static void lose(struct weir_doorman *stage, uint32_t job, weir_instant now)
+static void lose_master(struct weir_doorman *stage, uint32_t job,
+                        weir_instant now)
 {
     weir_doorman_mishap_begins(stage);
     stage->jobs[job].lost = true;
@@ -336,7 +332,7 @@ static void lose_by_chance(struct weir_doorman *stage, weir_instant now)
         weir_doorman_draw(stage, (size_t)(away / WEIR_SECOND) + 1);
     if (stage->jobs[job].master == WEIR_DOORMAN_NONE)
         return;
-    lose(stage, job, now);
+    lose_master(stage, job, now);
     weir_doorman_post(stage, now + seconds * WEIR_SECOND, elect, job);
 }
 
@@ -362,7 +358,8 @@ static void befall(struct weir_doorman *stage, uint32_t which, weir_instant now)
     }
 }
 
-static void cut(struct weir_doorman *stage, uint32_t which, weir_instant now)
+static void cut_capacity(struct weir_doorman *stage, uint32_t which,
+                         weir_instant now)
 {
     (void)which;
     weir_doorman_look_cut(stage, stage->values[WEIR_DOORMAN_CUT_TO], now);
@@ -385,8 +382,8 @@ static uint32_t add_job(struct weir_doorman *stage, uint32_t parent,
     return job;
 }
 
-static uint32_t add_client(struct weir_doorman *stage, uint32_t job,
-                           weir_instant now)
+static uint32_t add_stage_client(struct weir_doorman *stage, uint32_t job,
+                                 weir_instant now)
 {
     stage->clients =
         weir_must_grow(stage->clients, &stage->client_room,
@@ -417,7 +414,7 @@ static void add_below(struct weir_doorman *stage, uint32_t job)
     if (children[level] > 0)
         return;
     for (double i = 0; i < values[WEIR_DOORMAN_CLIENTS]; i++)
-        add_client(stage, job, 0);
+        add_stage_client(stage, job, 0);
 }
 
 static void newcomer(struct weir_doorman *stage, uint32_t which,
@@ -428,7 +425,7 @@ static void newcomer(struct weir_doorman *stage, uint32_t which,
     /* Set before the client is added: it may get its share at once. */
     stage->look.newcomer = (uint32_t)stage->client_count;
     stage->look.newcomer_came = now;
-    add_client(stage, job, now);
+    add_stage_client(stage, job, now);
 }
 
 /* ---- Playing ---- */
@@ -448,7 +445,7 @@ static void post_if(struct weir_doorman *stage, enum weir_doorman_field field,
         weir_doorman_post(stage, (weir_instant)stage->values[field], run, 0);
 }
 
-static void play(struct weir_model_run *run)
+static void play_doorman(struct weir_model_run *run)
 {
     struct weir_doorman stage = {
         .run = run,
@@ -456,6 +453,7 @@ static void play(struct weir_model_run *run)
         .rules = all_rules[(size_t)run->values[WEIR_DOORMAN_RULES]],
         .rng = { .state = run->seed },
         .tasks = (uint32_t)run->values[WEIR_DOORMAN_TASKS],
+        .agenda = { .size = sizeof(struct weir_doorman_action) },
     };
     for (size_t i = WEIR_DOORMAN_SHORTFALLS; i <= WEIR_DOORMAN_EXPIRIES; i++)
         run->metrics[i] = 0;
@@ -464,15 +462,15 @@ static void play(struct weir_model_run *run)
     add_below(&stage, add_job(&stage, WEIR_DOORMAN_NONE, 0));
     weir_doorman_post(&stage, REPORT_EVERY, report, 0);
     post_if(&stage, WEIR_DOORMAN_MISHAPS, befall);
-    post_if(&stage, WEIR_DOORMAN_LOSE, lose);
+    post_if(&stage, WEIR_DOORMAN_LOSE, lose_master);
     post_if(&stage, WEIR_DOORMAN_ELECT, elect);
     post_if(&stage, WEIR_DOORMAN_SURGE, surge);
     post_if(&stage, WEIR_DOORMAN_NEWCOMER, newcomer);
-    post_if(&stage, WEIR_DOORMAN_CUT, cut);
+    post_if(&stage, WEIR_DOORMAN_CUT, cut_capacity);
     stage.rules->play(&stage);
     weir_doorman_look_end(&stage);
     stage.rules->fini(&stage);
-    free(stage.agenda.heap);
+    free(stage.agenda.items);
     free(stage.jobs);
     free(stage.clients);
 }
@@ -483,5 +481,5 @@ const struct weir_model weir_model_doorman = {
     .fields = fields,
     .metrics = metrics,
     .series = series,
-    .play = play,
+    .play = play_doorman,
 };

@@ -23,7 +23,7 @@
 
 #include <math.h>
 
-#include "lab/model_doorman.h"
+#include "lab/model_doorman_internal.h"
 
 /* Until then all masters learn, under the original's rules. */
 #define WATCHED_FROM (65 * WEIR_SECOND)
@@ -65,7 +65,7 @@ static void draw_least(struct weir_doorman *stage, size_t sample)
         look->drawn = sample + 1;
 }
 
-static void draw(struct weir_doorman *stage, weir_instant now)
+static void draw_series(struct weir_doorman *stage, weir_instant now)
 {
     const struct weir_doorman_look *look = &stage->look;
     struct weir_model_run *run = stage->run;
@@ -85,7 +85,7 @@ static void pass_time(struct weir_doorman *stage, weir_instant now)
 {
     struct weir_doorman_look *look = &stage->look;
     weir_instant from = look->at > WATCHED_FROM ? look->at : WATCHED_FROM;
-    draw(stage, now);
+    draw_series(stage, now);
     if (now > from)
         look->used += utilisation(look) * (double)(now - from);
     look->at = now;
@@ -145,12 +145,12 @@ static void judge_newcomer(struct weir_doorman *stage)
     look->newcomer = WEIR_DOORMAN_NONE;
 }
 
-static void judge(struct weir_doorman *stage)
+static void judge_sample(struct weir_doorman *stage)
 {
     judge_bound(stage);
     judge_use(&stage->look);
     judge_newcomer(stage);
-    draw(stage, stage->look.at);
+    draw_series(stage, stage->look.at);
 }
 
 /* ---- Changes ---- */
@@ -158,12 +158,13 @@ static void judge(struct weir_doorman *stage)
 void weir_doorman_give(struct weir_doorman *stage, uint32_t client,
                        double given, weir_instant now)
 {
+    weir_assert(client < stage->client_count && given >= 0);
     pass_time(stage, now);
     stage->look.given += given - stage->clients[client].given;
     if (stage->look.given < 0) /* by rounding */
         stage->look.given = 0;
     stage->clients[client].given = given;
-    judge(stage);
+    judge_sample(stage);
 }
 
 void weir_doorman_look_again(struct weir_doorman *stage, weir_instant now)
@@ -179,7 +180,7 @@ void weir_doorman_look_again(struct weir_doorman *stage, weir_instant now)
     look->without_master = 0;
     for (size_t i = 0; i < stage->job_count; i++)
         look->without_master += stage->jobs[i].master == WEIR_DOORMAN_NONE;
-    judge(stage);
+    judge_sample(stage);
 }
 
 void weir_doorman_look_cut(struct weir_doorman *stage, double capacity,
@@ -190,7 +191,7 @@ void weir_doorman_look_cut(struct weir_doorman *stage, double capacity,
     look->capacity = capacity;
     look->bound =
         fmax(capacity, fmax(look->given, stage->rules->out(stage, now)));
-    judge(stage);
+    judge_sample(stage);
 }
 
 void weir_doorman_mishap_begins(struct weir_doorman *stage)

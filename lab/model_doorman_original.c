@@ -28,7 +28,7 @@
  * described anew. */
 
 #include "lab/memory.h"
-#include "lab/model_doorman.h"
+#include "lab/model_doorman_internal.h"
 
 /* All in seconds, as in the original. */
 #define GUARD 2
@@ -90,12 +90,12 @@ struct fleet {
     size_t job_room;
 };
 
-static struct fleet *fleet_of(struct weir_doorman *stage)
+static struct fleet *original_fleet(struct weir_doorman *stage)
 {
     return stage->fleet;
 }
 
-static int64_t seconds(weir_instant now)
+static int64_t whole_seconds(weir_instant now)
 {
     return (int64_t)(now / WEIR_SECOND);
 }
@@ -103,10 +103,10 @@ static int64_t seconds(weir_instant now)
 static int64_t seconds_of(const struct weir_doorman *stage,
                           enum weir_doorman_field field)
 {
-    return seconds((weir_duration)stage->values[field]);
+    return whole_seconds((weir_duration)stage->values[field]);
 }
 
-static double smaller(double a, double b)
+static double smaller_capacity(double a, double b)
 {
     return a < b ? a : b;
 }
@@ -136,7 +136,7 @@ static double sum_leases(const struct server *server)
     return sum;
 }
 
-static void forget(struct server *server)
+static void forget_resource(struct server *server)
 {
     server->known = false;
     server->has.held = false;
@@ -144,7 +144,7 @@ static void forget(struct server *server)
 }
 
 /* A server knows the resource from the first request on. */
-static void know(struct weir_doorman *stage, struct server *server)
+static void know_resource(struct weir_doorman *stage, struct server *server)
 {
     if (server->known)
         return;
@@ -161,7 +161,7 @@ static void clean(struct server *server, int64_t now)
     if (server->learns_till >= now)
         return;
     if (has_expired(&server->has, now)) {
-        forget(server);
+        forget_resource(server);
         return;
     }
     size_t kept = 0;
@@ -171,7 +171,7 @@ static void clean(struct server *server, int64_t now)
     server->entry_count = kept;
 }
 
-static struct entry *entry_of(struct server *server, uint32_t thread)
+static struct entry *find_entry(struct server *server, uint32_t thread)
 {
     for (size_t i = 0; i < server->entry_count; i++)
         if (server->entries[i].thread == thread)
@@ -216,20 +216,20 @@ static struct lease lease_of(const struct weir_doorman *stage,
 
 /* The original's proportional share. While all wants fit, the client gets its
  * want, else the same part of it as all others; never more than is free now. */
-static double share_of(const struct server *server, double wants)
+static double share_proportionally(const struct server *server, double wants)
 {
     double all = sum_wants(server);
     double own = server->has.held ? server->has.capacity : 0;
     double free_now = own - sum_leases(server);
     free_now = free_now > 0 ? free_now : 0;
     double share = all < own || all <= 0 ? wants : wants * (own / all);
-    return smaller(share, free_now);
+    return smaller_capacity(share, free_now);
 }
 
-static void decide(struct weir_doorman *stage, const struct thread *at,
-                   struct entry *entry, int64_t now)
+static void decide_lease(struct weir_doorman *stage, const struct thread *at,
+                         struct entry *entry, int64_t now)
 {
-    bool client = fleet_of(stage)->threads[entry->thread].client;
+    bool client = original_fleet(stage)->threads[entry->thread].client;
     double capacity;
     if (at->server.learns_till >= now) {
         capacity = entry->has.held ? entry->has.capacity : 0;
@@ -237,23 +237,24 @@ static void decide(struct weir_doorman *stage, const struct thread *at,
             weir_doorman_count(stage, WEIR_DOORMAN_LEARNING_ANSWERS);
     } else {
         entry->has.held = false;
-        capacity = share_of(&at->server, entry->wants);
+        capacity = share_proportionally(&at->server, entry->wants);
         if (client)
             weir_doorman_count(stage, WEIR_DOORMAN_DECISIONS);
     }
     entry->has = lease_of(stage, at, capacity, now);
 }
 
-static enum answer ask(struct weir_doorman *stage, uint32_t master,
-                       const struct request *request, struct lease *out_gets,
-                       int64_t now)
+static enum answer decide_request(struct weir_doorman *stage, uint32_t master,
+                                  const struct request *request,
+                                  struct lease *out_gets, int64_t now)
 {
-    struct thread *at = &fleet_of(stage)->threads[master];
+    weir_assert(request->from != master);
+    struct thread *at = &original_fleet(stage)->threads[master];
     if (!at->server.master)
         return FAILED;
     clean(&at->server, now);
-    know(stage, &at->server);
-    struct entry *entry = entry_of(&at->server, request->from);
+    know_resource(stage, &at->server);
+    struct entry *entry = find_entry(&at->server, request->from);
     if (entry->asked && now - entry->asked_at < GUARD)
         return SKIPPED;
     entry->asked = true;
@@ -261,7 +262,7 @@ static enum answer ask(struct weir_doorman *stage, uint32_t master,
     entry->wants = request->wants;
     entry->outstanding = request->outstanding;
     entry->has = request->has;
-    decide(stage, at, entry, now);
+    decide_lease(stage, at, entry, now);
     *out_gets = entry->has;
     return GRANTED;
 }
@@ -274,7 +275,7 @@ static bool discover(struct weir_doorman *stage, struct thread *thread,
     uint32_t master = stage->jobs[job].master;
     thread->master = master == WEIR_DOORMAN_NONE
                          ? WEIR_DOORMAN_NONE
-                         : fleet_of(stage)->job_threads[job] + master;
+                         : original_fleet(stage)->job_threads[job] + master;
     return thread->master != WEIR_DOORMAN_NONE;
 }
 
@@ -288,8 +289,8 @@ static int64_t interval_of(const struct lease *has)
 static void client_expires(struct weir_doorman *stage, uint32_t which,
                            weir_instant now)
 {
-    struct thread *thread = &fleet_of(stage)->threads[which];
-    if (!has_expired(&thread->has, seconds(now)))
+    struct thread *thread = &original_fleet(stage)->threads[which];
+    if (!has_expired(&thread->has, whole_seconds(now)))
         return;
     thread->has.held = false;
     weir_doorman_count(stage, WEIR_DOORMAN_EXPIRIES);
@@ -299,17 +300,17 @@ static void client_expires(struct weir_doorman *stage, uint32_t which,
 static void client_is_granted(struct weir_doorman *stage, uint32_t which,
                               struct lease gets, weir_instant now)
 {
-    struct thread *thread = &fleet_of(stage)->threads[which];
+    struct thread *thread = &original_fleet(stage)->threads[which];
     thread->has = gets;
     weir_doorman_post(stage, (weir_instant)gets.expiry * WEIR_SECOND,
                       client_expires, which);
     weir_doorman_give(stage, thread->which, gets.capacity, now);
 }
 
-static int64_t run_client(struct weir_doorman *stage, uint32_t which,
-                          weir_instant now)
+static int64_t run_original_client(struct weir_doorman *stage, uint32_t which,
+                                   weir_instant now)
 {
-    struct thread *thread = &fleet_of(stage)->threads[which];
+    struct thread *thread = &original_fleet(stage)->threads[which];
     if (thread->master == WEIR_DOORMAN_NONE &&
         !discover(stage, thread, thread->job))
         return DEFAULT_INTERVAL;
@@ -319,7 +320,8 @@ static int64_t run_client(struct weir_doorman *stage, uint32_t which,
         .wants = stage->clients[thread->which].wants,
     };
     struct lease gets;
-    switch (ask(stage, thread->master, &request, &gets, seconds(now))) {
+    switch (decide_request(stage, thread->master, &request, &gets,
+                           whole_seconds(now))) {
     case FAILED:
         weir_doorman_count(stage, WEIR_DOORMAN_FAILURES);
         thread->master = WEIR_DOORMAN_NONE;
@@ -338,11 +340,11 @@ static int64_t run_client(struct weir_doorman *stage, uint32_t which,
 static void server_expires(struct weir_doorman *stage, uint32_t which,
                            weir_instant now)
 {
-    struct server *server = &fleet_of(stage)->threads[which].server;
+    struct server *server = &original_fleet(stage)->threads[which].server;
     if (!server->master)
         return;
-    know(stage, server);
-    if (has_expired(&server->has, seconds(now)))
+    know_resource(stage, server);
+    if (has_expired(&server->has, whole_seconds(now)))
         server->has.held = false;
 }
 
@@ -350,7 +352,7 @@ static void server_expires(struct weir_doorman *stage, uint32_t which,
 static void server_is_granted(struct weir_doorman *stage, uint32_t which,
                               struct lease gets)
 {
-    struct server *server = &fleet_of(stage)->threads[which].server;
+    struct server *server = &original_fleet(stage)->threads[which].server;
     if (gets.capacity < sum_leases(server))
         weir_doorman_count(stage, WEIR_DOORMAN_SHORTFALLS);
     server->has = gets;
@@ -368,9 +370,10 @@ static void take_from_configuration(struct weir_doorman *stage,
     thread->server.has.refresh *= 2;
 }
 
-static struct request request_of(struct weir_doorman *stage, uint32_t which)
+static struct request make_server_request(struct weir_doorman *stage,
+                                          uint32_t which)
 {
-    const struct fleet *fleet = fleet_of(stage);
+    const struct fleet *fleet = original_fleet(stage);
     const struct server *server = &fleet->threads[which].server;
     struct request request = { .from = which,
                                .has = server->has,
@@ -388,12 +391,12 @@ static struct request request_of(struct weir_doorman *stage, uint32_t which)
 static bool take_from_parent(struct weir_doorman *stage, uint32_t which,
                              int64_t now)
 {
-    struct thread *thread = &fleet_of(stage)->threads[which];
+    struct thread *thread = &original_fleet(stage)->threads[which];
     if (!thread->server.known)
-        return fleet_of(stage)->threads[thread->master].server.master;
-    const struct request request = request_of(stage, which);
+        return original_fleet(stage)->threads[thread->master].server.master;
+    const struct request request = make_server_request(stage, which);
     struct lease gets;
-    switch (ask(stage, thread->master, &request, &gets, now)) {
+    switch (decide_request(stage, thread->master, &request, &gets, now)) {
     case FAILED:
         return false;
     case SKIPPED:
@@ -408,17 +411,17 @@ static bool take_from_parent(struct weir_doorman *stage, uint32_t which,
 static int64_t run_server(struct weir_doorman *stage, uint32_t which,
                           weir_instant now)
 {
-    struct thread *thread = &fleet_of(stage)->threads[which];
+    struct thread *thread = &original_fleet(stage)->threads[which];
     uint32_t parent = stage->jobs[thread->job].parent;
     if (!thread->server.master)
         return END_OF_TIME;
     if (parent == WEIR_DOORMAN_NONE) {
-        take_from_configuration(stage, thread, seconds(now));
+        take_from_configuration(stage, thread, whole_seconds(now));
         return interval_of(&thread->server.has);
     }
     if (thread->master == WEIR_DOORMAN_NONE && !discover(stage, thread, parent))
         return DEFAULT_INTERVAL;
-    if (!take_from_parent(stage, which, seconds(now))) {
+    if (!take_from_parent(stage, which, whole_seconds(now))) {
         thread->master = WEIR_DOORMAN_NONE;
         return 0;
     }
@@ -427,14 +430,14 @@ static int64_t run_server(struct weir_doorman *stage, uint32_t which,
 
 /* ---- Events of the stage ---- */
 
-static void init(struct weir_doorman *stage)
+static void init_original(struct weir_doorman *stage)
 {
     stage->fleet = weir_must_zeroed(1, sizeof(struct fleet));
 }
 
-static void fini(struct weir_doorman *stage)
+static void fini_original(struct weir_doorman *stage)
 {
-    struct fleet *fleet = fleet_of(stage);
+    struct fleet *fleet = original_fleet(stage);
     for (size_t i = 0; i < fleet->count; i++)
         free(fleet->threads[i].server.entries);
     free(fleet->threads);
@@ -452,9 +455,9 @@ static uint32_t add_thread(struct fleet *fleet, struct thread thread)
     return (uint32_t)fleet->count++;
 }
 
-static void job_came(struct weir_doorman *stage, uint32_t job)
+static void add_original_job(struct weir_doorman *stage, uint32_t job)
 {
-    struct fleet *fleet = fleet_of(stage);
+    struct fleet *fleet = original_fleet(stage);
     fleet->job_threads = weir_must_grow(fleet->job_threads, &fleet->job_room,
                                         job + 1, sizeof(uint32_t));
     fleet->job_threads[job] = (uint32_t)fleet->count;
@@ -462,52 +465,53 @@ static void job_came(struct weir_doorman *stage, uint32_t job)
         add_thread(fleet, (struct thread){ .job = job, .which = i });
 }
 
-static void client_came(struct weir_doorman *stage, uint32_t client,
-                        weir_instant now)
+static void add_original_client(struct weir_doorman *stage, uint32_t client,
+                                weir_instant now)
 {
-    add_thread(fleet_of(stage),
+    add_thread(original_fleet(stage),
                (struct thread){ .client = true,
                                 .job = stage->clients[client].job,
                                 .which = client,
-                                .next = seconds(now) });
+                                .next = whole_seconds(now) });
 }
 
 /* Both changes take effect with the next refresh. */
-static void wants_changed(struct weir_doorman *stage, uint32_t client,
-                          weir_instant now)
+static void change_original_wants(struct weir_doorman *stage, uint32_t client,
+                                  weir_instant now)
 {
     (void)stage;
     (void)client;
     (void)now;
 }
 
-static void capacity_changed(struct weir_doorman *stage, weir_instant now)
+static void change_original_capacity(struct weir_doorman *stage,
+                                     weir_instant now)
 {
     (void)stage;
     (void)now;
 }
 
-static double out(struct weir_doorman *stage, weir_instant now)
+static double sum_leases_out(struct weir_doorman *stage, weir_instant now)
 {
     (void)now;
     return stage->look.given;
 }
 
-static void master_changed(struct weir_doorman *stage, uint32_t job,
-                           uint32_t old, weir_instant now)
+static void change_original_master(struct weir_doorman *stage, uint32_t job,
+                                   uint32_t old, weir_instant now)
 {
-    struct fleet *fleet = fleet_of(stage);
+    struct fleet *fleet = original_fleet(stage);
     struct thread *tasks = &fleet->threads[fleet->job_threads[job]];
     if (old != WEIR_DOORMAN_NONE) {
-        forget(&tasks[old].server);
+        forget_resource(&tasks[old].server);
         tasks[old].server.master = false;
     }
     uint32_t next = stage->jobs[job].master;
     if (next == WEIR_DOORMAN_NONE)
         return;
     tasks[next].server.master = true;
-    tasks[next].server.elected_at = seconds(now);
-    tasks[next].next = seconds(now);
+    tasks[next].server.elected_at = whole_seconds(now);
+    tasks[next].next = whole_seconds(now);
 }
 
 /* ---- The scheduler ---- */
@@ -523,23 +527,24 @@ static int64_t first_thread(const struct fleet *fleet)
 
 static void run_threads(struct weir_doorman *stage, weir_instant now)
 {
-    struct fleet *fleet = fleet_of(stage);
+    struct fleet *fleet = original_fleet(stage);
     for (uint32_t i = 0; i < fleet->count; i++) {
-        if (fleet->threads[i].next > seconds(now))
+        if (fleet->threads[i].next > whole_seconds(now))
             continue;
         stage->run->events++;
-        int64_t interval = fleet->threads[i].client ? run_client(stage, i, now)
-                                                    : run_server(stage, i, now);
-        fleet->threads[i].next = seconds(now) + interval;
+        int64_t interval = fleet->threads[i].client
+                               ? run_original_client(stage, i, now)
+                               : run_server(stage, i, now);
+        fleet->threads[i].next = whole_seconds(now) + interval;
     }
 }
 
-static void play(struct weir_doorman *stage)
+static void play_original(struct weir_doorman *stage)
 {
     for (;;) {
         weir_instant now =
-            (weir_instant)first_thread(fleet_of(stage)) * WEIR_SECOND;
-        weir_instant due = weir_doorman_due(stage);
+            (weir_instant)first_thread(original_fleet(stage)) * WEIR_SECOND;
+        weir_instant due = weir_heap_due(&stage->agenda);
         now = due < now ? due : now;
         if (now > stage->run->span)
             break;
@@ -550,13 +555,13 @@ static void play(struct weir_doorman *stage)
 
 const struct weir_doorman_rules weir_doorman_original = {
     .name = "original",
-    .init = init,
-    .fini = fini,
-    .job_came = job_came,
-    .client_came = client_came,
-    .wants_changed = wants_changed,
-    .capacity_changed = capacity_changed,
-    .master_changed = master_changed,
-    .out = out,
-    .play = play,
+    .init = init_original,
+    .fini = fini_original,
+    .job_came = add_original_job,
+    .client_came = add_original_client,
+    .wants_changed = change_original_wants,
+    .capacity_changed = change_original_capacity,
+    .master_changed = change_original_master,
+    .out = sum_leases_out,
+    .play = play_original,
 };

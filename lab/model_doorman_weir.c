@@ -35,7 +35,7 @@
 #include "core/leased/lease_holder.h"
 #include "core/leased/lease_pool.h"
 #include "lab/memory.h"
-#include "lab/model_doorman.h"
+#include "lab/model_doorman_internal.h"
 #include "lab/world.h"
 
 #define BANDS_MAX 4
@@ -122,31 +122,31 @@ struct fleet {
     uint64_t numbers; /* the last one kept by any master */
 };
 
-static void *take_memory(void *context, size_t size)
+static void *allocate_memory(void *context, size_t size)
 {
     (void)context;
     return weir_must_zeroed(1, size);
 }
 
-static void give_memory(void *context, void *p, size_t size)
+static void release_memory(void *context, void *p, size_t size)
 {
     (void)context;
     (void)size;
     free(p);
 }
 
-static const struct weir_mem memory = { .alloc = take_memory,
-                                        .free = give_memory };
+static const struct weir_mem memory = { .alloc = allocate_memory,
+                                        .free = release_memory };
 
-static struct fleet *fleet_of(struct weir_doorman *stage)
+static struct fleet *stage_fleet(struct weir_doorman *stage)
 {
     return stage->fleet;
 }
 
-static struct server *parent_of(struct weir_doorman *stage,
-                                const struct caller *caller)
+static struct server *parent_server(struct weir_doorman *stage,
+                                    const struct caller *caller)
 {
-    return &fleet_of(stage)->servers[caller->parent];
+    return &stage_fleet(stage)->servers[caller->parent];
 }
 
 /* ---- Time ---- */
@@ -190,7 +190,7 @@ static void deliver(struct weir_doorman *stage, uint32_t which,
 static void post_message(struct weir_doorman *stage,
                          const struct message *message, weir_instant at)
 {
-    struct fleet *fleet = fleet_of(stage);
+    struct fleet *fleet = stage_fleet(stage);
     uint32_t index = fleet->free_message;
     if (index != WEIR_DOORMAN_NONE) {
         fleet->free_message = fleet->messages[index].next_free;
@@ -208,13 +208,13 @@ static void post_message(struct weir_doorman *stage,
 static void connect(struct weir_doorman *stage, uint32_t caller,
                     weir_instant now)
 {
-    const struct caller *c = &fleet_of(stage)->callers[caller];
-    const struct server *parent = parent_of(stage, c);
+    const struct caller *c = &stage_fleet(stage)->callers[caller];
+    const struct server *parent = parent_server(stage, c);
     if (!c->lives || !parent->pool)
         return;
     const struct message message = { .what = MEET,
                                      .caller = caller,
-                                     .stream = ++fleet_of(stage)->streams,
+                                     .stream = ++stage_fleet(stage)->streams,
                                      .term = parent->term };
     post_message(stage, &message, now + 2 * half_way(stage));
 }
@@ -226,7 +226,7 @@ static size_t bands_of(struct weir_doorman *stage, const struct caller *caller,
 {
     size_t count = 0;
     if (!caller->client) {
-        struct server *server = &fleet_of(stage)->servers[caller->which];
+        struct server *server = &stage_fleet(stage)->servers[caller->which];
         count = weir_lease_pool_bands(server->pool, out, BANDS_MAX);
         server->told_clients = 0;
         for (size_t i = 0; i < count; i++)
@@ -238,9 +238,10 @@ static size_t bands_of(struct weir_doorman *stage, const struct caller *caller,
     return 1;
 }
 
-static void ask(struct weir_doorman *stage, uint32_t caller, weir_instant now)
+static void send_request(struct weir_doorman *stage, uint32_t caller,
+                         weir_instant now)
 {
-    struct caller *c = &fleet_of(stage)->callers[caller];
+    struct caller *c = &stage_fleet(stage)->callers[caller];
     struct weir_lease_holder_ask said;
     weir_lease_holder_ask(&c->holder, &said, world(now));
     struct message message = { .what = ASK,
@@ -259,12 +260,12 @@ static void ask(struct weir_doorman *stage, uint32_t caller, weir_instant now)
 
 /* Asks if it is due. Returns the instant of the next request or of its lease's
  * end. */
-static weir_instant ask_if_due(struct weir_doorman *stage, uint32_t caller,
-                               weir_instant now)
+static weir_instant send_request_if_due(struct weir_doorman *stage,
+                                        uint32_t caller, weir_instant now)
 {
-    struct caller *c = &fleet_of(stage)->callers[caller];
+    struct caller *c = &stage_fleet(stage)->callers[caller];
     if (c->stream && stage_time(weir_lease_holder_due(&c->holder)) <= now)
-        ask(stage, caller, now);
+        send_request(stage, caller, now);
     const weir_instant ends[] = {
         stage_time(weir_lease_holder_expiry(&c->holder)),
         stage_time(weir_lease_holder_safe_until(&c->holder)),
@@ -278,10 +279,10 @@ static weir_instant ask_if_due(struct weir_doorman *stage, uint32_t caller,
 
 /* ---- Clients ---- */
 
-static void run_client(struct weir_doorman *stage, uint32_t client,
+static void run_holder(struct weir_doorman *stage, uint32_t client,
                        weir_instant now)
 {
-    struct fleet *fleet = fleet_of(stage);
+    struct fleet *fleet = stage_fleet(stage);
     uint32_t caller = fleet->client_callers[client];
     struct caller *c = &fleet->callers[caller];
     weir_instant *wake = &fleet->client_wakes[client];
@@ -294,13 +295,14 @@ static void run_client(struct weir_doorman *stage, uint32_t client,
     if (c->leased && !leased)
         weir_doorman_count(stage, WEIR_DOORMAN_EXPIRIES);
     c->leased = leased;
-    wake_at(stage, wake, ask_if_due(stage, caller, now), run_client, client);
+    wake_at(stage, wake, send_request_if_due(stage, caller, now), run_holder,
+            client);
 }
 
 /* ---- Servers ---- */
 
-static struct weir_lease_rule rule_of(const struct weir_doorman *stage,
-                                      uint32_t job, double capacity)
+static struct weir_lease_rule job_rule(const struct weir_doorman *stage,
+                                       uint32_t job, double capacity)
 {
     static const enum weir_share_algorithm shares[] = { WEIR_SHARE_PROPORTIONAL,
                                                         WEIR_SHARE_FAIR };
@@ -321,16 +323,16 @@ static struct weir_lease_rule rule_of(const struct weir_doorman *stage,
 
 /* The capacity that the job has for its callers now. When its own lease has run
  * out, that is its safe capacity for its number of clients. */
-static void tell_capacity(struct weir_doorman *stage, uint32_t job,
-                          weir_instant now)
+static void set_job_capacity(struct weir_doorman *stage, uint32_t job,
+                             weir_instant now)
 {
-    struct server *server = &fleet_of(stage)->servers[job];
-    struct weir_lease_rule rule = rule_of(stage, job, stage->look.capacity);
+    struct server *server = &stage_fleet(stage)->servers[job];
+    struct weir_lease_rule rule = job_rule(stage, job, stage->look.capacity);
     if (server->caller != WEIR_DOORMAN_NONE) {
         struct weir_lease_pool_stats stats;
         struct weir_lease_holder_lease lease;
         weir_lease_holder_lease(
-            &fleet_of(stage)->callers[server->caller].holder, &lease,
+            &stage_fleet(stage)->callers[server->caller].holder, &lease,
             world(now));
         weir_lease_pool_set_expiry(server->pool, lease.expiry, lease.safe,
                                    lease.safe_until);
@@ -346,9 +348,10 @@ static void tell_capacity(struct weir_doorman *stage, uint32_t job,
     weir_lease_pool_set_rule(server->pool, &rule);
 }
 
-static void push(struct weir_doorman *stage, uint32_t job, weir_instant now)
+static void push_grants(struct weir_doorman *stage, uint32_t job,
+                        weir_instant now)
 {
-    struct server *server = &fleet_of(stage)->servers[job];
+    struct server *server = &stage_fleet(stage)->servers[job];
     uint32_t holder;
     weir_lease_pool_tick(server->pool, world(now));
     while (weir_lease_pool_gone(server->pool, &holder))
@@ -368,17 +371,17 @@ static void push(struct weir_doorman *stage, uint32_t job, weir_instant now)
 }
 
 static void run_job(struct weir_doorman *stage, uint32_t job, weir_instant now);
-static void answer(struct weir_doorman *stage, const struct message *asked,
-                   weir_instant now);
+static void answer_request(struct weir_doorman *stage,
+                           const struct message *asked, weir_instant now);
 
-static void answer_awaiting(struct weir_doorman *stage, struct server *server,
-                            weir_instant now)
+static void answer_awaiting_requests(struct weir_doorman *stage,
+                                     struct server *server, weir_instant now)
 {
     size_t count = server->awaiting_count;
     server->awaiting_count = 0;
     for (size_t i = 0; i < count; i++) {
         const struct message asked = server->awaiting[i];
-        answer(stage, &asked, now);
+        answer_request(stage, &asked, now);
     }
 }
 
@@ -386,18 +389,20 @@ static void answer_awaiting(struct weir_doorman *stage, struct server *server,
 static void number_kept(struct weir_doorman *stage, uint32_t job,
                         weir_instant now)
 {
-    struct server *server = &fleet_of(stage)->servers[job];
+    weir_assert(job < stage->job_count);
+    struct server *server = &stage_fleet(stage)->servers[job];
     if (server->keeping == 0 || now != server->kept_at)
         return;
+    weir_assert(server->keeping > server->number);
     server->number = server->keeping;
     server->keeping = 0;
     server->ruled = true;
     weir_lease_pool_keep(server->pool, server->number, world(now));
-    answer_awaiting(stage, server, now);
+    answer_awaiting_requests(stage, server, now);
     run_job(stage, job, now);
 }
 
-static void await(struct server *server, const struct message *asked)
+static void await_number(struct server *server, const struct message *asked)
 {
     server->awaiting =
         weir_must_grow(server->awaiting, &server->awaiting_room,
@@ -408,22 +413,23 @@ static void await(struct server *server, const struct message *asked)
 static void keep_number(struct weir_doorman *stage, uint32_t job,
                         weir_instant now)
 {
-    struct fleet *fleet = fleet_of(stage);
+    struct fleet *fleet = stage_fleet(stage);
     struct server *server = &fleet->servers[job];
     weir_duration takes = (weir_duration)stage->values[WEIR_DOORMAN_KEEP];
     if (takes == 0 || server->keeping != 0)
         return;
     server->keeping = ++fleet->numbers;
+    weir_assert(server->keeping > server->number);
     server->kept_at = now + takes;
     weir_doorman_post(stage, server->kept_at, number_kept, job);
 }
 
 /* The capacity handed out counts as used, and the callers' wants as wanted. */
-static void tell_use(struct weir_doorman *stage, struct server *server,
-                     weir_instant now)
+static void set_job_use(struct weir_doorman *stage, struct server *server,
+                        weir_instant now)
 {
     struct weir_lease_holder *up =
-        &fleet_of(stage)->callers[server->caller].holder;
+        &stage_fleet(stage)->callers[server->caller].holder;
     struct weir_lease_pool_stats stats;
     weir_lease_pool_stats(server->pool, &stats, world(now));
     weir_lease_holder_learning(up, stats.learning);
@@ -437,22 +443,23 @@ static void tell_use(struct weir_doorman *stage, struct server *server,
 
 static void run_job(struct weir_doorman *stage, uint32_t job, weir_instant now)
 {
-    struct server *server = &fleet_of(stage)->servers[job];
+    struct server *server = &stage_fleet(stage)->servers[job];
     if (server->wake <= now)
         server->wake = WEIR_NEVER;
     if (!server->pool)
         return;
-    tell_capacity(stage, job, now);
-    push(stage, job, now);
+    set_job_capacity(stage, job, now);
+    push_grants(stage, job, now);
     if (weir_lease_pool_lets_in(server->pool))
-        answer_awaiting(stage, server, now);
+        answer_awaiting_requests(stage, server, now);
     if (weir_lease_pool_wants_keep(server->pool))
         keep_number(stage, job, now);
     weir_instant due = WEIR_NEVER;
     if (server->caller != WEIR_DOORMAN_NONE) {
-        tell_use(stage, server, now);
-        due = now < server->asks_from ? server->asks_from
-                                      : ask_if_due(stage, server->caller, now);
+        set_job_use(stage, server, now);
+        due = now < server->asks_from
+                  ? server->asks_from
+                  : send_request_if_due(stage, server->caller, now);
     }
     weir_instant deadline =
         stage_time(weir_lease_pool_deadline(server->pool, world(now)));
@@ -463,14 +470,14 @@ static void run_caller(struct weir_doorman *stage, const struct caller *caller,
                        weir_instant now)
 {
     if (caller->client)
-        run_client(stage, caller->which, now);
+        run_holder(stage, caller->which, now);
     else
         run_job(stage, caller->which, now);
 }
 
 /* ---- Messages that arrive ---- */
 
-static void join(struct server *server, uint32_t index)
+static void join_pool(struct server *server, uint32_t index)
 {
     struct member *member = &server->members[index];
     if (member->holder != WEIR_LEASE_HOLDER_NONE)
@@ -481,17 +488,18 @@ static void join(struct server *server, uint32_t index)
         weir_must_grow(server->by_holder, &server->by_holder_room,
                        (size_t)member->holder + 1, sizeof(uint32_t));
     server->by_holder[member->holder] = index;
+    weir_assert(member->holder < server->by_holder_room);
 }
 
-static void answer(struct weir_doorman *stage, const struct message *asked,
-                   weir_instant now)
+static void answer_request(struct weir_doorman *stage,
+                           const struct message *asked, weir_instant now)
 {
-    const struct caller *caller = &fleet_of(stage)->callers[asked->caller];
-    struct server *server = parent_of(stage, caller);
+    const struct caller *caller = &stage_fleet(stage)->callers[asked->caller];
+    struct server *server = parent_server(stage, caller);
     if (!server->pool || server->term != asked->term)
         return;
-    tell_capacity(stage, caller->parent, now);
-    join(server, caller->member);
+    set_job_capacity(stage, caller->parent, now);
+    join_pool(server, caller->member);
     struct member *member = &server->members[caller->member];
     member->stream = asked->stream;
     const struct weir_lease_pool_ask ask = { .bands = asked->bands,
@@ -515,7 +523,7 @@ static void answer(struct weir_doorman *stage, const struct message *asked,
                                              world(now));
     weir_assert(error == 0 || error == WEIR_ENOTREADY);
     if (error == WEIR_ENOTREADY)
-        await(server, asked);
+        await_number(server, asked);
     else if (ready)
         post_message(stage, &message, now + half_way(stage));
     struct weir_lease_pool_stats stats;
@@ -530,14 +538,15 @@ static void answer(struct weir_doorman *stage, const struct message *asked,
  * no caller, so its predecessor's number is still valid. */
 static void be_ready(struct weir_doorman *stage, uint32_t job, weir_instant now)
 {
-    struct server *server = &fleet_of(stage)->servers[job];
+    struct server *server = &stage_fleet(stage)->servers[job];
     if (!server->ready && !server->ruled)
         keep_number(stage, job, now);
     server->ready = true;
 }
 
-static void take_grant(struct weir_doorman *stage, struct caller *caller,
-                       const struct message *message, weir_instant now)
+static void receive_lease_grant(struct weir_doorman *stage,
+                                struct caller *caller,
+                                const struct message *message, weir_instant now)
 {
     if (caller->stream != message->stream)
         return;
@@ -551,10 +560,10 @@ static void take_grant(struct weir_doorman *stage, struct caller *caller,
     run_caller(stage, caller, now);
 }
 
-static void meet(struct weir_doorman *stage, struct caller *caller,
-                 const struct message *message, weir_instant now)
+static void receive_stream(struct weir_doorman *stage, struct caller *caller,
+                           const struct message *message, weir_instant now)
 {
-    const struct server *parent = parent_of(stage, caller);
+    const struct server *parent = parent_server(stage, caller);
     if (!caller->lives || !parent->pool || parent->term != message->term)
         return;
     caller->stream = message->stream;
@@ -574,10 +583,11 @@ static void lose_stream(struct weir_doorman *stage, struct caller *caller,
     run_caller(stage, caller, now);
 }
 
-static void sever(struct weir_doorman *stage, const struct caller *caller,
-                  const struct message *message, weir_instant now)
+static void receive_sever(struct weir_doorman *stage,
+                          const struct caller *caller,
+                          const struct message *message, weir_instant now)
 {
-    struct server *server = parent_of(stage, caller);
+    struct server *server = parent_server(stage, caller);
     if (!server->pool || server->term != message->term)
         return;
     const struct member *member = &server->members[caller->member];
@@ -591,36 +601,37 @@ static void sever(struct weir_doorman *stage, const struct caller *caller,
 static void deliver(struct weir_doorman *stage, uint32_t which,
                     weir_instant now)
 {
-    struct fleet *fleet = fleet_of(stage);
+    struct fleet *fleet = stage_fleet(stage);
+    weir_assert(which < fleet->message_count);
     const struct message message = fleet->messages[which];
     struct caller *caller = &fleet->callers[message.caller];
     fleet->messages[which].next_free = fleet->free_message;
     fleet->free_message = which;
     switch (message.what) {
     case MEET:
-        meet(stage, caller, &message, now);
+        receive_stream(stage, caller, &message, now);
         break;
     case BREAK:
         lose_stream(stage, caller, &message, now);
         break;
     case SEVER:
-        sever(stage, caller, &message, now);
+        receive_sever(stage, caller, &message, now);
         break;
     case ASK:
-        answer(stage, &message, now);
+        answer_request(stage, &message, now);
         break;
     case GRANT:
-        take_grant(stage, caller, &message, now);
+        receive_lease_grant(stage, caller, &message, now);
         break;
     }
 }
 
 /* ---- Masters ---- */
 
-static void hang_up(struct weir_doorman *stage, uint32_t caller,
-                    weir_instant now)
+static void close_caller(struct weir_doorman *stage, uint32_t caller,
+                         weir_instant now)
 {
-    struct caller *c = &fleet_of(stage)->callers[caller];
+    struct caller *c = &stage_fleet(stage)->callers[caller];
     const struct message message = {
         .what = SEVER, .caller = caller, .stream = c->stream, .term = c->term
     };
@@ -633,7 +644,7 @@ static void hang_up(struct weir_doorman *stage, uint32_t caller,
 static void end_master(struct weir_doorman *stage, uint32_t job,
                        weir_instant now)
 {
-    struct server *server = &fleet_of(stage)->servers[job];
+    struct server *server = &stage_fleet(stage)->servers[job];
     weir_lease_pool_free(server->pool);
     server->awaiting_count = 0;
     server->pool = NULL;
@@ -654,13 +665,13 @@ static void end_master(struct weir_doorman *stage, uint32_t job,
         member->stream = 0;
     }
     if (server->caller != WEIR_DOORMAN_NONE)
-        hang_up(stage, server->caller, now);
+        close_caller(stage, server->caller, now);
 }
 
 static void start_caller(struct weir_doorman *stage, uint32_t caller,
                          weir_instant now)
 {
-    struct fleet *fleet = fleet_of(stage);
+    struct fleet *fleet = stage_fleet(stage);
     struct caller *c = &fleet->callers[caller];
     c->lives = true;
     weir_lease_holder_init(&c->holder, WEIR_STALE_SHARE, !c->client,
@@ -670,9 +681,9 @@ static void start_caller(struct weir_doorman *stage, uint32_t caller,
 
 /* The leases that callers may have from the former master; of the first master
  * none, if the scenario says so. */
-static struct weir_learning learning_of(const struct weir_doorman *stage,
-                                        const struct server *server,
-                                        const struct weir_lease_rule *rule)
+static struct weir_learning learning_of_master(
+    const struct weir_doorman *stage, const struct server *server,
+    const struct weir_lease_rule *rule)
 {
     if (server->term == 1 && stage->values[WEIR_DOORMAN_FIRST] > 0)
         return (struct weir_learning){ 0 };
@@ -689,21 +700,22 @@ static struct weir_learning learning_of(const struct weir_doorman *stage,
 static void begin_master(struct weir_doorman *stage, uint32_t job,
                          weir_instant now)
 {
-    struct server *server = &fleet_of(stage)->servers[job];
+    struct server *server = &stage_fleet(stage)->servers[job];
     bool root = server->caller == WEIR_DOORMAN_NONE;
+    weir_assert(!server->pool);
     server->term++;
     server->told_clients = 0;
     server->ready = root;
     server->capacity = root ? stage->look.capacity : 0;
-    struct weir_lease_rule rule = rule_of(stage, job, server->capacity);
+    struct weir_lease_rule rule = job_rule(stage, job, server->capacity);
     server->safe = rule.safe;
     server->asks_from = now;
     if (server->term > 1 || stage->values[WEIR_DOORMAN_FIRST] == 0)
         server->asks_from += (weir_duration)stage->values[WEIR_DOORMAN_ROSTER];
-    struct weir_learning learning = learning_of(stage, server, &rule);
-    server->pool =
-        weir_lease_pool_new(&memory, &rule, &learning, &server->serial,
-                            weir_rng_next(&fleet_of(stage)->rng), world(now));
+    struct weir_learning learning = learning_of_master(stage, server, &rule);
+    server->pool = weir_lease_pool_new(
+        &memory, &rule, &learning, &server->serial,
+        weir_rng_next(&stage_fleet(stage)->rng), world(now));
     server->ruled = stage->values[WEIR_DOORMAN_KEEP] == 0;
     if (root)
         keep_number(stage, job, now);
@@ -716,7 +728,7 @@ static void begin_master(struct weir_doorman *stage, uint32_t job,
 
 /* ---- Events of the stage ---- */
 
-static void init(struct weir_doorman *stage)
+static void init_pools(struct weir_doorman *stage)
 {
     struct fleet *fleet = weir_must_zeroed(1, sizeof *fleet);
     fleet->rng.state = weir_rng_mix(stage->run->seed + 1);
@@ -724,9 +736,9 @@ static void init(struct weir_doorman *stage)
     stage->fleet = fleet;
 }
 
-static void fini(struct weir_doorman *stage)
+static void fini_pools(struct weir_doorman *stage)
 {
-    struct fleet *fleet = fleet_of(stage);
+    struct fleet *fleet = stage_fleet(stage);
     for (size_t i = 0; i < stage->job_count; i++) {
         weir_lease_pool_free(fleet->servers[i].pool);
         free(fleet->servers[i].members);
@@ -745,7 +757,7 @@ static void fini(struct weir_doorman *stage)
 static uint32_t add_caller(struct weir_doorman *stage, bool client,
                            uint32_t which, uint32_t parent)
 {
-    struct fleet *fleet = fleet_of(stage);
+    struct fleet *fleet = stage_fleet(stage);
     struct server *server = &fleet->servers[parent];
     fleet->callers =
         weir_must_grow(fleet->callers, &fleet->caller_room,
@@ -759,14 +771,15 @@ static uint32_t add_caller(struct weir_doorman *stage, bool client,
                          .which = which,
                          .parent = parent,
                          .member = (uint32_t)server->member_count };
+    weir_assert(server->member_count < server->member_room);
     server->members[server->member_count++] =
         (struct member){ .caller = caller, .holder = WEIR_LEASE_HOLDER_NONE };
     return caller;
 }
 
-static void job_came(struct weir_doorman *stage, uint32_t job)
+static void add_pool(struct weir_doorman *stage, uint32_t job)
 {
-    struct fleet *fleet = fleet_of(stage);
+    struct fleet *fleet = stage_fleet(stage);
     fleet->servers = weir_must_grow(fleet->servers, &fleet->server_room,
                                     job + 1, sizeof *fleet->servers);
     fleet->servers[job] =
@@ -776,20 +789,20 @@ static void job_came(struct weir_doorman *stage, uint32_t job)
         fleet->servers[job].caller = add_caller(stage, false, job, parent);
 }
 
-static void wants_changed(struct weir_doorman *stage, uint32_t client,
-                          weir_instant now)
+static void change_holder_wants(struct weir_doorman *stage, uint32_t client,
+                                weir_instant now)
 {
-    struct fleet *fleet = fleet_of(stage);
+    struct fleet *fleet = stage_fleet(stage);
     struct caller *caller = &fleet->callers[fleet->client_callers[client]];
     weir_lease_holder_want(&caller->holder, stage->clients[client].wants,
                            world(now));
-    run_client(stage, client, now);
+    run_holder(stage, client, now);
 }
 
-static void client_came(struct weir_doorman *stage, uint32_t client,
-                        weir_instant now)
+static void add_holder(struct weir_doorman *stage, uint32_t client,
+                       weir_instant now)
 {
-    struct fleet *fleet = fleet_of(stage);
+    struct fleet *fleet = stage_fleet(stage);
     uint32_t caller =
         add_caller(stage, true, client, stage->clients[client].job);
     fleet->client_callers =
@@ -797,20 +810,21 @@ static void client_came(struct weir_doorman *stage, uint32_t client,
                        sizeof(uint32_t));
     fleet->client_wakes = weir_must_grow(fleet->client_wakes, &fleet->wake_room,
                                          client + 1, sizeof(weir_instant));
+    weir_assert(client < fleet->client_room && client < fleet->wake_room);
     fleet->client_callers[client] = caller;
     fleet->client_wakes[client] = WEIR_NEVER;
     start_caller(stage, caller, now);
-    wants_changed(stage, client, now);
+    change_holder_wants(stage, client, now);
 }
 
-static void capacity_changed(struct weir_doorman *stage, weir_instant now)
+static void change_pool_capacity(struct weir_doorman *stage, weir_instant now)
 {
     run_job(stage, 0, now);
 }
 
-static double out(struct weir_doorman *stage, weir_instant now)
+static double sum_pool_out(struct weir_doorman *stage, weir_instant now)
 {
-    struct server *root = &fleet_of(stage)->servers[0];
+    struct server *root = &stage_fleet(stage)->servers[0];
     if (!root->pool)
         return stage->look.given;
     struct weir_lease_pool_stats stats;
@@ -818,8 +832,8 @@ static double out(struct weir_doorman *stage, weir_instant now)
     return stats.out;
 }
 
-static void master_changed(struct weir_doorman *stage, uint32_t job,
-                           uint32_t old, weir_instant now)
+static void change_pool_master(struct weir_doorman *stage, uint32_t job,
+                               uint32_t old, weir_instant now)
 {
     if (old != WEIR_DOORMAN_NONE)
         end_master(stage, job, now);
@@ -827,23 +841,23 @@ static void master_changed(struct weir_doorman *stage, uint32_t job,
         begin_master(stage, job, now);
 }
 
-static void play(struct weir_doorman *stage)
+static void play_pools(struct weir_doorman *stage)
 {
-    while (weir_doorman_due(stage) <= stage->run->span) {
+    while (weir_heap_due(&stage->agenda) <= stage->run->span) {
         stage->run->events++;
-        weir_doorman_run_due(stage, weir_doorman_due(stage));
+        weir_doorman_run_due(stage, weir_heap_due(&stage->agenda));
     }
 }
 
 const struct weir_doorman_rules weir_doorman_weir = {
     .name = "weir",
-    .init = init,
-    .fini = fini,
-    .job_came = job_came,
-    .client_came = client_came,
-    .wants_changed = wants_changed,
-    .capacity_changed = capacity_changed,
-    .master_changed = master_changed,
-    .out = out,
-    .play = play,
+    .init = init_pools,
+    .fini = fini_pools,
+    .job_came = add_pool,
+    .client_came = add_holder,
+    .wants_changed = change_holder_wants,
+    .capacity_changed = change_pool_capacity,
+    .master_changed = change_pool_master,
+    .out = sum_pool_out,
+    .play = play_pools,
 };

@@ -88,7 +88,7 @@ struct sender {
     struct weir_queue *queue; /* owned */
 };
 
-static uint64_t rate_of(const struct weir_model_run *run)
+static uint64_t pacing_rate(const struct weir_model_run *run)
 {
     return (uint64_t)llround(run->values[RATE]);
 }
@@ -96,7 +96,7 @@ static uint64_t rate_of(const struct weir_model_run *run)
 static void sender_init(struct sender *sender, struct weir_model_run *run)
 {
     size_t algorithm = (size_t)run->values[ALGORITHM];
-    uint64_t rate = rate_of(run);
+    uint64_t rate = pacing_rate(run);
     weir_model_algorithm_init(&sender->bucket_state, algorithm, rate,
                               WEIR_SECOND, 1, 0);
     sender->queued = sender->bucket_state.rule.algorithm == WEIR_LEAKY_QUEUE;
@@ -134,7 +134,7 @@ static weir_instant after_stall(const struct sender *sender, weir_instant now)
 }
 
 /* The instant of the next line; asked at 'now'. */
-static weir_instant next_line(struct sender *sender, weir_instant now)
+static weir_instant next_line_at(struct sender *sender, weir_instant now)
 {
     for (;;) {
         now = after_stall(sender, now);
@@ -146,7 +146,7 @@ static weir_instant next_line(struct sender *sender, weir_instant now)
             now = weir_queue_deadline(sender->queue, now);
             continue;
         }
-        struct weir_algorithm_answer answer = weir_model_algorithm_ask(
+        struct weir_algorithm_answer answer = weir_model_algorithm_decide(
             &sender->bucket_state, WEIR_ALGORITHM_TAKE, 1, now);
         if (answer.passed)
             return now;
@@ -194,7 +194,7 @@ static void send_all(struct weir_model_run *run, bool stalls, weir_instant *at)
     size_t count = (size_t)run->values[LINES];
     weir_instant now = 0;
     for (size_t i = 0; i < count; i++) {
-        now = next_line(&sender, now);
+        now = next_line_at(&sender, now);
         at[i] = now;
         weir_model_add(run, stalls ? STALLED : RELEASED, now, 1);
     }
@@ -202,7 +202,7 @@ static void send_all(struct weir_model_run *run, bool stalls, weir_instant *at)
     sender_fini(&sender);
 }
 
-static void play(struct weir_model_run *run)
+static void play_pacing(struct weir_model_run *run)
 {
     size_t count = (size_t)run->values[LINES];
     weir_instant *at = weir_must_zeroed(count, sizeof *at);
@@ -225,5 +225,5 @@ const struct weir_model weir_model_pacing = {
     .fields = fields,
     .metrics = metrics,
     .series = series,
-    .play = play,
+    .play = play_pacing,
 };

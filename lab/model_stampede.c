@@ -85,17 +85,18 @@ static void note_call(struct crowd *crowd, weir_instant now)
     crowd->peak = here > crowd->peak ? here : crowd->peak;
 }
 
-static void come(struct weir_part *part, weir_instant world_now)
+static void make_call_of_client(struct weir_part *part, weir_instant world_now)
 {
     struct crowd *crowd = ((struct client *)part)->crowd;
     struct weir_model_run *run = crowd->run;
     weir_instant now = world_now - WEIR_WORLD_START;
     note_call(crowd, now);
     weir_model_add(run, OFFERED, now, 1);
-    struct weir_algorithm_answer answer = weir_model_algorithm_ask(
+    struct weir_algorithm_answer answer = weir_model_algorithm_decide(
         &crowd->bucket_state, WEIR_ALGORITHM_TAKE, 1, now);
     if (answer.passed) {
         weir_model_add(run, PASSED, now, 1);
+        weir_assert(crowd->waiting > 0);
         crowd->waiting--;
         crowd->done = now;
         return;
@@ -107,7 +108,7 @@ static void come(struct weir_part *part, weir_instant world_now)
                     world_now + answer.retry_after + jitter);
 }
 
-static void play(struct weir_model_run *run)
+static void play_stampede(struct weir_model_run *run)
 {
     const double *values = run->values;
     uint64_t limit = (uint64_t)values[LIMIT];
@@ -121,7 +122,8 @@ static void play(struct weir_model_run *run)
     weir_model_algorithm_init(&crowd->bucket_state, (size_t)values[ALGORITHM],
                               limit, window, limit, limit);
     for (size_t i = 0; i < count; i++) {
-        clients[i] = (struct client){ .part = { .name = "client", .run = come },
+        clients[i] = (struct client){ .part = { .name = "client",
+                                                .run = make_call_of_client },
                                       .crowd = crowd };
         weir_duration at = weir_rng_below(&crowd->world.rng, window);
         weir_world_wake(&crowd->world, &clients[i].part, WEIR_WORLD_START + at);
@@ -148,5 +150,5 @@ const struct weir_model weir_model_stampede = {
     .fields = fields,
     .metrics = metrics,
     .series = series,
-    .play = play,
+    .play = play_stampede,
 };

@@ -149,7 +149,7 @@ static void count_all(struct weir_model_run *run, const weir_instant *calls,
     for (size_t i = 0, first = 0; i < count; i++) {
         while (calls[i] - calls[first] >= window)
             first++;
-        struct weir_algorithm_answer answer = weir_model_algorithm_ask(
+        struct weir_algorithm_answer answer = weir_model_algorithm_decide(
             &bucket_state, WEIR_ALGORITHM_CHARGE, THOUSANDTHS, calls[i]);
         double truth = (double)(i - first + 1);
         double counted = (double)answer.used / THOUSANDTHS;
@@ -183,8 +183,8 @@ static void refuse_some(struct weir_model_run *run, const weir_instant *calls,
     weir_instant *admitted = weir_must_zeroed(count, sizeof *admitted);
     size_t last = 0, first = 0, most = 0;
     for (size_t i = 0; i < count; i++) {
-        if (!weir_model_algorithm_ask(&bucket_state, WEIR_ALGORITHM_TAKE, 1,
-                                      calls[i])
+        if (!weir_model_algorithm_decide(&bucket_state, WEIR_ALGORITHM_TAKE, 1,
+                                         calls[i])
                  .passed)
             continue;
         admitted[last++] = calls[i];
@@ -210,8 +210,8 @@ static double ns_per_decision(const struct weir_model_run *run,
     weir_instant began = weir_clock_now();
     while (done < TIMED_DECISIONS) {
         for (size_t i = 0; i < count; i++)
-            weir_model_algorithm_ask(&bucket_state, WEIR_ALGORITHM_TAKE, 1,
-                                     day + calls[i]);
+            weir_model_algorithm_decide(&bucket_state, WEIR_ALGORITHM_TAKE, 1,
+                                        day + calls[i]);
         done += count;
         day += run->span;
     }
@@ -230,7 +230,7 @@ static bool counts_windows(const struct weir_model_run *run)
            algorithm == WEIR_SLIDING_WINDOW;
 }
 
-static void play(struct weir_model_run *run)
+static void play_windows(struct weir_model_run *run)
 {
     size_t count;
     weir_instant *calls = make_calls(run, &count);
@@ -251,5 +251,5 @@ const struct weir_model weir_model_windows = {
     .fields = fields,
     .metrics = metrics,
     .series = series,
-    .play = play,
+    .play = play_windows,
 };

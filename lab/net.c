@@ -25,6 +25,7 @@ static void arrive(struct weir_part *part, weir_instant now)
         weir_world_wake(pipe->world, part, pipe->first->at);
     else
         pipe->last = NULL;
+    weir_assert(packet->pipe == pipe);
     pipe->arrived(pipe->owner, packet);
 }
 
@@ -57,6 +58,7 @@ struct weir_packet *weir_packet_new(struct weir_pipe *pipe, size_t len)
 
 void weir_packet_free(struct weir_packet *packet)
 {
+    weir_assert(packet->pipe->bytes >= packet->len);
     packet->pipe->bytes -= packet->len;
     free(packet);
 }
@@ -107,7 +109,7 @@ static weir_instant leave_at(struct weir_pipe *pipe, size_t len,
 }
 
 /* After all packets that arrive at the same instant or before. */
-static void insert(struct weir_pipe *pipe, struct weir_packet *packet)
+static void insert_packet(struct weir_pipe *pipe, struct weir_packet *packet)
 {
     struct weir_packet **at = &pipe->first;
     if (pipe->last && pipe->last->at <= packet->at)
@@ -118,6 +120,7 @@ static void insert(struct weir_pipe *pipe, struct weir_packet *packet)
     *at = packet;
     if (!packet->next)
         pipe->last = packet;
+    weir_assert(pipe->last && !pipe->last->next);
     weir_world_wake(pipe->world, &pipe->part, pipe->first->at);
 }
 
@@ -131,7 +134,7 @@ static void send_one(struct weir_packet *packet, weir_instant leave)
             packet->at = pipe->last_at + 1;
         pipe->last_at = packet->at;
     }
-    insert(pipe, packet);
+    insert_packet(pipe, packet);
 }
 
 bool weir_pipe_send(struct weir_packet *packet, weir_instant leave)

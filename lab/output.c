@@ -18,7 +18,7 @@
 
 /* ---- JSON ---- */
 
-static json_t *number(double value)
+static json_t *json_figure(double value)
 {
     return isfinite(value) ? json_real(value + 0.0) : json_null();
 }
@@ -29,7 +29,7 @@ static json_t *metrics_of(const struct weir_scenario *scenario,
     json_t *metrics = json_object();
     for (size_t i = 0; i < scenario->measure_count; i++)
         json_object_set_new(metrics, scenario->measures[i].name,
-                            number(result->measures[i]));
+                            json_figure(result->measures[i]));
     return metrics;
 }
 
@@ -51,14 +51,14 @@ static json_t *expectations(const struct weir_batch *batch)
         const struct weir_result *result = batch->results[i];
         for (size_t j = 0; j < result->expect_count; j++) {
             const struct weir_outcome_line *line = &result->expects[j];
-            json_t *entry =
-                json_pack("{s:s*, s:s, s:b, s:o}", "variant",
-                          batch->scenarios[i]->variant, "text", line->text,
-                          "held", line->held, "value", number(line->value));
+            json_t *entry = json_pack("{s:s*, s:s, s:b, s:o}", "variant",
+                                      batch->scenarios[i]->variant, "text",
+                                      line->text, "held", line->held, "value",
+                                      json_figure(line->value));
             /* Only for an instant before the end of the run. */
             if (line->at > 0 && line->at < batch->scenarios[i]->span)
                 json_object_set_new(entry, "at_s",
-                                    number((double)line->at / 1e9));
+                                    json_figure((double)line->at / 1e9));
             json_array_append_new(list, entry);
         }
     }
@@ -141,19 +141,19 @@ static const struct column fleet_columns[] = {
 };
 
 static const struct column quota_columns[] = {
-    { "offered", offsetof(struct weir_sample, offered) },
-    { "passed", offsetof(struct weir_sample, passed) },
-    { "limited", offsetof(struct weir_sample, refused) },
-    { "ideal_passed", offsetof(struct weir_sample, ideal_passed) },
-    { "ideal_limited", offsetof(struct weir_sample, ideal_refused) },
-    { "limit_per_s", offsetof(struct weir_sample, limit_per_s) },
-    { "low", offsetof(struct weir_sample, low) },
-    { "high", offsetof(struct weir_sample, high) },
-    { "fill_most", offsetof(struct weir_sample, fill_most) },
-    { "fill", offsetof(struct weir_sample, fill) },
-    { "root_fill", offsetof(struct weir_sample, root_fill) },
-    { "limiter_fill", offsetof(struct weir_sample, limiter_fill) },
-    { "divergence", offsetof(struct weir_sample, divergence) },
+    { "offered", offsetof(struct weir_quota_sample, offered) },
+    { "passed", offsetof(struct weir_quota_sample, passed) },
+    { "limited", offsetof(struct weir_quota_sample, refused) },
+    { "ideal_passed", offsetof(struct weir_quota_sample, ideal_passed) },
+    { "ideal_limited", offsetof(struct weir_quota_sample, ideal_refused) },
+    { "limit_per_s", offsetof(struct weir_quota_sample, limit_per_s) },
+    { "low", offsetof(struct weir_quota_sample, low) },
+    { "high", offsetof(struct weir_quota_sample, high) },
+    { "fill_most", offsetof(struct weir_quota_sample, fill_most) },
+    { "fill", offsetof(struct weir_quota_sample, fill) },
+    { "root_fill", offsetof(struct weir_quota_sample, root_fill) },
+    { "limiter_fill", offsetof(struct weir_quota_sample, limiter_fill) },
+    { "divergence", offsetof(struct weir_quota_sample, divergence) },
 };
 
 static void write_cells(const void *sample, const struct column *columns,

@@ -111,8 +111,8 @@ static void fold_seeds(const struct weir_batch *batches, size_t count,
     out->sd = variance > 0 ? sqrt(variance) : 0;
 }
 
-static void collect(struct drawing *drawing, const struct weir_batch *batches,
-                    size_t count)
+static void collect_curves(struct drawing *drawing,
+                           const struct weir_batch *batches, size_t count)
 {
     const struct weir_figure *figure = drawing->figure;
     for (size_t v = 0; v < batches[0].count; v++) {
@@ -145,8 +145,8 @@ static const char *unit_of(const struct weir_scenario *scenario, size_t measure)
 
 /* ---- The axis of x ---- */
 
-static void read_measured(struct drawing *drawing,
-                          const struct weir_scenario *scenario)
+static void read_measure_unit(struct drawing *drawing,
+                              const struct weir_scenario *scenario)
 {
     size_t measure = measure_at(scenario, drawing->figure->against);
     drawing->measured = true;
@@ -217,7 +217,7 @@ static void read_x(struct drawing *drawing,
                    const struct weir_scenario *scenario)
 {
     if (!drawing->points[0].x_text) {
-        read_measured(drawing, scenario);
+        read_measure_unit(drawing, scenario);
         return;
     }
     if (!read_numbers(drawing) && !read_durations(drawing))
@@ -245,7 +245,7 @@ static bool spans_decades(double least, double most)
     return least > 0 && most / least >= DECADES_FROM;
 }
 
-static void find_scale(struct drawing *drawing)
+static void find_curve_scale(struct drawing *drawing)
 {
     double least = INFINITY, most = 0; /* means */
     double foot = INFINITY;            /* lower end of the lowest bar */
@@ -334,8 +334,7 @@ static void write_curve(const struct drawing *drawing, const char *by,
     const char *bars = drawing->words ? "yerrorbars" : "yerrorlines";
     const char *points = drawing->words ? "points" : "linespoints";
     fprintf(script,
-            "    data index %zu using %s with %s lc '%s' lw 1.8 pt %d "
-            "ps 0.8",
+            "    data index %zu using %s with %s lc '%s' lw 1.8 pt %d ps 0.8",
             block, drawing->bars ? "1:2:3" : "1:2",
             drawing->bars ? bars : points, looks[look].colour,
             looks[look].point);
@@ -350,7 +349,7 @@ static void write_curve(const struct drawing *drawing, const char *by,
     fputs(last ? "\n" : ", \\\n", script);
 }
 
-static void write_panel(const struct drawing *drawing, const char *y_unit)
+static void write_curve_panel(const struct drawing *drawing, const char *y_unit)
 {
     const struct weir_figure *figure = drawing->figure;
     bool unit = drawing->unit[0] && !drawing->typed; /* typed tics show the
@@ -389,7 +388,7 @@ int weir_output_curves(const struct weir_batch *batches, size_t count,
                        struct weir_diag *diag)
 {
     struct drawing drawing = { .figure = figure, .page = page };
-    collect(&drawing, batches, count);
+    collect_curves(&drawing, batches, count);
     if (drawing.count == 0)
         return weir_diag_set(diag, WEIR_EINVAL, "the figure of ",
                              figure->measure, " against ", figure->against,
@@ -397,7 +396,7 @@ int weir_output_curves(const struct weir_batch *batches, size_t count,
     const struct weir_scenario *first = batches[0].scenarios[0];
     read_x(&drawing, first);
     find_curves(&drawing);
-    find_scale(&drawing);
+    find_curve_scale(&drawing);
     page->count = page->columns = page->keys = 1;
     measure_key(&drawing);
     page->panel_height = 340;
@@ -406,6 +405,6 @@ int weir_output_curves(const struct weir_batch *batches, size_t count,
     if (error)
         return error;
     size_t measure = measure_at(first, figure->measure);
-    write_panel(&drawing, unit_of(first, measure));
+    write_curve_panel(&drawing, unit_of(first, measure));
     return weir_page_close(page, diag);
 }

@@ -243,7 +243,7 @@ void weir_page_x_range(struct weir_page *page, double from, double to)
 
 /* ---- Drawing ---- */
 
-static int draw(const struct weir_page *page, struct weir_diag *diag)
+static int run_gnuplot(const struct weir_page *page, struct weir_diag *diag)
 {
     char script[256];
     snprintf(script, sizeof script, "%s.gp", page->stem);
@@ -256,13 +256,10 @@ static int draw(const struct weir_page *page, struct weir_diag *diag)
     int failed = posix_spawnp(&child, program, &actions, NULL, argv, environ);
     posix_spawn_file_actions_destroy(&actions);
     if (failed)
-        return weir_diag_set(diag, WEIR_ENOENT,
-                             "no figures without gnuplot "
-                             "(",
+        return weir_diag_set(diag, WEIR_ENOENT, "no figures without gnuplot (",
                              strerror(failed),
-                             "); install gnuplot-nox, "
-                             "then: cd ",
-                             page->dir, " && gnuplot *.gp", NULL);
+                             "); install gnuplot-nox, then: cd ", page->dir,
+                             " && gnuplot *.gp", NULL);
     int status;
     while (waitpid(child, &status, 0) < 0 && errno == EINTR)
         continue;
@@ -279,5 +276,5 @@ int weir_page_close(struct weir_page *page, struct weir_diag *diag)
     int error2 = weir_output_close(page->script, diag);
     if (error || error2)
         return error ? error : error2;
-    return draw(page, diag);
+    return run_gnuplot(page, diag);
 }

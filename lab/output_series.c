@@ -81,8 +81,8 @@ struct drawing {
 /* One run, in steps of some samples each. */
 struct view {
     const struct weir_model *model;
-    double **series;                   /* of the model */
-    const struct weir_sample *samples; /* NULL: no such quota */
+    double **series;                         /* of the model */
+    const struct weir_quota_sample *samples; /* NULL: no such quota */
     const struct weir_fleet_sample *fleet;
     size_t begin, end; /* samples */
     size_t stride;
@@ -115,8 +115,8 @@ static bool is_level(const struct weir_batch *batch, int curve)
                  : strcmp(fleet_styles[curve].unit, UNIT_LEVEL) == 0;
 }
 
-static const struct weir_sample *samples_of(const struct weir_result *result,
-                                            const char *quota)
+static const struct weir_quota_sample *samples_of(
+    const struct weir_result *result, const char *quota)
 {
     for (size_t i = 0; i < result->quota_count; i++)
         if (!quota || strcmp(result->quotas[i].name, quota) == 0)
@@ -124,8 +124,8 @@ static const struct weir_sample *samples_of(const struct weir_result *result,
     return NULL;
 }
 
-static struct view view_of(const struct drawing *drawing, size_t variant,
-                           const struct group *group)
+static struct view view_of_group(const struct drawing *drawing, size_t variant,
+                                 const struct group *group)
 {
     const struct weir_scenario *scenario = drawing->batch->scenarios[variant];
     const struct weir_result *result = drawing->batch->results[variant];
@@ -155,7 +155,7 @@ static struct view view_of(const struct drawing *drawing, size_t variant,
 }
 
 /* A quota's value in one sample. */
-static double sample_value(const struct weir_sample *sample, int curve)
+static double sample_value(const struct weir_quota_sample *sample, int curve)
 {
     switch (curve) {
     case WEIR_SERIES_OFFERED:
@@ -247,10 +247,10 @@ static void add_curve(struct drawing *drawing, int curve)
     group->curves[group->count++] = curve;
 }
 
-static void find_scale(const struct drawing *drawing, struct group *group)
+static void find_group_scale(const struct drawing *drawing, struct group *group)
 {
     for (size_t v = 0; v < drawing->variant_count; v++) {
-        struct view view = view_of(drawing, v, group);
+        struct view view = view_of_group(drawing, v, group);
         for (size_t i = view.begin; i + view.stride <= view.end;
              i += view.stride)
             for (size_t c = 0; c < group->count; c++) {
@@ -274,7 +274,7 @@ static size_t write_block(const struct drawing *drawing, size_t variant,
     for (size_t c = 0; c < group->count; c++)
         fprintf(out, " | %s", style_of(drawing->batch, group->curves[c]).label);
     fputc('\n', out);
-    struct view view = view_of(drawing, variant, group);
+    struct view view = view_of_group(drawing, variant, group);
     for (size_t i = view.begin; i + view.stride <= view.end; i += view.stride) {
         double middle = (double)i + (double)view.stride / 2;
         fprintf(out, "%.10g", middle * view.step_s);
@@ -285,8 +285,8 @@ static size_t write_block(const struct drawing *drawing, size_t variant,
     return block;
 }
 
-static void write_panel(const struct drawing *drawing, size_t variant,
-                        const struct group *group)
+static void write_series_panel(const struct drawing *drawing, size_t variant,
+                               const struct group *group)
 {
     const struct weir_scenario *scenario = drawing->batch->scenarios[variant];
     const struct weir_interval *over = &drawing->figure->over;
@@ -301,8 +301,7 @@ static void write_panel(const struct drawing *drawing, size_t variant,
     for (size_t c = 0; c < group->count; c++) {
         struct style style = style_of(drawing->batch, group->curves[c]);
         fprintf(out,
-                "    data index %zu using 1:%zu with lines %s title "
-                "'%s'%s\n",
+                "    data index %zu using 1:%zu with lines %s title '%s'%s\n",
                 block, c + 2, style.line, style.label,
                 c + 1 < group->count ? ", \\" : "");
     }
@@ -328,7 +327,7 @@ static void measure_keys(const struct drawing *drawing)
 
 /* Panels side by side for several units; else below each other while they are
  * few. */
-static void lay_out(struct drawing *drawing)
+static void lay_out_panels(struct drawing *drawing)
 {
     size_t variants = drawing->variant_count;
     size_t groups = drawing->group_count;
@@ -359,14 +358,14 @@ int weir_output_series(const struct weir_batch *batch,
     while (drawing.variant_count * drawing.group_count > WEIR_FIGURE_PANELS_MAX)
         drawing.variant_count--;
     for (size_t i = 0; i < drawing.group_count; i++)
-        find_scale(&drawing, &drawing.groups[i]);
-    lay_out(&drawing);
+        find_group_scale(&drawing, &drawing.groups[i]);
+    lay_out_panels(&drawing);
     measure_keys(&drawing);
     int error = weir_page_open(page, diag);
     if (error)
         return error;
     for (size_t v = 0; v < drawing.variant_count; v++)
         for (size_t i = 0; i < drawing.group_count; i++)
-            write_panel(&drawing, v, &drawing.groups[i]);
+            write_series_panel(&drawing, v, &drawing.groups[i]);
     return weir_page_close(page, diag);
 }

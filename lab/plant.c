@@ -12,14 +12,14 @@
 
 #include <math.h>
 
+#include "lab/heap.h"
 #include "lab/memory.h"
 #include "lab/model_algorithm.h"
 
 #define TOKEN_BUCKET 2 /* of weir_model_algorithms */
 
 struct event {
-    weir_instant at;
-    uint64_t order;
+    struct weir_heap_key key;
     uint32_t instance;
     bool again; /* a repeated request; else an answer */
     enum weir_sample_outcome outcome;
@@ -39,60 +39,18 @@ struct plant {
     struct weir_storage *storage; /* owned, as all below */
     struct weir_concurrency_gate *gate[WEIR_PLANT_INSTANCES_MAX];
     struct weir_model_algorithm bucket_state[WEIR_PLANT_INSTANCES_MAX];
-    uint32_t instances; /* present number */
-    struct event *heap;
-    size_t events, capacity;
-    uint64_t order, played, turn;
+    uint32_t instances;      /* present number */
+    struct weir_heap events; /* of struct event */
+    uint64_t played, turn;
     struct stream bulk, sync;
     struct weir_rng rng;
 };
-
-/* ---- Future events ---- */
-
-static bool is_before(const struct event *a, const struct event *b)
-{
-    return a->at < b->at || (a->at == b->at && a->order < b->order);
-}
-
-static void push(struct plant *plant, struct event event)
-{
-    size_t i = plant->events++;
-    event.order = plant->order++;
-    plant->heap = weir_must_grow(plant->heap, &plant->capacity, plant->events,
-                                 sizeof(event));
-    while (i > 0 && is_before(&event, &plant->heap[(i - 1) / 2])) {
-        plant->heap[i] = plant->heap[(i - 1) / 2];
-        i = (i - 1) / 2;
-    }
-    plant->heap[i] = event;
-}
-
-static struct event pop(struct plant *plant)
-{
-    struct event *heap = plant->heap;
-    struct event top = heap[0];
-    struct event last = heap[--plant->events];
-    size_t i = 0;
-    for (;;) {
-        size_t child = 2 * i + 1;
-        if (child >= plant->events)
-            break;
-        if (child + 1 < plant->events &&
-            is_before(&heap[child + 1], &heap[child]))
-            child++;
-        if (!is_before(&heap[child], &last))
-            break;
-        heap[i] = heap[child];
-        i = child;
-    }
-    heap[i] = last;
-    return top;
-}
 
 /* ---- Processes ---- */
 
 static void start_instance(struct plant *plant, weir_instant now)
 {
+    weir_assert(plant->instances < plant->options->instances);
     const struct weir_plant_options *o = plant->options;
     uint32_t i = plant->instances++;
     size_t line = WEIR_CACHE_LINE;
@@ -115,7 +73,7 @@ static bool lets_in(struct plant *plant, uint32_t instance, bool sync,
 {
     const struct weir_plant_options *o = plant->options;
     if (o->fixed_per_s > 0) {
-        struct weir_algorithm_answer answer = weir_model_algorithm_ask(
+        struct weir_algorithm_answer answer = weir_model_algorithm_decide(
             &plant->bucket_state[instance], WEIR_ALGORITHM_TAKE, 1, now);
         if (!answer.passed)
             return false;
@@ -132,7 +90,7 @@ static double exponential(struct plant *plant)
     return -log(1 - weir_rng_unit(&plant->rng));
 }
 
-static void come_again(struct plant *plant, const struct weir_plant_note *note,
+static void post_retry(struct plant *plant, const struct weir_plant_note *note,
                        weir_instant now)
 {
     weir_duration wait = plant->options->retry;
@@ -140,26 +98,29 @@ static void come_again(struct plant *plant, const struct weir_plant_note *note,
         weir_concurrency_gate_wait(plant->gate[note->instance], now);
     wait = told > wait ? told : wait;
     wait += weir_rng_below(&plant->rng, wait);
-    push(plant, (struct event){ .at = now + wait, .again = true });
+    weir_heap_push(&plant->events,
+                   &(struct event){ .key.at = now + wait, .again = true });
 }
 
-static void go_in(struct plant *plant, struct weir_plant_note *note,
-                  const struct weir_concurrency_gate_permit *permit,
-                  weir_instant now)
+static void serve_request(struct plant *plant, struct weir_plant_note *note,
+                          const struct weir_concurrency_gate_permit *permit,
+                          weir_instant now)
 {
     const struct weir_plant_options *o = plant->options;
     struct event event = { .instance = note->instance, .permit = *permit };
-    note->latency = weir_storage_ask(plant->storage, &plant->rng, now);
+    note->latency = weir_storage_request(plant->storage, &plant->rng, now);
     if (o->timeout > 0 && note->latency > o->timeout) {
         note->latency = o->timeout;
         event.outcome = WEIR_SAMPLE_DROPPED;
     }
-    event.at = now + note->latency + o->overhead;
-    push(plant, event);
+    event.key.at = now + note->latency + o->overhead;
+    weir_heap_push(&plant->events, &event);
 }
 
-static void come(struct plant *plant, bool sync, bool again, weir_instant now)
+static void receive_request(struct plant *plant, bool sync, bool again,
+                            weir_instant now)
 {
+    weir_assert(plant->instances > 0);
     struct weir_plant_note note = {
         .at = now,
         .sync = sync,
@@ -176,9 +137,9 @@ static void come(struct plant *plant, bool sync, bool again, weir_instant now)
     note.admitted = lets_in(plant, note.instance, sync, &permit, now);
     note.in_flight = view.in_flight + (note.admitted ? 1 : 0);
     if (note.admitted)
-        go_in(plant, &note, &permit, now);
+        serve_request(plant, &note, &permit, now);
     else if (!sync && plant->options->retry > 0)
-        come_again(plant, &note, now);
+        post_retry(plant, &note, now);
     plant->options->note(plant->options->context, &note);
 }
 
@@ -200,8 +161,8 @@ static void set_next(struct plant *plant, struct stream *stream,
         stream->next = WEIR_NEVER;
 }
 
-static void set_rate(struct plant *plant, struct stream *stream, double per_s,
-                     weir_instant now)
+static void set_stream_rate(struct plant *plant, struct stream *stream,
+                            double per_s, weir_instant now)
 {
     stream->per_s = per_s;
     stream->from = now;
@@ -211,7 +172,7 @@ static void set_rate(struct plant *plant, struct stream *stream, double per_s,
         set_next(plant, stream, now);
 }
 
-static void look_at_time(struct plant *plant, weir_instant *change)
+static void apply_time_changes(struct plant *plant, weir_instant *change)
 {
     const struct weir_plant_options *o = plant->options;
     weir_instant now = *change;
@@ -224,19 +185,20 @@ static void look_at_time(struct plant *plant, weir_instant *change)
     while (plant->instances < (joined ? o->instances : o->instances_first))
         start_instance(plant, now);
     if (now > 0 && now == o->step_at)
-        set_rate(plant, &plant->bulk, o->step_rate, now);
+        set_stream_rate(plant, &plant->bulk, o->step_rate, now);
 }
 
 /* ---- The run ---- */
 
 /* Plays the first of the events that are due at 'now'. */
-static void play(struct plant *plant, weir_instant now)
+static void play_event(struct plant *plant, weir_instant now)
 {
     plant->played++;
-    if (plant->events > 0 && plant->heap[0].at <= now) {
-        struct event event = pop(plant);
+    if (weir_heap_due(&plant->events) <= now) {
+        struct event event;
+        weir_heap_pop(&plant->events, &event);
         if (event.again)
-            come(plant, false, true, now);
+            receive_request(plant, false, true, now);
         else
             weir_concurrency_gate_leave(plant->gate[event.instance],
                                         &event.permit, event.outcome, now);
@@ -244,34 +206,33 @@ static void play(struct plant *plant, weir_instant now)
     }
     bool sync = plant->sync.next <= now;
     struct stream *stream = sync ? &plant->sync : &plant->bulk;
-    come(plant, sync, false, now);
+    receive_request(plant, sync, false, now);
     set_next(plant, stream, now);
 }
 
-static void go_on(struct plant *plant)
+static void run_events(struct plant *plant)
 {
     weir_instant change = 0;
     for (;;) {
         weir_instant now = weir_earlier(plant->bulk.next, plant->sync.next);
-        if (plant->events > 0)
-            now = weir_earlier(now, plant->heap[0].at);
+        now = weir_earlier(now, weir_heap_due(&plant->events));
         now = weir_earlier(now, change);
         if (now >= plant->options->end)
             return;
         if (now == change)
-            look_at_time(plant, &change);
+            apply_time_changes(plant, &change);
         else
-            play(plant, now);
+            play_event(plant, now);
     }
 }
 
-static void fini(struct plant *plant)
+static void fini_plant(struct plant *plant)
 {
     for (uint32_t i = 0; i < plant->instances; i++) {
         free(plant->gate[i]);
         weir_model_algorithm_fini(&plant->bucket_state[i]);
     }
-    free(plant->heap);
+    free(plant->events.items);
     weir_storage_free(plant->storage);
 }
 
@@ -281,14 +242,15 @@ uint64_t weir_plant_run(const struct weir_plant_options *options)
     weir_assert(options->instances_first <= options->instances);
     struct plant plant = {
         .options = options,
+        .events = { .size = sizeof(struct event) },
         .storage = weir_storage_new(&options->storage),
         .bulk = { .sync = false },
         .sync = { .sync = true },
         .rng = { .state = options->seed },
     };
-    set_rate(&plant, &plant.bulk, options->rate, 0);
-    set_rate(&plant, &plant.sync, options->sync_rate, 0);
-    go_on(&plant);
-    fini(&plant);
+    set_stream_rate(&plant, &plant.bulk, options->rate, 0);
+    set_stream_rate(&plant, &plant.sync, options->sync_rate, 0);
+    run_events(&plant);
+    fini_plant(&plant);
     return plant.played;
 }

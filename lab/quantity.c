@@ -1,20 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * lab/quantity.c - a fleet's present state, for the expectations during a run;
- * see run_parts.h. No side effects. */
+ * see run_internal.h. No side effects. */
 
 #include <math.h>
 
-#include "lab/run_parts.h"
-
-static struct weir_listen_address limiter_at(uint32_t index)
-{
-    return (struct weir_listen_address){ .index = index };
-}
-
-static struct weir_listen_address root_at(uint32_t index)
-{
-    return (struct weir_listen_address){ .root = true, .index = index };
-}
+#include "lab/run_internal.h"
 
 /* ---- Fills ---- */
 
@@ -22,7 +12,7 @@ double weir_largest_root_fill(const struct weir_run *run, struct weir_text name)
 {
     double most = NAN;
     for (uint32_t i = 0; i < run->scenario->roots; i++) {
-        if (weir_fleet_alive(run->fleet, root_at(i)))
+        if (weir_fleet_alive(run->fleet, weir_root_place(i)))
             most = fmax(most, weir_fleet_root_fill(run->fleet, i, name));
     }
     return most;
@@ -33,22 +23,23 @@ double weir_smallest_root_fill(const struct weir_run *run,
 {
     double least = NAN;
     for (uint32_t i = 0; i < run->scenario->roots; i++) {
-        if (weir_fleet_alive(run->fleet, root_at(i)))
+        if (weir_fleet_alive(run->fleet, weir_root_place(i)))
             least = fmin(least, weir_fleet_root_fill(run->fleet, i, name));
     }
     return least;
 }
 
 /* The slot of that name, if the limiter runs and has a quota there. */
-static bool view_of(const struct weir_run *run, uint32_t limiter,
-                    struct weir_text name, struct weir_slot_view *out)
+static bool view_of_limiter(const struct weir_run *run, uint32_t limiter,
+                            struct weir_text name, struct weir_slot_view *out)
 {
     struct weir_table *table = weir_fleet_table(run->fleet, limiter);
     struct weir_ref ref;
     if (!table || !weir_table_find(table, name, &ref))
         return false;
-    weir_table_view(table, ref.slot, out,
-                    weir_fleet_clock_of(run->fleet, limiter_at(limiter)));
+    weir_table_view(
+        table, ref.slot, out,
+        weir_fleet_clock_of(run->fleet, weir_limiter_place(limiter)));
     return out->state >= WEIR_SLOT_QUOTA;
 }
 
@@ -56,7 +47,7 @@ bool weir_limiter_belief(const struct weir_run *run, uint32_t limiter,
                          struct weir_text name, double *out_fill)
 {
     struct weir_slot_view view;
-    if (!view_of(run, limiter, name, &view))
+    if (!view_of_limiter(run, limiter, name, &view))
         return false;
     *out_fill =
         view.unlimited ? 0 : ldexp((double)view.fill, -view.bucket.leak.frac);
@@ -65,7 +56,7 @@ bool weir_limiter_belief(const struct weir_run *run, uint32_t limiter,
 
 /* ---- Limits ---- */
 
-static double per_second(struct weir_leak leak)
+static double leak_per_second(struct weir_leak leak)
 {
     double scaled = (double)leak.whole + ldexp((double)leak.part, -64);
     return ldexp(scaled * 1e9, -leak.frac);
@@ -78,11 +69,11 @@ static double limit_in_force(const struct weir_run *run, struct weir_text name)
     double found = NAN;
     for (uint32_t i = 0; i < run->scenario->limiters; i++) {
         struct weir_slot_view view;
-        if (!weir_fleet_alive(run->fleet, limiter_at(i)))
+        if (!weir_fleet_alive(run->fleet, weir_limiter_place(i)))
             continue;
-        if (!view_of(run, i, name, &view) || view.unlimited)
+        if (!view_of_limiter(run, i, name, &view) || view.unlimited)
             return NAN;
-        double limit = per_second(view.bucket.leak);
+        double limit = leak_per_second(view.bucket.leak);
         if (!isnan(found) && limit != found)
             return NAN;
         found = limit;
@@ -107,8 +98,8 @@ uint32_t weir_count_alive(const struct weir_run *run, bool roots)
     uint32_t count = 0;
     uint32_t of = roots ? run->scenario->roots : run->scenario->limiters;
     for (uint32_t i = 0; i < of; i++)
-        count +=
-            weir_fleet_alive(run->fleet, roots ? root_at(i) : limiter_at(i));
+        count += weir_fleet_alive(run->fleet, roots ? weir_root_place(i)
+                                                    : weir_limiter_place(i));
     return count;
 }
 
@@ -137,7 +128,7 @@ static double epochs_apart(const struct weir_run *run)
 }
 
 /* Between the roots, in seconds of the limit. */
-static double spread(struct weir_run *run, struct weir_text name)
+static double fill_spread(struct weir_run *run, struct weir_text name)
 {
     const struct weir_quota *quota =
         weir_catalog_find(weir_fleet_catalog(run->fleet), name, NULL);
@@ -151,7 +142,7 @@ static double spread(struct weir_run *run, struct weir_text name)
 }
 
 /* Of a template: over all its instances. */
-static double over_high(struct weir_run *run, struct weir_text name)
+static double most_over_high(struct weir_run *run, struct weir_text name)
 {
     double most = 0;
     const struct weir_truth_bucket *bucket;
@@ -171,9 +162,9 @@ double weir_quantity_now(struct weir_run *run, enum weir_quantity quantity,
     case WEIR_QUANTITY_FILL:
         return weir_largest_root_fill(run, name);
     case WEIR_QUANTITY_SPREAD:
-        return spread(run, name);
+        return fill_spread(run, name);
     case WEIR_QUANTITY_OVER_HIGH:
-        return over_high(run, name);
+        return most_over_high(run, name);
     case WEIR_QUANTITY_LIMIT:
         return limit_in_force(run, name);
     case WEIR_QUANTITY_READY:

@@ -22,8 +22,9 @@ size_t weir_result_capacity(const struct weir_scenario *scenario)
     return scenario->span / step;
 }
 
-static void add_quota(struct weir_result *result, size_t *capacity,
-                      const struct weir_scenario *scenario, const char *quota)
+static void add_measured_quota(struct weir_result *result, size_t *capacity,
+                               const struct weir_scenario *scenario,
+                               const char *quota)
 {
     const char *name = weir_quota_meant(scenario, quota);
     if (!name)
@@ -45,22 +46,23 @@ static void add_condition(struct weir_result *result, size_t *capacity,
                           const struct weir_condition *condition)
 {
     if (condition->at_end)
-        add_quota(result, capacity, scenario, condition->measure.quota);
+        add_measured_quota(result, capacity, scenario,
+                           condition->measure.quota);
     else
-        add_quota(result, capacity, scenario, condition->quota);
+        add_measured_quota(result, capacity, scenario, condition->quota);
 }
 
 static void add_quotas(struct weir_result *result,
                        const struct weir_scenario *s)
 {
     size_t capacity = 0;
-    add_quota(result, &capacity, s, NULL);
+    add_measured_quota(result, &capacity, s, NULL);
     for (size_t i = 0; i < s->load_count; i++)
-        add_quota(result, &capacity, s, s->loads[i].quota);
+        add_measured_quota(result, &capacity, s, s->loads[i].quota);
     for (size_t i = 0; i < s->measure_count; i++)
-        add_quota(result, &capacity, s, s->measures[i].quota);
+        add_measured_quota(result, &capacity, s, s->measures[i].quota);
     for (size_t i = 0; i < s->figure_count; i++)
-        add_quota(result, &capacity, s, s->figures[i].quota);
+        add_measured_quota(result, &capacity, s, s->figures[i].quota);
     for (size_t i = 0; i < s->always_count; i++)
         add_condition(result, &capacity, s, &s->always[i]);
     for (size_t i = 0; i < s->expect_count; i++)
@@ -89,7 +91,7 @@ struct weir_result *weir_result_new(const struct weir_scenario *scenario,
     }
     for (size_t i = 0; i < result->quota_count; i++)
         result->quotas[i].samples =
-            weir_must_zeroed(count, sizeof(struct weir_sample));
+            weir_must_zeroed(count, sizeof(struct weir_quota_sample));
     result->fleet = weir_must_zeroed(count, sizeof(*result->fleet));
     return result;
 }

@@ -19,7 +19,7 @@
 /* One sample of one quota: sums over the step, state at its end. NaN if the
  * back end can't know. Of a template: sums over its instances, also of the
  * limits; fills are those of its fullest instance. */
-struct weir_sample {
+struct weir_quota_sample {
     double offered, passed, refused; /* units in this step */
     double ideal_passed, ideal_refused;
     double limit_per_s, low, high;  /* units; NaN without a limit */
@@ -40,7 +40,7 @@ struct weir_fleet_sample {
 
 struct weir_quota_series {
     char *name;
-    struct weir_sample *samples;
+    struct weir_quota_sample *samples;
 };
 
 struct weir_outcome_line { /* of an expectation */

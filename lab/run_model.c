@@ -21,14 +21,6 @@ const struct weir_model *const weir_models[] = {
     &weir_model_adaptive,      NULL,
 };
 
-void weir_model_add(struct weir_model_run *run, size_t series, weir_duration at,
-                    double value)
-{
-    size_t sample = at / run->step;
-    if (sample < run->sample_count)
-        run->series[series][sample] += value;
-}
-
 static struct weir_result *new_result(const struct weir_scenario *scenario,
                                       uint64_t seed, struct weir_diag *diag)
 {
@@ -42,8 +34,7 @@ static struct weir_result *new_result(const struct weir_scenario *scenario,
     size_t samples = scenario->span / scenario->bin;
     if (samples > WEIR_RUN_SAMPLES_MAX / (series + 1)) {
         weir_diag_set(diag, WEIR_ETOOBIG,
-                      "too many samples: run a shorter time, or in larger "
-                      "bins",
+                      "too many samples: run a shorter time, or in larger bins",
                       NULL);
         return NULL;
     }

@@ -17,7 +17,7 @@
 #include "io/clock.h"
 #include "lab/memory.h"
 #include "lab/model.h"
-#include "lab/run_parts.h"
+#include "lab/run_internal.h"
 
 /* Seeds of the random streams. */
 #define SEED_OF_IDEAL 0x1dea1
@@ -30,7 +30,7 @@
 
 /* ---- Building ---- */
 
-static int put_quotas(struct weir_run *run, struct weir_diag *diag)
+static int put_simulated_quotas(struct weir_run *run, struct weir_diag *diag)
 {
     const struct weir_scenario *scenario = run->scenario;
     for (size_t i = 0; i < scenario->quota_count; i++) {
@@ -60,13 +60,13 @@ static void make_fleet(struct weir_run *run)
                                 run->options->seed ^ SEED_OF_IDEAL);
 }
 
-static int build(struct weir_run *run, struct weir_diag *diag)
+static int make_run(struct weir_run *run, struct weir_diag *diag)
 {
     run->result = weir_result_new(run->scenario, run->options->seed, diag);
     if (!run->result)
         return WEIR_ETOOBIG;
     make_fleet(run);
-    int error = put_quotas(run, diag);
+    int error = put_simulated_quotas(run, diag);
     if (error < 0)
         return error;
     run->loads =
@@ -102,7 +102,7 @@ static void trace(const struct weir_run *run, const char *name, uint64_t event)
             (double)at / 1e9, run->start > 0 ? "" : " of warming up", name);
 }
 
-static void tell_progress(struct weir_run *run, weir_instant now)
+static void report_progress(struct weir_run *run, weir_instant now)
 {
     if (!run->options->progress || run->start == 0)
         return;
@@ -141,7 +141,7 @@ static bool run_until(struct weir_run *run, weir_instant until)
             violate(run, violation, event);
             return false;
         }
-        tell_progress(run, world->now);
+        report_progress(run, world->now);
     }
 }
 
@@ -155,8 +155,7 @@ static bool start_limiters(struct weir_run *run)
     if (over > START_OVER_MAX)
         over = START_OVER_MAX;
     for (uint32_t i = 0; i < count; i++) {
-        weir_fleet_start(run->fleet,
-                         (struct weir_listen_address){ .index = i });
+        weir_fleet_start(run->fleet, weir_limiter_place(i));
         if (!run_until(run, now + over * (i + 1) / count))
             return false;
     }
@@ -177,7 +176,7 @@ static bool warm_up(struct weir_run *run)
     return true;
 }
 
-static bool play(struct weir_run *run)
+static bool play_scenario(struct weir_run *run)
 {
     if (!warm_up(run))
         return false;
@@ -189,7 +188,7 @@ static bool play(struct weir_run *run)
     return run_until(run, run->end);
 }
 
-static void finish(struct weir_run *run, bool whole)
+static void finish_run(struct weir_run *run, bool whole)
 {
     struct weir_result *result = run->result;
     result->events = weir_fleet_world(run->fleet)->events;
@@ -217,13 +216,13 @@ struct weir_result *weir_run_simulated(const struct weir_scenario *scenario,
     struct weir_run run = { .scenario = scenario, .options = options };
     if (diag)
         *diag = (struct weir_diag){ 0 };
-    if (build(&run, diag) < 0) {
+    if (make_run(&run, diag) < 0) {
         tear_down(&run);
         weir_result_free(run.result);
         return NULL;
     }
-    bool whole = play(&run);
-    finish(&run, whole);
+    bool whole = play_scenario(&run);
+    finish_run(&run, whole);
     run.result->wall_s = (double)(weir_clock_now() - began) / 1e9;
     tear_down(&run);
     return run.result;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * lab/sample.c - the series of a simulated run: a part that wakes ten times a
  * bin and records the state, and the counts since the last sample; see
- * run_parts.h.
+ * run_internal.h.
  *
  * A template's series covers all its instances. So each sample goes through all
  * truth buckets, and adds each to the series of its name or its template. */
@@ -9,7 +9,7 @@
 #include <math.h>
 
 #include "lab/memory.h"
-#include "lab/run_parts.h"
+#include "lab/run_internal.h"
 
 /* Sums of a series at the last sample. */
 struct sums {
@@ -26,9 +26,9 @@ struct weir_sampler {
 /* ---- A quota ---- */
 
 /* The means of the limiters' fills and of their distance from the truth. */
-static void look_at_limiters(const struct weir_run *run,
-                             const struct weir_truth_bucket *bucket,
-                             struct weir_sample *sample)
+static void sample_limiters(const struct weir_run *run,
+                            const struct weir_truth_bucket *bucket,
+                            struct weir_quota_sample *sample)
 {
     double sum = 0, off = 0;
     uint32_t count = 0;
@@ -44,7 +44,7 @@ static void look_at_limiters(const struct weir_run *run,
     sample->divergence = count > 0 ? off / count : NAN;
 }
 
-static double since(uint64_t now, uint64_t *before)
+static double count_since(uint64_t now, uint64_t *before)
 {
     double more = (double)(int64_t)(now - *before);
     *before = now;
@@ -53,18 +53,22 @@ static double since(uint64_t now, uint64_t *before)
 
 /* The series' counts since the last sample. */
 static void write_sums(const struct sums *sums, struct sums *before,
-                       struct weir_sample *sample)
+                       struct weir_quota_sample *sample)
 {
-    sample->offered = since(sums->offered, &before->offered);
-    sample->passed = since(sums->passed, &before->passed);
-    sample->refused = since(sums->refused, &before->refused);
-    sample->ideal_passed = since(sums->ideal_passed, &before->ideal_passed);
-    sample->ideal_refused = since(sums->ideal_refused, &before->ideal_refused);
+    sample->offered = count_since(sums->offered, &before->offered);
+    sample->passed = count_since(sums->passed, &before->passed);
+    sample->refused = count_since(sums->refused, &before->refused);
+    sample->ideal_passed =
+        count_since(sums->ideal_passed, &before->ideal_passed);
+    sample->ideal_refused =
+        count_since(sums->ideal_refused, &before->ideal_refused);
 }
 
 /* Adds one bucket of a series; true: the fullest so far. */
-static bool add_bucket(struct weir_run *run, struct weir_truth_bucket *bucket,
-                       struct sums *sums, struct weir_sample *sample)
+static bool add_bucket_sample(struct weir_run *run,
+                              struct weir_truth_bucket *bucket,
+                              struct sums *sums,
+                              struct weir_quota_sample *sample)
 {
     sums->offered += bucket->offered;
     sums->passed += bucket->passed;
@@ -85,25 +89,25 @@ static bool add_bucket(struct weir_run *run, struct weir_truth_bucket *bucket,
 }
 
 static void sample_quota(struct weir_sampler *sampler, size_t series,
-                         struct weir_sample *sample)
+                         struct weir_quota_sample *sample)
 {
     struct weir_run *run = sampler->run;
     struct weir_text name = weir_text_of(run->result->quotas[series].name);
     struct weir_truth_bucket *fullest = NULL, *bucket;
     struct sums sums = { 0 };
-    *sample = (struct weir_sample){ .root_fill = NAN,
-                                    .limiter_fill = NAN,
-                                    .divergence = NAN };
+    *sample = (struct weir_quota_sample){ .root_fill = NAN,
+                                          .limiter_fill = NAN,
+                                          .divergence = NAN };
     for (size_t i = 0; (bucket = weir_truth_at(run->truth, i)) != NULL; i++) {
         if (weir_truth_is_of(bucket, name) &&
-            add_bucket(run, bucket, &sums, sample))
+            add_bucket_sample(run, bucket, &sums, sample))
             fullest = bucket;
     }
     write_sums(&sums, &sampler->before[series], sample);
     if (!fullest)
         return;
     sample->root_fill = weir_largest_root_fill(run, fullest->name);
-    look_at_limiters(run, fullest, sample);
+    sample_limiters(run, fullest, sample);
 }
 
 /* ---- The fleet ---- */
@@ -116,9 +120,9 @@ static void sample_fleet(struct weir_sampler *sampler,
     weir_fleet_stats(run->fleet, &stats);
     struct weir_fleet_stats *before = &sampler->stats;
     *sample = (struct weir_fleet_sample){
-        .reports = since(stats.reports, &before->reports),
-        .messages = since(stats.messages, &before->messages),
-        .bytes = since(stats.bytes, &before->bytes),
+        .reports = count_since(stats.reports, &before->reports),
+        .messages = count_since(stats.messages, &before->messages),
+        .bytes = count_since(stats.bytes, &before->bytes),
         .links = weir_count_links(run),
         .limiters = weir_count_alive(run, false),
         .roots = weir_count_alive(run, true),
@@ -136,12 +140,13 @@ static void forget_most(struct weir_run *run)
         weir_truth_forget_most(run->truth, bucket);
 }
 
-static void take_sample(struct weir_part *part, weir_instant now)
+static void take_fleet_sample(struct weir_part *part, weir_instant now)
 {
     struct weir_sampler *sampler = (struct weir_sampler *)part;
     struct weir_run *run = sampler->run;
     struct weir_result *result = run->result;
     size_t at = result->sample_count++;
+    weir_assert(at < weir_result_capacity(run->scenario));
     for (size_t i = 0; i < result->quota_count; i++)
         sample_quota(sampler, i, &result->quotas[i].samples[at]);
     sample_fleet(sampler, &result->fleet[at]);
@@ -168,7 +173,8 @@ void weir_sampler_start(struct weir_sampler *sampler)
 struct weir_sampler *weir_sampler_new(struct weir_run *run)
 {
     struct weir_sampler *sampler = weir_must_zeroed(1, sizeof(*sampler));
-    sampler->part = (struct weir_part){ .name = "sample", .run = take_sample };
+    sampler->part =
+        (struct weir_part){ .name = "sample", .run = take_fleet_sample };
     sampler->run = run;
     sampler->before =
         weir_must_zeroed(run->result->quota_count, sizeof(*sampler->before));

@@ -62,6 +62,7 @@ void *weir_scenario_alloc(struct weir_scenario *scenario, size_t size)
         block->size = bytes;
         scenario->arena = block;
     }
+    weir_assert(block->size - block->used >= room);
     void *out = block->bytes + block->used;
     block->used += room;
     return out;

@@ -294,16 +294,17 @@ struct weir_scenario {
 /* ---- Reading ---- */
 
 /* A file as read: lines, settings with their defaults, variants. */
-struct weir_script;
+struct weir_lab_script;
 
 /* 'text' of the file 'path' (for messages and the name). NULL with 'diag'
  * (line, column and text) filled. 'text' isn't used afterwards. */
-struct weir_script *weir_script_read(const char *path, struct weir_text text,
-                                     struct weir_diag *diag);
-void weir_script_free(struct weir_script *script);
-const char *weir_script_name(const struct weir_script *script);
+struct weir_lab_script *weir_script_read(const char *path,
+                                         struct weir_text text,
+                                         struct weir_diag *diag);
+void weir_script_free(struct weir_lab_script *script);
+const char *weir_script_name(const struct weir_lab_script *script);
 /* Its title, as written ("$key" not replaced). */
-const char *weir_script_title(const struct weir_script *script);
+const char *weir_script_title(const struct weir_lab_script *script);
 /* Writes a refusal for people into 'buf', cut at 'size', with a NUL:
  *
  *     lab/x.weir:3:7: there is no statement 'rots'; did you mean 'roots'?
@@ -320,14 +321,14 @@ const char *weir_script_nearest(struct weir_text typed,
 
 /* "key=value" from --set. WEIR_ENOENT: no "set key" in the file ('diag' names
  * its keys); WEIR_EINVAL: no '=', or an invalid value. */
-int weir_script_set(struct weir_script *script, const char *assignment,
+int weir_script_set(struct weir_lab_script *script, const char *assignment,
                     struct weir_diag *diag);
 /* 1 or more. A value from --set overrides variants: those of "variant" stay, of
  * those of "vary" one is left. */
-size_t weir_script_variants(const struct weir_script *script);
+size_t weir_script_variants(const struct weir_lab_script *script);
 /* NULL with 'diag' filled. Claims about variants that --set has taken away
  * are left out. */
-struct weir_scenario *weir_scenario_build(const struct weir_script *script,
+struct weir_scenario *weir_scenario_build(const struct weir_lab_script *script,
                                           size_t variant,
                                           struct weir_diag *diag);
 

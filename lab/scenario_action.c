@@ -6,7 +6,7 @@
  * are the same verbs at the instant 0. */
 
 #include "lab/memory.h"
-#include "lab/scenario_build.h"
+#include "lab/scenario_internal.h"
 
 typedef int reader(struct weir_builder *builder, struct weir_action *action);
 typedef void printer(FILE *out, const struct weir_scenario *scenario,
@@ -14,7 +14,8 @@ typedef void printer(FILE *out, const struct weir_scenario *scenario,
 
 /* ---- Nodes alone: kill start reset pause resume --------------------- */
 
-static int read_nodes(struct weir_builder *builder, struct weir_action *action)
+static int read_action_nodes(struct weir_builder *builder,
+                             struct weir_action *action)
 {
     action->some = true;
     return weir_build_nodes(builder, &action->nodes);
@@ -48,7 +49,7 @@ static void print_after(FILE *out, const char *words, weir_duration span)
 static int read_restart(struct weir_builder *builder,
                         struct weir_action *action)
 {
-    int error = read_nodes(builder, action);
+    int error = read_action_nodes(builder, action);
     return error < 0 ? error : read_after(builder, &action->span);
 }
 
@@ -71,8 +72,8 @@ static const struct weir_script_field cpu_fields[] = {
     ACTION("item", span2, weir_field_duration, weir_field_print_duration),
 };
 
-static int read_step(struct weir_builder *builder,
-                     const struct weir_word *value, void *member)
+static int read_clock_step(struct weir_builder *builder,
+                           const struct weir_word *value, void *member)
 {
     return weir_read_step(value, member, builder->diag);
 }
@@ -106,13 +107,13 @@ static void print_drift(FILE *out, const struct weir_scenario *scenario,
 }
 
 static const struct weir_script_field clock_fields[] = {
-    ACTION("step", step, read_step, print_step),
+    ACTION("step", step, read_clock_step, print_step),
     ACTION("drift", ppm, read_drift, print_drift),
 };
 
 static int read_cpu(struct weir_builder *builder, struct weir_action *action)
 {
-    int error = read_nodes(builder, action);
+    int error = read_action_nodes(builder, action);
     return error < 0
                ? error
                : weir_values_read(builder, cpu_fields,
@@ -127,9 +128,10 @@ static void print_cpu(FILE *out, const struct weir_scenario *scenario,
                       action, &(struct weir_action){ .span = 0 });
 }
 
-static int read_clock(struct weir_builder *builder, struct weir_action *action)
+static int read_clock_action(struct weir_builder *builder,
+                             struct weir_action *action)
 {
-    int error = read_nodes(builder, action);
+    int error = read_action_nodes(builder, action);
     return error < 0
                ? error
                : weir_values_read(builder, clock_fields,
@@ -177,8 +179,8 @@ static void print_pair(FILE *out, const struct weir_scenario *scenario,
     weir_print_nodes(out, scenario, &action->others);
 }
 
-static void print_cut(FILE *out, const struct weir_scenario *scenario,
-                      const struct weir_action *action)
+static void print_cut_action(FILE *out, const struct weir_scenario *scenario,
+                             const struct weir_action *action)
 {
     print_pair(out, scenario, action, "from");
     if (action->ways == WEIR_WAY_UP)
@@ -248,7 +250,8 @@ static void print_network(FILE *out, const struct weir_scenario *scenario,
 
 /* ---- Quotas, the store, load ---------------------------------------- */
 
-static int read_set(struct weir_builder *builder, struct weir_action *action)
+static int read_set_action(struct weir_builder *builder,
+                           struct weir_action *action)
 {
     struct weir_line *line = &builder->line;
     const struct weir_word *name;
@@ -256,7 +259,7 @@ static int read_set(struct weir_builder *builder, struct weir_action *action)
     if (error < 0)
         return error;
     action->name = weir_scenario_text(builder->scenario, name->text);
-    struct weir_edit *edit =
+    struct weir_scenario_edit *edit =
         WEIR_APPEND(builder, builder->edits, builder->edit_count);
     edit->where = action->where;
     edit->fields = *line;
@@ -265,8 +268,8 @@ static int read_set(struct weir_builder *builder, struct weir_action *action)
     return 0;
 }
 
-static void print_set(FILE *out, const struct weir_scenario *scenario,
-                      const struct weir_action *action)
+static void print_set_action(FILE *out, const struct weir_scenario *scenario,
+                             const struct weir_action *action)
 {
     struct weir_quota base;
     size_t at = (size_t)(action - scenario->actions);
@@ -293,7 +296,8 @@ static void print_name(FILE *out, const struct weir_scenario *scenario,
     weir_print_word(out, weir_text_of(action->name));
 }
 
-static int read_store(struct weir_builder *builder, struct weir_action *action)
+static int read_store_action(struct weir_builder *builder,
+                             struct weir_action *action)
 {
     static const char *const words[] = { "back", "away", NULL };
     const struct weir_word *word;
@@ -306,8 +310,8 @@ static int read_store(struct weir_builder *builder, struct weir_action *action)
     return error;
 }
 
-static void print_store(FILE *out, const struct weir_scenario *scenario,
-                        const struct weir_action *action)
+static void print_store_action(FILE *out, const struct weir_scenario *scenario,
+                               const struct weir_action *action)
 {
     (void)scenario;
     fputs(action->flag ? " away" : " back", out);
@@ -344,8 +348,7 @@ static int read_load(struct weir_builder *builder, struct weir_action *action)
         return error;
     if (!weir_word_cut(word, "=", &key, &value) || !weir_word_is(&key, "rate"))
         return WEIR_REFUSE(builder, word,
-                           "of a load only the rate changes: "
-                           "load NAME rate=…");
+                           "of a load only the rate changes: load NAME rate=…");
     action->name = weir_scenario_text(builder->scenario, name->text);
     action->rate.at = action->at;
     return weir_read_rate(&value, &action->rate.per_s,
@@ -373,8 +376,7 @@ static int read_expect(struct weir_builder *builder, struct weir_action *action)
         error = weir_read_duration(word, &action->span, builder->diag);
     if (error == 0 && action->at + action->span > builder->scenario->span)
         return WEIR_REFUSE(builder, word,
-                           "the run ends before this is "
-                           "over; see its 'run'");
+                           "the run ends before this is over; see its 'run'");
     return error;
 }
 
@@ -393,20 +395,20 @@ static const struct {
     reader *read;
     printer *print;
 } verbs[] = {
-    [WEIR_ACTION_KILL] = { "kill", read_nodes, print_nodes },
-    [WEIR_ACTION_START] = { "start", read_nodes, print_nodes },
+    [WEIR_ACTION_KILL] = { "kill", read_action_nodes, print_nodes },
+    [WEIR_ACTION_START] = { "start", read_action_nodes, print_nodes },
     [WEIR_ACTION_RESTART] = { "restart", read_restart, print_restart },
-    [WEIR_ACTION_RESET] = { "reset", read_nodes, print_nodes },
-    [WEIR_ACTION_PAUSE] = { "pause", read_nodes, print_nodes },
-    [WEIR_ACTION_RESUME] = { "resume", read_nodes, print_nodes },
+    [WEIR_ACTION_RESET] = { "reset", read_action_nodes, print_nodes },
+    [WEIR_ACTION_PAUSE] = { "pause", read_action_nodes, print_nodes },
+    [WEIR_ACTION_RESUME] = { "resume", read_action_nodes, print_nodes },
     [WEIR_ACTION_CPU] = { "cpu", read_cpu, print_cpu },
-    [WEIR_ACTION_CLOCK] = { "clock", read_clock, print_clock },
-    [WEIR_ACTION_CUT] = { "cut", read_cut, print_cut },
+    [WEIR_ACTION_CLOCK] = { "clock", read_clock_action, print_clock },
+    [WEIR_ACTION_CUT] = { "cut", read_cut, print_cut_action },
     [WEIR_ACTION_MEND] = { "mend", read_mend, print_mend },
     [WEIR_ACTION_NET] = { "network", read_network, print_network },
-    [WEIR_ACTION_SET] = { "set", read_set, print_set },
+    [WEIR_ACTION_SET] = { "set", read_set_action, print_set_action },
     [WEIR_ACTION_REMOVE] = { "remove", read_remove, print_name },
-    [WEIR_ACTION_STORE] = { "store", read_store, print_store },
+    [WEIR_ACTION_STORE] = { "store", read_store_action, print_store_action },
     [WEIR_ACTION_LOAD] = { "load", read_load, print_load },
     [WEIR_ACTION_EXPECT] = { "expect", read_expect, print_expect },
 };
@@ -460,8 +462,7 @@ int weir_build_at(struct weir_builder *builder)
         return error;
     if (at > builder->scenario->span)
         return WEIR_REFUSE(builder, word,
-                           "%s is after the end of the run; "
-                           "see its 'run'",
+                           "%s is after the end of the run; see its 'run'",
                            WEIR_SHOWN(word));
     for (;;) {
         error = weir_line_want(line, "a verb, such as kill, cut or set", &word);

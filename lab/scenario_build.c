@@ -14,18 +14,18 @@
  * of names wait for the end: edits (they change quotas in the order of time)
  * and mentions of quotas that an edit makes. */
 
-#include "lab/scenario_build.h"
 #include "core/quota/catalog.h"
 #include "io/clock.h"
 #include "lab/memory.h"
 #include "lab/model.h"
+#include "lab/scenario_internal.h"
 
 enum { SIZES = 1, PARTS = 2, ASKS = 4 };
 
 /* ---- Small statements ----------------------------------------------- */
 
-static int read_number(struct weir_builder *builder, uint32_t max,
-                       uint32_t *out)
+static int read_item_number(struct weir_builder *builder, uint32_t max,
+                            uint32_t *out)
 {
     const struct weir_word *word;
     uint64_t number;
@@ -39,20 +39,20 @@ static int read_number(struct weir_builder *builder, uint32_t max,
 
 static int build_roots(struct weir_builder *builder)
 {
-    return read_number(builder, WEIR_FLEET_ROOTS_MAX,
-                       &builder->scenario->roots);
+    return read_item_number(builder, WEIR_FLEET_ROOTS_MAX,
+                            &builder->scenario->roots);
 }
 
 static int build_slots(struct weir_builder *builder)
 {
-    return read_number(builder, WEIR_SLOTS_MAX, &builder->scenario->slots);
+    return read_item_number(builder, WEIR_SLOTS_MAX, &builder->scenario->slots);
 }
 
 static int build_limiters(struct weir_builder *builder)
 {
     struct weir_scenario *scenario = builder->scenario;
     int error =
-        read_number(builder, WEIR_FLEET_LIMITERS_MAX, &scenario->limiters);
+        read_item_number(builder, WEIR_FLEET_LIMITERS_MAX, &scenario->limiters);
     if (error < 0)
         return error;
     scenario->limiters_started = scenario->limiters;
@@ -83,8 +83,7 @@ static int read_span(struct weir_builder *builder, weir_duration *out)
         error = weir_read_duration(word, out, builder->diag);
     if (error == 0 && *out < WEIR_SECOND / 1000)
         return WEIR_REFUSE(builder, word,
-                           "%s is too short; it must be 1ms "
-                           "or more",
+                           "%s is too short; it must be 1ms or more",
                            WEIR_SHOWN(word));
     return error;
 }
@@ -218,10 +217,10 @@ static int build_statement(struct weir_builder *builder, size_t row)
     const struct weir_word *word = &builder->line.words[0];
     if (statements[row].once && builder->seen & 1u << row)
         return WEIR_REFUSE(builder, word,
-                           "there is %s already; it stands "
-                           "once in a scenario",
+                           "there is %s already; it stands once in a scenario",
                            WEIR_SHOWN(word));
     builder->seen |= 1u << row;
+    builder->has_fleet |= statements[row].of_fleet;
     if (statements[row].of_fleet && builder->scenario->model)
         return WEIR_REFUSE(builder, word,
                            "%s is of a fleet, and this scenario is a model; "
@@ -233,7 +232,7 @@ static int build_statement(struct weir_builder *builder, size_t row)
 
 static int build_line(struct weir_builder *builder, uint32_t number)
 {
-    const struct weir_script *script = builder->script;
+    const struct weir_lab_script *script = builder->script;
     struct weir_scenario *scenario = builder->scenario;
     struct weir_line *line = &builder->line;
     *line = (struct weir_line){ .memory = scenario, .diag = builder->diag };
@@ -257,52 +256,7 @@ static int build_line(struct weir_builder *builder, uint32_t number)
                : 0;
 }
 
-bool weir_build_has_fleet(const struct weir_builder *builder)
-{
-    for (size_t i = 0; i < WEIR_COUNT_OF(statements); i++) {
-        if (statements[i].of_fleet && builder->seen & 1u << i)
-            return true;
-    }
-    return false;
-}
-
 /* ---- All lines ------------------------------------------------------ */
-
-int weir_build_room(struct weir_builder *builder, size_t count)
-{
-    if (count < WEIR_SCENARIO_ITEMS_MAX)
-        return 0;
-    return WEIR_REFUSE(builder, &builder->line.words[0],
-                       "there are more than "
-                       "%d of these, the most that a scenario may have",
-                       WEIR_SCENARIO_ITEMS_MAX);
-}
-
-char *weir_build_mention(struct weir_builder *builder,
-                         const struct weir_word *word)
-{
-    *WEIR_APPEND(builder, builder->mentions, builder->mention_count) =
-        (struct weir_mention){ word->text, word->where };
-    return weir_scenario_text(builder->scenario, word->text);
-}
-
-char *weir_build_words(struct weir_builder *builder, size_t from)
-{
-    const struct weir_line *line = &builder->line;
-    size_t len = 1;
-    for (size_t i = from; i < line->next; i++)
-        len += line->words[i].text.len + 1;
-    char *text = weir_scenario_alloc(builder->scenario, len);
-    size_t at = 0;
-    for (size_t i = from; i < line->next; i++) {
-        struct weir_text word = line->words[i].text;
-        if (at > 0)
-            text[at++] = ' ';
-        memcpy(text + at, word.p, word.len);
-        at += word.len;
-    }
-    return text;
-}
 
 /* Refuses a scenario without a necessary statement. */
 static int check_whole(struct weir_builder *builder)
@@ -330,13 +284,14 @@ static int build_all(struct weir_builder *builder)
         for (uint32_t i = 1; error == 0 && i <= lines; i++)
             error = build_line(builder, i);
         builder->seen = 0;
+        builder->has_fleet = false;
         if (error == 0 && builder->pass == SIZES)
             error = check_whole(builder);
     }
     return error < 0 ? error : weir_build_edits(builder);
 }
 
-struct weir_scenario *weir_scenario_build(const struct weir_script *script,
+struct weir_scenario *weir_scenario_build(const struct weir_lab_script *script,
                                           size_t variant,
                                           struct weir_diag *diag)
 {

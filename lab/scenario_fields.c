@@ -8,13 +8,14 @@
 #include <string.h>
 
 #include "lab/memory.h"
-#include "lab/scenario_build.h"
+#include "lab/scenario_internal.h"
 
 /* ---- Any list ------------------------------------------------------- */
 
-static int refuse_field(struct weir_builder *builder,
-                        const struct weir_word *word,
-                        const struct weir_script_field *fields, size_t count)
+static int refuse_list_field(struct weir_builder *builder,
+                             const struct weir_word *word,
+                             const struct weir_script_field *fields,
+                             size_t count)
 {
     const char **names =
         weir_scenario_alloc(builder->scenario, (count + 1) * sizeof *names);
@@ -23,9 +24,9 @@ static int refuse_field(struct weir_builder *builder,
     return weir_script_unknown(builder->diag, word, "field", names);
 }
 
-static int read_field(struct weir_builder *builder,
-                      const struct weir_script_field *fields, size_t count,
-                      void *object, uint32_t *given)
+static int read_list_field(struct weir_builder *builder,
+                           const struct weir_script_field *fields, size_t count,
+                           void *object, uint32_t *given)
 {
     const struct weir_word *word = weir_line_take(&builder->line);
     struct weir_word key;
@@ -36,7 +37,7 @@ static int read_field(struct weir_builder *builder,
            !weir_text_equal(weir_text_of(fields[i].name), key.text))
         i++;
     if (i == count)
-        return refuse_field(builder, &key, fields, count);
+        return refuse_list_field(builder, &key, fields, count);
     if (!paired || value.text.len == 0)
         return WEIR_REFUSE(builder, &value, "%s needs a value: %s=…",
                            fields[i].name, fields[i].name);
@@ -53,7 +54,7 @@ int weir_values_read(struct weir_builder *builder,
     uint32_t given = 0;
     weir_assert(count <= 32);
     while (weir_line_peek(&builder->line)) {
-        int error = read_field(builder, fields, count, object, &given);
+        int error = read_list_field(builder, fields, count, object, &given);
         if (error < 0)
             return error;
     }
@@ -213,13 +214,11 @@ int weir_build_net(struct weir_builder *builder, struct weir_net *net)
         return error;
     if (given & 1u << NET_RTT && given & 1u << NET_DELAY)
         return weir_script_refuse(builder->diag, where,
-                                  "rtt= is twice "
-                                  "delay=; give one of them");
+                                  "rtt= is twice delay=; give one of them");
     if (net->spread == 0 && net->shape != WEIR_DELAY_FIXED &&
         given & 1u << NET_SHAPE)
         return weir_script_refuse(builder->diag, where,
-                                  "a shape needs a "
-                                  "jitter=");
+                                  "a shape needs a jitter=");
     if (net->spread > 0 && net->shape == WEIR_DELAY_FIXED)
         net->shape = WEIR_DELAY_UNIFORM;
     if (net->spread == 0)
@@ -240,8 +239,8 @@ void weir_print_net(FILE *out, const struct weir_scenario *scenario,
 
 /* ---- node ----------------------------------------------------------- */
 
-static int read_flag(struct weir_builder *builder,
-                     const struct weir_word *value, void *member)
+static int read_flag_field(struct weir_builder *builder,
+                           const struct weir_word *value, void *member)
 {
     static const char *const words[] = { "off", "on", NULL };
     int flag;
@@ -289,7 +288,8 @@ static const struct weir_script_field node_fields[] = {
       weir_field_duration, weir_field_print_duration },
     { "stale_after", offsetof(struct weir_settings, stale_after),
       weir_field_duration, weir_field_print_duration },
-    { "slack", offsetof(struct weir_settings, slack), read_flag, print_flag },
+    { "slack", offsetof(struct weir_settings, slack), read_flag_field,
+      print_flag },
     { "correction_ratio", 0, read_correction, print_correction },
 };
 
@@ -304,12 +304,10 @@ int weir_build_settings(struct weir_builder *builder)
     if (node->report_interval < WEIR_SECOND / 100 ||
         node->report_interval > 3600 * WEIR_SECOND)
         return WEIR_REFUSE(builder, first,
-                           "report_interval must be 10ms to "
-                           "1h");
+                           "report_interval must be 10ms to 1h");
     if (node->stale_after < node->report_interval)
         return WEIR_REFUSE(builder, first,
-                           "stale_after can't be shorter than "
-                           "report_interval");
+                           "stale_after can't be shorter than report_interval");
     return 0;
 }
 

@@ -2,7 +2,7 @@
  * lab/scenario_load.c - "load NAME to QUOTA field=value …". */
 
 #include "lab/memory.h"
-#include "lab/scenario_build.h"
+#include "lab/scenario_internal.h"
 
 /* By enum weir_arrivals, enum weir_spread. */
 static const char *const arrivals[] = { "poisson", "regular", NULL };
@@ -13,8 +13,8 @@ static const char *const spreads[] = { "uniform", "round_robin", "sticky",
 #define KEYS_MAX 10000000
 
 /* "0.5x,3x@10s,0.5x@40s" */
-static int read_rate(struct weir_builder *builder,
-                     const struct weir_word *value, void *member)
+static int read_load_rate(struct weir_builder *builder,
+                          const struct weir_word *value, void *member)
 {
     struct weir_load *load = member;
     struct weir_word rest = *value;
@@ -70,15 +70,12 @@ static int read_sine(struct weir_builder *builder,
     struct weir_word period;
     if (!weir_word_cut(value, "/", &part, &period))
         return WEIR_REFUSE(builder, value,
-                           "a sine is written as part/period: "
-                           "50%%/10s");
+                           "a sine is written as part/period: 50%%/10s");
     int error = weir_read_share(&part, &load->sine_part, builder->diag);
     if (error == 0)
         error = weir_read_duration(&period, &load->sine_period, builder->diag);
     if (error == 0 && load->sine_period == 0)
-        return WEIR_REFUSE(builder, &period,
-                           "the period of a sine can't be "
-                           "0");
+        return WEIR_REFUSE(builder, &period, "the period of a sine can't be 0");
     return error;
 }
 
@@ -93,16 +90,15 @@ static void print_sine(FILE *out, const struct weir_scenario *scenario,
 }
 
 /* "0.5s/5s" */
-static int read_burst(struct weir_builder *builder,
-                      const struct weir_word *value, void *member)
+static int read_load_burst(struct weir_builder *builder,
+                           const struct weir_word *value, void *member)
 {
     struct weir_load *load = member;
     struct weir_word on;
     struct weir_word every;
     if (!weir_word_cut(value, "/", &on, &every))
         return WEIR_REFUSE(builder, value,
-                           "bursts are written as on/every: "
-                           "0.5s/5s");
+                           "bursts are written as on/every: 0.5s/5s");
     int error = weir_read_duration(&on, &load->burst_on, builder->diag);
     if (error == 0)
         error = weir_read_duration(&every, &load->burst_every, builder->diag);
@@ -161,8 +157,7 @@ static int read_spread(struct weir_builder *builder,
         return 0;
     if (load->spread != WEIR_SPREAD_ZIPF)
         return WEIR_REFUSE(builder, &skew,
-                           "only zipf has a skew, as in "
-                           "zipf:1.2");
+                           "only zipf has a skew, as in zipf:1.2");
     return weir_read_real(&skew, 0, SKEW_MAX, &load->skew, builder->diag);
 }
 
@@ -241,8 +236,7 @@ static int read_on(struct weir_builder *builder, const struct weir_word *value,
     int error = weir_build_nodes_word(builder, value, on);
     if (error == 0 && on->root)
         return WEIR_REFUSE(builder, value,
-                           "load comes to limiters; roots "
-                           "take no requests");
+                           "load comes to limiters; roots take no requests");
     return error;
 }
 
@@ -256,15 +250,15 @@ static void print_on(FILE *out, const struct weir_scenario *scenario,
     fputs(spaced ? "\"" : "", out);
 }
 
-static int read_log(struct weir_builder *builder, const struct weir_word *value,
-                    void *member)
+static int read_load_log(struct weir_builder *builder,
+                         const struct weir_word *value, void *member)
 {
     *(char **)member = weir_scenario_text(builder->scenario, value->text);
     return 0;
 }
 
-static void print_log(FILE *out, const struct weir_scenario *scenario,
-                      const void *member)
+static void print_load_log(FILE *out, const struct weir_scenario *scenario,
+                           const void *member)
 {
     const char *log = *(char *const *)member;
     (void)scenario;
@@ -288,13 +282,13 @@ static void print_speed(FILE *out, const struct weir_scenario *scenario,
 
 enum { LOAD_RATE, LOAD_LOG, LOAD_SPEED };
 static const struct weir_script_field fields[] = {
-    [LOAD_RATE] = { "rate", 0, read_rate, print_rate },
-    [LOAD_LOG] = { "log", offsetof(struct weir_load, log), read_log,
-                   print_log },
+    [LOAD_RATE] = { "rate", 0, read_load_rate, print_rate },
+    [LOAD_LOG] = { "log", offsetof(struct weir_load, log), read_load_log,
+                   print_load_log },
     [LOAD_SPEED] = { "speed", offsetof(struct weir_load, log_speed), read_speed,
                      print_speed },
     { "sine", 0, read_sine, print_sine },
-    { "burst", 0, read_burst, print_burst },
+    { "burst", 0, read_load_burst, print_burst },
     { "arrivals", offsetof(struct weir_load, arrivals), read_arrivals,
       print_arrivals },
     { "spread", 0, read_spread, print_spread },
@@ -314,9 +308,9 @@ static struct weir_load usual(const struct weir_scenario *scenario)
     };
 }
 
-static int check_load(struct weir_builder *builder,
-                      const struct weir_word *name,
-                      const struct weir_load *load, uint32_t given)
+static int check_load_fields(struct weir_builder *builder,
+                             const struct weir_word *name,
+                             const struct weir_load *load, uint32_t given)
 {
     bool rated = given & 1u << LOAD_RATE;
     bool logged = given & 1u << LOAD_LOG;
@@ -360,7 +354,7 @@ int weir_build_load(struct weir_builder *builder)
     error =
         weir_values_read(builder, fields, WEIR_COUNT_OF(fields), &load, &given);
     if (error == 0)
-        error = check_load(builder, name, &load, given);
+        error = check_load_fields(builder, name, &load, given);
     if (error == 0)
         *WEIR_APPEND(builder, scenario->loads, scenario->load_count) = load;
     return error;

@@ -8,7 +8,7 @@
 #include <math.h>
 
 #include "lab/model.h"
-#include "lab/scenario_build.h"
+#include "lab/scenario_internal.h"
 
 static const struct weir_model *find_model(struct weir_builder *builder,
                                            const struct weir_word *word)
@@ -27,9 +27,9 @@ static const struct weir_model *find_model(struct weir_builder *builder,
     return NULL;
 }
 
-static const struct weir_model_field *find_field(struct weir_builder *builder,
-                                                 const struct weir_model *model,
-                                                 const struct weir_word *key)
+static const struct weir_model_field *find_model_field(
+    struct weir_builder *builder, const struct weir_model *model,
+    const struct weir_word *key)
 {
     const char *names[WEIR_MODEL_FIELDS_MAX + 1] = { NULL };
     for (size_t i = 0; model->fields[i].name; i++) {
@@ -43,9 +43,9 @@ static const struct weir_model_field *find_field(struct weir_builder *builder,
     return NULL;
 }
 
-static int read_value(struct weir_builder *builder,
-                      const struct weir_model_field *field,
-                      const struct weir_word *word, double *out)
+static int read_model_value(struct weir_builder *builder,
+                            const struct weir_model_field *field,
+                            const struct weir_word *word, double *out)
 {
     weir_duration duration = 0;
     uint64_t count = 0;
@@ -76,18 +76,19 @@ static int read_value(struct weir_builder *builder,
     weir_assert(!"a field is of one of these kinds");
 }
 
-static int read_field(struct weir_builder *builder,
-                      const struct weir_model *model, double *values,
-                      const struct weir_word *word)
+static int read_model_field(struct weir_builder *builder,
+                            const struct weir_model *model, double *values,
+                            const struct weir_word *word)
 {
     struct weir_word key;
     struct weir_word value;
     if (!weir_word_cut(word, "=", &key, &value))
         return WEIR_REFUSE(builder, word,
                            "fields follow a model's name: key=value");
-    const struct weir_model_field *field = find_field(builder, model, &key);
-    return field ? read_value(builder, field, &value,
-                              &values[field - model->fields])
+    const struct weir_model_field *field =
+        find_model_field(builder, model, &key);
+    return field ? read_model_value(builder, field, &value,
+                                    &values[field - model->fields])
                  : WEIR_ESYNTAX;
 }
 
@@ -95,7 +96,7 @@ int weir_build_model(struct weir_builder *builder)
 {
     struct weir_scenario *scenario = builder->scenario;
     const struct weir_word *word;
-    if (weir_build_has_fleet(builder))
+    if (builder->has_fleet)
         return WEIR_REFUSE(builder, &builder->line.words[0],
                            "a model replaces the fleet: no roots, "
                            "limiters, quotas or loads beside it");
@@ -113,7 +114,7 @@ int weir_build_model(struct weir_builder *builder)
         scenario->model_values[i] = model->fields[i].preset;
     }
     while (error == 0 && (word = weir_line_take(&builder->line)))
-        error = read_field(builder, model, scenario->model_values, word);
+        error = read_model_field(builder, model, scenario->model_values, word);
     return error;
 }
 
@@ -152,35 +153,4 @@ void weir_print_model(FILE *out, const struct weir_scenario *scenario)
         weir_model_value_print(out, &model->fields[i], value);
     }
     fputc('\n', out);
-}
-
-const char *const *weir_scenario_metrics(struct weir_scenario *scenario)
-{
-    const struct weir_model *model = scenario->model;
-    if (!model)
-        return weir_metric_names;
-    size_t count = 0;
-    while (model->metrics[count].name)
-        count++;
-    const char **names =
-        weir_scenario_alloc(scenario, (count + 1) * sizeof *names);
-    for (size_t i = 0; i < count; i++)
-        names[i] = model->metrics[i].name;
-    return names;
-}
-
-const char *const *weir_scenario_series(struct weir_scenario *scenario)
-{
-    const struct weir_model *model = scenario->model;
-    if (!model)
-        return weir_series_names;
-    size_t count = 0;
-    while (model->series[count].name)
-        count++;
-    weir_assert(count <= WEIR_SERIES_COUNT);
-    const char **names =
-        weir_scenario_alloc(scenario, (count + 1) * sizeof *names);
-    for (size_t i = 0; i < count; i++)
-        names[i] = model->series[i].name;
-    return names;
 }

@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "core/quota/quota_text.h"
-#include "lab/scenario_build.h"
+#include "lab/scenario_internal.h"
 
 struct weir_selection weir_nodes_all(const struct weir_scenario *scenario,
                                      bool root)
@@ -15,8 +15,9 @@ struct weir_selection weir_nodes_all(const struct weir_scenario *scenario,
 }
 
 /* "root7": its kind, and its index from 0. */
-static int read_node(struct weir_builder *builder, const struct weir_word *word,
-                     bool *out_root, uint32_t *out_index)
+static int read_node_name(struct weir_builder *builder,
+                          const struct weir_word *word, bool *out_root,
+                          uint32_t *out_index)
 {
     static const struct {
         const char *prefix;
@@ -37,8 +38,7 @@ static int read_node(struct weir_builder *builder, const struct weir_word *word,
         uint32_t count = root ? scenario->roots : scenario->limiters;
         if (number == 0 || number > count)
             return WEIR_REFUSE(builder, word,
-                               "there is no %s; the %s are "
-                               "%s1 to %s%u",
+                               "there is no %s; the %s are %s1 to %s%u",
                                WEIR_SHOWN(word), root ? "roots" : "limiters",
                                root ? "root" : "l", root ? "root" : "l", count);
         *out_root = root;
@@ -51,8 +51,9 @@ static int read_node(struct weir_builder *builder, const struct weir_word *word,
                        WEIR_SHOWN(word));
 }
 
-static int read_range(struct weir_builder *builder,
-                      const struct weir_word *word, struct weir_selection *out)
+static int read_node_range(struct weir_builder *builder,
+                           const struct weir_word *word,
+                           struct weir_selection *out)
 {
     bool roots = weir_word_is(word, "roots");
     if (roots || weir_word_is(word, "limiters")) {
@@ -64,11 +65,11 @@ static int read_range(struct weir_builder *builder,
     struct weir_word last;
     struct weir_selection nodes = { .where = word->where };
     bool ranged = weir_word_cut(word, "..", &first, &last);
-    int error = read_node(builder, &first, &nodes.root, &nodes.first);
+    int error = read_node_name(builder, &first, &nodes.root, &nodes.first);
     nodes.last = nodes.first;
     bool root = nodes.root;
     if (error == 0 && ranged)
-        error = read_node(builder, &last, &root, &nodes.last);
+        error = read_node_name(builder, &last, &root, &nodes.last);
     if (error < 0)
         return error;
     if (root != nodes.root)
@@ -86,8 +87,9 @@ static int read_range(struct weir_builder *builder,
 }
 
 /* "3" or "1%" of 'nodes'. */
-static int draw(struct weir_builder *builder, const struct weir_word *word,
-                struct weir_selection *nodes)
+static int draw_nodes(struct weir_builder *builder,
+                      const struct weir_word *word,
+                      struct weir_selection *nodes)
 {
     uint32_t all = nodes->last - nodes->first + 1;
     uint64_t count = 0;
@@ -109,9 +111,9 @@ static int read_drawn(struct weir_builder *builder,
                       const struct weir_word *range, struct weir_selection *out)
 {
     struct weir_selection nodes;
-    int error = read_range(builder, range, &nodes);
+    int error = read_node_range(builder, range, &nodes);
     if (error == 0)
-        error = draw(builder, count, &nodes);
+        error = draw_nodes(builder, count, &nodes);
     if (error < 0)
         return error;
     nodes.where = count->where;
@@ -129,7 +131,7 @@ int weir_build_nodes(struct weir_builder *builder, struct weir_selection *out)
     if (error < 0)
         return error;
     if (!weir_line_keyword(line, "of"))
-        return read_range(builder, word, out);
+        return read_node_range(builder, word, out);
     error = weir_line_want(line, "limiters, roots or a range of them", &range);
     return error < 0 ? error : read_drawn(builder, word, range, out);
 }
@@ -142,7 +144,7 @@ int weir_build_nodes_word(struct weir_builder *builder,
     struct weir_word range;
     if (weir_word_cut(word, " of ", &count, &range))
         return read_drawn(builder, &count, &range, out);
-    return read_range(builder, word, out);
+    return read_node_range(builder, word, out);
 }
 
 int weir_build_pair(struct weir_builder *builder, const char *keyword,
@@ -155,8 +157,7 @@ int weir_build_pair(struct weir_builder *builder, const char *keyword,
         return error;
     if (!weir_line_keyword(&builder->line, keyword))
         return WEIR_REFUSE(builder, &nodes[0],
-                           "a link has two ends; write "
-                           "NODES %s NODES",
+                           "a link has two ends; write NODES %s NODES",
                            keyword);
     error = weir_build_nodes(builder, &nodes[1]);
     if (error < 0)

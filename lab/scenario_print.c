@@ -7,9 +7,9 @@
 
 #include "lab/memory.h"
 #include "lab/model.h"
-#include "lab/scenario_build.h"
+#include "lab/scenario_internal.h"
 
-static void print_head(FILE *out, const struct weir_scenario *scenario)
+static void print_scenario_head(FILE *out, const struct weir_scenario *scenario)
 {
     fputs("title ", out);
     weir_print_quoted(out, weir_text_of(scenario->title));
@@ -48,7 +48,8 @@ static void print_fleet(FILE *out, const struct weir_scenario *scenario)
         fprintf(out, "ideal curve=%s\n", curves[scenario->ideal_curve]);
 }
 
-static void print_quotas(FILE *out, const struct weir_scenario *scenario)
+static void print_quota_statements(FILE *out,
+                                   const struct weir_scenario *scenario)
 {
     struct weir_quota fresh;
     weir_quota_init(&fresh);
@@ -64,12 +65,12 @@ char *weir_scenario_print(const struct weir_scenario *scenario)
     char *text = NULL;
     size_t len;
     FILE *out = weir_must(open_memstream(&text, &len));
-    print_head(out, scenario);
+    print_scenario_head(out, scenario);
     if (scenario->model)
         weir_print_model(out, scenario);
     else
         print_fleet(out, scenario);
-    print_quotas(out, scenario);
+    print_quota_statements(out, scenario);
     for (size_t i = 0; i < scenario->load_count; i++)
         weir_print_load(out, scenario, &scenario->loads[i]);
     fputs("run ", out);
@@ -79,7 +80,7 @@ char *weir_scenario_print(const struct weir_scenario *scenario)
     fputc('\n', out);
     for (size_t i = 0; i < scenario->action_count; i++)
         weir_print_action(out, scenario, i);
-    weir_print_asks(out, scenario);
+    weir_print_measures(out, scenario);
     weir_must(fclose(out) == 0 ? text : NULL);
     return text;
 }

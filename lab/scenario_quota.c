@@ -14,7 +14,7 @@
 #include "core/quota/quota_text.h"
 #include "io/clock.h"
 #include "lab/memory.h"
-#include "lab/scenario_build.h"
+#include "lab/scenario_internal.h"
 
 /* ---- Fields --------------------------------------------------------- */
 
@@ -35,8 +35,7 @@ int weir_build_quota_fields(struct weir_builder *builder,
             weir_word_is(&field, "name") || weir_word_is(&field, "labels");
         if (outside)
             return WEIR_REFUSE(builder, &field,
-                               "a scenario sets no %s here; "
-                               "take it away",
+                               "a scenario sets no %s here; take it away",
                                WEIR_SHOWN(&field));
         int error = weir_quota_set(quota, field.text, value.text, &inner);
         if (error < 0)
@@ -46,8 +45,8 @@ int weir_build_quota_fields(struct weir_builder *builder,
     return 0;
 }
 
-static size_t value_of(const struct weir_quota *quota, const char *field,
-                       char *buf)
+static size_t quota_field_value(const struct weir_quota *quota,
+                                const char *field, char *buf)
 {
     if (weir_quota_is_default(quota, field))
         return 0;
@@ -67,8 +66,8 @@ void weir_print_quota(FILE *out, const struct weir_quota *quota,
         if (fields[i].read_only || strcmp(name, "name") == 0 ||
             strcmp(name, "labels") == 0)
             continue;
-        struct weir_text now = { is, value_of(quota, name, is) };
-        struct weir_text before = { was, value_of(base, name, was) };
+        struct weir_text now = { is, quota_field_value(quota, name, is) };
+        struct weir_text before = { was, quota_field_value(base, name, was) };
         if (weir_text_equal(now, before))
             continue;
         fprintf(out, " %s=", name);
@@ -80,9 +79,10 @@ void weir_print_quota(FILE *out, const struct weir_quota *quota,
 /* ---- The set of quotas at an instant -------------------------------- */
 
 /* For a builder's catalog, which counts its epochs itself. */
-static int apply(struct weir_builder *builder, struct weir_catalog *catalog,
-                 const struct weir_quota *quota, bool removed,
-                 struct weir_where where)
+static int apply_to_catalog(struct weir_builder *builder,
+                            struct weir_catalog *catalog,
+                            const struct weir_quota *quota, bool removed,
+                            struct weir_where where)
 {
     struct weir_change change = { .removed = removed, .quota = *quota };
     struct weir_diag inner = { 0 };
@@ -147,16 +147,17 @@ int weir_build_quota(struct weir_builder *builder)
     if (error < 0)
         return error;
     *WEIR_APPEND(builder, scenario->quotas, scenario->quota_count) = quota;
-    return apply(builder, builder->catalog, &quota, false, name->where);
+    return apply_to_catalog(builder, builder->catalog, &quota, false,
+                            name->where);
 }
 
 /* ---- Edits ---------------------------------------------------------- */
 
-static struct weir_edit *edit_of(struct weir_builder *builder,
-                                 const struct weir_action *action)
+static struct weir_scenario_edit *edit_of(struct weir_builder *builder,
+                                          const struct weir_action *action)
 {
     for (size_t i = 0; i < builder->edit_count; i++) {
-        struct weir_edit *edit = &builder->edits[i];
+        struct weir_scenario_edit *edit = &builder->edits[i];
         if (edit->where.line == action->where.line &&
             edit->where.column == action->where.column)
             return edit;
@@ -164,7 +165,7 @@ static struct weir_edit *edit_of(struct weir_builder *builder,
     weir_assert(!"an edit has its words");
 }
 
-static int edit(struct weir_builder *builder, size_t at, bool away)
+static int apply_quota_edit(struct weir_builder *builder, size_t at, bool away)
 {
     struct weir_scenario *scenario = builder->scenario;
     struct weir_action *action = &scenario->actions[at];
@@ -179,8 +180,8 @@ static int edit(struct weir_builder *builder, size_t at, bool away)
         action->quota = quota;
     }
     return away ? 0
-                : apply(builder, builder->catalog, &quota, removed,
-                        action->where);
+                : apply_to_catalog(builder, builder->catalog, &quota, removed,
+                                   action->where);
 }
 
 static bool is_ruled_by(struct weir_text quota, enum weir_glob glob,
@@ -241,7 +242,7 @@ int weir_build_edits(struct weir_builder *builder)
             away = action->flag;
         else if (action->kind == WEIR_ACTION_SET ||
                  action->kind == WEIR_ACTION_REMOVE)
-            error = edit(builder, i, away);
+            error = apply_quota_edit(builder, i, away);
     }
     return error;
 }

@@ -33,7 +33,7 @@ static char *name_of_path(struct weir_scenario *memory, const char *path)
     return weir_scenario_text(memory, name);
 }
 
-size_t weir_script_find_setting(const struct weir_script *script,
+size_t weir_script_find_setting(const struct weir_lab_script *script,
                                 struct weir_text key)
 {
     size_t i = 0;
@@ -44,7 +44,7 @@ size_t weir_script_find_setting(const struct weir_script *script,
 }
 
 /* The keys, for a message. */
-static const char *const *keys_of(const struct weir_script *script)
+static const char *const *keys_of(const struct weir_lab_script *script)
 {
     const char **keys = weir_scenario_alloc(
         script->memory, (script->setting_count + 1) * sizeof *keys);
@@ -55,7 +55,7 @@ static const char *const *keys_of(const struct weir_script *script)
 
 /* ---- Statements known to a script ---- */
 
-static int read_title(struct weir_script *script, struct weir_line *line)
+static int read_title(struct weir_lab_script *script, struct weir_line *line)
 {
     const struct weir_word *word;
     int error = weir_line_want(line, "a title in quotes, one sentence", &word);
@@ -77,8 +77,7 @@ static int check_value(const struct weir_word *word, struct weir_diag *diag)
 {
     if (word->text.len > WEIR_SCENARIO_SETTING_MAX)
         return weir_script_refuse(diag, word->where,
-                                  "a setting has at most "
-                                  "%d bytes",
+                                  "a setting has at most %d bytes",
                                   WEIR_SCENARIO_SETTING_MAX);
     if (memchr(word->text.p, '$', word->text.len))
         return weir_script_refuse(diag, word->where,
@@ -106,14 +105,13 @@ static int take_assignment(struct weir_line *line, struct weir_word *out_key,
         *out_value = *word;
     } else if (!weir_word_cut(word, "=", out_key, out_value)) {
         return weir_script_refuse(line->diag, word->where,
-                                  "%s has no '='; "
-                                  "write KEY=VALUE",
+                                  "%s has no '='; write KEY=VALUE",
                                   WEIR_SHOWN(word));
     }
     return check_value(out_value, line->diag);
 }
 
-static bool is_key(struct weir_text text)
+static bool is_setting_key(struct weir_text text)
 {
     for (size_t i = 0; i < text.len; i++) {
         char c = text.p[i];
@@ -125,23 +123,23 @@ static bool is_key(struct weir_text text)
     return text.len > 0 && text.len <= 32;
 }
 
-static int read_set(struct weir_script *script, struct weir_line *line)
+static int read_set_statement(struct weir_lab_script *script,
+                              struct weir_line *line)
 {
     struct weir_word key;
     struct weir_word value;
     int error = take_assignment(line, &key, &value);
     if (error < 0)
         return error;
-    if (!is_key(key.text))
+    if (!is_setting_key(key.text))
         return weir_script_refuse(line->diag, key.where,
                                   "a setting's name "
                                   "has 1 to 32 of a-z, 0-9 and _");
     size_t count = script->setting_count;
     if (weir_script_find_setting(script, key.text) < count)
-        return weir_script_refuse(line->diag, key.where,
-                                  "%s is set already; "
-                                  "a setting has one default",
-                                  WEIR_SHOWN(&key));
+        return weir_script_refuse(
+            line->diag, key.where,
+            "%s is set already; a setting has one default", WEIR_SHOWN(&key));
     struct weir_scenario *memory = script->memory;
     script->settings = weir_scenario_grow(memory, script->settings, count,
                                           sizeof *script->settings);
@@ -154,7 +152,7 @@ static int read_set(struct weir_script *script, struct weir_line *line)
 }
 
 /* The index of the setting that the word names. */
-static int want_setting(struct weir_script *script, struct weir_line *line,
+static int want_setting(struct weir_lab_script *script, struct weir_line *line,
                         const struct weir_word *key, size_t *out)
 {
     size_t at = weir_script_find_setting(script, key->text);
@@ -166,7 +164,7 @@ static int want_setting(struct weir_script *script, struct weir_line *line,
 }
 
 /* The axis of that setting, or (SIZE_MAX) of the named variants. */
-static struct weir_axis *axis_of(struct weir_script *script, size_t setting)
+static struct weir_axis *axis_of(struct weir_lab_script *script, size_t setting)
 {
     for (size_t i = 0; i < script->axis_count; i++) {
         if (script->axes[i].setting == setting)
@@ -175,7 +173,8 @@ static struct weir_axis *axis_of(struct weir_script *script, size_t setting)
     return NULL;
 }
 
-static struct weir_axis *add_axis(struct weir_script *script, size_t setting)
+static struct weir_axis *add_axis(struct weir_lab_script *script,
+                                  size_t setting)
 {
     size_t count = script->axis_count++;
     script->axes = weir_scenario_grow(script->memory, script->axes, count,
@@ -185,15 +184,13 @@ static struct weir_axis *add_axis(struct weir_script *script, size_t setting)
 }
 
 /* Adds a point called 'name', unless the grid gets too large. */
-static int add_point(struct weir_script *script, struct weir_axis *axis,
+static int add_point(struct weir_lab_script *script, struct weir_axis *axis,
                      const struct weir_word *name, struct weir_diag *diag)
 {
     for (size_t i = 0; i < axis->count; i++) {
         if (weir_text_equal(weir_text_of(axis->points[i].name), name->text))
-            return weir_script_refuse(diag, name->where,
-                                      "%s stands here "
-                                      "already",
-                                      WEIR_SHOWN(name));
+            return weir_script_refuse(
+                diag, name->where, "%s stands here already", WEIR_SHOWN(name));
     }
     axis->points = weir_scenario_grow(script->memory, axis->points, axis->count,
                                       sizeof *axis->points);
@@ -201,13 +198,12 @@ static int add_point(struct weir_script *script, struct weir_axis *axis,
         weir_scenario_text(script->memory, name->text);
     if (weir_script_grid(script) > WEIR_SCENARIO_VARIANTS_MAX)
         return weir_script_refuse(diag, name->where,
-                                  "there are more than %d "
-                                  "variants; vary less",
+                                  "there are more than %d variants; vary less",
                                   WEIR_SCENARIO_VARIANTS_MAX);
     return 0;
 }
 
-static int read_variant(struct weir_script *script, struct weir_line *line)
+static int read_variant(struct weir_lab_script *script, struct weir_line *line)
 {
     const struct weir_word *name;
     int error = weir_line_want(line, "the variant's name", &name);
@@ -238,7 +234,7 @@ static int read_variant(struct weir_script *script, struct weir_line *line)
     return weir_line_end(line, false);
 }
 
-static int read_vary(struct weir_script *script, struct weir_line *line)
+static int read_vary(struct weir_lab_script *script, struct weir_line *line)
 {
     const struct weir_word *word;
     size_t setting = 0;
@@ -250,9 +246,7 @@ static int read_vary(struct weir_script *script, struct weir_line *line)
         return error;
     if (axis_of(script, setting))
         return weir_script_refuse(line->diag, word->where,
-                                  "%s is varied "
-                                  "already",
-                                  WEIR_SHOWN(word));
+                                  "%s is varied already", WEIR_SHOWN(word));
     struct weir_axis *axis = add_axis(script, setting);
     if (!weir_line_peek(line))
         return weir_line_want(line, "the values", &word);
@@ -274,16 +268,16 @@ static int read_vary(struct weir_script *script, struct weir_line *line)
 
 static const struct {
     const char *word;
-    int (*read)(struct weir_script *script, struct weir_line *line);
+    int (*read)(struct weir_lab_script *script, struct weir_line *line);
 } statements[] = {
     { "title", read_title },
-    { "set", read_set },
+    { "set", read_set_statement },
     { "variant", read_variant },
     { "vary", read_vary },
 };
 
-static int read_line(struct weir_script *script, size_t number,
-                     struct weir_diag *diag)
+static int read_script_line(struct weir_lab_script *script, size_t number,
+                            struct weir_diag *diag)
 {
     struct weir_line line = { .memory = script->memory, .diag = diag };
     if (number > 0 && weir_line_goes_on(script->lines[number]))
@@ -302,14 +296,13 @@ static int read_line(struct weir_script *script, size_t number,
 
 /* ---- Lines ---------------------------------------------------------- */
 
-static int check_text(struct weir_text text, struct weir_diag *diag)
+static int check_script_text(struct weir_text text, struct weir_diag *diag)
 {
     if (text.len > WEIR_SCENARIO_BYTES_MAX)
-        return weir_script_refuse(diag, (struct weir_where){ 0, 0 },
-                                  "the "
-                                  "file is longer than %u KiB, the most that "
-                                  "a scenario may be",
-                                  WEIR_SCENARIO_BYTES_MAX >> 10);
+        return weir_script_refuse(
+            diag, (struct weir_where){ 0, 0 },
+            "the file is longer than %u KiB, the most that a scenario may be",
+            WEIR_SCENARIO_BYTES_MAX >> 10);
     size_t clean = weir_utf8_clean(text, "\t\r\n");
     if (clean == text.len)
         return 0;
@@ -327,16 +320,15 @@ static int check_text(struct weir_text text, struct weir_diag *diag)
                               "as plain text");
 }
 
-static int split(struct weir_script *script, struct weir_text text,
-                 struct weir_diag *diag)
+static int split_lines(struct weir_lab_script *script, struct weir_text text,
+                       struct weir_diag *diag)
 {
     text.p = weir_scenario_text(script->memory, text);
     while (text.len > 0) {
         if (script->line_count == WEIR_SCENARIO_LINES_MAX)
             return weir_script_refuse(
                 diag, (struct weir_where){ WEIR_SCENARIO_LINES_MAX, 1 },
-                "a scenario has at most %d lines, and "
-                "this isn't the last",
+                "a scenario has at most %d lines, and this isn't the last",
                 WEIR_SCENARIO_LINES_MAX);
         const char *feed = memchr(text.p, '\n', text.len);
         size_t len = feed ? (size_t)(feed - text.p) : text.len;
@@ -350,14 +342,14 @@ static int split(struct weir_script *script, struct weir_text text,
     return 0;
 }
 
-static int read_script(struct weir_script *script, struct weir_text text,
+static int read_script(struct weir_lab_script *script, struct weir_text text,
                        struct weir_diag *diag)
 {
-    int error = check_text(text, diag);
+    int error = check_script_text(text, diag);
     if (error == 0)
-        error = split(script, text, diag);
+        error = split_lines(script, text, diag);
     for (size_t i = 0; error == 0 && i < script->line_count; i++)
-        error = read_line(script, i, diag);
+        error = read_script_line(script, i, diag);
     if (error == 0 && !script->title)
         error = weir_script_refuse(diag, weir_script_last(script),
                                    "the title "
@@ -366,16 +358,17 @@ static int read_script(struct weir_script *script, struct weir_text text,
     return error;
 }
 
-struct weir_where weir_script_last(const struct weir_script *script)
+struct weir_where weir_script_last(const struct weir_lab_script *script)
 {
     return (struct weir_where){ (uint32_t)script->line_count,
                                 script->line_count > 0 };
 }
 
-struct weir_script *weir_script_read(const char *path, struct weir_text text,
-                                     struct weir_diag *diag)
+struct weir_lab_script *weir_script_read(const char *path,
+                                         struct weir_text text,
+                                         struct weir_diag *diag)
 {
-    struct weir_script *script = weir_must_zeroed(1, sizeof *script);
+    struct weir_lab_script *script = weir_must_zeroed(1, sizeof *script);
     script->memory = weir_scenario_new("");
     script->name = name_of_path(script->memory, path);
     if (read_script(script, text, diag) == 0)
@@ -384,7 +377,7 @@ struct weir_script *weir_script_read(const char *path, struct weir_text text,
     return NULL;
 }
 
-void weir_script_free(struct weir_script *script)
+void weir_script_free(struct weir_lab_script *script)
 {
     if (!script)
         return;
@@ -392,19 +385,19 @@ void weir_script_free(struct weir_script *script)
     free(script);
 }
 
-const char *weir_script_name(const struct weir_script *script)
+const char *weir_script_name(const struct weir_lab_script *script)
 {
     return script->name;
 }
 
-const char *weir_script_title(const struct weir_script *script)
+const char *weir_script_title(const struct weir_lab_script *script)
 {
     return script->title;
 }
 
 /* ---- Settings and variants ------------------------------------------ */
 
-static int refuse_setting(const struct weir_script *script,
+static int refuse_setting(const struct weir_lab_script *script,
                           const char *assignment, struct weir_diag *diag)
 {
     struct weir_text typed = { assignment, strcspn(assignment, "=") };
@@ -412,9 +405,8 @@ static int refuse_setting(const struct weir_script *script,
     weir_text_show(typed, shown);
     if (script->setting_count == 0) {
         weir_script_refuse(diag, (struct weir_where){ 0, 0 },
-                           "there is no "
-                           "setting %s in %s, nor any other",
-                           shown, script->name);
+                           "there is no setting %s in %s, nor any other", shown,
+                           script->name);
         return WEIR_ENOENT;
     }
     char list[WEIR_DIAG_MAX] = "";
@@ -423,13 +415,12 @@ static int refuse_setting(const struct weir_script *script,
         len += (size_t)snprintf(list + len, sizeof list - len, "%s%s",
                                 i > 0 ? ", " : "", script->settings[i].key);
     weir_script_refuse(diag, (struct weir_where){ 0, 0 },
-                       "there is no "
-                       "setting %s in %s; those there are: %s",
+                       "there is no setting %s in %s; those there are: %s",
                        shown, script->name, list);
     return WEIR_ENOENT;
 }
 
-int weir_script_set(struct weir_script *script, const char *assignment,
+int weir_script_set(struct weir_lab_script *script, const char *assignment,
                     struct weir_diag *diag)
 {
     const struct weir_where nowhere = { 0, 0 };
@@ -438,8 +429,7 @@ int weir_script_set(struct weir_script *script, const char *assignment,
     struct weir_word value;
     if (!weir_word_cut(&word, "=", &key, &value)) {
         weir_script_refuse(diag, nowhere,
-                           "%s has no '='; write --set "
-                           "KEY=VALUE",
+                           "%s has no '='; write --set KEY=VALUE",
                            WEIR_SHOWN(&word));
         return WEIR_EINVAL;
     }
@@ -461,7 +451,7 @@ int weir_script_set(struct weir_script *script, const char *assignment,
     return 0;
 }
 
-static bool is_forced(const struct weir_script *script, size_t setting)
+static bool is_forced(const struct weir_lab_script *script, size_t setting)
 {
     for (size_t i = 0; i < script->forced_count; i++) {
         if (script->forced[i] == setting)
@@ -471,13 +461,13 @@ static bool is_forced(const struct weir_script *script, size_t setting)
 }
 
 /* The number of points left on the axis. */
-static size_t points_of(const struct weir_script *script,
+static size_t points_of(const struct weir_lab_script *script,
                         const struct weir_axis *axis, bool as_set)
 {
     return as_set && is_forced(script, axis->setting) ? 1 : axis->count;
 }
 
-size_t weir_script_grid(const struct weir_script *script)
+size_t weir_script_grid(const struct weir_lab_script *script)
 {
     size_t count = 1;
     for (size_t i = 0; i < script->axis_count; i++)
@@ -485,7 +475,7 @@ size_t weir_script_grid(const struct weir_script *script)
     return count;
 }
 
-size_t weir_script_variants(const struct weir_script *script)
+size_t weir_script_variants(const struct weir_lab_script *script)
 {
     size_t count = 1;
     for (size_t i = 0; i < script->axis_count; i++)
@@ -495,7 +485,7 @@ size_t weir_script_variants(const struct weir_script *script)
 
 /* The axis' point in the variant of that number; the quotient that is left
  * belongs to the axes before. */
-static const struct weir_point *point_of(const struct weir_script *script,
+static const struct weir_point *point_of(const struct weir_lab_script *script,
                                          const struct weir_axis *axis,
                                          size_t *number, bool as_set)
 {
@@ -506,8 +496,9 @@ static const struct weir_point *point_of(const struct weir_script *script,
                                                       : &axis->points[at];
 }
 
-char *weir_script_variant_name(const struct weir_script *script, size_t variant,
-                               bool as_set, struct weir_scenario *memory)
+char *weir_script_variant_name(const struct weir_lab_script *script,
+                               size_t variant, bool as_set,
+                               struct weir_scenario *memory)
 {
     if (script->axis_count == 0)
         return NULL;
@@ -532,7 +523,7 @@ char *weir_script_variant_name(const struct weir_script *script, size_t variant,
     return weir_scenario_text(memory, name);
 }
 
-void weir_script_settle(const struct weir_script *script, size_t variant,
+void weir_script_settle(const struct weir_lab_script *script, size_t variant,
                         struct weir_scenario *scenario)
 {
     size_t count = script->setting_count;

@@ -20,7 +20,7 @@ struct weir_axis {
     size_t count;
 };
 
-struct weir_script {
+struct weir_lab_script {
     char *name, *title;
     struct weir_text *lines;
     size_t line_count;
@@ -34,18 +34,19 @@ struct weir_script {
 };
 
 /* The index of a setting; setting_count: there is none. */
-size_t weir_script_find_setting(const struct weir_script *script,
+size_t weir_script_find_setting(const struct weir_lab_script *script,
                                 struct weir_text key);
 /* The number of variants in the file, before --set removed any. */
-size_t weir_script_grid(const struct weir_script *script);
+size_t weir_script_grid(const struct weir_lab_script *script);
 /* "static", "interval=1s,spread=sticky"; NULL: there are none. 'as_set':
  * counted among the variants left by --set, else among those of the file. */
-char *weir_script_variant_name(const struct weir_script *script, size_t variant,
-                               bool as_set, struct weir_scenario *memory);
+char *weir_script_variant_name(const struct weir_lab_script *script,
+                               size_t variant, bool as_set,
+                               struct weir_scenario *memory);
 /* Fills the scenario's settings with their values in the variant. */
-void weir_script_settle(const struct weir_script *script, size_t variant,
+void weir_script_settle(const struct weir_lab_script *script, size_t variant,
                         struct weir_scenario *scenario);
 /* The last line, as the place of a missing statement. */
-struct weir_where weir_script_last(const struct weir_script *script);
+struct weir_where weir_script_last(const struct weir_lab_script *script);
 
 #endif /* WEIR_SCRIPT_H */

@@ -51,13 +51,11 @@ static int take_real(const struct weir_word *word, double *out,
     size_t len = real_length(word->text);
     if (len == 0)
         return weir_script_refuse(diag, word->where,
-                                  "%s doesn't begin with a "
-                                  "number in digits",
+                                  "%s doesn't begin with a number in digits",
                                   WEIR_SHOWN(word));
     if (len > REAL_BYTES_MAX)
         return weir_script_refuse(diag, word->where,
-                                  "%s has more than %d "
-                                  "digits",
+                                  "%s has more than %d digits",
                                   WEIR_SHOWN(word), REAL_BYTES_MAX);
     char bytes[REAL_BYTES_MAX + 1];
     memcpy(bytes, word->text.p, len);
@@ -65,8 +63,7 @@ static int take_real(const struct weir_word *word, double *out,
     double value = strtod(bytes, NULL);
     if (!isfinite(value))
         return weir_script_refuse(diag, word->where,
-                                  "%s is more than a "
-                                  "number can be here",
+                                  "%s is more than a number can be here",
                                   WEIR_SHOWN(word));
     *out = value;
     *out_rest = weir_word_part(word, len, SIZE_MAX);
@@ -77,14 +74,12 @@ static int refuse_range(const struct weir_word *word, double min, double max,
                         const char *unit, struct weir_diag *diag)
 {
     if (max >= 1e300)
-        return weir_script_refuse(diag, word->where,
-                                  "%s is out of range; it "
-                                  "must be %.15g%s or more",
-                                  WEIR_SHOWN(word), min, unit);
-    return weir_script_refuse(diag, word->where,
-                              "%s is out of range; it must "
-                              "be %.15g%s to %.15g%s",
-                              WEIR_SHOWN(word), min, unit, max, unit);
+        return weir_script_refuse(
+            diag, word->where, "%s is out of range; it must be %.15g%s or more",
+            WEIR_SHOWN(word), min, unit);
+    return weir_script_refuse(
+        diag, word->where, "%s is out of range; it must be %.15g%s to %.15g%s",
+        WEIR_SHOWN(word), min, unit, max, unit);
 }
 
 int weir_read_real(const struct weir_word *word, double min, double max,
@@ -97,8 +92,7 @@ int weir_read_real(const struct weir_word *word, double min, double max,
         return error;
     if (rest.text.len > 0)
         return weir_script_refuse(diag, rest.where,
-                                  "%s must be a plain "
-                                  "number; take %s away",
+                                  "%s must be a plain number; take %s away",
                                   WEIR_SHOWN(word), WEIR_SHOWN(&rest));
     if (value < min || value > max)
         return refuse_range(word, min, max, "", diag);
@@ -112,8 +106,7 @@ int weir_read_count(const struct weir_word *word, uint64_t min, uint64_t max,
     uint64_t value;
     if (!weir_number_parse(word->text, &value))
         return weir_script_refuse(diag, word->where,
-                                  "%s isn't a whole number "
-                                  "in digits",
+                                  "%s isn't a whole number in digits",
                                   WEIR_SHOWN(word));
     if (value < min || value > max)
         return refuse_range(word, (double)min, (double)max, "", diag);
@@ -130,8 +123,7 @@ int weir_read_duration(const struct weir_word *word, weir_duration *out,
         return weir_script_refuse(diag, word->where, "%s", inner.text);
     if (value > WEIR_SCENARIO_SPAN_MAX)
         return weir_script_refuse(diag, word->where,
-                                  "%s is too long; a "
-                                  "scenario has 24h at most",
+                                  "%s is too long; a scenario has 24h at most",
                                   WEIR_SHOWN(word));
     *out = value;
     return 0;
@@ -166,14 +158,12 @@ int weir_read_share(const struct weir_word *word, double *out,
     bool percent = is_rest(&rest, "%");
     if (!percent && rest.text.len > 0)
         return weir_script_refuse(diag, rest.where,
-                                  "%s must be a share, such "
-                                  "as 10%% or 0.1",
+                                  "%s must be a share, such as 10%% or 0.1",
                                   WEIR_SHOWN(word));
     value /= percent ? 100 : 1;
     if (value < 0 || value > 1)
         return weir_script_refuse(diag, word->where,
-                                  "%s is out of range; a "
-                                  "share is 0%% to 100%%",
+                                  "%s is out of range; a share is 0%% to 100%%",
                                   WEIR_SHOWN(word));
     *out = value;
     return 0;
@@ -211,9 +201,8 @@ static int read_period(const struct weir_word *word, double *out,
     if (weir_duration_parse(weir_text_of(bytes), &period, &inner) < 0)
         return weir_script_refuse(diag, word->where, "%s", inner.text);
     if (period == 0)
-        return weir_script_refuse(diag, word->where,
-                                  "a rate needs a period, "
-                                  "as in 100/s or 5/min");
+        return weir_script_refuse(
+            diag, word->where, "a rate needs a period, as in 100/s or 5/min");
     *out = (double)period / (double)WEIR_SECOND;
     return 0;
 }
@@ -226,14 +215,12 @@ static int read_per(const struct weir_word *rest, double *value,
     struct weir_word period;
     double seconds = 1;
     if (!weir_word_cut(rest, "/", &factor, &period))
-        return weir_script_refuse(diag, rest->where,
-                                  "a rate needs a period, "
-                                  "as in 100/s or 5/min");
+        return weir_script_refuse(
+            diag, rest->where, "a rate needs a period, as in 100/s or 5/min");
     double times = factor_of(factor.text);
     if (times == 0)
         return weir_script_refuse(diag, factor.where,
-                                  "%s is no factor; write "
-                                  "k M G or KiB MiB GiB",
+                                  "%s is no factor; write k M G or KiB MiB GiB",
                                   WEIR_SHOWN(&factor));
     int error = read_period(&period, &seconds, diag);
     if (error < 0)
@@ -316,10 +303,9 @@ int weir_read_window(const struct weir_word *word, weir_duration span,
                                   "write the earlier instant first",
                                   WEIR_SHOWN(word));
     if (window.to > span)
-        return weir_script_refuse(diag, to.where,
-                                  "%s is after the end of the "
-                                  "run; see its 'run'",
-                                  WEIR_SHOWN(&to));
+        return weir_script_refuse(
+            diag, to.where, "%s is after the end of the run; see its 'run'",
+            WEIR_SHOWN(&to));
     *out = window;
     return 0;
 }

@@ -35,7 +35,7 @@ int weir_script_refuse(struct weir_diag *diag, struct weir_where where,
 
 /* The number of letters to change from one word to the other, over a single row
  * of the table (Levenshtein). */
-static size_t distance(struct weir_text a, const char *b)
+static size_t edit_distance(struct weir_text a, const char *b)
 {
     enum { WORD_MAX = 48 };
     size_t row[WORD_MAX + 1];
@@ -68,7 +68,7 @@ const char *weir_script_nearest(struct weir_text typed,
     size_t best = typed.len > 2 ? typed.len / 3 + 2 : 0;
     for (; *words; words++) {
         bool begins = typed.len > 2 && strncmp(typed.p, *words, typed.len) == 0;
-        size_t far = begins ? 0 : distance(typed, *words);
+        size_t far = begins ? 0 : edit_distance(typed, *words);
         if (far >= best || far >= strlen(*words))
             continue;
         best = far;
@@ -92,9 +92,8 @@ int weir_script_unknown(struct weir_diag *diag, const struct weir_word *word,
                                 i > 0 ? ", " : "", words[i]);
     if (len == 0)
         return weir_script_refuse(diag, word->where,
-                                  "there is no %s %s, nor "
-                                  "any other",
-                                  kind, WEIR_SHOWN(word));
+                                  "there is no %s %s, nor any other", kind,
+                                  WEIR_SHOWN(word));
     return weir_script_refuse(diag, word->where,
                               "there is no %s %s; those there are: %s", kind,
                               WEIR_SHOWN(word), list);
@@ -163,7 +162,7 @@ struct cutter {
 };
 
 /* Goes past 'count' bytes of the line. */
-static void advance(struct cutter *cutter, size_t count)
+static void advance_cutter(struct cutter *cutter, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         cutter->where.column +=
@@ -183,7 +182,7 @@ static bool at_end_of_word(const struct cutter *cutter)
            cutter->rest.p[0] == ';';
 }
 
-static void add(struct cutter *cutter, const char *bytes, size_t len)
+static void add_bytes(struct cutter *cutter, const char *bytes, size_t len)
 {
     cutter->bytes = weir_must_grow(cutter->bytes, &cutter->capacity,
                                    cutter->len + len + 1, 1);
@@ -211,7 +210,7 @@ static size_t key_at(struct weir_text text, struct weir_text *out_key)
     return sound ? to + braced : 0;
 }
 
-static int refuse_key(struct cutter *cutter, struct weir_text key)
+static int refuse_setting_key(struct cutter *cutter, struct weir_text key)
 {
     const char **keys = weir_scenario_alloc(
         cutter->line->memory, (cutter->setting_count + 1) * sizeof *keys);
@@ -224,8 +223,8 @@ static int refuse_key(struct cutter *cutter, struct weir_text key)
 static int add_setting(struct cutter *cutter)
 {
     if (cutter->rest.len > 1 && cutter->rest.p[1] == '$') {
-        add(cutter, "$", 1);
-        advance(cutter, 2);
+        add_bytes(cutter, "$", 1);
+        advance_cutter(cutter, 2);
         return 0;
     }
     struct weir_text key;
@@ -239,11 +238,11 @@ static int add_setting(struct cutter *cutter)
         const struct weir_setting *setting = &cutter->settings[i];
         if (!weir_text_equal(weir_text_of(setting->key), key))
             continue;
-        add(cutter, setting->value, strlen(setting->value));
-        advance(cutter, len);
+        add_bytes(cutter, setting->value, strlen(setting->value));
+        advance_cutter(cutter, len);
         return 0;
     }
-    return refuse_key(cutter, key);
+    return refuse_setting_key(cutter, key);
 }
 
 /* Adds one byte of the file, or the value that replaces it, to the word. */
@@ -258,15 +257,15 @@ static int add_next(struct cutter *cutter, bool quoted)
             cutter->line->diag, cutter->where,
             "in quotes a backslash is followed by a quote "
             "or another backslash");
-    add(cutter, p + escaped, 1);
-    advance(cutter, 1 + escaped);
+    add_bytes(cutter, p + escaped, 1);
+    advance_cutter(cutter, 1 + escaped);
     return 0;
 }
 
-static int cut_quoted(struct cutter *cutter)
+static int cut_quoted_word(struct cutter *cutter)
 {
     struct weir_where start = cutter->where;
-    advance(cutter, 1);
+    advance_cutter(cutter, 1);
     while (cutter->rest.len > 0 && cutter->rest.p[0] != '"') {
         int error = add_next(cutter, true);
         if (error < 0)
@@ -276,7 +275,7 @@ static int cut_quoted(struct cutter *cutter)
         return weir_script_refuse(cutter->line->diag, start,
                                   "this quote has "
                                   "no end on its line; put a \" there");
-    advance(cutter, 1);
+    advance_cutter(cutter, 1);
     return 0;
 }
 
@@ -288,10 +287,10 @@ static int cut_word(struct cutter *cutter, struct weir_word *out)
     cutter->len = 0;
     bool is_sequel = *start == ';';
     if (is_sequel)
-        add(cutter, start, 1);
-    advance(cutter, is_sequel);
+        add_bytes(cutter, start, 1);
+    advance_cutter(cutter, is_sequel);
     while (!is_sequel && !at_end_of_word(cutter)) {
-        int error = cutter->rest.p[0] == '"' ? cut_quoted(cutter)
+        int error = cutter->rest.p[0] == '"' ? cut_quoted_word(cutter)
                                              : add_next(cutter, false);
         if (error < 0)
             return error;
@@ -314,7 +313,7 @@ static int cut_words(struct cutter *cutter)
     struct weir_line *line = cutter->line;
     for (;;) {
         while (cutter->rest.len > 0 && at_blank(cutter))
-            advance(cutter, 1);
+            advance_cutter(cutter, 1);
         line->end = cutter->where;
         if (cutter->rest.len == 0 || cutter->rest.p[0] == '#')
             return 0;
@@ -414,8 +413,7 @@ int weir_line_end(struct weir_line *line, bool sequel)
         return 0;
     const struct weir_word *word = &line->words[line->next];
     return weir_script_refuse(line->diag, word->where,
-                              "nothing may follow "
-                              "here; take %s away",
+                              "nothing may follow here; take %s away",
                               WEIR_SHOWN(word));
 }
 

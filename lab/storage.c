@@ -55,10 +55,11 @@ static double slowness_at(const struct weir_storage *storage, weir_instant now)
 
 static weir_instant *arrival(struct weir_storage *storage, uint64_t number)
 {
+    weir_assert(storage->capacity > 0);
     return &storage->recent[number & (storage->capacity - 1)];
 }
 
-static void make_room(struct weir_storage *storage)
+static void grow_recent(struct weir_storage *storage)
 {
     if (storage->arrivals - storage->first < storage->capacity)
         return;
@@ -67,17 +68,20 @@ static void make_room(struct weir_storage *storage)
     storage->recent = weir_must_zeroed(storage->capacity, sizeof(weir_instant));
     for (uint64_t i = before.first; i < before.arrivals; i++)
         *arrival(storage, i) = *arrival(&before, i);
+    weir_assert(storage->arrivals - storage->first < storage->capacity);
     free(before.recent);
 }
 
 static double recent_latency(struct weir_storage *storage, weir_instant now)
 {
     const struct weir_storage_options *o = &storage->options;
-    make_room(storage);
+    grow_recent(storage);
     *arrival(storage, storage->arrivals++) = now;
     while (now - *arrival(storage, storage->first) >= WEIR_SECOND)
         storage->first++;
     double count = (double)(storage->arrivals - storage->first);
+    weir_assert(storage->arrivals > storage->first &&
+                count <= (double)storage->capacity);
     return fmax((double)o->latency * count / o->per_s, (double)o->floor);
 }
 
@@ -110,8 +114,8 @@ static double latency_of(struct weir_storage *storage, struct weir_rng *rng,
     weir_assert(!"a storage is of one of these kinds");
 }
 
-weir_duration weir_storage_ask(struct weir_storage *storage,
-                               struct weir_rng *rng, weir_instant now)
+weir_duration weir_storage_request(struct weir_storage *storage,
+                                   struct weir_rng *rng, weir_instant now)
 {
     const struct weir_storage_options *o = &storage->options;
     weir_duration latency = (weir_duration)latency_of(storage, rng, now);

@@ -55,7 +55,7 @@ void weir_storage_free(struct weir_storage *storage);
 
 /* A request arrives: returns the time that its answer takes. 'now' doesn't go
  * back. Only pools draw random numbers, one each. */
-weir_duration weir_storage_ask(struct weir_storage *storage,
-                               struct weir_rng *rng, weir_instant now);
+weir_duration weir_storage_request(struct weir_storage *storage,
+                                   struct weir_rng *rng, weir_instant now);
 
 #endif /* WEIR_STORAGE_H */

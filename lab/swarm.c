@@ -85,18 +85,19 @@ static uint64_t about(struct swarm *s, unsigned bits_least, unsigned bits_most)
     return one + below(s, one);
 }
 
-static const char *pick(struct swarm *s, const char *const *words, size_t count)
+static const char *pick_word(struct swarm *s, const char *const *words,
+                             size_t count)
 {
     return words[below(s, count)];
 }
-#define PICK(s, ...)                                \
-    pick((s), (const char *const[]){ __VA_ARGS__ }, \
-         WEIR_COUNT_OF(((const char *const[]){ __VA_ARGS__ })))
+#define PICK(s, ...)                                     \
+    pick_word((s), (const char *const[]){ __VA_ARGS__ }, \
+              WEIR_COUNT_OF(((const char *const[]){ __VA_ARGS__ })))
 
-static void say(struct swarm *s, const char *what, ...)
+static void emit(struct swarm *s, const char *what, ...)
     __attribute__((format(printf, 2, 3)));
 
-static void say(struct swarm *s, const char *what, ...)
+static void emit(struct swarm *s, const char *what, ...)
 {
     va_list arguments;
     va_start(arguments, what);
@@ -106,70 +107,70 @@ static void say(struct swarm *s, const char *what, ...)
 
 /* ---- Network and quotas ---- */
 
-static void say_network(struct swarm *s)
+static void write_network(struct swarm *s)
 {
     uint64_t delay_us = one_in(s, 4) ? 0 : about(s, 4, 16);
-    say(s, " delay=%lluus", (unsigned long long)delay_us);
+    emit(s, " delay=%lluus", (unsigned long long)delay_us);
     if (delay_us > 0 && one_in(s, 2)) {
-        say(s, " jitter=%lluus", (unsigned long long)(1 + below(s, delay_us)));
-        say(s, " shape=%s", PICK(s, "uniform", "exponential", "pareto"));
+        emit(s, " jitter=%lluus", (unsigned long long)(1 + below(s, delay_us)));
+        emit(s, " shape=%s", PICK(s, "uniform", "exponential", "pareto"));
     }
     if (!(s->troubles & LOSSES))
         return;
     static const char *const kinds[] = { "loss", "twice", "reorder", "replay" };
     for (size_t i = 0; i < WEIR_COUNT_OF(kinds); i++) {
         if (one_in(s, 2))
-            say(s, " %s=%llu%%", kinds[i],
-                (unsigned long long)(1 + below(s, 30)));
+            emit(s, " %s=%llu%%", kinds[i],
+                 (unsigned long long)(1 + below(s, 30)));
     }
 }
 
-static void say_fleet(struct swarm *s)
+static void write_fleet(struct swarm *s)
 {
-    say(s, "roots %u\nlimiters %u\nslots 32\nnetwork", s->roots, s->limiters);
-    say_network(s);
-    say(s, "\nnode report_interval=%llums",
-        (unsigned long long)(100 * (1 + below(s, 10))));
-    say(s, " stale_after=%llus", (unsigned long long)(1 + below(s, 10)));
-    say(s, " slack=%s", one_in(s, 6) ? "off" : "on");
+    emit(s, "roots %u\nlimiters %u\nslots 32\nnetwork", s->roots, s->limiters);
+    write_network(s);
+    emit(s, "\nnode report_interval=%llums",
+         (unsigned long long)(100 * (1 + below(s, 10))));
+    emit(s, " stale_after=%llus", (unsigned long long)(1 + below(s, 10)));
+    emit(s, " slack=%s", one_in(s, 6) ? "off" : "on");
     if (one_in(s, 10))
-        say(s, " correction_ratio=%s", PICK(s, "0.5", "1", "auto"));
-    say(s, "\n");
+        emit(s, " correction_ratio=%s", PICK(s, "0.5", "1", "auto"));
+    emit(s, "\n");
 }
 
 /* A limit, its bursts, and now and then another mode. */
-static void say_rule(struct swarm *s)
+static void write_rule(struct swarm *s)
 {
     uint64_t high = about(s, 3, 10);
     if (one_in(s, 2))
-        say(s, " limit=%llu/day", (unsigned long long)(1 + below(s, 100)));
+        emit(s, " limit=%llu/day", (unsigned long long)(1 + below(s, 100)));
     else
-        say(s, " limit=%llu/s", (unsigned long long)about(s, 2, 9));
-    say(s, " high_burst=%llu low_burst=%llu", (unsigned long long)high,
-        (unsigned long long)(one_in(s, 2) ? high : high / 2));
+        emit(s, " limit=%llu/s", (unsigned long long)about(s, 2, 9));
+    emit(s, " high_burst=%llu low_burst=%llu", (unsigned long long)high,
+         (unsigned long long)(one_in(s, 2) ? high : high / 2));
     if (one_in(s, 6))
-        say(s, " on_stale=%s", PICK(s, "limit", "share", "hold"));
+        emit(s, " on_stale=%s", PICK(s, "limit", "share", "hold"));
     if (one_in(s, 12))
-        say(s, " mode=%s", PICK(s, "shadow", "off"));
+        emit(s, " mode=%s", PICK(s, "shadow", "off"));
     if (one_in(s, 16))
-        say(s, " sharing=local");
+        emit(s, " sharing=local");
 }
 
-static void say_parent(struct swarm *s, size_t name)
+static void write_parent(struct swarm *s, size_t name)
 {
     if (names[name].parent && s->parented[name])
-        say(s, " parent=%s", names[name].parent);
+        emit(s, " parent=%s", names[name].parent);
 }
 
-static void say_quotas(struct swarm *s)
+static void write_quotas(struct swarm *s)
 {
     s->quotas = 1 + (uint32_t)below(s, NAMES);
     for (size_t i = 0; i < s->quotas; i++) {
         s->parented[i] = !one_in(s, 4);
-        say(s, "quota %s", names[i].name);
-        say_rule(s);
-        say_parent(s, i);
-        say(s, "\n");
+        emit(s, "quota %s", names[i].name);
+        write_rule(s);
+        write_parent(s, i);
+        emit(s, "\n");
     }
 }
 
@@ -180,179 +181,180 @@ static unsigned long long ms(weir_duration span)
     return span / WEIR_MILLISECOND;
 }
 
-static void say_load(struct swarm *s, size_t name)
+static void write_load(struct swarm *s, size_t name)
 {
     weir_duration half = s->trouble_end / 2;
     uint64_t first = about(s, 2, 8);
     uint64_t then = about(s, 2, 9);
-    say(s, "load on%zu to %s rate=%llu/s,%llu/s@%llums,0/s@%llums", name + 1,
-        names[name].load, (unsigned long long)first, (unsigned long long)then,
-        ms(half), ms(s->trouble_end));
+    emit(s, "load on%zu to %s rate=%llu/s,%llu/s@%llums,0/s@%llums", name + 1,
+         names[name].load, (unsigned long long)first, (unsigned long long)then,
+         ms(half), ms(s->trouble_end));
     if (strchr(names[name].load, '*'))
-        say(s, " keys=%llu", (unsigned long long)(1 + below(s, 3)));
+        emit(s, " keys=%llu", (unsigned long long)(1 + below(s, 3)));
     if (one_in(s, 3))
-        say(s, " weight=1..%llu", (unsigned long long)(1 + below(s, 9)));
+        emit(s, " weight=1..%llu", (unsigned long long)(1 + below(s, 9)));
     if (one_in(s, 4))
-        say(s, " sine=80%%/2s");
+        emit(s, " sine=80%%/2s");
     if (one_in(s, 4))
-        say(s, " burst=200ms/1s");
+        emit(s, " burst=200ms/1s");
     if (one_in(s, 3))
-        say(s, " arrivals=regular");
-    say(s, " spread=%s\n", PICK(s, "uniform", "round_robin", "sticky", "zipf"));
+        emit(s, " arrivals=regular");
+    emit(s, " spread=%s\n",
+         PICK(s, "uniform", "round_robin", "sticky", "zipf"));
 }
 
 /* A flood at once, which slack and stop must limit. */
-static void say_flood(struct swarm *s)
+static void write_flood(struct swarm *s)
 {
     weir_duration from = below(s, s->trouble_end);
     weir_duration until =
         from + 100 * WEIR_MILLISECOND + below(s, 300 * WEIR_MILLISECOND);
     const char *name = names[below(s, s->quotas)].load;
-    say(s, "load flood to %s rate=0/s,%llu/s@%llums,0/s@%llums\n", name,
-        (unsigned long long)about(s, 9, 13), ms(from) + 1, ms(until) + 1);
+    emit(s, "load flood to %s rate=0/s,%llu/s@%llums,0/s@%llums\n", name,
+         (unsigned long long)about(s, 9, 13), ms(from) + 1, ms(until) + 1);
 }
 
 /* One limiter alone makes requests, of which the others must be told. */
-static void say_solo(struct swarm *s)
+static void write_solo(struct swarm *s)
 {
     weir_duration from = s->trouble_end + MENDING + LIGHT;
     const char *name = names[below(s, s->quotas)].load;
     uint64_t per_s = about(s, 5, 9);
-    say(s,
-        "load solo to %s rate=0/s,%llu/s@%llums,0/s@%llums on=l%llu "
-        "arrivals=regular\n",
-        name, (unsigned long long)per_s, ms(from), ms(from + SOLO),
-        1 + (unsigned long long)below(s, s->limiters));
+    emit(s,
+         "load solo to %s rate=0/s,%llu/s@%llums,0/s@%llums on=l%llu "
+         "arrivals=regular\n",
+         name, (unsigned long long)per_s, ms(from), ms(from + SOLO),
+         1 + (unsigned long long)below(s, s->limiters));
 }
 
 /* Every limiter uses every quota, so that all fills are sent again. */
-static void say_light_load(struct swarm *s, size_t name)
+static void write_light_load(struct swarm *s, size_t name)
 {
     weir_duration from = s->trouble_end + MENDING;
-    say(s,
-        "load light%zu to %s rate=0/s,%u/s@%llums,0/s@%llums "
-        "spread=round_robin arrivals=regular",
-        name + 1, names[name].load, 3 * s->limiters, ms(from),
-        ms(from + LIGHT));
+    emit(s,
+         "load light%zu to %s rate=0/s,%u/s@%llums,0/s@%llums "
+         "spread=round_robin arrivals=regular",
+         name + 1, names[name].load, 3 * s->limiters, ms(from),
+         ms(from + LIGHT));
     if (strchr(names[name].load, '*'))
-        say(s, " keys=1");
-    say(s, "\n");
+        emit(s, " keys=1");
+    emit(s, "\n");
 }
 
 /* ---- Trouble ---- */
 
-static void say_node(struct swarm *s, bool root)
+static void write_node(struct swarm *s, bool root)
 {
-    say(s, root ? " root%llu" : " l%llu",
-        (unsigned long long)(1 + below(s, root ? s->roots : s->limiters)));
+    emit(s, root ? " root%llu" : " l%llu",
+         (unsigned long long)(1 + below(s, root ? s->roots : s->limiters)));
 }
 
-static void say_any_node(struct swarm *s)
+static void write_any_node(struct swarm *s)
 {
-    say_node(s, one_in(s, 3));
+    write_node(s, one_in(s, 3));
 }
 
-static void say_link(struct swarm *s, const char *word)
+static void write_link(struct swarm *s, const char *word)
 {
-    say_node(s, false);
-    say(s, " %s", word);
-    say_node(s, true);
+    write_node(s, false);
+    emit(s, " %s", word);
+    write_node(s, true);
 }
 
-static void cut(struct swarm *s)
+static void write_cut(struct swarm *s)
 {
-    say(s, "cut");
-    say_link(s, "from");
+    emit(s, "cut");
+    write_link(s, "from");
     if (one_in(s, 2))
-        say(s, " %s", PICK(s, "up", "down"));
+        emit(s, " %s", PICK(s, "up", "down"));
     else if (one_in(s, 2))
-        say(s, " noticed after %llums", (unsigned long long)below(s, 2000));
+        emit(s, " noticed after %llums", (unsigned long long)below(s, 2000));
 }
 
-static void mend(struct swarm *s)
+static void write_mend(struct swarm *s)
 {
-    say(s, "mend");
-    say_link(s, "from");
+    emit(s, "mend");
+    write_link(s, "from");
 }
 
-static void die(struct swarm *s)
+static void write_death(struct swarm *s)
 {
     if (one_in(s, 3)) {
-        say(s, "kill");
-        say_any_node(s);
+        emit(s, "kill");
+        write_any_node(s);
         return;
     }
-    say(s, "restart");
-    say_any_node(s);
+    emit(s, "restart");
+    write_any_node(s);
     if (one_in(s, 2))
-        say(s, " after %llums", (unsigned long long)(1 + below(s, 3000)));
+        emit(s, " after %llums", (unsigned long long)(1 + below(s, 3000)));
 }
 
-static void start(struct swarm *s)
+static void write_start(struct swarm *s)
 {
-    say(s, "start");
-    say_any_node(s);
+    emit(s, "start");
+    write_any_node(s);
 }
 
-static void reset(struct swarm *s)
+static void write_reset(struct swarm *s)
 {
-    say(s, "reset");
-    say_any_node(s);
+    emit(s, "reset");
+    write_any_node(s);
 }
 
 static void set_clock(struct swarm *s)
 {
-    say(s, "clock");
-    say_any_node(s);
+    emit(s, "clock");
+    write_any_node(s);
     const char *sign = one_in(s, 2) ? "-" : "";
     if (one_in(s, 2))
-        say(s, " drift=%s%lluppm", sign,
-            (unsigned long long)(1 + below(s, 500)));
+        emit(s, " drift=%s%lluppm", sign,
+             (unsigned long long)(1 + below(s, 500)));
     else
-        say(s, " step=%s%llums", sign,
-            (unsigned long long)(1 + below(s, 2000)));
+        emit(s, " step=%s%llums", sign,
+             (unsigned long long)(1 + below(s, 2000)));
 }
 
-static void slow(struct swarm *s)
+static void write_slowness(struct swarm *s)
 {
     if (one_in(s, 2)) {
-        say(s, "cpu");
-        say_any_node(s);
-        say(s, " message=%lluus", (unsigned long long)below(s, 20000));
-        say(s, " item=%lluus", (unsigned long long)below(s, 500));
+        emit(s, "cpu");
+        write_any_node(s);
+        emit(s, " message=%lluus", (unsigned long long)below(s, 20000));
+        emit(s, " item=%lluus", (unsigned long long)below(s, 500));
         return;
     }
-    say(s, "network");
-    say_link(s, "to");
-    say(s, " rate=%llu/s", (unsigned long long)about(s, 10, 15));
+    emit(s, "network");
+    write_link(s, "to");
+    emit(s, " rate=%llu/s", (unsigned long long)about(s, 10, 15));
 }
 
 static void pause_or_go_on(struct swarm *s)
 {
-    say(s, one_in(s, 2) ? "pause" : "resume");
-    say_any_node(s);
+    emit(s, one_in(s, 2) ? "pause" : "resume");
+    write_any_node(s);
 }
 
-static void edit(struct swarm *s)
+static void write_edit(struct swarm *s)
 {
     size_t name = below(s, s->quotas);
     bool goes = names[name].may_go && !s->gone[name] && one_in(s, 4);
     if (!s->away)
         s->gone[name] = goes;
     if (goes) {
-        say(s, "remove %s", names[name].name);
+        emit(s, "remove %s", names[name].name);
         return;
     }
-    say(s, "set %s", names[name].name);
-    say_rule(s);
+    emit(s, "set %s", names[name].name);
+    write_rule(s);
     if (names[name].parent)
-        say(s, " parent=%s", one_in(s, 3) ? "" : names[name].parent);
+        emit(s, " parent=%s", one_in(s, 3) ? "" : names[name].parent);
 }
 
 static void move_store(struct swarm *s)
 {
     s->away = !s->away;
-    say(s, "store %s", s->away ? "away" : "back");
+    emit(s, "store %s", s->away ? "away" : "back");
 }
 
 /* Actions of each kind of trouble. */
@@ -360,10 +362,12 @@ static const struct {
     enum trouble trouble;
     void (*happen)(struct swarm *s);
 } menu[] = {
-    { CUTS, cut },         { CUTS, cut },      { CUTS, mend },
-    { CUTS, reset },       { DEATHS, die },    { DEATHS, start },
-    { CLOCKS, set_clock }, { SLOWNESS, slow }, { SLOWNESS, pause_or_go_on },
-    { EDITS, edit },       { EDITS, edit },    { STORE, move_store },
+    { CUTS, write_cut },          { CUTS, write_cut },
+    { CUTS, write_mend },         { CUTS, write_reset },
+    { DEATHS, write_death },      { DEATHS, write_start },
+    { CLOCKS, set_clock },        { SLOWNESS, write_slowness },
+    { SLOWNESS, pause_or_go_on }, { EDITS, write_edit },
+    { EDITS, write_edit },        { STORE, move_store },
 };
 
 /* A random action of the drawn troubles; at least one is drawn. */
@@ -377,7 +381,7 @@ static void happen(struct swarm *s)
 }
 
 /* In the order of time, because the removable quotas depend on it. */
-static void say_trouble(struct swarm *s)
+static void write_trouble(struct swarm *s)
 {
     if (!(s->troubles & ~(unsigned)LOSSES))
         return;
@@ -391,15 +395,15 @@ static void say_trouble(struct swarm *s)
             at += below(s, 30 * WEIR_MILLISECOND);
             if (at >= s->trouble_end)
                 return;
-            say(s, "at %lluus ", (unsigned long long)(at / 1000));
+            emit(s, "at %lluus ", (unsigned long long)(at / 1000));
             happen(s);
-            say(s, "\n");
+            emit(s, "\n");
         }
     }
 }
 
 /* Ends all faults, in a random order. */
-static void say_mending(struct swarm *s)
+static void write_mending(struct swarm *s)
 {
     static const char *const all[] = {
         "mend",
@@ -415,28 +419,29 @@ static void say_mending(struct swarm *s)
         "store back",
     };
     for (size_t i = 0; i < WEIR_COUNT_OF(all); i++)
-        say(s, "at %llums %s\n", ms(s->trouble_end) + below(s, ms(MENDING)),
-            all[i]);
+        emit(s, "at %llums %s\n", ms(s->trouble_end) + below(s, ms(MENDING)),
+             all[i]);
 }
 
 /* ---- The scenario ---- */
 
-static void say_all(struct swarm *s, uint64_t seed)
+static void write_scenario(struct swarm *s, uint64_t seed)
 {
-    say(s, "title \"Swarm %llu\"\n", (unsigned long long)seed);
-    say_fleet(s);
-    say_quotas(s);
+    emit(s, "title \"Swarm %llu\"\n", (unsigned long long)seed);
+    write_fleet(s);
+    write_quotas(s);
     s->trouble_end = WEIR_MILLISECOND * (2000 + below(s, 10000));
     for (size_t i = 0; i < s->quotas; i++) {
-        say_load(s, i);
-        say_light_load(s, i);
+        write_load(s, i);
+        write_light_load(s, i);
     }
     if (one_in(s, 2))
-        say_flood(s);
-    say_solo(s);
-    say(s, "run %llums\n", ms(s->trouble_end + MENDING + LIGHT + SOLO + QUIET));
-    say_trouble(s);
-    say_mending(s);
+        write_flood(s);
+    write_solo(s);
+    emit(s, "run %llums\n",
+         ms(s->trouble_end + MENDING + LIGHT + SOLO + QUIET));
+    write_trouble(s);
+    write_mending(s);
 }
 
 struct weir_scenario *weir_swarm_scenario(uint64_t seed)
@@ -451,14 +456,14 @@ struct weir_scenario *weir_swarm_scenario(uint64_t seed)
     s.troubles = (unsigned)(some & below(&s, 1u << TROUBLES));
     s.roots = 1 + (uint32_t)below(&s, 4);
     s.limiters = 1 + (uint32_t)below(&s, 8);
-    say_all(&s, seed);
+    write_scenario(&s, seed);
     if (fclose(s.out) != 0)
         abort();
     char path[64];
     snprintf(path, sizeof(path), "swarm-%llu.weir", (unsigned long long)seed);
     struct weir_diag diag = { 0 };
     struct weir_text file = { text, len };
-    struct weir_script *script = weir_script_read(path, file, &diag);
+    struct weir_lab_script *script = weir_script_read(path, file, &diag);
     struct weir_scenario *scenario =
         script ? weir_scenario_build(script, 0, &diag) : NULL;
     if (!scenario) {

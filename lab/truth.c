@@ -75,13 +75,14 @@ static int64_t fill_of(const struct weir_truth_bucket *bucket, uint64_t *in,
     return (int64_t)(*in - leaked);
 }
 
-static double units_of(const struct weir_truth_bucket *bucket, int64_t scaled)
+static double truth_units(const struct weir_truth_bucket *bucket,
+                          int64_t scaled)
 {
     return ldexp((double)scaled, -bucket->bucket.leak.frac);
 }
 
-static struct weir_truth_bucket *find(const struct weir_truth *truth,
-                                      struct weir_text name, uint64_t hash)
+static struct weir_truth_bucket *find_truth_bucket(
+    const struct weir_truth *truth, struct weir_text name, uint64_t hash)
 {
     size_t cursor = 0;
     uint32_t at;
@@ -92,8 +93,8 @@ static struct weir_truth_bucket *find(const struct weir_truth *truth,
     return NULL;
 }
 
-static bool leads_to(const struct weir_truth_bucket *from,
-                     const struct weir_truth_bucket *to)
+static bool is_child_of(const struct weir_truth_bucket *from,
+                        const struct weir_truth_bucket *to)
 {
     for (unsigned i = 0; i < WEIR_DEPTH_MAX && from; i++) {
         if (from == to)
@@ -108,7 +109,7 @@ static struct weir_truth_bucket *root_quota(struct weir_truth *truth,
                                             unsigned depth);
 
 /* As in table/table_rule.c: a cycle of patterns ends the chain. */
-static struct weir_truth_bucket *parent_of(
+static struct weir_truth_bucket *truth_parent(
     struct weir_truth *truth, const struct weir_truth_bucket *bucket,
     const struct weir_captures *captures, unsigned depth)
 {
@@ -121,11 +122,11 @@ static struct weir_truth_bucket *parent_of(
         return NULL;
     struct weir_text name = { buf, (size_t)len };
     struct weir_truth_bucket *parent = root_quota(truth, name, depth + 1);
-    return leads_to(parent, bucket) ? NULL : parent;
+    return is_child_of(parent, bucket) ? NULL : parent;
 }
 
 /* Rate of 'units' each 'per' nanoseconds, a second. */
-static double per_second(const struct weir_limit *limit)
+static double limit_per_second(const struct weir_limit *limit)
 {
     return (double)limit->units * (double)WEIR_SECOND / (double)limit->per;
 }
@@ -141,8 +142,8 @@ static uint64_t carried(uint64_t in, const struct weir_bucket *before,
 }
 
 /* Takes over the quota that rules the name now. */
-static void rule(struct weir_truth *truth, struct weir_truth_bucket *bucket,
-                 unsigned depth)
+static void update_truth_rule(struct weir_truth *truth,
+                              struct weir_truth_bucket *bucket, unsigned depth)
 {
     struct weir_captures captures = { .count = 0 };
     const struct weir_quota *quota = weir_catalog_find(
@@ -155,16 +156,16 @@ static void rule(struct weir_truth *truth, struct weir_truth_bucket *bucket,
     else
         weir_bucket_open(&bucket->bucket);
     if (has_limit(bucket)) {
-        bucket->limit_per_s = per_second(&quota->limit);
-        bucket->low = fmax(0, units_of(bucket, bucket->bucket.low));
-        bucket->high = fmax(0, units_of(bucket, bucket->bucket.high));
+        bucket->limit_per_s = limit_per_second(&quota->limit);
+        bucket->low = fmax(0, truth_units(bucket, bucket->bucket.low));
+        bucket->high = fmax(0, truth_units(bucket, bucket->bucket.high));
     }
     uint64_t elapsed = elapsed_of(truth);
     bucket->in = carried(bucket->in, &before, &bucket->bucket, elapsed);
     bucket->ideal_in =
         carried(bucket->ideal_in, &before, &bucket->bucket, elapsed);
     bucket->parent = NULL;
-    bucket->parent = parent_of(truth, bucket, &captures, depth);
+    bucket->parent = truth_parent(truth, bucket, &captures, depth);
 }
 
 static struct weir_truth_bucket *root_quota(struct weir_truth *truth,
@@ -172,7 +173,7 @@ static struct weir_truth_bucket *root_quota(struct weir_truth *truth,
                                             unsigned depth)
 {
     uint64_t hash = weir_hash(name, 0);
-    struct weir_truth_bucket *bucket = find(truth, name, hash);
+    struct weir_truth_bucket *bucket = find_truth_bucket(truth, name, hash);
     if (bucket)
         return bucket;
     bucket = weir_must_zeroed(1, sizeof(*bucket));
@@ -185,12 +186,14 @@ static struct weir_truth_bucket *root_quota(struct weir_truth *truth,
                                (uint32_t)truth->count);
     weir_assert(error == WEIR_OK);
     truth->buckets[truth->count++] = bucket;
-    rule(truth, bucket, depth);
+    update_truth_rule(truth, bucket, depth);
     return bucket;
 }
 
 void weir_truth_edited(struct weir_truth *truth)
 {
+    weir_assert(weir_catalog_epoch(weir_fleet_catalog(truth->fleet)) >=
+                truth->epoch);
     truth->epoch = weir_catalog_epoch(weir_fleet_catalog(truth->fleet));
     /* Former links must not be taken for a cycle. */
     size_t count = truth->count;
@@ -198,7 +201,7 @@ void weir_truth_edited(struct weir_truth *truth)
         truth->buckets[i]->parent = NULL;
     /* New parents are appended, already with their rule. */
     for (size_t i = 0; i < count; i++)
-        rule(truth, truth->buckets[i], 0);
+        update_truth_rule(truth, truth->buckets[i], 0);
 }
 
 static void follow_store(struct weir_truth *truth)
@@ -218,7 +221,7 @@ struct weir_truth_bucket *weir_truth_of(struct weir_truth *truth,
                                         struct weir_text name)
 {
     follow_store(truth);
-    return find(truth, name, weir_hash(name, 0));
+    return find_truth_bucket(truth, name, weir_hash(name, 0));
 }
 
 struct weir_truth_bucket *weir_truth_at(struct weir_truth *truth, size_t index)
@@ -240,14 +243,15 @@ static bool is_charged(const struct weir_truth_bucket *bucket)
     return bucket->quota && bucket->quota->mode != WEIR_OFF;
 }
 
-static int64_t scaled_of(const struct weir_truth_bucket *bucket,
-                         uint64_t weight)
+static int64_t scaled_weight(const struct weir_truth_bucket *bucket,
+                             uint64_t weight)
 {
     return (int64_t)(weight << bucket->bucket.leak.frac);
 }
 
 /* In limit-seconds; a limit of 0 has no excess. */
-static double over_high(const struct weir_truth_bucket *bucket, double fill)
+static double truth_over_high(const struct weir_truth_bucket *bucket,
+                              double fill)
 {
     return fill > bucket->high && bucket->limit_per_s > 0
                ? (fill - bucket->high) / bucket->limit_per_s
@@ -256,43 +260,45 @@ static double over_high(const struct weir_truth_bucket *bucket, double fill)
 
 static void note_most(struct weir_truth_bucket *bucket, int64_t fill)
 {
-    double units = units_of(bucket, fill);
+    double units = truth_units(bucket, fill);
     if (!has_limit(bucket) || units <= bucket->fill_most)
         return;
     bucket->fill_most = units;
     bucket->over_high_most =
-        fmax(bucket->over_high_most, over_high(bucket, units));
+        fmax(bucket->over_high_most, truth_over_high(bucket, units));
 }
 
-static void charge(struct weir_truth_bucket *bucket, uint64_t weight,
-                   uint64_t elapsed)
+static void charge_truth(struct weir_truth_bucket *bucket, uint64_t weight,
+                         uint64_t elapsed)
 {
     bucket->passed += weight;
     if (!is_charged(bucket))
         return;
     int64_t fill = fill_of(bucket, &bucket->in, elapsed);
-    int64_t more = scaled_of(bucket, weight);
+    int64_t more = scaled_weight(bucket, weight);
     int64_t high = bucket->bucket.high;
     if (bucket->quota->mode == WEIR_SHADOW && fill + more > high)
         return;
-    int64_t most = high + scaled_of(bucket, WEIR_DEBT_MAX);
+    int64_t most = high + scaled_weight(bucket, WEIR_DEBT_MAX);
     if (has_limit(bucket) && fill + more > most)
         more = most > fill ? most - fill : 0;
     bucket->in += (uint64_t)more;
+    weir_assert(more >= 0);
     note_most(bucket, fill + more);
 }
 
 static void refund(struct weir_truth_bucket *bucket, uint64_t weight,
                    uint64_t elapsed)
 {
+    weir_assert(bucket->passed >= weight);
     bucket->passed -= weight;
     if (!is_charged(bucket))
         return;
     /* A partly leaked unit is given back whole. */
     int64_t fill = fill_of(bucket, &bucket->in, elapsed);
-    int64_t one = scaled_of(bucket, 1);
+    int64_t one = scaled_weight(bucket, 1);
     int64_t there = (fill + one - 1) / one * one;
-    int64_t back = scaled_of(bucket, weight);
+    int64_t back = scaled_weight(bucket, weight);
     bucket->in -= (uint64_t)(back < there ? back : there);
 }
 
@@ -306,12 +312,13 @@ static void *grown(void *array, size_t *capacity, size_t need, size_t size)
     return array;
 }
 
-static struct weir_truth_bucket *bucket_of(struct weir_truth *truth,
-                                           uint32_t limiter,
-                                           struct weir_ref ref)
+static struct weir_truth_bucket *truth_bucket_of(struct weir_truth *truth,
+                                                 uint32_t limiter,
+                                                 struct weir_ref ref)
 {
     truth->columns = grown(truth->columns, &truth->limiters, limiter + 1,
                            sizeof(struct column));
+    weir_assert(limiter < truth->limiters);
     struct column *column = &truth->columns[limiter];
     if (ref.slot < column->capacity &&
         column->entries[ref.slot].generation == ref.generation)
@@ -321,6 +328,7 @@ static struct weir_truth_bucket *bucket_of(struct weir_truth *truth,
     char name[WEIR_NAME_MAX + 1];
     size_t len = weir_table_name(weir_fleet_table(truth->fleet, limiter),
                                  ref.slot, name);
+    weir_assert(ref.slot < column->capacity);
     struct entry entry = {
         .generation = ref.generation,
         .bucket = root_quota(truth, (struct weir_text){ name, len }, 0),
@@ -329,23 +337,23 @@ static struct weir_truth_bucket *bucket_of(struct weir_truth *truth,
     return entry.bucket;
 }
 
-static void on_counted(void *context, uint32_t limiter, struct weir_ref ref,
-                       int64_t weight)
+static void truth_on_counted(void *context, uint32_t limiter,
+                             struct weir_ref ref, int64_t weight)
 {
     struct weir_truth *truth = context;
     follow_store(truth);
     uint64_t elapsed = elapsed_of(truth);
-    struct weir_truth_bucket *bucket = bucket_of(truth, limiter, ref);
+    struct weir_truth_bucket *bucket = truth_bucket_of(truth, limiter, ref);
     for (; bucket; bucket = bucket->parent) {
         if (weight >= 0)
-            charge(bucket, (uint64_t)weight, elapsed);
+            charge_truth(bucket, (uint64_t)weight, elapsed);
         else
             refund(bucket, (uint64_t)-weight, elapsed);
     }
 }
 
 /* A new table: its slots are other names'. */
-static void on_born(void *context, struct weir_listen_address place)
+static void truth_on_born(void *context, struct weir_node_place place)
 {
     struct weir_truth *truth = context;
     if (place.root || place.index >= truth->limiters)
@@ -390,7 +398,7 @@ static bool ideal_refuses(struct weir_truth *truth,
     if (!is_charged(bucket) || !has_limit(bucket))
         return false;
     int64_t fill = fill_of(bucket, &bucket->ideal_in, elapsed);
-    if (fill + scaled_of(bucket, weight) > bucket->bucket.high)
+    if (fill + scaled_weight(bucket, weight) > bucket->bucket.high)
         return true;
     return fill > bucket->bucket.low &&
            curve_refuses(truth->curve, bucket, fill, chance);
@@ -413,7 +421,7 @@ static void ideal_decide(struct weir_truth *truth,
     }
     for (struct weir_truth_bucket *b = leaf; b; b = b->parent) {
         if (passes && !(skip & 1))
-            b->ideal_in += (uint64_t)scaled_of(b, weight);
+            b->ideal_in += (uint64_t)scaled_weight(b, weight);
         *(passes ? &b->ideal_passed : &b->ideal_refused) += weight;
         skip >>= 1;
     }
@@ -437,13 +445,13 @@ double weir_truth_fill(struct weir_truth *truth,
     follow_store(truth);
     if (!has_limit(bucket))
         return 0;
-    return units_of(bucket, fill_of(bucket, &bucket->in, elapsed_of(truth)));
+    return truth_units(bucket, fill_of(bucket, &bucket->in, elapsed_of(truth)));
 }
 
 double weir_truth_over_high(struct weir_truth *truth,
                             struct weir_truth_bucket *bucket)
 {
-    return over_high(bucket, weir_truth_fill(truth, bucket));
+    return truth_over_high(bucket, weir_truth_fill(truth, bucket));
 }
 
 void weir_truth_forget_most(struct weir_truth *truth,
@@ -465,8 +473,8 @@ struct weir_truth *weir_truth_new(struct weir_fleet *fleet, bool ideal,
     truth->rng.state = seed;
     const struct weir_fleet_watch watch = {
         .context = truth,
-        .counted = on_counted,
-        .born = on_born,
+        .counted = truth_on_counted,
+        .born = truth_on_born,
     };
     weir_fleet_watch(fleet, &watch);
     return truth;

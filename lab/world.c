@@ -28,49 +28,53 @@ void weir_world_fini(struct weir_world *world)
 
 /* ---- The heap ---- */
 
-static bool sooner(const struct weir_part *a, const struct weir_part *b)
+static bool part_is_sooner(const struct weir_part *a, const struct weir_part *b)
 {
     return a->at != b->at ? a->at < b->at : a->tie < b->tie;
 }
 
-static void put(struct weir_world *world, size_t i, struct weir_part *part)
+static void put_part(struct weir_world *world, size_t i, struct weir_part *part)
 {
+    weir_assert(i < world->count);
     world->heap[i] = part;
     part->place = i + 1;
 }
 
-static void rise(struct weir_world *world, size_t i, struct weir_part *part)
+static void rise_part(struct weir_world *world, size_t i,
+                      struct weir_part *part)
 {
-    while (i > 0 && sooner(part, world->heap[(i - 1) / 2])) {
-        put(world, i, world->heap[(i - 1) / 2]);
+    while (i > 0 && part_is_sooner(part, world->heap[(i - 1) / 2])) {
+        put_part(world, i, world->heap[(i - 1) / 2]);
         i = (i - 1) / 2;
     }
-    put(world, i, part);
+    put_part(world, i, part);
 }
 
 /* Sinks from 'i' if necessary, else rises to the part's place. */
-static void settle(struct weir_world *world, size_t i, struct weir_part *part)
+static void place_part(struct weir_world *world, size_t i,
+                       struct weir_part *part)
 {
     for (;;) {
         size_t child = 2 * i + 1;
         if (child + 1 < world->count &&
-            sooner(world->heap[child + 1], world->heap[child]))
+            part_is_sooner(world->heap[child + 1], world->heap[child]))
             child++;
-        if (child >= world->count || !sooner(world->heap[child], part))
+        if (child >= world->count || !part_is_sooner(world->heap[child], part))
             break;
-        put(world, i, world->heap[child]);
+        put_part(world, i, world->heap[child]);
         i = child;
     }
-    rise(world, i, part);
+    rise_part(world, i, part);
 }
 
-static void take_out(struct weir_world *world, struct weir_part *part)
+static void remove_part(struct weir_world *world, struct weir_part *part)
 {
     size_t i = part->place - 1;
+    weir_assert(i < world->count && world->heap[i] == part);
     part->place = 0;
     struct weir_part *last = world->heap[--world->count];
     if (last != part)
-        settle(world, i, last);
+        place_part(world, i, last);
 }
 
 void weir_world_wake(struct weir_world *world, struct weir_part *part,
@@ -78,7 +82,7 @@ void weir_world_wake(struct weir_world *world, struct weir_part *part,
 {
     if (at == WEIR_NEVER) {
         if (part->place != 0)
-            take_out(world, part);
+            remove_part(world, part);
         return;
     }
     if (at < world->now)
@@ -88,12 +92,13 @@ void weir_world_wake(struct weir_world *world, struct weir_part *part,
     part->at = at;
     part->tie = weir_rng_next(&world->rng);
     if (part->place != 0) {
-        settle(world, part->place - 1, part);
+        place_part(world, part->place - 1, part);
         return;
     }
     world->heap = weir_must_grow(world->heap, &world->capacity,
                                  world->count + 1, sizeof(struct weir_part *));
-    rise(world, world->count++, part);
+    weir_assert(world->count < world->capacity);
+    rise_part(world, world->count++, part);
 }
 
 /* ---- Time ---- */
@@ -114,7 +119,8 @@ bool weir_world_step(struct weir_world *world, weir_instant until)
         return false;
     }
     struct weir_part *part = world->heap[0];
-    take_out(world, part);
+    weir_assert(part->at >= world->now);
+    remove_part(world, part);
     world->now = part->at;
     world->events++;
     part->run(part, world->now);

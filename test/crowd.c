@@ -102,7 +102,7 @@ static void op_limiter(struct crowd *c)
 
 static void op_root(struct crowd *c)
 {
-    struct weir_listen_address place = root_at((uint32_t)below(c, c->roots));
+    struct weir_node_place place = root_at((uint32_t)below(c, c->roots));
     if (!weir_fleet_alive(c->fleet, place))
         weir_fleet_start(c->fleet, place);
     else if (below(c, 2))

@@ -30,14 +30,14 @@ static inline uint64_t below(struct crowd *c, uint64_t bound)
     return weir_rng_below(&c->rng, bound);
 }
 
-static inline struct weir_listen_address limiter_at(uint32_t index)
+static inline struct weir_node_place limiter_at(uint32_t index)
 {
-    return (struct weir_listen_address){ .index = index };
+    return (struct weir_node_place){ .index = index };
 }
 
-static inline struct weir_listen_address root_at(uint32_t index)
+static inline struct weir_node_place root_at(uint32_t index)
 {
-    return (struct weir_listen_address){ .root = true, .index = index };
+    return (struct weir_node_place){ .root = true, .index = index };
 }
 
 /* Lets that much time pass, without an error. */

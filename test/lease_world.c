@@ -89,8 +89,8 @@ static void hear(struct world *world, uint32_t limiter, uint64_t number,
     say(world, limiter, number, want->name, error, &grant);
 }
 
-static void received(void *context, struct weir_listen_address to,
-                     uint32_t from, const struct weir_message *message)
+static void received(void *context, struct weir_node_place to, uint32_t from,
+                     const struct weir_message *message)
 {
     struct world *world = context;
     if (!to.root)

@@ -24,7 +24,7 @@
 #include "core/leased/lease_manager.h"
 #include "core/node/root_lease.h"
 #include "io/clock.h"
-#include "lab/fleet_parts.h"
+#include "lab/fleet_internal.h"
 
 #define LIMITERS 4
 #define LIMIT 1000

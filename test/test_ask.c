@@ -50,9 +50,9 @@ static void run_on(struct book *book, weir_duration span)
     weir_fleet_run(book->fleet, weir_fleet_now(book->fleet) + span);
 }
 
-static struct weir_listen_address root_place(uint32_t index)
+static struct weir_node_place root_place(uint32_t index)
 {
-    return (struct weir_listen_address){ .root = true, .index = index };
+    return (struct weir_node_place){ .root = true, .index = index };
 }
 
 static struct book *make(uint32_t roots, const struct weir_net *net,
@@ -80,8 +80,7 @@ static struct book *make(uint32_t roots, const struct weir_net *net,
     for (uint32_t l = 0; upstream && l < LIMITERS; l++) {
         for (uint32_t i = 0; i < roots; i++)
             weir_fleet_allow(book->fleet, l, i, i == 1 + l % (roots - 1));
-        weir_fleet_start(book->fleet,
-                         (struct weir_listen_address){ .index = l });
+        weir_fleet_start(book->fleet, (struct weir_node_place){ .index = l });
     }
     return book;
 }
@@ -218,7 +217,7 @@ static void test_what_a_link_replays_is_dropped(void **state)
         ask_many(book, "q", 40);
         ask(book, i % LIMITERS, "q", WEIR_ALGORITHM_TAKE);
         weir_fleet_reset(book->fleet,
-                         (struct weir_listen_address){ .index = i % LIMITERS });
+                         (struct weir_node_place){ .index = i % LIMITERS });
         run_on(book, 30 * WEIR_MILLISECOND);
     }
     ask_many(book, "q", 1);

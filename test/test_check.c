@@ -142,7 +142,7 @@ static void test_a_clock_may_be_set_back(void **state)
     struct scene s = begin(100);
     put(&s, (struct weir_limit){ .units = 495, .per = WEIR_SECOND }, 391);
     assert_null(run(&s, WEIR_SECOND));
-    weir_fleet_clock(s.fleet, (struct weir_listen_address){ .index = 1 },
+    weir_fleet_clock(s.fleet, (struct weir_node_place){ .index = 1 },
                      -3 * (int64_t)WEIR_SECOND / 2, 0);
     for (int i = 0; i < 300; i++) {
         take(&s, (uint32_t)i % LIMITERS, 1);
@@ -201,7 +201,7 @@ static void test_a_fill_of_before_an_edit_may_come_late(void **state)
 static struct weir_scenario *scenario_of(const char *text)
 {
     struct weir_diag diag = { 0 };
-    struct weir_script *script =
+    struct weir_lab_script *script =
         weir_script_read("story.weir", weir_text_of(text), &diag);
     assert_non_null(script);
     struct weir_scenario *scenario = weir_scenario_build(script, 0, &diag);
@@ -228,7 +228,7 @@ static void test_conservation(void **state)
                     .count = 1,
                     .counts = &count },
     };
-    struct weir_listen_address place = { .root = true };
+    struct weir_node_place place = { .root = true };
     assert_int_equal(weir_root_receive(root, 0, &message,
                                        weir_fleet_clock_of(s.fleet, place)),
                      0);
@@ -277,7 +277,7 @@ static void test_agreement(void **state)
     }
     assert_null(run(&s, WEIR_CHECK_SETTLE + WEIR_SECOND));
     struct weir_table *table = weir_fleet_table(s.fleet, 0);
-    struct weir_listen_address place = { .index = 0 };
+    struct weir_node_place place = { .index = 0 };
     weir_table_set_fill(table, 0, 0, weir_table_count(table, 0),
                         weir_fleet_clock_of(s.fleet, place));
     assert_says(weir_check_end(s.check), "agreement: ");
@@ -289,7 +289,7 @@ static void test_epochs(void **state)
 {
     (void)state;
     struct scene s = begin(100);
-    struct weir_listen_address place = { .index = 2 };
+    struct weir_node_place place = { .index = 2 };
     weir_table_drop(weir_fleet_table(s.fleet, 2), api,
                     weir_fleet_clock_of(s.fleet, place));
     struct weir_quota other;

@@ -118,7 +118,7 @@ static void expect(const struct stage *stage, double share, const char *when)
 static void say(struct stage *stage, uint32_t root,
                 const struct weir_message *message)
 {
-    struct weir_listen_address place = { .root = true, .index = root };
+    struct weir_node_place place = { .root = true, .index = root };
     assert_int_equal(
         weir_root_receive(weir_fleet_root(stage->fleet, root), LIAR, message,
                           weir_fleet_clock_of(stage->fleet, place)),
@@ -127,7 +127,7 @@ static void say(struct stage *stage, uint32_t root,
 
 static void link_to(struct stage *stage, uint32_t root, bool up)
 {
-    struct weir_listen_address place = { .root = true, .index = root };
+    struct weir_node_place place = { .root = true, .index = root };
     weir_root_link(weir_fleet_root(stage->fleet, root), LIAR, up,
                    weir_fleet_clock_of(stage->fleet, place));
 }
@@ -275,8 +275,8 @@ static void test_after_a_restart_of_the_roots(void **state)
     arrive(&stage, 0, true);
     lie_on(&stage, 0);
     for (uint32_t r = 0; r < stage.roots; r++) {
-        weir_fleet_kill(stage.fleet, (struct weir_listen_address){ true, r });
-        weir_fleet_start(stage.fleet, (struct weir_listen_address){ true, r });
+        weir_fleet_kill(stage.fleet, (struct weir_node_place){ true, r });
+        weir_fleet_start(stage.fleet, (struct weir_node_place){ true, r });
     }
     load(&stage, 1, 0);
     arrive(&stage, 0, false);
@@ -321,10 +321,8 @@ static void test_after_a_reset(void **state)
     for (int restarts = 0; restarts < 2; restarts++) {
         assert_int_equal(weir_fleet_empty(stage.fleet, Q, NULL), 0);
         for (uint32_t r = 0; restarts > 0 && r < stage.roots; r++) {
-            weir_fleet_kill(stage.fleet,
-                            (struct weir_listen_address){ true, r });
-            weir_fleet_start(stage.fleet,
-                             (struct weir_listen_address){ true, r });
+            weir_fleet_kill(stage.fleet, (struct weir_node_place){ true, r });
+            weir_fleet_start(stage.fleet, (struct weir_node_place){ true, r });
         }
         load(&stage, 1, 0);
         expect(&stage, load(&stage, 5, 0), "after a reset");

@@ -308,7 +308,7 @@ static void test_any_five_seconds_hold_the_limit(void **state)
     struct weir_fleet *fleet = make_fleet(3, WEIR_MILLISECOND, &with_slack);
     put_flows(fleet);
     run_on(fleet, WEIR_SECOND);
-    const struct weir_listen_address root = { .root = true, .index = 0 };
+    const struct weir_node_place root = { .root = true, .index = 0 };
     for (size_t bin = 0; bin < BINS_IN(FLOW_S); bin++) {
         if (bin == BINS_IN(DEAD_FROM_S))
             weir_fleet_kill(fleet, root);
@@ -335,14 +335,14 @@ static void test_one_root_ends_on_stale(void **state)
     (void)state;
     struct weir_fleet *fleet = make_fleet(3, WEIR_MILLISECOND, &with_slack);
     for (uint32_t i = 0; i < 2; i++)
-        weir_fleet_kill(
-            fleet, (struct weir_listen_address){ .root = true, .index = i });
+        weir_fleet_kill(fleet,
+                        (struct weir_node_place){ .root = true, .index = i });
     run_on(fleet, with_slack.stale_after / 2);
     assert_int_equal(count_stale(fleet), 0);
     run_on(fleet, with_slack.stale_after);
     assert_int_equal(count_stale(fleet), 3);
     weir_fleet_start(fleet,
-                     (struct weir_listen_address){ .root = true, .index = 1 });
+                     (struct weir_node_place){ .root = true, .index = 1 });
     run_on(fleet, WEIR_SECOND / 2);
     assert_int_equal(count_stale(fleet), 0);
     weir_fleet_free(fleet);
@@ -428,7 +428,7 @@ static void test_reborn_root_agrees_with_its_neighbour(void **state)
 {
     (void)state;
     struct weir_fleet *fleet = make_fleet(10, WEIR_MILLISECOND, &with_slack);
-    const struct weir_listen_address root = { .root = true, .index = 0 };
+    const struct weir_node_place root = { .root = true, .index = 0 };
     double most = 0;
     for (int i = 0; i < 5; i++)
         second_of(fleet, 10, 3.0 * LIMIT, &most);
@@ -466,7 +466,7 @@ struct trouble {
 static void befall(struct weir_fleet *fleet, const struct trouble *trouble,
                    bool begins)
 {
-    const struct weir_listen_address root = { .root = true, .index = 0 };
+    const struct weir_node_place root = { .root = true, .index = 0 };
     for (uint32_t i = 0; trouble->cut_of > 0 && i < weir_fleet_limiters(fleet);
          i += trouble->cut_of)
         weir_fleet_cut(fleet, i, 0, begins ? WEIR_WAY_BOTH : 0, 0);
@@ -570,7 +570,7 @@ static void test_a_pace_ends_with_its_slot(void **state)
     double fill = 0;
     for (int second = 0; second < 5; second++)
         second_of(fleet, 1, LIMIT * 0.8, &fill);
-    struct weir_listen_address place = { .root = true, .index = 1 };
+    struct weir_node_place place = { .root = true, .index = 1 };
     weir_fleet_pause(fleet, place, true);
     weir_fleet_remove(fleet, "q", NULL);
     run_on(fleet, 100 * WEIR_MILLISECOND);

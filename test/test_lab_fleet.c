@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "compare.h"
-#include "lab/fleet_parts.h"
+#include "lab/fleet_internal.h"
 
 #define API WEIR_TEXT("api")
 
@@ -35,14 +35,14 @@ static struct weir_fleet_options usual(void)
     };
 }
 
-static struct weir_listen_address limiter_at(uint32_t index)
+static struct weir_node_place limiter_at(uint32_t index)
 {
-    return (struct weir_listen_address){ .index = index };
+    return (struct weir_node_place){ .index = index };
 }
 
-static struct weir_listen_address root_at(uint32_t index)
+static struct weir_node_place root_at(uint32_t index)
 {
-    return (struct weir_listen_address){ .root = true, .index = index };
+    return (struct weir_node_place){ .root = true, .index = index };
 }
 
 static void run(struct weir_fleet *fleet, weir_duration span)
@@ -134,8 +134,8 @@ static void on_counted(void *context, uint32_t limiter, struct weir_ref ref,
     seen->counted++;
 }
 
-static void on_received(void *context, struct weir_listen_address to,
-                        uint32_t from, const struct weir_message *message)
+static void on_received(void *context, struct weir_node_place to, uint32_t from,
+                        const struct weir_message *message)
 {
     struct seen *seen = context;
     mix(seen, weir_fleet_now(seen->fleet));
@@ -145,14 +145,14 @@ static void on_received(void *context, struct weir_listen_address to,
     seen->received++;
 }
 
-static void on_dying(void *context, struct weir_listen_address place)
+static void on_dying(void *context, struct weir_node_place place)
 {
     struct seen *seen = context;
     assert_true(weir_fleet_alive(seen->fleet, place));
     seen->dying++;
 }
 
-static void on_born(void *context, struct weir_listen_address place)
+static void on_born(void *context, struct weir_node_place place)
 {
     struct seen *seen = context;
     assert_true(weir_fleet_alive(seen->fleet, place));

@@ -17,7 +17,7 @@
 #define SAMPLES 200 /* 20 bins of 1 s */
 #define LIMIT 100.0
 
-static struct weir_sample samples[SAMPLES];
+static struct weir_quota_sample samples[SAMPLES];
 static struct weir_fleet_sample fleet[SAMPLES];
 static struct weir_quota_series series = { "api", samples };
 static struct weir_quota quotas[1];
@@ -35,7 +35,7 @@ static int set_up(void **state)
     (void)state;
     quotas[0].name = weir_text_of("api");
     for (int i = 0; i < SAMPLES; i++) {
-        samples[i] = (struct weir_sample){
+        samples[i] = (struct weir_quota_sample){
             .offered = 15,
             .passed = 10,
             .refused = 5,

@@ -25,10 +25,10 @@ static uint64_t seed(void)
     return value;
 }
 
-static struct weir_script *read_text(const char *text)
+static struct weir_lab_script *read_text(const char *text)
 {
     struct weir_diag diag = { 0 };
-    struct weir_script *script =
+    struct weir_lab_script *script =
         weir_script_read("x.weir", weir_text_of(text), &diag);
     if (!script)
         fail_msg("%u:%u: %s", diag.line, diag.column, diag.text);
@@ -41,7 +41,7 @@ static void refused(const char *text, uint32_t line, uint32_t column,
                     const char *words)
 {
     struct weir_diag diag = { 0 };
-    struct weir_script *script = read_text(text);
+    struct weir_lab_script *script = read_text(text);
     assert_null(weir_scenario_build(script, 0, &diag));
     if (diag.line != line || diag.column != column || !strstr(diag.text, words))
         fail_msg("%u:%u: %s", diag.line, diag.column, diag.text);
@@ -95,7 +95,7 @@ struct ran {
 
 static struct ran run_variant(const char *name, const char *variant)
 {
-    struct weir_script *script = read_text(text_of(name));
+    struct weir_lab_script *script = read_text(text_of(name));
     struct weir_diag diag = { 0 };
     struct ran ran = { NULL, NULL };
     for (size_t i = 0; !ran.scenario && i < weir_script_variants(script); i++) {

@@ -26,14 +26,14 @@ static uint64_t seed(void)
     return given ? strtoull(given, NULL, 0) : 1;
 }
 
-static struct weir_script *read_builtin(const char *name)
+static struct weir_lab_script *read_builtin(const char *name)
 {
     const struct weir_builtin *b = weir_builtins;
     while (b->name && strcmp(b->name, name) != 0)
         b++;
     assert_non_null(b->name);
     struct weir_diag diag = { 0 };
-    struct weir_script *script =
+    struct weir_lab_script *script =
         weir_script_read("x.weir", weir_text_of(b->text), &diag);
     if (!script)
         fail_msg("%s:%u: %s", name, diag.line, diag.text);
@@ -45,7 +45,8 @@ struct ran {
     struct weir_result *result;
 };
 
-static struct ran build_one(const struct weir_script *script, size_t variant)
+static struct ran build_one(const struct weir_lab_script *script,
+                            size_t variant)
 {
     struct weir_diag diag = { 0 };
     struct ran ran = { .scenario =
@@ -63,7 +64,7 @@ static void run(struct ran *ran)
     assert_non_null(ran->result);
 }
 
-static struct ran run_one(const struct weir_script *script, size_t variant)
+static struct ran run_one(const struct weir_lab_script *script, size_t variant)
 {
     struct ran ran = build_one(script, variant);
     run(&ran);
@@ -107,7 +108,7 @@ static void a_fixed_limit_admits_what_is_known_of_it(void **state)
         { "initial=20", 74.21, 270 },  { "initial=21", 75, 270 },
     };
     for (size_t i = 0; i < WEIR_COUNT_OF(rows); i++) {
-        struct weir_script *script = read_builtin("adaptive-none");
+        struct weir_lab_script *script = read_builtin("adaptive-none");
         assert_int_equal(weir_script_set(script, rows[i].initial, NULL), 0);
         struct ran ran = run_one(script, 0);
         weir_script_free(script);
@@ -122,7 +123,7 @@ static void the_percentiles_first_limits(void **state)
 {
     (void)state;
     static const double limits[] = { 26, 13, 6, 7, 8, 9, 10, 11, 12, 6 };
-    struct weir_script *script = read_builtin("adaptive-percentile");
+    struct weir_lab_script *script = read_builtin("adaptive-percentile");
     struct ran ran = run_one(script, 0);
     weir_script_free(script);
     const struct weir_model_series *series = ran.scenario->model->series;
@@ -142,7 +143,7 @@ static void the_percentiles_first_limits(void **state)
 static void the_same_seed_is_the_same_run(void **state)
 {
     (void)state;
-    struct weir_script *script = read_builtin("adaptive-percentile");
+    struct weir_lab_script *script = read_builtin("adaptive-percentile");
     struct ran one = run_one(script, 1);
     struct ran two = run_one(script, 1);
     weir_script_free(script);
@@ -192,7 +193,7 @@ static bool is_between(const char *variant)
 static void holds_all(void **state)
 {
     const char *name = *state;
-    struct weir_script *script = read_builtin(name);
+    struct weir_lab_script *script = read_builtin(name);
     size_t refuted = 0;
     for (size_t v = 0; v < weir_script_variants(script); v++) {
         struct ran ran = build_one(script, v);

@@ -45,7 +45,7 @@ static struct ran run(const char *name, const char *const *settings,
                       uint64_t seed)
 {
     struct weir_diag diag = { 0 };
-    struct weir_script *script =
+    struct weir_lab_script *script =
         weir_script_read("x.weir", weir_text_of(text_of(name)), &diag);
     assert_non_null(script);
     for (size_t i = 0; settings[i]; i++)

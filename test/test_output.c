@@ -27,7 +27,7 @@ struct world {
     struct weir_scenario *scenario_list[VARIANTS];
     struct weir_result *result_list[VARIANTS];
     struct weir_quota_series series[VARIANTS];
-    struct weir_sample samples[VARIANTS][SAMPLES];
+    struct weir_quota_sample samples[VARIANTS][SAMPLES];
     struct weir_fleet_sample fleet[VARIANTS][SAMPLES];
     double measured[VARIANTS][2];
     struct weir_setting settings[VARIANTS][2];
@@ -57,19 +57,19 @@ static void fill_samples(struct world *world, size_t v)
     for (size_t i = 0; i < SAMPLES; i++) {
         double saw = (double)(i % 30) / 15 * (1 - (double)v / VARIANTS);
         world->samples[v][i] =
-            (struct weir_sample){ .offered = 300,
-                                  .passed = 100 * saw,
-                                  .refused = 300 - 100 * saw,
-                                  .ideal_passed = 100,
-                                  .ideal_refused = 200,
-                                  .limit_per_s = 1000,
-                                  .low = 1000,
-                                  .high = 1500,
-                                  .fill_most = 1000 + 400 * saw,
-                                  .fill = 1000 + 390 * saw,
-                                  .root_fill = 990 + 380 * saw,
-                                  .limiter_fill = 980 + 370 * saw,
-                                  .divergence = NAN };
+            (struct weir_quota_sample){ .offered = 300,
+                                        .passed = 100 * saw,
+                                        .refused = 300 - 100 * saw,
+                                        .ideal_passed = 100,
+                                        .ideal_refused = 200,
+                                        .limit_per_s = 1000,
+                                        .low = 1000,
+                                        .high = 1500,
+                                        .fill_most = 1000 + 400 * saw,
+                                        .fill = 1000 + 390 * saw,
+                                        .root_fill = 990 + 380 * saw,
+                                        .limiter_fill = 980 + 370 * saw,
+                                        .divergence = NAN };
         world->fleet[v][i] = (struct weir_fleet_sample){ .reports = 3,
                                                          .messages = 6,
                                                          .bytes = 120,

@@ -49,9 +49,9 @@ struct regions {
     uint64_t part[2]; /* of it, by region */
 };
 
-static struct weir_listen_address root_at(uint32_t index)
+static struct weir_node_place root_at(uint32_t index)
 {
-    return (struct weir_listen_address){ .root = true, .index = index };
+    return (struct weir_node_place){ .root = true, .index = index };
 }
 
 static uint32_t region_of(const struct regions *r, uint32_t limiter)
@@ -124,7 +124,7 @@ static void make_shape(struct regions *r, const struct shape *shape,
     for (uint32_t l = 0; l < limiters; l++) {
         for (uint32_t i = 0; i < shape->roots; i++)
             weir_fleet_allow(r->fleet, l, i, is_of(r, region_of(r, l), i));
-        weir_fleet_start(r->fleet, (struct weir_listen_address){ .index = l });
+        weir_fleet_start(r->fleet, (struct weir_node_place){ .index = l });
     }
 }
 
@@ -276,9 +276,9 @@ static void test_any_clocks_hold_one_limit(void **state)
     make(&r, 20, 1, &fast);
     for (uint32_t i = 0; i < r.shape->roots + r.limiters; i++) {
         bool root = i < r.shape->roots;
-        struct weir_listen_address place = {
-            .root = root, .index = root ? i : i - r.shape->roots
-        };
+        struct weir_node_place place = { .root = root,
+                                         .index =
+                                             root ? i : i - r.shape->roots };
         weir_fleet_clock(r.fleet, place, (int64_t)i * 24 * 3600 * WEIR_SECOND,
                          i % 3 * 10000.0 - 10000);
     }
@@ -451,7 +451,7 @@ static void note_up(struct death *death, uint32_t top,
         death->told[top] += (uint64_t)report->counts[i].passed;
 }
 
-static void note_received(void *context, struct weir_listen_address to,
+static void note_received(void *context, struct weir_node_place to,
                           uint32_t from, const struct weir_message *message)
 {
     struct death *death = context;
@@ -469,7 +469,7 @@ static void note_received(void *context, struct weir_listen_address to,
     }
 }
 
-static void note_dying(void *context, struct weir_listen_address place)
+static void note_dying(void *context, struct weir_node_place place)
 {
     struct death *death = context;
     struct weir_root *root = weir_fleet_root(death->r->fleet, place.index);
@@ -610,7 +610,7 @@ static void some_reset(struct history *h)
         weir_fleet_reset(h->r.fleet, root_at(root));
     else
         weir_fleet_reset(h->r.fleet,
-                         (struct weir_listen_address){
+                         (struct weir_node_place){
                              .index = (uint32_t)below(h, h->r.limiters) });
 }
 
@@ -728,7 +728,7 @@ static double high_at(struct regions *r, uint32_t limiter)
     if (!weir_table_find(table, Q, &ref))
         return -1;
     struct weir_slot_view view;
-    struct weir_listen_address place = { .index = limiter };
+    struct weir_node_place place = { .index = limiter };
     weir_table_view(table, ref.slot, &view,
                     weir_fleet_clock_of(r->fleet, place));
     return (double)view.bucket.high / (double)(1u << view.bucket.leak.frac);

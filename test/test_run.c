@@ -202,7 +202,7 @@ static void assert_same(const struct weir_result *a,
     assert_int_equal(a->quota_count, b->quota_count);
     for (size_t i = 0; i < a->quota_count; i++)
         assert_memory_equal(a->quotas[i].samples, b->quotas[i].samples,
-                            a->sample_count * sizeof(struct weir_sample));
+                            a->sample_count * sizeof(struct weir_quota_sample));
     assert_memory_equal(a->fleet, b->fleet,
                         a->sample_count * sizeof(struct weir_fleet_sample));
 }
@@ -274,7 +274,7 @@ static void test_requests_are_passed_or_refused(void **state)
     struct weir_result *result = run(&made);
     double offered = 0, passed = 0, refused = 0, ideal = 0;
     for (size_t i = 0; i < result->sample_count; i++) {
-        const struct weir_sample *sample = &result->quotas[0].samples[i];
+        const struct weir_quota_sample *sample = &result->quotas[0].samples[i];
         offered += sample->offered;
         passed += sample->passed;
         refused += sample->refused;
@@ -429,7 +429,7 @@ static void test_instances_of_a_template(void **state)
     assert_int_equal(result->quota_count, 3);
     /* One user's own series, through tables in which it has different slots. */
     for (size_t i = 0; i < result->sample_count; i++) {
-        const struct weir_sample *sample = &result->quotas[2].samples[i];
+        const struct weir_quota_sample *sample = &result->quotas[2].samples[i];
         assert_true(sample->offered == sample->passed + sample->refused);
     }
     double all = 0, users = 0, ideal = 0;
@@ -479,11 +479,12 @@ static void test_the_truth_of_one_limiter_is_its_own(void **state)
     double most = 0;
     for (size_t i = 0; i < result->sample_count; i++) {
         for (size_t k = 0; k < 2; k++) {
-            const struct weir_sample *sample = &result->quotas[k].samples[i];
+            const struct weir_quota_sample *sample =
+                &result->quotas[k].samples[i];
             assert_compare(sample->divergence, <, 1);
             most = fmax(most, sample->fill);
         }
-        const struct weir_sample *off = &result->quotas[2].samples[i];
+        const struct weir_quota_sample *off = &result->quotas[2].samples[i];
         assert_true(off->fill == 0 && off->passed == off->offered);
     }
     assert_compare(most, >, 100);

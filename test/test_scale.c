@@ -24,8 +24,8 @@ struct seen {
     uint64_t welcomes;
 };
 
-static void on_received(void *context, struct weir_listen_address to,
-                        uint32_t from, const struct weir_message *message)
+static void on_received(void *context, struct weir_node_place to, uint32_t from,
+                        const struct weir_message *message)
 {
     struct seen *seen = context;
     (void)to;
@@ -76,7 +76,7 @@ static void run(struct weir_fleet *fleet, weir_duration span)
 
 static void start(struct weir_fleet *fleet, uint32_t quotas)
 {
-    struct weir_listen_address first = { .index = 0 };
+    struct weir_node_place first = { .index = 0 };
     weir_fleet_start(fleet, first);
     run(fleet, 5 * WEIR_SECOND);
     struct weir_limiter *limiter = weir_fleet_limiter(fleet, 0);
@@ -101,12 +101,12 @@ static void test_a_reconnect_sends_no_quota(void **state)
                                 .context = &seen, .received = on_received });
     start(fleet, MANY);
     assert_int_equal(seen.quotas, MANY);
-    weir_fleet_reset(fleet, (struct weir_listen_address){ .index = 0 });
+    weir_fleet_reset(fleet, (struct weir_node_place){ .index = 0 });
     run(fleet, 5 * WEIR_SECOND);
     assert_int_equal(seen.welcomes, 2);
     assert_int_equal(seen.quotas, MANY);
     put(fleet, 4711);
-    weir_fleet_reset(fleet, (struct weir_listen_address){ .index = 0 });
+    weir_fleet_reset(fleet, (struct weir_node_place){ .index = 0 });
     run(fleet, 5 * WEIR_SECOND);
     assert_int_equal(seen.welcomes, 3);
     assert_int_equal(seen.quotas, MANY + 1);

@@ -34,7 +34,8 @@ static char *join(const char *head, const char *tail)
     return strcat(strcpy(text, head), tail);
 }
 
-static struct weir_script *read_text(const char *text, struct weir_diag *diag)
+static struct weir_lab_script *read_text(const char *text,
+                                         struct weir_diag *diag)
 {
     return weir_script_read("dir/x.weir", weir_text_of(text), diag);
 }
@@ -42,7 +43,7 @@ static struct weir_script *read_text(const char *text, struct weir_diag *diag)
 /* Reads and builds the first variant; NULL: refused. */
 static struct weir_scenario *try_build(const char *text, struct weir_diag *diag)
 {
-    struct weir_script *script = read_text(text, diag);
+    struct weir_lab_script *script = read_text(text, diag);
     struct weir_scenario *scenario =
         script ? weir_scenario_build(script, 0, diag) : NULL;
     weir_script_free(script);
@@ -250,7 +251,7 @@ static const char varied[] =
     "figure \"f\" passed_mean against b by a\n"
     "figure \"g\" passed_mean against reports by b\n";
 
-static struct weir_scenario *build_variant(struct weir_script *script,
+static struct weir_scenario *build_variant(struct weir_lab_script *script,
                                            size_t variant)
 {
     struct weir_diag diag = { 0 };
@@ -264,7 +265,7 @@ static void variants_are_a_grid(void **state)
 {
     (void)state;
     struct weir_diag diag = { 0 };
-    struct weir_script *script = read_text(varied, &diag);
+    struct weir_lab_script *script = read_text(varied, &diag);
     assert_non_null(script);
     assert_string_equal(weir_script_name(script), "x");
     assert_string_equal(weir_script_title(script), "$a and $b");
@@ -292,7 +293,7 @@ static void a_setting_from_outside_rules_over_variants(void **state)
 {
     (void)state;
     struct weir_diag diag = { 0 };
-    struct weir_script *script = read_text(varied, &diag);
+    struct weir_lab_script *script = read_text(varied, &diag);
     assert_int_equal(weir_script_set(script, "b=7", &diag), 0);
     assert_int_equal(weir_script_set(script, "a=2", &diag), 0);
     assert_int_equal(weir_script_variants(script), 2);
@@ -514,7 +515,7 @@ static void every_builtin_builds_and_prints_to_the_same(void **state)
     for (const struct weir_builtin *b = weir_builtins; b->name; b++) {
         assert_true(b == weir_builtins || strcmp(b[-1].name, b->name) < 0);
         struct weir_diag diag = { 0 };
-        struct weir_script *script =
+        struct weir_lab_script *script =
             weir_script_read(b->name, weir_text_of(b->text), &diag);
         if (!script)
             fail_msg("%s:%u:%u: %s", b->name, diag.line, diag.column,

@@ -67,13 +67,12 @@ struct stalls {
                                     * stopped */
 };
 
-static struct weir_listen_address place_of(const struct stalls *s,
-                                           uint32_t node)
+static struct weir_node_place place_of(const struct stalls *s, uint32_t node)
 {
     bool root = node < s->shape->roots;
-    return (struct weir_listen_address){
-        .root = root, .index = root ? node : node - s->shape->roots
-    };
+    return (struct weir_node_place){ .root = root,
+                                     .index =
+                                         root ? node : node - s->shape->roots };
 }
 
 /* A region's limiters link to its two roots only. */
@@ -116,7 +115,7 @@ static void make(struct stalls *s, const struct shape *shape, uint64_t seed)
     for (uint32_t l = 0; l < shape->limiters; l++) {
         for (uint32_t root = 0; root < shape->roots; root++)
             weir_fleet_allow(s->fleet, l, root, is_linked(shape, l, root));
-        weir_fleet_start(s->fleet, (struct weir_listen_address){ .index = l });
+        weir_fleet_start(s->fleet, (struct weir_node_place){ .index = l });
     }
     for (int mode = 0; mode < MODES; mode++)
         put(s->fleet, (enum mode)mode);

@@ -24,7 +24,7 @@ static const struct weir_storage_options article = {
 static weir_duration ask(struct weir_storage *storage, weir_instant now)
 {
     struct weir_rng rng = { .state = 1 };
-    return weir_storage_ask(storage, &rng, now);
+    return weir_storage_request(storage, &rng, now);
 }
 
 /* 3.6 ms for each arrival of the last second, answered or not. */
@@ -128,7 +128,7 @@ static void a_pool_answers_in_turn(void **state)
     weir_duration before = 0;
     enum { ASKED = 10000 };
     for (int i = 0; i < ASKED; i++) {
-        weir_duration answered = weir_storage_ask(storage, &rng, S);
+        weir_duration answered = weir_storage_request(storage, &rng, S);
         assert_compare(answered, >=, before + 10 * MS);
         before = answered;
     }
@@ -137,11 +137,11 @@ static void a_pool_answers_in_turn(void **state)
     /* Two workers don't wait for each other. */
     options.workers = 2;
     storage = weir_storage_new(&options);
-    weir_duration first = weir_storage_ask(storage, &rng, S);
-    weir_duration second = weir_storage_ask(storage, &rng, S + first);
+    weir_duration first = weir_storage_request(storage, &rng, S);
+    weir_duration second = weir_storage_request(storage, &rng, S + first);
     assert_compare(first, >=, 10 * MS);
     assert_compare(second, >=, 10 * MS);
-    assert_compare(weir_storage_ask(storage, &rng, S + first), >=, 10 * MS);
+    assert_compare(weir_storage_request(storage, &rng, S + first), >=, 10 * MS);
     weir_storage_free(storage);
 }
 

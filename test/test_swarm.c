@@ -135,7 +135,7 @@ static void test_a_swarm_can_be_printed(void **state)
         struct weir_scenario *scenario = weir_swarm_scenario(seed);
         char *text = weir_scenario_print(scenario);
         struct weir_diag diag = { 0 };
-        struct weir_script *script =
+        struct weir_lab_script *script =
             weir_script_read("swarm.weir", weir_text_of(text), &diag);
         struct weir_scenario *again =
             script ? weir_scenario_build(script, 0, &diag) : NULL;

@@ -87,14 +87,14 @@ struct history {
     bool lossy;
 };
 
-static struct weir_listen_address limiter_at(uint32_t index)
+static struct weir_node_place limiter_at(uint32_t index)
 {
-    return (struct weir_listen_address){ .index = index };
+    return (struct weir_node_place){ .index = index };
 }
 
-static struct weir_listen_address root_at(uint32_t index)
+static struct weir_node_place root_at(uint32_t index)
 {
-    return (struct weir_listen_address){ .root = true, .index = index };
+    return (struct weir_node_place){ .root = true, .index = index };
 }
 
 #define REQUIRE(history, condition) \
@@ -271,7 +271,7 @@ static uint64_t stop_of(uint64_t slack)
     return units > 0 ? units : 1;
 }
 
-static void note_message(void *context, struct weir_listen_address to,
+static void note_message(void *context, struct weir_node_place to,
                          uint32_t from, const struct weir_message *message)
 {
     struct history *h = context;

@@ -38,14 +38,11 @@ static int refuse_openssl(const char *what, struct weir_diag *diag)
     const char *why = ERR_reason_error_string(ERR_get_error());
     ERR_clear_error();
     return weir_diag_set(diag, WEIR_ETLS, what, ": ",
-                         why ? why
-                             : "OpenSSL "
-                               "doesn't say why",
-                         NULL);
+                         why ? why : "OpenSSL doesn't say why", NULL);
 }
 
-static int refuse_file(int error, const char *path, const char *why,
-                       struct weir_diag *diag)
+static int refuse_cert_file(int error, const char *path, const char *why,
+                            struct weir_diag *diag)
 {
     return weir_diag_set(diag, error, path, ": ", why, NULL);
 }
@@ -56,12 +53,12 @@ static FILE *open_signer(const char *path, struct weir_diag *diag)
 {
     FILE *file = fopen(path, "re");
     if (!file && errno == ENOENT)
-        refuse_file(WEIR_ENOENT, path,
-                    "there is no authority yet; make one "
-                    "first: weir cert ca DIR",
-                    diag);
+        refuse_cert_file(WEIR_ENOENT, path,
+                         "there is no authority yet; make one "
+                         "first: weir cert ca DIR",
+                         diag);
     else if (!file)
-        refuse_file(WEIR_ESYSTEM, path, strerror(errno), diag);
+        refuse_cert_file(WEIR_ESYSTEM, path, strerror(errno), diag);
     return file;
 }
 
@@ -84,22 +81,19 @@ static int check_signer(const struct weir_cert_request *request,
         return refuse_openssl(request->ca_key, diag);
     if (X509_check_private_key(signer->cert, signer->key) != 1) {
         ERR_clear_error();
-        return refuse_file(WEIR_ETLS, request->ca_key,
-                           "this key isn't that "
-                           "of the certificate beside it",
-                           diag);
+        return refuse_cert_file(
+            WEIR_ETLS, request->ca_key,
+            "this key isn't that of the certificate beside it", diag);
     }
     if (X509_check_ca(signer->cert) != 1)
-        return refuse_file(WEIR_ETLS, request->ca_cert,
-                           "this certificate "
-                           "isn't an authority's",
-                           diag);
+        return refuse_cert_file(WEIR_ETLS, request->ca_cert,
+                                "this certificate isn't an authority's", diag);
     if (X509_cmp_current_time(X509_get0_notAfter(signer->cert)) < 0)
-        return refuse_file(WEIR_ETLS, request->ca_cert,
-                           "the authority's "
-                           "certificate has ended; make another in another "
-                           "folder",
-                           diag);
+        return refuse_cert_file(
+            WEIR_ETLS, request->ca_cert,
+            "the authority's certificate has ended; make another in "
+            "another folder",
+            diag);
     return 0;
 }
 
@@ -213,7 +207,7 @@ static bool add_extensions(X509 *cert, X509 *issuer,
            (is_ca || add_alternatives(cert, request));
 }
 
-static bool set_serial(X509 *cert)
+static bool set_cert_serial(X509 *cert)
 {
     unsigned char bytes[SERIAL_BYTES];
     if (RAND_bytes(bytes, sizeof bytes) != 1)
@@ -246,14 +240,14 @@ static bool set_subject(X509 *cert, const char *name)
                                       0) == 1;
 }
 
-static X509 *build(const struct weir_cert_request *request,
-                   const struct signer *signer, EVP_PKEY *key)
+static X509 *build_certificate(const struct weir_cert_request *request,
+                               const struct signer *signer, EVP_PKEY *key)
 {
     X509 *cert = X509_new();
     X509 *issuer = signer->cert ? signer->cert : cert;
     bool made =
         cert && X509_set_version(cert, X509_VERSION_3) == 1 &&
-        set_serial(cert) && set_times(cert, signer->cert, request->days) &&
+        set_cert_serial(cert) && set_times(cert, signer->cert, request->days) &&
         set_subject(cert, request->names[0]) &&
         X509_set_issuer_name(cert, X509_get_subject_name(issuer)) &&
         X509_set_pubkey(cert, key) == 1 &&
@@ -280,12 +274,12 @@ static FILE *create(const char *path, struct weir_diag *diag)
     FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
     if (file)
         return file;
-    refuse_file(WEIR_ESYSTEM, path,
-                errno == EEXIST ? "it exists already, and nothing is "
-                                  "overwritten; choose another name or "
-                                  "remove it"
-                                : strerror(errno),
-                diag);
+    refuse_cert_file(WEIR_ESYSTEM, path,
+                     errno == EEXIST ? "it exists already, and nothing is "
+                                       "overwritten; choose another name or "
+                                       "remove it"
+                                     : strerror(errno),
+                     diag);
     if (fd >= 0)
         close(fd);
     return NULL;
@@ -300,7 +294,7 @@ static int write_files(const char *cert_path, X509 *cert, const char *key_path,
     int written = PEM_write_PrivateKey(file, key, NULL, NULL, 0, NULL, NULL);
     if (fclose(file) != 0 || written != 1) {
         unlink(key_path);
-        return refuse_file(WEIR_ESYSTEM, key_path, strerror(errno), diag);
+        return refuse_cert_file(WEIR_ESYSTEM, key_path, strerror(errno), diag);
     }
     file = create(cert_path, diag);
     if (!file) {
@@ -312,12 +306,12 @@ static int write_files(const char *cert_path, X509 *cert, const char *key_path,
         return 0;
     unlink(key_path);
     unlink(cert_path);
-    return refuse_file(WEIR_ESYSTEM, cert_path, strerror(errno), diag);
+    return refuse_cert_file(WEIR_ESYSTEM, cert_path, strerror(errno), diag);
 }
 
 /* A client looks only for the name by which it called, so the kind matters. */
-static int check_names(const struct weir_cert_request *request,
-                       struct weir_diag *diag)
+static int check_cert_names(const struct weir_cert_request *request,
+                            struct weir_diag *diag)
 {
     if (request->kind != WEIR_CERT_SERVER)
         return 0;
@@ -335,12 +329,12 @@ int weir_cert_make(const struct weir_cert_request *request, const char *cert,
     struct signer signer = { NULL, NULL };
     EVP_PKEY *made_key = NULL;
     X509 *made = NULL;
-    int error = check_names(request, diag);
+    int error = check_cert_names(request, diag);
     if (error == 0)
         error = load_signer(request, &signer, diag);
     if (error == 0) {
         made_key = EVP_EC_gen("P-256");
-        made = made_key ? build(request, &signer, made_key) : NULL;
+        made = made_key ? build_certificate(request, &signer, made_key) : NULL;
         if (!made || !show_end(made, out_until))
             error = refuse_openssl("the certificate can't be made", diag);
     }

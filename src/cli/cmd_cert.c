@@ -73,7 +73,7 @@ static bool parse_days(const char *text, unsigned *out)
 }
 
 /* The name becomes a file's name and a common name. */
-static int check_name(const char *name)
+static int check_cert_name(const char *name)
 {
     struct weir_diag diag = { 0 };
     if (weir_name_check(weir_text_of(name), &diag) < 0)
@@ -89,8 +89,8 @@ static int check_name(const char *name)
     return WEIR_EXIT_OK;
 }
 
-static void say_next(const struct command *command, const char *folder,
-                     const char *name, const struct files *files)
+static void print_next_step(const struct command *command, const char *folder,
+                            const char *name, const struct files *files)
 {
     switch (command->kind) {
     case WEIR_CERT_CA:
@@ -112,8 +112,8 @@ static void say_next(const struct command *command, const char *folder,
     }
 }
 
-static int make(const struct command *command, const char *folder, char **names,
-                size_t count, unsigned days)
+static int make_certificate(const struct command *command, const char *folder,
+                            char **names, size_t count, unsigned days)
 {
     static const char *const ca_name = "Weir CA";
     bool is_ca = command->kind == WEIR_CERT_CA;
@@ -137,7 +137,7 @@ static int make(const struct command *command, const char *folder, char **names,
     if (weir_cert_make(&request, files.cert, files.key, until, &diag) < 0)
         return weir_cli_fail("%s", diag.text);
     printf("made %s and %s, valid until %s\n", files.cert, files.key, until);
-    say_next(command, folder, is_ca ? "ca" : names[0], &files);
+    print_next_step(command, folder, is_ca ? "ca" : names[0], &files);
     return WEIR_EXIT_OK;
 }
 
@@ -181,9 +181,9 @@ int weir_cli_cert(int argc, char **argv)
         return weir_cli_fail("--days %s: a number from 1 to %d", days_text,
                              WEIR_CERT_DAYS_MAX);
     for (size_t i = 0; i < count; i++) {
-        int status = check_name(argv[at + 2 + (int)i]);
+        int status = check_cert_name(argv[at + 2 + (int)i]);
         if (status != WEIR_EXIT_OK)
             return status;
     }
-    return make(command, argv[at + 1], argv + at + 2, count, days);
+    return make_certificate(command, argv[at + 1], argv + at + 2, count, days);
 }

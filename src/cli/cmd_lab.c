@@ -5,10 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/cli_request.h"
 #include "cli/lab_agent.h"
 #include "cli/lab_command.h"
-#include "cli/lab_source.h"
-#include "cli/quota_set.h"
 #include "cli/table_print.h"
 
 static const char lab_help[] =

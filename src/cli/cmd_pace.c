@@ -12,7 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/quota_set.h"
 #include "io/clock.h"
 
 #define LINE_BYTES_MAX 8192 /* of a file of jobs */
@@ -57,7 +56,7 @@ struct options {
 
 /* ---- Options ---- */
 
-static int read_unit(const char *text, struct weir_pace_unit *out)
+static int read_pace_unit(const char *text, struct weir_pace_unit *out)
 {
     static const char record[] = "record:";
     struct weir_diag diag = { 0 };
@@ -79,22 +78,21 @@ static int read_unit(const char *text, struct weir_pace_unit *out)
     return 0;
 }
 
-static int read_rate(const char *where, const char *text,
-                     struct weir_limit *out)
+static int read_pace_rate(const char *where, const char *text,
+                          struct weir_limit *out)
 {
     struct weir_diag diag = { 0 };
     if (weir_limit_parse(weir_text_of(text), out, &diag) < 0)
         return weir_cli_fail("%s: %s", where, diag.text);
     if (out->unlimited)
-        return weir_cli_fail("%s: without a limit there is nothing to pace; "
-                             "use `cat`",
-                             where);
+        return weir_cli_fail(
+            "%s: without a limit there is nothing to pace; use `cat`", where);
     if (out->units == 0)
         return weir_cli_fail("%s: nothing would ever go at a rate of 0", where);
     return 0;
 }
 
-static int read_burst(struct options *options)
+static int read_pace_burst(struct options *options)
 {
     struct weir_diag diag = { 0 };
     if (weir_units_parse(weir_text_of(options->burst), &options->burst_units,
@@ -106,7 +104,7 @@ static int read_burst(struct options *options)
 }
 
 /* All checks of options that exclude each other. */
-static int check(const struct options *options)
+static int check_pace_options(const struct options *options)
 {
     int ways = !!options->rate + !!options->quota + !!options->jobs;
     bool bucket = strcmp(options->algorithm, "token_bucket") == 0;
@@ -126,7 +124,7 @@ static int check(const struct options *options)
 /* ---- A file of jobs: RATE INPUT OUTPUT ---- */
 
 /* Takes a word off 'line', in place; "…" may contain blanks. NULL: no more. */
-static char *next_word(char **line)
+static char *cut_next_word(char **line)
 {
     char *at = *line + strspn(*line, " \t");
     bool quoted = *at == '"';
@@ -148,7 +146,7 @@ static int read_job(const struct options *options, char *line, unsigned number,
     snprintf(where, sizeof where, "%s:%u", options->jobs, number);
     size_t count = 0;
     while (count <= WORDS) {
-        words[count] = next_word(&line);
+        words[count] = cut_next_word(&line);
         if (!words[count])
             break;
         count++;
@@ -162,7 +160,7 @@ static int read_job(const struct options *options, char *line, unsigned number,
                                    .in = -1,
                                    .out = -1,
                                    .unit = options->unit };
-    return read_rate(where, words[0], &out->rate);
+    return read_pace_rate(where, words[0], &out->rate);
 }
 
 static int check_job(const struct options *options, unsigned number)
@@ -239,7 +237,7 @@ static int make_jobs(struct options *options)
         .input = "-", .output = "-", .in = -1, .out = -1, .unit = options->unit
     };
     return options->rate
-               ? read_rate("--rate", options->rate, &options->list[0].rate)
+               ? read_pace_rate("--rate", options->rate, &options->list[0].rate)
                : 0;
 }
 
@@ -307,8 +305,7 @@ static int use_algorithm(const struct options *options,
     case WEIR_TOKEN_BUCKET:
     case WEIR_TOKEN_BUCKETS:
     case WEIR_PERMITS:
-        return weir_cli_fail("--algorithm %s paces nothing; use "
-                             "token_bucket",
+        return weir_cli_fail("--algorithm %s paces nothing; use token_bucket",
                              options->algorithm);
     }
     if (options->burst)
@@ -367,8 +364,8 @@ static const char *state_note(const struct options *options, char *buf,
     return buf;
 }
 
-static void tell_end(const struct options *options, bool closed,
-                     const struct weir_pace *pace)
+static void print_pace_end(const struct options *options, bool closed,
+                           const struct weir_pace *pace)
 {
     uint64_t bytes = 0, units = 0;
     weir_duration waited = 0;
@@ -397,7 +394,7 @@ static void tell_end(const struct options *options, bool closed,
 }
 
 /* The state exists if and only if part of the input isn't written yet. */
-static int end(const struct options *options, const struct weir_pace *pace)
+static int end_pace(const struct options *options, const struct weir_pace *pace)
 {
     bool closed = false, failed = false;
     for (size_t i = 0; i < options->count; i++) {
@@ -411,13 +408,13 @@ static int end(const struct options *options, const struct weir_pace *pace)
     else if (options->state)
         status = weir_pace_state_save(options->state, options->list,
                                       options->count, true);
-    tell_end(options, closed, pace);
+    print_pace_end(options, closed, pace);
     if (status || failed)
         return WEIR_EXIT_ERROR;
     return whole ? WEIR_EXIT_OK : WEIR_EXIT_LIMITED;
 }
 
-static int run(struct options *options)
+static int run_pace(struct options *options)
 {
     struct weir_pace_gate gate = { 0 };
     struct weir_pace pace = {
@@ -435,7 +432,7 @@ static int run(struct options *options)
         status = weir_pace_run(&pace);
         weir_pace_progress_end(&pace.progress, pace.jobs, pace.count,
                                weir_clock_now());
-        status = status ? status : end(options, &pace);
+        status = status ? status : end_pace(options, &pace);
     }
     for (size_t i = 0; i < options->count; i++)
         weir_pace_job_close(&options->list[i]);
@@ -444,14 +441,14 @@ static int run(struct options *options)
     return status;
 }
 
-static int prepare(struct options *options)
+static int prepare_pace(struct options *options)
 {
     options->by = options->by ? options->by : "line";
-    int status = read_unit(options->by, &options->unit);
-    status = status ? status : check(options);
+    int status = read_pace_unit(options->by, &options->unit);
+    status = status ? status : check_pace_options(options);
     options->burst_units = 1;
     if (status == 0 && options->burst)
-        status = read_burst(options);
+        status = read_pace_burst(options);
     return status ? status : make_jobs(options);
 }
 
@@ -473,11 +470,10 @@ int weir_cli_pace(int argc, char **argv)
     if (at < 0)
         return weir_cli_parsed(at);
     if (at < argc)
-        return weir_cli_fail("only standard input is paced: weir pace "
-                             "--rate … < %s",
-                             argv[at]);
-    int status = prepare(&options);
-    status = status ? status : run(&options);
+        return weir_cli_fail(
+            "only standard input is paced: weir pace --rate … < %s", argv[at]);
+    int status = prepare_pace(&options);
+    status = status ? status : run_pace(&options);
     free(options.list);
     free(options.text);
     return status;

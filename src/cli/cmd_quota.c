@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/quota_set.h"
+#include "cli/cmd_quota.h"
 #include "cli/table_print.h"
 #include "core/quota/quota_text.h"
 #include "front/uri.h"
@@ -91,89 +91,6 @@ static const char reset_help[] =
     "A reset is an edit: the quota begins anew, and roots and limiters forget\n"
     "the former content of the bucket. Totals stay. It can't be undone.\n";
 
-/* ---- Shared ---- */
-
-struct weir_root_client *weir_cli_connect(const struct weir_cli *cli)
-{
-    struct weir_root_client *client;
-    struct weir_diag diag = { 0 };
-    if (weir_root_client_new(cli->roots, &cli->login, &client, &diag) == 0)
-        return client;
-    weir_cli_fail("%s", diag.text);
-    return NULL;
-}
-
-int weir_cli_ask(struct weir_root_client *client, const char *method,
-                 const char *path, json_t *body, json_t **out, int *out_status)
-{
-    struct weir_diag diag = { 0 };
-    if (weir_root_client_ask_patiently(client, method, path, body, out,
-                                       out_status, &diag) == 0)
-        return 0;
-    return weir_cli_fail("%s", diag.text);
-}
-
-void weir_cli_print_json(json_t *value)
-{
-    json_dumpf(value, stdout,
-               JSON_INDENT(1) | JSON_REAL_PRECISION(12) | JSON_ENCODE_ANY);
-    fputc('\n', stdout);
-    json_decref(value);
-}
-
-const char *weir_cli_text(const json_t *object, const char *key)
-{
-    const char *text = json_string_value(json_object_get(object, key));
-    return text ? text : "";
-}
-
-int weir_cli_quota_path(const char *name, const char *query, char *buf)
-{
-    struct weir_diag diag = { 0 };
-    if (weir_name_check(weir_text_of(name), &diag) < 0)
-        return weir_cli_fail("%s", diag.text);
-    char encoded[3 * WEIR_NAME_MAX];
-    int len = weir_uri_encode(weir_text_of(name), encoded, sizeof encoded);
-    weir_assert(len > 0);
-    snprintf(buf, WEIR_CLI_PATH_MAX, "/v1/quotas/%.*s%s", len, encoded, query);
-    return 0;
-}
-
-/* Adds a page to 'list'. Returns the name after which the next begins, or
- * NULL. */
-static const char *add_page(json_t *list, json_t *page)
-{
-    json_array_extend(list, json_object_get(page, "quotas"));
-    return json_string_value(json_object_get(page, "next"));
-}
-
-json_t *weir_cli_quota_all(struct weir_root_client *client, const char *path,
-                           uint64_t *out_epoch)
-{
-    json_t *list = json_array();
-    char next[WEIR_CLI_PATH_MAX];
-    snprintf(next, sizeof next, "%s", path);
-    for (;;) {
-        json_t *page;
-        if (weir_cli_ask(client, "GET", next, NULL, &page, NULL) != 0) {
-            json_decref(list);
-            return NULL;
-        }
-        *out_epoch =
-            (uint64_t)json_integer_value(json_object_get(page, "epoch"));
-        const char *after = add_page(list, page);
-        if (!after) {
-            json_decref(page);
-            return list;
-        }
-        char encoded[3 * WEIR_NAME_MAX];
-        int len = weir_uri_encode(weir_text_of(after), encoded, sizeof encoded);
-        snprintf(next, sizeof next, "%s%cafter=%.*s", path,
-                 strchr(path, '?') ? '&' : '?', len > 0 ? len : 0, encoded);
-        json_decref(page);
-    }
-}
-
 /* ---- set ---- */
 
 #define FIELD_COLUMN 18
@@ -230,7 +147,7 @@ static json_t *labels_object(const char *typed)
     return object;
 }
 
-static const struct weir_field *find_field(const char *key)
+static const struct weir_field *find_quota_field(const char *key)
 {
     size_t count;
     const struct weir_field *fields = weir_quota_fields(&count);
@@ -263,7 +180,7 @@ static json_t *value_object(const struct weir_field *field, const char *typed)
     return json_string(typed);
 }
 
-static int refuse_field(const char *key)
+static int refuse_quota_field(const char *key)
 {
     const char *names[FIELDS_MAX + 1] = { NULL };
     size_t used = 0;
@@ -326,9 +243,9 @@ static int add_field(json_t *object, const char *argument)
                              argument);
     memcpy(key, argument, len);
     key[len] = '\0';
-    const struct weir_field *field = find_field(key);
+    const struct weir_field *field = find_quota_field(key);
     if (!field)
-        return refuse_field(key);
+        return refuse_quota_field(key);
     if (json_object_get(object, key))
         return weir_cli_fail("%s is given twice; say it once", key);
     /* The default is no limit at all, which a typo should not set. */
@@ -364,7 +281,7 @@ static void print_set_labels(json_t *labels)
 
 /* " limit=1000/s parent=…": the requested fields with their values now; a field
  * that the quota no longer has is empty. */
-static void print_set(json_t *fields, const json_t *answer)
+static void print_set_fields(json_t *fields, const json_t *answer)
 {
     const char *key;
     json_t *asked;
@@ -395,7 +312,7 @@ static void warn_of_min(struct weir_root_client *client, const json_t *quota)
     const char *min = weir_cli_text(quota, "min");
     json_t *root;
     if (strcmp(weir_cli_text(quota, "sharing"), "adaptive") != 0 ||
-        weir_cli_ask(client, "GET", "/v1/status", NULL, &root, NULL) != 0)
+        weir_cli_request(client, "GET", "/v1/status", NULL, &root, NULL) != 0)
         return;
     const json_t *stats = json_object_get(root, "stats");
     double processes =
@@ -419,7 +336,7 @@ static int send_set(const struct weir_cli *cli, const char *name, bool create,
         return WEIR_EXIT_ERROR;
     json_t *answer;
     int http;
-    status = weir_cli_ask(client, "PATCH", path, fields, &answer, &http);
+    status = weir_cli_request(client, "PATCH", path, fields, &answer, &http);
     if (!status)
         warn_of_min(client, answer);
     weir_root_client_free(&client);
@@ -430,7 +347,7 @@ static int send_set(const struct weir_cli *cli, const char *name, bool create,
         return 0;
     }
     printf("%s %s:", http == 201 ? "created" : "set", name);
-    print_set(fields, answer);
+    print_set_fields(fields, answer);
     json_decref(answer);
     return 0;
 }
@@ -462,8 +379,8 @@ int weir_cli_quota_set(int argc, char **argv)
 
 /* ---- get ---- */
 
-static void print_value(struct weir_rows *rows, const char *key,
-                        const json_t *value)
+static void print_field_row(struct weir_rows *rows, const char *key,
+                            const json_t *value)
 {
     char number[32];
     const char *shown = json_string_value(value);
@@ -527,12 +444,8 @@ int weir_cli_quota_get(int argc, char **argv)
     char path[WEIR_CLI_PATH_MAX];
     if (weir_cli_quota_path(argv[at], "?usage=1", path) != 0)
         return WEIR_EXIT_ERROR;
-    struct weir_root_client *client = weir_cli_connect(&cli);
-    if (!client)
-        return WEIR_EXIT_ERROR;
     json_t *quota;
-    int status = weir_cli_ask(client, "GET", path, NULL, &quota, NULL);
-    weir_root_client_free(&client);
+    int status = weir_cli_request_once(&cli, "GET", path, NULL, &quota);
     if (status)
         return status;
     if (cli.json) {
@@ -543,8 +456,8 @@ int weir_cli_quota_get(int argc, char **argv)
     size_t count;
     const struct weir_field *fields = weir_quota_fields(&count);
     for (size_t i = 0; i < count; i++)
-        print_value(&rows, fields[i].name,
-                    json_object_get(quota, fields[i].name));
+        print_field_row(&rows, fields[i].name,
+                        json_object_get(quota, fields[i].name));
     print_labels(&rows, json_object_get(quota, "labels"));
     print_used(&rows, json_object_get(quota, "usage"));
     weir_rows_print(&rows, stdout);
@@ -672,13 +585,10 @@ static int edit_named(const char *verb, const char *path, const char *help,
         return weir_cli_fail("which quota? For example: weir quota %s site",
                              verb);
     json_t *names = names_object(argv + at, argc - at);
-    struct weir_root_client *client = names ? weir_cli_connect(&cli) : NULL;
+    if (!names)
+        return WEIR_EXIT_ERROR;
     json_t *answer;
-    int status = client
-                     ? weir_cli_ask(client, "POST", path, names, &answer, NULL)
-                     : WEIR_EXIT_ERROR;
-    weir_root_client_free(&client);
-    json_decref(names);
+    int status = weir_cli_request_once(&cli, "POST", path, names, &answer);
     if (status)
         return status;
     if (cli.json) {

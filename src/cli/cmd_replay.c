@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/quota_set.h"
+#include "cli/cli_request.h"
 #include "lab/memory.h"
 
 #define TOP_DEFAULT 10
@@ -64,14 +64,14 @@ static int read_share(const char *text, double *out)
     bool percent = *end == '%' && end[1] == '\0';
     value = percent ? value / 100 : value;
     if (end == text || (*end && !percent) || !(value >= 0 && value < 1))
-        return weir_cli_fail("--suggest %s: write a share such as 0.1%% (of "
-                             "100%%)",
-                             text);
+        return weir_cli_fail(
+            "--suggest %s: write a share such as 0.1%% (of 100%%)", text);
     *out = value;
     return 0;
 }
 
-static int read_number(const char *option, const char *text, uint64_t *out)
+static int read_number_option(const char *option, const char *text,
+                              uint64_t *out)
 {
     char *end;
     unsigned long long value = strtoull(text, &end, 10);
@@ -81,8 +81,8 @@ static int read_number(const char *option, const char *text, uint64_t *out)
     return 0;
 }
 
-static int read_words(const struct options *options,
-                      struct weir_replay_log *log)
+static int read_word_options(const struct options *options,
+                             struct weir_replay_log *log)
 {
     if (strcmp(options->weight, "bytes") == 0)
         log->by_bytes = true;
@@ -105,21 +105,23 @@ static int read_words(const struct options *options,
     return weir_replay_key_parse(options->key, &log->key);
 }
 
-static int check(struct options *options, struct weir_replay_log *log)
+static int check_replay_options(struct options *options,
+                                struct weir_replay_log *log)
 {
     uint64_t top = TOP_DEFAULT;
     if (!options->quotas)
         return weir_cli_fail("which quotas? For example: weir quota export > "
                              "q.yaml; weir replay --quotas q.yaml "
                              "access.log");
-    int status = read_words(options, log);
+    int status = read_word_options(options, log);
     if (status == 0 && options->suggest)
         status = read_share(options->suggest, &options->share);
     if (status == 0 && options->top)
-        status = read_number("--top", options->top, &top);
+        status = read_number_option("--top", options->top, &top);
     options->seed_number = 1;
     if (status == 0 && options->seed)
-        status = read_number("--seed", options->seed, &options->seed_number);
+        status =
+            read_number_option("--seed", options->seed, &options->seed_number);
     options->top_number = (size_t)top;
     return status;
 }
@@ -143,7 +145,7 @@ static int run_together(struct replay *replay, const struct options *options)
     return status;
 }
 
-static int run_all(struct replay *replay, const struct options *options)
+static int run_replay(struct replay *replay, const struct options *options)
 {
     int status = weir_replay_run(&replay->log, &replay->set,
                                  options->seed_number, &replay->result);
@@ -158,7 +160,8 @@ static int run_all(struct replay *replay, const struct options *options)
     return status;
 }
 
-static int tell(const struct replay *replay, const struct options *options)
+static int print_results(const struct replay *replay,
+                         const struct options *options)
 {
     const struct weir_replay_report report = {
         .log = &replay->log,
@@ -176,8 +179,8 @@ static int tell(const struct replay *replay, const struct options *options)
     return options->html ? weir_replay_page(&report, options->html) : 0;
 }
 
-static int read_all(struct replay *replay, const struct options *options,
-                    int argc, char **argv)
+static int read_all_logs(struct replay *replay, const struct options *options,
+                         int argc, char **argv)
 {
     /* The small files first: an error in them is known at once. */
     int status = weir_replay_set_read(&replay->set, options->quotas);
@@ -220,13 +223,12 @@ int weir_cli_replay(int argc, char **argv)
     if (at < 0)
         return weir_cli_parsed(at);
     if (at == argc)
-        return weir_cli_fail("which log? Name files, or - for standard "
-                             "input");
-    int status = check(&options, &replay.log);
-    status =
-        status ? status : read_all(&replay, &options, argc - at, argv + at);
-    status = status ? status : run_all(&replay, &options);
-    status = status ? status : tell(&replay, &options);
+        return weir_cli_fail("which log? Name files, or - for standard input");
+    int status = check_replay_options(&options, &replay.log);
+    status = status ? status
+                    : read_all_logs(&replay, &options, argc - at, argv + at);
+    status = status ? status : run_replay(&replay, &options);
+    status = status ? status : print_results(&replay, &options);
     replay_fini(&replay);
     return status;
 }

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/quota_set.h"
+#include "cli/cli_request.h"
 #include "cli/table_print.h"
 
 static const char status_help[] =
@@ -119,7 +119,7 @@ static void print_limits(json_t *limiters)
     weir_rows_print(&rows, stdout);
 }
 
-static void print_snapshot(const json_t *snapshot)
+static void print_snapshot_status(const json_t *snapshot)
 {
     if (!json_is_object(snapshot))
         return;
@@ -138,7 +138,7 @@ static void print_snapshot(const json_t *snapshot)
     printf("%s%s\n", problem[0] ? "; " : "", problem);
 }
 
-static void print_store(const json_t *store)
+static void print_store_status(const json_t *store)
 {
     const char *problem = weir_cli_text(store, "problem");
     printf("  store     %s: %s%s%s\n", weir_cli_text(store, "url"),
@@ -170,7 +170,7 @@ static void print_region(json_t *region)
                : "");
 }
 
-static void print_root(const char *address, const json_t *root)
+static void print_root_status(const char *address, const json_t *root)
 {
     json_t *region = json_object_get(root, "region");
     const json_t *settings = json_object_get(root, "settings");
@@ -186,8 +186,8 @@ static void print_root(const char *address, const json_t *root)
     if (json_is_object(region))
         print_region(region);
     else
-        print_store(json_object_get(root, "store"));
-    print_snapshot(json_object_get(root, "snapshot"));
+        print_store_status(json_object_get(root, "store"));
+    print_snapshot_status(json_object_get(root, "snapshot"));
     printf("  quotas    %lld at epoch %lld, %lld in use\n",
            number(stats, "quotas"), number(root, "epoch"),
            number(stats, "quotas_used"));
@@ -229,7 +229,7 @@ int weir_cli_status(int argc, char **argv)
         json_t *root;
         weir_root_client_only(client, i);
         int failed =
-            weir_cli_ask(client, "GET", "/v1/status", NULL, &root, NULL);
+            weir_cli_request(client, "GET", "/v1/status", NULL, &root, NULL);
         if (failed) {
             status = failed;
             continue;
@@ -237,7 +237,7 @@ int weir_cli_status(int argc, char **argv)
         if (!cli.json) {
             if (json_array_size(all) > 0)
                 putchar('\n');
-            print_root(weir_root_client_name(client, i), root);
+            print_root_status(weir_root_client_name(client, i), root);
         }
         json_array_append_new(all, root);
     }

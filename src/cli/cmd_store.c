@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/quota_set.h"
+#include "cli/cli_request.h"
 #include "command/cli.h"
 #include "store/store.h"
 
@@ -32,7 +32,7 @@ static const char store_help[] =
     "many. A password is best kept out of URLs: libpq reads ~/.pgpass.\n";
 
 /* Most often a file can't be made because its folder doesn't exist. */
-static int refuse_file(const char *url, const struct weir_diag *diag)
+static int refuse_store_file(const char *url, const struct weir_diag *diag)
 {
     const char *path = url + strcspn(url, ":") + 1;
     const char *slash = strrchr(path, '/');
@@ -57,7 +57,7 @@ static int refuse_new(const char *url, int error, const struct weir_diag *diag)
 {
     static const char file[] = "sqlite:";
     if (error == WEIR_ESTORE && strncmp(url, file, strlen(file)) == 0)
-        return refuse_file(url, diag);
+        return refuse_store_file(url, diag);
     return weir_cli_fail("%s", diag->text);
 }
 
@@ -140,11 +140,9 @@ static const struct {
     const char *example;
 } verbs[] = {
     { "init", 1, run_init,
-      "one store, please; for example: weir store init "
-      "sqlite:quotas.db" },
+      "one store, please; for example: weir store init sqlite:quotas.db" },
     { "upgrade", 1, run_upgrade,
-      "one store, please; for example: weir store "
-      "upgrade sqlite:quotas.db" },
+      "one store, please; for example: weir store upgrade sqlite:quotas.db" },
     { "migrate", 2, run_migrate,
       "two stores, please; for example: weir store "
       "migrate sqlite:quotas.db postgres://weir@db.example/weir" },

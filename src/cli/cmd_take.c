@@ -13,8 +13,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "cli/quota_set.h"
+#include "cli/cli_request.h"
 #include "command/cli.h"
+#include "core/quota/quota.h"
 
 static const char take_help[] =
     "Asks for units of a quota, as a service would. Exit status 0: passed,\n"
@@ -74,7 +75,7 @@ static int parse_units(const char *option, const char *text, uint64_t *out)
     return weir_cli_fail("%s: %s", option, diag.text);
 }
 
-static int check(struct take *take)
+static int check_take_options(struct take *take)
 {
     int modes =
         take->peek + take->charge + take->refund + (take->wait || take->hold);
@@ -109,7 +110,7 @@ static int check(struct take *take)
 
 /* ---- The result ---- */
 
-static void show_duration(weir_duration duration, char *buf, size_t size)
+static void format_wait(weir_duration duration, char *buf, size_t size)
 {
     /* Microseconds don't matter to people. */
     weir_duration step =
@@ -134,8 +135,8 @@ static bool find_shadow(const struct take *take, char *out)
         json_t *quota;
         struct weir_diag diag = { 0 };
         if (weir_cli_quota_path(name, "", path) != 0 ||
-            weir_root_client_ask(client, "GET", path, NULL, &quota, NULL,
-                                 &diag) < 0)
+            weir_root_client_request(client, "GET", path, NULL, &quota, NULL,
+                                     &diag) < 0)
             break;
         if (strcmp(weir_cli_text(quota, "mode"), "shadow") == 0 && ++found == 1)
             memcpy(out, name, sizeof name);
@@ -182,7 +183,8 @@ static void show_ground(const struct take *take, const struct weir_reply *reply,
     struct weir_diag diag = { 0 };
     struct weir_root_client *client = weir_cli_connect(&take->cli);
     if (client && weir_cli_quota_path(reply->quota, "", path) == 0)
-        weir_root_client_ask(client, "GET", path, NULL, &quota, NULL, &diag);
+        weir_root_client_request(client, "GET", path, NULL, &quota, NULL,
+                                 &diag);
     const char *store = quota ? weir_cli_text(quota, "store") : "";
     snprintf(buf, size, " (counted in %s)", store[0] ? store : "its store");
     json_decref(quota);
@@ -224,7 +226,7 @@ static void print_reply(const struct take *take, const struct weir_reply *reply)
             return;
         }
         if (reply->wait > 0) {
-            show_duration(reply->wait, wait, sizeof wait);
+            format_wait(reply->wait, wait, sizeof wait);
             printf("passed after %s%s%s\n", wait, level, store);
             return;
         }
@@ -238,7 +240,7 @@ static void print_reply(const struct take *take, const struct weir_reply *reply)
                reply->quota, take->weight);
         return;
     }
-    show_duration(reply->retry_after, wait, sizeof wait);
+    format_wait(reply->retry_after, wait, sizeof wait);
     printf("limited by %s%s; try again in %s\n", reply->quota, store, wait);
 }
 
@@ -259,8 +261,9 @@ static void print_many(const struct take *take, uint64_t passed,
 
 /* ---- Requests ---- */
 
-static enum weir_verdict ask(const struct take *take, struct weir_handle handle,
-                             struct weir_reply *reply)
+static enum weir_verdict take_units(const struct take *take,
+                                    struct weir_handle handle,
+                                    struct weir_reply *reply)
 {
     if (take->peek)
         return weir_peek(handle, take->weight, reply, 0);
@@ -279,7 +282,7 @@ static enum weir_verdict ask(const struct take *take, struct weir_handle handle,
 }
 
 /* Prints the facts that a verdict doesn't have. */
-static void note(const struct take *take, const struct weir_reply *reply)
+static void note_reply(const struct take *take, const struct weir_reply *reply)
 {
     if (reply->unknown)
         fprintf(stderr,
@@ -291,17 +294,17 @@ static void note(const struct take *take, const struct weir_reply *reply)
                         "an exact quota; decided by on_stale\n");
 }
 
-static int ask_all(const struct take *take, struct weir_handle handle)
+static int take_repeatedly(const struct take *take, struct weir_handle handle)
 {
     uint64_t passed = 0;
     uint64_t shadow = 0;
     struct weir_reply reply = { 0 };
     for (uint64_t i = 0; i < take->count; i++) {
-        bool pass = ask(take, handle, &reply) == WEIR_PASSED;
+        bool pass = take_units(take, handle, &reply) == WEIR_PASSED;
         passed += pass;
         shadow += pass && reply.shadow;
     }
-    note(take, &reply);
+    note_reply(take, &reply);
     bool silent = take->quiet || take->count == 0;
     if (!silent && take->count > 1)
         print_many(take, passed, take->count - passed, shadow);
@@ -313,7 +316,7 @@ static int ask_all(const struct take *take, struct weir_handle handle)
 }
 
 /* Prints why no root sent its quotas: the last link's reason. */
-static int refuse_unready(struct take *take, struct weir *weir)
+static int refuse_unready_take(struct take *take, struct weir *weir)
 {
     struct weir_status status;
     weir_status(weir, &status);
@@ -342,8 +345,9 @@ static int check_denied(struct weir *weir)
 }
 
 /* Holds the permit: other processes count it as in flight. */
-static int hold(const struct take *take, struct weir_handle handle)
+static int hold_permit(const struct take *take, struct weir_handle handle)
 {
+    weir_assert(take->hold);
     struct weir_permit permit;
     struct weir_reply reply = { 0 };
     uint32_t klass =
@@ -354,7 +358,7 @@ static int hold(const struct take *take, struct weir_handle handle)
                               &permit, &reply)
             : weir_enter(handle, klass, take->weight, &permit, &reply, 0);
     bool pass = verdict == WEIR_PASSED;
-    note(take, &reply);
+    note_reply(take, &reply);
     if (!take->quiet)
         print_reply(take, &reply);
     if (!pass)
@@ -370,7 +374,7 @@ static int hold(const struct take *take, struct weir_handle handle)
     return WEIR_EXIT_OK;
 }
 
-static int run(struct take *take)
+static int run_take(struct take *take)
 {
     char name[WEIR_NAME_MAX + 1];
     snprintf(name, sizeof name, "weir take %.200s", take->name);
@@ -383,7 +387,7 @@ static int run(struct take *take)
         return status;
     struct weir_handle handle;
     if (weir_ready(weir, take->timeout) < 0) {
-        status = refuse_unready(take, weir);
+        status = refuse_unready_take(take, weir);
     } else {
         int error =
             weir_handle_open(weir, take->name, strlen(take->name), &handle);
@@ -397,7 +401,8 @@ static int run(struct take *take)
         if (error < 0 && error != WEIR_EFULL)
             status = weir_cli_fail("%s: %s", take->name, weir_strerror(error));
         else if (status == 0)
-            status = take->hold ? hold(take, handle) : ask_all(take, handle);
+            status = take->hold ? hold_permit(take, handle)
+                                : take_repeatedly(take, handle);
         if (error == 0)
             weir_handle_close(handle);
     }
@@ -437,6 +442,6 @@ int weir_cli_take(int argc, char **argv)
             "no service asks for %s; take its name in the live "
             "set, and the shadow set is asked too",
             take.name);
-    int status = check(&take);
-    return status ? status : run(&take);
+    int status = check_take_options(&take);
+    return status ? status : run_take(&take);
 }

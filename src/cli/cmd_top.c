@@ -18,8 +18,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/quota_set.h"
+#include "cli/cli_request.h"
 #include "cli/table_print.h"
+#include "core/quota/quota.h"
 #include "front/uri.h"
 
 static const char top_help[] =
@@ -103,8 +104,8 @@ static int take_shadow(struct top *top, struct sample *out,
                        struct weir_diag *diag)
 {
     json_t *answer;
-    int error = weir_root_client_ask(top->client, "GET", top->shadow_path, NULL,
-                                     &answer, NULL, diag);
+    int error = weir_root_client_request(top->client, "GET", top->shadow_path,
+                                         NULL, &answer, NULL, diag);
     if (error < 0)
         return error;
     out->shadow = index_names(answer);
@@ -113,12 +114,12 @@ static int take_shadow(struct top *top, struct sample *out,
     return 0;
 }
 
-static int take_sample(struct top *top, struct sample *out,
-                       struct weir_diag *diag)
+static int request_sample(struct top *top, struct sample *out,
+                          struct weir_diag *diag)
 {
     json_t *answer;
-    int error = weir_root_client_ask(top->client, "GET", top->path, NULL,
-                                     &answer, NULL, diag);
+    int error = weir_root_client_request(top->client, "GET", top->path, NULL,
+                                         &answer, NULL, diag);
     if (error < 0)
         return error;
     *out = (struct sample){ .answer = answer, .by_name = index_names(answer) };
@@ -280,8 +281,8 @@ static void print_both(const struct top *top, const struct line *lines,
     weir_rows_print(&rows, out);
 }
 
-static void print_lines(const struct top *top, const struct line *lines,
-                        size_t count, FILE *out)
+static void print_table_lines(const struct top *top, const struct line *lines,
+                              size_t count, FILE *out)
 {
     static const char *const heads[] = { "QUOTA",     "MODE",     "LIMIT",
                                          "OFFERED/s", "PASSED/s", "LIMITED/s",
@@ -324,8 +325,8 @@ static json_t *line_object(const struct line *line, bool shadow)
     return object;
 }
 
-static void print_json(const struct line *lines, size_t count, bool shadow,
-                       double seconds)
+static void print_top_json(const struct line *lines, size_t count, bool shadow,
+                           double seconds)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++)
@@ -341,7 +342,7 @@ static void print_json(const struct line *lines, size_t count, bool shadow,
 static void print_table(const struct top *top, const struct line *lines,
                         size_t count, FILE *out)
 {
-    print_lines(top, lines, count, out);
+    print_table_lines(top, lines, count, out);
     FILE *note = top->screen ? out : stderr;
     if (count == 0 && top->glob)
         fprintf(note, "nothing in use matches '%s'\n", top->glob);
@@ -362,7 +363,7 @@ static size_t count_lines(const char *text)
 }
 
 /* Prints the part that fits: a character takes a column, a colour none. */
-static void print_cut(const char *line, size_t len, size_t columns)
+static void print_cut_line(const char *line, size_t len, size_t columns)
 {
     size_t end = 0;
     while (end < len) {
@@ -394,7 +395,7 @@ static void paint(const struct top *top)
     for (size_t i = 0; i < shown; i++) {
         size_t len = strcspn(line, "\n");
         fputs(i > 0 ? "\n" : "", stdout);
-        print_cut(line, len, columns);
+        print_cut_line(line, len, columns);
         line += len + 1;
     }
     fputs("\033[0m", stdout);
@@ -402,7 +403,7 @@ static void paint(const struct top *top)
         char more[64];
         int len = snprintf(more, sizeof more, "… and %zu more", count - shown);
         fputs(shown > 0 ? "\n" : "", stdout);
-        print_cut(more, (size_t)len, columns);
+        print_cut_line(more, (size_t)len, columns);
     }
     fflush(stdout);
 }
@@ -429,7 +430,7 @@ static void print_sample(struct top *top, const struct sample *after)
     size_t count;
     struct line *lines = make_lines(&top->before, after, &count);
     if (top->cli.json) {
-        print_json(lines, count, top->shadow, after->at - top->before.at);
+        print_top_json(lines, count, top->shadow, after->at - top->before.at);
     } else if (top->screen) {
         FILE *out = open_text(top);
         fprintf(out, "weir top: units per second at %s, every %s; q ends\n\n",
@@ -450,7 +451,7 @@ static void print_sample(struct top *top, const struct sample *after)
 static volatile sig_atomic_t interrupted;
 static volatile sig_atomic_t resized;
 
-static void on_signal(int signal)
+static void on_top_signal(int signal)
 {
     if (signal == SIGWINCH)
         resized = 1;
@@ -463,7 +464,7 @@ static void on_signal(int signal)
 static void catch_signals(sigset_t *out_before)
 {
     static const int caught[] = { SIGINT, SIGTERM, SIGWINCH };
-    struct sigaction act = { .sa_handler = on_signal };
+    struct sigaction act = { .sa_handler = on_top_signal };
     sigset_t held;
     sigemptyset(&held);
     for (size_t i = 0; i < WEIR_COUNT_OF(caught); i++) {
@@ -501,7 +502,7 @@ static int64_t monotonic_ms(void)
 enum key { KEY_NONE, KEY_MEASURE, KEY_END };
 
 /* Reads a pressed key. A closed terminal gives KEY_END. */
-static enum key read_key(void)
+static enum key read_terminal_key(void)
 {
     char key = 0;
     ssize_t got = read(STDIN_FILENO, &key, 1);
@@ -528,7 +529,7 @@ static bool wait_interval(const struct top *top)
                                     .tv_nsec = left % 1000 * 1000000 };
         enum key key = KEY_NONE;
         if (ppoll(&keys, 1, &timeout, &top->signals) > 0)
-            key = read_key();
+            key = read_terminal_key();
         if (key != KEY_NONE)
             return key == KEY_MEASURE;
         if (resized && top->text)
@@ -539,7 +540,7 @@ static bool wait_interval(const struct top *top)
 
 /* ---- top ---- */
 
-static void say_trouble(struct top *top, const struct weir_diag *diag)
+static void print_trouble(struct top *top, const struct weir_diag *diag)
 {
     FILE *out = top->screen ? open_text(top) : stderr;
     fprintf(out, "weir: %s\n", diag->text);
@@ -548,7 +549,7 @@ static void say_trouble(struct top *top, const struct weir_diag *diag)
 }
 
 /* Shown until the first interval has passed. */
-static void say_measuring(struct top *top)
+static void print_measuring(struct top *top)
 {
     FILE *out = open_text(top);
     fprintf(out,
@@ -557,18 +558,18 @@ static void say_measuring(struct top *top)
     close_text(top, out);
 }
 
-static int watch(struct top *top)
+static int watch_top(struct top *top)
 {
     if (top->screen)
-        say_measuring(top);
+        print_measuring(top);
     while (wait_interval(top)) {
         struct sample after;
         struct weir_diag diag = { 0 };
-        int error = take_sample(top, &after, &diag);
+        int error = request_sample(top, &after, &diag);
         if (error < 0) {
             if (top->once)
                 return weir_cli_fail("%s", diag.text);
-            say_trouble(top, &diag);
+            print_trouble(top, &diag);
             continue;
         }
         bool same = top->before.answer &&
@@ -583,7 +584,7 @@ static int watch(struct top *top)
     return WEIR_EXIT_OK;
 }
 
-static int prepare(struct top *top, int argc, char **argv)
+static int prepare_top(struct top *top, int argc, char **argv)
 {
     const struct weir_cli_option options[] = {
         { .name = "once", .letter = '1', .flag = &top->once },
@@ -618,7 +619,7 @@ static int prepare(struct top *top, int argc, char **argv)
 int weir_cli_top(int argc, char **argv)
 {
     struct top top = { .interval_text = "1s" };
-    int parsed = prepare(&top, argc, argv);
+    int parsed = prepare_top(&top, argc, argv);
     if (parsed < 0)
         return weir_cli_parsed(parsed);
     top.client = weir_cli_connect(&top.cli);
@@ -630,14 +631,14 @@ int weir_cli_top(int argc, char **argv)
     top.screen = terminal && isatty(STDIN_FILENO) && !top.once && !top.cli.json;
     struct weir_diag diag = { 0 };
     int status = WEIR_EXIT_OK;
-    if (take_sample(&top, &top.before, &diag) < 0)
+    if (request_sample(&top, &top.before, &diag) < 0)
         status = weir_cli_fail("%s", diag.text);
     catch_signals(&top.signals);
     struct termios terminal_before;
     if (status == 0 && top.screen)
         begin_screen(&terminal_before);
     if (status == 0) {
-        int result = watch(&top);
+        int result = watch_top(&top);
         if (top.screen)
             end_screen(&terminal_before);
         status = result;

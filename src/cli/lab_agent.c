@@ -65,8 +65,9 @@ static double draw_threshold(struct agent *agent, const struct source *source)
     return source->poisson ? -log1p(-weir_rng_unit(&agent->rng)) : 1;
 }
 
-static void take(struct agent *agent, struct source *source)
+static void take_for_source(struct agent *agent, struct source *source)
 {
+    weir_assert(source->weight_min <= source->weight_max);
     uint64_t span = source->weight_max - source->weight_min;
     uint64_t weight =
         source->weight_min + weir_rng_below(&agent->rng, span + 1);
@@ -90,9 +91,10 @@ static void make_requests(struct agent *agent)
         struct source *source = &agent->sources[i];
         source->due += source->per_s * (double)gap / WEIR_SECOND;
         while (source->due >= source->threshold) {
+            weir_assert(source->threshold >= 0);
             source->due -= source->threshold;
             source->threshold = draw_threshold(agent, source);
-            take(agent, source);
+            take_for_source(agent, source);
         }
     }
 }
@@ -107,8 +109,9 @@ static double fill_seen(const struct agent *agent, const struct source *source)
     return strcmp(reply.quota, source->quota) == 0 ? (double)reply.fill : NAN;
 }
 
-static void tell_sample(struct agent *agent)
+static void write_sample(struct agent *agent)
 {
+    weir_assert(agent->step > 0);
     struct weir_status status;
     weir_status(agent->weir, &status);
     printf("sample %" PRIu64 " %u %" PRIu64 " %d %" PRIu64, agent->sample,
@@ -124,7 +127,7 @@ static void tell_sample(struct agent *agent)
 }
 
 /* Prints the last step that has ended; steps missed in a pause are left out. */
-static void tell_step(struct agent *agent)
+static void write_step(struct agent *agent)
 {
     if (agent->start == 0 || agent->now < agent->start + agent->step)
         return;
@@ -132,12 +135,12 @@ static void tell_step(struct agent *agent)
     if (sample == agent->sample)
         return;
     agent->sample = sample;
-    tell_sample(agent);
+    write_sample(agent);
 }
 
 /* An event may come some moments before the status changes, so the status is
  * checked in every turn. */
-static void tell_ready(struct agent *agent)
+static void write_ready(struct agent *agent)
 {
     struct weir_event event;
     while (weir_event_next(agent->weir, &event))
@@ -175,7 +178,7 @@ static int add_load(struct agent *agent, const char *text)
     return weir_handle_open(agent->weir, source->quota, len, &source->handle);
 }
 
-static int set_rate(struct agent *agent, const char *text)
+static int set_source_rate(struct agent *agent, const char *text)
 {
     size_t i;
     double per_s;
@@ -203,11 +206,11 @@ static const struct {
     int (*obey)(struct agent *agent, const char *text);
 } commands[] = {
     { "load ", add_load },
-    { "rate ", set_rate },
+    { "rate ", set_source_rate },
     { "start ", set_start },
 };
 
-static int obey(struct agent *agent, const char *line)
+static int obey_line(struct agent *agent, const char *line)
 {
     for (size_t i = 0; i < WEIR_COUNT_OF(commands); i++) {
         size_t len = strlen(commands[i].word);
@@ -223,13 +226,14 @@ static int obey(struct agent *agent, const char *line)
 }
 
 /* WEIR_ECLOSED when the input has ended. */
-static int read_lines(struct agent *agent)
+static int read_agent_lines(struct agent *agent)
 {
     ssize_t got = read(STDIN_FILENO, agent->line + agent->len,
                        sizeof agent->line - agent->len);
     if (got <= 0)
         return WEIR_ECLOSED;
     agent->len += (size_t)got;
+    weir_assert(agent->len <= sizeof agent->line);
     int error = 0;
     char *at = agent->line;
     for (;;) {
@@ -242,7 +246,7 @@ static int read_lines(struct agent *agent)
         }
         *end = '\0';
         if (error == 0)
-            error = obey(agent, at);
+            error = obey_line(agent, at);
         at = end + 1;
     }
 }
@@ -267,7 +271,7 @@ static weir_duration time_to_wait(const struct agent *agent)
     return wait < BATCH ? BATCH : (weir_duration)wait;
 }
 
-static int run(struct agent *agent)
+static int run_agent(struct agent *agent)
 {
     agent->now = weir_clock_now();
     for (;;) {
@@ -281,14 +285,14 @@ static int run(struct agent *agent)
         /* Input first: lines that came during a pause are older than its
          * end. */
         if (count > 0 && fds[0].revents) {
-            int error = read_lines(agent);
+            int error = read_agent_lines(agent);
             if (error < 0)
                 return error;
         }
         make_requests(agent);
-        tell_step(agent);
+        write_step(agent);
         if (!agent->ready || (count > 0 && fds[1].revents))
-            tell_ready(agent);
+            write_ready(agent);
     }
 }
 
@@ -317,7 +321,7 @@ int weir_cli_lab_agent(int argc, char **argv)
     int error = weir_open(&open, &agent.weir);
     if (error < 0)
         return weir_cli_fail("lab agent: %s", weir_strerror(error));
-    error = run(&agent);
+    error = run_agent(&agent);
     weir_close(agent.weir);
     return error == WEIR_ECLOSED ? WEIR_EXIT_OK : WEIR_EXIT_ERROR;
 }

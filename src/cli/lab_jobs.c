@@ -14,7 +14,7 @@
  * going on would prove nothing. But the seed must be known: each thread keeps
  * the command that replays its run, and the signal's handler writes it. */
 
-#include "cli/lab_jobs.h"
+#include "cli/lab_command.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -142,12 +142,13 @@ static bool claim(struct pool *pool, uint64_t *out_index)
     if (pool->over || pool->claimed == pool->count)
         return false;
     *out_index = pool->claimed++;
+    weir_assert(pool->claimed - pool->heard <= pool->ring_size);
     pool->progress[*out_index % pool->ring_size] =
         (struct weir_lab_progress){ .pool = pool };
     return true;
 }
 
-static void *work(void *context)
+static void *run_worker(void *context)
 {
     struct pool *pool = context;
     const struct weir_lab_jobs *jobs = pool->jobs;
@@ -160,6 +161,7 @@ static void *work(void *context)
         void *made = jobs->run(jobs->context, jobs->first + index,
                                &pool->progress[place]);
         pthread_mutex_lock(&pool->lock);
+        weir_assert(!pool->made[place]);
         pool->ring[place] = made;
         pool->made[place] = true;
         pthread_cond_broadcast(&pool->moved);
@@ -169,7 +171,7 @@ static void *work(void *context)
 }
 
 /* Passes results on, in order. */
-static void hear(struct pool *pool)
+static void pass_results_on(struct pool *pool)
 {
     const struct weir_lab_jobs *jobs = pool->jobs;
     pthread_mutex_lock(&pool->lock);
@@ -185,6 +187,7 @@ static void hear(struct pool *pool)
                                  pool->ring[place]);
         pool->made[place] = false;
         pool->heard++;
+        weir_assert(pool->heard <= pool->claimed);
         pthread_cond_broadcast(&pool->moved);
     }
     clear_bar(pool);
@@ -212,6 +215,7 @@ static unsigned thread_count(const struct weir_lab_jobs *jobs, uint64_t seeds)
 
 void weir_lab_jobs_run(const struct weir_lab_jobs *jobs)
 {
+    weir_assert(jobs->first <= jobs->last);
     struct pool pool = { .jobs = jobs,
                          .lock = PTHREAD_MUTEX_INITIALIZER,
                          .moved = PTHREAD_COND_INITIALIZER,
@@ -219,6 +223,7 @@ void weir_lab_jobs_run(const struct weir_lab_jobs *jobs)
                          .bar = isatty(STDERR_FILENO) };
     unsigned threads = thread_count(jobs, pool.count);
     pool.ring_size = 4 * (size_t)threads;
+    weir_assert(threads > 0 && threads <= WEIR_LAB_JOBS_MAX);
     pool.ring = calloc(pool.ring_size, sizeof *pool.ring);
     pool.made = calloc(pool.ring_size, sizeof *pool.made);
     pool.progress = calloc(pool.ring_size, sizeof *pool.progress);
@@ -228,11 +233,11 @@ void weir_lab_jobs_run(const struct weir_lab_jobs *jobs)
     pthread_t started[WEIR_LAB_JOBS_MAX];
     unsigned running = 0;
     while (running < threads &&
-           pthread_create(&started[running], NULL, work, &pool) == 0)
+           pthread_create(&started[running], NULL, run_worker, &pool) == 0)
         running++;
     if (running == 0)
         abort(); /* not even one thread */
-    hear(&pool);
+    pass_results_on(&pool);
     for (unsigned i = 0; i < running; i++)
         pthread_join(started[i], NULL);
     drop_rest(&pool);
@@ -279,9 +284,8 @@ int weir_lab_seeds_parse(const char *option, const char *text,
         good = parse_seed(&rest, &last);
     }
     if (!good || *rest)
-        return weir_cli_fail("%s %s: write a number, or FIRST..LAST as in "
-                             "1..20",
-                             option, text);
+        return weir_cli_fail(
+            "%s %s: write a number, or FIRST..LAST as in 1..20", option, text);
     if (first > last)
         return weir_cli_fail("%s %s: the first seed is above the last; write "
                              "%" PRIu64 "..%" PRIu64,

@@ -99,7 +99,6 @@ int weir_cli_lab_models(int argc, char **argv)
         print_model(weir_models[i]);
         return WEIR_EXIT_OK;
     }
-    return weir_cli_fail("there is no model '%s'; `weir lab models` names "
-                         "them",
+    return weir_cli_fail("there is no model '%s'; `weir lab models` names them",
                          argv[at]);
 }

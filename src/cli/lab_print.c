@@ -4,7 +4,7 @@
  * One seed is shown by its values, several by mean ± standard deviation. Few
  * variants are columns, so that they are read side by side; many are rows. */
 
-#include "cli/lab_print.h"
+#include "cli/lab_command.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -190,7 +190,8 @@ static void print_measures(const struct printing *printing)
 
 /* ---- Claims, expectations ---- */
 
-static void say(const struct printing *printing, bool good, const char *text)
+static void print_mark(const struct printing *printing, bool good,
+                       const char *text)
 {
     if (printing->colour && !good)
         fprintf(printing->out, "  \033[1;31m%-8s\033[0m  ", text);
@@ -213,7 +214,10 @@ static void print_claims(const struct printing *printing)
             holds += all;
         }
         bool good = holds == printing->count;
-        say(printing, good, good ? "holds" : holds > 0 ? "partly" : "refuted");
+        print_mark(printing, good,
+                   good        ? "holds"
+                   : holds > 0 ? "partly"
+                               : "refuted");
         fputs(first->claims[c].text, printing->out);
         if (!good && holds > 0)
             fprintf(printing->out, " (holds for %zu of %zu seeds)", holds,
@@ -273,7 +277,7 @@ static void print_expectation(const struct printing *printing, size_t variant,
     bool held = true;
     for (size_t i = 0; i < printing->count; i++)
         held &= printing->batches[i].results[variant]->expects[line].held;
-    say(printing, held, held ? "held" : "FAILED");
+    print_mark(printing, held, held ? "held" : "FAILED");
     if (batch->scenarios[variant]->variant)
         fprintf(printing->out, "%s: ", batch->scenarios[variant]->variant);
     if (is_during(batch->scenarios[variant], first))
@@ -311,7 +315,7 @@ static void print_expectations(const struct printing *printing)
 
 /* ---- The whole output ---- */
 
-static void print_head(const struct printing *printing)
+static void print_run_head(const struct printing *printing)
 {
     const struct weir_batch *batch = &printing->batches[0];
     const struct weir_scenario *first = batch->scenarios[0];
@@ -360,7 +364,7 @@ void weir_lab_print(const struct weir_batch *batches, size_t count,
                                  .colour = isatty(fileno(out)) &&
                                            !(plain && plain[0]),
                                  .out = out };
-    print_head(&printing);
+    print_run_head(&printing);
     print_measures(&printing);
     /* A claim is about the scenario as it is written, not about two
      * settings. */

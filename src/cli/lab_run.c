@@ -11,9 +11,6 @@
 #include <string.h>
 
 #include "cli/lab_command.h"
-#include "cli/lab_jobs.h"
-#include "cli/lab_print.h"
-#include "cli/lab_source.h"
 
 /* Seeds that are kept in memory for tables and figures. */
 #define KEPT_MAX 10000
@@ -90,15 +87,15 @@ struct share {
     size_t variant, count;
 };
 
-static void tell_share(void *context, double part)
+static void report_share(void *context, double part)
 {
     const struct share *share = context;
     weir_lab_progress(share->progress,
                       ((double)share->variant + part) / (double)share->count);
 }
 
-static void *run_seed(void *context, uint64_t seed,
-                      struct weir_lab_progress *progress)
+static void *run_scenario_seed(void *context, uint64_t seed,
+                               struct weir_lab_progress *progress)
 {
     const struct plan *plan = context;
     struct made *made = calloc(1, sizeof *made);
@@ -115,7 +112,7 @@ static void *run_seed(void *context, uint64_t seed,
             .trace = plan->request.trace,
             .until_event = plan->until_event,
             .patience = plan->patience,
-            .progress = tell_share,
+            .progress = report_share,
             .context = &share,
         };
         made->results[v] =
@@ -137,7 +134,7 @@ static void free_results(const struct plan *plan, struct weir_result **results)
     free(results);
 }
 
-static void drop_made(void *context, void *item)
+static void free_result_item(void *context, void *item)
 {
     struct made *made = item;
     free_results(context, made->results);
@@ -147,7 +144,7 @@ static void drop_made(void *context, void *item)
 /* ---- The command that replays a seed ---- */
 
 /* Quotes a word for the shell. */
-static void add_word(FILE *out, const char *word)
+static void add_shell_word(FILE *out, const char *word)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyz"
                                 "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -169,18 +166,18 @@ static void write_replay(const struct plan *plan, uint64_t seed, size_t variant,
     const struct request *request = &plan->request;
     size_t side = variant < plan->count && variant >= plan->split;
     fputs("weir lab run ", out);
-    add_word(out, request->name);
+    add_shell_word(out, request->name);
     fprintf(out, " --seed %" PRIu64, seed);
     for (size_t i = 0; i < request->sets[side].count; i++) {
         fputs(" --set ", out);
-        add_word(out, request->sets[side].items[i]);
+        add_shell_word(out, request->sets[side].items[i]);
     }
     const char *name = variant < plan->count && !request->compare
                            ? plan->scenarios[variant]->variant
                            : request->variant;
     if (name) {
         fputs(" --variant ", out);
-        add_word(out, name);
+        add_shell_word(out, name);
     }
     if (request->live)
         fputs(" --live", out);
@@ -190,7 +187,8 @@ static void write_replay(const struct plan *plan, uint64_t seed, size_t variant,
         fprintf(out, " --until-event %" PRIu64 " --trace", event);
 }
 
-static void replay_seed(void *context, uint64_t seed, char *buf, size_t size)
+static void describe_run_seed(void *context, uint64_t seed, char *buf,
+                              size_t size)
 {
     const struct plan *plan = context;
     FILE *out = fmemopen(buf, size, "w");
@@ -203,8 +201,8 @@ static void replay_seed(void *context, uint64_t seed, char *buf, size_t size)
 
 /* ---- Results, seed by seed ---- */
 
-static void say_violations(const struct plan *plan,
-                           const struct weir_batch *batch)
+static void print_violations(const struct plan *plan,
+                             const struct weir_batch *batch)
 {
     for (size_t v = 0; v < batch->count; v++) {
         const struct weir_result *result = batch->results[v];
@@ -226,13 +224,13 @@ static bool refuse_run(struct plan *plan, const struct made *made)
     return false;
 }
 
-static bool hear_seed(void *context, uint64_t seed, void *item)
+static bool collect_run_seed(void *context, uint64_t seed, void *item)
 {
     struct plan *plan = context;
     struct made *made = item;
     if (made->refused < plan->count) {
         refuse_run(plan, made);
-        drop_made(plan, made);
+        free_result_item(plan, made);
         return false;
     }
     const struct request *request = &plan->request;
@@ -243,7 +241,7 @@ static bool hear_seed(void *context, uint64_t seed, void *item)
                                 .count = plan->count };
     free(made);
     struct weir_diag diag = { 0 };
-    say_violations(plan, &batch);
+    print_violations(plan, &batch);
     if (!weir_lab_held(&batch) && plan->status == WEIR_EXIT_OK)
         plan->status = WEIR_EXIT_LIMITED;
     if (request->json) {
@@ -261,7 +259,7 @@ static bool hear_seed(void *context, uint64_t seed, void *item)
     return written;
 }
 
-static void finish(struct plan *plan)
+static void finish_plan(struct plan *plan)
 {
     const struct request *request = &plan->request;
     if (plan->status == WEIR_EXIT_ERROR || plan->kept_count == 0)
@@ -297,17 +295,17 @@ static void run_plan(struct plan *plan)
                                   .last = plan->last,
                                   .threads = request->live ? 1 : plan->threads,
                                   .context = plan,
-                                  .run = run_seed,
-                                  .done = hear_seed,
-                                  .drop = drop_made,
-                                  .replay = replay_seed };
+                                  .run = run_scenario_seed,
+                                  .done = collect_run_seed,
+                                  .drop = free_result_item,
+                                  .replay = describe_run_seed };
     weir_lab_jobs_run(&jobs);
-    finish(plan);
+    finish_plan(plan);
 }
 
 /* ---- Making the plan ---- */
 
-static int parse_numbers(struct plan *plan)
+static int parse_run_numbers(struct plan *plan)
 {
     const struct request *request = &plan->request;
     if (request->seed && request->seeds)
@@ -332,9 +330,8 @@ static int parse_numbers(struct plan *plan)
         return weir_cli_fail("--trace and --until-event go with one --seed");
     if (plan->last - plan->first >= KEPT_MAX &&
         (!request->json || request->out))
-        return weir_cli_fail("more than %d seeds only with --json, and "
-                             "without --out",
-                             KEPT_MAX);
+        return weir_cli_fail(
+            "more than %d seeds only with --json, and without --out", KEPT_MAX);
     if (request->live && (request->trace || request->until_event))
         return weir_cli_fail("--live has no events to trace or stop at");
     if (request->patience && !request->live)
@@ -428,7 +425,7 @@ static void name_sides(struct plan *plan)
 static int make_plan(struct plan *plan)
 {
     const struct request *request = &plan->request;
-    int status = parse_numbers(plan);
+    int status = parse_run_numbers(plan);
     for (size_t side = 0; status == 0 && side <= request->compare; side++) {
         plan->split = plan->count;
         status = weir_lab_open(&plan->sources[side], request->name,

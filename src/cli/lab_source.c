@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * cli/lab_source.c - finding and reading scenarios. */
 
-#include "cli/lab_source.h"
+#include "cli/lab_command.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ static bool is_path(const char *name)
            (len > 5 && strcmp(name + len - 5, ".weir") == 0);
 }
 
-static int refuse_name(const char *name)
+static int refuse_scenario_name(const char *name)
 {
     const char *names[NAMES_MAX + 1] = { NULL };
     for (size_t i = 0; weir_builtins[i].name && i < NAMES_MAX; i++)
@@ -31,7 +31,7 @@ static int refuse_name(const char *name)
                          name);
 }
 
-static int read_file(struct weir_lab_source *source)
+static int read_scenario_file(struct weir_lab_source *source)
 {
     bool standard = strcmp(source->path, "-") == 0;
     FILE *file = standard ? stdin : fopen(source->path, "re");
@@ -53,7 +53,7 @@ int weir_lab_find(struct weir_lab_source *source, const char *name)
 {
     *source = (struct weir_lab_source){ .path = name };
     if (is_path(name))
-        return read_file(source);
+        return read_scenario_file(source);
     for (size_t i = 0; weir_builtins[i].name; i++) {
         if (strcmp(weir_builtins[i].name, name) != 0)
             continue;
@@ -63,7 +63,7 @@ int weir_lab_find(struct weir_lab_source *source, const char *name)
         source->len = strlen(source->text);
         return 0;
     }
-    return refuse_name(name);
+    return refuse_scenario_name(name);
 }
 
 int weir_lab_refuse(const struct weir_lab_source *source,

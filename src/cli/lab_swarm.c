@@ -7,9 +7,6 @@
 #include <string.h>
 
 #include "cli/lab_command.h"
-#include "cli/lab_jobs.h"
-#include "cli/lab_print.h"
-#include "cli/lab_source.h"
 #include "lab/swarm.h"
 
 static const char swarm_help[] =
@@ -42,8 +39,8 @@ struct made {
     struct weir_diag diag;
 };
 
-static void *run_seed(void *context, uint64_t seed,
-                      struct weir_lab_progress *progress)
+static void *run_swarm_seed(void *context, uint64_t seed,
+                            struct weir_lab_progress *progress)
 {
     const struct swarm *swarm = context;
     struct weir_run_options options = { .seed = seed,
@@ -60,7 +57,7 @@ static void *run_seed(void *context, uint64_t seed,
     return made;
 }
 
-static void drop_made(void *context, void *item)
+static void free_swarm_item(void *context, void *item)
 {
     (void)context;
     struct made *made = item;
@@ -69,13 +66,14 @@ static void drop_made(void *context, void *item)
     free(made);
 }
 
-static void replay_seed(void *context, uint64_t seed, char *buf, size_t size)
+static void describe_swarm_seed(void *context, uint64_t seed, char *buf,
+                                size_t size)
 {
     (void)context;
     snprintf(buf, size, "weir lab swarm --seeds %" PRIu64, seed);
 }
 
-static void say_failure(uint64_t seed, const struct made *made)
+static void print_failure(uint64_t seed, const struct made *made)
 {
     const struct weir_result *result = made->result;
     if (!result) {
@@ -94,12 +92,12 @@ static void say_failure(uint64_t seed, const struct made *made)
                 seed, result->violation, seed, result->violation_event);
 }
 
-static bool hear_seed(void *context, uint64_t seed, void *item)
+static bool collect_swarm_seed(void *context, uint64_t seed, void *item)
 {
     struct swarm *swarm = context;
     struct made *made = item;
     if (!made->result || made->result->failed) {
-        say_failure(seed, made);
+        print_failure(seed, made);
         swarm->failed++;
     }
     if (made->result) {
@@ -112,20 +110,20 @@ static bool hear_seed(void *context, uint64_t seed, void *item)
         weir_output_json(&batch, stdout);
         fflush(stdout);
     }
-    drop_made(NULL, made);
+    free_swarm_item(NULL, made);
     return true;
 }
 
-static int run_all(struct swarm *swarm)
+static int run_swarm(struct swarm *swarm)
 {
     struct weir_lab_jobs jobs = { .first = swarm->first,
                                   .last = swarm->last,
                                   .threads = (unsigned)swarm->threads,
                                   .context = swarm,
-                                  .run = run_seed,
-                                  .done = hear_seed,
-                                  .drop = drop_made,
-                                  .replay = replay_seed };
+                                  .run = run_swarm_seed,
+                                  .done = collect_swarm_seed,
+                                  .drop = free_swarm_item,
+                                  .replay = describe_swarm_seed };
     weir_lab_jobs_run(&jobs);
     if (!swarm->json) {
         char takes[16], events[16];
@@ -139,7 +137,7 @@ static int run_all(struct swarm *swarm)
     return swarm->failed > 0 ? WEIR_EXIT_LIMITED : WEIR_EXIT_OK;
 }
 
-static int show_all(const struct swarm *swarm)
+static int show_swarm(const struct swarm *swarm)
 {
     for (uint64_t seed = swarm->first; seed <= swarm->last; seed++) {
         struct weir_scenario *scenario = weir_swarm_scenario(seed);
@@ -151,7 +149,7 @@ static int show_all(const struct swarm *swarm)
     return WEIR_EXIT_OK;
 }
 
-static int parse_numbers(struct swarm *swarm)
+static int parse_swarm_numbers(struct swarm *swarm)
 {
     int status = weir_lab_seeds_parse("--seeds", swarm->seeds, &swarm->first,
                                       &swarm->last);
@@ -189,8 +187,8 @@ int weir_cli_lab_swarm(int argc, char **argv)
         return weir_cli_fail("the swarm makes its own scenarios; to run %s: "
                              "weir lab run %s",
                              argv[at], argv[at]);
-    int status = parse_numbers(&swarm);
+    int status = parse_swarm_numbers(&swarm);
     if (status)
         return status;
-    return swarm.show ? show_all(&swarm) : run_all(&swarm);
+    return swarm.show ? show_swarm(&swarm) : run_swarm(&swarm);
 }

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/quota_set.h"
+#include "cli/cli_request.h"
 #include "command/cli.h"
 #include "server/serve.h"
 

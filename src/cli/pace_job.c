@@ -32,7 +32,7 @@
 #define LINE_BYTES 256
 #define PIPE_BYTES_MAX (64u << 10)
 
-static int fail(struct weir_pace_job *job, const char *name)
+static int fail_job(struct weir_pace_job *job, const char *name)
 {
     job->failed = job->done = true;
     return weir_cli_fail(
@@ -75,7 +75,7 @@ static int open_input(struct weir_pace_job *job)
 {
     bool standard = strcmp(job->input, "-") == 0;
     job->in = standard ? STDIN_FILENO : open(job->input, O_RDONLY | O_CLOEXEC);
-    return job->in < 0 ? fail(job, job->input) : 0;
+    return job->in < 0 ? fail_job(job, job->input) : 0;
 }
 
 /* Opened as it is: it is emptied when all are known to be sound. */
@@ -84,10 +84,10 @@ static int open_output(struct weir_pace_job *job, bool again)
     bool standard = strcmp(job->output, "-") == 0;
     int how = O_WRONLY | O_CREAT | O_CLOEXEC | (again ? O_APPEND : 0);
     job->out = standard ? STDOUT_FILENO : open(job->output, how, 0666);
-    return job->out < 0 ? fail(job, job->output) : 0;
+    return job->out < 0 ? fail_job(job, job->output) : 0;
 }
 
-static bool is_same_file(int a, int b)
+static bool is_same_open_file(int a, int b)
 {
     struct stat x, y;
     return fstat(a, &x) == 0 && fstat(b, &y) == 0 && S_ISREG(x.st_mode) &&
@@ -100,11 +100,11 @@ static int check_output(const struct weir_pace_job *jobs, size_t count,
                         size_t at)
 {
     for (size_t i = 0; i < count; i++) {
-        if (is_same_file(jobs[at].out, jobs[i].in))
+        if (is_same_open_file(jobs[at].out, jobs[i].in))
             return weir_cli_fail("%s: a job reads it too; nothing was written. "
                                  "Name another output",
                                  jobs[at].output);
-        if (i != at && is_same_file(jobs[at].out, jobs[i].out))
+        if (i != at && is_same_open_file(jobs[at].out, jobs[i].out))
             return weir_cli_fail("%s: another job writes it, as %s",
                                  jobs[at].output, jobs[i].output);
     }
@@ -117,7 +117,7 @@ static int empty(struct weir_pace_job *job)
     bool standard = strcmp(job->output, "-") == 0;
     if (standard || fstat(job->out, &stat) < 0 || !S_ISREG(stat.st_mode))
         return 0;
-    return ftruncate(job->out, 0) < 0 ? fail(job, job->output) : 0;
+    return ftruncate(job->out, 0) < 0 ? fail_job(job, job->output) : 0;
 }
 
 static int make_ready(struct weir_pace_job *job)
@@ -165,6 +165,7 @@ void weir_pace_job_close(struct weir_pace_job *job)
 
 static size_t unread(const struct weir_pace_job *job)
 {
+    weir_assert(job->begin + job->granted <= job->end);
     return job->end - job->begin - job->granted;
 }
 
@@ -191,7 +192,7 @@ static size_t whole_unit(struct weir_pace_job *job)
     return 0;
 }
 
-static bool is_full(const struct weir_pace_job *job)
+static bool job_is_full(const struct weir_pace_job *job)
 {
     return job->end - job->begin == WEIR_PACE_BUFFER;
 }
@@ -200,7 +201,8 @@ static bool is_full(const struct weir_pace_job *job)
  * buffer. */
 static bool has_part(const struct weir_pace_job *job)
 {
-    return unread(job) > 0 && (job->eof || (is_full(job) && job->granted == 0));
+    return unread(job) > 0 &&
+           (job->eof || (job_is_full(job) && job->granted == 0));
 }
 
 bool weir_pace_job_has_unit(struct weir_pace_job *job)
@@ -212,6 +214,7 @@ bool weir_pace_job_has_unit(struct weir_pace_job *job)
 
 static void grant_part(struct weir_pace_job *job)
 {
+    weir_assert(!job->open && !job->done);
     size_t part = unread(job);
     job->open = !job->eof;
     job->open_bytes =
@@ -245,12 +248,14 @@ uint64_t weir_pace_job_grant(struct weir_pace_job *job, uint64_t units)
 /* The bytes just read belong to an open unit, up to its end. */
 static void go_on_open(struct weir_pace_job *job)
 {
+    weir_assert(job->open);
     size_t there = unread(job);
     size_t rest = there;
     const char *from = job->buf + job->begin + job->granted;
     if (job->unit.by == WEIR_PACE_RECORD) {
         rest = job->open_bytes < there ? (size_t)job->open_bytes : there;
         job->open_bytes -= rest;
+        weir_assert(rest <= there);
         job->open = job->open_bytes > 0;
     } else {
         const char *feed = memchr(from, '\n', there);
@@ -280,6 +285,7 @@ void weir_pace_job_read(struct weir_pace_job *job)
 {
     if (WEIR_PACE_BUFFER - job->end < WEIR_PACE_BUFFER / 2) {
         memmove(job->buf, job->buf + job->begin, job->end - job->begin);
+        weir_assert(job->begin <= job->end);
         job->end -= job->begin;
         job->begin = 0;
     }
@@ -288,10 +294,11 @@ void weir_pace_job_read(struct weir_pace_job *job)
     if (got < 0 && (errno == EINTR || errno == EAGAIN))
         return;
     if (got < 0) {
-        fail(job, job->input);
+        fail_job(job, job->input);
         return;
     }
     job->end += (size_t)got;
+    weir_assert(job->end <= WEIR_PACE_BUFFER);
     job->eof = got == 0;
     if (job->open)
         go_on_open(job);
@@ -335,6 +342,7 @@ static uint64_t units_behind(const struct weir_pace_job *job, size_t keep)
 
 void weir_pace_job_drop(struct weir_pace_job *job, size_t keep)
 {
+    weir_assert(keep <= job->granted);
     job->units -= units_behind(job, keep);
     job->granted = keep;
 }
@@ -388,6 +396,7 @@ static size_t piece_of(const struct weir_pace_job *job)
 
 void weir_pace_job_write(struct weir_pace_job *job)
 {
+    weir_assert(job->granted > 0);
     size_t some = piece_of(job);
     const char *from = job->buf + job->begin;
     ssize_t put = write(job->out, from, some);
@@ -398,12 +407,13 @@ void weir_pace_job_write(struct weir_pace_job *job)
         return;
     }
     if (put <= 0) {
-        fail(job, job->output);
+        fail_job(job, job->output);
         return;
     }
     if (EVP_DigestUpdate(job->digest, from, (size_t)put) != 1)
         abort();
     job->last = from[put - 1];
+    weir_assert((size_t)put <= some && some <= job->granted);
     job->begin += (size_t)put;
     job->granted -= (size_t)put;
     job->bytes += (uint64_t)put;

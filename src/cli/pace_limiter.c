@@ -43,6 +43,7 @@ int weir_pace_gate_algorithm(struct weir_pace_gate *gate,
 static uint64_t take_algorithm(struct weir_pace_gate *gate, uint64_t most,
                                weir_instant now)
 {
+    weir_assert(gate->chunk > 0);
     if (gate->seen == 0)
         gate->seen = now;
     if (now - gate->seen > WEIR_PACE_LAG && now > gate->seen)
@@ -62,13 +63,14 @@ static uint64_t take_algorithm(struct weir_pace_gate *gate, uint64_t most,
         }
         gate->seen = weir_after(gate->seen, answer.retry_after);
     }
+    weir_assert(count <= most);
     gate->next = gate->seen;
     return count;
 }
 
 /* ---- By a live quota ---- */
 
-static int refuse_unready(struct weir *weir, const char *roots)
+static int refuse_unready_roots(struct weir *weir, const char *roots)
 {
     struct weir_event event;
     char why[sizeof event.text] = "no answer";
@@ -79,7 +81,7 @@ static int refuse_unready(struct weir *weir, const char *roots)
                          weir_cli_advice(why));
 }
 
-static int refuse_unknown(const char *name)
+static int refuse_unknown_quota(const char *name)
 {
     return weir_cli_fail("no quota rules '%s', and a name without quota "
                          "goes as fast as it can; make one: weir quota set %s "
@@ -87,18 +89,18 @@ static int refuse_unknown(const char *name)
                          name, name);
 }
 
-static int open_quota(struct weir_pace_gate *gate, const struct weir_cli *cli,
-                      const char *name)
+static int open_gate_quota(struct weir_pace_gate *gate,
+                           const struct weir_cli *cli, const char *name)
 {
     if (weir_ready(gate->weir, READY_TIMEOUT) < 0)
-        return refuse_unready(gate->weir, cli->roots);
+        return refuse_unready_roots(gate->weir, cli->roots);
     int error = weir_handle_open(gate->weir, name, strlen(name), &gate->handle);
     if (error < 0)
         return weir_cli_fail("%s: %s", name, weir_strerror(error));
     struct weir_reply reply;
     weir_peek(gate->handle, 0, &reply, 0);
     if (reply.unknown)
-        return refuse_unknown(name);
+        return refuse_unknown_quota(name);
     /* So that the first units respect the counts of others. */
     if (weir_sync(gate->weir, READY_TIMEOUT) < 0)
         fprintf(stderr, "weir: no root answered in time; going on the "
@@ -116,13 +118,14 @@ int weir_pace_gate_quota(struct weir_pace_gate *gate,
     options.name = called;
     gate->chunk = unit->by == WEIR_PACE_BYTE ? BYTES_AT_ONCE : 1;
     int status = weir_cli_open(cli, &options, &gate->weir);
-    return status ? status : open_quota(gate, cli, name);
+    return status ? status : open_gate_quota(gate, cli, name);
 }
 
 /* After a refusal: asks for less if less would pass, later if not. */
 static void put_off(struct weir_pace_gate *gate, const struct weir_reply *reply,
                     weir_instant now)
 {
+    weir_assert(gate->chunk > 0);
     weir_duration wait = reply->retry_after;
     bool less = reply->never && gate->chunk > 1;
     gate->chunk = less ? gate->chunk / 2 : gate->chunk;
@@ -131,8 +134,8 @@ static void put_off(struct weir_pace_gate *gate, const struct weir_reply *reply,
     gate->next = less ? now : now + wait;
 }
 
-static bool is_unknown(struct weir_pace_gate *gate,
-                       const struct weir_reply *reply, weir_instant now)
+static bool note_unknown(struct weir_pace_gate *gate,
+                         const struct weir_reply *reply, weir_instant now)
 {
     if (!reply->unknown)
         return false;
@@ -147,6 +150,7 @@ static bool is_unknown(struct weir_pace_gate *gate,
 static uint64_t take_quota(struct weir_pace_gate *gate, uint64_t most,
                            weir_instant now)
 {
+    weir_assert(gate->weir && gate->chunk > 0);
     uint64_t count = 0;
     if (gate->reserved > 0 && now < gate->go_at)
         return 0;
@@ -162,7 +166,7 @@ static uint64_t take_quota(struct weir_pace_gate *gate, uint64_t most,
             gate->chunk < most - count ? gate->chunk : most - count;
         enum weir_verdict verdict =
             weir_reserve(gate->handle, weight, WAIT_MAX, &reply, now);
-        if (is_unknown(gate, &reply, now))
+        if (note_unknown(gate, &reply, now))
             break;
         if (verdict == WEIR_LIMITED) {
             put_off(gate, &reply, now);

@@ -52,6 +52,7 @@ static void update_ready(struct weir_pace *pace, struct weir_pace_job *job,
 /* By the gate: the only job takes all units that it may. */
 static void take_by_gate(struct weir_pace *pace, weir_instant now)
 {
+    weir_assert(pace->count == 1);
     struct weir_pace_job *job = pace->jobs;
     struct weir_pace_gate *gate = pace->gate;
     if (pace->stopped || job->blocked || job->granted > 0)
@@ -82,6 +83,7 @@ static void take_turns(struct weir_pace *pace, weir_instant now)
             pace->late += now - due - WEIR_PACE_LAG;
         struct weir_pace_job *job = &pace->jobs[turn.job];
         uint64_t sent = weir_pace_job_grant(job, turn.units);
+        weir_assert(sent <= turn.units);
         weir_pacer_spend(pace->pacer, turn.job, sent, now);
         update_ready(pace, job, now);
     }
@@ -89,8 +91,9 @@ static void take_turns(struct weir_pace *pace, weir_instant now)
 
 /* ---- The events to wait for ---- */
 
-static void ask_for(struct loop *loop, size_t index)
+static void set_polled(struct loop *loop, size_t index)
 {
+    weir_assert(index < loop->pace->count);
     const struct weir_pace_job *job = &loop->pace->jobs[index];
     struct pollfd *in = &loop->polled[1 + 2 * index];
     struct pollfd *out = in + 1;
@@ -127,7 +130,7 @@ static int wait_for_something(struct loop *loop)
 {
     struct weir_pace *pace = loop->pace;
     for (size_t i = 0; i < pace->count; i++)
-        ask_for(loop, i);
+        set_polled(loop, i);
     weir_instant now = weir_clock_now();
     weir_instant until = next_turn(pace);
     if (pace->progress.on && pace->progress.next < until)
@@ -148,7 +151,7 @@ static int wait_for_something(struct loop *loop)
 
 /* ---- Handling events ---- */
 
-static void hear_signal(struct loop *loop)
+static void read_signal(struct loop *loop)
 {
     struct signalfd_siginfo info;
     if (!loop->polled[0].revents ||
@@ -166,14 +169,16 @@ static void note_closed(struct weir_pace_job *job)
 static void note_blocked(struct weir_pace_job *job, bool blocked,
                          weir_instant now)
 {
+    weir_assert(!job->blocked || now >= job->blocked_at);
     if (job->blocked)
         job->waited += now - job->blocked_at;
     job->blocked = blocked;
     job->blocked_at = now;
 }
 
-static void serve(struct loop *loop, size_t index, weir_instant now)
+static void serve_job(struct loop *loop, size_t index, weir_instant now)
 {
+    weir_assert(index < loop->pace->count);
     struct weir_pace *pace = loop->pace;
     struct weir_pace_job *job = &pace->jobs[index];
     const struct pollfd *in = &loop->polled[1 + 2 * index];
@@ -200,17 +205,17 @@ static bool all_done(const struct weir_pace *pace)
     return true;
 }
 
-static int run(struct loop *loop)
+static int run_loop(struct loop *loop)
 {
     struct weir_pace *pace = loop->pace;
     while (!all_done(pace) && !loop->hurry) {
         int status = wait_for_something(loop);
         if (status)
             return status;
-        hear_signal(loop);
+        read_signal(loop);
         weir_instant now = weir_clock_now();
         for (size_t i = 0; i < pace->count; i++)
-            serve(loop, i, now);
+            serve_job(loop, i, now);
         take_turns(pace, now);
         weir_pace_progress_draw(&pace->progress, pace->jobs, pace->count, now);
         save_state(pace, now);
@@ -220,6 +225,7 @@ static int run(struct loop *loop)
 
 int weir_pace_run(struct weir_pace *pace)
 {
+    weir_assert(!pace->gate != !pace->pacer);
     sigset_t wanted, before;
     sigemptyset(&wanted);
     sigaddset(&wanted, SIGINT);
@@ -241,7 +247,7 @@ int weir_pace_run(struct weir_pace *pace)
     if (status == 0) {
         loop.polled[0] =
             (struct pollfd){ .fd = loop.signals, .events = POLLIN };
-        status = run(&loop);
+        status = run_loop(&loop);
     }
     if (loop.signals >= 0)
         close(loop.signals);

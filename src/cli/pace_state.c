@@ -74,7 +74,7 @@ struct entry {
     const char *input;
 };
 
-static bool read_entry(char *line, struct entry *out)
+static bool read_state_entry(char *line, struct entry *out)
 {
     int at = 0;
     if (sscanf(line, "%" SCNu64 " %" SCNu64 " %64[0-9a-f] %n", &out->bytes,
@@ -97,8 +97,8 @@ static int refuse_input(const char *path, const struct weir_pace_job *job,
 }
 
 /* Reads up to the place where the job was stopped. */
-static int skip(const char *path, struct weir_pace_job *job,
-                const struct entry *entry)
+static int skip_to_stop(const char *path, struct weir_pace_job *job,
+                        const struct entry *entry)
 {
     while (job->bytes < entry->bytes) {
         uint64_t left = entry->bytes - job->bytes;
@@ -122,12 +122,11 @@ static int skip(const char *path, struct weir_pace_job *job,
     return strcmp(sum, entry->sum) == 0
                ? 0
                : refuse_input(path, job,
-                              "the part that was written has "
-                              "changed");
+                              "the part that was written has changed");
 }
 
-static struct weir_pace_job *find(struct weir_pace_job *jobs, size_t count,
-                                  const char *input)
+static struct weir_pace_job *find_job(struct weir_pace_job *jobs, size_t count,
+                                      const char *input)
 {
     for (size_t i = 0; i < count; i++)
         if (strcmp(jobs[i].input, input) == 0)
@@ -135,25 +134,24 @@ static struct weir_pace_job *find(struct weir_pace_job *jobs, size_t count,
     return NULL;
 }
 
-static int read_lines(const char *path, FILE *file, struct weir_pace_job *jobs,
-                      size_t count)
+static int read_state_lines(const char *path, FILE *file,
+                            struct weir_pace_job *jobs, size_t count)
 {
     char line[SPARE_MAX + 256];
     if (!fgets(line, sizeof line, file) || strcmp(line, MAGIC) != 0)
-        return weir_cli_fail("%s is no file that `weir pace --state` wrote; "
-                             "name another",
-                             path);
+        return weir_cli_fail(
+            "%s is no file that `weir pace --state` wrote; name another", path);
     while (fgets(line, sizeof line, file)) {
         struct entry entry;
-        if (!read_entry(line, &entry))
+        if (!read_state_entry(line, &entry))
             return weir_cli_fail("%s is damaged; remove it to begin anew",
                                  path);
-        struct weir_pace_job *job = find(jobs, count, entry.input);
+        struct weir_pace_job *job = find_job(jobs, count, entry.input);
         if (!job)
             return weir_cli_fail("%s is about %s, which isn't paced now; "
                                  "remove it to begin anew",
                                  path, entry.input);
-        int status = skip(path, job, &entry);
+        int status = skip_to_stop(path, job, &entry);
         if (status)
             return status;
     }
@@ -170,7 +168,7 @@ int weir_pace_state_resume(const char *path, struct weir_pace_job *jobs,
     if (!file)
         return weir_cli_fail("%s: %s", path, strerror(errno));
     *out_again = true;
-    int status = read_lines(path, file, jobs, count);
+    int status = read_state_lines(path, file, jobs, count);
     fclose(file);
     return status;
 }

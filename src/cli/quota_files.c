@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/quota_set.h"
+#include "cli/cmd_quota.h"
 #include "codec/rls_rules.h"
 #include "codec/yaml.h"
 #include "server/admin/quota_export.h"
@@ -76,18 +76,18 @@ struct forest {
     size_t count;
 };
 
-static int by_name(const void *a, const void *b)
+static int compare_quota_names(const void *a, const void *b)
 {
     const struct entry *x = a;
     const struct entry *y = b;
     return weir_text_compare(x->quota.name, y->quota.name);
 }
 
-static size_t find(const struct forest *forest, struct weir_text name)
+static size_t find_in_forest(const struct forest *forest, struct weir_text name)
 {
     struct entry key = { .quota = { .name = name } };
-    const struct entry *found =
-        bsearch(&key, forest->entries, forest->count, sizeof key, by_name);
+    const struct entry *found = bsearch(&key, forest->entries, forest->count,
+                                        sizeof key, compare_quota_names);
     return found ? (size_t)(found - forest->entries) : SIZE_MAX;
 }
 
@@ -97,7 +97,7 @@ static size_t find_parent(const struct forest *forest, struct weir_text name)
 {
     if (name.len == 0)
         return SIZE_MAX;
-    size_t exact = find(forest, name);
+    size_t exact = find_in_forest(forest, name);
     if (exact != SIZE_MAX)
         return exact;
     char glob[WEIR_NAME_MAX];
@@ -107,7 +107,7 @@ static size_t find_parent(const struct forest *forest, struct weir_text name)
         glob[len++] = capture ? '*' : name.p[i];
         i += capture ? 2 : 0;
     }
-    return find(forest, (struct weir_text){ glob, len });
+    return find_in_forest(forest, (struct weir_text){ glob, len });
 }
 
 static void add_child(struct entry *parent, size_t child)
@@ -151,7 +151,7 @@ static int make_forest(json_t *list, struct forest *out)
                                  diag.text);
         }
     }
-    qsort(out->entries, out->count, sizeof *out->entries, by_name);
+    qsort(out->entries, out->count, sizeof *out->entries, compare_quota_names);
     for (size_t i = 0; i < out->count; i++) {
         size_t parent = find_parent(out, out->entries[i].quota.parent);
         out->entries[i].parent = parent == i ? SIZE_MAX : parent;
@@ -161,8 +161,8 @@ static int make_forest(json_t *list, struct forest *out)
     return 0;
 }
 
-static json_t *read_all(const struct weir_cli *cli, bool shadow,
-                        uint64_t *epoch)
+static json_t *request_all_quotas(const struct weir_cli *cli, bool shadow,
+                                  uint64_t *epoch)
 {
     struct weir_root_client *client = weir_cli_connect(cli);
     if (!client)
@@ -247,7 +247,7 @@ static int show_tree(struct forest *forest, const char *name, bool json)
 {
     size_t top = SIZE_MAX;
     if (name) {
-        top = find(forest, weir_text_of(name));
+        top = find_in_forest(forest, weir_text_of(name));
         if (top == SIZE_MAX)
             return weir_cli_fail("there is no quota '%s'; `weir quota ls` "
                                  "lists those there are",
@@ -278,7 +278,7 @@ int weir_cli_quota_tree(int argc, char **argv)
     if (argc - at > 1)
         return weir_cli_fail("one name at most, please");
     uint64_t epoch;
-    json_t *list = read_all(&cli, false, &epoch);
+    json_t *list = request_all_quotas(&cli, false, &epoch);
     if (!list)
         return WEIR_EXIT_ERROR;
     struct forest forest;
@@ -293,17 +293,19 @@ int weir_cli_quota_tree(int argc, char **argv)
 
 /* ---- export ---- */
 
-static size_t put_in_order(struct forest *forest, size_t index,
-                           const struct weir_quota **out, size_t count,
-                           unsigned depth)
+static size_t add_tree_in_order(struct forest *forest, size_t index,
+                                const struct weir_quota **out, size_t count,
+                                unsigned depth)
 {
+    weir_assert(index < forest->count);
     struct entry *entry = &forest->entries[index];
     if (entry->seen || depth > 2 * WEIR_DEPTH_MAX)
         return count;
     entry->seen = true;
     out[count++] = &entry->quota;
     for (size_t i = 0; i < entry->child_count; i++)
-        count = put_in_order(forest, entry->children[i], out, count, depth + 1);
+        count = add_tree_in_order(forest, entry->children[i], out, count,
+                                  depth + 1);
     return count;
 }
 
@@ -316,9 +318,9 @@ static int print_yaml(struct forest *forest)
     size_t count = 0;
     for (size_t i = 0; i < forest->count; i++)
         if (forest->entries[i].parent == SIZE_MAX)
-            count = put_in_order(forest, i, order, count, 0);
+            count = add_tree_in_order(forest, i, order, count, 0);
     for (size_t i = 0; i < forest->count; i++)
-        count = put_in_order(forest, i, order, count, 0);
+        count = add_tree_in_order(forest, i, order, count, 0);
     size_t len;
     char *text = weir_yaml_print(order, count, &len);
     free(order);
@@ -345,7 +347,7 @@ int weir_cli_quota_export(int argc, char **argv)
                              "export > %s",
                              argv[at]);
     uint64_t epoch;
-    json_t *list = read_all(&cli, shadow, &epoch);
+    json_t *list = request_all_quotas(&cli, shadow, &epoch);
     if (!list)
         return WEIR_EXIT_ERROR;
     if (cli.json) {
@@ -365,7 +367,7 @@ int weir_cli_quota_export(int argc, char **argv)
 
 /* ---- import ---- */
 
-static char *read_stream(FILE *file, size_t *out_len)
+static char *read_whole_stream(FILE *file, size_t *out_len)
 {
     size_t capacity = 1 << 16;
     size_t len = 0;
@@ -389,14 +391,14 @@ static char *read_stream(FILE *file, size_t *out_len)
     return text;
 }
 
-static char *read_file(const char *path, size_t *out_len)
+static char *read_yaml_file(const char *path, size_t *out_len)
 {
     if (strcmp(path, "-") == 0)
-        return read_stream(stdin, out_len);
+        return read_whole_stream(stdin, out_len);
     FILE *file = fopen(path, "re");
     if (!file)
         return NULL;
-    char *text = read_stream(file, out_len);
+    char *text = read_whole_stream(file, out_len);
     bool broken = ferror(file);
     int why = errno;
     fclose(file);
@@ -470,8 +472,8 @@ static int send_import(const struct weir_cli *cli, const char *file,
         return WEIR_EXIT_ERROR;
     json_t *answer;
     struct weir_diag diag = { 0 };
-    int error = weir_root_client_ask_patiently(client, "POST", path, body,
-                                               &answer, NULL, &diag);
+    int error = weir_root_client_request_patiently(client, "POST", path, body,
+                                                   &answer, NULL, &diag);
     weir_root_client_free(&client);
     if (error == WEIR_ECONNECT)
         return weir_cli_fail("%s", diag.text);
@@ -494,7 +496,7 @@ last. ---- */
 #define RANKS (RANK_TEMPLATE + 1)
 
 /* 'parents': name -> the name of its parent. */
-static size_t rank_of(const json_t *parents, const json_t *quota)
+static size_t forest_rank(const json_t *parents, const json_t *quota)
 {
     size_t depth = 0;
     const char *parent = weir_cli_text(quota, "parent");
@@ -521,7 +523,7 @@ static json_t *sort_list(json_t *list)
     for (size_t i = 0; i < RANKS; i++)
         ranks[i] = json_array();
     json_array_foreach(list, index, quota)
-        json_array_append(ranks[rank_of(parents, quota)], quota);
+        json_array_append(ranks[forest_rank(parents, quota)], quota);
     for (size_t i = 1; i < RANKS; i++) {
         json_array_extend(ranks[0], ranks[i]);
         json_decref(ranks[i]);
@@ -569,11 +571,10 @@ static int refuse_part(const char *file, size_t sent, size_t total, int error,
         return weir_cli_fail("%s", diag->text);
     if (sent == 0)
         return weir_cli_fail("%s: %s; nothing was changed", file, diag->text);
-    return weir_cli_fail("%s: %s; the shadow set has %sthe first %zu of %zu "
-                         "quotas: import it again, or drop it with `weir "
-                         "quota discard`",
-                         file, diag->text, doubtful ? "at least " : "", sent,
-                         total);
+    return weir_cli_fail(
+        "%s: %s; the shadow set has %sthe first %zu of %zu quotas: "
+        "import it again, or drop it with `weir quota discard`",
+        file, diag->text, doubtful ? "at least " : "", sent, total);
 }
 
 static int send_parts(const struct weir_cli *cli, const char *file,
@@ -590,7 +591,7 @@ static int send_parts(const struct weir_cli *cli, const char *file,
         json_t *part = next_part(list, &at);
         json_t *answer;
         struct weir_diag diag = { 0 };
-        int error = weir_root_client_ask_patiently(
+        int error = weir_root_client_request_patiently(
             client, "POST",
             sent == 0 ? "/v1/quotas:import?shadow=1"
                       : "/v1/quotas:import?shadow=1&add=1",
@@ -666,7 +667,7 @@ static json_t *file_object(const char *path, read_file_fn *read,
                            const char *exact)
 {
     size_t len;
-    char *text = read_file(path, &len);
+    char *text = read_yaml_file(path, &len);
     if (!text) {
         weir_cli_fail("%s: %s", path, strerror(errno));
         return NULL;

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "cli/quota_set.h"
+#include "cli/cmd_quota.h"
 #include "cli/table_print.h"
 #include "codec/quota_json.h"
 #include "front/uri.h"
@@ -42,8 +42,8 @@ static const char undo_help[] =
 /* ---- The text of a change ---- */
 
 /* A value on one line. */
-static void print_value(FILE *out, const struct weir_quota *quota,
-                        const char *field)
+static void print_old_value(FILE *out, const struct weir_quota *quota,
+                            const char *field)
 {
     char buf[WEIR_FIELD_VALUE_MAX];
     size_t len = weir_quota_get(quota, field, buf, sizeof buf);
@@ -53,8 +53,8 @@ static void print_value(FILE *out, const struct weir_quota *quota,
         fputs("none", out);
 }
 
-static bool is_same(const struct weir_quota *a, const struct weir_quota *b,
-                    const char *field)
+static bool is_same_value(const struct weir_quota *a,
+                          const struct weir_quota *b, const char *field)
 {
     char x[WEIR_FIELD_VALUE_MAX], y[WEIR_FIELD_VALUE_MAX];
     size_t len = weir_quota_get(a, field, x, sizeof x);
@@ -72,7 +72,7 @@ static void print_entered(FILE *out, const struct weir_quota *quota)
             weir_quota_is_default(quota, fields[i].name))
             continue;
         fprintf(out, " %s=", fields[i].name);
-        print_value(out, quota, fields[i].name);
+        print_old_value(out, quota, fields[i].name);
     }
 }
 
@@ -84,12 +84,12 @@ static void print_difference(FILE *out, const struct weir_quota *before,
     const struct weir_field *fields = weir_quota_fields(&count);
     const char *gap = "";
     for (size_t i = 0; i < count; i++) {
-        if (fields[i].read_only || is_same(before, after, fields[i].name))
+        if (fields[i].read_only || is_same_value(before, after, fields[i].name))
             continue;
         fprintf(out, "%s%s ", gap, fields[i].name);
-        print_value(out, before, fields[i].name);
+        print_old_value(out, before, fields[i].name);
         fputs(" -> ", out);
-        print_value(out, after, fields[i].name);
+        print_old_value(out, after, fields[i].name);
         gap = ", ";
     }
     /* A default was written out, or a written default dropped. */
@@ -98,7 +98,8 @@ static void print_difference(FILE *out, const struct weir_quota *before,
 }
 
 /* False: that side doesn't exist. */
-static bool read_side(json_t *entry, const char *key, struct weir_quota *quota)
+static bool read_edit_side(json_t *entry, const char *key,
+                           struct weir_quota *quota)
 {
     weir_quota_init(quota);
     json_t *object = json_object_get(entry, key);
@@ -115,8 +116,8 @@ static char *describe(json_t *entry)
     if (!out)
         abort();
     struct weir_quota before, after;
-    bool was = read_side(entry, "before", &before);
-    bool is = read_side(entry, "after", &after);
+    bool was = read_edit_side(entry, "before", &before);
+    bool is = read_edit_side(entry, "after", &after);
     if (json_is_true(json_object_get(entry, "reset"))) {
         fputs("reset", out);
     } else if (was && is) {
@@ -161,7 +162,7 @@ static void print_entry(struct weir_rows *rows, json_t *entry, bool first)
     free(change);
 }
 
-static void print_log(const json_t *entries)
+static void print_edits(const json_t *entries)
 {
     static const char *const heads[] = { "WHEN", "IDENTITY", "EPOCH", "QUOTA",
                                          "CHANGE" };
@@ -181,8 +182,8 @@ static void print_log(const json_t *entries)
 }
 
 /* At most 'max' entries, page by page. NULL after printing an error. */
-static json_t *read_log(struct weir_root_client *client, const char *query,
-                        uint64_t max)
+static json_t *request_log(struct weir_root_client *client, const char *query,
+                           uint64_t max)
 {
     json_t *all = json_array();
     json_int_t below = 0;
@@ -197,7 +198,7 @@ static json_t *read_log(struct weir_root_client *client, const char *query,
                                           : WEIR_ADMIN_LOG_MAX),
                  from, query);
         json_t *page;
-        if (weir_cli_ask(client, "GET", path, NULL, &page, NULL) != 0) {
+        if (weir_cli_request(client, "GET", path, NULL, &page, NULL) != 0) {
             json_decref(all);
             return NULL;
         }
@@ -211,7 +212,7 @@ static json_t *read_log(struct weir_root_client *client, const char *query,
 static int show_log(const struct weir_cli *cli, const char *query, uint64_t max)
 {
     struct weir_root_client *client = weir_cli_connect(cli);
-    json_t *entries = client ? read_log(client, query, max) : NULL;
+    json_t *entries = client ? request_log(client, query, max) : NULL;
     weir_root_client_free(&client);
     if (!entries)
         return WEIR_EXIT_ERROR;
@@ -222,7 +223,7 @@ static int show_log(const struct weir_cli *cli, const char *query, uint64_t max)
     if (json_array_size(entries) == 0)
         fprintf(stderr, "the log has no such edit\n");
     else
-        print_log(entries);
+        print_edits(entries);
     json_decref(entries);
     return WEIR_EXIT_OK;
 }
@@ -251,8 +252,7 @@ int weir_cli_quota_log(int argc, char **argv)
         int len =
             weir_uri_encode(weir_text_of(argv[at]), encoded, sizeof encoded);
         if (len < 0)
-            return weir_cli_fail("the NAME is too long; a name has 255 "
-                                 "bytes");
+            return weir_cli_fail("the NAME is too long; a name has 255 bytes");
         snprintf(query, sizeof query, "&quota=%.*s%s", len, encoded,
                  shadow ? "&shadow=1" : "");
     }
@@ -273,14 +273,9 @@ int weir_cli_quota_undo(int argc, char **argv)
         epoch == 0)
         return weir_cli_fail("one EPOCH, please, as `weir quota log` shows "
                              "it; for example: weir quota undo 17");
-    struct weir_root_client *client = weir_cli_connect(&cli);
-    if (!client)
-        return WEIR_EXIT_ERROR;
     json_t *body = json_pack("{s:I}", "epoch", (json_int_t)epoch);
     json_t *answer;
-    int status = weir_cli_ask(client, "POST", "/v1/undo", body, &answer, NULL);
-    weir_root_client_free(&client);
-    json_decref(body);
+    int status = weir_cli_request_once(&cli, "POST", "/v1/undo", body, &answer);
     if (status)
         return status;
     if (cli.json) {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/quota_set.h"
+#include "cli/cmd_quota.h"
 #include "cli/table_print.h"
 #include "codec/quota_json.h"
 
@@ -63,7 +63,7 @@ struct pairs {
     bool file; /* the other side is a file: it limited nothing */
 };
 
-static int by_name(const void *a, const void *b)
+static int compare_pair_names(const void *a, const void *b)
 {
     return strcmp(((const struct pair *)a)->name,
                   ((const struct pair *)b)->name);
@@ -76,7 +76,7 @@ static void drop_foreign(json_t *object)
         json_object_del(object, keys[i]);
 }
 
-static void read_quota(struct pair *pair, int side)
+static void read_pair_quota(struct pair *pair, int side)
 {
     weir_quota_init(&pair->quotas[side]);
     json_t *object = pair->sides[side];
@@ -108,7 +108,7 @@ static void make_pairs(struct pairs *pairs)
             pair->name = weir_cli_text(object, "name");
             pair->sides[side] = object;
         }
-    qsort(pairs->items, pairs->count, sizeof *pairs->items, by_name);
+    qsort(pairs->items, pairs->count, sizeof *pairs->items, compare_pair_names);
     size_t kept = 0;
     for (size_t i = 0; i < pairs->count; i++) {
         struct pair *last = kept > 0 ? &pairs->items[kept - 1] : NULL;
@@ -119,14 +119,15 @@ static void make_pairs(struct pairs *pairs)
                 if (pairs->items[i].sides[side])
                     last->sides[side] = pairs->items[i].sides[side];
     }
+    weir_assert(kept <= pairs->count);
     pairs->count = kept;
     for (size_t i = 0; i < kept; i++)
         for (int side = 0; side < 2; side++)
-            read_quota(&pairs->items[i], side);
+            read_pair_quota(&pairs->items[i], side);
 }
 
-static void value_of(const struct weir_quota *quota, const char *field,
-                     char *buf)
+static void read_pair_value(const struct weir_quota *quota, const char *field,
+                            char *buf)
 {
     size_t len = weir_quota_get(quota, field, buf, WEIR_FIELD_VALUE_MAX);
     for (size_t i = 0; i < len; i++)
@@ -164,7 +165,7 @@ static bool next_difference(const struct pair *pair, size_t *at,
     if (!pair->sides[0] || !pair->sides[1]) {
         out->field = "limit";
         for (int side = 0; side < 2; side++) {
-            value_of(&pair->quotas[side], "limit", out->values[side]);
+            read_pair_value(&pair->quotas[side], "limit", out->values[side]);
             if (!pair->sides[side])
                 strcpy(out->values[side], "(no quota)");
         }
@@ -176,7 +177,8 @@ static bool next_difference(const struct pair *pair, size_t *at,
             continue;
         out->field = field->name;
         for (int side = 0; side < 2; side++)
-            value_of(&pair->quotas[side], field->name, out->values[side]);
+            read_pair_value(&pair->quotas[side], field->name,
+                            out->values[side]);
         if (strcmp(out->values[0], out->values[1]) != 0)
             return true;
     }
@@ -201,7 +203,7 @@ static json_t *pair_object(const struct pair *pair)
                      usage[0], "other_usage", usage[1]);
 }
 
-static void print_json(const struct pairs *pairs)
+static void print_diff_json(const struct pairs *pairs)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < pairs->count; i++) {
@@ -296,7 +298,7 @@ static int show_diff(const struct weir_cli *cli, const char *path)
     if (status == 0) {
         make_pairs(&pairs);
         if (cli->json)
-            print_json(&pairs);
+            print_diff_json(&pairs);
         else
             print_pairs(&pairs);
     }
@@ -320,8 +322,8 @@ int weir_cli_quota_diff(int argc, char **argv)
 
 /* ---- promote, discard ---- */
 
-static int post(const char *help, const char *path, int argc, char **argv,
-                struct weir_cli *cli, json_t **out)
+static int post_shadow(const char *help, const char *path, int argc,
+                       char **argv, struct weir_cli *cli, json_t **out)
 {
     int at = weir_cli_parse(cli, help, NULL, 0, argc, argv);
     if (at < 0)
@@ -330,20 +332,15 @@ static int post(const char *help, const char *path, int argc, char **argv,
         weir_cli_fail("it takes no argument: there is one shadow set");
         return -1;
     }
-    struct weir_root_client *client = weir_cli_connect(cli);
-    if (!client)
-        return -1;
-    int status = weir_cli_ask(client, "POST", path, NULL, out, NULL);
-    weir_root_client_free(&client);
-    return status ? -1 : 0;
+    return weir_cli_request_once(cli, "POST", path, NULL, out) ? -1 : 0;
 }
 
 int weir_cli_quota_promote(int argc, char **argv)
 {
     struct weir_cli cli;
     json_t *answer;
-    int failed =
-        post(promote_help, "/v1/shadow:promote", argc, argv, &cli, &answer);
+    int failed = post_shadow(promote_help, "/v1/shadow:promote", argc, argv,
+                             &cli, &answer);
     if (failed < 0)
         return weir_cli_parsed(failed);
     weir_cli_print_counts(&cli, answer);
@@ -354,8 +351,8 @@ int weir_cli_quota_discard(int argc, char **argv)
 {
     struct weir_cli cli;
     json_t *answer;
-    int failed =
-        post(discard_help, "/v1/shadow:discard", argc, argv, &cli, &answer);
+    int failed = post_shadow(discard_help, "/v1/shadow:discard", argc, argv,
+                             &cli, &answer);
     if (failed < 0)
         return weir_cli_parsed(failed);
     if (cli.json) {

@@ -56,7 +56,8 @@ static json_t *value(const json_t *object, const char *const *names)
     return NULL;
 }
 
-static struct weir_text text(const json_t *object, const char *const *names)
+static struct weir_text json_text(const json_t *object,
+                                  const char *const *names)
 {
     json_t *found = value(object, names);
     if (!json_is_string(found))
@@ -82,7 +83,7 @@ static const char *read_part(const char *at, uint32_t *out_ns)
 }
 
 /* "Z", "+02:00", "+0200" or nothing. */
-static bool read_zone(const char *at, int64_t *out_east)
+static bool read_json_zone(const char *at, int64_t *out_east)
 {
     int hours = 0, minutes = 0;
     *out_east = 0;
@@ -108,7 +109,7 @@ static bool read_iso(const char *from, int64_t *out, uint32_t *out_ns)
     if (!at)
         return false;
     at = read_part(at, out_ns);
-    if (!read_zone(at, &east))
+    if (!read_json_zone(at, &east))
         return false;
     *out = (int64_t)timegm(&tm) - east;
     return *out >= 0;
@@ -125,7 +126,7 @@ static bool read_log_time(const char *from, int64_t *out)
     return *out >= 0;
 }
 
-static bool read_time(const json_t *found, int64_t *out, uint32_t *out_ns)
+static bool read_json_time(const json_t *found, int64_t *out, uint32_t *out_ns)
 {
     *out_ns = 0;
     if (json_is_integer(found) || json_is_real(found)) {
@@ -145,7 +146,7 @@ static bool read_time(const json_t *found, int64_t *out, uint32_t *out_ns)
 /* ---- The line ---- */
 
 /* A number becomes its text, which lives with the object. */
-static struct weir_text status_of(json_t *object)
+static struct weir_text json_status(json_t *object)
 {
     char digits[24];
     json_t *found = value(object, status_names);
@@ -154,7 +155,7 @@ static struct weir_text status_of(json_t *object)
                  json_integer_value(found));
         json_object_set_new(object, status_names[0], json_string(digits));
     }
-    return text(object, status_names);
+    return json_text(object, status_names);
 }
 
 static uint64_t bytes_of(const json_t *object)
@@ -180,20 +181,20 @@ const char *weir_replay_json(struct weir_text line, struct weir_log_line *out,
     }
     *out_object = object;
     *out = (struct weir_log_line){
-        .client = text(object, client_names),
-        .user = text(object, user_names),
-        .method = text(object, method_names),
-        .path = text(object, path_names),
-        .protocol = text(object, protocol_names),
-        .referer = text(object, referer_names),
-        .agent = text(object, agent_names),
-        .status = status_of(object),
+        .client = json_text(object, client_names),
+        .user = json_text(object, user_names),
+        .method = json_text(object, method_names),
+        .path = json_text(object, path_names),
+        .protocol = json_text(object, protocol_names),
+        .referer = json_text(object, referer_names),
+        .agent = json_text(object, agent_names),
+        .status = json_status(object),
         .bytes = bytes_of(object),
     };
     if (out->client.len == 0)
         return "no client: none of client, remote_addr, client_ip, "
                "remote_ip, ip";
-    if (!read_time(value(object, time_names), &out->at, out_part_ns))
+    if (!read_json_time(value(object, time_names), &out->at, out_part_ns))
         return "no time that can be read: none of time, @timestamp, "
                "timestamp, ts, time_local, msec";
     return NULL;

@@ -73,9 +73,9 @@ static struct weir_text first_dir(struct weir_text path)
     return (struct weir_text){ path.p + 1, (size_t)(slash - path.p) - 1 };
 }
 
-static struct weir_text value_of(enum weir_replay_field field,
-                                 struct weir_text literal,
-                                 const struct weir_log_line *line)
+static struct weir_text key_field_value(enum weir_replay_field field,
+                                        struct weir_text literal,
+                                        const struct weir_log_line *line)
 {
     switch (field) {
     case WEIR_REPLAY_LITERAL:
@@ -108,7 +108,7 @@ int weir_replay_key_make(const struct weir_replay_key *key,
     size_t len = 0;
     for (size_t i = 0; i < key->count; i++) {
         struct weir_text text =
-            value_of(key->parts[i].field, key->parts[i].literal, line);
+            key_field_value(key->parts[i].field, key->parts[i].literal, line);
         if (len + text.len > WEIR_NAME_MAX)
             return WEIR_ENAME;
         if (text.len > 0)

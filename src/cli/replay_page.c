@@ -24,7 +24,7 @@ static const char head[] =
     "h3{margin:1.2em 0 .2em;font-size:1em}\n</style>\n"
     "<h1>weir replay</h1>\n";
 
-static void put_text(FILE *page, const char *p, size_t len)
+static void write_page_text(FILE *page, const char *p, size_t len)
 {
     for (size_t i = 0; i < len; i++) {
         switch (p[i]) {
@@ -78,7 +78,7 @@ static void put_quota(FILE *page, const struct weir_quota *quota,
     char limit[64];
     limit[weir_limit_format(&quota->limit, limit, sizeof limit - 1)] = '\0';
     fputs("<h3>", page);
-    put_text(page, quota->name.p, quota->name.len);
+    write_page_text(page, quota->name.p, quota->name.len);
     fprintf(page, " — %s: %" PRIu64 " of %" PRIu64 " limited</h3>\n", limit,
             count->refused, count->asked);
     put_figure(page, count);
@@ -94,7 +94,7 @@ static void put_clients(FILE *page, const struct weir_replay_report *report,
         if (client->refused == 0)
             break;
         fputs("<tr><td>", page);
-        put_text(page, name.p, name.len);
+        write_page_text(page, name.p, name.len);
         fprintf(page, "<td>%" PRIu32 "<td>%" PRIu32 "</tr>\n", client->asked,
                 client->refused);
     }
@@ -105,7 +105,7 @@ static void put_set(FILE *page, const struct weir_replay_report *report,
                     const struct weir_replay_result *result)
 {
     fputs("<h2>", page);
-    put_text(page, result->set->path, strlen(result->set->path));
+    write_page_text(page, result->set->path, strlen(result->set->path));
     fprintf(page,
             "</h2>\n<p>%" PRIu64 " of %" PRIu64
             " requests would have been limited. Grey: offered; red: "
@@ -133,7 +133,7 @@ static void put_suggested(FILE *page, const struct weir_replay_report *report)
             limit[weir_limit_format(&it->limit, limit, sizeof limit - 1)] =
                 '\0';
         fputs("<tr><td>", page);
-        put_text(page, set->quotas[i].name.p, set->quotas[i].name.len);
+        write_page_text(page, set->quotas[i].name.p, set->quotas[i].name.len);
         fprintf(page, "<td>%s<td>%" PRIu64 "</tr>\n", limit, it->refused);
     }
     fputs("</table>\n", page);

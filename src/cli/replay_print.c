@@ -41,7 +41,7 @@ static const char *span(weir_duration duration, char *buf)
     return buf;
 }
 
-static double share_of(uint64_t part, uint64_t whole)
+static double percent_of(uint64_t part, uint64_t whole)
 {
     return whole > 0 ? (double)part / (double)whole : 0;
 }
@@ -49,27 +49,28 @@ static double share_of(uint64_t part, uint64_t whole)
 /* "5.2 %", and never "0 %" for a part above 0. */
 static const char *percent(uint64_t part, uint64_t whole, char *buf)
 {
-    double value = 100 * share_of(part, whole);
+    double value = 100 * percent_of(part, whole);
     int digits = value >= 10 || value == 0 ? 1 : value >= 0.1 ? 2 : 3;
     snprintf(buf, 32, "%.*f %%", digits, value);
     return buf;
 }
 
-static const char *limit_of(const struct weir_limit *limit, char *buf,
-                            size_t size)
+static const char *format_limit(const struct weir_limit *limit, char *buf,
+                                size_t size)
 {
     buf[weir_limit_format(limit, buf, size - 1)] = '\0';
     return buf;
 }
 
-static void add_number(struct weir_rows *rows, uint64_t number)
+static void add_number_cell(struct weir_rows *rows, uint64_t number)
 {
     char buf[24];
     snprintf(buf, sizeof buf, "%" PRIu64, number);
     weir_rows_add(rows, buf);
 }
 
-static void add_name(struct weir_rows *rows, const struct weir_quota *quota)
+static void add_name_cell(struct weir_rows *rows,
+                          const struct weir_quota *quota)
 {
     char name[WEIR_NAME_MAX + 1];
     snprintf(name, sizeof name, "%.*s", (int)quota->name.len, quota->name.p);
@@ -91,7 +92,7 @@ static void print_bad(const struct weir_replay_log *log)
                log->shown[i].line, log->shown[i].why, log->shown[i].text);
 }
 
-static void print_log(const struct weir_replay_report *report)
+static void print_log_summary(const struct weir_replay_report *report)
 {
     const struct weir_replay_log *log = report->log;
     const struct weir_replay_result *result = report->a;
@@ -114,7 +115,7 @@ static void print_log(const struct weir_replay_report *report)
 
 /* ---- One set ---- */
 
-static void print_quotas(const struct weir_replay_result *result)
+static void print_quota_results(const struct weir_replay_result *result)
 {
     static const char *const heads[] = { "QUOTA",   "LIMIT",       "OFFERED",
                                          "LIMITED", "SHARE",       "UNITS",
@@ -128,12 +129,12 @@ static void print_quotas(const struct weir_replay_result *result)
         const struct weir_quota *quota = &result->set->quotas[i];
         const struct weir_replay_count *count = &result->quotas[i];
         char buf[64], when[32];
-        add_name(&rows, quota);
-        weir_rows_add(&rows, limit_of(&quota->limit, buf, sizeof buf));
-        add_number(&rows, count->asked);
-        add_number(&rows, count->refused);
+        add_name_cell(&rows, quota);
+        weir_rows_add(&rows, format_limit(&quota->limit, buf, sizeof buf));
+        add_number_cell(&rows, count->asked);
+        add_number_cell(&rows, count->refused);
         weir_rows_add(&rows, percent(count->refused, count->asked, buf));
-        add_number(&rows, count->units);
+        add_number_cell(&rows, count->units);
         weir_rows_add(&rows, count->refused > 0
                                  ? weir_replay_time(count->first, when)
                                  : "");
@@ -161,7 +162,7 @@ static void print_marks(const uint64_t bins[WEIR_REPLAY_BINS])
     putchar('\n');
 }
 
-static void print_figure(const struct weir_replay_result *result)
+static void print_replay_figure(const struct weir_replay_result *result)
 {
     char took[32];
     int width = (int)strlen("offered");
@@ -201,11 +202,11 @@ static void print_clients(const struct weir_replay_report *report,
         const struct weir_replay_client *client = &result->clients[i];
         char buf[32];
         weir_rows_add(&rows, report->log->clients.items[client->client].p);
-        add_number(&rows, client->asked);
-        add_number(&rows, client->refused);
+        add_number_cell(&rows, client->asked);
+        add_number_cell(&rows, client->refused);
         weir_rows_add(&rows, percent(client->refused, client->asked, buf));
         if (client->mostly >= 0)
-            add_name(&rows, &result->set->quotas[client->mostly]);
+            add_name_cell(&rows, &result->set->quotas[client->mostly]);
         else
             weir_rows_add(&rows, "");
     }
@@ -247,8 +248,8 @@ static void print_no_burst(const struct weir_replay_set *set)
            (int)first->name.len, first->name.p, more);
 }
 
-static void print_set(const struct weir_replay_report *report,
-                      const struct weir_replay_result *result)
+static void print_set_summary(const struct weir_replay_report *report,
+                              const struct weir_replay_result *result)
 {
     char buf[32];
     printf("%s would have limited %" PRIu64 " of %" PRIu64 " requests (%s)",
@@ -257,7 +258,7 @@ static void print_set(const struct weir_replay_report *report,
     if (result->shadow > 0)
         printf("; quotas in mode shadow %" PRIu64 " more", result->shadow);
     puts("\n");
-    print_quotas(result);
+    print_quota_results(result);
     print_no_burst(result->set);
     if (result->crowded > 0)
         printf("%" PRIu64 " names found  the table, and were "
@@ -265,7 +266,7 @@ static void print_set(const struct weir_replay_report *report,
                result->crowded);
     if (result->all.refused == 0)
         return;
-    print_figure(result);
+    print_replay_figure(result);
     print_clients(report, result);
 }
 
@@ -280,9 +281,9 @@ static void add_side(struct weir_rows *rows,
         weir_rows_add(rows, "-");
         return;
     }
-    weir_rows_add(rows,
-                  limit_of(&result->set->quotas[quota].limit, buf, sizeof buf));
-    add_number(rows, result->quotas[quota].refused);
+    weir_rows_add(
+        rows, format_limit(&result->set->quotas[quota].limit, buf, sizeof buf));
+    add_number_cell(rows, result->quotas[quota].refused);
 }
 
 static void print_compared(const struct weir_replay_report *report)
@@ -301,7 +302,7 @@ static void print_compared(const struct weir_replay_report *report)
     for (size_t i = 0; i < WEIR_COUNT_OF(heads); i++)
         weir_rows_add(&rows, heads[i]);
     for (size_t i = 0; i < a->set->count; i++) {
-        add_name(&rows, &a->set->quotas[i]);
+        add_name_cell(&rows, &a->set->quotas[i]);
         add_side(&rows, a, (int)i);
         add_side(&rows, b,
                  weir_replay_set_find(b->set, a->set->quotas[i].name));
@@ -309,7 +310,7 @@ static void print_compared(const struct weir_replay_report *report)
     for (size_t i = 0; i < b->set->count; i++) {
         if (weir_replay_set_find(a->set, b->set->quotas[i].name) >= 0)
             continue;
-        add_name(&rows, &b->set->quotas[i]);
+        add_name_cell(&rows, &b->set->quotas[i]);
         add_side(&rows, a, -1);
         add_side(&rows, b, (int)i);
     }
@@ -340,16 +341,17 @@ static void print_suggested(const struct weir_replay_report *report)
         weir_rows_add(&rows, heads[i]);
     for (size_t i = 0; i < set->count; i++) {
         const struct weir_replay_suggestion *it = &report->suggested[i];
-        add_name(&rows, &set->quotas[i]);
-        weir_rows_add(&rows, limit_of(&set->quotas[i].limit, buf, sizeof buf));
+        add_name_cell(&rows, &set->quotas[i]);
+        weir_rows_add(&rows,
+                      format_limit(&set->quotas[i].limit, buf, sizeof buf));
         if (it->none) {
             weir_rows_add(&rows, "-");
             weir_rows_add(&rows, "");
             weir_rows_add(&rows, it->why.text);
             continue;
         }
-        weir_rows_add(&rows, limit_of(&it->limit, buf, sizeof buf));
-        add_number(&rows, it->refused);
+        weir_rows_add(&rows, format_limit(&it->limit, buf, sizeof buf));
+        add_number_cell(&rows, it->refused);
         weir_rows_add(&rows, percent(it->refused, it->asked, buf));
     }
     weir_rows_print(&rows, stdout);
@@ -362,10 +364,10 @@ static void print_suggested(const struct weir_replay_report *report)
 
 void weir_replay_print(const struct weir_replay_report *report)
 {
-    print_log(report);
-    print_set(report, report->a);
+    print_log_summary(report);
+    print_set_summary(report, report->a);
     if (report->b) {
-        print_set(report, report->b);
+        print_set_summary(report, report->b);
         print_compared(report);
     }
     if (report->suggested)
@@ -400,7 +402,7 @@ static json_t *count_object(const struct weir_replay_count *count)
     return object;
 }
 
-static json_t *text_of(struct weir_text text)
+static json_t *json_of_text(struct weir_text text)
 {
     json_t *made = json_stringn(text.p, text.len);
     return made ? made : json_string("?"); /* a client that isn't UTF-8 */
@@ -419,11 +421,11 @@ static json_t *clients_list(const struct weir_replay_report *report,
                       "limited", (json_int_t)client->refused);
         json_object_set_new(
             object, "client",
-            text_of(report->log->clients.items[client->client]));
+            json_of_text(report->log->clients.items[client->client]));
         if (client->mostly >= 0)
             json_object_set_new(
                 object, "mostly_by",
-                text_of(result->set->quotas[client->mostly].name));
+                json_of_text(result->set->quotas[client->mostly].name));
         json_array_append_new(list, object);
     }
     return list;
@@ -438,10 +440,11 @@ static json_t *set_object(const struct weir_replay_report *report,
         char buf[64];
         json_t *quota = count_object(&result->quotas[i]);
         json_object_set_new(quota, "name",
-                            text_of(result->set->quotas[i].name));
-        json_object_set_new(quota, "limit",
-                            json_string(limit_of(&result->set->quotas[i].limit,
-                                                 buf, sizeof buf)));
+                            json_of_text(result->set->quotas[i].name));
+        json_object_set_new(
+            quota, "limit",
+            json_string(
+                format_limit(&result->set->quotas[i].limit, buf, sizeof buf)));
         if (has_no_burst(&result->set->quotas[i]))
             json_object_set_new(quota, "no_burst", json_true());
         json_array_append_new(quotas, quota);
@@ -468,11 +471,11 @@ static json_t *suggested_list(const struct weir_replay_report *report)
             json_pack("{s:I, s:I}", "offered", (json_int_t)it->asked, "limited",
                       (json_int_t)it->refused);
         json_object_set_new(object, "name",
-                            text_of(report->a->set->quotas[i].name));
+                            json_of_text(report->a->set->quotas[i].name));
         json_object_set_new(
             object, "limit",
             it->none ? json_null()
-                     : json_string(limit_of(&it->limit, buf, sizeof buf)));
+                     : json_string(format_limit(&it->limit, buf, sizeof buf)));
         if (it->none)
             json_object_set_new(object, "why", json_string(it->why.text));
         json_array_append_new(list, object);

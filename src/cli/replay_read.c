@@ -60,6 +60,7 @@ uint32_t weir_replay_intern(struct weir_replay_texts *texts,
 
 static void forget_last(struct weir_replay_texts *texts)
 {
+    weir_assert(texts->count > 0);
     struct weir_text last = texts->items[--texts->count];
     weir_index_remove(&texts->index, weir_hash(last, 0), texts->count);
     free((char *)last.p);
@@ -183,7 +184,7 @@ static const char *read_combined(struct reader *reader, struct weir_text text)
     return why ? why : add_request(reader->log, &line, 0);
 }
 
-static void read_line(struct reader *reader, struct weir_text text)
+static void read_replay_line(struct reader *reader, struct weir_text text)
 {
     struct weir_replay_log *log = reader->log;
     reader->line++;
@@ -202,7 +203,8 @@ static void read_line(struct reader *reader, struct weir_text text)
 }
 
 /* Reads the whole lines of 'piece'; returns the bytes of the last part. */
-static size_t read_lines(struct reader *reader, const char *piece, size_t len)
+static size_t read_replay_lines(struct reader *reader, const char *piece,
+                                size_t len)
 {
     const char *at = piece;
     const char *end = piece + len;
@@ -211,27 +213,29 @@ static size_t read_lines(struct reader *reader, const char *piece, size_t len)
         if (!feed)
             return (size_t)(end - at);
         if (!reader->skipping)
-            read_line(reader, (struct weir_text){ at, (size_t)(feed - at) });
+            read_replay_line(reader,
+                             (struct weir_text){ at, (size_t)(feed - at) });
         reader->skipping = false;
         at = feed + 1;
     }
 }
 
 /* Handles a part of a line that won't fit: reported once, and dropped. */
-static size_t keep(struct reader *reader, char *buf, const char *from,
-                   size_t len)
+static size_t keep_piece(struct reader *reader, char *buf, const char *from,
+                         size_t len)
 {
+    weir_assert(from >= buf);
     if (len <= WEIR_REPLAY_LINE_MAX && !reader->skipping) {
         memmove(buf, from, len);
         return len;
     }
     if (!reader->skipping)
-        read_line(reader, (struct weir_text){ from, len });
+        read_replay_line(reader, (struct weir_text){ from, len });
     reader->skipping = true;
     return 0;
 }
 
-static int read_file(struct reader *reader, gzFile file)
+static int read_log_file(struct reader *reader, gzFile file)
 {
     char *buf = weir_must(malloc(WEIR_REPLAY_LINE_MAX + PIECE));
     size_t held = 0;
@@ -242,11 +246,11 @@ static int read_file(struct reader *reader, gzFile file)
             break;
         reader->log->bytes += (uint64_t)got;
         size_t len = held + (size_t)got;
-        size_t rest = read_lines(reader, buf, len);
-        held = keep(reader, buf, buf + len - rest, rest);
+        size_t rest = read_replay_lines(reader, buf, len);
+        held = keep_piece(reader, buf, buf + len - rest, rest);
     }
     if (held > 0 && !reader->skipping)
-        read_line(reader, (struct weir_text){ buf, held });
+        read_replay_line(reader, (struct weir_text){ buf, held });
     free(buf);
     int why;
     const char *text = gzerror(file, &why);
@@ -268,7 +272,7 @@ int weir_replay_read(struct weir_replay_log *log, const char *path)
         return weir_cli_fail("%s: %s", reader.path,
                              errno ? strerror(errno) : "no memory");
     gzbuffer(file, PIECE / 4);
-    int status = read_file(&reader, file);
+    int status = read_log_file(&reader, file);
     gzclose(file);
     return status;
 }
@@ -278,6 +282,7 @@ int weir_replay_read(struct weir_replay_log *log, const char *path)
 static bool is_sorted(const struct weir_replay_log *log, weir_instant *out_min,
                       weir_instant *out_max)
 {
+    weir_assert(log->count > 0);
     bool sorted = true;
     *out_min = *out_max = log->requests[0].at;
     for (size_t i = 1; i < log->count; i++) {
@@ -304,12 +309,13 @@ static void sort_digit(const struct weir_replay_request *from,
             from[i];
 }
 
-static void sort(struct weir_replay_log *log)
+static void sort_replay_log(struct weir_replay_log *log)
 {
     weir_instant min, max;
     if (is_sorted(log, &min, &max))
         return;
     uint64_t unit = log->fine ? 1 : WEIR_SECOND;
+    weir_assert(min <= max);
     struct weir_replay_request *spare =
         weir_must_zeroed(log->count, sizeof *spare);
     /* Nanoseconds of a few hundred years fill all 64 bits. */
@@ -325,7 +331,7 @@ static void sort(struct weir_replay_log *log)
 }
 
 /* The n requests of one second come 1/n of a second after each other. */
-static void spread(struct weir_replay_log *log)
+static void spread_replay_log(struct weir_replay_log *log)
 {
     size_t end;
     for (size_t begin = 0; begin < log->count; begin = end) {
@@ -339,7 +345,7 @@ static void spread(struct weir_replay_log *log)
     }
 }
 
-static int refuse(const struct weir_replay_log *log)
+static int refuse_replay_log(const struct weir_replay_log *log)
 {
     if (log->bad == 0)
         return weir_cli_fail("there is no line in the input");
@@ -352,10 +358,10 @@ static int refuse(const struct weir_replay_log *log)
 int weir_replay_sort(struct weir_replay_log *log)
 {
     if (log->count == 0)
-        return refuse(log);
-    sort(log);
+        return refuse_replay_log(log);
+    sort_replay_log(log);
     if (!log->fine)
-        spread(log);
+        spread_replay_log(log);
     return 0;
 }
 

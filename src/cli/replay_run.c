@@ -34,8 +34,8 @@ struct run {
     int *quota_of_slot;  /* -2: not known yet */
 };
 
-static void look_up(struct run *run, struct known *known, struct weir_text name,
-                    weir_instant now)
+static void look_up_key(struct run *run, struct known *known,
+                        struct weir_text name, weir_instant now)
 {
     struct weir_replay_link links[WEIR_DEPTH_MAX];
     enum weir_resolved how =
@@ -53,7 +53,7 @@ static void look_up(struct run *run, struct known *known, struct weir_text name,
 }
 
 /* The quota that a reply names, by its name or its template's. */
-static int quota_named(struct run *run, const struct weir_reply *reply)
+static int find_replay_quota(struct run *run, const struct weir_reply *reply)
 {
     struct weir_text name = { reply->quota, reply->quota_len };
     struct weir_ref ref;
@@ -74,8 +74,10 @@ static int quota_named(struct run *run, const struct weir_reply *reply)
 
 /* ---- Counting ---- */
 
-static size_t bin_of(const struct weir_replay_result *result, weir_instant at)
+static size_t replay_bin(const struct weir_replay_result *result,
+                         weir_instant at)
 {
+    weir_assert(at >= result->begin && at <= result->end);
     weir_duration span = result->end - result->begin + 1;
     return (size_t)((weir_u128)(at - result->begin) * WEIR_REPLAY_BINS / span);
 }
@@ -83,6 +85,7 @@ static size_t bin_of(const struct weir_replay_result *result, weir_instant at)
 static void count_refused(struct weir_replay_count *count, uint32_t weight,
                           size_t bin, weir_instant at)
 {
+    weir_assert(bin < WEIR_REPLAY_BINS);
     /* The minute of the request before ends here if this request is in
      * another. */
     if (count->refused == 0 || count->last / MINUTE != at / MINUTE)
@@ -101,7 +104,7 @@ static void count_refused(struct weir_replay_count *count, uint32_t weight,
 
 /* The quota that most of a client's refusals came from, if one had half of
  * them: each refusal by another takes a vote away. */
-static void vote(struct weir_replay_client *client, int quota)
+static void vote_for_quota(struct weir_replay_client *client, int quota)
 {
     if (client->votes == 0)
         client->mostly = quota;
@@ -111,13 +114,14 @@ static void vote(struct weir_replay_client *client, int quota)
         client->votes--;
 }
 
-static void count(struct run *run, size_t index, const struct known *known,
-                  bool limited, const struct weir_reply *reply)
+static void count_decision(struct run *run, size_t index,
+                           const struct known *known, bool limited,
+                           const struct weir_reply *reply)
 {
     const struct weir_replay_request *request = &run->log->requests[index];
     struct weir_replay_result *result = run->result;
     struct weir_replay_client *client = &result->clients[request->client];
-    size_t bin = bin_of(result, request->at);
+    size_t bin = replay_bin(result, request->at);
     result->all.asked++;
     result->all.asked_in[bin]++;
     client->asked++;
@@ -131,19 +135,20 @@ static void count(struct run *run, size_t index, const struct known *known,
     result->shadow += !limited && reply->shadow;
     if (!limited)
         return;
-    int quota = quota_named(run, reply);
+    int quota = find_replay_quota(run, reply);
     count_refused(&result->all, request->weight, bin, request->at);
     if (quota >= 0)
         count_refused(&result->quotas[quota], request->weight, bin,
                       request->at);
     result->refused[index / 8] |= (uint8_t)(1u << (index % 8));
     client->refused++;
-    vote(client, quota);
+    weir_assert(client->refused <= client->asked);
+    vote_for_quota(client, quota);
 }
 
 /* ---- Deciding ---- */
 
-static void ask(struct run *run, size_t index)
+static void replay_one(struct run *run, size_t index)
 {
     const struct weir_replay_request *request = &run->log->requests[index];
     struct known *known = &run->known[request->key];
@@ -151,18 +156,20 @@ static void ask(struct run *run, size_t index)
     if (request->at >= run->replayed.zones_until)
         weir_replay_table_zones(&run->replayed, request->at);
     if (!known->looked_up)
-        look_up(run, known, run->log->keys.items[request->key], request->at);
+        look_up_key(run, known, run->log->keys.items[request->key],
+                    request->at);
     unsigned outcome = 0;
     reply.shadow = false;
     if (!known->unknown)
         outcome = weir_table_take(run->table, run->stripe, known->ref,
                                   request->weight, &reply, request->at);
     if (outcome & WEIR_OUTCOME_STALE_REF) {
-        look_up(run, known, run->log->keys.items[request->key], request->at);
+        look_up_key(run, known, run->log->keys.items[request->key],
+                    request->at);
         outcome = weir_table_take(run->table, run->stripe, known->ref,
                                   request->weight, &reply, request->at);
     }
-    count(run, index, known, outcome & WEIR_OUTCOME_LIMITED, &reply);
+    count_decision(run, index, known, outcome & WEIR_OUTCOME_LIMITED, &reply);
 }
 
 static int by_refused(const void *a, const void *b)
@@ -179,6 +186,7 @@ static void result_init(struct weir_replay_result *result,
                         const struct weir_replay_log *log,
                         const struct weir_replay_set *set)
 {
+    weir_assert(log->count > 0);
     *result = (struct weir_replay_result){
         .set = set,
         .quotas = weir_must_zeroed(set->count, sizeof *result->quotas),
@@ -211,7 +219,7 @@ int weir_replay_run(const struct weir_replay_log *log,
     for (uint32_t i = 0; i < run.replayed.slots; i++)
         run.quota_of_slot[i] = NOBODY - 1;
     for (size_t i = 0; i < log->count; i++)
-        ask(&run, i);
+        replay_one(&run, i);
     qsort(out->clients, out->client_count, sizeof *out->clients, by_refused);
     for (uint32_t i = 0; i < log->keys.count; i++)
         free(run.known[i].chain);

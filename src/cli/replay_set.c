@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "cli/quota_set.h"
+#include "cli/cmd_quota.h"
 #include "codec/quota_json.h"
 #include "core/base/hash.h"
 #include "core/quota/quota_algorithm_rule.h"
@@ -19,8 +19,8 @@
 #include "io/zone.h"
 #include "lab/memory.h"
 
-static int check_zone(const struct weir_replay_set *set,
-                      const struct weir_quota *quota)
+static int check_quota_zone(const struct weir_replay_set *set,
+                            const struct weir_quota *quota)
 {
     struct weir_diag diag = { 0 };
     int32_t offset;
@@ -32,8 +32,8 @@ static int check_zone(const struct weir_replay_set *set,
                          quota->name.p, diag.text);
 }
 
-static int check_quota(struct weir_replay_set *set, json_t *object,
-                       struct weir_quota *out)
+static int check_replay_quota(struct weir_replay_set *set, json_t *object,
+                              struct weir_quota *out)
 {
     struct weir_diag diag = { 0 };
     weir_quota_init(out);
@@ -50,7 +50,7 @@ static int check_quota(struct weir_replay_set *set, json_t *object,
     change.quota.created = change.quota.epoch;
     if (weir_catalog_apply(set->catalog, &change) < 0)
         return weir_cli_fail("%s", weir_strerror(WEIR_ENOMEM));
-    return check_zone(set, out);
+    return check_quota_zone(set, out);
 }
 
 int weir_replay_set_read(struct weir_replay_set *set, const char *path)
@@ -66,7 +66,8 @@ int weir_replay_set_read(struct weir_replay_set *set, const char *path)
     if (set->count == 0)
         return weir_cli_fail("%s: no quota in it", path);
     for (size_t i = 0; i < set->count; i++) {
-        int status = check_quota(set, json_array_get(list, i), &set->quotas[i]);
+        int status =
+            check_replay_quota(set, json_array_get(list, i), &set->quotas[i]);
         if (status)
             return status;
         if (weir_index_add(&set->index, &weir_mem_system,
@@ -131,7 +132,7 @@ struct zones {
     int64_t at, until; /* seconds since 1970 */
 };
 
-static int32_t offset_of(void *context, struct weir_text zone)
+static int32_t zone_offset(void *context, struct weir_text zone)
 {
     struct zones *zones = context;
     int32_t offset = 0;
@@ -146,7 +147,7 @@ static int32_t offset_of(void *context, struct weir_text zone)
 void weir_replay_table_zones(struct weir_replay_table *table, weir_instant now)
 {
     struct zones zones = { (int64_t)(now / WEIR_SECOND), INT64_MAX };
-    weir_table_set_zones(table->table, offset_of, &zones);
+    weir_table_set_zones(table->table, zone_offset, &zones);
     bool ends = zones.until < INT64_MAX / (int64_t)WEIR_SECOND;
     table->zones_until =
         ends ? (weir_instant)zones.until * WEIR_SECOND : WEIR_NEVER;

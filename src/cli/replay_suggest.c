@@ -129,9 +129,11 @@ static void links_fini(struct links *links, size_t quotas)
     free(links->begin);
 }
 
-static void gather(struct search *search, const struct weir_replay_log *log,
-                   const struct links *links, size_t quota)
+static void gather_quota(struct search *search,
+                         const struct weir_replay_log *log,
+                         const struct links *links, size_t quota)
 {
+    weir_assert(links->begin[quota] <= links->begin[quota + 1]);
     const struct reached *reached = &links->reached[links->begin[quota]];
     search->count = links->begin[quota + 1] - links->begin[quota];
     search->instances = &links->instances[quota];
@@ -151,6 +153,7 @@ static void gather(struct search *search, const struct weir_replay_log *log,
 /* The number of requests refused under that limit. */
 static uint64_t refused_at(struct search *search, uint64_t units)
 {
+    weir_assert(search->count > 0);
     struct weir_replay_table tried;
     uint64_t refused = 0;
     search->quota.limit.units = units;
@@ -224,6 +227,7 @@ static uint64_t find_least(struct search *search, uint64_t from, uint64_t most,
             return 0;
     }
     while (good - below > 1) {
+        weir_assert(good > below);
         uint64_t middle = below + (good - below) / 2;
         if (refused_at(search, middle) > most)
             below = middle;
@@ -262,6 +266,7 @@ static void suggest(struct search *search, double share,
         return;
     }
     out->refused = refused_at(search, least);
+    weir_assert(out->refused <= most);
     out->limit = *limit;
 }
 
@@ -278,7 +283,7 @@ int weir_replay_suggest(const struct weir_replay_log *log,
         search.quota.overflow = (struct weir_text){ 0 };
         search.quota.mode = WEIR_ENFORCE;
         (*out)[i].quota = (int)i;
-        gather(&search, log, &links, i);
+        gather_quota(&search, log, &links, i);
         suggest(&search, share, &(*out)[i]);
         free(search.asked);
         free(search.refs);

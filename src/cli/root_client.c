@@ -61,6 +61,7 @@ struct weir_root_client {
 
 static void send_body(struct weir_root_client *c)
 {
+    weir_assert(c->sent <= c->body.len);
     struct weir_h2 *h2 = weir_h2_link_h2(c->link);
     while (!c->sent_all && !weir_h2_link_is_full(c->link)) {
         size_t left = c->body.len - c->sent;
@@ -76,13 +77,14 @@ static void send_body(struct weir_root_client *c)
             c->lost = true;
         free(bytes);
         c->sent += chunk;
+        weir_assert(c->sent <= c->body.len);
         c->sent_all = last || c->lost;
     }
     weir_h2_link_flush(c->link);
 }
 
-static void on_message(void *context, struct weir_h2 *h2, int32_t stream,
-                       const void *bytes, size_t len)
+static void on_reply_part(void *context, struct weir_h2 *h2, int32_t stream,
+                          const void *bytes, size_t len)
 {
     (void)h2;
     (void)stream;
@@ -105,8 +107,8 @@ static void on_message(void *context, struct weir_h2 *h2, int32_t stream,
     c->reply_len += part.body.len;
 }
 
-static void on_close(void *context, struct weir_h2 *h2, int32_t stream,
-                     int grpc_status, const char *message)
+static void on_call_close(void *context, struct weir_h2 *h2, int32_t stream,
+                          int grpc_status, const char *message)
 {
     (void)h2;
     struct weir_root_client *c = context;
@@ -117,20 +119,21 @@ static void on_close(void *context, struct weir_h2 *h2, int32_t stream,
     snprintf(c->said, sizeof c->said, "%s", message ? message : "");
 }
 
-static void on_open(void *context, struct weir_h2_link *link)
+static void on_root_open(void *context, struct weir_h2_link *link)
 {
     (void)link;
     struct weir_root_client *c = context;
     c->opened = true;
 }
 
-static void on_drain(void *context, struct weir_h2_link *link)
+static void on_root_drain(void *context, struct weir_h2_link *link)
 {
     (void)link;
     send_body(context);
 }
 
-static void on_lost(void *context, struct weir_h2_link *link, const char *why)
+static void on_root_lost(void *context, struct weir_h2_link *link,
+                         const char *why)
 {
     struct weir_root_client *c = context;
     c->lost = true;
@@ -148,11 +151,11 @@ static bool connect_root(struct weir_root_client *c, struct weir_diag *diag)
     struct weir_h2_link_handler handler = {
         .context = c,
         .calls = { .context = c,
-                   .on_message = on_message,
-                   .on_close = on_close },
-        .on_open = on_open,
-        .on_drain = on_drain,
-        .on_lost = on_lost,
+                   .on_message = on_reply_part,
+                   .on_close = on_call_close },
+        .on_open = on_root_open,
+        .on_drain = on_root_drain,
+        .on_lost = on_root_lost,
     };
     c->opened = c->lost = false;
     struct weir_tls *tls;
@@ -174,7 +177,7 @@ static void on_timeout(evutil_socket_t fd, short what, void *context)
     c->timed_out = true;
 }
 
-static void run(struct weir_root_client *c)
+static void run_until_answer(struct weir_root_client *c)
 {
     struct timeval in = { .tv_sec = WEIR_CLIENT_PATIENCE / WEIR_SECOND };
     struct event *timeout = event_new(c->base, -1, 0, on_timeout, c);
@@ -187,7 +190,7 @@ static void run(struct weir_root_client *c)
 }
 
 /* False: the credentials can't be read; the root's 'why' has the reason. */
-static bool begin_call(struct weir_root_client *c)
+static bool begin_root_call(struct weir_root_client *c)
 {
     struct root *root = &c->roots[c->current];
     struct weir_diag diag = { 0 };
@@ -203,15 +206,16 @@ static bool begin_call(struct weir_root_client *c)
     return c->call > 0;
 }
 
-static void begin(struct weir_root_client *c)
+static void send_first_part(struct weir_root_client *c)
 {
+    weir_assert(c->link);
     c->sent = 0;
     c->sent_all = c->done = c->too_big = false;
     c->reply_len = 0;
     c->status = 0;
     c->said[0] = '\0';
     c->roots[c->current].why[0] = '\0';
-    if (!begin_call(c)) {
+    if (!begin_root_call(c)) {
         c->lost = true;
         return;
     }
@@ -219,7 +223,7 @@ static void begin(struct weir_root_client *c)
 }
 
 /* Whether the root answered; if not, its 'why' has the reason. */
-static bool ask_root(struct weir_root_client *c)
+static bool request_root(struct weir_root_client *c)
 {
     struct root *root = &c->roots[c->current];
     struct weir_diag diag = { .text = "out of memory" };
@@ -228,9 +232,9 @@ static bool ask_root(struct weir_root_client *c)
                  diag.text);
         return false;
     }
-    begin(c);
+    send_first_part(c);
     if (!c->lost)
-        run(c);
+        run_until_answer(c);
     bool answered = c->done && c->grpc_status == WEIR_GRPC_OK && c->status;
     if (answered)
         return true;
@@ -260,27 +264,22 @@ static int refuse_all(struct weir_root_client *c, struct weir_diag *diag)
                                 c->roots[i].why);
     }
     if (refused)
-        return weir_diag_set(diag, WEIR_ECONNECT,
-                             "no root admits this client at ", list,
-                             "; look at --tls-ca, --tls-cert and "
-                             "--tls-key",
-                             NULL);
-    return weir_diag_set(diag, WEIR_ECONNECT, "no root answers at ", list,
-                         "; start one with `weir serve` or name others with "
-                         "--roots",
-                         NULL);
+        return weir_diag_set(
+            diag, WEIR_ECONNECT, "no root admits this client at ", list,
+            "; look at --tls-ca, --tls-cert and --tls-key", NULL);
+    return weir_diag_set(
+        diag, WEIR_ECONNECT, "no root answers at ", list,
+        "; start one with `weir serve` or name others with --roots", NULL);
 }
 
 static int refuse_half(struct weir_root_client *c, struct weir_diag *diag)
 {
     const struct root *root = &c->roots[c->current];
-    return weir_diag_set(diag, WEIR_ECONNECT, "the root at ", root->name,
-                         c->timed_out ? " may yet do it ("
-                                      : " went away before it answered (",
-                         root->why,
-                         "); look whether the change was made "
-                         "before you repeat it",
-                         NULL);
+    return weir_diag_set(
+        diag, WEIR_ECONNECT, "the root at ", root->name,
+        c->timed_out ? " may yet do it (" : " went away before it answered (",
+        root->why, "); look whether the change was made before you repeat it",
+        NULL);
 }
 
 /* Whether the root is there, and refused the call itself. */
@@ -300,15 +299,14 @@ static int refuse_call(struct weir_root_client *c, struct weir_diag *diag)
     return weir_diag_set(
         diag, WEIR_EPROTOCOL, "what answers at ", c->roots[c->current].name,
         " doesn't take the request (", c->roots[c->current].why,
-        "); is it a root of Weir, "
-        "of this version?",
-        NULL);
+        "); is it a root of Weir, of this version?", NULL);
 }
 
 /* Reads the error of a root that couldn't fulfil a request. */
 static int read_problem(struct weir_root_client *c, json_t *answer,
                         struct weir_diag *diag)
 {
+    weir_assert(c->status >= 400);
     const char *detail = json_string_value(json_object_get(answer, "detail"));
     const char *name = json_string_value(json_object_get(answer, "error"));
     int error = name ? weir_error_named(name) : 0;
@@ -340,9 +338,10 @@ static int read_answer(struct weir_root_client *c, json_t **out,
     return 0;
 }
 
-static int ask(struct weir_root_client *c, bool edit, json_t **out,
-               int *out_status, struct weir_diag *diag)
+static int request_roots(struct weir_root_client *c, bool edit, json_t **out,
+                         int *out_status, struct weir_diag *diag)
 {
+    weir_assert(c->count > 0 && c->current < c->count);
     size_t first = c->current;
     size_t tries = c->only ? 1 : c->count;
     int error = 0;
@@ -351,7 +350,7 @@ static int ask(struct weir_root_client *c, bool edit, json_t **out,
             weir_h2_link_close(&c->link);
             c->current = (first + i) % c->count;
         }
-        if (ask_root(c)) {
+        if (request_root(c)) {
             error = read_answer(c, out, out_status, diag);
             if (error != WEIR_ENOTREADY)
                 return error;
@@ -366,23 +365,23 @@ static int ask(struct weir_root_client *c, bool edit, json_t **out,
 }
 
 /* Repeats the request while no root has read its quotas, for 'patience'. */
-static int ask_for(struct weir_root_client *c, weir_duration patience,
-                   bool edit, json_t **out, int *out_status,
-                   struct weir_diag *diag)
+static int request_until_ready(struct weir_root_client *c,
+                               weir_duration patience, bool edit, json_t **out,
+                               int *out_status, struct weir_diag *diag)
 {
     static const struct timespec pause = { .tv_nsec = READY_PAUSE };
     weir_instant end = weir_after(weir_clock_now(), patience);
     for (;;) {
-        int error = ask(c, edit, out, out_status, diag);
+        int error = request_roots(c, edit, out, out_status, diag);
         if (error != WEIR_ENOTREADY || weir_clock_now() >= end)
             return error;
         (void)nanosleep(&pause, NULL);
     }
 }
 
-static int request(struct weir_root_client *c, weir_duration patience,
-                   const char *method, const char *path, json_t *body,
-                   json_t **out, int *out_status, struct weir_diag *diag)
+static int request_json(struct weir_root_client *c, weir_duration patience,
+                        const char *method, const char *path, json_t *body,
+                        json_t **out, int *out_status, struct weir_diag *diag)
 {
     char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
     if (body && !text)
@@ -390,34 +389,33 @@ static int request(struct weir_root_client *c, weir_duration patience,
                              NULL);
     if (text && strlen(text) > WEIR_ADMIN_IMPORT_MAX) {
         free(text);
-        return weir_diag_set(diag, WEIR_ETOOBIG,
-                             "this is more than 64 MiB "
-                             "at once; import it in parts",
-                             NULL);
+        return weir_diag_set(
+            diag, WEIR_ETOOBIG,
+            "this is more than 64 MiB at once; import it in parts", NULL);
     }
     c->method = weir_text_of(method);
     c->path = weir_text_of(path);
     c->body = weir_text_of(text ? text : "");
     bool edit = strcmp(method, "GET") != 0;
-    int error = ask_for(c, patience, edit, out, out_status, diag);
+    int error = request_until_ready(c, patience, edit, out, out_status, diag);
     free(text);
     return error;
 }
 
-int weir_root_client_ask(struct weir_root_client *c, const char *method,
-                         const char *path, json_t *body, json_t **out,
-                         int *out_status, struct weir_diag *diag)
+int weir_root_client_request(struct weir_root_client *c, const char *method,
+                             const char *path, json_t *body, json_t **out,
+                             int *out_status, struct weir_diag *diag)
 {
-    return request(c, 0, method, path, body, out, out_status, diag);
+    return request_json(c, 0, method, path, body, out, out_status, diag);
 }
 
-int weir_root_client_ask_patiently(struct weir_root_client *c,
-                                   const char *method, const char *path,
-                                   json_t *body, json_t **out, int *out_status,
-                                   struct weir_diag *diag)
+int weir_root_client_request_patiently(struct weir_root_client *c,
+                                       const char *method, const char *path,
+                                       json_t *body, json_t **out,
+                                       int *out_status, struct weir_diag *diag)
 {
-    return request(c, WEIR_CLIENT_READY, method, path, body, out, out_status,
-                   diag);
+    return request_json(c, WEIR_CLIENT_READY, method, path, body, out,
+                        out_status, diag);
 }
 
 /* ---- Life ---- */
@@ -427,9 +425,7 @@ static int add_root(struct weir_root_client *c, struct weir_text text,
 {
     if (c->count == WEIR_ROOTS_MAX)
         return weir_diag_set(diag, WEIR_EINVAL,
-                             "--roots names more than 8 "
-                             "roots",
-                             NULL);
+                             "--roots names more than 8 roots", NULL);
     struct root *root = &c->roots[c->count];
     struct weir_diag inner = { 0 };
     int error = weir_address_parse(text, &root->address, &inner);
@@ -452,9 +448,9 @@ static int add_roots(struct weir_root_client *c, const char *roots,
     }
 }
 
-static int check_login(const struct weir_root_client *c,
-                       const struct weir_login_options *login,
-                       struct weir_diag *diag)
+static int check_client_login(const struct weir_root_client *c,
+                              const struct weir_login_options *login,
+                              struct weir_diag *diag)
 {
     int error = weir_login_check(login, diag);
     for (size_t i = 0; i < c->count && error == 0; i++)
@@ -477,7 +473,7 @@ int weir_root_client_new(const char *roots,
     else
         error = add_roots(c, roots, diag);
     if (error == 0)
-        error = check_login(c, login, diag);
+        error = check_client_login(c, login, diag);
     if (error < 0) {
         weir_root_client_free(&c);
         return error;

@@ -37,15 +37,16 @@ void weir_root_client_only(struct weir_root_client *client, size_t n);
  * middle, that is the error. '*out' is the answer in JSON (a new reference). On
  * failure 'diag' has the root's error, or why none answers; WEIR_ENOTREADY: no
  * root has read its quotas yet. */
-int weir_root_client_ask(struct weir_root_client *client, const char *method,
-                         const char *path, json_t *body, json_t **out,
-                         int *out_status, struct weir_diag *diag);
+int weir_root_client_request(struct weir_root_client *client,
+                             const char *method, const char *path, json_t *body,
+                             json_t **out, int *out_status,
+                             struct weir_diag *diag);
 /* The same, and repeats the request while no root has read its quotas, up to
  * WEIR_CLIENT_READY: a root that was just started reads them in a moment, and
  * that error means that nothing was done. */
-int weir_root_client_ask_patiently(struct weir_root_client *client,
-                                   const char *method, const char *path,
-                                   json_t *body, json_t **out, int *out_status,
-                                   struct weir_diag *diag);
+int weir_root_client_request_patiently(struct weir_root_client *client,
+                                       const char *method, const char *path,
+                                       json_t *body, json_t **out,
+                                       int *out_status, struct weir_diag *diag);
 
 #endif /* WEIR_ROOT_CLIENT_H */

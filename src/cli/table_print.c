@@ -32,10 +32,11 @@ void weir_rows_add(struct weir_rows *rows, const char *cell)
     for (char *c = copy; *c; c++)
         if ((unsigned char)*c < ' ' || *c == 0x7f)
             *c = '?';
+    weir_assert(rows->count < rows->capacity);
     rows->cells[rows->count++] = copy;
 }
 
-static void measure(const struct weir_rows *rows, size_t *widths)
+static void measure_columns(const struct weir_rows *rows, size_t *widths)
 {
     for (size_t i = 0; i < rows->count; i++) {
         size_t width = weir_text_width(rows->cells[i]);
@@ -45,7 +46,7 @@ static void measure(const struct weir_rows *rows, size_t *widths)
     }
 }
 
-static void pad(FILE *out, size_t count)
+static void print_padding(FILE *out, size_t count)
 {
     fprintf(out, "%*s", (int)count, "");
 }
@@ -53,24 +54,26 @@ static void pad(FILE *out, size_t count)
 static void print_cell(const struct weir_rows *rows, size_t i,
                        const size_t *widths, FILE *out)
 {
+    weir_assert(rows->columns > 0);
     size_t column = i % rows->columns;
     bool last = column + 1 == rows->columns;
     size_t blank = widths[column] - weir_text_width(rows->cells[i]);
+    weir_assert(widths[column] >= weir_text_width(rows->cells[i]));
     bool right = rows->right & 1u << column;
     if (right)
-        pad(out, blank);
+        print_padding(out, blank);
     fputs(rows->cells[i], out);
     if (last)
         fputc('\n', out);
     else
-        pad(out, (right ? 0 : blank) + GAP);
+        print_padding(out, (right ? 0 : blank) + GAP);
 }
 
 void weir_rows_print(struct weir_rows *rows, FILE *out)
 {
     size_t widths[WEIR_COLUMNS_MAX] = { 0 };
     weir_assert(rows->columns <= WEIR_COLUMNS_MAX);
-    measure(rows, widths);
+    measure_columns(rows, widths);
     if (rows->bold_head)
         fputs("\033[1m", out);
     for (size_t i = 0; i < rows->count; i++) {

@@ -26,13 +26,13 @@ int weir_cli_fail(const char *format, ...)
     return WEIR_EXIT_ERROR;
 }
 
-static size_t least(size_t a, size_t b)
+static size_t least_size(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
 
 /* How many letters to change, add or drop; two swapped letters count as one. */
-static size_t distance(const char *a, size_t n, const char *b, size_t m)
+static size_t word_distance(const char *a, size_t n, const char *b, size_t m)
 {
     size_t rows[WORD_MAX + 1][WORD_MAX + 1];
     for (size_t i = 0; i <= n; i++) {
@@ -42,12 +42,13 @@ static size_t distance(const char *a, size_t n, const char *b, size_t m)
                 continue;
             }
             size_t cost = a[i - 1] != b[j - 1];
-            rows[i][j] = least(rows[i - 1][j - 1] + cost,
-                               least(rows[i - 1][j], rows[i][j - 1]) + 1);
+            rows[i][j] =
+                least_size(rows[i - 1][j - 1] + cost,
+                           least_size(rows[i - 1][j], rows[i][j - 1]) + 1);
             bool turned =
                 i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
             if (turned)
-                rows[i][j] = least(rows[i][j], rows[i - 2][j - 2] + 1);
+                rows[i][j] = least_size(rows[i][j], rows[i - 2][j - 2] + 1);
         }
     }
     return rows[n][m];
@@ -62,7 +63,7 @@ const char *weir_cli_nearest(const char *typed, const char *const *words)
         size_t m = strlen(*words);
         if (n > WORD_MAX || m > WORD_MAX)
             continue;
-        size_t far = distance(typed, n, *words, m);
+        size_t far = word_distance(typed, n, *words, m);
         bool begins = n > 0 && strncmp(typed, *words, n) == 0;
         if (begins)
             far = 0;
@@ -309,7 +310,7 @@ const char *weir_cli_advice(const char *why)
  * has one limiter. */
 static char open_failure[sizeof((struct weir_event *)0)->text];
 
-static void on_event(void *context, const struct weir_event *event)
+static void print_event(void *context, const struct weir_event *event)
 {
     (void)context;
     if (event->type == WEIR_EVENT_CREDENTIAL || event->type == WEIR_EVENT_TABLE)
@@ -327,7 +328,7 @@ int weir_cli_open(const struct weir_cli *cli, struct weir_options *options,
     options->exact = weir_exact();
     options->exact_secrets_file = getenv("WEIR_STORE_SECRETS");
     options->exact_prefix = getenv("WEIR_STORE_PREFIX");
-    options->on_event = on_event;
+    options->on_event = print_event;
     open_failure[0] = '\0';
     int error = weir_open(options, out);
     if (error == 0)

@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static struct weir_scenario *build(struct weir_text text, size_t variant)
 {
     struct weir_diag diag = { 0 };
-    struct weir_script *script = weir_script_read("x.weir", text, &diag);
+    struct weir_lab_script *script = weir_script_read("x.weir", text, &diag);
     struct weir_scenario *scenario = NULL;
     if (script && variant < weir_script_variants(script))
         scenario = weir_scenario_build(script, variant, &diag);

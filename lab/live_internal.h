@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * lab/live_parts.h - the structs of a live fleet; for live_*.c only. */
+ * lab/live_internal.h - the structs of a live fleet; for live_*.c only. */
 
-#ifndef WEIR_LIVE_PARTS_H
-#define WEIR_LIVE_PARTS_H
+#ifndef WEIR_LIVE_INTERNAL_H
+#define WEIR_LIVE_INTERNAL_H
 
 #include "io/daemon.h"
-#include "lab/live_ask.h"
+#include "lab/live_client.h"
 #include "lab/live_fleet.h"
 #include "lab/live_process.h"
 #include "lab/live_relay.h"
@@ -24,8 +24,8 @@ struct weir_live_agent {
 
 struct weir_live_root {
     struct weir_live_fleet *fleet;
-    struct weir_process *process; /* NULL: killed */
-    struct weir_asker *asker;     /* NULL: ports not known yet */
+    struct weir_process *process;    /* NULL: killed */
+    struct weir_live_client *client; /* NULL: ports not known yet */
     bool paused, ready;
     bool looking; /* a request for fills is unanswered */
     uint64_t asked;
@@ -54,4 +54,4 @@ struct weir_live_fleet {
     struct weir_diag why;
 };
 
-#endif /* WEIR_LIVE_PARTS_H */
+#endif /* WEIR_LIVE_INTERNAL_H */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * lab/scenario_ask.c - "always", "expect", "measure", "claim", "figure".
+ * lab/scenario_measure.c - "always", "expect", "measure", "claim", "figure".
  *
  * Quantities have a value at each instant; metrics are computed over a window
  * when the run is over. A measure is a metric with its window, its quota and a
@@ -9,7 +9,7 @@
 
 #include "lab/memory.h"
 #include "lab/model.h"
-#include "lab/scenario_build.h"
+#include "lab/scenario_internal.h"
 
 const char *const weir_metric_names[] = {
     [WEIR_METRIC_OFFERED_MEAN] = "offered_mean",
@@ -73,6 +73,38 @@ static const char *const comparisons[] = {
 
 /* ---- Parts ---------------------------------------------------------- */
 
+/* Names to choose from, ending with NULL: the fleet's or the model's. */
+static const char *const *list_metrics(struct weir_scenario *scenario)
+{
+    const struct weir_model *model = scenario->model;
+    if (!model)
+        return weir_metric_names;
+    size_t count = 0;
+    while (model->metrics[count].name)
+        count++;
+    const char **names =
+        weir_scenario_alloc(scenario, (count + 1) * sizeof *names);
+    for (size_t i = 0; i < count; i++)
+        names[i] = model->metrics[i].name;
+    return names;
+}
+
+static const char *const *list_series(struct weir_scenario *scenario)
+{
+    const struct weir_model *model = scenario->model;
+    if (!model)
+        return weir_series_names;
+    size_t count = 0;
+    while (model->series[count].name)
+        count++;
+    weir_assert(count <= WEIR_SERIES_COUNT);
+    const char **names =
+        weir_scenario_alloc(scenario, (count + 1) * sizeof *names);
+    for (size_t i = 0; i < count; i++)
+        names[i] = model->series[i].name;
+    return names;
+}
+
 /* "of QUOTA", if present. */
 static int read_of(struct weir_builder *builder, char **out)
 {
@@ -110,8 +142,7 @@ static int read_against(struct weir_builder *builder, double *out)
         error = weir_read_rate(word, out, NULL, builder->diag);
     if (error == 0 && *out == 0)
         return WEIR_REFUSE(builder, word,
-                           "nothing can be measured against a "
-                           "limit of 0");
+                           "nothing can be measured against a limit of 0");
     return error;
 }
 
@@ -122,9 +153,7 @@ static int read_comparison(struct weir_builder *builder,
     const struct weir_word *word;
     int comparison = 0;
     int error = weir_line_want(&builder->line,
-                               "< <= = >= > or within, and a "
-                               "value",
-                               &word);
+                               "< <= = >= > or within, and a value", &word);
     if (error == 0)
         error = weir_read_choice(word, "comparison", comparisons, &comparison,
                                  builder->diag);
@@ -138,16 +167,13 @@ static int read_comparison(struct weir_builder *builder,
     struct weir_word low;
     struct weir_word high;
     if (!weir_word_cut(word, "..", &low, &high))
-        return WEIR_REFUSE(builder, word,
-                           "within wants both ends: "
-                           "0.98..1.02");
+        return WEIR_REFUSE(builder, word, "within wants both ends: 0.98..1.02");
     error = weir_read_amount(&low, &out->value, builder->diag);
     if (error == 0)
         error = weir_read_amount(&high, &out->value2, builder->diag);
     if (error == 0 && out->value2 < out->value)
         return WEIR_REFUSE(builder, word,
-                           "%s is empty; write the smaller "
-                           "value first",
+                           "%s is empty; write the smaller value first",
                            WEIR_SHOWN(word));
     return error;
 }
@@ -157,9 +183,9 @@ static int read_metric(struct weir_builder *builder,
                        const struct weir_word *word, struct weir_measure *out)
 {
     int metric;
-    int error = weir_read_choice(word, "metric",
-                                 weir_scenario_metrics(builder->scenario),
-                                 &metric, builder->diag);
+    int error =
+        weir_read_choice(word, "metric", list_metrics(builder->scenario),
+                         &metric, builder->diag);
     if (error < 0)
         return error;
     out->metric = metric;
@@ -190,8 +216,9 @@ static bool follows(const struct weir_line *line, const char *keyword)
 }
 
 /* A measure by its name, or a metric spelled out. */
-static int read_measured(struct weir_builder *builder,
-                         const struct weir_word *word, struct weir_measure *out)
+static int read_measure_or_metric(struct weir_builder *builder,
+                                  const struct weir_word *word,
+                                  struct weir_measure *out)
 {
     const struct weir_line *line = &builder->line;
     bool spelled = follows(line, "of") || follows(line, "over") ||
@@ -225,7 +252,7 @@ static bool is_of_quota(enum weir_quantity quantity)
 }
 
 /* "fill of api", or "fill api". */
-static int read_quota(struct weir_builder *builder, char **out)
+static int read_condition_quota(struct weir_builder *builder, char **out)
 {
     const struct weir_word *word = weir_line_peek(&builder->line);
     if (!word || weir_word_is(word, "of"))
@@ -254,7 +281,7 @@ int weir_build_condition_now(struct weir_builder *builder,
     out->quantity = (enum weir_quantity)quantity;
     out->where = word->where;
     if (is_of_quota(out->quantity))
-        error = read_quota(builder, &out->quota);
+        error = read_condition_quota(builder, &out->quota);
     if (error == 0)
         error = read_comparison(builder, out);
     if (error == 0)
@@ -269,7 +296,7 @@ static int read_at_end(struct weir_builder *builder,
     size_t start = builder->line.next - 1;
     out->at_end = true;
     out->where = word->where;
-    int error = read_measured(builder, word, &out->measure);
+    int error = read_measure_or_metric(builder, word, &out->measure);
     if (error == 0)
         error = read_comparison(builder, out);
     out->quota = out->measure.quota;
@@ -296,10 +323,8 @@ int weir_build_expect(struct weir_builder *builder)
     struct weir_scenario *scenario = builder->scenario;
     struct weir_condition condition = { .at_end = true };
     const struct weir_word *word;
-    int error = weir_line_want(&builder->line,
-                               "a measure, such as "
-                               "passed_mean",
-                               &word);
+    int error =
+        weir_line_want(&builder->line, "a measure, such as passed_mean", &word);
     if (error == 0)
         error = weir_build_room(builder, scenario->expect_count);
     if (error == 0)
@@ -317,10 +342,8 @@ int weir_build_measure(struct weir_builder *builder)
     struct weir_scenario *scenario = builder->scenario;
     struct weir_measure measure = { .metric = 0 };
     const struct weir_word *word;
-    int error = weir_line_want(&builder->line,
-                               "a metric, such as "
-                               "passed_mean",
-                               &word);
+    int error =
+        weir_line_want(&builder->line, "a metric, such as passed_mean", &word);
     if (error == 0)
         error = weir_build_room(builder, scenario->measure_count);
     if (error == 0)
@@ -350,7 +373,7 @@ int weir_build_measure(struct weir_builder *builder)
 static int find_variant(struct weir_builder *builder,
                         const struct weir_word *word, bool *out_there)
 {
-    const struct weir_script *script = builder->script;
+    const struct weir_lab_script *script = builder->script;
     struct weir_scenario *memory = builder->scenario;
     size_t grid = weir_script_grid(script);
     bool axes = script->axis_count > 0;
@@ -386,10 +409,8 @@ static int read_claimed(struct weir_builder *builder,
                         struct weir_condition *out, bool *out_there)
 {
     const struct weir_word *word;
-    int error = weir_line_want(&builder->line,
-                               "a measure, such as "
-                               "passed_mean",
-                               &word);
+    int error =
+        weir_line_want(&builder->line, "a measure, such as passed_mean", &word);
     if (error < 0)
         return error;
     size_t dot = last_dot(word->text);
@@ -492,16 +513,15 @@ static int read_series(struct weir_builder *builder,
 {
     while (word) {
         int series;
-        int error = weir_read_choice(word, "series",
-                                     weir_scenario_series(builder->scenario),
-                                     &series, builder->diag);
+        int error =
+            weir_read_choice(word, "series", list_series(builder->scenario),
+                             &series, builder->diag);
         if (error < 0)
             return error;
         for (size_t i = 0; i < figure->series_count; i++) {
             if (figure->series[i] == series)
                 return WEIR_REFUSE(builder, word,
-                                   "%s is in this figure "
-                                   "already",
+                                   "%s is in this figure already",
                                    WEIR_SHOWN(word));
         }
         figure->series[figure->series_count++] = series;
@@ -520,13 +540,10 @@ int weir_build_figure(struct weir_builder *builder)
     const struct weir_word *title;
     const struct weir_word *word;
     int error = weir_line_want(&builder->line,
-                               "the title, in quotes: what "
-                               "one sees",
-                               &title);
+                               "the title, in quotes: what one sees", &title);
     if (error == 0)
         error = weir_line_want(&builder->line,
-                               "what it shows: series, or "
-                               "MEASURE against KEY",
+                               "what it shows: series, or MEASURE against KEY",
                                &word);
     if (error == 0)
         error = weir_build_room(builder, scenario->figure_count);
@@ -627,8 +644,9 @@ static void print_measure(FILE *out, const struct weir_scenario *scenario,
     fputc('\n', out);
 }
 
-static void print_figure(FILE *out, const struct weir_scenario *scenario,
-                         const struct weir_figure *figure)
+static void print_figure_statement(FILE *out,
+                                   const struct weir_scenario *scenario,
+                                   const struct weir_figure *figure)
 {
     fputs("figure ", out);
     weir_print_quoted(out, weir_text_of(figure->title));
@@ -647,9 +665,11 @@ static void print_figure(FILE *out, const struct weir_scenario *scenario,
     fputc('\n', out);
 }
 
-static void print_lines(FILE *out, const struct weir_scenario *scenario,
-                        const char *word,
-                        const struct weir_condition *conditions, size_t count)
+static void print_condition_lines(FILE *out,
+                                  const struct weir_scenario *scenario,
+                                  const char *word,
+                                  const struct weir_condition *conditions,
+                                  size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         fprintf(out, "%s ", word);
@@ -674,16 +694,16 @@ static void print_claim(FILE *out, const struct weir_scenario *scenario,
     fputc('\n', out);
 }
 
-void weir_print_asks(FILE *out, const struct weir_scenario *scenario)
+void weir_print_measures(FILE *out, const struct weir_scenario *scenario)
 {
-    print_lines(out, scenario, "always", scenario->always,
-                scenario->always_count);
+    print_condition_lines(out, scenario, "always", scenario->always,
+                          scenario->always_count);
     for (size_t i = 0; i < scenario->measure_count; i++)
         print_measure(out, scenario, &scenario->measures[i]);
-    print_lines(out, scenario, "expect", scenario->expects,
-                scenario->expect_count);
+    print_condition_lines(out, scenario, "expect", scenario->expects,
+                          scenario->expect_count);
     for (size_t i = 0; i < scenario->claim_count; i++)
         print_claim(out, scenario, &scenario->claims[i]);
     for (size_t i = 0; i < scenario->figure_count; i++)
-        print_figure(out, scenario, &scenario->figures[i]);
+        print_figure_statement(out, scenario, &scenario->figures[i]);
 }

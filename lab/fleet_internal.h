@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * lab/fleet_parts.h - the structs of a fleet, for the fleet's own files. */
+ * lab/fleet_internal.h - the structs of a fleet, for the fleet's own files. */
 
-#ifndef WEIR_FLEET_PARTS_H
-#define WEIR_FLEET_PARTS_H
+#ifndef WEIR_FLEET_INTERNAL_H
+#define WEIR_FLEET_INTERNAL_H
 
 #include "codec/weir_v1.h"
 #include "lab/fleet.h"
@@ -14,7 +14,7 @@
 struct weir_node {
     struct weir_part part; /* the first member */
     struct weir_fleet *fleet;
-    struct weir_listen_address place;
+    struct weir_node_place place;
     struct weir_fleet_clock clock;
     weir_duration per_message, per_item; /* of its processor */
     weir_instant free_at;                /* the world's: when its work is
@@ -34,11 +34,24 @@ struct weir_node {
     struct weir_region *region; /* owned; NULL: a topmost root */
 };
 
+/* What a link calls at its ends, filled by fleet_node.c. */
+struct weir_link_ends {
+    /* A packet has reached the node. */
+    void (*arrive)(struct weir_node *node, struct weir_packet *packet);
+    /* The node's end of the link goes up or down. 'above': the peer is a root
+     * above it. */
+    void (*switch_link)(struct weir_node *node, uint32_t peer, bool above,
+                        bool up);
+    /* The root is no longer paused: it may send again. */
+    void (*resume)(struct weir_node *node);
+};
+
 /* Between a limiter and a root. Its part tries later again to bring the link
  * up. */
 struct weir_link {
     struct weir_part part; /* the first member */
     struct weir_fleet *fleet;
+    const struct weir_link_ends *ends;
     uint32_t limiter, root;
     uint32_t connection; /* rises when it goes up and when it goes down */
     uint32_t oldest;     /* the oldest connection from which a replay may come:
@@ -78,8 +91,8 @@ static inline struct weir_link *weir_fleet_link(const struct weir_fleet *fleet,
     return &fleet->links[(size_t)limiter * fleet->options.roots + root];
 }
 
-static inline struct weir_node *weir_fleet_node(
-    const struct weir_fleet *fleet, struct weir_listen_address place)
+static inline struct weir_node *weir_fleet_node(const struct weir_fleet *fleet,
+                                                struct weir_node_place place)
 {
     weir_assert(place.index <
                 (place.root ? fleet->options.roots : fleet->options.limiters));
@@ -95,28 +108,25 @@ static inline bool weir_node_alive(const struct weir_node *node)
 /* ---- fleet_node.c: a node's turn ---- */
 
 void weir_node_init(struct weir_node *node, struct weir_fleet *fleet,
-                    struct weir_listen_address place);
+                    struct weir_node_place place);
 /* Creates or frees the node's memory, without informing its links. */
 void weir_node_begin(struct weir_node *node);
 void weir_node_end(struct weir_node *node);
 weir_instant weir_node_now(const struct weir_node *node);
-/* A packet has reached the node, which takes it now or when it is free. */
-void weir_node_arrive(struct weir_node *node, struct weir_packet *packet);
 /* To be called after each change to the node: it sends its messages and sleeps
  * until its deadline. No effect while it is paused. */
 void weir_node_rest(struct weir_node *node);
 /* The node has work to do now. */
 void weir_node_kick(struct weir_node *node);
-/* The node's end of the link goes up or down. 'above': the peer is a root above
- * it. */
-void weir_node_link(struct weir_node *node, uint32_t peer, bool above, bool up);
+extern const struct weir_link_ends weir_node_ends;
 /* A root reads the store's new edits. */
 void weir_node_load(struct weir_node *node);
 
 /* ---- fleet_link.c: links ---- */
 
 void weir_link_init(struct weir_link *link, struct weir_fleet *fleet,
-                    uint32_t limiter, uint32_t root);
+                    const struct weir_link_ends *ends, uint32_t limiter,
+                    uint32_t root);
 void weir_link_fini(struct weir_link *link);
 /* Brings the link up if nothing forbids it. */
 void weir_link_settle(struct weir_link *link);
@@ -136,4 +146,4 @@ bool weir_link_admits(struct weir_link *link, const struct weir_packet *packet);
 /* A packet of the link was taken or is lost. */
 void weir_link_relieve(struct weir_link *link);
 
-#endif /* WEIR_FLEET_PARTS_H */
+#endif /* WEIR_FLEET_INTERNAL_H */

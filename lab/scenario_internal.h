@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * lab/scenario_build.h - the state shared by the statements while a scenario is
- * built from a script. */
+ * lab/scenario_internal.h - the state shared by the statements while a
+ * scenario is built from a script. */
 
-#ifndef WEIR_SCENARIO_BUILD_H
-#define WEIR_SCENARIO_BUILD_H
+#ifndef WEIR_SCENARIO_INTERNAL_H
+#define WEIR_SCENARIO_INTERNAL_H
 
 #include <stdio.h>
 
@@ -17,24 +17,25 @@ struct weir_mention {
 };
 /* An edit, "at T set …": its fields are applied to the quota as it is at T,
  * when the order of all edits is known. */
-struct weir_edit {
+struct weir_scenario_edit {
     struct weir_where where; /* of the verb; identifies its action */
     struct weir_line fields; /* from there on */
 };
 
 struct weir_builder {
     struct weir_scenario *scenario;
-    const struct weir_script *script;
+    const struct weir_lab_script *script;
     struct weir_line line; /* the present line */
     struct weir_diag *diag;
     struct weir_mention *mentions;
     size_t mention_count;
-    struct weir_edit *edits;
+    struct weir_scenario_edit *edits;
     size_t edit_count;
     struct weir_catalog *catalog; /* quotas at the instant that is being
                                    * checked */
     unsigned pass;                /* over the lines: see scenario_build.c */
     uint64_t seen;                /* statements allowed once, by their row */
+    bool has_fleet;               /* a statement of this pass needs one */
 };
 
 /* Refuses at a word. */
@@ -46,15 +47,16 @@ struct weir_builder {
     ((array) = weir_scenario_grow((builder)->scenario, (array), (count), \
                                   sizeof *(array)),                      \
      &(array)[(count)++])
+/* ---- scenario_items.c ---- */
+
 /* Whether one more item is allowed; else refuses at the line's first word. */
 int weir_build_room(struct weir_builder *builder, size_t count);
-
-/* Whether a statement of this pass needs a fleet. */
-bool weir_build_has_fleet(const struct weir_builder *builder);
 
 /* Remembers that a quota was named, and returns a copy of the name. */
 char *weir_build_mention(struct weir_builder *builder,
                          const struct weir_word *word);
+/* The words from 'from' to the present one, for the log of a run. */
+char *weir_build_words(struct weir_builder *builder, size_t from);
 
 /* ---- Nodes: scenario_nodes.c ---- */
 
@@ -131,7 +133,7 @@ int weir_build_edits(struct weir_builder *builder);
 void weir_print_quota(FILE *out, const struct weir_quota *quota,
                       const struct weir_quota *base);
 
-/* ---- scenario_load.c, scenario_action.c, scenario_ask.c ---- */
+/* ---- scenario_load.c, scenario_action.c, scenario_measure.c ---- */
 
 int weir_build_load(struct weir_builder *builder);
 void weir_print_load(FILE *out, const struct weir_scenario *scenario,
@@ -154,9 +156,6 @@ int weir_build_condition_now(struct weir_builder *builder,
                              struct weir_condition *out);
 void weir_print_condition(FILE *out, const struct weir_scenario *scenario,
                           const struct weir_condition *condition);
-void weir_print_asks(FILE *out, const struct weir_scenario *scenario);
+void weir_print_measures(FILE *out, const struct weir_scenario *scenario);
 
-/* The words from 'from' to the present one, for the log of a run. */
-char *weir_build_words(struct weir_builder *builder, size_t from);
-
-#endif /* WEIR_SCENARIO_BUILD_H */
+#endif /* WEIR_SCENARIO_INTERNAL_H */

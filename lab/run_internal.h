@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * lab/run_parts.h - the parts of a simulated run, for its own files. */
+ * lab/run_internal.h - the parts of a simulated run, for its own files. */
 
-#ifndef WEIR_RUN_PARTS_H
-#define WEIR_RUN_PARTS_H
+#ifndef WEIR_RUN_INTERNAL_H
+#define WEIR_RUN_INTERNAL_H
 
 #include "lab/check.h"
 #include "lab/load.h"
@@ -66,4 +66,4 @@ uint32_t weir_count_links(const struct weir_run *run);
 uint32_t weir_count_alive(const struct weir_run *run, bool roots);
 uint32_t weir_count_ready(const struct weir_run *run);
 
-#endif /* WEIR_RUN_PARTS_H */
+#endif /* WEIR_RUN_INTERNAL_H */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * lab/model_adaptive.h - the parts of the model "adaptive": its metrics, and
- * the observer of a plant that computes them. */
+ * lab/model_adaptive_internal.h - the parts of the model "adaptive": its
+ * metrics, and the observer of a plant that computes them. */
 
-#ifndef WEIR_MODEL_ADAPTIVE_H
-#define WEIR_MODEL_ADAPTIVE_H
+#ifndef WEIR_MODEL_ADAPTIVE_INTERNAL_H
+#define WEIR_MODEL_ADAPTIVE_INTERNAL_H
 
 #include "lab/model.h"
 #include "lab/plant.h"
@@ -74,4 +74,4 @@ void weir_adaptive_look_note(void *context, const struct weir_plant_note *note);
 /* Fills the metrics and series at the end of the run. */
 void weir_adaptive_look_sum_up(struct weir_adaptive_look *look);
 
-#endif /* WEIR_MODEL_ADAPTIVE_H */
+#endif /* WEIR_MODEL_ADAPTIVE_INTERNAL_H */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * lab/check_parts.h - the checkers' state, for check*.c only.
+ * lab/check_internal.h - the checkers' state, for check*.c only.
  *
  *     quota    of a name: its rule in the store, the true bucket
  *     limiter  its slots: the quota of each, and its count so far
@@ -9,8 +9,10 @@
  * All of it is derived from the events of the run (requests, messages, births,
  * edits) and compared with the state of the nodes. */
 
-#ifndef WEIR_CHECK_PARTS_H
-#define WEIR_CHECK_PARTS_H
+#ifndef WEIR_CHECK_INTERNAL_H
+#define WEIR_CHECK_INTERNAL_H
+
+#include <math.h>
 
 #include "core/base/index.h"
 #include "core/node/root_state.h"
@@ -188,52 +190,37 @@ struct weir_check {
     char sentence[512];
 };
 
+static inline weir_instant weir_check_limiter_now(
+    const struct weir_check *check, uint32_t limiter)
+{
+    return weir_fleet_clock_of(check->fleet, weir_limiter_place(limiter));
+}
+
+static inline weir_instant weir_check_root_now(const struct weir_check *check,
+                                               uint32_t root)
+{
+    return weir_fleet_clock_of(check->fleet, weir_root_place(root));
+}
+
+/* ---- check_view.c: the state of the nodes ---- */
+
 /* Only the first violation is kept; 'what' and its arguments as for printf. */
 void weir_check_fail(struct weir_check *check, const char *checker,
                      const char *what, ...)
     __attribute__((format(printf, 3, 4)));
-/* A root's answer to a report has reached the limiter. */
-void weir_check_answered(struct weir_check *check, uint32_t limiter,
-                         uint32_t root);
-/* Whether the root runs and has the store's current quotas. */
-bool weir_check_root_follows(const struct weir_check *check, uint32_t root);
-
-/* ---- check_book.c: counts of all tables ---- */
-
-struct check_quota *weir_check_quota_of(struct weir_check *check,
-                                        struct weir_text name);
-/* The entry of the slot, reset if the slot has begun another life. */
-struct check_slot *weir_check_slot_of(struct weir_check *check,
-                                      uint32_t limiter, uint32_t slot);
 /* Leaks the bucket until 'now'. */
 void weir_check_leak(struct check_bucket *bucket, double per_ns,
                      weir_instant now);
 double weir_check_truth(struct weir_check *check, struct check_quota *quota);
-/* Reads the store's edits, if there are any. */
-void weir_check_follow_store(struct weir_check *check);
-/* Accounts for clocks that run ahead of the world's: they leak too early. */
-void weir_check_limiter_clock(struct weir_check *check, uint32_t limiter);
-void weir_check_root_clock(struct weir_check *check, uint32_t root);
 /* Units that fast clocks may have leaked too early since the bucket was last
  * empty. */
 double weir_check_ahead(const struct weir_check *check,
                         const struct check_quota *quota);
-
-/* ---- one file for each checker ---- */
-
-void weir_check_conservation_hello(struct weir_check *check, uint32_t root,
-                                   uint32_t limiter);
-void weir_check_conservation_report(struct weir_check *check, uint32_t root,
-                                    uint32_t limiter,
-                                    const struct weir_report *report);
-void weir_check_conservation_turn(struct weir_check *check);
-/* Called before the quota's rule changes in the books: 'another' quota is
- * created under the name, or the edit leaves at most 'most' counted units in a
- * bucket. */
-void weir_check_conservation_edit(struct weir_check *check,
-                                  struct check_quota *quota, bool another,
-                                  double most);
-void weir_check_conservation_end(struct weir_check *check);
+/* Accounts for clocks that run ahead of the world's: they leak too early. */
+void weir_check_limiter_clock(struct weir_check *check, uint32_t limiter);
+void weir_check_root_clock(struct weir_check *check, uint32_t root);
+/* Whether the root runs and has the store's current quotas. */
+bool weir_check_root_follows(const struct weir_check *check, uint32_t root);
 /* Reads the root's bucket of the quota; false: it has none. */
 bool weir_check_root_bucket(struct weir_check *check, uint32_t root,
                             const struct check_quota *quota,
@@ -243,14 +230,99 @@ const struct weir_limiter_cell *weir_check_cell(struct weir_check *check,
                                                 uint32_t root, uint32_t limiter,
                                                 uint32_t slot);
 
+/* ---- check_slack.c: the allowances of limiters ---- */
+
+/* The root presumes this many units of all limiters. */
+void weir_check_slack_presumed(struct check_image *image, double presumed);
+/* Suspends the quota's bound, for all roots. */
+void weir_check_slack_doubt(struct check_quota *quota);
+/* The bound without the terms that depend on the past; units. */
+double weir_check_slack_bound(const struct check_quota *quota,
+                              const struct check_image *image);
+/* To be called before the sum of allowances changes. */
+void weir_check_slack_settle(struct weir_check *check,
+                             struct check_quota *quota,
+                             struct check_image *image);
+/* Units of the slot that the root hasn't heard of. */
+int64_t weir_check_slack_unheard(struct weir_check *check,
+                                 const struct check_slot *slot,
+                                 uint32_t limiter, uint32_t index,
+                                 uint32_t root);
+/* 'loose': the root's slack doesn't limit the slot. */
+void weir_check_slack_set_loose(struct check_image *image,
+                                struct check_told *told, bool loose);
+/* The limiter has received a slack. 'beside': units counted that the root has
+ * neither heard of nor presumes. */
+void weir_check_slack_receive(struct weir_check *check,
+                              struct check_quota *quota,
+                              struct check_told *told, uint32_t root,
+                              double slack, double beside);
+/* The slack received last no longer rules. */
+void weir_check_slack_withdraw(struct weir_check *check,
+                               struct check_quota *quota,
+                               struct check_told *told, uint32_t root);
+/* The slot's life is over; 'died': its limiter died. */
+void weir_check_slack_slot_ends(struct weir_check *check,
+                                struct check_slot *slot, uint32_t limiter,
+                                uint32_t index, bool died);
+
+/* ---- check_image.c: images of roots' buckets ---- */
+
+/* Range of values that a root's bucket may have, without the presumed units. */
+struct check_span {
+    double least, most;
+};
+#define CHECK_ANYTHING ((struct check_span){ -INFINITY, INFINITY })
+
+/* Rounding: a bucket is a whole number of its scale, the image isn't. Units. */
+double weir_check_image_grain(const struct check_quota *quota);
+/* Brings the image to now. False: it can't be judged, since the clock was set
+ * back, or the root didn't follow the store, now or at the last read. */
+bool weir_check_image_advance(struct weir_check *check, uint32_t root,
+                              struct check_quota *quota);
+/* Fails if the root's bucket is not within 'span'; the image takes over its
+ * value. 'when' begins the sentence. */
+void weir_check_image_compare(struct weir_check *check, uint32_t root,
+                              struct check_quota *quota, struct check_span span,
+                              double tolerance, const char *when);
+/* Judges the next bucket in turn. */
+void weir_check_image_turn(struct weir_check *check);
+/* Called before the quota's rule changes in the books: 'another' quota is
+ * created under the name, or the edit leaves at most 'most' counted units in a
+ * bucket. */
+void weir_check_image_edit(struct weir_check *check, struct check_quota *quota,
+                           bool another, double most);
+
+/* ---- check_book.c: counts of all tables ---- */
+
+struct check_quota *weir_check_quota_of(struct weir_check *check,
+                                        struct weir_text name);
+/* The entry of the slot, reset if the slot has begun another life. */
+struct check_slot *weir_check_slot_of(struct weir_check *check,
+                                      uint32_t limiter, uint32_t slot);
+/* Reads the store's edits, if there are any. */
+void weir_check_follow_store(struct weir_check *check);
+
+/* ---- one file for each checker ---- */
+
+/* After each event. */
+void weir_check_bounds_event(struct weir_check *check);
+/* A root's answer to a report has reached the limiter. */
+void weir_check_bounds_answered(struct weir_check *check, uint32_t limiter,
+                                uint32_t root);
+
+void weir_check_conservation_hello(struct weir_check *check, uint32_t root,
+                                   uint32_t limiter);
+void weir_check_conservation_report(struct weir_check *check, uint32_t root,
+                                    uint32_t limiter,
+                                    const struct weir_report *report);
+void weir_check_conservation_end(struct weir_check *check);
+
 void weir_check_unseen_passed(struct weir_check *check, uint32_t limiter,
                               uint32_t index, int64_t units, bool over_high);
 void weir_check_unseen_merged(struct weir_check *check,
                               struct check_quota *quota, uint32_t root,
                               int64_t units, bool doubt);
-void weir_check_unseen_doubt(struct check_quota *quota);
-/* The root presumes this many units of all limiters. */
-void weir_check_unseen_presumed(struct check_image *image, double presumed);
 void weir_check_unseen_welcome(struct weir_check *check, uint32_t limiter,
                                uint32_t root,
                                const struct weir_message *message);
@@ -258,14 +330,10 @@ void weir_check_unseen_report(struct weir_check *check, uint32_t limiter,
                               uint32_t root,
                               const struct weir_message *message);
 /* A running root has composed these fills for the limiter. */
-void weir_check_unseen_said(struct weir_check *check, uint32_t root,
+void weir_check_unseen_sent(struct weir_check *check, uint32_t root,
                             uint32_t limiter, const struct weir_fills *fills);
 void weir_check_unseen_fills(struct weir_check *check, uint32_t limiter,
                              uint32_t root, const struct weir_message *message);
-/* The slot's life is over; 'died': its limiter died. */
-void weir_check_unseen_slot_ends(struct weir_check *check,
-                                 struct check_slot *slot, uint32_t limiter,
-                                 uint32_t index, bool died);
 /* The root starts or dies. */
 void weir_check_unseen_root(struct weir_check *check, uint32_t root);
 
@@ -277,9 +345,9 @@ void weir_check_epochs_quotas(struct weir_check *check, uint32_t limiter,
                               const struct weir_quotas *quotas);
 void weir_check_epochs_root(struct weir_check *check, uint32_t root);
 
-void weir_check_agreement_told(struct weir_check *check, uint32_t limiter,
-                               uint32_t root, const struct weir_fill *fill,
-                               const struct check_quota *quota);
+void weir_check_agreement_received(struct weir_check *check, uint32_t limiter,
+                                   uint32_t root, const struct weir_fill *fill,
+                                   const struct check_quota *quota);
 void weir_check_agreement_end(struct weir_check *check);
 
-#endif /* WEIR_CHECK_PARTS_H */
+#endif /* WEIR_CHECK_INTERNAL_H */

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT
- * lab/model_doorman.h - the stage of Doorman's scenarios, for the model's own
- * files: a tree of jobs, clients on its leaves, their wants, mishaps, and
- * measurements. Two sets of rules run on it.
+ * lab/model_doorman_internal.h - the stage of Doorman's scenarios, for the
+ * model's own files: a tree of jobs, clients on its leaves, their wants,
+ * mishaps, and measurements. Two sets of rules run on it.
  *
  * The words are Doorman's: a job is a place in the tree, with some tasks (the
  * processes) of which at most one is master. The stage chooses the masters and
  * the clients' wants and informs the rules; the rules tell the stage how much
  * each client may use. Instants are since the start of the run. */
 
-#ifndef WEIR_MODEL_DOORMAN_H
-#define WEIR_MODEL_DOORMAN_H
+#ifndef WEIR_MODEL_DOORMAN_INTERNAL_H
+#define WEIR_MODEL_DOORMAN_INTERNAL_H
 
 #include "core/base/rng.h"
+#include "lab/heap.h"
 #include "lab/model.h"
 
 #define WEIR_DOORMAN_NONE UINT32_MAX
@@ -81,30 +82,11 @@ enum weir_doorman_series {
 
 struct weir_doorman;
 
-/* ---- model_doorman_agenda.c: actions by instant ---- */
-
 struct weir_doorman_action {
-    weir_instant at;
-    uint64_t number; /* of posting: the order within an instant */
+    struct weir_heap_key key;
     void (*run)(struct weir_doorman *stage, uint32_t which, weir_instant now);
     uint32_t which;
 };
-
-struct weir_doorman_agenda {
-    struct weir_doorman_action *heap; /* owned */
-    size_t count, capacity;
-    uint64_t posted;
-};
-
-void weir_doorman_post(struct weir_doorman *stage, weir_instant at,
-                       void (*run)(struct weir_doorman *stage, uint32_t which,
-                                   weir_instant now),
-                       uint32_t which);
-/* The instant of the next action; WEIR_NEVER: there is none. */
-weir_instant weir_doorman_due(const struct weir_doorman *stage);
-/* Runs the actions that are due by 'now' and were posted before the call, in
- * the order of posting. */
-void weir_doorman_run_due(struct weir_doorman *stage, weir_instant now);
 
 /* ---- model_doorman_look.c: measurements ---- */
 
@@ -179,7 +161,7 @@ struct weir_doorman {
     const struct weir_doorman_rules *rules;
     void *fleet; /* owned by the rules */
     struct weir_rng rng;
-    struct weir_doorman_agenda agenda;
+    struct weir_heap agenda; /* of struct weir_doorman_action */
     struct weir_doorman_look look;
     struct weir_doorman_job *jobs; /* owned; the root is the first */
     size_t job_count, job_room;
@@ -188,11 +170,38 @@ struct weir_doorman {
     uint32_t tasks; /* of each job */
 };
 
+/* Runs 'run' at 'at'; within an instant, in the order of the calls. */
+static inline void weir_doorman_post(
+    struct weir_doorman *stage, weir_instant at,
+    void (*run)(struct weir_doorman *stage, uint32_t which, weir_instant now),
+    uint32_t which)
+{
+    weir_heap_push(&stage->agenda,
+                   &(struct weir_doorman_action){
+                       .key.at = at, .run = run, .which = which });
+}
+
+/* Runs the actions that are due by 'now' and were posted before the call. */
+static inline void weir_doorman_run_due(struct weir_doorman *stage,
+                                        weir_instant now)
+{
+    uint64_t end = stage->agenda.pushed;
+    while (weir_heap_due(&stage->agenda) <= now &&
+           weir_heap_first(&stage->agenda)->order < end) {
+        struct weir_doorman_action action;
+        weir_heap_pop(&stage->agenda, &action);
+        action.run(stage, action.which, now);
+    }
+}
+
 /* A random number below 'count'. */
 uint32_t weir_doorman_draw(struct weir_doorman *stage, size_t count);
 /* Adds one to a metric that counts. */
-void weir_doorman_count(struct weir_doorman *stage,
-                        enum weir_doorman_metric metric);
+static inline void weir_doorman_count(struct weir_doorman *stage,
+                                      enum weir_doorman_metric metric)
+{
+    stage->run->metrics[metric] += 1;
+}
 
 /* A client may use 'given' from now on. */
 void weir_doorman_give(struct weir_doorman *stage, uint32_t client,
@@ -214,4 +223,4 @@ void weir_doorman_report(struct weir_doorman *stage);
 /* Writes the metrics that are kept here, at the end of the run. */
 void weir_doorman_look_end(struct weir_doorman *stage);
 
-#endif /* WEIR_MODEL_DOORMAN_H */
+#endif /* WEIR_MODEL_DOORMAN_INTERNAL_H */
