@@ -374,7 +374,7 @@ class WithEtcd(Case):
             if time.monotonic() > cut + pause:
                 relay.cut()
                 pause, cut = 2 * pause, time.monotonic()
-            return "has forgotten" in agent.logged()
+            return "has dropped all before" in agent.logged()
         self.until("a watch that is cut", write)
         self.until("the value", lambda: watch.values and
                    watch.values[-1][2] == f"value {count}")

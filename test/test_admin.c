@@ -17,6 +17,7 @@
 #include "front/uri.h"
 #include "patience.h"
 #include "server/admin/changes.h"
+#include "server/metrics/metrics.h"
 
 /* ---- Quotas, one by one ---- */
 

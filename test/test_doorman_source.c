@@ -223,6 +223,42 @@ static void test_nothing_but_an_epoch(void **state)
     assert_int_equal(w->epoch, before);
 }
 
+/* Writes 'count' entries, "a1", "a2" … for the letter 'a'. */
+static void write_many(struct world *w, char letter, unsigned count)
+{
+    FILE *file = fopen(w->path, "w");
+    assert_non_null(file);
+    fputs("resources:\n", file);
+    for (unsigned i = 1; i <= count; i++)
+        fprintf(file,
+                "- {identifier_glob: %c%u, capacity: 1, algorithm: {kind: "
+                "STATIC, lease_length: 60, refresh_interval: 5}}\n",
+                letter, i);
+    fputs(STAR, file);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* Every entry gives way to another in the next revision: each change has an
+ * epoch of its own, above those of the state before. */
+static void test_all_entries_are_replaced(void **state)
+{
+    struct world *w = *state;
+    struct weir_diag diag = { 0 };
+    const struct timespec same[2] = { { .tv_sec = time(NULL) },
+                                      { .tv_sec = time(NULL) } };
+    const unsigned count = WEIR_DOORMAN_TEMPLATES_MAX - 1;
+    write_many(w, 'a', count);
+    assert_int_equal(utimensat(AT_FDCWD, w->path, same, 0), 0);
+    assert_int_equal(open_source(w, &diag), 0);
+    write_many(w, 'b', count);
+    assert_int_equal(utimensat(AT_FDCWD, w->path, same, 0), 0);
+    weir_doorman_source_look(w->source, true);
+    assert_int_equal(w->removals, count);
+    assert_int_equal(w->changes, 2 * count + 1);
+    assert_float_equal(capacity_of(w, "a1"), -1, 0);
+    assert_float_equal(capacity_of(w, "b1"), 1, 0);
+}
+
 static void make_socket(const char *path)
 {
     struct sockaddr_un at = { .sun_family = AF_UNIX };
@@ -345,6 +381,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_what_changes_is_told, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_bad_files, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_all_entries_are_replaced, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(test_nothing_but_an_epoch, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_one_that_cant_be_opened, set_up,

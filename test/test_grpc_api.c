@@ -24,6 +24,7 @@ struct fixture {
     struct weir_root *root;
     struct weir_admin *admin;
     struct weir_authorization authorizer;
+    struct weir_root_loop *loop;
     struct weir_grpc_api *api;
     struct weir_address address;
 };
@@ -200,8 +201,13 @@ static int make_of(void **state, size_t connections_max)
                                         .name = root.name,
                                         .started = weir_clock_now() };
     f->admin = weir_admin_new(&admin);
+    const struct weir_root_loop_options loop = { .base = f->base,
+                                                 .root = f->root,
+                                                 .log = &f->log };
+    f->loop = weir_root_loop_new(&loop);
     struct weir_grpc_api_options options = { .base = f->base,
                                              .root = f->root,
+                                             .loop = f->loop,
                                              .admin = f->admin,
                                              .log = &f->log,
                                              .authorizer = &f->authorizer,
@@ -235,6 +241,7 @@ static int clean(void **state)
     struct fixture *f = *state;
     weir_admin_free(&f->admin);
     weir_grpc_api_free(&f->api);
+    weir_root_loop_free(&f->loop);
     /* Replies being written end by themselves. */
     PATIENTLY(event_base_dispatch(f->base));
     weir_root_free(f->root);

@@ -43,7 +43,7 @@ struct row {
     bool used;           /* at the last sweep, and so are all members below */
     float fill;
     uint32_t ruler;     /* of an instance: the slot of its template, … */
-    uint32_t instances; /* … its row has their sum, during sum_up() */
+    uint32_t instances; /* … its row has their sum, during sum_up_instances() */
     uint64_t passed, refused;
     uint64_t count_before, refused_before; /* at the begin of the sums */
 };
@@ -85,7 +85,7 @@ static struct weir_limit odd_limit_of(double rate)
 }
 
 /* The shortest form: 100/s, 90/min. */
-static struct weir_limit limit_of(double rate, bool inflight)
+static struct weir_limit limit_of_rate(double rate, bool inflight)
 {
     static const uint64_t periods[] = { 1, 60, 3600, 86400 };
     if (isinf(rate))
@@ -120,7 +120,7 @@ static struct weir_burst burst_of(double units)
 }
 
 /* The quota of the slot in page->show. */
-static const struct weir_quota *quota_of(struct weir_agent_page *page)
+static const struct weir_quota *quota_of_details(struct weir_agent_page *page)
 {
     const struct weir_slot_details *show = &page->show;
     struct weir_quota *quota = &page->quota;
@@ -133,7 +133,7 @@ static const struct weir_quota *quota_of(struct weir_agent_page *page)
     quota->sharing = show->sharing;
     quota->kind = show->inflight ? WEIR_CONCURRENCY : WEIR_RATE;
     quota->limit = show->elsewhere ? limit_elsewhere(page->weir, show)
-                                   : limit_of(show->limit, show->inflight);
+                                   : limit_of_rate(show->limit, show->inflight);
     double high = show->elsewhere ? (double)quota->limit.units : show->high;
     quota->low_burst = burst_of(show->elsewhere ? high : show->low);
     quota->high_burst = burst_of(high);
@@ -148,7 +148,7 @@ static bool has_quota(const struct weir_slot_details *show)
 }
 
 /* The row of the slot in page->show; begins its sums with a new generation. */
-static struct row *row_of(struct weir_agent_page *page, uint32_t slot)
+static struct row *row_of_slot(struct weir_agent_page *page, uint32_t slot)
 {
     const struct weir_slot_details *show = &page->show;
     struct row *row = &page->rows[slot];
@@ -164,10 +164,10 @@ static struct row *row_of(struct weir_agent_page *page, uint32_t slot)
 
 /* Notes the state of the slot in page->show in its row; returns whether it is
  * in use. */
-static bool note(struct weir_agent_page *page, uint32_t slot)
+static bool note_slot(struct weir_agent_page *page, uint32_t slot)
 {
     const struct weir_slot_details *show = &page->show;
-    struct row *row = row_of(page, slot);
+    struct row *row = row_of_slot(page, slot);
     row->fill = (float)show->fill;
     row->ruler = show->ruler_len > 0 ? show->ruler_slot : WEIR_SLOT_NONE;
     row->passed = show->count - row->count_before;
@@ -180,28 +180,29 @@ static bool note(struct weir_agent_page *page, uint32_t slot)
     return row->used;
 }
 
-static void sweep(struct weir_agent_page *page, uint32_t count,
-                  weir_instant now)
+static void sweep_slots(struct weir_agent_page *page, uint32_t count,
+                        weir_instant now)
 {
     uint32_t end = weir_limiter_view_slots(page->weir);
     for (uint32_t i = 0; i < count && i < end; i++) {
         page->hand = page->hand + 1 < end ? page->hand + 1 : 0;
         if (weir_limiter_view_at(page->weir, page->hand, &page->show, now))
-            (void)note(page, page->hand);
+            (void)note_slot(page, page->hand);
         else
             page->rows[page->hand].used = false;
     }
 }
 
-static struct weir_usage usage_of(const struct row *row, struct weir_text name,
-                                  const struct weir_quota *quota)
+static struct weir_used_quota usage_of_row(const struct row *row,
+                                           struct weir_text name,
+                                           const struct weir_quota *quota)
 {
-    return (struct weir_usage){ .name = name,
-                                .quota = quota,
-                                .fill = (double)row->fill,
-                                .passed = row->passed,
-                                .refused = row->refused,
-                                .limiters = 1 };
+    return (struct weir_used_quota){ .name = name,
+                                     .quota = quota,
+                                     .fill = (double)row->fill,
+                                     .passed = row->passed,
+                                     .refused = row->refused,
+                                     .limiters = 1 };
 }
 
 static size_t count_used(void *context)
@@ -210,8 +211,8 @@ static size_t count_used(void *context)
     return weir_limiter_view_slots(page->weir);
 }
 
-static bool next_used(void *context, size_t *cursor, struct weir_usage *out,
-                      weir_instant now)
+static bool next_used(void *context, size_t *cursor,
+                      struct weir_used_quota *out, weir_instant now)
 {
     struct weir_agent_page *page = context;
     uint32_t end = weir_limiter_view_slots(page->weir);
@@ -225,40 +226,42 @@ static bool next_used(void *context, size_t *cursor, struct weir_usage *out,
         if (len == 0)
             continue;
         page->walked = slot;
-        *out =
-            usage_of(row, (struct weir_text){ page->walked_name, len }, NULL);
+        *out = usage_of_row(row, (struct weir_text){ page->walked_name, len },
+                            NULL);
         return true;
     }
     return false;
 }
 
-static void complete(void *context, struct weir_usage *usage, weir_instant now)
+static void complete_usage(void *context, struct weir_used_quota *usage,
+                           weir_instant now)
 {
     struct weir_agent_page *page = context;
     if (weir_limiter_view_at(page->weir, page->walked, &page->show, now) &&
-        note(page, page->walked))
-        *usage =
-            usage_of(&page->rows[page->walked], usage->name, quota_of(page));
+        note_slot(page, page->walked))
+        *usage = usage_of_row(&page->rows[page->walked], usage->name,
+                              quota_of_details(page));
 }
 
-static bool used_of(void *context, struct weir_text name,
-                    struct weir_usage *out, weir_instant now)
+static bool find_used_slot(void *context, struct weir_text name,
+                           struct weir_used_quota *out, weir_instant now)
 {
     struct weir_agent_page *page = context;
     uint32_t slot;
     if (!weir_limiter_view_find(page->weir, name, false, &page->show, &slot,
                                 now) ||
-        !note(page, slot))
+        !note_slot(page, slot))
         return false;
-    *out = usage_of(&page->rows[slot],
-                    (struct weir_text){ page->show.name, page->show.name_len },
-                    quota_of(page));
+    *out =
+        usage_of_row(&page->rows[slot],
+                     (struct weir_text){ page->show.name, page->show.name_len },
+                     quota_of_details(page));
     return true;
 }
 
 /* ---- The rule of a name ---- */
 
-static const char *elsewhere(const struct weir_slot_details *show)
+static const char *why_slot_elsewhere(const struct weir_slot_details *show)
 {
     if (!show->elsewhere)
         return NULL;
@@ -269,8 +272,8 @@ static const char *elsewhere(const struct weir_slot_details *show)
     return "a window or a log decides, and no bucket";
 }
 
-static bool rule(void *context, struct weir_text name, struct weir_ruled *out,
-                 weir_instant now)
+static bool read_rule_of_slot(void *context, struct weir_text name,
+                              struct weir_ruled *out, weir_instant now)
 {
     struct weir_agent_page *page = context;
     const struct weir_slot_details *show = &page->show;
@@ -279,7 +282,7 @@ static bool rule(void *context, struct weir_text name, struct weir_ruled *out,
                                 now) ||
         !has_quota(show))
         return false;
-    const struct weir_quota *quota = quota_of(page);
+    const struct weir_quota *quota = quota_of_details(page);
     *out = (struct weir_ruled){
         .name = quota->name,
         .parent = quota->parent,
@@ -290,14 +293,14 @@ static bool rule(void *context, struct weir_text name, struct weir_ruled *out,
         .high = show->elsewhere ? (double)quota->limit.units : show->high,
         .leak = show->granted,
         .leased = show->sharing == WEIR_LEASED && !isinf(show->granted),
-        .elsewhere = elsewhere(show),
+        .elsewhere = why_slot_elsewhere(show),
         .asks = show->sharing == WEIR_EXACT,
     };
     return true;
 }
 
-static void peek(void *context, struct weir_text name, uint64_t weight,
-                 struct weir_reply *out, weir_instant now)
+static void peek_at_weir(void *context, struct weir_text name, uint64_t weight,
+                         struct weir_reply *out, weir_instant now)
 {
     const struct weir_agent_page *page = context;
     (void)weir_peek_by_name(page->weir, name.p, name.len, weight, out, now);
@@ -305,7 +308,7 @@ static void peek(void *context, struct weir_text name, uint64_t weight,
 
 /* ---- Other parts of the source ---- */
 
-static const char *trouble(const struct weir_status *status)
+static const char *describe_trouble(const struct weir_status *status)
 {
     if (status->stale)
         return "No root answered for stale_after: each quota goes by its "
@@ -315,7 +318,7 @@ static const char *trouble(const struct weir_status *status)
     return NULL;
 }
 
-static void facts(void *context, struct weir_view_facts *out)
+static void read_limiter_facts(void *context, struct weir_view_facts *out)
 {
     const struct weir_agent_page *page = context;
     struct weir_status status;
@@ -326,7 +329,7 @@ static void facts(void *context, struct weir_view_facts *out)
         .version = weir_version(),
         .incarnation = page->incarnation,
         .ready = status.ready,
-        .trouble = trouble(&status),
+        .trouble = describe_trouble(&status),
         .started = page->started,
         .epoch = status.epoch,
         .quotas = status.slots_used,
@@ -338,8 +341,8 @@ static void facts(void *context, struct weir_view_facts *out)
 
 /* A template has no usage of its own: its row gets the sum of its instances.
  * Returns how many templates there are. */
-static size_t sum_up(struct weir_agent_page *page,
-                     uint32_t templates[WEIR_TEMPLATES_MAX])
+static size_t sum_up_instances(struct weir_agent_page *page,
+                               uint32_t templates[WEIR_TEMPLATES_MAX])
 {
     uint32_t end = weir_limiter_view_slots(page->weir);
     size_t count = 0;
@@ -359,14 +362,15 @@ static size_t sum_up(struct weir_agent_page *page,
         sum->passed += row->passed;
         sum->refused += row->refused;
     }
+    weir_assert(count <= WEIR_TEMPLATES_MAX);
     return count;
 }
 
-static json_t *templates(void *context, weir_instant now)
+static json_t *list_slot_templates(void *context, weir_instant now)
 {
     struct weir_agent_page *page = context;
     uint32_t used[WEIR_TEMPLATES_MAX];
-    size_t count = sum_up(page, used);
+    size_t count = sum_up_instances(page, used);
     json_t *sums = json_object();
     (void)now;
     for (size_t i = 0; i < count; i++) {
@@ -389,12 +393,12 @@ static json_t *brief_row(struct weir_agent_page *page)
     const struct weir_slot_details *show = &page->show;
     if (show->state != WEIR_SLOT_QUOTA && show->state != WEIR_SLOT_TEMPLATE)
         return NULL;
-    return weir_view_brief(quota_of(page));
+    return weir_view_brief(quota_of_details(page));
 }
 
 /* In the order of slots: 'after' is the slot to begin at. */
-static int brief(struct weir_agent_page *page, struct weir_text query,
-                 json_t **out, struct weir_diag *diag, weir_instant now)
+static int answer_brief(struct weir_agent_page *page, struct weir_text query,
+                        json_t **out, struct weir_diag *diag, weir_instant now)
 {
     size_t slot = 0;
     int error = weir_query_number(query, "after", WEIR_SLOTS_MAX, &slot, diag);
@@ -433,8 +437,8 @@ static json_t *root_object(const struct weir_limiter_view_root *root,
                      "problem", root->up ? NULL : root->why);
 }
 
-static int roots(struct weir_agent_page *page, struct weir_text query,
-                 json_t **out, struct weir_diag *diag, weir_instant now)
+static int answer_roots(struct weir_agent_page *page, struct weir_text query,
+                        json_t **out, struct weir_diag *diag, weir_instant now)
 {
     struct weir_limiter_view_root root[WEIR_ROOTS_MAX];
     struct weir_status status;
@@ -455,7 +459,7 @@ static int roots(struct weir_agent_page *page, struct weir_text query,
 
 /* ---- Paths ---- */
 
-static bool begins(struct weir_text path, const char *with)
+static bool path_begins(struct weir_text path, const char *with)
 {
     size_t len = strlen(with);
     return path.len >= len && memcmp(path.p, with, len) == 0;
@@ -479,7 +483,7 @@ static int send_to_root(struct weir_agent_page *page, struct weir_text path,
     static const char *const theirs[] = { "/v1/quotas", "/v1/log", "/v1/undo",
                                           "/v1/preview", "/v1/shadow" };
     for (size_t i = 0; i < WEIR_COUNT_OF(theirs); i++) {
-        if (!begins(path, theirs[i]))
+        if (!path_begins(path, theirs[i]))
             continue;
         name_roots(page);
         weir_diag_set(diag, WEIR_ENOENT,
@@ -498,11 +502,11 @@ static const struct {
     int (*answer)(struct weir_agent_page *page, struct weir_text query,
                   json_t **out, struct weir_diag *diag, weir_instant now);
 } own[] = {
-    { "/v1/quotas:brief", brief },
-    { "/v1/roots", roots },
+    { "/v1/quotas:brief", answer_brief },
+    { "/v1/roots", answer_roots },
 };
 
-static const char *path_of(size_t i)
+static const char *path_of_agent_view(size_t i)
 {
     size_t at = 0;
     while (weir_views_path(at))
@@ -512,14 +516,15 @@ static const char *path_of(size_t i)
     return i - at < WEIR_COUNT_OF(own) ? own[i - at].path : NULL;
 }
 
-static int answer(void *context, struct weir_text target, json_t **out,
-                  struct weir_diag *diag, weir_instant now)
+static int answer_agent_view(void *context, struct weir_text target,
+                             json_t **out, struct weir_diag *diag,
+                             weir_instant now)
 {
     struct weir_agent_page *page = context;
     struct weir_uri uri = weir_uri_split(target);
     if (now >= page->swept_at + SWEEP_EVERY) {
         page->swept_at = now;
-        sweep(page, SWEEP_SEEN, now);
+        sweep_slots(page, SWEEP_SEEN, now);
     }
     int error = WEIR_ENOENT;
     bool found = weir_views_have(uri.path);
@@ -537,7 +542,7 @@ static int answer(void *context, struct weir_text target, json_t **out,
 
 /* ---- Life ---- */
 
-static void set_name(struct weir_agent_page *page, const char *name)
+static void set_page_name(struct weir_agent_page *page, const char *name)
 {
     if (name && name[0])
         snprintf(page->name, sizeof page->name, "%s", name);
@@ -557,21 +562,21 @@ struct weir_agent_page *weir_agent_page_new(struct weir *weir, const char *name,
     page->rows = calloc(status.slots, sizeof *page->rows);
     page->started = now;
     page->asked = (struct weir_web_views){ .context = page,
-                                           .answer = answer,
-                                           .path = path_of };
+                                           .answer = answer_agent_view,
+                                           .path = path_of_agent_view };
     weir_entropy(page->incarnation, sizeof page->incarnation);
-    set_name(page, name);
+    set_page_name(page, name);
     const struct weir_view_source source = {
         .usages = { .context = page,
                     .count = count_used,
                     .next = next_used,
-                    .of = used_of,
-                    .complete = complete },
+                    .of = find_used_slot,
+                    .complete = complete_usage },
         .context = page,
-        .facts = facts,
-        .rule = rule,
-        .peek = peek,
-        .templates = templates,
+        .facts = read_limiter_facts,
+        .rule = read_rule_of_slot,
+        .peek = peek_at_weir,
+        .templates = list_slot_templates,
     };
     page->views = weir_views_new(&source);
     if (!page->rows || !page->views)
@@ -597,6 +602,6 @@ const struct weir_web_views *weir_agent_page_views(
 
 void weir_agent_page_tick(struct weir_agent_page *page, weir_instant now)
 {
-    sweep(page, SWEEP_IDLE, now);
+    sweep_slots(page, SWEEP_IDLE, now);
     weir_views_tick(page->views, now);
 }

@@ -21,26 +21,26 @@ struct weir_agent_rls {
     struct weir_rlqs_service *quotas;
     struct weir_rls_rules *rules; /* NULL: no file */
     struct stat seen;
-    struct weir_rls_listener *doors[WEIR_AGENT_RLS_ADDRESSES_MAX];
+    struct weir_rls_listener *listeners[WEIR_AGENT_ADDRESSES_MAX];
 };
 
 /* ---- The file ---- */
 
-static int refuse_file(const char *path, struct weir_diag *diag)
+static int refuse_limits_file(const char *path, struct weir_diag *diag)
 {
     return weir_diag_set(diag, WEIR_ESYSTEM, path, ": ", strerror(errno), NULL);
 }
 
 /* The file's bytes, malloc'ed; NULL: 'diag' says why. */
-static char *read_text(const char *path, size_t *out_len,
-                       struct weir_diag *diag)
+static char *read_limits_file(const char *path, size_t *out_len,
+                              struct weir_diag *diag)
 {
     FILE *file = fopen(path, "re");
     char *text = file ? malloc(WEIR_RLS_CONFIG_BYTES_MAX + 1) : NULL;
     size_t len = text ? fread(text, 1, WEIR_RLS_CONFIG_BYTES_MAX + 1, file) : 0;
     bool read = text && !ferror(file);
     if (!read)
-        (void)refuse_file(path, diag);
+        (void)refuse_limits_file(path, diag);
     if (file)
         fclose(file);
     if (!read) {
@@ -51,11 +51,11 @@ static char *read_text(const char *path, size_t *out_len,
     return text;
 }
 
-static int load(struct weir_agent_rls *rls, struct weir_diag *diag)
+static int load_limits(struct weir_agent_rls *rls, struct weir_diag *diag)
 {
     struct weir_rls_rules *rules;
     size_t len;
-    char *text = read_text(rls->options->config, &len, diag);
+    char *text = read_limits_file(rls->options->config, &len, diag);
     if (!text)
         return WEIR_ESYSTEM;
     int error =
@@ -69,7 +69,7 @@ static int load(struct weir_agent_rls *rls, struct weir_diag *diag)
     return 0;
 }
 
-static bool is_changed(struct weir_agent_rls *rls)
+static bool is_limits_file_changed(struct weir_agent_rls *rls)
 {
     struct stat now = { 0 };
     const struct stat *seen = &rls->seen;
@@ -83,7 +83,7 @@ static bool is_changed(struct weir_agent_rls *rls)
     return !same;
 }
 
-static void tell_loaded(const struct weir_agent_rls *rls)
+static void log_loaded_limits(const struct weir_agent_rls *rls)
 {
     size_t count;
     (void)weir_rls_rules_all(rls->rules, &count);
@@ -94,10 +94,10 @@ static void tell_loaded(const struct weir_agent_rls *rls)
 void weir_agent_rls_look(struct weir_agent_rls *rls, bool all)
 {
     struct weir_diag diag = { 0 };
-    if (!rls || !rls->options->config || !(is_changed(rls) || all))
+    if (!rls || !rls->options->config || !(is_limits_file_changed(rls) || all))
         return;
-    if (load(rls, &diag) == 0)
-        tell_loaded(rls);
+    if (load_limits(rls, &diag) == 0)
+        log_loaded_limits(rls);
     else
         weir_log(rls->log, WEIR_LOG_ERROR,
                  "%s:%u: %s: the previous limits stay in force",
@@ -106,14 +106,15 @@ void weir_agent_rls_look(struct weir_agent_rls *rls, bool all)
 
 void weir_agent_rls_recheck(struct weir_agent_rls *rls)
 {
-    for (size_t i = 0; rls && i < WEIR_AGENT_RLS_ADDRESSES_MAX; i++)
-        if (rls->doors[i])
-            weir_rls_listener_recheck(rls->doors[i]);
+    for (size_t i = 0; rls && i < WEIR_AGENT_ADDRESSES_MAX; i++)
+        if (rls->listeners[i])
+            weir_rls_listener_recheck(rls->listeners[i]);
 }
 
 /* ---- Life ---- */
 
-static int read_headers(const char *text, enum weir_rls_headers *out)
+static int read_headers(const char *text, enum weir_rls_headers *out,
+                        struct weir_diag *diag)
 {
     static const char *const words[] = {
         [WEIR_RLS_HEADERS_NONE] = "none",
@@ -127,38 +128,44 @@ static int read_headers(const char *text, enum weir_rls_headers *out)
             return 0;
         }
     }
-    return text ? weir_cli_fail("--rls-headers: none, limit or ietf, not '%s'",
-                                text)
+    return text ? weir_diag_set(diag, WEIR_EINVAL,
+                                "--rls-headers: none, limit or ietf, not '",
+                                text, "'", NULL)
                 : 0;
 }
 
-static int read_config(struct weir_agent_rls *rls)
+static int read_config(struct weir_agent_rls *rls, struct weir_diag *diag)
 {
-    struct weir_diag diag = { 0 };
+    struct weir_diag why = { 0 };
     if (!rls->options->config)
         return 0;
-    (void)is_changed(rls);
-    if (load(rls, &diag) < 0)
-        return diag.line > 0
-                   ? weir_cli_fail("%s:%u:%u: %s", rls->options->config,
-                                   diag.line, diag.column, diag.text)
-                   : weir_cli_fail("%s", diag.text);
-    tell_loaded(rls);
+    (void)is_limits_file_changed(rls);
+    int error = load_limits(rls, &why);
+    if (error < 0) {
+        char at[32];
+        snprintf(at, sizeof at, ":%u:%u: ", why.line, why.column);
+        return why.line > 0 ? weir_diag_set(diag, error, rls->options->config,
+                                            at, why.text, NULL)
+                            : weir_diag_set(diag, error, why.text, NULL);
+    }
+    log_loaded_limits(rls);
     return 0;
 }
 
-static int open_apis(struct weir_agent_rls *rls,
-                     const struct weir_protocol_host *host,
-                     const struct weir_listen_address *places)
+static int open_rls_listeners(struct weir_agent_rls *rls,
+                              const struct weir_protocol_host *host,
+                              const struct weir_listen_address *places,
+                              struct weir_diag *diag)
 {
     char shown[WEIR_LISTEN_ADDRESS_TEXT_MAX];
-    struct weir_diag diag = { 0 };
-    for (size_t i = 0; i < rls->options->places.count; i++) {
+    struct weir_diag why = { 0 };
+    for (size_t i = 0; i < rls->options->addresses.count; i++) {
         if (weir_rls_listener_new(host, &places[i], rls->service, rls->quotas,
-                                  &rls->doors[i], &diag) < 0)
-            return weir_cli_fail("--rls %s: %s", rls->options->places.items[i],
-                                 diag.text);
-        weir_listen_address_show(weir_rls_listener_address(rls->doors[i]),
+                                  &rls->listeners[i], &why) < 0)
+            return weir_diag_set(diag, WEIR_EINVAL, "--rls ",
+                                 rls->options->addresses.items[i], ": ",
+                                 why.text, NULL);
+        weir_listen_address_show(weir_rls_listener_address(rls->listeners[i]),
                                  shown);
         weir_log(rls->log, WEIR_LOG_INFO, "Envoy's rate limit service at %s",
                  shown);
@@ -166,20 +173,22 @@ static int open_apis(struct weir_agent_rls *rls,
     return 0;
 }
 
-static int fill(struct weir_agent_rls *rls,
-                const struct weir_protocol_host *host,
-                const struct weir_listen_address *places)
+static int open_services(struct weir_agent_rls *rls,
+                         const struct weir_protocol_host *host,
+                         const struct weir_listen_address *places,
+                         struct weir_diag *diag)
 {
     struct weir_rls_options options = { .shadow = rls->options->shadow };
-    int status = read_headers(rls->options->headers, &options.headers);
-    if (status)
-        return status;
+    int error = read_headers(rls->options->headers, &options.headers, diag);
+    if (error < 0)
+        return error;
     rls->service = weir_rls_service_new(host, &options);
     rls->quotas = weir_rlqs_service_new(host);
     if (!rls->service || !rls->quotas)
-        return weir_cli_fail("%s", weir_strerror(WEIR_ENOMEM));
-    status = read_config(rls);
-    return status ? status : open_apis(rls, host, places);
+        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
+                             NULL);
+    error = read_config(rls, diag);
+    return error < 0 ? error : open_rls_listeners(rls, host, places, diag);
 }
 
 bool weir_agent_rls_is_asked(const struct weir_agent_rls_options *options)
@@ -190,18 +199,20 @@ bool weir_agent_rls_is_asked(const struct weir_agent_rls_options *options)
 int weir_agent_rls_open(const struct weir_protocol_host *host,
                         const struct weir_agent_rls_options *options,
                         const struct weir_listen_address *places,
-                        const struct weir_log *log, struct weir_agent_rls **out)
+                        const struct weir_log *log, struct weir_agent_rls **out,
+                        struct weir_diag *diag)
 {
     *out = NULL;
     struct weir_agent_rls *rls = calloc(1, sizeof *rls);
     if (!rls)
-        return weir_cli_fail("%s", weir_strerror(WEIR_ENOMEM));
+        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
+                             NULL);
     rls->options = options;
     rls->log = log;
-    int status = fill(rls, host, places);
-    if (status) {
+    int error = open_services(rls, host, places, diag);
+    if (error < 0) {
         weir_agent_rls_close(&rls);
-        return status;
+        return error;
     }
     *out = rls;
     return 0;
@@ -215,9 +226,9 @@ struct weir_rls_service *weir_agent_rls_service(struct weir_agent_rls *rls)
 const struct weir_listen_address *weir_agent_rls_address(
     const struct weir_agent_rls *rls, size_t i)
 {
-    if (!rls || i >= WEIR_AGENT_RLS_ADDRESSES_MAX || !rls->doors[i])
+    if (!rls || i >= WEIR_AGENT_ADDRESSES_MAX || !rls->listeners[i])
         return NULL;
-    return weir_rls_listener_address(rls->doors[i]);
+    return weir_rls_listener_address(rls->listeners[i]);
 }
 
 void weir_agent_rls_close(struct weir_agent_rls **rls)
@@ -225,8 +236,8 @@ void weir_agent_rls_close(struct weir_agent_rls **rls)
     struct weir_agent_rls *self = *rls;
     if (!self)
         return;
-    for (size_t i = 0; i < WEIR_AGENT_RLS_ADDRESSES_MAX; i++)
-        weir_rls_listener_free(&self->doors[i]);
+    for (size_t i = 0; i < WEIR_AGENT_ADDRESSES_MAX; i++)
+        weir_rls_listener_free(&self->listeners[i]);
     weir_rls_service_free(self->service);
     weir_rlqs_service_free(self->quotas);
     weir_rls_rules_free(self->rules);

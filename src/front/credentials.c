@@ -31,6 +31,7 @@
 #include "core/quota/glob.h"
 #include "core/quota/quota.h"
 #include "core/quota/quota_text.h"
+#include "io/file_stamp.h"
 
 #define DIGEST_SIZE SHA256_DIGEST_LENGTH
 #define DIGEST_MARK "sha256:"
@@ -53,19 +54,11 @@ struct set {
     bool has_plain; /* some token was written in plain */
 };
 
-/* The file's stamp, to notice changes; all zero: there is no file. */
-struct stamp {
-    dev_t device;
-    ino_t inode;
-    off_t size;
-    struct timespec modified; /* of the content; any user may set it */
-    struct timespec changed;  /* of the inode; only the system sets it */
-};
-
 struct weir_credentials {
     char *path; /* owned; NULL: from a text */
     struct set set;
-    struct stamp stamp; /* when the file was last read, sound or not */
+    /* when the file was last read, sound or not */
+    struct weir_file_stamp stamp;
 };
 
 /* ---- Roles ---- */
@@ -144,7 +137,7 @@ static int refuse_grant(const char *why, struct weir_diag *diag)
     return weir_diag_set(diag, WEIR_ESYNTAX, why, NULL);
 }
 
-static int check_grants(struct weir_text words, struct weir_diag *diag)
+static int check_line_grants(struct weir_text words, struct weir_diag *diag)
 {
     struct weir_identity all = { .roles = 0 };
     struct weir_text rest = words;
@@ -179,31 +172,31 @@ static int check_grants(struct weir_text words, struct weir_diag *diag)
 
 /* ---- A line ---- */
 
-static bool is_blank(char c)
+static bool is_blank_char(char c)
 {
     return c == ' ' || c == '\t' || c == '\r';
 }
 
 /* Cuts 'line' into words, up to WORDS_MAX and up to one that begins with
  * '#'. Returns how many. */
-static size_t split(struct weir_text line, struct weir_text *out_words)
+static size_t split_words(struct weir_text line, struct weir_text *out_words)
 {
     size_t count = 0;
     size_t at = 0;
     while (count < WORDS_MAX) {
-        while (at < line.len && is_blank(line.p[at]))
+        while (at < line.len && is_blank_char(line.p[at]))
             at++;
         if (at == line.len || line.p[at] == '#')
             break;
         size_t begin = at;
-        while (at < line.len && !is_blank(line.p[at]))
+        while (at < line.len && !is_blank_char(line.p[at]))
             at++;
         out_words[count++] = (struct weir_text){ line.p + begin, at - begin };
     }
     return count;
 }
 
-static int hex_digit(char c)
+static int value_of_hex_digit(char c)
 {
     const char *digits = "0123456789abcdef";
     char lower = c >= 'A' && c <= 'F' ? (char)(c - 'A' + 'a') : c;
@@ -216,8 +209,8 @@ static bool parse_digest(struct weir_text hex, unsigned char *out)
     if (hex.len != 2 * DIGEST_SIZE)
         return false;
     for (size_t i = 0; i < DIGEST_SIZE; i++) {
-        int high = hex_digit(hex.p[2 * i]);
-        int low = hex_digit(hex.p[2 * i + 1]);
+        int high = value_of_hex_digit(hex.p[2 * i]);
+        int low = value_of_hex_digit(hex.p[2 * i + 1]);
         if (high < 0 || low < 0)
             return false;
         out[i] = (unsigned char)(high << 4 | low);
@@ -226,7 +219,7 @@ static bool parse_digest(struct weir_text hex, unsigned char *out)
 }
 
 /* Only bytes that can stand in a header and in a line: visible ASCII. */
-static bool is_sound(struct weir_text token)
+static bool is_sound_token(struct weir_text token)
 {
     for (size_t i = 0; i < token.len; i++)
         if (token.p[i] <= ' ' || token.p[i] > '~')
@@ -234,7 +227,7 @@ static bool is_sound(struct weir_text token)
     return token.len >= WEIR_TOKEN_MIN && token.len <= WEIR_TOKEN_MAX;
 }
 
-static void hash(struct weir_text token, unsigned char *out)
+static void hash_token(struct weir_text token, unsigned char *out)
 {
     SHA256((const unsigned char *)token.p, token.len, out);
 }
@@ -254,20 +247,20 @@ static int parse_secret(struct set *set, struct weir_text word,
                              "hexadecimal digits: printf %s TOKEN | "
                              "sha256sum",
                              NULL);
-    if (!is_sound(word))
+    if (!is_sound_token(word))
         return weir_diag_set(diag, WEIR_ESYNTAX,
                              "a token is 16 to 512 "
                              "visible ASCII characters; for example: "
                              "openssl rand -hex 24",
                              NULL);
-    hash(word, credential->digest);
+    hash_token(word, credential->digest);
     OPENSSL_cleanse(set->text + (word.p - set->text), word.len);
     set->has_plain = true;
     return 0;
 }
 
-static int add(struct set *set, const struct credential *credential,
-               struct weir_diag *diag)
+static int add_credential(struct set *set, const struct credential *credential,
+                          struct weir_diag *diag)
 {
     if (set->count == WEIR_CREDENTIALS_MAX)
         return weir_diag_set(diag, WEIR_ETOOBIG,
@@ -284,15 +277,16 @@ static int add(struct set *set, const struct credential *credential,
         set->list = list;
         set->capacity = capacity;
     }
+    weir_assert(set->count < set->capacity);
     set->list[set->count++] = *credential;
     return 0;
 }
 
-static int parse_line(struct set *set, struct weir_text line, uint32_t number,
-                      struct weir_diag *diag)
+static int parse_credential(struct set *set, struct weir_text line,
+                            uint32_t number, struct weir_diag *diag)
 {
     struct weir_text words[WORDS_MAX];
-    size_t count = split(line, words);
+    size_t count = split_words(line, words);
     if (count == 0)
         return 0;
     bool is_cert = count > 1 && weir_text_equal(words[1], WEIR_TEXT("cert"));
@@ -305,7 +299,7 @@ static int parse_line(struct set *set, struct weir_text line, uint32_t number,
     struct credential credential = {
         .grants = words[0], .is_token = shared, .who = words[2], .line = number
     };
-    int error = check_grants(words[0], diag);
+    int error = check_line_grants(words[0], diag);
     if (error < 0)
         return error;
     if (weir_name_check(words[2], NULL) < 0)
@@ -314,12 +308,12 @@ static int parse_line(struct set *set, struct weir_text line, uint32_t number,
                              "at most 255 bytes of UTF-8",
                              NULL);
     error = shared ? parse_secret(set, words[3], &credential, diag) : 0;
-    return error < 0 ? error : add(set, &credential, diag);
+    return error < 0 ? error : add_credential(set, &credential, diag);
 }
 
 /* ---- A file's text ---- */
 
-static int by_digest(const void *a, const void *b)
+static int compare_digests(const void *a, const void *b)
 {
     const struct credential *one = a;
     const struct credential *other = b;
@@ -332,9 +326,9 @@ static int by_digest(const void *a, const void *b)
 }
 
 /* Refuses one token under two names: the log could not tell them apart. */
-static int check_shadow_slots(struct set *set, struct weir_diag *diag)
+static int check_repeated_tokens(struct set *set, struct weir_diag *diag)
 {
-    qsort(set->list, set->count, sizeof *set->list, by_digest);
+    qsort(set->list, set->count, sizeof *set->list, compare_digests);
     for (size_t i = 1; i < set->count; i++) {
         const struct credential *one = &set->list[i - 1];
         const struct credential *other = &set->list[i];
@@ -360,8 +354,8 @@ static int parse_lines(struct set *set, struct weir_diag *diag)
         const char *begin = set->text + at;
         const char *newline = memchr(begin, '\n', set->len - at);
         size_t len = newline ? (size_t)(newline - begin) : set->len - at;
-        int error =
-            parse_line(set, (struct weir_text){ begin, len }, ++number, diag);
+        int error = parse_credential(set, (struct weir_text){ begin, len },
+                                     ++number, diag);
         if (error < 0 && diag)
             diag->line = number;
         if (error < 0)
@@ -375,7 +369,7 @@ static int parse_lines(struct set *set, struct weir_diag *diag)
                              "there is no credential in "
                              "it",
                              NULL);
-    return check_shadow_slots(set, diag);
+    return check_repeated_tokens(set, diag);
 }
 
 static void set_fini(struct set *set)
@@ -389,16 +383,8 @@ static void set_fini(struct set *set)
 
 /* ---- The file ---- */
 
-static struct stamp stamp_of(const struct stat *file)
-{
-    return (struct stamp){ .device = file->st_dev,
-                           .inode = file->st_ino,
-                           .size = file->st_size,
-                           .modified = file->st_mtim,
-                           .changed = file->st_ctim };
-}
-
-static int refuse_file(int error, const char *why, struct weir_diag *diag)
+static int refuse_credentials_file(int error, const char *why,
+                                   struct weir_diag *diag)
 {
     return weir_diag_set(diag, error, why, NULL);
 }
@@ -409,34 +395,37 @@ static int check_others(const struct stat *file, const struct set *set,
                         struct weir_diag *diag)
 {
     if (file->st_mode & S_IWOTH)
-        return refuse_file(WEIR_EINVAL, "any user may write it: chmod 600 it",
-                           diag);
+        return refuse_credentials_file(
+            WEIR_EINVAL, "any user may write it: chmod 600 it", diag);
     if (set->has_plain && (file->st_mode & S_IROTH))
-        return refuse_file(WEIR_EINVAL,
-                           "it has a plain token and any user "
-                           "may read it: chmod 600 it, or write the token as "
-                           "sha256:…",
-                           diag);
+        return refuse_credentials_file(
+            WEIR_EINVAL,
+            "it has a plain token and any user "
+            "may read it: chmod 600 it, or write the token as "
+            "sha256:…",
+            diag);
     return 0;
 }
 
-static int read_all(int fd, const struct stat *file, struct set *set,
-                    struct weir_diag *diag)
+static int read_credentials_file(int fd, const struct stat *file,
+                                 struct set *set, struct weir_diag *diag)
 {
     if (!S_ISREG(file->st_mode))
-        return refuse_file(WEIR_EINVAL, "it is no plain file", diag);
+        return refuse_credentials_file(WEIR_EINVAL, "it is no plain file",
+                                       diag);
     if (file->st_size > (off_t)WEIR_CREDENTIALS_BYTES_MAX)
-        return refuse_file(WEIR_ETOOBIG, "it is over 4 MiB", diag);
+        return refuse_credentials_file(WEIR_ETOOBIG, "it is over 4 MiB", diag);
     size_t size = (size_t)file->st_size;
     set->text = malloc(size + 1);
     if (!set->text)
-        return refuse_file(WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM), diag);
+        return refuse_credentials_file(WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
+                                       diag);
     while (set->len < size) {
         ssize_t more = read(fd, set->text + set->len, size - set->len);
         if (more < 0 && errno == EINTR)
             continue;
         if (more < 0)
-            return refuse_file(WEIR_ESYSTEM, strerror(errno), diag);
+            return refuse_credentials_file(WEIR_ESYSTEM, strerror(errno), diag);
         /* The file was cut meanwhile: the next check reads it again. */
         if (more == 0)
             break;
@@ -445,23 +434,26 @@ static int read_all(int fd, const struct stat *file, struct set *set,
     return 0;
 }
 
-static int load(const char *path, struct set *out, struct stamp *stamp,
-                struct weir_diag *diag)
+static int load_credentials(const char *path, struct set *out,
+                            struct weir_file_stamp *stamp,
+                            struct weir_diag *diag)
 {
-    *stamp = (struct stamp){ 0 };
+    *stamp = (struct weir_file_stamp){ 0 };
     /* O_NONBLOCK: a pipe in its place is refused, not waited for. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return refuse_file(errno == ENOENT ? WEIR_ENOENT : WEIR_ESYSTEM,
-                           strerror(errno), diag);
+        return refuse_credentials_file(errno == ENOENT ? WEIR_ENOENT
+                                                       : WEIR_ESYSTEM,
+                                       strerror(errno), diag);
     struct stat file;
     struct set set = { 0 };
-    int error = fstat(fd, &file) < 0
-                    ? refuse_file(WEIR_ESYSTEM, strerror(errno), diag)
-                    : 0;
+    int error =
+        fstat(fd, &file) < 0
+            ? refuse_credentials_file(WEIR_ESYSTEM, strerror(errno), diag)
+            : 0;
     if (error == 0) {
-        *stamp = stamp_of(&file);
-        error = read_all(fd, &file, &set, diag);
+        *stamp = weir_file_stamp_of(&file);
+        error = read_credentials_file(fd, &file, &set, diag);
     }
     close(fd);
     if (error == 0)
@@ -477,8 +469,9 @@ static int load(const char *path, struct set *out, struct stamp *stamp,
 
 /* Puts the path, and the line if one is known, before the message of
  * 'inner'. */
-static int explain(const char *path, int error, const struct weir_diag *inner,
-                   struct weir_diag *diag)
+static int refuse_with_path(const char *path, int error,
+                            const struct weir_diag *inner,
+                            struct weir_diag *diag)
 {
     char line[24] = "";
     if (inner->line > 0)
@@ -542,24 +535,10 @@ void weir_credentials_free(struct weir_credentials **credentials)
     *credentials = NULL;
 }
 
-static bool same_time(struct timespec a, struct timespec b)
-{
-    return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
-}
-
 bool weir_credentials_is_changed(const struct weir_credentials *credentials)
 {
-    if (!credentials->path)
-        return false;
-    struct stamp stamp = { 0 };
-    struct stat file;
-    if (stat(credentials->path, &file) == 0)
-        stamp = stamp_of(&file);
-    const struct stamp *known = &credentials->stamp;
-    return stamp.device != known->device || stamp.inode != known->inode ||
-           stamp.size != known->size ||
-           !same_time(stamp.modified, known->modified) ||
-           !same_time(stamp.changed, known->changed);
+    return credentials->path &&
+           weir_file_stamp_differs(credentials->path, &credentials->stamp);
 }
 
 int weir_credentials_reload(struct weir_credentials *credentials,
@@ -567,9 +546,10 @@ int weir_credentials_reload(struct weir_credentials *credentials,
 {
     struct set set;
     struct weir_diag inner = { 0 };
-    int error = load(credentials->path, &set, &credentials->stamp, &inner);
+    int error =
+        load_credentials(credentials->path, &set, &credentials->stamp, &inner);
     if (error < 0)
-        return explain(credentials->path, error, &inner, diag);
+        return refuse_with_path(credentials->path, error, &inner, diag);
     set_fini(&credentials->set);
     credentials->set = set;
     return 0;
@@ -591,7 +571,8 @@ size_t weir_credentials_certificates(const struct weir_credentials *credentials)
 /* ---- Identities ---- */
 
 /* The token of "Bearer TOKEN"; false: the header has another form. */
-static bool bearer(struct weir_text authorization, struct weir_text *out)
+static bool read_bearer_token(struct weir_text authorization,
+                              struct weir_text *out)
 {
     static const char scheme[] = "bearer ";
     size_t len = sizeof scheme - 1;
@@ -601,7 +582,7 @@ static bool bearer(struct weir_text authorization, struct weir_text *out)
     while (len < authorization.len && authorization.p[len] == ' ')
         len++;
     *out = (struct weir_text){ authorization.p + len, authorization.len - len };
-    return is_sound(*out);
+    return is_sound_token(*out);
 }
 
 /* Compares with every token, also after a match. */
@@ -609,7 +590,7 @@ static const struct credential *find_token(const struct set *set,
                                            struct weir_text token)
 {
     unsigned char digest[DIGEST_SIZE];
-    hash(token, digest);
+    hash_token(token, digest);
     const struct credential *found = NULL;
     for (size_t i = 0; i < set->count; i++) {
         const struct credential *known = &set->list[i];
@@ -684,7 +665,8 @@ int weir_credentials_find(const struct weir_credentials *credentials,
     if (authorization.len > 0) {
         struct weir_text token;
         const struct credential *known =
-            bearer(authorization, &token) ? find_token(set, token) : NULL;
+            read_bearer_token(authorization, &token) ? find_token(set, token)
+                                                     : NULL;
         if (!known)
             return weir_diag_set(diag, WEIR_ECREDENTIAL,
                                  "the token isn't "

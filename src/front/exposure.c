@@ -81,3 +81,22 @@ void weir_exposure_warn_of_names(const struct weir_exposure *reach,
                  "clients show none: these lines admit no client",
                  count, reach->credentials, reach->prefix);
 }
+
+bool weir_exposure_reload(const struct weir_exposure *reach,
+                          struct weir_credentials *credentials, bool always,
+                          const struct weir_log *log)
+{
+    struct weir_diag why = { 0 };
+    if (!credentials || !(always || weir_credentials_is_changed(credentials)))
+        return false;
+    if (weir_credentials_reload(credentials, &why) < 0) {
+        weir_log(log, WEIR_LOG_ERROR,
+                 "credentials aren't reloaded, the old ones stay: %s",
+                 why.text);
+        return false;
+    }
+    weir_log(log, WEIR_LOG_INFO, "reloaded %zu credentials of %s",
+             weir_credentials_count(credentials), reach->credentials);
+    weir_exposure_warn_of_names(reach, credentials, log);
+    return true;
+}

@@ -43,4 +43,11 @@ void weir_exposure_warn_of_names(const struct weir_exposure *reach,
                                  const struct weir_credentials *credentials,
                                  const struct weir_log *log);
 
+/* Reads the credentials again if their file has changed, or 'always', and logs
+ * that. True: they are others now, and peers are to be checked again.
+ * 'credentials' may be NULL. */
+bool weir_exposure_reload(const struct weir_exposure *reach,
+                          struct weir_credentials *credentials, bool always,
+                          const struct weir_log *log);
+
 #endif /* WEIR_EXPOSURE_H */

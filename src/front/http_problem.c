@@ -48,7 +48,7 @@ struct row {
 #define AS_ROW(ERROR, STATUS, TITLE) { ERROR, STATUS, #ERROR, TITLE },
 static const struct row rows[] = { ERRORS(AS_ROW) };
 
-static const struct row *find(int error)
+static const struct row *find_error(int error)
 {
     static const struct row unknown = { 0, 500, "WEIR_EUNKNOWN",
                                         "Something went wrong" };
@@ -60,7 +60,7 @@ static const struct row *find(int error)
 
 int weir_error_status(int error)
 {
-    return find(error)->status;
+    return find_error(error)->status;
 }
 
 int weir_error_named(const char *name)
@@ -73,7 +73,7 @@ int weir_error_named(const char *name)
 
 json_t *weir_http_problem(int error, int status, const struct weir_diag *diag)
 {
-    const struct row *row = find(error);
+    const struct row *row = find_error(error);
     char type[64];
     snprintf(type, sizeof type, "urn:weir:error:%s", row->name);
     const char *detail =

@@ -63,7 +63,7 @@ int weir_log_level_parse(const char *text, enum weir_log_level *out)
 
 /* Excludes control characters (C0, DEL, C1) and characters that change how
  * others are displayed: zero widths, directions, line and paragraph ends. */
-static bool is_shown(uint32_t character)
+static bool is_printable(uint32_t character)
 {
     static const struct {
         uint32_t from, to;
@@ -80,13 +80,13 @@ static bool is_shown(uint32_t character)
 }
 
 /* Ends 'out' in "…" if it doesn't hold all of 'text'. */
-static void escape(struct weir_text text, char *buf, size_t size)
+static void escape_controls(struct weir_text text, char *buf, size_t size)
 {
     struct weir_out out = { buf, size - sizeof CUT, 0 };
     while (text.len > 0) {
         uint32_t character;
         size_t len = weir_utf8_next(text, &character);
-        bool shown = len > 0 && is_shown(character);
+        bool shown = len > 0 && is_printable(character);
         struct weir_text part = { text.p, shown ? len : 1 };
         char escaped[ESCAPED_MAX];
         if (!shown)
@@ -111,17 +111,18 @@ static void print_message(char message[MESSAGE_MAX], const char *format,
 static void print_message(char message[MESSAGE_MAX], const char *format,
                           va_list args)
 {
-    char plain[MESSAGE_MAX]; /* when it is full, escape() cuts it and adds
+    char plain
+        [MESSAGE_MAX]; /* when it is full, escape_controls() cuts it and adds
                               * "…" */
     int len = vsnprintf(plain, sizeof plain, format, args);
     weir_assert(len >= 0);
     size_t most = (size_t)len < sizeof plain ? (size_t)len : sizeof plain - 1;
-    escape((struct weir_text){ plain, most }, message, MESSAGE_MAX);
+    escape_controls((struct weir_text){ plain, most }, message, MESSAGE_MAX);
 }
 
 /* ---- Lines ---- */
 
-static size_t print_time(char *buf, size_t size)
+static size_t print_log_time(char *buf, size_t size)
 {
     struct timespec at;
     clock_gettime(CLOCK_REALTIME, &at);
@@ -134,8 +135,8 @@ static size_t print_time(char *buf, size_t size)
 }
 
 /* 'left_out': lines in the time 'span' that weren't written. */
-static void write_line(enum weir_log_level level, const char *message,
-                       uint64_t left_out, weir_duration span)
+static void write_log_line(enum weir_log_level level, const char *message,
+                           uint64_t left_out, weir_duration span)
 {
     char line[WEIR_LOG_LINE_MAX];
     char more[128] = "";
@@ -145,7 +146,7 @@ static void write_line(enum weir_log_level level, const char *message,
                  " (%llu more like this left out in the last %llu s)",
                  (unsigned long long)left_out,
                  (unsigned long long)((span + WEIR_SECOND - 1) / WEIR_SECOND));
-    size_t len = print_time(line, sizeof line);
+    size_t len = print_log_time(line, sizeof line);
     len += (size_t)snprintf(line + len, sizeof line - len, "%s: %s%s\n",
                             levels[level], message, more);
     weir_assert(len < sizeof line);
@@ -163,7 +164,7 @@ void weir_log(const struct weir_log *log, enum weir_log_level level,
     va_start(args, format);
     print_message(message, format, args);
     va_end(args);
-    write_line(level, message, 0, 0);
+    write_log_line(level, message, 0, 0);
 }
 
 /* ---- Limits ---- */
@@ -174,8 +175,8 @@ static weir_instant now_of(const struct weir_log *log)
 }
 
 /* Takes a line of the kind's limit; false: none is left. */
-static bool take_line(struct weir_log *log, enum weir_log_kind kind,
-                      weir_instant now)
+static bool allow_line(struct weir_log *log, enum weir_log_kind kind,
+                       weir_instant now)
 {
     struct weir_log_limit *limit = &log->limits[kind];
     weir_duration every = seldom[kind] > 0 ? seldom[kind] : WEIR_LOG_EVERY;
@@ -189,19 +190,20 @@ static bool take_line(struct weir_log *log, enum weir_log_kind kind,
 }
 
 /* A caller's 'now' may be a little older than that of another thread. */
-static weir_duration span_of(const struct weir_log_limit *limit,
-                             weir_instant now)
+static weir_duration time_left_out(const struct weir_log_limit *limit,
+                                   weir_instant now)
 {
     return now > limit->since ? now - limit->since : 0;
 }
 
-static void keep(struct weir_log_limit *limit, enum weir_log_level level,
-                 const char *message, weir_instant now)
+static void keep_line(struct weir_log_limit *limit, enum weir_log_level level,
+                      const char *message, weir_instant now)
 {
+    weir_assert(level < WEIR_COUNT_OF(levels));
     if (limit->left_out++ == 0)
         limit->since = now;
     limit->level = level;
-    escape(weir_text_of(message), limit->kept, sizeof limit->kept);
+    escape_controls(weir_text_of(message), limit->kept, sizeof limit->kept);
 }
 
 static void log_message(struct weir_log *log, enum weir_log_kind kind,
@@ -210,11 +212,12 @@ static void log_message(struct weir_log *log, enum weir_log_kind kind,
     weir_instant now = now_of(log);
     struct weir_log_limit *limit = &log->limits[kind];
     pthread_mutex_lock(&lock);
-    if (take_line(log, kind, now)) {
-        write_line(level, message, limit->left_out, span_of(limit, now));
+    if (allow_line(log, kind, now)) {
+        write_log_line(level, message, limit->left_out,
+                       time_left_out(limit, now));
         limit->left_out = 0;
     } else {
-        keep(limit, level, message, now);
+        keep_line(limit, level, message, now);
     }
     pthread_mutex_unlock(&lock);
 }
@@ -241,16 +244,16 @@ void weir_log_short(void *log, uint64_t count, const char *why)
                      why, (unsigned long long)count);
 }
 
-static void tell_kept(struct weir_log *log, bool all)
+static void write_kept_lines(struct weir_log *log, bool all)
 {
     weir_instant now = now_of(log);
     pthread_mutex_lock(&lock);
     for (size_t i = 0; i < WEIR_LOG_KINDS; i++) {
         struct weir_log_limit *limit = &log->limits[i];
-        if (limit->left_out == 0 || !(all || take_line(log, i, now)))
+        if (limit->left_out == 0 || !(all || allow_line(log, i, now)))
             continue;
-        write_line(limit->level, limit->kept, limit->left_out - 1,
-                   span_of(limit, now));
+        write_log_line(limit->level, limit->kept, limit->left_out - 1,
+                       time_left_out(limit, now));
         limit->left_out = 0;
     }
     pthread_mutex_unlock(&lock);
@@ -258,17 +261,17 @@ static void tell_kept(struct weir_log *log, bool all)
 
 void weir_log_tick(struct weir_log *log)
 {
-    tell_kept(log, false);
+    write_kept_lines(log, false);
 }
 
 void weir_log_end(struct weir_log *log)
 {
-    tell_kept(log, true);
+    write_kept_lines(log, true);
 }
 
 /* ---- libevent's own ---- */
 
-static void on_library(int severity, const char *text)
+static void log_libevent_line(int severity, const char *text)
 {
     enum weir_log_level level = severity == EVENT_LOG_ERR    ? WEIR_LOG_ERROR
                                 : severity == EVENT_LOG_WARN ? WEIR_LOG_WARNING
@@ -279,5 +282,5 @@ static void on_library(int severity, const char *text)
 void weir_log_adopt_library(struct weir_log *log)
 {
     adopter = log;
-    event_set_log_callback(log ? on_library : NULL);
+    event_set_log_callback(log ? log_libevent_line : NULL);
 }

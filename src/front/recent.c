@@ -31,16 +31,16 @@ struct weir_recent {
     struct kept kept[WEIR_RECENT_QUOTAS];
 };
 
-static struct weir_recent_sample *ring(const struct weir_recent *past,
-                                       const struct kept *kept)
+static struct weir_recent_sample *ring_of_samples(
+    const struct weir_recent *past, const struct kept *kept)
 {
     return past->samples + (kept - past->kept) * WEIR_RECENT_SAMPLES;
 }
 
 /* ---- The kept names ---- */
 
-static const struct kept *find(const struct weir_recent *past,
-                               struct weir_text name)
+static const struct kept *find_kept(const struct weir_recent *past,
+                                    struct weir_text name)
 {
     for (size_t i = 0; i < WEIR_RECENT_QUOTAS; i++) {
         const struct kept *kept = &past->kept[i];
@@ -53,7 +53,7 @@ static const struct kept *find(const struct weir_recent *past,
 
 /* A free slot, or that of the name wanted longest ago; NULL: all are still
  * wanted. */
-static struct kept *make_room(struct weir_recent *past, weir_instant now)
+static struct kept *find_free_slot(struct weir_recent *past, weir_instant now)
 {
     struct kept *oldest = &past->kept[0];
     for (size_t i = 0; i < WEIR_RECENT_QUOTAS; i++) {
@@ -70,9 +70,9 @@ void weir_recent_want(struct weir_recent *past, struct weir_text name,
                       weir_instant now)
 {
     weir_assert(name.len > 0 && name.len <= WEIR_NAME_MAX);
-    struct kept *kept = (struct kept *)find(past, name);
+    struct kept *kept = (struct kept *)find_kept(past, name);
     if (!kept) {
-        kept = make_room(past, now);
+        kept = find_free_slot(past, now);
         if (!kept)
             return;
         *kept = (struct kept){ .name_len = name.len };
@@ -100,14 +100,14 @@ static void want_top_k(struct weir_recent *past, weir_instant now)
 
 /* ---- Samples ---- */
 
-static void sample(struct weir_recent *past, struct kept *kept,
-                   weir_instant now)
+static void take_recent_sample(struct weir_recent *past, struct kept *kept,
+                               weir_instant now)
 {
-    struct weir_usage usage;
+    struct weir_used_quota usage;
     struct weir_text name = { kept->name, kept->name_len };
     if (!past->usages.of(past->usages.context, name, &usage, now))
         return;
-    struct weir_recent_sample *at = ring(past, kept);
+    struct weir_recent_sample *at = ring_of_samples(past, kept);
     size_t last = (kept->next + WEIR_RECENT_SAMPLES - 1) % WEIR_RECENT_SAMPLES;
     /* The root forgot the quota meanwhile, and counts it from 0. */
     if (kept->count > 0 &&
@@ -119,6 +119,7 @@ static void sample(struct weir_recent *past, struct kept *kept,
     kept->next = (kept->next + 1) % WEIR_RECENT_SAMPLES;
     if (kept->count < WEIR_RECENT_SAMPLES)
         kept->count++;
+    weir_assert(kept->next < WEIR_RECENT_SAMPLES);
 }
 
 void weir_recent_tick(struct weir_recent *past, weir_instant now)
@@ -127,18 +128,18 @@ void weir_recent_tick(struct weir_recent *past, weir_instant now)
         want_top_k(past, now);
     for (size_t i = 0; i < WEIR_RECENT_QUOTAS; i++)
         if (past->kept[i].name_len > 0)
-            sample(past, &past->kept[i], now);
+            take_recent_sample(past, &past->kept[i], now);
 }
 
 size_t weir_recent_of(const struct weir_recent *past, struct weir_text name,
                       struct weir_recent_sample *out)
 {
-    const struct kept *kept = name.len > 0 ? find(past, name) : NULL;
+    const struct kept *kept = name.len > 0 ? find_kept(past, name) : NULL;
     if (!kept)
         return 0;
     size_t first = kept->next + WEIR_RECENT_SAMPLES - kept->count;
     for (size_t i = 0; i < kept->count; i++)
-        out[i] = ring(past, kept)[(first + i) % WEIR_RECENT_SAMPLES];
+        out[i] = ring_of_samples(past, kept)[(first + i) % WEIR_RECENT_SAMPLES];
     return kept->count;
 }
 

@@ -13,37 +13,8 @@
 
 #include "core/quota/glob.h"
 
-/* ---- The usages of a root ---- */
-
-static size_t root_count(void *context)
-{
-    struct weir_root_stats stats;
-    weir_root_stats(context, &stats);
-    return stats.quotas_used;
-}
-
-static bool root_next(void *context, size_t *cursor, struct weir_usage *out,
-                      weir_instant now)
-{
-    return weir_root_usage(context, cursor, out, now);
-}
-
-static bool root_of(void *context, struct weir_text name,
-                    struct weir_usage *out, weir_instant now)
-{
-    return weir_root_usage_of(context, name, out, now);
-}
-
-struct weir_usages weir_usages_of_root(struct weir_root *root)
-{
-    return (struct weir_usages){
-        .context = root, .count = root_count, .next = root_next, .of = root_of
-    };
-}
-
-/* ---- The choice ---- */
-
-static uint64_t rank_of(const struct weir_usage *usage, enum weir_rank rank)
+static uint64_t rank_of_usage(const struct weir_used_quota *usage,
+                              enum weir_rank rank)
 {
     switch (rank) {
     case WEIR_RANK_OFFERED:
@@ -58,7 +29,7 @@ static uint64_t rank_of(const struct weir_usage *usage, enum weir_rank rank)
     return usage->passed + usage->refused;
 }
 
-void weir_busy_of(const struct weir_usage *usage, struct weir_busy *out)
+void weir_busy_of(const struct weir_used_quota *usage, struct weir_busy *out)
 {
     struct weir_text name = weir_name_live(usage->name);
     *out = (struct weir_busy){
@@ -99,22 +70,22 @@ const char *weir_busy_mode(const struct weir_busy *busy)
     return busy->removed ? NULL : weir_mode_word(busy->mode);
 }
 
-static void swap(struct weir_busy *a, struct weir_busy *b)
+static void swap_busy(struct weir_busy *a, struct weir_busy *b)
 {
     struct weir_busy c = *a;
     *a = *b;
     *b = c;
 }
 
-static void sift_up(struct weir_busy *heap, size_t i)
+static void sift_busy_up(struct weir_busy *heap, size_t i)
 {
     while (i > 0 && heap[i].rank < heap[(i - 1) / 2].rank) {
-        swap(&heap[i], &heap[(i - 1) / 2]);
+        swap_busy(&heap[i], &heap[(i - 1) / 2]);
         i = (i - 1) / 2;
     }
 }
 
-static void sift_down(struct weir_busy *heap, size_t count)
+static void sift_busy_down(struct weir_busy *heap, size_t count)
 {
     size_t i = 0;
     for (;;) {
@@ -124,12 +95,12 @@ static void sift_down(struct weir_busy *heap, size_t count)
                 least = child;
         if (least == i)
             return;
-        swap(&heap[i], &heap[least]);
+        swap_busy(&heap[i], &heap[least]);
         i = least;
     }
 }
 
-static int by_rank(const void *a, const void *b)
+static int compare_ranks(const void *a, const void *b)
 {
     const struct weir_busy *x = a;
     const struct weir_busy *y = b;
@@ -139,16 +110,16 @@ static int by_rank(const void *a, const void *b)
 }
 
 /* Takes 'usage' into the choice if its rank is high enough. */
-static void consider(const struct weir_usages *usages,
-                     struct weir_busy_choice *choice, struct weir_usage *usage,
-                     weir_instant now)
+static void consider_usage(const struct weir_usages *usages,
+                           struct weir_busy_choice *choice,
+                           struct weir_used_quota *usage, weir_instant now)
 {
     const struct weir_busy_query *query = &choice->query;
     struct weir_busy *out = choice->out;
     if (weir_name_is_shadow(usage->name) != query->shadow)
         return;
     choice->used++;
-    uint64_t value = rank_of(usage, query->rank);
+    uint64_t value = rank_of_usage(usage, query->rank);
     if (choice->count == query->max && value <= out[0].rank)
         return;
     if (query->match.len > 0 &&
@@ -156,14 +127,15 @@ static void consider(const struct weir_usages *usages,
         return;
     if (usages->complete)
         usages->complete(usages->context, usage, now);
+    weir_assert(choice->count <= query->max);
     bool room = choice->count < query->max;
     struct weir_busy *place = room ? &out[choice->count++] : &out[0];
     weir_busy_of(usage, place);
     place->rank = value;
     if (room)
-        sift_up(out, choice->count - 1);
+        sift_busy_up(out, choice->count - 1);
     else
-        sift_down(out, choice->count);
+        sift_busy_down(out, choice->count);
 }
 
 void weir_top_k_of_all(const struct weir_usages *usages,
@@ -171,15 +143,15 @@ void weir_top_k_of_all(const struct weir_usages *usages,
                        weir_instant now)
 {
     size_t cursor = 0;
-    struct weir_usage usage;
+    struct weir_used_quota usage;
     for (size_t i = 0; i < count; i++)
         choices[i].count = choices[i].used = 0;
     while (usages->next(usages->context, &cursor, &usage, now))
         for (size_t i = 0; i < count; i++)
-            consider(usages, &choices[i], &usage, now);
+            consider_usage(usages, &choices[i], &usage, now);
     for (size_t i = 0; i < count; i++)
         qsort(choices[i].out, choices[i].count, sizeof *choices[i].out,
-              by_rank);
+              compare_ranks);
 }
 
 size_t weir_top_k(const struct weir_usages *usages,

@@ -4,24 +4,43 @@
 #ifndef WEIR_TOP_K_H
 #define WEIR_TOP_K_H
 
-#include "core/node/root.h"
+#include "core/counted/message.h"
+#include "core/quota/quota.h"
+
+/* A limiter that reported more units than it may (max_debt). */
+struct weir_used_debtor {
+    struct weir_text limiter; /* its name; may be empty */
+    uint8_t incarnation[WEIR_INCARNATION_SIZE];
+    uint64_t units;       /* that fill nothing; 0: there is no such limiter */
+    weir_duration silent; /* since its last such report */
+};
+
+/* A quota in use. Texts are borrowed until the source's next call. */
+struct weir_used_quota {
+    struct weir_text name;
+    const struct weir_quota *quota; /* its quota or template; NULL: removed */
+    double fill;                    /* units */
+    uint64_t passed, refused;       /* units since the source first saw it */
+    uint32_t limiters;              /* limiters that use it */
+    struct weir_used_debtor debtor; /* of of() alone */
+};
 
 /* All quotas in use: of a root, or of another source. */
 struct weir_usages {
     void *context;
     /* How many there are, at most. */
     size_t (*count)(void *context);
-    /* As weir_root_usage() and weir_root_usage_of(). */
-    bool (*next)(void *context, size_t *cursor, struct weir_usage *out,
+    /* Walks them: start with '*cursor' 0; false at the end. */
+    bool (*next)(void *context, size_t *cursor, struct weir_used_quota *out,
                  weir_instant now);
-    bool (*of)(void *context, struct weir_text name, struct weir_usage *out,
-               weir_instant now);
+    /* The quota in use of that name; false: there is none. */
+    bool (*of)(void *context, struct weir_text name,
+               struct weir_used_quota *out, weir_instant now);
     /* Fills in a usage of next(), which may be a little old and without its
      * quota. Call it before the next next(). NULL: usages are complete. */
-    void (*complete)(void *context, struct weir_usage *usage, weir_instant now);
+    void (*complete)(void *context, struct weir_used_quota *usage,
+                     weir_instant now);
 };
-/* The quotas in use of a root, which is borrowed. */
-struct weir_usages weir_usages_of_root(struct weir_root *root);
 
 /* A quota in use, copied. */
 struct weir_busy {
@@ -44,7 +63,7 @@ enum weir_rank {
     WEIR_RANK_REFUSED, /* refused, then passed */
 };
 
-void weir_busy_of(const struct weir_usage *usage, struct weir_busy *out);
+void weir_busy_of(const struct weir_used_quota *usage, struct weir_busy *out);
 /* "shadow", as in quotas; static. NULL: not a mode. */
 const char *weir_mode_word(enum weir_mode mode);
 /* The same; NULL when the quota is gone. */

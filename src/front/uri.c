@@ -23,7 +23,7 @@ struct weir_uri weir_uri_split(struct weir_text target)
     };
 }
 
-static int hex(char c)
+static int value_of_hex(char c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';
@@ -46,8 +46,8 @@ int weir_uri_decode(struct weir_text text, bool query, char *buf, size_t size)
         if (c == '%') {
             if (text.len - i < 3)
                 return WEIR_ESYNTAX;
-            int high = hex(text.p[i + 1]);
-            int low = hex(text.p[i + 2]);
+            int high = value_of_hex(text.p[i + 1]);
+            int low = value_of_hex(text.p[i + 2]);
             if (high < 0 || low < 0)
                 return WEIR_ESYNTAX;
             c = (char)(high << 4 | low);
@@ -58,7 +58,7 @@ int weir_uri_decode(struct weir_text text, bool query, char *buf, size_t size)
     return (int)len;
 }
 
-static bool is_plain(char c)
+static bool is_unreserved(char c)
 {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
            (c >= 'A' && c <= 'Z') || (c != '\0' && strchr("-._~/", c));
@@ -70,7 +70,7 @@ int weir_uri_encode(struct weir_text text, char *buf, size_t size)
     size_t len = 0;
     for (size_t i = 0; i < text.len; i++) {
         unsigned char c = (unsigned char)text.p[i];
-        bool plain = is_plain((char)c);
+        bool plain = is_unreserved((char)c);
         if (size - len < (plain ? 1u : 3u))
             return WEIR_ETOOBIG;
         if (plain) {

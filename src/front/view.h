@@ -2,7 +2,7 @@
  * front/view.h - the page's data, of a root or of a limiter.
  *
  *     weir serve: a root            weir agent: a limiter
- *     view_root.c                   agent/agent_page.c
+ *     admin_view.c                  agent/agent_page.c
  *              \                      /
  *        struct weir_view_source: facts, usages, the rule of a name
  *                        |
@@ -99,30 +99,7 @@ json_t *weir_view_sum(uint64_t passed, uint64_t refused, size_t instances);
  * of an export, which reads each field (10,000 quotas by curl: 0.1 s instead of
  * 1.2 s). */
 json_t *weir_view_brief(const struct weir_quota *quota);
-
-/* ---- For view_*.c ---- */
-
-struct weir_view_live;
-struct weir_recent;
-
-struct weir_views {
-    struct weir_view_source source;
-    struct weir_recent *past;    /* owned */
-    struct weir_view_live *live; /* owned; NULL: not requested yet */
-};
-
-/* An entry of a list of quotas in use. A new reference. */
-json_t *weir_view_busy(const struct weir_views *views,
-                       const struct weir_busy *busy, weir_instant now);
 /* Ends with its NUL. */
 void weir_view_hex(const uint8_t *bytes, size_t len, char *out);
-
-int weir_view_live(struct weir_views *views, struct weir_text query,
-                   json_t **out, struct weir_diag *diag, weir_instant now);
-void weir_view_live_free(struct weir_view_live *live); /* NULL is legal */
-int weir_view_recent(struct weir_views *views, struct weir_text query,
-                     json_t **out, struct weir_diag *diag, weir_instant now);
-int weir_view_why(struct weir_views *views, struct weir_text query,
-                  json_t **out, struct weir_diag *diag, weir_instant now);
 
 #endif /* WEIR_VIEW_H */

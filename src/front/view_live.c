@@ -18,8 +18,8 @@
 
 #include "front/query.h"
 #include "front/recent.h"
-#include "front/view.h"
 #include "io/clock.h"
+#include "front/view_internal.h"
 
 #define WALK_EVERY (900 * WEIR_MILLISECOND) /* less than a reader's second */
 #define WALK_SHARE 50
@@ -44,8 +44,9 @@ void weir_view_live_free(struct weir_view_live *live)
 
 /* ---- The walk ---- */
 
-static json_t *list_of(const struct weir_views *views,
-                       const struct weir_busy_choice *choice, weir_instant now)
+static json_t *list_of_choice(const struct weir_views *views,
+                              const struct weir_busy_choice *choice,
+                              weir_instant now)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < choice->count; i++) {
@@ -57,8 +58,8 @@ static json_t *list_of(const struct weir_views *views,
     return list;
 }
 
-static void walk(const struct weir_views *views, struct weir_view_live *live,
-                 weir_instant now)
+static void walk_usages(const struct weir_views *views,
+                        struct weir_view_live *live, weir_instant now)
 {
     struct weir_busy top_k[WEIR_VIEW_TOP_MAX];
     struct weir_busy refused[WEIR_VIEW_TOP_MAX];
@@ -70,14 +71,14 @@ static void walk(const struct weir_views *views, struct weir_view_live *live,
     };
     weir_top_k_of_all(&views->source.usages, choices, 2, now);
     live->used = choices[0].used;
-    live->top_k = list_of(views, &choices[0], now);
-    live->refused = list_of(views, &choices[1], now);
+    live->top_k = list_of_choice(views, &choices[0], now);
+    live->refused = list_of_choice(views, &choices[1], now);
     live->templates = views->source.templates(views->source.context, now);
 }
 
 /* NULL: no memory. */
-static const struct weir_view_live *look(struct weir_views *views,
-                                         weir_instant now)
+static const struct weir_view_live *refresh_lists(struct weir_views *views,
+                                                  weir_instant now)
 {
     if (views->live && now < views->live->next)
         return views->live;
@@ -85,13 +86,14 @@ static const struct weir_view_live *look(struct weir_views *views,
     if (!live)
         return NULL;
     weir_instant begun = weir_clock_now();
-    walk(views, live, now);
+    walk_usages(views, live, now);
     weir_duration took = weir_clock_now() - begun;
     live->made = now;
     live->next =
         now + (took * WALK_SHARE > WALK_EVERY ? took * WALK_SHARE : WALK_EVERY);
     weir_view_live_free(views->live);
     views->live = live;
+    weir_assert(live->next > now);
     return live;
 }
 
@@ -102,7 +104,7 @@ static json_t *watched_object(const struct weir_views *views,
                               struct weir_text name, weir_instant now)
 {
     const struct weir_usages *usages = &views->source.usages;
-    struct weir_usage usage;
+    struct weir_used_quota usage;
     struct weir_busy busy;
     if (usages->of(usages->context, name, &usage, now)) {
         weir_busy_of(&usage, &busy);
@@ -211,8 +213,8 @@ int weir_view_recent(struct weir_views *views, struct weir_text query,
 /* ---- The view ---- */
 
 /* 'watched' is stolen. */
-static json_t *picture(const struct weir_views *views, json_t *watched,
-                       weir_instant now)
+static json_t *live_object(const struct weir_views *views, json_t *watched,
+                           weir_instant now)
 {
     const struct weir_view_live *live = views->live;
     struct weir_view_facts facts;
@@ -237,11 +239,11 @@ int weir_view_live(struct weir_views *views, struct weir_text query,
                    json_t **out, struct weir_diag *diag, weir_instant now)
 {
     json_t *watched = json_array();
-    int error = look(views, now)
+    int error = refresh_lists(views, now)
                     ? read_watched(views, query, watched, diag, now)
                     : WEIR_ENOMEM;
     if (error == 0)
-        *out = picture(views, watched, now);
+        *out = live_object(views, watched, now);
     else
         json_decref(watched);
     return error;

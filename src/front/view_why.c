@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "front/query.h"
-#include "front/view.h"
+#include "front/view_internal.h"
 
 /* How a link treats this request, as far as it is known. */
 struct link_view {
@@ -26,10 +26,10 @@ struct link_view {
     char ruler[WEIR_NAME_MAX];
     struct weir_ruled ruled; /* 'name' is in 'ruler'; no parent */
     bool in_use;
-    struct weir_usage usage;   /* zero if it isn't; the debtor's texts live
+    struct weir_used_quota usage; /* zero if it isn't; the debtor's texts live
                                 * until the answer is made */
-    double chance;             /* that it refuses; below 0: not known here */
-    weir_duration retry_after; /* of a chance of 1; WEIR_NEVER: none */
+    double chance;                /* that it refuses; below 0: not known here */
+    weir_duration retry_after;    /* of a chance of 1; WEIR_NEVER: none */
 };
 
 /* The links from the name upwards. */
@@ -56,7 +56,7 @@ static weir_duration leak_time(const struct weir_ruled *ruled, double units)
     return time < 9e18 ? (weir_duration)time : WEIR_NEVER;
 }
 
-static void judge(struct link_view *link, double weight)
+static void judge_link(struct link_view *link, double weight)
 {
     const struct weir_ruled *ruled = &link->ruled;
     double fill = link->usage.fill;
@@ -84,15 +84,15 @@ static void judge(struct link_view *link, double weight)
 
 /* ---- The chain ---- */
 
-static void see(const struct weir_views *views, struct link_view *link,
-                double weight, weir_instant now)
+static void see_link(const struct weir_views *views, struct link_view *link,
+                     double weight, weir_instant now)
 {
     const struct weir_usages *usages = &views->source.usages;
     struct weir_text name = { link->name, link->name_len };
     link->in_use = usages->of(usages->context, name, &link->usage, now);
     if (!link->in_use)
-        link->usage = (struct weir_usage){ 0 };
-    judge(link, weight);
+        link->usage = (struct weir_used_quota){ 0 };
+    judge_link(link, weight);
 }
 
 /* False: no quota rules the name. '*out_parent' is the length of the parent's
@@ -113,16 +113,18 @@ static bool add_link(const struct weir_views *views, struct chain *chain,
     memcpy(link->ruler, link->ruled.name.p, link->ruled.name.len);
     link->ruled.name.p = link->ruler;
     chain->count++;
+    weir_assert(chain->count <= WEIR_DEPTH_MAX);
     return true;
 }
 
-static void climb(const struct weir_views *views, struct weir_text name,
-                  double weight, struct chain *chain, weir_instant now)
+static void climb_chain(const struct weir_views *views, struct weir_text name,
+                        double weight, struct chain *chain, weir_instant now)
 {
     char at[WEIR_NAME_MAX];
     size_t len = name.len;
     memcpy(at, name.p, len);
     chain->count = chain->missing_len = 0;
+    weir_assert(len <= WEIR_NAME_MAX);
     while (len > 0 && chain->count < WEIR_DEPTH_MAX) {
         struct weir_text here = { at, len };
         char parent[WEIR_NAME_MAX];
@@ -131,7 +133,7 @@ static void climb(const struct weir_views *views, struct weir_text name,
             chain->missing_len = here.len;
             return;
         }
-        see(views, &chain->link[chain->count - 1], weight, now);
+        see_link(views, &chain->link[chain->count - 1], weight, now);
         memcpy(at, parent, len);
     }
 }
@@ -149,7 +151,8 @@ static bool has_unknown(const struct chain *chain)
     return unknown;
 }
 
-static void settle(struct link_view *link, const struct weir_reply *reply)
+static void settle_unknown(struct link_view *link,
+                           const struct weir_reply *reply)
 {
     bool refused = reply->verdict == WEIR_LIMITED;
     if (link->chance >= 0)
@@ -163,8 +166,9 @@ static void settle(struct link_view *link, const struct weir_reply *reply)
     }
 }
 
-static void ask(const struct weir_views *views, struct weir_text name,
-                uint64_t weight, struct chain *chain, weir_instant now)
+static void peek_at_unknown(const struct weir_views *views,
+                            struct weir_text name, uint64_t weight,
+                            struct chain *chain, weir_instant now)
 {
     const struct weir_view_source *source = &views->source;
     if (!source->peek || !has_unknown(chain))
@@ -172,23 +176,23 @@ static void ask(const struct weir_views *views, struct weir_text name,
     struct weir_reply reply;
     source->peek(source->context, name, weight, &reply, now);
     for (size_t i = 0; i < chain->count; i++)
-        settle(&chain->link[i], &reply);
+        settle_unknown(&chain->link[i], &reply);
 }
 
 /* ---- Sentences ---- */
 
-static void seconds(weir_duration time, char *buf, size_t size)
+static void print_seconds(weir_duration time, char *buf, size_t size)
 {
     snprintf(buf, size, "%.3g s", (double)time / 1e9);
 }
 
-static void say_refused(const struct link_view *link, double weight, char *buf,
-                        size_t size)
+static void describe_refusal(const struct link_view *link, double weight,
+                             char *buf, size_t size)
 {
     const struct weir_ruled *ruled = &link->ruled;
     char wait[32];
     if (link->retry_after != WEIR_NEVER) {
-        seconds(link->retry_after, wait, sizeof wait);
+        print_seconds(link->retry_after, wait, sizeof wait);
         snprintf(buf, size,
                  "the bucket is full (%.4g of %.6g): limits for %s, longer if "
                  "other requests come",
@@ -202,8 +206,8 @@ static void say_refused(const struct link_view *link, double weight, char *buf,
     }
 }
 
-static void say(const struct link_view *link, double weight, char *buf,
-                size_t size)
+static void describe_link(const struct link_view *link, double weight,
+                          char *buf, size_t size)
 {
     const struct weir_ruled *ruled = &link->ruled;
     if (ruled->mode == WEIR_OFF)
@@ -222,7 +226,7 @@ static void say(const struct link_view *link, double weight, char *buf,
                  : link->chance >= 1 ? ": limits now"
                                      : ": passes now");
     else if (link->chance >= 1)
-        say_refused(link, weight, buf, size);
+        describe_refusal(link, weight, buf, size);
     else if (link->chance > 0)
         snprintf(buf, size,
                  "the fill of %.4g is between low_burst (%.6g) and high_burst "
@@ -234,7 +238,7 @@ static void say(const struct link_view *link, double weight, char *buf,
 }
 
 /* For a leased quota: the part of the limit that the figures describe. */
-static void say_part(const struct weir_ruled *ruled, char *buf, size_t size)
+static void add_part(const struct weir_ruled *ruled, char *buf, size_t size)
 {
     size_t len = strlen(buf);
     if (ruled->leased && ruled->leak > 0 && len < size)
@@ -245,21 +249,21 @@ static void say_part(const struct weir_ruled *ruled, char *buf, size_t size)
 }
 
 /* For a bucket that may refuse: the limiter that reported beyond max_debt. */
-static void say_debtor(const struct link_view *link, char *buf, size_t size)
+static void add_debtor(const struct link_view *link, char *buf, size_t size)
 {
-    const struct weir_debtor *debtor = &link->usage.debtor;
+    const struct weir_used_debtor *debtor = &link->usage.debtor;
     size_t len = strlen(buf);
     char silent[32];
     if (debtor->units == 0 || link->chance <= 0 || len >= size)
         return;
-    seconds(debtor->silent, silent, sizeof silent);
+    print_seconds(debtor->silent, silent, sizeof silent);
     snprintf(buf + len, size - len,
              "; limiter '%.*s' reported more than its "
              "max_debt, at last %s ago",
              (int)debtor->limiter.len, debtor->limiter.p, silent);
 }
 
-static json_t *debtor_object(const struct weir_debtor *debtor)
+static json_t *debtor_object(const struct weir_used_debtor *debtor)
 {
     char incarnation[2 * WEIR_INCARNATION_SIZE + 1];
     if (debtor->units == 0)
@@ -278,9 +282,9 @@ static json_t *link_object(const struct link_view *link, double weight)
     char why[640];
     const struct weir_ruled *ruled = &link->ruled;
     size_t len = weir_limit_format(&ruled->limit, limit, sizeof limit);
-    say(link, weight, why, sizeof why);
-    say_part(ruled, why, sizeof why);
-    say_debtor(link, why, sizeof why);
+    describe_link(link, weight, why, sizeof why);
+    add_part(ruled, why, sizeof why);
+    add_debtor(link, why, sizeof why);
     bool bounded = !ruled->limit.unlimited;
     return json_pack(
         "{s:s%, s:s%, s:s, s:s%, s:o, s:o, s:b, s:f, s:I, s:I, s:o, s:o,"
@@ -307,7 +311,7 @@ struct verdict {
     bool unknown;  /* a link isn't known here */
 };
 
-static void weigh(struct verdict *verdict, const struct link_view *link)
+static void weigh_link(struct verdict *verdict, const struct link_view *link)
 {
     if (link->ruled.mode != WEIR_ENFORCE)
         return;
@@ -326,13 +330,13 @@ static const char *verdict_text(const struct verdict *verdict)
     return verdict->passes < 1 ? "chance" : "passed";
 }
 
-static json_t *explain(const struct chain *chain, struct weir_text name,
-                       size_t weight)
+static json_t *explain_chain(const struct chain *chain, struct weir_text name,
+                             size_t weight)
 {
     struct verdict verdict = { .passes = 1 };
     json_t *links = json_array();
     for (size_t i = 0; i < chain->count; i++) {
-        weigh(&verdict, &chain->link[i]);
+        weigh_link(&verdict, &chain->link[i]);
         json_array_append_new(links,
                               link_object(&chain->link[i], (double)weight));
     }
@@ -345,7 +349,7 @@ static json_t *explain(const struct chain *chain, struct weir_text name,
                      links, "missing", missing);
 }
 
-static int refuse_unknown(struct weir_text name, struct weir_diag *diag)
+static int refuse_unruled(struct weir_text name, struct weir_diag *diag)
 {
     char shown[WEIR_NAME_MAX + 1];
     memcpy(shown, name.p, name.len);
@@ -357,7 +361,8 @@ static int refuse_unknown(struct weir_text name, struct weir_diag *diag)
                          NULL);
 }
 
-static int check_ready(const struct weir_views *views, struct weir_diag *diag)
+static int check_view_ready(const struct weir_views *views,
+                            struct weir_diag *diag)
 {
     struct weir_view_facts facts;
     views->source.facts(views->source.context, &facts);
@@ -381,14 +386,14 @@ int weir_view_why(struct weir_views *views, struct weir_text query,
         error =
             weir_query_number(query, "weight", WEIR_BURST_MAX, &weight, diag);
     if (error == 0)
-        error = check_ready(views, diag);
+        error = check_view_ready(views, diag);
     if (error < 0)
         return error;
     struct chain chain;
-    climb(views, name, (double)weight, &chain, now);
+    climb_chain(views, name, (double)weight, &chain, now);
     if (chain.count == 0)
-        return refuse_unknown(name, diag);
-    ask(views, name, weight, &chain, now);
-    *out = explain(&chain, name, weight);
+        return refuse_unruled(name, diag);
+    peek_at_unknown(views, name, weight, &chain, now);
+    *out = explain_chain(&chain, name, weight);
     return 0;
 }

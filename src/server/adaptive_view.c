@@ -17,7 +17,8 @@ struct gathered {
     size_t count, capacity;
 };
 
-static bool add(struct gathered *all, const struct weir_limit_told *told)
+static bool add_told_limit(struct gathered *all,
+                           const struct weir_limit_told *told)
 {
     if (all->count == all->capacity) {
         size_t capacity = all->capacity ? 2 * all->capacity : 64;
@@ -32,8 +33,8 @@ static bool add(struct gathered *all, const struct weir_limit_told *told)
     return true;
 }
 
-static void gather(struct weir_root *root, struct weir_text match,
-                   struct gathered *all, weir_instant now)
+static void gather_limits(struct weir_root *root, struct weir_text match,
+                          struct gathered *all, weir_instant now)
 {
     size_t cursor = 0;
     struct weir_limiter_usage limiter;
@@ -41,14 +42,14 @@ static void gather(struct weir_root *root, struct weir_text match,
         for (size_t i = 0; i < limiter.limit_count; i++) {
             const struct weir_limit_told *told = &limiter.limits[i];
             bool wanted = !match.p || weir_text_equal(match, told->name);
-            if (wanted && !add(all, told))
+            if (wanted && !add_told_limit(all, told))
                 return;
         }
     }
 }
 
-static int by_name(const struct weir_limit_told *a,
-                   const struct weir_limit_told *b)
+static int compare_limit_names(const struct weir_limit_told *a,
+                               const struct weir_limit_told *b)
 {
     size_t len = a->name.len < b->name.len ? a->name.len : b->name.len;
     int order = memcmp(a->name.p, b->name.p, len);
@@ -57,16 +58,16 @@ static int by_name(const struct weir_limit_told *a,
     return (a->name.len > b->name.len) - (a->name.len < b->name.len);
 }
 
-static int by_name_and_limit(const void *a, const void *b)
+static int compare_names_and_limits(const void *a, const void *b)
 {
     const struct weir_limit_told *x = *(const struct weir_limit_told *const *)a;
     const struct weir_limit_told *y = *(const struct weir_limit_told *const *)b;
-    int order = by_name(x, y);
+    int order = compare_limit_names(x, y);
     return order != 0 ? order : (x->limit > y->limit) - (x->limit < y->limit);
 }
 
-static void sum_up(const struct weir_limit_told *const *told, size_t count,
-                   struct weir_adaptive_view *out)
+static void sum_up_processes(const struct weir_limit_told *const *told,
+                             size_t count, struct weir_adaptive_view *out)
 {
     *out = (struct weir_adaptive_view){
         .processes = (uint32_t)count,
@@ -82,7 +83,8 @@ static void sum_up(const struct weir_limit_told *const *told, size_t count,
     }
 }
 
-static size_t fewest(const struct weir_adaptive_view *seen, size_t count)
+static size_t find_fewest_processes(const struct weir_adaptive_view *seen,
+                                    size_t count)
 {
     size_t found = 0;
     for (size_t i = 1; i < count; i++) {
@@ -92,17 +94,18 @@ static size_t fewest(const struct weir_adaptive_view *seen, size_t count)
     return found;
 }
 
-static size_t cut(const struct gathered *all, struct weir_adaptive_view *out,
-                  size_t max)
+static size_t cut_into_quotas(const struct gathered *all,
+                              struct weir_adaptive_view *out, size_t max)
 {
     size_t seen = 0;
     size_t first = 0;
     for (size_t i = 1; i <= all->count; i++) {
-        if (i < all->count && by_name(all->told[first], all->told[i]) == 0)
+        if (i < all->count &&
+            compare_limit_names(all->told[first], all->told[i]) == 0)
             continue;
-        size_t place = seen < max ? seen : fewest(out, max);
+        size_t place = seen < max ? seen : find_fewest_processes(out, max);
         if (seen < max || out[place].processes < i - first)
-            sum_up(all->told + first, i - first, &out[place]);
+            sum_up_processes(all->told + first, i - first, &out[place]);
         seen += seen < max;
         first = i;
     }
@@ -114,10 +117,10 @@ size_t weir_adaptive_see(struct weir_root *root, struct weir_text match,
                          weir_instant now)
 {
     struct gathered all = { .told = NULL };
-    gather(root, match, &all, now);
+    gather_limits(root, match, &all, now);
     if (all.count > 0)
-        qsort(all.told, all.count, sizeof(*all.told), by_name_and_limit);
-    size_t count = all.count > 0 ? cut(&all, out, max) : 0;
+        qsort(all.told, all.count, sizeof(*all.told), compare_names_and_limits);
+    size_t count = all.count > 0 ? cut_into_quotas(&all, out, max) : 0;
     free(all.told);
     return count;
 }

@@ -31,7 +31,8 @@ struct weir_http_api {
 
 /* ---- Answers ---- */
 
-static struct weir_http_reply reply_of(const struct weir_admin_answer *answer)
+static struct weir_http_reply reply_of_answer(
+    const struct weir_admin_answer *answer)
 {
     struct weir_http_reply reply = { .status = answer->status,
                                      .type = answer->type,
@@ -41,22 +42,23 @@ static struct weir_http_reply reply_of(const struct weir_admin_answer *answer)
     return reply;
 }
 
-static void on_answer(void *context, const struct weir_admin_answer *answer)
+static void answer_ticket(void *context, const struct weir_admin_answer *answer)
 {
-    struct weir_http_reply reply = reply_of(answer);
+    struct weir_http_reply reply = reply_of_answer(answer);
     weir_http_ticket_answer(context, &reply);
 }
 
-static void on_refusal(void *context, const struct weir_admin_answer *answer)
+static void answer_refusal(void *context,
+                           const struct weir_admin_answer *answer)
 {
     struct weir_http_call *call = context;
-    call->reply = reply_of(answer);
+    call->reply = reply_of_answer(answer);
     weir_http_answer(call);
 }
 
 /* Answers for the listener itself, which refused the request. */
-static void problem(void *context, struct weir_http_reply *reply, int status,
-                    const char *detail)
+static void fill_problem(void *context, struct weir_http_reply *reply,
+                         int status, const char *detail)
 {
     struct weir_diag diag = { 0 };
     int error = status == 413   ? WEIR_ETOOBIG
@@ -73,10 +75,10 @@ static void problem(void *context, struct weir_http_reply *reply, int status,
 
 /* Whether the caller has the role: 0, WEIR_ECREDENTIAL or WEIR_EDENIED. '*out'
  * is the identity of a known caller. */
-static int identify(struct weir_http_api *api,
-                    const struct weir_http_call *call, unsigned role,
-                    struct weir_identity *out, struct weir_diag *diag,
-                    weir_instant now)
+static int identify_caller(struct weir_http_api *api,
+                           const struct weir_http_call *call, unsigned role,
+                           struct weir_identity *out, struct weir_diag *diag,
+                           weir_instant now)
 {
     char address[64];
     char buf[WEIR_HTTP_VALUE_MAX];
@@ -97,7 +99,8 @@ static int identify(struct weir_http_api *api,
                                     (enum weir_role)role, diag, now);
 }
 
-static struct weir_admin_request request_of(const struct weir_http_call *call)
+static struct weir_admin_request admin_request_of(
+    const struct weir_http_call *call)
 {
     const struct weir_identity *identity = call->state;
     return (struct weir_admin_request){
@@ -108,11 +111,11 @@ static struct weir_admin_request request_of(const struct weir_http_call *call)
     };
 }
 
-static bool on_head(void *context, struct weir_http_call *call,
-                    weir_instant now)
+static bool admit_head(void *context, struct weir_http_call *call,
+                       weir_instant now)
 {
     struct weir_http_api *api = context;
-    const struct weir_admin_request ask = request_of(call);
+    const struct weir_admin_request ask = admin_request_of(call);
     struct weir_identity *identity = call->state;
     struct weir_diag why = { 0 };
     unsigned role = weir_admin_role(&ask);
@@ -123,7 +126,8 @@ static bool on_head(void *context, struct weir_http_call *call,
         call->ends = weir_authorization_is_required(api->authorizer);
     if (is_file)
         return false;
-    int error = role == 0 ? 0 : identify(api, call, role, identity, &why, now);
+    int error =
+        role == 0 ? 0 : identify_caller(api, call, role, identity, &why, now);
     if (error == 0)
         error =
             weir_admin_check_body(&ask, call->request->content_length, &why);
@@ -133,7 +137,7 @@ static bool on_head(void *context, struct weir_http_call *call,
                               "send the request to another",
                               NULL);
     if (error < 0)
-        weir_admin_refuse(error, &why, on_refusal, call);
+        weir_admin_refuse(error, &why, answer_refusal, call);
     return error == 0;
 }
 
@@ -146,15 +150,15 @@ static bool is_stream(const struct weir_http_call *call)
                            WEIR_TEXT(WEIR_PAGE_EVENTS));
 }
 
-static void on_request(void *context, struct weir_http_call *call,
-                       weir_instant now)
+static void pass_request(void *context, struct weir_http_call *call,
+                         weir_instant now)
 {
     struct weir_http_api *api = context;
     const struct weir_identity *identity = call->state;
-    const struct weir_admin_request ask = request_of(call);
+    const struct weir_admin_request ask = admin_request_of(call);
     struct weir_http_ticket *ticket = weir_http_defer(call);
     if (!ticket) {
-        problem(api, &call->reply, 503, weir_strerror(WEIR_ENOMEM));
+        fill_problem(api, &call->reply, 503, weir_strerror(WEIR_ENOMEM));
         return;
     }
     /* A reader is its identity; without credentials in force, its address. */
@@ -162,20 +166,20 @@ static void on_request(void *context, struct weir_http_call *call,
         snprintf(call->reader, sizeof call->reader, "%s", identity->who);
     else if (is_stream(call))
         weir_http_peer_host(call, call->reader);
-    weir_admin_call(api->admin, &ask, on_answer, ticket, now);
+    weir_admin_call(api->admin, &ask, answer_ticket, ticket, now);
 }
 
 /* ---- Refused connections ---- */
 
-static void on_refused(void *context, const char *address, const char *why,
-                       weir_instant now)
+static void note_refused_tls(void *context, const char *address,
+                             const char *why, weir_instant now)
 {
     weir_authorization_note(context, WEIR_API_HTTP, WEIR_REFUSED_TLS, address,
                             why, now);
 }
 
-static void on_unknown(void *context, const struct weir_conn *conn,
-                       weir_instant now)
+static void note_unknown_peer(void *context, const struct weir_conn *conn,
+                              weir_instant now)
 {
     const struct weir_http_api *api = context;
     char address[64];
@@ -203,7 +207,7 @@ int weir_http_api_new(const struct weir_http_api_options *options,
         .base = options->base,
         .place = { .address = options->address },
         .tls = { .tls = options->tls,
-                 .on_refused = on_refused,
+                 .on_refused = note_refused_tls,
                  .context = options->authorizer },
         .public_origin = options->public_origin,
         .on_short = { weir_log_short, options->authorizer->log },
@@ -213,13 +217,13 @@ int weir_http_api_new(const struct weir_http_api_options *options,
         .unauthenticated_max = weir_authorization_is_required(api->authorizer)
                                    ? WEIR_UNAUTHENTICATED_MAX
                                    : 0,
-        .on_unknown = on_unknown,
+        .on_unknown = note_unknown_peer,
         .bodies_max = WEIR_HTTP_BODIES_MAX,
         .state_size = sizeof(struct weir_identity),
         .context = api,
-        .on_head = on_head,
-        .on_request = on_request,
-        .problem = problem,
+        .on_head = admit_head,
+        .on_request = pass_request,
+        .problem = fill_problem,
     };
     int error = weir_http_listener_new(&http, &api->listener, diag);
     if (error < 0) {

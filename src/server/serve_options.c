@@ -11,12 +11,11 @@
 #include "server/serve_options.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <getopt.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/quota/quota.h"
@@ -91,8 +90,8 @@ static int set_resp_sharing(struct weir_serve_options *options,
     return 0;
 }
 
-static int set_name(struct weir_serve_options *options, const char *value,
-                    struct weir_diag *diag)
+static int set_root_name(struct weir_serve_options *options, const char *value,
+                         struct weir_diag *diag)
 {
     struct weir_diag inner = { 0 };
     int error = weir_name_check(weir_text_of(value), &inner);
@@ -112,8 +111,8 @@ static int set_duration(weir_duration *out, const char *option,
     return 0;
 }
 
-static int set_interval(struct weir_serve_options *options, const char *value,
-                        struct weir_diag *diag)
+static int set_report_interval(struct weir_serve_options *options,
+                               const char *value, struct weir_diag *diag)
 {
     weir_duration interval;
     int error = set_duration(&interval, "--report-interval", value, diag);
@@ -164,52 +163,12 @@ static int set_correction(struct weir_serve_options *options, const char *value,
     return 0;
 }
 
-static int set_tls_cert(struct weir_serve_options *options, const char *value,
-                        struct weir_diag *diag)
-{
-    (void)diag;
-    options->reach.tls_cert = value;
-    return 0;
-}
-
-static int set_tls_key(struct weir_serve_options *options, const char *value,
-                       struct weir_diag *diag)
-{
-    (void)diag;
-    options->reach.tls_key = value;
-    return 0;
-}
-
-static int set_tls_ca(struct weir_serve_options *options, const char *value,
-                      struct weir_diag *diag)
-{
-    (void)diag;
-    options->reach.tls_ca = value;
-    return 0;
-}
-
-static int set_credentials(struct weir_serve_options *options,
-                           const char *value, struct weir_diag *diag)
-{
-    (void)diag;
-    options->reach.credentials = value;
-    return 0;
-}
-
 static int set_insecure(struct weir_serve_options *options, const char *value,
                         struct weir_diag *diag)
 {
     (void)value;
     (void)diag;
     options->reach.insecure = true;
-    return 0;
-}
-
-static int set_port_file(struct weir_serve_options *options, const char *value,
-                         struct weir_diag *diag)
-{
-    (void)diag;
-    options->port_file = value;
     return 0;
 }
 
@@ -264,38 +223,6 @@ static int set_upstream(struct weir_serve_options *options, const char *value,
             return error;
         value += len + 1;
     }
-}
-
-static int set_upstream_ca(struct weir_serve_options *options,
-                           const char *value, struct weir_diag *diag)
-{
-    (void)diag;
-    options->upstream_ca = value;
-    return 0;
-}
-
-static int set_upstream_cert(struct weir_serve_options *options,
-                             const char *value, struct weir_diag *diag)
-{
-    (void)diag;
-    options->upstream_cert = value;
-    return 0;
-}
-
-static int set_upstream_key(struct weir_serve_options *options,
-                            const char *value, struct weir_diag *diag)
-{
-    (void)diag;
-    options->upstream_key = value;
-    return 0;
-}
-
-static int set_upstream_token(struct weir_serve_options *options,
-                              const char *value, struct weir_diag *diag)
-{
-    (void)diag;
-    options->upstream_token_file = value;
-    return 0;
 }
 
 static int set_slots(struct weir_serve_options *options, const char *value,
@@ -421,30 +348,6 @@ static int set_etcd_endpoints(struct weir_serve_options *options,
                      : 0;
 }
 
-static int set_etcd_ca(struct weir_serve_options *options, const char *value,
-                       struct weir_diag *diag)
-{
-    (void)diag;
-    options->etcd_login.tls_ca = value;
-    return 0;
-}
-
-static int set_etcd_cert(struct weir_serve_options *options, const char *value,
-                         struct weir_diag *diag)
-{
-    (void)diag;
-    options->etcd_login.tls_cert = value;
-    return 0;
-}
-
-static int set_etcd_key(struct weir_serve_options *options, const char *value,
-                        struct weir_diag *diag)
-{
-    (void)diag;
-    options->etcd_login.tls_key = value;
-    return 0;
-}
-
 /* ---- Doorman's flags with values of another form ---- */
 
 static int set_port_of(struct weir_address *address, const char *option,
@@ -537,6 +440,7 @@ struct row {
     int argument;      /* as of getopt_long() */
     bool doorman;      /* a flag of Doorman's, which the environment may have */
     const char *field; /* the field it sets, if other options do too; or NULL */
+    size_t text;       /* without 'set': the offset of the text it sets */
 };
 #define OURS(NAME, SET)                           \
     {                                             \
@@ -545,6 +449,12 @@ struct row {
 #define OURS_OF(FIELD, NAME, SET)                  \
     {                                              \
         NAME, SET, required_argument, false, FIELD \
+    }
+#define OURS_TEXT(NAME, TEXT) OURS_TEXT_OF(NULL, NAME, TEXT)
+#define OURS_TEXT_OF(FIELD, NAME, TEXT)               \
+    {                                                 \
+        NAME, NULL, required_argument, false, FIELD,  \
+            offsetof(struct weir_serve_options, TEXT) \
     }
 #define DOORMANS(NAME, SET)                      \
     {                                            \
@@ -561,25 +471,25 @@ static const struct row rows[] = {
     OURS("public-origin", set_public_origin),
     OURS("resp", set_resp),
     OURS("resp-sharing", set_resp_sharing),
-    OURS("name", set_name),
-    OURS("report-interval", set_interval),
+    OURS("name", set_root_name),
+    OURS("report-interval", set_report_interval),
     OURS("stale-after", set_stale),
     OURS("slack", set_slack),
     OURS("correction-ratio", set_correction),
-    OURS("port-file", set_port_file),
+    OURS_TEXT("port-file", port_file),
     OURS("log-level", set_log_level),
-    OURS_OF("cert", "tls-cert", set_tls_cert),
-    OURS_OF("key", "tls-key", set_tls_key),
-    OURS("tls-ca", set_tls_ca),
-    OURS("credentials", set_credentials),
+    OURS_TEXT_OF("cert", "tls-cert", reach.tls_cert),
+    OURS_TEXT_OF("key", "tls-key", reach.tls_key),
+    OURS_TEXT("tls-ca", reach.tls_ca),
+    OURS_TEXT("credentials", reach.credentials),
     { "insecure", set_insecure, no_argument, false, NULL },
     OURS("snapshot", set_snapshot),
     OURS("region", set_region),
     OURS_OF("upstream", "upstream", set_upstream),
-    OURS("upstream-ca", set_upstream_ca),
-    OURS("upstream-cert", set_upstream_cert),
-    OURS("upstream-key", set_upstream_key),
-    OURS("upstream-token-file", set_upstream_token),
+    OURS_TEXT("upstream-ca", upstream_ca),
+    OURS_TEXT("upstream-cert", upstream_cert),
+    OURS_TEXT("upstream-key", upstream_key),
+    OURS_TEXT("upstream-token-file", upstream_token_file),
     OURS("slots", set_slots),
     OURS_OF("config", "doorman-config", set_doorman_config),
     { "doorman-insecure", set_doorman_insecure, no_argument, false, NULL },
@@ -587,9 +497,9 @@ static const struct row rows[] = {
     OURS_OF("election", "election-key", set_election_key),
     OURS_OF("ttl", "election-ttl", set_election_ttl),
     OURS_OF("etcd", "etcd-endpoints", set_etcd_endpoints),
-    OURS("etcd-ca", set_etcd_ca),
-    OURS("etcd-cert", set_etcd_cert),
-    OURS("etcd-key", set_etcd_key),
+    OURS_TEXT("etcd-ca", etcd_login.tls_ca),
+    OURS_TEXT("etcd-cert", etcd_login.tls_cert),
+    OURS_TEXT("etcd-key", etcd_login.tls_key),
     DOORMANS_OF("config", "config", set_doorman_config),
     DOORMANS("hostname", set_hostname), /* one of Weir's too */
     DOORMANS_OF("listen", "port", set_port),
@@ -614,8 +524,8 @@ static const struct row rows[] = {
 };
 #define ROWS WEIR_COUNT_OF(rows)
 
-static void remark(struct weir_serve_options *options, const char *what,
-                   const char *why)
+static void add_remark(struct weir_serve_options *options, const char *what,
+                       const char *why)
 {
     if (options->remark_count < WEIR_OPTION_REMARKS_MAX)
         weir_diag_set(&options->remarks[options->remark_count++], 0, what, why,
@@ -626,10 +536,13 @@ static int set_row(struct weir_serve_options *options, const struct row *row,
                    const char *value, struct weir_diag *diag)
 {
     if (row->set == set_nothing)
-        remark(options, row->name,
-               " is a flag of Doorman's that has no "
-               "meaning here");
-    return row->set(options, value, diag);
+        add_remark(options, row->name,
+                   " is a flag of Doorman's that has no "
+                   "meaning here");
+    if (row->set)
+        return row->set(options, value, diag);
+    *(const char **)((char *)options + row->text) = value;
+    return 0;
 }
 
 /* ---- The environment ---- */
@@ -675,9 +588,9 @@ static int take_variable(struct weir_serve_options *options,
     /* Kubernetes sets such variables for a service called doorman. */
     bool of_kubernetes = strncmp(value, "tcp://", 6) == 0;
     if (!row || of_kubernetes) {
-        remark(options, shown,
-               of_kubernetes ? " is an address, not a port: passed over"
-                             : " is no variable that is known");
+        add_remark(options, shown,
+                   of_kubernetes ? " is an address, not a port: passed over"
+                                 : " is no variable that is known");
         return 0;
     }
     for (size_t i = 0; i < ROWS; i++)
@@ -721,212 +634,6 @@ static int set_defaults(struct weir_serve_options *options,
     };
     int error = set_listen(options, "127.0.0.1:7077", diag);
     return error < 0 ? error : set_http(options, "127.0.0.1:7078", diag);
-}
-
-bool weir_serve_own_file(const char *scheme, const char *name,
-                         char path[WEIR_PATH_MAX])
-{
-    const char *data = getenv("XDG_DATA_HOME");
-    const char *home = getenv("HOME");
-    bool has_data = data && data[0] == '/';
-    if (!has_data && !(home && home[0]))
-        return false;
-    int len =
-        snprintf(path, WEIR_PATH_MAX, "%s%s%s/weir/%s", scheme,
-                 has_data ? data : home, has_data ? "" : "/.local/share", name);
-    return len < WEIR_PATH_MAX;
-}
-
-int weir_serve_make_folders(const char *path)
-{
-    char folder[WEIR_PATH_MAX];
-    snprintf(folder, sizeof folder, "%s", path);
-    for (char *slash = strchr(folder + 1, '/'); slash;
-         slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        if (mkdir(folder, 0700) < 0 && errno != EEXIST)
-            return WEIR_ESYSTEM;
-        *slash = '/';
-    }
-    return 0;
-}
-
-void weir_serve_show(const struct weir_address *address, uint16_t port,
-                     char *buf, size_t size)
-{
-    bool v6 = strchr(address->host, ':');
-    snprintf(buf, size, v6 ? "[%s]:%u" : "%s:%u", address->host, port);
-}
-
-void weir_serve_identity(const struct weir_serve_options *options,
-                         uint16_t port, char out[WEIR_MASTER_MAX + 1])
-{
-    static const char *const every[] = { "0.0.0.0", "::" };
-    struct weir_address address = options->listen;
-    bool is_every = false;
-    for (size_t i = 0; i < WEIR_COUNT_OF(every); i++)
-        is_every = is_every || strcmp(address.host, every[i]) == 0;
-    if (options->hostname[0])
-        strcpy(address.host, options->hostname);
-    else if (is_every && gethostname(address.host, sizeof address.host - 1) < 0)
-        strcpy(address.host, "localhost");
-    weir_serve_show(&address, port, out, WEIR_MASTER_MAX + 1);
-}
-
-static int find_own_store(struct weir_serve_options *options,
-                          struct weir_diag *diag)
-{
-    options->own_store = true;
-    if (weir_serve_own_file("sqlite:", "weir.db", options->store))
-        return 0;
-    return weir_diag_set(diag, WEIR_EINVAL,
-                         "there is no HOME to keep a "
-                         "store in, or its path is too long; name a store "
-                         "with --store",
-                         NULL);
-}
-
-static int check_tls(const struct weir_serve_options *options,
-                     struct weir_diag *diag)
-{
-    if (options->tls && !options->reach.tls_cert)
-        return weir_diag_set(diag, WEIR_EINVAL,
-                             "--tls: --tls-cert and "
-                             "--tls-key are missing",
-                             NULL);
-    return weir_exposure_check(&options->reach, diag);
-}
-
-static int check_open(const struct weir_serve_options *options,
-                      const char *option, const struct weir_address *address,
-                      struct weir_diag *diag)
-{
-    const struct weir_listen_address place = { .address = *address };
-    return weir_exposure_check_place(&options->reach, option, &place, diag);
-}
-
-/* Its limiter shows no credential, and its clients use plain text. */
-static int check_resp(const struct weir_serve_options *options,
-                      struct weir_diag *diag)
-{
-    if (!options->resp_on)
-        return 0;
-    if (options->reach.tls_cert || options->reach.credentials)
-        return weir_diag_set(diag, WEIR_EINVAL,
-                             "--resp is for a root without "
-                             "TLS and credentials; beside this one run `weir "
-                             "agent --resp`, which has credentials of its own",
-                             NULL);
-    if (weir_listen_address_is_local(&options->resp) || options->reach.insecure)
-        return 0;
-    return weir_diag_set(diag, WEIR_EINVAL,
-                         "--resp: other hosts would reach "
-                         "it, in plain text. Listen on loopback or at "
-                         "unix:PATH, or insist with --insecure",
-                         NULL);
-}
-
-static int check_region(const struct weir_serve_options *options,
-                        struct weir_diag *diag)
-{
-    bool login = options->upstream_ca || options->upstream_cert ||
-                 options->upstream_key || options->upstream_token_file;
-    if (!options->region && (options->upstreams > 0 || login))
-        return weir_diag_set(diag, WEIR_EINVAL,
-                             "--upstream is for a region's "
-                             "root; --region is missing",
-                             NULL);
-    if (options->region && options->upstreams == 0)
-        return weir_diag_set(diag, WEIR_EINVAL,
-                             "--region needs --upstream, "
-                             "the roots that the region has its quotas from",
-                             NULL);
-    if (options->region && options->store[0])
-        return weir_diag_set(diag, WEIR_EINVAL,
-                             "a region has its quotas from "
-                             "its upstream, not from a store; leave out "
-                             "--store or --region",
-                             NULL);
-    return 0;
-}
-
-static int check_doorman(const struct weir_serve_options *options,
-                         struct weir_diag *diag)
-{
-    if (!options->doorman_config)
-        return 0;
-    if (options->store[0] || options->region)
-        return weir_diag_set(diag, WEIR_EINVAL,
-                             "the quotas come from "
-                             "--doorman-config or from ",
-                             options->region ? "the region's upstream"
-                                             : "--store",
-                             "; leave out one", NULL);
-    if (options->snapshot)
-        return weir_diag_set(diag, WEIR_EINVAL,
-                             "--snapshot is for a store; "
-                             "a Doorman file is read at each start",
-                             NULL);
-    if (options->doorman.etcd && options->etcd_count == 0)
-        return weir_diag_set(diag, WEIR_EINVAL,
-                             "--doorman-config etcd: "
-                             "needs --etcd-endpoints",
-                             NULL);
-    return 0;
-}
-
-static int check_election(const struct weir_serve_options *options,
-                          struct weir_diag *diag)
-{
-    bool by_etcd = options->election == WEIR_ELECTION_ETCD;
-    bool uses_etcd =
-        by_etcd || (options->doorman_config && options->doorman.etcd);
-    const struct weir_login_options *login = &options->etcd_login;
-    if (by_etcd && options->etcd_count == 0)
-        return weir_diag_set(diag, WEIR_EINVAL,
-                             "--election etcd needs "
-                             "--etcd-endpoints",
-                             NULL);
-    if (options->election_key && !by_etcd)
-        return weir_diag_set(diag, WEIR_EINVAL,
-                             "--election-key is for "
-                             "--election etcd",
-                             NULL);
-    if ((login->tls_ca || login->tls_cert || login->tls_key) && !uses_etcd)
-        return weir_diag_set(diag, WEIR_EINVAL,
-                             "nothing is asked of etcd; "
-                             "leave out --etcd-ca, --etcd-cert and "
-                             "--etcd-key",
-                             NULL);
-    return 0;
-}
-
-static int check(struct weir_serve_options *options, struct weir_diag *diag)
-{
-    int error = check_tls(options, diag);
-    if (error == 0)
-        error = check_region(options, diag);
-    if (error == 0)
-        error = check_resp(options, diag);
-    if (error == 0)
-        error = check_doorman(options, diag);
-    if (error == 0)
-        error = check_election(options, diag);
-    if (error == 0)
-        error = check_open(options, "--listen", &options->listen, diag);
-    if (error == 0 && !options->http_off)
-        error = check_open(options, "--http", &options->http, diag);
-    if (error < 0)
-        return error;
-    if (options->settings.stale_after < options->settings.report_interval)
-        return weir_diag_set(diag, WEIR_EINVAL,
-                             "--stale-after is shorter "
-                             "than --report-interval: limiters would be "
-                             "stale between two reports",
-                             NULL);
-    bool has_quotas =
-        options->store[0] || options->region || options->doorman_config;
-    return has_quotas ? 0 : find_own_store(options, diag);
 }
 
 /* The command line. 0, 1 when help was asked for, or an error. */
@@ -978,5 +685,5 @@ int weir_serve_options_parse(int argc, char **argv,
                              "only, not '",
                              argv[optind], "'; see `weir serve --help`", NULL);
     error = read_environment(out, given, diag);
-    return error < 0 ? error : check(out, diag);
+    return error < 0 ? error : weir_serve_check_options(out, diag);
 }

@@ -61,6 +61,11 @@ struct weir_serve_options {
 /* The text of `weir serve --help`. */
 extern const char weir_serve_help[];
 
+/* Whether the options go together; chooses the default store if no source of
+ * the quotas is named. WEIR_EINVAL with 'diag' filled. */
+int weir_serve_check_options(struct weir_serve_options *options,
+                             struct weir_diag *diag);
+
 /* "SCHEME/home/me/.local/share/weir/NAME". False: there is no HOME. */
 bool weir_serve_own_file(const char *scheme, const char *name,
                          char path[WEIR_PATH_MAX]);

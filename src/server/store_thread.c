@@ -112,8 +112,9 @@ static void wake_loop(struct weir_store_thread *t)
     /* EAGAIN: the counter is full, so the loop is awake anyhow. */
 }
 
-static void post(struct weir_store_thread *t, struct news *news)
+static void post_news(struct weir_store_thread *t, struct news *news)
 {
+    weir_assert(!news->next);
     pthread_mutex_lock(&t->mutex);
     if (news->type == NEWS_CHANGES) {
         while (t->batches >= WEIR_STORE_BATCHES_MAX && !t->stop)
@@ -143,15 +144,16 @@ static void news_free(struct news *news)
     free(news);
 }
 
-static void flush_batch(struct weir_store_thread *t)
+static void flush_changes(struct weir_store_thread *t)
 {
     if (!t->batch)
         return;
+    weir_assert(!t->batch->next);
     if (t->holding) {
         *t->pending_end = t->batch;
         t->pending_end = &t->batch->next;
     } else {
-        post(t, t->batch);
+        post_news(t, t->batch);
     }
     t->batch = NULL;
 }
@@ -169,13 +171,14 @@ static void release_held(struct weir_store_thread *t, bool whole)
         pending = news->next;
         news->next = NULL;
         if (whole)
-            post(t, news);
+            post_news(t, news);
         else
             news_free(news);
     }
+    weir_assert(!t->pending && !t->batch);
 }
 
-static int on_change(void *context, const struct weir_change *change)
+static int batch_change(void *context, const struct weir_change *change)
 {
     struct weir_store_thread *t = context;
     if (!t->batch)
@@ -183,17 +186,18 @@ static int on_change(void *context, const struct weir_change *change)
     int error = weir_changes_add(&t->batch->changes, change);
     if (error < 0)
         return error;
+    weir_assert(t->batch->changes.count <= WEIR_STORE_BATCH);
     if (change->quota.epoch > t->handed)
         t->handed = change->quota.epoch;
     if (t->batch->changes.count == WEIR_STORE_BATCH)
-        flush_batch(t);
+        flush_changes(t);
     return 0;
 }
 
 /* ---- The store ---- */
 
-static void tell_trouble(struct weir_store_thread *t, int error,
-                         const struct weir_diag *diag)
+static void report_trouble(struct weir_store_thread *t, int error,
+                           const struct weir_diag *diag)
 {
     bool same = error == t->trouble &&
                 (error == 0 || strcmp(diag->text, t->why.text) == 0);
@@ -204,23 +208,24 @@ static void tell_trouble(struct weir_store_thread *t, int error,
     struct news *news = news_new(NEWS_TROUBLE);
     news->error = error;
     news->diag = *diag;
-    post(t, news);
+    post_news(t, news);
 }
 
 /* An error other than a lock is cured by opening again, if at all. */
-static int fail(struct weir_store_thread *t, int error,
-                const struct weir_diag *diag)
+static int fail_store(struct weir_store_thread *t, int error,
+                      const struct weir_diag *diag)
 {
     if (error != WEIR_ELOCKED) {
         weir_store_close(t->store);
         t->store = NULL;
     }
     t->retry_at = weir_clock_now() + WEIR_STORE_RETRY_MS * WEIR_MILLISECOND;
-    tell_trouble(t, error, diag);
+    report_trouble(t, error, diag);
     return error;
 }
 
-static int open_store(struct weir_store_thread *t, struct weir_diag *diag)
+static int open_thread_store(struct weir_store_thread *t,
+                             struct weir_diag *diag)
 {
     if (t->store)
         return 0;
@@ -234,13 +239,14 @@ static int open_store(struct weir_store_thread *t, struct weir_diag *diag)
                               "put it back, or start again with another store",
                               NULL);
     if (error < 0)
-        return fail(t, error, diag);
+        return fail_store(t, error, diag);
     return 0;
 }
 
 /* Below the floor, removals that weren't passed on are forgotten. */
-static bool is_same(struct weir_store_thread *t, const struct weir_store_id *id,
-                    uint64_t epoch, uint64_t floor)
+static bool is_same_state(struct weir_store_thread *t,
+                          const struct weir_store_id *id, uint64_t epoch,
+                          uint64_t floor)
 {
     return t->known && !t->broken && weir_store_id_equal(&t->id, id) &&
            epoch >= t->handed && floor <= t->handed;
@@ -257,7 +263,7 @@ static void begin_again(struct weir_store_thread *t,
     news->id = *id;
     news->epoch = epoch;
     news->floor = floor;
-    post(t, news);
+    post_news(t, news);
 }
 
 /* 'whole': nothing of it is served before the settle. */
@@ -265,9 +271,10 @@ static int read_changes(struct weir_store_thread *t, bool whole,
                         struct weir_diag *diag)
 {
     uint64_t before = t->handed;
+    weir_assert(!t->pending && !t->batch);
     t->holding = !whole;
-    int error = weir_store_read(t->store, t->handed, on_change, t, diag);
-    flush_batch(t);
+    int error = weir_store_read(t->store, t->handed, batch_change, t, diag);
+    flush_changes(t);
     if (whole) {
         t->broken = error < 0;
         return error;
@@ -279,28 +286,28 @@ static int read_changes(struct weir_store_thread *t, bool whole,
 }
 
 /* Passes new changes on. 0, or the error with 'diag' filled. */
-static int look(struct weir_store_thread *t, struct weir_diag *diag)
+static int look_at_store(struct weir_store_thread *t, struct weir_diag *diag)
 {
-    int error = open_store(t, diag);
+    int error = open_thread_store(t, diag);
     if (error < 0)
         return error;
     struct weir_store_id id;
     uint64_t epoch, floor;
     error = weir_store_identity(t->store, &id, &epoch, &floor, diag);
     if (error < 0)
-        return fail(t, error, diag);
-    bool first = !is_same(t, &id, epoch, floor);
+        return fail_store(t, error, diag);
+    bool first = !is_same_state(t, &id, epoch, floor);
     if (first)
         begin_again(t, &id, epoch, floor);
     if (first || epoch > t->handed) {
         error = read_changes(t, first, diag);
         if (error < 0)
-            return fail(t, error, diag);
+            return fail_store(t, error, diag);
         if (epoch > t->handed)
             t->handed = epoch;
-        post(t, news_new(NEWS_SETTLE));
+        post_news(t, news_new(NEWS_SETTLE));
     }
-    tell_trouble(t, 0, &(struct weir_diag){ 0 });
+    report_trouble(t, 0, &(struct weir_diag){ 0 });
     return 0;
 }
 
@@ -312,13 +319,13 @@ static void look_if_due(struct weir_store_thread *t)
         return;
     t->look_at = now + WEIR_STORE_LOOK_MS * WEIR_MILLISECOND;
     struct weir_diag diag = { 0 };
-    (void)look(t, &diag);
+    (void)look_at_store(t, &diag);
 }
 
 static int do_ask(struct weir_store_thread *t, struct ask *ask,
                   struct weir_diag *diag)
 {
-    int error = open_store(t, diag);
+    int error = open_thread_store(t, diag);
     if (error < 0)
         return error;
     uint64_t epoch = 0;
@@ -341,7 +348,7 @@ static int do_ask(struct weir_store_thread *t, struct ask *ask,
         break;
     }
     if (error == WEIR_ESTORE || error == WEIR_ESCHEMA)
-        return fail(t, error, diag);
+        return fail_store(t, error, diag);
     return error;
 }
 
@@ -356,14 +363,14 @@ static void serve_ask(struct weir_store_thread *t, struct ask *ask)
         news->error = do_ask(t, ask, &news->diag);
     if (news->error == 0) {
         struct weir_diag diag = { 0 };
-        int error = look(t, &diag);
+        int error = look_at_store(t, &diag);
         if (error < 0 && ask->type == ASK_LOOK) {
             news->error = error;
             news->diag = diag;
         }
     }
     news->epoch = t->handed;
-    post(t, news);
+    post_news(t, news);
 }
 
 /* ---- The thread ---- */
@@ -407,7 +414,7 @@ static void ask_free(struct ask *ask)
     free(ask);
 }
 
-static void *run(void *argument)
+static void *run_store_thread(void *argument)
 {
     struct weir_store_thread *t = argument;
     look_if_due(t);
@@ -424,12 +431,12 @@ static void *run(void *argument)
     }
 }
 
-static int start(struct weir_store_thread *t)
+static int start_store_thread(struct weir_store_thread *t)
 {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&t->thread, NULL, run, t);
+    int error = pthread_create(&t->thread, NULL, run_store_thread, t);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     errno = error;
     return error ? WEIR_ESYSTEM : 0;
@@ -446,8 +453,9 @@ static void init_locks(struct weir_store_thread *t)
     pthread_mutex_init(&t->mutex, NULL);
 }
 
-static void destroy(struct weir_store_thread *t)
+static void destroy_store_thread(struct weir_store_thread *t)
 {
+    weir_assert(!t->pending);
     for (struct ask *ask = t->asks, *next; ask; ask = next) {
         next = ask->next;
         ask_free(ask);
@@ -496,9 +504,9 @@ int weir_store_thread_new(const char *url,
     t->pending_end = &t->pending;
     t->store = store;
     init_locks(t);
-    error = start(t);
+    error = start_store_thread(t);
     if (error < 0) {
-        destroy(t);
+        destroy_store_thread(t);
         return weir_diag_set(diag, error,
                              "can't start a thread: ", strerror(errno), NULL);
     }
@@ -517,7 +525,7 @@ void weir_store_thread_free(struct weir_store_thread **thread)
     pthread_cond_broadcast(&t->drain);
     pthread_mutex_unlock(&t->mutex);
     pthread_join(t->thread, NULL);
-    destroy(t);
+    destroy_store_thread(t);
     *thread = NULL;
 }
 
@@ -528,8 +536,8 @@ int weir_store_thread_fd(const struct weir_store_thread *t)
     return t->fd;
 }
 
-static void hand_over(struct weir_store_thread *t, struct news *news,
-                      weir_instant now)
+static void hand_over_news(struct weir_store_thread *t, struct news *news,
+                           weir_instant now)
 {
     const struct weir_store_listener *to = &t->listener;
     switch (news->type) {
@@ -553,7 +561,7 @@ static void hand_over(struct weir_store_thread *t, struct news *news,
     }
 }
 
-static struct news *take_news(struct weir_store_thread *t)
+static struct news *next_news(struct weir_store_thread *t)
 {
     pthread_mutex_lock(&t->mutex);
     struct news *news = t->news;
@@ -562,6 +570,7 @@ static struct news *take_news(struct weir_store_thread *t)
         if (!t->news)
             t->news_end = &t->news;
         if (news->type == NEWS_CHANGES) {
+            weir_assert(t->batches > 0);
             t->batches--;
             pthread_cond_signal(&t->drain);
         }
@@ -576,11 +585,11 @@ void weir_store_thread_turn(struct weir_store_thread *t, weir_instant now)
     ssize_t got = read(t->fd, &ignored, sizeof ignored);
     (void)got; /* nothing to read is no harm: the list has the news */
     for (size_t changes = 0; changes < 8 * WEIR_STORE_BATCH;) {
-        struct news *news = take_news(t);
+        struct news *news = next_news(t);
         if (!news)
             return;
         changes += 1 + news->changes.count;
-        hand_over(t, news, now);
+        hand_over_news(t, news, now);
         news_free(news);
     }
     wake_loop(t);
@@ -596,7 +605,7 @@ static struct ask *ask_new(enum ask_type type, void *for_whom)
     return ask;
 }
 
-static struct weir_text keep_text(struct ask *ask, struct weir_text text)
+static struct weir_text keep_ask_text(struct ask *ask, struct weir_text text)
 {
     weir_assert(text.len < sizeof ask->text);
     if (text.len > 0)
@@ -604,8 +613,9 @@ static struct weir_text keep_text(struct ask *ask, struct weir_text text)
     return (struct weir_text){ ask->text, text.len };
 }
 
-static int ask_for(struct weir_store_thread *t, struct ask *ask)
+static int post_ask(struct weir_store_thread *t, struct ask *ask)
 {
+    weir_assert(!ask->next);
     pthread_mutex_lock(&t->mutex);
     *t->asks_end = ask;
     t->asks_end = &ask->next;
@@ -617,7 +627,7 @@ static int ask_for(struct weir_store_thread *t, struct ask *ask)
 int weir_store_thread_sync(struct weir_store_thread *t, void *for_whom)
 {
     struct ask *ask = ask_new(ASK_LOOK, for_whom);
-    return ask ? ask_for(t, ask) : WEIR_ENOMEM;
+    return ask ? post_ask(t, ask) : WEIR_ENOMEM;
 }
 
 int weir_store_thread_edit(struct weir_store_thread *t,
@@ -632,8 +642,8 @@ int weir_store_thread_edit(struct weir_store_thread *t,
     ask->changes = *changes;
     *changes = (struct weir_changes){ 0 };
     ask->edit = *edit;
-    ask->edit.who = keep_text(ask, edit->who);
-    return ask_for(t, ask);
+    ask->edit.who = keep_ask_text(ask, edit->who);
+    return post_ask(t, ask);
 }
 
 int weir_store_thread_undo(struct weir_store_thread *t, uint64_t epoch,
@@ -643,8 +653,8 @@ int weir_store_thread_undo(struct weir_store_thread *t, uint64_t epoch,
     if (!ask)
         return WEIR_ENOMEM;
     ask->epoch = epoch;
-    ask->edit.who = keep_text(ask, who);
-    return ask_for(t, ask);
+    ask->edit.who = keep_ask_text(ask, who);
+    return post_ask(t, ask);
 }
 
 int weir_store_thread_log(struct weir_store_thread *t,
@@ -656,6 +666,6 @@ int weir_store_thread_log(struct weir_store_thread *t,
         return WEIR_ENOMEM;
     }
     ask->log = *log;
-    ask->log.name = keep_text(ask, log->name);
-    return ask_for(t, ask);
+    ask->log.name = keep_ask_text(ask, log->name);
+    return post_ask(t, ask);
 }

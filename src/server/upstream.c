@@ -40,24 +40,26 @@ struct weir_upstream {
 
 /* ---- The snapshot ---- */
 
-static int take_store(void *context, const struct weir_snapshot_info *info)
+static int restore_store(void *context, const struct weir_snapshot_info *info)
 {
     struct weir_upstream *upstream = context;
     return weir_region_restore(upstream->region, &info->store, info->epoch,
                                weir_clock_now());
 }
 
-static int take_change(void *context, const struct weir_change *change)
+static int restore_change(void *context, const struct weir_change *change)
 {
     struct weir_upstream *upstream = context;
     return weir_region_restore_change(upstream->region, change,
                                       weir_clock_now());
 }
 
-static int load_snapshot(struct weir_upstream *upstream, struct weir_diag *diag)
+static int restore_snapshot(struct weir_upstream *upstream,
+                            struct weir_diag *diag)
 {
     struct weir_snapshot *snapshot = upstream->options.snapshot;
-    struct weir_snapshot_sink sink = { upstream, take_store, take_change };
+    struct weir_snapshot_sink sink = { upstream, restore_store,
+                                       restore_change };
     if (!snapshot || !weir_snapshot_usable(snapshot))
         return 0;
     int error = weir_snapshot_load(snapshot, &sink, diag);
@@ -75,8 +77,9 @@ static int load_snapshot(struct weir_upstream *upstream, struct weir_diag *diag)
     return 0;
 }
 
-static void leave_snapshot(struct weir_upstream *upstream)
+static void leave_restored(struct weir_upstream *upstream)
 {
+    weir_assert(!upstream->serving || upstream->options.snapshot);
     if (!upstream->serving)
         return;
     upstream->serving = false;
@@ -120,10 +123,11 @@ static const struct saying sayings[] = {
       "more events happened than can be logged" },
 };
 
-static void say(struct weir_upstream *upstream, const struct weir_event *event)
+static void log_upstream_event(struct weir_upstream *upstream,
+                               const struct weir_event *event)
 {
     if (event->type == WEIR_EVENT_ROOT_UP)
-        leave_snapshot(upstream);
+        leave_restored(upstream);
     for (size_t i = 0; i < WEIR_COUNT_OF(sayings); i++)
         if (sayings[i].type == event->type)
             weir_log_limited(upstream->options.log,
@@ -132,31 +136,31 @@ static void say(struct weir_upstream *upstream, const struct weir_event *event)
 }
 
 /* The link logs its loss itself, with the reason. */
-static void say_events(struct weir_upstream *upstream)
+static void log_upstream_events(struct weir_upstream *upstream)
 {
     struct weir_event event;
     while (weir_region_up_event(upstream->region, &event))
         if (event.type != WEIR_EVENT_ROOT_DOWN)
-            say(upstream, &event);
+            log_upstream_event(upstream, &event);
 }
 
-static void kick(struct weir_upstream *upstream)
+static void wake_root_loop(struct weir_upstream *upstream)
 {
     upstream->options.on_news(upstream->options.context);
 }
 
 /* ---- A link ---- */
 
-static void on_up(void *context)
+static void on_upstream_up(void *context)
 {
     struct up_link *link = context;
     struct weir_upstream *upstream = link->upstream;
     upstream->up[link->index] = true;
     weir_region_up_link(upstream->region, link->index, true, weir_clock_now());
-    kick(upstream);
+    wake_root_loop(upstream);
 }
 
-static int on_bytes(void *context, const void *bytes, size_t len)
+static int on_upstream_bytes(void *context, const void *bytes, size_t len)
 {
     struct up_link *link = context;
     struct weir_upstream *upstream = link->upstream;
@@ -166,18 +170,18 @@ static int on_bytes(void *context, const void *bytes, size_t len)
     if (error == 0)
         error = weir_region_up_receive(upstream->region, link->index, &message,
                                        weir_clock_now());
-    kick(upstream);
+    wake_root_loop(upstream);
     return error;
 }
 
-static void on_down(void *context, const char *why)
+static void on_upstream_down(void *context, const char *why)
 {
     struct up_link *link = context;
     struct weir_upstream *upstream = link->upstream;
     bool was_up = upstream->up[link->index];
     upstream->up[link->index] = false;
     weir_region_up_link(upstream->region, link->index, false, weir_clock_now());
-    kick(upstream);
+    wake_root_loop(upstream);
     if (!why)
         return;
     const char *misplaced =
@@ -187,15 +191,15 @@ static void on_down(void *context, const char *why)
     struct weir_event event = { .type = WEIR_EVENT_ROOT_DOWN };
     snprintf(event.text, sizeof event.text, "%.100s: %.88s",
              weir_root_link_text(link->link), why);
-    say(upstream, &event);
+    log_upstream_event(upstream, &event);
 }
 
-static void on_file(void *context, const char *why)
+static void on_upstream_file(void *context, const char *why)
 {
     struct up_link *link = context;
     struct weir_event event = { .type = WEIR_EVENT_CREDENTIAL };
     snprintf(event.text, sizeof event.text, "%.191s", why);
-    say(link->upstream, &event);
+    log_upstream_event(link->upstream, &event);
 }
 
 /* ---- The loop's turn ---- */
@@ -226,7 +230,7 @@ void weir_upstream_flush(struct weir_upstream *upstream, weir_instant now)
         size_t len = weir_v1_encode(&message, upstream->out, size);
         weir_root_link_send(upstream->links[index].link, upstream->out, len);
     }
-    say_events(upstream);
+    log_upstream_events(upstream);
 }
 
 weir_instant weir_upstream_deadline(const struct weir_upstream *upstream,
@@ -254,11 +258,12 @@ static bool make_link(struct weir_upstream *upstream, uint32_t index)
         .address = &upstream->options.addresses[index],
         .login = upstream->login,
         .handler = { .context = link,
-                     .on_up = on_up,
-                     .on_bytes = on_bytes,
-                     .on_down = on_down,
-                     .on_file = on_file },
+                     .on_up = on_upstream_up,
+                     .on_bytes = on_upstream_bytes,
+                     .on_down = on_upstream_down,
+                     .on_file = on_upstream_file },
     };
+    weir_assert(index < WEIR_ROOTS_MAX);
     link->upstream = upstream;
     link->index = index;
     link->link = weir_root_link_new(&options);
@@ -271,7 +276,7 @@ static bool make_link(struct weir_upstream *upstream, uint32_t index)
     return true;
 }
 
-static bool make_parts(struct weir_upstream *upstream)
+static bool make_upstream_parts(struct weir_upstream *upstream)
 {
     const struct weir_upstream_options *options = &upstream->options;
     upstream->name = strdup(options->name);
@@ -302,12 +307,12 @@ int weir_upstream_new(const struct weir_upstream_options *options,
         upstream->options = *options;
         upstream->region = options->region;
     }
-    if (!upstream || !make_parts(upstream)) {
+    if (!upstream || !make_upstream_parts(upstream)) {
         weir_upstream_free(&upstream);
         return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
                              NULL);
     }
-    error = load_snapshot(upstream, diag);
+    error = restore_snapshot(upstream, diag);
     if (error < 0) {
         weir_upstream_free(&upstream);
         return error;

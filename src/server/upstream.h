@@ -4,9 +4,9 @@
  * are on the root's own loop.
  *
  *     upstream roots <- os/root_link -> weir_region (node/region.h)
- *                                          |  the root half: grpc_api
+ *                                          |  the root half: root_loop
  *
- * The gRPC listener runs both halves: in each of its turns it calls
+ * The root's loop runs both halves: in each of its turns it calls
  * weir_upstream_tick(), sends the root half's messages, and calls
  * weir_upstream_flush(). */
 
@@ -31,7 +31,7 @@ struct weir_upstream_options {
     struct weir_log *log;            /* borrowed */
     /* The quotas until an upstream root answers; borrowed; NULL: none. */
     struct weir_snapshot *snapshot;
-    /* A message came from above: a turn of the gRPC listener is due. */
+    /* A message came from above: a turn of the root's loop is due. */
     void (*on_news)(void *context);
     void *context;
 };
@@ -44,7 +44,7 @@ int weir_upstream_new(const struct weir_upstream_options *options,
 /* Closes the links. NULL inside is legal. */
 void weir_upstream_free(struct weir_upstream **upstream);
 
-/* ---- For the gRPC listener ---- */
+/* ---- For the root's loop ---- */
 
 void weir_upstream_tick(struct weir_upstream *upstream, weir_instant now);
 void weir_upstream_flush(struct weir_upstream *upstream, weir_instant now);

@@ -8,8 +8,8 @@
 
 #define EVERY_S 3600 /* and when one changes */
 
-static void tell(struct weir_zone_watch *watch, struct weir_text zone,
-                 const char *why)
+static void log_unknown_zone(struct weir_zone_watch *watch,
+                             struct weir_text zone, const char *why)
 {
     weir_log_limited(watch->log, WEIR_LOG_ZONE, WEIR_LOG_WARNING,
                      "time zone %.*s: %s; UTC is used", (int)zone.len, zone.p,
@@ -25,7 +25,7 @@ int32_t weir_zone_watch_offset(void *context, struct weir_text zone)
     int32_t offset_s = 0;
     struct weir_diag diag = { .text = "" };
     if (weir_zone_at(zone, at, &offset_s, &until, &diag) < 0)
-        tell(watch, zone, diag.text);
+        log_unknown_zone(watch, zone, diag.text);
     if (until > at && until - at < EVERY_S &&
         now + (weir_duration)(until - at) * WEIR_SECOND < watch->again_at)
         watch->again_at = now + (weir_duration)(until - at) * WEIR_SECOND;

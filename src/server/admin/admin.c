@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * server/admin/admin.c - routes a request to its handler and the handler's
- * answer back; applies the store's changes to the root.
+ * server/admin/admin.c - routes a request to its handler.
  *
  * One table of (method, path, handler). A path ends a row, or, with "/", begins
  * the name of a quota: all that follows is the name, slashes included. Both
@@ -16,92 +15,8 @@
 #include <string.h>
 
 #include "front/credentials.h"
-#include "front/http_problem.h"
 #include "front/page_file.h"
-#include "server/admin/admin_parts.h"
-
-/* ---- Answers ---- */
-
-void weir_admin_answer_text(weir_admin_done_fn *done, void *context, int status,
-                            const char *type, const char *body, size_t len)
-{
-    struct weir_admin_answer answer = {
-        .status = status, .type = type, .body = body, .len = len
-    };
-    done(context, &answer);
-}
-
-static void answer_dump(weir_admin_done_fn *done, void *context,
-                        struct weir_admin_answer *answer, json_t *body)
-{
-    static const char lost[] = "{\"error\": \"WEIR_ENOMEM\"}";
-    char *text =
-        body ? json_dumps(body, JSON_INDENT(1) | JSON_REAL_PRECISION(12))
-             : NULL;
-    json_decref(body);
-    if (!text)
-        answer->status = 500;
-    answer->body = text ? text : lost;
-    answer->len = strlen(answer->body);
-    done(context, answer);
-    free(text);
-}
-
-void weir_admin_answer_json(weir_admin_done_fn *done, void *context, int status,
-                            json_t *body)
-{
-    struct weir_admin_answer answer = { .status = status,
-                                        .type = WEIR_JSON_TYPE };
-    answer_dump(done, context, &answer, body);
-}
-
-void weir_admin_answer_error(weir_admin_done_fn *done, void *context, int error,
-                             const struct weir_diag *diag)
-{
-    struct weir_admin_answer answer = { .status = weir_error_status(error),
-                                        .type = WEIR_HTTP_PROBLEM_TYPE };
-    answer_dump(done, context, &answer,
-                weir_http_problem(error, answer.status, diag));
-}
-
-void weir_admin_refuse(int error, const struct weir_diag *diag,
-                       weir_admin_done_fn *done, void *context)
-{
-    weir_admin_answer_error(done, context, error, diag);
-}
-
-static void answer_method(const struct weir_admin_call *call, const char *allow)
-{
-    struct weir_diag diag = { 0 };
-    weir_diag_set(&diag, WEIR_EINVAL, "this path answers ", allow, " only",
-                  NULL);
-    struct weir_admin_answer answer = { .status = 405,
-                                        .type = WEIR_HTTP_PROBLEM_TYPE,
-                                        .allow = allow };
-    answer_dump(call->done, call->context, &answer,
-                weir_http_problem(WEIR_EINVAL, 405, &diag));
-}
-
-/* ---- Queries ---- */
-
-int weir_admin_flag(const struct weir_admin_call *call, const char *key,
-                    bool *out, struct weir_diag *diag)
-{
-    return weir_query_flag(call->uri.query, key, out, diag);
-}
-
-int weir_admin_number(const struct weir_admin_call *call, const char *key,
-                      size_t max, size_t *out, struct weir_diag *diag)
-{
-    return weir_query_number(call->uri.query, key, max, out, diag);
-}
-
-int weir_admin_query_name(const struct weir_admin_call *call, const char *key,
-                          char *buf, struct weir_text *out,
-                          struct weir_diag *diag)
-{
-    return weir_query_name(call->uri.query, key, buf, out, diag);
-}
+#include "server/admin/admin_internal.h"
 
 /* ---- Routes ---- */
 
@@ -115,39 +30,44 @@ struct route {
     void (*handle)(struct weir_admin_call *call);
     const char *allow; /* all methods of the path */
     size_t body_max;
+    enum weir_admin_verb verb; /* of weir_admin_enqueue() */
 };
 
-static void list_routes(struct weir_admin_call *call);
-static void view(struct weir_admin_call *call);
+static void answer_routes(struct weir_admin_call *call);
+static void answer_view(struct weir_admin_call *call);
 
 #define QUOTA_METHODS "GET, PUT, PATCH, DELETE"
 static const struct route routes[] = {
-    { "/v1", "GET", READ, list_routes, "GET", 0 },
+    { "/v1", "GET", READ, answer_routes, "GET", 0 },
     { "/v1/quotas/", "GET", READ, weir_admin_get_quota, QUOTA_METHODS, 0 },
-    { "/v1/quotas/", "PUT", EDIT, weir_admin_put, QUOTA_METHODS,
-      WEIR_ADMIN_BODY_MAX },
-    { "/v1/quotas/", "PATCH", EDIT, weir_admin_patch, QUOTA_METHODS,
-      WEIR_ADMIN_BODY_MAX },
-    { "/v1/quotas/", "DELETE", EDIT, weir_admin_delete, QUOTA_METHODS, 0 },
+    { "/v1/quotas/", "PUT", EDIT, weir_admin_enqueue, QUOTA_METHODS,
+      WEIR_ADMIN_BODY_MAX, WEIR_VERB_PUT },
+    { "/v1/quotas/", "PATCH", EDIT, weir_admin_enqueue, QUOTA_METHODS,
+      WEIR_ADMIN_BODY_MAX, WEIR_VERB_PATCH },
+    { "/v1/quotas/", "DELETE", EDIT, weir_admin_enqueue, QUOTA_METHODS, 0,
+      WEIR_VERB_REMOVE },
     { "/v1/quotas", "GET", READ, weir_admin_list, "GET", 0 },
     { "/v1/quotas:export", "GET", READ, weir_admin_export, "GET", 0 },
     { "/v1/quotas:brief", "GET", READ, weir_admin_brief, "GET", 0 },
-    { "/v1/quotas:import", "POST", EDIT, weir_admin_import, "POST",
-      WEIR_ADMIN_IMPORT_MAX },
-    { "/v1/quotas:remove", "POST", EDIT, weir_admin_remove, "POST",
-      WEIR_ADMIN_IMPORT_MAX },
-    { "/v1/quotas:reset", "POST", EDIT, weir_admin_reset, "POST",
-      WEIR_ADMIN_IMPORT_MAX },
-    { "/v1/shadow:promote", "POST", EDIT, weir_admin_promote, "POST", 0 },
-    { "/v1/shadow:discard", "POST", EDIT, weir_admin_discard, "POST", 0 },
-    { "/v1/log", "GET", READ, weir_admin_log, "GET", 0 },
-    { "/v1/undo", "POST", EDIT, weir_admin_undo, "POST", WEIR_ADMIN_BODY_MAX },
+    { "/v1/quotas:import", "POST", EDIT, weir_admin_enqueue, "POST",
+      WEIR_ADMIN_IMPORT_MAX, WEIR_VERB_IMPORT },
+    { "/v1/quotas:remove", "POST", EDIT, weir_admin_enqueue, "POST",
+      WEIR_ADMIN_IMPORT_MAX, WEIR_VERB_REMOVE_ALL },
+    { "/v1/quotas:reset", "POST", EDIT, weir_admin_enqueue, "POST",
+      WEIR_ADMIN_IMPORT_MAX, WEIR_VERB_RESET },
+    { "/v1/shadow:promote", "POST", EDIT, weir_admin_enqueue, "POST", 0,
+      WEIR_VERB_PROMOTE },
+    { "/v1/shadow:discard", "POST", EDIT, weir_admin_enqueue, "POST", 0,
+      WEIR_VERB_DISCARD },
+    { "/v1/log", "GET", READ, weir_admin_enqueue, "GET", 0, WEIR_VERB_LOG },
+    { "/v1/undo", "POST", EDIT, weir_admin_enqueue, "POST", WEIR_ADMIN_BODY_MAX,
+      WEIR_VERB_UNDO },
     { "/v1/status", "GET", READ, weir_admin_status, "GET", 0 },
-    { "/v1/usage", "GET", READ, view, "GET", 0 },
-    { "/v1/live", "GET", READ, view, "GET", 0 },
-    { WEIR_PAGE_EVENTS, "GET", READ, view, "GET", 0 },
-    { "/v1/recent", "GET", READ, view, "GET", 0 },
-    { "/v1/why", "GET", READ, view, "GET", 0 },
+    { "/v1/usage", "GET", READ, answer_view, "GET", 0 },
+    { "/v1/live", "GET", READ, answer_view, "GET", 0 },
+    { WEIR_PAGE_EVENTS, "GET", READ, answer_view, "GET", 0 },
+    { "/v1/recent", "GET", READ, answer_view, "GET", 0 },
+    { "/v1/why", "GET", READ, answer_view, "GET", 0 },
     { "/v1/preview", "POST", EDIT, weir_admin_preview, "POST",
       WEIR_ADMIN_BODY_MAX },
     { "/debug/status", "GET", READ, weir_admin_debug_status, "GET", 0 },
@@ -157,28 +77,28 @@ static const struct route routes[] = {
     { "/readyz", "GET", OPEN, weir_admin_readiness, "GET", 0 },
 };
 
-static bool has_name(const struct route *route)
+static bool route_has_name(const struct route *route)
 {
     return route->path[strlen(route->path) - 1] == '/';
 }
 
-static bool matches(const struct route *route, struct weir_text path)
+static bool route_matches(const struct route *route, struct weir_text path)
 {
     size_t len = strlen(route->path);
-    if (has_name(route))
+    if (route_has_name(route))
         return path.len >= len && memcmp(path.p, route->path, len) == 0;
     return weir_text_equal(path, weir_text_of(route->path));
 }
 
 /* The route, or NULL; then '*allow' lists the methods of the path. */
-static const struct route *find_route(struct weir_text path,
-                                      struct weir_text method,
-                                      const char **allow)
+static const struct route *find_admin_route(struct weir_text path,
+                                            struct weir_text method,
+                                            const char **allow)
 {
     *allow = NULL;
     for (size_t i = 0; i < WEIR_COUNT_OF(routes); i++) {
         const struct route *route = &routes[i];
-        if (!matches(route, path))
+        if (!route_matches(route, path))
             continue;
         if (weir_text_equal(method, weir_text_of(route->method)))
             return route;
@@ -190,8 +110,8 @@ static const struct route *find_route(struct weir_text path,
 unsigned weir_admin_role(const struct weir_admin_request *request)
 {
     const char *allow;
-    const struct route *route = find_route(weir_uri_split(request->target).path,
-                                           request->method, &allow);
+    const struct route *route = find_admin_route(
+        weir_uri_split(request->target).path, request->method, &allow);
     if (route)
         return route->need;
     bool reads = weir_text_equal(request->method, WEIR_TEXT("GET"));
@@ -200,7 +120,7 @@ unsigned weir_admin_role(const struct weir_admin_request *request)
 
 /* GET /v1: all routes, for people, and for a test that requests each of
  * them. */
-static void list_routes(struct weir_admin_call *call)
+static void answer_routes(struct weir_admin_call *call)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < WEIR_COUNT_OF(routes); i++) {
@@ -210,7 +130,7 @@ static void list_routes(struct weir_admin_call *call)
             open ? "" : weir_role_name((enum weir_role)route->need);
         char path[64];
         snprintf(path, sizeof path, "%s%s", route->path,
-                 has_name(route) ? "NAME" : "");
+                 route_has_name(route) ? "NAME" : "");
         json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "method",
                                               route->method, "path", path,
                                               "role", role));
@@ -220,7 +140,7 @@ static void list_routes(struct weir_admin_call *call)
 }
 
 /* The data of the page. */
-static void view(struct weir_admin_call *call)
+static void answer_view(struct weir_admin_call *call)
 {
     struct weir_diag diag = { 0 };
     json_t *answer;
@@ -273,12 +193,13 @@ int weir_admin_check_body(const struct weir_admin_request *request, size_t len,
                           struct weir_diag *diag)
 {
     const char *allow;
-    const struct route *route = find_route(weir_uri_split(request->target).path,
-                                           request->method, &allow);
+    const struct route *route = find_admin_route(
+        weir_uri_split(request->target).path, request->method, &allow);
     return check_body(route ? route->body_max : WEIR_ADMIN_BODY_MAX, len, diag);
 }
 
-static void dispatch(struct weir_admin_call *call, const struct route *route)
+static void dispatch_call(struct weir_admin_call *call,
+                          const struct route *route)
 {
     struct weir_diag diag = { 0 };
     if (check_body(route->body_max, call->request->body.len, &diag) < 0) {
@@ -286,11 +207,13 @@ static void dispatch(struct weir_admin_call *call, const struct route *route)
         return;
     }
     char name[WEIR_NAME_MAX + 1];
-    int error = has_name(route) ? decode_name(call, route, name, &diag) : 0;
+    int error =
+        route_has_name(route) ? decode_name(call, route, name, &diag) : 0;
     if (error < 0) {
         weir_admin_answer_error(call->done, call->context, error, &diag);
         return;
     }
+    call->verb = route->verb;
     route->handle(call);
 }
 
@@ -298,6 +221,7 @@ void weir_admin_call(struct weir_admin *admin,
                      const struct weir_admin_request *request,
                      weir_admin_done_fn *done, void *context, weir_instant now)
 {
+    weir_assert(done);
     struct weir_admin_call call = { .admin = admin,
                                     .request = request,
                                     .uri = weir_uri_split(request->target),
@@ -306,13 +230,13 @@ void weir_admin_call(struct weir_admin *admin,
                                     .now = now };
     const char *allow;
     const struct route *route =
-        find_route(call.uri.path, request->method, &allow);
+        find_admin_route(call.uri.path, request->method, &allow);
     if (route) {
-        dispatch(&call, route);
+        dispatch_call(&call, route);
         return;
     }
     if (allow) {
-        answer_method(&call, allow);
+        weir_admin_answer_method(&call, allow);
         return;
     }
     struct weir_diag diag = { 0 };
@@ -323,77 +247,11 @@ void weir_admin_call(struct weir_admin *admin,
     weir_admin_answer_error(done, context, WEIR_ENOENT, &diag);
 }
 
-/* ---- Changes from the store ---- */
-
-static void on_store(void *context, const struct weir_store_id *id,
-                     uint64_t epoch, uint64_t floor, weir_instant now)
-{
-    struct weir_admin *admin = context;
-    if (admin->watch.on_store)
-        admin->watch.on_store(admin->watch.context, id, epoch);
-    admin->store_id = *id;
-    admin->floor = floor;
-    /* The root reads the store into a new catalog, also if it is the same
-     * store: otherwise a reading that breaks off would leave half an edit in
-     * force. */
-    if (weir_root_renew(admin->root, id) < 0 ||
-        weir_root_store(admin->root, id, epoch, floor, now) < 0)
-        abort(); /* no memory, and no way to go on with half a set */
-}
-
-static void on_change(void *context, const struct weir_change *change,
-                      weir_instant now)
-{
-    struct weir_admin *admin = context;
-    if (weir_root_apply(admin->root, change, now) < 0)
-        abort(); /* as above */
-}
-
-static void on_settle(void *context, weir_instant now)
-{
-    struct weir_admin *admin = context;
-    weir_root_settle(admin->root, now);
-    if (admin->watch.on_epoch)
-        admin->watch.on_epoch(
-            admin->watch.context,
-            weir_catalog_epoch(weir_root_catalog(admin->root)));
-}
-
-static void on_trouble(void *context, int error, const char *why)
-{
-    struct weir_admin *admin = context;
-    admin->trouble = error;
-    size_t len = strnlen(why, sizeof admin->trouble_why - 1);
-    memcpy(admin->trouble_why, why, len);
-    admin->trouble_why[len] = '\0';
-    if (admin->watch.on_trouble)
-        admin->watch.on_trouble(admin->watch.context, error, why);
-}
-
-static void on_done(void *context, void *ask, int error,
-                    const struct weir_diag *diag, uint64_t epoch,
-                    weir_instant now)
-{
-    (void)now;
-    weir_admin_edit_done(context, ask, error, diag, epoch);
-}
-
-struct weir_store_listener weir_admin_store_listener(struct weir_admin *admin)
-{
-    return (struct weir_store_listener){
-        .context = admin,
-        .on_store = on_store,
-        .on_change = on_change,
-        .on_settle = on_settle,
-        .on_trouble = on_trouble,
-        .on_done = on_done,
-    };
-}
-
 /* ---- Life ---- */
 
 struct weir_admin *weir_admin_new(const struct weir_admin_options *options)
 {
+    weir_assert(options->root);
     struct weir_admin *admin = calloc(1, sizeof *admin);
     if (!admin)
         return NULL;
@@ -426,6 +284,7 @@ void weir_admin_free(struct weir_admin **admin)
     if (!*admin)
         return;
     weir_admin_edits_fini(*admin);
+    weir_assert((*admin)->edits_count == 0);
     weir_views_free(&(*admin)->views);
     free((*admin)->store_url);
     free(*admin);

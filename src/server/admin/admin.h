@@ -23,7 +23,6 @@
 #define WEIR_ADMIN_LOG_MAX 1000           /* entries in one log */
 #define WEIR_ADMIN_LIMITERS_MAX 1000      /* limiters in a status */
 #define WEIR_ADMIN_PREVIEW_MAX 600        /* steps of one preview */
-#define WEIR_METRICS_QUOTAS_MAX 200       /* that have metrics of their own */
 
 struct weir_admin;
 struct weir_authorization;

@@ -9,11 +9,12 @@
 #include "codec/quota_json.h"
 #include "core/quota/quota_text.h"
 #include "io/zone.h"
-#include "server/admin/admin_edit.h"
+#include "server/admin/admin_edit_internal.h"
 
 /* Limiters use their own machines' time zones, but a zone that is missing even
  * on the root's machine is most likely misspelt. */
-static int check_zone(const struct weir_quota *quota, struct weir_diag *diag)
+static int check_zone_is_known(const struct weir_quota *quota,
+                               struct weir_diag *diag)
 {
     int32_t offset;
     int64_t until;
@@ -23,17 +24,20 @@ static int check_zone(const struct weir_quota *quota, struct weir_diag *diag)
     return error < 0 ? WEIR_EQUOTA : 0;
 }
 
-static int check_quota(const struct weir_quota *quota, struct weir_diag *diag)
+static int check_new_quota(const struct weir_quota *quota,
+                           struct weir_diag *diag)
 {
     int error = weir_quota_check(quota, diag);
-    return error < 0 ? error : check_zone(quota, diag);
+    return error < 0 ? error : check_zone_is_known(quota, diag);
 }
 
-int weir_admin_add_quota(struct weir_admin *admin, struct weir_admin_edit *edit,
-                         const struct weir_quota *quota,
-                         struct weir_changes *changes, struct weir_diag *diag)
+static int add_altered_quota(struct weir_admin *admin,
+                             struct weir_admin_edit *edit,
+                             const struct weir_quota *quota,
+                             struct weir_changes *changes,
+                             struct weir_diag *diag)
 {
-    int error = check_quota(quota, diag);
+    int error = check_new_quota(quota, diag);
     if (error < 0)
         return error;
     const struct weir_quota *old =
@@ -85,7 +89,7 @@ static int make_one(struct weir_admin *admin, struct weir_admin_edit *edit,
     error = weir_shadow_refuse(&quota, diag);
     if (error < 0)
         return error;
-    return weir_admin_add_quota(admin, edit, &quota, changes, diag);
+    return add_altered_quota(admin, edit, &quota, changes, diag);
 }
 
 /* The store checks whether other quotas depend on it: it sees the whole
@@ -192,7 +196,7 @@ static int make_named(struct weir_admin *admin, struct weir_admin_edit *edit,
     return error;
 }
 
-static int compare_names(const void *a, const void *b)
+static int compare_change_names(const void *a, const void *b)
 {
     const struct weir_change *const *x = a;
     const struct weir_change *const *y = b;
@@ -208,7 +212,7 @@ static const struct weir_change **sort_names(const struct weir_changes *all)
         return NULL;
     for (size_t i = 0; i < all->count; i++)
         sorted[i] = &all->at[i];
-    qsort(sorted, all->count, sizeof(*sorted), compare_names);
+    qsort(sorted, all->count, sizeof(*sorted), compare_change_names);
     return sorted;
 }
 
@@ -245,12 +249,13 @@ static size_t missing_of(struct weir_catalog *catalog,
         missing +=
             at == count || !weir_text_equal(sorted[at]->quota.name, name);
     }
+    weir_assert(at <= count);
     return missing;
 }
 
-int weir_admin_count_missing(struct weir_catalog *catalog,
-                             const struct weir_changes *changes, bool shadow,
-                             size_t *out, struct weir_diag *diag)
+static int count_missing(struct weir_catalog *catalog,
+                         const struct weir_changes *changes, bool shadow,
+                         size_t *out, struct weir_diag *diag)
 {
     const struct weir_change **sorted = sort_names(changes);
     if (!sorted)
@@ -263,13 +268,13 @@ int weir_admin_count_missing(struct weir_catalog *catalog,
 }
 
 /* Reads the n-th object of an import. */
-static int read_entry(json_t *entry, size_t n, struct weir_quota *quota,
-                      struct weir_diag *diag)
+static int read_imported_quota(json_t *entry, size_t n,
+                               struct weir_quota *quota, struct weir_diag *diag)
 {
     weir_quota_init(quota);
     int error = apply_object(entry, quota, diag);
     if (error == 0)
-        error = check_quota(quota, diag);
+        error = check_new_quota(quota, diag);
     if (error == 0)
         return 0;
     char at[32];
@@ -279,12 +284,12 @@ static int read_entry(json_t *entry, size_t n, struct weir_quota *quota,
 }
 
 /* Adds an entry of an import as a change of its set. */
-static int add_entry(json_t *entry, size_t n, bool shadow,
-                     struct weir_changes *all, struct weir_diag *diag)
+static int add_imported_quota(json_t *entry, size_t n, bool shadow,
+                              struct weir_changes *all, struct weir_diag *diag)
 {
     struct weir_change change = { 0 };
     struct weir_shadow_texts texts;
-    int error = read_entry(entry, n, &change.quota, diag);
+    int error = read_imported_quota(entry, n, &change.quota, diag);
     if (error == 0)
         error = weir_shadow_refuse(&change.quota, diag);
     if (error == 0 && shadow)
@@ -308,16 +313,16 @@ static int make_import(struct weir_admin *admin, struct weir_admin_edit *edit,
     struct weir_changes altered = { 0 };
     int error = 0;
     for (size_t i = 0; error == 0 && i < json_array_size(list); i++) {
-        error =
-            add_entry(json_array_get(list, i), i, edit->shadow, changes, diag);
+        error = add_imported_quota(json_array_get(list, i), i, edit->shadow,
+                                   changes, diag);
         if (error == 0)
-            error = weir_admin_add_quota(admin, edit, &changes->at[i].quota,
-                                         &altered, diag);
+            error = add_altered_quota(admin, edit, &changes->at[i].quota,
+                                      &altered, diag);
     }
     size_t missing = 0;
     if (error == 0)
-        error = weir_admin_count_missing(weir_root_catalog(admin->root),
-                                         changes, edit->shadow, &missing, diag);
+        error = count_missing(weir_root_catalog(admin->root), changes,
+                              edit->shadow, &missing, diag);
     if (error == 0 && edit->replace)
         edit->removed = missing;
     if (error == 0 && !edit->replace) {
@@ -333,9 +338,58 @@ static int make_import(struct weir_admin *admin, struct weir_admin_edit *edit,
 static int make_discard(struct weir_admin *admin, struct weir_admin_edit *edit,
                         struct weir_diag *diag)
 {
-    return weir_admin_count_missing(weir_root_catalog(admin->root),
-                                    &(struct weir_changes){ 0 }, true,
-                                    &edit->removed, diag);
+    return count_missing(weir_root_catalog(admin->root),
+                         &(struct weir_changes){ 0 }, true, &edit->removed,
+                         diag);
+}
+
+/* Puts the quota under its live name; adds it to 'counted' if that alters the
+ * live set. */
+static int promote_quota(struct weir_admin *admin, struct weir_admin_edit *edit,
+                         const struct weir_quota *quota,
+                         struct weir_changes *changes,
+                         struct weir_changes *counted, struct weir_diag *diag)
+{
+    struct weir_change live = { .quota = weir_shadow_live(quota) };
+    int error = add_altered_quota(admin, edit, &live.quota, counted, diag);
+    return error < 0 ? error : weir_changes_add(changes, &live);
+}
+
+static int add_shadow_removals(struct weir_catalog *catalog,
+                               struct weir_changes *changes)
+{
+    int error = 0;
+    for (size_t i = 0; error == 0 && i < weir_catalog_count(catalog); i++) {
+        const struct weir_quota *quota = weir_catalog_at(catalog, i);
+        struct weir_change removal = { .removed = true };
+        removal.quota.name = quota->name;
+        if (weir_name_is_shadow(quota->name))
+            error = weir_changes_add(changes, &removal);
+    }
+    return error;
+}
+
+static int make_promotion(struct weir_admin *admin,
+                          struct weir_admin_edit *edit,
+                          struct weir_changes *changes, struct weir_diag *diag)
+{
+    struct weir_catalog *catalog = weir_root_catalog(admin->root);
+    struct weir_changes counted = { 0 };
+    int error = 0;
+    for (size_t i = 0; error == 0 && i < weir_catalog_count(catalog); i++) {
+        const struct weir_quota *quota = weir_catalog_at(catalog, i);
+        if (weir_name_is_shadow(quota->name))
+            error = promote_quota(admin, edit, quota, changes, &counted, diag);
+    }
+    weir_changes_fini(&counted);
+    if (error == 0 && changes->count == 0)
+        return weir_diag_set(diag, WEIR_ENOENT,
+                             "there is no shadow set; "
+                             "`weir quota import FILE --shadow` makes one",
+                             NULL);
+    if (error == 0)
+        error = count_missing(catalog, changes, false, &edit->removed, diag);
+    return error < 0 ? error : add_shadow_removals(catalog, changes);
 }
 
 int weir_admin_make_changes(struct weir_admin *admin,
@@ -367,7 +421,7 @@ int weir_admin_make_changes(struct weir_admin *admin,
         return make_import(admin, edit, changes, diag);
     case WEIR_VERB_PROMOTE:
         *out_flags |= WEIR_EDIT_REPLACE;
-        return weir_shadow_make_promotion(admin, edit, changes, diag);
+        return make_promotion(admin, edit, changes, diag);
     case WEIR_VERB_DISCARD:
         *out_flags |= WEIR_EDIT_REPLACE | WEIR_EDIT_SHADOW;
         return make_discard(admin, edit, diag);

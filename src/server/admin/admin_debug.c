@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "io/clock.h"
-#include "server/admin/admin_parts.h"
+#include "server/admin/admin_internal.h"
 
 #define HTML_TYPE "text/html; charset=utf-8"
 #define ROWS_MAX 1000
@@ -48,7 +48,7 @@ static void print_percent(FILE *out, struct weir_text text)
     }
 }
 
-static void print_time(FILE *out, weir_instant at)
+static void print_html_time(FILE *out, weir_instant at)
 {
     char shown[64] = "";
     time_t s = (time_t)((at + weir_clock_wall_offset()) / WEIR_SECOND);
@@ -143,7 +143,7 @@ static void print_leases(FILE *out, const struct weir_admin_call *call,
         fputs("<tr><td>", out);
         print_escaped(out, weir_root_lease_client_name(root, client));
         fputs("</td><td>", out);
-        print_time(out, call->now + holder.left);
+        print_html_time(out, call->now + holder.left);
         fprintf(out, "</td><td>%g s</td><td>%.17g</td><td>%.17g</td></tr>\n",
                 (double)s->rule.refresh / 1e9, holder.granted, holder.wants);
     }
@@ -239,7 +239,7 @@ static void print_status(FILE *out, const struct weir_admin_call *call)
     char host[256] = "";
     gethostname(host, sizeof host - 1);
     fputs("<p>Started: ", out);
-    print_time(out, admin->started);
+    print_html_time(out, admin->started);
     fputs("<br>Running on: ", out);
     print_escaped(out, weir_text_of(host));
     fputs("<br>Root: ", out);
@@ -253,8 +253,8 @@ static void print_status(FILE *out, const struct weir_admin_call *call)
 
 /* ---- Answers ---- */
 
-static void answer(struct weir_admin_call *call, FILE *out, char **text,
-                   size_t *len)
+static void answer_html(struct weir_admin_call *call, FILE *out, char **text,
+                        size_t *len)
 {
     fputs("</body></html>\n", out);
     if (fclose(out) == 0)
@@ -276,7 +276,7 @@ void weir_admin_debug_status(struct weir_admin_call *call)
     }
     print_begin(out, "Status");
     print_status(out, call);
-    answer(call, out, &text, &len);
+    answer_html(call, out, &text, &len);
 }
 
 void weir_admin_debug_resources(struct weir_admin_call *call)
@@ -286,7 +286,7 @@ void weir_admin_debug_resources(struct weir_admin_call *call)
     size_t len;
     struct weir_text id;
     struct weir_diag diag = { 0 };
-    int error = weir_admin_query_name(call, "resource", buf, &id, &diag);
+    int error = weir_query_name(call->uri.query, "resource", buf, &id, &diag);
     FILE *out = error == 0 ? open_memstream(&text, &len) : NULL;
     if (!out) {
         weir_admin_answer_error(call->done, call->context,
@@ -297,5 +297,5 @@ void weir_admin_debug_resources(struct weir_admin_call *call)
     print_resources(out, call);
     if (id.len > 0)
         print_one(out, call, id);
-    answer(call, out, &text, &len);
+    answer_html(call, out, &text, &len);
 }

@@ -27,13 +27,14 @@
 #include <string.h>
 
 #include "codec/quota_json.h"
-#include "server/admin/admin_edit.h"
+#include "server/admin/admin_edit_internal.h"
 
 /* ---- The queue ---- */
 
-static struct weir_admin_edit *pop(struct weir_admin *admin)
+static struct weir_admin_edit *pop_edit(struct weir_admin *admin)
 {
     struct weir_admin_edit *edit = admin->edits;
+    weir_assert(edit && admin->edits_count > 0);
     admin->edits = edit->next;
     if (!admin->edits)
         admin->edits_end = &admin->edits;
@@ -48,8 +49,9 @@ static void edit_free(struct weir_admin_edit *edit)
     free(edit);
 }
 
-static int begin(struct weir_admin *admin, struct weir_admin_edit *edit)
+static int begin_edit(struct weir_admin *admin, struct weir_admin_edit *edit)
 {
+    weir_assert(edit == admin->edits);
     edit->sent = false;
     if (edit->verb == WEIR_VERB_LOG)
         return weir_admin_ask_log(admin, edit);
@@ -61,29 +63,30 @@ static int begin(struct weir_admin *admin, struct weir_admin_edit *edit)
 
 /* Begins the first edit of the queue. Edits for which there is no memory are
  * answered here. */
-static void begin_next(struct weir_admin *admin)
+static void begin_next_edit(struct weir_admin *admin)
 {
-    while (admin->edits && begin(admin, admin->edits) < 0) {
-        struct weir_admin_edit *edit = pop(admin);
+    while (admin->edits && begin_edit(admin, admin->edits) < 0) {
+        struct weir_admin_edit *edit = pop_edit(admin);
         weir_admin_answer_error(edit->done, edit->context, WEIR_ENOMEM, NULL);
         edit_free(edit);
     }
 }
 
-static void finish_error(struct weir_admin *admin, int error,
-                         const struct weir_diag *diag)
+static void finish_with_error(struct weir_admin *admin, int error,
+                              const struct weir_diag *diag)
 {
-    struct weir_admin_edit *edit = pop(admin);
+    struct weir_admin_edit *edit = pop_edit(admin);
     struct weir_diag said = *diag;
     if (edit->shadow)
         weir_shadow_clean(&said);
     weir_admin_answer_error(edit->done, edit->context, error, &said);
     edit_free(edit);
-    begin_next(admin);
+    begin_next_edit(admin);
 }
 
-static json_t *result(struct weir_admin *admin,
-                      const struct weir_admin_edit *edit, uint64_t epoch)
+static json_t *result_of_edit(struct weir_admin *admin,
+                              const struct weir_admin_edit *edit,
+                              uint64_t epoch)
 {
     const struct weir_quota *quota;
     switch (edit->verb) {
@@ -119,24 +122,25 @@ static json_t *result(struct weir_admin *admin,
                      (json_int_t)edit->removed, "epoch", (json_int_t)epoch);
 }
 
-static void finish(struct weir_admin *admin, uint64_t epoch)
+static void finish_edit(struct weir_admin *admin, uint64_t epoch)
 {
-    struct weir_admin_edit *edit = pop(admin);
+    struct weir_admin_edit *edit = pop_edit(admin);
     bool one = edit->verb == WEIR_VERB_PUT || edit->verb == WEIR_VERB_PATCH;
     bool made = one && edit->created > 0;
     weir_admin_answer_json(edit->done, edit->context, made ? 201 : 200,
-                           result(admin, edit, epoch));
+                           result_of_edit(admin, edit, epoch));
     edit_free(edit);
-    begin_next(admin);
+    begin_next_edit(admin);
 }
 
 void weir_admin_edits_fini(struct weir_admin *admin)
 {
     while (admin->edits) {
-        struct weir_admin_edit *edit = pop(admin);
+        struct weir_admin_edit *edit = pop_edit(admin);
         weir_admin_answer_error(edit->done, edit->context, WEIR_ECLOSED, NULL);
         edit_free(edit);
     }
+    weir_assert(admin->edits_count == 0 && admin->edits_end == &admin->edits);
 }
 
 /* ---- Sync and edit ---- */
@@ -152,19 +156,20 @@ static void make_and_send(struct weir_admin *admin,
         weir_admin_make_changes(admin, edit, &changes, &what.flags, &diag);
     if (error < 0) {
         weir_changes_fini(&changes);
-        finish_error(admin, error, &diag);
+        finish_with_error(admin, error, &diag);
         return;
     }
     if (edit->created + edit->changed + edit->removed + edit->reset == 0) {
         weir_changes_fini(&changes);
-        finish(admin, epoch);
+        finish_edit(admin, epoch);
         return;
     }
+    weir_assert(!edit->sent);
     edit->sent = true;
     edit->tries++;
     error = weir_store_thread_edit(admin->store, &changes, &what, edit);
     if (error < 0)
-        finish_error(admin, error, &diag);
+        finish_with_error(admin, error, &diag);
 }
 
 void weir_admin_edit_done(struct weir_admin *admin,
@@ -175,19 +180,19 @@ void weir_admin_edit_done(struct weir_admin *admin,
     bool direct = edit->verb == WEIR_VERB_UNDO || edit->verb == WEIR_VERB_LOG;
     if (error == WEIR_ECHANGED && edit->sent &&
         edit->tries < WEIR_ADMIN_TRIES_MAX)
-        begin_next(admin); /* this edit, once more */
+        begin_next_edit(admin); /* this edit, once more */
     else if (error < 0)
-        finish_error(admin, error, diag);
+        finish_with_error(admin, error, diag);
     else if (edit->sent || direct)
-        finish(admin, epoch);
+        finish_edit(admin, epoch);
     else
         make_and_send(admin, edit, epoch);
 }
 
 /* ---- Requests ---- */
 
-static int read_body(const struct weir_admin_call *call, json_t **out,
-                     struct weir_diag *diag)
+static int read_json_body(const struct weir_admin_call *call, json_t **out,
+                          struct weir_diag *diag)
 {
     struct weir_text body = call->request->body;
     json_error_t why;
@@ -204,8 +209,8 @@ static int read_body(const struct weir_admin_call *call, json_t **out,
 }
 
 /* If body and path name different quotas, one of them is a mistake. */
-static int check_names(const struct weir_admin_call *call, json_t *body,
-                       struct weir_diag *diag)
+static int check_body_name(const struct weir_admin_call *call, json_t *body,
+                           struct weir_diag *diag)
 {
     if (!json_is_object(body))
         return weir_diag_set(diag, WEIR_EINVAL,
@@ -257,7 +262,8 @@ static int check_name_list(json_t *body, struct weir_diag *diag)
                                 NULL);
 }
 
-static int check_open(const struct weir_admin *admin, struct weir_diag *diag)
+static int check_editable(const struct weir_admin *admin,
+                          struct weir_diag *diag)
 {
     if (admin->stopping)
         return weir_diag_set(diag, WEIR_ECLOSED,
@@ -287,27 +293,29 @@ static int check_open(const struct weir_admin *admin, struct weir_diag *diag)
 }
 
 /* Reads the query or the body, by the verb. */
-static int read_request(struct weir_admin_call *call,
-                        struct weir_admin_edit *edit, struct weir_diag *diag)
+static int read_edit(struct weir_admin_call *call, struct weir_admin_edit *edit,
+                     struct weir_diag *diag)
 {
     bool body = edit->verb == WEIR_VERB_PUT || edit->verb == WEIR_VERB_PATCH ||
                 edit->verb == WEIR_VERB_IMPORT ||
                 edit->verb == WEIR_VERB_REMOVE_ALL ||
                 edit->verb == WEIR_VERB_RESET || edit->verb == WEIR_VERB_UNDO;
-    int error = body ? read_body(call, &edit->body, diag) : 0;
+    int error = body ? read_json_body(call, &edit->body, diag) : 0;
     if (error < 0)
         return error;
     switch (edit->verb) {
     case WEIR_VERB_PUT:
     case WEIR_VERB_PATCH:
-        error = weir_admin_flag(call, "new", &edit->create, diag);
-        return error < 0 ? error : check_names(call, edit->body, diag);
+        error = weir_query_flag(call->uri.query, "new", &edit->create, diag);
+        return error < 0 ? error : check_body_name(call, edit->body, diag);
     case WEIR_VERB_IMPORT:
-        error = weir_admin_flag(call, "replace", &edit->replace, diag);
+        error =
+            weir_query_flag(call->uri.query, "replace", &edit->replace, diag);
         if (error == 0)
-            error = weir_admin_flag(call, "shadow", &edit->shadow, diag);
+            error =
+                weir_query_flag(call->uri.query, "shadow", &edit->shadow, diag);
         if (error == 0)
-            error = weir_admin_flag(call, "add", &edit->add, diag);
+            error = weir_query_flag(call->uri.query, "add", &edit->add, diag);
         edit->replace = edit->replace || (edit->shadow && !edit->add);
         return error < 0 ? error : check_list(edit->body, diag);
     case WEIR_VERB_REMOVE_ALL:
@@ -325,7 +333,7 @@ static int read_request(struct weir_admin_call *call,
     return 0;
 }
 
-static int make_edit(struct weir_admin_call *call, struct weir_admin_edit *edit,
+static int fill_edit(struct weir_admin_call *call, struct weir_admin_edit *edit,
                      struct weir_diag *diag)
 {
     static const struct weir_text nobody = WEIR_TEXT("anonymous");
@@ -340,57 +348,29 @@ static int make_edit(struct weir_admin_call *call, struct weir_admin_edit *edit,
     edit->name_len = call->name.len;
     if (call->name.len > 0)
         memcpy(edit->name, call->name.p, call->name.len);
-    int error = read_request(call, edit, diag);
-    return error < 0 ? error : check_open(call->admin, diag);
+    int error = read_edit(call, edit, diag);
+    return error < 0 ? error : check_editable(call->admin, diag);
 }
 
-void weir_admin_enqueue(struct weir_admin_call *call, enum weir_admin_verb verb)
+void weir_admin_enqueue(struct weir_admin_call *call)
 {
     struct weir_admin *admin = call->admin;
     struct weir_diag diag = { 0 };
     struct weir_admin_edit *edit = calloc(1, sizeof *edit);
     if (edit)
-        edit->verb = verb;
-    int error = edit ? make_edit(call, edit, &diag) : WEIR_ENOMEM;
+        edit->verb = call->verb;
+    int error = edit ? fill_edit(call, edit, &diag) : WEIR_ENOMEM;
     if (error < 0) {
         if (edit)
             edit_free(edit);
         weir_admin_answer_error(call->done, call->context, error, &diag);
         return;
     }
+    weir_assert(!*admin->edits_end);
     *admin->edits_end = edit;
     admin->edits_end = &edit->next;
     admin->edits_count++;
+    weir_assert(admin->edits_count <= WEIR_ADMIN_EDITS_MAX);
     if (admin->edits == edit)
-        begin_next(admin);
-}
-
-void weir_admin_put(struct weir_admin_call *call)
-{
-    weir_admin_enqueue(call, WEIR_VERB_PUT);
-}
-
-void weir_admin_patch(struct weir_admin_call *call)
-{
-    weir_admin_enqueue(call, WEIR_VERB_PATCH);
-}
-
-void weir_admin_delete(struct weir_admin_call *call)
-{
-    weir_admin_enqueue(call, WEIR_VERB_REMOVE);
-}
-
-void weir_admin_import(struct weir_admin_call *call)
-{
-    weir_admin_enqueue(call, WEIR_VERB_IMPORT);
-}
-
-void weir_admin_remove(struct weir_admin_call *call)
-{
-    weir_admin_enqueue(call, WEIR_VERB_REMOVE_ALL);
-}
-
-void weir_admin_reset(struct weir_admin_call *call)
-{
-    weir_admin_enqueue(call, WEIR_VERB_RESET);
+        begin_next_edit(admin);
 }

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "core/base/atomic.h"
-#include "server/admin/admin_edit.h"
+#include "server/admin/admin_edit_internal.h"
 #include "server/admin/quota_export.h"
 
 struct weir_admin_log {
@@ -21,7 +21,11 @@ struct weir_admin_log {
 
 void weir_admin_log_drop(struct weir_admin_log *log)
 {
-    if (!log || weir_fetch_sub(&log->owners, 1) > 1)
+    if (!log)
+        return;
+    uint32_t owners = weir_fetch_sub(&log->owners, 1);
+    weir_assert(owners > 0);
+    if (owners > 1)
         return;
     json_decref(log->entries);
     free(log);
@@ -29,7 +33,7 @@ void weir_admin_log_drop(struct weir_admin_log *log)
 
 /* ---- On the store's thread ---- */
 
-static json_t *side(bool there, const struct weir_quota *quota)
+static json_t *side_of_edit(bool there, const struct weir_quota *quota)
 {
     if (!there)
         return json_null();
@@ -37,7 +41,7 @@ static json_t *side(bool there, const struct weir_quota *quota)
     return weir_quota_export(&live);
 }
 
-static int add_entry(void *context, const struct weir_log_entry *entry)
+static int add_log_entry(void *context, const struct weir_log_entry *entry)
 {
     struct weir_admin_log *log = context;
     struct weir_text name = weir_name_live(entry->name);
@@ -47,12 +51,12 @@ static int add_entry(void *context, const struct weir_log_entry *entry)
         (json_int_t)entry->at_ms, "identity",
         entry->who.len ? entry->who.p : "", entry->who.len, "name", name.p,
         name.len, "shadow", weir_name_is_shadow(entry->name), "reset",
-        entry->reset, "before", side(entry->has_before, &entry->before),
-        "after", side(entry->has_after, &entry->after));
+        entry->reset, "before", side_of_edit(entry->has_before, &entry->before),
+        "after", side_of_edit(entry->has_after, &entry->after));
     return json_array_append_new(log->entries, object) < 0 ? WEIR_ENOMEM : 0;
 }
 
-static void drop(void *log)
+static void drop_log(void *log)
 {
     weir_admin_log_drop(log);
 }
@@ -61,6 +65,7 @@ static void drop(void *log)
 
 int weir_admin_ask_log(struct weir_admin *admin, struct weir_admin_edit *edit)
 {
+    weir_assert(!edit->log);
     struct weir_admin_log *log = malloc(sizeof *log);
     if (!log)
         return WEIR_ENOMEM;
@@ -70,8 +75,8 @@ int weir_admin_ask_log(struct weir_admin *admin, struct weir_admin_edit *edit)
         .below = edit->epoch,
         .name = weir_admin_edit_name(edit),
         .max = edit->max,
-        .each = add_entry,
-        .end = drop,
+        .each = add_log_entry,
+        .end = drop_log,
         .context = log,
     };
     return weir_store_thread_log(admin->store, &ask, edit);
@@ -79,6 +84,7 @@ int weir_admin_ask_log(struct weir_admin *admin, struct weir_admin_edit *edit)
 
 json_t *weir_admin_log_answer(const struct weir_admin_edit *edit)
 {
+    weir_assert(edit->log);
     json_t *entries = edit->log->entries;
     size_t count = json_array_size(entries);
     json_t *answer = json_pack("{s:O}", "entries", entries);
@@ -97,14 +103,16 @@ int weir_admin_read_log(struct weir_admin_call *call,
     struct weir_shadow_texts texts;
     size_t below = 0;
     edit->max = 100;
-    int error =
-        weir_admin_number(call, "max", WEIR_ADMIN_LOG_MAX, &edit->max, diag);
+    int error = weir_query_number(call->uri.query, "max", WEIR_ADMIN_LOG_MAX,
+                                  &edit->max, diag);
     if (error == 0)
-        error = weir_admin_number(call, "below", SIZE_MAX / 2, &below, diag);
+        error = weir_query_number(call->uri.query, "below", SIZE_MAX / 2,
+                                  &below, diag);
     if (error == 0)
-        error = weir_admin_flag(call, "shadow", &edit->shadow, diag);
+        error = weir_query_flag(call->uri.query, "shadow", &edit->shadow, diag);
     if (error == 0)
-        error = weir_admin_query_name(call, "quota", buf, &named.name, diag);
+        error =
+            weir_query_name(call->uri.query, "quota", buf, &named.name, diag);
     if (error == 0)
         error = weir_shadow_refuse(&named, diag);
     if (error == 0 && edit->shadow)
@@ -128,14 +136,4 @@ int weir_admin_read_undo(struct weir_admin_edit *edit, struct weir_diag *diag)
                              NULL);
     edit->epoch = (uint64_t)json_integer_value(epoch);
     return 0;
-}
-
-void weir_admin_log(struct weir_admin_call *call)
-{
-    weir_admin_enqueue(call, WEIR_VERB_LOG);
-}
-
-void weir_admin_undo(struct weir_admin_call *call)
-{
-    weir_admin_enqueue(call, WEIR_VERB_UNDO);
 }

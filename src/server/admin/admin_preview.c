@@ -19,7 +19,7 @@
 #include "codec/quota_json.h"
 #include "core/quota/quota_algorithm_rule.h"
 #include "core/quota/quota_bucket.h"
-#include "server/admin/admin_parts.h"
+#include "server/admin/admin_internal.h"
 
 #define PORTIONS 40 /* of a step, at most */
 #define STEP_MIN (WEIR_SECOND / 10)
@@ -36,7 +36,8 @@ struct model {
 
 /* ---- One portion ---- */
 
-static bool ask_bucket(struct model *model, uint64_t weight, weir_instant now)
+static bool take_from_bucket(struct model *model, uint64_t weight,
+                             weir_instant now)
 {
     const struct weir_bucket *bucket = &model->bucket;
     if (bucket->high == WEIR_SCALED_MAX)
@@ -62,10 +63,10 @@ static bool ask_bucket(struct model *model, uint64_t weight, weir_instant now)
     return true;
 }
 
-static bool ask(struct model *model, uint64_t weight, weir_instant now)
+static bool take_portion(struct model *model, uint64_t weight, weir_instant now)
 {
     if (model->leaky)
-        return ask_bucket(model, weight, now);
+        return take_from_bucket(model, weight, now);
     const struct weir_algorithm_ask one = { .op = WEIR_ALGORITHM_TAKE,
                                             .weight = weight };
     struct weir_algorithm_answer answer;
@@ -87,14 +88,15 @@ static uint64_t run_step(struct model *model, uint64_t offered,
                         offered % portions * (i + 1) / portions;
         uint64_t weight = upto - given;
         given = upto;
-        if (ask(model, weight, now + step / portions * i))
+        if (take_portion(model, weight, now + step / portions * i))
             passed += weight;
     }
+    weir_assert(given == offered && passed <= offered);
     return passed;
 }
 
-static json_t *run(struct model *model, const json_t *offered,
-                   weir_duration step, weir_instant now)
+static json_t *run_steps(struct model *model, const json_t *offered,
+                         weir_duration step, weir_instant now)
 {
     json_t *passed = json_array();
     size_t index;
@@ -134,8 +136,8 @@ static int check_offered(const json_t *offered, struct weir_diag *diag)
     return 0;
 }
 
-static int read_step(const json_t *body, weir_duration *out,
-                     struct weir_diag *diag)
+static int read_step_length(const json_t *body, weir_duration *out,
+                            struct weir_diag *diag)
 {
     const json_t *step = json_object_get(body, "step");
     *out = WEIR_SECOND;
@@ -155,8 +157,8 @@ static int read_step(const json_t *body, weir_duration *out,
 }
 
 /* The quota as the edit would leave it; texts are borrowed from 'object'. */
-static int read_quota(struct weir_admin_call *call, json_t *object,
-                      struct weir_quota *out, struct weir_diag *diag)
+static int read_previewed_quota(struct weir_admin_call *call, json_t *object,
+                                struct weir_quota *out, struct weir_diag *diag)
 {
     const json_t *name = json_object_get(object, "name");
     struct weir_text text = { json_string_value(name),
@@ -195,8 +197,8 @@ static int make_model(const struct weir_quota *quota, struct model *out)
     return out->state ? 0 : WEIR_ENOMEM;
 }
 
-static int preview(struct weir_admin_call *call, json_t *body, json_t **out,
-                   struct weir_diag *diag)
+static int make_preview(struct weir_admin_call *call, json_t *body,
+                        json_t **out, struct weir_diag *diag)
 {
     const json_t *offered = json_object_get(body, "offered");
     struct weir_quota quota;
@@ -204,15 +206,16 @@ static int preview(struct weir_admin_call *call, json_t *body, json_t **out,
     weir_duration step = WEIR_SECOND;
     int error = check_offered(offered, diag);
     if (error == 0)
-        error = read_step(body, &step, diag);
+        error = read_step_length(body, &step, diag);
     if (error == 0)
-        error = read_quota(call, json_object_get(body, "quota"), &quota, diag);
+        error = read_previewed_quota(call, json_object_get(body, "quota"),
+                                     &quota, diag);
     if (error == 0)
         error = make_model(&quota, &model);
     if (error < 0)
         return error;
     /* The run begins at 0, and so does a calendar's window. */
-    *out = run(&model, offered, step, 0);
+    *out = run_steps(&model, offered, step, 0);
     free(model.state);
     return 0;
 }
@@ -226,7 +229,7 @@ void weir_admin_preview(struct weir_admin_call *call)
                               JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
     json_t *answer = NULL;
     int error = json_is_object(body)
-                    ? preview(call, body, &answer, &diag)
+                    ? make_preview(call, body, &answer, &diag)
                     : weir_diag_set(&diag, WEIR_ESYNTAX,
                                     "the body isn't a JSON object: write "
                                     "{\"quota\": {...}, \"offered\": [...]}",

@@ -15,11 +15,12 @@
 #include <string.h>
 
 #include "core/quota/glob.h"
-#include "front/top_k.h"
-#include "server/admin/admin_edit.h"
+#include "server/admin/admin_internal.h"
 #include "server/admin/quota_export.h"
+#include "server/root_usages.h"
 
-static int check_ready(const struct weir_admin *admin, struct weir_diag *diag)
+static int check_quotas_read(const struct weir_admin *admin,
+                             struct weir_diag *diag)
 {
     if (weir_root_ready(admin->root))
         return 0;
@@ -30,13 +31,13 @@ static int check_ready(const struct weir_admin *admin, struct weir_diag *diag)
         admin->trouble ? admin->trouble_why : "try again in a moment", NULL);
 }
 
-static void refuse(struct weir_admin_call *call, int error,
-                   const struct weir_diag *diag)
+static void refuse_read(struct weir_admin_call *call, int error,
+                        const struct weir_diag *diag)
 {
     weir_admin_answer_error(call->done, call->context, error, diag);
 }
 
-static json_t *usage_object(const struct weir_usage *usage)
+static json_t *usage_of_quota(const struct weir_usage *usage)
 {
     return json_pack("{s:f, s:I, s:I, s:I}", "fill", usage->fill, "passed",
                      (json_int_t)usage->passed, "limited",
@@ -52,13 +53,13 @@ static json_t *quota_object(struct weir_admin_call *call,
     struct weir_usage used;
     if (object && usage &&
         weir_root_usage_of(call->admin->root, quota->name, &used, call->now))
-        json_object_set_new(object, "usage", usage_object(&used));
+        json_object_set_new(object, "usage", usage_of_quota(&used));
     return object;
 }
 
 /* A name without a quota of its own may still be ruled by a template. */
-static int refuse_name(struct weir_catalog *catalog, struct weir_text name,
-                       struct weir_diag *diag)
+static int refuse_missing_quota(struct weir_catalog *catalog,
+                                struct weir_text name, struct weir_diag *diag)
 {
     char shown[WEIR_NAME_MAX + 1];
     memcpy(shown, name.p, name.len);
@@ -80,8 +81,9 @@ static int refuse_name(struct weir_catalog *catalog, struct weir_text name,
 }
 
 /* The requested quota, in its set. */
-static int find_quota(struct weir_admin_call *call, bool shadow,
-                      const struct weir_quota **out, struct weir_diag *diag)
+static int find_requested_quota(struct weir_admin_call *call, bool shadow,
+                                const struct weir_quota **out,
+                                struct weir_diag *diag)
 {
     struct weir_catalog *catalog = weir_root_catalog(call->admin->root);
     struct weir_quota named = { .name = call->name };
@@ -92,7 +94,7 @@ static int find_quota(struct weir_admin_call *call, bool shadow,
     if (error < 0)
         return error;
     *out = weir_catalog_get(catalog, named.name);
-    return *out ? 0 : refuse_name(catalog, named.name, diag);
+    return *out ? 0 : refuse_missing_quota(catalog, named.name, diag);
 }
 
 void weir_admin_get_quota(struct weir_admin_call *call)
@@ -101,15 +103,15 @@ void weir_admin_get_quota(struct weir_admin_call *call)
     const struct weir_quota *quota = NULL;
     bool usage = false;
     bool shadow = false;
-    int error = weir_admin_flag(call, "usage", &usage, &diag);
+    int error = weir_query_flag(call->uri.query, "usage", &usage, &diag);
     if (error == 0)
-        error = weir_admin_flag(call, "shadow", &shadow, &diag);
+        error = weir_query_flag(call->uri.query, "shadow", &shadow, &diag);
     if (error == 0)
-        error = check_ready(call->admin, &diag);
+        error = check_quotas_read(call->admin, &diag);
     if (error == 0)
-        error = find_quota(call, shadow, &quota, &diag);
+        error = find_requested_quota(call, shadow, &quota, &diag);
     if (error < 0)
-        refuse(call, error, &diag);
+        refuse_read(call, error, &diag);
     else
         weir_admin_answer_json(call->done, call->context, 200,
                                quota_object(call, quota, usage));
@@ -155,36 +157,38 @@ static int read_page(struct weir_admin_call *call, size_t limit, size_t max,
 {
     page->limit = limit;
     page->usage = page->shadow = false;
-    int error = weir_admin_number(call, "limit", max, &page->limit, diag);
+    int error =
+        weir_query_number(call->uri.query, "limit", max, &page->limit, diag);
     if (error == 0)
-        error = weir_admin_flag(call, "usage", &page->usage, diag);
+        error = weir_query_flag(call->uri.query, "usage", &page->usage, diag);
     if (error == 0)
-        error = weir_admin_flag(call, "shadow", &page->shadow, diag);
+        error = weir_query_flag(call->uri.query, "shadow", &page->shadow, diag);
     if (error == 0)
-        error = weir_admin_query_name(call, "after", page->after_buf,
-                                      &page->after, diag);
+        error = weir_query_name(call->uri.query, "after", page->after_buf,
+                                &page->after, diag);
     if (error == 0)
-        error = weir_admin_query_name(call, "match", page->match_buf,
-                                      &page->match, diag);
+        error = weir_query_name(call->uri.query, "match", page->match_buf,
+                                &page->match, diag);
     if (error == 0)
-        error = check_ready(call->admin, diag);
+        error = check_quotas_read(call->admin, diag);
     return error;
 }
 
 /* The range of the shadow set: its first index, and the one after its last. */
-static void find_report_backoff(struct weir_catalog *catalog, size_t out[2])
+static void find_shadow_range(struct weir_catalog *catalog, size_t out[2])
 {
     /* No name is the prefix alone, and none ends in the greatest byte. */
     out[0] = index_after(catalog, WEIR_TEXT(WEIR_SHADOW_PREFIX));
     out[1] = index_after(catalog, WEIR_TEXT(WEIR_SHADOW_PREFIX "\xff"));
+    weir_assert(out[0] <= out[1]);
 }
 
 /* The index at which a page begins. */
 static size_t first_index(struct weir_catalog *catalog, const struct page *page,
-                          const size_t report_backoff[2])
+                          const size_t shadows_at[2])
 {
     if (page->after.len == 0)
-        return page->shadow ? report_backoff[0] : 0;
+        return page->shadow ? shadows_at[0] : 0;
     if (!page->shadow)
         return index_after(catalog, page->after);
     char buf[WEIR_SHADOW_PREFIX_LEN + WEIR_NAME_MAX];
@@ -194,40 +198,9 @@ static size_t first_index(struct weir_catalog *catalog, const struct page *page,
     return index_after(catalog, after);
 }
 
-/* ---- The usage of templates: the sum of their instances ---- */
-
-static int by_quota(const void *a, const void *b)
-{
-    uintptr_t x = (uintptr_t)((const struct weir_admin_sum *)a)->quota;
-    uintptr_t y = (uintptr_t)((const struct weir_admin_sum *)b)->quota;
-    return x < y ? -1 : x > y;
-}
-
-void weir_admin_sum(struct weir_root *root, struct weir_admin_sum *sums,
-                    size_t count, weir_instant now)
-{
-    size_t cursor = 0;
-    struct weir_usage usage;
-    qsort(sums, count, sizeof *sums, by_quota);
-    while (count > 0 && weir_root_usage(root, &cursor, &usage, now)) {
-        struct weir_admin_sum key = { .quota = usage.quota };
-        struct weir_admin_sum *sum =
-            bsearch(&key, sums, count, sizeof *sums, by_quota);
-        if (!sum)
-            continue;
-        sum->passed += usage.passed;
-        sum->refused += usage.refused;
-        sum->instances++;
-    }
-}
-
-json_t *weir_admin_sum_object(const struct weir_admin_sum *sum)
-{
-    return weir_view_sum(sum->passed, sum->refused, sum->instances);
-}
-
-static json_t *row(struct weir_admin_call *call, const struct page *page,
-                   const struct weir_quota *quota)
+static json_t *row_of_page(struct weir_admin_call *call,
+                           const struct page *page,
+                           const struct weir_quota *quota)
 {
     struct weir_quota shown = weir_shadow_live(quota);
     switch (page->form) {
@@ -244,15 +217,15 @@ static json_t *row(struct weir_admin_call *call, const struct page *page,
 /* Fills 'list' with a page; returns its last quota if there are more. */
 static const struct weir_quota *fill_page(struct weir_admin_call *call,
                                           const struct page *page,
-                                          const size_t report_backoff[2],
+                                          const size_t shadows_at[2],
                                           json_t *list)
 {
     struct weir_catalog *catalog = weir_root_catalog(call->admin->root);
-    size_t end = page->shadow ? report_backoff[1] : weir_catalog_count(catalog);
+    size_t end = page->shadow ? shadows_at[1] : weir_catalog_count(catalog);
     const struct weir_quota *last = NULL;
-    for (size_t i = first_index(catalog, page, report_backoff); i < end; i++) {
-        if (!page->shadow && i >= report_backoff[0] && i < report_backoff[1])
-            i = report_backoff[1];
+    for (size_t i = first_index(catalog, page, shadows_at); i < end; i++) {
+        if (!page->shadow && i >= shadows_at[0] && i < shadows_at[1])
+            i = shadows_at[1];
         if (i >= end)
             break;
         const struct weir_quota *quota = weir_catalog_at(catalog, i);
@@ -262,7 +235,7 @@ static const struct weir_quota *fill_page(struct weir_admin_call *call,
             continue;
         if (json_array_size(list) == page->limit)
             return last;
-        json_array_append_new(list, row(call, page, quota));
+        json_array_append_new(list, row_of_page(call, page, quota));
         last = quota;
     }
     return NULL;
@@ -271,7 +244,7 @@ static const struct weir_quota *fill_page(struct weir_admin_call *call,
 static void add_template_usage(struct weir_admin_call *call,
                                const struct page *page, json_t *list)
 {
-    struct weir_admin_sum sums[WEIR_TEMPLATES_MAX] = { 0 };
+    struct weir_template_sum sums[WEIR_TEMPLATES_MAX] = { 0 };
     size_t count = 0;
     size_t index;
     json_t *object;
@@ -290,22 +263,23 @@ static void add_template_usage(struct weir_admin_call *call,
             weir_catalog_get(weir_root_catalog(call->admin->root), named.name);
         if (quota && weir_quota_is_template(quota))
             sums[count++] =
-                (struct weir_admin_sum){ .quota = quota, .object = object };
+                (struct weir_template_sum){ .quota = quota, .context = object };
     }
     /* One walk of all quotas in use for a whole page. */
-    weir_admin_sum(call->admin->root, sums, count, call->now);
+    weir_template_sums(call->admin->root, sums, count, call->now);
     for (size_t i = 0; i < count; i++)
-        json_object_set_new(sums[i].object, "usage",
-                            weir_admin_sum_object(&sums[i]));
+        json_object_set_new(
+            sums[i].context, "usage",
+            weir_view_sum(sums[i].passed, sums[i].refused, sums[i].instances));
 }
 
-static void answer_page(struct weir_admin_call *call, const struct page *page,
-                        json_t *answer)
+static void answer_quota_page(struct weir_admin_call *call,
+                              const struct page *page, json_t *answer)
 {
     struct weir_catalog *catalog = weir_root_catalog(call->admin->root);
-    size_t report_backoff[2];
-    find_report_backoff(catalog, report_backoff);
-    size_t shadows = report_backoff[1] - report_backoff[0];
+    size_t shadows_at[2];
+    find_shadow_range(catalog, shadows_at);
+    size_t shadows = shadows_at[1] - shadows_at[0];
     size_t total =
         page->shadow ? shadows : weir_catalog_count(catalog) - shadows;
     json_t *list = json_array();
@@ -313,7 +287,7 @@ static void answer_page(struct weir_admin_call *call, const struct page *page,
                         json_integer((json_int_t)weir_catalog_epoch(catalog)));
     json_object_set_new(answer, "total", json_integer((json_int_t)total));
     json_object_set_new(answer, "quotas", list);
-    const struct weir_quota *last = fill_page(call, page, report_backoff, list);
+    const struct weir_quota *last = fill_page(call, page, shadows_at, list);
     if (last) {
         struct weir_text name = weir_name_live(last->name);
         json_object_set_new(answer, "next", json_stringn(name.p, name.len));
@@ -332,11 +306,11 @@ static void answer_list(struct weir_admin_call *call, enum form form,
     int error = read_page(call, limit, max, &page, &diag);
     page.form = form;
     if (error == 0) {
-        answer_page(call, &page, answer);
+        answer_quota_page(call, &page, answer);
         return;
     }
     json_decref(answer);
-    refuse(call, error, &diag);
+    refuse_read(call, error, &diag);
 }
 
 void weir_admin_list(struct weir_admin_call *call)

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "core/quota/quota_text.h"
-#include "server/admin/admin_edit.h"
+#include "server/admin/admin_internal.h"
 
 static int refuse_prefix(struct weir_text name, struct weir_diag *diag)
 {
@@ -56,6 +56,7 @@ static int prefix(struct weir_text name, char *buf, struct weir_text *out,
     memcpy(buf, WEIR_SHADOW_PREFIX, WEIR_SHADOW_PREFIX_LEN);
     memcpy(buf + WEIR_SHADOW_PREFIX_LEN, name.p, name.len);
     *out = (struct weir_text){ buf, WEIR_SHADOW_PREFIX_LEN + name.len };
+    weir_assert(out->len <= WEIR_NAME_MAX);
     return 0;
 }
 
@@ -92,64 +93,4 @@ struct weir_quota weir_shadow_live(const struct weir_quota *quota)
     live.parent = weir_name_live(quota->parent);
     live.overflow = weir_name_live(quota->overflow);
     return live;
-}
-
-/* Puts the quota under its live name; adds it to 'counted' if that alters the
- * live set. */
-static int promote(struct weir_admin *admin, struct weir_admin_edit *edit,
-                   const struct weir_quota *quota, struct weir_changes *changes,
-                   struct weir_changes *counted, struct weir_diag *diag)
-{
-    struct weir_change live = { .quota = weir_shadow_live(quota) };
-    int error = weir_admin_add_quota(admin, edit, &live.quota, counted, diag);
-    return error < 0 ? error : weir_changes_add(changes, &live);
-}
-
-static int add_removals(struct weir_catalog *catalog,
-                        struct weir_changes *changes)
-{
-    int error = 0;
-    for (size_t i = 0; error == 0 && i < weir_catalog_count(catalog); i++) {
-        const struct weir_quota *quota = weir_catalog_at(catalog, i);
-        struct weir_change removal = { .removed = true };
-        removal.quota.name = quota->name;
-        if (weir_name_is_shadow(quota->name))
-            error = weir_changes_add(changes, &removal);
-    }
-    return error;
-}
-
-int weir_shadow_make_promotion(struct weir_admin *admin,
-                               struct weir_admin_edit *edit,
-                               struct weir_changes *changes,
-                               struct weir_diag *diag)
-{
-    struct weir_catalog *catalog = weir_root_catalog(admin->root);
-    struct weir_changes counted = { 0 };
-    int error = 0;
-    for (size_t i = 0; error == 0 && i < weir_catalog_count(catalog); i++) {
-        const struct weir_quota *quota = weir_catalog_at(catalog, i);
-        if (weir_name_is_shadow(quota->name))
-            error = promote(admin, edit, quota, changes, &counted, diag);
-    }
-    weir_changes_fini(&counted);
-    if (error == 0 && changes->count == 0)
-        return weir_diag_set(diag, WEIR_ENOENT,
-                             "there is no shadow set; "
-                             "`weir quota import FILE --shadow` makes one",
-                             NULL);
-    if (error == 0)
-        error = weir_admin_count_missing(catalog, changes, false,
-                                         &edit->removed, diag);
-    return error < 0 ? error : add_removals(catalog, changes);
-}
-
-void weir_admin_promote(struct weir_admin_call *call)
-{
-    weir_admin_enqueue(call, WEIR_VERB_PROMOTE);
-}
-
-void weir_admin_discard(struct weir_admin_call *call)
-{
-    weir_admin_enqueue(call, WEIR_VERB_DISCARD);
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "server/adaptive_view.h"
-#include "server/admin/admin_parts.h"
+#include "server/admin/admin_internal.h"
 #include "server/metrics/metrics.h"
 
 /* ---- GET /v1/status ---- */

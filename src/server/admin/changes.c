@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-static int grow(struct weir_changes *list)
+static int grow_changes(struct weir_changes *list)
 {
     if (list->count < list->capacity)
         return 0;
@@ -29,9 +29,10 @@ static int grow(struct weir_changes *list)
 int weir_changes_add(struct weir_changes *list,
                      const struct weir_change *change)
 {
-    int error = grow(list);
+    int error = grow_changes(list);
     if (error < 0)
         return error;
+    weir_assert(list->count < list->capacity);
     /* One byte more: malloc(0) may return NULL. */
     char *texts = malloc(weir_quota_texts_size(&change->quota) + 1);
     if (!texts)

@@ -110,9 +110,9 @@ static int64_t ceil_s(weir_duration d)
 
 /* In the terms of Doorman's clients: below 0 is without limit, and the amount
  * is for each client, while the lease pool's is for all clients of a holder. */
-static double safe_of(const struct answer *a, struct weir_text id,
-                      const struct weir_lease_pool_ask *ask,
-                      const struct weir_grant *grant)
+static double safe_for_client(const struct answer *a, struct weir_text id,
+                              const struct weir_lease_pool_ask *ask,
+                              const struct weir_grant *grant)
 {
     double clients = ask->band_count == 0;
     for (size_t i = 0; i < ask->band_count; i++)
@@ -138,11 +138,12 @@ static void show_grant(const struct answer *a, struct weir_text id,
                   .refresh_s = ceil_s(grant->refresh),
                   .capacity = grant->capacity },
         .safe_given = true,
-        .safe_capacity = safe_of(a, id, ask, grant),
+        .safe_capacity = safe_for_client(a, id, ask, grant),
     };
 }
 
-static void tell_unknown(const struct answer *a, struct weir_text id, int error)
+static void log_unknown_resource(const struct answer *a, struct weir_text id,
+                                 int error)
 {
     struct weir_doorman_api *api = a->api;
     api->stats.unknown++;
@@ -170,7 +171,7 @@ static void grant_all(const struct answer *a, struct weir_text id, double wants,
     };
 }
 
-static double had(const struct weir_doorman_lease *has)
+static double amount_held(const struct weir_doorman_lease *has)
 {
     double capacity = has->given ? has->capacity : 0;
     if (capacity > WEIR_LEASE_UNITS_MAX)
@@ -178,7 +179,7 @@ static double had(const struct weir_doorman_lease *has)
     return capacity > 0 ? capacity : 0;
 }
 
-static double wanted(const struct weir_band *bands, size_t count)
+static double sum_of_wants(const struct weir_band *bands, size_t count)
 {
     double wants = 0;
     for (size_t i = 0; i < count; i++)
@@ -187,7 +188,7 @@ static double wanted(const struct weir_band *bands, size_t count)
 }
 
 /* Checks the right to take; a refusal is reported. 0 or WEIR_EDENIED. */
-static int may(const struct answer *a, struct weir_text id)
+static int check_may_take(const struct answer *a, struct weir_text id)
 {
     char shown[WEIR_SHOW_MAX];
     if (weir_name_set_has(a->names->set, id))
@@ -202,13 +203,13 @@ static int may(const struct answer *a, struct weir_text id)
 
 /* 0 and a grant, or WEIR_ENOTREADY, WEIR_EINVAL, WEIR_EFULL, WEIR_ENOMEM,
  * WEIR_EDENIED. */
-static int ask(const struct answer *a, struct weir_text id,
-               const struct weir_lease_pool_ask *ask,
-               struct weir_doorman_grant *out)
+static int request_lease_grant(const struct answer *a, struct weir_text id,
+                               const struct weir_lease_pool_ask *ask,
+                               struct weir_doorman_grant *out)
 {
     const struct weir_client client = { .id = a->request->id, .way = a->way };
     struct weir_grant grant;
-    int error = may(a, id);
+    int error = check_may_take(a, id);
     if (error < 0)
         return error;
     error = weir_root_lease_ask(a->api->root, &client, id, ask, &grant, a->now);
@@ -218,12 +219,13 @@ static int ask(const struct answer *a, struct weir_text id,
     }
     if (error != WEIR_ENOENT && error != WEIR_EQUOTA)
         return error;
-    tell_unknown(a, id, error);
-    grant_all(a, id, wanted(ask->bands, ask->band_count), out);
+    log_unknown_resource(a, id, error);
+    grant_all(a, id, sum_of_wants(ask->bands, ask->band_count), out);
     return 0;
 }
 
-static int get(struct answer *a, size_t index, struct weir_doorman_grant *out)
+static int get_one(struct answer *a, size_t index,
+                   struct weir_doorman_grant *out)
 {
     const struct weir_doorman_resource *r = &a->request->resources[index];
     const struct weir_band band = { .priority = r->priority,
@@ -231,10 +233,10 @@ static int get(struct answer *a, size_t index, struct weir_doorman_grant *out)
                                     .wants = r->wants };
     const struct weir_lease_pool_ask what = { .bands = &band,
                                               .band_count = 1,
-                                              .has = had(&r->has),
+                                              .has = amount_held(&r->has),
                                               .mute = !r->has.given,
                                               .guard = WEIR_DOORMAN_GUARD };
-    return ask(a, r->id, &what, out);
+    return request_lease_grant(a, r->id, &what, out);
 }
 
 /* ---- A server that asks for many ---- */
@@ -266,7 +268,7 @@ static size_t gather_bands(const struct weir_doorman_server_resource *r,
     return count;
 }
 
-static int32_t kind_of(enum weir_share_algorithm share)
+static int32_t kind_of_share(enum weir_share_algorithm share)
 {
     switch (share) {
     case WEIR_SHARE_NONE:
@@ -293,7 +295,7 @@ static void show_algorithm(const struct answer *a,
     (void)weir_root_lease_rule(a->api->root, out->id, &rule);
     out->algorithm = (struct weir_doorman_algorithm){
         .given = true,
-        .kind = kind_of(rule.share),
+        .kind = kind_of_share(rule.share),
         .lease_length_s = ceil_s(rule.lease),
         .refresh_s = ceil_s(rule.refresh),
     };
@@ -308,10 +310,10 @@ static int get_for_many(struct answer *a, size_t index,
     const struct weir_lease_pool_ask what = { .bands = bands,
                                               .band_count =
                                                   gather_bands(r, bands),
-                                              .has = had(&r->has),
+                                              .has = amount_held(&r->has),
                                               .mute = !r->has.given,
                                               .guard = WEIR_DOORMAN_GUARD };
-    int error = ask(a, r->id, &what, out);
+    int error = request_lease_grant(a, r->id, &what, out);
     if (error == 0)
         show_algorithm(a, out);
     return error;
@@ -319,7 +321,7 @@ static int get_for_many(struct answer *a, size_t index,
 
 /* ---- Answers ---- */
 
-static void say_elsewhere(struct answer *a)
+static void answer_elsewhere(struct answer *a)
 {
     const char *master = weir_mastership_master(a->api->mastership);
     a->message.count = 0;
@@ -355,10 +357,11 @@ static int answer_grants(struct answer *a)
     int failed = 0;
     for (size_t i = 0; i < a->request->count; i++) {
         struct weir_doorman_grant *grant = &api->grants[told];
-        int error = for_many ? get_for_many(a, i, grant) : get(a, i, grant);
+        int error = for_many ? get_for_many(a, i, grant) : get_one(a, i, grant);
         told += error == 0;
         failed = error < 0 && failed == 0 ? error : failed;
     }
+    weir_assert(told <= api->grants_max);
     a->message.count = told;
     a->message.grants = api->grants;
     return told == 0 ? failed : 0;
@@ -370,7 +373,7 @@ static int answer_release(struct answer *a)
 {
     const struct weir_client client = { .id = a->request->id, .way = a->way };
     for (size_t i = 0; i < a->request->count; i++)
-        if (may(a, a->request->released[i]) == 0)
+        if (check_may_take(a, a->request->released[i]) == 0)
             weir_root_lease_release(a->api->root, &client,
                                     a->request->released[i], 0, a->now);
     return 0;
@@ -398,7 +401,7 @@ static int make_answer(struct answer *a, enum weir_doorman_method method)
                                                       : answer_grants(a);
     if (error != WEIR_ENOTREADY)
         return error;
-    say_elsewhere(a);
+    answer_elsewhere(a);
     return 0;
 }
 
@@ -423,9 +426,9 @@ static int encode(struct weir_doorman_api *api,
     return 0;
 }
 
-static int answer(struct weir_doorman_api *api,
-                  const struct weir_doorman_call *call, struct weir_text *out,
-                  weir_instant now)
+static int answer_doorman_call(struct weir_doorman_api *api,
+                               const struct weir_doorman_call *call,
+                               struct weir_text *out, weir_instant now)
 {
     const struct method *method = &methods[call->method];
     struct weir_doorman_message request;
@@ -449,8 +452,8 @@ static int answer(struct weir_doorman_api *api,
 
 /* ---- Calls, as they come ---- */
 
-static void count(struct weir_doorman_method_stats *stats, int error,
-                  weir_duration took)
+static void count_call(struct weir_doorman_method_stats *stats, int error,
+                       weir_duration took)
 {
     double s = (double)took / 1e9;
     stats->requests++;
@@ -464,7 +467,7 @@ static void count(struct weir_doorman_method_stats *stats, int error,
     }
 }
 
-static int status_of(int error)
+static int status_of_refusal(int error)
 {
     if (error == WEIR_EDENIED)
         return WEIR_GRPC_PERMISSION_DENIED;
@@ -478,14 +481,15 @@ int weir_doorman_api_call(struct weir_doorman_api *api,
                           struct weir_text *out, weir_instant now)
 {
     api->diag.text[0] = '\0';
-    int error = answer(api, call, out, now);
+    int error = answer_doorman_call(api, call, out, now);
     weir_instant end = weir_clock_now();
-    count(&api->stats.methods[call->method], error, end > now ? end - now : 0);
+    count_call(&api->stats.methods[call->method], error,
+               end > now ? end - now : 0);
     if (error == 0)
         return WEIR_GRPC_OK;
     *out =
         weir_text_of(api->diag.text[0] ? api->diag.text : weir_strerror(error));
-    return status_of(error);
+    return status_of_refusal(error);
 }
 
 void weir_doorman_api_stats(const struct weir_doorman_api *api,

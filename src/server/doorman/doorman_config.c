@@ -30,8 +30,8 @@ struct weir_doorman_config {
     size_t warning_count;
 };
 
-static int refuse(struct weir_diag *diag, uint32_t line, int error,
-                  const char *sentence)
+static int refuse_config(struct weir_diag *diag, uint32_t line, int error,
+                         const char *sentence)
 {
     if (diag) {
         diag->line = line;
@@ -56,7 +56,8 @@ static int check_lengths(const struct weir_doorman_entry *entry,
         sentence = "Invalid lease length, must be at least 1 second";
     else if (lease->value < interval->value)
         sentence = "Lease length must be larger than the refresh interval";
-    return sentence ? refuse(diag, entry->line, WEIR_EINVAL, sentence) : 0;
+    return sentence ? refuse_config(diag, entry->line, WEIR_EINVAL, sentence)
+                    : 0;
 }
 
 static bool is_star(const struct weir_doorman_entry *entry)
@@ -68,11 +69,11 @@ static int check_star(const struct weir_doorman_entry *entry, bool last,
                       struct weir_diag *diag)
 {
     if (!entry->has_algorithm)
-        return refuse(diag, entry->line, WEIR_EINVAL,
-                      "the entry for * must specify an algorithm");
+        return refuse_config(diag, entry->line, WEIR_EINVAL,
+                             "the entry for * must specify an algorithm");
     if (!last)
-        return refuse(diag, entry->line, WEIR_EINVAL,
-                      "the entry for \"*\" must be the last one");
+        return refuse_config(diag, entry->line, WEIR_EINVAL,
+                             "the entry for \"*\" must be the last one");
     return 0;
 }
 
@@ -83,8 +84,8 @@ static int check_entries(const struct weir_doorman_yaml *yaml,
         const struct weir_doorman_entry *entry = &yaml->entries[i];
         int error = 0;
         if (weir_glob_path_check(entry->glob, diag) < 0)
-            error = refuse(diag, entry->line, WEIR_ESYNTAX,
-                           "syntax error in pattern");
+            error = refuse_config(diag, entry->line, WEIR_ESYNTAX,
+                                  "syntax error in pattern");
         if (error == 0 && entry->has_algorithm)
             error = check_lengths(entry, diag);
         if (error == 0 && is_star(entry))
@@ -94,10 +95,11 @@ static int check_entries(const struct weir_doorman_yaml *yaml,
     }
     bool has_star = yaml->count > 0 && is_star(&yaml->entries[yaml->count - 1]);
     /* The original's spelling. */
-    return has_star ? 0
-                    : refuse(diag, 0, WEIR_EINVAL,
-                             "the resource respository must contain at least "
-                             "an entry for \"*\"");
+    return has_star
+               ? 0
+               : refuse_config(diag, 0, WEIR_EINVAL,
+                               "the resource respository must contain at least "
+                               "an entry for \"*\"");
 }
 
 /* ---- Checks that the original lacks ---- */
@@ -118,14 +120,14 @@ static int set_texts(struct weir_doorman_config *config,
         return WEIR_ENAME;
     }
     if (entry->description.len > WEIR_DESCRIPTION_MAX)
-        return refuse(diag, entry->line, WEIR_ETOOBIG,
-                      "the description is longer than 1024 bytes");
+        return refuse_config(diag, entry->line, WEIR_ETOOBIG,
+                             "the description is longer than 1024 bytes");
     return 0;
 }
 
 /* Whether the limit is the rate but for one part in a million: a rounding needs
  * no warning. */
-static bool fits(double rate)
+static bool fits_a_limit(double rate)
 {
     struct weir_limit limit;
     if (weir_limit_of_rate(rate, &limit) <= 0)
@@ -139,9 +141,9 @@ static void warn_of_limit(struct weir_doorman_config *config,
                           const struct weir_doorman_template *out)
 {
     char shown[WEIR_SHOW_MAX];
-    bool sound =
-        fits(out->capacity) && (!out->safe_given || out->safe_capacity <= 0 ||
-                                fits(out->safe_capacity));
+    bool sound = fits_a_limit(out->capacity) &&
+                 (!out->safe_given || out->safe_capacity <= 0 ||
+                  fits_a_limit(out->safe_capacity));
     if (!sound)
         weir_doorman_yaml_warn(&config->yaml, out->line, "the entry of ",
                                weir_text_show(out->glob, shown),
@@ -149,19 +151,19 @@ static void warn_of_limit(struct weir_doorman_config *config,
                                "it is 1e11 at most, and 0 if it is tiny");
 }
 
-static int set_capacity(struct weir_doorman_config *config,
-                        const struct weir_doorman_entry *entry,
-                        struct weir_doorman_template *out,
-                        struct weir_diag *diag)
+static int set_entry_capacity(struct weir_doorman_config *config,
+                              const struct weir_doorman_entry *entry,
+                              struct weir_doorman_template *out,
+                              struct weir_diag *diag)
 {
     char shown[WEIR_SHOW_MAX];
     bool safe = entry->safe_capacity.given;
     if (!entry->capacity.given && !safe)
-        return refuse(diag, entry->line, WEIR_EINVAL,
-                      "the entry has no capacity");
+        return refuse_config(diag, entry->line, WEIR_EINVAL,
+                             "the entry has no capacity");
     if (!(entry->capacity.value >= 0))
-        return refuse(diag, entry->line, WEIR_EINVAL,
-                      "the capacity must be 0 or more");
+        return refuse_config(diag, entry->line, WEIR_EINVAL,
+                             "the capacity must be 0 or more");
     if (!entry->capacity.given)
         weir_doorman_yaml_warn(&config->yaml, entry->line, "the entry of ",
                                weir_text_show(entry->glob, shown),
@@ -173,9 +175,9 @@ static int set_capacity(struct weir_doorman_config *config,
     return 0;
 }
 
-static void set_kind(struct weir_doorman_config *config,
-                     const struct weir_doorman_entry *entry,
-                     struct weir_doorman_template *out)
+static void set_entry_kind(struct weir_doorman_config *config,
+                           const struct weir_doorman_entry *entry,
+                           struct weir_doorman_template *out)
 {
     char shown[WEIR_SHOW_MAX];
     double kind = entry->kind.value; /* a whole number */
@@ -194,7 +196,7 @@ static void set_kind(struct weir_doorman_config *config,
                                : " has no algorithm: it is NO_ALGORITHM");
 }
 
-static weir_duration seconds(double s)
+static weir_duration duration_of_seconds(double s)
 {
     return (weir_duration)s * WEIR_SECOND;
 }
@@ -213,17 +215,18 @@ static int set_lengths(const struct weir_doorman_entry *entry,
         learning = entry->lease_length.value;
     /* The refresh interval is not above the lease, so it needs no check. */
     if (entry->lease_length.value > most || learning > most)
-        return refuse(diag, entry->line, WEIR_EINVAL,
-                      "lease_length and learning_mode_duration must be at "
-                      "most 366 days");
+        return refuse_config(
+            diag, entry->line, WEIR_EINVAL,
+            "lease_length and learning_mode_duration must be at "
+            "most 366 days");
     if (entry->lease_length.value >
         (double)WEIR_LEASE_MAX / (double)WEIR_SECOND)
-        return refuse(diag, entry->line, WEIR_EINVAL,
-                      "lease_length must be at most 24 hours");
-    out->lease = seconds(entry->lease_length.value);
-    out->refresh = seconds(entry->refresh_interval.value);
+        return refuse_config(diag, entry->line, WEIR_EINVAL,
+                             "lease_length must be at most 24 hours");
+    out->lease = duration_of_seconds(entry->lease_length.value);
+    out->refresh = duration_of_seconds(entry->refresh_interval.value);
     out->learning_given = entry->learning.given;
-    out->learning = learning > 0 ? seconds(learning) : 0;
+    out->learning = learning > 0 ? duration_of_seconds(learning) : 0;
     return 0;
 }
 
@@ -235,10 +238,10 @@ static int make_template(struct weir_doorman_config *config,
     out->line = entry->line;
     out->parameters = entry->parameters;
     out->parameter_count = entry->parameter_count;
-    set_kind(config, entry, out);
+    set_entry_kind(config, entry, out);
     int error = set_texts(config, entry, out, diag);
     if (error == 0)
-        error = set_capacity(config, entry, out, diag);
+        error = set_entry_capacity(config, entry, out, diag);
     if (error == 0)
         error = set_lengths(entry, out, diag);
     return error;
@@ -246,7 +249,7 @@ static int make_template(struct weir_doorman_config *config,
 
 /* ---- The set ---- */
 
-static int by_glob(const void *a, const void *b)
+static int compare_globs(const void *a, const void *b)
 {
     const struct weir_doorman_template *one =
         *(const struct weir_doorman_template *const *)a;
@@ -256,12 +259,13 @@ static int by_glob(const void *a, const void *b)
     return order != 0 ? order : (one > other) - (one < other);
 }
 
-static void sort(struct weir_doorman_config *config)
+static void sort_templates(struct weir_doorman_config *config)
 {
     char shown[WEIR_SHOW_MAX];
     for (size_t i = 0; i < config->count; i++)
         config->sorted[i] = &config->templates[i];
-    qsort(config->sorted, config->count, sizeof(*config->sorted), by_glob);
+    qsort(config->sorted, config->count, sizeof(*config->sorted),
+          compare_globs);
     for (size_t i = 1; i < config->count; i++) {
         const struct weir_doorman_template *one = config->sorted[i];
         if (weir_text_equal(one->glob, config->sorted[i - 1]->glob))
@@ -279,14 +283,14 @@ static int make_templates(struct weir_doorman_config *config,
     config->templates = calloc(count, sizeof(*config->templates));
     config->sorted = calloc(count, sizeof(*config->sorted));
     if (!config->templates || !config->sorted)
-        return refuse(diag, 0, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM));
+        return refuse_config(diag, 0, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM));
     config->count = count;
     int error = 0;
     for (size_t i = 0; i < count && error == 0; i++)
         error = make_template(config, &config->yaml.entries[i],
                               &config->templates[i], diag);
     if (error == 0)
-        sort(config);
+        sort_templates(config);
     return error;
 }
 
@@ -295,10 +299,11 @@ int weir_doorman_config_parse(struct weir_text text,
                               struct weir_diag *diag)
 {
     if (text.len > WEIR_DOORMAN_CONFIG_BYTES_MAX)
-        return refuse(diag, 0, WEIR_ETOOBIG, "the file is larger than 4 MiB");
+        return refuse_config(diag, 0, WEIR_ETOOBIG,
+                             "the file is larger than 4 MiB");
     struct weir_doorman_config *config = calloc(1, sizeof(*config));
     if (!config)
-        return refuse(diag, 0, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM));
+        return refuse_config(diag, 0, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM));
     config->yaml.warnings = config->warnings;
     config->yaml.warning_count = &config->warning_count;
     config->yaml.nodes.diag = diag;
@@ -359,7 +364,7 @@ const struct weir_doorman_template *weir_doorman_config_get(
 /* ---- The address of the file ---- */
 
 /* Takes 'prefix' from the start of '*text'. */
-static bool skip(struct weir_text *text, struct weir_text prefix)
+static bool skip_prefix(struct weir_text *text, struct weir_text prefix)
 {
     if (text->len < prefix.len || memcmp(text->p, prefix.p, prefix.len) != 0)
         return false;
@@ -372,9 +377,9 @@ int weir_doorman_location_parse(struct weir_text text,
                                 struct weir_doorman_location *out,
                                 struct weir_diag *diag)
 {
-    bool etcd = skip(&text, WEIR_TEXT("etcd:"));
+    bool etcd = skip_prefix(&text, WEIR_TEXT("etcd:"));
     if (!etcd)
-        skip(&text, WEIR_TEXT("file:"));
+        skip_prefix(&text, WEIR_TEXT("file:"));
     if (text.len == 0)
         return weir_diag_set(diag, WEIR_EINVAL,
                              "where is the Doorman file? "

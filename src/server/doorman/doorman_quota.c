@@ -7,7 +7,7 @@
 
 #include "server/doorman/doorman_quota.h"
 
-static enum weir_share_algorithm share_of(enum weir_doorman_kind kind)
+static enum weir_share_algorithm share_of_kind(enum weir_doorman_kind kind)
 {
     switch (kind) {
     case WEIR_DOORMAN_NO_ALGORITHM:
@@ -45,7 +45,7 @@ int weir_doorman_quota(const struct weir_doorman_template *entry,
     bool is_template = weir_quota_is_template(&quota);
     quota.order = is_template ? place : 0;
     quota.sharing = WEIR_LEASED;
-    quota.share_algorithm = share_of(entry->kind);
+    quota.share_algorithm = share_of_kind(entry->kind);
     quota.lease = entry->lease;
     quota.refresh = entry->refresh;
     quota.learning =

@@ -8,10 +8,10 @@
  *   - the identity is a hash of the file's address, as the option gives it;
  *   - the epoch of a state is (revision << EPOCH_BITS) + EPOCHS_MAX: in etcd
  *     the revision of the key's last change, of a file the time at which it was
- *     last changed, in milliseconds. The changes that lead there have the
+ *     last changed, in units of 2 ms. The changes that lead there have the
  *     epochs right below. So a server has the same epoch for a state that it
  *     reached by many small changes as for one that it read whole. 2^53 isn't
- *     reached (a double holds each) before 2037, or 5 * 10^11 changes of etcd.
+ *     reached (a double holds each) before 2037, or 2 * 10^11 changes of etcd.
  *
  * Copies of a file on several machines have times of their own. Limiters use
  * the newest until all have it; copies with the same contents do no harm.
@@ -32,23 +32,15 @@
 #include "core/base/hash.h"
 #include "io/clock.h"
 #include "io/etcd_watch.h"
+#include "io/file_stamp.h"
 #include "server/doorman/doorman_quota.h"
 
-#define EPOCH_BITS 14
+#define EPOCH_BITS 15
 #define EPOCHS_MAX ((1u << EPOCH_BITS) - 1)
 #define TIME_ORIGIN_S 1577836800 /* 2020 */
 
-_Static_assert(EPOCHS_MAX >= WEIR_DOORMAN_TEMPLATES_MAX,
-               "an epoch for each entry of a whole set");
-
-/* Identifies a state of the file. */
-struct stamp {
-    dev_t device;
-    ino_t inode;
-    off_t size;
-    struct timespec modified;
-    struct timespec changed;
-};
+_Static_assert(EPOCHS_MAX >= 2 * WEIR_DOORMAN_TEMPLATES_MAX,
+               "an epoch for each entry that goes, and each that comes");
 
 struct weir_doorman_source {
     const struct weir_log *log; /* borrowed */
@@ -59,7 +51,7 @@ struct weir_doorman_source {
     const char *path;                   /* in 'text'; NULL: etcd */
     struct weir_etcd_watch *watch;      /* owned; NULL: a file */
     struct weir_doorman_config *config; /* owned; in force; NULL: none yet */
-    struct stamp stamp;
+    struct weir_file_stamp stamp;
     uint64_t revision; /* in force */
     struct weir_store_id id;
     bool told;                /* on_store was called */
@@ -72,23 +64,24 @@ struct weir_doorman_source {
 
 /* ---- Errors ---- */
 
-static const struct weir_diag *problem(const struct weir_doorman_source *source)
+static const struct weir_diag *current_problem(
+    const struct weir_doorman_source *source)
 {
     return source->refused ? &source->refusal
            : source->away  ? &source->absence
                            : NULL;
 }
 
-static void tell_trouble(struct weir_doorman_source *source)
+static void report_problem(struct weir_doorman_source *source)
 {
-    const struct weir_diag *why = problem(source);
+    const struct weir_diag *why = current_problem(source);
     source->to.on_trouble(source->to.context, why ? WEIR_ESTORE : 0,
                           why ? why->text : "");
 }
 
 /* "file:PATH, line 3: the original's message". */
-static int refuse(struct weir_doorman_source *source, int error,
-                  const struct weir_diag *inner, struct weir_diag *diag)
+static int refuse_state(struct weir_doorman_source *source, int error,
+                        const struct weir_diag *inner, struct weir_diag *diag)
 {
     char line[32] = "";
     if (inner->line > 0)
@@ -106,16 +99,16 @@ static int refuse(struct weir_doorman_source *source, int error,
 
 /* Of entries with the same glob the first rules; one without matches
  * nothing. */
-static bool is_used(const struct weir_doorman_config *config,
-                    const struct weir_doorman_template *entry)
+static bool is_entry_used(const struct weir_doorman_config *config,
+                          const struct weir_doorman_template *entry)
 {
     return entry->glob.len > 0 &&
            weir_doorman_config_get(config, entry->glob) == entry;
 }
 
-static int add_removals(struct weir_doorman_source *source,
-                        const struct weir_doorman_config *config,
-                        struct weir_changes *changes)
+static int add_missing_entries(struct weir_doorman_source *source,
+                               const struct weir_doorman_config *config,
+                               struct weir_changes *changes)
 {
     struct weir_catalog *catalog = source->catalog(source->context);
     size_t count = source->told ? weir_catalog_count(catalog) : 0;
@@ -134,10 +127,10 @@ static int add_removals(struct weir_doorman_source *source,
     return 0;
 }
 
-static int add_entry(struct weir_doorman_source *source,
-                     const struct weir_doorman_template *entry, uint32_t place,
-                     struct weir_changes *changes, uint32_t *templates,
-                     struct weir_diag *diag)
+static int add_doorman_entry(struct weir_doorman_source *source,
+                             const struct weir_doorman_template *entry,
+                             uint32_t place, struct weir_changes *changes,
+                             uint32_t *templates, struct weir_diag *diag)
 {
     struct weir_change change = { .removed = false };
     int error = weir_doorman_quota(entry, place, &change.quota, diag);
@@ -164,10 +157,10 @@ static int add_entries(struct weir_doorman_source *source,
         weir_doorman_config_templates(config, &count);
     uint32_t templates = 0;
     for (size_t i = 0; i < count; i++) {
-        if (!is_used(config, &entries[i]))
+        if (!is_entry_used(config, &entries[i]))
             continue;
-        int error = add_entry(source, &entries[i], (uint32_t)i, changes,
-                              &templates, diag);
+        int error = add_doorman_entry(source, &entries[i], (uint32_t)i, changes,
+                                      &templates, diag);
         if (error < 0)
             return error;
     }
@@ -197,15 +190,17 @@ static int add_last(const struct weir_doorman_config *config,
 }
 
 /* The last change has the epoch of the state. */
-static void number(struct weir_changes *changes, uint64_t revision)
+static void number_changes(struct weir_changes *changes, uint64_t revision)
 {
+    weir_assert(changes->count <= EPOCHS_MAX);
     uint64_t last = (revision << EPOCH_BITS) + EPOCHS_MAX;
     for (size_t i = 0; i < changes->count; i++)
         changes->at[i].quota.epoch = last - (changes->count - 1 - i);
 }
 
-static void hand_over(struct weir_doorman_source *source,
-                      const struct weir_changes *changes, weir_instant now)
+static void hand_over_changes(struct weir_doorman_source *source,
+                              const struct weir_changes *changes,
+                              weir_instant now)
 {
     const struct weir_store_listener *to = &source->to;
     uint64_t floor = source->revision << EPOCH_BITS;
@@ -219,7 +214,8 @@ static void hand_over(struct weir_doorman_source *source,
 
 /* ---- A state of the file ---- */
 
-static void say_loaded(const struct weir_doorman_source *source, size_t changes)
+static void log_loaded_state(const struct weir_doorman_source *source,
+                             size_t changes)
 {
     size_t entries;
     const struct weir_diag *warnings;
@@ -237,15 +233,16 @@ static void say_loaded(const struct weir_doorman_source *source, size_t changes)
                  count - WEIR_DOORMAN_WARNINGS_MAX);
 }
 
-static int take(struct weir_doorman_source *source, struct weir_text bytes,
-                uint64_t revision, struct weir_diag *diag)
+static int take_state(struct weir_doorman_source *source,
+                      struct weir_text bytes, uint64_t revision,
+                      struct weir_diag *diag)
 {
     struct weir_doorman_config *config = NULL;
     struct weir_changes changes = { 0 };
     bool rises = revision > source->revision;
     int error = weir_doorman_config_parse(bytes, &config, diag);
     if (error == 0)
-        error = add_removals(source, config, &changes);
+        error = add_missing_entries(source, config, &changes);
     if (error == 0)
         error = add_entries(source, config, &changes, diag);
     size_t count = changes.count;
@@ -256,72 +253,45 @@ static int take(struct weir_doorman_source *source, struct weir_text bytes,
         weir_changes_fini(&changes);
         return error;
     }
-    /* If the revision doesn't rise, there were two changes within a
-     * millisecond, or a clock was set back; or nothing has changed. */
+    /* If the revision doesn't rise, there were two changes within 2 ms, or a
+     * clock was set back; or nothing has changed. */
     source->revision = rises ? revision : source->revision + (count > 0);
-    number(&changes, source->revision);
+    number_changes(&changes, source->revision);
     weir_doorman_config_free(source->config);
     source->config = config;
     source->refused = false;
     source->loads++;
-    hand_over(source, &changes, weir_clock_now());
-    say_loaded(source, count);
+    hand_over_changes(source, &changes, weir_clock_now());
+    log_loaded_state(source, count);
     weir_changes_fini(&changes);
     return 0;
 }
 
 /* Handles a reading: 'error' of it, or the 'bytes' that were read. */
-static int consider(struct weir_doorman_source *source, int error,
-                    struct weir_text bytes, uint64_t revision,
-                    struct weir_diag *diag)
+static int consider_reading(struct weir_doorman_source *source, int error,
+                            struct weir_text bytes, uint64_t revision,
+                            struct weir_diag *diag)
 {
     struct weir_diag inner = { 0 };
     if (error == 0)
-        error = take(source, bytes, revision, &inner);
+        error = take_state(source, bytes, revision, &inner);
     else
         inner = *diag;
     if (error == 0)
         return 0;
     if (!inner.text[0])
         weir_diag_set(&inner, error, weir_strerror(error), NULL);
-    return refuse(source, error, &inner, diag);
+    return refuse_state(source, error, &inner, diag);
 }
 
 /* ---- A file ---- */
-
-static struct stamp stamp_of(const struct stat *file)
-{
-    return (struct stamp){ .device = file->st_dev,
-                           .inode = file->st_ino,
-                           .size = file->st_size,
-                           .modified = file->st_mtim,
-                           .changed = file->st_ctim };
-}
-
-static bool same_time(struct timespec a, struct timespec b)
-{
-    return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
-}
-
-static bool is_changed(const struct weir_doorman_source *source)
-{
-    struct stamp now = { 0 };
-    struct stat file;
-    if (stat(source->path, &file) == 0)
-        now = stamp_of(&file);
-    const struct stamp *known = &source->stamp;
-    return now.device != known->device || now.inode != known->inode ||
-           now.size != known->size ||
-           !same_time(now.modified, known->modified) ||
-           !same_time(now.changed, known->changed);
-}
 
 static uint64_t revision_of(const struct stat *file)
 {
     int64_t s = (int64_t)file->st_mtim.tv_sec - TIME_ORIGIN_S;
     return s <= 0
                ? 1
-               : (uint64_t)s * 1000 + (uint64_t)file->st_mtim.tv_nsec / 1000000;
+               : (uint64_t)s * 500 + (uint64_t)file->st_mtim.tv_nsec / 2000000;
 }
 
 static int read_whole(int fd, char *buf, size_t size, size_t *out_len)
@@ -343,20 +313,21 @@ static int read_whole(int fd, char *buf, size_t size, size_t *out_len)
 
 /* '*out_bytes' is to be freed. Reads one byte more than the bound, so that the
  * parser refuses a file that is too long. */
-static int read_file(struct weir_doorman_source *source, char **out_bytes,
-                     size_t *out_len, struct stat *out_file,
-                     struct weir_diag *diag)
+static int read_doorman_file(struct weir_doorman_source *source,
+                             char **out_bytes, size_t *out_len,
+                             struct stat *out_file, struct weir_diag *diag)
 {
     struct stat named;
     bool is_there = stat(source->path, &named) == 0;
     /* Also of a file that can't be opened: else it would look changed
      * forever. */
-    source->stamp = is_there ? stamp_of(&named) : (struct stamp){ 0 };
+    source->stamp =
+        is_there ? weir_file_stamp_of(&named) : (struct weir_file_stamp){ 0 };
     /* O_NONBLOCK: a pipe must not stop the loop. */
     int fd = open(source->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     bool found = fd >= 0 && fstat(fd, out_file) == 0;
     if (found)
-        source->stamp = stamp_of(out_file);
+        source->stamp = weir_file_stamp_of(out_file);
     size_t size = WEIR_DOORMAN_CONFIG_BYTES_MAX + 1;
     char *bytes = found ? malloc(size) : NULL;
     int error = bytes ? read_whole(fd, bytes, size, out_len) : WEIR_ESYSTEM;
@@ -372,15 +343,16 @@ static int read_file(struct weir_doorman_source *source, char **out_bytes,
     return error;
 }
 
-static int load(struct weir_doorman_source *source, struct weir_diag *diag)
+static int load_doorman_file(struct weir_doorman_source *source,
+                             struct weir_diag *diag)
 {
     char *bytes = NULL;
     size_t len = 0;
     struct stat file;
-    int error = read_file(source, &bytes, &len, &file, diag);
+    int error = read_doorman_file(source, &bytes, &len, &file, diag);
     uint64_t revision = error == 0 ? revision_of(&file) : 0;
-    error = consider(source, error, (struct weir_text){ bytes, len }, revision,
-                     diag);
+    error = consider_reading(source, error, (struct weir_text){ bytes, len },
+                             revision, diag);
     free(bytes);
     return error;
 }
@@ -389,11 +361,12 @@ void weir_doorman_source_look(struct weir_doorman_source *source, bool always)
 {
     if (source->watch && always)
         weir_etcd_watch_read(source->watch);
-    if (!source->path || !(always || is_changed(source)))
+    if (!source->path ||
+        !(always || weir_file_stamp_differs(source->path, &source->stamp)))
         return;
     struct weir_diag diag = { 0 };
-    (void)load(source, &diag);
-    tell_trouble(source);
+    (void)load_doorman_file(source, &diag);
+    report_problem(source);
 }
 
 /* ---- A key of etcd ---- */
@@ -408,24 +381,24 @@ static void on_value(void *context, const struct weir_etcd_value *value)
                               "there is no such key; "
                               "`etcdctl put KEY < FILE` makes one",
                               NULL);
-    (void)consider(source, error, value->bytes, (uint64_t)value->revision,
-                   &diag);
-    tell_trouble(source);
+    (void)consider_reading(source, error, value->bytes,
+                           (uint64_t)value->revision, &diag);
+    report_problem(source);
 }
 
-static void on_trouble(void *context, const char *why)
+static void note_etcd_trouble(void *context, const char *why)
 {
     struct weir_doorman_source *source = context;
     source->away = why != NULL;
     if (why)
         weir_diag_set(&source->absence, WEIR_ESTORE, source->text, ": ", why,
                       NULL);
-    tell_trouble(source);
+    report_problem(source);
 }
 
-static int watch(struct weir_doorman_source *source,
-                 const struct weir_doorman_source_options *options,
-                 struct weir_diag *diag)
+static int watch_etcd_key(struct weir_doorman_source *source,
+                          const struct weir_doorman_source_options *options,
+                          struct weir_diag *diag)
 {
     struct weir_etcd_watch_options etcd = {
         .base = options->base,
@@ -434,7 +407,7 @@ static int watch(struct weir_doorman_source *source,
         .login = options->login,
         .key = source->text + strlen("etcd:"),
         .on_value = on_value,
-        .on_trouble = on_trouble,
+        .on_trouble = note_etcd_trouble,
         .context = source,
     };
     return weir_etcd_watch_new(&etcd, &source->watch, diag);
@@ -442,8 +415,8 @@ static int watch(struct weir_doorman_source *source,
 
 /* ---- Life ---- */
 
-static void name(struct weir_doorman_source *source,
-                 const struct weir_doorman_location *place)
+static void name_source(struct weir_doorman_source *source,
+                        const struct weir_doorman_location *place)
 {
     int len = snprintf(source->text, sizeof source->text, "%s:%.*s",
                        place->etcd ? "etcd" : "file", (int)place->path.len,
@@ -473,9 +446,9 @@ int weir_doorman_source_new(const struct weir_doorman_source_options *options,
     source->catalog = options->catalog;
     source->context = options->context;
     source->to = options->to;
-    name(source, &options->place);
-    int error =
-        source->path ? load(source, diag) : watch(source, options, diag);
+    name_source(source, &options->place);
+    int error = source->path ? load_doorman_file(source, diag)
+                             : watch_etcd_key(source, options, diag);
     if (error < 0)
         weir_doorman_source_free(&source);
     else
@@ -496,7 +469,7 @@ void weir_doorman_source_free(struct weir_doorman_source **source)
 void weir_doorman_source_state(const struct weir_doorman_source *source,
                                struct weir_doorman_source_state *out)
 {
-    const struct weir_diag *why = problem(source);
+    const struct weir_diag *why = current_problem(source);
     *out = (struct weir_doorman_source_state){
         .text = source->text,
         .problem = why ? why->text : "",

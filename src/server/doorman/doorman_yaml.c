@@ -55,7 +55,7 @@ static const struct weir_yaml_dialect dialect = {
     .unknown = ignore_key,
 };
 
-static int refuse_memory(struct weir_diag *diag)
+static int refuse_yaml_memory(struct weir_diag *diag)
 {
     return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM), NULL);
 }
@@ -69,7 +69,7 @@ static bool is_octal(const char *digits)
     return digits[0] == '0' && digits[1] >= '0' && digits[1] <= '9';
 }
 
-static bool parse_number(const yaml_node_t *node, double *out)
+static bool parse_yaml_number(const yaml_node_t *node, double *out)
 {
     if (!weir_yaml_is_plain(node))
         return false;
@@ -85,17 +85,17 @@ static bool parse_number(const yaml_node_t *node, double *out)
     return sound;
 }
 
-static int read_number(const struct weir_yaml_reading *reading,
-                       const yaml_node_t *node, const char *name, void *to)
+static int read_yaml_number(const struct weir_yaml_reading *reading,
+                            const yaml_node_t *node, const char *name, void *to)
 {
     struct weir_doorman_number *number = to;
-    if (!parse_number(node, &number->value))
+    if (!parse_yaml_number(node, &number->value))
         return weir_yaml_refuse_type(reading, node, name, "a number");
     number->given = true;
     return 0;
 }
 
-static bool is_whole(double x)
+static bool is_whole_number(double x)
 {
     return x >= -WHOLE_MAX && x <= WHOLE_MAX && x == (double)(int64_t)x;
 }
@@ -104,7 +104,8 @@ static int read_seconds(const struct weir_yaml_reading *reading,
                         const yaml_node_t *node, const char *name, void *to)
 {
     struct weir_doorman_number *number = to;
-    if (!parse_number(node, &number->value) || !is_whole(number->value))
+    if (!parse_yaml_number(node, &number->value) ||
+        !is_whole_number(number->value))
         return weir_yaml_refuse_type(reading, node, name,
                                      "a whole number of seconds");
     number->given = true;
@@ -122,7 +123,7 @@ static int read_kind(const struct weir_yaml_reading *reading,
     };
     struct weir_doorman_number *kind = to;
     kind->given = true;
-    if (parse_number(node, &kind->value) && is_whole(kind->value))
+    if (parse_yaml_number(node, &kind->value) && is_whole_number(kind->value))
         return 0;
     for (size_t i = 0; i < WEIR_COUNT_OF(kinds); i++) {
         if (node->type == YAML_SCALAR_NODE &&
@@ -155,7 +156,7 @@ static int read_parameters(const struct weir_yaml_reading *reading,
         return error;
     entry->parameters = calloc(count + 1, sizeof(*entry->parameters));
     if (!entry->parameters)
-        return refuse_memory(reading->diag);
+        return refuse_yaml_memory(reading->diag);
     entry->parameter_count = count;
     for (size_t i = 0; i < count && error == 0; i++)
         error = weir_yaml_read_mapping(
@@ -182,13 +183,14 @@ static int read_algorithm(const struct weir_yaml_reading *reading,
                                   WEIR_COUNT_OF(keys), entry);
 }
 
-static int read_entry(const struct weir_yaml_reading *reading,
-                      const yaml_node_t *node, struct weir_doorman_entry *entry)
+static int read_doorman_entry(const struct weir_yaml_reading *reading,
+                              const yaml_node_t *node,
+                              struct weir_doorman_entry *entry)
 {
     static const struct weir_yaml_key keys[] = {
         { "identifier_glob", weir_yaml_read_text, ENTRY(glob) },
-        { "capacity", read_number, ENTRY(capacity) },
-        { "safe_capacity", read_number, ENTRY(safe_capacity) },
+        { "capacity", read_yaml_number, ENTRY(capacity) },
+        { "safe_capacity", read_yaml_number, ENTRY(safe_capacity) },
         { "description", weir_yaml_read_text, ENTRY(description) },
         { "algorithm", read_algorithm, 0 },
     };
@@ -197,8 +199,9 @@ static int read_entry(const struct weir_yaml_reading *reading,
                                   WEIR_COUNT_OF(keys), entry);
 }
 
-static int read_entries(const struct weir_yaml_reading *reading,
-                        const yaml_node_t *node, const char *name, void *to)
+static int read_doorman_entries(const struct weir_yaml_reading *reading,
+                                const yaml_node_t *node, const char *name,
+                                void *to)
 {
     struct weir_doorman_yaml *yaml = to;
     size_t count = 0;
@@ -208,11 +211,12 @@ static int read_entries(const struct weir_yaml_reading *reading,
         return error;
     yaml->entries = calloc(count + 1, sizeof(*yaml->entries));
     if (!yaml->entries)
-        return refuse_memory(reading->diag);
+        return refuse_yaml_memory(reading->diag);
     yaml->count = count;
     for (size_t i = 0; i < count && error == 0; i++)
-        error = read_entry(reading, weir_yaml_item(reading->document, node, i),
-                           &yaml->entries[i]);
+        error = read_doorman_entry(reading,
+                                   weir_yaml_item(reading->document, node, i),
+                                   &yaml->entries[i]);
     return error;
 }
 
@@ -226,7 +230,7 @@ int weir_doorman_yaml_read(struct weir_text text,
         .why = "a second document isn't taken",
     };
     static const struct weir_yaml_key keys[] = {
-        { "resources", read_entries, 0 },
+        { "resources", read_doorman_entries, 0 },
     };
     int error = weir_yaml_nodes_load(text, &bounds, &yaml->nodes);
     if (error < 0 || yaml->nodes.count == 0)

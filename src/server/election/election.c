@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "io/clock.h"
-#include "server/election/election_private.h"
+#include "server/election/election_internal.h"
 
 #define IDENTITY_MAX 255
 
@@ -44,7 +44,7 @@ static void alone_on_turn(evutil_socket_t fd, short what, void *context)
         .master = is_master ? alone->election->options.identity : "",
         .term = is_master ? alone->term : 0,
     };
-    weir_election_tell(alone->election, &news);
+    weir_election_report(alone->election, &news);
     if (alone->is_resigned)
         weir_election_resigned(alone->election);
 }
@@ -101,37 +101,6 @@ void weir_election_keep(struct weir_election *election, uint64_t number)
     election->methods->keep(election->part, number);
 }
 
-void weir_election_kept(struct weir_election *election, uint64_t number,
-                        int error, const char *why)
-{
-    if (election->options.on_kept)
-        election->options.on_kept(election->options.context, number, error,
-                                  why);
-}
-
-void weir_election_tell(struct weir_election *election,
-                        const struct weir_election_news *news)
-{
-    if (election->is_told && election->was_master == news->is_master &&
-        election->last_term == news->term &&
-        strcmp(election->last_master, news->master) == 0)
-        return;
-    weir_assert(strlen(news->master) < sizeof election->last_master);
-    election->is_told = true;
-    election->was_master = news->is_master;
-    election->last_term = news->term;
-    strcpy(election->last_master, news->master);
-    struct weir_election_news told = *news;
-    told.master = election->last_master;
-    election->options.on_change(election->options.context, &told);
-}
-
-void weir_election_resigned(struct weir_election *election)
-{
-    if (election->options.on_resigned)
-        election->options.on_resigned(election->options.context);
-}
-
 bool weir_election_holds(const struct weir_election *election)
 {
     return election->methods->holds(election->part);
@@ -139,6 +108,7 @@ bool weir_election_holds(const struct weir_election *election)
 
 void weir_election_resign(struct weir_election *election)
 {
+    weir_assert(election->part);
     election->methods->resign(election->part);
 }
 
@@ -179,8 +149,8 @@ static int check_etcd(const struct weir_election_options *options,
     return 0;
 }
 
-static int check(const struct weir_election_options *options,
-                 struct weir_diag *diag)
+static int check_election_options(const struct weir_election_options *options,
+                                  struct weir_diag *diag)
 {
     if (!options->base || !options->log || !options->on_change)
         return WEIR_EINVAL;
@@ -242,7 +212,7 @@ static int make_kind(struct weir_election *election, struct weir_diag *diag)
 int weir_election_new(const struct weir_election_options *options,
                       struct weir_election **out, struct weir_diag *diag)
 {
-    int error = check(options, diag);
+    int error = check_election_options(options, diag);
     if (error < 0)
         return error;
     struct weir_election *election = calloc(1, sizeof *election);

@@ -21,7 +21,7 @@
 
 #include "core/node/candidate.h"
 #include "io/clock.h"
-#include "server/election/election_private.h"
+#include "server/election/election_internal.h"
 
 #define BESIDE "#number" /* no region is called so */
 
@@ -46,8 +46,8 @@ struct asked {
     struct weir_candidate_ask ask;
 };
 
-static void say(const struct by_etcd *by, enum weir_log_level level,
-                const char *text)
+static void log_etcd_line(const struct by_etcd *by, enum weir_log_level level,
+                          const char *text)
 {
     weir_log_limited(by->election->options.log, WEIR_LOG_ETCD, level,
                      "election: %s", text);
@@ -101,7 +101,7 @@ static void log_change(const struct by_etcd *by,
         term, by->election->options.key);
 }
 
-static void tell_with(struct by_etcd *by, uint64_t number)
+static void report_with_number(struct by_etcd *by, uint64_t number)
 {
     struct weir_text text = weir_candidate_master(&by->candidate);
     char master[WEIR_CANDIDATE_TEXT_MAX + 1];
@@ -114,7 +114,7 @@ static void tell_with(struct by_etcd *by, uint64_t number)
         .number = number,
     };
     by->is_begun = news.is_master;
-    weir_election_tell(by->election, &news);
+    weir_election_report(by->election, &news);
 }
 
 /* ---- The number ---- */
@@ -147,7 +147,7 @@ static bool call_number(struct by_etcd *by, struct weir_etcd_ask ask,
     return false;
 }
 
-static uint64_t parse_number(struct weir_text text)
+static uint64_t parse_kept_number(struct weir_text text)
 {
     char copy[NUMBER_DIGITS + 1];
     if (text.len != NUMBER_DIGITS)
@@ -159,22 +159,25 @@ static uint64_t parse_number(struct weir_text text)
 }
 
 /* A number that can't be read may be any. */
-static void on_found(void *context, const struct weir_etcd_outcome *outcome)
+static void on_number_found(void *context,
+                            const struct weir_etcd_outcome *outcome)
 {
     struct number_call *call = context;
     struct by_etcd *by = call->by;
     uint64_t number = WEIR_ELECTION_UNREAD;
     if (outcome->answer)
-        number =
-            outcome->answer->found ? parse_number(outcome->answer->value) : 0;
+        number = outcome->answer->found
+                     ? parse_kept_number(outcome->answer->value)
+                     : 0;
     bool is_asked = !by->is_closing && by->change.is_master &&
                     by->change.term == call->term && !by->is_begun;
     free(call);
     if (is_asked)
-        tell_with(by, number);
+        report_with_number(by, number);
 }
 
-static void on_put(void *context, const struct weir_etcd_outcome *outcome)
+static void on_number_put(void *context,
+                          const struct weir_etcd_outcome *outcome)
 {
     struct number_call *call = context;
     struct by_etcd *by = call->by;
@@ -192,7 +195,7 @@ static void on_put(void *context, const struct weir_etcd_outcome *outcome)
     weir_election_kept(by->election, number, error, why);
 }
 
-static void keep(void *part, uint64_t number)
+static void etcd_keep(void *part, uint64_t number)
 {
     struct by_etcd *by = part;
     char value[32];
@@ -206,13 +209,13 @@ static void keep(void *part, uint64_t number)
     };
     if (!by->is_begun || ask.lease == 0)
         weir_election_kept(by->election, number, WEIR_ENOTREADY, "");
-    else if (!call_number(by, ask, number, on_put))
+    else if (!call_number(by, ask, number, on_number_put))
         weir_election_kept(by->election, number, WEIR_ESYSTEM,
                            "etcd isn't connected");
 }
 
 /* A mastership is reported when the number of the former one has been read. */
-static void tell(struct by_etcd *by)
+static void report_etcd_change(struct by_etcd *by)
 {
     if (!weir_candidate_change(&by->candidate, &by->change))
         return;
@@ -220,8 +223,8 @@ static void tell(struct by_etcd *by)
     by->is_begun = false;
     struct weir_etcd_ask ask = { .type = WEIR_ETCD_READ,
                                  .key = weir_text_of(by->beside) };
-    if (!by->change.is_master || !call_number(by, ask, 0, on_found))
-        tell_with(by, WEIR_ELECTION_UNREAD);
+    if (!by->change.is_master || !call_number(by, ask, 0, on_number_found))
+        report_with_number(by, WEIR_ELECTION_UNREAD);
 }
 
 static void turn_soon(struct by_etcd *by)
@@ -272,8 +275,8 @@ static void copy_answer(const struct weir_etcd_answer *from,
 /* etcd's NOT_FOUND is always about the lease. */
 #define GRPC_NOT_FOUND 5
 
-static void receive(struct by_etcd *by, const struct asked *asked,
-                    const struct weir_etcd_outcome *outcome)
+static void receive_from_etcd(struct by_etcd *by, const struct asked *asked,
+                              const struct weir_etcd_outcome *outcome)
 {
     struct weir_candidate_answer answer = { .ask = asked->ask };
     if (outcome->answer) {
@@ -296,7 +299,7 @@ static void receive(struct by_etcd *by, const struct asked *asked,
                          "revision %lld: reading the key again",
                          (long long)outcome->answer->compacted);
     weir_candidate_receive(&by->candidate, &answer, weir_clock_boot());
-    tell(by);
+    report_etcd_change(by);
     turn_soon(by);
 }
 
@@ -304,7 +307,7 @@ static void on_outcome(void *context, const struct weir_etcd_outcome *outcome)
 {
     struct asked *asked = context;
     if (!asked->by->is_closing)
-        receive(asked->by, asked, outcome);
+        receive_from_etcd(asked->by, asked, outcome);
     if (outcome->is_over)
         free(asked);
 }
@@ -332,7 +335,7 @@ static struct weir_etcd_ask to_etcd(const struct by_etcd *by,
     };
 }
 
-static void leave(struct by_etcd *by)
+static void leave_endpoint(struct by_etcd *by)
 {
     weir_log_limited(
         by->election->options.log, WEIR_LOG_ETCD, WEIR_LOG_WARNING,
@@ -344,8 +347,10 @@ static void leave(struct by_etcd *by)
 }
 
 /* A request that can't be sent has failed; it is made again after a pause. */
-static void put(struct by_etcd *by, const struct weir_candidate_ask *ask)
+static void send_to_etcd(struct by_etcd *by,
+                         const struct weir_candidate_ask *ask)
 {
+    weir_assert(ask->type != WEIR_CANDIDATE_LEAVE);
     struct asked *asked = malloc(sizeof *asked);
     if (asked) {
         *asked = (struct asked){ .by = by, .ask = *ask };
@@ -363,7 +368,7 @@ static void put(struct by_etcd *by, const struct weir_candidate_ask *ask)
     weir_candidate_receive(&by->candidate, &none, weir_clock_boot());
 }
 
-static void set_timer(struct by_etcd *by)
+static void set_candidate_timer(struct by_etcd *by)
 {
     weir_instant at = weir_candidate_deadline(&by->candidate);
     weir_instant now = weir_clock_boot();
@@ -377,7 +382,7 @@ static void set_timer(struct by_etcd *by)
     (void)evtimer_add(by->turn, &time);
 }
 
-static void on_turn(evutil_socket_t fd, short what, void *context)
+static void on_candidate_turn(evutil_socket_t fd, short what, void *context)
 {
     (void)fd;
     (void)what;
@@ -386,27 +391,27 @@ static void on_turn(evutil_socket_t fd, short what, void *context)
     /* The clock is read before anything is sent: a lease counts from here. */
     weir_instant now = weir_clock_boot();
     weir_candidate_tick(&by->candidate, now);
-    tell(by);
+    report_etcd_change(by);
     while (weir_candidate_next(&by->candidate, &ask, now)) {
         if (ask.type == WEIR_CANDIDATE_LEAVE) {
-            leave(by);
+            leave_endpoint(by);
             break;
         }
-        put(by, &ask);
+        send_to_etcd(by, &ask);
     }
-    tell(by);
+    report_etcd_change(by);
     if (by->is_resigned)
         return;
     by->is_resigned = weir_candidate_is_gone(&by->candidate, now);
     if (by->is_resigned)
         weir_election_resigned(by->election);
     else
-        set_timer(by);
+        set_candidate_timer(by);
 }
 
 /* ---- The link ---- */
 
-static void on_up(void *context)
+static void on_etcd_up(void *context)
 {
     struct by_etcd *by = context;
     weir_candidate_link(&by->candidate, true, weir_clock_boot());
@@ -416,7 +421,7 @@ static void on_up(void *context)
     turn_soon(by);
 }
 
-static void on_down(void *context, const char *why)
+static void on_etcd_down(void *context, const char *why)
 {
     struct by_etcd *by = context;
     weir_candidate_link(&by->candidate, false, weir_clock_boot());
@@ -425,32 +430,32 @@ static void on_down(void *context, const char *why)
             by->election->options.log, WEIR_LOG_ETCD, WEIR_LOG_WARNING,
             "election: %s; trying again%s", why,
             by->candidate.is_master ? ", master until the ttl is over" : "");
-    tell(by);
+    report_etcd_change(by);
     turn_soon(by);
 }
 
-static void on_file(void *context, const char *why)
+static void on_etcd_file(void *context, const char *why)
 {
-    say(context, WEIR_LOG_WARNING, why);
+    log_etcd_line(context, WEIR_LOG_WARNING, why);
 }
 
 /* ---- The kind ---- */
 
-static bool holds(void *part)
+static bool etcd_holds(void *part)
 {
     const struct by_etcd *by = part;
     return by->is_begun &&
            weir_candidate_holds(&by->candidate, weir_clock_boot());
 }
 
-static void resign(void *part)
+static void etcd_resign(void *part)
 {
     struct by_etcd *by = part;
     weir_candidate_resign(&by->candidate, weir_clock_boot());
     turn_soon(by);
 }
 
-static void free_part(void *part)
+static void etcd_free(void *part)
 {
     struct by_etcd *by = part;
     by->is_closing = true;
@@ -471,9 +476,9 @@ static int make_etcd(struct by_etcd *by, struct weir_diag *diag)
         .patience = options->ttl / 5,
         .pause = options->ttl / 10,
         .handler = { .context = by,
-                     .on_up = on_up,
-                     .on_down = on_down,
-                     .on_file = on_file },
+                     .on_up = on_etcd_up,
+                     .on_down = on_etcd_down,
+                     .on_file = on_etcd_file },
     };
     return weir_etcd_new(&of_etcd, &by->etcd, diag);
 }
@@ -482,10 +487,10 @@ int weir_election_make_etcd(struct weir_election *election,
                             struct weir_diag *diag)
 {
     static const struct weir_election_methods methods = {
-        .holds = holds,
-        .resign = resign,
-        .free = free_part,
-        .keep = keep,
+        .holds = etcd_holds,
+        .resign = etcd_resign,
+        .free = etcd_free,
+        .keep = etcd_keep,
     };
     struct by_etcd *by = calloc(1, sizeof *by);
     if (!by)
@@ -499,7 +504,7 @@ int weir_election_make_etcd(struct weir_election *election,
         .identity = weir_text_of(election->options.identity),
     };
     weir_entropy(&options.seed, sizeof options.seed);
-    by->turn = evtimer_new(election->options.base, on_turn, by);
+    by->turn = evtimer_new(election->options.base, on_candidate_turn, by);
     if (!by->turn)
         return WEIR_ENOMEM;
     int error = weir_candidate_init(&by->candidate, &options);

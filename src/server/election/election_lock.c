@@ -38,7 +38,7 @@
 #include <unistd.h>
 
 #include "io/clock.h"
-#include "server/election/election_private.h"
+#include "server/election/election_internal.h"
 
 #define LOOK (100 * 1000000ull) /* interval of tries to lock */
 #define SOON (5 * 1000000ull)   /* … after a process has closed the file */
@@ -69,8 +69,8 @@ struct line {
     uint64_t number; /* 0: none */
 };
 
-static int failed(const struct by_lock *by, const char *what,
-                  struct weir_diag *diag)
+static int refuse_lock_file(const struct by_lock *by, const char *what,
+                            struct weir_diag *diag)
 {
     return weir_diag_set(diag, WEIR_ESYSTEM, "the lock of the election: can't ",
                          what, " ", by->election->options.path, ": ",
@@ -80,13 +80,13 @@ static int failed(const struct by_lock *by, const char *what,
 /* ---- The file ---- */
 
 /* 1; 0: the file is empty; WEIR_EINVAL: it is another file; WEIR_ESYSTEM. */
-static int read_line(const struct by_lock *by, struct line *out,
-                     struct weir_diag *diag)
+static int read_lock_line(const struct by_lock *by, struct line *out,
+                          struct weir_diag *diag)
 {
     char text[LINE_MAX_BYTES + 1];
     ssize_t len = pread(by->fd, text, LINE_MAX_BYTES, 0);
     if (len < 0)
-        return failed(by, "read", diag);
+        return refuse_lock_file(by, "read", diag);
     if (len == 0)
         return 0;
     text[len] = '\0';
@@ -107,20 +107,21 @@ static int read_line(const struct by_lock *by, struct line *out,
     return 1;
 }
 
-static int write_line(const struct by_lock *by, uint64_t term, uint64_t number,
-                      struct weir_diag *diag)
+static int write_lock_line(const struct by_lock *by, uint64_t term,
+                           uint64_t number, struct weir_diag *diag)
 {
     char text[LINE_MAX_BYTES + 1];
     int len = snprintf(text, sizeof text, "%" PRIu64 " %s %016" PRIx64 "\n",
                        term, by->election->options.identity, number);
+    weir_assert(len > 0 && len <= LINE_MAX_BYTES);
     if (pwrite(by->fd, text, (size_t)len, 0) != len ||
         ftruncate(by->fd, len) != 0 || fdatasync(by->fd) != 0)
-        return failed(by, "write", diag);
+        return refuse_lock_file(by, "write", diag);
     return 0;
 }
 
 /* Whether the path still leads to the file that is open. */
-static bool is_same_file(const struct by_lock *by)
+static bool is_lock_in_place(const struct by_lock *by)
 {
     struct stat named;
     return stat(by->election->options.path, &named) == 0 &&
@@ -129,17 +130,17 @@ static bool is_same_file(const struct by_lock *by)
 
 /* No other user may read the file: a read lock, for which reading is enough,
  * keeps every server from being elected. */
-static int open_file(struct by_lock *by, struct weir_diag *diag)
+static int open_lock_file(struct by_lock *by, struct weir_diag *diag)
 {
     struct line line;
     struct stat file;
     by->fd =
         open(by->election->options.path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (by->fd < 0 || fstat(by->fd, &file) != 0)
-        return failed(by, "open", diag);
+        return refuse_lock_file(by, "open", diag);
     by->device = file.st_dev;
     by->inode = file.st_ino;
-    int got = read_line(by, &line, diag);
+    int got = read_lock_line(by, &line, diag);
     if (got < 0)
         return got;
     if (by->notify_fd >= 0)
@@ -148,7 +149,7 @@ static int open_file(struct by_lock *by, struct weir_diag *diag)
     return 0;
 }
 
-static void close_file(struct by_lock *by)
+static void close_lock_file(struct by_lock *by)
 {
     if (by->fd >= 0)
         close(by->fd);
@@ -158,18 +159,19 @@ static void close_file(struct by_lock *by)
 /* 1: this process has the lock; 0: another has it. */
 static int take_lock(const struct by_lock *by, struct weir_diag *diag)
 {
+    weir_assert(by->fd >= 0);
     struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
     if (fcntl(by->fd, F_OFD_SETLK, &lock) == 0)
         return 1;
     if (errno == EAGAIN || errno == EACCES)
         return 0;
-    return failed(by, "lock", diag);
+    return refuse_lock_file(by, "lock", diag);
 }
 
 /* ---- News ---- */
 
-static void tell(struct by_lock *by, bool is_master, const char *master,
-                 uint64_t term)
+static void report_lock_change(struct by_lock *by, bool is_master,
+                               const char *master, uint64_t term)
 {
     struct weir_election_news news = {
         .is_master = is_master,
@@ -177,22 +179,22 @@ static void tell(struct by_lock *by, bool is_master, const char *master,
         .term = term,
         .number = is_master ? by->number : 0,
     };
-    weir_election_tell(by->election, &news);
+    weir_election_report(by->election, &news);
 }
 
 /* Reports the master's name, once the master has written it. This server's own
  * name is that of a dead process. */
-static int tell_other(struct by_lock *by, struct weir_diag *diag)
+static int report_other_master(struct by_lock *by, struct weir_diag *diag)
 {
     struct line line = { .term = 0 };
-    int got = read_line(by, &line, diag);
+    int got = read_lock_line(by, &line, diag);
     if (got < 0)
         return got;
     if (line.term > by->term)
         by->term = line.term;
     bool is_other =
         got > 0 && strcmp(line.identity, by->election->options.identity) != 0;
-    tell(by, false, is_other ? line.identity : "", line.term);
+    report_lock_change(by, false, is_other ? line.identity : "", line.term);
     return 0;
 }
 
@@ -201,8 +203,9 @@ static int tell_other(struct by_lock *by, struct weir_diag *diag)
 /* The lock is taken; the mastership begins once the term is on the disk. */
 static int begin_term(struct by_lock *by, struct weir_diag *diag)
 {
+    weir_assert(!by->is_master && by->fd >= 0);
     struct line line = { .term = 0 };
-    int error = read_line(by, &line, diag);
+    int error = read_lock_line(by, &line, diag);
     /* A term below the highest one read: the file is a new one. And not below
      * the terms of masters without a lock: those are times. */
     uint64_t wall = (weir_clock_now() + weir_clock_wall_offset()) / 1000000;
@@ -210,7 +213,7 @@ static int begin_term(struct by_lock *by, struct weir_diag *diag)
     if (term < wall)
         term = wall;
     if (error >= 0)
-        error = write_line(by, term, line.number, diag);
+        error = write_lock_line(by, term, line.number, diag);
     if (error < 0)
         return error;
     by->term = term;
@@ -221,59 +224,61 @@ static int begin_term(struct by_lock *by, struct weir_diag *diag)
         by->election->options.log, WEIR_LOG_ELECTION, WEIR_LOG_INFO,
         "election: this server is master (term %" PRIu64 ", lock %s)", by->term,
         by->election->options.path);
-    tell(by, true, by->election->options.identity, by->term);
+    report_lock_change(by, true, by->election->options.identity, by->term);
     return 0;
 }
 
 static void end_term(struct by_lock *by, enum weir_log_level level,
                      const char *why)
 {
+    weir_assert(by->is_master);
     by->is_master = false; /* before the lock is released */
-    close_file(by);
+    close_lock_file(by);
     weir_log_limited(by->election->options.log, WEIR_LOG_ELECTION, level,
                      "election: no longer master: %s (term %" PRIu64
                      ", lock %s)",
                      why, by->term, by->election->options.path);
 }
 
-static int stand(struct by_lock *by, struct weir_diag *diag)
+static int stand_for_lock(struct by_lock *by, struct weir_diag *diag)
 {
-    int error = by->fd < 0 ? open_file(by, diag) : 0;
+    int error = by->fd < 0 ? open_lock_file(by, diag) : 0;
     if (error < 0)
         return error;
     int got = take_lock(by, diag);
     if (got < 0)
         return got;
-    if (got == 0 && is_same_file(by))
-        return tell_other(by, diag);
-    if (is_same_file(by))
+    if (got == 0 && is_lock_in_place(by))
+        return report_other_master(by, diag);
+    if (is_lock_in_place(by))
         return begin_term(by, diag);
-    close_file(by); /* the file was removed: the next try opens the new one */
+    close_lock_file(
+        by); /* the file was removed: the next try opens the new one */
     return 0;
 }
 
 /* ---- Events ---- */
 
-static void set_timer(struct by_lock *by, weir_duration delay)
+static void set_lock_timer(struct by_lock *by, weir_duration delay)
 {
     struct timeval time = { .tv_usec = (suseconds_t)(delay / 1000) };
     (void)evtimer_add(by->look, &time);
 }
 
-static void look(struct by_lock *by)
+static void look_at_lock(struct by_lock *by)
 {
     struct weir_diag diag = { .text = "" };
-    if (by->is_master && !by->is_doubted && is_same_file(by))
+    if (by->is_master && !by->is_doubted && is_lock_in_place(by))
         return;
     if (by->is_master) {
         end_term(by, WEIR_LOG_ERROR, "the file was removed; leave it to Weir");
-        tell(by, false, "", 0);
+        report_lock_change(by, false, "", 0);
     }
-    if (by->is_resigned) /* from a callback of tell() */
+    if (by->is_resigned) /* from a callback of report_lock_change() */
         return;
-    int error = stand(by, &diag);
+    int error = stand_for_lock(by, &diag);
     if (error < 0) {
-        close_file(by);
+        close_lock_file(by);
         if (!by->is_troubled)
             weir_log_limited(by->election->options.log, WEIR_LOG_ELECTION,
                              WEIR_LOG_WARNING, "election: %s; trying again",
@@ -282,18 +287,18 @@ static void look(struct by_lock *by)
     by->is_troubled = error < 0;
 }
 
-static void on_look(evutil_socket_t fd, short what, void *context)
+static void on_lock_timer(evutil_socket_t fd, short what, void *context)
 {
     (void)fd;
     (void)what;
     struct by_lock *by = context;
     if (by->is_resigned) {
-        tell(by, false, "", 0);
+        report_lock_change(by, false, "", 0);
         weir_election_resigned(by->election);
         return;
     }
-    look(by);
-    set_timer(by, by->is_master ? CHECK : LOOK);
+    look_at_lock(by);
+    set_lock_timer(by, by->is_master ? CHECK : LOOK);
 }
 
 static void on_notify(evutil_socket_t fd, short what, void *context)
@@ -306,36 +311,36 @@ static void on_notify(evutil_socket_t fd, short what, void *context)
     /* In trouble the file is closed again, and inotify reports that as well. */
     if (by->is_master || by->is_resigned || by->is_troubled)
         return;
-    look(by);
-    set_timer(by, SOON);
+    look_at_lock(by);
+    set_lock_timer(by, SOON);
 }
 
 /* ---- The kind ---- */
 
 /* A caller that was told once that this server isn't master leases no more. So
  * the term is over even if the file is back before the next check. */
-static bool holds(void *part)
+static bool lock_holds(void *part)
 {
     struct by_lock *by = part;
     if (!by->is_master || by->is_resigned)
         return false;
-    by->is_doubted = by->is_doubted || !is_same_file(by);
+    by->is_doubted = by->is_doubted || !is_lock_in_place(by);
     return !by->is_doubted;
 }
 
-static void keep(void *part, uint64_t number)
+static void lock_keep(void *part, uint64_t number)
 {
     struct by_lock *by = part;
     struct weir_diag diag = { .text = "" };
     int error = WEIR_ENOTREADY;
-    if (holds(by))
-        error = write_line(by, by->term, number, &diag);
+    if (lock_holds(by))
+        error = write_lock_line(by, by->term, number, &diag);
     if (error == 0)
         by->number = number;
     weir_election_kept(by->election, number, error, diag.text);
 }
 
-static void resign(void *part)
+static void lock_resign(void *part)
 {
     struct by_lock *by = part;
     if (by->is_resigned)
@@ -344,11 +349,12 @@ static void resign(void *part)
     if (by->is_master)
         end_term(by, WEIR_LOG_INFO, "handed over");
     else
-        close_file(by);
+        close_lock_file(by);
+    weir_assert(!by->is_master && by->fd < 0);
     event_active(by->look, EV_TIMEOUT, 0);
 }
 
-static void free_part(void *part)
+static void lock_free(void *part)
 {
     struct by_lock *by = part;
     if (by->look)
@@ -358,7 +364,7 @@ static void free_part(void *part)
     if (by->notify_fd >= 0)
         close(by->notify_fd);
     by->is_master = false;
-    close_file(by);
+    close_lock_file(by);
     free(by);
 }
 
@@ -366,7 +372,7 @@ static void free_part(void *part)
 static int make_events(struct by_lock *by)
 {
     struct event_base *base = by->election->options.base;
-    by->look = evtimer_new(base, on_look, by);
+    by->look = evtimer_new(base, on_lock_timer, by);
     by->notify_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     if (by->notify_fd < 0)
         return by->look ? 0 : WEIR_ENOMEM;
@@ -381,10 +387,10 @@ int weir_election_make_file(struct weir_election *election,
                             struct weir_diag *diag)
 {
     static const struct weir_election_methods methods = {
-        .holds = holds,
-        .resign = resign,
-        .free = free_part,
-        .keep = keep,
+        .holds = lock_holds,
+        .resign = lock_resign,
+        .free = lock_free,
+        .keep = lock_keep,
     };
     struct by_lock *by = calloc(1, sizeof *by);
     if (!by)
@@ -395,7 +401,7 @@ int weir_election_make_file(struct weir_election *election,
     by->fd = by->notify_fd = -1;
     int error = make_events(by);
     if (error == 0)
-        error = open_file(by, diag);
+        error = open_lock_file(by, diag);
     if (error == 0)
         event_active(by->look, EV_TIMEOUT, 0);
     return error;

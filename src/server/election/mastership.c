@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * server/election/mastership.c - the election's news as the root's begin() and
- * end().
+ * server/election/mastership.c - passes the election's news on to the root.
  *
  * A mastership can end in three ways: the election reports it, from the loop;
  * its time is over by the clock, which the check before a grant finds first; or
@@ -55,7 +54,7 @@ struct weir_mastership {
     bool is_resigned;
 };
 
-static void tell_end(struct weir_mastership *m)
+static void end_root_lease(struct weir_mastership *m)
 {
     struct weir_text master = { m->master, strlen(m->master) };
     weir_root_lease_end(m->root, m->term, master, weir_clock_now());
@@ -75,6 +74,7 @@ static void keep_after(struct weir_mastership *m, suseconds_t us)
  * chance. */
 static void keep_another(struct weir_mastership *m)
 {
+    weir_assert(m->keeping == 0);
     uint64_t number = weir_rng_mix(m->term) + ++m->kept;
     if (number == 0 || number == WEIR_ELECTION_UNREAD)
         number = 1;
@@ -82,11 +82,13 @@ static void keep_another(struct weir_mastership *m)
     weir_election_keep(m->election, number);
 }
 
-static void on_kept(void *context, uint64_t number, int error, const char *why)
+static void on_number_kept(void *context, uint64_t number, int error,
+                           const char *why)
 {
     struct weir_mastership *m = context;
     if (number != m->keeping || !weir_root_leases(m->root))
         return;
+    weir_assert(number > 0);
     m->keeping = 0;
     if (error == WEIR_ENOTREADY) /* the loop will report it */
         return;
@@ -106,7 +108,7 @@ static void on_kept(void *context, uint64_t number, int error, const char *why)
     m->on_change(m->context);
 }
 
-static void on_keep(evutil_socket_t fd, short what, void *context)
+static void on_keep_timer(evutil_socket_t fd, short what, void *context)
 {
     (void)fd;
     (void)what;
@@ -118,8 +120,9 @@ static void on_keep(evutil_socket_t fd, short what, void *context)
 
 /* ---- The election's news ---- */
 
-static void begin(struct weir_mastership *m, uint64_t found)
+static void begin_mastership(struct weir_mastership *m, uint64_t found)
 {
+    weir_assert(m->term > 0);
     weir_instant now = weir_clock_now();
     weir_log_limited(m->log, WEIR_LOG_LEASES, WEIR_LOG_INFO,
                      "this root hands out leases, term %llu",
@@ -137,22 +140,23 @@ static void begin(struct weir_mastership *m, uint64_t found)
     m->on_change(m->context);
 }
 
-static void end(struct weir_mastership *m, const char *why)
+static void end_mastership(struct weir_mastership *m, const char *why)
 {
     if (weir_root_leases(m->root))
         weir_log_limited(m->log, WEIR_LOG_LEASES, WEIR_LOG_WARNING,
                          "this root hands out no leases: %s%s", why, m->master);
-    tell_end(m);
+    end_root_lease(m);
 }
 
-static void on_news(void *context, const struct weir_election_news *news)
+static void on_election_news(void *context,
+                             const struct weir_election_news *news)
 {
     struct weir_mastership *m = context;
     if (news->term > m->term)
         m->term = news->term;
     m->master[0] = '\0';
     if (news->is_master) {
-        begin(m, news->number);
+        begin_mastership(m, news->number);
         return;
     }
     if (m->is_alone && m->is_beside && !m->is_resigning)
@@ -164,7 +168,8 @@ static void on_news(void *context, const struct weir_election_news *news)
             news->master, news->master[0] ? ", " : "");
     m->is_alone = false;
     snprintf(m->master, sizeof m->master, "%s", news->master);
-    end(m, m->master[0] ? "the master is " : "the master isn't known");
+    end_mastership(m,
+                   m->master[0] ? "the master is " : "the master isn't known");
 }
 
 static void on_resigned(void *context)
@@ -211,8 +216,8 @@ int weir_mastership_new(const struct weir_mastership_options *options,
     m->on_change = options->on_change;
     m->context = options->context;
     struct weir_election_options election = options->election;
-    election.on_change = on_news;
-    election.on_kept = on_kept;
+    election.on_change = on_election_news;
+    election.on_kept = on_number_kept;
     election.on_resigned = on_resigned;
     election.context = m;
     m->is_alone = election.kind == WEIR_ELECTION_NONE;
@@ -222,7 +227,7 @@ int weir_mastership_new(const struct weir_mastership_options *options,
     if (error < 0)
         error = weir_election_new(&election, &m->election, diag);
     if (error == 0 && weir_election_keeps(m->election)) {
-        m->keep = evtimer_new(election.base, on_keep, m);
+        m->keep = evtimer_new(election.base, on_keep_timer, m);
         error = m->keep ? 0 : WEIR_ENOMEM;
     }
     if (error < 0)
@@ -249,7 +254,7 @@ bool weir_mastership_holds(struct weir_mastership *m)
         return false;
     if (weir_election_holds(m->election))
         return true;
-    end(m, "its mastership is over, ");
+    end_mastership(m, "its mastership is over, ");
     return false;
 }
 
@@ -266,10 +271,11 @@ const char *weir_mastership_master(const struct weir_mastership *m)
 
 void weir_mastership_resign(struct weir_mastership *m)
 {
+    weir_assert(!m->is_resigning);
     m->is_resigning = true;
     weir_election_resign(m->election);
     if (weir_root_leases(m->root))
-        tell_end(m);
+        end_root_lease(m);
 }
 
 bool weir_mastership_is_settled(const struct weir_mastership *m)

@@ -1,528 +1,30 @@
 /* SPDX-License-Identifier: MIT
- * server/grpc/grpc_api.c - the gRPC listener, and the loop of the root node.
+ * server/grpc/grpc_api.c - the gRPC listener.
  *
  *     socket -> weir_h2_link -> stream of Link -> decode -> weir_root_receive
  *                            -> stream of Call -> body   -> weir_admin_call
  *                            -> a Doorman call   -> weir_doorman_api_call
- *     weir_root_next -> encode -> the peer's stream -> socket
- *
- * A limiter's stream of Link is a peer of the root, by a number that is free.
- * The root's messages are sent at the end of a turn of the loop, however many
- * messages came in it: so all messages to a peer leave in one write.
- *
- * While a peer's socket is full, the peer is paused: the root sends it answers
- * only, until the socket has drained.
+ *     root_loop -> encode -> the peer's stream -> socket
  *
  * A peer is identified when a call begins, before a byte of it is kept: by the
  * certificate of the connection and the authorization of the call. An unknown
- * peer's call ends there, for any method. The role is checked as soon
- * as the needed role is known: of a Link at once, of a Call by its first
- * message. When credentials are reloaded, each stream is identified and
- * admitted again, by the authorization that it keeps for that: so no message is
- * handled by a credential that was withdrawn before it came.
- *
- * A Call is one request in one message or, as a body may be longer than a
- * message, in several with the same method and path; the bodies are joined. The
- * reply is cut likewise, and goes out as fast as the peer reads. */
+ * peer's call ends there, for any method. The role is checked as soon as the
+ * needed role is known: of a Link at once, of a Call by its first message. When
+ * credentials are reloaded, each stream is identified and admitted again, by
+ * the authorization that it keeps for that: so no message is handled by a
+ * credential that was withdrawn before it came. */
 
 #include "server/grpc/grpc_api.h"
 
-#include <event2/event.h>
-#include <openssl/crypto.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "codec/weir_v1.h"
-#include "front/utilization.h"
 #include "io/clock.h"
-#include "io/h2_link.h"
-#include "server/grpc/link_caller.h"
-
-struct connection;
-
-enum kind { LINK, CALL, DOORMAN };
-
-struct stream {
-    struct stream *next;           /* of the connection */
-    struct connection *connection; /* NULL: gone, an answer is still to come */
-    enum kind kind;
-    int32_t id;
-    struct weir_identity identity;
-    char *authorization; /* owned; the header that it was admitted by */
-    /* The role that it needs. 0: none, or a request's that has not come yet. A
-     * link's is 'take', until its hello says that it is a region's root. */
-    unsigned role;
-    /* LINK */
-    uint32_t peer;
-    bool linked; /* the root knows the peer */
-    bool paused;
-    /* DOORMAN */
-    enum weir_doorman_method doorman;
-    /* CALL */
-    char method[WEIR_V1_METHOD_MAX + 1];
-    char *target; /* owned */
-    char *body;   /* owned */
-    size_t body_len, body_capacity;
-    bool asked;  /* the administration has it, and will answer */
-    char *reply; /* owned */
-    size_t reply_len, reply_sent;
-    uint32_t status;
-};
-
-struct connection {
-    struct connection *next;
-    struct connection **self; /* the pointer to this connection */
-    struct weir_grpc_api *api;
-    struct weir_h2_link *link; /* owned */
-    struct stream *streams;    /* owned */
-    weir_instant since;        /* since it came, or its credential was
-                                * reloaded */
-    bool known;                /* a credential has been admitted on it since */
-    bool guest;                /* it has Doorman's calls without a credential */
-    uint32_t way; /* the root's number for it, if it leases; or WEIR_WAY_NONE */
-};
-
-struct weir_grpc_api {
-    struct event_base *base; /* borrowed, as the next four */
-    struct weir_root *root;
-    struct weir_admin *admin;
-    struct weir_log *log;
-    struct weir_authorization *authorizer; /* borrowed */
-    struct weir_upstream *upstream;        /* borrowed; NULL: a top root */
-    struct weir_listener *listener;        /* owned; NULL once stopped */
-    struct connection *connections;        /* owned; the newest first */
-    size_t connections_max;
-    struct event *timer;                  /* owned: the root's deadline */
-    struct event *turn;                   /* owned: the end of this turn */
-    struct stream *peers[WEIR_PEERS_MAX]; /* borrowed; NULL: free */
-    uint32_t free_peers[WEIR_PEERS_MAX];  /* a stack */
-    uint32_t free_count;
-    struct weir_doorman_api *doorman; /* borrowed; NULL: none */
-    bool doorman_open, loopback;
-    struct weir_mastership *mastership; /* borrowed; NULL: none */
-    uint32_t *free_ways;                /* owned: a stack, as the peers' */
-    uint32_t free_way_count;
-    struct weir_utilization utilization;
-    struct weir_arena arena; /* owned: of the decoder */
-    unsigned char *out;      /* owned: a stack, as of the peers */
-    size_t out_size;
-};
-
-/* ---- Authorization ---- */
-
-static void set_known(struct connection *connection)
-{
-    connection->known = true;
-    weir_h2_link_set_authenticated(connection->link);
-}
-
-/* 0, or an error of weir_link_admit(). Role 0: none is needed. */
-static int admit(struct connection *connection,
-                 const struct weir_identity *identity, unsigned role,
-                 struct weir_diag *diag)
-{
-    return role == 0
-               ? 0
-               : weir_link_admit(connection->api->authorizer, connection->link,
-                                 identity, (enum weir_role)role, diag);
-}
-
-/* Identifies the peer of a stream and admits it to the role. Doorman's clients
- * have no credential, so there is an option for them. */
-static int authorize(struct connection *connection, enum kind kind,
-                     unsigned role, const char *authorization,
-                     struct weir_identity *out, struct weir_diag *diag)
-{
-    struct weir_grpc_api *api = connection->api;
-    if (kind == DOORMAN && api->doorman_open) {
-        connection->guest = true;
-        weir_h2_set_authenticated(weir_h2_link_h2(connection->link));
-        *out = (struct weir_identity){ .take = weir_name_set_all };
-        return 0;
-    }
-    if (kind == DOORMAN && !weir_authorization_is_required(api->authorizer) &&
-        !api->loopback)
-        return weir_diag_set(diag, WEIR_EDENIED,
-                             "Doorman's calls beyond "
-                             "loopback want --doorman-insecure, or "
-                             "credentials",
-                             NULL);
-    int error = weir_link_identify(api->authorizer, connection->link,
-                                   authorization, out, diag);
-    if (error < 0)
-        return error;
-    set_known(connection);
-    return admit(connection, out, role, diag);
-}
-
-/* The root, or a call of Doorman's, denied a quota to the peer. */
-static void on_denied(void *context, struct weir_text name, weir_instant now)
-{
-    const struct stream *stream = context;
-    weir_link_note_denied(stream->connection->api->authorizer,
-                          stream->connection->link, &stream->identity, name,
-                          now);
-}
-
-/* ---- Streams of a connection ---- */
-
-static void unlink_peer(struct weir_grpc_api *api, struct stream *stream);
-
-static struct stream *find_stream(struct connection *connection, int32_t id)
-{
-    struct stream *stream = connection->streams;
-    while (stream && stream->id != id)
-        stream = stream->next;
-    return stream;
-}
-
-static void stream_free(struct stream *stream)
-{
-    if (stream->authorization)
-        OPENSSL_cleanse(stream->authorization, strlen(stream->authorization));
-    free(stream->authorization);
-    free(stream->target);
-    free(stream->body);
-    free(stream->reply);
-    free(stream);
-}
-
-/* A call that the administration still has stays until it is answered. */
-static void drop_stream(struct stream *stream)
-{
-    unlink_peer(stream->connection->api, stream);
-    struct stream **at = &stream->connection->streams;
-    while (*at != stream)
-        at = &(*at)->next;
-    *at = stream->next;
-    stream->connection = NULL;
-    if (!(stream->kind == CALL && stream->asked))
-        stream_free(stream);
-}
-
-/* Sends the status and drops the stream: no more messages of it come. */
-static void finish(struct stream *stream, int status, const char *why)
-{
-    struct weir_h2_link *link = stream->connection->link;
-    (void)weir_h2_finish(weir_h2_link_h2(link), stream->id, status, why);
-    weir_h2_link_flush(link);
-    drop_stream(stream);
-}
-
-/* ---- The root's messages ---- */
-
-void weir_grpc_api_kick(struct weir_grpc_api *api)
-{
-    event_active(api->turn, EV_TIMEOUT, 0);
-}
-
-static void unlink_peer(struct weir_grpc_api *api, struct stream *stream)
-{
-    if (!stream->linked)
-        return;
-    stream->linked = false;
-    api->peers[stream->peer] = NULL;
-    api->free_peers[api->free_count++] = stream->peer;
-    weir_root_link(api->root, stream->peer, false, weir_clock_now());
-    weir_grpc_api_kick(api);
-}
-
-static bool fit_out(struct weir_grpc_api *api, size_t size)
-{
-    if (size <= api->out_size)
-        return true;
-    unsigned char *out = realloc(api->out, size);
-    if (!out)
-        return false;
-    api->out = out;
-    api->out_size = size;
-    return true;
-}
-
-/* A message that the peer's link can't take is lost, and the link with it: the
- * limiter connects again and is sent the rest. */
-static void send_message(struct weir_grpc_api *api, struct stream *stream,
-                         const struct weir_message *message)
-{
-    struct weir_h2_link *link = stream->connection->link;
-    struct weir_h2 *h2 = weir_h2_link_h2(link);
-    size_t size = weir_v1_size(message);
-    bool sent = fit_out(api, size) &&
-                weir_v1_encode(message, api->out, size) == size &&
-                weir_h2_send(h2, stream->id, api->out, size, false) == 0;
-    if (!sent) {
-        weir_log_limited(api->log, WEIR_LOG_LINK, WEIR_LOG_WARNING,
-                         "link of %s dropped: it reads its messages too slowly",
-                         weir_h2_link_peer(link));
-        finish(stream, WEIR_GRPC_RESOURCE_EXHAUSTED, "the link is too slow");
-        return;
-    }
-    weir_h2_link_flush(link);
-    if (!stream->paused && weir_h2_link_is_full(link)) {
-        stream->paused = true;
-        weir_root_pause(api->root, stream->peer, true);
-    }
-}
-
-static weir_instant deadline(const struct weir_grpc_api *api, weir_instant now)
-{
-    return api->upstream ? weir_upstream_deadline(api->upstream, now)
-                         : weir_root_deadline(api->root, now);
-}
-
-static void set_timer(struct weir_grpc_api *api, weir_instant now)
-{
-    weir_instant at = deadline(api, now);
-    if (at == WEIR_NEVER) {
-        event_del(api->timer);
-        return;
-    }
-    weir_duration wait = at > now ? at - now : 0;
-    struct timeval in = { .tv_sec = (time_t)(wait / WEIR_SECOND),
-                          .tv_usec = (suseconds_t)(wait % WEIR_SECOND / 1000) };
-    /* A wait of less than a microsecond is a microsecond: don't spin. */
-    if (wait > 0 && in.tv_sec == 0 && in.tv_usec == 0)
-        in.tv_usec = 1;
-    event_add(api->timer, &in);
-}
-
-/* A grant that this root made as master isn't sent when the root may no longer
- * be master: the lease holder will ask again. */
-static bool may_send(struct weir_grpc_api *api,
-                     const struct weir_message *message)
-{
-    bool gives =
-        message->type == WEIR_MESSAGE_GRANTS && message->grants.count > 0;
-    return !gives || !api->mastership || weir_mastership_holds(api->mastership);
-}
-
-static void pump(struct weir_grpc_api *api)
-{
-    weir_instant now = weir_clock_now();
-    weir_utilization_measure(&api->utilization, api->root, api->log, now);
-    weir_root_set_wall(api->root, weir_clock_wall_offset(), false);
-    if (api->upstream)
-        weir_upstream_tick(api->upstream, now);
-    else if (weir_root_deadline(api->root, now) <= now)
-        weir_root_tick(api->root, now);
-    uint32_t peer;
-    struct weir_message message;
-    while (weir_root_next(api->root, &peer, &message, now)) {
-        struct stream *stream = api->peers[peer];
-        if (stream && may_send(api, &message))
-            send_message(api, stream, &message);
-    }
-    weir_mastership_keep(api->mastership);
-    if (api->upstream)
-        weir_upstream_flush(api->upstream, now);
-    set_timer(api, now);
-}
-
-static void on_turn(evutil_socket_t fd, short what, void *context)
-{
-    (void)fd;
-    (void)what;
-    pump(context);
-}
-
-/* ---- Link ---- */
-
-static void begin_link(struct weir_grpc_api *api, struct stream *stream)
-{
-    struct weir_h2_link *link = stream->connection->link;
-    if (api->free_count == 0) {
-        weir_log_limited(api->log, WEIR_LOG_LINK, WEIR_LOG_WARNING,
-                         "limiter at %s refused: there are %d already",
-                         weir_h2_link_peer(link), WEIR_PEERS_MAX);
-        finish(stream, WEIR_GRPC_RESOURCE_EXHAUSTED,
-               "the root has as many limiters as it can have");
-        return;
-    }
-    stream->peer = api->free_peers[--api->free_count];
-    stream->linked = true;
-    api->peers[stream->peer] = stream;
-    const struct weir_root_names names =
-        weir_link_names(&stream->identity, stream, on_denied);
-    weir_root_link(api->root, stream->peer, true, weir_clock_now());
-    weir_root_limit_names(api->root, stream->peer, &names);
-    weir_grpc_api_kick(api);
-    weir_log_limited(api->log, WEIR_LOG_CONNECTION, WEIR_LOG_DEBUG,
-                     "limiter at %s: link up", weir_h2_link_peer(link));
-}
-
-/* A region's root reports for many limiters: that needs a role of its own. */
-static int admit_hello(struct stream *stream,
-                       const struct weir_message *message)
-{
-    if (message->type != WEIR_MESSAGE_HELLO || !message->hello.region)
-        return 0;
-    struct weir_diag why = { 0 };
-    stream->role = WEIR_ROLE_ROOT;
-    int error =
-        admit(stream->connection, &stream->identity, stream->role, &why);
-    if (error < 0)
-        finish(stream, weir_link_status(error), why.text);
-    return error;
-}
-
-static void on_link_message(struct weir_grpc_api *api, struct stream *stream,
-                            const void *bytes, size_t len)
-{
-    struct weir_message message;
-    api->arena.used = 0;
-    int error = weir_v1_decode(bytes, len, true, &api->arena, &message);
-    if (error == 0 && admit_hello(stream, &message) < 0)
-        return;
-    if (error == 0)
-        error = weir_root_receive(api->root, stream->peer, &message,
-                                  weir_clock_now());
-    weir_grpc_api_kick(api);
-    if (error == 0)
-        return;
-    const char *peer = weir_h2_link_peer(stream->connection->link);
-    weir_log_limited(api->log, WEIR_LOG_LINK, WEIR_LOG_WARNING,
-                     "link of %s dropped: %s", peer, weir_strerror(error));
-    finish(stream, WEIR_GRPC_INVALID_ARGUMENT, weir_strerror(error));
-}
-
-/* ---- Call ---- */
-
-static bool append_body(struct stream *stream, struct weir_text part)
-{
-    size_t need = stream->body_len + part.len;
-    if (need > stream->body_capacity) {
-        size_t capacity = 2 * stream->body_capacity;
-        if (capacity < need)
-            capacity = need;
-        char *body = realloc(stream->body, capacity);
-        if (!body)
-            return false;
-        stream->body = body;
-        stream->body_capacity = capacity;
-    }
-    if (part.len > 0)
-        memcpy(stream->body + stream->body_len, part.p, part.len);
-    stream->body_len = need;
-    return true;
-}
-
-/* The first message of a call names the method and path; true: it is
- * admitted. */
-static bool begin_request(struct stream *stream,
-                          const struct weir_call_request *part)
-{
-    struct weir_admin_request request = { .method = part->method,
-                                          .target = part->path };
-    struct weir_diag why = { 0 };
-    stream->role = weir_admin_role(&request);
-    int error =
-        admit(stream->connection, &stream->identity, stream->role, &why);
-    if (error < 0) {
-        finish(stream, weir_link_status(error), why.text);
-        return false;
-    }
-    stream->target = calloc(1, part->path.len + 1);
-    if (!stream->target) {
-        finish(stream, WEIR_GRPC_RESOURCE_EXHAUSTED, "out of memory");
-        return false;
-    }
-    memcpy(stream->target, part->path.p, part->path.len);
-    memcpy(stream->method, part->method.p, part->method.len);
-    return true;
-}
-
-static void on_call_message(struct stream *stream, const void *bytes,
-                            size_t len)
-{
-    struct weir_call_request part;
-    if (stream->asked)
-        return;
-    if (weir_v1_request_decode(bytes, len, &part) < 0) {
-        finish(stream, WEIR_GRPC_INVALID_ARGUMENT,
-               "the message isn't a weir.v1.CallRequest");
-        return;
-    }
-    if (!stream->target && !begin_request(stream, &part))
-        return;
-    const struct weir_admin_request request = {
-        .method = weir_text_of(stream->method),
-        .target = weir_text_of(stream->target),
-    };
-    struct weir_diag why = { 0 };
-    if (weir_admin_check_body(&request, stream->body_len + part.body.len,
-                              &why) < 0)
-        finish(stream, WEIR_GRPC_RESOURCE_EXHAUSTED, why.text);
-    else if (!append_body(stream, part.body))
-        finish(stream, WEIR_GRPC_RESOURCE_EXHAUSTED, "out of memory");
-}
-
-/* Sends as much as the link takes now; the rest when it has drained. */
-static void send_reply(struct stream *stream)
-{
-    struct weir_grpc_api *api = stream->connection->api;
-    struct weir_h2_link *link = stream->connection->link;
-    while (!weir_h2_link_is_full(link)) {
-        size_t left = stream->reply_len - stream->reply_sent;
-        size_t chunk = left < WEIR_CALL_CHUNK ? left : WEIR_CALL_CHUNK;
-        struct weir_call_reply part = {
-            .status = stream->status,
-            .body = { stream->reply + stream->reply_sent, chunk },
-        };
-        size_t size = weir_v1_reply_size(&part);
-        bool sent = fit_out(api, size) &&
-                    weir_v1_reply_encode(&part, api->out, size) == size &&
-                    weir_h2_send(weir_h2_link_h2(link), stream->id, api->out,
-                                 size, false) == 0;
-        stream->reply_sent += chunk;
-        if (sent && stream->reply_sent < stream->reply_len)
-            continue;
-        finish(stream, sent ? WEIR_GRPC_OK : WEIR_GRPC_INTERNAL,
-               sent ? NULL : "the reply can't be sent");
-        return;
-    }
-    weir_h2_link_flush(link);
-}
-
-static void on_answer(void *context, const struct weir_admin_answer *answer)
-{
-    struct stream *stream = context;
-    stream->asked = false;
-    if (!stream->connection) {
-        stream_free(stream);
-        return;
-    }
-    stream->reply = malloc(answer->len + 1);
-    if (!stream->reply) {
-        finish(stream, WEIR_GRPC_RESOURCE_EXHAUSTED, "out of memory");
-        return;
-    }
-    memcpy(stream->reply, answer->body, answer->len);
-    stream->reply_len = answer->len;
-    stream->status = (uint32_t)answer->status;
-    send_reply(stream);
-}
-
-static void on_call_end(struct weir_grpc_api *api, struct stream *stream)
-{
-    if (stream->asked)
-        return;
-    if (!stream->target) {
-        finish(stream, WEIR_GRPC_INVALID_ARGUMENT, "a call without a request");
-        return;
-    }
-    struct weir_admin_request request = {
-        .method = weir_text_of(stream->method),
-        .target = weir_text_of(stream->target),
-        .body = { stream->body, stream->body_len },
-        .who = weir_text_of(stream->identity.who),
-    };
-    stream->asked = true;
-    weir_admin_call(api->admin, &request, on_answer, stream, weir_clock_now());
-}
+#include "server/grpc/grpc_internal.h"
 
 /* ---- Doorman ---- */
 
-static uint32_t way_of(struct connection *connection)
+static uint32_t way_of(struct grpc_connection *connection)
 {
     struct weir_grpc_api *api = connection->api;
     if (connection->way == WEIR_WAY_NONE && api->free_way_count > 0)
@@ -530,21 +32,22 @@ static uint32_t way_of(struct connection *connection)
     return connection->way;
 }
 
-static void drop_way(struct connection *connection)
+static void drop_way(struct grpc_connection *connection)
 {
     struct weir_grpc_api *api = connection->api;
     if (connection->way == WEIR_WAY_NONE)
         return;
+    weir_assert(api->free_way_count < api->connections_max);
     weir_root_lease_way_lost(api->root, connection->way);
     api->free_ways[api->free_way_count++] = connection->way;
     connection->way = WEIR_WAY_NONE;
 }
 
 /* Such a call has just one message. */
-static void on_doorman_message(struct stream *stream, const void *bytes,
+static void on_doorman_message(struct grpc_stream *stream, const void *bytes,
                                size_t len)
 {
-    struct connection *connection = stream->connection;
+    struct grpc_connection *connection = stream->connection;
     struct weir_grpc_api *api = connection->api;
     struct weir_h2_link *link = connection->link;
     const struct weir_doorman_call call = {
@@ -552,7 +55,7 @@ static void on_doorman_message(struct stream *stream, const void *bytes,
         .bytes = bytes,
         .len = len,
         .way = way_of(connection),
-        .names = weir_link_names(&stream->identity, stream, on_denied),
+        .names = weir_grpc_names(stream),
     };
     struct weir_text out;
     connection->since = weir_clock_now();
@@ -561,31 +64,33 @@ static void on_doorman_message(struct stream *stream, const void *bytes,
     bool answers = status == WEIR_GRPC_OK;
     if (answers && weir_h2_send(weir_h2_link_h2(link), stream->id, out.p,
                                 out.len, false) < 0)
-        finish(stream, WEIR_GRPC_RESOURCE_EXHAUSTED, "the link is too slow");
+        weir_grpc_finish(stream, WEIR_GRPC_RESOURCE_EXHAUSTED,
+                         "the link is too slow");
     else
-        finish(stream, status, answers ? NULL : out.p);
+        weir_grpc_finish(stream, status, answers ? NULL : out.p);
     /* Other lease holders may have to be sent less now. */
-    weir_grpc_api_kick(api);
+    weir_root_loop_kick(api->loop);
 }
 
 /* ---- Calls and messages of a connection ---- */
 
 /* Sets the kind of the call by its path, and the role that it needs at once. */
-static void set_kind(const struct weir_grpc_api *api, const char *path,
-                     struct stream *stream)
+static void set_stream_kind(const struct weir_grpc_api *api, const char *path,
+                            struct grpc_stream *stream)
 {
     stream->doorman =
         api->doorman ? weir_doorman_method_of(path) : WEIR_DOORMAN_NONE;
-    stream->kind = stream->doorman != WEIR_DOORMAN_NONE ? DOORMAN
-                   : strcmp(path, WEIR_V1_LINK) == 0    ? LINK
-                                                        : CALL;
-    stream->role = stream->kind == CALL ? 0 : WEIR_ROLE_TAKE;
+    stream->kind = stream->doorman != WEIR_DOORMAN_NONE ? GRPC_DOORMAN
+                   : strcmp(path, WEIR_V1_LINK) == 0    ? GRPC_LINK
+                                                        : GRPC_CALL;
+    stream->role = stream->kind == GRPC_CALL ? 0 : WEIR_ROLE_TAKE;
 }
 
-static void begin_stream(struct connection *connection,
-                         const struct stream *begun, const char *authorization)
+static void begin_grpc_stream(struct grpc_connection *connection,
+                              const struct grpc_stream *begun,
+                              const char *authorization)
 {
-    struct stream *stream = malloc(sizeof *stream);
+    struct grpc_stream *stream = malloc(sizeof *stream);
     char *kept = strdup(authorization);
     if (!stream || !kept) {
         free(stream);
@@ -599,106 +104,108 @@ static void begin_stream(struct connection *connection,
     stream->connection = connection;
     stream->next = connection->streams;
     connection->streams = stream;
-    if (stream->kind == LINK)
-        begin_link(connection->api, stream);
+    if (stream->kind == GRPC_LINK)
+        weir_grpc_begin_link(connection->api, stream);
 }
 
 /* An unauthenticated peer doesn't learn which methods exist. */
-static bool on_call(void *context, struct weir_h2 *h2, int32_t id,
-                    const char *path, const char *authorization)
+static bool on_grpc_call(void *context, struct weir_h2 *h2, int32_t id,
+                         const char *path, const char *authorization)
 {
-    struct connection *connection = context;
-    struct stream begun = { .id = id };
+    struct grpc_connection *connection = context;
+    struct grpc_stream begun = { .id = id };
     struct weir_diag why = { 0 };
-    set_kind(connection->api, path, &begun);
-    int error = authorize(connection, begun.kind, begun.role, authorization,
-                          &begun.identity, &why);
+    set_stream_kind(connection->api, path, &begun);
+    int error = weir_grpc_authorize(connection, begun.kind, begun.role,
+                                    authorization, &begun.identity, &why);
     if (error < 0) {
-        (void)weir_h2_finish(h2, id, weir_link_status(error), why.text);
+        (void)weir_h2_finish(h2, id, weir_grpc_status(error), why.text);
         return true;
     }
-    if (begun.kind == CALL && strcmp(path, WEIR_V1_CALL) != 0)
+    if (begun.kind == GRPC_CALL && strcmp(path, WEIR_V1_CALL) != 0)
         return false;
-    begin_stream(connection, &begun, authorization);
+    begin_grpc_stream(connection, &begun, authorization);
     return true;
 }
 
-static void on_message(void *context, struct weir_h2 *h2, int32_t id,
-                       const void *bytes, size_t len)
+static void on_grpc_message(void *context, struct weir_h2 *h2, int32_t id,
+                            const void *bytes, size_t len)
 {
     (void)h2;
-    struct connection *connection = context;
-    struct stream *stream = find_stream(connection, id);
+    struct grpc_connection *connection = context;
+    struct grpc_stream *stream = weir_grpc_find_stream(connection, id);
     if (!stream)
         return;
     switch (stream->kind) {
-    case LINK:
-        on_link_message(connection->api, stream, bytes, len);
+    case GRPC_LINK:
+        weir_grpc_on_link_message(connection->api, stream, bytes, len);
         return;
-    case CALL:
-        on_call_message(stream, bytes, len);
+    case GRPC_CALL:
+        weir_grpc_on_call_message(stream, bytes, len);
         return;
-    case DOORMAN:
+    case GRPC_DOORMAN:
         on_doorman_message(stream, bytes, len);
         return;
     }
 }
 
-static void on_end(void *context, struct weir_h2 *h2, int32_t id)
+static void on_grpc_end(void *context, struct weir_h2 *h2, int32_t id)
 {
     (void)h2;
-    struct connection *connection = context;
-    struct stream *stream = find_stream(connection, id);
+    struct grpc_connection *connection = context;
+    struct grpc_stream *stream = weir_grpc_find_stream(connection, id);
     if (!stream)
         return;
     switch (stream->kind) {
-    case LINK:
-        finish(stream, WEIR_GRPC_OK, NULL);
+    case GRPC_LINK:
+        weir_grpc_finish(stream, WEIR_GRPC_OK, NULL);
         return;
-    case CALL:
-        on_call_end(connection->api, stream);
+    case GRPC_CALL:
+        weir_grpc_on_call_end(connection->api, stream);
         return;
-    case DOORMAN:
-        finish(stream, WEIR_GRPC_INVALID_ARGUMENT, "a call without a request");
+    case GRPC_DOORMAN:
+        weir_grpc_finish(stream, WEIR_GRPC_INVALID_ARGUMENT,
+                         "a call without a request");
         return;
     }
 }
 
-static void on_close(void *context, struct weir_h2 *h2, int32_t id,
-                     int grpc_status, const char *message)
+static void on_grpc_close(void *context, struct weir_h2 *h2, int32_t id,
+                          int grpc_status, const char *message)
 {
     (void)h2;
     (void)grpc_status;
     (void)message;
-    struct stream *stream = find_stream(context, id);
+    struct grpc_stream *stream = weir_grpc_find_stream(context, id);
     if (stream)
-        drop_stream(stream);
+        weir_grpc_drop_stream(stream);
 }
 
 /* ---- Connections ---- */
 
-static void on_drain(void *context, struct weir_h2_link *link)
+static void on_grpc_drain(void *context, struct weir_h2_link *link)
 {
     (void)link;
-    struct connection *connection = context;
-    struct stream *next;
-    for (struct stream *s = connection->streams; s; s = next) {
+    struct grpc_connection *connection = context;
+    struct grpc_stream *next;
+    for (struct grpc_stream *s = connection->streams; s; s = next) {
         next = s->next;
         if (s->linked && s->paused) {
             s->paused = false;
             weir_root_pause(connection->api->root, s->peer, false);
-            weir_grpc_api_kick(connection->api);
+            weir_root_loop_kick(connection->api->loop);
         }
         if (s->reply)
-            send_reply(s); /* this may end the stream */
+            weir_grpc_send_reply(s); /* this may end the stream */
     }
 }
 
-static void connection_free(struct connection *connection)
+static void connection_free(struct grpc_connection *connection)
 {
     while (connection->streams)
-        drop_stream(connection->streams);
+        weir_grpc_drop_stream(connection->streams);
     drop_way(connection);
+    weir_assert(*connection->self == connection);
     weir_h2_link_close(&connection->link);
     *connection->self = connection->next;
     if (connection->next)
@@ -706,18 +213,19 @@ static void connection_free(struct connection *connection)
     free(connection);
 }
 
-static void on_lost(void *context, struct weir_h2_link *link, const char *why)
+static void on_connection_lost(void *context, struct weir_h2_link *link,
+                               const char *why)
 {
-    struct connection *connection = context;
+    struct grpc_connection *connection = context;
     weir_log_limited(connection->api->log, WEIR_LOG_CONNECTION, WEIR_LOG_DEBUG,
                      "connection of %s: %s", weir_h2_link_peer(link), why);
     connection_free(connection);
 }
 
-static void on_accept(void *context, struct weir_stream *socket)
+static void on_grpc_accept(void *context, struct weir_stream *socket)
 {
     struct weir_grpc_api *api = context;
-    struct connection *connection = calloc(1, sizeof *connection);
+    struct grpc_connection *connection = calloc(1, sizeof *connection);
     if (!connection) {
         weir_stream_close(&socket, false);
         return;
@@ -725,12 +233,12 @@ static void on_accept(void *context, struct weir_stream *socket)
     struct weir_h2_link_handler handler = {
         .context = connection,
         .calls = { .context = connection,
-                   .on_call = on_call,
-                   .on_message = on_message,
-                   .on_end = on_end,
-                   .on_close = on_close },
-        .on_drain = on_drain,
-        .on_lost = on_lost,
+                   .on_call = on_grpc_call,
+                   .on_message = on_grpc_message,
+                   .on_end = on_grpc_end,
+                   .on_close = on_grpc_close },
+        .on_drain = on_grpc_drain,
+        .on_lost = on_connection_lost,
     };
     connection->api = api;
     connection->way = WEIR_WAY_NONE;
@@ -745,16 +253,17 @@ static void on_accept(void *context, struct weir_stream *socket)
     if (connection->next)
         connection->next->self = &connection->next;
     api->connections = connection;
+    weir_assert(*connection->self == connection);
 }
 
-static void on_refused(void *context, const char *peer, const char *why)
+static void note_refused_peer(void *context, const char *peer, const char *why)
 {
     struct weir_grpc_api *api = context;
     weir_authorization_note(api->authorizer, WEIR_API_GRPC, WEIR_REFUSED_TLS,
                             peer, why, weir_clock_now());
 }
 
-static void on_evicted(void *context, const char *peer, const char *why)
+static void note_evicted_peer(void *context, const char *peer, const char *why)
 {
     struct weir_grpc_api *api = context;
     weir_authorization_note(api->authorizer, WEIR_API_GRPC,
@@ -766,8 +275,8 @@ static void on_evicted(void *context, const char *peer, const char *why)
 
 /* Whether the link's limiter has another name now, or may take from other
  * quotas: the root keeps those of its first message. */
-static bool is_other(const struct weir_identity *now,
-                     const struct weir_identity *before)
+static bool is_other_identity(const struct weir_identity *now,
+                              const struct weir_identity *before)
 {
     return strcmp(now->who, before->who) != 0 ||
            !weir_name_set_equal(&now->take, &before->take);
@@ -776,30 +285,33 @@ static bool is_other(const struct weir_identity *now,
 /* Ends a stream if its credential is withdrawn or lacks the role now, and a
  * link if its credential has changed. A call that the administration has got
  * is answered. */
-static void recheck_stream(struct stream *stream)
+static void recheck_stream(struct grpc_stream *stream)
 {
     struct weir_identity identity;
     struct weir_diag why = { 0 };
     if (stream->asked || stream->reply)
         return;
-    int error = authorize(stream->connection, stream->kind, stream->role,
-                          stream->authorization, &identity, &why);
+    int error =
+        weir_grpc_authorize(stream->connection, stream->kind, stream->role,
+                            stream->authorization, &identity, &why);
     if (error < 0)
-        finish(stream, weir_link_status(error), why.text);
-    else if (stream->kind == LINK && is_other(&identity, &stream->identity))
-        finish(stream, WEIR_GRPC_UNAVAILABLE,
-               "the name or the quotas of the credential have changed");
+        weir_grpc_finish(stream, weir_grpc_status(error), why.text);
+    else if (stream->kind == GRPC_LINK &&
+             is_other_identity(&identity, &stream->identity))
+        weir_grpc_finish(
+            stream, WEIR_GRPC_UNAVAILABLE,
+            "the name or the quotas of the credential have changed");
     else
         stream->identity = identity;
 }
 
 void weir_grpc_api_recheck(struct weir_grpc_api *api)
 {
-    for (struct connection *c = api->connections; c; c = c->next) {
-        struct stream *next;
+    for (struct grpc_connection *c = api->connections; c; c = c->next) {
+        struct grpc_stream *next;
         c->known = false;
         c->since = weir_clock_now();
-        for (struct stream *s = c->streams; s; s = next) {
+        for (struct grpc_stream *s = c->streams; s; s = next) {
             next = s->next;
             recheck_stream(s);
         }
@@ -808,22 +320,22 @@ void weir_grpc_api_recheck(struct weir_grpc_api *api)
 
 /* Ends each call and link with 'status' and 'why'; the sockets write that and
  * close by themselves. */
-static void end_streams(struct connection *connection, int status,
+static void end_streams(struct grpc_connection *connection, int status,
                         const char *why)
 {
     struct weir_h2 *h2 = weir_h2_link_h2(connection->link);
     weir_h2_shutdown(h2);
-    for (struct stream *s = connection->streams; s; s = s->next)
+    for (struct grpc_stream *s = connection->streams; s; s = s->next)
         if (!s->reply)
             (void)weir_h2_finish(h2, s->id, status, why);
 }
 
 void weir_grpc_api_doubt(struct weir_grpc_api *api, const struct weir_tls *tls)
 {
-    struct connection *next;
+    struct grpc_connection *next;
     if (tls)
         weir_listener_doubt(api->listener);
-    for (struct connection *c = api->connections; c; c = next) {
+    for (struct grpc_connection *c = api->connections; c; c = next) {
         next = c->next;
         const char *why = weir_h2_link_peer_doubt(c->link, tls);
         if (!why)
@@ -842,8 +354,8 @@ void weir_grpc_api_look(struct weir_grpc_api *api)
     if (!weir_authorization_is_required(api->authorizer))
         return;
     weir_instant now = weir_clock_now();
-    struct connection *next;
-    for (struct connection *c = api->connections; c; c = next) {
+    struct grpc_connection *next;
+    for (struct grpc_connection *c = api->connections; c; c = next) {
         next = c->next;
         /* Guests stay, but they have no credential: of too many, the oldest one
          * of the address with most of them makes room. */
@@ -862,15 +374,12 @@ void weir_grpc_api_look(struct weir_grpc_api *api)
 
 /* ---- Life ---- */
 
-static void destroy(struct weir_grpc_api *api)
+static void destroy_grpc_api(struct weir_grpc_api *api)
 {
     weir_listener_free(&api->listener);
     while (api->connections)
         connection_free(api->connections);
-    if (api->timer)
-        event_free(api->timer);
-    if (api->turn)
-        event_free(api->turn);
+    weir_root_loop_set_sender(api->loop, NULL, NULL);
     free(api->free_ways);
     free(api->arena.base);
     free(api->out);
@@ -889,6 +398,7 @@ static void fill_stacks(struct weir_grpc_api *api)
             WEIR_PEERS_MAX + api->free_way_count;
         api->free_way_count++;
     }
+    weir_assert(api->free_count == WEIR_PEERS_MAX);
 }
 
 int weir_grpc_api_new(const struct weir_grpc_api_options *options,
@@ -898,9 +408,8 @@ int weir_grpc_api_new(const struct weir_grpc_api_options *options,
     if (!api)
         return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
                              NULL);
-    api->base = options->base;
     api->root = options->root;
-    api->upstream = options->upstream;
+    api->loop = options->loop;
     api->admin = options->admin;
     api->log = options->log;
     weir_assert(options->authorizer);
@@ -912,38 +421,31 @@ int weir_grpc_api_new(const struct weir_grpc_api_options *options,
     api->loopback = options->loopback;
     api->free_ways = calloc(api->connections_max, sizeof *api->free_ways);
     fill_stacks(api);
-    api->timer = event_new(api->base, -1, 0, on_turn, api);
-    api->turn = event_new(api->base, -1, 0, on_turn, api);
     api->arena.size = WEIR_DECODE_ARENA_SIZE;
     api->arena.base = malloc(api->arena.size);
     int error = 0;
-    if (!api->timer || !api->turn || !api->arena.base || !api->free_ways)
+    if (!api->arena.base || !api->free_ways)
         error =
             weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM), NULL);
     struct weir_listener_options listen = {
         .address = options->address,
         .tls = options->tls,
         .max = api->connections_max,
-        .on_accept = on_accept,
-        .on_refused = on_refused,
-        .on_evicted = on_evicted,
+        .on_accept = on_grpc_accept,
+        .on_refused = note_refused_peer,
+        .on_evicted = note_evicted_peer,
         .context = api,
         .on_short = { weir_log_short, options->log },
     };
     if (error == 0)
-        error = weir_listener_new(api->base, &listen, &api->listener, diag);
+        error = weir_listener_new(options->base, &listen, &api->listener, diag);
     if (error < 0) {
-        destroy(api);
+        destroy_grpc_api(api);
         return error;
     }
+    weir_root_loop_set_sender(api->loop, weir_grpc_send_message, api);
     *out = api;
     return 0;
-}
-
-void weir_grpc_api_set_mastership(struct weir_grpc_api *api,
-                                  struct weir_mastership *mastership)
-{
-    api->mastership = mastership;
 }
 
 uint16_t weir_grpc_api_port(const struct weir_grpc_api *api)
@@ -960,8 +462,8 @@ void weir_grpc_api_free(struct weir_grpc_api **api)
 {
     if (!*api)
         return;
-    for (struct connection *c = (*api)->connections; c; c = c->next)
+    for (struct grpc_connection *c = (*api)->connections; c; c = c->next)
         end_streams(c, WEIR_GRPC_UNAVAILABLE, "the root is stopping");
-    destroy(*api);
+    destroy_grpc_api(*api);
     *api = NULL;
 }

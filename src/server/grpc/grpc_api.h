@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * server/grpc/grpc_api.h - weir.v1.Root over gRPC: the links of limiters, and
  * the administration for the command line; and Doorman's calls, which it
- * passes on. It runs the root node: it passes messages in, and sends the
+ * passes on. It passes the peers' messages to the root, and sends the
  * root's. */
 
 #ifndef WEIR_GRPC_API_H
@@ -12,7 +12,7 @@
 #include "io/stream.h"
 #include "server/admin/admin.h"
 #include "server/doorman/doorman_api.h"
-#include "server/upstream.h"
+#include "server/root_loop.h"
 
 #define WEIR_PEERS_MAX 4096 /* links of limiters at once */
 #define WEIR_CONNECTIONS_MAX \
@@ -24,14 +24,13 @@
 struct weir_grpc_api;
 
 struct weir_grpc_api_options {
-    struct event_base *base; /* borrowed, as all below */
-    struct weir_root *root;  /* with peers_max WEIR_PEERS_MAX */
+    struct event_base *base;     /* borrowed, as all below */
+    struct weir_root *root;      /* with peers_max WEIR_PEERS_MAX */
+    struct weir_root_loop *loop; /* outlives the listener */
     struct weir_admin *admin;
     struct weir_log *log;
     struct weir_authorization *authorizer; /* never NULL */
     struct weir_tls *tls;                  /* a server's; NULL: plain text */
-    struct weir_upstream *upstream;        /* of a region's root; NULL: a top
-                                        * root */
     struct weir_doorman_api *doorman; /* NULL: its calls are unknown methods */
     /* Doorman's clients: true: all are admitted. False: a client with a
      * credential with 'take', and without credentials all on loopback. */
@@ -44,12 +43,6 @@ struct weir_grpc_api_options {
 int weir_grpc_api_new(const struct weir_grpc_api_options *options,
                       struct weir_grpc_api **out, struct weir_diag *diag);
 uint16_t weir_grpc_api_port(const struct weir_grpc_api *api);
-/* The root's quotas were changed: run the root soon. */
-void weir_grpc_api_kick(struct weir_grpc_api *api);
-/* The mastership that allows grants; borrowed. Until then grants are sent as
- * the root makes them. */
-void weir_grpc_api_set_mastership(struct weir_grpc_api *api,
-                                  struct weir_mastership *mastership);
 /* Credentials were read again: ends calls and links that are no longer allowed,
  * and links that may take from other names now. */
 void weir_grpc_api_recheck(struct weir_grpc_api *api);

@@ -12,41 +12,11 @@
 #include <string.h>
 
 #include "front/authorization.h"
-#include "front/top_k.h"
 #include "server/adaptive_view.h"
-#include "server/admin/admin.h"
-#include "server/metrics/metrics_parts.h"
+#include "server/metrics/metrics_internal.h"
+#include "server/root_usages.h"
 
-void weir_metrics_head(FILE *out, const char *name, const char *type,
-                       const char *help)
-{
-    fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
-}
-
-void weir_metrics_label(FILE *out, const char *text, size_t len)
-{
-    for (size_t i = 0; i < len; i++) {
-        char c = text[i];
-        if (c == '\\' || c == '"')
-            fputc('\\', out);
-        if (c == '\n')
-            fputs("\\n", out);
-        else
-            fputc(c, out);
-    }
-}
-
-void weir_metrics_figures(FILE *out, const struct weir_metrics_figure *figures,
-                          size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        weir_metrics_head(out, figures[i].name, figures[i].type,
-                          figures[i].help);
-        fprintf(out, "%s %.17g\n", figures[i].name, figures[i].value);
-    }
-}
-
-static void print_root(FILE *out, const struct weir_metrics_source *of)
+static void print_root_metrics(FILE *out, const struct weir_metrics_source *of)
 {
     struct weir_root_stats s;
     weir_root_stats(of->root, &s);
@@ -120,7 +90,8 @@ static void print_exact(FILE *out, const struct weir_root *root)
     weir_metrics_figures(out, figures, WEIR_COUNT_OF(figures));
 }
 
-static void print_snapshot(FILE *out, const struct weir_snapshot *snapshot)
+static void print_snapshot_metrics(FILE *out,
+                                   const struct weir_snapshot *snapshot)
 {
     struct weir_snapshot_state s;
     weir_snapshot_look(snapshot, &s);
@@ -171,7 +142,7 @@ static void print_upstream(FILE *out, const struct weir_upstream *upstream,
 
 enum column { PASSED, REFUSED, FILL, LIMIT };
 
-static double cell(const struct weir_busy *busy, enum column column)
+static double cell_of_quota(const struct weir_busy *busy, enum column column)
 {
     switch (column) {
     case PASSED:
@@ -188,8 +159,8 @@ static double cell(const struct weir_busy *busy, enum column column)
     return (double)busy->limit.units * 1e9 / (double)busy->limit.per;
 }
 
-static void print_column(FILE *out, enum column column,
-                         const struct weir_busy *busy, size_t count)
+static void print_quota_column(FILE *out, enum column column,
+                               const struct weir_busy *busy, size_t count)
 {
     static const struct weir_metrics_figure heads[] = {
         [PASSED] = { "weir_quota_passed_units_total", "counter",
@@ -213,7 +184,7 @@ static void print_column(FILE *out, enum column column,
         const char *mode = weir_busy_mode(&busy[i]);
         if (mode)
             fprintf(out, "\",mode=\"%s", mode);
-        fprintf(out, "\"} %.17g\n", cell(&busy[i], column));
+        fprintf(out, "\"} %.17g\n", cell_of_quota(&busy[i], column));
     }
 }
 
@@ -297,7 +268,8 @@ static void print_debtors(FILE *out, const struct weir_root *root,
     }
 }
 
-static int print_quotas(FILE *out, struct weir_root *root, weir_instant now)
+static int print_limited_quotas(FILE *out, struct weir_root *root,
+                                weir_instant now)
 {
     struct weir_busy *busy = malloc(WEIR_METRICS_QUOTAS_MAX * sizeof *busy);
     if (!busy)
@@ -307,10 +279,10 @@ static int print_quotas(FILE *out, struct weir_root *root, weir_instant now)
                                            .max = WEIR_METRICS_QUOTAS_MAX };
     const struct weir_usages usages = weir_usages_of_root(root);
     size_t count = weir_top_k(&usages, &query, busy, &used, now);
-    print_column(out, PASSED, busy, count);
-    print_column(out, REFUSED, busy, count);
-    print_column(out, FILL, busy, count);
-    print_column(out, LIMIT, busy, count);
+    print_quota_column(out, PASSED, busy, count);
+    print_quota_column(out, REFUSED, busy, count);
+    print_quota_column(out, FILL, busy, count);
+    print_quota_column(out, LIMIT, busy, count);
     print_debtors(out, root, now);
     free(busy);
     return 0;
@@ -353,16 +325,16 @@ char *weir_metrics_print(const struct weir_metrics_source *source,
     struct weir_text shown = weir_text_of(source->name);
     weir_metrics_label(out, shown.p, shown.len);
     fputs("\"} 1\n", out);
-    print_root(out, source);
+    print_root_metrics(out, source);
     print_exact(out, source->root);
     if (source->authorizer)
         print_authorizer(out, source->authorizer);
     if (source->snapshot)
-        print_snapshot(out, source->snapshot);
+        print_snapshot_metrics(out, source->snapshot);
     if (source->upstream)
         print_upstream(out, source->upstream, now);
     weir_metrics_leases(out, source, now);
-    int error = print_quotas(out, source->root, now);
+    int error = print_limited_quotas(out, source->root, now);
     if (error == 0)
         error = print_adaptive(out, source->root, now);
     if (fclose(out) != 0 || error < 0) {

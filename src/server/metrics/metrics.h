@@ -8,7 +8,11 @@
 #include "server/snapshot/snapshot.h"
 #include "server/upstream.h"
 
+#define WEIR_METRICS_QUOTAS_MAX 200 /* that have metrics of their own */
+
 struct weir_authorization;
+struct weir_doorman_api;
+struct weir_doorman_source;
 
 /* The sources of the metrics; all borrowed. */
 struct weir_metrics_source {

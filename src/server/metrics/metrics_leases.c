@@ -4,8 +4,9 @@
 
 #include <inttypes.h>
 
-#include "server/admin/admin.h"
-#include "server/metrics/metrics_parts.h"
+#include "server/doorman/doorman_api.h"
+#include "server/doorman/doorman_source.h"
+#include "server/metrics/metrics_internal.h"
 
 static void print_own(FILE *out, const struct weir_metrics_source *of)
 {
@@ -115,8 +116,8 @@ static const char *const columns[][2] = {
     [CAPACITY] = { "weir_lease_capacity", "Capacity that can be granted." },
 };
 
-static double value_of(enum column column,
-                       const struct weir_lease_pool_stats *s)
+static double value_of_pool(enum column column,
+                            const struct weir_lease_pool_stats *s)
 {
     switch (column) {
     case HAS:
@@ -132,8 +133,8 @@ static double value_of(enum column column,
 }
 
 /* The first quotas of the walk: all of them are on /debug/resources. */
-static void print_column(FILE *out, const struct weir_root *root,
-                         enum column column, weir_instant now)
+static void print_lease_column(FILE *out, const struct weir_root *root,
+                               enum column column, weir_instant now)
 {
     struct weir_leased_stats s;
     uint32_t cursor = 0;
@@ -144,7 +145,7 @@ static void print_column(FILE *out, const struct weir_root *root,
                                    now)) {
         fprintf(out, "%s{resource=\"", columns[column][0]);
         weir_metrics_label(out, s.quota.p, s.quota.len);
-        fprintf(out, "\"} %.17g\n", value_of(column, &s.pool));
+        fprintf(out, "\"} %.17g\n", value_of_pool(column, &s.pool));
     }
 }
 
@@ -156,8 +157,8 @@ void weir_metrics_leases(FILE *out, const struct weir_metrics_source *of,
         print_source(out, of->file);
     if (of->doorman)
         print_calls(out, of->doorman);
-    print_column(out, of->root, HAS, now);
-    print_column(out, of->root, WANTS, now);
-    print_column(out, of->root, SUBCLIENTS, now);
-    print_column(out, of->root, CAPACITY, now);
+    print_lease_column(out, of->root, HAS, now);
+    print_lease_column(out, of->root, WANTS, now);
+    print_lease_column(out, of->root, SUBCLIENTS, now);
+    print_lease_column(out, of->root, CAPACITY, now);
 }

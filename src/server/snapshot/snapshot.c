@@ -5,7 +5,7 @@
  * One job at a time is between the two, and the loop makes the next only when
  * the last is done; so there is one piece in memory, however slow the disk is,
  * and each side owns all that it touches while it is its turn: the job and the
- * maker's bytes belong to the thread from post() until on_news().
+ * maker's bytes belong to the thread from post_job() until on_job_done().
  *
  *     idle --dirty--> OPEN -> WRITE -> WRITE ... -> FINISH --> idle
  *                       \________\_________\______ DROP __/   (an error, or
@@ -90,7 +90,7 @@ uint64_t weir_snapshot_clock(void)
 
 /* ---- The thread ---- */
 
-static int fail(struct weir_snapshot *s, const char *what)
+static int note_write_error(struct weir_snapshot *s, const char *what)
 {
     return weir_diag_set(&s->why, WEIR_ESYSTEM, "can't ", what, " ", s->made,
                          ": ", strerror(errno), NULL);
@@ -106,11 +106,12 @@ static bool is_in_place(const struct weir_snapshot *s)
 
 /* Another root may have renamed the file between our open() and flock(): then
  * it is a complete snapshot, and must not be emptied. */
-static int open_file(struct weir_snapshot *s)
+static int open_made_file(struct weir_snapshot *s)
 {
+    weir_assert(s->file < 0);
     s->file = open(s->made, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     if (s->file < 0)
-        return fail(s, "make");
+        return note_write_error(s, "make");
     if (flock(s->file, LOCK_EX | LOCK_NB) < 0 || !is_in_place(s)) {
         close(s->file);
         s->file = -1;
@@ -118,18 +119,19 @@ static int open_file(struct weir_snapshot *s)
                              s->path, "; give each a --snapshot of its own",
                              NULL);
     }
-    return ftruncate(s->file, 0) < 0 ? fail(s, "empty") : 0;
+    return ftruncate(s->file, 0) < 0 ? note_write_error(s, "empty") : 0;
 }
 
 static int write_bytes(struct weir_snapshot *s)
 {
+    weir_assert(s->file >= 0);
     for (size_t done = 0; done < s->maker.len;) {
         ssize_t written =
             write(s->file, s->maker.bytes + done, s->maker.len - done);
         if (written < 0 && errno == EINTR)
             continue;
         if (written < 0)
-            return fail(s, "write");
+            return note_write_error(s, "write");
         done += (size_t)written;
     }
     return 0;
@@ -145,9 +147,9 @@ static int sync_folder(struct weir_snapshot *s)
     int fd = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     free(folder);
     if (fd < 0)
-        return fail(s, "open the folder of");
+        return note_write_error(s, "open the folder of");
     int done = fsync(fd);
-    int error = done < 0 ? fail(s, "sync the folder of") : 0;
+    int error = done < 0 ? note_write_error(s, "sync the folder of") : 0;
     close(fd);
     return error;
 }
@@ -155,9 +157,9 @@ static int sync_folder(struct weir_snapshot *s)
 static int finish_file(struct weir_snapshot *s)
 {
     if (fsync(s->file) < 0)
-        return fail(s, "sync");
+        return note_write_error(s, "sync");
     if (rename(s->made, s->path) < 0)
-        return fail(s, "rename");
+        return note_write_error(s, "rename");
     close(s->file);
     s->file = -1;
     return sync_folder(s);
@@ -170,11 +172,12 @@ static void drop_file(struct weir_snapshot *s)
     unlink(s->made);
     close(s->file);
     s->file = -1;
+    weir_assert(s->file < 0);
 }
 
-static int work(struct weir_snapshot *s, enum job job)
+static int do_job(struct weir_snapshot *s, enum job job)
 {
-    int error = job == OPEN ? open_file(s) : 0;
+    int error = job == OPEN ? open_made_file(s) : 0;
     if (job == DROP) {
         drop_file(s);
         return 0;
@@ -186,7 +189,7 @@ static int work(struct weir_snapshot *s, enum job job)
     return error;
 }
 
-static void *run(void *argument)
+static void *run_snapshot_thread(void *argument)
 {
     struct weir_snapshot *s = argument;
     for (;;) {
@@ -197,7 +200,7 @@ static void *run(void *argument)
         pthread_mutex_unlock(&s->mutex);
         if (job == QUIT)
             return NULL;
-        s->error = work(s, job);
+        s->error = do_job(s, job);
         pthread_mutex_lock(&s->mutex);
         if (s->job != QUIT)
             s->job = NONE;
@@ -208,8 +211,9 @@ static void *run(void *argument)
     }
 }
 
-static void post(struct weir_snapshot *s, enum job job)
+static void post_job(struct weir_snapshot *s, enum job job)
 {
+    weir_assert(job != NONE && (job == QUIT || !s->busy));
     pthread_mutex_lock(&s->mutex);
     s->job = job;
     pthread_cond_signal(&s->wake);
@@ -219,7 +223,7 @@ static void post(struct weir_snapshot *s, enum job job)
 }
 
 /* The descriptor was readable: the thread's job is done. */
-static void take_news(struct weir_snapshot *s)
+static void take_job_result(struct weir_snapshot *s)
 {
     uint64_t ignored;
     ssize_t got = read(s->fd, &ignored, sizeof ignored);
@@ -231,7 +235,7 @@ static void take_news(struct weir_snapshot *s)
 
 /* ---- The loop: changes ---- */
 
-static void wait_for(struct weir_snapshot *s, long ms)
+static void set_turn_after(struct weir_snapshot *s, long ms)
 {
     struct timeval in = { .tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000 };
     event_add(s->timer, &in);
@@ -240,7 +244,7 @@ static void wait_for(struct weir_snapshot *s, long ms)
 static void wait_to_look(struct weir_snapshot *s)
 {
     weir_duration every = s->every / WEIR_MILLISECOND;
-    wait_for(s, every < LOOK_MS ? (long)every + 1 : LOOK_MS);
+    set_turn_after(s, every < LOOK_MS ? (long)every + 1 : LOOK_MS);
 }
 
 /* The epoch that limiters may know: below that of the catalog while an edit is
@@ -252,7 +256,7 @@ static uint64_t root_epoch(const struct weir_snapshot *s)
     return stats.epoch;
 }
 
-static bool is_settled(const struct weir_snapshot *s)
+static bool is_catalog_settled(const struct weir_snapshot *s)
 {
     const struct weir_catalog *catalog = weir_root_catalog(s->root);
     return weir_root_ready(s->root) &&
@@ -263,14 +267,14 @@ static bool is_dirty(const struct weir_snapshot *s)
 {
     struct weir_store_id store;
     weir_root_identity(s->root, &store);
-    return is_settled(s) &&
+    return is_catalog_settled(s) &&
            !(s->state.usable && s->state.info.epoch == root_epoch(s) &&
              weir_store_id_equal(&s->state.info.store, &store));
 }
 
 /* ---- The loop: writing ---- */
 
-static void tell_failure(struct weir_snapshot *s, const struct weir_diag *why)
+static void note_failure(struct weir_snapshot *s, const struct weir_diag *why)
 {
     bool told = strcmp(s->state.problem, why->text) == 0;
     s->state.failures++;
@@ -282,8 +286,9 @@ static void tell_failure(struct weir_snapshot *s, const struct weir_diag *why)
                          why->text);
 }
 
-static void tell_success(struct weir_snapshot *s)
+static void note_success(struct weir_snapshot *s)
 {
+    weir_assert(s->last == FINISH);
     bool again = s->state.problem[0];
     s->state.written++;
     s->state.problem[0] = '\0';
@@ -298,28 +303,31 @@ static void tell_success(struct weir_snapshot *s)
 
 static void end_writing(struct weir_snapshot *s)
 {
+    weir_assert(s->last == FINISH || s->last == DROP);
     s->last = NONE;
     s->forgotten = false;
     s->next_at = weir_clock_now() + s->every;
     wait_to_look(s);
 }
 
-static void give_up(struct weir_snapshot *s, const struct weir_diag *why)
+static void give_up_writing(struct weir_snapshot *s,
+                            const struct weir_diag *why)
 {
     if (why)
-        tell_failure(s, why);
-    post(s, DROP);
+        note_failure(s, why);
+    post_job(s, DROP);
 }
 
-static void give_up_memory(struct weir_snapshot *s)
+static void give_up_for_memory(struct weir_snapshot *s)
 {
     struct weir_diag why = { 0 };
     weir_diag_set(&why, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM), NULL);
-    give_up(s, &why);
+    give_up_writing(s, &why);
 }
 
 static void begin_writing(struct weir_snapshot *s)
 {
+    weir_assert(s->last == NONE && !s->busy);
     s->making = (struct weir_snapshot_info){ .at_ms = weir_snapshot_clock() };
     weir_root_identity(s->root, &s->making.store);
     s->catalog = weir_root_catalog(s->root);
@@ -328,13 +336,13 @@ static void begin_writing(struct weir_snapshot *s)
     s->forgotten = false;
     s->why = (struct weir_diag){ 0 };
     if (weir_snapshot_begin(&s->maker, &s->making.store) < 0)
-        give_up_memory(s);
+        give_up_for_memory(s);
     else
-        post(s, OPEN);
+        post_job(s, OPEN);
 }
 
 /* The next changes; 0: no more. */
-static size_t collect(struct weir_snapshot *s)
+static size_t collect_changes(struct weir_snapshot *s)
 {
     size_t count = 0;
     while (count < WEIR_QUOTAS_MAX &&
@@ -353,30 +361,31 @@ static void write_end(struct weir_snapshot *s)
     s->making.changes = s->maker.changes;
     if (weir_snapshot_end(&s->maker, s->making.epoch, s->making.floor,
                           s->making.at_ms) < 0)
-        give_up_memory(s);
+        give_up_for_memory(s);
     else
-        post(s, FINISH);
+        post_job(s, FINISH);
 }
 
 /* The thread is idle, the file open: posts the next job. */
 static void write_more(struct weir_snapshot *s)
 {
+    weir_assert(s->last == OPEN || s->last == WRITE);
     if (s->forgotten || s->catalog != weir_root_catalog(s->root)) {
-        give_up(s, NULL);
+        give_up_writing(s, NULL);
         return;
     }
-    size_t count = collect(s);
+    size_t count = collect_changes(s);
     if (count > 0 && weir_snapshot_piece(&s->maker, s->changes, count) == 0)
-        post(s, WRITE);
+        post_job(s, WRITE);
     else if (count > 0)
-        give_up_memory(s);
-    else if (is_settled(s))
+        give_up_for_memory(s);
+    else if (is_catalog_settled(s))
         write_end(s);
     else
-        wait_for(s, UNSETTLED_MS);
+        set_turn_after(s, UNSETTLED_MS);
 }
 
-static void go_on(struct weir_snapshot *s)
+static void continue_writing(struct weir_snapshot *s)
 {
     switch (s->last) {
     case NONE:
@@ -385,16 +394,16 @@ static void go_on(struct weir_snapshot *s)
     case OPEN:
     case WRITE:
         if (s->error < 0)
-            give_up(s, &s->why);
+            give_up_writing(s, &s->why);
         else
             write_more(s);
         return;
     case FINISH:
         if (s->error < 0) {
-            give_up(s, &s->why);
+            give_up_writing(s, &s->why);
             return;
         }
-        tell_success(s);
+        note_success(s);
         end_writing(s);
         return;
     case DROP:
@@ -403,13 +412,13 @@ static void go_on(struct weir_snapshot *s)
     }
 }
 
-static void turn(struct weir_snapshot *s)
+static void run_snapshot_turn(struct weir_snapshot *s)
 {
     if (s->busy)
         return;
     weir_instant begun = weir_clock_now();
     if (s->last != NONE)
-        go_on(s);
+        continue_writing(s);
     else if (begun >= s->next_at && is_dirty(s))
         begin_writing(s);
     else
@@ -419,20 +428,20 @@ static void turn(struct weir_snapshot *s)
         s->state.longest_turn = took;
 }
 
-static void on_news(evutil_socket_t fd, short what, void *context)
+static void on_job_done(evutil_socket_t fd, short what, void *context)
 {
     (void)fd;
     (void)what;
     struct weir_snapshot *s = context;
-    take_news(s);
-    turn(s);
+    take_job_result(s);
+    run_snapshot_turn(s);
 }
 
-static void on_time(evutil_socket_t fd, short what, void *context)
+static void on_snapshot_timer(evutil_socket_t fd, short what, void *context)
 {
     (void)fd;
     (void)what;
-    turn(context);
+    run_snapshot_turn(context);
 }
 
 /* ---- Life ---- */
@@ -447,17 +456,17 @@ static void look_at_old(struct weir_snapshot *s)
                          diag.text);
 }
 
-static int start_thread(struct weir_snapshot *s)
+static int start_snapshot_thread(struct weir_snapshot *s)
 {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&s->thread, NULL, run, s);
+    int error = pthread_create(&s->thread, NULL, run_snapshot_thread, s);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error ? WEIR_ESYSTEM : 0;
 }
 
-static void destroy(struct weir_snapshot *s)
+static void destroy_snapshot(struct weir_snapshot *s)
 {
     if (s->news)
         event_free(s->news);
@@ -474,15 +483,16 @@ static void destroy(struct weir_snapshot *s)
     free(s);
 }
 
-static bool make_parts(struct weir_snapshot *s, const char *path)
+static bool make_snapshot_parts(struct weir_snapshot *s, const char *path)
 {
     s->path = strdup(path);
     if (asprintf(&s->made, "%s.new", path) < 0)
         s->made = NULL;
     s->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    s->timer = evtimer_new(s->base, on_time, s);
+    s->timer = evtimer_new(s->base, on_snapshot_timer, s);
     if (s->fd >= 0)
-        s->news = event_new(s->base, s->fd, EV_READ | EV_PERSIST, on_news, s);
+        s->news =
+            event_new(s->base, s->fd, EV_READ | EV_PERSIST, on_job_done, s);
     return s->path && s->made && s->timer && s->news &&
            event_add(s->news, NULL) == 0;
 }
@@ -501,15 +511,16 @@ int weir_snapshot_new(const struct weir_snapshot_options *options,
     s->file = s->fd = -1;
     pthread_mutex_init(&s->mutex, NULL);
     pthread_cond_init(&s->wake, NULL);
-    int error = make_parts(s, options->path) ? start_thread(s) : WEIR_ENOMEM;
+    int error = make_snapshot_parts(s, options->path) ? start_snapshot_thread(s)
+                                                      : WEIR_ENOMEM;
     if (error < 0) {
-        destroy(s);
+        destroy_snapshot(s);
         return weir_diag_set(diag, error, "the snapshot can't be kept: ",
                              weir_strerror(error), NULL);
     }
     s->state.path = s->path;
     look_at_old(s);
-    wait_for(s, 1);
+    set_turn_after(s, 1);
     *out = s;
     return 0;
 }
@@ -519,9 +530,9 @@ void weir_snapshot_free(struct weir_snapshot **snapshot)
     struct weir_snapshot *s = *snapshot;
     if (!s)
         return;
-    post(s, QUIT);
+    post_job(s, QUIT);
     pthread_join(s->thread, NULL);
-    destroy(s);
+    destroy_snapshot(s);
     *snapshot = NULL;
 }
 
@@ -560,13 +571,13 @@ void weir_snapshot_finish(struct weir_snapshot *s)
     for (;;) {
         while (s->busy) {
             poll(&news, 1, -1);
-            take_news(s);
+            take_job_result(s);
         }
         bool failed = s->state.failures > failures;
         if (s->last == NONE && (failed || !is_dirty(s)))
             return;
         s->next_at = 0;
-        turn(s);
+        run_snapshot_turn(s);
         /* It waits for the rest of an edit, which can't come any more. */
         if (!s->busy && s->last != NONE)
             return;

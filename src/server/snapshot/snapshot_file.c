@@ -38,14 +38,15 @@
 
 /* ---- Numbers ---- */
 
-static char *put_number(char *p, uint64_t value, size_t size)
+static char *put_le_number(char *p, uint64_t value, size_t size)
 {
+    weir_assert(size <= sizeof value);
     for (size_t i = 0; i < size; i++)
         p[i] = (char)(unsigned char)(value >> (8 * i));
     return p + size;
 }
 
-static uint64_t get_number(const char *p, size_t size)
+static uint64_t get_le_number(const char *p, size_t size)
 {
     uint64_t value = 0;
     for (size_t i = size; i-- > 0;)
@@ -55,7 +56,7 @@ static uint64_t get_number(const char *p, size_t size)
 
 /* ---- Writing ---- */
 
-static int fit(struct weir_snapshot_maker *maker, size_t len)
+static int fit_maker(struct weir_snapshot_maker *maker, size_t len)
 {
     char *bytes =
         weir_mem_grow(&weir_mem_system, maker->bytes, 1, &maker->capacity, len);
@@ -66,7 +67,7 @@ static int fit(struct weir_snapshot_maker *maker, size_t len)
     return 0;
 }
 
-static void chain(uint64_t *checksum, const char *bytes, size_t len)
+static void chain_checksum(uint64_t *checksum, const char *bytes, size_t len)
 {
     *checksum = weir_hash((struct weir_text){ bytes, len }, *checksum);
 }
@@ -76,14 +77,15 @@ int weir_snapshot_begin(struct weir_snapshot_maker *maker,
 {
     maker->checksum = 0;
     maker->changes = 0;
-    if (fit(maker, HEADER_SIZE) < 0)
+    if (fit_maker(maker, HEADER_SIZE) < 0)
         return WEIR_ENOMEM;
     char *p = maker->bytes;
     memcpy(p, MAGIC, MAGIC_SIZE);
-    p = put_number(p + MAGIC_SIZE, WEIR_SNAPSHOT_VERSION, 4);
+    p = put_le_number(p + MAGIC_SIZE, WEIR_SNAPSHOT_VERSION, 4);
     memcpy(p, store->uuid, sizeof store->uuid);
-    put_number(p + sizeof store->uuid, store->restores, 8);
-    chain(&maker->checksum, maker->bytes, maker->len);
+    p = put_le_number(p + sizeof store->uuid, store->restores, 8);
+    weir_assert(p == maker->bytes + maker->len);
+    chain_checksum(&maker->checksum, maker->bytes, maker->len);
     return 0;
 }
 
@@ -98,28 +100,29 @@ int weir_snapshot_piece(struct weir_snapshot_maker *maker,
                     .changes = changes },
     };
     size_t size = weir_v1_size(&message);
-    if (fit(maker, LENGTH_SIZE + size) < 0)
+    if (fit_maker(maker, LENGTH_SIZE + size) < 0)
         return WEIR_ENOMEM;
-    char *p = put_number(maker->bytes, size, LENGTH_SIZE);
+    char *p = put_le_number(maker->bytes, size, LENGTH_SIZE);
     size_t written = weir_v1_encode(&message, p, size);
     weir_assert(written == size);
     maker->changes += count;
-    chain(&maker->checksum, maker->bytes, maker->len);
+    chain_checksum(&maker->checksum, maker->bytes, maker->len);
     return 0;
 }
 
 int weir_snapshot_end(struct weir_snapshot_maker *maker, uint64_t epoch,
                       uint64_t floor, uint64_t at_ms)
 {
-    if (fit(maker, END_SIZE) < 0)
+    if (fit_maker(maker, END_SIZE) < 0)
         return WEIR_ENOMEM;
-    char *p = put_number(maker->bytes, 0, LENGTH_SIZE);
-    p = put_number(p, epoch, 8);
-    p = put_number(p, floor, 8);
-    p = put_number(p, maker->changes, 8);
-    p = put_number(p, at_ms, 8);
-    chain(&maker->checksum, maker->bytes, END_SIZE - 8);
-    put_number(p, maker->checksum, 8);
+    char *p = put_le_number(maker->bytes, 0, LENGTH_SIZE);
+    p = put_le_number(p, epoch, 8);
+    p = put_le_number(p, floor, 8);
+    p = put_le_number(p, maker->changes, 8);
+    p = put_le_number(p, at_ms, 8);
+    chain_checksum(&maker->checksum, maker->bytes, END_SIZE - 8);
+    p = put_le_number(p, maker->checksum, 8);
+    weir_assert(p == maker->bytes + maker->len);
     return 0;
 }
 
@@ -144,7 +147,7 @@ struct reader {
     struct weir_snapshot_info info;
 };
 
-static int refuse(struct reader *r, int error, const char *why)
+static int refuse_snapshot(struct reader *r, int error, const char *why)
 {
     return weir_diag_set(r->diag, error, "the snapshot ", r->path, " ", why,
                          "; it isn't used", NULL);
@@ -159,33 +162,35 @@ static int refuse_unread(struct reader *r)
 }
 
 /* Reads exactly 'len' bytes to 'at' in the reader's bytes. */
-static int fetch(struct reader *r, size_t at, size_t len)
+static int read_exactly(struct reader *r, size_t at, size_t len)
 {
     char *bytes =
         weir_mem_grow(&weir_mem_system, r->bytes, 1, &r->capacity, at + len);
     if (!bytes)
-        return refuse(r, WEIR_ENOMEM, "needs more memory than there is");
+        return refuse_snapshot(r, WEIR_ENOMEM,
+                               "needs more memory than there is");
     r->bytes = bytes;
     if (fread(bytes + at, 1, len, r->file) == len)
         return 0;
     return ferror(r->file) ? refuse_unread(r)
-                           : refuse(r, WEIR_ESYNTAX, "is cut short");
+                           : refuse_snapshot(r, WEIR_ESYNTAX, "is cut short");
 }
 
-static int read_header(struct reader *r)
+static int read_snapshot_header(struct reader *r)
 {
-    int error = fetch(r, 0, HEADER_SIZE);
+    int error = read_exactly(r, 0, HEADER_SIZE);
     if (error < 0)
         return error;
     const char *p = r->bytes;
     if (memcmp(p, MAGIC, MAGIC_SIZE) != 0)
-        return refuse(r, WEIR_ESYNTAX, "isn't one of Weir");
-    if (get_number(p + MAGIC_SIZE, 4) != WEIR_SNAPSHOT_VERSION)
-        return refuse(r, WEIR_ESCHEMA, "was made by another version of Weir");
+        return refuse_snapshot(r, WEIR_ESYNTAX, "isn't one of Weir");
+    if (get_le_number(p + MAGIC_SIZE, 4) != WEIR_SNAPSHOT_VERSION)
+        return refuse_snapshot(r, WEIR_ESCHEMA,
+                               "was made by another version of Weir");
     p += MAGIC_SIZE + 4;
     memcpy(r->info.store.uuid, p, sizeof r->info.store.uuid);
-    r->info.store.restores = get_number(p + sizeof r->info.store.uuid, 8);
-    chain(&r->checksum, r->bytes, HEADER_SIZE);
+    r->info.store.restores = get_le_number(p + sizeof r->info.store.uuid, 8);
+    chain_checksum(&r->checksum, r->bytes, HEADER_SIZE);
     return 0;
 }
 
@@ -195,11 +200,11 @@ static int hand_out(struct reader *r, const struct weir_quotas *quotas,
     for (size_t i = 0; i < quotas->count; i++) {
         const struct weir_change *change = &quotas->changes[i];
         if (change->quota.epoch <= r->epoch)
-            return refuse(r, WEIR_ESYNTAX, "is damaged");
+            return refuse_snapshot(r, WEIR_ESYNTAX, "is damaged");
         r->epoch = change->quota.epoch;
         int error = sink ? sink->on_change(sink->context, change) : 0;
         if (error < 0)
-            return refuse(r, error, weir_strerror(error));
+            return refuse_snapshot(r, error, weir_strerror(error));
     }
     r->changes += quotas->count;
     return 0;
@@ -214,7 +219,8 @@ static int fit_arena(struct reader *r, size_t len)
     unsigned char *base =
         weir_mem_grow(&weir_mem_system, r->arena.base, 1, &r->arena.size, size);
     if (!base)
-        return refuse(r, WEIR_ENOMEM, "needs more memory than there is");
+        return refuse_snapshot(r, WEIR_ENOMEM,
+                               "needs more memory than there is");
     r->arena.base = base;
     return 0;
 }
@@ -223,51 +229,51 @@ static int read_piece(struct reader *r, size_t len,
                       const struct weir_snapshot_sink *sink)
 {
     if (len > WEIR_MESSAGE_BYTES_MAX)
-        return refuse(r, WEIR_ESYNTAX, "is damaged");
-    int error = fetch(r, LENGTH_SIZE, len);
+        return refuse_snapshot(r, WEIR_ESYNTAX, "is damaged");
+    int error = read_exactly(r, LENGTH_SIZE, len);
     if (error == 0)
         error = fit_arena(r, len);
     if (error < 0)
         return error;
-    chain(&r->checksum, r->bytes, LENGTH_SIZE + len);
+    chain_checksum(&r->checksum, r->bytes, LENGTH_SIZE + len);
     struct weir_message message;
     error =
         weir_v1_decode(r->bytes + LENGTH_SIZE, len, false, &r->arena, &message);
     if (error < 0 || message.type != WEIR_MESSAGE_QUOTAS)
-        return refuse(r, WEIR_ESYNTAX, "is damaged");
+        return refuse_snapshot(r, WEIR_ESYNTAX, "is damaged");
     return hand_out(r, &message.quotas, sink);
 }
 
 static int read_end(struct reader *r)
 {
-    int error = fetch(r, LENGTH_SIZE, END_SIZE - LENGTH_SIZE);
+    int error = read_exactly(r, LENGTH_SIZE, END_SIZE - LENGTH_SIZE);
     if (error < 0)
         return error;
     const char *p = r->bytes + LENGTH_SIZE;
-    chain(&r->checksum, r->bytes, END_SIZE - 8);
-    r->info.epoch = get_number(p, 8);
-    r->info.floor = get_number(p + 8, 8);
-    r->info.changes = get_number(p + 16, 8);
-    r->info.at_ms = get_number(p + 24, 8);
-    bool sound = get_number(p + 32, 8) == r->checksum &&
+    chain_checksum(&r->checksum, r->bytes, END_SIZE - 8);
+    r->info.epoch = get_le_number(p, 8);
+    r->info.floor = get_le_number(p + 8, 8);
+    r->info.changes = get_le_number(p + 16, 8);
+    r->info.at_ms = get_le_number(p + 24, 8);
+    bool sound = get_le_number(p + 32, 8) == r->checksum &&
                  r->info.changes == r->changes && r->info.epoch >= r->epoch;
     if (!sound)
-        return refuse(r, WEIR_ESYNTAX, "is damaged");
+        return refuse_snapshot(r, WEIR_ESYNTAX, "is damaged");
     if (getc(r->file) != EOF)
-        return refuse(r, WEIR_ESYNTAX, "has more behind its end");
+        return refuse_snapshot(r, WEIR_ESYNTAX, "has more behind its end");
     return 0;
 }
 
 /* Reads the parts from the header to the end. */
-static int walk(struct reader *r, const struct weir_snapshot_sink *sink)
+static int read_parts(struct reader *r, const struct weir_snapshot_sink *sink)
 {
     r->checksum = r->epoch = r->changes = 0;
-    int error = read_header(r);
+    int error = read_snapshot_header(r);
     while (error == 0) {
-        error = fetch(r, 0, LENGTH_SIZE);
+        error = read_exactly(r, 0, LENGTH_SIZE);
         if (error < 0)
             break;
-        size_t len = (size_t)get_number(r->bytes, LENGTH_SIZE);
+        size_t len = (size_t)get_le_number(r->bytes, LENGTH_SIZE);
         if (len == 0)
             return read_end(r);
         error = read_piece(r, len, sink);
@@ -275,16 +281,17 @@ static int walk(struct reader *r, const struct weir_snapshot_sink *sink)
     return error;
 }
 
-static int walk_twice(struct reader *r, const struct weir_snapshot_sink *sink)
+static int read_parts_twice(struct reader *r,
+                            const struct weir_snapshot_sink *sink)
 {
-    int error = walk(r, NULL);
+    int error = read_parts(r, NULL);
     if (error < 0 || !sink)
         return error;
     error = sink->on_store(sink->context, &r->info);
     if (error < 0)
-        return refuse(r, error, weir_strerror(error));
+        return refuse_snapshot(r, error, weir_strerror(error));
     rewind(r->file);
-    return walk(r, sink);
+    return read_parts(r, sink);
 }
 
 int weir_snapshot_read(const char *path, const struct weir_snapshot_sink *sink,
@@ -293,9 +300,9 @@ int weir_snapshot_read(const char *path, const struct weir_snapshot_sink *sink,
     struct reader r = { .path = path, .diag = diag };
     r.file = fopen(path, "re");
     if (!r.file)
-        return errno == ENOENT ? refuse(&r, WEIR_ENOENT, "isn't there")
+        return errno == ENOENT ? refuse_snapshot(&r, WEIR_ENOENT, "isn't there")
                                : refuse_unread(&r);
-    int error = walk_twice(&r, sink);
+    int error = read_parts_twice(&r, sink);
     if (error == 0)
         *out = r.info;
     free(r.arena.base);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * server/election/election_private.h - shared by the kinds of elections: each
+ * server/election/election_internal.h - shared by the kinds of elections: each
  * is a part behind a few functions. */
 
-#ifndef WEIR_ELECTION_PRIVATE_H
-#define WEIR_ELECTION_PRIVATE_H
+#ifndef WEIR_ELECTION_INTERNAL_H
+#define WEIR_ELECTION_INTERNAL_H
 
 #include "server/election/election.h"
 
@@ -38,11 +38,12 @@ int weir_election_make_file(struct weir_election *election,
 int weir_election_make_etcd(struct weir_election *election,
                             struct weir_diag *diag);
 
-/* Reports the news to the owner, if they differ. From the loop only. */
-void weir_election_tell(struct weir_election *election,
-                        const struct weir_election_news *news);
+/* Report to the owner, from the loop only (election_news.c): the news, if they
+ * differ; that the resignation is over; the result of methods.keep(). */
+void weir_election_report(struct weir_election *election,
+                          const struct weir_election_news *news);
 void weir_election_resigned(struct weir_election *election);
 void weir_election_kept(struct weir_election *election, uint64_t number,
                         int error, const char *why);
 
-#endif /* WEIR_ELECTION_PRIVATE_H */
+#endif /* WEIR_ELECTION_INTERNAL_H */

@@ -1,30 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * server/admin/admin_edit.h - edits on their way through the store's thread,
- * shared by the parts of the administration that make them. */
+ * server/admin/admin_edit_internal.h - edits on their way through the store's
+ * thread, shared by the parts of the administration that make them. */
 
-#ifndef WEIR_ADMIN_EDIT_H
-#define WEIR_ADMIN_EDIT_H
+#ifndef WEIR_ADMIN_EDIT_INTERNAL_H
+#define WEIR_ADMIN_EDIT_INTERNAL_H
 
-#include "server/admin/admin_parts.h"
+#include "server/admin/admin_internal.h"
 #include "server/admin/changes.h"
 
 /* How often an edit is made again because another root's edit came first. Each
  * time one of the racing edits is made, so at least this many others were
  * made. */
 #define WEIR_ADMIN_TRIES_MAX 16
-
-enum weir_admin_verb {
-    WEIR_VERB_PUT,
-    WEIR_VERB_PATCH,
-    WEIR_VERB_REMOVE,
-    WEIR_VERB_REMOVE_ALL, /* the quotas that the body names */
-    WEIR_VERB_RESET,      /* likewise */
-    WEIR_VERB_IMPORT,
-    WEIR_VERB_PROMOTE, /* the shadow set becomes the live one */
-    WEIR_VERB_DISCARD, /* the shadow set is dropped */
-    WEIR_VERB_UNDO,
-    WEIR_VERB_LOG, /* alters nothing, but waits for the store too */
-};
 
 struct weir_admin_edit {
     struct weir_admin_edit *next;
@@ -58,11 +45,6 @@ static inline struct weir_text weir_admin_edit_identity(
     return (struct weir_text){ edit->who, edit->who_len };
 }
 
-/* ---- admin_edit.c ---- */
-/* Puts the call into the queue; it is answered when its turn is over. */
-void weir_admin_enqueue(struct weir_admin_call *call,
-                        enum weir_admin_verb verb);
-
 /* ---- admin_change.c ---- */
 /* Makes the changes of the edit to the root's catalog, and the store's flags.
  * Counts created, changed, unchanged, removed. 0 or the error with 'diag'
@@ -71,33 +53,6 @@ int weir_admin_make_changes(struct weir_admin *admin,
                             struct weir_admin_edit *edit,
                             struct weir_changes *changes, unsigned *out_flags,
                             struct weir_diag *diag);
-/* Adds 'quota' unless the catalog has it with the same fields; counts it. */
-int weir_admin_add_quota(struct weir_admin *admin, struct weir_admin_edit *edit,
-                         const struct weir_quota *quota,
-                         struct weir_changes *changes, struct weir_diag *diag);
-/* How many quotas of a set 'changes' doesn't name; refuses a name that
- * 'changes' has twice. */
-int weir_admin_count_missing(struct weir_catalog *catalog,
-                             const struct weir_changes *changes, bool shadow,
-                             size_t *out, struct weir_diag *diag);
-
-/* ---- admin_shadow.c ---- */
-/* Refuses a quota of the live set that names a quota of the shadow set. */
-int weir_shadow_refuse(const struct weir_quota *quota, struct weir_diag *diag);
-/* 'quota' with its names in the shadow set, the texts in 'buf'. Refuses names
- * that are too long with the prefix. */
-struct weir_shadow_texts {
-    char name[WEIR_NAME_MAX], parent[WEIR_NAME_MAX], overflow[WEIR_NAME_MAX];
-};
-int weir_shadow_quota(const struct weir_quota *quota,
-                      struct weir_shadow_texts *buf, struct weir_quota *out,
-                      struct weir_diag *diag);
-/* Takes the shadow prefix from the names in a message. */
-void weir_shadow_clean(struct weir_diag *diag);
-int weir_shadow_make_promotion(struct weir_admin *admin,
-                               struct weir_admin_edit *edit,
-                               struct weir_changes *changes,
-                               struct weir_diag *diag);
 
 /* ---- admin_log.c ---- */
 /* Reads the query or the body into the edit. */
@@ -111,4 +66,4 @@ int weir_admin_ask_log(struct weir_admin *admin, struct weir_admin_edit *edit);
 /* The answer; a new reference. */
 json_t *weir_admin_log_answer(const struct weir_admin_edit *edit);
 
-#endif /* WEIR_ADMIN_EDIT_H */
+#endif /* WEIR_ADMIN_EDIT_INTERNAL_H */

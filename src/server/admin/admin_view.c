@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * server/view_root.c - a root as a source of views: the catalog has the quotas
- * and templates, the merged counts their state.
+ * server/admin/admin_view.c - a root as a source of views: the catalog has the
+ * quotas and templates, the merged counts their state.
  *
  * A root decides nothing: it knows the fill of all limiters together, by which
  * counted quotas are decided. If each process decides by itself, the view says
@@ -10,13 +10,14 @@
 
 #include "core/quota/glob.h"
 #include "server/adaptive_view.h"
-#include "server/admin/admin_parts.h"
+#include "server/admin/admin_internal.h"
+#include "server/root_usages.h"
 
 /* ---- The quota of a name ---- */
 
 /* Why the root can't see the decision; NULL: a leaky bucket of all limiters
  * together, or permits of theirs, or nothing to decide. */
-static const char *elsewhere(const struct weir_quota *quota)
+static const char *why_decided_elsewhere(const struct weir_quota *quota)
 {
     if (quota->limit.unlimited || quota->limit.units == 0)
         return NULL;
@@ -39,9 +40,9 @@ static const char *elsewhere(const struct weir_quota *quota)
 }
 
 /* The parent's name, expanded into 'buf' for a template. */
-static struct weir_text parent_of(const struct weir_quota *quota,
-                                  const struct weir_captures *captures,
-                                  char *buf)
+static struct weir_text parent_name_of(const struct weir_quota *quota,
+                                       const struct weir_captures *captures,
+                                       char *buf)
 {
     if (quota->parent.len == 0 || !weir_quota_is_template(quota))
         return quota->parent;
@@ -49,7 +50,8 @@ static struct weir_text parent_of(const struct weir_quota *quota,
     return (struct weir_text){ buf, len < 0 ? 0 : (size_t)len };
 }
 
-static void set_bounds(const struct weir_quota *quota, struct weir_ruled *out)
+static void set_ruled_bounds(const struct weir_quota *quota,
+                             struct weir_ruled *out)
 {
     const struct weir_limit *limit = &quota->limit;
     out->low = out->high = (double)limit->units;
@@ -63,8 +65,8 @@ static void set_bounds(const struct weir_quota *quota, struct weir_ruled *out)
     out->high = (double)high;
 }
 
-static bool rule(void *context, struct weir_text name, struct weir_ruled *out,
-                 weir_instant now)
+static bool find_ruling_quota(void *context, struct weir_text name,
+                              struct weir_ruled *out, weir_instant now)
 {
     struct weir_admin *admin = context;
     struct weir_captures captures;
@@ -75,19 +77,19 @@ static bool rule(void *context, struct weir_text name, struct weir_ruled *out,
         return false;
     *out = (struct weir_ruled){
         .name = quota->name,
-        .parent = parent_of(quota, &captures, admin->parent),
+        .parent = parent_name_of(quota, &captures, admin->parent),
         .mode = quota->mode,
         .kind = quota->kind,
         .limit = quota->limit,
-        .elsewhere = elsewhere(quota),
+        .elsewhere = why_decided_elsewhere(quota),
     };
-    set_bounds(quota, out);
+    set_ruled_bounds(quota, out);
     return true;
 }
 
 /* ---- Other parts of the source ---- */
 
-static void facts(void *context, struct weir_view_facts *out)
+static void read_root_facts(void *context, struct weir_view_facts *out)
 {
     const struct weir_admin *admin = context;
     struct weir_root_stats stats;
@@ -108,25 +110,26 @@ static void facts(void *context, struct weir_view_facts *out)
     };
 }
 
-static json_t *templates(void *context, weir_instant now)
+static json_t *list_template_usage(void *context, weir_instant now)
 {
     const struct weir_admin *admin = context;
     struct weir_catalog *catalog = weir_root_catalog(admin->root);
-    struct weir_admin_sum sums[WEIR_TEMPLATES_MAX] = { 0 };
+    struct weir_template_sum sums[WEIR_TEMPLATES_MAX] = { 0 };
     size_t count = weir_catalog_templates(catalog);
     for (size_t i = 0; i < count; i++)
         sums[i].quota = weir_catalog_template(catalog, i);
-    weir_admin_sum(admin->root, sums, count, now);
+    weir_template_sums(admin->root, sums, count, now);
     json_t *object = json_object();
     for (size_t i = 0; i < count; i++)
-        json_object_setn_new(object, sums[i].quota->name.p,
-                             sums[i].quota->name.len,
-                             weir_admin_sum_object(&sums[i]));
+        json_object_setn_new(
+            object, sums[i].quota->name.p, sums[i].quota->name.len,
+            weir_view_sum(sums[i].passed, sums[i].refused, sums[i].instances));
     return object;
 }
 
 /* NULL: no process reported an adaptive limit of that name. */
-static json_t *adaptive(void *context, struct weir_text name, weir_instant now)
+static json_t *adaptive_object(void *context, struct weir_text name,
+                               weir_instant now)
 {
     const struct weir_admin *admin = context;
     struct weir_adaptive_view seen;
@@ -153,9 +156,9 @@ struct weir_view_source weir_admin_source(struct weir_admin *admin)
     return (struct weir_view_source){
         .usages = weir_usages_of_root(admin->root),
         .context = admin,
-        .facts = facts,
-        .rule = rule,
-        .templates = templates,
-        .adaptive = adaptive,
+        .facts = read_root_facts,
+        .rule = find_ruling_quota,
+        .templates = list_template_usage,
+        .adaptive = adaptive_object,
     };
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * server/admin/admin_parts.h - shared by the parts of the administration. */
+ * server/admin/admin_internal.h - shared by the parts of the administration. */
 
-#ifndef WEIR_ADMIN_PARTS_H
-#define WEIR_ADMIN_PARTS_H
+#ifndef WEIR_ADMIN_INTERNAL_H
+#define WEIR_ADMIN_INTERNAL_H
 
 #include <jansson.h>
 
@@ -38,10 +38,24 @@ struct weir_admin {
     char trouble_why[WEIR_DIAG_MAX];
     bool stopping;
     struct weir_views *views;   /* owned */
-    char parent[WEIR_NAME_MAX]; /* scratch of view_root.c */
+    char parent[WEIR_NAME_MAX]; /* scratch of admin_view.c */
     /* The queue of edits; the first is being made; owned. */
     struct weir_admin_edit *edits, **edits_end;
     size_t edits_count;
+};
+
+/* What an edit does. */
+enum weir_admin_verb {
+    WEIR_VERB_PUT,
+    WEIR_VERB_PATCH,
+    WEIR_VERB_REMOVE,
+    WEIR_VERB_REMOVE_ALL, /* the quotas that the body names */
+    WEIR_VERB_RESET,      /* likewise */
+    WEIR_VERB_IMPORT,
+    WEIR_VERB_PROMOTE, /* the shadow set becomes the live one */
+    WEIR_VERB_DISCARD, /* the shadow set is dropped */
+    WEIR_VERB_UNDO,
+    WEIR_VERB_LOG, /* alters nothing, but waits for the store too */
 };
 
 /* One request, from its arrival to its answer. */
@@ -49,13 +63,14 @@ struct weir_admin_call {
     struct weir_admin *admin;
     const struct weir_admin_request *request;
     struct weir_uri uri;
-    struct weir_text name; /* of the quota in the path, decoded */
+    struct weir_text name;     /* of the quota in the path, decoded */
+    enum weir_admin_verb verb; /* of an edit */
     weir_admin_done_fn *done;
     void *context;
     weir_instant now;
 };
 
-/* ---- Answers (admin.c); each calls done ---- */
+/* ---- Answers (admin_answer.c); each calls done ---- */
 
 /* 'body' is stolen; NULL answers 500. */
 void weir_admin_answer_json(weir_admin_done_fn *done, void *context, int status,
@@ -64,37 +79,30 @@ void weir_admin_answer_error(weir_admin_done_fn *done, void *context, int error,
                              const struct weir_diag *diag);
 void weir_admin_answer_text(weir_admin_done_fn *done, void *context, int status,
                             const char *type, const char *body, size_t len);
+/* The path has other methods: 'allow'. */
+void weir_admin_answer_method(const struct weir_admin_call *call,
+                              const char *allow);
 
-/* ---- Queries (admin.c) ---- */
-
-/* ?KEY=1: sets '*out', which keeps its value without the key. 0, or WEIR_EINVAL
- * with 'diag' filled. */
-int weir_admin_flag(const struct weir_admin_call *call, const char *key,
-                    bool *out, struct weir_diag *diag);
-/* ?KEY=N from 1 to 'max'. */
-int weir_admin_number(const struct weir_admin_call *call, const char *key,
-                      size_t max, size_t *out, struct weir_diag *diag);
-/* ?KEY=NAME decoded into 'buf' of WEIR_NAME_MAX bytes; absent: len 0. */
-int weir_admin_query_name(const struct weir_admin_call *call, const char *key,
-                          char *buf, struct weir_text *out,
-                          struct weir_diag *diag);
-
-/* ---- Usage, for the lists of more than one part ---- */
-
-/* A template, and the JSON that gets the sum of its instances' usage. */
-struct weir_admin_sum {
-    const struct weir_quota *quota; /* borrowed */
-    json_t *object;                 /* the caller's */
-    uint64_t passed, refused, instances;
-};
-json_t *weir_admin_sum_object(const struct weir_admin_sum *sum);
-/* Sums all templates in one walk of the quotas in use; sorts 'sums' by the
- * address of the quota (admin_read.c). */
-void weir_admin_sum(struct weir_root *root, struct weir_admin_sum *sums,
-                    size_t count, weir_instant now);
-
-/* The data that the page shows (view_root.c). */
+/* The data that the page shows (admin_view.c). */
 struct weir_view_source weir_admin_source(struct weir_admin *admin);
+
+/* ---- Names of the shadow set (admin_shadow.c) ---- */
+
+/* Refuses a quota of the live set that names a quota of the shadow set. */
+int weir_shadow_refuse(const struct weir_quota *quota, struct weir_diag *diag);
+/* 'quota' with its names in the shadow set, the texts in 'buf'. Refuses names
+ * that are too long with the prefix. */
+struct weir_shadow_texts {
+    char name[WEIR_NAME_MAX], parent[WEIR_NAME_MAX], overflow[WEIR_NAME_MAX];
+};
+int weir_shadow_quota(const struct weir_quota *quota,
+                      struct weir_shadow_texts *buf, struct weir_quota *out,
+                      struct weir_diag *diag);
+/* Takes the shadow prefix from the names in a message. */
+void weir_shadow_clean(struct weir_diag *diag);
+/* A quota of the shadow set under the names that it will have in force. Texts
+ * stay borrowed; any other quota stays as it is. */
+struct weir_quota weir_shadow_live(const struct weir_quota *quota);
 
 /* ---- Handlers ---- */
 
@@ -113,28 +121,14 @@ void weir_admin_preview(struct weir_admin_call *call);
 /* admin_debug.c */
 void weir_admin_debug_status(struct weir_admin_call *call);
 void weir_admin_debug_resources(struct weir_admin_call *call);
-/* admin_edit.c */
-void weir_admin_put(struct weir_admin_call *call);
-void weir_admin_patch(struct weir_admin_call *call);
-void weir_admin_delete(struct weir_admin_call *call);
-void weir_admin_import(struct weir_admin_call *call);
-void weir_admin_remove(struct weir_admin_call *call);
-void weir_admin_reset(struct weir_admin_call *call);
-/* admin_log.c */
-void weir_admin_log(struct weir_admin_call *call);
-void weir_admin_undo(struct weir_admin_call *call);
-/* admin_shadow.c */
-void weir_admin_promote(struct weir_admin_call *call);
-void weir_admin_discard(struct weir_admin_call *call);
+/* admin_edit.c: puts the call into the queue of edits; it is answered when its
+ * turn is over. */
+void weir_admin_enqueue(struct weir_admin_call *call);
 
-/* A quota of the shadow set under the names that it will have in force. Texts
- * stay borrowed; any other quota stays as it is. */
-struct weir_quota weir_shadow_live(const struct weir_quota *quota);
-
-/* The store's thread has done the first edit's request. */
+/* admin_edit.c: the store's thread has done the first edit's request. */
 void weir_admin_edit_done(struct weir_admin *admin,
                           struct weir_admin_edit *edit, int error,
                           const struct weir_diag *diag, uint64_t epoch);
 void weir_admin_edits_fini(struct weir_admin *admin);
 
-#endif /* WEIR_ADMIN_PARTS_H */
+#endif /* WEIR_ADMIN_INTERNAL_H */

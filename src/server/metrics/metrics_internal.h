@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * server/metrics/metrics_parts.h - shared by the parts of the metrics. */
+ * server/metrics/metrics_internal.h - shared by the parts of the metrics. */
 
-#ifndef WEIR_METRICS_PARTS_H
-#define WEIR_METRICS_PARTS_H
+#ifndef WEIR_METRICS_INTERNAL_H
+#define WEIR_METRICS_INTERNAL_H
 
 #include <stdio.h>
 
@@ -15,8 +15,8 @@ struct weir_metrics_figure {
     double value;
 };
 
-/* metrics.c: the two lines before a metric; a label's value, escaped; metrics
- * without labels, with their heads. */
+/* metrics_text.c: the two lines before a metric; a label's value, escaped;
+ * metrics without labels, with their heads. */
 void weir_metrics_head(FILE *out, const char *name, const char *type,
                        const char *help);
 void weir_metrics_label(FILE *out, const char *text, size_t len);
@@ -27,4 +27,4 @@ void weir_metrics_figures(FILE *out, const struct weir_metrics_figure *figures,
 void weir_metrics_leases(FILE *out, const struct weir_metrics_source *of,
                          weir_instant now);
 
-#endif /* WEIR_METRICS_PARTS_H */
+#endif /* WEIR_METRICS_INTERNAL_H */

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT
+ * server/admin/admin_answer.c - the forms of answers: JSON, a text, a
+ * problem. */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "front/http_problem.h"
+#include "server/admin/admin_internal.h"
+
+void weir_admin_answer_text(weir_admin_done_fn *done, void *context, int status,
+                            const char *type, const char *body, size_t len)
+{
+    struct weir_admin_answer answer = {
+        .status = status, .type = type, .body = body, .len = len
+    };
+    done(context, &answer);
+}
+
+static void answer_with_json(weir_admin_done_fn *done, void *context,
+                             struct weir_admin_answer *answer, json_t *body)
+{
+    weir_assert(done);
+    static const char lost[] = "{\"error\": \"WEIR_ENOMEM\"}";
+    char *text =
+        body ? json_dumps(body, JSON_INDENT(1) | JSON_REAL_PRECISION(12))
+             : NULL;
+    json_decref(body);
+    if (!text)
+        answer->status = 500;
+    answer->body = text ? text : lost;
+    answer->len = strlen(answer->body);
+    done(context, answer);
+    free(text);
+}
+
+void weir_admin_answer_json(weir_admin_done_fn *done, void *context, int status,
+                            json_t *body)
+{
+    struct weir_admin_answer answer = { .status = status,
+                                        .type = WEIR_JSON_TYPE };
+    answer_with_json(done, context, &answer, body);
+}
+
+void weir_admin_answer_error(weir_admin_done_fn *done, void *context, int error,
+                             const struct weir_diag *diag)
+{
+    struct weir_admin_answer answer = { .status = weir_error_status(error),
+                                        .type = WEIR_HTTP_PROBLEM_TYPE };
+    answer_with_json(done, context, &answer,
+                     weir_http_problem(error, answer.status, diag));
+}
+
+void weir_admin_answer_method(const struct weir_admin_call *call,
+                              const char *allow)
+{
+    struct weir_diag diag = { 0 };
+    weir_diag_set(&diag, WEIR_EINVAL, "this path answers ", allow, " only",
+                  NULL);
+    struct weir_admin_answer answer = { .status = 405,
+                                        .type = WEIR_HTTP_PROBLEM_TYPE,
+                                        .allow = allow };
+    answer_with_json(call->done, call->context, &answer,
+                     weir_http_problem(WEIR_EINVAL, 405, &diag));
+}
+
+void weir_admin_refuse(int error, const struct weir_diag *diag,
+                       weir_admin_done_fn *done, void *context)
+{
+    weir_admin_answer_error(done, context, error, diag);
+}
