@@ -28,7 +28,7 @@
 #include "io/clock.h"
 #include "io/daemon.h"
 #include "io/origin.h"
-#include "protocol/http_take/web.h"
+#include "protocol/http_take/http_take.h"
 #include "protocol/resp/resp_listener.h"
 #include "protocol/resp/throttle_counted.h"
 
@@ -56,7 +56,7 @@ struct agent {
     size_t conns_max;                     /* connections of each listener */
     struct weir_protocol_host host[LISTENER_KINDS];
     struct weir_agent_page *page; /* NULL: no HTTP */
-    struct weir_web *web[WEIR_AGENT_ADDRESSES_MAX];
+    struct weir_http_take *web[WEIR_AGENT_ADDRESSES_MAX];
     struct weir_throttle *throttle; /* NULL: the fleet counts */
     struct weir_resp_listener *resp[WEIR_AGENT_ADDRESSES_MAX];
     struct weir_agent_rls *rls; /* NULL: no such listener */
@@ -108,7 +108,7 @@ static void recheck_listeners(struct agent *agent)
 {
     for (size_t i = 0; i < WEIR_AGENT_ADDRESSES_MAX; i++) {
         if (agent->web[i])
-            weir_web_recheck(agent->web[i]);
+            weir_http_take_recheck(agent->web[i]);
         if (agent->resp[i])
             weir_resp_listener_recheck(agent->resp[i]);
     }
@@ -295,12 +295,12 @@ static int open_web(struct agent *agent, struct weir_diag *diag)
             read_listen_address(agent, "--http", http->items[i], &place, diag);
         if (error < 0)
             return error;
-        if (weir_web_new(&agent->host[KIND_HTTP], &place,
-                         weir_agent_rls_service(agent->rls),
-                         weir_agent_page_views(agent->page), &agent->web[i],
-                         &why) < 0)
+        if (weir_http_take_new(&agent->host[KIND_HTTP], &place,
+                               weir_agent_rls_service(agent->rls),
+                               weir_agent_page_views(agent->page),
+                               &agent->web[i], &why) < 0)
             return refuse_agent_option("--http", http->items[i], &why, diag);
-        log_address(agent, "HTTP", weir_web_address(agent->web[i]));
+        log_address(agent, "HTTP", weir_http_take_address(agent->web[i]));
     }
     return 0;
 }
@@ -381,7 +381,7 @@ static int write_addresses(const struct agent *agent, struct weir_diag *diag)
     if (!agent->options->port_file)
         return 0;
     for (size_t i = 0; i < WEIR_AGENT_ADDRESSES_MAX && agent->web[i]; i++) {
-        weir_listen_address_show(weir_web_address(agent->web[i]), shown);
+        weir_listen_address_show(weir_http_take_address(agent->web[i]), shown);
         len += sprintf(text + len, "http=%s\n", shown);
     }
     for (size_t i = 0; i < WEIR_AGENT_ADDRESSES_MAX && agent->resp[i]; i++) {
@@ -427,7 +427,7 @@ static int open_agent(struct agent *agent, struct weir_diag *diag)
 static void destroy_agent(struct agent *agent)
 {
     for (size_t i = 0; i < WEIR_AGENT_ADDRESSES_MAX; i++) {
-        weir_web_free(&agent->web[i]);
+        weir_http_take_free(&agent->web[i]);
         weir_resp_listener_free(&agent->resp[i]);
     }
     weir_agent_page_free(&agent->page);

@@ -51,7 +51,7 @@ struct row {
 struct weir_agent_page {
     struct weir *weir; /* borrowed */
     struct weir_views *views;
-    struct weir_web_views asked;
+    struct weir_http_take_views asked;
     struct row *rows;      /* by slot */
     uint32_t hand;         /* the next slot of the sweep */
     weir_instant swept_at; /* for an open page */
@@ -561,9 +561,9 @@ struct weir_agent_page *weir_agent_page_new(struct weir *weir, const char *name,
     page->weir = weir;
     page->rows = calloc(status.slots, sizeof *page->rows);
     page->started = now;
-    page->asked = (struct weir_web_views){ .context = page,
-                                           .answer = answer_agent_view,
-                                           .path = path_of_agent_view };
+    page->asked = (struct weir_http_take_views){ .context = page,
+                                                 .answer = answer_agent_view,
+                                                 .path = path_of_agent_view };
     weir_entropy(page->incarnation, sizeof page->incarnation);
     set_page_name(page, name);
     const struct weir_view_source source = {
@@ -594,7 +594,7 @@ void weir_agent_page_free(struct weir_agent_page **page)
     *page = NULL;
 }
 
-const struct weir_web_views *weir_agent_page_views(
+const struct weir_http_take_views *weir_agent_page_views(
     const struct weir_agent_page *page)
 {
     return &page->asked;

@@ -5,7 +5,7 @@
 #ifndef WEIR_CLI_AGENT_PAGE_H
 #define WEIR_CLI_AGENT_PAGE_H
 
-#include "protocol/http_take/web.h"
+#include "protocol/http_take/http_take.h"
 
 struct weir_agent_page;
 
@@ -15,8 +15,8 @@ struct weir_agent_page *weir_agent_page_new(struct weir *weir, const char *name,
                                             weir_instant now);
 /* NULL inside is legal. */
 void weir_agent_page_free(struct weir_agent_page **page);
-/* For weir_web_new(); lives as long as the page. */
-const struct weir_web_views *weir_agent_page_views(
+/* For weir_http_take_new(); lives as long as the page. */
+const struct weir_http_take_views *weir_agent_page_views(
     const struct weir_agent_page *page);
 /* Call it about each second. */
 void weir_agent_page_tick(struct weir_agent_page *page, weir_instant now);

@@ -10,7 +10,7 @@
  *     weir agent                weir serve
  *     a limiter: weir_open()    a limiter linked to this very root
  *              \                  /
- *               struct weir_protocol_host --> web, resp_listener, …
+ *               struct weir_protocol_host --> http_take, resp_listener, …
  *
  * Each protocol has a type of its own, and all have the same life cycle:
  *

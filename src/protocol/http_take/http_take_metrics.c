@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * protocol/http_take/web_metrics.c - GET /metrics of an agent, in Prometheus'
+ * protocol/http_take/http_take_metrics.c - GET /metrics of an agent, in Prometheus'
  * text format.
  *
  * Every metric is of the whole process: no label has values that a client or a
@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "protocol/http_take/web_reply.h"
+#include "protocol/http_take/http_take_internal.h"
 
 struct figure {
     const char *name, *type, *help;
@@ -77,8 +77,8 @@ static void print_limiter(FILE *out, const struct weir_status *status)
     }
 }
 
-void weir_web_metrics(const struct weir_protocol_host *host,
-                      struct weir_http_reply *reply)
+void weir_http_take_metrics(const struct weir_protocol_host *host,
+                            struct weir_http_reply *reply)
 {
     struct weir_status status;
     char *text = NULL;
@@ -96,7 +96,8 @@ void weir_web_metrics(const struct weir_protocol_host *host,
     }
     if (!out || fclose(out) != 0) {
         free(text);
-        weir_web_problem(reply, 500, NULL, NULL, weir_strerror(WEIR_ENOMEM));
+        weir_http_take_problem(reply, 500, NULL, NULL,
+                               weir_strerror(WEIR_ENOMEM));
         return;
     }
     text[len - 1] = '\0'; /* without the last line end, which every body gets */

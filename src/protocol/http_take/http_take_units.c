@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * protocol/http_take/web_take.c - POST /v1/take: one ask, or a list of them.
+ * protocol/http_take/http_take_units.c - POST /v1/take: one ask, or a list of them.
  *
  *     {"name": "s3/put", "weight": 2, "peek": false}
  *     {"requests": [{"name": "a"}, {"name": "b", "weight": 3}]}
@@ -16,8 +16,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "protocol/http_take/web.h"
-#include "protocol/http_take/web_reply.h"
+#include "protocol/http_take/http_take.h"
+#include "protocol/http_take/http_take_internal.h"
 
 #define EXCEEDED \
     "https://iana.org/assignments/http-problem-types#quota-exceeded"
@@ -27,7 +27,8 @@
 
 /* ---- Requests ---- */
 
-json_t *weir_web_json(struct weir_text body, struct weir_http_reply *reply)
+json_t *weir_http_take_read_json(struct weir_text body,
+                                 struct weir_http_reply *reply)
 {
     json_error_t error;
     json_t *asked = json_loadb(body.p ? body.p : "", body.len,
@@ -37,35 +38,37 @@ json_t *weir_web_json(struct weir_text body, struct weir_http_reply *reply)
     char text[JSON_ERROR_TEXT_LENGTH + 64];
     snprintf(text, sizeof text, "the body is no JSON: line %d, column %d: %s",
              error.line, error.column, error.text);
-    weir_web_problem(reply, 400, NULL, NULL, text);
+    weir_http_take_problem(reply, 400, NULL, NULL, text);
     return NULL;
 }
 
-int weir_web_refuse(const struct weir_web_take *take, const char *detail)
+int weir_http_take_refuse(const struct weir_http_take_call *take,
+                          const char *detail)
 {
-    weir_web_problem(take->reply, 400, NULL, NULL, detail);
+    weir_http_take_problem(take->reply, 400, NULL, NULL, detail);
     return -1;
 }
 
-void weir_web_refuse_ask(const struct weir_web_take *take, int error,
-                         const char *detail)
+void weir_http_take_refuse_error(const struct weir_http_take_call *take,
+                                 int error, const char *detail)
 {
-    weir_web_problem(take->reply, error == WEIR_EDENIED ? 403 : 400, NULL, NULL,
-                     detail);
+    weir_http_take_problem(take->reply, error == WEIR_EDENIED ? 403 : 400, NULL,
+                           NULL, detail);
 }
 
-static int refuse_member(const struct weir_web_take *take, const char *name)
+static int refuse_member(const struct weir_http_take_call *take,
+                         const char *name)
 {
     char text[160];
     snprintf(text, sizeof text,
              "there is no member \"%.60s\": a request has name, weight and "
              "peek; a list of them is requests",
              name);
-    return weir_web_refuse(take, text);
+    return weir_http_take_refuse(take, text);
 }
 
-int weir_web_read_ask(const struct weir_web_take *take, json_t *from,
-                      struct weir_protocol_request *out)
+int weir_http_take_read_request(const struct weir_http_take_call *take,
+                                json_t *from, struct weir_protocol_request *out)
 {
     const char *key;
     json_t *value;
@@ -76,16 +79,16 @@ int weir_web_read_ask(const struct weir_web_take *take, json_t *from,
         from, key, value) if (value != name && value != weight &&
                               value != peek) return refuse_member(take, key);
     if (!json_is_string(name))
-        return weir_web_refuse(take, "an ask is an object with a name: "
-                                     "{\"name\": \"site\"}");
+        return weir_http_take_refuse(take, "an ask is an object with a name: "
+                                           "{\"name\": \"site\"}");
     bool is_weight = json_is_integer(weight) &&
                      json_integer_value(weight) >= 0 &&
                      json_integer_value(weight) <= (json_int_t)WEIR_WEIGHT_MAX;
     if (weight && !is_weight)
-        return weir_web_refuse(
+        return weir_http_take_refuse(
             take, "a weight is a whole number from 0 to 4294967296");
     if (peek && !json_is_boolean(peek))
-        return weir_web_refuse(take, "peek is true or false");
+        return weir_http_take_refuse(take, "peek is true or false");
     *out = (struct weir_protocol_request){
         .name = { json_string_value(name), json_string_length(name) },
         .weight = weight ? (uint64_t)json_integer_value(weight) : 1,
@@ -160,7 +163,7 @@ static void add_old_headers(struct weir_http_reply *to, uint64_t quantity,
     weir_http_add_header(to, "X-RateLimit-Reset", "%" PRIu64, wait_s);
 }
 
-static void add_headers(const struct weir_web_take *take,
+static void add_headers(const struct weir_http_take_call *take,
                         const struct weir_reply *reply)
 {
     struct weir_policy policy;
@@ -196,7 +199,7 @@ static void add_headers(const struct weir_web_take *take,
                         waits ? wait_s : to_steps(policy.window, WEIR_SECOND));
 }
 
-static void tell_refused(const struct weir_web_take *take,
+static void tell_refused(const struct weir_http_take_call *take,
                          const struct weir_reply *reply)
 {
     char detail[WEIR_NAME_MAX + 96];
@@ -204,7 +207,8 @@ static void tell_refused(const struct weir_web_take *take,
              reply->never ? "the weight is more than %s ever lets pass at once"
                           : "%s has no room for it now",
              reply->quota_len > 0 ? reply->quota : "the quota");
-    weir_web_problem(take->reply, 429, EXCEEDED, "Quota exceeded", detail);
+    weir_http_take_problem(take->reply, 429, EXCEEDED, "Quota exceeded",
+                           detail);
     if (!take->reply->json)
         return;
     if (reply->quota_len > 0)
@@ -214,8 +218,8 @@ static void tell_refused(const struct weir_web_take *take,
     tell(take->reply->json, reply);
 }
 
-void weir_web_say(const struct weir_web_take *take,
-                  const struct weir_reply *reply)
+void weir_http_take_write_reply(const struct weir_http_take_call *take,
+                                const struct weir_reply *reply)
 {
     if (reply->verdict == WEIR_LIMITED) {
         tell_refused(take, reply);
@@ -226,39 +230,40 @@ void weir_web_say(const struct weir_web_take *take,
     add_headers(take, reply);
 }
 
-static void take_one(const struct weir_web_take *take, json_t *from)
+static void take_one(const struct weir_http_take_call *take, json_t *from)
 {
     struct weir_protocol_request ask;
     struct weir_reply reply;
     struct weir_diag diag = { 0 };
-    if (weir_web_read_ask(take, from, &ask) < 0)
+    if (weir_http_take_read_request(take, from, &ask) < 0)
         return;
     int error =
         weir_protocol_decide(take->host, &ask, &reply, &diag, take->now);
     if (error < 0) {
-        weir_web_refuse_ask(take, error, diag.text);
+        weir_http_take_refuse_error(take, error, diag.text);
         return;
     }
-    weir_web_say(take, &reply);
+    weir_http_take_write_reply(take, &reply);
 }
 
 /* All asks are read before the first is decided: a list with an error charges
  * nothing. */
-static void take_list(const struct weir_web_take *take, json_t *asks)
+static void take_list(const struct weir_http_take_call *take, json_t *asks)
 {
-    struct weir_protocol_request read[WEIR_WEB_ASKS_MAX];
+    struct weir_protocol_request read[WEIR_HTTP_TAKE_REQUESTS_MAX];
     struct weir_diag diag = { 0 };
     size_t count = json_array_size(asks);
-    if (count > WEIR_WEB_ASKS_MAX) {
-        weir_web_refuse(take, "a list has at most 256 requests");
+    if (count > WEIR_HTTP_TAKE_REQUESTS_MAX) {
+        weir_http_take_refuse(take, "a list has at most 256 requests");
         return;
     }
     for (size_t i = 0; i < count; i++) {
-        if (weir_web_read_ask(take, json_array_get(asks, i), &read[i]) < 0)
+        if (weir_http_take_read_request(take, json_array_get(asks, i),
+                                        &read[i]) < 0)
             return;
         int error = weir_protocol_check(take->host, &read[i], &diag, take->now);
         if (error < 0) {
-            weir_web_refuse_ask(take, error, diag.text);
+            weir_http_take_refuse_error(take, error, diag.text);
             return;
         }
     }
@@ -274,13 +279,14 @@ static void take_list(const struct weir_web_take *take, json_t *asks)
     take->reply->json = json_pack("{s:o}", "replies", replies);
 }
 
-void weir_web_take(const struct weir_protocol_host *host,
-                   const struct weir_protocol_taker *taker,
-                   struct weir_text body, bool old_headers,
-                   struct weir_http_reply *reply, weir_instant now)
+void weir_http_take_decide(const struct weir_protocol_host *host,
+                           const struct weir_protocol_taker *taker,
+                           struct weir_text body, bool old_headers,
+                           struct weir_http_reply *reply, weir_instant now)
 {
-    const struct weir_web_take take = { host, taker, reply, old_headers, now };
-    json_t *asked = weir_web_json(body, reply);
+    const struct weir_http_take_call take = { host, taker, reply, old_headers,
+                                              now };
+    json_t *asked = weir_http_take_read_json(body, reply);
     json_t *asks = json_object_get(asked, "requests");
     if (json_is_array(asks) && json_object_size(asked) == 1)
         take_list(&take, asks);

@@ -1,32 +1,33 @@
 /* SPDX-License-Identifier: MIT
- * protocol/http_take/web.c - routes and roles of the HTTP API.
+ * protocol/http_take/http_take.c - routes and roles of the HTTP API.
  *
  * The listener (front/http_listener.h) reads requests; this file has the routes
  * and the roles that they need. An error of a request is a problem of RFC 9457,
  * and the connection goes on.
  *
- * The page is the root's (door/page/). The process that opens this listener
- * provides the page's data (weir_web_views), because this folder knows a
+ * The page is the root's (front/page/). The process that opens this listener
+ * provides the page's data (weir_http_take_views), because this folder knows a
  * limiter only by weir.h. */
 
-#include "protocol/http_take/web.h"
+#include "protocol/http_take/http_take.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "front/http_listener.h"
-#include "protocol/http_take/web_reply.h"
+#include "protocol/http_take/http_take_internal.h"
 
-struct weir_web {
+struct weir_http_take {
     const struct weir_protocol_host *host; /* borrowed, as is the next */
     struct weir_rls_service *service;
-    const struct weir_web_views *views;  /* borrowed; NULL: without the page */
+    const struct weir_http_take_views
+        *views;                          /* borrowed; NULL: without the page */
     struct weir_http_listener *listener; /* owned */
 };
 
 struct call {
-    const struct weir_web *web;
+    const struct weir_http_take *api;
     struct weir_http_call *http;
     struct weir_http_reply *reply; /* http's */
 };
@@ -35,11 +36,12 @@ struct call {
 struct visitor {
     /* of the request that on_head has allowed */
     struct weir_protocol_taker taker;
-    struct weir_web_permits permits;
+    struct weir_http_take_permits permits;
 };
 
-void weir_web_problem(struct weir_http_reply *reply, int status,
-                      const char *type, const char *title, const char *detail)
+void weir_http_take_problem(struct weir_http_reply *reply, int status,
+                            const char *type, const char *title,
+                            const char *detail)
 {
     json_decref(reply->json);
     reply->status = status;
@@ -58,7 +60,7 @@ static void problem(void *context, struct weir_http_reply *reply, int status,
                     const char *detail)
 {
     (void)context;
-    weir_web_problem(reply, status, NULL, NULL, detail);
+    weir_http_take_problem(reply, status, NULL, NULL, detail);
 }
 
 /* ---- Authentication ---- */
@@ -76,7 +78,7 @@ static enum weir_protocol_right right_of(struct weir_text method)
 
 static bool is_admitted(struct call *call, weir_instant now)
 {
-    const struct weir_protocol_host *host = call->web->host;
+    const struct weir_protocol_host *host = call->api->host;
     char shown[WEIR_HTTP_VALUE_MAX];
     struct weir_diag diag = { 0 };
     const char *authorization =
@@ -88,8 +90,8 @@ static bool is_admitted(struct call *call, weir_instant now)
                                     &visitor_of(call)->taker, &diag, now);
     weir_conn_set_known(call->http->conn, error == 0);
     if (error < 0)
-        weir_web_problem(call->reply, error == WEIR_EDENIED ? 403 : 401, NULL,
-                         NULL, diag.text);
+        weir_http_take_problem(call->reply, error == WEIR_EDENIED ? 403 : 401,
+                               NULL, NULL, diag.text);
     return error == 0;
 }
 
@@ -105,23 +107,23 @@ static void say_ready(struct call *call, weir_instant now)
 {
     (void)now;
     struct weir_status status;
-    weir_status(call->web->host->weir, &status);
+    weir_status(call->api->host->weir, &status);
     if (status.ready)
         call->reply->json = json_pack("{s:b}", "ready", 1);
     else
-        weir_web_problem(call->reply, 503, NULL, NULL,
-                         "no root has sent its quotas yet; every name is "
-                         "unknown and passes");
+        weir_http_take_problem(call->reply, 503, NULL, NULL,
+                               "no root has sent its quotas yet; every name is "
+                               "unknown and passes");
 }
 
 static void say_status(struct call *call, weir_instant now)
 {
     (void)now;
     struct weir_status status;
-    weir_status(call->web->host->weir, &status);
+    weir_status(call->api->host->weir, &status);
     call->reply->json = json_pack(
         "{s:s, s:i, s:i, s:I, s:i, s:i, s:b, s:b, s:I, s:I}", "version",
-        call->web->host->version, "roots", (int)status.roots, "roots_up",
+        call->api->host->version, "roots", (int)status.roots, "roots_up",
         (int)status.roots_up, "epoch", (json_int_t)status.epoch, "slots",
         (int)status.slots, "slots_used", (int)status.slots_used, "ready",
         (int)status.ready, "stale", (int)status.stale, "unknown",
@@ -132,7 +134,7 @@ static void say_status(struct call *call, weir_instant now)
 static void say_metrics(struct call *call, weir_instant now)
 {
     (void)now;
-    weir_web_metrics(call->web->host, call->reply);
+    weir_http_take_metrics(call->api->host, call->reply);
 }
 
 /* The old headers are sent only to a client that requests them. */
@@ -146,25 +148,25 @@ static bool wants_old_headers(struct weir_text target)
 
 static void take(struct call *call, weir_instant now)
 {
-    weir_web_take(call->web->host, &visitor_of(call)->taker, call->http->body,
-                  wants_old_headers(call->http->request->target), call->reply,
-                  now);
+    weir_http_take_decide(
+        call->api->host, &visitor_of(call)->taker, call->http->body,
+        wants_old_headers(call->http->request->target), call->reply, now);
 }
 
 /* A client that holds a permit may be silent meanwhile. */
 static void enter(struct call *call, weir_instant now)
 {
     struct visitor *visitor = visitor_of(call);
-    weir_web_enter(call->web->host, &visitor->taker, &visitor->permits,
-                   call->http->body, call->reply, now);
+    weir_http_take_enter(call->api->host, &visitor->taker, &visitor->permits,
+                         call->http->body, call->reply, now);
     weir_conn_set_quiet(call->http->conn, visitor->permits.count > 0);
 }
 
 static void leave(struct call *call, weir_instant now)
 {
     struct visitor *visitor = visitor_of(call);
-    weir_web_leave(&visitor->taker, &visitor->permits, call->http->body,
-                   call->reply, now);
+    weir_http_take_leave(&visitor->taker, &visitor->permits, call->http->body,
+                         call->reply, now);
     weir_conn_set_quiet(call->http->conn, visitor->permits.count > 0);
 }
 
@@ -172,13 +174,13 @@ static void on_gone(void *context, void *state)
 {
     (void)context;
     struct visitor *visitor = state;
-    weir_web_permits_end(&visitor->permits);
+    weir_http_take_permits_end(&visitor->permits);
 }
 
 static void ask_rls(struct call *call, weir_instant now)
 {
-    weir_web_rls(call->web->service, &visitor_of(call)->taker, call->http->body,
-                 call->reply, now);
+    weir_http_take_rls(call->api->service, &visitor_of(call)->taker,
+                       call->http->body, call->reply, now);
 }
 
 static void list_routes(struct call *call, weir_instant now);
@@ -217,7 +219,7 @@ static void add_route(json_t *list, const char *method, const char *path,
 static void list_routes(struct call *call, weir_instant now)
 {
     (void)now;
-    const struct weir_web_views *views = call->web->views;
+    const struct weir_http_take_views *views = call->api->views;
     json_t *list = json_array();
     const char *path;
     for (size_t i = 0; i < WEIR_COUNT_OF(routes); i++)
@@ -247,14 +249,14 @@ static bool takes_forms(void *context, struct weir_text path)
 /* Answers GET of one of the page's views; false: no such path. */
 static bool look(struct call *call, weir_instant now)
 {
-    const struct weir_web_views *views = call->web->views;
+    const struct weir_http_take_views *views = call->api->views;
     struct weir_diag diag = { 0 };
     int status =
         views ? views->answer(views->context, call->http->request->target,
                               &call->reply->json, &diag, now)
               : 0;
     if (status != 0 && status != 200)
-        weir_web_problem(call->reply, status, NULL, NULL, diag.text);
+        weir_http_take_problem(call->reply, status, NULL, NULL, diag.text);
     return status != 0;
 }
 
@@ -266,7 +268,7 @@ static void write_reader(struct call *call)
     char *reader = call->http->reader;
     const char *authorization =
         weir_http_header(call->http, "Authorization", shown);
-    if (call->web->host->admit && authorization && authorization[0])
+    if (call->api->host->admit && authorization && authorization[0])
         snprintf(reader, WEIR_HTTP_VALUE_MAX, "%s", authorization);
     else
         weir_http_peer_host(call->http, reader);
@@ -278,9 +280,10 @@ static void answer_page(struct call *call, weir_instant now)
     struct weir_text path = weir_http_path(call->http->request->target);
     bool is_get = weir_text_equal(call->http->method, WEIR_TEXT("GET"));
     if (!is_get || !look(call, now))
-        weir_web_problem(call->reply, 404, NULL, NULL,
-                         "nothing answers at this path; GET /v1 lists those "
-                         "that do; quotas are edited at a root");
+        weir_http_take_problem(
+            call->reply, 404, NULL, NULL,
+            "nothing answers at this path; GET /v1 lists those "
+            "that do; quotas are edited at a root");
     else if (!call->http->is_head &&
              weir_text_equal(path, WEIR_TEXT(WEIR_PAGE_EVENTS)))
         write_reader(call);
@@ -291,8 +294,8 @@ static bool fits(struct call *call, const struct route *route)
 {
     if (weir_text_equal(call->http->method, weir_text_of(route->method)))
         return true;
-    weir_web_problem(call->reply, 405, NULL, NULL,
-                     "this path wants another method");
+    weir_http_take_problem(call->reply, 405, NULL, NULL,
+                           "this path wants another method");
     weir_http_add_header(call->reply, "Allow", "%s%s", route->method,
                          strcmp(route->method, "GET") == 0 ? ", HEAD" : "");
     return false;
@@ -301,31 +304,31 @@ static bool fits(struct call *call, const struct route *route)
 static bool on_head(void *context, struct weir_http_call *http,
                     weir_instant now)
 {
-    struct call call = { .web = context, .http = http, .reply = &http->reply };
+    struct call call = { .api = context, .http = http, .reply = &http->reply };
     const struct route *route =
         find_route(weir_http_path(http->request->target));
     /* A browser that opens the page has no credential yet, and the page's files
      * hold no data of the limiter. */
-    if (call.web->views && weir_http_file(http))
+    if (call.api->views && weir_http_file(http))
         return false;
     if ((!(route && route->is_open) && !is_admitted(&call, now)) ||
         (route && !fits(&call, route)))
         return false;
     /* Memory for bodies is for peers with a role. */
     bool has_no_body = route && route->is_open;
-    size_t most = has_no_body ? 0 : WEIR_WEB_BODY_MAX;
+    size_t most = has_no_body ? 0 : WEIR_HTTP_TAKE_BODY_MAX;
     if (http->request->content_length <= most)
         return true;
-    weir_web_problem(call.reply, 413, NULL, NULL,
-                     has_no_body ? "a request of this path has no body"
-                                 : "a body has 64 KiB at most");
+    weir_http_take_problem(call.reply, 413, NULL, NULL,
+                           has_no_body ? "a request of this path has no body"
+                                       : "a body has 64 KiB at most");
     return false;
 }
 
 static void on_request(void *context, struct weir_http_call *http,
                        weir_instant now)
 {
-    struct call call = { .web = context, .http = http, .reply = &http->reply };
+    struct call call = { .api = context, .http = http, .reply = &http->reply };
     const struct route *route =
         find_route(weir_http_path(http->request->target));
     if (route)
@@ -336,19 +339,19 @@ static void on_request(void *context, struct weir_http_call *http,
 
 /* ---- Life ---- */
 
-int weir_web_new(const struct weir_protocol_host *host,
-                 const struct weir_listen_address *place,
-                 struct weir_rls_service *service,
-                 const struct weir_web_views *views, struct weir_web **out,
-                 struct weir_diag *diag)
+int weir_http_take_new(const struct weir_protocol_host *host,
+                       const struct weir_listen_address *place,
+                       struct weir_rls_service *service,
+                       const struct weir_http_take_views *views,
+                       struct weir_http_take **out, struct weir_diag *diag)
 {
-    struct weir_web *web = calloc(1, sizeof *web);
-    if (!web)
+    struct weir_http_take *api = calloc(1, sizeof *api);
+    if (!api)
         return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
                              NULL);
-    web->host = host;
-    web->service = service;
-    web->views = views;
+    api->host = host;
+    api->service = service;
+    api->views = views;
     const struct weir_http_options options = {
         .base = host->base,
         .place = *place,
@@ -356,47 +359,48 @@ int weir_web_new(const struct weir_protocol_host *host,
         .public_origin = host->public_origin,
         .on_short = host->on_short,
         .max = weir_protocol_conns_max(host),
-        .silence_max = WEIR_WEB_SILENCE_MAX,
+        .silence_max = WEIR_HTTP_TAKE_SILENCE_MAX,
         .unauthenticated_max =
             host->admit ? WEIR_PROTOCOL_UNAUTHENTICATED_MAX : 0,
-        .bodies_max = WEIR_WEB_BODIES_MAX,
+        .bodies_max = WEIR_HTTP_TAKE_BODIES_MAX,
         .state_size = sizeof(struct visitor),
-        .context = web,
+        .context = api,
         .on_head = on_head,
         .on_request = on_request,
         .problem = problem,
         .takes_forms = takes_forms,
         .on_gone = on_gone,
     };
-    int error = weir_http_listener_new(&options, &web->listener, diag);
+    int error = weir_http_listener_new(&options, &api->listener, diag);
     if (error < 0) {
-        weir_web_free(&web);
+        weir_http_take_free(&api);
         return error;
     }
-    *out = web;
+    *out = api;
     return 0;
 }
 
-const struct weir_listen_address *weir_web_address(const struct weir_web *web)
+const struct weir_listen_address *weir_http_take_address(
+    const struct weir_http_take *api)
 {
-    return weir_http_listener_address(web->listener);
+    return weir_http_listener_address(api->listener);
 }
 
-void weir_web_recheck(struct weir_web *web)
+void weir_http_take_recheck(struct weir_http_take *api)
 {
-    weir_http_listener_doubt(web->listener);
+    weir_http_listener_doubt(api->listener);
 }
 
-void weir_web_stop(struct weir_web *web)
+void weir_http_take_stop(struct weir_http_take *api)
 {
-    weir_http_listener_stop(web->listener);
+    weir_http_listener_stop(api->listener);
 }
 
-void weir_web_free(struct weir_web **web)
+void weir_http_take_free(struct weir_http_take **api)
 {
-    if (!*web)
+    if (!*api)
         return;
-    weir_http_listener_free(&(*web)->listener);
-    free(*web);
-    *web = NULL;
+    weir_http_listener_free(&(*api)->listener);
+    free(*api);
+    *api = NULL;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * protocol/http_take/web.h - decisions over HTTP/1.1 and JSON (weir-agent(8)
+ * protocol/http_take/http_take.h - decisions over HTTP/1.1 and JSON (weir-agent(8)
  * is the reference, examples/openapi.yaml the same for programs).
  *
  *     POST /v1/take     take units, of one name or several
@@ -11,27 +11,27 @@
  *     GET  /metrics     the same for Prometheus
  *     GET  /healthz     whether the process lives
  *     GET  /readyz      whether the quotas of a root are complete here
- *     GET  /            the page, and its views (weir_web_views)
+ *     GET  /            the page, and its views (weir_http_take_views)
  *
  * If credentials are in force, each request except the last three must show one
  * with the role 'take'. */
 
-#ifndef WEIR_WEB_H
-#define WEIR_WEB_H
+#ifndef WEIR_HTTP_TAKE_H
+#define WEIR_HTTP_TAKE_H
 
 #include "protocol/rls/rls_service.h"
 
-#define WEIR_WEB_SILENCE_MAX (60 * WEIR_SECOND) /* between requests */
-#define WEIR_WEB_ASKS_MAX 256                   /* asks of one request */
-#define WEIR_WEB_BODY_MAX (64u << 10)           /* bytes of one request */
-#define WEIR_WEB_BODIES_MAX (64u << 20) /* … of all incomplete bodies */
+#define WEIR_HTTP_TAKE_SILENCE_MAX (60 * WEIR_SECOND) /* between requests */
+#define WEIR_HTTP_TAKE_REQUESTS_MAX 256               /* asks of one request */
+#define WEIR_HTTP_TAKE_BODY_MAX (64u << 10)           /* bytes of one request */
+#define WEIR_HTTP_TAKE_BODIES_MAX (64u << 20) /* … of all incomplete bodies */
 
-struct weir_web;
+struct weir_http_take;
 struct json_t; /* of jansson */
 
 /* The views that the page needs besides the paths above. The owner of the
  * listener fills it; borrowed for the listener's life. */
-struct weir_web_views {
+struct weir_http_take_views {
     void *context;
     /* Answers a GET. 0: no such path; 200, and '*out' is the answer, a new
      * reference; or another HTTP status with 'diag' filled. */
@@ -44,17 +44,18 @@ struct weir_web_views {
 /* Listens. 'service' answers /json; it is borrowed, and listeners may share it;
  * likewise 'views', or NULL: without the page. Errors as
  * weir_conn_server_new(). */
-int weir_web_new(const struct weir_protocol_host *host,
-                 const struct weir_listen_address *place,
-                 struct weir_rls_service *service,
-                 const struct weir_web_views *views, struct weir_web **out,
-                 struct weir_diag *diag);
-const struct weir_listen_address *weir_web_address(const struct weir_web *web);
+int weir_http_take_new(const struct weir_protocol_host *host,
+                       const struct weir_listen_address *place,
+                       struct weir_rls_service *service,
+                       const struct weir_http_take_views *views,
+                       struct weir_http_take **out, struct weir_diag *diag);
+const struct weir_listen_address *weir_http_take_address(
+    const struct weir_http_take *api);
 /* Certificates were reloaded: ends connections of clients that have shown one
  * that isn't valid any more. (Credentials are checked with each request.) */
-void weir_web_recheck(struct weir_web *web);
-void weir_web_stop(struct weir_web *web);
+void weir_http_take_recheck(struct weir_http_take *api);
+void weir_http_take_stop(struct weir_http_take *api);
 /* NULL inside is legal. */
-void weir_web_free(struct weir_web **web);
+void weir_http_take_free(struct weir_http_take **api);
 
-#endif /* WEIR_WEB_H */
+#endif /* WEIR_HTTP_TAKE_H */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * protocol/http_take/web_permit.c - POST /v1/enter and /v1/leave: permits over
+ * protocol/http_take/http_take_permit.c - POST /v1/enter and /v1/leave: permits over
  * HTTP.
  *
  *     {"name": "db", "weight": 2, "class": "bulk"}    -> {…, "permit": 7}
@@ -23,11 +23,11 @@
 #include <string.h>
 
 #include "core/base/hash.h"
-#include "protocol/http_take/web_reply.h"
+#include "protocol/http_take/http_take_internal.h"
 
 #define ROOM_FIRST 8
 
-struct weir_web_record {
+struct weir_http_take_record {
     uint64_t number; /* 0: free */
     uint64_t owner;  /* owner_of() its taker */
     struct weir_permit permit;
@@ -43,8 +43,8 @@ static uint64_t owner_of(const struct weir_protocol_taker *taker)
 
 /* ---- Permits of a connection ---- */
 
-static struct weir_web_record *find(struct weir_web_permits *permits,
-                                    uint64_t number)
+static struct weir_http_take_record *find(
+    struct weir_http_take_permits *permits, uint64_t number)
 {
     for (size_t i = 0; i < permits->room; i++)
         if (permits->held[i].number == number)
@@ -52,14 +52,15 @@ static struct weir_web_record *find(struct weir_web_permits *permits,
     return NULL;
 }
 
-static struct weir_web_record *find_room(struct weir_web_permits *permits)
+static struct weir_http_take_record *find_room(
+    struct weir_http_take_permits *permits)
 {
     size_t room = permits->room ? 2 * permits->room : ROOM_FIRST;
     if (permits->count < permits->room)
         return find(permits, 0);
-    if (room > WEIR_WEB_PERMITS_MAX)
+    if (room > WEIR_HTTP_TAKE_PERMITS_MAX)
         return NULL;
-    struct weir_web_record *held =
+    struct weir_http_take_record *held =
         realloc(permits->held, room * sizeof(*permits->held));
     if (!held)
         return NULL;
@@ -70,8 +71,8 @@ static struct weir_web_record *find_room(struct weir_web_permits *permits)
     return find(permits, 0);
 }
 
-static void give_back(struct weir_web_permits *permits,
-                      struct weir_web_record *held,
+static void give_back(struct weir_http_take_permits *permits,
+                      struct weir_http_take_record *held,
                       enum weir_permit_outcome outcome, weir_instant now)
 {
     weir_leave(&held->permit, outcome, now);
@@ -80,13 +81,13 @@ static void give_back(struct weir_web_permits *permits,
 }
 
 /* The outcome is unknown when the connection has ended. */
-void weir_web_permits_end(struct weir_web_permits *permits)
+void weir_http_take_permits_end(struct weir_http_take_permits *permits)
 {
     for (size_t i = 0; i < permits->room; i++)
         if (permits->held[i].number != 0)
             give_back(permits, &permits->held[i], WEIR_PERMIT_IGNORED, 0);
     free(permits->held);
-    *permits = (struct weir_web_permits){ .held = NULL };
+    *permits = (struct weir_http_take_permits){ .held = NULL };
 }
 
 /* ---- Enter ---- */
@@ -98,29 +99,30 @@ static bool holds(const struct weir_permit *permit)
 }
 
 /* Takes "class" out of 'from'; 0, or the reply is a problem. */
-static int read_class(const struct weir_web_take *take, json_t *from,
+static int read_class(const struct weir_http_take_call *take, json_t *from,
                       uint32_t *out)
 {
     json_t *klass = json_object_get(from, "class");
     if (klass && !json_is_string(klass))
-        return weir_web_refuse(take, "a class is a text");
+        return weir_http_take_refuse(take, "a class is a text");
     size_t len = json_string_length(klass);
     *out = len > 0 ? weir_class(json_string_value(klass), len) : 0;
     (void)json_object_del(from, "class");
     return 0;
 }
 
-static int read_enter(const struct weir_web_take *take, json_t *from,
+static int read_enter(const struct weir_http_take_call *take, json_t *from,
                       struct weir_protocol_request *out, uint32_t *out_class)
 {
     if (read_class(take, from, out_class) < 0 ||
-        weir_web_read_ask(take, from, out) < 0)
+        weir_http_take_read_request(take, from, out) < 0)
         return -1;
-    return out->peek ? weir_web_refuse(take, "to peek is of /v1/take") : 0;
+    return out->peek ? weir_http_take_refuse(take, "to peek is of /v1/take")
+                     : 0;
 }
 
-static void enter(const struct weir_web_take *take,
-                  struct weir_web_permits *permits, json_t *from)
+static void enter(const struct weir_http_take_call *take,
+                  struct weir_http_take_permits *permits, json_t *from)
 {
     struct weir_protocol_request ask;
     struct weir_permit permit;
@@ -129,36 +131,38 @@ static void enter(const struct weir_web_take *take,
     uint32_t klass = 0;
     if (read_enter(take, from, &ask, &klass) < 0)
         return;
-    struct weir_web_record *held = find_room(permits);
+    struct weir_http_take_record *held = find_room(permits);
     if (!held) {
-        weir_web_problem(take->reply, 503, NULL, NULL,
-                         "this connection holds 1024 permits: open another");
+        weir_http_take_problem(
+            take->reply, 503, NULL, NULL,
+            "this connection holds 1024 permits: open another");
         return;
     }
     int error = weir_protocol_enter(take->host, &ask, klass, &permit, &reply,
                                     &diag, take->now);
     if (error < 0) {
-        weir_web_refuse_ask(take, error, diag.text);
+        weir_http_take_refuse_error(take, error, diag.text);
         return;
     }
-    weir_web_say(take, &reply);
+    weir_http_take_write_reply(take, &reply);
     if (!holds(&permit))
         return;
-    *held = (struct weir_web_record){ .number = ++permits->last,
-                                      .owner = owner_of(take->taker),
-                                      .permit = permit };
+    *held = (struct weir_http_take_record){ .number = ++permits->last,
+                                            .owner = owner_of(take->taker),
+                                            .permit = permit };
     permits->count++;
     json_object_set_new(take->reply->json, "permit",
                         json_integer((json_int_t)held->number));
 }
 
-void weir_web_enter(const struct weir_protocol_host *host,
-                    const struct weir_protocol_taker *taker,
-                    struct weir_web_permits *permits, struct weir_text body,
-                    struct weir_http_reply *reply, weir_instant now)
+void weir_http_take_enter(const struct weir_protocol_host *host,
+                          const struct weir_protocol_taker *taker,
+                          struct weir_http_take_permits *permits,
+                          struct weir_text body, struct weir_http_reply *reply,
+                          weir_instant now)
 {
-    const struct weir_web_take take = { host, taker, reply, false, now };
-    json_t *asked = weir_web_json(body, reply);
+    const struct weir_http_take_call take = { host, taker, reply, false, now };
+    json_t *asked = weir_http_take_read_json(body, reply);
     if (asked)
         enter(&take, permits, asked);
     json_decref(asked);
@@ -187,7 +191,7 @@ static bool read_outcome(json_t *from, enum weir_permit_outcome *out)
 }
 
 static void leave(const struct weir_protocol_taker *taker,
-                  struct weir_web_permits *permits, json_t *from,
+                  struct weir_http_take_permits *permits, json_t *from,
                   struct weir_http_reply *reply, weir_instant now)
 {
     json_t *number = json_object_get(from, "permit");
@@ -196,28 +200,31 @@ static void leave(const struct weir_protocol_taker *taker,
     bool good = json_is_integer(number) && json_integer_value(number) > 0 &&
                 json_object_size(from) == 1u + (said != NULL);
     if (!good || !read_outcome(said, &outcome)) {
-        weir_web_problem(reply, 400, NULL, NULL,
-                         "a leave has a permit, which is a number, and may "
-                         "have an outcome: success, dropped or ignored");
+        weir_http_take_problem(
+            reply, 400, NULL, NULL,
+            "a leave has a permit, which is a number, and may "
+            "have an outcome: success, dropped or ignored");
         return;
     }
-    struct weir_web_record *held =
+    struct weir_http_take_record *held =
         find(permits, (uint64_t)json_integer_value(number));
     if (!held || held->owner != owner_of(taker)) {
-        weir_web_problem(reply, 404, NULL, NULL,
-                         "this connection holds no such permit: it was given "
-                         "back, or is of another connection or credential");
+        weir_http_take_problem(
+            reply, 404, NULL, NULL,
+            "this connection holds no such permit: it was given "
+            "back, or is of another connection or credential");
         return;
     }
     give_back(permits, held, outcome, now);
     reply->json = json_pack("{s:b}", "left", 1);
 }
 
-void weir_web_leave(const struct weir_protocol_taker *taker,
-                    struct weir_web_permits *permits, struct weir_text body,
-                    struct weir_http_reply *reply, weir_instant now)
+void weir_http_take_leave(const struct weir_protocol_taker *taker,
+                          struct weir_http_take_permits *permits,
+                          struct weir_text body, struct weir_http_reply *reply,
+                          weir_instant now)
 {
-    json_t *asked = weir_web_json(body, reply);
+    json_t *asked = weir_http_take_read_json(body, reply);
     if (asked)
         leave(taker, permits, asked, reply, now);
     json_decref(asked);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * protocol/http_take/web_rls.c - POST /json: Envoy's rate limit service over
+ * protocol/http_take/http_take_rls.c - POST /json: Envoy's rate limit service over
  * HTTP, at the same path as in envoyproxy/ratelimit, so that its clients can
  * use Weir.
  *
@@ -9,25 +9,25 @@
  * and methods other than POST are refused. */
 
 #include "io/h2.h"
-#include "protocol/http_take/web_reply.h"
+#include "protocol/http_take/http_take_internal.h"
 
-void weir_web_rls(struct weir_rls_service *service,
-                  const struct weir_protocol_taker *taker,
-                  struct weir_text body, struct weir_http_reply *reply,
-                  weir_instant now)
+void weir_http_take_rls(struct weir_rls_service *service,
+                        const struct weir_protocol_taker *taker,
+                        struct weir_text body, struct weir_http_reply *reply,
+                        weir_instant now)
 {
     struct weir_text why;
     bool over;
-    json_t *asked = weir_web_json(body, reply);
+    json_t *asked = weir_http_take_read_json(body, reply);
     if (!asked)
         return;
     int status = weir_rls_service_answer_json(service, taker, asked,
                                               &reply->json, &over, &why, now);
     json_decref(asked);
     if (!reply->json)
-        weir_web_problem(reply,
-                         status == WEIR_GRPC_PERMISSION_DENIED ? 403 : 400,
-                         NULL, NULL, why.p);
+        weir_http_take_problem(
+            reply, status == WEIR_GRPC_PERMISSION_DENIED ? 403 : 400, NULL,
+            NULL, why.p);
     else if (over)
         reply->status = 429;
 }
