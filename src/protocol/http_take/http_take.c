@@ -9,66 +9,31 @@
  * provides the page's data (weir_http_take_views), because this folder knows a
  * limiter only by weir.h. */
 
-#include "protocol/http_take/http_take.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "front/http_listener.h"
 #include "protocol/http_take/http_take_internal.h"
 
-struct weir_http_take {
-    const struct weir_protocol_host *host; /* borrowed, as is the next */
-    struct weir_rls_service *service;
-    const struct weir_http_take_views
-        *views;                          /* borrowed; NULL: without the page */
-    struct weir_http_listener *listener; /* owned */
-};
-
-struct call {
-    const struct weir_http_take *api;
-    struct weir_http_call *http;
-    struct weir_http_reply *reply; /* http's */
-};
-
-/* State of a connection. */
-struct visitor {
-    /* of the request that on_head has allowed */
-    struct weir_protocol_taker taker;
-    struct weir_http_take_permits permits;
-};
-
-void weir_http_take_problem(struct weir_http_reply *reply, int status,
-                            const char *type, const char *title,
-                            const char *detail)
-{
-    json_decref(reply->json);
-    reply->status = status;
-    reply->type = "application/problem+json";
-    /* A detail that quotes a peer's bytes may be cut within a character; then
-     * it is no valid JSON text. */
-    const char *reason = weir_http1_reason(status);
-    json_t *said = json_string(detail);
-    reply->json =
-        json_pack("{s:s, s:s, s:i, s:o}", "type", type ? type : "about:blank",
-                  "title", type ? title : reason, "status", status, "detail",
-                  said ? said : json_string(reason));
-}
-
-static void problem(void *context, struct weir_http_reply *reply, int status,
-                    const char *detail)
+static void refuse_request(void *context, struct weir_http_reply *reply,
+                           int status, const char *detail)
 {
     (void)context;
-    weir_http_take_problem(reply, status, NULL, NULL, detail);
+    weir_http_take_problem(reply, status, detail);
+}
+
+static struct weir_http_take_call make_call(const struct weir_http_take *api,
+                                            struct weir_http_call *http,
+                                            weir_instant now)
+{
+    return (struct weir_http_take_call){ .api = api,
+                                         .http = http,
+                                         .reply = &http->reply,
+                                         .visitor = http->state,
+                                         .now = now };
 }
 
 /* ---- Authentication ---- */
-
-static struct visitor *visitor_of(const struct call *call)
-{
-    return call->http->state;
-}
 
 static enum weir_protocol_right right_of(struct weir_text method)
 {
@@ -76,7 +41,7 @@ static enum weir_protocol_right right_of(struct weir_text method)
                                                      : WEIR_PROTOCOL_TAKE;
 }
 
-static bool is_admitted(struct call *call, weir_instant now)
+static bool is_admitted(const struct weir_http_take_call *call)
 {
     const struct weir_protocol_host *host = call->api->host;
     char shown[WEIR_HTTP_VALUE_MAX];
@@ -87,38 +52,35 @@ static bool is_admitted(struct call *call, weir_instant now)
     int error = weir_protocol_admit(host, call->http->conn,
                                     right_of(call->http->method),
                                     authorization ? authorization : "",
-                                    &visitor_of(call)->taker, &diag, now);
+                                    &call->visitor->taker, &diag, call->now);
     weir_conn_set_known(call->http->conn, error == 0);
     if (error < 0)
         weir_http_take_problem(call->reply, error == WEIR_EDENIED ? 403 : 401,
-                               NULL, NULL, diag.text);
+                               diag.text);
     return error == 0;
 }
 
 /* ---- Routes ---- */
 
-static void say_health(struct call *call, weir_instant now)
+static void write_health(const struct weir_http_take_call *call)
 {
-    (void)now;
     call->reply->json = json_pack("{s:b}", "alive", 1);
 }
 
-static void say_ready(struct call *call, weir_instant now)
+static void write_readiness(const struct weir_http_take_call *call)
 {
-    (void)now;
     struct weir_status status;
     weir_status(call->api->host->weir, &status);
     if (status.ready)
         call->reply->json = json_pack("{s:b}", "ready", 1);
     else
-        weir_http_take_problem(call->reply, 503, NULL, NULL,
+        weir_http_take_problem(call->reply, 503,
                                "no root has sent its quotas yet; every name is "
                                "unknown and passes");
 }
 
-static void say_status(struct call *call, weir_instant now)
+static void write_status(const struct weir_http_take_call *call)
 {
-    (void)now;
     struct weir_status status;
     weir_status(call->api->host->weir, &status);
     call->reply->json = json_pack(
@@ -131,77 +93,32 @@ static void say_status(struct call *call, weir_instant now)
         (json_int_t)status.overflowed);
 }
 
-static void say_metrics(struct call *call, weir_instant now)
-{
-    (void)now;
-    weir_http_take_metrics(call->api->host, call->reply);
-}
-
-/* The old headers are sent only to a client that requests them. */
-static bool wants_old_headers(struct weir_text target)
-{
-    static const char asked[] = "?x-ratelimit=1";
-    size_t len = sizeof asked - 1;
-    return target.len > len &&
-           memcmp(target.p + target.len - len, asked, len) == 0;
-}
-
-static void take(struct call *call, weir_instant now)
-{
-    weir_http_take_decide(
-        call->api->host, &visitor_of(call)->taker, call->http->body,
-        wants_old_headers(call->http->request->target), call->reply, now);
-}
-
-/* A client that holds a permit may be silent meanwhile. */
-static void enter(struct call *call, weir_instant now)
-{
-    struct visitor *visitor = visitor_of(call);
-    weir_http_take_enter(call->api->host, &visitor->taker, &visitor->permits,
-                         call->http->body, call->reply, now);
-    weir_conn_set_quiet(call->http->conn, visitor->permits.count > 0);
-}
-
-static void leave(struct call *call, weir_instant now)
-{
-    struct visitor *visitor = visitor_of(call);
-    weir_http_take_leave(&visitor->taker, &visitor->permits, call->http->body,
-                         call->reply, now);
-    weir_conn_set_quiet(call->http->conn, visitor->permits.count > 0);
-}
-
-static void on_gone(void *context, void *state)
+static void on_visitor_gone(void *context, void *state)
 {
     (void)context;
-    struct visitor *visitor = state;
+    struct weir_http_take_visitor *visitor = state;
     weir_http_take_permits_end(&visitor->permits);
 }
 
-static void ask_rls(struct call *call, weir_instant now)
-{
-    weir_http_take_rls(call->api->service, &visitor_of(call)->taker,
-                       call->http->body, call->reply, now);
-}
-
-static void list_routes(struct call *call, weir_instant now);
+static void write_routes(const struct weir_http_take_call *call);
 
 static const struct route {
     const char *path, *method;
     bool is_open; /* needs no credential */
     bool forms;   /* accepts a form's content type */
-    void (*run)(struct call *call, weir_instant now);
+    void (*run)(const struct weir_http_take_call *call);
 } routes[] = {
-    { "/v1/take", "POST", false, false, take },
-    { "/v1/enter", "POST", false, false, enter },
-    { "/v1/leave", "POST", false, false, leave },
+    { "/v1/take", "POST", false, false, weir_http_take_decide },
+    { "/v1/enter", "POST", false, false, weir_http_take_enter },
+    { "/v1/leave", "POST", false, false, weir_http_take_leave },
     /* Clients of envoyproxy/ratelimit post JSON by curl -d, with a form's
      * type. */
-    { "/json", "POST", false, true, ask_rls },
-    { "/v1", "GET", false, false, list_routes },
-    { "/v1/status", "GET", false, false, say_status },
-    { "/metrics", "GET", false, false, say_metrics },
-    { "/healthz", "GET", true, false, say_health },
-    { "/readyz", "GET", true, false, say_ready },
+    { "/json", "POST", false, true, weir_http_take_rls },
+    { "/v1", "GET", false, false, write_routes },
+    { "/v1/status", "GET", false, false, write_status },
+    { "/metrics", "GET", false, false, weir_http_take_metrics },
+    { "/healthz", "GET", true, false, write_health },
+    { "/readyz", "GET", true, false, write_readiness },
 };
 
 static void add_route(json_t *list, const char *method, const char *path,
@@ -216,9 +133,8 @@ static void add_route(json_t *list, const char *method, const char *path,
 }
 
 /* As a root's GET /v1: for people that explore, and for tests of all routes. */
-static void list_routes(struct call *call, weir_instant now)
+static void write_routes(const struct weir_http_take_call *call)
 {
-    (void)now;
     const struct weir_http_take_views *views = call->api->views;
     json_t *list = json_array();
     const char *path;
@@ -229,7 +145,7 @@ static void list_routes(struct call *call, weir_instant now)
     call->reply->json = json_pack("{s:o}", "routes", list);
 }
 
-static const struct route *find_route(struct weir_text path)
+static const struct route *find_http_route(struct weir_text path)
 {
     for (size_t i = 0; i < WEIR_COUNT_OF(routes); i++)
         if (weir_text_equal(path, weir_text_of(routes[i].path)))
@@ -240,29 +156,29 @@ static const struct route *find_route(struct weir_text path)
 static bool takes_forms(void *context, struct weir_text path)
 {
     (void)context;
-    const struct route *route = find_route(path);
+    const struct route *route = find_http_route(path);
     return route && route->forms;
 }
 
 /* ---- Requests ---- */
 
 /* Answers GET of one of the page's views; false: no such path. */
-static bool look(struct call *call, weir_instant now)
+static bool answer_view(const struct weir_http_take_call *call)
 {
     const struct weir_http_take_views *views = call->api->views;
     struct weir_diag diag = { 0 };
     int status =
         views ? views->answer(views->context, call->http->request->target,
-                              &call->reply->json, &diag, now)
+                              &call->reply->json, &diag, call->now)
               : 0;
     if (status != 0 && status != 200)
-        weir_http_take_problem(call->reply, status, NULL, NULL, diag.text);
+        weir_http_take_problem(call->reply, status, diag.text);
     return status != 0;
 }
 
 /* The reader is identified by its token; without one, or without credentials in
  * force, by its address. */
-static void write_reader(struct call *call)
+static void write_reader(const struct weir_http_take_call *call)
 {
     char shown[WEIR_HTTP_VALUE_MAX];
     char *reader = call->http->reader;
@@ -275,13 +191,13 @@ static void write_reader(struct call *call)
 }
 
 /* Answers a path that is no route: a view of the page, or 404. */
-static void answer_page(struct call *call, weir_instant now)
+static void answer_no_route(const struct weir_http_take_call *call)
 {
     struct weir_text path = weir_http_path(call->http->request->target);
     bool is_get = weir_text_equal(call->http->method, WEIR_TEXT("GET"));
-    if (!is_get || !look(call, now))
+    if (!is_get || !answer_view(call))
         weir_http_take_problem(
-            call->reply, 404, NULL, NULL,
+            call->reply, 404,
             "nothing answers at this path; GET /v1 lists those "
             "that do; quotas are edited at a root");
     else if (!call->http->is_head &&
@@ -290,51 +206,51 @@ static void answer_page(struct call *call, weir_instant now)
 }
 
 /* Whether the request has the route's method. */
-static bool fits(struct call *call, const struct route *route)
+static bool has_method(const struct weir_http_take_call *call,
+                       const struct route *route)
 {
     if (weir_text_equal(call->http->method, weir_text_of(route->method)))
         return true;
-    weir_http_take_problem(call->reply, 405, NULL, NULL,
-                           "this path wants another method");
+    weir_http_take_problem(call->reply, 405, "this path wants another method");
     weir_http_add_header(call->reply, "Allow", "%s%s", route->method,
                          strcmp(route->method, "GET") == 0 ? ", HEAD" : "");
     return false;
 }
 
-static bool on_head(void *context, struct weir_http_call *http,
-                    weir_instant now)
+static bool check_head(void *context, struct weir_http_call *http,
+                       weir_instant now)
 {
-    struct call call = { .api = context, .http = http, .reply = &http->reply };
+    const struct weir_http_take_call call = make_call(context, http, now);
     const struct route *route =
-        find_route(weir_http_path(http->request->target));
+        find_http_route(weir_http_path(http->request->target));
     /* A browser that opens the page has no credential yet, and the page's files
      * hold no data of the limiter. */
     if (call.api->views && weir_http_file(http))
         return false;
-    if ((!(route && route->is_open) && !is_admitted(&call, now)) ||
-        (route && !fits(&call, route)))
+    if ((!(route && route->is_open) && !is_admitted(&call)) ||
+        (route && !has_method(&call, route)))
         return false;
     /* Memory for bodies is for peers with a role. */
     bool has_no_body = route && route->is_open;
     size_t most = has_no_body ? 0 : WEIR_HTTP_TAKE_BODY_MAX;
     if (http->request->content_length <= most)
         return true;
-    weir_http_take_problem(call.reply, 413, NULL, NULL,
+    weir_http_take_problem(call.reply, 413,
                            has_no_body ? "a request of this path has no body"
                                        : "a body has 64 KiB at most");
     return false;
 }
 
-static void on_request(void *context, struct weir_http_call *http,
-                       weir_instant now)
+static void answer_request(void *context, struct weir_http_call *http,
+                           weir_instant now)
 {
-    struct call call = { .api = context, .http = http, .reply = &http->reply };
+    const struct weir_http_take_call call = make_call(context, http, now);
     const struct route *route =
-        find_route(weir_http_path(http->request->target));
+        find_http_route(weir_http_path(http->request->target));
     if (route)
-        route->run(&call, now);
+        route->run(&call);
     else
-        answer_page(&call, now);
+        answer_no_route(&call);
 }
 
 /* ---- Life ---- */
@@ -363,13 +279,13 @@ int weir_http_take_new(const struct weir_protocol_host *host,
         .unauthenticated_max =
             host->admit ? WEIR_PROTOCOL_UNAUTHENTICATED_MAX : 0,
         .bodies_max = WEIR_HTTP_TAKE_BODIES_MAX,
-        .state_size = sizeof(struct visitor),
+        .state_size = sizeof(struct weir_http_take_visitor),
         .context = api,
-        .on_head = on_head,
-        .on_request = on_request,
-        .problem = problem,
+        .on_head = check_head,
+        .on_request = answer_request,
+        .problem = refuse_request,
         .takes_forms = takes_forms,
-        .on_gone = on_gone,
+        .on_gone = on_visitor_gone,
     };
     int error = weir_http_listener_new(&options, &api->listener, diag);
     if (error < 0) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * protocol/http_take/http_take.h - decisions over HTTP/1.1 and JSON (weir-agent(8)
- * is the reference, examples/openapi.yaml the same for programs).
+ * protocol/http_take/http_take.h - decisions over HTTP/1.1 and JSON
+ * (weir-agent(8) is the reference, examples/openapi.yaml the same for
+ * programs).
  *
  *     POST /v1/take     take units, of one name or several
  *     POST /v1/enter    take units and hold them, by a permit

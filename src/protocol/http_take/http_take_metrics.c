@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * protocol/http_take/http_take_metrics.c - GET /metrics of an agent, in Prometheus'
- * text format.
+ * protocol/http_take/http_take_metrics.c - GET /metrics of an agent, in
+ * Prometheus' text format.
  *
  * Every metric is of the whole process: no label has values that a client or a
  * quota could add, so the text is as long with a million names as with none.
@@ -20,8 +20,8 @@ struct figure {
     double value;
 };
 
-static void print_head(FILE *out, const char *name, const char *type,
-                       const char *help)
+static void print_metric_head(FILE *out, const char *name, const char *type,
+                              const char *help)
 {
     fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
@@ -29,8 +29,8 @@ static void print_head(FILE *out, const char *name, const char *type,
 static void print_verdicts(FILE *out, const struct weir_protocol_counts *counts)
 {
     static const char name[] = "weir_agent_decisions_total";
-    print_head(out, name, "counter",
-               "Verdicts of the listeners on quotas of the roots.");
+    print_metric_head(out, name, "counter",
+                      "Verdicts of the listeners on quotas of the roots.");
     fprintf(out, "%s{verdict=\"passed\"} %.17g\n", name,
             (double)counts->passed);
     fprintf(out, "%s{verdict=\"limited\"} %.17g\n", name,
@@ -72,22 +72,23 @@ static void print_limiter(FILE *out, const struct weir_status *status)
           status->adaptive_overflowed },
     };
     for (size_t i = 0; i < WEIR_COUNT_OF(figures); i++) {
-        print_head(out, figures[i].name, figures[i].type, figures[i].help);
+        print_metric_head(out, figures[i].name, figures[i].type,
+                          figures[i].help);
         fprintf(out, "%s %.17g\n", figures[i].name, figures[i].value);
     }
 }
 
-void weir_http_take_metrics(const struct weir_protocol_host *host,
-                            struct weir_http_reply *reply)
+void weir_http_take_metrics(const struct weir_http_take_call *call)
 {
+    const struct weir_protocol_host *host = call->api->host;
     struct weir_status status;
     char *text = NULL;
     size_t len;
     FILE *out = open_memstream(&text, &len);
     if (out) {
         weir_status(host->weir, &status);
-        print_head(out, "weir_agent_build_info", "gauge",
-                   "The running version.");
+        print_metric_head(out, "weir_agent_build_info", "gauge",
+                          "The running version.");
         fprintf(out, "weir_agent_build_info{version=\"%s\"} 1\n",
                 host->version);
         print_limiter(out, &status);
@@ -96,11 +97,10 @@ void weir_http_take_metrics(const struct weir_protocol_host *host,
     }
     if (!out || fclose(out) != 0) {
         free(text);
-        weir_http_take_problem(reply, 500, NULL, NULL,
-                               weir_strerror(WEIR_ENOMEM));
+        weir_http_take_problem(call->reply, 500, weir_strerror(WEIR_ENOMEM));
         return;
     }
     text[len - 1] = '\0'; /* without the last line end, which every body gets */
-    reply->type = "text/plain; version=0.0.4; charset=utf-8";
-    reply->text = text;
+    call->reply->type = "text/plain; version=0.0.4; charset=utf-8";
+    call->reply->text = text;
 }

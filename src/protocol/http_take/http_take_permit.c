@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * protocol/http_take/http_take_permit.c - POST /v1/enter and /v1/leave: permits over
- * HTTP.
+ * protocol/http_take/http_take_permit.c - POST /v1/enter and /v1/leave:
+ * permits over HTTP.
  *
  *     {"name": "db", "weight": 2, "class": "bulk"}    -> {…, "permit": 7}
  *     {"permit": 7, "outcome": "success"}             -> {"left": true}
@@ -43,7 +43,7 @@ static uint64_t owner_of(const struct weir_protocol_taker *taker)
 
 /* ---- Permits of a connection ---- */
 
-static struct weir_http_take_record *find(
+static struct weir_http_take_record *find_record(
     struct weir_http_take_permits *permits, uint64_t number)
 {
     for (size_t i = 0; i < permits->room; i++)
@@ -57,7 +57,7 @@ static struct weir_http_take_record *find_room(
 {
     size_t room = permits->room ? 2 * permits->room : ROOM_FIRST;
     if (permits->count < permits->room)
-        return find(permits, 0);
+        return find_record(permits, 0);
     if (room > WEIR_HTTP_TAKE_PERMITS_MAX)
         return NULL;
     struct weir_http_take_record *held =
@@ -68,13 +68,14 @@ static struct weir_http_take_record *find_room(
            (room - permits->room) * sizeof(*permits->held));
     permits->held = held;
     permits->room = room;
-    return find(permits, 0);
+    return find_record(permits, 0);
 }
 
-static void give_back(struct weir_http_take_permits *permits,
-                      struct weir_http_take_record *held,
-                      enum weir_permit_outcome outcome, weir_instant now)
+static void leave_record(struct weir_http_take_permits *permits,
+                         struct weir_http_take_record *held,
+                         enum weir_permit_outcome outcome, weir_instant now)
 {
+    weir_assert(held->number != 0 && permits->count > 0);
     weir_leave(&held->permit, outcome, now);
     held->number = 0;
     permits->count--;
@@ -85,87 +86,91 @@ void weir_http_take_permits_end(struct weir_http_take_permits *permits)
 {
     for (size_t i = 0; i < permits->room; i++)
         if (permits->held[i].number != 0)
-            give_back(permits, &permits->held[i], WEIR_PERMIT_IGNORED, 0);
+            leave_record(permits, &permits->held[i], WEIR_PERMIT_IGNORED, 0);
+    weir_assert(permits->count == 0);
     free(permits->held);
     *permits = (struct weir_http_take_permits){ .held = NULL };
 }
 
 /* ---- Enter ---- */
 
-static bool holds(const struct weir_permit *permit)
+static bool holds_units(const struct weir_permit *permit)
 {
     static const struct weir_permit nothing;
     return memcmp(permit, &nothing, sizeof nothing) != 0;
 }
 
 /* Takes "class" out of 'from'; 0, or the reply is a problem. */
-static int read_class(const struct weir_http_take_call *take, json_t *from,
+static int read_class(const struct weir_http_take_call *call, json_t *from,
                       uint32_t *out)
 {
     json_t *klass = json_object_get(from, "class");
     if (klass && !json_is_string(klass))
-        return weir_http_take_refuse(take, "a class is a text");
+        return weir_http_take_refuse(call, "a class is a text");
     size_t len = json_string_length(klass);
     *out = len > 0 ? weir_class(json_string_value(klass), len) : 0;
     (void)json_object_del(from, "class");
     return 0;
 }
 
-static int read_enter(const struct weir_http_take_call *take, json_t *from,
+static int read_enter(const struct weir_http_take_call *call, json_t *from,
                       struct weir_protocol_request *out, uint32_t *out_class)
 {
-    if (read_class(take, from, out_class) < 0 ||
-        weir_http_take_read_request(take, from, out) < 0)
+    if (read_class(call, from, out_class) < 0 ||
+        weir_http_take_read_request(call, from, out) < 0)
         return -1;
-    return out->peek ? weir_http_take_refuse(take, "to peek is of /v1/take")
+    return out->peek ? weir_http_take_refuse(call, "to peek is of /v1/take")
                      : 0;
 }
 
-static void enter(const struct weir_http_take_call *take,
-                  struct weir_http_take_permits *permits, json_t *from)
+static void enter_permit(const struct weir_http_take_call *call, json_t *from)
 {
+    struct weir_http_take_permits *permits = &call->visitor->permits;
     struct weir_protocol_request ask;
     struct weir_permit permit;
     struct weir_reply reply;
     struct weir_diag diag = { 0 };
     uint32_t klass = 0;
-    if (read_enter(take, from, &ask, &klass) < 0)
+    if (read_enter(call, from, &ask, &klass) < 0)
         return;
     struct weir_http_take_record *held = find_room(permits);
     if (!held) {
         weir_http_take_problem(
-            take->reply, 503, NULL, NULL,
+            call->reply, 503,
             "this connection holds 1024 permits: open another");
         return;
     }
-    int error = weir_protocol_enter(take->host, &ask, klass, &permit, &reply,
-                                    &diag, take->now);
+    int error = weir_protocol_enter(call->api->host, &ask, klass, &permit,
+                                    &reply, &diag, call->now);
     if (error < 0) {
-        weir_http_take_refuse_error(take, error, diag.text);
+        weir_http_take_refuse_error(call, error, diag.text);
         return;
     }
-    weir_http_take_write_reply(take, &reply);
-    if (!holds(&permit))
+    weir_http_take_write_reply(call, &reply, false);
+    if (!holds_units(&permit))
         return;
     *held = (struct weir_http_take_record){ .number = ++permits->last,
-                                            .owner = owner_of(take->taker),
+                                            .owner =
+                                                owner_of(&call->visitor->taker),
                                             .permit = permit };
     permits->count++;
-    json_object_set_new(take->reply->json, "permit",
+    json_object_set_new(call->reply->json, "permit",
                         json_integer((json_int_t)held->number));
 }
 
-void weir_http_take_enter(const struct weir_protocol_host *host,
-                          const struct weir_protocol_taker *taker,
-                          struct weir_http_take_permits *permits,
-                          struct weir_text body, struct weir_http_reply *reply,
-                          weir_instant now)
+/* A client that holds a permit may be silent meanwhile. */
+static void set_quiet(const struct weir_http_take_call *call)
 {
-    const struct weir_http_take_call take = { host, taker, reply, false, now };
-    json_t *asked = weir_http_take_read_json(body, reply);
+    weir_conn_set_quiet(call->http->conn, call->visitor->permits.count > 0);
+}
+
+void weir_http_take_enter(const struct weir_http_take_call *call)
+{
+    json_t *asked = weir_http_take_read_json(call);
     if (asked)
-        enter(&take, permits, asked);
+        enter_permit(call, asked);
     json_decref(asked);
+    set_quiet(call);
 }
 
 /* ---- Leave ---- */
@@ -190,10 +195,9 @@ static bool read_outcome(json_t *from, enum weir_permit_outcome *out)
     return false;
 }
 
-static void leave(const struct weir_protocol_taker *taker,
-                  struct weir_http_take_permits *permits, json_t *from,
-                  struct weir_http_reply *reply, weir_instant now)
+static void leave_permit(const struct weir_http_take_call *call, json_t *from)
 {
+    struct weir_http_take_permits *permits = &call->visitor->permits;
     json_t *number = json_object_get(from, "permit");
     json_t *said = json_object_get(from, "outcome");
     enum weir_permit_outcome outcome;
@@ -201,31 +205,29 @@ static void leave(const struct weir_protocol_taker *taker,
                 json_object_size(from) == 1u + (said != NULL);
     if (!good || !read_outcome(said, &outcome)) {
         weir_http_take_problem(
-            reply, 400, NULL, NULL,
+            call->reply, 400,
             "a leave has a permit, which is a number, and may "
             "have an outcome: success, dropped or ignored");
         return;
     }
     struct weir_http_take_record *held =
-        find(permits, (uint64_t)json_integer_value(number));
-    if (!held || held->owner != owner_of(taker)) {
+        find_record(permits, (uint64_t)json_integer_value(number));
+    if (!held || held->owner != owner_of(&call->visitor->taker)) {
         weir_http_take_problem(
-            reply, 404, NULL, NULL,
+            call->reply, 404,
             "this connection holds no such permit: it was given "
             "back, or is of another connection or credential");
         return;
     }
-    give_back(permits, held, outcome, now);
-    reply->json = json_pack("{s:b}", "left", 1);
+    leave_record(permits, held, outcome, call->now);
+    call->reply->json = json_pack("{s:b}", "left", 1);
 }
 
-void weir_http_take_leave(const struct weir_protocol_taker *taker,
-                          struct weir_http_take_permits *permits,
-                          struct weir_text body, struct weir_http_reply *reply,
-                          weir_instant now)
+void weir_http_take_leave(const struct weir_http_take_call *call)
 {
-    json_t *asked = weir_http_take_read_json(body, reply);
+    json_t *asked = weir_http_take_read_json(call);
     if (asked)
-        leave(taker, permits, asked, reply, now);
+        leave_permit(call, asked);
     json_decref(asked);
+    set_quiet(call);
 }

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * protocol/http_take/http_take_units.c - POST /v1/take: one ask, or a list of them.
+ * protocol/http_take/http_take_message.c - requests for decisions, replies and
+ * problems in JSON.
  *
  *     {"name": "s3/put", "weight": 2, "peek": false}
- *     {"requests": [{"name": "a"}, {"name": "b", "weight": 3}]}
  *
- * One ask has its verdict in the status too (200 or 429) and in the headers of
+ * A single decision is in the status too (200 or 429) and in the headers of
  * draft-ietf-httpapi-ratelimit-headers-10: RateLimit-Policy names the quota
- * that decided, RateLimit has its remaining units. A list has 200 and a verdict
- * for each ask; asks are independent, and a refused one undoes no other.
+ * that decided, RateLimit has its remaining units.
  *
  * Structured fields are ASCII (RFC 9651), quotas' names are UTF-8: bytes that
  * aren't ASCII are sent as %XX there. */
@@ -16,7 +15,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "protocol/http_take/http_take.h"
 #include "protocol/http_take/http_take_internal.h"
 
 #define EXCEEDED \
@@ -25,11 +23,50 @@
 /* Each byte as %XX, two quotes, a NUL. */
 #define FIELD_MAX (3 * WEIR_NAME_MAX + 3)
 
+/* ---- Problems ---- */
+
+static void write_problem(struct weir_http_reply *reply, int status,
+                          const char *type, const char *title,
+                          const char *detail)
+{
+    weir_assert(status >= 400 && status < 600);
+    json_decref(reply->json);
+    reply->status = status;
+    reply->type = "application/problem+json";
+    /* A detail that quotes a peer's bytes may be cut within a character; then
+     * it is no valid JSON text. */
+    json_t *text = json_string(detail);
+    reply->json =
+        json_pack("{s:s, s:s, s:i, s:o}", "type", type, "title", title,
+                  "status", status, "detail", text ? text : json_string(title));
+}
+
+void weir_http_take_problem(struct weir_http_reply *reply, int status,
+                            const char *detail)
+{
+    write_problem(reply, status, "about:blank", weir_http1_reason(status),
+                  detail);
+}
+
+int weir_http_take_refuse(const struct weir_http_take_call *call,
+                          const char *detail)
+{
+    weir_http_take_problem(call->reply, 400, detail);
+    return -1;
+}
+
+void weir_http_take_refuse_error(const struct weir_http_take_call *call,
+                                 int error, const char *detail)
+{
+    weir_http_take_problem(call->reply, error == WEIR_EDENIED ? 403 : 400,
+                           detail);
+}
+
 /* ---- Requests ---- */
 
-json_t *weir_http_take_read_json(struct weir_text body,
-                                 struct weir_http_reply *reply)
+json_t *weir_http_take_read_json(const struct weir_http_take_call *call)
 {
+    struct weir_text body = call->http->body;
     json_error_t error;
     json_t *asked = json_loadb(body.p ? body.p : "", body.len,
                                JSON_REJECT_DUPLICATES, &error);
@@ -38,25 +75,11 @@ json_t *weir_http_take_read_json(struct weir_text body,
     char text[JSON_ERROR_TEXT_LENGTH + 64];
     snprintf(text, sizeof text, "the body is no JSON: line %d, column %d: %s",
              error.line, error.column, error.text);
-    weir_http_take_problem(reply, 400, NULL, NULL, text);
+    weir_http_take_problem(call->reply, 400, text);
     return NULL;
 }
 
-int weir_http_take_refuse(const struct weir_http_take_call *take,
-                          const char *detail)
-{
-    weir_http_take_problem(take->reply, 400, NULL, NULL, detail);
-    return -1;
-}
-
-void weir_http_take_refuse_error(const struct weir_http_take_call *take,
-                                 int error, const char *detail)
-{
-    weir_http_take_problem(take->reply, error == WEIR_EDENIED ? 403 : 400, NULL,
-                           NULL, detail);
-}
-
-static int refuse_member(const struct weir_http_take_call *take,
+static int refuse_member(const struct weir_http_take_call *call,
                          const char *name)
 {
     char text[160];
@@ -64,10 +87,10 @@ static int refuse_member(const struct weir_http_take_call *take,
              "there is no member \"%.60s\": a request has name, weight and "
              "peek; a list of them is requests",
              name);
-    return weir_http_take_refuse(take, text);
+    return weir_http_take_refuse(call, text);
 }
 
-int weir_http_take_read_request(const struct weir_http_take_call *take,
+int weir_http_take_read_request(const struct weir_http_take_call *call,
                                 json_t *from, struct weir_protocol_request *out)
 {
     const char *key;
@@ -77,23 +100,24 @@ int weir_http_take_read_request(const struct weir_http_take_call *take,
     json_t *peek = json_object_get(from, "peek");
     json_object_foreach(
         from, key, value) if (value != name && value != weight &&
-                              value != peek) return refuse_member(take, key);
+                              value != peek) return refuse_member(call, key);
     if (!json_is_string(name))
-        return weir_http_take_refuse(take, "an ask is an object with a name: "
-                                           "{\"name\": \"site\"}");
+        return weir_http_take_refuse(call,
+                                     "a request is an object with a name: "
+                                     "{\"name\": \"site\"}");
     bool is_weight = json_is_integer(weight) &&
                      json_integer_value(weight) >= 0 &&
                      json_integer_value(weight) <= (json_int_t)WEIR_WEIGHT_MAX;
     if (weight && !is_weight)
         return weir_http_take_refuse(
-            take, "a weight is a whole number from 0 to 4294967296");
+            call, "a weight is a whole number from 0 to 4294967296");
     if (peek && !json_is_boolean(peek))
-        return weir_http_take_refuse(take, "peek is true or false");
+        return weir_http_take_refuse(call, "peek is true or false");
     *out = (struct weir_protocol_request){
         .name = { json_string_value(name), json_string_length(name) },
         .weight = weight ? (uint64_t)json_integer_value(weight) : 1,
         .peek = json_is_true(peek),
-        .taker = take->taker,
+        .taker = &call->visitor->taker,
     };
     return 0;
 }
@@ -111,8 +135,7 @@ static void set_if(json_t *to, const char *name, bool value)
         json_object_set_new(to, name, json_true());
 }
 
-/* Writes a reply's values into 'to'. */
-static void tell(json_t *to, const struct weir_reply *reply)
+void weir_http_take_add_verdict(json_t *to, const struct weir_reply *reply)
 {
     bool limited = reply->verdict == WEIR_LIMITED;
     json_object_set_new(to, "verdict",
@@ -136,7 +159,7 @@ static void tell(json_t *to, const struct weir_reply *reply)
 }
 
 /* A name as a String of RFC 9651. */
-static void quote(const struct weir_reply *reply, char out[FIELD_MAX])
+static void quote_name(const struct weir_reply *reply, char out[FIELD_MAX])
 {
     static const char digits[] = "0123456789ABCDEF";
     char *at = out;
@@ -163,8 +186,8 @@ static void add_old_headers(struct weir_http_reply *to, uint64_t quantity,
     weir_http_add_header(to, "X-RateLimit-Reset", "%" PRIu64, wait_s);
 }
 
-static void add_headers(const struct weir_http_take_call *take,
-                        const struct weir_reply *reply)
+static void add_headers(const struct weir_http_take_call *call,
+                        const struct weir_reply *reply, bool old_headers)
 {
     struct weir_policy policy;
     char name[FIELD_MAX];
@@ -174,11 +197,11 @@ static void add_headers(const struct weir_http_take_call *take,
     bool waits = limited && !reply->never && reply->retry_after != WEIR_NEVER;
     uint64_t wait_s = waits ? to_steps(reply->retry_after, WEIR_SECOND) : 0;
     if (waits)
-        weir_http_add_header(take->reply, "Retry-After", "%" PRIu64, wait_s);
-    if (weir_policy(take->host->weir, reply->quota, reply->quota_len, &policy) <
-        0)
+        weir_http_add_header(call->reply, "Retry-After", "%" PRIu64, wait_s);
+    if (weir_policy(call->api->host->weir, reply->quota, reply->quota_len,
+                    &policy) < 0)
         return;
-    quote(reply, name);
+    quote_name(reply, name);
     if (policy.quantity > INTEGER_MAX)
         policy.quantity = INTEGER_MAX;
     if (policy.window > 0)
@@ -188,109 +211,44 @@ static void add_headers(const struct weir_http_take_call *take,
         snprintf(wait, sizeof wait, ";t=%" PRIu64, wait_s);
     uint64_t remaining =
         reply->remaining < policy.quantity ? reply->remaining : policy.quantity;
-    weir_http_add_header(take->reply, "RateLimit-Policy",
+    weir_http_add_header(call->reply, "RateLimit-Policy",
                          "%s;q=%" PRIu64 "%s%s", name, policy.quantity, window,
                          policy.concurrency ? ";qu=\"concurrent-requests\""
                                             : "");
-    weir_http_add_header(take->reply, "RateLimit", "%s;r=%" PRIu64 "%s", name,
+    weir_http_add_header(call->reply, "RateLimit", "%s;r=%" PRIu64 "%s", name,
                          remaining, wait);
-    if (take->old_headers)
-        add_old_headers(take->reply, policy.quantity, remaining,
+    if (old_headers)
+        add_old_headers(call->reply, policy.quantity, remaining,
                         waits ? wait_s : to_steps(policy.window, WEIR_SECOND));
 }
 
-static void tell_refused(const struct weir_http_take_call *take,
-                         const struct weir_reply *reply)
+static void write_refusal(const struct weir_http_take_call *call,
+                          const struct weir_reply *reply)
 {
     char detail[WEIR_NAME_MAX + 96];
     snprintf(detail, sizeof detail,
              reply->never ? "the weight is more than %s ever lets pass at once"
                           : "%s has no room for it now",
              reply->quota_len > 0 ? reply->quota : "the quota");
-    weir_http_take_problem(take->reply, 429, EXCEEDED, "Quota exceeded",
-                           detail);
-    if (!take->reply->json)
+    write_problem(call->reply, 429, EXCEEDED, "Quota exceeded", detail);
+    if (!call->reply->json)
         return;
     if (reply->quota_len > 0)
         json_object_set_new(
-            take->reply->json, "violated-policies",
+            call->reply->json, "violated-policies",
             json_pack("[o]", json_stringn(reply->quota, reply->quota_len)));
-    tell(take->reply->json, reply);
+    weir_http_take_add_verdict(call->reply->json, reply);
 }
 
-void weir_http_take_write_reply(const struct weir_http_take_call *take,
-                                const struct weir_reply *reply)
+void weir_http_take_write_reply(const struct weir_http_take_call *call,
+                                const struct weir_reply *reply,
+                                bool old_headers)
 {
     if (reply->verdict == WEIR_LIMITED) {
-        tell_refused(take, reply);
+        write_refusal(call, reply);
     } else {
-        take->reply->json = json_object();
-        tell(take->reply->json, reply);
+        call->reply->json = json_object();
+        weir_http_take_add_verdict(call->reply->json, reply);
     }
-    add_headers(take, reply);
-}
-
-static void take_one(const struct weir_http_take_call *take, json_t *from)
-{
-    struct weir_protocol_request ask;
-    struct weir_reply reply;
-    struct weir_diag diag = { 0 };
-    if (weir_http_take_read_request(take, from, &ask) < 0)
-        return;
-    int error =
-        weir_protocol_decide(take->host, &ask, &reply, &diag, take->now);
-    if (error < 0) {
-        weir_http_take_refuse_error(take, error, diag.text);
-        return;
-    }
-    weir_http_take_write_reply(take, &reply);
-}
-
-/* All asks are read before the first is decided: a list with an error charges
- * nothing. */
-static void take_list(const struct weir_http_take_call *take, json_t *asks)
-{
-    struct weir_protocol_request read[WEIR_HTTP_TAKE_REQUESTS_MAX];
-    struct weir_diag diag = { 0 };
-    size_t count = json_array_size(asks);
-    if (count > WEIR_HTTP_TAKE_REQUESTS_MAX) {
-        weir_http_take_refuse(take, "a list has at most 256 requests");
-        return;
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (weir_http_take_read_request(take, json_array_get(asks, i),
-                                        &read[i]) < 0)
-            return;
-        int error = weir_protocol_check(take->host, &read[i], &diag, take->now);
-        if (error < 0) {
-            weir_http_take_refuse_error(take, error, diag.text);
-            return;
-        }
-    }
-    json_t *replies = json_array();
-    for (size_t i = 0; i < count; i++) {
-        struct weir_reply reply;
-        (void)weir_protocol_decide(take->host, &read[i], &reply, &diag,
-                                   take->now);
-        json_t *one = json_object();
-        tell(one, &reply);
-        json_array_append_new(replies, one);
-    }
-    take->reply->json = json_pack("{s:o}", "replies", replies);
-}
-
-void weir_http_take_decide(const struct weir_protocol_host *host,
-                           const struct weir_protocol_taker *taker,
-                           struct weir_text body, bool old_headers,
-                           struct weir_http_reply *reply, weir_instant now)
-{
-    const struct weir_http_take_call take = { host, taker, reply, old_headers,
-                                              now };
-    json_t *asked = weir_http_take_read_json(body, reply);
-    json_t *asks = json_object_get(asked, "requests");
-    if (json_is_array(asks) && json_object_size(asked) == 1)
-        take_list(&take, asks);
-    else if (asked)
-        take_one(&take, asked);
-    json_decref(asked);
+    add_headers(call, reply, old_headers);
 }
