@@ -11,28 +11,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
-#include "protocol/resp/resp_call.h"
+#include "protocol/resp/resp_internal.h"
 
 #define INFO_MAX 2048
 #define TOKEN_MAX 512
-
-static struct weir_text argument(const struct weir_resp_call *call, size_t at)
-{
-    return call->request->argument[at];
-}
-
-static bool is_word(struct weir_text text, const char *word)
-{
-    return text.len == strlen(word) && strncasecmp(text.p, word, text.len) == 0;
-}
-
-static void bulk(struct weir_resp_call *call, const char *text)
-{
-    weir_resp_bulk(call->out, weir_text_of(text));
-}
 
 /* ---- Short commands ---- */
 
@@ -42,21 +26,21 @@ void weir_resp_ping(struct weir_resp_call *call)
         weir_resp_error(call->out,
                         "ERR wrong number of arguments for 'ping' command");
     else if (call->request->count == 2)
-        weir_resp_bulk(call->out, argument(call, 1));
+        weir_resp_bulk(call->out, weir_resp_argument(call, 1));
     else
         weir_resp_simple(call->out, "PONG");
 }
 
 void weir_resp_echo(struct weir_resp_call *call)
 {
-    weir_resp_bulk(call->out, argument(call, 1));
+    weir_resp_bulk(call->out, weir_resp_argument(call, 1));
 }
 
 /* There is one database, 0. */
 void weir_resp_select(struct weir_resp_call *call)
 {
     int64_t database;
-    if (!weir_resp_number(argument(call, 1), &database))
+    if (!weir_resp_number(weir_resp_argument(call, 1), &database))
         weir_resp_error(call->out,
                         "ERR value is not an integer or out of range");
     else if (database != 0)
@@ -77,17 +61,18 @@ void weir_resp_config(struct weir_resp_call *call)
     static const struct {
         const char *name, *value;
     } known[] = { { "save", "" }, { "appendonly", "no" } };
-    if (!is_word(argument(call, 1), "get") || call->request->count != 3) {
+    if (!weir_resp_is_word(weir_resp_argument(call, 1), "get") ||
+        call->request->count != 3) {
         weir_resp_error(call->out, "ERR there is CONFIG GET name; an agent is "
                                    "configured by its command line");
         return;
     }
     for (size_t i = 0; i < WEIR_COUNT_OF(known); i++) {
-        if (!is_word(argument(call, 2), known[i].name))
+        if (!weir_resp_is_word(weir_resp_argument(call, 2), known[i].name))
             continue;
         weir_resp_map(call->out, 1);
-        bulk(call, known[i].name);
-        bulk(call, known[i].value);
+        weir_resp_text(call, known[i].name);
+        weir_resp_text(call, known[i].value);
         return;
     }
     weir_resp_map(call->out, 0);
@@ -110,8 +95,9 @@ const struct weir_protocol_taker *weir_resp_taker(
 }
 
 /* Without memory the peer isn't admitted. */
-static void let_in(struct weir_resp_session *session,
-                   const struct weir_protocol_taker *taker, const char *shown)
+static void admit_session(struct weir_resp_session *session,
+                          const struct weir_protocol_taker *taker,
+                          const char *shown)
 {
     bool limited = !taker->names.all;
     weir_resp_session_fini(session);
@@ -138,7 +124,7 @@ static bool log_in(struct weir_resp_call *call, struct weir_text token)
     int error = weir_protocol_admit(host, call->conn, WEIR_PROTOCOL_TAKE, shown,
                                     &taker, &diag, call->now);
     if (error == 0)
-        let_in(call->session, &taker, shown);
+        admit_session(call->session, &taker, shown);
     if (error == WEIR_EDENIED)
         weir_resp_error(call->out, "NOPERM this token hasn't the role 'take'");
     else if (error < 0)
@@ -160,7 +146,7 @@ void weir_resp_meet(const struct weir_protocol_host *host,
     if ((!host->admit || names.count > 0) &&
         weir_protocol_admit(host, conn, WEIR_PROTOCOL_TAKE, "", &taker, &diag,
                             now) == 0)
-        let_in(session, &taker, NULL);
+        admit_session(session, &taker, NULL);
 }
 
 bool weir_resp_admit(const struct weir_protocol_host *host,
@@ -175,7 +161,7 @@ bool weir_resp_admit(const struct weir_protocol_host *host,
     if (weir_protocol_admit(host, conn, WEIR_PROTOCOL_TAKE, shown, &taker,
                             &diag, now) < 0)
         return false;
-    let_in(session, &taker, session->shown ? shown : NULL);
+    admit_session(session, &taker, session->shown ? shown : NULL);
     return session->known;
 }
 
@@ -193,7 +179,7 @@ void weir_resp_auth(struct weir_resp_call *call)
                         "configuration is correct?");
         return;
     }
-    if (log_in(call, argument(call, count - 1)))
+    if (log_in(call, weir_resp_argument(call, count - 1)))
         weir_resp_simple(call->out, "OK");
 }
 
@@ -208,7 +194,7 @@ void weir_resp_reset(struct weir_resp_call *call)
 }
 
 /* False: the error reply is written. */
-static bool set_name(struct weir_resp_call *call, struct weir_text name)
+static bool set_client_name(struct weir_resp_call *call, struct weir_text name)
 {
     bool is_sound = name.len <= WEIR_RESP_NAME_MAX;
     for (size_t i = 0; i < name.len && is_sound; i++)
@@ -224,23 +210,23 @@ static bool set_name(struct weir_resp_call *call, struct weir_text name)
     return true;
 }
 
-static void say_hello(struct weir_resp_call *call)
+static void write_hello(struct weir_resp_call *call)
 {
     weir_resp_map(call->out, 7);
-    bulk(call, "server");
+    weir_resp_text(call, "server");
     /* Some clients accept no other name. */
-    bulk(call, "redis");
-    bulk(call, "version");
-    bulk(call, "7.0.0");
-    bulk(call, "proto");
+    weir_resp_text(call, "redis");
+    weir_resp_text(call, "version");
+    weir_resp_text(call, "7.0.0");
+    weir_resp_text(call, "proto");
     weir_resp_integer(call->out, call->session->protocol);
-    bulk(call, "id");
+    weir_resp_text(call, "id");
     weir_resp_integer(call->out, (int64_t)call->session->id);
-    bulk(call, "mode");
-    bulk(call, "standalone");
-    bulk(call, "role");
-    bulk(call, "master");
-    bulk(call, "modules");
+    weir_resp_text(call, "mode");
+    weir_resp_text(call, "standalone");
+    weir_resp_text(call, "role");
+    weir_resp_text(call, "master");
+    weir_resp_text(call, "modules");
     weir_resp_array(call->out, 0);
 }
 
@@ -249,7 +235,8 @@ void weir_resp_hello(struct weir_resp_call *call)
     size_t count = call->request->count;
     int64_t protocol = call->session->protocol;
     size_t at = 2;
-    if (count > 1 && !weir_resp_number(argument(call, 1), &protocol)) {
+    if (count > 1 &&
+        !weir_resp_number(weir_resp_argument(call, 1), &protocol)) {
         weir_resp_error(call->out, "ERR Protocol version is not an integer "
                                    "or out of range");
         return;
@@ -259,14 +246,18 @@ void weir_resp_hello(struct weir_resp_call *call)
         return;
     }
     while (at < count) {
-        bool is_auth = is_word(argument(call, at), "auth") && at + 2 < count;
-        bool is_name = is_word(argument(call, at), "setname") && at + 1 < count;
+        bool is_auth =
+            weir_resp_is_word(weir_resp_argument(call, at), "auth") &&
+            at + 2 < count;
+        bool is_name =
+            weir_resp_is_word(weir_resp_argument(call, at), "setname") &&
+            at + 1 < count;
         if (!is_auth && !is_name) {
             weir_resp_error(call->out, "ERR Syntax error in HELLO");
             return;
         }
-        if (is_auth ? !log_in(call, argument(call, at + 2))
-                    : !set_name(call, argument(call, at + 1)))
+        if (is_auth ? !log_in(call, weir_resp_argument(call, at + 2))
+                    : !set_client_name(call, weir_resp_argument(call, at + 1)))
             return;
         at += is_auth ? 3 : 2;
     }
@@ -280,37 +271,37 @@ void weir_resp_hello(struct weir_resp_call *call)
         return;
     }
     call->session->protocol = call->out->protocol = (uint8_t)protocol;
-    say_hello(call);
+    write_hello(call);
 }
 
 /* ---- CLIENT ---- */
 
-static void set_name_command(struct weir_resp_call *call)
+static void run_set_name(struct weir_resp_call *call)
 {
-    if (set_name(call, argument(call, 2)))
+    if (set_client_name(call, weir_resp_argument(call, 2)))
         weir_resp_simple(call->out, "OK");
 }
 
-static void get_name(struct weir_resp_call *call)
+static void write_client_name(struct weir_resp_call *call)
 {
     if (call->session->name[0])
-        bulk(call, call->session->name);
+        weir_resp_text(call, call->session->name);
     else
         weir_resp_null(call->out);
 }
 
-static void get_id(struct weir_resp_call *call)
+static void write_client_id(struct weir_resp_call *call)
 {
     weir_resp_integer(call->out, (int64_t)call->session->id);
 }
 
 /* Accepted without effect. */
-static void agree(struct weir_resp_call *call)
+static void accept_silently(struct weir_resp_call *call)
 {
     weir_resp_simple(call->out, "OK");
 }
 
-static void show_client(struct weir_resp_call *call)
+static void write_client_info(struct weir_resp_call *call)
 {
     char text[256];
     char address[64];
@@ -318,7 +309,7 @@ static void show_client(struct weir_resp_call *call)
     snprintf(text, sizeof text, "id=%" PRIu64 " addr=%s name=%s db=0 resp=%u",
              call->session->id, address, call->session->name,
              call->session->protocol);
-    bulk(call, text);
+    weir_resp_text(call, text);
 }
 
 void weir_resp_client(struct weir_resp_call *call)
@@ -328,17 +319,14 @@ void weir_resp_client(struct weir_resp_call *call)
         size_t count; /* with CLIENT and the subcommand */
         void (*run)(struct weir_resp_call *call);
     } parts[] = {
-        { "setname", 3, set_name_command },
-        { "getname", 2, get_name },
-        { "id", 2, get_id },
-        { "info", 2, show_client },
-        { "setinfo", 4, agree },
-        { "no-evict", 3, agree },
-        { "no-touch", 3, agree },
+        { "setname", 3, run_set_name },     { "getname", 2, write_client_name },
+        { "id", 2, write_client_id },       { "info", 2, write_client_info },
+        { "setinfo", 4, accept_silently },  { "no-evict", 3, accept_silently },
+        { "no-touch", 3, accept_silently },
     };
-    struct weir_text name = argument(call, 1);
+    struct weir_text name = weir_resp_argument(call, 1);
     for (size_t i = 0; i < WEIR_COUNT_OF(parts); i++) {
-        if (!is_word(name, parts[i].name) ||
+        if (!weir_resp_is_word(name, parts[i].name) ||
             call->request->count != parts[i].count)
             continue;
         parts[i].run(call);
@@ -352,72 +340,10 @@ void weir_resp_client(struct weir_resp_call *call)
     weir_resp_error(call->out, text);
 }
 
-/* ---- COMMAND ---- */
-
-static void show_command(struct weir_resp_call *call,
-                         const struct weir_resp_command *command)
-{
-    weir_resp_array(call->out, 6);
-    bulk(call, command->name);
-    weir_resp_integer(call->out, command->arity);
-    weir_resp_array(call->out, 2);
-    weir_resp_simple(call->out, command->is_write ? "write" : "readonly");
-    weir_resp_simple(call->out, "fast");
-    weir_resp_integer(call->out, command->key);
-    weir_resp_integer(call->out, command->key);
-    weir_resp_integer(call->out, command->key ? 1 : 0);
-}
-
-static void show_some(struct weir_resp_call *call)
-{
-    weir_resp_array(call->out, call->request->count - 2);
-    for (size_t i = 2; i < call->request->count; i++) {
-        const struct weir_resp_command *command =
-            weir_resp_find_command(argument(call, i));
-        if (command)
-            show_command(call, command);
-        else
-            weir_resp_null(call->out);
-    }
-}
-
-static void list_names(struct weir_resp_call *call)
-{
-    weir_resp_array(call->out, weir_resp_command_count);
-    for (size_t i = 0; i < weir_resp_command_count; i++)
-        bulk(call, weir_resp_commands[i].name);
-}
-
-static void show_all(struct weir_resp_call *call)
-{
-    weir_resp_array(call->out, weir_resp_command_count);
-    for (size_t i = 0; i < weir_resp_command_count; i++)
-        show_command(call, &weir_resp_commands[i]);
-}
-
-void weir_resp_command(struct weir_resp_call *call)
-{
-    struct weir_text part =
-        call->request->count > 1 ? argument(call, 1) : WEIR_TEXT("");
-    if (part.len == 0)
-        show_all(call);
-    else if (is_word(part, "count"))
-        weir_resp_integer(call->out, (int64_t)weir_resp_command_count);
-    else if (is_word(part, "info"))
-        show_some(call);
-    else if (is_word(part, "list"))
-        list_names(call);
-    else if (is_word(part, "docs"))
-        weir_resp_map(call->out, 0);
-    else
-        weir_resp_error(call->out, "ERR unknown subcommand of 'command': "
-                                   "there is COUNT, INFO, LIST and DOCS");
-}
-
 /* ---- INFO ---- */
 
-static int show_keys(const struct weir_throttle *throttle, char *buf,
-                     size_t size)
+static int write_throttle_counts(const struct weir_throttle *throttle,
+                                 char *buf, size_t size)
 {
     struct weir_throttle_counts keys = weir_throttle_counts(throttle);
     return snprintf(buf, size,
@@ -463,6 +389,7 @@ void weir_resp_info(struct weir_resp_call *call)
                        status.ready, status.stale, status.slots,
                        status.slots_used, call->throttle ? "local" : "counted");
     if (call->throttle)
-        len += show_keys(call->throttle, text + len, sizeof text - (size_t)len);
+        len += write_throttle_counts(call->throttle, text + len,
+                                     sizeof text - (size_t)len);
     weir_resp_bulk(call->out, (struct weir_text){ text, (size_t)len });
 }

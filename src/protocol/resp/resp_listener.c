@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "io/clock.h"
-#include "protocol/resp/resp_call.h"
+#include "protocol/resp/resp_internal.h"
 
 #define OUT_SIZE (2 * WEIR_RESP_REPLY_MAX)
 

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: MIT
- * protocol/resp/resp_call.h - one command of a Redis client; for resp_*.c
- * only. */
+ * protocol/resp/resp_internal.h - one command of a Redis client, for the files
+ * that run it. */
 
-#ifndef WEIR_RESP_CALL_H
-#define WEIR_RESP_CALL_H
+#ifndef WEIR_RESP_INTERNAL_H
+#define WEIR_RESP_INTERNAL_H
+
+#include <string.h>
+#include <strings.h>
 
 #include "codec/resp.h"
 #include "io/conn.h"
 #include "protocol/resp/resp_listener.h"
 #include "protocol/resp/throttle_counted.h"
 
-#define WEIR_RESP_NAME_MAX 63 /* bytes that CLIENT SETNAME accepts */
+#define WEIR_RESP_NAME_MAX 63    /* bytes that CLIENT SETNAME accepts */
+#define WEIR_RESP_QUOTED_MAX 128 /* bytes of a client's text in an error */
 /* No reply is longer: an echo of the longest request, or INFO. */
 #define WEIR_RESP_REPLY_MAX (WEIR_RESP_REQUEST_MAX + 4096)
 
@@ -36,22 +40,34 @@ struct weir_resp_call {
     weir_instant now;
 };
 
-struct weir_resp_command {
-    const char *name; /* in lower case */
-    int arity;        /* arguments with the name; negative: at least so many */
-    bool is_open;     /* also for a peer without a credential */
-    bool is_write;    /* it changes a key's state */
-    uint8_t key;      /* index of the argument that is a key; 0: none */
-    void (*run)(struct weir_resp_call *call);
-};
-/* All commands, the most frequent first. */
-extern const struct weir_resp_command weir_resp_commands[];
-extern const size_t weir_resp_command_count;
-/* NULL: no such command. */
-const struct weir_resp_command *weir_resp_find_command(struct weir_text name);
+/* The argument at 'at'; 0: the command's name. */
+static inline struct weir_text weir_resp_argument(
+    const struct weir_resp_call *call, size_t at)
+{
+    weir_assert(at < call->request->count);
+    return call->request->argument[at];
+}
+
+/* In any case of letters. */
+static inline bool weir_resp_is_word(struct weir_text text, const char *word)
+{
+    return text.len == strlen(word) && strncasecmp(text.p, word, text.len) == 0;
+}
+
+static inline void weir_resp_text(struct weir_resp_call *call, const char *text)
+{
+    weir_resp_bulk(call->out, weir_text_of(text));
+}
 
 /* Replies to one request. */
 void weir_resp_answer(struct weir_resp_call *call);
+
+/* ---- resp_decide.c: commands that decide ---- */
+void weir_resp_cl_throttle(struct weir_resp_call *call);
+void weir_resp_cl_probe(struct weir_resp_call *call);
+void weir_resp_del(struct weir_resp_call *call);
+void weir_resp_take(struct weir_resp_call *call);
+void weir_resp_peek(struct weir_resp_call *call);
 
 /* ---- resp_client.c: general commands of a server ---- */
 /* Authenticates a new session by its connection alone, before its first
@@ -74,10 +90,9 @@ void weir_resp_select(struct weir_resp_call *call);
 void weir_resp_auth(struct weir_resp_call *call);
 void weir_resp_hello(struct weir_resp_call *call);
 void weir_resp_client(struct weir_resp_call *call);
-void weir_resp_command(struct weir_resp_call *call);
 void weir_resp_config(struct weir_resp_call *call);
 void weir_resp_info(struct weir_resp_call *call);
 void weir_resp_reset(struct weir_resp_call *call);
 void weir_resp_quit(struct weir_resp_call *call);
 
-#endif /* WEIR_RESP_CALL_H */
+#endif /* WEIR_RESP_INTERNAL_H */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * protocol/resp/resp_call.c - finds a request's command, and runs the commands
- * that decide.
+ * protocol/resp/resp_decide.c - the commands that decide.
  *
  * CL.THROTTLE answers what redis-cell answers, errors included: five numbers
  * (limited, limit, remaining, seconds to wait, seconds until all is free).
@@ -10,22 +9,14 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "core/quota/throttle_name.h"
-#include "protocol/resp/resp_call.h"
-
-#define SAID_MAX 128 /* bytes of the client's text in an error */
-
-static struct weir_text argument(const struct weir_resp_call *call, size_t at)
-{
-    return call->request->argument[at];
-}
+#include "protocol/resp/resp_internal.h"
 
 /* Replies with the host's error: NOPERM for the credential, ERR for the
  * request. */
-static void refuse_ask(struct weir_resp_call *call, int error,
-                       const struct weir_diag *diag)
+static void refuse_error(struct weir_resp_call *call, int error,
+                         const struct weir_diag *diag)
 {
     char text[sizeof diag->text + 8];
     snprintf(text, sizeof text, "%s %s",
@@ -37,17 +28,19 @@ static void refuse_ask(struct weir_resp_call *call, int error,
 
 #define CELL "Cell error: Store error: "
 
-static void refuse_number(struct weir_resp_call *call, struct weir_text said)
+static void refuse_integer(struct weir_resp_call *call, struct weir_text said)
 {
-    char text[SAID_MAX + 64];
-    int len = said.len < SAID_MAX ? (int)said.len : SAID_MAX;
+    char text[WEIR_RESP_QUOTED_MAX + 64];
+    int len =
+        said.len < WEIR_RESP_QUOTED_MAX ? (int)said.len : WEIR_RESP_QUOTED_MAX;
     snprintf(text, sizeof text, CELL "Couldn't parse as integer: %.*s", len,
              said.p);
     weir_resp_error(call->out, text);
 }
 
 /* False: the error reply is written. */
-static bool read_ask(struct weir_resp_call *call, struct weir_throttle_ask *out)
+static bool read_throttle(struct weir_resp_call *call,
+                          struct weir_throttle_ask *out)
 {
     int64_t *numbers[] = { &out->max_burst, &out->count, &out->period_s,
                            &out->quantity };
@@ -58,11 +51,11 @@ static bool read_ask(struct weir_resp_call *call, struct weir_throttle_ask *out)
                              "per period> <period> [<quantity>]");
         return false;
     }
-    out->key = argument(call, 1);
+    out->key = weir_resp_argument(call, 1);
     for (size_t i = 2; i < count; i++) {
-        if (weir_resp_number(argument(call, i), numbers[i - 2]))
+        if (weir_resp_number(weir_resp_argument(call, i), numbers[i - 2]))
             continue;
-        refuse_number(call, argument(call, i));
+        refuse_integer(call, weir_resp_argument(call, i));
         return false;
     }
     if (out->count != 0 && out->period_s != 0)
@@ -124,15 +117,15 @@ static bool may_throttle(struct weir_resp_call *call,
                     : weir_throttle_counted_may(call->host, taker, ask, &diag,
                                                 call->now);
     if (error < 0)
-        refuse_ask(call, error, &diag);
+        refuse_error(call, error, &diag);
     return error == 0;
 }
 
-static void throttle(struct weir_resp_call *call, bool probe)
+static void decide_by_key(struct weir_resp_call *call, bool probe)
 {
     struct weir_throttle_ask ask = { .quantity = 1, .probe = probe };
     struct weir_throttle_reply reply;
-    if (!read_ask(call, &ask) || !may_throttle(call, &ask))
+    if (!read_throttle(call, &ask) || !may_throttle(call, &ask))
         return;
     int error =
         call->throttle
@@ -150,17 +143,17 @@ static void throttle(struct weir_resp_call *call, bool probe)
     weir_resp_integer(call->out, reply.reset_after_s);
 }
 
-static void cl_throttle(struct weir_resp_call *call)
+void weir_resp_cl_throttle(struct weir_resp_call *call)
 {
-    throttle(call, false);
+    decide_by_key(call, false);
 }
 
-static void cl_probe(struct weir_resp_call *call)
+void weir_resp_cl_probe(struct weir_resp_call *call)
 {
-    throttle(call, true);
+    decide_by_key(call, true);
 }
 
-static void del(struct weir_resp_call *call)
+void weir_resp_del(struct weir_resp_call *call)
 {
     int64_t count = 0;
     /* DEL's keys aren't judged one by one, and may be another tenant's. */
@@ -175,8 +168,8 @@ static void del(struct weir_resp_call *call)
         return;
     }
     for (size_t i = 1; i < call->request->count; i++)
-        count +=
-            weir_throttle_forget(call->throttle, argument(call, i), call->now);
+        count += weir_throttle_forget(call->throttle,
+                                      weir_resp_argument(call, i), call->now);
     weir_resp_integer(call->out, count);
 }
 
@@ -193,19 +186,20 @@ static int64_t to_milliseconds(const struct weir_reply *reply)
     return (int64_t)((wait + WEIR_MILLISECOND - 1) / WEIR_MILLISECOND);
 }
 
-static void decide(struct weir_resp_call *call, bool peek)
+static void decide_by_name(struct weir_resp_call *call, bool peek)
 {
     int64_t weight = 1;
     struct weir_diag diag = { 0 };
     struct weir_reply reply = { .verdict = WEIR_PASSED };
     bool has_weight = call->request->count == 3;
-    if (has_weight && (!weir_resp_number(argument(call, 2), &weight) ||
-                       weight < 0 || weight > (int64_t)WEIR_WEIGHT_MAX)) {
+    if (has_weight &&
+        (!weir_resp_number(weir_resp_argument(call, 2), &weight) ||
+         weight < 0 || weight > (int64_t)WEIR_WEIGHT_MAX)) {
         weir_resp_error(call->out, "ERR a weight is a number from 0 to "
                                    "4294967296");
         return;
     }
-    struct weir_protocol_request ask = { .name = argument(call, 1),
+    struct weir_protocol_request ask = { .name = weir_resp_argument(call, 1),
                                          .weight = (uint64_t)weight,
                                          .peek = peek,
                                          .taker =
@@ -217,7 +211,7 @@ static void decide(struct weir_resp_call *call, bool peek)
     int error =
         weir_protocol_decide(call->host, &ask, &reply, &diag, call->now);
     if (error < 0) {
-        refuse_ask(call, error, &diag);
+        refuse_error(call, error, &diag);
         return;
     }
     weir_resp_array(call->out, 4);
@@ -230,97 +224,12 @@ static void decide(struct weir_resp_call *call, bool peek)
                    (struct weir_text){ reply.quota, reply.quota_len });
 }
 
-static void weir_take_command(struct weir_resp_call *call)
+void weir_resp_take(struct weir_resp_call *call)
 {
-    decide(call, false);
+    decide_by_name(call, false);
 }
 
-static void weir_peek_command(struct weir_resp_call *call)
+void weir_resp_peek(struct weir_resp_call *call)
 {
-    decide(call, true);
-}
-
-/* ---- The command of a request ---- */
-
-const struct weir_resp_command weir_resp_commands[] = {
-    { "cl.throttle", -1, false, true, 1, cl_throttle },
-    { "weir.take", -2, false, true, 0, weir_take_command },
-    { "ping", -1, false, false, 0, weir_resp_ping },
-    { "cl.probe", -1, false, false, 1, cl_probe },
-    { "weir.peek", -2, false, false, 0, weir_peek_command },
-    { "del", -2, false, true, 1, del },
-    { "echo", 2, false, false, 0, weir_resp_echo },
-    { "select", 2, false, false, 0, weir_resp_select },
-    { "client", -2, false, false, 0, weir_resp_client },
-    { "command", -1, false, false, 0, weir_resp_command },
-    { "config", -2, false, false, 0, weir_resp_config },
-    { "info", -1, false, false, 0, weir_resp_info },
-    { "auth", -2, true, false, 0, weir_resp_auth },
-    { "hello", -1, true, false, 0, weir_resp_hello },
-    { "reset", 1, true, false, 0, weir_resp_reset },
-    { "quit", -1, true, false, 0, weir_resp_quit },
-};
-const size_t weir_resp_command_count = WEIR_COUNT_OF(weir_resp_commands);
-
-const struct weir_resp_command *weir_resp_find_command(struct weir_text name)
-{
-    for (size_t i = 0; i < WEIR_COUNT_OF(weir_resp_commands); i++) {
-        const char *known = weir_resp_commands[i].name;
-        if (strlen(known) == name.len &&
-            strncasecmp(known, name.p, name.len) == 0)
-            return &weir_resp_commands[i];
-    }
-    return NULL;
-}
-
-/* In Redis's words. */
-static void refuse_unknown(struct weir_resp_call *call)
-{
-    char text[3 * SAID_MAX];
-    struct weir_text name = argument(call, 0);
-    int len = snprintf(text, sizeof text,
-                       "ERR unknown command '%.*s', with args beginning "
-                       "with: ",
-                       name.len < SAID_MAX ? (int)name.len : SAID_MAX, name.p);
-    for (size_t i = 1; i < call->request->count; i++) {
-        struct weir_text said = argument(call, i);
-        if (said.len > SAID_MAX || (size_t)len + said.len + 4 > sizeof text)
-            break;
-        len += snprintf(text + len, sizeof text - (size_t)len, "'%.*s' ",
-                        (int)said.len, said.p);
-    }
-    weir_resp_error(call->out, text);
-}
-
-static void refuse_count(struct weir_resp_call *call,
-                         const struct weir_resp_command *command)
-{
-    char text[96];
-    snprintf(text, sizeof text,
-             "ERR wrong number of arguments for '%s' command", command->name);
-    weir_resp_error(call->out, text);
-}
-
-void weir_resp_answer(struct weir_resp_call *call)
-{
-    size_t count = call->request->count;
-    if (count == 0)
-        return;
-    const struct weir_resp_command *command =
-        weir_resp_find_command(argument(call, 0));
-    if (!call->session->known && !(command && command->is_open)) {
-        weir_resp_error(call->out, "NOAUTH Authentication required.");
-        return;
-    }
-    if (!command) {
-        refuse_unknown(call);
-        return;
-    }
-    size_t wanted =
-        (size_t)(command->arity < 0 ? -command->arity : command->arity);
-    if (count < wanted || (command->arity > 0 && count > wanted)) {
-        refuse_count(call, command);
-        return;
-    }
-    command->run(call);
+    decide_by_name(call, true);
 }
