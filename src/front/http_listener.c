@@ -175,7 +175,7 @@ static bool keep_head(struct kept *kept, struct weir_text head, size_t room)
     return true;
 }
 
-static void drop(struct weir_http_listener *listener, struct conn *conn)
+static void drop_kept(struct weir_http_listener *listener, struct conn *conn)
 {
     if (conn->point == BODY) {
         weir_assert(listener->bodies >= conn->kept.room);
@@ -186,8 +186,8 @@ static void drop(struct weir_http_listener *listener, struct conn *conn)
 }
 
 /* Makes room for 'more' bytes. False: no room. */
-static bool grow(struct weir_http_listener *listener, struct kept *kept,
-                 size_t more)
+static bool grow_kept(struct weir_http_listener *listener, struct kept *kept,
+                      size_t more)
 {
     size_t room = kept->room;
     weir_assert(kept->len + more <= kept->whole);
@@ -219,7 +219,7 @@ static void decode_kept(const struct kept *kept, struct weir_http1_request *out)
 
 /* Writes printed JSON as one line: only blanks follow its line ends, and no
  * text in it contains one. */
-static void write_line(struct weir_conn *link, struct weir_text text)
+static void write_json_line(struct weir_conn *link, struct weir_text text)
 {
     const char *end = text.p + text.len;
     for (const char *at = text.p; at < end;) {
@@ -240,7 +240,7 @@ static void write_event(struct weir_http_call *call)
     if (is_last)
         weir_conn_write(link, "event: problem\n", 15);
     weir_conn_write(link, "data: ", 6);
-    write_line(link, weir_http_reply_body(&call->reply));
+    write_json_line(link, weir_http_reply_body(&call->reply));
     weir_conn_write(link, "\n\n", 2);
     if (is_last)
         weir_conn_end(link);
@@ -258,7 +258,7 @@ static void count_own(void *context, struct weir_conn *link)
     own->count += conn->reader && strcmp(conn->reader, own->reader) == 0;
 }
 
-static bool has_room(const struct weir_http_call *call)
+static bool has_stream_room(const struct weir_http_call *call)
 {
     const struct weir_http_listener *listener = call->listener;
     struct own own = { .reader = call->reader };
@@ -280,11 +280,11 @@ static void refuse_stream(struct weir_http_call *call, bool is_full)
 
 /* The answer becomes the first event; false: it is a problem, and no stream
  * begins. */
-static bool begin_stream(struct weir_http_call *call)
+static bool begin_event_stream(struct weir_http_call *call)
 {
     struct weir_http_listener *listener = call->listener;
     struct conn *conn = conn_of(call);
-    bool is_full = !has_room(call);
+    bool is_full = !has_stream_room(call);
     if (!is_full)
         conn->reader = strdup(call->reader);
     if (!conn->reader || !keep_head(&conn->kept, call->head, call->head.len)) {
@@ -326,8 +326,8 @@ static void on_second(evutil_socket_t fd, short what, void *context)
 /* ---- Answers ---- */
 
 /* The body's length for its head: 304 has none (RFC 9110, 8.6). */
-static ptrdiff_t length_of(const struct weir_http_reply *reply,
-                           struct weir_text body, bool newline)
+static ptrdiff_t body_length(const struct weir_http_reply *reply,
+                             struct weir_text body, bool newline)
 {
     return reply->status == 304 ? -1 : (ptrdiff_t)(body.len + newline);
 }
@@ -338,7 +338,7 @@ static bool needs_newline(const struct weir_http_reply *reply,
     return !reply->as_it_is && body.len > 0 && body.p[body.len - 1] != '\n';
 }
 
-static bool is_kept(const struct weir_http_call *call)
+static bool keeps_connection(const struct weir_http_call *call)
 {
     return call->request->keep && !call->ends && !call->unread;
 }
@@ -350,10 +350,10 @@ static void write_whole(struct weir_http_call *call)
     if (reply->status == 401)
         weir_http_add_header(reply, "WWW-Authenticate", "Bearer");
     /* A 401 ends the connection. */
-    bool keep = is_kept(call) && reply->status != 401;
+    bool keep = keeps_connection(call) && reply->status != 401;
     struct weir_text body = weir_http_reply_body(reply);
     bool newline = needs_newline(reply, body);
-    ptrdiff_t len = length_of(reply, body, newline);
+    ptrdiff_t len = body_length(reply, body, newline);
     weir_conn_write(call->conn, head,
                     weir_http_reply_head(reply, len, keep, head));
     if (!call->is_head) {
@@ -371,7 +371,7 @@ void weir_http_answer(struct weir_http_call *call)
     if (conn_of(call)->point == STREAM)
         write_event(call);
     else if (!call->reader[0] || call->reply.status != 200 ||
-             !begin_stream(call))
+             !begin_event_stream(call))
         write_whole(call);
     weir_http_reply_fini(&call->reply);
 }
@@ -386,20 +386,20 @@ struct weir_http_ticket *weir_http_defer(struct weir_http_call *call)
         return NULL;
     *ticket = (struct weir_http_ticket){ .conn = call->conn,
                                          .call = call,
-                                         .keep = is_kept(call),
+                                         .keep = keeps_connection(call),
                                          .is_head = call->is_head };
     call->ticket = ticket;
     return ticket;
 }
 
 /* Copies the answer until the connection's next turn. */
-static void store(struct weir_http_ticket *ticket,
-                  struct weir_http_reply *reply)
+static void store_answer(struct weir_http_ticket *ticket,
+                         struct weir_http_reply *reply)
 {
     char head[WEIR_HTTP_HEAD_SIZE];
     struct weir_text body = weir_http_reply_body(reply);
     bool newline = needs_newline(reply, body);
-    ptrdiff_t len = length_of(reply, body, newline);
+    ptrdiff_t len = body_length(reply, body, newline);
     size_t head_len = weir_http_reply_head(reply, len, ticket->keep, head);
     size_t body_len = ticket->is_head ? 0 : body.len;
     ticket->ready = true;
@@ -424,7 +424,7 @@ void weir_http_ticket_answer(struct weir_http_ticket *ticket,
         weir_http_answer(call);
         free(ticket);
     } else if (ticket->conn) {
-        store(ticket, reply);
+        store_answer(ticket, reply);
         weir_conn_wake(ticket->conn);
     } else {
         free(ticket);
@@ -513,7 +513,7 @@ static bool is_allowed(struct weir_http_call *call, weir_instant now)
 
 /* Writes the answer that on_head or on_request has set, or waits for a later
  * one. */
-static void finish(struct weir_http_call *call)
+static void finish_turn(struct weir_http_call *call)
 {
     struct conn *conn = conn_of(call);
     if (!call->ticket) {
@@ -528,17 +528,17 @@ static void finish(struct weir_http_call *call)
     weir_conn_set_busy(call->conn, true);
 }
 
-static void run(struct weir_http_call *call, weir_instant now)
+static void run_request(struct weir_http_call *call, weir_instant now)
 {
     const struct weir_http_options *options = &call->listener->options;
     options->on_request(options->context, call, now);
-    finish(call);
+    finish_turn(call);
 }
 
 /* Answers an invalid or too large request. The connection ends, since the end
  * of the request is unknown. */
-static void refuse(struct weir_http_listener *listener, struct weir_conn *link,
-                   int status)
+static void refuse_invalid(struct weir_http_listener *listener,
+                           struct weir_conn *link, int status)
 {
     const struct weir_http1_request none = { .keep = false };
     struct weir_http_call call = make_call(listener, link, &none);
@@ -571,15 +571,15 @@ static void await_body(struct weir_http_call *call)
         weir_conn_write(call->conn, "HTTP/1.1 100 Continue\r\n\r\n", 25);
 }
 
-static size_t read_head(struct weir_http_listener *listener,
-                        struct weir_conn *link, struct weir_text bytes,
-                        weir_instant now)
+static size_t read_request_head(struct weir_http_listener *listener,
+                                struct weir_conn *link, struct weir_text bytes,
+                                weir_instant now)
 {
     struct weir_http1_request request;
     size_t used = 0;
     int whole = weir_http1_head(bytes.p, bytes.len, &request, &used);
     if (whole < 0)
-        refuse(listener, link, -whole);
+        refuse_invalid(listener, link, -whole);
     if (whole <= 0)
         return whole < 0 ? bytes.len : 0;
     struct weir_http_call call = make_call(listener, link, &request);
@@ -587,7 +587,7 @@ static size_t read_head(struct weir_http_listener *listener,
     call.head = (struct weir_text){ bytes.p, used };
     call.unread = !is_whole;
     if (!is_allowed(&call, now)) {
-        finish(&call);
+        finish_turn(&call);
         return is_whole ? used + request.content_length : bytes.len;
     }
     if (!is_whole) {
@@ -595,7 +595,7 @@ static size_t read_head(struct weir_http_listener *listener,
         return used;
     }
     call.body = (struct weir_text){ bytes.p + used, request.content_length };
-    run(&call, now);
+    run_request(&call, now);
     return used + request.content_length;
 }
 
@@ -614,27 +614,27 @@ static void run_kept(struct weir_http_listener *listener,
     conn->kept = (struct kept){ .bytes = NULL };
     conn->point = HEAD;
     if (is_allowed(&call, now))
-        run(&call, now);
+        run_request(&call, now);
     else
-        finish(&call);
+        finish_turn(&call);
     free(kept.bytes);
 }
 
-static size_t read_body(struct weir_http_listener *listener,
-                        struct weir_conn *link, struct weir_text bytes,
-                        weir_instant now)
+static size_t read_request_body(struct weir_http_listener *listener,
+                                struct weir_conn *link, struct weir_text bytes,
+                                weir_instant now)
 {
     struct conn *conn = weir_conn_state(link);
     struct kept *kept = &conn->kept;
     size_t missing = kept->whole - kept->len;
     size_t len = bytes.len < missing ? bytes.len : missing;
-    if (!grow(listener, kept, len)) {
+    if (!grow_kept(listener, kept, len)) {
         struct weir_http1_request request;
         decode_kept(kept, &request);
         struct weir_http_call call = make_call(listener, link, &request);
         call.unread = true;
         make_problem(&call, 503, FULL_TEXT);
-        drop(listener, conn);
+        drop_kept(listener, conn);
         conn->point = HEAD;
         weir_http_answer(&call);
         return bytes.len;
@@ -646,9 +646,9 @@ static size_t read_body(struct weir_http_listener *listener,
     return len;
 }
 
-static void tell_stream(struct weir_http_listener *listener,
-                        struct weir_conn *link, struct conn *conn,
-                        weir_instant now)
+static void answer_stream(struct weir_http_listener *listener,
+                          struct weir_conn *link, struct conn *conn,
+                          weir_instant now)
 {
     struct weir_http1_request request;
     if (!conn->due)
@@ -657,22 +657,22 @@ static void tell_stream(struct weir_http_listener *listener,
     decode_kept(&conn->kept, &request);
     struct weir_http_call call = make_call(listener, link, &request);
     if (is_allowed(&call, now))
-        run(&call, now);
+        run_request(&call, now);
     else
-        finish(&call);
+        finish_turn(&call);
 }
 
-static size_t on_bytes(void *context, struct weir_conn *link, const char *bytes,
-                       size_t len, weir_instant now)
+static size_t on_request_bytes(void *context, struct weir_conn *link,
+                               const char *bytes, size_t len, weir_instant now)
 {
     struct weir_http_listener *listener = context;
     struct conn *conn = weir_conn_state(link);
     const struct weir_text text = { bytes, len };
     switch (conn->point) {
     case HEAD:
-        return len > 0 ? read_head(listener, link, text, now) : 0;
+        return len > 0 ? read_request_head(listener, link, text, now) : 0;
     case BODY:
-        return read_body(listener, link, text, now);
+        return read_request_body(listener, link, text, now);
     case LATE:
         write_late(link, conn);
         return 0;
@@ -681,7 +681,7 @@ static size_t on_bytes(void *context, struct weir_conn *link, const char *bytes,
          * read. */
         if (len > 0)
             weir_conn_set_busy(link, true);
-        tell_stream(listener, link, conn, now);
+        answer_stream(listener, link, conn, now);
         return len;
     }
     weir_assert(false);
@@ -690,7 +690,7 @@ static size_t on_bytes(void *context, struct weir_conn *link, const char *bytes,
 
 /* ---- Life ---- */
 
-static void on_gone(void *context, struct weir_conn *link)
+static void on_conn_gone(void *context, struct weir_conn *link)
 {
     struct weir_http_listener *listener = context;
     struct conn *conn = weir_conn_state(link);
@@ -708,11 +708,11 @@ static void on_gone(void *context, struct weir_conn *link)
     if (conn->point == STREAM && --listener->streams == 0)
         event_del(listener->second);
     free(conn->reader);
-    drop(listener, conn);
+    drop_kept(listener, conn);
 }
 
-static void on_unknown(void *context, const struct weir_conn *link,
-                       weir_instant now)
+static void on_unknown_peer(void *context, const struct weir_conn *link,
+                            weir_instant now)
 {
     const struct weir_http_listener *listener = context;
     if (listener->options.on_unknown)
@@ -742,9 +742,9 @@ static int listen_at(struct weir_http_listener *listener,
         .unauthenticated_max = options->unauthenticated_max,
         .state_size = conn_size() + options->state_size,
         .context = listener,
-        .on_bytes = on_bytes,
-        .on_unknown = on_unknown,
-        .on_gone = on_gone,
+        .on_bytes = on_request_bytes,
+        .on_unknown = on_unknown_peer,
+        .on_gone = on_conn_gone,
     };
     return weir_conn_server_new(&conns, &listener->server, diag);
 }
@@ -788,7 +788,7 @@ const struct weir_listen_address *weir_http_listener_address(
     return weir_conn_server_address(listener->server);
 }
 
-static void forget(void *context, struct weir_conn *link)
+static void set_unknown(void *context, struct weir_conn *link)
 {
     (void)context;
     weir_conn_set_known(link, false);
@@ -796,7 +796,7 @@ static void forget(void *context, struct weir_conn *link)
 
 void weir_http_listener_recheck(struct weir_http_listener *listener)
 {
-    weir_conn_server_each(listener->server, forget, NULL);
+    weir_conn_server_each(listener->server, set_unknown, NULL);
 }
 
 void weir_http_listener_doubt(struct weir_http_listener *listener)

@@ -48,9 +48,10 @@ int weir_protocol_may(const struct weir_protocol_host *host,
     return weir_diag_set(diag, WEIR_EDENIED, why.text, NULL);
 }
 
-static int peek(const struct weir_protocol_host *host,
-                const struct weir_protocol_request *ask, struct weir_reply *out,
-                struct weir_diag *diag, weir_instant now)
+static int peek_by_name(const struct weir_protocol_host *host,
+                        const struct weir_protocol_request *ask,
+                        struct weir_reply *out, struct weir_diag *diag,
+                        weir_instant now)
 {
     struct weir_handle handle;
     int error =
@@ -63,8 +64,8 @@ static int peek(const struct weir_protocol_host *host,
     return 0;
 }
 
-static void count(const struct weir_protocol_host *host,
-                  enum weir_verdict verdict)
+static void count_verdict(const struct weir_protocol_host *host,
+                          enum weir_verdict verdict)
 {
     if (!host->counts)
         return;
@@ -97,10 +98,10 @@ int weir_protocol_decide(const struct weir_protocol_host *host,
     if (error < 0)
         return error;
     if (ask->peek)
-        return peek(host, ask, out, diag, now);
+        return peek_by_name(host, ask, out, diag, now);
     (void)weir_take_by_name(host->weir, ask->name.p, ask->name.len, ask->weight,
                             out, now);
-    count(host, out->verdict);
+    count_verdict(host, out->verdict);
     return 0;
 }
 
@@ -118,6 +119,6 @@ int weir_protocol_enter(const struct weir_protocol_host *host,
         return weir_diag_set(diag, error, weir_strerror(error), NULL);
     (void)weir_enter(handle, klass, ask->weight, out_permit, out, now);
     weir_handle_close(handle);
-    count(host, out->verdict);
+    count_verdict(host, out->verdict);
     return 0;
 }

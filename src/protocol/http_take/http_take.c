@@ -22,9 +22,9 @@ static void refuse_request(void *context, struct weir_http_reply *reply,
     weir_http_take_problem(reply, status, detail);
 }
 
-static struct weir_http_take_call make_call(const struct weir_http_take *api,
-                                            struct weir_http_call *http,
-                                            weir_instant now)
+static struct weir_http_take_call make_take_call(
+    const struct weir_http_take *api, struct weir_http_call *http,
+    weir_instant now)
 {
     return (struct weir_http_take_call){ .api = api,
                                          .http = http,
@@ -145,7 +145,7 @@ static void write_routes(const struct weir_http_take_call *call)
     call->reply->json = json_pack("{s:o}", "routes", list);
 }
 
-static const struct route *find_http_route(struct weir_text path)
+static const struct route *find_api_route(struct weir_text path)
 {
     for (size_t i = 0; i < WEIR_COUNT_OF(routes); i++)
         if (weir_text_equal(path, weir_text_of(routes[i].path)))
@@ -156,7 +156,7 @@ static const struct route *find_http_route(struct weir_text path)
 static bool takes_forms(void *context, struct weir_text path)
 {
     (void)context;
-    const struct route *route = find_http_route(path);
+    const struct route *route = find_api_route(path);
     return route && route->forms;
 }
 
@@ -220,9 +220,9 @@ static bool has_method(const struct weir_http_take_call *call,
 static bool check_head(void *context, struct weir_http_call *http,
                        weir_instant now)
 {
-    const struct weir_http_take_call call = make_call(context, http, now);
+    const struct weir_http_take_call call = make_take_call(context, http, now);
     const struct route *route =
-        find_http_route(weir_http_path(http->request->target));
+        find_api_route(weir_http_path(http->request->target));
     /* A browser that opens the page has no credential yet, and the page's files
      * hold no data of the limiter. */
     if (call.api->views && weir_http_file(http))
@@ -244,9 +244,9 @@ static bool check_head(void *context, struct weir_http_call *http,
 static void answer_request(void *context, struct weir_http_call *http,
                            weir_instant now)
 {
-    const struct weir_http_take_call call = make_call(context, http, now);
+    const struct weir_http_take_call call = make_take_call(context, http, now);
     const struct route *route =
-        find_http_route(weir_http_path(http->request->target));
+        find_api_route(weir_http_path(http->request->target));
     if (route)
         route->run(&call);
     else

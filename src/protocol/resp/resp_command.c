@@ -15,7 +15,7 @@ struct command {
     void (*run)(struct weir_resp_call *call);
 };
 
-static void run_command(struct weir_resp_call *call);
+static void show_commands(struct weir_resp_call *call);
 
 /* The most frequent first. */
 static const struct command commands[] = {
@@ -28,7 +28,7 @@ static const struct command commands[] = {
     { "echo", 2, false, false, 0, weir_resp_echo },
     { "select", 2, false, false, 0, weir_resp_select },
     { "client", -2, false, false, 0, weir_resp_client },
-    { "command", -1, false, false, 0, run_command },
+    { "command", -1, false, false, 0, show_commands },
     { "config", -2, false, false, 0, weir_resp_config },
     { "info", -1, false, false, 0, weir_resp_info },
     { "auth", -2, true, false, 0, weir_resp_auth },
@@ -37,7 +37,7 @@ static const struct command commands[] = {
     { "quit", -1, true, false, 0, weir_resp_quit },
 };
 
-static const struct command *find_command(struct weir_text name)
+static const struct command *find_resp_command(struct weir_text name)
 {
     for (size_t i = 0; i < WEIR_COUNT_OF(commands); i++)
         if (weir_resp_is_word(name, commands[i].name))
@@ -66,7 +66,7 @@ static void write_some_commands(struct weir_resp_call *call)
     weir_resp_array(call->out, call->request->count - 2);
     for (size_t i = 2; i < call->request->count; i++) {
         const struct command *command =
-            find_command(weir_resp_argument(call, i));
+            find_resp_command(weir_resp_argument(call, i));
         if (command)
             write_command(call, command);
         else
@@ -88,7 +88,7 @@ static void write_all_commands(struct weir_resp_call *call)
         write_command(call, &commands[i]);
 }
 
-static void run_command(struct weir_resp_call *call)
+static void show_commands(struct weir_resp_call *call)
 {
     struct weir_text part =
         call->request->count > 1 ? weir_resp_argument(call, 1) : WEIR_TEXT("");
@@ -145,7 +145,8 @@ void weir_resp_answer(struct weir_resp_call *call)
     size_t count = call->request->count;
     if (count == 0)
         return;
-    const struct command *command = find_command(weir_resp_argument(call, 0));
+    const struct command *command =
+        find_resp_command(weir_resp_argument(call, 0));
     if (!call->session->known && !(command && command->is_open)) {
         weir_resp_error(call->out, "NOAUTH Authentication required.");
         return;

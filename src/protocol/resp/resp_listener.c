@@ -25,15 +25,16 @@ struct weir_resp_listener {
     char out[OUT_SIZE];
 };
 
-static void meet(struct weir_resp_listener *listener, struct weir_conn *conn,
-                 struct weir_resp_session *session, weir_instant now)
+static void begin_session(struct weir_resp_listener *listener,
+                          struct weir_conn *conn,
+                          struct weir_resp_session *session, weir_instant now)
 {
     session->id = ++listener->met;
     session->protocol = 2;
     weir_resp_meet(listener->host, conn, session, now);
 }
 
-static void hand_over(struct weir_conn *conn, struct weir_resp_out *out)
+static void write_replies(struct weir_conn *conn, struct weir_resp_out *out)
 {
     /* No reply is longer than WEIR_RESP_REPLY_MAX. */
     weir_assert(!out->full);
@@ -42,13 +43,13 @@ static void hand_over(struct weir_conn *conn, struct weir_resp_out *out)
     out->len = 0;
 }
 
-static size_t on_bytes(void *context, struct weir_conn *conn, const char *bytes,
-                       size_t len, weir_instant now)
+static size_t on_commands(void *context, struct weir_conn *conn,
+                          const char *bytes, size_t len, weir_instant now)
 {
     struct weir_resp_listener *listener = context;
     struct weir_resp_session *session = weir_conn_state(conn);
     if (session->id == 0)
-        meet(listener, conn, session, now);
+        begin_session(listener, conn, session, now);
     struct weir_resp_out out = { .p = listener->out, .size = OUT_SIZE };
     struct weir_resp_call call = { .host = listener->host,
                                    .throttle = listener->throttle,
@@ -80,13 +81,13 @@ static size_t on_bytes(void *context, struct weir_conn *conn, const char *bytes,
         /* The ration ends with the first command, not with the first bytes. */
         weir_conn_set_known(conn, session->known);
         if (OUT_SIZE - out.len < WEIR_RESP_REPLY_MAX)
-            hand_over(conn, &out);
+            write_replies(conn, &out);
     }
-    hand_over(conn, &out);
+    write_replies(conn, &out);
     return used;
 }
 
-static void on_gone(void *context, struct weir_conn *conn)
+static void on_session_gone(void *context, struct weir_conn *conn)
 {
     (void)context;
     weir_resp_session_fini(weir_conn_state(conn));
@@ -117,8 +118,8 @@ int weir_resp_listener_new(const struct weir_protocol_host *host,
             host->admit ? WEIR_PROTOCOL_UNAUTHENTICATED_MAX : 0,
         .state_size = sizeof(struct weir_resp_session),
         .context = listener,
-        .on_bytes = on_bytes,
-        .on_gone = on_gone,
+        .on_bytes = on_commands,
+        .on_gone = on_session_gone,
     };
     int error = weir_conn_server_new(&options, &listener->server, diag);
     if (error < 0) {
@@ -135,7 +136,7 @@ const struct weir_listen_address *weir_resp_listener_address(
     return weir_conn_server_address(listener->server);
 }
 
-static void doubt(void *context, struct weir_conn *conn)
+static void recheck_session(void *context, struct weir_conn *conn)
 {
     const struct weir_resp_listener *listener = context;
     struct weir_resp_session *session = weir_conn_state(conn);
@@ -148,7 +149,7 @@ void weir_resp_listener_recheck(struct weir_resp_listener *listener)
 {
     weir_conn_server_doubt(listener->server);
     if (listener->host->admit)
-        weir_conn_server_each(listener->server, doubt, listener);
+        weir_conn_server_each(listener->server, recheck_session, listener);
 }
 
 void weir_resp_listener_stop(struct weir_resp_listener *listener)

@@ -56,34 +56,34 @@ struct weir_throttle {
 
 /* ---- Cells ---- */
 
-static bool is_there(const struct cell *cell)
+static bool is_key_outside(const struct cell *cell)
 {
     return cell->key_len > sizeof cell->key.here;
 }
 
-static const char *key_of(const struct cell *cell)
+static const char *cell_key(const struct cell *cell)
 {
-    return is_there(cell) ? cell->key.there : cell->key.here;
+    return is_key_outside(cell) ? cell->key.there : cell->key.here;
 }
 
-static struct cell *find(const struct weir_throttle *t, struct weir_text key,
-                         uint64_t hash)
+static struct cell *find_cell(const struct weir_throttle *t,
+                              struct weir_text key, uint64_t hash)
 {
     size_t cursor = 0;
     uint32_t at;
     while (weir_index_find(&t->index, hash, &cursor, &at)) {
         struct cell *cell = &t->cells[at];
         if (cell->key_len == key.len &&
-            memcmp(key_of(cell), key.p, key.len) == 0)
+            memcmp(cell_key(cell), key.p, key.len) == 0)
             return cell;
     }
     return NULL;
 }
 
-static void take_out(struct weir_throttle *t, struct cell *cell)
+static void remove_cell(struct weir_throttle *t, struct cell *cell)
 {
     weir_index_remove(&t->index, cell->hash, (uint32_t)(cell - t->cells));
-    if (is_there(cell))
+    if (is_key_outside(cell))
         t->mem->free(t->mem->context, cell->key.there, cell->key_len);
     cell->is_used = false;
     cell->key_len = 0;
@@ -92,34 +92,34 @@ static void take_out(struct weir_throttle *t, struct cell *cell)
     t->counts.keys--;
 }
 
-static struct cell *under_hand(struct weir_throttle *t)
+static struct cell *move_hand(struct weir_throttle *t)
 {
     t->hand = t->hand + 1 < t->made ? t->hand + 1 : 0;
     return &t->cells[t->hand];
 }
 
 /* Removes idle cells near the hand. */
-static void tidy(struct weir_throttle *t, int64_t now)
+static void remove_idle_cells(struct weir_throttle *t, int64_t now)
 {
     for (uint32_t i = 0; i < LOOKED_AT && i < t->made; i++) {
-        struct cell *cell = under_hand(t);
+        struct cell *cell = move_hand(t);
         if (cell->is_used && cell->tat <= now)
-            take_out(t, cell);
+            remove_cell(t, cell);
     }
 }
 
 /* Removes, among some cells at the hand, the one nearest to idle; all are
  * used. */
-static void evict(struct weir_throttle *t, int64_t now)
+static void evict_cell(struct weir_throttle *t, int64_t now)
 {
-    struct cell *best = under_hand(t);
+    struct cell *best = move_hand(t);
     for (uint32_t i = 1; i < CHOSEN_FROM; i++) {
-        struct cell *cell = under_hand(t);
+        struct cell *cell = move_hand(t);
         if (cell->tat < best->tat)
             best = cell;
     }
     t->counts.evicted += best->tat > now;
-    take_out(t, best);
+    remove_cell(t, best);
 }
 
 /* Adds a free cell; false: no memory. */
@@ -138,22 +138,22 @@ static bool make_cell(struct weir_throttle *t)
 }
 
 /* Ensures a free cell; false: no memory. */
-static bool make_room(struct weir_throttle *t, int64_t now)
+static bool make_cell_room(struct weir_throttle *t, int64_t now)
 {
-    tidy(t, now);
+    remove_idle_cells(t, now);
     if (t->free != NONE)
         return true;
     if (t->made < t->counts.keys_max)
         return make_cell(t);
-    evict(t, now);
+    evict_cell(t, now);
     return true;
 }
 
-static struct cell *put_in(struct weir_throttle *t, struct weir_text key,
-                           uint64_t hash, int64_t now)
+static struct cell *insert_cell(struct weir_throttle *t, struct weir_text key,
+                                uint64_t hash, int64_t now)
 {
     bool is_long = key.len > INLINE_MAX;
-    if (!make_room(t, now))
+    if (!make_cell_room(t, now))
         return NULL;
     char *there = is_long ? t->mem->alloc(t->mem->context, key.len) : NULL;
     if ((is_long && !there) ||
@@ -201,7 +201,7 @@ static int64_t period_of(const struct weir_throttle_ask *ask)
 }
 
 /* The time of 'units' in ns, rounded up. */
-static int64_t time_of(const struct weir_throttle_ask *ask, int64_t units)
+static int64_t time_of_units(const struct weir_throttle_ask *ask, int64_t units)
 {
     return proportion(period_of(ask), units, ask->count, true, TIME_MAX);
 }
@@ -213,19 +213,19 @@ static int64_t units_in(const struct weir_throttle_ask *ask, int64_t time)
 }
 
 /* Rounds durations as redis-cell does. */
-static int64_t to_seconds(int64_t ns)
+static int64_t round_to_seconds(int64_t ns)
 {
     int64_t second = WEIR_SECOND;
     return ns / second + (ns % second >= (int64_t)WEIR_MILLISECOND);
 }
 
 /* Decides on 'tat'; returns the new tat. */
-static int64_t decide(const struct weir_throttle_ask *ask, int64_t tat,
-                      struct weir_throttle_reply *out, int64_t now)
+static int64_t move_tat(const struct weir_throttle_ask *ask, int64_t tat,
+                        struct weir_throttle_reply *out, int64_t now)
 {
     int64_t limit = ask->max_burst < INT64_MAX ? ask->max_burst + 1 : INT64_MAX;
-    int64_t burst = time_of(ask, limit);
-    int64_t cost = time_of(ask, ask->quantity);
+    int64_t burst = time_of_units(ask, limit);
+    int64_t cost = time_of_units(ask, ask->quantity);
     int64_t ahead = tat > now ? tat - now : 0;
     bool passes = ahead + cost <= burst;
     int64_t ttl = passes ? ahead + cost : ahead;
@@ -234,14 +234,15 @@ static int64_t decide(const struct weir_throttle_ask *ask, int64_t tat,
         .limited = !passes,
         .limit = limit,
         .remaining = left > 0 ? left : 0,
-        .retry_after_s =
-            passes || cost > burst ? -1 : to_seconds(ahead + cost - burst),
-        .reset_after_s = to_seconds(ttl),
+        .retry_after_s = passes || cost > burst
+                             ? -1
+                             : round_to_seconds(ahead + cost - burst),
+        .reset_after_s = round_to_seconds(ttl),
     };
     return now + ttl;
 }
 
-static int check(const struct weir_throttle_ask *ask)
+static int check_range(const struct weir_throttle_ask *ask)
 {
     if (ask->key.len > WEIR_THROTTLE_KEY_MAX)
         return WEIR_ETOOBIG;
@@ -256,16 +257,16 @@ int weir_throttle_decide(struct weir_throttle *throttle,
     struct weir_throttle *t = throttle;
     struct weir_throttle_reply reply;
     int64_t at = (int64_t)now;
-    int error = check(ask);
+    int error = check_range(ask);
     if (error < 0)
         return error;
     uint64_t hash = weir_hash(ask->key, t->seed);
-    struct cell *cell = find(t, ask->key, hash);
-    int64_t tat = decide(ask, cell ? cell->tat : at, &reply, at);
+    struct cell *cell = find_cell(t, ask->key, hash);
+    int64_t tat = move_tat(ask, cell ? cell->tat : at, &reply, at);
     bool changes = !ask->probe && !reply.limited && ask->quantity != 0;
     /* A key that is idle afterwards needs no cell. */
     if (changes && !cell && tat > at) {
-        cell = put_in(t, ask->key, hash, at);
+        cell = insert_cell(t, ask->key, hash, at);
         if (!cell)
             return WEIR_ENOMEM;
     }
@@ -280,11 +281,12 @@ int weir_throttle_decide(struct weir_throttle *throttle,
 bool weir_throttle_forget(struct weir_throttle *throttle, struct weir_text key,
                           weir_instant now)
 {
-    struct cell *cell = find(throttle, key, weir_hash(key, throttle->seed));
+    struct cell *cell =
+        find_cell(throttle, key, weir_hash(key, throttle->seed));
     if (!cell)
         return false;
     bool counted = cell->tat > (int64_t)now;
-    take_out(throttle, cell);
+    remove_cell(throttle, cell);
     return counted;
 }
 
@@ -311,7 +313,7 @@ void weir_throttle_free(struct weir_throttle **throttle)
         return;
     *throttle = NULL;
     for (uint32_t i = 0; i < t->made; i++)
-        if (t->cells[i].is_used && is_there(&t->cells[i]))
+        if (t->cells[i].is_used && is_key_outside(&t->cells[i]))
             t->mem->free(t->mem->context, t->cells[i].key.there,
                          t->cells[i].key_len);
     weir_index_fini(&t->index, t->mem);

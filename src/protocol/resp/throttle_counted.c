@@ -42,17 +42,17 @@ static int read_rule(const struct weir_throttle_ask *ask,
 }
 
 /* Rounds durations as redis-cell does. */
-static int64_t to_seconds(weir_u128 time)
+static int64_t round_wide_to_seconds(weir_u128 time)
 {
     return (int64_t)(time / WEIR_SECOND) +
            (time % WEIR_SECOND >= WEIR_MILLISECOND);
 }
 
 /* Time until so many units have leaked. */
-static int64_t drain(const struct weir_throttle_rule *rule, uint64_t units)
+static int64_t drain_time(const struct weir_throttle_rule *rule, uint64_t units)
 {
-    return to_seconds((weir_u128)units * rule->period_s * WEIR_SECOND /
-                      rule->count);
+    return round_wide_to_seconds((weir_u128)units * rule->period_s *
+                                 WEIR_SECOND / rule->count);
 }
 
 /* 'weight' units were looked for, but not taken. */
@@ -66,7 +66,7 @@ static void put_passed(const struct weir_throttle_rule *rule,
         left = rule->burst;
     out->remaining = (int64_t)left;
     out->retry_after_s = -1;
-    out->reset_after_s = drain(rule, rule->burst - left);
+    out->reset_after_s = drain_time(rule, rule->burst - left);
 }
 
 static void put_limited(const struct weir_throttle_rule *rule,
@@ -80,12 +80,13 @@ static void put_limited(const struct weir_throttle_rule *rule,
     /* If even a weight of 0 doesn't pass, nothing is left. */
     uint64_t most = weight > 0 ? weight - 1 : 0;
     out->remaining = (int64_t)(left < most ? left : most);
-    out->retry_after_s = reply->never ? -1 : to_seconds(reply->retry_after);
-    out->reset_after_s = drain(rule, fill);
+    out->retry_after_s =
+        reply->never ? -1 : round_wide_to_seconds(reply->retry_after);
+    out->reset_after_s = drain_time(rule, fill);
 }
 
-static int give_back(const struct weir_protocol_host *host,
-                     struct weir_text name, uint64_t units, weir_instant now)
+static int refund_units(const struct weir_protocol_host *host,
+                        struct weir_text name, uint64_t units, weir_instant now)
 {
     struct weir_handle handle;
     int error = weir_handle_open(host->weir, name.p, name.len, &handle);
@@ -133,8 +134,8 @@ int weir_throttle_counted_decide(const struct weir_protocol_host *host,
     if (len == 0)
         return WEIR_ENAME;
     if (ask->quantity < 0 && !ask->probe)
-        error = give_back(host, (struct weir_text){ name, len },
-                          (uint64_t)-ask->quantity, now);
+        error = refund_units(host, (struct weir_text){ name, len },
+                             (uint64_t)-ask->quantity, now);
     if (error < 0)
         return error;
     uint64_t weight = ask->quantity > 0 ? (uint64_t)ask->quantity : 0;

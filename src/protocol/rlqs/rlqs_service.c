@@ -83,8 +83,8 @@ struct weir_rlqs_service {
 
 /* ---- Shares ---- */
 
-static struct share **list_of(struct weir_rlqs_service *service,
-                              const struct weir_rls_name *name)
+static struct share **share_list(struct weir_rlqs_service *service,
+                                 const struct weir_rls_name *name)
 {
     struct weir_text text = { name->buf, name->len };
     return &service->shares[weir_hash(text, 0) % SHARES_SIZE];
@@ -93,7 +93,7 @@ static struct share **list_of(struct weir_rlqs_service *service,
 static struct share *find_share(struct weir_rlqs_service *service,
                                 const struct weir_rls_name *name)
 {
-    struct share *share = *list_of(service, name);
+    struct share *share = *share_list(service, name);
     while (share && (share->name.len != name->len ||
                      memcmp(share->name.buf, name->buf, name->len) != 0))
         share = share->next;
@@ -118,8 +118,8 @@ static struct share *get_share(struct weir_rlqs_service *service,
         free(share);
         return NULL;
     }
-    share->next = *list_of(service, name);
-    *list_of(service, name) = share;
+    share->next = *share_list(service, name);
+    *share_list(service, name) = share;
     return share;
 }
 
@@ -135,7 +135,7 @@ static void leave_share(struct weir_rlqs_service *service,
     share->fresh -= bucket->reports < 2;
     if (--share->buckets > 0)
         return;
-    struct share **at = list_of(service, &share->name);
+    struct share **at = share_list(service, &share->name);
     while (*at != share)
         at = &(*at)->next;
     *at = share->next;
@@ -145,14 +145,14 @@ static void leave_share(struct weir_rlqs_service *service,
 
 /* ---- Buckets ---- */
 
-static struct weir_text id_of(const struct bucket *bucket)
+static struct weir_text bucket_id(const struct bucket *bucket)
 {
     return (struct weir_text){ bucket->id, bucket->id_len };
 }
 
 /* Searches the share's list: a name has about one bucket per Envoy. */
-static struct bucket *find_bucket(struct weir_rlqs_stream *stream,
-                                  const struct weir_rls_name *name)
+static struct bucket *find_stream_bucket(struct weir_rlqs_stream *stream,
+                                         const struct weir_rls_name *name)
 {
     const struct share *share = find_share(stream->service, name);
     struct bucket *bucket = share ? share->first : NULL;
@@ -162,9 +162,9 @@ static struct bucket *find_bucket(struct weir_rlqs_stream *stream,
 }
 
 /* NULL: no memory. */
-static struct bucket *add_bucket(struct weir_rlqs_stream *stream,
-                                 const struct weir_rls_name *name,
-                                 struct weir_text id)
+static struct bucket *add_stream_bucket(struct weir_rlqs_stream *stream,
+                                        const struct weir_rls_name *name,
+                                        struct weir_text id)
 {
     struct bucket *bucket = calloc(1, sizeof *bucket + id.len);
     struct share *share = bucket ? get_share(stream->service, name) : NULL;
@@ -199,7 +199,7 @@ static void drop_bucket(struct weir_rlqs_stream *stream, struct bucket **at)
 /* ---- Assignments ---- */
 
 /* Converts a rate per second to whole tokens per interval. */
-static void set_rate(double rate, struct weir_rlqs_action *action)
+static void set_action_rate(double rate, struct weir_rlqs_action *action)
 {
     if (rate <= 1.0 / 86400) {
         action->what = WEIR_RLQS_DENY_ALL;
@@ -213,7 +213,7 @@ static void set_rate(double rate, struct weir_rlqs_action *action)
                                          : (uint32_t)rate;
 }
 
-static double part_of(const struct bucket *bucket)
+static double demand_part(const struct bucket *bucket)
 {
     const struct share *share = bucket->share;
     return share->demand > 0 ? bucket->demand / share->demand
@@ -221,8 +221,8 @@ static double part_of(const struct bucket *bucket)
 }
 
 /* Units that the quota refills in the time 'in'. */
-static double returns(const struct bucket *bucket,
-                      const struct weir_reply *reply, weir_duration in)
+static double refilled_units(const struct bucket *bucket,
+                             const struct weir_reply *reply, weir_duration in)
 {
     struct weir_policy policy;
     struct weir *weir = bucket->stream->service->host->weir;
@@ -239,25 +239,25 @@ static void set_half(const struct bucket *bucket,
 {
     action->what = WEIR_RLQS_BUCKET;
     action->interval = bucket->lives / 3;
-    double half =
-        ((double)reply->remaining + returns(bucket, reply, action->interval)) /
-        2 * part_of(bucket);
+    double half = ((double)reply->remaining +
+                   refilled_units(bucket, reply, action->interval)) /
+                  2 * demand_part(bucket);
     action->tokens = half < 1            ? 1
                      : half > UINT32_MAX ? UINT32_MAX
                                          : (uint32_t)half;
 }
 
-static struct weir_rlqs_action decide(const struct bucket *bucket,
-                                      weir_instant now)
+static struct weir_rlqs_action choose_action(const struct bucket *bucket,
+                                             weir_instant now)
 {
     struct weir_reply reply;
-    struct weir_rlqs_action action = { .bucket = id_of(bucket),
+    struct weir_rlqs_action action = { .bucket = bucket_id(bucket),
                                        .what = WEIR_RLQS_ALLOW_ALL,
                                        .lives = bucket->lives };
     (void)weir_peek(bucket->share->handle, 1, &reply, now);
     action.granted = reply.leased;
     if (reply.leased && reply.granted < (double)UINT64_MAX)
-        set_rate(reply.granted * part_of(bucket), &action);
+        set_action_rate(reply.granted * demand_part(bucket), &action);
     else if (reply.verdict == WEIR_LIMITED)
         action.what = WEIR_RLQS_DENY_ALL;
     else if (!reply.unknown && reply.remaining < UINT64_MAX)
@@ -267,8 +267,8 @@ static struct weir_rlqs_action decide(const struct bucket *bucket,
 
 /* Whether an assignment is worth sending between reports. A new token bucket is
  * full, so only a grant justifies one. */
-static bool differs(const struct weir_rlqs_action *a,
-                    const struct weir_rlqs_action *b)
+static bool is_worth_sending(const struct weir_rlqs_action *a,
+                             const struct weir_rlqs_action *b)
 {
     if (a->what != b->what)
         return true;
@@ -302,15 +302,15 @@ static bool add_action(struct weir_rlqs_service *service,
     return true;
 }
 
-static struct weir_text take_out(struct weir_rlqs_service *service)
+static struct weir_text take_message(struct weir_rlqs_service *service)
 {
     struct weir_text out = { (const char *)service->out, service->out_len };
     service->out_len = 0;
     return out;
 }
 
-static void tell(struct weir_rlqs_service *service, struct bucket *bucket,
-                 const struct weir_rlqs_action *action)
+static void put_action(struct weir_rlqs_service *service, struct bucket *bucket,
+                       const struct weir_rlqs_action *action)
 {
     if (add_action(service, action))
         bucket->told = *action;
@@ -331,7 +331,7 @@ static void set_demand(struct bucket *bucket, double asked)
     bucket->demand = asked;
 }
 
-static void want(const struct share *share, weir_instant now)
+static void set_want(const struct share *share, weir_instant now)
 {
     double wants = share->demand * WANT_MORE + WANT_LEAST;
     if (share->fresh > 0 && wants < WANT_FIRST)
@@ -339,8 +339,8 @@ static void want(const struct share *share, weir_instant now)
     (void)weir_want(share->handle, wants < 1e18 ? wants : 1e18, now);
 }
 
-static void charge(struct bucket *bucket, const struct weir_rlqs_usage *usage,
-                   weir_instant now)
+static void charge_usage(struct bucket *bucket,
+                         const struct weir_rlqs_usage *usage, weir_instant now)
 {
     weir_duration since =
         usage->elapsed > ELAPSED_LEAST ? usage->elapsed : ELAPSED_LEAST;
@@ -353,20 +353,20 @@ static void charge(struct bucket *bucket, const struct weir_rlqs_usage *usage,
         usage->allowed < WEIR_WEIGHT_MAX ? usage->allowed : WEIR_WEIGHT_MAX;
     if (passed > 0)
         weir_charge(bucket->share->handle, passed, now);
-    want(bucket->share, now);
+    set_want(bucket->share, now);
 }
 
-static int refuse(struct weir_rlqs_service *service, int status,
-                  const char *sentence, struct weir_text *out)
+static int refuse_report(struct weir_rlqs_service *service, int status,
+                         const char *sentence, struct weir_text *out)
 {
     weir_diag_set(&service->diag, 0, sentence, NULL);
     *out = weir_text_of(service->diag.text);
     return status;
 }
 
-static void name_it(const struct weir_rlqs_stream *stream,
-                    const struct weir_rlqs_usage *usage,
-                    struct weir_rls_name *out)
+static void name_usage(const struct weir_rlqs_stream *stream,
+                       const struct weir_rlqs_usage *usage,
+                       struct weir_rls_name *out)
 {
     weir_rls_name_begin(
         out, (struct weir_text){ stream->domain, stream->domain_len });
@@ -382,13 +382,14 @@ static int check_usage(struct weir_rlqs_stream *stream,
                        struct weir_text *out, weir_instant now)
 {
     struct weir_rls_name name;
-    name_it(stream, usage, &name);
+    name_usage(stream, usage, &name);
     if (name.too_long)
-        return refuse(stream->service, WEIR_GRPC_INVALID_ARGUMENT,
-                      "a bucket_id is too long for the name of a quota, which "
-                      "has 255 bytes",
-                      out);
-    if (find_bucket(stream, &name) ||
+        return refuse_report(
+            stream->service, WEIR_GRPC_INVALID_ARGUMENT,
+            "a bucket_id is too long for the name of a quota, which "
+            "has 255 bytes",
+            out);
+    if (find_stream_bucket(stream, &name) ||
         weir_protocol_may(stream->service->host, &stream->taker,
                           (struct weir_text){ name.buf, name.len },
                           &stream->service->diag, now) == 0)
@@ -403,17 +404,17 @@ static int take_usage(struct weir_rlqs_stream *stream,
                       struct weir_text *out, weir_instant now)
 {
     struct weir_rls_name name;
-    name_it(stream, usage, &name);
-    struct bucket *bucket = find_bucket(stream, &name);
+    name_usage(stream, usage, &name);
+    struct bucket *bucket = find_stream_bucket(stream, &name);
     if (!bucket && stream->bucket_count == WEIR_RLQS_BUCKETS_MAX)
-        return refuse(stream->service, WEIR_GRPC_RESOURCE_EXHAUSTED,
-                      "more than 4096 buckets on one stream", out);
+        return refuse_report(stream->service, WEIR_GRPC_RESOURCE_EXHAUSTED,
+                             "more than 4096 buckets on one stream", out);
     if (!bucket)
-        bucket = add_bucket(stream, &name, usage->bucket);
+        bucket = add_stream_bucket(stream, &name, usage->bucket);
     if (!bucket)
-        return refuse(stream->service, WEIR_GRPC_RESOURCE_EXHAUSTED,
-                      "out of memory", out);
-    charge(bucket, usage, now);
+        return refuse_report(stream->service, WEIR_GRPC_RESOURCE_EXHAUSTED,
+                             "out of memory", out);
+    charge_usage(bucket, usage, now);
     return WEIR_GRPC_OK;
 }
 
@@ -438,11 +439,12 @@ static int set_domain(struct weir_rlqs_stream *stream, struct weir_text domain,
     if (stream->domain_len > 0)
         return WEIR_GRPC_OK;
     if (domain.len == 0)
-        return refuse(stream->service, WEIR_GRPC_INVALID_ARGUMENT,
-                      "the first report of a stream must have a domain", out);
+        return refuse_report(stream->service, WEIR_GRPC_INVALID_ARGUMENT,
+                             "the first report of a stream must have a domain",
+                             out);
     if (domain.len > sizeof stream->domain)
-        return refuse(stream->service, WEIR_GRPC_INVALID_ARGUMENT,
-                      "the domain is over 255 bytes", out);
+        return refuse_report(stream->service, WEIR_GRPC_INVALID_ARGUMENT,
+                             "the domain is over 255 bytes", out);
     memcpy(stream->domain, domain.p, domain.len);
     stream->domain_len = domain.len;
     return WEIR_GRPC_OK;
@@ -469,10 +471,10 @@ int weir_rlqs_stream_report(struct weir_rlqs_stream *stream, const void *bytes,
     for (struct bucket *b = stream->buckets; b; b = b->next) {
         if (b->heard != now)
             continue;
-        struct weir_rlqs_action action = decide(b, now);
-        tell(service, b, &action);
+        struct weir_rlqs_action action = choose_action(b, now);
+        put_action(service, b, &action);
     }
-    *out = take_out(service);
+    *out = take_message(service);
     return WEIR_GRPC_OK;
 }
 
@@ -483,18 +485,18 @@ struct weir_text weir_rlqs_stream_look(struct weir_rlqs_stream *stream,
     struct bucket **at = &stream->buckets;
     while (*at) {
         struct bucket *bucket = *at;
-        struct weir_rlqs_action action = decide(bucket, now);
+        struct weir_rlqs_action action = choose_action(bucket, now);
         bool silent = now > bucket->heard + WEIR_RLQS_SILENCE_MAX;
         if (silent)
             action.what = WEIR_RLQS_ABANDON;
-        if (differs(&action, &bucket->told))
-            tell(service, bucket, &action);
+        if (is_worth_sending(&action, &bucket->told))
+            put_action(service, bucket, &action);
         if (silent)
             drop_bucket(stream, at);
         else
             at = &bucket->next;
     }
-    return take_out(service);
+    return take_message(service);
 }
 
 /* ---- Life ---- */

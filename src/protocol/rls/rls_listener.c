@@ -74,7 +74,7 @@ struct weir_rls_listener {
 /* ---- Writing ---- */
 
 /* Writing may end streams; their on_close comes at the next feed. */
-static void hand_over(struct visit *visit)
+static void write_output(struct visit *visit)
 {
     const void *bytes;
     size_t len;
@@ -84,7 +84,8 @@ static void hand_over(struct visit *visit)
         weir_conn_end(visit->conn);
 }
 
-static void reply(struct weir_h2 *h2, int32_t stream, struct weir_text message)
+static void finish_with_reply(struct weir_h2 *h2, int32_t stream,
+                              struct weir_text message)
 {
     int error = weir_h2_send(h2, stream, message.p, message.len, false);
     (void)weir_h2_finish(
@@ -94,7 +95,7 @@ static void reply(struct weir_h2 *h2, int32_t stream, struct weir_text message)
 
 /* ---- Listed streams ---- */
 
-static struct listed *find(struct visit *visit, int32_t stream)
+static struct listed *find_listed(struct visit *visit, int32_t stream)
 {
     struct listed *listed = visit->listed;
     while (listed && listed->stream != stream)
@@ -102,7 +103,7 @@ static struct listed *find(struct visit *visit, int32_t stream)
     return listed;
 }
 
-static void forget(struct visit *visit, int32_t stream)
+static void drop_listed(struct visit *visit, int32_t stream)
 {
     struct listed **at = &visit->listed;
     while (*at && (*at)->stream != stream)
@@ -116,7 +117,8 @@ static void forget(struct visit *visit, int32_t stream)
     free(listed);
 }
 
-static struct weir_protocol_taker *copy(const struct weir_protocol_taker *taker)
+static struct weir_protocol_taker *copy_taker(
+    const struct weir_protocol_taker *taker)
 {
     struct weir_protocol_taker *made = malloc(sizeof *made);
     if (made)
@@ -124,14 +126,14 @@ static struct weir_protocol_taker *copy(const struct weir_protocol_taker *taker)
     return made;
 }
 
-static bool list(struct visit *visit, int32_t stream, enum kind kind,
-                 const struct weir_protocol_taker *taker)
+static bool add_listed(struct visit *visit, int32_t stream, enum kind kind,
+                       const struct weir_protocol_taker *taker)
 {
     struct listed *listed = calloc(1, sizeof *listed);
     if (listed && kind == QUOTAS)
         listed->quotas = weir_rlqs_stream_new(visit->listener->quotas, taker);
     if (listed && kind == LIMITED)
-        listed->taker = copy(taker);
+        listed->taker = copy_taker(taker);
     if (!listed || (kind == QUOTAS && !listed->quotas) ||
         (kind == LIMITED && !listed->taker)) {
         free(listed);
@@ -146,7 +148,7 @@ static bool list(struct visit *visit, int32_t stream, enum kind kind,
 
 /* ---- Health ---- */
 
-static bool is_ready(struct weir_rls_listener *listener)
+static bool is_process_ready(struct weir_rls_listener *listener)
 {
     struct weir_status status;
     if (!listener->ready) {
@@ -168,10 +170,11 @@ static enum weir_health health_of(struct weir_rls_listener *listener,
 {
     if (!listed->known_service)
         return WEIR_HEALTH_SERVICE_UNKNOWN;
-    return is_ready(listener) ? WEIR_HEALTH_SERVING : WEIR_HEALTH_NOT_SERVING;
+    return is_process_ready(listener) ? WEIR_HEALTH_SERVING
+                                      : WEIR_HEALTH_NOT_SERVING;
 }
 
-static void tell_watch(struct visit *visit, struct listed *listed)
+static void send_health(struct visit *visit, struct listed *listed)
 {
     unsigned char buf[WEIR_HEALTH_ANSWER_SIZE];
     enum weir_health health = health_of(visit->listener, listed);
@@ -191,22 +194,22 @@ static void on_health(struct visit *visit, struct listed *listed,
     if (weir_health_decode(bytes, len, &service) < 0) {
         (void)weir_h2_finish(visit->h2, stream, WEIR_GRPC_INVALID_ARGUMENT,
                              "this is no HealthCheckRequest");
-        forget(visit, stream);
+        drop_listed(visit, stream);
         return;
     }
     listed->known_service = is_service(service);
     if (listed->kind == WATCH) {
-        tell_watch(visit, listed);
+        send_health(visit, listed);
         return;
     }
     weir_health_encode(health_of(visit->listener, listed), buf);
     if (listed->known_service)
-        reply(visit->h2, stream,
-              (struct weir_text){ (const char *)buf, sizeof buf });
+        finish_with_reply(visit->h2, stream,
+                          (struct weir_text){ (const char *)buf, sizeof buf });
     else
         (void)weir_h2_finish(visit->h2, stream, WEIR_GRPC_NOT_FOUND,
                              "there is 'ratelimit', and no name for all");
-    forget(visit, stream);
+    drop_listed(visit, stream);
 }
 
 /* ---- Quotas ---- */
@@ -225,12 +228,12 @@ static void on_report(struct visit *visit, struct listed *listed,
     if (status == WEIR_GRPC_OK)
         return;
     (void)weir_h2_finish(visit->h2, listed->stream, status, out.p);
-    forget(visit, listed->stream);
+    drop_listed(visit, listed->stream);
 }
 
 /* If sending fails, a bucket's action goes out with the answer to its next
  * report. */
-static void tell_quotas(struct visit *visit, struct listed *listed)
+static void send_actions(struct visit *visit, struct listed *listed)
 {
     struct weir_text out = weir_rlqs_stream_look(listed->quotas, visit->now);
     if (out.len > 0)
@@ -252,10 +255,10 @@ static void end_doubted(struct visit *visit, int32_t stream)
     (void)weir_h2_finish(visit->h2, stream, WEIR_GRPC_UNAVAILABLE,
                          "the credentials were reloaded after the call began: "
                          "repeat it");
-    forget(visit, stream);
+    drop_listed(visit, stream);
 }
 
-static void look_at_listed(struct visit *visit)
+static void check_listed(struct visit *visit)
 {
     struct listed *next;
     for (struct listed *l = visit->listed; l; l = next) {
@@ -263,16 +266,17 @@ static void look_at_listed(struct visit *visit)
         if (is_doubted(visit, l->stream, l))
             end_doubted(visit, l->stream);
         else if (l->kind == WATCH && l->told != 0)
-            tell_watch(visit, l);
+            send_health(visit, l);
         else if (l->kind == QUOTAS)
-            tell_quotas(visit, l);
+            send_actions(visit, l);
     }
 }
 
 /* ---- Calls ---- */
 
-static bool admit(struct visit *visit, int32_t stream,
-                  const char *authorization, struct weir_protocol_taker *out)
+static bool admit_call(struct visit *visit, int32_t stream,
+                       const char *authorization,
+                       struct weir_protocol_taker *out)
 {
     const struct weir_protocol_host *host = visit->listener->host;
     struct weir_diag why = { 0 };
@@ -290,7 +294,7 @@ static bool admit(struct visit *visit, int32_t stream,
 }
 
 /* The kind of a path whose streams are listed; -1: another path. */
-static int kind_of(const char *path)
+static int listed_kind(const char *path)
 {
     static const char *const paths[] = {
         [CHECK] = WEIR_HEALTH_CHECK,
@@ -303,52 +307,52 @@ static int kind_of(const char *path)
     return -1;
 }
 
-static bool on_call(void *context, struct weir_h2 *h2, int32_t stream,
-                    const char *path, const char *authorization)
+static bool on_call_begun(void *context, struct weir_h2 *h2, int32_t stream,
+                          const char *path, const char *authorization)
 {
     struct visit *visit = context;
     struct weir_protocol_taker taker = weir_protocol_any_taker;
-    int kind = kind_of(path);
+    int kind = listed_kind(path);
     bool decides = strcmp(path, WEIR_RLS_SHOULD_RATE_LIMIT) == 0;
     visit->newest = stream; /* the ids of a peer's streams always rise */
     if (kind < 0 && !decides)
         return false;
     if ((decides || kind == QUOTAS) &&
-        !admit(visit, stream, authorization, &taker))
+        !admit_call(visit, stream, authorization, &taker))
         return true;
     if (decides && taker.names.all)
         return true; /* it needs no state */
-    if (!list(visit, stream, decides ? LIMITED : (enum kind)kind, &taker))
+    if (!add_listed(visit, stream, decides ? LIMITED : (enum kind)kind, &taker))
         (void)weir_h2_finish(h2, stream, WEIR_GRPC_RESOURCE_EXHAUSTED,
                              "out of memory");
     return true;
 }
 
-static void decide(struct visit *visit, int32_t stream,
-                   const struct weir_protocol_taker *taker, const void *bytes,
-                   size_t len)
+static void answer_call(struct visit *visit, int32_t stream,
+                        const struct weir_protocol_taker *taker,
+                        const void *bytes, size_t len)
 {
     struct weir_text answer;
     int status = weir_rls_service_answer(visit->listener->rls_service, taker,
                                          bytes, len, &answer, visit->now);
     if (status == WEIR_GRPC_OK)
-        reply(visit->h2, stream, answer);
+        finish_with_reply(visit->h2, stream, answer);
     else
         (void)weir_h2_finish(visit->h2, stream, status, answer.p);
 }
 
-static void on_message(void *context, struct weir_h2 *h2, int32_t stream,
-                       const void *bytes, size_t len)
+static void on_grpc_message(void *context, struct weir_h2 *h2, int32_t stream,
+                            const void *bytes, size_t len)
 {
     (void)h2;
     struct visit *visit = context;
-    struct listed *listed = find(visit, stream);
+    struct listed *listed = find_listed(visit, stream);
     if (is_doubted(visit, stream, listed)) {
         end_doubted(visit, stream);
         return;
     }
     if (!listed) {
-        decide(visit, stream, &weir_protocol_any_taker, bytes, len);
+        answer_call(visit, stream, &weir_protocol_any_taker, bytes, len);
         return;
     }
     switch (listed->kind) {
@@ -360,46 +364,47 @@ static void on_message(void *context, struct weir_h2 *h2, int32_t stream,
         on_report(visit, listed, bytes, len);
         return;
     case LIMITED:
-        decide(visit, stream, listed->taker, bytes, len);
-        forget(visit, stream);
+        answer_call(visit, stream, listed->taker, bytes, len);
+        drop_listed(visit, stream);
         return;
     }
 }
 
 /* The peer has sent its last message, which a Watch does at once. */
-static void on_end(void *context, struct weir_h2 *h2, int32_t stream)
+static void on_call_half_closed(void *context, struct weir_h2 *h2,
+                                int32_t stream)
 {
     struct visit *visit = context;
-    const struct listed *listed = find(visit, stream);
+    const struct listed *listed = find_listed(visit, stream);
     if (listed && listed->kind == WATCH && listed->told != 0)
         return;
     bool ended = listed && listed->kind == QUOTAS;
     (void)weir_h2_finish(h2, stream,
                          ended ? WEIR_GRPC_OK : WEIR_GRPC_INVALID_ARGUMENT,
                          ended ? NULL : "a call without a request");
-    forget(visit, stream);
+    drop_listed(visit, stream);
 }
 
-static void on_close(void *context, struct weir_h2 *h2, int32_t stream,
-                     int status, const char *message)
+static void on_call_closed(void *context, struct weir_h2 *h2, int32_t stream,
+                           int status, const char *message)
 {
     (void)h2;
     (void)status;
     (void)message;
-    forget(context, stream);
+    drop_listed(context, stream);
 }
 
 /* ---- Connections ---- */
 
-static bool begin(struct weir_rls_listener *listener, struct weir_conn *conn,
-                  struct visit *visit)
+static bool begin_visit(struct weir_rls_listener *listener,
+                        struct weir_conn *conn, struct visit *visit)
 {
     const struct weir_h2_handler handler = {
         .context = visit,
-        .on_call = on_call,
-        .on_message = on_message,
-        .on_end = on_end,
-        .on_close = on_close,
+        .on_call = on_call_begun,
+        .on_message = on_grpc_message,
+        .on_end = on_call_half_closed,
+        .on_close = on_call_closed,
     };
     visit->listener = listener;
     visit->conn = conn;
@@ -407,34 +412,34 @@ static bool begin(struct weir_rls_listener *listener, struct weir_conn *conn,
     return visit->h2 != NULL;
 }
 
-static size_t on_bytes(void *context, struct weir_conn *conn, const char *bytes,
-                       size_t len, weir_instant now)
+static size_t on_visit_bytes(void *context, struct weir_conn *conn,
+                             const char *bytes, size_t len, weir_instant now)
 {
     struct visit *visit = weir_conn_state(conn);
     visit->now = now;
-    if (!visit->h2 && !begin(context, conn, visit)) {
+    if (!visit->h2 && !begin_visit(context, conn, visit)) {
         weir_conn_end(conn);
         return len;
     }
     if (len == 0)
-        look_at_listed(visit);
+        check_listed(visit);
     int error = weir_h2_feed(visit->h2, bytes, len);
-    hand_over(visit);
+    write_output(visit);
     if (error < 0)
         weir_conn_end(conn);
     return len;
 }
 
-static void on_gone(void *context, struct weir_conn *conn)
+static void on_visit_gone(void *context, struct weir_conn *conn)
 {
     (void)context;
     struct visit *visit = weir_conn_state(conn);
     while (visit->listed)
-        forget(visit, visit->listed->stream);
+        drop_listed(visit, visit->listed->stream);
     weir_h2_free(&visit->h2);
 }
 
-static void look_at(void *context, struct weir_conn *conn)
+static void wake_visit(void *context, struct weir_conn *conn)
 {
     (void)context;
     const struct visit *visit = weir_conn_state(conn);
@@ -443,16 +448,16 @@ static void look_at(void *context, struct weir_conn *conn)
 }
 
 /* Runs periodically, and at once when the process has become ready. */
-static void on_look(evutil_socket_t fd, short what, void *context)
+static void on_look_timer(evutil_socket_t fd, short what, void *context)
 {
     (void)fd;
     (void)what;
     struct weir_rls_listener *listener = context;
     bool was_ready = listener->ready;
-    if (is_ready(listener) == was_ready &&
+    if (is_process_ready(listener) == was_ready &&
         ++listener->looks % LOOKS_A_SECOND != 0)
         return;
-    weir_conn_server_each(listener->server, look_at, NULL);
+    weir_conn_server_each(listener->server, wake_visit, NULL);
 }
 
 /* ---- Life ---- */
@@ -482,13 +487,13 @@ int weir_rls_listener_new(const struct weir_protocol_host *host,
             host->admit ? WEIR_PROTOCOL_UNAUTHENTICATED_MAX : 0,
         .state_size = sizeof(struct visit),
         .context = listener,
-        .on_bytes = on_bytes,
-        .on_gone = on_gone,
+        .on_bytes = on_visit_bytes,
+        .on_gone = on_visit_gone,
     };
     int error = weir_conn_server_new(&options, &listener->server, diag);
     if (error == 0)
         listener->look =
-            event_new(host->base, -1, EV_PERSIST, on_look, listener);
+            event_new(host->base, -1, EV_PERSIST, on_look_timer, listener);
     if (error == 0 &&
         (!listener->look || event_add(listener->look, &often) < 0))
         error =
@@ -507,7 +512,7 @@ const struct weir_listen_address *weir_rls_listener_address(
     return weir_conn_server_address(listener->server);
 }
 
-static void doubt(void *context, struct weir_conn *conn)
+static void doubt_calls(void *context, struct weir_conn *conn)
 {
     (void)context;
     struct visit *visit = weir_conn_state(conn);
@@ -520,7 +525,7 @@ void weir_rls_listener_recheck(struct weir_rls_listener *listener)
 {
     weir_conn_server_doubt(listener->server);
     if (listener->host->admit)
-        weir_conn_server_each(listener->server, doubt, NULL);
+        weir_conn_server_each(listener->server, doubt_calls, NULL);
 }
 
 void weir_rls_listener_stop(struct weir_rls_listener *listener)

@@ -86,7 +86,7 @@ static void find_rules(struct weir_rls_service *service)
     }
 }
 
-static struct weir_text name_of(const struct question *question)
+static struct weir_text question_name(const struct question *question)
 {
     return (struct weir_text){ question->name.buf, question->name.len };
 }
@@ -110,8 +110,9 @@ static int make_names(struct weir_rls_service *service, weir_instant now)
                                  "a descriptor is too long for the name of a "
                                  "quota, which has 255 bytes",
                                  NULL);
-        int error = weir_protocol_may(service->host, service->taker,
-                                      name_of(question), &service->diag, now);
+        int error =
+            weir_protocol_may(service->host, service->taker,
+                              question_name(question), &service->diag, now);
         if (error < 0)
             return error;
     }
@@ -124,12 +125,12 @@ static int make_names(struct weir_rls_service *service, weir_instant now)
  * rest. It passes 0 as the time, for the current clock: opening the handle may
  * have created the bucket just now, and at an earlier instant the bucket would
  * look fuller than it is. */
-static void move(struct weir_rls_service *service,
-                 const struct question *question, uint64_t hits, bool back,
-                 struct weir_reply *out)
+static void move_units(struct weir_rls_service *service,
+                       const struct question *question, uint64_t hits,
+                       bool back, struct weir_reply *out)
 {
     struct weir_handle handle;
-    struct weir_text name = name_of(question);
+    struct weir_text name = question_name(question);
     int error =
         weir_handle_open(service->host->weir, name.p, name.len, &handle);
     /* Without room the rest of the chain decides. */
@@ -144,11 +145,13 @@ static void move(struct weir_rls_service *service,
     weir_handle_close(handle);
 }
 
-static void ask(struct weir_rls_service *service,
-                const struct question *question, uint64_t hits, bool peek,
-                struct weir_reply *out, weir_instant now)
+static void request_decision(struct weir_rls_service *service,
+                             const struct question *question, uint64_t hits,
+                             bool peek, struct weir_reply *out,
+                             weir_instant now)
 {
-    const struct weir_protocol_request asked = { .name = name_of(question),
+    const struct weir_protocol_request asked = { .name =
+                                                     question_name(question),
                                                  .weight = hits,
                                                  .peek = peek,
                                                  .taker = service->taker };
@@ -159,31 +162,32 @@ static void ask(struct weir_rls_service *service,
 }
 
 /* Takes the units that are left, though they aren't enough. */
-static void drain(struct weir_rls_service *service,
-                  const struct question *question)
+static void take_rest(struct weir_rls_service *service,
+                      const struct question *question)
 {
     struct weir_reply left;
-    ask(service, question, 0, true, &left, 0);
+    request_decision(service, question, 0, true, &left, 0);
     if (left.verdict == WEIR_PASSED && left.remaining > 0 &&
         left.remaining <= WEIR_WEIGHT_MAX)
-        move(service, question, left.remaining, false, NULL);
+        move_units(service, question, left.remaining, false, NULL);
 }
 
-static void decide(struct weir_rls_service *service, uint32_t i,
-                   struct weir_reply *out, weir_instant now)
+static void decide_descriptor(struct weir_rls_service *service, uint32_t i,
+                              struct weir_reply *out, weir_instant now)
 {
     const struct weir_rls_descriptor *d = &service->request.descriptors[i];
     const struct question *question = &service->questions[i];
     uint64_t hits = weir_rls_hits(&service->request, d);
     memset(out, 0, sizeof *out);
     if (d->negative) {
-        move(service, question, hits, true, out);
+        move_units(service, question, hits, true, out);
         out->verdict = WEIR_PASSED;
         return;
     }
-    ask(service, question, hits > 0 ? hits : 1, hits == 0, out, now);
+    request_decision(service, question, hits > 0 ? hits : 1, hits == 0, out,
+                     now);
     if (out->verdict == WEIR_LIMITED && hits > 1 && !out->stale)
-        drain(service, question);
+        take_rest(service, question);
 }
 
 /* ---- Statuses ---- */
@@ -191,8 +195,8 @@ static void decide(struct weir_rls_service *service, uint32_t i,
 /* Converts a policy to Envoy's limit: requests per unit. If the policy's window
  * is a unit, the limit is its quantity. Otherwise it is the pace in the
  * smallest unit in which the pace is at least one request. */
-static void tell_limit(const struct weir_policy *policy,
-                       struct weir_rls_status *status)
+static void set_status_limit(const struct weir_policy *policy,
+                             struct weir_rls_status *status)
 {
     static const enum weir_rls_unit units[] = {
         WEIR_RLS_SECOND, WEIR_RLS_MINUTE, WEIR_RLS_HOUR, WEIR_RLS_DAY,
@@ -230,9 +234,9 @@ static weir_duration ceil_seconds(double ns)
 }
 
 /* A request that can never pass gets one window as its reset time. */
-static void tell_reset(const struct weir_policy *policy,
-                       const struct weir_reply *reply,
-                       struct weir_rls_status *status)
+static void set_status_reset(const struct weir_policy *policy,
+                             const struct weir_reply *reply,
+                             struct weir_rls_status *status)
 {
     double window = (double)policy->window;
     double reset = 0;
@@ -245,9 +249,10 @@ static void tell_reset(const struct weir_policy *policy,
     status->reset = ceil_seconds(reset);
 }
 
-static void show(const struct weir_rls_service *service,
-                 const struct question *question,
-                 const struct weir_reply *reply, struct weir_rls_status *status)
+static void fill_status(const struct weir_rls_service *service,
+                        const struct question *question,
+                        const struct weir_reply *reply,
+                        struct weir_rls_status *status)
 {
     bool over = reply->verdict == WEIR_LIMITED;
     bool left = !over && !reply->shadow;
@@ -267,10 +272,10 @@ static void show(const struct weir_rls_service *service,
     status->name =
         question->rule ? question->rule->name : (struct weir_text){ NULL, 0 };
     if (policy.window > 0)
-        tell_limit(&policy, status);
+        set_status_limit(&policy, status);
     else if (question->rule)
         status->unit = question->rule->unit; /* it allows nothing */
-    tell_reset(&policy, reply, status);
+    set_status_reset(&policy, reply, status);
 }
 /* Limits in quota mode refuse only if all of them are over. */
 static enum weir_rls_code overall(const struct weir_rls_service *service)
@@ -318,10 +323,10 @@ static void add_header(struct weir_rls_answer *answer,
         (struct weir_rls_header){ weir_text_of(key), weir_text_of(value) };
 }
 
-static void tell_plain(struct weir_rls_service *service,
-                       const struct weir_rls_status *status,
-                       struct weir_rls_answer *answer,
-                       struct weir_rls_header *headers)
+static void write_plain_headers(struct weir_rls_service *service,
+                                const struct weir_rls_status *status,
+                                struct weir_rls_answer *answer,
+                                struct weir_rls_header *headers)
 {
     static const char *const keys[] = { "RateLimit-Limit",
                                         "RateLimit-Remaining",
@@ -336,7 +341,7 @@ static void tell_plain(struct weir_rls_service *service,
 }
 
 /* Writes a name as a String of structured fields. */
-static void show_name(struct weir_text name, char out[SHOWN_MAX + 1])
+static void write_policy_name(struct weir_text name, char out[SHOWN_MAX + 1])
 {
     size_t len = name.len < SHOWN_MAX ? name.len : SHOWN_MAX;
     for (size_t i = 0; i < len; i++) {
@@ -348,16 +353,16 @@ static void show_name(struct weir_text name, char out[SHOWN_MAX + 1])
         memcpy(out, "default", sizeof "default");
 }
 
-static void tell_ietf(struct weir_rls_service *service,
-                      const struct weir_rls_status *status,
-                      struct weir_rls_answer *answer,
-                      struct weir_rls_header *headers)
+static void write_ietf_headers(struct weir_rls_service *service,
+                               const struct weir_rls_status *status,
+                               struct weir_rls_answer *answer,
+                               struct weir_rls_header *headers)
 {
     char name[SHOWN_MAX + 1];
     unsigned long long reset = status->reset / WEIR_SECOND;
     unsigned long long window =
         weir_rls_unit_length(status->unit) / WEIR_SECOND;
-    show_name(status->name, name);
+    write_policy_name(status->name, name);
     snprintf(service->header_values[0], WEIR_RLS_HEADER_VALUE_MAX,
              "\"%s\";q=%u;w=%llu", name, status->requests_per_unit, window);
     snprintf(service->header_values[1], WEIR_RLS_HEADER_VALUE_MAX,
@@ -372,9 +377,9 @@ static void tell_ietf(struct weir_rls_service *service,
         add_header(answer, headers, "Retry-After", service->header_values[2]);
 }
 
-static void tell_headers(struct weir_rls_service *service,
-                         struct weir_rls_answer *answer,
-                         struct weir_rls_header *headers)
+static void write_headers(struct weir_rls_service *service,
+                          struct weir_rls_answer *answer,
+                          struct weir_rls_header *headers)
 {
     const struct weir_rls_status *status = nearest(service);
     if (!status)
@@ -383,17 +388,17 @@ static void tell_headers(struct weir_rls_service *service,
     case WEIR_RLS_HEADERS_NONE:
         return;
     case WEIR_RLS_HEADERS_LIMIT:
-        tell_plain(service, status, answer, headers);
+        write_plain_headers(service, status, answer, headers);
         return;
     case WEIR_RLS_HEADERS_IETF:
-        tell_ietf(service, status, answer, headers);
+        write_ietf_headers(service, status, answer, headers);
         return;
     }
 }
 
 /* ---- A call ---- */
 
-static void answer_all(struct weir_rls_service *service, weir_instant now)
+static void decide_all(struct weir_rls_service *service, weir_instant now)
 {
     for (uint32_t i = 0; i < service->request.count; i++) {
         struct weir_rls_status *status = &service->statuses[i];
@@ -401,16 +406,16 @@ static void answer_all(struct weir_rls_service *service, weir_instant now)
         *status = (struct weir_rls_status){ .code = WEIR_RLS_OK };
         if (!service->questions[i].asked)
             continue;
-        decide(service, i, &reply, now);
-        show(service, &service->questions[i], &reply, status);
+        decide_descriptor(service, i, &reply, now);
+        fill_status(service, &service->questions[i], &reply, status);
     }
 }
 
 /* Decides the request that was read and fills 'answer', or returns a status if
  * reading ('error') or naming failed. 'headers' are the answer's. */
-static int run(struct weir_rls_service *service, int error,
-               struct weir_rls_answer *answer, struct weir_rls_header *headers,
-               weir_instant now)
+static int decide_call(struct weir_rls_service *service, int error,
+                       struct weir_rls_answer *answer,
+                       struct weir_rls_header *headers, weir_instant now)
 {
     service->counts.calls++;
     if (error == 0) {
@@ -423,7 +428,7 @@ static int run(struct weir_rls_service *service, int error,
                : error == WEIR_ETOOBIG ? WEIR_GRPC_RESOURCE_EXHAUSTED
                                        : WEIR_GRPC_INVALID_ARGUMENT;
     }
-    answer_all(service, now);
+    decide_all(service, now);
     *answer = (struct weir_rls_answer){
         .code = service->options.shadow ? WEIR_RLS_OK : overall(service),
         .count = service->request.count,
@@ -431,7 +436,7 @@ static int run(struct weir_rls_service *service, int error,
         .headers = headers,
     };
     if (service->options.headers != WEIR_RLS_HEADERS_NONE)
-        tell_headers(service, answer, headers);
+        write_headers(service, answer, headers);
     service->counts.over += answer->code == WEIR_RLS_OVER_LIMIT;
     return WEIR_GRPC_OK;
 }
@@ -445,7 +450,7 @@ int weir_rls_service_answer(struct weir_rls_service *service,
     struct weir_rls_answer answer;
     service->taker = taker;
     int error = weir_rls_decode(bytes, len, &service->request, &service->diag);
-    int status = run(service, error, &answer, headers, now);
+    int status = decide_call(service, error, &answer, headers, now);
     *out = weir_text_of(service->diag.text);
     if (status == WEIR_GRPC_OK)
         *out = (struct weir_text){ (const char *)service->out,
@@ -462,7 +467,7 @@ int weir_rls_service_answer_json(struct weir_rls_service *service,
     struct weir_rls_answer answer;
     service->taker = taker;
     int error = weir_rls_from_json(asked, &service->request, &service->diag);
-    int status = run(service, error, &answer, headers, now);
+    int status = decide_call(service, error, &answer, headers, now);
     *out = NULL;
     *out_over = false;
     *out_why = weir_text_of(service->diag.text);
