@@ -37,7 +37,7 @@
 #define WANT_MORE 1.25    /* the want is so many times the demand */
 #define WANT_LEAST 1.0    /* the least want, in units per second */
 #define WANT_FIRST 1e9    /* the want while a bucket's demand is unknown */
-#define TOLD_RATIO 0.1    /* a smaller difference isn't sent */
+#define SENT_RATIO 0.1    /* a smaller difference isn't sent */
 #define ELAPSED_LEAST (WEIR_SECOND / 10)
 
 struct share {
@@ -50,6 +50,12 @@ struct share {
     struct weir_rls_name name;
 };
 
+enum delivery {
+    DELIVERED,  /* or nothing is assigned yet */
+    IN_MESSAGE, /* in the response that the caller is sending */
+    UNSENT,     /* sending it has failed */
+};
+
 struct bucket {
     struct bucket *next;    /* in its stream's list */
     struct bucket *sibling; /* in its share's list */
@@ -57,9 +63,10 @@ struct bucket {
     struct share *share;
     double demand; /* units per second */
     uint64_t reports;
-    weir_instant heard;
+    weir_instant reported;
     weir_duration lives;
-    struct weir_rlqs_action told;
+    struct weir_rlqs_action assigned;
+    enum delivery delivery; /* of 'assigned' */
     size_t id_len;
     char id[]; /* the id's bytes */
 };
@@ -132,6 +139,7 @@ static void leave_share(struct weir_rlqs_service *service,
         to = &(*to)->sibling;
     *to = bucket->sibling;
     share->demand -= bucket->demand;
+    weir_assert(share->buckets > 0 && share->fresh >= (bucket->reports < 2));
     share->fresh -= bucket->reports < 2;
     if (--share->buckets > 0)
         return;
@@ -190,6 +198,7 @@ static struct bucket *add_stream_bucket(struct weir_rlqs_stream *stream,
 static void drop_bucket(struct weir_rlqs_stream *stream, struct bucket **at)
 {
     struct bucket *bucket = *at;
+    weir_assert(stream->bucket_count > 0);
     *at = bucket->next;
     stream->bucket_count--;
     leave_share(stream->service, bucket);
@@ -277,7 +286,7 @@ static bool is_worth_sending(const struct weir_rlqs_action *a,
     double one = (double)a->tokens / (double)a->interval;
     double other = (double)b->tokens / (double)b->interval;
     double most = one > other ? one : other;
-    return one - other > TOLD_RATIO * most || other - one > TOLD_RATIO * most;
+    return one - other > SENT_RATIO * most || other - one > SENT_RATIO * most;
 }
 
 /* ---- Answers ---- */
@@ -312,8 +321,11 @@ static struct weir_text take_message(struct weir_rlqs_service *service)
 static void put_action(struct weir_rlqs_service *service, struct bucket *bucket,
                        const struct weir_rlqs_action *action)
 {
-    if (add_action(service, action))
-        bucket->told = *action;
+    weir_assert(bucket->delivery != IN_MESSAGE);
+    if (!add_action(service, action))
+        return;
+    bucket->assigned = *action;
+    bucket->delivery = IN_MESSAGE;
 }
 
 /* ---- Reports ---- */
@@ -322,8 +334,11 @@ static void set_demand(struct bucket *bucket, double asked)
 {
     struct share *share = bucket->share;
     bucket->reports++;
-    if (bucket->reports == 2)
+    weir_assert(share->buckets > 0 && share->fresh <= share->buckets);
+    if (bucket->reports == 2) {
+        weir_assert(share->fresh > 0);
         share->fresh--;
+    }
     double mean = share->demand / share->buckets;
     if (bucket->reports == 1 && asked < mean)
         asked = mean;
@@ -346,7 +361,7 @@ static void charge_usage(struct bucket *bucket,
         usage->elapsed > ELAPSED_LEAST ? usage->elapsed : ELAPSED_LEAST;
     set_demand(bucket, ((double)usage->allowed + (double)usage->denied) *
                            (double)WEIR_SECOND / (double)since);
-    bucket->heard = now;
+    bucket->reported = now;
     bucket->lives =
         3 * since > WEIR_RLQS_LIVES_MIN ? 3 * since : WEIR_RLQS_LIVES_MIN;
     uint64_t passed =
@@ -467,9 +482,9 @@ int weir_rlqs_stream_report(struct weir_rlqs_stream *stream, const void *bytes,
     if (status != WEIR_GRPC_OK)
         return status;
     /* All usages are charged before the first action is made. The buckets of
-     * this report are those with 'heard' at this instant. */
+     * this report are those with 'reported' at this instant. */
     for (struct bucket *b = stream->buckets; b; b = b->next) {
-        if (b->heard != now)
+        if (b->reported != now)
             continue;
         struct weir_rlqs_action action = choose_action(b, now);
         put_action(service, b, &action);
@@ -482,21 +497,32 @@ struct weir_text weir_rlqs_stream_look(struct weir_rlqs_stream *stream,
                                        weir_instant now)
 {
     struct weir_rlqs_service *service = stream->service;
+    for (struct bucket *b = stream->buckets; b; b = b->next) {
+        struct weir_rlqs_action action = choose_action(b, now);
+        if (now > b->reported + WEIR_RLQS_SILENCE_MAX)
+            action.what = WEIR_RLQS_ABANDON;
+        if (b->delivery == UNSENT || is_worth_sending(&action, &b->assigned))
+            put_action(service, b, &action);
+    }
+    return take_message(service);
+}
+
+/* An abandoned bucket is kept until its action is sent: Envoy would go on with
+ * the last assignment. */
+void weir_rlqs_stream_sent(struct weir_rlqs_stream *stream, bool is_sent)
+{
     struct bucket **at = &stream->buckets;
     while (*at) {
         struct bucket *bucket = *at;
-        struct weir_rlqs_action action = choose_action(bucket, now);
-        bool silent = now > bucket->heard + WEIR_RLQS_SILENCE_MAX;
-        if (silent)
-            action.what = WEIR_RLQS_ABANDON;
-        if (is_worth_sending(&action, &bucket->told))
-            put_action(service, bucket, &action);
-        if (silent)
+        bool was_in_message = bucket->delivery == IN_MESSAGE;
+        if (was_in_message)
+            bucket->delivery = is_sent ? DELIVERED : UNSENT;
+        if (was_in_message && is_sent &&
+            bucket->assigned.what == WEIR_RLQS_ABANDON)
             drop_bucket(stream, at);
         else
             at = &bucket->next;
     }
-    return take_message(service);
 }
 
 /* ---- Life ---- */

@@ -55,5 +55,8 @@ int weir_rlqs_stream_report(struct weir_rlqs_stream *stream, const void *bytes,
  * as a response like the above. */
 struct weir_text weir_rlqs_stream_look(struct weir_rlqs_stream *stream,
                                        weir_instant now);
+/* Call it when a response of one of the two above that isn't empty was sent, or
+ * couldn't be: then its actions are repeated in the next response. */
+void weir_rlqs_stream_sent(struct weir_rlqs_stream *stream, bool is_sent);
 
 #endif /* WEIR_RLQS_SERVICE_H */

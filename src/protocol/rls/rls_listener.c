@@ -44,7 +44,7 @@ struct listed {
     int32_t stream;
     enum kind kind;
     bool known_service;
-    enum weir_health told;             /* sent last to a Watch; 0: none */
+    enum weir_health sent;             /* sent last to a Watch; 0: none */
     struct weir_rlqs_stream *quotas;   /* owned; for QUOTAS */
     struct weir_protocol_taker *taker; /* owned; for LIMITED */
 };
@@ -178,11 +178,11 @@ static void send_health(struct visit *visit, struct listed *listed)
 {
     unsigned char buf[WEIR_HEALTH_ANSWER_SIZE];
     enum weir_health health = health_of(visit->listener, listed);
-    if (health == listed->told)
+    if (health == listed->sent)
         return;
     weir_health_encode(health, buf);
     if (weir_h2_send(visit->h2, listed->stream, buf, sizeof buf, false) == 0)
-        listed->told = health;
+        listed->sent = health;
 }
 
 static void on_health(struct visit *visit, struct listed *listed,
@@ -214,14 +214,27 @@ static void on_health(struct visit *visit, struct listed *listed,
 
 /* ---- Quotas ---- */
 
+/* Sends a response of the stream of quotas, if it isn't empty; false: that
+ * failed. */
+static bool send_actions(struct visit *visit, struct listed *listed,
+                         struct weir_text response)
+{
+    if (response.len == 0)
+        return true;
+    bool is_sent = weir_h2_send(visit->h2, listed->stream, response.p,
+                                response.len, false) == 0;
+    weir_rlqs_stream_sent(listed->quotas, is_sent);
+    return is_sent;
+}
+
+/* An answer that can't be sent ends the stream. */
 static void on_report(struct visit *visit, struct listed *listed,
                       const void *bytes, size_t len)
 {
     struct weir_text out;
     int status =
         weir_rlqs_stream_report(listed->quotas, bytes, len, &out, visit->now);
-    if (status == WEIR_GRPC_OK && out.len > 0 &&
-        weir_h2_send(visit->h2, listed->stream, out.p, out.len, false) < 0) {
+    if (status == WEIR_GRPC_OK && !send_actions(visit, listed, out)) {
         status = WEIR_GRPC_RESOURCE_EXHAUSTED;
         out = WEIR_TEXT("the connection is too slow");
     }
@@ -229,15 +242,6 @@ static void on_report(struct visit *visit, struct listed *listed,
         return;
     (void)weir_h2_finish(visit->h2, listed->stream, status, out.p);
     drop_listed(visit, listed->stream);
-}
-
-/* If sending fails, a bucket's action goes out with the answer to its next
- * report. */
-static void send_actions(struct visit *visit, struct listed *listed)
-{
-    struct weir_text out = weir_rlqs_stream_look(listed->quotas, visit->now);
-    if (out.len > 0)
-        (void)weir_h2_send(visit->h2, listed->stream, out.p, out.len, false);
 }
 
 /* ---- Reloaded credentials ---- */
@@ -265,10 +269,11 @@ static void check_listed(struct visit *visit)
         next = l->next;
         if (is_doubted(visit, l->stream, l))
             end_doubted(visit, l->stream);
-        else if (l->kind == WATCH && l->told != 0)
+        else if (l->kind == WATCH && l->sent != 0)
             send_health(visit, l);
         else if (l->kind == QUOTAS)
-            send_actions(visit, l);
+            (void)send_actions(visit, l,
+                               weir_rlqs_stream_look(l->quotas, visit->now));
     }
 }
 
@@ -376,7 +381,7 @@ static void on_call_half_closed(void *context, struct weir_h2 *h2,
 {
     struct visit *visit = context;
     const struct listed *listed = find_listed(visit, stream);
-    if (listed && listed->kind == WATCH && listed->told != 0)
+    if (listed && listed->kind == WATCH && listed->sent != 0)
         return;
     bool ended = listed && listed->kind == QUOTAS;
     (void)weir_h2_finish(h2, stream,
