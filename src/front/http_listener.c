@@ -294,6 +294,7 @@ static bool begin_event_stream(struct weir_http_call *call)
         return false;
     }
     const struct timeval second = { .tv_sec = 1 };
+    weir_assert(conn->point == HEAD);
     if (listener->streams++ == 0)
         event_add(listener->second, &second);
     conn->point = STREAM;
@@ -435,6 +436,7 @@ void weir_http_ticket_answer(struct weir_http_ticket *ticket,
 static void write_late(struct weir_conn *link, struct conn *conn)
 {
     struct weir_http_ticket *ticket = conn->ticket;
+    weir_assert(conn->point == LATE && ticket);
     if (!ticket->ready)
         return;
     if (ticket->bytes)
@@ -564,6 +566,7 @@ static void await_body(struct weir_http_call *call)
         weir_http_answer(call);
         return;
     }
+    weir_assert(conn->point == HEAD);
     conn->kept.whole = call->head.len + call->request->content_length;
     conn->point = BODY;
     listener->bodies += conn->kept.room;
@@ -605,6 +608,7 @@ static void run_kept(struct weir_http_listener *listener,
     struct conn *conn = weir_conn_state(link);
     struct weir_http1_request request;
     const struct kept kept = conn->kept;
+    weir_assert(conn->point == BODY && listener->bodies >= kept.room);
     decode_kept(&kept, &request);
     struct weir_http_call call = make_call(listener, link, &request);
     call.head = (struct weir_text){ kept.bytes, kept.head };
@@ -626,6 +630,7 @@ static size_t read_request_body(struct weir_http_listener *listener,
 {
     struct conn *conn = weir_conn_state(link);
     struct kept *kept = &conn->kept;
+    weir_assert(conn->point == BODY && kept->len < kept->whole);
     size_t missing = kept->whole - kept->len;
     size_t len = bytes.len < missing ? bytes.len : missing;
     if (!grow_kept(listener, kept, len)) {
@@ -705,6 +710,7 @@ static void on_conn_gone(void *context, struct weir_conn *link)
             free(conn->ticket);
         }
     }
+    weir_assert(conn->point != STREAM || listener->streams > 0);
     if (conn->point == STREAM && --listener->streams == 0)
         event_del(listener->second);
     free(conn->reader);

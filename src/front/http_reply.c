@@ -25,6 +25,7 @@ void weir_http_add_header(struct weir_http_reply *reply, const char *name,
     va_end(arguments);
     if (len < 0 || len >= WEIR_HTTP_VALUE_MAX || strpbrk(value, "\r\n"))
         return;
+    weir_assert(reply->headers_len < sizeof reply->headers);
     size_t room = sizeof reply->headers - reply->headers_len;
     len = snprintf(reply->headers + reply->headers_len, room, "%s: %s\r\n",
                    name, value);

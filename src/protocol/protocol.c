@@ -111,6 +111,7 @@ int weir_protocol_enter(const struct weir_protocol_host *host,
                         struct weir_diag *diag, weir_instant now)
 {
     struct weir_handle handle;
+    weir_assert(!ask->peek);
     int error = weir_protocol_check(host, ask, diag, now);
     if (error < 0)
         return error;

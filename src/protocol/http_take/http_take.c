@@ -261,6 +261,7 @@ int weir_http_take_new(const struct weir_protocol_host *host,
                        const struct weir_http_take_views *views,
                        struct weir_http_take **out, struct weir_diag *diag)
 {
+    weir_assert(host && service);
     struct weir_http_take *api = calloc(1, sizeof *api);
     if (!api)
         return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),

@@ -244,6 +244,7 @@ void weir_http_take_write_reply(const struct weir_http_take_call *call,
                                 const struct weir_reply *reply,
                                 bool old_headers)
 {
+    weir_assert(!call->reply->json);
     if (reply->verdict == WEIR_LIMITED) {
         write_refusal(call, reply);
     } else {

@@ -68,6 +68,7 @@ static struct weir_http_take_record *find_room(
            (room - permits->room) * sizeof(*permits->held));
     permits->held = held;
     permits->room = room;
+    weir_assert(permits->count < room && room <= WEIR_HTTP_TAKE_PERMITS_MAX);
     return find_record(permits, 0);
 }
 
@@ -149,6 +150,7 @@ static void enter_permit(const struct weir_http_take_call *call, json_t *from)
     weir_http_take_write_reply(call, &reply, false);
     if (!holds_units(&permit))
         return;
+    weir_assert(held->number == 0 && permits->count < permits->room);
     *held = (struct weir_http_take_record){ .number = ++permits->last,
                                             .owner =
                                                 owner_of(&call->visitor->taker),

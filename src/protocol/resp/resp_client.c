@@ -107,6 +107,7 @@ static void admit_session(struct weir_resp_session *session,
         (!shown || session->shown) && (!limited || session->limited);
     if (session->limited)
         *session->limited = *taker;
+    weir_assert(!session->known || limited == (session->limited != NULL));
 }
 
 /* False: the error reply is written. */
@@ -391,5 +392,6 @@ void weir_resp_info(struct weir_resp_call *call)
     if (call->throttle)
         len += write_throttle_counts(call->throttle, text + len,
                                      sizeof text - (size_t)len);
+    weir_assert(len > 0 && len < INFO_MAX);
     weir_resp_bulk(call->out, (struct weir_text){ text, (size_t)len });
 }

@@ -143,6 +143,7 @@ static void refuse_argument_count(struct weir_resp_call *call,
 void weir_resp_answer(struct weir_resp_call *call)
 {
     size_t count = call->request->count;
+    weir_assert(call->session->id != 0);
     if (count == 0)
         return;
     const struct command *command =

@@ -29,6 +29,7 @@ static void begin_session(struct weir_resp_listener *listener,
                           struct weir_conn *conn,
                           struct weir_resp_session *session, weir_instant now)
 {
+    weir_assert(session->id == 0 && !session->known);
     session->id = ++listener->met;
     session->protocol = 2;
     weir_resp_meet(listener->host, conn, session, now);
@@ -76,6 +77,7 @@ static size_t on_commands(void *context, struct weir_conn *conn,
             used = len;
             break;
         }
+        weir_assert(size > 0 && size <= len - used);
         used += size;
         weir_resp_answer(&call);
         /* The ration ends with the first command, not with the first bytes. */

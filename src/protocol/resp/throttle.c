@@ -82,6 +82,7 @@ static struct cell *find_cell(const struct weir_throttle *t,
 
 static void remove_cell(struct weir_throttle *t, struct cell *cell)
 {
+    weir_assert(cell->is_used && t->counts.keys > 0);
     weir_index_remove(&t->index, cell->hash, (uint32_t)(cell - t->cells));
     if (is_key_outside(cell))
         t->mem->free(t->mem->context, cell->key.there, cell->key_len);
@@ -94,6 +95,7 @@ static void remove_cell(struct weir_throttle *t, struct cell *cell)
 
 static struct cell *move_hand(struct weir_throttle *t)
 {
+    weir_assert(t->made > 0);
     t->hand = t->hand + 1 < t->made ? t->hand + 1 : 0;
     return &t->cells[t->hand];
 }
@@ -125,6 +127,7 @@ static void evict_cell(struct weir_throttle *t, int64_t now)
 /* Adds a free cell; false: no memory. */
 static bool make_cell(struct weir_throttle *t)
 {
+    weir_assert(t->free == NONE && t->made < t->counts.keys_max);
     if (t->made == t->capacity) {
         struct cell *grown = weir_mem_grow(t->mem, t->cells, sizeof *grown,
                                            &t->capacity, t->made + 1u);
@@ -162,6 +165,7 @@ static struct cell *insert_cell(struct weir_throttle *t, struct weir_text key,
         return NULL;
     }
     struct cell *cell = &t->cells[t->free];
+    weir_assert(!cell->is_used && t->counts.keys < t->counts.keys_max);
     t->free = cell->key.next;
     cell->hash = hash;
     cell->key_len = (uint32_t)key.len;

@@ -295,6 +295,7 @@ static bool is_worth_sending(const struct weir_rlqs_action *a,
 static bool add_action(struct weir_rlqs_service *service,
                        const struct weir_rlqs_action *action)
 {
+    weir_assert(service->out_len <= service->out_size);
     size_t size = weir_rlqs_size(action);
     if (size > WEIR_H2_MESSAGE_MAX - service->out_len)
         return false;
@@ -424,6 +425,7 @@ static int take_usage(struct weir_rlqs_stream *stream,
     if (!bucket && stream->bucket_count == WEIR_RLQS_BUCKETS_MAX)
         return refuse_report(stream->service, WEIR_GRPC_RESOURCE_EXHAUSTED,
                              "more than 4096 buckets on one stream", out);
+    weir_assert(stream->bucket_count <= WEIR_RLQS_BUCKETS_MAX);
     if (!bucket)
         bucket = add_stream_bucket(stream, &name, usage->bucket);
     if (!bucket)
@@ -544,6 +546,7 @@ void weir_rlqs_stream_free(struct weir_rlqs_stream *stream)
         return;
     while (stream->buckets)
         drop_bucket(stream, &stream->buckets);
+    weir_assert(stream->bucket_count == 0);
     free(stream);
 }
 

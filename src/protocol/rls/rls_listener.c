@@ -177,6 +177,7 @@ static enum weir_health health_of(struct weir_rls_listener *listener,
 static void send_health(struct visit *visit, struct listed *listed)
 {
     unsigned char buf[WEIR_HEALTH_ANSWER_SIZE];
+    weir_assert(listed->kind == WATCH);
     enum weir_health health = health_of(visit->listener, listed);
     if (health == listed->sent)
         return;
@@ -191,6 +192,7 @@ static void on_health(struct visit *visit, struct listed *listed,
     struct weir_text service;
     unsigned char buf[WEIR_HEALTH_ANSWER_SIZE];
     int32_t stream = listed->stream;
+    weir_assert(listed->kind == CHECK || listed->kind == WATCH);
     if (weir_health_decode(bytes, len, &service) < 0) {
         (void)weir_h2_finish(visit->h2, stream, WEIR_GRPC_INVALID_ARGUMENT,
                              "this is no HealthCheckRequest");
@@ -219,6 +221,7 @@ static void on_health(struct visit *visit, struct listed *listed,
 static bool send_actions(struct visit *visit, struct listed *listed,
                          struct weir_text response)
 {
+    weir_assert(listed->kind == QUOTAS && listed->quotas);
     if (response.len == 0)
         return true;
     bool is_sent = weir_h2_send(visit->h2, listed->stream, response.p,
@@ -411,6 +414,7 @@ static bool begin_visit(struct weir_rls_listener *listener,
         .on_end = on_call_half_closed,
         .on_close = on_call_closed,
     };
+    weir_assert(!visit->h2 && !visit->listed);
     visit->listener = listener;
     visit->conn = conn;
     visit->h2 = weir_h2_new(true, &handler);
@@ -475,6 +479,7 @@ int weir_rls_listener_new(const struct weir_protocol_host *host,
                           struct weir_diag *diag)
 {
     const struct timeval often = { .tv_usec = 1000000 / LOOKS_A_SECOND };
+    weir_assert(host && rls_service && quotas);
     struct weir_rls_listener *listener = calloc(1, sizeof *listener);
     if (!listener)
         return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),

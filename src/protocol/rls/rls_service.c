@@ -136,6 +136,7 @@ static void move_units(struct weir_rls_service *service,
     /* Without room the rest of the chain decides. */
     if (error < 0 && error != WEIR_EFULL)
         return;
+    weir_assert(question->asked);
     if (back)
         weir_refund(handle, hits, 0);
     else
@@ -319,6 +320,7 @@ static void add_header(struct weir_rls_answer *answer,
                        struct weir_rls_header *headers, const char *key,
                        const char *value)
 {
+    weir_assert(answer->header_count < WEIR_RLS_HEADERS_MAX);
     headers[answer->header_count++] =
         (struct weir_rls_header){ weir_text_of(key), weir_text_of(value) };
 }
@@ -417,8 +419,10 @@ static int decide_call(struct weir_rls_service *service, int error,
                        struct weir_rls_answer *answer,
                        struct weir_rls_header *headers, weir_instant now)
 {
+    weir_assert(service->taker);
     service->counts.calls++;
     if (error == 0) {
+        weir_assert(service->request.count <= WEIR_RLS_DESCRIPTORS_MAX);
         find_rules(service);
         error = make_names(service, now);
     }
