@@ -27,7 +27,7 @@
 #include <string.h>
 
 #include "core/base/base.h"
-#include "core/table/table.h"
+#include "core/table/table_sync.h"
 
 #define HOT_SLOTS 256u
 #define HOT_NAMES 64u

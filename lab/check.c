@@ -15,7 +15,7 @@
 
 #include "lab/check.h"
 
-#include "core/table/table_layout.h"
+#include "core/table/table_read.h"
 #include "io/clock.h"
 #include "lab/check_internal.h"
 

@@ -7,7 +7,7 @@
  * limiter's epoch may restart while it receives the whole set anew (a second
  * root begins with all of it); it isn't judged until the set is complete. */
 
-#include "core/table/table_layout.h"
+#include "core/table/table_read.h"
 #include "lab/check_internal.h"
 
 #define NAME "epochs"
@@ -40,10 +40,10 @@ static bool same_parent(struct weir_table *table, uint32_t slot,
 static const char *difference(struct weir_table *table,
                               const struct check_version *version)
 {
-    uint32_t slot = weir_slot_find(table, weir_text_of(version->name));
+    struct weir_ref ref;
     struct weir_slot_view view = { .state = WEIR_SLOT_FREE };
-    if (slot != WEIR_SLOT_NONE)
-        weir_table_view(table, slot, &view, 0);
+    if (weir_table_find(table, weir_text_of(version->name), &ref))
+        weir_table_view(table, ref.slot, &view, 0);
     bool there =
         view.state == WEIR_SLOT_QUOTA || view.state == WEIR_SLOT_TEMPLATE;
     if (version->removed)
@@ -58,11 +58,11 @@ static const char *difference(struct weir_table *table,
         view.bucket.leak.part != version->rule.leak.part ||
         view.bucket.leak.whole != version->rule.leak.whole)
         return "with another limit";
-    uint32_t flags = weir_hot(table, slot)->meta;
+    uint32_t flags = weir_hot(table, ref.slot)->meta;
     if (((flags & META_OFF) != 0) != (version->mode == WEIR_OFF) ||
         ((flags & META_SHADOW) != 0) != (version->mode == WEIR_SHADOW))
         return "in another mode";
-    if (view.state == WEIR_SLOT_QUOTA && !same_parent(table, slot, version))
+    if (view.state == WEIR_SLOT_QUOTA && !same_parent(table, ref.slot, version))
         return "under another parent";
     return NULL;
 }

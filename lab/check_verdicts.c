@@ -15,7 +15,7 @@
  * within SIGMAS standard deviations of the sum. (Draws with a lower variance
  * than independent ones pass as well.) */
 
-#include "core/table/table_layout.h"
+#include "core/table/table_read.h"
 #include "lab/check_internal.h"
 
 #define NAME "verdicts"

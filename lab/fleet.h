@@ -20,6 +20,7 @@
 
 #include "core/node/limiter.h"
 #include "core/node/region.h"
+#include "core/table/table_permit.h"
 #include "lab/net.h"
 
 #define WEIR_FLEET_LIMITERS_MAX 65536

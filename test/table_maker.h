@@ -5,7 +5,12 @@
 #define WEIR_TABLE_MAKER_H
 
 #include "core/base/rng.h"
-#include "core/table/table_layout.h"
+#include "core/table/table_bucket_state_internal.h"
+#include "core/table/table_charge_record.h"
+#include "core/table/table_permit.h"
+#include "core/table/table_read.h"
+#include "core/table/table_share.h"
+#include "core/table/table_slots_internal.h"
 
 /* The origin of every table made here. */
 #define MADE_AT ((weir_instant)1000 * WEIR_SECOND)

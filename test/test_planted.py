@@ -99,9 +99,9 @@ BUGS = [
     ("a chain charges all but its leaf", "verdicts",
      "src/core/table/table_take.c",
      "        if (WEIR_LIKELY(!(walk->skip >> i & 1)))\n"
-     "            outcome |= add(",
+     "            outcome |= weir_slot_add(",
      "        if (!(walk->skip >> i & 1) && (i > 0 || walk->links == 1))\n"
-     "            outcome |= add("),
+     "            outcome |= weir_slot_add("),
     ("the band refuses the more the emptier it is", "verdicts",
      "src/core/table/table_take.c", "return weir_band_refuses(",
      "return !weir_band_refuses("),

@@ -387,6 +387,7 @@ static void test_without_a_shadow_set_nothing_is_asked(void **state)
 {
     (void)state;
     struct weir_table *t = made_table(16, 2, 1);
+    weir_table_claim_stripe(t);
     struct weir_quota quota = hard("q", NULL, 10);
     struct weir_ref ref = made_put(t, &quota, MADE_AT);
     assert_int_equal(act(t, ref, WEIR_ACT_TAKE, 1), 0);
@@ -410,6 +411,7 @@ static void test_a_larger_limit_is_seen_to_pass_more(void **state)
 {
     (void)state;
     struct weir_table *t = made_table(16, 2, 1);
+    weir_table_claim_stripe(t);
     struct weir_quota quota = hard("q", NULL, 10);
     struct weir_ref ref = made_put(t, &quota, MADE_AT);
     quota = hard("shadow:q", NULL, 15);
@@ -428,6 +430,7 @@ static void test_templates_rule_their_own_set(void **state)
 {
     (void)state;
     struct weir_table *t = made_table(32, 2, 1);
+    weir_table_claim_stripe(t);
     struct weir_quota quota = hard("*", NULL, 10);
     put(t, &quota, MADE_AT);
     struct weir_ref ref;
@@ -461,6 +464,7 @@ static void test_names_that_live_has_not_count_there_too(void **state)
 {
     (void)state;
     struct weir_table *t = made_table(32, 2, 1);
+    weir_table_claim_stripe(t);
     struct weir_quota quota = hard("shadow:new", NULL, 3);
     put(t, &quota, MADE_AT);
     for (int i = 0; i < 5; i++)
@@ -490,6 +494,7 @@ static void test_shadow_slots_follow_edits(void **state)
 {
     (void)state;
     struct weir_table *t = made_table(32, 2, 1);
+    weir_table_claim_stripe(t);
     struct weir_quota quota = hard("q", NULL, 100);
     struct weir_ref ref = made_put(t, &quota, MADE_AT);
     struct weir_quota other = hard("shadow:z", NULL, 100);
@@ -527,6 +532,7 @@ static void test_a_shadow_slot_that_was_evicted_is_made_again(void **state)
 {
     (void)state;
     struct weir_table *t = made_table(16, 2, 1);
+    weir_table_claim_stripe(t);
     struct weir_quota quota = hard("q", NULL, 100);
     struct weir_ref ref = made_put(t, &quota, MADE_AT);
     quota = hard("shadow:*", NULL, 100);
@@ -592,6 +598,7 @@ static void test_half_of_the_slots_are_kept_for_the_live_set(void **state)
 {
     (void)state;
     struct weir_table *t = made_table(64, 2, 1);
+    weir_table_claim_stripe(t);
     struct weir_quota quota = hard("c/*", NULL, 10);
     put(t, &quota, MADE_AT);
     quota = hard("shadow:c/*", NULL, 10);

@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include "compare.h"
+#include "core/table/table_inflight_internal.h"
 #include "patience.h"
 #include "table_maker.h"
 

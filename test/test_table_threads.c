@@ -18,6 +18,7 @@
 #include <cmocka.h>
 
 #include "compare.h"
+#include "core/table/table_switch_internal.h"
 #include "patience.h"
 #include "table_maker.h"
 

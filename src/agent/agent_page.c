@@ -3,7 +3,7 @@
  *
  * A root has quotas as they were entered and counts of all limiters; this
  * source has one process's table, with quotas as they are in force
- * (table/table_details.c). So a quota is put together from a slot: a leak of
+ * (table/table_view.c). So a quota is put together from a slot: a leak of
  * 100 units a second is shown as 100/s, even if 6000/min was entered. Requests
  * for data of roots only (edits, their history, other limiters) are answered
  * by the roots' addresses.

@@ -11,7 +11,7 @@
 #include "command/cli.h"
 #include "core/base/index.h"
 #include "core/quota/catalog.h"
-#include "core/table/table.h"
+#include "core/table/table_sync.h"
 
 #define WEIR_REPLAY_LINE_MAX (64u << 10) /* bytes; longer: malformed */
 #define WEIR_REPLAY_REQUESTS_MAX 200000000u

@@ -59,6 +59,7 @@
 #include <unistd.h>
 
 #include "core/base/atomic.h"
+#include "core/table/table_share.h"
 #include "io/clock.h"
 
 /* Making takes milliseconds; a stopped maker is waited for. */

@@ -28,6 +28,7 @@
 
 #include "codec/weir_v1.h"
 #include "core/node/limiter.h"
+#include "core/table/table_permit.h"
 #include "io/login.h"
 #include "io/root_link.h"
 #include "libweir/block.h"

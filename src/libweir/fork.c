@@ -38,6 +38,7 @@
 #include <unistd.h>
 
 #include "core/base/atomic.h"
+#include "core/table/table_share.h"
 #include "io/clock.h"
 
 int weir_fork_watch(struct weir *weir)

@@ -6,6 +6,7 @@
 #include "libweir/limiter_view.h"
 
 #include "core/base/atomic.h"
+#include "core/table/table_share.h"
 #include "libweir/client.h"
 
 uint32_t weir_limiter_view_slots(const struct weir *weir)

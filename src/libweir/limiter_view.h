@@ -6,6 +6,7 @@
 #define WEIR_LIMITER_VIEW_H
 
 #include "core/table/table.h"
+#include "core/table/table_view.h"
 
 #define WEIR_LIMITER_VIEW_WHY_MAX 160
 

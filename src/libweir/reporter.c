@@ -22,6 +22,7 @@
 #include <time.h>
 
 #include "core/base/atomic.h"
+#include "core/table/table_share.h"
 #include "io/clock.h"
 
 #define WATCH_EVERY WEIR_BLOCK_LOOK_EVERY

@@ -4,6 +4,7 @@
  * thread's stripe, names that aren't there yet, the kick that wakes the
  * background thread, and the way to exact.c. */
 
+#include "core/table/table_share.h"
 #include "libweir/client.h"
 
 #include <string.h>

@@ -15,6 +15,7 @@
 
 #include "core/base/atomic.h"
 #include "core/base/hash.h"
+#include "core/table/table_share.h"
 #include "io/clock.h"
 
 #define ARENA_SIZE WEIR_DECODE_ARENA_SIZE

@@ -11,7 +11,7 @@
 
 #include "core/counted/above.h"
 #include "core/counted/message.h"
-#include "core/table/table.h"
+#include "core/table/table_sync.h"
 
 /* One slot on one link. Units are those of the slot's quota. */
 struct weir_tally_cell {

@@ -16,7 +16,7 @@
 #include "core/counted/above.h"
 #include "core/counted/message.h"
 #include "core/node/lease_client.h"
-#include "core/table/table.h"
+#include "core/table/table_sync.h"
 
 /* Shortest time between two reports on a link, for any number of quotas. */
 #define WEIR_REPORT_SPACING (20 * WEIR_MILLISECOND)

@@ -59,6 +59,7 @@
 
 #include "core/base/atomic.h"
 #include "core/node/limiter_internal.h"
+#include "core/table/table_share.h"
 
 /* Sessions and messages that may have begun since the handover was written. */
 #define LEFT_OUT 1024

@@ -54,6 +54,7 @@
 #include "core/base/hash.h"
 #include "core/counted/bits.h"
 #include "core/node/limiter_internal.h"
+#include "core/table/table_permit.h"
 
 #define LOOK_EVERY (100 * WEIR_MILLISECOND)
 

@@ -18,7 +18,7 @@
  *
  * Source: K. Knowlton, "A fast storage allocator", CACM 8(10), 1965. */
 
-#include "core/table/table_layout.h"
+#include "core/table/table_bucket_state_internal.h"
 
 #include <string.h>
 
@@ -50,6 +50,9 @@ static unsigned order_of(size_t bytes)
 
 static void gap_insert(struct weir_table *t, uint32_t unit, unsigned order)
 {
+    weir_assert(order < AREA_ORDERS);
+    weir_assert(unit % (1u << order) == 0);
+    weir_assert(unit + (1u << order) <= t->area_used);
     uint32_t next = t->area_free[order];
     *gap_at(t, unit) = (struct gap){ .next = next };
     if (next)
@@ -60,6 +63,8 @@ static void gap_insert(struct weir_table *t, uint32_t unit, unsigned order)
 
 static void gap_remove(struct weir_table *t, uint32_t unit, unsigned order)
 {
+    weir_assert(order < AREA_ORDERS);
+    weir_assert(map_of(t)[unit] == (MAP_FREE | order));
     const struct gap *gap = gap_at(t, unit);
     if (gap->next)
         gap_at(t, gap->next - 1)->before = gap->before;
@@ -71,8 +76,9 @@ static void gap_remove(struct weir_table *t, uint32_t unit, unsigned order)
 }
 
 /* Gives a block back, joined with its free other halves. */
-static void join(struct weir_table *t, uint32_t unit, unsigned order)
+static void join_blocks(struct weir_table *t, uint32_t unit, unsigned order)
 {
+    weir_assert(order < AREA_ORDERS);
     for (; order + 1 < AREA_ORDERS; order++) {
         uint32_t other = unit ^ (1u << order);
         if (other >= t->area_used || map_of(t)[other] != (MAP_FREE | order))
@@ -84,7 +90,7 @@ static void join(struct weir_table *t, uint32_t unit, unsigned order)
 }
 
 /* Adds the largest block that can begin at the never-used part. */
-static bool grow(struct weir_table *t)
+static bool grow_area(struct weir_table *t)
 {
     uint32_t unit = t->area_used;
     unsigned order = AREA_ORDERS - 1;
@@ -94,7 +100,8 @@ static bool grow(struct weir_table *t)
     if (unit == t->area_units)
         return false;
     t->area_used = unit + (1u << order);
-    join(t, unit, order);
+    join_blocks(t, unit, order);
+    weir_assert(t->area_used <= t->area_units);
     return true;
 }
 
@@ -112,7 +119,7 @@ uint32_t weir_area_take(struct weir_table *t, size_t bytes)
     if (wanted >= AREA_ORDERS)
         return AREA_NONE;
     unsigned order = order_with_room(t, wanted);
-    while (order == AREA_ORDERS && grow(t))
+    while (order == AREA_ORDERS && grow_area(t))
         order = order_with_room(t, wanted);
     if (order == AREA_ORDERS)
         return AREA_NONE;
@@ -123,13 +130,16 @@ uint32_t weir_area_take(struct weir_table *t, size_t bytes)
         gap_insert(t, unit + (1u << order), order);
     }
     memset(weir_area(t, unit), 0, (size_t)AREA_UNIT << wanted);
+    weir_assert(unit + (1u << wanted) <= t->area_used);
     return unit;
 }
 
 void weir_area_give(struct weir_table *t, uint32_t unit, size_t bytes)
 {
+    weir_assert(bytes > 0);
+    weir_assert(unit % (1u << order_of(bytes)) == 0);
     weir_assert(unit < t->area_used);
-    join(t, unit, order_of(bytes));
+    join_blocks(t, unit, order_of(bytes));
 }
 
 uint32_t weir_area_units(size_t bytes)
@@ -149,12 +159,15 @@ uint32_t weir_area_count(const struct weir_table *t, unsigned order)
 
 void weir_area_mend_begin(struct weir_table *t)
 {
+    weir_assert(t->area_used <= t->area_units);
     memset(map_of(t), 0, t->area_used);
     memset(t->area_free, 0, sizeof(t->area_free));
 }
 
 void weir_area_keep(struct weir_table *t, uint32_t unit, size_t bytes)
 {
+    weir_assert(unit < t->area_used);
+    weir_assert(bytes > 0);
     memset(map_of(t) + unit, MAP_KEPT, (size_t)1 << order_of(bytes));
 }
 
@@ -165,6 +178,6 @@ void weir_area_mend_end(struct weir_table *t)
         if (map[unit] == MAP_KEPT)
             map[unit] = 0;
         else
-            join(t, unit, 0);
+            join_blocks(t, unit, 0);
     }
 }

@@ -1,13 +1,25 @@
 /* SPDX-License-Identifier: MIT
- * core/table/table_bucket_state.c - bucket states of several words ("meters").
+ * table/table_bucket_state.c - bucket states of several words.
  *
  * Most algorithms change several words at once, so their state is under a lock:
- * the one exception to "a decision takes none". The lock is a word of the slot,
- * held for one step's arithmetic. A chain's states are locked one after the
- * other and never two at a time, so there is no deadlock.
+ * the one exception to "a decision takes none". A chain's states are locked one
+ * after the other and never two at a time, so there is no deadlock.
  *
- *     slot --> meter --where--> rule   of the quota, or of its template: one
- *                  '----------> state  for all instances; a state each
+ *     slot --> bucket state --where--> rule   of the quota, or of its template:
+ *                         '----------> state  one for all instances; a state
+ *                                             each
+ *
+ * The slot has META_BUCKET_STATE (META_AWAY: a store decides) and a bucket that
+ * never refuses: 'count' then works as everywhere, and the fast path of a take
+ * judges it HARD, as with any flag. Its bucket state has
+ *
+ *     lock     held for one step's arithmetic, or by the writer while it
+ *              stores another rule and state. It lies outside of the area,
+ *              so that it stays a lock when rule and state are freed
+ *     serial   moves when a slot without a bucket state gets one: a take
+ *              that gives units back then finds that it is another one
+ *     where    rule and state, in one store: a killed writer leaves the
+ *              old pair or the new pair
  *
  * All or none. A take steps the bucket states from the leaf up when everything
  * else has passed, and charges the rest after that. When a later state refuses
@@ -24,10 +36,12 @@
  * Rejected: compare-and-swap of the whole state. Processors swap at most two
  * words; a window has seven and a log thousands. */
 
-#include "core/quota/quota_algorithm_rule.h"
-#include "core/table/table_walk.h"
+#include "core/table/table_bucket_state_internal.h"
 
 #include <string.h>
+
+#include "core/quota/quota_algorithm_rule.h"
+#include "core/table/table_walk_internal.h"
 
 /* ---- The lock ---- */
 
@@ -58,7 +72,7 @@ static struct metering *metering_of(const struct weir_table *t, uint64_t where)
     return unit ? weir_area(t, unit - 1) : NULL;
 }
 
-static void *state_of(const struct weir_table *t, uint64_t where)
+static void *state_at(const struct weir_table *t, uint64_t where)
 {
     uint32_t unit = (uint32_t)(where >> 32);
     return unit ? weir_area(t, unit - 1) : NULL;
@@ -66,6 +80,7 @@ static void *state_of(const struct weir_table *t, uint64_t where)
 
 static uint64_t where_of(uint32_t rule, uint32_t state)
 {
+    weir_assert(rule != AREA_NONE);
     uint64_t above = state == AREA_NONE ? 0 : (uint64_t)(state + 1);
     return above << 32 | (rule + 1);
 }
@@ -88,7 +103,7 @@ static size_t state_bytes(const struct metering *of)
 }
 
 /* The rule in force now: in 'spare', if it differs from the stored one. */
-static const struct weir_algorithm_rule *rule_of(
+static const struct weir_algorithm_rule *rule_in_force(
     const struct metering *of, struct weir_algorithm_rule *spare)
 {
     if (of->zone_len == 0)
@@ -112,6 +127,7 @@ weir_instant weir_bucket_state_now(const struct weir_table *t,
 
 static void metering_release(struct weir_table *t, uint64_t where)
 {
+    weir_assert(where != 0);
     struct metering *of = metering_of(t, where);
     if (where >> 32)
         weir_area_give(t, (uint32_t)(where >> 32) - 1, state_bytes(of));
@@ -124,7 +140,7 @@ static void metering_release(struct weir_table *t, uint64_t where)
 /* ---- From a quota ---- */
 
 /* A bucket of one word is the slot's own bucket, under either name. */
-static bool is_plain(const struct weir_quota *quota)
+static bool is_one_word(const struct weir_quota *quota)
 {
     return quota->algorithm == WEIR_LEAKY ||
            (quota->algorithm == WEIR_TOKEN_BUCKET && quota->initial.unset);
@@ -139,11 +155,12 @@ static uint32_t bucket_state_flags(const struct weir_quota *quota)
         return 0;
     if (quota->sharing == WEIR_EXACT)
         return META_AWAY;
-    return quota->sharing == WEIR_LOCAL && !is_plain(quota) ? META_BUCKET_STATE
-                                                            : 0;
+    return quota->sharing == WEIR_LOCAL && !is_one_word(quota)
+               ? META_BUCKET_STATE
+               : 0;
 }
 
-static struct weir_text store_of(const struct weir_quota *quota)
+static struct weir_text store_of_quota(const struct weir_quota *quota)
 {
     if (quota->sharing != WEIR_EXACT)
         return (struct weir_text){ "", 0 };
@@ -203,6 +220,7 @@ static struct zone *zone_find(struct weir_table *t, struct weir_text name)
 static void zone_learn(struct weir_table *t, struct weir_text name,
                        int32_t utc_offset_s)
 {
+    weir_assert(t->zone_count <= ZONES_KNOWN);
     struct zone *zone = zone_find(t, name);
     if (!zone && t->zone_count < ZONES_KNOWN && name.len <= WEIR_TZ_MAX) {
         zone = &t->zones[t->zone_count++];
@@ -224,7 +242,7 @@ static void wanted_of(struct weir_table *t, const struct weir_quota *quota,
 {
     int32_t offset_s;
     memset(out, 0, sizeof(*out));
-    out->store = store_of(quota);
+    out->store = store_of_quota(quota);
     out->zone = zone_of(quota, &offset_s);
     weir_quota_algorithm_rule(quota, offset_s, &out->head.rule);
     const struct zone *zone = zone_find(t, out->zone);
@@ -234,6 +252,7 @@ static void wanted_of(struct weir_table *t, const struct weir_quota *quota,
     out->head.zone_len = (uint8_t)out->zone.len;
     if (out->store.len > 0)
         out->head.on_stale = (uint8_t)quota->on_stale;
+    weir_assert(out->store.len <= WEIR_STORE_MAX);
 }
 
 static bool is_as_wanted(const struct metering *of, const struct wanted *wanted)
@@ -247,6 +266,8 @@ static bool is_as_wanted(const struct metering *of, const struct wanted *wanted)
 
 static uint32_t metering_make(struct weir_table *t, const struct wanted *wanted)
 {
+    weir_assert(weir_table_is_locked(t));
+    weir_assert(wanted->head.refs == 0);
     uint32_t unit = weir_area_take(t, metering_bytes(&wanted->head));
     if (unit == AREA_NONE)
         return AREA_NONE;
@@ -259,6 +280,7 @@ static uint32_t metering_make(struct weir_table *t, const struct wanted *wanted)
     memcpy(of->text, wanted->store.p, wanted->store.len);
     if (wanted->zone.len > 0)
         memcpy(of->text + wanted->store.len, wanted->zone.p, wanted->zone.len);
+    weir_assert(of->store_len == wanted->store.len);
     return unit;
 }
 
@@ -267,6 +289,8 @@ static int plan_state(struct weir_table *t, uint32_t unit,
                       struct bucket_state_plan *out)
 {
     struct metering *of = weir_area(t, unit);
+    weir_assert(weir_table_is_locked(t));
+    weir_assert(of->refs < UINT32_MAX);
     size_t bytes = state_bytes(of);
     uint32_t state = AREA_NONE;
     if (bytes > 0) {
@@ -276,6 +300,7 @@ static int plan_state(struct weir_table *t, uint32_t unit,
     }
     of->refs++;
     out->where = where_of(unit, state);
+    weir_assert(out->where != 0);
     return WEIR_OK;
 }
 
@@ -283,6 +308,7 @@ int weir_bucket_state_plan(struct weir_table *t, uint32_t slot,
                            const struct weir_quota *quota,
                            struct bucket_state_plan *out)
 {
+    weir_assert(slot < t->used);
     *out = (struct bucket_state_plan){ .flags = bucket_state_flags(quota) };
     if (out->flags == 0)
         return WEIR_OK;
@@ -308,6 +334,7 @@ int weir_bucket_state_plan_instance(struct weir_table *t, uint32_t slot,
                                     uint32_t template,
                                     struct bucket_state_plan *out)
 {
+    weir_assert(weir_table_is_locked(t));
     uint32_t meta = weir_load_relaxed(&weir_hot(t, template)->meta);
     uint64_t rule = weir_bucket_state(t, template)->where;
     uint64_t own = weir_bucket_state(t, slot)->where;
@@ -326,6 +353,7 @@ int weir_bucket_state_plan_instance(struct weir_table *t, uint32_t slot,
 void weir_bucket_state_unplan(struct weir_table *t,
                               const struct bucket_state_plan *plan)
 {
+    weir_assert(weir_table_is_locked(t));
     if (plan->where != 0 && !plan->same)
         metering_release(t, plan->where);
 }
@@ -338,30 +366,33 @@ static void step_at(const struct weir_table *t, uint64_t where,
 {
     struct weir_algorithm_rule spare;
     const struct weir_algorithm_rule *rule =
-        rule_of(metering_of(t, where), &spare);
-    weir_algorithm_step(rule, state_of(t, where), ask, out,
+        rule_in_force(metering_of(t, where), &spare);
+    weir_algorithm_step(rule, state_at(t, where), ask, out,
                         weir_bucket_state_now(t, rule, now));
 }
 
 /* Carries the used units over to another rule. */
-static void carry(const struct weir_table *t, uint64_t from, uint64_t to,
-                  weir_instant now)
+static void carry_state(const struct weir_table *t, uint64_t from, uint64_t to,
+                        weir_instant now)
 {
+    weir_assert(from != 0 && to != 0);
     const struct metering *before = metering_of(t, from);
     const struct metering *after = metering_of(t, to);
     struct weir_algorithm_rule spare[2];
-    const struct weir_algorithm_rule *rule = rule_of(after, &spare[1]);
+    const struct weir_algorithm_rule *rule = rule_in_force(after, &spare[1]);
     /* The units in a store stay there. */
     if (before->store_len > 0 || after->store_len > 0)
         return;
-    weir_algorithm_carry(rule_of(before, &spare[0]), state_of(t, from), rule,
-                         state_of(t, to), weir_bucket_state_now(t, rule, now));
+    weir_algorithm_carry(rule_in_force(before, &spare[0]), state_at(t, from),
+                         rule, state_at(t, to),
+                         weir_bucket_state_now(t, rule, now));
 }
 
 /* The same from the slot's own bucket. */
 static void carry_bucket(const struct weir_table *t, uint32_t slot, uint64_t to,
                          weir_instant now)
 {
+    weir_assert(to != 0);
     struct look look;
     weir_slot_read(t, slot, weir_elapsed(t, now), &look);
     if (look.fill <= 0 || look.high == WEIR_SCALED_MAX ||
@@ -382,12 +413,14 @@ static void follow_locked(struct weir_table *t, uint32_t slot,
                           weir_instant now)
 {
     struct bucket_state *m = weir_bucket_state(t, slot);
+    weir_assert(weir_load_relaxed(&m->lock) == BY_WRITER);
+    weir_assert(plan->where != 0);
     uint64_t before = weir_load_relaxed(&m->where);
     if (plan->same)
-        memset(state_of(t, plan->where), 0,
+        memset(state_at(t, plan->where), 0,
                state_bytes(metering_of(t, plan->where)));
     else if (before != 0 && !empty)
-        carry(t, before, plan->where, now);
+        carry_state(t, before, plan->where, now);
     else if (!empty)
         carry_bucket(t, slot, plan->where, now);
     if (before == 0 || empty)
@@ -399,6 +432,7 @@ void weir_bucket_state_follow(struct weir_table *t, uint32_t slot,
                               const struct bucket_state_plan *plan, bool empty,
                               weir_instant now)
 {
+    weir_assert(weir_table_is_locked(t));
     struct bucket_state *m = weir_bucket_state(t, slot);
     uint64_t before = weir_load_relaxed(&m->where);
     bool stateless = plan->same && plan->where >> 32 == 0;
@@ -460,9 +494,9 @@ static bool is_idle_locked(const struct weir_table *t, uint64_t where,
     if (of->store_len > 0)
         return true;
     struct weir_algorithm_rule spare;
-    const struct weir_algorithm_rule *rule = rule_of(of, &spare);
+    const struct weir_algorithm_rule *rule = rule_in_force(of, &spare);
     weir_instant at = weir_bucket_state_now(t, rule, now);
-    return weir_algorithm_idle_at(rule, state_of(t, where), at) <= at;
+    return weir_algorithm_idle_at(rule, state_at(t, where), at) <= at;
 }
 
 bool weir_bucket_state_is_idle(struct weir_table *t, uint32_t slot,
@@ -488,23 +522,7 @@ void weir_bucket_state_look(const struct weir_table *t, uint32_t slot,
     *out_refs = of ? of->refs : 0;
 }
 
-/* ---- After a killed writer ---- */
-
-/* It is unknown how far a thread came that stopped within a step: its bucket
- * state starts anew. */
-static void mend_bucket_state(struct weir_table *t, struct bucket_state *m)
-{
-    struct metering *of = metering_of(t, m->where);
-    if (of->refs++ == 0)
-        weir_area_keep(t, (uint32_t)m->where - 1, metering_bytes(of));
-    if (m->where >> 32)
-        weir_area_keep(t, (uint32_t)(m->where >> 32) - 1, state_bytes(of));
-    if (weir_load_relaxed(&m->lock) == 0)
-        return;
-    if (m->where >> 32)
-        memset(state_of(t, m->where), 0, state_bytes(of));
-    bucket_state_unlock(m);
-}
+/* ---- After a killed writer, or a process that has gone ---- */
 
 /* An edit changes the bucket state first and the slot's flags after it. With
  * the old flags a decision would retry for ever, if a store decides now. */
@@ -517,52 +535,18 @@ static void mend_flags(struct hot *hot, uint32_t meta,
         weir_store_relaxed(&hot->meta, mended);
 }
 
-/* Drops bucket states that their slots don't use yet, or no longer. */
-static void forget_half_bucket_states(struct weir_table *t)
+/* It is unknown how far a thread came that stopped within a step: its bucket
+ * state starts anew. Only other reapers touch a state that a dead process has
+ * locked. */
+static void reset_dead_state(const struct weir_table *t, struct bucket_state *m,
+                             uint32_t lock, uint32_t by)
 {
-    uint32_t used = weir_table_used(t);
-    for (uint32_t slot = 0; slot < used; slot++) {
-        struct bucket_state *m = weir_bucket_state(t, slot);
-        struct hot *hot = weir_hot(t, slot);
-        uint32_t meta = weir_load_relaxed(&hot->meta);
-        struct metering *of = metering_of(t, m->where);
-        if (of)
-            of->refs = 0;
-        if (!(meta & (META_BUCKET_STATE | META_AWAY)))
-            weir_store_relaxed(&m->where, 0);
-        else if (of)
-            mend_flags(hot, meta, of);
-    }
-}
-
-void weir_bucket_states_mend(struct weir_table *t)
-{
-    if (!t->metered)
-        return;
-    uint32_t used = weir_table_used(t);
-    forget_half_bucket_states(t);
-    weir_area_mend_begin(t);
-    for (uint32_t slot = 0; slot < used; slot++) {
-        struct bucket_state *m = weir_bucket_state(t, slot);
-        if (m->where != 0)
-            mend_bucket_state(t, m);
-        else if (weir_load_relaxed(&m->lock) != 0)
-            bucket_state_unlock(m);
-    }
-    weir_area_mend_end(t);
-}
-
-/* ---- After a process that has gone ---- */
-
-/* Only other reapers touch a state that a dead process has locked. */
-static void begin_anew(const struct weir_table *t, struct bucket_state *m,
-                       uint32_t lock, uint32_t by)
-{
+    weir_assert(lock != 0);
     if (!weir_cas(&m->lock, &lock, by + 1))
         return;
     uint64_t where = weir_load_relaxed(&m->where);
     if (where >> 32)
-        memset(state_of(t, where), 0, state_bytes(metering_of(t, where)));
+        memset(state_at(t, where), 0, state_bytes(metering_of(t, where)));
     bucket_state_unlock(m);
 }
 
@@ -610,6 +594,20 @@ static void remake_area(struct weir_table *t)
     weir_area_mend_end(t);
 }
 
+/* In a fork, any lock belongs to a thread of another process. */
+void weir_bucket_states_mend(struct weir_table *t)
+{
+    uint32_t used = t->metered ? weir_table_used(t) : 0;
+    for (uint32_t slot = 0; slot < used; slot++) {
+        struct bucket_state *m = weir_bucket_state(t, slot);
+        uint32_t lock = weir_load_relaxed(&m->lock);
+        if (lock != 0)
+            reset_dead_state(t, m, lock, 0);
+    }
+    if (used > 0)
+        remake_area(t);
+}
+
 static bool is_left_by(const struct weir_table *t, uint32_t lock,
                        uint32_t process, bool writer)
 {
@@ -622,13 +620,14 @@ static bool is_left_by(const struct weir_table *t, uint32_t lock,
 void weir_bucket_states_reap(struct weir_table *t, uint32_t process,
                              uint32_t by, bool writer)
 {
+    weir_assert(by < t->commons);
     uint32_t used = t->metered ? weir_table_used(t) : 0;
     for (uint32_t slot = 0; slot < used; slot++) {
         struct bucket_state *m = weir_bucket_state(t, slot);
         /* acquire: the dead process wrote the state. */
         uint32_t lock = weir_load_acquire(&m->lock);
         if (is_left_by(t, lock, process, writer))
-            begin_anew(t, m, lock, by);
+            reset_dead_state(t, m, lock, by);
     }
     if (used > 0 && writer)
         remake_area(t);
@@ -652,12 +651,12 @@ bool weir_link_step(struct weir_table *t, const struct walk *walk, uint32_t i,
     return some;
 }
 
-static bool charges(enum weir_algorithm_op op)
+static bool op_charges(enum weir_algorithm_op op)
 {
     return op != WEIR_ALGORITHM_PEEK;
 }
 
-static bool may_refuse(enum weir_algorithm_op op)
+static bool op_may_refuse(enum weir_algorithm_op op)
 {
     return op != WEIR_ALGORITHM_CHARGE && op != WEIR_ALGORITHM_REFUND;
 }
@@ -692,7 +691,7 @@ static void note_step(struct steps *steps, const struct walk *walk, uint32_t i,
                       const struct weir_algorithm_ask *ask,
                       const struct weir_algorithm_answer *answer)
 {
-    if (charges(ask->op))
+    if (op_charges(ask->op))
         steps->charged |= 1u << i;
     steps->paid[i] = answer->level;
     if (walk->quiet >> i & 1)
@@ -720,8 +719,8 @@ static bool would_pass(const struct weir_table *t, uint64_t where,
         return answer.passed;
     }
     struct weir_algorithm_rule spare;
-    const struct weir_algorithm_rule *rule = rule_of(of, &spare);
-    memcpy(words, state_of(t, where), state_bytes(of));
+    const struct weir_algorithm_rule *rule = rule_in_force(of, &spare);
+    memcpy(words, state_at(t, where), state_bytes(of));
     weir_algorithm_step(rule, words, ask, &answer,
                         weir_bucket_state_now(t, rule, now));
     return answer.passed;
@@ -772,7 +771,7 @@ unsigned weir_walk_step(struct weir_table *t, struct walk *walk,
      * lower level paid). So with several bucket states all are checked first,
      * and units are given back only after a race. */
     bool several = (walk->bucket_states & (walk->bucket_states - 1)) != 0;
-    if (several && may_refuse(ask->op) && charges(ask->op)) {
+    if (several && op_may_refuse(ask->op) && op_charges(ask->op)) {
         uint32_t refuser = find_refuser(t, walk, ask);
         if (refuser < WEIR_DEPTH_MAX)
             return refuse_at(t, walk, refuser, ask, steps);
@@ -785,7 +784,7 @@ unsigned weir_walk_step(struct weir_table *t, struct walk *walk,
             weir_walk_step_back(t, walk, steps, ask);
             return OUTCOME_MOVED;
         }
-        if (answer.passed || !may_refuse(ask->op)) {
+        if (answer.passed || !op_may_refuse(ask->op)) {
             note_step(steps, walk, i, ask, &answer);
         } else if (walk->quiet >> i & 1) {
             walk->shadow |= 1u << i;
@@ -811,7 +810,7 @@ const struct metering *weir_bucket_state_lock(struct weir_table *t,
 
 void *weir_bucket_state_state(const struct weir_table *t, uint32_t slot)
 {
-    return state_of(t, weir_load_relaxed(&weir_bucket_state(t, slot)->where));
+    return state_at(t, weir_load_relaxed(&weir_bucket_state(t, slot)->where));
 }
 
 void weir_bucket_state_unlock(struct weir_table *t, uint32_t slot)
@@ -848,6 +847,7 @@ void weir_table_set_wall(struct weir_table *t, uint64_t offset)
     weir_store_relaxed(&t->wall, offset);
     if (t->aligned == 0)
         weir_store_relaxed(&t->aligned, offset);
+    weir_assert(t->aligned != 0 || offset == 0);
 }
 
 void weir_table_set_zones(struct weir_table *t, weir_zone_offset_fn *offset_of,

@@ -14,14 +14,19 @@
  * the same, as last received from the roots; whenever that number changes, a
  * bucket is carried over to its new rate. */
 
-#include "core/table/table_walk.h"
+#include "core/table/table_charge_record.h"
+
+#include "core/table/table_bucket_state_internal.h"
+#include "core/table/table_stripe_internal.h"
+#include "core/table/table_walk_internal.h"
 
 #include <string.h>
 
 /* ---- Begin ---- */
 
-static unsigned begin(struct weir_table *t, const struct weir_question *q,
-                      struct walk *walk, struct steps *steps, weir_instant now)
+static unsigned begin_by_op(struct weir_table *t, const struct walk_request *q,
+                            struct walk *walk, struct steps *steps,
+                            weir_instant now)
 {
     switch (q->ask.op) {
     case WEIR_ALGORITHM_TAKE:
@@ -54,11 +59,12 @@ static bool charged_all(enum weir_algorithm_op op)
 }
 
 static void write_charge_record(const struct weir_table *t,
-                                const struct weir_question *q,
+                                const struct walk_request *q,
                                 const struct walk *walk,
                                 const struct steps *steps,
                                 struct weir_charge_record *out)
 {
+    weir_assert(walk->links > 0 && walk->links <= WEIR_DEPTH_MAX);
     *out = (struct weir_charge_record){
         .ref = q->ref,
         .ask = q->ask,
@@ -80,9 +86,10 @@ static void write_charge_record(const struct weir_table *t,
     /* Otherwise it is unknown which slots have the count: it stays. */
     if (is_as_walked(t, walk, q->ref))
         out->charged = ((1u << walk->links) - 1) & ~walk->skip;
+    weir_assert((out->charged | out->stepped) >> walk->links == 0);
 }
 
-static void begin_reply(struct weir_table *t, const struct weir_question *q,
+static void begin_reply(struct weir_table *t, const struct walk_request *q,
                         const struct walk *walk, const struct steps *steps,
                         bool passed, struct weir_reply *reply)
 {
@@ -100,7 +107,7 @@ unsigned weir_table_begin(struct weir_table *t, uint32_t stripe,
 {
     struct walk walk;
     struct steps steps = { .charged = 0 };
-    struct weir_question q = {
+    struct walk_request q = {
         .stripe = stripe,
         .ref = ref,
         .ask = *ask,
@@ -109,7 +116,7 @@ unsigned weir_table_begin(struct weir_table *t, uint32_t stripe,
     };
     if (q.ask.weight > WEIR_WEIGHT_MAX)
         q.ask.weight = WEIR_WEIGHT_MAX;
-    unsigned outcome = begin(t, &q, &walk, &steps, now);
+    unsigned outcome = begin_by_op(t, &q, &walk, &steps, now);
     if (outcome & WEIR_OUTCOME_STALE_REF)
         return outcome;
     bool passed = !(outcome & WEIR_OUTCOME_LIMITED);
@@ -128,8 +135,9 @@ unsigned weir_table_begin(struct weir_table *t, uint32_t stripe,
 
 /* ---- Undo ---- */
 
-static bool lives(const struct weir_table *t,
-                  const struct weir_charge_record *charge_record, uint32_t i)
+static bool link_lives(const struct weir_table *t,
+                       const struct weir_charge_record *charge_record,
+                       uint32_t i)
 {
     return weir_load(&weir_hot(t, charge_record->slot[i])->generation) ==
            charge_record->generation[i];
@@ -137,15 +145,15 @@ static bool lives(const struct weir_table *t,
 
 /* As in a take: first the count, then a check whether the slot is still in the
  * same life. */
-static void give_back(struct weir_table *t,
-                      const struct weir_charge_record *charge_record,
-                      uint32_t i)
+static void give_back_count(struct weir_table *t,
+                            const struct weir_charge_record *charge_record,
+                            uint32_t i)
 {
     uint64_t *count = &weir_hot(t, charge_record->slot[i])->count;
-    if (!(charge_record->charged >> i & 1) || !lives(t, charge_record, i))
+    if (!(charge_record->charged >> i & 1) || !link_lives(t, charge_record, i))
         return;
     weir_fetch_sub(count, charge_record->ask.weight);
-    if (lives(t, charge_record, i))
+    if (link_lives(t, charge_record, i))
         weir_slot_mark(t, charge_record->slot[i]);
     else
         weir_fetch_add(count, charge_record->ask.weight);
@@ -155,6 +163,10 @@ void weir_table_undo(struct weir_table *t,
                      const struct weir_charge_record *charge_record,
                      weir_instant now)
 {
+    weir_assert(charge_record->links <= WEIR_DEPTH_MAX);
+    weir_assert((charge_record->charged | charge_record->stepped) >>
+                    charge_record->links ==
+                0);
     struct walk walk = { .links = charge_record->links,
                          .stripe = charge_record->stripe,
                          .now = now };
@@ -163,7 +175,7 @@ void weir_table_undo(struct weir_table *t,
     memcpy(steps.serial, charge_record->serial, sizeof(steps.serial));
     memcpy(steps.paid, charge_record->paid, sizeof(steps.paid));
     for (uint32_t i = 0; i < charge_record->links; i++)
-        give_back(t, charge_record, i);
+        give_back_count(t, charge_record, i);
     if (charge_record->record)
         weir_table_leave(t, charge_record->record);
     weir_walk_step_back(t, &walk, &steps, &charge_record->ask);
@@ -173,11 +185,12 @@ void weir_table_count_refused(struct weir_table *t, uint32_t stripe,
                               struct weir_charge_record *charge_record,
                               uint32_t link)
 {
+    weir_assert(link < charge_record->links);
     struct walk walk = { .links = charge_record->links, .refuser = link };
     memcpy(walk.slot, charge_record->slot, sizeof(walk.slot));
     if (charge_record->quiet >> link & 1) {
         walk.shadow = 1u << link;
-        give_back(t, charge_record, link);
+        give_back_count(t, charge_record, link);
         charge_record->charged &= ~(1u << link);
         weir_walk_count(t, stripe, &walk, charge_record->ask.weight, 0);
         return;
@@ -219,15 +232,17 @@ bool weir_table_away(struct weir_table *t,
                      const struct weir_charge_record *charge_record,
                      uint32_t link, struct weir_away *out)
 {
+    weir_assert(link < charge_record->links);
     return weir_table_away_record(t, charge_record->stripe,
                                   charge_record->slot[link], out) &&
-           lives(t, charge_record, link);
+           link_lives(t, charge_record, link);
 }
 
 /* ---- In place of a store ---- */
 
 static void share_bucket(struct weir_bucket *bucket, uint32_t limiters)
 {
+    weir_assert(limiters > 0);
     int64_t one = (int64_t)1 << bucket->leak.frac;
     weir_u128 rate =
         ((weir_u128)bucket->leak.whole << 64 | bucket->leak.part) / limiters;
@@ -237,6 +252,7 @@ static void share_bucket(struct weir_bucket *bucket, uint32_t limiters)
     if (high < one && bucket->high >= one)
         high = one;
     bucket->low = bucket->high = high;
+    weir_assert(bucket->low <= bucket->high);
 }
 
 void weir_algorithm_rule_share(struct weir_algorithm_rule *rule,
@@ -258,6 +274,7 @@ static void carry_shared(const struct weir_algorithm_rule *whole,
                          struct shared *state,
                          const struct weir_algorithm_rule *to, weir_instant now)
 {
+    weir_assert(state->limiters <= UINT32_MAX);
     uint64_t words[WEIR_BUCKETS_MAX] = { 0 };
     size_t bytes = weir_algorithm_size(to);
     bool is_bucket = to->quantity == 0 && bytes <= sizeof(words);
@@ -275,6 +292,8 @@ static void step_shared_locked(const struct metering *of, struct shared *state,
                                struct weir_algorithm_answer *out,
                                weir_instant now)
 {
+    weir_assert(limiters > 0);
+    weir_assert(of->store_len > 0);
     struct weir_algorithm_rule rule = of->rule;
     if (of->zone_len)
         rule.utc_offset_s = weir_load_relaxed(&of->utc_offset_s);
@@ -283,6 +302,7 @@ static void step_shared_locked(const struct metering *of, struct shared *state,
         carry_shared(&of->rule, state, &rule, now);
     state->limiters = limiters;
     weir_algorithm_step(&rule, state + 1, ask, out, now);
+    weir_assert(state->limiters == limiters);
 }
 
 bool weir_table_step_shared(struct weir_table *t,
@@ -291,6 +311,7 @@ bool weir_table_step_shared(struct weir_table *t,
                             const struct weir_algorithm_ask *ask,
                             struct weir_algorithm_answer *out, weir_instant now)
 {
+    weir_assert(link < charge_record->links);
     uint32_t slot = charge_record->slot[link];
     const struct metering *of =
         weir_bucket_state_lock(t, slot, charge_record->stripe);
@@ -301,5 +322,5 @@ bool weir_table_step_shared(struct weir_table *t,
         step_shared_locked(of, state, limiters > 0 ? limiters : 1, ask, out,
                            weir_bucket_state_now(t, &of->rule, now));
     weir_bucket_state_unlock(t, slot);
-    return can && lives(t, charge_record, link);
+    return can && link_lives(t, charge_record, link);
 }

@@ -2,17 +2,17 @@
  * table/table_gate.c - slots with a limit found from the latency of requests.
  *
  * An adaptive quota has an in-flight counter (table_permit.c) with a
- * concurrency gate ("sluice", core/concurrency/concurrency_gate.h) in front of
- * it. The counter remains the true number of units in flight by the name, so
- * edits, forks, eviction and reports work as for any other slot; it refuses
- * only by the quota's own limit, if it has one. The gate counts the units in
- * flight that it let in: it may write off some that never come back, which the
+ * concurrency gate (concurrency/concurrency_gate.h) in front of it. The
+ * counter remains the true number of units in flight by the name, so edits,
+ * forks, eviction and reports work as for any other slot; it refuses only by
+ * the quota's own limit, if it has one. The gate counts the units in flight
+ * that it let in: it may write off some that never come back, which the
  * counter never does.
  *
- *     slot --gate_slot_of--> basin { rule, class numbers, sluice }
+ *     slot --gate_slot_of--> gate slot { rule, class numbers, gate }
  *
  * A gate is 20 times as large as the rest of a slot, so there are few. They lie
- * in gate slots ("basins"), which are assigned to templates, quotas and
+ * in gate slots, which are assigned to templates, quotas and
  * instances that are adaptive. A template's gate is never entered: its gate
  * slot keeps the rule for its instances. A slot without a gate slot lets all
  * pass and counts; an instance gets one when the sweep passes and one is free
@@ -27,7 +27,7 @@
  * so it never leaves a gate that it didn't enter. All of these accesses are
  * sequentially consistent.
  *
- * Untracked permits ("strangers"). Units in flight by the name when a slot gets
+ * Untracked permits. Units in flight by the name when a slot gets
  * its gate slot have no permit of the gate. They are counted in as one block,
  * and each permit without a gate that leaves the slot takes its units out of
  * that block. A permit that enters between the counting and the publishing is
@@ -42,11 +42,13 @@
  * permit would be given back to another name. Rejected: a gate for each slot,
  * made at first use: a decision must not wait for the writer lock. */
 
-#include "core/table/table_layout.h"
+#include "core/table/table_inflight_internal.h"
 
 #include <string.h>
 
 #include "core/quota/quota_adaptive.h"
+#include "core/table/table_read.h"
+#include "core/table/table_slots_internal.h"
 
 /* How often an edit tries to lock a busy controller: each hold lasts some
  * microseconds, unless its thread is stopped meanwhile. An abandoned edit is
@@ -55,11 +57,6 @@
 #define VIEW_TRIES 10000
 
 /* ---- Memory ---- */
-
-static uint64_t in_lines(uint64_t bytes)
-{
-    return (bytes + WEIR_CACHE_LINE - 1) / WEIR_CACHE_LINE * WEIR_CACHE_LINE;
-}
 
 /* The size for the largest kind: an edit may set any kind. */
 static uint32_t gate_slot_bytes(void)
@@ -72,19 +69,23 @@ static uint32_t gate_slot_bytes(void)
         size_t size = weir_concurrency_gate_size(&options);
         most = size > most ? size : most;
     }
-    return (uint32_t)in_lines(sizeof(struct gate_slot) + most);
+    weir_assert(most > 0);
+    return (uint32_t)weir_line_aligned(sizeof(struct gate_slot) + most);
 }
 
 uint64_t weir_gate_slots_lay_out(struct weir_table *t, uint64_t at,
                                  uint32_t gate_slots)
 {
+    weir_assert(at % WEIR_CACHE_LINE == 0);
     t->gate_slots = gate_slots < t->slots ? gate_slots : t->slots;
     t->gate_slot_bytes = gate_slot_bytes();
     t->fleet = 1;
     t->gate_slot_of_at = at;
     if (t->gate_slots > 0)
-        at = in_lines(at + (uint64_t)t->slots * sizeof(uint32_t));
+        at = weir_line_aligned(at + (uint64_t)t->slots * sizeof(uint32_t));
     t->gate_slots_at = at;
+    weir_assert(t->gate_slots <= t->slots);
+    weir_assert(t->gate_slots_at % WEIR_CACHE_LINE == 0);
     return at + (uint64_t)t->gate_slots * t->gate_slot_bytes;
 }
 
@@ -93,10 +94,10 @@ static struct weir_concurrency_gate *gate_of(struct gate_slot *gate_slot)
     return (struct weir_concurrency_gate *)gate_slot->gate;
 }
 
-static uint32_t number_of(const struct weir_table *t, uint32_t slot)
+static uint32_t gate_number_of(const struct weir_table *t, uint32_t slot)
 {
     /* acquire: the gate slot was written before; pairs with
-     * have_gate_slot(). */
+     * assign_gate_slot(). */
     return t->gate_slots > 0 ? weir_load_acquire(weir_gate_slot_of(t, slot))
                              : 0;
 }
@@ -104,7 +105,7 @@ static uint32_t number_of(const struct weir_table *t, uint32_t slot)
 /* The slot's gate slot, or NULL. */
 static struct gate_slot *gate_slot_of(const struct weir_table *t, uint32_t slot)
 {
-    uint32_t number = number_of(t, slot);
+    uint32_t number = gate_number_of(t, slot);
     return number == 0 || number == GATE_SLOT_WANTED
                ? NULL
                : weir_gate_slot(t, number - 1);
@@ -112,7 +113,8 @@ static struct gate_slot *gate_slot_of(const struct weir_table *t, uint32_t slot)
 
 /* ---- Rules ---- */
 
-static void rule_of_quota(const struct weir_quota *quota, struct adapting *out)
+static void gate_rule_of_quota(const struct weir_quota *quota,
+                               struct adapting *out)
 {
     *out = (struct adapting){
         .percentile = quota->percentile,
@@ -130,11 +132,12 @@ static void rule_of_quota(const struct weir_quota *quota, struct adapting *out)
         memcpy(out->classes, quota->classes.p, quota->classes.len);
 }
 
-static void options_of(const struct weir_table *t,
-                       const struct gate_slot *gate_slot,
-                       struct weir_concurrency_gate_options *out)
+static void gate_options_of(const struct weir_table *t,
+                            const struct gate_slot *gate_slot,
+                            struct weir_concurrency_gate_options *out)
 {
     const struct adapting *rule = &gate_slot->rules[gate_slot->rule & 1];
+    weir_assert(rule->classes_len <= WEIR_CLASSES_TEXT_MAX);
     struct weir_quota quota;
     weir_quota_init(&quota);
     quota.kind = WEIR_CONCURRENCY;
@@ -153,8 +156,10 @@ static void options_of(const struct weir_table *t,
         weir_rng_mix(t->seed + weir_load_relaxed(&gate_slot->slot));
 }
 
-static void set_rule(struct gate_slot *gate_slot, const struct adapting *rule)
+static void set_gate_rule(struct gate_slot *gate_slot,
+                          const struct adapting *rule)
 {
+    weir_assert(rule->classes_len <= WEIR_CLASSES_TEXT_MAX);
     uint32_t other = ~gate_slot->rule & 1;
     gate_slot->rules[other] = *rule;
     /* release: a fork that sees it sees the rule. */
@@ -163,9 +168,11 @@ static void set_rule(struct gate_slot *gate_slot, const struct adapting *rule)
 
 /* Relaxed: an enter concurrent with an edit may use another class, and counts
  * there until it leaves. */
-static void set_classes(struct gate_slot *gate_slot,
-                        const struct weir_concurrency_gate_options *options)
+static void set_gate_classes(
+    struct gate_slot *gate_slot,
+    const struct weir_concurrency_gate_options *options)
 {
+    weir_assert(options->classes <= WEIR_CONCURRENCY_GATE_CLASSES_MAX);
     for (uint32_t i = 0; i < WEIR_CONCURRENCY_GATE_CLASSES_MAX; i++) {
         struct weir_text name = weir_text_of(options->class_of[i].name);
         bool named = i < options->classes && name.len > 0;
@@ -174,7 +181,7 @@ static void set_classes(struct gate_slot *gate_slot,
     }
 }
 
-static uint32_t place_of(const struct gate_slot *gate_slot, uint32_t klass)
+static uint32_t class_place(const struct gate_slot *gate_slot, uint32_t klass)
 {
     uint32_t place = 0;
     while (place < WEIR_CONCURRENCY_GATE_CLASSES_MAX && klass != 0 &&
@@ -185,37 +192,42 @@ static uint32_t place_of(const struct gate_slot *gate_slot, uint32_t klass)
 
 /* ---- Gate slots come and go; under the writer lock ---- */
 
-static void edit(const struct weir_table *t, struct gate_slot *gate_slot,
-                 bool anew, weir_instant now)
+static void edit_gate(const struct weir_table *t, struct gate_slot *gate_slot,
+                      bool anew, weir_instant now)
 {
+    weir_assert(weir_table_is_locked(t));
+    weir_assert(gate_slot->made);
     struct weir_concurrency_gate_options options;
-    options_of(t, gate_slot, &options);
+    gate_options_of(t, gate_slot, &options);
     uint32_t tries = EDIT_TRIES;
     while (
         !weir_concurrency_gate_edit(gate_of(gate_slot), &options, anew, now) &&
         --tries > 0)
         weir_pause();
-    set_classes(gate_slot, &options);
+    set_gate_classes(gate_slot, &options);
 }
 
 /* Makes an empty gate with the gate slot's rule. */
-static void begin(const struct weir_table *t, struct gate_slot *gate_slot,
-                  weir_instant now)
+static void make_gate(const struct weir_table *t, struct gate_slot *gate_slot,
+                      weir_instant now)
 {
+    weir_assert(weir_table_is_locked(t));
     struct weir_concurrency_gate_options options;
     if (gate_slot->made) {
-        edit(t, gate_slot, true, now);
+        edit_gate(t, gate_slot, true, now);
         return;
     }
-    options_of(t, gate_slot, &options);
+    gate_options_of(t, gate_slot, &options);
     weir_concurrency_gate_init(gate_slot->gate, &options, now);
-    set_classes(gate_slot, &options);
+    set_gate_classes(gate_slot, &options);
     gate_slot->made = 1;
+    weir_assert(gate_slot->made);
 }
 
-static void find_strangers(const struct weir_table *t,
-                           struct gate_slot *gate_slot, uint32_t slot)
+static void count_untracked(const struct weir_table *t,
+                            struct gate_slot *gate_slot, uint32_t slot)
 {
+    weir_assert(weir_table_is_locked(t));
     uint64_t in_flight = weir_load(&weir_inflight(t, slot)->in_flight);
     uint32_t units = in_flight < WEIR_CONCURRENCY_GATE_UNITS_MAX
                          ? (uint32_t)in_flight
@@ -223,22 +235,24 @@ static void find_strangers(const struct weir_table *t,
     struct weir_concurrency_gate_permit found = { .units = 0 };
     if (units > 0)
         found = weir_concurrency_gate_found(gate_of(gate_slot), units);
-    weir_store(&gate_slot->strangers, (uint64_t)found.life << 32 | found.units);
+    weir_store(&gate_slot->untracked, (uint64_t)found.life << 32 | found.units);
 }
 
 /* A permit that left during the counting may have looked for untracked units
  * before there were any: reduce them to the units in flight. */
-static void forget_gone(struct weir_table *t, struct gate_slot *gate_slot,
-                        uint32_t slot)
+static void drop_departed(struct weir_table *t, struct gate_slot *gate_slot,
+                          uint32_t slot)
 {
     uint64_t in_flight = weir_load(&weir_inflight(t, slot)->in_flight);
-    uint32_t strangers = (uint32_t)weir_load(&gate_slot->strangers);
-    if (in_flight < strangers)
-        weir_slot_depart(t, slot, strangers - in_flight);
+    uint32_t untracked = (uint32_t)weir_load(&gate_slot->untracked);
+    if (in_flight < untracked)
+        weir_slot_depart(t, slot, untracked - in_flight);
 }
 
 static struct gate_slot *free_gate_slot(struct weir_table *t)
 {
+    weir_assert(weir_table_is_locked(t));
+    weir_assert(t->gate_slots_used <= t->gate_slots);
     for (uint32_t i = 0; i < t->gate_slots_used; i++) {
         if (weir_load_relaxed(&weir_gate_slot(t, i)->slot) == 0)
             return weir_gate_slot(t, i);
@@ -250,16 +264,19 @@ static struct gate_slot *free_gate_slot(struct weir_table *t)
     return weir_gate_slot(t, t->gate_slots_used - 1);
 }
 
-static uint32_t index_of(const struct weir_table *t,
-                         const struct gate_slot *gate_slot)
+static uint32_t gate_slot_index(const struct weir_table *t,
+                                const struct gate_slot *gate_slot)
 {
     const char *first = weir_table_at(t, t->gate_slots_at);
     return (uint32_t)((uint64_t)((const char *)gate_slot - first) /
                       t->gate_slot_bytes);
 }
 
-static void set_number(struct weir_table *t, uint32_t slot, uint32_t number)
+static void set_gate_number(struct weir_table *t, uint32_t slot,
+                            uint32_t number)
 {
+    weir_assert(weir_table_is_locked(t));
+    weir_assert(number == GATE_SLOT_WANTED || number <= t->gate_slots_used);
     uint32_t before = weir_load_relaxed(weir_gate_slot_of(t, slot));
     uint32_t wanting = weir_load_relaxed(&t->gate_slots_wanted);
     wanting += (number == GATE_SLOT_WANTED) - (before == GATE_SLOT_WANTED);
@@ -268,71 +285,78 @@ static void set_number(struct weir_table *t, uint32_t slot, uint32_t number)
 }
 
 /* A new serial each time: odd while the gate can be entered. */
-static void set_serial(struct gate_slot *gate_slot, bool open)
+static void set_gate_serial(struct gate_slot *gate_slot, bool open)
 {
     uint32_t next = gate_slot->serial + 1;
     weir_store(&gate_slot->serial, next + ((next & 1) != open));
+    weir_assert((gate_slot->serial & 1) == open);
 }
 
-static void have_gate_slot(struct weir_table *t, uint32_t slot,
-                           struct gate_slot *gate_slot,
-                           const struct adapting *rule, weir_instant now)
+static void assign_gate_slot(struct weir_table *t, uint32_t slot,
+                             struct gate_slot *gate_slot,
+                             const struct adapting *rule, weir_instant now)
 {
-    set_rule(gate_slot, rule);
+    weir_assert(gate_slot->slot == 0);
+    weir_assert((gate_slot->serial & 1) == 0);
+    set_gate_rule(gate_slot, rule);
     weir_store(&gate_slot->slot, slot + 1);
-    begin(t, gate_slot, now);
-    find_strangers(t, gate_slot, slot);
-    set_number(t, slot, index_of(t, gate_slot) + 1);
-    forget_gone(t, gate_slot, slot);
-    set_serial(gate_slot, true);
+    make_gate(t, gate_slot, now);
+    count_untracked(t, gate_slot, slot);
+    set_gate_number(t, slot, gate_slot_index(t, gate_slot) + 1);
+    drop_departed(t, gate_slot, slot);
+    set_gate_serial(gate_slot, true);
 }
 
 void weir_slot_unadapt(struct weir_table *t, uint32_t slot)
 {
-    uint32_t number = number_of(t, slot);
+    weir_assert(weir_table_is_locked(t));
+    uint32_t number = gate_number_of(t, slot);
     if (number == 0)
         return;
-    set_number(t, slot, 0);
+    set_gate_number(t, slot, 0);
     if (number == GATE_SLOT_WANTED)
         return;
     struct gate_slot *gate_slot = weir_gate_slot(t, number - 1);
-    set_serial(gate_slot, false);
+    set_gate_serial(gate_slot, false);
     weir_store(&gate_slot->slot, 0);
 }
 
 /* Slots of the shadow set never have units in flight. */
-static bool is_of_shadow_set(const struct weir_table *t, uint32_t slot)
+static bool is_shadow_slot(const struct weir_table *t, uint32_t slot)
 {
     char name[WEIR_NAME_MAX + 1];
     size_t len = weir_table_name(t, slot, name);
     return weir_name_is_shadow((struct weir_text){ name, len });
 }
 
-static void adapt(struct weir_table *t, uint32_t slot,
-                  const struct adapting *rule, bool another, weir_instant now)
+static void adapt_slot(struct weir_table *t, uint32_t slot,
+                       const struct adapting *rule, bool another,
+                       weir_instant now)
 {
+    weir_assert(weir_table_is_locked(t));
+    weir_assert(slot < t->used);
     struct gate_slot *gate_slot = gate_slot_of(t, slot);
     if (gate_slot) {
-        set_rule(gate_slot, rule);
+        set_gate_rule(gate_slot, rule);
         /* Shut while it is emptied: a permit let in meanwhile would have no
          * valid serial to leave with. */
         if (another)
-            set_serial(gate_slot, false);
-        edit(t, gate_slot, another, now);
+            set_gate_serial(gate_slot, false);
+        edit_gate(t, gate_slot, another, now);
         if (another) {
-            find_strangers(t, gate_slot, slot);
-            forget_gone(t, gate_slot, slot);
-            set_serial(gate_slot, true);
+            count_untracked(t, gate_slot, slot);
+            drop_departed(t, gate_slot, slot);
+            set_gate_serial(gate_slot, true);
         }
         return;
     }
-    if (t->gate_slots == 0 || is_of_shadow_set(t, slot))
+    if (t->gate_slots == 0 || is_shadow_slot(t, slot))
         return;
     gate_slot = free_gate_slot(t);
     if (gate_slot)
-        have_gate_slot(t, slot, gate_slot, rule, now);
+        assign_gate_slot(t, slot, gate_slot, rule, now);
     else
-        set_number(t, slot, GATE_SLOT_WANTED);
+        set_gate_number(t, slot, GATE_SLOT_WANTED);
 }
 
 void weir_slot_adapt(struct weir_table *t, uint32_t slot,
@@ -344,8 +368,8 @@ void weir_slot_adapt(struct weir_table *t, uint32_t slot,
         weir_slot_unadapt(t, slot);
         return;
     }
-    rule_of_quota(quota, &rule);
-    adapt(t, slot, &rule, another, now);
+    gate_rule_of_quota(quota, &rule);
+    adapt_slot(t, slot, &rule, another, now);
 }
 
 /* If the template has no gate slot, its instances have no rule to use. */
@@ -356,15 +380,16 @@ void weir_slot_adapt_as(struct weir_table *t, uint32_t slot, uint32_t template,
     if (weir_cold(t, template)->sharing != WEIR_ADAPTIVE)
         weir_slot_unadapt(t, slot);
     else if (from)
-        adapt(t, slot, &from->rules[from->rule & 1], another, now);
-    else if (t->gate_slots > 0 && number_of(t, template) == GATE_SLOT_WANTED)
-        set_number(t, slot, GATE_SLOT_WANTED);
+        adapt_slot(t, slot, &from->rules[from->rule & 1], another, now);
+    else if (t->gate_slots > 0 &&
+             gate_number_of(t, template) == GATE_SLOT_WANTED)
+        set_gate_number(t, slot, GATE_SLOT_WANTED);
 }
 
 bool weir_slot_wants_gate_slot(const struct weir_table *t, uint32_t slot)
 {
     if (weir_load_relaxed(&t->gate_slots_wanted) == 0 ||
-        number_of(t, slot) != GATE_SLOT_WANTED ||
+        gate_number_of(t, slot) != GATE_SLOT_WANTED ||
         weir_cold(t, slot)->state != WEIR_SLOT_INSTANCE ||
         !gate_slot_of(t, weir_cold(t, slot)->rule))
         return false;
@@ -380,9 +405,11 @@ bool weir_slot_wants_gate_slot(const struct weir_table *t, uint32_t slot)
 /* A gate slot belongs to the slot that refers to it; others are free. */
 void weir_gate_slots_mend(struct weir_table *t)
 {
+    weir_assert(weir_table_is_locked(t));
+    weir_assert(t->gate_slots_used <= t->gate_slots);
     uint32_t wanting = 0;
     for (uint32_t slot = 0; t->gate_slots > 0 && slot < t->used; slot++) {
-        uint32_t number = number_of(t, slot);
+        uint32_t number = gate_number_of(t, slot);
         bool lives = weir_cold(t, slot)->state > WEIR_SLOT_MAKING;
         bool its = number != 0 && number != GATE_SLOT_WANTED && lives &&
                    weir_gate_slot(t, number - 1)->slot == slot + 1;
@@ -397,35 +424,37 @@ void weir_gate_slots_mend(struct weir_table *t)
             continue;
         bool its = weir_load(weir_gate_slot_of(t, slot - 1)) == i + 1;
         if (!its || (gate_slot->serial & 1) == 0)
-            set_serial(gate_slot, its);
+            set_gate_serial(gate_slot, its);
         if (!its)
             weir_store(&gate_slot->slot, 0);
     }
     weir_store_relaxed(&t->gate_slots_wanted, wanting);
+    weir_assert(wanting <= t->used);
 }
 
 void weir_gate_slots_forget(struct weir_table *t)
 {
+    weir_assert(t->gate_slots_used <= t->gate_slots);
     for (uint32_t i = 0; i < weir_load_relaxed(&t->gate_slots_used); i++) {
         struct gate_slot *gate_slot = weir_gate_slot(t, i);
         if (!gate_slot->made)
             continue;
         struct weir_concurrency_gate_options options;
         double limit = weir_concurrency_gate_limit(gate_of(gate_slot));
-        options_of(t, gate_slot, &options);
+        gate_options_of(t, gate_slot, &options);
         struct weir_controller_options *bounds = &options.controller;
         limit = limit < bounds->max ? limit : bounds->max;
         if (bounds->kind != WEIR_CONTROLLER_NONE)
             bounds->initial = limit > bounds->min ? limit : bounds->min;
         weir_concurrency_gate_init(gate_slot->gate, &options, t->origin);
-        weir_store(&gate_slot->strangers, (uint64_t)0);
+        weir_store(&gate_slot->untracked, (uint64_t)0);
     }
 }
 
 /* ---- Any thread ---- */
 
 /* Unpacks the permit record into the gate's own form. */
-static struct weir_concurrency_gate_permit permit_of(
+static struct weir_concurrency_gate_permit gate_permit_of(
     const struct weir_permit_record *record)
 {
     return (struct weir_concurrency_gate_permit){
@@ -439,9 +468,9 @@ static struct weir_concurrency_gate_permit permit_of(
     };
 }
 
-static void note(struct weir_permit_record *record,
-                 const struct weir_concurrency_gate_permit *permit,
-                 uint32_t gate_slot, uint32_t serial)
+static void note_permit(struct weir_permit_record *record,
+                        const struct weir_concurrency_gate_permit *permit,
+                        uint32_t gate_slot, uint32_t serial)
 {
     record->entered = permit->entered;
     record->in_flight = permit->in_flight & 0xffffff;
@@ -459,15 +488,16 @@ uint32_t weir_slot_lane(const struct weir_table *t, uint32_t slot,
                         uint32_t klass)
 {
     const struct gate_slot *gate_slot = gate_slot_of(t, slot);
-    return gate_slot ? place_of(gate_slot, klass)
+    return gate_slot ? class_place(gate_slot, klass)
                      : WEIR_CONCURRENCY_GATE_CLASSES_MAX;
 }
 
-static bool enter(struct gate_slot *gate_slot,
-                  const struct weir_permit_record *record, bool sure,
-                  struct weir_concurrency_gate_permit *out, weir_instant now)
+static bool enter_gate(struct gate_slot *gate_slot,
+                       const struct weir_permit_record *record, bool sure,
+                       struct weir_concurrency_gate_permit *out,
+                       weir_instant now)
 {
-    uint32_t place = place_of(gate_slot, record->klass);
+    uint32_t place = class_place(gate_slot, record->klass);
     uint32_t units = (uint32_t)record->weight;
     if (WEIR_UNLIKELY(sure))
         return weir_concurrency_gate_enter_sure(gate_of(gate_slot), place,
@@ -480,7 +510,7 @@ bool weir_slot_admit(struct weir_table *t, uint32_t slot,
                      struct weir_permit_record *record, bool sure,
                      weir_instant now)
 {
-    uint32_t number = number_of(t, slot);
+    uint32_t number = gate_number_of(t, slot);
     if (number == 0 || number == GATE_SLOT_WANTED || record->weight == 0)
         return true;
     if (record->weight > WEIR_PERMITS_MAX)
@@ -490,10 +520,10 @@ bool weir_slot_admit(struct weir_table *t, uint32_t slot,
     if ((serial & 1) == 0 || weir_load_relaxed(&gate_slot->slot) != slot + 1)
         return true; /* it is shut, or another slot's */
     struct weir_concurrency_gate_permit permit;
-    if (!enter(gate_slot, record, sure, &permit, now))
+    if (!enter_gate(gate_slot, record, sure, &permit, now))
         return false;
     if (WEIR_LIKELY(weir_load(&gate_slot->serial) == serial))
-        note(record, &permit, number, serial);
+        note_permit(record, &permit, number, serial);
     else /* reassigned: the chain will be found to have moved, too */
         weir_concurrency_gate_leave(gate_of(gate_slot), &permit,
                                     WEIR_SAMPLE_IGNORED, now);
@@ -504,7 +534,7 @@ bool weir_slot_dismiss(struct weir_table *t, struct weir_permit_record *record,
                        enum weir_sample_outcome outcome, weir_instant now)
 {
     struct gate_slot *gate_slot = weir_gate_slot(t, record->gate_slot - 1);
-    struct weir_concurrency_gate_permit permit = permit_of(record);
+    struct weir_concurrency_gate_permit permit = gate_permit_of(record);
     record->gate_slot = 0;
     /* If it moves after this, the gate no longer knows the permit's life. */
     if (weir_load(&gate_slot->serial) != record->serial)
@@ -519,13 +549,13 @@ void weir_slot_depart(struct weir_table *t, uint32_t slot, uint64_t weight)
     if (!gate_slot)
         return;
     uint64_t left =
-        weir_load_relaxed(&gate_slot->strangers); /* the CAS checks it */
+        weir_load_relaxed(&gate_slot->untracked); /* the CAS checks it */
     uint32_t units;
     do {
         units = weight < (uint32_t)left ? (uint32_t)weight : (uint32_t)left;
         if (units == 0)
             return;
-    } while (!weir_cas(&gate_slot->strangers, &left, left - units));
+    } while (!weir_cas(&gate_slot->untracked, &left, left - units));
     struct weir_concurrency_gate_permit permit = {
         .units = units,
         .life = (uint16_t)(left >> 32),
@@ -597,12 +627,12 @@ uint32_t weir_table_adaptives(const struct weir_table *t, uint32_t *out_wanting)
 
 /* ---- The sync ---- */
 
-static void refleet(struct weir_table *t, struct gate_slot *gate_slot,
-                    weir_instant now)
+static void edit_fleet_bounds(struct weir_table *t, struct gate_slot *gate_slot,
+                              weir_instant now)
 {
     const struct adapting *rule = &gate_slot->rules[gate_slot->rule & 1];
     if (gate_slot->slot != 0 && (rule->fleet_min > 0 || rule->fleet_max > 0))
-        edit(t, gate_slot, false, now);
+        edit_gate(t, gate_slot, false, now);
 }
 
 void weir_table_set_fleet(struct weir_table *t, uint32_t processes,
@@ -614,8 +644,9 @@ void weir_table_set_fleet(struct weir_table *t, uint32_t processes,
     weir_table_lock(t);
     t->fleet = processes;
     for (uint32_t i = 0; i < t->gate_slots_used; i++)
-        refleet(t, weir_gate_slot(t, i), now);
+        edit_fleet_bounds(t, weir_gate_slot(t, i), now);
     weir_table_unlock(t);
+    weir_assert(t->fleet > 0);
 }
 
 void weir_table_tick(struct weir_table *t, weir_instant now)

@@ -39,12 +39,13 @@
  * instance becomes empty and can be evicted. A bucket with a grant of 0 doesn't
  * leak, because it may be granted more at once. */
 
-#include "core/table/table_layout.h"
-
 #include <math.h>
 #include <string.h>
 
 #include "core/quota/quota_bucket.h"
+#include "core/table/table_permit.h"
+#include "core/table/table_slots_internal.h"
+#include "core/table/table_switch_internal.h"
 
 /* A leak is below 2^7 scaled units a nanosecond (leaky.c). */
 #define SCALED_PER_S_MAX (128e9)
@@ -57,6 +58,8 @@
 /* ceil(value * 2^shift / 10^9), for a value >= 0 and a result below 2^72. */
 static weir_u128 per_ns(double value, int shift)
 {
+    weir_assert(value >= 0);
+    weir_assert(shift >= 0);
     uint64_t bits;
     memcpy(&bits, &value, sizeof(bits));
     int exponent = (int)(bits >> 52);
@@ -74,24 +77,15 @@ static weir_u128 per_ns(double value, int shift)
     return mantissa == 0 ? 0 : (scaled + 999999999) / 1000000000;
 }
 
-static double power(unsigned frac)
-{
-    return (double)((uint64_t)1 << frac);
-}
-
-static double per_s_of(struct weir_leak leak)
-{
-    double scaled = (double)leak.whole + (double)leak.part / 0x1p64;
-    return scaled * 1e9 / power(leak.frac);
-}
-
 /* The finest scale on which both the leak and the burst fit. */
 static unsigned frac_of(double per_s, double high)
 {
+    weir_assert(per_s > 0);
+    weir_assert(high >= 0);
     unsigned frac = WEIR_FRAC_MAX;
     double most = high + (double)WEIR_DEBT_MAX + (double)WEIR_WEIGHT_MAX;
-    while (frac > 0 && (per_s * power(frac) >= SCALED_PER_S_MAX ||
-                        most * power(frac) > (double)WEIR_SCALED_MAX))
+    while (frac > 0 && (per_s * weir_frac_power(frac) >= SCALED_PER_S_MAX ||
+                        most * weir_frac_power(frac) > (double)WEIR_SCALED_MAX))
         frac--;
     return frac;
 }
@@ -114,8 +108,8 @@ void weir_bucket_of_rate(struct weir_bucket *bucket, double per_s, double low,
         .leak = { .part = (uint64_t)leak,
                   .whole = (uint8_t)(leak >> 64),
                   .frac = (uint8_t)frac },
-        .low = (int64_t)(low * power(frac)),
-        .high = (int64_t)(high * power(frac)),
+        .low = (int64_t)(low * weir_frac_power(frac)),
+        .high = (int64_t)(high * weir_frac_power(frac)),
     };
 }
 
@@ -123,7 +117,7 @@ void weir_bucket_of_rate(struct weir_bucket *bucket, double per_s, double low,
 
 /* Doubles that any thread reads. Relaxed: a reader concurrent with a change
  * gets the old or the new value. */
-static double get(const uint64_t *word)
+static double load_double(const uint64_t *word)
 {
     uint64_t bits = weir_load_relaxed(word);
     double value;
@@ -131,14 +125,15 @@ static double get(const uint64_t *word)
     return value;
 }
 
-static void put(uint64_t *word, double value)
+static void store_double(uint64_t *word, double value)
 {
+    weir_assert(value >= 0);
     uint64_t bits;
     memcpy(&bits, &value, sizeof(bits));
     weir_store_relaxed(word, bits);
 }
 
-static double at_least_one(double units)
+static double at_least_unit(double units)
 {
     return units > 1 ? units : 1;
 }
@@ -147,6 +142,7 @@ static double at_least_one(double units)
 static void scaled_bucket(const struct weir_bucket *whole, double granted,
                           struct weir_bucket *out)
 {
+    weir_assert(granted >= 0);
     double low = LOW_S * granted;
     double high = HIGH_S * granted;
     if (whole->high < 0) {
@@ -154,11 +150,12 @@ static void scaled_bucket(const struct weir_bucket *whole, double granted,
         return;
     }
     if (whole->high != WEIR_SCALED_MAX) {
-        double part = granted / per_s_of(whole->leak);
-        low = (double)whole->low / power(whole->leak.frac) * part;
-        high = (double)whole->high / power(whole->leak.frac) * part;
+        double part = granted / weir_leak_per_s(whole->leak);
+        low = (double)whole->low / weir_frac_power(whole->leak.frac) * part;
+        high = (double)whole->high / weir_frac_power(whole->leak.frac) * part;
     }
-    weir_bucket_of_rate(out, granted, at_least_one(low), at_least_one(high));
+    weir_bucket_of_rate(out, granted, at_least_unit(low), at_least_unit(high));
+    weir_assert(out->low <= out->high);
 }
 
 /* A rate leaks, unless it never refuses or always does. */
@@ -174,12 +171,14 @@ static bool is_inflight(const struct weir_bucket *whole)
 static void inflight_bucket(const struct weir_bucket *whole, double granted,
                             struct weir_bucket *out)
 {
+    weir_assert(granted >= 0);
     if (granted > (double)WEIR_LIMIT_MAX) {
         weir_bucket_open(out);
         return;
     }
     *out = *whole;
     out->low = out->high = (int64_t)(granted * (1 + ROUNDING));
+    weir_assert(out->low <= out->high);
 }
 
 static void closed_bucket(const struct weir_bucket *whole,
@@ -187,6 +186,7 @@ static void closed_bucket(const struct weir_bucket *whole,
 {
     *out = *whole;
     out->low = out->high = -1;
+    weir_assert(out->high < 0);
 }
 
 static void bucket_in_force(const struct leased *leased,
@@ -212,15 +212,22 @@ static void bucket_in_force(const struct leased *leased,
         break;
     }
     if (inflight)
-        inflight_bucket(&leased->whole, get(&leased->granted), out);
+        inflight_bucket(&leased->whole, load_double(&leased->granted), out);
     else
-        scaled_bucket(&leased->whole, get(&leased->granted), out);
+        scaled_bucket(&leased->whole, load_double(&leased->granted), out);
 }
 
 /* ---- Quotas come and change ---- */
 
-static void set_state(struct leased *leased, enum weir_leasing state)
+static void set_leasing(struct leased *leased, enum weir_leasing state)
 {
+    enum weir_leasing before = (enum weir_leasing)leased->state;
+    weir_assert(state != WEIR_LEASING_KEPT || before == WEIR_LEASING_NONE ||
+                before == WEIR_LEASING_KEPT);
+    weir_assert(state != WEIR_LEASING_GRANTED || before != WEIR_LEASING_NONE);
+    weir_assert(state != WEIR_LEASING_PARTING ||
+                before == WEIR_LEASING_GRANTED ||
+                before == WEIR_LEASING_PARTING);
     /* Relaxed: the node reads it from time to time. */
     weir_store_relaxed(&leased->state, (uint32_t)state);
 }
@@ -248,7 +255,7 @@ static_assert(WEIR_SHADOW_PREFIX_LEN <= NAME_HEAD, "the head contains it");
 
 /* The shadow set has no leases: its leased quotas are local. The slot may not
  * be live yet. */
-static bool is_shadow(const struct weir_table *t, uint32_t slot)
+static bool is_shadow_name(const struct weir_table *t, uint32_t slot)
 {
     const struct name *name = weir_name(t, slot);
     size_t len = name->len < NAME_HEAD ? name->len : NAME_HEAD;
@@ -259,20 +266,22 @@ void weir_slot_lease(struct weir_table *t, uint32_t slot,
                      enum weir_sharing before, bool another,
                      struct weir_bucket *bucket)
 {
+    weir_assert(weir_table_is_locked(t));
+    weir_assert(slot < t->slots);
     enum weir_sharing sharing = (enum weir_sharing)weir_cold(t, slot)->sharing;
     if (sharing != WEIR_LEASED && !weir_load_relaxed(&t->leased))
         return;
-    if (is_shadow(t, slot))
+    if (is_shadow_name(t, slot))
         return;
     struct leased *leased = weir_leased(t, slot);
     if (sharing != WEIR_LEASED && leased->state == WEIR_LEASING_NONE)
         return;
     weir_store_relaxed(&t->leased, 1);
     leased->whole = *bucket;
-    set_state(leased, next_state((enum weir_leasing)leased->state, before,
-                                 sharing, another));
+    set_leasing(leased, next_state((enum weir_leasing)leased->state, before,
+                                   sharing, another));
     if (leased->state == WEIR_LEASING_CLOSED)
-        put(&leased->granted, 0);
+        store_double(&leased->granted, 0);
     bucket_in_force(leased, bucket);
 }
 
@@ -281,6 +290,7 @@ void weir_slot_lease(struct weir_table *t, uint32_t slot,
 static void switch_to(struct weir_table *t, uint32_t slot,
                       const struct weir_bucket *bucket, weir_instant now)
 {
+    weir_assert(weir_table_is_locked(t));
     weir_table_mend_switch(t);
     uint32_t flags = weir_hot(t, slot)->meta & META_FLAGS;
     weir_slot_switch(t, slot, bucket, flags, false, now);
@@ -303,9 +313,10 @@ static void cut_fill(struct weir_table *t, uint32_t slot, double part,
 static void grow_fill(struct weir_table *t, uint32_t slot,
                       const struct leased *leased, weir_instant now)
 {
+    weir_assert(leased->state == WEIR_LEASING_PARTING);
     struct look look;
-    double granted = get(&leased->granted);
-    double limit = per_s_of(leased->whole.leak);
+    double granted = load_double(&leased->granted);
+    double limit = weir_leak_per_s(leased->whole.leak);
     weir_slot_read(t, slot, weir_elapsed(t, now), &look);
     if (look.fill <= 0 || granted <= 0 || granted >= limit)
         return;
@@ -315,7 +326,7 @@ static void grow_fill(struct weir_table *t, uint32_t slot,
                           (int64_t)(whole < most ? whole : most) - look.fill);
 }
 
-static bool is_leased(const struct weir_table *t, uint32_t slot)
+static bool has_lease(const struct weir_table *t, uint32_t slot)
 {
     return slot < t->slots && weir_load_relaxed(&t->leased) &&
            weir_leased(t, slot)->state != WEIR_LEASING_NONE;
@@ -326,14 +337,15 @@ void weir_table_set_lease(struct weir_table *t, uint32_t slot, double granted,
 {
     weir_assert(granted >= 0);
     weir_table_lock(t);
-    if (is_leased(t, slot)) {
+    if (has_lease(t, slot)) {
         struct leased *leased = weir_leased(t, slot);
         struct weir_bucket bucket;
         if (leased->state == WEIR_LEASING_KEPT)
-            cut_fill(t, slot, granted / per_s_of(leased->whole.leak), now);
+            cut_fill(t, slot, granted / weir_leak_per_s(leased->whole.leak),
+                     now);
         if (leased->state != WEIR_LEASING_PARTING)
-            set_state(leased, WEIR_LEASING_GRANTED);
-        put(&leased->granted, granted);
+            set_leasing(leased, WEIR_LEASING_GRANTED);
+        store_double(&leased->granted, granted);
         bucket_in_force(leased, &bucket);
         switch_to(t, slot, &bucket, now);
     }
@@ -343,15 +355,15 @@ void weir_table_set_lease(struct weir_table *t, uint32_t slot, double granted,
 void weir_table_end_lease(struct weir_table *t, uint32_t slot, weir_instant now)
 {
     weir_table_lock(t);
-    if (is_leased(t, slot)) {
+    if (has_lease(t, slot)) {
         struct leased *leased = weir_leased(t, slot);
         struct weir_bucket bucket;
         bool parting = leased->state == WEIR_LEASING_PARTING;
         if (parting)
             grow_fill(t, slot, leased, now);
         else
-            put(&leased->granted, 0);
-        set_state(leased, parting ? WEIR_LEASING_NONE : WEIR_LEASING_CLOSED);
+            store_double(&leased->granted, 0);
+        set_leasing(leased, parting ? WEIR_LEASING_NONE : WEIR_LEASING_CLOSED);
         bucket_in_force(leased, &bucket);
         switch_to(t, slot, &bucket, now);
     }
@@ -364,7 +376,7 @@ bool weir_slot_granted(const struct weir_table *t, uint32_t slot,
     enum weir_leasing leasing = weir_table_leasing(t, slot);
     if (leasing == WEIR_LEASING_NONE || leasing == WEIR_LEASING_KEPT)
         return false;
-    *out_granted = get(&weir_leased(t, slot)->granted);
+    *out_granted = load_double(&weir_leased(t, slot)->granted);
     return true;
 }
 
@@ -380,10 +392,11 @@ enum weir_leasing weir_table_leasing(const struct weir_table *t, uint32_t slot)
 unsigned weir_table_want(struct weir_table *t, struct weir_ref ref,
                          double wants)
 {
+    weir_assert(wants >= 0);
     if (!weir_table_ref_lives(t, ref))
         return WEIR_OUTCOME_STALE_REF;
     struct leased *leased = weir_leased(t, ref.slot);
-    put(&leased->wanted, wants);
+    store_double(&leased->wanted, wants);
     /* release: a reader that sees the generation sees the value. */
     weir_store_release(&leased->wanted_by, ref.generation);
     weir_slot_mark(t, ref.slot);
@@ -397,12 +410,14 @@ bool weir_table_wanted(struct weir_table *t, uint32_t slot, double *out_wants)
     uint32_t by = weir_load_acquire(&leased->wanted_by);
     if (by == 0 || by != weir_load(&weir_hot(t, slot)->generation))
         return false;
-    *out_wants = get(&leased->wanted);
+    *out_wants = load_double(&leased->wanted);
     return true;
 }
 
 void weir_slot_unpinned(struct weir_table *t, uint32_t slot)
 {
+    weir_assert(weir_table_is_locked(t));
+    weir_assert(weir_cold(t, slot)->refs == 0);
     struct leased *leased = weir_leased(t, slot);
     /* Relaxed: no thread sets wants while the handle is being closed. */
     if (weir_load_relaxed(&leased->wanted_by) != 0)
@@ -413,6 +428,7 @@ void weir_slot_unpinned(struct weir_table *t, uint32_t slot)
 
 bool weir_table_was_unpinned(struct weir_table *t, uint32_t slot)
 {
+    weir_assert(slot < t->slots);
     struct cold *cold = weir_cold(t, slot);
     weir_table_lock(t);
     bool unpinned = cold->unpinned;
@@ -421,27 +437,23 @@ bool weir_table_was_unpinned(struct weir_table *t, uint32_t slot)
     return unpinned;
 }
 
-void weir_table_mark(struct weir_table *t, uint32_t slot)
-{
-    weir_slot_mark(t, slot);
-}
-
 void weir_slot_lease_view(const struct weir_table *t, uint32_t slot,
                           struct weir_lease_view *out)
 {
+    weir_assert(weir_table_is_locked(t));
     const struct leased *leased = weir_leased(t, slot);
     *out = (struct weir_lease_view){ .leasing = WEIR_LEASING_NONE };
-    if (is_leased(t, slot)) {
+    if (has_lease(t, slot)) {
         bool bounded = leased->whole.high != WEIR_SCALED_MAX;
         bool closed = leased->whole.high < 0;
         out->leasing = (enum weir_leasing)leased->state;
-        out->granted = get(&leased->granted);
+        out->granted = load_double(&leased->granted);
         out->priority = leased->priority;
         out->inflight = weir_hot(t, slot)->meta & META_INFLIGHT;
         out->in_flight = weir_table_in_flight(t, slot);
         out->awaited = weir_load_relaxed(&weir_inflight(t, slot)->awaited);
         out->entered = weir_load_relaxed(&weir_hot(t, slot)->count);
-        out->limit = bounded ? per_s_of(leased->whole.leak) : INFINITY;
+        out->limit = bounded ? weir_leak_per_s(leased->whole.leak) : INFINITY;
         if (is_inflight(&leased->whole))
             out->limit = (double)leased->whole.high;
         if (closed)

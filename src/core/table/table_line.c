@@ -23,7 +23,8 @@
  * They belong to a class, a chain and a life of a gate's counter, and the next
  * waiter has others. */
 
-#include "core/table/table_walk.h"
+#include "core/table/table_inflight_internal.h"
+#include "core/table/table_read.h"
 
 #include <assert.h>
 
@@ -33,12 +34,16 @@ static_assert(WEIR_WAIT_QUEUE_LANES == WEIR_CONCURRENCY_GATE_CLASSES_MAX + 1,
 
 static uint32_t packed(const struct weir_quota *quota)
 {
+    weir_assert(quota->queue_max <= UINT32_MAX >> QUEUE_BITS);
+    weir_assert((uint32_t)quota->queue < 1u << QUEUE_BITS);
     return quota->queue_max << QUEUE_BITS | (uint32_t)quota->queue;
 }
 
 void weir_slot_queue(struct weir_table *t, uint32_t slot,
                      const struct weir_quota *quota)
 {
+    weir_assert(weir_table_is_locked(t));
+    weir_assert(slot < t->slots);
     /* Pages stay untouched if no quota of this kind needs them. */
     if (quota->kind == WEIR_CONCURRENCY)
         weir_store_relaxed(&weir_inflight(t, slot)->queue, packed(quota));
@@ -46,6 +51,7 @@ void weir_slot_queue(struct weir_table *t, uint32_t slot,
 
 void weir_slot_queue_as(struct weir_table *t, uint32_t slot, uint32_t template)
 {
+    weir_assert(weir_table_is_locked(t));
     struct look look;
     weir_slot_read(t, template, 0, &look);
     if (look.flags & META_INFLIGHT)
@@ -69,6 +75,8 @@ void weir_table_queue(const struct weir_table *t, uint32_t slot,
 void weir_table_set_line(struct weir_table *t, uint32_t slot, uint32_t lanes,
                          uint64_t units)
 {
+    weir_assert(slot < t->slots);
+    weir_assert(lanes >> WEIR_WAIT_QUEUE_LANES == 0);
     struct inflight *inflight = weir_inflight(t, slot);
     /* Relaxed: a figure that is read from time to time. */
     weir_store_relaxed(&inflight->awaited, units);

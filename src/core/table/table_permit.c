@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
  * table/table_permit.c - units in flight: entering and leaving.
  *
- * A quota of kind concurrency has an in-flight counter ("gauge"). Its limit is
+ * A quota of kind concurrency has an in-flight counter. Its limit is
  * units at a time; an enter puts some of them in flight, until its leave. The
  * word that decides is the sum of the permits, and it must be right to the unit
  * for ever: one unit too many is a lost permit, one too few exceeds the limit,
  * and no leak ever corrects it. Hence each slot has one separate word:
  *
- *     held = the sum of the permits that entered by this slot and have not
- *            left yet, and of enters under way that will give theirs back
+ *     in_flight = the sum of the permits that entered by this slot and have
+ *                 not left yet, and of enters under way that will give theirs
+ *                 back
  *
  * Only enters, leaves, forks, reapers and weir_table_carry_in_flight() write
  * it. An edit doesn't: another limit, another kind, "off" or a removal doesn't
@@ -41,12 +42,9 @@
  * on. Rejected: the sum under the bucket states' lock: twice the price, and a
  * stopped thread would stop others. */
 
-#include "core/table/table_walk.h"
+#include "core/table/table_permit.h"
 
-bool weir_slot_has_permits(const struct weir_table *t, uint32_t slot)
-{
-    return weir_load(&weir_inflight(t, slot)->in_flight) != 0;
-}
+#include "core/table/table_walk_internal.h"
 
 /* The bounds of an enter: the most units in flight, and the count here at which
  * a root must answer first. */
@@ -85,7 +83,7 @@ static bool has_sunk(const struct weir_table *t, uint32_t slot,
     return (int64_t)(in_flight - (report_at - 2 * (uint64_t)slack)) <= 0;
 }
 
-static bool is_leased(const struct weir_table *t, uint32_t slot)
+static bool has_lease_now(const struct weir_table *t, uint32_t slot)
 {
     return weir_table_leasing(t, slot) != WEIR_LEASING_NONE;
 }
@@ -96,7 +94,7 @@ static bool fits_again(const struct weir_table *t, uint32_t slot,
                        uint64_t before, uint64_t left)
 {
     struct look look;
-    if (!is_leased(t, slot))
+    if (!has_lease_now(t, slot))
         return false;
     weir_slot_read(t, slot, 0, &look);
     return (int64_t)before > look.high && (int64_t)left <= look.high;
@@ -122,8 +120,9 @@ static unsigned inflight_subtract(struct weir_table *t, uint32_t slot,
     } while (!weir_cas(&inflight->in_flight, &in_flight, left));
     unsigned next = next_at(t, slot);
     weir_slot_mark(t, slot);
-    bool told = has_sunk(t, slot, left) || fits_again(t, slot, in_flight, left);
-    if (!told || weir_load_relaxed(&t->urgent))
+    bool reports =
+        has_sunk(t, slot, left) || fits_again(t, slot, in_flight, left);
+    if (!reports || weir_load_relaxed(&t->urgent))
         return next;
     return next | (weir_exchange(&t->urgent, 1) ? 0 : WEIR_OUTCOME_KICK);
 }
@@ -177,6 +176,8 @@ static void note_in_flight(struct weir_table *t, uint32_t process,
 
 void weir_inflight_reap(struct weir_table *t, uint32_t slot, uint32_t process)
 {
+    weir_assert(slot < t->slots);
+    weir_assert(process < t->commons);
     uint64_t *holds = weir_in_flight_of(t, process, slot);
     /* Not written if it is 0: its page may be untouched. */
     if (weir_load_relaxed(holds) == 0)
@@ -209,11 +210,10 @@ static __attribute__((noinline)) enum way way_past(
 }
 
 /* False: the quota refuses. */
-static bool enter_link(struct weir_table *t, uint32_t slot,
-                       const struct look *look,
-                       struct weir_permit_record *record,
-                       const struct weir_turn *turn, unsigned *out_kick,
-                       weir_instant now)
+bool weir_link_enter(struct weir_table *t, uint32_t slot,
+                     const struct look *look, struct weir_permit_record *record,
+                     const struct weir_turn *turn, unsigned *out_kick,
+                     weir_instant now)
 {
     struct bounds bounds = bounds_of(t, slot, look);
     uint64_t in_flight;
@@ -228,7 +228,7 @@ static bool enter_link(struct weir_table *t, uint32_t slot,
     note_in_flight(t, record->process, slot, record->weight);
     bool fits = inflight_add(weir_inflight(t, slot), record->weight, &bounds,
                              &in_flight);
-    if (fits && WEIR_UNLIKELY(is_leased(t, slot)) &&
+    if (fits && WEIR_UNLIKELY(has_lease_now(t, slot)) &&
         !still_fits(t, slot, record->weight)) {
         *out_kick |= inflight_subtract(t, slot, record->weight);
         fits = false;
@@ -246,7 +246,7 @@ static bool enter_link(struct weir_table *t, uint32_t slot,
 }
 
 unsigned weir_walk_enter(struct weir_table *t, struct walk *walk,
-                         const struct weir_question *q, unsigned *out_kick)
+                         const struct walk_request *q, unsigned *out_kick)
 {
     *q->record =
         (struct weir_permit_record){ .weight = q->ask.weight,
@@ -259,7 +259,8 @@ unsigned weir_walk_enter(struct weir_table *t, struct walk *walk,
             continue;
         struct look look;
         weir_slot_read(t, slot, walk->elapsed, &look);
-        if (enter_link(t, slot, &look, q->record, q->turn, out_kick, walk->now))
+        if (weir_link_enter(t, slot, &look, q->record, q->turn, out_kick,
+                            walk->now))
             continue;
         if (!(look.flags & META_SHADOW)) {
             walk->refuser = i;
@@ -270,8 +271,8 @@ unsigned weir_walk_enter(struct weir_table *t, struct walk *walk,
     return 0;
 }
 
-unsigned weir_walk_see(struct weir_table *t, struct walk *walk,
-                       const struct weir_question *q)
+unsigned weir_walk_check_gates(struct weir_table *t, struct walk *walk,
+                               const struct walk_request *q)
 {
     uint32_t links = walk->adaptive & ~walk->shadow;
     for (uint32_t i = walk->links; links != 0 && i-- > 0;) {
@@ -289,73 +290,8 @@ unsigned weir_walk_see(struct weir_table *t, struct walk *walk,
     return 0;
 }
 
-/* The common case: a single slot without other flags, not being edited. False:
- * another case, or it is full; nothing is in flight. */
-static bool enter_alone(struct weir_table *t, struct weir_ref ref,
-                        uint64_t weight, struct weir_permit_record *out,
-                        unsigned *out_kick, weir_instant now)
-{
-    const struct hot *hot = weir_hot(t, ref.slot);
-    struct look look;
-    weir_slot_read(t, ref.slot, 0, &look);
-    out->weight = weight;
-    if ((look.flags & ~META_ADAPTIVE) != META_INFLIGHT ||
-        weir_parent(hot) != WEIR_SLOT_NONE ||
-        !enter_link(t, ref.slot, &look, out, NULL, out_kick, now))
-        return false;
-    bool alone = (uint32_t)weir_load(&hot->up) == WEIR_SLOT_NONE;
-    if (WEIR_LIKELY(alone && weir_load(&hot->generation) == ref.generation))
-        return true;
-    *out_kick |= weir_table_leave(t, out);
-    return false;
-}
-
-unsigned weir_table_enter(struct weir_table *t, uint32_t stripe,
-                          struct weir_ref ref, uint64_t weight,
-                          struct weir_permit_record *out_hold,
-                          struct weir_reply *reply, weir_instant now)
-{
-    out_hold->links = out_hold->gate_slot = 0;
-    out_hold->process = weir_process_of(t, stripe);
-    if (weight > WEIR_WEIGHT_MAX)
-        weight = WEIR_WEIGHT_MAX;
-    unsigned kick = 0;
-    if (WEIR_LIKELY(!reply && weir_shadow_outcome(t) == 0) &&
-        enter_alone(t, ref, weight, out_hold, &kick, now))
-        return kick;
-    struct weir_question q = {
-        .stripe = stripe,
-        .ref = ref,
-        .ask = { .op = WEIR_ALGORITHM_TAKE, .weight = weight },
-        .record = out_hold,
-    };
-    unsigned outcome = weir_walk_ask(t, &q, reply, now);
-    /* The kick stays, even if its cause was undone: the mark is set, and no
-     * other thread kicks before the sync has read it. */
-    return outcome | kick | weir_shadow_outcome(t);
-}
-
-unsigned weir_table_enter_turn(struct weir_table *t, struct weir_ref ref,
-                               uint64_t weight,
-                               struct weir_permit_record *out_hold,
-                               struct weir_turn *turn, struct weir_reply *reply,
-                               weir_instant now)
-{
-    out_hold->links = out_hold->gate_slot = 0;
-    struct weir_question q = {
-        .stripe = turn->stripe,
-        .ref = ref,
-        .ask = { .op = WEIR_ALGORITHM_TAKE,
-                 .weight =
-                     weight < WEIR_WEIGHT_MAX ? weight : WEIR_WEIGHT_MAX },
-        .record = out_hold,
-        .turn = turn,
-    };
-    return weir_walk_ask(t, &q, reply, now) | weir_shadow_outcome(t);
-}
-
-bool weir_walk_tell_turn(const struct weir_table *t, const struct walk *walk,
-                         const struct weir_question *q)
+bool weir_walk_note_turn(const struct weir_table *t, const struct walk *walk,
+                         const struct walk_request *q)
 {
     struct weir_turn *turn = q->turn;
     turn->refuser = turn->other = WEIR_SLOT_NONE;
@@ -368,7 +304,7 @@ bool weir_walk_tell_turn(const struct weir_table *t, const struct walk *walk,
     }
     turn->refuser = slot;
     turn->lane = weir_slot_lane(t, slot, q->record->klass);
-    return turn->kind != WEIR_TURN_ALONE || !is_leased(t, slot);
+    return turn->kind != WEIR_TURN_ALONE || !has_lease_now(t, slot);
 }
 
 /* The slot + 1 of the concurrency gate that the permit is still in; 0: none. */
@@ -416,11 +352,6 @@ unsigned weir_table_leave(struct weir_table *t,
                           struct weir_permit_record *record)
 {
     return weir_table_leave_as(t, record, WEIR_PERMIT_IGNORED, record->entered);
-}
-
-uint64_t weir_table_in_flight(const struct weir_table *t, uint32_t slot)
-{
-    return weir_load(&weir_inflight(t, slot)->in_flight);
 }
 
 void weir_table_forget_permits(struct weir_table *t)

@@ -5,7 +5,9 @@
  * takes without one carry no data for it. With other threads at work, a reply
  * may therefore describe a moment later than the verdict's. */
 
-#include "core/table/table_walk.h"
+#include "core/table/table_stripe_internal.h"
+#include "core/table/table_switch_internal.h"
+#include "core/table/table_walk_internal.h"
 
 #include <string.h>
 
@@ -106,7 +108,7 @@ static void explain_bucket(const struct weir_table *t, const struct walk *walk,
         explain_gate(t, slot, walk, weight, reply);
 }
 
-static void explain_refusal(struct weir_table *t, uint32_t stripe,
+static void explain_refuser(struct weir_table *t, uint32_t stripe,
                             const struct walk *walk, uint64_t weight,
                             struct weir_reply *reply)
 {
@@ -162,8 +164,8 @@ static bool room_at(struct weir_table *t, const struct walk *walk, uint32_t i,
 }
 
 /* Names the link nearest to its limit, and the units left there. */
-static void explain_pass(struct weir_table *t, const struct walk *walk,
-                         struct weir_reply *reply)
+static void explain_nearest(struct weir_table *t, const struct walk *walk,
+                            struct weir_reply *reply)
 {
     uint32_t nearest = WEIR_SLOT_NONE;
     reply->remaining = UINT64_MAX;
@@ -192,7 +194,7 @@ void weir_walk_explain(struct weir_table *t, uint32_t stripe,
     uint8_t state = weir_load_acquire(&weir_cold(t, walk->slot[0])->state);
     reply->unknown = state == WEIR_SLOT_PLACEHOLDER;
     if (passed)
-        explain_pass(t, walk, reply);
+        explain_nearest(t, walk, reply);
     else
-        explain_refusal(t, stripe, walk, weight, reply);
+        explain_refuser(t, stripe, walk, weight, reply);
 }

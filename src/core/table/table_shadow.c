@@ -13,11 +13,11 @@
  *
  *     request --> live slot --decides--> answer
  *                    |
- *                  twin ----> slot of "shadow:" + name --decides--> counts
+ *                    '------> slot of "shadow:" + name --decides--> counts
  *
- * The step from a name to its shadow slot ("twin") is a look-up, and may make
- * an instance, so a slot remembers the result (table_layout.h says for how
- * long). It is written under the lock because slots are freed only there: a
+ * The step from a name to its shadow slot is a look-up, and may make
+ * an instance, so a slot remembers the result (table_shadow_set.c says for
+ * how long). It is written under the lock because slots are freed only there: a
  * result that a slow thread writes can't reach the slot's next life. "Full" is
  * remembered as well, as the overflow quota, and dropped when the sweep has
  * freed slots.
@@ -33,7 +33,10 @@
 
 #include <string.h>
 
-#include "core/table/table_layout.h"
+#include "core/table/table_share.h"
+#include "core/table/table_slots_internal.h"
+#include "core/table/table_stripe_internal.h"
+#include "core/table/table_walk_internal.h"
 
 /* A slot may be freed between look-up and decision; after so many in a row,
  * further tries aren't worth a request's time. */
@@ -41,61 +44,6 @@
 
 /* About so many recent requests decide the probability of refunds. */
 #define ODDS_MAX 256
-
-/* ---- The set ---- */
-
-static void next_version(struct weir_table *t)
-{
-    uint32_t next = t->shadow_version + 1;
-    weir_store_relaxed(&t->shadow_version, next ? next : 1);
-}
-
-void weir_shadow_count(struct weir_table *t, struct weir_text name,
-                       int difference)
-{
-    if (!weir_name_is_shadow(name))
-        return;
-    next_version(t);
-    weir_store_relaxed(&t->shadows, t->shadows + (uint32_t)difference);
-}
-
-void weir_shadow_recount(struct weir_table *t)
-{
-    uint32_t shadows = 0;
-    for (uint32_t slot = 0; slot < t->used; slot++) {
-        uint8_t state = weir_cold(t, slot)->state;
-        if (state != WEIR_SLOT_QUOTA && state != WEIR_SLOT_TEMPLATE)
-            continue;
-        char buf[WEIR_NAME_MAX + 1];
-        size_t len = weir_table_name(t, slot, buf);
-        shadows += weir_name_is_shadow((struct weir_text){ buf, len });
-    }
-    next_version(t);
-    weir_store_relaxed(&t->shadows, shadows);
-}
-
-void weir_shadow_forget(struct weir_table *t, uint32_t slot)
-{
-    /* A table without a shadow set never touches the pages of
-     * 'shadow_slots'. */
-    if (t->shadow_version == 0)
-        return;
-    struct shadow_slot *shadow_slot = weir_shadow_slot(t, slot);
-    weir_store_relaxed(&shadow_slot->version, 0);
-    weir_store_relaxed(&shadow_slot->passed, 0);
-    weir_store_relaxed(&shadow_slot->refused, 0);
-}
-
-void weir_shadow_freed(struct weir_table *t)
-{
-    /* Relaxed: a flag set just now waits for the next sweep. */
-    if (!weir_load_relaxed(&t->shadow_short))
-        return;
-    weir_table_lock(t);
-    weir_store_relaxed(&t->shadow_short, 0);
-    next_version(t);
-    weir_table_unlock(t);
-}
 
 /* ---- Shadow slots ---- */
 
@@ -106,6 +54,7 @@ static const struct weir_ref nobody = { WEIR_SLOT_NONE, 0 };
 static struct weir_text shadow_name(struct weir_text name,
                                     char buf[WEIR_NAME_MAX])
 {
+    weir_assert(name.len <= WEIR_NAME_MAX);
     if (name.len > WEIR_SHADOW_NAME_MAX || weir_name_is_shadow(name))
         return (struct weir_text){ buf, 0 };
     memcpy(buf, WEIR_SHADOW_PREFIX, WEIR_SHADOW_PREFIX_LEN);
@@ -116,6 +65,7 @@ static struct weir_text shadow_name(struct weir_text name,
 static struct weir_ref resolve_locked(struct weir_table *t,
                                       struct weir_text live, weir_instant now)
 {
+    weir_assert(weir_table_is_locked(t));
     char buf[WEIR_NAME_MAX];
     struct weir_text name = shadow_name(live, buf);
     if (name.len == 0)
@@ -137,6 +87,8 @@ static struct weir_ref resolve_locked(struct weir_table *t,
 static struct weir_ref learn_locked(struct weir_table *t, struct weir_ref ref,
                                     weir_instant now)
 {
+    weir_assert(weir_table_is_locked(t));
+    weir_assert(ref.slot < t->slots);
     char buf[WEIR_NAME_MAX + 1];
     if (!weir_ref_is_live(t, ref))
         return nobody;
@@ -188,6 +140,7 @@ static struct weir_ref shadow_slot_of(struct weir_table *t, uint32_t stripe,
 void weir_shadow_meet(struct weir_table *t, struct weir_ref ref,
                       weir_instant now)
 {
+    weir_assert(weir_table_is_locked(t));
     if (weir_shadow_outcome(t) == 0)
         return;
     struct weir_ref shadow_slot = learn_locked(t, ref, now);

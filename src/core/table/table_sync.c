@@ -5,9 +5,15 @@
  * one. The sync never writes 'count'; it stores 'base', which the lift may also
  * move: the later write has more information. */
 
-#include "core/table/table_layout.h"
+#include "core/table/table_sync.h"
 
 #include <string.h>
+
+#include "core/table/table_permit.h"
+#include "core/table/table_read.h"
+#include "core/table/table_slots_internal.h"
+#include "core/table/table_stripe_internal.h"
+#include "core/table/table_switch_internal.h"
 
 /* ---- Changes since the last report ---- */
 
@@ -21,6 +27,8 @@ static void push_off(uint64_t *mark, uint64_t count)
     int64_t ahead = (int64_t)(weir_load_relaxed(mark) - count);
     if (ahead > (int64_t)(WEIR_COUNT_FAR / 2))
         weir_store_relaxed(mark, count + WEIR_COUNT_FAR);
+    weir_assert((int64_t)(weir_load_relaxed(mark) - count) <=
+                (int64_t)WEIR_COUNT_FAR);
 }
 
 static void rearm(struct weir_table *t, uint32_t word, uint64_t marked)
@@ -35,29 +43,8 @@ static void rearm(struct weir_table *t, uint32_t word, uint64_t marked)
          * units of weight 2^32 are half a minute. */
         push_off(&weir_cold(t, slot)->report_at, count);
         push_off(&hot->stop, count);
-        /* After the mark was cleared: see touch() in table_take.c. */
+        /* After the mark was cleared: see weir_slot_touch(). */
         weir_store(&hot->report_within, WEIR_MINI_FAR);
-    }
-}
-
-/* Refusals in stripes set no bits when they happen: entries that changed since
- * the last collect set them here. */
-static void collect_refusals(struct weir_table *t, uint64_t *bits)
-{
-    uint32_t entries = t->slots < STRIPE_ENTRIES ? t->slots : STRIPE_ENTRIES;
-    for (uint32_t i = t->commons; i < t->stripe_count; i++) {
-        struct weir_stripe *stripe = weir_stripe(t, i);
-        if (!weir_load_relaxed(&stripe->used))
-            continue;
-        for (uint32_t k = 0; k < entries; k++) {
-            struct refusal *entry = &stripe->refusals[k];
-            uint32_t events = weir_load_acquire(&entry->events);
-            uint32_t slot = weir_load_relaxed(&entry->slot);
-            if (slot >= t->slots || events == stripe->seen[k])
-                continue;
-            stripe->seen[k] = events;
-            bits[slot / 64] |= (uint64_t)1 << (slot % 64);
-        }
     }
 }
 
@@ -72,35 +59,7 @@ void weir_table_collect(struct weir_table *t, uint64_t *bits)
         rearm(t, i, marked);
         bits[i] |= marked;
     }
-    collect_refusals(t, bits);
-}
-
-uint64_t weir_table_count(const struct weir_table *t, uint32_t slot)
-{
-    /* Relaxed: a read concurrent with an edit counts as before or after it. */
-    if (weir_load_relaxed(&weir_hot(t, slot)->meta) & META_INFLIGHT)
-        return weir_load(&weir_inflight(t, slot)->in_flight);
-    return weir_load(&weir_hot(t, slot)->count);
-}
-
-/* Reads the slot before and after its units: the entry may be moving to another
- * slot. */
-static uint64_t entry_units(const struct refusal *entry, uint32_t slot)
-{
-    if (weir_load_acquire(&entry->slot) != slot)
-        return 0;
-    uint64_t units = weir_load_relaxed(&entry->units);
-    weir_fence_acquire();
-    return weir_load_relaxed(&entry->slot) == slot ? units : 0;
-}
-
-uint64_t weir_table_refused(const struct weir_table *t, uint32_t slot)
-{
-    uint64_t sum = weir_load(&weir_cold(t, slot)->refused);
-    for (uint32_t i = t->commons; i < t->stripe_count; i++)
-        sum += entry_units(&weir_stripe(t, i)->refusals[slot % STRIPE_ENTRIES],
-                           slot);
-    return sum;
+    weir_stripes_collect(t, bits);
 }
 
 bool weir_table_urgent(struct weir_table *t)
@@ -117,43 +76,10 @@ void weir_table_set_reporting(struct weir_table *t, bool reporting)
 {
     /* Relaxed: no other thread writes it. The store is sequentially consistent,
      * before the collect that follows: a take that still reads 'reporting' in
-     * touch() has set its mark before that, so the collect finds it. */
+     * weir_slot_touch() has set its mark before that, so the collect finds
+     * it. */
     if (weir_load_relaxed(&t->reporting) != reporting)
         weir_store(&t->reporting, reporting);
-}
-
-static void view_locked(const struct weir_table *t, uint32_t slot,
-                        struct weir_slot_view *out, weir_instant now)
-{
-    const struct cold *cold = weir_cold(t, slot);
-    out->state = (enum weir_slot_state)cold->state;
-    out->generation = weir_load_acquire(&weir_hot(t, slot)->generation);
-    if (out->state == WEIR_SLOT_FREE || out->state == WEIR_SLOT_MAKING)
-        return;
-    struct look look;
-    weir_slot_read(t, slot, weir_elapsed(t, now), &look);
-    out->sharing = (enum weir_sharing)cold->sharing;
-    out->on_stale = (enum weir_on_stale)cold->on_stale;
-    out->created = cold->created;
-    out->refs = cold->refs;
-    out->count = look.count;
-    out->fill = look.fill > 0 ? look.fill : 0;
-    out->in =
-        (look.count << look.leak.frac) + (uint64_t)((int64_t)look.base >> 1);
-    out->bucket = (struct weir_bucket){ .leak = look.leak,
-                                        .low = look.high - look.band,
-                                        .high = look.high };
-    out->unlimited = look.high == WEIR_SCALED_MAX;
-    out->inflight = look.flags & META_INFLIGHT;
-}
-
-void weir_table_view(struct weir_table *t, uint32_t slot,
-                     struct weir_slot_view *out, weir_instant now)
-{
-    memset(out, 0, sizeof(*out));
-    weir_table_lock(t);
-    view_locked(t, slot, out, now);
-    weir_table_unlock(t);
 }
 
 /* ---- Values from the roots ---- */
@@ -161,6 +87,7 @@ void weir_table_view(struct weir_table *t, uint32_t slot,
 void weir_table_set_slack(struct weir_table *t, uint32_t slot,
                           uint64_t report_at, uint64_t stop)
 {
+    weir_assert(slot < t->slots);
     /* The distance as 'report_within' can represent it, rounded up, so that
      * the report is never requested late. */
     int64_t distance = (int64_t)(stop - report_at);
@@ -182,18 +109,9 @@ void weir_table_lift_stops(struct weir_table *t)
     }
 }
 
-void weir_table_pause_hold(struct weir_table *t, bool paused)
-{
-    t->hold_paused = paused;
-}
-
-bool weir_table_hold_is_paused(const struct weir_table *t)
-{
-    return t->hold_paused;
-}
-
 static void set_others(struct weir_table *t, uint32_t slot, int64_t units)
 {
+    weir_assert(slot < t->slots);
     uint64_t others = units > 0 ? (uint64_t)units : 0;
     weir_store_relaxed(&weir_inflight(t, slot)->others, others);
 }
@@ -201,6 +119,7 @@ static void set_others(struct weir_table *t, uint32_t slot, int64_t units)
 void weir_table_set_fill(struct weir_table *t, uint32_t slot, int64_t fill,
                          uint64_t count, weir_instant at)
 {
+    weir_assert(slot < t->slots);
     struct hot *hot = weir_hot(t, slot);
     uint64_t base = weir_load(&hot->base);
     for (;;) {
@@ -221,29 +140,9 @@ void weir_table_set_fill(struct weir_table *t, uint32_t slot, int64_t fill,
     }
 }
 
-float weir_table_refusal(struct weir_table *t, uint32_t slot, weir_instant now)
-{
-    struct look look;
-    weir_slot_read(t, slot, weir_elapsed(t, now), &look);
-    return (float)weir_slot_read_refusal(&look) / 255;
-}
-
-void weir_table_set_hold(struct weir_table *t, uint32_t slot, float refusal)
-{
-    weir_assert(refusal >= 0 && refusal <= 1);
-    if (weir_table_is_stale(t) || t->hold_paused)
-        return;
-    weir_store_relaxed(&weir_cold(t, slot)->hold,
-                       (uint8_t)(refusal * 255 + 0.5f));
-}
-
-void weir_table_add_others(struct weir_table *t, uint32_t slot, int64_t scaled)
-{
-    weir_fetch_add(&weir_hot(t, slot)->base, (uint64_t)scaled << 1);
-}
-
 void weir_table_set_settled(struct weir_table *t, uint32_t slot, uint64_t count)
 {
+    weir_assert(slot < t->slots);
     weir_store_relaxed(&weir_cold(t, slot)->settled, count);
 }
 
@@ -275,8 +174,9 @@ bool weir_table_carry(struct weir_table *t, struct weir_ref ref, int64_t units,
 }
 
 /* The sync decides whether the change, up or down, is worth a report. */
-static void carry_in_flight(struct weir_table *t, uint32_t slot, uint64_t units)
+static void set_in_flight(struct weir_table *t, uint32_t slot, uint64_t units)
 {
+    weir_assert(slot < t->slots);
     bool moves = weir_table_in_flight(t, slot) != units;
     weir_store(&weir_inflight(t, slot)->in_flight, units);
     weir_slot_mark(t, slot);
@@ -290,7 +190,7 @@ bool weir_table_carry_in_flight(struct weir_table *t, struct weir_ref ref,
     if (!weir_table_ref_lives(t, ref))
         return false;
     weir_fetch_add(&weir_cold(t, ref.slot)->refused, refused);
-    carry_in_flight(t, ref.slot, units);
+    set_in_flight(t, ref.slot, units);
     return true;
 }
 
@@ -298,5 +198,5 @@ void weir_table_uncarry_in_flight(struct weir_table *t, uint32_t slot)
 {
     weir_assert(slot < t->slots);
     if (weir_slot_has_permits(t, slot))
-        carry_in_flight(t, slot, 0);
+        set_in_flight(t, slot, 0);
 }

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT
+ * table/table_evict.c - idle slots make room for new names. */
+
+#include "core/table/table_bucket_state_internal.h"
+#include "core/table/table_read.h"
+#include "core/table/table_slots_internal.h"
+
+/* Whether the slot is not needed now; '*out_count' is its count then. A
+ * placeholder is idle as soon as it has no references: one that was resolved
+ * and never pinned. */
+static bool is_slot_idle(struct weir_table *t, uint32_t slot,
+                         uint64_t *out_count, weir_instant now)
+{
+    const struct cold *cold = weir_cold(t, slot);
+    bool idles = cold->state == WEIR_SLOT_INSTANCE ||
+                 cold->state == WEIR_SLOT_PLACEHOLDER;
+    if (!idles || cold->refs > 0)
+        return false;
+    uint64_t bit = (uint64_t)1 << (slot % 64);
+    if (weir_load_relaxed(&weir_bits(t)[slot / 64]) & bit)
+        return false;
+    struct look look;
+    *out_count = weir_load(&weir_hot(t, slot)->count);
+    weir_slot_read(t, slot, weir_elapsed(t, now), &look);
+    bool empty = look.fill <= 0 || look.high == WEIR_SCALED_MAX ||
+                 (look.flags & META_INFLIGHT);
+    return empty && !weir_slot_has_permits(t, slot) &&
+           look.count == weir_load_relaxed(&cold->settled) &&
+           weir_bucket_state_is_idle(t, slot, now);
+}
+
+/* Frees an instance that is not needed. The generation moves before the count
+ * is read for the last time (table_slots.c). If a take came in between, the
+ * slot lives on under another generation: the old one can't be restored,
+ * because a thread may have seen the even one in between. */
+bool weir_slot_evict(struct weir_table *t, uint32_t slot, weir_instant now)
+{
+    weir_assert(weir_table_is_locked(t));
+    weir_assert(slot < t->used);
+    uint64_t count;
+    if (!is_slot_idle(t, slot, &count, now))
+        return false;
+    struct hot *hot = weir_hot(t, slot);
+    weir_assert(hot->generation & 1);
+    weir_store(&hot->generation, hot->generation + 1);
+    if (weir_load(&hot->count) != count || weir_slot_has_permits(t, slot)) {
+        weir_slot_publish(t, slot);
+        return false;
+    }
+    weir_slot_free(t, slot);
+    return true;
+}
+
+uint32_t weir_table_evict(struct weir_table *t, uint32_t looks, uint32_t wanted,
+                          weir_instant now)
+{
+    weir_assert(weir_table_is_locked(t));
+    uint32_t freed = 0;
+    for (uint32_t i = 0; i < looks && i < t->used && freed < wanted; i++) {
+        t->hand = t->hand + 1 < t->used ? t->hand + 1 : 0;
+        freed += weir_slot_evict(t, t->hand, now);
+    }
+    weir_assert(freed <= wanted);
+    return freed;
+}
+
+/* After one failed search there is none for a while, until the sweep has
+ * passed: otherwise each name of a flood would hold the lock for some hundred
+ * slots. */
+uint32_t weir_slot_make(struct weir_table *t, struct weir_text name,
+                        weir_instant now)
+{
+    weir_assert(weir_table_is_locked(t));
+    weir_assert(name.len > 0 && name.len <= WEIR_NAME_MAX);
+    uint32_t slot = weir_slot_take(t, name);
+    if (slot != WEIR_SLOT_NONE || now < t->barren_till)
+        return slot;
+    if (weir_table_evict(t, EVICT_LOOK_MAX, 1, now) == 0) {
+        t->barren_till = now + BARREN;
+        return slot;
+    }
+    return weir_slot_take(t, name);
+}
+
+bool weir_table_is_crowded(const struct weir_table *t)
+{
+    weir_assert(weir_table_live(t) <= t->slots);
+    return t->slots - weir_table_live(t) < t->slots / 8 + 1;
+}

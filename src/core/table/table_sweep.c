@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT
+ * table/table_sweep.c - the clock hand, which passes all slots from time to
+ * time. */
+
+#include "core/table/table_inflight_internal.h"
+#include "core/table/table_read.h"
+#include "core/table/table_shadow_internal.h"
+#include "core/table/table_slots_internal.h"
+
+/* Slots swept each time the lock is taken: some microseconds. */
+#define SWEEP_HOLD 32
+
+/* Whether it is an instance that found no room for its bucket state. */
+static bool lacks_bucket_state(const struct weir_table *t, uint32_t slot)
+{
+    const struct cold *cold = weir_cold(t, slot);
+    return t->metered && cold->state == WEIR_SLOT_INSTANCE &&
+           cold->rule != WEIR_SLOT_NONE &&
+           weir_bucket_state(t, slot)->where == 0 &&
+           weir_bucket_state(t, cold->rule)->where != 0;
+}
+
+/* Under the lock: the hand moves on by some slots. */
+static uint32_t sweep_some(struct weir_table *t, uint32_t count,
+                           weir_instant now)
+{
+    weir_assert(weir_table_is_locked(t));
+    uint64_t elapsed = weir_elapsed(t, now);
+    uint32_t freed = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t slot = t->hand = t->hand + 1 < t->used ? t->hand + 1 : 0;
+        if (weir_cold(t, slot)->state > WEIR_SLOT_MAKING)
+            weir_slot_lift(t, slot, elapsed);
+        if (lacks_bucket_state(t, slot) || weir_slot_wants_gate_slot(t, slot))
+            weir_slot_rule(t, slot, now);
+        if (weir_table_is_crowded(t))
+            freed += weir_slot_evict(t, slot, now);
+    }
+    weir_assert(freed <= count);
+    return freed;
+}
+
+uint32_t weir_table_sweep(struct weir_table *t, uint32_t count,
+                          weir_instant now)
+{
+    uint32_t used = weir_table_used(t);
+    uint32_t freed = 0;
+    if (count > used)
+        count = used;
+    for (uint32_t done = 0; done < count; done += SWEEP_HOLD) {
+        uint32_t some = count - done < SWEEP_HOLD ? count - done : SWEEP_HOLD;
+        weir_table_lock(t);
+        freed += sweep_some(t, some, now);
+        t->barren_till = 0;
+        weir_table_unlock(t);
+    }
+    if (freed > 0)
+        weir_shadow_freed(t);
+    return freed;
+}

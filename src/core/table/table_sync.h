@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT
+ * table/table_sync.h - the calls of the sync, one thread at a time. */
+
+#ifndef WEIR_TABLE_SYNC_H
+#define WEIR_TABLE_SYNC_H
+
+#include "core/table/table.h"
+#include "core/table/table_view.h"
+
+/* ---- Quotas ---- */
+
+/* Defines or edits a quota or template. A name in use keeps its slot, its count
+ * and its fill in units; an edited template's instances are edited too. Parents
+ * and overflow quotas not defined yet get placeholders. WEIR_EFULL: no room,
+ * the table is as before. */
+int weir_table_put(struct weir_table *table, const struct weir_quota *quota,
+                   weir_instant now);
+/* Removes a quota. Its slot is freed; if it is still referred to, it becomes a
+ * template's instance or a placeholder. Unknown names are ignored. */
+void weir_table_drop(struct weir_table *table, struct weir_text name,
+                     weir_instant now);
+/* Begin and end a whole set: quotas that weren't put in between are dropped. */
+void weir_table_begin_full(struct weir_table *table);
+void weir_table_end_full(struct weir_table *table, weir_instant now);
+/* The number of bucket state rules made so far: when it has changed, quotas may
+ * name other zones and stores. 0: none ever; otherwise no thread may be
+ * deciding while the lock is broken. */
+uint32_t weir_table_metered(const struct weir_table *table);
+/* The sync: the store of a quota or template, NUL-terminated; false: it isn't
+ * exact. */
+bool weir_table_store_of(const struct weir_table *table, uint32_t slot,
+                         char out[WEIR_STORE_MAX + 1]);
+
+/* ---- Counts ---- */
+
+/* Slots that changed since the last call: sets their bits in 'bits'
+ * (weir_table_bits_words() words, one bit per slot) and clears the table's. The
+ * next take of each slot marks it again. */
+size_t weir_table_bits_words(const struct weir_table *table);
+void weir_table_collect(struct weir_table *table, uint64_t *bits);
+/* A slot's totals over all of its lives. The count of kind concurrency is the
+ * units in flight now, so it jumps when the kind changes. 'refused' may be too
+ * low for an instant, while a thread moves units from one place to another:
+ * keep the largest value read. */
+uint64_t weir_table_count(const struct weir_table *table, uint32_t slot);
+uint64_t weir_table_refused(const struct weir_table *table, uint32_t slot);
+/* Reads and clears the request for an early report: true once after a slot went
+ * over its report_at. weir_table_is_urgent() doesn't clear it. */
+bool weir_table_urgent(struct weir_table *table);
+bool weir_table_is_urgent(const struct weir_table *table);
+/* Whether a report of all changes is scheduled anyway: a slot without a stop
+ * then doesn't request one. Set it to false before weir_table_collect() is
+ * called for that report. One thread at a time. */
+void weir_table_set_reporting(struct weir_table *table, bool reporting);
+
+/* From now on the slot requests an early report at count 'report_at' and
+ * refuses at count 'stop' (both absolute; WEIR_COUNT_FAR beyond 'count' is
+ * "never"). */
+#define WEIR_COUNT_FAR ((uint64_t)1 << 60)
+void weir_table_set_slack(struct weir_table *table, uint32_t slot,
+                          uint64_t report_at, uint64_t stop);
+/* Only its bucket refuses at a slot now, and its next use is reported at once:
+ * for when no root that sent the stops is left. */
+void weir_table_lift_stops(struct weir_table *table);
+/* Sets the bucket to fill 'fill' (scaled) when the count was 'count', at the
+ * instant 'at'. Of kind concurrency: other processes have 'fill' minus 'count'
+ * units in flight. */
+void weir_table_set_fill(struct weir_table *table, uint32_t slot, int64_t fill,
+                         uint64_t count, weir_instant at);
+/* The probability, 0 to 1, with which the bucket alone refuses a request
+ * now. */
+float weir_table_refusal(struct weir_table *table, uint32_t slot,
+                         weir_instant now);
+/* The probability with which on_stale=hold refuses when all roots are silent.
+ * Ignored while the table is stale, or held. */
+void weir_table_set_hold(struct weir_table *table, uint32_t slot,
+                         float refusal);
+/* Adds 'scaled' to the fill, as if another limiter had taken it. */
+void weir_table_add_others(struct weir_table *table, uint32_t slot,
+                           int64_t scaled);
+/* Adds units that other limiters let through (below 0: fewer than reported
+ * before) and refused, to this slot alone: the caller counts the chain. Marks
+ * the slot and requests an early report, as a take does. False: the slot's life
+ * is over, nothing was added. */
+bool weir_table_carry(struct weir_table *table, struct weir_ref ref,
+                      int64_t units, uint64_t refused, weir_instant now);
+/* The same for units in flight at other limiters: 'units' in total now. This
+ * table must have no own permits there. The units stay with the name until the
+ * caller sets 0 or calls weir_table_uncarry_in_flight(). */
+bool weir_table_carry_in_flight(struct weir_table *table, struct weir_ref ref,
+                                uint64_t units, uint64_t refused);
+/* No limiter has units in flight there any more; also if the slot's life is
+ * over. */
+void weir_table_uncarry_in_flight(struct weir_table *table, uint32_t slot);
+/* Every root has acknowledged the slot's count up to 'count': an instance may
+ * be evicted only when that is the whole count. A new life begins settled. */
+void weir_table_set_settled(struct weir_table *table, uint32_t slot,
+                            uint64_t count);
+uint64_t weir_table_settled(const struct weir_table *table, uint32_t slot);
+
+/* No root for stale_after: counted slots follow their on_stale (pass, limit,
+ * hold here; share by weir_table_add_others()) until 'stale' is false again.
+ * Local quotas aren't affected. */
+void weir_table_set_stale(struct weir_table *table, bool stale,
+                          weir_instant now);
+bool weir_table_is_stale(const struct weir_table *table);
+/* While 'held', fills don't change the probability that on_stale=hold uses:
+ * they come from a peer that has no contact with the roots either. */
+void weir_table_pause_hold(struct weir_table *table, bool paused);
+bool weir_table_hold_is_paused(const struct weir_table *table);
+
+/* 'offset' + 'now' is nanoseconds since 1970 in UTC, which decides where
+ * windows begin. If it isn't set, they follow the clock of 'now'. Set it before
+ * there are quotas, and again from time to time: calendars follow it. */
+void weir_table_set_wall(struct weir_table *table, uint64_t offset);
+/* Calls 'offset_of' for each zone that a quota names: its present offset from
+ * UTC, in seconds east. Call it after quotas were added, and when zones
+ * change. */
+typedef int32_t weir_zone_offset_fn(void *context, struct weir_text zone);
+void weir_table_set_zones(struct weir_table *table,
+                          weir_zone_offset_fn *offset_of, void *context);
+
+/* ---- Leases (table_lease.c) ---- */
+
+/* The state of a slot's lease in this process. */
+enum weir_leasing {
+    WEIR_LEASING_NONE = 0, /* it isn't leased, or is of the shadow set, which
+                            * uses the whole quota */
+    WEIR_LEASING_CLOSED,   /* nothing was granted: nothing passes */
+    WEIR_LEASING_KEPT,     /* nothing granted yet, but counted until now: it
+                            * uses the fleet's last known fill */
+    WEIR_LEASING_GRANTED,  /* it keeps to its grant */
+    WEIR_LEASING_PARTING,  /* still, though the quota is counted now, until
+                            * weir_table_end_lease() */
+};
+/* From now on a leased slot keeps to 'granted' units a second (>= 0; 0: nothing
+ * passes; INFINITY: everything), with the same part of the quota's bursts, at
+ * least one unit. Its fill in units stays; a KEPT slot's fill becomes the same
+ * part of the fleet's. A slot of kind concurrency keeps to that many whole
+ * units at a time: units in flight after this call were let in under this
+ * grant, or before. Other slots aren't changed. */
+void weir_table_set_lease(struct weir_table *table, uint32_t slot,
+                          double granted, weir_instant now);
+/* Ends the grant: the slot is closed, or, if it was PARTING, as its quota
+ * says. */
+void weir_table_end_lease(struct weir_table *table, uint32_t slot,
+                          weir_instant now);
+/* Any thread, wait-free. */
+enum weir_leasing weir_table_leasing(const struct weir_table *table,
+                                     uint32_t slot);
+struct weir_lease_view {
+    enum weir_leasing leasing; /* NONE: the others are 0 */
+    double granted;            /* held, parting: units a second, or at a time */
+    double limit;              /* of the whole quota; INFINITY: none */
+    int64_t priority;          /* of its wants, as the quota says */
+    bool inflight;             /* of kind concurrency: */
+    uint64_t in_flight;        /* units in flight */
+    uint64_t awaited;          /* units that waiting callers want */
+    uint64_t entered;          /* units ever let in while it was leased */
+};
+/* Any thread: sets how many units a second of the slot will be wanted (0 ..
+ * WEIR_LEASE_UNITS_MAX), and marks it. Allowed for any sharing: the quota may
+ * become leased. Dropped with the slot's last pin or child. Returns 0 or bits
+ * of enum weir_outcome: _KICK, _STALE_REF. */
+unsigned weir_table_want(struct weir_table *table, struct weir_ref ref,
+                         double wants);
+/* The last value set so; false: none. */
+bool weir_table_wanted(struct weir_table *table, uint32_t slot,
+                       double *out_wants);
+/* Whether the last pin or child of a leased slot has gone since the previous
+ * call; it may have others by now. Call it before weir_table_view() and before
+ * reading the slot's totals: these then include all use until then. */
+bool weir_table_was_unpinned(struct weir_table *table, uint32_t slot);
+/* Marks the slot as if it had been used: the next collect finds it. */
+void weir_table_mark(struct weir_table *table, uint32_t slot);
+void weir_table_lease_view(struct weir_table *table, uint32_t slot,
+                           struct weir_lease_view *out);
+
+/* ---- Adaptive quotas ---- */
+
+/* The sync: sets the number of processes (0 as 1) by which the fleet's bounds
+ * are divided. */
+void weir_table_set_fleet(struct weir_table *table, uint32_t processes,
+                          weir_instant now);
+/* The sync, from time to time: closes windows that have ended without requests.
+ * Cheap if there is no adaptive quota. */
+void weir_table_tick(struct weir_table *table, weir_instant now);
+
+/* ---- The clock hand ---- */
+
+/* Whether fewer than 1/8 of the slots are free: the sweep should hurry. */
+bool weir_table_is_crowded(const struct weir_table *table);
+/* The clock hand, called some times a second: visits up to 'count' slots and
+ * lifts buckets that were empty (so that no difference of sums ever overflows).
+ * While the table is crowded, it also frees instances that are empty, settled,
+ * unpinned and without children. Returns the number of slots freed. */
+uint32_t weir_table_sweep(struct weir_table *table, uint32_t count,
+                          weir_instant now);
+
+#endif /* WEIR_TABLE_SYNC_H */

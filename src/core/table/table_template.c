@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT
+ * table/table_template.c - the list of templates, in the order of matching. */
+
+#include "core/quota/glob.h"
+#include "core/table/table_read.h"
+#include "core/table/table_slots_internal.h"
+
+#include <string.h>
+
+typedef uint64_t __attribute__((may_alias)) entry_word;
+static_assert(sizeof(struct template_entry) == sizeof(entry_word), "");
+
+/* Stores a whole entry at once: a killed writer leaves each entry somewhere in
+ * the list, one of them perhaps twice. */
+static void entry_store(struct weir_table *t, uint32_t i,
+                        struct template_entry entry)
+{
+    weir_assert(i < WEIR_TEMPLATES_MAX);
+    weir_assert(entry.slot < t->slots);
+    uint64_t word;
+    memcpy(&word, &entry, sizeof(word));
+    weir_store_relaxed((entry_word *)&t->templates[i], word);
+}
+
+void weir_templates_remove(struct weir_table *t, uint32_t slot)
+{
+    weir_assert(weir_table_is_locked(t));
+    weir_assert(t->template_count <= WEIR_TEMPLATES_MAX);
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < t->template_count; i++) {
+        struct template_entry entry = t->templates[i];
+        if (entry.slot == slot)
+            continue;
+        if (kept != i)
+            entry_store(t, kept, entry);
+        kept++;
+    }
+    t->template_count = kept;
+    weir_assert(kept <= t->template_count);
+}
+
+static bool sorts_before(const struct weir_table *t,
+                         const struct weir_quota *quota,
+                         const struct template_entry *other)
+{
+    if (quota->order != other->order)
+        return quota->order < other->order;
+    char buf[WEIR_NAME_MAX + 1];
+    size_t len = weir_table_name(t, other->slot, buf);
+    return weir_glob_compare(quota->name, (struct weir_text){ buf, len }) < 0;
+}
+
+/* Binary search: each entry of the same order requires loading its name. */
+void weir_templates_insert(struct weir_table *t, const struct weir_quota *quota,
+                           uint32_t slot)
+{
+    weir_assert(weir_table_is_locked(t));
+    weir_assert(t->template_count < WEIR_TEMPLATES_MAX);
+    uint32_t from = 0;
+    uint32_t to = t->template_count;
+    while (from < to) {
+        uint32_t middle = from + (to - from) / 2;
+        if (sorts_before(t, quota, &t->templates[middle]))
+            to = middle;
+        else
+            from = middle + 1;
+    }
+    for (uint32_t i = t->template_count; i > from; i--)
+        entry_store(t, i, t->templates[i - 1]);
+    struct template_entry entry = {
+        .order = quota->order,
+        .slot = slot & 0xFFFFFF,
+        .path = quota->glob == WEIR_GLOB_PATH,
+    };
+    entry_store(t, from, entry);
+    t->template_count++;
+}
+
+uint32_t weir_templates_match(const struct weir_table *t, struct weir_text name,
+                              struct weir_captures *captures)
+{
+    bool shadow = weir_name_is_shadow(name);
+    for (uint32_t i = 0; i < t->template_count; i++) {
+        char buf[WEIR_NAME_MAX + 1];
+        uint32_t slot = t->templates[i].slot;
+        size_t len = weir_table_name(t, slot, buf);
+        struct weir_text pattern = { buf, len };
+        enum weir_glob glob =
+            t->templates[i].path ? WEIR_GLOB_PATH : WEIR_GLOB_NAME;
+        if (weir_name_is_shadow(pattern) == shadow &&
+            weir_template_match(glob, pattern, name, captures))
+            return slot;
+    }
+    return WEIR_SLOT_NONE;
+}
+
+/* ---- After a killed writer ---- */
+
+static bool is_listed_before(const struct weir_table *t, uint32_t end,
+                             uint32_t slot)
+{
+    for (uint32_t i = 0; i < end; i++) {
+        if (t->templates[i].slot == slot)
+            return true;
+    }
+    return false;
+}
+
+/* An entry being moved may be there twice, or its slot may no longer be a
+ * template; the entry behind the last may be a valid one. */
+void weir_templates_mend(struct weir_table *t)
+{
+    weir_assert(weir_table_is_locked(t));
+    weir_assert(t->template_count <= WEIR_TEMPLATES_MAX);
+    uint32_t count = t->template_count;
+    uint32_t kept = 0;
+    if (count < WEIR_TEMPLATES_MAX)
+        count++;
+    for (uint32_t i = 0; i < count; i++) {
+        struct template_entry entry = t->templates[i];
+        if (entry.slot >= t->used || is_listed_before(t, kept, entry.slot) ||
+            weir_cold(t, entry.slot)->state != WEIR_SLOT_TEMPLATE)
+            continue;
+        entry_store(t, kept++, entry);
+    }
+    t->template_count = kept;
+    weir_assert(kept <= count);
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT
+ * table/table_view.c - copies of a slot: for the sync, for people and for
+ * responses that state a limit.
+ *
+ * The table stores a quota in the form in which it decides: a leak in fractions
+ * of a unit a nanosecond, not "100/s". The view therefore has the values in
+ * force, not those entered. It is copied under the writer lock, so that name,
+ * parent and figures are of one life and one edit; decisions don't wait for
+ * that lock. */
+
+#include "core/table/table_view.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/quota/quota_algorithm_rule.h"
+#include "core/table/table_bucket_state_internal.h"
+#include "core/table/table_inflight_internal.h"
+#include "core/table/table_read.h"
+#include "core/table/table_slots_internal.h"
+#include "core/table/table_switch_internal.h"
+
+/* ---- For the sync ---- */
+
+static void view_locked(const struct weir_table *t, uint32_t slot,
+                        struct weir_slot_view *out, weir_instant now)
+{
+    weir_assert(weir_table_is_locked(t));
+    weir_assert(slot < t->slots);
+    const struct cold *cold = weir_cold(t, slot);
+    out->state = (enum weir_slot_state)cold->state;
+    out->generation = weir_load_acquire(&weir_hot(t, slot)->generation);
+    if (out->state == WEIR_SLOT_FREE || out->state == WEIR_SLOT_MAKING)
+        return;
+    struct look look;
+    weir_slot_read(t, slot, weir_elapsed(t, now), &look);
+    out->sharing = (enum weir_sharing)cold->sharing;
+    out->on_stale = (enum weir_on_stale)cold->on_stale;
+    out->created = cold->created;
+    out->refs = cold->refs;
+    out->count = look.count;
+    out->fill = look.fill > 0 ? look.fill : 0;
+    out->in =
+        (look.count << look.leak.frac) + (uint64_t)((int64_t)look.base >> 1);
+    out->bucket = (struct weir_bucket){ .leak = look.leak,
+                                        .low = look.high - look.band,
+                                        .high = look.high };
+    out->unlimited = look.high == WEIR_SCALED_MAX;
+    out->inflight = look.flags & META_INFLIGHT;
+}
+
+void weir_table_view(struct weir_table *t, uint32_t slot,
+                     struct weir_slot_view *out, weir_instant now)
+{
+    memset(out, 0, sizeof(*out));
+    weir_table_lock(t);
+    view_locked(t, slot, out, now);
+    weir_table_unlock(t);
+}
+
+uint32_t weir_table_template_of(const struct weir_table *t, uint32_t slot)
+{
+    const struct cold *cold = weir_cold(t, slot);
+    uint8_t state = weir_load_acquire(&cold->state);
+    return state == WEIR_SLOT_INSTANCE ? weir_load_relaxed(&cold->rule)
+                                       : WEIR_SLOT_NONE;
+}
+
+/* ---- For people ---- */
+
+static double leak_units(struct weir_leak leak, int64_t scaled)
+{
+    return (double)scaled / weir_frac_power(leak.frac);
+}
+
+static enum weir_mode mode_of(uint32_t flags)
+{
+    if (flags & META_OFF)
+        return WEIR_OFF;
+    return flags & META_SHADOW ? WEIR_SHADOW : WEIR_ENFORCE;
+}
+
+static void copy_bucket(const struct look *look, struct weir_slot_details *out)
+{
+    bool endless = look->high == WEIR_SCALED_MAX;
+    int64_t high = look->high > 0 ? look->high : 0;
+    int64_t low = high > look->band ? high - look->band : 0;
+    out->fill = look->fill > 0 ? leak_units(look->leak, look->fill) : 0;
+    out->high = endless ? INFINITY : leak_units(look->leak, high);
+    out->low = endless ? INFINITY : leak_units(look->leak, low);
+    double rate = out->inflight ? out->high : weir_leak_per_s(look->leak);
+    out->granted = endless ? INFINITY : look->high < 0 ? 0 : rate;
+    out->limit = out->granted;
+}
+
+static void copy_limit(const struct weir_table *t, uint32_t slot,
+                       struct weir_slot_details *out)
+{
+    struct weir_lease_view lease;
+    weir_slot_lease_view(t, slot, &lease);
+    if (lease.leasing != WEIR_LEASING_NONE)
+        out->limit = lease.limit;
+}
+
+/* Templates keep the pattern of a parent, all others have the parent. */
+static void copy_parent(const struct weir_table *t, uint32_t slot,
+                        struct weir_slot_details *out)
+{
+    const struct cold *cold = weir_cold(t, slot);
+    uint32_t parent = weir_parent(weir_hot(t, slot));
+    if (cold->state == WEIR_SLOT_TEMPLATE) {
+        out->parent_len = cold->aux_len;
+        if (cold->aux_len > 0)
+            weir_chunks_load(t, cold->aux, cold->aux_len, out->parent);
+    } else if (parent != WEIR_SLOT_NONE) {
+        out->parent_len = weir_table_name(t, parent, out->parent);
+    }
+    out->parent[out->parent_len] = '\0';
+}
+
+/* Under the lock. */
+static void copy_details(const struct weir_table *t, uint32_t slot,
+                         struct weir_slot_details *out, weir_instant now)
+{
+    weir_assert(weir_table_is_locked(t));
+    weir_assert(out->state >= WEIR_SLOT_PLACEHOLDER);
+    const struct cold *cold = weir_cold(t, slot);
+    struct look look;
+    weir_slot_read(t, slot, weir_elapsed(t, now), &look);
+    out->sharing = (enum weir_sharing)cold->sharing;
+    out->mode = mode_of(look.flags);
+    out->generation = weir_load_relaxed(&weir_hot(t, slot)->generation);
+    out->inflight = look.flags & META_INFLIGHT;
+    out->elsewhere =
+        look.flags & (META_BUCKET_STATE | META_AWAY | META_ADAPTIVE);
+    if (!out->elsewhere)
+        copy_bucket(&look, out);
+    copy_limit(t, slot, out);
+    out->count = out->inflight ? 0 : look.count;
+    out->refused = weir_table_refused(t, slot);
+    copy_parent(t, slot, out);
+    /* An instance without a template has its limit in its name. */
+    out->ruler_slot =
+        out->state == WEIR_SLOT_INSTANCE ? cold->rule : WEIR_SLOT_NONE;
+    if (out->ruler_slot != WEIR_SLOT_NONE)
+        out->ruler_len = weir_table_name(t, out->ruler_slot, out->ruler);
+    weir_assert(out->parent_len <= WEIR_NAME_MAX);
+}
+
+bool weir_table_details(struct weir_table *table, uint32_t process,
+                        uint32_t slot, struct weir_slot_details *out,
+                        weir_instant now)
+{
+    weir_assert(slot < table->slots);
+    /* Not all of it: a walk of a large table would write a kilobyte per
+     * slot. */
+    memset(out, 0, offsetof(struct weir_slot_details, name));
+    out->parent[0] = out->ruler[0] = '\0';
+    weir_table_lock_as(table, process);
+    out->name_len = weir_table_name(table, slot, out->name);
+    out->state = (enum weir_slot_state)weir_cold(table, slot)->state;
+    struct weir_text name = { out->name, out->name_len };
+    bool shown = name.len > 0 && out->state >= WEIR_SLOT_PLACEHOLDER &&
+                 !weir_name_is_shadow(name);
+    if (shown)
+        copy_details(table, slot, out, now);
+    weir_table_unlock(table);
+    return shown;
+}
+
+/* ---- For responses ---- */
+
+/* For a bucket state with a window or several buckets; false: another one, or
+ * none. */
+static bool window_policy(struct weir_table *t, uint32_t stripe, uint32_t slot,
+                          struct weir_policy *out)
+{
+    const struct metering *of = weir_bucket_state_lock(t, slot, stripe);
+    bool is_window = of && of->rule.window > 0;
+    if (is_window)
+        *out = (struct weir_policy){ .quantity = of->rule.quantity,
+                                     .window = of->rule.window };
+    bool is_buckets = of && !is_window && of->rule.buckets > 0;
+    if (is_buckets) {
+        const struct weir_bucket *first = &of->rule.bucket[0].bucket;
+        *out = (struct weir_policy){
+            .quantity = (uint64_t)first->high >> first->leak.frac,
+            .window = weir_leak_time(first->leak, first->high),
+        };
+    }
+    weir_bucket_state_unlock(t, slot);
+    return is_window || is_buckets;
+}
+
+bool weir_table_policy(struct weir_table *table, uint32_t stripe,
+                       struct weir_text name, struct weir_policy *out)
+{
+    struct weir_ref ref;
+    struct look look;
+    if (!weir_table_find(table, name, &ref))
+        return false;
+    weir_slot_read(table, ref.slot, 0, &look);
+    if (look.flags & META_OFF)
+        return false;
+    if ((look.flags & (META_BUCKET_STATE | META_AWAY)) &&
+        window_policy(table, stripe, ref.slot, out))
+        return true;
+    bool is_open =
+        weir_slot_read_is_endless(&look) && !(look.flags & META_ADAPTIVE);
+    if ((look.flags & META_AWAY) || is_open)
+        return false;
+    const struct weir_concurrency_gate *gate =
+        look.flags & META_ADAPTIVE ? weir_slot_gate(table, ref.slot) : NULL;
+    if (gate) {
+        *out = (struct weir_policy){
+            .concurrency = true,
+            .quantity = (uint64_t)weir_concurrency_gate_limit(gate),
+        };
+        return true;
+    }
+    bool in_flight = look.flags & META_INFLIGHT;
+    int64_t high = look.high > 0 ? look.high : 0;
+    weir_duration window =
+        in_flight || high == 0 ? 0 : weir_leak_time(look.leak, high);
+    *out = (struct weir_policy){
+        .concurrency = in_flight,
+        .quantity = (uint64_t)high >> look.leak.frac,
+        .window = window == WEIR_NEVER ? 0 : window,
+    };
+    return true;
+}
