@@ -11,30 +11,27 @@
  *        | <---- fills n: the buckets, slack ----- |
  *        | <---- fills n: pushed, they moved ----- |
  *        | -- report n+1 ------------------------> |
- *        | -- asks: steps of exact meters -------> |
+ *        | -- asks: steps of exact quotas -------> |
  *        | <----------------- answers to some ---- |
  *        | -- wants n: of leased quotas -------->  |
  *        | <-------- grants: the answer to n ----- |
  *        | <--------------- grants: pushed ------- |
  *        | -- limits: of adaptive quotas ------->  |
  *
- * The protocol survives loss, doubling, reordering and replay. gRPC has none of
- * these, but the nodes are also tested over a network that has all of them:
+ * The protocol survives loss, doubling, reordering and replay; the nodes are
+ * tested over a network that has all of them, though gRPC has none:
  *
  *  - Stop and wait. A limiter has at most one report unanswered on a link; it
  *    repeats the report, same number and same content, until the fills that
  *    answer it come. A root takes report n only if n is the successor of the
  *    last one it took; a repeated report is answered again and never counted
- *    again. Both sides know the total that the other holds, and only the
- *    difference to it travels. This is flow control too: an overloaded root
- *    answers later, and no queue grows.
+ *    again. Only the difference to the total that the root holds travels. This
+ *    is flow control too: an overloaded root answers later, and no queue grows.
  *  - A count carries the limiter's pace. The root goes on adding at that pace
  *    until the next count of the slot replaces the presumed units. A lost
  *    report only delays the replacement.
- *  - Totals are absolute where a session begins (announce.base), so a
- *    reconnect that lost an answer counts nothing twice.
- *  - Every message bears the session number of the hello it belongs to;
- *    others are dropped.
+ *  - Totals are absolute where a session begins: nothing is counted twice.
+ *  - A message of another session than its link's is dropped.
  *  - A region's root hands up the counts of its limiters. A limiter reports to
  *    all roots of its region, and names one its carrier: units handed to one
  *    carrier are never handed to another (count.carry; tally.c).
@@ -46,9 +43,9 @@
  *    wants name the serial that was taken (leased/lease_holder.h,
  *    leased/lease_pool.h). Loss costs time; a doubled or late message is
  *    recognized by its serial or its number.
- *  - Quotas go in the order of epochs, each in its present state; a limiter
- *    says the epoch it has reached in each report. Any prefix is sound, any
- *    loss is repaired by starting again from there.
+ *  - Quotas go in the order of epochs, each in its present state; each report
+ *    has the epoch that the limiter has reached. After a loss the root starts
+ *    again from there.
  *
  * Messages are plain values. Arrays and texts in them are borrowed: they belong
  * to the function that made the message, until its next call. Fills are in
