@@ -78,6 +78,7 @@ static inline size_t weir_aligned(size_t size)
  * the sizes only. */
 static inline void *weir_carve(char *block, size_t *at, size_t size)
 {
+    weir_assert(*at % WEIR_CACHE_LINE == 0);
     void *p = block ? block + *at : NULL;
     *at += weir_aligned(size);
     return p;

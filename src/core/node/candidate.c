@@ -187,6 +187,7 @@ static weir_instant lasts_until(const struct weir_candidate_answer *answer)
 static void receive_grant(struct weir_candidate *c,
                           const struct weir_candidate_answer *answer)
 {
+    weir_assert(c->is_linked);
     c->is_granting = false;
     if (answer->failed)
         return;
@@ -231,6 +232,7 @@ static void receive_revoke(struct weir_candidate *c,
     c->is_revoking = false;
     if (!answer->failed && answer->ask.lease == c->stale)
         c->stale = 0;
+    weir_assert(!c->is_revoking);
 }
 
 /* ---- The key ---- */
@@ -365,6 +367,7 @@ static void judge_answer(struct weir_candidate *c,
             c->backoff = BACKOFF_FIRST;
         c->failures = 0;
     }
+    weir_assert(c->backoff > 0);
 }
 
 void weir_candidate_link(struct weir_candidate *c, bool up, weir_instant now)
@@ -387,6 +390,7 @@ static void count_answer(struct weir_candidate *c,
                          const struct weir_candidate_answer *answer,
                          weir_instant now)
 {
+    weir_assert(c->is_linked);
     c->heard_at = now;
     bool first = answer->ask.type != WEIR_CANDIDATE_WATCH || !c->is_watched;
     bool forgotten = answer->ask.type == WEIR_CANDIDATE_CREATE &&
@@ -451,6 +455,7 @@ void weir_candidate_tick(struct weir_candidate *c, weir_instant now)
         c->is_leaving = true;
     if (is_master_unread(c) && now >= c->lost_at + c->ttl)
         set_nobody(c, WEIR_CANDIDATE_UNKNOWN);
+    weir_assert(c->lease == 0 || now < c->lease_until);
 }
 
 static void move_sooner(weir_instant *at, weir_instant other)

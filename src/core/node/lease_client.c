@@ -100,6 +100,7 @@ static uint32_t heads_for(uint32_t places)
     uint32_t heads = 1;
     while (heads < places)
         heads *= 2;
+    weir_assert(heads >= places);
     return heads;
 }
 

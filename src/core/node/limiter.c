@@ -119,6 +119,7 @@ void weir_limiter_reincarnate(struct weir_limiter *limiter,
     weir_limiter_leases_forget(limiter, now);
     limiter->collect_at = now;
     limiter->born = now;
+    weir_assert(limiter->asks.under_way == 0 && limiter->event_count == 0);
 }
 
 /* ---- Receiving ---- */
@@ -471,6 +472,7 @@ static int take_fills(struct weir_limiter *limiter, uint32_t index,
 static void take_report_backoff(struct weir_limiter *limiter, uint32_t index,
                                 weir_duration asked, weir_instant now)
 {
+    weir_assert(index < limiter->link_count);
     weir_duration most = limiter->settings.stale_after / 2;
     weir_duration before = limiter->tally.link[index].report_backoff;
     weir_duration report_backoff = asked < most ? asked : most;

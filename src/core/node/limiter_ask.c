@@ -63,6 +63,7 @@ void weir_limiter_asks_forget(struct limiter_asks *asks)
     asks->free = asks->queued = asks->answered = (struct ask_list){ 0, 0 };
     asks->used = asks->under_way = 0;
     asks->look_at = WEIR_NEVER;
+    weir_assert(asks->under_way == 0);
 }
 
 /* ---- Lists ---- */
@@ -245,6 +246,7 @@ bool weir_limiter_asks_next(struct weir_limiter *limiter, uint32_t *out_link,
     }
     if (message.count == 0)
         return false;
+    weir_assert(to < limiter->link_count);
     *out_link = to;
     out->type = WEIR_MESSAGE_ASKS;
     out->session = limiter->link[to].session;
@@ -327,6 +329,7 @@ static void note_missed_answer(struct limiter_link *link,
     link->mute_for = ask_patience(place) + ask_patience(place) / 8;
     link->speaks = false;
     link->probe_at = now;
+    weir_assert(link->mute_for > 0);
 }
 
 /* Queued asks end in weir_limiter_asks_next(). */

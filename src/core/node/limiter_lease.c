@@ -274,6 +274,7 @@ static void report_in_use(struct weir_limiter *limiter, uint32_t at)
         weir_lease_client_holder(leases->client, at);
     if (!holder->inflight)
         return;
+    weir_assert(leases->place[at].slot < weir_table_used(limiter->table));
     double in_flight =
         (double)weir_table_in_flight(limiter->table, leases->place[at].slot);
     double most = (double)WEIR_LEASE_UNITS_MAX;
@@ -283,6 +284,7 @@ static void report_in_use(struct weir_limiter *limiter, uint32_t at)
 
 static void apply_grants(struct weir_limiter *limiter, weir_instant now)
 {
+    weir_assert(!limiter->region);
     struct limiter_leases *leases = &limiter->leases;
     uint32_t at;
     while (weir_lease_client_changed(leases->client, &at, now)) {
@@ -463,6 +465,7 @@ static bool is_lease_over(struct limiter_leases *leases, uint32_t at,
 static void end_place(struct weir_limiter *limiter, uint32_t at,
                       weir_instant now)
 {
+    weir_assert(!limiter->region);
     struct limiter_leases *leases = &limiter->leases;
     uint32_t slot = leases->place[at].slot;
     const struct weir_lease_holder *holder =
@@ -483,6 +486,7 @@ static bool report_use(struct weir_limiter *limiter, uint32_t at,
 {
     struct limiter_leases *leases = &limiter->leases;
     struct lease_place *place = &leases->place[at];
+    weir_assert(place->slot < weir_table_used(limiter->table));
     struct weir_lease_view lease;
     uint64_t refused = weir_table_refused(limiter->table, place->slot);
     struct weir_lease_use use = { .passed = view->count - place->count };
@@ -504,6 +508,7 @@ static bool report_use(struct weir_limiter *limiter, uint32_t at,
 static void look_at_place(struct weir_limiter *limiter, uint32_t at,
                           weir_instant now)
 {
+    weir_assert(!limiter->region);
     struct limiter_leases *leases = &limiter->leases;
     struct lease_place *place = &leases->place[at];
     struct weir_slot_view view;

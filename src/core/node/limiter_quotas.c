@@ -52,6 +52,7 @@ void weir_limiter_begin_anew(struct weir_limiter *limiter)
     limiter->epoch = 0;
     limiter->full = false;
     limiter->missing = limiter->missing_till = 0;
+    weir_assert(!limiter->full && limiter->missing == 0);
 }
 
 /* ---- Room ---- */
@@ -129,6 +130,7 @@ static int apply_change(struct weir_limiter *limiter,
 {
     if (change->quota.epoch <= limiter->epoch)
         return WEIR_OK;
+    weir_assert(change->quota.epoch > limiter->epoch);
     int error = pass_to_region(limiter, change, now);
     if (error < 0)
         return error;
@@ -249,6 +251,7 @@ int weir_limiter_take_quotas(struct weir_limiter *limiter,
         return error;
     if (quotas->epoch > limiter->epoch)
         limiter->epoch = quotas->epoch;
+    weir_assert(limiter->epoch >= quotas->epoch);
     if (quotas->target > link->root_epoch)
         link->root_epoch = quotas->target;
     if (quotas->target > link->target)

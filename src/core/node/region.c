@@ -203,6 +203,7 @@ static bool carry_units(struct weir_region *region,
 static void report_whole(struct weir_region *region,
                          struct weir_root_quota *root_quota)
 {
+    weir_assert(root_quota->up_generation != 0);
     uint64_t presumed =
         weir_merge_presumed(&region->root->merge, root_quota, region->now);
     uint64_t whole =
@@ -240,6 +241,7 @@ static bool carry_units_in_flight(struct weir_region *region,
         !(find_slot(region, root_quota) &&
           report_in_flight(region, root_quota)))
         return false;
+    weir_assert(root_quota->up_generation != 0);
     root_quota->up_in_flight = root_quota->carried_in_flight;
     root_quota->up_refused = root_quota->carried_refused;
     region->carried++;
@@ -292,6 +294,7 @@ static void carry_up(struct weir_region *region, weir_instant now)
     if (merge->late_from > 0)
         weir_limiter_carry_late(region->limiter, merge->late_from, now);
     merge->late_from = 0;
+    weir_assert(merge->late_from == 0);
 }
 
 /* ---- Fills and ages down ---- */
@@ -378,6 +381,7 @@ static int relay_ask(void *context, uint32_t peer, uint64_t session,
     if (weir_limiter_asks_left(region->limiter) == 0)
         return WEIR_EFULL;
     uint32_t place = relay_place(region);
+    weir_assert(place < region->relayed);
     int error = weir_limiter_ask(region->limiter, ask, place, now);
     if (error < 0) {
         relay_free(region, place);
@@ -495,6 +499,7 @@ static bool follow_way(struct weir_region *region)
 static const char *misplacement(struct weir_region *region, uint32_t link,
                                 const struct weir_welcome *welcome)
 {
+    weir_assert(link < region->upstreams);
     if (!is_above_us(region, welcome))
         return "it is of this region, or below it: name roots above the "
                "region with --upstream";
@@ -542,6 +547,7 @@ const char *weir_region_misplaced(const struct weir_region *region,
 void weir_region_up_link(struct weir_region *region, uint32_t link, bool up,
                          weir_instant now)
 {
+    weir_assert(link < region->upstreams);
     weir_limiter_link(region->limiter, link, up, now);
     weir_region_lease_link(region->lease, link, NULL, now);
     if (!up)
@@ -670,6 +676,7 @@ static void *allocate_aligned(const struct weir_mem *mem, size_t size,
 static bool make_table(struct weir_region *region,
                        const struct weir_root_options *root, weir_instant now)
 {
+    weir_assert(region->slots > 0);
     struct weir_table_options options = { .slots = region->slots,
                                           .stripes = 1,
                                           .seed = ~root->seed };
@@ -685,6 +692,7 @@ static bool make_limiter(struct weir_region *region,
                          const struct weir_region_options *options,
                          weir_instant now)
 {
+    weir_assert(region->table);
     struct weir_limiter_options limiter = { .table = region->table,
                                             .slots = region->slots,
                                             .links = options->upstreams,

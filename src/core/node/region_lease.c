@@ -44,7 +44,7 @@ struct above {
 };
 
 /* State of a place beside the lease client's. */
-struct handover {
+struct place_state {
     bool moved;          /* it is in the list */
     uint32_t next_moved; /* + 1 */
     uint32_t bands;      /* as last sent … */
@@ -60,10 +60,10 @@ struct weir_region_lease {
     struct weir_lease_speaker speaker;
     struct above above[WEIR_ROOTS_MAX];
     uint32_t links, places;
-    struct handover *estates; /* owned; by place */
-    uint32_t moved_first;     /* + 1 */
-    bool leases;              /* the root half's mastership, as last seen … */
-    uint64_t term;            /* … and its term */
+    struct place_state *states; /* owned; by place */
+    uint32_t moved_first;       /* + 1 */
+    bool leases;   /* the root half's mastership, as last seen … */
+    uint64_t term; /* … and its term */
     weir_instant walk_at;
 };
 
@@ -87,7 +87,7 @@ static void follow_master(struct weir_region_lease *l, weir_instant now)
     l->leases = leases;
     l->term = term;
     l->moved_first = 0;
-    memset(l->estates, 0, l->places * sizeof(*l->estates));
+    memset(l->states, 0, l->places * sizeof(*l->states));
     weir_lease_client_forget(l->client);
     set_client_links(l, now);
 }
@@ -108,12 +108,14 @@ static size_t pass_wants_up(struct weir_region_lease *l, uint32_t place,
                             struct weir_band *bands, bool *out_learning,
                             weir_instant now)
 {
+    weir_assert(place < l->places);
     const struct weir_lease_manager *manager = l->root->leases.manager;
     struct weir_text name = weir_lease_client_name(l->client, place);
     struct weir_leased_stats stats = { .pool = { .learning = false } };
     size_t count =
         weir_lease_manager_bands(manager, name, bands, WEIR_LEASE_BANDS_MAX);
     weir_lease_manager_left_of(manager, name, &stats, now);
+    weir_assert(count <= WEIR_LEASE_BANDS_MAX);
     double wants = 0, crowd = 0;
     for (size_t i = 0; i < count; i++) {
         wants += bands[i].wants;
@@ -123,10 +125,10 @@ static size_t pass_wants_up(struct weir_region_lease *l, uint32_t place,
     weir_lease_client_leased_on(l->client, place, clamp(stats.pool.out),
                                 clamp(stats.pool.safe_out),
                                 stats.pool.learning);
-    struct handover *handover = &l->estates[place];
-    double moved = crowd - handover->crowd;
-    if (handover->bands != count || moved > CROWD_CHANGE * crowd ||
-        -moved > CROWD_CHANGE * handover->crowd)
+    struct place_state *state = &l->states[place];
+    double moved = crowd - state->crowd;
+    if (state->bands != count || moved > CROWD_CHANGE * crowd ||
+        -moved > CROWD_CHANGE * state->crowd)
         weir_lease_client_hurry(l->client, place, now);
     *out_learning = stats.pool.learning;
     return count;
@@ -139,11 +141,12 @@ static size_t write_region_bands(void *context, uint32_t place, uint64_t ticket,
 {
     (void)ticket;
     struct weir_region_lease *l = context;
+    weir_assert(place < l->places);
     size_t count = pass_wants_up(l, place, out_bands, out_learning, now);
-    l->estates[place].bands = (uint32_t)count;
-    l->estates[place].crowd = 0;
+    l->states[place].bands = (uint32_t)count;
+    l->states[place].crowd = 0;
     for (size_t i = 0; i < count; i++)
-        l->estates[place].crowd += out_bands[i].clients;
+        l->states[place].crowd += out_bands[i].clients;
     return count;
 }
 
@@ -152,10 +155,11 @@ static void moved(void *context, struct weir_text name, weir_instant now)
     (void)now;
     struct weir_region_lease *l = context;
     uint32_t place = weir_lease_client_find(l->client, name);
-    if (place == WEIR_LEASE_PLACE_NONE || l->estates[place].moved)
+    if (place == WEIR_LEASE_PLACE_NONE || l->states[place].moved)
         return;
-    l->estates[place].moved = true;
-    l->estates[place].next_moved = l->moved_first;
+    weir_assert(place < l->places);
+    l->states[place].moved = true;
+    l->states[place].next_moved = l->moved_first;
     l->moved_first = place + 1;
 }
 
@@ -164,6 +168,7 @@ static void moved(void *context, struct weir_text name, weir_instant now)
 static void follow_place(struct weir_region_lease *l, uint32_t place,
                          weir_instant now)
 {
+    weir_assert(place < l->places);
     struct weir_band bands[WEIR_LEASE_BANDS_MAX];
     bool learning;
     struct weir_leased_stats stats;
@@ -177,9 +182,10 @@ static void follow_moved(struct weir_region_lease *l, weir_instant now)
 {
     while (l->moved_first != 0) {
         uint32_t place = l->moved_first - 1;
-        struct handover *handover = &l->estates[place];
-        l->moved_first = handover->next_moved;
-        handover->moved = false;
+        struct place_state *state = &l->states[place];
+        weir_assert(place < l->places && state->moved);
+        l->moved_first = state->next_moved;
+        state->moved = false;
         struct weir_text name = weir_lease_client_name(l->client, place);
         if (weir_lease_client_find(l->client, name) == place)
             follow_place(l, place, now);
@@ -190,7 +196,7 @@ static void follow_all(struct weir_region_lease *l, weir_instant now)
 {
     uint32_t cursor = 0, place;
     while (weir_lease_client_each(l->client, &cursor, &place)) {
-        if (!l->estates[place].moved) /* those in the list stay open */
+        if (!l->states[place].moved) /* those in the list stay open */
             follow_place(l, place, now);
     }
 }
@@ -208,7 +214,7 @@ static uint32_t find_or_open(struct weir_region_lease *l, struct weir_text name,
         return place;
     place = weir_lease_client_open(l->client, &want, now);
     if (place != WEIR_LEASE_PLACE_NONE) {
-        l->estates[place] = (struct handover){ .moved = false };
+        l->states[place] = (struct place_state){ .moved = false };
         moved(l, name, now);
     }
     return place;
@@ -274,6 +280,7 @@ void weir_region_lease_link(struct weir_region_lease *l, uint32_t link,
                             const struct weir_welcome *welcome,
                             weir_instant now)
 {
+    weir_assert(link < l->links);
     struct above *above = &l->above[link];
     above->said = (struct weir_lease_link){ .up = false };
     if (welcome) {
@@ -325,6 +332,7 @@ static void keep_statement(struct above *above,
 void weir_region_lease_take(struct weir_region_lease *l, uint32_t link,
                             const struct weir_grants *grants, weir_instant now)
 {
+    weir_assert(link < l->links);
     keep_statement(&l->above[link], grants);
     follow_master(l, now);
     if (!l->leases)
@@ -382,10 +390,10 @@ static bool make_lease_parts(struct weir_region_lease *l, uint64_t seed)
                                                  .links = l->links,
                                                  .seed = seed,
                                                  .speaker = &l->speaker };
-    l->estates = l->mem.alloc(l->mem.context, l->places * sizeof(*l->estates));
+    l->states = l->mem.alloc(l->mem.context, l->places * sizeof(*l->states));
     l->block_size = weir_lease_client_size(&options) + WEIR_CACHE_LINE;
     l->block = l->mem.alloc(l->mem.context, l->block_size);
-    if (!l->estates || !l->block)
+    if (!l->states || !l->block)
         return false;
     uintptr_t at = (uintptr_t)l->block + WEIR_CACHE_LINE - 1;
     l->client = weir_lease_client_init(
@@ -423,7 +431,7 @@ void weir_region_lease_free(struct weir_region_lease *l)
     struct weir_mem mem = l->mem;
     if (l->block)
         mem.free(mem.context, l->block, l->block_size);
-    if (l->estates)
-        mem.free(mem.context, l->estates, l->places * sizeof(*l->estates));
+    if (l->states)
+        mem.free(mem.context, l->states, l->places * sizeof(*l->states));
     mem.free(mem.context, l, sizeof(*l));
 }

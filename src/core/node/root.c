@@ -446,6 +446,7 @@ static weir_duration push_spacing(const struct weir_root *root)
     if (!root->settings.slack)
         return root->settings.report_interval;
     weir_duration spacing = root->connected * (WEIR_SECOND / WEIR_PUSHES_PER_S);
+    weir_assert(root->connected <= root->peers_max);
     return spacing > WEIR_PUSH_SPACING ? spacing : WEIR_PUSH_SPACING;
 }
 
@@ -491,6 +492,7 @@ static bool write_message(struct weir_root *root, struct root_peer *peer,
         return false;
     out->session = peer->session;
     weir_root_follow_floor(root, peer, now);
+    weir_assert(root->limiters[peer->limiter]->live);
     const struct root_limiter *limiter = root->limiters[peer->limiter];
     if (peer->welcome_owed)
         write_welcome(root, peer, out, now);

@@ -77,6 +77,7 @@ void weir_root_asks_fini(struct weir_root *root)
         if (asks->bucket_states[i])
             free_block(root, asks->bucket_states[i]);
     }
+    weir_assert(asks->bytes == 0);
     root->mem.free(root->mem.context, asks->bucket_states,
                    asks->capacity * sizeof(*asks->bucket_states));
     weir_index_fini(&asks->index, &root->mem);
@@ -193,6 +194,7 @@ static struct root_bucket_state *begin_bucket_state(
     }
     if (!bucket_state)
         return NULL;
+    weir_assert(bucket_state->created == quota->created);
     if (enter_bucket_state(root, bucket_state, &index))
         return bucket_state;
     free_block(root, bucket_state);
@@ -387,6 +389,7 @@ void weir_root_sweep_bucket_states(struct weir_root *root, uint32_t work,
                                    weir_instant now)
 {
     struct root_asks *asks = &root->asks;
+    weir_assert(asks->live <= asks->used);
     for (uint32_t i = 0; i < work && i < asks->used; i++) {
         if (asks->hand >= asks->used)
             asks->hand = 0;

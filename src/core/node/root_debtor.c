@@ -120,6 +120,7 @@ bool weir_root_debtor_of(const struct weir_root *root, struct weir_text quota,
 bool weir_root_new_debtor(struct weir_root *root, struct weir_debtor *out,
                           weir_instant now)
 {
+    weir_assert(root->debtors.count <= WEIR_DEBTORS_MAX);
     for (size_t i = 0; i < root->debtors.count; i++) {
         struct root_debtor *row = &root->debtors.rows[i];
         if (!row->untold)

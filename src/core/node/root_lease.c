@@ -264,6 +264,8 @@ static struct root_grant *append_grant(struct weir_root *root,
     if (!names)
         return NULL;
     grants->names = names;
+    weir_assert(grants->count < grants->capacity);
+    weir_assert(grants->name_bytes + name.len <= grants->name_capacity);
     struct root_grant *row = &rows[grants->count++];
     *row = (struct root_grant){
         .hash = (uint32_t)weir_hash(name, root->seed),
@@ -280,6 +282,7 @@ static struct root_grant *find_row(const struct weir_root *root,
                                    const struct root_grants *grants,
                                    struct weir_text name)
 {
+    weir_assert(grants->first <= grants->count);
     uint32_t hash = (uint32_t)weir_hash(name, root->seed);
     for (size_t i = grants->first; i < grants->count; i++) {
         struct root_grant *row = &grants->rows[i];
@@ -447,6 +450,7 @@ static int receive_want(struct weir_root *root, uint32_t index,
                         const struct weir_want *want, struct weir_grant *out,
                         weir_instant now)
 {
+    weir_assert(index < root->peers_max);
     struct link_id id;
     struct weir_client client = lease_client_of(root, index, &id);
     struct weir_lease_pool_ask said = { .bands = want->bands,
@@ -467,6 +471,7 @@ static int receive_want(struct weir_root *root, uint32_t index,
 static void release_want(struct weir_root *root, uint32_t index,
                          const struct weir_want *want, weir_instant now)
 {
+    weir_assert(want->release);
     struct link_id id;
     struct weir_client client = lease_client_of(root, index, &id);
     weir_lease_manager_release(root->leases.manager, &client, want->name,

@@ -48,6 +48,7 @@ static bool is_ancestor(const struct weir_root *root,
 static void add_above(struct weir_root *root, struct root_peer *peer,
                       struct weir_text name)
 {
+    weir_assert(peer->above.count <= WEIR_ANCESTORS_MAX);
     if (peer->above.count < WEIR_ANCESTORS_MAX &&
         !weir_name_set_has(peer->names.set, name) &&
         !is_ancestor(root, peer, name))
@@ -72,6 +73,7 @@ static void add_ancestors(struct weir_root *root, struct root_peer *peer,
         int len = weir_glob_expand(quota->parent, &captures, buf);
         if (len <= 0)
             return;
+        weir_assert(len <= WEIR_NAME_MAX);
         name = (struct weir_text){ buf, (size_t)len };
         add_above(root, peer, name);
     }

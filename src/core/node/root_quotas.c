@@ -53,6 +53,7 @@ void weir_root_begin_quotas(struct weir_root *root, struct root_peer *peer,
 static bool stays_ahead(const struct weir_root *root, struct root_peer *peer,
                         weir_instant now)
 {
+    weir_assert(peer->greeted);
     bool ahead = root->ready && !root->provisional && !root->coming &&
                  peer->planned && !peer->full_owed && peer->known > root->epoch;
     if (!ahead || peer->ahead_at == 0 || now < peer->ahead_at)
@@ -91,6 +92,7 @@ void weir_root_follow_epoch(struct weir_root *root, struct root_peer *peer,
 void weir_root_follow_floor(struct weir_root *root, struct root_peer *peer,
                             weir_instant now)
 {
+    weir_assert(peer->greeted);
     uint64_t floor = weir_catalog_floor(root->catalog);
     if (peer->planned && peer->sent < floor && peer->floor < floor)
         plan(root, peer, false, now);
@@ -175,6 +177,7 @@ int weir_root_store(struct weir_root *root, const struct weir_store_id *id,
         return error;
     root->store_epoch = epoch;
     weir_catalog_set_floor(filling(root), floor);
+    weir_assert(weir_catalog_floor(filling(root)) >= floor);
     return WEIR_OK;
 }
 

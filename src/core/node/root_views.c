@@ -11,6 +11,7 @@ static void write_usage(struct weir_root *root,
                         struct weir_root_quota *root_quota,
                         struct weir_usage *out, weir_instant now)
 {
+    weir_assert(root_quota->live);
     struct weir_captures captures;
     struct weir_text name = { root_quota->name, root_quota->name_len };
     int64_t fill = weir_merge_told_fill(&root->merge, root_quota, now);
