@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "core/base/atomic.h"
-#include "libweir/client.h"
+#include "libweir/libweir_internal.h"
 
 #define FILES 256 /* descriptors checked */
 #define LOCAL_TEN                                                          \
@@ -543,7 +543,7 @@ static void events_overflow(void **state)
     struct weir_event event = { .type = WEIR_EVENT_TABLE_FULL, .at = 1 };
     assert_false(is_readable(fd));
     for (int i = 0; i < WEIR_EVENT_QUEUE_MAX + 5; i++)
-        weir_event_tell(weir, &event);
+        weir_event_send(weir, &event);
     unsigned kept = 0;
     while (weir_event_next(weir, &event) && event.type == WEIR_EVENT_TABLE_FULL)
         kept++;

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 
 #include "core/base/atomic.h"
-#include "libweir/client.h"
+#include "libweir/libweir_internal.h"
 
 static uint32_t broken_pipes;
 

@@ -17,7 +17,7 @@
 
 #include "core/base/atomic.h"
 #include "core/table/table_layout.h"
-#include "libweir/client.h"
+#include "libweir/libweir_internal.h"
 
 /* ---- Fake stores ---- */
 

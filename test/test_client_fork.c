@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "core/base/atomic.h"
-#include "libweir/client.h"
+#include "libweir/libweir_internal.h"
 
 #define FORKS 80
 

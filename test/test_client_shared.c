@@ -24,7 +24,7 @@
 
 #include "core/base/atomic.h"
 #include "core/base/rng.h"
-#include "libweir/client.h"
+#include "libweir/libweir_internal.h"
 
 #define KILLS 100
 #define PROCESSES 4

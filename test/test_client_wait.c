@@ -18,7 +18,7 @@
 #include "core/base/atomic.h"
 #include "core/base/rng.h"
 #include "io/clock.h"
-#include "libweir/client.h"
+#include "libweir/libweir_internal.h"
 #include "patience.h"
 #include "table_maker.h"
 

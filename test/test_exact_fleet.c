@@ -35,7 +35,7 @@
 #include "core/base/atomic.h"
 #include "core/counted/tally.h"
 #include "io/clock.h"
-#include "libweir/client.h"
+#include "libweir/libweir_internal.h"
 #include "shared_server.h"
 
 #define PROCESSES 8

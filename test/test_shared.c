@@ -15,7 +15,7 @@
 
 #include "compare.h"
 #include "shared_rules.h"
-#include "store/shared_private.h"
+#include "store/shared_internal.h"
 #include "store/shared_script.h"
 #include "store/shared_state.h"
 

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "libweir/client.h"
+#include "libweir/libweir_internal.h"
 #include "shared_suite.h"
 
 static struct root root;

@@ -19,6 +19,7 @@ struct weir_arena {
  * NULL: the block has no room. */
 static inline void *weir_arena_alloc(struct weir_arena *arena, size_t size)
 {
+    weir_assert(arena->used <= arena->size);
     uintptr_t at = (uintptr_t)(arena->base + arena->used);
     size_t gap = (size_t)(-at & 15);
     size_t left = arena->size - arena->used;

@@ -222,7 +222,8 @@ static uint64_t number_in(const struct field *field, const void *from)
     return (uint64_t) * (const int64_t *)value;
 }
 
-static void set_number(const struct field *field, void *to, uint64_t number)
+static void set_doorman_number(const struct field *field, void *to,
+                               uint64_t number)
 {
     void *place = place_in(to, field->at);
     if (field->type == BOOL)
@@ -245,7 +246,7 @@ static bool is_given(const struct field *field, const void *from)
     return *(const bool *)value_in(from, at);
 }
 
-static size_t row_size(const struct field *field)
+static size_t doorman_row_size(const struct field *field)
 {
     return field->shape ? field->shape->size : sizeof(struct weir_text);
 }
@@ -320,7 +321,7 @@ static void write_list(struct back *back, unsigned number,
                        const struct field *field, const void *from)
 {
     const char *rows = *(const char *const *)value_in(from, field->at);
-    size_t size = row_size(field);
+    size_t size = doorman_row_size(field);
     size_t i = *(const size_t *)value_in(from, field->count_at);
     while (i-- > 0) {
         const void *row = rows + i * size;
@@ -406,12 +407,11 @@ static int refuse_bytes(const struct reader *reader)
                          "the bytes are no protobuf message", NULL);
 }
 
-static int refuse_field(const struct reader *reader, const char *why)
+static int refuse_doorman_field(const struct reader *reader, const char *why)
 {
     return weir_diag_set(reader->diag, WEIR_EPROTOCOL,
-                         "the bytes are no "
-                         "message of doorman.Capacity: ",
-                         why, NULL);
+                         "the bytes are no message of doorman.Capacity: ", why,
+                         NULL);
 }
 
 static double read_double(struct weir_wire_in in)
@@ -442,30 +442,33 @@ static enum weir_wire_type wire_type_of(const struct field *field)
     return WEIR_WIRE_BYTES;
 }
 
-static const struct field *find_field(const struct shape *shape,
-                                      uint32_t number)
+static const struct field *find_shape_field(const struct shape *shape,
+                                            uint32_t number)
 {
     return number <= shape->count ? &shape->fields[number - 1] : NULL;
 }
 
-static int read_fields(const struct reader *reader, const struct shape *shape,
-                       struct weir_wire_in in, void *to);
+static int read_doorman_fields(const struct reader *reader,
+                               const struct shape *shape,
+                               struct weir_wire_in in, void *to);
 
 /* Reads one row of a list; make_rows() has made room for it. */
-static int read_row(const struct reader *reader, const struct field *field,
-                    struct weir_wire_in in, void *to)
+static int read_doorman_row(const struct reader *reader,
+                            const struct field *field, struct weir_wire_in in,
+                            void *to)
 {
     size_t *count = place_in(to, field->count_at);
     char *rows = *(char **)place_in(to, field->at);
-    void *row = rows + row_size(field) * (*count)++;
+    void *row = rows + doorman_row_size(field) * (*count)++;
     if (field->shape)
-        return read_fields(reader, field->shape, in, row);
+        return read_doorman_fields(reader, field->shape, in, row);
     *(struct weir_text *)row = weir_wire_text(in);
     return 0;
 }
 
-static int read_field(const struct reader *reader, const struct field *field,
-                      const struct weir_wire_item *item, void *to)
+static int read_doorman_field(const struct reader *reader,
+                              const struct field *field,
+                              const struct weir_wire_item *item, void *to)
 {
     switch (field->type) {
     case TEXT:
@@ -475,18 +478,18 @@ static int read_field(const struct reader *reader, const struct field *field,
     case INT64:
     case INT32:
     case BOOL:
-        set_number(field, to, item->value);
+        set_doorman_number(field, to, item->value);
         break;
     case DOUBLE:
         *(double *)place_in(to, field->at) = read_double(item->bytes);
         break;
     case PART:
         *(bool *)place_in(to, field->at) = true;
-        return read_fields(reader, field->shape, item->bytes,
-                           place_in(to, field->at));
+        return read_doorman_fields(reader, field->shape, item->bytes,
+                                   place_in(to, field->at));
     case PARTS:
     case TEXTS:
-        return read_row(reader, field, item->bytes, to);
+        return read_doorman_row(reader, field, item->bytes, to);
     }
     if (field->given_at != ALWAYS)
         *(bool *)place_in(to, field->given_at) = true;
@@ -508,12 +511,11 @@ static int make_rows(const struct reader *reader, const struct field *field,
         return 0;
     void *block = NULL;
     if (rows <= field->max)
-        block = weir_arena_alloc(reader->arena, rows * row_size(field));
+        block = weir_arena_alloc(reader->arena, rows * doorman_row_size(field));
     if (!block)
-        return weir_diag_set(reader->diag, WEIR_ETOOBIG,
-                             "too many resources, bands or parameters in one "
-                             "message",
-                             NULL);
+        return weir_diag_set(
+            reader->diag, WEIR_ETOOBIG,
+            "too many resources, bands or parameters in one message", NULL);
     *(void **)place_in(to, field->at) = block;
     return 0;
 }
@@ -530,8 +532,9 @@ static int make_lists(const struct reader *reader, const struct shape *shape,
 }
 
 /* 'to' is a zeroed struct. */
-static int read_fields(const struct reader *reader, const struct shape *shape,
-                       struct weir_wire_in in, void *to)
+static int read_doorman_fields(const struct reader *reader,
+                               const struct shape *shape,
+                               struct weir_wire_in in, void *to)
 {
     int error = make_lists(reader, shape, in, to);
     if (error < 0)
@@ -544,16 +547,16 @@ static int read_fields(const struct reader *reader, const struct shape *shape,
             return refuse_bytes(reader);
         if (got == 0)
             return 0;
-        const struct field *field = find_field(shape, item.number);
+        const struct field *field = find_shape_field(shape, item.number);
         if (!field)
             continue;
         if (item.type != wire_type_of(field))
-            return refuse_field(reader, "a field has another type");
+            return refuse_doorman_field(reader, "a field has another type");
         /* protobuf would merge the two; no known sender sends two. */
         if (field->type == PART && (seen >> item.number & 1))
-            return refuse_field(reader, "a part comes twice");
+            return refuse_doorman_field(reader, "a part comes twice");
         seen |= 1u << item.number;
-        error = read_field(reader, field, &item, to);
+        error = read_doorman_field(reader, field, &item, to);
         if (error < 0)
             return error;
     }
@@ -570,8 +573,8 @@ int weir_doorman_decode(const void *bytes, size_t len,
     arena->used = 0;
     struct reader reader = { .arena = arena, .diag = diag };
     struct weir_doorman_message message = { .type = type };
-    int error = read_fields(&reader, &shapes[type], weir_wire_over(bytes, len),
-                            &message);
+    int error = read_doorman_fields(&reader, &shapes[type],
+                                    weir_wire_over(bytes, len), &message);
     if (error == 0)
         *out = message;
     return error;

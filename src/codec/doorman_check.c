@@ -15,7 +15,8 @@
 #include "codec/doorman.h"
 #include "core/quota/quota_text.h"
 
-static int refuse(struct weir_diag *diag, struct weir_text id, const char *why)
+static int refuse_resource(struct weir_diag *diag, struct weir_text id,
+                           const char *why)
 {
     char shown[WEIR_SHOW_MAX];
     return weir_diag_set(diag, WEIR_EINVAL, "resource ",
@@ -28,8 +29,8 @@ static bool is_finite(double x)
     return x >= -DBL_MAX && x <= DBL_MAX;
 }
 
-static int check_text(const char *what, struct weir_text text, size_t max,
-                      struct weir_diag *diag)
+static int check_doorman_text(const char *what, struct weir_text text,
+                              size_t max, struct weir_diag *diag)
 {
     char number[WEIR_NUMBER_MAX];
     if (text.len > max)
@@ -37,9 +38,7 @@ static int check_text(const char *what, struct weir_text text, size_t max,
                              weir_number_show(max, number), " bytes", NULL);
     if (weir_utf8_clean(text, "") != text.len)
         return weir_diag_set(diag, WEIR_EINVAL, what,
-                             " must be UTF-8 "
-                             "without control characters",
-                             NULL);
+                             " must be UTF-8 without control characters", NULL);
     return 0;
 }
 
@@ -48,7 +47,7 @@ static int check_id(const char *what, struct weir_text id,
 {
     if (id.len == 0)
         return weir_diag_set(diag, WEIR_EINVAL, what, " is empty", NULL);
-    return check_text(what, id, WEIR_DOORMAN_ID_MAX, diag);
+    return check_doorman_text(what, id, WEIR_DOORMAN_ID_MAX, diag);
 }
 
 static int check_resource(struct weir_text id,
@@ -59,7 +58,8 @@ static int check_resource(struct weir_text id,
     if (error < 0)
         return error;
     if (has->given && !is_finite(has->capacity))
-        return refuse(diag, id, "the capacity must be a finite number");
+        return refuse_resource(diag, id,
+                               "the capacity must be a finite number");
     return 0;
 }
 
@@ -67,7 +67,8 @@ static int check_wants(struct weir_text id, double wants,
                        struct weir_diag *diag)
 {
     bool sound = wants >= 0 && wants <= WEIR_DOORMAN_WANTS_MAX;
-    return sound ? 0 : refuse(diag, id, "wants must be from 0 to 1e18");
+    return sound ? 0
+                 : refuse_resource(diag, id, "wants must be from 0 to 1e18");
 }
 
 /* ---- Requests ---- */
@@ -102,7 +103,8 @@ static int check_bands(const struct weir_doorman_server_resource *resource,
         if (band->num_clients < 1)
             return refuse_clients(diag);
         if (band->num_clients > WEIR_DOORMAN_CLIENTS_MAX - clients)
-            return refuse(diag, resource->id, "more than 1e9 subclients");
+            return refuse_resource(diag, resource->id,
+                                   "more than 1e9 subclients");
         error = check_wants(resource->id, band->wants, diag);
         clients += band->num_clients;
         wants += band->wants;
@@ -142,22 +144,22 @@ static int check_release(const struct weir_doorman_message *message,
 static int check_mastership(const struct weir_doorman_message *message,
                             struct weir_diag *diag)
 {
-    return check_text("master_address", message->mastership.address,
-                      WEIR_DOORMAN_ADDRESS_MAX, diag);
+    return check_doorman_text("master_address", message->mastership.address,
+                              WEIR_DOORMAN_ADDRESS_MAX, diag);
 }
 
-static int check_grants(const struct weir_doorman_message *message,
-                        struct weir_diag *diag)
+static int check_granted(const struct weir_doorman_message *message,
+                         struct weir_diag *diag)
 {
     int error = check_mastership(message, diag);
     for (size_t i = 0; i < message->count && error == 0; i++) {
         const struct weir_doorman_grant *grant = &message->grants[i];
         error = check_resource(grant->id, &grant->gets, diag);
         if (error == 0 && !grant->gets.given)
-            error = refuse(diag, grant->id, "there is no lease");
+            error = refuse_resource(diag, grant->id, "there is no lease");
         if (error == 0 && !is_finite(grant->safe_capacity))
-            error = refuse(diag, grant->id,
-                           "safe_capacity must be a finite number");
+            error = refuse_resource(diag, grant->id,
+                                    "safe_capacity must be a finite number");
     }
     return error;
 }
@@ -173,9 +175,9 @@ int weir_doorman_check(const struct weir_doorman_message *message,
     } rows[WEIR_DOORMAN_TYPES] = {
         [WEIR_DOORMAN_DISCOVERY_RESPONSE] = { NULL, check_mastership },
         [WEIR_DOORMAN_GET_REQUEST] = { "client_id", check_get },
-        [WEIR_DOORMAN_GET_RESPONSE] = { NULL, check_grants },
+        [WEIR_DOORMAN_GET_RESPONSE] = { NULL, check_granted },
         [WEIR_DOORMAN_SERVER_REQUEST] = { "server_id", check_server },
-        [WEIR_DOORMAN_SERVER_RESPONSE] = { NULL, check_grants },
+        [WEIR_DOORMAN_SERVER_RESPONSE] = { NULL, check_granted },
         [WEIR_DOORMAN_RELEASE_REQUEST] = { "client_id", check_release },
         [WEIR_DOORMAN_RELEASE_RESPONSE] = { NULL, check_mastership },
     };

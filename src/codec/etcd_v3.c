@@ -64,21 +64,25 @@ struct block {
     uint8_t p[BLOCK_MAX];
 };
 
-static void put_number(struct block *block, unsigned number, int64_t value)
+static void put_number_field(struct block *block, unsigned number,
+                             int64_t value)
 {
+    weir_assert(block->len + weir_wire_number_size((uint64_t)value) <=
+                BLOCK_MAX);
     uint8_t *end =
         weir_wire_put_number(block->p + block->len, number, (uint64_t)value);
     block->len = (size_t)(end - block->p);
 }
 
-static void put_text(struct block *block, unsigned number,
-                     struct weir_text text)
+static void put_text_field(struct block *block, unsigned number,
+                           struct weir_text text)
 {
+    weir_assert(block->len + weir_wire_bytes_size(text.len) <= BLOCK_MAX);
     uint8_t *end = weir_wire_put_text(block->p + block->len, number, text);
     block->len = (size_t)(end - block->p);
 }
 
-static struct weir_text text_of(const struct block *block)
+static struct weir_text block_text(const struct block *block)
 {
     return (struct weir_text){ (const char *)block->p, block->len };
 }
@@ -88,14 +92,15 @@ static void wrap(struct block *block, unsigned number)
 {
     struct block inner = *block;
     block->len = 0;
-    put_text(block, number, text_of(&inner));
+    put_text_field(block, number, block_text(&inner));
 }
 
-static void append(struct weir_etcd_bytes *out, unsigned number,
-                   const struct block *block)
+static void append_block(struct weir_etcd_bytes *out, unsigned number,
+                         const struct block *block)
 {
+    weir_assert(out->len + weir_wire_bytes_size(block->len) <= sizeof(out->p));
     uint8_t *end =
-        weir_wire_put_text(out->p + out->len, number, text_of(block));
+        weir_wire_put_text(out->p + out->len, number, block_text(block));
     out->len = (size_t)(end - out->p);
 }
 
@@ -105,49 +110,49 @@ static void encode_create(const struct weir_etcd_ask *ask,
                           struct weir_etcd_bytes *out)
 {
     struct block compare = { .len = 0 };
-    put_number(&compare, COMPARE_TARGET, TARGET_CREATE);
-    put_text(&compare, COMPARE_KEY, ask->key);
+    put_number_field(&compare, COMPARE_TARGET, TARGET_CREATE);
+    put_text_field(&compare, COMPARE_KEY, ask->key);
     /* Encoded by hand: this field must be present although it is 0. */
     compare.p[compare.len++] = COMPARE_CREATE_REVISION << 3;
     compare.p[compare.len++] = 0;
-    append(out, TXN_COMPARE, &compare);
+    append_block(out, TXN_COMPARE, &compare);
 
     struct block put = { .len = 0 };
-    put_text(&put, 1, ask->key);
-    put_text(&put, 2, ask->value);
-    put_number(&put, 3, ask->lease);
+    put_text_field(&put, 1, ask->key);
+    put_text_field(&put, 2, ask->value);
+    put_number_field(&put, 3, ask->lease);
     wrap(&put, OP_PUT);
-    append(out, TXN_SUCCESS, &put);
+    append_block(out, TXN_SUCCESS, &put);
 
     struct block range = { .len = 0 };
-    put_text(&range, 1, ask->key);
+    put_text_field(&range, 1, ask->key);
     wrap(&range, OP_RANGE);
-    append(out, TXN_FAILURE, &range);
+    append_block(out, TXN_FAILURE, &range);
 }
 
 static void encode_put_beside(const struct weir_etcd_ask *ask,
                               struct weir_etcd_bytes *out)
 {
     struct block compare = { .len = 0 };
-    put_number(&compare, COMPARE_TARGET, TARGET_LEASE);
-    put_text(&compare, COMPARE_KEY, ask->key);
-    put_number(&compare, COMPARE_LEASE, ask->lease);
-    append(out, TXN_COMPARE, &compare);
+    put_number_field(&compare, COMPARE_TARGET, TARGET_LEASE);
+    put_text_field(&compare, COMPARE_KEY, ask->key);
+    put_number_field(&compare, COMPARE_LEASE, ask->lease);
+    append_block(out, TXN_COMPARE, &compare);
 
     struct block put = { .len = 0 };
-    put_text(&put, 1, ask->beside);
-    put_text(&put, 2, ask->value);
+    put_text_field(&put, 1, ask->beside);
+    put_text_field(&put, 2, ask->value);
     wrap(&put, OP_PUT);
-    append(out, TXN_SUCCESS, &put);
+    append_block(out, TXN_SUCCESS, &put);
 }
 
 static void encode_watch(const struct weir_etcd_ask *ask,
                          struct weir_etcd_bytes *out)
 {
     struct block create = { .len = 0 };
-    put_text(&create, WATCH_KEY, ask->key);
-    put_number(&create, WATCH_START, ask->revision);
-    append(out, WATCH_CREATE, &create);
+    put_text_field(&create, WATCH_KEY, ask->key);
+    put_number_field(&create, WATCH_START, ask->revision);
+    append_block(out, WATCH_CREATE, &create);
 }
 
 /* A message with a single field, number 1. */
@@ -193,8 +198,8 @@ void weir_etcd_encode(const struct weir_etcd_ask *ask,
 typedef bool read_fn(const struct weir_wire_item *item,
                      struct weir_etcd_answer *out);
 
-static bool read_all(struct weir_wire_in in, read_fn *read,
-                     struct weir_etcd_answer *out)
+static bool read_items(struct weir_wire_in in, read_fn *read,
+                       struct weir_etcd_answer *out)
 {
     struct weir_wire_item item;
     int more = weir_wire_next(&in, &item);
@@ -228,14 +233,14 @@ static bool to_text(const struct weir_wire_item *item, struct weir_text *out)
     return item->type == WEIR_WIRE_BYTES;
 }
 
-static bool into(const struct weir_wire_item *item, read_fn *read,
-                 struct weir_etcd_answer *out)
+static bool read_nested_items(const struct weir_wire_item *item, read_fn *read,
+                              struct weir_etcd_answer *out)
 {
-    return item->type == WEIR_WIRE_BYTES && read_all(item->bytes, read, out);
+    return item->type == WEIR_WIRE_BYTES && read_items(item->bytes, read, out);
 }
 
-static bool read_header(const struct weir_wire_item *item,
-                        struct weir_etcd_answer *out)
+static bool read_answer_header(const struct weir_wire_item *item,
+                               struct weir_etcd_answer *out)
 {
     switch (item->number) {
     case HEADER_REVISION:
@@ -265,21 +270,22 @@ static bool read_kv(const struct weir_wire_item *item,
     }
 }
 
-static bool read_range(const struct weir_wire_item *item,
-                       struct weir_etcd_answer *out)
+static bool read_range_answer(const struct weir_wire_item *item,
+                              struct weir_etcd_answer *out)
 {
     if (item->number == 1)
-        return into(item, read_header, out);
+        return read_nested_items(item, read_answer_header, out);
     if (item->number != 2)
         return true;
     out->found = true;
-    return into(item, read_kv, out);
+    return read_nested_items(item, read_kv, out);
 }
 
 static bool read_response(const struct weir_wire_item *item,
                           struct weir_etcd_answer *out)
 {
-    return item->number != OP_RANGE || into(item, read_range, out);
+    return item->number != OP_RANGE ||
+           read_nested_items(item, read_range_answer, out);
 }
 
 static bool read_txn(const struct weir_wire_item *item,
@@ -287,11 +293,11 @@ static bool read_txn(const struct weir_wire_item *item,
 {
     switch (item->number) {
     case 1:
-        return into(item, read_header, out);
+        return read_nested_items(item, read_answer_header, out);
     case 2:
         return to_bool(item, &out->created);
     case 3:
-        return into(item, read_response, out);
+        return read_nested_items(item, read_response, out);
     default: /* of a number, not of an enum */
         return true;
     }
@@ -302,7 +308,7 @@ static bool read_lease(const struct weir_wire_item *item,
 {
     switch (item->number) {
     case 1:
-        return into(item, read_header, out);
+        return read_nested_items(item, read_answer_header, out);
     case 2:
         return to_number(item, &out->lease);
     case 3:
@@ -315,7 +321,8 @@ static bool read_lease(const struct weir_wire_item *item,
 static bool read_revoke(const struct weir_wire_item *item,
                         struct weir_etcd_answer *out)
 {
-    return item->number != 1 || into(item, read_header, out);
+    return item->number != 1 ||
+           read_nested_items(item, read_answer_header, out);
 }
 
 static bool read_event(const struct weir_wire_item *item,
@@ -325,7 +332,7 @@ static bool read_event(const struct weir_wire_item *item,
         out->found = item->value != EVENT_DELETE;
         return item->type == WEIR_WIRE_VARINT;
     }
-    return item->number != EVENT_KV || into(item, read_kv, out);
+    return item->number != EVENT_KV || read_nested_items(item, read_kv, out);
 }
 
 /* The last event counts: it overwrites the fields of those before it. */
@@ -338,7 +345,7 @@ static bool read_change(const struct weir_wire_item *item,
     out->mod_revision = 0;
     out->value = (struct weir_text){ NULL, 0 };
     out->lease = 0;
-    return into(item, read_event, out);
+    return read_nested_items(item, read_event, out);
 }
 
 static bool read_watch(const struct weir_wire_item *item,
@@ -346,7 +353,7 @@ static bool read_watch(const struct weir_wire_item *item,
 {
     switch (item->number) {
     case 1:
-        return into(item, read_header, out);
+        return read_nested_items(item, read_answer_header, out);
     case 3:
         return to_bool(item, &out->created);
     case 4:
@@ -366,13 +373,13 @@ int weir_etcd_decode(enum weir_etcd_type type, const void *bytes, size_t len,
                      struct weir_etcd_answer *out)
 {
     static read_fn *const readers[] = {
-        [WEIR_ETCD_READ] = read_range,    [WEIR_ETCD_CREATE] = read_txn,
-        [WEIR_ETCD_GRANT] = read_lease,   [WEIR_ETCD_KEEP] = read_lease,
-        [WEIR_ETCD_REVOKE] = read_revoke, [WEIR_ETCD_PUT_BESIDE] = read_txn,
+        [WEIR_ETCD_READ] = read_range_answer, [WEIR_ETCD_CREATE] = read_txn,
+        [WEIR_ETCD_GRANT] = read_lease,       [WEIR_ETCD_KEEP] = read_lease,
+        [WEIR_ETCD_REVOKE] = read_revoke,     [WEIR_ETCD_PUT_BESIDE] = read_txn,
         [WEIR_ETCD_WATCH] = read_watch,
     };
     struct weir_etcd_answer answer = { .revision = 0 };
-    if (!read_all(weir_wire_over(bytes, len), readers[type], &answer))
+    if (!read_items(weir_wire_over(bytes, len), readers[type], &answer))
         return WEIR_EPROTOCOL;
     if (type == WEIR_ETCD_WATCH && answer.changes > 0)
         answer.revision = answer.mod_revision;

@@ -24,7 +24,7 @@ static bool is_token_byte(char c)
            (c >= '0' && c <= '9') || (c && strchr("!#$%&'*+-.^_`|~", c));
 }
 
-static bool is_token(struct weir_text text)
+static bool is_http_token(struct weir_text text)
 {
     for (size_t i = 0; i < text.len; i++)
         if (!is_token_byte(text.p[i]))
@@ -55,14 +55,14 @@ static struct weir_text trim(struct weir_text text)
     return text;
 }
 
-static bool is_word(struct weir_text text, const char *word)
+static bool is_head_word(struct weir_text text, const char *word)
 {
     return text.len == strlen(word) && strncasecmp(text.p, word, text.len) == 0;
 }
 
 /* The next line of '*rest', without its CRLF; false: the line isn't
  * complete. */
-static bool next_line(struct weir_text *rest, struct weir_text *out)
+static bool next_head_line(struct weir_text *rest, struct weir_text *out)
 {
     const char *end = memchr(rest->p, '\n', rest->len);
     if (!end || end == rest->p || end[-1] != '\r')
@@ -75,7 +75,7 @@ static bool next_line(struct weir_text *rest, struct weir_text *out)
 }
 
 /* The text up to the next blank, which is skipped. */
-static struct weir_text next_word(struct weir_text *line)
+static struct weir_text cut_head_word(struct weir_text *line)
 {
     const char *blank = memchr(line->p, ' ', line->len);
     size_t len = blank ? (size_t)(blank - line->p) : line->len;
@@ -87,9 +87,9 @@ static struct weir_text next_word(struct weir_text *line)
 
 static int decode_first(struct weir_text line, struct weir_http1_request *out)
 {
-    out->method = next_word(&line);
-    out->target = next_word(&line);
-    if (!is_token(out->method) || out->target.len == 0 ||
+    out->method = cut_head_word(&line);
+    out->target = cut_head_word(&line);
+    if (!is_http_token(out->method) || out->target.len == 0 ||
         !is_value(out->target))
         return -400;
     if (out->target.len > WEIR_HTTP1_TARGET_MAX)
@@ -112,7 +112,7 @@ static int decode_header(struct weir_text line, struct weir_http1_request *out)
         .name = { line.p, len },
         .value = trim((struct weir_text){ colon + 1, line.len - len - 1 }),
     };
-    if (!is_token(header.name) || !is_value(header.value))
+    if (!is_http_token(header.name) || !is_value(header.value))
         return -400;
     out->header[out->header_count++] = header;
     return 0;
@@ -140,7 +140,7 @@ static bool has_word(struct weir_text list, const char *word)
     while (list.len > 0) {
         const char *comma = memchr(list.p, ',', list.len);
         size_t len = comma ? (size_t)(comma - list.p) : list.len;
-        if (is_word(trim((struct weir_text){ list.p, len }), word))
+        if (is_head_word(trim((struct weir_text){ list.p, len }), word))
             return true;
         len += comma != NULL;
         list.p += len;
@@ -155,23 +155,23 @@ struct seen {
 };
 
 /* Applies a header that is about the message itself. */
-static int heed(const struct weir_http1_header *header,
-                struct weir_http1_request *out, struct seen *seen)
+static int note_header(const struct weir_http1_header *header,
+                       struct weir_http1_request *out, struct seen *seen)
 {
     struct weir_text value = header->value;
-    if (is_word(header->name, "Transfer-Encoding"))
-        return is_word(value, "chunked") ? -411 : -501;
-    if (is_word(header->name, "Expect")) {
-        out->expects = is_word(value, "100-continue");
+    if (is_head_word(header->name, "Transfer-Encoding"))
+        return is_head_word(value, "chunked") ? -411 : -501;
+    if (is_head_word(header->name, "Expect")) {
+        out->expects = is_head_word(value, "100-continue");
         return out->expects ? 0 : -400;
     }
-    if (is_word(header->name, "Connection")) {
+    if (is_head_word(header->name, "Connection")) {
         /* An HTTP/1.0 connection isn't kept open. */
         out->keep = out->keep && !has_word(value, "close");
         return 0;
     }
-    seen->hosts += is_word(header->name, "Host");
-    if (!is_word(header->name, "Content-Length"))
+    seen->hosts += is_head_word(header->name, "Host");
+    if (!is_head_word(header->name, "Content-Length"))
         return 0;
     return seen->lengths++ > 0 ? -400
                                : decode_length(value, &out->content_length);
@@ -181,18 +181,19 @@ static int decode_head(struct weir_text head, struct weir_http1_request *out)
 {
     struct weir_text line;
     struct seen seen = { .lengths = 0 };
-    if (!next_line(&head, &line))
+    if (!next_head_line(&head, &line))
         return -400;
     int status = decode_first(line, out);
     bool is_new = out->keep;
     while (status == 0) {
-        if (!next_line(&head, &line))
+        if (!next_head_line(&head, &line))
             return -400;
         if (line.len == 0)
             break;
         status = decode_header(line, out);
         if (status == 0)
-            status = heed(&out->header[out->header_count - 1], out, &seen);
+            status =
+                note_header(&out->header[out->header_count - 1], out, &seen);
     }
     if (status == 0 && (seen.hosts > 1 || (is_new && seen.hosts == 0)))
         return -400;
@@ -202,7 +203,7 @@ static int decode_head(struct weir_text head, struct weir_http1_request *out)
 
 /* Bytes of the head, with its empty line; 0: it is incomplete; -400: a line
  * ends without CR, which later bytes can't mend. */
-static int head_size(const char *bytes, size_t len)
+static int find_head_size(const char *bytes, size_t len)
 {
     size_t most = len < WEIR_HTTP1_HEAD_MAX ? len : WEIR_HTTP1_HEAD_MAX;
     const char *at = bytes;
@@ -226,7 +227,7 @@ int weir_http1_head(const char *bytes, size_t len,
     out->keep = out->expects = false;
     /* Old clients send an empty line before a request. */
     size_t skipped = len >= 2 && memcmp(bytes, "\r\n", 2) == 0 ? 2 : 0;
-    int size = head_size(bytes + skipped, len - skipped);
+    int size = find_head_size(bytes + skipped, len - skipped);
     if (size < 0)
         return size;
     if (size == 0)
@@ -243,7 +244,7 @@ bool weir_http1_header(const struct weir_http1_request *request,
                        const char *name, struct weir_text *out)
 {
     for (size_t i = 0; i < request->header_count; i++) {
-        if (!is_word(request->header[i].name, name))
+        if (!is_head_word(request->header[i].name, name))
             continue;
         *out = request->header[i].value;
         return true;

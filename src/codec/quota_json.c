@@ -61,7 +61,7 @@ static json_t *field_to_json(const struct weir_quota *quota,
 /* A field that doesn't apply to the quota's algorithm is left out at its
  * default. One that is set is shown, so that the reader's check can refuse
  * it. */
-static bool is_shown(const struct weir_quota *quota, const char *field)
+static bool is_field_shown(const struct weir_quota *quota, const char *field)
 {
     return weir_quota_applies(quota, field) ||
            !weir_quota_is_default(quota, field);
@@ -75,7 +75,7 @@ json_t *weir_quota_to_json(const struct weir_quota *quota)
     size_t count;
     const struct weir_field *fields = weir_quota_fields(&count);
     for (size_t i = 0; i < count; i++) {
-        if (!is_shown(quota, fields[i].name))
+        if (!is_field_shown(quota, fields[i].name))
             continue;
         json_t *value = field_to_json(quota, &fields[i]);
         if (json_object_set_new(object, fields[i].name, value) < 0) {
@@ -86,8 +86,8 @@ json_t *weir_quota_to_json(const struct weir_quota *quota)
     return object;
 }
 
-static int refuse_type(const char *field, const char *wanted,
-                       struct weir_diag *diag)
+static int refuse_json_type(const char *field, const char *wanted,
+                            struct weir_diag *diag)
 {
     return weir_diag_set(diag, WEIR_ESYNTAX, "the field '", field, "' must be ",
                          wanted, NULL);
@@ -102,7 +102,7 @@ static int collect_labels(json_t *value, struct weir_out *out,
     json_object_foreach(value, key, item)
     {
         if (!json_is_string(item))
-            return refuse_type("labels", "an object of strings", diag);
+            return refuse_json_type("labels", "an object of strings", diag);
         struct weir_text text = { json_string_value(item),
                                   json_string_length(item) };
         if (text.len > 0 && memchr(text.p, '\n', text.len))
@@ -120,8 +120,8 @@ static int collect_labels(json_t *value, struct weir_out *out,
     return 0;
 }
 
-static int set_labels(json_t *object, json_t *value, struct weir_quota *quota,
-                      struct weir_diag *diag)
+static int set_json_labels(json_t *object, json_t *value,
+                           struct weir_quota *quota, struct weir_diag *diag)
 {
     char lines[WEIR_LABELS_MAX + 2];
     struct weir_out out = { lines, sizeof(lines), 0 };
@@ -129,10 +129,9 @@ static int set_labels(json_t *object, json_t *value, struct weir_quota *quota,
     if (error < 0)
         return error;
     if (out.len == out.size)
-        return weir_diag_set(diag, WEIR_EQUOTA,
-                             "the labels are too long; "
-                             "together they may have 4096 bytes",
-                             NULL);
+        return weir_diag_set(
+            diag, WEIR_EQUOTA,
+            "the labels are too long; together they may have 4096 bytes", NULL);
     char sorted[WEIR_LABELS_MAX];
     struct weir_text labels;
     error = weir_labels_parse((struct weir_text){ lines, out.len }, sorted,
@@ -153,7 +152,7 @@ static int set_read_only(const char *field, json_t *value,
 {
     json_int_t number = json_integer_value(value);
     if (!json_is_integer(value) || number < 0)
-        return refuse_type(field, "a whole number", diag);
+        return refuse_json_type(field, "a whole number", diag);
     if (strcmp(field, "id") == 0)
         quota->id = (uint64_t)number;
     if (strcmp(field, "epoch") == 0)
@@ -163,7 +162,7 @@ static int set_read_only(const char *field, json_t *value,
     return 0;
 }
 
-static const struct weir_field *find_field(const char *name)
+static const struct weir_field *find_json_field(const char *name)
 {
     size_t count;
     const struct weir_field *fields = weir_quota_fields(&count);
@@ -214,7 +213,7 @@ static int set_digits(const struct weir_field *field, json_t *value,
 {
     json_int_t number = json_integer_value(value);
     if (!takes_digits(field))
-        return refuse_type(field->name, wanted_type(field), diag);
+        return refuse_json_type(field->name, wanted_type(field), diag);
     if (number < 0 && !takes_sign(field))
         return weir_diag_set(diag, WEIR_EQUOTA, "the field '", field->name,
                              "' is negative; it must be 0 or more", NULL);
@@ -225,10 +224,10 @@ static int set_digits(const struct weir_field *field, json_t *value,
                           (struct weir_text){ digits, out.len }, diag);
 }
 
-static int set_field(json_t *object, const char *name, json_t *value,
-                     struct weir_quota *quota, struct weir_diag *diag)
+static int set_json_field(json_t *object, const char *name, json_t *value,
+                          struct weir_quota *quota, struct weir_diag *diag)
 {
-    const struct weir_field *field = find_field(name);
+    const struct weir_field *field = find_json_field(name);
     struct weir_text key = weir_text_of(name);
     struct weir_text empty = { NULL, 0 };
     if (!field)
@@ -238,7 +237,7 @@ static int set_field(json_t *object, const char *name, json_t *value,
     if (json_is_null(value))
         return weir_quota_set(quota, key, empty, diag);
     if (field->type == WEIR_FIELD_MAP && json_is_object(value))
-        return set_labels(object, value, quota, diag);
+        return set_json_labels(object, value, quota, diag);
     if (json_is_integer(value))
         return set_digits(field, value, quota, diag);
     if (field->type == WEIR_FIELD_FLAG && json_is_boolean(value))
@@ -246,7 +245,7 @@ static int set_field(json_t *object, const char *name, json_t *value,
             quota, key,
             json_is_true(value) ? WEIR_TEXT("yes") : WEIR_TEXT("no"), diag);
     if (!json_is_string(value) || field->type == WEIR_FIELD_NUMBER)
-        return refuse_type(name, wanted_type(field), diag);
+        return refuse_json_type(name, wanted_type(field), diag);
     struct weir_text text = { json_string_value(value),
                               json_string_length(value) };
     return weir_quota_set(quota, key, text, diag);
@@ -257,15 +256,13 @@ int weir_quota_from_json(json_t *object, struct weir_quota *quota,
 {
     if (!json_is_object(object))
         return weir_diag_set(diag, WEIR_ESYNTAX,
-                             "a quota must be a JSON "
-                             "object",
-                             NULL);
+                             "a quota must be a JSON object", NULL);
     struct weir_quota changed = *quota;
     const char *name;
     json_t *value;
     json_object_foreach(object, name, value)
     {
-        int error = set_field(object, name, value, &changed, diag);
+        int error = set_json_field(object, name, value, &changed, diag);
         if (error < 0)
             return error;
     }

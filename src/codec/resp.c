@@ -25,7 +25,7 @@ struct cursor {
     const char *error;
 };
 
-static int fail(struct cursor *cursor, const char *error)
+static int fail_request(struct cursor *cursor, const char *error)
 {
     cursor->error = error;
     return -1;
@@ -92,7 +92,7 @@ static bool read_long_count(struct cursor *cursor, int64_t *out,
         return false;
     struct weir_text digits = { begin, (size_t)(at - begin) };
     if (at == most || at[1] != '\n' || !weir_resp_number(digits, out)) {
-        fail(cursor, error);
+        fail_request(cursor, error);
         return false;
     }
     cursor->p = at + 2;
@@ -115,17 +115,18 @@ static int read_bulk(struct cursor *cursor, struct weir_text *out)
         return 0;
     }
     if (*cursor->p != '$')
-        return fail(cursor, "Protocol error: expected '$'");
+        return fail_request(cursor, "Protocol error: expected '$'");
     if (!read_count(cursor, &len, "Protocol error: invalid bulk length"))
         return cursor->error ? -1 : 0;
     if (len < 0 || len > WEIR_RESP_REQUEST_MAX)
-        return fail(cursor, "Protocol error: invalid bulk length");
+        return fail_request(cursor, "Protocol error: invalid bulk length");
     cursor->is_short = cursor->end - cursor->p < len + 2;
     if (cursor->is_short)
         return 0;
     *out = (struct weir_text){ cursor->p, (size_t)len };
     if (cursor->p[len] != '\r' || cursor->p[len + 1] != '\n')
-        return fail(cursor, "Protocol error: expected the end of a string");
+        return fail_request(cursor,
+                            "Protocol error: expected the end of a string");
     cursor->p += len + 2;
     return 1;
 }
@@ -136,7 +137,7 @@ static int read_array(struct cursor *cursor, struct weir_resp_request *out)
     if (!read_count(cursor, &count, "Protocol error: invalid multibulk length"))
         return cursor->error ? -1 : 0;
     if (count > WEIR_RESP_ARGUMENTS_MAX)
-        return fail(cursor, "Protocol error: invalid multibulk length");
+        return fail_request(cursor, "Protocol error: invalid multibulk length");
     out->count = 0;
     for (int64_t i = 0; i < count; i++) {
         int whole = read_bulk(cursor, &out->argument[out->count]);
@@ -149,7 +150,7 @@ static int read_array(struct cursor *cursor, struct weir_resp_request *out)
 
 /* ---- Lines ---- */
 
-static bool is_blank(char c)
+static bool is_inline_blank(char c)
 {
     return c == ' ' || c == '\t';
 }
@@ -163,7 +164,7 @@ static int nibble(char c)
 }
 
 /* One byte of a quoted word, which may be escaped. */
-static char unescape(struct cursor *line)
+static char unescape_inline(struct cursor *line)
 {
     static const char from[] = "nrtba";
     static const char to[] = "\n\r\t\b\a";
@@ -189,7 +190,7 @@ static bool read_quoted(struct cursor *line, char quote, char **at)
         bool is_quote = quote == '\'' && line->end - line->p >= 2 &&
                         memcmp(line->p, "\\'", 2) == 0;
         if (quote == '"')
-            *(*at)++ = unescape(line);
+            *(*at)++ = unescape_inline(line);
         else
             *(*at)++ = line->p[is_quote];
         if (quote == '\'')
@@ -198,12 +199,12 @@ static bool read_quoted(struct cursor *line, char quote, char **at)
     if (line->p == line->end)
         return false;
     line->p++;
-    return line->p == line->end || is_blank(*line->p);
+    return line->p == line->end || is_inline_blank(*line->p);
 }
 
 static bool read_word(struct cursor *line, char **at)
 {
-    while (line->p < line->end && !is_blank(*line->p)) {
+    while (line->p < line->end && !is_inline_blank(*line->p)) {
         char c = *line->p++;
         if (c == '"' || c == '\'')
             return read_quoted(line, c, at);
@@ -212,19 +213,20 @@ static bool read_word(struct cursor *line, char **at)
     return true;
 }
 
-static int read_words(struct cursor *line, struct weir_resp_request *out)
+static int read_inline_words(struct cursor *line, struct weir_resp_request *out)
 {
     char *at = out->words;
     for (;;) {
-        while (line->p < line->end && is_blank(*line->p))
+        while (line->p < line->end && is_inline_blank(*line->p))
             line->p++;
         if (line->p == line->end)
             return 1;
         if (out->count == WEIR_RESP_ARGUMENTS_MAX)
-            return fail(line, "Protocol error: too many words");
+            return fail_request(line, "Protocol error: too many words");
         char *begin = at;
         if (!read_word(line, &at))
-            return fail(line, "Protocol error: unbalanced quotes in request");
+            return fail_request(line,
+                                "Protocol error: unbalanced quotes in request");
         out->argument[out->count++] =
             (struct weir_text){ begin, (size_t)(at - begin) };
     }
@@ -242,27 +244,28 @@ static bool is_http(const char *line, size_t len)
     if (len > tail && memcmp(end - tail, version, tail - 3) == 0)
         return true;
     size_t word = 0;
-    while (word < len && !is_blank(line[word]))
+    while (word < len && !is_inline_blank(line[word]))
         word++;
     return (word == 4 && strncasecmp(line, "POST", word) == 0) ||
            (word > 1 && line[word - 1] == ':');
 }
 
-static int read_line(struct cursor *cursor, struct weir_resp_request *out)
+static int read_resp_line(struct cursor *cursor, struct weir_resp_request *out)
 {
     size_t len = (size_t)(cursor->end - cursor->p);
     size_t most = len < WEIR_RESP_INLINE_MAX ? len : WEIR_RESP_INLINE_MAX;
     const char *end = memchr(cursor->p, '\n', most);
     if (!end && len >= WEIR_RESP_INLINE_MAX)
-        return fail(cursor, "Protocol error: too big inline request");
+        return fail_request(cursor, "Protocol error: too big inline request");
     cursor->is_short = !end;
     if (!end)
         return 0;
     bool has_return = end > cursor->p && end[-1] == '\r';
     struct cursor line = { .p = cursor->p, .end = end - has_return };
     if (is_http(line.p, (size_t)(line.end - line.p)))
-        return fail(cursor, "Protocol error: this port doesn't speak HTTP");
-    int whole = read_words(&line, out);
+        return fail_request(cursor,
+                            "Protocol error: this port doesn't speak HTTP");
+    int whole = read_inline_words(&line, out);
     cursor->error = line.error;
     cursor->p = end + 1;
     return whole;
@@ -276,13 +279,13 @@ int weir_resp_decode(const char *bytes, size_t len,
     out->count = 0;
     if (len == 0)
         return 0;
-    int whole =
-        bytes[0] == '*' ? read_array(&cursor, out) : read_line(&cursor, out);
+    int whole = bytes[0] == '*' ? read_array(&cursor, out)
+                                : read_resp_line(&cursor, out);
     bool is_long = whole == 1
                        ? (size_t)(cursor.p - bytes) > WEIR_RESP_REQUEST_MAX
                        : whole == 0 && len > WEIR_RESP_REQUEST_MAX;
     if (is_long)
-        whole = fail(&cursor, "Protocol error: too big request");
+        whole = fail_request(&cursor, "Protocol error: too big request");
     if (whole < 0)
         *out_error = cursor.error;
     if (whole > 0)
@@ -292,8 +295,9 @@ int weir_resp_decode(const char *bytes, size_t len,
 
 /* ---- Replies ---- */
 
-static char *reserve(struct weir_resp_out *out, size_t len)
+static char *reserve_resp(struct weir_resp_out *out, size_t len)
 {
+    weir_assert(out->len <= out->size);
     if (out->full || out->size - out->len < len) {
         out->full = true;
         return NULL;
@@ -331,14 +335,14 @@ static void put_digits(char *at, size_t count, uint64_t value)
 static void put_count(struct weir_resp_out *out, char kind, int64_t value)
 {
     if (value >= 0 && value <= 9) {
-        char *four = reserve(out, 4);
+        char *four = reserve_resp(out, 4);
         if (four)
             memcpy(four, (char[]){ kind, (char)('0' + value), '\r', '\n' }, 4);
         return;
     }
     uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
     size_t count = digits_of(rest);
-    char *at = reserve(out, count + 3 + (value < 0));
+    char *at = reserve_resp(out, count + 3 + (value < 0));
     if (!at)
         return;
     *at++ = kind;
@@ -351,7 +355,7 @@ static void put_count(struct weir_resp_out *out, char kind, int64_t value)
 static void put_line(struct weir_resp_out *out, char kind, const char *text)
 {
     size_t len = strlen(text);
-    char *at = reserve(out, len + 3);
+    char *at = reserve_resp(out, len + 3);
     if (!at)
         return;
     *at++ = kind;
@@ -378,7 +382,7 @@ void weir_resp_error(struct weir_resp_out *out, const char *text)
 void weir_resp_bulk(struct weir_resp_out *out, struct weir_text text)
 {
     put_count(out, '$', (int64_t)text.len);
-    char *at = reserve(out, text.len + 2);
+    char *at = reserve_resp(out, text.len + 2);
     if (!at)
         return;
     if (text.len > 0)
@@ -389,7 +393,7 @@ void weir_resp_bulk(struct weir_resp_out *out, struct weir_text text)
 void weir_resp_null(struct weir_resp_out *out)
 {
     bool is_new = out->protocol == 3;
-    char *at = reserve(out, is_new ? 3 : 5);
+    char *at = reserve_resp(out, is_new ? 3 : 5);
     if (at)
         memcpy(at, is_new ? "_\r\n" : "$-1\r\n", is_new ? 3 : 5);
 }

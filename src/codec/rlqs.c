@@ -14,37 +14,39 @@
 
 #include "codec/protobuf_bytes.h"
 
-static int refuse(struct weir_diag *diag, int error, const char *sentence)
+static int refuse_usage(struct weir_diag *diag, int error, const char *sentence)
 {
     return weir_diag_set(diag, error, sentence, NULL);
 }
 
-static int refuse_broken(struct weir_diag *diag)
+static int refuse_broken_usage(struct weir_diag *diag)
 {
-    return refuse(diag, WEIR_ESYNTAX,
-                  "these are no RateLimitQuotaUsageReports");
+    return refuse_usage(diag, WEIR_ESYNTAX,
+                        "these are no RateLimitQuotaUsageReports");
 }
 
 /* ---- A bucket's id ---- */
 
-static int read_pair(struct weir_wire_in in, struct weir_rls_entry *out,
-                     struct weir_diag *diag)
+static int read_bucket_pair(struct weir_wire_in in, struct weir_rls_entry *out,
+                            struct weir_diag *diag)
 {
     if (weir_rls_read_entry(weir_wire_text(in), out) < 0)
-        return refuse_broken(diag);
+        return refuse_broken_usage(diag);
     if (out->key.len == 0 || out->value.len == 0)
-        return refuse(diag, WEIR_EINVAL,
-                      "a bucket_id has an empty key or value");
+        return refuse_usage(diag, WEIR_EINVAL,
+                            "a bucket_id has an empty key or value");
     return 0;
 }
 
 /* Inserts a pair in the order of keys. */
-static int insert(struct weir_rlqs_usage *usage,
-                  const struct weir_rls_entry *pair, struct weir_diag *diag)
+static int insert_pair(struct weir_rlqs_usage *usage,
+                       const struct weir_rls_entry *pair,
+                       struct weir_diag *diag)
 {
     uint32_t at = usage->pair_count;
     if (at == WEIR_RLQS_PAIRS_MAX)
-        return refuse(diag, WEIR_ETOOBIG, "a bucket_id has more than 16 pairs");
+        return refuse_usage(diag, WEIR_ETOOBIG,
+                            "a bucket_id has more than 16 pairs");
     while (at > 0 &&
            weir_text_compare(usage->pairs[at - 1].key, pair->key) > 0) {
         usage->pairs[at] = usage->pairs[at - 1];
@@ -53,7 +55,7 @@ static int insert(struct weir_rlqs_usage *usage,
     usage->pairs[at] = *pair;
     usage->pair_count++;
     if (at > 0 && weir_text_equal(usage->pairs[at - 1].key, pair->key))
-        return refuse(diag, WEIR_EINVAL, "a bucket_id has one key twice");
+        return refuse_usage(diag, WEIR_EINVAL, "a bucket_id has one key twice");
     return 0;
 }
 
@@ -68,12 +70,12 @@ static int read_bucket(struct weir_wire_in in, struct weir_rlqs_usage *usage,
     while (error == 0 && (more = weir_wire_next(&in, &item)) != 0) {
         struct weir_rls_entry pair;
         if (more < 0)
-            return refuse_broken(diag);
+            return refuse_broken_usage(diag);
         if (!weir_wire_is(&item, 1, WEIR_WIRE_BYTES))
             continue;
-        error = read_pair(item.bytes, &pair, diag);
+        error = read_bucket_pair(item.bytes, &pair, diag);
         if (error == 0)
-            error = insert(usage, &pair, diag);
+            error = insert_pair(usage, &pair, diag);
     }
     return error;
 }
@@ -106,7 +108,7 @@ static int read_usage_field(const struct weir_wire_item *item,
         return read_bucket(item->bytes, usage, diag);
     if (weir_wire_is(item, 2, WEIR_WIRE_BYTES))
         return read_duration(item->bytes, &usage->elapsed) < 0
-                   ? refuse_broken(diag)
+                   ? refuse_broken_usage(diag)
                    : 0;
     if (weir_wire_is(item, 3, WEIR_WIRE_VARINT))
         usage->allowed = item->value;
@@ -126,10 +128,10 @@ static int read_usage(struct weir_wire_in in, struct weir_rlqs_usage *out,
     out->elapsed = 0;
     out->bucket = (struct weir_text){ NULL, 0 };
     while (error == 0 && (more = weir_wire_next(&in, &item)) != 0)
-        error =
-            more < 0 ? refuse_broken(diag) : read_usage_field(&item, out, diag);
+        error = more < 0 ? refuse_broken_usage(diag)
+                         : read_usage_field(&item, out, diag);
     if (error == 0 && out->pair_count == 0)
-        return refuse(diag, WEIR_EINVAL, "a bucket_id has no pairs");
+        return refuse_usage(diag, WEIR_EINVAL, "a bucket_id has no pairs");
     return error;
 }
 
@@ -143,17 +145,17 @@ int weir_rlqs_read(const void *bytes, size_t len, struct weir_rlqs_reports *out,
     int error = 0;
     *out = (struct weir_rlqs_reports){ .left = { bytes, len } };
     if (len > WEIR_RLQS_BYTES_MAX)
-        return refuse(diag, WEIR_ETOOBIG, "a report is over 1 MiB");
+        return refuse_usage(diag, WEIR_ETOOBIG, "a report is over 1 MiB");
     while (error == 0 && (more = weir_wire_next(&in, &item)) != 0) {
         if (more < 0)
-            return refuse_broken(diag);
+            return refuse_broken_usage(diag);
         if (weir_wire_is(&item, 1, WEIR_WIRE_BYTES))
             out->domain = weir_wire_text(item.bytes);
         if (!weir_wire_is(&item, 2, WEIR_WIRE_BYTES))
             continue;
         if (++out->count > WEIR_RLQS_USAGES_MAX)
-            return refuse(diag, WEIR_ETOOBIG,
-                          "more than 4096 buckets in a report");
+            return refuse_usage(diag, WEIR_ETOOBIG,
+                                "more than 4096 buckets in a report");
         error = read_usage(item.bytes, &usage, diag);
     }
     return error;
@@ -250,10 +252,12 @@ size_t weir_rlqs_encode(const struct weir_rlqs_action *action, void *buf)
     p += action->bucket.len;
     if (action->what == WEIR_RLQS_ABANDON) {
         p = weir_wire_put_head(p, 3, 0);
-        return (size_t)(p - (uint8_t *)buf);
+    } else {
+        p = weir_wire_put_head(p, 2, assignment_size(action));
+        p = put_duration(p, 2, action->lives);
+        p = put_strategy(p, action);
     }
-    p = weir_wire_put_head(p, 2, assignment_size(action));
-    p = put_duration(p, 2, action->lives);
-    p = put_strategy(p, action);
-    return (size_t)(p - (uint8_t *)buf);
+    size_t size = (size_t)(p - (uint8_t *)buf);
+    weir_assert(size == weir_rlqs_size(action));
+    return size;
 }

@@ -34,14 +34,15 @@ weir_duration weir_rls_unit_length(enum weir_rls_unit unit)
 
 /* ---- A request ---- */
 
-static int refuse(struct weir_diag *diag, int error, const char *sentence)
+static int refuse_request(struct weir_diag *diag, int error,
+                          const char *sentence)
 {
     return weir_diag_set(diag, error, sentence, NULL);
 }
 
-static int refuse_broken(struct weir_diag *diag)
+static int refuse_broken_request(struct weir_diag *diag)
 {
-    return refuse(diag, WEIR_ESYNTAX, "this is no RateLimitRequest");
+    return refuse_request(diag, WEIR_ESYNTAX, "this is no RateLimitRequest");
 }
 
 int weir_rls_read_entry(struct weir_text bytes, struct weir_rls_entry *out)
@@ -59,11 +60,12 @@ int weir_rls_read_entry(struct weir_text bytes, struct weir_rls_entry *out)
     return more < 0 ? WEIR_ESYNTAX : 0;
 }
 
-static int read_entry(struct weir_wire_in in, struct weir_rls_entry *out,
-                      struct weir_diag *diag)
+static int read_descriptor_entry(struct weir_wire_in in,
+                                 struct weir_rls_entry *out,
+                                 struct weir_diag *diag)
 {
     return weir_rls_read_entry(weir_wire_text(in), out) < 0
-               ? refuse_broken(diag)
+               ? refuse_broken_request(diag)
                : 0;
 }
 
@@ -80,8 +82,8 @@ static int read_wrapped(struct weir_wire_in in, uint64_t *out)
 }
 
 /* A limit that the client sends. */
-static int read_override(struct weir_wire_in in, uint32_t *out_unit,
-                         struct weir_diag *diag)
+static int read_limit_override(struct weir_wire_in in, uint32_t *out_unit,
+                               struct weir_diag *diag)
 {
     struct weir_wire_item item;
     int more;
@@ -90,18 +92,19 @@ static int read_override(struct weir_wire_in in, uint32_t *out_unit,
         if (weir_wire_is(&item, 2, WEIR_WIRE_VARINT))
             *out_unit =
                 item.value <= WEIR_RLS_WEEK ? (uint32_t)item.value : UINT32_MAX;
-    return more < 0 ? refuse_broken(diag) : 0;
+    return more < 0 ? refuse_broken_request(diag) : 0;
 }
 
-static int add_entry(struct weir_rls_request *request,
-                     struct weir_rls_descriptor *descriptor,
-                     struct weir_wire_in in, struct weir_diag *diag)
+static int add_descriptor_entry(struct weir_rls_request *request,
+                                struct weir_rls_descriptor *descriptor,
+                                struct weir_wire_in in, struct weir_diag *diag)
 {
     if (request->entry_count == WEIR_RLS_ENTRIES_MAX)
-        return refuse(diag, WEIR_ETOOBIG,
-                      "more than 256 descriptor entries in a request");
+        return refuse_request(diag, WEIR_ETOOBIG,
+                              "more than 256 descriptor entries in a request");
     descriptor->entry_count++;
-    return read_entry(in, &request->entries[request->entry_count++], diag);
+    return read_descriptor_entry(in, &request->entries[request->entry_count++],
+                                 diag);
 }
 
 static int read_descriptor_field(struct weir_rls_request *request,
@@ -110,15 +113,16 @@ static int read_descriptor_field(struct weir_rls_request *request,
                                  struct weir_diag *diag)
 {
     if (weir_wire_is(item, 1, WEIR_WIRE_BYTES))
-        return add_entry(request, descriptor, item->bytes, diag);
+        return add_descriptor_entry(request, descriptor, item->bytes, diag);
     if (weir_wire_is(item, 2, WEIR_WIRE_BYTES)) {
         descriptor->override_given = true;
-        return read_override(item->bytes, &descriptor->override_unit, diag);
+        return read_limit_override(item->bytes, &descriptor->override_unit,
+                                   diag);
     }
     if (weir_wire_is(item, 3, WEIR_WIRE_BYTES)) {
         descriptor->hits_given = true;
         return read_wrapped(item->bytes, &descriptor->hits) < 0
-                   ? refuse_broken(diag)
+                   ? refuse_broken_request(diag)
                    : 0;
     }
     if (weir_wire_is(item, 4, WEIR_WIRE_VARINT))
@@ -126,12 +130,12 @@ static int read_descriptor_field(struct weir_rls_request *request,
     return 0;
 }
 
-static int read_descriptor(struct weir_rls_request *request,
-                           struct weir_wire_in in, struct weir_diag *diag)
+static int read_rls_descriptor(struct weir_rls_request *request,
+                               struct weir_wire_in in, struct weir_diag *diag)
 {
     if (request->count == WEIR_RLS_DESCRIPTORS_MAX)
-        return refuse(diag, WEIR_ETOOBIG,
-                      "more than 64 descriptors in a request");
+        return refuse_request(diag, WEIR_ETOOBIG,
+                              "more than 64 descriptors in a request");
     struct weir_rls_descriptor *descriptor =
         &request->descriptors[request->count++];
     struct weir_wire_item item;
@@ -142,18 +146,19 @@ static int read_descriptor(struct weir_rls_request *request,
     };
     while (error == 0 && (more = weir_wire_next(&in, &item)) != 0)
         error = more < 0
-                    ? refuse_broken(diag)
+                    ? refuse_broken_request(diag)
                     : read_descriptor_field(request, descriptor, &item, diag);
     return error;
 }
 
-static int read_field(struct weir_rls_request *request,
-                      const struct weir_wire_item *item, struct weir_diag *diag)
+static int read_request_field(struct weir_rls_request *request,
+                              const struct weir_wire_item *item,
+                              struct weir_diag *diag)
 {
     if (weir_wire_is(item, 1, WEIR_WIRE_BYTES))
         request->domain = weir_wire_text(item->bytes);
     else if (weir_wire_is(item, 2, WEIR_WIRE_BYTES))
-        return read_descriptor(request, item->bytes, diag);
+        return read_rls_descriptor(request, item->bytes, diag);
     else if (weir_wire_is(item, 3, WEIR_WIRE_VARINT))
         request->hits = (uint32_t)item->value;
     return 0;
@@ -161,20 +166,22 @@ static int read_field(struct weir_rls_request *request,
 
 /* The unit of a client's own limit is checked, so that a mistake isn't taken
  * for a limit. */
-static int check_descriptor(const struct weir_rls_descriptor *descriptor,
-                            struct weir_diag *diag)
+static int check_rls_descriptor(const struct weir_rls_descriptor *descriptor,
+                                struct weir_diag *diag)
 {
     uint32_t unit = descriptor->override_unit;
     if (descriptor->entry_count == 0)
-        return refuse(diag, WEIR_EINVAL, "descriptor without entries");
+        return refuse_request(diag, WEIR_EINVAL, "descriptor without entries");
     for (uint32_t i = 0; i < descriptor->entry_count; i++)
         if (descriptor->entries[i].key.len == 0)
-            return refuse(diag, WEIR_EINVAL, "descriptor entry key is empty");
+            return refuse_request(diag, WEIR_EINVAL,
+                                  "descriptor entry key is empty");
     if (descriptor->override_given &&
         (unit < WEIR_RLS_SECOND || unit > WEIR_RLS_WEEK))
-        return refuse(diag, WEIR_EINVAL,
-                      "limit: the unit must be SECOND, MINUTE, HOUR, DAY, "
-                      "WEEK, MONTH or YEAR");
+        return refuse_request(
+            diag, WEIR_EINVAL,
+            "limit: the unit must be SECOND, MINUTE, HOUR, DAY, "
+            "WEEK, MONTH or YEAR");
     return 0;
 }
 
@@ -183,12 +190,13 @@ int weir_rls_check(const struct weir_rls_request *request,
 {
     int error = 0;
     if (request->domain.len == 0)
-        return refuse(diag, WEIR_EINVAL, "rate limit domain must not be empty");
+        return refuse_request(diag, WEIR_EINVAL,
+                              "rate limit domain must not be empty");
     if (request->count == 0)
-        return refuse(diag, WEIR_EINVAL,
-                      "rate limit descriptor list must not be empty");
+        return refuse_request(diag, WEIR_EINVAL,
+                              "rate limit descriptor list must not be empty");
     for (uint32_t i = 0; error == 0 && i < request->count; i++)
-        error = check_descriptor(&request->descriptors[i], diag);
+        error = check_rls_descriptor(&request->descriptors[i], diag);
     return error;
 }
 
@@ -204,9 +212,10 @@ int weir_rls_decode(const void *bytes, size_t len, struct weir_rls_request *out,
     out->count = 0;
     out->entry_count = 0;
     if (len > WEIR_RLS_BYTES_MAX)
-        return refuse(diag, WEIR_ETOOBIG, "the request is over 64 KiB");
+        return refuse_request(diag, WEIR_ETOOBIG, "the request is over 64 KiB");
     while (error == 0 && (more = weir_wire_next(&in, &item)) != 0)
-        error = more < 0 ? refuse_broken(diag) : read_field(out, &item, diag);
+        error = more < 0 ? refuse_broken_request(diag)
+                         : read_request_field(out, &item, diag);
     return error < 0 ? error : weir_rls_check(out, diag);
 }
 
@@ -220,7 +229,7 @@ uint64_t weir_rls_hits(const struct weir_rls_request *request,
 
 /* ---- An answer ---- */
 
-static size_t limit_size(const struct weir_rls_status *status)
+static size_t rls_limit_size(const struct weir_rls_status *status)
 {
     return weir_wire_number_size(status->requests_per_unit) +
            weir_wire_number_size(status->unit) +
@@ -238,7 +247,7 @@ static size_t status_size(const struct weir_rls_status *status)
     size_t size = weir_wire_number_size(status->code) +
                   weir_wire_number_size(status->remaining);
     if (status->limit_given)
-        size += weir_wire_message_size(limit_size(status));
+        size += weir_wire_message_size(rls_limit_size(status));
     if (status->reset_given)
         size += weir_wire_message_size(reset_size(status));
     return size;
@@ -249,7 +258,7 @@ static uint8_t *put_status(uint8_t *p, const struct weir_rls_status *status)
     p = weir_wire_put_head(p, 2, status_size(status));
     p = weir_wire_put_number(p, 1, status->code);
     if (status->limit_given) {
-        p = weir_wire_put_head(p, 2, limit_size(status));
+        p = weir_wire_put_head(p, 2, rls_limit_size(status));
         p = weir_wire_put_number(p, 1, status->requests_per_unit);
         p = weir_wire_put_number(p, 2, status->unit);
         p = weir_wire_put_text(p, 3, status->name);

@@ -31,13 +31,13 @@ struct member {
 
 /* ---- Values ---- */
 
-static int refuse_type(struct reader *reader, const char *what)
+static int refuse_rls_type(struct reader *reader, const char *what)
 {
     return weir_diag_set(reader->diag, WEIR_ESYNTAX, what, NULL);
 }
 
-static const struct member *find(const struct member *members, size_t count,
-                                 const char *name)
+static const struct member *find_member(const struct member *members,
+                                        size_t count, const char *name)
 {
     for (size_t i = 0; i < count; i++)
         if (strcmp(members[i].camel, name) == 0 ||
@@ -53,10 +53,10 @@ static int read_object(struct reader *reader, json_t *object,
     json_t *value;
     unsigned seen = 0;
     if (!json_is_object(object))
-        return refuse_type(reader, "a message is an object");
+        return refuse_rls_type(reader, "a message is an object");
     json_object_foreach(object, name, value)
     {
-        const struct member *member = find(members, count, name);
+        const struct member *member = find_member(members, count, name);
         if (!member)
             return weir_diag_set(reader->diag, WEIR_ESYNTAX,
                                  "there is no member '", name, "'", NULL);
@@ -72,13 +72,13 @@ static int read_object(struct reader *reader, json_t *object,
     return 0;
 }
 
-static int read_list(struct reader *reader, json_t *list,
-                     int (*read)(struct reader *reader, json_t *value))
+static int read_json_list(struct reader *reader, json_t *list,
+                          int (*read)(struct reader *reader, json_t *value))
 {
     size_t i;
     json_t *value;
     if (!json_is_array(list))
-        return refuse_type(reader, "descriptors and entries are lists");
+        return refuse_rls_type(reader, "descriptors and entries are lists");
     json_array_foreach(list, i, value)
     {
         int error = read(reader, value);
@@ -88,17 +88,17 @@ static int read_list(struct reader *reader, json_t *list,
     return 0;
 }
 
-static int read_text(struct reader *reader, json_t *value,
-                     struct weir_text *out)
+static int read_json_text(struct reader *reader, json_t *value,
+                          struct weir_text *out)
 {
     if (!json_is_string(value))
-        return refuse_type(reader, "domain, key and value are texts");
+        return refuse_rls_type(reader, "domain, key and value are texts");
     *out = (struct weir_text){ json_string_value(value),
                                json_string_length(value) };
     return 0;
 }
 
-static bool is_whole(const char *text, uint64_t *out)
+static bool is_whole_number(const char *text, uint64_t *out)
 {
     char *end;
     if (*text < '0' || *text > '9')
@@ -109,8 +109,8 @@ static bool is_whole(const char *text, uint64_t *out)
     return errno == 0 && *end == '\0';
 }
 
-static int read_number(struct reader *reader, json_t *value, uint64_t max,
-                       uint64_t *out)
+static int read_json_number(struct reader *reader, json_t *value, uint64_t max,
+                            uint64_t *out)
 {
     uint64_t number = 0;
     bool good = false;
@@ -119,34 +119,34 @@ static int read_number(struct reader *reader, json_t *value, uint64_t max,
         good = json_integer_value(value) >= 0;
         number = (uint64_t)json_integer_value(value);
     } else if (json_is_string(value)) {
-        good = is_whole(json_string_value(value), &number);
+        good = is_whole_number(json_string_value(value), &number);
     } else if (json_is_real(value) && real >= 0 && real < 0x1p64) {
         number = (uint64_t)real;
         good = (double)number == real;
     }
     if (!good || number > max)
-        return refuse_type(reader, "a number isn't whole, or out of range");
+        return refuse_rls_type(reader, "a number isn't whole, or out of range");
     *out = number;
     return 0;
 }
 
 /* ---- A request ---- */
 
-static int read_key(struct reader *reader, json_t *value)
+static int read_json_key(struct reader *reader, json_t *value)
 {
-    return read_text(reader, value, &reader->entry->key);
+    return read_json_text(reader, value, &reader->entry->key);
 }
 
-static int read_value(struct reader *reader, json_t *value)
+static int read_json_value(struct reader *reader, json_t *value)
 {
-    return read_text(reader, value, &reader->entry->value);
+    return read_json_text(reader, value, &reader->entry->value);
 }
 
-static int read_entry(struct reader *reader, json_t *value)
+static int read_json_entry(struct reader *reader, json_t *value)
 {
     static const struct member members[] = {
-        { "key", "key", read_key },
-        { "value", "value", read_value },
+        { "key", "key", read_json_key },
+        { "value", "value", read_json_value },
     };
     struct weir_rls_request *request = reader->request;
     if (request->entry_count == WEIR_RLS_ENTRIES_MAX)
@@ -159,15 +159,15 @@ static int read_entry(struct reader *reader, json_t *value)
     return read_object(reader, value, members, WEIR_COUNT_OF(members));
 }
 
-static int read_entries(struct reader *reader, json_t *value)
+static int read_json_entries(struct reader *reader, json_t *value)
 {
-    return read_list(reader, value, read_entry);
+    return read_json_list(reader, value, read_json_entry);
 }
 
 static int read_override_pace(struct reader *reader, json_t *value)
 {
     uint64_t unused;
-    return read_number(reader, value, UINT32_MAX, &unused);
+    return read_json_number(reader, value, UINT32_MAX, &unused);
 }
 
 static const char *const units[] = {
@@ -184,13 +184,13 @@ static int read_override_unit(struct reader *reader, json_t *value)
     for (size_t i = 0; name && i < WEIR_COUNT_OF(units); i++)
         if (strcmp(units[i], name) == 0)
             number = i;
-    if (!name && read_number(reader, value, INT32_MAX, &number) < 0)
+    if (!name && read_json_number(reader, value, INT32_MAX, &number) < 0)
         return WEIR_ESYNTAX;
     reader->descriptor->override_unit = (uint32_t)number;
     return 0;
 }
 
-static int read_override(struct reader *reader, json_t *value)
+static int read_json_override(struct reader *reader, json_t *value)
 {
     static const struct member members[] = {
         { "requestsPerUnit", "requests_per_unit", read_override_pace },
@@ -203,22 +203,23 @@ static int read_override(struct reader *reader, json_t *value)
 static int read_hits(struct reader *reader, json_t *value)
 {
     reader->descriptor->hits_given = true;
-    return read_number(reader, value, UINT64_MAX, &reader->descriptor->hits);
+    return read_json_number(reader, value, UINT64_MAX,
+                            &reader->descriptor->hits);
 }
 
 static int read_negative(struct reader *reader, json_t *value)
 {
     if (!json_is_boolean(value))
-        return refuse_type(reader, "isNegativeHits is true or false");
+        return refuse_rls_type(reader, "isNegativeHits is true or false");
     reader->descriptor->negative = json_is_true(value);
     return 0;
 }
 
-static int read_descriptor(struct reader *reader, json_t *value)
+static int read_json_descriptor(struct reader *reader, json_t *value)
 {
     static const struct member members[] = {
-        { "entries", "entries", read_entries },
-        { "limit", "limit", read_override },
+        { "entries", "entries", read_json_entries },
+        { "limit", "limit", read_json_override },
         { "hitsAddend", "hits_addend", read_hits },
         { "isNegativeHits", "is_negative_hits", read_negative },
     };
@@ -235,18 +236,18 @@ static int read_descriptor(struct reader *reader, json_t *value)
 
 static int read_descriptors(struct reader *reader, json_t *value)
 {
-    return read_list(reader, value, read_descriptor);
+    return read_json_list(reader, value, read_json_descriptor);
 }
 
-static int read_domain(struct reader *reader, json_t *value)
+static int read_json_domain(struct reader *reader, json_t *value)
 {
-    return read_text(reader, value, &reader->request->domain);
+    return read_json_text(reader, value, &reader->request->domain);
 }
 
 static int read_request_hits(struct reader *reader, json_t *value)
 {
     uint64_t hits;
-    int error = read_number(reader, value, UINT32_MAX, &hits);
+    int error = read_json_number(reader, value, UINT32_MAX, &hits);
     if (error == 0)
         reader->request->hits = (uint32_t)hits;
     return error;
@@ -256,7 +257,7 @@ int weir_rls_from_json(json_t *object, struct weir_rls_request *out,
                        struct weir_diag *diag)
 {
     static const struct member members[] = {
-        { "domain", "domain", read_domain },
+        { "domain", "domain", read_json_domain },
         { "descriptors", "descriptors", read_descriptors },
         { "hitsAddend", "hits_addend", read_request_hits },
     };
@@ -278,13 +279,13 @@ static const char *const codes[] = {
 };
 
 /* A member that finds no memory is left out; the end of the call notices it. */
-static void set_number(json_t *to, const char *name, uint64_t number)
+static void set_json_number(json_t *to, const char *name, uint64_t number)
 {
     if (number > 0)
         json_object_set_new(to, name, json_integer((json_int_t)number));
 }
 
-static void set_text(json_t *to, const char *name, struct weir_text text)
+static void set_json_text(json_t *to, const char *name, struct weir_text text)
 {
     if (text.len > 0)
         json_object_set_new(to, name, json_stringn(text.p, text.len));
@@ -293,14 +294,14 @@ static void set_text(json_t *to, const char *name, struct weir_text text)
 static json_t *show_limit(const struct weir_rls_status *status)
 {
     json_t *limit = json_object();
-    set_number(limit, "requestsPerUnit", status->requests_per_unit);
+    set_json_number(limit, "requestsPerUnit", status->requests_per_unit);
     if (status->unit != WEIR_RLS_NO_UNIT)
-        set_text(limit, "unit", weir_text_of(units[status->unit]));
-    set_text(limit, "name", status->name);
+        set_json_text(limit, "unit", weir_text_of(units[status->unit]));
+    set_json_text(limit, "name", status->name);
     return limit;
 }
 
-static json_t *show_duration(weir_duration duration)
+static json_t *duration_to_json(weir_duration duration)
 {
     char text[40];
     uint64_t seconds = duration / WEIR_SECOND;
@@ -317,21 +318,21 @@ static json_t *show_status(const struct weir_rls_status *status)
 {
     json_t *shown = json_object();
     if (status->code != WEIR_RLS_UNKNOWN)
-        set_text(shown, "code", weir_text_of(codes[status->code]));
+        set_json_text(shown, "code", weir_text_of(codes[status->code]));
     if (status->limit_given)
         json_object_set_new(shown, "currentLimit", show_limit(status));
-    set_number(shown, "limitRemaining", status->remaining);
+    set_json_number(shown, "limitRemaining", status->remaining);
     if (status->reset_given)
         json_object_set_new(shown, "durationUntilReset",
-                            show_duration(status->reset));
+                            duration_to_json(status->reset));
     return shown;
 }
 
 static json_t *show_header(const struct weir_rls_header *header)
 {
     json_t *shown = json_object();
-    set_text(shown, "key", header->key);
-    set_text(shown, "value", header->value);
+    set_json_text(shown, "key", header->key);
+    set_json_text(shown, "value", header->value);
     return shown;
 }
 
@@ -341,7 +342,7 @@ json_t *weir_rls_to_json(const struct weir_rls_answer *answer)
     json_t *statuses = json_array();
     json_t *headers = json_array();
     if (answer->code != WEIR_RLS_UNKNOWN)
-        set_text(shown, "overallCode", weir_text_of(codes[answer->code]));
+        set_json_text(shown, "overallCode", weir_text_of(codes[answer->code]));
     for (uint32_t i = 0; i < answer->count; i++)
         json_array_append_new(statuses, show_status(&answer->statuses[i]));
     for (uint32_t i = 0; i < answer->header_count; i++)

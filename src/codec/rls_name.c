@@ -21,8 +21,10 @@
 #define DIGITS 16
 #define KEPT_MAX (WEIR_RLS_VALUE_MAX - 1 - DIGITS) /* of a cut value */
 
-static void put(struct weir_rls_name *name, const char *p, size_t len)
+static void put_name_bytes(struct weir_rls_name *name, const char *p,
+                           size_t len)
 {
+    weir_assert(name->len <= sizeof name->buf);
     if (len > sizeof name->buf - name->len) {
         name->too_long = true;
         return;
@@ -47,7 +49,7 @@ static const struct special in_glob = { { LOW, HIGH } };
 static const struct special in_value = { { LOW | BIT('*'), HIGH } };
 static const struct special in_key = { { LOW | BIT('*') | BIT('='), HIGH } };
 
-static bool is_plain(unsigned char c, const struct special *special)
+static bool is_plain_byte(unsigned char c, const struct special *special)
 {
     return c < 0x80 && !(special->of[c >> 6] & BIT(c));
 }
@@ -56,7 +58,7 @@ static bool is_plain(unsigned char c, const struct special *special)
 static size_t plain_run(struct weir_text text, const struct special *special)
 {
     size_t len = 0;
-    while (len < text.len && is_plain((unsigned char)text.p[len], special))
+    while (len < text.len && is_plain_byte((unsigned char)text.p[len], special))
         len++;
     return len;
 }
@@ -68,14 +70,15 @@ static char digit(unsigned value)
 
 /* Writes the first character of 'text' into 'out', which has room for 12.
  * Returns the bytes of 'text' that it took. */
-static size_t escape(struct weir_text text, const struct special *special,
-                     char *out, size_t *out_len)
+static size_t escape_name_part(struct weir_text text,
+                               const struct special *special, char *out,
+                               size_t *out_len)
 {
     unsigned char c = (unsigned char)text.p[0];
     uint32_t character;
     size_t len = c < 0x80 ? 1 : weir_utf8_next(text, &character);
     bool plain =
-        c < 0x80 ? is_plain(c, special)
+        c < 0x80 ? is_plain_byte(c, special)
                  : len > 0 && weir_utf8_clean((struct weir_text){ text.p, len },
                                               "") == len;
     size_t used = len > 0 ? len : 1;
@@ -96,11 +99,11 @@ static void put_key(struct weir_rls_name *name, struct weir_text key)
     char out[12];
     size_t len;
     size_t run = plain_run(key, &in_key);
-    put(name, key.p, run);
+    put_name_bytes(name, key.p, run);
     key = (struct weir_text){ key.p + run, key.len - run };
     while (key.len > 0 && !name->too_long) {
-        size_t used = escape(key, &in_key, out, &len);
-        put(name, out, len);
+        size_t used = escape_name_part(key, &in_key, out, &len);
+        put_name_bytes(name, out, len);
         key = (struct weir_text){ key.p + used, key.len - used };
     }
 }
@@ -112,7 +115,7 @@ static void put_hash(struct weir_rls_name *name, struct weir_text value)
     out[0] = '~';
     for (unsigned i = 0; i < DIGITS; i++)
         out[1 + i] = digit((unsigned)(hash >> (60 - 4 * i)));
-    put(name, out, sizeof out);
+    put_name_bytes(name, out, sizeof out);
 }
 
 /* A value over the bound keeps as many bytes as leave room for the hash. */
@@ -122,7 +125,7 @@ static void put_value(struct weir_rls_name *name, struct weir_text value,
     const struct special *special = glob ? &in_glob : &in_value;
     size_t run = plain_run(value, special);
     if (run == value.len && run <= WEIR_RLS_VALUE_MAX) {
-        put(name, value.p, run);
+        put_name_bytes(name, value.p, run);
         return;
     }
     char out[WEIR_RLS_VALUE_MAX + 12];
@@ -131,16 +134,16 @@ static void put_value(struct weir_rls_name *name, struct weir_text value,
     size_t kept = 0;
     while (left.len > 0 && len <= WEIR_RLS_VALUE_MAX) {
         size_t add;
-        size_t used = escape(left, special, out + len, &add);
+        size_t used = escape_name_part(left, special, out + len, &add);
         len += add;
         kept = len <= KEPT_MAX ? len : kept;
         left = (struct weir_text){ left.p + used, left.len - used };
     }
     if (len <= WEIR_RLS_VALUE_MAX) {
-        put(name, out, len);
+        put_name_bytes(name, out, len);
         return;
     }
-    put(name, out, kept);
+    put_name_bytes(name, out, kept);
     put_hash(name, value);
 }
 
@@ -150,15 +153,15 @@ void weir_rls_name_begin(struct weir_rls_name *name, struct weir_text domain)
 {
     name->len = 0;
     name->too_long = false;
-    put(name, WEIR_RLS_PREFIX, sizeof WEIR_RLS_PREFIX - 1);
+    put_name_bytes(name, WEIR_RLS_PREFIX, sizeof WEIR_RLS_PREFIX - 1);
     put_value(name, domain, false);
 }
 
 void weir_rls_name_add(struct weir_rls_name *name, struct weir_text key,
                        struct weir_text value, bool glob)
 {
-    put(name, "/", 1);
+    put_name_bytes(name, "/", 1);
     put_key(name, key);
-    put(name, "=", 1);
+    put_name_bytes(name, "=", 1);
     put_value(name, value, glob);
 }

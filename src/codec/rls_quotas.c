@@ -45,7 +45,7 @@ static bool is_glob(const struct weir_rls_rule *rule, uint32_t i)
     return value.len == 0 || memchr(value.p, '*', value.len);
 }
 
-static bool is_template(const struct weir_rls_rule *rule)
+static bool is_template_rule(const struct weir_rls_rule *rule)
 {
     for (uint32_t i = 0; i < rule->depth; i++)
         if (is_glob(rule, i))
@@ -96,7 +96,7 @@ static void set_orders(const struct weir_rls_rule *rules,
     size_t templates[WEIR_TEMPLATES_MAX];
     size_t n = 0;
     for (size_t i = 0; i < count && n < WEIR_TEMPLATES_MAX; i++)
-        if (is_template(&rules[i]))
+        if (is_template_rule(&rules[i]))
             templates[n++] = i;
     for (size_t i = 0; i < n; i++) {
         size_t at = templates[i];
@@ -156,7 +156,7 @@ static int make_quota(const struct weir_rls_rule *rule,
     quota->name = (struct weir_text){ name_to, name.len };
     quota->description = rule->name;
     quota->mode = rule->shadow ? WEIR_SHADOW : WEIR_ENFORCE;
-    if (is_template(rule))
+    if (is_template_rule(rule))
         quota->glob = WEIR_GLOB_PATH;
     if (rule->unit == WEIR_RLS_NO_UNIT)
         quota->limit.unlimited = true;
@@ -165,7 +165,7 @@ static int make_quota(const struct weir_rls_rule *rule,
     return weir_quota_check(quota, diag);
 }
 
-static int compare_names(const void *a, const void *b)
+static int compare_name_texts(const void *a, const void *b)
 {
     const struct weir_quota *const *one = a;
     const struct weir_quota *const *other = b;
@@ -173,9 +173,9 @@ static int compare_names(const void *a, const void *b)
 }
 
 /* Two limits have one name: their values became the same when they were cut. */
-static int check_names(const struct weir_rls_rule *rules,
-                       const struct weir_rls_quotas *made,
-                       struct weir_diag *diag)
+static int check_made_names(const struct weir_rls_rule *rules,
+                            const struct weir_rls_quotas *made,
+                            struct weir_diag *diag)
 {
     const struct weir_quota **sorted =
         malloc((made->count + 1) * sizeof *sorted);
@@ -185,7 +185,7 @@ static int check_names(const struct weir_rls_rule *rules,
     int error = 0;
     for (size_t i = 0; i < made->count; i++)
         sorted[i] = &made->quotas[i];
-    qsort(sorted, made->count, sizeof *sorted, compare_names);
+    qsort(sorted, made->count, sizeof *sorted, compare_name_texts);
     for (size_t i = 1; i < made->count && error == 0; i++) {
         if (!weir_text_equal(sorted[i - 1]->name, sorted[i]->name))
             continue;
@@ -226,7 +226,7 @@ int weir_rls_quotas_new(const struct weir_rls_rules *from,
             diag->line = rules[i].line;
     }
     if (error == 0)
-        error = check_names(rules, made, diag);
+        error = check_made_names(rules, made, diag);
     if (error < 0) {
         weir_rls_quotas_free(made);
         return error;

@@ -58,12 +58,6 @@ struct weir_rls_rules {
     size_t rule_count, rule_capacity;
 };
 
-static int refuse_memory(struct weir_diag *diag)
-{
-    return weir_yaml_refuse(diag, NULL, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                            "", "");
-}
-
 /* ---- Finding ---- */
 
 static int compare_texts(struct weir_text key, struct weir_text value,
@@ -74,8 +68,9 @@ static int compare_texts(struct weir_text key, struct weir_text value,
 }
 
 /* Binary search among 'count' nodes sorted by key and value. */
-static const struct node *search(const struct node *nodes, uint32_t count,
-                                 struct weir_text key, struct weir_text value)
+static const struct node *search_nodes(const struct node *nodes, uint32_t count,
+                                       struct weir_text key,
+                                       struct weir_text value)
 {
     while (count > 0) {
         const struct node *middle = nodes + count / 2;
@@ -111,7 +106,7 @@ static const struct node *find_child(const struct node *nodes, uint32_t count,
 {
     uint32_t patterns = begin_of(nodes, count, PATTERN);
     const struct node *exact =
-        search(nodes, patterns, entry->key, entry->value);
+        search_nodes(nodes, patterns, entry->key, entry->value);
     /* An empty value matches no VALUE node. */
     if (exact && entry->value.len > 0)
         return exact;
@@ -120,8 +115,8 @@ static const struct node *find_child(const struct node *nodes, uint32_t count,
         if (weir_text_equal(nodes[i].key, entry->key) &&
             weir_glob_match(nodes[i].value, entry->value, NULL))
             return &nodes[i];
-    return search(nodes + any, count - any, entry->key,
-                  (struct weir_text){ NULL, 0 });
+    return search_nodes(nodes + any, count - any, entry->key,
+                        (struct weir_text){ NULL, 0 });
 }
 
 static const struct domain *find_domain(const struct weir_rls_rules *rules,
@@ -190,9 +185,9 @@ static bool has_star(struct weir_text text)
     return text.len > 0 && memchr(text.p, '*', text.len);
 }
 
-static int read_unit(struct weir_diag *diag, const yaml_node_t *node,
-                     const struct weir_rls_written *written,
-                     enum weir_rls_unit *out)
+static int read_rate_unit(struct weir_diag *diag, const yaml_node_t *node,
+                          const struct weir_rls_written *written,
+                          enum weir_rls_unit *out)
 {
     static const char *const names[] = {
         [WEIR_RLS_SECOND] = "second", [WEIR_RLS_MINUTE] = "minute",
@@ -217,8 +212,7 @@ static int read_unit(struct weir_diag *diag, const yaml_node_t *node,
     weir_text_show(written->unit, shown);
     return weir_yaml_refuse(diag, node, WEIR_EINVAL, "invalid rate limit unit ",
                             shown,
-                            ": second, minute, hour, day, week, month or "
-                            "year");
+                            ": second, minute, hour, day, week, month or year");
 }
 
 static int check_replaces(struct weir_diag *diag, const yaml_node_t *node,
@@ -249,8 +243,9 @@ static int check_limit(struct weir_diag *diag, const yaml_node_t *node,
     return check_replaces(diag, node, written);
 }
 
-static int check_descriptor(struct weir_diag *diag, const yaml_node_t *node,
-                            const struct weir_rls_written *written)
+static int check_descriptor_node(struct weir_diag *diag,
+                                 const yaml_node_t *node,
+                                 const struct weir_rls_written *written)
 {
     char shown[WEIR_SHOW_MAX];
     if (written->key.len == 0)
@@ -286,7 +281,7 @@ static int copy_texts(struct build *build, const struct weir_rls_written *from,
     if (!patterns || !replaces) {
         free(patterns);
         free(replaces);
-        return refuse_memory(build->rules->yaml.diag);
+        return weir_yaml_refuse_memory(build->rules->yaml.diag);
     }
     memcpy(patterns, build->path, depth * sizeof *patterns);
     memcpy(replaces, from->replaces, from->replace_count * sizeof *replaces);
@@ -296,13 +291,13 @@ static int copy_texts(struct build *build, const struct weir_rls_written *from,
 }
 
 /* Appends a limit; sort_rules() puts them in order at the end. */
-static int add_rule(struct build *build, const yaml_node_t *node,
-                    const struct weir_rls_written *written, uint32_t depth,
-                    struct node *to)
+static int add_written_rule(struct build *build, const yaml_node_t *node,
+                            const struct weir_rls_written *written,
+                            uint32_t depth, struct node *to)
 {
     struct weir_rls_rules *rules = build->rules;
     enum weir_rls_unit unit;
-    int error = read_unit(rules->yaml.diag, node, written, &unit);
+    int error = read_rate_unit(rules->yaml.diag, node, written, &unit);
     if (error < 0)
         return error;
     if (rules->rule_count == rules->rule_capacity) {
@@ -310,7 +305,7 @@ static int add_rule(struct build *build, const yaml_node_t *node,
         struct weir_rls_rule *grown =
             realloc(rules->rules, capacity * sizeof *grown);
         if (!grown)
-            return refuse_memory(rules->yaml.diag);
+            return weir_yaml_refuse_memory(rules->yaml.diag);
         rules->rules = grown;
         rules->rule_capacity = capacity;
     }
@@ -330,6 +325,7 @@ static int add_rule(struct build *build, const yaml_node_t *node,
     if (error < 0)
         return error;
     to->rule = (uint32_t)rules->rule_count;
+    weir_assert(rules->rule_count < rules->rule_capacity);
     rules->rules[rules->rule_count++] = rule;
     return 0;
 }
@@ -346,28 +342,30 @@ static int add_nodes(struct weir_rls_rules *rules, const yaml_node_t *where,
         uint32_t capacity = need + need / 2 + 64;
         struct node *grown = realloc(rules->nodes, capacity * sizeof *grown);
         if (!grown)
-            return refuse_memory(rules->yaml.diag);
+            return weir_yaml_refuse_memory(rules->yaml.diag);
         rules->nodes = grown;
         rules->node_capacity = capacity;
     }
+    weir_assert(need <= rules->node_capacity);
     *out_first = rules->node_count;
     rules->node_count = need;
     return 0;
 }
 
-static int read_nodes(struct build *build, const yaml_node_t *list,
-                      uint32_t depth, uint32_t *out_first, uint32_t *out_count);
+static int read_rule_nodes(struct build *build, const yaml_node_t *list,
+                           uint32_t depth, uint32_t *out_first,
+                           uint32_t *out_count);
 
 /* Reads the descriptor of node 'at', which is nested in 'depth' others. */
-static int read_node(struct build *build, const yaml_node_t *yaml_node,
-                     uint32_t depth, uint32_t at)
+static int read_rule_node(struct build *build, const yaml_node_t *yaml_node,
+                          uint32_t depth, uint32_t at)
 {
     struct weir_diag *diag = build->rules->yaml.diag;
     struct weir_rls_written written;
     int error =
         weir_rls_yaml_descriptor(build->document, yaml_node, &written, diag);
     if (error == 0)
-        error = check_descriptor(diag, yaml_node, &written);
+        error = check_descriptor_node(diag, yaml_node, &written);
     if (error < 0)
         return error;
     struct node node = {
@@ -380,15 +378,17 @@ static int read_node(struct build *build, const yaml_node_t *yaml_node,
         .place = at,
         .rule = NO_RULE,
     };
+    weir_assert(depth < WEIR_COUNT_OF(build->path));
     build->path[depth] = (struct weir_rls_entry){ node.key, node.value };
     build->shared &= ~(1u << depth);
     build->shared |= (uint32_t)written.share_threshold << depth;
     if (written.has_limit)
-        error = add_rule(build, yaml_node, &written, depth + 1, &node);
+        error = add_written_rule(build, yaml_node, &written, depth + 1, &node);
     if (error == 0 && written.descriptors)
-        error = read_nodes(build, written.descriptors, depth + 1, &node.first,
-                           &node.count);
+        error = read_rule_nodes(build, written.descriptors, depth + 1,
+                                &node.first, &node.count);
     /* The array may have moved meanwhile. */
+    weir_assert(at < build->rules->node_count);
     build->rules->nodes[at] = node;
     return error;
 }
@@ -405,7 +405,7 @@ static int compare_nodes(const void *a, const void *b)
     return compare_texts(one->key, one->value, other);
 }
 
-static int refuse_twice(struct build *build, const struct node *node)
+static int refuse_node_twice(struct build *build, const struct node *node)
 {
     char shown[WEIR_SHOW_MAX];
     struct weir_diag *diag = build->rules->yaml.diag;
@@ -416,7 +416,7 @@ static int refuse_twice(struct build *build, const struct node *node)
                          "duplicate descriptor composite key ", shown, NULL);
 }
 
-static bool is_same(const struct node *a, const struct node *b)
+static bool is_same_node(const struct node *a, const struct node *b)
 {
     return a->kind == b->kind && compare_texts(a->key, a->value, b) == 0;
 }
@@ -431,8 +431,8 @@ static int check_patterns(struct build *build, const struct node *nodes,
                              NULL);
     for (uint32_t i = 1; i < count; i++)
         for (uint32_t k = 0; k < i; k++)
-            if (is_same(&nodes[k], &nodes[i]))
-                return refuse_twice(build, &nodes[i]);
+            if (is_same_node(&nodes[k], &nodes[i]))
+                return refuse_node_twice(build, &nodes[i]);
     return 0;
 }
 
@@ -442,13 +442,14 @@ static int check_twice(struct build *build, const struct node *nodes,
     uint32_t patterns = begin_of(nodes, count, PATTERN);
     uint32_t any = begin_of(nodes, count, ANY);
     for (uint32_t i = 1; i < count; i++)
-        if (is_same(&nodes[i - 1], &nodes[i]))
-            return refuse_twice(build, &nodes[i]);
+        if (is_same_node(&nodes[i - 1], &nodes[i]))
+            return refuse_node_twice(build, &nodes[i]);
     return check_patterns(build, nodes + patterns, any - patterns);
 }
 
-static int read_nodes(struct build *build, const yaml_node_t *list,
-                      uint32_t depth, uint32_t *out_first, uint32_t *out_count)
+static int read_rule_nodes(struct build *build, const yaml_node_t *list,
+                           uint32_t depth, uint32_t *out_first,
+                           uint32_t *out_count)
 {
     struct weir_rls_rules *rules = build->rules;
     size_t count = weir_yaml_items(list);
@@ -462,8 +463,8 @@ static int read_nodes(struct build *build, const yaml_node_t *list,
     uint32_t first = 0;
     int error = add_nodes(rules, list, count, &first);
     for (size_t i = 0; i < count && error == 0; i++)
-        error = read_node(build, weir_yaml_item(build->document, list, i),
-                          depth, first + (uint32_t)i);
+        error = read_rule_node(build, weir_yaml_item(build->document, list, i),
+                               depth, first + (uint32_t)i);
     if (error < 0)
         return error;
     qsort(rules->nodes + first, count, sizeof *rules->nodes, compare_nodes);
@@ -472,8 +473,8 @@ static int read_nodes(struct build *build, const yaml_node_t *list,
     return check_twice(build, rules->nodes + first, (uint32_t)count);
 }
 
-static int read_domain(struct weir_rls_rules *rules, yaml_document_t *document,
-                       struct domain *out)
+static int read_domain_file(struct weir_rls_rules *rules,
+                            yaml_document_t *document, struct domain *out)
 {
     struct weir_rls_file file;
     const yaml_node_t *root = yaml_document_get_root_node(document);
@@ -489,7 +490,8 @@ static int read_domain(struct weir_rls_rules *rules, yaml_document_t *document,
     out->name = file.domain;
     if (!file.descriptors)
         return 0;
-    return read_nodes(&build, file.descriptors, 0, &out->first, &out->count);
+    return read_rule_nodes(&build, file.descriptors, 0, &out->first,
+                           &out->count);
 }
 
 static int compare_domains(const void *a, const void *b)
@@ -505,10 +507,10 @@ static int read_domains(struct weir_rls_rules *rules)
     int error = 0;
     rules->domains = calloc(rules->yaml.count + 1, sizeof *rules->domains);
     if (!rules->domains)
-        return refuse_memory(rules->yaml.diag);
+        return weir_yaml_refuse_memory(rules->yaml.diag);
     for (size_t i = 0; i < rules->yaml.count && error == 0; i++)
-        error = read_domain(rules, &rules->yaml.documents[i],
-                            &rules->domains[rules->domain_count++]);
+        error = read_domain_file(rules, &rules->yaml.documents[i],
+                                 &rules->domains[rules->domain_count++]);
     if (error < 0)
         return error;
     qsort(rules->domains, rules->domain_count, sizeof *rules->domains,
@@ -539,13 +541,13 @@ static void sort_rules(struct weir_rls_rules *rules, uint32_t first,
     }
 }
 
-static int put_in_order(struct weir_rls_rules *rules)
+static int put_nodes_in_order(struct weir_rls_rules *rules)
 {
     uint32_t at = 0;
     struct weir_rls_rule *sorted =
         calloc(rules->rule_count + 1, sizeof *sorted);
     if (!sorted)
-        return refuse_memory(rules->yaml.diag);
+        return weir_yaml_refuse_memory(rules->yaml.diag);
     for (size_t i = 0; i < rules->domain_count; i++)
         sort_rules(rules, rules->domains[i].first, rules->domains[i].count,
                    sorted, &at);
@@ -572,7 +574,7 @@ int weir_rls_rules_parse(struct weir_text text, struct weir_rls_rules **out,
     if (error == 0)
         error = read_domains(rules);
     if (error == 0)
-        error = put_in_order(rules);
+        error = put_nodes_in_order(rules);
     rules->yaml.diag = NULL;
     if (error < 0) {
         weir_rls_rules_free(rules);

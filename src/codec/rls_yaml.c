@@ -32,8 +32,8 @@ int weir_rls_yaml_load(struct weir_text text, struct weir_yaml_nodes *yaml)
     return weir_yaml_nodes_load(text, &bounds, yaml);
 }
 
-static int refuse_key(const struct weir_yaml_reading *reading,
-                      const yaml_node_t *key)
+static int refuse_yaml_key(const struct weir_yaml_reading *reading,
+                           const yaml_node_t *key)
 {
     char shown[WEIR_SHOW_MAX];
     return weir_yaml_refuse(reading->diag, key, WEIR_ESYNTAX,
@@ -43,12 +43,12 @@ static int refuse_key(const struct weir_yaml_reading *reading,
 
 static const struct weir_yaml_dialect dialect = { .before = "",
                                                   .after = " must be ",
-                                                  .unknown = refuse_key };
+                                                  .unknown = refuse_yaml_key };
 
 /* ---- The values of keys ---- */
 
-static int read_flag(const struct weir_yaml_reading *reading,
-                     const yaml_node_t *node, const char *name, void *to)
+static int read_yaml_flag(const struct weir_yaml_reading *reading,
+                          const yaml_node_t *node, const char *name, void *to)
 {
     static const char *const yes[] = { "true", "yes", "on", "y" };
     static const char *const no[] = { "false", "no", "off", "n" };
@@ -74,8 +74,8 @@ static int read_units(const struct weir_yaml_reading *reading,
     return 0;
 }
 
-static int read_list(const struct weir_yaml_reading *reading,
-                     const yaml_node_t *node, const char *name, void *to)
+static int read_yaml_list(const struct weir_yaml_reading *reading,
+                          const yaml_node_t *node, const char *name, void *to)
 {
     if (node->type != YAML_SEQUENCE_NODE)
         return weir_yaml_refuse_type(reading, node, name, "a list");
@@ -126,7 +126,7 @@ static int read_limit(const struct weir_yaml_reading *reading,
     static const struct weir_yaml_key keys[] = {
         { "unit", weir_yaml_read_text, AT(unit) },
         { "requests_per_unit", read_units, 0 },
-        { "unlimited", read_flag, AT(unlimited) },
+        { "unlimited", read_yaml_flag, AT(unlimited) },
         { "name", weir_yaml_read_text, AT(name) },
         { "replaces", read_replaces, 0 },
     };
@@ -144,12 +144,12 @@ int weir_rls_yaml_descriptor(yaml_document_t *document, const yaml_node_t *node,
         { "key", weir_yaml_read_text, AT(key) },
         { "value", weir_yaml_read_text, AT(value) },
         { "rate_limit", read_limit, 0 },
-        { "descriptors", read_list, AT(descriptors) },
-        { "shadow_mode", read_flag, AT(shadow) },
-        { "quota_mode", read_flag, AT(quota_mode) },
-        { "share_threshold", read_flag, AT(share_threshold) },
-        { "detailed_metric", read_flag, AT(ignored) },
-        { "value_to_metric", read_flag, AT(ignored) },
+        { "descriptors", read_yaml_list, AT(descriptors) },
+        { "shadow_mode", read_yaml_flag, AT(shadow) },
+        { "quota_mode", read_yaml_flag, AT(quota_mode) },
+        { "share_threshold", read_yaml_flag, AT(share_threshold) },
+        { "detailed_metric", read_yaml_flag, AT(ignored) },
+        { "value_to_metric", read_yaml_flag, AT(ignored) },
         { "metadata", ignore_value, 0 },
     };
     const struct weir_yaml_reading reading = { &dialect, document, diag, NULL };
@@ -164,7 +164,7 @@ int weir_rls_yaml_file(yaml_document_t *document, struct weir_rls_file *out,
     static const struct weir_yaml_key keys[] = {
         { "domain", weir_yaml_read_text,
           offsetof(struct weir_rls_file, domain) },
-        { "descriptors", read_list,
+        { "descriptors", read_yaml_list,
           offsetof(struct weir_rls_file, descriptors) },
     };
     const struct weir_yaml_reading reading = { &dialect, document, diag, NULL };

@@ -49,7 +49,7 @@ static int64_t be64(const unsigned char *p)
     return (int64_t)((uint64_t)be32(p) << 32 | be32(p + 4));
 }
 
-static bool skip(struct reader *in, size_t size)
+static bool skip_tzif_bytes(struct reader *in, size_t size)
 {
     if (size > in->len)
         return false;
@@ -68,7 +68,7 @@ struct header {
 static bool take_header(struct reader *in, struct header *out)
 {
     const unsigned char *p = in->p;
-    if (!skip(in, HEADER_SIZE) || memcmp(p, "TZif", 4) != 0)
+    if (!skip_tzif_bytes(in, HEADER_SIZE) || memcmp(p, "TZif", 4) != 0)
         return false;
     *out = (struct header){
         .version = p[4],
@@ -100,7 +100,7 @@ struct block {
     uint32_t type_count;
 };
 
-static int64_t time_of(const struct block *block, uint32_t i)
+static int64_t transition_time(const struct block *block, uint32_t i)
 {
     return be64(block->times + 8 * (size_t)i);
 }
@@ -116,20 +116,20 @@ static bool offset_of_type(const struct block *block, uint8_t type,
 }
 
 /* The span of 'at' according to the transitions. */
-static bool look_up(const struct block *block, int64_t at,
-                    struct weir_tzif_span *out)
+static bool look_up_block(const struct block *block, int64_t at,
+                          struct weir_tzif_span *out)
 {
     uint32_t low = 0; /* the number of transitions up to 'at' */
     uint32_t high = block->count;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        if (time_of(block, middle) <= at)
+        if (transition_time(block, middle) <= at)
             low = middle + 1;
         else
             high = middle;
     }
-    out->from = low > 0 ? time_of(block, low - 1) : INT64_MIN;
-    out->until = low < block->count ? time_of(block, low) : INT64_MAX;
+    out->from = low > 0 ? transition_time(block, low - 1) : INT64_MIN;
+    out->until = low < block->count ? transition_time(block, low) : INT64_MAX;
     return offset_of_type(block, low > 0 ? block->kinds[low - 1] : 0,
                           &out->offset_s);
 }
@@ -154,17 +154,17 @@ static bool take_char(struct reader *in, char c)
 {
     if (in->len == 0 || *in->p != (unsigned char)c)
         return false;
-    return skip(in, 1);
+    return skip_tzif_bytes(in, 1);
 }
 
-static bool take_number(struct reader *in, int64_t max, int64_t *out)
+static bool take_rule_number(struct reader *in, int64_t max, int64_t *out)
 {
     int64_t number = 0;
     size_t digits = 0;
     while (digits < 4 && in->len > 0 && *in->p >= '0' && *in->p <= '9') {
         number = number * 10 + (*in->p - '0');
         digits++;
-        skip(in, 1);
+        skip_tzif_bytes(in, 1);
     }
     *out = number;
     return digits > 0 && number <= max;
@@ -181,7 +181,7 @@ static bool take_name(struct reader *in)
         bool also = (c >= '0' && c <= '9') || c == '+' || c == '-';
         if (!letter && !(quoted && also))
             break;
-        skip(in, 1);
+        skip_tzif_bytes(in, 1);
     }
     return len >= 3 && (!quoted || take_char(in, '>'));
 }
@@ -195,11 +195,11 @@ static bool take_time(struct reader *in, int64_t hours_max, int64_t *out)
     int64_t hours;
     int64_t minutes = 0;
     int64_t seconds = 0;
-    if (!take_number(in, hours_max, &hours))
+    if (!take_rule_number(in, hours_max, &hours))
         return false;
-    if (take_char(in, ':') && !take_number(in, 59, &minutes))
+    if (take_char(in, ':') && !take_rule_number(in, 59, &minutes))
         return false;
-    if (take_char(in, ':') && !take_number(in, 59, &seconds))
+    if (take_char(in, ':') && !take_rule_number(in, 59, &seconds))
         return false;
     *out = (hours * 60 + minutes) * 60 + seconds;
     if (negative)
@@ -223,14 +223,14 @@ static bool take_date(struct reader *in, struct date *out)
     bool sound;
     if (take_char(in, 'M')) {
         out->form = 'M';
-        sound = take_number(in, 12, &out->month) && out->month > 0 &&
-                take_char(in, '.') && take_number(in, 5, &out->week) &&
+        sound = take_rule_number(in, 12, &out->month) && out->month > 0 &&
+                take_char(in, '.') && take_rule_number(in, 5, &out->week) &&
                 out->week > 0 && take_char(in, '.') &&
-                take_number(in, 6, &out->day);
+                take_rule_number(in, 6, &out->day);
     } else {
         out->form = take_char(in, 'J') ? 'J' : 0;
-        sound =
-            take_number(in, 365, &out->day) && (out->form == 0 || out->day > 0);
+        sound = take_rule_number(in, 365, &out->day) &&
+                (out->form == 0 || out->day > 0);
     }
     if (sound && take_char(in, '/'))
         sound = take_time(in, 167, &out->time_s);
@@ -310,7 +310,8 @@ struct change {
 };
 
 /* Inserts a change in order of time, behind equal ones. */
-static void insert(struct change *list, size_t count, struct change change)
+static void insert_change(struct change *list, size_t count,
+                          struct change change)
 {
     size_t i = count;
     for (; i > 0 && list[i - 1].at > change.at; i--)
@@ -328,13 +329,14 @@ static void apply_rule(const struct rule *rule, int64_t at,
     size_t count = 0;
     int64_t first = year_of(at) - 1;
     for (int64_t year = first; year < first + RULE_YEARS; year++) {
-        insert(
+        insert_change(
             list, count++,
             (struct change){ moment_of(&rule->start, year) - rule->standard_s,
                              rule->summer_s });
-        insert(list, count++,
-               (struct change){ moment_of(&rule->end, year) - rule->summer_s,
-                                rule->standard_s });
+        insert_change(
+            list, count++,
+            (struct change){ moment_of(&rule->end, year) - rule->summer_s,
+                             rule->standard_s });
     }
     for (size_t i = 0; i < count; i++) {
         if (list[i].at > at) {
@@ -367,10 +369,11 @@ static bool take_block(struct reader *in, struct block *out)
 {
     struct header header;
     if (!take_header(in, &header) || header.version < '2' ||
-        !skip(in, block_size(&header, 4)) || !take_header(in, &header))
+        !skip_tzif_bytes(in, block_size(&header, 4)) ||
+        !take_header(in, &header))
         return false;
     const unsigned char *p = in->p;
-    if (!skip(in, block_size(&header, 8)))
+    if (!skip_tzif_bytes(in, block_size(&header, 8)))
         return false;
     *out = (struct block){
         .times = p,
@@ -392,7 +395,7 @@ int weir_tzif_at(const void *bytes, size_t size, int64_t at,
     if (at < AT_MIN || at > AT_MAX)
         at = at < 0 ? AT_MIN : AT_MAX;
     if (size > WEIR_TZIF_SIZE_MAX || !take_block(&in, &block) ||
-        !take_footer(&in, &footer) || !look_up(&block, at, &span))
+        !take_footer(&in, &footer) || !look_up_block(&block, at, &span))
         return WEIR_ESYNTAX;
     if (footer.len > 0 && span.until == INT64_MAX) {
         struct rule rule;

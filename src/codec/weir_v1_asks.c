@@ -6,7 +6,7 @@
  * rows, a second one reads them into the arena. As in all of weir.v1: a field
  * comes once, zeros are left out, unknown fields are skipped. */
 
-#include "codec/weir_v1_columns.h"
+#include "codec/weir_v1_internal.h"
 
 enum {
     ROWS = 1, /* of both messages */
@@ -42,8 +42,8 @@ struct row {
 
 /* Reads fields 1 .. 'last': numbers, except the field 'name', which is bytes
  * (0: none is). */
-static int read_row(struct weir_wire_in in, unsigned last, unsigned name,
-                    struct row *out)
+static int read_ask_row(struct weir_wire_in in, unsigned last, unsigned name,
+                        struct row *out)
 {
     uint32_t seen = 0;
     struct weir_wire_item item;
@@ -83,24 +83,13 @@ static int count_rows(struct weir_wire_in in, size_t *out_count)
     return count > 0 ? 0 : WEIR_EPROTOCOL;
 }
 
-/* The rows have been counted, so there is a next one. */
-static struct weir_wire_in next_row(struct weir_wire_in *in)
-{
-    struct weir_wire_item item;
-    do {
-        int got = weir_wire_next(in, &item);
-        weir_assert(got > 0);
-    } while (item.number != ROWS);
-    return item.bytes;
-}
-
 /* ---- Asks ---- */
 
 static int get_ask(struct weir_wire_in in, uint64_t above,
                    struct weir_step_ask *out)
 {
     struct row row = { .name = { NULL, NULL } };
-    int error = read_row(in, ASK_PERMIT, ASK_NAME, &row);
+    int error = read_ask_row(in, ASK_PERMIT, ASK_NAME, &row);
     if (error < 0)
         return error;
     const uint64_t *numbers = row.numbers;
@@ -133,7 +122,7 @@ int weir_v1_asks_get(struct weir_wire_in in, struct weir_arena *arena,
         return WEIR_ETOOBIG;
     uint64_t above = 0;
     for (size_t i = 0; i < count; i++) {
-        error = get_ask(next_row(&in), above, &rows[i]);
+        error = get_ask(weir_v1_next_row(&in, ROWS), above, &rows[i]);
         if (error < 0)
             return error;
         above = rows[i].number;
@@ -184,7 +173,7 @@ uint8_t *weir_v1_asks_put(const struct weir_asks *asks, uint8_t *p)
 static int get_answer(struct weir_wire_in in, struct weir_step_answer *out)
 {
     struct row row = { .name = { NULL, NULL } };
-    int error = read_row(in, ANSWER_WAIT, 0, &row);
+    int error = read_ask_row(in, ANSWER_WAIT, 0, &row);
     if (error < 0)
         return error;
     const uint64_t *numbers = row.numbers;
@@ -221,7 +210,7 @@ int weir_v1_answers_get(struct weir_wire_in in, struct weir_arena *arena,
     if (!rows)
         return WEIR_ETOOBIG;
     for (size_t i = 0; i < count; i++) {
-        error = get_answer(next_row(&in), &rows[i]);
+        error = get_answer(weir_v1_next_row(&in, ROWS), &rows[i]);
         if (error < 0)
             return error;
     }

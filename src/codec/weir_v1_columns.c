@@ -23,7 +23,7 @@
  * leaving room for the longest length and closing the gap with a padded one
  * (saves 1 ns a row and makes bytes that a re-encoding changes). */
 
-#include "codec/weir_v1_columns.h"
+#include "codec/weir_v1_internal.h"
 
 #include <assert.h>
 
@@ -128,8 +128,8 @@ static int next_field(struct weir_wire_in *in, uint32_t as_number,
 }
 
 /* Reads all fields of a message without repeated ones. */
-static int read_fields(struct weir_wire_in in, uint32_t as_number,
-                       uint32_t as_bytes, struct fields *fields)
+static int read_column_fields(struct weir_wire_in in, uint32_t as_number,
+                              uint32_t as_bytes, struct fields *fields)
 {
     struct weir_wire_item item;
     for (;;) {
@@ -277,15 +277,15 @@ static int get_counts(struct weir_wire_in in, struct weir_arena *arena,
 {
     struct fields fields = { 0 };
     const struct weir_wire_in *spans = fields.spans;
-    int error =
-        read_fields(in, 0,
-                    1u << COUNTS_SLOT_STEPS | 1u << COUNTS_PASSED |
-                        1u << COUNTS_REFUSED_STEPS | 1u << COUNTS_REFUSED |
-                        1u << COUNTS_LATE_STEPS | 1u << COUNTS_LATE |
-                        1u << COUNTS_PACE_STEPS | 1u << COUNTS_PACE |
-                        1u << COUNTS_CARRY_STEPS | 1u << COUNTS_CARRY |
-                        1u << COUNTS_AHEAD_STEPS | 1u << COUNTS_AHEAD,
-                    &fields);
+    int error = read_column_fields(
+        in, 0,
+        1u << COUNTS_SLOT_STEPS | 1u << COUNTS_PASSED |
+            1u << COUNTS_REFUSED_STEPS | 1u << COUNTS_REFUSED |
+            1u << COUNTS_LATE_STEPS | 1u << COUNTS_LATE |
+            1u << COUNTS_PACE_STEPS | 1u << COUNTS_PACE |
+            1u << COUNTS_CARRY_STEPS | 1u << COUNTS_CARRY |
+            1u << COUNTS_AHEAD_STEPS | 1u << COUNTS_AHEAD,
+        &fields);
     if (error < 0)
         return error;
     error = get_slots(spans[COUNTS_SLOT_STEPS], arena, out);
@@ -307,12 +307,13 @@ static int get_counts(struct weir_wire_in in, struct weir_arena *arena,
 static int get_announce(struct weir_wire_in in, struct weir_announce *out)
 {
     struct fields fields = { 0 };
-    int error = read_fields(in,
-                            1u << ANNOUNCE_SLOT | 1u << ANNOUNCE_CREATED |
-                                1u << ANNOUNCE_PASSED | 1u << ANNOUNCE_REFUSED |
-                                1u << ANNOUNCE_FILL | 1u << ANNOUNCE_WITNESSED |
-                                1u << ANNOUNCE_SANK | 1u << ANNOUNCE_IN_FLIGHT,
-                            1u << ANNOUNCE_NAME, &fields);
+    int error =
+        read_column_fields(in,
+                           1u << ANNOUNCE_SLOT | 1u << ANNOUNCE_CREATED |
+                               1u << ANNOUNCE_PASSED | 1u << ANNOUNCE_REFUSED |
+                               1u << ANNOUNCE_FILL | 1u << ANNOUNCE_WITNESSED |
+                               1u << ANNOUNCE_SANK | 1u << ANNOUNCE_IN_FLIGHT,
+                           1u << ANNOUNCE_NAME, &fields);
     if (error < 0)
         return error;
     if (fields.numbers[ANNOUNCE_SLOT] > UINT32_MAX ||
@@ -538,6 +539,16 @@ static uint8_t *put_counts(const struct weir_report *report,
     return p;
 }
 
+struct weir_wire_in weir_v1_next_row(struct weir_wire_in *in, unsigned number)
+{
+    struct weir_wire_item item;
+    do {
+        int got = weir_wire_next(in, &item);
+        weir_assert(got > 0);
+    } while (item.number != number);
+    return item.bytes;
+}
+
 uint8_t *weir_v1_report_put(const struct weir_report *report,
                             const struct weir_v1_sizes *sizes, uint8_t *p)
 {
@@ -634,7 +645,7 @@ int weir_v1_fills_get(struct weir_wire_in in, struct weir_arena *arena,
                       struct weir_fills *out)
 {
     struct fields fields = { 0 };
-    int error = read_fields(
+    int error = read_column_fields(
         in,
         1u << FILLS_NUMBER | 1u << FILLS_STAMP | 1u << FILLS_REPORT_BACKOFF |
             1u << FILLS_LIMITERS | 1u << FILLS_ANSWER | 1u << FILLS_TOP_AGE,

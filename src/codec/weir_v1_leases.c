@@ -12,7 +12,7 @@
  * an infinite or a negative amount is refused here, because the caller sums
  * them. */
 
-#include "codec/weir_v1_columns.h"
+#include "codec/weir_v1_internal.h"
 #include "core/quota/quota_text.h"
 
 enum {
@@ -117,8 +117,9 @@ static enum weir_wire_type type_of(const struct shape *shape, unsigned number)
     return WEIR_WIRE_VARINT;
 }
 
-static bool read_field(const struct shape *shape,
-                       const struct weir_wire_item *item, struct fields *out)
+static bool read_lease_field(const struct shape *shape,
+                             const struct weir_wire_item *item,
+                             struct fields *out)
 {
     unsigned number = item->number;
     if (shape->doubles & BIT(number))
@@ -129,8 +130,8 @@ static bool read_field(const struct shape *shape,
     return true;
 }
 
-static int read_fields(struct weir_wire_in in, const struct shape *shape,
-                       struct fields *out)
+static int read_lease_fields(struct weir_wire_in in, const struct shape *shape,
+                             struct fields *out)
 {
     *out = (struct fields){ .rows = 0 };
     uint32_t seen = 0;
@@ -145,7 +146,7 @@ static int read_fields(struct weir_wire_in in, const struct shape *shape,
             out->rows++;
             continue;
         }
-        if (seen & BIT(item.number) || !read_field(shape, &item, out))
+        if (seen & BIT(item.number) || !read_lease_field(shape, &item, out))
             return WEIR_EPROTOCOL;
         seen |= BIT(item.number);
     }
@@ -154,24 +155,12 @@ static int read_fields(struct weir_wire_in in, const struct shape *shape,
     return out->rows > shape->rows_max ? WEIR_ETOOBIG : 0;
 }
 
-/* The first walk has counted the row, so it exists. */
-static struct weir_wire_in next_row(struct weir_wire_in *in,
-                                    const struct shape *shape)
-{
-    struct weir_wire_item item;
-    do {
-        int got = weir_wire_next(in, &item);
-        weir_assert(got > 0);
-    } while (item.number != shape->rows);
-    return item.bytes;
-}
-
 /* ---- Wants ---- */
 
 static int get_band(struct weir_wire_in in, struct weir_band *out)
 {
     struct fields fields;
-    int error = read_fields(in, &BAND, &fields);
+    int error = read_lease_fields(in, &BAND, &fields);
     if (error < 0)
         return error;
     uint64_t clients = fields.numbers[BAND_CLIENTS];
@@ -192,7 +181,7 @@ static int get_bands(struct weir_wire_in in, size_t count,
     if (!bands)
         return WEIR_ETOOBIG;
     for (size_t i = 0; i < count; i++) {
-        int error = get_band(next_row(&in, &WANT), &bands[i]);
+        int error = get_band(weir_v1_next_row(&in, WANT.rows), &bands[i]);
         if (error < 0)
             return error;
         if (i > 0 && bands[i].priority >= bands[i - 1].priority)
@@ -206,7 +195,7 @@ static int get_want(struct weir_wire_in in, struct weir_arena *arena,
                     struct weir_want *out)
 {
     struct fields fields;
-    int error = read_fields(in, &WANT, &fields);
+    int error = read_lease_fields(in, &WANT, &fields);
     if (error < 0)
         return error;
     const uint64_t *numbers = fields.numbers;
@@ -235,7 +224,7 @@ int weir_v1_wants_get(struct weir_wire_in in, struct weir_arena *arena,
                       struct weir_wants *out)
 {
     struct fields fields;
-    int error = read_fields(in, &WANTS, &fields);
+    int error = read_lease_fields(in, &WANTS, &fields);
     if (error < 0)
         return error;
     if (fields.numbers[WANTS_NUMBER] == 0 || fields.rows == 0)
@@ -245,7 +234,7 @@ int weir_v1_wants_get(struct weir_wire_in in, struct weir_arena *arena,
     if (!rows)
         return WEIR_ETOOBIG;
     for (size_t i = 0; i < fields.rows; i++) {
-        error = get_want(next_row(&in, &WANTS), arena, &rows[i]);
+        error = get_want(weir_v1_next_row(&in, WANTS.rows), arena, &rows[i]);
         if (error < 0)
             return error;
     }
@@ -319,7 +308,7 @@ uint8_t *weir_v1_wants_put(const struct weir_wants *wants, uint8_t *p)
 
 /* 'answer': the grant is in an answer, which begins or ends a lease; a pushed
  * grant does neither. */
-static bool is_sound(const struct weir_grant *grant, bool answer)
+static bool is_sound_grant(const struct weir_grant *grant, bool answer)
 {
     if (grant->serial == 0)
         return false;
@@ -334,7 +323,7 @@ static int get_grant(struct weir_wire_in in, bool answer,
                      struct weir_lease_grant *out)
 {
     struct fields fields;
-    int error = read_fields(in, &GRANT, &fields);
+    int error = read_lease_fields(in, &GRANT, &fields);
     if (error < 0)
         return error;
     const uint64_t *numbers = fields.numbers;
@@ -353,7 +342,7 @@ static int get_grant(struct weir_wire_in in, bool answer,
             .refresh = numbers[GRANT_REFRESH],
             .roster_token = numbers[GRANT_ROSTER_TOKEN],
         };
-        if (!is_sound(&out->grant, answer))
+        if (!is_sound_grant(&out->grant, answer))
             return WEIR_EPROTOCOL;
     }
     return weir_v1_name(fields.texts[GRANT_NAME], &out->name);
@@ -378,7 +367,7 @@ int weir_v1_grants_get(struct weir_wire_in in, struct weir_arena *arena,
                        struct weir_grants *out)
 {
     struct fields fields;
-    int error = read_fields(in, &GRANTS, &fields);
+    int error = read_lease_fields(in, &GRANTS, &fields);
     if (error < 0)
         return error;
     error = get_master(&fields, out);
@@ -393,7 +382,8 @@ int weir_v1_grants_get(struct weir_wire_in in, struct weir_arena *arena,
     out->count = fields.rows;
     out->grants = rows;
     for (size_t i = 0; i < fields.rows && error == 0; i++)
-        error = get_grant(next_row(&in, &GRANTS), out->answer > 0, &rows[i]);
+        error = get_grant(weir_v1_next_row(&in, GRANTS.rows), out->answer > 0,
+                          &rows[i]);
     return error;
 }
 
@@ -452,10 +442,10 @@ uint8_t *weir_v1_grants_put(const struct weir_grants *grants, uint8_t *p)
 
 /* ---- Limits ---- */
 
-static int get_limit(struct weir_wire_in in, struct weir_limit_told *out)
+static int get_told_limit(struct weir_wire_in in, struct weir_limit_told *out)
 {
     struct fields fields;
-    int error = read_fields(in, &LIMIT, &fields);
+    int error = read_lease_fields(in, &LIMIT, &fields);
     if (error < 0)
         return error;
     const uint64_t *numbers = fields.numbers;
@@ -477,7 +467,7 @@ int weir_v1_limits_get(struct weir_wire_in in, struct weir_arena *arena,
                        struct weir_limits *out)
 {
     struct fields fields;
-    int error = read_fields(in, &LIMITS, &fields);
+    int error = read_lease_fields(in, &LIMITS, &fields);
     if (error < 0)
         return error;
     struct weir_limit_told *rows =
@@ -485,7 +475,7 @@ int weir_v1_limits_get(struct weir_wire_in in, struct weir_arena *arena,
     if (!rows)
         return WEIR_ETOOBIG;
     for (size_t i = 0; i < fields.rows; i++) {
-        error = get_limit(next_row(&in, &LIMITS), &rows[i]);
+        error = get_told_limit(weir_v1_next_row(&in, LIMITS.rows), &rows[i]);
         if (error < 0)
             return error;
     }
@@ -493,7 +483,7 @@ int weir_v1_limits_get(struct weir_wire_in in, struct weir_arena *arena,
     return 0;
 }
 
-static size_t limit_size(const struct weir_limit_told *told)
+static size_t told_limit_size(const struct weir_limit_told *told)
 {
     return weir_wire_bytes_size(told->name.len) +
            weir_wire_double_size(told->limit) +
@@ -507,7 +497,7 @@ size_t weir_v1_limits_size(const struct weir_limits *limits)
 {
     size_t size = 0;
     for (size_t i = 0; i < limits->count; i++)
-        size += weir_wire_message_size(limit_size(&limits->limits[i]));
+        size += weir_wire_message_size(told_limit_size(&limits->limits[i]));
     return size;
 }
 
@@ -515,7 +505,7 @@ uint8_t *weir_v1_limits_put(const struct weir_limits *limits, uint8_t *p)
 {
     for (size_t i = 0; i < limits->count; i++) {
         const struct weir_limit_told *told = &limits->limits[i];
-        p = weir_wire_put_head(p, LIMITS_ROWS, limit_size(told));
+        p = weir_wire_put_head(p, LIMITS_ROWS, told_limit_size(told));
         p = weir_wire_put_text(p, LIMIT_NAME, told->name);
         p = weir_wire_put_double(p, LIMIT_LIMIT, told->limit);
         p = weir_wire_put_number(p, LIMIT_IN_FLIGHT, told->in_flight);

@@ -6,9 +6,9 @@
  * by construction:
  *
  *     stream, document
- *       mapping            "weir", "quotas"           read_file
+ *       mapping            "weir", "quotas"           read_quotas_file
  *         sequence                                    read_quotas
- *           mapping        the fields                 read_quota
+ *           mapping        the fields                 read_yaml_quota
  *             mapping      labels only                read_labels
  *
  * Anchors, aliases, tags and further documents are refused: an alias could
@@ -23,8 +23,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <yaml.h>
 
+#include "codec/yaml_nodes.h"
 #include "core/base/hash.h"
 #include "core/quota/quota_text.h"
 
@@ -58,44 +58,17 @@ struct reader {
 
 /* ---- Refusing, with line and column --------------------------------- */
 
-static void set_place(struct weir_diag *diag, yaml_mark_t mark)
+static int refuse_yaml(struct reader *reader, yaml_mark_t mark, int error,
+                       const char *what, const char *more)
 {
-    if (!diag)
-        return;
-    diag->line = (uint32_t)mark.line + 1;
-    diag->column = (uint32_t)mark.column + 1;
-}
-
-static int refuse(struct reader *reader, yaml_mark_t mark, int error,
-                  const char *what, const char *more)
-{
-    set_place(reader->diag, mark);
+    weir_yaml_set_mark(reader->diag, mark);
     return weir_diag_set(reader->diag, error, what, more, NULL);
 }
 
-static int refuse_memory(struct weir_diag *diag)
+static int refuse_yaml_event(struct reader *reader, const char *wanted)
 {
-    return weir_diag_set(diag, WEIR_ENOMEM,
-                         "there is no memory for this "
-                         "file",
-                         NULL);
-}
-
-static int refuse_event(struct reader *reader, const char *wanted)
-{
-    return refuse(reader, reader->event.start_mark, WEIR_ESYNTAX, wanted, "");
-}
-
-static int refuse_parser(struct reader *reader)
-{
-    const yaml_parser_t *parser = &reader->parser;
-    if (parser->error == YAML_MEMORY_ERROR)
-        return refuse_memory(reader->diag);
-    yaml_mark_t mark = parser->problem_mark;
-    if (parser->error == YAML_READER_ERROR)
-        mark = parser->mark;
-    const char *problem = parser->problem ? parser->problem : "broken YAML";
-    return refuse(reader, mark, WEIR_ESYNTAX, "this is no YAML: ", problem);
+    return refuse_yaml(reader, reader->event.start_mark, WEIR_ESYNTAX, wanted,
+                       "");
 }
 
 /* ---- Events --------------------------------------------------------- */
@@ -106,7 +79,7 @@ static int next_event(struct reader *reader)
         yaml_event_delete(&reader->event);
     reader->has_event = false;
     if (!yaml_parser_parse(&reader->parser, &reader->event))
-        return refuse_parser(reader);
+        return weir_yaml_refuse_parser(&reader->parser, reader->diag);
     reader->has_event = true;
     const yaml_event_t *event = &reader->event;
     bool named =
@@ -118,19 +91,20 @@ static int next_event(struct reader *reader)
         (event->type == YAML_SEQUENCE_START_EVENT &&
          (event->data.sequence_start.anchor || event->data.sequence_start.tag));
     if (named)
-        return refuse_event(reader, "anchors, aliases and tags aren't "
-                                    "taken; write the value out");
+        return refuse_yaml_event(
+            reader,
+            "anchors, aliases and tags aren't taken; write the value out");
     return 0;
 }
 
 /* Reads the next event, which must be of that type. */
-static int expect(struct reader *reader, yaml_event_type_t type,
-                  const char *wanted)
+static int expect_event(struct reader *reader, yaml_event_type_t type,
+                        const char *wanted)
 {
     int error = next_event(reader);
     if (error < 0)
         return error;
-    return reader->event.type == type ? 0 : refuse_event(reader, wanted);
+    return reader->event.type == type ? 0 : refuse_yaml_event(reader, wanted);
 }
 
 /* A scalar's text; the plain spellings of null give the empty text. */
@@ -149,8 +123,8 @@ static struct weir_text scalar(const struct reader *reader)
 
 /* ---- Memory of the result ------------------------------------------- */
 
-static int keep_text(struct weir_yaml *yaml, struct weir_text text,
-                     struct weir_text *out)
+static int keep_yaml_text(struct weir_yaml *yaml, struct weir_text text,
+                          struct weir_text *out)
 {
     struct block *block = yaml->blocks;
     if (!block || block->size - block->used < text.len) {
@@ -186,8 +160,10 @@ static bool grow_quotas(struct weir_yaml *yaml)
     return true;
 }
 
-static size_t find_bucket(const struct weir_yaml *yaml, struct weir_text name)
+static size_t find_yaml_bucket(const struct weir_yaml *yaml,
+                               struct weir_text name)
 {
+    weir_assert(yaml->count < yaml->bucket_count);
     size_t mask = yaml->bucket_count - 1;
     size_t at = weir_hash(name, (uintptr_t)yaml) & mask;
     while (yaml->buckets[at] > 0 &&
@@ -208,7 +184,7 @@ static bool grow_buckets(struct weir_yaml *yaml)
     yaml->buckets = buckets;
     yaml->bucket_count = count;
     for (size_t i = 0; i < yaml->count; i++)
-        buckets[find_bucket(yaml, yaml->quotas[i].name)] = (uint32_t)i + 1;
+        buckets[find_yaml_bucket(yaml, yaml->quotas[i].name)] = (uint32_t)i + 1;
     return true;
 }
 
@@ -238,7 +214,7 @@ static int next_key(struct reader *reader, struct weir_text *out_key)
     if (reader->event.type == YAML_MAPPING_END_EVENT)
         return 0;
     if (reader->event.type != YAML_SCALAR_EVENT)
-        return refuse_event(reader, "a key must be a plain word");
+        return refuse_yaml_event(reader, "a key must be a plain word");
     *out_key = scalar(reader);
     return 1;
 }
@@ -256,25 +232,27 @@ static int read_labels(struct reader *reader, struct weir_out *lines)
         bool broken =
             memchr(key.p, '=', key.len) || memchr(key.p, '\n', key.len);
         if (broken)
-            return refuse_event(reader, "the key of a label must be 1 to 63 "
-                                        "of A-Z a-z 0-9 _ . / -");
-        int error = expect(reader, YAML_SCALAR_EVENT,
-                           "the value of a label must be a text");
+            return refuse_yaml_event(
+                reader,
+                "the key of a label must be 1 to 63 of A-Z a-z 0-9 _ . / -");
+        int error = expect_event(reader, YAML_SCALAR_EVENT,
+                                 "the value of a label must be a text");
         if (error < 0)
             return error;
         struct weir_text value = scalar(reader);
         if (value.len > 0 && memchr(value.p, '\n', value.len))
-            return refuse_event(reader, "the value of a label must be one "
-                                        "line");
+            return refuse_yaml_event(reader,
+                                     "the value of a label must be one line");
         weir_out_text(lines, value);
         weir_out_string(lines, "\n");
         if (lines->len == lines->size)
-            return refuse_event(reader, "the labels are too long; together "
-                                        "they may have 4096 bytes");
+            return refuse_yaml_event(
+                reader,
+                "the labels are too long; together they may have 4096 bytes");
     }
 }
 
-static int set_labels(struct reader *reader, struct weir_quota *quota)
+static int set_yaml_labels(struct reader *reader, struct weir_quota *quota)
 {
     yaml_mark_t mark = reader->event.start_mark;
     char lines_bytes[WEIR_LABELS_MAX + 2];
@@ -287,14 +265,14 @@ static int set_labels(struct reader *reader, struct weir_quota *quota)
     error = weir_labels_parse((struct weir_text){ lines_bytes, lines.len },
                               sorted, &labels, reader->diag);
     if (error < 0) {
-        set_place(reader->diag, mark);
+        weir_yaml_set_mark(reader->diag, mark);
         return error;
     }
-    error = keep_text(reader->yaml, labels, &quota->labels);
-    return error < 0 ? refuse_memory(reader->diag) : 0;
+    error = keep_yaml_text(reader->yaml, labels, &quota->labels);
+    return error < 0 ? weir_yaml_refuse_memory(reader->diag) : 0;
 }
 
-static size_t find_field(struct weir_text name)
+static size_t find_yaml_field(struct weir_text name)
 {
     size_t count;
     const struct weir_field *fields = weir_quota_fields(&count);
@@ -305,47 +283,49 @@ static size_t find_field(struct weir_text name)
 }
 
 /* Reads the value of a known field that comes for the first time. */
-static int read_value(struct reader *reader, const struct weir_field *field,
-                      struct weir_quota *quota)
+static int read_field_value(struct reader *reader,
+                            const struct weir_field *field,
+                            struct weir_quota *quota)
 {
     int error = next_event(reader);
     if (error < 0)
         return error;
     bool is_map = reader->event.type == YAML_MAPPING_START_EVENT;
     if (is_map && field->type == WEIR_FIELD_MAP)
-        return set_labels(reader, quota);
+        return set_yaml_labels(reader, quota);
     if (reader->event.type != YAML_SCALAR_EVENT)
-        return refuse(reader, reader->event.start_mark, WEIR_ESYNTAX,
-                      field->name, " must be a text or number on one line");
+        return refuse_yaml(reader, reader->event.start_mark, WEIR_ESYNTAX,
+                           field->name,
+                           " must be a text or number on one line");
     struct weir_text value = scalar(reader);
     if (field->type == WEIR_FIELD_MAP && value.len > 0)
-        return refuse(reader, reader->event.start_mark, WEIR_ESYNTAX,
-                      field->name, " must be a mapping, {key: value}");
+        return refuse_yaml(reader, reader->event.start_mark, WEIR_ESYNTAX,
+                           field->name, " must be a mapping, {key: value}");
     struct weir_text kept;
-    error = keep_text(reader->yaml, value, &kept);
+    error = keep_yaml_text(reader->yaml, value, &kept);
     if (error < 0)
-        return refuse_memory(reader->diag);
+        return weir_yaml_refuse_memory(reader->diag);
     error =
         weir_quota_set(quota, weir_text_of(field->name), kept, reader->diag);
     if (error < 0)
-        set_place(reader->diag, reader->event.start_mark);
+        weir_yaml_set_mark(reader->diag, reader->event.start_mark);
     return error;
 }
 
-static int refuse_twice(struct reader *reader, yaml_mark_t mark,
-                        struct weir_text what, uint32_t line, int error)
+static int refuse_yaml_twice(struct reader *reader, yaml_mark_t mark,
+                             struct weir_text what, uint32_t line, int error)
 {
     char shown[WEIR_SHOW_MAX];
     char number[WEIR_NUMBER_MAX];
-    set_place(reader->diag, mark);
+    weir_yaml_set_mark(reader->diag, mark);
     return weir_diag_set(reader->diag, error, weir_text_show(what, shown),
                          " is given twice; first on line ",
                          weir_number_show(line, number), NULL);
 }
 
 /* Reads the fields up to the mapping's end. */
-static int read_fields(struct reader *reader, struct weir_quota *quota,
-                       yaml_mark_t *out_name_mark)
+static int read_yaml_fields(struct reader *reader, struct weir_quota *quota,
+                            yaml_mark_t *out_name_mark)
 {
     uint32_t lines[FIELDS_MAX] = { 0 };
     size_t count;
@@ -357,17 +337,17 @@ static int read_fields(struct reader *reader, struct weir_quota *quota,
         if (more <= 0)
             return more;
         yaml_mark_t mark = reader->event.start_mark;
-        size_t i = find_field(key);
+        size_t i = find_yaml_field(key);
         if (i == count || fields[i].read_only) {
             int error = weir_quota_set(
                 quota, key, (struct weir_text){ NULL, 0 }, reader->diag);
-            set_place(reader->diag, mark);
+            weir_yaml_set_mark(reader->diag, mark);
             return error;
         }
         if (lines[i] > 0)
-            return refuse_twice(reader, mark, key, lines[i], WEIR_ESYNTAX);
+            return refuse_yaml_twice(reader, mark, key, lines[i], WEIR_ESYNTAX);
         lines[i] = (uint32_t)mark.line + 1;
-        int error = read_value(reader, &fields[i], quota);
+        int error = read_field_value(reader, &fields[i], quota);
         if (error < 0)
             return error;
         if (strcmp(fields[i].name, "name") == 0)
@@ -375,39 +355,41 @@ static int read_fields(struct reader *reader, struct weir_quota *quota,
     }
 }
 
-static int add_quota(struct reader *reader, const struct weir_quota *quota,
-                     yaml_mark_t mark)
+static int add_yaml_quota(struct reader *reader, const struct weir_quota *quota,
+                          yaml_mark_t mark)
 {
     struct weir_yaml *yaml = reader->yaml;
     if (yaml->count == WEIR_YAML_QUOTAS_MAX)
-        return refuse(reader, mark, WEIR_ETOOBIG,
-                      "there are more than 4000000 quotas", "");
+        return refuse_yaml(reader, mark, WEIR_ETOOBIG,
+                           "there are more than 4000000 quotas", "");
     if (!grow_quotas(yaml) || !grow_buckets(yaml))
-        return refuse_memory(reader->diag);
-    size_t at = find_bucket(yaml, quota->name);
+        return weir_yaml_refuse_memory(reader->diag);
+    size_t at = find_yaml_bucket(yaml, quota->name);
     if (yaml->buckets[at] > 0)
-        return refuse_twice(reader, mark, quota->name,
-                            yaml->lines[yaml->buckets[at] - 1], WEIR_EEXIST);
+        return refuse_yaml_twice(reader, mark, quota->name,
+                                 yaml->lines[yaml->buckets[at] - 1],
+                                 WEIR_EEXIST);
+    weir_assert(yaml->count < yaml->capacity);
     yaml->quotas[yaml->count] = *quota;
     yaml->lines[yaml->count] = (uint32_t)mark.line + 1;
     yaml->buckets[at] = (uint32_t)++yaml->count;
     return 0;
 }
 
-static int read_quota(struct reader *reader)
+static int read_yaml_quota(struct reader *reader)
 {
     yaml_mark_t mark = reader->event.start_mark;
     struct weir_quota quota;
     weir_quota_init(&quota);
-    int error = read_fields(reader, &quota, &mark);
+    int error = read_yaml_fields(reader, &quota, &mark);
     if (error < 0)
         return error;
     error = weir_quota_check(&quota, reader->diag);
     if (error < 0) {
-        set_place(reader->diag, mark);
+        weir_yaml_set_mark(reader->diag, mark);
         return error;
     }
-    return add_quota(reader, &quota, mark);
+    return add_yaml_quota(reader, &quota, mark);
 }
 
 static int read_quotas(struct reader *reader)
@@ -420,8 +402,8 @@ static int read_quotas(struct reader *reader)
     if (is_empty)
         return 0;
     if (reader->event.type != YAML_SEQUENCE_START_EVENT)
-        return refuse_event(reader, "quotas must be a list, a '- name: ...' "
-                                    "for each");
+        return refuse_yaml_event(
+            reader, "quotas must be a list, a '- name: ...' for each");
     for (;;) {
         error = next_event(reader);
         if (error < 0)
@@ -429,9 +411,10 @@ static int read_quotas(struct reader *reader)
         if (reader->event.type == YAML_SEQUENCE_END_EVENT)
             return 0;
         if (reader->event.type != YAML_MAPPING_START_EVENT)
-            return refuse_event(reader, "a quota must be a mapping, 'name: "
-                                        "...' and its other fields");
-        error = read_quota(reader);
+            return refuse_yaml_event(
+                reader,
+                "a quota must be a mapping, 'name: ...' and its other fields");
+        error = read_yaml_quota(reader);
         if (error < 0)
             return error;
     }
@@ -439,16 +422,16 @@ static int read_quotas(struct reader *reader)
 
 static int read_version(struct reader *reader)
 {
-    int error = expect(reader, YAML_SCALAR_EVENT, "weir must be 1");
+    int error = expect_event(reader, YAML_SCALAR_EVENT, "weir must be 1");
     if (error < 0)
         return error;
     if (weir_text_equal(scalar(reader), WEIR_TEXT("1")))
         return 0;
-    return refuse_event(reader, "this version of Weir reads files that begin "
-                                "with 'weir: 1'");
+    return refuse_yaml_event(
+        reader, "this version of Weir reads files that begin with 'weir: 1'");
 }
 
-static int read_file(struct reader *reader)
+static int read_quotas_file(struct reader *reader)
 {
     uint32_t lines[2] = { 0 };
     for (;;) {
@@ -461,37 +444,37 @@ static int read_file(struct reader *reader)
         yaml_mark_t mark = reader->event.start_mark;
         bool is_version = weir_text_equal(key, WEIR_TEXT("weir"));
         if (!is_version && !weir_text_equal(key, WEIR_TEXT("quotas")))
-            return refuse_event(reader, "there are two keys here, 'weir' and "
-                                        "'quotas'");
+            return refuse_yaml_event(
+                reader, "there are two keys here, 'weir' and 'quotas'");
         if (lines[is_version] > 0)
-            return refuse_twice(reader, mark, key, lines[is_version],
-                                WEIR_ESYNTAX);
+            return refuse_yaml_twice(reader, mark, key, lines[is_version],
+                                     WEIR_ESYNTAX);
         lines[is_version] = (uint32_t)mark.line + 1;
         int error = is_version ? read_version(reader) : read_quotas(reader);
         if (error < 0)
             return error;
     }
     if (lines[0] == 0 || lines[1] == 0)
-        return refuse_event(reader, "the file must hold 'weir: 1' and "
-                                    "'quotas:'");
+        return refuse_yaml_event(reader,
+                                 "the file must hold 'weir: 1' and 'quotas:'");
     return 0;
 }
 
-static int read_stream(struct reader *reader)
+static int read_yaml_stream(struct reader *reader)
 {
     static const char wanted[] = "the file must begin with 'weir: 1'";
-    int error = expect(reader, YAML_STREAM_START_EVENT, wanted);
+    int error = expect_event(reader, YAML_STREAM_START_EVENT, wanted);
     if (error == 0)
-        error = expect(reader, YAML_DOCUMENT_START_EVENT, wanted);
+        error = expect_event(reader, YAML_DOCUMENT_START_EVENT, wanted);
     if (error == 0)
-        error = expect(reader, YAML_MAPPING_START_EVENT, wanted);
+        error = expect_event(reader, YAML_MAPPING_START_EVENT, wanted);
     if (error == 0)
-        error = read_file(reader);
+        error = read_quotas_file(reader);
     if (error == 0)
-        error = expect(reader, YAML_DOCUMENT_END_EVENT, wanted);
+        error = expect_event(reader, YAML_DOCUMENT_END_EVENT, wanted);
     if (error == 0)
-        error = expect(reader, YAML_STREAM_END_EVENT,
-                       "a second document isn't taken");
+        error = expect_event(reader, YAML_STREAM_END_EVENT,
+                             "a second document isn't taken");
     return error;
 }
 
@@ -503,21 +486,19 @@ int weir_yaml_parse(struct weir_text text, struct weir_yaml **out,
         diag->line = diag->column = 0;
     if (text.len > WEIR_YAML_BYTES_MAX)
         return weir_diag_set(diag, WEIR_ETOOBIG,
-                             "the file is larger than "
-                             "256 MiB",
-                             NULL);
+                             "the file is larger than 256 MiB", NULL);
     struct reader reader = { .diag = diag };
     reader.yaml = calloc(1, sizeof(*reader.yaml));
     if (!reader.yaml)
-        return refuse_memory(diag);
+        return weir_yaml_refuse_memory(diag);
     if (!yaml_parser_initialize(&reader.parser)) {
         weir_yaml_free(reader.yaml);
-        return refuse_memory(diag);
+        return weir_yaml_refuse_memory(diag);
     }
     yaml_parser_set_encoding(&reader.parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&reader.parser, (const unsigned char *)text.p,
                                  text.len);
-    int error = read_stream(&reader);
+    int error = read_yaml_stream(&reader);
     if (reader.has_event)
         yaml_event_delete(&reader.event);
     yaml_parser_delete(&reader.parser);

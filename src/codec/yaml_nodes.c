@@ -18,7 +18,7 @@
 
 /* ---- Refusing ---- */
 
-static void set_place(struct weir_diag *diag, yaml_mark_t mark)
+void weir_yaml_set_mark(struct weir_diag *diag, yaml_mark_t mark)
 {
     if (!diag)
         return;
@@ -30,7 +30,7 @@ int weir_yaml_refuse(struct weir_diag *diag, const yaml_node_t *node, int error,
                      const char *what, const char *shown, const char *why)
 {
     if (node)
-        set_place(diag, node->start_mark);
+        weir_yaml_set_mark(diag, node->start_mark);
     return weir_diag_set(diag, error, what, shown, why, NULL);
 }
 
@@ -39,22 +39,23 @@ int weir_yaml_refuse_type(const struct weir_yaml_reading *reading,
                           const char *wanted)
 {
     const struct weir_yaml_dialect *dialect = reading->dialect;
-    set_place(reading->diag, node->start_mark);
+    weir_yaml_set_mark(reading->diag, node->start_mark);
     return weir_diag_set(reading->diag, WEIR_ESYNTAX, dialect->before, name,
                          dialect->after, wanted, NULL);
 }
 
-static int refuse_memory(struct weir_diag *diag)
+int weir_yaml_refuse_memory(struct weir_diag *diag)
 {
-    return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM), NULL);
+    return weir_diag_set(diag, WEIR_ENOMEM, "there is no memory for this file",
+                         NULL);
 }
 
-static int refuse_parser(const yaml_parser_t *parser, struct weir_diag *diag)
+int weir_yaml_refuse_parser(const yaml_parser_t *parser, struct weir_diag *diag)
 {
     if (parser->error == YAML_MEMORY_ERROR)
-        return refuse_memory(diag);
+        return weir_yaml_refuse_memory(diag);
     bool reader = parser->error == YAML_READER_ERROR;
-    set_place(diag, reader ? parser->mark : parser->problem_mark);
+    weir_yaml_set_mark(diag, reader ? parser->mark : parser->problem_mark);
     return weir_diag_set(diag, WEIR_ESYNTAX, "this is no YAML: ",
                          parser->problem ? parser->problem : "broken", NULL);
 }
@@ -66,10 +67,10 @@ struct shape {
     size_t documents;
 };
 
-static int refuse_event(struct weir_diag *diag, const yaml_event_t *event,
-                        int error, const char *sentence)
+static int refuse_nodes_event(struct weir_diag *diag, const yaml_event_t *event,
+                              int error, const char *sentence)
 {
-    set_place(diag, event->start_mark);
+    weir_yaml_set_mark(diag, event->start_mark);
     return weir_diag_set(diag, error, sentence, NULL);
 }
 
@@ -83,7 +84,7 @@ static int check_event(const yaml_event_t *event,
     switch ((int)event->type) {
     case YAML_DOCUMENT_START_EVENT:
         if (++shape->documents > bounds->documents)
-            return refuse_event(diag, event, bounds->error, bounds->why);
+            return refuse_nodes_event(diag, event, bounds->error, bounds->why);
         return 0;
     case YAML_MAPPING_START_EVENT:
         tag = event->data.mapping_start.tag;
@@ -98,16 +99,18 @@ static int check_event(const yaml_event_t *event,
         break;
     case YAML_MAPPING_END_EVENT:
     case YAML_SEQUENCE_END_EVENT:
+        weir_assert(shape->nesting > 0); /* libyaml pairs its events */
         shape->nesting--;
         return 0;
     default:
         return 0;
     }
     if (tag)
-        return refuse_event(diag, event, WEIR_ESYNTAX, "tags aren't taken");
+        return refuse_nodes_event(diag, event, WEIR_ESYNTAX,
+                                  "tags aren't taken");
     if (shape->nesting > bounds->nesting)
-        return refuse_event(diag, event, WEIR_ETOOBIG,
-                            "lists and mappings are nested too deeply");
+        return refuse_nodes_event(diag, event, WEIR_ETOOBIG,
+                                  "lists and mappings are nested too deeply");
     return 0;
 }
 
@@ -118,7 +121,7 @@ static int check_events(yaml_parser_t *parser,
     for (;;) {
         yaml_event_t event;
         if (!yaml_parser_parse(parser, &event))
-            return refuse_parser(parser, diag);
+            return weir_yaml_refuse_parser(parser, diag);
         bool last = event.type == YAML_STREAM_END_EVENT;
         int error = check_event(&event, bounds, shape, diag);
         yaml_event_delete(&event);
@@ -127,11 +130,11 @@ static int check_events(yaml_parser_t *parser,
     }
 }
 
-static int start(yaml_parser_t *parser, struct weir_text text,
-                 struct weir_diag *diag)
+static int init_parser(yaml_parser_t *parser, struct weir_text text,
+                       struct weir_diag *diag)
 {
     if (!yaml_parser_initialize(parser))
-        return refuse_memory(diag);
+        return weir_yaml_refuse_memory(diag);
     yaml_parser_set_encoding(parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(parser, (const unsigned char *)text.p,
                                  text.len);
@@ -146,7 +149,7 @@ static int load_documents(yaml_parser_t *parser, struct weir_yaml_nodes *nodes,
     while (nodes->count < max) {
         yaml_document_t *document = &nodes->documents[nodes->count];
         if (!yaml_parser_load(parser, document))
-            return refuse_parser(parser, nodes->diag);
+            return weir_yaml_refuse_parser(parser, nodes->diag);
         if (!yaml_document_get_root_node(document)) {
             yaml_document_delete(document);
             return 0;
@@ -162,7 +165,7 @@ int weir_yaml_nodes_load(struct weir_text text,
 {
     yaml_parser_t parser;
     struct shape shape = { 0 };
-    int error = start(&parser, text, nodes->diag);
+    int error = init_parser(&parser, text, nodes->diag);
     if (error < 0)
         return error;
     error = check_events(&parser, bounds, &shape, nodes->diag);
@@ -171,8 +174,8 @@ int weir_yaml_nodes_load(struct weir_text text,
         return error;
     nodes->documents = calloc(shape.documents + 1, sizeof *nodes->documents);
     if (!nodes->documents)
-        return refuse_memory(nodes->diag);
-    error = start(&parser, text, nodes->diag);
+        return weir_yaml_refuse_memory(nodes->diag);
+    error = init_parser(&parser, text, nodes->diag);
     if (error < 0)
         return error;
     error = load_documents(&parser, nodes, shape.documents);
@@ -203,7 +206,7 @@ bool weir_yaml_is_plain(const yaml_node_t *node)
            node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
 }
 
-static bool is_same(const char *name, struct weir_text text, bool any_case)
+static bool is_same_key(const char *name, struct weir_text text, bool any_case)
 {
     return strlen(name) == text.len &&
            (any_case ? strncasecmp(name, text.p, text.len)
@@ -214,7 +217,7 @@ bool weir_yaml_is_word(const yaml_node_t *node, const char *const *words,
                        size_t count)
 {
     for (size_t i = 0; weir_yaml_is_plain(node) && i < count; i++) {
-        if (is_same(words[i], weir_yaml_scalar(node), true))
+        if (is_same_key(words[i], weir_yaml_scalar(node), true))
             return true;
     }
     return false;
@@ -245,15 +248,15 @@ static const struct weir_yaml_key *find_key(
     size_t count, struct weir_text name)
 {
     for (size_t i = 0; i < count; i++) {
-        if (is_same(keys[i].name, name, reading->dialect->any_case))
+        if (is_same_key(keys[i].name, name, reading->dialect->any_case))
             return &keys[i];
     }
     return NULL;
 }
 
-static int refuse_twice(const struct weir_yaml_reading *reading,
-                        const yaml_node_t *node, const char *name,
-                        uint32_t line)
+static int refuse_key_twice(const struct weir_yaml_reading *reading,
+                            const yaml_node_t *node, const char *name,
+                            uint32_t line)
 {
     char number[WEIR_NUMBER_MAX];
     return weir_yaml_refuse(reading->diag, node, WEIR_ESYNTAX, name,
@@ -262,10 +265,10 @@ static int refuse_twice(const struct weir_yaml_reading *reading,
 }
 
 /* Reads one pair; 'lines' has the line of each key given so far. */
-static int read_pair(const struct weir_yaml_reading *reading,
-                     const yaml_node_pair_t *pair,
-                     const struct weir_yaml_key *keys, size_t count,
-                     uint32_t *lines, void *to)
+static int read_yaml_pair(const struct weir_yaml_reading *reading,
+                          const yaml_node_pair_t *pair,
+                          const struct weir_yaml_key *keys, size_t count,
+                          uint32_t *lines, void *to)
 {
     yaml_node_t *name = yaml_document_get_node(reading->document, pair->key);
     yaml_node_t *value = yaml_document_get_node(reading->document, pair->value);
@@ -277,7 +280,7 @@ static int read_pair(const struct weir_yaml_reading *reading,
         return reading->dialect->unknown(reading, name);
     uint32_t *line = &lines[key - keys];
     if (*line > 0)
-        return refuse_twice(reading, name, key->name, *line);
+        return refuse_key_twice(reading, name, key->name, *line);
     *line = (uint32_t)name->start_mark.line + 1;
     if (weir_yaml_is_null(value))
         return 0;
@@ -302,7 +305,7 @@ int weir_yaml_read_mapping(const struct weir_yaml_reading *reading,
                                 " has more than 64 keys", "");
     int error = 0;
     for (; pair < end && error == 0; pair++)
-        error = read_pair(reading, pair, keys, count, lines, to);
+        error = read_yaml_pair(reading, pair, keys, count, lines, to);
     return error;
 }
 
@@ -316,7 +319,7 @@ int weir_yaml_read_count(const struct weir_yaml_reading *reading,
     *out = weir_yaml_items(node);
     if (*out <= max)
         return 0;
-    set_place(reading->diag, node->start_mark);
+    weir_yaml_set_mark(reading->diag, node->start_mark);
     return weir_diag_set(reading->diag, WEIR_ETOOBIG, name, " has more than ",
                          weir_number_show(max, number), " items", NULL);
 }

@@ -56,6 +56,12 @@ size_t weir_yaml_items(const yaml_node_t *list);
 const yaml_node_t *weir_yaml_item(yaml_document_t *document,
                                   const yaml_node_t *list, size_t i);
 
+/* The line and column of an error; 'diag' may be NULL, as in all of these. */
+void weir_yaml_set_mark(struct weir_diag *diag, yaml_mark_t mark);
+/* The error of libyaml's parser, with its place; WEIR_ENOMEM. */
+int weir_yaml_refuse_parser(const yaml_parser_t *parser,
+                            struct weir_diag *diag);
+int weir_yaml_refuse_memory(struct weir_diag *diag);
 /* Fills 'diag' with a sentence and the line of 'node' (NULL: none). Returns
  * 'error'. */
 int weir_yaml_refuse(struct weir_diag *diag, const yaml_node_t *node, int error,

@@ -18,7 +18,7 @@ struct output {
     size_t capacity;
 };
 
-static int append(void *context, unsigned char *bytes, size_t size)
+static int append_printed(void *context, unsigned char *bytes, size_t size)
 {
     struct output *output = context;
     size_t need = output->len + size + 1;
@@ -31,6 +31,7 @@ static int append(void *context, unsigned char *bytes, size_t size)
         output->bytes = grown;
         output->capacity = capacity;
     }
+    weir_assert(output->len + size < output->capacity);
     memcpy(output->bytes + output->len, bytes, size);
     output->len += size;
     output->bytes[output->len] = '\0';
@@ -168,7 +169,7 @@ char *weir_yaml_print(const struct weir_quota *const *quotas, size_t count,
     yaml_emitter_t emitter;
     if (!yaml_emitter_initialize(&emitter))
         return NULL;
-    yaml_emitter_set_output(&emitter, append, &output);
+    yaml_emitter_set_output(&emitter, append_printed, &output);
     yaml_emitter_set_unicode(&emitter, 1);
     yaml_emitter_set_width(&emitter, -1);
     bool done = emit_head(&emitter);

@@ -20,7 +20,7 @@ struct weir_acceptor {
     bool open, rests;
 };
 
-static void watch(struct weir_acceptor *acceptor)
+static void watch_socket(struct weir_acceptor *acceptor)
 {
     if (acceptor->open && !acceptor->rests)
         (void)event_add(acceptor->readable, NULL);
@@ -34,7 +34,7 @@ static void fill_reserve(struct weir_acceptor *acceptor)
         acceptor->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-static bool is_short(int error)
+static bool is_descriptor_shortage(int error)
 {
     return error == EMFILE || error == ENFILE || error == ENOBUFS ||
            error == ENOMEM;
@@ -42,7 +42,7 @@ static bool is_short(int error)
 
 /* Accepts a connection with the reserve and closes it. False: accept() failed
  * again. */
-static bool close_unheard(struct weir_acceptor *acceptor)
+static bool close_unaccepted(struct weir_acceptor *acceptor)
 {
     if (acceptor->reserve < 0)
         return false;
@@ -56,18 +56,19 @@ static bool close_unheard(struct weir_acceptor *acceptor)
     return fd >= 0;
 }
 
-static void rest(struct weir_acceptor *acceptor, int error)
+static void rest_acceptor(struct weir_acceptor *acceptor, int error)
 {
     const struct timeval delay = { .tv_usec = WEIR_ACCEPT_REST / 1000 };
     const struct weir_acceptor_options *options = &acceptor->options;
-    for (int i = 0; i < WEIR_ACCEPTS_MAX && close_unheard(acceptor); i++)
+    for (int i = 0; i < WEIR_ACCEPTS_MAX && close_unaccepted(acceptor); i++)
         continue;
     if (options->on_short.tell)
         options->on_short.tell(options->on_short.context, acceptor->unheard,
                                strerror(error));
+    weir_assert(!acceptor->rests);
     acceptor->unheard = 0;
     acceptor->rests = true;
-    watch(acceptor);
+    watch_socket(acceptor);
     (void)event_add(acceptor->rest, &delay);
 }
 
@@ -78,10 +79,10 @@ static void on_rested(evutil_socket_t fd, short what, void *context)
     struct weir_acceptor *acceptor = context;
     acceptor->rests = false;
     fill_reserve(acceptor);
-    watch(acceptor);
+    watch_socket(acceptor);
 }
 
-static void on_readable(evutil_socket_t listening, short what, void *context)
+static void on_connections(evutil_socket_t listening, short what, void *context)
 {
     (void)what;
     struct weir_acceptor *acceptor = context;
@@ -96,11 +97,11 @@ static void on_readable(evutil_socket_t listening, short what, void *context)
             continue;
         }
         int error = errno;
-        if (!is_short(error))
+        if (!is_descriptor_shortage(error))
             return;
         if (options->make_room && options->make_room(options->context))
             continue;
-        rest(acceptor, error);
+        rest_acceptor(acceptor, error);
         return;
     }
 }
@@ -117,8 +118,9 @@ int weir_acceptor_new(const struct weir_acceptor_options *options,
     acceptor->reserve = -1;
     acceptor->open = true;
     fill_reserve(acceptor);
-    acceptor->readable = event_new(options->base, options->fd,
-                                   EV_READ | EV_PERSIST, on_readable, acceptor);
+    acceptor->readable =
+        event_new(options->base, options->fd, EV_READ | EV_PERSIST,
+                  on_connections, acceptor);
     acceptor->rest = event_new(options->base, -1, 0, on_rested, acceptor);
     int error = !acceptor->readable || !acceptor->rest ||
                         event_add(acceptor->readable, NULL) < 0
@@ -139,7 +141,7 @@ void weir_acceptor_set_open(struct weir_acceptor *acceptor, bool open)
     if (acceptor->open == open)
         return;
     acceptor->open = open;
-    watch(acceptor);
+    watch_socket(acceptor);
 }
 
 void weir_acceptor_free(struct weir_acceptor **acceptor)

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * io/address.c - "HOST:PORT" as people write it. */
+ * io/address.c - "HOST:PORT" as people write it, and as the system has it. */
 
 #include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
-#include "io/stream.h"
+#include "io/stream_internal.h"
 
 static bool parse_port(struct weir_text text, uint16_t *out)
 {
@@ -23,7 +25,7 @@ static bool parse_port(struct weir_text text, uint16_t *out)
     return true;
 }
 
-static bool is_host_byte(char c)
+static bool is_address_byte(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
            (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '_';
@@ -32,7 +34,7 @@ static bool is_host_byte(char c)
 static bool is_host_name(struct weir_text host)
 {
     for (size_t i = 0; i < host.len; i++) {
-        if (!is_host_byte(host.p[i]))
+        if (!is_address_byte(host.p[i]))
             return false;
     }
     return true;
@@ -97,4 +99,51 @@ bool weir_address_is_loopback(const struct weir_address *address)
     if (inet_pton(AF_INET6, address->host, &v6) == 1)
         return memcmp(&v6, &in6addr_loopback, sizeof(v6)) == 0;
     return strcasecmp(address->host, "localhost") == 0;
+}
+
+bool weir_address_numeric(const struct weir_address *address,
+                          struct sockaddr_storage *out, socklen_t *out_len)
+{
+    struct sockaddr_in v4 = {
+        .sin_family = AF_INET,
+        .sin_port = htons(address->port),
+    };
+    struct sockaddr_in6 v6 = {
+        .sin6_family = AF_INET6,
+        .sin6_port = htons(address->port),
+    };
+    const char *host = address->host;
+    if (strcasecmp(host, "localhost") == 0)
+        host = "127.0.0.1";
+    memset(out, 0, sizeof(*out));
+    if (inet_pton(AF_INET, host, &v4.sin_addr) == 1) {
+        memcpy(out, &v4, sizeof(v4));
+        *out_len = sizeof(v4);
+        return true;
+    }
+    if (inet_pton(AF_INET6, host, &v6.sin6_addr) == 1) {
+        memcpy(out, &v6, sizeof(v6));
+        *out_len = sizeof(v6);
+        return true;
+    }
+    return false;
+}
+
+void weir_address_show(const struct sockaddr *address, char *buf)
+{
+    char host[INET6_ADDRSTRLEN] = "?";
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+    unsigned port = 0;
+    bool is_v6 = address->sa_family == AF_INET6;
+    if (is_v6) {
+        memcpy(&v6, address, sizeof(v6));
+        port = ntohs(v6.sin6_port);
+        (void)inet_ntop(AF_INET6, &v6.sin6_addr, host, sizeof(host));
+    } else if (address->sa_family == AF_INET) {
+        memcpy(&v4, address, sizeof(v4));
+        port = ntohs(v4.sin_port);
+        (void)inet_ntop(AF_INET, &v4.sin_addr, host, sizeof(host));
+    }
+    snprintf(buf, WEIR_PEER_MAX, is_v6 ? "[%s]:%u" : "%s:%u", host, port);
 }

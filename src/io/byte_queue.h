@@ -51,6 +51,7 @@ static inline bool weir_byte_queue_reserve(struct weir_byte_queue *queue,
 static inline void weir_byte_queue_append(struct weir_byte_queue *queue,
                                           const void *bytes, size_t len)
 {
+    weir_assert(len <= queue->capacity - queue->len);
     if (len > 0)
         memcpy(queue->p + queue->len, bytes, len);
     queue->len += len;
@@ -65,6 +66,7 @@ static inline void weir_byte_queue_fini(struct weir_byte_queue *queue)
 static inline void weir_byte_queue_take(struct weir_byte_queue *queue,
                                         size_t len)
 {
+    weir_assert(len <= weir_byte_queue_left(queue));
     queue->head += len;
     if (queue->head < queue->len)
         return;

@@ -10,7 +10,7 @@
 #include <sys/random.h>
 #include <time.h>
 
-static weir_instant read_clock(clockid_t clock)
+static weir_instant read_system_clock(clockid_t clock)
 {
     struct timespec now;
     /* This can't fail: every Linux has the clock, and 'now' is valid memory. */
@@ -22,12 +22,12 @@ static weir_instant read_clock(clockid_t clock)
 
 weir_instant weir_clock_now(void)
 {
-    return read_clock(CLOCK_MONOTONIC);
+    return read_system_clock(CLOCK_MONOTONIC);
 }
 
 weir_instant weir_clock_boot(void)
 {
-    return read_clock(CLOCK_BOOTTIME);
+    return read_system_clock(CLOCK_BOOTTIME);
 }
 
 uint64_t weir_clock_wall_offset(void)
@@ -37,6 +37,30 @@ uint64_t weir_clock_wall_offset(void)
     uint64_t since =
         (uint64_t)wall.tv_sec * WEIR_SECOND + (uint64_t)wall.tv_nsec;
     return since - weir_clock_now();
+}
+
+struct timespec weir_timespec_of(weir_instant at)
+{
+    at = at < WEIR_NEVER / 4 ? at : WEIR_NEVER / 4;
+    return (struct timespec){ .tv_sec = (time_t)(at / WEIR_SECOND),
+                              .tv_nsec = (long)(at % WEIR_SECOND) };
+}
+
+struct timeval weir_timeval_of(weir_duration duration)
+{
+    return (struct timeval){
+        .tv_sec = (time_t)(duration / WEIR_SECOND),
+        .tv_usec = (suseconds_t)(duration % WEIR_SECOND / 1000),
+    };
+}
+
+void weir_condition_init(pthread_cond_t *condition)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &monotonic);
+    pthread_condattr_destroy(&monotonic);
 }
 
 struct weir_thread_time weir_clock_thread(void)

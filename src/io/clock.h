@@ -4,6 +4,9 @@
 #ifndef WEIR_CLOCK_H
 #define WEIR_CLOCK_H
 
+#include <pthread.h>
+#include <sys/time.h>
+
 #include "core/base/base.h"
 
 /* CLOCK_MONOTONIC. Never 0. Async-signal-safe, wait-free. */
@@ -15,6 +18,12 @@ weir_instant weir_clock_boot(void);
 /* The difference between nanoseconds since 1970 in UTC and weir_clock_now(),
  * modulo 2^64: it changes when the clock is set. */
 uint64_t weir_clock_wall_offset(void);
+/* An instant of weir_clock_now() for the system's calls, at most 146 years; and
+ * a duration for libevent's, rounded down to microseconds. */
+struct timespec weir_timespec_of(weir_instant at);
+struct timeval weir_timeval_of(weir_duration duration);
+/* A condition whose deadlines are instants of weir_clock_now(). */
+void weir_condition_init(pthread_cond_t *condition);
 /* The time that the calling thread has run, and has waited for a processor,
  * since its start; the rest of the time it was idle. If the kernel doesn't
  * report waits (CONFIG_SCHEDSTATS) they are 0. */

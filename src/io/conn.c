@@ -141,7 +141,7 @@ static void keep_rest(struct weir_conn *conn, const char *bytes, size_t len)
     conn->rest_len += len;
 }
 
-static void flush(struct weir_conn *conn)
+static void flush_conn(struct weir_conn *conn)
 {
     struct weir_conn_server *server = conn->server;
     size_t len = server->out_len;
@@ -162,10 +162,11 @@ void weir_conn_write(struct weir_conn *conn, const void *bytes, size_t len)
         size_t fits = OUT_SIZE - server->out_len;
         memcpy(server->out + server->out_len, from, fits);
         server->out_len = OUT_SIZE;
-        flush(conn);
+        flush_conn(conn);
         from += fits;
         len -= fits;
     }
+    weir_assert(len <= OUT_SIZE - server->out_len);
     memcpy(server->out + server->out_len, from, len);
     server->out_len += len;
 }
@@ -189,7 +190,7 @@ static bool is_read(const struct weir_conn *conn)
            conn->lingered <= WEIR_CONN_LINGER_BYTES;
 }
 
-static void watch(struct weir_conn *conn)
+static void watch_conn(struct weir_conn *conn)
 {
     if (!is_read(conn))
         (void)event_del(conn->read);
@@ -214,7 +215,7 @@ void weir_conn_end(struct weir_conn *conn)
 
 /* Only the kernel can tell whether a peer that may be silent still exists: a
  * host that loses its power closes nothing. */
-static void probe(struct weir_conn *conn)
+static void set_probes(struct weir_conn *conn)
 {
     conn->probed = true;
     const int on = 1;
@@ -231,7 +232,7 @@ static void probe(struct weir_conn *conn)
 void weir_conn_set_quiet(struct weir_conn *conn, bool quiet)
 {
     if (quiet && !conn->probed && !conn->server->options.place.path[0])
-        probe(conn);
+        set_probes(conn);
     conn->quiet = quiet;
 }
 
@@ -247,13 +248,13 @@ void weir_conn_set_known(struct weir_conn *conn, bool known)
     if (!conn->member.ration)
         return;
     weir_ration_admit(&conn->member);
-    watch(conn);
+    watch_conn(conn);
 }
 
 void weir_conn_set_busy(struct weir_conn *conn, bool busy)
 {
     conn->busy = busy;
-    watch(conn);
+    watch_conn(conn);
 }
 
 void *weir_conn_state(struct weir_conn *conn)
@@ -286,8 +287,9 @@ void weir_conn_peer_names(const struct weir_conn *conn,
 
 /* ---- Beginning and end ---- */
 
-static void let_go(struct weir_conn *conn)
+static void release_conn(struct weir_conn *conn)
 {
+    weir_assert(!conn->in_turn && conn->server->count > 0);
     struct weir_conn_server *server = conn->server;
     if (server->options.on_gone)
         server->options.on_gone(server->options.context, conn);
@@ -308,9 +310,9 @@ static void let_go(struct weir_conn *conn)
     free(conn);
 }
 
-static void take_turn(struct weir_conn *conn, bool reads);
+static void take_conn_turn(struct weir_conn *conn, bool reads);
 
-static void on_readable(evutil_socket_t fd, short what, void *context)
+static void on_conn_readable(evutil_socket_t fd, short what, void *context)
 {
     (void)fd;
     (void)what;
@@ -320,19 +322,19 @@ static void on_readable(evutil_socket_t fd, short what, void *context)
         weir_ration_wait(&conn->member);
         return;
     }
-    take_turn(conn, is_read(conn));
+    take_conn_turn(conn, is_read(conn));
 }
 
 /* A turn of a connection with an unauthenticated peer. */
-static void on_turn(void *context)
+static void on_conn_turn(void *context)
 {
     struct weir_conn *conn = context;
-    watch(conn);
-    take_turn(conn, is_read(conn));
+    watch_conn(conn);
+    take_conn_turn(conn, is_read(conn));
 }
 
-static void tell_refused(struct weir_conn *conn, const char *why,
-                         weir_instant now)
+static void report_refused(struct weir_conn *conn, const char *why,
+                           weir_instant now)
 {
     const struct weir_conn_tls *tls = &conn->server->options.tls;
     char address[64];
@@ -341,29 +343,29 @@ static void tell_refused(struct weir_conn *conn, const char *why,
         tls->on_refused(tls->context, address, why, now);
 }
 
-static void on_evicted(void *context, const char *why)
+static void on_conn_evicted(void *context, const char *why)
 {
     struct weir_conn *conn = context;
     weir_assert(!conn->in_turn);
     conn->server->counts.crowded++;
     if (conn->shaking)
-        tell_refused(conn, why, weir_clock_now());
-    let_go(conn);
+        report_refused(conn, why, weir_clock_now());
+    release_conn(conn);
 }
 
 /* False: no memory. */
-static bool prepare(struct weir_conn *conn)
+static bool prepare_conn(struct weir_conn *conn)
 {
     const struct weir_conn_options *options = &conn->server->options;
     conn->shaking = options->tls.tls != NULL;
     conn->read = event_new(options->base, conn->fd, EV_READ | EV_PERSIST,
-                           on_readable, conn);
+                           on_conn_readable, conn);
     return conn->read && event_add(conn->read, NULL) == 0;
 }
 
 /* On success the connection owns 'fd'. */
-static struct weir_conn *begin(struct weir_conn_server *server, int fd,
-                               const struct sockaddr *peer)
+static struct weir_conn *begin_conn(struct weir_conn_server *server, int fd,
+                                    const struct sockaddr *peer)
 {
     size_t size = header_size() + server->options.state_size;
     struct weir_conn *conn = calloc(1, size);
@@ -371,14 +373,14 @@ static struct weir_conn *begin(struct weir_conn_server *server, int fd,
         return NULL;
     *conn = (struct weir_conn){ .server = server, .fd = fd };
     conn->since = conn->heard = weir_clock_now();
-    if (!prepare(conn)) {
+    if (!prepare_conn(conn)) {
         if (conn->read)
             event_free(conn->read);
         free(conn);
         return NULL;
     }
-    conn->member = (struct weir_ration_member){ .turn = on_turn,
-                                                .evict = on_evicted,
+    conn->member = (struct weir_ration_member){ .turn = on_conn_turn,
+                                                .evict = on_conn_evicted,
                                                 .context = conn };
     weir_ration_join(server->ration, &conn->member, peer);
     conn->next = server->first;
@@ -391,7 +393,7 @@ static struct weir_conn *begin(struct weir_conn_server *server, int fd,
     return conn;
 }
 
-static void refuse(struct weir_conn_server *server, int fd)
+static void refuse_socket(struct weir_conn_server *server, int fd)
 {
     server->counts.crowded++;
     if (!server->options.tls.tls)
@@ -400,7 +402,7 @@ static void refuse(struct weir_conn_server *server, int fd)
     close(fd);
 }
 
-static void on_socket(void *context, int fd, const struct sockaddr *peer)
+static void on_conn_socket(void *context, int fd, const struct sockaddr *peer)
 {
     struct weir_conn_server *server = context;
     int on = 1;
@@ -408,12 +410,12 @@ static void on_socket(void *context, int fd, const struct sockaddr *peer)
         (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     if (server->count >= server->options.max &&
         !weir_ration_evict(server->ration, "too many peers are connected"))
-        refuse(server, fd);
-    else if (!begin(server, fd, peer))
+        refuse_socket(server, fd);
+    else if (!begin_conn(server, fd, peer))
         close(fd);
 }
 
-static bool make_room(void *context)
+static bool evict_for_descriptor(void *context)
 {
     struct weir_conn_server *server = context;
     return weir_ration_evict(server->ration, "no descriptor is left");
@@ -421,17 +423,18 @@ static bool make_room(void *context)
 
 /* ---- A turn ---- */
 
-static void on_writable(evutil_socket_t fd, short what, void *context)
+static void on_conn_writable(evutil_socket_t fd, short what, void *context)
 {
     (void)fd;
     (void)what;
     struct weir_conn *conn = context;
     if (conn->shaking) {
-        take_turn(conn, true);
+        take_conn_turn(conn, true);
         return;
     }
     size_t left = conn->rest_len - conn->rest_sent;
     size_t sent = send_some(conn, conn->rest + conn->rest_sent, left);
+    weir_assert(sent <= left);
     conn->rest_sent += sent;
     if (sent > 0)
         conn->stalled_at = weir_clock_now();
@@ -443,15 +446,15 @@ static void on_writable(evutil_socket_t fd, short what, void *context)
     conn->rest = NULL;
     conn->rest_len = conn->rest_sent = 0;
     conn->stalled_at = 0;
-    watch(conn);
-    take_turn(conn, false);
+    watch_conn(conn);
+    take_conn_turn(conn, false);
 }
 
 static bool await_writable(struct weir_conn *conn)
 {
     if (!conn->write)
         conn->write = event_new(conn->server->options.base, conn->fd, EV_WRITE,
-                                on_writable, conn);
+                                on_conn_writable, conn);
     conn->broken |= !conn->write || event_add(conn->write, NULL) < 0;
     return !conn->broken;
 }
@@ -462,6 +465,7 @@ static void stall(struct weir_conn *conn, weir_instant now)
     if (!await_writable(conn))
         return;
     event_del(conn->read);
+    weir_assert(conn->rest_len > conn->rest_sent);
     conn->stalled_at = now;
 }
 
@@ -471,7 +475,7 @@ static bool begin_tls(struct weir_conn *conn)
 {
     const struct weir_conn_options *options = &conn->server->options;
     conn->tls = weir_tls_session_new(options->tls.tls, NULL);
-    conn->again = event_new(options->base, -1, 0, on_readable, conn);
+    conn->again = event_new(options->base, -1, 0, on_conn_readable, conn);
     if (!conn->tls || !conn->again)
         return false;
     weir_tls_begin(conn->tls, conn->fd);
@@ -494,12 +498,12 @@ static bool shake(struct weir_conn *conn)
     case WEIR_TLS_FAILED:
         break;
     }
-    tell_refused(conn, weir_tls_why(conn->tls), weir_clock_now());
+    report_refused(conn, weir_tls_why(conn->tls), weir_clock_now());
     return false;
 }
 
 /* Keeps the bytes that weren't consumed in the connection's own memory. */
-static bool hold(struct weir_conn *conn, const char *bytes, size_t len)
+static bool keep_pending(struct weir_conn *conn, const char *bytes, size_t len)
 {
     if (len == 0) {
         free(conn->pending);
@@ -518,7 +522,7 @@ static bool hold(struct weir_conn *conn, const char *bytes, size_t len)
 }
 
 /* Reads bytes and returns their number; 0: none now, -1: the peer has gone. */
-static ssize_t receive(struct weir_conn *conn, char *buf)
+static ssize_t receive_bytes(struct weir_conn *conn, char *buf)
 {
     size_t size = conn->member.ration ? WEIR_RATION_READ : WEIR_CONN_READ;
     size_t len = 0;
@@ -551,7 +555,7 @@ static bool take_in(struct weir_conn *conn, bool reads, size_t *out_len)
     *out_len = len;
     if (!reads)
         return true;
-    ssize_t got = receive(conn, server->in + len);
+    ssize_t got = receive_bytes(conn, server->in + len);
     if (got > 0)
         *out_len = len + (size_t)got;
     return got >= 0;
@@ -559,7 +563,7 @@ static bool take_in(struct weir_conn *conn, bool reads, size_t *out_len)
 
 /* Lets the listener answer all complete requests. False: the connection
  * ends. */
-static bool answer(struct weir_conn *conn, size_t len, weir_instant now)
+static bool answer_bytes(struct weir_conn *conn, size_t len, weir_instant now)
 {
     struct weir_conn_server *server = conn->server;
     size_t used = 0;
@@ -573,28 +577,30 @@ static bool answer(struct weir_conn *conn, size_t len, weir_instant now)
             server->options.context, conn, server->in + used, len - used, now);
         if (consumed == 0)
             break;
+        weir_assert(consumed <= len - used);
         used += consumed;
     }
-    flush(conn);
+    flush_conn(conn);
     if (weir_conn_is_open(conn) && len - used > WEIR_CONN_PAUSED_MAX)
         return false;
-    return hold(conn, server->in + used, len - used);
+    return keep_pending(conn, server->in + used, len - used);
 }
 
 /* Closes our half after the listener has ended the connection and every byte is
  * sent. Later bytes of the peer are read and ignored. */
 static void shut(struct weir_conn *conn, weir_instant now)
 {
+    weir_assert(conn->ended && !conn->rest && !conn->shut);
     conn->shut = true;
     conn->since = now;
-    (void)hold(conn, NULL, 0);
+    (void)keep_pending(conn, NULL, 0);
     if (conn->tls)
         (void)weir_tls_end(conn->tls);
     if (shutdown(conn->fd, SHUT_WR) < 0)
         conn->broken = true;
 }
 
-static bool turn(struct weir_conn *conn, bool reads)
+static bool receive_and_serve(struct weir_conn *conn, bool reads)
 {
     size_t len;
     if (conn->shaking && (conn->ended || !shake(conn)))
@@ -611,7 +617,7 @@ static bool turn(struct weir_conn *conn, bool reads)
     }
     weir_instant now = weir_clock_now();
     conn->heard = now;
-    if (!conn->ended && !answer(conn, len, now))
+    if (!conn->ended && !answer_bytes(conn, len, now))
         return false;
     if (conn->rest && conn->stalled_at == 0)
         stall(conn, now);
@@ -623,7 +629,7 @@ static bool turn(struct weir_conn *conn, bool reads)
 /* Reads decrypted bytes after other connections had their turn. If this event
  * were active at once, it would be the loop's next, and a peer that never stops
  * sending would block all others. */
-static void look_again(struct weir_conn *conn)
+static void look_at_tls_again(struct weir_conn *conn)
 {
     const struct timeval soon = { .tv_sec = 0 };
     if (conn->tls && !conn->shaking && is_read(conn) &&
@@ -631,30 +637,31 @@ static void look_again(struct weir_conn *conn)
         (void)event_add(conn->again, &soon);
 }
 
-static void take_turn(struct weir_conn *conn, bool reads)
+static void take_conn_turn(struct weir_conn *conn, bool reads)
 {
+    weir_assert(!conn->in_turn && !conn->server->current);
     conn->in_turn = true;
     conn->server->current = conn;
-    bool goes_on = turn(conn, reads);
+    bool goes_on = receive_and_serve(conn, reads);
     conn->server->out_len = 0;
     conn->server->current = NULL;
     conn->in_turn = false;
     if (goes_on)
-        look_again(conn);
+        look_at_tls_again(conn);
     else
-        let_go(conn);
+        release_conn(conn);
 }
 
 /* ---- The check of each second ---- */
 
 /* Whether the peer is unauthenticated for too long. */
-static bool is_unknown(const struct weir_conn *conn, weir_instant now)
+static bool is_unauthenticated(const struct weir_conn *conn, weir_instant now)
 {
     weir_duration most = conn->server->options.unauthenticated_max;
     return most && !conn->known && !conn->busy && now - conn->since > most;
 }
 
-static bool is_over(const struct weir_conn *conn, weir_instant now)
+static bool is_conn_over(const struct weir_conn *conn, weir_instant now)
 {
     weir_duration silence = conn->server->options.silence_max;
     if (conn->shut)
@@ -665,7 +672,7 @@ static bool is_over(const struct weir_conn *conn, weir_instant now)
            now - conn->heard > silence;
 }
 
-static void look_at(struct weir_conn *conn, weir_instant now)
+static void sweep_conn(struct weir_conn *conn, weir_instant now)
 {
     const struct weir_conn_options *options = &conn->server->options;
     const char *why = NULL;
@@ -674,17 +681,17 @@ static void look_at(struct weir_conn *conn, weir_instant now)
     else if (conn->tls && !conn->shaking && !conn->ended)
         why = weir_tls_session_doubt(conn->tls, NULL);
     if (why) {
-        tell_refused(conn, why, now);
-        let_go(conn);
-    } else if (!conn->shaking && !conn->shut && is_unknown(conn, now)) {
+        report_refused(conn, why, now);
+        release_conn(conn);
+    } else if (!conn->shaking && !conn->shut && is_unauthenticated(conn, now)) {
         if (options->on_unknown)
             options->on_unknown(options->context, conn, now);
-        let_go(conn);
-    } else if (!conn->shaking && is_over(conn, now))
-        let_go(conn);
+        release_conn(conn);
+    } else if (!conn->shaking && is_conn_over(conn, now))
+        release_conn(conn);
 }
 
-static void on_look(evutil_socket_t fd, short what, void *context)
+static void on_sweep(evutil_socket_t fd, short what, void *context)
 {
     (void)fd;
     (void)what;
@@ -693,14 +700,14 @@ static void on_look(evutil_socket_t fd, short what, void *context)
     struct weir_conn *next;
     for (struct weir_conn *conn = server->first; conn; conn = next) {
         next = conn->next;
-        look_at(conn, now);
+        sweep_conn(conn, now);
     }
 }
 
 /* ---- The server ---- */
 
 /* On success the server owns 'fd'. */
-static int start(struct weir_conn_server *server, int fd)
+static int start_conn_server(struct weir_conn_server *server, int fd)
 {
     const struct timeval second = { .tv_sec = 1 };
     const struct weir_conn_options *options = &server->options;
@@ -714,13 +721,13 @@ static int start(struct weir_conn_server *server, int fd)
     const struct weir_acceptor_options acceptor = {
         .base = options->base,
         .fd = fd,
-        .on_socket = on_socket,
-        .make_room = make_room,
+        .on_socket = on_conn_socket,
+        .make_room = evict_for_descriptor,
         .on_short = options->on_short,
         .context = server,
     };
     server->ration = weir_ration_new(&ration);
-    server->look = event_new(options->base, -1, EV_PERSIST, on_look, server);
+    server->look = event_new(options->base, -1, EV_PERSIST, on_sweep, server);
     if (!server->ration || !server->look ||
         event_add(server->look, &second) < 0)
         return WEIR_ENOMEM;
@@ -744,7 +751,7 @@ int weir_conn_server_new(const struct weir_conn_options *options,
         free(server);
         return fd;
     }
-    int error = start(server, fd);
+    int error = start_conn_server(server, fd);
     if (error < 0) {
         close(fd);
         weir_listen_address_leave(&server->options.place);
@@ -788,21 +795,21 @@ void weir_conn_server_each(struct weir_conn_server *server,
         fn(context, conn);
 }
 
-static void doubt(void *context, struct weir_conn *conn)
+static void doubt_conn(void *context, struct weir_conn *conn)
 {
     const char *why = conn->tls && !conn->ended
                           ? weir_tls_session_doubt(conn->tls, context)
                           : NULL;
     if (!why)
         return;
-    tell_refused(conn, why, weir_clock_now());
+    report_refused(conn, why, weir_clock_now());
     weir_conn_end(conn);
 }
 
 void weir_conn_server_doubt(struct weir_conn_server *server)
 {
     if (server->options.tls.tls)
-        weir_conn_server_each(server, doubt, server->options.tls.tls);
+        weir_conn_server_each(server, doubt_conn, server->options.tls.tls);
 }
 
 void weir_conn_server_free(struct weir_conn_server **server)
@@ -812,7 +819,7 @@ void weir_conn_server_free(struct weir_conn_server **server)
         return;
     *server = NULL;
     while (self->first)
-        let_go(self->first);
+        release_conn(self->first);
     weir_conn_server_stop(self);
     weir_ration_free(&self->ration);
     if (self->look)

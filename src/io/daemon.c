@@ -16,7 +16,7 @@ struct weir_signals {
     void *context;
 };
 
-static void on_event(evutil_socket_t number, short what, void *context)
+static void on_signal_event(evutil_socket_t number, short what, void *context)
 {
     (void)what;
     struct weir_signals *signals = context;
@@ -33,7 +33,8 @@ struct weir_signals *weir_signals_new(struct event_base *base,
     signals->on_signal = on_signal;
     signals->context = context;
     for (size_t i = 0; i < WEIR_COUNT_OF(watched); i++) {
-        signals->events[i] = evsignal_new(base, watched[i], on_event, signals);
+        signals->events[i] =
+            evsignal_new(base, watched[i], on_signal_event, signals);
         if (!signals->events[i] || evsignal_add(signals->events[i], NULL)) {
             weir_signals_free(&signals);
             return NULL;

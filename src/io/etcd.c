@@ -11,9 +11,9 @@
  *        +------- at once, or after a pause ----+
  *
  * A call is a slot in a short table, found by its HTTP/2 stream. Exactly one
- * finish() empties each filled slot, except for a cancelled call. Each
- * keep-alive is a call of its own, half-closed after its one message, although
- * etcd offers a stream of them: a late answer thus can't be taken for
+ * finish_etcd_call() empties each filled slot, except for a cancelled call.
+ * Each keep-alive is a call of its own, half-closed after its one message,
+ * although etcd offers a stream of them: a late answer thus can't be taken for
  * another's. */
 
 #include "io/etcd.h"
@@ -144,8 +144,9 @@ static struct slot *free_slot(struct weir_etcd *etcd)
 }
 
 /* Reports the end of a call; its slot is free before the report. */
-static void finish(struct slot *slot, int status, const char *message)
+static void finish_etcd_call(struct slot *slot, int status, const char *message)
 {
+    weir_assert(slot->is_used && slot->on_outcome);
     struct slot ended = *slot;
     slot->is_used = false;
     struct weir_etcd_outcome outcome = {
@@ -160,15 +161,12 @@ static void finish_all(struct weir_etcd *etcd, int status, const char *why)
 {
     for (size_t i = 0; i < WEIR_ETCD_CALLS_MAX; i++)
         if (etcd->slots[i].is_used)
-            finish(&etcd->slots[i], status, why);
+            finish_etcd_call(&etcd->slots[i], status, why);
 }
 
-static void set_timer(struct event *event, weir_duration delay)
+static void set_etcd_timer(struct event *event, weir_duration delay)
 {
-    struct timeval time = {
-        .tv_sec = (time_t)(delay / WEIR_SECOND),
-        .tv_usec = (suseconds_t)(delay % WEIR_SECOND / 1000),
-    };
+    struct timeval time = weir_timeval_of(delay);
     (void)evtimer_add(event, &time);
 }
 
@@ -183,7 +181,7 @@ static void set_deadline(struct weir_etcd *etcd)
     }
     weir_instant now = weir_clock_now();
     if (due != WEIR_NEVER)
-        set_timer(etcd->timer, due > now ? due - now + 1000 : 0);
+        set_etcd_timer(etcd->timer, due > now ? due - now + 1000 : 0);
 }
 
 static void on_deadline(evutil_socket_t fd, short what, void *context)
@@ -198,7 +196,8 @@ static void on_deadline(evutil_socket_t fd, short what, void *context)
             continue;
         if (etcd->link)
             weir_h2_reset(weir_h2_link_h2(etcd->link), slot->stream);
-        finish(slot, WEIR_GRPC_DEADLINE_EXCEEDED, "no answer in time");
+        finish_etcd_call(slot, WEIR_GRPC_DEADLINE_EXCEEDED,
+                         "no answer in time");
     }
     if (etcd->link)
         weir_h2_link_flush(etcd->link);
@@ -206,7 +205,8 @@ static void on_deadline(evutil_socket_t fd, short what, void *context)
 }
 
 /* Begins the call on the open connection. Returns its stream, or an error. */
-static int32_t begin(struct weir_etcd *etcd, const struct weir_etcd_ask *ask)
+static int32_t begin_etcd_call(struct weir_etcd *etcd,
+                               const struct weir_etcd_ask *ask)
 {
     struct weir_h2 *h2 = weir_h2_link_h2(etcd->link);
     int32_t stream = weir_h2_call(h2, weir_etcd_path(ask->type),
@@ -232,10 +232,10 @@ int weir_etcd_call(struct weir_etcd *etcd, const struct weir_etcd_call *call)
     struct slot *slot = free_slot(etcd);
     if (!slot)
         return WEIR_EFULL;
-    int32_t stream = begin(etcd, &call->ask);
+    int32_t stream = begin_etcd_call(etcd, &call->ask);
     if (stream == WEIR_ECLOSED) /* the connection accepts no more calls:
-                                 * on_retry() */
-        set_timer(etcd->retry, 0);
+                                 * on_etcd_retry() */
+        set_etcd_timer(etcd->retry, 0);
     if (stream < 0)
         return stream;
     *slot = (struct slot){
@@ -261,7 +261,7 @@ static weir_duration next_pause(struct weir_etcd *etcd)
     return half + weir_rng_below(&etcd->rng, half + 1);
 }
 
-static void drop(struct weir_etcd *etcd, const char *why)
+static void drop_etcd_link(struct weir_etcd *etcd, const char *why)
 {
     struct endpoint *endpoint = &etcd->endpoints[etcd->index];
     char text[ENDPOINT_TEXT_MAX + 200];
@@ -272,13 +272,14 @@ static void drop(struct weir_etcd *etcd, const char *why)
     weir_h2_link_close(&etcd->link);
     finish_all(etcd, WEIR_GRPC_UNAVAILABLE, text);
 
+    weir_assert(!etcd->link && !etcd->is_up);
     etcd->index = (etcd->index + 1) % etcd->count;
     bool in_vain = ++etcd->tries % etcd->count == 0;
-    set_timer(etcd->retry, in_vain ? next_pause(etcd) : 0);
+    set_etcd_timer(etcd->retry, in_vain ? next_pause(etcd) : 0);
     etcd->handler.on_down(etcd->handler.context, is_news ? text : NULL);
 }
 
-static void be_well(struct weir_etcd *etcd)
+static void note_etcd_well(struct weir_etcd *etcd)
 {
     etcd->tries = 0;
     etcd->backoff = BACKOFF_FIRST;
@@ -287,25 +288,27 @@ static void be_well(struct weir_etcd *etcd)
 }
 
 /* One read may hold bytes behind those after which the link was dropped. */
-static bool is_past(const struct weir_etcd *etcd, const struct weir_h2 *h2)
+static bool is_former_session(const struct weir_etcd *etcd,
+                              const struct weir_h2 *h2)
 {
     return !etcd->link || weir_h2_link_h2(etcd->link) != h2;
 }
 
-static void on_message(void *context, struct weir_h2 *h2, int32_t stream,
-                       const void *bytes, size_t len)
+static void on_etcd_message(void *context, struct weir_h2 *h2, int32_t stream,
+                            const void *bytes, size_t len)
 {
     struct weir_etcd *etcd = context;
     struct slot *slot = slot_of_stream(etcd, stream);
-    if (is_past(etcd, h2) || !slot)
+    if (is_former_session(etcd, h2) || !slot)
         return;
     struct weir_etcd_answer answer;
     if (weir_etcd_decode(slot->type, bytes, len, &answer) < 0) {
         weir_h2_reset(h2, stream);
-        finish(slot, WEIR_GRPC_INTERNAL, "its answer can't be understood");
+        finish_etcd_call(slot, WEIR_GRPC_INTERNAL,
+                         "its answer can't be understood");
         return;
     }
-    be_well(etcd);
+    note_etcd_well(etcd);
     bool is_watch = slot->type == WEIR_ETCD_WATCH;
     struct slot answered = *slot;
     struct weir_etcd_outcome outcome = {
@@ -322,17 +325,17 @@ static void on_message(void *context, struct weir_h2 *h2, int32_t stream,
     answered.on_outcome(answered.context, &outcome);
 }
 
-static void on_close(void *context, struct weir_h2 *h2, int32_t stream,
-                     int grpc_status, const char *message)
+static void on_etcd_close(void *context, struct weir_h2 *h2, int32_t stream,
+                          int grpc_status, const char *message)
 {
     struct weir_etcd *etcd = context;
     struct slot *slot = slot_of_stream(etcd, stream);
-    if (is_past(etcd, h2) || !slot)
+    if (is_former_session(etcd, h2) || !slot)
         return;
-    finish(slot, grpc_status, message);
+    finish_etcd_call(slot, grpc_status, message);
 }
 
-static void on_open(void *context, struct weir_h2_link *link)
+static void on_etcd_open(void *context, struct weir_h2_link *link)
 {
     (void)link;
     struct weir_etcd *etcd = context;
@@ -340,10 +343,11 @@ static void on_open(void *context, struct weir_h2_link *link)
     etcd->handler.on_up(etcd->handler.context);
 }
 
-static void on_lost(void *context, struct weir_h2_link *link, const char *why)
+static void on_etcd_lost(void *context, struct weir_h2_link *link,
+                         const char *why)
 {
     (void)link;
-    drop(context, why);
+    drop_etcd_link(context, why);
 }
 
 bool weir_etcd_is_up(const struct weir_etcd *etcd)
@@ -354,19 +358,20 @@ bool weir_etcd_is_up(const struct weir_etcd *etcd)
 void weir_etcd_leave(struct weir_etcd *etcd, const char *why)
 {
     if (etcd->link)
-        drop(etcd, why);
+        drop_etcd_link(etcd, why);
 }
 
-static int open_link(struct weir_etcd *etcd, struct weir_tls *tls)
+static int open_etcd_link(struct weir_etcd *etcd, struct weir_tls *tls)
 {
+    weir_assert(!etcd->link);
     struct weir_stream_handler none = { 0 };
     struct weir_h2_link_handler handler = {
         .context = etcd,
         .calls = { .context = etcd,
-                   .on_message = on_message,
-                   .on_close = on_close },
-        .on_open = on_open,
-        .on_lost = on_lost,
+                   .on_message = on_etcd_message,
+                   .on_close = on_etcd_close },
+        .on_open = on_etcd_open,
+        .on_lost = on_etcd_lost,
     };
     struct weir_stream *stream =
         weir_stream_connect(etcd->base, &etcd->endpoints[etcd->index].address,
@@ -376,13 +381,13 @@ static int open_link(struct weir_etcd *etcd, struct weir_tls *tls)
     return etcd->link ? 0 : WEIR_ENOMEM;
 }
 
-static void on_retry(evutil_socket_t fd, short what, void *context)
+static void on_etcd_retry(evutil_socket_t fd, short what, void *context)
 {
     (void)fd;
     (void)what;
     struct weir_etcd *etcd = context;
     if (etcd->link) {
-        drop(etcd, "it is about to end the connection");
+        drop_etcd_link(etcd, "it is about to end the connection");
         return;
     }
     struct weir_tls *tls;
@@ -391,9 +396,9 @@ static void on_retry(evutil_socket_t fd, short what, void *context)
     if (error > 0)
         etcd->handler.on_file(etcd->handler.context, diag.text);
     if (error >= 0)
-        error = open_link(etcd, tls);
+        error = open_etcd_link(etcd, tls);
     if (error < 0)
-        drop(etcd, diag.text[0] ? diag.text : weir_strerror(error));
+        drop_etcd_link(etcd, diag.text[0] ? diag.text : weir_strerror(error));
 }
 
 /* ---- Life ---- */
@@ -422,14 +427,14 @@ int weir_etcd_new(const struct weir_etcd_options *options,
         set_endpoint(&etcd->endpoints[i], &options->endpoints[i]);
     weir_entropy(&etcd->rng, sizeof etcd->rng);
     etcd->login = weir_login_new(&files);
-    etcd->retry = evtimer_new(options->base, on_retry, etcd);
+    etcd->retry = evtimer_new(options->base, on_etcd_retry, etcd);
     etcd->timer = evtimer_new(options->base, on_deadline, etcd);
     if (!etcd->login || !etcd->retry || !etcd->timer) {
         weir_etcd_free(&etcd);
         return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
                              NULL);
     }
-    set_timer(etcd->retry, 0);
+    set_etcd_timer(etcd->retry, 0);
     *out = etcd;
     return 0;
 }

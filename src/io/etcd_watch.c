@@ -44,10 +44,7 @@ struct weir_etcd_watch {
 
 static void read_soon(struct weir_etcd_watch *watch, weir_duration delay)
 {
-    struct timeval time = {
-        .tv_sec = (time_t)(delay / WEIR_SECOND),
-        .tv_usec = (suseconds_t)(delay % WEIR_SECOND / 1000),
-    };
+    struct timeval time = weir_timeval_of(delay);
     (void)evtimer_add(watch->timer, &time);
 }
 
@@ -61,8 +58,8 @@ static void read_after_pause(struct weir_etcd_watch *watch)
 
 /* Reported once for equal 'what': several members with the same trouble take
  * turns. */
-static void be_troubled(struct weir_etcd_watch *watch, const char *what,
-                        const char *why)
+static void note_watch_troubled(struct weir_etcd_watch *watch, const char *what,
+                                const char *why)
 {
     uint64_t trouble = weir_hash(weir_text_of(what), 1) | 1;
     bool is_news = watch->trouble != trouble;
@@ -71,7 +68,7 @@ static void be_troubled(struct weir_etcd_watch *watch, const char *what,
         watch->options.on_trouble(watch->options.context, why);
 }
 
-static void be_well(struct weir_etcd_watch *watch)
+static void note_watch_well(struct weir_etcd_watch *watch)
 {
     bool is_news = watch->trouble != 0;
     watch->trouble = 0;
@@ -82,8 +79,9 @@ static void be_well(struct weir_etcd_watch *watch)
 
 /* 'revision': of the change that made the value. In a restored store the same
  * revision may stand for another change. */
-static void tell(struct weir_etcd_watch *watch,
-                 const struct weir_etcd_answer *answer, int64_t revision)
+static void report_value(struct weir_etcd_watch *watch,
+                         const struct weir_etcd_answer *answer,
+                         int64_t revision)
 {
     uint64_t hash = weir_hash(answer->value, 1);
     bool is_known = watch->told > 0 && watch->was_found == answer->found &&
@@ -102,11 +100,11 @@ static void tell(struct weir_etcd_watch *watch,
     watch->options.on_value(watch->options.context, &value);
 }
 
-/* Handles a failed call; on_down() reports the connection's own troubles. A
- * member that is cut off from the majority can be reached, and answers that it
- * is unavailable. */
-static void fail(struct weir_etcd_watch *watch,
-                 const struct weir_etcd_outcome *outcome)
+/* Handles a failed call; on_watch_down() reports the connection's own
+ * troubles. A member that is cut off from the majority can be reached, and
+ * answers that it is unavailable. */
+static void fail_watch(struct weir_etcd_watch *watch,
+                       const struct weir_etcd_outcome *outcome)
 {
     if (!weir_etcd_is_up(watch->etcd))
         return;
@@ -114,12 +112,13 @@ static void fail(struct weir_etcd_watch *watch,
     snprintf(text, sizeof text, "etcd %s doesn't return the key %s: %s%s",
              weir_etcd_endpoint(watch->etcd), watch->key, outcome->message,
              weir_etcd_advice(outcome->status));
-    be_troubled(watch, outcome->message, text);
+    note_watch_troubled(watch, outcome->message, text);
 }
 
 /* ---- The watch ---- */
 
-static void on_change(void *context, const struct weir_etcd_outcome *outcome)
+static void on_watch_change(void *context,
+                            const struct weir_etcd_outcome *outcome)
 {
     struct weir_etcd_watch *watch = context;
     if (watch->is_closing)
@@ -127,25 +126,26 @@ static void on_change(void *context, const struct weir_etcd_outcome *outcome)
     const struct weir_etcd_answer *answer = outcome->answer;
     if (answer && answer->changes > 0 && answer->revision >= watch->next) {
         watch->next = answer->revision + 1;
-        tell(watch, answer, answer->revision);
+        report_value(watch, answer, answer->revision);
     }
     if (!outcome->is_over)
         return;
     watch->watching = false;
     /* If the server is unavailable, the next read reports it. */
     if (!answer && outcome->status != WEIR_GRPC_UNAVAILABLE)
-        fail(watch, outcome);
+        fail_watch(watch, outcome);
     read_after_pause(watch);
 }
 
 static void begin_watch(struct weir_etcd_watch *watch)
 {
+    weir_assert(!watch->watching);
     struct weir_etcd_call call = {
         .ask = { .type = WEIR_ETCD_WATCH,
                  .key = weir_text_of(watch->key),
                  .revision = watch->next },
         .patience = WEIR_ETCD_WATCH_PATIENCE,
-        .on_outcome = on_change,
+        .on_outcome = on_watch_change,
         .context = watch,
     };
     watch->watching = weir_etcd_call(watch->etcd, &call) == WEIR_OK;
@@ -162,10 +162,10 @@ static void take_read(struct weir_etcd_watch *watch,
         watch->next = watch->told = 0; /* a store in an older state */
     if (answer->revision + 1 >= watch->next) {
         watch->next = answer->revision + 1;
-        tell(watch, answer,
-             answer->found ? answer->mod_revision : answer->revision);
+        report_value(watch, answer,
+                     answer->found ? answer->mod_revision : answer->revision);
     }
-    be_well(watch);
+    note_watch_well(watch);
     read_soon(watch, WEIR_ETCD_WATCH_CHECK);
     if (!watch->watching)
         begin_watch(watch);
@@ -176,12 +176,13 @@ static void on_read(void *context, const struct weir_etcd_outcome *outcome)
     struct weir_etcd_watch *watch = context;
     if (watch->is_closing)
         return;
+    weir_assert(watch->reading);
     watch->reading = false;
     if (outcome->answer) {
         take_read(watch, outcome->answer);
         return;
     }
-    fail(watch, outcome);
+    fail_watch(watch, outcome);
     read_after_pause(watch);
     if (!weir_etcd_is_up(watch->etcd))
         return;
@@ -191,7 +192,7 @@ static void on_read(void *context, const struct weir_etcd_outcome *outcome)
         weir_etcd_leave(watch->etcd, "it has no etcd behind it");
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *context)
+static void on_watch_timer(evutil_socket_t fd, short what, void *context)
 {
     (void)fd;
     (void)what;
@@ -212,20 +213,20 @@ static void on_timer(evutil_socket_t fd, short what, void *context)
 
 /* ---- The connection ---- */
 
-static void on_up(void *context)
+static void on_watch_up(void *context)
 {
     struct weir_etcd_watch *watch = context;
     read_soon(watch, 0);
 }
 
-static void on_down(void *context, const char *why)
+static void on_watch_down(void *context, const char *why)
 {
     struct weir_etcd_watch *watch = context;
     if (why)
-        be_troubled(watch, why, why);
+        note_watch_troubled(watch, why, why);
 }
 
-static void on_file(void *context, const char *why)
+static void on_watch_file(void *context, const char *why)
 {
     struct weir_etcd_watch *watch = context;
     watch->options.on_trouble(watch->options.context, why);
@@ -233,10 +234,11 @@ static void on_file(void *context, const char *why)
 
 /* ---- Life ---- */
 
-static int make_parts(struct weir_etcd_watch *watch, struct weir_diag *diag)
+static int make_watch_parts(struct weir_etcd_watch *watch,
+                            struct weir_diag *diag)
 {
     const struct weir_etcd_watch_options *options = &watch->options;
-    watch->timer = evtimer_new(options->base, on_timer, watch);
+    watch->timer = evtimer_new(options->base, on_watch_timer, watch);
     if (!watch->timer)
         return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
                              NULL);
@@ -246,9 +248,9 @@ static int make_parts(struct weir_etcd_watch *watch, struct weir_diag *diag)
         .count = options->count,
         .login = options->login,
         .handler = { .context = watch,
-                     .on_up = on_up,
-                     .on_down = on_down,
-                     .on_file = on_file },
+                     .on_up = on_watch_up,
+                     .on_down = on_watch_down,
+                     .on_file = on_watch_file },
     };
     return weir_etcd_new(&of_etcd, &watch->etcd, diag);
 }
@@ -268,7 +270,7 @@ int weir_etcd_watch_new(const struct weir_etcd_watch_options *options,
     watch->backoff = BACKOFF_FIRST;
     memcpy(watch->key, options->key, len);
     weir_entropy(&watch->rng, sizeof watch->rng);
-    int error = make_parts(watch, diag);
+    int error = make_watch_parts(watch, diag);
     if (error < 0) {
         weir_etcd_watch_free(&watch);
         return error;

@@ -31,15 +31,18 @@ static size_t head_length(const uint8_t *head)
            (size_t)head[3] << 8 | head[4];
 }
 
-static void take(struct weir_text *bytes, size_t len)
+static void take_bytes(struct weir_text *bytes, size_t len)
 {
+    weir_assert(len <= bytes->len);
     bytes->p += len;
     bytes->len -= len;
 }
 
 /* Room for 'need' bytes; at most 'max' will ever be needed. */
-static bool reserve(struct weir_grpc_reader *reader, size_t need, size_t max)
+static bool reserve_frame(struct weir_grpc_reader *reader, size_t need,
+                          size_t max)
 {
+    weir_assert(need <= max);
     if (need <= reader->body_capacity)
         return true;
     size_t wanted = reader->body_capacity > 0 ? reader->body_capacity : 1024;
@@ -55,8 +58,8 @@ static bool reserve(struct weir_grpc_reader *reader, size_t need, size_t max)
     return true;
 }
 
-static enum weir_grpc_read read_head(struct weir_grpc_reader *reader,
-                                     struct weir_text *bytes, size_t max)
+static enum weir_grpc_read read_frame_head(struct weir_grpc_reader *reader,
+                                           struct weir_text *bytes, size_t max)
 {
     size_t need = WEIR_GRPC_HEAD - reader->head_len;
     size_t len = bytes->len < need ? bytes->len : need;
@@ -64,7 +67,7 @@ static enum weir_grpc_read read_head(struct weir_grpc_reader *reader,
         memcpy(reader->head + reader->head_len, bytes->p, len);
     reader->head_len += len;
     if (len > 0)
-        take(bytes, len);
+        take_bytes(bytes, len);
     if (reader->head_len < WEIR_GRPC_HEAD)
         return WEIR_GRPC_MORE;
     if (reader->head[0] == 1)
@@ -88,24 +91,25 @@ enum weir_grpc_read weir_grpc_read(struct weir_grpc_reader *reader,
     if (reader->head_len == 0 && reader->body_capacity > KEEP_MAX)
         weir_grpc_reader_fini(reader);
     if (reader->head_len < WEIR_GRPC_HEAD) {
-        enum weir_grpc_read state = read_head(reader, bytes, max);
+        enum weir_grpc_read state = read_frame_head(reader, bytes, max);
         if (state != WEIR_GRPC_MESSAGE)
             return state;
     }
     size_t total = head_length(reader->head);
+    weir_assert(reader->body_len <= total);
     size_t need = total - reader->body_len;
     if (reader->body_len == 0 && bytes->len >= need) {
         *out_message = (struct weir_text){ bytes->p, need };
-        take(bytes, need);
+        take_bytes(bytes, need);
         next_message(reader);
         return WEIR_GRPC_MESSAGE;
     }
     size_t len = bytes->len < need ? bytes->len : need;
-    if (!reserve(reader, reader->body_len + len, total))
+    if (!reserve_frame(reader, reader->body_len + len, total))
         return WEIR_GRPC_NO_MEMORY;
     if (len > 0) {
         memcpy(reader->body + reader->body_len, bytes->p, len);
-        take(bytes, len);
+        take_bytes(bytes, len);
     }
     reader->body_len += len;
     if (reader->body_len < total)
@@ -146,7 +150,7 @@ size_t weir_grpc_escape(const char *text, char *buf, size_t size)
     return used;
 }
 
-static int hex_digit(char c)
+static int hex_value(char c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';
@@ -157,12 +161,13 @@ static int hex_digit(char c)
 
 void weir_grpc_unescape(struct weir_text text, char *buf, size_t size)
 {
+    weir_assert(size > 0);
     size_t used = 0;
     for (size_t i = 0; i < text.len && used < size - 1; i++) {
         char c = text.p[i];
         if (c == '%' && text.len - i > 2) {
-            int high = hex_digit(text.p[i + 1]);
-            int low = hex_digit(text.p[i + 2]);
+            int high = hex_value(text.p[i + 1]);
+            int low = hex_value(text.p[i + 2]);
             if (high >= 0 && low >= 0) {
                 c = (char)(high << 4 | low);
                 i += 2;
@@ -182,10 +187,10 @@ bool weir_grpc_is_type(struct weir_text content_type)
     if (left.len < sizeof(type) - 1 ||
         memcmp(left.p, type, sizeof(type) - 1) != 0)
         return false;
-    take(&left, sizeof(type) - 1);
+    take_bytes(&left, sizeof(type) - 1);
     if (left.len >= sizeof(proto) - 1 &&
         memcmp(left.p, proto, sizeof(proto) - 1) == 0)
-        take(&left, sizeof(proto) - 1);
+        take_bytes(&left, sizeof(proto) - 1);
     return left.len == 0 || left.p[0] == ';';
 }
 

@@ -44,7 +44,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/h2_private.h"
+#include "io/h2_internal.h"
 
 #define STREAM_WINDOW (4 << 20)      /* bytes a peer may send ahead */
 #define CONNECTION_WINDOW (16 << 20) /* likewise, all streams together */
@@ -57,8 +57,8 @@
 
 /* ---- Streams ---- */
 
-static void tell_close(struct weir_h2 *h2, struct stream *stream, int status,
-                       const char *text)
+static void report_close(struct weir_h2 *h2, struct stream *stream, int status,
+                         const char *text)
 {
     bool tell = stream->began && !stream->over;
     stream->over = true;
@@ -67,17 +67,17 @@ static void tell_close(struct weir_h2 *h2, struct stream *stream, int status,
 }
 
 /* Reports the streams that nghttp2 closed while it was writing. */
-static void tell_closed(struct weir_h2 *h2)
+static void report_closed(struct weir_h2 *h2)
 {
     while (h2->closed) {
         struct stream *stream = h2->closed;
         h2->closed = stream->next;
-        tell_close(h2, stream, stream->grpc_status, stream->text);
+        report_close(h2, stream, stream->grpc_status, stream->text);
         free(stream);
     }
 }
 
-static void set_text(struct stream *stream, const char *text)
+static void set_status_text(struct stream *stream, const char *text)
 {
     stream->text[0] = '\0';
     strncat(stream->text, text, sizeof(stream->text) - 1);
@@ -150,8 +150,9 @@ static ssize_t read_out(nghttp2_session *session, int32_t id, uint8_t *buf,
 }
 
 /* Sends the response's headers; the data follow. */
-static int answer(struct weir_h2 *h2, struct stream *stream)
+static int submit_answer(struct weir_h2 *h2, struct stream *stream)
 {
+    weir_assert(h2->server && !stream->answered);
     nghttp2_nv pairs[] = {
         PAIR(":status", "200"),
         PAIR("content-type", "application/grpc"),
@@ -184,7 +185,7 @@ static void end_answer(struct weir_h2 *h2, struct stream *stream, int status,
                        const char *text)
 {
     stream->grpc_status = status;
-    set_text(stream, text ? text : "");
+    set_status_text(stream, text ? text : "");
     stream->ending = true;
     if (stream->answered) {
         (void)nghttp2_session_resume_data(h2->session, stream->id);
@@ -218,7 +219,7 @@ static void fail_call(struct weir_h2 *h2, struct stream *stream, int status,
     } else {
         abandon(h2, stream, NGHTTP2_CANCEL);
     }
-    tell_close(h2, stream, status, text);
+    report_close(h2, stream, status, text);
 }
 
 /* A response to a client that doesn't speak gRPC. */
@@ -365,8 +366,9 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame,
 
 /* ---- A call at the server ---- */
 
-static void begin_call(struct weir_h2 *h2, struct stream *stream)
+static void begin_server_call(struct weir_h2 *h2, struct stream *stream)
 {
+    weir_assert(h2->server && !stream->began);
     if (!stream->is_post)
         refuse_http(h2, stream, "405");
     else if (!stream->is_grpc)
@@ -432,13 +434,13 @@ static void end_response(struct weir_h2 *h2, struct stream *stream)
     if (stream->over)
         return;
     if (stream->grpc_status < 0)
-        tell_close(h2, stream, WEIR_GRPC_UNKNOWN,
-                   "the answer ended without a grpc-status");
+        report_close(h2, stream, WEIR_GRPC_UNKNOWN,
+                     "the answer ended without a grpc-status");
     else if (weir_grpc_is_partial(&stream->in))
-        tell_close(h2, stream, WEIR_GRPC_INTERNAL,
-                   "the answer ended within a message");
+        report_close(h2, stream, WEIR_GRPC_INTERNAL,
+                     "the answer ended within a message");
     else
-        tell_close(h2, stream, stream->grpc_status, stream->text);
+        report_close(h2, stream, stream->grpc_status, stream->text);
     /* The peer has ended the call, so it doesn't read the rest of our half. */
     if (nghttp2_session_get_stream_local_close(h2->session, stream->id) == 0)
         abandon(h2, stream, NGHTTP2_CANCEL);
@@ -454,7 +456,7 @@ static void on_headers_whole(struct weir_h2 *h2, const nghttp2_frame *frame)
     if (!h2->server)
         check_response(h2, stream);
     else if (frame->headers.cat == NGHTTP2_HCAT_REQUEST)
-        begin_call(h2, stream);
+        begin_server_call(h2, stream);
 }
 
 static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame,
@@ -575,12 +577,12 @@ static void stream_gone(struct weir_h2 *h2, struct stream *stream, int status,
 {
     weir_h2_unlink_stream(h2, stream);
     if (h2->feeding || stream->over || !stream->began) {
-        tell_close(h2, stream, status, text);
+        report_close(h2, stream, status, text);
         free(stream);
         return;
     }
     stream->grpc_status = status;
-    set_text(stream, text);
+    set_status_text(stream, text);
     stream->next = h2->closed;
     h2->closed = stream;
 }
@@ -736,7 +738,7 @@ int weir_h2_feed(struct weir_h2 *h2, const void *bytes, size_t len)
 {
     weir_assert(!h2->feeding);
     h2->feeding = true;
-    tell_closed(h2);
+    report_closed(h2);
     if (h2->failed == 0 && len > 0) {
         h2->fed += len;
         add_work(h2, len);
@@ -746,7 +748,7 @@ int weir_h2_feed(struct weir_h2 *h2, const void *bytes, size_t len)
                 used == NGHTTP2_ERR_NOMEM ? WEIR_ENOMEM : WEIR_EPROTOCOL;
     }
     fill_out(h2);
-    tell_closed(h2);
+    report_closed(h2);
     h2->feeding = false;
     return h2->failed;
 }
@@ -757,7 +759,7 @@ void weir_h2_end(struct weir_h2 *h2, const char *why)
     h2->feeding = true;
     if (h2->failed == 0)
         h2->failed = WEIR_ECLOSED;
-    tell_closed(h2);
+    report_closed(h2);
     /* A handler may end other calls, but can't begin one: the session has
      * failed. */
     for (struct stream *stream = h2->streams; stream;) {
@@ -766,7 +768,7 @@ void weir_h2_end(struct weir_h2 *h2, const char *why)
             stream = stream->next;
             continue;
         }
-        tell_close(h2, stream, WEIR_GRPC_UNAVAILABLE, why);
+        report_close(h2, stream, WEIR_GRPC_UNAVAILABLE, why);
         stream = h2->streams;
     }
     h2->feeding = false;
@@ -858,7 +860,7 @@ int weir_h2_send(struct weir_h2 *h2, int32_t id, const void *bytes, size_t len,
     if (!weir_byte_queue_reserve(&stream->out, total))
         return WEIR_ENOMEM;
     if (h2->server && !stream->answered) {
-        int error = answer(h2, stream);
+        int error = submit_answer(h2, stream);
         if (error < 0)
             return error;
     }

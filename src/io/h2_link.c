@@ -7,9 +7,9 @@
  *                                                 |
  *     socket <--write-- stream queue <--output-- h2 queue
  *
- * pump() moves output until there is none, or until the stream's queue is long:
- * output that the peer doesn't take stays in the h2, and callers see the h2's
- * bound. Writing may end calls, so each pump then feeds 0 bytes, as h2.h
+ * pump_h2() moves output until there is none, or until the stream's queue is
+ * long: output that the peer doesn't take stays in the h2, and callers see the
+ * h2's bound. Writing may end calls, so each pump then feeds 0 bytes, as h2.h
  * demands. One event at the end of a turn of the loop moves everything sent in
  * it, and the stream writes it at once.
  *
@@ -46,7 +46,7 @@ struct weir_h2_link {
 };
 
 /* Moves the h2's output, as far as the stream has room for it. */
-static void carry(struct weir_h2_link *link, size_t high)
+static void carry_output(struct weir_h2_link *link, size_t high)
 {
     while (weir_stream_queued(link->stream) < high) {
         const void *bytes;
@@ -56,11 +56,12 @@ static void carry(struct weir_h2_link *link, size_t high)
     }
 }
 
-static void destroy(struct weir_h2_link *link)
+static void destroy_h2_link(struct weir_h2_link *link)
 {
+    weir_assert(link->busy == 0);
     if (link->h2) {
         weir_h2_shutdown(link->h2);
-        carry(link, WEIR_STREAM_QUEUE_MAX / 2);
+        carry_output(link, WEIR_STREAM_QUEUE_MAX / 2);
     }
     weir_stream_close(&link->stream, true);
     weir_h2_free(&link->h2);
@@ -71,16 +72,17 @@ static void destroy(struct weir_h2_link *link)
     free(link);
 }
 
-static void enter(struct weir_h2_link *link)
+static void enter_h2_link(struct weir_h2_link *link)
 {
     link->busy++;
 }
 
-static void leave(struct weir_h2_link *link)
+static void leave_h2_link(struct weir_h2_link *link)
 {
+    weir_assert(link->busy > 0);
     link->busy--;
     if (link->closed && link->busy == 0)
-        destroy(link);
+        destroy_h2_link(link);
 }
 
 bool weir_h2_link_is_lost(const struct weir_h2_link *link)
@@ -88,7 +90,7 @@ bool weir_h2_link_is_lost(const struct weir_h2_link *link)
     return link->lost;
 }
 
-static void lose(struct weir_h2_link *link, const char *why)
+static void lose_h2_link(struct weir_h2_link *link, const char *why)
 {
     if (link->lost || link->closed)
         return;
@@ -99,7 +101,7 @@ static void lose(struct weir_h2_link *link, const char *why)
         link->handler.on_lost(link->handler.context, link, why);
 }
 
-static void tell_drain(struct weir_h2_link *link)
+static void report_drain(struct weir_h2_link *link)
 {
     if (!link->full || weir_h2_link_queued(link) >= WEIR_H2_LINK_LOW_MARK)
         return;
@@ -121,46 +123,43 @@ static const char *failure(const struct weir_h2_link *link, int error)
 
 /* Feeds (0 bytes are legal) and moves output. Call it between enter and
  * leave. */
-static void pump(struct weir_h2_link *link, const void *bytes, size_t len)
+static void pump_h2(struct weir_h2_link *link, const void *bytes, size_t len)
 {
     int error = weir_h2_feed(link->h2, bytes, len);
     if (link->closed)
         return;
-    carry(link, WEIR_H2_LINK_HIGH_MARK);
+    carry_output(link, WEIR_H2_LINK_HIGH_MARK);
     if (error == 0)
         error = weir_h2_feed(link->h2, NULL, 0);
     if (link->closed)
         return;
-    carry(link, WEIR_H2_LINK_HIGH_MARK);
+    carry_output(link, WEIR_H2_LINK_HIGH_MARK);
     if (error < 0)
-        lose(link, failure(link, error));
+        lose_h2_link(link, failure(link, error));
     else if (weir_h2_is_over(link->h2))
-        lose(link, "the connection was ended in good order");
+        lose_h2_link(link, "the connection was ended in good order");
     else
-        tell_drain(link);
+        report_drain(link);
 }
 
 static void pump_event(struct weir_h2_link *link, const void *bytes, size_t len)
 {
     if (link->lost || link->closed)
         return;
-    enter(link);
-    pump(link, bytes, len);
-    leave(link);
+    enter_h2_link(link);
+    pump_h2(link, bytes, len);
+    leave_h2_link(link);
 }
 
 /* ---- Events ---- */
 
 static void arm(struct weir_h2_link *link, weir_duration delay)
 {
-    struct timeval time = {
-        .tv_sec = (time_t)(delay / WEIR_SECOND),
-        .tv_usec = (suseconds_t)(delay % WEIR_SECOND / 1000 + 1),
-    };
+    struct timeval time = weir_timeval_of(delay + 1000);
     (void)event_add(link->timer, &time);
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *context)
+static void on_h2_timer(evutil_socket_t fd, short what, void *context)
 {
     (void)fd;
     (void)what;
@@ -172,9 +171,9 @@ static void on_timer(evutil_socket_t fd, short what, void *context)
             arm(link, link->patience - waited);
             return;
         }
-        enter(link);
-        lose(link, "the peer doesn't answer");
-        leave(link);
+        enter_h2_link(link);
+        lose_h2_link(link, "the peer doesn't answer");
+        leave_h2_link(link);
         return;
     }
     weir_duration quiet = now - link->heard_at;
@@ -190,31 +189,32 @@ static void on_timer(evutil_socket_t fd, short what, void *context)
     pump_event(link, NULL, 0);
 }
 
-static void on_flush(evutil_socket_t fd, short what, void *context)
+static void on_h2_flush(evutil_socket_t fd, short what, void *context)
 {
     (void)fd;
     (void)what;
     pump_event(context, NULL, 0);
 }
 
-static void begin(struct weir_h2_link *link)
+static void begin_h2_link(struct weir_h2_link *link)
 {
+    weir_assert(!link->open);
     link->open = true;
     link->heard_at = weir_clock_now();
     arm(link, link->silence);
 }
 
-static void on_open(void *context, struct weir_stream *stream)
+static void on_stream_open(void *context, struct weir_stream *stream)
 {
     (void)stream;
     struct weir_h2_link *link = context;
-    begin(link);
-    enter(link);
+    begin_h2_link(link);
+    enter_h2_link(link);
     if (link->handler.on_open)
         link->handler.on_open(link->handler.context, link);
     if (!link->closed)
         weir_h2_link_flush(link);
-    leave(link);
+    leave_h2_link(link);
 }
 
 /* Detects TLS on a plain-text link, a common mistake: the peer's first bytes
@@ -231,8 +231,8 @@ static const char *find_tls(const struct weir_h2_link *link,
     return NULL;
 }
 
-static void on_bytes(void *context, struct weir_stream *stream,
-                     const void *bytes, size_t len)
+static void on_h2_bytes(void *context, struct weir_stream *stream,
+                        const void *bytes, size_t len)
 {
     (void)stream;
     struct weir_h2_link *link = context;
@@ -243,12 +243,12 @@ static void on_bytes(void *context, struct weir_stream *stream,
         pump_event(link, bytes, len);
         return;
     }
-    enter(link);
-    lose(link, tls);
-    leave(link);
+    enter_h2_link(link);
+    lose_h2_link(link, tls);
+    leave_h2_link(link);
 }
 
-static void on_drain(void *context, struct weir_stream *stream)
+static void on_stream_drain(void *context, struct weir_stream *stream)
 {
     (void)stream;
     pump_event(context, NULL, 0);
@@ -264,15 +264,16 @@ static bool may_want_tls(const struct weir_h2_link *link,
            !weir_stream_peer_names(stream, &ignored);
 }
 
-static void on_lost(void *context, struct weir_stream *stream, const char *why)
+static void on_stream_lost(void *context, struct weir_stream *stream,
+                           const char *why)
 {
     struct weir_h2_link *link = context;
-    enter(link);
-    lose(link, may_want_tls(link, stream)
-                   ? "the peer hung up before it sent a byte: does it want "
-                     "TLS?"
-                   : why);
-    leave(link);
+    enter_h2_link(link);
+    lose_h2_link(
+        link, may_want_tls(link, stream)
+                  ? "the peer hung up before it sent a byte: does it want TLS?"
+                  : why);
+    leave_h2_link(link);
 }
 
 /* ---- Calls by the owner ---- */
@@ -294,23 +295,23 @@ struct weir_h2_link *weir_h2_link_new(
         .silence = WEIR_H2_LINK_SILENCE,
         .patience = WEIR_H2_LINK_PATIENCE,
     };
-    link->flush = event_new(base, -1, 0, on_flush, link);
-    link->timer = event_new(base, -1, 0, on_timer, link);
+    link->flush = event_new(base, -1, 0, on_h2_flush, link);
+    link->timer = event_new(base, -1, 0, on_h2_timer, link);
     link->h2 = weir_h2_new(server, &handler->calls);
     if (!link->flush || !link->timer || !link->h2) {
-        destroy(link);
+        destroy_h2_link(link);
         return NULL;
     }
     struct weir_stream_handler events = {
         .context = link,
-        .on_open = on_open,
-        .on_bytes = on_bytes,
-        .on_drain = on_drain,
-        .on_lost = on_lost,
+        .on_open = on_stream_open,
+        .on_bytes = on_h2_bytes,
+        .on_drain = on_stream_drain,
+        .on_lost = on_stream_lost,
     };
     weir_stream_set_handler(stream, &events);
     if (server)
-        begin(link);
+        begin_h2_link(link);
     weir_h2_link_flush(link);
     return link;
 }
@@ -373,7 +374,7 @@ void weir_h2_link_close(struct weir_h2_link **link)
     *link = NULL;
     self->closed = true;
     if (self->busy == 0)
-        destroy(self);
+        destroy_h2_link(self);
 }
 
 void weir_h2_link_set_ping(struct weir_h2_link *link, weir_duration silence,

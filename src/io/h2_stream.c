@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "io/h2_private.h"
+#include "io/h2_internal.h"
 
 static struct stream **recent_of(struct weir_h2 *h2, int32_t id)
 {
@@ -53,6 +53,8 @@ void weir_h2_wipe_authorization(struct stream *stream)
 static void drop_buffers(struct weir_h2 *h2, struct stream *stream)
 {
     weir_h2_wipe_authorization(stream);
+    weir_assert(h2->queued >= weir_byte_queue_left(&stream->out) &&
+                h2->partial >= stream->in.body_len);
     h2->queued -= weir_byte_queue_left(&stream->out);
     weir_byte_queue_fini(&stream->out);
     h2->partial -= stream->in.body_len;
@@ -65,6 +67,7 @@ void weir_h2_unlink_stream(struct weir_h2 *h2, struct stream *stream)
     if (stream->next)
         stream->next->self = stream->self;
     *recent_of(h2, stream->id) = NULL;
+    weir_assert(h2->stream_count > 0);
     h2->stream_count--;
     drop_buffers(h2, stream);
 }

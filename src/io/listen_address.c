@@ -18,7 +18,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "io/stream_private.h"
+#include "io/stream_internal.h"
 
 #define BACKLOG 1024 /* connections; the kernel has a bound too */
 #define FLAGS (SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
@@ -38,9 +38,8 @@ int weir_listen_address_parse(struct weir_text text,
     if (len == 0 || len > WEIR_LISTEN_ADDRESS_PATH_MAX ||
         memchr(text.p + 5, '\0', len))
         return weir_diag_set(diag, WEIR_ESYNTAX,
-                             "a unix socket is "
-                             "unix:PATH, and the system takes a path of at "
-                             "most 107 bytes",
+                             "a unix socket is unix:PATH, and the "
+                             "system takes a path of at most 107 bytes",
                              NULL);
     memcpy(place.path, text.p + 5, len);
     *out = place;
@@ -84,7 +83,7 @@ static bool is_left_over(const struct weir_listen_address *place)
     return refused;
 }
 
-static int refuse(struct weir_diag *diag, int why, const char *kind)
+static int refuse_to_listen(struct weir_diag *diag, int why, const char *kind)
 {
     if (why != EADDRINUSE)
         kind = NULL; /* ends the list of kinds */
@@ -101,7 +100,8 @@ static int bind_and_listen(int fd, const struct sockaddr *at, socklen_t len,
         return fd;
     int why = errno;
     close(fd);
-    return refuse(diag, why, at->sa_family == AF_UNIX ? "path" : "port");
+    return refuse_to_listen(diag, why,
+                            at->sa_family == AF_UNIX ? "path" : "port");
 }
 
 static int listen_at_path(const struct weir_listen_address *place,
@@ -112,7 +112,7 @@ static int listen_at_path(const struct weir_listen_address *place,
         unlink(place->path);
     int fd = socket(AF_UNIX, FLAGS, 0);
     if (fd < 0)
-        return refuse(diag, errno, NULL);
+        return refuse_to_listen(diag, errno, NULL);
     return bind_and_listen(fd, (struct sockaddr *)&at, sizeof at, diag);
 }
 
@@ -135,13 +135,12 @@ int weir_listen_address_listen(struct weir_listen_address *place,
     if (place->path[0])
         return listen_at_path(place, diag);
     if (!weir_address_numeric(&place->address, &at, &len))
-        return weir_diag_set(diag, WEIR_EINVAL,
-                             "an address to listen at is "
-                             "numeric, as 127.0.0.1 or [::1]",
-                             NULL);
+        return weir_diag_set(
+            diag, WEIR_EINVAL,
+            "an address to listen at is numeric, as 127.0.0.1 or [::1]", NULL);
     int fd = socket(at.ss_family, FLAGS, 0);
     if (fd < 0)
-        return refuse(diag, errno, NULL);
+        return refuse_to_listen(diag, errno, NULL);
     int on = 1;
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     fd = bind_and_listen(fd, (struct sockaddr *)&at, len, diag);

@@ -11,109 +11,14 @@
  * in a list, oldest first, so that they can be ended when the TLS files are
  * reloaded. */
 
-#include <arpa/inet.h>
 #include <stdlib.h>
-#include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 #include "io/accept.h"
 #include "io/listen_address.h"
-#include "io/stream_private.h"
+#include "io/stream_internal.h"
 
-struct weir_listener {
-    struct event_base *base;
-    struct weir_acceptor *acceptor; /* owned; NULL: the listener is freed, its
-                                     * streams still exist */
-    struct weir_ration *ration;     /* owned */
-    struct weir_listener_options options;
-    size_t live; /* streams accepted and not ended */
-    struct weir_handshakes handshakes;
-    uint64_t refused;
-    uint16_t port;
-};
-
-bool weir_address_numeric(const struct weir_address *address,
-                          struct sockaddr_storage *out, socklen_t *out_len)
-{
-    struct sockaddr_in v4 = {
-        .sin_family = AF_INET,
-        .sin_port = htons(address->port),
-    };
-    struct sockaddr_in6 v6 = {
-        .sin6_family = AF_INET6,
-        .sin6_port = htons(address->port),
-    };
-    const char *host = address->host;
-    if (strcasecmp(host, "localhost") == 0)
-        host = "127.0.0.1";
-    memset(out, 0, sizeof(*out));
-    if (inet_pton(AF_INET, host, &v4.sin_addr) == 1) {
-        memcpy(out, &v4, sizeof(v4));
-        *out_len = sizeof(v4);
-        return true;
-    }
-    if (inet_pton(AF_INET6, host, &v6.sin6_addr) == 1) {
-        memcpy(out, &v6, sizeof(v6));
-        *out_len = sizeof(v6);
-        return true;
-    }
-    return false;
-}
-
-static void free_if_unused(struct weir_listener *listener)
-{
-    if (listener->acceptor || listener->live > 0)
-        return;
-    weir_ration_free(&listener->ration);
-    free(listener);
-}
-
-void weir_listener_release(struct weir_listener *listener)
-{
-    listener->live--;
-    if (listener->acceptor && listener->live < listener->options.max)
-        weir_acceptor_set_open(listener->acceptor, true);
-    free_if_unused(listener);
-}
-
-struct weir_handshakes *weir_listener_handshakes(struct weir_listener *l)
-{
-    return &l->handshakes;
-}
-
-struct weir_tls *weir_listener_tls(const struct weir_listener *listener)
-{
-    return listener->options.tls;
-}
-
-struct weir_ration *weir_listener_ration(struct weir_listener *listener)
-{
-    return listener->ration;
-}
-
-void weir_listener_open(struct weir_listener *listener,
-                        struct weir_stream *stream)
-{
-    listener->options.on_accept(listener->options.context, stream);
-}
-
-void weir_listener_refuse(struct weir_listener *listener, const char *peer,
-                          const char *why)
-{
-    listener->refused++;
-    if (listener->acceptor && listener->options.on_refused)
-        listener->options.on_refused(listener->options.context, peer, why);
-}
-
-void weir_listener_evicted(struct weir_listener *listener, const char *peer,
-                           const char *why)
-{
-    if (listener->acceptor && listener->options.on_evicted)
-        listener->options.on_evicted(listener->options.context, peer, why);
-}
-
-static bool make_room(void *context)
+static bool evict_stream(void *context)
 {
     struct weir_listener *listener = context;
     return weir_ration_evict(listener->ration,
@@ -122,9 +27,11 @@ static bool make_room(void *context)
                              "address with most of them");
 }
 
-static void on_socket(void *context, int fd, const struct sockaddr *peer)
+static void on_listener_socket(void *context, int fd,
+                               const struct sockaddr *peer)
 {
     struct weir_listener *listener = context;
+    weir_assert(listener->acceptor);
     listener->live++;
     if (listener->live >= listener->options.max) {
         (void)weir_ration_evict(listener->ration, "too many peers are "
@@ -141,7 +48,7 @@ static void on_socket(void *context, int fd, const struct sockaddr *peer)
 }
 
 /* On success the listener owns 'fd'. */
-static int start(struct weir_listener *listener, int fd)
+static int start_listener(struct weir_listener *listener, int fd)
 {
     const struct weir_listener_options *options = &listener->options;
     const struct weir_ration_options ration = {
@@ -151,8 +58,8 @@ static int start(struct weir_listener *listener, int fd)
     const struct weir_acceptor_options acceptor = {
         .base = listener->base,
         .fd = fd,
-        .on_socket = on_socket,
-        .make_room = make_room,
+        .on_socket = on_listener_socket,
+        .make_room = evict_stream,
         .on_short = options->on_short,
         .context = listener,
     };
@@ -175,12 +82,12 @@ int weir_listener_new(struct event_base *base,
         listener->base = base;
         listener->options = *options;
         listener->port = place.address.port;
-        error = start(listener, fd);
+        error = start_listener(listener, fd);
     }
     if (error < 0) {
         close(fd);
         if (listener)
-            free_if_unused(listener);
+            weir_listener_free_if_unused(listener);
         return weir_diag_set(diag, error, weir_strerror(error), NULL);
     }
     *out = listener;
@@ -214,5 +121,5 @@ void weir_listener_free(struct weir_listener **listener)
         weir_stream_close(&stream, false);
     }
     weir_acceptor_free(&self->acceptor);
-    free_if_unused(self);
+    weir_listener_free_if_unused(self);
 }

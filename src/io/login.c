@@ -23,7 +23,7 @@ struct weir_login {
     struct weir_tls *tls;
 };
 
-static const char *given(const char *path)
+static const char *path_or_null(const char *path)
 {
     return path && *path ? path : NULL;
 }
@@ -39,7 +39,7 @@ static struct weir_tls_options tls_options(const char *ca, const char *cert,
 /* ---- The token ---- */
 
 /* Whether HTTP allows the text in a header; blanks aren't allowed here. */
-static bool is_token(const char *text, size_t len)
+static bool is_bearer_token(const char *text, size_t len)
 {
     for (size_t i = 0; i < len; i++)
         if (text[i] <= ' ' || text[i] > '~')
@@ -71,10 +71,10 @@ static int read_token(const char *path, char *out, struct weir_diag *diag)
     int result = 0;
     if (len > TOKEN_MAX)
         result = refuse_token(diag, path, "a token has at most 512 bytes");
-    else if (!is_token(line, len))
-        result = refuse_token(diag, path,
-                              "its first line is no token: write "
-                              "one, without blanks");
+    else if (!is_bearer_token(line, len))
+        result = refuse_token(
+            diag, path,
+            "its first line is no token: write one, without blanks");
     else
         snprintf(out, WEIR_H2_AUTHORIZATION_MAX + 1, BEARER "%.*s", (int)len,
                  line);
@@ -98,22 +98,20 @@ int weir_login_check_address(const struct weir_login_options *options,
                              const struct weir_address *address,
                              struct weir_diag *diag)
 {
-    if (!given(options->token_file) || given(options->tls_ca) ||
+    if (!path_or_null(options->token_file) || path_or_null(options->tls_ca) ||
         weir_address_is_loopback(address))
         return 0;
     return weir_diag_set(diag, WEIR_EINVAL, "a token isn't sent to ",
-                         address->host,
-                         " in plain text: name the CA to "
-                         "trust",
+                         address->host, " in plain text: name the CA to trust",
                          NULL);
 }
 
 int weir_login_check(const struct weir_login_options *options,
                      struct weir_diag *diag)
 {
-    const char *ca = given(options->tls_ca);
-    const char *cert = given(options->tls_cert);
-    const char *key = given(options->tls_key);
+    const char *ca = path_or_null(options->tls_ca);
+    const char *cert = path_or_null(options->tls_cert);
+    const char *key = path_or_null(options->tls_key);
     int error = 0;
     if (ca || cert || key) {
         struct weir_tls_options tls_of = tls_options(ca, cert, key);
@@ -121,7 +119,7 @@ int weir_login_check(const struct weir_login_options *options,
         error = weir_tls_new(&tls_of, &tls, diag);
         weir_tls_free(&tls);
     }
-    if (error < 0 || !given(options->token_file))
+    if (error < 0 || !path_or_null(options->token_file))
         return error;
     char authorization[WEIR_H2_AUTHORIZATION_MAX + 1] = "";
     error = read_token(options->token_file, authorization, diag);
@@ -137,7 +135,7 @@ struct weir_login *weir_login_new(const struct weir_login_options *options)
                                  options->tls_key, options->token_file };
     struct weir_login *login = calloc(1, sizeof(*login));
     for (int i = 0; login && i < FILES; i++) {
-        if (!given(named[i]))
+        if (!path_or_null(named[i]))
             continue;
         login->path[i] = strdup(named[i]);
         if (!login->path[i])

@@ -24,7 +24,7 @@ struct origin {
 
 /* ---- Parsing ---- */
 
-static bool is_host_byte(char c)
+static bool is_origin_host_byte(char c)
 {
     return isalnum((unsigned char)c) || strchr("-._", c);
 }
@@ -52,7 +52,7 @@ static bool read_host(const char *text, bool tls, struct origin *out)
     while (begin[len] != '\0' &&
            (brackets ? isxdigit((unsigned char)begin[len]) ||
                            strchr(":.", begin[len])
-                     : is_host_byte(begin[len])))
+                     : is_origin_host_byte(begin[len])))
         len++;
     if (len == 0 || len >= sizeof out->address.host ||
         (brackets && begin[len] != ']'))
@@ -73,7 +73,7 @@ static bool read_origin(const char *text, struct origin *out)
            read_host(text + sizeof sealed - 1, true, out);
 }
 
-static bool is_same(const struct origin *a, const struct origin *b)
+static bool is_same_origin(const struct origin *a, const struct origin *b)
 {
     return a->tls == b->tls && a->address.port == b->address.port &&
            strcasecmp(a->address.host, b->address.host) == 0;
@@ -85,9 +85,8 @@ int weir_origin_parse(const char *text, struct weir_diag *diag)
     if (strlen(text) <= WEIR_ORIGIN_MAX && read_origin(text, &ignored))
         return 0;
     return weir_diag_set(diag, WEIR_EINVAL,
-                         "an origin is a scheme, a host "
-                         "and perhaps a port, without a path: "
-                         "https://weir.example",
+                         "an origin is a scheme, a host and perhaps a "
+                         "port, without a path: https://weir.example",
                          NULL);
 }
 
@@ -101,9 +100,9 @@ static bool is_own(const struct weir_origin_own *own, const char *host,
     if (!read_origin(origin, &from))
         return false; /* also "null", which a sandbox or a file has */
     if (own->public_origin && read_origin(own->public_origin, &to) &&
-        is_same(&from, &to))
+        is_same_origin(&from, &to))
         return true;
-    return host && read_host(host, own->tls, &to) && is_same(&from, &to);
+    return host && read_host(host, own->tls, &to) && is_same_origin(&from, &to);
 }
 
 /* Whether Host is a name of a listener on loopback. */
@@ -120,7 +119,8 @@ static bool is_known_host(const struct weir_origin_own *own, const char *host)
     /* A proxy may pass on the Host that the browser sent. Its default port is
      * that of the proxy's scheme, not of ours. */
     return own->public_origin && read_origin(own->public_origin, &public) &&
-           read_host(host, public.tls, &named) && is_same(&named, &public);
+           read_host(host, public.tls, &named) &&
+           is_same_origin(&named, &public);
 }
 
 static bool comes_from_here(const char *fetch_site)

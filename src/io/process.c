@@ -22,12 +22,13 @@
 #include <unistd.h>
 
 #include "core/base/hash.h"
+#include "io/clock.h"
 
 #define START_BITS 40 /* 348 years of 10 ms */
 #define START_MASK (((uint64_t)1 << START_BITS) - 1)
 
 /* Reads a small file of /proc; false: it can't be read. */
-static bool read_file(const char *path, char *buf, size_t size)
+static bool read_proc_file(const char *path, char *buf, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
@@ -47,13 +48,13 @@ struct looks {
 };
 
 /* 0, WEIR_ENOENT (no such process), or WEIR_ESYSTEM. */
-static int look_at(pid_t pid, struct looks *out)
+static int look_at_process(pid_t pid, struct looks *out)
 {
     char path[64], text[1024];
     if (kill(pid, 0) < 0 && errno == ESRCH)
         return WEIR_ENOENT;
     snprintf(path, sizeof(path), "/proc/%ld/stat", (long)pid);
-    if (!read_file(path, text, sizeof(text)))
+    if (!read_proc_file(path, text, sizeof(text)))
         return kill(pid, 0) < 0 && errno == ESRCH ? WEIR_ENOENT : WEIR_ESYSTEM;
     /* The process name before it may contain blanks and parentheses. */
     const char *rest = strrchr(text, ')');
@@ -65,7 +66,7 @@ static int look_at(pid_t pid, struct looks *out)
     return 0;
 }
 
-static uint64_t number_of(pid_t pid, uint64_t start)
+static uint64_t process_number(pid_t pid, uint64_t start)
 {
     return (uint64_t)pid << START_BITS | (start & START_MASK);
 }
@@ -74,7 +75,8 @@ uint64_t weir_process_self(void)
 {
     struct looks looks;
     pid_t pid = getpid();
-    return look_at(pid, &looks) == 0 ? number_of(pid, looks.start) : 0;
+    return look_at_process(pid, &looks) == 0 ? process_number(pid, looks.start)
+                                             : 0;
 }
 
 bool weir_process_lives(uint64_t process)
@@ -83,10 +85,10 @@ bool weir_process_lives(uint64_t process)
     pid_t pid = (pid_t)(process >> START_BITS);
     if (pid <= 0)
         return false;
-    int error = look_at(pid, &looks);
+    int error = look_at_process(pid, &looks);
     if (error < 0)
         return error != WEIR_ENOENT;
-    if (number_of(pid, looks.start) != process || looks.state == 'X')
+    if (process_number(pid, looks.start) != process || looks.state == 'X')
         return false;
     return looks.state != 'Z' || looks.threads > 1;
 }
@@ -95,7 +97,8 @@ int weir_process_world(struct weir_process_world *out)
 {
     char boot[64];
     struct stat names;
-    if (!read_file("/proc/sys/kernel/random/boot_id", boot, sizeof(boot)) ||
+    if (!read_proc_file("/proc/sys/kernel/random/boot_id", boot,
+                        sizeof(boot)) ||
         stat("/proc/self/ns/pid", &names) < 0)
         return WEIR_ESYSTEM;
     *out = (struct weir_process_world){
@@ -107,10 +110,7 @@ int weir_process_world(struct weir_process_world *out)
 
 void weir_futex_wait(uint32_t *word, uint32_t seen, weir_duration most)
 {
-    struct timespec timeout = {
-        .tv_sec = (time_t)(most / WEIR_SECOND),
-        .tv_nsec = (long)(most % WEIR_SECOND),
-    };
+    struct timespec timeout = weir_timespec_of(most);
     syscall(SYS_futex, word, FUTEX_WAIT, seen, &timeout, NULL, 0);
 }
 

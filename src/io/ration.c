@@ -175,14 +175,15 @@ void weir_ration_leave(struct weir_ration_member *member)
         leave_queue(ration, member);
     rest_if_empty(ration, source);
     TAILQ_REMOVE(&source->all, member, among);
+    weir_assert(ration->members > 0);
     ration->counts[member->source]--;
     ration->members--;
     member->ration = NULL;
 }
 
 /* Charges a cost to the source and to the whole ration. */
-static void charge(struct weir_ration *ration, struct source *source,
-                   weir_duration cost)
+static void charge_source(struct weir_ration *ration, struct source *source,
+                          weir_duration cost)
 {
     source->deficit -= (int64_t)cost;
     if (source->deficit < -DEFICIT_MAX)
@@ -190,8 +191,8 @@ static void charge(struct weir_ration *ration, struct source *source,
     ration->free_at = weir_after(ration->free_at, WEIR_RATION_PART * cost);
 }
 
-static void give_back(struct weir_ration *ration, struct source *source,
-                      weir_duration cost)
+static void credit_source(struct weir_ration *ration, struct source *source,
+                          weir_duration cost)
 {
     weir_duration part = WEIR_RATION_PART * cost;
     int64_t most = source->is_active ? DEFICIT_MAX : 0;
@@ -206,7 +207,7 @@ void weir_ration_admit(struct weir_ration_member *member)
     struct weir_ration *ration = member->ration;
     if (!ration)
         return;
-    give_back(ration, &ration->sources[member->source], member->cost);
+    credit_source(ration, &ration->sources[member->source], member->cost);
     if (ration->turn_of == member)
         ration->is_free = true;
     weir_ration_leave(member);
@@ -231,7 +232,7 @@ void weir_ration_wait(struct weir_ration_member *member)
 
 /* Mostly members that had a turn: a flood of new members would otherwise leave
  * the others no time to finish. */
-static struct weir_ration_member *next_of(struct source *source)
+static struct weir_ration_member *next_member(struct source *source)
 {
     source->turns = (source->turns + 1) % FRESH_EVERY;
     unsigned first = source->turns == 0 ? FRESH : SERVED;
@@ -249,7 +250,8 @@ static void go_last(struct weir_ration *ration, struct source *source)
 static weir_duration give_turn(struct weir_ration *ration,
                                struct source *source)
 {
-    struct weir_ration_member *member = next_of(source);
+    struct weir_ration_member *member = next_member(source);
+    weir_assert(member && !ration->turn_of);
     uint64_t (*time_used)(void *) = ration->options.time_used;
     leave_queue(ration, member);
     member->served = true;
@@ -263,7 +265,7 @@ static weir_duration give_turn(struct weir_ration *ration,
         member->cost += cost;
     ration->turn_of = NULL;
     if (!ration->is_free)
-        charge(ration, source, cost);
+        charge_source(ration, source, cost);
     else if (source->is_active)
         go_last(ration, source);
     rest_if_empty(ration, source);
@@ -302,7 +304,7 @@ weir_instant weir_ration_serve(struct weir_ration *ration, weir_instant now)
     return next;
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *context)
+static void on_ration_timer(evutil_socket_t fd, short what, void *context)
 {
     (void)fd;
     (void)what;
@@ -312,10 +314,7 @@ static void on_timer(evutil_socket_t fd, short what, void *context)
     if (next == WEIR_NEVER)
         return;
     /* A timer, not event_active(): the loop then polls its sockets before. */
-    weir_duration wait = next - now;
-    const struct timeval in = { .tv_sec = (time_t)(wait / WEIR_SECOND),
-                                .tv_usec =
-                                    (suseconds_t)(wait % WEIR_SECOND / 1000) };
+    const struct timeval in = weir_timeval_of(next - now);
     (void)event_add(ration->timer, &in);
 }
 
@@ -339,7 +338,8 @@ struct weir_ration *weir_ration_new(const struct weir_ration_options *options)
         TAILQ_INIT(&source->queue[SERVED]);
     }
     if (options->base)
-        ration->timer = event_new(options->base, -1, 0, on_timer, ration);
+        ration->timer =
+            event_new(options->base, -1, 0, on_ration_timer, ration);
     if (options->base && !ration->timer) {
         free(ration);
         return NULL;

@@ -42,17 +42,15 @@ struct weir_root_link {
 /* ---- Down ---- */
 
 /* Ends the connection and tries again later. */
-static void drop(struct weir_root_link *link, const char *why)
+static void drop_root_link(struct weir_root_link *link, const char *why)
 {
     weir_instant now = weir_clock_now();
     weir_h2_link_close(&link->link);
     if (link->good_at && now - link->good_at > GOOD_FOR)
         link->backoff = BACKOFF_FIRST;
+    weir_assert(!link->link);
     link->good_at = 0;
-    struct timeval pause = {
-        .tv_sec = (time_t)(link->backoff / WEIR_SECOND),
-        .tv_usec = (suseconds_t)(link->backoff % WEIR_SECOND / 1000),
-    };
+    struct timeval pause = weir_timeval_of(link->backoff);
     evtimer_add(link->retry, &pause);
     link->backoff =
         link->backoff * 2 < BACKOFF_MOST ? link->backoff * 2 : BACKOFF_MOST;
@@ -64,46 +62,47 @@ static void drop(struct weir_root_link *link, const char *why)
 
 /* A root that answers, but can't be understood or refuses us, is news after a
  * root that didn't answer; reported once for each kind of error. */
-static void tell_again(struct weir_root_link *link, int error)
+static void report_down_again(struct weir_root_link *link, int error)
 {
     link->told_down &= link->told_error == error;
     link->told_error = error;
 }
 
 /* One read may hold bytes behind those after which the link was dropped. */
-static bool is_gone(const struct weir_root_link *link, const struct weir_h2 *h2)
+static bool is_former_h2(const struct weir_root_link *link,
+                         const struct weir_h2 *h2)
 {
     return !link->link || weir_h2_link_h2(link->link) != h2;
 }
 
 /* ---- The connection ---- */
 
-static void on_open(void *context, struct weir_h2_link *h2_link)
+static void on_root_open(void *context, struct weir_h2_link *h2_link)
 {
     struct weir_root_link *link = context;
     (void)h2_link;
     link->options.handler.on_up(link->options.handler.context);
 }
 
-static void on_lost(void *context, struct weir_h2_link *h2_link,
-                    const char *why)
+static void on_root_lost(void *context, struct weir_h2_link *h2_link,
+                         const char *why)
 {
     (void)h2_link;
-    drop(context, why);
+    drop_root_link(context, why);
 }
 
-static void on_message(void *context, struct weir_h2 *h2, int32_t stream,
-                       const void *bytes, size_t len)
+static void on_root_message(void *context, struct weir_h2 *h2, int32_t stream,
+                            const void *bytes, size_t len)
 {
     struct weir_root_link *link = context;
     const struct weir_root_link_handler *handler = &link->options.handler;
     (void)stream;
-    if (is_gone(link, h2))
+    if (is_former_h2(link, h2))
         return;
     int error = handler->on_bytes(handler->context, bytes, len);
     if (error < 0) {
-        tell_again(link, error);
-        drop(link, weir_strerror(error));
+        report_down_again(link, error);
+        drop_root_link(link, weir_strerror(error));
         return;
     }
     /* The root speaks our protocol: the next loss is reported again. */
@@ -113,12 +112,12 @@ static void on_message(void *context, struct weir_h2 *h2, int32_t stream,
         link->good_at = weir_clock_now();
 }
 
-static void on_close(void *context, struct weir_h2 *h2, int32_t stream,
-                     int grpc_status, const char *message)
+static void on_root_close(void *context, struct weir_h2 *h2, int32_t stream,
+                          int grpc_status, const char *message)
 {
     struct weir_root_link *link = context;
     (void)stream;
-    if (is_gone(link, h2))
+    if (is_former_h2(link, h2))
         return;
     char why[128];
     bool said = message && *message;
@@ -133,23 +132,24 @@ static void on_close(void *context, struct weir_h2 *h2, int32_t stream,
         snprintf(why, sizeof(why), "the call ended with gRPC status %d%s%.80s",
                  grpc_status, said ? ": " : "", said ? message : "");
     if (weir_h2_link_is_refused(link->link))
-        tell_again(link, WEIR_ETLS);
+        report_down_again(link, WEIR_ETLS);
     else if (grpc_status == WEIR_GRPC_UNAUTHENTICATED ||
              grpc_status == WEIR_GRPC_PERMISSION_DENIED)
-        tell_again(link, WEIR_ECREDENTIAL);
-    drop(link, why);
+        report_down_again(link, WEIR_ECREDENTIAL);
+    drop_root_link(link, why);
 }
 
-static int open_link(struct weir_root_link *link, struct weir_tls *tls)
+static int open_root_link(struct weir_root_link *link, struct weir_tls *tls)
 {
+    weir_assert(!link->link);
     struct weir_stream_handler none = { 0 };
     struct weir_h2_link_handler handler = {
         .context = link,
         .calls = { .context = link,
-                   .on_message = on_message,
-                   .on_close = on_close },
-        .on_open = on_open,
-        .on_lost = on_lost,
+                   .on_message = on_root_message,
+                   .on_close = on_root_close },
+        .on_open = on_root_open,
+        .on_lost = on_root_lost,
     };
     struct weir_stream *stream =
         weir_stream_connect(link->options.base, &link->address, tls, 0, &none);
@@ -159,7 +159,7 @@ static int open_link(struct weir_root_link *link, struct weir_tls *tls)
 }
 
 /* Connects and begins the call; or the error. */
-static int begin(struct weir_root_link *link, struct weir_diag *diag)
+static int begin_root_link(struct weir_root_link *link, struct weir_diag *diag)
 {
     struct weir_tls *tls;
     char authorization[WEIR_H2_AUTHORIZATION_MAX + 1] = "";
@@ -171,7 +171,7 @@ static int begin(struct weir_root_link *link, struct weir_diag *diag)
         error =
             weir_login_authorization(link->options.login, authorization, diag);
     if (error == 0)
-        error = open_link(link, tls);
+        error = open_root_link(link, tls);
     if (error == 0)
         link->stream = weir_h2_call(weir_h2_link_h2(link->link), WEIR_V1_LINK,
                                     link->address.host,
@@ -183,17 +183,17 @@ static int begin(struct weir_root_link *link, struct weir_diag *diag)
 void weir_root_link_connect(struct weir_root_link *link)
 {
     struct weir_diag diag = { .text = "" };
-    int error = begin(link, &diag);
+    int error = begin_root_link(link, &diag);
     if (error == 0) {
         weir_h2_link_flush(link->link);
         return;
     }
     if (diag.text[0])
-        tell_again(link, error);
-    drop(link, diag.text[0] ? diag.text : weir_strerror(error));
+        report_down_again(link, error);
+    drop_root_link(link, diag.text[0] ? diag.text : weir_strerror(error));
 }
 
-static void on_retry(evutil_socket_t fd, short what, void *context)
+static void on_root_retry(evutil_socket_t fd, short what, void *context)
 {
     (void)fd;
     (void)what;
@@ -228,7 +228,7 @@ struct weir_root_link *weir_root_link_new(
     bool v6 = strchr(link->address.host, ':') != NULL;
     snprintf(link->text, sizeof(link->text), v6 ? "[%s]:%u" : "%s:%u",
              link->address.host, link->address.port);
-    link->retry = evtimer_new(options->base, on_retry, link);
+    link->retry = evtimer_new(options->base, on_root_retry, link);
     if (!link->retry)
         weir_root_link_free(&link);
     return link;

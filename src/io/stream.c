@@ -49,7 +49,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "io/stream_private.h"
+#include "io/clock.h"
+#include "io/stream_internal.h"
 #include "io/tls_session.h"
 
 #define CONNECT_TIMEOUT (5 * WEIR_SECOND)
@@ -93,8 +94,8 @@ struct weir_stream {
     char peer[WEIR_PEER_MAX];
 };
 
-static void on_readable(evutil_socket_t fd, short what, void *context);
-static void on_writable(evutil_socket_t fd, short what, void *context);
+static void on_stream_readable(evutil_socket_t fd, short what, void *context);
+static void on_stream_writable(evutil_socket_t fd, short what, void *context);
 static void connect_next(struct weir_stream *stream);
 static void shake_hands(struct weir_stream *stream);
 
@@ -102,7 +103,8 @@ static void shake_hands(struct weir_stream *stream);
 
 static void join_handshakes(struct weir_stream *stream)
 {
-    struct weir_handshakes *all = weir_listener_handshakes(stream->listener);
+    struct weir_handshakes *all = &stream->listener->handshakes;
+    weir_assert(stream->listener && !stream->listed);
     stream->listed = true;
     stream->older = all->newest;
     *(all->newest ? &all->newest->newer : &all->oldest) = stream;
@@ -113,7 +115,7 @@ static void leave_handshakes(struct weir_stream *stream)
 {
     if (!stream->listed)
         return;
-    struct weir_handshakes *all = weir_listener_handshakes(stream->listener);
+    struct weir_handshakes *all = &stream->listener->handshakes;
     stream->listed = false;
     *(stream->older ? &stream->older->newer : &all->oldest) = stream->newer;
     *(stream->newer ? &stream->newer->older : &all->newest) = stream->older;
@@ -134,8 +136,9 @@ static void close_socket(struct weir_stream *stream)
     stream->fd = -1;
 }
 
-static void destroy(struct weir_stream *stream)
+static void destroy_stream(struct weir_stream *stream)
 {
+    weir_assert(stream->busy == 0 && !stream->listed);
     weir_ration_leave(&stream->member);
     close_socket(stream);
     if (stream->flush)
@@ -158,18 +161,19 @@ static void destroy(struct weir_stream *stream)
 static void destroy_when_unused(struct weir_stream *stream)
 {
     if (stream->busy == 0 && !stream->lookup && stream->state != FLUSHING)
-        destroy(stream);
+        destroy_stream(stream);
 }
 
-/* Between enter() and leave() a handler may close the stream; leave() returns
- * whether the stream still exists. */
-static void enter(struct weir_stream *stream)
+/* Between enter_stream() and leave_stream() a handler may close the stream;
+ * leave_stream() returns whether the stream still exists. */
+static void enter_stream(struct weir_stream *stream)
 {
     stream->busy++;
 }
 
-static bool leave(struct weir_stream *stream)
+static bool leave_stream(struct weir_stream *stream)
 {
+    weir_assert(stream->busy > 0);
     stream->busy--;
     if (!stream->dead)
         return true;
@@ -189,7 +193,7 @@ static void drop_input(int fd)
 }
 
 /* Ends our half; the peer may still have bytes of ours to read. */
-static void part(struct weir_stream *stream)
+static void shut_stream_down(struct weir_stream *stream)
 {
     if (stream->fd < 0)
         return;
@@ -198,13 +202,13 @@ static void part(struct weir_stream *stream)
 }
 
 /* Marks the stream as lost; the loop reports it, not the caller. */
-static void lose(struct weir_stream *stream, const char *why)
+static void lose_connection(struct weir_stream *stream, const char *why)
 {
     if (stream->state == LOST || stream->dead)
         return;
     /* Our TLS alert already tells the peer the reason. */
     if (stream->state == HANDSHAKE)
-        part(stream);
+        shut_stream_down(stream);
     leave_handshakes(stream);
     weir_ration_leave(&stream->member);
     stream->state = LOST;
@@ -214,7 +218,7 @@ static void lose(struct weir_stream *stream, const char *why)
     event_active(stream->flush, EV_TIMEOUT, 1);
 }
 
-static void tell_lost(struct weir_stream *stream)
+static void report_stream_lost(struct weir_stream *stream)
 {
     const char *why = stream->reason;
     if (!why)
@@ -290,7 +294,8 @@ static const char *write_some(struct weir_stream *stream)
 
 static void end_flushing(struct weir_stream *stream)
 {
-    part(stream);
+    weir_assert(stream->dead);
+    shut_stream_down(stream);
     stream->state = LOST;
     destroy_when_unused(stream);
 }
@@ -314,7 +319,7 @@ static void flush_now(struct weir_stream *stream)
     }
     const char *why = write_some(stream);
     if (why) {
-        lose(stream, why);
+        lose_connection(stream, why);
         return;
     }
     size_t left = evbuffer_get_length(stream->queue);
@@ -331,7 +336,7 @@ static void flush_now(struct weir_stream *stream)
         stream->handler.on_drain(stream->handler.context, stream);
 }
 
-static void on_flush(evutil_socket_t fd, short what, void *context)
+static void on_stream_flush(evutil_socket_t fd, short what, void *context)
 {
     (void)fd;
     (void)what;
@@ -339,7 +344,7 @@ static void on_flush(evutil_socket_t fd, short what, void *context)
     if (stream->dead)
         destroy_when_unused(stream);
     else if (stream->state == LOST)
-        tell_lost(stream);
+        report_stream_lost(stream);
     else if (stream->state == OPEN)
         flush_now(stream);
 }
@@ -374,7 +379,7 @@ static size_t read_records(struct weir_stream *stream, void *buf, size_t size)
     if (stream->writes_first)
         (void)event_add(stream->writable, NULL);
     if (step == WEIR_TLS_FAILED)
-        lose(stream, weir_tls_why(stream->tls));
+        lose_connection(stream, weir_tls_why(stream->tls));
     return got;
 }
 
@@ -391,15 +396,15 @@ static size_t read_some(struct weir_stream *stream, void *buf, size_t size)
     if (got > 0)
         return (size_t)got;
     if (got == 0)
-        lose(stream, "the peer closed the connection");
+        lose_connection(stream, "the peer closed the connection");
     else if (errno != EAGAIN && errno != EWOULDBLOCK)
-        lose(stream, strerror(errno));
+        lose_connection(stream, strerror(errno));
     return 0;
 }
 
 /* Decrypted bytes may be left when the socket has none: the timer, which an
  * open stream doesn't use otherwise, reads them in the loop's next turn. */
-static void look_again(struct weir_stream *stream)
+static void look_at_stream_again(struct weir_stream *stream)
 {
     if (!stream->tls)
         return;
@@ -418,51 +423,51 @@ static bool read_once(struct weir_stream *stream, size_t size)
     size_t got = read_some(stream, bytes, size);
     if (got == 0)
         return false;
-    enter(stream);
+    enter_stream(stream);
     if (stream->handler.on_bytes)
         stream->handler.on_bytes(stream->handler.context, stream, bytes, got);
-    return leave(stream) && stream->state == OPEN && got == size;
+    return leave_stream(stream) && stream->state == OPEN && got == size;
 }
 
 static void read_freely(struct weir_stream *stream)
 {
-    enter(stream);
+    enter_stream(stream);
     for (int i = 0; i < READS_MAX && !stream->dead; i++)
         if (!read_once(stream, READ_SIZE))
             break;
-    if (leave(stream) && stream->state == OPEN)
-        look_again(stream);
+    if (leave_stream(stream) && stream->state == OPEN)
+        look_at_stream_again(stream);
 }
 
 /* A turn of an unauthenticated stream. */
-static void on_turn(void *context)
+static void on_stream_turn(void *context)
 {
     struct weir_stream *stream = context;
     bool more = false;
-    enter(stream);
+    enter_stream(stream);
     if (stream->state == HANDSHAKE)
         shake_hands(stream);
     if (stream->state == OPEN && !stream->dead)
         more = read_once(stream, WEIR_RATION_READ);
-    if (!leave(stream) || stream->state == LOST)
+    if (!leave_stream(stream) || stream->state == LOST)
         return;
     if (more && stream->member.ration)
         weir_ration_wait(&stream->member);
     else
         (void)event_add(stream->readable, NULL);
     if (stream->state == OPEN)
-        look_again(stream);
+        look_at_stream_again(stream);
 }
 
-static void on_evicted(void *context, const char *why)
+static void on_stream_evicted(void *context, const char *why)
 {
     struct weir_stream *stream = context;
     if (!stream->unclaimed)
         weir_listener_evicted(stream->listener, stream->peer, why);
-    lose(stream, why);
+    lose_connection(stream, why);
 }
 
-static void on_readable(evutil_socket_t fd, short what, void *context)
+static void on_stream_readable(evutil_socket_t fd, short what, void *context)
 {
     (void)fd;
     (void)what;
@@ -484,32 +489,33 @@ void weir_stream_set_authenticated(struct weir_stream *stream)
     weir_ration_admit(&stream->member);
     if (stream->readable)
         (void)event_add(stream->readable, NULL);
-    look_again(stream);
+    look_at_stream_again(stream);
 }
 
 /* ---- Connecting ---- */
 
-static bool watch(struct weir_stream *stream, int fd)
+static bool watch_stream(struct weir_stream *stream, int fd)
 {
     int yes = 1;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
     stream->fd = fd;
-    stream->readable =
-        event_new(stream->base, fd, EV_READ | EV_PERSIST, on_readable, stream);
-    stream->writable =
-        event_new(stream->base, fd, EV_WRITE | EV_PERSIST, on_writable, stream);
+    stream->readable = event_new(stream->base, fd, EV_READ | EV_PERSIST,
+                                 on_stream_readable, stream);
+    stream->writable = event_new(stream->base, fd, EV_WRITE | EV_PERSIST,
+                                 on_stream_writable, stream);
     return stream->readable && stream->writable;
 }
 
 static void open_stream(struct weir_stream *stream)
 {
+    weir_assert(stream->state == CONNECTING || stream->state == HANDSHAKE);
     stream->state = OPEN;
     (void)event_del(stream->timer);
     (void)event_del(stream->writable);
     (void)event_add(stream->readable, NULL);
     if (evbuffer_get_length(stream->queue) > 0)
         event_active(stream->flush, EV_TIMEOUT, 1);
-    look_again(stream);
+    look_at_stream_again(stream);
     if (stream->unclaimed) {
         stream->unclaimed = false;
         leave_handshakes(stream);
@@ -532,8 +538,8 @@ static bool secure(struct weir_stream *stream, struct weir_tls *tls,
 static void shake_hands(struct weir_stream *stream)
 {
     if (!stream->tls) {
-        if (!secure(stream, weir_listener_tls(stream->listener), NULL)) {
-            lose(stream, "no memory");
+        if (!secure(stream, stream->listener->options.tls, NULL)) {
+            lose_connection(stream, "no memory");
             return;
         }
         weir_tls_begin(stream->tls, stream->fd);
@@ -549,7 +555,7 @@ static void shake_hands(struct weir_stream *stream)
         (void)event_add(stream->writable, NULL);
         return;
     case WEIR_TLS_FAILED:
-        lose(stream, weir_tls_why(stream->tls));
+        lose_connection(stream, weir_tls_why(stream->tls));
         return;
     }
 }
@@ -557,13 +563,14 @@ static void shake_hands(struct weir_stream *stream)
 /* The socket is connected. */
 static void begin_handshake(struct weir_stream *stream)
 {
+    weir_assert(stream->state == CONNECTING && stream->tls);
     stream->state = HANDSHAKE;
     weir_tls_begin(stream->tls, stream->fd);
     (void)event_add(stream->readable, NULL);
     shake_hands(stream);
 }
 
-static void on_writable(evutil_socket_t fd, short what, void *context)
+static void on_stream_writable(evutil_socket_t fd, short what, void *context)
 {
     (void)what;
     struct weir_stream *stream = context;
@@ -591,23 +598,24 @@ static void on_writable(evutil_socket_t fd, short what, void *context)
     if (stream->next)
         connect_next(stream);
     else
-        lose(stream, strerror(error));
+        lose_connection(stream, strerror(error));
 }
 
 /* Begins to connect; an error is reported later. */
-static void connect_to(struct weir_stream *stream,
-                       const struct sockaddr *address, socklen_t len)
+static void connect_stream(struct weir_stream *stream,
+                           const struct sockaddr *address, socklen_t len)
 {
+    weir_assert(stream->fd < 0);
     stream->state = CONNECTING;
     weir_address_show(address, stream->peer);
     int fd = socket(address->sa_family,
                     SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) {
-        lose(stream, strerror(errno));
+        lose_connection(stream, strerror(errno));
         return;
     }
-    if (!watch(stream, fd)) {
-        lose(stream, "no memory");
+    if (!watch_stream(stream, fd)) {
+        lose_connection(stream, "no memory");
         return;
     }
     int error = connect(fd, address, len) < 0 ? errno : 0;
@@ -616,7 +624,7 @@ static void connect_to(struct weir_stream *stream,
         if (stream->next)
             connect_next(stream);
         else
-            lose(stream, strerror(error));
+            lose_connection(stream, strerror(error));
         return;
     }
     (void)event_add(stream->writable, NULL);
@@ -626,7 +634,7 @@ static void connect_next(struct weir_stream *stream)
 {
     const struct evutil_addrinfo *at = stream->next;
     stream->next = at->ai_next;
-    connect_to(stream, at->ai_addr, (socklen_t)at->ai_addrlen);
+    connect_stream(stream, at->ai_addr, (socklen_t)at->ai_addrlen);
 }
 
 static void on_resolved(int error, struct evutil_addrinfo *found, void *context)
@@ -644,20 +652,21 @@ static void on_resolved(int error, struct evutil_addrinfo *found, void *context)
     if (stream->state != RESOLVING)
         return;
     if (error != 0 || !found)
-        lose(stream, evutil_gai_strerror(error));
+        lose_connection(stream, evutil_gai_strerror(error));
     else
         connect_next(stream);
 }
 
-static void resolve(struct weir_stream *stream,
-                    const struct weir_address *address)
+static void resolve_name(struct weir_stream *stream,
+                         const struct weir_address *address)
 {
     stream->state = RESOLVING;
     stream->dns =
         evdns_base_new(stream->base, EVDNS_BASE_INITIALIZE_NAMESERVERS |
                                          EVDNS_BASE_DISABLE_WHEN_INACTIVE);
     if (!stream->dns) {
-        lose(stream, "the name can't be looked up: no name server is known");
+        lose_connection(stream,
+                        "the name can't be looked up: no name server is known");
         return;
     }
     struct evutil_addrinfo hints = {
@@ -668,13 +677,13 @@ static void resolve(struct weir_stream *stream,
     char port[6];
     (void)evutil_snprintf(port, sizeof(port), "%u", address->port);
     /* The resolver may call back within this call, which then returns NULL. */
-    enter(stream);
+    enter_stream(stream);
     stream->lookup = evdns_getaddrinfo(stream->dns, address->host, port, &hints,
                                        on_resolved, stream);
-    (void)leave(stream);
+    (void)leave_stream(stream);
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *context)
+static void on_stream_timer(evutil_socket_t fd, short what, void *context)
 {
     (void)fd;
     (void)what;
@@ -685,7 +694,7 @@ static void on_timer(evutil_socket_t fd, short what, void *context)
         return;
     }
     if (stream->state == OPEN) {
-        on_readable(stream->fd, EV_READ, stream);
+        on_stream_readable(stream->fd, EV_READ, stream);
         return;
     }
     static const char *const late[] = {
@@ -694,7 +703,7 @@ static void on_timer(evutil_socket_t fd, short what, void *context)
         [HANDSHAKE] = "no handshake in time: does the peer speak TLS?",
     };
     weir_assert(stream->state <= HANDSHAKE);
-    lose(stream, late[stream->state]);
+    lose_connection(stream, late[stream->state]);
 }
 
 /* ---- Calls by the owner ---- */
@@ -707,20 +716,12 @@ static struct weir_stream *stream_new(struct event_base *base)
     stream->base = base;
     stream->fd = -1;
     stream->queue = evbuffer_new();
-    stream->flush = event_new(base, -1, 0, on_flush, stream);
-    stream->timer = event_new(base, -1, 0, on_timer, stream);
+    stream->flush = event_new(base, -1, 0, on_stream_flush, stream);
+    stream->timer = event_new(base, -1, 0, on_stream_timer, stream);
     if (stream->queue && stream->flush && stream->timer)
         return stream;
-    destroy(stream);
+    destroy_stream(stream);
     return NULL;
-}
-
-static struct timeval timeval_of(weir_duration duration)
-{
-    return (struct timeval){
-        .tv_sec = (time_t)(duration / WEIR_SECOND),
-        .tv_usec = (suseconds_t)(duration % WEIR_SECOND / 1000),
-    };
 }
 
 struct weir_stream *weir_stream_connect(struct event_base *base,
@@ -734,19 +735,20 @@ struct weir_stream *weir_stream_connect(struct event_base *base,
         return NULL;
     stream->handler = *h;
     if (tls && !secure(stream, tls, address->host)) {
-        destroy(stream);
+        destroy_stream(stream);
         return NULL;
     }
-    struct timeval delay = timeval_of(timeout > 0 ? timeout : CONNECT_TIMEOUT);
+    struct timeval delay =
+        weir_timeval_of(timeout > 0 ? timeout : CONNECT_TIMEOUT);
     (void)event_add(stream->timer, &delay);
     (void)evutil_snprintf(stream->peer, sizeof(stream->peer), "%s:%u",
                           address->host, address->port);
     struct sockaddr_storage numeric;
     socklen_t len;
     if (weir_address_numeric(address, &numeric, &len))
-        connect_to(stream, (struct sockaddr *)&numeric, len);
+        connect_stream(stream, (struct sockaddr *)&numeric, len);
     else
-        resolve(stream, address);
+        resolve_name(stream, address);
     return stream;
 }
 
@@ -761,19 +763,19 @@ struct weir_stream *weir_stream_accepted(struct event_base *base, int fd,
         return NULL;
     }
     weir_address_show(peer, stream->peer);
-    if (!watch(stream, fd) || event_add(stream->readable, NULL) < 0) {
-        destroy(stream);
+    if (!watch_stream(stream, fd) || event_add(stream->readable, NULL) < 0) {
+        destroy_stream(stream);
         return NULL;
     }
     stream->listener = listener;
     stream->state = OPEN;
-    stream->member = (struct weir_ration_member){ .turn = on_turn,
-                                                  .evict = on_evicted,
+    stream->member = (struct weir_ration_member){ .turn = on_stream_turn,
+                                                  .evict = on_stream_evicted,
                                                   .context = stream };
-    weir_ration_join(weir_listener_ration(listener), &stream->member, peer);
+    weir_ration_join(listener->ration, &stream->member, peer);
     if (!tls)
         return stream;
-    struct timeval delay = timeval_of(WEIR_TLS_HANDSHAKE_MAX);
+    struct timeval delay = weir_timeval_of(WEIR_TLS_HANDSHAKE_MAX);
     (void)event_add(stream->timer, &delay);
     stream->unclaimed = true;
     join_handshakes(stream);
@@ -785,7 +787,7 @@ struct weir_stream *weir_stream_accepted(struct event_base *base, int fd,
 void weir_stream_give_up(struct weir_stream *stream, const char *why)
 {
     weir_assert(stream->unclaimed);
-    lose(stream, why);
+    lose_connection(stream, why);
 }
 
 void weir_stream_set_handler(struct weir_stream *stream,
@@ -850,24 +852,4 @@ const char *weir_stream_peer_doubt(const struct weir_stream *stream,
                                    const struct weir_tls *now)
 {
     return stream->tls ? weir_tls_session_doubt(stream->tls, now) : NULL;
-}
-
-void weir_address_show(const struct sockaddr *address, char *buf)
-{
-    char host[INET6_ADDRSTRLEN] = "?";
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
-    unsigned port = 0;
-    bool is_v6 = address->sa_family == AF_INET6;
-    if (is_v6) {
-        memcpy(&v6, address, sizeof(v6));
-        port = ntohs(v6.sin6_port);
-        (void)evutil_inet_ntop(AF_INET6, &v6.sin6_addr, host, sizeof(host));
-    } else if (address->sa_family == AF_INET) {
-        memcpy(&v4, address, sizeof(v4));
-        port = ntohs(v4.sin_port);
-        (void)evutil_inet_ntop(AF_INET, &v4.sin_addr, host, sizeof(host));
-    }
-    (void)evutil_snprintf(buf, WEIR_PEER_MAX, is_v6 ? "[%s]:%u" : "%s:%u", host,
-                          port);
 }

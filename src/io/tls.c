@@ -28,7 +28,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "io/tls_private.h"
+#include "io/tls_internal.h"
 
 #define SECURITY_LEVEL 2 /* OpenSSL's: 112 bits, no SHA-1 */
 
@@ -60,7 +60,7 @@ static bool is_file(const struct weir_tls *tls, int i)
            (i != CA || strcmp(tls->path[i], WEIR_TLS_SYSTEM) != 0);
 }
 
-static struct stamp stamp_of(const char *path)
+static struct stamp file_stamp_of(const char *path)
 {
     struct stat now;
     if (stat(path, &now) != 0)
@@ -73,7 +73,7 @@ static struct stamp stamp_of(const char *path)
                            .modified = now.st_mtim };
 }
 
-static bool same_time(struct timespec a, struct timespec b)
+static bool is_same_timespec(struct timespec a, struct timespec b)
 {
     return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
 }
@@ -82,11 +82,12 @@ static bool same_stamp(const struct stamp *a, const struct stamp *b)
 {
     return a->there == b->there && a->device == b->device &&
            a->inode == b->inode && a->size == b->size &&
-           same_time(a->changed, b->changed) &&
-           same_time(a->modified, b->modified);
+           is_same_timespec(a->changed, b->changed) &&
+           is_same_timespec(a->modified, b->modified);
 }
 
-static int refuse(struct weir_diag *diag, const char *path, const char *why)
+static int refuse_tls_file(struct weir_diag *diag, const char *path,
+                           const char *why)
 {
     ERR_clear_error();
     return weir_diag_set(diag, WEIR_ETLS, path, ": ", why, NULL);
@@ -124,9 +125,8 @@ static int use_authorities(const struct weir_tls *tls, SSL_CTX *ssl,
                                    "system can't be found: name a file",
                                    NULL);
     if (SSL_CTX_load_verify_file(ssl, tls->path[CA]) != 1)
-        return refuse(diag, tls->path[CA],
-                      "this is no whole PEM file of "
-                      "certificates");
+        return refuse_tls_file(diag, tls->path[CA],
+                               "this is no whole PEM file of certificates");
     STACK_OF(X509_NAME) *names =
         tls->server ? SSL_load_client_CA_file(tls->path[CA]) : NULL;
     if (names)
@@ -142,20 +142,20 @@ static int use_certificate(const struct weir_tls *tls, SSL_CTX *ssl,
     SSL_CTX_set_default_passwd_cb_userdata(ssl, &asked);
     int error = 0;
     if (SSL_CTX_use_certificate_chain_file(ssl, tls->path[CERT]) != 1)
-        error = refuse(diag, tls->path[CERT],
-                       "this is no whole PEM file of "
-                       "a certificate and its chain");
+        error = refuse_tls_file(diag, tls->path[CERT],
+                                "this is no whole PEM file of "
+                                "a certificate and its chain");
     else if (SSL_CTX_use_PrivateKey_file(ssl, tls->path[KEY],
                                          SSL_FILETYPE_PEM) != 1)
-        error = refuse(diag, tls->path[KEY],
-                       asked ? "the key is encrypted, and Weir can't ask for "
-                               "its passphrase: keep it plain, chmod 600"
-                             : "this is no PEM file of the private key that "
-                               "is the certificate's");
+        error = refuse_tls_file(
+            diag, tls->path[KEY],
+            asked ? "the key is encrypted, and Weir can't ask for "
+                    "its passphrase: keep it plain, chmod 600"
+                  : "this is no PEM file of the private key that "
+                    "is the certificate's");
     else if (SSL_CTX_check_private_key(ssl) != 1)
-        error = refuse(diag, tls->path[KEY],
-                       "the key isn't that of the "
-                       "certificate");
+        error = refuse_tls_file(diag, tls->path[KEY],
+                                "the key isn't that of the certificate");
     SSL_CTX_set_default_passwd_cb_userdata(ssl, NULL);
     return error;
 }
@@ -264,6 +264,7 @@ struct weir_tls_context *weir_tls_context_of(const struct weir_tls *tls)
 
 void weir_tls_context_drop(struct weir_tls_context *context)
 {
+    weir_assert(!context || context->users > 0);
     if (!context || --context->users > 0)
         return;
     SSL_CTX_free(context->ssl);
@@ -342,7 +343,7 @@ bool weir_tls_is_changed(const struct weir_tls *tls)
     for (int i = 0; i < FILES; i++) {
         if (!is_file(tls, i))
             continue;
-        struct stamp now = stamp_of(tls->path[i]);
+        struct stamp now = file_stamp_of(tls->path[i]);
         if (!same_stamp(&now, &tls->stamp[i]))
             return true;
     }
@@ -353,7 +354,7 @@ int weir_tls_reload(struct weir_tls *tls, struct weir_diag *diag)
 {
     for (int i = 0; i < FILES; i++)
         if (is_file(tls, i))
-            tls->stamp[i] = stamp_of(tls->path[i]);
+            tls->stamp[i] = file_stamp_of(tls->path[i]);
     struct weir_tls_context *fresh = NULL;
     int error = make_context(tls, &fresh, diag);
     if (error < 0)

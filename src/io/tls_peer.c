@@ -7,11 +7,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "io/tls_private.h"
+#include "io/tls_internal.h"
 
 /* ---- Names ---- */
 
-static void add_name(struct weir_tls_peer *peer, const ASN1_STRING *name)
+static void add_peer_name(struct weir_tls_peer *peer, const ASN1_STRING *name)
 {
     unsigned char *utf8 = NULL;
     int len = ASN1_STRING_to_UTF8(&utf8, name);
@@ -32,8 +32,8 @@ static void add_common_name(struct weir_tls_peer *peer, const X509 *shown)
     const X509_NAME *subject = X509_get_subject_name(shown);
     int at = X509_NAME_get_index_by_NID(subject, NID_commonName, -1);
     if (at >= 0)
-        add_name(peer,
-                 X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, at)));
+        add_peer_name(
+            peer, X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, at)));
 }
 
 static void add_dns_names(struct weir_tls_peer *peer, const X509 *shown)
@@ -43,7 +43,7 @@ static void add_dns_names(struct weir_tls_peer *peer, const X509 *shown)
     for (int i = 0; i < sk_GENERAL_NAME_num(names); i++) {
         const GENERAL_NAME *name = sk_GENERAL_NAME_value(names, i);
         if (name->type == GEN_DNS)
-            add_name(peer, name->d.dNSName);
+            add_peer_name(peer, name->d.dNSName);
     }
     GENERAL_NAMES_free(names);
 }
@@ -92,8 +92,7 @@ const char *weir_tls_doubt(const SSL *ssl, const struct weir_tls *now)
     const STACK_OF(X509) *chain = SSL_get0_verified_chain(ssl);
     for (int i = 0; i < sk_X509_num(chain); i++)
         if (is_ended(sk_X509_value(chain, i)))
-            return "the certificate shown, or one of its chain, has "
-                   "ended";
+            return "the certificate shown, or one of its chain, has ended";
     if (now && !is_trusted(ssl, shown, now))
         return "the certificate shown is from no authority that is trusted "
                "here any more";
@@ -159,7 +158,8 @@ static const struct reason verdicts[] = {
       "the peer's certificate is for another purpose" },
 };
 
-static const char *find(const struct reason *reasons, size_t count, int code)
+static const char *find_reason(const struct reason *reasons, size_t count,
+                               int code)
 {
     for (size_t i = 0; i < count; i++)
         if (reasons[i].code == code)
@@ -175,7 +175,8 @@ static const char *explain_verdict(long verdict, const char *host, char *buf,
         snprintf(buf, size, "the peer's certificate isn't for %s", host);
         return buf;
     }
-    const char *known = find(verdicts, WEIR_COUNT_OF(verdicts), (int)verdict);
+    const char *known =
+        find_reason(verdicts, WEIR_COUNT_OF(verdicts), (int)verdict);
     if (known)
         return known;
     snprintf(buf, size, "the peer's certificate: %s",
@@ -192,7 +193,7 @@ const char *weir_tls_explain(const SSL *ssl, const char *host, char *buf,
     ERR_clear_error();
     if (verdict != X509_V_OK)
         return explain_verdict(verdict, host, buf, size);
-    const char *known = find(failures, WEIR_COUNT_OF(failures), code);
+    const char *known = find_reason(failures, WEIR_COUNT_OF(failures), code);
     if (known)
         return known;
     const char *theirs = ERR_reason_error_string(error);

@@ -26,7 +26,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "io/tls_private.h"
+#include "io/tls_internal.h"
 
 #define RECORD_MAX 16384 /* bytes of payload of one record */
 #define WHY_MAX 192
@@ -139,7 +139,7 @@ static bool expect_host(SSL *ssl, const char *host)
            SSL_set1_host(ssl, host) == 1;
 }
 
-static bool prepare(struct weir_tls_session *session, const char *host)
+static bool prepare_session(struct weir_tls_session *session, const char *host)
 {
     session->ssl = SSL_new(session->context->ssl);
     session->method = make_method();
@@ -163,8 +163,9 @@ struct weir_tls_session *weir_tls_session_new(struct weir_tls *tls,
         return NULL;
     session->fd = -1;
     session->context = weir_tls_context_of(tls);
+    weir_assert(session->context->users > 0);
     session->context->users++;
-    bool made = prepare(session, host);
+    bool made = prepare_session(session, host);
     ERR_clear_error();
     if (!made)
         weir_tls_session_free(&session);
@@ -191,9 +192,10 @@ void weir_tls_begin(struct weir_tls_session *session, int fd)
 
 /* ---- Steps ---- */
 
-static enum weir_tls_step fail(struct weir_tls_session *session,
-                               const char *why)
+static enum weir_tls_step fail_session(struct weir_tls_session *session,
+                                       const char *why)
 {
+    weir_assert(why);
     session->failed = true;
     session->why = why;
     ERR_clear_error();
@@ -217,7 +219,8 @@ static const char *explain_end(struct weir_tls_session *session)
 }
 
 /* Converts OpenSSL's 'result'. */
-static enum weir_tls_step judge(struct weir_tls_session *session, int result)
+static enum weir_tls_step step_of_result(struct weir_tls_session *session,
+                                         int result)
 {
     switch (SSL_get_error(session->ssl, result)) {
     case SSL_ERROR_NONE:
@@ -227,9 +230,9 @@ static enum weir_tls_step judge(struct weir_tls_session *session, int result)
     case SSL_ERROR_WANT_WRITE:
         return WEIR_TLS_WRITES;
     case SSL_ERROR_ZERO_RETURN:
-        return fail(session, "the peer closed the connection");
+        return fail_session(session, "the peer closed the connection");
     default:
-        return fail(session, explain_end(session));
+        return fail_session(session, explain_end(session));
     }
 }
 
@@ -246,7 +249,8 @@ enum weir_tls_step weir_tls_handshake(struct weir_tls_session *session)
     if (session->failed)
         return WEIR_TLS_FAILED;
     begin_step(session);
-    enum weir_tls_step step = judge(session, SSL_do_handshake(session->ssl));
+    enum weir_tls_step step =
+        step_of_result(session, SSL_do_handshake(session->ssl));
     /* During the handshake OpenSSL holds at most part of a record, whose rest
      * must come from the socket. */
     session->more = step == WEIR_TLS_DONE && SSL_has_pending(session->ssl);
@@ -261,8 +265,9 @@ enum weir_tls_step weir_tls_read(struct weir_tls_session *session, void *buf,
     while (!session->failed && len < size && step == WEIR_TLS_DONE) {
         size_t got = 0;
         begin_step(session);
-        step = judge(session, SSL_read_ex(session->ssl, (char *)buf + len,
-                                          size - len, &got));
+        step =
+            step_of_result(session, SSL_read_ex(session->ssl, (char *)buf + len,
+                                                size - len, &got));
         len += got;
     }
     /* SSL_has_pending() doesn't decide this: it is true for part of a
@@ -310,9 +315,9 @@ enum weir_tls_step weir_tls_write(struct weir_tls_session *session,
                               len < RECORD_MAX ? len : RECORD_MAX, &sent);
     if (result != 1 && session->error != 0) {
         look_for_alert(session);
-        return fail(session, explain_end(session));
+        return fail_session(session, explain_end(session));
     }
-    enum weir_tls_step step = judge(session, result);
+    enum weir_tls_step step = step_of_result(session, result);
     if (step == WEIR_TLS_DONE)
         *out_len = sent;
     return step;
@@ -325,7 +330,7 @@ enum weir_tls_step weir_tls_end(struct weir_tls_session *session)
     begin_step(session);
     int result = SSL_shutdown(session->ssl);
     /* 0: our close_notify is sent; we don't wait for the peer's. */
-    return result >= 0 ? WEIR_TLS_DONE : judge(session, result);
+    return result >= 0 ? WEIR_TLS_DONE : step_of_result(session, result);
 }
 
 bool weir_tls_is_refused(const struct weir_tls_session *session)

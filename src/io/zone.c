@@ -17,11 +17,10 @@
 #define FOLDER "/usr/share/zoneinfo"
 
 /* The path of a zone's file; false: the name is invalid. */
-static bool path_of(struct weir_text name, char *path)
+static bool zone_path(struct weir_text name, char *path)
 {
-    static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                  "abcdefghijklmnopqrstuvwxyz"
-                                  "0123456789_+-/";
+    static const char allowed[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_+-/";
     if (name.len == 0 || name.len > NAME_MAX_BYTES || name.p[0] == '/')
         return false;
     for (size_t i = 0; i < name.len; i++) {
@@ -36,7 +35,7 @@ static bool path_of(struct weir_text name, char *path)
 }
 
 /* The bytes of a file, malloc'ed; NULL: it doesn't exist, or is too large. */
-static unsigned char *read_file(const char *path, size_t *out_size)
+static unsigned char *read_zone_file(const char *path, size_t *out_size)
 {
     FILE *file = fopen(path, "rbe");
     if (!file)
@@ -61,15 +60,13 @@ int weir_zone_at(struct weir_text name, int64_t at, int32_t *out_offset_s,
     if (len > 0)
         memcpy(shown, name.p, len);
     size_t size = 0;
-    unsigned char *bytes = path_of(name, path) ? read_file(path, &size) : NULL;
+    unsigned char *bytes =
+        zone_path(name, path) ? read_zone_file(path, &size) : NULL;
     if (!bytes)
-        return weir_diag_set(diag, WEIR_ENOENT,
-                             "this machine knows no time "
-                             "zone '",
-                             shown,
-                             "'; install tzdata, or write "
-                             "the zone as an offset like +01:00",
-                             NULL);
+        return weir_diag_set(
+            diag, WEIR_ENOENT, "this machine knows no time zone '", shown,
+            "'; install tzdata, or write the zone as an offset like +01:00",
+            NULL);
     struct weir_tzif_span span;
     int error = weir_tzif_at(bytes, size, at, &span);
     free(bytes);

@@ -7,7 +7,7 @@
 
 #include "core/base/atomic.h"
 #include "core/table/table_share.h"
-#include "libweir/client.h"
+#include "libweir/libweir_internal.h"
 
 uint32_t weir_limiter_view_slots(const struct weir *weir)
 {
@@ -17,7 +17,7 @@ uint32_t weir_limiter_view_slots(const struct weir *weir)
 bool weir_limiter_view_at(struct weir *weir, uint32_t slot,
                           struct weir_slot_details *out, weir_instant now)
 {
-    weir_fork_check(weir);
+    weir_own_ensure(weir);
     return weir_table_details(weir->table, weir->process, slot, out, now);
 }
 
@@ -46,7 +46,7 @@ bool weir_limiter_view_find(struct weir *weir, struct weir_text name, bool make,
 uint32_t weir_limiter_view_roots(struct weir *weir,
                                  struct weir_limiter_view_root *out)
 {
-    weir_fork_check(weir);
+    weir_own_ensure(weir);
     pthread_mutex_lock(&weir->mutex);
     uint32_t count = 0;
     for (uint32_t i = 0; i < weir->link_count; i++)

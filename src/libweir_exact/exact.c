@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-#include "libweir/exact.h"
+#include "libweir/libweir_exact.h"
 #include "store/shared.h"
 
 static struct weir_shared *shared_of(struct weir_exact_store *store)
@@ -14,9 +14,9 @@ static struct weir_shared *shared_of(struct weir_exact_store *store)
     return (struct weir_shared *)store;
 }
 
-static int open_store(const struct weir_exact_options *options,
-                      struct weir_exact_store **out_store,
-                      struct weir_diag *diag)
+static int open_exact_store(const struct weir_exact_options *options,
+                            struct weir_exact_store **out_store,
+                            struct weir_diag *diag)
 {
     struct weir_shared_options shared = {
         .uri = options->uri,
@@ -31,20 +31,23 @@ static int open_store(const struct weir_exact_options *options,
     return error;
 }
 
-static void close_store(struct weir_exact_store *store)
+static void close_exact_store(struct weir_exact_store *store)
 {
     weir_shared_close(shared_of(store));
 }
 
-static int step(struct weir_exact_store *store, struct weir_text key,
-                const struct weir_algorithm_rule *rule,
-                const struct weir_algorithm_ask *ask,
-                struct weir_algorithm_answer *out, weir_duration deadline)
+static int step_exact_store(struct weir_exact_store *store,
+                            struct weir_text key,
+                            const struct weir_algorithm_rule *rule,
+                            const struct weir_algorithm_ask *ask,
+                            struct weir_algorithm_answer *out,
+                            weir_duration deadline)
 {
     return weir_shared_step(shared_of(store), key, rule, ask, out, deadline);
 }
 
-static void why(struct weir_exact_store *store, char *buf, size_t size)
+static void exact_store_why(struct weir_exact_store *store, char *buf,
+                            size_t size)
 {
     struct weir_shared_status status;
     weir_shared_status(shared_of(store), &status);
@@ -55,10 +58,10 @@ const struct weir_exact *weir_exact(void)
 {
     static const struct weir_exact exact = {
         .version = WEIR_EXACT_VERSION,
-        .open = open_store,
-        .close = close_store,
-        .step = step,
-        .why = why,
+        .open = open_exact_store,
+        .close = close_exact_store,
+        .step = step_exact_store,
+        .why = exact_store_why,
     };
     return &exact;
 }

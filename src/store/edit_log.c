@@ -13,7 +13,8 @@
 #include <time.h>
 
 #include "core/quota/quota_text.h"
-#include "store/store_private.h"
+#include "store/edit_plan.h"
+#include "store/store_internal.h"
 
 static uint64_t bounded(uint64_t number)
 {
@@ -35,21 +36,21 @@ static bool is_reset(const struct weir_log_row *row)
            weir_text_equal(row->was, row->became);
 }
 
-static int read_side(struct weir_text name, struct weir_text fields,
-                     char *scratch, struct weir_quota *quota,
-                     struct weir_diag *diag)
+static int read_log_side(struct weir_text name, struct weir_text fields,
+                         char *scratch, struct weir_quota *quota,
+                         struct weir_diag *diag)
 {
     if (!fields.p)
         return 0;
     if (fields.len > WEIR_FIELDS_MAX)
-        return weir_diag_set(diag, WEIR_ESTORE,
-                             "a quota in the store's log "
-                             "has more fields than any can have",
-                             NULL);
+        return weir_diag_set(
+            diag, WEIR_ESTORE,
+            "a quota in the store's log has more fields than any can have",
+            NULL);
     return weir_fields_read(name, fields, scratch, quota, diag);
 }
 
-static int tell(void *context, const struct weir_log_row *row)
+static int report_log_entry(void *context, const struct weir_log_row *row)
 {
     struct telling *telling = context;
     char was[WEIR_FIELDS_MAX];
@@ -65,10 +66,10 @@ static int tell(void *context, const struct weir_log_row *row)
         .reset = is_reset(row),
     };
     int error =
-        read_side(row->name, row->was, was, &entry.before, telling->diag);
+        read_log_side(row->name, row->was, was, &entry.before, telling->diag);
     if (error == 0)
-        error = read_side(row->name, row->became, became, &entry.after,
-                          telling->diag);
+        error = read_log_side(row->name, row->became, became, &entry.after,
+                              telling->diag);
     return error < 0 ? error : telling->each(telling->context, &entry);
 }
 
@@ -87,7 +88,8 @@ int weir_store_log(struct weir_store *store, uint64_t below,
     int error = type->begin(store->backend, false, diag);
     if (error < 0)
         return error;
-    error = type->read_log(store->backend, &query, tell, &telling, diag);
+    error = type->read_log(store->backend, &query, report_log_entry, &telling,
+                           diag);
     type->rollback(store->backend);
     return error;
 }
@@ -112,15 +114,7 @@ static void free_undo(struct undo *undo)
     free(undo->changes);
 }
 
-static int refuse_memory(struct weir_diag *diag)
-{
-    return weir_diag_set(diag, WEIR_ENOMEM,
-                         "there is no memory for this "
-                         "edit",
-                         NULL);
-}
-
-static int grow(struct undo *undo)
+static int grow_undo(struct undo *undo)
 {
     if (undo->count < undo->capacity)
         return 0;
@@ -133,7 +127,7 @@ static int grow(struct undo *undo)
     if (texts)
         undo->texts = texts;
     if (!changes || !texts)
-        return refuse_memory(undo->diag);
+        return weir_plan_refuse_memory(undo->diag);
     undo->capacity = capacity;
     return 0;
 }
@@ -145,19 +139,18 @@ static int turn_round(void *context, const struct weir_log_row *row)
     struct undo *undo = context;
     char shown[WEIR_SHOW_MAX];
     if (is_reset(row))
-        return weir_diag_set(undo->diag, WEIR_EINVAL,
-                             "that edit was a reset "
-                             "of ",
-                             weir_text_show(row->name, shown),
-                             ", and the bucket's content is gone; there is "
-                             "nothing to undo",
-                             NULL);
-    int error = grow(undo);
+        return weir_diag_set(
+            undo->diag, WEIR_EINVAL, "that edit was a reset of ",
+            weir_text_show(row->name, shown),
+            ", and the bucket's content is gone; there is nothing to undo",
+            NULL);
+    int error = grow_undo(undo);
     if (error < 0)
         return error;
     char *text = malloc(row->name.len + 2 * row->was.len + 1);
     if (!text)
-        return refuse_memory(undo->diag);
+        return weir_plan_refuse_memory(undo->diag);
+    weir_assert(undo->count < undo->capacity);
     struct weir_change *change = &undo->changes[undo->count];
     undo->texts[undo->count++] = text;
     struct weir_text name = { text, row->name.len };
@@ -197,8 +190,7 @@ static int find_edit(struct weir_store *store, uint64_t epoch,
     char number[WEIR_NUMBER_MAX];
     if (epoch == 0 || found[0] != epoch)
         return weir_diag_set(diag, WEIR_ENOENT,
-                             "the log knows no edit of "
-                             "epoch ",
+                             "the log knows no edit of epoch ",
                              weir_number_show(epoch, number),
                              "; 'weir quota log' lists those it knows", NULL);
     *out_edit = found[1];
@@ -218,10 +210,9 @@ static int refuse_changed(void *context, const struct weir_log_row *row)
     strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S UTC", &utc);
     return weir_diag_set(
         diag, WEIR_ECHANGED, "the quota ", weir_text_show(row->name, shown),
-        " was changed "
-        "since, by ",
-        weir_text_show(row->who, by), " on ", when, " (epoch ",
-        weir_number_show(row->epoch, epoch), "); nothing was undone", NULL);
+        " was changed since, by ", weir_text_show(row->who, by), " on ", when,
+        " (epoch ", weir_number_show(row->epoch, epoch),
+        "); nothing was undone", NULL);
 }
 
 /* Runs inside the transaction, and ends it on success only. */

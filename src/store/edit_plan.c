@@ -24,25 +24,23 @@
 #define RANK_CAPTURES (WEIR_DEPTH_MAX + 1)
 #define RANK_REMOVALS 64
 
-static int refuse_memory(struct weir_diag *diag)
+int weir_plan_refuse_memory(struct weir_diag *diag)
 {
-    return weir_diag_set(diag, WEIR_ENOMEM,
-                         "there is no memory for this "
-                         "edit",
+    return weir_diag_set(diag, WEIR_ENOMEM, "there is no memory for this edit",
                          NULL);
 }
 
-static struct weir_text name_of(const struct weir_plan_item *item)
+static struct weir_text item_name(const struct weir_plan_item *item)
 {
     return item->change->quota.name;
 }
 
-static int by_name(const void *a, const void *b)
+static int compare_item_names(const void *a, const void *b)
 {
-    return weir_text_compare(name_of(a), name_of(b));
+    return weir_text_compare(item_name(a), item_name(b));
 }
 
-static int by_rank(const void *a, const void *b)
+static int compare_item_ranks(const void *a, const void *b)
 {
     const struct weir_plan_item *x = a;
     const struct weir_plan_item *y = b;
@@ -51,13 +49,13 @@ static int by_rank(const void *a, const void *b)
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
-static const struct weir_change *find(const struct weir_plan *plan,
-                                      struct weir_text name)
+static const struct weir_change *find_planned(const struct weir_plan *plan,
+                                              struct weir_text name)
 {
     struct weir_change change = { .quota = { .name = name } };
     struct weir_plan_item key = { .change = &change };
-    const struct weir_plan_item *item =
-        bsearch(&key, plan->items, plan->count, sizeof(key), by_name);
+    const struct weir_plan_item *item = bsearch(
+        &key, plan->items, plan->count, sizeof(key), compare_item_names);
     return item ? item->change : NULL;
 }
 
@@ -67,7 +65,7 @@ static struct weir_text future_parent(const struct weir_plan *plan,
                                       const struct weir_catalog *catalog,
                                       struct weir_text name)
 {
-    const struct weir_change *change = find(plan, name);
+    const struct weir_change *change = find_planned(plan, name);
     if (change)
         return change->quota.parent;
     const struct weir_quota *quota = weir_catalog_get(catalog, name);
@@ -97,6 +95,7 @@ static uint32_t rank_removal(const struct weir_catalog *catalog,
         depth++;
         quota = weir_catalog_get(catalog, quota->parent);
     }
+    weir_assert(depth < RANK_REMOVALS);
     return RANK_REMOVALS - depth;
 }
 
@@ -109,7 +108,7 @@ static void rank(struct weir_plan *plan, const struct weir_catalog *catalog)
                          ? rank_removal(catalog, quota->name)
                          : rank_set(plan, catalog, quota->parent);
     }
-    qsort(plan->items, plan->count, sizeof(*plan->items), by_rank);
+    qsort(plan->items, plan->count, sizeof(*plan->items), compare_item_ranks);
 }
 
 static int check_change(const struct weir_catalog *catalog,
@@ -133,11 +132,12 @@ static int check_change(const struct weir_catalog *catalog,
     return 0;
 }
 
-static int refuse_twice(const struct weir_plan *plan, struct weir_diag *diag)
+static int refuse_planned_twice(const struct weir_plan *plan,
+                                struct weir_diag *diag)
 {
     for (size_t i = 1; i < plan->count; i++) {
-        struct weir_text name = name_of(&plan->items[i]);
-        if (!weir_text_equal(name_of(&plan->items[i - 1]), name))
+        struct weir_text name = item_name(&plan->items[i]);
+        if (!weir_text_equal(item_name(&plan->items[i - 1]), name))
             continue;
         char shown[WEIR_SHOW_MAX];
         return weir_diag_set(diag, WEIR_EEXIST, "one edit names ",
@@ -148,8 +148,9 @@ static int refuse_twice(const struct weir_plan *plan, struct weir_diag *diag)
 
 /* Adds removals of all quotas of the edited set that the edit doesn't name.
  * Names are copied: a catalog's texts are freed when the name changes. */
-static int add_removals(struct weir_plan *plan, struct weir_catalog *catalog,
-                        unsigned flags, struct weir_diag *diag)
+static int add_planned_removals(struct weir_plan *plan,
+                                struct weir_catalog *catalog, unsigned flags,
+                                struct weir_diag *diag)
 {
     size_t total = weir_catalog_count(catalog);
     size_t named = plan->count;
@@ -157,25 +158,27 @@ static int add_removals(struct weir_plan *plan, struct weir_catalog *catalog,
     for (size_t i = 0; i < total; i++) {
         const struct weir_quota *quota = weir_catalog_at(catalog, i);
         if (!quota)
-            return refuse_memory(diag);
+            return weir_plan_refuse_memory(diag);
         bytes += quota->name.len;
     }
     plan->names = malloc(bytes + 1);
     plan->removals = calloc(total + 1, sizeof(*plan->removals));
     if (!plan->names || !plan->removals)
-        return refuse_memory(diag);
+        return weir_plan_refuse_memory(diag);
     struct weir_plan known = { .items = plan->items, .count = named };
     char *at = plan->names;
     for (size_t i = 0; i < total; i++) {
         struct weir_text name = weir_catalog_at(catalog, i)->name;
         bool shadow = (flags & WEIR_EDIT_SHADOW) != 0;
-        if (weir_name_is_shadow(name) != shadow || find(&known, name))
+        if (weir_name_is_shadow(name) != shadow || find_planned(&known, name))
             continue;
         struct weir_change *removal = &plan->removals[plan->count - named];
         memcpy(at, name.p, name.len);
         removal->removed = true;
         removal->quota.name = (struct weir_text){ at, name.len };
         at += name.len;
+        weir_assert(at <= plan->names + bytes);
+        weir_assert(plan->count < plan->capacity);
         plan->items[plan->count] =
             (struct weir_plan_item){ .change = removal,
                                      .index = (uint32_t)plan->count };
@@ -185,7 +188,8 @@ static int add_removals(struct weir_plan *plan, struct weir_catalog *catalog,
 }
 
 /* Drops changes that change nothing. */
-static void sift(struct weir_plan *plan, const struct weir_catalog *catalog)
+static void sift_plan(struct weir_plan *plan,
+                      const struct weir_catalog *catalog)
 {
     size_t kept = 0;
     for (size_t i = 0; i < plan->count; i++) {
@@ -197,25 +201,28 @@ static void sift(struct weir_plan *plan, const struct weir_catalog *catalog)
         if (!same)
             plan->items[kept++] = plan->items[i];
     }
+    weir_assert(kept <= plan->count);
     plan->count = kept;
 }
 
-static int fill(struct weir_plan *plan, struct weir_catalog *catalog,
-                const struct weir_edit *edit, struct weir_diag *diag)
+static int fill_plan(struct weir_plan *plan, struct weir_catalog *catalog,
+                     const struct weir_edit *edit, struct weir_diag *diag)
 {
     for (size_t i = 0; i < edit->count; i++) {
         int error = check_change(catalog, &edit->changes[i], edit->flags, diag);
         if (error < 0)
             return error;
+        weir_assert(plan->count < plan->capacity);
         plan->items[plan->count++] =
             (struct weir_plan_item){ .change = &edit->changes[i],
                                      .index = (uint32_t)i };
     }
     if (plan->count > 0)
-        qsort(plan->items, plan->count, sizeof(*plan->items), by_name);
-    int error = refuse_twice(plan, diag);
+        qsort(plan->items, plan->count, sizeof(*plan->items),
+              compare_item_names);
+    int error = refuse_planned_twice(plan, diag);
     if (error == 0 && (edit->flags & WEIR_EDIT_REPLACE))
-        error = add_removals(plan, catalog, edit->flags, diag);
+        error = add_planned_removals(plan, catalog, edit->flags, diag);
     return error;
 }
 
@@ -227,20 +234,18 @@ int weir_plan_make(struct weir_plan *plan, struct weir_catalog *catalog,
         made.capacity += weir_catalog_count(catalog);
     if (made.capacity >= UINT32_MAX)
         return weir_diag_set(diag, WEIR_ETOOBIG,
-                             "an edit holds too many "
-                             "changes",
-                             NULL);
+                             "an edit holds too many changes", NULL);
     made.items = calloc(made.capacity + 1, sizeof(*made.items));
     if (!made.items)
-        return refuse_memory(diag);
-    int error = fill(&made, catalog, edit, diag);
+        return weir_plan_refuse_memory(diag);
+    int error = fill_plan(&made, catalog, edit, diag);
     if (error < 0) {
         weir_plan_free(&made);
         return error;
     }
-    sift(&made, catalog);
+    sift_plan(&made, catalog);
     if (made.count > 0) {
-        qsort(made.items, made.count, sizeof(*made.items), by_name);
+        qsort(made.items, made.count, sizeof(*made.items), compare_item_names);
         rank(&made, catalog);
     }
     *plan = made;

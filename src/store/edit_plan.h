@@ -28,5 +28,7 @@ struct weir_plan {
 int weir_plan_make(struct weir_plan *plan, struct weir_catalog *catalog,
                    const struct weir_edit *edit, struct weir_diag *diag);
 void weir_plan_free(struct weir_plan *plan);
+/* Returns WEIR_ENOMEM, with a sentence. */
+int weir_plan_refuse_memory(struct weir_diag *diag);
 
 #endif /* WEIR_EDIT_PLAN_H */

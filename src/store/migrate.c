@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/quota/quota_text.h"
-#include "store/store_private.h"
+#include "store/store_internal.h"
 
 int weir_store_upgrade(const char *url, unsigned *out_from,
                        struct weir_diag *diag)

@@ -25,11 +25,11 @@
 
 /* ---- Errors --------------------------------------------------------- */
 
-static int refuse_memory(struct weir_session *session, struct weir_diag *diag)
+static int refuse_session_memory(struct weir_session *session,
+                                 struct weir_diag *diag)
 {
     return weir_diag_set(diag, WEIR_ENOMEM,
-                         "there is no memory for the "
-                         "quota store ",
+                         "there is no memory for the quota store ",
                          session->shown, NULL);
 }
 
@@ -37,9 +37,8 @@ static int refuse_read_only(struct weir_session *session,
                             struct weir_diag *diag)
 {
     return weir_diag_set(diag, WEIR_ESTORE, "the quota store ", session->shown,
-                         " is read-only (a standby?); name "
-                         "the server that takes writes, or all of them: "
-                         "'host=A,B'",
+                         " is read-only (a standby?); name the server "
+                         "that takes writes, or all of them: 'host=A,B'",
                          NULL);
 }
 
@@ -55,12 +54,9 @@ static int refuse_lost(struct weir_session *session, const char *why,
 {
     char line[WEIR_DIAG_MAX];
     session->lost = true;
-    return weir_diag_set(diag, WEIR_ESTORE,
-                         "the connection to the quota "
-                         "store ",
-                         session->shown,
-                         " is lost: ", first_line(why, line, sizeof(line)),
-                         NULL);
+    return weir_diag_set(
+        diag, WEIR_ESTORE, "the connection to the quota store ", session->shown,
+        " is lost: ", first_line(why, line, sizeof(line)), NULL);
 }
 
 /* Reports the server's error about a statement. */
@@ -74,12 +70,10 @@ static int refuse_result(struct weir_session *session, const PGresult *result,
         const char *after;
     } known[] = {
         { "55P03", WEIR_ELOCKED, "the quota store ",
-          " is locked by another "
-          "process; nothing was changed. Try again once it lets go "
-          "(pg_stat_activity names it)" },
+          " is locked by another process; nothing was changed. Try "
+          "again once it lets go (pg_stat_activity names it)" },
         { "53100", WEIR_ESTORE,
-          "there is no room on the disk of the quota "
-          "store ",
+          "there is no room on the disk of the quota store ",
           "; nothing was changed" },
         { "42P06", WEIR_EEXIST, "there is a quota store in ", " already" },
         { "42P07", WEIR_EEXIST, "there is a quota store in ", " already" },
@@ -100,8 +94,8 @@ static int refuse_result(struct weir_session *session, const PGresult *result,
 
 /* ---- Statements ----------------------------------------------------- */
 
-static int wait_for(struct weir_session *session, short events,
-                    struct weir_diag *diag)
+static int wait_for_server(struct weir_session *session, short events,
+                           struct weir_diag *diag)
 {
     struct pollfd fd = { PQsocket(session->connection), events, 0 };
     int ready;
@@ -116,13 +110,14 @@ static int wait_for(struct weir_session *session, short events,
 }
 
 /* Sends the queued bytes; meanwhile it may have to read from the server. */
-static int flush(struct weir_session *session, struct weir_diag *diag)
+static int flush_session(struct weir_session *session, struct weir_diag *diag)
 {
     for (;;) {
         int left = PQflush(session->connection);
         if (left == 0)
             return 0;
-        int error = left < 0 ? -1 : wait_for(session, POLLIN | POLLOUT, diag);
+        int error =
+            left < 0 ? -1 : wait_for_server(session, POLLIN | POLLOUT, diag);
         if (left < 0 || (error == 0 && !PQconsumeInput(session->connection)))
             error =
                 refuse_lost(session, PQerrorMessage(session->connection), diag);
@@ -136,7 +131,7 @@ static int next_result(struct weir_session *session, PGresult **out,
                        struct weir_diag *diag)
 {
     while (PQisBusy(session->connection)) {
-        int error = wait_for(session, POLLIN, diag);
+        int error = wait_for_server(session, POLLIN, diag);
         if (error < 0)
             return error;
         if (!PQconsumeInput(session->connection))
@@ -171,8 +166,8 @@ static int only_result(struct weir_session *session, PGresult **out,
     return 0;
 }
 
-static int judge(struct weir_session *session, const PGresult *result,
-                 struct weir_diag *diag)
+static int check_result(struct weir_session *session, const PGresult *result,
+                        struct weir_diag *diag)
 {
     if (!result || PQstatus(session->connection) != CONNECTION_OK)
         return refuse_lost(session,
@@ -197,11 +192,11 @@ int weir_session_run(struct weir_session *session, const char *sql,
                            NULL, 0))
         error = refuse_lost(session, PQerrorMessage(session->connection), diag);
     if (error == 0)
-        error = flush(session, diag);
+        error = flush_session(session, diag);
     if (error == 0)
         error = only_result(session, &result, diag);
     if (error == 0)
-        error = judge(session, result, diag);
+        error = check_result(session, result, diag);
     if (error == 0 && out_result)
         *out_result = result;
     else
@@ -226,7 +221,7 @@ bool weir_session_news(struct weir_session *session)
 
 /* ---- Life ----------------------------------------------------------- */
 
-static void say_nothing(void *context, const PGresult *notice)
+static void ignore_notice(void *context, const PGresult *notice)
 {
     (void)context;
     (void)notice;
@@ -240,13 +235,12 @@ static int check_string(const char *string, struct weir_diag *diag)
     PQconninfoFree(parsed);
     if (parsed)
         return 0;
-    return weir_diag_set(diag, WEIR_EINVAL,
-                         "the text behind 'postgres:' isn't "
-                         "understood; write "
-                         "postgres://USER@HOST:PORT/DATABASE or "
-                         "'postgres:host=HOST dbname=DATABASE', and %xx for "
-                         "special characters in a URL",
-                         NULL);
+    return weir_diag_set(
+        diag, WEIR_EINVAL,
+        "the text behind 'postgres:' isn't understood; write "
+        "postgres://USER@HOST:PORT/DATABASE or 'postgres:host=HOST "
+        "dbname=DATABASE', and %xx for special characters in a URL",
+        NULL);
 }
 
 static int refuse_connection(struct weir_session *session,
@@ -262,8 +256,8 @@ static int refuse_connection(struct weir_session *session,
                          first_line(why, line, sizeof(line)), NULL);
 }
 
-static int connect_to(struct weir_session *session, const char *string,
-                      struct weir_diag *diag)
+static int connect_session(struct weir_session *session, const char *string,
+                           struct weir_diag *diag)
 {
     /* Keys before 'dbname' are defaults, which the string may override. */
     static const char *const keys[] = { "connect_timeout",
@@ -291,36 +285,32 @@ static int connect_to(struct weir_session *session, const char *string,
         return error;
     session->connection = PQconnectdbParams(keys, values, 1);
     if (!session->connection)
-        return refuse_memory(session, diag);
+        return refuse_session_memory(session, diag);
     if (PQstatus(session->connection) != CONNECTION_OK)
         return refuse_connection(session, diag);
-    PQsetNoticeReceiver(session->connection, say_nothing, NULL);
+    PQsetNoticeReceiver(session->connection, ignore_notice, NULL);
     if (PQsetnonblocking(session->connection, 1) < 0)
-        return refuse_memory(session, diag);
+        return refuse_session_memory(session, diag);
     return 0;
 }
 
 /* Commits wait for the disk whatever the database's default is: losing a
  * confirmed edit in a power failure would set the epoch back. */
-static int set_up(struct weir_session *session, struct weir_diag *diag)
+static int prepare_pg_session(struct weir_session *session,
+                              struct weir_diag *diag)
 {
     const char *encoding =
         PQparameterStatus(session->connection, "server_encoding");
     if (!encoding || strcmp(encoding, "UTF8") != 0)
-        return weir_diag_set(diag, WEIR_ESTORE,
-                             "the database of the quota "
-                             "store ",
-                             session->shown, " has the encoding ",
-                             encoding ? encoding : "?",
-                             "; make one with "
-                             "'createdb --encoding UTF8 --template "
-                             "template0'",
-                             NULL);
+        return weir_diag_set(
+            diag, WEIR_ESTORE, "the database of the quota store ",
+            session->shown, " has the encoding ", encoding ? encoding : "?",
+            "; make one with 'createdb --encoding UTF8 --template template0'",
+            NULL);
     return weir_session_run(
         session,
-        "SELECT"
-        " set_config('search_path', 'pg_catalog', false),"
-        " set_config('lock_timeout', '" WEIR_SESSION_LOCK_MS "', false),"
+        "SELECT set_config('search_path', 'pg_catalog', false), "
+        "set_config('lock_timeout', '" WEIR_SESSION_LOCK_MS "', false),"
         " set_config('statement_timeout', '0', false),"
         " set_config('idle_in_transaction_session_timeout',"
         " '" WEIR_SESSION_IDLE_MS "', false),"
@@ -337,13 +327,13 @@ int weir_session_open(struct weir_session *session, const char *where,
     *session = (struct weir_session){ .lost = false };
     char *url;
     if (asprintf(&url, "%s%s", scheme, where) < 0)
-        return refuse_memory(session, diag);
+        return refuse_session_memory(session, diag);
     weir_store_show(url, session->shown);
     /* libpq's URLs begin with our scheme, its connection strings don't. */
     bool is_url = strncmp(where, "//", 2) == 0;
-    int error = connect_to(session, is_url ? url : where, diag);
+    int error = connect_session(session, is_url ? url : where, diag);
     if (error == 0)
-        error = set_up(session, diag);
+        error = prepare_pg_session(session, diag);
     free(url);
     if (error < 0)
         weir_session_close(session);

@@ -24,7 +24,7 @@
 
 /* Excluded from the text: the name has its own column, and the store sets the
  * rest. */
-static bool is_kept(const struct weir_field *field)
+static bool is_kept_field(const struct weir_field *field)
 {
     return !field->read_only && strcmp(field->name, "name") != 0;
 }
@@ -48,7 +48,7 @@ struct weir_text weir_fields_write(const struct weir_quota *quota, char *buf)
     const struct weir_field *fields = weir_quota_fields(&count);
     for (size_t i = 0; i < count; i++) {
         const char *name = fields[i].name;
-        if (!is_kept(&fields[i]) || weir_quota_is_default(quota, name))
+        if (!is_kept_field(&fields[i]) || weir_quota_is_default(quota, name))
             continue;
         char value[WEIR_FIELD_VALUE_MAX];
         size_t len = weir_quota_get(quota, name, value, sizeof(value));
@@ -62,7 +62,7 @@ struct weir_text weir_fields_write(const struct weir_quota *quota, char *buf)
 }
 
 /* Reverses the escaping; uses 'scratch' only if the value has escapes. */
-static struct weir_text unescape(struct weir_text value, char **scratch)
+static struct weir_text unescape_value(struct weir_text value, char **scratch)
 {
     if (value.len == 0 || !memchr(value.p, '\\', value.len))
         return value;
@@ -78,8 +78,9 @@ static struct weir_text unescape(struct weir_text value, char **scratch)
 }
 
 /* Takes a line off 'fields' and splits it; false: it is malformed. */
-static bool next_line(struct weir_text *fields, struct weir_text *out_name,
-                      struct weir_text *out_value)
+static bool next_field_line(struct weir_text *fields,
+                            struct weir_text *out_name,
+                            struct weir_text *out_value)
 {
     const char *end = memchr(fields->p, '\n', fields->len);
     const char *colon = memchr(fields->p, ':', fields->len);
@@ -92,15 +93,13 @@ static bool next_line(struct weir_text *fields, struct weir_text *out_name,
     return true;
 }
 
-static int refuse(struct weir_text name, const char *why,
-                  struct weir_diag *diag)
+static int refuse_row(struct weir_text name, const char *why,
+                      struct weir_diag *diag)
 {
     char shown[WEIR_SHOW_MAX];
-    return weir_diag_set(diag, WEIR_ESTORE, "the quota ",
-                         weir_text_show(name, shown),
-                         " in the store can't be "
-                         "read (by a newer Weir, perhaps): ",
-                         why, NULL);
+    return weir_diag_set(
+        diag, WEIR_ESTORE, "the quota ", weir_text_show(name, shown),
+        " in the store can't be read (by a newer Weir, perhaps): ", why, NULL);
 }
 
 /* A field that weir_fields_write() never writes could make the row another
@@ -111,7 +110,7 @@ static bool is_foreign(struct weir_text field)
     const struct weir_field *fields = weir_quota_fields(&count);
     for (size_t i = 0; i < count; i++) {
         if (weir_text_equal(field, weir_text_of(fields[i].name)))
-            return !is_kept(&fields[i]);
+            return !is_kept_field(&fields[i]);
     }
     return false;
 }
@@ -128,12 +127,15 @@ int weir_fields_read(struct weir_text name, struct weir_text fields,
     while (fields.len > 0) {
         struct weir_text field;
         struct weir_text value;
-        if (!next_line(&fields, &field, &value))
-            return refuse(name, why.text, diag);
+        if (!next_field_line(&fields, &field, &value))
+            return refuse_row(name, why.text, diag);
         if (is_foreign(field))
-            return refuse(name, "its fields name a field kept elsewhere", diag);
-        if (weir_quota_set(quota, field, unescape(value, &scratch), &why) < 0)
-            return refuse(name, why.text, diag);
+            return refuse_row(name, "its fields name a field kept elsewhere",
+                              diag);
+        if (weir_quota_set(quota, field, unescape_value(value, &scratch),
+                           &why) < 0)
+            return refuse_row(name, why.text, diag);
     }
-    return weir_quota_check(quota, &why) < 0 ? refuse(name, why.text, diag) : 0;
+    return weir_quota_check(quota, &why) < 0 ? refuse_row(name, why.text, diag)
+                                             : 0;
 }

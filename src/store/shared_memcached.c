@@ -43,7 +43,7 @@
 #include "core/base/hash.h"
 #include "core/base/rng.h"
 #include "io/clock.h"
-#include "store/shared_private.h"
+#include "store/shared_internal.h"
 #include "store/shared_state.h"
 
 #define KEY_MAX 250             /* bytes, memcached's bound */
@@ -180,7 +180,7 @@ static memcached_st *connection(struct worker *worker, weir_duration patience)
 }
 
 /* How long the job may still wait; at least a millisecond. */
-static weir_duration patience_of(const struct weir_shared_job *job)
+static weir_duration job_time_left(const struct weir_shared_job *job)
 {
     weir_instant now = weir_clock_now();
     weir_duration least = WEIR_MILLISECOND;
@@ -220,12 +220,12 @@ static void wake_prober(struct server *server)
 /* The connection is unusable; except after a timeout all others are too, and
  * the lane is down. (The caller of a step that times out judges the silence.)
  * Returns the step's result. */
-static int fail(struct worker *worker, memcached_return_t code)
+static int fail_worker(struct worker *worker, memcached_return_t code)
 {
     struct server *server = worker->server;
     const char *why = memcached_strerror(worker->handle, code);
     if (code == MEMCACHED_TIMEOUT) {
-        weir_lane_complain(server->lane, "no answer in time");
+        weir_lane_note_error(server->lane, "no answer in time");
     } else {
         weir_lane_down(server->lane, why);
         weir_fetch_add(&server->downs, 1u);
@@ -239,7 +239,7 @@ static int fail(struct worker *worker, memcached_return_t code)
 
 /* Writes blanks and control characters as %XX. A longer result than 'max' makes
  * the caller use a hash, which is unique too. */
-static size_t escape(struct weir_text name, char *out, size_t max)
+static size_t escape_name(struct weir_text name, char *out, size_t max)
 {
     static const char digits[] = "0123456789ABCDEF";
     size_t len = 0;
@@ -270,8 +270,8 @@ static size_t hashed(struct weir_text name, char *out)
     return len;
 }
 
-static size_t key_of(const struct weir_shared_job *job, char key[KEY_MAX + 1],
-                     const char *kind, int64_t window)
+static size_t job_key(const struct weir_shared_job *job, char key[KEY_MAX + 1],
+                      const char *kind, int64_t window)
 {
     struct weir_text name = { job->key, job->key_len };
     char tail[64];
@@ -281,7 +281,7 @@ static size_t key_of(const struct weir_shared_job *job, char key[KEY_MAX + 1],
             : snprintf(tail, sizeof(tail), ":%s:%lld", kind, (long long)window);
     int head = snprintf(key, KEY_MAX + 1, "%s:", job->lane->shared->prefix);
     size_t max = KEY_MAX - (size_t)head - (size_t)tail_len;
-    size_t len = escape(name, key + head, max);
+    size_t len = escape_name(name, key + head, max);
     if (len > max)
         len = hashed(name, key + head);
     memcpy(key + head + len, tail, (size_t)tail_len + 1);
@@ -372,8 +372,8 @@ static memcached_return_t counter_subtract(struct counter *counter,
     return MEMCACHED_SUCCESS;
 }
 
-static bool fits(const struct weir_algorithm_rule *rule, uint64_t used,
-                 uint64_t weight)
+static bool fits_counter(const struct weir_algorithm_rule *rule, uint64_t used,
+                         uint64_t weight)
 {
     return rule->quantity > 0 && weight <= rule->quantity &&
            used <= rule->quantity - weight;
@@ -389,7 +389,7 @@ static memcached_return_t counter_take(struct counter *counter,
     memcached_return_t code;
     if (weight == 0 || (never && !rule->count_limited)) {
         code = counter_read(counter, out_used);
-        *out_passed = fits(rule, *out_used, weight);
+        *out_passed = fits_counter(rule, *out_used, weight);
         return code;
     }
     code = counter_add(counter, weight, out_used);
@@ -414,7 +414,7 @@ static memcached_return_t counter_ask(struct counter *counter,
                             out_used);
     case WEIR_ALGORITHM_PEEK:
         code = counter_read(counter, out_used);
-        *out_passed = fits(rule, *out_used, job->ask.weight);
+        *out_passed = fits_counter(rule, *out_used, job->ask.weight);
         return code;
     case WEIR_ALGORITHM_CHARGE:
         *out_passed = true;
@@ -436,7 +436,7 @@ static weir_duration kept_for(const struct weir_algorithm_rule *rule,
     return WINDOW_KEPT + (length < DAY ? length : DAY);
 }
 
-static void count(struct worker *worker, struct weir_shared_job *job)
+static void count_job(struct worker *worker, struct weir_shared_job *job)
 {
     static const char *const kinds[] = {
         [WEIR_CALENDAR_NONE] = "window", [WEIR_CALENDAR_MINUTE] = "minute",
@@ -446,21 +446,22 @@ static void count(struct worker *worker, struct weir_shared_job *job)
     const struct weir_algorithm_rule *rule = &job->rule;
     weir_instant now = wall_now(), start, end;
     int64_t number = weir_algorithm_window(rule, &start, &end, now);
-    struct counter counter = { .handle = connection(worker, patience_of(job)) };
+    struct counter counter = { .handle =
+                                   connection(worker, job_time_left(job)) };
     if (!counter.handle) {
         weir_job_finish(job, WEIR_ENOMEM, NULL);
         return;
     }
-    counter.len = key_of(job, counter.key, kinds[rule->calendar], number);
+    counter.len = job_key(job, counter.key, kinds[rule->calendar], number);
     counter.expiry = expiry_of(end + kept_for(rule, end - start), now);
     bool passed = false;
     uint64_t used = 0;
     memcached_return_t code = counter_ask(&counter, job, &passed, &used);
     if (memcached_failed(code)) {
-        weir_job_finish(job, fail(worker, code), NULL);
+        weir_job_finish(job, fail_worker(worker, code), NULL);
         return;
     }
-    weir_job_heard(job);
+    weir_job_answered(job);
     bool never =
         !passed && (rule->quantity == 0 || job->ask.weight > rule->quantity);
     struct weir_algorithm_answer answer = {
@@ -483,8 +484,9 @@ struct found {
     uint64_t unique;
 };
 
-static memcached_return_t fetch(struct worker *worker, const char *key,
-                                size_t len, struct found *out, size_t *out_len)
+static memcached_return_t fetch_state(struct worker *worker, const char *key,
+                                      size_t len, struct found *out,
+                                      size_t *out_len)
 {
     *out = (struct found){ .there = false };
     memcached_return_t code = memcached_mget(worker->handle, &key, &len, 1);
@@ -526,12 +528,13 @@ static bool step_all(struct worker *worker, struct batch *batch,
     return memcmp(worker->before, worker->state, size) != 0;
 }
 
-static memcached_return_t put(struct worker *worker,
-                              const struct weir_algorithm_rule *rule,
-                              const char *key, size_t len,
-                              const struct found *found, weir_instant now)
+static memcached_return_t put_state(struct worker *worker,
+                                    const struct weir_algorithm_rule *rule,
+                                    const char *key, size_t len,
+                                    const struct found *found, weir_instant now)
 {
     size_t size = weir_state_pack(rule, worker->state, worker->value);
+    weir_assert(size <= sizeof(worker->value));
     time_t expiry =
         expiry_of(weir_algorithm_idle_at(rule, worker->state, now), now);
     const char *value = (const char *)worker->value;
@@ -548,30 +551,31 @@ static int try_swap(struct worker *worker, struct batch *batch, const char *key,
     const struct weir_algorithm_rule *rule = &batch->job[0]->rule;
     struct found found;
     size_t size = 0;
-    memcached_return_t code = fetch(worker, key, len, &found, &size);
+    memcached_return_t code = fetch_state(worker, key, len, &found, &size);
     if (memcached_failed(code))
-        return fail(worker, code);
+        return fail_worker(worker, code);
     weir_instant now = wall_now();
     memset(worker->state, 0, weir_algorithm_size(rule));
     int error = found.there ? weir_state_unpack(rule, worker->value, size,
                                                 worker->state, now)
                             : 0;
     if (error < 0) {
-        weir_lane_complain(worker->server->lane, "a value isn't one of Weir's");
+        weir_lane_note_error(worker->server->lane,
+                             "a value isn't one of Weir's");
         return error;
     }
     if (!step_all(worker, batch, now))
         return 0;
-    code = put(worker, rule, key, len, &found, now);
+    code = put_state(worker, rule, key, len, &found, now);
     if (code == MEMCACHED_SUCCESS)
         return 0;
     bool lost = code == MEMCACHED_DATA_EXISTS || code == MEMCACHED_NOTSTORED ||
                 code == MEMCACHED_NOTFOUND;
-    return lost ? 1 : fail(worker, code);
+    return lost ? 1 : fail_worker(worker, code);
 }
 
 /* Random, so that two processes that collided don't collide again. */
-static void pause_after(struct worker *worker, unsigned tries)
+static void pause_after_swap(struct worker *worker, unsigned tries)
 {
     unsigned doublings = tries < PAUSE_DOUBLINGS ? tries : PAUSE_DOUBLINGS;
     uint64_t most = (uint64_t)PAUSE_FIRST << doublings;
@@ -581,7 +585,7 @@ static void pause_after(struct worker *worker, unsigned tries)
     nanosleep(&pause, NULL);
 }
 
-static int swap(struct worker *worker, struct batch *batch)
+static int swap_batch(struct worker *worker, struct batch *batch)
 {
     static const char *const kinds[] = {
         [WEIR_LEAKY] = "leaky",
@@ -593,31 +597,32 @@ static int swap(struct worker *worker, struct batch *batch)
         [WEIR_SLIDING_WINDOW] = "sliding_window",
         [WEIR_PERMITS] = "permits",
     };
+    weir_assert(batch->count > 0);
     const struct weir_shared_job *first = batch->job[0];
     char key[KEY_MAX + 1];
-    size_t len = key_of(first, key, kinds[first->rule.algorithm], NO_WINDOW);
+    size_t len = job_key(first, key, kinds[first->rule.algorithm], NO_WINDOW);
     for (unsigned tries = 0; tries < WEIR_SHARED_SWAPS_MAX; tries++) {
         /* Nothing is charged yet, and the first job's caller has stopped
          * waiting. */
         if (tries > 0 && weir_clock_now() >= first->until)
             break;
-        if (!connection(worker, patience_of(first)))
+        if (!connection(worker, job_time_left(first)))
             return WEIR_ENOMEM;
         int result = try_swap(worker, batch, key, len);
         if (result != 1)
             return result;
-        weir_job_heard(first);
+        weir_job_answered(first);
         weir_fetch_add(&worker->server->shared->swaps_lost, 1u);
-        pause_after(worker, tries);
+        pause_after_swap(worker, tries);
     }
     return WEIR_EFULL;
 }
 
 static void swap_all(struct worker *worker, struct batch *batch)
 {
-    int result = swap(worker, batch);
+    int result = swap_batch(worker, batch);
     if (result == 0)
-        weir_job_heard(batch->job[0]);
+        weir_job_answered(batch->job[0]);
     for (size_t i = 0; i < batch->count; i++)
         weir_job_finish(batch->job[i], result, &batch->answer[i]);
 }
@@ -644,7 +649,7 @@ static bool goes_with(const struct batch *batch,
 }
 
 /* Takes this worker's jobs out of the lane; under the lane's mutex. */
-static void gather(const struct worker *worker, struct batch *batch)
+static void gather_batch(const struct worker *worker, struct batch *batch)
 {
     struct weir_lane *lane = worker->server->lane;
     struct weir_shared_job **link = &lane->jobs;
@@ -654,6 +659,7 @@ static void gather(const struct worker *worker, struct batch *batch)
         bool take = batch->count == 0 ? worker_of(job) == worker->index
                                       : goes_with(batch, job);
         if (take) {
+            weir_assert(batch->count < BATCH_MAX);
             batch->job[batch->count++] = job;
             *link = job->next;
         } else {
@@ -670,10 +676,7 @@ static void sleep_on(struct worker *worker, struct weir_lane *lane)
         pthread_cond_wait(&worker->wake, &lane->mutex);
         return;
     }
-    struct timespec until = {
-        .tv_sec = (time_t)(worker->probe_at / WEIR_SECOND),
-        .tv_nsec = (long)(worker->probe_at % WEIR_SECOND),
-    };
+    struct timespec until = weir_timespec_of(worker->probe_at);
     pthread_cond_timedwait(&worker->wake, &lane->mutex, &until);
 }
 
@@ -695,7 +698,7 @@ static bool next_batch(struct worker *worker, struct batch *batch)
             break;
         /* While the lane is NEW, jobs wait for the first probe. */
         if (lane->state != WEIR_LANE_NEW)
-            gather(worker, batch);
+            gather_batch(worker, batch);
         if (batch->count > 0)
             break;
         sleep_on(worker, lane);
@@ -705,7 +708,8 @@ static bool next_batch(struct worker *worker, struct batch *batch)
     return !stop;
 }
 
-static void wake(struct weir_lane *lane, const struct weir_shared_job *job)
+static void wake_memcached(struct weir_lane *lane,
+                           const struct weir_shared_job *job)
 {
     struct server *server = lane->own;
     pthread_mutex_lock(&lane->mutex);
@@ -728,13 +732,13 @@ static void probe_failed(struct worker *worker, memcached_return_t code)
     /* Relaxed: a lane never becomes NEW again. */
     bool is_new = weir_load_relaxed(&lane->state) == WEIR_LANE_NEW;
     if (is_new && code == MEMCACHED_TIMEOUT)
-        weir_lane_complain(lane, "no answer in time");
+        weir_lane_note_error(lane, "no answer in time");
     else
         weir_lane_down(lane, memcached_strerror(worker->handle, code));
     disconnect(worker);
 }
 
-static void probe(struct worker *worker)
+static void probe_server(struct worker *worker)
 {
     struct weir_lane *lane = worker->server->lane;
     uint64_t early = weir_rng_below(&worker->rng, WEIR_SHARED_PROBE / 4);
@@ -754,7 +758,7 @@ static void probe(struct worker *worker)
         return;
     }
     weir_lane_up(lane);
-    wake(lane, NULL);
+    wake_memcached(lane, NULL);
 }
 
 /* Drops jobs after their deadlines: no caller waits, and they aren't
@@ -772,20 +776,20 @@ static void drop_late(struct batch *batch)
     batch->count = kept;
 }
 
-static void *run(void *context)
+static void *run_memcached_worker(void *context)
 {
     struct worker *worker = context;
     struct batch batch;
     while (next_batch(worker, &batch)) {
         if (batch.count == 0) {
-            probe(worker);
+            probe_server(worker);
             continue;
         }
         drop_late(&batch);
         if (batch.count == 0)
             continue;
         if (batch.job[0]->rule.algorithm == WEIR_FIXED_WINDOW)
-            count(worker, batch.job[0]);
+            count_job(worker, batch.job[0]);
         else
             swap_all(worker, &batch);
     }
@@ -803,7 +807,7 @@ static void close_server(struct weir_lane *lane)
     pthread_mutex_lock(&lane->mutex);
     lane->stop = true;
     pthread_mutex_unlock(&lane->mutex);
-    wake(lane, NULL);
+    wake_memcached(lane, NULL);
     for (size_t i = 0; i < WEIR_SHARED_WORKERS; i++) {
         if (server->worker[i].running)
             pthread_join(server->worker[i].thread, NULL);
@@ -813,7 +817,7 @@ static void close_server(struct weir_lane *lane)
     lane->own = NULL;
 }
 
-static void close_all(struct weir_shared *shared)
+static void close_memcached(struct weir_shared *shared)
 {
     for (size_t i = 0; i < shared->uri.count; i++)
         close_server(&shared->lane[i]);
@@ -828,7 +832,8 @@ static int start_worker(struct server *server, unsigned index)
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&worker->thread, NULL, run, worker);
+    int error =
+        pthread_create(&worker->thread, NULL, run_memcached_worker, worker);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     worker->running = error == 0;
     return error ? WEIR_ESYSTEM : 0;
@@ -845,7 +850,7 @@ static int open_server(struct weir_lane *lane)
     for (unsigned i = 0; i < WEIR_SHARED_WORKERS; i++) {
         server->worker[i].server = server;
         server->worker[i].index = i;
-        weir_shared_cond_init(&server->worker[i].wake);
+        weir_condition_init(&server->worker[i].wake);
     }
     int error = 0;
     for (unsigned i = 0; error == 0 && i < WEIR_SHARED_WORKERS; i++)
@@ -853,19 +858,19 @@ static int open_server(struct weir_lane *lane)
     return error;
 }
 
-static int open_all(struct weir_shared *shared, struct weir_diag *diag)
+static int open_memcached(struct weir_shared *shared, struct weir_diag *diag)
 {
     int error = 0;
     for (size_t i = 0; error == 0 && i < shared->uri.count; i++)
         error = open_server(&shared->lane[i]);
     if (error == 0)
         return 0;
-    close_all(shared);
+    close_memcached(shared);
     return weir_diag_set(diag, error, weir_strerror(error), NULL);
 }
 
 const struct weir_shared_type weir_shared_memcached = {
-    .open = open_all,
-    .wake = wake,
-    .close = close_all,
+    .open = open_memcached,
+    .wake = wake_memcached,
+    .close = close_memcached,
 };

@@ -41,7 +41,7 @@
 #include "core/base/atomic.h"
 #include "core/base/rng.h"
 #include "io/clock.h"
-#include "store/shared_private.h"
+#include "store/shared_internal.h"
 #include "store/shared_script.h"
 
 #define REPLY_BYTES_MAX (64 * 1024) /* of an incomplete reply */
@@ -104,7 +104,7 @@ static void connect_again(struct redis *redis);
 
 /* The reply that all objects of one task belong to; NULL: it isn't one of ours,
  * and hiredis gives up. */
-static struct reply *reply_of(const redisReadTask *task)
+static struct reply *redis_reply_of(const redisReadTask *task)
 {
     struct reply *reply = task->privdata;
     if (!task->parent) {
@@ -118,7 +118,7 @@ static struct reply *reply_of(const redisReadTask *task)
 
 static void *on_text(const redisReadTask *task, char *bytes, size_t len)
 {
-    struct reply *reply = reply_of(task);
+    struct reply *reply = redis_reply_of(task);
     if (!reply || task->parent)
         return NULL;
     snprintf(reply->text, sizeof(reply->text), "%.*s",
@@ -129,13 +129,13 @@ static void *on_text(const redisReadTask *task, char *bytes, size_t len)
 
 static void *on_array(const redisReadTask *task, reader_len len)
 {
-    struct reply *reply = reply_of(task);
+    struct reply *reply = redis_reply_of(task);
     return !task->parent && len <= WEIR_SCRIPT_ANSWER_LEN ? reply : NULL;
 }
 
 static void *on_integer(const redisReadTask *task, long long integer)
 {
-    struct reply *reply = reply_of(task);
+    struct reply *reply = redis_reply_of(task);
     if (!reply || reply->count == WEIR_SCRIPT_ANSWER_LEN)
         return NULL;
     reply->integer[reply->count++] = integer;
@@ -144,7 +144,7 @@ static void *on_integer(const redisReadTask *task, long long integer)
 
 static void *on_nil(const redisReadTask *task)
 {
-    return task->parent ? NULL : reply_of(task);
+    return task->parent ? NULL : redis_reply_of(task);
 }
 
 static void on_free(void *reply)
@@ -162,8 +162,8 @@ static redisReplyObjectFunctions reader_functions = {
 
 /* ---- Expected replies ---- */
 
-static bool expect(struct redis *redis, enum expected_type type,
-                   struct weir_shared_job *job, bool whole)
+static bool expect_reply(struct redis *redis, enum expected_type type,
+                         struct weir_shared_job *job, bool whole)
 {
     struct expected *expected = calloc(1, sizeof(*expected));
     if (!expected)
@@ -176,9 +176,10 @@ static bool expect(struct redis *redis, enum expected_type type,
     return true;
 }
 
-static void forget(struct redis *redis)
+static void forget_expected(struct redis *redis)
 {
     struct expected *expected = redis->expected;
+    weir_assert(expected);
     redis->expected = expected->next;
     if (!redis->expected)
         redis->expected_end = &redis->expected;
@@ -186,12 +187,12 @@ static void forget(struct redis *redis)
 }
 
 /* Whether these steps were charged is unknown. */
-static void forget_all(struct redis *redis, int result)
+static void forget_all_expected(struct redis *redis, int result)
 {
     while (redis->expected) {
         if (redis->expected->job)
             weir_job_finish(redis->expected->job, result, NULL);
-        forget(redis);
+        forget_expected(redis);
     }
 }
 
@@ -217,7 +218,7 @@ static void close_connection(struct redis *redis, int result)
     redis->ready = false;
     redis->slow = false;
     redis->unread = 0;
-    forget_all(redis, result);
+    forget_all_expected(redis, result);
 }
 
 /* Randomly up to a quarter early, so that a fleet's probes don't
@@ -231,7 +232,8 @@ static void probe_later(struct redis *redis)
 }
 
 /* The connection is unusable: closes it and connects again later. */
-static void drop(struct redis *redis, int result, const char *why)
+static void drop_redis_connection(struct redis *redis, int result,
+                                  const char *why)
 {
     weir_lane_down(redis->lane, why);
     close_connection(redis, result);
@@ -258,10 +260,11 @@ static bool send_plain(struct redis *redis, enum expected_type type,
     const char *words[] = { first, second, third };
     int count = third ? 3 : second ? 2 : 1;
     return send_words(redis, count, words, NULL) == 0 &&
-           expect(redis, type, NULL, false);
+           expect_reply(redis, type, NULL, false);
 }
 
-static bool greet(struct redis *redis, const struct weir_shared_secret *secret)
+static bool greet_redis(struct redis *redis,
+                        const struct weir_shared_secret *secret)
 {
     char database[16];
     snprintf(database, sizeof(database), "%u", redis->shared->uri.database);
@@ -278,10 +281,11 @@ static bool greet(struct redis *redis, const struct weir_shared_secret *secret)
     return sent && send_plain(redis, EXPECT_PING, "PING", NULL, NULL);
 }
 
-static void on_open(void *context, struct weir_stream *stream)
+static void on_redis_open(void *context, struct weir_stream *stream)
 {
     struct redis *redis = context;
     (void)stream;
+    weir_assert(!redis->open && !redis->ready);
     redis->open = true;
     struct weir_diag diag = { 0 };
     struct weir_shared_secret secret;
@@ -289,11 +293,11 @@ static void on_open(void *context, struct weir_stream *stream)
                                         &redis->lane->address,
                                         redis->shared->uri.tls, &secret, &diag);
     if (error < 0) {
-        drop(redis, WEIR_ECONNECT, diag.text);
+        drop_redis_connection(redis, WEIR_ECONNECT, diag.text);
         return;
     }
-    if (!greet(redis, &secret))
-        drop(redis, WEIR_ENOMEM, "no memory");
+    if (!greet_redis(redis, &secret))
+        drop_redis_connection(redis, WEIR_ENOMEM, "no memory");
     explicit_bzero(&secret, sizeof(secret));
 }
 
@@ -323,6 +327,7 @@ static int send_step(struct redis *redis, struct weir_shared_job *job,
         words[count] = call.argument[i];
         lens[count] = strlen(call.argument[i]);
     }
+    weir_assert(count <= COMMAND_WORDS_MAX);
     return send_words(redis, (int)count, words, lens);
 }
 
@@ -332,15 +337,15 @@ static void submit(struct redis *redis, struct weir_shared_job *job, bool whole)
      * and expects no answer. */
     if (weir_clock_now() >= job->until) {
         if (!redis->expected)
-            weir_job_heard(job);
+            weir_job_answered(job);
         weir_job_finish(job, WEIR_ETIMEOUT, NULL);
         return;
     }
     int error = send_step(redis, job, whole);
-    if (error == 0 && !expect(redis, EXPECT_STEP, job, whole)) {
+    if (error == 0 && !expect_reply(redis, EXPECT_STEP, job, whole)) {
         /* Otherwise answers couldn't be matched to steps. */
         weir_job_finish(job, WEIR_ENOMEM, NULL);
-        drop(redis, WEIR_ENOMEM, "no memory");
+        drop_redis_connection(redis, WEIR_ENOMEM, "no memory");
         return;
     }
     if (error < 0)
@@ -362,7 +367,7 @@ static void submit_all(struct redis *redis)
 
 /* ---- Answers ---- */
 
-static bool begins(const char *text, const char *word)
+static bool error_begins_with(const char *text, const char *word)
 {
     return strncmp(text, word, strlen(word)) == 0;
 }
@@ -394,18 +399,20 @@ static bool is_of_server(const char *error)
         "ERR DB index",
     };
     for (size_t i = 0; i < WEIR_COUNT_OF(words); i++)
-        if (begins(error, words[i]))
+        if (error_begins_with(error, words[i]))
             return true;
     return false;
 }
 
 /* Advice to the operator. */
-static const char *advice(const char *error)
+static const char *advice_on_error(const char *error)
 {
-    if (begins(error, "MOVED") || begins(error, "ASK"))
+    if (error_begins_with(error, "MOVED") || error_begins_with(error, "ASK"))
         return "redirections of a cluster aren't followed: ";
-    if (begins(error, "NOAUTH") || begins(error, "WRONGPASS") ||
-        begins(error, "ERR invalid password") || begins(error, "ERR AUTH"))
+    if (error_begins_with(error, "NOAUTH") ||
+        error_begins_with(error, "WRONGPASS") ||
+        error_begins_with(error, "ERR invalid password") ||
+        error_begins_with(error, "ERR AUTH"))
         return "see the secrets file: ";
     return "";
 }
@@ -420,8 +427,8 @@ static void fail_server(struct redis *redis, const char *error)
     int len = quoted ? (int)(quoted - error) : 150;
     while (quoted && len > 0 && error[len - 1] == ',')
         len--;
-    snprintf(why, sizeof(why), "%s%.*s", advice(error), len, error);
-    drop(redis, WEIR_EPROTOCOL, why);
+    snprintf(why, sizeof(why), "%s%.*s", advice_on_error(error), len, error);
+    drop_redis_connection(redis, WEIR_EPROTOCOL, why);
 }
 
 static void finish_step(struct redis *redis, struct weir_shared_job *job)
@@ -432,14 +439,15 @@ static void finish_step(struct redis *redis, struct weir_shared_job *job)
     if (reply->type == REDIS_REPLY_ARRAY)
         result = weir_script_answer(reply->integer, reply->count, &answer);
     if (result < 0)
-        weir_lane_complain(redis->lane, *reply->text
-                                            ? reply->text
-                                            : "this is no answer to a step");
+        weir_lane_note_error(redis->lane, *reply->text
+                                              ? reply->text
+                                              : "this is no answer to a step");
     weir_job_finish(job, result, &answer);
 }
 
 static void on_step(struct redis *redis)
 {
+    weir_assert(redis->expected && redis->expected->type == EXPECT_STEP);
     struct weir_shared_job *job = redis->expected->job;
     bool whole = redis->expected->whole;
     const struct reply *reply = &redis->reply;
@@ -448,11 +456,11 @@ static void on_step(struct redis *redis)
         fail_server(redis, reply->text);
         return;
     }
-    forget(redis);
+    forget_expected(redis);
     if (!job)
         return;
-    weir_job_heard(job);
-    if (failed && !whole && begins(reply->text, "NOSCRIPT")) {
+    weir_job_answered(job);
+    if (failed && !whole && error_begins_with(reply->text, "NOSCRIPT")) {
         weir_fetch_add(&redis->shared->reloads, 1u);
         submit(redis, job, true);
         return;
@@ -462,9 +470,10 @@ static void on_step(struct redis *redis)
 
 static void on_ping(struct redis *redis)
 {
+    weir_assert(redis->expected && redis->expected->type == EXPECT_PING);
     weir_duration took = weir_clock_now() - redis->expected->sent_at;
     bool first = !redis->ready;
-    forget(redis);
+    forget_expected(redis);
     redis->ready = true;
     /* Relaxed: an estimate, which each step may change. */
     weir_duration patience = weir_load_relaxed(&redis->lane->patience);
@@ -479,7 +488,7 @@ static bool on_reply(struct redis *redis)
 {
     const struct reply *reply = &redis->reply;
     if (!redis->expected) {
-        drop(redis, WEIR_EPROTOCOL, "an answer to nothing");
+        drop_redis_connection(redis, WEIR_EPROTOCOL, "an answer to nothing");
         return false;
     }
     switch (redis->expected->type) {
@@ -490,7 +499,7 @@ static bool on_reply(struct redis *redis)
         else if (redis->expected->type == EXPECT_PING)
             on_ping(redis);
         else
-            forget(redis);
+            forget_expected(redis);
         break;
     case EXPECT_STEP:
         on_step(redis);
@@ -509,11 +518,11 @@ static void ping_if_quiet(struct redis *redis)
 {
     if (redis->ready && !redis->slow && is_down(redis) && !redis->expected &&
         !send_plain(redis, EXPECT_PING, "PING", NULL, NULL))
-        drop(redis, WEIR_ENOMEM, "no memory");
+        drop_redis_connection(redis, WEIR_ENOMEM, "no memory");
 }
 
-static void on_bytes(void *context, struct weir_stream *stream,
-                     const void *bytes, size_t len)
+static void on_redis_bytes(void *context, struct weir_stream *stream,
+                           const void *bytes, size_t len)
 {
     struct redis *redis = context;
     (void)stream;
@@ -524,7 +533,8 @@ static void on_bytes(void *context, struct weir_stream *stream,
         if (error == REDIS_OK)
             error = redisReaderGetReply(redis->reader, &reply);
         if (error != REDIS_OK || (!reply && redis->unread > REPLY_BYTES_MAX)) {
-            drop(redis, WEIR_EPROTOCOL, "this is no answer of Redis");
+            drop_redis_connection(redis, WEIR_EPROTOCOL,
+                                  "this is no answer of Redis");
             return;
         }
         if (!reply)
@@ -536,26 +546,28 @@ static void on_bytes(void *context, struct weir_stream *stream,
     ping_if_quiet(redis);
 }
 
-static void on_lost(void *context, struct weir_stream *stream, const char *why)
+static void on_redis_lost(void *context, struct weir_stream *stream,
+                          const char *why)
 {
     struct redis *redis = context;
     (void)stream;
-    drop(redis, WEIR_ECONNECT, why);
+    drop_redis_connection(redis, WEIR_ECONNECT, why);
 }
 
 static void connect_again(struct redis *redis)
 {
     struct weir_stream_handler handler = { .context = redis,
-                                           .on_open = on_open,
-                                           .on_bytes = on_bytes,
-                                           .on_lost = on_lost };
+                                           .on_open = on_redis_open,
+                                           .on_bytes = on_redis_bytes,
+                                           .on_lost = on_redis_lost };
+    weir_assert(!redis->stream && !redis->reader && !redis->expected);
     redis->reader = redisReaderCreateWithFunctions(&reader_functions);
     if (redis->reader)
         redis->stream =
             weir_stream_connect(redis->base, &redis->lane->address,
                                 redis->shared->tls, CONNECT_MAX, &handler);
     if (!redis->stream) {
-        drop(redis, WEIR_ENOMEM, "no memory");
+        drop_redis_connection(redis, WEIR_ENOMEM, "no memory");
         return;
     }
     redis->reader->privdata = &redis->reply;
@@ -613,7 +625,7 @@ static void on_wake(evutil_socket_t fd, short what, void *context)
         submit_all(redis);
 }
 
-static void *run(void *context)
+static void *run_redis(void *context)
 {
     struct redis *redis = context;
     connect_again(redis);
@@ -622,7 +634,8 @@ static void *run(void *context)
     return NULL;
 }
 
-static void wake(struct weir_lane *lane, const struct weir_shared_job *job)
+static void wake_redis(struct weir_lane *lane,
+                       const struct weir_shared_job *job)
 {
     (void)job;
     struct redis *redis = lane->own;
@@ -677,31 +690,31 @@ static int init_loop(struct redis *redis)
     return 0;
 }
 
-static int start_thread(struct redis *redis)
+static int start_redis_thread(struct redis *redis)
 {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&redis->thread, NULL, run, redis);
+    int error = pthread_create(&redis->thread, NULL, run_redis, redis);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     redis->running = error == 0;
     return error ? WEIR_ESYSTEM : 0;
 }
 
-static void close_all(struct weir_shared *shared)
+static void close_redis(struct weir_shared *shared)
 {
     struct redis *redis = shared->lane[0].own;
     if (redis->running) {
         pthread_mutex_lock(&shared->lane[0].mutex);
         shared->lane[0].stop = true;
         pthread_mutex_unlock(&shared->lane[0].mutex);
-        wake(&shared->lane[0], NULL);
+        wake_redis(&shared->lane[0], NULL);
         pthread_join(redis->thread, NULL);
     }
     redis_free(redis);
 }
 
-static int open_all(struct weir_shared *shared, struct weir_diag *diag)
+static int open_redis(struct weir_shared *shared, struct weir_diag *diag)
 {
     struct redis *redis = calloc(1, sizeof(*redis));
     if (!redis)
@@ -719,7 +732,7 @@ static int open_all(struct weir_shared *shared, struct weir_diag *diag)
     if (error == 0)
         error = init_loop(redis);
     if (error == 0)
-        error = start_thread(redis);
+        error = start_redis_thread(redis);
     if (error < 0) {
         redis_free(redis);
         return weir_diag_set(diag, error, weir_strerror(error), NULL);
@@ -728,7 +741,7 @@ static int open_all(struct weir_shared *shared, struct weir_diag *diag)
 }
 
 const struct weir_shared_type weir_shared_redis = {
-    .open = open_all,
-    .wake = wake,
-    .close = close_all,
+    .open = open_redis,
+    .wake = wake_redis,
+    .close = close_redis,
 };

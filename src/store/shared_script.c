@@ -34,7 +34,7 @@ static const struct {
     [WEIR_PERMITS] = { "permits", weir_lua_shared_permits },
 };
 
-static void hash(struct weir_script *script)
+static void hash_script(struct weir_script *script)
 {
     unsigned char digest[SHA_DIGEST_LENGTH];
     SHA1((const unsigned char *)script->text, script->len, digest);
@@ -62,7 +62,8 @@ int weir_script_init(struct weir_script *script, enum weir_algorithm algorithm,
         memcpy(script->text + script->len, pieces[i], len);
         script->len += len;
     }
-    hash(script);
+    weir_assert(script->len == size - 1);
+    hash_script(script);
     return 0;
 }
 
@@ -88,8 +89,9 @@ static void add_integer(struct weir_script_call *call, int64_t value)
              "%" PRId64, value);
 }
 
-static void add_word(struct weir_script_call *call, const char *word)
+static void add_script_word(struct weir_script_call *call, const char *word)
 {
+    weir_assert(call->arguments < WEIR_SCRIPT_ARGUMENTS_MAX - 1);
     snprintf(call->argument[call->arguments++], WEIR_SCRIPT_ARGUMENT_MAX, "%s",
              word);
 }
@@ -100,7 +102,7 @@ static double unscaled(const struct weir_bucket *bucket, int64_t scaled)
 }
 
 /* Units per microsecond. */
-static double rate_of(const struct weir_bucket *bucket)
+static double bucket_rate(const struct weir_bucket *bucket)
 {
     double per_ns = bucket->leak.whole + ldexp((double)bucket->leak.part, -64);
     return ldexp(per_ns, -(int)bucket->leak.frac) * 1000;
@@ -108,7 +110,7 @@ static double rate_of(const struct weir_bucket *bucket)
 
 /* As in algorithm_word.c: for a token bucket only, unless it refuses nothing or
  * everything. */
-static double first_fill(const struct weir_algorithm_rule *rule)
+static double bucket_first_fill(const struct weir_algorithm_rule *rule)
 {
     const struct weir_bucket *bucket = &rule->bucket[0].bucket;
     if (rule->algorithm != WEIR_TOKEN_BUCKET || rule->initial < 0 ||
@@ -117,13 +119,13 @@ static double first_fill(const struct weir_algorithm_rule *rule)
     return unscaled(bucket, bucket->high) - (double)rule->initial;
 }
 
-static void add_bucket(struct weir_script_call *call,
-                       const struct weir_algorithm_rule *rule)
+static void add_bucket_words(struct weir_script_call *call,
+                             const struct weir_algorithm_rule *rule)
 {
     const struct weir_bucket *bucket = &rule->bucket[0].bucket;
-    add_double(call, rate_of(bucket));
+    add_double(call, bucket_rate(bucket));
     add_double(call, unscaled(bucket, bucket->high));
-    add_double(call, first_fill(rule));
+    add_double(call, bucket_first_fill(rule));
     add_integer(call, rule->algorithm == WEIR_LEAKY_QUEUE);
 }
 
@@ -134,7 +136,7 @@ static void add_buckets(struct weir_script_call *call,
     add_integer(call, rule->buckets);
     for (size_t i = 0; i < rule->buckets; i++) {
         const struct weir_algorithm_bucket *bucket = &rule->bucket[i];
-        add_double(call, rate_of(&bucket->bucket));
+        add_double(call, bucket_rate(&bucket->bucket));
         add_double(call, unscaled(&bucket->bucket, bucket->bucket.high));
         add_integer(call, bucket->spill);
     }
@@ -159,15 +161,15 @@ static void add_permits(struct weir_script_call *call,
              "%016" PRIx64, permit);
 }
 
-static void add_rule(struct weir_script_call *call,
-                     const struct weir_algorithm_rule *rule,
-                     const struct weir_algorithm_ask *ask)
+static void add_rule_words(struct weir_script_call *call,
+                           const struct weir_algorithm_rule *rule,
+                           const struct weir_algorithm_ask *ask)
 {
     switch (rule->algorithm) {
     case WEIR_LEAKY:
     case WEIR_LEAKY_QUEUE:
     case WEIR_TOKEN_BUCKET:
-        add_bucket(call, rule);
+        add_bucket_words(call, rule);
         return;
     case WEIR_TOKEN_BUCKETS:
         add_buckets(call, rule, ask->level);
@@ -216,6 +218,7 @@ static void add_key(struct weir_script_call *call, const char *prefix,
                     struct weir_text name, const char *algorithm,
                     const char *part)
 {
+    weir_assert(call->keys < WEIR_SCRIPT_KEYS_MAX);
     char *key = call->key[call->keys];
     int head = snprintf(key, WEIR_SCRIPT_KEY_MAX, "%s:{", prefix);
     weir_assert(head > 0 &&
@@ -244,10 +247,10 @@ void weir_script_call(struct weir_script_call *out, const char *prefix,
     add_key(out, prefix, name, algorithm, "");
     if (rule->algorithm == WEIR_SLIDING_LOG || rule->algorithm == WEIR_PERMITS)
         add_key(out, prefix, name, algorithm, ":entries");
-    add_word(out, ops[ask->op]);
+    add_script_word(out, ops[ask->op]);
     add_integer(out, (int64_t)ask->weight);
     add_double(out, (double)ask->wait_max / 1000);
-    add_rule(out, rule, ask);
+    add_rule_words(out, rule, ask);
 }
 
 /* ---- An answer ---- */
@@ -257,7 +260,7 @@ static bool is_time(int64_t us)
     return us >= -1;
 }
 
-static weir_duration time_of(int64_t us)
+static weir_duration duration_of_us(int64_t us)
 {
     if (us < 0 || (uint64_t)us > WEIR_NEVER / 1000)
         return WEIR_NEVER;
@@ -278,8 +281,8 @@ int weir_script_answer(const int64_t *integers, size_t count,
         .level = (uint8_t)integers[2],
         .used = integers[3],
         .remaining = (uint64_t)integers[4],
-        .retry_after = time_of(integers[5]),
-        .wait = time_of(integers[6]),
+        .retry_after = duration_of_us(integers[5]),
+        .wait = duration_of_us(integers[6]),
     };
     return 0;
 }

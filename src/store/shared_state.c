@@ -15,13 +15,13 @@
 #define CLOCKS_APART (3600 * WEIR_SECOND)
 #define MAGIC 0x3130524945570000ull /* "WEIR01", and two bytes of length */
 
-static void put(uint8_t *buf, uint64_t word)
+static void put_state_word(uint8_t *buf, uint64_t word)
 {
     for (unsigned i = 0; i < 8; i++)
         buf[i] = (uint8_t)(word >> (8 * i));
 }
 
-static uint64_t get(const uint8_t *buf)
+static uint64_t get_state_word(const uint8_t *buf)
 {
     uint64_t word = 0;
     for (unsigned i = 0; i < 8; i++)
@@ -59,12 +59,13 @@ static size_t rule_words(const struct weir_algorithm_rule *rule,
         words[n++] = (uint64_t)bucket->bucket.low;
         words[n++] = (uint64_t)bucket->bucket.high;
     }
+    weir_assert(n <= WEIR_STATE_RULE_WORDS);
     return n;
 }
 
 /* Makes a rule of 'count' words; false: they are no valid rule. */
-static bool rule_of(const uint64_t *words, size_t count,
-                    struct weir_algorithm_rule *out)
+static bool rule_of_words(const uint64_t *words, size_t count,
+                          struct weir_algorithm_rule *out)
 {
     if (count < 6 || (uint8_t)(words[0] >> 16) > WEIR_BUCKETS_MAX ||
         count != 6 + 4 * (size_t)(uint8_t)(words[0] >> 16))
@@ -103,12 +104,13 @@ size_t weir_state_pack(const struct weir_algorithm_rule *rule,
     uint64_t words[WEIR_STATE_RULE_WORDS];
     size_t count = rule_words(rule, words);
     size_t size = 0;
-    put(buf, MAGIC | count);
+    put_state_word(buf, MAGIC | count);
     size += 8;
     for (size_t i = 0; i < count; i++, size += 8)
-        put(buf + size, words[i]);
+        put_state_word(buf + size, words[i]);
     for (size_t i = 0; i < weir_algorithm_size(rule) / 8; i++, size += 8)
-        put(buf + size, state[i]);
+        put_state_word(buf + size, state[i]);
+    weir_assert(size <= WEIR_STATE_BYTES_MAX);
     return size;
 }
 
@@ -118,23 +120,23 @@ int weir_state_unpack(const struct weir_algorithm_rule *rule,
 {
     if (len < 8 || len % 8 != 0 || len > WEIR_STATE_BYTES_MAX)
         return WEIR_EPROTOCOL;
-    uint64_t head = get(buf);
+    uint64_t head = get_state_word(buf);
     size_t count = (size_t)(head & 0xffff);
     if ((head & ~0xffffull) != MAGIC || count > WEIR_STATE_RULE_WORDS ||
         len < 8 * (1 + count))
         return WEIR_EPROTOCOL;
     uint64_t words[WEIR_STATE_RULE_WORDS], ours[WEIR_STATE_RULE_WORDS];
     for (size_t i = 0; i < count; i++)
-        words[i] = get(buf + 8 * (1 + i));
+        words[i] = get_state_word(buf + 8 * (1 + i));
     struct weir_algorithm_rule was;
-    if (!rule_of(words, count, &was) ||
+    if (!rule_of_words(words, count, &was) ||
         len != 8 * (1 + count) + weir_algorithm_size(&was))
         return WEIR_EPROTOCOL;
 
     uint64_t found[WEIR_ALGORITHM_SIZE_MAX / 8];
     size_t size = weir_algorithm_size(&was);
     for (size_t i = 0; i < size / 8; i++)
-        found[i] = get(buf + 8 * (1 + count + i));
+        found[i] = get_state_word(buf + 8 * (1 + count + i));
     if (!weir_algorithm_sound(&was, found, now + CLOCKS_APART))
         return WEIR_EPROTOCOL;
     memset(state, 0, weir_algorithm_size(rule));

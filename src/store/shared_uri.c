@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "store/shared_private.h"
+#include "store/shared_internal.h"
 
 #define DATABASE_MAX 65535u
 #define FILE_MAX_BYTES (64 * 1024)
@@ -44,20 +44,20 @@ static const struct scheme *find_scheme(struct weir_text text)
     return NULL;
 }
 
-static struct weir_text skip(struct weir_text text, size_t len)
+static struct weir_text skip_bytes(struct weir_text text, size_t len)
 {
     return (struct weir_text){ text.p + len, text.len - len };
 }
 
 /* Takes off and returns the text before the first 'c', which is dropped; all of
  * '*rest' if it has none. */
-static struct weir_text cut(struct weir_text *rest, char c)
+static struct weir_text cut_uri_at(struct weir_text *rest, char c)
 {
     const char *at = rest->len > 0 ? memchr(rest->p, c, rest->len) : NULL;
     struct weir_text piece = *rest;
     if (at)
         piece.len = (size_t)(at - rest->p);
-    *rest = skip(*rest, at ? piece.len + 1 : piece.len);
+    *rest = skip_bytes(*rest, at ? piece.len + 1 : piece.len);
     return piece;
 }
 
@@ -72,9 +72,8 @@ static int parse_database(struct weir_text text, unsigned *out,
     }
     if (!sound || number > DATABASE_MAX)
         return weir_diag_set(diag, WEIR_ESYNTAX,
-                             "behind the / of a redis "
-                             "URI comes a database's number, as in "
-                             "redis://HOST:6379/0",
+                             "behind the / of a redis URI comes a "
+                             "database's number, as in redis://HOST:6379/0",
                              NULL);
     *out = number;
     return 0;
@@ -94,14 +93,13 @@ static int parse_servers(struct weir_text list, struct weir_shared_uri *uri,
                                             "servers",
                                  NULL);
         more = list.len > 0 && memchr(list.p, ',', list.len);
-        int error =
-            weir_address_parse(cut(&list, ','), &uri->server[uri->count], diag);
+        int error = weir_address_parse(cut_uri_at(&list, ','),
+                                       &uri->server[uri->count], diag);
         if (error < 0)
             return error;
         if (uri->server[uri->count++].port == 0)
             return weir_diag_set(diag, WEIR_EINVAL,
-                                 "a store's port is a "
-                                 "number from 1 to 65535",
+                                 "a store's port is a number from 1 to 65535",
                                  NULL);
     }
     return 0;
@@ -119,26 +117,22 @@ int weir_shared_uri_parse(struct weir_text text, struct weir_shared_uri *out,
                              NULL);
     if (text.len > WEIR_SHARED_URI_MAX)
         return weir_diag_set(diag, WEIR_EINVAL,
-                             "a store's URI has at most "
-                             "512 bytes",
-                             NULL);
-    struct weir_text rest = skip(text, strlen(scheme->name));
+                             "a store's URI has at most 512 bytes", NULL);
+    struct weir_text rest = skip_bytes(text, strlen(scheme->name));
     if (memchr(rest.p, '@', rest.len))
-        return weir_diag_set(diag, WEIR_EINVAL,
-                             "every reader of a quota sees "
-                             "its store's URI: take the password out of it "
-                             "and put it into the secrets file of the "
-                             "limiters",
-                             NULL);
+        return weir_diag_set(
+            diag, WEIR_EINVAL,
+            "every reader of a quota sees its store's URI: take the password "
+            "out of it and put it into the secrets file of the limiters",
+            NULL);
     struct weir_shared_uri uri = { .kind = scheme->kind, .tls = scheme->tls };
-    struct weir_text servers = cut(&rest, '/');
+    struct weir_text servers = cut_uri_at(&rest, '/');
     int error = parse_servers(servers, &uri, diag);
     if (error == 0 && uri.kind == WEIR_SHARED_REDIS)
         error = parse_database(rest, &uri.database, diag);
     else if (error == 0 && rest.len > 0)
         error = weir_diag_set(diag, WEIR_ESYNTAX,
-                              "nothing follows the "
-                              "servers of a memcached URI",
+                              "nothing follows the servers of a memcached URI",
                               NULL);
     if (error == 0)
         *out = uri;
@@ -153,7 +147,8 @@ int weir_shared_uri_check(struct weir_text uri, struct weir_diag *diag)
 
 /* ---- The secrets file ---- */
 
-static int complain(struct weir_diag *diag, const char *path, const char *why)
+static int refuse_secrets_file(struct weir_diag *diag, const char *path,
+                               const char *why)
 {
     return weir_diag_set(diag, WEIR_ECREDENTIAL, path, ": ", why, NULL);
 }
@@ -162,13 +157,15 @@ static int check_mode(int fd, const char *path, struct weir_diag *diag)
 {
     struct stat now;
     if (fstat(fd, &now) != 0 || !S_ISREG(now.st_mode))
-        return complain(diag, path, "the secrets file is no plain file");
+        return refuse_secrets_file(diag, path,
+                                   "the secrets file is no plain file");
     if (now.st_mode & 077)
-        return complain(diag, path,
-                        "others than its owner may use the "
-                        "secrets file: chmod 600");
+        return refuse_secrets_file(diag, path,
+                                   "others than its owner may use the "
+                                   "secrets file: chmod 600");
     if (now.st_size > FILE_MAX_BYTES)
-        return complain(diag, path, "the secrets file is over 64 KiB");
+        return refuse_secrets_file(diag, path,
+                                   "the secrets file is over 64 KiB");
     return 0;
 }
 
@@ -182,15 +179,15 @@ static bool copy_word(struct weir_text word, char *out)
 }
 
 /* The next word of the line, up to a blank. */
-static struct weir_text next_word(struct weir_text *line)
+static struct weir_text next_secret_word(struct weir_text *line)
 {
     while (line->len > 0 && strchr(" \t\r", line->p[0]))
-        *line = skip(*line, 1);
+        *line = skip_bytes(*line, 1);
     size_t len = 0;
     while (len < line->len && !strchr(" \t\r", line->p[len]))
         len++;
     struct weir_text word = { line->p, len };
-    *line = skip(*line, len);
+    *line = skip_bytes(*line, len);
     return word;
 }
 
@@ -199,26 +196,28 @@ static const struct scheme *cut_scheme(struct weir_text *server)
 {
     const struct scheme *scheme = find_scheme(*server);
     if (scheme)
-        *server = skip(*server, strlen(scheme->name));
+        *server = skip_bytes(*server, strlen(scheme->name));
     return scheme;
 }
 
 /* Parses a line. 1: it is for 'address'; 0: it isn't; WEIR_ETLS: it is, but not
  * for plain text; another negative value: the line is malformed. */
-static int parse_line(struct weir_text line, const struct weir_address *address,
-                      bool tls, struct weir_shared_secret *out)
+static int parse_secret_line(struct weir_text line,
+                             const struct weir_address *address, bool tls,
+                             struct weir_shared_secret *out)
 {
-    struct weir_text server = next_word(&line);
+    struct weir_text server = next_secret_word(&line);
     if (server.len == 0 || server.p[0] == '#')
         return 0;
     const struct scheme *scheme = cut_scheme(&server);
-    struct weir_text user = next_word(&line);
-    struct weir_text password = next_word(&line);
+    struct weir_text user = next_secret_word(&line);
+    struct weir_text password = next_secret_word(&line);
     struct weir_shared_secret secret = { .user = "" };
     struct weir_address named;
     if (weir_address_parse(server, &named, NULL) < 0 ||
         !copy_word(user, secret.user) ||
-        !copy_word(password, secret.password) || next_word(&line).len > 0)
+        !copy_word(password, secret.password) ||
+        next_secret_word(&line).len > 0)
         return WEIR_ECREDENTIAL;
     if (named.port != address->port || strcmp(named.host, address->host) != 0)
         return 0;
@@ -231,30 +230,30 @@ static int parse_line(struct weir_text line, const struct weir_address *address,
     return 1;
 }
 
-static int find_line(FILE *file, const char *path,
-                     const struct weir_address *address, bool tls,
-                     struct weir_shared_secret *out, struct weir_diag *diag)
+static int find_secret_line(FILE *file, const char *path,
+                            const struct weir_address *address, bool tls,
+                            struct weir_shared_secret *out,
+                            struct weir_diag *diag)
 {
     char line[1024];
     for (unsigned number = 1; fgets(line, sizeof(line), file); number++) {
         size_t len = strcspn(line, "\n");
-        int found =
-            line[len] == '\n' || feof(file)
-                ? parse_line((struct weir_text){ line, len }, address, tls, out)
-                : WEIR_ECREDENTIAL;
+        int found = line[len] == '\n' || feof(file)
+                        ? parse_secret_line((struct weir_text){ line, len },
+                                            address, tls, out)
+                        : WEIR_ECREDENTIAL;
         explicit_bzero(line, sizeof(line));
         if (found > 0)
             return 0;
         if (found < 0) {
             if (diag)
                 diag->line = number;
-            return complain(diag, path,
-                            found == WEIR_ETLS
-                                ? "the password goes over TLS only: name the "
-                                  "store as rediss://, or begin its line with "
-                                  "redis://"
-                                : "a line of the secrets file is "
-                                  "HOST:PORT USER PASSWORD");
+            return refuse_secrets_file(
+                diag, path,
+                found == WEIR_ETLS
+                    ? "the password goes over TLS only: name the store "
+                      "as rediss://, or begin its line with redis://"
+                    : "a line of the secrets file is HOST:PORT USER PASSWORD");
         }
     }
     return 0;
@@ -276,11 +275,11 @@ int weir_shared_secret_read(const char *path,
         const char *why = strerror(errno);
         if (fd >= 0)
             close(fd);
-        return complain(diag, path, why);
+        return refuse_secrets_file(diag, path, why);
     }
     int error = check_mode(fd, path, diag);
     if (error == 0)
-        error = find_line(file, path, address, tls, &secret, diag);
+        error = find_secret_line(file, path, address, tls, &secret, diag);
     fclose(file);
     if (error == 0)
         *out = secret;

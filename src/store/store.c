@@ -31,34 +31,18 @@
 #include <time.h>
 
 #include "core/quota/quota_text.h"
+#include "io/clock.h"
 #include "store/edit_plan.h"
-#include "store/store_private.h"
+#include "store/store_internal.h"
 
 static const struct weir_backend_type *const types[] = {
     &weir_backend_sqlite,
     &weir_backend_postgres,
 };
 
-static void *take_memory(void *context, size_t size)
+static int refuse_quotas_memory(struct weir_diag *diag)
 {
-    (void)context;
-    return calloc(1, size);
-}
-
-static void give_memory(void *context, void *p, size_t size)
-{
-    (void)context;
-    (void)size;
-    free(p);
-}
-
-static const struct weir_mem memory = { NULL, take_memory, give_memory };
-
-static int refuse_memory(struct weir_diag *diag)
-{
-    return weir_diag_set(diag, WEIR_ENOMEM,
-                         "there is no memory for the "
-                         "quotas",
+    return weir_diag_set(diag, WEIR_ENOMEM, "there is no memory for the quotas",
                          NULL);
 }
 
@@ -95,10 +79,9 @@ int weir_store_init(const char *url, struct weir_diag *diag)
         return error;
     struct weir_store_meta meta = { .epoch = 0 };
     if (getrandom(meta.id.uuid, sizeof(meta.id.uuid), 0) < 0)
-        return weir_diag_set(diag, WEIR_ESYSTEM,
-                             "the system gives no random "
-                             "bytes: ",
-                             strerrordesc_np(errno), NULL);
+        return weir_diag_set(
+            diag, WEIR_ESYSTEM,
+            "the system gives no random bytes: ", strerrordesc_np(errno), NULL);
     struct weir_backend *backend;
     error = type->create(where, &backend, diag);
     if (error < 0)
@@ -117,15 +100,14 @@ int weir_store_check_moved(const struct weir_store_meta *meta,
         return 0;
     return weir_diag_set(diag, WEIR_ESTORE, "the quota store ", shown,
                          " was migrated to ", meta->moved_to,
-                         ": use that "
-                         "one; if this one is to be used again after all, run "
-                         "'weir store restored ",
+                         ": use that one; if this one is to be used "
+                         "again after all, run 'weir store restored ",
                          shown, "'", NULL);
 }
 
 /* Reads the meta row in a transaction of its own; refuses a migrated store. */
-static int look(struct weir_store *store, struct weir_store_meta *out,
-                struct weir_diag *diag)
+static int read_store_meta(struct weir_store *store,
+                           struct weir_store_meta *out, struct weir_diag *diag)
 {
     const struct weir_backend_type *type = store->backend->type;
     int error = type->begin(store->backend, false, diag);
@@ -146,7 +128,7 @@ int weir_store_open(const char *url, struct weir_store **out,
         return error;
     struct weir_store *store = calloc(1, sizeof(*store));
     if (!store)
-        return refuse_memory(diag);
+        return refuse_quotas_memory(diag);
     weir_store_show(url, store->shown);
     error = type->open(where, &store->backend, diag);
     if (error < 0) {
@@ -154,7 +136,7 @@ int weir_store_open(const char *url, struct weir_store **out,
         return error;
     }
     struct weir_store_meta meta;
-    error = look(store, &meta, diag);
+    error = read_store_meta(store, &meta, diag);
     if (error < 0) {
         weir_store_close(store);
         return error;
@@ -193,7 +175,7 @@ int weir_store_identity(struct weir_store *store, struct weir_store_id *id,
                         struct weir_diag *diag)
 {
     struct weir_store_meta meta;
-    int error = look(store, &meta, diag);
+    int error = read_store_meta(store, &meta, diag);
     if (error < 0)
         return error;
     *id = meta.id;
@@ -209,16 +191,15 @@ struct reading {
     struct weir_diag *diag;
 };
 
-static int read_row(void *context, const struct weir_row *row)
+static int read_quota_row(void *context, const struct weir_row *row)
 {
     struct reading *reading = context;
     char scratch[WEIR_FIELDS_MAX];
     struct weir_change change = { .removed = row->id == 0 };
     if (row->fields.len > sizeof(scratch))
-        return weir_diag_set(reading->diag, WEIR_ESTORE,
-                             "a quota in the "
-                             "store has more fields than any can have",
-                             NULL);
+        return weir_diag_set(
+            reading->diag, WEIR_ESTORE,
+            "a quota in the store has more fields than any can have", NULL);
     int error = weir_fields_read(row->name, row->fields, scratch, &change.quota,
                                  reading->diag);
     if (error < 0)
@@ -234,8 +215,8 @@ static int read_rows(struct weir_store *store, uint64_t epoch,
                      struct weir_diag *diag)
 {
     struct reading reading = { each, context, diag };
-    return store->backend->type->read(store->backend, epoch, read_row, &reading,
-                                      diag);
+    return store->backend->type->read(store->backend, epoch, read_quota_row,
+                                      &reading, diag);
 }
 
 int weir_store_read(struct weir_store *store, uint64_t epoch,
@@ -258,7 +239,7 @@ bool weir_store_changed(struct weir_store *store)
 
 /* ---- Editing -------------------------------------------------------- */
 
-static int apply(void *context, const struct weir_change *change)
+static int apply_to_catalog(void *context, const struct weir_change *change)
 {
     return weir_catalog_apply(context, change);
 }
@@ -284,16 +265,16 @@ static int refresh(struct weir_store *store, struct weir_store_meta *meta,
     if (!store->catalog) {
         uint64_t seed;
         memcpy(&seed, meta->id.uuid, sizeof(seed));
-        store->catalog = weir_catalog_new(&memory, seed);
+        store->catalog = weir_catalog_new(&weir_mem_system, seed);
     }
     if (!store->catalog)
-        return refuse_memory(diag);
+        return refuse_quotas_memory(diag);
     uint64_t epoch = weir_catalog_epoch(store->catalog);
     if (epoch == meta->epoch)
         return 0;
-    error = read_rows(store, epoch, apply, store->catalog, diag);
+    error = read_rows(store, epoch, apply_to_catalog, store->catalog, diag);
     if (error == WEIR_ENOMEM)
-        refuse_memory(diag);
+        refuse_quotas_memory(diag);
     if (error < 0)
         drop_catalog(store);
     return error;
@@ -337,6 +318,7 @@ static int write_change(struct weir_store *store, struct writing *writing,
     const struct weir_quota *old =
         weir_catalog_get(store->catalog, quota->name);
     quota->epoch = ++writing->meta.epoch;
+    weir_assert(quota->epoch <= writing->last);
     quota->created = old && !change->resets ? old->created : quota->epoch;
     char fields[WEIR_FIELDS_MAX];
     struct weir_row row = {
@@ -344,6 +326,7 @@ static int write_change(struct weir_store *store, struct writing *writing,
         .created = quota->created,
         .name = quota->name,
     };
+    weir_assert(old || !change->removed);
     if (!change->removed) {
         quota->id = old ? old->id : ++writing->meta.last_id;
         row.id = quota->id;
@@ -355,7 +338,7 @@ static int write_change(struct weir_store *store, struct writing *writing,
     if (error < 0)
         return error;
     error = weir_catalog_apply(store->catalog, &written);
-    return error < 0 ? refuse_memory(diag) : 0;
+    return error < 0 ? refuse_quotas_memory(diag) : 0;
 }
 
 static int check_places(struct weir_store *store, const struct weir_plan *plan,
@@ -383,6 +366,7 @@ static int write_changes(struct weir_store *store, const struct weir_plan *plan,
     }
     if (error == 0 && plan->count > 1)
         error = check_places(store, plan, diag);
+    weir_assert(error < 0 || writing->meta.epoch == writing->last);
     if (error == 0)
         error = type->finish(store->backend, &writing->meta, removed, diag);
     return error < 0 ? error : type->commit(store->backend, diag);
@@ -393,6 +377,7 @@ static int write_changes(struct weir_store *store, const struct weir_plan *plan,
 static int write_plan(struct weir_store *store, const struct weir_plan *plan,
                       struct writing *writing, struct weir_diag *diag)
 {
+    weir_assert(plan->count > 0 && store->catalog);
     if (plan->count == 1) {
         int error =
             weir_catalog_check(store->catalog, plan->items[0].change, diag);
@@ -417,9 +402,8 @@ int weir_store_check_identity(struct weir_text who, struct weir_diag *diag)
         (who.len == 0 || weir_utf8_clean(who, "") == who.len))
         return 0;
     return weir_diag_set(diag, WEIR_EINVAL,
-                         "an editor's name has at "
-                         "most 255 bytes of UTF-8 without control "
-                         "characters, not ",
+                         "an editor's name has at most 255 bytes of "
+                         "UTF-8 without control characters, not ",
                          weir_text_show(who, shown), NULL);
 }
 
@@ -432,10 +416,9 @@ int weir_store_edit_begun(struct weir_store *store,
     if (error < 0)
         return error;
     if ((edit->flags & WEIR_EDIT_BASED) && edit->based != writing.meta.epoch)
-        return weir_diag_set(diag, WEIR_ECHANGED,
-                             "others edited the quotas "
-                             "at the same time; try again",
-                             NULL);
+        return weir_diag_set(
+            diag, WEIR_ECHANGED,
+            "others edited the quotas at the same time; try again", NULL);
     struct weir_plan plan;
     error = weir_plan_make(&plan, store->catalog, edit, diag);
     if (error < 0)

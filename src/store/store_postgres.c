@@ -66,22 +66,22 @@ struct postgres_store {
     bool failed; /* no memory for a batch */
 };
 
-static struct postgres_store *store_of(struct weir_backend *backend)
+static struct postgres_store *postgres_store_of(struct weir_backend *backend)
 {
     return (struct postgres_store *)backend;
 }
 
-static int run(struct postgres_store *store, const char *sql,
-               struct weir_diag *diag)
+static int run_postgres(struct postgres_store *store, const char *sql,
+                        struct weir_diag *diag)
 {
     return weir_session_run(&store->session, sql, NULL, 0, NULL, diag);
 }
 
-static int refuse_memory(struct postgres_store *store, struct weir_diag *diag)
+static int refuse_postgres_memory(struct postgres_store *store,
+                                  struct weir_diag *diag)
 {
     return weir_diag_set(diag, WEIR_ENOMEM,
-                         "there is no memory for the "
-                         "quota store ",
+                         "there is no memory for the quota store ",
                          store->session.shown, NULL);
 }
 
@@ -96,23 +96,20 @@ static const int batch_columns[BATCHES] = {
 
 static const char *const batch_sql[BATCHES] = {
     [BATCH_QUOTAS] =
-        "INSERT INTO weir.weir_quotas (id, epoch, created, name, fields)"
-        " SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[],"
-        " $4::text[], $5::text[]) ON CONFLICT (id) DO UPDATE"
-        " SET epoch = excluded.epoch, created = excluded.created,"
-        " fields = excluded.fields",
+        "INSERT INTO weir.weir_quotas (id, epoch, created, name, fields) "
+        "SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], "
+        "$4::text[], $5::text[]) ON CONFLICT (id) DO UPDATE SET epoch = "
+        "excluded.epoch, created = excluded.created, fields = excluded.fields",
     [BATCH_FRESH] =
         "DELETE FROM weir.weir_tombstones WHERE name = ANY ($1::text[])",
-    [BATCH_GONE] = "WITH gone AS (DELETE FROM weir.weir_quotas"
-                   " WHERE name = ANY ($1::text[]))"
-                   " INSERT INTO weir.weir_tombstones (name, epoch)"
-                   " SELECT * FROM unnest($1::text[], $2::bigint[])"
-                   " ON CONFLICT (name) DO UPDATE SET epoch = excluded.epoch",
+    [BATCH_GONE] = "WITH gone AS (DELETE FROM weir.weir_quotas WHERE name = "
+                   "ANY ($1::text[])) INSERT INTO weir.weir_tombstones (name, "
+                   "epoch) SELECT * FROM unnest($1::text[], $2::bigint[]) ON "
+                   "CONFLICT (name) DO UPDATE SET epoch = excluded.epoch",
     [BATCH_LOG] =
-        "INSERT INTO weir.weir_log"
-        " (epoch, edit, at_ms, who, name, was, became)"
-        " SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[],"
-        " $4::text[], $5::text[], $6::text[], $7::text[])",
+        "INSERT INTO weir.weir_log (epoch, edit, at_ms, who, name, "
+        "was, became) SELECT * FROM unnest($1::bigint[], $2::bigint[], "
+        "$3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[])",
 };
 
 static void clear_batch(struct batch *batch)
@@ -124,8 +121,8 @@ static void clear_batch(struct batch *batch)
 }
 
 /* Makes room for 'more' bytes, a closing brace and a NUL; NULL: no memory. */
-static char *make_room(struct postgres_store *store, struct column *column,
-                       size_t more)
+static char *reserve_column(struct postgres_store *store, struct column *column,
+                            size_t more)
 {
     size_t need = column->len + more + 2;
     if (need > column->capacity) {
@@ -145,9 +142,10 @@ static char *make_room(struct postgres_store *store, struct column *column,
 static void add_plain(struct postgres_store *store, struct batch *batch,
                       int index, const char *text)
 {
+    weir_assert(index < COLUMNS_MAX);
     struct column *column = &batch->columns[index];
     size_t len = strlen(text);
-    char *at = make_room(store, column, len + 1);
+    char *at = reserve_column(store, column, len + 1);
     if (!at)
         return;
     *at++ = column->len == 0 ? '{' : ',';
@@ -156,8 +154,8 @@ static void add_plain(struct postgres_store *store, struct batch *batch,
     batch->bytes += len + 1;
 }
 
-static void add_number(struct postgres_store *store, struct batch *batch,
-                       int index, uint64_t number)
+static void add_number_column(struct postgres_store *store, struct batch *batch,
+                              int index, uint64_t number)
 {
     char buf[WEIR_NUMBER_MAX];
     add_plain(store, batch, index, weir_number_show(number, buf));
@@ -172,7 +170,7 @@ static void add_text(struct postgres_store *store, struct batch *batch,
         add_plain(store, batch, index, "NULL");
         return;
     }
-    char *start = make_room(store, column, 2 * text.len + 3);
+    char *start = reserve_column(store, column, 2 * text.len + 3);
     if (!start)
         return;
     char *at = start;
@@ -188,17 +186,18 @@ static void add_text(struct postgres_store *store, struct batch *batch,
     batch->bytes += (size_t)(at - start);
 }
 
-static int flush_batch(struct postgres_store *store, enum batch_kind kind,
-                       struct weir_diag *diag)
+static int flush_postgres_batch(struct postgres_store *store,
+                                enum batch_kind kind, struct weir_diag *diag)
 {
     struct batch *batch = &store->batches[kind];
     const char *values[COLUMNS_MAX];
     if (store->failed)
-        return refuse_memory(store, diag);
+        return refuse_postgres_memory(store, diag);
     if (batch->rows == 0)
         return 0;
     for (int i = 0; i < batch_columns[kind]; i++) {
         struct column *column = &batch->columns[i];
+        weir_assert(column->len > 0);
         memcpy(column->text + column->len, "}", 2);
         values[i] = column->text;
     }
@@ -217,14 +216,14 @@ static int count_row(struct postgres_store *store, enum batch_kind kind,
     if (batch->rows < BATCH_ROWS && batch->bytes < BATCH_BYTES &&
         !store->failed)
         return 0;
-    return flush_batch(store, kind, diag);
+    return flush_postgres_batch(store, kind, diag);
 }
 
 /* ---- Opening and making --------------------------------------------- */
 
 static void postgres_close(struct weir_backend *backend)
 {
-    struct postgres_store *store = store_of(backend);
+    struct postgres_store *store = postgres_store_of(backend);
     weir_session_close(&store->session);
     for (size_t i = 0; i < BATCHES * COLUMNS_MAX; i++)
         free(store->batches[i / COLUMNS_MAX].columns[i % COLUMNS_MAX].text);
@@ -237,9 +236,7 @@ static int connect_store(const char *where, struct postgres_store **out,
     struct postgres_store *store = calloc(1, sizeof(*store));
     if (!store)
         return weir_diag_set(diag, WEIR_ENOMEM,
-                             "there is no memory for the "
-                             "quota store",
-                             NULL);
+                             "there is no memory for the quota store", NULL);
     store->base.type = &weir_backend_postgres;
     int error = weir_session_open(&store->session, where, diag);
     if (error < 0) {
@@ -265,8 +262,8 @@ static int look_for(struct postgres_store *store, bool *out_there,
     return 0;
 }
 
-static int check_schema(struct postgres_store *store, uint64_t schema,
-                        struct weir_diag *diag)
+static int check_postgres_schema(struct postgres_store *store, uint64_t schema,
+                                 struct weir_diag *diag)
 {
     char has[WEIR_NUMBER_MAX];
     char reads[WEIR_NUMBER_MAX];
@@ -275,11 +272,9 @@ static int check_schema(struct postgres_store *store, uint64_t schema,
         return 0;
     weir_number_show(schema, has);
     if (schema < FIRST_SCHEMA)
-        return weir_diag_set(diag, WEIR_ESCHEMA, "the quota store ", shown,
-                             " has schema ", has,
-                             ", which no Weir has made; "
-                             "restore it from a backup",
-                             NULL);
+        return weir_diag_set(
+            diag, WEIR_ESCHEMA, "the quota store ", shown, " has schema ", has,
+            ", which no Weir has made; restore it from a backup", NULL);
     if (schema < WEIR_STORE_SCHEMA)
         return weir_diag_set(diag, WEIR_ESCHEMA, "the quota store ", shown,
                              " was made by an older Weir (schema ", has,
@@ -290,7 +285,7 @@ static int check_schema(struct postgres_store *store, uint64_t schema,
                          "; upgrade Weir here", NULL);
 }
 
-static uint64_t number_at(const PGresult *rows, int row, int column)
+static uint64_t postgres_number_at(const PGresult *rows, int row, int column)
 {
     uint64_t number = 0;
     weir_number_parse(weir_text_of(PQgetvalue(rows, row, column)), &number);
@@ -306,7 +301,7 @@ static int read_schema(struct postgres_store *store, uint64_t *out,
                          NULL, 0, &row, diag);
     if (error < 0)
         return error;
-    *out = PQntuples(row) == 1 ? number_at(row, 0, 0) : 0;
+    *out = PQntuples(row) == 1 ? postgres_number_at(row, 0, 0) : 0;
     PQclear(row);
     return 0;
 }
@@ -325,15 +320,16 @@ static int check_there(struct postgres_store *store, struct weir_diag *diag)
 }
 
 /* Listens before any read. */
-static int open_whole(struct postgres_store *store, struct weir_diag *diag)
+static int open_postgres_whole(struct postgres_store *store,
+                               struct weir_diag *diag)
 {
     uint64_t schema = 0;
     int error = check_there(store, diag);
     if (error == 0)
         error = read_schema(store, &schema, diag);
     if (error == 0)
-        error = check_schema(store, schema, diag);
-    return error < 0 ? error : run(store, "LISTEN weir_epoch", diag);
+        error = check_postgres_schema(store, schema, diag);
+    return error < 0 ? error : run_postgres(store, "LISTEN weir_epoch", diag);
 }
 
 static int postgres_open(const char *where, struct weir_backend **out,
@@ -343,7 +339,7 @@ static int postgres_open(const char *where, struct weir_backend **out,
     int error = connect_store(where, &store, diag);
     if (error < 0)
         return error;
-    error = open_whole(store, diag);
+    error = open_postgres_whole(store, diag);
     if (error < 0) {
         postgres_close(&store->base);
         return error;
@@ -381,26 +377,30 @@ static const char *const schema_sql[] = {
 };
 
 /* Runs the statements up to the first failure. */
-static int run_all(struct postgres_store *store, const char *const *sql,
-                   size_t count, struct weir_diag *diag)
+static int run_all_postgres(struct postgres_store *store,
+                            const char *const *sql, size_t count,
+                            struct weir_diag *diag)
 {
     int error = 0;
     for (size_t i = 0; error == 0 && i < count; i++)
-        error = run(store, sql[i], diag);
+        error = run_postgres(store, sql[i], diag);
     return error;
 }
 
-static int fill_new(struct postgres_store *store, struct weir_diag *diag)
+static int fill_new_postgres(struct postgres_store *store,
+                             struct weir_diag *diag)
 {
     bool there = false;
-    int error = run_all(store, making_sql, WEIR_COUNT_OF(making_sql), diag);
+    int error =
+        run_all_postgres(store, making_sql, WEIR_COUNT_OF(making_sql), diag);
     if (error == 0)
         error = look_for(store, &there, diag);
     if (error == 0 && there)
         return weir_diag_set(diag, WEIR_EEXIST, "there is a quota store in ",
                              store->session.shown, " already", NULL);
     if (error == 0)
-        error = run_all(store, schema_sql, WEIR_COUNT_OF(schema_sql), diag);
+        error = run_all_postgres(store, schema_sql, WEIR_COUNT_OF(schema_sql),
+                                 diag);
     char schema[WEIR_NUMBER_MAX];
     const char *const values[] = { weir_number_show(WEIR_STORE_SCHEMA,
                                                     schema) };
@@ -420,7 +420,7 @@ static int postgres_create(const char *where, struct weir_backend **out,
     int error = connect_store(where, &store, diag);
     if (error < 0)
         return error;
-    error = fill_new(store, diag);
+    error = fill_new_postgres(store, diag);
     if (error < 0) {
         postgres_close(&store->base);
         return error;
@@ -433,13 +433,13 @@ static int postgres_create(const char *where, struct weir_backend **out,
 
 static void postgres_rollback(struct weir_backend *backend)
 {
-    struct postgres_store *store = store_of(backend);
+    struct postgres_store *store = postgres_store_of(backend);
     for (size_t i = 0; i < BATCHES; i++)
         clear_batch(&store->batches[i]);
     store->failed = false;
     if (!store->session.lost &&
         PQtransactionStatus(store->session.connection) != PQTRANS_IDLE)
-        run(store, "ROLLBACK", NULL);
+        run_postgres(store, "ROLLBACK", NULL);
 }
 
 /* Edits don't use REPEATABLE READ, which would show the state from before the
@@ -447,14 +447,15 @@ static void postgres_rollback(struct weir_backend *backend)
 static int postgres_begin(struct weir_backend *backend, bool write,
                           struct weir_diag *diag)
 {
-    struct postgres_store *store = store_of(backend);
+    struct postgres_store *store = postgres_store_of(backend);
     if (!write)
-        return run(store, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-                   diag);
-    int error =
-        run(store, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", diag);
+        return run_postgres(
+            store, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", diag);
+    int error = run_postgres(
+        store, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", diag);
     if (error == 0)
-        error = run(store, "SELECT FROM weir.weir_meta FOR UPDATE", diag);
+        error =
+            run_postgres(store, "SELECT FROM weir.weir_meta FOR UPDATE", diag);
     if (error < 0)
         postgres_rollback(backend);
     return error;
@@ -462,20 +463,17 @@ static int postgres_begin(struct weir_backend *backend, bool write,
 
 static int postgres_commit(struct weir_backend *backend, struct weir_diag *diag)
 {
-    struct postgres_store *store = store_of(backend);
+    struct postgres_store *store = postgres_store_of(backend);
     PGresult *result;
     int error =
         weir_session_run(&store->session, "COMMIT", NULL, 0, &result, diag);
     if (error < 0 && store->session.lost)
-        return weir_diag_set(diag, WEIR_ESTORE,
-                             "the connection to the quota "
-                             "store ",
-                             store->session.shown,
-                             " was lost "
-                             "during the commit, so it isn't known whether "
-                             "the change was made: look before you make it "
-                             "again",
-                             NULL);
+        return weir_diag_set(
+            diag, WEIR_ESTORE, "the connection to the quota store ",
+            store->session.shown,
+            " was lost during the commit, so it isn't known whether the "
+            "change was made: look before you make it again",
+            NULL);
     if (error < 0)
         return error;
     bool committed = strcmp(PQcmdStatus(result), "COMMIT") == 0;
@@ -484,9 +482,7 @@ static int postgres_commit(struct weir_backend *backend, struct weir_diag *diag)
         return 0;
     return weir_diag_set(diag, WEIR_ESTORE, "the quota store ",
                          store->session.shown,
-                         " took the change back; "
-                         "nothing was changed",
-                         NULL);
+                         " took the change back; nothing was changed", NULL);
 }
 
 static int digit_of(char c)
@@ -505,8 +501,9 @@ static void parse_uuid(const char *text, uint8_t *uuid)
 }
 
 /* Called only for a store that has the table. */
-static int read_moved(struct postgres_store *store, struct weir_store_meta *out,
-                      struct weir_diag *diag)
+static int read_moved_postgres(struct postgres_store *store,
+                               struct weir_store_meta *out,
+                               struct weir_diag *diag)
 {
     PGresult *row;
     int error =
@@ -524,12 +521,12 @@ static int read_moved(struct postgres_store *store, struct weir_store_meta *out,
 static int postgres_move(struct weir_backend *backend, const char *to,
                          struct weir_diag *diag)
 {
-    struct postgres_store *store = store_of(backend);
+    struct postgres_store *store = postgres_store_of(backend);
     static const char *const make[] = {
         "DROP TABLE IF EXISTS weir.weir_moved",
         "CREATE TABLE weir.weir_moved (place text NOT NULL)",
     };
-    int error = run_all(store, make, to ? 2 : 1, diag);
+    int error = run_all_postgres(store, make, to ? 2 : 1, diag);
     return error < 0 || !to ? error
                             : weir_session_run(&store->session,
                                                "INSERT INTO"
@@ -540,32 +537,30 @@ static int postgres_move(struct weir_backend *backend, const char *to,
 static int postgres_meta(struct weir_backend *backend,
                          struct weir_store_meta *out, struct weir_diag *diag)
 {
-    struct postgres_store *store = store_of(backend);
+    struct postgres_store *store = postgres_store_of(backend);
     PGresult *row;
     out->moved_to[0] = '\0';
-    int error = weir_session_run(&store->session,
-                                 "SELECT schema, uuid, restores, epoch,"
-                                 " floor, last_id,"
-                                 " to_regclass('weir.weir_moved')"
-                                 " FROM weir.weir_meta",
-                                 NULL, 0, &row, diag);
+    int error = weir_session_run(
+        &store->session,
+        "SELECT schema, uuid, restores, epoch, floor, last_id, "
+        "to_regclass('weir.weir_moved') FROM weir.weir_meta",
+        NULL, 0, &row, diag);
     if (error < 0)
         return error;
     if (PQntuples(row) != 1 || PQgetlength(row, 0, 1) != 36) {
         error = weir_diag_set(diag, WEIR_ESTORE, "the quota store ",
                               store->session.shown,
-                              " is damaged; restore it "
-                              "from a backup",
-                              NULL);
+                              " is damaged; restore it from a backup", NULL);
     } else {
-        error = check_schema(store, number_at(row, 0, 0), diag);
+        error =
+            check_postgres_schema(store, postgres_number_at(row, 0, 0), diag);
         parse_uuid(PQgetvalue(row, 0, 1), out->id.uuid);
-        out->id.restores = number_at(row, 0, 2);
-        out->epoch = number_at(row, 0, 3);
-        out->floor = number_at(row, 0, 4);
-        out->last_id = number_at(row, 0, 5);
+        out->id.restores = postgres_number_at(row, 0, 2);
+        out->epoch = postgres_number_at(row, 0, 3);
+        out->floor = postgres_number_at(row, 0, 4);
+        out->last_id = postgres_number_at(row, 0, 5);
         if (error == 0 && !PQgetisnull(row, 0, 6))
-            error = read_moved(store, out, diag);
+            error = read_moved_postgres(store, out, diag);
     }
     PQclear(row);
     return error;
@@ -575,8 +570,8 @@ static int postgres_meta(struct weir_backend *backend,
 
 typedef int each_result(const PGresult *rows, int row, void *context);
 
-static int fetch(struct postgres_store *store, int *out_count,
-                 each_result *each, void *context, struct weir_diag *diag)
+static int fetch_rows(struct postgres_store *store, int *out_count,
+                      each_result *each, void *context, struct weir_diag *diag)
 {
     PGresult *rows;
     int error = weir_session_run(&store->session, "FETCH 1000 FROM weir_cursor",
@@ -599,11 +594,12 @@ static int read_cursor(struct postgres_store *store, const char *sql,
     int error =
         weir_session_run(&store->session, sql, values, count, NULL, diag);
     while (error == 0 && rows > 0)
-        error = fetch(store, &rows, each, context, diag);
-    return error < 0 ? error : run(store, "CLOSE weir_cursor", diag);
+        error = fetch_rows(store, &rows, each, context, diag);
+    return error < 0 ? error : run_postgres(store, "CLOSE weir_cursor", diag);
 }
 
-static struct weir_text text_at(const PGresult *rows, int row, int column)
+static struct weir_text postgres_text_at(const PGresult *rows, int row,
+                                         int column)
 {
     if (PQgetisnull(rows, row, column))
         return (struct weir_text){ NULL, 0 };
@@ -617,15 +613,15 @@ struct reading {
     void *context;
 };
 
-static int tell_row(const PGresult *rows, int at, void *context)
+static int report_row(const PGresult *rows, int at, void *context)
 {
     const struct reading *reading = context;
     const struct weir_row row = {
-        .epoch = number_at(rows, at, 0),
-        .id = number_at(rows, at, 1),
-        .created = number_at(rows, at, 2),
-        .name = text_at(rows, at, 3),
-        .fields = text_at(rows, at, 4),
+        .epoch = postgres_number_at(rows, at, 0),
+        .id = postgres_number_at(rows, at, 1),
+        .created = postgres_number_at(rows, at, 2),
+        .name = postgres_text_at(rows, at, 3),
+        .fields = postgres_text_at(rows, at, 4),
     };
     return reading->each(reading->context, &row);
 }
@@ -639,26 +635,25 @@ static int postgres_read(struct weir_backend *backend, uint64_t epoch,
     const char *const values[] = { weir_number_show(
         epoch < INT64_MAX ? epoch : INT64_MAX, above) };
     return read_cursor(
-        store_of(backend),
-        "DECLARE weir_cursor NO SCROLL CURSOR FOR"
-        " SELECT epoch, id, created, name, fields FROM weir.weir_quotas"
-        " WHERE epoch > $1::bigint UNION ALL"
-        " SELECT epoch, 0, 0, name, '' FROM weir.weir_tombstones"
-        " WHERE epoch > $1::bigint ORDER BY 1",
-        values, 1, tell_row, &reading, diag);
+        postgres_store_of(backend),
+        "DECLARE weir_cursor NO SCROLL CURSOR FOR SELECT epoch, id, "
+        "created, name, fields FROM weir.weir_quotas WHERE epoch > "
+        "$1::bigint UNION ALL SELECT epoch, 0, 0, name, '' FROM "
+        "weir.weir_tombstones WHERE epoch > $1::bigint ORDER BY 1",
+        values, 1, report_row, &reading, diag);
 }
 
-static int tell_log_row(const PGresult *rows, int at, void *context)
+static int report_log_row(const PGresult *rows, int at, void *context)
 {
     const struct reading *reading = context;
     const struct weir_log_row row = {
-        .epoch = number_at(rows, at, 0),
-        .edit = number_at(rows, at, 1),
-        .at_ms = number_at(rows, at, 2),
-        .who = text_at(rows, at, 3),
-        .name = text_at(rows, at, 4),
-        .was = text_at(rows, at, 5),
-        .became = text_at(rows, at, 6),
+        .epoch = postgres_number_at(rows, at, 0),
+        .edit = postgres_number_at(rows, at, 1),
+        .at_ms = postgres_number_at(rows, at, 2),
+        .who = postgres_text_at(rows, at, 3),
+        .name = postgres_text_at(rows, at, 4),
+        .was = postgres_text_at(rows, at, 5),
+        .became = postgres_text_at(rows, at, 6),
     };
     return reading->each_log(reading->context, &row);
 }
@@ -691,19 +686,19 @@ static int postgres_read_log(struct weir_backend *backend,
                              weir_log_row_each *each, void *context,
                              struct weir_diag *diag)
 {
-    struct postgres_store *store = store_of(backend);
+    struct postgres_store *store = postgres_store_of(backend);
     struct reading reading = { .each_log = each, .context = context };
     char number[WEIR_NUMBER_MAX];
     char max[WEIR_NUMBER_MAX];
     char *name =
         strndup(query->name.len > 0 ? query->name.p : "", query->name.len);
     if (!name)
-        return refuse_memory(store, diag);
+        return refuse_postgres_memory(store, diag);
     const char *const values[] = { weir_number_show(query->number, number),
                                    weir_number_show(query->max, max), name };
-    int error =
-        read_cursor(store, log_sql[query->which].sql, values,
-                    log_sql[query->which].values, tell_log_row, &reading, diag);
+    int error = read_cursor(store, log_sql[query->which].sql, values,
+                            log_sql[query->which].values, report_log_row,
+                            &reading, diag);
     free(name);
     return error;
 }
@@ -714,17 +709,17 @@ static int postgres_write(struct weir_backend *backend,
                           const struct weir_row *row, bool fresh,
                           struct weir_diag *diag)
 {
-    struct postgres_store *store = store_of(backend);
+    struct postgres_store *store = postgres_store_of(backend);
     bool gone = row->id == 0;
     struct batch *batch = &store->batches[gone ? BATCH_GONE : BATCH_QUOTAS];
     if (gone) {
         add_text(store, batch, 0, row->name);
-        add_number(store, batch, 1, row->epoch);
+        add_number_column(store, batch, 1, row->epoch);
         return count_row(store, BATCH_GONE, diag);
     }
-    add_number(store, batch, 0, row->id);
-    add_number(store, batch, 1, row->epoch);
-    add_number(store, batch, 2, row->created);
+    add_number_column(store, batch, 0, row->id);
+    add_number_column(store, batch, 1, row->epoch);
+    add_number_column(store, batch, 2, row->created);
     add_text(store, batch, 3, row->name);
     add_text(store, batch, 4, row->fields);
     int error = count_row(store, BATCH_QUOTAS, diag);
@@ -737,11 +732,11 @@ static int postgres_write(struct weir_backend *backend,
 static int postgres_log(struct weir_backend *backend,
                         const struct weir_log_row *row, struct weir_diag *diag)
 {
-    struct postgres_store *store = store_of(backend);
+    struct postgres_store *store = postgres_store_of(backend);
     struct batch *batch = &store->batches[BATCH_LOG];
-    add_number(store, batch, 0, row->epoch);
-    add_number(store, batch, 1, row->edit);
-    add_number(store, batch, 2, row->at_ms);
+    add_number_column(store, batch, 0, row->epoch);
+    add_number_column(store, batch, 1, row->edit);
+    add_number_column(store, batch, 2, row->at_ms);
     add_text(store, batch, 3, row->who.p ? row->who : WEIR_TEXT(""));
     add_text(store, batch, 4, row->name);
     add_text(store, batch, 5, row->was);
@@ -766,29 +761,28 @@ static int forget_removals(struct postgres_store *store, uint64_t *floor,
     if (error < 0)
         return error;
     if (PQntuples(oldest) == 1)
-        *floor = number_at(oldest, 0, 0);
+        *floor = postgres_number_at(oldest, 0, 0);
     PQclear(oldest);
     return 0;
 }
 
-static int forget_log(struct postgres_store *store, uint64_t epoch,
-                      struct weir_diag *diag)
+static int forget_postgres_log(struct postgres_store *store, uint64_t epoch,
+                               struct weir_diag *diag)
 {
     char upto[WEIR_NUMBER_MAX];
     if (epoch <= WEIR_STORE_LOG_MAX)
         return 0;
     const char *const values[] = { weir_number_show(epoch - WEIR_STORE_LOG_MAX,
                                                     upto) };
-    return weir_session_run(&store->session,
-                            "DELETE FROM weir.weir_log"
-                            " WHERE edit <= $1::bigint",
-                            values, 1, NULL, diag);
+    return weir_session_run(
+        &store->session, "DELETE FROM weir.weir_log WHERE edit <= $1::bigint",
+        values, 1, NULL, diag);
 }
 
 /* Updates the meta row and notifies all listening roots. */
-static int move(struct postgres_store *store,
-                const struct weir_store_meta *meta, uint64_t floor,
-                struct weir_diag *diag)
+static int update_meta(struct postgres_store *store,
+                       const struct weir_store_meta *meta, uint64_t floor,
+                       struct weir_diag *diag)
 {
     char numbers[4][WEIR_NUMBER_MAX];
     char uuid[2 * sizeof(meta->id.uuid) + 1];
@@ -813,22 +807,22 @@ static int postgres_finish(struct weir_backend *backend,
                            const struct weir_store_meta *meta, bool removed,
                            struct weir_diag *diag)
 {
-    struct postgres_store *store = store_of(backend);
+    struct postgres_store *store = postgres_store_of(backend);
     uint64_t floor = meta->floor;
     int error = 0;
     for (int i = 0; error == 0 && i < BATCHES; i++)
-        error = flush_batch(store, (enum batch_kind)i, diag);
+        error = flush_postgres_batch(store, (enum batch_kind)i, diag);
     if (error == 0 && removed)
         error = forget_removals(store, &floor, diag);
     if (error == 0)
-        error = forget_log(store, meta->epoch, diag);
-    return error < 0 ? error : move(store, meta, floor, diag);
+        error = forget_postgres_log(store, meta->epoch, diag);
+    return error < 0 ? error : update_meta(store, meta, floor, diag);
 }
 
 /* A lost session returns true: the caller's next call reports it. */
 static bool postgres_changed(struct weir_backend *backend)
 {
-    struct postgres_store *store = store_of(backend);
+    struct postgres_store *store = postgres_store_of(backend);
     bool first = !store->seen;
     store->seen = true;
     return weir_session_news(&store->session) || first;
@@ -868,11 +862,12 @@ static int upgrade_from_2(struct postgres_store *store, struct weir_diag *diag)
         error = weir_session_run(&store->session, from_2[i / UPGRADE_PARTS],
                                  values, WEIR_COUNT_OF(values), NULL, diag);
     }
-    return error < 0 ? error : run_all(store, last, WEIR_COUNT_OF(last), diag);
+    return error < 0 ? error
+                     : run_all_postgres(store, last, WEIR_COUNT_OF(last), diag);
 }
 
-static int upgrade(struct postgres_store *store, unsigned *out_from,
-                   struct weir_diag *diag)
+static int upgrade_schema(struct postgres_store *store, unsigned *out_from,
+                          struct weir_diag *diag)
 {
     uint64_t schema = 0;
     int error = check_there(store, diag);
@@ -883,7 +878,7 @@ static int upgrade(struct postgres_store *store, unsigned *out_from,
     if (error == 0 && schema == 2)
         error = upgrade_from_2(store, diag);
     else if (error == 0)
-        error = check_schema(store, schema, diag);
+        error = check_postgres_schema(store, schema, diag);
     if (error == 0)
         error = postgres_commit(&store->base, diag);
     if (error == 0)
@@ -898,7 +893,7 @@ static int postgres_upgrade(const char *where, unsigned *out_from,
     int error = connect_store(where, &store, diag);
     if (error < 0)
         return error;
-    error = upgrade(store, out_from, diag);
+    error = upgrade_schema(store, out_from, diag);
     postgres_close(&store->base);
     return error;
 }

@@ -32,7 +32,7 @@ static const char *value_end(const char *at)
 }
 
 /* Copies up to 'end'. */
-static void copy(struct weir_out *out, const char *from, const char *end)
+static void copy_out(struct weir_out *out, const char *from, const char *end)
 {
     weir_out_text(out, (struct weir_text){ from, (size_t)(end - from) });
 }
@@ -44,7 +44,7 @@ static const char *hide_user(struct weir_out *out, const char *at)
     if (!host)
         return at;
     const char *colon = memchr(at, ':', (size_t)(host - at));
-    copy(out, at, colon ? colon : host);
+    copy_out(out, at, colon ? colon : host);
     weir_out_string(out, colon ? ":" HIDDEN : "");
     return host;
 }
@@ -72,7 +72,7 @@ static void hide_values(struct weir_out *out, const char *at, bool is_url)
         const char *equals = strchr(at, '=');
         if (!equals)
             break;
-        copy(out, at, equals + 1);
+        copy_out(out, at, equals + 1);
         at = equals + 1;
         if (!is_url)
             at += strspn(at, " \t\r\n");
@@ -80,7 +80,7 @@ static void hide_values(struct weir_out *out, const char *at, bool is_url)
         if (is_secret(start, equals))
             weir_out_string(out, HIDDEN);
         else
-            copy(out, at, end);
+            copy_out(out, at, end);
         at = end;
     }
     weir_out_string(out, at);
@@ -93,7 +93,7 @@ const char *weir_store_show(const char *url, char *buf)
     const char *at = url;
     if (strncmp(url, scheme, strlen(scheme)) == 0 && strchr(url, ':')) {
         at = strchr(url, ':') + 1;
-        copy(&out, url, at);
+        copy_out(&out, url, at);
         bool is_url = strncmp(at, "//", 2) == 0;
         if (is_url)
             at = hide_user(&out, at);

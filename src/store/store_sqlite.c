@@ -76,15 +76,15 @@ struct sqlite_store {
     char path[];
 };
 
-static struct sqlite_store *store_of(struct weir_backend *backend)
+static struct sqlite_store *sqlite_store_of(struct weir_backend *backend)
 {
     return (struct sqlite_store *)backend;
 }
 
 /* ---- Errors --------------------------------------------------------- */
 
-static int refuse(const char *path, int code, const char *message,
-                  struct weir_diag *diag)
+static int refuse_path(const char *path, int code, const char *message,
+                       struct weir_diag *diag)
 {
     switch (code & 0xFF) {
     case SQLITE_BUSY:
@@ -95,9 +95,7 @@ static int refuse(const char *path, int code, const char *message,
                              path, "' names it)", NULL);
     case SQLITE_NOTADB:
         return weir_diag_set(diag, WEIR_ESTORE, path,
-                             " isn't a quota store "
-                             "of Weir",
-                             NULL);
+                             " isn't a quota store of Weir", NULL);
     case SQLITE_CORRUPT:
         return weir_diag_set(diag, WEIR_ESTORE, "the quota store ", path,
                              " is damaged; restore it from a backup", NULL);
@@ -112,19 +110,18 @@ static int refuse(const char *path, int code, const char *message,
                              " can't be written by this user", NULL);
     case SQLITE_NOMEM:
         return weir_diag_set(diag, WEIR_ENOMEM,
-                             "there is no memory for the "
-                             "quota store ",
-                             path, NULL);
+                             "there is no memory for the quota store ", path,
+                             NULL);
     default:
         return weir_diag_set(diag, WEIR_ESTORE, "the quota store ", path,
                              " can't be used: ", message, NULL);
     }
 }
 
-static int fail(struct sqlite_store *store, struct weir_diag *diag)
+static int refuse_sqlite(struct sqlite_store *store, struct weir_diag *diag)
 {
-    return refuse(store->path, sqlite3_errcode(store->db),
-                  sqlite3_errmsg(store->db), diag);
+    return refuse_path(store->path, sqlite3_errcode(store->db),
+                       sqlite3_errmsg(store->db), diag);
 }
 
 static int refuse_system(const char *what, const char *path, int error,
@@ -137,21 +134,17 @@ static int refuse_system(const char *what, const char *path, int error,
 /* ---- Statements ----------------------------------------------------- */
 
 static const char schema_sql[] =
-    "CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1),"
-    " uuid BLOB NOT NULL, restores INTEGER NOT NULL,"
-    " epoch INTEGER NOT NULL, floor INTEGER NOT NULL,"
-    " last_id INTEGER NOT NULL) STRICT;"
-    "INSERT INTO meta VALUES (1, zeroblob(16), 0, 0, 0, 0);"
-    "CREATE TABLE tombstones (name TEXT NOT NULL UNIQUE,"
-    " epoch INTEGER PRIMARY KEY) STRICT;"
-    "CREATE TABLE quotas (id INTEGER PRIMARY KEY,"
-    " epoch INTEGER NOT NULL UNIQUE, created INTEGER NOT NULL,"
-    " name TEXT NOT NULL UNIQUE, fields TEXT NOT NULL) STRICT;"
-    "CREATE TABLE log (epoch INTEGER PRIMARY KEY, edit INTEGER NOT NULL,"
-    " at_ms INTEGER NOT NULL, who TEXT NOT NULL, name TEXT NOT NULL,"
-    " was TEXT, became TEXT) STRICT;"
-    "CREATE INDEX log_edit ON log (edit);"
-    "CREATE INDEX log_name ON log (name, epoch);";
+    "CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), uuid BLOB "
+    "NOT NULL, restores INTEGER NOT NULL, epoch INTEGER NOT NULL, floor "
+    "INTEGER NOT NULL, last_id INTEGER NOT NULL) STRICT;INSERT INTO meta "
+    "VALUES (1, zeroblob(16), 0, 0, 0, 0);CREATE TABLE tombstones (name "
+    "TEXT NOT NULL UNIQUE, epoch INTEGER PRIMARY KEY) STRICT;CREATE TABLE "
+    "quotas (id INTEGER PRIMARY KEY, epoch INTEGER NOT NULL UNIQUE, "
+    "created INTEGER NOT NULL, name TEXT NOT NULL UNIQUE, fields TEXT NOT "
+    "NULL) STRICT;CREATE TABLE log (epoch INTEGER PRIMARY KEY, edit "
+    "INTEGER NOT NULL, at_ms INTEGER NOT NULL, who TEXT NOT NULL, name "
+    "TEXT NOT NULL, was TEXT, became TEXT) STRICT;CREATE INDEX log_edit ON "
+    "log (edit);CREATE INDEX log_name ON log (name, epoch);";
 
 /* Numbered parameters of the log's: 1 number, 2 name, 3 max. */
 #define LOG_COLUMNS                                          \
@@ -164,14 +157,12 @@ static const char *const statements_sql[SQL_COUNT] = {
     [SQL_BEGIN_WRITE] = "BEGIN IMMEDIATE",
     [SQL_COMMIT] = "COMMIT",
     [SQL_ROLLBACK] = "ROLLBACK",
-    [SQL_META] = "SELECT uuid, restores, epoch, floor, last_id,"
-                 " (SELECT user_version FROM pragma_user_version),"
-                 " (SELECT count(*) FROM sqlite_schema WHERE name = 'moved')"
-                 " FROM meta",
-    [SQL_READ] = "SELECT epoch, id, created, name, fields FROM quotas"
-                 " WHERE epoch > ?1 UNION ALL"
-                 " SELECT epoch, 0, 0, name, '' FROM tombstones"
-                 " WHERE epoch > ?1 ORDER BY 1",
+    [SQL_META] = "SELECT uuid, restores, epoch, floor, last_id, (SELECT "
+                 "user_version FROM pragma_user_version), (SELECT count(*) "
+                 "FROM sqlite_schema WHERE name = 'moved') FROM meta",
+    [SQL_READ] = "SELECT epoch, id, created, name, fields FROM quotas "
+                 "WHERE epoch > ?1 UNION ALL SELECT epoch, 0, 0, name, "
+                 "'' FROM tombstones WHERE epoch > ?1 ORDER BY 1",
     [SQL_WRITE] = "INSERT INTO quotas (id, epoch, created, name, fields)"
                   " VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (id) DO UPDATE"
                   " SET epoch = excluded.epoch, created = excluded.created,"
@@ -197,46 +188,49 @@ static const char *const statements_sql[SQL_COUNT] = {
                     " WHERE o.edit = ?1 AND l.edit > ?1" LOG_ORDER,
 };
 
-static int prepare(struct sqlite_store *store, struct weir_diag *diag)
+static int prepare_statements(struct sqlite_store *store,
+                              struct weir_diag *diag)
 {
     for (int i = 0; i < SQL_COUNT; i++) {
         int code = sqlite3_prepare_v3(store->db, statements_sql[i], -1,
                                       SQLITE_PREPARE_PERSISTENT,
                                       &store->statements[i], NULL);
         if (code != SQLITE_OK)
-            return fail(store, diag);
+            return refuse_sqlite(store, diag);
     }
     return 0;
 }
 
 /* Runs a statement with bound parameters and without result rows. */
-static int run(struct sqlite_store *store, enum statement which,
-               struct weir_diag *diag)
+static int run_statement(struct sqlite_store *store, enum statement which,
+                         struct weir_diag *diag)
 {
     sqlite3_stmt *statement = store->statements[which];
+    weir_assert(statement);
     int code = sqlite3_step(statement);
-    int error =
-        code == SQLITE_DONE || code == SQLITE_ROW ? 0 : fail(store, diag);
+    int error = code == SQLITE_DONE || code == SQLITE_ROW
+                    ? 0
+                    : refuse_sqlite(store, diag);
     sqlite3_reset(statement);
     return error;
 }
 
 /* Borrowed until the next step; 'p' is NULL for NULL, but not for ''. */
-static struct weir_text text_at(sqlite3_stmt *row, int column)
+static struct weir_text sqlite_text_at(sqlite3_stmt *row, int column)
 {
     const char *text = (const char *)sqlite3_column_text(row, column);
     return (struct weir_text){ text,
                                (size_t)sqlite3_column_bytes(row, column) };
 }
 
-static uint64_t number_at(sqlite3_stmt *row, int column)
+static uint64_t sqlite_number_at(sqlite3_stmt *row, int column)
 {
     return (uint64_t)sqlite3_column_int64(row, column);
 }
 
 /* ---- The file ------------------------------------------------------- */
 
-static bool is_gone(const struct sqlite_store *store)
+static bool is_file_gone(const struct sqlite_store *store)
 {
     struct stat now;
     return stat(store->path, &now) < 0 || now.st_dev != store->device ||
@@ -245,7 +239,7 @@ static bool is_gone(const struct sqlite_store *store)
 
 static int check_path(const struct sqlite_store *store, struct weir_diag *diag)
 {
-    if (!is_gone(store))
+    if (!is_file_gone(store))
         return 0;
     return weir_diag_set(diag, WEIR_ESTORE, "the quota store ", store->path,
                          " was moved, removed or replaced while it was open; "
@@ -260,12 +254,12 @@ static int read_pragma(struct sqlite_store *store, const char *sql,
 {
     sqlite3_stmt *statement;
     if (sqlite3_prepare_v2(store->db, sql, -1, &statement, NULL) != SQLITE_OK)
-        return fail(store, diag);
+        return refuse_sqlite(store, diag);
     int error = 0;
     if (sqlite3_step(statement) == SQLITE_ROW)
         *out = sqlite3_column_int64(statement, 0);
     else
-        error = fail(store, diag);
+        error = refuse_sqlite(store, diag);
     sqlite3_finalize(statement);
     return error;
 }
@@ -284,8 +278,8 @@ static int check_newer(struct sqlite_store *store, uint64_t schema,
                          "; upgrade Weir here", NULL);
 }
 
-static int check_schema(struct sqlite_store *store, unsigned *out_schema,
-                        struct weir_diag *diag)
+static int check_sqlite_schema(struct sqlite_store *store, unsigned *out_schema,
+                               struct weir_diag *diag)
 {
     sqlite3_int64 application = 0;
     sqlite3_int64 schema = 0;
@@ -295,7 +289,7 @@ static int check_schema(struct sqlite_store *store, unsigned *out_schema,
     if (error < 0)
         return error;
     if (application != APPLICATION_ID || schema < 1)
-        return refuse(store->path, SQLITE_NOTADB, "", diag);
+        return refuse_path(store->path, SQLITE_NOTADB, "", diag);
     *out_schema = (unsigned)schema;
     return check_newer(store, (uint64_t)schema, diag);
 }
@@ -312,7 +306,7 @@ static int refuse_older(const char *path, unsigned schema,
 
 static void sqlite_close(struct weir_backend *backend)
 {
-    struct sqlite_store *store = store_of(backend);
+    struct sqlite_store *store = sqlite_store_of(backend);
     for (int i = 0; i < SQL_COUNT; i++)
         sqlite3_finalize(store->statements[i]);
     sqlite3_close(store->db);
@@ -335,53 +329,51 @@ static struct sqlite_store *new_store(const char *where)
     return store;
 }
 
-static int set_up(struct sqlite_store *store, struct weir_diag *diag)
+static int set_pragmas(struct sqlite_store *store, struct weir_diag *diag)
 {
-    int code = sqlite3_exec(store->db,
-                            "PRAGMA synchronous = FULL;"
-                            "PRAGMA trusted_schema = OFF",
-                            NULL, NULL, NULL);
-    return code == SQLITE_OK ? 0 : fail(store, diag);
+    int code = sqlite3_exec(
+        store->db, "PRAGMA synchronous = FULL;PRAGMA trusted_schema = OFF",
+        NULL, NULL, NULL);
+    return code == SQLITE_OK ? 0 : refuse_sqlite(store, diag);
 }
 
 /* Opens a file of any schema up to this program's. */
-static int open_file(struct sqlite_store *store, unsigned *out_schema,
-                     struct weir_diag *diag)
+static int open_sqlite_file(struct sqlite_store *store, unsigned *out_schema,
+                            struct weir_diag *diag)
 {
     struct stat file;
     if (stat(store->path, &file) < 0) {
         if (errno != ENOENT)
             return refuse_system("can't open the quota store ", store->path,
                                  errno, diag);
-        return weir_diag_set(diag, WEIR_ENOENT, "there is no quota store ",
-                             store->path,
-                             "; create it with 'weir store init "
-                             "sqlite:",
-                             store->path, "'", NULL);
+        return weir_diag_set(
+            diag, WEIR_ENOENT, "there is no quota store ", store->path,
+            "; create it with 'weir store init sqlite:", store->path, "'",
+            NULL);
     }
     store->device = file.st_dev;
     store->inode = file.st_ino;
     if (!S_ISREG(file.st_mode))
-        return refuse(store->path, SQLITE_NOTADB, "", diag);
+        return refuse_path(store->path, SQLITE_NOTADB, "", diag);
     int code =
         sqlite3_open_v2(store->path, &store->db,
                         SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
     if (code != SQLITE_OK)
-        return refuse(store->path, code, sqlite3_errstr(code), diag);
+        return refuse_path(store->path, code, sqlite3_errstr(code), diag);
     sqlite3_busy_timeout(store->db, BUSY_MS);
-    int error = check_schema(store, out_schema, diag);
-    return error < 0 ? error : set_up(store, diag);
+    int error = check_sqlite_schema(store, out_schema, diag);
+    return error < 0 ? error : set_pragmas(store, diag);
 }
 
-static int open_whole(struct sqlite_store *store, struct weir_diag *diag)
+static int open_sqlite_whole(struct sqlite_store *store, struct weir_diag *diag)
 {
     unsigned schema;
-    int error = open_file(store, &schema, diag);
+    int error = open_sqlite_file(store, &schema, diag);
     if (error < 0)
         return error;
     if (schema < WEIR_STORE_SCHEMA)
         return refuse_older(store->path, schema, diag);
-    error = prepare(store, diag);
+    error = prepare_statements(store, diag);
     return error < 0 ? error : check_path(store, diag);
 }
 
@@ -390,8 +382,8 @@ static int sqlite_open(const char *where, struct weir_backend **out,
 {
     struct sqlite_store *store = new_store(where);
     if (!store)
-        return refuse(where, SQLITE_NOMEM, "", diag);
-    int error = open_whole(store, diag);
+        return refuse_path(where, SQLITE_NOMEM, "", diag);
+    int error = open_sqlite_whole(store, diag);
     if (error < 0) {
         sqlite_close(&store->base);
         return error;
@@ -424,12 +416,12 @@ static int refuse_existing(const char *path, struct weir_diag *diag)
 }
 
 /* Runs the steps up to the first failure. */
-static int run_all(struct sqlite_store *store, const char *const *steps,
-                   size_t count, struct weir_diag *diag)
+static int run_all_sqlite(struct sqlite_store *store, const char *const *steps,
+                          size_t count, struct weir_diag *diag)
 {
     for (size_t i = 0; i < count; i++) {
         if (sqlite3_exec(store->db, steps[i], NULL, NULL, NULL) != SQLITE_OK)
-            return fail(store, diag);
+            return refuse_sqlite(store, diag);
     }
     return 0;
 }
@@ -449,24 +441,23 @@ static int make_file(struct sqlite_store *store, struct weir_diag *diag)
 }
 
 /* Leaves the transaction open. */
-static int fill_new(struct sqlite_store *store, struct weir_diag *diag)
+static int fill_new_sqlite(struct sqlite_store *store, struct weir_diag *diag)
 {
     char header[128];
     snprintf(header, sizeof(header),
-             "PRAGMA application_id = %d;"
-             "PRAGMA user_version = %d;",
+             "PRAGMA application_id = %d;PRAGMA user_version = %d;",
              APPLICATION_ID, WEIR_STORE_SCHEMA);
     int code =
         sqlite3_open_v2(store->making, &store->db,
                         SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
     if (code != SQLITE_OK)
-        return fail(store, diag);
-    int error = set_up(store, diag);
+        return refuse_sqlite(store, diag);
+    int error = set_pragmas(store, diag);
     const char *const steps[] = { "PRAGMA journal_mode = WAL", "BEGIN", header,
                                   schema_sql };
     if (error == 0)
-        error = run_all(store, steps, WEIR_COUNT_OF(steps), diag);
-    return error < 0 ? error : prepare(store, diag);
+        error = run_all_sqlite(store, steps, WEIR_COUNT_OF(steps), diag);
+    return error < 0 ? error : prepare_statements(store, diag);
 }
 
 /* SQLite would take a log left by an earlier store of that name for the new
@@ -478,13 +469,12 @@ static int check_leftovers(const char *path, struct weir_diag *diag)
         char *left;
         struct stat file;
         if (asprintf(&left, "%s%s", path, ends[i]) < 0)
-            return refuse(path, SQLITE_NOMEM, "", diag);
+            return refuse_path(path, SQLITE_NOMEM, "", diag);
         bool there = lstat(left, &file) == 0;
         int error =
             there ? weir_diag_set(diag, WEIR_EEXIST, "there is a file ", left,
-                                  " of a store that was here "
-                                  "before; put that one back, or "
-                                  "remove the file",
+                                  " of a store that was here before; put "
+                                  "that one back, or remove the file",
                                   NULL)
                   : 0;
         free(left);
@@ -494,7 +484,8 @@ static int check_leftovers(const char *path, struct weir_diag *diag)
     return 0;
 }
 
-static int publish(const char *made, const char *path, struct weir_diag *diag)
+static int publish_file(const char *made, const char *path,
+                        struct weir_diag *diag)
 {
     int error = check_leftovers(path, diag);
     if (error < 0)
@@ -512,17 +503,17 @@ static int sqlite_create(const char *where, struct weir_backend **out,
     struct stat file;
     struct sqlite_store *store = new_store(where);
     if (!store)
-        return refuse(where, SQLITE_NOMEM, "", diag);
+        return refuse_path(where, SQLITE_NOMEM, "", diag);
     int error = check_leftovers(store->path, diag);
     if (lstat(store->path, &file) == 0)
         error = refuse_existing(store->path, diag);
     else if (error == 0 && asprintf(&store->making, "%s.new-%ld", store->path,
                                     (long)getpid()) < 0)
-        error = refuse(where, SQLITE_NOMEM, "", diag);
+        error = refuse_path(where, SQLITE_NOMEM, "", diag);
     if (error == 0)
         error = make_file(store, diag);
     if (error == 0)
-        error = fill_new(store, diag);
+        error = fill_new_sqlite(store, diag);
     if (error < 0) {
         sqlite_close(&store->base);
         return error;
@@ -534,7 +525,7 @@ static int sqlite_create(const char *where, struct weir_backend **out,
 /* Closing the store moves the write-ahead log into the file. */
 static int finish_new(struct sqlite_store *store, struct weir_diag *diag)
 {
-    int error = run(store, SQL_COMMIT, diag);
+    int error = run_statement(store, SQL_COMMIT, diag);
     if (error < 0)
         return error;
     for (int i = 0; i < SQL_COUNT; i++) {
@@ -543,7 +534,7 @@ static int finish_new(struct sqlite_store *store, struct weir_diag *diag)
     }
     sqlite3_close(store->db);
     store->db = NULL;
-    return publish(store->making, store->path, diag);
+    return publish_file(store->making, store->path, diag);
 }
 
 /* Schema 1 had a column for each field, no log, and the last id in SQLite's own
@@ -553,17 +544,14 @@ static int finish_new(struct sqlite_store *store, struct weir_diag *diag)
     "\", '\\', '\\\\'), char(10), '\\n') || char(10), '')"
 
 static const char *const from_1[] = {
-    "ALTER TABLE quotas RENAME TO quotas_1;"
-    "ALTER TABLE meta RENAME TO meta_1;"
-    "ALTER TABLE tombstones RENAME TO tombstones_1",
+    "ALTER TABLE quotas RENAME TO quotas_1;ALTER TABLE meta RENAME TO "
+    "meta_1;ALTER TABLE tombstones RENAME TO tombstones_1",
     schema_sql,
-    "DELETE FROM meta;"
-    "INSERT INTO meta SELECT 1, uuid, restores, epoch, floor, coalesce("
-    "(SELECT seq FROM sqlite_sequence WHERE name = 'quotas_1'), 0)"
-    " FROM meta_1;"
-    "INSERT INTO tombstones SELECT name, epoch FROM tombstones_1;"
-    "INSERT INTO quotas SELECT id, epoch, created, name, ''" FIELD_1(
-        "parent", "parent") FIELD_1("overflow", "overflow")
+    "DELETE FROM meta;INSERT INTO meta SELECT 1, uuid, restores, epoch, "
+    "floor, coalesce((SELECT seq FROM sqlite_sequence WHERE name = "
+    "'quotas_1'), 0) FROM meta_1;INSERT INTO tombstones SELECT name, epoch "
+    "FROM tombstones_1;INSERT INTO quotas SELECT id, epoch, created, name, "
+    "''" FIELD_1("parent", "parent") FIELD_1("overflow", "overflow")
         FIELD_1("description", "description") FIELD_1("labels", "labels")
             FIELD_1("kind", "kind") FIELD_1("limit", "limit") FIELD_1(
                 "low_burst", "low_burst") FIELD_1("high_burst", "high_burst")
@@ -582,24 +570,24 @@ static const char *const from_2[] = {
     "PRAGMA user_version = 3",
 };
 
-static int upgrade(struct sqlite_store *store, unsigned *out_from,
-                   struct weir_diag *diag)
+static int upgrade_sqlite(struct sqlite_store *store, unsigned *out_from,
+                          struct weir_diag *diag)
 {
     static const char *const begin[] = { "BEGIN IMMEDIATE" };
     static const char *const commit[] = { "COMMIT" };
     unsigned schema;
-    int error = open_file(store, &schema, diag);
+    int error = open_sqlite_file(store, &schema, diag);
     if (error == 0)
-        error = run_all(store, begin, 1, diag);
+        error = run_all_sqlite(store, begin, 1, diag);
     /* Checked again: another process may have been quicker. */
     if (error == 0)
-        error = check_schema(store, &schema, diag);
+        error = check_sqlite_schema(store, &schema, diag);
     if (error == 0 && schema < 2)
-        error = run_all(store, from_1, WEIR_COUNT_OF(from_1), diag);
+        error = run_all_sqlite(store, from_1, WEIR_COUNT_OF(from_1), diag);
     if (error == 0 && schema < 3)
-        error = run_all(store, from_2, WEIR_COUNT_OF(from_2), diag);
+        error = run_all_sqlite(store, from_2, WEIR_COUNT_OF(from_2), diag);
     if (error == 0)
-        error = run_all(store, commit, 1, diag);
+        error = run_all_sqlite(store, commit, 1, diag);
     if (error == 0)
         *out_from = schema;
     return error;
@@ -610,8 +598,8 @@ static int sqlite_upgrade(const char *where, unsigned *out_from,
 {
     struct sqlite_store *store = new_store(where);
     if (!store)
-        return refuse(where, SQLITE_NOMEM, "", diag);
-    int error = upgrade(store, out_from, diag);
+        return refuse_path(where, SQLITE_NOMEM, "", diag);
+    int error = upgrade_sqlite(store, out_from, diag);
     sqlite_close(&store->base);
     return error;
 }
@@ -621,21 +609,21 @@ static int sqlite_upgrade(const char *where, unsigned *out_from,
 static int sqlite_begin(struct weir_backend *backend, bool write,
                         struct weir_diag *diag)
 {
-    struct sqlite_store *store = store_of(backend);
+    struct sqlite_store *store = sqlite_store_of(backend);
     int error = check_path(store, diag);
     if (error < 0)
         return error;
-    return run(store, write ? SQL_BEGIN_WRITE : SQL_BEGIN_READ, diag);
+    return run_statement(store, write ? SQL_BEGIN_WRITE : SQL_BEGIN_READ, diag);
 }
 
 static int sqlite_commit(struct weir_backend *backend, struct weir_diag *diag)
 {
-    struct sqlite_store *store = store_of(backend);
+    struct sqlite_store *store = sqlite_store_of(backend);
     if (store->making)
         return finish_new(store, diag);
     int error = check_path(store, diag);
     if (error == 0)
-        error = run(store, SQL_COMMIT, diag);
+        error = run_statement(store, SQL_COMMIT, diag);
     store->touched = store->touched || error == 0;
     return error;
 }
@@ -643,21 +631,23 @@ static int sqlite_commit(struct weir_backend *backend, struct weir_diag *diag)
 /* Some errors have already rolled back, and a commit may have failed. */
 static void sqlite_rollback(struct weir_backend *backend)
 {
-    struct sqlite_store *store = store_of(backend);
+    struct sqlite_store *store = sqlite_store_of(backend);
     if (!sqlite3_get_autocommit(store->db))
-        run(store, SQL_ROLLBACK, NULL);
+        run_statement(store, SQL_ROLLBACK, NULL);
 }
 
 /* Called only for a store that has the table. */
-static int read_moved(struct sqlite_store *store, struct weir_store_meta *out,
-                      struct weir_diag *diag)
+static int read_moved_sqlite(struct sqlite_store *store,
+                             struct weir_store_meta *out,
+                             struct weir_diag *diag)
 {
     sqlite3_stmt *row;
     if (sqlite3_prepare_v2(store->db, "SELECT place FROM moved", -1, &row,
                            NULL) != SQLITE_OK)
-        return fail(store, diag);
+        return refuse_sqlite(store, diag);
     if (sqlite3_step(row) == SQLITE_ROW)
-        snprintf(out->moved_to, sizeof(out->moved_to), "%s", text_at(row, 0).p);
+        snprintf(out->moved_to, sizeof(out->moved_to), "%s",
+                 sqlite_text_at(row, 0).p);
     sqlite3_finalize(row);
     return 0;
 }
@@ -665,21 +655,21 @@ static int read_moved(struct sqlite_store *store, struct weir_store_meta *out,
 static int sqlite_move(struct weir_backend *backend, const char *to,
                        struct weir_diag *diag)
 {
-    struct sqlite_store *store = store_of(backend);
+    struct sqlite_store *store = sqlite_store_of(backend);
     static const char *const make[] = {
         "DROP TABLE IF EXISTS moved",
         "CREATE TABLE moved (place TEXT NOT NULL) STRICT",
     };
     /* To clear it, only the first step. */
-    int error = run_all(store, make, to ? WEIR_COUNT_OF(make) : 1, diag);
+    int error = run_all_sqlite(store, make, to ? WEIR_COUNT_OF(make) : 1, diag);
     if (!to)
         return error;
     char *insert = sqlite3_mprintf("INSERT INTO moved VALUES (%Q)", to);
     if (!insert)
-        return refuse(store->path, SQLITE_NOMEM, "", diag);
+        return refuse_path(store->path, SQLITE_NOMEM, "", diag);
     const char *const steps[] = { insert };
     if (error == 0)
-        error = run_all(store, steps, 1, diag);
+        error = run_all_sqlite(store, steps, 1, diag);
     sqlite3_free(insert);
     return error;
 }
@@ -687,26 +677,26 @@ static int sqlite_move(struct weir_backend *backend, const char *to,
 static int sqlite_meta(struct weir_backend *backend,
                        struct weir_store_meta *out, struct weir_diag *diag)
 {
-    struct sqlite_store *store = store_of(backend);
+    struct sqlite_store *store = sqlite_store_of(backend);
     sqlite3_stmt *row = store->statements[SQL_META];
     int code = sqlite3_step(row);
     int error = 0;
     out->moved_to[0] = '\0';
     if (code != SQLITE_ROW) {
         error = code == SQLITE_DONE
-                    ? refuse(store->path, SQLITE_CORRUPT, "", diag)
-                    : fail(store, diag);
+                    ? refuse_path(store->path, SQLITE_CORRUPT, "", diag)
+                    : refuse_sqlite(store, diag);
     } else if (sqlite3_column_bytes(row, 0) != sizeof(out->id.uuid)) {
-        error = refuse(store->path, SQLITE_CORRUPT, "", diag);
+        error = refuse_path(store->path, SQLITE_CORRUPT, "", diag);
     } else {
         memcpy(out->id.uuid, sqlite3_column_blob(row, 0), sizeof(out->id.uuid));
-        out->id.restores = number_at(row, 1);
-        out->epoch = number_at(row, 2);
-        out->floor = number_at(row, 3);
-        out->last_id = number_at(row, 4);
-        error = check_newer(store, number_at(row, 5), diag);
-        if (error == 0 && number_at(row, 6) > 0)
-            error = read_moved(store, out, diag);
+        out->id.restores = sqlite_number_at(row, 1);
+        out->epoch = sqlite_number_at(row, 2);
+        out->floor = sqlite_number_at(row, 3);
+        out->last_id = sqlite_number_at(row, 4);
+        error = check_newer(store, sqlite_number_at(row, 5), diag);
+        if (error == 0 && sqlite_number_at(row, 6) > 0)
+            error = read_moved_sqlite(store, out, diag);
     }
     sqlite3_reset(row);
     return error;
@@ -715,11 +705,11 @@ static int sqlite_meta(struct weir_backend *backend,
 static int each_row(sqlite3_stmt *at, weir_row_each *each, void *context)
 {
     const struct weir_row row = {
-        .epoch = number_at(at, 0),
-        .id = number_at(at, 1),
-        .created = number_at(at, 2),
-        .name = text_at(at, 3),
-        .fields = text_at(at, 4),
+        .epoch = sqlite_number_at(at, 0),
+        .id = sqlite_number_at(at, 1),
+        .created = sqlite_number_at(at, 2),
+        .name = sqlite_text_at(at, 3),
+        .fields = sqlite_text_at(at, 4),
     };
     return each(context, &row);
 }
@@ -728,7 +718,7 @@ static int sqlite_read(struct weir_backend *backend, uint64_t epoch,
                        weir_row_each *each, void *context,
                        struct weir_diag *diag)
 {
-    struct sqlite_store *store = store_of(backend);
+    struct sqlite_store *store = sqlite_store_of(backend);
     sqlite3_stmt *row = store->statements[SQL_READ];
     sqlite3_bind_int64(row, 1,
                        epoch < INT64_MAX ? (sqlite3_int64)epoch : INT64_MAX);
@@ -738,7 +728,7 @@ static int sqlite_read(struct weir_backend *backend, uint64_t epoch,
         if (code == SQLITE_DONE)
             break;
         error = code == SQLITE_ROW ? each_row(row, each, context)
-                                   : fail(store, diag);
+                                   : refuse_sqlite(store, diag);
     }
     sqlite3_reset(row);
     return error;
@@ -748,13 +738,13 @@ static int each_log_row(sqlite3_stmt *at, weir_log_row_each *each,
                         void *context)
 {
     const struct weir_log_row row = {
-        .epoch = number_at(at, 0),
-        .edit = number_at(at, 1),
-        .at_ms = number_at(at, 2),
-        .who = text_at(at, 3),
-        .name = text_at(at, 4),
-        .was = text_at(at, 5),
-        .became = text_at(at, 6),
+        .epoch = sqlite_number_at(at, 0),
+        .edit = sqlite_number_at(at, 1),
+        .at_ms = sqlite_number_at(at, 2),
+        .who = sqlite_text_at(at, 3),
+        .name = sqlite_text_at(at, 4),
+        .was = sqlite_text_at(at, 5),
+        .became = sqlite_text_at(at, 6),
     };
     return each(context, &row);
 }
@@ -774,7 +764,7 @@ static int sqlite_read_log(struct weir_backend *backend,
                            weir_log_row_each *each, void *context,
                            struct weir_diag *diag)
 {
-    struct sqlite_store *store = store_of(backend);
+    struct sqlite_store *store = sqlite_store_of(backend);
     sqlite3_stmt *row = store->statements[SQL_LOG_READ + query->which];
     sqlite3_bind_int64(row, 1, (sqlite3_int64)query->number);
     bind_text(row, 2, query->name);
@@ -785,49 +775,49 @@ static int sqlite_read_log(struct weir_backend *backend,
         if (code == SQLITE_DONE)
             break;
         error = code == SQLITE_ROW ? each_log_row(row, each, context)
-                                   : fail(store, diag);
+                                   : refuse_sqlite(store, diag);
     }
     sqlite3_reset(row);
     return error;
 }
 
-static int reap(struct sqlite_store *store, const struct weir_row *row,
-                struct weir_diag *diag)
+static int write_tombstone(struct sqlite_store *store,
+                           const struct weir_row *row, struct weir_diag *diag)
 {
     bind_text(store->statements[SQL_DELETE], 1, row->name);
-    int error = run(store, SQL_DELETE, diag);
+    int error = run_statement(store, SQL_DELETE, diag);
     if (error < 0)
         return error;
     bind_text(store->statements[SQL_TOMBSTONE], 1, row->name);
     sqlite3_bind_int64(store->statements[SQL_TOMBSTONE], 2,
                        (sqlite3_int64)row->epoch);
-    return run(store, SQL_TOMBSTONE, diag);
+    return run_statement(store, SQL_TOMBSTONE, diag);
 }
 
 static int sqlite_write(struct weir_backend *backend,
                         const struct weir_row *row, bool fresh,
                         struct weir_diag *diag)
 {
-    struct sqlite_store *store = store_of(backend);
+    struct sqlite_store *store = sqlite_store_of(backend);
     if (row->id == 0)
-        return reap(store, row, diag);
+        return write_tombstone(store, row, diag);
     sqlite3_stmt *write = store->statements[SQL_WRITE];
     sqlite3_bind_int64(write, 1, (sqlite3_int64)row->id);
     sqlite3_bind_int64(write, 2, (sqlite3_int64)row->epoch);
     sqlite3_bind_int64(write, 3, (sqlite3_int64)row->created);
     bind_text(write, 4, row->name);
     bind_text(write, 5, row->fields);
-    int error = run(store, SQL_WRITE, diag);
+    int error = run_statement(store, SQL_WRITE, diag);
     if (error < 0 || !fresh)
         return error;
     bind_text(store->statements[SQL_UNBURY], 1, row->name);
-    return run(store, SQL_UNBURY, diag);
+    return run_statement(store, SQL_UNBURY, diag);
 }
 
 static int sqlite_log(struct weir_backend *backend,
                       const struct weir_log_row *row, struct weir_diag *diag)
 {
-    struct sqlite_store *store = store_of(backend);
+    struct sqlite_store *store = sqlite_store_of(backend);
     sqlite3_stmt *log = store->statements[SQL_LOG];
     sqlite3_bind_int64(log, 1, (sqlite3_int64)row->epoch);
     sqlite3_bind_int64(log, 2, (sqlite3_int64)row->edit);
@@ -836,11 +826,11 @@ static int sqlite_log(struct weir_backend *backend,
     bind_text(log, 5, row->name);
     bind_text(log, 6, row->was);
     bind_text(log, 7, row->became);
-    return run(store, SQL_LOG, diag);
+    return run_statement(store, SQL_LOG, diag);
 }
 
-static int forget(struct sqlite_store *store, sqlite3_int64 *out_floor,
-                  struct weir_diag *diag)
+static int forget_tombstones(struct sqlite_store *store,
+                             sqlite3_int64 *out_floor, struct weir_diag *diag)
 {
     sqlite3_stmt *oldest = store->statements[SQL_OLDEST];
     sqlite3_bind_int64(oldest, 1, WEIR_TOMBSTONES_MAX);
@@ -851,30 +841,30 @@ static int forget(struct sqlite_store *store, sqlite3_int64 *out_floor,
     if (code == SQLITE_DONE)
         return 0;
     if (code != SQLITE_ROW)
-        return fail(store, diag);
+        return refuse_sqlite(store, diag);
     sqlite3_bind_int64(store->statements[SQL_FORGET], 1, *out_floor);
-    return run(store, SQL_FORGET, diag);
+    return run_statement(store, SQL_FORGET, diag);
 }
 
-static int forget_log(struct sqlite_store *store, uint64_t epoch,
-                      struct weir_diag *diag)
+static int forget_sqlite_log(struct sqlite_store *store, uint64_t epoch,
+                             struct weir_diag *diag)
 {
     if (epoch <= WEIR_STORE_LOG_MAX)
         return 0;
     sqlite3_bind_int64(store->statements[SQL_LOG_FORGET], 1,
                        (sqlite3_int64)(epoch - WEIR_STORE_LOG_MAX));
-    return run(store, SQL_LOG_FORGET, diag);
+    return run_statement(store, SQL_LOG_FORGET, diag);
 }
 
 static int sqlite_finish(struct weir_backend *backend,
                          const struct weir_store_meta *meta, bool removed,
                          struct weir_diag *diag)
 {
-    struct sqlite_store *store = store_of(backend);
+    struct sqlite_store *store = sqlite_store_of(backend);
     sqlite3_int64 floor = (sqlite3_int64)meta->floor;
-    int error = removed ? forget(store, &floor, diag) : 0;
+    int error = removed ? forget_tombstones(store, &floor, diag) : 0;
     if (error == 0)
-        error = forget_log(store, meta->epoch, diag);
+        error = forget_sqlite_log(store, meta->epoch, diag);
     if (error < 0)
         return error;
     sqlite3_stmt *statement = store->statements[SQL_FINISH];
@@ -884,7 +874,7 @@ static int sqlite_finish(struct weir_backend *backend,
     sqlite3_bind_int64(statement, 3, (sqlite3_int64)meta->epoch);
     sqlite3_bind_int64(statement, 4, floor);
     sqlite3_bind_int64(statement, 5, (sqlite3_int64)meta->last_id);
-    return run(store, SQL_FINISH, diag);
+    return run_statement(store, SQL_FINISH, diag);
 }
 
 /* ---- Changes by others ---------------------------------------------- */
@@ -894,8 +884,8 @@ static int sqlite_finish(struct weir_backend *backend,
  * caller's next read reports which. */
 static bool sqlite_changed(struct weir_backend *backend)
 {
-    struct sqlite_store *store = store_of(backend);
-    bool gone = is_gone(store);
+    struct sqlite_store *store = sqlite_store_of(backend);
+    bool gone = is_file_gone(store);
     bool news = gone != store->was_gone || store->touched || !store->seen;
     store->was_gone = gone;
     store->touched = false;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * table/table_line.c - slots at which callers wait to enter.
  *
- * The waiters are threads that sleep elsewhere (libweir/waiting.c). The table
- * has only one word per slot about them, beside the units in flight:
+ * The waiters are threads that sleep elsewhere (libweir/libweir_waiting.c). The
+ * table has only one word per slot about them, beside the units in flight:
  *
  *     lanes = bits, one for each class with a waiter
  *

@@ -12,10 +12,10 @@
  *     a handle's pin     slot, number, how often
  *     a permit's units   a word for each number and slot
  *
- * A process that learns of another's death (libweir/block.c; this file knows
- * processes only by their numbers) reaps it. Other code ignores these records:
- * a thread that finds a lock taken waits as ever, until its holder or a reaper
- * releases it.
+ * A process that learns of another's death (libweir/libweir_block.c; this file
+ * knows processes only by their numbers) reaps it. Other code ignores these
+ * records: a thread that finds a lock taken waits as ever, until its holder or
+ * a reaper releases it.
  *
  * The reaper may die too, so each step can be repeated, and a step that is
  * complete leaves no trace to be repeated. Order: the locks first, with the

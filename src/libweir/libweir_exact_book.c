@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * libweir/exact_book.c - the stores of a limiter's exact quotas, one of each
- * address, and events about stores that don't answer.
+ * libweir/libweir_exact_book.c - the stores of a limiter's exact quotas, one of
+ * each address, and events about stores that don't answer.
  *
  * The background thread opens the stores that new quotas name, so that a
  * decision finds them open; a decision that comes earlier opens its store
@@ -9,7 +9,7 @@
  * has the reason, and its quotas go by their on_stale. So do those of a store
  * for which there is no room any more; that is reported once. */
 
-#include "libweir/client.h"
+#include "libweir/libweir_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@
 #define AWAY_AT 3
 
 /* False: no memory. An option that isn't set stays NULL. */
-static bool keep(const char *said, char **out)
+static bool keep_option(const char *said, char **out)
 {
     if (!said || !*said)
         return true;
@@ -32,7 +32,7 @@ static bool keep(const char *said, char **out)
 }
 
 /* By the stores' rule: no store is open yet to check it. */
-static bool is_prefix(const char *prefix)
+static bool is_key_prefix(const char *prefix)
 {
     size_t len = strlen(prefix);
     for (size_t i = 0; i < len; i++) {
@@ -53,14 +53,14 @@ int weir_exact_book_init(struct weir_exact_book *book,
         return WEIR_ENOMEM;
     if (book->functions && book->functions->version != WEIR_EXACT_VERSION)
         return WEIR_EINVAL;
-    if (options->exact_prefix && !is_prefix(options->exact_prefix))
+    if (options->exact_prefix && !is_key_prefix(options->exact_prefix))
         return WEIR_EINVAL;
     const char *ca = options->tls_ca;
     if (ca && strcmp(ca, "system") == 0)
         ca = NULL;
-    return keep(options->exact_secrets_file, &book->secrets_file) &&
-                   keep(ca, &book->tls_ca) &&
-                   keep(options->exact_prefix, &book->prefix)
+    return keep_option(options->exact_secrets_file, &book->secrets_file) &&
+                   keep_option(ca, &book->tls_ca) &&
+                   keep_option(options->exact_prefix, &book->prefix)
                ? WEIR_OK
                : WEIR_ENOMEM;
 }
@@ -80,9 +80,10 @@ void weir_exact_book_fini(struct weir_exact_book *book)
 
 /* ---- Opening ---- */
 
-static void entry_open(const struct weir_exact_book *book,
+static void open_entry(const struct weir_exact_book *book,
                        struct weir_exact_entry *entry)
 {
+    weir_assert(entry->uri[0] && entry < book->entry + WEIR_EXACT_STORES_MAX);
     struct weir_exact_options options = { .uri = entry->uri,
                                           .secrets_file = book->secrets_file,
                                           .tls_ca = book->tls_ca,
@@ -110,11 +111,12 @@ static void entry_open(const struct weir_exact_book *book,
     entry->failed = AWAY_AT;
 }
 
-static struct weir_exact_entry *find(struct weir_exact_book *book,
-                                     const char *uri)
+static struct weir_exact_entry *find_entry(struct weir_exact_book *book,
+                                           const char *uri)
 {
     /* acquire: an entry is complete before it is counted. */
     uint32_t count = weir_load_acquire(&book->count);
+    weir_assert(count <= WEIR_EXACT_STORES_MAX);
     for (uint32_t i = 0; i < count; i++) {
         if (strcmp(book->entry[i].uri, uri) == 0)
             return &book->entry[i];
@@ -123,7 +125,7 @@ static struct weir_exact_entry *find(struct weir_exact_book *book,
 }
 
 /* Under the mutex. */
-static void note_full(struct weir *weir, const char *uri)
+static void note_book_full(struct weir *weir, const char *uri)
 {
     struct weir_exact_book *book = &weir->exact;
     if (weir_load_relaxed(&book->full) != 0) /* written under the mutex, or by
@@ -138,20 +140,20 @@ struct weir_exact_entry *weir_exact_book_find(struct weir *weir,
                                               const char *uri)
 {
     struct weir_exact_book *book = &weir->exact;
-    struct weir_exact_entry *entry = find(book, uri);
+    struct weir_exact_entry *entry = find_entry(book, uri);
     if (entry || weir_load_acquire(&book->full) != 0)
         return entry;
     pthread_mutex_lock(&book->mutex);
-    entry = find(book, uri);
+    entry = find_entry(book, uri);
     if (!entry && book->count < WEIR_EXACT_STORES_MAX) {
         entry = &book->entry[book->count];
         snprintf(entry->uri, sizeof(entry->uri), "%s", uri);
-        entry_open(book, entry);
+        open_entry(book, entry);
         weir_store_release(&book->count, book->count + 1);
         if (entry->failed)
             weir_pump_kick(weir);
     } else if (!entry) {
-        note_full(weir, uri);
+        note_book_full(weir, uri);
     }
     pthread_mutex_unlock(&book->mutex);
     return entry;
@@ -176,7 +178,7 @@ void weir_exact_book_forked(struct weir_exact_book *book)
     weir_entropy(&book->drawn, sizeof(book->drawn));
     for (uint32_t i = 0; i < book->count; i++) {
         book->entry[i].told = false;
-        entry_open(book, &book->entry[i]);
+        open_entry(book, &book->entry[i]);
     }
 }
 
@@ -199,42 +201,36 @@ void weir_exact_note(struct weir *weir, struct weir_exact_entry *entry,
         weir_pump_kick(weir);
 }
 
-static void tell(struct weir *weir, struct weir_exact_entry *entry, bool away)
+static void send_store_event(struct weir *weir, struct weir_exact_entry *entry,
+                             bool away)
 {
-    struct weir_event event = {
-        .type = away ? WEIR_EVENT_EXACT_AWAY : WEIR_EVENT_EXACT_BACK,
-        .at = weir_clock_now(),
-        .count = 1,
-    };
+    struct weir_event event =
+        weir_event_of(away ? WEIR_EVENT_EXACT_AWAY : WEIR_EVENT_EXACT_BACK, "");
     char why[100];
     snprintf(why, sizeof(why), "%.99s", entry->why);
     if (away && entry->store)
         weir->exact.functions->why(entry->store, why, sizeof(why));
     snprintf(event.text, sizeof(event.text), "%.80s%s%s", entry->uri,
              away ? ": " : "", away ? (why[0] ? why : "no answer") : "");
-    weir_event_tell(weir, &event);
+    weir_event_send(weir, &event);
 }
 
-static void tell_full(struct weir *weir)
+static void send_book_full(struct weir *weir)
 {
-    struct weir_event event = {
-        .type = WEIR_EVENT_EXACT_AWAY,
-        .at = weir_clock_now(),
-        .count = 1,
-    };
+    struct weir_event event = weir_event_of(WEIR_EVENT_EXACT_AWAY, "");
     snprintf(event.text, sizeof(event.text),
              "%.80s: no room for this store; a limiter keeps at most %d until "
              "it is opened again",
              weir->exact.lost, WEIR_EXACT_STORES_MAX);
-    weir_event_tell(weir, &event);
+    weir_event_send(weir, &event);
 }
 
-void weir_exact_book_tell(struct weir *weir)
+void weir_exact_book_send_events(struct weir *weir)
 {
     /* acquire: 'lost' was written before. */
     if (weir_load_acquire(&weir->exact.full) == 1) {
         weir_store_relaxed(&weir->exact.full, 2);
-        tell_full(weir);
+        send_book_full(weir);
     }
     uint32_t count = weir_load_acquire(&weir->exact.count);
     for (uint32_t i = 0; i < count; i++) {
@@ -243,6 +239,6 @@ void weir_exact_book_tell(struct weir *weir)
         if (away == entry->told)
             continue;
         entry->told = away;
-        tell(weir, entry, away);
+        send_store_event(weir, entry, away);
     }
 }

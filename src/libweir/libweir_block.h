@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * libweir/block.h - the memory of a shared table; for client/ only. Its purpose
- * and invariants: block.c. */
+ * libweir/libweir_block.h - the memory of a shared table; for client/ only. Its
+ * purpose and invariants: libweir_block.c. */
 
-#ifndef WEIR_BLOCK_H
-#define WEIR_BLOCK_H
+#ifndef WEIR_LIBWEIR_BLOCK_H
+#define WEIR_LIBWEIR_BLOCK_H
 
 #include "core/node/limiter.h"
 #include "io/process.h"
@@ -92,6 +92,6 @@ bool weir_block_become_reporter(struct weir_block *block, uint32_t number);
  * more. */
 void weir_block_resign_reporter(struct weir_block *block, uint32_t number);
 void weir_block_kick(struct weir_block *block);
-void weir_block_tell_change(struct weir_block *block);
+void weir_block_signal_change(struct weir_block *block);
 
-#endif /* WEIR_BLOCK_H */
+#endif /* WEIR_LIBWEIR_BLOCK_H */

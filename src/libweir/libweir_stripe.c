@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * libweir/stripe.c - finds the calling thread's stripe of the table.
+ * libweir/libweir_stripe.c - finds the calling thread's stripe of the table.
  *
  * A thread-local word remembers the stripe of the limiter used last, so that a
  * decision costs three loads. Behind it stands a key of the limiter, which also
@@ -15,7 +15,7 @@
  * child's limiter has another id and another key, and until it has them nothing
  * is given back. */
 
-#include "libweir/client.h"
+#include "libweir/libweir_internal.h"
 
 #include "core/base/atomic.h"
 #include "io/clock.h"
@@ -30,12 +30,12 @@ static __thread struct {
     uint32_t stripe;
 } mine __attribute__((tls_model("initial-exec"))) = { ID_NONE, 0 };
 
-static void give_back(void *value)
+static void release_stripe(void *value)
 {
     const struct weir_stripe_lease *lease = value;
     /* A later call of the thread, as it ends, claims another. */
     mine.id = ID_NONE;
-    if (weir_fork_is_own(lease->weir))
+    if (weir_own_is_set(lease->weir))
         weir_table_release_stripe(lease->weir->table, lease->stripe);
 }
 
@@ -47,7 +47,7 @@ int weir_stripes_init(struct weir *weir)
         return WEIR_ENOMEM;
     for (uint32_t i = 0; i < weir->stripes; i++)
         weir->leases[i] = (struct weir_stripe_lease){ weir, i };
-    if (pthread_key_create(&weir->stripe_key, give_back) == 0)
+    if (pthread_key_create(&weir->stripe_key, release_stripe) == 0)
         return WEIR_OK;
     weir_mem_system.free(NULL, weir->leases,
                          weir->stripes * sizeof(*weir->leases));
@@ -63,11 +63,12 @@ void weir_stripes_fini(struct weir *weir)
 
 void weir_stripes_forked(struct weir *weir)
 {
+    weir_assert(!weir_own_is_set(weir));
     weir_entropy(&weir->id, sizeof(weir->id));
-    weir->id |= 2; /* as in make_nodes() */
+    weir->id |= 2; /* as in weir_nodes_make() */
     /* Without a key each decision claims a stripe and gives it back. */
     pthread_key_delete(weir->stripe_key);
-    (void)pthread_key_create(&weir->stripe_key, give_back);
+    (void)pthread_key_create(&weir->stripe_key, release_stripe);
     /* Those of a shared table are all the parent's. */
     for (uint32_t i = 1; !weir->block && i < weir->stripes; i++)
         weir_table_release_stripe(weir->table, i);
@@ -78,11 +79,11 @@ static __attribute__((noinline)) uint32_t find_mine(struct weir *weir)
     /* A bucket state's lock may be a former thread's, and is broken meanwhile:
      * then no thread decides before that is done. */
     if (weir->block || weir_table_metered(weir->table) > 0)
-        weir_fork_check(weir);
+        weir_own_ensure(weir);
     else
-        weir_fork_try(weir);
+        weir_own_try(weir);
     /* Another thread does it, and gives stripes back. */
-    if (!weir_fork_is_own(weir))
+    if (!weir_own_is_set(weir))
         return 0;
     const struct weir_stripe_lease *lease =
         pthread_getspecific(weir->stripe_key);
@@ -95,6 +96,7 @@ static __attribute__((noinline)) uint32_t find_mine(struct weir *weir)
             return weir->process;
         }
     }
+    weir_assert(lease->stripe < weir->stripes);
     mine.id = weir->id;
     mine.stripe = lease->stripe;
     return lease->stripe;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * libweir/exact_root.c - steps that a root makes: callers wait, the thread
- * asks.
+ * libweir/libweir_exact_root.c - steps that a root makes: callers wait, the
+ * thread asks.
  *
  *     callers' threads                         the background thread
  *     a place, filled and queued  -- kick -->  weir_limiter_ask()
@@ -12,7 +12,7 @@
  * if the root is lost. One mutex guards it all; it is held for a few
  * instructions, and while the thread hands the queue over. */
 
-#include "libweir/client.h"
+#include "libweir/libweir_internal.h"
 
 #include <string.h>
 
@@ -67,16 +67,7 @@ void weir_exact_root_forked(struct weir_exact_root *root)
 
 /* ---- Under the mutex ---- */
 
-static void make_condition(pthread_cond_t *condition)
-{
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(condition, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-}
-
-static bool find_place(struct weir_exact_root *root, uint32_t *out_index)
+static bool claim_job(struct weir_exact_root *root, uint32_t *out_index)
 {
     if (root->free != 0) {
         *out_index = root->free - 1;
@@ -86,20 +77,23 @@ static bool find_place(struct weir_exact_root *root, uint32_t *out_index)
     if (root->used == WEIR_ASKS_MAX)
         return false;
     *out_index = root->used++;
-    make_condition(&root->job[*out_index].done);
+    weir_condition_init(&root->job[*out_index].done);
     return true;
 }
 
-static void free_place(struct weir_exact_root *root, uint32_t index)
+static void free_job(struct weir_exact_root *root, uint32_t index)
 {
+    weir_assert(root->job[index].state == JOB_DONE ||
+                root->job[index].state == JOB_DESERTED);
     root->job[index].state = JOB_FREE;
     root->job[index].next = root->free;
     root->free = index + 1;
 }
 
 /* Returns whether it is the only one. */
-static bool enqueue(struct weir_exact_root *root, uint32_t index)
+static bool enqueue_job(struct weir_exact_root *root, uint32_t index)
 {
+    weir_assert(root->job[index].state == JOB_QUEUED);
     bool alone = root->first == 0;
     root->job[index].next = 0;
     if (alone)
@@ -110,12 +104,14 @@ static bool enqueue(struct weir_exact_root *root, uint32_t index)
     return alone;
 }
 
-static void finish(struct weir_exact_root *root, uint32_t index, int error,
-                   const struct weir_algorithm_answer *answer)
+static void finish_job(struct weir_exact_root *root, uint32_t index, int error,
+                       const struct weir_algorithm_answer *answer)
 {
     struct job *job = &root->job[index];
+    weir_assert(index < root->used && job->state != JOB_FREE &&
+                job->state != JOB_DONE);
     if (job->state == JOB_DESERTED) {
-        free_place(root, index);
+        free_job(root, index);
         return;
     }
     job->state = JOB_DONE;
@@ -127,9 +123,10 @@ static void finish(struct weir_exact_root *root, uint32_t index, int error,
 
 /* ---- The callers' side ---- */
 
-static void fill(struct job *job, struct weir_text key,
-                 const struct weir_algorithm_ask *ask, weir_instant until)
+static void fill_job(struct job *job, struct weir_text key,
+                     const struct weir_algorithm_ask *ask, weir_instant until)
 {
+    weir_assert(key.len <= sizeof(job->name));
     job->state = JOB_QUEUED;
     job->ask = *ask;
     job->until = until;
@@ -138,12 +135,9 @@ static void fill(struct job *job, struct weir_text key,
 }
 
 /* Under the mutex. */
-static void wait_for(struct weir_exact_root *root, struct job *job)
+static void wait_for_job(struct weir_exact_root *root, struct job *job)
 {
-    struct timespec until = {
-        .tv_sec = (time_t)(job->until / WEIR_SECOND),
-        .tv_nsec = (long)(job->until % WEIR_SECOND),
-    };
+    struct timespec until = weir_timespec_of(job->until);
     int timed_out = 0;
     while (job->state != JOB_DONE && timed_out == 0)
         timed_out = pthread_cond_timedwait(&job->done, &root->mutex, &until);
@@ -157,22 +151,22 @@ int weir_exact_root_step(struct weir *weir, struct weir_text key,
     struct weir_exact_root *root = weir->exact.root;
     uint32_t index;
     pthread_mutex_lock(&root->mutex);
-    if (!find_place(root, &index)) {
+    if (!claim_job(root, &index)) {
         pthread_mutex_unlock(&root->mutex);
         return WEIR_EFULL;
     }
     struct job *job = &root->job[index];
-    fill(job, key, ask, weir_clock_now() + deadline);
+    fill_job(job, key, ask, weir_clock_now() + deadline);
     /* Earlier queued jobs have kicked it already. */
-    if (enqueue(root, index))
+    if (enqueue_job(root, index))
         weir_pump_kick(weir);
-    wait_for(root, job);
+    wait_for_job(root, job);
     int error = WEIR_ETIMEOUT;
     if (job->state == JOB_DONE) {
         error = job->error;
         if (error == 0)
             *out = job->answer;
-        free_place(root, index);
+        free_job(root, index);
     } else {
         job->state = JOB_DESERTED;
     }
@@ -183,8 +177,8 @@ int weir_exact_root_step(struct weir *weir, struct weir_text key,
 /* ---- The thread's side ---- */
 
 /* Hands the job to the node, unless its caller has gone. */
-static void ask_for(struct weir *weir, struct weir_exact_root *root,
-                    uint32_t index, weir_instant now)
+static void hand_job_over(struct weir *weir, struct weir_exact_root *root,
+                          uint32_t index, weir_instant now)
 {
     struct job *job = &root->job[index];
     struct weir_step_ask ask = {
@@ -196,7 +190,7 @@ static void ask_for(struct weir *weir, struct weir_exact_root *root,
     if (job->state == JOB_QUEUED)
         error = weir_limiter_ask(weir->limiter, &ask, index, now);
     if (error < 0)
-        finish(root, index, error, NULL);
+        finish_job(root, index, error, NULL);
     else
         job->state = JOB_ASKED;
 }
@@ -208,7 +202,7 @@ void weir_exact_root_ask(struct weir *weir, weir_instant now)
     while (root->first != 0) {
         uint32_t index = root->first - 1;
         root->first = root->job[index].next;
-        ask_for(weir, root, index, now);
+        hand_job_over(weir, root, index, now);
     }
     pthread_mutex_unlock(&root->mutex);
 }
@@ -221,7 +215,7 @@ void weir_exact_root_answer(struct weir *weir)
     int error;
     while (weir_limiter_answered(weir->limiter, &index, &error, &answer)) {
         pthread_mutex_lock(&root->mutex);
-        finish(root, (uint32_t)index, error, &answer);
+        finish_job(root, (uint32_t)index, error, &answer);
         pthread_mutex_unlock(&root->mutex);
     }
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * io/h2_private.h - the state of a gRPC session and its streams. */
+ * io/h2_internal.h - the state of a gRPC session and its streams. */
 
-#ifndef WEIR_H2_PRIVATE_H
-#define WEIR_H2_PRIVATE_H
+#ifndef WEIR_H2_INTERNAL_H
+#define WEIR_H2_INTERNAL_H
 
 #include <nghttp2/nghttp2.h>
 
@@ -69,4 +69,4 @@ void weir_h2_wipe_authorization(struct stream *stream);
 /* Takes the stream out of the list; the caller frees it. */
 void weir_h2_unlink_stream(struct weir_h2 *h2, struct stream *stream);
 
-#endif /* WEIR_H2_PRIVATE_H */
+#endif /* WEIR_H2_INTERNAL_H */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * libweir/adaptive.c - views of a process's adaptive limits, and quotas that
- * the process defines itself.
+ * libweir/libweir_adaptive.c - views of a process's adaptive limits, and quotas
+ * that the process defines itself.
  *
  * A concurrency gate needs no thread of its own: enters and leaves do its work.
  * The background thread ticks it when it is awake anyway, so that a limit is
  * moved although no request comes: by overdue permits, say. */
 
-#include "libweir/client.h"
+#include "libweir/libweir_internal.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -30,7 +30,7 @@ int weir_adaptive(struct weir_handle quota, struct weir_adaptive *out,
     struct weir_concurrency_gate_view view;
     if (!weir)
         return WEIR_ENOENT;
-    weir_fork_check(weir);
+    weir_own_ensure(weir);
     struct weir_ref ref = { quota.slot, quota.generation };
     if (!weir_table_ref_lives(weir->table, ref) ||
         !weir_table_adaptive(weir->table, ref.slot, &view,
@@ -53,7 +53,8 @@ int weir_adaptive(struct weir_handle quota, struct weir_adaptive *out,
 }
 
 /* Once, until all have found room again. */
-static void tell_full(struct weir *weir, uint32_t wanting, weir_instant now)
+static void send_adaptive_full(struct weir *weir, uint32_t wanting,
+                               weir_instant now)
 {
     struct weir_event event = { .type = WEIR_EVENT_ADAPTIVE_FULL,
                                 .at = now,
@@ -62,7 +63,7 @@ static void tell_full(struct weir *weir, uint32_t wanting, weir_instant now)
              "%u adaptive quotas have no limit of their own and let all pass; "
              "adaptive_max is %u",
              wanting, weir->gate_slots);
-    weir_event_tell(weir, &event);
+    weir_event_send(weir, &event);
 }
 
 void weir_adaptive_look(struct weir *weir, weir_instant now)
@@ -73,34 +74,33 @@ void weir_adaptive_look(struct weir *weir, weir_instant now)
     weir_table_set_fleet(weir->table, weir_load_relaxed(&weir->fleet), now);
     (void)weir_table_adaptives(weir->table, &wanting);
     if (wanting > 0 && !weir->told_full)
-        tell_full(weir, wanting, now);
+        send_adaptive_full(weir, wanting, now);
     weir->told_full = wanting > 0;
 }
 
 /* ---- Quotas defined here ---- */
 
-static int set_field(struct weir_quota *quota, const char *text,
-                     struct weir_diag *diag)
+static int set_defined_field(struct weir_quota *quota, const char *text,
+                             struct weir_diag *diag)
 {
     const char *equals = strchr(text, '=');
     if (!equals)
         return weir_diag_set(diag, WEIR_EQUOTA,
-                             "a field is written as "
-                             "limit=100/s",
-                             NULL);
+                             "a field is written as limit=100/s", NULL);
     struct weir_text field = { text, (size_t)(equals - text) };
     return weir_quota_set(quota, field, weir_text_of(equals + 1), diag);
 }
 
 /* 'labels': room for them. */
-static int read_quota(const char *const *fields, struct weir_quota *quota,
-                      char *labels, struct weir_diag *diag)
+static int read_defined_quota(const char *const *fields,
+                              struct weir_quota *quota, char *labels,
+                              struct weir_diag *diag)
 {
     int error = 0;
     weir_quota_init(quota);
     quota->created = quota->epoch = 1;
     for (size_t i = 0; fields[i] && error == 0; i++)
-        error = set_field(quota, fields[i], diag);
+        error = set_defined_field(quota, fields[i], diag);
     if (error == 0)
         error = weir_labels_parse(quota->labels, labels, &quota->labels, diag);
     return error < 0 ? error : weir_quota_check(quota, diag);
@@ -114,13 +114,13 @@ int weir_define(struct weir *weir, const char *const *fields, char *why,
     char labels[WEIR_LABELS_MAX];
     if (!weir || !fields || weir->link_count > 0 || weir->block)
         return WEIR_EINVAL;
-    int error = read_quota(fields, &quota, labels, &diag);
+    int error = read_defined_quota(fields, &quota, labels, &diag);
     if (error < 0) {
         if (why && size > 0)
             snprintf(why, size, "%s", diag.text);
         return error;
     }
-    weir_fork_check(weir);
+    weir_own_ensure(weir);
     pthread_mutex_lock(&weir->mutex);
     error = weir_table_put(weir->table, &quota, weir_clock_now());
     pthread_mutex_unlock(&weir->mutex);

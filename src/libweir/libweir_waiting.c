@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * libweir/waiting.c - the wait queues of weir_enter_wait().
+ * libweir/libweir_waiting.c - the wait queues of weir_enter_wait().
  *
  * A thread that is refused by a quota of kind concurrency joins that slot's
  * wait queue (algorithm/wait_queue.h) and sleeps. A thread that makes room
@@ -7,8 +7,8 @@
  * enters on behalf of the next waiters, as many as fit, and wakes each one
  * with its permit already taken:
  *
- *     leave: gives back --> WEIR_OUTCOME_NEXT --> serve(): enters for the first
- *                                                 waiter, wakes it
+ *     leave: gives back --> WEIR_OUTCOME_NEXT --> serve_line(): enters for the
+ *                                                 first waiter, wakes it
  *     deadline:             leaves the queue, serves those behind
  *
  * So each waiter that is let in is woken once, and the others are not woken at
@@ -44,7 +44,7 @@
  * queue per slot in the table: a table may be shared by processes, and a thread
  * belongs to one. Rejected: one mutex per queue; a move would need two. */
 
-#include "libweir/client.h"
+#include "libweir/libweir_internal.h"
 
 #include <errno.h>
 #include <time.h>
@@ -100,14 +100,14 @@ void weir_waiting_fini(struct weir_waiting *waiting)
 
 /* ---- Queues ---- */
 
-static struct weir_waiting_line **bucket_of(struct weir_waiting *waiting,
-                                            uint32_t slot)
+static struct weir_waiting_line **line_bucket(struct weir_waiting *waiting,
+                                              uint32_t slot)
 {
     return &waiting->bucket[slot % WEIR_WAITING_BUCKETS];
 }
 
-static struct weir_waiting_line *find_line(const struct weir_waiting *waiting,
-                                           uint32_t slot)
+static struct weir_waiting_line *find_waiting_line(
+    const struct weir_waiting *waiting, uint32_t slot)
 {
     struct weir_waiting_line *line =
         waiting->bucket[slot % WEIR_WAITING_BUCKETS];
@@ -116,7 +116,7 @@ static struct weir_waiting_line *find_line(const struct weir_waiting *waiting,
     return line;
 }
 
-static bool is_empty(const struct weir_waiting_line *line)
+static bool is_empty_line(const struct weir_waiting_line *line)
 {
     return line->line.count + line->aside.count == 0;
 }
@@ -125,13 +125,13 @@ static bool is_empty(const struct weir_waiting_line *line)
 static struct weir_waiting_line *have_line(struct weir_waiting *waiting,
                                            uint32_t slot)
 {
-    struct weir_waiting_line *line = find_line(waiting, slot);
+    struct weir_waiting_line *line = find_waiting_line(waiting, slot);
     if (line)
         return line;
     line = weir_mem_system.alloc(NULL, sizeof(*line));
     if (!line)
         return NULL;
-    struct weir_waiting_line **bucket = bucket_of(waiting, slot);
+    struct weir_waiting_line **bucket = line_bucket(waiting, slot);
     *line = (struct weir_waiting_line){ .slot = slot,
                                         .back_at = WEIR_NEVER,
                                         .next = *bucket };
@@ -144,15 +144,16 @@ static struct weir_waiting_line *have_line(struct weir_waiting *waiting,
 static void free_line(struct weir_waiting *waiting,
                       struct weir_waiting_line *line)
 {
-    struct weir_waiting_line **at = bucket_of(waiting, line->slot);
+    weir_assert(is_empty_line(line) && !line->is_due);
+    struct weir_waiting_line **at = line_bucket(waiting, line->slot);
     while (*at != line)
         at = &(*at)->next;
     *at = line->next;
     weir_mem_system.free(NULL, line, sizeof(*line));
 }
 
-static void mark_due(struct weir_waiting *waiting,
-                     struct weir_waiting_line *line)
+static void mark_line_due(struct weir_waiting *waiting,
+                          struct weir_waiting_line *line)
 {
     if (line->is_due)
         return;
@@ -163,11 +164,12 @@ static void mark_due(struct weir_waiting *waiting,
     waiting->last_due = line;
 }
 
-static struct weir_waiting_line *next_due(struct weir_waiting *waiting)
+static struct weir_waiting_line *next_due_line(struct weir_waiting *waiting)
 {
     struct weir_waiting_line *line = waiting->first_due;
     if (!line)
         return NULL;
+    weir_assert(line->is_due);
     waiting->first_due = line->next_due;
     if (!waiting->first_due)
         waiting->last_due = NULL;
@@ -177,7 +179,8 @@ static struct weir_waiting_line *next_due(struct weir_waiting *waiting)
 
 /* The slot's queue with a place for one more; NULL: it is full, or no
  * memory. */
-static struct weir_waiting_line *find_place(struct weir *weir, uint32_t slot)
+static struct weir_waiting_line *find_free_line(struct weir *weir,
+                                                uint32_t slot)
 {
     enum weir_wait_queue_order order;
     uint32_t most;
@@ -187,19 +190,20 @@ static struct weir_waiting_line *find_place(struct weir *weir, uint32_t slot)
     weir_table_queue(weir->table, slot, &order, &most);
     if (line->line.count + line->aside.count < most)
         return line;
-    if (is_empty(line))
+    if (is_empty_line(line))
         free_line(&weir->waiting, line);
     return NULL;
 }
 
-static void tell_table(struct weir *weir, const struct weir_waiting_line *line)
+static void note_line_in_table(struct weir *weir,
+                               const struct weir_waiting_line *line)
 {
     weir_table_set_line(weir->table, line->slot, line->line.lanes, line->units);
 }
 
 /* Into the queue, or aside. */
-static void stand(struct waiter *waiter, struct weir_waiting_line *line,
-                  bool aside)
+static void stand_in_line(struct waiter *waiter, struct weir_waiting_line *line,
+                          bool aside)
 {
     weir_wait_queue_join(aside ? &line->aside : &line->line, &waiter->place);
     line->units += aside ? 0 : waiter->wish->weight;
@@ -207,29 +211,32 @@ static void stand(struct waiter *waiter, struct weir_waiting_line *line,
     waiter->aside = aside;
 }
 
-static void unstand(struct waiter *waiter)
+static void take_out_of_line(struct waiter *waiter)
 {
     struct weir_waiting_line *line = waiter->line;
+    weir_assert(waiter->aside || line->units >= waiter->wish->weight);
     weir_wait_queue_leave(waiter->aside ? &line->aside : &line->line,
                           &waiter->place);
     line->units -= waiter->aside ? 0 : waiter->wish->weight;
 }
 
-static void join(struct weir *weir, struct weir_waiting_line *line,
-                 struct waiter *waiter)
+static void join_line(struct weir *weir, struct weir_waiting_line *line,
+                      struct waiter *waiter)
 {
-    stand(waiter, line, false);
+    weir_assert(!waiter->line && waiter->state == WAITS);
+    stand_in_line(waiter, line, false);
     weir->waiting.standing++;
-    tell_table(weir, line);
+    note_line_in_table(weir, line);
     /* Tries it once more, now that each leave serves it. */
-    mark_due(&weir->waiting, line);
+    mark_line_due(&weir->waiting, line);
 }
 
-static void part(struct weir *weir, struct waiter *waiter)
+static void leave_line(struct weir *weir, struct waiter *waiter)
 {
-    unstand(waiter);
+    weir_assert(waiter->line && weir->waiting.standing > 0);
+    take_out_of_line(waiter);
     weir->waiting.standing--;
-    tell_table(weir, waiter->line);
+    note_line_in_table(weir, waiter->line);
     waiter->line = NULL;
 }
 
@@ -237,9 +244,9 @@ static void step_aside(struct weir *weir, struct waiter *waiter,
                        weir_instant until)
 {
     struct weir_waiting_line *line = waiter->line;
-    unstand(waiter);
-    stand(waiter, line, true);
-    tell_table(weir, line);
+    take_out_of_line(waiter);
+    stand_in_line(waiter, line, true);
+    note_line_in_table(weir, line);
     line->back_at = until < line->back_at ? until : line->back_at;
 }
 
@@ -250,18 +257,20 @@ static void bring_back(struct weir *weir, struct weir_waiting_line *line)
             weir_wait_queue_next(&line->aside, 0);
         if (!next)
             break;
-        unstand((struct waiter *)next);
-        stand((struct waiter *)next, line, false);
+        take_out_of_line((struct waiter *)next);
+        stand_in_line((struct waiter *)next, line, false);
     }
     line->back_at = WEIR_NEVER;
-    tell_table(weir, line);
+    note_line_in_table(weir, line);
 }
 
 /* ---- Serving ---- */
 
-static void wake(struct weir *weir, struct waiter *waiter, enum state state)
+static void wake_waiter(struct weir *weir, struct waiter *waiter,
+                        enum state state)
 {
-    part(weir, waiter);
+    weir_assert(waiter->state == WAITS && state != WAITS);
+    leave_line(weir, waiter);
     waiter->state = state;
     weir->waiting.woken++;
     pthread_cond_signal(&waiter->woken);
@@ -276,20 +285,20 @@ static unsigned try_enter(struct weir *weir, struct weir_wish *wish,
 }
 
 /* Another quota of the chain refuses the waiter: it waits there. */
-static void move(struct weir *weir, struct waiter *waiter,
-                 const struct weir_turn *turn)
+static void move_waiter(struct weir *weir, struct waiter *waiter,
+                        const struct weir_turn *turn)
 {
-    struct weir_waiting_line *line = find_place(weir, turn->refuser);
+    struct weir_waiting_line *line = find_free_line(weir, turn->refuser);
     if (!line) {
-        wake(weir, waiter, TURNED_AWAY);
+        wake_waiter(weir, waiter, TURNED_AWAY);
         return;
     }
-    part(weir, waiter);
+    leave_line(weir, waiter);
     bool again = waiter->round == weir->waiting.rounds;
     waiter->moves = again ? waiter->moves + 1 : 1;
     waiter->round = weir->waiting.rounds;
     waiter->place.lane = turn->lane;
-    join(weir, line, waiter);
+    join_line(weir, line, waiter);
 }
 
 /* Other queues of its chain that have a waiter before it. */
@@ -303,7 +312,8 @@ static void find_shut(const struct weir *weir, const struct waiter *waiter,
     if (waiter->round == waiting->rounds && waiter->moves >= MOVES_MAX)
         return;
     for (uint32_t i = 0; i < count; i++) {
-        const struct weir_waiting_line *line = find_line(waiting, slots[i]);
+        const struct weir_waiting_line *line =
+            find_waiting_line(waiting, slots[i]);
         if (line && line != waiter->line &&
             weir_wait_queue_has_before(&line->line, &waiter->place))
             turn->shut[turn->shut_count++] = slots[i];
@@ -352,8 +362,9 @@ static void wait_aside(struct weir *weir, struct waiter *waiter,
 }
 
 /* Tries one waiter of the queue. False: no room for it there. */
-static bool try_one(struct weir *weir, struct waiter *waiter,
-                    enum weir_turn_kind kind, struct dry *dry, weir_instant now)
+static bool try_waiter(struct weir *weir, struct waiter *waiter,
+                       enum weir_turn_kind kind, struct dry *dry,
+                       weir_instant now)
 {
     struct weir_turn turn = { .kind = kind };
     find_shut(weir, waiter, &turn);
@@ -361,21 +372,21 @@ static bool try_one(struct weir *weir, struct waiter *waiter,
     if (waiter->outcome & WEIR_OUTCOME_KICK)
         weir_pump_kick(weir);
     if (!(waiter->outcome & WEIR_OUTCOME_LIMITED))
-        wake(weir, waiter, SERVED);
+        wake_waiter(weir, waiter, SERVED);
     else if (waiter->wish->reply->never)
-        wake(weir, waiter, APART);
+        wake_waiter(weir, waiter, APART);
     else if (turn.refuser == WEIR_SLOT_NONE)
         wait_aside(weir, waiter, &turn, dry, now);
     else if (turn.refuser == waiter->line->slot)
         return false;
     else
-        move(weir, waiter, &turn);
+        move_waiter(weir, waiter, &turn);
     return true;
 }
 
 /* Lets in as many as fit, in order. */
-static void let_in(struct weir *weir, struct weir_waiting_line *line,
-                   weir_instant now)
+static void let_in_waiters(struct weir *weir, struct weir_waiting_line *line,
+                           weir_instant now)
 {
     uint32_t stuck = 0; /* bits: lanes with a first waiter that doesn't fit */
     struct dry dry = { .count = 0 };
@@ -389,13 +400,13 @@ static void let_in(struct weir *weir, struct weir_waiting_line *line,
         uint32_t lane = next->lane;
         if (is_dry(weir, &dry, waiter))
             step_aside(weir, waiter, WEIR_NEVER);
-        else if (!try_one(weir, waiter, kind, &dry, now))
+        else if (!try_waiter(weir, waiter, kind, &dry, now))
             stuck |= 1u << lane;
     }
 }
 
-static void serve(struct weir *weir, struct weir_waiting_line *line,
-                  weir_instant now)
+static void serve_line(struct weir *weir, struct weir_waiting_line *line,
+                       weir_instant now)
 {
     enum weir_wait_queue_order order;
     uint32_t most;
@@ -404,7 +415,7 @@ static void serve(struct weir *weir, struct weir_waiting_line *line,
     weir_table_queue(weir->table, line->slot, &order, &most);
     if (order != line->line.order)
         weir_wait_queue_reorder(&line->line, order);
-    let_in(weir, line, now);
+    let_in_waiters(weir, line, now);
     weir_instant due = weir_table_line_due(weir->table, line->slot, now);
     line->look_at = due < line->back_at ? due : line->back_at;
 }
@@ -414,11 +425,11 @@ static void serve_due(struct weir *weir, weir_instant now)
     struct weir_waiting *waiting = &weir->waiting;
     waiting->rounds++;
     for (;;) {
-        struct weir_waiting_line *line = next_due(waiting);
+        struct weir_waiting_line *line = next_due_line(waiting);
         if (!line)
             return;
-        serve(weir, line, now);
-        if (is_empty(line) && !line->is_due) {
+        serve_line(weir, line, now);
+        if (is_empty_line(line) && !line->is_due) {
             free_line(waiting, line);
         } else if (line->look_at < waiting->look_at) {
             waiting->look_at = line->look_at;
@@ -433,21 +444,21 @@ void weir_waiting_left(struct weir *weir, const uint32_t *slots, uint32_t count,
     struct weir_waiting *waiting = &weir->waiting;
     pthread_mutex_lock(&waiting->mutex);
     for (uint32_t i = 0; i < count; i++) {
-        struct weir_waiting_line *line = find_line(waiting, slots[i]);
+        struct weir_waiting_line *line = find_waiting_line(waiting, slots[i]);
         if (line)
-            mark_due(waiting, line);
+            mark_line_due(waiting, line);
     }
     serve_due(weir, now);
     pthread_mutex_unlock(&waiting->mutex);
 }
 
-static void mark_all(struct weir_waiting *waiting)
+static void mark_all_lines_due(struct weir_waiting *waiting)
 {
     for (uint32_t i = 0; i < WEIR_WAITING_BUCKETS; i++) {
         struct weir_waiting_line *line = waiting->bucket[i];
         for (; line; line = line->next) {
             line->back_at = 0; /* an edit may have changed the rate */
-            mark_due(waiting, line);
+            mark_line_due(waiting, line);
         }
     }
 }
@@ -456,7 +467,7 @@ static void mark_all(struct weir_waiting *waiting)
 static void serve_all(struct weir *weir)
 {
     pthread_mutex_lock(&weir->waiting.mutex);
-    mark_all(&weir->waiting);
+    mark_all_lines_due(&weir->waiting);
     serve_due(weir, weir_clock_now());
     pthread_mutex_unlock(&weir->waiting.mutex);
 }
@@ -467,7 +478,7 @@ weir_instant weir_waiting_look(struct weir *weir, weir_instant now)
     pthread_mutex_lock(&waiting->mutex);
     /* The queues served here needn't wake this thread: it is awake. */
     waiting->look_at = 0;
-    mark_all(waiting);
+    mark_all_lines_due(waiting);
     serve_due(weir, now);
     waiting->look_at = WEIR_NEVER;
     for (uint32_t i = 0; i < WEIR_WAITING_BUCKETS; i++) {
@@ -491,16 +502,9 @@ void weir_outcome_heed(struct weir *weir, unsigned outcome)
 
 /* ---- Waiting ---- */
 
-static struct timespec clock_of(weir_instant at)
-{
-    at = at < WEIR_NEVER / 4 ? at : WEIR_NEVER / 4;
-    return (struct timespec){ .tv_sec = (time_t)(at / WEIR_SECOND),
-                              .tv_nsec = (long)(at % WEIR_SECOND) };
-}
-
 void weir_waiting_sleep(weir_instant until)
 {
-    struct timespec at = clock_of(until);
+    struct timespec at = weir_timespec_of(until);
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR)
         continue;
 }
@@ -515,7 +519,7 @@ void weir_waiting_pause(const struct weir_wish *wish, weir_instant now)
 /* Under the mutex: sleeps until the waiter is woken, or it is too late. */
 static void sleep_in_line(struct weir *weir, struct waiter *waiter)
 {
-    struct timespec until = clock_of(waiter->wish->until);
+    struct timespec until = weir_timespec_of(waiter->wish->until);
     int error = 0;
     while (waiter->state == WAITS && error != ETIMEDOUT)
         error = pthread_cond_timedwait(&waiter->woken, &weir->waiting.mutex,
@@ -523,8 +527,8 @@ static void sleep_in_line(struct weir *weir, struct waiter *waiter)
     if (waiter->state != WAITS)
         return;
     /* A waiter behind may fit where this one didn't. */
-    mark_due(&weir->waiting, waiter->line);
-    part(weir, waiter);
+    mark_line_due(&weir->waiting, waiter->line);
+    leave_line(weir, waiter);
     serve_due(weir, weir_clock_now());
 }
 
@@ -538,11 +542,7 @@ static enum state wait_at(struct weir *weir, struct weir_wish *wish,
         .wish = wish,
         .state = WAITS,
     };
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&waiter.woken, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    weir_condition_init(&waiter.woken);
     /* The waiter is on the stack: the thread can't be cancelled in the
      * queue. */
     int cancel;
@@ -552,9 +552,9 @@ static enum state wait_at(struct weir *weir, struct weir_wish *wish,
         wish->ticket = ++waiting->tickets;
     waiter.place.ticket = wish->ticket;
     weir_fetch_add(&waiting->count, 1);
-    struct weir_waiting_line *line = find_place(weir, turn->refuser);
+    struct weir_waiting_line *line = find_free_line(weir, turn->refuser);
     if (line) {
-        join(weir, line, &waiter);
+        join_line(weir, line, &waiter);
         serve_due(weir, weir_clock_now());
         sleep_in_line(weir, &waiter);
     }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * store/store_private.h - the interface between store.c, edit_log.c and
+ * store/store_internal.h - the interface between store.c, edit_log.c and
  * migrate.c. */
 
-#ifndef WEIR_STORE_PRIVATE_H
-#define WEIR_STORE_PRIVATE_H
+#ifndef WEIR_STORE_INTERNAL_H
+#define WEIR_STORE_INTERNAL_H
 
 #include "store/backend.h"
 
@@ -33,4 +33,4 @@ int weir_store_edit_begun(struct weir_store *store,
                           const struct weir_edit *edit, uint64_t *out_epoch,
                           struct weir_diag *diag);
 
-#endif /* WEIR_STORE_PRIVATE_H */
+#endif /* WEIR_STORE_INTERNAL_H */

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * libweir/event_queue.c - events for the program: a ring and an eventfd that is
- * readable while the ring isn't empty. A full ring drops the new event and
- * reports the loss, behind those it holds, when the next one is taken. */
+ * libweir/libweir_event_queue.c - events for the program: a ring and an eventfd
+ * that is readable while the ring isn't empty. A full ring drops the new event
+ * and reports the loss, behind those it holds, when the next one is taken. */
 
-#include "libweir/client.h"
+#include "libweir/libweir_internal.h"
 
 #include <errno.h>
-#include <string.h>
+#include <stdio.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
+
+#include "io/clock.h"
 
 int weir_event_queue_init(struct weir_event_queue *queue)
 {
@@ -27,13 +29,15 @@ void weir_event_queue_fini(struct weir_event_queue *queue)
     pthread_mutex_destroy(&queue->mutex);
 }
 
-static void push(struct weir_event_queue *queue, const struct weir_event *event)
+static void push_event(struct weir_event_queue *queue,
+                       const struct weir_event *event)
 {
+    weir_assert(queue->count < WEIR_EVENT_QUEUE_MAX);
     uint32_t at = (queue->first + queue->count++) % WEIR_EVENT_QUEUE_MAX;
     queue->event[at] = *event;
 }
 
-static void set_readable(struct weir_event_queue *queue, bool readable)
+static void set_events_readable(struct weir_event_queue *queue, bool readable)
 {
     uint64_t one = 1;
     ssize_t done = readable ? write(queue->fd, &one, sizeof(one))
@@ -42,8 +46,10 @@ static void set_readable(struct weir_event_queue *queue, bool readable)
     weir_assert(done == sizeof(one) || errno == EAGAIN);
 }
 
-static void drop(struct weir_event_queue *queue, const struct weir_event *event)
+static void drop_event(struct weir_event_queue *queue,
+                       const struct weir_event *event)
 {
+    weir_assert(queue->count == WEIR_EVENT_QUEUE_MAX);
     if (queue->lost == 0)
         queue->lost_at = event->at;
     queue->lost++;
@@ -51,40 +57,47 @@ static void drop(struct weir_event_queue *queue, const struct weir_event *event)
 
 /* Reports dropped events as soon as there is room: their place in the order is
  * behind all that were kept. */
-static void push_lost(struct weir_event_queue *queue)
+static void push_lost_event(struct weir_event_queue *queue)
 {
     if (queue->lost == 0 || queue->count == WEIR_EVENT_QUEUE_MAX)
         return;
     struct weir_event lost = { .type = WEIR_EVENT_LOST,
                                .at = queue->lost_at,
                                .count = queue->lost };
-    push(queue, &lost);
+    push_event(queue, &lost);
     queue->lost = 0;
 }
 
-void weir_event_tell(struct weir *weir, const struct weir_event *event)
+void weir_event_send(struct weir *weir, const struct weir_event *event)
 {
     struct weir_event_queue *queue = &weir->events;
     pthread_mutex_lock(&queue->mutex);
     if (queue->count < WEIR_EVENT_QUEUE_MAX)
-        push(queue, event);
+        push_event(queue, event);
     else
-        drop(queue, event);
-    set_readable(queue, true);
+        drop_event(queue, event);
+    set_events_readable(queue, true);
     pthread_mutex_unlock(&queue->mutex);
     if (weir->on_event)
         weir->on_event(weir->event_context, event);
 }
 
+struct weir_event weir_event_of(enum weir_event_type type, const char *text)
+{
+    struct weir_event event = { type, weir_clock_now(), 1, "" };
+    snprintf(event.text, sizeof(event.text), "%s", text);
+    return event;
+}
+
 int weir_event_fd(struct weir *weir)
 {
-    weir_fork_check(weir);
+    weir_own_ensure(weir);
     return weir->events.fd;
 }
 
 bool weir_event_next(struct weir *weir, struct weir_event *out)
 {
-    weir_fork_check(weir);
+    weir_own_ensure(weir);
     struct weir_event_queue *queue = &weir->events;
     pthread_mutex_lock(&queue->mutex);
     bool some = queue->count > 0;
@@ -92,10 +105,10 @@ bool weir_event_next(struct weir *weir, struct weir_event *out)
         *out = queue->event[queue->first];
         queue->first = (queue->first + 1) % WEIR_EVENT_QUEUE_MAX;
         queue->count--;
-        push_lost(queue);
+        push_lost_event(queue);
     }
     if (queue->count == 0)
-        set_readable(queue, false);
+        set_events_readable(queue, false);
     pthread_mutex_unlock(&queue->mutex);
     return some;
 }

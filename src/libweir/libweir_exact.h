@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * libweir/exact.h - how libweir calls libweir-exact: stores, by a table of
- * functions. It is not installed: both libraries are built of one tree, and
+ * libweir/libweir_exact.h - how libweir calls libweir-exact: stores, by a table
+ * of functions. It is not installed: both libraries are built of one tree, and
  * 'version' shows whether they were. */
 
-#ifndef WEIR_CLIENT_EXACT_H
-#define WEIR_CLIENT_EXACT_H
+#ifndef WEIR_LIBWEIR_EXACT_H
+#define WEIR_LIBWEIR_EXACT_H
 
 #include "core/algorithm/algorithm.h"
 
@@ -34,4 +34,4 @@ struct weir_exact {
     void (*why)(struct weir_exact_store *store, char *buf, size_t size);
 };
 
-#endif /* WEIR_CLIENT_EXACT_H */
+#endif /* WEIR_LIBWEIR_EXACT_H */

@@ -1,28 +1,32 @@
 /* SPDX-License-Identifier: MIT
- * libweir/client.h - the parts of a limiter in a process; for client/ only.
+ * libweir/libweir_internal.h - the parts of a limiter in a process; for client/
+ * only.
  *
  * Two sides that share only the table (lock-free), two atomics and a mutex for
- * blocking calls:
+ * blocking calls. The files, without "libweir_":
  *
  *     callers' threads                      the background thread
  *     ----------------                      ---------------------
  *     take_calls.c: take, peek, …  -> table <-  pump.c: limiter node, links
- *     permit.c: enter, leave   -> table
+ *     permit.c: enter, leave   -> table         link.c: one root's connection
  *     waiting.c: wait queues        <- mutex, conditions ->
  *     adaptive.c: views of limits       <- events and ticks
- *     stripe.c: a thread's stripe           link.c: one root's connection
- *     exact.c: stores, asked by      exact_book.c: opens stores, tells events
- *         the callers themselves     zones.c: wall clock and time zones
+ *     stripe.c: a thread's stripe           zones.c: wall clock, time zones
+ *     exact_decide.c: stores, asked by  exact_book.c: opens stores, sends
+ *         the callers themselves            events
  *     exact_root.c: steps that a root makes  <- mutex, conditions ->
- *     weir.c: open, close, ready   <- mutex, condition ->
+ *     open.c: open, close, ready   <- mutex, condition ->
  *     block.c: the shared table's memory  <- reporter.c: a watching thread
  *     event_queue.c: events        <- mutex, eventfd   ->
+ *     kick.c: wakes the thread         -> eventfd, or a word of the block
  *
  * A child of fork() has the callers' side and a copy of the memory, but no
- * background thread; fork.c makes it a limiter of its own. */
+ * background thread. own.c detects that, and fork.c makes the child a limiter
+ * of its own. No two files call each other: where a lower one must reach a
+ * higher one it is given a pointer. */
 
-#ifndef WEIR_CLIENT_H
-#define WEIR_CLIENT_H
+#ifndef WEIR_LIBWEIR_INTERNAL_H
+#define WEIR_LIBWEIR_INTERNAL_H
 
 #include <pthread.h>
 
@@ -31,8 +35,9 @@
 #include "core/table/table_permit.h"
 #include "io/login.h"
 #include "io/root_link.h"
-#include "libweir/block.h"
-#include "libweir/exact.h"
+#include "libweir/libweir_block.h"
+#include "libweir/libweir_exact_internal.h"
+#include "libweir/libweir_waiting_internal.h"
 #include "libweir/limiter_view.h"
 
 #define WEIR_EVENT_QUEUE_MAX 64
@@ -47,9 +52,12 @@ struct event;
 struct event_base;
 struct weir;
 
+typedef void weir_moved_fn(struct weir *weir);
+
 struct weir_client_link {
     struct weir *weir; /* borrowed */
-    uint32_t index;    /* of the limiter's link */
+    weir_moved_fn *on_moved;
+    uint32_t index; /* of the limiter's link */
     struct weir_address address;
     struct weir_root_link *link;        /* owned */
     struct weir_limiter_view_root seen; /* under the limiter's mutex */
@@ -70,62 +78,12 @@ struct weir_own {
     uint32_t forking; /* atomic: a thread is changing that */
 };
 
+typedef void weir_become_fn(struct weir *weir);
+
 /* A stripe given to a thread; the thread's exit gives it back. */
 struct weir_stripe_lease {
     struct weir *weir;
     uint32_t stripe;
-};
-
-#define WEIR_EXACT_STORES_MAX 16 /* of one limiter */
-
-/* A store of exact quotas. */
-struct weir_exact_entry {
-    char uri[WEIR_STORE_MAX + 1];
-    bool root;                      /* a root decides; else: */
-    struct weir_exact_store *store; /* owned; NULL: 'why' has the reason */
-    char why[160];
-    uint32_t failed; /* steps without answer in a row, up to "away"; atomic */
-    bool told;       /* the event "away" was sent; the thread's */
-};
-struct weir_exact_book {
-    const struct weir_exact *functions;   /* NULL: not linked */
-    bool shared;                          /* the table is shared: no store is
-                                           * asked */
-    struct weir_exact_root *root;         /* owned */
-    char *secrets_file, *tls_ca, *prefix; /* owned; may be NULL */
-    pthread_mutex_t mutex;                /* to add an entry */
-    uint32_t count;                       /* atomic */
-    uint64_t drawn; /* permit ids drawn; begins at random; atomic */
-    uint32_t full;  /* 1: a store had no room, see 'lost'; 2: event sent;
-                     * atomic */
-    char lost[WEIR_STORE_MAX + 1]; /* the first such; set before 'full' */
-    struct weir_exact_entry entry[WEIR_EXACT_STORES_MAX];
-};
-
-#define WEIR_WAITING_BUCKETS 64
-struct weir_waiting_line;
-/* The threads that wait to enter (waiting.c). */
-struct weir_waiting {
-    pthread_mutex_t mutex; /* guards all below */
-    uint32_t count;        /* threads that wait; atomic */
-    uint32_t standing;     /* of them, those in a queue */
-    uint64_t tickets;      /* drawn so far */
-    uint64_t woken;        /* threads, ever */
-    uint64_t rounds;       /* of serving, ever */
-    weir_instant look_at;  /* when the thread serves again */
-    struct weir_waiting_line *bucket[WEIR_WAITING_BUCKETS]; /* by slot; owned */
-    struct weir_waiting_line *first_due, *last_due;
-};
-
-/* A request that may wait. */
-struct weir_wish {
-    struct weir_ref ref;
-    uint64_t weight;
-    int64_t priority;
-    weir_instant until;
-    struct weir_permit_record *record; /* borrowed: its class, then all */
-    struct weir_reply *reply;          /* borrowed, never NULL */
-    uint64_t ticket;                   /* 0: none yet */
 };
 
 struct weir {
@@ -135,10 +93,11 @@ struct weir {
     pthread_key_t stripe_key;
     struct weir_stripe_lease *leases; /* owned; one a stripe */
     struct weir_own *own;             /* wiped in a child of fork() */
-    uint32_t forks;                   /* ancestors that were a limiter; constant
+    weir_become_fn *become;
+    uint32_t forks;           /* ancestors that were a limiter; constant
                                 * once 'own' is this process's */
-    int kick_fd;                      /* eventfd: wakes the thread */
-    uint32_t process;                 /* number in a shared table; else 0 */
+    int kick_fd;              /* eventfd: wakes the thread */
+    uint32_t process;         /* number in a shared table; else 0 */
     struct weir_block *block; /* NULL: the table is this process's own */
     struct weir_exact_book exact;
     struct weir_waiting waiting;
@@ -172,7 +131,7 @@ struct weir {
     struct weir_status status;
     struct weir_event_queue events;
 
-    /* Of a shared table: the thread that watches (reporter.c). */
+    /* Of a shared table: the thread that watches (libweir_reporter.c). */
     pthread_t watcher;
     bool watches;
     bool parting;  /* the watcher is to end; atomic */
@@ -185,6 +144,7 @@ struct weir {
     pthread_t thread;
     bool thread_runs;
     struct weir_limiter *limiter;
+    const struct weir_pump_owner *pump_owner; /* NULL: this process's table */
     struct event_base *base;
     struct event *kick_event, *timer;
     struct weir_client_link link[WEIR_ROOTS_MAX];
@@ -201,42 +161,44 @@ struct weir {
     weir_instant zones_at; /* … and when to check zones again */
 };
 
-/* ---- weir.c ---- */
+/* ---- libweir_make.c ---- */
 void weir_locks_init(struct weir *weir);
 /* Sets the limiter's name: the caller's, or program and pid. */
 void weir_name_limiter(struct weir *weir);
-
 /* A table of this process's own. */
 int weir_table_make(struct weir *weir);
+/* Memory for all that is over the table; in it the limiter node, unless the
+ * table is shared: then the reporter makes the node. */
+int weir_nodes_make(struct weir *weir);
 /* The limiter node over the table: in the memory reserved for it. */
 void weir_limiter_make(struct weir *weir);
+/* Frees the memory of all parts, and 'weir'. */
+void weir_memory_free(struct weir *weir);
 
-/* ---- reporter.c: a shared table; no-ops on a table of one's own ---- */
+/* ---- libweir_reporter.c: for a shared table ---- */
 /* Joins, becomes the reporter if there is none, and begins to watch. */
 int weir_reporter_open(struct weir *weir);
-/* In two steps: ends the watching; and when the background thread has ended,
- * gives everything back. */
+/* In two steps, neither of which does anything on a table of this process's
+ * own: ends the watching; and when the background thread has ended, gives
+ * everything back. */
 void weir_reporter_part(struct weir *weir);
 void weir_reporter_close(struct weir *weir);
 /* In a child: joins the parent's table, or gets an empty one. */
 void weir_reporter_forked(struct weir *weir);
-/* On the background thread, as it begins: the table's next limiter. */
-void weir_reporter_begin(struct weir *weir);
-/* On it: publishes the status for other members and the handover to a
- * successor; 'changed': a caller may wait for the status. */
-void weir_reporter_publish(struct weir *weir, bool changed);
 /* As the public calls. */
 int weir_reporter_ready(struct weir *weir, weir_duration timeout);
 int weir_reporter_sync(struct weir *weir, weir_duration timeout);
 void weir_reporter_status(const struct weir *weir, struct weir_status *out);
 
-/* ---- event_queue.c ---- */
+/* ---- libweir_event_queue.c ---- */
 int weir_event_queue_init(struct weir_event_queue *queue);
 void weir_event_queue_fini(struct weir_event_queue *queue);
 /* To the queue and to the callback. Background thread. */
-void weir_event_tell(struct weir *weir, const struct weir_event *event);
+void weir_event_send(struct weir *weir, const struct weir_event *event);
+/* One event of now, with a text that is cut to the room for it. */
+struct weir_event weir_event_of(enum weir_event_type type, const char *text);
 
-/* ---- stripe.c ---- */
+/* ---- libweir_stripe.c ---- */
 int weir_stripes_init(struct weir *weir);
 void weir_stripes_fini(struct weir *weir);
 /* The calling thread's stripe. In a child of fork() the first such call makes
@@ -245,7 +207,7 @@ uint32_t weir_stripe_mine(struct weir *weir);
 /* In a child: no thread of it has a stripe; those of its own table are free. */
 void weir_stripes_forked(struct weir *weir);
 
-/* ---- take_calls.c: shared by enters and takes ---- */
+/* ---- libweir_take_calls.c: shared by enters and takes ---- */
 /* A name without quota passes. 'weir' and 'reply' may be NULL. */
 enum weir_verdict weir_decide_unknown(struct weir *weir,
                                       struct weir_reply *reply);
@@ -254,124 +216,67 @@ enum weir_verdict weir_decide_unknown(struct weir *weir,
 bool weir_decide_resolve(struct weir *weir, struct weir_text name,
                          struct weir_ref *out, bool *own, weir_instant now);
 
-/* ---- adaptive.c ---- */
+/* ---- libweir_adaptive.c ---- */
 /* On the thread, when it is awake: does the work due on limits; sends an event
  * if limits found no room. */
 void weir_adaptive_look(struct weir *weir, weir_instant now);
 
-/* ---- zones.c ---- */
+/* ---- libweir_zones.c ---- */
 /* On the thread: updates wall clock and zones. 'anew': quotas may name other
  * zones than before. */
 void weir_zones_follow(struct weir *weir, bool anew, weir_instant now);
 
-/* ---- exact.c ---- */
-/* For a call with the outcome WEIR_OUTCOME_EXACT. Returns its outcome; blocks
- * for at most the deadlines of the chain's exact quotas. 'out_hold' is an
- * enter's; NULL for all else. */
-unsigned weir_exact_decide(struct weir *weir, struct weir_ref ref,
-                           const struct weir_algorithm_ask *ask,
-                           struct weir_permit_record *out_hold,
-                           struct weir_reply *reply, weir_instant now);
-/* An id that no other permit has, in this process or another; never 0. Any
- * thread. */
-uint64_t weir_exact_permit(struct weir *weir);
-/* Takes the permit out of the stores of the exact quotas in 'record', each
- * asked for at most its deadline. Call it before they are given back to the
- * table. */
-void weir_exact_leave(struct weir *weir,
-                      const struct weir_permit_record *record, uint64_t permit);
-
-/* ---- exact_book.c ---- */
-int weir_exact_book_init(struct weir_exact_book *book,
-                         const struct weir_options *options);
-/* No step may be running. */
-void weir_exact_book_fini(struct weir_exact_book *book);
-/* The store of that address, opened if it wasn't; NULL: there are too many. Any
- * thread. */
-struct weir_exact_entry *weir_exact_book_find(struct weir *weir,
-                                              const char *uri);
-/* Notes the result of a step: 0 or an error. Any thread. */
-void weir_exact_note(struct weir *weir, struct weir_exact_entry *entry,
-                     int error);
-/* On the thread: opens the stores of all quotas; sends events of changes. */
-void weir_exact_book_prepare(struct weir *weir);
-void weir_exact_book_tell(struct weir *weir);
-/* In a child: opens its own stores. */
-void weir_exact_book_forked(struct weir_exact_book *book);
-
-/* ---- exact_root.c ---- */
-/* NULL: no memory. */
-struct weir_exact_root *weir_exact_root_new(void);
-/* No step may be running. NULL is legal. */
-void weir_exact_root_free(struct weir_exact_root *root);
-/* In a child: no caller waits any more. */
-void weir_exact_root_forked(struct weir_exact_root *root);
-/* As weir_shared_step(), by the root's own rule of that name. Any thread but
- * the background one. */
-int weir_exact_root_step(struct weir *weir, struct weir_text key,
-                         const struct weir_algorithm_ask *ask,
-                         struct weir_algorithm_answer *out,
-                         weir_duration deadline);
-/* On the thread: hands the callers' steps to the limiter node, before its
- * messages are sent; and its answers to the callers, after. */
-void weir_exact_root_ask(struct weir *weir, weir_instant now);
-void weir_exact_root_answer(struct weir *weir);
-
-/* ---- waiting.c ---- */
-void weir_waiting_init(struct weir_waiting *waiting);
-/* No thread may be waiting. In a child of fork(), where none is: init alone. */
-void weir_waiting_fini(struct weir_waiting *waiting);
-/* Enters, or waits for it. Returns an outcome; LIMITED: it was too late, or too
- * many wait already. Blocks until 'until' at most. */
-unsigned weir_waiting_enter(struct weir *weir, struct weir_wish *wish);
-/* Units came free at these slots: hands them to the next waiters. Any
- * thread. */
-void weir_waiting_left(struct weir *weir, const uint32_t *slots, uint32_t count,
-                       weir_instant now);
-/* On the thread: the same for all slots. Returns when to serve again even if no
- * permit leaves, or WEIR_NEVER. */
-weir_instant weir_waiting_look(struct weir *weir, weir_instant now);
-void weir_waiting_sleep(weir_instant until);
-/* Sleeps until the wish may ask again, by its reply; at most until it is too
- * late. */
-void weir_waiting_pause(const struct weir_wish *wish, weir_instant now);
-
-/* ---- pump.c ---- */
-
+/* ---- libweir_kick.c ---- */
 /* Begins a thread of the library: it blocks all signals, and tools show 'name'.
  * false: the system has none. */
 bool weir_client_thread(struct weir *weir, const char *name,
                         void *(*run)(void *), pthread_t *out);
-/* Makes the loop and its links and starts the thread. */
-int weir_pump_start(struct weir *weir);
-/* Asks the thread to end, waits for it, frees loop and links. */
-void weir_pump_stop(struct weir *weir);
 /* From a callers' thread: there is work to do. Async-signal-safe. */
 void weir_pump_kick(struct weir *weir);
 /* The same within the process of that thread. */
 void weir_pump_wake(struct weir *weir);
-/* On the thread: drains the limiter's messages and events, sets the timer. */
-void weir_pump_run(struct weir *weir);
 
-/* ---- link.c ---- */
-int weir_client_link_init(struct weir *weir, uint32_t index);
+/* ---- libweir_pump.c ---- */
+/* The functions that a shared table's reporter adds; on the thread. */
+struct weir_pump_owner {
+    /* As the thread begins, before it uses the limiter node. */
+    void (*begin)(struct weir *weir);
+    /* The status is published in this process; 'changed': a caller may wait for
+     * it. */
+    void (*publish)(struct weir *weir, bool changed);
+};
+/* Makes the loop and its links and starts the thread. 'owner': constant; NULL
+ * for a table of this process's own. */
+int weir_pump_start(struct weir *weir, const struct weir_pump_owner *owner);
+/* Asks the thread to end, waits for it, frees loop and links. */
+void weir_pump_stop(struct weir *weir);
+
+/* ---- libweir_link.c ---- */
+/* 'on_moved': called when a message or the link's end has changed the limiter
+ * node. */
+int weir_client_link_init(struct weir *weir, uint32_t index,
+                          weir_moved_fn *on_moved);
 void weir_client_link_connect(struct weir_client_link *link);
 /* Sends a message; a link that can't is dropped. */
 void weir_client_link_send(struct weir_client_link *link,
                            const struct weir_message *message);
 void weir_client_link_fini(struct weir_client_link *link);
 
-/* ---- fork.c ---- */
-int weir_fork_watch(struct weir *weir);
-void weir_fork_unwatch(struct weir *weir);
+/* ---- libweir_own.c ---- */
+/* 'become': makes the limiter this process's own; once in each child. */
+int weir_own_init(struct weir *weir, weir_become_fn *become);
+void weir_own_fini(struct weir *weir);
 /* Whether the limiter is this process's own (and not a parent's). */
-bool weir_fork_is_own(const struct weir *weir);
+bool weir_own_is_set(const struct weir *weir);
 /* If it isn't, makes it so, unless another thread does. */
-void weir_fork_try(struct weir *weir);
+void weir_own_try(struct weir *weir);
 /* The same, and waits for the other thread: before a lock is taken. */
-void weir_fork_check(struct weir *weir);
+void weir_own_ensure(struct weir *weir);
 
-/* ---- Shared by take_calls.c and permit.c ---- */
+/* ---- libweir_fork.c ---- */
+void weir_fork_become(struct weir *weir);
+
+/* ---- Shared by libweir_take_calls.c and libweir_permit.c ---- */
 
 /* Wakes the thread, or serves waiters, as the outcome says. */
 void weir_outcome_heed(struct weir *weir, unsigned outcome);
@@ -396,4 +301,4 @@ static inline bool weir_name_is_askable(struct weir_text name)
            !weir_name_is_shadow(name);
 }
 
-#endif /* WEIR_CLIENT_H */
+#endif /* WEIR_LIBWEIR_INTERNAL_H */

@@ -1,39 +1,24 @@
 /* SPDX-License-Identifier: MIT
- * libweir/pump.c - the background thread: a loop around the limiter node.
+ * libweir/libweir_pump.c - the background thread: a loop around the limiter
+ * node.
  *
  * It sleeps until the node's deadline, bytes from a root, or a kick: a write
  * to an eventfd by a decision that used up some slack. It blocks all signals
  * and touches nothing of the process but its own descriptors. */
 
-#include "libweir/client.h"
+#include "libweir/libweir_internal.h"
 
 #include <errno.h>
 #include <event2/event.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "core/base/atomic.h"
 #include "io/clock.h"
 
-void weir_pump_wake(struct weir *weir)
-{
-    uint64_t one = 1;
-    ssize_t done = write(weir->kick_fd, &one, sizeof(one));
-    (void)done; /* EAGAIN: it is awake anyway */
-}
-
-void weir_pump_kick(struct weir *weir)
-{
-    if (weir->block)
-        weir_block_kick(weir->block);
-    else
-        weir_pump_wake(weir);
-}
-
 /* ---- Published state ---- */
 
-static void publish(struct weir *weir)
+static void publish_status(struct weir *weir)
 {
     const struct weir_limiter *limiter = weir->limiter;
     pthread_mutex_lock(&weir->mutex);
@@ -54,20 +39,21 @@ static void publish(struct weir *weir)
         pthread_cond_broadcast(&weir->changed);
     weir->ready = ready;
     pthread_mutex_unlock(&weir->mutex);
-    weir_reporter_publish(weir, changed);
+    if (weir->pump_owner)
+        weir->pump_owner->publish(weir, changed);
 }
 
-static void tell_events(struct weir *weir)
+static void send_node_events(struct weir *weir)
 {
     struct weir_event event;
     while (weir_limiter_event(weir->limiter, &event)) {
         /* The link sends the event of its loss itself, with the reason. */
         if (event.type != WEIR_EVENT_ROOT_DOWN)
-            weir_event_tell(weir, &event);
+            weir_event_send(weir, &event);
     }
 }
 
-static bool is_sending(const struct weir *weir)
+static bool is_pump_sending(const struct weir *weir)
 {
     for (uint32_t i = 0; i < weir->link_count; i++) {
         if (weir_root_link_queued(weir->link[i].link) > 0)
@@ -78,7 +64,7 @@ static bool is_sending(const struct weir *weir)
 
 /* Lets in waiters that fit now. Returns when to do so again; not at once, or it
  * would be a spin. */
-static weir_instant look_at_waiting(struct weir *weir, weir_instant now)
+static weir_instant serve_waiting(struct weir *weir, weir_instant now)
 {
     weir_instant due = weir_waiting_look(weir, now);
     return due > now + WEIR_MILLISECOND ? due : now + WEIR_MILLISECOND;
@@ -87,11 +73,12 @@ static weir_instant look_at_waiting(struct weir *weir, weir_instant now)
 static void sleep_till_due(struct weir *weir, weir_instant now)
 {
     weir_instant due = weir_limiter_deadline(weir->limiter, now);
-    weir_instant waiting = look_at_waiting(weir, now);
+    weir_instant waiting = serve_waiting(weir, now);
     due = waiting < due ? waiting : due;
     if (weir->stopping && weir->stop_at < due)
         due = weir->stop_at;
-    if (weir->stopping && is_sending(weir)) /* no event tells when it is done */
+    /* No event comes when all is sent. */
+    if (weir->stopping && is_pump_sending(weir))
         due = now + WEIR_MILLISECOND;
     /* Never 0: a deadline of "now" lets the loop turn first. */
     weir_duration wait = due > now ? due - now : 1000;
@@ -105,7 +92,7 @@ static void sleep_till_due(struct weir *weir, weir_instant now)
 }
 
 /* Prepares zones and stores of new quotas before their first decision. */
-static void prepare(struct weir *weir, weir_instant now)
+static void prepare_quotas(struct weir *weir, weir_instant now)
 {
     uint32_t metered = weir_table_metered(weir->table);
     bool anew = metered != weir->prepared;
@@ -116,14 +103,15 @@ static void prepare(struct weir *weir, weir_instant now)
 }
 
 /* A message without answer (a release) is sent when the system has it. */
-static bool is_idle(const struct weir *weir)
+static bool is_pump_idle(const struct weir *weir)
 {
     if (weir_limiter_links_up(weir->limiter) == 0)
         return true;
-    return weir_limiter_settled(weir->limiter) && !is_sending(weir);
+    return weir_limiter_settled(weir->limiter) && !is_pump_sending(weir);
 }
 
-void weir_pump_run(struct weir *weir)
+/* Drains the limiter's messages and events, sets the timer. */
+static void run_pump(struct weir *weir)
 {
     weir_instant now = weir_clock_now();
     uint32_t index;
@@ -132,12 +120,12 @@ void weir_pump_run(struct weir *weir)
     while (weir_limiter_next(weir->limiter, &index, &message, now))
         weir_client_link_send(&weir->link[index], &message);
     weir_exact_root_answer(weir);
-    prepare(weir, now);
-    tell_events(weir);
-    weir_exact_book_tell(weir);
-    publish(weir);
+    prepare_quotas(weir, now);
+    send_node_events(weir);
+    weir_exact_book_send_events(weir);
+    publish_status(weir);
     weir_adaptive_look(weir, now);
-    if (weir->stopping && (is_idle(weir) || now >= weir->stop_at))
+    if (weir->stopping && (is_pump_idle(weir) || now >= weir->stop_at))
         event_base_loopbreak(weir->base);
     sleep_till_due(weir, now);
 }
@@ -146,13 +134,14 @@ void weir_pump_run(struct weir *weir)
 
 /* Serves blocked callers: weir_sync() waits for an answer to all counts,
  * weir_close() for the end. */
-static void heed_callers(struct weir *weir, weir_instant now)
+static void serve_callers(struct weir *weir, weir_instant now)
 {
     pthread_mutex_lock(&weir->mutex);
     if (weir->block)
         weir->sync_wanted = weir_load(&weir->block->sync_wanted);
     bool stop = weir->closing && !weir->stopping;
     bool hurry = weir->sync_wanted != weir->sync_begun || stop;
+    weir_assert(weir->block || weir->sync_begun <= weir->sync_wanted);
     weir->sync_begun = weir->sync_wanted;
     pthread_mutex_unlock(&weir->mutex);
     if (stop)
@@ -165,69 +154,51 @@ static void heed_callers(struct weir *weir, weir_instant now)
     weir->stop_at = now + WEIR_CLOSE_PATIENCE;
 }
 
-static void on_time(evutil_socket_t fd, short what, void *context)
+static void on_pump_time(evutil_socket_t fd, short what, void *context)
 {
     struct weir *weir = context;
     (void)fd;
     (void)what;
     weir_limiter_tick(weir->limiter, weir_clock_now());
-    weir_pump_run(weir);
+    run_pump(weir);
 }
 
-static void on_kick(evutil_socket_t fd, short what, void *context)
+static void on_pump_kick(evutil_socket_t fd, short what, void *context)
 {
     struct weir *weir = context;
     uint64_t kicks;
     (void)what;
     ssize_t done = read(fd, &kicks, sizeof(kicks));
     (void)done;
-    heed_callers(weir, weir_clock_now());
-    on_time(-1, 0, weir);
+    serve_callers(weir, weir_clock_now());
+    on_pump_time(-1, 0, weir);
 }
 
-static void tell_forked(struct weir *weir)
-{
-    struct weir_event event = { .type = WEIR_EVENT_FORKED,
-                                .at = weir_clock_now(),
-                                .count = 1 };
-    weir->tell_forked = false;
-    weir_event_tell(weir, &event);
-}
-
-static void *thread_main(void *context)
+static void *run_pump_thread(void *context)
 {
     struct weir *weir = context;
-    weir_reporter_begin(weir);
-    if (weir->tell_forked)
-        tell_forked(weir);
+    if (weir->pump_owner)
+        weir->pump_owner->begin(weir);
+    if (weir->tell_forked) {
+        struct weir_event event = weir_event_of(WEIR_EVENT_FORKED, "");
+        weir->tell_forked = false;
+        weir_event_send(weir, &event);
+    }
     for (uint32_t i = 0; i < weir->link_count; i++)
         weir_client_link_connect(&weir->link[i]);
-    on_time(-1, 0, weir);
+    on_pump_time(-1, 0, weir);
     event_base_loop(weir->base, EVLOOP_NO_EXIT_ON_EMPTY);
     return NULL;
 }
 
-bool weir_client_thread(struct weir *weir, const char *name,
-                        void *(*run)(void *), pthread_t *out)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(out, NULL, run, weir);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error == 0)
-        pthread_setname_np(*out, name);
-    return error == 0;
-}
-
-static int start_thread(struct weir *weir)
+static int start_pump_thread(struct weir *weir)
 {
     weir->thread_runs =
-        weir_client_thread(weir, "weir", thread_main, &weir->thread);
+        weir_client_thread(weir, "weir", run_pump_thread, &weir->thread);
     return weir->thread_runs ? WEIR_OK : WEIR_ESYSTEM;
 }
 
-static struct event_base *make_base(void)
+static struct event_base *make_pump_base(void)
 {
     struct event_config *config = event_config_new();
     if (!config)
@@ -240,33 +211,34 @@ static struct event_base *make_base(void)
     return base;
 }
 
-static int make_loop(struct weir *weir)
+static int make_pump_loop(struct weir *weir)
 {
     weir->stopping = false;
     weir->kick_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (weir->kick_fd < 0)
         return WEIR_ESYSTEM;
-    weir->base = make_base();
+    weir->base = make_pump_base();
     if (!weir->base)
         return WEIR_ENOMEM;
     weir->kick_event = event_new(weir->base, weir->kick_fd,
-                                 EV_READ | EV_PERSIST, on_kick, weir);
-    weir->timer = evtimer_new(weir->base, on_time, weir);
+                                 EV_READ | EV_PERSIST, on_pump_kick, weir);
+    weir->timer = evtimer_new(weir->base, on_pump_time, weir);
     if (!weir->kick_event || !weir->timer ||
         event_add(weir->kick_event, NULL) < 0)
         return WEIR_ENOMEM;
     for (uint32_t i = 0; i < weir->link_count; i++) {
-        int error = weir_client_link_init(weir, i);
+        int error = weir_client_link_init(weir, i, run_pump);
         if (error < 0)
             return error;
     }
     return WEIR_OK;
 }
 
-static void free_loop(struct weir *weir)
+static void free_pump_loop(struct weir *weir)
 {
     for (uint32_t i = 0; i < weir->link_count; i++)
         weir_client_link_fini(&weir->link[i]);
+    weir_assert(!weir->thread_runs);
     if (weir->kick_event)
         event_free(weir->kick_event);
     if (weir->timer)
@@ -284,13 +256,16 @@ static void free_loop(struct weir *weir)
     weir->kick_fd = -1;
 }
 
-int weir_pump_start(struct weir *weir)
+int weir_pump_start(struct weir *weir, const struct weir_pump_owner *owner)
 {
-    int error = make_loop(weir);
+    weir_assert(!weir->thread_runs && !weir->base);
+    weir_assert(!owner == !weir->block);
+    weir->pump_owner = owner;
+    int error = make_pump_loop(weir);
     if (error == 0)
-        error = start_thread(weir);
+        error = start_pump_thread(weir);
     if (error < 0)
-        free_loop(weir);
+        free_pump_loop(weir);
     return error;
 }
 
@@ -305,5 +280,5 @@ void weir_pump_stop(struct weir *weir)
         pthread_join(weir->thread, NULL);
         weir->thread_runs = false;
     }
-    free_loop(weir);
+    free_pump_loop(weir);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * io/tls_private.h - the interface between the TLS files. */
+ * io/tls_internal.h - the interface between the TLS files. */
 
-#ifndef WEIR_TLS_PRIVATE_H
-#define WEIR_TLS_PRIVATE_H
+#ifndef WEIR_TLS_INTERNAL_H
+#define WEIR_TLS_INTERNAL_H
 
 #include <openssl/ssl.h>
 
@@ -31,4 +31,4 @@ void weir_tls_names_of(const SSL *ssl, struct weir_tls_peer *out);
 /* weir_tls_session_doubt() for an OpenSSL session. */
 const char *weir_tls_doubt(const SSL *ssl, const struct weir_tls *now);
 
-#endif /* WEIR_TLS_PRIVATE_H */
+#endif /* WEIR_TLS_INTERNAL_H */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * libweir/reporter.c - a process on a shared table: it watches the others, and
- * may be the reporter.
+ * libweir/libweir_reporter.c - a process on a shared table: it watches the
+ * others, and may be the reporter.
  *
  *     callers' threads      the watcher                 background thread
  *     ----------------      -----------                 -----------------
  *     decide on the table   each 100 ms: reaps the dead in the reporter only:
- *     kick: a word, which   becomes the reporter     -> pump.c as usual, over
+ *     kick: a word, which   becomes the reporter     -> the pump as usual, over
  *       the reporter's        if there is none          weir_limiter_inherit()
  *       watcher waits for   that word -> eventfd
  *
@@ -16,7 +16,7 @@
  * A caller kicks by one add and one system call, when it used up some slack; a
  * decision alone makes none. */
 
-#include "libweir/client.h"
+#include "libweir/libweir_internal.h"
 
 #include <string.h>
 #include <time.h>
@@ -30,6 +30,46 @@
  * that doesn't wait. */
 #define GIVE_WAY_PATIENCE (5 * WEIR_SECOND)
 
+/* ---- The reporter ---- */
+
+/* On the background thread, as it begins: makes the table's next limiter. */
+static void begin_reporter(struct weir *weir)
+{
+    weir_assert(weir->block && weir->reporter);
+    struct weir_block *block = weir->block;
+    if (weir->limiter) /* a copy of the parent's */
+        memset(weir->limiter_block, 0, weir->limiter_size);
+    weir_limiter_make(weir);
+    weir_limiter_inherit(weir->limiter, &block->handover, weir_clock_now());
+    pthread_mutex_lock(&weir->mutex);
+    weir->sync_begun = weir->sync_done = weir_load(&block->sync_done);
+    pthread_mutex_unlock(&weir->mutex);
+    weir_pump_wake(weir); /* a caller may be waiting already */
+    struct weir_event event = weir_event_of(WEIR_EVENT_REPORTER, "");
+    weir_event_send(weir, &event);
+}
+
+/* On it: publishes the status for other members and the handover to a
+ * successor. */
+static void publish_reporter(struct weir *weir, bool changed)
+{
+    struct weir_block *block = weir->block;
+    weir_limiter_hand_over(weir->limiter, &block->handover);
+    /* Relaxed: a concurrent reader may see some of the previous figures. */
+    weir_store_relaxed(&block->roots_up, weir->status.roots_up);
+    weir_store_relaxed(&block->epoch, weir->status.epoch);
+    weir_store_relaxed(&block->reports, weir->status.reports);
+    weir_store(&block->sync_done, weir->sync_done);
+    weir_store(&block->ready, weir->ready);
+    if (changed)
+        weir_block_signal_change(block);
+}
+
+static const struct weir_pump_owner pump_owner = {
+    .begin = begin_reporter,
+    .publish = publish_reporter,
+};
+
 /* ---- The watcher ---- */
 
 /* Another process has roots, and this one hasn't: its limiter has no link. */
@@ -40,6 +80,7 @@ static bool must_stand_back(const struct weir *weir)
 
 static void resign_reporter(struct weir *weir)
 {
+    weir_assert(weir->reporter && !weir->closing);
     weir_pump_stop(weir);
     weir->closing = false;
     weir->reporter = false;
@@ -56,7 +97,7 @@ static void try_reporter(struct weir *weir)
         !weir_block_become_reporter(weir->block, weir->process))
         return;
     weir->reporter = true;
-    if (weir_pump_start(weir) == 0)
+    if (weir_pump_start(weir, &pump_owner) == 0)
         return;
     /* No descriptors left, say: another process may have some. Two processes
      * without any would wake each other again and again. */
@@ -65,7 +106,7 @@ static void try_reporter(struct weir *weir)
     weir_block_resign_reporter(weir->block, weir->process);
 }
 
-static void *watch(void *context)
+static void *watch_table(void *context)
 {
     struct weir *weir = context;
     struct weir_block *block = weir->block;
@@ -96,8 +137,9 @@ static void *watch(void *context)
 
 static int start_watching(struct weir *weir)
 {
+    weir_assert(!weir->watches && weir->process != 0);
     weir->watches =
-        weir_client_thread(weir, "weir-watch", watch, &weir->watcher);
+        weir_client_thread(weir, "weir-watch", watch_table, &weir->watcher);
     return weir->watches ? WEIR_OK : WEIR_ESYSTEM;
 }
 
@@ -142,7 +184,7 @@ static int join_table(struct weir *weir)
 }
 
 /* Undoes weir_reporter_open(). */
-static void give_up(struct weir *weir)
+static void undo_open(struct weir *weir)
 {
     weir_reporter_part(weir);
     weir_pump_stop(weir);
@@ -152,11 +194,12 @@ static void give_up(struct weir *weir)
 
 int weir_reporter_open(struct weir *weir)
 {
+    weir_assert(weir->block && !weir->watches);
     int error = join_table(weir);
     if (error == 0)
         error = start_watching(weir);
     if (error < 0)
-        give_up(weir);
+        undo_open(weir);
     return error;
 }
 
@@ -165,7 +208,7 @@ void weir_reporter_part(struct weir *weir)
     if (!weir->block || !weir->watches)
         return;
     weir_store(&weir->parting, true);
-    weir_block_tell_change(weir->block);
+    weir_block_signal_change(weir->block);
     weir_block_kick(weir->block);
     pthread_join(weir->watcher, NULL);
     weir->watches = false;
@@ -175,6 +218,7 @@ void weir_reporter_close(struct weir *weir)
 {
     if (!weir->block)
         return;
+    weir_assert(!weir->watches && !weir->thread_runs);
     weir->reporter = false;
     weir_block_leave(weir->block, weir->process);
 }
@@ -183,20 +227,16 @@ void weir_reporter_close(struct weir *weir)
  * back while it lives. So this process gets none: it decides on an empty table,
  * which lets all pass. The shared one stays mapped; another thread may just be
  * reading it. */
-static void go_without(struct weir *weir)
+static void make_own_table(struct weir *weir)
 {
-    struct weir_event event = {
-        .type = WEIR_EVENT_TABLE,
-        .at = weir_clock_now(),
-        .count = 1,
-        .text = "the table has no entry left for a child of "
-                "fork(): it lets all pass"
-    };
+    struct weir_event event = weir_event_of(
+        WEIR_EVENT_TABLE,
+        "the table has no entry left for a child of fork(): it lets all pass");
     while (weir_table_make(weir) < 0)
         nanosleep(&(struct timespec){ .tv_nsec = WEIR_MILLISECOND }, NULL);
     weir->block = NULL;
     weir->unmaps = false;
-    weir_event_tell(weir, &event);
+    weir_event_send(weir, &event);
 }
 
 void weir_reporter_forked(struct weir *weir)
@@ -206,7 +246,7 @@ void weir_reporter_forked(struct weir *weir)
     weir->process = 0;
     int error = join_table(weir);
     if (weir->process == 0) {
-        go_without(weir);
+        make_own_table(weir);
         return;
     }
     if (error == WEIR_ELOCKED) /* the parent has it */
@@ -217,54 +257,12 @@ void weir_reporter_forked(struct weir *weir)
         weir_table_inherit_pins(weir->table, parent, weir->process);
 }
 
-/* ---- The reporter ---- */
-
-static void tell_reporter(struct weir *weir)
-{
-    struct weir_event event = { .type = WEIR_EVENT_REPORTER,
-                                .at = weir_clock_now(),
-                                .count = 1 };
-    weir_event_tell(weir, &event);
-}
-
-void weir_reporter_begin(struct weir *weir)
-{
-    struct weir_block *block = weir->block;
-    if (!block)
-        return;
-    if (weir->limiter) /* a copy of the parent's */
-        memset(weir->limiter_block, 0, weir->limiter_size);
-    weir_limiter_make(weir);
-    weir_limiter_inherit(weir->limiter, &block->handover, weir_clock_now());
-    pthread_mutex_lock(&weir->mutex);
-    weir->sync_begun = weir->sync_done = weir_load(&block->sync_done);
-    pthread_mutex_unlock(&weir->mutex);
-    weir_pump_wake(weir); /* a caller may be waiting already */
-    tell_reporter(weir);
-}
-
-void weir_reporter_publish(struct weir *weir, bool changed)
-{
-    struct weir_block *block = weir->block;
-    if (!block)
-        return;
-    weir_limiter_hand_over(weir->limiter, &block->handover);
-    /* Relaxed: a concurrent reader may see some of the previous figures. */
-    weir_store_relaxed(&block->roots_up, weir->status.roots_up);
-    weir_store_relaxed(&block->epoch, weir->status.epoch);
-    weir_store_relaxed(&block->reports, weir->status.reports);
-    weir_store(&block->sync_done, weir->sync_done);
-    weir_store(&block->ready, weir->ready);
-    if (changed)
-        weir_block_tell_change(block);
-}
-
 /* ---- The other processes ---- */
 
 /* Waits for the reporter's word: until 'holds', or the timeout. */
-static int wait_until(struct weir *weir, weir_duration timeout,
-                      bool (*holds)(const struct weir_block *, uint64_t),
-                      uint64_t argument)
+static int wait_for_block(struct weir *weir, weir_duration timeout,
+                          bool (*holds)(const struct weir_block *, uint64_t),
+                          uint64_t argument)
 {
     struct weir_block *block = weir->block;
     weir_instant begun = weir_clock_now();
@@ -283,27 +281,27 @@ static int wait_until(struct weir *weir, weir_duration timeout,
     }
 }
 
-static bool is_ready(const struct weir_block *block, uint64_t argument)
+static bool is_block_ready(const struct weir_block *block, uint64_t argument)
 {
     (void)argument;
     return weir_load(&block->ready) != 0;
 }
 
-static bool is_synced(const struct weir_block *block, uint64_t wanted)
+static bool is_block_synced(const struct weir_block *block, uint64_t wanted)
 {
     return weir_load(&block->sync_done) >= wanted;
 }
 
 int weir_reporter_ready(struct weir *weir, weir_duration timeout)
 {
-    return wait_until(weir, timeout, is_ready, 0);
+    return wait_for_block(weir, timeout, is_block_ready, 0);
 }
 
 int weir_reporter_sync(struct weir *weir, weir_duration timeout)
 {
     uint64_t wanted = weir_fetch_add(&weir->block->sync_wanted, 1) + 1;
     weir_block_kick(weir->block);
-    return wait_until(weir, timeout, is_synced, wanted);
+    return wait_for_block(weir, timeout, is_block_synced, wanted);
 }
 
 void weir_reporter_status(const struct weir *weir, struct weir_status *out)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * libweir/pacer.c - memory for a pacer; the rest is in
+ * libweir/libweir_pacer.c - memory for a pacer; the rest is in
  * algorithm/pacer_state.c. */
 
 #include <stdlib.h>

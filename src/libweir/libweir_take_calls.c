@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * libweir/take_calls.c - the decisions, as a caller sees them: a handle or a
- * name in, a verdict out. The table decides; this file adds the clock, the
- * thread's stripe, names that aren't there yet, the kick that wakes the
- * background thread, and the way to exact.c. */
+ * libweir/libweir_take_calls.c - the decisions, as a caller sees them: a handle
+ * or a name in, a verdict out. The table decides; this file adds the clock,
+ * the thread's stripe, names that aren't there yet, the kick that wakes the
+ * background thread, and the way to libweir_exact_decide.c. */
 
 #include "core/table/table_share.h"
-#include "libweir/client.h"
+#include "libweir/libweir_internal.h"
 
 #include <string.h>
 
@@ -14,7 +14,7 @@
 /* Names of a batch; their memory is fetched together. */
 #define BATCH 16
 
-static weir_instant at(weir_instant now)
+static weir_instant or_clock_now(weir_instant now)
 {
     return now ? now : weir_clock_now();
 }
@@ -59,7 +59,7 @@ static struct weir_ref ref_of(struct weir_handle quota)
     return (struct weir_ref){ quota.slot, quota.generation };
 }
 
-static bool is_empty(struct weir_handle quota)
+static bool is_empty_handle(struct weir_handle quota)
 {
     return !quota.weir || quota.generation == 0;
 }
@@ -89,9 +89,9 @@ enum weir_verdict weir_take(struct weir_handle quota, uint64_t weight,
                             struct weir_reply *reply, weir_instant now)
 {
     struct weir *weir = quota.weir;
-    if (WEIR_UNLIKELY(is_empty(quota)))
+    if (WEIR_UNLIKELY(is_empty_handle(quota)))
         return weir_decide_unknown(weir, reply);
-    now = at(now);
+    now = or_clock_now(now);
     unsigned outcome = weir_table_take(weir->table, weir_stripe_mine(weir),
                                        ref_of(quota), weight, reply, now);
     if (WEIR_LIKELY(outcome < WEIR_OUTCOME_STALE_REF))
@@ -116,16 +116,17 @@ enum weir_verdict weir_peek(struct weir_handle quota, uint64_t weight,
                             struct weir_reply *reply, weir_instant now)
 {
     struct weir *weir = quota.weir;
-    if (is_empty(quota))
+    if (is_empty_handle(quota))
         return weir_decide_unknown(weir, reply);
-    unsigned outcome = peek_at(weir, ref_of(quota), weight, reply, at(now));
+    unsigned outcome =
+        peek_at(weir, ref_of(quota), weight, reply, or_clock_now(now));
     if (outcome & WEIR_OUTCOME_STALE_REF)
         return weir_decide_unknown(weir, reply);
     return weir_verdict_of(weir, outcome);
 }
 
-static void move(struct weir_handle quota, enum weir_act_kind kind,
-                 uint64_t weight, weir_instant now)
+static void move_units(struct weir_handle quota, enum weir_act_kind kind,
+                       uint64_t weight, weir_instant now)
 {
     struct weir *weir = quota.weir;
     uint32_t stripe = weir_stripe_mine(weir);
@@ -149,16 +150,16 @@ static void move(struct weir_handle quota, enum weir_act_kind kind,
 
 void weir_charge(struct weir_handle quota, uint64_t weight, weir_instant now)
 {
-    if (is_empty(quota))
+    if (is_empty_handle(quota))
         return;
-    move(quota, WEIR_ACT_CHARGE, weight, at(now));
+    move_units(quota, WEIR_ACT_CHARGE, weight, or_clock_now(now));
 }
 
 void weir_refund(struct weir_handle quota, uint64_t weight, weir_instant now)
 {
-    if (is_empty(quota))
+    if (is_empty_handle(quota))
         return;
-    move(quota, WEIR_ACT_REFUND, weight, at(now));
+    move_units(quota, WEIR_ACT_REFUND, weight, or_clock_now(now));
 }
 
 enum weir_verdict weir_reserve(struct weir_handle quota, uint64_t weight,
@@ -166,9 +167,9 @@ enum weir_verdict weir_reserve(struct weir_handle quota, uint64_t weight,
                                weir_instant now)
 {
     struct weir *weir = quota.weir;
-    if (is_empty(quota))
+    if (is_empty_handle(quota))
         return weir_decide_unknown(weir, reply);
-    now = at(now);
+    now = or_clock_now(now);
     unsigned outcome =
         weir_table_reserve(weir->table, weir_stripe_mine(weir), ref_of(quota),
                            weight, wait_max, reply, now);
@@ -220,7 +221,7 @@ __attribute__((noinline)) bool weir_decide_resolve(struct weir *weir,
                                                    struct weir_ref *out,
                                                    bool *own, weir_instant now)
 {
-    weir_fork_check(weir);
+    weir_own_ensure(weir);
     /* Any bytes may match a template; but a root would end each link on which
      * an invalid name is announced. */
     if (weir_name_check(name, NULL) < 0)
@@ -287,7 +288,7 @@ enum weir_verdict weir_take_by_name(struct weir *weir, const char *name,
     if (WEIR_UNLIKELY(!weir_name_is_askable(text)))
         return weir_decide_unknown(weir, reply);
     return take_hashed(weir, text, weir_table_hash(weir->table, text), weight,
-                       reply, at(now));
+                       reply, or_clock_now(now));
 }
 
 enum weir_verdict weir_peek_by_name(struct weir *weir, const char *name,
@@ -298,7 +299,7 @@ enum weir_verdict weir_peek_by_name(struct weir *weir, const char *name,
     if (WEIR_UNLIKELY(!weir_name_is_askable(text)))
         return weir_decide_unknown(weir, reply);
     uint64_t hash = weir_table_hash(weir->table, text);
-    now = at(now);
+    now = or_clock_now(now);
     for (int tries = 0; tries < WEIR_STALE_TRIES; tries++) {
         struct weir_ref ref;
         bool own;
@@ -349,7 +350,7 @@ size_t weir_take_many(struct weir *weir, struct weir_request *requests,
                       size_t count, weir_instant now)
 {
     size_t passed = 0;
-    now = at(now);
+    now = or_clock_now(now);
     for (size_t done = 0; done < count; done += BATCH) {
         size_t some = count - done < BATCH ? count - done : BATCH;
         passed += take_batch(weir, requests + done, some, now);
@@ -372,7 +373,7 @@ int weir_handle_open(struct weir *weir, const char *name, size_t len,
     struct weir_ref ref = { WEIR_SLOT_NONE, 0 };
     if (!weir_name_is_valid(name, len))
         return WEIR_ENAME;
-    weir_fork_check(weir);
+    weir_own_ensure(weir);
     enum weir_resolved resolved = weir_table_pin_as(
         weir->table, weir->process, text, &ref, weir_clock_now());
     *out_handle = (struct weir_handle){ weir, ref.slot, ref.generation };
@@ -381,19 +382,20 @@ int weir_handle_open(struct weir *weir, const char *name, size_t len,
 
 void weir_handle_close(struct weir_handle quota)
 {
-    if (is_empty(quota))
+    if (is_empty_handle(quota))
         return;
-    weir_fork_check(quota.weir);
+    weir_own_ensure(quota.weir);
     weir_table_unpin_as(quota.weir->table, quota.weir->process, ref_of(quota));
 }
 
 int weir_want(struct weir_handle quota, double wants, weir_instant now)
 {
     (void)now; /* in force when the thread has received it */
-    if (is_empty(quota) || !(wants >= 0 && wants <= WEIR_LEASE_UNITS_MAX))
+    if (is_empty_handle(quota) ||
+        !(wants >= 0 && wants <= WEIR_LEASE_UNITS_MAX))
         return WEIR_EINVAL;
     struct weir *weir = quota.weir;
-    weir_fork_check(weir);
+    weir_own_ensure(weir);
     unsigned outcome = weir_table_want(weir->table, ref_of(quota), wants);
     if (outcome & WEIR_OUTCOME_KICK)
         weir_pump_kick(weir);

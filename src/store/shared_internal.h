@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * store/shared_private.h - the interface between the files of a shared store:
+ * store/shared_internal.h - the interface between the files of a shared store:
  * jobs, lanes, and the functions of each kind of store.
  *
  *     caller           lane (a server)           the kind's own thread(s)
@@ -10,8 +10,8 @@
  * it. A caller leaves when its deadline has passed, and a later answer is
  * dropped. */
 
-#ifndef WEIR_SHARED_PRIVATE_H
-#define WEIR_SHARED_PRIVATE_H
+#ifndef WEIR_SHARED_INTERNAL_H
+#define WEIR_SHARED_INTERNAL_H
 
 #include <pthread.h>
 
@@ -87,9 +87,7 @@ void weir_job_finish(struct weir_shared_job *job, int result,
                      const struct weir_algorithm_answer *answer);
 void weir_job_finish_all(struct weir_shared_job *jobs, int result);
 /* The job's answer has come, even if its caller no longer waits. */
-void weir_job_heard(const struct weir_shared_job *job);
-/* Uses the monotonic clock, as deadlines do. */
-void weir_shared_cond_init(pthread_cond_t *cond);
+void weir_job_answered(const struct weir_shared_job *job);
 
 /* ---- Lanes ---- */
 
@@ -116,6 +114,17 @@ struct weir_lane {
     void *own; /* data of the kind of store */
 };
 
+/* One step at the lane's server, as weir_shared_step(). */
+int weir_lane_step(struct weir_lane *lane, struct weir_text key,
+                   const struct weir_algorithm_rule *rule,
+                   const struct weir_algorithm_ask *ask,
+                   struct weir_algorithm_answer *out, weir_duration deadline);
+bool weir_lane_is_up(const struct weir_lane *lane);
+/* The lane to the server at 'address'. */
+void weir_lane_init(struct weir_lane *lane, struct weir_shared *shared,
+                    const struct weir_address *address);
+/* The kind's threads have ended. */
+void weir_lane_fini(struct weir_lane *lane);
 /* Takes all waiting jobs, in order; NULL: none. */
 struct weir_shared_job *weir_lane_get(struct weir_lane *lane);
 /* The server has answered in time: steps are accepted. */
@@ -123,7 +132,7 @@ void weir_lane_up(struct weir_lane *lane);
 /* The server is away for the reason 'why': waiting and new steps fail. */
 void weir_lane_down(struct weir_lane *lane, const char *why);
 /* Only puts the reason into the status. */
-void weir_lane_complain(struct weir_lane *lane, const char *why);
+void weir_lane_note_error(struct weir_lane *lane, const char *why);
 
 /* ---- Kinds ---- */
 
@@ -155,4 +164,4 @@ struct weir_shared {
     struct weir_lane lane[WEIR_SHARED_SERVERS_MAX]; /* uri.count of them */
 };
 
-#endif /* WEIR_SHARED_PRIVATE_H */
+#endif /* WEIR_SHARED_INTERNAL_H */

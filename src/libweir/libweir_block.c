@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * libweir/block.c - the memory of a shared table: made, joined by processes,
- * and cleared of dead ones.
+ * libweir/libweir_block.c - the memory of a shared table: made, joined by
+ * processes, and cleared of dead ones.
  *
  *     struct weir_block | the table (table/table_share.c)
  *       members           by their numbers
- *       office            the member that is the reporter
- *       estate the handover to its successor (node/limiter_handover.c)
+ *       reporter          the member that is the reporter
+ *       handover          its state for a successor (node/limiter_handover.c)
  *
  * The problem: any process may be killed at any instant, be it within a
  * decision, while it adds a name, during an edit by a root's quotas, or just
@@ -14,19 +14,20 @@
  *
  *     decides   any thread of any process, by the table alone. Each of its
  *               entries there carries its process's number.
- *     watches   one thread of each process (reporter.c): it wakes each 100 ms.
- *               The first to wake checks which members have died, for all: if
- *               each checked each, 62 of them would read 38,000 files of /proc
- *               a second. If it dies before it has checked, the next check
- *               finds it too. One member at a time is the reaper: it clears up
- *               after the dead, all their locks first, and strikes them off.
- *               If the reaper dies, the next one begins again. Only the reaper
- *               frees a number, so no new member is taken for a dead one.
- *     office    one word. The member that swaps it from 0 to its number is the
- *               reporter. A dead reporter's office is set to 0 after the
- *               clearing up, so the successor finds a table without half-done
- *               edits. If any member names roots, only such a member may be
- *               the reporter.
+ *     watches   one thread of each process (libweir_reporter.c): it wakes each
+ *               100 ms. The first to wake checks which members have died, for
+ *               all: if each checked each, 62 of them would read 38,000 files
+ *               of /proc a second. If it dies before it has checked, the next
+ *               check finds it too. One member at a time is the reaper: it
+ *               clears up after the dead, all their locks first, and strikes
+ *               them off. If the reaper dies, the next one begins again. Only
+ *               the reaper frees a number, so no new member is taken for a
+ *               dead one.
+ *     reports   one member, the reporter: the one that swaps one word from 0 to
+ *               its number. When the reporter has died, the word is set to 0
+ *               after the clearing up, so the successor finds a table without
+ *               half-done edits. If any member names roots, only such a member
+ *               may be the reporter.
  *
  * A member is known by its process's id and start (io/process.h), which no
  * other process of the host will ever have. The kernel is asked whether it
@@ -46,7 +47,7 @@
  * the caller provides has no file. Rejected: growing. Other processes have the
  * block mapped at its size, at addresses that they have handed out. */
 
-#include "libweir/block.h"
+#include "libweir/libweir_block.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -72,13 +73,13 @@ static_assert(WEIR_PROCESSES_MAX == WEIR_BLOCK_LAST - 1, "two are nobody's");
 
 /* ---- Shape ---- */
 
-static uint64_t head_size(void)
+static uint64_t block_head_size(void)
 {
     return (sizeof(struct weir_block) + WEIR_CACHE_LINE - 1) &
            ~(uint64_t)(WEIR_CACHE_LINE - 1);
 }
 
-static struct weir_table_options table_options(
+static struct weir_table_options block_table_options(
     const struct weir_block_shape *shape)
 {
     uint32_t stripes =
@@ -92,26 +93,28 @@ static struct weir_table_options table_options(
 
 size_t weir_block_size(const struct weir_block_shape *shape)
 {
-    struct weir_table_options options = table_options(shape);
+    struct weir_table_options options = block_table_options(shape);
     size_t table = weir_table_size(&options);
-    return table > 0 ? head_size() + table : 0;
+    return table > 0 ? block_head_size() + table : 0;
 }
 
 /* ---- Making ---- */
 
-static void make(struct weir_block *block, const struct weir_block_shape *shape,
-                 const struct weir_process_world *world)
+static void write_new_block(struct weir_block *block,
+                            const struct weir_block_shape *shape,
+                            const struct weir_process_world *world)
 {
     uint64_t size = weir_block_size(shape);
-    struct weir_table_options options = table_options(shape);
+    struct weir_table_options options = block_table_options(shape);
     weir_instant now = weir_clock_now();
+    weir_assert(size > block_head_size());
     memset((char *)block + sizeof(block->state), 0,
            size - sizeof(block->state));
     block->layout = WEIR_BLOCK_LAYOUT;
     memcpy(block->version, WEIR_VERSION, sizeof(WEIR_VERSION));
     block->world = *world;
     block->size = size;
-    block->table_at = head_size();
+    block->table_at = block_head_size();
     weir_entropy(block->handover.incarnation, WEIR_INCARNATION_SIZE);
     weir_entropy(&options.seed, sizeof(options.seed));
     struct weir_table *table =
@@ -125,7 +128,7 @@ static void make(struct weir_block *block, const struct weir_block_shape *shape,
 #define MAKING ((uint64_t)2 << 62)
 #define MAKING_MASK ((uint64_t)3 << 62)
 
-static bool is_any(uint64_t state)
+static bool is_any_block(uint64_t state)
 {
     return state == 0 || state == WEIR_BLOCK_READY ||
            (state & MAKING_MASK) == MAKING;
@@ -133,8 +136,8 @@ static bool is_any(uint64_t state)
 
 /* Whether the block is to be made anew: it is empty, its maker has died, or it
  * is from before the host's last boot. */
-static bool is_void(const struct weir_block *block, uint64_t state,
-                    const struct weir_process_world *world)
+static bool is_void_block(const struct weir_block *block, uint64_t state,
+                          const struct weir_process_world *world)
 {
     if (state == WEIR_BLOCK_READY)
         return block->layout == WEIR_BLOCK_LAYOUT &&
@@ -142,7 +145,7 @@ static bool is_void(const struct weir_block *block, uint64_t state,
     return state == 0 || !weir_process_lives(state & ~MAKING_MASK);
 }
 
-static void pause_a_little(void)
+static void await_maker(void)
 {
     struct timespec pause = { .tv_nsec = MAKE_LOOK_EVERY };
     nanosleep(&pause, NULL);
@@ -150,34 +153,34 @@ static void pause_a_little(void)
 
 /* Makes the block, or waits for its maker: to touch each page of a large one
  * for the first time took 4 s for 1.6 GB, on a busy machine. */
-static int await(struct weir_block *block, size_t size,
-                 const struct weir_block_shape *shape,
-                 const struct weir_process_world *world, struct weir_diag *diag)
+static int await_block(struct weir_block *block, size_t size,
+                       const struct weir_block_shape *shape,
+                       const struct weir_process_world *world,
+                       struct weir_diag *diag)
 {
     uint64_t self = weir_process_self() | MAKING;
     size_t needed = weir_block_size(shape);
     weir_instant until =
         weir_clock_now() + MAKE_PATIENCE + size * MAKE_PATIENCE_BYTE;
     while (weir_clock_now() < until) {
-        /* acquire: pairs with the release in make(). */
+        /* acquire: pairs with the release in write_new_block(). */
         uint64_t state = weir_load_acquire(&block->state);
-        if (!is_any(state))
+        if (!is_any_block(state))
             return weir_diag_set(diag, WEIR_ETABLE, "this is not a Weir table",
                                  NULL);
-        bool empty = is_void(block, state, world);
+        bool empty = is_void_block(block, state, world);
         if (!empty && state == WEIR_BLOCK_READY)
             return WEIR_OK;
         if (empty && (needed == 0 || needed > size))
             return weir_diag_set(diag, WEIR_ETABLE,
-                                 "the memory is too small "
-                                 "for so many quotas",
+                                 "the memory is too small for so many quotas",
                                  NULL);
         if (empty && weir_cas(&block->state, &state, self)) {
-            make(block, shape, world);
+            write_new_block(block, shape, world);
             return WEIR_OK;
         }
         if (!empty)
-            pause_a_little();
+            await_maker();
     }
     return weir_diag_set(diag, WEIR_ETABLE,
                          "another process is making the "
@@ -187,7 +190,7 @@ static int await(struct weir_block *block, size_t size,
 
 /* ---- Entering ---- */
 
-static int refuse(struct weir_diag *diag, const char *why)
+static int refuse_block(struct weir_diag *diag, const char *why)
 {
     return weir_diag_set(diag, WEIR_ETABLE, why, NULL);
 }
@@ -205,27 +208,29 @@ static int refuse_version(const struct weir_block *block,
                          NULL);
 }
 
-static int check(struct weir_block *block, size_t size,
-                 const struct weir_block_shape *shape,
-                 const struct weir_process_world *world, struct weir_diag *diag)
+static int check_block(struct weir_block *block, size_t size,
+                       const struct weir_block_shape *shape,
+                       const struct weir_process_world *world,
+                       struct weir_diag *diag)
 {
     if (block->layout != WEIR_BLOCK_LAYOUT ||
         strncmp(block->version, WEIR_VERSION, sizeof(block->version)) != 0)
         return refuse_version(block, diag);
-    if (block->size > size || block->table_at != head_size())
-        return refuse(diag, "the table is cut short: remove it when no "
-                            "process uses it any more");
+    if (block->size > size || block->table_at != block_head_size())
+        return refuse_block(diag, "the table is cut short: remove it when no "
+                                  "process uses it any more");
     if (block->world.names != world->names)
-        return refuse(diag, "the table is used in another PID namespace, and "
+        return refuse_block(diag,
+                            "the table is used in another PID namespace, and "
                             "processes there can't be watched from here");
     struct weir_table_options found;
     weir_table_shape(weir_block_table(block), &found);
-    if (weir_table_size(&found) + head_size() != block->size)
-        return refuse(diag, "this is not a Weir table, or it is damaged");
+    if (weir_table_size(&found) + block_head_size() != block->size)
+        return refuse_block(diag, "this is not a Weir table, or it is damaged");
     if (shape->slots != 0 && shape->slots != found.slots)
-        return refuse(diag, "the table was made for another quotas_max, and "
-                            "never grows: end its processes and remove it, or "
-                            "leave quotas_max out");
+        return refuse_block(
+            diag, "the table was made for another quotas_max, and never grows: "
+                  "end its processes and remove it, or leave quotas_max out");
     return WEIR_OK;
 }
 
@@ -235,17 +240,17 @@ int weir_block_enter(void *memory, size_t size,
 {
     struct weir_block *block = memory;
     struct weir_process_world world;
-    if ((uintptr_t)memory % WEIR_CACHE_LINE != 0 || size < head_size())
-        return refuse(diag, "the memory is too small, or not aligned to 64 "
-                            "bytes");
+    if ((uintptr_t)memory % WEIR_CACHE_LINE != 0 || size < block_head_size())
+        return refuse_block(
+            diag, "the memory is too small, or not aligned to 64 bytes");
     if (weir_process_self() == 0 || weir_process_world(&world) < 0)
         return weir_diag_set(diag, WEIR_ESYSTEM,
                              "/proc can't be read: "
                              "a shared table finds dead processes there",
                              NULL);
-    int error = await(block, size, shape, &world, diag);
+    int error = await_block(block, size, shape, &world, diag);
     if (error == 0)
-        error = check(block, size, shape, &world, diag);
+        error = check_block(block, size, shape, &world, diag);
     if (error == 0)
         *out = block;
     return error;
@@ -253,43 +258,42 @@ int weir_block_enter(void *memory, size_t size,
 
 /* ---- The file ---- */
 
-static int refuse_file(struct weir_diag *diag, const char *path,
-                       const char *why)
+static int refuse_block_file(struct weir_diag *diag, const char *path,
+                             const char *why)
 {
     return weir_diag_set(diag, WEIR_ETABLE, path, ": ", why, NULL);
 }
 
 /* One of the processes that find no file makes it; the lock is the process's,
  * not the descriptor's, so that no child of fork() keeps it. */
-static void lock_file(int fd)
+static void lock_block_file(int fd)
 {
     struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
     while (fcntl(fd, F_SETLKW, &lock) < 0 && errno == EINTR)
         continue;
 }
 
-static int check_file(int fd, const char *path, struct stat *out,
-                      struct weir_diag *diag)
+static int check_block_file(int fd, const char *path, struct stat *out,
+                            struct weir_diag *diag)
 {
     if (fstat(fd, out) < 0)
-        return refuse_file(diag, path, strerror(errno));
+        return refuse_block_file(diag, path, strerror(errno));
     if (!S_ISREG(out->st_mode))
-        return refuse_file(diag, path, "isn't a regular file");
+        return refuse_block_file(diag, path, "isn't a regular file");
     if (out->st_uid != geteuid())
-        return refuse_file(diag, path, "belongs to another user");
+        return refuse_block_file(diag, path, "belongs to another user");
     if ((out->st_mode & 077) != 0)
-        return refuse_file(diag, path,
-                           "other users may open it: it must have mode "
-                           "0600");
+        return refuse_block_file(
+            diag, path, "other users may open it: it must have mode 0600");
     return WEIR_OK;
 }
 
 /* The bytes to map: the file's size, or for a new file 'wanted'. */
-static int size_file(int fd, const char *path, size_t wanted, size_t *out,
-                     struct weir_diag *diag)
+static int size_block_file(int fd, const char *path, size_t wanted, size_t *out,
+                           struct weir_diag *diag)
 {
     struct stat found;
-    int error = check_file(fd, path, &found, diag);
+    int error = check_block_file(fd, path, &found, diag);
     if (error < 0)
         return error;
     *out = (size_t)found.st_size;
@@ -300,24 +304,24 @@ static int size_file(int fd, const char *path, size_t wanted, size_t *out,
     int reserved = posix_fallocate(fd, 0, (off_t)wanted);
     if (reserved != 0) {
         (void)!ftruncate(fd, 0);
-        return refuse_file(diag, path, strerror(reserved));
+        return refuse_block_file(diag, path, strerror(reserved));
     }
     *out = wanted;
     return WEIR_OK;
 }
 
-static int map_file(int fd, const char *path,
-                    const struct weir_block_shape *shape,
-                    struct weir_block **out, struct weir_diag *diag)
+static int map_block_file(int fd, const char *path,
+                          const struct weir_block_shape *shape,
+                          struct weir_block **out, struct weir_diag *diag)
 {
     size_t size;
-    lock_file(fd);
-    int error = size_file(fd, path, weir_block_size(shape), &size, diag);
+    lock_block_file(fd);
+    int error = size_block_file(fd, path, weir_block_size(shape), &size, diag);
     if (error < 0)
         return error;
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (memory == MAP_FAILED)
-        return refuse_file(diag, path, strerror(errno));
+        return refuse_block_file(diag, path, strerror(errno));
     error = weir_block_enter(memory, size, shape, out, diag);
     if (error < 0)
         munmap(memory, size);
@@ -330,8 +334,8 @@ int weir_block_open(const char *path, const struct weir_block_shape *shape,
     int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK,
                   0600);
     if (fd < 0)
-        return refuse_file(diag, path, strerror(errno));
-    int error = map_file(fd, path, shape, out, diag);
+        return refuse_block_file(diag, path, strerror(errno));
+    int error = map_block_file(fd, path, shape, out, diag);
     close(fd);
     return error;
 }
@@ -343,17 +347,17 @@ void weir_block_unmap(struct weir_block *block)
 
 /* ---- Members ---- */
 
-static bool is_dead(const struct weir_block *block, uint32_t number)
+static bool is_dead_member(const struct weir_block *block, uint32_t number)
 {
     uint64_t process = weir_load(&block->member[number]);
     return process != 0 && !weir_process_lives(process);
 }
 
-static uint64_t find_dead(const struct weir_block *block)
+static uint64_t find_dead_members(const struct weir_block *block)
 {
     uint64_t dead = 0;
     for (uint32_t i = 1; i < WEIR_BLOCK_LAST; i++)
-        dead |= (uint64_t)is_dead(block, i) << i;
+        dead |= (uint64_t)is_dead_member(block, i) << i;
     return dead;
 }
 
@@ -370,6 +374,7 @@ static void reap_locks(struct weir_block *block, uint64_t dead, uint32_t by)
 
 static void strike_off(struct weir_block *block, uint32_t number)
 {
+    weir_assert(number > 0 && number < WEIR_BLOCK_LAST);
     weir_store(&block->roots[number], 0);
     weir_store(&block->member[number], 0);
 }
@@ -390,6 +395,7 @@ static bool reap_member(struct weir_block *block, uint32_t number, uint32_t by)
 
 static bool become_reaper(struct weir_block *block, uint32_t number)
 {
+    weir_assert(number > 0 && number < WEIR_BLOCK_MEMBERS);
     uint32_t reaper = weir_load(&block->reaper);
     if (reaper != 0 && reaper < WEIR_BLOCK_MEMBERS && reaper != number &&
         weir_process_lives(weir_load(&block->member[reaper])))
@@ -399,10 +405,10 @@ static bool become_reaper(struct weir_block *block, uint32_t number)
 
 void weir_block_reap(struct weir_block *block, uint32_t number)
 {
-    if (find_dead(block) == 0 || !become_reaper(block, number))
+    if (find_dead_members(block) == 0 || !become_reaper(block, number))
         return;
     /* Again: the reaper before may have been faster. */
-    uint64_t dead = find_dead(block);
+    uint64_t dead = find_dead_members(block);
     reap_locks(block, dead, number);
     for (; dead != 0; dead &= dead - 1)
         reap_member(block, (uint32_t)__builtin_ctzll(dead), number);
@@ -419,7 +425,8 @@ bool weir_block_is_due(struct weir_block *block, weir_instant now)
            weir_cas(&block->look_at, &at, now + WEIR_BLOCK_LOOK_EVERY / 2);
 }
 
-static bool find_place(struct weir_block *block, uint64_t self, uint32_t *out)
+static bool claim_member_number(struct weir_block *block, uint64_t self,
+                                uint32_t *out)
 {
     for (uint32_t i = 1; i < WEIR_BLOCK_LAST; i++) {
         uint64_t free = 0;
@@ -435,7 +442,7 @@ static bool find_place(struct weir_block *block, uint64_t self, uint32_t *out)
 /* Makes room when all numbers are taken by dead members: no live member could
  * reap them, so the last number is reserved for that. A process that died with
  * that number left nothing but locks. */
-static void make_room(struct weir_block *block, uint64_t self)
+static void reap_for_room(struct weir_block *block, uint64_t self)
 {
     uint64_t *last = &block->member[WEIR_BLOCK_LAST];
     uint64_t before = weir_load(last);
@@ -464,7 +471,7 @@ static bool agrees_on_roots(const struct weir_block *block, uint32_t number)
     uint64_t own = weir_load(&block->roots[number]);
     for (uint32_t i = 1; own != 0 && i < WEIR_BLOCK_LAST; i++) {
         uint64_t others = weir_load(&block->roots[i]);
-        if (others != 0 && others != own && !is_dead(block, i))
+        if (others != 0 && others != own && !is_dead_member(block, i))
             return false;
     }
     return true;
@@ -476,9 +483,9 @@ int weir_block_join(struct weir_block *block, uint64_t roots, uint32_t *out)
     uint32_t number;
     if (self == 0)
         return WEIR_ESYSTEM;
-    if (!find_place(block, self, &number)) {
-        make_room(block, self);
-        if (!find_place(block, self, &number))
+    if (!claim_member_number(block, self, &number)) {
+        reap_for_room(block, self);
+        if (!claim_member_number(block, self, &number))
             return WEIR_EFULL;
     }
     /* Stored first, then compared, in one total order: of two that disagree one
@@ -504,6 +511,7 @@ void weir_block_leave(struct weir_block *block, uint32_t number)
 
 bool weir_block_become_reporter(struct weir_block *block, uint32_t number)
 {
+    weir_assert(number > 0 && number < WEIR_BLOCK_LAST);
     uint32_t nobody = 0;
     return weir_load_relaxed(&block->reporter) == 0 &&
            weir_cas(&block->reporter, &nobody, number);
@@ -521,7 +529,7 @@ void weir_block_resign_reporter(struct weir_block *block, uint32_t number)
         return;
     weir_store(&block->ready, 0);
     weir_store(&block->roots_up, 0);
-    weir_block_tell_change(block);
+    weir_block_signal_change(block);
 }
 
 void weir_block_kick(struct weir_block *block)
@@ -530,7 +538,7 @@ void weir_block_kick(struct weir_block *block)
     weir_futex_wake(&block->kicks);
 }
 
-void weir_block_tell_change(struct weir_block *block)
+void weir_block_signal_change(struct weir_block *block)
 {
     weir_fetch_add(&block->changes, 1);
     weir_futex_wake(&block->changes);

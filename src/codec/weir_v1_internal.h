@@ -1,13 +1,45 @@
 /* SPDX-License-Identifier: MIT
- * codec/weir_v1_columns.h - the frequent messages, encoded and decoded by hand:
- * report and fills, asks and answers, wants and grants. Only weir_v1*.c use
+ * codec/weir_v1_internal.h - the messages of weir.v1, each encoded and decoded:
+ * the frequent ones by hand, the others by protobuf-c. Only weir_v1*.c use
  * it. */
 
-#ifndef WEIR_WEIR_V1_COLUMNS_H
-#define WEIR_WEIR_V1_COLUMNS_H
+#ifndef WEIR_WEIR_V1_INTERNAL_H
+#define WEIR_WEIR_V1_INTERNAL_H
 
 #include "codec/protobuf_bytes.h"
 #include "codec/weir_v1.h"
+#include "weir.pb-c.h"
+
+/* ---- weir_v1_protobuf.c ---- */
+
+/* Decodes a message of 'desc' into the arena; '*out' is unchanged on failure:
+ * WEIR_ESYNTAX, WEIR_EPROTOCOL or WEIR_ETOOBIG. */
+int weir_v1_unpack(const ProtobufCMessageDescriptor *desc,
+                   struct weir_wire_in in, struct weir_arena *arena,
+                   const void **out);
+/* Packs a filled message, or only computes its size ('p' is NULL). */
+size_t weir_v1_pack(const void *message, uint8_t *p);
+
+static inline struct weir_text weir_v1_text_of(ProtobufCBinaryData data)
+{
+    if (data.len == 0)
+        return (struct weir_text){ NULL, 0 };
+    return (struct weir_text){ (const char *)data.data, data.len };
+}
+
+static inline ProtobufCBinaryData weir_v1_data_of(struct weir_text text)
+{
+    return (ProtobufCBinaryData){ text.len, (uint8_t *)text.p };
+}
+
+/* ---- weir_v1_quotas.c ---- */
+
+size_t weir_v1_quotas_size(const struct weir_quotas *quotas);
+uint8_t *weir_v1_quotas_put(const struct weir_quotas *quotas, uint8_t *p);
+int weir_v1_quotas_get(struct weir_wire_in in, struct weir_arena *arena,
+                       struct weir_quotas *out);
+
+/* ---- weir_v1_columns.c ---- */
 
 /* A name from the wire: WEIR_EPROTOCOL unless it is clean. */
 int weir_v1_name(struct weir_wire_in bytes, struct weir_text *out);
@@ -34,6 +66,9 @@ uint8_t *weir_v1_fills_put(const struct weir_fills *fills,
                            const struct weir_v1_sizes *sizes, uint8_t *p);
 int weir_v1_fills_get(struct weir_wire_in in, struct weir_arena *arena,
                       struct weir_fills *out);
+
+/* The next of a list's rows, which a first walk has counted. */
+struct weir_wire_in weir_v1_next_row(struct weir_wire_in *in, unsigned number);
 
 /* ---- weir_v1_asks.c ---- */
 
@@ -62,4 +97,4 @@ uint8_t *weir_v1_limits_put(const struct weir_limits *limits, uint8_t *p);
 int weir_v1_limits_get(struct weir_wire_in in, struct weir_arena *arena,
                        struct weir_limits *out);
 
-#endif /* WEIR_WEIR_V1_COLUMNS_H */
+#endif /* WEIR_WEIR_V1_INTERNAL_H */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * libweir/zones.c - the wall clock and time zones that windows begin by.
+ * libweir/libweir_zones.c - the wall clock and time zones that windows begin
+ * by.
  *
  * The table counts nanoseconds and knows no files. The thread gives it the
  * distance of its clock from UTC, each time it runs, and the distance of each
@@ -7,7 +8,7 @@
  * when the zone next changes. Thousands of quotas name a few zones, each of
  * which is a file: the zones of one round are remembered till its end. */
 
-#include "libweir/client.h"
+#include "libweir/libweir_internal.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -35,31 +36,31 @@ struct looking {
     struct kept_zone zone[ZONES_KEPT];
 };
 
-static void tell_unknown(const struct looking *looking, struct weir_text zone,
-                         const char *why)
+static void send_unknown_zone(const struct looking *looking,
+                              struct weir_text zone, const char *why)
 {
     struct weir_event event = { .type = WEIR_EVENT_ZONE,
                                 .at = looking->now,
                                 .count = 1 };
     snprintf(event.text, sizeof(event.text), "%.*s: %.100s", (int)zone.len,
              zone.p, why);
-    weir_event_tell(looking->weir, &event);
+    weir_event_send(looking->weir, &event);
 }
 
-static int32_t look_up(struct looking *looking, struct weir_text zone)
+static int32_t look_up_zone(struct looking *looking, struct weir_text zone)
 {
     struct weir_diag diag = { .text = "" };
     int64_t until = INT64_MAX;
     int32_t offset_s = 0;
     if (weir_zone_at(zone, looking->at, &offset_s, &until, &diag) < 0 &&
         looking->anew)
-        tell_unknown(looking, zone, diag.text);
+        send_unknown_zone(looking, zone, diag.text);
     if (until < looking->until)
         looking->until = until;
     return offset_s;
 }
 
-static int32_t offset_of(void *context, struct weir_text zone)
+static int32_t zone_offset(void *context, struct weir_text zone)
 {
     struct looking *looking = context;
     for (unsigned i = 0; i < looking->kept; i++) {
@@ -68,7 +69,7 @@ static int32_t offset_of(void *context, struct weir_text zone)
         if (weir_text_equal(name, zone))
             return known->offset_s;
     }
-    int32_t offset_s = look_up(looking, zone);
+    int32_t offset_s = look_up_zone(looking, zone);
     if (looking->kept == ZONES_KEPT || zone.len > WEIR_TZ_MAX)
         return offset_s;
     struct kept_zone *place = &looking->zone[looking->kept++];
@@ -91,7 +92,7 @@ void weir_zones_follow(struct weir *weir, bool anew, weir_instant now)
         .anew = anew,
         .now = now,
     };
-    weir_table_set_zones(weir->table, offset_of, &looking);
+    weir_table_set_zones(weir->table, zone_offset, &looking);
     weir->zones_at = now + LOOK_AGAIN;
     if (looking.until <= looking.at ||
         looking.until - looking.at >= (int64_t)(LOOK_AGAIN / WEIR_SECOND))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * libweir/permit.c - enter and leave, as a caller sees them.
+ * libweir/libweir_permit.c - enter and leave, as a caller sees them.
  *
  * A permit has the permit record, by which the table takes its units back, and
  * its owner: this limiter, in this process. A child of fork() has a copy of
@@ -12,9 +12,9 @@
  * adaptive quota learns by them. An exact quota's store knows a permit by its
  * id, which is one for the whole chain; 0 if no store was asked for it.
  *
- * waiting.c has the wait queues; this file wraps it. */
+ * libweir_waiting.c has the wait queues; this file wraps it. */
 
-#include "libweir/client.h"
+#include "libweir/libweir_internal.h"
 
 #include <assert.h>
 #include <string.h>
@@ -30,8 +30,8 @@ struct permit {
 static_assert(sizeof(struct permit) == sizeof(struct weir_permit), "");
 
 /* After the table's answer. */
-static enum weir_verdict finish(struct weir *weir, struct permit *permit,
-                                unsigned outcome)
+static enum weir_verdict finish_enter(struct weir *weir, struct permit *permit,
+                                      unsigned outcome)
 {
     if (permit->record.links > 0) {
         permit->weir = weir;
@@ -43,8 +43,9 @@ static enum weir_verdict finish(struct weir *weir, struct permit *permit,
 }
 
 /* The shadow set is asked as for a take: it holds nothing. */
-static unsigned ask_shadow(struct weir *weir, struct weir_ref ref,
-                           uint64_t weight, unsigned outcome, weir_instant now)
+static unsigned enter_shadow(struct weir *weir, struct weir_ref ref,
+                             uint64_t weight, unsigned outcome,
+                             weir_instant now)
 {
     struct weir_act act = { .kind = WEIR_ACT_TAKE,
                             .limited = outcome & WEIR_OUTCOME_LIMITED,
@@ -54,9 +55,9 @@ static unsigned ask_shadow(struct weir *weir, struct weir_ref ref,
 }
 
 /* The table's answer, or the stores' if it needs them. */
-static unsigned enter(struct weir *weir, struct weir_ref ref, uint64_t weight,
-                      struct permit *permit, struct weir_reply *reply,
-                      weir_instant now)
+static unsigned enter_slot(struct weir *weir, struct weir_ref ref,
+                           uint64_t weight, struct permit *permit,
+                           struct weir_reply *reply, weir_instant now)
 {
     unsigned outcome =
         weir_table_enter(weir->table, weir_stripe_mine(weir), ref, weight,
@@ -83,12 +84,12 @@ static enum weir_verdict enter_ref(struct weir *weir, struct weir_ref ref,
                                    uint64_t weight, struct permit *permit,
                                    struct weir_reply *reply, weir_instant now)
 {
-    unsigned outcome = enter(weir, ref, weight, permit, reply, now);
+    unsigned outcome = enter_slot(weir, ref, weight, permit, reply, now);
     if (outcome & WEIR_OUTCOME_STALE_REF)
         return weir_decide_unknown(weir, reply);
     if (outcome & WEIR_OUTCOME_SHADOW)
-        outcome = ask_shadow(weir, ref, weight, outcome, now);
-    return finish(weir, permit, outcome);
+        outcome = enter_shadow(weir, ref, weight, outcome, now);
+    return finish_enter(weir, permit, outcome);
 }
 
 enum weir_verdict weir_enter(struct weir_handle quota, uint32_t klass,
@@ -100,7 +101,7 @@ enum weir_verdict weir_enter(struct weir_handle quota, uint32_t klass,
     struct permit permit = { .record.klass = klass };
     enum weir_verdict verdict;
     if (weir && quota.generation != 0) {
-        weir_fork_check(weir);
+        weir_own_ensure(weir);
         verdict = enter_ref(weir, ref, weight, &permit, reply,
                             now ? now : weir_clock_now());
     } else {
@@ -144,9 +145,9 @@ static enum weir_verdict wait_ref(struct weir *weir, struct weir_wish *wish,
                          weir_clock_now());
     }
     if (outcome & WEIR_OUTCOME_SHADOW)
-        outcome = ask_shadow(weir, wish->ref, wish->weight, outcome,
-                             weir_clock_now());
-    return finish(weir, permit, outcome);
+        outcome = enter_shadow(weir, wish->ref, wish->weight, outcome,
+                               weir_clock_now());
+    return finish_enter(weir, permit, outcome);
 }
 
 enum weir_verdict weir_enter_wait(struct weir_handle quota, uint32_t klass,
@@ -161,7 +162,7 @@ enum weir_verdict weir_enter_wait(struct weir_handle quota, uint32_t klass,
     struct weir_reply spare = { .verdict = WEIR_PASSED };
     if (!weir || quota.generation == 0)
         return weir_enter(quota, klass, weight, out_permit, reply, 0);
-    weir_fork_check(weir);
+    weir_own_ensure(weir);
     memset(out_permit, 0, sizeof(*out_permit));
     uint32_t inflights[WEIR_DEPTH_MAX];
     if (weir_table_inflights(weir->table, ref, inflights) == 0)
@@ -191,15 +192,15 @@ static enum weir_verdict enter_named(struct weir *weir, struct weir_text name,
         if (!weir_table_find(weir->table, name, &ref) &&
             !weir_decide_resolve(weir, name, &ref, &own, now))
             break;
-        unsigned outcome = enter(weir, ref, weight, permit, reply, now);
+        unsigned outcome = enter_slot(weir, ref, weight, permit, reply, now);
         if (outcome & WEIR_OUTCOME_STALE_REF)
             continue;
         if ((outcome & WEIR_OUTCOME_SHADOW) && own)
-            outcome = ask_shadow(weir, ref, weight, outcome, now);
+            outcome = enter_shadow(weir, ref, weight, outcome, now);
         else if (outcome & WEIR_OUTCOME_SHADOW)
             outcome |= weir_table_shadow_name(
                 weir->table, weir_stripe_mine(weir), name, weight, now);
-        return finish(weir, permit, outcome);
+        return finish_enter(weir, permit, outcome);
     }
     weir_verdict_of(weir,
                     weir_table_shadow_name(weir->table, weir_stripe_mine(weir),
@@ -217,7 +218,7 @@ enum weir_verdict weir_enter_by_name(struct weir *weir, const char *name,
     struct permit permit = { .record.klass = klass };
     enum weir_verdict verdict;
     if (weir_name_is_askable(text)) {
-        weir_fork_check(weir);
+        weir_own_ensure(weir);
         verdict = enter_named(weir, text, weight, &permit, reply,
                               now ? now : weir_clock_now());
     } else {
@@ -229,9 +230,9 @@ enum weir_verdict weir_enter_by_name(struct weir *weir, const char *name,
 
 /* The clock is read only if an adaptive quota learns by it; an invalid outcome
  * teaches nothing. */
-static unsigned leave(struct weir_table *table,
-                      struct weir_permit_record *record,
-                      enum weir_permit_outcome outcome, weir_instant now)
+static unsigned leave_table(struct weir_table *table,
+                            struct weir_permit_record *record,
+                            enum weir_permit_outcome outcome, weir_instant now)
 {
     bool learns = record->gate_slot != 0 && (outcome == WEIR_PERMIT_SUCCESS ||
                                              outcome == WEIR_PERMIT_DROPPED);
@@ -249,13 +250,13 @@ void weir_leave(struct weir_permit *permit, enum weir_permit_outcome outcome,
     if (!own.weir)
         return;
     memset(permit, 0, sizeof(*permit));
-    weir_fork_check(own.weir);
+    weir_own_ensure(own.weir);
     if (own.forks != own.weir->forks)
         return;
     if (own.id != 0)
         weir_exact_leave(own.weir, &own.record, own.id);
     uint32_t links = own.record.links;
-    unsigned left = leave(own.weir->table, &own.record, outcome, now);
+    unsigned left = leave_table(own.weir->table, &own.record, outcome, now);
     weir_verdict_of(own.weir, left & ~(unsigned)WEIR_OUTCOME_NEXT);
     if (WEIR_UNLIKELY(left & WEIR_OUTCOME_NEXT))
         weir_waiting_left(own.weir, own.record.slot, links, weir_clock_now());

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * libweir/exact.c - a decision on a chain with exact quotas.
+ * libweir/libweir_exact_decide.c - a decision on a chain with exact quotas.
  *
  *     weir_table_begin()    local and counted links: charged here
  *     each exact link       a step in its store, from the leaf up, each
@@ -28,7 +28,7 @@
  * that others used in the new one: at most the units under way at the edge pass
  * there beside the limit. */
 
-#include "libweir/client.h"
+#include "libweir/libweir_internal.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -64,7 +64,7 @@ struct told {
     bool in_flight; /* it counts units in flight, not passed ones */
 };
 
-static bool may_refuse(enum weir_algorithm_op op)
+static bool op_may_refuse(enum weir_algorithm_op op)
 {
     return op != WEIR_ALGORITHM_CHARGE && op != WEIR_ALGORITHM_REFUND;
 }
@@ -82,7 +82,7 @@ static void answer_limit(struct weir_algorithm_answer *out)
     *out = (struct weir_algorithm_answer){ .retry_after = CLOSED_RETRY };
 }
 
-static bool fits(const struct weir_algorithm_rule *rule, uint64_t weight)
+static bool fits_rule(const struct weir_algorithm_rule *rule, uint64_t weight)
 {
     if (rule->quantity > 0) /* a window or a log */
         return weight <= rule->quantity;
@@ -139,7 +139,7 @@ static void answer_share(struct asking *asking, uint32_t link,
     if (!told->shared)
         answer_pass(out);
     /* A weight above this process's part isn't above the limit. */
-    else if (out->never && fits(&away->rule, asking->ask.weight))
+    else if (out->never && fits_rule(&away->rule, asking->ask.weight))
         answer_limit(out);
 }
 
@@ -167,9 +167,9 @@ static void answer_stale(struct asking *asking, uint32_t link,
     answer_pass(out);
 }
 
-static int ask_store(struct weir *weir, const struct weir_away *away,
-                     const struct weir_algorithm_ask *ask,
-                     struct weir_algorithm_answer *out)
+static int step_store(struct weir *weir, const struct weir_away *away,
+                      const struct weir_algorithm_ask *ask,
+                      struct weir_algorithm_answer *out)
 {
     struct weir_exact_entry *entry = weir_exact_book_find(weir, away->store);
     struct weir_text key = { away->name, away->name_len };
@@ -187,7 +187,7 @@ static int ask_store(struct weir *weir, const struct weir_away *away,
     return error;
 }
 
-static void ask_link(struct asking *asking, uint32_t link, struct told *out)
+static void step_link(struct asking *asking, uint32_t link, struct told *out)
 {
     struct weir_away away;
     memset(out, 0, sizeof(*out));
@@ -200,7 +200,7 @@ static void ask_link(struct asking *asking, uint32_t link, struct told *out)
     memcpy(out->name, away.name, sizeof(out->name));
     out->name_len = away.name_len;
     out->in_flight = away.rule.algorithm == WEIR_PERMITS;
-    int error = ask_store(asking->weir, &away, &asking->ask, &out->answer);
+    int error = step_store(asking->weir, &away, &asking->ask, &out->answer);
     out->stale = error < 0;
     /* The store may hold it all the same. */
     if (error == WEIR_ETIMEOUT && out->in_flight)
@@ -217,7 +217,8 @@ static void name_in_reply(const struct told *told, struct weir_reply *reply)
     reply->quota_len = told->name_len;
 }
 
-static void explain_pass(const struct asking *asking, const struct told *told)
+static void explain_exact_pass(const struct asking *asking,
+                               const struct told *told)
 {
     struct weir_reply *reply = asking->reply;
     const struct weir_algorithm_answer *answer = &told->answer;
@@ -238,15 +239,15 @@ static void explain_pass(const struct asking *asking, const struct told *told)
 
 /* A store returns when enough permits end by timeout; most leave before
  * that. */
-static weir_duration retry_of(const struct told *told)
+static weir_duration exact_retry_of(const struct told *told)
 {
     weir_duration retry = told->answer.retry_after;
     bool guess = told->in_flight && retry > LEAVE_RETRY && !told->stale;
     return guess ? LEAVE_RETRY : retry;
 }
 
-static void explain_refusal(const struct asking *asking,
-                            const struct told *told)
+static void explain_exact_refusal(const struct asking *asking,
+                                  const struct told *told)
 {
     struct weir_reply *reply = asking->reply;
     const struct weir_algorithm_answer *answer = &told->answer;
@@ -264,14 +265,14 @@ static void explain_refusal(const struct asking *asking,
         .retry_after = WEIR_NEVER,
     };
     if (!answer->never)
-        reply->retry_after = weir_table_jitter(asking->weir->table,
-                                               asking->stripe, retry_of(told));
+        reply->retry_after = weir_table_jitter(
+            asking->weir->table, asking->stripe, exact_retry_of(told));
     name_in_reply(told, reply);
 }
 
 /* To the stores that let it pass before another refused. A store that doesn't
  * answer stays a little too full. */
-static void give_back(struct asking *asking)
+static void refund_stores(struct asking *asking)
 {
     for (uint32_t link = 0; link < asking->charge_record.links; link++) {
         struct weir_algorithm_ask back = { .op = WEIR_ALGORITHM_REFUND,
@@ -285,13 +286,14 @@ static void give_back(struct asking *asking)
         else if (asking->asked >> link & 1 &&
                  weir_table_away(asking->weir->table, &asking->charge_record,
                                  link, &away))
-            (void)ask_store(asking->weir, &away, &back, &ignored);
+            (void)step_store(asking->weir, &away, &back, &ignored);
     }
 }
 
 static void note_charge(struct asking *asking, uint32_t link,
                         const struct told *told)
 {
+    weir_assert(link < asking->charge_record.links);
     asking->paid[link] = told->answer.level;
     if (told->shared)
         asking->shared |= 1u << link;
@@ -299,22 +301,22 @@ static void note_charge(struct asking *asking, uint32_t link,
         asking->asked |= 1u << link;
 }
 
-static unsigned refuse(struct asking *asking, uint32_t link,
-                       const struct told *told)
+static unsigned refuse_exact(struct asking *asking, uint32_t link,
+                             const struct told *told)
 {
     struct weir *weir = asking->weir;
-    explain_refusal(asking, told);
+    explain_exact_refusal(asking, told);
     if (asking->ask.op == WEIR_ALGORITHM_PEEK)
         return WEIR_OUTCOME_LIMITED;
     weir_table_undo(weir->table, &asking->charge_record, asking->now);
     weir_table_count_refused(weir->table, asking->stripe,
                              &asking->charge_record, link);
-    give_back(asking);
+    refund_stores(asking);
     return WEIR_OUTCOME_LIMITED;
 }
 
 /* A quota in mode shadow would have refused. */
-static void refuse_quietly(struct asking *asking, uint32_t link)
+static void refuse_exact_quietly(struct asking *asking, uint32_t link)
 {
     if (asking->reply)
         asking->reply->shadow = true;
@@ -323,7 +325,7 @@ static void refuse_quietly(struct asking *asking, uint32_t link)
                                  &asking->charge_record, link);
 }
 
-static unsigned ask_stores(struct asking *asking)
+static unsigned step_stores(struct asking *asking)
 {
     const struct weir_charge_record *charge_record = &asking->charge_record;
     for (uint32_t link = 0; link < charge_record->links; link++) {
@@ -331,16 +333,16 @@ static unsigned ask_stores(struct asking *asking)
         bool quiet = charge_record->quiet >> link & 1;
         if (!(charge_record->away >> link & 1))
             continue;
-        ask_link(asking, link, &told);
-        bool passed = told.answer.passed || !may_refuse(asking->ask.op);
+        step_link(asking, link, &told);
+        bool passed = told.answer.passed || !op_may_refuse(asking->ask.op);
         if (!passed && !quiet)
-            return refuse(asking, link, &told);
+            return refuse_exact(asking, link, &told);
         if (!passed)
-            refuse_quietly(asking, link);
+            refuse_exact_quietly(asking, link);
         else
             note_charge(asking, link, &told);
         if (passed && !quiet)
-            explain_pass(asking, &told);
+            explain_exact_pass(asking, &told);
     }
     return 0;
 }
@@ -359,8 +361,9 @@ unsigned weir_exact_decide(struct weir *weir, struct weir_ref ref,
                                         &asking.charge_record, reply, now);
     if (outcome & (WEIR_OUTCOME_STALE_REF | WEIR_OUTCOME_LIMITED))
         return outcome;
+    weir_assert(asking.charge_record.links <= WEIR_DEPTH_MAX);
     asking.ask = asking.charge_record.ask;
-    return outcome | ask_stores(&asking);
+    return outcome | step_stores(&asking);
 }
 
 uint64_t weir_exact_permit(struct weir *weir)
@@ -378,6 +381,7 @@ uint64_t weir_exact_permit(struct weir *weir)
 void weir_exact_leave(struct weir *weir,
                       const struct weir_permit_record *record, uint64_t permit)
 {
+    weir_assert(permit != 0);
     const struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_REFUND,
                                             .weight = record->weight,
                                             .permit = permit };
@@ -387,6 +391,6 @@ void weir_exact_leave(struct weir *weir,
         if (weir_table_away_record(weir->table, weir_stripe_mine(weir),
                                    record->slot[i], &away) &&
             away.rule.algorithm == WEIR_PERMITS)
-            (void)ask_store(weir, &away, &ask, &ignored);
+            (void)step_store(weir, &away, &ask, &ignored);
     }
 }

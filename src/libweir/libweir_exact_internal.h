@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT
+ * libweir/libweir_exact_internal.h - exact quotas of a limiter: their stores,
+ * and decisions by them. */
+
+#ifndef WEIR_LIBWEIR_EXACT_INTERNAL_H
+#define WEIR_LIBWEIR_EXACT_INTERNAL_H
+
+#include <pthread.h>
+
+#include "core/table/table.h"
+#include "libweir/libweir_exact.h"
+
+struct weir;
+struct weir_options;
+
+#define WEIR_EXACT_STORES_MAX 16 /* of one limiter */
+
+/* A store of exact quotas. */
+struct weir_exact_entry {
+    char uri[WEIR_STORE_MAX + 1];
+    bool root;                      /* a root decides; else: */
+    struct weir_exact_store *store; /* owned; NULL: 'why' has the reason */
+    char why[160];
+    uint32_t failed; /* steps without answer in a row, up to "away"; atomic */
+    bool told;       /* the event "away" was sent; the thread's */
+};
+struct weir_exact_book {
+    const struct weir_exact *functions;   /* NULL: not linked */
+    bool shared;                          /* the table is shared: no store is
+                                           * asked */
+    struct weir_exact_root *root;         /* owned */
+    char *secrets_file, *tls_ca, *prefix; /* owned; may be NULL */
+    pthread_mutex_t mutex;                /* to add an entry */
+    uint32_t count;                       /* atomic */
+    uint64_t drawn; /* permit ids drawn; begins at random; atomic */
+    uint32_t full;  /* 1: a store had no room, see 'lost'; 2: event sent;
+                     * atomic */
+    char lost[WEIR_STORE_MAX + 1]; /* the first such; set before 'full' */
+    struct weir_exact_entry entry[WEIR_EXACT_STORES_MAX];
+};
+
+/* ---- libweir_exact_decide.c ---- */
+/* For a call with the outcome WEIR_OUTCOME_EXACT. Returns its outcome; blocks
+ * for at most the deadlines of the chain's exact quotas. 'out_hold' is an
+ * enter's; NULL for all else. */
+unsigned weir_exact_decide(struct weir *weir, struct weir_ref ref,
+                           const struct weir_algorithm_ask *ask,
+                           struct weir_permit_record *out_hold,
+                           struct weir_reply *reply, weir_instant now);
+/* An id that no other permit has, in this process or another; never 0. Any
+ * thread. */
+uint64_t weir_exact_permit(struct weir *weir);
+/* Takes the permit out of the stores of the exact quotas in 'record', each
+ * asked for at most its deadline. Call it before they are given back to the
+ * table. */
+void weir_exact_leave(struct weir *weir,
+                      const struct weir_permit_record *record, uint64_t permit);
+
+/* ---- libweir_exact_book.c ---- */
+int weir_exact_book_init(struct weir_exact_book *book,
+                         const struct weir_options *options);
+/* No step may be running. */
+void weir_exact_book_fini(struct weir_exact_book *book);
+/* The store of that address, opened if it wasn't; NULL: there are too many. Any
+ * thread. */
+struct weir_exact_entry *weir_exact_book_find(struct weir *weir,
+                                              const char *uri);
+/* Notes the result of a step: 0 or an error. Any thread. */
+void weir_exact_note(struct weir *weir, struct weir_exact_entry *entry,
+                     int error);
+/* On the thread: opens the stores of all quotas; sends events of changes. */
+void weir_exact_book_prepare(struct weir *weir);
+void weir_exact_book_send_events(struct weir *weir);
+/* In a child: opens its own stores. */
+void weir_exact_book_forked(struct weir_exact_book *book);
+
+/* ---- libweir_exact_root.c ---- */
+/* NULL: no memory. */
+struct weir_exact_root *weir_exact_root_new(void);
+/* No step may be running. NULL is legal. */
+void weir_exact_root_free(struct weir_exact_root *root);
+/* In a child: no caller waits any more. */
+void weir_exact_root_forked(struct weir_exact_root *root);
+/* As weir_shared_step(), by the root's own rule of that name. Any thread but
+ * the background one. */
+int weir_exact_root_step(struct weir *weir, struct weir_text key,
+                         const struct weir_algorithm_ask *ask,
+                         struct weir_algorithm_answer *out,
+                         weir_duration deadline);
+/* On the thread: hands the callers' steps to the limiter node, before its
+ * messages are sent; and its answers to the callers, after. */
+void weir_exact_root_ask(struct weir *weir, weir_instant now);
+void weir_exact_root_answer(struct weir *weir);
+
+#endif /* WEIR_LIBWEIR_EXACT_INTERNAL_H */
