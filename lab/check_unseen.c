@@ -22,10 +22,10 @@
  *
  *     ceiling = max(high + sum of allowances, former ceiling less the leak)
  *
- * Three terms are added: the changes too small for R to push (the grain, a 32nd
- * of the room); the units that other limiters pass, at the paces presumed,
- * while the passing limiter's root fill is on its way and 'age' old; and
- * 'over'. Two buckets with one leak and inflows that never differ by more than
+ * Three terms are added: the changes too small for R to push (merge.c: at most
+ * a 25th of the room; a 32nd of 'high' here); the units that other limiters
+ * pass, at the paces presumed, while the passing limiter's root fill is on its
+ * way and 'age' old; and 'over'. Two buckets with one leak and inflows that never differ by more than
  * d differ by d now, and by d once more that leaked from only one of them while
  * the other was empty (the reflection map is Lipschitz). 'over' is that second
  * d: the most that R presumed beyond the units counted, since the true bucket

@@ -83,7 +83,8 @@
  * Due cells are found by looking at moved buckets in order, a bounded number of
  * cells at a time: an overloaded root sends later, it doesn't do more work.
  * After a look at its cells, a bucket is skipped until it can have moved, for
- * one of them, by a quarter of a grain (so the bound has 5/4 of 1/32).
+ * one of them, by a quarter of a grain. So a limiter may miss 5/4 of a grain,
+ * 5/128 of the room: the 25th in the bound.
  *
  * Overload. A flood of names makes nearly all of a root's work, and nearly all
  * of these names are far from their limits. An overloaded root (the node sets
