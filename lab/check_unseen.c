@@ -25,11 +25,11 @@
  * Three terms are added: the changes too small for R to push (merge.c: at most
  * a 25th of the room; a 32nd of 'high' here); the units that other limiters
  * pass, at the paces presumed, while the passing limiter's root fill is on its
- * way and 'age' old; and 'over'. Two buckets with one leak and inflows that never differ by more than
- * d differ by d now, and by d once more that leaked from only one of them while
- * the other was empty (the reflection map is Lipschitz). 'over' is that second
- * d: the most that R presumed beyond the units counted, since the true bucket
- * was last empty.
+ * way and 'age' old; and 'over'. Two buckets with one leak and inflows that
+ * never differ by more than d differ by d now, and by d once more that leaked
+ * from only one of them while the other was empty (the reflection map is
+ * Lipschitz). 'over' is that second d: the most that R presumed beyond the
+ * units counted, since the true bucket was last empty.
  *
  * The bound is promised while slack is on. It is suspended, for one quota and
  * root, from a pass that the root's slack doesn't limit. Such a limiter has not

@@ -4,7 +4,7 @@
  * killed while they decide.
  *
  * Children end by _exit() or by kill, never into the test. WEIR_KILLS is the
- * number of kills (1,000). */
+ * number of kills (100; 1,000 in its long form). */
 
 #include "client_world.h"
 #include "compare.h"
