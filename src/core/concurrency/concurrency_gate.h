@@ -3,10 +3,10 @@
  * a limit that moves.
  *
  *     struct weir_concurrency_gate_permit permit;
- *     if (!weir_concurrency_gate_enter(sluice, klass, 1, &permit, now))
+ *     if (!weir_concurrency_gate_enter(gate, klass, 1, &permit, now))
  *         … refused; weir_concurrency_gate_wait() guesses for how long …
  *     … the request …
- *     weir_concurrency_gate_leave(sluice, &permit, WEIR_SAMPLE_SUCCESS, now);
+ *     weir_concurrency_gate_leave(gate, &permit, WEIR_SAMPLE_SUCCESS, now);
  *
  * A gate contains a controller (concurrency/controller.h), which gets a sample
  * of each request that leaves and sets the limit. No thread is needed for it:
