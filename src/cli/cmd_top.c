@@ -24,9 +24,9 @@
 #include "front/uri.h"
 
 static const char top_help[] =
-    "Shows units offered, passed and limited per second, the  quota\n"
-    "first. Units, as the root sees them: a quota in a chain counts all units\n"
-    "that went through it, so that a parent has its children's. In mode\n"
+    "Shows units offered, passed and limited per second, the busiest\n"
+    "quota first. Units, as the root sees them: a quota in a chain counts all\n"
+    "units that went through it, so that a parent has its children's. In mode\n"
     "shadow, 'limited' units would have been limited, but passed.\n"
     "\n"
     "    weir top\n"

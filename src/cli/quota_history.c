@@ -24,9 +24,9 @@ static const char log_help[] =
     "  --roots HOST:PORT,…  the roots      [$WEIR_ROOTS or 127.0.0.1:7077]\n"
     "  --json               a JSON list\n"
     "\n"
-    "IDENTITY is the name of a token or certificate, or anonymous. Lines \n"
-    "WHEN and WHO are of the same edit as the one above. `weir quota undo`\n"
-    "takes an EPOCH; each epoch of an edit will do.\n";
+    "IDENTITY is the name of a token or certificate, or anonymous. Lines\n"
+    "without WHEN and IDENTITY are of the same edit as the one above.\n"
+    "`weir quota undo` takes an EPOCH; each epoch of an edit will do.\n";
 
 static const char undo_help[] =
     "Takes back the edit that made an epoch, all that it changed, unless one\n"

@@ -261,8 +261,8 @@ static void print_set_summary(const struct weir_replay_report *report,
     print_quota_results(result);
     print_no_burst(result->set);
     if (result->crowded > 0)
-        printf("%" PRIu64 " names found  the table, and were "
-               "counted only by the quotas above.\n\n",
+        printf("%" PRIu64 " names found the table full, and "
+               "were counted only by the quotas above.\n\n",
                result->crowded);
     if (result->all.refused == 0)
         return;
