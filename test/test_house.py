@@ -156,6 +156,57 @@ class House(unittest.TestCase):
                    "#ifndef A\n#define A\n#endif\n")
         self.assert_clean("check-dependencies")
 
+    def test_internal_header_of_another_folder(self):
+        self.plant("src/core/base/planted_internal.h", "\n")
+        self.plant("src/core/algorithm/planted.h",
+                   '#include "core/base/planted_internal.h"\n')
+        self.assert_caught("is internal to its folder", "check-dependencies")
+
+    def plant_linked(self, name, own, other):
+        """A file of base with the function 'own', which calls 'other'."""
+        path = self.plant(f"src/core/base/{name}.c",
+                          f"int {own}(void);\nint {other}(void);\n"
+                          f"int {own}(void)\n{{\n    return {other}();\n}}\n")
+        objects = self.build / "libbase.a.p"
+        objects.mkdir(exist_ok=True)
+        subprocess.run([*CC, "-O0", "-c", path, "-o",
+                        objects / f"src_core_base_{name}.c.o"], check=True)
+
+    def test_cycle_of_files(self):
+        self.plant_linked("planted", "weir_one", "weir_two")
+        self.plant_linked("grown", "weir_two", "weir_three")
+        self.assert_clean("check-dependencies", self.build)
+        self.plant_linked("grown", "weir_two", "weir_one")
+        self.assert_caught("depend on each other: grown.c, planted.c",
+                           "check-dependencies", self.build)
+
+    def test_header_of_401_lines(self):
+        self.plant("src/core/base/planted.h", "\n" * 400)
+        self.assert_clean("check-size")
+        self.plant("src/core/base/planted.h", "\n" * 401)
+        self.assert_caught("planted.h: 401 lines", "check-size")
+
+    def test_one_name_of_two_files(self):
+        self.plant("src/core/base/planted.h", "\n")
+        self.assertNotIn("planted.h", self.check("check-names")[1])
+        self.plant("src/core/algorithm/planted.h", "\n")
+        status, output = self.check("check-names")
+        self.assertEqual(status, 1)
+        self.assertIn("src/core/algorithm/planted.h", output)
+
+    def test_statics_of_one_name(self):
+        self.assertNotIn("share a name", self.check("check-names")[1])
+        for number in range(40):
+            self.plant(f"src/core/base/planted_{number}.c",
+                       "static int find(int x)\n{\n    return x;\n}\n")
+        self.assertIn("find (40)", self.check("check-names")[1])
+
+    def test_pronouns(self):
+        self.plant("src/core/base/planted.c", "/* He asks. */\n" * 9)
+        subprocess.run(["git", "init", "-q", self.source], check=True)
+        subprocess.run(["git", "-C", self.source, "add", "-A"], check=True)
+        self.assert_caught("of 'he'", "check-language")
+
     def test_unknown_module(self):
         self.plant("src/attic/planted.h", "\n")
         self.assert_caught("doesn't know", "check-dependencies")
