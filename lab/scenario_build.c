@@ -269,9 +269,8 @@ static int check_whole(struct weir_builder *builder)
                                   "here; say how long it lasts: run 60s");
     if (scenario->quota_count == 0 && !scenario->model)
         return weir_script_refuse(builder->diag, last,
-                                  "there is no quota "
-                                  "here; say what is limited: quota NAME "
-                                  "limit=1000/s");
+                                  "there is no quota here; say what is "
+                                  "limited: quota NAME limit=1000/s");
     return 0;
 }
 

@@ -205,9 +205,8 @@ int weir_build_net(struct weir_builder *builder, struct weir_net *net)
     uint32_t given = 0;
     if (!weir_line_peek(&builder->line))
         return weir_script_refuse(builder->diag, where,
-                                  "say how the network "
-                                  "is: rtt=, jitter=, loss= … (see "
-                                  "weir-scenario(5))");
+                                  "say how the network is: rtt=, jitter=, "
+                                  "loss= … (see weir-scenario(5))");
     int error = weir_values_read(builder, net_fields, WEIR_COUNT_OF(net_fields),
                                  net, &given);
     if (error < 0)

@@ -37,9 +37,8 @@ static int read_load_rate(struct weir_builder *builder,
         weir_duration last = first ? 0 : load->steps[load->step_count - 1].at;
         if (first ? next.at > 0 : next.at <= last)
             return WEIR_REFUSE(builder, &step,
-                               "%s is out of order; the first "
-                               "rate has no @, the others rise, as in "
-                               "1x,3x@10s,1x@20s",
+                               "%s is out of order; the first rate has no @, "
+                               "the others rise, as in 1x,3x@10s,1x@20s",
                                WEIR_SHOWN(&step));
         *WEIR_APPEND(builder, load->steps, load->step_count) = next;
     } while (rest.text.len > 0);

@@ -352,9 +352,8 @@ static int read_script(struct weir_lab_script *script, struct weir_text text,
         error = read_script_line(script, i, diag);
     if (error == 0 && !script->title)
         error = weir_script_refuse(diag, weir_script_last(script),
-                                   "the title "
-                                   "is missing; begin with: title \"what this "
-                                   "scenario shows\"");
+                                   "the title is missing; begin with: title "
+                                   "\"what this scenario shows\"");
     return error;
 }
 

@@ -242,9 +242,8 @@ int weir_read_rate(const struct weir_word *word, double *out_per_s,
     if (!times && !none && out_times &&
         !memchr(word->text.p, '/', word->text.len))
         return weir_script_refuse(diag, rest.where,
-                                  "a rate is written as "
-                                  "100/s, or as 3x: three times the quota's "
-                                  "limit");
+                                  "a rate is written as 100/s, or as 3x: three "
+                                  "times the quota's limit");
     if (!times && !none)
         error = read_per(&rest, &value, diag);
     if (error < 0)
@@ -287,9 +286,8 @@ int weir_read_window(const struct weir_word *word, weir_duration span,
     struct weir_interval window = { 0 };
     if (!weir_word_cut(word, "..", &from, &to))
         return weir_script_refuse(diag, word->where,
-                                  "%s isn't a window; "
-                                  "write it as 10s..20s, or 10s.. for up to "
-                                  "the end",
+                                  "%s isn't a window; write it as 10s..20s, or "
+                                  "10s.. for up to the end",
                                   WEIR_SHOWN(word));
     int error = weir_read_duration(&from, &window.from, diag);
     if (error == 0 && to.text.len > 0)

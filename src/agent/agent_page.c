@@ -487,9 +487,8 @@ static int send_to_root(struct weir_agent_page *page, struct weir_text path,
             continue;
         name_roots(page);
         weir_diag_set(diag, WEIR_ENOENT,
-                      "this is a limiter: quotas as they "
-                      "were entered, their edits and the log of those are at "
-                      "its roots (",
+                      "this is a limiter: quotas as they were entered, their "
+                      "edits and the log of those are at its roots (",
                       page->roots[0] ? page->roots : "none", ")", NULL);
         return 404;
     }

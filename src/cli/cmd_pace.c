@@ -112,9 +112,8 @@ static int check_pace_options(const struct options *options)
         return weir_cli_fail("how fast? One of --rate, --quota and --jobs; "
                              "for example: weir pace --rate 1000/s");
     if (options->quota && (!bucket || options->burst))
-        return weir_cli_fail("a quota has an algorithm and bursts of its "
-                             "own: `weir quota set %s algorithm=… "
-                             "high_burst=…`",
+        return weir_cli_fail("a quota has an algorithm and bursts of its own: "
+                             "`weir quota set %s algorithm=… high_burst=…`",
                              options->quota);
     if (options->jobs && !bucket && strcmp(options->algorithm, "leaky_queue"))
         return weir_cli_fail("with --jobs each goes by a token bucket");

@@ -111,8 +111,7 @@ static int check_replay_options(struct options *options,
     uint64_t top = TOP_DEFAULT;
     if (!options->quotas)
         return weir_cli_fail("which quotas? For example: weir quota export > "
-                             "q.yaml; weir replay --quotas q.yaml "
-                             "access.log");
+                             "q.yaml; weir replay --quotas q.yaml access.log");
     int status = read_word_options(options, log);
     if (status == 0 && options->suggest)
         status = read_share(options->suggest, &options->share);

@@ -243,15 +243,13 @@ static int parse_secret(struct set *set, struct weir_text word,
         return 0;
     if (hashed)
         return weir_diag_set(diag, WEIR_ESYNTAX,
-                             "behind sha256: stand 64 "
-                             "hexadecimal digits: printf %s TOKEN | "
-                             "sha256sum",
+                             "behind sha256: stand 64 hexadecimal digits: "
+                             "printf %s TOKEN | sha256sum",
                              NULL);
     if (!is_sound_token(word))
         return weir_diag_set(diag, WEIR_ESYNTAX,
-                             "a token is 16 to 512 "
-                             "visible ASCII characters; for example: "
-                             "openssl rand -hex 24",
+                             "a token is 16 to 512 visible ASCII characters; "
+                             "for example: openssl rand -hex 24",
                              NULL);
     hash_token(word, credential->digest);
     OPENSSL_cleanse(set->text + (word.p - set->text), word.len);
@@ -264,9 +262,8 @@ static int add_credential(struct set *set, const struct credential *credential,
 {
     if (set->count == WEIR_CREDENTIALS_MAX)
         return weir_diag_set(diag, WEIR_ETOOBIG,
-                             "more than 10000 "
-                             "credentials; let several services share a "
-                             "certificate's glob",
+                             "more than 10000 credentials; let several "
+                             "services share a certificate's glob",
                              NULL);
     if (set->count == set->capacity) {
         size_t capacity = set->capacity ? 2 * set->capacity : 16;
@@ -365,9 +362,7 @@ static int parse_lines(struct set *set, struct weir_diag *diag)
     /* An editor may leave an empty file for a moment, which must lock no client
      * out. */
     if (set->count == 0)
-        return weir_diag_set(diag, WEIR_ESYNTAX,
-                             "there is no credential in "
-                             "it",
+        return weir_diag_set(diag, WEIR_ESYNTAX, "there is no credential in it",
                              NULL);
     return check_repeated_tokens(set, diag);
 }
@@ -400,9 +395,8 @@ static int check_others(const struct stat *file, const struct set *set,
     if (set->has_plain && (file->st_mode & S_IROTH))
         return refuse_credentials_file(
             WEIR_EINVAL,
-            "it has a plain token and any user "
-            "may read it: chmod 600 it, or write the token as "
-            "sha256:…",
+            "it has a plain token and any user may read it: chmod 600 it, or "
+            "write the token as sha256:…",
             diag);
     return 0;
 }
@@ -669,8 +663,7 @@ int weir_credentials_find(const struct weir_credentials *credentials,
                                                      : NULL;
         if (!known)
             return weir_diag_set(diag, WEIR_ECREDENTIAL,
-                                 "the token isn't "
-                                 "one that this root knows",
+                                 "the token isn't one that this root knows",
                                  NULL);
         if (add_grants(known->grants, &identity) < 0)
             return refuse_globs(diag);

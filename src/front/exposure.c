@@ -15,16 +15,13 @@ int weir_exposure_check(const struct weir_exposure *reach,
             prefix, reach->tls_cert ? "key" : "cert", " is missing", NULL);
     if (reach->tls_ca && !reach->tls_cert)
         return weir_diag_set(diag, WEIR_EINVAL, prefix,
-                             "ca is of no use "
-                             "without TLS; ",
-                             prefix, "cert and ", prefix, "key are missing",
-                             NULL);
+                             "ca is of no use without TLS; ", prefix,
+                             "cert and ", prefix, "key are missing", NULL);
     /* An authority is named to keep other clients out. */
     if (reach->tls_ca && !reach->credentials)
         return weir_diag_set(diag, WEIR_EINVAL, prefix,
-                             "ca names the authority of clients' "
-                             "certificates, and --credentials, their "
-                             "rights, is missing",
+                             "ca names the authority of clients' certificates, "
+                             "and --credentials, their rights, is missing",
                              NULL);
     return 0;
 }

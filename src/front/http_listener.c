@@ -506,8 +506,7 @@ static bool is_allowed(struct weir_http_call *call, weir_instant now)
     const struct weir_http_options *options = &call->listener->options;
     if (!is_known_method(call->method)) {
         make_problem(call, 501,
-                     "the methods are GET, HEAD, PUT, PATCH, POST "
-                     "and DELETE");
+                     "the methods are GET, HEAD, PUT, PATCH, POST and DELETE");
         return false;
     }
     return is_welcome(call) && options->on_head(options->context, call, now);

@@ -86,8 +86,7 @@ size_t weir_http_reply_head(const struct weir_http_reply *reply, ptrdiff_t len,
         snprintf(buf, WEIR_HTTP_HEAD_SIZE,
                  "HTTP/1.1 %d %s\r\n"
                  "Content-Type: %s\r\n"
-                 "%s"
-                 "Cache-Control: %s\r\n"
+                 "%sCache-Control: %s\r\n"
                  "X-Content-Type-Options: nosniff\r\n"
                  "%s%s\r\n",
                  reply->status, weir_http1_reason(reply->status), reply->type,

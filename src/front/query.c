@@ -67,14 +67,11 @@ int weir_query_name(struct weir_text query, const char *key, char *buf,
     int len = weir_uri_decode(text, true, buf, WEIR_NAME_MAX);
     if (len == WEIR_ESYNTAX)
         return weir_diag_set(diag, WEIR_EINVAL, "?", key,
-                             "= has a '%' "
-                             "without two hexadecimal digits",
+                             "= has a '%' without two hexadecimal digits",
                              NULL);
     if (len < 0)
         return weir_diag_set(diag, WEIR_EINVAL, "?", key,
-                             "= is longer than "
-                             "a name can be, 255 bytes",
-                             NULL);
+                             "= is longer than a name can be, 255 bytes", NULL);
     out->len = (size_t)len;
     return 0;
 }

@@ -18,8 +18,8 @@
 
 #include "front/query.h"
 #include "front/recent.h"
-#include "io/clock.h"
 #include "front/view_internal.h"
+#include "io/clock.h"
 
 #define WALK_EVERY (900 * WEIR_MILLISECOND) /* less than a reader's second */
 #define WALK_SHARE 50

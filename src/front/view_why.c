@@ -243,8 +243,7 @@ static void add_part(const struct weir_ruled *ruled, char *buf, size_t size)
     size_t len = strlen(buf);
     if (ruled->leased && ruled->leak > 0 && len < size)
         snprintf(buf + len, size - len,
-                 "; of the limit %.4g%s were granted to "
-                 "this process",
+                 "; of the limit %.4g%s were granted to this process",
                  ruled->leak, ruled->kind == WEIR_RATE ? " a second" : "");
 }
 
@@ -258,8 +257,7 @@ static void add_debtor(const struct link_view *link, char *buf, size_t size)
         return;
     print_seconds(debtor->silent, silent, sizeof silent);
     snprintf(buf + len, size - len,
-             "; limiter '%.*s' reported more than its "
-             "max_debt, at last %s ago",
+             "; limiter '%.*s' reported more than its max_debt, at last %s ago",
              (int)debtor->limiter.len, debtor->limiter.p, silent);
 }
 
@@ -366,11 +364,10 @@ static int check_view_ready(const struct weir_views *views,
 {
     struct weir_view_facts facts;
     views->source.facts(views->source.context, &facts);
-    return facts.ready ? 0
-                       : weir_diag_set(diag, WEIR_ENOTREADY,
-                                       "the quotas "
-                                       "haven't been read yet",
-                                       NULL);
+    return facts.ready
+               ? 0
+               : weir_diag_set(diag, WEIR_ENOTREADY,
+                               "the quotas haven't been read yet", NULL);
 }
 
 int weir_view_why(struct weir_views *views, struct weir_text query,

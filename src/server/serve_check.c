@@ -10,9 +10,8 @@ static int choose_own_store(struct weir_serve_options *options,
     if (weir_serve_own_file("sqlite:", "weir.db", options->store))
         return 0;
     return weir_diag_set(diag, WEIR_EINVAL,
-                         "there is no HOME to keep a "
-                         "store in, or its path is too long; name a store "
-                         "with --store",
+                         "there is no HOME to keep a store in, or its path is "
+                         "too long; name a store with --store",
                          NULL);
 }
 
@@ -21,8 +20,7 @@ static int check_tls(const struct weir_serve_options *options,
 {
     if (options->tls && !options->reach.tls_cert)
         return weir_diag_set(diag, WEIR_EINVAL,
-                             "--tls: --tls-cert and "
-                             "--tls-key are missing",
+                             "--tls: --tls-cert and --tls-key are missing",
                              NULL);
     return weir_exposure_check(&options->reach, diag);
 }
@@ -73,9 +71,8 @@ static int check_region(const struct weir_serve_options *options,
                              NULL);
     if (options->region && options->store[0])
         return weir_diag_set(diag, WEIR_EINVAL,
-                             "a region has its quotas from "
-                             "its upstream, not from a store; leave out "
-                             "--store or --region",
+                             "a region has its quotas from its upstream, not "
+                             "from a store; leave out --store or --region",
                              NULL);
     return 0;
 }
@@ -86,12 +83,10 @@ static int check_doorman(const struct weir_serve_options *options,
     if (!options->doorman_config)
         return 0;
     if (options->store[0] || options->region)
-        return weir_diag_set(diag, WEIR_EINVAL,
-                             "the quotas come from "
-                             "--doorman-config or from ",
-                             options->region ? "the region's upstream"
-                                             : "--store",
-                             "; leave out one", NULL);
+        return weir_diag_set(
+            diag, WEIR_EINVAL, "the quotas come from --doorman-config or from ",
+            options->region ? "the region's upstream" : "--store",
+            "; leave out one", NULL);
     if (options->snapshot)
         return weir_diag_set(diag, WEIR_EINVAL,
                              "--snapshot is for a store; "
@@ -99,8 +94,7 @@ static int check_doorman(const struct weir_serve_options *options,
                              NULL);
     if (options->doorman.etcd && options->etcd_count == 0)
         return weir_diag_set(diag, WEIR_EINVAL,
-                             "--doorman-config etcd: "
-                             "needs --etcd-endpoints",
+                             "--doorman-config etcd: needs --etcd-endpoints",
                              NULL);
     return 0;
 }
@@ -114,19 +108,14 @@ static int check_election(const struct weir_serve_options *options,
     const struct weir_login_options *login = &options->etcd_login;
     if (by_etcd && options->etcd_count == 0)
         return weir_diag_set(diag, WEIR_EINVAL,
-                             "--election etcd needs "
-                             "--etcd-endpoints",
-                             NULL);
+                             "--election etcd needs --etcd-endpoints", NULL);
     if (options->election_key && !by_etcd)
         return weir_diag_set(diag, WEIR_EINVAL,
-                             "--election-key is for "
-                             "--election etcd",
-                             NULL);
+                             "--election-key is for --election etcd", NULL);
     if ((login->tls_ca || login->tls_cert || login->tls_key) && !uses_etcd)
         return weir_diag_set(diag, WEIR_EINVAL,
-                             "nothing is asked of etcd; "
-                             "leave out --etcd-ca, --etcd-cert and "
-                             "--etcd-key",
+                             "nothing is asked of etcd; leave out --etcd-ca, "
+                             "--etcd-cert and --etcd-key",
                              NULL);
     return 0;
 }
@@ -151,9 +140,8 @@ int weir_serve_check_options(struct weir_serve_options *options,
         return error;
     if (options->settings.stale_after < options->settings.report_interval)
         return weir_diag_set(diag, WEIR_EINVAL,
-                             "--stale-after is shorter "
-                             "than --report-interval: limiters would be "
-                             "stale between two reports",
+                             "--stale-after is shorter than --report-interval: "
+                             "limiters would be stale between two reports",
                              NULL);
     bool has_quotas =
         options->store[0] || options->region || options->doorman_config;

@@ -32,9 +32,7 @@ static int set_store(struct weir_serve_options *options, const char *value,
                      struct weir_diag *diag)
 {
     if (strlen(value) >= sizeof options->store)
-        return weir_diag_set(diag, WEIR_EINVAL,
-                             "--store: the path is too "
-                             "long",
+        return weir_diag_set(diag, WEIR_EINVAL, "--store: the path is too long",
                              NULL);
     strcpy(options->store, value);
     return 0;
@@ -138,9 +136,7 @@ static int set_slack(struct weir_serve_options *options, const char *value,
     bool on = strcmp(value, "on") == 0;
     if (!on && strcmp(value, "off") != 0)
         return weir_diag_set(diag, WEIR_EINVAL, "--slack ", value,
-                             ": write "
-                             "on or off",
-                             NULL);
+                             ": write on or off", NULL);
     options->settings.slack = on;
     return 0;
 }
@@ -232,9 +228,7 @@ static int set_slots(struct weir_serve_options *options, const char *value,
     if (weir_units_parse(weir_text_of(value), &slots, NULL) < 0 || slots < 1 ||
         slots > WEIR_SLOTS_MAX)
         return weir_diag_set(diag, WEIR_EINVAL, "--slots ", value,
-                             ": a "
-                             "number from 1 to 16777216",
-                             NULL);
+                             ": a number from 1 to 16777216", NULL);
     options->slots = (uint32_t)slots;
     return 0;
 }
@@ -245,9 +239,7 @@ static int set_log_level(struct weir_serve_options *options, const char *value,
     if (weir_log_level_parse(value, &options->log_level) == 0)
         return 0;
     return weir_diag_set(diag, WEIR_EINVAL, "--log-level ", value,
-                         ": error, "
-                         "warning, info or debug",
-                         NULL);
+                         ": error, warning, info or debug", NULL);
 }
 
 /* ---- Leases ---- */
@@ -537,8 +529,7 @@ static int set_row(struct weir_serve_options *options, const struct row *row,
 {
     if (row->set == set_nothing)
         add_remark(options, row->name,
-                   " is a flag of Doorman's that has no "
-                   "meaning here");
+                   " is a flag of Doorman's that has no meaning here");
     if (row->set)
         return row->set(options, value, diag);
     *(const char **)((char *)options + row->text) = value;
@@ -599,9 +590,7 @@ static int take_variable(struct weir_serve_options *options,
     struct weir_diag inner = { 0 };
     int error = set_row(options, row, value, &inner);
     return error < 0 ? weir_diag_set(diag, error, shown,
-                                     " in the "
-                                     "environment: ",
-                                     inner.text, NULL)
+                                     " in the environment: ", inner.text, NULL)
                      : 0;
 }
 
@@ -681,8 +670,7 @@ int weir_serve_options_parse(int argc, char **argv,
         return error;
     if (optind < argc)
         return weir_diag_set(diag, WEIR_EINVAL,
-                             "`weir serve` takes options "
-                             "only, not '",
+                             "`weir serve` takes options only, not '",
                              argv[optind], "'; see `weir serve --help`", NULL);
     error = read_environment(out, given, diag);
     return error < 0 ? error : weir_serve_check_options(out, diag);

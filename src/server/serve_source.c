@@ -94,9 +94,8 @@ static void on_store_answer(void *context, const struct weir_store_id *id,
                          "that of the snapshot, and the snapshot is dropped");
     else if (epoch < from)
         weir_log_limited(&serve->log, WEIR_LOG_STORE, WEIR_LOG_WARNING,
-                         "the store is at epoch %llu, "
-                         "before the snapshot's %llu: it was restored, and the "
-                         "snapshot is dropped",
+                         "the store is at epoch %llu, before the snapshot's "
+                         "%llu: it was restored, and the snapshot is dropped",
                          (unsigned long long)epoch, from);
     else
         weir_log_limited(&serve->log, WEIR_LOG_STORE, WEIR_LOG_INFO,
@@ -221,19 +220,14 @@ static int make_own_store(struct serve *serve, struct weir_diag *diag)
         return 0;
     if (was)
         return weir_diag_set(diag, WEIR_ESTORE, "the store ", path,
-                             " is "
-                             "gone, and its snapshot ",
-                             snapshot,
-                             " can't be "
-                             "used; put the store back, or remove the "
-                             "snapshot to begin anew",
+                             " is gone, and its snapshot ", snapshot,
+                             " can't be used; put the store back, or remove "
+                             "the snapshot to begin anew",
                              NULL);
     if (weir_serve_make_folders(path) < 0)
-        return weir_diag_set(diag, WEIR_ESYSTEM,
-                             "can't make a folder for "
-                             "the store ",
-                             path, ": ", strerror(errno),
-                             "; name another with --store", NULL);
+        return weir_diag_set(
+            diag, WEIR_ESYSTEM, "can't make a folder for the store ", path,
+            ": ", strerror(errno), "; name another with --store", NULL);
     int error = weir_store_init(serve->options->store, diag);
     /* Another root may have been quicker. */
     if (error < 0 && error != WEIR_EEXIST)

@@ -85,8 +85,7 @@ static void leave_restored(struct weir_upstream *upstream)
     upstream->serving = false;
     weir_snapshot_set_serving(upstream->options.snapshot, false);
     weir_log(upstream->options.log, WEIR_LOG_INFO,
-             "an upstream root answers: "
-             "its quotas replace the snapshot's");
+             "an upstream root answers: its quotas replace the snapshot's");
 }
 
 /* ---- Events ---- */

@@ -313,10 +313,9 @@ static int prepare_pg_session(struct weir_session *session,
         "set_config('lock_timeout', '" WEIR_SESSION_LOCK_MS "', false),"
         " set_config('statement_timeout', '0', false),"
         " set_config('idle_in_transaction_session_timeout',"
-        " '" WEIR_SESSION_IDLE_MS "', false),"
-        " set_config('synchronous_commit', CASE"
-        " current_setting('synchronous_commit') WHEN 'off' THEN 'on'"
-        " ELSE current_setting('synchronous_commit') END, false)",
+        " '" WEIR_SESSION_IDLE_MS "', false), set_config('synchronous_commit', "
+        "CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE "
+        "current_setting('synchronous_commit') END, false)",
         NULL, 0, NULL, diag);
 }
 

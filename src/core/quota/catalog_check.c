@@ -66,9 +66,7 @@ static int refuse_cycle(const struct weir_catalog *catalog,
     }
     path[out.len] = '\0';
     return weir_diag_set(diag, WEIR_ECYCLE,
-                         "a quota would be its own "
-                         "ancestor: ",
-                         path, NULL);
+                         "a quota would be its own ancestor: ", path, NULL);
 }
 
 static int refuse_depth(const struct weir_quota *quota, struct weir_diag *diag)
@@ -123,9 +121,8 @@ static int refuse_second(struct weir_text above, struct weir_text below,
     char lower[WEIR_SHOW_MAX];
     return weir_diag_set(diag, WEIR_EQUOTA, weir_text_show(below, lower),
                          " and ", weir_text_show(above, upper),
-                         " above it "
-                         "would both be adaptive, and only one of a chain may "
-                         "be; make the other local or counted",
+                         " above it would both be adaptive, and only one of a "
+                         "chain may be; make the other local or counted",
                          NULL);
 }
 
@@ -229,8 +226,7 @@ static int check_children(const struct weir_catalog *catalog,
     if (!child)
         return 0;
     return weir_diag_set(diag, WEIR_ECHILDREN,
-                         "a template has no children; "
-                         "remove or move ",
+                         "a template has no children; remove or move ",
                          weir_text_show(child->name, shown), " first", NULL);
 }
 
@@ -264,21 +260,17 @@ static int check_removed(const struct weir_catalog *catalog,
     weir_text_show(name, shown);
     const struct weir_quota *child = weir_catalog_child(catalog, name, NULL);
     if (child)
-        return weir_diag_set(diag, WEIR_ECHILDREN, shown,
-                             " has children; "
-                             "remove or move ",
-                             weir_text_show(child->name, other), " first",
-                             NULL);
+        return weir_diag_set(
+            diag, WEIR_ECHILDREN, shown, " has children; remove or move ",
+            weir_text_show(child->name, other), " first", NULL);
     for (size_t i = 0; i < weir_catalog_templates(catalog); i++) {
         const struct weir_quota *user = weir_catalog_template(catalog, i);
         if (!weir_text_equal(user->overflow, name) ||
             weir_text_equal(user->name, name))
             continue;
-        return weir_diag_set(diag, WEIR_ECHILDREN, shown,
-                             " is the overflow "
-                             "quota of ",
-                             weir_text_show(user->name, other),
-                             "; change that first", NULL);
+        return weir_diag_set(
+            diag, WEIR_ECHILDREN, shown, " is the overflow quota of ",
+            weir_text_show(user->name, other), "; change that first", NULL);
     }
     return 0;
 }

@@ -79,9 +79,7 @@ static int check_line(struct weir_text line, struct weir_diag *diag)
     weir_text_show(line, shown);
     if (!has_value)
         return weir_diag_set(diag, WEIR_EQUOTA, "the label ", shown,
-                             " has "
-                             "no '='; write key=value",
-                             NULL);
+                             " has no '='; write key=value", NULL);
     if (!sound)
         return weir_diag_set(diag, WEIR_EQUOTA, "the key of the label ", shown,
                              " isn't 1 to 63 of A-Z a-z 0-9 _ . / -", NULL);
@@ -120,9 +118,7 @@ static int refuse_long(struct weir_diag *diag)
 static int refuse_many(struct weir_diag *diag)
 {
     return weir_diag_set(diag, WEIR_EQUOTA,
-                         "there are too many labels; 64 "
-                         "are allowed",
-                         NULL);
+                         "there are too many labels; 64 are allowed", NULL);
 }
 
 int weir_labels_check(struct weir_text labels, struct weir_diag *diag)
@@ -143,16 +139,12 @@ int weir_labels_check(struct weir_text labels, struct weir_diag *diag)
             return refuse_key_twice(line, diag);
         if (order > 0)
             return weir_diag_set(diag, WEIR_EQUOTA,
-                                 "the labels aren't "
-                                 "sorted by key",
-                                 NULL);
+                                 "the labels aren't sorted by key", NULL);
         last = line;
     }
     if (labels.len > 0 && labels.p[labels.len - 1] == '\n')
         return weir_diag_set(diag, WEIR_EQUOTA,
-                             "the labels end with an "
-                             "empty line",
-                             NULL);
+                             "the labels end with an empty line", NULL);
     return 0;
 }
 

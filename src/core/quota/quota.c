@@ -57,9 +57,8 @@ static const struct combination combinations[] = {
       "algorithm=leaky_queue can't be counted: only one process can give out "
       "turns of a queue; use sharing=exact or local, or algorithm=leaky" },
     { WEIR_RATE, WEIR_COUNTED, WEIR_TOKEN_BUCKETS,
-      "algorithm=token_buckets can't be counted: which bucket paid is known "
-      "in one place only; use sharing=exact or local, or "
-      "algorithm=token_bucket" },
+      "algorithm=token_buckets can't be counted: which bucket paid is known in "
+      "one place only; use sharing=exact or local, or algorithm=token_bucket" },
     { WEIR_RATE, WEIR_COUNTED, 0,
       "windows and logs can't be counted; use sharing=exact or local, or "
       "algorithm=leaky" },
@@ -191,13 +190,11 @@ static int check_captures(const struct weir_quota *quota,
                      parent.p[i + 2] == '}';
         if (!whole)
             return weir_diag_set(diag, WEIR_ENAME, "the parent ", shown,
-                                 " holds a brace that isn't part of {1} to "
-                                 "{9}",
+                                 " holds a brace that isn't part of {1} to {9}",
                                  NULL);
         if ((size_t)(parent.p[i + 1] - '0') > globs)
             return weir_diag_set(diag, WEIR_ENAME, "the parent ", shown,
-                                 " uses a capture that the name has no '*' "
-                                 "for",
+                                 " uses a capture that the name has no '*' for",
                                  NULL);
         i += 2;
     }
@@ -217,9 +214,8 @@ static int check_parent(const struct weir_quota *quota, struct weir_diag *diag)
     bool path = quota->glob == WEIR_GLOB_PATH;
     if (template && path && has_char(quota->parent, '{'))
         return weir_diag_set(diag, WEIR_ENAME, "the parent ", shown,
-                             " uses a "
-                             "capture, and a template with glob=path has "
-                             "none; name one quota, or use glob=name",
+                             " uses a capture, and a template with glob=path "
+                             "has none; name one quota, or use glob=name",
                              NULL);
     if (!template || path)
         return check_plain(quota->parent, "parent", diag);
@@ -243,9 +239,8 @@ static int check_overflow_name(const struct weir_quota *quota,
     if (!weir_quota_is_template(quota))
         return weir_diag_set(diag, WEIR_EQUOTA,
                              weir_text_show(quota->name, shown),
-                             " is no "
-                             "template; overflow stands in for instances of "
-                             "one",
+                             " is no template; overflow stands in for "
+                             "instances of one",
                              NULL);
     return check_plain(quota->overflow, "overflow", diag);
 }
@@ -257,10 +252,9 @@ static int check_pattern(const struct weir_quota *quota, struct weir_diag *diag)
     if (quota->glob == WEIR_GLOB_PATH &&
         weir_glob_path_check(quota->name, NULL) < 0)
         return weir_diag_set(diag, WEIR_ENAME, "the name ", shown,
-                             " has a "
-                             "syntax error in its pattern; with glob=path a "
-                             "[ ends with ], and a \\ is followed by the "
-                             "character that it stands for",
+                             " has a syntax error in its pattern; with "
+                             "glob=path a [ ends with ], and a \\ is followed "
+                             "by the character that it stands for",
                              NULL);
     if (quota->glob != WEIR_GLOB_PATH &&
         count_globs(quota->name) > WEIR_CAPTURES_MAX)
@@ -302,9 +296,8 @@ static int check_in_flight(const struct weir_quota *quota,
     shown[weir_limit_format(&alone, shown, sizeof(shown) - 1)] = '\0';
     if (limit->per != 0)
         return weir_diag_set(diag, WEIR_EQUOTA,
-                             "the limit of "
-                             "kind=concurrency is units at a time and has no "
-                             "period; write limit=",
+                             "the limit of kind=concurrency is units at a time "
+                             "and has no period; write limit=",
                              shown, NULL);
     if (limit->units > WEIR_BURST_MAX)
         return weir_diag_set(diag, WEIR_EQUOTA,
@@ -320,22 +313,18 @@ static int check_rate(const struct weir_limit *limit, struct weir_diag *diag)
     shown[weir_limit_format(limit, shown, sizeof(shown) - 1)] = '\0';
     if (limit->per == 0 && limit->units > 0 && !limit->unlimited)
         return weir_diag_set(diag, WEIR_EQUOTA, "the limit ", shown,
-                             " has "
-                             "no period; write it as ",
-                             shown, "/s or ", shown,
-                             "/min, or write kind=concurrency for ", shown,
-                             " at a time", NULL);
+                             " has no period; write it as ", shown, "/s or ",
+                             shown, "/min, or write kind=concurrency for ",
+                             shown, " at a time", NULL);
     if (limit->per == 0 || limit->per > WEIR_PERIOD_MAX)
         return weir_diag_set(diag, WEIR_EQUOTA,
-                             "the period of a limit may "
-                             "be 1 ns to 366 days",
+                             "the period of a limit may be 1 ns to 366 days",
                              NULL);
     if (!limit->unlimited && (weir_u128)limit->units * WEIR_SECOND >
                                  (weir_u128)WEIR_LIMIT_MAX * limit->per)
         return weir_diag_set(diag, WEIR_EQUOTA,
-                             "the limit is above 100G/s, "
-                             "the highest there is; for no limit at all "
-                             "write unlimited",
+                             "the limit is above 100G/s, the highest there is; "
+                             "for no limit at all write unlimited",
                              NULL);
     return 0;
 }
@@ -347,14 +336,10 @@ static int check_burst(const struct weir_burst *burst, const char *what,
         return 0;
     if (burst->in_time && burst->amount > WEIR_PERIOD_MAX)
         return weir_diag_set(diag, WEIR_EQUOTA, what,
-                             " may be 366 days of "
-                             "the limit at most",
-                             NULL);
+                             " may be 366 days of the limit at most", NULL);
     if (!burst->in_time && burst->amount > WEIR_BURST_MAX)
         return weir_diag_set(diag, WEIR_EQUOTA, what,
-                             " may be 2^50 units at "
-                             "most",
-                             NULL);
+                             " may be 2^50 units at most", NULL);
     return 0;
 }
 
@@ -410,9 +395,8 @@ static int check_enumerations(const struct weir_quota *quota,
     if (!wrong)
         return 0;
     return weir_diag_set(diag, WEIR_EQUOTA, wrong,
-                         " holds a value that this "
-                         "version doesn't know; it may come from a newer "
-                         "one",
+                         " holds a value that this version doesn't know; it "
+                         "may come from a newer one",
                          NULL);
 }
 
@@ -432,9 +416,8 @@ static int check_combination(const struct weir_quota *quota,
         return weir_diag_set(diag, WEIR_EQUOTA, row->reason, NULL);
     }
     return weir_diag_set(diag, WEIR_EQUOTA,
-                         "these kind, sharing and "
-                         "algorithm don't go together; use kind=rate "
-                         "sharing=counted algorithm=leaky",
+                         "these kind, sharing and algorithm don't go together; "
+                         "use kind=rate sharing=counted algorithm=leaky",
                          NULL);
 }
 

@@ -178,16 +178,13 @@ static int parse_classes(struct weir_text text,
         return 0;
     if (text.len > WEIR_CLASSES_TEXT_MAX)
         return weir_diag_set(diag, WEIR_EQUOTA,
-                             "classes is too long; it may "
-                             "have 512 bytes",
+                             "classes is too long; it may have 512 bytes",
                              NULL);
     while (text.p && error == 0) {
         struct weir_text part = cut_off_word(&text, ',');
         if (count == WEIR_CONCURRENCY_GATE_CLASSES_MAX)
             return weir_diag_set(diag, WEIR_EQUOTA,
-                                 "there may be 8 classes at "
-                                 "most",
-                                 NULL);
+                                 "there may be 8 classes at most", NULL);
         error = parse_class(part, &options->class_of[count], diag);
         char shown[WEIR_SHOW_MAX];
         if (error == 0 && is_numbered_before(options, count))

@@ -92,12 +92,9 @@ static int check_quantity(const struct weir_quota *quota,
     window_text[weir_window_format(&window, window_text, 31)] = '\0';
     least_text[weir_window_format(&least, least_text, 31)] = '\0';
     return weir_diag_set(diag, WEIR_EQUOTA, "at ", limit_text,
-                         " less than "
-                         "one unit passes in a window of ",
+                         " less than one unit passes in a window of ",
                          window_text, "; write a window of ", least_text,
-                         " or more, or a "
-                         "higher limit",
-                         NULL);
+                         " or more, or a higher limit", NULL);
 }
 
 /* [A-Za-z][A-Za-z0-9_+/-]*, without an empty part: "Europe/Berlin". */
@@ -150,9 +147,8 @@ static int check_time_zone(struct weir_text tz, struct weir_diag *diag)
     char shown[WEIR_SHOW_MAX];
     return weir_diag_set(diag, WEIR_EQUOTA, "tz can't be ",
                          weir_text_show(tz, shown),
-                         "; write UTC, an offset "
-                         "from -14:00 to +14:00 as +03:00, or a zone's name "
-                         "as Europe/Berlin",
+                         "; write UTC, an offset from -14:00 to +14:00 as "
+                         "+03:00, or a zone's name as Europe/Berlin",
                          NULL);
 }
 
@@ -169,10 +165,9 @@ static int check_sliding(const struct weir_quota *quota, struct weir_diag *diag)
 {
     if (quota->window.calendar != WEIR_CALENDAR_NONE)
         return weir_diag_set(diag, WEIR_EQUOTA,
-                             "a window that slides "
-                             "begins at no minute or month of a calendar; "
-                             "write a duration as window=30d, or "
-                             "algorithm=fixed_window",
+                             "a window that slides begins at no minute or "
+                             "month of a calendar; write a duration as "
+                             "window=30d, or algorithm=fixed_window",
                              NULL);
     int error = check_length(quota, diag);
     return error < 0 ? error : check_quantity(quota, diag);
@@ -195,9 +190,8 @@ static int check_sliding_log(const struct weir_quota *quota,
         return error;
     if (quota->max_entries > WEIR_ENTRIES_MAX)
         return weir_diag_set(diag, WEIR_EQUOTA,
-                             "max_entries may be 1 to "
-                             "4096; for more use algorithm=sliding_window, "
-                             "which only counts",
+                             "max_entries may be 1 to 4096; for more use "
+                             "algorithm=sliding_window, which only counts",
                              NULL);
     uint64_t quantity = weir_quota_quantity(quota);
     bool guessed = quota->max_entries == 0 && !quota->limit.unlimited;
@@ -205,8 +199,7 @@ static int check_sliding_log(const struct weir_quota *quota,
         return 0;
     char number[WEIR_NUMBER_MAX];
     return weir_diag_set(diag, WEIR_EQUOTA,
-                         "a sliding log remembers each "
-                         "take, and ",
+                         "a sliding log remembers each take, and ",
                          weir_number_show(quantity, number),
                          " units pass in its window; say how many takes it "
                          "shall remember, at most max_entries=4096, or use "
@@ -285,8 +278,7 @@ static int check_token_buckets(const struct weir_quota *quota,
     struct weir_text rest = quota->next_buckets;
     if (rest.len > WEIR_NEXT_BUCKETS_MAX)
         return weir_diag_set(diag, WEIR_EQUOTA,
-                             "next_buckets is too long; "
-                             "it may have 256 bytes",
+                             "next_buckets is too long; it may have 256 bytes",
                              NULL);
     size_t count = 0;
     struct weir_next_bucket bucket;
@@ -297,15 +289,12 @@ static int check_token_buckets(const struct weir_quota *quota,
         return got;
     if (count == 0)
         return weir_diag_set(diag, WEIR_EQUOTA,
-                             "token_buckets needs further "
-                             "buckets; write them as "
-                             "next_buckets='20/s:200, spill:500', or use "
+                             "token_buckets needs further buckets; write them "
+                             "as next_buckets='20/s:200, spill:500', or use "
                              "algorithm=token_bucket",
                              NULL);
     if (count >= WEIR_BUCKETS_MAX)
-        return weir_diag_set(diag, WEIR_EQUOTA,
-                             "next_buckets may be 3 at "
-                             "most",
+        return weir_diag_set(diag, WEIR_EQUOTA, "next_buckets may be 3 at most",
                              NULL);
     return 0;
 }
@@ -395,19 +384,17 @@ static int check_store(struct weir_text store, struct weir_diag *diag)
         return 0; /* the root */
     if (memchr(store.p, '@', store.len))
         return weir_diag_set(diag, WEIR_EQUOTA,
-                             "a quota is no place for a "
-                             "store's password; write HOST:PORT alone here, "
-                             "and user and password into the limiters' "
-                             "secrets file",
+                             "a quota is no place for a store's password; "
+                             "write HOST:PORT alone here, and user and "
+                             "password into the limiters' secrets file",
                              NULL);
     if (is_store(store))
         return 0;
     char shown[WEIR_SHOW_MAX];
     return weir_diag_set(diag, WEIR_EQUOTA, "store can't be ",
                          weir_text_show(store, shown),
-                         "; write root, "
-                         "redis://HOST:PORT, redis://HOST:PORT/DB, "
-                         "rediss://HOST:PORT or "
+                         "; write root, redis://HOST:PORT, "
+                         "redis://HOST:PORT/DB, rediss://HOST:PORT or "
                          "memcached://HOST:PORT,HOST:PORT",
                          NULL);
 }

@@ -487,9 +487,7 @@ static int set_number_field(size_t field, void *member, struct weir_text value,
     char shown[WEIR_SHOW_MAX];
     if (!sound || (small && number > UINT32_MAX) || (counts && number == 0))
         return weir_diag_set(diag, WEIR_EQUOTA, fields[field].name,
-                             " can't "
-                             "be ",
-                             weir_text_show(value, shown),
+                             " can't be ", weir_text_show(value, shown),
                              "; it is a whole number from ", counts ? "1" : "0",
                              " to ", small ? "4294967295" : "2^64 - 1", NULL);
     uint32_t narrow = (uint32_t)number;
@@ -506,9 +504,7 @@ static int set_signed(size_t field, int64_t *member, struct weir_text value,
         return 0;
     return weir_diag_set(diag, WEIR_EQUOTA, fields[field].name, " can't be ",
                          weir_text_show(value, shown),
-                         "; it is a whole "
-                         "number from -2^63 to 2^63 - 1",
-                         NULL);
+                         "; it is a whole number from -2^63 to 2^63 - 1", NULL);
 }
 
 static const struct weir_text dynamic = { "dynamic", 7 };
@@ -585,9 +581,7 @@ int weir_quota_set(struct weir_quota *quota, struct weir_text field,
         return refuse_unknown_field(field, diag);
     if (fields[i].read_only)
         return weir_diag_set(diag, WEIR_EQUOTA, fields[i].name,
-                             " is the "
-                             "store's to set; leave it out",
-                             NULL);
+                             " is the store's to set; leave it out", NULL);
     if (value.len == 0) {
         reset_field(quota, i);
         return 0;

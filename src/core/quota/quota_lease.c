@@ -99,20 +99,15 @@ static int check_leased(const struct weir_quota *quota, struct weir_diag *diag)
 {
     if (quota->lease < WEIR_LEASE_MIN || quota->lease > WEIR_LEASE_MAX)
         return weir_diag_set(diag, WEIR_EQUOTA,
-                             "lease may be 1 s to 24 h; "
-                             "write it as lease=60s",
+                             "lease may be 1 s to 24 h; write it as lease=60s",
                              NULL);
     weir_duration refresh = weir_quota_refresh(quota, 0);
     char lease[32];
     lease[weir_duration_format(quota->lease, lease, 31)] = '\0';
     if (quota->refresh < WEIR_REFRESH_MIN || refresh > quota->lease)
         return weir_diag_set(diag, WEIR_EQUOTA,
-                             "refresh may be 100 ms up to "
-                             "the lease, which is ",
-                             lease,
-                             "; write it as "
-                             "refresh=1s",
-                             NULL);
+                             "refresh may be 100 ms up to the lease, which is ",
+                             lease, "; write it as refresh=1s", NULL);
     if (quota->learning != WEIR_DURATION_UNSET &&
         quota->learning > WEIR_LEASE_MAX)
         return weir_diag_set(diag, WEIR_EQUOTA,

@@ -219,15 +219,11 @@ static int whole_duration(struct number number, uint64_t unit,
     weir_u128 product = number.num * unit;
     if (product % number.den != 0)
         return weir_diag_set(diag, WEIR_EQUOTA,
-                             "a duration is finer than a "
-                             "nanosecond",
-                             NULL);
+                             "a duration is finer than a nanosecond", NULL);
     product /= number.den;
     if (product > UINT64_MAX)
         return weir_diag_set(diag, WEIR_EQUOTA,
-                             "a duration is longer than "
-                             "584 years",
-                             NULL);
+                             "a duration is longer than 584 years", NULL);
     *out = (weir_duration)product;
     return 0;
 }
@@ -301,9 +297,7 @@ int weir_ratio_parse(struct weir_text text, uint32_t *out,
     weir_u128 ratio = number.num * WEIR_DECAY_ONE;
     if (ratio % number.den != 0)
         return weir_diag_set(diag, WEIR_EQUOTA, shown,
-                             " has more than 9 "
-                             "decimals",
-                             NULL);
+                             " has more than 9 decimals", NULL);
     *out = (uint32_t)(ratio / number.den);
     return 0;
 }
@@ -334,8 +328,7 @@ int weir_decimal_parse(struct weir_text text, const char *what, uint64_t *out,
     weir_u128 decimal = number.num * WEIR_DECIMAL_ONE;
     if (decimal % number.den != 0 || decimal / number.den > DECIMAL_MAX)
         return weir_diag_set(diag, WEIR_EQUOTA, shown,
-                             " has more than 4 "
-                             "decimals, or is above 10^11",
+                             " has more than 4 decimals, or is above 10^11",
                              NULL);
     *out = (uint64_t)(decimal / number.den);
     return 0;
@@ -405,9 +398,7 @@ static int whole_units(struct weir_text text, const char *what, uint64_t max,
     weir_u128 product = number.num * factor->value;
     if (product % number.den != 0)
         return weir_diag_set(diag, WEIR_EQUOTA, shown,
-                             " isn't a whole "
-                             "number of units",
-                             NULL);
+                             " isn't a whole number of units", NULL);
     product /= number.den;
     char bound[WEIR_NUMBER_MAX];
     if (product > max)
@@ -509,8 +500,7 @@ static int parse_period(struct weir_text text, weir_duration *out,
         return error;
     if (period == 0 || period > WEIR_PERIOD_MAX)
         return weir_diag_set(diag, WEIR_EQUOTA,
-                             "the period of a limit may "
-                             "be 1 ns to 366 days",
+                             "the period of a limit may be 1 ns to 366 days",
                              NULL);
     *out = period;
     return 0;
@@ -527,15 +517,13 @@ static int make_limit(struct weir_text text, struct number units,
     bool huge = units.num > UINT64_MAX;
     if (!huge && per > WEIR_PERIOD_MAX)
         return weir_diag_set(diag, WEIR_EQUOTA, shown,
-                             " can't be kept "
-                             "exactly; write whole units over a longer "
-                             "period, as in 3/2s",
+                             " can't be kept exactly; write whole units over a "
+                             "longer period, as in 3/2s",
                              NULL);
     if (huge || units.num * WEIR_SECOND > WEIR_LIMIT_MAX * per)
         return weir_diag_set(diag, WEIR_EQUOTA, shown,
-                             " is above 100G/s, "
-                             "the highest limit there is; for no limit at "
-                             "all write unlimited",
+                             " is above 100G/s, the highest limit there is; "
+                             "for no limit at all write unlimited",
                              NULL);
     *out = (struct weir_limit){ .units = (uint64_t)units.num,
                                 .per = (weir_duration)per };

@@ -115,8 +115,7 @@ static void refuse_unknown_command(struct weir_resp_call *call)
     char text[3 * WEIR_RESP_QUOTED_MAX];
     struct weir_text name = weir_resp_argument(call, 0);
     int len = snprintf(text, sizeof text,
-                       "ERR unknown command '%.*s', with args beginning "
-                       "with: ",
+                       "ERR unknown command '%.*s', with args beginning with: ",
                        name.len < WEIR_RESP_QUOTED_MAX ? (int)name.len
                                                        : WEIR_RESP_QUOTED_MAX,
                        name.p);

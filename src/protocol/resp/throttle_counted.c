@@ -20,9 +20,8 @@ int weir_throttle_sharing_parse(const char *text, bool *out_counted,
     bool is_counted = strcmp(text, "counted") == 0;
     if (!is_counted && strcmp(text, "local") != 0)
         return weir_diag_set(diag, WEIR_EINVAL,
-                             "there is local and counted, "
-                             "not '",
-                             text, "'", NULL);
+                             "there is local and counted, not '", text, "'",
+                             NULL);
     *out_counted = is_counted;
     return 0;
 }

@@ -161,9 +161,8 @@ static int decode_name(struct weir_admin_call *call, const struct route *route,
     int len = weir_uri_decode(rest, false, buf, WEIR_NAME_MAX + 1);
     if (len == WEIR_ESYNTAX)
         return weir_diag_set(diag, WEIR_ENAME,
-                             "the path has a '%' without "
-                             "two hexadecimal digits; write %25 for a "
-                             "percent sign",
+                             "the path has a '%' without two hexadecimal "
+                             "digits; write %25 for a percent sign",
                              NULL);
     if (len < 0)
         return weir_diag_set(diag, WEIR_ENAME,
@@ -241,8 +240,7 @@ void weir_admin_call(struct weir_admin *admin,
     }
     struct weir_diag diag = { 0 };
     weir_diag_set(&diag, WEIR_ENOENT,
-                  "nothing answers at this path; GET "
-                  "/v1 lists those that do",
+                  "nothing answers at this path; GET /v1 lists those that do",
                   NULL);
     weir_admin_answer_error(done, context, WEIR_ENOENT, &diag);
 }

@@ -128,8 +128,7 @@ static int check_reset(const struct weir_admin *admin, struct weir_text name,
     char shown[WEIR_SHOW_MAX];
     if (rule && !quota)
         return weir_diag_set(diag, WEIR_EQUOTA,
-                             "there is no quota of that "
-                             "name; ",
+                             "there is no quota of that name; ",
                              weir_text_show(rule->name, shown),
                              " rules it: reset that one, which empties the "
                              "buckets of all its instances, or set a quota of "

@@ -257,8 +257,7 @@ static int check_name_list(json_t *body, struct weir_diag *diag)
     json_array_foreach(names, index, name) good = good && json_is_string(name);
     return good ? 0
                 : weir_diag_set(diag, WEIR_EINVAL,
-                                "the body is "
-                                "{\"names\": [\"NAME\", ...]}",
+                                "the body is {\"names\": [\"NAME\", ...]}",
                                 NULL);
 }
 
@@ -267,8 +266,7 @@ static int check_editable(const struct weir_admin *admin,
 {
     if (admin->stopping)
         return weir_diag_set(diag, WEIR_ECLOSED,
-                             "the root is stopping; "
-                             "send the edit to another",
+                             "the root is stopping; send the edit to another",
                              NULL);
     if (admin->upstream)
         return weir_diag_set(diag, WEIR_ESTORE,

@@ -130,8 +130,7 @@ int weir_admin_read_undo(struct weir_admin_edit *edit, struct weir_diag *diag)
     const json_t *epoch = json_object_get(edit->body, "epoch");
     if (!json_is_integer(epoch) || json_integer_value(epoch) < 1)
         return weir_diag_set(diag, WEIR_EINVAL,
-                             "the body is "
-                             "{\"epoch\": N}, with an epoch that "
+                             "the body is {\"epoch\": N}, with an epoch that "
                              "`weir quota log` shows",
                              NULL);
     edit->epoch = (uint64_t)json_integer_value(epoch);

@@ -149,8 +149,7 @@ static int read_step_length(const json_t *body, weir_duration *out,
     if (!json_is_string(step) || weir_duration_parse(text, &value, NULL) < 0 ||
         value < STEP_MIN || value > STEP_MAX)
         return weir_diag_set(diag, WEIR_ESYNTAX,
-                             "\"step\" is a time from "
-                             "\"100ms\" to \"1min\"",
+                             "\"step\" is a time from \"100ms\" to \"1min\"",
                              NULL);
     *out = value;
     return 0;
@@ -177,9 +176,8 @@ static int read_previewed_quota(struct weir_admin_call *call, json_t *object,
         error = weir_quota_check(out, diag);
     if (error == 0 && out->kind != WEIR_RATE)
         error = weir_diag_set(diag, WEIR_EQUOTA,
-                              "only a rate can be "
-                              "previewed: how long units are held isn't known "
-                              "from the load",
+                              "only a rate can be previewed: how long units "
+                              "are held isn't known from the load",
                               NULL);
     return error;
 }

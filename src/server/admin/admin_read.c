@@ -25,9 +25,7 @@ static int check_quotas_read(const struct weir_admin *admin,
     if (weir_root_ready(admin->root))
         return 0;
     return weir_diag_set(
-        diag, WEIR_ENOTREADY,
-        "the root has not read its "
-        "quotas yet: ",
+        diag, WEIR_ENOTREADY, "the root has not read its quotas yet: ",
         admin->trouble ? admin->trouble_why : "try again in a moment", NULL);
 }
 

@@ -46,9 +46,8 @@ static int prefix(struct weir_text name, char *buf, struct weir_text *out,
     if (name.len > WEIR_SHADOW_NAME_MAX)
         return weir_diag_set(diag, WEIR_ENAME, "the name ",
                              weir_text_show(name, shown),
-                             " is too long for "
-                             "the shadow set; there a name has 248 bytes at "
-                             "most",
+                             " is too long for the shadow set; there a name "
+                             "has 248 bytes at most",
                              NULL);
     *out = name;
     if (name.len == 0)

@@ -150,8 +150,7 @@ static void log_unknown_resource(const struct answer *a, struct weir_text id,
     if (api->log)
         weir_log_limited(
             api->log, WEIR_LOG_DOORMAN, WEIR_LOG_WARNING,
-            "%.*s asks for %.*s, which %s: it is granted all that it "
-            "asks for",
+            "%.*s asks for %.*s, which %s: it is granted all that it asks for",
             (int)a->request->id.len, a->request->id.p, (int)id.len, id.p,
             error == WEIR_EQUOTA ? "has a quota that isn't leased"
                                  : "has no quota");
@@ -196,8 +195,7 @@ static int check_may_take(const struct answer *a, struct weir_text id)
     if (a->names->denied)
         a->names->denied(a->names->context, id, a->now);
     return weir_diag_set(&a->api->diag, WEIR_EDENIED,
-                         "this credential may "
-                         "not take from ",
+                         "this credential may not take from ",
                          weir_text_show(id, shown), NULL);
 }
 

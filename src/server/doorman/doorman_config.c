@@ -217,8 +217,7 @@ static int set_lengths(const struct weir_doorman_entry *entry,
     if (entry->lease_length.value > most || learning > most)
         return refuse_config(
             diag, entry->line, WEIR_EINVAL,
-            "lease_length and learning_mode_duration must be at "
-            "most 366 days");
+            "lease_length and learning_mode_duration must be at most 366 days");
     if (entry->lease_length.value >
         (double)WEIR_LEASE_MAX / (double)WEIR_SECOND)
         return refuse_config(diag, entry->line, WEIR_EINVAL,

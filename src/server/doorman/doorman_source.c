@@ -167,9 +167,7 @@ static int add_entries(struct weir_doorman_source *source,
     if (templates <= WEIR_TEMPLATES_MAX)
         return 0;
     return weir_diag_set(diag, WEIR_ETOOBIG,
-                         "there are more than 1024 "
-                         "entries with globs",
-                         NULL);
+                         "there are more than 1024 entries with globs", NULL);
 }
 
 /* Adds the last entry once more. If an edit changes nothing (a comment, for
@@ -435,9 +433,7 @@ int weir_doorman_source_new(const struct weir_doorman_source_options *options,
 {
     if (options->place.path.len > WEIR_DOORMAN_LOCATION_TEXT_MAX - 8)
         return weir_diag_set(diag, WEIR_EINVAL,
-                             "--doorman-config: the path "
-                             "is too long",
-                             NULL);
+                             "--doorman-config: the path is too long", NULL);
     struct weir_doorman_source *source = calloc(1, sizeof *source);
     if (!source)
         return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),

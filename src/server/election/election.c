@@ -131,13 +131,11 @@ static int check_etcd(const struct weir_election_options *options,
     size_t len = options->key ? strlen(options->key) : 0;
     if (len == 0 || len > WEIR_ELECTION_KEY_MAX)
         return weir_diag_set(diag, WEIR_EINVAL,
-                             "the key of the election has "
-                             "1 to 500 bytes",
+                             "the key of the election has 1 to 500 bytes",
                              NULL);
     if (options->count == 0 || options->count > WEIR_ETCD_ENDPOINTS_MAX)
         return weir_diag_set(diag, WEIR_EINVAL,
-                             "an election by etcd needs 1 "
-                             "to 16 endpoints",
+                             "an election by etcd needs 1 to 16 endpoints",
                              NULL);
     if (options->ttl != 0 &&
         (options->ttl < WEIR_SECOND || options->ttl > 3600 * WEIR_SECOND ||
@@ -156,18 +154,15 @@ static int check_election_options(const struct weir_election_options *options,
         return WEIR_EINVAL;
     if (!is_identity(options->identity))
         return weir_diag_set(diag, WEIR_EINVAL,
-                             "a server's identity in an "
-                             "election is HOST:PORT, one word of 1 to 255 "
-                             "bytes",
+                             "a server's identity in an election is HOST:PORT, "
+                             "one word of 1 to 255 bytes",
                              NULL);
     if (options->kind == WEIR_ELECTION_ETCD)
         return check_etcd(options, diag);
     if (options->kind == WEIR_ELECTION_FILE &&
         (!options->path || !options->path[0]))
         return weir_diag_set(diag, WEIR_EINVAL,
-                             "the lock of the election "
-                             "needs a file",
-                             NULL);
+                             "the lock of the election needs a file", NULL);
     return 0;
 }
 

@@ -49,9 +49,8 @@ int weir_grpc_authorize(struct grpc_connection *connection, enum grpc_kind kind,
     if (kind == GRPC_DOORMAN &&
         !weir_authorization_is_required(api->authorizer) && !api->loopback)
         return weir_diag_set(diag, WEIR_EDENIED,
-                             "Doorman's calls beyond "
-                             "loopback want --doorman-insecure, or "
-                             "credentials",
+                             "Doorman's calls beyond loopback want "
+                             "--doorman-insecure, or credentials",
                              NULL);
     struct weir_tls_peer names;
     struct weir_caller caller = grpc_caller_of(connection, authorization);

@@ -281,8 +281,7 @@ static void note_failure(struct weir_snapshot *s, const struct weir_diag *why)
     memcpy(s->state.problem, why->text, sizeof s->state.problem);
     if (!told)
         weir_log_limited(s->log, WEIR_LOG_SNAPSHOT, WEIR_LOG_WARNING,
-                         "no new snapshot of the quotas, "
-                         "trying again: %s",
+                         "no new snapshot of the quotas, trying again: %s",
                          why->text);
 }
 
