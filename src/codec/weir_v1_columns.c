@@ -16,7 +16,7 @@
  * for each other value a step to its row, and the value.
  *
  * proto/weir.proto is authoritative: the tests compare both directions with
- * protobuf-c. Where protobuf lets a sender choose (a column in pieces or
+ * protobuf-c. If protobuf lets a sender choose (a column in pieces or
  * unpacked, a field twice), only one form is accepted.
  *
  * Writing takes two walks, as a packed column's length precedes it. Rejected:

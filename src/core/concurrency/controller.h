@@ -94,7 +94,7 @@ enum weir_guard {
  * weir_controller_defaults(); the numbers below are its values. */
 struct weir_controller_options {
     enum weir_controller_kind kind;
-    /* All: 0 < min <= initial <= max <= WEIR_PERMITS_MAX. Where the kind
+    /* All: 0 < min <= initial <= max <= WEIR_PERMITS_MAX. If the kind
      * deals in whole ones (all but target), min >= 1.
      *              initial      min      max
      *   none       PERMITS_MAX  1        PERMITS_MAX

@@ -190,7 +190,7 @@ static uint32_t extract(struct weir_book *book, enum tree tree, uint32_t at,
 
 /* ---- Bands ---- */
 
-/* Where 'number' stands in the order, or would stand. */
+/* The position of 'number' in the order, or the one that it would have. */
 static uint32_t band_rank(const struct weir_book *book, int64_t number)
 {
     uint32_t rank = 0;
