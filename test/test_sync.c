@@ -19,7 +19,7 @@
  *
  *     truth - lost - behind - doubtful <= fill <= truth + doubtful
  *
- * and where nothing died, exactly truth. Where several kinds of mishap meet
+ * and where nothing died, exactly truth. If several kinds of mishap meet
  * (limiters and roots that die, links that are cut), counts may be known only
  * to a node that died, and only the upper bound is left. The test prints how
  * many histories were judged in which way. */

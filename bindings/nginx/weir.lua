@@ -6,7 +6,7 @@
 --     weir.take_by_name("s3_photos_write", 3)  -- charges 3 units
 --
 -- The limiter is the worker's own, in the zone of weir_zone: `weir` directives,
--- Lua and other workers decide on the same counts. No call waits. Where no
+-- Lua and other workers decide on the same counts. No call waits. If no
 -- weir_zone is defined, or it can't be opened, everything passes.
 --
 -- LuaJIT's FFI finds libweir and the module in the process: nginx has loaded
