@@ -61,22 +61,13 @@ void weir_assert_failed(const char *what, const char *file, int line)
     ((condition) ? (void)0 : weir_assert_failed(#condition, __FILE__, __LINE__))
 
 /* An assertion that is too expensive for releases: in a hot function, or one
- * that walks. Checked in debug builds and beside sanitizers (meson.build);
- * otherwise compiled, and not evaluated. */
-#ifdef WEIR_AUDITS
-#define weir_audit(condition) weir_assert(condition)
-#else
-#define weir_audit(condition) ((void)sizeof(!!(condition)))
-#endif
-
+ * that walks. WEIR_AUDITS (meson.build) is 1 in debug builds and beside
+ * sanitizers; where it is 0, nothing is evaluated. */
+#define weir_audit(condition) weir_assert(!WEIR_AUDITS || (condition))
 /* How many slots, quotas or pools an owner audits at each of its ticks, with
  * weir_assert(): all of them where audits are on. In a release the background
  * thread reaches each of n after n / WEIR_AUDITS_PER_TICK ticks. */
-#ifdef WEIR_AUDITS
-#define WEIR_AUDITS_PER_TICK UINT32_MAX
-#else
-#define WEIR_AUDITS_PER_TICK 4u
-#endif
+#define WEIR_AUDITS_PER_TICK (WEIR_AUDITS ? UINT32_MAX : 4u)
 
 #define WEIR_LIKELY(x) __builtin_expect(!!(x), 1)
 #define WEIR_UNLIKELY(x) __builtin_expect(!!(x), 0)
