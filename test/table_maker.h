@@ -6,7 +6,7 @@
 
 #include "core/base/rng.h"
 #include "core/table/table_bucket_state_internal.h"
-#include "core/table/table_charge_record.h"
+#include "core/table/link_exact.h"
 #include "core/table/table_permit.h"
 #include "core/table/table_read.h"
 #include "core/table/table_share.h"

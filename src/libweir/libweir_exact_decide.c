@@ -35,7 +35,7 @@
 
 #include "core/base/atomic.h"
 #include "core/base/rng.h"
-#include "core/table/table_charge_record.h"
+#include "core/table/link_exact.h"
 
 #define CLOSED_RETRY WEIR_SECOND
 /* The next leave can't be predicted; as in table_reply.c. */

@@ -18,7 +18,7 @@
  * Units in flight. The count of an in-flight counter is the number of units
  * that its permits hold: it sinks as often as it grows. All of the above holds
  * for it, without a pace. A released permit causes a report when the count has
- * sunk by the slack (table_permit.c), or others would wait for units that are
+ * sunk by the slack (link_inflight.c), or others would wait for units that are
  * free. Each session reports the count anew, since the root may have given it
  * back meanwhile. */
 

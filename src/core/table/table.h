@@ -14,7 +14,7 @@
  * take the writer lock (table_lock.c).
  *
  * Units in flight are in table_permit.h, quotas that a store counts in
- * table_charge_record.h, processes that share a table in table_share.h, copies
+ * link_exact.h, processes that share a table in table_share.h, copies
  * of slots in table_view.h. */
 
 #ifndef WEIR_TABLE_H

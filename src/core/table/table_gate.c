@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * table/table_gate.c - slots with a limit found from the latency of requests.
  *
- * An adaptive quota has an in-flight counter (table_permit.c) with a
+ * An adaptive quota has an in-flight counter (link_inflight.c) with a
  * concurrency gate (concurrency/concurrency_gate.h) in front of it. The
  * counter remains the true number of units in flight by the name, so edits,
  * forks, eviction and reports work as for any other slot; it refuses only by

@@ -109,7 +109,7 @@ void weir_slot_queue(struct weir_table *t, uint32_t slot,
                      const struct weir_quota *quota);
 void weir_slot_queue_as(struct weir_table *t, uint32_t slot, uint32_t template);
 
-/* ---- table_permit.c ---- */
+/* ---- link_inflight.c ---- */
 /* Gives back the units that 'process' has in flight at the slot. */
 void weir_inflight_reap(struct weir_table *t, uint32_t slot, uint32_t process);
 

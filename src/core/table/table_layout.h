@@ -66,7 +66,7 @@ typedef uint32_t weir_mini;
 #define META_BUCKET_STATE \
     0x20u                    /* a bucket state decides (table_bucket_state.c) */
 #define META_AWAY 0x40u      /* a store decides, not this table alone */
-#define META_INFLIGHT 0x80u  /* counts units in flight (table_permit.c) */
+#define META_INFLIGHT 0x80u  /* counts units in flight (link_inflight.c) */
 #define META_ADAPTIVE 0x100u /* META_INFLIGHT with a gate (table_gate.c) */
 #define META_STALE (META_PASS | META_LIMIT | META_HOLD)
 #define META_FLAGS 0x1ffu
@@ -171,7 +171,7 @@ struct shadow_slot {
 };
 static_assert(sizeof(struct shadow_slot) == 16, "");
 
-/* Units in flight by a slot's name (table_permit.c). No edit writes 'held': it
+/* Units in flight by a slot's name (link_inflight.c). No edit writes 'held': it
  * is the sum of the permits, also after the quota was changed or removed. */
 struct inflight {
     uint64_t in_flight; /* units in flight here; atomic */

@@ -21,7 +21,7 @@
  *     store                  the chain isn't decided here alone: nothing is
  *                            charged, the caller goes on by weir_table_begin()
  *     in-flight counter      judged as a bucket is, and never charged: an enter
- *                            adds to it (table_permit.c), before the bucket
+ *                            adds to it (link_inflight.c), before the bucket
  *                            states step
  *
  * Most takes need only the bare comparison. So each link is first judged by its

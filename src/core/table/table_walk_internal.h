@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * table/table_walk_internal.h - a decision on its way through a chain.
  *
- * table_take.c and table_charge.c walk and charge, table_permit.c counts units
+ * table_take.c and table_charge.c walk and charge, link_inflight.c counts units
  * in flight, table_bucket_state.c steps bucket states of several words,
- * table_reply.c explains the result, table_charge_record.c does the same for
+ * table_reply.c explains the result, link_exact.c does the same for
  * chains with a store. */
 
 #ifndef WEIR_TABLE_WALK_INTERNAL_H
@@ -152,7 +152,7 @@ static inline unsigned weir_walk_step_states(struct weir_table *t,
     return weir_walk_step(t, walk, &q->ask, steps);
 }
 
-/* ---- table_permit.c ---- */
+/* ---- link_inflight.c ---- */
 /* Puts the weight in flight at one slot. False: the quota refuses. */
 bool weir_link_enter(struct weir_table *t, uint32_t slot,
                      const struct look *look, struct weir_permit_record *record,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * table/table_charge_record.h - exact quotas, any thread. */
+ * table/link_exact.h - exact quotas, any thread. */
 
-#ifndef WEIR_TABLE_CHARGE_RECORD_H
-#define WEIR_TABLE_CHARGE_RECORD_H
+#ifndef WEIR_LINK_EXACT_H
+#define WEIR_LINK_EXACT_H
 
 #include "core/table/table.h"
 
@@ -80,4 +80,4 @@ void weir_table_count_refused(struct weir_table *table, uint32_t stripe,
 void weir_algorithm_rule_share(struct weir_algorithm_rule *rule,
                                uint32_t limiters);
 
-#endif /* WEIR_TABLE_CHARGE_RECORD_H */
+#endif /* WEIR_LINK_EXACT_H */

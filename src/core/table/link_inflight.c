@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * table/table_permit.c - units in flight: entering and leaving.
+ * table/link_inflight.c - units in flight: entering and leaving.
  *
  * A quota of kind concurrency has an in-flight counter. Its limit is
  * units at a time; an enter puts some of them in flight, until its leave. The

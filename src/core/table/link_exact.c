@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * core/table/table_charge_record.c - charge records, for chains that aren't
+ * core/table/link_exact.c - charge records, for chains that aren't
  * decided here alone.
  *
  * Links that a store counts come last: a refusal by this process then costs no
@@ -14,7 +14,7 @@
  * the same, as last received from the roots; whenever that number changes, a
  * bucket is carried over to its new rate. */
 
-#include "core/table/table_charge_record.h"
+#include "core/table/link_exact.h"
 
 #include "core/table/table_bucket_state_internal.h"
 #include "core/table/table_stripe_internal.h"
