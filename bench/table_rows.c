@@ -116,7 +116,9 @@ static struct weir_ref put_rate(struct hot_table *hot, struct weir_text name,
 /* Fills the quota and its ancestors with half a second's leak. */
 static void load(struct hot_table *hot, struct weir_ref ref, uint64_t units)
 {
-    weir_table_charge(hot->block.table, 0, ref, units / 2, START);
+    struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_CHARGE,
+                                      .weight = units / 2 };
+    weir_table_ask(hot->block.table, 0, ref, &ask, NULL, START);
 }
 
 static void put_all_loaded(struct hot_table *hot)
@@ -159,7 +161,9 @@ static void *hot_setup(const char **out_note)
         quota_of(WEIR_TEXT("full"), none, 1, WEIR_PERIOD_MAX);
     full.low_burst = full.high_burst = (struct weir_burst){ .amount = 10 };
     hot->full = put(table, &full);
-    weir_table_charge(table, 0, hot->full, 20, START);
+    struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_CHARGE,
+                                      .weight = 20 };
+    weir_table_ask(table, 0, hot->full, &ask, NULL, START);
     for (int i = 0; i < 2; i++) {
         hot->stripes[i] = weir_table_claim_stripe(table);
         hot->clocks[i].now = START;

@@ -122,8 +122,10 @@ void weir_fleet_charge(struct weir_fleet *fleet, uint32_t limiter,
     struct weir_ref ref;
     if (!node || !find_ref(node, name, &ref))
         return;
-    unsigned outcome = weir_table_charge(node->table, node->stripe, ref, weight,
-                                         weir_node_now(node));
+    struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_CHARGE,
+                                      .weight = weir_weight_clipped(weight) };
+    unsigned outcome = weir_table_ask(node->table, node->stripe, ref, &ask,
+                                      NULL, weir_node_now(node));
     counted(node, ref, (int64_t)weight);
     if (outcome & WEIR_OUTCOME_KICK)
         weir_node_kick(node);
@@ -136,8 +138,10 @@ void weir_fleet_refund(struct weir_fleet *fleet, uint32_t limiter,
     struct weir_ref ref;
     if (!node || !find_ref(node, name, &ref))
         return;
-    unsigned outcome = weir_table_refund(node->table, node->stripe, ref, weight,
-                                         weir_node_now(node));
+    struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_REFUND,
+                                      .weight = weir_weight_clipped(weight) };
+    unsigned outcome = weir_table_ask(node->table, node->stripe, ref, &ask,
+                                      NULL, weir_node_now(node));
     counted(node, ref, -(int64_t)weight);
     if (outcome & WEIR_OUTCOME_KICK)
         weir_node_kick(node);

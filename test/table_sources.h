@@ -8,7 +8,7 @@
 
 #include "core/table/table_area.c"
 #include "core/table/table_bucket_state.c"
-#include "core/table/table_charge.c"
+#include "core/table/link_bucket.c"
 #include "core/table/link_exact.c"
 #include "core/table/table_edit.c"
 #include "core/table/table_enter.c"
@@ -20,7 +20,7 @@
 #include "core/table/link_inflight.c"
 #include "core/table/table_pin.c"
 #include "core/table/table_read.c"
-#include "core/table/table_reply.c"
+#include "core/table/link_state.c"
 #include "core/table/table_rule.c"
 #include "core/table/table_shadow.c"
 #include "core/table/table_shadow_set.c"

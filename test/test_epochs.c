@@ -16,6 +16,7 @@
 #include "core/node/limiter.h"
 #include "core/node/root.h"
 #include "io/clock.h"
+#include "table_calls.h"
 #include "table_maker.h"
 
 #define STEP (100 * WEIR_MILLISECOND)

@@ -31,6 +31,7 @@
 
 #include "explore.h"
 #include "fiber.h"
+#include "table_calls.h"
 #include "table_maker.h"
 
 #define SLOTS 6
@@ -266,13 +267,13 @@ static void take_both(void *state)
 {
     struct stage *s = state;
     struct thread *self = &s->threads[0];
-    struct weir_act act = { .kind = WEIR_ACT_TAKE, .weight = 1 };
+    struct weir_algorithm_ask act = { .op = WEIR_ALGORITHM_TAKE, .weight = 1 };
     unsigned outcome = weir_table_take(s->t, 0, s->ref, 1, NULL, LATER);
     self->asked++;
     self->stale += !!(outcome & WEIR_OUTCOME_STALE_REF);
     self->passed += !(outcome & WEIR_OUTCOME_STALE_REF);
     if (outcome & WEIR_OUTCOME_SHADOW)
-        weir_table_shadow(s->t, 0, s->ref, &act, LATER);
+        weir_table_shadow(s->t, 0, s->ref, &act, false, LATER);
 }
 
 /* The shadow slot is freed, and another name of the shadow set gets it. */
@@ -289,13 +290,13 @@ static void drop_shadow_slot_for_stranger(void *state)
 static void evict_and_learn(void *state)
 {
     struct stage *s = state;
-    struct weir_act nothing = { .kind = WEIR_ACT_TAKE };
+    struct weir_algorithm_ask nothing = { .op = WEIR_ALGORITHM_TAKE };
     struct weir_ref next;
     weir_table_lock(s->t);
     weir_table_evict(s->t, SLOTS, SLOTS, LATER);
     weir_table_unlock(s->t);
     weir_table_resolve(s->t, WEIR_TEXT("i_2"), false, &next, LATER);
-    weir_table_shadow(s->t, 0, next, &nothing, LATER);
+    weir_table_shadow(s->t, 0, next, &nothing, false, LATER);
 }
 
 static void reparent(void *state)
@@ -784,9 +785,9 @@ static void run_shadow_slots(const char *name, const char *live,
     put(s, shadow_slot, NULL, 50, MADE_AT);
     put(s, "shadow:i_2", NULL, 50, MADE_AT);
     aim(s, aimed);
-    struct weir_act nothing = { .kind = WEIR_ACT_TAKE };
+    struct weir_algorithm_ask nothing = { .op = WEIR_ALGORITHM_TAKE };
     if (known)
-        weir_table_shadow(s->t, 0, s->ref, &nothing, MADE_AT);
+        weir_table_shadow(s->t, 0, s->ref, &nothing, false, MADE_AT);
     settle(s);
     program.fibers = 2;
     program.run[0] = take_both;

@@ -297,6 +297,27 @@ class House(unittest.TestCase):
         status, _ = self.check("check-header")
         self.assertEqual(status, 1)
 
+    def test_a_long_trip(self):
+        away = "".join(f"int away{i}(int k);\nint away{i}(int k)\n{{\n"
+                       "    return k;\n}\n" for i in range(27))
+        self.plant("src/core/base/planted_away.c", away)
+        calls = "".join(f"    home(away{i}(weight));\n    home(weight);\n"
+                        for i in range(27))
+        home = "static int home(int weight)\n{\n    return weight;\n}\n"
+        self.plant("src/core/base/planted.c", home +
+                   f"int weir_take(int weight);\nint weir_take(int weight)\n"
+                   f"{{\n{calls}    return 0;\n}}\n")
+        self.assert_caught("returns to a file", "check-trip")
+
+    def test_a_trip_under_many_names(self):
+        calls = "".join(f"static int f{i}(int n{i})\n{{\n    return n{i};\n}}\n"
+                        for i in range(12))
+        takes = "".join(f"    f{i}(weight);\n" for i in range(12))
+        self.plant("src/core/base/planted.c", calls +
+                   f"int weir_take(int weight);\nint weir_take(int weight)\n"
+                   f"{{\n{takes}    return 0;\n}}\n")
+        self.assert_caught("13 names", "check-trip")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -20,6 +20,7 @@
 #include "core/node/limiter.h"
 #include "core/node/root.h"
 #include "io/clock.h"
+#include "table_calls.h"
 #include "table_maker.h"
 
 #define ROOTS 2

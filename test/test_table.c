@@ -21,6 +21,7 @@
 #include <cmocka.h>
 
 #include "compare.h"
+#include "table_calls.h"
 #include "table_maker.h"
 
 #define DAY (86400 * WEIR_SECOND)

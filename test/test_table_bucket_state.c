@@ -23,6 +23,7 @@
 #include "compare.h"
 #include "core/quota/quota_algorithm_rule.h"
 #include "patience.h"
+#include "table_calls.h"
 #include "table_maker.h"
 
 #define QUOTAS 16
@@ -775,11 +776,11 @@ static void test_a_shadow_set_has_bucket_states(void **state)
     struct weir_quota shadow = window_of("shadow:q", 2, WEIR_SECOND);
     struct weir_ref ref = made_put(t, &live, MADE_AT);
     struct weir_ref shadow_slot = made_put(t, &shadow, MADE_AT);
-    struct weir_act act = { .kind = WEIR_ACT_TAKE, .weight = 1 };
+    struct weir_algorithm_ask act = { .op = WEIR_ALGORITHM_TAKE, .weight = 1 };
     for (int i = 0; i < 5; i++) {
         assert_int_equal(weir_table_take(t, 0, ref, 1, NULL, MADE_AT),
                          WEIR_OUTCOME_SHADOW | (i ? 0 : WEIR_OUTCOME_KICK));
-        weir_table_shadow(t, 0, ref, &act, MADE_AT);
+        weir_table_shadow(t, 0, ref, &act, false, MADE_AT);
     }
     assert_true(weir_table_count(t, ref.slot) == 5);
     assert_true(weir_table_count(t, shadow_slot.slot) == 2);

@@ -20,6 +20,7 @@
 #include "compare.h"
 #include "core/quota/quota_adaptive.h"
 #include "patience.h"
+#include "table_calls.h"
 #include "table_maker.h"
 
 #define LATER (MADE_AT + WEIR_SECOND)

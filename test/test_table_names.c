@@ -17,6 +17,7 @@
 
 #include "compare.h"
 #include "core/quota/glob.h"
+#include "table_calls.h"
 #include "table_maker.h"
 
 static struct weir_quota quota_of(const char *name, const char *parent)

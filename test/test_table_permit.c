@@ -17,6 +17,7 @@
 
 #include "compare.h"
 #include "patience.h"
+#include "table_calls.h"
 #include "table_maker.h"
 
 #define LATER (MADE_AT + WEIR_SECOND)

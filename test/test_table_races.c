@@ -22,6 +22,7 @@
 
 #include "explore.h"
 #include "fiber.h"
+#include "table_calls.h"
 #include "table_maker.h"
 
 /* ---- The stage ---- */

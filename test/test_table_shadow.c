@@ -23,6 +23,7 @@
 
 #include "compare.h"
 #include "patience.h"
+#include "table_calls.h"
 #include "table_maker.h"
 
 static const char *const names[] = {
@@ -135,27 +136,18 @@ static bool reply_equal(const struct weir_reply *a, const struct weir_reply *b)
 }
 
 static unsigned act_on(struct weir_table *t, struct weir_ref ref,
-                       const struct weir_act *act, struct weir_reply *reply,
-                       weir_instant now)
+                       const struct weir_algorithm_ask *act,
+                       struct weir_reply *reply, weir_instant now)
 {
-    switch (act->kind) {
-    case WEIR_ACT_TAKE:
-        return weir_table_take(t, 1, ref, act->weight, reply, now);
-    case WEIR_ACT_RESERVE:
-        return weir_table_reserve(t, 1, ref, act->weight, act->wait_max, reply,
-                                  now);
-    case WEIR_ACT_CHARGE:
-        return weir_table_charge(t, 1, ref, act->weight, now);
-    case WEIR_ACT_REFUND:
-        return weir_table_refund(t, 1, ref, act->weight, now);
-    }
-    return 0;
+    return act->op == WEIR_ALGORITHM_TAKE
+               ? weir_table_take(t, 1, ref, act->weight, reply, now)
+               : weir_table_ask(t, 1, ref, act, reply, now);
 }
 
 /* The oracle's answer. The explanation of a reserve draws from the oracle's
  * chance, but not from the shadow set's, so the draw is undone here. */
 static unsigned ask_oracle(struct world *w, struct weir_text name,
-                           const struct weir_act *act)
+                           const struct weir_algorithm_ask *act)
 {
     struct weir_ref ref;
     struct weir_reply reply;
@@ -166,31 +158,32 @@ static unsigned ask_oracle(struct world *w, struct weir_text name,
     struct chance before = *chance;
     unsigned outcome =
         act_on(w->oracle, ref, act,
-               act->kind == WEIR_ACT_RESERVE ? &reply : NULL, w->now);
-    if (act->kind == WEIR_ACT_RESERVE)
+               act->op == WEIR_ALGORITHM_RESERVE ? &reply : NULL, w->now);
+    if (act->op == WEIR_ALGORITHM_RESERVE)
         *chance = before;
     return outcome;
 }
 
-static struct weir_act any_act(struct world *w)
+static struct weir_algorithm_ask any_act(struct world *w)
 {
-    struct weir_act act = { .kind = WEIR_ACT_TAKE,
-                            .weight = weir_rng_below(&w->rng, 4) };
+    struct weir_algorithm_ask act = { .op = WEIR_ALGORITHM_TAKE,
+                                      .weight = weir_rng_below(&w->rng, 4) };
     uint64_t kind = weir_rng_below(&w->rng, 10);
     if (kind == 0)
-        act.kind = WEIR_ACT_CHARGE;
+        act.op = WEIR_ALGORITHM_CHARGE;
     if (kind == 1)
-        act.kind = WEIR_ACT_RESERVE;
+        act.op = WEIR_ALGORITHM_RESERVE;
     act.wait_max = weir_rng_below(&w->rng, 20 * WEIR_MILLISECOND);
     return act;
 }
 
-static unsigned ask_both(struct world *w, size_t i, struct weir_act *act)
+static unsigned ask_both(struct world *w, size_t i,
+                         struct weir_algorithm_ask *act)
 {
-    bool by_name = act->kind == WEIR_ACT_TAKE && weir_rng_below(&w->rng, 2);
+    bool by_name = act->op == WEIR_ALGORITHM_TAKE && weir_rng_below(&w->rng, 2);
     struct weir_reply got = { 0 }, want = { 0 };
     bool replies =
-        act->kind == WEIR_ACT_RESERVE || weir_rng_below(&w->rng, 2) == 0;
+        act->op == WEIR_ALGORITHM_RESERVE || weir_rng_below(&w->rng, 2) == 0;
     struct weir_text name = weir_text_of(names[i]);
     struct weir_ref ref = w->pin[i], alone = w->pin_alone[i];
     if (by_name) {
@@ -200,7 +193,7 @@ static unsigned ask_both(struct world *w, size_t i, struct weir_act *act)
                          weir_table_resolve(w->live, name, false, &alone,
                                             w->now) != WEIR_RESOLVED_NONE);
         if (!ruled) {
-            weir_table_shadow_name(w->both, 1, name, act->weight, w->now);
+            weir_table_shadow_name(w->both, 1, name, act, w->now);
             return 0;
         }
     }
@@ -210,16 +203,16 @@ static unsigned ask_both(struct world *w, size_t i, struct weir_act *act)
     const unsigned verdict = WEIR_OUTCOME_LIMITED | WEIR_OUTCOME_STALE_REF;
     assert_int_equal(outcome & verdict, expected & verdict);
     assert_true(!replies || reply_equal(&got, &want));
-    act->limited = outcome & WEIR_OUTCOME_LIMITED;
     if (outcome & WEIR_OUTCOME_SHADOW)
-        weir_table_shadow(w->both, 1, ref, act, w->now);
+        weir_table_shadow(w->both, 1, ref, act, outcome & WEIR_OUTCOME_LIMITED,
+                          w->now);
     return outcome;
 }
 
 static void request(struct world *w)
 {
     size_t i = weir_rng_below(&w->rng, NAMES);
-    struct weir_act act = any_act(w);
+    struct weir_algorithm_ask act = any_act(w);
     unsigned outcome = ask_both(w, i, &act);
     unsigned shadow = ask_oracle(w, weir_text_of(names[i]), &act);
     w->passed += !(outcome & WEIR_OUTCOME_LIMITED);
@@ -373,13 +366,13 @@ static uint64_t refused_by(struct weir_table *t, const char *name)
 }
 
 static unsigned act(struct weir_table *t, struct weir_ref ref,
-                    enum weir_act_kind kind, uint64_t weight)
+                    enum weir_algorithm_op kind, uint64_t weight)
 {
-    struct weir_act act = { .kind = kind, .weight = weight };
+    struct weir_algorithm_ask act = { .op = kind, .weight = weight };
     unsigned outcome = act_on(t, ref, &act, NULL, MADE_AT);
-    act.limited = outcome & WEIR_OUTCOME_LIMITED;
     if (outcome & WEIR_OUTCOME_SHADOW)
-        weir_table_shadow(t, 1, ref, &act, MADE_AT);
+        weir_table_shadow(t, 1, ref, &act, outcome & WEIR_OUTCOME_LIMITED,
+                          MADE_AT);
     return outcome & ~(unsigned)WEIR_OUTCOME_KICK;
 }
 
@@ -390,19 +383,19 @@ static void test_without_a_shadow_set_nothing_is_asked(void **state)
     weir_table_claim_stripe(t);
     struct weir_quota quota = hard("q", NULL, 10);
     struct weir_ref ref = made_put(t, &quota, MADE_AT);
-    assert_int_equal(act(t, ref, WEIR_ACT_TAKE, 1), 0);
+    assert_int_equal(act(t, ref, WEIR_ALGORITHM_TAKE, 1), 0);
     quota = hard("shadow:q", NULL, 5);
     put(t, &quota, MADE_AT);
-    assert_int_equal(act(t, ref, WEIR_ACT_TAKE, 1), WEIR_OUTCOME_SHADOW);
+    assert_int_equal(act(t, ref, WEIR_ALGORITHM_TAKE, 1), WEIR_OUTCOME_SHADOW);
     weir_table_drop(t, WEIR_TEXT("shadow:q"), MADE_AT);
-    assert_int_equal(act(t, ref, WEIR_ACT_TAKE, 1), 0);
+    assert_int_equal(act(t, ref, WEIR_ALGORITHM_TAKE, 1), 0);
     /* A whole set without it removes it as well. */
     put(t, &quota, MADE_AT);
     weir_table_begin_full(t);
     quota = hard("q", NULL, 10);
     put(t, &quota, MADE_AT);
     weir_table_end_full(t, MADE_AT);
-    assert_int_equal(act(t, ref, WEIR_ACT_TAKE, 1), 0);
+    assert_int_equal(act(t, ref, WEIR_ALGORITHM_TAKE, 1), 0);
     made_audit(t);
     free(t);
 }
@@ -418,7 +411,7 @@ static void test_a_larger_limit_is_seen_to_pass_more(void **state)
     put(t, &quota, MADE_AT);
     unsigned limited = 0;
     for (int i = 0; i < 20; i++)
-        limited += act(t, ref, WEIR_ACT_TAKE, 1) & WEIR_OUTCOME_LIMITED;
+        limited += act(t, ref, WEIR_ALGORITHM_TAKE, 1) & WEIR_OUTCOME_LIMITED;
     assert_int_equal(limited, 10);
     assert_int_equal(passed_by(t, "q"), 10);
     assert_int_equal(passed_by(t, "shadow:q"), 15);
@@ -446,14 +439,14 @@ static void test_templates_rule_their_own_set(void **state)
         weir_table_resolve(t, WEIR_TEXT("c/1"), false, &ref, MADE_AT),
         WEIR_RESOLVED);
     for (int i = 0; i < 10; i++)
-        act(t, ref, WEIR_ACT_TAKE, 1);
+        act(t, ref, WEIR_ALGORITHM_TAKE, 1);
     assert_int_equal(passed_by(t, "shadow:c/1"), 5);
     assert_int_equal(passed_by(t, "shadow:top"), 5);
     assert_int_equal(
         weir_table_resolve(t, WEIR_TEXT("c/2"), false, &ref, MADE_AT),
         WEIR_RESOLVED);
     for (int i = 0; i < 10; i++)
-        act(t, ref, WEIR_ACT_TAKE, 1);
+        act(t, ref, WEIR_ALGORITHM_TAKE, 1);
     assert_int_equal(passed_by(t, "shadow:c/2"), 2);
     assert_int_equal(refused_by(t, "shadow:top"), 8);
     made_audit(t);
@@ -466,26 +459,28 @@ static void test_names_that_live_has_not_count_there_too(void **state)
     struct weir_table *t = made_table(32, 2, 1);
     weir_table_claim_stripe(t);
     struct weir_quota quota = hard("shadow:new", NULL, 3);
+    struct weir_algorithm_ask one = { .op = WEIR_ALGORITHM_TAKE, .weight = 1 };
     put(t, &quota, MADE_AT);
     for (int i = 0; i < 5; i++)
-        weir_table_shadow_name(t, 1, WEIR_TEXT("new"), 1, MADE_AT);
+        weir_table_shadow_name(t, 1, WEIR_TEXT("new"), &one, MADE_AT);
     assert_int_equal(passed_by(t, "shadow:new"), 3);
     assert_int_equal(refused_by(t, "shadow:new"), 2);
     /* A caller can't ask for a name of the shadow set, nor for one that would
      * be too long there. */
     assert_int_equal(
-        weir_table_shadow_name(t, 1, WEIR_TEXT("shadow:new"), 1, MADE_AT), 0);
+        weir_table_shadow_name(t, 1, WEIR_TEXT("shadow:new"), &one, MADE_AT),
+        0);
     char name[WEIR_NAME_MAX];
     memset(name, 'n', sizeof name);
     struct weir_text longest = { name, WEIR_SHADOW_NAME_MAX + 1 };
-    weir_table_shadow_name(t, 1, longest, 1, MADE_AT);
+    weir_table_shadow_name(t, 1, longest, &one, MADE_AT);
     struct weir_ref pin;
     weir_table_pin(t, longest, &pin, MADE_AT);
-    act(t, pin, WEIR_ACT_TAKE, 1);
+    act(t, pin, WEIR_ALGORITHM_TAKE, 1);
     assert_int_equal(weir_table_live(t), 2);
     /* A handle to a name without quota. */
     weir_table_pin(t, WEIR_TEXT("new"), &pin, MADE_AT);
-    act(t, pin, WEIR_ACT_TAKE, 1);
+    act(t, pin, WEIR_ALGORITHM_TAKE, 1);
     assert_int_equal(refused_by(t, "shadow:new"), 3);
     free(t);
 }
@@ -499,29 +494,29 @@ static void test_shadow_slots_follow_edits(void **state)
     struct weir_ref ref = made_put(t, &quota, MADE_AT);
     struct weir_quota other = hard("shadow:z", NULL, 100);
     put(t, &other, MADE_AT);
-    act(t, ref, WEIR_ACT_TAKE, 1); /* no shadow slot is remembered */
+    act(t, ref, WEIR_ALGORITHM_TAKE, 1); /* no shadow slot is remembered */
     quota = hard("shadow:q", NULL, 100);
     put(t, &quota, MADE_AT);
-    act(t, ref, WEIR_ACT_TAKE, 1);
+    act(t, ref, WEIR_ALGORITHM_TAKE, 1);
     assert_int_equal(passed_by(t, "shadow:q"), 1);
     weir_table_drop(t, WEIR_TEXT("shadow:q"), MADE_AT);
-    act(t, ref, WEIR_ACT_TAKE, 1);
+    act(t, ref, WEIR_ALGORITHM_TAKE, 1);
     /* Another name gets the slot that was its shadow slot. */
     quota = hard("shadow:stranger", NULL, 100);
     put(t, &quota, MADE_AT);
     uint64_t before = passed_by(t, "shadow:stranger");
-    act(t, ref, WEIR_ACT_TAKE, 1);
+    act(t, ref, WEIR_ALGORITHM_TAKE, 1);
     assert_int_equal(passed_by(t, "shadow:stranger"), before);
     quota = hard("shadow:*", NULL, 100);
     put(t, &quota, MADE_AT);
-    act(t, ref, WEIR_ACT_TAKE, 1);
+    act(t, ref, WEIR_ALGORITHM_TAKE, 1);
     assert_int_equal(passed_by(t, "shadow:q"), 1);
     /* The live slot's next life gets the shadow slot of its own name. */
     weir_table_drop(t, WEIR_TEXT("q"), MADE_AT);
     quota = hard("r", NULL, 100);
     struct weir_ref next = made_put(t, &quota, MADE_AT);
     assert_int_equal(next.slot, ref.slot);
-    act(t, next, WEIR_ACT_TAKE, 1);
+    act(t, next, WEIR_ALGORITHM_TAKE, 1);
     assert_int_equal(passed_by(t, "shadow:q"), 1);
     assert_int_equal(passed_by(t, "shadow:r"), 1);
     made_audit(t);
@@ -537,7 +532,7 @@ static void test_a_shadow_slot_that_was_evicted_is_made_again(void **state)
     struct weir_ref ref = made_put(t, &quota, MADE_AT);
     quota = hard("shadow:*", NULL, 100);
     put(t, &quota, MADE_AT);
-    act(t, ref, WEIR_ACT_TAKE, 1);
+    act(t, ref, WEIR_ALGORITHM_TAKE, 1);
     struct weir_ref shadow_slot;
     assert_true(weir_table_find(t, WEIR_TEXT("shadow:q"), &shadow_slot));
     uint64_t bits = 0;
@@ -549,7 +544,7 @@ static void test_a_shadow_slot_that_was_evicted_is_made_again(void **state)
     weir_table_unlock(t);
     assert_false(weir_table_find(t, WEIR_TEXT("shadow:q"), &shadow_slot));
     uint64_t before = weir_table_count(t, shadow_slot.slot);
-    act(t, ref, WEIR_ACT_TAKE, 1);
+    act(t, ref, WEIR_ALGORITHM_TAKE, 1);
     assert_true(weir_table_find(t, WEIR_TEXT("shadow:q"), &shadow_slot));
     assert_int_equal(weir_table_count(t, shadow_slot.slot), before + 1);
     made_audit(t);
@@ -567,11 +562,11 @@ static void test_refunds_are_right_in_the_mean(void **state)
     put(t, &quota, MADE_AT);
     /* Exactly as many pass in the shadow set. */
     for (int i = 0; i < 1000; i++) {
-        act(t, ref, WEIR_ACT_TAKE, 10);
-        act(t, ref, WEIR_ACT_REFUND, 7);
+        act(t, ref, WEIR_ALGORITHM_TAKE, 10);
+        act(t, ref, WEIR_ALGORITHM_REFUND, 7);
     }
     assert_int_equal(passed_by(t, "shadow:q"), 3000);
-    act(t, ref, WEIR_ACT_CHARGE, 500);
+    act(t, ref, WEIR_ALGORITHM_CHARGE, 500);
     assert_int_equal(passed_by(t, "shadow:q"), 3500);
     /* Two in three are too heavy there; only the light ones count. */
     quota = hard("shadow:q", NULL, 100000);
@@ -579,8 +574,8 @@ static void test_refunds_are_right_in_the_mean(void **state)
     uint64_t before = passed_by(t, "shadow:q");
     const int rounds = 6000;
     for (int i = 0; i < rounds; i++) {
-        act(t, ref, WEIR_ACT_TAKE, i % 3 ? 200000 : 10);
-        act(t, ref, WEIR_ACT_REFUND, 6);
+        act(t, ref, WEIR_ALGORITHM_TAKE, i % 3 ? 200000 : 10);
+        act(t, ref, WEIR_ALGORITHM_REFUND, 6);
     }
     double kept = (double)(passed_by(t, "shadow:q") - before);
     printf("kept %.0f of %d in the mean\n", kept, rounds / 3 * 4);
@@ -591,6 +586,31 @@ static void test_refunds_are_right_in_the_mean(void **state)
      * are forgotten. */
     assert_compare(kept, >, 8000 - 6 * 219 - 6 * 256);
     assert_compare(kept, <, 8000 + 6 * 219);
+    free(t);
+}
+
+/* A store's link passes in the shadow set, and the other links of its chain are
+ * charged: so a refund gives back there. */
+static void test_a_refund_reaches_a_chain_with_a_store(void **state)
+{
+    (void)state;
+    struct weir_table *t = made_table(16, 2, 1);
+    weir_table_claim_stripe(t);
+    struct weir_quota quota = hard("q", NULL, 1000);
+    struct weir_ref ref = made_put(t, &quota, MADE_AT);
+    quota = hard("shadow:all", NULL, 1000);
+    quota.sharing = WEIR_EXACT;
+    quota.on_stale = WEIR_STALE_PASS;
+    put(t, &quota, MADE_AT);
+    quota = hard("shadow:q", "shadow:all", 1000);
+    put(t, &quota, MADE_AT);
+    act(t, ref, WEIR_ALGORITHM_TAKE, 10);
+    assert_int_equal(passed_by(t, "shadow:q"), 10);
+    act(t, ref, WEIR_ALGORITHM_REFUND, 10);
+    assert_int_equal(passed_by(t, "shadow:q"), 0);
+    act(t, ref, WEIR_ALGORITHM_CHARGE, 3);
+    assert_int_equal(passed_by(t, "shadow:q"), 3);
+    made_audit(t);
     free(t);
 }
 
@@ -614,7 +634,7 @@ static void test_half_of_the_slots_are_kept_for_the_live_set(void **state)
             weir_table_resolve(t, weir_text_of(name), false, &ref, MADE_AT),
             i < 47 ? WEIR_RESOLVED : WEIR_RESOLVED_NONE);
         if (i < 47)
-            act(t, ref, WEIR_ACT_TAKE, 1);
+            act(t, ref, WEIR_ALGORITHM_TAKE, 1);
     }
     /* 3 quotas, and pairs up to 32; then the live ones alone. */
     assert_int_equal(passed_by(t, "shadow:c/13"), 1);
@@ -633,8 +653,8 @@ static void test_half_of_the_slots_are_kept_for_the_live_set(void **state)
     assert_int_equal(weir_table_take(t, 1, held, 1, NULL, later) &
                          WEIR_OUTCOME_SHADOW,
                      WEIR_OUTCOME_SHADOW);
-    struct weir_act act = { .kind = WEIR_ACT_TAKE, .weight = 1 };
-    weir_table_shadow(t, 1, held, &act, later);
+    struct weir_algorithm_ask act = { .op = WEIR_ALGORITHM_TAKE, .weight = 1 };
+    weir_table_shadow(t, 1, held, &act, false, later);
     struct weir_ref own;
     assert_true(weir_table_find(t, WEIR_TEXT("shadow:c/20"), &own));
     struct weir_slot_view view;
@@ -662,24 +682,27 @@ static void *take_all_the_time(void *argument)
     assert_true(weir_table_find(t, WEIR_TEXT("q"), &ref));
     struct weir_rng rng = { stripe };
     while (!weir_load_relaxed(&crowd->stop)) {
-        struct weir_act act = { .kind = WEIR_ACT_TAKE, .weight = 1 };
+        struct weir_algorithm_ask act = { .op = WEIR_ALGORITHM_TAKE,
+                                          .weight = 1 };
         unsigned outcome = weir_table_take(t, stripe, ref, 1, NULL, MADE_AT);
         if (!(outcome & WEIR_OUTCOME_LIMITED))
             weir_fetch_add(&crowd->taken, 1);
         if (outcome & WEIR_OUTCOME_SHADOW)
-            weir_table_shadow(t, stripe, ref, &act, MADE_AT);
+            weir_table_shadow(t, stripe, ref, &act,
+                              outcome & WEIR_OUTCOME_LIMITED, MADE_AT);
         char name[16];
         snprintf(name, sizeof name, "c/%u",
                  (unsigned)weir_rng_below(&rng, 100));
         struct weir_ref instance;
         if (weir_table_resolve(t, weir_text_of(name), false, &instance,
                                MADE_AT) == WEIR_RESOLVED_NONE) {
-            weir_table_shadow_name(t, stripe, weir_text_of(name), 1, MADE_AT);
+            weir_table_shadow_name(t, stripe, weir_text_of(name), &act,
+                                   MADE_AT);
             continue;
         }
         outcome = weir_table_take(t, stripe, instance, 1, NULL, MADE_AT);
         if (outcome & WEIR_OUTCOME_SHADOW)
-            weir_table_shadow(t, stripe, instance, &act, MADE_AT);
+            weir_table_shadow(t, stripe, instance, &act, false, MADE_AT);
     }
     weir_table_release_stripe(t, stripe);
     return NULL;
@@ -736,6 +759,7 @@ int main(void)
         cmocka_unit_test(test_shadow_slots_follow_edits),
         cmocka_unit_test(test_a_shadow_slot_that_was_evicted_is_made_again),
         cmocka_unit_test(test_refunds_are_right_in_the_mean),
+        cmocka_unit_test(test_a_refund_reaches_a_chain_with_a_store),
         cmocka_unit_test(test_half_of_the_slots_are_kept_for_the_live_set),
         cmocka_unit_test(test_sets_come_and_go_under_load),
     };

@@ -20,6 +20,7 @@
 #include "compare.h"
 #include "core/table/table_switch_internal.h"
 #include "patience.h"
+#include "table_calls.h"
 #include "table_maker.h"
 
 #define TAKERS 3

@@ -38,7 +38,7 @@
 #include "core/table/link_exact.h"
 
 #define CLOSED_RETRY WEIR_SECOND
-/* The next leave can't be predicted; as in table_reply.c. */
+/* The next leave can't be predicted; as STOP_RETRY of the table. */
 #define LEAVE_RETRY (20 * WEIR_MILLISECOND)
 
 struct asking {

@@ -42,16 +42,20 @@ static enum weir_verdict finish_enter(struct weir *weir, struct permit *permit,
     return weir_verdict_of(weir, outcome);
 }
 
-/* The shadow set is asked as for a take: it holds nothing. */
+/* The shadow set is asked as for a take: it holds nothing. 'name': of a request
+ * by a name that has no slot of its own in the live set; NULL: 'ref' is it. */
 static unsigned enter_shadow(struct weir *weir, struct weir_ref ref,
-                             uint64_t weight, unsigned outcome,
-                             weir_instant now)
+                             const struct weir_text *name, uint64_t weight,
+                             unsigned outcome, weir_instant now)
 {
-    struct weir_act act = { .kind = WEIR_ACT_TAKE,
-                            .limited = outcome & WEIR_OUTCOME_LIMITED,
-                            .weight = weight };
-    return outcome | weir_table_shadow(weir->table, weir_stripe_mine(weir), ref,
-                                       &act, now);
+    uint32_t stripe = weir_stripe_mine(weir);
+    bool limited = outcome & WEIR_OUTCOME_LIMITED;
+    struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_TAKE,
+                                      .weight = weir_weight_clipped(weight) };
+    return outcome |
+           (name ? weir_table_shadow_name(weir->table, stripe, *name, &ask, now)
+                 : weir_table_shadow(weir->table, stripe, ref, &ask, limited,
+                                     now));
 }
 
 /* The table's answer, or the stores' if it needs them. */
@@ -71,7 +75,7 @@ static unsigned enter_slot(struct weir *weir, struct weir_ref ref,
     }
     weir_verdict_of(weir, outcome);
     struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_TAKE,
-                                      .weight = weight,
+                                      .weight = weir_weight_clipped(weight),
                                       .permit = weir_exact_permit(weir) };
     permit->id = ask.permit;
     outcome = weir_exact_decide(weir, ref, &ask, &permit->record, reply, now);
@@ -88,7 +92,7 @@ static enum weir_verdict enter_ref(struct weir *weir, struct weir_ref ref,
     if (outcome & WEIR_OUTCOME_STALE_REF)
         return weir_decide_unknown(weir, reply);
     if (outcome & WEIR_OUTCOME_SHADOW)
-        outcome = enter_shadow(weir, ref, weight, outcome, now);
+        outcome = enter_shadow(weir, ref, NULL, weight, outcome, now);
     return finish_enter(weir, permit, outcome);
 }
 
@@ -145,7 +149,7 @@ static enum weir_verdict wait_ref(struct weir *weir, struct weir_wish *wish,
                          weir_clock_now());
     }
     if (outcome & WEIR_OUTCOME_SHADOW)
-        outcome = enter_shadow(weir, wish->ref, wish->weight, outcome,
+        outcome = enter_shadow(weir, wish->ref, NULL, wish->weight, outcome,
                                weir_clock_now());
     return finish_enter(weir, permit, outcome);
 }
@@ -195,16 +199,13 @@ static enum weir_verdict enter_named(struct weir *weir, struct weir_text name,
         unsigned outcome = enter_slot(weir, ref, weight, permit, reply, now);
         if (outcome & WEIR_OUTCOME_STALE_REF)
             continue;
-        if ((outcome & WEIR_OUTCOME_SHADOW) && own)
-            outcome = enter_shadow(weir, ref, weight, outcome, now);
-        else if (outcome & WEIR_OUTCOME_SHADOW)
-            outcome |= weir_table_shadow_name(
-                weir->table, weir_stripe_mine(weir), name, weight, now);
+        if (outcome & WEIR_OUTCOME_SHADOW)
+            outcome = enter_shadow(weir, ref, own ? NULL : &name, weight,
+                                   outcome, now);
         return finish_enter(weir, permit, outcome);
     }
-    weir_verdict_of(weir,
-                    weir_table_shadow_name(weir->table, weir_stripe_mine(weir),
-                                           name, weight, now));
+    weir_verdict_of(weir, enter_shadow(weir, (struct weir_ref){ 0, 0 }, &name,
+                                       weight, 0, now));
     return weir_decide_unknown(weir, reply);
 }
 

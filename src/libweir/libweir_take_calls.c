@@ -32,28 +32,6 @@ enum weir_verdict weir_decide_unknown(struct weir *weir,
     return WEIR_PASSED;
 }
 
-/* Repeats a live call on the shadow set; only the sync uses the result. */
-static __attribute__((noinline)) unsigned ask_shadow(struct weir *weir,
-                                                     struct weir_ref ref,
-                                                     struct weir_act act,
-                                                     unsigned outcome,
-                                                     weir_instant now)
-{
-    act.limited = outcome & WEIR_OUTCOME_LIMITED;
-    return outcome | weir_table_shadow(weir->table, weir_stripe_mine(weir), ref,
-                                       &act, now);
-}
-
-/* A name that has no slot of its own in the live set. */
-static __attribute__((noinline)) unsigned ask_shadow_name(struct weir *weir,
-                                                          struct weir_text name,
-                                                          uint64_t weight,
-                                                          weir_instant now)
-{
-    return weir_table_shadow_name(weir->table, weir_stripe_mine(weir), name,
-                                  weight, now);
-}
-
 static struct weir_ref ref_of(struct weir_handle quota)
 {
     return (struct weir_ref){ quota.slot, quota.generation };
@@ -66,23 +44,44 @@ static bool is_empty_handle(struct weir_handle quota)
 
 /* ---- By handle ---- */
 
-/* The rest of a take that the table alone didn't settle. */
+/* The rest of a request that the table alone didn't settle: stores are asked,
+ * and the request is repeated on the shadow set, of which only the sync uses
+ * the result. 'name': of a request by a name that has no slot of its own in the
+ * live set; NULL: it has one. Returns the outcome. */
+static __attribute__((noinline)) unsigned settle(
+    struct weir *weir, struct weir_ref ref, const struct weir_text *name,
+    const struct weir_algorithm_ask *ask, struct weir_reply *reply,
+    unsigned outcome, weir_instant now)
+{
+    uint32_t stripe = weir_stripe_mine(weir);
+    if (outcome & WEIR_OUTCOME_EXACT)
+        outcome = weir_exact_decide(weir, ref, ask, NULL, reply, now);
+    if (!(outcome & WEIR_OUTCOME_SHADOW) || (outcome & WEIR_OUTCOME_STALE_REF))
+        return outcome;
+    bool limited = outcome & WEIR_OUTCOME_LIMITED;
+    return outcome |
+           (name ? weir_table_shadow_name(weir->table, stripe, *name, ask, now)
+                 : weir_table_shadow(weir->table, stripe, ref, ask, limited,
+                                     now));
+}
+
+static enum weir_verdict verdict_or_unknown(struct weir *weir,
+                                            struct weir_reply *reply,
+                                            unsigned outcome)
+{
+    return outcome & WEIR_OUTCOME_STALE_REF ? weir_decide_unknown(weir, reply)
+                                            : weir_verdict_of(weir, outcome);
+}
+
 static __attribute__((noinline)) enum weir_verdict finish_take(
     struct weir_handle quota, uint64_t weight, struct weir_reply *reply,
     unsigned outcome, weir_instant now)
 {
-    struct weir *weir = quota.weir;
     struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_TAKE,
-                                      .weight = weight };
-    struct weir_act act = { .kind = WEIR_ACT_TAKE, .weight = weight };
-    if (outcome & WEIR_OUTCOME_EXACT)
-        outcome =
-            weir_exact_decide(weir, ref_of(quota), &ask, NULL, reply, now);
-    if (outcome & WEIR_OUTCOME_STALE_REF)
-        return weir_decide_unknown(weir, reply);
-    if (outcome & WEIR_OUTCOME_SHADOW)
-        outcome = ask_shadow(weir, ref_of(quota), act, outcome, now);
-    return weir_verdict_of(weir, outcome);
+                                      .weight = weir_weight_clipped(weight) };
+    outcome =
+        settle(quota.weir, ref_of(quota), NULL, &ask, reply, outcome, now);
+    return verdict_or_unknown(quota.weir, reply, outcome);
 }
 
 enum weir_verdict weir_take(struct weir_handle quota, uint64_t weight,
@@ -99,94 +98,64 @@ enum weir_verdict weir_take(struct weir_handle quota, uint64_t weight,
     return finish_take(quota, weight, reply, outcome, now);
 }
 
-/* The outcome of a peek at 'ref'. */
-static unsigned peek_at(struct weir *weir, struct weir_ref ref, uint64_t weight,
-                        struct weir_reply *reply, weir_instant now)
+static unsigned ask_at(struct weir *weir, struct weir_ref ref,
+                       const struct weir_algorithm_ask *ask,
+                       struct weir_reply *reply, weir_instant now)
 {
-    struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_PEEK,
-                                      .weight = weight };
-    unsigned outcome = weir_table_peek(weir->table, weir_stripe_mine(weir), ref,
-                                       weight, reply, now);
-    if (outcome & WEIR_OUTCOME_EXACT)
-        outcome = weir_exact_decide(weir, ref, &ask, NULL, reply, now);
-    return outcome;
+    unsigned outcome = weir_table_ask(weir->table, weir_stripe_mine(weir), ref,
+                                      ask, reply, now);
+    return settle(weir, ref, NULL, ask, reply, outcome, now);
+}
+
+/* A request other than a take. */
+static enum weir_verdict ask_handle(struct weir_handle quota,
+                                    const struct weir_algorithm_ask *ask,
+                                    struct weir_reply *reply, weir_instant now)
+{
+    struct weir *weir = quota.weir;
+    if (is_empty_handle(quota))
+        return weir_decide_unknown(weir, reply);
+    return verdict_or_unknown(
+        weir, reply,
+        ask_at(weir, ref_of(quota), ask, reply, or_clock_now(now)));
 }
 
 enum weir_verdict weir_peek(struct weir_handle quota, uint64_t weight,
                             struct weir_reply *reply, weir_instant now)
 {
-    struct weir *weir = quota.weir;
-    if (is_empty_handle(quota))
-        return weir_decide_unknown(weir, reply);
-    unsigned outcome =
-        peek_at(weir, ref_of(quota), weight, reply, or_clock_now(now));
-    if (outcome & WEIR_OUTCOME_STALE_REF)
-        return weir_decide_unknown(weir, reply);
-    return weir_verdict_of(weir, outcome);
+    struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_PEEK,
+                                      .weight = weir_weight_clipped(weight) };
+    return ask_handle(quota, &ask, reply, now);
 }
 
-static void move_units(struct weir_handle quota, enum weir_act_kind kind,
+static void move_units(struct weir_handle quota, enum weir_algorithm_op op,
                        uint64_t weight, weir_instant now)
 {
-    struct weir *weir = quota.weir;
-    uint32_t stripe = weir_stripe_mine(weir);
-    struct weir_ref ref = ref_of(quota);
-    unsigned outcome =
-        kind == WEIR_ACT_CHARGE
-            ? weir_table_charge(weir->table, stripe, ref, weight, now)
-            : weir_table_refund(weir->table, stripe, ref, weight, now);
-    struct weir_act act = { .kind = kind, .weight = weight };
-    struct weir_algorithm_ask ask = {
-        .op = kind == WEIR_ACT_CHARGE ? WEIR_ALGORITHM_CHARGE
-                                      : WEIR_ALGORITHM_REFUND,
-        .weight = weight,
-    };
-    if (outcome & WEIR_OUTCOME_EXACT)
-        outcome = weir_exact_decide(weir, ref, &ask, NULL, NULL, now);
-    if (outcome & WEIR_OUTCOME_SHADOW)
-        outcome = ask_shadow(weir, ref, act, outcome, now);
-    weir_verdict_of(weir, outcome);
+    struct weir_algorithm_ask ask = { .op = op,
+                                      .weight = weir_weight_clipped(weight) };
+    if (!is_empty_handle(quota))
+        weir_verdict_of(quota.weir, ask_at(quota.weir, ref_of(quota), &ask,
+                                           NULL, or_clock_now(now)));
 }
 
 void weir_charge(struct weir_handle quota, uint64_t weight, weir_instant now)
 {
-    if (is_empty_handle(quota))
-        return;
-    move_units(quota, WEIR_ACT_CHARGE, weight, or_clock_now(now));
+    move_units(quota, WEIR_ALGORITHM_CHARGE, weight, now);
 }
 
 void weir_refund(struct weir_handle quota, uint64_t weight, weir_instant now)
 {
-    if (is_empty_handle(quota))
-        return;
-    move_units(quota, WEIR_ACT_REFUND, weight, or_clock_now(now));
+    move_units(quota, WEIR_ALGORITHM_REFUND, weight, now);
 }
 
 enum weir_verdict weir_reserve(struct weir_handle quota, uint64_t weight,
                                weir_duration wait_max, struct weir_reply *reply,
                                weir_instant now)
 {
-    struct weir *weir = quota.weir;
-    if (is_empty_handle(quota))
-        return weir_decide_unknown(weir, reply);
-    now = or_clock_now(now);
-    unsigned outcome =
-        weir_table_reserve(weir->table, weir_stripe_mine(weir), ref_of(quota),
-                           weight, wait_max, reply, now);
     struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_RESERVE,
-                                      .weight = weight,
+                                      .weight = weir_weight_clipped(weight),
                                       .wait_max = wait_max };
-    if (outcome & WEIR_OUTCOME_EXACT)
-        outcome =
-            weir_exact_decide(weir, ref_of(quota), &ask, NULL, reply, now);
-    if (outcome & WEIR_OUTCOME_STALE_REF)
-        return weir_decide_unknown(weir, reply);
-    struct weir_act act = { .kind = WEIR_ACT_RESERVE,
-                            .weight = weight,
-                            .wait_max = wait_max };
-    if (outcome & WEIR_OUTCOME_SHADOW)
-        outcome = ask_shadow(weir, ref_of(quota), act, outcome, now);
-    return weir_verdict_of(weir, outcome);
+    return ask_handle(quota, &ask, reply, now);
 }
 
 enum weir_verdict weir_wait(struct weir_handle quota, uint64_t weight,
@@ -241,24 +210,13 @@ __attribute__((noinline)) bool weir_decide_resolve(struct weir *weir,
     return false;
 }
 
-/* The rest of a take with a shadow set, or after a store was asked. */
-static __attribute__((noinline)) enum weir_verdict finish_named(
-    struct weir *weir, struct weir_text name, struct weir_ref ref, bool own,
-    uint64_t weight, unsigned outcome, weir_instant now)
-{
-    struct weir_act act = { .kind = WEIR_ACT_TAKE, .weight = weight };
-    if (!(outcome & WEIR_OUTCOME_SHADOW))
-        return weir_verdict_of(weir, outcome);
-    outcome = own ? ask_shadow(weir, ref, act, outcome, now)
-                  : outcome | ask_shadow_name(weir, name, weight, now);
-    return weir_verdict_of(weir, outcome);
-}
-
 static enum weir_verdict take_hashed(struct weir *weir, struct weir_text name,
                                      uint64_t hash, uint64_t weight,
                                      struct weir_reply *reply, weir_instant now)
 {
     uint32_t stripe = weir_stripe_mine(weir);
+    struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_TAKE,
+                                      .weight = weir_weight_clipped(weight) };
     for (int tries = 0; tries < WEIR_STALE_TRIES; tries++) {
         struct weir_ref ref;
         bool own = true;
@@ -269,14 +227,13 @@ static enum weir_verdict take_hashed(struct weir *weir, struct weir_text name,
             weir_table_take(weir->table, stripe, ref, weight, reply, now);
         if (WEIR_LIKELY(outcome < WEIR_OUTCOME_STALE_REF))
             return weir_verdict_of(weir, outcome);
-        struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_TAKE,
-                                          .weight = weight };
-        if (outcome & WEIR_OUTCOME_EXACT)
-            outcome = weir_exact_decide(weir, ref, &ask, NULL, reply, now);
+        outcome =
+            settle(weir, ref, own ? NULL : &name, &ask, reply, outcome, now);
         if (!(outcome & WEIR_OUTCOME_STALE_REF))
-            return finish_named(weir, name, ref, own, weight, outcome, now);
+            return weir_verdict_of(weir, outcome);
     }
-    weir_verdict_of(weir, ask_shadow_name(weir, name, weight, now));
+    weir_verdict_of(
+        weir, weir_table_shadow_name(weir->table, stripe, name, &ask, now));
     return weir_decide_unknown(weir, reply);
 }
 
@@ -300,13 +257,15 @@ enum weir_verdict weir_peek_by_name(struct weir *weir, const char *name,
         return weir_decide_unknown(weir, reply);
     uint64_t hash = weir_table_hash(weir->table, text);
     now = or_clock_now(now);
+    struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_PEEK,
+                                      .weight = weir_weight_clipped(weight) };
     for (int tries = 0; tries < WEIR_STALE_TRIES; tries++) {
         struct weir_ref ref;
         bool own;
         if (!weir_table_find_hashed(weir->table, text, hash, &ref) &&
             !weir_decide_resolve(weir, text, &ref, &own, now))
             break;
-        unsigned outcome = peek_at(weir, ref, weight, reply, now);
+        unsigned outcome = ask_at(weir, ref, &ask, reply, now);
         if (WEIR_LIKELY(!(outcome & WEIR_OUTCOME_STALE_REF)))
             return weir_verdict_of(weir, outcome);
     }

@@ -24,79 +24,47 @@
 
 /* ---- Begin ---- */
 
-static unsigned begin_by_op(struct weir_table *t, const struct walk_request *q,
-                            struct walk *walk, struct steps *steps,
-                            weir_instant now)
-{
-    switch (q->ask.op) {
-    case WEIR_ALGORITHM_TAKE:
-    case WEIR_ALGORITHM_PEEK:
-        return weir_walk_decide(t, q, walk, steps, now);
-    case WEIR_ALGORITHM_CHARGE:
-    case WEIR_ALGORITHM_REFUND:
-        return weir_walk_move(t, q, walk, steps, now);
-    case WEIR_ALGORITHM_RESERVE:
-        break;
-    }
-    return weir_walk_reserve(t, q, walk, steps, now);
-}
-
 /* Whether the chain is as it was walked: then the generations are, too. */
-static bool is_as_walked(const struct weir_table *t, const struct walk *walk,
-                         struct weir_ref ref)
+static bool is_as_walked(const struct weir_table *t, const struct walk *walk)
 {
     for (uint32_t i = 0; i + 1 < walk->links; i++) {
         uint64_t up = weir_load(&weir_hot(t, walk->slot[i])->up);
         if ((uint32_t)up != walk->slot[i + 1])
             return false;
     }
-    return weir_ref_is_live(t, ref);
-}
-
-static bool charged_all(enum weir_algorithm_op op)
-{
-    return op == WEIR_ALGORITHM_TAKE || op == WEIR_ALGORITHM_RESERVE;
+    return weir_ref_is_live(t, walk->ref);
 }
 
 static void write_charge_record(const struct weir_table *t,
-                                const struct walk_request *q,
                                 const struct walk *walk,
-                                const struct steps *steps,
-                                struct weir_charge_record *out)
+                                const struct weir_algorithm_ask *ask,
+                                struct weir_charge_record *charge_record)
 {
     weir_assert(walk->links > 0 && walk->links <= WEIR_DEPTH_MAX);
-    *out = (struct weir_charge_record){
-        .ref = q->ref,
-        .ask = q->ask,
-        .stripe = q->stripe,
-        .record = q->record,
+    *charge_record = (struct weir_charge_record){
+        .ref = walk->ref,
+        .ask = *ask,
+        .stripe = walk->stripe,
+        .record = walk->record,
         .links = walk->links,
         .away = walk->away,
         .quiet = walk->quiet & walk->away,
     };
     for (uint32_t i = 0; i < walk->links; i++) {
-        out->slot[i] = walk->slot[i];
-        out->serial[i] = steps->serial[i];
-        out->paid[i] = steps->paid[i];
-        out->generation[i] = weir_load(&weir_hot(t, walk->slot[i])->generation);
+        charge_record->slot[i] = walk->slot[i];
+        charge_record->serial[i] = walk->serial[i];
+        charge_record->paid[i] = walk->paid[i];
+        charge_record->generation[i] =
+            weir_load(&weir_hot(t, walk->slot[i])->generation);
     }
-    if (!charged_all(q->ask.op))
+    if (ask->op != WEIR_ALGORITHM_TAKE && ask->op != WEIR_ALGORITHM_RESERVE)
         return;
-    out->stepped = steps->charged;
+    charge_record->stepped = walk->stepped;
     /* Otherwise it is unknown which slots have the count: it stays. */
-    if (is_as_walked(t, walk, q->ref))
-        out->charged = ((1u << walk->links) - 1) & ~walk->skip;
-    weir_assert((out->charged | out->stepped) >> walk->links == 0);
-}
-
-static void begin_reply(struct weir_table *t, const struct walk_request *q,
-                        const struct walk *walk, const struct steps *steps,
-                        bool passed, struct weir_reply *reply)
-{
-    weir_walk_explain(t, q->stripe, walk, q->ask.weight, passed, reply);
-    reply->level = passed ? steps->level : 0;
-    if (q->ask.op == WEIR_ALGORITHM_RESERVE)
-        reply->wait = steps->wait;
+    if (is_as_walked(t, walk))
+        charge_record->charged = walk->counted;
+    weir_assert(
+        (charge_record->charged | charge_record->stepped) >> walk->links == 0);
 }
 
 unsigned weir_table_begin(struct weir_table *t, uint32_t stripe,
@@ -105,31 +73,22 @@ unsigned weir_table_begin(struct weir_table *t, uint32_t stripe,
                           struct weir_charge_record *charge_record,
                           struct weir_reply *reply, weir_instant now)
 {
-    struct walk walk;
-    struct steps steps = { .charged = 0 };
-    struct walk_request q = {
-        .stripe = stripe,
-        .ref = ref,
-        .ask = *ask,
-        .whole = true,
-        .record = charge_record->record,
-    };
-    if (q.ask.weight > WEIR_WEIGHT_MAX)
-        q.ask.weight = WEIR_WEIGHT_MAX;
-    unsigned outcome = begin_by_op(t, &q, &walk, &steps, now);
+    struct walk walk = { .links = 0 };
+    weir_walk_of(&walk, stripe, ref, now);
+    walk.whole = true;
+    walk.record = charge_record->record;
+    unsigned outcome = weir_walk_run(t, &walk, ask);
     if (outcome & WEIR_OUTCOME_STALE_REF)
         return outcome;
     bool passed = !(outcome & WEIR_OUTCOME_LIMITED);
-    if (ask->op == WEIR_ALGORITHM_TAKE)
-        weir_walk_count(t, stripe, &walk, q.ask.weight, outcome);
+    if (reply)
+        weir_walk_explain(t, &walk, ask, passed, reply);
     if (passed)
-        write_charge_record(t, &q, &walk, &steps, charge_record);
+        write_charge_record(t, &walk, ask, charge_record);
     else
         *charge_record = (struct weir_charge_record){ .ref = ref,
-                                                      .ask = q.ask,
-                                                      .record = q.record };
-    if (reply)
-        begin_reply(t, &q, &walk, &steps, passed, reply);
+                                                      .ask = *ask,
+                                                      .record = walk.record };
     return outcome | weir_shadow_outcome(t);
 }
 
@@ -167,18 +126,16 @@ void weir_table_undo(struct weir_table *t,
     weir_assert((charge_record->charged | charge_record->stepped) >>
                     charge_record->links ==
                 0);
-    struct walk walk = { .links = charge_record->links,
-                         .stripe = charge_record->stripe,
-                         .now = now };
-    struct steps steps = { .charged = charge_record->stepped };
+    struct walk walk = { .links = charge_record->links };
+    weir_walk_of(&walk, charge_record->stripe, charge_record->ref, now);
+    walk.record = charge_record->record;
+    walk.stepped = charge_record->stepped;
     memcpy(walk.slot, charge_record->slot, sizeof(walk.slot));
-    memcpy(steps.serial, charge_record->serial, sizeof(steps.serial));
-    memcpy(steps.paid, charge_record->paid, sizeof(steps.paid));
+    memcpy(walk.serial, charge_record->serial, sizeof(walk.serial));
+    memcpy(walk.paid, charge_record->paid, sizeof(walk.paid));
     for (uint32_t i = 0; i < charge_record->links; i++)
         give_back_count(t, charge_record, i);
-    if (charge_record->record)
-        weir_table_leave(t, charge_record->record);
-    weir_walk_step_back(t, &walk, &steps, &charge_record->ask);
+    weir_walk_undo(t, &walk, &charge_record->ask);
 }
 
 void weir_table_count_refused(struct weir_table *t, uint32_t stripe,
@@ -186,17 +143,16 @@ void weir_table_count_refused(struct weir_table *t, uint32_t stripe,
                               uint32_t link)
 {
     weir_assert(link < charge_record->links);
-    struct walk walk = { .links = charge_record->links, .refuser = link };
-    memcpy(walk.slot, charge_record->slot, sizeof(walk.slot));
-    if (charge_record->quiet >> link & 1) {
-        walk.shadow = 1u << link;
-        give_back_count(t, charge_record, link);
-        charge_record->charged &= ~(1u << link);
-        weir_walk_count(t, stripe, &walk, charge_record->ask.weight, 0);
+    const uint32_t *slot = charge_record->slot;
+    if (!(charge_record->quiet >> link & 1)) {
+        weir_stripe_refuse_links(t, stripe, slot, 1u | 1u << link,
+                                 charge_record->ask.weight);
         return;
     }
-    weir_walk_count(t, stripe, &walk, charge_record->ask.weight,
-                    WEIR_OUTCOME_LIMITED);
+    give_back_count(t, charge_record, link);
+    charge_record->charged &= ~(1u << link);
+    weir_stripe_refuse_links(t, stripe, slot, 1u << link,
+                             charge_record->ask.weight);
 }
 
 /* ---- Requests to a store ---- */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * table/link_inflight.c - units in flight: entering and leaving.
+ * table/link_inflight.c - a link that counts units in flight: entering and
+ * leaving.
  *
  * A quota of kind concurrency has an in-flight counter. Its limit is
  * units at a time; an enter puts some of them in flight, until its leave. The
@@ -19,7 +20,7 @@
  * whether or not the quotas still exist. In return, a slot with units in
  * flight is never given to another name (table_rule.c). Both sides use
  * sequentially consistent accesses: an enter adds, then checks that its chain
- * still is the one it walked (charge_walked() in table_take.c); the writer
+ * still is the one it walked (weir_link_has_moved()); the writer
  * ends the slot's life or unlinks it, then reads 'in_flight'. One of the two
  * sees the other.
  *
@@ -83,23 +84,6 @@ static bool has_sunk(const struct weir_table *t, uint32_t slot,
     return (int64_t)(in_flight - (report_at - 2 * (uint64_t)slack)) <= 0;
 }
 
-static bool has_lease_now(const struct weir_table *t, uint32_t slot)
-{
-    return weir_table_leasing(t, slot) != WEIR_LEASING_NONE;
-}
-
-/* Whether this leave brought the units down to the limit: a lower grant waits
- * for that. */
-static bool fits_again(const struct weir_table *t, uint32_t slot,
-                       uint64_t before, uint64_t left)
-{
-    struct look look;
-    if (!has_lease_now(t, slot))
-        return false;
-    weir_slot_read(t, slot, 0, &look);
-    return (int64_t)before > look.high && (int64_t)left <= look.high;
-}
-
 /* Called when the units are given back; see table_line.c. */
 static unsigned next_at(const struct weir_table *t, uint32_t slot)
 {
@@ -120,28 +104,11 @@ static unsigned inflight_subtract(struct weir_table *t, uint32_t slot,
     } while (!weir_cas(&inflight->in_flight, &in_flight, left));
     unsigned next = next_at(t, slot);
     weir_slot_mark(t, slot);
-    bool reports =
-        has_sunk(t, slot, left) || fits_again(t, slot, in_flight, left);
+    bool reports = has_sunk(t, slot, left) ||
+                   weir_link_leased_fits_again(t, slot, in_flight, left);
     if (!reports || weir_load_relaxed(&t->urgent))
         return next;
     return next | (weir_exchange(&t->urgent, 1) ? 0 : WEIR_OUTCOME_KICK);
-}
-
-/* Whether units just added to a leased slot still fit: a lower grant may have
- * come since they were judged. If they fit, counts them for the lease view. */
-static bool still_fits(struct weir_table *t, uint32_t slot, uint64_t weight)
-{
-    struct hot *hot = weir_hot(t, slot);
-    struct look look;
-    /* Sequentially consistent: the limit's switch ends by swapping 'base', and
-     * 'in_flight' is read after it. */
-    (void)weir_load(&hot->base);
-    weir_slot_read(t, slot, 0, &look);
-    if (!weir_slot_read_is_endless(&look) && look.fill > look.high)
-        return false;
-    /* Relaxed: only a sum. */
-    weir_fetch_add(&hot->count, weight);
-    return true;
 }
 
 static void note_link(struct weir_permit_record *record, uint32_t slot)
@@ -210,10 +177,11 @@ static __attribute__((noinline)) enum way way_past(
 }
 
 /* False: the quota refuses. */
-bool weir_link_enter(struct weir_table *t, uint32_t slot,
-                     const struct look *look, struct weir_permit_record *record,
-                     const struct weir_turn *turn, unsigned *out_kick,
-                     weir_instant now)
+bool weir_link_inflight_enter(struct weir_table *t, uint32_t slot,
+                              const struct look *look,
+                              struct weir_permit_record *record,
+                              const struct weir_turn *turn, unsigned *out_kick,
+                              weir_instant now)
 {
     struct bounds bounds = bounds_of(t, slot, look);
     uint64_t in_flight;
@@ -228,8 +196,7 @@ bool weir_link_enter(struct weir_table *t, uint32_t slot,
     note_in_flight(t, record->process, slot, record->weight);
     bool fits = inflight_add(weir_inflight(t, slot), record->weight, &bounds,
                              &in_flight);
-    if (fits && WEIR_UNLIKELY(has_lease_now(t, slot)) &&
-        !still_fits(t, slot, record->weight)) {
+    if (fits && !weir_link_leased_fits(t, slot, record->weight)) {
         *out_kick |= inflight_subtract(t, slot, record->weight);
         fits = false;
     }
@@ -245,55 +212,57 @@ bool weir_link_enter(struct weir_table *t, uint32_t slot,
     return true;
 }
 
-unsigned weir_walk_enter(struct weir_table *t, struct walk *walk,
-                         const struct walk_request *q, unsigned *out_kick)
+/* Whether an enter would find room at the slot's gate, if it has one. */
+static bool has_room(const struct weir_table *t, uint32_t slot, uint64_t weight,
+                     weir_instant now)
 {
-    *q->record =
-        (struct weir_permit_record){ .weight = q->ask.weight,
-                                     .process = weir_process_of(t, q->stripe),
-                                     .klass = q->record->klass };
-    uint32_t inflights = walk->inflights & ~walk->shadow;
-    for (uint32_t i = walk->links; inflights != 0 && i-- > 0;) {
-        uint32_t slot = walk->slot[i];
-        if (!(inflights >> i & 1))
-            continue;
-        struct look look;
+    return !weir_slot_gate(t, slot) || weir_slot_has_room(t, slot, weight, now);
+}
+
+unsigned weir_link_inflight_commit(struct weir_table *t, struct walk *walk,
+                                   uint32_t i,
+                                   const struct weir_algorithm_ask *ask)
+{
+    struct look look;
+    uint32_t slot = walk->slot[i];
+    bool fits = true;
+    weir_audit(i < walk->links && (walk->inflights >> i & 1));
+    if (walk->record) {
         weir_slot_read(t, slot, walk->elapsed, &look);
-        if (weir_link_enter(t, slot, &look, q->record, q->turn, out_kick,
-                            walk->now))
-            continue;
-        if (!(look.flags & META_SHADOW)) {
-            walk->refuser = i;
-            return WEIR_OUTCOME_LIMITED;
-        }
-        walk->shadow |= 1u << i;
+        fits = weir_link_inflight_enter(t, slot, &look, walk->record,
+                                        walk->turn, &walk->kick, walk->now);
+    } else if (walk->adaptive >> i & 1) {
+        fits = has_room(t, slot, ask->weight, walk->now);
     }
-    return 0;
+    return fits ? 0 : WEIR_OUTCOME_LIMITED;
 }
 
-unsigned weir_walk_check_gates(struct weir_table *t, struct walk *walk,
-                               const struct walk_request *q)
+void weir_link_inflight_explain(const struct weir_table *t,
+                                const struct walk *walk, uint32_t i,
+                                const struct weir_algorithm_ask *ask,
+                                struct weir_algorithm_answer *out)
 {
-    uint32_t links = walk->adaptive & ~walk->shadow;
-    for (uint32_t i = walk->links; links != 0 && i-- > 0;) {
-        if (!(links >> i & 1) || !weir_slot_gate(t, walk->slot[i]))
-            continue;
-        if (weir_slot_has_room(t, walk->slot[i], q->ask.weight, walk->now))
-            return 0;
-        if (!(walk->quiet >> i & 1)) {
-            walk->refuser = i;
-            return WEIR_OUTCOME_LIMITED;
-        }
-        walk->shadow |= 1u << i;
-        return 0;
+    const struct weir_concurrency_gate *gate = NULL;
+    if (walk->adaptive >> i & 1)
+        gate = weir_slot_gate(t, walk->slot[i]);
+    if (!gate || (i == walk->refuser && out->never))
+        return;
+    uint32_t most = weir_concurrency_gate_free_units(gate, walk->now);
+    if (i == walk->refuser) {
+        /* Estimates when a permit will leave. */
+        out->never = ask->weight > WEIR_PERMITS_MAX;
+        out->retry_after = weir_concurrency_gate_wait(gate, walk->now);
+    } else if (most >= out->remaining) {
+        return;
     }
-    return 0;
+    out->used = weir_concurrency_gate_in_flight(gate);
+    out->remaining = most;
 }
 
-bool weir_walk_note_turn(const struct weir_table *t, const struct walk *walk,
-                         const struct walk_request *q)
+bool weir_link_inflight_note_turn(const struct weir_table *t,
+                                  const struct walk *walk)
 {
-    struct weir_turn *turn = q->turn;
+    struct weir_turn *turn = walk->turn;
     turn->refuser = turn->other = WEIR_SLOT_NONE;
     if (walk->refuser >= walk->links)
         return true;
@@ -303,8 +272,9 @@ bool weir_walk_note_turn(const struct weir_table *t, const struct walk *walk,
         return true;
     }
     turn->refuser = slot;
-    turn->lane = weir_slot_lane(t, slot, q->record->klass);
-    return turn->kind != WEIR_TURN_ALONE || !has_lease_now(t, slot);
+    turn->lane = weir_slot_lane(t, slot, walk->record->klass);
+    return turn->kind != WEIR_TURN_ALONE ||
+           weir_table_leasing(t, slot) == WEIR_LEASING_NONE;
 }
 
 /* The slot + 1 of the concurrency gate that the permit is still in; 0: none. */

@@ -130,20 +130,18 @@ enum weir_outcome {
 unsigned weir_table_take(struct weir_table *table, uint32_t stripe,
                          struct weir_ref ref, uint64_t weight,
                          struct weir_reply *reply, weir_instant now);
-unsigned weir_table_peek(struct weir_table *table, uint32_t stripe,
-                         struct weir_ref ref, uint64_t weight,
-                         struct weir_reply *reply, weir_instant now);
-unsigned weir_table_charge(struct weir_table *table, uint32_t stripe,
-                           struct weir_ref ref, uint64_t weight,
-                           weir_instant now);
-unsigned weir_table_refund(struct weir_table *table, uint32_t stripe,
-                           struct weir_ref ref, uint64_t weight,
-                           weir_instant now);
-/* 'reply' must not be NULL: reply->wait. */
-unsigned weir_table_reserve(struct weir_table *table, uint32_t stripe,
-                            struct weir_ref ref, uint64_t weight,
-                            weir_duration wait_max, struct weir_reply *reply,
-                            weir_instant now);
+/* Any request: the take with each of its cases, and the calls that have no
+ * faster way. A take, peek or reservation is decided; a charge or refund moves
+ * as many units as each link can take, whatever its fill. 'ask' has a weight of
+ * at most WEIR_WEIGHT_MAX; 'reply' may be NULL. */
+unsigned weir_table_ask(struct weir_table *table, uint32_t stripe,
+                        struct weir_ref ref,
+                        const struct weir_algorithm_ask *ask,
+                        struct weir_reply *reply, weir_instant now);
+static inline uint64_t weir_weight_clipped(uint64_t weight)
+{
+    return weight < WEIR_WEIGHT_MAX ? weight : WEIR_WEIGHT_MAX;
+}
 /* A wait plus up to a quarter at random, so that callers that were refused
  * together don't retry together. */
 weir_duration weir_table_jitter(struct weir_table *table, uint32_t stripe,
@@ -189,28 +187,19 @@ bool weir_table_is_below(const struct weir_table *table, uint32_t slot,
  * if the shadow set refuses nothing that the live set lets through. Otherwise
  * it is right on average, if refunded requests are like the others. Units that
  * only the shadow set passed are never refunded: that work was never done. */
-enum weir_act_kind {
-    WEIR_ACT_TAKE,
-    WEIR_ACT_RESERVE,
-    WEIR_ACT_CHARGE,
-    WEIR_ACT_REFUND,
-};
-struct weir_act {
-    enum weir_act_kind kind;
-    bool limited; /* the live set refused it */
-    uint64_t weight;
-    weir_duration wait_max; /* of a reserve */
-};
-/* By the live set's slot, which remembers its shadow slot. Takes the writer
- * lock the first time, and after edits of the shadow set. Returns 0 or
- * WEIR_OUTCOME_KICK. */
+
+/* By the live set's slot, which remembers its shadow slot; 'limited': the live
+ * set refused the request. Takes the writer lock the first time, and after
+ * edits of the shadow set. Returns 0 or WEIR_OUTCOME_KICK. */
 unsigned weir_table_shadow(struct weir_table *table, uint32_t stripe,
-                           struct weir_ref ref, const struct weir_act *act,
+                           struct weir_ref ref,
+                           const struct weir_algorithm_ask *ask, bool limited,
                            weir_instant now);
 /* By name, for names without an own slot in the live set; takes only.
  * Slower. */
 unsigned weir_table_shadow_name(struct weir_table *table, uint32_t stripe,
-                                struct weir_text name, uint64_t weight,
+                                struct weir_text name,
+                                const struct weir_algorithm_ask *ask,
                                 weir_instant now);
 
 /* Counts a request by a name without a quota, or by an instance that found no

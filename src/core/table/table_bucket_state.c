@@ -21,12 +21,8 @@
  *     where    rule and state, in one store: a killed writer leaves the
  *              old pair or the new pair
  *
- * All or none. A take steps the bucket states from the leaf up when everything
- * else has passed, and charges the rest after that. When a later state refuses
- * after all, or the chain has changed meanwhile, the units charged to a state
- * are given back if the slot still has that state ('serial'). In between,
- * another thread may be refused because of them: never too much passes, but
- * beside a refusal sometimes too little.
+ * A walk steps the bucket states of its chain one after the other
+ * (link_state.c).
  *
  * Time. Windows begin where people expect them, so their time doesn't count
  * from the table's origin but from 1970 in UTC, by an offset that the sync
@@ -41,7 +37,7 @@
 #include <string.h>
 
 #include "core/quota/quota_algorithm_rule.h"
-#include "core/table/table_walk_internal.h"
+#include "core/table/table_read.h"
 
 /* ---- The lock ---- */
 
@@ -360,14 +356,14 @@ void weir_bucket_state_unplan(struct weir_table *t,
 
 /* ---- A slot's bucket state comes, changes, goes ---- */
 
-static void step_at(const struct weir_table *t, uint64_t where,
-                    const struct weir_algorithm_ask *ask,
-                    struct weir_algorithm_answer *out, weir_instant now)
+void weir_bucket_state_step(const struct weir_table *t,
+                            const struct metering *of, void *state,
+                            const struct weir_algorithm_ask *ask,
+                            struct weir_algorithm_answer *out, weir_instant now)
 {
     struct weir_algorithm_rule spare;
-    const struct weir_algorithm_rule *rule =
-        rule_in_force(metering_of(t, where), &spare);
-    weir_algorithm_step(rule, state_at(t, where), ask, out,
+    const struct weir_algorithm_rule *rule = rule_in_force(of, &spare);
+    weir_algorithm_step(rule, state, ask, out,
                         weir_bucket_state_now(t, rule, now));
 }
 
@@ -405,7 +401,8 @@ static void carry_bucket(const struct weir_table *t, uint32_t slot, uint64_t to,
         .weight = units < WEIR_WEIGHT_MAX ? units : WEIR_WEIGHT_MAX,
     };
     struct weir_algorithm_answer answer;
-    step_at(t, to, &ask, &answer, now);
+    weir_bucket_state_step(t, metering_of(t, to), state_at(t, to), &ask,
+                           &answer, now);
 }
 
 static void follow_locked(struct weir_table *t, uint32_t slot,
@@ -453,7 +450,8 @@ static uint64_t units_locked(const struct weir_table *t, uint64_t where,
     struct weir_algorithm_answer answer;
     if (where >> 32 == 0 || metering_of(t, where)->store_len > 0)
         return 0;
-    step_at(t, where, &ask, &answer, now);
+    weir_bucket_state_step(t, metering_of(t, where), state_at(t, where), &ask,
+                           &answer, now);
     return answer.used > 0 ? (uint64_t)answer.used : 0;
 }
 
@@ -633,172 +631,7 @@ void weir_bucket_states_reap(struct weir_table *t, uint32_t process,
         remake_area(t);
 }
 
-/* ---- Any thread: a walk's bucket states ---- */
-
-bool weir_link_step(struct weir_table *t, const struct walk *walk, uint32_t i,
-                    const struct weir_algorithm_ask *ask,
-                    struct weir_algorithm_answer *out, uint32_t *out_serial)
-{
-    struct bucket_state *m = weir_bucket_state(t, walk->slot[i]);
-    bucket_state_lock(m, walk->stripe + 1);
-    uint64_t where = weir_load_relaxed(&m->where);
-    /* An edit may have removed it, or moved it to a store. */
-    bool some = where >> 32 != 0 && metering_of(t, where)->store_len == 0;
-    if (some)
-        step_at(t, where, ask, out, walk->now);
-    *out_serial = weir_load_relaxed(&m->serial);
-    bucket_state_unlock(m);
-    return some;
-}
-
-static bool op_charges(enum weir_algorithm_op op)
-{
-    return op != WEIR_ALGORITHM_PEEK;
-}
-
-static bool op_may_refuse(enum weir_algorithm_op op)
-{
-    return op != WEIR_ALGORITHM_CHARGE && op != WEIR_ALGORITHM_REFUND;
-}
-
-void weir_walk_step_back(struct weir_table *t, const struct walk *walk,
-                         struct steps *steps,
-                         const struct weir_algorithm_ask *ask)
-{
-    struct weir_algorithm_ask back = {
-        .op = ask->op == WEIR_ALGORITHM_REFUND ? WEIR_ALGORITHM_CHARGE
-                                               : WEIR_ALGORITHM_REFUND,
-        .weight = ask->weight,
-    };
-    for (uint32_t i = 0; i < walk->links; i++) {
-        if (!(steps->charged >> i & 1))
-            continue;
-        back.level = steps->paid[i];
-        struct bucket_state *m = weir_bucket_state(t, walk->slot[i]);
-        struct weir_algorithm_answer answer;
-        bucket_state_lock(m, walk->stripe + 1);
-        uint64_t where = weir_load_relaxed(&m->where);
-        if (where >> 32 != 0 && metering_of(t, where)->store_len == 0 &&
-            weir_load_relaxed(&m->serial) == steps->serial[i])
-            step_at(t, where, &back, &answer, walk->now);
-        bucket_state_unlock(m);
-    }
-    steps->charged = 0;
-}
-
-/* Adds a bucket state that passed to the answer for the chain. */
-static void note_step(struct steps *steps, const struct walk *walk, uint32_t i,
-                      const struct weir_algorithm_ask *ask,
-                      const struct weir_algorithm_answer *answer)
-{
-    if (op_charges(ask->op))
-        steps->charged |= 1u << i;
-    steps->paid[i] = answer->level;
-    if (walk->quiet >> i & 1)
-        return;
-    if (answer->level > steps->level)
-        steps->level = answer->level;
-    if (answer->wait > steps->wait)
-        steps->wait = answer->wait;
-}
-
-/* Whether a step would pass. A peek ignores 'wait_max', so a short state is
- * stepped on a copy; all algorithms that can wait have short states. */
-static bool would_pass(const struct weir_table *t, uint64_t where,
-                       const struct weir_algorithm_ask *ask, weir_instant now)
-{
-    uint64_t words[WEIR_BUCKETS_MAX];
-    struct weir_algorithm_ask peek = { .op = WEIR_ALGORITHM_PEEK,
-                                       .weight = ask->weight };
-    struct weir_algorithm_answer answer;
-    const struct metering *of = metering_of(t, where);
-    if (where >> 32 == 0 || of->store_len > 0)
-        return true;
-    if (state_bytes(of) > sizeof(words)) {
-        step_at(t, where, &peek, &answer, now);
-        return answer.passed;
-    }
-    struct weir_algorithm_rule spare;
-    const struct weir_algorithm_rule *rule = rule_in_force(of, &spare);
-    memcpy(words, state_at(t, where), state_bytes(of));
-    weir_algorithm_step(rule, words, ask, &answer,
-                        weir_bucket_state_now(t, rule, now));
-    return answer.passed;
-}
-
-/* The first link with a bucket state that would refuse; WEIR_DEPTH_MAX:
- * none. */
-static uint32_t find_refuser(struct weir_table *t, const struct walk *walk,
-                             const struct weir_algorithm_ask *ask)
-{
-    uint32_t enforced = walk->bucket_states & ~walk->quiet;
-    for (uint32_t i = 0; i < walk->links; i++) {
-        if (!(enforced >> i & 1))
-            continue;
-        struct bucket_state *m = weir_bucket_state(t, walk->slot[i]);
-        bucket_state_lock(m, walk->stripe + 1);
-        uint64_t where = weir_load_relaxed(&m->where);
-        bool passes = would_pass(t, where, ask, walk->now);
-        bucket_state_unlock(m);
-        if (!passes)
-            return i;
-    }
-    return WEIR_DEPTH_MAX;
-}
-
-/* Refuses at link 'i', with a step there, so that it counts if the quota counts
- * refusals. */
-static unsigned refuse_at(struct weir_table *t, struct walk *walk, uint32_t i,
-                          const struct weir_algorithm_ask *ask,
-                          struct steps *steps)
-{
-    struct weir_algorithm_answer answer;
-    walk->refuser = i;
-    if (weir_link_step(t, walk, i, ask, &answer, &steps->serial[i]) &&
-        answer.passed) {
-        steps->charged = 1u << i;
-        steps->paid[i] = answer.level;
-    }
-    weir_walk_step_back(t, walk, steps, ask);
-    return WEIR_OUTCOME_LIMITED;
-}
-
-unsigned weir_walk_step(struct weir_table *t, struct walk *walk,
-                        const struct weir_algorithm_ask *ask,
-                        struct steps *steps)
-{
-    /* A charge can't always be undone exactly (for example if a bucket at a
-     * lower level paid). So with several bucket states all are checked first,
-     * and units are given back only after a race. */
-    bool several = (walk->bucket_states & (walk->bucket_states - 1)) != 0;
-    if (several && op_may_refuse(ask->op) && op_charges(ask->op)) {
-        uint32_t refuser = find_refuser(t, walk, ask);
-        if (refuser < WEIR_DEPTH_MAX)
-            return refuse_at(t, walk, refuser, ask, steps);
-    }
-    for (uint32_t i = 0; i < walk->links; i++) {
-        struct weir_algorithm_answer answer;
-        if (!(walk->bucket_states >> i & 1))
-            continue;
-        if (!weir_link_step(t, walk, i, ask, &answer, &steps->serial[i])) {
-            weir_walk_step_back(t, walk, steps, ask);
-            return OUTCOME_MOVED;
-        }
-        if (answer.passed || !op_may_refuse(ask->op)) {
-            note_step(steps, walk, i, ask, &answer);
-        } else if (walk->quiet >> i & 1) {
-            walk->shadow |= 1u << i;
-            walk->skip |= 1u << i;
-        } else {
-            walk->refuser = i;
-            weir_walk_step_back(t, walk, steps, ask);
-            return WEIR_OUTCOME_LIMITED;
-        }
-    }
-    return 0;
-}
-
-/* ---- Any thread: for the state that stands in for a store ---- */
+/* ---- Any thread ---- */
 
 const struct metering *weir_bucket_state_lock(struct weir_table *t,
                                               uint32_t slot, uint32_t stripe)
@@ -811,6 +644,11 @@ const struct metering *weir_bucket_state_lock(struct weir_table *t,
 void *weir_bucket_state_state(const struct weir_table *t, uint32_t slot)
 {
     return state_at(t, weir_load_relaxed(&weir_bucket_state(t, slot)->where));
+}
+
+uint32_t weir_bucket_state_serial(const struct weir_table *t, uint32_t slot)
+{
+    return weir_load_relaxed(&weir_bucket_state(t, slot)->serial);
 }
 
 void weir_bucket_state_unlock(struct weir_table *t, uint32_t slot)

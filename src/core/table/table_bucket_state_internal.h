@@ -89,12 +89,20 @@ void weir_bucket_states_reap(struct weir_table *t, uint32_t process,
                              uint32_t by, bool writer);
 
 /* Any thread: weir_bucket_state_lock() locks a slot's bucket state and returns
- * its rule, or NULL; weir_bucket_state_state() returns the state, or NULL.
- * Both are valid until weir_bucket_state_unlock(). */
+ * its rule, or NULL; weir_bucket_state_state() returns the state, or NULL;
+ * weir_bucket_state_serial() tells two states of a slot apart. All are valid
+ * until weir_bucket_state_unlock(). */
 const struct metering *weir_bucket_state_lock(struct weir_table *t,
                                               uint32_t slot, uint32_t stripe);
 void *weir_bucket_state_state(const struct weir_table *t, uint32_t slot);
+uint32_t weir_bucket_state_serial(const struct weir_table *t, uint32_t slot);
 void weir_bucket_state_unlock(struct weir_table *t, uint32_t slot);
+/* A step of the state by its rule, with the zone's present offset. */
+void weir_bucket_state_step(const struct weir_table *t,
+                            const struct metering *of, void *state,
+                            const struct weir_algorithm_ask *ask,
+                            struct weir_algorithm_answer *out,
+                            weir_instant now);
 /* 'now' on the clock that a rule's windows use. */
 weir_instant weir_bucket_state_now(const struct weir_table *t,
                                    const struct weir_algorithm_rule *rule,

@@ -15,7 +15,7 @@ static bool enter_alone(struct weir_table *t, struct weir_ref ref,
     out->weight = weight;
     if ((look.flags & ~META_ADAPTIVE) != META_INFLIGHT ||
         weir_parent(hot) != WEIR_SLOT_NONE ||
-        !weir_link_enter(t, ref.slot, &look, out, NULL, out_kick, now))
+        !weir_link_inflight_enter(t, ref.slot, &look, out, NULL, out_kick, now))
         return false;
     bool alone = (uint32_t)weir_load(&hot->up) == WEIR_SLOT_NONE;
     if (WEIR_LIKELY(alone && weir_load(&hot->generation) == ref.generation))
@@ -24,29 +24,35 @@ static bool enter_alone(struct weir_table *t, struct weir_ref ref,
     return false;
 }
 
+static unsigned enter_chain(struct weir_table *t, struct walk *walk,
+                            uint64_t weight, struct weir_reply *reply)
+{
+    struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_TAKE,
+                                      .weight = weir_weight_clipped(weight) };
+    unsigned outcome = weir_walk_run(t, walk, &ask);
+    if (reply && !(outcome & (WEIR_OUTCOME_STALE_REF | WEIR_OUTCOME_EXACT)))
+        weir_walk_explain(t, walk, &ask, !(outcome & WEIR_OUTCOME_LIMITED),
+                          reply);
+    return outcome | weir_shadow_outcome(t);
+}
+
 unsigned weir_table_enter(struct weir_table *t, uint32_t stripe,
                           struct weir_ref ref, uint64_t weight,
                           struct weir_permit_record *out_hold,
                           struct weir_reply *reply, weir_instant now)
 {
+    struct walk walk;
     out_hold->links = out_hold->gate_slot = 0;
     out_hold->process = weir_process_of(t, stripe);
-    if (weight > WEIR_WEIGHT_MAX)
-        weight = WEIR_WEIGHT_MAX;
     unsigned kick = 0;
     if (WEIR_LIKELY(!reply && weir_shadow_outcome(t) == 0) &&
-        enter_alone(t, ref, weight, out_hold, &kick, now))
+        enter_alone(t, ref, weir_weight_clipped(weight), out_hold, &kick, now))
         return kick;
-    struct walk_request q = {
-        .stripe = stripe,
-        .ref = ref,
-        .ask = { .op = WEIR_ALGORITHM_TAKE, .weight = weight },
-        .record = out_hold,
-    };
-    unsigned outcome = weir_walk_take(t, &q, reply, now);
+    weir_walk_of(&walk, stripe, ref, now);
+    walk.record = out_hold;
     /* The kick stays, even if its cause was undone: the mark is set, and no
      * other thread kicks before the sync has read it. */
-    return outcome | kick | weir_shadow_outcome(t);
+    return enter_chain(t, &walk, weight, reply) | kick;
 }
 
 unsigned weir_table_enter_turn(struct weir_table *t, struct weir_ref ref,
@@ -55,15 +61,10 @@ unsigned weir_table_enter_turn(struct weir_table *t, struct weir_ref ref,
                                struct weir_turn *turn, struct weir_reply *reply,
                                weir_instant now)
 {
+    struct walk walk;
     out_hold->links = out_hold->gate_slot = 0;
-    struct walk_request q = {
-        .stripe = turn->stripe,
-        .ref = ref,
-        .ask = { .op = WEIR_ALGORITHM_TAKE,
-                 .weight =
-                     weight < WEIR_WEIGHT_MAX ? weight : WEIR_WEIGHT_MAX },
-        .record = out_hold,
-        .turn = turn,
-    };
-    return weir_walk_take(t, &q, reply, now) | weir_shadow_outcome(t);
+    weir_walk_of(&walk, turn->stripe, ref, now);
+    walk.record = out_hold;
+    walk.turn = turn;
+    return enter_chain(t, &walk, weight, reply);
 }

@@ -181,39 +181,36 @@ static bool draw_refund(struct weir_table *t, uint32_t stripe,
 
 /* ---- The calls ---- */
 
-static unsigned act_on(struct weir_table *t, uint32_t stripe,
-                       struct weir_ref ref, struct weir_ref shadow_slot,
-                       const struct weir_act *act, weir_instant now)
+/* Links that a store decides pass: no caller should wait for an answer that
+ * doesn't change its verdict. */
+static unsigned ask_slot(struct weir_table *t, uint32_t stripe,
+                         struct weir_ref shadow_slot,
+                         const struct weir_algorithm_ask *ask, weir_instant now)
 {
-    switch (act->kind) {
-    case WEIR_ACT_TAKE:
-        return weir_slot_take_shadow(t, stripe, shadow_slot, act->weight, now);
-    case WEIR_ACT_RESERVE:
-        return weir_slot_reserve_shadow(t, stripe, shadow_slot, act->weight,
-                                        act->wait_max, now);
-    case WEIR_ACT_CHARGE:
-        return weir_table_charge(t, stripe, shadow_slot, act->weight, now);
-    case WEIR_ACT_REFUND:
-        break;
-    }
-    if (!draw_refund(t, stripe, weir_shadow_slot(t, ref.slot)))
-        return 0;
-    return weir_table_refund(t, stripe, shadow_slot, act->weight, now);
+    struct walk walk;
+    weir_walk_of(&walk, stripe, shadow_slot, now);
+    walk.set = SHADOW;
+    walk.whole = true;
+    return weir_walk_run(t, &walk, ask);
 }
 
 unsigned weir_table_shadow(struct weir_table *t, uint32_t stripe,
-                           struct weir_ref ref, const struct weir_act *act,
+                           struct weir_ref ref,
+                           const struct weir_algorithm_ask *ask, bool limited,
                            weir_instant now)
 {
-    bool decides = act->kind == WEIR_ACT_TAKE || act->kind == WEIR_ACT_RESERVE;
+    bool decides =
+        ask->op == WEIR_ALGORITHM_TAKE || ask->op == WEIR_ALGORITHM_RESERVE;
     for (int tries = 0; tries < STALE_TRIES; tries++) {
         struct weir_ref shadow_slot = shadow_slot_of(t, stripe, ref, now);
-        if (shadow_slot.slot == WEIR_SLOT_NONE)
+        if (shadow_slot.slot == WEIR_SLOT_NONE ||
+            (ask->op == WEIR_ALGORITHM_REFUND &&
+             !draw_refund(t, stripe, weir_shadow_slot(t, ref.slot))))
             return 0;
-        unsigned outcome = act_on(t, stripe, ref, shadow_slot, act, now);
+        unsigned outcome = ask_slot(t, stripe, shadow_slot, ask, now);
         if (outcome & WEIR_OUTCOME_STALE_REF)
             continue;
-        if (decides && !act->limited)
+        if (decides && !limited)
             note_odds(weir_shadow_slot(t, ref.slot),
                       !(outcome & WEIR_OUTCOME_LIMITED));
         return outcome & WEIR_OUTCOME_KICK;
@@ -222,7 +219,8 @@ unsigned weir_table_shadow(struct weir_table *t, uint32_t stripe,
 }
 
 unsigned weir_table_shadow_name(struct weir_table *t, uint32_t stripe,
-                                struct weir_text live, uint64_t weight,
+                                struct weir_text live,
+                                const struct weir_algorithm_ask *ask,
                                 weir_instant now)
 {
     char buf[WEIR_NAME_MAX];
@@ -235,7 +233,7 @@ unsigned weir_table_shadow_name(struct weir_table *t, uint32_t stripe,
         if (weir_table_resolve_as(t, process, name, false, &ref, now) ==
             WEIR_RESOLVED_NONE)
             return 0;
-        unsigned outcome = weir_slot_take_shadow(t, stripe, ref, weight, now);
+        unsigned outcome = ask_slot(t, stripe, ref, ask, now);
         if (!(outcome & WEIR_OUTCOME_STALE_REF))
             return outcome & WEIR_OUTCOME_KICK;
     }

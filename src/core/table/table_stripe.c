@@ -73,6 +73,15 @@ __attribute__((noinline)) unsigned weir_stripe_refuse_slowly(
     return WEIR_OUTCOME_LIMITED;
 }
 
+void weir_stripe_refuse_links(struct weir_table *t, uint32_t stripe,
+                              const uint32_t *slots, uint32_t links,
+                              uint64_t weight)
+{
+    for (uint32_t i = 0; links >> i != 0; i++)
+        if (links >> i & 1)
+            weir_stripe_refuse(t, stripe, slots[i], weight);
+}
+
 /* Refusals in stripes set no bits when they happen: entries that changed since
  * the last collect set them here. */
 void weir_stripes_collect(struct weir_table *t, uint64_t *bits)

@@ -24,17 +24,10 @@ INLINE unsigned weir_stripe_refuse(struct weir_table *t, uint32_t stripe,
     weir_store_release(&entry->events, entry->events + 1);
     return WEIR_OUTCOME_LIMITED;
 }
-/* The same for the requested quota and for the refusing one. */
-static inline unsigned weir_stripe_refuse_chain(struct weir_table *t,
-                                                uint32_t stripe, uint32_t asked,
-                                                uint32_t refuser,
-                                                uint64_t weight)
-{
-    weir_stripe_refuse(t, stripe, asked, weight);
-    if (refuser != asked)
-        weir_stripe_refuse(t, stripe, refuser, weight);
-    return WEIR_OUTCOME_LIMITED;
-}
+/* The same for each of 'slots' that has its bit in 'links'. */
+void weir_stripe_refuse_links(struct weir_table *t, uint32_t stripe,
+                              const uint32_t *slots, uint32_t links,
+                              uint64_t weight);
 /* The sync: sets the bits of slots with refusals since the last call. */
 void weir_stripes_collect(struct weir_table *t, uint64_t *bits);
 /* Counts the request as unknown if the slot is a placeholder. */

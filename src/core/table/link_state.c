@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT
+ * table/link_state.c - a link that a bucket state decides, in a walk.
+ *
+ * A step judges and charges at once, under the state's lock, so states are
+ * stepped when everything else of the chain has passed. When a later one
+ * refuses after all, or the chain has changed meanwhile, the units are given
+ * back if the slot still has that state ('serial'). In between, another thread
+ * may be refused because of them: never too much passes, but beside a refusal
+ * sometimes too little. */
+
+#include "core/table/table_walk_internal.h"
+
+#include <string.h>
+
+enum how { TRY, COMMIT, UNDO, EXPLAIN };
+
+/* A step of link i's bucket state, under its lock. TRY steps a copy of it, if
+ * it is short; a long one only peeks, and all algorithms that can wait, which a
+ * peek ignores, have short states. False, and no answer: an edit has removed
+ * the state, or moved it to a store; for UNDO: it is another state. */
+static bool step_state(struct weir_table *t, struct walk *walk, uint32_t i,
+                       enum how how, struct weir_algorithm_ask *ask,
+                       struct weir_algorithm_answer *out)
+{
+    uint64_t words[WEIR_BUCKETS_MAX];
+    uint32_t slot = walk->slot[i];
+    const struct metering *of = weir_bucket_state_lock(t, slot, walk->stripe);
+    void *state = weir_bucket_state_state(t, slot);
+    uint32_t serial = weir_bucket_state_serial(t, slot);
+    bool some = state && of->store_len == 0 &&
+                (how != UNDO || serial == walk->serial[i]);
+    if (some && how == TRY) {
+        size_t bytes = weir_algorithm_size(&of->rule);
+        if (bytes > sizeof(words))
+            ask->op = WEIR_ALGORITHM_PEEK;
+        else
+            state = memcpy(words, state, bytes);
+    }
+    if (some)
+        weir_bucket_state_step(t, of, state, ask, out, walk->now);
+    if (how == COMMIT)
+        walk->serial[i] = serial;
+    weir_bucket_state_unlock(t, slot);
+    return some;
+}
+
+bool weir_link_state_judge(struct weir_table *t, struct walk *walk, uint32_t i,
+                           const struct weir_algorithm_ask *ask)
+{
+    struct weir_algorithm_ask step = *ask;
+    struct weir_algorithm_answer answer;
+    return !step_state(t, walk, i, TRY, &step, &answer) || answer.passed;
+}
+
+/* Adds a state that passed to the verdict for the chain. */
+static void note_step(struct walk *walk, uint32_t i,
+                      const struct weir_algorithm_answer *answer)
+{
+    walk->paid[i] = answer->level;
+    if (walk->quiet >> i & 1)
+        return;
+    if (answer->level > walk->level)
+        walk->level = answer->level;
+    if (answer->wait > walk->wait)
+        walk->wait = answer->wait;
+}
+
+unsigned weir_link_state_commit(struct weir_table *t, struct walk *walk,
+                                uint32_t i,
+                                const struct weir_algorithm_ask *ask)
+{
+    struct weir_algorithm_ask step = *ask;
+    struct weir_algorithm_answer answer;
+    weir_audit(i < walk->links && !(walk->stepped >> i & 1));
+    if (!step_state(t, walk, i, COMMIT, &step, &answer))
+        return OUTCOME_MOVED;
+    if (!answer.passed && ask->op != WEIR_ALGORITHM_CHARGE &&
+        ask->op != WEIR_ALGORITHM_REFUND)
+        return WEIR_OUTCOME_LIMITED;
+    if (ask->op != WEIR_ALGORITHM_PEEK)
+        walk->stepped |= 1u << i;
+    note_step(walk, i, &answer);
+    return 0;
+}
+
+void weir_link_state_undo(struct weir_table *t, struct walk *walk, uint32_t i,
+                          const struct weir_algorithm_ask *ask)
+{
+    struct weir_algorithm_answer answer;
+    bool refunded = ask->op == WEIR_ALGORITHM_REFUND;
+    struct weir_algorithm_ask step = {
+        .op = refunded ? WEIR_ALGORITHM_CHARGE : WEIR_ALGORITHM_REFUND,
+        .weight = ask->weight,
+        .level = walk->paid[i],
+    };
+    weir_assert(walk->stepped >> i & 1);
+    (void)step_state(t, walk, i, UNDO, &step, &answer);
+    walk->stepped &= ~(1u << i);
+}
+
+bool weir_link_state_explain(struct weir_table *t, struct walk *walk,
+                             uint32_t i, const struct weir_algorithm_ask *ask,
+                             struct weir_algorithm_answer *out)
+{
+    struct weir_algorithm_ask step = { .op = WEIR_ALGORITHM_PEEK };
+    if (i == walk->refuser)
+        step.weight = ask->weight;
+    if (!step_state(t, walk, i, EXPLAIN, &step, out))
+        return false;
+    /* It may have passed again by now. */
+    if (out->passed)
+        out->retry_after = 1;
+    return true;
+}

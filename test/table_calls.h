@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT
+ * test/table_calls.h - weir_table_ask() by what it does: a word a request, for
+ * tests and benches that make many. */
+
+#ifndef WEIR_TABLE_CALLS_H
+#define WEIR_TABLE_CALLS_H
+
+#include "core/table/table.h"
+
+static inline unsigned weir_table_peek(struct weir_table *t, uint32_t stripe,
+                                       struct weir_ref ref, uint64_t weight,
+                                       struct weir_reply *reply,
+                                       weir_instant now)
+{
+    struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_PEEK,
+                                      .weight = weir_weight_clipped(weight) };
+    return weir_table_ask(t, stripe, ref, &ask, reply, now);
+}
+
+static inline unsigned weir_table_charge(struct weir_table *t, uint32_t stripe,
+                                         struct weir_ref ref, uint64_t weight,
+                                         weir_instant now)
+{
+    struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_CHARGE,
+                                      .weight = weir_weight_clipped(weight) };
+    return weir_table_ask(t, stripe, ref, &ask, NULL, now);
+}
+
+static inline unsigned weir_table_refund(struct weir_table *t, uint32_t stripe,
+                                         struct weir_ref ref, uint64_t weight,
+                                         weir_instant now)
+{
+    struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_REFUND,
+                                      .weight = weir_weight_clipped(weight) };
+    return weir_table_ask(t, stripe, ref, &ask, NULL, now);
+}
+
+static inline unsigned weir_table_reserve(struct weir_table *t, uint32_t stripe,
+                                          struct weir_ref ref, uint64_t weight,
+                                          weir_duration wait_max,
+                                          struct weir_reply *reply,
+                                          weir_instant now)
+{
+    struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_RESERVE,
+                                      .weight = weir_weight_clipped(weight),
+                                      .wait_max = wait_max };
+    return weir_table_ask(t, stripe, ref, &ask, reply, now);
+}
+
+#endif /* WEIR_TABLE_CALLS_H */
