@@ -214,19 +214,23 @@ static inline uint8_t *weir_wire_put_double(uint8_t *p, unsigned number,
     return p;
 }
 
-/* The double of a field of WEIR_WIRE_FIXED64, if it is at least 0 and at most
- * 'max'. Read as integers, the bits of such doubles rise with their values, and
- * the bits of all others (NaN, infinity, negative ones, -0) are above. */
-static inline bool weir_wire_get_double(struct weir_wire_in bytes, double max,
-                                        double *out)
+/* The double of a field of WEIR_WIRE_FIXED64. */
+static inline double weir_wire_double(struct weir_wire_in bytes)
 {
     uint64_t bits = 0;
     for (unsigned i = 0; i < sizeof(bits); i++)
         bits |= (uint64_t)bytes.p[i] << (8 * i);
-    if (bits > weir_double_bits(max))
-        return false;
-    memcpy(out, &bits, sizeof(*out));
-    return true;
+    double value;
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+/* Whether it is at least 0 and at most 'max'. Read as integers, the bits of
+ * such doubles rise with their values, and the bits of all others (NaN,
+ * infinity, negative ones, -0) are above. */
+static inline bool weir_double_is_amount(double value, double max)
+{
+    return weir_double_bits(value) <= weir_double_bits(max);
 }
 
 static inline uint8_t *weir_wire_put_number(uint8_t *p, unsigned number,

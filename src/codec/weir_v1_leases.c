@@ -122,9 +122,11 @@ static bool read_lease_field(const struct shape *shape,
                              struct fields *out)
 {
     unsigned number = item->number;
-    if (shape->doubles & BIT(number))
-        return weir_wire_get_double(item->bytes, WEIR_LEASE_UNITS_MAX,
-                                    &out->doubles[number]);
+    if (shape->doubles & BIT(number)) {
+        out->doubles[number] = weir_wire_double(item->bytes);
+        return weir_double_is_amount(out->doubles[number],
+                                     WEIR_LEASE_UNITS_MAX);
+    }
     out->numbers[number] = item->value;
     out->texts[number] = item->bytes;
     return true;
