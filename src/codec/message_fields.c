@@ -39,11 +39,6 @@ static void *place_in(void *to, uint16_t at)
     return (char *)to + at;
 }
 
-static bool is_set(const void *from, uint16_t at)
-{
-    return *(const bool *)value_in(from, at);
-}
-
 static uint64_t load_unsigned(const void *value, size_t width)
 {
     uint64_t eight;
@@ -84,12 +79,6 @@ static uint64_t wire_number(const struct weir_proto_field *field,
     if (field->kind == WEIR_PROTO_INT32)
         return (uint64_t)(int64_t)(int32_t)value;
     return value + field->above;
-}
-
-static const struct weir_text *text_in(const struct weir_proto_field *field,
-                                       const void *from)
-{
-    return value_in(from, field->at);
 }
 
 static bool is_list(const struct weir_proto_field *field)
@@ -138,7 +127,7 @@ static void back_bytes(struct back *back, const void *bytes, size_t len)
 
 static void back_varint(struct back *back, uint64_t value)
 {
-    size_t len = weir_varint_size(value);
+    size_t len = value < 0x80 ? 1 : weir_varint_size(value);
     back->len += len;
     if (!back->p)
         return;
@@ -159,21 +148,43 @@ static void back_head(struct back *back, const struct weir_proto_field *field,
     back_key(back, field);
 }
 
+/* 'anyway': write them even if there are none. */
 static void back_block(struct back *back, const struct weir_proto_field *field,
-                       const void *bytes, size_t len)
+                       const void *bytes, size_t len, bool anyway)
 {
     size_t before = back->len;
+    if (len == 0 && !anyway)
+        return;
     back_bytes(back, bytes, len);
     back_head(back, field, before);
 }
 
-static void back_double(struct back *back, const double *value)
+static void back_number(struct back *back, const struct weir_proto_field *field,
+                        const void *from, bool anyway)
 {
-    uint64_t bits = weir_double_bits(*value);
+    uint64_t value = wire_number(field, from);
+    if (value == 0 && !anyway)
+        return;
+    back_varint(back, value);
+    back_key(back, field);
+}
+
+static void back_double(struct back *back, const struct weir_proto_field *field,
+                        double value, bool anyway)
+{
+    uint64_t bits = weir_double_bits(value);
     uint8_t bytes[sizeof(bits)];
+    if (value == 0 && !anyway)
+        return;
     for (unsigned i = 0; i < sizeof(bytes); i++)
         bytes[i] = (uint8_t)(bits >> (8 * i));
     back_bytes(back, bytes, sizeof(bytes));
+    back_key(back, field);
+}
+
+static bool is_zero(const unsigned char *bytes, size_t len)
+{
+    return bytes[0] == 0 && memcmp(bytes, bytes + 1, len - 1) == 0;
 }
 
 static void write_fields(struct back *back,
@@ -181,12 +192,11 @@ static void write_fields(struct back *back,
                          const void *from);
 
 static void write_part(struct back *back, const struct weir_proto_field *field,
-                       const void *from)
+                       const void *from, bool anyway)
 {
     size_t before = back->len;
     write_fields(back, field->part, from);
-    if (back->len > before || is_list(field) ||
-        field->presence != WEIR_PROTO_FILLED)
+    if (back->len > before || anyway)
         back_head(back, field, before);
 }
 
@@ -199,40 +209,39 @@ static void write_list(struct back *back, const struct weir_proto_field *field,
         const void *row = rows + i * field->width;
         const struct weir_text *text = row;
         if (field->part)
-            write_part(back, field, row);
+            write_part(back, field, row, true);
         else
-            back_block(back, field, text->p, text->len);
+            back_block(back, field, text->p, text->len, true);
     }
 }
 
-static void write_field(struct back *back, const struct weir_proto_field *field,
-                        const void *from)
+static void write_value(struct back *back, const struct weir_proto_field *field,
+                        const void *from, bool anyway)
 {
     const void *value = value_in(from, field->at);
+    const struct weir_text *text = value;
     switch (field->kind) {
     case WEIR_PROTO_NUMBER:
     case WEIR_PROTO_ZIGZAG:
     case WEIR_PROTO_INT32:
     case WEIR_PROTO_BOOL:
     case WEIR_PROTO_CONSTANT:
-        back_varint(back, wire_number(field, from));
-        back_key(back, field);
+        back_number(back, field, from, anyway);
         return;
     case WEIR_PROTO_DOUBLE:
-        back_double(back, value);
-        back_key(back, field);
+        back_double(back, field, *(const double *)value, anyway);
         return;
     case WEIR_PROTO_TEXT:
     case WEIR_PROTO_TITLE:
     case WEIR_PROTO_NAME:
-        back_block(back, field, text_in(field, from)->p,
-                   text_in(field, from)->len);
+        back_block(back, field, text->p, text->len, anyway);
         return;
     case WEIR_PROTO_BLOCK:
-        back_block(back, field, value, field->width);
+        if (anyway || !is_zero(value, field->width))
+            back_block(back, field, value, field->width, true);
         return;
     case WEIR_PROTO_PART:
-        write_part(back, field, value);
+        write_part(back, field, value, anyway);
         return;
     case WEIR_PROTO_PARTS:
     case WEIR_PROTO_TEXTS:
@@ -241,78 +250,60 @@ static void write_field(struct back *back, const struct weir_proto_field *field,
     }
 }
 
-/* Whether the value isn't 0 or empty. A part is written to find out. */
-static bool is_filled(const struct weir_proto_field *field, const void *from)
+/* Whether the presence allows the field; a FILLED or CHANGED one isn't written
+ * if it is 0 or empty either. */
+static bool is_present(const struct weir_proto_field *field, const void *from,
+                       const void *defaults)
 {
-    const unsigned char *block = value_in(from, field->at);
-    switch (field->kind) {
-    case WEIR_PROTO_NUMBER:
-    case WEIR_PROTO_ZIGZAG:
-    case WEIR_PROTO_INT32:
-    case WEIR_PROTO_BOOL:
-        return wire_number(field, from) != 0;
-    case WEIR_PROTO_DOUBLE:
-        return *(const double *)value_in(from, field->at) != 0;
-    case WEIR_PROTO_TEXT:
-    case WEIR_PROTO_TITLE:
-    case WEIR_PROTO_NAME:
-        return text_in(field, from)->len > 0;
-    case WEIR_PROTO_BLOCK: /* a first byte of 0, and each like the one before */
-        return block[0] != 0 || memcmp(block, block + 1, field->width - 1) != 0;
-    case WEIR_PROTO_PART:
-    case WEIR_PROTO_PARTS:
-    case WEIR_PROTO_TEXTS:
-    case WEIR_PROTO_CONSTANT:
-        break;
-    }
+    enum weir_proto_presence presence = field->presence;
+    if (presence == WEIR_PROTO_IF || presence == WEIR_PROTO_UNLESS)
+        return *(const bool *)value_in(from, field->given_at) ==
+               (presence == WEIR_PROTO_IF);
+    if (presence == WEIR_PROTO_CHANGED || presence == WEIR_PROTO_OWN)
+        return wire_number(field, from) != wire_number(field, defaults);
     return true;
 }
 
-static bool is_written(const struct weir_proto_field *field, const void *from,
-                       const void *defaults)
+static void write_field(struct back *back, const struct weir_proto_field *field,
+                        const void *from, const void *defaults)
 {
-    switch (field->presence) {
-    case WEIR_PROTO_FILLED:
-        break;
-    case WEIR_PROTO_ALWAYS:
-    case WEIR_PROTO_NOTED:
-        return true;
-    case WEIR_PROTO_IF:
-        return is_set(from, field->given_at);
-    case WEIR_PROTO_UNLESS:
-        return !is_set(from, field->given_at);
-    case WEIR_PROTO_CHANGED:
-        return wire_number(field, from) != wire_number(field, defaults) &&
-               wire_number(field, from) != 0;
-    case WEIR_PROTO_OWN:
-        return wire_number(field, from) != wire_number(field, defaults);
-    }
-    return is_filled(field, from);
+    bool anyway = field->presence != WEIR_PROTO_FILLED &&
+                  field->presence != WEIR_PROTO_CHANGED;
+    if (field->presence != WEIR_PROTO_FILLED &&
+        !is_present(field, from, defaults))
+        return;
+    if (field->kind == WEIR_PROTO_NUMBER)
+        back_number(back, field, from, anyway);
+    else
+        write_value(back, field, from, anyway);
 }
 
 static void write_rows(struct back *back,
                        const struct weir_proto_message *message,
                        const void *from, const void *defaults)
 {
-    for (size_t i = message->count; i-- > 0;) {
-        const struct weir_proto_field *field = &message->fields[i];
-        if (is_written(field, from, defaults))
-            write_field(back, field, from);
-    }
+    for (size_t i = message->count; i-- > 0;)
+        write_field(back, &message->fields[i], from, defaults);
+}
+
+static void write_with_defaults(struct back *back,
+                                const struct weir_proto_message *message,
+                                const void *from)
+{
+    uint64_t defaults[WEIR_PROTO_DEFAULTS_MAX / sizeof(uint64_t)];
+    weir_assert(message->size <= sizeof(defaults));
+    message->init(defaults);
+    write_rows(back, message, from, defaults);
 }
 
 static void write_fields(struct back *back,
                          const struct weir_proto_message *message,
                          const void *from)
 {
-    uint64_t defaults[WEIR_PROTO_DEFAULTS_MAX / sizeof(uint64_t)];
-    if (!message->init) {
+    if (message->init)
+        write_with_defaults(back, message, from);
+    else
         write_rows(back, message, from, NULL);
-        return;
-    }
-    weir_assert(message->size <= sizeof(defaults));
-    message->init(defaults);
-    write_rows(back, message, from, defaults);
 }
 
 size_t weir_proto_size(const struct weir_proto_message *message,

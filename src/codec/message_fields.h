@@ -88,8 +88,8 @@ struct weir_proto_message {
 #define BOOL(member) WEIR_PROTO_BOOL, AT(member)
 #define DOUBLE(member) WEIR_PROTO_DOUBLE, AT(member)
 #define TEXT(member) WEIR_PROTO_TEXT, AT(member)
-#define TITLE(member) WEIR_PROTO_TITLE, AT(member)
-#define NAME(member) WEIR_PROTO_NAME, AT(member)
+#define TITLE(member) WEIR_PROTO_TITLE, AT(member), .max = WEIR_NAME_MAX
+#define NAME(member) WEIR_PROTO_NAME, AT(member), .min = 1
 #define BLOCK(member) WEIR_PROTO_BLOCK, AT(member)
 #define PART(member, part_) WEIR_PROTO_PART, AT(member), .part = &(part_)
 #define LIST(member, count_)                                 \
@@ -98,7 +98,7 @@ struct weir_proto_message {
 #define PARTS(member, count, part_) \
     WEIR_PROTO_PARTS, LIST(member, count), .part = &(part_)
 #define TEXTS(member, count) WEIR_PROTO_TEXTS, LIST(member, count)
-#define CONSTANT(value) WEIR_PROTO_CONSTANT, .min = (value)
+#define CONSTANT(value) WEIR_PROTO_CONSTANT, ALWAYS, .min = (value)
 /* Members of a flat struct: a part without a struct of its own. */
 #define FLAT(part_) WEIR_PROTO_PART, .part = &(part_)
 #define ALWAYS .presence = WEIR_PROTO_ALWAYS

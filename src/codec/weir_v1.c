@@ -33,8 +33,6 @@ enum {
     TO_LIMITER_GRANTS = 6,
 };
 
-static_assert(WEIR_MASTER_MAX == WEIR_NAME_MAX, "one check for both");
-
 #define INTERVAL_MIN (10 * WEIR_MILLISECOND)
 #define INTERVAL_MAX (3600 * WEIR_SECOND)
 
@@ -269,26 +267,27 @@ static size_t body_size(const struct weir_message *message,
         return weir_v1_fills_size(&message->fills, out);
     case WEIR_MESSAGE_ASKS:
         *out_number = TO_ROOT_ASKS;
-        return weir_v1_asks_size(&message->asks);
+        return weir_proto_size(&weir_v1_asks, &message->asks);
     case WEIR_MESSAGE_ANSWERS:
         *out_number = TO_LIMITER_ANSWERS;
-        return weir_v1_answers_size(&message->answers);
+        return weir_proto_size(&weir_v1_answers, &message->answers);
     case WEIR_MESSAGE_WANTS:
         *out_number = TO_ROOT_WANTS;
-        return weir_v1_wants_size(&message->wants);
+        return weir_proto_size(&weir_v1_wants, &message->wants);
     case WEIR_MESSAGE_GRANTS:
         *out_number = TO_LIMITER_GRANTS;
-        return weir_v1_grants_size(&message->grants);
+        return weir_proto_size(&weir_v1_grants, &message->grants);
     case WEIR_MESSAGE_LIMITS:
         *out_number = TO_ROOT_LIMITS;
-        return weir_v1_limits_size(&message->limits);
+        return weir_proto_size(&weir_v1_limits, &message->limits);
     }
     weir_assert(!"a message of a known type");
     return 0;
 }
 
 static uint8_t *put_body(const struct weir_message *message,
-                         const struct weir_v1_sizes *sizes, uint8_t *p)
+                         const struct weir_v1_sizes *sizes, size_t size,
+                         uint8_t *p)
 {
     switch (message->type) {
     case WEIR_MESSAGE_HELLO:
@@ -302,15 +301,15 @@ static uint8_t *put_body(const struct weir_message *message,
     case WEIR_MESSAGE_FILLS:
         return weir_v1_fills_put(&message->fills, sizes, p);
     case WEIR_MESSAGE_ASKS:
-        return weir_v1_asks_put(&message->asks, p);
+        return weir_proto_put(&weir_v1_asks, &message->asks, size, p);
     case WEIR_MESSAGE_ANSWERS:
-        return weir_v1_answers_put(&message->answers, p);
+        return weir_proto_put(&weir_v1_answers, &message->answers, size, p);
     case WEIR_MESSAGE_WANTS:
-        return weir_v1_wants_put(&message->wants, p);
+        return weir_proto_put(&weir_v1_wants, &message->wants, size, p);
     case WEIR_MESSAGE_GRANTS:
-        return weir_v1_grants_put(&message->grants, p);
+        return weir_proto_put(&weir_v1_grants, &message->grants, size, p);
     case WEIR_MESSAGE_LIMITS:
-        return weir_v1_limits_put(&message->limits, p);
+        return weir_proto_put(&weir_v1_limits, &message->limits, size, p);
     }
     weir_assert(!"a message of a known type");
     return p;
@@ -337,9 +336,17 @@ size_t weir_v1_encode(const struct weir_message *message, void *buf,
     uint8_t *p = buf;
     p = weir_wire_put_number(p, ENVELOPE_SESSION, message->session);
     p = weir_wire_put_head(p, number, body);
-    p = put_body(message, &sizes, p);
+    p = put_body(message, &sizes, body, p);
     weir_assert(p == (uint8_t *)buf + total);
     return total;
+}
+
+static int get_fields(const struct weir_proto_message *message,
+                      struct weir_wire_in in, struct weir_arena *arena,
+                      void *out)
+{
+    return weir_proto_get(message, in, WEIR_PROTO_AGAIN_REFUSED, arena, out,
+                          NULL);
 }
 
 static int get_body_of_limiter(unsigned number, struct weir_wire_in body,
@@ -352,15 +359,15 @@ static int get_body_of_limiter(unsigned number, struct weir_wire_in body,
     }
     if (number == TO_ROOT_ASKS) {
         out->type = WEIR_MESSAGE_ASKS;
-        return weir_v1_asks_get(body, arena, &out->asks);
+        return get_fields(&weir_v1_asks, body, arena, &out->asks);
     }
     if (number == TO_ROOT_WANTS) {
         out->type = WEIR_MESSAGE_WANTS;
-        return weir_v1_wants_get(body, arena, &out->wants);
+        return get_fields(&weir_v1_wants, body, arena, &out->wants);
     }
     if (number == TO_ROOT_LIMITS) {
         out->type = WEIR_MESSAGE_LIMITS;
-        return weir_v1_limits_get(body, arena, &out->limits);
+        return get_fields(&weir_v1_limits, body, arena, &out->limits);
     }
     out->type = WEIR_MESSAGE_REPORT;
     return weir_v1_report_get(body, arena, &out->report);
@@ -379,11 +386,11 @@ static int get_body_of_root(unsigned number, struct weir_wire_in body,
     }
     if (number == TO_LIMITER_ANSWERS) {
         out->type = WEIR_MESSAGE_ANSWERS;
-        return weir_v1_answers_get(body, arena, &out->answers);
+        return get_fields(&weir_v1_answers, body, arena, &out->answers);
     }
     if (number == TO_LIMITER_GRANTS) {
         out->type = WEIR_MESSAGE_GRANTS;
-        return weir_v1_grants_get(body, arena, &out->grants);
+        return get_fields(&weir_v1_grants, body, arena, &out->grants);
     }
     out->type = WEIR_MESSAGE_FILLS;
     return weir_v1_fills_get(body, arena, &out->fills);

@@ -539,16 +539,6 @@ static uint8_t *put_counts(const struct weir_report *report,
     return p;
 }
 
-struct weir_wire_in weir_v1_next_row(struct weir_wire_in *in, unsigned number)
-{
-    struct weir_wire_item item;
-    do {
-        int got = weir_wire_next(in, &item);
-        weir_assert(got > 0);
-    } while (item.number != number);
-    return item.bytes;
-}
-
 uint8_t *weir_v1_report_put(const struct weir_report *report,
                             const struct weir_v1_sizes *sizes, uint8_t *p)
 {

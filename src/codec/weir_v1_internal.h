@@ -6,7 +6,7 @@
 #ifndef WEIR_WEIR_V1_INTERNAL_H
 #define WEIR_WEIR_V1_INTERNAL_H
 
-#include "codec/protobuf_bytes.h"
+#include "codec/message_fields.h"
 #include "codec/weir_v1.h"
 #include "weir.pb-c.h"
 
@@ -67,34 +67,9 @@ uint8_t *weir_v1_fills_put(const struct weir_fills *fills,
 int weir_v1_fills_get(struct weir_wire_in in, struct weir_arena *arena,
                       struct weir_fills *out);
 
-/* The next of a list's rows, which a first walk has counted. */
-struct weir_wire_in weir_v1_next_row(struct weir_wire_in *in, unsigned number);
+/* ---- weir_v1_messages.c ---- */
 
-/* ---- weir_v1_asks.c ---- */
-
-size_t weir_v1_asks_size(const struct weir_asks *asks);
-uint8_t *weir_v1_asks_put(const struct weir_asks *asks, uint8_t *p);
-int weir_v1_asks_get(struct weir_wire_in in, struct weir_arena *arena,
-                     struct weir_asks *out);
-size_t weir_v1_answers_size(const struct weir_answers *answers);
-uint8_t *weir_v1_answers_put(const struct weir_answers *answers, uint8_t *p);
-int weir_v1_answers_get(struct weir_wire_in in, struct weir_arena *arena,
-                        struct weir_answers *out);
-
-/* ---- weir_v1_leases.c ---- */
-
-size_t weir_v1_wants_size(const struct weir_wants *wants);
-uint8_t *weir_v1_wants_put(const struct weir_wants *wants, uint8_t *p);
-int weir_v1_wants_get(struct weir_wire_in in, struct weir_arena *arena,
-                      struct weir_wants *out);
-size_t weir_v1_grants_size(const struct weir_grants *grants);
-uint8_t *weir_v1_grants_put(const struct weir_grants *grants, uint8_t *p);
-int weir_v1_grants_get(struct weir_wire_in in, struct weir_arena *arena,
-                       struct weir_grants *out);
-
-size_t weir_v1_limits_size(const struct weir_limits *limits);
-uint8_t *weir_v1_limits_put(const struct weir_limits *limits, uint8_t *p);
-int weir_v1_limits_get(struct weir_wire_in in, struct weir_arena *arena,
-                       struct weir_limits *out);
+extern const struct weir_proto_message weir_v1_asks, weir_v1_answers,
+    weir_v1_wants, weir_v1_grants, weir_v1_limits;
 
 #endif /* WEIR_WEIR_V1_INTERNAL_H */

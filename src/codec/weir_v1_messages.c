@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT
+ * codec/weir_v1_messages.c - weir.v1: the fields of asks, answers, wants,
+ * grants and limits.
+ *
+ * Encoded in rows, unlike a report's columns: a message has a few of them, most
+ * often one, with little in common. As in all of weir.v1: a field comes once,
+ * zeros are left out, unknown fields are skipped.
+ *
+ * Amounts are doubles, since a share of a capacity is no whole number. A NaN,
+ * an infinite or a negative amount is refused here, because the caller sums
+ * them. */
+
+#include <assert.h>
+
+#include "codec/weir_v1_internal.h"
+
+static_assert(WEIR_MASTER_MAX == WEIR_NAME_MAX, "as of any title");
+
+#define AMOUNT(member) DOUBLE(member), .max = (uint64_t)WEIR_LEASE_UNITS_MAX
+
+/* ---- Asks and answers ---- */
+
+#define THIS struct weir_step_ask
+static const struct weir_proto_field ask_fields[] = {
+    { 1, NUMBER(number), .min = 1 },
+    { 2, NAME(name) },
+    { 3, NUMBER(ask.op), .min = WEIR_ALGORITHM_TAKE,
+      .max = WEIR_ALGORITHM_RESERVE },
+    { 4, NUMBER(ask.weight), .max = WEIR_WEIGHT_MAX },
+    { 5, NUMBER(ask.wait_max) },
+    { 6, NUMBER(ask.level), .max = WEIR_BUCKETS_MAX - 1 },
+    { 7, NUMBER(patience) },
+    { 8, NUMBER(ask.permit) },
+};
+static const struct weir_proto_message ask = { FIELDS(ask_fields) };
+#undef THIS
+
+static int check_asks(void *message)
+{
+    const struct weir_asks *asks = message;
+    for (size_t i = 1; i < asks->count; i++) {
+        if (asks->asks[i].number <= asks->asks[i - 1].number)
+            return WEIR_EPROTOCOL;
+    }
+    return 0;
+}
+
+#define THIS struct weir_asks
+static const struct weir_proto_field asks_fields[] = {
+    { 1, PARTS(asks, count, ask), .min = 1, .max = WEIR_ASKS_MAX },
+};
+const struct weir_proto_message weir_v1_asks = { FIELDS(asks_fields),
+                                                 .check = check_asks };
+#undef THIS
+
+/* With an error the other fields are ignored. */
+static int check_answer(void *message)
+{
+    struct weir_step_answer *row = message;
+    if (row->error != WEIR_STEP_ANSWERED)
+        row->answer = (struct weir_algorithm_answer){ 0 };
+    return 0;
+}
+
+#define THIS struct weir_step_answer
+static const struct weir_proto_field answer_fields[] = {
+    { 1, NUMBER(number), .min = 1 },
+    { 2, NUMBER(error), .max = WEIR_STEP_DENIED },
+    { 3, FLAG(answer.passed) },
+    { 4, FLAG(answer.never) },
+    { 5, NUMBER(answer.level), .max = WEIR_BUCKETS_MAX - 1 },
+    { 6, ZIGZAG(answer.used) },
+    { 7, NUMBER(answer.remaining) },
+    { 8, NUMBER(answer.retry_after) },
+    { 9, NUMBER(answer.wait) },
+};
+static const struct weir_proto_message answer = { FIELDS(answer_fields),
+                                                  .check = check_answer };
+#undef THIS
+
+#define THIS struct weir_answers
+static const struct weir_proto_field answers_fields[] = {
+    { 1, PARTS(answers, count, answer), .min = 1, .max = WEIR_ASKS_MAX },
+};
+const struct weir_proto_message weir_v1_answers = { FIELDS(answers_fields) };
+#undef THIS
+
+/* ---- Wants ---- */
+
+#define THIS struct weir_band
+static const struct weir_proto_field band_fields[] = {
+    { 1, ZIGZAG(priority) },
+    { 2, NUMBER(clients), .min = 1, .max = WEIR_LEASE_CLIENTS_MAX },
+    { 3, AMOUNT(wants) },
+};
+static const struct weir_proto_message band = { FIELDS(band_fields) };
+#undef THIS
+
+/* A release has no other field but 'taken'. */
+static int check_want(void *message)
+{
+    const struct weir_want *row = message;
+    bool says_more = row->learning || row->has > 0 || row->safe > 0 ||
+                     row->roster_token > 0 || row->band_count > 0;
+    if (row->release ? says_more : row->band_count == 0)
+        return WEIR_EPROTOCOL;
+    for (size_t i = 1; i < row->band_count; i++) {
+        if (row->bands[i].priority >= row->bands[i - 1].priority)
+            return WEIR_EPROTOCOL;
+    }
+    return 0;
+}
+
+#define THIS struct weir_want
+static const struct weir_proto_field want_fields[] = {
+    { 1, NAME(name) },
+    { 2, AMOUNT(has) },
+    { 3, NUMBER(taken) },
+    { 4, FLAG(release) },
+    { 5, FLAG(learning) },
+    { 6, PARTS(bands, band_count, band), .max = WEIR_LEASE_BANDS_MAX },
+    { 7, AMOUNT(safe) },
+    { 8, NUMBER(roster_token) },
+};
+static const struct weir_proto_message want = { FIELDS(want_fields),
+                                                .check = check_want };
+#undef THIS
+
+#define THIS struct weir_wants
+static const struct weir_proto_field wants_fields[] = {
+    { 1, NUMBER(number), .min = 1 },
+    { 2, PARTS(wants, count, want), .min = 1, .max = WEIR_LEASES_MAX },
+    { 3, NUMBER(term) },
+};
+const struct weir_proto_message weir_v1_wants = { FIELDS(wants_fields) };
+#undef THIS
+
+/* ---- Grants ---- */
+
+#define THIS struct weir_lease_grant
+static const struct weir_proto_field grant_fields[] = {
+    { 1, NAME(name) },
+    { 2, NUMBER(error), .max = WEIR_LEASE_DENIED },
+    { 3, NUMBER(grant.serial) },
+    { 4, AMOUNT(grant.capacity) },
+    { 5, AMOUNT(grant.safe) },
+    { 6, NUMBER(grant.lease) },
+    { 7, NUMBER(grant.refresh) },
+    { 8, NUMBER(grant.safe_lease) },
+    { 9, NUMBER(grant.roster_token) },
+};
+static const struct weir_proto_message grant = { FIELDS(grant_fields) };
+#undef THIS
+
+/* 'answered': the grant is in an answer, which begins or ends a lease; a pushed
+ * grant does neither. */
+static bool is_sound_grant(const struct weir_grant *it, bool answered)
+{
+    if (it->serial == 0)
+        return false;
+    if (!answered)
+        return it->refresh > 0 && it->lease == 0 && it->safe_lease == 0;
+    return (it->refresh > 0 || it->lease == 0) && it->safe_lease >= it->lease;
+}
+
+/* With an error the other fields of a grant are ignored. */
+static int check_grants(void *message)
+{
+    const struct weir_grants *grants = message;
+    if (grants->elsewhere ? grants->count > 0 : grants->master.len > 0)
+        return WEIR_EPROTOCOL;
+    struct weir_lease_grant *rows = (struct weir_lease_grant *)grants->grants;
+    for (size_t i = 0; i < grants->count; i++) {
+        if (rows[i].error != WEIR_LEASE_GRANTED)
+            rows[i].grant = (struct weir_grant){ 0 };
+        else if (!is_sound_grant(&rows[i].grant, grants->answer > 0))
+            return WEIR_EPROTOCOL;
+    }
+    return 0;
+}
+
+#define THIS struct weir_grants
+static const struct weir_proto_field grants_fields[] = {
+    { 1, NUMBER(answer) },
+    { 2, NUMBER(term) },
+    { 3, FLAG(elsewhere) },
+    { 4, TITLE(master) },
+    { 5, PARTS(grants, count, grant), .max = WEIR_LEASES_MAX },
+};
+const struct weir_proto_message weir_v1_grants = { FIELDS(grants_fields),
+                                                   .check = check_grants };
+#undef THIS
+
+/* ---- Limits ---- */
+
+#define THIS struct weir_limit_told
+static const struct weir_proto_field told_fields[] = {
+    { 1, NAME(name) },        { 2, DOUBLE(limit), .max = WEIR_PERMITS_MAX },
+    { 3, NUMBER(in_flight) }, { 4, NUMBER(reason) },
+    { 5, NUMBER(latency) },   { 6, NUMBER(age) },
+};
+static const struct weir_proto_message told = { FIELDS(told_fields) };
+#undef THIS
+
+#define THIS struct weir_limits
+static const struct weir_proto_field limits_fields[] = {
+    { 1, PARTS(limits, count, told), .max = WEIR_LIMITS_MAX },
+};
+const struct weir_proto_message weir_v1_limits = { FIELDS(limits_fields) };
+#undef THIS
