@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <assert.h>
 #include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,8 +15,27 @@
 #include <time.h>
 
 #include "compare.h"
+#include "weir.pb-c.h"
 #include "weir_v1_bench.h"
 #include "weir_v1_oracle.h"
+
+static_assert((int)WEIR_CONCURRENCY == (int)WEIR__V1__KIND__CONCURRENCY,
+              "kinds have one numbering");
+static_assert((int)WEIR_ADAPTIVE == (int)WEIR__V1__SHARING__ADAPTIVE,
+              "sharings have one numbering");
+static_assert((int)WEIR_SLIDING_WINDOW ==
+                  (int)WEIR__V1__ALGORITHM__SLIDING_WINDOW,
+              "algorithms have one numbering");
+static_assert((int)WEIR_CALENDAR_MONTH == (int)WEIR__V1__CALENDAR__MONTH,
+              "calendars have one numbering");
+static_assert((int)WEIR_OFF == (int)WEIR__V1__MODE__OFF,
+              "modes have one numbering");
+static_assert((int)WEIR_SHARE_PRIORITY == (int)WEIR__V1__SHARE__SHARE_PRIORITY,
+              "shares have one numbering");
+static_assert((int)WEIR_GLOB_PATH == (int)WEIR__V1__GLOB__GLOB_PATH,
+              "globs have one numbering");
+static_assert((int)WEIR_STALE_HOLD == (int)WEIR__V1__ON_STALE__HOLD,
+              "on_stale has one numbering");
 
 #define ROUNDS 3000
 
@@ -669,11 +689,14 @@ static void test_bounds(void **state)
     refuse(bench, true, WEIR_ETOOBIG, p, len);
     refuse(bench, true, WEIR_ETOOBIG, p, WEIR_MESSAGE_BYTES_MAX + 1);
 
-    struct weir_message hello = {
-        .type = WEIR_MESSAGE_HELLO,
-        .hello = { .protocol = 1, .name = WEIR_TEXT("a") },
+    const struct weir_step_ask ask = { .number = 1,
+                                       .name = WEIR_TEXT("a"),
+                                       .ask.op = WEIR_ALGORITHM_TAKE };
+    struct weir_message asks = {
+        .type = WEIR_MESSAGE_ASKS,
+        .asks = { .count = 1, .asks = &ask },
     };
-    len = weir_v1_encode(&hello, p, 1000);
+    len = weir_v1_encode(&asks, p, 1000);
     size_t size = bench->arena.size;
     for (bench->arena.size = 0; bench->arena.size < 64; bench->arena.size++)
         refuse(bench, true, WEIR_ETOOBIG, p, len);

@@ -1,43 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * codec/weir_v1_internal.h - the messages of weir.v1, each encoded and decoded:
- * the frequent ones by hand, the others by protobuf-c. Only weir_v1*.c use
- * it. */
+ * codec/weir_v1_internal.h - the messages of weir.v1: reports and fills by
+ * hand, the others by tables of their fields. Only weir_v1*.c use it. */
 
 #ifndef WEIR_WEIR_V1_INTERNAL_H
 #define WEIR_WEIR_V1_INTERNAL_H
 
 #include "codec/message_fields.h"
 #include "codec/weir_v1.h"
-#include "weir.pb-c.h"
-
-/* ---- weir_v1_protobuf.c ---- */
-
-/* Decodes a message of 'desc' into the arena; '*out' is unchanged on failure:
- * WEIR_ESYNTAX, WEIR_EPROTOCOL or WEIR_ETOOBIG. */
-int weir_v1_unpack(const ProtobufCMessageDescriptor *desc,
-                   struct weir_wire_in in, struct weir_arena *arena,
-                   const void **out);
-/* Packs a filled message, or only computes its size ('p' is NULL). */
-size_t weir_v1_pack(const void *message, uint8_t *p);
-
-static inline struct weir_text weir_v1_text_of(ProtobufCBinaryData data)
-{
-    if (data.len == 0)
-        return (struct weir_text){ NULL, 0 };
-    return (struct weir_text){ (const char *)data.data, data.len };
-}
-
-static inline ProtobufCBinaryData weir_v1_data_of(struct weir_text text)
-{
-    return (ProtobufCBinaryData){ text.len, (uint8_t *)text.p };
-}
-
-/* ---- weir_v1_quotas.c ---- */
-
-size_t weir_v1_quotas_size(const struct weir_quotas *quotas);
-uint8_t *weir_v1_quotas_put(const struct weir_quotas *quotas, uint8_t *p);
-int weir_v1_quotas_get(struct weir_wire_in in, struct weir_arena *arena,
-                       struct weir_quotas *out);
 
 /* ---- weir_v1_columns.c ---- */
 
@@ -67,9 +36,14 @@ uint8_t *weir_v1_fills_put(const struct weir_fills *fills,
 int weir_v1_fills_get(struct weir_wire_in in, struct weir_arena *arena,
                       struct weir_fills *out);
 
-/* ---- weir_v1_messages.c ---- */
+/* ---- weir_v1_messages.c, weir_v1_quotas.c ---- */
 
-extern const struct weir_proto_message weir_v1_asks, weir_v1_answers,
-    weir_v1_wants, weir_v1_grants, weir_v1_limits;
+/* Fields of a hello, a welcome or a change, with those of their parts. */
+#define WEIR_V1_FIELDS_MAX 64
+
+/* Of the structs in struct weir_message. */
+extern const struct weir_proto_message weir_v1_hello, weir_v1_welcome,
+    weir_v1_quotas, weir_v1_asks, weir_v1_answers, weir_v1_wants,
+    weir_v1_grants, weir_v1_limits;
 
 #endif /* WEIR_WEIR_V1_INTERNAL_H */

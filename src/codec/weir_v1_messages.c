@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * codec/weir_v1_messages.c - weir.v1: the fields of asks, answers, wants,
- * grants and limits.
+ * codec/weir_v1_messages.c - weir.v1: the fields of all messages but
+ * quotas, reports and fills.
  *
- * Encoded in rows, unlike a report's columns: a message has a few of them, most
- * often one, with little in common. As in all of weir.v1: a field comes once,
- * zeros are left out, unknown fields are skipped.
+ * Asks, answers, wants, grants and limits are rows, unlike a report's columns:
+ * a message has a few of them, most often one, with little in common. As in all
+ * of weir.v1: a field comes once, zeros are left out, unknown fields are
+ * skipped.
  *
  * Amounts are doubles, since a share of a capacity is no whole number. A NaN,
  * an infinite or a negative amount is refused here, because the caller sums
@@ -13,10 +14,93 @@
 #include <assert.h>
 
 #include "codec/weir_v1_internal.h"
+#include "core/quota/quota_text.h"
 
 static_assert(WEIR_MASTER_MAX == WEIR_NAME_MAX, "as of any title");
 
 #define AMOUNT(member) DOUBLE(member), .max = (uint64_t)WEIR_LEASE_UNITS_MAX
+
+#define INTERVAL_MIN (10 * WEIR_MILLISECOND)
+#define INTERVAL_MAX (3600 * WEIR_SECOND)
+
+/* ---- Hello and welcome ---- */
+
+#define THIS struct weir_store_id
+static const struct weir_proto_field store_fields[] = {
+    { 1, BLOCK(uuid) },
+    { 2, NUMBER(restores) },
+};
+static const struct weir_proto_message store = { FIELDS(store_fields) };
+#undef THIS
+
+#define THIS struct weir_hello
+static const struct weir_proto_field hello_fields[] = {
+    { 1, NUMBER(protocol) },   { 2, BLOCK(incarnation), ALWAYS, .min = 1 },
+    { 3, TITLE(name) },        { 4, PART(store, store) },
+    { 5, NUMBER(epoch) },      { 6, FLAG(region) },
+    { 7, TITLE(region_name) },
+};
+const struct weir_proto_message weir_v1_hello = { FIELDS(hello_fields),
+                                                  .fields_max =
+                                                      WEIR_V1_FIELDS_MAX };
+#undef THIS
+
+static int check_settings(void *message)
+{
+    const struct weir_settings *row = message;
+    return row->stale_after < row->report_interval ? WEIR_EPROTOCOL : 0;
+}
+
+#define THIS struct weir_settings
+static const struct weir_proto_field settings_fields[] = {
+    { 1, NUMBER(report_interval), .min = INTERVAL_MIN, .max = INTERVAL_MAX },
+    { 2, NUMBER(stale_after) },
+    { 3, FLAG(slack) },
+    { 4, FLAG(correction_auto) },
+    { 5, NUMBER(correction_ppm) },
+};
+static const struct weir_proto_message settings = { FIELDS(settings_fields),
+                                                    .check = check_settings };
+#undef THIS
+
+static int check_welcome(void *message)
+{
+    const struct weir_welcome *welcome = message;
+    for (size_t i = 0; i < welcome->region_count; i++) {
+        struct weir_text region = welcome->regions[i];
+        if (region.len > WEIR_NAME_MAX)
+            return WEIR_ETOOBIG;
+        if (weir_utf8_clean(region, "") != region.len)
+            return WEIR_EPROTOCOL;
+    }
+    return 0;
+}
+
+#define THIS struct weir_welcome
+static const struct weir_proto_field welcome_fields[] = {
+    { 1, NUMBER(protocol) },
+    { 2, BLOCK(incarnation), ALWAYS, .min = 1 },
+    { 3, TITLE(name) },
+    { 4, FLAG(ready) },
+    { 5, PART(store, store) },
+    { 6, NUMBER(epoch) },
+    { 7, PART(settings, settings), ALWAYS, .min = 1 },
+    { 8, NUMBER(age) },
+    { 9, FLAG(carries) },
+    { 10, NUMBER(last_session) },
+    { 11, NUMBER(last_number) },
+    { 12, NUMBER(top_age) },
+    { 13, FLAG(provisional) },
+    { 14, TEXTS(regions, region_count), .max = WEIR_TIERS_MAX },
+    { 15, FLAG(leases) },
+    { 16, NUMBER(term) },
+    { 17, TITLE(master) },
+};
+const struct weir_proto_message weir_v1_welcome = { FIELDS(welcome_fields),
+                                                    .fields_max =
+                                                        WEIR_V1_FIELDS_MAX,
+                                                    .check = check_welcome };
+#undef THIS
 
 /* ---- Asks and answers ---- */
 
