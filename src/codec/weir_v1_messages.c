@@ -292,3 +292,89 @@ static const struct weir_proto_field limits_fields[] = {
 };
 const struct weir_proto_message weir_v1_limits = { FIELDS(limits_fields) };
 #undef THIS
+
+/* ---- Calls ---- */
+
+/* Printable ASCII without a space. */
+static bool is_token(struct weir_text text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.p[i] <= ' ' || text.p[i] > '~')
+            return false;
+    }
+    return true;
+}
+
+static int check_request(void *message)
+{
+    const struct weir_call_request *row = message;
+    return is_token(row->method) && is_token(row->path) ? 0 : WEIR_EPROTOCOL;
+}
+
+#define THIS struct weir_call_request
+static const struct weir_proto_field request_fields[] = {
+    { 1, TEXT(method), .min = 1, .max = WEIR_V1_METHOD_MAX },
+    { 2, TEXT(path), .min = 1, .max = WEIR_V1_URL_MAX },
+    { 3, TEXT(body) },
+};
+static const struct weir_proto_message call_request = { FIELDS(request_fields),
+                                                        .check =
+                                                            check_request };
+#undef THIS
+
+#define THIS struct weir_call_reply
+static const struct weir_proto_field reply_fields[] = {
+    { 1, NUMBER(status), .min = 100, .max = 599 },
+    { 2, TEXT(body) },
+};
+static const struct weir_proto_message call_reply = { FIELDS(reply_fields) };
+#undef THIS
+
+size_t weir_v1_request_size(const struct weir_call_request *request)
+{
+    return weir_proto_size(&call_request, request);
+}
+
+size_t weir_v1_request_encode(const struct weir_call_request *request,
+                              void *buf, size_t size)
+{
+    return weir_proto_encode(&call_request, request, buf, size);
+}
+
+size_t weir_v1_reply_size(const struct weir_call_reply *reply)
+{
+    return weir_proto_size(&call_reply, reply);
+}
+
+size_t weir_v1_reply_encode(const struct weir_call_reply *reply, void *buf,
+                            size_t size)
+{
+    return weir_proto_encode(&call_reply, reply, buf, size);
+}
+
+static int decode_call(const struct weir_proto_message *message,
+                       const void *bytes, size_t len, void *out)
+{
+    return weir_proto_get(message, weir_wire_over(bytes, len),
+                          WEIR_PROTO_AGAIN_REFUSED, NULL, out, NULL);
+}
+
+int weir_v1_request_decode(const void *bytes, size_t len,
+                           struct weir_call_request *out)
+{
+    struct weir_call_request request;
+    int error = decode_call(&call_request, bytes, len, &request);
+    if (error == 0)
+        *out = request;
+    return error;
+}
+
+int weir_v1_reply_decode(const void *bytes, size_t len,
+                         struct weir_call_reply *out)
+{
+    struct weir_call_reply reply;
+    int error = decode_call(&call_reply, bytes, len, &reply);
+    if (error == 0)
+        *out = reply;
+    return error;
+}
