@@ -39,7 +39,7 @@ static void *place_in(void *to, uint16_t at)
     return (char *)to + at;
 }
 
-static uint64_t load_unsigned(const void *value, size_t width)
+static inline uint64_t load_unsigned(const void *value, size_t width)
 {
     uint64_t eight;
     uint32_t four;
@@ -68,8 +68,8 @@ static void store_unsigned(void *place, size_t width, uint64_t value)
 }
 
 /* The number of a field as it is on the wire. */
-static uint64_t wire_number(const struct weir_proto_field *field,
-                            const void *from)
+static inline uint64_t wire_number(const struct weir_proto_field *field,
+                                   const void *from)
 {
     if (field->kind == WEIR_PROTO_CONSTANT)
         return field->min;
@@ -116,7 +116,7 @@ struct back {
     size_t len; /* bytes so far */
 };
 
-static void back_bytes(struct back *back, const void *bytes, size_t len)
+static inline void back_bytes(struct back *back, const void *bytes, size_t len)
 {
     back->len += len;
     if (!back->p || len == 0)
@@ -125,7 +125,7 @@ static void back_bytes(struct back *back, const void *bytes, size_t len)
     memcpy(back->p, bytes, len);
 }
 
-static void back_varint(struct back *back, uint64_t value)
+static inline void back_varint(struct back *back, uint64_t value)
 {
     size_t len = value < 0x80 ? 1 : weir_varint_size(value);
     back->len += len;
@@ -135,7 +135,8 @@ static void back_varint(struct back *back, uint64_t value)
     weir_varint_put(back->p, value);
 }
 
-static void back_key(struct back *back, const struct weir_proto_field *field)
+static inline void back_key(struct back *back,
+                            const struct weir_proto_field *field)
 {
     back_varint(back, (uint64_t)field->number << 3 | wire_type_of(field));
 }
@@ -159,8 +160,9 @@ static void back_block(struct back *back, const struct weir_proto_field *field,
     back_head(back, field, before);
 }
 
-static void back_number(struct back *back, const struct weir_proto_field *field,
-                        const void *from, bool anyway)
+static inline void back_number(struct back *back,
+                               const struct weir_proto_field *field,
+                               const void *from, bool anyway)
 {
     uint64_t value = wire_number(field, from);
     if (value == 0 && !anyway)

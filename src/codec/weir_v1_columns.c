@@ -40,16 +40,6 @@ enum {
     REPORT_AGAIN = 10,
     REPORT_BELOW = 11,
 
-    ANNOUNCE_SLOT = 1,
-    ANNOUNCE_NAME = 2,
-    ANNOUNCE_CREATED = 3,
-    ANNOUNCE_PASSED = 4, /* the announce's total 'base' */
-    ANNOUNCE_REFUSED = 5,
-    ANNOUNCE_FILL = 6,
-    ANNOUNCE_WITNESSED = 7,
-    ANNOUNCE_SANK = 8,
-    ANNOUNCE_IN_FLIGHT = 9,
-
     COUNTS_SLOT_STEPS = 1,
     COUNTS_PASSED = 2,
     COUNTS_REFUSED_STEPS = 3,
@@ -75,68 +65,101 @@ enum {
     FILLS_PACE = 10,
     FILLS_TOP_AGE = 11,
     FILLS_DENIED = 12,
-
-    FIELDS_MAX = 13, /* above all numbers */
 };
 
-int weir_v1_name(struct weir_wire_in bytes, struct weir_text *out)
-{
-    struct weir_text name = weir_wire_text(bytes);
-    if (weir_name_check(name, NULL) < 0)
-        return WEIR_EPROTOCOL;
-    *out = name;
-    return 0;
-}
+/* ---- The fields, with columns as bytes ---- */
 
-/* ---- Fields of one message, each at most once ---- */
+#define THIS struct weir_announce
+static const struct weir_proto_field announce_fields[] = {
+    { 1, NUMBER(slot) },    { 2, NAME(name) },      { 3, NUMBER(created) },
+    { 4, NUMBER(base) }, /* 'passed' of the .proto */
+    { 5, NUMBER(refused) }, { 6, ZIGZAG(fill) },    { 7, FLAG(witnessed) },
+    { 8, FLAG(sank) },      { 9, FLAG(in_flight) },
+};
+static const struct weir_proto_message announce = { FIELDS(announce_fields) };
+#undef THIS
 
-/* The fields of a message; 'repeated' ones are handed out one by one. */
-struct fields {
-    uint32_t seen; /* a bit for the number of each field read */
-    uint64_t numbers[FIELDS_MAX];
-    struct weir_wire_in spans[FIELDS_MAX];
+struct report_fields {
+    struct weir_report report;
+    struct weir_text counts;
 };
 
-/* Reads the next field. 'as_number', 'as_bytes' and 'repeated' have a bit for
- * each field number of that kind; repeated ones aren't kept in 'fields'.
- * Returns the field's number, 0 at the end, or an error; 'out' holds the
- * item. */
-static int next_field(struct weir_wire_in *in, uint32_t as_number,
-                      uint32_t as_bytes, uint32_t repeated,
-                      struct fields *fields, struct weir_wire_item *out)
-{
-    for (;;) {
-        int got = weir_wire_next(in, out);
-        if (got <= 0)
-            return got < 0 ? WEIR_ESYNTAX : 0;
-        uint32_t bit = out->number < FIELDS_MAX ? 1u << out->number : 0;
-        if (!(bit & (as_number | as_bytes | repeated)))
-            continue;
-        enum weir_wire_type wanted =
-            bit & as_number ? WEIR_WIRE_VARINT : WEIR_WIRE_BYTES;
-        if (out->type != wanted)
-            return WEIR_EPROTOCOL;
-        if (bit & repeated)
-            return (int)out->number;
-        if (fields->seen & bit)
-            return WEIR_EPROTOCOL;
-        fields->seen |= bit;
-        fields->numbers[out->number] = out->value;
-        fields->spans[out->number] = out->bytes;
-        return (int)out->number;
+#define THIS struct report_fields
+static const struct weir_proto_field report_fields[] = {
+    { REPORT_NUMBER, NUMBER(report.number) },
+    { REPORT_EPOCH, NUMBER(report.epoch) },
+    { REPORT_LATE_FROM, NUMBER(report.late_from) },
+    { REPORT_UNKNOWN, NUMBER(report.unknown) },
+    { REPORT_NO_ROOM, FLAG(report.no_room) },
+    { REPORT_AGAIN, FLAG(report.again) },
+    { REPORT_BELOW, WEIR_PROTO_NAME, AT(report.below) },
+    { REPORT_ANNOUNCES,
+      PARTS(report.announces, report.announce_count, announce),
+      .max = WEIR_REPORT_ANNOUNCES_MAX },
+    { REPORT_COUNTS, TEXT(counts) },
+    { REPORT_CARRIED, FLAG(report.carried) },
+};
+static const struct weir_proto_message report_message = { FIELDS(
+    report_fields) };
+#undef THIS
+
+struct counts_fields {
+    struct weir_text columns[COUNTS_AHEAD + 1];
+};
+
+#define THIS struct counts_fields
+#define COLUMN(number)                  \
+    {                                   \
+        (number), TEXT(columns[number]) \
     }
+static const struct weir_proto_field counts_fields[] = {
+    COLUMN(COUNTS_SLOT_STEPS),    COLUMN(COUNTS_PASSED),
+    COLUMN(COUNTS_REFUSED_STEPS), COLUMN(COUNTS_REFUSED),
+    COLUMN(COUNTS_LATE_STEPS),    COLUMN(COUNTS_LATE),
+    COLUMN(COUNTS_PACE_STEPS),    COLUMN(COUNTS_PACE),
+    COLUMN(COUNTS_CARRY_STEPS),   COLUMN(COUNTS_CARRY),
+    COLUMN(COUNTS_AHEAD_STEPS),   COLUMN(COUNTS_AHEAD),
+};
+static const struct weir_proto_message counts_message = { FIELDS(
+    counts_fields) };
+#undef THIS
+
+struct fills_fields {
+    struct weir_fills fills;
+    struct weir_text columns[FILLS_DENIED + 1];
+};
+
+#define THIS struct fills_fields
+static const struct weir_proto_field fills_fields[] = {
+    { FILLS_NUMBER, NUMBER(fills.number) },
+    { FILLS_STAMP, NUMBER(fills.stamp) },
+    { FILLS_REPORT_BACKOFF, NUMBER(fills.report_backoff) },
+    { FILLS_LIMITERS, NUMBER(fills.limiters) },
+    COLUMN(FILLS_SLOT_STEPS),
+    COLUMN(FILLS_FILL),
+    COLUMN(FILLS_SLACK),
+    COLUMN(FILLS_UNKNOWN),
+    { FILLS_ANSWER, FLAG(fills.answer) },
+    COLUMN(FILLS_PACE),
+    { FILLS_TOP_AGE, NUMBER(fills.top_age) },
+    COLUMN(FILLS_DENIED),
+};
+static const struct weir_proto_message fills_message = { FIELDS(fills_fields) };
+#undef THIS
+
+static int get_fields(const struct weir_proto_message *message,
+                      struct weir_wire_in in, struct weir_arena *arena,
+                      void *out)
+{
+    return weir_proto_get(message, in, WEIR_PROTO_AGAIN_REFUSED, arena, out,
+                          NULL);
 }
 
-/* Reads all fields of a message without repeated ones. */
-static int read_column_fields(struct weir_wire_in in, uint32_t as_number,
-                              uint32_t as_bytes, struct fields *fields)
+/* The bytes of a column. */
+static struct weir_wire_in span_of(const struct weir_text *columns,
+                                   unsigned column)
 {
-    struct weir_wire_item item;
-    for (;;) {
-        int number = next_field(&in, as_number, as_bytes, 0, fields, &item);
-        if (number <= 0)
-            return number;
-    }
+    return weir_wire_over(columns[column].p, columns[column].len);
 }
 
 /* ---- Columns in ---- */
@@ -257,10 +280,11 @@ static int set_sparse(struct weir_count *row, unsigned column, uint64_t value)
     return bounded ? 0 : WEIR_EPROTOCOL;
 }
 
-static int get_sparse(const struct weir_wire_in *spans, unsigned column,
+static int get_sparse(const struct weir_text *columns, unsigned column,
                       struct weir_count *rows, size_t count)
 {
-    struct weir_wire_in steps = spans[column], in = spans[column + 1];
+    struct weir_wire_in steps = span_of(columns, column);
+    struct weir_wire_in in = span_of(columns, column + 1);
     uint64_t row = 0;
     for (bool first = true;; first = false) {
         uint64_t value;
@@ -275,141 +299,44 @@ static int get_sparse(const struct weir_wire_in *spans, unsigned column,
 static int get_counts(struct weir_wire_in in, struct weir_arena *arena,
                       struct weir_report *out)
 {
-    struct fields fields = { 0 };
-    const struct weir_wire_in *spans = fields.spans;
-    int error = read_column_fields(
-        in, 0,
-        1u << COUNTS_SLOT_STEPS | 1u << COUNTS_PASSED |
-            1u << COUNTS_REFUSED_STEPS | 1u << COUNTS_REFUSED |
-            1u << COUNTS_LATE_STEPS | 1u << COUNTS_LATE |
-            1u << COUNTS_PACE_STEPS | 1u << COUNTS_PACE |
-            1u << COUNTS_CARRY_STEPS | 1u << COUNTS_CARRY |
-            1u << COUNTS_AHEAD_STEPS | 1u << COUNTS_AHEAD,
-        &fields);
+    struct counts_fields fields;
+    const struct weir_text *columns = fields.columns;
+    int error = get_fields(&counts_message, in, arena, &fields);
     if (error < 0)
         return error;
-    error = get_slots(spans[COUNTS_SLOT_STEPS], arena, out);
+    error = get_slots(span_of(columns, COUNTS_SLOT_STEPS), arena, out);
     if (error < 0)
         return error;
     struct weir_count *rows = (struct weir_count *)out->counts;
-    error = get_passed(spans[COUNTS_PASSED], rows, out->count);
-    if (!out->carried && weir_wire_left(spans[COUNTS_CARRY_STEPS]) > 0)
+    error = get_passed(span_of(columns, COUNTS_PASSED), rows, out->count);
+    if (!out->carried && columns[COUNTS_CARRY_STEPS].len > 0)
         return WEIR_EPROTOCOL;
     for (size_t i = 0; out->carried && i < out->count; i++)
         rows[i].carry = rows[i].passed;
     for (size_t i = 0; error == 0 && i < WEIR_COUNT_OF(sparse_columns); i++)
-        error = get_sparse(spans, sparse_columns[i], rows, out->count);
+        error = get_sparse(columns, sparse_columns[i], rows, out->count);
     return error;
-}
-
-/* ---- Report in ---- */
-
-static int get_announce(struct weir_wire_in in, struct weir_announce *out)
-{
-    struct fields fields = { 0 };
-    int error =
-        read_column_fields(in,
-                           1u << ANNOUNCE_SLOT | 1u << ANNOUNCE_CREATED |
-                               1u << ANNOUNCE_PASSED | 1u << ANNOUNCE_REFUSED |
-                               1u << ANNOUNCE_FILL | 1u << ANNOUNCE_WITNESSED |
-                               1u << ANNOUNCE_SANK | 1u << ANNOUNCE_IN_FLIGHT,
-                           1u << ANNOUNCE_NAME, &fields);
-    if (error < 0)
-        return error;
-    if (fields.numbers[ANNOUNCE_SLOT] > UINT32_MAX ||
-        fields.numbers[ANNOUNCE_WITNESSED] > 1 ||
-        fields.numbers[ANNOUNCE_SANK] > 1 ||
-        fields.numbers[ANNOUNCE_IN_FLIGHT] > 1)
-        return WEIR_EPROTOCOL;
-    out->slot = (uint32_t)fields.numbers[ANNOUNCE_SLOT];
-    out->created = fields.numbers[ANNOUNCE_CREATED];
-    out->base = fields.numbers[ANNOUNCE_PASSED];
-    out->refused = fields.numbers[ANNOUNCE_REFUSED];
-    out->fill = weir_unzigzag(fields.numbers[ANNOUNCE_FILL]);
-    out->witnessed = fields.numbers[ANNOUNCE_WITNESSED] == 1;
-    out->sank = fields.numbers[ANNOUNCE_SANK] == 1;
-    out->in_flight = fields.numbers[ANNOUNCE_IN_FLIGHT] == 1;
-    return weir_v1_name(fields.spans[ANNOUNCE_NAME], &out->name);
-}
-
-/* The number of announces; a first walk that skips their contents. */
-static int count_announces(struct weir_wire_in in, size_t *out_count)
-{
-    size_t count = 0;
-    struct weir_wire_item item;
-    int got;
-    while ((got = weir_wire_next(&in, &item)) > 0)
-        count += item.number == REPORT_ANNOUNCES;
-    if (got < 0)
-        return WEIR_ESYNTAX;
-    if (count > WEIR_REPORT_ANNOUNCES_MAX)
-        return WEIR_ETOOBIG;
-    *out_count = count;
-    return 0;
-}
-
-static int get_announces(struct weir_wire_in in, struct weir_arena *arena,
-                         struct fields *fields, struct weir_report *out)
-{
-    size_t count;
-    int error = count_announces(in, &count);
-    if (error < 0)
-        return error;
-    struct weir_announce *rows = weir_arena_alloc(arena, count * sizeof(*rows));
-    if (!rows)
-        return WEIR_ETOOBIG;
-    out->announces = rows;
-    for (;;) {
-        struct weir_wire_item item;
-        int number = next_field(
-            &in,
-            1u << REPORT_NUMBER | 1u << REPORT_EPOCH | 1u << REPORT_LATE_FROM |
-                1u << REPORT_UNKNOWN | 1u << REPORT_CARRIED |
-                1u << REPORT_NO_ROOM | 1u << REPORT_AGAIN,
-            1u << REPORT_COUNTS | 1u << REPORT_BELOW, 1u << REPORT_ANNOUNCES,
-            fields, &item);
-        if (number <= 0)
-            return number;
-        if (number != REPORT_ANNOUNCES)
-            continue;
-        error = get_announce(item.bytes, &rows[out->announce_count++]);
-        if (error < 0)
-            return error;
-    }
 }
 
 int weir_v1_report_get(struct weir_wire_in in, struct weir_arena *arena,
                        struct weir_report *out)
 {
-    struct fields fields = { 0 };
-    struct weir_report report = { 0 };
-    int error = get_announces(in, arena, &fields, &report);
+    struct report_fields fields;
+    int error = get_fields(&report_message, in, arena, &fields);
     if (error < 0)
         return error;
-    report.number = fields.numbers[REPORT_NUMBER];
-    report.epoch = fields.numbers[REPORT_EPOCH];
-    report.late_from = fields.numbers[REPORT_LATE_FROM];
-    report.unknown = fields.numbers[REPORT_UNKNOWN];
-    if (fields.numbers[REPORT_CARRIED] > 1 ||
-        fields.numbers[REPORT_NO_ROOM] > 1 || fields.numbers[REPORT_AGAIN] > 1)
-        return WEIR_EPROTOCOL;
-    report.carried = fields.numbers[REPORT_CARRIED] == 1;
-    report.no_room = fields.numbers[REPORT_NO_ROOM] == 1;
-    report.again = fields.numbers[REPORT_AGAIN] == 1;
-    if (fields.seen & 1u << REPORT_BELOW)
-        error = weir_v1_name(fields.spans[REPORT_BELOW], &report.below);
-    if (error < 0)
-        return error;
-    error = get_counts(fields.spans[REPORT_COUNTS], arena, &report);
-    if (error < 0)
-        return error;
-    *out = report;
-    return 0;
+    error = get_counts(weir_wire_over(fields.counts.p, fields.counts.len),
+                       arena, &fields.report);
+    if (error == 0)
+        *out = fields.report;
+    return error;
 }
 
 /* ---- Report out ---- */
 
-static_assert((int)FIELDS_MAX == WEIR_V1_COLUMNS_MAX, "a size for each");
+static_assert((int)FILLS_DENIED < WEIR_V1_COLUMNS_MAX &&
+                  (int)COUNTS_AHEAD < WEIR_V1_COLUMNS_MAX,
+              "a size for each");
 
 static void size_sparse(const struct weir_report *report, unsigned column,
                         size_t *columns)
@@ -439,22 +366,9 @@ static void size_counts(const struct weir_report *report,
     }
     for (size_t i = 0; i < WEIR_COUNT_OF(sparse_columns); i++)
         size_sparse(report, sparse_columns[i], sizes.columns);
-    for (unsigned i = 1; i < FIELDS_MAX; i++)
+    for (unsigned i = 1; i < WEIR_V1_COLUMNS_MAX; i++)
         sizes.total += weir_wire_bytes_size(sizes.columns[i]);
     *out = sizes;
-}
-
-static size_t announce_size(const struct weir_announce *announce)
-{
-    return weir_wire_number_size(announce->slot) +
-           weir_wire_bytes_size(announce->name.len) +
-           weir_wire_number_size(announce->created) +
-           weir_wire_number_size(announce->base) +
-           weir_wire_number_size(announce->refused) +
-           weir_wire_number_size(weir_zigzag(announce->fill)) +
-           weir_wire_number_size(announce->witnessed) +
-           weir_wire_number_size(announce->sank) +
-           weir_wire_number_size(announce->in_flight);
 }
 
 static size_t report_size(const struct weir_report *report,
@@ -470,7 +384,8 @@ static size_t report_size(const struct weir_report *report,
                   weir_wire_bytes_size(report->below.len) +
                   weir_wire_bytes_size(sizes->total);
     for (size_t i = 0; i < report->announce_count; i++)
-        size += weir_wire_message_size(announce_size(&report->announces[i]));
+        size += weir_wire_message_size(
+            weir_proto_size(&announce, &report->announces[i]));
     return size;
 }
 
@@ -481,18 +396,11 @@ size_t weir_v1_report_size(const struct weir_report *report,
     return report_size(report, out);
 }
 
-static uint8_t *put_announce(const struct weir_announce *announce, uint8_t *p)
+static uint8_t *put_announce(const struct weir_announce *row, uint8_t *p)
 {
-    p = weir_wire_put_head(p, REPORT_ANNOUNCES, announce_size(announce));
-    p = weir_wire_put_number(p, ANNOUNCE_SLOT, announce->slot);
-    p = weir_wire_put_text(p, ANNOUNCE_NAME, announce->name);
-    p = weir_wire_put_number(p, ANNOUNCE_CREATED, announce->created);
-    p = weir_wire_put_number(p, ANNOUNCE_PASSED, announce->base);
-    p = weir_wire_put_number(p, ANNOUNCE_REFUSED, announce->refused);
-    p = weir_wire_put_number(p, ANNOUNCE_FILL, weir_zigzag(announce->fill));
-    p = weir_wire_put_number(p, ANNOUNCE_WITNESSED, announce->witnessed);
-    p = weir_wire_put_number(p, ANNOUNCE_SANK, announce->sank);
-    return weir_wire_put_number(p, ANNOUNCE_IN_FLIGHT, announce->in_flight);
+    size_t size = weir_proto_size(&announce, row);
+    p = weir_wire_put_head(p, REPORT_ANNOUNCES, size);
+    return weir_proto_put(&announce, row, size, p);
 }
 
 static uint8_t *put_sparse(const struct weir_report *report,
@@ -571,12 +479,12 @@ static int get_paces(struct weir_wire_in in, struct weir_fill *rows,
     return in.p == in.end ? 0 : WEIR_EPROTOCOL;
 }
 
-static int get_fill_rows(const struct fields *fields, struct weir_arena *arena,
-                         struct weir_fills *out)
+static int get_fill_rows(const struct weir_text *columns,
+                         struct weir_arena *arena, struct weir_fills *out)
 {
-    struct weir_wire_in steps = fields->spans[FILLS_SLOT_STEPS];
-    struct weir_wire_in fill = fields->spans[FILLS_FILL];
-    struct weir_wire_in slack = fields->spans[FILLS_SLACK];
+    struct weir_wire_in steps = span_of(columns, FILLS_SLOT_STEPS);
+    struct weir_wire_in fill = span_of(columns, FILLS_FILL);
+    struct weir_wire_in slack = span_of(columns, FILLS_SLACK);
     size_t max = rows_at_most(steps, WEIR_FILLS_MAX);
     struct weir_fill *rows = weir_arena_alloc(arena, max * sizeof(*rows));
     if (!rows)
@@ -603,7 +511,7 @@ static int get_fill_rows(const struct fields *fields, struct weir_arena *arena,
     out->count = count;
     if (fill.p != fill.end || slack.p != slack.end)
         return WEIR_EPROTOCOL;
-    return get_paces(fields->spans[FILLS_PACE], rows, count);
+    return get_paces(span_of(columns, FILLS_PACE), rows, count);
 }
 
 /* Slots in any order, at most 'most'. */
@@ -634,39 +542,22 @@ static int get_list(struct weir_wire_in in, size_t most,
 int weir_v1_fills_get(struct weir_wire_in in, struct weir_arena *arena,
                       struct weir_fills *out)
 {
-    struct fields fields = { 0 };
-    int error = read_column_fields(
-        in,
-        1u << FILLS_NUMBER | 1u << FILLS_STAMP | 1u << FILLS_REPORT_BACKOFF |
-            1u << FILLS_LIMITERS | 1u << FILLS_ANSWER | 1u << FILLS_TOP_AGE,
-        1u << FILLS_SLOT_STEPS | 1u << FILLS_FILL | 1u << FILLS_SLACK |
-            1u << FILLS_UNKNOWN | 1u << FILLS_PACE | 1u << FILLS_DENIED,
-        &fields);
-    if (error < 0)
-        return error;
-    if (fields.numbers[FILLS_LIMITERS] > UINT32_MAX ||
-        fields.numbers[FILLS_ANSWER] > 1)
-        return WEIR_EPROTOCOL;
-    struct weir_fills fills = {
-        .answer = fields.numbers[FILLS_ANSWER] == 1,
-        .number = fields.numbers[FILLS_NUMBER],
-        .stamp = fields.numbers[FILLS_STAMP],
-        .report_backoff = fields.numbers[FILLS_REPORT_BACKOFF],
-        .limiters = (uint32_t)fields.numbers[FILLS_LIMITERS],
-        .top_age = fields.numbers[FILLS_TOP_AGE],
-    };
-    error = get_fill_rows(&fields, arena, &fills);
-    if (error < 0)
-        return error;
-    error = get_list(fields.spans[FILLS_UNKNOWN], WEIR_FILLS_MAX, arena,
-                     &fills.unknown, &fills.unknown_count);
+    struct fills_fields fields;
+    const struct weir_text *columns = fields.columns;
+    struct weir_fills *fills = &fields.fills;
+    int error = get_fields(&fills_message, in, arena, &fields);
     if (error == 0)
-        error = get_list(fields.spans[FILLS_DENIED], WEIR_REPORT_ANNOUNCES_MAX,
-                         arena, &fills.denied, &fills.denied_count);
-    if (error < 0)
-        return error;
-    *out = fills;
-    return 0;
+        error = get_fill_rows(columns, arena, fills);
+    if (error == 0)
+        error = get_list(span_of(columns, FILLS_UNKNOWN), WEIR_FILLS_MAX, arena,
+                         &fills->unknown, &fills->unknown_count);
+    if (error == 0)
+        error =
+            get_list(span_of(columns, FILLS_DENIED), WEIR_REPORT_ANNOUNCES_MAX,
+                     arena, &fills->denied, &fills->denied_count);
+    if (error == 0)
+        *out = *fills;
+    return error;
 }
 
 /* ---- Fills out ---- */
@@ -705,7 +596,7 @@ static void size_fills(const struct weir_fills *fills,
                      [FILLS_DENIED] =
                          list_size(fills->denied, fills->denied_count) },
     };
-    for (unsigned i = 1; i < FIELDS_MAX; i++)
+    for (unsigned i = 1; i < WEIR_V1_COLUMNS_MAX; i++)
         out->total += weir_wire_bytes_size(out->columns[i]);
 }
 

@@ -10,9 +10,6 @@
 
 /* ---- weir_v1_columns.c ---- */
 
-/* A name from the wire: WEIR_EPROTOCOL unless it is clean. */
-int weir_v1_name(struct weir_wire_in bytes, struct weir_text *out);
-
 /* The bytes of each column, by its number, and of all of them with their heads:
  * computed once, for the size and for the heads. */
 #define WEIR_V1_COLUMNS_MAX 13
