@@ -207,6 +207,7 @@ static void write_list(struct back *back, const struct weir_proto_field *field,
 {
     const char *rows = *(const char *const *)value_in(from, field->at);
     size_t i = *(const size_t *)value_in(from, field->count_at);
+    weir_audit(i <= field->max);
     while (i-- > 0) {
         const void *row = rows + i * field->width;
         const struct weir_text *text = row;
@@ -321,7 +322,7 @@ uint8_t *weir_proto_put(const struct weir_proto_message *message,
 {
     struct back back = { p + size, 0 };
     write_fields(&back, message, from);
-    weir_assert(back.len == size);
+    weir_assert(back.len == size && back.p == p);
     return p + size;
 }
 
@@ -421,6 +422,7 @@ static int read_row(struct reader *reader, const struct weir_proto_field *field,
 {
     size_t *count = place_in(to, field->count_at);
     char *rows = *(char **)place_in(to, field->at);
+    weir_assert(*count < field->max);
     void *row = rows + field->width * (*count)++;
     if (field->part)
         return read_fields(reader, field->part, in, row);
@@ -474,6 +476,7 @@ static int make_rows(struct reader *reader,
         return 0;
     if (rows > field->max)
         return WEIR_ETOOBIG;
+    weir_assert(reader->arena);
     void *block = weir_arena_alloc(reader->arena, rows * field->width);
     if (!block)
         return WEIR_ETOOBIG;
@@ -536,6 +539,7 @@ static int read_items(struct reader *reader,
         size_t row = find_row(message, item.number, next);
         if (row == message->count)
             continue;
+        weir_assert(row < WEIR_PROTO_FIELDS_MAX);
         next = row;
         int error = read_item(reader, &message->fields[row], seen >> row & 1,
                               &item, to);
@@ -562,11 +566,28 @@ static int check_message(struct reader *reader,
     return message->check ? message->check(to) : 0;
 }
 
+/* Whether no number comes twice, and each member has a width that its kind can
+ * fill. */
+static bool is_sound_table(const struct weir_proto_message *message)
+{
+    for (size_t i = 0; i < message->count; i++) {
+        const struct weir_proto_field *field = &message->fields[i];
+        size_t width = field->width;
+        bool number = wire_type_of(field) == WEIR_WIRE_VARINT &&
+                      field->kind != WEIR_PROTO_CONSTANT;
+        if (find_row(message, field->number, 0) != i || field->number == 0 ||
+            (number && width != 1 && width != 4 && width != 8) ||
+            (is_list(field) && field->max == 0))
+            return false;
+    }
+    return message->count <= WEIR_PROTO_FIELDS_MAX;
+}
+
 static int read_fields(struct reader *reader,
                        const struct weir_proto_message *message,
                        struct weir_wire_in in, void *to)
 {
-    weir_assert(message->count <= WEIR_PROTO_FIELDS_MAX);
+    weir_audit(is_sound_table(message));
     if (message->size > 0)
         memset(to, 0, message->size);
     if (message->init)

@@ -189,29 +189,11 @@ static inline size_t weir_wire_bytes_size(size_t len)
     return len == 0 ? 0 : weir_wire_message_size(len);
 }
 
-/* A double that is 0 is left out, as a number is. */
-static inline size_t weir_wire_double_size(double value)
-{
-    return value == 0 ? 0 : 1 + sizeof(uint64_t);
-}
-
 static inline uint64_t weir_double_bits(double value)
 {
     uint64_t bits;
     memcpy(&bits, &value, sizeof(bits));
     return bits;
-}
-
-static inline uint8_t *weir_wire_put_double(uint8_t *p, unsigned number,
-                                            double value)
-{
-    if (value == 0)
-        return p;
-    uint64_t bits = weir_double_bits(value);
-    *p++ = (uint8_t)(number << 3 | WEIR_WIRE_FIXED64);
-    for (unsigned i = 0; i < 64; i += 8)
-        *p++ = (uint8_t)(bits >> i);
-    return p;
 }
 
 /* The double of a field of WEIR_WIRE_FIXED64. */

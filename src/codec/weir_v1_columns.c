@@ -198,6 +198,7 @@ static int get_slots(struct weir_wire_in in, struct weir_arena *arena,
         int error = next_step(&in, count == 0, &slot);
         if (error < 0)
             return error;
+        weir_audit(count == 0 || slot > rows[count - 1].slot);
         rows[count++].slot = (uint32_t)slot;
     }
     out->counts = rows;
