@@ -60,30 +60,21 @@ struct weir_rls_rules {
 
 /* ---- Finding ---- */
 
-static int compare_texts(struct weir_text key, struct weir_text value,
-                         const struct node *node)
+static int compare_texts(const void *a, const void *b)
 {
-    int order = weir_text_compare(key, node->key);
-    return order ? order : weir_text_compare(value, node->value);
+    const struct node *one = a;
+    const struct node *other = b;
+    int order = weir_text_compare(one->key, other->key);
+    return order ? order : weir_text_compare(one->value, other->value);
 }
 
-/* Binary search among 'count' nodes sorted by key and value. */
+/* Among 'count' nodes sorted by key and value. */
 static const struct node *search_nodes(const struct node *nodes, uint32_t count,
                                        struct weir_text key,
                                        struct weir_text value)
 {
-    while (count > 0) {
-        const struct node *middle = nodes + count / 2;
-        int order = compare_texts(key, value, middle);
-        if (order == 0)
-            return middle;
-        if (order > 0) {
-            nodes = middle + 1;
-            count--;
-        }
-        count /= 2;
-    }
-    return NULL;
+    const struct node wanted = { .key = key, .value = value };
+    return bsearch(&wanted, nodes, count, sizeof *nodes, compare_texts);
 }
 
 /* The index of the first node of this kind or a later one. */
@@ -119,29 +110,21 @@ static const struct node *find_child(const struct node *nodes, uint32_t count,
                         (struct weir_text){ NULL, 0 });
 }
 
-static const struct domain *find_domain(const struct weir_rls_rules *rules,
-                                        struct weir_text name)
+static int compare_domains(const void *a, const void *b)
 {
-    size_t low = 0;
-    size_t high = rules->domain_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        int order = weir_text_compare(name, rules->domains[middle].name);
-        if (order == 0)
-            return &rules->domains[middle];
-        if (order > 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return NULL;
+    const struct domain *one = a;
+    const struct domain *other = b;
+    return weir_text_compare(one->name, other->name);
 }
 
 const struct weir_rls_rule *weir_rls_rules_find(
     const struct weir_rls_rules *rules, struct weir_text domain,
     const struct weir_rls_entry *entries, uint32_t count)
 {
-    const struct domain *in = find_domain(rules, domain);
+    const struct domain wanted = { .name = domain };
+    const struct domain *in =
+        bsearch(&wanted, rules->domains, rules->domain_count,
+                sizeof *rules->domains, compare_domains);
     if (!in || in->count == 0 || count == 0)
         return NULL;
     uint32_t first = in->first;
@@ -402,7 +385,7 @@ static int compare_nodes(const void *a, const void *b)
         return one->kind < other->kind ? -1 : 1;
     if (one->kind == PATTERN)
         return (one->place > other->place) - (one->place < other->place);
-    return compare_texts(one->key, one->value, other);
+    return compare_texts(one, other);
 }
 
 static int refuse_node_twice(struct build *build, const struct node *node)
@@ -418,7 +401,7 @@ static int refuse_node_twice(struct build *build, const struct node *node)
 
 static bool is_same_node(const struct node *a, const struct node *b)
 {
-    return a->kind == b->kind && compare_texts(a->key, a->value, b) == 0;
+    return a->kind == b->kind && compare_texts(a, b) == 0;
 }
 
 /* Nodes with patterns aren't sorted; there are few. */
@@ -492,13 +475,6 @@ static int read_domain_file(struct weir_rls_rules *rules,
         return 0;
     return read_rule_nodes(&build, file.descriptors, 0, &out->first,
                            &out->count);
-}
-
-static int compare_domains(const void *a, const void *b)
-{
-    const struct domain *one = a;
-    const struct domain *other = b;
-    return weir_text_compare(one->name, other->name);
 }
 
 static int read_domains(struct weir_rls_rules *rules)
