@@ -15,6 +15,14 @@
  * all others whose patterns match the same entries. weir_rls_rules_all() has
  * that order, and quotas must be tried in it (rls_quotas.c).
  *
+ * One function for each level reads the file:
+ *
+ *     mapping          domain, descriptors              read_top
+ *       list
+ *         mapping      key, value, rate_limit, …        read_written
+ *           mapping    unit, requests_per_unit, …       read_limit
+ *             list     replaces                         read_replaces
+ *
  * Texts stay in libyaml's documents, which the rules keep. Aliases can make a
  * large tree of a short file, so the number of nodes is bounded, and so is the
  * depth, which ends a cycle. */
@@ -25,13 +33,14 @@
 #include <string.h>
 #include <strings.h>
 
-#include "codec/rls_yaml.h"
+#include "codec/yaml_nodes.h"
 #include "core/quota/glob.h"
 #include "core/quota/quota_text.h"
 
 enum node_kind { VALUE, PATTERN, ANY };
 
 #define NO_RULE UINT32_MAX
+#define NESTING_MAX 64 /* of YAML */
 
 struct node {
     struct weir_text key;
@@ -161,7 +170,180 @@ void weir_rls_quota_name(const struct weir_rls_rule *rule,
     }
 }
 
-/* ---- A limit as written ---- */
+/* ---- The YAML as it is written: types are checked, values aren't ---- */
+
+/* The top of a document. */
+struct top {
+    struct weir_text domain;
+    const yaml_node_t *descriptors; /* a list; NULL: none */
+};
+
+/* A descriptor. */
+struct written {
+    struct weir_text key;
+    struct weir_text value;
+    const yaml_node_t *descriptors; /* nested ones, a list; NULL: none */
+    bool shadow, quota_mode, share_threshold, ignored;
+    bool has_limit; /* the next six members are set */
+    bool unlimited;
+    bool units_given;
+    uint32_t requests_per_unit;
+    struct weir_text unit;
+    struct weir_text name;
+    uint32_t replace_count;
+    struct weir_text replaces[WEIR_RLS_REPLACES_MAX];
+};
+
+static int load_file(struct weir_text text, struct weir_yaml_nodes *yaml)
+{
+    static const struct weir_yaml_bounds bounds = {
+        .nesting = NESTING_MAX,
+        .documents = WEIR_RLS_DOMAINS_MAX,
+        .error = WEIR_ETOOBIG,
+        .why = "more than 1024 documents",
+    };
+    if (text.len > WEIR_RLS_CONFIG_BYTES_MAX)
+        return weir_diag_set(yaml->diag, WEIR_ETOOBIG,
+                             "the file is over 16 MiB", NULL);
+    return weir_yaml_nodes_load(text, &bounds, yaml);
+}
+
+static int refuse_yaml_key(const struct weir_yaml_reading *reading,
+                           const yaml_node_t *key)
+{
+    char shown[WEIR_SHOW_MAX];
+    return weir_yaml_refuse(reading->diag, key, WEIR_ESYNTAX,
+                            "config error, unknown key ",
+                            weir_text_show(weir_yaml_scalar(key), shown), "");
+}
+
+static const struct weir_yaml_dialect dialect = { .before = "",
+                                                  .after = " must be ",
+                                                  .unknown = refuse_yaml_key };
+
+static int read_yaml_flag(const struct weir_yaml_reading *reading,
+                          const yaml_node_t *node, const char *name, void *to)
+{
+    static const char *const yes[] = { "true", "yes", "on", "y" };
+    static const char *const no[] = { "false", "no", "off", "n" };
+    bool is_yes = weir_yaml_is_word(node, yes, WEIR_COUNT_OF(yes));
+    if (!is_yes && !weir_yaml_is_word(node, no, WEIR_COUNT_OF(no)))
+        return weir_yaml_refuse_type(reading, node, name, "true or false");
+    *(bool *)to = is_yes;
+    return 0;
+}
+
+static int read_units(const struct weir_yaml_reading *reading,
+                      const yaml_node_t *node, const char *name, void *to)
+{
+    struct written *written = to;
+    uint64_t number;
+    if (!weir_yaml_is_plain(node) ||
+        !weir_number_parse(weir_yaml_scalar(node), &number) ||
+        number > UINT32_MAX)
+        return weir_yaml_refuse_type(reading, node, name,
+                                     "a whole number up to 4294967295");
+    written->requests_per_unit = (uint32_t)number;
+    written->units_given = true;
+    return 0;
+}
+
+static int read_yaml_list(const struct weir_yaml_reading *reading,
+                          const yaml_node_t *node, const char *name, void *to)
+{
+    if (node->type != YAML_SEQUENCE_NODE)
+        return weir_yaml_refuse_type(reading, node, name, "a list");
+    *(const yaml_node_t **)to = node;
+    return 0;
+}
+
+static int ignore_value(const struct weir_yaml_reading *reading,
+                        const yaml_node_t *node, const char *name, void *to)
+{
+    (void)reading;
+    (void)node;
+    (void)name;
+    (void)to;
+    return 0;
+}
+
+static int read_replaces(const struct weir_yaml_reading *reading,
+                         const yaml_node_t *node, const char *name, void *to)
+{
+    static const struct weir_yaml_key keys[] = { { "name", weir_yaml_read_text,
+                                                   0 } };
+    struct written *written = to;
+    size_t count = 0;
+    int error = weir_yaml_read_count(reading, node, name, WEIR_RLS_REPLACES_MAX,
+                                     &count);
+    for (size_t i = 0; i < count && error == 0; i++) {
+        const yaml_node_t *item = weir_yaml_item(reading->document, node, i);
+        struct weir_text *to_name = &written->replaces[i];
+        error = weir_yaml_read_mapping(reading, item, "an item of replaces",
+                                       keys, WEIR_COUNT_OF(keys), to_name);
+        if (error == 0 && to_name->len == 0)
+            error = weir_yaml_refuse(reading->diag, item, WEIR_EINVAL,
+                                     "should not have an empty replaces entry",
+                                     "", "");
+    }
+    written->replace_count = (uint32_t)count;
+    return error;
+}
+
+#define AT(member) offsetof(struct written, member)
+
+static int read_limit(const struct weir_yaml_reading *reading,
+                      const yaml_node_t *node, const char *name, void *to)
+{
+    static const struct weir_yaml_key keys[] = {
+        { "unit", weir_yaml_read_text, AT(unit) },
+        { "requests_per_unit", read_units, 0 },
+        { "unlimited", read_yaml_flag, AT(unlimited) },
+        { "name", weir_yaml_read_text, AT(name) },
+        { "replaces", read_replaces, 0 },
+    };
+    struct written *written = to;
+    written->has_limit = true;
+    return weir_yaml_read_mapping(reading, node, name, keys,
+                                  WEIR_COUNT_OF(keys), to);
+}
+
+static int read_written(yaml_document_t *document, const yaml_node_t *node,
+                        struct written *out, struct weir_diag *diag)
+{
+    static const struct weir_yaml_key keys[] = {
+        { "key", weir_yaml_read_text, AT(key) },
+        { "value", weir_yaml_read_text, AT(value) },
+        { "rate_limit", read_limit, 0 },
+        { "descriptors", read_yaml_list, AT(descriptors) },
+        { "shadow_mode", read_yaml_flag, AT(shadow) },
+        { "quota_mode", read_yaml_flag, AT(quota_mode) },
+        { "share_threshold", read_yaml_flag, AT(share_threshold) },
+        { "detailed_metric", read_yaml_flag, AT(ignored) },
+        { "value_to_metric", read_yaml_flag, AT(ignored) },
+        { "metadata", ignore_value, 0 },
+    };
+    const struct weir_yaml_reading reading = { &dialect, document, diag, NULL };
+    memset(out, 0, sizeof *out);
+    return weir_yaml_read_mapping(&reading, node, "a descriptor", keys,
+                                  WEIR_COUNT_OF(keys), out);
+}
+
+static int read_top(yaml_document_t *document, struct top *out,
+                    struct weir_diag *diag)
+{
+    static const struct weir_yaml_key keys[] = {
+        { "domain", weir_yaml_read_text, offsetof(struct top, domain) },
+        { "descriptors", read_yaml_list, offsetof(struct top, descriptors) },
+    };
+    const struct weir_yaml_reading reading = { &dialect, document, diag, NULL };
+    memset(out, 0, sizeof *out);
+    return weir_yaml_read_mapping(&reading,
+                                  yaml_document_get_root_node(document),
+                                  "the file", keys, WEIR_COUNT_OF(keys), out);
+}
+
+/* ---- A descriptor's values ---- */
 
 static bool has_star(struct weir_text text)
 {
@@ -169,7 +351,7 @@ static bool has_star(struct weir_text text)
 }
 
 static int read_rate_unit(struct weir_diag *diag, const yaml_node_t *node,
-                          const struct weir_rls_written *written,
+                          const struct written *written,
                           enum weir_rls_unit *out)
 {
     static const char *const names[] = {
@@ -199,7 +381,7 @@ static int read_rate_unit(struct weir_diag *diag, const yaml_node_t *node,
 }
 
 static int check_replaces(struct weir_diag *diag, const yaml_node_t *node,
-                          const struct weir_rls_written *written)
+                          const struct written *written)
 {
     for (uint32_t i = 0; i < written->replace_count; i++)
         if (weir_text_equal(written->replaces[i], written->name))
@@ -210,7 +392,7 @@ static int check_replaces(struct weir_diag *diag, const yaml_node_t *node,
 }
 
 static int check_limit(struct weir_diag *diag, const yaml_node_t *node,
-                       const struct weir_rls_written *written)
+                       const struct written *written)
 {
     if (!written->has_limit)
         return 0;
@@ -228,7 +410,7 @@ static int check_limit(struct weir_diag *diag, const yaml_node_t *node,
 
 static int check_descriptor_node(struct weir_diag *diag,
                                  const yaml_node_t *node,
-                                 const struct weir_rls_written *written)
+                                 const struct written *written)
 {
     char shown[WEIR_SHOW_MAX];
     if (written->key.len == 0)
@@ -255,7 +437,7 @@ struct build {
     uint32_t shared; /* a bit for each entry of the path */
 };
 
-static int copy_texts(struct build *build, const struct weir_rls_written *from,
+static int copy_texts(struct build *build, const struct written *from,
                       uint32_t depth, struct weir_rls_rule *rule)
 {
     struct weir_rls_entry *patterns = calloc(depth, sizeof *patterns);
@@ -275,8 +457,8 @@ static int copy_texts(struct build *build, const struct weir_rls_written *from,
 
 /* Appends a limit; sort_rules() puts them in order at the end. */
 static int add_written_rule(struct build *build, const yaml_node_t *node,
-                            const struct weir_rls_written *written,
-                            uint32_t depth, struct node *to)
+                            const struct written *written, uint32_t depth,
+                            struct node *to)
 {
     struct weir_rls_rules *rules = build->rules;
     enum weir_rls_unit unit;
@@ -344,9 +526,8 @@ static int read_rule_node(struct build *build, const yaml_node_t *yaml_node,
                           uint32_t depth, uint32_t at)
 {
     struct weir_diag *diag = build->rules->yaml.diag;
-    struct weir_rls_written written;
-    int error =
-        weir_rls_yaml_descriptor(build->document, yaml_node, &written, diag);
+    struct written written;
+    int error = read_written(build->document, yaml_node, &written, diag);
     if (error == 0)
         error = check_descriptor_node(diag, yaml_node, &written);
     if (error < 0)
@@ -459,9 +640,9 @@ static int read_rule_nodes(struct build *build, const yaml_node_t *list,
 static int read_domain_file(struct weir_rls_rules *rules,
                             yaml_document_t *document, struct domain *out)
 {
-    struct weir_rls_file file;
+    struct top file;
     const yaml_node_t *root = yaml_document_get_root_node(document);
-    int error = weir_rls_yaml_file(document, &file, rules->yaml.diag);
+    int error = read_top(document, &file, rules->yaml.diag);
     if (error < 0)
         return error;
     if (file.domain.len == 0)
@@ -543,7 +724,7 @@ int weir_rls_rules_parse(struct weir_text text, struct weir_rls_rules **out,
         return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
                              NULL);
     rules->yaml.diag = diag;
-    int error = weir_rls_yaml_load(text, &rules->yaml);
+    int error = load_file(text, &rules->yaml);
     if (error == 0 && rules->yaml.count == 0)
         error = weir_yaml_refuse(rules->yaml.diag, NULL, WEIR_EINVAL,
                                  "the file is empty", "", "");
