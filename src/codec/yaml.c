@@ -491,17 +491,13 @@ int weir_yaml_parse(struct weir_text text, struct weir_yaml **out,
     reader.yaml = calloc(1, sizeof(*reader.yaml));
     if (!reader.yaml)
         return weir_yaml_refuse_memory(diag);
-    if (!yaml_parser_initialize(&reader.parser)) {
-        weir_yaml_free(reader.yaml);
-        return weir_yaml_refuse_memory(diag);
+    int error = weir_yaml_parser_init(&reader.parser, text, diag);
+    if (error == 0) {
+        error = read_yaml_stream(&reader);
+        if (reader.has_event)
+            yaml_event_delete(&reader.event);
+        yaml_parser_delete(&reader.parser);
     }
-    yaml_parser_set_encoding(&reader.parser, YAML_UTF8_ENCODING);
-    yaml_parser_set_input_string(&reader.parser, (const unsigned char *)text.p,
-                                 text.len);
-    int error = read_yaml_stream(&reader);
-    if (reader.has_event)
-        yaml_event_delete(&reader.event);
-    yaml_parser_delete(&reader.parser);
     if (error < 0) {
         weir_yaml_free(reader.yaml);
         return error;

@@ -130,8 +130,8 @@ static int check_events(yaml_parser_t *parser,
     }
 }
 
-static int init_parser(yaml_parser_t *parser, struct weir_text text,
-                       struct weir_diag *diag)
+int weir_yaml_parser_init(yaml_parser_t *parser, struct weir_text text,
+                          struct weir_diag *diag)
 {
     if (!yaml_parser_initialize(parser))
         return weir_yaml_refuse_memory(diag);
@@ -165,7 +165,7 @@ int weir_yaml_nodes_load(struct weir_text text,
 {
     yaml_parser_t parser;
     struct shape shape = { 0 };
-    int error = init_parser(&parser, text, nodes->diag);
+    int error = weir_yaml_parser_init(&parser, text, nodes->diag);
     if (error < 0)
         return error;
     error = check_events(&parser, bounds, &shape, nodes->diag);
@@ -175,7 +175,7 @@ int weir_yaml_nodes_load(struct weir_text text,
     nodes->documents = calloc(shape.documents + 1, sizeof *nodes->documents);
     if (!nodes->documents)
         return weir_yaml_refuse_memory(nodes->diag);
-    error = init_parser(&parser, text, nodes->diag);
+    error = weir_yaml_parser_init(&parser, text, nodes->diag);
     if (error < 0)
         return error;
     error = load_documents(&parser, nodes, shape.documents);
@@ -223,7 +223,8 @@ bool weir_yaml_is_word(const yaml_node_t *node, const char *const *words,
     return false;
 }
 
-bool weir_yaml_is_null(const yaml_node_t *node)
+/* Whether it is plain and empty, ~ or null, which means absence. */
+static bool is_null(const yaml_node_t *node)
 {
     static const char *const words[] = { "", "~", "null" };
     return weir_yaml_is_word(node, words, WEIR_COUNT_OF(words));
@@ -282,7 +283,7 @@ static int read_yaml_pair(const struct weir_yaml_reading *reading,
     if (*line > 0)
         return refuse_key_twice(reading, name, key->name, *line);
     *line = (uint32_t)name->start_mark.line + 1;
-    if (weir_yaml_is_null(value))
+    if (is_null(value))
         return 0;
     return key->read(reading, value, key->name, (char *)to + key->at);
 }
@@ -294,7 +295,7 @@ int weir_yaml_read_mapping(const struct weir_yaml_reading *reading,
 {
     uint32_t lines[WEIR_YAML_KEYS_MAX] = { 0 };
     weir_assert(count <= WEIR_YAML_KEYS_MAX);
-    if (reading->dialect->null_is_empty && weir_yaml_is_null(node))
+    if (reading->dialect->null_is_empty && is_null(node))
         return 0;
     if (node->type != YAML_MAPPING_NODE)
         return weir_yaml_refuse_type(reading, node, what, "a mapping");

@@ -48,8 +48,6 @@ bool weir_yaml_is_plain(const yaml_node_t *node);
 /* Whether it is plain and one of these words, in upper or lower case. */
 bool weir_yaml_is_word(const yaml_node_t *node, const char *const *words,
                        size_t count);
-/* Whether it is plain and empty, ~ or null, which means absence. */
-bool weir_yaml_is_null(const yaml_node_t *node);
 
 /* The number of items of a list, and one of them. */
 size_t weir_yaml_items(const yaml_node_t *list);
@@ -58,6 +56,9 @@ const yaml_node_t *weir_yaml_item(yaml_document_t *document,
 
 /* The line and column of an error; 'diag' may be NULL, as in all of these. */
 void weir_yaml_set_mark(struct weir_diag *diag, yaml_mark_t mark);
+/* A parser of the text, which it borrows; WEIR_ENOMEM. */
+int weir_yaml_parser_init(yaml_parser_t *parser, struct weir_text text,
+                          struct weir_diag *diag);
 /* The error of libyaml's parser, with its place; WEIR_ENOMEM. */
 int weir_yaml_refuse_parser(const yaml_parser_t *parser,
                             struct weir_diag *diag);
