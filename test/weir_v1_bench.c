@@ -74,6 +74,9 @@ size_t round_trip(struct bench *bench, const struct weir_message *message,
     assert_int_equal(weir_v1_encode(out, bench->again, WEIR_MESSAGE_BYTES_MAX),
                      size);
     assert_memory_equal(bench->bytes, bench->again, size);
+    assert_true(
+        oracle_agrees(bench->bytes, size, is_to_root(message), message));
+    assert_true(oracle_agrees(bench->bytes, size, is_to_root(message), out));
     return size;
 }
 
@@ -92,7 +95,7 @@ bool damaged_is_read_alike(struct bench *bench,
     int error =
         weir_v1_decode(copy, size, is_to_root(message), &bench->arena, &out);
     if (error == 0)
-        assert_true(oracle_agrees(copy, size, &out));
+        assert_true(oracle_agrees(copy, size, is_to_root(message), &out));
     free(copy);
     return error == 0;
 }

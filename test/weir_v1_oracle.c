@@ -212,19 +212,17 @@ static bool same_want(const Weir__V1__Want *theirs,
     return true;
 }
 
-static bool wants_agree(const void *bytes, size_t len,
-                        const struct weir_message *message)
+static bool same_wants(const Weir__V1__Wants *theirs,
+                       const struct weir_wants *ours)
 {
-    const struct weir_wants *ours = &message->wants;
-    Weir__V1__ToRoot *theirs = weir__v1__to_root__unpack(NULL, len, bytes);
-    bool same = theirs && theirs->session == message->session &&
-                theirs->body_case == WEIR__V1__TO_ROOT__BODY_WANTS &&
-                theirs->wants->number == ours->number &&
-                theirs->wants->n_wants == ours->count;
-    for (size_t i = 0; same && i < ours->count; i++)
-        same = same_want(theirs->wants->wants[i], &ours->wants[i]);
-    weir__v1__to_root__free_unpacked(theirs, NULL);
-    return same;
+    if (theirs->number != ours->number || theirs->term != ours->term ||
+        theirs->n_wants != ours->count)
+        return false;
+    for (size_t i = 0; i < ours->count; i++) {
+        if (!same_want(theirs->wants[i], &ours->wants[i]))
+            return false;
+    }
+    return true;
 }
 
 /* With an error the other fields are ignored. */
@@ -244,74 +242,322 @@ static bool same_grant(const Weir__V1__Grant *theirs,
             theirs->roster_token == ours->roster_token);
 }
 
-static bool grants_agree(const void *bytes, size_t len,
-                         const struct weir_message *message)
+static bool same_grants(const Weir__V1__Grants *theirs,
+                        const struct weir_grants *ours)
 {
-    const struct weir_grants *ours = &message->grants;
-    Weir__V1__ToLimiter *theirs =
-        weir__v1__to_limiter__unpack(NULL, len, bytes);
-    bool same = theirs && theirs->session == message->session &&
-                theirs->body_case == WEIR__V1__TO_LIMITER__BODY_GRANTS &&
-                theirs->grants->answer == ours->answer &&
-                theirs->grants->term == ours->term &&
-                theirs->grants->elsewhere == ours->elsewhere &&
-                same_text(theirs->grants->master, ours->master) &&
-                theirs->grants->n_grants == ours->count;
-    for (size_t i = 0; same && i < ours->count; i++)
-        same = same_grant(theirs->grants->grants[i], &ours->grants[i]);
-    weir__v1__to_limiter__free_unpacked(theirs, NULL);
-    return same;
+    if (theirs->answer != ours->answer || theirs->term != ours->term ||
+        theirs->elsewhere != ours->elsewhere ||
+        !same_text(theirs->master, ours->master) ||
+        theirs->n_grants != ours->count)
+        return false;
+    for (size_t i = 0; i < ours->count; i++) {
+        if (!same_grant(theirs->grants[i], &ours->grants[i]))
+            return false;
+    }
+    return true;
 }
 
-static bool asks_agree(const void *bytes, size_t len,
-                       const struct weir_message *message)
+static bool same_limits(const Weir__V1__Limits *theirs,
+                        const struct weir_limits *ours)
 {
-    Weir__V1__ToRoot *theirs = weir__v1__to_root__unpack(NULL, len, bytes);
-    bool same = theirs && theirs->session == message->session &&
-                theirs->body_case == WEIR__V1__TO_ROOT__BODY_ASKS &&
-                same_asks(theirs->asks, &message->asks);
-    weir__v1__to_root__free_unpacked(theirs, NULL);
-    return same;
+    if (theirs->n_limits != ours->count)
+        return false;
+    for (size_t i = 0; i < ours->count; i++) {
+        const Weir__V1__LimitTold *row = theirs->limits[i];
+        const struct weir_limit_told *told = &ours->limits[i];
+        if (!same_text(row->name, told->name) || row->limit != told->limit ||
+            row->in_flight != told->in_flight || row->reason != told->reason ||
+            row->latency_ns != told->latency || row->age_ns != told->age)
+            return false;
+    }
+    return true;
 }
 
-static bool answers_agree(const void *bytes, size_t len,
-                          const struct weir_message *message)
+/* ---- Hello and welcome ---- */
+
+/* None are zeros. */
+static bool same_block(ProtobufCBinaryData theirs, const uint8_t *ours,
+                       size_t len)
 {
-    Weir__V1__ToLimiter *theirs =
-        weir__v1__to_limiter__unpack(NULL, len, bytes);
-    bool same = theirs && theirs->session == message->session &&
-                theirs->body_case == WEIR__V1__TO_LIMITER__BODY_ANSWERS &&
-                same_answers(theirs->answers, &message->answers);
-    weir__v1__to_limiter__free_unpacked(theirs, NULL);
-    return same;
+    static const uint8_t zeros[16];
+    if (theirs.len == 0)
+        return memcmp(ours, zeros, len) == 0;
+    return theirs.len == len && memcmp(theirs.data, ours, len) == 0;
 }
 
-bool oracle_agrees(const void *bytes, size_t len,
+static bool same_store(const Weir__V1__Store *theirs,
+                       const struct weir_store_id *ours)
+{
+    static const struct weir_store_id none;
+    if (!theirs)
+        return weir_store_id_equal(ours, &none);
+    return theirs->restores == ours->restores &&
+           same_block(theirs->uuid, ours->uuid, sizeof(ours->uuid));
+}
+
+static bool same_hello(const Weir__V1__Hello *theirs,
+                       const struct weir_hello *ours)
+{
+    return theirs->protocol == ours->protocol &&
+           same_block(theirs->incarnation, ours->incarnation,
+                      WEIR_INCARNATION_SIZE) &&
+           same_text(theirs->name, ours->name) &&
+           same_store(theirs->store, &ours->store) &&
+           theirs->epoch == ours->epoch && theirs->region == ours->region &&
+           same_text(theirs->region_name, ours->region_name);
+}
+
+static bool same_settings(const Weir__V1__Settings *theirs,
+                          const struct weir_settings *ours)
+{
+    return theirs && theirs->report_interval_ns == ours->report_interval &&
+           theirs->stale_after_ns == ours->stale_after &&
+           theirs->slack == ours->slack &&
+           theirs->correction_auto == ours->correction_auto &&
+           theirs->correction_ppm == ours->correction_ppm;
+}
+
+static bool same_regions(const Weir__V1__Welcome *theirs,
+                         const struct weir_welcome *ours)
+{
+    if (theirs->n_regions != ours->region_count)
+        return false;
+    for (size_t i = 0; i < ours->region_count; i++) {
+        if (!same_text(theirs->regions[i], ours->regions[i]))
+            return false;
+    }
+    return true;
+}
+
+static bool same_welcome(const Weir__V1__Welcome *theirs,
+                         const struct weir_welcome *ours)
+{
+    return theirs->protocol == ours->protocol &&
+           same_block(theirs->incarnation, ours->incarnation,
+                      WEIR_INCARNATION_SIZE) &&
+           same_text(theirs->name, ours->name) &&
+           theirs->ready == ours->ready &&
+           same_store(theirs->store, &ours->store) &&
+           theirs->epoch == ours->epoch &&
+           same_settings(theirs->settings, &ours->settings) &&
+           theirs->age_ns == ours->age && theirs->carries == ours->carries &&
+           theirs->last_session == ours->last_session &&
+           theirs->last_number == ours->last_number &&
+           theirs->top_age_ns == ours->top_age &&
+           theirs->provisional == ours->provisional &&
+           theirs->leases == ours->leases && theirs->term == ours->term &&
+           same_text(theirs->master, ours->master) &&
+           same_regions(theirs, ours);
+}
+
+/* ---- Quotas ---- */
+
+static bool same_limit(const Weir__V1__Limit *theirs,
+                       const struct weir_limit *ours)
+{
+    if (!theirs) /* safe_capacity; a quota's limit is always there */
+        return ours->per == 0;
+    return theirs->units == ours->units && theirs->per_ns == ours->per &&
+           theirs->unlimited == ours->unlimited;
+}
+
+static bool same_burst(const Weir__V1__Burst *theirs,
+                       const struct weir_burst *ours)
+{
+    if (!theirs)
+        return ours->unset;
+    bool in_time = theirs->amount_case == WEIR__V1__BURST__AMOUNT_TIME_NS;
+    uint64_t amount = in_time ? theirs->time_ns : theirs->units;
+    return !ours->unset && ours->in_time == in_time && ours->amount == amount;
+}
+
+static bool same_window(const Weir__V1__Window *theirs,
+                        const struct weir_window *ours)
+{
+    if (!theirs)
+        return ours->unset;
+    return !ours->unset && theirs->length_ns == ours->length &&
+           (unsigned)theirs->calendar == (unsigned)ours->calendar;
+}
+
+/* 0 means the default. */
+static bool is_or(uint64_t theirs, uint64_t ours, uint64_t usual)
+{
+    return ours == (theirs == 0 ? usual : theirs);
+}
+
+static bool same_enums(const Weir__V1__Quota *theirs,
+                       const struct weir_quota *ours)
+{
+    struct weir_quota usual;
+    weir_quota_init(&usual);
+    return (unsigned)theirs->kind == (unsigned)ours->kind &&
+           (unsigned)theirs->algorithm == (unsigned)ours->algorithm &&
+           (unsigned)theirs->sharing == (unsigned)ours->sharing &&
+           (unsigned)theirs->mode == (unsigned)ours->mode &&
+           (unsigned)theirs->on_stale == (unsigned)ours->on_stale &&
+           is_or(theirs->share, ours->share_algorithm, usual.share_algorithm) &&
+           is_or(theirs->glob, ours->glob, usual.glob) &&
+           is_or(theirs->queue, ours->queue, usual.queue) &&
+           is_or(theirs->controller, ours->controller + 1u,
+                 usual.controller + 1u);
+}
+
+static bool same_numbers(const Weir__V1__Quota *theirs,
+                         const struct weir_quota *ours)
+{
+    struct weir_quota usual;
+    weir_quota_init(&usual);
+    bool learns = theirs->learns_case == WEIR__V1__QUOTA__LEARNS_LEARNING_NS;
+    return theirs->id == ours->id && theirs->epoch == ours->epoch &&
+           theirs->created == ours->created && theirs->order == ours->order &&
+           is_or(theirs->deadline_ns, ours->deadline, usual.deadline) &&
+           is_or(theirs->sub_windows, ours->sub_windows, usual.sub_windows) &&
+           theirs->max_entries == ours->max_entries &&
+           theirs->count_limited == ours->count_limited &&
+           is_or(theirs->lease_ns, ours->lease, usual.lease) &&
+           is_or(theirs->refresh_ns, ours->refresh, usual.refresh) &&
+           (learns ? theirs->learning_ns : usual.learning) == ours->learning &&
+           theirs->priority == ours->priority &&
+           is_or(theirs->decay_ppb, ours->decay_factor, usual.decay_factor) &&
+           is_or(theirs->permit_timeout_ns, ours->permit_timeout,
+                 usual.permit_timeout) &&
+           is_or(theirs->target_ns, ours->target, usual.target) &&
+           theirs->percentile_e4 == ours->percentile &&
+           theirs->min_e4 == ours->min && theirs->max_e4 == ours->max &&
+           theirs->fleet_min_e4 == ours->fleet_min &&
+           theirs->fleet_max_e4 == ours->fleet_max &&
+           is_or(theirs->queue_max, ours->queue_max, usual.queue_max) &&
+           is_or(theirs->max_debt_ns, ours->max_debt, usual.max_debt);
+}
+
+static bool same_quota(const Weir__V1__Quota *theirs,
+                       const struct weir_quota *ours)
+{
+    return same_text(theirs->name, ours->name) &&
+           same_text(theirs->parent, ours->parent) &&
+           same_text(theirs->overflow, ours->overflow) &&
+           same_text(theirs->description, ours->description) &&
+           same_text(theirs->labels, ours->labels) &&
+           same_text(theirs->tz, ours->tz) &&
+           same_text(theirs->next_buckets, ours->next_buckets) &&
+           same_text(theirs->store, ours->store) &&
+           same_text(theirs->classes, ours->classes) &&
+           same_limit(theirs->limit, &ours->limit) &&
+           same_limit(theirs->safe_capacity, &ours->safe_capacity) &&
+           same_burst(theirs->low_burst, &ours->low_burst) &&
+           same_burst(theirs->high_burst, &ours->high_burst) &&
+           same_burst(theirs->initial, &ours->initial) &&
+           same_window(theirs->window, &ours->window) &&
+           same_enums(theirs, ours) && same_numbers(theirs, ours);
+}
+
+/* A reduced quota has only its name and place left. */
+static bool same_change(const Weir__V1__Change *theirs,
+                        const struct weir_change *ours)
+{
+    const struct weir_quota *quota = &ours->quota;
+    if (theirs->change_case == WEIR__V1__CHANGE__CHANGE_REMOVAL)
+        return ours->removed && same_text(theirs->removal->name, quota->name) &&
+               theirs->removal->epoch == quota->epoch;
+    if (theirs->change_case != WEIR__V1__CHANGE__CHANGE_QUOTA || ours->removed)
+        return false;
+    if (ours->reduced)
+        return same_text(theirs->quota->name, quota->name) &&
+               theirs->quota->epoch == quota->epoch;
+    return same_quota(theirs->quota, quota);
+}
+
+static bool same_quotas(const Weir__V1__Quotas *theirs,
+                        const struct weir_quotas *ours)
+{
+    if (theirs->full != ours->full || theirs->from != ours->from ||
+        theirs->epoch != ours->epoch || theirs->target != ours->target ||
+        theirs->known != ours->known || theirs->n_changes != ours->count)
+        return false;
+    for (size_t i = 0; i < ours->count; i++) {
+        if (!same_change(theirs->changes[i], &ours->changes[i]))
+            return false;
+    }
+    return true;
+}
+
+/* ---- Envelopes ---- */
+
+static bool same_to_root(const Weir__V1__ToRoot *theirs,
+                         const struct weir_message *ours)
+{
+    if (!theirs || theirs->session != ours->session)
+        return false;
+    switch (ours->type) {
+    case WEIR_MESSAGE_HELLO:
+        return theirs->body_case == WEIR__V1__TO_ROOT__BODY_HELLO &&
+               same_hello(theirs->hello, &ours->hello);
+    case WEIR_MESSAGE_REPORT:
+        return theirs->body_case == WEIR__V1__TO_ROOT__BODY_REPORT &&
+               same_report(theirs->report, &ours->report);
+    case WEIR_MESSAGE_ASKS:
+        return theirs->body_case == WEIR__V1__TO_ROOT__BODY_ASKS &&
+               same_asks(theirs->asks, &ours->asks);
+    case WEIR_MESSAGE_WANTS:
+        return theirs->body_case == WEIR__V1__TO_ROOT__BODY_WANTS &&
+               same_wants(theirs->wants, &ours->wants);
+    case WEIR_MESSAGE_LIMITS:
+        return theirs->body_case == WEIR__V1__TO_ROOT__BODY_LIMITS &&
+               same_limits(theirs->limits, &ours->limits);
+    case WEIR_MESSAGE_WELCOME:
+    case WEIR_MESSAGE_QUOTAS:
+    case WEIR_MESSAGE_FILLS:
+    case WEIR_MESSAGE_ANSWERS:
+    case WEIR_MESSAGE_GRANTS:
+        break;
+    }
+    return false;
+}
+
+static bool same_to_limiter(const Weir__V1__ToLimiter *theirs,
+                            const struct weir_message *ours)
+{
+    if (!theirs || theirs->session != ours->session)
+        return false;
+    switch (ours->type) {
+    case WEIR_MESSAGE_WELCOME:
+        return theirs->body_case == WEIR__V1__TO_LIMITER__BODY_WELCOME &&
+               same_welcome(theirs->welcome, &ours->welcome);
+    case WEIR_MESSAGE_QUOTAS:
+        return theirs->body_case == WEIR__V1__TO_LIMITER__BODY_QUOTAS &&
+               same_quotas(theirs->quotas, &ours->quotas);
+    case WEIR_MESSAGE_FILLS:
+        return theirs->body_case == WEIR__V1__TO_LIMITER__BODY_FILLS &&
+               same_fills(theirs->fills, &ours->fills);
+    case WEIR_MESSAGE_ANSWERS:
+        return theirs->body_case == WEIR__V1__TO_LIMITER__BODY_ANSWERS &&
+               same_answers(theirs->answers, &ours->answers);
+    case WEIR_MESSAGE_GRANTS:
+        return theirs->body_case == WEIR__V1__TO_LIMITER__BODY_GRANTS &&
+               same_grants(theirs->grants, &ours->grants);
+    case WEIR_MESSAGE_HELLO:
+    case WEIR_MESSAGE_REPORT:
+    case WEIR_MESSAGE_ASKS:
+    case WEIR_MESSAGE_WANTS:
+    case WEIR_MESSAGE_LIMITS:
+        break;
+    }
+    return false;
+}
+
+bool oracle_agrees(const void *bytes, size_t len, bool to_root,
                    const struct weir_message *message)
 {
-    if (message->type == WEIR_MESSAGE_REPORT) {
+    if (to_root) {
         Weir__V1__ToRoot *theirs = weir__v1__to_root__unpack(NULL, len, bytes);
-        bool same = theirs && theirs->session == message->session &&
-                    theirs->body_case == WEIR__V1__TO_ROOT__BODY_REPORT &&
-                    same_report(theirs->report, &message->report);
+        bool same = same_to_root(theirs, message);
         weir__v1__to_root__free_unpacked(theirs, NULL);
         return same;
     }
-    if (message->type == WEIR_MESSAGE_ASKS)
-        return asks_agree(bytes, len, message);
-    if (message->type == WEIR_MESSAGE_ANSWERS)
-        return answers_agree(bytes, len, message);
-    if (message->type == WEIR_MESSAGE_WANTS)
-        return wants_agree(bytes, len, message);
-    if (message->type == WEIR_MESSAGE_GRANTS)
-        return grants_agree(bytes, len, message);
-    if (message->type != WEIR_MESSAGE_FILLS)
-        return true;
     Weir__V1__ToLimiter *theirs =
         weir__v1__to_limiter__unpack(NULL, len, bytes);
-    bool same = theirs && theirs->session == message->session &&
-                theirs->body_case == WEIR__V1__TO_LIMITER__BODY_FILLS &&
-                same_fills(theirs->fills, &message->fills);
+    bool same = same_to_limiter(theirs, message);
     weir__v1__to_limiter__free_unpacked(theirs, NULL);
     return same;
 }

@@ -40,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct weir_message message, again;
     if (weir_v1_decode(data, size, to_root, &first, &message) < 0)
         return 0;
-    require(oracle_agrees(data, size, &message));
+    require(oracle_agrees(data, size, to_root, &message));
     size_t len = weir_v1_encode(&message, once, sizeof(once));
     require(len > 0 && len == weir_v1_size(&message));
     require(weir_v1_decode(once, len, to_root, &second, &again) == 0);
