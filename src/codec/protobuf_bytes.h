@@ -242,4 +242,19 @@ static inline uint8_t *weir_wire_put_text(uint8_t *p, unsigned number,
     return p + text.len;
 }
 
+/* A google.protobuf.Duration: its bytes; and as a field. */
+static inline size_t weir_wire_duration_size(weir_duration duration)
+{
+    return weir_wire_number_size(duration / WEIR_SECOND) +
+           weir_wire_number_size(duration % WEIR_SECOND);
+}
+
+static inline uint8_t *weir_wire_put_duration(uint8_t *p, unsigned number,
+                                              weir_duration duration)
+{
+    p = weir_wire_put_head(p, number, weir_wire_duration_size(duration));
+    p = weir_wire_put_number(p, 1, duration / WEIR_SECOND);
+    return weir_wire_put_number(p, 2, duration % WEIR_SECOND);
+}
+
 #endif /* WEIR_PROTOBUF_BYTES_H */

@@ -179,25 +179,11 @@ bool weir_rlqs_next(struct weir_rlqs_reports *reports,
 
 /* ---- Actions ---- */
 
-static size_t duration_size(weir_duration duration)
-{
-    return weir_wire_number_size(duration / WEIR_SECOND) +
-           weir_wire_number_size(duration % WEIR_SECOND);
-}
-
-static uint8_t *put_duration(uint8_t *p, unsigned number,
-                             weir_duration duration)
-{
-    p = weir_wire_put_head(p, number, duration_size(duration));
-    p = weir_wire_put_number(p, 1, duration / WEIR_SECOND);
-    return weir_wire_put_number(p, 2, duration % WEIR_SECOND);
-}
-
 static size_t bucket_size(const struct weir_rlqs_action *action)
 {
     return weir_wire_number_size(action->tokens) +
            weir_wire_message_size(weir_wire_number_size(action->tokens)) +
-           weir_wire_message_size(duration_size(action->interval));
+           weir_wire_message_size(weir_wire_duration_size(action->interval));
 }
 
 /* A member of a oneof is written even if it is 0 (ALLOW_ALL). */
@@ -212,7 +198,7 @@ static size_t strategy_size(const struct weir_rlqs_action *action)
 
 static size_t assignment_size(const struct weir_rlqs_action *action)
 {
-    return weir_wire_message_size(duration_size(action->lives)) +
+    return weir_wire_message_size(weir_wire_duration_size(action->lives)) +
            weir_wire_message_size(strategy_size(action));
 }
 
@@ -241,7 +227,7 @@ static uint8_t *put_strategy(uint8_t *p, const struct weir_rlqs_action *action)
     p = weir_wire_put_number(p, 1, action->tokens);
     p = weir_wire_put_head(p, 2, weir_wire_number_size(action->tokens));
     p = weir_wire_put_number(p, 1, action->tokens);
-    return put_duration(p, 3, action->interval);
+    return weir_wire_put_duration(p, 3, action->interval);
 }
 
 size_t weir_rlqs_encode(const struct weir_rlqs_action *action, void *buf)
@@ -254,7 +240,7 @@ size_t weir_rlqs_encode(const struct weir_rlqs_action *action, void *buf)
         p = weir_wire_put_head(p, 3, 0);
     } else {
         p = weir_wire_put_head(p, 2, assignment_size(action));
-        p = put_duration(p, 2, action->lives);
+        p = weir_wire_put_duration(p, 2, action->lives);
         p = put_strategy(p, action);
     }
     size_t size = (size_t)(p - (uint8_t *)buf);

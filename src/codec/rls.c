@@ -236,12 +236,6 @@ static size_t rls_limit_size(const struct weir_rls_status *status)
            weir_wire_bytes_size(status->name.len);
 }
 
-static size_t reset_size(const struct weir_rls_status *status)
-{
-    return weir_wire_number_size(status->reset / WEIR_SECOND) +
-           weir_wire_number_size(status->reset % WEIR_SECOND);
-}
-
 static size_t status_size(const struct weir_rls_status *status)
 {
     size_t size = weir_wire_number_size(status->code) +
@@ -249,7 +243,7 @@ static size_t status_size(const struct weir_rls_status *status)
     if (status->limit_given)
         size += weir_wire_message_size(rls_limit_size(status));
     if (status->reset_given)
-        size += weir_wire_message_size(reset_size(status));
+        size += weir_wire_message_size(weir_wire_duration_size(status->reset));
     return size;
 }
 
@@ -264,11 +258,8 @@ static uint8_t *put_status(uint8_t *p, const struct weir_rls_status *status)
         p = weir_wire_put_text(p, 3, status->name);
     }
     p = weir_wire_put_number(p, 3, status->remaining);
-    if (status->reset_given) {
-        p = weir_wire_put_head(p, 4, reset_size(status));
-        p = weir_wire_put_number(p, 1, status->reset / WEIR_SECOND);
-        p = weir_wire_put_number(p, 2, status->reset % WEIR_SECOND);
-    }
+    if (status->reset_given)
+        p = weir_wire_put_duration(p, 4, status->reset);
     return p;
 }
 
