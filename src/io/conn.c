@@ -9,7 +9,7 @@
  * answers into another, one send(). A connection has its own memory only for
  * the rest of a turn: the beginning of a request ('pending'), or the end of an
  * answer that the peer didn't take ('rest'). Ten thousand idle connections are
- * ten thousand small structs. Over TLS (io/tls_session.h) a session, with one
+ * ten thousand small structs. Over TLS (io/tls.h) a session, with one
  * record each way, replaces recv() and send(), and its handshake comes first.
  *
  *    (shaking, 5 s)
@@ -50,7 +50,7 @@
 #include "io/accept.h"
 #include "io/clock.h"
 #include "io/ration.h"
-#include "io/tls_session.h"
+#include "io/tls.h"
 
 #define IN_SIZE (WEIR_CONN_PAUSED_MAX + WEIR_CONN_READ)
 #define OUT_SIZE (64u << 10)

@@ -17,13 +17,17 @@ static bool is_same_instant(struct timespec a, struct timespec b)
     return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
 }
 
+struct weir_file_stamp weir_file_stamp_at(const char *path)
+{
+    struct stat file;
+    return stat(path, &file) == 0 ? weir_file_stamp_of(&file)
+                                  : (struct weir_file_stamp){ 0 };
+}
+
 bool weir_file_stamp_differs(const char *path,
                              const struct weir_file_stamp *known)
 {
-    struct weir_file_stamp now = { 0 };
-    struct stat file;
-    if (stat(path, &file) == 0)
-        now = weir_file_stamp_of(&file);
+    struct weir_file_stamp now = weir_file_stamp_at(path);
     return now.device != known->device || now.inode != known->inode ||
            now.size != known->size ||
            !is_same_instant(now.modified, known->modified) ||

@@ -17,6 +17,8 @@ struct weir_file_stamp {
 };
 
 struct weir_file_stamp weir_file_stamp_of(const struct stat *file);
+/* The stamp of the file at 'path'. */
+struct weir_file_stamp weir_file_stamp_at(const char *path);
 /* Whether the file at 'path' has another stamp than 'known'. */
 bool weir_file_stamp_differs(const char *path,
                              const struct weir_file_stamp *known);

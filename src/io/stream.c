@@ -51,7 +51,6 @@
 
 #include "io/clock.h"
 #include "io/stream_internal.h"
-#include "io/tls_session.h"
 
 #define CONNECT_TIMEOUT (5 * WEIR_SECOND)
 #define FLUSH_SECONDS 2      /* for the rest of the queue, when closing */
