@@ -11,7 +11,8 @@
 
 #include "front/credentials.h"
 #include "front/log.h"
-#include "io/listen_address.h"
+#include "io/address.h"
+#include "io/tls.h"
 
 struct weir_exposure {
     const char *prefix; /* of the three options of TLS: "--tls-"; static */

@@ -5,7 +5,7 @@
 #ifndef WEIR_PORT_FILE_H
 #define WEIR_PORT_FILE_H
 
-#include "io/listen_address.h"
+#include "io/address.h"
 
 /* Writes 'text'. A reader that waits for the file may read it as soon as it
  * exists. 0, or WEIR_ESYSTEM with 'diag' filled. */

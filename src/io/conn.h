@@ -12,7 +12,8 @@
 #define WEIR_CONN_H
 
 #include "io/accept.h"
-#include "io/listen_address.h"
+#include "io/address.h"
+#include "io/tls.h"
 
 #define WEIR_CONN_READ (64u << 10)        /* bytes of one read */
 #define WEIR_CONN_PAUSED_MAX (128u << 10) /* bytes of an incomplete request */

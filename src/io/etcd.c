@@ -29,7 +29,6 @@
 
 #define BACKOFF_FIRST (100 * 1000000ull)
 #define PAUSE_MOST (2 * WEIR_SECOND)
-#define ENDPOINT_TEXT_MAX 280
 
 struct slot {
     bool is_used;
@@ -42,7 +41,7 @@ struct slot {
 
 struct endpoint {
     struct weir_address address;
-    char text[ENDPOINT_TEXT_MAX];
+    char text[WEIR_LISTEN_ADDRESS_TEXT_MAX];
     bool is_told; /* the file's error has been reported */
 };
 
@@ -109,15 +108,6 @@ int weir_etcd_endpoints_parse(struct weir_text text,
     }
     *out_count = count;
     return 0;
-}
-
-static void set_endpoint(struct endpoint *endpoint,
-                         const struct weir_address *address)
-{
-    bool v6 = strchr(address->host, ':') != NULL;
-    endpoint->address = *address;
-    snprintf(endpoint->text, sizeof endpoint->text, v6 ? "[%s]:%u" : "%s:%u",
-             address->host, address->port);
 }
 
 const char *weir_etcd_endpoint(const struct weir_etcd *etcd)
@@ -264,7 +254,7 @@ static weir_duration next_pause(struct weir_etcd *etcd)
 static void drop_etcd_link(struct weir_etcd *etcd, const char *why)
 {
     struct endpoint *endpoint = &etcd->endpoints[etcd->index];
-    char text[ENDPOINT_TEXT_MAX + 200];
+    char text[WEIR_LISTEN_ADDRESS_TEXT_MAX + 200];
     snprintf(text, sizeof text, "etcd %s: %.180s", endpoint->text, why);
     bool is_news = !endpoint->is_told;
     endpoint->is_told = true;
@@ -423,8 +413,10 @@ int weir_etcd_new(const struct weir_etcd_options *options,
     etcd->pause_most = options->pause ? options->pause : PAUSE_MOST;
     etcd->count = options->count;
     etcd->backoff = BACKOFF_FIRST;
-    for (uint32_t i = 0; i < options->count; i++)
-        set_endpoint(&etcd->endpoints[i], &options->endpoints[i]);
+    for (uint32_t i = 0; i < options->count; i++) {
+        etcd->endpoints[i].address = options->endpoints[i];
+        weir_address_text(&options->endpoints[i], etcd->endpoints[i].text);
+    }
     weir_entropy(&etcd->rng, sizeof etcd->rng);
     etcd->login = weir_login_new(&files);
     etcd->retry = evtimer_new(options->base, on_etcd_retry, etcd);

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "io/accept.h"
-#include "io/listen_address.h"
 #include "io/stream_internal.h"
 
 static bool evict_stream(void *context)

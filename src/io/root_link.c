@@ -28,7 +28,8 @@
 struct weir_root_link {
     struct weir_root_link_options options;
     struct weir_address address;
-    char text[280];            /* the address as text */
+    char text[WEIR_LISTEN_ADDRESS_TEXT_MAX]; /* the address */
+
     struct weir_h2_link *link; /* owned; NULL: not connecting */
     int32_t stream;            /* the Link call */
     bool told_down;            /* the loss was reported already */
@@ -225,9 +226,7 @@ struct weir_root_link *weir_root_link_new(
     link->options = *options;
     link->address = *options->address;
     link->backoff = BACKOFF_FIRST;
-    bool v6 = strchr(link->address.host, ':') != NULL;
-    snprintf(link->text, sizeof(link->text), v6 ? "[%s]:%u" : "%s:%u",
-             link->address.host, link->address.port);
+    weir_address_text(&link->address, link->text);
     link->retry = evtimer_new(options->base, on_root_retry, link);
     if (!link->retry)
         weir_root_link_free(&link);

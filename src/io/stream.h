@@ -7,22 +7,12 @@
 
 #include "core/base/base.h"
 #include "io/accept.h"
+#include "io/address.h"
 #include "io/tls.h"
 
 struct event_base;
 struct weir_stream;
 struct weir_listener;
-
-/* "HOST:PORT", "[V6]:PORT" or ":PORT" (loopback). Names are resolved when
- * connecting. */
-struct weir_address {
-    char host[256];
-    uint16_t port;
-};
-int weir_address_parse(struct weir_text text, struct weir_address *out,
-                       struct weir_diag *diag);
-/* Whether it names the loopback range only (127/8, ::1, localhost). */
-bool weir_address_is_loopback(const struct weir_address *address);
 
 /* The loop calls all of them; they may call any function on the stream, also
  * close it. */

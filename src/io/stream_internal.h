@@ -9,14 +9,6 @@
 #include "io/ration.h"
 #include "io/stream.h"
 
-/* The numeric address of 'host' ("localhost" has one); false for a name that
- * needs a lookup. */
-bool weir_address_numeric(const struct weir_address *address,
-                          struct sockaddr_storage *out, socklen_t *out_len);
-/* Writes "127.0.0.1:41234" into 'buf'. */
-#define WEIR_PEER_MAX 64
-void weir_address_show(const struct sockaddr *address, char *buf);
-
 /* Streams without an owner yet, oldest first. */
 struct weir_handshakes {
     struct weir_stream *oldest, *newest;

@@ -10,7 +10,7 @@
 #ifndef WEIR_ROOT_RESP_H
 #define WEIR_ROOT_RESP_H
 
-#include "io/listen_address.h"
+#include "io/address.h"
 
 struct event_base;
 struct weir_root_resp;

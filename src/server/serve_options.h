@@ -8,7 +8,7 @@
 #include "core/counted/tally.h"
 #include "front/exposure.h"
 #include "front/log.h"
-#include "io/listen_address.h"
+#include "io/address.h"
 #include "server/doorman/doorman_config.h"
 #include "server/election/election.h"
 

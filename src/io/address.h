@@ -1,20 +1,42 @@
 /* SPDX-License-Identifier: MIT
- * io/listen_address.h - a listen address: HOST:PORT, or the path of a
- * socket. */
+ * io/address.h - addresses: of a server, HOST:PORT; to listen at, HOST:PORT or
+ * the path of a socket. */
 
-#ifndef WEIR_LISTEN_ADDRESS_H
-#define WEIR_LISTEN_ADDRESS_H
+#ifndef WEIR_ADDRESS_H
+#define WEIR_ADDRESS_H
 
-#include "io/stream.h"
+#include <sys/socket.h>
+
+#include "core/base/base.h"
+
+/* "HOST:PORT", "[V6]:PORT" or ":PORT" (loopback). Names are resolved when
+ * connecting. */
+struct weir_address {
+    char host[256];
+    uint16_t port;
+};
+int weir_address_parse(struct weir_text text, struct weir_address *out,
+                       struct weir_diag *diag);
+/* Whether it names the loopback range only (127/8, ::1, localhost). */
+bool weir_address_is_loopback(const struct weir_address *address);
+
+/* The numeric address of 'host' ("localhost" has one); false for a name that
+ * needs a lookup. */
+bool weir_address_numeric(const struct weir_address *address,
+                          struct sockaddr_storage *out, socklen_t *out_len);
+/* Writes "weir.example:7077" or "[::1]:7077" into 'buf', which has
+ * WEIR_LISTEN_ADDRESS_TEXT_MAX bytes. */
+#define WEIR_LISTEN_ADDRESS_TEXT_MAX 300
+void weir_address_text(const struct weir_address *address, char *buf);
+/* Writes "127.0.0.1:41234" into 'buf' of WEIR_PEER_MAX bytes. */
+#define WEIR_PEER_MAX 64
+void weir_address_show(const struct sockaddr *address, char *buf);
 
 #define WEIR_LISTEN_ADDRESS_PATH_MAX 107 /* bytes; the system's bound */
-#define WEIR_LISTEN_ADDRESS_TEXT_MAX \
-    300 /* bytes of an address as text, with the NUL */
 
 struct weir_listen_address {
-    char path[WEIR_LISTEN_ADDRESS_PATH_MAX +
-              1];                /* of a unix socket; "": listen at
-                                         * 'address' */
+    /* of a unix socket; "": listen at 'address' */
+    char path[WEIR_LISTEN_ADDRESS_PATH_MAX + 1];
     struct weir_address address; /* numeric; port 0: any */
 };
 
@@ -40,4 +62,4 @@ int weir_listen_address_listen(struct weir_listen_address *place,
 /* Unlinks the path, if there is one. */
 void weir_listen_address_leave(const struct weir_listen_address *place);
 
-#endif /* WEIR_LISTEN_ADDRESS_H */
+#endif /* WEIR_ADDRESS_H */
