@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * io/stream.c - connections on a libevent loop.
+ * io/stream.c - connections on a libevent loop, and the listeners that accept
+ * them.
  *
  * Theory of operation. A stream is a socket, two events on it and a queue:
  *
@@ -27,6 +28,16 @@
  * 'dead'. on_lost is called only by the loop, never within a function of this
  * file's interface.
  *
+ * Listeners. An acceptor (io/accept.h) takes connections; a ration
+ * (io/ration.h) bounds the cost of unauthenticated ones. At 'max' streams an
+ * unauthenticated one is evicted, and the acceptor pauses until a stream ends.
+ * A listener may be freed before its streams: they use it and its ration, so
+ * its memory is freed with the last of them.
+ *
+ * With TLS a stream has no owner until its handshake is done. These streams are
+ * in a list, oldest first, so that they can be ended when the TLS files are
+ * reloaded.
+ *
  * Rejected: bufferevents. They write by writev(), which raises SIGPIPE, and a
  * library can't change the process's signals; they make sockets without
  * close-on-exec; and recv() into a buffer on the stack saves a copy.
@@ -50,7 +61,7 @@
 #include <unistd.h>
 
 #include "io/clock.h"
-#include "io/stream_internal.h"
+#include "io/ration.h"
 
 #define CONNECT_TIMEOUT (5 * WEIR_SECOND)
 #define FLUSH_SECONDS 2      /* for the rest of the queue, when closing */
@@ -64,13 +75,12 @@ enum state { RESOLVING, CONNECTING, HANDSHAKE, OPEN, LOST, FLUSHING };
 struct weir_stream {
     struct event_base *base;
     struct weir_stream_handler handler;
-    struct weir_listener *listener;    /* the listener that accepted it, or
+    struct weir_listener *listener;   /* the listener that accepted it, or
                                         * NULL */
-    struct weir_tls_session *tls;      /* owned; NULL: plain text */
-    struct weir_stream *older, *newer; /* in the listener's list of
-                                        * handshakes */
-    struct weir_ration_member member;  /* until the stream is authenticated */
-    struct evdns_base *dns;            /* from the lookup until the stream is
+    struct weir_tls_session *tls;     /* owned; NULL: plain text */
+    TAILQ_ENTRY(weir_stream) among;   /* of its handshakes, while listed */
+    struct weir_ration_member member; /* until the stream is authenticated */
+    struct evdns_base *dns;           /* from the lookup until the stream is
                                         * freed */
     struct evdns_getaddrinfo_request *lookup;
     struct evutil_addrinfo *found; /* owned: the addresses of the name */
@@ -85,7 +95,7 @@ struct weir_stream {
     unsigned busy;      /* callers that will use the stream again */
     bool dead;          /* closed while 'busy', or to be freed */
     bool unclaimed;     /* accepted, without an owner yet */
-    bool listed;        /* it is in that list */
+    bool listed;        /* it is in the listener's list of handshakes */
     bool reads_first;   /* TLS can't write before it has read */
     bool writes_first;  /* … nor read before it has written */
     bool above;         /* the queue was above the low mark */
@@ -93,31 +103,64 @@ struct weir_stream {
     char peer[WEIR_PEER_MAX];
 };
 
+struct weir_listener {
+    struct event_base *base;
+    struct weir_acceptor *acceptor; /* owned; NULL: the listener is freed, its
+                                     * streams still exist */
+    struct weir_ration *ration;     /* owned */
+    struct weir_listener_options options;
+    size_t live; /* streams accepted and not ended */
+    TAILQ_HEAD(, weir_stream)
+    handshakes; /* streams without an owner yet,
+                                           * oldest first */
+    uint16_t port;
+};
+
 static void on_stream_readable(evutil_socket_t fd, short what, void *context);
 static void on_stream_writable(evutil_socket_t fd, short what, void *context);
 static void connect_next(struct weir_stream *stream);
 static void shake_hands(struct weir_stream *stream);
 
-/* ---- Handshakes of a listener ---- */
+/* ---- The listener of a stream ---- */
 
-static void join_handshakes(struct weir_stream *stream)
+/* Frees a listener that its owner has freed, after its last stream. */
+static void free_listener_if_unused(struct weir_listener *listener)
 {
-    struct weir_handshakes *all = &stream->listener->handshakes;
-    weir_assert(stream->listener && !stream->listed);
-    stream->listed = true;
-    stream->older = all->newest;
-    *(all->newest ? &all->newest->newer : &all->oldest) = stream;
-    all->newest = stream;
+    if (listener->acceptor || listener->live > 0)
+        return;
+    weir_ration_free(&listener->ration);
+    free(listener);
+}
+
+static void release_listener(struct weir_listener *listener)
+{
+    weir_assert(listener->live > 0);
+    listener->live--;
+    if (listener->acceptor && listener->live < listener->options.max)
+        weir_acceptor_set_open(listener->acceptor, true);
+    free_listener_if_unused(listener);
+}
+
+static void report_refused(struct weir_listener *listener, const char *peer,
+                           const char *why)
+{
+    if (listener->acceptor && listener->options.on_refused)
+        listener->options.on_refused(listener->options.context, peer, why);
+}
+
+static void report_evicted(struct weir_listener *listener, const char *peer,
+                           const char *why)
+{
+    if (listener->acceptor && listener->options.on_evicted)
+        listener->options.on_evicted(listener->options.context, peer, why);
 }
 
 static void leave_handshakes(struct weir_stream *stream)
 {
     if (!stream->listed)
         return;
-    struct weir_handshakes *all = &stream->listener->handshakes;
     stream->listed = false;
-    *(stream->older ? &stream->older->newer : &all->oldest) = stream->newer;
-    *(stream->newer ? &stream->newer->older : &all->newest) = stream->older;
+    TAILQ_REMOVE(&stream->listener->handshakes, stream, among);
 }
 
 /* ---- Making and unmaking ---- */
@@ -152,7 +195,7 @@ static void destroy_stream(struct weir_stream *stream)
         evdns_base_free(stream->dns, 0);
     weir_tls_session_free(&stream->tls);
     if (stream->listener)
-        weir_listener_release(stream->listener);
+        release_listener(stream->listener);
     free(stream);
 }
 
@@ -225,7 +268,7 @@ static void report_stream_lost(struct weir_stream *stream)
     stream->reason = NULL;
     if (stream->unclaimed) {
         stream->dead = true;
-        weir_listener_refuse(stream->listener, stream->peer, why);
+        report_refused(stream->listener, stream->peer, why);
         destroy_when_unused(stream);
         return;
     }
@@ -462,7 +505,7 @@ static void on_stream_evicted(void *context, const char *why)
 {
     struct weir_stream *stream = context;
     if (!stream->unclaimed)
-        weir_listener_evicted(stream->listener, stream->peer, why);
+        report_evicted(stream->listener, stream->peer, why);
     lose_connection(stream, why);
 }
 
@@ -518,17 +561,11 @@ static void open_stream(struct weir_stream *stream)
     if (stream->unclaimed) {
         stream->unclaimed = false;
         leave_handshakes(stream);
-        weir_listener_open(stream->listener, stream);
+        stream->listener->options.on_accept(stream->listener->options.context,
+                                            stream);
     } else if (stream->handler.on_open) {
         stream->handler.on_open(stream->handler.context, stream);
     }
-}
-
-static bool secure(struct weir_stream *stream, struct weir_tls *tls,
-                   const char *host)
-{
-    stream->tls = weir_tls_session_new(tls, host);
-    return stream->tls;
 }
 
 /* Continues the handshake as far as possible. An accepted stream gets its
@@ -537,7 +574,8 @@ static bool secure(struct weir_stream *stream, struct weir_tls *tls,
 static void shake_hands(struct weir_stream *stream)
 {
     if (!stream->tls) {
-        if (!secure(stream, stream->listener->options.tls, NULL)) {
+        stream->tls = weir_tls_session_new(stream->listener->options.tls, NULL);
+        if (!stream->tls) {
             lose_connection(stream, "no memory");
             return;
         }
@@ -569,6 +607,16 @@ static void begin_handshake(struct weir_stream *stream)
     shake_hands(stream);
 }
 
+/* The address can't be reached. */
+static void fail_address(struct weir_stream *stream, int error)
+{
+    close_socket(stream);
+    if (stream->next)
+        connect_next(stream);
+    else
+        lose_connection(stream, strerror(error));
+}
+
 static void on_stream_writable(evutil_socket_t fd, short what, void *context)
 {
     (void)what;
@@ -585,19 +633,12 @@ static void on_stream_writable(evutil_socket_t fd, short what, void *context)
     socklen_t len = sizeof(error);
     if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) < 0)
         error = errno;
-    if (error == 0 && stream->tls) {
+    if (error != 0)
+        fail_address(stream, error);
+    else if (stream->tls)
         begin_handshake(stream);
-        return;
-    }
-    if (error == 0) {
-        open_stream(stream);
-        return;
-    }
-    close_socket(stream);
-    if (stream->next)
-        connect_next(stream);
     else
-        lose_connection(stream, strerror(error));
+        open_stream(stream);
 }
 
 /* Begins to connect; an error is reported later. */
@@ -618,15 +659,10 @@ static void connect_stream(struct weir_stream *stream,
         return;
     }
     int error = connect(fd, address, len) < 0 ? errno : 0;
-    if (error != 0 && error != EINPROGRESS && error != EINTR) {
-        close_socket(stream);
-        if (stream->next)
-            connect_next(stream);
-        else
-            lose_connection(stream, strerror(error));
-        return;
-    }
-    (void)event_add(stream->writable, NULL);
+    if (error != 0 && error != EINPROGRESS && error != EINTR)
+        fail_address(stream, error);
+    else
+        (void)event_add(stream->writable, NULL);
 }
 
 static void connect_next(struct weir_stream *stream)
@@ -733,7 +769,8 @@ struct weir_stream *weir_stream_connect(struct event_base *base,
     if (!stream)
         return NULL;
     stream->handler = *h;
-    if (tls && !secure(stream, tls, address->host)) {
+    stream->tls = tls ? weir_tls_session_new(tls, address->host) : NULL;
+    if (tls && !stream->tls) {
         destroy_stream(stream);
         return NULL;
     }
@@ -749,44 +786,6 @@ struct weir_stream *weir_stream_connect(struct event_base *base,
     else
         resolve_name(stream, address);
     return stream;
-}
-
-struct weir_stream *weir_stream_accepted(struct event_base *base, int fd,
-                                         const struct sockaddr *peer,
-                                         struct weir_tls *tls,
-                                         struct weir_listener *listener)
-{
-    struct weir_stream *stream = stream_new(base);
-    if (!stream) {
-        close(fd);
-        return NULL;
-    }
-    weir_address_show(peer, stream->peer);
-    if (!watch_stream(stream, fd) || event_add(stream->readable, NULL) < 0) {
-        destroy_stream(stream);
-        return NULL;
-    }
-    stream->listener = listener;
-    stream->state = OPEN;
-    stream->member = (struct weir_ration_member){ .turn = on_stream_turn,
-                                                  .evict = on_stream_evicted,
-                                                  .context = stream };
-    weir_ration_join(listener->ration, &stream->member, peer);
-    if (!tls)
-        return stream;
-    struct timeval delay = weir_timeval_of(WEIR_TLS_HANDSHAKE_MAX);
-    (void)event_add(stream->timer, &delay);
-    stream->unclaimed = true;
-    join_handshakes(stream);
-    /* Usually no bytes are there yet: the loop begins the handshake. */
-    stream->state = HANDSHAKE;
-    return stream;
-}
-
-void weir_stream_give_up(struct weir_stream *stream, const char *why)
-{
-    weir_assert(stream->unclaimed);
-    lose_connection(stream, why);
 }
 
 void weir_stream_set_handler(struct weir_stream *stream,
@@ -851,4 +850,143 @@ const char *weir_stream_peer_doubt(const struct weir_stream *stream,
                                    const struct weir_tls *now)
 {
     return stream->tls ? weir_tls_session_doubt(stream->tls, now) : NULL;
+}
+
+/* ---- Listeners ---- */
+
+/* Makes a stream of a connected socket, which it owns from here on. Without TLS
+ * it is open; else it is in the list of handshakes until it is open or lost.
+ * NULL: no memory, the socket is closed. */
+static struct weir_stream *new_accepted_stream(struct weir_listener *listener,
+                                               int fd,
+                                               const struct sockaddr *peer)
+{
+    struct weir_stream *stream = stream_new(listener->base);
+    if (!stream) {
+        close(fd);
+        return NULL;
+    }
+    weir_address_show(peer, stream->peer);
+    if (!watch_stream(stream, fd) || event_add(stream->readable, NULL) < 0) {
+        destroy_stream(stream);
+        return NULL;
+    }
+    stream->listener = listener;
+    stream->state = OPEN;
+    stream->member = (struct weir_ration_member){ .turn = on_stream_turn,
+                                                  .evict = on_stream_evicted,
+                                                  .context = stream };
+    weir_ration_join(listener->ration, &stream->member, peer);
+    if (!listener->options.tls)
+        return stream;
+    struct timeval delay = weir_timeval_of(WEIR_TLS_HANDSHAKE_MAX);
+    (void)event_add(stream->timer, &delay);
+    stream->unclaimed = stream->listed = true;
+    TAILQ_INSERT_TAIL(&listener->handshakes, stream, among);
+    /* Usually no bytes are there yet: the loop begins the handshake. */
+    stream->state = HANDSHAKE;
+    return stream;
+}
+
+static bool evict_stream(void *context)
+{
+    struct weir_listener *listener = context;
+    return weir_ration_evict(listener->ration,
+                             "no descriptor is left, and this connection was "
+                             "the oldest without a credential of the "
+                             "address with most of them");
+}
+
+static void on_listener_socket(void *context, int fd,
+                               const struct sockaddr *peer)
+{
+    struct weir_listener *listener = context;
+    weir_assert(listener->acceptor);
+    listener->live++;
+    if (listener->live >= listener->options.max) {
+        (void)weir_ration_evict(listener->ration, "too many peers are "
+                                                  "connected");
+        weir_acceptor_set_open(listener->acceptor, false);
+    }
+    struct weir_stream *stream = new_accepted_stream(listener, fd, peer);
+    if (!stream)
+        release_listener(listener);
+    else if (!listener->options.tls)
+        listener->options.on_accept(listener->options.context, stream);
+}
+
+/* On success the listener owns 'fd'. */
+static int start_listener(struct weir_listener *listener, int fd)
+{
+    const struct weir_listener_options *options = &listener->options;
+    const struct weir_ration_options ration = {
+        .base = listener->base,
+        .places = options->places ? options->places : (options->max + 1) / 2,
+    };
+    const struct weir_acceptor_options acceptor = {
+        .base = listener->base,
+        .fd = fd,
+        .on_socket = on_listener_socket,
+        .make_room = evict_stream,
+        .on_short = options->on_short,
+        .context = listener,
+    };
+    listener->ration = weir_ration_new(&ration);
+    return listener->ration ? weir_acceptor_new(&acceptor, &listener->acceptor)
+                            : WEIR_ENOMEM;
+}
+
+int weir_listener_new(struct event_base *base,
+                      const struct weir_listener_options *options,
+                      struct weir_listener **out, struct weir_diag *diag)
+{
+    struct weir_listen_address place = { .address = options->address };
+    int fd = weir_listen_address_listen(&place, diag);
+    if (fd < 0)
+        return fd;
+    struct weir_listener *listener = calloc(1, sizeof(*listener));
+    int error = listener ? 0 : WEIR_ENOMEM;
+    if (error == 0) {
+        listener->base = base;
+        listener->options = *options;
+        listener->port = place.address.port;
+        TAILQ_INIT(&listener->handshakes);
+        error = start_listener(listener, fd);
+    }
+    if (error < 0) {
+        close(fd);
+        if (listener)
+            free_listener_if_unused(listener);
+        return weir_diag_set(diag, error, weir_strerror(error), NULL);
+    }
+    *out = listener;
+    return 0;
+}
+
+uint16_t weir_listener_port(const struct weir_listener *listener)
+{
+    return listener->port;
+}
+
+void weir_listener_doubt(struct weir_listener *listener)
+{
+    while (listener && !TAILQ_EMPTY(&listener->handshakes)) {
+        struct weir_stream *stream = TAILQ_FIRST(&listener->handshakes);
+        weir_assert(stream->unclaimed && stream->state == HANDSHAKE);
+        lose_connection(stream, WEIR_TLS_OUTDATED);
+    }
+}
+
+void weir_listener_free(struct weir_listener **listener)
+{
+    struct weir_listener *self = *listener;
+    if (!self)
+        return;
+    *listener = NULL;
+    while (!TAILQ_EMPTY(&self->handshakes)) {
+        struct weir_stream *stream = TAILQ_FIRST(&self->handshakes);
+        weir_stream_close(&stream, false);
+    }
+    weir_acceptor_free(&self->acceptor);
+    free_listener_if_unused(self);
 }

@@ -107,8 +107,6 @@ int weir_listener_new(struct event_base *base,
                       const struct weir_listener_options *options,
                       struct weir_listener **out, struct weir_diag *diag);
 uint16_t weir_listener_port(const struct weir_listener *listener);
-/* Number of failed handshakes. */
-uint64_t weir_listener_refused(const struct weir_listener *listener);
 /* The files of its 'tls' were reloaded: ends the handshakes that began with the
  * old files, as weir_tls_session_doubt() does. NULL is legal. */
 void weir_listener_doubt(struct weir_listener *listener);
