@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * store/store.c - quota stores: selects the store that a URL names, and runs
- * edits.
+ * store/store.c - quota stores: selects the store that a URL names, runs edits,
+ * logs and undoes them, and moves whole stores.
  *
  * A store keeps a catalog of its quotas, so that the cost of an edit depends on
  * the edit and not on the whole set. Inside the edit's transaction the changes
@@ -20,7 +20,13 @@
  * may swap places, a parent may be removed while its child is moved away. The
  * price: a refused edit leaves a wrong catalog, which is dropped and read again
  * when next needed. The most common refusal, of an edit of one quota, is found
- * before anything is applied. */
+ * before anything is applied.
+ *
+ * Each change has an entry under its epoch, with the quota's fields before and
+ * after; entries of one edit share the edit's last epoch. An undo is an edit
+ * that restores each quota's fields from before, in the same transaction that
+ * checks that none was changed since. It is in the log itself: undoing it
+ * repeats the edit. */
 
 #include "store/store.h"
 
@@ -32,8 +38,16 @@
 
 #include "core/quota/quota_text.h"
 #include "io/clock.h"
+#include "store/backend.h"
 #include "store/edit_plan.h"
-#include "store/store_internal.h"
+
+struct weir_store {
+    struct weir_backend *backend;
+    struct weir_catalog *catalog;    /* NULL: read it before its next use */
+    struct weir_store_id id;         /* the store that the catalog was read
+                                      * from */
+    char shown[WEIR_STORE_SHOW_MAX]; /* its URL */
+};
 
 static const struct weir_backend_type *const types[] = {
     &weir_backend_sqlite,
@@ -46,8 +60,10 @@ static int refuse_quotas_memory(struct weir_diag *diag)
                          NULL);
 }
 
-int weir_store_find(const char *url, const struct weir_backend_type **type,
-                    const char **where, struct weir_diag *diag)
+/* The kind of store that a URL names, and the rest of the URL behind its
+ * colon. */
+static int find_type(const char *url, const struct weir_backend_type **type,
+                     const char **where, struct weir_diag *diag)
 {
     for (size_t i = 0; i < WEIR_COUNT_OF(types); i++) {
         size_t len = strlen(types[i]->scheme);
@@ -70,11 +86,20 @@ int weir_store_find(const char *url, const struct weir_backend_type **type,
                          types[0]->example, " or ", types[1]->example, NULL);
 }
 
+static int open_backend(const char *url, struct weir_backend **out,
+                        struct weir_diag *diag)
+{
+    const struct weir_backend_type *type;
+    const char *where;
+    int error = find_type(url, &type, &where, diag);
+    return error < 0 ? error : type->open(where, out, diag);
+}
+
 int weir_store_init(const char *url, struct weir_diag *diag)
 {
     const struct weir_backend_type *type;
     const char *where;
-    int error = weir_store_find(url, &type, &where, diag);
+    int error = find_type(url, &type, &where, diag);
     if (error < 0)
         return error;
     struct weir_store_meta meta = { .epoch = 0 };
@@ -93,8 +118,9 @@ int weir_store_init(const char *url, struct weir_diag *diag)
     return error;
 }
 
-int weir_store_check_moved(const struct weir_store_meta *meta,
-                           const char *shown, struct weir_diag *diag)
+/* Refuses a migrated store; 'shown' is its URL. */
+static int check_moved(const struct weir_store_meta *meta, const char *shown,
+                       struct weir_diag *diag)
 {
     if (!meta->moved_to[0])
         return 0;
@@ -115,41 +141,32 @@ static int read_store_meta(struct weir_store *store,
         return error;
     error = type->meta(store->backend, out, diag);
     type->rollback(store->backend);
-    return error < 0 ? error : weir_store_check_moved(out, store->shown, diag);
+    return error < 0 ? error : check_moved(out, store->shown, diag);
 }
 
 int weir_store_open(const char *url, struct weir_store **out,
                     struct weir_diag *diag)
 {
-    const struct weir_backend_type *type;
-    const char *where;
-    int error = weir_store_find(url, &type, &where, diag);
-    if (error < 0)
-        return error;
     struct weir_store *store = calloc(1, sizeof(*store));
     if (!store)
         return refuse_quotas_memory(diag);
     weir_store_show(url, store->shown);
-    error = type->open(where, &store->backend, diag);
-    if (error < 0) {
-        free(store);
-        return error;
-    }
     struct weir_store_meta meta;
-    error = read_store_meta(store, &meta, diag);
-    if (error < 0) {
+    int error = open_backend(url, &store->backend, diag);
+    if (error == 0)
+        error = read_store_meta(store, &meta, diag);
+    if (error < 0)
         weir_store_close(store);
-        return error;
-    }
-    *out = store;
-    return 0;
+    else
+        *out = store;
+    return error;
 }
 
 int weir_store_check_mode(const char *url, struct weir_diag *diag)
 {
     const struct weir_backend_type *type;
     const char *where;
-    int error = weir_store_find(url, &type, &where, diag);
+    int error = find_type(url, &type, &where, diag);
     if (error < 0 || !type->check_mode)
         return error;
     return type->check_mode(where, diag);
@@ -166,7 +183,8 @@ void weir_store_close(struct weir_store *store)
     if (!store)
         return;
     drop_catalog(store);
-    store->backend->type->close(store->backend);
+    if (store->backend)
+        store->backend->type->close(store->backend);
     free(store);
 }
 
@@ -253,7 +271,7 @@ static int refresh(struct weir_store *store, struct weir_store_meta *meta,
     const struct weir_backend_type *type = store->backend->type;
     int error = type->meta(store->backend, meta, diag);
     if (error == 0)
-        error = weir_store_check_moved(meta, store->shown, diag);
+        error = check_moved(meta, store->shown, diag);
     if (error < 0)
         return error;
     bool other = !weir_store_id_equal(&store->id, &meta->id);
@@ -395,21 +413,23 @@ static int write_plan(struct weir_store *store, const struct weir_plan *plan,
     return error;
 }
 
-int weir_store_check_identity(struct weir_text who, struct weir_diag *diag)
+/* Begins an edit by 'who', whose name must be valid in the log. */
+static int begin_edit(struct weir_store *store, struct weir_text who,
+                      struct weir_diag *diag)
 {
     char shown[WEIR_SHOW_MAX];
     if (who.len <= WEIR_STORE_IDENTITY_MAX &&
         (who.len == 0 || weir_utf8_clean(who, "") == who.len))
-        return 0;
+        return store->backend->type->begin(store->backend, true, diag);
     return weir_diag_set(diag, WEIR_EINVAL,
                          "an editor's name has at most 255 bytes of "
                          "UTF-8 without control characters, not ",
                          weir_text_show(who, shown), NULL);
 }
 
-int weir_store_edit_begun(struct weir_store *store,
-                          const struct weir_edit *edit, uint64_t *out_epoch,
-                          struct weir_diag *diag)
+/* An edit inside a write transaction, which it ends on success only. */
+static int edit_begun(struct weir_store *store, const struct weir_edit *edit,
+                      uint64_t *out_epoch, struct weir_diag *diag)
 {
     struct writing writing = { .who = edit->who };
     int error = refresh(store, &writing.meta, diag);
@@ -436,14 +456,396 @@ int weir_store_edit_begun(struct weir_store *store,
 int weir_store_edit(struct weir_store *store, const struct weir_edit *edit,
                     uint64_t *epoch, struct weir_diag *diag)
 {
-    const struct weir_backend_type *type = store->backend->type;
-    int error = weir_store_check_identity(edit->who, diag);
-    if (error == 0)
-        error = type->begin(store->backend, true, diag);
+    int error = begin_edit(store, edit->who, diag);
     if (error < 0)
         return error;
-    error = weir_store_edit_begun(store, edit, epoch, diag);
+    error = edit_begun(store, edit, epoch, diag);
     if (error < 0)
-        type->rollback(store->backend);
+        store->backend->type->rollback(store->backend);
+    return error;
+}
+
+/* ---- The log -------------------------------------------------------- */
+
+static uint64_t bounded(uint64_t number)
+{
+    return number < INT64_MAX ? number : INT64_MAX;
+}
+
+struct telling {
+    weir_store_log_each *each;
+    void *context;
+    struct weir_diag *diag;
+};
+
+/* A reset is the only edit that changes no field. */
+static bool is_reset(const struct weir_log_row *row)
+{
+    return row->was.p && row->became.p &&
+           weir_text_equal(row->was, row->became);
+}
+
+static int read_log_side(struct weir_text name, struct weir_text fields,
+                         char *scratch, struct weir_quota *quota,
+                         struct weir_diag *diag)
+{
+    if (!fields.p)
+        return 0;
+    if (fields.len > WEIR_FIELDS_MAX)
+        return weir_diag_set(
+            diag, WEIR_ESTORE,
+            "a quota in the store's log has more fields than any can have",
+            NULL);
+    return weir_fields_read(name, fields, scratch, quota, diag);
+}
+
+static int report_log_entry(void *context, const struct weir_log_row *row)
+{
+    struct telling *telling = context;
+    char was[WEIR_FIELDS_MAX];
+    char became[WEIR_FIELDS_MAX];
+    struct weir_log_entry entry = {
+        .epoch = row->epoch,
+        .edit = row->edit,
+        .at_ms = row->at_ms,
+        .who = row->who,
+        .name = row->name,
+        .has_before = row->was.p != NULL,
+        .has_after = row->became.p != NULL,
+        .reset = is_reset(row),
+    };
+    int error =
+        read_log_side(row->name, row->was, was, &entry.before, telling->diag);
+    if (error == 0)
+        error = read_log_side(row->name, row->became, became, &entry.after,
+                              telling->diag);
+    return error < 0 ? error : telling->each(telling->context, &entry);
+}
+
+int weir_store_log(struct weir_store *store, uint64_t below,
+                   struct weir_text name, size_t max, weir_store_log_each *each,
+                   void *context, struct weir_diag *diag)
+{
+    const struct weir_backend_type *type = store->backend->type;
+    const struct weir_log_query query = {
+        .which = name.len > 0 ? WEIR_LOG_NAME : WEIR_LOG_ALL,
+        .number = below > 0 ? bounded(below) : INT64_MAX,
+        .max = bounded(max),
+        .name = name,
+    };
+    struct telling telling = { each, context, diag };
+    int error = type->begin(store->backend, false, diag);
+    if (error < 0)
+        return error;
+    error = type->read_log(store->backend, &query, report_log_entry, &telling,
+                           diag);
+    type->rollback(store->backend);
+    return error;
+}
+
+/* ---- Undoing -------------------------------------------------------- */
+
+/* The changes that an undo makes, and a block of memory for each one's
+ * texts. */
+struct undo {
+    struct weir_change *changes;
+    char **texts;
+    size_t count;
+    size_t capacity;
+    struct weir_diag *diag;
+};
+
+static void free_undo(struct undo *undo)
+{
+    for (size_t i = 0; i < undo->count; i++)
+        free(undo->texts[i]);
+    free(undo->texts);
+    free(undo->changes);
+}
+
+static int grow_undo(struct undo *undo)
+{
+    if (undo->count < undo->capacity)
+        return 0;
+    size_t capacity = undo->capacity > 0 ? 2 * undo->capacity : 16;
+    struct weir_change *changes =
+        reallocarray(undo->changes, capacity, sizeof(*changes));
+    if (changes)
+        undo->changes = changes;
+    char **texts = reallocarray(undo->texts, capacity, sizeof(*texts));
+    if (texts)
+        undo->texts = texts;
+    if (!changes || !texts)
+        return weir_plan_refuse_memory(undo->diag);
+    undo->capacity = capacity;
+    return 0;
+}
+
+/* Reverses one entry of the edit. The block holds the name, the fields, and
+ * their unescaped values. */
+static int turn_round(void *context, const struct weir_log_row *row)
+{
+    struct undo *undo = context;
+    char shown[WEIR_SHOW_MAX];
+    if (is_reset(row))
+        return weir_diag_set(
+            undo->diag, WEIR_EINVAL, "that edit was a reset of ",
+            weir_text_show(row->name, shown),
+            ", and the bucket's content is gone; there is nothing to undo",
+            NULL);
+    int error = grow_undo(undo);
+    if (error < 0)
+        return error;
+    char *text = malloc(row->name.len + 2 * row->was.len + 1);
+    if (!text)
+        return weir_plan_refuse_memory(undo->diag);
+    weir_assert(undo->count < undo->capacity);
+    struct weir_change *change = &undo->changes[undo->count];
+    undo->texts[undo->count++] = text;
+    struct weir_text name = { text, row->name.len };
+    struct weir_text was = { text + name.len, row->was.len };
+    memcpy(text, row->name.p, name.len);
+    *change = (struct weir_change){ .removed = row->was.p == NULL };
+    change->quota.name = name;
+    if (change->removed)
+        return 0;
+    memcpy(text + name.len, row->was.p, was.len);
+    return weir_fields_read(name, was, text + name.len + was.len,
+                            &change->quota, undo->diag);
+}
+
+static int take_edit(void *context, const struct weir_log_row *row)
+{
+    uint64_t *found = context;
+    found[0] = row->epoch;
+    found[1] = row->edit;
+    return 0;
+}
+
+/* Finds the edit that made 'epoch'. */
+static int find_edit(struct weir_store *store, uint64_t epoch,
+                     uint64_t *out_edit, struct weir_diag *diag)
+{
+    uint64_t found[2] = { 0, 0 };
+    struct weir_log_query query = { .which = WEIR_LOG_ALL,
+                                    .number = bounded(epoch) + 1,
+                                    .max = 1 };
+    int error = 0;
+    if (epoch < INT64_MAX)
+        error = store->backend->type->read_log(store->backend, &query,
+                                               take_edit, found, diag);
+    if (error < 0)
+        return error;
+    char number[WEIR_NUMBER_MAX];
+    if (epoch == 0 || found[0] != epoch)
+        return weir_diag_set(diag, WEIR_ENOENT,
+                             "the log knows no edit of epoch ",
+                             weir_number_show(epoch, number),
+                             "; 'weir quota log' lists those it knows", NULL);
+    *out_edit = found[1];
+    return 0;
+}
+
+static int refuse_changed(void *context, const struct weir_log_row *row)
+{
+    struct weir_diag *diag = context;
+    char shown[WEIR_SHOW_MAX];
+    char by[WEIR_SHOW_MAX];
+    char when[32];
+    char epoch[WEIR_NUMBER_MAX];
+    time_t seconds = (time_t)(row->at_ms / 1000);
+    struct tm utc;
+    gmtime_r(&seconds, &utc);
+    strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S UTC", &utc);
+    return weir_diag_set(
+        diag, WEIR_ECHANGED, "the quota ", weir_text_show(row->name, shown),
+        " was changed since, by ", weir_text_show(row->who, by), " on ", when,
+        " (epoch ", weir_number_show(row->epoch, epoch),
+        "); nothing was undone", NULL);
+}
+
+/* Runs inside the transaction, and ends it on success only. */
+static int undo_begun(struct weir_store *store, uint64_t epoch,
+                      struct weir_text who, uint64_t *out_epoch,
+                      struct weir_diag *diag)
+{
+    const struct weir_backend_type *type = store->backend->type;
+    struct weir_log_query query = { .which = WEIR_LOG_SINCE, .max = 1 };
+    int error = find_edit(store, epoch, &query.number, diag);
+    if (error < 0)
+        return error;
+    error = type->read_log(store->backend, &query, refuse_changed, diag, diag);
+    if (error < 0)
+        return error;
+    struct undo undo = { .diag = diag };
+    query.which = WEIR_LOG_EDIT;
+    query.max = INT64_MAX;
+    error = type->read_log(store->backend, &query, turn_round, &undo, diag);
+    const struct weir_edit edit = { .changes = undo.changes,
+                                    .count = undo.count,
+                                    .who = who };
+    if (error == 0)
+        error = edit_begun(store, &edit, out_epoch, diag);
+    free_undo(&undo);
+    return error;
+}
+
+int weir_store_undo(struct weir_store *store, uint64_t epoch,
+                    struct weir_text who, uint64_t *out_epoch,
+                    struct weir_diag *diag)
+{
+    int error = begin_edit(store, who, diag);
+    if (error < 0)
+        return error;
+    error = undo_begun(store, epoch, who, out_epoch, diag);
+    if (error < 0)
+        store->backend->type->rollback(store->backend);
+    return error;
+}
+
+/* ---- Whole stores --------------------------------------------------- */
+
+int weir_store_upgrade(const char *url, unsigned *out_from,
+                       struct weir_diag *diag)
+{
+    const struct weir_backend_type *type;
+    const char *where;
+    int error = find_type(url, &type, &where, diag);
+    return error < 0 ? error : type->upgrade(where, out_from, diag);
+}
+
+static int raise_restores(struct weir_backend *backend, uint64_t *out,
+                          struct weir_diag *diag)
+{
+    const struct weir_backend_type *type = backend->type;
+    struct weir_store_meta meta;
+    int error = type->begin(backend, true, diag);
+    if (error < 0)
+        return error;
+    error = type->meta(backend, &meta, diag);
+    if (error == 0) {
+        meta.id.restores++;
+        error = type->finish(backend, &meta, false, diag);
+    }
+    if (error == 0 && meta.moved_to[0])
+        error = type->move(backend, NULL, diag);
+    if (error == 0)
+        error = type->commit(backend, diag);
+    if (error == 0)
+        *out = meta.id.restores;
+    else
+        type->rollback(backend);
+    return error;
+}
+
+int weir_store_restored(const char *url, uint64_t *out_restores,
+                        struct weir_diag *diag)
+{
+    struct weir_backend *backend;
+    int error = open_backend(url, &backend, diag);
+    if (error < 0)
+        return error;
+    error = raise_restores(backend, out_restores, diag);
+    backend->type->close(backend);
+    return error;
+}
+
+struct copy {
+    struct weir_backend *to;
+    size_t quotas;
+    struct weir_diag *diag;
+};
+
+/* 'fresh' is false: a new store has no tombstones to delete. */
+static int copy_row(void *context, const struct weir_row *row)
+{
+    struct copy *copy = context;
+    copy->quotas += row->id > 0;
+    return copy->to->type->write(copy->to, row, false, copy->diag);
+}
+
+static int copy_log_row(void *context, const struct weir_log_row *row)
+{
+    struct copy *copy = context;
+    return copy->to->type->log(copy->to, row, copy->diag);
+}
+
+/* Both stores are within a transaction. Ends that of the copy, on success
+ * only. */
+static int copy_all(struct weir_backend *from, const char *shown,
+                    struct copy *copy)
+{
+    const struct weir_log_query whole_log = { .which = WEIR_LOG_ALL,
+                                              .number = INT64_MAX,
+                                              .max = INT64_MAX };
+    struct weir_store_meta meta;
+    int error = from->type->meta(from, &meta, copy->diag);
+    if (error == 0)
+        error = check_moved(&meta, shown, copy->diag);
+    if (error == 0)
+        error = from->type->read(from, 0, copy_row, copy, copy->diag);
+    if (error == 0)
+        error = from->type->read_log(from, &whole_log, copy_log_row, copy,
+                                     copy->diag);
+    if (error == 0)
+        error = copy->to->type->finish(copy->to, &meta, false, copy->diag);
+    return error < 0 ? error : copy->to->type->commit(copy->to, copy->diag);
+}
+
+/* The source is locked against edits until its new place is written to it. That
+ * is written last: if the copy fails, the source must stay usable. */
+static int copy_locked(struct weir_backend *from, const char *const *urls,
+                       size_t *out_quotas, struct weir_diag *diag)
+{
+    struct copy copy = { .diag = diag };
+    const struct weir_backend_type *type;
+    const char *where;
+    char shown[2][WEIR_STORE_SHOW_MAX];
+    for (int i = 0; i < 2; i++)
+        weir_store_show(urls[i], shown[i]);
+    int error = find_type(urls[1], &type, &where, diag);
+    if (error == 0)
+        error = type->create(where, &copy.to, diag);
+    if (error < 0)
+        return error;
+    error = copy_all(from, shown[0], &copy);
+    type->close(copy.to);
+    if (error == 0)
+        error = from->type->move(from, shown[1], diag);
+    if (error == 0)
+        *out_quotas = copy.quotas;
+    return error;
+}
+
+static int migrate_open(struct weir_backend *from, const char *const *urls,
+                        size_t *out_quotas, struct weir_diag *diag)
+{
+    int error = from->type->begin(from, true, diag);
+    if (error < 0)
+        return error;
+    error = copy_locked(from, urls, out_quotas, diag);
+    if (error == 0)
+        error = from->type->commit(from, diag);
+    if (error < 0)
+        from->type->rollback(from);
+    return error;
+}
+
+int weir_store_migrate(const char *from, const char *to, size_t *out_quotas,
+                       struct weir_diag *diag)
+{
+    const char *const urls[] = { from, to };
+    const struct weir_backend_type *type;
+    const char *where;
+    struct weir_backend *backend;
+    int error = 0;
+    for (int i = 0; error == 0 && i < 2; i++)
+        error = find_type(urls[i], &type, &where, diag);
+    if (error == 0)
+        error = open_backend(from, &backend, diag);
+    if (error < 0)
+        return error;
+    error = migrate_open(backend, urls, out_quotas, diag);
+    backend->type->close(backend);
     return error;
 }
