@@ -46,15 +46,17 @@ struct weir_backend;
 struct weir_backend_type {
     const char *scheme;  /* "sqlite" */
     const char *example; /* "sqlite:FILE" */
+    /* Makes the backend of the store at 'where', the URL behind the scheme's
+     * colon. The caller then calls one of the next three, and close() in the
+     * end, also if that failed. */
+    int (*make)(const char *where, struct weir_backend **out,
+                struct weir_diag *diag);
     /* Makes a new, empty store within a transaction; no other session sees it
      * before the commit, and closing it without one removes it. All of its meta
-     * is 0. After the commit it may only be closed. WEIR_EEXIST. 'where' is the
-     * URL behind the scheme's colon. */
-    int (*create)(const char *where, struct weir_backend **out,
-                  struct weir_diag *diag);
-    int (*open)(const char *where, struct weir_backend **out,
-                struct weir_diag *diag);
-    int (*upgrade)(const char *where, unsigned *out_from,
+     * is 0. After the commit it may only be closed. WEIR_EEXIST. */
+    int (*create)(struct weir_backend *backend, struct weir_diag *diag);
+    int (*open)(struct weir_backend *backend, struct weir_diag *diag);
+    int (*upgrade)(struct weir_backend *backend, unsigned *out_from,
                    struct weir_diag *diag);
     /* As weir_store_check_mode(); NULL: the store is no file. */
     int (*check_mode)(const char *where, struct weir_diag *diag);

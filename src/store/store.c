@@ -86,35 +86,47 @@ static int find_type(const char *url, const struct weir_backend_type **type,
                          types[0]->example, " or ", types[1]->example, NULL);
 }
 
-static int open_backend(const char *url, struct weir_backend **out,
+static int make_backend(const char *url, struct weir_backend **out,
                         struct weir_diag *diag)
 {
     const struct weir_backend_type *type;
     const char *where;
     int error = find_type(url, &type, &where, diag);
-    return error < 0 ? error : type->open(where, out, diag);
+    return error < 0 ? error : type->make(where, out, diag);
+}
+
+/* Opens a store, or creates it. */
+static int open_backend(const char *url, bool create, struct weir_backend **out,
+                        struct weir_diag *diag)
+{
+    struct weir_backend *made;
+    int error = make_backend(url, &made, diag);
+    if (error < 0)
+        return error;
+    error =
+        create ? made->type->create(made, diag) : made->type->open(made, diag);
+    if (error < 0)
+        made->type->close(made);
+    else
+        *out = made;
+    return error;
 }
 
 int weir_store_init(const char *url, struct weir_diag *diag)
 {
-    const struct weir_backend_type *type;
-    const char *where;
-    int error = find_type(url, &type, &where, diag);
-    if (error < 0)
-        return error;
     struct weir_store_meta meta = { .epoch = 0 };
     if (getrandom(meta.id.uuid, sizeof(meta.id.uuid), 0) < 0)
         return weir_diag_set(
             diag, WEIR_ESYSTEM,
             "the system gives no random bytes: ", strerrordesc_np(errno), NULL);
     struct weir_backend *backend;
-    error = type->create(where, &backend, diag);
+    int error = open_backend(url, true, &backend, diag);
     if (error < 0)
         return error;
-    error = type->finish(backend, &meta, false, diag);
+    error = backend->type->finish(backend, &meta, false, diag);
     if (error == 0)
-        error = type->commit(backend, diag);
-    type->close(backend);
+        error = backend->type->commit(backend, diag);
+    backend->type->close(backend);
     return error;
 }
 
@@ -152,7 +164,7 @@ int weir_store_open(const char *url, struct weir_store **out,
         return refuse_quotas_memory(diag);
     weir_store_show(url, store->shown);
     struct weir_store_meta meta;
-    int error = open_backend(url, &store->backend, diag);
+    int error = open_backend(url, false, &store->backend, diag);
     if (error == 0)
         error = read_store_meta(store, &meta, diag);
     if (error < 0)
@@ -708,10 +720,13 @@ int weir_store_undo(struct weir_store *store, uint64_t epoch,
 int weir_store_upgrade(const char *url, unsigned *out_from,
                        struct weir_diag *diag)
 {
-    const struct weir_backend_type *type;
-    const char *where;
-    int error = find_type(url, &type, &where, diag);
-    return error < 0 ? error : type->upgrade(where, out_from, diag);
+    struct weir_backend *backend;
+    int error = make_backend(url, &backend, diag);
+    if (error < 0)
+        return error;
+    error = backend->type->upgrade(backend, out_from, diag);
+    backend->type->close(backend);
+    return error;
 }
 
 static int raise_restores(struct weir_backend *backend, uint64_t *out,
@@ -742,7 +757,7 @@ int weir_store_restored(const char *url, uint64_t *out_restores,
                         struct weir_diag *diag)
 {
     struct weir_backend *backend;
-    int error = open_backend(url, &backend, diag);
+    int error = open_backend(url, false, &backend, diag);
     if (error < 0)
         return error;
     error = raise_restores(backend, out_restores, diag);
@@ -798,18 +813,14 @@ static int copy_locked(struct weir_backend *from, const char *const *urls,
                        size_t *out_quotas, struct weir_diag *diag)
 {
     struct copy copy = { .diag = diag };
-    const struct weir_backend_type *type;
-    const char *where;
     char shown[2][WEIR_STORE_SHOW_MAX];
     for (int i = 0; i < 2; i++)
         weir_store_show(urls[i], shown[i]);
-    int error = find_type(urls[1], &type, &where, diag);
-    if (error == 0)
-        error = type->create(where, &copy.to, diag);
+    int error = open_backend(urls[1], true, &copy.to, diag);
     if (error < 0)
         return error;
     error = copy_all(from, shown[0], &copy);
-    type->close(copy.to);
+    copy.to->type->close(copy.to);
     if (error == 0)
         error = from->type->move(from, shown[1], diag);
     if (error == 0)
@@ -842,7 +853,7 @@ int weir_store_migrate(const char *from, const char *to, size_t *out_quotas,
     for (int i = 0; error == 0 && i < 2; i++)
         error = find_type(urls[i], &type, &where, diag);
     if (error == 0)
-        error = open_backend(from, &backend, diag);
+        error = open_backend(from, false, &backend, diag);
     if (error < 0)
         return error;
     error = migrate_open(backend, urls, out_quotas, diag);

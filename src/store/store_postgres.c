@@ -230,7 +230,7 @@ static void postgres_close(struct weir_backend *backend)
     free(store);
 }
 
-static int connect_store(const char *where, struct postgres_store **out,
+static int postgres_make(const char *where, struct weir_backend **out,
                          struct weir_diag *diag)
 {
     struct postgres_store *store = calloc(1, sizeof(*store));
@@ -239,12 +239,11 @@ static int connect_store(const char *where, struct postgres_store **out,
                              "there is no memory for the quota store", NULL);
     store->base.type = &weir_backend_postgres;
     int error = weir_session_open(&store->session, where, diag);
-    if (error < 0) {
+    if (error < 0)
         free(store);
-        return error;
-    }
-    *out = store;
-    return 0;
+    else
+        *out = &store->base;
+    return error;
 }
 
 /* Whether there is a store of any schema in the database. */
@@ -320,9 +319,9 @@ static int check_there(struct postgres_store *store, struct weir_diag *diag)
 }
 
 /* Listens before any read. */
-static int open_postgres_whole(struct postgres_store *store,
-                               struct weir_diag *diag)
+static int postgres_open(struct weir_backend *backend, struct weir_diag *diag)
 {
+    struct postgres_store *store = postgres_store_of(backend);
     uint64_t schema = 0;
     int error = check_there(store, diag);
     if (error == 0)
@@ -330,22 +329,6 @@ static int open_postgres_whole(struct postgres_store *store,
     if (error == 0)
         error = check_postgres_schema(store, schema, diag);
     return error < 0 ? error : run_postgres(store, "LISTEN weir_epoch", diag);
-}
-
-static int postgres_open(const char *where, struct weir_backend **out,
-                         struct weir_diag *diag)
-{
-    struct postgres_store *store;
-    int error = connect_store(where, &store, diag);
-    if (error < 0)
-        return error;
-    error = open_postgres_whole(store, diag);
-    if (error < 0) {
-        postgres_close(&store->base);
-        return error;
-    }
-    *out = &store->base;
-    return 0;
 }
 
 /* If two processes create a store at once, one waits here (the lock's number is
@@ -387,9 +370,9 @@ static int run_all_postgres(struct postgres_store *store,
     return error;
 }
 
-static int fill_new_postgres(struct postgres_store *store,
-                             struct weir_diag *diag)
+static int postgres_create(struct weir_backend *backend, struct weir_diag *diag)
 {
+    struct postgres_store *store = postgres_store_of(backend);
     bool there = false;
     int error =
         run_all_postgres(store, making_sql, WEIR_COUNT_OF(making_sql), diag);
@@ -411,22 +394,6 @@ static int fill_new_postgres(struct postgres_store *store,
                                  "000000000000', 0, 0, 0, 0)",
                                  values, 1, NULL, diag);
     return error;
-}
-
-static int postgres_create(const char *where, struct weir_backend **out,
-                           struct weir_diag *diag)
-{
-    struct postgres_store *store;
-    int error = connect_store(where, &store, diag);
-    if (error < 0)
-        return error;
-    error = fill_new_postgres(store, diag);
-    if (error < 0) {
-        postgres_close(&store->base);
-        return error;
-    }
-    *out = &store->base;
-    return 0;
 }
 
 /* ---- Transactions --------------------------------------------------- */
@@ -866,13 +833,14 @@ static int upgrade_from_2(struct postgres_store *store, struct weir_diag *diag)
                      : run_all_postgres(store, last, WEIR_COUNT_OF(last), diag);
 }
 
-static int upgrade_schema(struct postgres_store *store, unsigned *out_from,
-                          struct weir_diag *diag)
+static int postgres_upgrade(struct weir_backend *backend, unsigned *out_from,
+                            struct weir_diag *diag)
 {
+    struct postgres_store *store = postgres_store_of(backend);
     uint64_t schema = 0;
     int error = check_there(store, diag);
     if (error == 0)
-        error = postgres_begin(&store->base, true, diag);
+        error = postgres_begin(backend, true, diag);
     if (error == 0)
         error = read_schema(store, &schema, diag);
     if (error == 0 && schema == 2)
@@ -880,27 +848,16 @@ static int upgrade_schema(struct postgres_store *store, unsigned *out_from,
     else if (error == 0)
         error = check_postgres_schema(store, schema, diag);
     if (error == 0)
-        error = postgres_commit(&store->base, diag);
+        error = postgres_commit(backend, diag);
     if (error == 0)
         *out_from = (unsigned)schema;
-    return error;
-}
-
-static int postgres_upgrade(const char *where, unsigned *out_from,
-                            struct weir_diag *diag)
-{
-    struct postgres_store *store;
-    int error = connect_store(where, &store, diag);
-    if (error < 0)
-        return error;
-    error = upgrade_schema(store, out_from, diag);
-    postgres_close(&store->base);
     return error;
 }
 
 const struct weir_backend_type weir_backend_postgres = {
     .scheme = "postgres",
     .example = "postgres://HOST/DATABASE",
+    .make = postgres_make,
     .create = postgres_create,
     .open = postgres_open,
     .upgrade = postgres_upgrade,

@@ -317,16 +317,18 @@ static void sqlite_close(struct weir_backend *backend)
 }
 
 /* "./" disables names with a meaning in SQLite (":memory:"). */
-static struct sqlite_store *new_store(const char *where)
+static int sqlite_make(const char *where, struct weir_backend **out,
+                       struct weir_diag *diag)
 {
     struct sqlite_store *store =
         calloc(1, sizeof(*store) + strlen(where) + sizeof("./"));
     if (!store)
-        return NULL;
+        return refuse_path(where, SQLITE_NOMEM, "", diag);
     store->base.type = &weir_backend_sqlite;
     strcpy(store->path, where[0] == ':' ? "./" : "");
     strcat(store->path, where);
-    return store;
+    *out = &store->base;
+    return 0;
 }
 
 static int set_pragmas(struct sqlite_store *store, struct weir_diag *diag)
@@ -365,8 +367,9 @@ static int open_sqlite_file(struct sqlite_store *store, unsigned *out_schema,
     return error < 0 ? error : set_pragmas(store, diag);
 }
 
-static int open_sqlite_whole(struct sqlite_store *store, struct weir_diag *diag)
+static int sqlite_open(struct weir_backend *backend, struct weir_diag *diag)
 {
+    struct sqlite_store *store = sqlite_store_of(backend);
     unsigned schema;
     int error = open_sqlite_file(store, &schema, diag);
     if (error < 0)
@@ -375,21 +378,6 @@ static int open_sqlite_whole(struct sqlite_store *store, struct weir_diag *diag)
         return refuse_older(store->path, schema, diag);
     error = prepare_statements(store, diag);
     return error < 0 ? error : check_path(store, diag);
-}
-
-static int sqlite_open(const char *where, struct weir_backend **out,
-                       struct weir_diag *diag)
-{
-    struct sqlite_store *store = new_store(where);
-    if (!store)
-        return refuse_path(where, SQLITE_NOMEM, "", diag);
-    int error = open_sqlite_whole(store, diag);
-    if (error < 0) {
-        sqlite_close(&store->base);
-        return error;
-    }
-    *out = &store->base;
-    return 0;
 }
 
 static int sqlite_check_mode(const char *where, struct weir_diag *diag)
@@ -497,29 +485,19 @@ static int publish_file(const char *made, const char *path,
     return refuse_system("can't create the quota store ", path, errno, diag);
 }
 
-static int sqlite_create(const char *where, struct weir_backend **out,
-                         struct weir_diag *diag)
+static int sqlite_create(struct weir_backend *backend, struct weir_diag *diag)
 {
     struct stat file;
-    struct sqlite_store *store = new_store(where);
-    if (!store)
-        return refuse_path(where, SQLITE_NOMEM, "", diag);
+    struct sqlite_store *store = sqlite_store_of(backend);
     int error = check_leftovers(store->path, diag);
     if (lstat(store->path, &file) == 0)
         error = refuse_existing(store->path, diag);
     else if (error == 0 && asprintf(&store->making, "%s.new-%ld", store->path,
                                     (long)getpid()) < 0)
-        error = refuse_path(where, SQLITE_NOMEM, "", diag);
+        error = refuse_path(store->path, SQLITE_NOMEM, "", diag);
     if (error == 0)
         error = make_file(store, diag);
-    if (error == 0)
-        error = fill_new_sqlite(store, diag);
-    if (error < 0) {
-        sqlite_close(&store->base);
-        return error;
-    }
-    *out = &store->base;
-    return 0;
+    return error < 0 ? error : fill_new_sqlite(store, diag);
 }
 
 /* Closing the store moves the write-ahead log into the file. */
@@ -570,9 +548,10 @@ static const char *const from_2[] = {
     "PRAGMA user_version = 3",
 };
 
-static int upgrade_sqlite(struct sqlite_store *store, unsigned *out_from,
+static int sqlite_upgrade(struct weir_backend *backend, unsigned *out_from,
                           struct weir_diag *diag)
 {
+    struct sqlite_store *store = sqlite_store_of(backend);
     static const char *const begin[] = { "BEGIN IMMEDIATE" };
     static const char *const commit[] = { "COMMIT" };
     unsigned schema;
@@ -590,17 +569,6 @@ static int upgrade_sqlite(struct sqlite_store *store, unsigned *out_from,
         error = run_all_sqlite(store, commit, 1, diag);
     if (error == 0)
         *out_from = schema;
-    return error;
-}
-
-static int sqlite_upgrade(const char *where, unsigned *out_from,
-                          struct weir_diag *diag)
-{
-    struct sqlite_store *store = new_store(where);
-    if (!store)
-        return refuse_path(where, SQLITE_NOMEM, "", diag);
-    int error = upgrade_sqlite(store, out_from, diag);
-    sqlite_close(&store->base);
     return error;
 }
 
@@ -905,6 +873,7 @@ static bool sqlite_changed(struct weir_backend *backend)
 const struct weir_backend_type weir_backend_sqlite = {
     .scheme = "sqlite",
     .example = "sqlite:FILE",
+    .make = sqlite_make,
     .create = sqlite_create,
     .open = sqlite_open,
     .upgrade = sqlite_upgrade,
