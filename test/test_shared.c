@@ -80,7 +80,9 @@ static void test_uris_that_are_none(void **state)
     };
     for (size_t i = 0; i < WEIR_COUNT_OF(wrong); i++) {
         struct weir_diag diag = { 0 };
-        int error = weir_shared_uri_check(weir_text_of(wrong[i].uri), &diag);
+        struct weir_shared_uri uri;
+        int error =
+            weir_shared_uri_parse(weir_text_of(wrong[i].uri), &uri, &diag);
         assert_true(error == WEIR_ESYNTAX || error == WEIR_EINVAL);
         if (!strstr(diag.text, wrong[i].says))
             fail_msg("%s: %s", wrong[i].uri, diag.text);

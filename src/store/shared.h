@@ -67,9 +67,6 @@ struct weir_shared_options {
     const char *prefix;       /* of keys; NULL: "weir" */
 };
 
-/* Whether 'uri' is valid: for weir_quota_check() and for user input. */
-int weir_shared_uri_check(struct weir_text uri, struct weir_diag *diag);
-
 /* Starts the store's thread and begins to connect. Never waits, and an
  * unreachable server is no error. Returns 0, WEIR_EINVAL or WEIR_ESYNTAX with
  * 'diag', WEIR_ENOMEM, WEIR_ESYSTEM. */

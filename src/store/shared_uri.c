@@ -139,12 +139,6 @@ int weir_shared_uri_parse(struct weir_text text, struct weir_shared_uri *out,
     return error;
 }
 
-int weir_shared_uri_check(struct weir_text uri, struct weir_diag *diag)
-{
-    struct weir_shared_uri ignored;
-    return weir_shared_uri_parse(uri, &ignored, diag);
-}
-
 /* ---- The secrets file ---- */
 
 static int refuse_secrets_file(struct weir_diag *diag, const char *path,

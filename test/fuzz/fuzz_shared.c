@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "shared_rules.h"
-#include "store/shared.h"
+#include "store/shared_internal.h"
 #include "store/shared_script.h"
 #include "store/shared_state.h"
 
@@ -57,7 +57,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct weir_diag diag = { 0 };
     struct weir_text text = { (const char *)data, size };
-    if (weir_shared_uri_check(text, &diag) < 0)
+    struct weir_shared_uri uri;
+    if (weir_shared_uri_parse(text, &uri, &diag) < 0)
         weir_assert(diag.text[0] != '\0');
     read_integers(data, size);
     read_value(data, size);
