@@ -22,7 +22,6 @@
 
 #include "compare.h"
 #include "io/clock.h"
-#include "server/doorman/doorman_quota.h"
 
 #define STAR                                    \
     "- identifier_glob: \"*\"\n  capacity: 1\n" \

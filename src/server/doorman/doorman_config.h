@@ -31,6 +31,7 @@
 #define WEIR_DOORMAN_CONFIG_H
 
 #include "codec/doorman.h"
+#include "core/quota/quota.h"
 
 #define WEIR_DOORMAN_CONFIG_BYTES_MAX (4u << 20)
 #define WEIR_DOORMAN_TEMPLATES_MAX 10000u
@@ -84,6 +85,13 @@ size_t weir_doorman_config_warnings(const struct weir_doorman_config *config,
  * templates). */
 const struct weir_doorman_template *weir_doorman_config_get(
     const struct weir_doorman_config *config, struct weir_text glob);
+
+/* The quota of an entry: leased, found by Go's globs, tried at its place in the
+ * file. Texts are borrowed from the entry. Returns 0, or the error of
+ * weir_quota_check(), with the entry's line. */
+int weir_doorman_quota(const struct weir_doorman_template *entry,
+                       uint32_t place, struct weir_quota *out,
+                       struct weir_diag *diag);
 
 /* ---- The address of the file ---- */
 

@@ -33,7 +33,6 @@
 #include "io/clock.h"
 #include "io/etcd_watch.h"
 #include "io/file_stamp.h"
-#include "server/doorman/doorman_quota.h"
 
 #define EPOCH_BITS 15
 #define EPOCHS_MAX ((1u << EPOCH_BITS) - 1)
