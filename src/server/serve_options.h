@@ -61,17 +61,9 @@ struct weir_serve_options {
 /* The text of `weir serve --help`. */
 extern const char weir_serve_help[];
 
-/* Whether the options go together; chooses the default store if no source of
- * the quotas is named. WEIR_EINVAL with 'diag' filled. */
-int weir_serve_check_options(struct weir_serve_options *options,
-                             struct weir_diag *diag);
-
 /* "SCHEME/home/me/.local/share/weir/NAME". False: there is no HOME. */
 bool weir_serve_own_file(const char *scheme, const char *name,
                          char path[WEIR_PATH_MAX]);
-
-/* Makes the folders of the path, if they don't exist. 0 or WEIR_ESYSTEM. */
-int weir_serve_make_folders(const char *path);
 
 /* "HOST:PORT", "[V6]:PORT". */
 void weir_serve_show(const struct weir_address *address, uint16_t port,

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "io/clock.h"
@@ -104,6 +105,21 @@ static void on_store_answer(void *context, const struct weir_store_id *id,
                          from, (unsigned long long)epoch);
 }
 
+/* Makes the folders of the path, if they don't exist. 0 or WEIR_ESYSTEM. */
+static int make_folders(const char *path)
+{
+    char folder[WEIR_PATH_MAX];
+    snprintf(folder, sizeof folder, "%s", path);
+    for (char *slash = strchr(folder + 1, '/'); slash;
+         slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (mkdir(folder, 0700) < 0 && errno != EEXIST)
+            return WEIR_ESYSTEM;
+        *slash = '/';
+    }
+    return 0;
+}
+
 /* The path is beside the store's file, so that fleets of one machine don't
  * meet; without a file it is among the user's own files. False: no snapshot is
  * kept, because none was named and the next start would use another path: the
@@ -137,7 +153,7 @@ int weir_serve_open_snapshot(struct serve *serve, struct weir_diag *diag)
         return 0;
     /* An error here shows again when the file can't be made. */
     if (!serve->options->snapshot)
-        (void)weir_serve_make_folders(path);
+        (void)make_folders(path);
     struct weir_snapshot_options options = {
         .base = serve->base,
         .root = serve->root,
@@ -224,7 +240,7 @@ static int make_own_store(struct serve *serve, struct weir_diag *diag)
                              " can't be used; put the store back, or remove "
                              "the snapshot to begin anew",
                              NULL);
-    if (weir_serve_make_folders(path) < 0)
+    if (make_folders(path) < 0)
         return weir_diag_set(
             diag, WEIR_ESYSTEM, "can't make a folder for the store ", path,
             ": ", strerror(errno), "; name another with --store", NULL);
