@@ -118,7 +118,7 @@ void open_house(struct house *house, const char *url, bool settle)
     struct weir_diag diag = { 0 };
     assert_int_equal(
         weir_store_thread_new(url, &listener, &house->store, &diag), 0);
-    weir_admin_set_store(house->admin, house->store);
+    weir_admin_parts(house->admin)->store = house->store;
     while (settle && !weir_root_ready(house->root))
         turn(house);
 }

@@ -267,7 +267,7 @@ static int open_listeners(struct serve *serve, struct weir_diag *diag)
     if (!serve->doorman || !serve->loop)
         return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
                              NULL);
-    weir_admin_set_calls(serve->admin, serve->doorman);
+    weir_admin_parts(serve->admin)->calls = serve->doorman;
     struct weir_grpc_api_options grpc = {
         .base = serve->base,
         .connections_max = serve->files * WEIR_CONNECTIONS_MAX / CONNECTIONS,

@@ -67,7 +67,7 @@ void weir_serve_free_leasing(struct serve *serve)
         weir_doorman_api_set_mastership(serve->doorman, NULL, "");
     weir_mastership_free(&serve->mastership);
     if (serve->admin)
-        weir_admin_set_doorman(serve->admin, NULL);
+        weir_admin_parts(serve->admin)->doorman = NULL;
     weir_doorman_source_free(&serve->source);
     weir_assert(!serve->mastership && !serve->source);
 }

@@ -162,7 +162,7 @@ int weir_serve_open_snapshot(struct serve *serve, struct weir_diag *diag)
     };
     int error = weir_snapshot_new(&options, &serve->snapshot, diag);
     if (error == 0)
-        weir_admin_set_snapshot(serve->admin, serve->snapshot);
+        weir_admin_parts(serve->admin)->snapshot = serve->snapshot;
     return error;
 }
 
@@ -267,7 +267,7 @@ static int open_quota_store(struct serve *serve, struct weir_diag *diag)
     struct weir_diag exposed;
     if (weir_store_check_mode(serve->options->store, &exposed) < 0)
         weir_log(&serve->log, WEIR_LOG_WARNING, "%s", exposed.text);
-    weir_admin_set_store(serve->admin, serve->store);
+    weir_admin_parts(serve->admin)->store = serve->store;
     return 0;
 }
 
@@ -297,7 +297,7 @@ static int open_upstream(struct serve *serve, struct weir_diag *diag)
     };
     int error = weir_upstream_new(&upstream, &serve->upstream, diag);
     if (error == 0)
-        weir_admin_set_upstream(serve->admin, serve->upstream);
+        weir_admin_parts(serve->admin)->upstream = serve->upstream;
     return error;
 }
 
@@ -323,7 +323,7 @@ static int open_doorman_file(struct serve *serve, struct weir_diag *diag)
     };
     int error = weir_doorman_source_new(&source, &serve->source, diag);
     if (error == 0)
-        weir_admin_set_doorman(serve->admin, serve->source);
+        weir_admin_parts(serve->admin)->doorman = serve->source;
     return error;
 }
 
@@ -332,11 +332,11 @@ int weir_serve_open_source(struct serve *serve, struct weir_diag *diag)
     weir_assert(!serve->store && !serve->source && !serve->upstream);
     if (serve->region)
         return open_upstream(serve, diag);
-    struct weir_admin_watch watch = { .context = serve,
-                                      .on_store = on_store_answer,
-                                      .on_trouble = on_source_trouble,
-                                      .on_epoch = on_epoch };
-    weir_admin_set_watch(serve->admin, &watch);
+    weir_admin_parts(serve->admin)->watch =
+        (struct weir_admin_watch){ .context = serve,
+                                   .on_store = on_store_answer,
+                                   .on_trouble = on_source_trouble,
+                                   .on_epoch = on_epoch };
     return serve->options->doorman_config ? open_doorman_file(serve, diag)
                                           : open_quota_store(serve, diag);
 }

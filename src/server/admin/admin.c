@@ -136,7 +136,7 @@ static void answer_routes(struct weir_admin_call *call)
                                               route->method, "path", path,
                                               "role", role));
     }
-    weir_admin_answer_json(call->done, call->context, 200,
+    weir_admin_answer_json(&call->asker, 200,
                            json_pack("{s:o}", "routes", list));
 }
 
@@ -148,9 +148,9 @@ static void answer_view(struct weir_admin_call *call)
     int error = weir_views_answer(call->admin->views, &call->uri, &answer,
                                   &diag, call->now);
     if (error < 0)
-        weir_admin_answer_error(call->done, call->context, error, &diag);
+        weir_admin_answer_error(&call->asker, error, &diag);
     else
-        weir_admin_answer_json(call->done, call->context, 200, answer);
+        weir_admin_answer_json(&call->asker, 200, answer);
 }
 
 static int decode_name(struct weir_admin_call *call, const struct route *route,
@@ -203,14 +203,14 @@ static void dispatch_call(struct weir_admin_call *call,
 {
     struct weir_diag diag = { 0 };
     if (check_body(route->body_max, call->request->body.len, &diag) < 0) {
-        weir_admin_answer_error(call->done, call->context, WEIR_ETOOBIG, &diag);
+        weir_admin_answer_error(&call->asker, WEIR_ETOOBIG, &diag);
         return;
     }
     char name[WEIR_NAME_MAX + 1];
     int error =
         route_has_name(route) ? decode_name(call, route, name, &diag) : 0;
     if (error < 0) {
-        weir_admin_answer_error(call->done, call->context, error, &diag);
+        weir_admin_answer_error(&call->asker, error, &diag);
         return;
     }
     call->verb = route->verb;
@@ -225,8 +225,7 @@ void weir_admin_call(struct weir_admin *admin,
     struct weir_admin_call call = { .admin = admin,
                                     .request = request,
                                     .uri = weir_uri_split(request->target),
-                                    .done = done,
-                                    .context = context,
+                                    .asker = { done, context },
                                     .now = now };
     const char *allow;
     const struct route *route =
@@ -236,14 +235,14 @@ void weir_admin_call(struct weir_admin *admin,
         return;
     }
     if (allow) {
-        weir_admin_answer_method(&call, allow);
+        weir_admin_answer_method(&call.asker, allow);
         return;
     }
     struct weir_diag diag = { 0 };
     weir_diag_set(&diag, WEIR_ENOENT,
                   "nothing answers at this path; GET /v1 lists those that do",
                   NULL);
-    weir_admin_answer_error(done, context, WEIR_ENOENT, &diag);
+    weir_admin_answer_error(&call.asker, WEIR_ENOENT, &diag);
 }
 
 /* ---- The store ---- */
@@ -252,8 +251,8 @@ static void renew_store(void *context, const struct weir_store_id *id,
                         uint64_t epoch, uint64_t floor, weir_instant now)
 {
     struct weir_admin *admin = context;
-    if (admin->watch.on_store)
-        admin->watch.on_store(admin->watch.context, id, epoch);
+    if (admin->parts.watch.on_store)
+        admin->parts.watch.on_store(admin->parts.watch.context, id, epoch);
     admin->store_id = *id;
     admin->floor = floor;
     /* The root reads the store into a new catalog, also if it is the same
@@ -276,9 +275,9 @@ static void settle_changes(void *context, weir_instant now)
 {
     struct weir_admin *admin = context;
     weir_root_settle(admin->root, now);
-    if (admin->watch.on_epoch)
-        admin->watch.on_epoch(
-            admin->watch.context,
+    if (admin->parts.watch.on_epoch)
+        admin->parts.watch.on_epoch(
+            admin->parts.watch.context,
             weir_catalog_epoch(weir_root_catalog(admin->root)));
 }
 
@@ -289,8 +288,8 @@ static void note_store_trouble(void *context, int error, const char *why)
     size_t len = strnlen(why, sizeof admin->trouble_why - 1);
     memcpy(admin->trouble_why, why, len);
     admin->trouble_why[len] = '\0';
-    if (admin->watch.on_trouble)
-        admin->watch.on_trouble(admin->watch.context, error, why);
+    if (admin->parts.watch.on_trouble)
+        admin->parts.watch.on_trouble(admin->parts.watch.context, error, why);
 }
 
 static void finish_request(void *context, void *ask, int error,
@@ -358,40 +357,9 @@ void weir_admin_free(struct weir_admin **admin)
     *admin = NULL;
 }
 
-void weir_admin_set_store(struct weir_admin *admin,
-                          struct weir_store_thread *thread)
+struct weir_admin_parts *weir_admin_parts(struct weir_admin *admin)
 {
-    admin->store = thread;
-}
-
-void weir_admin_set_snapshot(struct weir_admin *admin,
-                             const struct weir_snapshot *snapshot)
-{
-    admin->snapshot = snapshot;
-}
-
-void weir_admin_set_upstream(struct weir_admin *admin,
-                             const struct weir_upstream *upstream)
-{
-    admin->upstream = upstream;
-}
-
-void weir_admin_set_doorman(struct weir_admin *admin,
-                            const struct weir_doorman_source *source)
-{
-    admin->doorman = source;
-}
-
-void weir_admin_set_calls(struct weir_admin *admin,
-                          const struct weir_doorman_api *calls)
-{
-    admin->calls = calls;
-}
-
-void weir_admin_set_watch(struct weir_admin *admin,
-                          const struct weir_admin_watch *watch)
-{
-    admin->watch = *watch;
+    return &admin->parts;
 }
 
 void weir_admin_tick(struct weir_admin *admin, weir_instant now)

@@ -45,11 +45,8 @@ struct weir_admin *weir_admin_new(const struct weir_admin_options *options);
 void weir_admin_free(struct weir_admin **admin);
 
 /* The listener for weir_store_thread_new(): applies the store's changes to the
- * root. Call weir_admin_set_store() next, before the loop's first turn. */
+ * root. Set the part 'store' next, before the loop's first turn. */
 struct weir_store_listener weir_admin_store_listener(struct weir_admin *admin);
-/* The thread is borrowed. Without one every edit is refused. */
-void weir_admin_set_store(struct weir_admin *admin,
-                          struct weir_store_thread *thread);
 /* Callbacks for the log: another store answers, or an older state of it (called
  * before the root changes); the root's store fails, or works again (error 0);
  * all changes read so far are in force. Each may be NULL. */
@@ -60,24 +57,21 @@ struct weir_admin_watch {
     void (*on_trouble)(void *context, int error, const char *why);
     void (*on_epoch)(void *context, uint64_t epoch);
 };
-void weir_admin_set_watch(struct weir_admin *admin,
-                          const struct weir_admin_watch *watch);
-
-/* The snapshot that the status shows. Borrowed; NULL: none. */
-void weir_admin_set_snapshot(struct weir_admin *admin,
-                             const struct weir_snapshot *snapshot);
-/* For a region's root, which has no store: its status and its refusals of edits
- * name the upstream. */
-void weir_admin_set_upstream(struct weir_admin *admin,
-                             const struct weir_upstream *upstream);
-
-/* For a root with a Doorman file: its pages and its refusals of edits name that
- * file. */
-void weir_admin_set_doorman(struct weir_admin *admin,
-                            const struct weir_doorman_source *source);
-/* The source of the counters of Doorman's calls. Borrowed; NULL: none. */
-void weir_admin_set_calls(struct weir_admin *admin,
-                          const struct weir_doorman_api *calls);
+/* The parts of the root's process that come and go, all borrowed; NULL: there
+ * is none. The caller sets them. */
+struct weir_admin_parts {
+    struct weir_store_thread *store; /* without one every edit is refused */
+    const struct weir_snapshot *snapshot; /* in the status */
+    /* Of a region's root, which has no store: its status and its refusals of
+     * edits name the upstream. */
+    const struct weir_upstream *upstream;
+    /* Of a root with a Doorman file: its pages and its refusals of edits name
+     * that file. */
+    const struct weir_doorman_source *doorman;
+    const struct weir_doorman_api *calls; /* the counters of Doorman's calls */
+    struct weir_admin_watch watch;
+};
+struct weir_admin_parts *weir_admin_parts(struct weir_admin *admin);
 
 struct weir_admin_request {
     struct weir_text method; /* "GET" … */

@@ -8,19 +8,19 @@
 #include "front/http_problem.h"
 #include "server/admin/admin_internal.h"
 
-void weir_admin_answer_text(weir_admin_done_fn *done, void *context, int status,
+void weir_admin_answer_text(const struct weir_admin_asker *asker, int status,
                             const char *type, const char *body, size_t len)
 {
-    struct weir_admin_answer answer = {
+    const struct weir_admin_answer answer = {
         .status = status, .type = type, .body = body, .len = len
     };
-    done(context, &answer);
+    asker->done(asker->context, &answer);
 }
 
-static void answer_with_json(weir_admin_done_fn *done, void *context,
+static void answer_with_json(const struct weir_admin_asker *asker,
                              struct weir_admin_answer *answer, json_t *body)
 {
-    weir_assert(done);
+    weir_assert(asker->done);
     static const char lost[] = "{\"error\": \"WEIR_ENOMEM\"}";
     char *text =
         body ? json_dumps(body, JSON_INDENT(1) | JSON_REAL_PRECISION(12))
@@ -30,28 +30,28 @@ static void answer_with_json(weir_admin_done_fn *done, void *context,
         answer->status = 500;
     answer->body = text ? text : lost;
     answer->len = strlen(answer->body);
-    done(context, answer);
+    asker->done(asker->context, answer);
     free(text);
 }
 
-void weir_admin_answer_json(weir_admin_done_fn *done, void *context, int status,
+void weir_admin_answer_json(const struct weir_admin_asker *asker, int status,
                             json_t *body)
 {
     struct weir_admin_answer answer = { .status = status,
                                         .type = WEIR_JSON_TYPE };
-    answer_with_json(done, context, &answer, body);
+    answer_with_json(asker, &answer, body);
 }
 
-void weir_admin_answer_error(weir_admin_done_fn *done, void *context, int error,
+void weir_admin_answer_error(const struct weir_admin_asker *asker, int error,
                              const struct weir_diag *diag)
 {
     struct weir_admin_answer answer = { .status = weir_error_status(error),
                                         .type = WEIR_HTTP_PROBLEM_TYPE };
-    answer_with_json(done, context, &answer,
+    answer_with_json(asker, &answer,
                      weir_http_problem(error, answer.status, diag));
 }
 
-void weir_admin_answer_method(const struct weir_admin_call *call,
+void weir_admin_answer_method(const struct weir_admin_asker *asker,
                               const char *allow)
 {
     struct weir_diag diag = { 0 };
@@ -60,12 +60,13 @@ void weir_admin_answer_method(const struct weir_admin_call *call,
     struct weir_admin_answer answer = { .status = 405,
                                         .type = WEIR_HTTP_PROBLEM_TYPE,
                                         .allow = allow };
-    answer_with_json(call->done, call->context, &answer,
+    answer_with_json(asker, &answer,
                      weir_http_problem(WEIR_EINVAL, 405, &diag));
 }
 
 void weir_admin_refuse(int error, const struct weir_diag *diag,
                        weir_admin_done_fn *done, void *context)
 {
-    weir_admin_answer_error(done, context, error, diag);
+    const struct weir_admin_asker asker = { done, context };
+    weir_admin_answer_error(&asker, error, diag);
 }

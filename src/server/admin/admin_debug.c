@@ -247,8 +247,8 @@ static void print_status(FILE *out, const struct weir_admin_call *call)
     fprintf(out, "<br>Weir %s</p>\n<h2>Mastership</h2>\n", admin->version);
     print_mastership(out, admin->root);
     print_resources(out, call);
-    if (admin->doorman)
-        print_file(out, admin->doorman);
+    if (admin->parts.doorman)
+        print_file(out, admin->parts.doorman);
 }
 
 /* ---- Answers ---- */
@@ -258,10 +258,9 @@ static void answer_html(struct weir_admin_call *call, FILE *out, char **text,
 {
     fputs("</body></html>\n", out);
     if (fclose(out) == 0)
-        weir_admin_answer_text(call->done, call->context, 200, HTML_TYPE, *text,
-                               *len);
+        weir_admin_answer_text(&call->asker, 200, HTML_TYPE, *text, *len);
     else
-        weir_admin_answer_error(call->done, call->context, WEIR_ENOMEM, NULL);
+        weir_admin_answer_error(&call->asker, WEIR_ENOMEM, NULL);
     free(*text);
 }
 
@@ -271,7 +270,7 @@ void weir_admin_debug_status(struct weir_admin_call *call)
     size_t len;
     FILE *out = open_memstream(&text, &len);
     if (!out) {
-        weir_admin_answer_error(call->done, call->context, WEIR_ENOMEM, NULL);
+        weir_admin_answer_error(&call->asker, WEIR_ENOMEM, NULL);
         return;
     }
     print_begin(out, "Status");
@@ -289,8 +288,8 @@ void weir_admin_debug_resources(struct weir_admin_call *call)
     int error = weir_query_name(call->uri.query, "resource", buf, &id, &diag);
     FILE *out = error == 0 ? open_memstream(&text, &len) : NULL;
     if (!out) {
-        weir_admin_answer_error(call->done, call->context,
-                                error < 0 ? error : WEIR_ENOMEM, &diag);
+        weir_admin_answer_error(&call->asker, error < 0 ? error : WEIR_ENOMEM,
+                                &diag);
         return;
     }
     print_begin(out, "Resources");

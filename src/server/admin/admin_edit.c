@@ -40,8 +40,7 @@
 
 struct weir_admin_edit {
     struct weir_admin_edit *next;
-    weir_admin_done_fn *done;
-    void *context;
+    struct weir_admin_asker asker;
     enum weir_admin_verb verb;
     bool create;     /* refuse a quota that exists */
     bool replace;    /* of an import */
@@ -567,7 +566,7 @@ static int request_log(struct weir_admin *admin, struct weir_admin_edit *edit)
         .end = drop_log,
         .context = log,
     };
-    return weir_store_thread_log(admin->store, &ask, edit);
+    return weir_store_thread_log(admin->parts.store, &ask, edit);
 }
 
 static json_t *log_answer(const struct weir_admin_edit *edit)
@@ -652,9 +651,9 @@ static int begin_edit(struct weir_admin *admin, struct weir_admin_edit *edit)
     if (edit->verb == WEIR_VERB_LOG)
         return request_log(admin, edit);
     if (edit->verb == WEIR_VERB_UNDO)
-        return weir_store_thread_undo(admin->store, edit->epoch,
+        return weir_store_thread_undo(admin->parts.store, edit->epoch,
                                       identity_of_edit(edit), edit);
-    return weir_store_thread_sync(admin->store, edit);
+    return weir_store_thread_sync(admin->parts.store, edit);
 }
 
 /* Begins the first edit of the queue. Edits for which there is no memory are
@@ -663,7 +662,7 @@ static void begin_next_edit(struct weir_admin *admin)
 {
     while (admin->edits && begin_edit(admin, admin->edits) < 0) {
         struct weir_admin_edit *edit = pop_edit(admin);
-        weir_admin_answer_error(edit->done, edit->context, WEIR_ENOMEM, NULL);
+        weir_admin_answer_error(&edit->asker, WEIR_ENOMEM, NULL);
         edit_free(edit);
     }
 }
@@ -675,7 +674,7 @@ static void finish_with_error(struct weir_admin *admin, int error,
     struct weir_diag said = *diag;
     if (edit->shadow)
         weir_shadow_clean(&said);
-    weir_admin_answer_error(edit->done, edit->context, error, &said);
+    weir_admin_answer_error(&edit->asker, error, &said);
     edit_free(edit);
     begin_next_edit(admin);
 }
@@ -723,7 +722,7 @@ static void finish_edit(struct weir_admin *admin, uint64_t epoch)
     struct weir_admin_edit *edit = pop_edit(admin);
     bool one = edit->verb == WEIR_VERB_PUT || edit->verb == WEIR_VERB_PATCH;
     bool made = one && edit->created > 0;
-    weir_admin_answer_json(edit->done, edit->context, made ? 201 : 200,
+    weir_admin_answer_json(&edit->asker, made ? 201 : 200,
                            result_of_edit(admin, edit, epoch));
     edit_free(edit);
     begin_next_edit(admin);
@@ -733,7 +732,7 @@ void weir_admin_edits_fini(struct weir_admin *admin)
 {
     while (admin->edits) {
         struct weir_admin_edit *edit = pop_edit(admin);
-        weir_admin_answer_error(edit->done, edit->context, WEIR_ECLOSED, NULL);
+        weir_admin_answer_error(&edit->asker, WEIR_ECLOSED, NULL);
         edit_free(edit);
     }
     weir_assert(admin->edits_count == 0 && admin->edits_end == &admin->edits);
@@ -761,7 +760,7 @@ static void make_and_send(struct weir_admin *admin,
     weir_assert(!edit->sent);
     edit->sent = true;
     edit->tries++;
-    error = weir_store_thread_edit(admin->store, &changes, &what, edit);
+    error = weir_store_thread_edit(admin->parts.store, &changes, &what, edit);
     if (error < 0)
         finish_with_error(admin, error, &diag);
 }
@@ -862,19 +861,19 @@ static int check_editable(const struct weir_admin *admin,
         return weir_diag_set(diag, WEIR_ECLOSED,
                              "the root is stopping; send the edit to another",
                              NULL);
-    if (admin->upstream)
+    if (admin->parts.upstream)
         return weir_diag_set(diag, WEIR_ESTORE,
                              "this is a root of a region, "
                              "which has its quotas from ",
-                             weir_upstream_text(admin->upstream), "; ask there",
-                             NULL);
-    if (admin->doorman) {
+                             weir_upstream_text(admin->parts.upstream),
+                             "; ask there", NULL);
+    if (admin->parts.doorman) {
         struct weir_doorman_source_state file;
-        weir_doorman_source_state(admin->doorman, &file);
+        weir_doorman_source_state(admin->parts.doorman, &file);
         return weir_diag_set(diag, WEIR_ESTORE, "quotas come from ", file.text,
                              "; edit that file", NULL);
     }
-    if (!admin->store)
+    if (!admin->parts.store)
         return weir_diag_set(diag, WEIR_ESTORE, "the root has no store", NULL);
     if (admin->edits_count >= WEIR_ADMIN_EDITS_MAX)
         return weir_diag_set(diag, WEIR_EFULL,
@@ -932,8 +931,7 @@ static int fill_edit(struct weir_admin_call *call, struct weir_admin_edit *edit,
     struct weir_text who = call->request->who;
     if (who.len == 0)
         who = nobody;
-    edit->done = call->done;
-    edit->context = call->context;
+    edit->asker = call->asker;
     edit->who_len =
         who.len < WEIR_STORE_IDENTITY_MAX ? who.len : WEIR_STORE_IDENTITY_MAX;
     memcpy(edit->who, who.p, edit->who_len);
@@ -955,7 +953,7 @@ void weir_admin_enqueue(struct weir_admin_call *call)
     if (error < 0) {
         if (edit)
             edit_free(edit);
-        weir_admin_answer_error(call->done, call->context, error, &diag);
+        weir_admin_answer_error(&call->asker, error, &diag);
         return;
     }
     weir_assert(!*admin->edits_end);

@@ -18,13 +18,8 @@
 struct weir_admin_edit;
 
 struct weir_admin {
-    struct weir_root *root;                    /* borrowed */
-    struct weir_store_thread *store;           /* borrowed; NULL: none */
-    const struct weir_snapshot *snapshot;      /* borrowed; NULL: off */
-    const struct weir_upstream *upstream;      /* borrowed; NULL: a top root */
-    const struct weir_doorman_source *doorman; /* borrowed; NULL: no file */
-    const struct weir_doorman_api *calls;      /* borrowed; NULL: none */
-    struct weir_admin_watch watch;
+    struct weir_root *root; /* borrowed */
+    struct weir_admin_parts parts;
     const struct weir_authorization *authorizer; /* borrowed; NULL: none */
     struct weir_settings settings;
     uint8_t incarnation[WEIR_INCARNATION_SIZE];
@@ -58,6 +53,12 @@ enum weir_admin_verb {
     WEIR_VERB_LOG, /* alters nothing, but waits for the store too */
 };
 
+/* The caller, which is answered once. */
+struct weir_admin_asker {
+    weir_admin_done_fn *done;
+    void *context;
+};
+
 /* One request, from its arrival to its answer. */
 struct weir_admin_call {
     struct weir_admin *admin;
@@ -65,22 +66,21 @@ struct weir_admin_call {
     struct weir_uri uri;
     struct weir_text name;     /* of the quota in the path, decoded */
     enum weir_admin_verb verb; /* of an edit */
-    weir_admin_done_fn *done;
-    void *context;
+    struct weir_admin_asker asker;
     weir_instant now;
 };
 
-/* ---- Answers (admin_answer.c); each calls done ---- */
+/* ---- Answers (admin_answer.c) ---- */
 
 /* 'body' is stolen; NULL answers 500. */
-void weir_admin_answer_json(weir_admin_done_fn *done, void *context, int status,
+void weir_admin_answer_json(const struct weir_admin_asker *asker, int status,
                             json_t *body);
-void weir_admin_answer_error(weir_admin_done_fn *done, void *context, int error,
+void weir_admin_answer_error(const struct weir_admin_asker *asker, int error,
                              const struct weir_diag *diag);
-void weir_admin_answer_text(weir_admin_done_fn *done, void *context, int status,
+void weir_admin_answer_text(const struct weir_admin_asker *asker, int status,
                             const char *type, const char *body, size_t len);
 /* The path has other methods: 'allow'. */
-void weir_admin_answer_method(const struct weir_admin_call *call,
+void weir_admin_answer_method(const struct weir_admin_asker *asker,
                               const char *allow);
 
 /* The data that the page shows (admin_view.c). */

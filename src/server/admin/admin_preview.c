@@ -233,8 +233,8 @@ void weir_admin_preview(struct weir_admin_call *call)
                                     "{\"quota\": {...}, \"offered\": [...]}",
                                     NULL);
     if (error < 0)
-        weir_admin_answer_error(call->done, call->context, error, &diag);
+        weir_admin_answer_error(&call->asker, error, &diag);
     else
-        weir_admin_answer_json(call->done, call->context, 200, answer);
+        weir_admin_answer_json(&call->asker, 200, answer);
     json_decref(body);
 }

@@ -29,12 +29,6 @@ static int check_quotas_read(const struct weir_admin *admin,
         admin->trouble ? admin->trouble_why : "try again in a moment", NULL);
 }
 
-static void refuse_read(struct weir_admin_call *call, int error,
-                        const struct weir_diag *diag)
-{
-    weir_admin_answer_error(call->done, call->context, error, diag);
-}
-
 static json_t *usage_of_quota(const struct weir_usage *usage)
 {
     return json_pack("{s:f, s:I, s:I, s:I}", "fill", usage->fill, "passed",
@@ -109,9 +103,9 @@ void weir_admin_get_quota(struct weir_admin_call *call)
     if (error == 0)
         error = find_requested_quota(call, shadow, &quota, &diag);
     if (error < 0)
-        refuse_read(call, error, &diag);
+        weir_admin_answer_error(&call->asker, error, &diag);
     else
-        weir_admin_answer_json(call->done, call->context, 200,
+        weir_admin_answer_json(&call->asker, 200,
                                quota_object(call, quota, usage));
 }
 
@@ -292,7 +286,7 @@ static void answer_quota_page(struct weir_admin_call *call,
     }
     if (page->form == FORM_WHOLE && page->usage)
         add_template_usage(call, page, list);
-    weir_admin_answer_json(call->done, call->context, 200, answer);
+    weir_admin_answer_json(&call->asker, 200, answer);
 }
 
 /* 'answer' has the fields before the list; stolen. */
@@ -308,7 +302,7 @@ static void answer_list(struct weir_admin_call *call, enum form form,
         return;
     }
     json_decref(answer);
-    refuse_read(call, error, &diag);
+    weir_admin_answer_error(&call->asker, error, &diag);
 }
 
 void weir_admin_list(struct weir_admin_call *call)

@@ -176,11 +176,11 @@ void weir_admin_status(struct weir_admin_call *call)
         "ready", weir_root_ready(admin->root), "uptime_s",
         (double)(call->now - admin->started) / 1e9, "epoch",
         (json_int_t)stats.epoch, "store", store_object(admin), "snapshot",
-        snapshot_object(admin->snapshot), "region",
-        region_object(admin->upstream, call->now), "settings",
+        snapshot_object(admin->parts.snapshot), "region",
+        region_object(admin->parts.upstream, call->now), "settings",
         settings_object(&admin->settings), "stats", stats_object(&stats),
         "limiters", limiters_list(call));
-    weir_admin_answer_json(call->done, call->context, 200, status);
+    weir_admin_answer_json(&call->asker, 200, status);
 }
 
 /* ---- The rest ---- */
@@ -195,38 +195,35 @@ void weir_admin_metrics(struct weir_admin_call *call)
                                           .store_up = admin->trouble == 0,
                                           .edits_waiting = admin->edits_count,
                                           .authorizer = admin->authorizer,
-                                          .snapshot = admin->snapshot,
-                                          .upstream = admin->upstream,
-                                          .file = admin->doorman,
-                                          .doorman = admin->calls };
+                                          .snapshot = admin->parts.snapshot,
+                                          .upstream = admin->parts.upstream,
+                                          .file = admin->parts.doorman,
+                                          .doorman = admin->parts.calls };
     char *text = weir_metrics_print(&source, call->now, &len);
     if (!text) {
-        weir_admin_answer_error(call->done, call->context, WEIR_ENOMEM, NULL);
+        weir_admin_answer_error(&call->asker, WEIR_ENOMEM, NULL);
         return;
     }
-    weir_admin_answer_text(call->done, call->context, 200, WEIR_METRICS_TYPE,
-                           text, len);
+    weir_admin_answer_text(&call->asker, 200, WEIR_METRICS_TYPE, text, len);
     free(text);
 }
 
 void weir_admin_health(struct weir_admin_call *call)
 {
-    weir_admin_answer_text(call->done, call->context, 200, WEIR_TEXT_TYPE,
-                           "alive\n", 6);
+    weir_admin_answer_text(&call->asker, 200, WEIR_TEXT_TYPE, "alive\n", 6);
 }
 
 void weir_admin_readiness(struct weir_admin_call *call)
 {
     const struct weir_admin *admin = call->admin;
     if (weir_root_ready(admin->root)) {
-        weir_admin_answer_text(call->done, call->context, 200, WEIR_TEXT_TYPE,
-                               "ready\n", 6);
+        weir_admin_answer_text(&call->asker, 200, WEIR_TEXT_TYPE, "ready\n", 6);
         return;
     }
     char text[WEIR_DIAG_MAX + 64];
     int len = snprintf(text, sizeof text,
                        "not ready: the quotas have not been read: %s\n",
                        admin->trouble ? admin->trouble_why : "in a moment");
-    weir_admin_answer_text(call->done, call->context, 503, WEIR_TEXT_TYPE, text,
+    weir_admin_answer_text(&call->asker, 503, WEIR_TEXT_TYPE, text,
                            (size_t)len);
 }
