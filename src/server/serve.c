@@ -24,29 +24,157 @@
 
 #include "front/port_file.h"
 #include "io/clock.h"
+#include "io/zone.h"
 #include "server/serve_internal.h"
 
 #define CONNECTIONS (WEIR_CONNECTIONS_MAX + WEIR_HTTP_CONNECTIONS_MAX)
+#define ZONES_EVERY_S 3600 /* and when one changes */
+#define DAY_S 86400
+#define WARN_DAYS 14       /* before a certificate ends */
 #define LOOK_S 1           /* interval of checks of the files */
 #define DEBTOR_LINES_MAX 4 /* in a second; the next has more */
 #define STOP_LOOK_MS 10    /* interval of checks of waiting edits */
 #define STOP_EDITS_MS 5000 /* for the edits under way */
 #define STOP_WRITE_S 3     /* to write queued bytes */
 
-/* ---- Each second ---- */
+/* ---- Certificates and credentials ---- */
 
-static void check_files(struct serve *serve, bool all)
+static int make_authorizer(struct serve *serve, struct weir_diag *diag)
 {
-    weir_serve_reload(serve, all);
-    if (serve->source)
-        weir_doorman_source_look(serve->source, all);
-    weir_serve_warn_of_end(serve, weir_clock_now());
+    const struct weir_serve_options *options = serve->options;
+    int error =
+        weir_exposure_tls(&options->reach, "h2", &serve->grpc_tls, diag);
+    if (error == 0)
+        error = weir_exposure_tls(&options->reach, "http/1.1", &serve->http_tls,
+                                  diag);
+    if (error == 0 && options->reach.credentials)
+        error = weir_credentials_open(options->reach.credentials,
+                                      &serve->credentials, diag);
+    serve->authorizer =
+        (struct weir_authorization){ .credentials = serve->credentials,
+                                     .tls = serve->grpc_tls,
+                                     .log = &serve->log };
+    return error;
+}
+
+/* Logs that the certificate ends soon, once a day. */
+static void warn_of_end(struct serve *serve, weir_instant now)
+{
+    if (!serve->grpc_tls || now < serve->warn_at)
+        return;
+    int64_t left = weir_tls_expires_in(serve->grpc_tls);
+    if (left > WARN_DAYS * DAY_S)
+        return;
+    serve->warn_at = now + (weir_duration)DAY_S * WEIR_SECOND;
+    if (left < 0)
+        weir_log(&serve->log, WEIR_LOG_ERROR,
+                 "the certificate %s has ended: clients that check it don't "
+                 "connect; replace it, no restart is needed",
+                 serve->options->reach.tls_cert);
+    else
+        weir_log(&serve->log, WEIR_LOG_WARNING,
+                 "the certificate %s ends in %lld days: replace it, no "
+                 "restart is needed",
+                 serve->options->reach.tls_cert, (long long)(left / DAY_S));
+}
+
+/* Both listeners show the same files. A peer is disconnected if the
+ * authority of its certificate is no longer in them. */
+static void reload_tls(struct serve *serve)
+{
+    struct weir_diag why = { 0 };
+    int error = weir_tls_reload(serve->grpc_tls, &why);
+    if (error == 0)
+        error = weir_tls_reload(serve->http_tls, &why);
+    serve->warn_at = 0;
+    if (error < 0) {
+        weir_log(&serve->log, WEIR_LOG_ERROR,
+                 "certificates aren't reloaded, the old ones stay: %s",
+                 why.text);
+        return;
+    }
+    weir_log(&serve->log, WEIR_LOG_INFO,
+             "reloaded the certificate %s; it ends in %lld days",
+             serve->options->reach.tls_cert,
+             (long long)(weir_tls_expires_in(serve->grpc_tls) / DAY_S));
+    weir_grpc_api_doubt(serve->grpc, serve->grpc_tls);
+    if (serve->http)
+        weir_http_api_doubt(serve->http);
+}
+
+static void log_security(const struct serve *serve)
+{
+    const struct weir_serve_options *options = serve->options;
+    bool open =
+        !weir_address_is_loopback(&options->listen) ||
+        (!options->http_off && !weir_address_is_loopback(&options->http));
+    if (open && (!serve->grpc_tls || !serve->credentials))
+        weir_log(&serve->log, WEIR_LOG_WARNING,
+                 "--insecure: any client that reaches this root may read%s",
+                 serve->credentials ? " the traffic of others, their tokens too"
+                                    : " and edit its quotas");
+    weir_exposure_warn_of_names(&options->reach, serve->credentials,
+                                &serve->log);
+    weir_log(&serve->log, WEIR_LOG_INFO, "%s, %s",
+             serve->grpc_tls ? "TLS" : "plain text",
+             serve->credentials ? "credentials are asked for"
+                                : "no credentials are asked for");
+}
+
+/* Reads certificates and credentials again that have changed, or 'all', and
+ * checks connected peers again. */
+static void reload_security(struct serve *serve, bool all)
+{
+    bool has_tls = serve->grpc_tls != NULL;
+    if (has_tls && (all || weir_tls_is_changed(serve->grpc_tls) ||
+                    weir_tls_is_changed(serve->http_tls)))
+        reload_tls(serve);
+    if (!weir_exposure_reload(&serve->options->reach, serve->credentials, all,
+                              &serve->log))
+        return;
+    weir_grpc_api_recheck(serve->grpc);
+    if (serve->http)
+        weir_http_api_recheck(serve->http);
+}
+
+/* ---- Time zones, for the windows of exact quotas ---- */
+
+/* Seconds to be added to UTC now. An unknown zone is UTC, and is logged. */
+static int32_t zone_offset(void *context, struct weir_text zone)
+{
+    struct serve *serve = context;
+    weir_instant now = weir_clock_now();
+    int64_t at = (int64_t)((now + weir_clock_wall_offset()) / WEIR_SECOND);
+    int64_t until = INT64_MAX;
+    int32_t offset_s = 0;
+    struct weir_diag diag = { .text = "" };
+    if (weir_zone_at(zone, at, &offset_s, &until, &diag) < 0)
+        weir_log_limited(&serve->log, WEIR_LOG_ZONE, WEIR_LOG_WARNING,
+                         "time zone %.*s: %s; UTC is used", (int)zone.len,
+                         zone.p, diag.text);
+    if (until > at && until - at < ZONES_EVERY_S)
+        serve->zones_at = weir_earlier(
+            serve->zones_at, now + (weir_duration)(until - at) * WEIR_SECOND);
+    return offset_s;
 }
 
 static void follow_zones(struct serve *serve)
 {
-    if (weir_zone_watch_is_due(&serve->zones, weir_clock_now()))
-        weir_root_set_wall(serve->root, weir_clock_wall_offset(), true);
+    weir_instant now = weir_clock_now();
+    if (now < serve->zones_at)
+        return;
+    serve->zones_at = now + ZONES_EVERY_S * WEIR_SECOND;
+    weir_root_set_wall(serve->root, weir_clock_wall_offset(), true);
+}
+
+/* ---- Each second ---- */
+
+static void check_files(struct serve *serve, bool all)
+{
+    reload_security(serve, all);
+    if (serve->source)
+        weir_doorman_source_look(serve->source, all);
+    warn_of_end(serve, weir_clock_now());
 }
 
 /* Limiters that went beyond their debt report false counts, or their quota's
@@ -219,8 +347,7 @@ static int make_root(struct serve *serve, const char *version,
         .name = weir_text_of(serve->name),
         .peers_max = WEIR_PEERS_MAX,
         .settings = serve->options->settings,
-        .zones = { .context = &serve->zones,
-                   .offset_s = weir_zone_watch_offset },
+        .zones = { .context = serve, .offset_s = zone_offset },
     };
     weir_entropy(root.incarnation, sizeof root.incarnation);
     weir_entropy(&root.seed, sizeof root.seed);
@@ -378,8 +505,8 @@ static int announce_addresses(struct serve *serve, struct weir_diag *diag)
                  http,
                  serve->source ? options->doorman_config
                                : weir_store_show(options->store, store));
-    weir_serve_log_security(serve);
-    weir_serve_warn_of_end(serve, weir_clock_now());
+    log_security(serve);
+    warn_of_end(serve, weir_clock_now());
     return 0;
 }
 
@@ -408,7 +535,7 @@ static int start_serve(struct serve *serve, const char *version,
     if (!serve->base)
         return weir_diag_set(diag, WEIR_ESYSTEM,
                              "no event loop: ", strerror(errno), NULL);
-    int error = weir_serve_make_authorizer(serve, diag);
+    int error = make_authorizer(serve, diag);
     if (error == 0)
         error = make_root(serve, version, diag);
     if (error == 0)
@@ -463,8 +590,7 @@ int weir_serve(int argc, char **argv, const char *version)
         return 0;
     }
     struct serve serve = { .options = &options,
-                           .log = { .level = options.log_level },
-                           .zones = { .log = &serve.log } };
+                           .log = { .level = options.log_level } };
     weir_log_adopt_library(&serve.log);
     int error = parsed < 0 ? parsed : start_serve(&serve, version, &diag);
     if (error < 0) {

@@ -13,7 +13,6 @@
 #include "server/serve_options.h"
 #include "server/snapshot/snapshot.h"
 #include "server/upstream.h"
-#include "server/zone_watch.h"
 
 struct serve {
     const struct weir_serve_options *options;
@@ -43,7 +42,7 @@ struct serve {
     struct weir_grpc_api *grpc;
     struct weir_http_api *http;   /* NULL: off */
     struct weir_root_resp *inner; /* likewise */
-    struct weir_zone_watch zones; /* of exact quotas' windows */
+    weir_instant zones_at;        /* when to read the time zones again */
     weir_instant stop_until;      /* 0: not stopping */
     bool ready;
     bool troubled; /* trouble of a Doorman file was reported */
@@ -59,25 +58,9 @@ struct serve {
 int weir_serve_open_snapshot(struct serve *serve, struct weir_diag *diag);
 /* Opens the source of the quotas. */
 int weir_serve_open_source(struct serve *serve, struct weir_diag *diag);
-
-/* ---- serve_election.c ---- */
-
 int weir_serve_stand(struct serve *serve, struct weir_diag *diag);
-/* Joins the election late: a root without quotas could be elected and grant
- * nothing, while others could grant. */
-void weir_serve_stand_at_last(struct serve *serve);
 /* Called before the listeners and the administration are freed: they borrow
  * it. */
 void weir_serve_free_leasing(struct serve *serve);
-
-/* ---- serve_security.c ---- */
-
-int weir_serve_make_authorizer(struct serve *serve, struct weir_diag *diag);
-/* Reads certificates and credentials again that have changed, or 'all', and
- * checks connected peers again. */
-void weir_serve_reload(struct serve *serve, bool all);
-/* Logs that the certificate ends soon, once a day. */
-void weir_serve_warn_of_end(struct serve *serve, weir_instant now);
-void weir_serve_log_security(const struct serve *serve);
 
 #endif /* WEIR_SERVE_INTERNAL_H */

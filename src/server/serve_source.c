@@ -3,12 +3,16 @@
  * snapshot for the time when it can't be reached; a Doorman file; or the roots
  * above.
  *
+ * With the quotas a root joins the election of the master: a root without them
+ * could be elected and grant nothing, while others could grant.
+ *
  * If the store can't be reached at the start, the root serves from a snapshot,
  * if there is one: the first report of trouble loads it, and the store's own
  * set, when it comes, replaces it as if the snapshot had been read from the
  * store. */
 
 #include <errno.h>
+#include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -166,6 +170,75 @@ int weir_serve_open_snapshot(struct serve *serve, struct weir_diag *diag)
     return error;
 }
 
+/* ---- The election ---- */
+
+static void on_mastership(void *context)
+{
+    const struct serve *serve = context;
+    weir_root_loop_kick(serve->loop);
+}
+
+int weir_serve_stand(struct serve *serve, struct weir_diag *diag)
+{
+    weir_assert(serve->grpc && serve->loop && !serve->mastership);
+    const struct weir_serve_options *options = serve->options;
+    char key[WEIR_NAME_MAX + 16];
+    snprintf(key, sizeof key,
+             options->region ? "weir/master/%s" : "weir/master%s",
+             options->region ? options->region : "");
+    weir_serve_identity(options, weir_grpc_api_port(serve->grpc),
+                        serve->identity);
+    struct weir_mastership_options mastership = {
+        .election = { .base = serve->base,
+                      .log = &serve->log,
+                      .kind = options->election,
+                      .identity = serve->identity,
+                      .path = options->election_path,
+                      .endpoints = options->etcd,
+                      .count = options->etcd_count,
+                      .key =
+                          options->election_key ? options->election_key : key,
+                      .login = options->etcd_login,
+                      .ttl = options->election_ttl },
+        .store = serve->store && !serve->source ? options->store : NULL,
+        .root = serve->root,
+        .on_change = on_mastership,
+        .context = serve,
+    };
+    int error = weir_mastership_new(&mastership, &serve->mastership, diag);
+    if (error < 0)
+        return error;
+    weir_root_loop_set_mastership(serve->loop, serve->mastership);
+    weir_doorman_api_set_mastership(serve->doorman, serve->mastership,
+                                    serve->identity);
+    return 0;
+}
+
+/* Joins the election late, with the first quotas. */
+static void stand_at_last(struct serve *serve)
+{
+    struct weir_diag diag = { 0 };
+    if (serve->mastership || serve->stop_until || !serve->grpc ||
+        weir_serve_stand(serve, &diag) == 0)
+        return;
+    weir_log(&serve->log, WEIR_LOG_ERROR, "%s", diag.text);
+    serve->failed = true;
+    event_base_loopbreak(serve->base);
+}
+
+void weir_serve_free_leasing(struct serve *serve)
+{
+    if (serve->loop)
+        weir_root_loop_set_mastership(serve->loop, NULL);
+    if (serve->doorman)
+        weir_doorman_api_set_mastership(serve->doorman, NULL, "");
+    weir_mastership_free(&serve->mastership);
+    if (serve->admin)
+        weir_admin_parts(serve->admin)->doorman = NULL;
+    weir_doorman_source_free(&serve->source);
+    weir_assert(!serve->mastership && !serve->source);
+}
+
 /* ---- News ---- */
 
 static void log_file_trouble(struct serve *serve, int error, const char *why)
@@ -219,7 +292,7 @@ static void on_epoch(void *context, uint64_t epoch)
                        : "",
         count, (unsigned long long)epoch,
         serve->serving ? "; edits fail until the store answers" : "");
-    weir_serve_stand_at_last(serve);
+    stand_at_last(serve);
 }
 
 /* ---- Start ---- */
