@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * server/root_usages.c - a root's quotas in use, as a source of views, and the
- * sums of templates. */
+ * server/root_usages.c - a root's quotas in use, as a source of views; the sums
+ * of templates; and adaptive limits over all processes. */
 
 #include "server/root_usages.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "io/clock.h"
 
 static struct weir_used_quota used_quota_of(const struct weir_usage *usage)
 {
@@ -89,4 +91,113 @@ void weir_template_sums(struct weir_root *root, struct weir_template_sum *sums,
         sum->refused += usage.refused;
         sum->instances++;
     }
+}
+
+/* ---- Adaptive limits ----
+ *
+ * Each process finds its own limit, and a graph can't have a line for each
+ * process. So a quota has the least, the median and the greatest limit, and the
+ * number of processes by the reason of their last move. The limits are gathered
+ * in one array, sorted by name and limit, and cut into quotas where the name
+ * changes. */
+
+struct gathered {
+    const struct weir_limit_told **told; /* owned */
+    size_t count, capacity;
+};
+
+static bool add_told_limit(struct gathered *all,
+                           const struct weir_limit_told *told)
+{
+    const struct weir_limit_told **grown =
+        weir_mem_grow(&weir_mem_system, all->told, sizeof(*grown),
+                      &all->capacity, all->count + 1);
+    if (!grown)
+        return false;
+    all->told = grown;
+    all->told[all->count++] = told;
+    return true;
+}
+
+static void gather_limits(struct weir_root *root, struct weir_text match,
+                          struct gathered *all, weir_instant now)
+{
+    size_t cursor = 0;
+    struct weir_limiter_usage limiter;
+    while (weir_root_limiter_usage(root, &cursor, &limiter, now)) {
+        for (size_t i = 0; i < limiter.limit_count; i++) {
+            const struct weir_limit_told *told = &limiter.limits[i];
+            bool wanted = !match.p || weir_text_equal(match, told->name);
+            if (wanted && !add_told_limit(all, told))
+                return;
+        }
+    }
+}
+
+static int compare_names_and_limits(const void *a, const void *b)
+{
+    const struct weir_limit_told *x = *(const struct weir_limit_told *const *)a;
+    const struct weir_limit_told *y = *(const struct weir_limit_told *const *)b;
+    int order = weir_text_compare(x->name, y->name);
+    return order != 0 ? order : (x->limit > y->limit) - (x->limit < y->limit);
+}
+
+static void sum_up_processes(const struct weir_limit_told *const *told,
+                             size_t count, struct weir_adaptive_view *out)
+{
+    *out = (struct weir_adaptive_view){
+        .processes = (uint32_t)count,
+        .min = told[0]->limit,
+        .median = told[count / 2]->limit,
+        .max = told[count - 1]->limit,
+    };
+    memcpy(out->name, told[0]->name.p, told[0]->name.len);
+    for (size_t i = 0; i < count; i++) {
+        out->in_flight += told[i]->in_flight;
+        if (told[i]->reason < WEIR_LIMIT_REASONS)
+            out->by_reason[told[i]->reason]++;
+    }
+}
+
+static size_t find_fewest_processes(const struct weir_adaptive_view *seen,
+                                    size_t count)
+{
+    size_t found = 0;
+    for (size_t i = 1; i < count; i++) {
+        if (seen[i].processes < seen[found].processes)
+            found = i;
+    }
+    return found;
+}
+
+static size_t cut_into_quotas(const struct gathered *all,
+                              struct weir_adaptive_view *out, size_t max)
+{
+    size_t seen = 0;
+    size_t first = 0;
+    for (size_t i = 1; i <= all->count; i++) {
+        if (i < all->count &&
+            weir_text_equal(all->told[first]->name, all->told[i]->name))
+            continue;
+        weir_assert(first < i);
+        size_t place = seen < max ? seen : find_fewest_processes(out, max);
+        if (seen < max || out[place].processes < i - first)
+            sum_up_processes(all->told + first, i - first, &out[place]);
+        seen += seen < max;
+        first = i;
+    }
+    return seen;
+}
+
+size_t weir_adaptive_see(struct weir_root *root, struct weir_text match,
+                         struct weir_adaptive_view *out, size_t max,
+                         weir_instant now)
+{
+    struct gathered all = { .told = NULL };
+    gather_limits(root, match, &all, now);
+    if (all.count > 0)
+        qsort(all.told, all.count, sizeof(*all.told), compare_names_and_limits);
+    size_t count = all.count > 0 ? cut_into_quotas(&all, out, max) : 0;
+    free(all.told);
+    return count;
 }

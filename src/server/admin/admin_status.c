@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/adaptive_view.h"
+#include "core/concurrency/controller.h"
 #include "server/admin/admin_internal.h"
 #include "server/metrics/metrics.h"
 

@@ -9,7 +9,6 @@
 #include <stdio.h>
 
 #include "core/quota/glob.h"
-#include "server/adaptive_view.h"
 #include "server/admin/admin_internal.h"
 #include "server/root_usages.h"
 

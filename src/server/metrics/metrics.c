@@ -16,7 +16,6 @@
 #include <string.h>
 
 #include "front/authorization.h"
-#include "server/adaptive_view.h"
 #include "server/doorman/doorman_api.h"
 #include "server/doorman/doorman_source.h"
 #include "server/root_usages.h"
