@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli_request.h"
 #include "cli/lab_agent.h"
 #include "cli/lab_command.h"
+#include "cli/root_client.h"
 #include "cli/table_print.h"
 
 static const char lab_help[] =

@@ -312,7 +312,7 @@ static void warn_of_min(struct weir_root_client *client, const json_t *quota)
     const char *min = weir_cli_text(quota, "min");
     json_t *root;
     if (strcmp(weir_cli_text(quota, "sharing"), "adaptive") != 0 ||
-        weir_cli_request(client, "GET", "/v1/status", NULL, &root, NULL) != 0)
+        weir_cli_request(client, "GET", "/v1/status", NULL, &root) != 0)
         return;
     const json_t *stats = json_object_get(root, "stats");
     double processes =
@@ -331,12 +331,12 @@ static int send_set(const struct weir_cli *cli, const char *name, bool create,
 {
     char path[WEIR_CLI_PATH_MAX];
     int status = weir_cli_quota_path(name, create ? "?new=1" : "", path);
-    struct weir_root_client *client = status ? NULL : weir_cli_connect(cli);
+    struct weir_root_client *client = status ? NULL : weir_root_client_new(cli);
     if (!client)
         return WEIR_EXIT_ERROR;
     json_t *answer;
-    int http;
-    status = weir_cli_request(client, "PATCH", path, fields, &answer, &http);
+    status = weir_cli_request(client, "PATCH", path, fields, &answer);
+    bool created = weir_root_client_created(client);
     if (!status)
         warn_of_min(client, answer);
     weir_root_client_free(&client);
@@ -346,7 +346,7 @@ static int send_set(const struct weir_cli *cli, const char *name, bool create,
         weir_cli_print_json(answer);
         return 0;
     }
-    printf("%s %s:", http == 201 ? "created" : "set", name);
+    printf("%s %s:", created ? "created" : "set", name);
     print_set_fields(fields, answer);
     json_decref(answer);
     return 0;
@@ -531,7 +531,7 @@ int weir_cli_quota_ls(int argc, char **argv)
     snprintf(path, sizeof path,
              "/v1/quotas?limit=1000&usage=%d&shadow=%d&match=%.*s", usage,
              shadow, len, encoded);
-    struct weir_root_client *client = weir_cli_connect(&cli);
+    struct weir_root_client *client = weir_root_client_new(&cli);
     if (!client)
         return WEIR_EXIT_ERROR;
     uint64_t epoch;

@@ -6,7 +6,7 @@
 
 #include <jansson.h>
 
-#include "cli/cli_request.h"
+#include "cli/root_client.h"
 #include "core/quota/quota.h"
 
 /* The subcommands; argv[0] is "quota". cmd_quota.c: */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli_request.h"
+#include "cli/root_client.h"
 #include "lab/memory.h"
 
 #define TOP_DEFAULT 10

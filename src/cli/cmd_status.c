@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/cli_request.h"
+#include "cli/root_client.h"
 #include "cli/table_print.h"
 
 static const char status_help[] =
@@ -220,7 +220,7 @@ int weir_cli_status(int argc, char **argv)
         return weir_cli_fail("`weir status` takes no arguments; name a root "
                              "with --roots %s",
                              argv[at]);
-    struct weir_root_client *client = weir_cli_connect(&cli);
+    struct weir_root_client *client = weir_root_client_new(&cli);
     if (!client)
         return WEIR_EXIT_ERROR;
     json_t *all = json_array();
@@ -228,8 +228,7 @@ int weir_cli_status(int argc, char **argv)
     for (size_t i = 0; i < weir_root_client_count(client); i++) {
         json_t *root;
         weir_root_client_only(client, i);
-        int failed =
-            weir_cli_request(client, "GET", "/v1/status", NULL, &root, NULL);
+        int failed = weir_cli_request(client, "GET", "/v1/status", NULL, &root);
         if (failed) {
             status = failed;
             continue;

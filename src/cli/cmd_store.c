@@ -8,8 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/cli_request.h"
-#include "command/cli.h"
+#include "cli/root_client.h"
 #include "store/store.h"
 
 static const char store_help[] =

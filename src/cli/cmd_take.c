@@ -13,8 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "cli/cli_request.h"
-#include "command/cli.h"
+#include "cli/root_client.h"
 #include "core/quota/quota.h"
 
 static const char take_help[] =
@@ -120,23 +119,31 @@ static void format_wait(weir_duration duration, char *buf, size_t size)
     buf[len] = '\0';
 }
 
+/* A new reference, or NULL: the root doesn't say. */
+static json_t *request_quota(struct weir_root_client *client, const char *name)
+{
+    char path[WEIR_CLI_PATH_MAX];
+    json_t *quota = NULL;
+    struct weir_diag diag = { 0 };
+    if (client && weir_cli_quota_path(name, "", path) == 0)
+        (void)weir_root_client_request(client, 0, "GET", path, NULL, &quota,
+                                       &diag);
+    return quota;
+}
+
 /* The quota in mode shadow that would have refused. A reply names the quota
  * that decided, and a shadow decides nothing: but if the chain has just one, it
  * was that one. False: it has several, or the answer can't be had. */
 static bool find_shadow(const struct take *take, char *out)
 {
-    struct weir_root_client *client = weir_cli_connect(&take->cli);
+    struct weir_root_client *client = weir_root_client_new(&take->cli);
     char name[WEIR_NAME_MAX + 1];
     snprintf(name, sizeof name, "%s", take->name);
     size_t found = 0;
     bool whole = false;
     for (int depth = 0; client && !whole && depth < WEIR_DEPTH_MAX; depth++) {
-        char path[WEIR_CLI_PATH_MAX];
-        json_t *quota;
-        struct weir_diag diag = { 0 };
-        if (weir_cli_quota_path(name, "", path) != 0 ||
-            weir_root_client_request(client, "GET", path, NULL, &quota, NULL,
-                                     &diag) < 0)
+        json_t *quota = request_quota(client, name);
+        if (!quota)
             break;
         if (strcmp(weir_cli_text(quota, "mode"), "shadow") == 0 && ++found == 1)
             memcpy(out, name, sizeof name);
@@ -178,14 +185,9 @@ static void show_ground(const struct take *take, const struct weir_reply *reply,
                  take->hold ? "" : "/s");
     if (!reply->exact)
         return;
-    char path[WEIR_CLI_PATH_MAX];
-    json_t *quota = NULL;
-    struct weir_diag diag = { 0 };
-    struct weir_root_client *client = weir_cli_connect(&take->cli);
-    if (client && weir_cli_quota_path(reply->quota, "", path) == 0)
-        weir_root_client_request(client, "GET", path, NULL, &quota, NULL,
-                                 &diag);
-    const char *store = quota ? weir_cli_text(quota, "store") : "";
+    struct weir_root_client *client = weir_root_client_new(&take->cli);
+    json_t *quota = request_quota(client, reply->quota);
+    const char *store = weir_cli_text(quota, "store");
     snprintf(buf, size, " (counted in %s)", store[0] ? store : "its store");
     json_decref(quota);
     weir_root_client_free(&client);

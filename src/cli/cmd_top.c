@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/cli_request.h"
+#include "cli/root_client.h"
 #include "cli/table_print.h"
 #include "core/quota/quota.h"
 #include "front/uri.h"
@@ -104,8 +104,8 @@ static int take_shadow(struct top *top, struct sample *out,
                        struct weir_diag *diag)
 {
     json_t *answer;
-    int error = weir_root_client_request(top->client, "GET", top->shadow_path,
-                                         NULL, &answer, NULL, diag);
+    int error = weir_root_client_request(top->client, 0, "GET",
+                                         top->shadow_path, NULL, &answer, diag);
     if (error < 0)
         return error;
     out->shadow = index_names(answer);
@@ -118,8 +118,8 @@ static int request_sample(struct top *top, struct sample *out,
                           struct weir_diag *diag)
 {
     json_t *answer;
-    int error = weir_root_client_request(top->client, "GET", top->path, NULL,
-                                         &answer, NULL, diag);
+    int error = weir_root_client_request(top->client, 0, "GET", top->path, NULL,
+                                         &answer, diag);
     if (error < 0)
         return error;
     *out = (struct sample){ .answer = answer, .by_name = index_names(answer) };
@@ -622,7 +622,7 @@ int weir_cli_top(int argc, char **argv)
     int parsed = prepare_top(&top, argc, argv);
     if (parsed < 0)
         return weir_cli_parsed(parsed);
-    top.client = weir_cli_connect(&top.cli);
+    top.client = weir_root_client_new(&top.cli);
     if (!top.client)
         return WEIR_EXIT_ERROR;
     const char *plain = getenv("NO_COLOR");

@@ -5,8 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/cli_request.h"
-#include "command/cli.h"
+#include "cli/root_client.h"
 #include "server/serve.h"
 
 static const char main_help[] =

@@ -164,7 +164,7 @@ static int make_forest(json_t *list, struct forest *out)
 static json_t *request_all_quotas(const struct weir_cli *cli, bool shadow,
                                   uint64_t *epoch)
 {
-    struct weir_root_client *client = weir_cli_connect(cli);
+    struct weir_root_client *client = weir_root_client_new(cli);
     if (!client)
         return NULL;
     const char *path =
@@ -464,25 +464,6 @@ void weir_cli_print_counts(const struct weir_cli *cli, json_t *answer)
     json_decref(answer);
 }
 
-static int send_import(const struct weir_cli *cli, const char *file,
-                       json_t *body, const char *path)
-{
-    struct weir_root_client *client = weir_cli_connect(cli);
-    if (!client)
-        return WEIR_EXIT_ERROR;
-    json_t *answer;
-    struct weir_diag diag = { 0 };
-    int error = weir_root_client_request_patiently(client, "POST", path, body,
-                                                   &answer, NULL, &diag);
-    weir_root_client_free(&client);
-    if (error == WEIR_ECONNECT)
-        return weir_cli_fail("%s", diag.text);
-    if (error < 0)
-        return weir_cli_fail("%s: %s; nothing was changed", file, diag.text);
-    weir_cli_print_counts(cli, answer);
-    return WEIR_EXIT_OK;
-}
-
 /* ---- A shadow set in parts ----
 
 A root takes 64 MiB at once, which isn't a million quotas. A shadow set isn't
@@ -577,10 +558,27 @@ static int refuse_part(const char *file, size_t sent, size_t total, int error,
         file, diag->text, doubtful ? "at least " : "", sent, total);
 }
 
+static int send_import(const struct weir_cli *cli, const char *file,
+                       json_t *body, const char *path)
+{
+    struct weir_root_client *client = weir_root_client_new(cli);
+    if (!client)
+        return WEIR_EXIT_ERROR;
+    json_t *answer;
+    struct weir_diag diag = { 0 };
+    int error = weir_root_client_request(client, WEIR_CLIENT_READY, "POST",
+                                         path, body, &answer, &diag);
+    weir_root_client_free(&client);
+    if (error < 0)
+        return refuse_part(file, 0, 0, error, &diag);
+    weir_cli_print_counts(cli, answer);
+    return WEIR_EXIT_OK;
+}
+
 static int send_parts(const struct weir_cli *cli, const char *file,
                       const json_t *list)
 {
-    struct weir_root_client *client = weir_cli_connect(cli);
+    struct weir_root_client *client = weir_root_client_new(cli);
     if (!client)
         return WEIR_EXIT_ERROR;
     json_t *sums = json_object();
@@ -591,11 +589,11 @@ static int send_parts(const struct weir_cli *cli, const char *file,
         json_t *part = next_part(list, &at);
         json_t *answer;
         struct weir_diag diag = { 0 };
-        int error = weir_root_client_request_patiently(
-            client, "POST",
+        int error = weir_root_client_request(
+            client, WEIR_CLIENT_READY, "POST",
             sent == 0 ? "/v1/quotas:import?shadow=1"
                       : "/v1/quotas:import?shadow=1&add=1",
-            part, &answer, NULL, &diag);
+            part, &answer, &diag);
         json_decref(part);
         if (error < 0) {
             status =

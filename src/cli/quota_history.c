@@ -198,7 +198,7 @@ static json_t *request_log(struct weir_root_client *client, const char *query,
                                           : WEIR_ADMIN_LOG_MAX),
                  from, query);
         json_t *page;
-        if (weir_cli_request(client, "GET", path, NULL, &page, NULL) != 0) {
+        if (weir_cli_request(client, "GET", path, NULL, &page) != 0) {
             json_decref(all);
             return NULL;
         }
@@ -211,7 +211,7 @@ static json_t *request_log(struct weir_root_client *client, const char *query,
 
 static int show_log(const struct weir_cli *cli, const char *query, uint64_t max)
 {
-    struct weir_root_client *client = weir_cli_connect(cli);
+    struct weir_root_client *client = weir_root_client_new(cli);
     json_t *entries = client ? request_log(client, query, max) : NULL;
     weir_root_client_free(&client);
     if (!entries)

@@ -279,7 +279,7 @@ static int show_diff(const struct weir_cli *cli, const char *path)
 {
     struct pairs pairs = { .file = path != NULL };
     uint64_t epoch;
-    struct weir_root_client *client = weir_cli_connect(cli);
+    struct weir_root_client *client = weir_root_client_new(cli);
     if (!client)
         return WEIR_EXIT_ERROR;
     if (path)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * cli/root_client.c - one request at a time, on a loop that runs until it is
- * answered.
+ * cli/root_client.c - one request of a command at a time, on a loop that runs
+ * until it is answered.
  *
  * All roots share a store, so any of them can answer. The client uses the first
  * that it can reach, and keeps it. A request that only reads goes on to the
@@ -16,11 +16,17 @@
 #include <time.h>
 
 #include "codec/weir_v1.h"
+#include "core/quota/quota.h"
 #include "front/http_problem.h"
+#include "front/uri.h"
 #include "io/clock.h"
 #include "io/h2_link.h"
 #include "server/admin/admin.h"
 
+#define CONNECT_TIMEOUT (2 * WEIR_SECOND) /* for each root */
+#define ANSWER_TIMEOUT_S 120              /* for an answer */
+#define REPLY_MAX (256u << 20)            /* bytes */
+#define HTTP_CREATED 201
 #define CHUNK (1u << 20) /* bytes of a body in one message */
 #define READY_PAUSE (20 * (long)WEIR_MILLISECOND) /* between two asks */
 
@@ -91,7 +97,7 @@ static void on_reply_part(void *context, struct weir_h2 *h2, int32_t stream,
     struct weir_root_client *c = context;
     struct weir_call_reply part;
     if (weir_v1_reply_decode(bytes, len, &part) < 0 ||
-        c->reply_len + part.body.len > WEIR_CLIENT_REPLY_MAX) {
+        c->reply_len + part.body.len > REPLY_MAX) {
         c->too_big = true;
         return;
     }
@@ -162,7 +168,7 @@ static bool connect_root(struct weir_root_client *c, struct weir_diag *diag)
     if (weir_login_tls(c->login, &tls, diag) < 0)
         return false;
     struct weir_stream *stream = weir_stream_connect(
-        c->base, &c->roots[c->current].address, tls, WEIR_CLIENT_CONNECT,
+        c->base, &c->roots[c->current].address, tls, CONNECT_TIMEOUT,
         &(struct weir_stream_handler){ 0 });
     if (stream)
         c->link = weir_h2_link_new(stream, false, &handler);
@@ -179,7 +185,7 @@ static void on_timeout(evutil_socket_t fd, short what, void *context)
 
 static void run_until_answer(struct weir_root_client *c)
 {
-    struct timeval in = { .tv_sec = WEIR_CLIENT_PATIENCE / WEIR_SECOND };
+    struct timeval in = { .tv_sec = ANSWER_TIMEOUT_S };
     struct event *timeout = event_new(c->base, -1, 0, on_timeout, c);
     c->timed_out = !timeout || event_add(timeout, &in) < 0;
     while (!c->done && !c->lost && !c->timed_out && !c->too_big)
@@ -318,7 +324,7 @@ static int read_problem(struct weir_root_client *c, json_t *answer,
 }
 
 static int read_answer(struct weir_root_client *c, json_t **out,
-                       int *out_status, struct weir_diag *diag)
+                       struct weir_diag *diag)
 {
     json_error_t why;
     json_t *answer = json_loadb(c->reply ? c->reply : "", c->reply_len,
@@ -333,13 +339,11 @@ static int read_answer(struct weir_root_client *c, json_t **out,
         return error;
     }
     *out = answer;
-    if (out_status)
-        *out_status = (int)c->status;
     return 0;
 }
 
 static int request_roots(struct weir_root_client *c, bool edit, json_t **out,
-                         int *out_status, struct weir_diag *diag)
+                         struct weir_diag *diag)
 {
     weir_assert(c->count > 0 && c->current < c->count);
     size_t first = c->current;
@@ -351,7 +355,7 @@ static int request_roots(struct weir_root_client *c, bool edit, json_t **out,
             c->current = (first + i) % c->count;
         }
         if (request_root(c)) {
-            error = read_answer(c, out, out_status, diag);
+            error = read_answer(c, out, diag);
             if (error != WEIR_ENOTREADY)
                 return error;
             continue;
@@ -367,21 +371,21 @@ static int request_roots(struct weir_root_client *c, bool edit, json_t **out,
 /* Repeats the request while no root has read its quotas, for 'patience'. */
 static int request_until_ready(struct weir_root_client *c,
                                weir_duration patience, bool edit, json_t **out,
-                               int *out_status, struct weir_diag *diag)
+                               struct weir_diag *diag)
 {
     static const struct timespec pause = { .tv_nsec = READY_PAUSE };
     weir_instant end = weir_after(weir_clock_now(), patience);
     for (;;) {
-        int error = request_roots(c, edit, out, out_status, diag);
+        int error = request_roots(c, edit, out, diag);
         if (error != WEIR_ENOTREADY || weir_clock_now() >= end)
             return error;
         (void)nanosleep(&pause, NULL);
     }
 }
 
-static int request_json(struct weir_root_client *c, weir_duration patience,
-                        const char *method, const char *path, json_t *body,
-                        json_t **out, int *out_status, struct weir_diag *diag)
+int weir_root_client_request(struct weir_root_client *c, weir_duration patience,
+                             const char *method, const char *path, json_t *body,
+                             json_t **out, struct weir_diag *diag)
 {
     char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
     if (body && !text)
@@ -397,25 +401,14 @@ static int request_json(struct weir_root_client *c, weir_duration patience,
     c->path = weir_text_of(path);
     c->body = weir_text_of(text ? text : "");
     bool edit = strcmp(method, "GET") != 0;
-    int error = request_until_ready(c, patience, edit, out, out_status, diag);
+    int error = request_until_ready(c, patience, edit, out, diag);
     free(text);
     return error;
 }
 
-int weir_root_client_request(struct weir_root_client *c, const char *method,
-                             const char *path, json_t *body, json_t **out,
-                             int *out_status, struct weir_diag *diag)
+bool weir_root_client_created(const struct weir_root_client *c)
 {
-    return request_json(c, 0, method, path, body, out, out_status, diag);
-}
-
-int weir_root_client_request_patiently(struct weir_root_client *c,
-                                       const char *method, const char *path,
-                                       json_t *body, json_t **out,
-                                       int *out_status, struct weir_diag *diag)
-{
-    return request_json(c, WEIR_CLIENT_READY, method, path, body, out,
-                        out_status, diag);
+    return c->status == HTTP_CREATED;
 }
 
 /* ---- Life ---- */
@@ -458,28 +451,26 @@ static int check_client_login(const struct weir_root_client *c,
     return error;
 }
 
-int weir_root_client_new(const char *roots,
-                         const struct weir_login_options *login,
-                         struct weir_root_client **out, struct weir_diag *diag)
+struct weir_root_client *weir_root_client_new(const struct weir_cli *cli)
 {
+    struct weir_diag diag = { 0 };
     struct weir_root_client *c = calloc(1, sizeof *c);
     if (c) {
         c->base = event_base_new();
-        c->login = weir_login_new(login);
+        c->login = weir_login_new(&cli->login);
     }
     int error = c && c->base && c->login ? 0 : WEIR_ENOMEM;
     if (error < 0)
-        weir_diag_set(diag, error, weir_strerror(error), NULL);
+        weir_diag_set(&diag, error, weir_strerror(error), NULL);
     else
-        error = add_roots(c, roots, diag);
+        error = add_roots(c, cli->roots, &diag);
     if (error == 0)
-        error = check_client_login(c, login, diag);
-    if (error < 0) {
-        weir_root_client_free(&c);
-        return error;
-    }
-    *out = c;
-    return 0;
+        error = check_client_login(c, &cli->login, &diag);
+    if (error == 0)
+        return c;
+    weir_cli_fail("%s", diag.text);
+    weir_root_client_free(&c);
+    return NULL;
 }
 
 void weir_root_client_free(struct weir_root_client **client)
@@ -515,4 +506,82 @@ void weir_root_client_only(struct weir_root_client *c, size_t n)
         weir_h2_link_close(&c->link);
     c->current = n;
     c->only = true;
+}
+
+/* ---- For the commands: errors are printed ---- */
+
+int weir_cli_request(struct weir_root_client *client, const char *method,
+                     const char *path, json_t *body, json_t **out)
+{
+    struct weir_diag diag = { 0 };
+    if (weir_root_client_request(client, WEIR_CLIENT_READY, method, path, body,
+                                 out, &diag) == 0)
+        return 0;
+    return weir_cli_fail("%s", diag.text);
+}
+
+int weir_cli_request_once(const struct weir_cli *cli, const char *method,
+                          const char *path, json_t *body, json_t **out)
+{
+    struct weir_root_client *client = weir_root_client_new(cli);
+    int status = WEIR_EXIT_ERROR;
+    if (client)
+        status = weir_cli_request(client, method, path, body, out);
+    weir_root_client_free(&client);
+    json_decref(body);
+    return status;
+}
+
+void weir_cli_print_json(json_t *value)
+{
+    json_dumpf(value, stdout,
+               JSON_INDENT(1) | JSON_REAL_PRECISION(12) | JSON_ENCODE_ANY);
+    fputc('\n', stdout);
+    json_decref(value);
+}
+
+const char *weir_cli_text(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "";
+}
+
+int weir_cli_quota_path(const char *name, const char *query, char *buf)
+{
+    struct weir_diag diag = { 0 };
+    if (weir_name_check(weir_text_of(name), &diag) < 0)
+        return weir_cli_fail("%s", diag.text);
+    char encoded[3 * WEIR_NAME_MAX];
+    int len = weir_uri_encode(weir_text_of(name), encoded, sizeof encoded);
+    weir_assert(len > 0);
+    snprintf(buf, WEIR_CLI_PATH_MAX, "/v1/quotas/%.*s%s", len, encoded, query);
+    return 0;
+}
+
+json_t *weir_cli_quota_all(struct weir_root_client *client, const char *path,
+                           uint64_t *out_epoch)
+{
+    json_t *list = json_array();
+    char next[WEIR_CLI_PATH_MAX];
+    snprintf(next, sizeof next, "%s", path);
+    for (;;) {
+        json_t *page;
+        if (weir_cli_request(client, "GET", next, NULL, &page) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+        *out_epoch =
+            (uint64_t)json_integer_value(json_object_get(page, "epoch"));
+        json_array_extend(list, json_object_get(page, "quotas"));
+        const char *after = json_string_value(json_object_get(page, "next"));
+        if (!after) {
+            json_decref(page);
+            return list;
+        }
+        char encoded[3 * WEIR_NAME_MAX];
+        int len = weir_uri_encode(weir_text_of(after), encoded, sizeof encoded);
+        snprintf(next, sizeof next, "%s%cafter=%.*s", path,
+                 strchr(path, '?') ? '&' : '?', len > 0 ? len : 0, encoded);
+        json_decref(page);
+    }
 }

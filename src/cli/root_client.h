@@ -1,28 +1,18 @@
 /* SPDX-License-Identifier: MIT
- * cli/root_client.h - sends a request to a root, over weir.v1.Root/Call, and
- * waits for the answer. */
+ * cli/root_client.h - requests of the commands to a root, over
+ * weir.v1.Root/Call, and their answers in JSON. */
 
 #ifndef WEIR_ROOT_CLIENT_H
 #define WEIR_ROOT_CLIENT_H
 
 #include <jansson.h>
 
-#include "io/login.h"
-
-#define WEIR_CLIENT_CONNECT (2 * WEIR_SECOND)    /* for each root */
-#define WEIR_CLIENT_PATIENCE (120 * WEIR_SECOND) /* for an answer */
-#define WEIR_CLIENT_READY \
-    (30 * WEIR_SECOND)                     /* for a root that has begun to read
-                                            * its quotas */
-#define WEIR_CLIENT_REPLY_MAX (256u << 20) /* bytes */
+#include "command/cli.h"
 
 struct weir_root_client;
 
-/* 'roots': "HOST:PORT,…". WEIR_EINVAL, or as weir_login_check(), with 'diag'
- * filled; WEIR_ENOMEM. */
-int weir_root_client_new(const char *roots,
-                         const struct weir_login_options *login,
-                         struct weir_root_client **out, struct weir_diag *diag);
+/* Opens the client that --roots names, or prints why not (NULL). */
+struct weir_root_client *weir_root_client_new(const struct weir_cli *cli);
 void weir_root_client_free(struct weir_root_client **client);
 
 size_t weir_root_client_count(const struct weir_root_client *client);
@@ -32,21 +22,43 @@ const char *weir_root_client_name(const struct weir_root_client *client,
 /* Uses only this root from here on. */
 void weir_root_client_only(struct weir_root_client *client, size_t n);
 
+/* The usual patience of a request: a root that was just started reads its
+ * quotas in a moment, and WEIR_ENOTREADY means that nothing was done. */
+#define WEIR_CLIENT_READY (30 * WEIR_SECOND)
+
 /* Sends the request to the first root that answers; the connection is kept.
  * 'body' may be NULL. An edit isn't repeated: if a root goes away in the
- * middle, that is the error. '*out' is the answer in JSON (a new reference). On
+ * middle, that is the error. While no root has read its quotas, the request is
+ * repeated for 'patience'. '*out' is the answer in JSON (a new reference). On
  * failure 'diag' has the root's error, or why none answers; WEIR_ENOTREADY: no
  * root has read its quotas yet. */
 int weir_root_client_request(struct weir_root_client *client,
-                             const char *method, const char *path, json_t *body,
-                             json_t **out, int *out_status,
+                             weir_duration patience, const char *method,
+                             const char *path, json_t *body, json_t **out,
                              struct weir_diag *diag);
-/* The same, and repeats the request while no root has read its quotas, up to
- * WEIR_CLIENT_READY: a root that was just started reads them in a moment, and
- * that error means that nothing was done. */
-int weir_root_client_request_patiently(struct weir_root_client *client,
-                                       const char *method, const char *path,
-                                       json_t *body, json_t **out,
-                                       int *out_status, struct weir_diag *diag);
+/* Whether the last request made its quota, instead of changing it. */
+bool weir_root_client_created(const struct weir_root_client *client);
+
+/* The same, with the usual patience, for commands: prints the error. Returns an
+ * exit status. */
+int weir_cli_request(struct weir_root_client *client, const char *method,
+                     const char *path, json_t *body, json_t **out);
+/* The same on a connection of its own; 'body' (NULL: none) is taken over. */
+int weir_cli_request_once(const struct weir_cli *cli, const char *method,
+                          const char *path, json_t *body, json_t **out);
+/* Prints a JSON value and a line feed, and drops it. */
+void weir_cli_print_json(json_t *value);
+/* The text of a field in an object; "" without the field. */
+const char *weir_cli_text(const json_t *object, const char *key);
+
+/* Writes "/v1/quotas/NAME?query" to 'buf' of WEIR_CLI_PATH_MAX bytes. Prints
+ * the error in a name. Returns 0 or an exit status. */
+#define WEIR_CLI_PATH_MAX 2048
+int weir_cli_quota_path(const char *name, const char *query, char *buf);
+
+/* All quotas of a listing ("/v1/quotas:export", "/v1/quotas?match=…"), page by
+ * page, as one list. A new reference, or NULL after printing an error. */
+json_t *weir_cli_quota_all(struct weir_root_client *client, const char *path,
+                           uint64_t *out_epoch);
 
 #endif /* WEIR_ROOT_CLIENT_H */
