@@ -314,9 +314,8 @@ static void warn_of_min(struct weir_root_client *client, const json_t *quota)
     if (strcmp(weir_cli_text(quota, "sharing"), "adaptive") != 0 ||
         weir_cli_request(client, "GET", "/v1/status", NULL, &root) != 0)
         return;
-    const json_t *stats = json_object_get(root, "stats");
     double processes =
-        json_number_value(json_object_get(stats, "limiters_connected"));
+        weir_cli_number(json_object_get(root, "stats"), "limiters_connected");
     double together = strtod(min, NULL) * processes;
     if (together > strtod(bound, NULL))
         fprintf(stderr,
@@ -382,19 +381,17 @@ int weir_cli_quota_set(int argc, char **argv)
 static void print_field_row(struct weir_rows *rows, const char *key,
                             const json_t *value)
 {
-    char number[32];
     const char *shown = json_string_value(value);
-    if (json_is_integer(value)) {
-        snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT,
-                 json_integer_value(value));
-        shown = number;
-    }
     if (json_is_boolean(value))
         shown = json_is_true(value) ? "yes" : "no";
-    if (!shown || !shown[0])
+    if (!json_is_integer(value) && (!shown || !shown[0]))
         return;
     weir_rows_add(rows, key);
-    weir_rows_add(rows, shown);
+    if (json_is_integer(value))
+        weir_rows_addf(rows, "%" JSON_INTEGER_FORMAT,
+                       json_integer_value(value));
+    else
+        weir_rows_add(rows, shown);
 }
 
 static void print_labels(struct weir_rows *rows, json_t *labels)
@@ -406,30 +403,25 @@ static void print_labels(struct weir_rows *rows, json_t *labels)
     json_object_foreach(labels, key, value) if (len < sizeof line) len +=
         (size_t)snprintf(line + len, sizeof line - len, "%s%s=%s",
                          len ? ", " : "", key, json_string_value(value));
-    if (len == 0)
-        return;
-    weir_rows_add(rows, "labels");
-    weir_rows_add(rows, line);
+    if (len > 0)
+        weir_rows_add_all(rows, "labels", line, NULL);
 }
 
 static void print_used(struct weir_rows *rows, const json_t *usage)
 {
     if (!usage)
         return;
-    char fill[16], passed[16], limited[16], line[160];
-    weir_cli_units(json_number_value(json_object_get(usage, "fill")), fill);
-    weir_cli_units(json_number_value(json_object_get(usage, "passed")), passed);
-    weir_cli_units(json_number_value(json_object_get(usage, "limited")),
-                   limited);
-    json_int_t limiters =
-        json_integer_value(json_object_get(usage, "limiters"));
-    int len = snprintf(line, sizeof line, "fill %s; passed %s, limited %s",
-                       fill, passed, limited);
+    char fill[16], passed[16], limited[16], by[48] = "";
+    long long limiters = weir_cli_whole(usage, "limiters");
     if (limiters > 0)
-        snprintf(line + len, sizeof line - (size_t)len, "; by %lld process%s",
-                 (long long)limiters, limiters == 1 ? "" : "es");
+        snprintf(by, sizeof by, "; by %lld process%s", limiters,
+                 limiters == 1 ? "" : "es");
     weir_rows_add(rows, "in use");
-    weir_rows_add(rows, line);
+    weir_rows_addf(rows, "fill %s; passed %s, limited %s%s",
+                   weir_cli_units(weir_cli_number(usage, "fill"), fill),
+                   weir_cli_units(weir_cli_number(usage, "passed"), passed),
+                   weir_cli_units(weir_cli_number(usage, "limited"), limited),
+                   by);
 }
 
 int weir_cli_quota_get(int argc, char **argv)
@@ -473,33 +465,30 @@ static void add_usage(struct weir_rows *rows, const json_t *usage)
     for (size_t i = 0; i < WEIR_COUNT_OF(keys); i++) {
         char buf[16] = "-";
         if (usage)
-            weir_cli_units(json_number_value(json_object_get(usage, keys[i])),
-                           buf);
+            weir_cli_units(weir_cli_number(usage, keys[i]), buf);
         weir_rows_add(rows, buf);
     }
 }
 
 static void print_list(const json_t *list, bool usage)
 {
+    struct weir_rows rows = { .right = usage ? 7u << 4 | 2 : 2 };
     if (json_array_size(list) == 0)
         return;
-    struct weir_rows rows = { .columns = usage ? 8 : 5,
-                              .right = usage ? 7u << 4 | 2 : 2 };
-    static const char *const heads[] = { "NAME", "LIMIT", "MODE", "SHARING" };
-    static const char *const used[] = { "FILL", "PASSED", "LIMITED" };
-    for (size_t i = 0; i < WEIR_COUNT_OF(heads); i++)
-        weir_rows_add(&rows, heads[i]);
-    for (size_t i = 0; usage && i < WEIR_COUNT_OF(used); i++)
-        weir_rows_add(&rows, used[i]);
-    weir_rows_add(&rows, "PARENT");
+    if (usage)
+        weir_rows_head(&rows, "NAME", "LIMIT", "MODE", "SHARING", "FILL",
+                       "PASSED", "LIMITED", "PARENT", NULL);
+    else
+        weir_rows_head(&rows, "NAME", "LIMIT", "MODE", "SHARING", "PARENT",
+                       NULL);
     size_t index;
     json_t *quota;
     json_array_foreach(list, index, quota)
     {
-        weir_rows_add(&rows, weir_cli_text(quota, "name"));
-        weir_rows_add(&rows, weir_cli_text(quota, "limit"));
-        weir_rows_add(&rows, weir_cli_text(quota, "mode"));
-        weir_rows_add(&rows, weir_cli_text(quota, "sharing"));
+        weir_rows_add_all(&rows, weir_cli_text(quota, "name"),
+                          weir_cli_text(quota, "limit"),
+                          weir_cli_text(quota, "mode"),
+                          weir_cli_text(quota, "sharing"), NULL);
         if (usage)
             add_usage(&rows, json_object_get(quota, "usage"));
         weir_rows_add(&rows, weir_cli_text(quota, "parent"));
@@ -595,8 +584,7 @@ static int edit_named(const char *verb, const char *path, const char *help,
         weir_cli_print_json(answer);
         return WEIR_EXIT_OK;
     }
-    printf("%s %" JSON_INTEGER_FORMAT "\n", done,
-           json_integer_value(json_object_get(answer, done)));
+    printf("%s %lld\n", done, weir_cli_whole(answer, done));
     json_decref(answer);
     return WEIR_EXIT_OK;
 }

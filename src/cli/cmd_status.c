@@ -17,90 +17,69 @@ static const char status_help[] =
     "\n"
     "Exit status 2 if a root doesn't answer.\n";
 
-static long long number(const json_t *object, const char *key)
-{
-    return (long long)json_number_value(json_object_get(object, key));
-}
-
-static void show_age(double seconds, char *buf, size_t size)
+static const char *show_age(double seconds, char buf[static 32])
 {
     if (seconds < 10)
-        snprintf(buf, size, "%.1fs", seconds);
+        snprintf(buf, 32, "%.1fs", seconds);
     else if (seconds < 120)
-        snprintf(buf, size, "%.0fs", seconds);
+        snprintf(buf, 32, "%.0fs", seconds);
     else if (seconds < 7200)
-        snprintf(buf, size, "%.0fmin", seconds / 60);
+        snprintf(buf, 32, "%.0fmin", seconds / 60);
     else if (seconds < 172800)
-        snprintf(buf, size, "%.0fh", seconds / 3600);
+        snprintf(buf, 32, "%.0fh", seconds / 3600);
     else
-        snprintf(buf, size, "%.0f days", seconds / 86400);
+        snprintf(buf, 32, "%.0f days", seconds / 86400);
+    return buf;
 }
 
-static void add_limiter(struct weir_rows *rows, const json_t *limiter)
+static void print_block(struct weir_rows *rows)
 {
-    static const char *const keys[] = { "epoch", "quotas", "unknown" };
-    char buf[48];
-    weir_rows_add(rows, weir_cli_text(limiter, "name"));
-    show_age(json_number_value(json_object_get(limiter, "silent_s")), buf,
-             sizeof buf);
-    strcat(buf, " ago");
-    weir_rows_add(rows, buf);
-    for (size_t i = 0; i < WEIR_COUNT_OF(keys); i++) {
-        snprintf(buf, sizeof buf, "%lld", number(limiter, keys[i]));
-        weir_rows_add(rows, buf);
-    }
+    if (rows->count > 0)
+        putchar('\n');
+    weir_rows_print(rows, stdout);
 }
 
 /* Prints connected limiters; the rest may be a thousand runs of a script. */
 static void print_limiters(json_t *limiters)
 {
-    static const char *const heads[] = { "LIMITER", "LAST MESSAGE", "EPOCH",
-                                         "IN USE", "UNKNOWN" };
-    struct weir_rows rows = { .columns = 5,
-                              .right = 1u << 1 | 1u << 2 | 1u << 3 | 1u << 4 };
+    static const char *const keys[] = { "epoch", "quotas", "unknown" };
+    struct weir_rows rows = { .right = 0x1e };
     size_t index;
     json_t *limiter;
     json_array_foreach(limiters, index, limiter)
     {
-        if (!json_is_true(json_object_get(limiter, "connected")))
+        char age[32];
+        if (!weir_cli_is(limiter, "connected"))
             continue;
-        while (rows.count < WEIR_COUNT_OF(heads))
-            weir_rows_add(&rows, heads[rows.count]);
-        add_limiter(&rows, limiter);
+        if (rows.count == 0)
+            weir_rows_head(&rows, "LIMITER", "LAST MESSAGE", "EPOCH", "IN USE",
+                           "UNKNOWN", NULL);
+        weir_rows_add(&rows, weir_cli_text(limiter, "name"));
+        weir_rows_addf(&rows, "%s ago",
+                       show_age(weir_cli_number(limiter, "silent_s"), age));
+        for (size_t i = 0; i < WEIR_COUNT_OF(keys); i++)
+            weir_rows_addf(&rows, "%lld", weir_cli_whole(limiter, keys[i]));
     }
-    if (rows.count == 0)
-        return;
-    putchar('\n');
-    weir_rows_print(&rows, stdout);
+    print_block(&rows);
 }
 
 static void add_limit(struct weir_rows *rows, const char *limiter,
                       const json_t *limit)
 {
-    char buf[48];
-    weir_rows_add(rows, limiter);
-    weir_rows_add(rows, weir_cli_text(limit, "quota"));
-    snprintf(buf, sizeof buf, "%.3g",
-             json_number_value(json_object_get(limit, "limit")));
-    weir_rows_add(rows, buf);
-    snprintf(buf, sizeof buf, "%lld", number(limit, "in_flight"));
-    weir_rows_add(rows, buf);
-    weir_rows_add(rows, weir_cli_text(limit, "latency"));
-    weir_rows_add(rows, weir_cli_text(limit, "reason"));
-    show_age(json_number_value(json_object_get(limit, "moved_s")), buf,
-             sizeof buf);
-    strcat(buf, " ago");
-    weir_rows_add(rows, buf);
+    char age[32];
+    weir_rows_add_all(rows, limiter, weir_cli_text(limit, "quota"), NULL);
+    weir_rows_addf(rows, "%.3g", weir_cli_number(limit, "limit"));
+    weir_rows_addf(rows, "%lld", weir_cli_whole(limit, "in_flight"));
+    weir_rows_add_all(rows, weir_cli_text(limit, "latency"),
+                      weir_cli_text(limit, "reason"), NULL);
+    weir_rows_addf(rows, "%s ago",
+                   show_age(weir_cli_number(limit, "moved_s"), age));
 }
 
 /* Prints the limits that processes have found. */
 static void print_limits(json_t *limiters)
 {
-    static const char *const heads[] = { "LIMITER",   "ADAPTIVE", "LIMIT",
-                                         "IN FLIGHT", "LATENCY",  "WHY",
-                                         "MOVED" };
-    struct weir_rows rows = { .columns = 7,
-                              .right = 1u << 2 | 1u << 3 | 1u << 4 | 1u << 6 };
+    struct weir_rows rows = { .right = 1u << 2 | 1u << 3 | 1u << 4 | 1u << 6 };
     size_t index, place;
     json_t *limiter, *limit;
     json_array_foreach(limiters, index, limiter)
@@ -108,15 +87,13 @@ static void print_limits(json_t *limiters)
         json_t *list = json_object_get(limiter, "adaptive");
         json_array_foreach(list, place, limit)
         {
-            while (rows.count < WEIR_COUNT_OF(heads))
-                weir_rows_add(&rows, heads[rows.count]);
+            if (rows.count == 0)
+                weir_rows_head(&rows, "LIMITER", "ADAPTIVE", "LIMIT",
+                               "IN FLIGHT", "LATENCY", "WHY", "MOVED", NULL);
             add_limit(&rows, weir_cli_text(limiter, "name"), limit);
         }
     }
-    if (rows.count == 0)
-        return;
-    putchar('\n');
-    weir_rows_print(&rows, stdout);
+    print_block(&rows);
 }
 
 static void print_snapshot_status(const json_t *snapshot)
@@ -127,11 +104,9 @@ static void print_snapshot_status(const json_t *snapshot)
     printf("  snapshot  %s: ", weir_cli_text(snapshot, "file"));
     if (json_object_get(snapshot, "epoch")) {
         char age[32];
-        show_age(json_number_value(json_object_get(snapshot, "age_s")), age,
-                 sizeof age);
-        printf("epoch %lld, made %s ago%s", number(snapshot, "epoch"), age,
-               json_is_true(json_object_get(snapshot, "serving")) ? ", IN USE"
-                                                                  : "");
+        printf("epoch %lld, made %s ago%s", weir_cli_whole(snapshot, "epoch"),
+               show_age(weir_cli_number(snapshot, "age_s"), age),
+               weir_cli_is(snapshot, "serving") ? ", IN USE" : "");
     } else {
         printf("none yet");
     }
@@ -155,19 +130,18 @@ static void print_region(json_t *region)
     json_array_foreach(json_object_get(region, "upstream"), index, root)
     {
         const char *problem = weir_cli_text(root, "problem");
-        bool up = json_is_true(json_object_get(root, "up"));
+        bool up = weir_cli_is(root, "up");
         printf("%s%s (%s%s%s)", index > 0 ? ", " : "",
                weir_cli_text(root, "address"), up ? "up" : "DOWN",
                problem[0] ? ": " : "", problem);
     }
     char shown[32] = "";
     if (json_is_real(age))
-        show_age(json_number_value(age), shown, sizeof shown);
+        show_age(json_number_value(age), shown);
     printf("; last message of the topmost root: %s%s%s\n",
            json_is_real(age) ? shown : "never", json_is_real(age) ? " ago" : "",
-           json_is_true(json_object_get(region, "stale"))
-               ? "; STALE: quotas go by their on_stale"
-               : "");
+           weir_cli_is(region, "stale") ? "; STALE: quotas go by their on_stale"
+                                        : "");
 }
 
 static void print_root_status(const char *address, const json_t *root)
@@ -175,13 +149,11 @@ static void print_root_status(const char *address, const json_t *root)
     json_t *region = json_object_get(root, "region");
     const json_t *settings = json_object_get(root, "settings");
     const json_t *stats = json_object_get(root, "stats");
-    bool ready = json_is_true(json_object_get(root, "ready"));
     const json_t *ratio = json_object_get(settings, "correction_ratio");
     char age[32];
-    show_age(json_number_value(json_object_get(root, "uptime_s")), age,
-             sizeof age);
     printf("root %s at %s: %s, up %s, Weir %s\n", weir_cli_text(root, "name"),
-           address, ready ? "ready" : "NOT READY", age,
+           address, weir_cli_is(root, "ready") ? "ready" : "NOT READY",
+           show_age(weir_cli_number(root, "uptime_s"), age),
            weir_cli_text(root, "version"));
     if (json_is_object(region))
         print_region(region);
@@ -189,23 +161,24 @@ static void print_root_status(const char *address, const json_t *root)
         print_store_status(json_object_get(root, "store"));
     print_snapshot_status(json_object_get(root, "snapshot"));
     printf("  quotas    %lld at epoch %lld, %lld in use\n",
-           number(stats, "quotas"), number(root, "epoch"),
-           number(stats, "quotas_used"));
+           weir_cli_whole(stats, "quotas"), weir_cli_whole(root, "epoch"),
+           weir_cli_whole(stats, "quotas_used"));
     printf("  limiters  %lld connected, %lld known; %lld reports, %lld "
            "counts merged\n",
-           number(stats, "limiters_connected"), number(stats, "limiters_known"),
-           number(stats, "reports"), number(stats, "counts"));
+           weir_cli_whole(stats, "limiters_connected"),
+           weir_cli_whole(stats, "limiters_known"),
+           weir_cli_whole(stats, "reports"), weir_cli_whole(stats, "counts"));
     printf("  settings  report every %s, stale after %s, slack %s",
            weir_cli_text(settings, "report_interval"),
            weir_cli_text(settings, "stale_after"),
-           json_is_true(json_object_get(settings, "slack")) ? "on" : "off");
+           weir_cli_is(settings, "slack") ? "on" : "off");
     if (json_is_string(ratio))
         printf(", correction ratio auto\n");
     else
         printf(", correction ratio %g\n", json_number_value(ratio));
-    if (number(stats, "unknown") > 0)
+    if (weir_cli_whole(stats, "unknown") > 0)
         printf("  unknown   %lld requests by names without quota passed\n",
-               number(stats, "unknown"));
+               weir_cli_whole(stats, "unknown"));
     print_limiters(json_object_get(root, "limiters"));
     print_limits(json_object_get(root, "limiters"));
 }

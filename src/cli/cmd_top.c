@@ -133,11 +133,6 @@ static int request_sample(struct top *top, struct sample *out,
     return error;
 }
 
-static double figure(const json_t *entry, const char *key)
-{
-    return json_number_value(json_object_get(entry, key));
-}
-
 /* The limit of an adaptive quota in its processes, if any was reported. */
 static const char *limit_shown(const json_t *entry)
 {
@@ -150,8 +145,10 @@ static void make_line(const struct sample *before, const json_t *entry,
 {
     const char *name = weir_cli_text(entry, "name");
     const json_t *old = json_object_get(before->by_name, name);
-    double passed = figure(entry, "passed") - figure(old, "passed");
-    double limited = figure(entry, "limited") - figure(old, "limited");
+    double passed =
+        weir_cli_number(entry, "passed") - weir_cli_number(old, "passed");
+    double limited =
+        weir_cli_number(entry, "limited") - weir_cli_number(old, "limited");
     /* Refunds may make it fall. */
     *out = (struct line){
         .name = name,
@@ -159,8 +156,8 @@ static void make_line(const struct sample *before, const json_t *entry,
         .mode = weir_cli_text(entry, "mode"),
         .passed = passed > 0 ? passed / seconds : 0,
         .limited = limited > 0 ? limited / seconds : 0,
-        .fill = figure(entry, "fill"),
-        .high = figure(entry, "high"),
+        .fill = weir_cli_number(entry, "fill"),
+        .high = weir_cli_number(entry, "high"),
     };
     out->offered = out->passed + out->limited;
 }
@@ -176,8 +173,10 @@ static void add_shadow(const struct sample *before, const struct sample *after,
     line->would_limit = "";
     if (!entry || seconds <= 0)
         return;
-    double passed = figure(entry, "passed") - figure(old, "passed");
-    double limited = figure(entry, "limited") - figure(old, "limited");
+    double passed =
+        weir_cli_number(entry, "passed") - weir_cli_number(old, "passed");
+    double limited =
+        weir_cli_number(entry, "limited") - weir_cli_number(old, "limited");
     line->would_limit = weir_cli_text(entry, "limit");
     line->would_pass = passed > 0 ? passed / seconds : 0;
     line->would_refuse = limited > 0 ? limited / seconds : 0;
@@ -255,21 +254,14 @@ static void make_bar(const struct line *line, char *out)
 static void print_both(const struct top *top, const struct line *lines,
                        size_t count, FILE *out)
 {
-    static const char *const heads[] = {
-        "QUOTA",     "LIMIT",    "OFFERED/s", "PASSED/s",
-        "LIMITED/s", "WOULD BE", "PASSED/s",  "LIMITED/s",
-    };
-    struct weir_rows rows = { .columns = WEIR_COUNT_OF(heads),
-                              .bold_head = top->colour,
-                              .right = 127u << 1 };
-    for (size_t i = 0; i < WEIR_COUNT_OF(heads); i++)
-        weir_rows_add(&rows, heads[i]);
+    struct weir_rows rows = { .bold_head = top->colour, .right = 127u << 1 };
+    weir_rows_head(&rows, "QUOTA", "LIMIT", "OFFERED/s", "PASSED/s",
+                   "LIMITED/s", "WOULD BE", "PASSED/s", "LIMITED/s", NULL);
     for (size_t i = 0; i < count; i++) {
         const struct line *line = &lines[i];
         const double rates[] = { line->offered, line->passed, line->limited,
                                  line->would_pass, line->would_refuse };
-        weir_rows_add(&rows, line->name);
-        weir_rows_add(&rows, line->limit);
+        weir_rows_add_all(&rows, line->name, line->limit, NULL);
         for (size_t k = 0; k < WEIR_COUNT_OF(rates); k++) {
             char buf[64];
             const char *set = k < 3 ? line->limit : line->would_limit;
@@ -281,31 +273,20 @@ static void print_both(const struct top *top, const struct line *lines,
     weir_rows_print(&rows, out);
 }
 
-static void print_table_lines(const struct top *top, const struct line *lines,
-                              size_t count, FILE *out)
+static void print_live(const struct top *top, const struct line *lines,
+                       size_t count, FILE *out)
 {
-    static const char *const heads[] = { "QUOTA",     "MODE",     "LIMIT",
-                                         "OFFERED/s", "PASSED/s", "LIMITED/s",
-                                         "FILL" };
-    struct weir_rows rows = { .columns = WEIR_COUNT_OF(heads),
-                              .bold_head = top->colour,
-                              .right = 15u << 2 };
-    if (top->shadow) {
-        print_both(top, lines, count, out);
-        return;
-    }
-    for (size_t i = 0; i < WEIR_COUNT_OF(heads); i++)
-        weir_rows_add(&rows, heads[i]);
+    struct weir_rows rows = { .bold_head = top->colour, .right = 15u << 2 };
+    weir_rows_head(&rows, "QUOTA", "MODE", "LIMIT", "OFFERED/s", "PASSED/s",
+                   "LIMITED/s", "FILL", NULL);
     for (size_t i = 0; i < count; i++) {
-        char buf[64];
-        weir_rows_add(&rows, lines[i].name);
-        weir_rows_add(&rows, lines[i].mode);
-        weir_rows_add(&rows, lines[i].limit);
-        weir_rows_add(&rows, weir_cli_units(lines[i].offered, buf));
-        weir_rows_add(&rows, weir_cli_units(lines[i].passed, buf));
-        weir_rows_add(&rows, weir_cli_units(lines[i].limited, buf));
-        make_bar(&lines[i], buf);
-        weir_rows_add(&rows, buf);
+        const struct line *line = &lines[i];
+        char offered[16], passed[16], limited[16], bar[64];
+        make_bar(line, bar);
+        weir_rows_add_all(&rows, line->name, line->mode, line->limit,
+                          weir_cli_units(line->offered, offered),
+                          weir_cli_units(line->passed, passed),
+                          weir_cli_units(line->limited, limited), bar, NULL);
     }
     weir_rows_print(&rows, out);
 }
@@ -342,7 +323,10 @@ static void print_top_json(const struct line *lines, size_t count, bool shadow,
 static void print_table(const struct top *top, const struct line *lines,
                         size_t count, FILE *out)
 {
-    print_table_lines(top, lines, count, out);
+    if (top->shadow)
+        print_both(top, lines, count, out);
+    else
+        print_live(top, lines, count, out);
     FILE *note = top->screen ? out : stderr;
     if (count == 0 && top->glob)
         fprintf(note, "nothing in use matches '%s'\n", top->glob);

@@ -458,8 +458,8 @@ void weir_cli_print_counts(const struct weir_cli *cli, json_t *answer)
     static const char *const keys[] = { "created", "changed", "unchanged",
                                         "removed" };
     for (size_t i = 0; i < WEIR_COUNT_OF(keys); i++)
-        printf("%s%s %" JSON_INTEGER_FORMAT, i ? ", " : "", keys[i],
-               json_integer_value(json_object_get(answer, keys[i])));
+        printf("%s%s %lld", i ? ", " : "", keys[i],
+               weir_cli_whole(answer, keys[i]));
     putchar('\n');
     json_decref(answer);
 }
@@ -535,9 +535,7 @@ static void add_counts(json_t *sums, const json_t *answer)
     json_object_foreach((json_t *)answer, key, value)
     {
         json_int_t before =
-            strcmp(key, "epoch") == 0
-                ? 0
-                : json_integer_value(json_object_get(sums, key));
+            strcmp(key, "epoch") == 0 ? 0 : weir_cli_whole(sums, key);
         json_object_set_new(sums, key,
                             json_integer(before + json_integer_value(value)));
     }

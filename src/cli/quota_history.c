@@ -2,6 +2,7 @@
  * cli/quota_history.c - weir quota log, undo: the edits and their authors, and
  * taking one back. */
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -118,7 +119,7 @@ static char *describe(json_t *entry)
     struct weir_quota before, after;
     bool was = read_edit_side(entry, "before", &before);
     bool is = read_edit_side(entry, "after", &after);
-    if (json_is_true(json_object_get(entry, "reset"))) {
+    if (weir_cli_is(entry, "reset")) {
         fputs("reset", out);
     } else if (was && is) {
         print_difference(out, &before, &after);
@@ -142,34 +143,25 @@ static bool is_same_edit(const json_t *a, const json_t *b)
 /* The columns WHEN and WHO are filled in the first line of an edit only. */
 static void print_entry(struct weir_rows *rows, json_t *entry, bool first)
 {
-    char when[32], epoch[24], name[WEIR_NAME_MAX + 16];
-    json_int_t at = json_integer_value(json_object_get(entry, "at_ms"));
-    time_t seconds = (time_t)(at / 1000);
+    char when[32];
+    time_t seconds = (time_t)(weir_cli_whole(entry, "at_ms") / 1000);
     struct tm utc;
     gmtime_r(&seconds, &utc);
     strftime(when, sizeof when, "%Y-%m-%d %H:%M:%SZ", &utc);
-    snprintf(epoch, sizeof epoch, "%" JSON_INTEGER_FORMAT,
-             json_integer_value(json_object_get(entry, "epoch")));
-    bool shadow = json_is_true(json_object_get(entry, "shadow"));
-    snprintf(name, sizeof name, "%s%s", weir_cli_text(entry, "name"),
-             shadow ? " (shadow)" : "");
     char *change = describe(entry);
-    weir_rows_add(rows, first ? when : "");
-    weir_rows_add(rows, first ? weir_cli_text(entry, "identity") : "");
-    weir_rows_add(rows, epoch);
-    weir_rows_add(rows, name);
+    weir_rows_add_all(rows, first ? when : "",
+                      first ? weir_cli_text(entry, "identity") : "", NULL);
+    weir_rows_addf(rows, "%lld", weir_cli_whole(entry, "epoch"));
+    weir_rows_addf(rows, "%s%s", weir_cli_text(entry, "name"),
+                   weir_cli_is(entry, "shadow") ? " (shadow)" : "");
     weir_rows_add(rows, change);
     free(change);
 }
 
 static void print_edits(const json_t *entries)
 {
-    static const char *const heads[] = { "WHEN", "IDENTITY", "EPOCH", "QUOTA",
-                                         "CHANGE" };
-    struct weir_rows rows = { .columns = WEIR_COUNT_OF(heads),
-                              .right = 1u << 2 };
-    for (size_t i = 0; i < WEIR_COUNT_OF(heads); i++)
-        weir_rows_add(&rows, heads[i]);
+    struct weir_rows rows = { .right = 1u << 2 };
+    weir_rows_head(&rows, "WHEN", "IDENTITY", "EPOCH", "QUOTA", "CHANGE", NULL);
     size_t index;
     json_t *entry;
     const json_t *before = NULL;
@@ -203,7 +195,7 @@ static json_t *request_log(struct weir_root_client *client, const char *query,
             return NULL;
         }
         json_array_extend(all, json_object_get(page, "entries"));
-        below = json_integer_value(json_object_get(page, "next"));
+        below = weir_cli_whole(page, "next");
         json_decref(page);
     } while (below > 0 && json_array_size(all) < max);
     return all;
@@ -282,10 +274,8 @@ int weir_cli_quota_undo(int argc, char **argv)
         weir_cli_print_json(answer);
         return WEIR_EXIT_OK;
     }
-    printf("undone: the edit of epoch %llu; the epoch is now "
-           "%" JSON_INTEGER_FORMAT "\n",
-           (unsigned long long)epoch,
-           json_integer_value(json_object_get(answer, "epoch")));
+    printf("undone: the edit of epoch %" PRIu64 "; the epoch is now %lld\n",
+           epoch, weir_cli_whole(answer, "epoch"));
     json_decref(answer);
     return WEIR_EXIT_OK;
 }

@@ -140,8 +140,8 @@ static void read_pair_value(const struct weir_quota *quota, const char *field,
 static void limited_of(const json_t *side, char *buf, size_t size)
 {
     const json_t *usage = json_object_get(side, "usage");
-    double passed = json_number_value(json_object_get(usage, "passed"));
-    double refused = json_number_value(json_object_get(usage, "limited"));
+    double passed = weir_cli_number(usage, "passed");
+    double refused = weir_cli_number(usage, "limited");
     char units[16];
     if (usage && passed + refused > 0)
         snprintf(buf, size, "%s (%.1f%%)", weir_cli_units(refused, units),
@@ -225,13 +225,9 @@ static void add_pair(struct weir_rows *rows, const struct pairs *pairs,
         char limited[2][64] = { "", "" };
         for (int side = 0; lines == 0 && side < 2; side++)
             limited_of(pair->sides[side], limited[side], sizeof limited[side]);
-        weir_rows_add(rows, lines == 0 ? pair->name : "");
-        weir_rows_add(rows, difference.field);
-        weir_rows_add(rows, difference.values[0]);
-        weir_rows_add(rows, difference.values[1]);
-        weir_rows_add(rows, limited[0]);
-        if (!pairs->file)
-            weir_rows_add(rows, limited[1]);
+        weir_rows_add_all(rows, lines == 0 ? pair->name : "", difference.field,
+                          difference.values[0], difference.values[1],
+                          limited[0], pairs->file ? NULL : limited[1], NULL);
         lines++;
     }
 }
@@ -253,15 +249,10 @@ static void print_pairs(const struct pairs *pairs)
         fprintf(stderr, "no difference\n");
         return;
     }
-    struct weir_rows rows = { .columns = pairs->file ? 5 : 6,
-                              .right = pairs->file ? 1u << 4 : 3u << 4 };
-    weir_rows_add(&rows, "QUOTA");
-    weir_rows_add(&rows, "FIELD");
-    weir_rows_add(&rows, "LIVE");
-    weir_rows_add(&rows, pairs->file ? "FILE" : "SHADOW");
-    weir_rows_add(&rows, "LIMITED");
-    if (!pairs->file)
-        weir_rows_add(&rows, "WOULD BE");
+    struct weir_rows rows = { .right = pairs->file ? 1u << 4 : 3u << 4 };
+    weir_rows_head(&rows, "QUOTA", "FIELD", "LIVE",
+                   pairs->file ? "FILE" : "SHADOW", "LIMITED",
+                   pairs->file ? NULL : "WOULD BE", NULL);
     for (size_t i = 0; i < pairs->count; i++)
         add_pair(&rows, pairs, &pairs->items[i]);
     weir_rows_print(&rows, stdout);
@@ -359,8 +350,8 @@ int weir_cli_quota_discard(int argc, char **argv)
         weir_cli_print_json(answer);
         return WEIR_EXIT_OK;
     }
-    printf("removed %" JSON_INTEGER_FORMAT " from the shadow set\n",
-           json_integer_value(json_object_get(answer, "removed")));
+    printf("removed %lld from the shadow set\n",
+           weir_cli_whole(answer, "removed"));
     json_decref(answer);
     return WEIR_EXIT_OK;
 }

@@ -546,6 +546,23 @@ const char *weir_cli_text(const json_t *object, const char *key)
     return text ? text : "";
 }
 
+double weir_cli_number(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+long long weir_cli_whole(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_real(value) ? (long long)json_real_value(value)
+                               : json_integer_value(value);
+}
+
+bool weir_cli_is(const json_t *object, const char *key)
+{
+    return json_is_true(json_object_get(object, key));
+}
+
 int weir_cli_quota_path(const char *name, const char *query, char *buf)
 {
     struct weir_diag diag = { 0 };
@@ -570,8 +587,7 @@ json_t *weir_cli_quota_all(struct weir_root_client *client, const char *path,
             json_decref(list);
             return NULL;
         }
-        *out_epoch =
-            (uint64_t)json_integer_value(json_object_get(page, "epoch"));
+        *out_epoch = (uint64_t)weir_cli_whole(page, "epoch");
         json_array_extend(list, json_object_get(page, "quotas"));
         const char *after = json_string_value(json_object_get(page, "next"));
         if (!after) {

@@ -50,6 +50,12 @@ int weir_cli_request_once(const struct weir_cli *cli, const char *method,
 void weir_cli_print_json(json_t *value);
 /* The text of a field in an object; "" without the field. */
 const char *weir_cli_text(const json_t *object, const char *key);
+/* Its number; 0 without one. */
+double weir_cli_number(const json_t *object, const char *key);
+/* Likewise, without a fraction. */
+long long weir_cli_whole(const json_t *object, const char *key);
+/* Whether it is true. */
+bool weir_cli_is(const json_t *object, const char *key);
 
 /* Writes "/v1/quotas/NAME?query" to 'buf' of WEIR_CLI_PATH_MAX bytes. Prints
  * the error in a name. Returns 0 or an exit status. */

@@ -3,12 +3,14 @@
 
 #include "cli/table_print.h"
 
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define GAP 2
 
-size_t weir_text_width(const char *text)
+/* How many columns of a terminal a text takes. */
+static size_t text_width(const char *text)
 {
     size_t width = 0;
     for (; *text; text++)
@@ -36,10 +38,52 @@ void weir_rows_add(struct weir_rows *rows, const char *cell)
     rows->cells[rows->count++] = copy;
 }
 
+static size_t add_cells(struct weir_rows *rows, va_list cells)
+{
+    size_t before = rows->count;
+    for (;;) {
+        const char *cell = va_arg(cells, const char *);
+        if (!cell)
+            return rows->count - before;
+        weir_rows_add(rows, cell);
+    }
+}
+
+void weir_rows_add_all(struct weir_rows *rows, ...)
+{
+    va_list cells;
+    va_start(cells, rows);
+    (void)add_cells(rows, cells);
+    va_end(cells);
+}
+
+void weir_rows_head(struct weir_rows *rows, ...)
+{
+    va_list cells;
+    weir_assert(rows->count == 0);
+    va_start(cells, rows);
+    rows->columns = add_cells(rows, cells);
+    va_end(cells);
+    weir_assert(rows->columns > 0 && rows->columns <= WEIR_COLUMNS_MAX);
+}
+
+void weir_rows_addf(struct weir_rows *rows, const char *format, ...)
+{
+    va_list args;
+    char *cell;
+    va_start(args, format);
+    int len = vasprintf(&cell, format, args);
+    va_end(args);
+    if (len < 0)
+        abort();
+    weir_rows_add(rows, cell);
+    free(cell);
+}
+
 static void measure_columns(const struct weir_rows *rows, size_t *widths)
 {
     for (size_t i = 0; i < rows->count; i++) {
-        size_t width = weir_text_width(rows->cells[i]);
+        size_t width = text_width(rows->cells[i]);
         size_t column = i % rows->columns;
         if (width > widths[column])
             widths[column] = width;
@@ -57,8 +101,8 @@ static void print_cell(const struct weir_rows *rows, size_t i,
     weir_assert(rows->columns > 0);
     size_t column = i % rows->columns;
     bool last = column + 1 == rows->columns;
-    size_t blank = widths[column] - weir_text_width(rows->cells[i]);
-    weir_assert(widths[column] >= weir_text_width(rows->cells[i]));
+    size_t blank = widths[column] - text_width(rows->cells[i]);
+    weir_assert(widths[column] >= text_width(rows->cells[i]));
     bool right = rows->right & 1u << column;
     if (right)
         print_padding(out, blank);

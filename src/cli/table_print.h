@@ -22,11 +22,16 @@ struct weir_rows {
 
 /* Appends a cell (copied; NULL: empty); 'columns' of them make a row. */
 void weir_rows_add(struct weir_rows *rows, const char *cell);
+/* Appends the texts after 'rows' up to a NULL, each as a cell. */
+void weir_rows_add_all(struct weir_rows *rows, ...) __attribute__((sentinel));
+/* The same for the first row of a table, which decides 'columns'. */
+void weir_rows_head(struct weir_rows *rows, ...) __attribute__((sentinel));
+/* Appends one cell. */
+void weir_rows_addf(struct weir_rows *rows, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 /* Prints all, the last column unpadded, and frees them. Characters count as
- * one column each; control characters are shown as '?'. */
+ * one column each; control characters are shown as '?'. Without a cell it
+ * prints nothing. */
 void weir_rows_print(struct weir_rows *rows, FILE *out);
-
-/* How many columns of a terminal a text takes. */
-size_t weir_text_width(const char *text);
 
 #endif /* WEIR_TABLE_PRINT_H */
