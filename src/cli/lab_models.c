@@ -23,10 +23,9 @@ static const char models_help[] =
 static void print_names(void)
 {
     struct weir_rows rows = { .columns = 2 };
-    for (size_t i = 0; weir_models[i]; i++) {
-        weir_rows_add(&rows, weir_models[i]->name);
-        weir_rows_add(&rows, weir_models[i]->sentence);
-    }
+    for (size_t i = 0; weir_models[i]; i++)
+        weir_rows_add_all(&rows, weir_models[i]->name, weir_models[i]->sentence,
+                          NULL);
     weir_rows_print(&rows, stdout);
 }
 
@@ -63,24 +62,21 @@ static void print_model(const struct weir_model *model)
     for (size_t i = 0; model->fields[i].name; i++) {
         char preset[80] = "";
         show_preset(&model->fields[i], preset, sizeof preset);
-        weir_rows_add(&rows, preset);
-        weir_rows_add(&rows, model->fields[i].sentence);
+        weir_rows_add_all(&rows, preset, model->fields[i].sentence, NULL);
     }
     weir_rows_print(&rows, stdout);
     print_words(model);
     printf("\nMeasures:\n");
     rows.columns = 2;
-    for (size_t i = 0; model->metrics[i].name; i++) {
-        weir_rows_add(&rows, model->metrics[i].name);
-        weir_rows_add(&rows, model->metrics[i].sentence);
-    }
+    for (size_t i = 0; model->metrics[i].name; i++)
+        weir_rows_add_all(&rows, model->metrics[i].name,
+                          model->metrics[i].sentence, NULL);
     weir_rows_print(&rows, stdout);
     printf("\nShows over time:\n");
     rows.columns = 2;
-    for (size_t i = 0; model->series[i].name; i++) {
-        weir_rows_add(&rows, model->series[i].name);
-        weir_rows_add(&rows, model->series[i].unit);
-    }
+    for (size_t i = 0; model->series[i].name; i++)
+        weir_rows_add_all(&rows, model->series[i].name, model->series[i].unit,
+                          NULL);
     weir_rows_print(&rows, stdout);
 }
 

@@ -81,12 +81,13 @@ static void add_spread(const struct printing *printing, struct weir_rows *rows,
                        size_t variant, size_t measure)
 {
     struct spread spread = spread_of(printing, variant, measure);
-    char mean[40], sd[40], both[96];
+    char mean[40], sd[40];
     format_value(spread.mean, mean, sizeof mean);
     format_value(spread.sd, sd, sizeof sd);
-    snprintf(both, sizeof both, "%s ± %s", mean, sd);
-    weir_rows_add(rows,
-                  printing->count > 1 && isfinite(spread.mean) ? both : mean);
+    if (printing->count > 1 && isfinite(spread.mean))
+        weir_rows_addf(rows, "%s ± %s", mean, sd);
+    else
+        weir_rows_add(rows, mean);
 }
 
 /* ---- Measures ---- */
@@ -100,12 +101,8 @@ static const char *variant_name(const struct weir_scenario *scenario)
 static void print_seeds(const struct printing *printing)
 {
     const struct weir_scenario *only = printing->batches[0].scenarios[0];
-    struct weir_rows rows = { .columns = 5,
-                              .right = 0x1e,
-                              .bold_head = printing->colour };
-    static const char *const head[] = { "", "mean", "sd", "least", "most" };
-    for (size_t i = 0; i < WEIR_COUNT_OF(head); i++)
-        weir_rows_add(&rows, head[i]);
+    struct weir_rows rows = { .right = 0x1e, .bold_head = printing->colour };
+    weir_rows_head(&rows, "", "mean", "sd", "least", "most", NULL);
     for (size_t m = 0; m < only->measure_count; m++) {
         struct spread spread = spread_of(printing, 0, m);
         bool any = isfinite(spread.mean);

@@ -64,17 +64,13 @@ static const char *format_limit(const struct weir_limit *limit, char *buf,
 
 static void add_number_cell(struct weir_rows *rows, uint64_t number)
 {
-    char buf[24];
-    snprintf(buf, sizeof buf, "%" PRIu64, number);
-    weir_rows_add(rows, buf);
+    weir_rows_addf(rows, "%" PRIu64, number);
 }
 
 static void add_name_cell(struct weir_rows *rows,
                           const struct weir_quota *quota)
 {
-    char name[WEIR_NAME_MAX + 1];
-    snprintf(name, sizeof name, "%.*s", (int)quota->name.len, quota->name.p);
-    weir_rows_add(rows, name);
+    weir_rows_addf(rows, "%.*s", (int)quota->name.len, quota->name.p);
 }
 
 /* ---- The log ---- */
@@ -117,14 +113,10 @@ static void print_log_summary(const struct weir_replay_report *report)
 
 static void print_quota_results(const struct weir_replay_result *result)
 {
-    static const char *const heads[] = { "QUOTA",   "LIMIT",       "OFFERED",
-                                         "LIMITED", "SHARE",       "UNITS",
-                                         "FIRST",   "WORST MINUTE" };
-    struct weir_rows rows = { .columns = WEIR_COUNT_OF(heads),
-                              .right = 0x3c,
+    struct weir_rows rows = { .right = 0x3c,
                               .bold_head = isatty(STDOUT_FILENO) };
-    for (size_t i = 0; i < WEIR_COUNT_OF(heads); i++)
-        weir_rows_add(&rows, heads[i]);
+    weir_rows_head(&rows, "QUOTA", "LIMIT", "OFFERED", "LIMITED", "SHARE",
+                   "UNITS", "FIRST", "WORST MINUTE", NULL);
     for (size_t i = 0; i < result->set->count; i++) {
         const struct weir_quota *quota = &result->set->quotas[i];
         const struct weir_replay_count *count = &result->quotas[i];
@@ -135,12 +127,14 @@ static void print_quota_results(const struct weir_replay_result *result)
         add_number_cell(&rows, count->refused);
         weir_rows_add(&rows, percent(count->refused, count->asked, buf));
         add_number_cell(&rows, count->units);
-        weir_rows_add(&rows, count->refused > 0
-                                 ? weir_replay_time(count->first, when)
-                                 : "");
-        snprintf(buf, sizeof buf, "%.17s (%" PRIu64 ")",
-                 weir_replay_time(count->worst, when), count->worst_refused);
-        weir_rows_add(&rows, count->refused > 0 ? buf : "");
+        if (count->refused == 0) {
+            weir_rows_add_all(&rows, "", "", NULL);
+            continue;
+        }
+        weir_rows_add(&rows, weir_replay_time(count->first, when));
+        weir_rows_addf(&rows, "%.17s (%" PRIu64 ")",
+                       weir_replay_time(count->worst, when),
+                       count->worst_refused);
     }
     weir_rows_print(&rows, stdout);
     putchar('\n');
@@ -188,13 +182,10 @@ static void print_replay_figure(const struct weir_replay_result *result)
 static void print_clients(const struct weir_replay_report *report,
                           const struct weir_replay_result *result)
 {
-    static const char *const heads[] = { "CLIENT", "OFFERED", "LIMITED",
-                                         "SHARE", "MOSTLY BY" };
-    struct weir_rows rows = { .columns = WEIR_COUNT_OF(heads),
-                              .right = 0xe,
+    struct weir_rows rows = { .right = 0xe,
                               .bold_head = isatty(STDOUT_FILENO) };
-    for (size_t i = 0; i < WEIR_COUNT_OF(heads); i++)
-        weir_rows_add(&rows, heads[i]);
+    weir_rows_head(&rows, "CLIENT", "OFFERED", "LIMITED", "SHARE", "MOSTLY BY",
+                   NULL);
     size_t refused = 0;
     for (uint32_t i = 0; i < result->client_count; i++)
         refused += result->clients[i].refused > 0;
@@ -277,8 +268,7 @@ static void add_side(struct weir_rows *rows,
 {
     char buf[64];
     if (quota < 0) {
-        weir_rows_add(rows, "-");
-        weir_rows_add(rows, "-");
+        weir_rows_add_all(rows, "-", "-", NULL);
         return;
     }
     weir_rows_add(
@@ -288,19 +278,16 @@ static void add_side(struct weir_rows *rows,
 
 static void print_compared(const struct weir_replay_report *report)
 {
-    static const char *const heads[] = { "QUOTA", "LIMIT A", "LIMITED A",
-                                         "LIMIT B", "LIMITED B" };
     const struct weir_replay_result *a = report->a, *b = report->b;
     uint64_t only_a = weir_replay_only(a, b, report->log->count);
     uint64_t only_b = weir_replay_only(b, a, report->log->count);
     printf("A is %s, B is %s. Limited by both %" PRIu64 ", by A only %" PRIu64
            ", by B only %" PRIu64 "\n\n",
            a->set->path, b->set->path, a->all.refused - only_a, only_a, only_b);
-    struct weir_rows rows = { .columns = WEIR_COUNT_OF(heads),
-                              .right = 0x14,
+    struct weir_rows rows = { .right = 0x14,
                               .bold_head = isatty(STDOUT_FILENO) };
-    for (size_t i = 0; i < WEIR_COUNT_OF(heads); i++)
-        weir_rows_add(&rows, heads[i]);
+    weir_rows_head(&rows, "QUOTA", "LIMIT A", "LIMITED A", "LIMIT B",
+                   "LIMITED B", NULL);
     for (size_t i = 0; i < a->set->count; i++) {
         add_name_cell(&rows, &a->set->quotas[i]);
         add_side(&rows, a, (int)i);
@@ -326,28 +313,23 @@ static void print_compared(const struct weir_replay_report *report)
 
 static void print_suggested(const struct weir_replay_report *report)
 {
-    static const char *const heads[] = { "QUOTA", "LIMIT", "SUGGESTED",
-                                         "WOULD LIMIT", "SHARE" };
     const struct weir_replay_set *set = report->a->set;
-    struct weir_rows rows = { .columns = WEIR_COUNT_OF(heads),
-                              .right = 0x18,
+    struct weir_rows rows = { .right = 0x18,
                               .bold_head = isatty(STDOUT_FILENO) };
     char buf[64];
     printf("The smallest limits under which each quota alone, with its bursts "
            "as they are,\nwould have limited at most %.6g %% of its "
            "requests:\n\n",
            100 * report->share);
-    for (size_t i = 0; i < WEIR_COUNT_OF(heads); i++)
-        weir_rows_add(&rows, heads[i]);
+    weir_rows_head(&rows, "QUOTA", "LIMIT", "SUGGESTED", "WOULD LIMIT", "SHARE",
+                   NULL);
     for (size_t i = 0; i < set->count; i++) {
         const struct weir_replay_suggestion *it = &report->suggested[i];
         add_name_cell(&rows, &set->quotas[i]);
         weir_rows_add(&rows,
                       format_limit(&set->quotas[i].limit, buf, sizeof buf));
         if (it->none) {
-            weir_rows_add(&rows, "-");
-            weir_rows_add(&rows, "");
-            weir_rows_add(&rows, it->why.text);
+            weir_rows_add_all(&rows, "-", "", it->why.text, NULL);
             continue;
         }
         weir_rows_add(&rows, format_limit(&it->limit, buf, sizeof buf));
