@@ -1,21 +1,61 @@
 /* SPDX-License-Identifier: MIT
  * cli/cmd_pace.c - weir pace: standard input to standard output at a rate,
- * without loss. Options, the file of jobs, and the messages at the end; the
- * parts are in pace.h. */
+ * without loss.
+ *
+ * One thread, many inputs and outputs, one ppoll():
+ *
+ *     turn -> grant units -> ppoll: the output is writable -> write
+ *
+ * A job without a unit, or with a full output, isn't ready, and saves up no
+ * more than its burst: a reader that paused for two seconds is behind by two
+ * seconds afterwards, and isn't flooded. (A short time, WEIR_PACE_LAG, is
+ * forgiven.) The time between a turn and the write doesn't count as blocked: an
+ * output is blocked only if ppoll() returned for another reason and didn't
+ * report it as writable.
+ *
+ * Signals come by a descriptor, so that there is no handler, nothing global and
+ * no race between a check and sleeping.
+ *
+ * The progress is a line on standard error:
+ *
+ *     [######--------]  43 %  4311 lines  1000/s (set: 1000/s)  0:05 left
+ *
+ * On a terminal it is drawn over itself five times a second, elsewhere it is a
+ * line every ten seconds. The time left is known when the inputs are files: by
+ * bytes, at the mean size of the units so far. */
 
 #include "cli/pace.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "io/clock.h"
+#include "weir/pacer.h"
 
-#define LINE_BYTES_MAX 8192 /* of a file of jobs */
+#define JOBS_MAX 500        /* in a file of jobs */
+#define LINE_BYTES_MAX 8192 /* likewise */
 #define WORDS 3
+#define QUANTUM WEIR_PACER_QUANTUM_MIN /* a turn each millisecond */
+/* The longest time that a state file may lag when the process is killed. */
+#define SAVE_EVERY WEIR_SECOND
+#define PRIORITY (-15)
+/* Without a bar there is nothing to do between events. */
+#define IDLE_MAX (3600 * WEIR_SECOND)
+#define DRAW_EVERY (WEIR_SECOND / 5)
+#define TELL_EVERY (10 * WEIR_SECOND)
+#define BAR_MAX 20
+#define PROGRESS_MAX 256 /* bytes of a line */
+#define SAMPLES 8
 
 static const char pace_help[] =
     "Copies standard input to standard output at a rate. Units that are too\n"
@@ -52,6 +92,32 @@ struct options {
     char *text;                 /* owned: of a file of jobs */
     struct weir_pace_job *list; /* owned */
     size_t count;
+};
+
+struct progress {
+    bool on, bar;      /* 'bar': on a terminal, drawn over itself */
+    const char *quota; /* NULL: the rate is the jobs' */
+    weir_instant start;
+    weir_instant next; /* when to draw next */
+    struct {
+        weir_instant at;
+        uint64_t units;
+    } samples[SAMPLES];
+    unsigned sampled;
+};
+
+struct pace {
+    struct weir_pace_job *jobs;
+    size_t count;
+    struct weir_pacer *pacer;    /* has these jobs, by index; or NULL: */
+    struct weir_pace_gate *gate; /* for the only job */
+    struct progress progress;
+    const char *state;      /* borrowed: the file of the state, written each
+                             * SAVE_EVERY; or NULL */
+    weir_instant save_next; /* when to write it next */
+    bool stopped;           /* by a signal */
+    weir_duration late;     /* lost by late wake-ups that can't be made up for,
+                             * all jobs together */
 };
 
 /* ---- Options ---- */
@@ -186,8 +252,8 @@ static int check_job(const struct options *options, unsigned number)
 static int read_jobs(struct options *options, FILE *file)
 {
     size_t used = 0;
-    options->text = malloc(LINE_BYTES_MAX * (WEIR_PACE_JOBS_MAX + 1));
-    options->list = calloc(WEIR_PACE_JOBS_MAX, sizeof *options->list);
+    options->text = malloc(LINE_BYTES_MAX * (JOBS_MAX + 1));
+    options->list = calloc(JOBS_MAX, sizeof *options->list);
     if (!options->text || !options->list)
         return weir_cli_fail("%s", weir_strerror(WEIR_ENOMEM));
     for (unsigned number = 1;; number++) {
@@ -202,10 +268,10 @@ static int read_jobs(struct options *options, FILE *file)
         size_t blanks = strspn(line, " \t");
         if (!line[blanks] || line[blanks] == '#')
             continue;
-        if (options->count == WEIR_PACE_JOBS_MAX)
+        if (options->count == JOBS_MAX)
             return weir_cli_fail("%s: more than %d jobs; run another "
                                  "`weir pace` for the rest",
-                                 options->jobs, WEIR_PACE_JOBS_MAX);
+                                 options->jobs, JOBS_MAX);
         int status =
             read_job(options, line, number, &options->list[options->count]);
         status = status ? status : check_job(options, number);
@@ -242,7 +308,7 @@ static int make_jobs(struct options *options)
 
 /* ---- The gate ---- */
 
-static int use_pacer(const struct options *options, struct weir_pace *pace)
+static int use_pacer(const struct options *options, struct pace *pace)
 {
     weir_instant now = weir_clock_now();
     pace->pacer = weir_pacer_new((uint32_t)options->count);
@@ -251,7 +317,7 @@ static int use_pacer(const struct options *options, struct weir_pace *pace)
         struct weir_pacer_job job = { .units = rate->units,
                                       .per = rate->per,
                                       .burst = options->burst_units,
-                                      .quantum = WEIR_PACE_QUANTUM,
+                                      .quantum = QUANTUM,
                                       .lag = WEIR_PACE_LAG };
         uint32_t number;
         int error = weir_pacer_add(pace->pacer, &job, &number, now);
@@ -313,7 +379,7 @@ static int use_algorithm(const struct options *options,
     return weir_pace_gate_algorithm(gate, &quota, &options->unit);
 }
 
-static int choose_way(const struct options *options, struct weir_pace *pace,
+static int choose_way(const struct options *options, struct pace *pace,
                       struct weir_pace_gate *gate)
 {
     bool paced = strcmp(options->algorithm, "token_bucket") == 0 ||
@@ -324,6 +390,378 @@ static int choose_way(const struct options *options, struct weir_pace *pace,
     return options->quota ? weir_pace_gate_quota(gate, &options->cli,
                                                  options->quota, &options->unit)
                           : use_algorithm(options, gate);
+}
+
+/* ---- The progress ---- */
+
+struct sum {
+    uint64_t bytes, size, units, done;
+    weir_duration waited;
+    bool sized;          /* all sizes are known */
+    bool closed, failed; /* some job */
+    double rate;         /* units a second, as set */
+};
+
+static struct sum add_up(const struct weir_pace_job *jobs, size_t count)
+{
+    struct sum sum = { .sized = true };
+    for (size_t i = 0; i < count; i++) {
+        sum.bytes += jobs[i].bytes;
+        sum.size += jobs[i].size;
+        sum.units += jobs[i].units;
+        sum.done += jobs[i].done;
+        sum.waited += jobs[i].waited;
+        sum.closed |= jobs[i].closed;
+        sum.failed |= jobs[i].failed;
+        sum.sized = sum.sized && jobs[i].size > 0;
+    }
+    /* Once all are done, their rates are still shown. */
+    for (size_t i = 0; i < count; i++)
+        if (jobs[i].rate.per > 0 && (!jobs[i].done || sum.done == count))
+            sum.rate +=
+                (double)jobs[i].rate.units * 1e9 / (double)jobs[i].rate.per;
+    return sum;
+}
+
+/* The rate over the last second and a half; 0: no samples yet. */
+static double rate_now(struct progress *progress, uint64_t units,
+                       weir_instant now)
+{
+    unsigned count = progress->sampled < SAMPLES ? progress->sampled : SAMPLES;
+    unsigned oldest = (progress->sampled - count) % SAMPLES;
+    double rate = 0;
+    if (count > 0 && now > progress->samples[oldest].at)
+        rate = (double)(units - progress->samples[oldest].units) * 1e9 /
+               (double)(now - progress->samples[oldest].at);
+    unsigned place = progress->sampled++ % SAMPLES;
+    progress->samples[place].at = now;
+    progress->samples[place].units = units;
+    return rate;
+}
+
+static const char *noun(const struct weir_pace_job *job)
+{
+    switch (job->unit.by) {
+    case WEIR_PACE_LINE:
+        return "lines";
+    case WEIR_PACE_BYTE:
+        return "bytes";
+    case WEIR_PACE_RECORD:
+        break;
+    }
+    return "records";
+}
+
+static size_t put_left(char *at, size_t room, double seconds)
+{
+    uint64_t s = (uint64_t)(seconds + 0.5);
+    int put = s >= 3600
+                  ? snprintf(at, room, "  %" PRIu64 ":%02u:%02u left", s / 3600,
+                             (unsigned)(s / 60 % 60), (unsigned)(s % 60))
+                  : snprintf(at, room, "  %u:%02u left", (unsigned)(s / 60),
+                             (unsigned)(s % 60));
+    return put > 0 ? (size_t)put : 0;
+}
+
+static size_t put_bar(char *at, const struct sum *sum)
+{
+    double part = sum->size > 0 && sum->bytes < sum->size
+                      ? (double)sum->bytes / (double)sum->size
+                      : 1;
+    size_t full = (size_t)(part * BAR_MAX);
+    size_t len = 0;
+    at[len++] = '[';
+    for (size_t i = 0; i < BAR_MAX; i++)
+        at[len++] = i < full ? '#' : '-';
+    return len +
+           (size_t)snprintf(at + len, BAR_MAX, "] %3.0f %%  ", part * 100);
+}
+
+/* Writes a line without its end; returns its length. */
+static size_t compose(struct pace *pace, char *line, weir_instant now)
+{
+    char done[16], went[16], set[16];
+    struct progress *progress = &pace->progress;
+    struct sum sum = add_up(pace->jobs, pace->count);
+    double rate = rate_now(progress, sum.units, now);
+    size_t len = sum.sized ? put_bar(line, &sum) : 0;
+    if (progress->quota)
+        snprintf(set, sizeof set, "quota");
+    else
+        weir_cli_units(sum.rate, set);
+    len += (size_t)snprintf(
+        line + len, PROGRESS_MAX - len, "%s %s  %s/s (set: %s%s)",
+        weir_cli_units((double)sum.units, done), noun(pace->jobs),
+        weir_cli_units(rate, went), set, progress->quota ? "" : "/s");
+    if (pace->count > 1)
+        len += (size_t)snprintf(line + len, PROGRESS_MAX - len,
+                                "  %" PRIu64 " of %zu files done", sum.done,
+                                pace->count);
+    double at = sum.rate > 0 ? sum.rate : rate;
+    if (sum.sized && sum.units > 0 && sum.bytes > 0 && at > 0 &&
+        sum.size >= sum.bytes)
+        len += put_left(line + len, PROGRESS_MAX - len,
+                        (double)(sum.size - sum.bytes) / (double)sum.bytes *
+                            (double)sum.units / at);
+    return len < PROGRESS_MAX ? len : PROGRESS_MAX - 1;
+}
+
+static size_t columns(void)
+{
+    struct winsize size;
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_col == 0)
+        return 80;
+    return size.ws_col;
+}
+
+static void draw_progress(struct pace *pace, weir_instant now)
+{
+    struct progress *progress = &pace->progress;
+    if (!progress->on || now < progress->next)
+        return;
+    progress->next = now + (progress->bar ? DRAW_EVERY : TELL_EVERY);
+    char line[PROGRESS_MAX];
+    size_t len = compose(pace, line, now);
+    if (!progress->bar) {
+        fprintf(stderr, "weir: %.*s\n", (int)len, line);
+        return;
+    }
+    size_t most = columns() - 1;
+    fprintf(stderr, "\r%.*s\033[K", (int)(len < most ? len : most), line);
+    fflush(stderr);
+}
+
+/* Leaves the line as it is and begins a new one. */
+static void end_progress(struct pace *pace)
+{
+    if (!pace->progress.on || !pace->progress.bar)
+        return;
+    pace->progress.next = 0;
+    draw_progress(pace, weir_clock_now());
+    fputc('\n', stderr);
+}
+
+struct loop {
+    struct pace *pace;
+    struct pollfd *polled; /* owned: the signals, then in and out of each job */
+    int signals;
+    bool hurry; /* a second signal came */
+};
+
+/* ---- Turns ---- */
+
+static void update_ready(struct pace *pace, struct weir_pace_job *job,
+                         weir_instant now)
+{
+    bool ready = !pace->stopped && !job->blocked && weir_pace_job_has_unit(job);
+    if (pace->pacer)
+        weir_pacer_ready(pace->pacer, (uint32_t)(job - pace->jobs), ready, now);
+}
+
+/* By the gate: the only job takes all units that it may. */
+static void take_by_gate(struct pace *pace, weir_instant now)
+{
+    weir_assert(pace->count == 1);
+    struct weir_pace_job *job = pace->jobs;
+    struct weir_pace_gate *gate = pace->gate;
+    if (pace->stopped || job->blocked || job->granted > 0)
+        return;
+    while (now >= gate->next && weir_pace_job_has_unit(job)) {
+        uint64_t most = job->unit.by == WEIR_PACE_BYTE
+                            ? job->end - job->begin - job->granted
+                            : 1;
+        uint64_t may = weir_pace_gate_take(gate, most, now);
+        if (may == 0)
+            return;
+        weir_pace_job_grant(job, may);
+    }
+}
+
+static void take_turns(struct pace *pace, weir_instant now)
+{
+    struct weir_pacer_turn turn;
+    if (pace->gate) {
+        take_by_gate(pace, now);
+        return;
+    }
+    for (;;) {
+        weir_instant due = weir_pacer_next(pace->pacer);
+        if (!weir_pacer_turn(pace->pacer, &turn, now))
+            break;
+        if (now - due > WEIR_PACE_LAG)
+            pace->late += now - due - WEIR_PACE_LAG;
+        struct weir_pace_job *job = &pace->jobs[turn.job];
+        uint64_t sent = weir_pace_job_grant(job, turn.units);
+        weir_assert(sent <= turn.units);
+        weir_pacer_spend(pace->pacer, turn.job, sent, now);
+        update_ready(pace, job, now);
+    }
+}
+
+/* ---- The events to wait for ---- */
+
+static void set_polled(struct loop *loop, size_t index)
+{
+    weir_assert(index < loop->pace->count);
+    const struct weir_pace_job *job = &loop->pace->jobs[index];
+    struct pollfd *in = &loop->polled[1 + 2 * index];
+    struct pollfd *out = in + 1;
+    bool reads =
+        weir_pace_job_wants(job) && (!loop->pace->stopped || job->open);
+    *in = (struct pollfd){ .fd = reads ? job->in : -1, .events = POLLIN };
+    /* Even without events, poll() reports that the reader has closed it. */
+    *out = (struct pollfd){ .fd = job->done ? -1 : job->out,
+                            .events = job->granted > 0 ? POLLOUT : 0 };
+}
+
+static weir_instant next_turn(const struct pace *pace)
+{
+    if (pace->pacer)
+        return weir_pacer_next(pace->pacer);
+    struct weir_pace_job *job = pace->jobs;
+    bool waits = !pace->stopped && !job->blocked && job->granted == 0 &&
+                 weir_pace_job_has_unit(job);
+    return waits ? pace->gate->next : WEIR_NEVER;
+}
+
+/* A file that can't be written is reported once; it is tried again at the
+ * end. */
+static void save_state(struct pace *pace, weir_instant now)
+{
+    if (!pace->state || now < pace->save_next)
+        return;
+    int status =
+        weir_pace_state_save(pace->state, pace->jobs, pace->count, false);
+    pace->save_next = status ? WEIR_NEVER : now + SAVE_EVERY;
+}
+
+static int wait_for_something(struct loop *loop)
+{
+    struct pace *pace = loop->pace;
+    for (size_t i = 0; i < pace->count; i++)
+        set_polled(loop, i);
+    weir_instant now = weir_clock_now();
+    weir_instant until = next_turn(pace);
+    if (pace->progress.on && pace->progress.next < until)
+        until = pace->progress.next;
+    if (pace->state && pace->save_next < until)
+        until = pace->save_next;
+    weir_duration left = until > now ? until - now : 0;
+    left = left < IDLE_MAX ? left : IDLE_MAX;
+    struct timespec timeout = { .tv_sec = (time_t)(left / WEIR_SECOND),
+                                .tv_nsec = (long)(left % WEIR_SECOND) };
+    int got = ppoll(loop->polled, 1 + 2 * pace->count, &timeout, NULL);
+    if (got < 0 && errno != EINTR)
+        return weir_cli_fail("can't wait: %s", strerror(errno));
+    for (size_t i = 0; got < 0 && i < 1 + 2 * pace->count; i++)
+        loop->polled[i].revents = 0;
+    return 0;
+}
+
+/* ---- Handling events ---- */
+
+static void read_signal(struct loop *loop)
+{
+    struct signalfd_siginfo info;
+    if (!loop->polled[0].revents ||
+        read(loop->signals, &info, sizeof info) != sizeof info)
+        return;
+    loop->hurry = loop->pace->stopped;
+    loop->pace->stopped = true;
+}
+
+static void note_blocked(struct weir_pace_job *job, bool blocked,
+                         weir_instant now)
+{
+    weir_assert(!job->blocked || now >= job->blocked_at);
+    if (job->blocked)
+        job->waited += now - job->blocked_at;
+    job->blocked = blocked;
+    job->blocked_at = now;
+}
+
+static void serve_job(struct loop *loop, size_t index, weir_instant now)
+{
+    weir_assert(index < loop->pace->count);
+    struct pace *pace = loop->pace;
+    struct weir_pace_job *job = &pace->jobs[index];
+    const struct pollfd *in = &loop->polled[1 + 2 * index];
+    const struct pollfd *out = in + 1;
+    if (job->done)
+        return;
+    note_blocked(job, job->granted > 0 && !(out->revents & POLLOUT), now);
+    if (in->fd >= 0 && in->revents)
+        weir_pace_job_read(job);
+    if (out->revents & POLLOUT && job->granted > 0)
+        weir_pace_job_write(job);
+    else if (out->revents & (POLLERR | POLLHUP | POLLNVAL))
+        job->closed = job->done = true;
+    if (pace->stopped && !job->done)
+        weir_pace_job_stop(job);
+    update_ready(pace, job, now);
+}
+
+static bool all_done(const struct pace *pace)
+{
+    for (size_t i = 0; i < pace->count; i++)
+        if (!pace->jobs[i].done)
+            return false;
+    return true;
+}
+
+static int run_loop(struct loop *loop)
+{
+    struct pace *pace = loop->pace;
+    while (!all_done(pace) && !loop->hurry) {
+        int status = wait_for_something(loop);
+        if (status)
+            return status;
+        read_signal(loop);
+        weir_instant now = weir_clock_now();
+        for (size_t i = 0; i < pace->count; i++)
+            serve_job(loop, i, now);
+        take_turns(pace, now);
+        draw_progress(pace, now);
+        save_state(pace, now);
+    }
+    return 0;
+}
+
+/* Runs until all is written or a signal asks for the end; a second signal ends
+ * it at once. 0, or an exit status after printing the error. */
+static int run_until_end(struct pace *pace)
+{
+    weir_assert(!pace->gate != !pace->pacer);
+    sigset_t wanted, before;
+    sigemptyset(&wanted);
+    sigaddset(&wanted, SIGINT);
+    sigaddset(&wanted, SIGTERM);
+    sigaddset(&wanted, SIGHUP);
+    sigprocmask(SIG_BLOCK, &wanted, &before);
+    /* The process sleeps nearly always, and each late wake-up disturbs the
+     * rate. Without the right to this priority it goes on. */
+    (void)setpriority(PRIO_PROCESS, 0, PRIORITY);
+    struct loop loop = {
+        .pace = pace,
+        .signals = signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK),
+        .polled = calloc(1 + 2 * pace->count, sizeof(struct pollfd)),
+    };
+    pace->save_next = weir_clock_now() + SAVE_EVERY;
+    int status = 0;
+    if (loop.signals < 0 || !loop.polled)
+        status = weir_cli_fail("can't begin: %s", strerror(errno));
+    if (status == 0) {
+        loop.polled[0] =
+            (struct pollfd){ .fd = loop.signals, .events = POLLIN };
+        status = run_loop(&loop);
+    }
+    if (loop.signals >= 0)
+        close(loop.signals);
+    free(loop.polled);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    for (size_t i = 0; i < pace->count; i++)
+        weir_pace_job_drop(&pace->jobs[i], 0);
+    return status;
 }
 
 /* ---- Beginning and end ---- */
@@ -349,8 +787,8 @@ static int open_jobs(struct options *options)
                     : weir_pace_jobs_open(options->list, options->count, again);
     if (status || !options->state)
         return status;
-    return weir_pace_state_resume(options->state, options->list, options->count,
-                                  &again);
+    return weir_pace_state_resume(options->state, options->list,
+                                  options->count);
 }
 
 static const char *state_note(const struct options *options, char *buf,
@@ -363,52 +801,40 @@ static const char *state_note(const struct options *options, char *buf,
     return buf;
 }
 
-static void print_pace_end(const struct options *options, bool closed,
-                           const struct weir_pace *pace)
+static void print_pace_end(const struct options *options, const struct sum *sum,
+                           const struct pace *pace)
 {
-    uint64_t bytes = 0, units = 0;
-    weir_duration waited = 0;
     char note[512];
-    for (size_t i = 0; i < options->count; i++) {
-        bytes += options->list[i].bytes;
-        units += options->list[i].units;
-        waited += options->list[i].waited;
-    }
     weir_duration took = weir_clock_now() - pace->progress.start;
-    bool whole = !closed && !pace->stopped;
+    bool whole = !sum->closed && !pace->stopped;
     if (options->cli.json)
         fprintf(stderr,
                 "{\"units\": %" PRIu64 ", \"bytes\": %" PRIu64
                 ", \"seconds\": %.3f, \"waited_s\": %.3f, "
                 "\"late_s\": %.3f, \"whole\": %s}\n",
-                units, bytes, (double)took / 1e9, (double)waited / 1e9,
-                (double)pace->late / 1e9, whole ? "true" : "false");
+                sum->units, sum->bytes, (double)took / 1e9,
+                (double)sum->waited / 1e9, (double)pace->late / 1e9,
+                whole ? "true" : "false");
     else if (!whole)
         fprintf(stderr, "weir: %s after %" PRIu64 " %s, %" PRIu64 " bytes%s\n",
-                closed ? "the reader has gone" : "stopped", units,
-                options->unit.by == WEIR_PACE_LINE   ? "lines"
-                : options->unit.by == WEIR_PACE_BYTE ? "bytes"
-                                                     : "records",
-                bytes, state_note(options, note, sizeof note));
+                sum->closed ? "the reader has gone" : "stopped", sum->units,
+                noun(pace->jobs), sum->bytes,
+                state_note(options, note, sizeof note));
 }
 
 /* The state exists if and only if part of the input isn't written yet. */
-static int end_pace(const struct options *options, const struct weir_pace *pace)
+static int end_pace(const struct options *options, const struct pace *pace)
 {
-    bool closed = false, failed = false;
-    for (size_t i = 0; i < options->count; i++) {
-        closed = closed || options->list[i].closed;
-        failed = failed || options->list[i].failed;
-    }
+    struct sum sum = add_up(pace->jobs, pace->count);
     int status = 0;
-    bool whole = !closed && !failed && !pace->stopped;
+    bool whole = !sum.closed && !sum.failed && !pace->stopped;
     if (options->state && whole)
         unlink(options->state);
     else if (options->state)
         status = weir_pace_state_save(options->state, options->list,
                                       options->count, true);
-    print_pace_end(options, closed, pace);
-    if (status || failed)
+    print_pace_end(options, &sum, pace);
+    if (status || sum.failed)
         return WEIR_EXIT_ERROR;
     return whole ? WEIR_EXIT_OK : WEIR_EXIT_LIMITED;
 }
@@ -416,7 +842,7 @@ static int end_pace(const struct options *options, const struct weir_pace *pace)
 static int run_pace(struct options *options)
 {
     struct weir_pace_gate gate = { 0 };
-    struct weir_pace pace = {
+    struct pace pace = {
         .jobs = options->list,
         .count = options->count,
         .state = options->state,
@@ -428,9 +854,8 @@ static int run_pace(struct options *options)
     status = status ? status : open_jobs(options);
     if (status == 0) {
         pace.progress.start = weir_clock_now();
-        status = weir_pace_run(&pace);
-        weir_pace_progress_end(&pace.progress, pace.jobs, pace.count,
-                               weir_clock_now());
+        status = run_until_end(&pace);
+        end_progress(&pace);
         status = status ? status : end_pace(options, &pace);
     }
     for (size_t i = 0; i < options->count; i++)

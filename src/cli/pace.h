@@ -9,17 +9,12 @@
 #include "command/cli.h"
 #include "core/algorithm/algorithm.h"
 #include "core/quota/quota.h"
-#include "weir/pacer.h"
 
-#define WEIR_PACE_JOBS_MAX 500            /* in a file of jobs */
 #define WEIR_PACE_RECORD_MAX (1ull << 30) /* bytes */
 #define WEIR_PACE_BUFFER (256u << 10)     /* bytes of a job's input */
-/* A turn each millisecond; one that is late by up to nine more is made up
- * for. So no second sees more than ten milliseconds' worth beyond the rate. */
-#define WEIR_PACE_QUANTUM WEIR_PACER_QUANTUM_MIN
+/* A turn that is late by up to this is made up for. So no second sees more than
+ * ten milliseconds' worth beyond the rate. */
 #define WEIR_PACE_LAG (9 * WEIR_MILLISECOND)
-/* The longest time that a state file may lag when the process is killed. */
-#define WEIR_PACE_SAVE_EVERY WEIR_SECOND
 
 /* The kinds of units. */
 enum weir_pace_by { WEIR_PACE_LINE, WEIR_PACE_BYTE, WEIR_PACE_RECORD };
@@ -113,57 +108,14 @@ void weir_pace_job_drop(struct weir_pace_job *job, size_t keep);
  * back. */
 uint64_t weir_pace_job_written(const struct weir_pace_job *job);
 
-/* ---- pace_state.c: where a job was stopped ---- */
-
-/* Skips the input that a state file names as written. '*out_again' is whether
- * there was such a file. 0, or an exit status after printing the error. */
+/* Skips the input that a state file names as written. 0 (also without such a
+ * file), or an exit status after printing the error. */
 int weir_pace_state_resume(const char *path, struct weir_pace_job *jobs,
-                           size_t count, bool *out_again);
+                           size_t count);
 /* Writes the file, whole or not at all; 'durable': waits until it is on the
  * disk, which can take longer than a turn. 0, or an exit status after printing
  * the error. */
 int weir_pace_state_save(const char *path, const struct weir_pace_job *jobs,
                          size_t count, bool durable);
-
-/* ---- pace_progress.c: a line for people ---- */
-
-#define WEIR_PACE_SAMPLES 8
-struct weir_pace_progress {
-    bool on, bar;      /* 'bar': on a terminal, drawn over itself */
-    const char *quota; /* NULL: the rate is the jobs' */
-    weir_instant start;
-    weir_instant next; /* when to draw next */
-    struct {
-        weir_instant at;
-        uint64_t units;
-    } samples[WEIR_PACE_SAMPLES];
-    unsigned sampled;
-};
-void weir_pace_progress_draw(struct weir_pace_progress *progress,
-                             const struct weir_pace_job *jobs, size_t count,
-                             weir_instant now);
-/* Leaves the line as it is and begins a new one. */
-void weir_pace_progress_end(struct weir_pace_progress *progress,
-                            const struct weir_pace_job *jobs, size_t count,
-                            weir_instant now);
-
-/* ---- pace_loop.c ---- */
-
-struct weir_pace {
-    struct weir_pace_job *jobs;
-    size_t count;
-    struct weir_pacer *pacer;    /* has these jobs, by index; or NULL: */
-    struct weir_pace_gate *gate; /* for the only job */
-    struct weir_pace_progress progress;
-    const char *state;      /* borrowed: the file of the state, written each
-                             * WEIR_PACE_SAVE_EVERY; or NULL */
-    weir_instant save_next; /* when to write it next */
-    bool stopped;           /* by a signal */
-    weir_duration late;     /* lost by late wake-ups that can't be made up for,
-                             * all jobs together */
-};
-/* Runs until all is written or a signal asks for the end; a second signal ends
- * it at once. 0, or an exit status after printing the error. */
-int weir_pace_run(struct weir_pace *pace);
 
 #endif /* WEIR_PACE_H */
