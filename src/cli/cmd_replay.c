@@ -127,7 +127,8 @@ static int check_replay_options(struct options *options,
 
 /* ---- Doing it ---- */
 
-static int run_together(struct replay *replay, const struct options *options)
+/* Replays with all suggested limits at once. */
+static void run_together(struct replay *replay, const struct options *options)
 {
     struct weir_replay_set all = replay->set;
     all.quotas = weir_must_zeroed(all.count, sizeof *all.quotas);
@@ -136,27 +137,25 @@ static int run_together(struct replay *replay, const struct options *options)
         if (!replay->suggested[i].none)
             all.quotas[i].limit = replay->suggested[i].limit;
     }
-    int status = weir_replay_run(&replay->log, &all, options->seed_number,
-                                 &replay->together);
+    weir_replay_run(&replay->log, &all, options->seed_number,
+                    &replay->together);
     /* 'all' ends here; the names and places of the quotas are the same. */
     replay->together.set = &replay->set;
     free(all.quotas);
-    return status;
 }
 
-static int run_replay(struct replay *replay, const struct options *options)
+static void run_replay(struct replay *replay, const struct options *options)
 {
-    int status = weir_replay_run(&replay->log, &replay->set,
-                                 options->seed_number, &replay->result);
-    if (status == 0 && options->compare)
-        status = weir_replay_run(&replay->log, &replay->other,
-                                 options->seed_number, &replay->other_result);
-    if (status == 0 && options->suggest)
-        status = weir_replay_suggest(&replay->log, &replay->set, options->share,
-                                     options->seed_number, &replay->suggested);
-    if (status == 0 && options->suggest)
-        status = run_together(replay, options);
-    return status;
+    weir_replay_run(&replay->log, &replay->set, options->seed_number,
+                    &replay->result);
+    if (options->compare)
+        weir_replay_run(&replay->log, &replay->other, options->seed_number,
+                        &replay->other_result);
+    if (!options->suggest)
+        return;
+    weir_replay_suggest(&replay->log, &replay->set, options->share,
+                        options->seed_number, &replay->suggested);
+    run_together(replay, options);
 }
 
 static int print_results(const struct replay *replay,
@@ -226,8 +225,10 @@ int weir_cli_replay(int argc, char **argv)
     int status = check_replay_options(&options, &replay.log);
     status = status ? status
                     : read_all_logs(&replay, &options, argc - at, argv + at);
-    status = status ? status : run_replay(&replay, &options);
-    status = status ? status : print_results(&replay, &options);
+    if (status == 0) {
+        run_replay(&replay, &options);
+        status = print_results(&replay, &options);
+    }
     replay_fini(&replay);
     return status;
 }

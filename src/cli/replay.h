@@ -11,52 +11,25 @@
 #include "command/cli.h"
 #include "core/base/index.h"
 #include "core/quota/catalog.h"
-#include "core/table/table_sync.h"
 
-#define WEIR_REPLAY_LINE_MAX (64u << 10) /* bytes; longer: malformed */
-#define WEIR_REPLAY_REQUESTS_MAX 200000000u
 #define WEIR_REPLAY_TEXTS_MAX 8000000u /* keys, and clients */
 #define WEIR_REPLAY_BAD_SHOWN 3
 #define WEIR_REPLAY_BINS 240     /* of the time of a log */
 #define WEIR_REPLAY_PARTS_MAX 32 /* of a --key */
 
-/* ---- replay_key.c: the name that a line asks for ---- */
+/* ---- replay_read.c: logs into memory ---- */
 
-enum weir_replay_field {
-    WEIR_REPLAY_LITERAL,
-    WEIR_REPLAY_CLIENT,
-    WEIR_REPLAY_USER,
-    WEIR_REPLAY_METHOD,
-    WEIR_REPLAY_PATH, /* without the query */
-    WEIR_REPLAY_DIR,  /* the first part of the path */
-    WEIR_REPLAY_PROTOCOL,
-    WEIR_REPLAY_STATUS,
-    WEIR_REPLAY_REFERER,
-    WEIR_REPLAY_AGENT,
-};
+struct weir_replay_field;
+/* The name that a line asks for. */
 struct weir_replay_key {
     struct {
-        enum weir_replay_field field;
-        struct weir_text literal; /* borrowed from the template */
+        const struct weir_replay_field *field; /* NULL: the literal */
+        struct weir_text literal;              /* borrowed from the template */
     } parts[WEIR_REPLAY_PARTS_MAX];
     size_t count;
 };
-struct weir_log_line;
 /* '{client}/{method}'. 0, or an exit status after printing the error. */
 int weir_replay_key_parse(const char *text, struct weir_replay_key *out);
-/* Writes a line's name to 'buf' (WEIR_NAME_MAX bytes). Returns its length, or
- * WEIR_ENAME: it would be empty or too long. */
-int weir_replay_key_make(const struct weir_replay_key *key,
-                         const struct weir_log_line *line, char *buf);
-
-/* ---- replay_json.c: a line that is a JSON object ---- */
-
-/* As weir_log_line_begin() and _end(). Texts live as long as '*out_object',
- * a new reference. '*out_part_ns' is the part of a second. */
-const char *weir_replay_json(struct weir_text text, struct weir_log_line *out,
-                             json_t **out_object, uint32_t *out_part_ns);
-
-/* ---- replay_read.c: logs into memory ---- */
 
 /* Texts by number, each once. A zeroed set is empty. */
 struct weir_replay_texts {
@@ -87,10 +60,10 @@ struct weir_replay_log {
     struct weir_replay_request *requests; /* owned; in the order of time */
     size_t count, capacity;
     struct weir_replay_texts keys, clients;
-    bool fine;             /* instants have parts of a second */
-    uint64_t lines, bytes; /* read; but for empty lines */
-    uint64_t clipped;      /* weights that were above UINT32_MAX */
-    uint64_t bad;          /* lines that can't be read */
+    bool fine;        /* instants have parts of a second */
+    uint64_t lines;   /* read; but for empty lines */
+    uint64_t clipped; /* weights that were above UINT32_MAX */
+    uint64_t bad;     /* lines that can't be read */
     struct {
         const char *file; /* borrowed */
         uint64_t line;
@@ -113,7 +86,7 @@ int weir_replay_read(struct weir_replay_log *log, const char *path);
 int weir_replay_sort(struct weir_replay_log *log);
 void weir_replay_log_fini(struct weir_replay_log *log);
 
-/* ---- replay_set.c: a file of quotas ---- */
+/* ---- replay_run.c: a file of quotas, and its decisions ---- */
 
 struct weir_replay_set {
     const char *path;          /* borrowed */
@@ -129,34 +102,6 @@ void weir_replay_set_fini(struct weir_replay_set *set);
 /* The quota of that name, by index; -1: none. */
 int weir_replay_set_find(const struct weir_replay_set *set,
                          struct weir_text name);
-/* The chain of a name, from the name itself up: indexes of quotas, and their
- * names for this name. Returns how many. */
-struct weir_replay_link {
-    int quota;
-    uint8_t len;
-    char name[WEIR_NAME_MAX];
-};
-size_t weir_replay_chain(const struct weir_replay_set *set,
-                         struct weir_text name,
-                         struct weir_replay_link out[WEIR_DEPTH_MAX]);
-
-/* A table with these quotas (borrowed), for so many names: quotas that would
- * ask a store or a root are decided here. */
-struct weir_replay_table {
-    struct weir_table *table;
-    size_t size; /* of its block; owned */
-    uint32_t slots, stripe;
-    weir_instant zones_until; /* when a zone's offset changes */
-};
-void weir_replay_table_init(struct weir_replay_table *table,
-                            const struct weir_quota *quotas, size_t count,
-                            size_t names, uint64_t seed, weir_instant now);
-/* To be called before decisions at 'now', if that is at 'zones_until' or
- * later. */
-void weir_replay_table_zones(struct weir_replay_table *table, weir_instant now);
-void weir_replay_table_fini(struct weir_replay_table *table);
-
-/* ---- replay_run.c ---- */
 
 /* The requests to one quota of a file. */
 struct weir_replay_count {
@@ -186,16 +131,12 @@ struct weir_replay_result {
     uint8_t *refused; /* owned: a bit a request */
     weir_instant begin, end;
 };
-/* 0, or an exit status after printing the error. */
-int weir_replay_run(const struct weir_replay_log *log,
-                    const struct weir_replay_set *set, uint64_t seed,
-                    struct weir_replay_result *out);
+void weir_replay_run(const struct weir_replay_log *log,
+                     const struct weir_replay_set *set, uint64_t seed,
+                     struct weir_replay_result *out);
 void weir_replay_result_fini(struct weir_replay_result *result);
 
-/* ---- replay_suggest.c ---- */
-
 struct weir_replay_suggestion {
-    int quota;
     bool none; /* no limit is small enough: 'why' */
     struct weir_diag why;
     struct weir_limit limit;
@@ -204,11 +145,11 @@ struct weir_replay_suggestion {
 /* For each quota the smallest limit (whole units in the quota's own time) under
  * which it would have refused at most 'share' of its requests. '*out' is owned
  * by the caller, set->count of them. */
-int weir_replay_suggest(const struct weir_replay_log *log,
-                        const struct weir_replay_set *set, double share,
-                        uint64_t seed, struct weir_replay_suggestion **out);
+void weir_replay_suggest(const struct weir_replay_log *log,
+                         const struct weir_replay_set *set, double share,
+                         uint64_t seed, struct weir_replay_suggestion **out);
 
-/* ---- replay_print.c, replay_page.c ---- */
+/* ---- replay_print.c ---- */
 
 struct weir_replay_report {
     const struct weir_replay_log *log;
@@ -223,8 +164,6 @@ json_t *weir_replay_to_json(const struct weir_replay_report *report);
 /* One page without external parts. 0, or an exit status after printing the
  * error. */
 int weir_replay_page(const struct weir_replay_report *report, const char *path);
-/* "17 May 2015 10:05:03" in UTC; 'buf' holds 32 bytes; returned. */
-const char *weir_replay_time(weir_instant at, char *buf);
 /* Requests that 'a' refused and 'b' didn't. */
 uint64_t weir_replay_only(const struct weir_replay_result *a,
                           const struct weir_replay_result *b, size_t count);

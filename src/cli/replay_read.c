@@ -8,14 +8,17 @@
  *
  * Lines are searched in large pieces; the rest of a piece is moved to its
  * beginning and the next one read after it. A line of more than
- * WEIR_REPLAY_LINE_MAX can't be a request, and is skipped without being
- * kept. */
+ * LOG_LINE_MAX can't be a request, and is skipped without being kept. */
 
 #include "cli/replay.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -24,8 +27,13 @@
 #include "lab/log_line.h"
 #include "lab/memory.h"
 
-#define PIECE (1u << 20) /* bytes read at once */
-#define DIGIT_BITS 11    /* of the sort */
+#define LOG_LINE_MAX (64u << 10) /* bytes; longer: malformed */
+#define REQUESTS_MAX 200000000u
+#define NAMES_MAX 8
+#define BYTES_BELOW 0x1p63     /* a smaller number fits 64 bits */
+#define MILLISECONDS_FROM 1e11 /* no log is from the year 5138 */
+#define PIECE (1u << 20)       /* bytes read at once */
+#define DIGIT_BITS 11          /* of the sort */
 #define DIGITS (1u << DIGIT_BITS)
 
 static const char too_long[] = "longer than 64 KiB";
@@ -33,6 +41,302 @@ static const char no_name[] =
     "its name would be empty, longer than 255 bytes or not clean UTF-8";
 static const char too_many[] =
     "more than eight million different names or clients";
+
+/* ---- The fields of a line ---- */
+
+/* Without the query. */
+static struct weir_text plain_path(struct weir_text path)
+{
+    const char *query = path.len > 0 ? memchr(path.p, '?', path.len) : NULL;
+    return query ? (struct weir_text){ path.p, (size_t)(query - path.p) }
+                 : path;
+}
+
+/* "/blog/2015/a" has "blog", "/robots.txt" and "/" have "". */
+static struct weir_text first_dir(struct weir_text path)
+{
+    path = plain_path(path);
+    if (path.len == 0 || path.p[0] != '/')
+        return (struct weir_text){ 0 };
+    const char *slash = memchr(path.p + 1, '/', path.len - 1);
+    if (!slash)
+        return (struct weir_text){ 0 };
+    return (struct weir_text){ path.p + 1, (size_t)(slash - path.p) - 1 };
+}
+
+#define TEXT(field) offsetof(struct weir_log_line, field)
+
+/* The fields that a --key can name, and their names in JSON: those of nginx,
+ * Caddy, Traefik and others. */
+static const struct weir_replay_field {
+    const char *word; /* of a --key */
+    size_t at;        /* of its text in struct weir_log_line */
+    struct weir_text (*part)(struct weir_text text); /* NULL: all of it */
+    const char *names[NAMES_MAX]; /* the first one that is there counts */
+} fields[] = {
+    { "client",
+      TEXT(client),
+      NULL,
+      { "client", "remote_addr", "client_ip", "remote_ip", "ClientHost", "ip",
+        "clientip" } },
+    { "user", TEXT(user), NULL, { "user", "remote_user", "user_id" } },
+    { "method",
+      TEXT(method),
+      NULL,
+      { "method", "request_method", "RequestMethod", "verb" } },
+    { "path",
+      TEXT(path),
+      plain_path,
+      { "path", "uri", "request_uri", "url", "RequestPath" } },
+    { "dir", TEXT(path), first_dir, { NULL } },
+    { "protocol",
+      TEXT(protocol),
+      NULL,
+      { "protocol", "proto", "server_protocol" } },
+    { "status",
+      TEXT(status),
+      NULL,
+      { "status", "DownstreamStatus", "response" } },
+    { "referer",
+      TEXT(referer),
+      NULL,
+      { "referer", "http_referer", "referrer" } },
+    { "agent",
+      TEXT(agent),
+      NULL,
+      { "agent", "http_user_agent", "user_agent" } },
+};
+static const char *const time_names[NAMES_MAX] = { "time",       "@timestamp",
+                                                   "timestamp",  "ts",
+                                                   "time_local", "time_iso8601",
+                                                   "msec",       "StartUTC" };
+static const char *const bytes_names[NAMES_MAX] = { "bytes", "body_bytes_sent",
+                                                    "bytes_sent", "size",
+                                                    "DownstreamContentSize" };
+
+static struct weir_text *field_text(struct weir_log_line *line,
+                                    const struct weir_replay_field *field)
+{
+    return (struct weir_text *)((char *)line + field->at);
+}
+
+/* ---- '{client}/{method}': the name that a line asks for ---- */
+
+static const struct weir_replay_field *find_log_field(const char *word,
+                                                      size_t len)
+{
+    for (size_t i = 0; i < WEIR_COUNT_OF(fields); i++)
+        if (strlen(fields[i].word) == len &&
+            memcmp(fields[i].word, word, len) == 0)
+            return &fields[i];
+    weir_cli_fail("--key: there is no {%.*s}; there are {client}, {user}, "
+                  "{method}, {path}, {dir}, {protocol}, {status}, {referer} "
+                  "and {agent}",
+                  (int)len, word);
+    return NULL;
+}
+
+int weir_replay_key_parse(const char *text, struct weir_replay_key *out)
+{
+    *out = (struct weir_replay_key){ .count = 0 };
+    if (!text[0])
+        return weir_cli_fail("--key: write the name that a request asks for, "
+                             "for example '{client}/{method}'");
+    while (*text) {
+        if (out->count == WEIR_REPLAY_PARTS_MAX)
+            return weir_cli_fail("--key: too many parts");
+        size_t len = strcspn(text, "{");
+        if (len > 0) {
+            out->parts[out->count++].literal = (struct weir_text){ text, len };
+            text += len;
+            continue;
+        }
+        len = strcspn(text, "}");
+        if (!text[len])
+            return weir_cli_fail("--key: a { without its }");
+        const struct weir_replay_field *field =
+            find_log_field(text + 1, len - 1);
+        if (!field)
+            return WEIR_EXIT_ERROR;
+        out->parts[out->count++].field = field;
+        text += len + 1;
+    }
+    return 0;
+}
+
+/* Writes a line's name to 'buf' (WEIR_NAME_MAX bytes). Returns its length, or
+ * WEIR_ENAME: it would be empty or too long. */
+static int make_name(const struct weir_replay_key *key,
+                     struct weir_log_line *line, char *buf)
+{
+    size_t len = 0;
+    for (size_t i = 0; i < key->count; i++) {
+        const struct weir_replay_field *field = key->parts[i].field;
+        struct weir_text text =
+            field ? *field_text(line, field) : key->parts[i].literal;
+        if (field && field->part)
+            text = field->part(text);
+        if (len + text.len > WEIR_NAME_MAX)
+            return WEIR_ENAME;
+        if (text.len > 0)
+            memcpy(buf + len, text.p, text.len);
+        len += text.len;
+    }
+    return len > 0 ? (int)len : WEIR_ENAME;
+}
+
+/* ---- A line that is a JSON object ---- */
+
+/* The value in the object itself, or in its "request" (Caddy). */
+static json_t *json_field(const json_t *object, const char *const *names)
+{
+    const json_t *inner = json_object_get(object, "request");
+    for (size_t i = 0; i < NAMES_MAX && names[i]; i++) {
+        json_t *found = json_object_get(object, names[i]);
+        if (!found && json_is_object(inner))
+            found = json_object_get(inner, names[i]);
+        if (found)
+            return found;
+    }
+    return NULL;
+}
+
+static struct weir_text json_text(const json_t *object,
+                                  const char *const *names)
+{
+    json_t *found = json_field(object, names);
+    if (!json_is_string(found))
+        return (struct weir_text){ 0 };
+    return (struct weir_text){ json_string_value(found),
+                               json_string_length(found) };
+}
+
+/* ".123" */
+static const char *read_part(const char *at, uint32_t *out_ns)
+{
+    uint32_t unit = 100000000;
+    *out_ns = 0;
+    if (*at != '.' && *at != ',')
+        return at;
+    for (at++; *at >= '0' && *at <= '9'; at++) {
+        *out_ns += (uint32_t)(*at - '0') * unit;
+        unit /= 10;
+    }
+    return at;
+}
+
+/* "Z", "+02:00", "+0200" or nothing. */
+static bool read_json_zone(const char *at, int64_t *out_east)
+{
+    int hours = 0, minutes = 0;
+    *out_east = 0;
+    if (*at == '\0' || strcmp(at, "Z") == 0)
+        return true;
+    if ((*at != '+' && *at != '-') ||
+        (sscanf(at + 1, "%2d:%2d", &hours, &minutes) != 2 &&
+         sscanf(at + 1, "%2d%2d", &hours, &minutes) != 2))
+        return false;
+    *out_east = (*at == '-' ? -1 : 1) * (hours * 3600 + minutes * 60);
+    return true;
+}
+
+/* "2015-05-17T10:05:03.123Z" */
+static bool read_iso(const char *from, int64_t *out, uint32_t *out_ns)
+{
+    struct tm tm = { 0 };
+    const char *at = strptime(from, "%Y-%m-%d", &tm);
+    int64_t east;
+    if (!at || (*at != 'T' && *at != ' '))
+        return false;
+    at = strptime(at + 1, "%H:%M:%S", &tm);
+    if (!at)
+        return false;
+    at = read_part(at, out_ns);
+    if (!read_json_zone(at, &east))
+        return false;
+    *out = (int64_t)timegm(&tm) - east;
+    return *out >= 0;
+}
+
+static bool read_log_time(const char *from, int64_t *out)
+{
+    struct tm tm = { 0 };
+    const char *end = strptime(from, "%d/%b/%Y:%H:%M:%S %z", &tm);
+    long east = tm.tm_gmtoff;
+    if (!end)
+        return false;
+    *out = (int64_t)timegm(&tm) - east;
+    return *out >= 0;
+}
+
+static bool read_json_time(const json_t *found, int64_t *out, uint32_t *out_ns)
+{
+    *out_ns = 0;
+    if (json_is_integer(found) || json_is_real(found)) {
+        double seconds = json_number_value(found);
+        if (seconds >= MILLISECONDS_FROM)
+            seconds /= 1000;
+        if (!(seconds >= 0 && seconds < MILLISECONDS_FROM))
+            return false;
+        *out = (int64_t)seconds;
+        *out_ns = (uint32_t)((seconds - floor(seconds)) * 1e9);
+        return true;
+    }
+    const char *from = json_string_value(found);
+    return from && (read_iso(from, out, out_ns) || read_log_time(from, out));
+}
+
+/* Makes a number a text, which lives with the object. */
+static void write_out_status(json_t *object, const char *const *names)
+{
+    char digits[24];
+    json_t *found = json_field(object, names);
+    if (!json_is_integer(found))
+        return;
+    snprintf(digits, sizeof digits, "%" JSON_INTEGER_FORMAT,
+             json_integer_value(found));
+    json_object_set_new(object, names[0], json_string(digits));
+}
+
+static uint64_t bytes_of(const json_t *object)
+{
+    json_t *found = json_field(object, bytes_names);
+    if (json_is_string(found)) {
+        const char *from = json_string_value(found);
+        return *from >= '0' && *from <= '9' ? strtoull(from, NULL, 10) : 0;
+    }
+    double bytes = json_number_value(found);
+    if (!(bytes > 0))
+        return 0;
+    return bytes < BYTES_BELOW ? (uint64_t)bytes : UINT64_MAX;
+}
+
+/* As weir_log_line_begin() and _end(). Texts live as long as '*out_object',
+ * a new reference. '*out_part_ns' is the part of a second. */
+static const char *parse_json(struct weir_text text, struct weir_log_line *out,
+                              json_t **out_object, uint32_t *out_part_ns)
+{
+    json_t *object = json_loadb(text.p, text.len, JSON_ALLOW_NUL, NULL);
+    if (!json_is_object(object)) {
+        json_decref(object);
+        return "no JSON object";
+    }
+    *out_object = object;
+    *out = (struct weir_log_line){ .bytes = bytes_of(object) };
+    for (size_t i = 0; i < WEIR_COUNT_OF(fields); i++) {
+        if (strcmp(fields[i].word, "status") == 0)
+            write_out_status(object, fields[i].names);
+        if (fields[i].names[0])
+            *field_text(out, &fields[i]) = json_text(object, fields[i].names);
+    }
+    if (out->client.len == 0)
+        return "no client: none of client, remote_addr, client_ip, "
+               "remote_ip, ip";
+    if (!read_json_time(json_field(object, time_names), &out->at, out_part_ns))
+        return "no time that can be read: none of time, @timestamp, "
+               "timestamp, ts, time_local, msec";
+    return NULL;
+}
 
 /* ---- Texts by number ---- */
 
@@ -105,12 +409,12 @@ static void note_bad(struct reader *reader, struct weir_text line,
 
 /* Numbers the name and the client. NULL, or why not. */
 static const char *intern(struct weir_replay_log *log,
-                          const struct weir_log_line *line,
+                          struct weir_log_line *line,
                           struct weir_replay_request *out)
 {
     char name[WEIR_NAME_MAX];
     bool is_new;
-    int len = weir_replay_key_make(&log->key, line, name);
+    int len = make_name(&log->key, line, name);
     if (len < 0)
         return no_name;
     struct weir_text text = { name, (size_t)len };
@@ -126,8 +430,7 @@ static const char *intern(struct weir_replay_log *log,
 }
 
 static const char *add_request(struct weir_replay_log *log,
-                               const struct weir_log_line *line,
-                               uint32_t part_ns)
+                               struct weir_log_line *line, uint32_t part_ns)
 {
     bool clipped = log->by_bytes && line->bytes > UINT32_MAX;
     struct weir_replay_request request = {
@@ -141,7 +444,7 @@ static const char *add_request(struct weir_replay_log *log,
     const char *why = intern(log, line, &request);
     if (why)
         return why;
-    if (log->count == WEIR_REPLAY_REQUESTS_MAX)
+    if (log->count == REQUESTS_MAX)
         return "more than two hundred million requests";
     log->fine = log->fine || part_ns > 0;
     log->clipped += clipped;
@@ -156,7 +459,7 @@ static const char *read_json(struct weir_replay_log *log, struct weir_text text)
     struct weir_log_line line;
     json_t *object = NULL;
     uint32_t part_ns = 0;
-    const char *why = weir_replay_json(text, &line, &object, &part_ns);
+    const char *why = parse_json(text, &line, &object, &part_ns);
     why = why ? why : add_request(log, &line, part_ns);
     json_decref(object);
     return why;
@@ -195,9 +498,9 @@ static void read_replay_line(struct reader *reader, struct weir_text text)
     log->lines++;
     bool json = log->format == WEIR_REPLAY_JSON ||
                 (log->format == WEIR_REPLAY_ANY && text.p[0] == '{');
-    const char *why = text.len > WEIR_REPLAY_LINE_MAX ? too_long
-                      : json                          ? read_json(log, text)
-                             : read_combined(reader, text);
+    const char *why = text.len > LOG_LINE_MAX ? too_long
+                      : json                  ? read_json(log, text)
+                                              : read_combined(reader, text);
     if (why)
         note_bad(reader, text, why);
 }
@@ -225,7 +528,7 @@ static size_t keep_piece(struct reader *reader, char *buf, const char *from,
                          size_t len)
 {
     weir_assert(from >= buf);
-    if (len <= WEIR_REPLAY_LINE_MAX && !reader->skipping) {
+    if (len <= LOG_LINE_MAX && !reader->skipping) {
         memmove(buf, from, len);
         return len;
     }
@@ -237,14 +540,13 @@ static size_t keep_piece(struct reader *reader, char *buf, const char *from,
 
 static int read_log_file(struct reader *reader, gzFile file)
 {
-    char *buf = weir_must(malloc(WEIR_REPLAY_LINE_MAX + PIECE));
+    char *buf = weir_must(malloc(LOG_LINE_MAX + PIECE));
     size_t held = 0;
     int got;
     for (;;) {
         got = gzread(file, buf + held, PIECE);
         if (got <= 0)
             break;
-        reader->log->bytes += (uint64_t)got;
         size_t len = held + (size_t)got;
         size_t rest = read_replay_lines(reader, buf, len);
         held = keep_piece(reader, buf, buf + len - rest, rest);
