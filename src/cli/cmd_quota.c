@@ -351,7 +351,7 @@ static int send_set(const struct weir_cli *cli, const char *name, bool create,
     return 0;
 }
 
-int weir_cli_quota_set(int argc, char **argv)
+static int quota_set(int argc, char **argv)
 {
     struct weir_cli cli;
     bool create = false;
@@ -424,7 +424,7 @@ static void print_used(struct weir_rows *rows, const json_t *usage)
                    by);
 }
 
-int weir_cli_quota_get(int argc, char **argv)
+static int quota_get(int argc, char **argv)
 {
     struct weir_cli cli;
     int at = weir_cli_parse(&cli, get_help, NULL, 0, argc, argv);
@@ -436,14 +436,10 @@ int weir_cli_quota_get(int argc, char **argv)
     char path[WEIR_CLI_PATH_MAX];
     if (weir_cli_quota_path(argv[at], "?usage=1", path) != 0)
         return WEIR_EXIT_ERROR;
-    json_t *quota;
-    int status = weir_cli_request_once(&cli, "GET", path, NULL, &quota);
-    if (status)
+    int status;
+    json_t *quota = weir_cli_answer(&cli, "GET", path, NULL, &status);
+    if (!quota)
         return status;
-    if (cli.json) {
-        weir_cli_print_json(quota);
-        return 0;
-    }
     struct weir_rows rows = { .columns = 2 };
     size_t count;
     const struct weir_field *fields = weir_quota_fields(&count);
@@ -496,7 +492,7 @@ static void print_list(const json_t *list, bool usage)
     weir_rows_print(&rows, stdout);
 }
 
-int weir_cli_quota_ls(int argc, char **argv)
+static int quota_ls(int argc, char **argv)
 {
     struct weir_cli cli;
     bool usage = false;
@@ -576,14 +572,10 @@ static int edit_named(const char *verb, const char *path, const char *help,
     json_t *names = names_object(argv + at, argc - at);
     if (!names)
         return WEIR_EXIT_ERROR;
-    json_t *answer;
-    int status = weir_cli_request_once(&cli, "POST", path, names, &answer);
-    if (status)
+    int status;
+    json_t *answer = weir_cli_answer(&cli, "POST", path, names, &status);
+    if (!answer)
         return status;
-    if (cli.json) {
-        weir_cli_print_json(answer);
-        return WEIR_EXIT_OK;
-    }
     printf("%s %lld\n", done, weir_cli_whole(answer, done));
     json_decref(answer);
     return WEIR_EXIT_OK;
@@ -606,9 +598,9 @@ static int quota_reset(int argc, char **argv)
 int weir_cli_quota(int argc, char **argv)
 {
     static const struct weir_cli_subcommand known[] = {
-        { "set", weir_cli_quota_set },
-        { "get", weir_cli_quota_get },
-        { "ls", weir_cli_quota_ls },
+        { "set", quota_set },
+        { "get", quota_get },
+        { "ls", quota_ls },
         { "tree", weir_cli_quota_tree },
         { "rm", quota_rm },
         { "reset", quota_reset },

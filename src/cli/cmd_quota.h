@@ -9,18 +9,13 @@
 #include "cli/root_client.h"
 #include "core/quota/quota.h"
 
-/* The subcommands; argv[0] is "quota". cmd_quota.c: */
-int weir_cli_quota_set(int argc, char **argv);
-int weir_cli_quota_get(int argc, char **argv);
-int weir_cli_quota_ls(int argc, char **argv);
-/* quota_files.c: */
+/* The subcommands; argv[0] is "quota". quota_files.c: */
 int weir_cli_quota_tree(int argc, char **argv);
 int weir_cli_quota_import(int argc, char **argv);
 int weir_cli_quota_export(int argc, char **argv);
-/* quota_history.c: */
+/* quota_edits.c: */
 int weir_cli_quota_log(int argc, char **argv);
 int weir_cli_quota_undo(int argc, char **argv);
-/* quota_shadow.c: */
 int weir_cli_quota_diff(int argc, char **argv);
 int weir_cli_quota_promote(int argc, char **argv);
 int weir_cli_quota_discard(int argc, char **argv);

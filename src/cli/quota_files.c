@@ -62,12 +62,14 @@ static const char export_help[] =
 
 /* ---- A set as a forest ---- */
 
+#define NONE SIZE_MAX
+
 struct entry {
     struct weir_quota quota; /* borrowed from 'object' */
     json_t *object;          /* borrowed from the list */
-    size_t *children;        /* owned */
-    size_t child_count;
-    size_t parent; /* index, or SIZE_MAX */
+    /* Indexes of the parent, the first child by name, and the next child of the
+     * same parent; NONE: there isn't one. */
+    size_t parent, child, next;
     bool seen;
 };
 
@@ -88,7 +90,7 @@ static size_t find_in_forest(const struct forest *forest, struct weir_text name)
     struct entry key = { .quota = { .name = name } };
     const struct entry *found = bsearch(&key, forest->entries, forest->count,
                                         sizeof key, compare_quota_names);
-    return found ? (size_t)(found - forest->entries) : SIZE_MAX;
+    return found ? (size_t)(found - forest->entries) : NONE;
 }
 
 /* If a template's parent has captures, the template is drawn under the quota
@@ -96,9 +98,9 @@ static size_t find_in_forest(const struct forest *forest, struct weir_text name)
 static size_t find_parent(const struct forest *forest, struct weir_text name)
 {
     if (name.len == 0)
-        return SIZE_MAX;
+        return NONE;
     size_t exact = find_in_forest(forest, name);
-    if (exact != SIZE_MAX)
+    if (exact != NONE)
         return exact;
     char glob[WEIR_NAME_MAX];
     size_t len = 0;
@@ -108,27 +110,6 @@ static size_t find_parent(const struct forest *forest, struct weir_text name)
         i += capture ? 2 : 0;
     }
     return find_in_forest(forest, (struct weir_text){ glob, len });
-}
-
-static void add_child(struct entry *parent, size_t child)
-{
-    size_t n = parent->child_count;
-    /* The room doubles whenever the count is a power of two. */
-    if ((n & (n - 1)) == 0) {
-        size_t *grown =
-            realloc(parent->children, (n ? 2 * n : 1) * sizeof *grown);
-        if (!grown)
-            abort();
-        parent->children = grown;
-    }
-    parent->children[parent->child_count++] = child;
-}
-
-static void forest_free(struct forest *forest)
-{
-    for (size_t i = 0; i < forest->count; i++)
-        free(forest->entries[i].children);
-    free(forest->entries);
 }
 
 /* 'list' must outlive the forest; it is changed ("labels" become text). */
@@ -143,20 +124,26 @@ static int make_forest(json_t *list, struct forest *out)
         struct entry *entry = &out->entries[i];
         struct weir_diag diag = { 0 };
         entry->object = json_array_get(list, i);
+        entry->parent = entry->child = entry->next = NONE;
         weir_quota_init(&entry->quota);
         if (weir_quota_from_json(entry->object, &entry->quota, &diag) < 0) {
-            forest_free(out);
+            free(out->entries);
             return weir_cli_fail("the root sent a quota that this Weir "
                                  "doesn't understand: %s",
                                  diag.text);
         }
     }
     qsort(out->entries, out->count, sizeof *out->entries, compare_quota_names);
-    for (size_t i = 0; i < out->count; i++) {
-        size_t parent = find_parent(out, out->entries[i].quota.parent);
-        out->entries[i].parent = parent == i ? SIZE_MAX : parent;
-        if (out->entries[i].parent != SIZE_MAX)
-            add_child(&out->entries[parent], i);
+    /* From the last name to the first: each becomes the first child. */
+    for (size_t i = out->count; i-- > 0;) {
+        struct entry *entry = &out->entries[i];
+        size_t parent = find_parent(out, entry->quota.parent);
+        if (parent == i || parent == NONE)
+            continue;
+        weir_assert(parent < out->count);
+        entry->parent = parent;
+        entry->next = out->entries[parent].child;
+        out->entries[parent].child = i;
     }
     return 0;
 }
@@ -204,9 +191,9 @@ static void print_branch(struct forest *forest, size_t index, char *prefix,
     printf("%.*s", (int)entry->quota.name.len, entry->quota.name.p);
     print_facts(&entry->quota);
     entry->seen = true;
-    for (size_t i = 0; i < entry->child_count; i++) {
-        size_t child = entry->children[i];
-        bool last = i + 1 == entry->child_count;
+    for (size_t child = entry->child; child != NONE;
+         child = forest->entries[child].next) {
+        bool last = forest->entries[child].next == NONE;
         /* The drawn parents of templates may form a ring; chains never do. */
         if (forest->entries[child].seen || depth > 2 * WEIR_DEPTH_MAX)
             continue;
@@ -224,11 +211,11 @@ static json_t *branch_object(struct forest *forest, size_t index,
     entry->seen = true;
     json_t *object = weir_quota_export(&entry->quota);
     json_t *children = json_array();
-    for (size_t i = 0; i < entry->child_count; i++)
-        if (!forest->entries[entry->children[i]].seen &&
-            depth <= 2 * WEIR_DEPTH_MAX)
-            json_array_append_new(
-                children, branch_object(forest, entry->children[i], depth + 1));
+    for (size_t child = entry->child; child != NONE;
+         child = forest->entries[child].next)
+        if (!forest->entries[child].seen && depth <= 2 * WEIR_DEPTH_MAX)
+            json_array_append_new(children,
+                                  branch_object(forest, child, depth + 1));
     json_object_set_new(object, "children", children);
     return object;
 }
@@ -245,10 +232,10 @@ static void print_tree(struct forest *forest, size_t index, json_t *out)
 
 static int show_tree(struct forest *forest, const char *name, bool json)
 {
-    size_t top = SIZE_MAX;
+    size_t top = NONE;
     if (name) {
         top = find_in_forest(forest, weir_text_of(name));
-        if (top == SIZE_MAX)
+        if (top == NONE)
             return weir_cli_fail("there is no quota '%s'; `weir quota ls` "
                                  "lists those there are",
                                  name);
@@ -259,8 +246,8 @@ static int show_tree(struct forest *forest, const char *name, bool json)
     for (size_t i = 0; i < 2 * forest->count; i++) {
         size_t index = i % forest->count;
         const struct entry *entry = &forest->entries[index];
-        bool begins = name ? index == top
-                           : i >= forest->count || entry->parent == SIZE_MAX;
+        bool begins =
+            name ? index == top : i >= forest->count || entry->parent == NONE;
         if (begins && !entry->seen)
             print_tree(forest, index, out);
     }
@@ -285,7 +272,7 @@ int weir_cli_quota_tree(int argc, char **argv)
     int status = make_forest(list, &forest);
     if (status == 0) {
         status = show_tree(&forest, at < argc ? argv[at] : NULL, cli.json);
-        forest_free(&forest);
+        free(forest.entries);
     }
     json_decref(list);
     return status;
@@ -303,9 +290,9 @@ static size_t add_tree_in_order(struct forest *forest, size_t index,
         return count;
     entry->seen = true;
     out[count++] = &entry->quota;
-    for (size_t i = 0; i < entry->child_count; i++)
-        count = add_tree_in_order(forest, entry->children[i], out, count,
-                                  depth + 1);
+    for (size_t child = entry->child; child != NONE;
+         child = forest->entries[child].next)
+        count = add_tree_in_order(forest, child, out, count, depth + 1);
     return count;
 }
 
@@ -317,7 +304,7 @@ static int print_yaml(struct forest *forest)
         abort();
     size_t count = 0;
     for (size_t i = 0; i < forest->count; i++)
-        if (forest->entries[i].parent == SIZE_MAX)
+        if (forest->entries[i].parent == NONE)
             count = add_tree_in_order(forest, i, order, count, 0);
     for (size_t i = 0; i < forest->count; i++)
         count = add_tree_in_order(forest, i, order, count, 0);
@@ -359,7 +346,7 @@ int weir_cli_quota_export(int argc, char **argv)
     int status = make_forest(list, &forest);
     if (status == 0) {
         status = print_yaml(&forest);
-        forest_free(&forest);
+        free(forest.entries);
     }
     json_decref(list);
     return status;

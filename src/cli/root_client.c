@@ -520,24 +520,28 @@ int weir_cli_request(struct weir_root_client *client, const char *method,
     return weir_cli_fail("%s", diag.text);
 }
 
-int weir_cli_request_once(const struct weir_cli *cli, const char *method,
-                          const char *path, json_t *body, json_t **out)
-{
-    struct weir_root_client *client = weir_root_client_new(cli);
-    int status = WEIR_EXIT_ERROR;
-    if (client)
-        status = weir_cli_request(client, method, path, body, out);
-    weir_root_client_free(&client);
-    json_decref(body);
-    return status;
-}
-
 void weir_cli_print_json(json_t *value)
 {
     json_dumpf(value, stdout,
                JSON_INDENT(1) | JSON_REAL_PRECISION(12) | JSON_ENCODE_ANY);
     fputc('\n', stdout);
     json_decref(value);
+}
+
+json_t *weir_cli_answer(const struct weir_cli *cli, const char *method,
+                        const char *path, json_t *body, int *out_status)
+{
+    struct weir_root_client *client = weir_root_client_new(cli);
+    json_t *answer = NULL;
+    *out_status = WEIR_EXIT_ERROR;
+    if (client)
+        *out_status = weir_cli_request(client, method, path, body, &answer);
+    weir_root_client_free(&client);
+    json_decref(body);
+    if (!answer || !cli->json)
+        return answer;
+    weir_cli_print_json(answer);
+    return NULL;
 }
 
 const char *weir_cli_text(const json_t *object, const char *key)

@@ -43,9 +43,11 @@ bool weir_root_client_created(const struct weir_root_client *client);
  * exit status. */
 int weir_cli_request(struct weir_root_client *client, const char *method,
                      const char *path, json_t *body, json_t **out);
-/* The same on a connection of its own; 'body' (NULL: none) is taken over. */
-int weir_cli_request_once(const struct weir_cli *cli, const char *method,
-                          const char *path, json_t *body, json_t **out);
+/* The answer to a request on a connection of its own, a new reference; 'body'
+ * (NULL: none) is taken over. NULL: an error was printed, or with --json the
+ * answer; the command ends with '*out_status'. */
+json_t *weir_cli_answer(const struct weir_cli *cli, const char *method,
+                        const char *path, json_t *body, int *out_status);
 /* Prints a JSON value and a line feed, and drops it. */
 void weir_cli_print_json(json_t *value);
 /* The text of a field in an object; "" without the field. */
