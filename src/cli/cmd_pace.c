@@ -125,7 +125,6 @@ struct pace {
 static int read_pace_unit(const char *text, struct weir_pace_unit *out)
 {
     static const char record[] = "record:";
-    struct weir_diag diag = { 0 };
     *out = (struct weir_pace_unit){ .by = WEIR_PACE_LINE };
     if (strcmp(text, "line") == 0)
         return 0;
@@ -136,9 +135,8 @@ static int read_pace_unit(const char *text, struct weir_pace_unit *out)
     if (strncmp(text, record, strlen(record)) != 0)
         return weir_cli_fail("--by %s: write line, byte or record:SIZE", text);
     out->by = WEIR_PACE_RECORD;
-    if (weir_units_parse(weir_text_of(text + strlen(record)), &out->record,
-                         &diag) < 0)
-        return weir_cli_fail("--by: %s", diag.text);
+    if (weir_cli_parse_units("--by", text + strlen(record), &out->record))
+        return WEIR_EXIT_ERROR;
     if (out->record == 0 || out->record > WEIR_PACE_RECORD_MAX)
         return weir_cli_fail("--by %s: a record has 1 byte to 1 GiB", text);
     return 0;
@@ -160,10 +158,10 @@ static int read_pace_rate(const char *where, const char *text,
 
 static int read_pace_burst(struct options *options)
 {
-    struct weir_diag diag = { 0 };
-    if (weir_units_parse(weir_text_of(options->burst), &options->burst_units,
-                         &diag) < 0)
-        return weir_cli_fail("--burst: %s", diag.text);
+    int status =
+        weir_cli_parse_units("--burst", options->burst, &options->burst_units);
+    if (status)
+        return status;
     if (options->burst_units < 1 || options->burst_units > WEIR_WEIGHT_MAX)
         return weir_cli_fail("--burst %s: 1 unit to 4Gi", options->burst);
     return 0;

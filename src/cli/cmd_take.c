@@ -57,23 +57,6 @@ struct take {
     const char *name;
 };
 
-static int parse_duration(const char *option, const char *text,
-                          weir_duration *out)
-{
-    struct weir_diag diag = { 0 };
-    if (weir_duration_parse(weir_text_of(text), out, &diag) == 0)
-        return 0;
-    return weir_cli_fail("%s: %s", option, diag.text);
-}
-
-static int parse_units(const char *option, const char *text, uint64_t *out)
-{
-    struct weir_diag diag = { 0 };
-    if (weir_units_parse(weir_text_of(text), out, &diag) == 0)
-        return 0;
-    return weir_cli_fail("%s: %s", option, diag.text);
-}
-
 static int check_take_options(struct take *take)
 {
     int modes =
@@ -83,17 +66,20 @@ static int check_take_options(struct take *take)
                              "--wait or --in-flight or both");
     if (take->klass && !take->hold)
         return weir_cli_fail("--class is for units in flight; add --in-flight");
-    int status = parse_units("--weight", take->weight_text, &take->weight);
-    if (status == 0)
-        status = parse_units("--count", take->count_text, &take->count);
+    int status =
+        weir_cli_parse_units("--weight", take->weight_text, &take->weight);
     if (status == 0)
         status =
-            parse_duration("--timeout", take->timeout_text, &take->timeout);
+            weir_cli_parse_units("--count", take->count_text, &take->count);
+    if (status == 0)
+        status = weir_cli_parse_duration("--timeout", take->timeout_text,
+                                         &take->timeout);
     if (status == 0 && take->wait)
-        status = parse_duration("--wait", take->wait[0] ? take->wait : "10s",
-                                &take->wait_max);
+        status = weir_cli_parse_duration(
+            "--wait", take->wait[0] ? take->wait : "10s", &take->wait_max);
     if (status == 0 && take->hold)
-        status = parse_duration("--in-flight", take->hold, &take->hold_for);
+        status =
+            weir_cli_parse_duration("--in-flight", take->hold, &take->hold_for);
     if (status)
         return status;
     if (take->hold && take->count > 1)
@@ -325,13 +311,7 @@ static int refuse_unready_take(struct take *take, struct weir *weir)
     if (status.roots_up > 0)
         return weir_cli_fail("a root answers, but has not read its quotas "
                              "yet; `weir status` says why");
-    struct weir_event event;
-    char why[sizeof event.text] = "no answer";
-    while (weir_event_next(weir, &event))
-        if (event.type == WEIR_EVENT_ROOT_DOWN)
-            memcpy(why, event.text, sizeof why);
-    return weir_cli_fail("no root sent its quotas within %s (%s); %s",
-                         take->timeout_text, why, weir_cli_advice(why));
+    return weir_cli_unready(weir, NULL, take->timeout_text);
 }
 
 /* A decision on a denied quota is this process's alone, not the fleet's. */

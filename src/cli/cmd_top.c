@@ -41,13 +41,12 @@ static const char top_help[] =
     "\n"
     "On a terminal the space bar measures at once, and 'q' ends it.\n";
 
+enum set { LIVE, SHADOW };
+
 struct sample {
     char incarnation[40];
-    double at;       /* seconds */
-    json_t *answer;  /* owned; NULL: none */
-    json_t *by_name; /* owned: name -> entry of the answer */
-    json_t *shadow;  /* owned: name -> entry of the shadow set; or NULL */
-    double shadow_at;
+    double at[2];       /* seconds; by set */
+    json_t *entries[2]; /* owned: name -> entry; NULL: none */
 };
 
 struct line {
@@ -69,8 +68,7 @@ struct top {
     const char *glob; /* NULL: all; borrowed from argv */
     const char *interval_text;
     weir_duration interval;
-    char path[WEIR_CLI_PATH_MAX];
-    char shadow_path[WEIR_CLI_PATH_MAX + 16];
+    char path[WEIR_CLI_PATH_MAX];    /* for the live set */
     struct weir_root_client *client; /* owned */
     struct sample before;            /* owned */
     char *text;                      /* on the screen; owned; NULL: none */
@@ -82,34 +80,30 @@ struct top {
 
 static void sample_free(struct sample *sample)
 {
-    json_decref(sample->by_name);
-    json_decref(sample->shadow);
-    json_decref(sample->answer);
+    json_decref(sample->entries[LIVE]);
+    json_decref(sample->entries[SHADOW]);
     *sample = (struct sample){ 0 };
 }
 
-/* name -> entry. */
-static json_t *index_names(const json_t *answer)
-{
-    json_t *by_name = json_object();
-    size_t index;
-    json_t *entry;
-    json_array_foreach(json_object_get(answer, "quotas"), index, entry)
-        json_object_set(by_name, weir_cli_text(entry, "name"), entry);
-    return by_name;
-}
-
-/* The shadow set's half of a sample. */
-static int take_shadow(struct top *top, struct sample *out,
+static int request_set(struct top *top, enum set set, struct sample *out,
                        struct weir_diag *diag)
 {
-    json_t *answer;
-    int error = weir_root_client_request(top->client, 0, "GET",
-                                         top->shadow_path, NULL, &answer, diag);
+    json_t *answer, *entry;
+    char path[WEIR_CLI_PATH_MAX + 16];
+    snprintf(path, sizeof path, "%s%s", top->path,
+             set == SHADOW ? "&shadow=1" : "");
+    int error = weir_root_client_request(top->client, 0, "GET", path, NULL,
+                                         &answer, diag);
     if (error < 0)
         return error;
-    out->shadow = index_names(answer);
-    out->shadow_at = json_number_value(json_object_get(answer, "at"));
+    size_t index;
+    out->entries[set] = json_object();
+    json_array_foreach(json_object_get(answer, "quotas"), index, entry)
+        json_object_set(out->entries[set], weir_cli_text(entry, "name"), entry);
+    out->at[set] = weir_cli_number(answer, "at");
+    if (set == LIVE)
+        snprintf(out->incarnation, sizeof out->incarnation, "%s",
+                 weir_cli_text(answer, "incarnation"));
     json_decref(answer);
     return 0;
 }
@@ -117,17 +111,10 @@ static int take_shadow(struct top *top, struct sample *out,
 static int request_sample(struct top *top, struct sample *out,
                           struct weir_diag *diag)
 {
-    json_t *answer;
-    int error = weir_root_client_request(top->client, 0, "GET", top->path, NULL,
-                                         &answer, diag);
-    if (error < 0)
-        return error;
-    *out = (struct sample){ .answer = answer, .by_name = index_names(answer) };
-    snprintf(out->incarnation, sizeof out->incarnation, "%s",
-             weir_cli_text(answer, "incarnation"));
-    out->at = json_number_value(json_object_get(answer, "at"));
-    if (top->shadow)
-        error = take_shadow(top, out, diag);
+    *out = (struct sample){ 0 };
+    int error = request_set(top, LIVE, out, diag);
+    if (error == 0 && top->shadow)
+        error = request_set(top, SHADOW, out, diag);
     if (error < 0)
         sample_free(out);
     return error;
@@ -140,58 +127,45 @@ static const char *limit_shown(const json_t *entry)
     return weir_cli_text(json_is_object(adaptive) ? adaptive : entry, "limit");
 }
 
-static void make_line(const struct sample *before, const json_t *entry,
-                      double seconds, struct line *out)
+/* Units per second of a set's quota between two samples. */
+static void measure(const struct sample *before, const struct sample *after,
+                    enum set set, const char *name, double *out_passed,
+                    double *out_limited)
 {
-    const char *name = weir_cli_text(entry, "name");
-    const json_t *old = json_object_get(before->by_name, name);
+    const json_t *old = json_object_get(before->entries[set], name);
+    const json_t *entry = json_object_get(after->entries[set], name);
+    double seconds = after->at[set] - before->at[set];
     double passed =
         weir_cli_number(entry, "passed") - weir_cli_number(old, "passed");
     double limited =
         weir_cli_number(entry, "limited") - weir_cli_number(old, "limited");
+    if (seconds <= 0)
+        seconds = 1e-3;
     /* Refunds may make it fall. */
+    *out_passed = passed > 0 ? passed / seconds : 0;
+    *out_limited = limited > 0 ? limited / seconds : 0;
+}
+
+/* Either set may have no quota of that name. */
+static void make_line(const struct sample *before, const struct sample *after,
+                      const char *name, struct line *out)
+{
+    const json_t *entry = json_object_get(after->entries[LIVE], name);
+    const json_t *shadow = json_object_get(after->entries[SHADOW], name);
     *out = (struct line){
         .name = name,
         .limit = limit_shown(entry),
         .mode = weir_cli_text(entry, "mode"),
-        .passed = passed > 0 ? passed / seconds : 0,
-        .limited = limited > 0 ? limited / seconds : 0,
         .fill = weir_cli_number(entry, "fill"),
         .high = weir_cli_number(entry, "high"),
+        .would_limit = "",
     };
+    measure(before, after, LIVE, name, &out->passed, &out->limited);
     out->offered = out->passed + out->limited;
-}
-
-/* The decisions of the shadow set for the quota's name; it may have no quota of
- * that name. */
-static void add_shadow(const struct sample *before, const struct sample *after,
-                       struct line *line)
-{
-    const json_t *entry = json_object_get(after->shadow, line->name);
-    const json_t *old = json_object_get(before->shadow, line->name);
-    double seconds = after->shadow_at - before->shadow_at;
-    line->would_limit = "";
-    if (!entry || seconds <= 0)
+    if (!shadow || after->at[SHADOW] <= before->at[SHADOW])
         return;
-    double passed =
-        weir_cli_number(entry, "passed") - weir_cli_number(old, "passed");
-    double limited =
-        weir_cli_number(entry, "limited") - weir_cli_number(old, "limited");
-    line->would_limit = weir_cli_text(entry, "limit");
-    line->would_pass = passed > 0 ? passed / seconds : 0;
-    line->would_refuse = limited > 0 ? limited / seconds : 0;
-}
-
-/* Adds quotas in use that only the shadow set has. */
-static size_t add_only_shadow(const struct sample *after, struct line *lines,
-                              size_t count)
-{
-    const char *name;
-    json_t *entry;
-    json_object_foreach(after->shadow, name,
-                        entry) if (!json_object_get(after->by_name, name))
-        lines[count++] = (struct line){ .name = name, .limit = "", .mode = "" };
-    return count;
+    out->would_limit = weir_cli_text(shadow, "limit");
+    measure(before, after, SHADOW, name, &out->would_pass, &out->would_refuse);
 }
 
 static int by_offered(const void *a, const void *b)
@@ -209,23 +183,22 @@ static int by_offered(const void *a, const void *b)
 static struct line *make_lines(const struct sample *before,
                                const struct sample *after, size_t *out_count)
 {
-    json_t *list = json_object_get(after->answer, "quotas");
-    struct line *lines =
-        calloc(json_array_size(list) + json_object_size(after->shadow) + 1,
-               sizeof *lines);
+    json_t *live = after->entries[LIVE];
+    json_t *shadow = after->entries[SHADOW];
+    size_t most = json_object_size(live) + json_object_size(shadow);
+    struct line *lines = calloc(most + 1, sizeof *lines);
     if (!lines)
         abort();
-    double seconds = after->at - before->at;
-    if (seconds <= 0)
-        seconds = 1e-3;
-    size_t index;
+    size_t count = 0;
+    const char *name;
     json_t *entry;
-    json_array_foreach(list, index, entry)
-        make_line(before, entry, seconds, &lines[index]);
-    *out_count = add_only_shadow(after, lines, json_array_size(list));
-    for (size_t i = 0; i < *out_count; i++)
-        add_shadow(before, after, &lines[i]);
-    qsort(lines, *out_count, sizeof *lines, by_offered);
+    json_object_foreach(live, name, entry)
+        make_line(before, after, name, &lines[count++]);
+    json_object_foreach(shadow, name, entry) if (!json_object_get(live, name))
+        make_line(before, after, name, &lines[count++]);
+    weir_assert(count <= most);
+    *out_count = count;
+    qsort(lines, count, sizeof *lines, by_offered);
     return lines;
 }
 
@@ -414,7 +387,8 @@ static void print_sample(struct top *top, const struct sample *after)
     size_t count;
     struct line *lines = make_lines(&top->before, after, &count);
     if (top->cli.json) {
-        print_top_json(lines, count, top->shadow, after->at - top->before.at);
+        print_top_json(lines, count, top->shadow,
+                       after->at[LIVE] - top->before.at[LIVE]);
     } else if (top->screen) {
         FILE *out = open_text(top);
         fprintf(out, "weir top: units per second at %s, every %s; q ends\n\n",
@@ -556,7 +530,7 @@ static int watch_top(struct top *top)
             print_trouble(top, &diag);
             continue;
         }
-        bool same = top->before.answer &&
+        bool same = top->before.entries[LIVE] &&
                     strcmp(after.incarnation, top->before.incarnation) == 0;
         if (same)
             print_sample(top, &after);
@@ -580,10 +554,9 @@ static int prepare_top(struct top *top, int argc, char **argv)
         return at;
     if (argc - at > 1)
         return weir_cli_fail("one GLOB at most; quote it from the shell"), -1;
-    struct weir_diag diag = { 0 };
-    if (weir_duration_parse(weir_text_of(top->interval_text), &top->interval,
-                            &diag) < 0)
-        return weir_cli_fail("--interval: %s", diag.text), -1;
+    if (weir_cli_parse_duration("--interval", top->interval_text,
+                                &top->interval))
+        return -1;
     if (top->interval < 10 * WEIR_MILLISECOND ||
         top->interval > 3600 * WEIR_SECOND)
         return weir_cli_fail("--interval: choose 10ms to 1h"), -1;
@@ -595,8 +568,6 @@ static int prepare_top(struct top *top, int argc, char **argv)
         return weir_cli_fail("the GLOB is too long"), -1;
     snprintf(top->path, sizeof top->path, "/v1/usage?limit=1000&match=%.*s",
              len, encoded);
-    snprintf(top->shadow_path, sizeof top->shadow_path, "%s&shadow=1",
-             top->path);
     return 0;
 }
 
@@ -609,10 +580,9 @@ int weir_cli_top(int argc, char **argv)
     top.client = weir_root_client_new(&top.cli);
     if (!top.client)
         return WEIR_EXIT_ERROR;
-    const char *plain = getenv("NO_COLOR");
-    bool terminal = isatty(STDOUT_FILENO);
-    top.colour = terminal && !(plain && plain[0]);
-    top.screen = terminal && isatty(STDIN_FILENO) && !top.once && !top.cli.json;
+    top.colour = weir_rows_colour(stdout);
+    top.screen = isatty(STDOUT_FILENO) && isatty(STDIN_FILENO) && !top.once &&
+                 !top.cli.json;
     struct weir_diag diag = { 0 };
     int status = WEIR_EXIT_OK;
     if (request_sample(&top, &top.before, &diag) < 0)
@@ -622,10 +592,9 @@ int weir_cli_top(int argc, char **argv)
     if (status == 0 && top.screen)
         begin_screen(&terminal_before);
     if (status == 0) {
-        int result = watch_top(&top);
+        status = watch_top(&top);
         if (top.screen)
             end_screen(&terminal_before);
-        status = result;
     }
     free(top.text);
     sample_free(&top.before);

@@ -87,7 +87,5 @@ int weir_lab_count_parse(const char *option, const char *text, uint64_t max,
  * Two variants that are 'compared' get a column of their difference. */
 void weir_lab_print(const struct weir_batch *batches, size_t count,
                     bool compared, FILE *out);
-/* Whether all expectations held, in all variants. */
-bool weir_lab_held(const struct weir_batch *batch);
 
 #endif /* WEIR_LAB_COMMAND_H */

@@ -10,7 +10,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/table_print.h"
 #include "command/cli.h"
@@ -354,12 +353,10 @@ static void print_foot(const struct printing *printing)
 void weir_lab_print(const struct weir_batch *batches, size_t count,
                     bool compared, FILE *out)
 {
-    const char *plain = getenv("NO_COLOR");
     struct printing printing = { .batches = batches,
                                  .count = count,
                                  .compared = compared,
-                                 .colour = isatty(fileno(out)) &&
-                                           !(plain && plain[0]),
+                                 .colour = weir_rows_colour(out),
                                  .out = out };
     print_run_head(&printing);
     print_measures(&printing);
@@ -369,12 +366,4 @@ void weir_lab_print(const struct weir_batch *batches, size_t count,
         print_claims(&printing);
     print_expectations(&printing);
     print_foot(&printing);
-}
-
-bool weir_lab_held(const struct weir_batch *batch)
-{
-    for (size_t i = 0; i < batch->count; i++)
-        if (batch->results[i]->failed)
-            return false;
-    return true;
 }

@@ -217,11 +217,13 @@ static void print_violations(const struct plan *plan,
     }
 }
 
-static bool refuse_run(struct plan *plan, const struct made *made)
+/* Whether all expectations held, in all variants. */
+static bool all_held(const struct weir_batch *batch)
 {
-    plan->status = weir_lab_refuse(&plan->sources[made->refused >= plan->split],
-                                   &made->diag);
-    return false;
+    for (size_t i = 0; i < batch->count; i++)
+        if (batch->results[i]->failed)
+            return false;
+    return true;
 }
 
 static bool collect_run_seed(void *context, uint64_t seed, void *item)
@@ -229,7 +231,8 @@ static bool collect_run_seed(void *context, uint64_t seed, void *item)
     struct plan *plan = context;
     struct made *made = item;
     if (made->refused < plan->count) {
-        refuse_run(plan, made);
+        plan->status = weir_lab_refuse(
+            &plan->sources[made->refused >= plan->split], &made->diag);
         free_result_item(plan, made);
         return false;
     }
@@ -242,7 +245,7 @@ static bool collect_run_seed(void *context, uint64_t seed, void *item)
     free(made);
     struct weir_diag diag = { 0 };
     print_violations(plan, &batch);
-    if (!weir_lab_held(&batch) && plan->status == WEIR_EXIT_OK)
+    if (!all_held(&batch) && plan->status == WEIR_EXIT_OK)
         plan->status = WEIR_EXIT_LIMITED;
     if (request->json) {
         weir_output_json(&batch, stdout);
@@ -337,12 +340,10 @@ static int parse_run_numbers(struct plan *plan)
     if (request->patience && !request->live)
         return weir_cli_fail("--patience is for --live: nothing is late in "
                              "virtual time");
-    struct weir_diag diag = { 0 };
-    if (request->patience &&
-        weir_duration_parse(weir_text_of(request->patience), &plan->patience,
-                            &diag) < 0)
-        return weir_cli_fail("--patience: %s", diag.text);
-    return 0;
+    return request->patience
+               ? weir_cli_parse_duration("--patience", request->patience,
+                                         &plan->patience)
+               : 0;
 }
 
 /* Adds the variants of one source to the plan. */
@@ -471,24 +472,33 @@ static int carry_out(const struct request *request)
 
 /* ---- The commands ---- */
 
+/* Parses the options of a run, or one side of --vs, which takes only the first
+ * of them. Returns as weir_cli_parse(). */
+static int parse_request(struct request *request, size_t side, const char *help,
+                         int argc, char **argv)
+{
+    const struct weir_cli_option options[] = {
+        { .name = "seed", .value = &request->seed },
+        { .name = "seeds", .value = &request->seeds },
+        { .name = "set", .values = &request->sets[side] },
+        { .name = "json", .flag = &request->json },
+        { .name = "out", .value = &request->out },
+        { .name = "jobs", .letter = 'j', .value = &request->jobs },
+        /* Of a run alone: */
+        { .name = "variant", .value = &request->variant },
+        { .name = "live", .flag = &request->live },
+        { .name = "patience", .value = &request->patience },
+        { .name = "until-event", .value = &request->until_event },
+        { .name = "trace", .flag = &request->trace },
+    };
+    size_t count = request->compare ? 6 : WEIR_COUNT_OF(options);
+    return weir_cli_parse(NULL, help, options, count, argc, argv);
+}
+
 int weir_cli_lab_run(int argc, char **argv)
 {
     struct request request = { 0 };
-    const struct weir_cli_option options[] = {
-        { .name = "seed", .value = &request.seed },
-        { .name = "seeds", .value = &request.seeds },
-        { .name = "set", .values = &request.sets[0] },
-        { .name = "variant", .value = &request.variant },
-        { .name = "live", .flag = &request.live },
-        { .name = "patience", .value = &request.patience },
-        { .name = "json", .flag = &request.json },
-        { .name = "out", .value = &request.out },
-        { .name = "jobs", .letter = 'j', .value = &request.jobs },
-        { .name = "until-event", .value = &request.until_event },
-        { .name = "trace", .flag = &request.trace },
-    };
-    int at = weir_cli_parse(NULL, run_help, options, WEIR_COUNT_OF(options),
-                            argc, argv);
+    int at = parse_request(&request, 0, run_help, argc, argv);
     if (at < 0)
         return weir_cli_parsed(at);
     if (argc - at != 1)
@@ -498,29 +508,13 @@ int weir_cli_lab_run(int argc, char **argv)
     return carry_out(&request);
 }
 
-/* Parses one side of --vs. Returns as weir_cli_parse(). */
-static int parse_side(struct request *request, size_t side, int argc,
-                      char **argv)
-{
-    const struct weir_cli_option options[] = {
-        { .name = "seed", .value = &request->seed },
-        { .name = "seeds", .value = &request->seeds },
-        { .name = "set", .values = &request->sets[side] },
-        { .name = "json", .flag = &request->json },
-        { .name = "out", .value = &request->out },
-        { .name = "jobs", .letter = 'j', .value = &request->jobs },
-    };
-    return weir_cli_parse(NULL, compare_help, options, WEIR_COUNT_OF(options),
-                          argc, argv);
-}
-
 int weir_cli_lab_compare(int argc, char **argv)
 {
     struct request request = { .compare = true };
     int vs = 1;
     while (vs < argc && strcmp(argv[vs], "--vs") != 0)
         vs++;
-    int at = parse_side(&request, 0, vs, argv);
+    int at = parse_request(&request, 0, compare_help, vs, argv);
     if (at < 0)
         return weir_cli_parsed(at);
     if (vs == argc)
@@ -530,7 +524,7 @@ int weir_cli_lab_compare(int argc, char **argv)
     int names = vs - at;
     request.name = names > 0 ? argv[at] : NULL;
     argv[vs] = argv[0];
-    at = parse_side(&request, 1, argc - vs, argv + vs);
+    at = parse_request(&request, 1, compare_help, argc - vs, argv + vs);
     if (at < 0)
         return weir_cli_parsed(at);
     names += argc - vs - at;

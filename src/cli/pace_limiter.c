@@ -70,17 +70,6 @@ static uint64_t take_algorithm(struct weir_pace_gate *gate, uint64_t most,
 
 /* ---- By a live quota ---- */
 
-static int refuse_unready_roots(struct weir *weir, const char *roots)
-{
-    struct weir_event event;
-    char why[sizeof event.text] = "no answer";
-    while (weir_event_next(weir, &event))
-        if (event.type == WEIR_EVENT_ROOT_DOWN)
-            memcpy(why, event.text, sizeof why);
-    return weir_cli_fail("no root of %s sent its quotas (%s); %s", roots, why,
-                         weir_cli_advice(why));
-}
-
 static int refuse_unknown_quota(const char *name)
 {
     return weir_cli_fail("no quota rules '%s', and a name without quota "
@@ -93,7 +82,7 @@ static int open_gate_quota(struct weir_pace_gate *gate,
                            const struct weir_cli *cli, const char *name)
 {
     if (weir_ready(gate->weir, READY_TIMEOUT) < 0)
-        return refuse_unready_roots(gate->weir, cli->roots);
+        return weir_cli_unready(gate->weir, cli->roots, NULL);
     int error = weir_handle_open(gate->weir, name, strlen(name), &gate->handle);
     if (error < 0)
         return weir_cli_fail("%s: %s", name, weir_strerror(error));

@@ -272,8 +272,6 @@ struct run {
     const struct weir_replay_set *set;
     struct weir_replay_result *result;
     struct replay_table replayed;
-    struct weir_table *table; /* the same */
-    uint32_t stripe;
     struct known *known; /* of each key */
     int *quota_of_slot;  /* -2: not known yet */
 };
@@ -283,7 +281,7 @@ static void look_up_key(struct run *run, struct known *known,
 {
     struct link links[WEIR_DEPTH_MAX];
     enum weir_resolved how =
-        weir_table_resolve(run->table, name, false, &known->ref, now);
+        weir_table_resolve(run->replayed.table, name, false, &known->ref, now);
     known->unknown = how == WEIR_RESOLVED_NONE;
     if (known->looked_up)
         return;
@@ -301,17 +299,17 @@ static int find_replay_quota(struct run *run, const struct weir_reply *reply)
 {
     struct weir_text name = { reply->quota, reply->quota_len };
     struct weir_ref ref;
-    if (!weir_table_find(run->table, name, &ref) ||
+    if (!weir_table_find(run->replayed.table, name, &ref) ||
         ref.slot >= run->replayed.slots)
         return NOBODY;
     int *quota = &run->quota_of_slot[ref.slot];
     if (*quota > NOBODY - 1)
         return *quota;
     char buf[WEIR_NAME_MAX + 1];
-    uint32_t above = weir_table_template_of(run->table, ref.slot);
+    uint32_t above = weir_table_template_of(run->replayed.table, ref.slot);
     if (above != WEIR_SLOT_NONE)
-        name =
-            (struct weir_text){ buf, weir_table_name(run->table, above, buf) };
+        name = (struct weir_text){ buf, weir_table_name(run->replayed.table,
+                                                        above, buf) };
     *quota = weir_replay_set_find(run->set, name);
     return *quota;
 }
@@ -405,13 +403,15 @@ static void replay_one(struct run *run, size_t index)
     unsigned outcome = 0;
     reply.shadow = false;
     if (!known->unknown)
-        outcome = weir_table_take(run->table, run->stripe, known->ref,
-                                  request->weight, &reply, request->at);
+        outcome =
+            weir_table_take(run->replayed.table, run->replayed.stripe,
+                            known->ref, request->weight, &reply, request->at);
     if (outcome & WEIR_OUTCOME_STALE_REF) {
         look_up_key(run, known, run->log->keys.items[request->key],
                     request->at);
-        outcome = weir_table_take(run->table, run->stripe, known->ref,
-                                  request->weight, &reply, request->at);
+        outcome =
+            weir_table_take(run->replayed.table, run->replayed.stripe,
+                            known->ref, request->weight, &reply, request->at);
     }
     count_decision(run, index, known, outcome & WEIR_OUTCOME_LIMITED, &reply);
 }
@@ -455,8 +455,6 @@ void weir_replay_run(const struct weir_replay_log *log,
     struct run run = { .log = log, .set = set, .result = out };
     table_init(&run.replayed, set->quotas, set->count, log->keys.count, seed,
                out->begin);
-    run.table = run.replayed.table;
-    run.stripe = run.replayed.stripe;
     run.known = weir_must_zeroed(log->keys.count, sizeof *run.known);
     run.quota_of_slot =
         weir_must(malloc(run.replayed.slots * sizeof *run.quota_of_slot));

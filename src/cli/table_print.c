@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define GAP 2
 
@@ -130,4 +131,10 @@ void weir_rows_print(struct weir_rows *rows, FILE *out)
         fputs("\033[0m", out);
     free(rows->cells);
     *rows = (struct weir_rows){ 0 };
+}
+
+bool weir_rows_colour(FILE *out)
+{
+    const char *plain = getenv("NO_COLOR");
+    return isatty(fileno(out)) && !(plain && plain[0]);
 }

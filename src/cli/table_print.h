@@ -34,4 +34,7 @@ void weir_rows_addf(struct weir_rows *rows, const char *format, ...)
  * prints nothing. */
 void weir_rows_print(struct weir_rows *rows, FILE *out);
 
+/* Whether 'out' is a terminal, and $NO_COLOR unset. */
+bool weir_rows_colour(FILE *out);
+
 #endif /* WEIR_TABLE_PRINT_H */

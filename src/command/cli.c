@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/quota/quota.h"
 #include "weir/exact.h"
 
 #define OPTIONS_MAX 32
@@ -122,6 +123,23 @@ const char *weir_cli_units(double units, char *buf)
     else
         snprintf(buf, 16, "%.*f%c", shown < 99.95, shown, factors[i]);
     return buf;
+}
+
+int weir_cli_parse_duration(const char *option, const char *text,
+                            weir_duration *out)
+{
+    struct weir_diag diag = { 0 };
+    if (weir_duration_parse(weir_text_of(text), out, &diag) == 0)
+        return 0;
+    return weir_cli_fail("%s: %s", option, diag.text);
+}
+
+int weir_cli_parse_units(const char *option, const char *text, uint64_t *out)
+{
+    struct weir_diag diag = { 0 };
+    if (weir_units_parse(weir_text_of(text), out, &diag) == 0)
+        return 0;
+    return weir_cli_fail("%s: %s", option, diag.text);
 }
 
 /* ---- Options ---- */
@@ -280,7 +298,7 @@ int weir_cli_parse(struct weir_cli *cli, const char *help,
 
 /* Advice by a word of the reason, which peers and links share; the first word
  * found decides. */
-static const struct advice {
+static const struct {
     const char *word;
     const char *text;
 } advices[] = {
@@ -298,12 +316,25 @@ static const struct advice {
     { "handshake", OTHER_FILES },
 };
 
-const char *weir_cli_advice(const char *why)
+static const char *advice(const char *why)
 {
     for (size_t i = 0; i < WEIR_COUNT_OF(advices); i++)
         if (strstr(why, advices[i].word))
             return advices[i].text;
     return "start one with `weir serve` or name others with --roots";
+}
+
+int weir_cli_unready(struct weir *weir, const char *of, const char *within)
+{
+    struct weir_event event;
+    char why[sizeof event.text] = "no answer";
+    while (weir_event_next(weir, &event))
+        if (event.type == WEIR_EVENT_ROOT_DOWN)
+            memcpy(why, event.text, sizeof why);
+    return weir_cli_fail("no root%s%s sent its quotas%s%s (%s); %s",
+                         of ? " of " : "", of ? of : "",
+                         within ? " within " : "", within ? within : "", why,
+                         advice(why));
 }
 
 /* Set by a callback within weir_open(), and read only if that fails: a command

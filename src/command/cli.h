@@ -53,9 +53,10 @@ int weir_cli_parse(struct weir_cli *cli, const char *help,
 int weir_cli_open(const struct weir_cli *cli, struct weir_options *options,
                   struct weir **out);
 
-/* Advice if no root sent its quotas: 'why' is the last root's reason, as in the
- * event WEIR_EVENT_ROOT_DOWN. */
-const char *weir_cli_advice(const char *why);
+/* Prints that no root ("no root of ROOTS", if 'of' isn't NULL) sent its quotas
+ * (within a time, if 'within' isn't NULL), with the reason of the last one that
+ * was lost, and advice. Returns WEIR_EXIT_ERROR. */
+int weir_cli_unready(struct weir *weir, const char *of, const char *within);
 
 /* The exit status for a negative answer of weir_cli_parse(). */
 int weir_cli_parsed(int result);
@@ -63,6 +64,12 @@ int weir_cli_parsed(int result);
 /* Prints "weir: …" on standard error. Returns WEIR_EXIT_ERROR. */
 int weir_cli_fail(const char *format, ...)
     __attribute__((format(printf, 1, 2)));
+
+/* Parse the value of an option. 0, or an exit status after printing the error
+ * with the option's name. */
+int weir_cli_parse_duration(const char *option, const char *text,
+                            weir_duration *out);
+int weir_cli_parse_units(const char *option, const char *text, uint64_t *out);
 
 /* The word of 'words' (which ends with NULL) nearest to 'typed', or NULL when
  * none is near. */
