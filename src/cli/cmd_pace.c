@@ -129,7 +129,7 @@ static int read_pace_unit(const char *text, struct weir_pace_unit *out)
     if (strcmp(text, "line") == 0)
         return 0;
     if (strcmp(text, "byte") == 0) {
-        out->by = WEIR_PACE_BYTE;
+        *out = (struct weir_pace_unit){ .by = WEIR_PACE_BYTE, .record = 1 };
         return 0;
     }
     if (strncmp(text, record, strlen(record)) != 0)

@@ -20,7 +20,7 @@
 enum weir_pace_by { WEIR_PACE_LINE, WEIR_PACE_BYTE, WEIR_PACE_RECORD };
 struct weir_pace_unit {
     enum weir_pace_by by;
-    uint64_t record; /* bytes of one record */
+    uint64_t record; /* bytes of one record, 1 of a byte; not of a line */
 };
 
 /* ---- pace_limiter.c: other gates of a single job than the pacer ---- */

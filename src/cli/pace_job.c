@@ -70,9 +70,8 @@ static void narrow_pipe(const struct weir_pace_job *job)
     struct stat stat;
     if (fstat(job->out, &stat) < 0 || !S_ISFIFO(stat.st_mode))
         return;
-    uint64_t each = job->unit.by == WEIR_PACE_LINE   ? LINE_BYTES
-                    : job->unit.by == WEIR_PACE_BYTE ? 1
-                                                     : job->unit.record;
+    uint64_t each =
+        job->unit.by == WEIR_PACE_LINE ? LINE_BYTES : job->unit.record;
     weir_u128 bytes = (weir_u128)job->rate.units * each * PIPE_SPAN /
                       (job->rate.per ? job->rate.per : 1);
     /* On an error the pipe keeps its size, e.g. without the right to change
@@ -194,22 +193,15 @@ static size_t unread(const struct weir_pace_job *job)
 static size_t whole_unit(struct weir_pace_job *job)
 {
     size_t there = unread(job);
-    const char *from = job->buf + job->begin + job->granted;
-    const char *feed;
-    bool whole;
-    switch (job->unit.by) {
-    case WEIR_PACE_BYTE:
-        return there > 0;
-    case WEIR_PACE_RECORD:
-        whole = there >= job->unit.record;
+    if (job->unit.by != WEIR_PACE_LINE) {
+        bool whole = there >= job->unit.record;
         job->scanned = whole ? 0 : there;
         return whole ? (size_t)job->unit.record : 0;
-    case WEIR_PACE_LINE:
-        feed = memchr(from + job->scanned, '\n', there - job->scanned);
-        job->scanned = feed ? 0 : there;
-        return feed ? (size_t)(feed - from) + 1 : 0;
     }
-    return 0;
+    const char *from = job->buf + job->begin + job->granted;
+    const char *feed = memchr(from + job->scanned, '\n', there - job->scanned);
+    job->scanned = feed ? 0 : there;
+    return feed ? (size_t)(feed - from) + 1 : 0;
 }
 
 static bool job_is_full(const struct weir_pace_job *job)
@@ -238,7 +230,7 @@ static void grant_part(struct weir_pace_job *job)
     size_t part = unread(job);
     job->open = !job->eof;
     job->open_bytes =
-        job->unit.by == WEIR_PACE_RECORD ? job->unit.record - part : 0;
+        job->unit.by == WEIR_PACE_LINE ? 0 : job->unit.record - part;
     job->granted += part;
     job->scanned = 0;
     job->units++;
@@ -272,7 +264,7 @@ static void go_on_open(struct weir_pace_job *job)
     size_t there = unread(job);
     size_t rest = there;
     const char *from = job->buf + job->begin + job->granted;
-    if (job->unit.by == WEIR_PACE_RECORD) {
+    if (job->unit.by != WEIR_PACE_LINE) {
         rest = job->open_bytes < there ? (size_t)job->open_bytes : there;
         job->open_bytes -= rest;
         weir_assert(rest <= there);
@@ -329,15 +321,9 @@ void weir_pace_job_read(struct weir_pace_job *job)
 /* Whether the last unit that was begun is complete. */
 static bool is_between(const struct weir_pace_job *job)
 {
-    switch (job->unit.by) {
-    case WEIR_PACE_LINE:
+    if (job->unit.by == WEIR_PACE_LINE)
         return job->bytes == 0 || job->last == '\n';
-    case WEIR_PACE_RECORD:
-        return job->bytes % job->unit.record == 0;
-    case WEIR_PACE_BYTE:
-        break;
-    }
-    return true;
+    return job->bytes % job->unit.record == 0;
 }
 
 /* Units that end within the granted bytes, after the first 'keep' of them. */
@@ -345,16 +331,9 @@ static uint64_t units_behind(const struct weir_pace_job *job, size_t keep)
 {
     const char *from = job->buf + job->begin + keep;
     const char *end = job->buf + job->begin + job->granted;
-    uint64_t bytes = (uint64_t)(end - from);
     uint64_t lines = 0;
-    switch (job->unit.by) {
-    case WEIR_PACE_BYTE:
-        return bytes;
-    case WEIR_PACE_RECORD:
-        return bytes / job->unit.record;
-    case WEIR_PACE_LINE:
-        break;
-    }
+    if (job->unit.by != WEIR_PACE_LINE)
+        return (uint64_t)(end - from) / job->unit.record;
     for (; from < end; from++)
         lines += *from == '\n';
     return lines;
@@ -381,7 +360,7 @@ void weir_pace_job_stop(struct weir_pace_job *job)
     }
     const char *from = job->buf + job->begin;
     uint64_t rest = job->granted;
-    if (job->unit.by == WEIR_PACE_RECORD) {
+    if (job->unit.by != WEIR_PACE_LINE) {
         rest = job->unit.record - job->bytes % job->unit.record;
     } else {
         const char *feed = memchr(from, '\n', job->granted);
@@ -397,21 +376,14 @@ void weir_pace_job_stop(struct weir_pace_job *job)
  * a unit that doesn't fit. */
 static size_t piece_of(const struct weir_pace_job *job)
 {
-    const char *from = job->buf + job->begin;
-    const char *feed;
     size_t most = job->granted < PIPE_BUF ? job->granted : PIPE_BUF;
-    size_t over;
-    switch (job->unit.by) {
-    case WEIR_PACE_LINE:
-        feed = memrchr(from, '\n', most);
+    if (job->unit.by == WEIR_PACE_LINE) {
+        const char *from = job->buf + job->begin;
+        const char *feed = memrchr(from, '\n', most);
         return feed ? (size_t)(feed - from) + 1 : most;
-    case WEIR_PACE_RECORD:
-        over = (size_t)((job->bytes + most) % job->unit.record);
-        return over < most ? most - over : most;
-    case WEIR_PACE_BYTE:
-        break;
     }
-    return most;
+    size_t over = (size_t)((job->bytes + most) % job->unit.record);
+    return over < most ? most - over : most;
 }
 
 void weir_pace_job_write(struct weir_pace_job *job)
