@@ -33,9 +33,12 @@
 #define BAR_WIDTH 24
 #define BAR_PAUSE (100 * WEIR_MILLISECOND)
 
+/* A run, in its place of the ring. */
 struct weir_lab_progress {
     struct pool *pool;
     double part;
+    bool made;    /* 'result' is there */
+    void *result; /* owned */
 };
 
 struct pool {
@@ -45,11 +48,9 @@ struct pool {
                            * on */
     uint64_t count;       /* of seeds; the indices below begin at 0 */
     uint64_t claimed, heard;
-    bool over;   /* no more results are wanted */
-    void **ring; /* owned; results, by index */
-    bool *made;  /* owned; likewise */
+    bool over;                      /* no more results are wanted */
+    struct weir_lab_progress *ring; /* owned; by index */
     size_t ring_size;
-    struct weir_lab_progress *progress; /* owned; by index in the ring */
     bool bar;
     weir_instant bar_at; /* last drawn */
 };
@@ -104,9 +105,9 @@ static void draw_bar(struct pool *pool)
     pool->bar_at = now;
     double done = (double)pool->heard;
     for (uint64_t i = pool->heard; i < pool->claimed; i++)
-        done += pool->made[i % pool->ring_size]
+        done += pool->ring[i % pool->ring_size].made
                     ? 1
-                    : pool->progress[i % pool->ring_size].part;
+                    : pool->ring[i % pool->ring_size].part;
     double part = done / (double)pool->count;
     int full = (int)(part * BAR_WIDTH);
     char bar[BAR_WIDTH + 1];
@@ -143,7 +144,7 @@ static bool claim(struct pool *pool, uint64_t *out_index)
         return false;
     *out_index = pool->claimed++;
     weir_assert(pool->claimed - pool->heard <= pool->ring_size);
-    pool->progress[*out_index % pool->ring_size] =
+    pool->ring[*out_index % pool->ring_size] =
         (struct weir_lab_progress){ .pool = pool };
     return true;
 }
@@ -155,15 +156,14 @@ static void *run_worker(void *context)
     uint64_t index;
     pthread_mutex_lock(&pool->lock);
     while (claim(pool, &index)) {
-        size_t place = index % pool->ring_size;
+        struct weir_lab_progress *run = &pool->ring[index % pool->ring_size];
         pthread_mutex_unlock(&pool->lock);
         note_replay(jobs, jobs->first + index);
-        void *made = jobs->run(jobs->context, jobs->first + index,
-                               &pool->progress[place]);
+        void *made = jobs->run(jobs->context, jobs->first + index, run);
         pthread_mutex_lock(&pool->lock);
-        weir_assert(!pool->made[place]);
-        pool->ring[place] = made;
-        pool->made[place] = true;
+        weir_assert(!run->made);
+        run->result = made;
+        run->made = true;
         pthread_cond_broadcast(&pool->moved);
     }
     pthread_mutex_unlock(&pool->lock);
@@ -176,16 +176,17 @@ static void pass_results_on(struct pool *pool)
     const struct weir_lab_jobs *jobs = pool->jobs;
     pthread_mutex_lock(&pool->lock);
     while (!pool->over && pool->heard < pool->count) {
-        size_t place = pool->heard % pool->ring_size;
-        if (!pool->made[place]) {
+        struct weir_lab_progress *run =
+            &pool->ring[pool->heard % pool->ring_size];
+        if (!run->made) {
             pthread_cond_wait(&pool->moved, &pool->lock);
             continue;
         }
         clear_bar(pool);
         /* With the lock: no other thread draws a bar into the output now. */
-        pool->over = !jobs->done(jobs->context, jobs->first + pool->heard,
-                                 pool->ring[place]);
-        pool->made[place] = false;
+        pool->over =
+            !jobs->done(jobs->context, jobs->first + pool->heard, run->result);
+        run->made = false;
         pool->heard++;
         weir_assert(pool->heard <= pool->claimed);
         pthread_cond_broadcast(&pool->moved);
@@ -198,8 +199,8 @@ static void pass_results_on(struct pool *pool)
 static void drop_rest(struct pool *pool)
 {
     for (size_t i = 0; i < pool->ring_size; i++)
-        if (pool->made[i] && pool->jobs->drop)
-            pool->jobs->drop(pool->jobs->context, pool->ring[i]);
+        if (pool->ring[i].made && pool->jobs->drop)
+            pool->jobs->drop(pool->jobs->context, pool->ring[i].result);
 }
 
 static unsigned thread_count(const struct weir_lab_jobs *jobs, uint64_t seeds)
@@ -225,9 +226,7 @@ void weir_lab_jobs_run(const struct weir_lab_jobs *jobs)
     pool.ring_size = 4 * (size_t)threads;
     weir_assert(threads > 0 && threads <= WEIR_LAB_JOBS_MAX);
     pool.ring = calloc(pool.ring_size, sizeof *pool.ring);
-    pool.made = calloc(pool.ring_size, sizeof *pool.made);
-    pool.progress = calloc(pool.ring_size, sizeof *pool.progress);
-    if (!pool.ring || !pool.made || !pool.progress)
+    if (!pool.ring)
         abort();
     watch_crashes();
     pthread_t started[WEIR_LAB_JOBS_MAX];
@@ -242,8 +241,6 @@ void weir_lab_jobs_run(const struct weir_lab_jobs *jobs)
         pthread_join(started[i], NULL);
     drop_rest(&pool);
     free(pool.ring);
-    free(pool.made);
-    free(pool.progress);
 }
 
 /* ---- Numbers on the command line ---- */
