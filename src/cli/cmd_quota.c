@@ -96,6 +96,7 @@ static const char reset_help[] =
 #define FIELD_COLUMN 18
 #define LINE_WIDTH 79
 #define FIELDS_MAX 48
+#define VALUE_MAX (2 * WEIR_FIELD_VALUE_MAX) /* bytes of a value in an answer */
 
 /* Words into lines, all but the first indented. */
 static void print_wrapped(const char *text)
@@ -266,17 +267,29 @@ static int add_field(json_t *object, const char *argument)
     return 0;
 }
 
-/* "team=web,env=prod" */
-static void print_set_labels(json_t *labels)
+/* A value of an answer: "1000/s", "yes", "team=web,env=prod" with 'gap' between;
+ * "" for null. 'buf' holds VALUE_MAX bytes and is returned. */
+static const char *show_json(json_t *value, const char *gap, char *buf)
 {
-    const char *gap = "";
+    size_t len = 0;
     const char *key;
-    json_t *value;
-    json_object_foreach(labels, key, value)
+    json_t *label;
+    buf[0] = '\0';
+    if (json_is_integer(value))
+        snprintf(buf, VALUE_MAX, "%" JSON_INTEGER_FORMAT,
+                 json_integer_value(value));
+    else if (json_is_boolean(value))
+        strcpy(buf, json_is_true(value) ? "yes" : "no");
+    else if (json_is_string(value))
+        snprintf(buf, VALUE_MAX, "%s", json_string_value(value));
+    json_object_foreach(value, key, label)
     {
-        printf("%s%s=%s", gap, key, json_string_value(value));
-        gap = ",";
+        if (len < VALUE_MAX)
+            len +=
+                (size_t)snprintf(buf + len, VALUE_MAX - len, "%s%s=%s",
+                                 len ? gap : "", key, json_string_value(label));
     }
+    return buf;
 }
 
 /* " limit=1000/s parent=…": the requested fields with their values now; a field
@@ -285,20 +298,9 @@ static void print_set_fields(json_t *fields, const json_t *answer)
 {
     const char *key;
     json_t *asked;
-    json_object_foreach(fields, key, asked)
-    {
-        json_t *value = json_object_get(answer, key);
-        if (json_is_integer(value))
-            printf(" %s=%" JSON_INTEGER_FORMAT, key, json_integer_value(value));
-        else if (json_is_boolean(value))
-            printf(" %s=%s", key, json_is_true(value) ? "yes" : "no");
-        else if (json_is_string(value))
-            printf(" %s=%s", key, json_string_value(value));
-        else
-            printf(" %s=", key);
-        if (json_is_object(value))
-            print_set_labels(value);
-    }
+    char buf[VALUE_MAX];
+    json_object_foreach(fields, key, asked) printf(
+        " %s=%s", key, show_json(json_object_get(answer, key), ",", buf));
     putchar('\n');
 }
 
@@ -378,33 +380,12 @@ static int quota_set(int argc, char **argv)
 
 /* ---- get ---- */
 
-static void print_field_row(struct weir_rows *rows, const char *key,
-                            const json_t *value)
+static void print_field_row(struct weir_rows *rows, const json_t *quota,
+                            const char *key)
 {
-    const char *shown = json_string_value(value);
-    if (json_is_boolean(value))
-        shown = json_is_true(value) ? "yes" : "no";
-    if (!json_is_integer(value) && (!shown || !shown[0]))
-        return;
-    weir_rows_add(rows, key);
-    if (json_is_integer(value))
-        weir_rows_addf(rows, "%" JSON_INTEGER_FORMAT,
-                       json_integer_value(value));
-    else
-        weir_rows_add(rows, shown);
-}
-
-static void print_labels(struct weir_rows *rows, json_t *labels)
-{
-    char line[2 * WEIR_LABELS_MAX] = "";
-    size_t len = 0;
-    const char *key;
-    json_t *value;
-    json_object_foreach(labels, key, value) if (len < sizeof line) len +=
-        (size_t)snprintf(line + len, sizeof line - len, "%s%s=%s",
-                         len ? ", " : "", key, json_string_value(value));
-    if (len > 0)
-        weir_rows_add_all(rows, "labels", line, NULL);
+    char buf[VALUE_MAX];
+    if (show_json(json_object_get(quota, key), ", ", buf)[0])
+        weir_rows_add_all(rows, key, buf, NULL);
 }
 
 static void print_used(struct weir_rows *rows, const json_t *usage)
@@ -444,9 +425,9 @@ static int quota_get(int argc, char **argv)
     size_t count;
     const struct weir_field *fields = weir_quota_fields(&count);
     for (size_t i = 0; i < count; i++)
-        print_field_row(&rows, fields[i].name,
-                        json_object_get(quota, fields[i].name));
-    print_labels(&rows, json_object_get(quota, "labels"));
+        if (fields[i].type != WEIR_FIELD_MAP)
+            print_field_row(&rows, quota, fields[i].name);
+    print_field_row(&rows, quota, "labels");
     print_used(&rows, json_object_get(quota, "usage"));
     weir_rows_print(&rows, stdout);
     json_decref(quota);

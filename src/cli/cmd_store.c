@@ -60,14 +60,12 @@ static int refuse_new(const char *url, int error, const struct weir_diag *diag)
     return weir_cli_fail("%s", diag->text);
 }
 
-static int run_init(const struct weir_cli *cli, char **urls)
+static int run_init(const struct weir_cli *cli, char **urls, const char *shown)
 {
     struct weir_diag diag = { 0 };
-    char shown[WEIR_STORE_SHOW_MAX];
     int error = weir_store_init(urls[0], &diag);
     if (error < 0)
         return refuse_new(urls[0], error, &diag);
-    weir_store_show(urls[0], shown);
     if (cli->json)
         weir_cli_print_json(json_pack("{s:s}", "made", shown));
     else
@@ -75,15 +73,14 @@ static int run_init(const struct weir_cli *cli, char **urls)
     return WEIR_EXIT_OK;
 }
 
-static int run_upgrade(const struct weir_cli *cli, char **urls)
+static int run_upgrade(const struct weir_cli *cli, char **urls,
+                       const char *shown)
 {
     struct weir_diag diag = { 0 };
-    char shown[WEIR_STORE_SHOW_MAX];
     unsigned from;
     int error = weir_store_upgrade(urls[0], &from, &diag);
     if (error < 0)
         return weir_cli_fail("%s", diag.text);
-    weir_store_show(urls[0], shown);
     if (cli->json)
         weir_cli_print_json(json_pack("{s:s, s:i, s:i}", "store", shown, "from",
                                       (int)from, "to", WEIR_STORE_SCHEMA));
@@ -96,15 +93,14 @@ static int run_upgrade(const struct weir_cli *cli, char **urls)
     return WEIR_EXIT_OK;
 }
 
-static int run_migrate(const struct weir_cli *cli, char **urls)
+static int run_migrate(const struct weir_cli *cli, char **urls,
+                       const char *shown)
 {
     struct weir_diag diag = { 0 };
-    char shown[WEIR_STORE_SHOW_MAX];
     size_t quotas;
     int error = weir_store_migrate(urls[0], urls[1], &quotas, &diag);
     if (error < 0)
         return refuse_new(urls[1], error, &diag);
-    weir_store_show(urls[1], shown);
     if (cli->json)
         weir_cli_print_json(json_pack("{s:s, s:I}", "made", shown, "quotas",
                                       (json_int_t)quotas));
@@ -115,15 +111,14 @@ static int run_migrate(const struct weir_cli *cli, char **urls)
     return WEIR_EXIT_OK;
 }
 
-static int run_restored(const struct weir_cli *cli, char **urls)
+static int run_restored(const struct weir_cli *cli, char **urls,
+                        const char *shown)
 {
     struct weir_diag diag = { 0 };
-    char shown[WEIR_STORE_SHOW_MAX];
     uint64_t restores;
     int error = weir_store_restored(urls[0], &restores, &diag);
     if (error < 0)
         return weir_cli_fail("%s", diag.text);
-    weir_store_show(urls[0], shown);
     if (cli->json)
         weir_cli_print_json(json_pack("{s:s, s:I}", "store", shown, "restores",
                                       (json_int_t)restores));
@@ -135,7 +130,8 @@ static int run_restored(const struct weir_cli *cli, char **urls)
 static const struct {
     const char *name;
     int urls;
-    int (*run)(const struct weir_cli *cli, char **urls);
+    /* 'shown': the last URL, without its password. */
+    int (*run)(const struct weir_cli *cli, char **urls, const char *shown);
     const char *example;
 } verbs[] = {
     { "init", 1, run_init,
@@ -153,6 +149,7 @@ static const struct {
 int weir_cli_store(int argc, char **argv)
 {
     struct weir_cli cli;
+    char shown[WEIR_STORE_SHOW_MAX];
     int at = weir_cli_parse(&cli, store_help, NULL, 0, argc, argv);
     if (at < 0)
         return weir_cli_parsed(at);
@@ -165,7 +162,8 @@ int weir_cli_store(int argc, char **argv)
             continue;
         if (argc - at - 1 != verbs[i].urls)
             return weir_cli_fail("%s", verbs[i].example);
-        return verbs[i].run(&cli, argv + at + 1);
+        weir_store_show(argv[argc - 1], shown);
+        return verbs[i].run(&cli, argv + at + 1, shown);
     }
     return weir_cli_fail("there is no `weir store %s`; there are `weir store "
                          "init`, upgrade, migrate and restored",

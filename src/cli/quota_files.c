@@ -605,14 +605,8 @@ static int send_shadow(const struct weir_cli *cli, const char *file,
     return status;
 }
 
-/* Parses a file's text: 0 and a body, or an error with its place. */
-typedef int read_file_fn(struct weir_text text, const char *exact, json_t **out,
-                         struct weir_diag *diag);
-
-static int read_own(struct weir_text text, const char *exact, json_t **out,
-                    struct weir_diag *diag)
+static int read_own(struct weir_text text, json_t **out, struct weir_diag *diag)
 {
-    (void)exact;
     struct weir_yaml *yaml;
     struct weir_quota *quotas;
     size_t count;
@@ -646,8 +640,9 @@ static int read_envoy(struct weir_text text, const char *exact, json_t **out,
     return error;
 }
 
-static json_t *file_object(const char *path, read_file_fn *read,
-                           const char *exact)
+/* 'envoy': a configuration of envoyproxy/ratelimit, and 'exact' for it. NULL
+ * after printing an error with its place. */
+static json_t *file_object(const char *path, bool envoy, const char *exact)
 {
     size_t len;
     char *text = read_yaml_file(path, &len);
@@ -657,7 +652,10 @@ static json_t *file_object(const char *path, read_file_fn *read,
     }
     struct weir_diag diag = { 0 };
     json_t *body = NULL;
-    if (read((struct weir_text){ text, len }, exact, &body, &diag) < 0)
+    const struct weir_text whole = { text, len };
+    int error = envoy ? read_envoy(whole, exact, &body, &diag)
+                      : read_own(whole, &body, &diag);
+    if (error < 0)
         show_place(path, text, len, &diag);
     free(text);
     return body;
@@ -665,18 +663,7 @@ static json_t *file_object(const char *path, read_file_fn *read,
 
 json_t *weir_cli_quota_file(const char *path)
 {
-    return file_object(path, read_own, NULL);
-}
-
-static json_t *read_foreign(const char *path, const char *from,
-                            const char *exact)
-{
-    if (strcmp(from, "envoy") == 0)
-        return file_object(path, read_envoy, exact);
-    weir_cli_fail("--from %s isn't known; there is --from envoy, the "
-                  "configuration of envoyproxy/ratelimit",
-                  from);
-    return NULL;
+    return file_object(path, false, NULL);
 }
 
 int weir_cli_quota_import(int argc, char **argv)
@@ -702,8 +689,12 @@ int weir_cli_quota_import(int argc, char **argv)
     if (exact && !from)
         return weir_cli_fail("--exact says how --from envoy is to count; a "
                              "file of Weir's own says it itself");
-    json_t *body = from ? read_foreign(argv[at], from, exact)
-                        : weir_cli_quota_file(argv[at]);
+    if (from && strcmp(from, "envoy") != 0)
+        return weir_cli_fail(
+            "--from %s isn't known; there is --from envoy, the "
+            "configuration of envoyproxy/ratelimit",
+            from);
+    json_t *body = file_object(argv[at], from, exact);
     if (!body)
         return WEIR_EXIT_ERROR;
     int status = shadow ? send_shadow(&cli, argv[at], body)
