@@ -149,21 +149,6 @@ void weir_replay_suggest(const struct weir_replay_log *log,
                          const struct weir_replay_set *set, double share,
                          uint64_t seed, struct weir_replay_suggestion **out);
 
-/* ---- replay_print.c ---- */
-
-struct weir_replay_report {
-    const struct weir_replay_log *log;
-    const struct weir_replay_result *a, *b;         /* b: NULL, or compared */
-    const struct weir_replay_suggestion *suggested; /* NULL, or for a */
-    const struct weir_replay_result *together;      /* all suggested at once */
-    double share;                                   /* of the suggestion */
-    size_t top;                                     /* clients shown */
-};
-void weir_replay_print(const struct weir_replay_report *report);
-json_t *weir_replay_to_json(const struct weir_replay_report *report);
-/* One page without external parts. 0, or an exit status after printing the
- * error. */
-int weir_replay_page(const struct weir_replay_report *report, const char *path);
 /* Requests that 'a' refused and 'b' didn't. */
 uint64_t weir_replay_only(const struct weir_replay_result *a,
                           const struct weir_replay_result *b, size_t count);
