@@ -173,34 +173,6 @@ static const char list_help[] =
     "\n"
     "  --json  as a JSON array\n";
 
-static void list_rows(void)
-{
-    struct weir_rows rows = { .columns = 2 };
-    for (size_t i = 0; weir_builtins[i].name; i++) {
-        struct source source;
-        if (open_source(&source, weir_builtins[i].name, NULL) == 0) {
-            weir_rows_add(&rows, weir_builtins[i].name);
-            weir_rows_add(&rows, weir_script_title(source.script));
-        }
-        close_source(&source);
-    }
-    weir_rows_print(&rows, stdout);
-}
-
-static void list_json(void)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; weir_builtins[i].name; i++) {
-        struct source source;
-        if (open_source(&source, weir_builtins[i].name, NULL) == 0)
-            json_array_append_new(
-                list, json_pack("{s:s, s:s}", "name", weir_builtins[i].name,
-                                "title", weir_script_title(source.script)));
-        close_source(&source);
-    }
-    weir_cli_print_json(list);
-}
-
 static int run_list(int argc, char **argv)
 {
     bool json = false;
@@ -212,10 +184,23 @@ static int run_list(int argc, char **argv)
         return weir_cli_fail("`weir lab list` takes no names; to see one: "
                              "weir lab show %s",
                              argv[at]);
+    struct weir_rows rows = { .columns = 2 };
+    json_t *list = json ? json_array() : NULL;
+    for (size_t i = 0; weir_builtins[i].name; i++) {
+        const char *name = weir_builtins[i].name;
+        struct source source;
+        bool opened = open_source(&source, name, NULL) == 0;
+        const char *title = opened ? weir_script_title(source.script) : NULL;
+        if (opened && json)
+            json_array_append_new(
+                list, json_pack("{s:s, s:s}", "name", name, "title", title));
+        else if (opened)
+            weir_rows_add_all(&rows, name, title, NULL);
+        close_source(&source);
+    }
+    weir_rows_print(&rows, stdout);
     if (json)
-        list_json();
-    else
-        list_rows();
+        weir_cli_print_json(list);
     return WEIR_EXIT_OK;
 }
 

@@ -16,7 +16,6 @@
 #include "cli/table_print.h"
 #include "lab/memory.h"
 
-#define TOP_DEFAULT 10
 #define MARKS 60 /* of a figure, in columns */
 #define WIDTH 720
 #define HEIGHT 90
@@ -49,32 +48,22 @@ static const char replay_help[] =
     "time. Lines that can't be read are counted and shown. More:\n"
     "weir-replay(1).\n";
 
-struct options {
-    const char *quotas, *key, *weight, *format, *compare, *suggest, *top, *seed,
-        *html;
-    bool json;
-    double share;
-    uint64_t seed_number;
-    size_t top_number;
-};
-
 struct replay {
+    /* As typed; borrowed; NULL: not given. */
+    const char *quotas, *key, *weight, *format, *compare, *suggest, *top_text,
+        *seed_text, *html;
+    bool json;
+    double share;       /* of the suggestion */
+    uint64_t top, seed; /* 'top': clients shown */
     struct weir_replay_log log;
     struct weir_replay_set set, other;
-    struct weir_replay_result result, other_result, together;
-    struct weir_replay_suggestion *suggested; /* owned */
+    struct weir_replay_result a, b;           /* 'b': to compare with */
+    struct weir_replay_suggestion *suggested; /* owned; NULL, or for 'a' */
+    struct weir_replay_result together;       /* all suggested at once */
 };
 
 /* ---- The results ---- */
 
-struct report {
-    const struct weir_replay_log *log;
-    const struct weir_replay_result *a, *b;         /* b: NULL, or compared */
-    const struct weir_replay_suggestion *suggested; /* NULL, or for a */
-    const struct weir_replay_result *together;      /* all suggested at once */
-    double share;                                   /* of the suggestion */
-    size_t top;                                     /* clients shown */
-};
 /* "17 May 2015 10:05:03" in UTC; 'buf' holds 32 bytes; returned. */
 static const char *show_instant(weir_instant at, char *buf)
 {
@@ -152,10 +141,10 @@ static void print_bad(const struct weir_replay_log *log)
                log->shown[i].line, log->shown[i].why, log->shown[i].text);
 }
 
-static void print_log_summary(const struct report *report)
+static void print_log_summary(const struct replay *replay)
 {
-    const struct weir_replay_log *log = report->log;
-    const struct weir_replay_result *result = report->a;
+    const struct weir_replay_log *log = &replay->log;
+    const struct weir_replay_result *result = &replay->a;
     char from[32], to[32], took[32];
     printf("%zu requests of %" PRIu32 " clients, %s to %s UTC (%s)\n",
            log->count, log->clients.count, show_instant(result->begin, from),
@@ -241,7 +230,7 @@ static void print_replay_figure(const struct weir_replay_result *result)
     putchar('\n');
 }
 
-static void print_clients(const struct report *report,
+static void print_clients(const struct replay *replay,
                           const struct weir_replay_result *result)
 {
     struct weir_rows rows = { .right = 0xe,
@@ -251,10 +240,10 @@ static void print_clients(const struct report *report,
     size_t refused = 0;
     for (uint32_t i = 0; i < result->client_count; i++)
         refused += result->clients[i].refused > 0;
-    for (uint32_t i = 0; i < refused && i < report->top; i++) {
+    for (uint32_t i = 0; i < refused && i < replay->top; i++) {
         const struct weir_replay_client *client = &result->clients[i];
         char buf[32];
-        weir_rows_add(&rows, report->log->clients.items[client->client].p);
+        weir_rows_add(&rows, replay->log.clients.items[client->client].p);
         add_number_cell(&rows, client->asked);
         add_number_cell(&rows, client->refused);
         weir_rows_add(&rows, percent(client->refused, client->asked, buf));
@@ -264,9 +253,9 @@ static void print_clients(const struct report *report,
             weir_rows_add(&rows, "");
     }
     weir_rows_print(&rows, stdout);
-    if (refused > report->top)
+    if (refused > replay->top)
         printf("… and %zu more clients; --top shows more\n",
-               refused - report->top);
+               refused - replay->top);
     putchar('\n');
 }
 
@@ -301,7 +290,7 @@ static void print_no_burst(const struct weir_replay_set *set)
            (int)first->name.len, first->name.p, more);
 }
 
-static void print_set_summary(const struct report *report,
+static void print_set_summary(const struct replay *replay,
                               const struct weir_replay_result *result)
 {
     char buf[32];
@@ -320,10 +309,21 @@ static void print_set_summary(const struct report *report,
     if (result->all.refused == 0)
         return;
     print_replay_figure(result);
-    print_clients(report, result);
+    print_clients(replay, result);
 }
 
 /* ---- Two sets ---- */
+
+/* Requests that 'a' refused and 'b' didn't. */
+static uint64_t count_only(const struct weir_replay_result *a,
+                           const struct weir_replay_result *b, size_t count)
+{
+    uint64_t only = 0;
+    for (size_t i = 0; i < count / 8 + 1; i++)
+        only += (uint64_t)__builtin_popcount(a->refused[i] &
+                                             (uint8_t)~b->refused[i]);
+    return only;
+}
 
 static void add_side(struct weir_rows *rows,
                      const struct weir_replay_result *result, int quota)
@@ -338,11 +338,11 @@ static void add_side(struct weir_rows *rows,
     add_number_cell(rows, result->quotas[quota].refused);
 }
 
-static void print_compared(const struct report *report)
+static void print_compared(const struct replay *replay)
 {
-    const struct weir_replay_result *a = report->a, *b = report->b;
-    uint64_t only_a = weir_replay_only(a, b, report->log->count);
-    uint64_t only_b = weir_replay_only(b, a, report->log->count);
+    const struct weir_replay_result *a = &replay->a, *b = &replay->b;
+    uint64_t only_a = count_only(a, b, replay->log.count);
+    uint64_t only_b = count_only(b, a, replay->log.count);
     printf("A is %s, B is %s. Limited by both %" PRIu64 ", by A only %" PRIu64
            ", by B only %" PRIu64 "\n\n",
            a->set->path, b->set->path, a->all.refused - only_a, only_a, only_b);
@@ -373,20 +373,20 @@ static void print_compared(const struct report *report)
 
 /* ---- Suggestions ---- */
 
-static void print_suggested(const struct report *report)
+static void print_suggested(const struct replay *replay)
 {
-    const struct weir_replay_set *set = report->a->set;
+    const struct weir_replay_set *set = replay->a.set;
     struct weir_rows rows = { .right = 0x18,
                               .bold_head = isatty(STDOUT_FILENO) };
     char buf[64];
     printf("The smallest limits under which each quota alone, with its bursts "
            "as they are,\nwould have limited at most %.6g %% of its "
            "requests:\n\n",
-           100 * report->share);
+           100 * replay->share);
     weir_rows_head(&rows, "QUOTA", "LIMIT", "SUGGESTED", "WOULD LIMIT", "SHARE",
                    NULL);
     for (size_t i = 0; i < set->count; i++) {
-        const struct weir_replay_suggestion *it = &report->suggested[i];
+        const struct weir_replay_suggestion *it = &replay->suggested[i];
         add_name_cell(&rows, &set->quotas[i]);
         weir_rows_add(&rows,
                       format_limit(&set->quotas[i].limit, buf, sizeof buf));
@@ -399,23 +399,23 @@ static void print_suggested(const struct report *report)
         weir_rows_add(&rows, percent(it->refused, it->asked, buf));
     }
     weir_rows_print(&rows, stdout);
-    printf("\nAll of them together would have limited %" PRIu64 " of %" PRIu64
-           " requests (%s).\n",
-           report->together->all.refused, report->together->all.asked,
-           percent(report->together->all.refused, report->together->all.asked,
-                   buf));
+    printf(
+        "\nAll of them together would have limited %" PRIu64 " of %" PRIu64
+        " requests (%s).\n",
+        replay->together.all.refused, replay->together.all.asked,
+        percent(replay->together.all.refused, replay->together.all.asked, buf));
 }
 
-static void print_report(const struct report *report)
+static void print_report(const struct replay *replay)
 {
-    print_log_summary(report);
-    print_set_summary(report, report->a);
-    if (report->b) {
-        print_set_summary(report, report->b);
-        print_compared(report);
+    print_log_summary(replay);
+    print_set_summary(replay, &replay->a);
+    if (replay->compare) {
+        print_set_summary(replay, &replay->b);
+        print_compared(replay);
     }
-    if (report->suggested)
-        print_suggested(report);
+    if (replay->suggested)
+        print_suggested(replay);
 }
 
 /* ---- JSON ---- */
@@ -437,12 +437,12 @@ static json_t *count_object(const struct weir_replay_count *count)
         "limited_over_time", numbers(count->refused_in));
     if (count->refused == 0)
         return object;
-    json_object_set_new(object, "first", json_real((double)count->first / 1e9));
-    json_object_set_new(object, "last", json_real((double)count->last / 1e9));
-    json_object_set_new(object, "worst_minute",
-                        json_pack("{s:f, s:I}", "at",
-                                  (double)count->worst / 1e9, "limited",
-                                  (json_int_t)count->worst_refused));
+    json_object_update_new(
+        object,
+        json_pack("{s:f, s:f, s:{s:f, s:I}}", "first",
+                  (double)count->first / 1e9, "last", (double)count->last / 1e9,
+                  "worst_minute", "at", (double)count->worst / 1e9, "limited",
+                  (json_int_t)count->worst_refused));
     return object;
 }
 
@@ -452,20 +452,18 @@ static json_t *json_of_text(struct weir_text text)
     return made ? made : json_string("?"); /* a client that isn't UTF-8 */
 }
 
-static json_t *clients_list(const struct report *report,
+static json_t *clients_list(const struct replay *replay,
                             const struct weir_replay_result *result)
 {
     json_t *list = json_array();
-    for (uint32_t i = 0; i < result->client_count && i < report->top; i++) {
+    for (uint32_t i = 0; i < result->client_count && i < replay->top; i++) {
         const struct weir_replay_client *client = &result->clients[i];
         if (client->refused == 0)
             break;
         json_t *object =
-            json_pack("{s:I, s:I}", "offered", (json_int_t)client->asked,
-                      "limited", (json_int_t)client->refused);
-        json_object_set_new(
-            object, "client",
-            json_of_text(report->log->clients.items[client->client]));
+            json_pack("{s:I, s:I, s:o}", "offered", (json_int_t)client->asked,
+                      "limited", (json_int_t)client->refused, "client",
+                      json_of_text(replay->log.clients.items[client->client]));
         if (client->mostly >= 0)
             json_object_set_new(
                 object, "mostly_by",
@@ -475,7 +473,7 @@ static json_t *clients_list(const struct report *report,
     return list;
 }
 
-static json_t *set_object(const struct report *report,
+static json_t *set_object(const struct replay *replay,
                           const struct weir_replay_result *result)
 {
     json_t *object = count_object(&result->all);
@@ -494,28 +492,26 @@ static json_t *set_object(const struct report *report,
         json_array_append_new(quotas, quota);
     }
     json_object_set_new(object, "file", json_string(result->set->path));
-    json_object_set_new(object, "unknown",
-                        json_integer((json_int_t)result->unknown));
-    json_object_set_new(object, "overflowed",
-                        json_integer((json_int_t)result->crowded));
-    json_object_set_new(object, "shadow",
-                        json_integer((json_int_t)result->shadow));
-    json_object_set_new(object, "quotas", quotas);
-    json_object_set_new(object, "clients", clients_list(report, result));
+    json_object_update_new(
+        object, json_pack("{s:I, s:I, s:I, s:o, s:o}", "unknown",
+                          (json_int_t)result->unknown, "overflowed",
+                          (json_int_t)result->crowded, "shadow",
+                          (json_int_t)result->shadow, "quotas", quotas,
+                          "clients", clients_list(replay, result)));
     return object;
 }
 
-static json_t *suggested_list(const struct report *report)
+static json_t *suggested_list(const struct replay *replay)
 {
     json_t *list = json_array();
-    for (size_t i = 0; i < report->a->set->count; i++) {
-        const struct weir_replay_suggestion *it = &report->suggested[i];
+    for (size_t i = 0; i < replay->a.set->count; i++) {
+        const struct weir_replay_suggestion *it = &replay->suggested[i];
         char buf[64];
         json_t *object =
             json_pack("{s:I, s:I}", "offered", (json_int_t)it->asked, "limited",
                       (json_int_t)it->refused);
         json_object_set_new(object, "name",
-                            json_of_text(report->a->set->quotas[i].name));
+                            json_of_text(replay->a.set->quotas[i].name));
         json_object_set_new(
             object, "limit",
             it->none ? json_null()
@@ -538,10 +534,10 @@ static json_t *bad_list(const struct weir_replay_log *log)
     return list;
 }
 
-static json_t *report_object(const struct report *report)
+static json_t *report_object(const struct replay *replay)
 {
-    const struct weir_replay_log *log = report->log;
-    const struct weir_replay_result *a = report->a, *b = report->b;
+    const struct weir_replay_log *log = &replay->log;
+    const struct weir_replay_result *a = &replay->a, *b = &replay->b;
     json_t *object =
         json_pack("{s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:f, s:f, s:o}", "lines",
                   (json_int_t)log->lines, "requests", (json_int_t)log->count,
@@ -549,22 +545,22 @@ static json_t *report_object(const struct report *report)
                   (json_int_t)log->bad, "malformed_first", bad_list(log),
                   "clients", (json_int_t)log->clients.count, "names",
                   (json_int_t)log->keys.count, "begin", (double)a->begin / 1e9,
-                  "end", (double)a->end / 1e9, "result", set_object(report, a));
-    if (b) {
-        json_t *compared = set_object(report, b);
+                  "end", (double)a->end / 1e9, "result", set_object(replay, a));
+    if (replay->compare) {
+        json_t *compared = set_object(replay, b);
         json_object_set_new(
             compared, "only_here",
-            json_integer((json_int_t)weir_replay_only(b, a, log->count)));
+            json_integer((json_int_t)count_only(b, a, log->count)));
         json_object_set_new(
             compared, "only_there",
-            json_integer((json_int_t)weir_replay_only(a, b, log->count)));
+            json_integer((json_int_t)count_only(a, b, log->count)));
         json_object_set_new(object, "compared", compared);
     }
-    if (report->suggested) {
-        json_object_set_new(object, "suggested", suggested_list(report));
+    if (replay->suggested) {
+        json_object_set_new(object, "suggested", suggested_list(replay));
         json_object_set_new(
             object, "suggested_together",
-            json_integer((json_int_t)report->together->all.refused));
+            json_integer((json_int_t)replay->together.all.refused));
     }
     return object;
 }
@@ -639,23 +635,23 @@ static void put_quota(FILE *page, const struct weir_quota *quota,
     put_figure(page, count);
 }
 
-static void put_clients(FILE *page, const struct report *report,
+static void put_clients(FILE *page, const struct replay *replay,
                         const struct weir_replay_result *result)
 {
     fputs("<table><tr><th>client<th>offered<th>limited</tr>\n", page);
-    for (uint32_t i = 0; i < result->client_count && i < report->top; i++) {
+    for (uint32_t i = 0; i < result->client_count && i < replay->top; i++) {
         const struct weir_replay_client *client = &result->clients[i];
         if (client->refused == 0)
             break;
         fputs("<tr><td>", page);
-        write_page_text(page, report->log->clients.items[client->client]);
+        write_page_text(page, replay->log.clients.items[client->client]);
         fprintf(page, "<td>%" PRIu32 "<td>%" PRIu32 "</tr>\n", client->asked,
                 client->refused);
     }
     fputs("</table>\n", page);
 }
 
-static void put_set(FILE *page, const struct report *report,
+static void put_set(FILE *page, const struct replay *replay,
                     const struct weir_replay_result *result)
 {
     fputs("<h2>", page);
@@ -668,20 +664,20 @@ static void put_set(FILE *page, const struct report *report,
     put_figure(page, &result->all);
     for (size_t i = 0; i < result->set->count; i++)
         put_quota(page, &result->set->quotas[i], &result->quotas[i]);
-    put_clients(page, report, result);
+    put_clients(page, replay, result);
 }
 
-static void put_suggested(FILE *page, const struct report *report)
+static void put_suggested(FILE *page, const struct replay *replay)
 {
-    const struct weir_replay_set *set = report->a->set;
+    const struct weir_replay_set *set = replay->a.set;
     fprintf(page,
             "<h2>Suggested</h2>\n<p>The smallest limits under which "
             "each quota alone would have limited at most %.6g %%; all "
             "together %" PRIu64 " requests.</p>\n<table><tr><th>quota"
             "<th>limit<th>would limit</tr>\n",
-            100 * report->share, report->together->all.refused);
+            100 * replay->share, replay->together.all.refused);
     for (size_t i = 0; i < set->count; i++) {
-        const struct weir_replay_suggestion *it = &report->suggested[i];
+        const struct weir_replay_suggestion *it = &replay->suggested[i];
         char limit[64];
         fputs("<tr><td>", page);
         write_page_text(page, set->quotas[i].name);
@@ -693,7 +689,7 @@ static void put_suggested(FILE *page, const struct report *report)
 }
 
 /* 0, or an exit status after printing the error. */
-static int write_page(const struct report *report, const char *path)
+static int write_page(const struct replay *replay, const char *path)
 {
     FILE *page = fopen(path, "we");
     if (!page)
@@ -701,14 +697,14 @@ static int write_page(const struct report *report, const char *path)
     char from[32], to[32];
     fputs(page_head, page);
     fprintf(page, "<p>%zu requests of %" PRIu32 " clients, %s to %s UTC.</p>\n",
-            report->log->count, report->log->clients.count,
-            show_instant(report->a->begin, from),
-            show_instant(report->a->end, to));
-    put_set(page, report, report->a);
-    if (report->b)
-        put_set(page, report, report->b);
-    if (report->suggested)
-        put_suggested(page, report);
+            replay->log.count, replay->log.clients.count,
+            show_instant(replay->a.begin, from),
+            show_instant(replay->a.end, to));
+    put_set(page, replay, &replay->a);
+    if (replay->compare)
+        put_set(page, replay, &replay->b);
+    if (replay->suggested)
+        put_suggested(page, replay);
     fputs("</html>\n", page);
     bool whole = !ferror(page);
     if (fclose(page) == 0 && whole)
@@ -742,54 +738,56 @@ static int read_number_option(const char *option, const char *text,
     return 0;
 }
 
-static int read_word_options(const struct options *options,
-                             struct weir_replay_log *log)
+/* The formats that --format names. */
+static const struct {
+    const char *word;
+    enum weir_replay_format format;
+} formats[] = {
+    { "json", WEIR_REPLAY_JSON },
+    { "combined", WEIR_REPLAY_COMBINED },
+    { "common", WEIR_REPLAY_COMBINED },
+    { "vhost", WEIR_REPLAY_VHOST },
+};
+
+static int read_format(const char *word, enum weir_replay_format *out)
 {
-    if (strcmp(options->weight, "bytes") == 0)
-        log->by_bytes = true;
-    else if (strcmp(options->weight, "requests") != 0)
-        return weir_cli_fail("--weight %s: write requests or bytes",
-                             options->weight);
-    if (!options->format)
-        log->format = WEIR_REPLAY_ANY;
-    else if (strcmp(options->format, "json") == 0)
-        log->format = WEIR_REPLAY_JSON;
-    else if (strcmp(options->format, "combined") == 0 ||
-             strcmp(options->format, "common") == 0)
-        log->format = WEIR_REPLAY_COMBINED;
-    else if (strcmp(options->format, "vhost") == 0)
-        log->format = WEIR_REPLAY_VHOST;
-    else
-        return weir_cli_fail("--format %s: write combined, common, vhost or "
-                             "json",
-                             options->format);
-    return weir_replay_key_parse(options->key, &log->key);
+    for (size_t i = 0; i < WEIR_COUNT_OF(formats); i++) {
+        if (strcmp(word, formats[i].word) != 0)
+            continue;
+        *out = formats[i].format;
+        return 0;
+    }
+    return weir_cli_fail("--format %s: write combined, common, vhost or json",
+                         word);
 }
 
-static int check_replay_options(struct options *options,
-                                struct weir_replay_log *log)
+static int check_replay_options(struct replay *replay)
 {
-    uint64_t top = TOP_DEFAULT;
-    if (!options->quotas)
+    if (!replay->quotas)
         return weir_cli_fail("which quotas? For example: weir quota export > "
                              "q.yaml; weir replay --quotas q.yaml access.log");
-    int status = read_word_options(options, log);
-    if (status == 0 && options->suggest)
-        status = read_share(options->suggest, &options->share);
-    if (status == 0 && options->top)
-        status = read_number_option("--top", options->top, &top);
-    options->seed_number = 1;
-    if (status == 0 && options->seed)
-        status =
-            read_number_option("--seed", options->seed, &options->seed_number);
-    options->top_number = (size_t)top;
+    replay->log.by_bytes = strcmp(replay->weight, "bytes") == 0;
+    if (!replay->log.by_bytes && strcmp(replay->weight, "requests") != 0)
+        return weir_cli_fail("--weight %s: write requests or bytes",
+                             replay->weight);
+    int status = 0;
+    if (replay->format)
+        status = read_format(replay->format, &replay->log.format);
+    if (status == 0)
+        status = weir_replay_key_parse(replay->key, &replay->log.key);
+    if (status == 0 && replay->suggest)
+        status = read_share(replay->suggest, &replay->share);
+    if (status == 0)
+        status = read_number_option("--top", replay->top_text, &replay->top);
+    if (status == 0)
+        status = read_number_option("--seed", replay->seed_text, &replay->seed);
     return status;
 }
 
 /* ---- Doing it ---- */
 
 /* Replays with all suggested limits at once. */
-static void run_together(struct replay *replay, const struct options *options)
+static void run_together(struct replay *replay)
 {
     struct weir_replay_set all = replay->set;
     all.quotas = weir_must_zeroed(all.count, sizeof *all.quotas);
@@ -798,53 +796,30 @@ static void run_together(struct replay *replay, const struct options *options)
         if (!replay->suggested[i].none)
             all.quotas[i].limit = replay->suggested[i].limit;
     }
-    weir_replay_run(&replay->log, &all, options->seed_number,
-                    &replay->together);
+    weir_replay_run(&replay->log, &all, replay->seed, &replay->together);
     /* 'all' ends here; the names and places of the quotas are the same. */
     replay->together.set = &replay->set;
     free(all.quotas);
 }
 
-static void run_replay(struct replay *replay, const struct options *options)
+static void run_replay(struct replay *replay)
 {
-    weir_replay_run(&replay->log, &replay->set, options->seed_number,
-                    &replay->result);
-    if (options->compare)
-        weir_replay_run(&replay->log, &replay->other, options->seed_number,
-                        &replay->other_result);
-    if (!options->suggest)
+    weir_replay_run(&replay->log, &replay->set, replay->seed, &replay->a);
+    if (replay->compare)
+        weir_replay_run(&replay->log, &replay->other, replay->seed, &replay->b);
+    if (!replay->suggest)
         return;
-    weir_replay_suggest(&replay->log, &replay->set, options->share,
-                        options->seed_number, &replay->suggested);
-    run_together(replay, options);
+    weir_replay_suggest(&replay->log, &replay->set, replay->share, replay->seed,
+                        &replay->suggested);
+    run_together(replay);
 }
 
-static int print_results(const struct replay *replay,
-                         const struct options *options)
-{
-    const struct report report = {
-        .log = &replay->log,
-        .a = &replay->result,
-        .b = options->compare ? &replay->other_result : NULL,
-        .suggested = replay->suggested,
-        .together = &replay->together,
-        .share = options->share,
-        .top = options->top_number,
-    };
-    if (options->json)
-        weir_cli_print_json(report_object(&report));
-    else
-        print_report(&report);
-    return options->html ? write_page(&report, options->html) : 0;
-}
-
-static int read_all_logs(struct replay *replay, const struct options *options,
-                         int argc, char **argv)
+static int read_all_logs(struct replay *replay, int argc, char **argv)
 {
     /* The small files first: an error in them is known at once. */
-    int status = weir_replay_set_read(&replay->set, options->quotas);
-    if (status == 0 && options->compare)
-        status = weir_replay_set_read(&replay->other, options->compare);
+    int status = weir_replay_set_read(&replay->set, replay->quotas);
+    if (status == 0 && replay->compare)
+        status = weir_replay_set_read(&replay->other, replay->compare);
     for (int i = 0; i < argc && status == 0; i++)
         status = weir_replay_read(&replay->log, argv[i]);
     return status ? status : weir_replay_sort(&replay->log);
@@ -855,27 +830,29 @@ static void replay_fini(struct replay *replay)
     weir_replay_log_fini(&replay->log);
     weir_replay_set_fini(&replay->set);
     weir_replay_set_fini(&replay->other);
-    weir_replay_result_fini(&replay->result);
-    weir_replay_result_fini(&replay->other_result);
+    weir_replay_result_fini(&replay->a);
+    weir_replay_result_fini(&replay->b);
     weir_replay_result_fini(&replay->together);
     free(replay->suggested);
 }
 
 int weir_cli_replay(int argc, char **argv)
 {
-    struct options options = { .key = "{client}", .weight = "requests" };
-    struct replay replay = { .log = { .count = 0 } };
+    struct replay replay = { .key = "{client}",
+                             .weight = "requests",
+                             .top_text = "10",
+                             .seed_text = "1" };
     const struct weir_cli_option known[] = {
-        { .name = "quotas", .value = &options.quotas },
-        { .name = "key", .letter = 'k', .value = &options.key },
-        { .name = "weight", .value = &options.weight },
-        { .name = "format", .value = &options.format },
-        { .name = "compare", .value = &options.compare },
-        { .name = "suggest", .value = &options.suggest },
-        { .name = "top", .value = &options.top },
-        { .name = "seed", .value = &options.seed },
-        { .name = "html", .value = &options.html },
-        { .name = "json", .flag = &options.json },
+        { .name = "quotas", .value = &replay.quotas },
+        { .name = "key", .letter = 'k', .value = &replay.key },
+        { .name = "weight", .value = &replay.weight },
+        { .name = "format", .value = &replay.format },
+        { .name = "compare", .value = &replay.compare },
+        { .name = "suggest", .value = &replay.suggest },
+        { .name = "top", .value = &replay.top_text },
+        { .name = "seed", .value = &replay.seed_text },
+        { .name = "html", .value = &replay.html },
+        { .name = "json", .flag = &replay.json },
     };
     int at = weir_cli_parse(NULL, replay_help, known, WEIR_COUNT_OF(known),
                             argc, argv);
@@ -883,12 +860,15 @@ int weir_cli_replay(int argc, char **argv)
         return weir_cli_parsed(at);
     if (at == argc)
         return weir_cli_fail("which log? Name files, or - for standard input");
-    int status = check_replay_options(&options, &replay.log);
-    status = status ? status
-                    : read_all_logs(&replay, &options, argc - at, argv + at);
+    int status = check_replay_options(&replay);
+    status = status ? status : read_all_logs(&replay, argc - at, argv + at);
     if (status == 0) {
-        run_replay(&replay, &options);
-        status = print_results(&replay, &options);
+        run_replay(&replay);
+        if (replay.json)
+            weir_cli_print_json(report_object(&replay));
+        else
+            print_report(&replay);
+        status = replay.html ? write_page(&replay, replay.html) : 0;
     }
     replay_fini(&replay);
     return status;

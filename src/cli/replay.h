@@ -149,8 +149,4 @@ void weir_replay_suggest(const struct weir_replay_log *log,
                          const struct weir_replay_set *set, double share,
                          uint64_t seed, struct weir_replay_suggestion **out);
 
-/* Requests that 'a' refused and 'b' didn't. */
-uint64_t weir_replay_only(const struct weir_replay_result *a,
-                          const struct weir_replay_result *b, size_t count);
-
 #endif /* WEIR_REPLAY_H */

@@ -477,16 +477,6 @@ void weir_replay_result_fini(struct weir_replay_result *result)
     free(result->refused);
 }
 
-uint64_t weir_replay_only(const struct weir_replay_result *a,
-                          const struct weir_replay_result *b, size_t count)
-{
-    uint64_t only = 0;
-    for (size_t i = 0; i < count / 8 + 1; i++)
-        only += (uint64_t)__builtin_popcount(a->refused[i] &
-                                             (uint8_t)~b->refused[i]);
-    return only;
-}
-
 /* ---- Suggestions ---- */
 
 struct asked {
