@@ -450,61 +450,56 @@ static const char *noun(const struct weir_pace_job *job)
     return "records";
 }
 
-static size_t put_left(char *at, size_t room, double seconds)
+static void put_left(FILE *line, double seconds)
 {
     uint64_t s = (uint64_t)(seconds + 0.5);
-    int put = s >= 3600
-                  ? snprintf(at, room, "  %" PRIu64 ":%02u:%02u left", s / 3600,
-                             (unsigned)(s / 60 % 60), (unsigned)(s % 60))
-                  : snprintf(at, room, "  %u:%02u left", (unsigned)(s / 60),
-                             (unsigned)(s % 60));
-    return put > 0 ? (size_t)put : 0;
+    if (s >= 3600)
+        fprintf(line, "  %" PRIu64 ":%02u:%02u left", s / 3600,
+                (unsigned)(s / 60 % 60), (unsigned)(s % 60));
+    else
+        fprintf(line, "  %u:%02u left", (unsigned)(s / 60), (unsigned)(s % 60));
 }
 
-static size_t put_bar(char *at, const struct sum *sum)
+static void put_bar(FILE *line, const struct sum *sum)
 {
     double part = sum->size > 0 && sum->bytes < sum->size
                       ? (double)sum->bytes / (double)sum->size
                       : 1;
     size_t full = (size_t)(part * BAR_MAX);
-    size_t len = 0;
-    at[len++] = '[';
+    fputc('[', line);
     for (size_t i = 0; i < BAR_MAX; i++)
-        at[len++] = i < full ? '#' : '-';
-    return len +
-           (size_t)snprintf(at + len, BAR_MAX, "] %3.0f %%  ", part * 100);
+        fputc(i < full ? '#' : '-', line);
+    fprintf(line, "] %3.0f %%  ", part * 100);
 }
 
-/* Writes a line without its end; returns its length. */
-static size_t compose(struct pace *pace, char *line, weir_instant now)
+/* Writes a line without its end to 'buf' of PROGRESS_MAX bytes. */
+static void compose(struct pace *pace, char *buf, weir_instant now)
 {
-    char done[16], went[16], set[16];
-    struct progress *progress = &pace->progress;
+    char done[16], went[16], set[16] = "quota";
+    const char *quota = pace->progress.quota;
     struct sum sum = add_up(pace->jobs, pace->count);
-    double rate = rate_now(progress, sum.units, now);
-    size_t len = sum.sized ? put_bar(line, &sum) : 0;
-    if (progress->quota)
-        snprintf(set, sizeof set, "quota");
-    else
-        weir_cli_units(sum.rate, set);
-    len += (size_t)snprintf(
-        line + len, PROGRESS_MAX - len, "%s %s  %s/s (set: %s%s)",
-        weir_cli_units((double)sum.units, done), noun(pace->jobs),
-        weir_cli_units(rate, went), set, progress->quota ? "" : "/s");
+    double rate = rate_now(&pace->progress, sum.units, now);
+    FILE *line = fmemopen(buf, PROGRESS_MAX, "w");
+    if (!line)
+        abort();
+    if (sum.sized)
+        put_bar(line, &sum);
+    fprintf(line, "%s %s  %s/s (set: %s%s)",
+            weir_cli_units((double)sum.units, done), noun(pace->jobs),
+            weir_cli_units(rate, went),
+            quota ? set : weir_cli_units(sum.rate, set), quota ? "" : "/s");
     if (pace->count > 1)
-        len += (size_t)snprintf(line + len, PROGRESS_MAX - len,
-                                "  %" PRIu64 " of %zu files done", sum.done,
-                                pace->count);
+        fprintf(line, "  %" PRIu64 " of %zu files done", sum.done, pace->count);
     double at = sum.rate > 0 ? sum.rate : rate;
     if (sum.sized && sum.units > 0 && sum.bytes > 0 && at > 0 &&
         sum.size >= sum.bytes)
-        len += put_left(line + len, PROGRESS_MAX - len,
-                        (double)(sum.size - sum.bytes) / (double)sum.bytes *
-                            (double)sum.units / at);
-    return len < PROGRESS_MAX ? len : PROGRESS_MAX - 1;
+        put_left(line, (double)(sum.size - sum.bytes) / (double)sum.bytes *
+                           (double)sum.units / at);
+    fclose(line);
+    buf[PROGRESS_MAX - 1] = '\0';
 }
 
-static size_t columns(void)
+static unsigned columns(void)
 {
     struct winsize size;
     if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_col == 0)
@@ -519,13 +514,12 @@ static void draw_progress(struct pace *pace, weir_instant now)
         return;
     progress->next = now + (progress->bar ? DRAW_EVERY : TELL_EVERY);
     char line[PROGRESS_MAX];
-    size_t len = compose(pace, line, now);
+    compose(pace, line, now);
     if (!progress->bar) {
-        fprintf(stderr, "weir: %.*s\n", (int)len, line);
+        fprintf(stderr, "weir: %s\n", line);
         return;
     }
-    size_t most = columns() - 1;
-    fprintf(stderr, "\r%.*s\033[K", (int)(len < most ? len : most), line);
+    fprintf(stderr, "\r%.*s\033[K", (int)columns() - 1, line);
     fflush(stderr);
 }
 

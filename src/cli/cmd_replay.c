@@ -16,7 +16,8 @@
 #include "cli/table_print.h"
 #include "lab/memory.h"
 
-#define MARKS 60 /* of a figure, in columns */
+#define MARKS 60     /* of a figure, in columns */
+#define LIMIT_MAX 64 /* bytes of a limit's text */
 #define WIDTH 720
 #define HEIGHT 90
 
@@ -108,10 +109,10 @@ static const char *percent(uint64_t part, uint64_t whole, char *buf)
     return buf;
 }
 
-static const char *format_limit(const struct weir_limit *limit, char *buf,
-                                size_t size)
+/* 'buf' holds LIMIT_MAX bytes and is returned. */
+static const char *format_limit(const struct weir_limit *limit, char *buf)
 {
-    buf[weir_limit_format(limit, buf, size - 1)] = '\0';
+    buf[weir_limit_format(limit, buf, LIMIT_MAX - 1)] = '\0';
     return buf;
 }
 
@@ -172,9 +173,9 @@ static void print_quota_results(const struct weir_replay_result *result)
     for (size_t i = 0; i < result->set->count; i++) {
         const struct weir_quota *quota = &result->set->quotas[i];
         const struct weir_replay_count *count = &result->quotas[i];
-        char buf[64], when[32];
+        char buf[LIMIT_MAX], when[32];
         add_name_cell(&rows, quota);
-        weir_rows_add(&rows, format_limit(&quota->limit, buf, sizeof buf));
+        weir_rows_add(&rows, format_limit(&quota->limit, buf));
         add_number_cell(&rows, count->asked);
         add_number_cell(&rows, count->refused);
         weir_rows_add(&rows, percent(count->refused, count->asked, buf));
@@ -328,13 +329,12 @@ static uint64_t count_only(const struct weir_replay_result *a,
 static void add_side(struct weir_rows *rows,
                      const struct weir_replay_result *result, int quota)
 {
-    char buf[64];
+    char buf[LIMIT_MAX];
     if (quota < 0) {
         weir_rows_add_all(rows, "-", "-", NULL);
         return;
     }
-    weir_rows_add(
-        rows, format_limit(&result->set->quotas[quota].limit, buf, sizeof buf));
+    weir_rows_add(rows, format_limit(&result->set->quotas[quota].limit, buf));
     add_number_cell(rows, result->quotas[quota].refused);
 }
 
@@ -378,7 +378,7 @@ static void print_suggested(const struct replay *replay)
     const struct weir_replay_set *set = replay->a.set;
     struct weir_rows rows = { .right = 0x18,
                               .bold_head = isatty(STDOUT_FILENO) };
-    char buf[64];
+    char buf[LIMIT_MAX];
     printf("The smallest limits under which each quota alone, with its bursts "
            "as they are,\nwould have limited at most %.6g %% of its "
            "requests:\n\n",
@@ -388,13 +388,12 @@ static void print_suggested(const struct replay *replay)
     for (size_t i = 0; i < set->count; i++) {
         const struct weir_replay_suggestion *it = &replay->suggested[i];
         add_name_cell(&rows, &set->quotas[i]);
-        weir_rows_add(&rows,
-                      format_limit(&set->quotas[i].limit, buf, sizeof buf));
+        weir_rows_add(&rows, format_limit(&set->quotas[i].limit, buf));
         if (it->none) {
             weir_rows_add_all(&rows, "-", "", it->why.text, NULL);
             continue;
         }
-        weir_rows_add(&rows, format_limit(&it->limit, buf, sizeof buf));
+        weir_rows_add(&rows, format_limit(&it->limit, buf));
         add_number_cell(&rows, it->refused);
         weir_rows_add(&rows, percent(it->refused, it->asked, buf));
     }
@@ -479,14 +478,13 @@ static json_t *set_object(const struct replay *replay,
     json_t *object = count_object(&result->all);
     json_t *quotas = json_array();
     for (size_t i = 0; i < result->set->count; i++) {
-        char buf[64];
+        char buf[LIMIT_MAX];
         json_t *quota = count_object(&result->quotas[i]);
         json_object_set_new(quota, "name",
                             json_of_text(result->set->quotas[i].name));
         json_object_set_new(
             quota, "limit",
-            json_string(
-                format_limit(&result->set->quotas[i].limit, buf, sizeof buf)));
+            json_string(format_limit(&result->set->quotas[i].limit, buf)));
         if (has_no_burst(&result->set->quotas[i]))
             json_object_set_new(quota, "no_burst", json_true());
         json_array_append_new(quotas, quota);
@@ -506,16 +504,16 @@ static json_t *suggested_list(const struct replay *replay)
     json_t *list = json_array();
     for (size_t i = 0; i < replay->a.set->count; i++) {
         const struct weir_replay_suggestion *it = &replay->suggested[i];
-        char buf[64];
+        char buf[LIMIT_MAX];
         json_t *object =
             json_pack("{s:I, s:I}", "offered", (json_int_t)it->asked, "limited",
                       (json_int_t)it->refused);
         json_object_set_new(object, "name",
                             json_of_text(replay->a.set->quotas[i].name));
-        json_object_set_new(
-            object, "limit",
-            it->none ? json_null()
-                     : json_string(format_limit(&it->limit, buf, sizeof buf)));
+        json_object_set_new(object, "limit",
+                            it->none
+                                ? json_null()
+                                : json_string(format_limit(&it->limit, buf)));
         if (it->none)
             json_object_set_new(object, "why", json_string(it->why.text));
         json_array_append_new(list, object);
@@ -626,12 +624,11 @@ static void put_figure(FILE *page, const struct weir_replay_count *count)
 static void put_quota(FILE *page, const struct weir_quota *quota,
                       const struct weir_replay_count *count)
 {
-    char limit[64];
+    char limit[LIMIT_MAX];
     fputs("<h3>", page);
     write_page_text(page, quota->name);
     fprintf(page, " — %s: %" PRIu64 " of %" PRIu64 " limited</h3>\n",
-            format_limit(&quota->limit, limit, sizeof limit), count->refused,
-            count->asked);
+            format_limit(&quota->limit, limit), count->refused, count->asked);
     put_figure(page, count);
 }
 
@@ -678,12 +675,11 @@ static void put_suggested(FILE *page, const struct replay *replay)
             100 * replay->share, replay->together.all.refused);
     for (size_t i = 0; i < set->count; i++) {
         const struct weir_replay_suggestion *it = &replay->suggested[i];
-        char limit[64];
+        char limit[LIMIT_MAX];
         fputs("<tr><td>", page);
         write_page_text(page, set->quotas[i].name);
         fprintf(page, "<td>%s<td>%" PRIu64 "</tr>\n",
-                it->none ? "-" : format_limit(&it->limit, limit, sizeof limit),
-                it->refused);
+                it->none ? "-" : format_limit(&it->limit, limit), it->refused);
     }
     fputs("</table>\n", page);
 }

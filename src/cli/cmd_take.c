@@ -150,16 +150,6 @@ static void print_shadow(const struct take *take)
         puts("passed (shadow: would be limited by a quota in mode shadow)");
 }
 
-/* " at level 1", if a later one of several buckets paid. */
-static const char *show_level(const struct weir_reply *reply, char *buf,
-                              size_t size)
-{
-    buf[0] = '\0';
-    if (reply->level > 0)
-        snprintf(buf, size, " at level %u", reply->level);
-    return buf;
-}
-
 /* " (counted in redis://…)": the store that decided an exact quota; the amount
  * granted to this process of a leased one. */
 static void show_ground(const struct take *take, const struct weir_reply *reply,
@@ -205,20 +195,21 @@ static void print_reply(const struct take *take, const struct weir_reply *reply)
         print_reply_json(reply);
         return;
     }
-    char wait[64], level[32], store[600];
-    show_level(reply, level, sizeof level);
+    char wait[64], level[32] = "", store[600];
     show_ground(take, reply, store, sizeof store);
+    format_wait(reply->verdict == WEIR_PASSED ? reply->wait
+                                              : reply->retry_after,
+                wait, sizeof wait);
+    if (reply->verdict == WEIR_PASSED && reply->shadow) {
+        print_shadow(take);
+        return;
+    }
     if (reply->verdict == WEIR_PASSED) {
-        if (reply->shadow) {
-            print_shadow(take);
-            return;
-        }
-        if (reply->wait > 0) {
-            format_wait(reply->wait, wait, sizeof wait);
-            printf("passed after %s%s%s\n", wait, level, store);
-            return;
-        }
-        printf("passed%s%s\n", level, store);
+        /* A later one of several buckets paid. */
+        if (reply->level > 0)
+            snprintf(level, sizeof level, " at level %u", reply->level);
+        printf("passed%s%s%s%s\n", reply->wait > 0 ? " after " : "",
+               reply->wait > 0 ? wait : "", level, store);
         return;
     }
     if (reply->never) {
@@ -228,7 +219,6 @@ static void print_reply(const struct take *take, const struct weir_reply *reply)
                reply->quota, take->weight);
         return;
     }
-    format_wait(reply->retry_after, wait, sizeof wait);
     printf("limited by %s%s; try again in %s\n", reply->quota, store, wait);
 }
 

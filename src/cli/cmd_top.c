@@ -22,6 +22,7 @@
 #include "cli/table_print.h"
 #include "core/quota/quota.h"
 #include "front/uri.h"
+#include "io/clock.h"
 
 static const char top_help[] =
     "Shows units offered, passed and limited per second, the busiest\n"
@@ -214,8 +215,8 @@ static void make_bar(const struct line *line, char *out)
     int full = (int)(part * BAR + 0.5);
     if (full > BAR)
         full = BAR;
-    for (int i = 0; i < BAR; i++)
-        out[i] = i < full ? '#' : '.';
+    memset(out, '.', BAR);
+    memset(out, '#', (size_t)full);
     if (line->high > 0)
         snprintf(out + BAR, 16, " %3.0f%%", part * 100);
     else
@@ -450,13 +451,6 @@ static void end_screen(const struct termios *before)
     tcsetattr(STDIN_FILENO, TCSANOW, before);
 }
 
-static int64_t monotonic_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 enum key { KEY_NONE, KEY_MEASURE, KEY_END };
 
 /* Reads a pressed key. A closed terminal gives KEY_END. */
@@ -475,16 +469,17 @@ static enum key read_terminal_key(void)
  * the user wants to end. */
 static bool wait_interval(const struct top *top)
 {
-    int64_t until =
-        monotonic_ms() + (int64_t)(top->interval / WEIR_MILLISECOND);
+    weir_instant until = weir_clock_now() + top->interval;
     struct pollfd keys = { .fd = top->screen ? STDIN_FILENO : -1,
                            .events = POLLIN };
     for (;;) {
-        int64_t left = until - monotonic_ms();
-        if (left <= 0 || interrupted)
+        weir_instant now = weir_clock_now();
+        if (now >= until || interrupted)
             return !interrupted;
-        struct timespec timeout = { .tv_sec = left / 1000,
-                                    .tv_nsec = left % 1000 * 1000000 };
+        struct timespec timeout = {
+            .tv_sec = (time_t)((until - now) / WEIR_SECOND),
+            .tv_nsec = (long)((until - now) % WEIR_SECOND),
+        };
         enum key key = KEY_NONE;
         if (ppoll(&keys, 1, &timeout, &top->signals) > 0)
             key = read_terminal_key();

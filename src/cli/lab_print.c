@@ -18,6 +18,7 @@
 #define VARIANTS_ABREAST 4
 #define MEASURES_ABREAST 6
 #define SEEDS_NAMED 8
+#define FIGURE_MAX 40 /* bytes of a value's text */
 
 struct printing {
     const struct weir_batch *batches;
@@ -30,17 +31,18 @@ struct printing {
 /* ---- Values ---- */
 
 /* 0.998, 12.3, 4567; "-" for a value that wasn't found. */
-static void format_value(double value, char *buf, size_t size)
+static const char *show_figure(double value, char buf[static FIGURE_MAX])
 {
     double magnitude = fabs(value);
     if (!isfinite(value))
-        snprintf(buf, size, "-");
+        strcpy(buf, "-");
     else
-        snprintf(buf, size, "%.*f",
+        snprintf(buf, FIGURE_MAX, "%.*f",
                  magnitude < 10     ? 3
                  : magnitude < 1000 ? 1
                                     : 0,
                  value + 0.0);
+    return buf;
 }
 
 struct spread {
@@ -71,22 +73,20 @@ static struct spread spread_of(const struct printing *printing, size_t variant,
 
 static void add_value(struct weir_rows *rows, double value)
 {
-    char buf[40];
-    format_value(value, buf, sizeof buf);
-    weir_rows_add(rows, buf);
+    char buf[FIGURE_MAX];
+    weir_rows_add(rows, show_figure(value, buf));
 }
 
 static void add_spread(const struct printing *printing, struct weir_rows *rows,
                        size_t variant, size_t measure)
 {
     struct spread spread = spread_of(printing, variant, measure);
-    char mean[40], sd[40];
-    format_value(spread.mean, mean, sizeof mean);
-    format_value(spread.sd, sd, sizeof sd);
+    char mean[FIGURE_MAX], sd[FIGURE_MAX];
     if (printing->count > 1 && isfinite(spread.mean))
-        weir_rows_addf(rows, "%s ± %s", mean, sd);
+        weir_rows_addf(rows, "%s ± %s", show_figure(spread.mean, mean),
+                       show_figure(spread.sd, sd));
     else
-        weir_rows_add(rows, mean);
+        add_value(rows, spread.mean);
 }
 
 /* ---- Measures ---- */
@@ -236,10 +236,8 @@ static void print_found(const struct printing *printing, size_t variant,
         most = fmax(most, found->value);
         failed += !found->held;
     }
-    char low[40], high[40];
-    format_value(least, low, sizeof low);
-    format_value(most, high, sizeof high);
-    bool same = strcmp(low, high) == 0;
+    char low[FIGURE_MAX], high[FIGURE_MAX];
+    bool same = strcmp(show_figure(least, low), show_figure(most, high)) == 0;
     fprintf(printing->out, "  (found %s%s%s)", low, same ? "" : " .. ",
             same ? "" : high);
     if (failed == 0 || printing->count == 1)

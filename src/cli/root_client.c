@@ -342,10 +342,11 @@ static int read_answer(struct weir_root_client *c, json_t **out,
     return 0;
 }
 
-static int request_roots(struct weir_root_client *c, bool edit, json_t **out,
+static int request_roots(struct weir_root_client *c, json_t **out,
                          struct weir_diag *diag)
 {
     weir_assert(c->count > 0 && c->current < c->count);
+    bool edit = !weir_text_equal(c->method, WEIR_TEXT("GET"));
     size_t first = c->current;
     size_t tries = c->only ? 1 : c->count;
     int error = 0;
@@ -368,21 +369,6 @@ static int request_roots(struct weir_root_client *c, bool edit, json_t **out,
     return error < 0 ? error : refuse_all(c, diag);
 }
 
-/* Repeats the request while no root has read its quotas, for 'patience'. */
-static int request_until_ready(struct weir_root_client *c,
-                               weir_duration patience, bool edit, json_t **out,
-                               struct weir_diag *diag)
-{
-    static const struct timespec pause = { .tv_nsec = READY_PAUSE };
-    weir_instant end = weir_after(weir_clock_now(), patience);
-    for (;;) {
-        int error = request_roots(c, edit, out, diag);
-        if (error != WEIR_ENOTREADY || weir_clock_now() >= end)
-            return error;
-        (void)nanosleep(&pause, NULL);
-    }
-}
-
 int weir_root_client_request(struct weir_root_client *c, weir_duration patience,
                              const char *method, const char *path, json_t *body,
                              json_t **out, struct weir_diag *diag)
@@ -400,10 +386,16 @@ int weir_root_client_request(struct weir_root_client *c, weir_duration patience,
     c->method = weir_text_of(method);
     c->path = weir_text_of(path);
     c->body = weir_text_of(text ? text : "");
-    bool edit = strcmp(method, "GET") != 0;
-    int error = request_until_ready(c, patience, edit, out, diag);
-    free(text);
-    return error;
+    static const struct timespec pause = { .tv_nsec = READY_PAUSE };
+    weir_instant end = weir_after(weir_clock_now(), patience);
+    for (;;) {
+        int error = request_roots(c, out, diag);
+        if (error != WEIR_ENOTREADY || weir_clock_now() >= end) {
+            free(text);
+            return error;
+        }
+        (void)nanosleep(&pause, NULL);
+    }
 }
 
 bool weir_root_client_created(const struct weir_root_client *c)
