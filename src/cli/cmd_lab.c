@@ -18,7 +18,6 @@
 #include "cli/root_client.h"
 #include "cli/table_print.h"
 #include "lab/model.h"
-#include "lab/script_values.h"
 
 #define NAMES_MAX 256
 /* Seeds that are kept in memory for tables and figures. */

@@ -89,7 +89,7 @@ static void sample_free(struct sample *sample)
 static int request_set(struct top *top, enum set set, struct sample *out,
                        struct weir_diag *diag)
 {
-    json_t *answer, *entry;
+    json_t *answer;
     char path[WEIR_CLI_PATH_MAX + 16];
     snprintf(path, sizeof path, "%s%s", top->path,
              set == SHADOW ? "&shadow=1" : "");
@@ -97,10 +97,7 @@ static int request_set(struct top *top, enum set set, struct sample *out,
                                          &answer, diag);
     if (error < 0)
         return error;
-    size_t index;
-    out->entries[set] = json_object();
-    json_array_foreach(json_object_get(answer, "quotas"), index, entry)
-        json_object_set(out->entries[set], weir_cli_text(entry, "name"), entry);
+    out->entries[set] = weir_cli_by_name(json_object_get(answer, "quotas"));
     out->at[set] = weir_cli_number(answer, "at");
     if (set == LIVE)
         snprintf(out->incarnation, sizeof out->incarnation, "%s",

@@ -8,11 +8,9 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/table_print.h"
-#include "command/cli.h"
 
 /* Columns of values beside the names, in a window of usual width. */
 #define VARIANTS_ABREAST 4

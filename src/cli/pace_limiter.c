@@ -12,13 +12,11 @@
 
 #include "cli/pace.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/quota/quota_algorithm_rule.h"
-#include "io/clock.h"
 
 #define READY_TIMEOUT (5 * WEIR_SECOND)
 #define WAIT_MAX WEIR_SECOND

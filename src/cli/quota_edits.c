@@ -332,7 +332,7 @@ struct pair {
 };
 
 struct pairs {
-    json_t *lists[2]; /* owned */
+    json_t *sets[2]; /* owned: live, other; name -> quota */
     struct pair *items;
     size_t count;
     bool file; /* the other side is a file: it limited nothing */
@@ -344,59 +344,47 @@ static int compare_pair_names(const void *a, const void *b)
                   ((const struct pair *)b)->name);
 }
 
-static void drop_foreign(json_t *object)
-{
-    static const char *const keys[] = { "id", "epoch", "created" };
-    for (size_t i = 0; i < WEIR_COUNT_OF(keys); i++)
-        json_object_del(object, keys[i]);
-}
-
 static void read_pair_quota(struct pair *pair, int side)
 {
+    static const char *const foreign[] = { "id", "epoch", "created", "usage" };
     weir_quota_init(&pair->quotas[side]);
     json_t *object = pair->sides[side];
     if (!object)
         return;
     /* Taken out of the object while the quota is read, and kept beside it. */
     json_t *usage = json_incref(json_object_get(object, "usage"));
-    json_object_del(object, "usage");
-    drop_foreign(object);
+    for (size_t i = 0; i < WEIR_COUNT_OF(foreign); i++)
+        json_object_del(object, foreign[i]);
     weir_quota_from_json(object, &pair->quotas[side], NULL);
     if (usage)
         json_object_set_new(object, "usage", usage);
 }
 
-/* Merges both lists into pairs, by name. */
+/* Merges both sets into pairs, by name. */
 static void make_pairs(struct pairs *pairs)
 {
+    const char *name;
+    json_t *object;
     size_t most =
-        json_array_size(pairs->lists[0]) + json_array_size(pairs->lists[1]);
+        json_object_size(pairs->sets[0]) + json_object_size(pairs->sets[1]);
     pairs->items = calloc(most + 1, sizeof *pairs->items);
     if (!pairs->items)
         abort();
-    size_t index;
-    json_t *object;
-    for (int side = 0; side < 2; side++)
-        json_array_foreach(pairs->lists[side], index, object)
-        {
-            struct pair *pair = &pairs->items[pairs->count++];
-            pair->name = weir_cli_text(object, "name");
-            pair->sides[side] = object;
-        }
-    qsort(pairs->items, pairs->count, sizeof *pairs->items, compare_pair_names);
-    size_t kept = 0;
-    for (size_t i = 0; i < pairs->count; i++) {
-        struct pair *last = kept > 0 ? &pairs->items[kept - 1] : NULL;
-        if (!last || strcmp(last->name, pairs->items[i].name) != 0)
-            pairs->items[kept++] = pairs->items[i];
-        else
-            for (int side = 0; side < 2; side++)
-                if (pairs->items[i].sides[side])
-                    last->sides[side] = pairs->items[i].sides[side];
+    json_object_foreach(pairs->sets[0], name, object)
+    {
+        json_t *other = json_object_get(pairs->sets[1], name);
+        pairs->items[pairs->count++] =
+            (struct pair){ .name = name, .sides = { object, other } };
     }
-    weir_assert(kept <= pairs->count);
-    pairs->count = kept;
-    for (size_t i = 0; i < kept; i++)
+    json_object_foreach(pairs->sets[1], name, object)
+    {
+        if (!json_object_get(pairs->sets[0], name))
+            pairs->items[pairs->count++] =
+                (struct pair){ .name = name, .sides = { NULL, object } };
+    }
+    weir_assert(pairs->count <= most);
+    qsort(pairs->items, pairs->count, sizeof *pairs->items, compare_pair_names);
+    for (size_t i = 0; i < pairs->count; i++)
         for (int side = 0; side < 2; side++)
             read_pair_quota(&pairs->items[i], side);
 }
@@ -459,13 +447,11 @@ static json_t *pair_object(const struct pair *pair)
         json_object_set_new(
             differs, difference.field,
             json_pack("[s, s]", difference.values[0], difference.values[1]));
-    json_t *usage[2];
-    for (int side = 0; side < 2; side++)
-        usage[side] = json_object_get(pair->sides[side], "usage");
     return json_pack("{s:s, s:b, s:b, s:o, s:O?, s:O?}", "name", pair->name,
                      "live", pair->sides[0] != NULL, "other",
                      pair->sides[1] != NULL, "differs", differs, "live_usage",
-                     usage[0], "other_usage", usage[1]);
+                     json_object_get(pair->sides[0], "usage"), "other_usage",
+                     json_object_get(pair->sides[1], "usage"));
 }
 
 static void print_diff_json(const struct pairs *pairs)
@@ -487,6 +473,10 @@ static void add_pair(struct weir_rows *rows, const struct pairs *pairs,
     size_t at = 0;
     size_t lines = 0;
     while (next_difference(pair, &at, &difference)) {
+        if (rows->count == 0)
+            weir_rows_head(rows, "QUOTA", "FIELD", "LIVE",
+                           pairs->file ? "FILE" : "SHADOW", "LIMITED",
+                           pairs->file ? NULL : "WOULD BE", NULL);
         char limited[2][64] = { "", "" };
         for (int side = 0; lines == 0 && side < 2; side++)
             limited_of(pair->sides[side], limited[side], sizeof limited[side]);
@@ -497,58 +487,41 @@ static void add_pair(struct weir_rows *rows, const struct pairs *pairs,
     }
 }
 
-static bool any_difference(const struct pairs *pairs)
-{
-    struct difference difference;
-    for (size_t i = 0; i < pairs->count; i++) {
-        size_t at = 0;
-        if (next_difference(&pairs->items[i], &at, &difference))
-            return true;
-    }
-    return false;
-}
-
 static void print_pairs(const struct pairs *pairs)
 {
-    if (!any_difference(pairs)) {
-        fprintf(stderr, "no difference\n");
-        return;
-    }
     struct weir_rows rows = { .right = pairs->file ? 1u << 4 : 3u << 4 };
-    weir_rows_head(&rows, "QUOTA", "FIELD", "LIVE",
-                   pairs->file ? "FILE" : "SHADOW", "LIMITED",
-                   pairs->file ? NULL : "WOULD BE", NULL);
     for (size_t i = 0; i < pairs->count; i++)
         add_pair(&rows, pairs, &pairs->items[i]);
+    if (rows.count == 0)
+        fprintf(stderr, "no difference\n");
     weir_rows_print(&rows, stdout);
-}
-
-static json_t *read_file_list(const char *path)
-{
-    json_t *object = weir_cli_quota_file(path);
-    json_t *list = json_incref(json_object_get(object, "quotas"));
-    json_decref(object);
-    return list;
 }
 
 static int show_diff(const struct weir_cli *cli, const char *path)
 {
+    static const char *const listings[] = {
+        "/v1/quotas?limit=1000&usage=1",
+        "/v1/quotas?limit=1000&usage=1&shadow=1",
+    };
     struct pairs pairs = { .file = path != NULL };
     uint64_t epoch;
     struct weir_root_client *client = weir_root_client_new(cli);
     if (!client)
         return WEIR_EXIT_ERROR;
-    if (path)
-        pairs.lists[1] = read_file_list(path);
-    else
-        pairs.lists[1] = weir_cli_quota_all(
-            client, "/v1/quotas?limit=1000&usage=1&shadow=1", &epoch);
-    if (pairs.lists[1])
-        pairs.lists[0] =
-            weir_cli_quota_all(client, "/v1/quotas?limit=1000&usage=1", &epoch);
+    int status = WEIR_EXIT_OK;
+    for (int side = 1; side >= 0 && status == 0; side--) {
+        bool file = path && side == 1;
+        json_t *body = file ? weir_cli_quota_file(path) : NULL;
+        json_t *list = file
+                           ? json_incref(json_object_get(body, "quotas"))
+                           : weir_cli_quota_all(client, listings[side], &epoch);
+        json_decref(body);
+        pairs.sets[side] = weir_cli_by_name(list);
+        status = list ? WEIR_EXIT_OK : WEIR_EXIT_ERROR;
+        json_decref(list);
+    }
     weir_root_client_free(&client);
-    int status = pairs.lists[0] ? WEIR_EXIT_OK : WEIR_EXIT_ERROR;
-    if (status == 0 && !path && json_array_size(pairs.lists[1]) == 0)
+    if (status == 0 && !path && json_object_size(pairs.sets[1]) == 0)
         status = weir_cli_fail("there is no shadow set; `weir quota import "
                                "FILE --shadow` makes one");
     if (status == 0) {
@@ -559,8 +532,8 @@ static int show_diff(const struct weir_cli *cli, const char *path)
             print_pairs(&pairs);
     }
     free(pairs.items);
-    json_decref(pairs.lists[0]);
-    json_decref(pairs.lists[1]);
+    json_decref(pairs.sets[0]);
+    json_decref(pairs.sets[1]);
     return status;
 }
 

@@ -597,3 +597,13 @@ json_t *weir_cli_quota_all(struct weir_root_client *client, const char *path,
         json_decref(page);
     }
 }
+
+json_t *weir_cli_by_name(const json_t *list)
+{
+    size_t index;
+    json_t *quota;
+    json_t *by_name = json_object();
+    json_array_foreach(list, index, quota)
+        json_object_set(by_name, weir_cli_text(quota, "name"), quota);
+    return by_name;
+}

@@ -68,5 +68,7 @@ int weir_cli_quota_path(const char *name, const char *query, char *buf);
  * page, as one list. A new reference, or NULL after printing an error. */
 json_t *weir_cli_quota_all(struct weir_root_client *client, const char *path,
                            uint64_t *out_epoch);
+/* The same as an object, name -> quota; a new reference. */
+json_t *weir_cli_by_name(const json_t *list);
 
 #endif /* WEIR_ROOT_CLIENT_H */
