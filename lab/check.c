@@ -19,11 +19,6 @@
 #include "io/clock.h"
 #include "lab/check_internal.h"
 
-const char *const weir_check_names[] = {
-    "conservation", "unseen_bound", "agreement", "epochs",
-    "verdicts",     "bounds",       NULL,
-};
-
 /* ---- Observed events ---- */
 
 /* A link of a chain was charged 'units' just now. */

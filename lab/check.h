@@ -61,7 +61,4 @@ struct weir_check_stats {
 void weir_check_stats(const struct weir_check *check,
                       struct weir_check_stats *out);
 
-/* Names, for help and the list of planted bugs; ends with NULL. */
-extern const char *const weir_check_names[];
-
 #endif /* WEIR_CHECK_H */

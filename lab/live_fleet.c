@@ -32,8 +32,9 @@
 
 /* ---- Ends ---- */
 
-void weir_live_fail(struct weir_live_fleet *fleet, int error, const char *what,
-                    const char *why)
+/* Ends the run with this error; only the first call counts. */
+static void fail_run(struct weir_live_fleet *fleet, int error, const char *what,
+                     const char *why)
 {
     if (fleet->error != 0 || fleet->ending)
         return;
@@ -44,7 +45,7 @@ void weir_live_fail(struct weir_live_fleet *fleet, int error, const char *what,
 static void on_fleet_signal(void *context, enum weir_signal signal)
 {
     if (signal == WEIR_SIGNAL_STOP)
-        weir_live_fail(context, WEIR_ECLOSED, "interrupted", "");
+        fail_run(context, WEIR_ECLOSED, "interrupted", "");
 }
 
 static void on_patience(evutil_socket_t fd, short what, void *context)
@@ -66,8 +67,8 @@ int weir_live_run(struct weir_live_fleet *fleet, const bool *done,
         event_add(timeout, &in);
     while (!*done && fleet->error == 0) {
         if (late || event_base_loop(fleet->base, EVLOOP_ONCE) != 0)
-            weir_live_fail(fleet, WEIR_ETIMEOUT, what,
-                           ": not within 30 s; is the machine busy?");
+            fail_run(fleet, WEIR_ETIMEOUT, what,
+                     ": not within 30 s; is the machine busy?");
     }
     event_free(timeout);
     if (fleet->error < 0 && diag)
@@ -158,7 +159,7 @@ static void on_root_end(void *context, const char *why)
     snprintf(what, sizeof what,
              "root%u ended by itself (%s): ", live_root_index(root) + 1,
              why ? why : "exit status 0");
-    weir_live_fail(root->fleet, WEIR_ESYSTEM, what, root->last_line);
+    fail_run(root->fleet, WEIR_ESYSTEM, what, root->last_line);
 }
 
 static void start_root(struct weir_live_root *root)
@@ -203,7 +204,7 @@ static void start_root(struct weir_live_root *root)
     struct weir_diag diag = { 0 };
     if (weir_process_new(fleet->base, (char *const *)argv, WEIR_LINES_BOTH,
                          &handler, &root->process, &diag) < 0)
-        weir_live_fail(fleet, WEIR_ESYSTEM, "", diag.text);
+        fail_run(fleet, WEIR_ESYSTEM, "", diag.text);
 }
 
 static void kill_root(struct weir_live_root *root)
@@ -291,8 +292,8 @@ static void on_agent_line(void *context, const char *line)
                "sample %" SCNu64 " %" SCNu32 " %" SCNu64 " %d %" SCNu64 "%n",
                &seen->sample, &seen->links, &seen->epoch, &settled, &reports,
                &at) != 5) {
-        weir_live_fail(agent->fleet, WEIR_EPROTOCOL,
-                       "an agent wrote an unknown line: ", line);
+        fail_run(agent->fleet, WEIR_EPROTOCOL,
+                 "an agent wrote an unknown line: ", line);
         return;
     }
     seen->settled = settled;
@@ -305,8 +306,7 @@ static void on_agent_end(void *context, const char *why)
     char what[64];
     snprintf(what, sizeof what,
              "limiter%u ended by itself: ", agent_number(agent) + 1);
-    weir_live_fail(agent->fleet, WEIR_ESYSTEM, what,
-                   why ? why : "exit status 0");
+    fail_run(agent->fleet, WEIR_ESYSTEM, what, why ? why : "exit status 0");
 }
 
 uint32_t weir_live_links(const struct weir_live_fleet *fleet, uint32_t limiter)
@@ -372,7 +372,7 @@ static void start_agent(struct weir_live_agent *agent)
     struct weir_diag diag = { 0 };
     if (weir_process_new(fleet->base, (char *const *)argv, WEIR_LINES_OUTPUT,
                          &handler, &agent->process, &diag) < 0) {
-        weir_live_fail(fleet, WEIR_ESYSTEM, "", diag.text);
+        fail_run(fleet, WEIR_ESYSTEM, "", diag.text);
         return;
     }
     agent->seen.running = true;
@@ -474,7 +474,7 @@ void weir_live_store_away(struct weir_live_fleet *fleet, bool away)
     snprintf(here, sizeof here, "%s/quotas.db", fleet->folder);
     snprintf(there, sizeof there, "%s/away.db", fleet->folder);
     if (rename(away ? here : there, away ? there : here) < 0 && errno != ENOENT)
-        weir_live_fail(fleet, WEIR_ESYSTEM, here, strerror(errno));
+        fail_run(fleet, WEIR_ESYSTEM, here, strerror(errno));
 }
 
 uint64_t weir_live_bytes(const struct weir_live_fleet *fleet)
@@ -512,8 +512,7 @@ static void on_maker_end(void *context, const char *why)
 {
     struct weir_live_fleet *fleet = context;
     if (why)
-        weir_live_fail(fleet, WEIR_ESTORE,
-                       "weir store init: ", fleet->last_line);
+        fail_run(fleet, WEIR_ESTORE, "weir store init: ", fleet->last_line);
     fleet->arrived = true;
 }
 
@@ -560,7 +559,7 @@ static void on_first_quotas(void *context, uint64_t epoch, const char *why)
     struct weir_live_fleet *fleet = context;
     (void)epoch;
     if (why)
-        weir_live_fail(fleet, WEIR_EQUOTA, "the scenario's quotas: ", why);
+        fail_run(fleet, WEIR_EQUOTA, "the scenario's quotas: ", why);
     fleet->arrived = true;
 }
 

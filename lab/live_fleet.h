@@ -67,9 +67,6 @@ struct event_base *weir_live_base(const struct weir_live_fleet *fleet);
 /* From now on limiters report each step of length 'step'. */
 void weir_live_begin(struct weir_live_fleet *fleet, weir_instant start,
                      weir_duration step);
-/* Ends the run with this error; only the first call counts. */
-void weir_live_fail(struct weir_live_fleet *fleet, int error, const char *what,
-                    const char *why);
 
 /* ---- Actions ---- */
 

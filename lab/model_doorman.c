@@ -238,7 +238,8 @@ static const struct weir_model_series series[] = {
     { NULL, NULL, false },
 };
 
-uint32_t weir_doorman_draw(struct weir_doorman *stage, size_t count)
+/* A random number below 'count'. */
+static uint32_t draw_below(struct weir_doorman *stage, size_t count)
 {
     return (uint32_t)weir_rng_below(&stage->rng, count);
 }
@@ -262,7 +263,7 @@ static void elect(struct weir_doorman *stage, uint32_t job, weir_instant now)
     if (!stage->jobs[job].lost)
         weir_doorman_mishap_begins(stage);
     stage->jobs[job].lost = false;
-    change_master(stage, job, weir_doorman_draw(stage, stage->tasks), now);
+    change_master(stage, job, draw_below(stage, stage->tasks), now);
     weir_doorman_mishap_ends(stage, now);
 }
 
@@ -313,10 +314,10 @@ static void surge(struct weir_doorman *stage, uint32_t which, weir_instant now)
 {
     (void)which;
     double wants = stage->values[WEIR_DOORMAN_SURGE_WANTS];
-    uint32_t first = weir_doorman_draw(stage, stage->client_count);
+    uint32_t first = draw_below(stage, stage->client_count);
     uint32_t second = first;
     while (second == first && stage->client_count > 1)
-        second = weir_doorman_draw(stage, stage->client_count);
+        second = draw_below(stage, stage->client_count);
     spike(stage, first, wants, now);
     spike(stage, second, wants, now);
 }
@@ -325,11 +326,10 @@ static void surge(struct weir_doorman *stage, uint32_t which, weir_instant now)
 
 static void lose_by_chance(struct weir_doorman *stage, weir_instant now)
 {
-    uint32_t job = weir_doorman_draw(stage, stage->job_count);
+    uint32_t job = draw_below(stage, stage->job_count);
     weir_duration away = (weir_duration)stage->values[WEIR_DOORMAN_AWAY];
     /* Whole seconds: the original has no others. */
-    weir_duration seconds =
-        weir_doorman_draw(stage, (size_t)(away / WEIR_SECOND) + 1);
+    weir_duration seconds = draw_below(stage, (size_t)(away / WEIR_SECOND) + 1);
     if (stage->jobs[job].master == WEIR_DOORMAN_NONE)
         return;
     lose_master(stage, job, now);
@@ -346,11 +346,11 @@ static void befall(struct weir_doorman *stage, uint32_t which, weir_instant now)
                       befall, which);
     if (kinds == 0)
         return;
-    uint32_t kind = weir_doorman_draw(stage, kinds);
+    uint32_t kind = draw_below(stage, kinds);
     if (kind < elections) {
-        elect(stage, weir_doorman_draw(stage, stage->job_count), now);
+        elect(stage, draw_below(stage, stage->job_count), now);
     } else if (kind < elections + spikes) {
-        uint32_t client = weir_doorman_draw(stage, stage->client_count);
+        uint32_t client = draw_below(stage, stage->client_count);
         double wants = stage->clients[client].wants;
         spike(stage, client, wants + values[WEIR_DOORMAN_SPIKE], now);
     } else {
@@ -378,7 +378,7 @@ static uint32_t add_job(struct weir_doorman *stage, uint32_t parent,
                                                   .parent = parent,
                                                   .master = WEIR_DOORMAN_NONE };
     stage->rules->job_came(stage, job);
-    change_master(stage, job, weir_doorman_draw(stage, stage->tasks), 0);
+    change_master(stage, job, draw_below(stage, stage->tasks), 0);
     return job;
 }
 

@@ -194,8 +194,6 @@ static inline void weir_doorman_run_due(struct weir_doorman *stage,
     }
 }
 
-/* A random number below 'count'. */
-uint32_t weir_doorman_draw(struct weir_doorman *stage, size_t count);
 /* Adds one to a metric that counts. */
 static inline void weir_doorman_count(struct weir_doorman *stage,
                                       enum weir_doorman_metric metric)

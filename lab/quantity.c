@@ -18,8 +18,8 @@ double weir_largest_root_fill(const struct weir_run *run, struct weir_text name)
     return most;
 }
 
-double weir_smallest_root_fill(const struct weir_run *run,
-                               struct weir_text name)
+static double smallest_root_fill(const struct weir_run *run,
+                                 struct weir_text name)
 {
     double least = NAN;
     for (uint32_t i = 0; i < run->scenario->roots; i++) {
@@ -136,8 +136,7 @@ static double fill_spread(struct weir_run *run, struct weir_text name)
         return NAN;
     double per_s = (double)quota->limit.units * (double)WEIR_SECOND /
                    (double)quota->limit.per;
-    return (weir_largest_root_fill(run, name) -
-            weir_smallest_root_fill(run, name)) /
+    return (weir_largest_root_fill(run, name) - smallest_root_fill(run, name)) /
            per_s;
 }
 

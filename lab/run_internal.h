@@ -52,12 +52,9 @@ void weir_sampler_start(struct weir_sampler *sampler);
  * sample. */
 double weir_quantity_now(struct weir_run *run, enum weir_quantity quantity,
                          const char *quota);
-/* Units in the largest and the smallest bucket of the running roots; NaN if
- * none runs. */
+/* Units in the largest bucket of the running roots; NaN if none runs. */
 double weir_largest_root_fill(const struct weir_run *run,
                               struct weir_text name);
-double weir_smallest_root_fill(const struct weir_run *run,
-                               struct weir_text name);
 /* Units in a limiter's bucket; false: it doesn't run, or doesn't have the
  * name. */
 bool weir_limiter_belief(const struct weir_run *run, uint32_t limiter,

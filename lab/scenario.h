@@ -315,9 +315,6 @@ const char *weir_script_title(const struct weir_lab_script *script);
  * line, only the first line is written. Ends with a line feed. */
 void weir_script_show(const char *path, struct weir_text text,
                       const struct weir_diag *diag, char *buf, size_t size);
-/* The word of 'words' (until NULL) nearest to 'typed'; NULL if none is near. */
-const char *weir_script_nearest(struct weir_text typed,
-                                const char *const *words);
 
 /* "key=value" from --set. WEIR_ENOENT: no "set key" in the file ('diag' names
  * its keys); WEIR_EINVAL: no '=', or an invalid value. */
@@ -352,11 +349,6 @@ void weir_scenario_act(struct weir_scenario *scenario,
  * prints its random ones), with the settings' values and without variants.
  * Owned by the caller. */
 char *weir_scenario_print(const struct weir_scenario *scenario);
-
-/* Words of the language; NULL-terminated, by the enums' values. */
-extern const char *const weir_metric_names[];
-extern const char *const weir_quantity_names[];
-extern const char *const weir_series_names[];
 
 /* ---- The scenarios that come with the program ---- */
 

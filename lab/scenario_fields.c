@@ -104,14 +104,14 @@ void weir_field_print_duration(FILE *out, const struct weir_scenario *scenario,
     weir_print_duration(out, *(const weir_duration *)member);
 }
 
-int weir_field_share(struct weir_builder *builder,
-                     const struct weir_word *value, void *member)
+static int read_share_field(struct weir_builder *builder,
+                            const struct weir_word *value, void *member)
 {
     return weir_read_share(value, member, builder->diag);
 }
 
-void weir_field_print_share(FILE *out, const struct weir_scenario *scenario,
-                            const void *member)
+static void print_share_field(FILE *out, const struct weir_scenario *scenario,
+                              const void *member)
 {
     (void)scenario;
     weir_print_share(out, *(const double *)member);
@@ -192,10 +192,10 @@ static const struct weir_script_field net_fields[] = {
     [NET_JITTER] =
         NET("jitter", spread, weir_field_duration, weir_field_print_duration),
     [NET_SHAPE] = NET("shape", shape, read_shape, print_shape),
-    NET("loss", loss, weir_field_share, weir_field_print_share),
-    NET("twice", twice, weir_field_share, weir_field_print_share),
-    NET("reorder", reorder, weir_field_share, weir_field_print_share),
-    NET("replay", replay, weir_field_share, weir_field_print_share),
+    NET("loss", loss, read_share_field, print_share_field),
+    NET("twice", twice, read_share_field, print_share_field),
+    NET("reorder", reorder, read_share_field, print_share_field),
+    NET("replay", replay, read_share_field, print_share_field),
     NET("rate", bytes_per_s, read_width, print_width),
 };
 

@@ -104,10 +104,6 @@ int weir_field_duration(struct weir_builder *builder,
                         const struct weir_word *value, void *member);
 void weir_field_print_duration(FILE *out, const struct weir_scenario *scenario,
                                const void *member);
-int weir_field_share(struct weir_builder *builder,
-                     const struct weir_word *value, void *member);
-void weir_field_print_share(FILE *out, const struct weir_scenario *scenario,
-                            const void *member);
 
 /* "network" and "node", by the table of their fields. */
 int weir_build_net(struct weir_builder *builder, struct weir_net *net);
@@ -118,9 +114,6 @@ void weir_print_settings(FILE *out, const struct weir_scenario *scenario);
 
 /* ---- Quotas: scenario_quota.c ---- */
 
-/* Takes "field=value …" up to the statement's end, onto 'quota'. */
-int weir_build_quota_fields(struct weir_builder *builder,
-                            struct weir_quota *quota);
 int weir_build_quota(struct weir_builder *builder);
 /* The quota 'name' before that action (action_count: at the end). False if
  * there is none; '*out' then has the defaults and the name. */

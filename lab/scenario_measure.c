@@ -11,7 +11,8 @@
 #include "lab/model.h"
 #include "lab/scenario_internal.h"
 
-const char *const weir_metric_names[] = {
+/* Words of the language; NULL-terminated, by the enums' values. */
+static const char *const metric_names[] = {
     [WEIR_METRIC_OFFERED_MEAN] = "offered_mean",
     [WEIR_METRIC_PASSED_MEAN] = "passed_mean",
     [WEIR_METRIC_PASSED_SD] = "passed_sd",
@@ -35,7 +36,7 @@ const char *const weir_metric_names[] = {
     NULL,
 };
 
-const char *const weir_quantity_names[] = {
+static const char *const quantity_names[] = {
     [WEIR_QUANTITY_FILL] = "fill",
     [WEIR_QUANTITY_SPREAD] = "spread",
     [WEIR_QUANTITY_OVER_HIGH] = "over_high",
@@ -47,7 +48,7 @@ const char *const weir_quantity_names[] = {
     NULL,
 };
 
-const char *const weir_series_names[] = {
+static const char *const series_names[] = {
     [WEIR_SERIES_OFFERED] = "offered",
     [WEIR_SERIES_PASSED] = "passed",
     [WEIR_SERIES_REFUSED] = "limited",
@@ -78,7 +79,7 @@ static const char *const *list_metrics(struct weir_scenario *scenario)
 {
     const struct weir_model *model = scenario->model;
     if (!model)
-        return weir_metric_names;
+        return metric_names;
     size_t count = 0;
     while (model->metrics[count].name)
         count++;
@@ -93,7 +94,7 @@ static const char *const *list_series(struct weir_scenario *scenario)
 {
     const struct weir_model *model = scenario->model;
     if (!model)
-        return weir_series_names;
+        return series_names;
     size_t count = 0;
     while (model->series[count].name)
         count++;
@@ -274,8 +275,8 @@ int weir_build_condition_now(struct weir_builder *builder,
     int error =
         weir_line_want(&builder->line, "a quantity, such as fill", &word);
     if (error == 0)
-        error = weir_read_choice(word, "quantity", weir_quantity_names,
-                                 &quantity, builder->diag);
+        error = weir_read_choice(word, "quantity", quantity_names, &quantity,
+                                 builder->diag);
     if (error < 0)
         return error;
     out->quantity = (enum weir_quantity)quantity;
@@ -582,7 +583,7 @@ static const char *metric_name(const struct weir_scenario *scenario,
                                const struct weir_measure *measure)
 {
     return scenario->model ? scenario->model->metrics[measure->metric].name
-                           : weir_metric_names[measure->metric];
+                           : metric_names[measure->metric];
 }
 
 static void print_metric(FILE *out, const struct weir_scenario *scenario,
@@ -625,7 +626,7 @@ void weir_print_condition(FILE *out, const struct weir_scenario *scenario,
         print_metric(out, scenario, &condition->measure);
         print_spelled(out, scenario, &condition->measure);
     } else {
-        fputs(weir_quantity_names[condition->quantity], out);
+        fputs(quantity_names[condition->quantity], out);
         print_of(out, condition->quota);
     }
     print_comparison(out, condition);
@@ -654,7 +655,7 @@ static void print_figure_statement(FILE *out,
         fprintf(out, " %s",
                 scenario->model
                     ? scenario->model->series[figure->series[i]].name
-                    : weir_series_names[figure->series[i]]);
+                    : series_names[figure->series[i]]);
     if (figure->measure) {
         fprintf(out, " %s against %s", figure->measure, figure->against);
         if (figure->by)

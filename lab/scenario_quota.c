@@ -18,8 +18,9 @@
 
 /* ---- Fields --------------------------------------------------------- */
 
-int weir_build_quota_fields(struct weir_builder *builder,
-                            struct weir_quota *quota)
+/* Takes "field=value …" up to the statement's end, onto 'quota'. */
+static int build_quota_fields(struct weir_builder *builder,
+                              struct weir_quota *quota)
 {
     const struct weir_word *word;
     while ((word = weir_line_take(&builder->line)) != NULL) {
@@ -143,7 +144,7 @@ int weir_build_quota(struct weir_builder *builder)
     if (weir_scenario_quota_before(scenario, 0, name->text.p, &quota))
         return WEIR_REFUSE(builder, name, "there is a quota %s already",
                            WEIR_SHOWN(name));
-    error = weir_build_quota_fields(builder, &quota);
+    error = build_quota_fields(builder, &quota);
     if (error < 0)
         return error;
     *WEIR_APPEND(builder, scenario->quotas, scenario->quota_count) = quota;
@@ -174,7 +175,7 @@ static int apply_quota_edit(struct weir_builder *builder, size_t at, bool away)
     weir_scenario_quota_before(scenario, at, action->name, &quota);
     if (!removed) {
         builder->line = edit_of(builder, action)->fields;
-        int error = weir_build_quota_fields(builder, &quota);
+        int error = build_quota_fields(builder, &quota);
         if (error < 0)
             return error;
         action->quota = quota;

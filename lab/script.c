@@ -33,8 +33,9 @@ static char *name_of_path(struct weir_scenario *memory, const char *path)
     return weir_scenario_text(memory, name);
 }
 
-size_t weir_script_find_setting(const struct weir_lab_script *script,
-                                struct weir_text key)
+/* The index of a setting; setting_count: there is none. */
+static size_t find_setting(const struct weir_lab_script *script,
+                           struct weir_text key)
 {
     size_t i = 0;
     while (i < script->setting_count &&
@@ -136,7 +137,7 @@ static int read_set_statement(struct weir_lab_script *script,
                                   "a setting's name "
                                   "has 1 to 32 of a-z, 0-9 and _");
     size_t count = script->setting_count;
-    if (weir_script_find_setting(script, key.text) < count)
+    if (find_setting(script, key.text) < count)
         return weir_script_refuse(
             line->diag, key.where,
             "%s is set already; a setting has one default", WEIR_SHOWN(&key));
@@ -155,7 +156,7 @@ static int read_set_statement(struct weir_lab_script *script,
 static int want_setting(struct weir_lab_script *script, struct weir_line *line,
                         const struct weir_word *key, size_t *out)
 {
-    size_t at = weir_script_find_setting(script, key->text);
+    size_t at = find_setting(script, key->text);
     if (at == script->setting_count)
         return weir_script_unknown(line->diag, key, "setting above here called",
                                    keys_of(script));
@@ -432,7 +433,7 @@ int weir_script_set(struct weir_lab_script *script, const char *assignment,
                            WEIR_SHOWN(&word));
         return WEIR_EINVAL;
     }
-    size_t at = weir_script_find_setting(script, key.text);
+    size_t at = find_setting(script, key.text);
     if (at == script->setting_count)
         return refuse_setting(script, assignment, diag);
     bool clean = weir_utf8_clean(value.text, "") == value.text.len;
@@ -540,8 +541,7 @@ void weir_script_settle(const struct weir_lab_script *script, size_t variant,
             point_of(script, &script->axes[i - 1], &variant, true);
         for (size_t j = 0; point && j < point->set_count; j++) {
             const struct weir_setting *set = &point->sets[j];
-            size_t at =
-                weir_script_find_setting(script, weir_text_of(set->key));
+            size_t at = find_setting(script, weir_text_of(set->key));
             if (!is_forced(script, at))
                 scenario->settings[at].value =
                     weir_scenario_text(scenario, weir_text_of(set->value));

@@ -33,9 +33,6 @@ struct weir_lab_script {
     struct weir_scenario *memory; /* owns all of it */
 };
 
-/* The index of a setting; setting_count: there is none. */
-size_t weir_script_find_setting(const struct weir_lab_script *script,
-                                struct weir_text key);
 /* The number of variants in the file, before --set removed any. */
 size_t weir_script_grid(const struct weir_lab_script *script);
 /* "static", "interval=1s,spread=sticky"; NULL: there are none. 'as_set':

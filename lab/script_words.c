@@ -60,7 +60,8 @@ static size_t edit_distance(struct weir_text a, const char *b)
     return row[len];
 }
 
-const char *weir_script_nearest(struct weir_text typed,
+/* The word of 'words' (until NULL) nearest to 'typed'; NULL if none is near. */
+static const char *nearest_word(struct weir_text typed,
                                 const char *const *words)
 {
     const char *nearest = NULL;
@@ -80,7 +81,7 @@ const char *weir_script_nearest(struct weir_text typed,
 int weir_script_unknown(struct weir_diag *diag, const struct weir_word *word,
                         const char *kind, const char *const *words)
 {
-    const char *nearest = weir_script_nearest(word->text, words);
+    const char *nearest = nearest_word(word->text, words);
     if (nearest)
         return weir_script_refuse(diag, word->where,
                                   "there is no %s %s; did you mean '%s'?", kind,

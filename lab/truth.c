@@ -217,13 +217,6 @@ struct weir_truth_bucket *weir_truth_use(struct weir_truth *truth,
     return root_quota(truth, name, 0);
 }
 
-struct weir_truth_bucket *weir_truth_of(struct weir_truth *truth,
-                                        struct weir_text name)
-{
-    follow_store(truth);
-    return find_truth_bucket(truth, name, weir_hash(name, 0));
-}
-
 struct weir_truth_bucket *weir_truth_at(struct weir_truth *truth, size_t index)
 {
     return index < truth->count ? truth->buckets[index] : NULL;
@@ -448,17 +441,11 @@ double weir_truth_fill(struct weir_truth *truth,
     return truth_units(bucket, fill_of(bucket, &bucket->in, elapsed_of(truth)));
 }
 
-double weir_truth_over_high(struct weir_truth *truth,
-                            struct weir_truth_bucket *bucket)
-{
-    return truth_over_high(bucket, weir_truth_fill(truth, bucket));
-}
-
 void weir_truth_forget_most(struct weir_truth *truth,
                             struct weir_truth_bucket *bucket)
 {
     bucket->fill_most = weir_truth_fill(truth, bucket);
-    bucket->over_high_most = weir_truth_over_high(truth, bucket);
+    bucket->over_high_most = truth_over_high(bucket, bucket->fill_most);
 }
 
 /* ---- Life ---- */

@@ -41,9 +41,6 @@ void weir_truth_free(struct weir_truth *truth);
 /* The bucket of a name, made if needed; it lives as long as the truth. */
 struct weir_truth_bucket *weir_truth_use(struct weir_truth *truth,
                                          struct weir_text name);
-/* NULL: never used. */
-struct weir_truth_bucket *weir_truth_of(struct weir_truth *truth,
-                                        struct weir_text name);
 /* All of them, in the order of first use; NULL past the end. */
 struct weir_truth_bucket *weir_truth_at(struct weir_truth *truth, size_t index);
 
@@ -66,9 +63,6 @@ void weir_truth_edited(struct weir_truth *truth);
 /* The present fill, leaked until now. Units; 0 without a limit. */
 double weir_truth_fill(struct weir_truth *truth,
                        struct weir_truth_bucket *bucket);
-/* The fill's part above high_burst, in limit-seconds, not below 0. */
-double weir_truth_over_high(struct weir_truth *truth,
-                            struct weir_truth_bucket *bucket);
 /* Resets the two maxima to the present values. */
 void weir_truth_forget_most(struct weir_truth *truth,
                             struct weir_truth_bucket *bucket);
