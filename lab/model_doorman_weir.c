@@ -517,10 +517,8 @@ static void answer_request(struct weir_doorman *stage,
                                .term = asked->term,
                                .number = asked->number };
     bool ready = server->ready && server->ruled;
-    int error = ready ? weir_lease_pool_ask(server->pool, member->holder, &ask,
-                                            &message.grant, world(now))
-                      : weir_lease_pool_hear(server->pool, member->holder, &ask,
-                                             world(now));
+    int error = weir_lease_pool_ask(server->pool, member->holder, &ask,
+                                    ready ? &message.grant : NULL, world(now));
     weir_assert(error == 0 || error == WEIR_ENOTREADY);
     if (error == WEIR_ENOTREADY)
         await_number(server, asked);

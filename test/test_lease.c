@@ -157,11 +157,8 @@ static void pool_hears(struct fleet *fleet, const struct message *message)
     struct weir_grant grant;
     struct weir_lease_pool_stats before, after;
     weir_lease_pool_stats(fleet->pool, &before, fleet->now);
-    int error = fleet->answers
-                    ? weir_lease_pool_ask(fleet->pool, fleet->numbers[h], &ask,
-                                          &grant, fleet->now)
-                    : weir_lease_pool_hear(fleet->pool, fleet->numbers[h], &ask,
-                                           fleet->now);
+    int error = weir_lease_pool_ask(fleet->pool, fleet->numbers[h], &ask,
+                                    fleet->answers ? &grant : NULL, fleet->now);
     assert_true(error == 0 || (error == WEIR_ENOTREADY && fleet->keeps));
     if (fleet->answers && error == 0)
         tell(fleet, h, message->ask.number, &grant);

@@ -307,8 +307,8 @@ static void test_their_lease_was_over_before(void **state)
                                                 .safe = 8,
                                                 .streams = true };
         holders[i] = joined(b);
-        assert_int_equal(weir_lease_pool_hear(b, holders[i], &asks[i], BEGIN),
-                         0);
+        assert_int_equal(
+            weir_lease_pool_ask(b, holders[i], &asks[i], NULL, BEGIN), 0);
     }
     for (weir_instant now = BEGIN; now < safes; now += 10 * WEIR_SECOND) {
         lease_to(b, 19, now + 20 * WEIR_SECOND, 24, 2 * safes);

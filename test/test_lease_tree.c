@@ -325,10 +325,8 @@ static void server_hears(struct tree *t, const struct message *m)
                                                  m->ask.roster_token,
                                              .streams = true };
     struct weir_grant grant;
-    int error = ready ? weir_lease_manager_ask(server->manager, &client, QUOTA,
-                                               &ask, &grant, t->now)
-                      : weir_lease_manager_hear(server->manager, &client, QUOTA,
-                                                &ask, t->now);
+    int error = weir_lease_manager_ask(server->manager, &client, QUOTA, &ask,
+                                       ready ? &grant : NULL, t->now);
     assert_true(error == 0 || (error == WEIR_ENOENT && t->removed) ||
                 (error == WEIR_ENOTREADY && ready && t->keeps));
     server->awaiting[m->caller] = *m;
@@ -337,14 +335,23 @@ static void server_hears(struct tree *t, const struct message *m)
         tell(t, m->caller, m->life, m->ask.number, &grant);
 }
 
+/* Whether holders may have some of the quota that the server hasn't heard of. */
+static bool learns(const struct tree *t, uint32_t s)
+{
+    const struct weir_lease_manager *manager = t->servers[s].manager;
+    struct weir_leased_stats stats;
+    if (weir_lease_manager_look_of(manager, QUOTA, &stats, t->now))
+        return stats.pool.learning;
+    return weir_lease_manager_inherit(manager, QUOTA, t->now);
+}
+
 /* The units leased below are in use, and the wants below are its wants. */
 static void tell_use(struct tree *t, uint32_t s)
 {
     struct weir_lease_holder *up = &t->callers[s].holder;
     struct weir_leased_stats stats = { .rule = t->rule };
     weir_lease_manager_look_of(t->servers[s].manager, QUOTA, &stats, t->now);
-    weir_lease_holder_learning(
-        up, weir_lease_manager_learn(t->servers[s].manager, QUOTA, t->now));
+    weir_lease_holder_learning(up, learns(t, s));
     weir_lease_holder_promised(up, stats.pool.safe_out);
     weir_lease_holder_in_use(up, stats.pool.out);
     if (stats.pool.wants != up->said)
@@ -487,7 +494,7 @@ static void check_below(struct tree *t)
     for (uint32_t c = 1; c < CALLERS; c++) {
         struct weir_lease_manager *parent = t->servers[parents[c]].manager;
         if (!weir_lease_manager_leases(parent) || t->removed ||
-            weir_lease_manager_learn(parent, QUOTA, t->now))
+            learns(t, parents[c]))
             continue;
         double used = is_client(c) ? used_by_client(t, c) : used_below(t, c);
         double out = out_of(t, c);

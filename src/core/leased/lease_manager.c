@@ -88,16 +88,6 @@ struct weir_lease_manager {
     uint32_t hand; /* of the review; UINT32_MAX: none runs */
 };
 
-static void *allocate_in_manager(const struct weir_mem *mem, size_t size)
-{
-    return mem->alloc(mem->context, size);
-}
-
-static void free_in_manager(const struct weir_mem *mem, void *p, size_t size)
-{
-    mem->free(mem->context, p, size);
-}
-
 static struct weir_text leased_name(const struct leased *q)
 {
     return (struct weir_text){ q->name, q->name_len };
@@ -175,9 +165,9 @@ static void free_quota(struct weir_lease_manager *b, struct leased *q)
 {
     weir_assert(q->clients == 0);
     weir_lease_pool_free(q->pool);
-    free_in_manager(&b->mem, q->client_of,
-                    q->client_capacity * sizeof(*q->client_of));
-    free_in_manager(&b->mem, q, sizeof(*q) + q->name_len);
+    b->mem.free(b->mem.context, q->client_of,
+                q->client_capacity * sizeof(*q->client_of));
+    b->mem.free(b->mem.context, q, sizeof(*q) + q->name_len);
 }
 
 /* Amounts that holders may have beyond this server's grants. If the capacity is
@@ -232,7 +222,7 @@ static struct leased *new_quota(struct weir_lease_manager *b,
                                 weir_instant now)
 {
     weir_assert(quota.len > 0 && quota.len <= WEIR_NAME_MAX);
-    struct leased *q = allocate_in_manager(&b->mem, sizeof(*q) + quota.len);
+    struct leased *q = b->mem.alloc(b->mem.context, sizeof(*q) + quota.len);
     if (!q)
         return NULL;
     q->hash = weir_hash(quota, b->seed);
@@ -243,7 +233,7 @@ static struct leased *new_quota(struct weir_lease_manager *b,
     q->pool = weir_lease_pool_new(&b->mem, &leased->rule, &learning, &b->serial,
                                   b->seed ^ q->hash, now);
     if (!q->pool) {
-        free_in_manager(&b->mem, q, sizeof(*q) + q->name_len);
+        b->mem.free(b->mem.context, q, sizeof(*q) + q->name_len);
         return NULL;
     }
     set_leased(q, leased, now);
@@ -403,7 +393,7 @@ static void drop_client(struct weir_lease_manager *b, uint32_t index)
     b->guest_clients -= c->guest;
     b->clients[index] = NULL;
     b->free_clients[b->free_count++] = index;
-    free_in_manager(&b->mem, c, sizeof(*c) + c->id_len);
+    b->mem.free(b->mem.context, c, sizeof(*c) + c->id_len);
 }
 
 /* A place for one more client, with room to put it on the stack again. 0,
@@ -464,7 +454,7 @@ static int enter_client(struct weir_lease_manager *b, uint32_t of,
     int error = client_place(b, &index);
     if (error < 0)
         return error;
-    struct client *c = allocate_in_manager(&b->mem, sizeof(*c) + id.len);
+    struct client *c = b->mem.alloc(b->mem.context, sizeof(*c) + id.len);
     if (!c)
         return WEIR_ENOMEM;
     *c = (struct client){ .hash = client_hash(b, q, id),
@@ -480,7 +470,7 @@ static int enter_client(struct weir_lease_manager *b, uint32_t of,
             weir_index_remove(&b->client_index, c->hash, index);
     }
     if (error < 0) {
-        free_in_manager(&b->mem, c, sizeof(*c) + c->id_len);
+        b->mem.free(b->mem.context, c, sizeof(*c) + c->id_len);
         return error;
     }
     weir_assert(b->free_count > 0 && !b->clients[index]);
@@ -499,7 +489,7 @@ struct weir_lease_manager *weir_lease_manager_new(
     const struct weir_lease_manager_options *options)
 {
     struct weir_lease_manager *b =
-        allocate_in_manager(&options->mem, sizeof(*b));
+        options->mem.alloc(options->mem.context, sizeof(*b));
     if (!b)
         return NULL;
     b->mem = options->mem;
@@ -529,19 +519,19 @@ void weir_lease_manager_free(struct weir_lease_manager *b)
         return;
     drop_all_clients(b);
     struct weir_mem mem = b->mem;
-    free_in_manager(&mem, b->quotas,
-                    b->quota_capacity * sizeof(struct leased *));
-    free_in_manager(&mem, b->heap, b->heap_capacity * sizeof(*b->heap));
-    free_in_manager(&mem, b->free_quotas,
-                    b->free_quota_capacity * sizeof(*b->free_quotas));
-    free_in_manager(&mem, b->clients,
-                    b->client_capacity * sizeof(struct client *));
-    free_in_manager(&mem, b->free_clients,
-                    b->free_capacity * sizeof(*b->free_clients));
-    free_in_manager(&mem, b->ways, b->way_capacity * sizeof(*b->ways));
+    mem.free(mem.context, b->quotas,
+             b->quota_capacity * sizeof(struct leased *));
+    mem.free(mem.context, b->heap, b->heap_capacity * sizeof(*b->heap));
+    mem.free(mem.context, b->free_quotas,
+             b->free_quota_capacity * sizeof(*b->free_quotas));
+    mem.free(mem.context, b->clients,
+             b->client_capacity * sizeof(struct client *));
+    mem.free(mem.context, b->free_clients,
+             b->free_capacity * sizeof(*b->free_clients));
+    mem.free(mem.context, b->ways, b->way_capacity * sizeof(*b->ways));
     weir_index_fini(&b->quota_index, &mem);
     weir_index_fini(&b->client_index, &mem);
-    free_in_manager(&mem, b, sizeof(*b));
+    mem.free(mem.context, b, sizeof(*b));
 }
 
 void weir_lease_manager_begin(struct weir_lease_manager *b, weir_instant vacant,
@@ -698,8 +688,7 @@ static int ask_pool(struct weir_lease_manager *b, uint32_t index,
     weir_assert(c->of == index);
     error = set_way(b, c, client->way);
     if (error == WEIR_OK)
-        error = out ? weir_lease_pool_ask(q->pool, c->number, ask, out, now)
-                    : weir_lease_pool_hear(q->pool, c->number, ask, now);
+        error = weir_lease_pool_ask(q->pool, c->number, ask, out, now);
     if (error == WEIR_OK && out)
         c->answered = out->serial;
     if (error < 0 && error != WEIR_ENOTREADY && fresh) {
@@ -709,11 +698,11 @@ static int ask_pool(struct weir_lease_manager *b, uint32_t index,
     return error;
 }
 
-static int request_grant(struct weir_lease_manager *b,
-                         const struct weir_client *client,
-                         struct weir_text quota,
-                         const struct weir_lease_pool_ask *ask,
-                         struct weir_grant *out, weir_instant now)
+int weir_lease_manager_ask(struct weir_lease_manager *b,
+                           const struct weir_client *client,
+                           struct weir_text quota,
+                           const struct weir_lease_pool_ask *ask,
+                           struct weir_grant *out, weir_instant now)
 {
     uint32_t index;
     if (client->id.len == 0 || client->id.len > WEIR_CLIENT_ID_MAX)
@@ -726,24 +715,6 @@ static int request_grant(struct weir_lease_manager *b,
     error = ask_pool(b, index, client, ask, out, now);
     drop_if_idle(b, index, now);
     return error;
-}
-
-int weir_lease_manager_ask(struct weir_lease_manager *b,
-                           const struct weir_client *client,
-                           struct weir_text quota,
-                           const struct weir_lease_pool_ask *a,
-                           struct weir_grant *out, weir_instant now)
-{
-    return request_grant(b, client, quota, a, out, now);
-}
-
-int weir_lease_manager_hear(struct weir_lease_manager *b,
-                            const struct weir_client *client,
-                            struct weir_text quota,
-                            const struct weir_lease_pool_ask *a,
-                            weir_instant now)
-{
-    return request_grant(b, client, quota, a, NULL, now);
 }
 
 void weir_lease_manager_release(struct weir_lease_manager *b,
@@ -849,21 +820,6 @@ bool weir_lease_manager_inherit(const struct weir_lease_manager *b,
         return now < q->inherits;
     return b->leases && request_rule(b, quota, &leased, now) &&
            now < learning_from_before(b, &leased).safes;
-}
-
-bool weir_lease_manager_learn(const struct weir_lease_manager *b,
-                              struct weir_text quota, weir_instant now)
-{
-    uint32_t index;
-    struct weir_leased leased;
-    const struct leased *q = find_leased(b, quota, &index);
-    if (!b->leases || !request_rule(b, quota, &leased, now))
-        return false;
-    if (!q)
-        return now < learning_from_before(b, &leased).safes;
-    struct weir_lease_pool_stats stats;
-    weir_lease_pool_stats(q->pool, &stats, now);
-    return stats.learning;
 }
 
 /* ---- Views ---- */

@@ -79,9 +79,8 @@ void weir_lease_manager_begin(struct weir_lease_manager *manager,
 void weir_lease_manager_found(struct weir_lease_manager *manager,
                               uint64_t number);
 /* As weir_lease_pool_keep(), for all. If a number other than 0 was found, no
- * holder is answered before the first one is kept (but
- * weir_lease_manager_hear() counts), or weir_lease_manager_inherit() is
- * false. */
+ * holder is answered before the first one is kept (but its asks count), or
+ * weir_lease_manager_inherit() is false. */
 void weir_lease_manager_keep(struct weir_lease_manager *manager,
                              uint64_t number, weir_instant now);
 bool weir_lease_manager_wants_keep(const struct weir_lease_manager *manager);
@@ -94,11 +93,6 @@ bool weir_lease_manager_leases(const struct weir_lease_manager *manager);
  * without regard to asks heard; not of a quota that isn't leased. */
 bool weir_lease_manager_inherit(const struct weir_lease_manager *manager,
                                 struct weir_text quota, weir_instant now);
-/* Whether holders may have some of a quota that this server hasn't heard of, be
- * the quota in use or not. Not of one that isn't leased. */
-bool weir_lease_manager_learn(const struct weir_lease_manager *manager,
-                              struct weir_text quota, weir_instant now);
-
 /* The client that asks: an id that is the same whenever it comes back, and its
  * way: a link or connection, which keeps the order of messages. */
 struct weir_client {
@@ -115,18 +109,13 @@ struct weir_client {
  * 'ask->streams': it can be pushed to by its way, which is known. Returns 0 and
  * the answer; WEIR_ENOTREADY: this server isn't master, or the ask only counts,
  * as weir_lease_pool_ask() describes; WEIR_ENOENT: no such quota; WEIR_EINVAL,
- * WEIR_EFULL, WEIR_ENOMEM as weir_lease_pool_ask(): nothing has changed. */
+ * WEIR_EFULL, WEIR_ENOMEM as weir_lease_pool_ask(): nothing has changed. 'out'
+ * NULL: the ask only counts, since this server has no lease itself yet. */
 int weir_lease_manager_ask(struct weir_lease_manager *manager,
                            const struct weir_client *client,
                            struct weir_text quota,
                            const struct weir_lease_pool_ask *ask,
                            struct weir_grant *out, weir_instant now);
-/* The same without an answer: this server has no lease itself yet. */
-int weir_lease_manager_hear(struct weir_lease_manager *manager,
-                            const struct weir_client *client,
-                            struct weir_text quota,
-                            const struct weir_lease_pool_ask *ask,
-                            weir_instant now);
 /* A server that leases its own lease on asks for it only after this time since
  * weir_lease_manager_begin(): its holders are heard first, so that its demand
  * and its amount aren't next to nothing. */

@@ -629,42 +629,12 @@ static void account(struct weir_lease_pool *b, struct holder *h,
         end_learning(b, now);
 }
 
-static int take_ask(struct weir_lease_pool *b, struct holder *h,
-                    const struct weir_lease_pool_ask *ask, weir_instant now)
+/* The answer to an ask that is on its account. */
+static int answer_ask(struct weir_lease_pool *b, struct holder *h,
+                      const struct weir_lease_pool_ask *ask, double share,
+                      struct weir_grant *out, weir_instant now)
 {
-    if (!weir_ask_is_sound(ask))
-        return WEIR_EINVAL;
-    int error = weir_ask_claim_all(b, h, ask);
-    if (error == WEIR_OK)
-        account(b, h, ask, now);
-    return error;
-}
-
-int weir_lease_pool_hear(struct weir_lease_pool *b, uint32_t holder,
-                         const struct weir_lease_pool_ask *ask,
-                         weir_instant now)
-{
-    struct holder *h = holder_at(b, holder);
-    int error = take_ask(b, h, ask, now);
-    if (error == WEIR_OK)
-        list_by(b, h, false, weir_later(h->lease_until, now));
-    return error;
-}
-
-int weir_lease_pool_ask(struct weir_lease_pool *b, uint32_t holder,
-                        const struct weir_lease_pool_ask *ask,
-                        struct weir_grant *out, weir_instant now)
-{
-    struct holder *h = holder_at(b, holder);
-    double waited_for =
-        h->waits ? weir_pool_share(b, h, now) : WEIR_LEASE_UNITS_MAX;
-    int error = take_ask(b, h, ask, now);
-    if (error < 0)
-        return error;
-    double share = weir_pool_share(b, h, now);
-    /* The last round took back from others for a smaller share. */
-    if (is_less(waited_for, share))
-        b->moved = true;
+    weir_assert(h->known);
     if (ask->streams && weir_roster_excludes(b, h)) {
         list_by(b, h, false,
                 weir_later(h->lease_until, weir_after(now, b->rule.lease)));
@@ -678,6 +648,30 @@ int weir_lease_pool_ask(struct weir_lease_pool *b, uint32_t holder,
     renew(b, h, ask->guard, out, now);
     set_waits(b, h, is_less(h->grant, share));
     return WEIR_OK;
+}
+
+int weir_lease_pool_ask(struct weir_lease_pool *b, uint32_t holder,
+                        const struct weir_lease_pool_ask *ask,
+                        struct weir_grant *out, weir_instant now)
+{
+    struct holder *h = holder_at(b, holder);
+    double waited_for =
+        h->waits ? weir_pool_share(b, h, now) : WEIR_LEASE_UNITS_MAX;
+    if (!weir_ask_is_sound(ask))
+        return WEIR_EINVAL;
+    int error = weir_ask_claim_all(b, h, ask);
+    if (error < 0)
+        return error;
+    account(b, h, ask, now);
+    if (!out) {
+        list_by(b, h, false, weir_later(h->lease_until, now));
+        return WEIR_OK;
+    }
+    double share = weir_pool_share(b, h, now);
+    /* The last round took back from others for a smaller share. */
+    if (is_less(waited_for, share))
+        b->moved = true;
+    return answer_ask(b, h, ask, share, out, now);
 }
 
 /* ---- Pushes ---- */

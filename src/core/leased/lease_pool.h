@@ -144,15 +144,11 @@ int weir_lease_pool_join(struct weir_lease_pool *pool, uint64_t name,
  * again for it when a number is kept, or on weir_lease_pool_lets_in(). (A
  * holder that can't be pushed to is granted nothing and a short refresh.) If
  * there are more priorities than WEIR_BANDS_MAX in all, some go with the next
- * lower one. O(log holders). */
+ * lower one. O(log holders). 'out' NULL: the ask counts and isn't answered: the
+ * server has nothing to give yet, since its own lease pool hasn't answered. */
 int weir_lease_pool_ask(struct weir_lease_pool *pool, uint32_t holder,
                         const struct weir_lease_pool_ask *ask,
                         struct weir_grant *out, weir_instant now);
-/* The same without an answer: the server has nothing to give yet, since its own
- * lease pool hasn't answered. */
-int weir_lease_pool_hear(struct weir_lease_pool *pool, uint32_t holder,
-                         const struct weir_lease_pool_ask *ask,
-                         weir_instant now);
 /* A push didn't reach it, or its stream broke and it can't be pushed to any
  * more. Its grants stay accounted. */
 void weir_lease_pool_stream_lost(struct weir_lease_pool *pool, uint32_t holder);

@@ -462,8 +462,8 @@ static int receive_want(struct weir_root *root, uint32_t index,
                                         .roster_token = want->roster_token,
                                         .streams = true };
     if (!out)
-        return weir_lease_manager_hear(root->leases.manager, &client,
-                                       want->name, &said, now);
+        return weir_lease_manager_ask(root->leases.manager, &client, want->name,
+                                      &said, NULL, now);
     *out = (struct weir_grant){ .serial = 0 };
     return request_lease(root, &client, want->name, &said, out, now);
 }
@@ -746,8 +746,8 @@ int weir_root_lease_ask(struct weir_root *root,
     guest.guest = true;
     bool awaited = is_awaited(root, quota, now);
     struct weir_grant grant;
-    int error = awaited ? weir_lease_manager_hear(root->leases.manager, &guest,
-                                                  quota, said, now)
+    int error = awaited ? weir_lease_manager_ask(root->leases.manager, &guest,
+                                                 quota, said, NULL, now)
                         : request_lease(root, &guest, quota, said, &grant, now);
     if (lessor->moved)
         lessor->moved(lessor->context, quota, now);
