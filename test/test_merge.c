@@ -17,6 +17,7 @@
 #include "core/counted/merge.h"
 #include "histories.h"
 #include "io/clock.h"
+#include "planted.h"
 
 #define LIMIT 100 /* per second */
 #define MAX_DEBT (60 * WEIR_SECOND)
@@ -405,6 +406,14 @@ static void edit(struct stage *stage, struct weir_rng *rng)
                     stage->now);
 }
 
+static void audit_stage(void *context)
+{
+    struct stage *stage = context;
+    weir_merge_audit(&stage->merge, UINT32_MAX);
+    for (uint32_t i = 0; i < LIMITERS; i++)
+        weir_merge_audit_limiter(&stage->limiter[i]);
+}
+
 /* A liar reports anything; honest limiters use their fills, and count when
  * there is room. Totals are exact, and the liar's debt after its last report is
  * gone in time. */
@@ -428,6 +437,7 @@ static void play(uint64_t seed)
         }
         assert_int_equal(stage.root_quota->passed, passed);
         assert_int_equal(stage.beyond, stage.root_quota->beyond);
+        audit_stage(&stage);
         if (weir_rng_below(&rng, 4) == 0)
             stage.now += weir_rng_below(&rng, WEIR_SECOND);
         if (edits && weir_rng_below(&rng, 16) == 0)
@@ -452,6 +462,51 @@ static void test_any_reports(void **state)
         play(first + i);
 }
 
+/* ---- Audits ---- */
+
+static void test_audits_find_what_disagrees(void **state)
+{
+    (void)state;
+    struct stage stage;
+    stage_init(&stage);
+    struct weir_count paced = { .passed = 1, .pace = 1000 };
+    count(&stage, 1, paced, 0);
+    struct weir_root_quota *q = stage.root_quota;
+    struct weir_limiter_cell *cell = q->cells->next;
+    struct weir_merge_limiter *limiter = &stage.limiter[1];
+    const struct planted planted[] = {
+        PLANTED(stage.merge.use_live),
+        PLANTED(stage.merge.touched),
+        PLANTED(stage.merge.touched_last),
+        PLANTED(stage.merge.carrying),
+        PLANTED(q->name[0]),
+        PLANTED(q->hash),
+        PLANTED(q->touched),
+        PLANTED(q->carrying),
+        PLANTED(q->cell_count),
+        PLANTED(q->connected),
+        PLANTED(q->pace),
+        PLANTED(q->pace_from),
+        PLANTED(q->in_flight),
+        PLANTED(q->carried_pace),
+        PLANTED(q->carried_from),
+        PLANTED(q->carried_in_flight),
+        PLANTED(cell->root_quota),
+        PLANTED(cell->slot),
+        PLANTED(cell->pace),
+        PLANTED(cell->paced_at),
+        PLANTED(cell->carried),
+        PLANTED(cell->inflight),
+        PLANTED(cell->prev),
+        PLANTED(limiter->cells),
+        PLANTED(limiter->due),
+        PLANTED(limiter->connected),
+        PLANTED(limiter->pages[0]->due),
+    };
+    assert_audit_finds(audit_stage, &stage, planted, WEIR_COUNT_OF(planted));
+    reap(&stage);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -467,6 +522,7 @@ int main(void)
         cmocka_unit_test(test_a_fill_taken_over_is_bounded),
         cmocka_unit_test(test_a_lie_in_flight_goes_with_the_limiter),
         cmocka_unit_test(test_any_reports),
+        cmocka_unit_test(test_audits_find_what_disagrees),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

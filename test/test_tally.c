@@ -14,6 +14,7 @@
 
 #include "compare.h"
 #include "core/counted/tally.h"
+#include "planted.h"
 #include "table_maker.h"
 
 /* More than a report may announce, and at most as many as it may count. */
@@ -277,6 +278,40 @@ static void test_what_has_gone_has_nothing_to_report(void **state)
     stage_fini(&stage);
 }
 
+/* ---- Audits ---- */
+
+static void audit_stage(void *context)
+{
+    struct stage *stage = context;
+    weir_tally_audit(&stage->tally, UINT32_MAX);
+}
+
+static void test_audits_find_what_disagrees(void **state)
+{
+    (void)state;
+    struct stage stage;
+    stage_init(&stage);
+    struct weir_report told = one_each(&stage);
+    answer_with(&stage, &told, WEIR_FILL_ONE);
+    struct weir_tally *tally = &stage.tally;
+    struct weir_tally_link *link = &tally->link[0];
+    struct weir_tally_cell *cell = &link->cells[told.counts[0].slot];
+    cell->pace = 1;
+    const struct planted planted[] = {
+        PLANTED(tally->limiters),
+        PLANTED(tally->carrier),
+        PLANTED(link->up),
+        PLANTED(link->outstanding_count),
+        PLANTED(cell->begun),
+        PLANTED(cell->carry),
+        PLANTED(cell->handed),
+        PLANTED(cell->inflight),
+        PLANTED(link->cells[told.counts[1].slot].told),
+    };
+    assert_audit_finds(audit_stage, &stage, planted, WEIR_COUNT_OF(planted));
+    stage_fini(&stage);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -284,6 +319,7 @@ int main(void)
         cmocka_unit_test(test_late_is_what_is_unknown),
         cmocka_unit_test(test_others_are_added_to_what_is_there),
         cmocka_unit_test(test_what_has_gone_has_nothing_to_report),
+        cmocka_unit_test(test_audits_find_what_disagrees),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

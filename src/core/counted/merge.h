@@ -181,6 +181,7 @@ struct weir_merge {
     uint32_t use_used; /* array elements ever used */
     uint32_t use_live;
     uint32_t hand;         /* cursor of the sweep for each new bucket */
+    uint32_t audit_hand;   /* cursor of the audit */
     uint32_t free_use;     /* list through next_touched: index + 1 */
     uint32_t touched;      /* queue of moved ones: first, index + 1 */
     uint32_t touched_last; /* last, index + 1 */
@@ -300,5 +301,20 @@ bool weir_merge_due(const struct weir_merge_limiter *limiter);
 size_t weir_merge_tell(struct weir_merge *merge,
                        struct weir_merge_limiter *limiter,
                        struct weir_fill *fills, size_t max, weir_instant now);
+
+/* ---- Audits (merge_audit.c) ----
+ *
+ * An assertion fails if kept sums, lists, queues or the index disagree. A
+ * release leaves out the cells of a root quota, and the pages of a limiter,
+ * that has more of them than this. */
+#ifdef WEIR_AUDITS
+#define WEIR_MERGE_AUDIT_CELLS UINT32_MAX
+#else
+#define WEIR_MERGE_AUDIT_CELLS 16u
+#endif
+/* Audits the next 'n' root quotas and their limiter cells, in a circle. */
+void weir_merge_audit(struct weir_merge *merge, uint32_t n);
+/* Audits a limiter's count of cells, and of cells with a fill to send. */
+void weir_merge_audit_limiter(const struct weir_merge_limiter *limiter);
 
 #endif /* WEIR_MERGE_H */

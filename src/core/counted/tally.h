@@ -171,6 +171,7 @@ struct weir_tally {
     struct weir_announce *announces;    /* scratch of a report */
     char *names;                        /* for their names */
     struct weir_count *counts;          /* scratch of a report */
+    uint32_t audit_hand;                /* cursor of the audit */
 };
 
 #define WEIR_CARRIER_NONE UINT32_MAX
@@ -268,5 +269,9 @@ void weir_tally_unshare(struct weir_tally *tally, uint32_t slot,
 
 /* This table is a forked copy: all counts belong to the parent process. */
 void weir_tally_disown(struct weir_tally *tally, weir_instant now);
+
+/* Audits the links, and their cells of the next 'n' slots, in a circle: an
+ * assertion fails if what belongs together disagrees (tally_audit.c). */
+void weir_tally_audit(struct weir_tally *tally, uint32_t n);
 
 #endif /* WEIR_TALLY_H */

@@ -182,7 +182,7 @@ void weir_tally_disown(struct weir_tally *tally, weir_instant now)
     for (uint32_t i = 0; i < tally->link_count; i++) {
         struct weir_tally_link *link = &tally->link[i];
         for (uint32_t slot = 0; slot < end; slot++) {
-            if (link->cells[slot].begun)
+            if (link->cells[slot].begun || link->cells[slot].told)
                 link->cells[slot] = (struct weir_tally_cell){ 0 };
         }
         link->outstanding_count = 0;

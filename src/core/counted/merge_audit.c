@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT
+ * core/counted/merge_audit.c - audits of a merge: each kept sum is the sum over
+ * the limiter cells, and lists, queues and index agree. */
+
+#include "core/base/hash.h"
+#include "core/counted/merge_internal.h"
+
+/* What the cells of a root quota add up to. */
+struct cell_sums {
+    uint32_t cells, connected;
+    uint64_t pace, carried_pace;           /* as kept: modulo 2^64 … */
+    weir_u128 from, carried_from;          /* … or 2^128 */
+    uint64_t in_flight, carried_in_flight; /* units */
+};
+
+static void audit_limiter_cell(struct weir_merge *merge,
+                               const struct weir_root_quota *root_quota,
+                               const struct weir_limiter_cell *cell,
+                               struct cell_sums *sums)
+{
+    const struct weir_merge_limiter *limiter = cell->limiter;
+    weir_assert(weir_root_quota_at(merge, cell->root_quota) == root_quota);
+    weir_assert(weir_limiter_cell_of(limiter, cell->slot) == cell);
+    weir_assert(!cell->next || cell->next->prev == cell);
+    weir_assert(limiter->cells > 0);
+    weir_assert(cell->paced_at <= cell->counted_at);
+    weir_assert(!cell->inflight || cell->pace == 0);
+    weir_assert(!cell->inflight || cell->last <= WEIR_IN_FLIGHT_MAX);
+    uint64_t in_flight = cell->inflight ? cell->last : 0;
+    weir_u128 from = (weir_u128)cell->pace * cell->paced_at;
+    sums->cells++;
+    sums->connected += limiter->connected;
+    sums->pace += cell->pace;
+    sums->from += from;
+    sums->in_flight += in_flight;
+    if (!cell->carried)
+        return;
+    sums->carried_pace += cell->pace;
+    sums->carried_from += from;
+    sums->carried_in_flight += in_flight;
+}
+
+static void audit_cells(struct weir_merge *merge,
+                        const struct weir_root_quota *root_quota)
+{
+    struct cell_sums sums = { 0 };
+    weir_assert(!root_quota->cells || !root_quota->cells->prev);
+    for (const struct weir_limiter_cell *cell = root_quota->cells;
+         cell && sums.cells < root_quota->cell_count; cell = cell->next)
+        audit_limiter_cell(merge, root_quota, cell, &sums);
+    weir_assert(sums.cells == root_quota->cell_count);
+    weir_assert(sums.connected == root_quota->connected);
+    weir_assert(sums.pace == root_quota->pace);
+    weir_assert(sums.from == root_quota->pace_from);
+    weir_assert(sums.in_flight == root_quota->in_flight);
+    weir_assert(sums.carried_pace == root_quota->carried_pace);
+    weir_assert(sums.carried_from == root_quota->carried_from);
+    weir_assert(sums.carried_in_flight == root_quota->carried_in_flight);
+}
+
+/* Its place in a queue: the last one has no next, any other one has. */
+static void audit_queued(bool queued, uint32_t number, uint32_t next,
+                         uint32_t last)
+{
+    weir_assert(queued ? (next == 0) == (number == last) : number != last);
+}
+
+/* An element without a root quota: in a queue still, or free. */
+static void audit_dropped(struct weir_merge *merge,
+                          const struct weir_root_quota *root_quota)
+{
+    weir_assert(!root_quota->name && !root_quota->cells);
+    weir_assert(root_quota->cell_count == 0);
+    bool free = !root_quota->touched && !root_quota->carrying;
+    if (free && root_quota->next_touched != 0)
+        weir_assert(!weir_root_quota_at(merge, root_quota->next_touched)->live);
+}
+
+static void audit_root_quota(struct weir_merge *merge,
+                             const struct weir_root_quota *root_quota)
+{
+    uint32_t number = weir_root_quota_number(merge, root_quota);
+    audit_queued(root_quota->touched, number, root_quota->next_touched,
+                 merge->touched_last);
+    audit_queued(root_quota->carrying, number, root_quota->next_carrying,
+                 merge->carrying_last);
+    if (!root_quota->live) {
+        audit_dropped(merge, root_quota);
+        return;
+    }
+    struct weir_text name = { root_quota->name, root_quota->name_len };
+    weir_assert(root_quota->hash == weir_hash(name, merge->seed));
+    weir_assert(weir_merge_get(merge, name) == root_quota);
+    weir_assert(root_quota->debt_most >= 0);
+    weir_assert(root_quota->dry_left >= 0 &&
+                root_quota->dry_left <= WEIR_SCALED_MAX);
+    weir_assert(root_quota->connected <= root_quota->cell_count);
+    if (root_quota->cell_count <= WEIR_MERGE_AUDIT_CELLS)
+        audit_cells(merge, root_quota);
+}
+
+void weir_merge_audit(struct weir_merge *merge, uint32_t n)
+{
+    weir_assert(merge->use_live <= merge->use_used);
+    weir_assert(merge->use_live == merge->index.count);
+    weir_assert((merge->touched == 0) == (merge->touched_last == 0));
+    weir_assert((merge->carrying == 0) == (merge->carrying_last == 0));
+    for (uint32_t i = 0; i < n && i < merge->use_used; i++) {
+        if (merge->audit_hand >= merge->use_used)
+            merge->audit_hand = 0;
+        audit_root_quota(merge, &merge->uses[merge->audit_hand++]);
+    }
+}
+
+static uint32_t cells_in_use(const struct weir_merge_limiter *limiter)
+{
+    uint32_t cells = 0;
+    for (size_t p = 0; p < limiter->page_capacity; p++) {
+        const struct weir_limiter_cell_page *page = limiter->pages[p];
+        for (int i = 0; page && i < WEIR_LIMITER_CELLS_A_PAGE; i++)
+            cells += page->cell[i].root_quota != 0;
+    }
+    return cells;
+}
+
+void weir_merge_audit_limiter(const struct weir_merge_limiter *limiter)
+{
+    uint32_t due = 0;
+    weir_assert(limiter->due <= limiter->cells);
+    weir_assert(limiter->connected || limiter->due == 0);
+    weir_audit(cells_in_use(limiter) == limiter->cells);
+    if (limiter->page_capacity > WEIR_MERGE_AUDIT_CELLS)
+        return;
+    for (size_t p = 0; p < limiter->page_capacity; p++)
+        due += limiter->pages[p]
+                   ? (uint32_t)__builtin_popcountll(limiter->pages[p]->due)
+                   : 0;
+    weir_assert(due == limiter->due);
+}
