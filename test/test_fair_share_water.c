@@ -403,6 +403,7 @@ static void check_sum(const struct naive *naive, const int64_t *band,
 
 static void check_sums(const struct naive *naive)
 {
+    weir_book_audit(naive->book);
     check_sum(naive, NULL, weir_book_sum(naive->book));
     uint32_t claims = 0;
     int64_t last = 0;

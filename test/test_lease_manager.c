@@ -395,6 +395,7 @@ static void test_book_of_all(void **state)
                 ask(&house, c, name, known[c][q].wants, 0, &grant, now), 0);
             break;
         }
+        weir_lease_manager_audit(house.manager, UINT32_MAX);
         if (step % 16 == 0)
             check_known(&house, known, now);
     }

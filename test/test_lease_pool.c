@@ -466,6 +466,7 @@ static void check_never_over(struct world *w)
         used += in_use(w, &w->held[i]);
     double most = w->bound;
     if (w->pool != NULL) {
+        weir_lease_pool_audit(w->pool, UINT32_MAX);
         struct weir_lease_pool_stats stats = stats_of(w->pool, w->now);
         if (!stats.learning && stats.out < w->bound)
             w->bound =

@@ -511,6 +511,8 @@ static void check(struct tree *t)
         find_bad(t, "%.17g in use of %.17g", used, t->bound);
     t->most = fmax(t->most, used / t->bound);
     check_below(t);
+    for (uint32_t s = 0; s < WEIR_COUNT_OF(t->servers); s++)
+        weir_lease_manager_audit(t->servers[s].manager, UINT32_MAX);
     if (!weir_lease_manager_look_of(t->servers[0].manager, QUOTA, &stats,
                                     t->now) ||
         stats.pool.learning)

@@ -552,3 +552,21 @@ double weir_fair_share(const struct weir_book *book,
     weir_assert(!"an algorithm");
     return 0;
 }
+
+void weir_book_audit(const struct weir_book *book)
+{
+    uint32_t claims = 0;
+    uint64_t weight = 0;
+    weir_assert(book->bands_count <= WEIR_BANDS_MAX);
+    weir_assert(book->count < book->used && book->used <= book->capacity);
+    for (uint32_t i = 0; i < book->bands_count; i++) {
+        const struct band *band = &book->bands[book->order[i]];
+        weir_assert(band->claims > 0 && band->root != NONE);
+        weir_assert(i == 0 ||
+                    book->bands[book->order[i - 1]].number > band->number);
+        claims += band->claims;
+        weight += node_at(book, BAND, band->root)->weight;
+    }
+    weir_assert(claims == book->count);
+    weir_assert(weight == node_at(book, ALL, book->root)->weight);
+}

@@ -107,4 +107,8 @@ double weir_book_level(const struct weir_book *book, double capacity);
 double weir_book_band_level(const struct weir_book *book, int64_t band,
                             double capacity);
 
+/* An assertion fails if the bands' order is broken, or their claims don't sum
+ * up to those of the book. O(bands). */
+void weir_book_audit(const struct weir_book *book);
+
 #endif /* WEIR_FAIR_SHARE_H */

@@ -86,6 +86,7 @@ struct weir_lease_manager {
     size_t way_capacity;
     uint32_t guest_quotas, guest_clients; /* of all of these */
     uint32_t hand; /* of the review; UINT32_MAX: none runs */
+    uint32_t audit_quota, audit_client; /* cursors of the audit */
 };
 
 static struct weir_text leased_name(const struct leased *q)
@@ -901,4 +902,61 @@ size_t weir_lease_manager_bands(const struct weir_lease_manager *b,
     uint32_t index;
     const struct leased *q = find_leased(b, quota, &index);
     return q && !q->ended ? weir_lease_pool_bands(q->pool, out, max) : 0;
+}
+
+/* ---- Audits ---- */
+
+static void audit_quota(const struct weir_lease_manager *b, uint32_t index,
+                        uint32_t n)
+{
+    const struct leased *q = b->quotas[index];
+    uint32_t found;
+    struct weir_lease_pool_stats stats;
+    if (!q)
+        return;
+    weir_assert(q->place < b->quotas_live && b->heap[q->place] == index);
+    weir_assert(due_at(b, q->place > 0 ? (q->place - 1) / 2 : 0) <= q->due);
+    weir_assert(find_leased(b, leased_name(q), &found) == q && found == index);
+    weir_assert(q->clients > 0);
+    weir_lease_pool_stats(q->pool, &stats, 0);
+    weir_assert(q->clients == stats.holders);
+    weir_lease_pool_audit(q->pool, n);
+}
+
+static void audit_client(const struct weir_lease_manager *b, uint32_t index)
+{
+    const struct client *c = b->clients[index];
+    if (!c)
+        return;
+    weir_assert(find_client(b, c->of, client_id_text(c)) == c);
+    weir_assert(index_of_client(b, c) == index);
+    if (c->way == WEIR_WAY_NONE)
+        return;
+    weir_assert(c->way < b->way_capacity);
+    if (c->before == 0)
+        weir_assert(b->ways[c->way] == index + 1);
+    else
+        weir_assert(b->clients[c->before - 1]->after == index + 1);
+    if (c->after != 0)
+        weir_assert(b->clients[c->after - 1]->before == index + 1);
+}
+
+void weir_lease_manager_audit(struct weir_lease_manager *b, uint32_t n)
+{
+    weir_assert(b->quotas_live + b->free_quota_count == b->quotas_used);
+    weir_assert(b->quotas_live == b->quota_index.count);
+    weir_assert(b->free_count <= b->clients_used);
+    weir_assert(b->clients_used - b->free_count == b->client_index.count);
+    weir_assert(b->guest_quotas <= b->quotas_live);
+    weir_assert(b->guest_clients <= b->clients_used - b->free_count);
+    for (uint32_t i = 0; i < n && i < b->quotas_used; i++) {
+        if (b->audit_quota >= b->quotas_used)
+            b->audit_quota = 0;
+        audit_quota(b, b->audit_quota++, n);
+    }
+    for (uint32_t i = 0; i < n && i < b->clients_used; i++) {
+        if (b->audit_client >= b->clients_used)
+            b->audit_client = 0;
+        audit_client(b, b->audit_client++);
+    }
 }

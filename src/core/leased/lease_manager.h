@@ -193,4 +193,9 @@ size_t weir_lease_manager_bands(const struct weir_lease_manager *manager,
                                 struct weir_text quota, struct weir_band *out,
                                 size_t max);
 
+/* Audits the next 'n' quotas with their pools (weir_lease_pool_audit(), 'n'
+ * holders of each), and the next 'n' clients, in a circle: an assertion fails
+ * if the heap, the indexes, the lists or the counts disagree. */
+void weir_lease_manager_audit(struct weir_lease_manager *manager, uint32_t n);
+
 #endif /* WEIR_LEASE_MANAGER_H */

@@ -127,6 +127,7 @@ struct weir_lease_pool {
     bool going;           /* … runs, and is at 'hand' */
     uint32_t hand;
     weir_instant round_at; /* the next round begins not before */
+    uint32_t audit_hand;   /* cursor of the audit */
 };
 
 #define TINY 1e-12     /* relative size of rounding errors */
