@@ -13,6 +13,7 @@
 
 #include "codec/weir_v1.h"
 #include "compare.h"
+#include "core/node/root_state.h"
 #include "io/clock.h"
 #include "lease_net.h"
 #include "table_maker.h"
@@ -402,6 +403,9 @@ double net_sum(const struct net *net, uint32_t quota)
 
 static void audit(const struct net *net)
 {
+    for (uint32_t i = 0; i < net->count; i++)
+        if (net->nodes[i].root)
+            weir_root_audit(net->nodes[i].root, UINT32_MAX);
     for (uint32_t q = 0; q < NET_QUOTAS; q++) {
         double sum = net_sum(net, q);
         if (net->ceiling[q] > 0 && sum > net->ceiling[q] * (1 + 1e-9))

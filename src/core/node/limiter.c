@@ -586,6 +586,7 @@ void weir_limiter_tick(struct weir_limiter *limiter, weir_instant now)
         limiter->sweep_at = now + SWEEP_EVERY;
         weir_limiter_seek_room(limiter, now);
     }
+    weir_tally_audit(&limiter->tally, WEIR_AUDITS_PER_TICK);
 }
 
 /* When the link's next message is due. */

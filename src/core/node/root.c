@@ -591,6 +591,7 @@ void weir_root_tick(struct weir_root *root, weir_instant now)
         root->sweep_at = now + SWEEP_EVERY;
     }
     weir_root_lease_tick(root, now);
+    weir_root_audit(root, WEIR_AUDITS_PER_TICK);
 }
 
 weir_instant weir_root_deadline(const struct weir_root *root, weir_instant now)

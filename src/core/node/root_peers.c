@@ -149,3 +149,34 @@ void weir_root_free_limiter(struct weir_root *root, uint32_t index)
         root->limiter_live--;
     }
 }
+
+/* ---- Audits ---- */
+
+static void audit_limiter(const struct weir_root *root, uint32_t index)
+{
+    const struct root_limiter *limiter = root->limiters[index];
+    bool linked = limiter->live && limiter->peer != ROOT_NO_PEER;
+    weir_assert(limiter->cells.connected == linked);
+    weir_merge_audit_limiter(&limiter->cells);
+    if (!linked)
+        return;
+    weir_assert(limiter->peer < root->peers_max);
+    const struct root_peer *peer = &root->peers[limiter->peer];
+    weir_assert(peer->greeted && peer->limiter == index);
+    weir_assert(weir_root_find_limiter(root, &limiter->key) == limiter);
+}
+
+void weir_root_audit(struct weir_root *root, uint32_t n)
+{
+    weir_assert(root->limiter_live <= root->limiter_used);
+    weir_assert(root->limiter_live == root->limiter_index.count);
+    weir_assert(root->connected <= root->limiter_live);
+    weir_assert((root->queue_first == 0) == (root->queue_last == 0));
+    weir_merge_audit(&root->merge, n);
+    for (uint32_t i = 0; i < n && i < root->limiter_used; i++) {
+        if (root->audit_hand >= root->limiter_used)
+            root->audit_hand = 0;
+        audit_limiter(root, root->audit_hand++);
+    }
+    weir_lease_manager_audit(root->leases.manager, n);
+}

@@ -247,6 +247,7 @@ struct weir_root {
     weir_instant look_at;  /* next look for pushes */
     weir_instant sweep_at;
     uint32_t sweep_hand;
+    uint32_t audit_hand; /* cursor of the audit of limiters */
     struct weir_root_stats stats;
 
     struct weir_fill *fills;     /* owned scratch */
@@ -365,5 +366,8 @@ bool weir_root_make_limiter(struct weir_root *root,
                             uint32_t *out_index);
 /* Forgets the limiter and its cells; the element is used again. */
 void weir_root_free_limiter(struct weir_root *root, uint32_t index);
+/* Audits the next 'n' of: root quotas with their cells, limiters, leased quotas
+ * and their clients. An assertion fails if what belongs together disagrees. */
+void weir_root_audit(struct weir_root *root, uint32_t n);
 
 #endif /* WEIR_ROOT_STATE_H */
