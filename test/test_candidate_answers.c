@@ -98,6 +98,12 @@ static void a_watch_that_the_answer_overtook(void **state)
     assert_false(weir_candidate_holds(&c, 9));
 }
 
+static void assert_held_until(const struct weir_candidate *c, weir_instant at)
+{
+    assert_true(weir_candidate_holds(c, at - 1));
+    assert_false(weir_candidate_holds(c, at));
+}
+
 /* A keep-alive counts from its request, for each answer separately. */
 static void keep_alives_that_are_answered_late(void **state)
 {
@@ -108,7 +114,7 @@ static void keep_alives_that_are_answered_late(void **state)
     create.revision = 9;
     weir_candidate_receive(&c, &create, 2);
     weir_duration held = TTL - TTL / 10;
-    assert_int_equal(weir_candidate_until(&c), 1 + held);
+    assert_held_until(&c, 1 + held);
     struct weir_candidate_answer keep[2] = { { .ttl_s = 10 }, { .ttl_s = 10 } };
     struct weir_candidate_ask watch;
     assert_true(weir_candidate_next(&c, &watch, 2));
@@ -126,7 +132,7 @@ static void keep_alives_that_are_answered_late(void **state)
     weir_instant at = 8 * WEIR_SECOND;
     keep[0].raft_term = keep[1].raft_term = 4;
     weir_candidate_receive(&c, &keep[1], at);
-    assert_int_equal(weir_candidate_until(&c), 1 + held);
+    assert_held_until(&c, 1 + held);
     create.created = false;
     create.found = true;
     create.lease = 1;
@@ -136,12 +142,10 @@ static void keep_alives_that_are_answered_late(void **state)
     weir_candidate_receive(&c, &keep[0], at);
     create.raft_term = 5; /* another server leads than has answered */
     weir_candidate_receive(&c, &create, at);
-    assert_int_equal(weir_candidate_until(&c), 1 + held);
+    assert_held_until(&c, 1 + held);
     create.ask.kept_term = 5;
     weir_candidate_receive(&c, &create, at);
-    assert_int_equal(weir_candidate_until(&c), keep[1].ask.sent_at + held);
-    assert_true(weir_candidate_holds(&c, keep[1].ask.sent_at + held - 1));
-    assert_false(weir_candidate_holds(&c, keep[1].ask.sent_at + held));
+    assert_held_until(&c, keep[1].ask.sent_at + held);
 }
 
 static void what_is_out_of_range(void **state)

@@ -561,14 +561,9 @@ bool weir_candidate_next(struct weir_candidate *c,
 
 /* ---- Queries ---- */
 
-weir_instant weir_candidate_until(const struct weir_candidate *c)
-{
-    return c->is_master ? c->lease_until : 0;
-}
-
 bool weir_candidate_holds(const struct weir_candidate *c, weir_instant now)
 {
-    return now < weir_candidate_until(c);
+    return c->is_master && now < c->lease_until;
 }
 
 struct weir_text weir_candidate_master(const struct weir_candidate *c)

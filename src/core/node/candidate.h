@@ -192,8 +192,6 @@ weir_instant weir_candidate_deadline(const struct weir_candidate *c);
 /* Whether it is master and no other candidate can be. Call it immediately
  * before each act that needs the mastership. */
 bool weir_candidate_holds(const struct weir_candidate *c, weir_instant now);
-/* Until when it holds, if no more keep-alives are answered; 0: it doesn't. */
-weir_instant weir_candidate_until(const struct weir_candidate *c);
 /* The master's identity, if known; empty: no master, or unknown. Never our own
  * identity while another is master. Borrowed until the next call. */
 struct weir_text weir_candidate_master(const struct weir_candidate *c);
