@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "compare.h"
-#include "core/node/limiter.h"
+#include "core/node/limiter_internal.h"
 #include "core/node/root.h"
 #include "io/clock.h"
 #include "table_calls.h"
@@ -621,7 +621,7 @@ static void test_what_finds_no_room_is_removed(void **state)
     start(&p, 0, 5, false);
     run(&p, 3 * WEIR_SECOND);
     assert_int_equal(epoch_at_root(&p), 4);
-    assert_int_equal(weir_limiter_seen(p.limiter), 5);
+    assert_int_equal(p.limiter->epoch, 5);
     apply(&p, 0, 5, true, 6);
     weir_root_settle(p.roots[0], p.now);
     run(&p, 3 * WEIR_SECOND);
@@ -644,7 +644,7 @@ static void test_no_room_in_spite_of_an_edit(void **state)
     weir_root_settle(p.roots[0], p.now);
     run(&p, 600 * WEIR_SECOND);
     assert_int_equal(epoch_at_root(&p), 4);
-    assert_int_equal(weir_limiter_seen(p.limiter), 6);
+    assert_int_equal(p.limiter->epoch, 6);
     assert_int_equal(p.quotas, 5 + 1 + 2);
     finish(&p);
 }

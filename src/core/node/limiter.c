@@ -254,7 +254,7 @@ void weir_limiter_link(struct weir_limiter *limiter, uint32_t index, bool up,
     weir_assert(index < limiter->link_count);
     struct limiter_link *link = &limiter->link[index];
     weir_limiter_asks_lost(limiter, index);
-    weir_limiter_note_message(link);
+    link->speaks = true;
     weir_limiter_leases_link(limiter, index, NULL, now);
     if (!up) {
         link->tried = true;
@@ -501,7 +501,7 @@ int weir_limiter_receive(struct weir_limiter *limiter, uint32_t index,
     if (link->state == LINK_DOWN || message->session != link->session)
         return WEIR_OK;
     note_received(limiter, link, top_age_in(link, message), now);
-    weir_limiter_note_message(link);
+    link->speaks = true;
     switch (message->type) {
     case WEIR_MESSAGE_WELCOME:
         return receive_welcome(limiter, index, &message->welcome, now);
@@ -771,73 +771,4 @@ bool weir_limiter_settled(const struct weir_limiter *limiter)
             return false;
     }
     return !weir_lease_client_waits(limiter->leases.client);
-}
-
-/* ---- For a region's root ---- */
-
-weir_duration weir_limiter_top_age(const struct weir_limiter *limiter,
-                                   weir_instant now)
-{
-    if (!limiter->topped)
-        return WEIR_NEVER;
-    return weir_since(limiter->heard_at, now);
-}
-
-bool weir_limiter_stale(const struct weir_limiter *limiter)
-{
-    return limiter->stale;
-}
-
-bool weir_limiter_provisional(const struct weir_limiter *limiter)
-{
-    for (uint32_t i = 0; i < limiter->link_count; i++) {
-        const struct limiter_link *link = &limiter->link[i];
-        if (link->state == LINK_UP && link->root_ready && !link->provisional)
-            return false;
-    }
-    return true;
-}
-
-const struct weir_settings *weir_limiter_settings(
-    const struct weir_limiter *limiter)
-{
-    return &limiter->settings;
-}
-
-bool weir_limiter_carry(struct weir_limiter *limiter, struct weir_ref ref,
-                        int64_t units, uint64_t refused, uint64_t ahead,
-                        uint64_t pace, weir_instant now)
-{
-    weir_assert(limiter->region);
-    if (!weir_table_carry(limiter->table, ref, units, refused, now))
-        return false;
-    weir_tally_presume(&limiter->tally, ref, ahead, pace);
-    return true;
-}
-
-bool weir_limiter_carry_in_flight(struct weir_limiter *limiter,
-                                  struct weir_ref ref, uint64_t units,
-                                  uint64_t refused)
-{
-    weir_assert(limiter->region);
-    return weir_table_carry_in_flight(limiter->table, ref, units, refused);
-}
-
-void weir_limiter_region(struct weir_limiter *limiter, struct weir_ref ref,
-                         int64_t units)
-{
-    weir_assert(limiter->region);
-    weir_tally_region(&limiter->tally, ref, units);
-}
-
-void weir_limiter_carry_late(struct weir_limiter *limiter, weir_duration age,
-                             weir_instant now)
-{
-    weir_tally_late(&limiter->tally, weir_before(now, age));
-}
-
-bool weir_limiter_above(struct weir_limiter *limiter, struct weir_ref ref,
-                        struct weir_above *out, weir_instant now)
-{
-    return weir_tally_above(&limiter->tally, ref, out, now);
 }

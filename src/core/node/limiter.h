@@ -13,7 +13,6 @@
 #ifndef WEIR_LIMITER_H
 #define WEIR_LIMITER_H
 
-#include "core/counted/above.h"
 #include "core/counted/message.h"
 #include "core/node/lease_client.h"
 #include "core/table/table_sync.h"
@@ -89,9 +88,6 @@ bool weir_limiter_ready(const struct weir_limiter *limiter);
 /* The epoch up to which it has all quotas. A quota without room in the table,
  * reported as WEIR_EVENT_TABLE_FULL, holds it back. */
 uint64_t weir_limiter_epoch(const struct weir_limiter *limiter);
-/* The epoch up to which it has received all quotas, and has those that found
- * room. Goes back for a while when the others are asked for again. */
-uint64_t weir_limiter_seen(const struct weir_limiter *limiter);
 uint64_t weir_limiter_reports(const struct weir_limiter *limiter);
 uint32_t weir_limiter_links_up(const struct weir_limiter *limiter);
 /* Limiters connected to a root, this one included, by the last fills; at least
@@ -130,54 +126,13 @@ int weir_limiter_ask(struct weir_limiter *limiter,
 bool weir_limiter_answered(struct weir_limiter *limiter, uint64_t *out_ticket,
                            int *out_error, struct weir_algorithm_answer *out);
 
-/* Whether there is an answer: it is not part of the deadline. */
-bool weir_limiter_has_answers(const struct weir_limiter *limiter);
-/* How many more asks are accepted now. */
-uint32_t weir_limiter_asks_left(const struct weir_limiter *limiter);
-
 /* ---- Leased quotas (limiter_lease.c) ---- */
 
-/* The leases of a region's root, which calls them itself. A service's limiter
- * does all of it alone. */
-struct weir_lease_client *weir_limiter_leases(struct weir_limiter *limiter);
 /* Gives all leases back, with the next messages, and wants no more: for a
  * service that ends. */
 void weir_limiter_release(struct weir_limiter *limiter, weir_instant now);
 
 /* ---- For a region's root ---- */
-
-/* Age of the topmost root's last message; WEIR_NEVER: none yet. */
-weir_duration weir_limiter_top_age(const struct weir_limiter *limiter,
-                                   weir_instant now);
-/* The age is above stale_after: quotas are decided by their on_stale. */
-bool weir_limiter_stale(const struct weir_limiter *limiter);
-/* No linked root currently has its quotas from a store. */
-bool weir_limiter_provisional(const struct weir_limiter *limiter);
-const struct weir_settings *weir_limiter_settings(
-    const struct weir_limiter *limiter);
-
-/* The region's limiters passed 'units' more (below 0: too many were presumed)
- * and refused 'refused' more; 'ahead' units in all are presumed now and grow at
- * 'pace'. False: the ref's slot was reused. */
-bool weir_limiter_carry(struct weir_limiter *limiter, struct weir_ref ref,
-                        int64_t units, uint64_t refused, uint64_t ahead,
-                        uint64_t pace, weir_instant now);
-/* The same for an in-flight counter: the region's limiters have 'units' in
- * flight now. False: the ref's slot was reused. */
-bool weir_limiter_carry_in_flight(struct weir_limiter *limiter,
-                                  struct weir_ref ref, uint64_t units,
-                                  uint64_t refused);
-/* All limiters of the region passed 'units' more (as above), by any carrier. No
- * effect if the ref's slot was reused. */
-void weir_limiter_region(struct weir_limiter *limiter, struct weir_ref ref,
-                         int64_t units);
-/* Some units of the next reports were counted 'age' ago. */
-void weir_limiter_carry_late(struct weir_limiter *limiter, weir_duration age,
-                             weir_instant now);
-
-/* The roots' view of a bucket; false: none was received. */
-bool weir_limiter_above(struct weir_limiter *limiter, struct weir_ref ref,
-                        struct weir_above *out, weir_instant now);
 
 /* Restores its former quotas, from 'store', as if a root had sent them:
  * changes, then restored(). Only before the first root is met. */

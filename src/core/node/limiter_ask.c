@@ -273,11 +273,6 @@ static int ask_error(enum weir_step_error error)
     return WEIR_ECONNECT;
 }
 
-void weir_limiter_note_message(struct limiter_link *link)
-{
-    link->speaks = true;
-}
-
 static void note_root_answer(struct limiter_link *link,
                              const struct ask_place *place, weir_instant now)
 {
@@ -368,15 +363,4 @@ bool weir_limiter_answered(struct weir_limiter *limiter, uint64_t *out_ticket,
     asks->under_way--;
     list_add(asks, &asks->free, index);
     return true;
-}
-
-bool weir_limiter_has_answers(const struct weir_limiter *limiter)
-{
-    return limiter->asks.answered.first != 0;
-}
-
-uint32_t weir_limiter_asks_left(const struct weir_limiter *limiter)
-{
-    weir_assert(limiter->asks.under_way <= limiter->asks.capacity);
-    return limiter->asks.capacity - limiter->asks.under_way;
 }

@@ -227,8 +227,6 @@ void weir_limiter_asks_expire(struct weir_limiter *limiter, weir_instant now);
 /* The next message with asks; false: none. */
 bool weir_limiter_asks_next(struct weir_limiter *limiter, uint32_t *out_link,
                             struct weir_message *out, weir_instant now);
-/* The link's root sent some message. */
-void weir_limiter_note_message(struct limiter_link *link);
 void weir_limiter_take_answers(struct weir_limiter *limiter, uint32_t link,
                                const struct weir_answers *answers,
                                weir_instant now);

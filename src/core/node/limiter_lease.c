@@ -105,11 +105,6 @@ void weir_limiter_leases_init(struct limiter_leases *leases, void *block,
     leases->look_at = WEIR_NEVER;
 }
 
-struct weir_lease_client *weir_limiter_leases(struct weir_limiter *limiter)
-{
-    return limiter->leases.client;
-}
-
 /* ---- Links ---- */
 
 void weir_limiter_leases_link(struct weir_limiter *limiter, uint32_t index,

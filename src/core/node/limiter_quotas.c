@@ -42,11 +42,6 @@ uint64_t weir_limiter_epoch(const struct weir_limiter *limiter)
     return limiter->missing != 0 ? limiter->missing - 1 : limiter->epoch;
 }
 
-uint64_t weir_limiter_seen(const struct weir_limiter *limiter)
-{
-    return limiter->epoch;
-}
-
 void weir_limiter_begin_anew(struct weir_limiter *limiter)
 {
     limiter->epoch = 0;

@@ -5,7 +5,7 @@
  *     table: slot  <--- units, ahead ---  use: carried, its pace
  *     tally        ---- above ----------> merge: sends the larger fill
  *     quotas       ---- sink -----------> catalog
- *     top_age      ---------------------> top_at, adrift
+ *     top_age      ---------------------> top_at, detached
  *     (its links)  <--- region_lease.c --> lease pools
  *
  * Up. A root quota's slot counts the units that limiters handed over, plus
@@ -43,6 +43,7 @@
 
 #include <string.h>
 
+#include "core/node/limiter_internal.h"
 #include "core/node/region_lease.h"
 #include "core/node/root_state.h"
 
@@ -186,16 +187,21 @@ static bool find_slot(struct weir_region *region,
     return true;
 }
 
+/* Enters the units that limiters handed over, and those presumed of them, in
+ * the slot. False: it has none, or the slot was reused. */
 static bool carry_units(struct weir_region *region,
                         struct weir_root_quota *root_quota, uint64_t count,
                         uint64_t ahead)
 {
-    return root_quota->up_generation != 0 &&
-           weir_limiter_carry(region->limiter, slot_of(root_quota),
-                              (int64_t)(count - root_quota->up_count),
-                              root_quota->carried_refused -
-                                  root_quota->up_refused,
-                              ahead, root_quota->carried_pace, region->now);
+    struct weir_ref ref = slot_of(root_quota);
+    if (ref.generation == 0 ||
+        !weir_table_carry(
+            region->table, ref, (int64_t)(count - root_quota->up_count),
+            root_quota->carried_refused - root_quota->up_refused, region->now))
+        return false;
+    weir_tally_presume(&region->limiter->tally, ref, ahead,
+                       root_quota->carried_pace);
+    return true;
 }
 
 /* Reports all units that the region passed, by any carrier: with them the
@@ -208,8 +214,8 @@ static void report_whole(struct weir_region *region,
         weir_merge_presumed(&region->root->merge, root_quota, region->now);
     uint64_t whole =
         root_quota->passed + (presumed >> root_quota->bucket.leak.frac);
-    weir_limiter_region(region->limiter, slot_of(root_quota),
-                        (int64_t)(whole - root_quota->up_whole));
+    weir_tally_region(&region->limiter->tally, slot_of(root_quota),
+                      (int64_t)(whole - root_quota->up_whole));
     root_quota->up_whole = whole;
 }
 
@@ -229,8 +235,8 @@ static bool report_in_flight(struct weir_region *region,
                              ? root_quota->carried_in_flight
                              : WEIR_IN_FLIGHT_MAX;
     return root_quota->up_generation != 0 &&
-           weir_limiter_carry_in_flight(
-               region->limiter, slot_of(root_quota), in_flight,
+           weir_table_carry_in_flight(
+               region->table, slot_of(root_quota), in_flight,
                root_quota->carried_refused - root_quota->up_refused);
 }
 
@@ -292,7 +298,8 @@ static void carry_up(struct weir_region *region, weir_instant now)
     region->carry_at = now + CARRY_EVERY;
     weir_merge_carry(merge, CARRY_WORK, carry_use, region);
     if (merge->late_from > 0)
-        weir_limiter_carry_late(region->limiter, merge->late_from, now);
+        weir_tally_late(&region->limiter->tally,
+                        weir_before(now, merge->late_from));
     merge->late_from = 0;
     weir_assert(merge->late_from == 0);
 }
@@ -304,7 +311,8 @@ static bool above(void *context, const struct weir_root_quota *root_quota,
 {
     struct weir_region *region = context;
     return root_quota->up_generation != 0 &&
-           weir_limiter_above(region->limiter, slot_of(root_quota), out, now);
+           weir_tally_above(&region->limiter->tally, slot_of(root_quota), out,
+                            now);
 }
 
 static void touch_all(struct weir_region *region)
@@ -334,21 +342,39 @@ static void touch_filled(struct weir_region *region,
     }
 }
 
+/* Age of the topmost root's last message; WEIR_NEVER: none yet. */
+static weir_duration top_age_above(const struct weir_limiter *limiter,
+                                   weir_instant now)
+{
+    return limiter->topped ? weir_since(limiter->heard_at, now) : WEIR_NEVER;
+}
+
+/* No linked root currently has its quotas from a store. */
+static bool is_provisional(const struct weir_limiter *limiter)
+{
+    for (uint32_t i = 0; i < limiter->link_count; i++) {
+        const struct limiter_link *link = &limiter->link[i];
+        if (link->state == LINK_UP && link->root_ready && !link->provisional)
+            return false;
+    }
+    return true;
+}
+
 /* Takes over the topmost root's age and the staleness. */
 static void follow_top(struct weir_region *region, weir_instant now)
 {
     struct weir_root *root = region->root;
-    weir_duration age = weir_limiter_top_age(region->limiter, now);
+    const struct weir_limiter *limiter = region->limiter;
+    weir_duration age = top_age_above(limiter, now);
     root->topped = age != WEIR_NEVER;
     if (root->topped)
-        root->top_at = now - (age < now ? age : now) +
-                       weir_limiter_settings(region->limiter)->report_interval;
-    bool stale = weir_limiter_stale(region->limiter);
-    root->merge.detached = stale || !root->topped;
-    weir_root_set_provisional(root, weir_limiter_provisional(region->limiter));
-    if (stale != region->stale)
+        root->top_at =
+            now - (age < now ? age : now) + limiter->settings.report_interval;
+    root->merge.detached = limiter->stale || !root->topped;
+    weir_root_set_provisional(root, is_provisional(limiter));
+    if (limiter->stale != region->stale)
         touch_all(region);
-    region->stale = stale;
+    region->stale = limiter->stale;
 }
 
 /* ---- Exact quotas: asks up, answers down ---- */
@@ -378,7 +404,8 @@ static int relay_ask(void *context, uint32_t peer, uint64_t session,
                      const struct weir_step_ask *ask, weir_instant now)
 {
     struct weir_region *region = context;
-    if (weir_limiter_asks_left(region->limiter) == 0)
+    const struct limiter_asks *asks = &region->limiter->asks;
+    if (asks->under_way == asks->capacity)
         return WEIR_EFULL;
     uint32_t place = relay_place(region);
     weir_assert(place < region->relayed);
@@ -642,7 +669,7 @@ weir_instant weir_region_deadline(const struct weir_region *region,
     if (lease < due)
         due = lease;
     if (weir_table_is_urgent(region->table) ||
-        weir_limiter_has_answers(region->limiter))
+        region->limiter->asks.answered.first != 0)
         due = now;
     if (region->root->merge.carrying != 0 && region->carry_at < due)
         due = region->carry_at;
@@ -654,8 +681,8 @@ void weir_region_look(const struct weir_region *region,
 {
     *out = (struct weir_region_state){
         .upstreams_up = weir_limiter_links_up(region->limiter),
-        .age = weir_limiter_top_age(region->limiter, now),
-        .stale = weir_limiter_stale(region->limiter),
+        .age = top_age_above(region->limiter, now),
+        .stale = region->limiter->stale,
         .reports = weir_limiter_reports(region->limiter),
         .carried = region->carried,
         .no_room = region->no_room,
