@@ -476,13 +476,13 @@ static void test_audits_find_what_disagrees(void **state)
     struct weir_merge_limiter *limiter = &stage.limiter[1];
     const struct planted planted[] = {
         PLANTED(stage.merge.use_live),
-        PLANTED(stage.merge.touched),
-        PLANTED(stage.merge.touched_last),
-        PLANTED(stage.merge.carrying),
+        PLANTED(stage.merge.queue[WEIR_MERGE_MOVED].first),
+        PLANTED(stage.merge.queue[WEIR_MERGE_MOVED].last),
+        PLANTED(stage.merge.queue[WEIR_MERGE_CARRYING].first),
         PLANTED(q->name[0]),
         PLANTED(q->hash),
-        PLANTED(q->touched),
-        PLANTED(q->carrying),
+        PLANTED(q->queued[WEIR_MERGE_MOVED]),
+        PLANTED(q->queued[WEIR_MERGE_CARRYING]),
         PLANTED(q->cell_count),
         PLANTED(q->connected),
         PLANTED(q->pace),

@@ -217,7 +217,7 @@ void weir_merge_edit(struct weir_merge *merge,
         weir_root_quota_rescaled(root_quota, adopted > 0 ? adopted : 0, from);
     root_quota->adopted =
         leaked + (uint64_t)(fill > 0 ? weir_fill_smaller(adopted, fill) : 0);
-    weir_merge_touch(merge, root_quota);
+    weir_merge_enqueue(merge, root_quota, WEIR_MERGE_MOVED);
     for (struct weir_limiter_cell *cell = root_quota->cells; cell;
          cell = cell->next) {
         if (flips)
@@ -260,7 +260,7 @@ static void catch_up(struct weir_merge *merge,
     weir_assert(root_quota->live && root_quota->passed_over);
     root_quota->passed_over = false;
     root_quota->unlooked = true;
-    weir_merge_touch(merge, root_quota);
+    weir_merge_enqueue(merge, root_quota, WEIR_MERGE_MOVED);
 }
 
 /* Ends paces that were not confirmed. A limiter repeats a slot's pace at each
@@ -423,7 +423,7 @@ static void adopt_fill(struct weir_merge *merge,
     /* Makes the fill due at other limiters. */
     root_quota->added += ((uint64_t)(fill - known) >> frac) + 1;
     root_quota->unlooked = true;
-    weir_merge_touch(merge, root_quota);
+    weir_merge_enqueue(merge, root_quota, WEIR_MERGE_MOVED);
 }
 
 /* Sets the total from which the next count differs. Units in flight come with
@@ -570,7 +570,7 @@ static void count_in_flight(struct weir_merge *merge,
     weir_limiter_cell_set_in_flight(merge, root_quota, cell, total);
     /* The region passes its whole count up, whichever root carries it. */
     if (merge->upstream)
-        weir_root_quota_carry_on(merge, root_quota);
+        weir_merge_enqueue(merge, root_quota, WEIR_MERGE_CARRYING);
     if (root_quota->counted &&
         weir_limiter_cell_is_owed(merge, root_quota, cell, now))
         weir_limiter_cell_set_due(cell, true);
@@ -631,7 +631,7 @@ bool weir_merge_count(struct weir_merge *merge,
     /* The limiter half needs the whole count of the region (its share above),
      * whichever root carries it. */
     if (merge->upstream)
-        weir_root_quota_carry_on(merge, root_quota);
+        weir_merge_enqueue(merge, root_quota, WEIR_MERGE_CARRYING);
     if (carried)
         weir_limiter_cell_carry(merge, root_quota, cell, count, refused_delta,
                                 report->late_from);
@@ -641,7 +641,7 @@ bool weir_merge_count(struct weir_merge *merge,
         if (weir_limiter_cell_is_owed(merge, root_quota, cell, now))
             weir_limiter_cell_set_due(cell, true);
         if (delta != 0 || instead != 0)
-            weir_merge_touch(merge, root_quota);
+            weir_merge_enqueue(merge, root_quota, WEIR_MERGE_MOVED);
     }
     return true;
 }

@@ -33,6 +33,13 @@
 
 struct weir_limiter_cell;
 
+/* Queues of root quotas. */
+enum weir_merge_queue {
+    WEIR_MERGE_MOVED,    /* buckets that moved: fills may be due */
+    WEIR_MERGE_CARRYING, /* carried units moved: to be carried on */
+    WEIR_MERGE_QUEUES
+};
+
 /* Root quota: a quota in use, its bucket as this root sees it. */
 struct weir_root_quota {
     char *name; /* owned; name_len bytes, no NUL */
@@ -40,11 +47,11 @@ struct weir_root_quota {
     bool live;    /* else the array element is free */
     bool counted; /* sharing counted: fills are sent */
     bool unlimited;
-    bool inflight;         /* of kind concurrency: 'in_flight' is its fill */
-    bool touched;          /* in the queue of moved buckets */
-    bool passed_over;      /* under overload, some limiters were not sent its
+    bool inflight;    /* of kind concurrency: 'in_flight' is its fill */
+    bool passed_over; /* under overload, some limiters were not sent its
                             * fill */
-    uint32_t next_touched; /* index + 1 */
+    bool queued[WEIR_MERGE_QUEUES];
+    uint32_t next[WEIR_MERGE_QUEUES]; /* in the queue: index + 1 */
     uint32_t cell_count;
     uint32_t connected; /* cells of limiters that are connected */
     uint64_t hash;
@@ -82,8 +89,6 @@ struct weir_root_quota {
     uint64_t carried_pace;      /* of the cells that hand over, as 'pace' … */
     weir_u128 carried_from;     /* … and 'pace_from' */
     uint64_t carried_in_flight; /* of 'in_flight', that of carried cells */
-    bool carrying;          /* in the queue of root quotas to be carried on */
-    uint32_t next_carrying; /* index + 1 */
     /* The region's own: its slot, and the counts entered there. */
     uint32_t up_slot, up_generation; /* 0: none */
     uint64_t up_count, up_refused;
@@ -180,13 +185,13 @@ struct weir_merge {
     size_t use_capacity;
     uint32_t use_used; /* array elements ever used */
     uint32_t use_live;
-    uint32_t hand;         /* cursor of the sweep for each new bucket */
-    uint32_t audit_hand;   /* cursor of the audit */
-    uint32_t free_use;     /* list through next_touched: index + 1 */
-    uint32_t touched;      /* queue of moved ones: first, index + 1 */
-    uint32_t touched_last; /* last, index + 1 */
-    uint32_t carrying, carrying_last; /* the same, to be carried on */
-    uint64_t merged;                  /* counts merged */
+    uint32_t hand;       /* cursor of the sweep for each new bucket */
+    uint32_t audit_hand; /* cursor of the audit */
+    uint32_t free_use;   /* list through 'next[0]': index + 1 */
+    struct {
+        uint32_t first, last; /* index + 1 */
+    } queue[WEIR_MERGE_QUEUES];
+    uint64_t merged; /* counts merged */
 };
 
 void weir_merge_init(struct weir_merge *merge, const struct weir_mem *mem,
@@ -225,6 +230,12 @@ uint64_t weir_merge_presumed(const struct weir_merge *merge,
  * that were not confirmed in time. */
 void weir_merge_sweep(struct weir_merge *merge, uint32_t *cursor, uint32_t look,
                       weir_instant now);
+
+/* Puts the root quota at the end of the queue, if it isn't in it. To be called
+ * with WEIR_MERGE_MOVED when the root fill from above has moved. */
+void weir_merge_enqueue(struct weir_merge *merge,
+                        struct weir_root_quota *root_quota,
+                        enum weir_merge_queue queue);
 
 /* ---- Limiters ---- */
 
@@ -279,10 +290,6 @@ uint64_t weir_merge_ahead(const struct weir_merge *merge,
                           weir_instant now);
 
 /* ---- Fills to send ---- */
-
-/* The root fill from above has moved. */
-void weir_merge_touch(struct weir_merge *merge,
-                      struct weir_root_quota *root_quota);
 
 /* The answer with the slot's fill was lost: send it again. */
 void weir_merge_repeat(struct weir_merge *merge,

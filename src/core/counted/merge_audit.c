@@ -58,34 +58,38 @@ static void audit_cells(struct weir_merge *merge,
     weir_assert(sums.carried_in_flight == root_quota->carried_in_flight);
 }
 
-/* Its place in a queue: the last one has no next, any other one has. */
-static void audit_queued(bool queued, uint32_t number, uint32_t next,
-                         uint32_t last)
+/* In a queue the last one has no next, and any other one has. Returns whether
+ * it is in any. */
+static bool audit_queued(const struct weir_merge *merge,
+                         const struct weir_root_quota *root_quota)
 {
-    weir_assert(queued ? (next == 0) == (number == last) : number != last);
+    bool queued = false;
+    uint32_t number = weir_root_quota_number(merge, root_quota);
+    for (int i = 0; i < WEIR_MERGE_QUEUES; i++) {
+        bool last = merge->queue[i].last == number;
+        queued |= root_quota->queued[i];
+        weir_assert(root_quota->queued[i] ? last == (root_quota->next[i] == 0)
+                                          : !last);
+    }
+    return queued;
 }
 
 /* An element without a root quota: in a queue still, or free. */
 static void audit_dropped(struct weir_merge *merge,
-                          const struct weir_root_quota *root_quota)
+                          const struct weir_root_quota *root_quota, bool queued)
 {
     weir_assert(!root_quota->name && !root_quota->cells);
     weir_assert(root_quota->cell_count == 0);
-    bool free = !root_quota->touched && !root_quota->carrying;
-    if (free && root_quota->next_touched != 0)
-        weir_assert(!weir_root_quota_at(merge, root_quota->next_touched)->live);
+    if (!queued && root_quota->next[0] != 0)
+        weir_assert(!weir_root_quota_at(merge, root_quota->next[0])->live);
 }
 
 static void audit_root_quota(struct weir_merge *merge,
                              const struct weir_root_quota *root_quota)
 {
-    uint32_t number = weir_root_quota_number(merge, root_quota);
-    audit_queued(root_quota->touched, number, root_quota->next_touched,
-                 merge->touched_last);
-    audit_queued(root_quota->carrying, number, root_quota->next_carrying,
-                 merge->carrying_last);
+    bool queued = audit_queued(merge, root_quota);
     if (!root_quota->live) {
-        audit_dropped(merge, root_quota);
+        audit_dropped(merge, root_quota, queued);
         return;
     }
     struct weir_text name = { root_quota->name, root_quota->name_len };
@@ -103,8 +107,9 @@ void weir_merge_audit(struct weir_merge *merge, uint32_t n)
 {
     weir_assert(merge->use_live <= merge->use_used);
     weir_assert(merge->use_live == merge->index.count);
-    weir_assert((merge->touched == 0) == (merge->touched_last == 0));
-    weir_assert((merge->carrying == 0) == (merge->carrying_last == 0));
+    for (int i = 0; i < WEIR_MERGE_QUEUES; i++)
+        weir_assert((merge->queue[i].first == 0) ==
+                    (merge->queue[i].last == 0));
     for (uint32_t i = 0; i < n && i < merge->use_used; i++) {
         if (merge->audit_hand >= merge->use_used)
             merge->audit_hand = 0;

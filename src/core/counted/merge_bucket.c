@@ -184,7 +184,7 @@ static uint32_t take_root_quota(struct weir_merge *merge)
     uint32_t number = merge->free_use;
     if (number != 0) {
         weir_assert(!weir_root_quota_at(merge, number)->live);
-        merge->free_use = weir_root_quota_at(merge, number)->next_touched;
+        merge->free_use = weir_root_quota_at(merge, number)->next[0];
         return number;
     }
     if (merge->use_used == WEIR_USAGES_MAX)
@@ -199,11 +199,17 @@ static uint32_t take_root_quota(struct weir_merge *merge)
     return ++merge->use_used;
 }
 
+static bool is_queued(const struct weir_root_quota *root_quota)
+{
+    return root_quota->queued[WEIR_MERGE_MOVED] ||
+           root_quota->queued[WEIR_MERGE_CARRYING];
+}
+
 static void free_root_quota(struct weir_merge *merge,
                             struct weir_root_quota *root_quota)
 {
-    weir_assert(!root_quota->touched && !root_quota->carrying);
-    *root_quota = (struct weir_root_quota){ .next_touched = merge->free_use };
+    weir_assert(!is_queued(root_quota));
+    *root_quota = (struct weir_root_quota){ .next = { merge->free_use } };
     merge->free_use = weir_root_quota_number(merge, root_quota);
 }
 
@@ -238,43 +244,46 @@ struct weir_root_quota *weir_root_quota_make(struct weir_merge *merge,
     return root_quota;
 }
 
-/* ---- The queue of buckets that moved ---- */
+/* ---- Queues ---- */
 
 void weir_root_quota_free_if_left(struct weir_merge *merge,
                                   struct weir_root_quota *root_quota)
 {
     weir_assert(!root_quota->live);
-    if (!root_quota->touched && !root_quota->carrying)
+    if (!is_queued(root_quota))
         free_root_quota(merge, root_quota);
 }
 
-void weir_merge_touch(struct weir_merge *merge,
-                      struct weir_root_quota *root_quota)
+void weir_merge_enqueue(struct weir_merge *merge,
+                        struct weir_root_quota *root_quota,
+                        enum weir_merge_queue queue)
 {
-    if (root_quota->touched)
+    if (root_quota->queued[queue])
         return;
     uint32_t number = weir_root_quota_number(merge, root_quota);
-    root_quota->touched = true;
-    root_quota->next_touched = 0;
-    if (merge->touched_last != 0)
-        weir_root_quota_at(merge, merge->touched_last)->next_touched = number;
+    uint32_t last = merge->queue[queue].last;
+    root_quota->queued[queue] = true;
+    root_quota->next[queue] = 0;
+    if (last != 0)
+        weir_root_quota_at(merge, last)->next[queue] = number;
     else
-        merge->touched = number;
-    merge->touched_last = number;
-    weir_assert(merge->touched != 0);
+        merge->queue[queue].first = number;
+    merge->queue[queue].last = number;
+    weir_assert(merge->queue[queue].first != 0);
 }
 
-struct weir_root_quota *weir_merge_next_touched(struct weir_merge *merge)
+struct weir_root_quota *weir_merge_dequeue(struct weir_merge *merge,
+                                           enum weir_merge_queue queue)
 {
-    if (merge->touched == 0)
+    uint32_t first = merge->queue[queue].first;
+    if (first == 0)
         return NULL;
-    struct weir_root_quota *root_quota =
-        weir_root_quota_at(merge, merge->touched);
-    weir_assert(root_quota->touched);
-    merge->touched = root_quota->next_touched;
-    if (merge->touched == 0)
-        merge->touched_last = 0;
-    root_quota->touched = false;
-    root_quota->next_touched = 0;
+    struct weir_root_quota *root_quota = weir_root_quota_at(merge, first);
+    weir_assert(root_quota->queued[queue]);
+    merge->queue[queue].first = root_quota->next[queue];
+    if (merge->queue[queue].first == 0)
+        merge->queue[queue].last = 0;
+    root_quota->queued[queue] = false;
+    root_quota->next[queue] = 0;
     return root_quota;
 }

@@ -31,55 +31,23 @@
 
 #include "core/counted/merge_internal.h"
 
-/* ---- The queue of those to be carried on ---- */
-
-void weir_root_quota_carry_on(struct weir_merge *merge,
-                              struct weir_root_quota *root_quota)
-{
-    if (root_quota->carrying)
-        return;
-    uint32_t number = weir_root_quota_number(merge, root_quota);
-    root_quota->carrying = true;
-    root_quota->next_carrying = 0;
-    if (merge->carrying_last != 0)
-        weir_root_quota_at(merge, merge->carrying_last)->next_carrying = number;
-    else
-        merge->carrying = number;
-    merge->carrying_last = number;
-    weir_assert(merge->carrying != 0);
-}
-
-static struct weir_root_quota *next_carrying(struct weir_merge *merge)
-{
-    if (merge->carrying == 0)
-        return NULL;
-    struct weir_root_quota *root_quota =
-        weir_root_quota_at(merge, merge->carrying);
-    weir_assert(root_quota->carrying);
-    merge->carrying = root_quota->next_carrying;
-    if (merge->carrying == 0)
-        merge->carrying_last = 0;
-    root_quota->carrying = false;
-    root_quota->next_carrying = 0;
-    return root_quota;
-}
-
 void weir_merge_carry(struct weir_merge *merge, uint32_t work,
                       bool (*each)(void *context,
                                    struct weir_root_quota *root_quota),
                       void *context)
 {
-    uint32_t last = merge->carrying_last;
+    uint32_t last = merge->queue[WEIR_MERGE_CARRYING].last;
     uint32_t number = 0;
     while (work-- > 0 && number != last) {
-        struct weir_root_quota *root_quota = next_carrying(merge);
+        struct weir_root_quota *root_quota =
+            weir_merge_dequeue(merge, WEIR_MERGE_CARRYING);
         if (!root_quota)
             return;
         number = weir_root_quota_number(merge, root_quota);
         if (!root_quota->live)
             weir_root_quota_free_if_left(merge, root_quota);
         else if (each(context, root_quota))
-            weir_root_quota_carry_on(merge, root_quota);
+            weir_merge_enqueue(merge, root_quota, WEIR_MERGE_CARRYING);
     }
 }
 
@@ -111,7 +79,7 @@ void weir_limiter_cell_set_carried(struct weir_merge *merge,
     root_quota->carried_from += carried ? from : 0 - from;
     uint64_t in_flight = cell->inflight ? cell->last : 0;
     root_quota->carried_in_flight += carried ? in_flight : 0 - in_flight;
-    weir_root_quota_carry_on(merge, root_quota);
+    weir_merge_enqueue(merge, root_quota, WEIR_MERGE_CARRYING);
 }
 
 void weir_limiter_cell_carry(struct weir_merge *merge,
@@ -126,6 +94,6 @@ void weir_limiter_cell_carry(struct weir_merge *merge,
     weir_limiter_cell_set_carried(merge, root_quota, cell, true);
     if (count->carry != 0 && late_from > merge->late_from)
         merge->late_from = late_from;
-    weir_root_quota_carry_on(merge, root_quota);
+    weir_merge_enqueue(merge, root_quota, WEIR_MERGE_CARRYING);
     weir_assert(cell->carried);
 }

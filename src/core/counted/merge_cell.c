@@ -64,11 +64,11 @@ void weir_limiter_cell_set_in_flight(struct weir_merge *merge,
     root_quota->units_moved +=
         moved < 0 ? 0 - (uint64_t)moved : (uint64_t)moved;
     cell->last = units;
-    weir_merge_touch(merge, root_quota);
+    weir_merge_enqueue(merge, root_quota, WEIR_MERGE_MOVED);
     if (!cell->carried)
         return;
     root_quota->carried_in_flight += (uint64_t)moved;
-    weir_root_quota_carry_on(merge, root_quota);
+    weir_merge_enqueue(merge, root_quota, WEIR_MERGE_CARRYING);
     weir_assert(cell->last <= WEIR_IN_FLIGHT_MAX);
 }
 
@@ -126,7 +126,7 @@ void weir_limiter_cell_drop_pace(struct weir_merge *merge,
     root_quota->pace_from -= (weir_u128)cell->pace * cell->paced_at;
     cell->pace = 0;
     root_quota->unlooked = true;
-    weir_merge_touch(merge, root_quota);
+    weir_merge_enqueue(merge, root_quota, WEIR_MERGE_MOVED);
 }
 
 void weir_limiter_cell_detach(struct weir_merge *merge,

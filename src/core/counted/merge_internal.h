@@ -71,18 +71,16 @@ struct weir_root_quota *weir_root_quota_make(struct weir_merge *merge,
                                              struct weir_text name,
                                              const struct weir_quota *quota,
                                              weir_instant now);
-/* Takes the next moved bucket out of the queue; NULL: none. It may have been
+/* Takes the next root quota out of the queue; NULL: none. It may have been
  * dropped since. */
-struct weir_root_quota *weir_merge_next_touched(struct weir_merge *merge);
+struct weir_root_quota *weir_merge_dequeue(struct weir_merge *merge,
+                                           enum weir_merge_queue queue);
 /* Frees the element of a dropped root quota, if it is in no queue any more. */
 void weir_root_quota_free_if_left(struct weir_merge *merge,
                                   struct weir_root_quota *root_quota);
 
 /* ---- merge_carry.c ---- */
 
-/* Puts it into the queue of those to be carried on. */
-void weir_root_quota_carry_on(struct weir_merge *merge,
-                              struct weir_root_quota *root_quota);
 /* From now on the cell's pace, or its units in flight, are in the carried sums,
  * or aren't. */
 void weir_limiter_cell_set_carried(struct weir_merge *merge,

@@ -272,10 +272,11 @@ static uint32_t check_due_cells(struct weir_merge *merge,
 
 void weir_merge_look(struct weir_merge *merge, uint32_t work, weir_instant now)
 {
-    uint32_t last = merge->touched_last;
+    uint32_t last = merge->queue[WEIR_MERGE_MOVED].last;
     uint32_t number = 0;
     while (work > 0 && number != last) {
-        struct weir_root_quota *root_quota = weir_merge_next_touched(merge);
+        struct weir_root_quota *root_quota =
+            weir_merge_dequeue(merge, WEIR_MERGE_MOVED);
         if (!root_quota)
             return;
         number = weir_root_quota_number(merge, root_quota);
@@ -287,7 +288,7 @@ void weir_merge_look(struct weir_merge *merge, uint32_t work, weir_instant now)
         work = work > cells ? work - cells : 0;
         /* Presumed units move the bucket without a count. */
         if (root_quota->pace != 0)
-            weir_merge_touch(merge, root_quota);
+            weir_merge_enqueue(merge, root_quota, WEIR_MERGE_MOVED);
     }
 }
 

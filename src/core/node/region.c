@@ -292,7 +292,7 @@ static bool carry_use(void *context, struct weir_root_quota *root_quota)
 static void carry_up(struct weir_region *region, weir_instant now)
 {
     struct weir_merge *merge = &region->root->merge;
-    if (merge->carrying == 0 || now < region->carry_at)
+    if (merge->queue[WEIR_MERGE_CARRYING].first == 0 || now < region->carry_at)
         return;
     region->now = now;
     region->carry_at = now + CARRY_EVERY;
@@ -320,7 +320,7 @@ static void touch_all(struct weir_region *region)
     struct weir_merge *merge = &region->root->merge;
     for (uint32_t i = 0; i < merge->use_used; i++) {
         if (merge->uses[i].live && merge->uses[i].up_generation != 0)
-            weir_merge_touch(merge, &merge->uses[i]);
+            weir_merge_enqueue(merge, &merge->uses[i], WEIR_MERGE_MOVED);
     }
 }
 
@@ -338,7 +338,7 @@ static void touch_filled(struct weir_region *region,
         weir_assert(number <= merge->use_used);
         if (root_quota->live && root_quota->up_generation != 0 &&
             root_quota->up_slot == slot)
-            weir_merge_touch(merge, root_quota);
+            weir_merge_enqueue(merge, root_quota, WEIR_MERGE_MOVED);
     }
 }
 
@@ -671,7 +671,8 @@ weir_instant weir_region_deadline(const struct weir_region *region,
     if (weir_table_is_urgent(region->table) ||
         region->limiter->asks.answered.first != 0)
         due = now;
-    if (region->root->merge.carrying != 0 && region->carry_at < due)
+    if (region->root->merge.queue[WEIR_MERGE_CARRYING].first != 0 &&
+        region->carry_at < due)
         due = region->carry_at;
     return due > now ? due : now;
 }

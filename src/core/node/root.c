@@ -596,7 +596,8 @@ void weir_root_tick(struct weir_root *root, weir_instant now)
 
 weir_instant weir_root_deadline(const struct weir_root *root, weir_instant now)
 {
-    bool look = root->merge.touched != 0 || root->due_waiting;
+    bool look =
+        root->merge.queue[WEIR_MERGE_MOVED].first != 0 || root->due_waiting;
     weir_instant due =
         look && root->look_at < root->sweep_at ? root->look_at : root->sweep_at;
     weir_instant lease = weir_lease_manager_deadline(root->leases.manager, now);
