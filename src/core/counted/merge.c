@@ -171,6 +171,173 @@ void weir_merge_fini(struct weir_merge *merge)
     weir_index_fini(&merge->index, mem);
 }
 
+/* ---- Limiter cells ---- */
+
+/* The cell of a slot, made if need be; NULL: no memory. */
+static struct weir_limiter_cell *make_cell(struct weir_merge *merge,
+                                           struct weir_merge_limiter *limiter,
+                                           uint32_t slot)
+{
+    weir_assert(slot < WEIR_LIMITER_CELLS_MAX);
+    const struct weir_mem *mem = &merge->mem;
+    size_t page = slot / WEIR_LIMITER_CELLS_A_PAGE;
+    struct weir_limiter_cell_page **pages = weir_mem_grow(
+        mem, limiter->pages, sizeof(*pages), &limiter->page_capacity, page + 1);
+    if (!pages)
+        return NULL;
+    limiter->pages = pages;
+    if (!pages[page])
+        pages[page] = mem->alloc(mem->context, sizeof(**pages));
+    return pages[page] ? &pages[page]->cell[slot % WEIR_LIMITER_CELLS_A_PAGE]
+                       : NULL;
+}
+
+/* Enters a free cell with limiter and slot into the root quota's list. */
+static void attach_cell(struct weir_merge *merge,
+                        struct weir_limiter_cell *cell,
+                        struct weir_root_quota *root_quota)
+{
+    weir_assert(cell->root_quota == 0 && root_quota->live);
+    cell->root_quota = weir_root_quota_number(merge, root_quota);
+    cell->prev = NULL;
+    cell->next = root_quota->cells;
+    if (root_quota->cells)
+        root_quota->cells->prev = cell;
+    root_quota->cells = cell;
+    root_quota->cell_count++;
+    root_quota->connected += cell->limiter->connected;
+    cell->limiter->cells++;
+}
+
+/* From now on the cell's limiter has 'units' in flight. */
+static void set_cell_in_flight(struct weir_merge *merge,
+                               struct weir_root_quota *root_quota,
+                               struct weir_limiter_cell *cell, uint64_t units)
+{
+    weir_assert(cell->inflight);
+    if ((int64_t)units < 0)
+        units = 0;
+    if (units > WEIR_IN_FLIGHT_MAX)
+        units = WEIR_IN_FLIGHT_MAX;
+    int64_t moved = (int64_t)(units - cell->last);
+    if (moved == 0)
+        return;
+    root_quota->in_flight += (uint64_t)moved;
+    root_quota->added += (uint64_t)moved;
+    root_quota->units_moved +=
+        moved < 0 ? 0 - (uint64_t)moved : (uint64_t)moved;
+    cell->last = units;
+    weir_merge_enqueue(merge, root_quota, WEIR_MERGE_MOVED);
+    if (!cell->carried)
+        return;
+    root_quota->carried_in_flight += (uint64_t)moved;
+    weir_merge_enqueue(merge, root_quota, WEIR_MERGE_CARRYING);
+    weir_assert(cell->last <= WEIR_IN_FLIGHT_MAX);
+}
+
+/* From now on the cell's pace, or its units in flight, are in the carried sums,
+ * or aren't. */
+static void set_cell_carried(struct weir_merge *merge,
+                             struct weir_root_quota *root_quota,
+                             struct weir_limiter_cell *cell, bool carried)
+{
+    weir_assert(weir_root_quota_at(merge, cell->root_quota) == root_quota);
+    if (cell->carried == carried)
+        return;
+    weir_u128 from = (weir_u128)cell->pace * cell->paced_at;
+    cell->carried = carried;
+    root_quota->carried_pace += carried ? cell->pace : 0 - cell->pace;
+    root_quota->carried_from += carried ? from : 0 - from;
+    uint64_t in_flight = cell->inflight ? cell->last : 0;
+    root_quota->carried_in_flight += carried ? in_flight : 0 - in_flight;
+    weir_merge_enqueue(merge, root_quota, WEIR_MERGE_CARRYING);
+}
+
+/* Gives back the cell's units in flight. */
+static void release_cell(struct weir_merge *merge,
+                         struct weir_limiter_cell *cell)
+{
+    if (cell->inflight)
+        set_cell_in_flight(merge, weir_root_quota_at(merge, cell->root_quota),
+                           cell, 0);
+}
+
+/* When the cell's pace began, if at 'at' it is 'ahead' of its counts. */
+static uint64_t begun_at(uint64_t at, uint64_t ahead, uint64_t pace)
+{
+    weir_assert(pace > 0);
+    weir_u128 since = ((weir_u128)ahead << WEIR_PACE_SHIFT) / pace;
+    return since < at ? at - (uint64_t)since : 0;
+}
+
+/* From now on the root presumes 'pace' for the cell, which is already 'ahead'.
+ * The units presumed so far stay in the bucket and are returned, scaled: the
+ * count replaces them. */
+static int64_t set_cell_pace(struct weir_merge *merge,
+                             struct weir_root_quota *root_quota,
+                             struct weir_limiter_cell *cell, uint64_t pace,
+                             uint64_t ahead, weir_instant now)
+{
+    weir_assert(weir_root_quota_at(merge, cell->root_quota) == root_quota);
+    if (cell->pace == 0 && pace == 0)
+        return 0;
+    uint64_t before = weir_merge_presumed(merge, root_quota, now);
+    uint64_t at = weir_merge_elapsed(merge, now);
+    cell->counted_at = at;
+    if (ahead != 0 && pace != 0)
+        at = begun_at(at, ahead, pace);
+    root_quota->pace += pace - cell->pace;
+    root_quota->pace_from +=
+        (weir_u128)pace * at - (weir_u128)cell->pace * cell->paced_at;
+    if (root_quota->pace > root_quota->pace_most)
+        root_quota->pace_most = root_quota->pace;
+    cell->pace = pace;
+    cell->paced_at = at;
+    uint64_t gone = before - weir_merge_presumed(merge, root_quota, now);
+    root_quota->in += gone;
+    return (int64_t)gone;
+}
+
+/* Ends the cell's pace: its limiter is gone, or silent. */
+static void drop_cell_pace(struct weir_merge *merge,
+                           struct weir_limiter_cell *cell)
+{
+    if (cell->pace == 0)
+        return;
+    struct weir_root_quota *root_quota =
+        weir_root_quota_at(merge, cell->root_quota);
+    set_cell_carried(merge, root_quota, cell, false);
+    root_quota->pace -= cell->pace;
+    root_quota->pace_from -= (weir_u128)cell->pace * cell->paced_at;
+    cell->pace = 0;
+    root_quota->unlooked = true;
+    weir_merge_enqueue(merge, root_quota, WEIR_MERGE_MOVED);
+}
+
+/* Takes the cell out of the list, with its pace and its units in flight. */
+static void detach_cell(struct weir_merge *merge,
+                        struct weir_limiter_cell *cell)
+{
+    drop_cell_pace(merge, cell);
+    release_cell(merge, cell);
+    struct weir_root_quota *root_quota =
+        weir_root_quota_at(merge, cell->root_quota);
+    weir_assert(root_quota->cell_count > 0 && cell->limiter->cells > 0);
+    weir_assert(root_quota->connected >= cell->limiter->connected);
+    if (cell->prev)
+        cell->prev->next = cell->next;
+    else
+        root_quota->cells = cell->next;
+    if (cell->next)
+        cell->next->prev = cell->prev;
+    root_quota->cell_count--;
+    root_quota->connected -= cell->limiter->connected;
+    cell->limiter->cells--;
+    weir_limiter_cell_set_due(cell, false);
+    cell->root_quota = 0;
+    weir_assert(cell->pace == 0);
+}
+
 /* ---- Buckets ---- */
 
 struct weir_root_quota *weir_merge_root_quota(struct weir_merge *merge,
@@ -185,6 +352,20 @@ struct weir_root_quota *weir_merge_root_quota(struct weir_merge *merge,
      * most a quarter of the array is waste. */
     weir_merge_sweep(merge, &merge->hand, SWEEP_A_NEW, now);
     return weir_root_quota_make(merge, name, quota, now);
+}
+
+/* A debt: its sum less 'leaked', all that has leaked. One larger than any
+ * bucket is 0: the sums wrapped while it was idle. */
+static int64_t debt_left(uint64_t in, uint64_t leaked)
+{
+    int64_t debt = (int64_t)(in - leaked);
+    return debt > 0 && debt <= WEIR_SCALED_MAX ? debt : 0;
+}
+
+/* The inverse: the sum for a debt; one below 0 counts as 0. */
+static uint64_t debt_sum(int64_t debt, uint64_t leaked)
+{
+    return leaked + (uint64_t)(debt > 0 ? debt : 0);
 }
 
 void weir_merge_edit(struct weir_merge *merge,
@@ -202,7 +383,7 @@ void weir_merge_edit(struct weir_merge *merge,
         fill = adopted = 0;
     for (struct weir_limiter_cell *cell = root_quota->cells; cell;
          cell = cell->next)
-        cell->in = (uint64_t)weir_debt_left(cell->in, leaked);
+        cell->in = (uint64_t)debt_left(cell->in, leaked);
     weir_root_quota_use(merge, root_quota, quota);
     /* Presumed units are not cut: their pace ends, or a count replaces them. */
     int64_t presumed = (int64_t)weir_merge_presumed(merge, root_quota, now);
@@ -221,11 +402,11 @@ void weir_merge_edit(struct weir_merge *merge,
     for (struct weir_limiter_cell *cell = root_quota->cells; cell;
          cell = cell->next) {
         if (flips)
-            weir_limiter_cell_drop_pace(merge, cell);
+            drop_cell_pace(merge, cell);
         cell->dry = cell->dry_before = root_quota->dry; /* on a new scale */
         int64_t debt =
             weir_root_quota_rescaled(root_quota, (int64_t)cell->in, from);
-        cell->in = weir_debt_sum(weir_fill_smaller(debt, counted), leaked);
+        cell->in = debt_sum(weir_fill_smaller(debt, counted), leaked);
         if (cell->limiter->connected)
             weir_limiter_cell_set_due(cell, true);
     }
@@ -236,7 +417,7 @@ void weir_merge_drop(struct weir_merge *merge,
 {
     weir_assert(root_quota->live && merge->use_live > 0);
     while (root_quota->cells)
-        weir_limiter_cell_detach(merge, root_quota->cells);
+        detach_cell(merge, root_quota->cells);
     weir_assert(root_quota->cell_count == 0 && root_quota->connected == 0);
     if (merge->upstream && merge->upstream->dropped)
         merge->upstream->dropped(merge->upstream->context, root_quota);
@@ -275,7 +456,7 @@ static void end_paces(struct weir_merge *merge,
     for (struct weir_limiter_cell *cell = root_quota->cells; cell;
          cell = cell->next) {
         if (at >= cell->counted_at && at - cell->counted_at >= merge->pace_most)
-            weir_limiter_cell_drop_pace(merge, cell);
+            drop_cell_pace(merge, cell);
     }
 }
 
@@ -298,69 +479,58 @@ void weir_merge_sweep(struct weir_merge *merge, uint32_t *cursor, uint32_t look,
 
 /* ---- Limiters ---- */
 
-/* Calls 'each' for every cell in use. */
-static void visit_cells(struct weir_merge *merge,
-                        struct weir_merge_limiter *limiter,
-                        void (*each)(struct weir_merge *,
-                                     struct weir_limiter_cell *))
-{
-    for (size_t p = 0; p < limiter->page_capacity; p++) {
-        if (!limiter->pages[p])
-            continue;
-        for (int i = 0; i < WEIR_LIMITER_CELLS_A_PAGE; i++) {
-            struct weir_limiter_cell *cell = &limiter->pages[p]->cell[i];
-            if (cell->root_quota != 0)
-                each(merge, cell);
-        }
-    }
-}
-
-static void cell_connect(struct weir_merge *merge,
-                         struct weir_limiter_cell *cell)
-{
-    weir_assert(cell->limiter->connected);
-    weir_root_quota_at(merge, cell->root_quota)->connected++;
-}
-
-static void cell_disconnect(struct weir_merge *merge,
-                            struct weir_limiter_cell *cell)
-{
-    weir_limiter_cell_drop_pace(merge, cell);
-    weir_assert(weir_root_quota_at(merge, cell->root_quota)->connected > 0);
-    weir_root_quota_at(merge, cell->root_quota)->connected--;
-    weir_limiter_cell_set_due(cell, false);
-}
-
 void weir_merge_connect(struct weir_merge *merge,
                         struct weir_merge_limiter *limiter, bool connected)
 {
+    struct weir_limiter_cell *cell;
+    uint32_t cursor = 0;
     if (limiter->connected == connected)
         return;
     limiter->connected = connected;
     limiter->released = false;
-    visit_cells(merge, limiter, connected ? cell_connect : cell_disconnect);
+    while (weir_merge_next_cell(limiter, &cursor, &cell)) {
+        struct weir_root_quota *root_quota =
+            weir_root_quota_at(merge, cell->root_quota);
+        if (connected) {
+            root_quota->connected++;
+            continue;
+        }
+        drop_cell_pace(merge, cell);
+        weir_assert(root_quota->connected > 0);
+        root_quota->connected--;
+        weir_limiter_cell_set_due(cell, false);
+    }
 }
 
 void weir_merge_mute(struct weir_merge *merge,
                      struct weir_merge_limiter *limiter)
 {
-    visit_cells(merge, limiter, weir_limiter_cell_drop_pace);
+    struct weir_limiter_cell *cell;
+    uint32_t cursor = 0;
+    while (weir_merge_next_cell(limiter, &cursor, &cell))
+        drop_cell_pace(merge, cell);
 }
 
 void weir_merge_release(struct weir_merge *merge,
                         struct weir_merge_limiter *limiter)
 {
+    struct weir_limiter_cell *cell;
+    uint32_t cursor = 0;
     if (limiter->connected || limiter->released)
         return;
     limiter->released = true;
-    visit_cells(merge, limiter, weir_limiter_cell_release);
+    while (weir_merge_next_cell(limiter, &cursor, &cell))
+        release_cell(merge, cell);
 }
 
 void weir_merge_forget(struct weir_merge *merge,
                        struct weir_merge_limiter *limiter)
 {
     const struct weir_mem *mem = &merge->mem;
-    visit_cells(merge, limiter, weir_limiter_cell_detach);
+    struct weir_limiter_cell *cell;
+    uint32_t cursor = 0;
+    while (weir_merge_next_cell(limiter, &cursor, &cell))
+        detach_cell(merge, cell);
     weir_assert(limiter->cells == 0 && limiter->due == 0);
     for (size_t p = 0; p < limiter->page_capacity; p++) {
         if (limiter->pages[p])
@@ -375,17 +545,13 @@ void weir_merge_forget(struct weir_merge *merge,
 bool weir_merge_drained(struct weir_merge *merge,
                         struct weir_merge_limiter *limiter, weir_instant now)
 {
-    for (size_t p = 0; p < limiter->page_capacity; p++) {
-        if (!limiter->pages[p])
-            continue;
-        for (int i = 0; i < WEIR_LIMITER_CELLS_A_PAGE; i++) {
-            const struct weir_limiter_cell *cell = &limiter->pages[p]->cell[i];
-            if (cell->root_quota != 0 && !cell->inflight &&
-                weir_merge_fill(merge,
-                                weir_root_quota_at(merge, cell->root_quota),
-                                now) > 0)
-                return false;
-        }
+    struct weir_limiter_cell *cell;
+    uint32_t cursor = 0;
+    while (weir_merge_next_cell(limiter, &cursor, &cell)) {
+        if (!cell->inflight &&
+            weir_merge_fill(merge, weir_root_quota_at(merge, cell->root_quota),
+                            now) > 0)
+            return false;
     }
     return true;
 }
@@ -435,8 +601,8 @@ static void take_base(struct weir_merge *merge, struct weir_limiter_cell *cell,
     if (known && cell->inflight && announce->in_flight)
         return;
     if (cell->inflight || announce->in_flight) {
-        weir_limiter_cell_release(merge, cell);
-        weir_limiter_cell_drop_pace(merge, cell);
+        release_cell(merge, cell);
+        drop_cell_pace(merge, cell);
         cell->inflight = announce->in_flight;
         cell->last = cell->inflight ? 0 : announce->base;
         return;
@@ -453,17 +619,16 @@ int weir_merge_announce(struct weir_merge *merge,
 {
     if (announce->slot >= WEIR_LIMITER_CELLS_MAX)
         return WEIR_EPROTOCOL;
-    struct weir_limiter_cell *cell =
-        weir_limiter_cell_make(merge, limiter, announce->slot);
+    struct weir_limiter_cell *cell = make_cell(merge, limiter, announce->slot);
     if (!cell)
         return WEIR_ENOMEM;
     bool known = cell->root_quota == weir_root_quota_number(merge, root_quota);
     if (!known) {
         if (cell->root_quota != 0)
-            weir_limiter_cell_detach(merge, cell);
+            detach_cell(merge, cell);
         *cell = (struct weir_limiter_cell){ .limiter = limiter,
                                             .slot = announce->slot };
-        weir_limiter_cell_attach(merge, cell, root_quota);
+        attach_cell(merge, cell, root_quota);
         cell->dry = root_quota->dry - (uint64_t)WEIR_SCALED_MAX;
         cell->dry_before = cell->dry;
         adopt_fill(merge, root_quota, announce, now);
@@ -484,7 +649,7 @@ void weir_merge_unannounce(struct weir_merge *merge,
 {
     struct weir_limiter_cell *cell = weir_limiter_cell_of(limiter, slot);
     if (cell && cell->root_quota != 0)
-        weir_limiter_cell_detach(merge, cell);
+        detach_cell(merge, cell);
 }
 
 static int64_t in_flight_to_64(weir_i128 sum)
@@ -529,11 +694,11 @@ static int64_t charge_cell(struct weir_merge *merge,
     weir_assert(root_quota->debt_most >= 0);
     uint64_t leaked =
         weir_leaked(root_quota->bucket.leak, weir_merge_elapsed(merge, now));
-    int64_t debt = weir_debt_left(cell->in, leaked);
+    int64_t debt = debt_left(cell->in, leaked);
     if (!no_debt && units > 0) {
         /* It is unknown which limiter an adopted fill came from. */
         int64_t room = root_quota->debt_most - debt -
-                       weir_debt_left(root_quota->adopted, leaked);
+                       debt_left(root_quota->adopted, leaked);
         units =
             weir_limiter_cell_cut(merge, root_quota, cell, units, room, now);
     }
@@ -544,7 +709,7 @@ static int64_t charge_cell(struct weir_merge *merge,
     /* Units that only lift an empty bucket are no debt of the limiter. */
     if (moved > scaled)
         moved = scaled > -debt ? (int64_t)scaled : -debt;
-    cell->in = weir_debt_sum(debt + moved, leaked);
+    cell->in = debt_sum(debt + moved, leaked);
     return units;
 }
 
@@ -566,14 +731,32 @@ static void count_in_flight(struct weir_merge *merge,
 {
     weir_assert(cell->inflight);
     merge->merged++;
-    weir_limiter_cell_set_carried(merge, root_quota, cell, carried);
-    weir_limiter_cell_set_in_flight(merge, root_quota, cell, total);
+    set_cell_carried(merge, root_quota, cell, carried);
+    set_cell_in_flight(merge, root_quota, cell, total);
     /* The region passes its whole count up, whichever root carries it. */
     if (merge->upstream)
         weir_merge_enqueue(merge, root_quota, WEIR_MERGE_CARRYING);
     if (root_quota->counted &&
         weir_limiter_cell_is_owed(merge, root_quota, cell, now))
         weir_limiter_cell_set_due(cell, true);
+}
+
+/* Takes the units and the pace that the cell's limiter hands over. 'refused':
+ * units more than at its last report. */
+static void carry_cell(struct weir_merge *merge,
+                       struct weir_root_quota *root_quota,
+                       struct weir_limiter_cell *cell,
+                       const struct weir_count *count, uint64_t refused,
+                       weir_duration late_from)
+{
+    root_quota->carried += (uint64_t)count->carry;
+    if ((int64_t)refused > 0)
+        root_quota->carried_refused += refused;
+    set_cell_carried(merge, root_quota, cell, true);
+    if (count->carry != 0 && late_from > merge->late_from)
+        merge->late_from = late_from;
+    weir_merge_enqueue(merge, root_quota, WEIR_MERGE_CARRYING);
+    weir_assert(cell->carried);
 }
 
 bool weir_merge_count(struct weir_merge *merge,
@@ -622,9 +805,9 @@ bool weir_merge_count(struct weir_merge *merge,
     bool presumes =
         merge->slack && !root_quota->unlimited && !root_quota->inflight;
     uint64_t pace = presumes ? count->pace : 0;
-    weir_limiter_cell_set_carried(merge, root_quota, cell, false);
-    int64_t instead = weir_limiter_cell_set_pace(merge, root_quota, cell, pace,
-                                                 count->ahead, now);
+    set_cell_carried(merge, root_quota, cell, false);
+    int64_t instead =
+        set_cell_pace(merge, root_quota, cell, pace, count->ahead, now);
     bool no_debt = report->late_from > 0 || late > 0 || merge->detached;
     delta = charge_cell(merge, root_quota, cell, delta, instead, no_debt, now);
     note_moved(root_quota, delta, instead);
@@ -633,8 +816,8 @@ bool weir_merge_count(struct weir_merge *merge,
     if (merge->upstream)
         weir_merge_enqueue(merge, root_quota, WEIR_MERGE_CARRYING);
     if (carried)
-        weir_limiter_cell_carry(merge, root_quota, cell, count, refused_delta,
-                                report->late_from);
+        carry_cell(merge, root_quota, cell, count, refused_delta,
+                   report->late_from);
     cell->dry_before = cell->dry;
     cell->dry = root_quota->dry;
     if (root_quota->counted) {

@@ -275,6 +275,11 @@ bool weir_merge_count(struct weir_merge *merge,
                       const struct weir_count *count,
                       const struct weir_report *report, weir_instant now);
 
+/* Walks the limiter's cells in use: begin with '*cursor' 0; false at the end.
+ * Cells may be unannounced meanwhile. */
+bool weir_merge_next_cell(const struct weir_merge_limiter *limiter,
+                          uint32_t *cursor, struct weir_limiter_cell **out);
+
 /* ---- Carried units ---- */
 
 /* Calls 'each' for root quotas whose carried units moved, or presumably move,

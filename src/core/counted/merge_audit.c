@@ -119,12 +119,10 @@ void weir_merge_audit(struct weir_merge *merge, uint32_t n)
 
 static uint32_t cells_in_use(const struct weir_merge_limiter *limiter)
 {
-    uint32_t cells = 0;
-    for (size_t p = 0; p < limiter->page_capacity; p++) {
-        const struct weir_limiter_cell_page *page = limiter->pages[p];
-        for (int i = 0; page && i < WEIR_LIMITER_CELLS_A_PAGE; i++)
-            cells += page->cell[i].root_quota != 0;
-    }
+    struct weir_limiter_cell *cell;
+    uint32_t cells = 0, cursor = 0;
+    while (weir_merge_next_cell(limiter, &cursor, &cell))
+        cells++;
     return cells;
 }
 

@@ -9,6 +9,32 @@
 
 #include "core/base/hash.h"
 
+/* ---- Limiter cells ---- */
+
+struct weir_limiter_cell *weir_limiter_cell_of(
+    const struct weir_merge_limiter *limiter, uint32_t slot)
+{
+    size_t page = slot / WEIR_LIMITER_CELLS_A_PAGE;
+    if (page >= limiter->page_capacity || !limiter->pages[page])
+        return NULL;
+    return &limiter->pages[page]->cell[slot % WEIR_LIMITER_CELLS_A_PAGE];
+}
+
+bool weir_merge_next_cell(const struct weir_merge_limiter *limiter,
+                          uint32_t *cursor, struct weir_limiter_cell **out)
+{
+    size_t end = limiter->page_capacity * WEIR_LIMITER_CELLS_A_PAGE;
+    while (*cursor < end) {
+        struct weir_limiter_cell *cell = weir_limiter_cell_of(limiter, *cursor);
+        *cursor += cell ? 1 : WEIR_LIMITER_CELLS_A_PAGE;
+        if (!cell || cell->root_quota == 0)
+            continue;
+        *out = cell;
+        return true;
+    }
+    return false;
+}
+
 /* ---- Presumed units: a pace over the time since its count came ---- */
 
 uint64_t weir_root_quota_scaled_pace(const struct weir_root_quota *root_quota,

@@ -63,37 +63,3 @@ uint64_t weir_merge_ahead(const struct weir_merge *merge,
     weir_u128 units = sum >> WEIR_PACE_SHIFT;
     return units < WEIR_AHEAD_MAX ? (uint64_t)units : WEIR_AHEAD_MAX;
 }
-
-/* ---- Units that a cell's limiter hands over ---- */
-
-void weir_limiter_cell_set_carried(struct weir_merge *merge,
-                                   struct weir_root_quota *root_quota,
-                                   struct weir_limiter_cell *cell, bool carried)
-{
-    weir_assert(weir_root_quota_at(merge, cell->root_quota) == root_quota);
-    if (cell->carried == carried)
-        return;
-    weir_u128 from = (weir_u128)cell->pace * cell->paced_at;
-    cell->carried = carried;
-    root_quota->carried_pace += carried ? cell->pace : 0 - cell->pace;
-    root_quota->carried_from += carried ? from : 0 - from;
-    uint64_t in_flight = cell->inflight ? cell->last : 0;
-    root_quota->carried_in_flight += carried ? in_flight : 0 - in_flight;
-    weir_merge_enqueue(merge, root_quota, WEIR_MERGE_CARRYING);
-}
-
-void weir_limiter_cell_carry(struct weir_merge *merge,
-                             struct weir_root_quota *root_quota,
-                             struct weir_limiter_cell *cell,
-                             const struct weir_count *count, uint64_t refused,
-                             weir_duration late_from)
-{
-    root_quota->carried += (uint64_t)count->carry;
-    if ((int64_t)refused > 0)
-        root_quota->carried_refused += refused;
-    weir_limiter_cell_set_carried(merge, root_quota, cell, true);
-    if (count->carry != 0 && late_from > merge->late_from)
-        merge->late_from = late_from;
-    weir_merge_enqueue(merge, root_quota, WEIR_MERGE_CARRYING);
-    weir_assert(cell->carried);
-}

@@ -34,6 +34,9 @@ static inline int64_t weir_fill_smaller(int64_t a, int64_t b)
 
 /* ---- merge_bucket.c ---- */
 
+/* The cell of a slot; NULL: none was made. */
+struct weir_limiter_cell *weir_limiter_cell_of(
+    const struct weir_merge_limiter *limiter, uint32_t slot);
 /* Pace times nanoseconds as a fill; not below 0, for a clock may step back, and
  * bounded, for peers may lie. */
 uint64_t weir_root_quota_scaled_pace(const struct weir_root_quota *root_quota,
@@ -79,22 +82,6 @@ struct weir_root_quota *weir_merge_dequeue(struct weir_merge *merge,
 void weir_root_quota_free_if_left(struct weir_merge *merge,
                                   struct weir_root_quota *root_quota);
 
-/* ---- merge_carry.c ---- */
-
-/* From now on the cell's pace, or its units in flight, are in the carried sums,
- * or aren't. */
-void weir_limiter_cell_set_carried(struct weir_merge *merge,
-                                   struct weir_root_quota *root_quota,
-                                   struct weir_limiter_cell *cell,
-                                   bool carried);
-/* Takes the units and the pace that the cell's limiter hands over. 'refused':
- * units more than at its last report. */
-void weir_limiter_cell_carry(struct weir_merge *merge,
-                             struct weir_root_quota *root_quota,
-                             struct weir_limiter_cell *cell,
-                             const struct weir_count *count, uint64_t refused,
-                             weir_duration late_from);
-
 /* ---- merge_debt.c ---- */
 
 /* The most that the bucket holds, scaled. */
@@ -111,54 +98,7 @@ int64_t weir_limiter_cell_cut(struct weir_merge *merge,
                               struct weir_root_quota *root_quota,
                               const struct weir_limiter_cell *cell,
                               int64_t units, int64_t room, weir_instant now);
-/* A debt: its sum less 'leaked', all that has leaked. One larger than any
- * bucket is 0: the sums wrapped while it was idle. */
-static inline int64_t weir_debt_left(uint64_t in, uint64_t leaked)
-{
-    int64_t debt = (int64_t)(in - leaked);
-    return debt > 0 && debt <= WEIR_SCALED_MAX ? debt : 0;
-}
-/* The inverse: the sum for a debt; one below 0 counts as 0. */
-static inline uint64_t weir_debt_sum(int64_t debt, uint64_t leaked)
-{
-    return leaked + (uint64_t)(debt > 0 ? debt : 0);
-}
 
-/* ---- merge_cell.c ---- */
-
-/* The cell of a slot; NULL: none was made. */
-struct weir_limiter_cell *weir_limiter_cell_of(
-    const struct weir_merge_limiter *limiter, uint32_t slot);
-/* The same, made if need be; NULL: no memory. */
-struct weir_limiter_cell *weir_limiter_cell_make(
-    struct weir_merge *merge, struct weir_merge_limiter *limiter,
-    uint32_t slot);
-/* Enters a free cell with limiter and slot into the root quota's list, and
- * takes it out again: with its pace and its units in flight. */
-void weir_limiter_cell_attach(struct weir_merge *merge,
-                              struct weir_limiter_cell *cell,
-                              struct weir_root_quota *root_quota);
-void weir_limiter_cell_detach(struct weir_merge *merge,
-                              struct weir_limiter_cell *cell);
-/* From now on the cell's limiter has 'units' in flight. */
-void weir_limiter_cell_set_in_flight(struct weir_merge *merge,
-                                     struct weir_root_quota *root_quota,
-                                     struct weir_limiter_cell *cell,
-                                     uint64_t units);
-/* Gives back the cell's units in flight. */
-void weir_limiter_cell_release(struct weir_merge *merge,
-                               struct weir_limiter_cell *cell);
-/* From now on the root presumes 'pace' for the cell, which is already 'ahead'.
- * The units presumed so far stay in the bucket and are returned, scaled: the
- * count replaces them. */
-int64_t weir_limiter_cell_set_pace(struct weir_merge *merge,
-                                   struct weir_root_quota *root_quota,
-                                   struct weir_limiter_cell *cell,
-                                   uint64_t pace, uint64_t ahead,
-                                   weir_instant now);
-/* Ends the cell's pace: its limiter is gone, or silent. */
-void weir_limiter_cell_drop_pace(struct weir_merge *merge,
-                                 struct weir_limiter_cell *cell);
 /* Marks whether the cell's limiter is to be sent a fill of it. */
 static inline void weir_limiter_cell_set_due(struct weir_limiter_cell *cell,
                                              bool due)

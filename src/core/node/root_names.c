@@ -131,56 +131,31 @@ bool weir_root_names_may(struct weir_root *root, uint32_t index,
 
 /* ---- Cells of an earlier link ---- */
 
-struct walk {
-    struct weir_root *root;
-    uint32_t index;
-    struct weir_merge_limiter *cells;
-};
-
-typedef void each_fn(const struct walk *walk, uint32_t slot,
-                     struct weir_text name);
-
-static void visit_named_cells(const struct walk *walk, each_fn *each)
+static struct weir_text cell_name(const struct weir_root *root,
+                                  const struct weir_limiter_cell *cell)
 {
-    for (size_t i = 0; i < walk->cells->page_capacity; i++) {
-        const struct weir_limiter_cell_page *page = walk->cells->pages[i];
-        for (size_t k = 0; page && k < WEIR_LIMITER_CELLS_A_PAGE; k++) {
-            const struct weir_limiter_cell *cell = &page->cell[k];
-            if (cell->root_quota == 0)
-                continue;
-            weir_assert(cell->root_quota <= walk->root->merge.use_used);
-            const struct weir_root_quota *root_quota =
-                &walk->root->merge.uses[cell->root_quota - 1];
-            each(walk, cell->slot,
-                 (struct weir_text){ root_quota->name, root_quota->name_len });
-        }
-    }
-}
-
-static void note_cell_name(const struct walk *walk, uint32_t slot,
-                           struct weir_text name)
-{
-    (void)slot;
-    weir_root_names_come(walk->root, walk->index, name);
-}
-
-static void drop_denied(const struct walk *walk, uint32_t slot,
-                        struct weir_text name)
-{
-    if (!is_name_allowed(walk->root, &walk->root->peers[walk->index], name))
-        weir_merge_unannounce(&walk->root->merge, walk->cells, slot);
+    weir_assert(cell->root_quota <= root->merge.use_used);
+    const struct weir_root_quota *root_quota =
+        &root->merge.uses[cell->root_quota - 1];
+    return (struct weir_text){ root_quota->name, root_quota->name_len };
 }
 
 void weir_root_names_attach(struct weir_root *root, uint32_t index)
 {
     const struct root_peer *peer = &root->peers[index];
     weir_assert(peer->greeted);
-    const struct walk walk = { root, index,
-                               &root->limiters[peer->limiter]->cells };
+    struct weir_merge_limiter *cells = &root->limiters[peer->limiter]->cells;
+    struct weir_limiter_cell *cell;
+    uint32_t cursor = 0;
     if (!is_limited(peer))
         return;
-    visit_named_cells(&walk, note_cell_name);
-    visit_named_cells(&walk, drop_denied);
+    while (weir_merge_next_cell(cells, &cursor, &cell))
+        weir_root_names_come(root, index, cell_name(root, cell));
+    cursor = 0;
+    while (weir_merge_next_cell(cells, &cursor, &cell)) {
+        if (!is_name_allowed(root, peer, cell_name(root, cell)))
+            weir_merge_unannounce(&root->merge, cells, cell->slot);
+    }
 }
 
 /* ---- Life ---- */
