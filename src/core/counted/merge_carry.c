@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * counted/merge_carry.c - units that limiters hand to a root with an upstream.
  *
- * Each limiter names one root of its region its carrier (tally_carry.c). The
+ * Each limiter names one root of its region its carrier (tally_answer.c). The
  * units and paces that it hands over are summed apart ('carried'), and the
  * region's limiter half reports them upwards. Such a root knows two fills of a
  * bucket: its own, of all that limiters reported to it, and the fill from

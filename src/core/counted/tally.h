@@ -92,7 +92,7 @@ struct weir_tally_handed {
     uint64_t total;
     uint32_t generation; /* of the slot; 0: none yet */
     bool inflight;       /* none are: a carrier takes the units in flight as
-                          * they are (tally_carry.c) */
+                          * they are (tally_answer.c) */
 };
 
 /* One root link. */
@@ -271,7 +271,7 @@ void weir_tally_unshare(struct weir_tally *tally, uint32_t slot,
 void weir_tally_disown(struct weir_tally *tally, weir_instant now);
 
 /* Audits the links, and their cells of the next 'n' slots, in a circle: an
- * assertion fails if what belongs together disagrees (tally_audit.c). */
+ * assertion fails if what belongs together disagrees. */
 void weir_tally_audit(struct weir_tally *tally, uint32_t n);
 
 #endif /* WEIR_TALLY_H */

@@ -50,6 +50,9 @@ struct weir_tally_cell *weir_tally_cell_of(struct weir_tally *tally,
                                            struct weir_tally_link *link,
                                            uint32_t slot,
                                            const struct weir_slot_view *view);
+/* Units handed over of the slot in its present life, of its present kind. */
+uint64_t *weir_tally_handed_of(struct weir_tally *tally, uint32_t slot,
+                               uint32_t generation, bool inflight);
 
 /* ---- tally_stop.c ---- */
 
@@ -96,29 +99,6 @@ void weir_tally_learn_part(struct weir_tally *tally, uint32_t slot,
 void weir_tally_learn_hold(struct weir_tally *tally, uint32_t slot, bool blind,
                            weir_instant now);
 
-/* ---- tally_carry.c ---- */
-
-/* Units handed over of the slot in its present life, of its present kind. */
-uint64_t *weir_tally_handed_of(struct weir_tally *tally, uint32_t slot,
-                               uint32_t generation, bool inflight);
-/* The root didn't take the units that the unanswered report handed over. */
-void weir_tally_hand_back(struct weir_tally *tally, uint32_t slot,
-                          const struct weir_tally_cell *cell);
-/* The root knows the slot: the units not handed over with the announcement are
- * to follow soon. */
-void weir_tally_hand_rest(struct weir_tally *tally,
-                          struct weir_tally_link *link, uint32_t slot);
-/* A report of the slot was answered. If its units in flight are at the carrier
- * now, former carriers are to be sent that they aren't carriers. */
-void weir_tally_take_over(struct weir_tally *tally,
-                          struct weir_tally_link *link, uint32_t slot);
-/* A root gives back the units in flight of a limiter that is silent for long:
- * all of them are reported again. */
-void weir_tally_report_in_flight(struct weir_tally *tally,
-                                 struct weir_tally_link *link);
-/* Whether carriers have, and have answered, the count up to 'total'. */
-bool weir_tally_is_handed(const struct weir_tally *tally, uint32_t slot,
-                          uint64_t total);
 /* Units of the slot's count that are only presumed. */
 static inline uint64_t weir_tally_ahead_of(const struct weir_tally *tally,
                                            uint32_t slot)

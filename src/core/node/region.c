@@ -35,7 +35,7 @@
  * root finds its own and refuses that link. While the other links stand, it is
  * refused at once.
  *
- * Rejected: sending presumed units as passed (tally_carry.c says which would
+ * Rejected: sending presumed units as passed (tally_answer.c says which would
  * count twice), and adding the two fills less the common part (it is unknown:
  * another root of the region may carry some). */
 
