@@ -319,11 +319,8 @@ size_t weir_merge_tell(struct weir_merge *merge,
  * An assertion fails if kept sums, lists, queues or the index disagree. A
  * release leaves out the cells of a root quota, and the pages of a limiter,
  * that has more of them than this. */
-#ifdef WEIR_AUDITS
-#define WEIR_MERGE_AUDIT_CELLS UINT32_MAX
-#else
-#define WEIR_MERGE_AUDIT_CELLS 16u
-#endif
+#define WEIR_MERGE_AUDIT_CELLS \
+    (WEIR_AUDITS_PER_TICK < UINT32_MAX ? 16 : UINT32_MAX)
 /* Audits the next 'n' root quotas and their limiter cells, in a circle. */
 void weir_merge_audit(struct weir_merge *merge, uint32_t n);
 /* Audits a limiter's count of cells, and of cells with a fill to send. */

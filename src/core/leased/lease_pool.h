@@ -208,11 +208,8 @@ size_t weir_lease_pool_bands(const struct weir_lease_pool *pool,
 /* Audits the sums over all holders and the next 'n' holders, in a circle: an
  * assertion fails if sums, claims, lists or counts disagree. A release leaves
  * the sums out if there are more holders than this (lease_pool_audit.c). */
-#ifdef WEIR_AUDITS
-#define WEIR_LEASE_POOL_AUDIT_HOLDERS UINT32_MAX
-#else
-#define WEIR_LEASE_POOL_AUDIT_HOLDERS 16u
-#endif
+#define WEIR_LEASE_POOL_AUDIT_HOLDERS \
+    (WEIR_AUDITS_PER_TICK < UINT32_MAX ? 16 : UINT32_MAX)
 void weir_lease_pool_audit(struct weir_lease_pool *pool, uint32_t n);
 
 #endif /* WEIR_LEASE_POOL_H */
