@@ -243,7 +243,7 @@ static void send_request(struct weir_doorman *stage, uint32_t caller,
 {
     struct caller *c = &stage_fleet(stage)->callers[caller];
     struct weir_lease_holder_ask said;
-    weir_lease_holder_ask(&c->holder, &said, world(now));
+    weir_lease_holder_ask(&c->holder, c->holder.number + 1, &said, world(now));
     struct message message = { .what = ASK,
                                .caller = caller,
                                .stream = c->stream,
@@ -267,8 +267,8 @@ static weir_instant send_request_if_due(struct weir_doorman *stage,
     if (c->stream && stage_time(weir_lease_holder_due(&c->holder)) <= now)
         send_request(stage, caller, now);
     const weir_instant ends[] = {
-        stage_time(weir_lease_holder_expiry(&c->holder)),
-        stage_time(weir_lease_holder_safe_until(&c->holder)),
+        stage_time(c->holder.expiry),
+        stage_time(c->holder.safe_until),
     };
     weir_instant due =
         c->stream ? stage_time(weir_lease_holder_due(&c->holder)) : WEIR_NEVER;
@@ -291,7 +291,7 @@ static void run_holder(struct weir_doorman *stage, uint32_t client,
     double limit = weir_lease_holder_limit(&c->holder, world(now));
     if (limit != stage->clients[client].given)
         weir_doorman_give(stage, client, limit, now);
-    bool leased = stage_time(weir_lease_holder_expiry(&c->holder)) > now;
+    bool leased = stage_time(c->holder.expiry) > now;
     if (c->leased && !leased)
         weir_doorman_count(stage, WEIR_DOORMAN_EXPIRIES);
     c->leased = leased;

@@ -204,7 +204,7 @@ static void pool_acts(struct fleet *fleet)
 static void settle(struct fleet *fleet, unsigned h)
 {
     struct weir_lease_holder *holder = &fleet->holders[h];
-    if (fleet->now >= weir_lease_holder_expiry(holder))
+    if (fleet->now >= holder->expiry)
         fleet->in_use[h] = 0; /* permit_timeout is the lease here */
     if (holder->inflight)
         weir_lease_holder_in_use(holder, fleet->in_use[h]);
@@ -255,7 +255,7 @@ static void holder_acts(struct fleet *fleet, unsigned h)
                                .holder = h,
                                .name = fleet->names[h],
                                .term = fleet->asks_term[h] };
-    weir_lease_holder_ask(holder, &message.ask, fleet->now);
+    weir_lease_holder_ask(holder, holder->number + 1, &message.ask, fleet->now);
     send(fleet, &message);
 }
 

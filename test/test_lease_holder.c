@@ -41,14 +41,14 @@ static struct weir_lease_holder made(enum weir_on_stale on_stale, bool inflight)
 static uint64_t asked(struct weir_lease_holder *holder, weir_instant now)
 {
     struct weir_lease_holder_ask ask;
-    weir_lease_holder_ask(holder, &ask, now);
+    weir_lease_holder_ask(holder, holder->number + 1, &ask, now);
     return ask.number;
 }
 
 static uint64_t taken(struct weir_lease_holder *holder, weir_instant now)
 {
     struct weir_lease_holder_ask ask;
-    weir_lease_holder_ask(holder, &ask, now);
+    weir_lease_holder_ask(holder, holder->number + 1, &ask, now);
     return ask.taken;
 }
 
@@ -94,14 +94,14 @@ static void test_a_lease_runs_from_the_sending(void **state)
     struct weir_lease_holder holder = made(WEIR_STALE_LIMIT, false);
     uint64_t number = asked(&holder, START);
     assert_true(answer(&holder, number, 1, 50, START + 3 * S));
-    ASSERT_SAME(weir_lease_holder_expiry(&holder), START + 20 * S);
+    ASSERT_SAME(holder.expiry, START + 20 * S);
     ASSERT_SAME(weir_lease_holder_limit(&holder, START + 20 * S - 1), 50);
     ASSERT_SAME(weir_lease_holder_limit(&holder, START + 20 * S), 0);
     /* two requests are under way; each answer's lease counts from its own */
     uint64_t first = asked(&holder, START + 5 * S);
     uint64_t second = asked(&holder, START + 6 * S);
     assert_true(answer(&holder, second, 2, 40, START + 7 * S));
-    ASSERT_SAME(weir_lease_holder_expiry(&holder), START + 26 * S);
+    ASSERT_SAME(holder.expiry, START + 26 * S);
     /* a newer answer has come first */
     assert_false(answer(&holder, first, 2, 70, START + 7 * S));
     ASSERT_SAME(weir_lease_holder_limit(&holder, START + 7 * S), 40);
@@ -149,15 +149,15 @@ static void test_numbers_of_the_caller(void **state)
     (void)state;
     struct weir_lease_holder holder = made(WEIR_STALE_LIMIT, false);
     struct weir_lease_holder_ask ask;
-    weir_lease_holder_ask_by(&holder, 1000, &ask, START);
+    weir_lease_holder_ask(&holder, 1000, &ask, START);
     ASSERT_SAME(ask.number, 1000);
-    weir_lease_holder_ask_by(&holder, 5000, &ask, START + S);
+    weir_lease_holder_ask(&holder, 5000, &ask, START + S);
     assert_false(answer(&holder, 999, 1, 50, START + S));
     assert_false(answer(&holder, 4999, 1, 50, START + S));
     assert_true(answer(&holder, 1000, 1, 50, START + S));
-    ASSERT_SAME(weir_lease_holder_expiry(&holder), START + 20 * S);
+    ASSERT_SAME(holder.expiry, START + 20 * S);
     assert_true(answer(&holder, 5000, 2, 50, START + S));
-    ASSERT_SAME(weir_lease_holder_expiry(&holder), START + 21 * S);
+    ASSERT_SAME(holder.expiry, START + 21 * S);
     weir_lease_holder_lost(&holder, START + S);
     assert_false(answer(&holder, 5000, 3, 90, START + S));
     asked(&holder, START + S);
@@ -250,7 +250,7 @@ static void test_terms(void **state)
         weir_lease_holder_granted(&holder, under_way, 3, &grant, START + S));
     ASSERT_SAME(weir_lease_holder_limit(&holder, START + S), 50);
     struct weir_lease_holder_ask ask;
-    weir_lease_holder_ask(&holder, &ask, START + S);
+    weir_lease_holder_ask(&holder, holder.number + 1, &ask, START + S);
     ASSERT_SAME(ask.taken, 0);
     ASSERT_SAME(ask.has, 50);
     /* a push of the new master before its answer would continue a lease of
@@ -261,7 +261,7 @@ static void test_terms(void **state)
     assert_true(weir_lease_holder_granted(&holder, ask.number, 4, &grant,
                                           START + 2 * S));
     ASSERT_SAME(weir_lease_holder_limit(&holder, START + 2 * S), 40);
-    ASSERT_SAME(weir_lease_holder_expiry(&holder), START + 21 * S);
+    ASSERT_SAME(holder.expiry, START + 21 * S);
     /* the old master sends again */
     number = asked(&holder, START + 2 * S);
     grant = answer_of(99, 90);
@@ -307,7 +307,7 @@ static void test_stale(void **state)
         ASSERT_SAME(weir_lease_holder_limit(&holder, at), rows[i].limit);
         ASSERT_SAME(weir_lease_holder_has(&holder, at), rows[i].has);
         at = START + 40 * S;
-        ASSERT_SAME(weir_lease_holder_safe_until(&holder), at);
+        ASSERT_SAME(holder.safe_until, at);
         ASSERT_SAME(weir_lease_holder_limit(&holder, at - 1), rows[i].limit);
         bool pass = rows[i].on_stale == WEIR_STALE_PASS;
         ASSERT_SAME(weir_lease_holder_limit(&holder, at), pass ? INFINITY : 0);
@@ -325,11 +325,11 @@ static void test_says_its_safe_capacity(void **state)
     for (size_t i = 0; i < WEIR_COUNT_OF(how); i++) {
         struct weir_lease_holder holder = made(how[i], false);
         answer(&holder, asked(&holder, START), 1, 50, START);
-        weir_lease_holder_ask(&holder, &ask, START);
+        weir_lease_holder_ask(&holder, holder.number + 1, &ask, START);
         ASSERT_SAME(ask.safe, i < 2 ? 0 : 2);
-        weir_lease_holder_ask(&holder, &ask, START + 39 * S);
+        weir_lease_holder_ask(&holder, holder.number + 1, &ask, START + 39 * S);
         ASSERT_SAME(ask.safe, i < 2 ? 0 : 2);
-        weir_lease_holder_ask(&holder, &ask, START + 40 * S);
+        weir_lease_holder_ask(&holder, holder.number + 1, &ask, START + 40 * S);
         ASSERT_SAME(ask.safe, 0);
     }
 }
@@ -351,12 +351,12 @@ static void test_between(void **state)
     assert_true(lease.expiry == START + 20 * S &&
                 lease.safe_until == START + 40 * S);
     /* It may not know all grants: it acknowledges nothing. */
-    weir_lease_holder_ask(&holder, &ask, START);
+    weir_lease_holder_ask(&holder, holder.number + 1, &ask, START);
     assert_true(ask.learning && ask.taken == 0);
     weir_lease_holder_learning(&holder, false);
     weir_lease_holder_promised(&holder, 3);
     weir_lease_holder_in_use(&holder, 50);
-    weir_lease_holder_ask(&holder, &ask, START);
+    weir_lease_holder_ask(&holder, holder.number + 1, &ask, START);
     assert_true(!ask.learning &&
                 ask.taken == 0); /* it promised more than it has */
     ASSERT_SAME(ask.safe, 3);
@@ -695,7 +695,7 @@ static void test_never_nan(void **state)
             if (chance == 1)
                 weir_lease_holder_use(&holder, &total, now);
             struct weir_lease_holder_ask ask;
-            weir_lease_holder_ask(&holder, &ask, now);
+            weir_lease_holder_ask(&holder, holder.number + 1, &ask, now);
             assert_compare(ask.wants, >=, 0);
             assert_compare(ask.wants, <=, WEIR_LEASE_UNITS_MAX);
             assert_compare(ask.has, >=, 0);

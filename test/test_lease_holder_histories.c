@@ -151,7 +151,7 @@ static void pool_hears(struct model *model, const struct message *message)
 static void settle(struct model *model, unsigned h)
 {
     struct weir_lease_holder *holder = &model->holders[h];
-    if (model->now >= weir_lease_holder_expiry(holder))
+    if (model->now >= holder->expiry)
         model->in_use[h] = 0; /* permit_timeout is the lease here */
     if (holder->inflight)
         weir_lease_holder_in_use(holder, model->in_use[h]);
@@ -205,7 +205,7 @@ static void holder_acts(struct model *model, unsigned h)
     struct message message = { .to_pool = true,
                                .holder = h,
                                .term = model->asks_term[h] };
-    weir_lease_holder_ask(holder, &message.ask, model->now);
+    weir_lease_holder_ask(holder, holder->number + 1, &message.ask, model->now);
     send(model, &message);
 }
 
@@ -259,8 +259,7 @@ static void play(struct model *model, uint64_t seed, unsigned ticks)
             holder_acts(model, h);
         }
         for (unsigned h = 0; h < HOLDERS; h++)
-            model->expired +=
-                model->now >= weir_lease_holder_expiry(&model->holders[h]);
+            model->expired += model->now >= model->holders[h].expiry;
         check(model);
     }
 }

@@ -95,7 +95,7 @@ static void poisson(double load)
         if (weir_lease_holder_due(&holder) > now)
             continue;
         struct weir_lease_holder_ask ask;
-        weir_lease_holder_ask(&holder, &ask, now);
+        weir_lease_holder_ask(&holder, holder.number + 1, &ask, now);
         const struct weir_grant grant = { .serial = ask.number,
                                           .capacity = ask.wants,
                                           .lease = 20 * S,
@@ -137,7 +137,7 @@ static void test_less_is_said_once(void **state)
         if (weir_lease_holder_due(&holder) > now)
             continue;
         struct weir_lease_holder_ask ask;
-        weir_lease_holder_ask(&holder, &ask, now);
+        weir_lease_holder_ask(&holder, holder.number + 1, &ask, now);
         const struct weir_grant grant = { .serial = ask.number,
                                           .capacity = ask.wants,
                                           .lease = 20 * S,
@@ -162,7 +162,7 @@ static void test_8000_dont_ask_at_one_instant(void **state)
         weir_instant now = START;
         for (uint64_t serial = 1; now < START + 60 * S; serial++) {
             struct weir_lease_holder_ask ask;
-            weir_lease_holder_ask(&holder, &ask, now);
+            weir_lease_holder_ask(&holder, holder.number + 1, &ask, now);
             const struct weir_grant grant = { .serial = serial,
                                               .capacity = 50,
                                               .lease = 20 * S,

@@ -263,19 +263,20 @@ static void test_who_is_forgotten_shows_no_roster_token(void **state)
     struct weir_lease_holder holder;
     struct weir_lease_holder_ask ask;
     weir_lease_holder_init(&holder, WEIR_STALE_SHARE, false, 1, BEGIN);
-    weir_lease_holder_ask(&holder, &ask, QUIET);
+    weir_lease_holder_ask(&holder, holder.number + 1, &ask, QUIET);
     struct weir_grant grant = shows_at(b, ann, 0, 0, QUIET);
     assert_int_not_equal(grant.roster_token, 0);
     assert_near(grant.safe, 0);
     assert_true(
         weir_lease_holder_granted(&holder, ask.number, 1, &grant, QUIET));
     weir_lease_holder_lost(&holder, QUIET);
-    weir_lease_holder_ask(&holder, &ask, QUIET + 60 * WEIR_SECOND - 1);
+    weir_lease_holder_ask(&holder, holder.number + 1, &ask,
+                          QUIET + 60 * WEIR_SECOND - 1);
     assert_int_equal(ask.roster_token, grant.roster_token);
     weir_instant over = QUIET + (60 + 8) * WEIR_SECOND;
     weir_lease_pool_tick(b, over);
     assert_near(shows_at(b, named(b, EVE), 0, 0, over).capacity, 40);
-    weir_lease_holder_ask(&holder, &ask, over);
+    weir_lease_holder_ask(&holder, holder.number + 1, &ask, over);
     assert_int_equal(ask.roster_token, 0);
     weir_lease_pool_free(b);
 }

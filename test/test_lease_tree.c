@@ -390,7 +390,7 @@ static void ask_if_due(struct tree *t, uint32_t caller)
     struct message message = {
         .to_pool = true, .caller = caller, .life = c->life, .term = c->asks_term
     };
-    weir_lease_holder_ask_by(&c->holder, ++c->number, &message.ask, t->now);
+    weir_lease_holder_ask(&c->holder, ++c->number, &message.ask, t->now);
     message.band =
         (struct weir_band){ .clients = 1, .wants = message.ask.wants };
     if (!is_client(caller))

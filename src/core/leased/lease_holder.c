@@ -359,17 +359,6 @@ double weir_lease_holder_limit(const struct weir_lease_holder *holder,
     return safe_at(holder, now);
 }
 
-weir_instant weir_lease_holder_expiry(const struct weir_lease_holder *holder)
-{
-    return holder->expiry;
-}
-
-weir_instant weir_lease_holder_safe_until(
-    const struct weir_lease_holder *holder)
-{
-    return holder->safe_until;
-}
-
 weir_instant weir_lease_holder_owes_until(
     const struct weir_lease_holder *holder)
 {
@@ -434,9 +423,8 @@ weir_instant weir_lease_holder_due(const struct weir_lease_holder *holder)
     return holder->pressing ? 0 : holder->due_at;
 }
 
-void weir_lease_holder_ask_by(struct weir_lease_holder *holder, uint64_t number,
-                              struct weir_lease_holder_ask *out,
-                              weir_instant now)
+void weir_lease_holder_ask(struct weir_lease_holder *holder, uint64_t number,
+                           struct weir_lease_holder_ask *out, weir_instant now)
 {
     weir_assert(number > holder->number);
     unsigned place = holder->sent_next++ % WEIR_LEASE_HOLDER_ASKS;
@@ -467,12 +455,6 @@ void weir_lease_holder_ask_by(struct weir_lease_holder *holder, uint64_t number,
         .roster_token = holder->met ? 0 : roster_had(holder, now),
     };
     weir_assert(holder->patience <= WEIR_LEASE_HOLDER_PATIENCE_MAX);
-}
-
-void weir_lease_holder_ask(struct weir_lease_holder *holder,
-                           struct weir_lease_holder_ask *out, weir_instant now)
-{
-    weir_lease_holder_ask_by(holder, holder->number + 1, out, now);
 }
 
 /* The place of an ask that is remembered, or WEIR_LEASE_HOLDER_ASKS. */

@@ -172,11 +172,7 @@ weir_instant weir_lease_holder_due(const struct weir_lease_holder *holder);
 /* The ask, which is sent 'now'. 'number' is the caller's and above all before
  * it (asserted), over sessions and pools too, so that no late answer is taken
  * for another ask's. */
-void weir_lease_holder_ask_by(struct weir_lease_holder *holder, uint64_t number,
-                              struct weir_lease_holder_ask *out,
-                              weir_instant now);
-/* The same, numbered 1, 2, … */
-void weir_lease_holder_ask(struct weir_lease_holder *holder,
+void weir_lease_holder_ask(struct weir_lease_holder *holder, uint64_t number,
                            struct weir_lease_holder_ask *out, weir_instant now);
 /* A grant has come: the answer to ask 'number', or a push (0), of a master of
  * 'term'. Returns whether it counts: a grant that is late, doubled, overtaken,
@@ -214,14 +210,10 @@ void weir_lease_holder_lost(struct weir_lease_holder *holder, weir_instant now);
  * while that lasts (which the pool has made the last grant if the quota says
  * hold), then 0. Without any grant so far: 0 for WEIR_LEASE_HOLDER_FIRST, then
  * INFINITY if pass, else 0. A holder with on_stale=pass then goes by no grant:
- * the guarantee that use stays within the capacity doesn't hold for it. */
+ * the guarantee that use stays within the capacity doesn't hold for it. The
+ * limit changes by time alone at 'expiry', and at 'safe_until'. */
 double weir_lease_holder_limit(const struct weir_lease_holder *holder,
                                weir_instant now);
-/* When that changes by time alone: when the lease is over, and when its safe
- * capacity is. */
-weir_instant weir_lease_holder_expiry(const struct weir_lease_holder *holder);
-weir_instant weir_lease_holder_safe_until(
-    const struct weir_lease_holder *holder);
 /* Until when the pool may account the holder with something: by a lease or a
  * safe capacity that it was granted, or by an ask that isn't answered. 0: it
  * never asked. */

@@ -214,8 +214,7 @@ static void reckon(struct weir_lease_client *c, uint32_t at)
     const struct place *p = &c->place[at];
     c->due_at[at] =
         p->state == OPEN ? weir_lease_holder_due(&p->holder) : release_due(c);
-    c->end_at[at] =
-        p->lapsed ? WEIR_NEVER : weir_lease_holder_expiry(&p->holder);
+    c->end_at[at] = p->lapsed ? WEIR_NEVER : p->holder.expiry;
     if (p->state == LEAVING)
         c->end_at[at] = p->owes_until;
     earliest(c->due_at[at], &c->due_from);
@@ -569,7 +568,7 @@ static void write_want(struct weir_lease_client *c, uint32_t at,
     struct weir_lease_holder_ask ask;
     want->band_count = write_bands(c, at, bands, &want->learning, now);
     want->bands = bands;
-    weir_lease_holder_ask_by(&p->holder, message->number, &ask, now);
+    weir_lease_holder_ask(&p->holder, message->number, &ask, now);
     want->has = ask.has;
     want->safe = ask.safe;
     want->taken = ask.taken;

@@ -291,7 +291,7 @@ static void apply_grants(struct weir_limiter *limiter, weir_instant now)
         if (view.generation != place->generation)
             continue; /* the next look closes it */
         double limit = weir_lease_holder_limit(holder, now);
-        bool over = now >= weir_lease_holder_expiry(holder);
+        bool over = now >= holder->expiry;
         if (over && weir_table_leasing(limiter->table, place->slot) ==
                         WEIR_LEASING_PARTING)
             weir_table_end_lease(limiter->table, place->slot, now);
