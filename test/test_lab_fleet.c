@@ -703,7 +703,7 @@ static void test_a_quota_of_a_later_version_is_an_event(void **state)
     change.quota.name = WEIR_TEXT("later");
     change.quota.mode = WEIR_OFF;
     change.quota.epoch = weir_limiter_epoch(limiter) + 1;
-    assert_int_equal(weir_limiter_restore_change(limiter, &change, now), 0);
+    assert_int_equal(weir_limiter_apply(limiter, &change, now), 0);
     struct weir_event event = { .count = 0 };
     unsigned told = 0;
     while (weir_limiter_event(limiter, &event)) {

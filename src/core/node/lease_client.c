@@ -479,6 +479,21 @@ static void review_master(struct weir_lease_client *c, weir_instant now)
     request_all(c, !same, now);
 }
 
+struct weir_lease_link weir_lease_link_of(const struct weir_welcome *welcome)
+{
+    if (!welcome)
+        return (struct weir_lease_link){ .up = false };
+    struct weir_text root = { (const char *)welcome->incarnation,
+                              WEIR_INCARNATION_SIZE };
+    return (struct weir_lease_link){
+        .up = welcome->ready,
+        .leases = welcome->leases,
+        .term = welcome->term,
+        .root = weir_hash(root, 0),
+        .master = welcome->master,
+    };
+}
+
 static void keep_link_master(struct link *link, struct weir_text master)
 {
     size_t len = master.len < WEIR_MASTER_MAX ? master.len : WEIR_MASTER_MAX;

@@ -68,6 +68,8 @@ struct weir_lease_link {
                     * leases */
     struct weir_text master; /* as in a welcome; copied */
 };
+/* By a root's welcome; its 'master' is borrowed. NULL: the link is down. */
+struct weir_lease_link weir_lease_link_of(const struct weir_welcome *welcome);
 void weir_lease_client_link(struct weir_lease_client *client, uint32_t link,
                             const struct weir_lease_link *state,
                             weir_instant now);

@@ -135,12 +135,12 @@ void weir_limiter_release(struct weir_limiter *limiter, weir_instant now);
 /* ---- For a region's root ---- */
 
 /* Restores its former quotas, from 'store', as if a root had sent them:
- * changes, then restored(). Only before the first root is met. */
+ * apply() for each change, then restored(). Only before the first root is
+ * met. */
 int weir_limiter_restore(struct weir_limiter *limiter,
                          const struct weir_store_id *store, weir_instant now);
-int weir_limiter_restore_change(struct weir_limiter *limiter,
-                                const struct weir_change *change,
-                                weir_instant now);
+int weir_limiter_apply(struct weir_limiter *limiter,
+                       const struct weir_change *change, weir_instant now);
 int weir_limiter_restored(struct weir_limiter *limiter, uint64_t epoch,
                           weir_instant now);
 

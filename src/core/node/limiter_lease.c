@@ -51,7 +51,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/base/hash.h"
 #include "core/counted/bits.h"
 #include "core/node/limiter_internal.h"
 #include "core/table/table_permit.h"
@@ -112,18 +111,7 @@ void weir_limiter_leases_link(struct weir_limiter *limiter, uint32_t index,
                               weir_instant now)
 {
     weir_assert(index < limiter->link_count);
-    struct weir_lease_link state = { .up = false };
-    if (welcome) {
-        struct weir_text root = { (const char *)welcome->incarnation,
-                                  WEIR_INCARNATION_SIZE };
-        state = (struct weir_lease_link){
-            .up = welcome->ready,
-            .leases = welcome->leases,
-            .term = welcome->term,
-            .root = weir_hash(root, 0),
-            .master = welcome->master,
-        };
-    }
+    struct weir_lease_link state = weir_lease_link_of(welcome);
     weir_lease_client_link(limiter->leases.client, index, &state, now);
 }
 

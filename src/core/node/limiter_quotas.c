@@ -120,8 +120,8 @@ static int pass_to_region(struct weir_limiter *limiter,
     return error;
 }
 
-static int apply_change(struct weir_limiter *limiter,
-                        const struct weir_change *change, weir_instant now)
+int weir_limiter_apply(struct weir_limiter *limiter,
+                       const struct weir_change *change, weir_instant now)
 {
     if (change->quota.epoch <= limiter->epoch)
         return WEIR_OK;
@@ -241,7 +241,7 @@ int weir_limiter_take_quotas(struct weir_limiter *limiter,
     if (quotas->target > limiter->full_target)
         limiter->full_target = quotas->target;
     for (size_t i = 0; i < quotas->count && error == 0; i++)
-        error = apply_change(limiter, &quotas->changes[i], now);
+        error = weir_limiter_apply(limiter, &quotas->changes[i], now);
     if (error < 0)
         return error;
     if (quotas->epoch > limiter->epoch)
@@ -261,13 +261,6 @@ int weir_limiter_restore(struct weir_limiter *limiter,
 {
     limiter->store = *store;
     return begin_whole(limiter, now);
-}
-
-int weir_limiter_restore_change(struct weir_limiter *limiter,
-                                const struct weir_change *change,
-                                weir_instant now)
-{
-    return apply_change(limiter, change, now);
 }
 
 int weir_limiter_restored(struct weir_limiter *limiter, uint64_t epoch,

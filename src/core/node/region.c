@@ -138,7 +138,7 @@ int weir_region_restore_change(struct weir_region *region,
                                const struct weir_change *change,
                                weir_instant now)
 {
-    return weir_limiter_restore_change(region->limiter, change, now);
+    return weir_limiter_apply(region->limiter, change, now);
 }
 
 void weir_region_restored(struct weir_region *region, weir_instant now)

@@ -30,7 +30,6 @@
 
 #include <string.h>
 
-#include "core/base/hash.h"
 #include "core/node/root_lease.h"
 
 #define WALK_EVERY WEIR_SECOND
@@ -276,28 +275,22 @@ static int grant(void *context, const struct weir_quota *quota,
 
 /* ---- Messages ---- */
 
+static void keep_master(struct above *above, struct weir_text master)
+{
+    weir_assert(master.len <= sizeof above->master);
+    if (master.len > 0)
+        memcpy(above->master, master.p, master.len);
+    above->said.master = (struct weir_text){ above->master, master.len };
+}
+
 void weir_region_lease_link(struct weir_region_lease *l, uint32_t link,
                             const struct weir_welcome *welcome,
                             weir_instant now)
 {
     weir_assert(link < l->links);
     struct above *above = &l->above[link];
-    above->said = (struct weir_lease_link){ .up = false };
-    if (welcome) {
-        struct weir_text incarnation = { (const char *)welcome->incarnation,
-                                         WEIR_INCARNATION_SIZE };
-        struct weir_text master = welcome->master;
-        if (master.len > 0)
-            memcpy(above->master, master.p, master.len);
-        master.p = above->master;
-        above->said = (struct weir_lease_link){
-            .up = welcome->ready,
-            .leases = welcome->leases,
-            .term = welcome->term,
-            .root = weir_hash(incarnation, l->root->seed),
-            .master = master,
-        };
-    }
+    above->said = weir_lease_link_of(welcome);
+    keep_master(above, above->said.master);
     follow_master(l, now);
     if (l->leases)
         weir_lease_client_link(l->client, link, &above->said, now);
@@ -323,10 +316,7 @@ static void keep_statement(struct above *above,
         return;
     above->said.term = grants->term;
     above->said.leases = !grants->elsewhere;
-    above->said.master = grants->master;
-    if (grants->master.len > 0)
-        memcpy(above->master, grants->master.p, grants->master.len);
-    above->said.master.p = above->master;
+    keep_master(above, grants->master);
 }
 
 void weir_region_lease_take(struct weir_region_lease *l, uint32_t link,

@@ -218,15 +218,6 @@ int weir_root_lease_rule(const struct weir_root *root, struct weir_text name,
     return WEIR_OK;
 }
 
-void weir_root_lease_edit(struct weir_root *root, const struct weir_text *name,
-                          weir_instant now)
-{
-    if (name)
-        weir_lease_manager_review_of(root->leases.manager, *name, now);
-    else
-        weir_lease_manager_review(root->leases.manager);
-}
-
 /* ---- Grants to send ---- */
 
 static struct weir_text grant_name(const struct root_grants *grants,

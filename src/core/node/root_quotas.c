@@ -231,7 +231,7 @@ int weir_root_apply(struct weir_root *root, const struct weir_change *change,
         root->rule_all = true;
         return WEIR_OK;
     }
-    weir_root_lease_edit(root, &change->quota.name, now);
+    weir_lease_manager_review_of(root->leases.manager, change->quota.name, now);
     struct weir_root_quota *root_quota =
         weir_merge_get(&root->merge, change->quota.name);
     if (root_quota)
@@ -248,7 +248,7 @@ void weir_root_settle(struct weir_root *root, weir_instant now)
             update_bucket_rule(root, &root->merge.uses[i], now);
     }
     if (root->rule_all)
-        weir_root_lease_edit(root, NULL, now);
+        weir_lease_manager_review(root->leases.manager);
     root->rule_all = false;
     uint64_t epoch = weir_catalog_epoch(root->catalog);
     root->epoch = epoch > root->store_epoch ? epoch : root->store_epoch;

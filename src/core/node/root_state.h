@@ -320,9 +320,6 @@ void weir_root_write_grants(struct weir_root *root, struct root_peer *peer,
                             struct weir_message *out);
 void weir_root_welcome_leases(const struct weir_root *root,
                               struct weir_welcome *out);
-/* The quota has changed; NULL: any may have. */
-void weir_root_lease_edit(struct weir_root *root, const struct weir_text *name,
-                          weir_instant now);
 /* The roots above have answered for the quota: applies its new rule, and
  * answers the clients that wait for it. */
 void weir_root_lease_answered(struct weir_root *root, struct weir_text name,
