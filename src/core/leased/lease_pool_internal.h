@@ -154,7 +154,7 @@ static inline bool is_less(double a, double than)
     return a < than - TOLERANCE * than;
 }
 
-/* ---- lease_pool_ask.c ---- */
+/* ---- lease_pool_share.c ---- */
 
 bool weir_ask_is_sound(const struct weir_lease_pool_ask *ask);
 /* The amount that it reports to have, as far as trusted. */
@@ -165,8 +165,6 @@ double weir_ask_believed(const struct weir_lease_pool *b,
 int weir_ask_claim_all(struct weir_lease_pool *b, struct holder *h,
                        const struct weir_lease_pool_ask *ask);
 void weir_ask_drop_claims(struct weir_lease_pool *b, struct holder *h);
-
-/* ---- lease_pool_share.c ---- */
 
 /* Whether the sum is kept within the capacity: two algorithms don't. */
 bool weir_pool_is_held(const struct weir_lease_pool *b, weir_instant now);

@@ -182,8 +182,6 @@ struct weir_event *weir_limiter_note(struct weir_limiter *limiter,
  * quotas whose master has no link here. */
 void weir_limiter_note_interval(struct weir_limiter *limiter, weir_instant now);
 
-/* ---- limiter_denied.c ---- */
-
 /* The root at 'link' denies the quota to this limiter's credential: the next
  * report names a quota below it, if there is one. Otherwise it is an event,
  * once while the name is remembered. */

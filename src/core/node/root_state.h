@@ -256,6 +256,12 @@ struct weir_root {
 
 /* ---- root_views.c ---- */
 
+/* As of struct weir_merge_watch. */
+void weir_root_note_beyond(void *context,
+                           const struct weir_merge_limiter *cells,
+                           const struct weir_root_quota *root_quota,
+                           uint64_t units, weir_instant now);
+void weir_root_free_debtors(struct weir_root *root);
 /* 0 or WEIR_ENOMEM. */
 int weir_root_take_limits(struct weir_root *root, uint32_t peer,
                           const struct weir_limits *limits, weir_instant now);
@@ -274,15 +280,6 @@ bool weir_root_names_may(struct weir_root *root, uint32_t peer,
 /* After the peer's hello: drops its limiter's cells of denied names. */
 void weir_root_names_attach(struct weir_root *root, uint32_t peer);
 void weir_root_names_fini(struct weir_root *root, struct root_peer *peer);
-
-/* ---- root_debtor.c ---- */
-
-/* As of struct weir_merge_watch. */
-void weir_root_note_beyond(void *context,
-                           const struct weir_merge_limiter *cells,
-                           const struct weir_root_quota *root_quota,
-                           uint64_t units, weir_instant now);
-void weir_root_free_debtors(struct weir_root *root);
 
 /* ---- root_ask.c ---- */
 
