@@ -335,7 +335,7 @@ static void server_hears(struct tree *t, const struct message *m)
         tell(t, m->caller, m->life, m->ask.number, &grant);
 }
 
-/* Whether holders may have some of the quota that the server hasn't heard of. */
+/* Whether holders may have some of it that the server has not heard of. */
 static bool learns(const struct tree *t, uint32_t s)
 {
     const struct weir_lease_manager *manager = t->servers[s].manager;

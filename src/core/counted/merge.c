@@ -652,7 +652,7 @@ void weir_merge_unannounce(struct weir_merge *merge,
         detach_cell(merge, cell);
 }
 
-static int64_t in_flight_to_64(weir_i128 sum)
+static int64_t clamp_to_64(weir_i128 sum)
 {
     return sum > INT64_MIN ? (int64_t)sum : INT64_MIN;
 }
@@ -793,7 +793,7 @@ bool weir_merge_count(struct weir_merge *merge,
      * taken before, and late units are the oldest too: subtract them. */
     weir_i128 known = (weir_i128)count->passed - delta;
     weir_i128 rest = count->late - (known > 0 ? known : 0);
-    int64_t late = rest < delta ? in_flight_to_64(rest) : delta;
+    int64_t late = rest < delta ? clamp_to_64(rest) : delta;
     if (late > 0) {
         weir_merge_fill(merge, root_quota, now);
         /* No late_from: this root didn't limit the slot, since an unknown

@@ -226,8 +226,8 @@ static bool has_fill_since(const struct weir_tally *tally, uint32_t slot,
 /* The part of our total that other limiters' fills hold: the least total that a
  * root which sends us fills has and presumes of it. 'settled' if there is
  * none. */
-static uint64_t in_flight_of_us(const struct weir_tally *tally, uint32_t slot,
-                                uint64_t settled, weir_instant now)
+static uint64_t known_of_us(const struct weir_tally *tally, uint32_t slot,
+                            uint64_t settled, weir_instant now)
 {
     weir_assert(slot < tally->slots);
     bool some = false;
@@ -268,7 +268,7 @@ static void announce_all(struct weir_tally *tally, struct weir_tally_link *link,
         weir_tally_cell_of(tally, link, slot, &view);
         /* Other limiters' fills hold the units presumed of us, like those
          * answered: report the difference. */
-        cell->acked = in_flight_of_us(tally, slot, cell->acked, now);
+        cell->acked = known_of_us(tally, slot, cell->acked, now);
         cell->sent = cell->prompt = cell->acked;
         cell->unruled_at = 0;
         weir_bit_set(link->dirty, slot);

@@ -90,6 +90,8 @@ int weir_candidate_init(struct weir_candidate *c,
 
 static void note_change(struct weir_candidate *c, enum weir_candidate_why why)
 {
+    weir_assert(c->is_master == (why == WEIR_CANDIDATE_WON));
+    weir_assert(!c->is_master || (c->lease != 0 && c->term > 0));
     c->has_change = true;
     c->change = (struct weir_candidate_change){
         .why = why,
@@ -255,6 +257,7 @@ static void confirm(struct weir_candidate *c,
     }
     if (answer->revision > c->top_revision)
         c->top_revision = answer->revision;
+    weir_assert(c->top_revision >= answer->revision);
 }
 
 static void receive_create(struct weir_candidate *c,
@@ -304,6 +307,7 @@ static void note_key_change(struct weir_candidate *c,
     c->revision = answer->revision;
     if (c->revision > c->top_revision)
         c->top_revision = c->revision;
+    weir_assert(c->top_revision >= c->revision);
     if (!answer->found) {
         note_vacancy(c);
         return;
@@ -590,6 +594,7 @@ void weir_candidate_resign(struct weir_candidate *c, weir_instant now)
     c->retry_at = now;
     drop_lease(c, true);
     lose_mastership(c, WEIR_CANDIDATE_RESIGNED);
+    weir_assert(!c->is_master && c->lease == 0);
 }
 
 bool weir_candidate_is_gone(const struct weir_candidate *c, weir_instant now)

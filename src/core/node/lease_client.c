@@ -241,6 +241,7 @@ static uint32_t take_wanted(struct weir_lease_client *c)
         c->free_first = c->place[at - 1].next;
         return at - 1;
     }
+    weir_assert(c->used <= c->capacity);
     return c->used < c->capacity ? c->used++ : NONE;
 }
 

@@ -59,6 +59,7 @@ static void set_limiter_name(struct weir_limiter *limiter,
     limiter->name_len = name.len < WEIR_NAME_MAX ? name.len : WEIR_NAME_MAX;
     if (limiter->name_len > 0)
         memcpy(limiter->name, name.p, limiter->name_len);
+    weir_assert(limiter->name_len <= sizeof limiter->name);
 }
 
 struct weir_limiter *weir_limiter_init(
@@ -348,6 +349,7 @@ static int meet_store(struct weir_limiter *limiter, struct limiter_link *link,
     link->odd = none;
     limiter->store = welcome->store;
     weir_limiter_begin_anew(limiter);
+    weir_assert(limiter->epoch == 0);
     return WEIR_OK;
 }
 
@@ -671,6 +673,7 @@ static void make_report(struct weir_limiter *limiter, uint32_t index,
     if (limiter->tally.link[index].left_out && interval > REST_AFTER)
         link->report_at = now + REST_AFTER;
     limiter->reports++;
+    weir_assert(limiter->tally.link[index].unanswered);
 }
 
 /* No message is due now. Tells the table whether all connected roots will get

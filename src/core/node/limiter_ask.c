@@ -333,6 +333,7 @@ void weir_limiter_asks_expire(struct weir_limiter *limiter, weir_instant now)
     struct limiter_asks *asks = &limiter->asks;
     if (now < asks->look_at)
         return;
+    weir_assert(asks->under_way <= asks->used && asks->used <= asks->capacity);
     asks->look_at = WEIR_NEVER;
     for (uint32_t i = 0; i < asks->used; i++) {
         const struct ask_place *place = &asks->place[i];

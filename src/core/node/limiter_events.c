@@ -128,6 +128,7 @@ static struct limiter_denied *remember_denied(struct weir_limiter *limiter,
         &limiter->denied[limiter->denied_next++ % LIMITER_DENIED_MAX];
     *denied =
         (struct limiter_denied){ .hash = denied_hash(name), .first = now };
+    weir_assert(denied->hash != 0 && !denied->told);
     return denied;
 }
 

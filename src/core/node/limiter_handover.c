@@ -104,6 +104,7 @@ void weir_limiter_inherit(struct weir_limiter *limiter,
                           struct weir_limiter_handover *handover,
                           weir_instant now)
 {
+    weir_assert(limiter->sessions == 0 && limiter->reports == 0);
     begin_slots(limiter);
     limiter->tally.inherited = true;
     limiter->sessions = handover->sessions + LEFT_OUT;

@@ -91,6 +91,7 @@ size_t weir_limiter_leases_size(const struct weir_limiter_options *options)
 void weir_limiter_leases_init(struct limiter_leases *leases, void *block,
                               const struct weir_limiter_options *options)
 {
+    weir_assert(options->leases <= WEIR_LEASE_PLACES_MAX);
     struct weir_lease_client_options client = client_options(options);
     char *rest = block;
     leases->client = weir_lease_client_init(rest, &client);
@@ -326,6 +327,7 @@ static void look_at_fresh(struct weir_limiter *limiter, weir_instant now)
         return;
     uint32_t end = weir_table_used(limiter->table);
     const uint64_t *fresh = limiter->tally.fresh;
+    weir_assert(end <= limiter->tally.slots);
     for (uint32_t slot = weir_bit_next(fresh, 0, end); slot < end;
          slot = weir_bit_next(fresh, slot + 1, end)) {
         if (weir_table_leasing(limiter->table, slot) == WEIR_LEASING_NONE)

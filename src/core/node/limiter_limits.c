@@ -101,6 +101,7 @@ bool weir_limiter_limits_next(struct weir_limiter *limiter, uint32_t *out_link,
         if (limiter->link[i].state != LINK_UP ||
             limits->told[i] == limits->moves)
             continue;
+        weir_assert(limits->capacity > 0);
         limits->told[i] = limits->moves;
         *out_link = i;
         out->session = limiter->link[i].session;

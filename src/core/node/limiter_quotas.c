@@ -73,6 +73,7 @@ static void note_missing_event(struct weir_limiter *limiter, weir_instant now)
 {
     if (limiter->missing_count == 0)
         return;
+    weir_assert(limiter->missing_len <= sizeof limiter->missing_name);
     struct weir_text name = { limiter->missing_name, limiter->missing_len };
     struct weir_event *event =
         weir_limiter_note(limiter, WEIR_EVENT_TABLE_FULL, name, now);
@@ -117,6 +118,7 @@ static int pass_to_region(struct weir_limiter *limiter,
     int error = region->change(region->context, change, now);
     if (error == WEIR_OK)
         limiter->handed = change->quota.epoch;
+    weir_assert(error < 0 || limiter->handed > limiter->epoch);
     return error;
 }
 
@@ -183,6 +185,7 @@ static int begin_full(struct weir_limiter *limiter, struct limiter_link *link,
         return error;
     link->full_taken = true;
     link->full_target = quotas->target;
+    weir_assert(limiter->full && limiter->handed == 0);
     return WEIR_OK;
 }
 

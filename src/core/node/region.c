@@ -123,6 +123,7 @@ static int take_reached(void *context, uint64_t epoch, weir_instant now)
         weir_catalog_set_floor(root->coming, epoch);
     root->store_epoch = epoch;
     weir_root_settle(root, now);
+    weir_assert(root->ready && !root->coming && root->epoch >= epoch);
     return WEIR_OK;
 }
 
@@ -156,7 +157,7 @@ static struct weir_ref slot_of(const struct weir_root_quota *root_quota)
 }
 
 /* Only for the root quota's own slot: another one may have taken it over. */
-static void drop_paused(void *context, const struct weir_root_quota *root_quota)
+static void drop_slot(void *context, const struct weir_root_quota *root_quota)
 {
     struct weir_region *region = context;
     uint32_t number = (uint32_t)(root_quota - region->root->merge.uses) + 1;
@@ -178,7 +179,7 @@ static bool find_slot(struct weir_region *region,
         WEIR_RESOLVED)
         return false;
     if (ref.slot != root_quota->up_slot)
-        drop_paused(region, root_quota);
+        drop_slot(region, root_quota);
     weir_assert(ref.slot < region->slots);
     root_quota->up_slot = ref.slot;
     root_quota->up_generation = ref.generation;
@@ -199,6 +200,7 @@ static bool carry_units(struct weir_region *region,
             region->table, ref, (int64_t)(count - root_quota->up_count),
             root_quota->carried_refused - root_quota->up_refused, region->now))
         return false;
+    weir_assert(ref.slot < region->slots);
     weir_tally_presume(&region->limiter->tally, ref, ahead,
                        root_quota->carried_pace);
     return true;
@@ -469,6 +471,7 @@ static bool way_add(struct way *way, struct weir_text name)
     if (way->count == WEIR_TIERS_MAX)
         return false;
     char *bytes = way->bytes[way->count];
+    weir_assert(way->count < WEIR_TIERS_MAX && name.len <= WEIR_NAME_MAX);
     memcpy(bytes, name.p, name.len);
     way->names[way->count++] = (struct weir_text){ bytes, name.len };
     return true;
@@ -610,6 +613,7 @@ static int take_grants(struct weir_region *region, uint32_t link,
 int weir_region_up_receive(struct weir_region *region, uint32_t link,
                            const struct weir_message *message, weir_instant now)
 {
+    weir_assert(link < region->upstreams);
     if (message->type == WEIR_MESSAGE_WELCOME &&
         !note_place(region, link, &message->welcome))
         return WEIR_EPROTOCOL;
@@ -631,6 +635,7 @@ bool weir_region_up_next(struct weir_region *region, uint32_t *out_link,
 {
     if (!weir_region_lease_next(region->lease, out_link, &out->wants, now))
         return weir_limiter_next(region->limiter, out_link, out, now);
+    weir_assert(*out_link < region->upstreams);
     out->type = WEIR_MESSAGE_WANTS;
     out->session = weir_limiter_session(region->limiter, *out_link);
     return true;
@@ -778,7 +783,7 @@ struct weir_region *weir_region_new(const struct weir_region_options *options,
     way_add(&region->way, options->name);
     region->upstream = (struct weir_merge_upstream){ .context = region,
                                                      .above = above,
-                                                     .dropped = drop_paused };
+                                                     .dropped = drop_slot };
     region->sink = (struct weir_limiter_sink){ .context = region,
                                                .whole = take_whole,
                                                .change = apply_change_below,

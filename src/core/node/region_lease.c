@@ -213,6 +213,7 @@ static uint32_t find_or_open(struct weir_region_lease *l, struct weir_text name,
         return place;
     place = weir_lease_client_open(l->client, &want, now);
     if (place != WEIR_LEASE_PLACE_NONE) {
+        weir_assert(place < l->places && !l->states[place].moved);
         l->states[place] = (struct place_state){ .moved = false };
         moved(l, name, now);
     }
@@ -270,6 +271,7 @@ static int grant(void *context, const struct weir_quota *quota,
     leased->expiry = lease.expiry;
     leased->safe = lease.safe;
     leased->safe_until = lease.safe_until;
+    weir_assert(leased->expiry <= leased->safe_until);
     return WEIR_OK;
 }
 
@@ -396,6 +398,7 @@ struct weir_region_lease *weir_region_lease_new(const struct weir_mem *mem,
                                                 uint32_t links, uint32_t places,
                                                 uint64_t seed)
 {
+    weir_assert(links <= WEIR_ROOTS_MAX && !root->leases.lessor.grant);
     struct weir_region_lease *l = mem->alloc(mem->context, sizeof(*l));
     if (!l)
         return NULL;

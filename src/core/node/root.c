@@ -230,6 +230,7 @@ void weir_root_link(struct weir_root *root, uint32_t index, bool up,
                                 .unknown_capacity = before.unknown_capacity,
                                 .denied = before.denied,
                                 .denied_capacity = before.denied_capacity };
+    weir_assert(!peer->greeted && peer->answer_count == 0);
 }
 
 void weir_root_pause(struct weir_root *root, uint32_t index, bool paused)

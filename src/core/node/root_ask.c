@@ -125,7 +125,7 @@ static struct root_bucket_state *make_bucket_state(
     struct weir_root *root, struct weir_text name,
     const struct weir_quota *quota, size_t spared)
 {
-    weir_assert(root->asks.bytes >= spared);
+    weir_assert(root->asks.bytes >= spared && name.len <= WEIR_NAME_MAX);
     struct root_asks *asks = &root->asks;
     struct weir_algorithm_rule rule;
     weir_quota_algorithm_rule(quota, zone_offset(asks, quota), &rule);
@@ -240,6 +240,7 @@ static struct root_bucket_state *bucket_state_of(struct weir_root *root,
     if (bucket_state->zones != asks->zones && bucket_state->rule.calendar)
         bucket_state->rule.utc_offset_s = zone_offset(asks, quota);
     bucket_state->zones = asks->zones;
+    weir_assert(bucket_state->created == quota->created);
     return bucket_state;
 }
 

@@ -333,6 +333,7 @@ static void write_rows(struct weir_root *root, struct root_grants *from,
     out->answer = from->rows[from->first].number;
     out->count = take_rows(root, from);
     out->grants = root->leases.rows;
+    weir_assert(out->count > 0 && out->count <= WEIR_LEASES_MAX);
     if (out->answer > 0)
         root->stats.lease_grants += out->count;
     else
@@ -714,8 +715,8 @@ void weir_root_lease_tick(struct weir_root *root, weir_instant now)
 
 /* ---- Listeners ---- */
 
-static bool is_of_a_door(const struct weir_root *root,
-                         const struct weir_client *client)
+static bool is_of_listener(const struct weir_root *root,
+                           const struct weir_client *client)
 {
     return client->id.len > 0 && client->id.p[0] != '\0' &&
            client->way >= root->peers_max &&
@@ -728,7 +729,7 @@ int weir_root_lease_ask(struct weir_root *root,
                         const struct weir_lease_pool_ask *said,
                         struct weir_grant *out, weir_instant now)
 {
-    if (!is_of_a_door(root, client) || said->streams)
+    if (!is_of_listener(root, client) || said->streams)
         return WEIR_EINVAL;
     if (!root->ready)
         return WEIR_ENOTREADY;
@@ -747,6 +748,7 @@ int weir_root_lease_ask(struct weir_root *root,
     root->stats.lease_refused += error < 0 && error != WEIR_ENOTREADY;
     if (error < 0)
         return error;
+    weir_assert(grant.serial > 0);
     root->stats.lease_grants++;
     *out = grant;
     return WEIR_OK;
@@ -758,7 +760,7 @@ void weir_root_lease_release(struct weir_root *root,
                              weir_instant now)
 {
     const struct root_lessor *lessor = &root->leases.lessor;
-    if (!is_of_a_door(root, client))
+    if (!is_of_listener(root, client))
         return;
     weir_lease_manager_release(root->leases.manager, client, quota, taken, now);
     if (lessor->moved)
@@ -806,6 +808,7 @@ void weir_root_lease_begin(struct weir_root *root, uint64_t term,
 
 void weir_root_lease_found(struct weir_root *root, uint64_t number)
 {
+    weir_assert(weir_root_leases(root) && root->leases.awaiting_count == 0);
     weir_lease_manager_found(root->leases.manager, number);
     root->leases.unkept = number != 0;
 }
@@ -815,6 +818,7 @@ void weir_root_lease_keep(struct weir_root *root, uint64_t number,
                           weir_instant now)
 {
     struct root_leases *leases = &root->leases;
+    weir_assert(number > 0);
     weir_lease_manager_keep(leases->manager, number, now);
     leases->unkept = false;
     answer_ready_wants(root, now);
@@ -906,6 +910,7 @@ bool weir_root_leases_init(struct weir_root *root)
         .seed = root->seed,
         .owner = { .context = root, .rule = give_rule },
     };
+    weir_assert(!root->leases.manager && !root->leases.rows);
     root->leases.manager = weir_lease_manager_new(&options);
     root->leases.rows = root->mem.alloc(
         root->mem.context, WEIR_LEASES_MAX * sizeof(*root->leases.rows));

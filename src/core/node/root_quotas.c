@@ -42,6 +42,7 @@ static void plan(struct weir_root *root, struct root_peer *peer, bool anew,
 void weir_root_begin_quotas(struct weir_root *root, struct root_peer *peer,
                             const struct weir_hello *hello, weir_instant now)
 {
+    weir_assert(peer->greeted);
     peer->ahead_at = 0;
     peer->ahead_most = AHEAD_MOST;
     peer->store = hello->store;

@@ -100,6 +100,7 @@ bool weir_root_debtor(const struct weir_root *root, size_t *cursor,
 {
     if (*cursor >= root->debtors.count)
         return false;
+    weir_assert(root->debtors.rows && root->debtors.count <= WEIR_DEBTORS_MAX);
     write_debtor(&root->debtors.rows[(*cursor)++], out, now);
     return true;
 }
