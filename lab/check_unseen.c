@@ -404,10 +404,10 @@ static void note_travel(struct weir_check *check, uint32_t limiter,
         weir_check_cell(check, root, limiter, slot);
     weir_instant born = weir_fleet_root(check->fleet, root)->merge.origin;
     weir_duration since = weir_check_root_now(check, root) - born;
-    if (cell && since > cell->told_at)
-        check->travel = check->travel > since - cell->told_at
+    if (cell && since > cell->sent_at)
+        check->travel = check->travel > since - cell->sent_at
                             ? check->travel
-                            : since - cell->told_at;
+                            : since - cell->sent_at;
 }
 
 /* The room from which the slack was computed. */

@@ -435,7 +435,7 @@ static void set_job_use(struct weir_doorman *stage, struct server *server,
     weir_lease_holder_learning(up, stats.learning);
     weir_lease_holder_promised(up, stats.safe_out);
     weir_lease_holder_in_use(up, stats.out);
-    if (stats.wants != up->said)
+    if (stats.wants != up->declared)
         weir_lease_holder_want(up, stats.wants, world(now));
     if (stats.clients != server->told_clients)
         weir_lease_holder_hurry(up, world(now));

@@ -354,7 +354,7 @@ static void tell_use(struct tree *t, uint32_t s)
     weir_lease_holder_learning(up, learns(t, s));
     weir_lease_holder_promised(up, stats.pool.safe_out);
     weir_lease_holder_in_use(up, stats.pool.out);
-    if (stats.pool.wants != up->said)
+    if (stats.pool.wants != up->declared)
         weir_lease_holder_want(up, stats.pool.wants, t->now);
 }
 
@@ -643,7 +643,7 @@ static void check_settled(struct tree *t)
     double given = 0, wanted = 0;
     for (uint32_t c = SERVERS; c < CALLERS; c++) {
         given += weir_lease_holder_limit(&t->callers[c].holder, t->now);
-        wanted += t->callers[c].holder.said;
+        wanted += t->callers[c].holder.declared;
     }
     double due = fmin(wanted, t->rule.capacity);
     if (given < due * 0.99)

@@ -392,8 +392,8 @@ static void tell_all(struct stage *stage)
     struct weir_fill fills[4];
     weir_merge_look(&stage->merge, 1000, stage->now);
     for (uint32_t i = 0; i < LIMITERS; i++)
-        weir_merge_tell(&stage->merge, &stage->limiter[i], fills, 4,
-                        stage->now);
+        weir_merge_send_fills(&stage->merge, &stage->limiter[i], fills, 4,
+                              stage->now);
 }
 
 static void edit(struct stage *stage, struct weir_rng *rng)

@@ -306,7 +306,7 @@ static void test_audits_find_what_disagrees(void **state)
         PLANTED(cell->carry),
         PLANTED(cell->handed),
         PLANTED(cell->inflight),
-        PLANTED(link->cells[told.counts[1].slot].told),
+        PLANTED(link->cells[told.counts[1].slot].has_fill),
     };
     assert_audit_finds(audit_stage, &stage, planted, WEIR_COUNT_OF(planted));
     stage_fini(&stage);

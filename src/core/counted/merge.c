@@ -638,9 +638,9 @@ int weir_merge_announce(struct weir_merge *merge,
     if (!known || (int64_t)(announce->refused - cell->refused_last) > 0)
         cell->refused_last = announce->refused;
     cell->refused_base = announce->refused;
-    cell->told_others = weir_limiter_cell_others(merge, root_quota, cell, now);
-    cell->told_pace = 0;
-    cell->told_at = 0;
+    cell->sent_others = weir_limiter_cell_others(merge, root_quota, cell, now);
+    cell->sent_pace = 0;
+    cell->sent_at = 0;
     return WEIR_OK;
 }
 

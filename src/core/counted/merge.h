@@ -116,12 +116,12 @@ struct weir_limiter_cell {
     uint64_t dry;        /* the bucket's, at the last report … */
     uint64_t dry_before; /* … and at the one before */
     /* When a fill was last sent to this limiter: */
-    uint64_t told_others; /* units that others had added, presumed included;
+    uint64_t sent_others; /* units that others had added, presumed included;
                            * with a root fill from above: all units added but
                            * its own, modulo 2^64 */
-    uint64_t told_slack;  /* 1/1024 units */
-    uint64_t told_pace;   /* of others … */
-    weir_instant told_at; /* … and when, as paced_at; 0: never since the
+    uint64_t sent_slack;  /* 1/1024 units */
+    uint64_t sent_pace;   /* of others … */
+    weir_instant sent_at; /* … and when, as paced_at; 0: never since the
                            * announcement */
     bool carried;         /* the last report was carried: so are the pace and
                            * the units in flight */
@@ -301,7 +301,7 @@ void weir_merge_repeat(struct weir_merge *merge,
                        struct weir_merge_limiter *limiter, uint32_t slot);
 
 /* The fill that limiters are sent, all presumed units included; scaled. */
-int64_t weir_merge_told_fill(struct weir_merge *merge,
+int64_t weir_merge_sent_fill(struct weir_merge *merge,
                              struct weir_root_quota *root_quota,
                              weir_instant now);
 /* Finds the limiters that must be sent a moved bucket, since the last call;
@@ -310,9 +310,10 @@ void weir_merge_look(struct weir_merge *merge, uint32_t work, weir_instant now);
 /* Whether the limiter has a fill to be sent. */
 bool weir_merge_due(const struct weir_merge_limiter *limiter);
 /* Writes up to 'max' due fills, slots ascending; returns how many. */
-size_t weir_merge_tell(struct weir_merge *merge,
-                       struct weir_merge_limiter *limiter,
-                       struct weir_fill *fills, size_t max, weir_instant now);
+size_t weir_merge_send_fills(struct weir_merge *merge,
+                             struct weir_merge_limiter *limiter,
+                             struct weir_fill *fills, size_t max,
+                             weir_instant now);
 
 /* ---- Audits (merge_audit.c) ----
  *

@@ -79,18 +79,18 @@ static void root_fill_of(struct weir_merge *merge,
     const struct weir_merge_upstream *upstream = merge->upstream;
     *out = (struct root_fill){ .fill = weir_merge_fill(merge, root_quota, now),
                                .pace = root_quota->pace };
-    bool told = upstream && root_quota->counted &&
-                upstream->above(upstream->context, root_quota, &above, now) &&
-                above.created == root_quota->created;
-    if (told)
+    bool known = upstream && root_quota->counted &&
+                 upstream->above(upstream->context, root_quota, &above, now) &&
+                 above.created == root_quota->created;
+    if (known)
         join_above(root_quota, &above, out);
     out->room = room_of(merge, root_quota, out->fill);
-    if (told && above.allowance < out->room)
+    if (known && above.allowance < out->room)
         out->room = above.allowance;
     out->far = is_far(merge, root_quota, out->fill);
 }
 
-int64_t weir_merge_told_fill(struct weir_merge *merge,
+int64_t weir_merge_sent_fill(struct weir_merge *merge,
                              struct weir_root_quota *root_quota,
                              weir_instant now)
 {
@@ -150,12 +150,12 @@ static uint64_t others_off(const struct weir_merge *merge,
                            const struct weir_limiter_cell *cell,
                            const struct root_fill *root_fill, weir_instant now)
 {
-    uint64_t age = weir_merge_elapsed(merge, now) - cell->told_at;
+    uint64_t age = weir_merge_elapsed(merge, now) - cell->sent_at;
     if (root_fill->above && age > merge->pace_good)
         age = merge->pace_good;
-    weir_i128 since = (weir_i128)cell->told_pace * (int64_t)age;
+    weir_i128 since = (weir_i128)cell->sent_pace * (int64_t)age;
     uint64_t believed =
-        cell->told_others + (uint64_t)(since >> WEIR_PACE_SHIFT);
+        cell->sent_others + (uint64_t)(since >> WEIR_PACE_SHIFT);
     uint64_t others =
         root_fill->above
             ? others_in(merge, root_quota, cell,
@@ -175,8 +175,8 @@ static bool slack_moved(const struct weir_root_quota *root_quota,
                         const struct weir_limiter_cell *cell, uint64_t room)
 {
     uint64_t slack = slack_of(root_quota, room);
-    return slack < cell->told_slack / 2 ||
-           (slack > 0 && slack / 4 >= cell->told_slack);
+    return slack < cell->sent_slack / 2 ||
+           (slack > 0 && slack / 4 >= cell->sent_slack);
 }
 
 bool weir_limiter_cell_is_owed(struct weir_merge *merge,
@@ -184,7 +184,7 @@ bool weir_limiter_cell_is_owed(struct weir_merge *merge,
                                const struct weir_limiter_cell *cell,
                                weir_instant now)
 {
-    if (!merge->overloaded || cell->told_at == 0)
+    if (!merge->overloaded || cell->sent_at == 0)
         return true;
     struct root_fill root_fill;
     root_fill_of(merge, root_quota, &root_fill, now);
@@ -264,8 +264,8 @@ static uint32_t check_due_cells(struct weir_merge *merge,
             continue;
         if (cell_moved(merge, root_quota, cell, &root_fill, now))
             weir_limiter_cell_set_due(cell, true);
-        else if (cell->told_pace > root_quota->pace_most)
-            root_quota->pace_most = cell->told_pace;
+        else if (cell->sent_pace > root_quota->pace_most)
+            root_quota->pace_most = cell->sent_pace;
     }
     return root_quota->cell_count;
 }
@@ -320,21 +320,22 @@ static void write_fill(struct weir_merge *merge, struct weir_limiter_cell *cell,
         weir_rescale(fill, root_quota->bucket.leak.frac, WEIR_FILL_FRAC);
     out->slack = slack_of(root_quota, root_fill.room);
     out->pace = root_quota->inflight ? 0 : pace_to_send(cell, &root_fill);
-    cell->told_others =
+    cell->sent_others =
         root_fill.above
             ? others_in(merge, root_quota, cell, fill, now)
             : weir_limiter_cell_others(merge, root_quota, cell, now);
-    cell->told_slack = out->slack;
-    cell->told_pace = out->pace;
+    cell->sent_slack = out->slack;
+    cell->sent_pace = out->pace;
     if (out->pace > root_quota->pace_most)
         root_quota->pace_most = out->pace;
-    cell->told_at = weir_merge_elapsed(merge, now);
+    cell->sent_at = weir_merge_elapsed(merge, now);
     weir_assert(out->pace <= WEIR_PACE_MAX);
 }
 
-size_t weir_merge_tell(struct weir_merge *merge,
-                       struct weir_merge_limiter *limiter,
-                       struct weir_fill *fills, size_t max, weir_instant now)
+size_t weir_merge_send_fills(struct weir_merge *merge,
+                             struct weir_merge_limiter *limiter,
+                             struct weir_fill *fills, size_t max,
+                             weir_instant now)
 {
     size_t count = 0;
     for (size_t p = 0; p < limiter->page_capacity; p++) {

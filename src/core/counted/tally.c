@@ -58,7 +58,7 @@ static size_t lay_out_tally(struct weir_tally *tally, char *block,
     size_t counts = at_most(slots, WEIR_REPORT_COUNTS_MAX);
     tally->fresh = weir_carve(block, &at, words * sizeof(uint64_t));
     tally->recent = weir_carve(block, &at, words * sizeof(uint64_t));
-    tally->told = weir_carve(block, &at, words * sizeof(uint64_t));
+    tally->filled = weir_carve(block, &at, words * sizeof(uint64_t));
     tally->share_mark = weir_carve(block, &at, slots * sizeof(uint64_t));
     tally->pace = weir_carve(block, &at, slots * sizeof(*tally->pace));
     tally->paced = weir_carve(block, &at, words * sizeof(uint64_t));
@@ -162,7 +162,7 @@ static void collect_slot(struct weir_tally *tally, uint32_t slot,
     if (view.state <= WEIR_SLOT_MAKING)
         return;
     if (view.sharing != WEIR_COUNTED &&
-        weir_bit_next(tally->told, slot, slot + 1) == slot)
+        weir_bit_next(tally->filled, slot, slot + 1) == slot)
         weir_tally_unshare(tally, slot, now);
     weir_tally_handed_of(tally, slot, view.generation, view.inflight);
     for (uint32_t i = 0; i < tally->link_count; i++) {
@@ -217,7 +217,7 @@ static bool has_fill_since(const struct weir_tally *tally, uint32_t slot,
 {
     for (uint32_t i = 0; i < tally->link_count; i++) {
         const struct weir_tally_cell *cell = &tally->link[i].cells[slot];
-        if (cell->told && cell->fill_at >= since)
+        if (cell->has_fill && cell->fill_at >= since)
             return true;
     }
     return false;
@@ -234,7 +234,7 @@ static uint64_t known_of_us(const struct weir_tally *tally, uint32_t slot,
     uint64_t least = settled;
     for (uint32_t i = 0; i < tally->link_count; i++) {
         const struct weir_tally_cell *cell = &tally->link[i].cells[slot];
-        if (!tally->link[i].up || !cell->told)
+        if (!tally->link[i].up || !cell->has_fill)
             continue;
         uint64_t held = cell->acked +
                         weir_tally_presumed(tally, cell, cell->pace_held, now) /
@@ -289,8 +289,8 @@ static void forget_session_fills(struct weir_tally *tally,
                                  struct weir_tally_link *link)
 {
     uint32_t end = weir_table_used(tally->table);
-    for (uint32_t slot = weir_bit_next(tally->told, 0, end); slot < end;
-         slot = weir_bit_next(tally->told, slot + 1, end))
+    for (uint32_t slot = weir_bit_next(tally->filled, 0, end); slot < end;
+         slot = weir_bit_next(tally->filled, slot + 1, end))
         weir_tally_forget_fill(&link->cells[slot]);
 }
 
@@ -374,7 +374,7 @@ void weir_tally_disown(struct weir_tally *tally, weir_instant now)
     for (uint32_t i = 0; i < tally->link_count; i++) {
         struct weir_tally_link *link = &tally->link[i];
         for (uint32_t slot = 0; slot < end; slot++) {
-            if (link->cells[slot].begun || link->cells[slot].told)
+            if (link->cells[slot].begun || link->cells[slot].has_fill)
                 link->cells[slot] = (struct weir_tally_cell){ 0 };
         }
         link->outstanding_count = 0;
@@ -412,11 +412,11 @@ static void audit_tally_cell(const struct weir_tally *tally,
 {
     const struct weir_tally_cell *cell = &link->cells[slot];
     if (!cell->begun) {
-        weir_assert(!cell->told);
+        weir_assert(!cell->has_fill);
         return;
     }
-    bool sent_of = weir_bit_next(tally->told, slot, slot + 1) == slot;
-    weir_assert(!cell->told || sent_of);
+    bool sent_of = weir_bit_next(tally->filled, slot, slot + 1) == slot;
+    weir_assert(!cell->has_fill || sent_of);
     weir_assert(cell->pace_sent <= WEIR_PACE_MAX);
     weir_assert(cell->ahead_sent <= WEIR_AHEAD_MAX);
     weir_assert(cell->carry == 0 || link->unanswered);

@@ -46,7 +46,7 @@ struct weir_tally_cell {
     uint32_t generation;    /* of the slot, when the cell began */
     uint32_t session;       /* low half of the session that it was announced
                              * in */
-    bool told;              /* fill and slack are valid … */
+    bool has_fill;          /* fill and slack are valid … */
     bool blind;     /* … but are "full, no slack", which a region's root sends
                      * until those above answer */
     bool counted;   /* the root answers counts of the slot with a fill */
@@ -81,7 +81,7 @@ struct weir_tally_hold {
     uint64_t count, refused; /* the table's, as of … */
     weir_instant at;
     weir_instant limited_at; /* last time with load above the limit */
-    float asked;             /* units, passed and refused … */
+    float offered;           /* units, passed and refused … */
     float seconds;           /* … in this time */
     float last;              /* last probability of the bucket itself */
     uint32_t generation;     /* of the slot; 0: none yet */
@@ -158,7 +158,7 @@ struct weir_tally {
     struct weir_tally_link link[WEIR_ROOTS_MAX];
     uint64_t *fresh;       /* bits: slots collected by the last call */
     uint64_t *recent;      /* … since the last interval */
-    uint64_t *told;        /* bits: slots that a root sent a fill of */
+    uint64_t *filled;      /* bits: slots that a root sent a fill of */
     uint64_t *share_mark;  /* count at the last extrapolation, for each slot
                             * … */
     uint64_t *share_whole; /* … and the region's; NULL: no region */

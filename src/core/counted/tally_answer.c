@@ -254,7 +254,7 @@ static void learn_rates(struct weir_tally *tally, uint32_t slot,
 {
     weir_assert(slot < tally->slots);
     weir_duration span = weir_since(cell->fill_at, now);
-    if (!cell->told || span < WEIR_MILLISECOND || view->unlimited ||
+    if (!cell->has_fill || span < WEIR_MILLISECOND || view->unlimited ||
         weir_table_hold_is_paused(tally->table) || view->inflight)
         return;
     unsigned frac = view->bucket.leak.frac;
@@ -279,13 +279,13 @@ static void learn_rates(struct weir_tally *tally, uint32_t slot,
  * allowance is used up, until those above answer. That is no root fill of the
  * bucket, and no sign of others' counts. Without a band, a fill is mostly
  * "full" anyway. */
-static bool is_blind(const struct weir_fill *told,
+static bool is_blind(const struct weir_fill *received,
                      const struct weir_slot_view *view)
 {
     int64_t full =
         weir_rescale(view->bucket.high, view->bucket.leak.frac, WEIR_FILL_FRAC);
-    return told->slack == 0 && told->pace != 0 && told->fill >= full &&
-           view->bucket.low < view->bucket.high;
+    return received->slack == 0 && received->pace != 0 &&
+           received->fill >= full && view->bucket.low < view->bucket.high;
 }
 
 /* Whether the last fill of some root is no root fill of the bucket. */
@@ -293,51 +293,52 @@ static bool blinds(const struct weir_tally *tally, uint32_t slot)
 {
     for (uint32_t i = 0; i < tally->link_count; i++) {
         const struct weir_tally_cell *cell = &tally->link[i].cells[slot];
-        if (cell->told && cell->blind)
+        if (cell->has_fill && cell->blind)
             return true;
     }
     return false;
 }
 
 static void take_fill(struct weir_tally *tally, struct weir_tally_link *link,
-                      const struct weir_fill *told, weir_instant now)
+                      const struct weir_fill *received, weir_instant now)
 {
-    weir_assert(told->slot < tally->slots);
-    struct weir_tally_cell *cell = &link->cells[told->slot];
+    weir_assert(received->slot < tally->slots);
+    struct weir_tally_cell *cell = &link->cells[received->slot];
     struct weir_slot_view view;
-    weir_table_view(tally->table, told->slot, &view, now);
+    weir_table_view(tally->table, received->slot, &view, now);
     /* Until the announcement of this life is answered, the fill may be of a
      * former owner of the slot. */
     if (!cell->begun || !weir_tally_announced(link, cell) ||
         cell->generation != view.generation ||
         cell->inflight != view.inflight || view.sharing != WEIR_COUNTED)
         return;
-    if (weir_table_leasing(tally->table, told->slot) == WEIR_LEASING_PARTING) {
-        weir_table_end_lease(tally->table, told->slot, now);
-        weir_table_view(tally->table, told->slot, &view, now);
+    if (weir_table_leasing(tally->table, received->slot) ==
+        WEIR_LEASING_PARTING) {
+        weir_table_end_lease(tally->table, received->slot, now);
+        weir_table_view(tally->table, received->slot, &view, now);
     }
-    bool blind = is_blind(told, &view);
+    bool blind = is_blind(received, &view);
     if (!blind && !cell->blind)
-        learn_rates(tally, told->slot, cell, &view, told->fill, now);
-    cell->fill = told->fill;
-    cell->others_pace = view.inflight ? 0 : told->pace;
+        learn_rates(tally, received->slot, cell, &view, received->fill, now);
+    cell->fill = received->fill;
+    cell->others_pace = view.inflight ? 0 : received->pace;
     if (cell->others_pace != 0)
-        weir_bit_set(tally->paced, told->slot);
+        weir_bit_set(tally->paced, received->slot);
     cell->fill_total = cell->acked;
     if (tally->carried)
-        cell->fill_ours = tally->carried[told->slot].whole;
+        cell->fill_ours = tally->carried[received->slot].whole;
     cell->fill_at = now;
-    cell->slack = told->slack;
-    cell->told = true;
+    cell->slack = received->slack;
+    cell->has_fill = true;
     cell->blind = blind;
-    weir_bit_set(tally->told, told->slot);
-    weir_assert(cell->told && cell->begun);
+    weir_bit_set(tally->filled, received->slot);
+    weir_assert(cell->has_fill && cell->begun);
     if (!view.unlimited)
-        weir_tally_update_fill(tally, told->slot, &view, now);
+        weir_tally_update_fill(tally, received->slot, &view, now);
     if (view.on_stale == WEIR_STALE_HOLD && !view.unlimited)
-        weir_tally_learn_hold(tally, told->slot, blinds(tally, told->slot),
-                              now);
-    weir_tally_update_slack(tally, told->slot, now);
+        weir_tally_learn_hold(tally, received->slot,
+                              blinds(tally, received->slot), now);
+    weir_tally_update_slack(tally, received->slot, now);
 }
 
 static void note_fleet(struct weir_tally *tally, uint32_t limiters,

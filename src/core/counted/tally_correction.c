@@ -102,7 +102,7 @@ static struct parts parts_of(const struct weir_tally *tally, uint32_t slot)
     struct parts parts = { 0, 0 };
     for (uint32_t i = 0; i < tally->link_count; i++) {
         const struct weir_tally_cell *cell = &tally->link[i].cells[slot];
-        if (!cell->told || cell->own < parts.own)
+        if (!cell->has_fill || cell->own < parts.own)
             continue;
         parts.own = cell->own;
         parts.others = cell->others > 0 ? cell->others : 0;
@@ -150,7 +150,7 @@ static float others_of(const struct weir_tally *tally, uint32_t slot)
     float most = 0;
     for (uint32_t i = 0; i < tally->link_count; i++) {
         const struct weir_tally_cell *cell = &tally->link[i].cells[slot];
-        if (cell->told && cell->others_per_s > most)
+        if (cell->has_fill && cell->others_per_s > most)
             most = cell->others_per_s;
     }
     return most;
@@ -223,33 +223,33 @@ void weir_tally_extrapolate(struct weir_tally *tally, bool share,
     tally->extrapolated_at = now;
     float seconds = (float)span / (float)WEIR_SECOND;
     uint32_t end = weir_table_used(tally->table);
-    for (uint32_t slot = weir_bit_next(tally->told, 0, end); slot < end;
-         slot = weir_bit_next(tally->told, slot + 1, end))
+    for (uint32_t slot = weir_bit_next(tally->filled, 0, end); slot < end;
+         slot = weir_bit_next(tally->filled, slot + 1, end))
         extrapolate_slot(tally, slot, share, seconds, now);
 }
 
 /* ---- The refusal probability of `hold` ---- */
 
 /* Learns the demand since the last call, if load is above the limit. */
-static void learn_asked(struct weir_tally_hold *hold,
-                        const struct weir_slot_view *view, uint64_t refused,
-                        weir_instant now)
+static void learn_offered(struct weir_tally_hold *hold,
+                          const struct weir_slot_view *view, uint64_t refused,
+                          weir_instant now)
 {
     weir_duration span = weir_since(hold->at, now);
     int64_t denied = (int64_t)(refused - hold->refused);
-    float asked = (float)((int64_t)(view->count - hold->count) + denied);
+    float offered = (float)((int64_t)(view->count - hold->count) + denied);
     hold->count = view->count;
     hold->refused = refused;
     hold->at = now;
     if (weir_since(hold->limited_at, now) > PAUSE_MOST)
-        hold->asked = hold->seconds = 0;
+        hold->offered = hold->seconds = 0;
     if (denied <= 0 && view->fill < view->bucket.low)
         return;
     hold->limited_at = now;
     if (span > PAUSE_MOST)
         return; /* part of an outage, or of the quiet before */
     float fading = weir_fading(span);
-    hold->asked = hold->asked * fading + asked;
+    hold->offered = hold->offered * fading + offered;
     hold->seconds = hold->seconds * fading + (float)span / (float)WEIR_SECOND;
     weir_assert(hold->limited_at == now);
 }
@@ -264,9 +264,9 @@ static float refusal_learnt(const struct weir_tally *tally, uint32_t slot,
                                : part_least(tally);
     float unit = (float)((uint64_t)1 << view->bucket.leak.frac);
     float limit = (float)weir_leaked(view->bucket.leak, WEIR_SECOND) / unit;
-    float beyond = hold->asked - part * limit * hold->seconds;
+    float beyond = hold->offered - part * limit * hold->seconds;
     float prior = hold->last * PRIOR_UNITS;
-    float refusal = (beyond + prior) / (hold->asked + PRIOR_UNITS);
+    float refusal = (beyond + prior) / (hold->offered + PRIOR_UNITS);
     if (refusal < 0)
         return 0;
     return refusal < 1 ? refusal : 1;
@@ -285,7 +285,7 @@ void weir_tally_learn_hold(struct weir_tally *tally, uint32_t slot, bool blind,
                                           .count = view.count,
                                           .refused = refused,
                                           .at = now };
-    learn_asked(hold, &view, refused, now);
+    learn_offered(hold, &view, refused, now);
     if (!blind)
         hold->last = weir_table_refusal(tally->table, slot, now);
     bool limits = weir_since(hold->limited_at, now) <= PAUSE_MOST;

@@ -135,7 +135,7 @@ static uint64_t pace_of(struct weir_tally *tally, uint32_t slot,
 {
     float per_s = passing_rate(tally, slot, view->count, now);
     float units = per_s * (float)tally->interval / (float)WEIR_SECOND;
-    if (!tally->slack || !cell->told || units < 1 ||
+    if (!tally->slack || !cell->has_fill || units < 1 ||
         units * WEIR_FILL_ONE * PACE_WORTH < (float)cell->slack)
         return 0;
     weir_bit_set(tally->paced, slot);

@@ -48,7 +48,7 @@ static bool is_link_used(const struct weir_tally *tally,
         return false;
     for (uint32_t i = 0; i < tally->link_count; i++) {
         const struct weir_tally_link *other = &tally->link[i];
-        if (!other->up || !other->answering || !other->cells[slot].told)
+        if (!other->up || !other->answering || !other->cells[slot].has_fill)
             continue;
         if (!link->answering ||
             (link->report_backoff > 0 && other->report_backoff == 0))
@@ -155,9 +155,9 @@ static struct soonest soonest_of(const struct weir_tally *tally, uint32_t slot,
             continue;
         uint64_t reported = link->unanswered ? cell->sent : cell->acked;
         /* While no slack is known the next unit causes a report. */
-        if (!cell->told && cell->counted)
+        if (!cell->has_fill && cell->counted)
             note_sooner(reported + 1, count, &in.report_in);
-        if (!cell->told || cell->slack >= SLACK_NONE)
+        if (!cell->has_fill || cell->slack >= SLACK_NONE)
             continue;
         note_sooner(report_at(tally, link, cell, now), count, &in.report_in);
         note_sooner(stop_at(tally, link, cell, now), count, &in.stop_in);
@@ -192,8 +192,8 @@ static uint64_t allowance(struct weir_tally *tally, uint32_t slot,
 void weir_tally_update_all_slack(struct weir_tally *tally, weir_instant now)
 {
     uint32_t end = weir_table_used(tally->table);
-    for (uint32_t slot = weir_bit_next(tally->told, 0, end); slot < end;
-         slot = weir_bit_next(tally->told, slot + 1, end))
+    for (uint32_t slot = weir_bit_next(tally->filled, 0, end); slot < end;
+         slot = weir_bit_next(tally->filled, slot + 1, end))
         weir_tally_update_slack(tally, slot, now);
 }
 
@@ -255,7 +255,7 @@ static const struct weir_tally_cell *largest_root_fill(
         bool up = tally->link[i].up;
         bool same = cell->generation == view->generation &&
                     cell->inflight == view->inflight;
-        if (!cell->told || !same)
+        if (!cell->has_fill || !same)
             continue;
         int64_t fill = fill_by_now(tally, cell, view, now);
         if (most && (up == most_up ? fill <= most_fill : most_up))
@@ -327,7 +327,7 @@ static bool deviates(const struct weir_tally *tally,
 {
     if (!link->up || link->unanswered || !cell->begun)
         return false;
-    if (!cell->told)
+    if (!cell->has_fill)
         return cell->counted ? count != cell->acked
                              : !weir_tally_announced(link, cell);
     weir_i128 off = (weir_i128)(int64_t)(count - cell->acked) * WEIR_FILL_ONE -
@@ -413,8 +413,8 @@ void weir_tally_stale(struct weir_tally *tally, bool stale, weir_instant now)
     tally->extrapolated_at = now;
     uint32_t end = weir_table_used(tally->table);
     weir_assert(end <= tally->slots);
-    for (uint32_t slot = weir_bit_next(tally->told, 0, end); slot < end;
-         slot = weir_bit_next(tally->told, slot + 1, end)) {
+    for (uint32_t slot = weir_bit_next(tally->filled, 0, end); slot < end;
+         slot = weir_bit_next(tally->filled, slot + 1, end)) {
         uint64_t count = weir_table_count(tally->table, slot);
         tally->share_mark[slot] = count;
         if (tally->carried)
@@ -431,10 +431,10 @@ void weir_tally_stale(struct weir_tally *tally, bool stale, weir_instant now)
 
 void weir_tally_forget_fill(struct weir_tally_cell *cell)
 {
-    cell->told = false;
+    cell->has_fill = false;
     cell->prompt = cell->acked;
     cell->pace = cell->others_pace = cell->ahead = 0;
-    weir_assert(!cell->told && cell->pace == 0);
+    weir_assert(!cell->has_fill && cell->pace == 0);
 }
 
 void weir_tally_unshare(struct weir_tally *tally, uint32_t slot,
@@ -445,6 +445,6 @@ void weir_tally_unshare(struct weir_tally *tally, uint32_t slot,
         weir_tally_forget_fill(&tally->link[i].cells[slot]);
         tally->link[i].cells[slot].counted = false;
     }
-    weir_bit_clear(tally->told, slot);
+    weir_bit_clear(tally->filled, slot);
     weir_tally_update_slack(tally, slot, now);
 }

@@ -120,7 +120,7 @@ void weir_lease_holder_init(struct weir_lease_holder *holder,
         .seen_at = now,
         .began = WEIR_NEVER,
         .used_at = now,
-        .said_at = WEIR_NEVER,
+        .want_used_at = WEIR_NEVER,
         .expiry = weir_after(now, WEIR_LEASE_HOLDER_FIRST),
         .due_at = now,
         .early = true,
@@ -222,16 +222,16 @@ static double need(const struct weir_lease_holder *holder, weir_instant now)
 static bool is_want_valid(const struct weir_lease_holder *holder,
                           weir_instant now)
 {
-    return holder->says &&
-           (holder->said_at == WEIR_NEVER ||
-            weir_since(holder->said_at, now) < WEIR_LEASE_HOLDER_WINDOW);
+    return holder->is_declared &&
+           (holder->want_used_at == WEIR_NEVER ||
+            weir_since(holder->want_used_at, now) < WEIR_LEASE_HOLDER_WINDOW);
 }
 
 double weir_lease_holder_wants(const struct weir_lease_holder *holder,
                                weir_instant now)
 {
     if (is_want_valid(holder, now))
-        return holder->said;
+        return holder->declared;
     double wants = need(holder, now) * (1 + WEIR_LEASE_HOLDER_HEADROOM);
     if (holder->inflight && wants > 0)
         wants = weir_larger(wants, 1); /* less is good for nothing */
@@ -245,15 +245,15 @@ static bool has_changed(const struct weir_lease_holder *holder,
                         weir_instant now)
 {
     double wants = weir_lease_holder_wants(holder, now);
-    double told = holder->told;
+    double sent = holder->wants_sent;
     if (is_want_valid(holder, now)) {
-        double change = wants > told ? wants - told : told - wants;
-        return change > WEIR_LEASE_HOLDER_CHANGE * weir_larger(wants, told);
+        double change = wants > sent ? wants - sent : sent - wants;
+        return change > WEIR_LEASE_HOLDER_CHANGE * weir_larger(wants, sent);
     }
     double used = need(holder, now);
     double noise = holder->inflight ? 0 : NOISE;
-    return (told == 0 && used > 0) || used > told + noise ||
-           wants < told / 2 - noise;
+    return (sent == 0 && used > 0) || used > sent + noise ||
+           wants < sent / 2 - noise;
 }
 
 void weir_lease_holder_hurry(struct weir_lease_holder *holder, weir_instant now)
@@ -279,9 +279,9 @@ void weir_lease_holder_want(struct weir_lease_holder *holder, double wants,
                             weir_instant now)
 {
     weir_assert(wants >= 0 && wants <= WEIR_LEASE_UNITS_MAX);
-    holder->said = wants;
-    holder->says = true;
-    holder->said_at = WEIR_NEVER;
+    holder->declared = wants;
+    holder->is_declared = true;
+    holder->want_used_at = WEIR_NEVER;
     check_demand(holder, now);
 }
 
@@ -319,8 +319,8 @@ void weir_lease_holder_use(struct weir_lease_holder *holder,
     }
     if (used)
         holder->used_at = now;
-    if (used && holder->said_at == WEIR_NEVER)
-        holder->said_at = now;
+    if (used && holder->want_used_at == WEIR_NEVER)
+        holder->want_used_at = now;
     if (!is_holder_idle(holder, now))
         smooth(holder, &to, span, now);
     holder->seen = to;
@@ -438,7 +438,7 @@ void weir_lease_holder_ask(struct weir_lease_holder *holder, uint64_t number,
      * use would be granted less each time, and each lower grant be
      * acknowledged. */
     if (!holder->pressing || now >= holder->due_at || has_changed(holder, now))
-        holder->told = weir_lease_holder_wants(holder, now);
+        holder->wants_sent = weir_lease_holder_wants(holder, now);
     holder->pressing = false;
     holder->due_at =
         weir_after(now, spread_by_eighth(holder, holder->patience));
@@ -447,7 +447,7 @@ void weir_lease_holder_ask(struct weir_lease_holder *holder, uint64_t number,
         holder->patience = WEIR_LEASE_HOLDER_PATIENCE_MAX;
     *out = (struct weir_lease_holder_ask){
         .number = number,
-        .wants = holder->told,
+        .wants = holder->wants_sent,
         .has = weir_lease_holder_has(holder, now),
         .safe = safe_had(holder, now),
         .taken = holder->taken,

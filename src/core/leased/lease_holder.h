@@ -90,9 +90,9 @@ struct weir_lease_holder {
     struct weir_rng rng;
 
     /* Demand. */
-    double said;                /* by weir_lease_holder_want() */
-    bool says;                  /* … which decides */
-    double told;                /* sent in the last ask */
+    double declared;            /* by weir_lease_holder_want() */
+    bool is_declared;           /* … which decides */
+    double wants_sent;          /* sent in the last ask */
     double rise[2], use[2];     /* units a second, offered and passed: over the
                                  * shorter and the longer window */
     double needed;              /* of kind concurrency: units */
@@ -100,8 +100,8 @@ struct weir_lease_holder {
     weir_instant seen_at;       /* … and when */
     weir_instant began;   /* the first use after none; WEIR_NEVER: none yet */
     weir_instant used_at; /* the last use */
-    weir_instant said_at; /* the first use after weir_lease_holder_want(); or
-                           * WEIR_NEVER */
+    weir_instant want_used_at; /* the first use after
+                                * weir_lease_holder_want(); or WEIR_NEVER */
 
     /* The grant. */
     double capacity, safe; /* of the newest grant */

@@ -57,15 +57,15 @@
  *     until the leases are over  min(capacity, known)
  *     until the safes are over   min(capacity, max(known, rest))
  *     then                       capacity
- *     with                       rest = capacity - (promised - heard)
+ *     with                       rest = capacity - (promised - safe_known)
  *
  * If the capacity is itself leased, the predecessor's may have ended sooner,
  * with its own lease. Then all below are on their safe capacities, the server
  * above accounts for no more, and 'known', reported before, is too much. This
  * pool can't tell whether that happened, so it gives the amount that fits both:
  *
- *     until the leases are over  min(capacity, known, max(heard, rest))
- *     until the safes are over   min(capacity, max(heard, rest))
+ *     until the leases are over  min(capacity, known, max(safe_known, rest))
+ *     until the safes are over   min(capacity, max(safe_known, rest))
  *
  * More can't be given: unheard holders may have it. Within that it shares as
  * usual: units that one holder gives back another may have. (To answer each
@@ -299,14 +299,14 @@ static void set_all_out(struct weir_lease_pool *b, struct holder *h,
     set_out(b, h, step, safe);
 }
 
-static void hold_up(struct prop *prop, bool highest, double told,
+static void hold_up(struct prop *prop, bool highest, double granted,
                     weir_instant until)
 {
-    weir_assert(told >= 0);
+    weir_assert(granted >= 0);
     if (highest)
         *prop = (struct prop){ .until = weir_later(prop->until, until) };
     else
-        prop->since = weir_larger(prop->since, told);
+        prop->since = weir_larger(prop->since, granted);
 }
 
 /* By the answer just made. A holder that streams reports the serial that it has
@@ -553,7 +553,7 @@ static void raise(struct weir_lease_pool *b, struct holder *h,
     if (has > had)
         b->known = weir_smaller(b->known + (has - had), WEIR_LEASE_UNITS_MAX);
     if (safe > safe_had)
-        b->heard += safe - safe_had;
+        b->safe_known += safe - safe_had;
     h->reported = weir_larger(h->reported, has);
     h->safe_reported = weir_larger(h->safe_reported, safe);
     h->lease_until = weir_later(h->lease_until, b->learning.leases);

@@ -49,7 +49,7 @@ struct holder {
     weir_instant until;             /* … for sure */
     struct prop prop, safe_prop;    /* supports of 'step' and of 'safe_out' */
     double reported, safe_reported; /* reported amounts counted in 'known',
-                                     * 'heard' */
+                                     * 'safe_known' */
     uint64_t name;
     uint64_t shown;     /* the token of another pool that it showed; 0: none */
     bool counted;       /* … and its name is counted in the sum heard */
@@ -87,7 +87,7 @@ struct roster_token {
     bool lets_in;             /* … and needn't any more: not reported yet */
     uint64_t names;           /* the sum of the known holders' names … */
     uint32_t deaf;            /* … and how many of these can show no token */
-    uint64_t heard;           /* sum of the names of holders that showed
+    uint64_t names_shown;     /* sum of the names of holders that showed
                                   * one */
     uint64_t shown[ROSTER_TOKENS_SHOWN]; /* the last different ones */
     uint32_t shown_next;
@@ -107,7 +107,7 @@ struct weir_lease_pool {
     struct weir_learning learning;
     unsigned lessons;       /* ends of 'learning' still ahead */
     double known;           /* reported as held of other pools … */
-    double heard;           /* … and in safe capacities */
+    double safe_known;      /* … and in safe capacities */
     struct weir_book *book; /* owned */
     struct holder *holders; /* owned */
     size_t capacity;

@@ -251,9 +251,9 @@ bool weir_roster_has_met_all(struct weir_lease_pool *b, struct holder *h,
         return false;
     weir_assert(h->shown != 0);
     h->counted = true;
-    roster_token->heard += h->name;
+    roster_token->names_shown += h->name;
     remember_shown(roster_token, h->shown);
-    uint64_t all = roster_token_of(b->learning.kept, roster_token->heard);
+    uint64_t all = roster_token_of(b->learning.kept, roster_token->names_shown);
     for (unsigned i = 0; i < ROSTER_TOKENS_SHOWN; i++) {
         if (roster_token->shown[i] == all)
             return true;

@@ -180,8 +180,8 @@ static double capacity_of(const struct weir_lease_pool *b, weir_instant now)
     double promised = b->learning.promised;
     if (!ours)
         promised = weir_smaller(promised, b->safe_total);
-    double rest = capacity - weir_larger(0, promised - b->heard);
-    double certain = weir_larger(ours ? b->known : b->heard, rest);
+    double rest = capacity - weir_larger(0, promised - b->safe_known);
+    double certain = weir_larger(ours ? b->known : b->safe_known, rest);
     if (now < b->learning.leases)
         certain = weir_smaller(certain, b->known);
     weir_assert(certain >= 0);

@@ -395,7 +395,7 @@ static void count_answer(struct weir_candidate *c,
                          weir_instant now)
 {
     weir_assert(c->is_linked);
-    c->heard_at = now;
+    c->answered_at = now;
     bool first = answer->ask.type != WEIR_CANDIDATE_WATCH || !c->is_watched;
     bool forgotten = answer->ask.type == WEIR_CANDIDATE_CREATE &&
                      answer->ask.sent_at != c->creating_at;
@@ -455,7 +455,7 @@ void weir_candidate_tick(struct weir_candidate *c, weir_instant now)
         lose_mastership(c, WEIR_CANDIDATE_RAN_OUT);
     }
     if (c->is_linked && c->unanswered > 0 &&
-        now >= c->heard_at + c->ttl / PATIENCE)
+        now >= c->answered_at + c->ttl / PATIENCE)
         c->is_leaving = true;
     if (is_master_unread(c) && now >= c->lost_at + c->ttl)
         set_nobody(c, WEIR_CANDIDATE_UNKNOWN);
@@ -497,7 +497,7 @@ weir_instant weir_candidate_deadline(const struct weir_candidate *c)
     if (c->lease != 0)
         move_sooner(&at, c->keep_at);
     if (c->unanswered > 0)
-        move_sooner(&at, c->heard_at + c->ttl / PATIENCE);
+        move_sooner(&at, c->answered_at + c->ttl / PATIENCE);
     if (has_wish(c))
         move_sooner(&at, c->retry_at);
     return at;
@@ -511,7 +511,7 @@ static bool send_ask(struct weir_candidate *c,
 {
     weir_assert(c->is_linked);
     if (c->unanswered++ == 0)
-        c->heard_at = now;
+        c->answered_at = now;
     *out = (struct weir_candidate_ask){
         .type = type,
         .session = c->session,

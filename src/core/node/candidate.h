@@ -132,11 +132,11 @@ struct weir_candidate {
     bool is_linked;
     bool is_leaving;
     uint32_t session;
-    uint32_t unanswered;   /* asks */
-    uint32_t failures;     /* in a row */
-    weir_instant heard_at; /* the last answer, or when the wait began */
-    weir_instant lost_at;  /* when the key was last known */
-    weir_instant retry_at; /* only keep-alives before this */
+    uint32_t unanswered;      /* asks */
+    uint32_t failures;        /* in a row */
+    weir_instant answered_at; /* the last answer, or when the wait began */
+    weir_instant lost_at;     /* when the key was last known */
+    weir_instant retry_at;    /* only keep-alives before this */
     weir_duration backoff;
     enum weir_candidate_ask_type troubled; /* the ask that failed last */
 

@@ -50,7 +50,7 @@ struct place {
     int64_t priority;
     uint64_t hash;
     weir_instant owes_until; /* leaving: the place is freed then */
-    double told;             /* limit last returned by changed(); below 0:
+    double limit_returned;   /* limit last returned by changed(); below 0:
                               * none */
     uint32_t next;           /* in the list of its hash head, or of free places;
                               * + 1 */
@@ -64,7 +64,7 @@ struct place {
 };
 
 struct link {
-    struct weir_lease_link said; /* its 'master' is in: */
+    struct weir_lease_link state; /* its 'master' is in: */
     char master[WEIR_MASTER_MAX];
 };
 
@@ -157,7 +157,7 @@ void weir_lease_client_forget(struct weir_lease_client *c)
     c->master = NONE;
     c->met = false;
     for (uint32_t i = 0; i < c->link_count; i++)
-        c->link[i].said = (struct weir_lease_link){ .up = false };
+        c->link[i].state = (struct weir_lease_link){ .up = false };
 }
 
 /* ---- Places ---- */
@@ -293,7 +293,7 @@ uint32_t weir_lease_client_open(struct weir_lease_client *c,
     struct place *p = &c->place[at];
     p->state = OPEN;
     p->ticket = want->ticket;
-    p->told = -1;
+    p->limit_returned = -1;
     weir_lease_client_edit(c, at, want->on_stale, want->inflight,
                            want->priority, now);
     note_changed(c, at);
@@ -312,7 +312,7 @@ void weir_lease_client_edit(struct weir_lease_client *c, uint32_t at,
         weir_lease_holder_hurry(&p->holder, now);
     p->priority = priority;
     p->holder.on_stale = on_stale;
-    if (weir_lease_holder_limit(&p->holder, now) != p->told)
+    if (weir_lease_holder_limit(&p->holder, now) != p->limit_returned)
         note_changed(c, at);
     reckon(c, at);
 }
@@ -419,9 +419,9 @@ static uint64_t newest_term(const struct weir_lease_client *c)
 {
     uint64_t newest = 0;
     for (uint32_t i = 0; i < c->link_count; i++) {
-        const struct weir_lease_link *said = &c->link[i].said;
-        if (said->up && said->term > newest)
-            newest = said->term;
+        const struct weir_lease_link *state = &c->link[i].state;
+        if (state->up && state->term > newest)
+            newest = state->term;
     }
     return newest;
 }
@@ -430,8 +430,8 @@ static uint32_t find_master(const struct weir_lease_client *c)
 {
     uint64_t newest = newest_term(c);
     for (uint32_t i = 0; i < c->link_count; i++) {
-        const struct weir_lease_link *said = &c->link[i].said;
-        if (said->up && said->leases && said->term == newest)
+        const struct weir_lease_link *state = &c->link[i].state;
+        if (state->up && state->leases && state->term == newest)
             return i;
     }
     return NONE;
@@ -470,13 +470,13 @@ static void review_master(struct weir_lease_client *c, weir_instant now)
         return;
     }
     weir_assert(c->master < c->link_count);
-    const struct weir_lease_link *said = &c->link[c->master].said;
-    bool same = c->met && said->term == c->term && said->root == c->root;
+    const struct weir_lease_link *state = &c->link[c->master].state;
+    bool same = c->met && state->term == c->term && state->root == c->root;
     if (same && before == c->master)
         return;
     c->met = true;
-    c->term = said->term;
-    c->root = said->root;
+    c->term = state->term;
+    c->root = state->root;
     request_all(c, !same, now);
 }
 
@@ -500,7 +500,7 @@ static void keep_link_master(struct link *link, struct weir_text master)
     size_t len = master.len < WEIR_MASTER_MAX ? master.len : WEIR_MASTER_MAX;
     if (len > 0)
         memcpy(link->master, master.p, len);
-    link->said.master = (struct weir_text){ link->master, len };
+    link->state.master = (struct weir_text){ link->master, len };
     weir_assert(len <= WEIR_MASTER_MAX);
 }
 
@@ -510,7 +510,7 @@ void weir_lease_client_link(struct weir_lease_client *c, uint32_t index,
 {
     weir_assert(index < c->link_count);
     struct link *link = &c->link[index];
-    link->said = *state;
+    link->state = *state;
     keep_link_master(link, state->master);
     if (!state->up && c->master == index)
         c->master = NONE;
@@ -529,9 +529,9 @@ struct weir_text weir_lease_client_elsewhere(const struct weir_lease_client *c)
         return none;
     uint64_t newest = newest_term(c);
     for (uint32_t i = 0; i < c->link_count; i++) {
-        const struct weir_lease_link *said = &c->link[i].said;
-        if (said->up && said->term == newest && said->master.len > 0)
-            return said->master;
+        const struct weir_lease_link *state = &c->link[i].state;
+        if (state->up && state->term == newest && state->master.len > 0)
+            return state->master;
     }
     return none;
 }
@@ -543,7 +543,7 @@ static uint32_t link_to_ask(const struct weir_lease_client *c)
         return c->master;
     for (uint32_t i = 0; i < c->link_count; i++) {
         uint32_t index = (c->turn + i) % c->link_count;
-        if (c->link[index].said.up)
+        if (c->link[index].state.up)
             return index;
     }
     return NONE;
@@ -613,9 +613,9 @@ bool weir_lease_client_next(struct weir_lease_client *c, uint32_t *out_link,
     c->due_from = earliest_due(c);
     if (now < c->due_from)
         return false;
-    weir_assert(link < c->link_count && c->link[link].said.up);
+    weir_assert(link < c->link_count && c->link[link].state.up);
     *out = (struct weir_wants){ .number = ++c->number,
-                                .term = c->link[link].said.term,
+                                .term = c->link[link].state.term,
                                 .wants = c->wants };
     for (uint32_t at = 0; at < c->used && out->count < c->message_max; at++) {
         if (c->due_at[at] <= now + WEIR_LEASE_GATHER)
@@ -630,23 +630,23 @@ bool weir_lease_client_next(struct weir_lease_client *c, uint32_t *out_link,
 /* ---- Grants ---- */
 
 static void take_lease_grant(struct weir_lease_client *c, uint64_t answer,
-                             const struct weir_lease_grant *told,
+                             const struct weir_lease_grant *row,
                              weir_instant now)
 {
-    uint32_t at = weir_lease_client_find(c, told->name);
+    uint32_t at = weir_lease_client_find(c, row->name);
     if (at == NONE)
         return;
     struct place *p = &c->place[at];
     weir_assert(p->state == OPEN);
-    p->error = told->error;
-    if (told->error != WEIR_LEASE_GRANTED)
+    p->error = row->error;
+    if (row->error != WEIR_LEASE_GRANTED)
         return;
-    if (!weir_lease_holder_granted(&p->holder, answer, c->term, &told->grant,
+    if (!weir_lease_holder_granted(&p->holder, answer, c->term, &row->grant,
                                    now))
         return;
     p->lapsed = false;
     if (p->holder.inflight ||
-        weir_lease_holder_limit(&p->holder, now) != p->told)
+        weir_lease_holder_limit(&p->holder, now) != p->limit_returned)
         note_changed(c, at);
     reckon(c, at);
 }
@@ -656,10 +656,10 @@ void weir_lease_client_take(struct weir_lease_client *c, uint32_t index,
 {
     weir_assert(index < c->link_count);
     struct link *link = &c->link[index];
-    if (!link->said.up || grants->term < link->said.term)
+    if (!link->state.up || grants->term < link->state.term)
         return;
-    link->said.term = grants->term;
-    link->said.leases = !grants->elsewhere;
+    link->state.term = grants->term;
+    link->state.leases = !grants->elsewhere;
     keep_link_master(link, grants->master);
     review_master(c, now);
     if (c->master != index)
@@ -706,7 +706,7 @@ bool weir_lease_client_changed(struct weir_lease_client *c, uint32_t *out_at,
         p->changed = false;
         if (p->state != OPEN)
             continue;
-        p->told = weir_lease_holder_limit(&p->holder, now);
+        p->limit_returned = weir_lease_holder_limit(&p->holder, now);
         *out_at = at;
         return true;
     }

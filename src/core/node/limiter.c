@@ -113,7 +113,7 @@ void weir_limiter_reincarnate(struct weir_limiter *limiter,
     limiter->event_first = limiter->event_count = 0;
     limiter->events_lost = 0;
     /* The new limiter has had no link: it counts no silence from before. */
-    limiter->heard_at = limiter->spoken_at = now;
+    limiter->received_at = limiter->any_received_at = now;
     for (uint32_t i = 0; i < limiter->link_count; i++)
         limiter->link[i] = (struct limiter_link){ .state = LINK_DOWN };
     weir_limiter_asks_forget(&limiter->asks);
@@ -157,17 +157,17 @@ static void note_received(struct weir_limiter *limiter,
 {
     weir_assert(link->state != LINK_DOWN);
     weir_instant at = weir_before(now, age);
-    limiter->spoken_at = now;
+    limiter->any_received_at = now;
     if (age != WEIR_NEVER) {
         note_later(at, age, now, &link->top_at);
-        note_later(at, age, now, &limiter->heard_at);
+        note_later(at, age, now, &limiter->received_at);
         link->topped = limiter->topped = true;
         weir_table_pause_hold(limiter->table, age > 0);
-    } else if (!limiter->heard) {
-        limiter->heard_at = now; /* the topmost root gets the full time */
+    } else if (!limiter->received) {
+        limiter->received_at = now; /* the topmost root gets the full time */
     }
-    limiter->heard = true;
-    if (!limiter->stale || is_silent_since(limiter, limiter->heard_at, now))
+    limiter->received = true;
+    if (!limiter->stale || is_silent_since(limiter, limiter->received_at, now))
         return;
     limiter->stale = false;
     limiter->tally.share_above = false;
@@ -179,9 +179,10 @@ static void note_received(struct weir_limiter *limiter,
 
 static void check_stale(struct weir_limiter *limiter, weir_instant now)
 {
-    if (!limiter->heard || !is_silent_since(limiter, limiter->heard_at, now))
+    if (!limiter->received ||
+        !is_silent_since(limiter, limiter->received_at, now))
         return;
-    bool spoken = !is_silent_since(limiter, limiter->spoken_at, now);
+    bool spoken = !is_silent_since(limiter, limiter->any_received_at, now);
     if (limiter->stale && limiter->tally.share_above == spoken)
         return;
     if (!limiter->stale)
@@ -206,7 +207,7 @@ static unsigned fitness(const struct weir_limiter *limiter, uint32_t index)
      * cut off all are equally old, and no other carrier is better. */
     weir_duration some =
         WEIR_PACE_INTERVALS * limiter->settings.report_interval;
-    bool top = link->topped && link->top_at + some > limiter->heard_at;
+    bool top = link->topped && link->top_at + some > limiter->received_at;
     return 1 + 2 * top + limiter->tally.link[index].answering;
 }
 
@@ -472,12 +473,12 @@ static int take_fills(struct weir_limiter *limiter, uint32_t index,
 
 /* Takes the root's report backoff. */
 static void take_report_backoff(struct weir_limiter *limiter, uint32_t index,
-                                weir_duration asked, weir_instant now)
+                                weir_duration wanted, weir_instant now)
 {
     weir_assert(index < limiter->link_count);
     weir_duration most = limiter->settings.stale_after / 2;
     weir_duration before = limiter->tally.link[index].report_backoff;
-    weir_duration report_backoff = asked < most ? asked : most;
+    weir_duration report_backoff = wanted < most ? wanted : most;
     limiter->link[index].resend =
         2 * report_backoff > RESEND_FIRST ? 2 * report_backoff : RESEND_FIRST;
     weir_tally_report_backoff(&limiter->tally, index, report_backoff, now);
@@ -624,12 +625,12 @@ weir_instant weir_limiter_deadline(const struct weir_limiter *limiter,
         due = weir_earlier(due, limiter->extrapolate_at);
     if (limiter->settings.slack && weir_tally_paced(&limiter->tally))
         due = weir_earlier(due, limiter->look_at);
-    if (limiter->heard && !limiter->stale)
-        due = weir_earlier(due,
-                           limiter->heard_at + limiter->settings.stale_after);
+    if (limiter->received && !limiter->stale)
+        due = weir_earlier(due, limiter->received_at +
+                                    limiter->settings.stale_after);
     if (limiter->stale && limiter->tally.share_above)
-        due = weir_earlier(due,
-                           limiter->spoken_at + limiter->settings.stale_after);
+        due = weir_earlier(due, limiter->any_received_at +
+                                    limiter->settings.stale_after);
     for (uint32_t i = 0; i < limiter->link_count; i++)
         due = weir_earlier(due, link_due(limiter, i));
     const struct limiter_asks *asks = &limiter->asks;

@@ -158,10 +158,10 @@ void weir_limiter_reincarnate(struct weir_limiter *limiter,
  * process. */
 struct weir_limiter_handover {
     uint8_t incarnation[WEIR_INCARNATION_SIZE];
-    uint32_t sessions;     /* number of sessions begun; an upper bound */
-    uint32_t heard;        /* a message of a root came … */
-    weir_instant heard_at; /* … from the topmost one, last */
-    uint64_t wants;        /* numbers of wants; an upper bound */
+    uint32_t sessions;        /* number of sessions begun; an upper bound */
+    uint32_t received;        /* a message of a root came … */
+    weir_instant received_at; /* … from the topmost one, last */
+    uint64_t wants;           /* numbers of wants; an upper bound */
     weir_duration stale_after, report_interval; /* as set; 0: not known */
     struct {
         uint64_t met; /* 'root' is whole */

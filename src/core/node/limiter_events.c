@@ -79,10 +79,10 @@ static void elsewhere_event(struct weir_limiter *limiter, weir_instant now)
     bool leases = weir_lease_client_each(client, &cursor, &place);
     uint64_t hash = leases && master.len > 0 ? weir_hash(master, 0) | 1 : 0;
     bool stays = hash != 0 && hash == limiter->elsewhere;
-    if (stays && !limiter->elsewhere_told)
+    if (stays && !limiter->elsewhere_reported)
         weir_limiter_note(limiter, WEIR_EVENT_ELSEWHERE, master, now);
     limiter->elsewhere = hash;
-    limiter->elsewhere_told = stays;
+    limiter->elsewhere_reported = stays;
 }
 
 static void overflow_events(struct weir_limiter *limiter, weir_instant now)
@@ -128,7 +128,7 @@ static struct limiter_denied *remember_denied(struct weir_limiter *limiter,
         &limiter->denied[limiter->denied_next++ % LIMITER_DENIED_MAX];
     *denied =
         (struct limiter_denied){ .hash = denied_hash(name), .first = now };
-    weir_assert(denied->hash != 0 && !denied->told);
+    weir_assert(denied->hash != 0 && !denied->reported);
     return denied;
 }
 
@@ -196,9 +196,9 @@ void weir_limiter_note_denied(struct weir_limiter *limiter, uint32_t link,
     bool open = is_denial_open(limiter, link, name, now);
     if (!denied)
         denied = remember_denied(limiter, name, now);
-    if (denied->told || (open && now - denied->first < DENIED_GRACE))
+    if (denied->reported || (open && now - denied->first < DENIED_GRACE))
         return;
-    denied->told =
+    denied->reported =
         weir_limiter_note(limiter, WEIR_EVENT_DENIED, name, now) != NULL;
 }
 

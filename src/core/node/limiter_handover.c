@@ -80,8 +80,8 @@ void weir_limiter_hand_over(const struct weir_limiter *limiter,
                             struct weir_limiter_handover *out)
 {
     weir_store_relaxed(&out->sessions, limiter->sessions);
-    weir_store_relaxed(&out->heard_at, limiter->heard_at);
-    weir_store_relaxed(&out->heard, limiter->heard);
+    weir_store_relaxed(&out->received_at, limiter->received_at);
+    weir_store_relaxed(&out->received, limiter->received);
     weir_store_relaxed(&out->wants,
                        weir_lease_client_number(limiter->leases.client));
     weir_store_relaxed(&out->stale_after, limiter->settings.stale_after);
@@ -118,10 +118,11 @@ void weir_limiter_inherit(struct weir_limiter *limiter,
         limiter->settings.stale_after = handover->stale_after;
         limiter->settings.report_interval = handover->report_interval;
     }
-    limiter->heard = handover->heard;
-    limiter->topped = handover->heard;
-    bool known = handover->heard && handover->heard_at <= now;
-    limiter->heard_at = limiter->spoken_at = known ? handover->heard_at : now;
+    limiter->received = handover->received;
+    limiter->topped = handover->received;
+    bool known = handover->received && handover->received_at <= now;
+    limiter->received_at = limiter->any_received_at =
+        known ? handover->received_at : now;
     limiter->stale = weir_table_is_stale(limiter->table);
     weir_lease_client_go_on(limiter->leases.client, handover->wants + LEFT_OUT);
     weir_limiter_leases_forget(limiter, now);

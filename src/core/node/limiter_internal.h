@@ -102,7 +102,7 @@ struct limiter_limits {
     uint32_t capacity;
     weir_instant look_at;          /* next look; unused without rows */
     uint64_t moves;                /* a sum over all limits' last moves */
-    uint64_t told[WEIR_ROOTS_MAX]; /* the sum last sent on each link; 0: none */
+    uint64_t sent[WEIR_ROOTS_MAX]; /* the sum last sent on each link; 0: none */
 };
 
 #define LIMITER_DENIED_MAX 64 /* the last denied names are remembered */
@@ -110,7 +110,7 @@ struct limiter_limits {
 struct limiter_denied {
     uint64_t hash; /* of the name; 0: none */
     weir_instant first;
-    bool told; /* an event was made of it */
+    bool reported; /* an event was made of it */
 };
 
 struct weir_limiter {
@@ -141,12 +141,13 @@ struct weir_limiter {
     bool full;            /* a whole set is under way … */
     uint64_t full_target; /* … until this epoch is reached */
     bool ready;
-    bool heard;  /* from any root, ever */
-    bool topped; /* from the topmost root, ever */
+    bool received; /* from any root, ever */
+    bool topped;   /* from the topmost root, ever */
     bool stale;
-    weir_instant born;      /* this incarnation */
-    weir_instant heard_at;  /* last from the topmost root; at first from any */
-    weir_instant spoken_at; /* last from any root */
+    weir_instant born;            /* this incarnation */
+    weir_instant received_at;     /* last from the topmost root; at first
+                                   * from any */
+    weir_instant any_received_at; /* last from any root */
     weir_instant collect_at;
     weir_instant extrapolate_at;
     weir_instant look_at; /* next look at the slots with a pace */
@@ -154,7 +155,7 @@ struct weir_limiter {
     uint64_t reports;
     uint64_t full_seen;      /* table overflows reported as events */
     uint64_t elsewhere;      /* hash of a master without a link; 0: none … */
-    bool elsewhere_told;     /* … reported as an event */
+    bool elsewhere_reported; /* … reported as an event */
     uint64_t unknown_before; /* counted by an earlier incarnation */
 
     struct limiter_asks asks;

@@ -42,7 +42,7 @@ void weir_limiter_limits_look(struct weir_limiter *limiter, weir_instant now)
     struct limiter_limits *limits = &limiter->limits;
     for (uint32_t i = 0; i < limiter->link_count; i++) {
         if (limiter->link[i].state != LINK_UP)
-            limits->told[i] = 0;
+            limits->sent[i] = 0;
     }
     if (limits->capacity == 0 || now < limits->look_at)
         return;
@@ -99,10 +99,10 @@ bool weir_limiter_limits_next(struct weir_limiter *limiter, uint32_t *out_link,
     struct limiter_limits *limits = &limiter->limits;
     for (uint32_t i = 0; i < limiter->link_count; i++) {
         if (limiter->link[i].state != LINK_UP ||
-            limits->told[i] == limits->moves)
+            limits->sent[i] == limits->moves)
             continue;
         weir_assert(limits->capacity > 0);
-        limits->told[i] = limits->moves;
+        limits->sent[i] = limits->moves;
         *out_link = i;
         out->session = limiter->link[i].session;
         out->type = WEIR_MESSAGE_LIMITS;

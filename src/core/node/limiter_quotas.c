@@ -270,8 +270,8 @@ int weir_limiter_restored(struct weir_limiter *limiter, uint64_t epoch,
                           weir_instant now)
 {
     /* A root gets the full stale_after to answer. */
-    limiter->heard = true;
-    limiter->heard_at = limiter->spoken_at = now;
+    limiter->received = true;
+    limiter->received_at = limiter->any_received_at = now;
     limiter->epoch = epoch;
     return reach(limiter, now);
 }

@@ -348,7 +348,7 @@ static void touch_filled(struct weir_region *region,
 static weir_duration top_age_above(const struct weir_limiter *limiter,
                                    weir_instant now)
 {
-    return limiter->topped ? weir_since(limiter->heard_at, now) : WEIR_NEVER;
+    return limiter->topped ? weir_since(limiter->received_at, now) : WEIR_NEVER;
 }
 
 /* No linked root currently has its quotas from a store. */

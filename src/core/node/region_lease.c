@@ -38,7 +38,7 @@
 #define CROWD_CHANGE 0.1
 
 struct above {
-    struct weir_lease_link said; /* its 'master' is in: */
+    struct weir_lease_link state; /* its 'master' is in: */
     char master[WEIR_MASTER_MAX];
 };
 
@@ -73,7 +73,7 @@ static void set_client_links(struct weir_region_lease *l, weir_instant now)
     static const struct weir_lease_link down = { .up = false };
     for (uint32_t i = 0; i < l->links; i++)
         weir_lease_client_link(l->client, i,
-                               l->leases ? &l->above[i].said : &down, now);
+                               l->leases ? &l->above[i].state : &down, now);
 }
 
 /* If the root half's mastership or term changed, begins anew. */
@@ -282,7 +282,7 @@ static void keep_master(struct above *above, struct weir_text master)
     weir_assert(master.len <= sizeof above->master);
     if (master.len > 0)
         memcpy(above->master, master.p, master.len);
-    above->said.master = (struct weir_text){ above->master, master.len };
+    above->state.master = (struct weir_text){ above->master, master.len };
 }
 
 void weir_region_lease_link(struct weir_region_lease *l, uint32_t link,
@@ -291,11 +291,11 @@ void weir_region_lease_link(struct weir_region_lease *l, uint32_t link,
 {
     weir_assert(link < l->links);
     struct above *above = &l->above[link];
-    above->said = weir_lease_link_of(welcome);
-    keep_master(above, above->said.master);
+    above->state = weir_lease_link_of(welcome);
+    keep_master(above, above->state.master);
     follow_master(l, now);
     if (l->leases)
-        weir_lease_client_link(l->client, link, &above->said, now);
+        weir_lease_client_link(l->client, link, &above->state, now);
 }
 
 static void follow_changed(struct weir_region_lease *l, weir_instant now)
@@ -314,10 +314,10 @@ static void follow_changed(struct weir_region_lease *l, weir_instant now)
 static void keep_statement(struct above *above,
                            const struct weir_grants *grants)
 {
-    if (!above->said.up || grants->term < above->said.term)
+    if (!above->state.up || grants->term < above->state.term)
         return;
-    above->said.term = grants->term;
-    above->said.leases = !grants->elsewhere;
+    above->state.term = grants->term;
+    above->state.leases = !grants->elsewhere;
     keep_master(above, grants->master);
 }
 

@@ -189,7 +189,7 @@ static void attach(struct weir_root *root, uint32_t index,
     peer->limiter = limiter_index;
     peer->greeted = true;
     limiter->peer = index;
-    limiter->heard_at = now;
+    limiter->received_at = now;
     limiter->epoch = hello->epoch;
     limiter->name_len =
         (uint8_t)(hello->name.len < WEIR_NAME_MAX ? hello->name.len
@@ -271,7 +271,7 @@ static int take_hello(struct weir_root *root, uint32_t index,
     peer->session = message->session;
     peer->number = 0;
     peer->stamp = 0;
-    peer->asked = 0;
+    peer->last_ask = 0;
     peer->answer_count = 0;
     peer->unknown_count = peer->denied_count = 0;
     peer->answer_owed = false;
@@ -354,7 +354,7 @@ static int take_report(struct weir_root *root, uint32_t index,
     struct root_peer *peer = &root->peers[index];
     struct root_limiter *limiter = root->limiters[peer->limiter];
     weir_assert(limiter->live && limiter->peer == index);
-    limiter->heard_at = now;
+    limiter->received_at = now;
     if (report->number == peer->number && peer->number > 0) {
         root->stats.reports_repeated++;
         for (size_t i = 0; i < report->count; i++)
@@ -483,8 +483,8 @@ static void write_fills(struct weir_root *root, struct root_peer *peer,
     weir_assert(peer->greeted);
     struct root_limiter *limiter = root->limiters[peer->limiter];
     weir_duration spacing = push_spacing(root);
-    size_t count = weir_merge_tell(&root->merge, &limiter->cells, root->fills,
-                                   WEIR_FILLS_MAX, now);
+    size_t count = weir_merge_send_fills(&root->merge, &limiter->cells,
+                                         root->fills, WEIR_FILLS_MAX, now);
     weir_assert(count <= WEIR_FILLS_MAX);
     out->type = WEIR_MESSAGE_FILLS;
     out->fills = (struct weir_fills){
@@ -566,7 +566,7 @@ static void forget_limiters(struct weir_root *root, weir_instant now)
         struct root_limiter *limiter = root->limiters[i];
         if (!limiter->live)
             continue;
-        weir_duration silent = weir_since(limiter->heard_at, now);
+        weir_duration silent = weir_since(limiter->received_at, now);
         if (limiter->peer != ROOT_NO_PEER) {
             if (silent >= pace_good && silent < pace_good + 2 * SWEEP_EVERY)
                 weir_merge_mute(&root->merge, &limiter->cells);

@@ -308,14 +308,15 @@ int weir_root_take_asks(struct weir_root *root, uint32_t index,
         weir_root_names_come(root, index, asks->asks[i].name);
     for (size_t i = 0; i < asks->count; i++) {
         const struct weir_step_ask *ask = &asks->asks[i];
-        if (ask->number <= peer->asked || peer->answer_count == WEIR_ASKS_MAX) {
+        if (ask->number <= peer->last_ask ||
+            peer->answer_count == WEIR_ASKS_MAX) {
             root->stats.asks_dropped++;
             continue;
         }
         struct weir_step_answer *place = answer_place(root, peer);
         if (!place)
             return WEIR_ENOMEM;
-        peer->asked = ask->number;
+        peer->last_ask = ask->number;
         if (!answer_ask(root, index, ask, place, now)) {
             root->stats.asks++;
             continue;
@@ -331,7 +332,7 @@ int weir_root_take_asks(struct weir_root *root, uint32_t index,
 
 /* Without memory the answer is lost, as on the way. */
 void weir_root_answer(struct weir_root *root, uint32_t index, uint64_t session,
-                      const struct weir_step_answer *said)
+                      const struct weir_step_answer *answer)
 {
     weir_assert(index < root->peers_max);
     struct root_peer *peer = &root->peers[index];
@@ -341,7 +342,7 @@ void weir_root_answer(struct weir_root *root, uint32_t index, uint64_t session,
     struct weir_step_answer *place = answer_place(root, peer);
     if (!place)
         return;
-    *place = *said;
+    *place = *answer;
     peer->answer_count++;
     weir_root_enqueue(root, index);
 }

@@ -284,19 +284,19 @@ static struct root_grant *find_row(const struct weir_root *root,
 }
 
 static void queue_push(struct weir_root *root,
-                       const struct weir_lease_manager_push *said)
+                       const struct weir_lease_manager_push *push)
 {
-    weir_assert(said->way < root->peers_max);
-    struct root_peer *peer = &root->peers[said->way];
+    weir_assert(push->way < root->peers_max);
+    struct root_peer *peer = &root->peers[push->way];
     if (!peer->greeted)
         return;
-    struct root_grant *row = find_row(root, &peer->pushed, said->quota);
+    struct root_grant *row = find_row(root, &peer->pushed, push->quota);
     if (!row && peer->pushed.count < WEIR_LEASES_MAX)
-        row = append_grant(root, &peer->pushed, said->quota);
+        row = append_grant(root, &peer->pushed, push->quota);
     if (!row)
         return;
-    row->grant = said->grant;
-    weir_root_enqueue(root, said->way);
+    row->grant = push->grant;
+    weir_root_enqueue(root, push->way);
 }
 
 bool weir_root_owes_grants(const struct root_peer *peer)
@@ -406,12 +406,12 @@ static enum weir_lease_error lease_error(int error)
 static int request_lease(struct weir_root *root,
                          const struct weir_client *client,
                          struct weir_text quota,
-                         const struct weir_lease_pool_ask *said,
+                         const struct weir_lease_pool_ask *ask,
                          struct weir_grant *out, weir_instant now)
 {
     struct weir_leased leased;
-    int error = weir_lease_manager_ask(root->leases.manager, client, quota,
-                                       said, out, now);
+    int error = weir_lease_manager_ask(root->leases.manager, client, quota, ask,
+                                       out, now);
     if (error != WEIR_ENOENT)
         return error;
     error = find_rule(root, quota, &leased, now);
@@ -445,19 +445,19 @@ static int receive_want(struct weir_root *root, uint32_t index,
     weir_assert(index < root->peers_max);
     struct link_id id;
     struct weir_client client = lease_client_of(root, index, &id);
-    struct weir_lease_pool_ask said = { .bands = want->bands,
-                                        .band_count = want->band_count,
-                                        .has = want->has,
-                                        .safe = want->safe,
-                                        .learning = want->learning,
-                                        .taken = want->taken,
-                                        .roster_token = want->roster_token,
-                                        .streams = true };
+    struct weir_lease_pool_ask ask = { .bands = want->bands,
+                                       .band_count = want->band_count,
+                                       .has = want->has,
+                                       .safe = want->safe,
+                                       .learning = want->learning,
+                                       .taken = want->taken,
+                                       .roster_token = want->roster_token,
+                                       .streams = true };
     if (!out)
         return weir_lease_manager_ask(root->leases.manager, &client, want->name,
-                                      &said, NULL, now);
+                                      &ask, NULL, now);
     *out = (struct weir_grant){ .serial = 0 };
-    return request_lease(root, &client, want->name, &said, out, now);
+    return request_lease(root, &client, want->name, &ask, out, now);
 }
 
 static void release_want(struct weir_root *root, uint32_t index,
@@ -666,7 +666,7 @@ int weir_root_take_wants(struct weir_root *root, uint32_t index,
     struct root_peer *peer = &root->peers[index];
     weir_assert(peer->greeted);
     struct root_limiter *limiter = root->limiters[peer->limiter];
-    limiter->heard_at = now;
+    limiter->received_at = now;
     weir_root_enqueue(root, index);
     if (!weir_root_leases(root) || wants->term != root->leases.term) {
         peer->master_owed = true;
@@ -700,14 +700,14 @@ void weir_root_lease_detach(struct weir_root *root, uint32_t index)
 
 void weir_root_lease_tick(struct weir_root *root, weir_instant now)
 {
-    struct weir_lease_manager_push said;
+    struct weir_lease_manager_push push;
     look_at_epoch(root);
     sweep_awaiting(&root->leases, now);
     weir_lease_manager_tick(root->leases.manager, now);
     for (int work = 0; work < PUSH_WORK; work++) {
-        if (!weir_lease_manager_next(root->leases.manager, &said, now))
+        if (!weir_lease_manager_next(root->leases.manager, &push, now))
             break;
-        queue_push(root, &said);
+        queue_push(root, &push);
     }
     if (weir_lease_manager_lets_in(root->leases.manager))
         answer_ready_wants(root, now);
@@ -726,10 +726,10 @@ static bool is_of_listener(const struct weir_root *root,
 int weir_root_lease_ask(struct weir_root *root,
                         const struct weir_client *client,
                         struct weir_text quota,
-                        const struct weir_lease_pool_ask *said,
+                        const struct weir_lease_pool_ask *ask,
                         struct weir_grant *out, weir_instant now)
 {
-    if (!is_of_listener(root, client) || said->streams)
+    if (!is_of_listener(root, client) || ask->streams)
         return WEIR_EINVAL;
     if (!root->ready)
         return WEIR_ENOTREADY;
@@ -739,8 +739,8 @@ int weir_root_lease_ask(struct weir_root *root,
     bool awaited = is_awaited(root, quota, now);
     struct weir_grant grant;
     int error = awaited ? weir_lease_manager_ask(root->leases.manager, &guest,
-                                                 quota, said, NULL, now)
-                        : request_lease(root, &guest, quota, said, &grant, now);
+                                                 quota, ask, NULL, now)
+                        : request_lease(root, &guest, quota, ask, &grant, now);
     if (lessor->moved)
         lessor->moved(lessor->context, quota, now);
     if (awaited && error == WEIR_OK)

@@ -46,7 +46,7 @@ struct root_limiter {
     uint32_t session_low;       /* the newest session's number */
     uint64_t last_session; /* of the last report taken, or of the first hello */
     uint64_t last_number;  /* that report's; 0: none */
-    weir_instant heard_at; /* last report or hello */
+    weir_instant received_at; /* last report or hello */
     uint64_t epoch;
     uint64_t unknown;
     uint64_t reports;
@@ -151,7 +151,7 @@ struct root_debtor {
     char limiter[WEIR_NAME_MAX];
     uint8_t quota_len, limiter_len;
     uint8_t incarnation[WEIR_INCARNATION_SIZE];
-    bool untold; /* not returned by weir_root_new_debtor() yet */
+    bool unreported; /* not returned by weir_root_new_debtor() yet */
     uint64_t units;
     weir_instant at; /* the last such report */
 };
@@ -186,7 +186,7 @@ struct root_peer {
     weir_duration ahead_most; /* the longest time allowed for that */
     uint64_t floor;           /* the catalog's, when the sending was planned */
     weir_instant push_at;
-    uint64_t asked;                       /* the last ask's number */
+    uint64_t last_ask;                    /* the last ask's number */
     struct weir_step_answer *answers;     /* owned: to be sent */
     size_t answer_count, answer_capacity; /* at most WEIR_ASKS_MAX */
     struct root_grants granted;           /* answers to wants */

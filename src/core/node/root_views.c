@@ -71,7 +71,7 @@ void weir_root_note_beyond(void *context,
         return; /* without memory only the sums are known */
     struct root_debtor *row = take_debtor_row(debtors, limiter, root_quota);
     bool again = row->units > 0 && now - row->at < WEIR_DEBTOR_EPISODE;
-    row->untold |= !again;
+    row->unreported |= !again;
     row->units += units;
     row->at = now;
     weir_assert(row->units > 0);
@@ -126,9 +126,9 @@ bool weir_root_new_debtor(struct weir_root *root, struct weir_debtor *out,
     weir_assert(root->debtors.count <= WEIR_DEBTORS_MAX);
     for (size_t i = 0; i < root->debtors.count; i++) {
         struct root_debtor *row = &root->debtors.rows[i];
-        if (!row->untold)
+        if (!row->unreported)
             continue;
-        row->untold = false;
+        row->unreported = false;
         write_debtor(row, out, now);
         return true;
     }
@@ -144,7 +144,7 @@ static void write_usage(struct weir_root *root,
     weir_assert(root_quota->live);
     struct weir_captures captures;
     struct weir_text name = { root_quota->name, root_quota->name_len };
-    int64_t fill = weir_merge_told_fill(&root->merge, root_quota, now);
+    int64_t fill = weir_merge_sent_fill(&root->merge, root_quota, now);
     *out = (struct weir_usage){
         .name = name,
         .quota = weir_catalog_find(root->catalog, name, &captures),
@@ -190,7 +190,7 @@ bool weir_root_limiter_usage(struct weir_root *root, size_t *cursor,
         *out = (struct weir_limiter_usage){
             .name = { limiter->name, limiter->name_len },
             .connected = limiter->cells.connected,
-            .silent = now - limiter->heard_at,
+            .silent = now - limiter->received_at,
             .epoch = limiter->epoch,
             .unknown = limiter->unknown,
             .reports = limiter->reports,
