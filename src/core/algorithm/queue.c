@@ -46,17 +46,13 @@ static uint32_t *deadline_heap(const struct weir_queue *queue)
     return (uint32_t *)(uintptr_t)end;
 }
 
-static bool rate_is_sound(uint64_t units, weir_duration per, uint64_t burst)
-{
-    return per > 0 && (weir_u128)units <= (weir_u128)per * 100 && burst > 0 &&
-           burst <= BURST_MAX;
-}
-
 size_t weir_queue_size(const struct weir_queue_options *options)
 {
     size_t entry = sizeof(struct node) + sizeof(uint32_t);
     if (options->entries == 0 || options->entries > WEIR_QUEUE_MAX ||
-        !rate_is_sound(options->units, options->per, options->burst))
+        options->per == 0 || options->burst == 0 ||
+        options->burst > BURST_MAX ||
+        (weir_u128)options->units > (weir_u128)options->per * 100)
         return 0;
     size_t size = sizeof(struct weir_queue) + options->entries * entry;
     return (size + 7) & ~(size_t)7;
@@ -244,20 +240,4 @@ weir_instant weir_queue_deadline(const struct weir_queue *queue,
     if (queue->heap_length > 0)
         at = weir_earlier(at, deadline_at(queue, 0));
     return weir_later(at, now);
-}
-
-uint32_t weir_queue_length(const struct weir_queue *queue)
-{
-    return queue->length;
-}
-
-void weir_queue_set_rate(struct weir_queue *queue, uint64_t units,
-                         weir_duration per, uint64_t burst, weir_instant now)
-{
-    weir_assert(rate_is_sound(units, per, burst));
-    int64_t fill = fill_at(queue, now);
-    struct weir_bucket was = queue->bucket;
-    weir_bucket_init(&queue->bucket, units, per, burst, burst);
-    if (queue->in != 0)
-        fill_set(queue, weir_bucket_carried(&was, &queue->bucket, fill), now);
 }

@@ -65,10 +65,5 @@ enum weir_queue_next weir_queue_next(struct weir_queue *queue,
  * to the nanosecond. WEIR_NEVER: never. */
 weir_instant weir_queue_deadline(const struct weir_queue *queue,
                                  weir_instant now);
-uint32_t weir_queue_length(const struct weir_queue *queue);
-/* Sets a new rate, in the ranges of the options; released entries keep their
- * weight in units. */
-void weir_queue_set_rate(struct weir_queue *queue, uint64_t units,
-                         weir_duration per, uint64_t burst, weir_instant now);
 
 #endif /* WEIR_QUEUE_H */
