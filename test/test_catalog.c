@@ -21,6 +21,16 @@ static struct weir_catalog *fresh(void)
     return catalog;
 }
 
+static size_t count_children(const struct weir_catalog *catalog,
+                             struct weir_text name)
+{
+    size_t count = 0;
+    const struct weir_quota *child = NULL;
+    while ((child = weir_catalog_child(catalog, name, child)))
+        count++;
+    return count;
+}
+
 static struct weir_change set_to(const char *name, const char *parent,
                                  uint64_t epoch)
 {
@@ -75,7 +85,7 @@ static void the_tree_stays_sound(void **state)
     assert_int_equal(try_remove(catalog, "x", &diag), WEIR_ENOENT);
     assert_int_equal(try_set(catalog, "c", "a", &diag), 0);
     assert_int_equal(try_remove(catalog, "b", &diag), 0);
-    assert_int_equal(weir_catalog_children(catalog, WEIR_TEXT("a")), 1);
+    assert_int_equal(count_children(catalog, WEIR_TEXT("a")), 1);
     assert_null(weir_catalog_get(catalog, WEIR_TEXT("b")));
     assert_int_equal(try_set(catalog, "t*", "c", &diag), 0);
     assert_int_equal(try_remove(catalog, "c", &diag), WEIR_ECHILDREN);
@@ -294,7 +304,7 @@ static void old_tombstones_raise_the_floor(void **state)
         assert_int_equal(weir_catalog_apply(catalog, &change), 0);
     }
     assert_int_equal(weir_catalog_floor(catalog), 21);
-    assert_int_equal(weir_catalog_children(catalog, WEIR_TEXT("gone0")), 1);
+    assert_int_equal(count_children(catalog, WEIR_TEXT("gone0")), 1);
     struct weir_cursor cursor = { { 0 } };
     struct weir_change change;
     size_t seen = 0;
@@ -357,11 +367,7 @@ static void check_model(const struct model *model, struct weir_catalog *catalog,
         for (int k = 0; k < MODEL_NAMES; k++)
             children += !model->removed[k] && model->quotas[k].epoch > 0 &&
                         weir_text_equal(model->quotas[k].parent, name);
-        assert_int_equal(weir_catalog_children(catalog, name), children);
-        const struct weir_quota *child = NULL;
-        while ((child = weir_catalog_child(catalog, name, child)))
-            children--;
-        assert_int_equal(children, 0);
+        assert_int_equal(count_children(catalog, name), children);
     }
     assert_int_equal(weir_catalog_count(catalog), live);
     assert_int_equal(weir_catalog_epoch(catalog), model->epoch);
@@ -474,8 +480,7 @@ static void no_memory_changes_nothing(void **state)
             assert_null(weir_catalog_get(catalog, weir_text_of(name)));
         }
         assert_compare(tries, >=, 2);
-        assert_int_equal(weir_catalog_children(catalog, weir_text_of(parent)),
-                         1);
+        assert_int_equal(count_children(catalog, weir_text_of(parent)), 1);
     }
     scarce.left = 100;
     weir_catalog_free(catalog);

@@ -578,13 +578,6 @@ const struct weir_quota *weir_catalog_template(
     return index < catalog->template_count ? catalog->templates[index] : NULL;
 }
 
-size_t weir_catalog_children(const struct weir_catalog *catalog,
-                             struct weir_text name)
-{
-    const struct node *node = find_node(catalog, name);
-    return node ? node->children : 0;
-}
-
 const struct weir_quota *weir_catalog_child(const struct weir_catalog *catalog,
                                             struct weir_text name,
                                             const struct weir_quota *after)

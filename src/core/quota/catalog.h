@@ -104,11 +104,9 @@ void weir_catalog_set_floor(struct weir_catalog *catalog, uint64_t epoch);
 const struct weir_quota *weir_catalog_at(struct weir_catalog *catalog,
                                          size_t index);
 
-/* How many quotas name 'name' as parent (literally; not by captures). */
-size_t weir_catalog_children(const struct weir_catalog *catalog,
-                             struct weir_text name);
-/* These children, one per call: the first for 'after' NULL, then the one after
- * that child, then NULL. In no particular order. */
+/* The quotas that name 'name' as parent (literally; not by captures), one per
+ * call: the first for 'after' NULL, then the one after that child, then NULL.
+ * In no particular order. */
 const struct weir_quota *weir_catalog_child(const struct weir_catalog *catalog,
                                             struct weir_text name,
                                             const struct weir_quota *after);

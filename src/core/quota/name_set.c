@@ -30,20 +30,6 @@ int weir_name_set_add(struct weir_name_set *set, struct weir_text glob)
     return WEIR_OK;
 }
 
-int weir_name_set_join(struct weir_name_set *set,
-                       const struct weir_name_set *other)
-{
-    if (other->all)
-        set->all = true;
-    if (set->all)
-        return WEIR_OK;
-    if (other->len > sizeof(set->globs) - set->len)
-        return WEIR_ETOOBIG;
-    memcpy(set->globs + set->len, other->globs, other->len);
-    set->len = (uint16_t)(set->len + other->len);
-    return WEIR_OK;
-}
-
 bool weir_name_set_equal(const struct weir_name_set *a,
                          const struct weir_name_set *b)
 {

@@ -23,9 +23,6 @@ extern const struct weir_name_set weir_name_set_all;
  * characters, a '/' too. 'glob' must be a name (weir_name_check()). 0, or
  * WEIR_ETOOBIG: there is no room; nothing has changed. */
 int weir_name_set_add(struct weir_name_set *set, struct weir_text glob);
-/* Adds all names of 'other'. Likewise. */
-int weir_name_set_join(struct weir_name_set *set,
-                       const struct weir_name_set *other);
 /* Whether both have the same globs in the same order. */
 bool weir_name_set_equal(const struct weir_name_set *a,
                          const struct weir_name_set *b);
