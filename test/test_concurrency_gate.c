@@ -358,9 +358,6 @@ static void test_shares(void **state)
     assert_int_equal(view().share_of[BATCH], 3);
     assert_int_equal(view().share_of[LIVE], 7);
     assert_int_equal(view().share_of[OTHER], 0);
-    assert_int_equal(weir_concurrency_gate_class(gate, WEIR_TEXT("live")),
-                     LIVE);
-    assert_int_equal(weir_concurrency_gate_class(gate, WEIR_TEXT("liv")), -1);
     make_partitions(20);
     assert_int_equal(view().share_of[BATCH], 6);
     make_partitions(1);

@@ -47,7 +47,7 @@ static struct weir_controller *made(
 
 static double limit_of(const struct weir_controller *c)
 {
-    return weir_controller_limit(c, clock_now);
+    return weir_controller_limit(c);
 }
 
 static double feed(struct weir_controller *c, weir_duration latency,
@@ -796,14 +796,12 @@ static void test_names(void **state)
 {
     (void)state;
     for (unsigned i = 0; i < WEIR_CONTROLLER_KINDS; i++) {
-        enum weir_controller_kind kind = (enum weir_controller_kind)i, found;
-        struct weir_text text = weir_text_of(weir_controller_kind_text(kind));
-        assert_true(weir_controller_kind_parse(text, &found));
-        assert_int_equal(found, kind);
+        enum weir_controller_kind kind = (enum weir_controller_kind)i;
+        const char *text = weir_controller_kind_text(kind);
+        for (unsigned k = 0; k < i; k++)
+            assert_string_not_equal(
+                text, weir_controller_kind_text((enum weir_controller_kind)k));
     }
-    enum weir_controller_kind none = WEIR_CONTROLLER_VEGAS;
-    assert_false(weir_controller_kind_parse(WEIR_TEXT("aimd"), &none));
-    assert_int_equal(none, WEIR_CONTROLLER_VEGAS);
     for (unsigned i = 0; i < WEIR_LIMIT_REASONS; i++)
         assert_non_null(weir_limit_reason_text((enum weir_limit_reason)i));
 }

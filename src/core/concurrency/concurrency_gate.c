@@ -260,10 +260,10 @@ static uint32_t class_limit(const struct weir_concurrency_gate_class *klass,
 
 /* Updates the words that are read outside of the lock. Relaxed: each word is
  * right by itself, and one of them a window older than another does no harm. */
-static void publish_limits(struct weir_concurrency_gate *gate, weir_instant now)
+static void publish_limits(struct weir_concurrency_gate *gate)
 {
     const struct weir_controller *controller = controller_of(gate);
-    double limit = weir_controller_limit(controller, now);
+    double limit = weir_controller_limit(controller);
     weir_store_relaxed(&gate->limit, (uint64_t)(limit * FRACTION));
     weir_store_relaxed(&gate->mean, weir_controller_mean(controller));
     for (uint32_t i = 0; i < WEIR_CONCURRENCY_GATE_CLASSES_MAX; i++) {
@@ -307,17 +307,8 @@ struct weir_concurrency_gate *weir_concurrency_gate_init(
     for (uint64_t i = 0; i < STASH; i++)
         gate->stash[i].turn = i;
     weir_controller_init(gate->controller, &options->controller, now);
-    publish_limits(gate, now);
+    publish_limits(gate);
     return gate;
-}
-
-int weir_concurrency_gate_class(const struct weir_concurrency_gate *gate,
-                                struct weir_text name)
-{
-    for (uint32_t i = 0; i < gate->options.classes; i++)
-        if (weir_text_equal(weir_text_of(gate->options.class_of[i].name), name))
-            return (int)i;
-    return -1;
 }
 
 /* ---- The controller, under the lock ---- */
@@ -405,8 +396,8 @@ static void attend(struct weir_concurrency_gate *gate,
     if (sample != NULL)
         moved |= weir_controller_sample(controller, sample, now);
     /* A limit with a fraction also needs the present mean. */
-    if (moved || weir_controller_limit(controller, now) < 2)
-        publish_limits(gate, now);
+    if (moved || weir_controller_limit(controller) < 2)
+        publish_limits(gate);
 }
 
 /* Puts a sample down for the next owner of the lock. */
@@ -767,7 +758,7 @@ bool weir_concurrency_gate_edit(
         forget_classes(gate, options);
     }
     take_options(gate, options);
-    publish_limits(gate, now);
+    publish_limits(gate);
     unlock(gate);
     return true;
 }

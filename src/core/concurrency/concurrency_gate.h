@@ -107,10 +107,6 @@ struct weir_concurrency_gate *weir_concurrency_gate_init(
     void *block, const struct weir_concurrency_gate_options *options,
     weir_instant now);
 
-/* The number of a class by its name, or -1. */
-int weir_concurrency_gate_class(const struct weir_concurrency_gate *gate,
-                                struct weir_text name);
-
 /* Changes the options, while lock-free calls go on. The options must be sound,
  * and the block large enough for their kind. 'anew': the gate is for another
  * quota from now on: nothing is in flight, all that was learned is forgotten,

@@ -53,18 +53,6 @@ const char *weir_controller_kind_text(enum weir_controller_kind kind)
     return families[kind]->text;
 }
 
-bool weir_controller_kind_parse(struct weir_text text,
-                                enum weir_controller_kind *out_kind)
-{
-    for (unsigned kind = 0; kind < WEIR_CONTROLLER_KINDS; kind++) {
-        if (!weir_text_equal(text, weir_text_of(families[kind]->text)))
-            continue;
-        *out_kind = (enum weir_controller_kind)kind;
-        return true;
-    }
-    return false;
-}
-
 const char *weir_limit_reason_text(enum weir_limit_reason reason)
 {
     static const char *const texts[WEIR_LIMIT_REASONS] = {
@@ -421,10 +409,8 @@ weir_instant weir_controller_deadline(const struct weir_controller *controller)
     return family->deadline == NULL ? WEIR_NEVER : family->deadline(controller);
 }
 
-double weir_controller_limit(const struct weir_controller *controller,
-                             weir_instant now)
+double weir_controller_limit(const struct weir_controller *controller)
 {
-    (void)now; /* no kind yet moves its limit between two windows */
     return controller_family(controller)->whole ? floor(controller->limit)
                                                 : controller->limit;
 }
@@ -443,5 +429,5 @@ void weir_controller_view(const struct weir_controller *controller,
                           struct weir_controller_view *out)
 {
     *out = controller->view;
-    out->limit = weir_controller_limit(controller, controller->now);
+    out->limit = weir_controller_limit(controller);
 }

@@ -12,7 +12,7 @@
  *     c = weir_controller_init(block, &options, now);
  *     … each request: weir_controller_sample(c, &sample, now);
  *     … at weir_controller_deadline(c): weir_controller_tick(c, NULL, now);
- *     weir_controller_limit(c, now)
+ *     weir_controller_limit(c)
  *
  *     kind        moves by                           wants
  *     none        nothing: 'initial' stays           –
@@ -55,9 +55,6 @@
 
 /* "none", "request", …; static texts. */
 const char *weir_controller_kind_text(enum weir_controller_kind kind);
-/* The reverse; false: no such kind. */
-bool weir_controller_kind_parse(struct weir_text text,
-                                enum weir_controller_kind *out_kind);
 
 /* How a request ended; the numbers are those of enum weir_permit_outcome. */
 enum weir_sample_outcome {
@@ -217,11 +214,10 @@ bool weir_controller_tick(struct weir_controller *controller,
 /* When to call tick() even if no sample comes; WEIR_NEVER: never. */
 weir_instant weir_controller_deadline(const struct weir_controller *controller);
 
-/* How many may be in flight at 'now'. With target it has fractions, and may be
+/* How many may be in flight. With target it has fractions, and may be
  * below one: half a permit is one that is in flight half of the time. Other
  * kinds return whole numbers. */
-double weir_controller_limit(const struct weir_controller *controller,
-                             weir_instant now);
+double weir_controller_limit(const struct weir_controller *controller);
 
 /* The reason for the present limit. */
 enum weir_limit_reason {
