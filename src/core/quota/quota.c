@@ -31,15 +31,11 @@
  * (quota_fields.c), and the fields of single algorithms and sharings must be
  * sound (quota_algorithm.c, quota_lease.c, quota_adaptive.c). */
 
-#include "core/quota/quota.h"
-
 #include <string.h>
 
 #include "core/quota/glob.h"
 #include "core/quota/glob_path.h"
-#include "core/quota/quota_adaptive.h"
-#include "core/quota/quota_algorithm.h"
-#include "core/quota/quota_lease.h"
+#include "core/quota/quota_internal.h"
 #include "core/quota/quota_text.h"
 
 struct combination {
@@ -366,40 +362,6 @@ static int check_bursts(const struct weir_quota *quota, struct weir_diag *diag)
                          "; raise high_burst or lower low_burst", NULL);
 }
 
-static int check_enumerations(const struct weir_quota *quota,
-                              struct weir_diag *diag)
-{
-    const char *wrong = NULL;
-    if (quota->kind < WEIR_RATE || quota->kind > WEIR_CONCURRENCY)
-        wrong = "kind";
-    if (quota->sharing < WEIR_LOCAL || quota->sharing > WEIR_ADAPTIVE)
-        wrong = "sharing";
-    if (quota->algorithm < WEIR_LEAKY || quota->algorithm > WEIR_SLIDING_WINDOW)
-        wrong = "algorithm";
-    if (quota->mode < WEIR_ENFORCE || quota->mode > WEIR_OFF)
-        wrong = "mode";
-    if (quota->on_stale < WEIR_STALE_PASS || quota->on_stale > WEIR_STALE_HOLD)
-        wrong = "on_stale";
-    if ((unsigned)quota->window.calendar > WEIR_CALENDAR_MONTH)
-        wrong = "window";
-    if (quota->share_algorithm < WEIR_SHARE_NONE ||
-        quota->share_algorithm > WEIR_SHARE_PRIORITY)
-        wrong = "share_algorithm";
-    if ((unsigned)quota->controller >= WEIR_CONTROLLER_KINDS)
-        wrong = "controller";
-    if (quota->queue < WEIR_WAIT_QUEUE_FIFO ||
-        quota->queue > WEIR_WAIT_QUEUE_PRIORITY)
-        wrong = "queue";
-    if (quota->glob < WEIR_GLOB_NAME || quota->glob > WEIR_GLOB_PATH)
-        wrong = "glob";
-    if (!wrong)
-        return 0;
-    return weir_diag_set(diag, WEIR_EQUOTA, wrong,
-                         " holds a value that this version doesn't know; it "
-                         "may come from a newer one",
-                         NULL);
-}
-
 static int check_combination(const struct weir_quota *quota,
                              struct weir_diag *diag)
 {
@@ -454,7 +416,7 @@ int weir_quota_check(const struct weir_quota *quota, struct weir_diag *diag)
     if (error == 0)
         error = check_texts(quota, diag);
     if (error == 0)
-        error = check_enumerations(quota, diag);
+        error = weir_quota_check_words(quota, diag);
     if (error == 0)
         error = check_combination(quota, diag);
     if (error == 0)

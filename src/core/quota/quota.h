@@ -320,11 +320,6 @@ bool weir_quota_is_default(const struct weir_quota *quota, const char *field);
 /* Whether the field has an effect with the quota's kind, algorithm, window and
  * sharing. A sound quota has every other field at its default. */
 bool weir_quota_applies(const struct weir_quota *quota, const char *field);
-/* The part of weir_quota_check() that checks this: WEIR_EQUOTA for a field that
- * is set and doesn't apply. 'diag' says what the field requires and the edit
- * that resets all such fields, as "sharing=counted lease= refresh=". */
-int weir_quota_check_fields(const struct weir_quota *quota,
-                            struct weir_diag *diag);
 
 /* To store a quota: the bytes of all its texts together, and copying them into
  * a block of that size, which 'quota' then borrows. */

@@ -25,6 +25,7 @@
 
 #include <string.h>
 
+#include "core/quota/quota_internal.h"
 #include "core/quota/quota_text.h"
 
 static double real(uint64_t decimal)

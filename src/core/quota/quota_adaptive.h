@@ -17,14 +17,4 @@ void weir_quota_gate(const struct weir_quota *quota, uint32_t processes,
  * same everywhere and in all versions; never 0. */
 uint32_t weir_class_number(struct weir_text name);
 
-/* The part of weir_quota_check() that checks the fields of adaptive quotas
- * only; the other fields must be sound. */
-int weir_quota_check_adaptive(const struct weir_quota *quota,
-                              struct weir_diag *diag);
-
-/* The percentile and bounds in force if the fields are unset, in 1 /
- * WEIR_DECIMAL_ONE; the quota must have a controller. */
-uint64_t weir_quota_percentile(const struct weir_quota *quota);
-uint64_t weir_quota_bound(const struct weir_quota *quota, bool highest);
-
 #endif /* WEIR_QUOTA_ADAPTIVE_H */

@@ -16,7 +16,7 @@
  * every limiter connects to it: an invalid one is better refused at the
  * edit. */
 
-#include "core/quota/quota_algorithm.h"
+#include "core/quota/quota_internal.h"
 
 #include <string.h>
 

@@ -12,15 +12,12 @@
  * then not shown at all. If a text's row has words, the first is its default,
  * and is stored as an absent text.
  *
- * Values of enumerations are words in separate tables. A word with a 'reason'
- * is known but not implemented; other combinations that aren't implemented are
- * in the table in quota.c. */
-
-#include "core/quota/quota.h"
+ * Values of enumerations are words in separate tables. Combinations that aren't
+ * implemented are in the table in quota.c. */
 
 #include <string.h>
 
-#include "core/quota/quota_adaptive.h"
+#include "core/quota/quota_internal.h"
 #include "core/quota/quota_text.h"
 
 #define FIELDS(X)                                                              \
@@ -254,88 +251,87 @@ static const struct belonging {
 struct word {
     const char *text; /* NULL ends a table */
     int value;
-    const char *reason; /* why the word isn't accepted; NULL: it is */
 };
 
 static const struct word kinds[] = {
-    { "rate", WEIR_RATE, NULL },
-    { "concurrency", WEIR_CONCURRENCY, NULL },
-    { NULL, 0, NULL },
+    { "rate", WEIR_RATE },
+    { "concurrency", WEIR_CONCURRENCY },
+    { NULL, 0 },
 };
 
 static const struct word sharings[] = {
-    { "local", WEIR_LOCAL, NULL },       { "counted", WEIR_COUNTED, NULL },
-    { "leased", WEIR_LEASED, NULL },     { "exact", WEIR_EXACT, NULL },
-    { "adaptive", WEIR_ADAPTIVE, NULL }, { NULL, 0, NULL },
+    { "local", WEIR_LOCAL },       { "counted", WEIR_COUNTED },
+    { "leased", WEIR_LEASED },     { "exact", WEIR_EXACT },
+    { "adaptive", WEIR_ADAPTIVE }, { NULL, 0 },
 };
 
 static const struct word algorithms[] = {
-    { "leaky", WEIR_LEAKY, NULL },
-    { "leaky_queue", WEIR_LEAKY_QUEUE, NULL },
-    { "token_bucket", WEIR_TOKEN_BUCKET, NULL },
-    { "token_buckets", WEIR_TOKEN_BUCKETS, NULL },
-    { "fixed_window", WEIR_FIXED_WINDOW, NULL },
-    { "sliding_log", WEIR_SLIDING_LOG, NULL },
-    { "sliding_window", WEIR_SLIDING_WINDOW, NULL },
-    { NULL, 0, NULL },
+    { "leaky", WEIR_LEAKY },
+    { "leaky_queue", WEIR_LEAKY_QUEUE },
+    { "token_bucket", WEIR_TOKEN_BUCKET },
+    { "token_buckets", WEIR_TOKEN_BUCKETS },
+    { "fixed_window", WEIR_FIXED_WINDOW },
+    { "sliding_log", WEIR_SLIDING_LOG },
+    { "sliding_window", WEIR_SLIDING_WINDOW },
+    { NULL, 0 },
 };
 
 static const struct word shares[] = {
-    { "none", WEIR_SHARE_NONE, NULL },
-    { "static", WEIR_SHARE_STATIC, NULL },
-    { "proportional_share", WEIR_SHARE_PROPORTIONAL, NULL },
-    { "fair_share", WEIR_SHARE_FAIR, NULL },
-    { "priority", WEIR_SHARE_PRIORITY, NULL },
-    { NULL, 0, NULL },
+    { "none", WEIR_SHARE_NONE },
+    { "static", WEIR_SHARE_STATIC },
+    { "proportional_share", WEIR_SHARE_PROPORTIONAL },
+    { "fair_share", WEIR_SHARE_FAIR },
+    { "priority", WEIR_SHARE_PRIORITY },
+    { NULL, 0 },
 };
 
 static const struct word controllers[] = {
-    { "target", WEIR_CONTROLLER_TARGET, NULL },
-    { "percentile", WEIR_CONTROLLER_PERCENTILE, NULL },
-    { "request", WEIR_CONTROLLER_REQUEST, NULL },
-    { "vegas", WEIR_CONTROLLER_VEGAS, NULL },
-    { "gradient2", WEIR_CONTROLLER_GRADIENT2, NULL },
-    { "envoy", WEIR_CONTROLLER_ENVOY, NULL },
-    { "none", WEIR_CONTROLLER_NONE, NULL },
-    { NULL, 0, NULL },
+    { "target", WEIR_CONTROLLER_TARGET },
+    { "percentile", WEIR_CONTROLLER_PERCENTILE },
+    { "request", WEIR_CONTROLLER_REQUEST },
+    { "vegas", WEIR_CONTROLLER_VEGAS },
+    { "gradient2", WEIR_CONTROLLER_GRADIENT2 },
+    { "envoy", WEIR_CONTROLLER_ENVOY },
+    { "none", WEIR_CONTROLLER_NONE },
+    { NULL, 0 },
 };
 
 static const struct word queues[] = {
-    { "fifo", WEIR_WAIT_QUEUE_FIFO, NULL },
-    { "lifo", WEIR_WAIT_QUEUE_LIFO, NULL },
-    { "priority", WEIR_WAIT_QUEUE_PRIORITY, NULL },
-    { NULL, 0, NULL },
+    { "fifo", WEIR_WAIT_QUEUE_FIFO },
+    { "lifo", WEIR_WAIT_QUEUE_LIFO },
+    { "priority", WEIR_WAIT_QUEUE_PRIORITY },
+    { NULL, 0 },
 };
 
 static const struct word modes[] = {
-    { "enforce", WEIR_ENFORCE, NULL },
-    { "shadow", WEIR_SHADOW, NULL },
-    { "off", WEIR_OFF, NULL },
-    { NULL, 0, NULL },
+    { "enforce", WEIR_ENFORCE },
+    { "shadow", WEIR_SHADOW },
+    { "off", WEIR_OFF },
+    { NULL, 0 },
 };
 
 static const struct word globs[] = {
-    { "name", WEIR_GLOB_NAME, NULL },
-    { "path", WEIR_GLOB_PATH, NULL },
-    { NULL, 0, NULL },
+    { "name", WEIR_GLOB_NAME },
+    { "path", WEIR_GLOB_PATH },
+    { NULL, 0 },
 };
 
 static const struct word stales[] = {
-    { "pass", WEIR_STALE_PASS, NULL },
-    { "limit", WEIR_STALE_LIMIT, NULL },
-    { "share", WEIR_STALE_SHARE, NULL },
-    { "hold", WEIR_STALE_HOLD, NULL },
-    { NULL, 0, NULL },
+    { "pass", WEIR_STALE_PASS },
+    { "limit", WEIR_STALE_LIMIT },
+    { "share", WEIR_STALE_SHARE },
+    { "hold", WEIR_STALE_HOLD },
+    { NULL, 0 },
 };
 
-static const struct word utc[] = { { "UTC", 0, NULL }, { NULL, 0, NULL } };
-static const struct word fleet[] = { { "none", 0, NULL }, { NULL, 0, NULL } };
-static const struct word root[] = { { "root", 0, NULL }, { NULL, 0, NULL } };
+static const struct word utc[] = { { "UTC", 0 }, { NULL, 0 } };
+static const struct word fleet[] = { { "none", 0 }, { NULL, 0 } };
+static const struct word root[] = { { "root", 0 }, { NULL, 0 } };
 
 /* The first two are used for output. */
 static const struct word flags[] = {
-    { "no", false, NULL },  { "yes", true, NULL }, { "false", false, NULL },
-    { "true", true, NULL }, { NULL, 0, NULL },
+    { "no", false },  { "yes", true }, { "false", false },
+    { "true", true }, { NULL, 0 },
 };
 
 #define AS_FIELD(NAME, TYPE, READ_ONLY, SHAPE, WORDS, BELONGS, HELP) \
@@ -424,8 +420,6 @@ static int refuse_word(size_t field, struct weir_text value,
     char list[128];
     struct weir_out out = { list, sizeof(list) - 1, 0 };
     for (const struct word *word = places[field].words; word->text; word++) {
-        if (word->reason)
-            continue;
         weir_out_string(&out, out.len > 0 ? ", " : "");
         weir_out_string(&out, word->text);
     }
@@ -443,9 +437,6 @@ static int set_word(size_t field, void *member, struct weir_text value,
     for (const struct word *word = places[field].words; word->text; word++) {
         if (!weir_text_equal(weir_text_of(word->text), value))
             continue;
-        if (word->reason)
-            return weir_diag_set(diag, WEIR_EQUOTA, fields[field].name, "=",
-                                 word->text, " ", word->reason, NULL);
         /* every enumeration here has the representation of an int */
         memcpy(member, &word->value, sizeof(word->value));
         return 0;
@@ -668,15 +659,33 @@ bool weir_quota_applies(const struct weir_quota *quota, const char *field)
 
 /* ---- Reading ---- */
 
-static size_t get_word(size_t field, const void *member, struct weir_out *out)
+/* The word of an enumeration's value; NULL: it has none. */
+static const char *word_of_value(size_t field, const void *member)
 {
     int value;
     memcpy(&value, member, sizeof(value));
-    for (const struct word *word = places[field].words; word->text; word++) {
-        if (word->value == value && !word->reason)
-            weir_out_string(out, word->text);
-    }
-    return out->len;
+    const struct word *word = places[field].words;
+    while (word->text && word->value != value)
+        word++;
+    return word->text;
+}
+
+int weir_quota_check_words(const struct weir_quota *quota,
+                           struct weir_diag *diag)
+{
+    const char *wrong = NULL;
+    for (size_t i = 0; i < FIELD_COUNT; i++)
+        if (places[i].shape == SHAPE_WORD &&
+            !word_of_value(i, (const char *)quota + places[i].offset))
+            wrong = fields[i].name;
+    if ((unsigned)quota->window.calendar > WEIR_CALENDAR_MONTH)
+        wrong = "window";
+    if (!wrong)
+        return 0;
+    return weir_diag_set(diag, WEIR_EQUOTA, wrong,
+                         " holds a value that this version doesn't know; it "
+                         "may come from a newer one",
+                         NULL);
 }
 
 static size_t write_burst(const struct weir_quota *quota, const void *member,
@@ -757,7 +766,8 @@ static size_t get_member(size_t field, const struct weir_quota *quota,
     case SHAPE_TEXT:
         return get_text(field, member, &out);
     case SHAPE_WORD:
-        return get_word(field, member, &out);
+        weir_out_string(&out, word_of_value(field, member));
+        return out.len;
     case SHAPE_LIMIT:
         return weir_limit_format(member, buf, size);
     case SHAPE_BURST:

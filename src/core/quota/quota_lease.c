@@ -13,7 +13,7 @@
  * the bottom within twice the topmost interval, at any depth of the tree. It is
  * stored in billionths, to be the same number on every machine. */
 
-#include "core/quota/quota_lease.h"
+#include "core/quota/quota_internal.h"
 
 #include "core/quota/quota_text.h"
 
