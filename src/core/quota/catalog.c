@@ -207,8 +207,7 @@ static void drop_phantom(struct weir_catalog *catalog, struct node *node)
 
 static bool has_literal_parent(const struct weir_quota *quota)
 {
-    return quota->parent.len > 0 &&
-           !memchr(quota->parent.p, '{', quota->parent.len);
+    return quota->parent.len > 0 && !weir_text_has(quota->parent, '{');
 }
 
 static void unlink_child(struct weir_catalog *catalog, struct node *node)

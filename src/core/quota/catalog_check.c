@@ -156,7 +156,7 @@ static int check_adaptive(const struct weir_catalog *catalog,
     const struct weir_quota *highest =
         quota->sharing == WEIR_ADAPTIVE ? quota : NULL;
     struct weir_text above = quota->parent;
-    while (above.len > 0 && !memchr(above.p, '{', above.len)) {
+    while (above.len > 0 && !weir_text_has(above, '{')) {
         const struct weir_quota *parent = weir_catalog_get(catalog, above);
         if (!parent)
             break;
@@ -239,9 +239,7 @@ static int check_quota_in_set(const struct weir_catalog *catalog,
         error = check_children(catalog, quota, diag);
     if (error < 0)
         return error;
-    bool captures = quota->parent.len > 0 &&
-                    memchr(quota->parent.p, '{', quota->parent.len);
-    if (captures)
+    if (weir_text_has(quota->parent, '{'))
         return 0;
     int ancestors = check_above(catalog, quota, diag);
     if (ancestors < 0)

@@ -30,26 +30,17 @@
 #include "core/quota/glob_path.h"
 #include "core/quota/quota_text.h"
 
-static bool begins_with_piece(struct weir_text text, struct weir_text piece)
-{
-    return text.len >= piece.len &&
-           (piece.len == 0 || memcmp(text.p, piece.p, piece.len) == 0);
-}
-
 /* The bytes before the next glob, or all of them. */
 static struct weir_text literal(struct weir_text pattern)
 {
-    const char *glob =
-        pattern.len > 0 ? memchr(pattern.p, '*', pattern.len) : NULL;
-    size_t len = glob ? (size_t)(glob - pattern.p) : pattern.len;
-    return (struct weir_text){ pattern.p, len };
+    return weir_text_cut(&pattern, '*');
 }
 
 /* The first offset of 'piece' in 'text'; text.len + 1 if there is none. */
 static size_t find_piece(struct weir_text text, struct weir_text piece)
 {
     for (size_t at = 0; at + piece.len <= text.len; at++) {
-        if (begins_with_piece(weir_text_drop(text, at), piece))
+        if (weir_text_begins(weir_text_drop(text, at), piece))
             return at;
     }
     return text.len + 1;
@@ -66,7 +57,7 @@ bool weir_glob_match(struct weir_text pattern, struct weir_text name,
 {
     struct weir_captures found = { .count = 0 };
     struct weir_text piece = literal(pattern);
-    if (!begins_with_piece(name, piece))
+    if (!weir_text_begins(name, piece))
         return false;
     pattern = weir_text_drop(pattern, piece.len);
     name = weir_text_drop(name, piece.len);
@@ -77,8 +68,7 @@ bool weir_glob_match(struct weir_text pattern, struct weir_text name,
         if (piece.len > name.len)
             return false;
         size_t at = last ? name.len - piece.len : find_piece(name, piece);
-        if (at > name.len ||
-            !begins_with_piece(weir_text_drop(name, at), piece))
+        if (at > name.len || !weir_text_begins(weir_text_drop(name, at), piece))
             return false;
         keep_capture(&found, (struct weir_text){ name.p, at });
         pattern = weir_text_drop(pattern, piece.len);

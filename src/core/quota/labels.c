@@ -16,38 +16,20 @@
 
 #define LABEL_KEY_MAX 63
 
-static bool take_label_line(struct weir_text *text, char separator,
-                            struct weir_text *out)
-{
-    if (text->len == 0)
-        return false;
-    const char *end = memchr(text->p, separator, text->len);
-    size_t len = end ? (size_t)(end - text->p) : text->len;
-    *out = (struct weir_text){ text->p, len };
-    size_t taken = end ? len + 1 : len;
-    text->p += taken;
-    text->len -= taken;
-    return true;
-}
-
 /* A line without '=' is a key without a value. */
 static void split_label(struct weir_text line, struct weir_text *out_key,
                         struct weir_text *out_value)
 {
-    const char *equals = line.len > 0 ? memchr(line.p, '=', line.len) : NULL;
-    size_t len = equals ? (size_t)(equals - line.p) : line.len;
-    size_t skip = equals ? len + 1 : len;
-    *out_key = (struct weir_text){ line.p, len };
-    *out_value = (struct weir_text){ line.p + skip, line.len - skip };
+    *out_value = line;
+    *out_key = weir_text_cut(out_value, '=');
 }
 
 bool weir_labels_next(struct weir_text *labels, struct weir_text *out_key,
                       struct weir_text *out_value)
 {
-    struct weir_text line;
-    if (!take_label_line(labels, '\n', &line))
+    if (labels->len == 0)
         return false;
-    split_label(line, out_key, out_value);
+    split_label(weir_text_cut(labels, '\n'), out_key, out_value);
     return true;
 }
 
@@ -89,22 +71,15 @@ static int check_line(struct weir_text line, struct weir_diag *diag)
 
 static int compare_keys(struct weir_text a, struct weir_text b)
 {
-    struct weir_text key_a;
-    struct weir_text key_b;
-    struct weir_text value;
-    split_label(a, &key_a, &value);
-    split_label(b, &key_b, &value);
-    return weir_text_compare(key_a, key_b);
+    return weir_text_compare(weir_text_cut(&a, '='), weir_text_cut(&b, '='));
 }
 
 static int refuse_key_twice(struct weir_text line, struct weir_diag *diag)
 {
     char shown[WEIR_SHOW_MAX];
-    struct weir_text key;
-    struct weir_text value;
-    split_label(line, &key, &value);
-    return weir_diag_set(diag, WEIR_EQUOTA, "the label ",
-                         weir_text_show(key, shown), " is given twice", NULL);
+    weir_text_show(weir_text_cut(&line, '='), shown);
+    return weir_diag_set(diag, WEIR_EQUOTA, "the label ", shown,
+                         " is given twice", NULL);
 }
 
 static int refuse_long(struct weir_diag *diag)
@@ -127,9 +102,9 @@ int weir_labels_check(struct weir_text labels, struct weir_diag *diag)
         return refuse_long(diag);
     struct weir_text rest = labels;
     struct weir_text last = { NULL, 0 };
-    struct weir_text line;
     size_t count = 0;
-    while (take_label_line(&rest, '\n', &line)) {
+    while (rest.len > 0) {
+        struct weir_text line = weir_text_cut(&rest, '\n');
         int error = ++count > WEIR_LABELS_COUNT_MAX ? refuse_many(diag)
                                                     : check_line(line, diag);
         if (error < 0)
@@ -155,9 +130,9 @@ static int insert_line(struct weir_out *out, struct weir_text line,
     if (out->len + line.len + 1 > out->size)
         return refuse_long(diag);
     struct weir_text rest = { out->buf, out->len };
-    struct weir_text other;
     size_t at = out->len;
-    while (take_label_line(&rest, '\n', &other)) {
+    while (rest.len > 0) {
+        struct weir_text other = weir_text_cut(&rest, '\n');
         int order = compare_keys(line, other);
         if (order == 0)
             return refuse_key_twice(line, diag);
@@ -178,10 +153,10 @@ int weir_labels_parse(struct weir_text text, char *buf, struct weir_text *out,
 {
     char sorted[WEIR_LABELS_MAX + 1];
     struct weir_out lines = { sorted, sizeof(sorted), 0 };
-    bool by_line = text.len > 0 && memchr(text.p, '\n', text.len);
-    struct weir_text line;
+    bool by_line = weir_text_has(text, '\n');
     size_t count = 0;
-    while (take_label_line(&text, by_line ? '\n' : ',', &line)) {
+    while (text.len > 0) {
+        struct weir_text line = weir_text_cut(&text, by_line ? '\n' : ',');
         if (!by_line)
             line = weir_text_trim(line);
         if (line.len == 0)

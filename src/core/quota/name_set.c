@@ -44,12 +44,10 @@ bool weir_name_set_has(const struct weir_name_set *set, struct weir_text name)
         return true;
     name = weir_name_live(name);
     while (rest.len > 0) {
-        const char *end = memchr(rest.p, GLOB_END, rest.len);
-        weir_assert(end);
-        struct weir_text glob = { rest.p, (size_t)(end - rest.p) };
+        struct weir_text glob = weir_text_cut(&rest, GLOB_END);
+        weir_assert(rest.p);
         if (weir_glob_match(glob, name, NULL))
             return true;
-        rest = weir_text_drop(rest, glob.len + 1);
     }
     return false;
 }

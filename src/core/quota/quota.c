@@ -81,18 +81,13 @@ static size_t count_globs(struct weir_text name)
     return globs;
 }
 
-static bool has_char(struct weir_text text, char c)
-{
-    return text.len > 0 && memchr(text.p, c, text.len);
-}
-
 bool weir_quota_is_template(const struct weir_quota *quota)
 {
     struct weir_text name = quota->name;
-    return has_char(name, '*') ||
+    return weir_text_has(name, '*') ||
            (quota->glob == WEIR_GLOB_PATH &&
-            (has_char(name, '?') || has_char(name, '[') ||
-             has_char(name, '\\')));
+            (weir_text_has(name, '?') || weir_text_has(name, '[') ||
+             weir_text_has(name, '\\')));
 }
 
 /* The same rule for a name, a parent and an overflow; 'what' is the field's
@@ -114,8 +109,7 @@ static int check_name_field(struct weir_text name, const char *what,
     weir_text_show(name, shown);
     char at[WEIR_NUMBER_MAX];
     uint32_t character;
-    struct weir_text rest = { name.p + clean, name.len - clean };
-    bool broken = weir_utf8_next(rest, &character) == 0;
+    bool broken = weir_utf8_next(weir_text_drop(name, clean), &character) == 0;
     const char *problem = broken           ? " isn't UTF-8"
                           : character == 0 ? " holds a NUL"
                                            : " holds a control character";
@@ -131,7 +125,7 @@ int weir_name_check(struct weir_text name, struct weir_diag *diag)
 static int check_braces(struct weir_text name, const char *what,
                         struct weir_diag *diag)
 {
-    if (!has_char(name, '{') && !has_char(name, '}'))
+    if (!weir_text_has(name, '{') && !weir_text_has(name, '}'))
         return 0;
     char shown[WEIR_SHOW_MAX];
     return weir_diag_set(diag, WEIR_ENAME, "the ", what, " ",
@@ -149,7 +143,7 @@ static int check_plain(struct weir_text name, const char *what,
     if (error < 0)
         return error;
     char shown[WEIR_SHOW_MAX];
-    if (has_char(name, '*'))
+    if (weir_text_has(name, '*'))
         return weir_diag_set(diag, WEIR_ENAME, "the ", what, " ",
                              weir_text_show(name, shown),
                              " holds a '*'; name one quota", NULL);
@@ -208,7 +202,7 @@ static int check_parent(const struct weir_quota *quota, struct weir_diag *diag)
     weir_text_show(quota->parent, shown);
     bool template = weir_quota_is_template(quota);
     bool path = quota->glob == WEIR_GLOB_PATH;
-    if (template && path && has_char(quota->parent, '{'))
+    if (template && path && weir_text_has(quota->parent, '{'))
         return weir_diag_set(diag, WEIR_ENAME, "the parent ", shown,
                              " uses a capture, and a template with glob=path "
                              "has none; name one quota, or use glob=name",
@@ -218,7 +212,7 @@ static int check_parent(const struct weir_quota *quota, struct weir_diag *diag)
     int error = check_name_field(quota->parent, "parent", diag);
     if (error < 0)
         return error;
-    if (has_char(quota->parent, '*'))
+    if (weir_text_has(quota->parent, '*'))
         return weir_diag_set(diag, WEIR_ENAME, "the parent ", shown,
                              " holds a '*'; write {1} for the text that the "
                              "name's first '*' matched",

@@ -96,17 +96,6 @@ static bool is_class_name(struct weir_text name)
     return name.len > 0 && name.len <= WEIR_CONCURRENCY_GATE_NAME_MAX;
 }
 
-/* Cuts the text before 'c', or all, off the front. */
-static struct weir_text cut_off_word(struct weir_text *text, char c)
-{
-    const char *found = text->len > 0 ? memchr(text->p, c, text->len) : NULL;
-    size_t len = found ? (size_t)(found - text->p) : text->len;
-    struct weir_text part = { text->p, len };
-    text->p = found ? found + 1 : NULL;
-    text->len -= found ? len + 1 : len;
-    return weir_text_trim(part);
-}
-
 static int refuse_class(struct weir_text part, struct weir_diag *diag)
 {
     char shown[WEIR_SHOW_MAX];
@@ -136,14 +125,14 @@ static int parse_class(struct weir_text part,
                        struct weir_diag *diag)
 {
     struct weir_text rest = part;
-    struct weir_text name = cut_off_word(&rest, ':');
+    struct weir_text name = weir_text_trim(weir_text_cut(&rest, ':'));
     if (!is_class_name(name))
         return refuse_class(part, diag);
     *klass = (struct weir_concurrency_gate_class){ .observed = false };
     memcpy(klass->name, name.p, name.len);
     int error = 0;
     while (rest.p && error == 0) {
-        struct weir_text word = cut_off_word(&rest, ':');
+        struct weir_text word = weir_text_trim(weir_text_cut(&rest, ':'));
         if (weir_text_equal(word, WEIR_TEXT("observed")))
             klass->observed = true;
         else if (weir_text_equal(word, WEIR_TEXT("unheard")))
@@ -182,7 +171,7 @@ static int parse_classes(struct weir_text text,
                              "classes is too long; it may have 512 bytes",
                              NULL);
     while (text.p && error == 0) {
-        struct weir_text part = cut_off_word(&text, ',');
+        struct weir_text part = weir_text_trim(weir_text_cut(&text, ','));
         if (count == WEIR_CONCURRENCY_GATE_CLASSES_MAX)
             return weir_diag_set(diag, WEIR_EQUOTA,
                                  "there may be 8 classes at most", NULL);

@@ -221,13 +221,10 @@ static int refuse_bucket(struct weir_text part, struct weir_diag *diag)
 static int parse_bucket(struct weir_text part, struct weir_next_bucket *out,
                         struct weir_diag *diag)
 {
-    const char *colon = part.len > 0 ? memchr(part.p, ':', part.len) : NULL;
-    if (!colon)
+    struct weir_text burst = part;
+    struct weir_text limit = weir_text_trim(weir_text_cut(&burst, ':'));
+    if (!burst.p)
         return refuse_bucket(part, diag);
-    size_t before = (size_t)(colon - part.p);
-    struct weir_text limit =
-        weir_text_trim((struct weir_text){ part.p, before });
-    struct weir_text burst = { colon + 1, part.len - before - 1 };
     struct weir_next_bucket bucket = {
         .limit = { .per = WEIR_SECOND },
         .spill = weir_text_equal(limit, WEIR_TEXT("spill")),
@@ -258,17 +255,14 @@ int weir_next_bucket_parse(struct weir_text *text, struct weir_next_bucket *out,
 {
     if (text->len == 0)
         return 0;
-    const char *comma = memchr(text->p, ',', text->len);
-    size_t len = comma ? (size_t)(comma - text->p) : text->len;
-    struct weir_text part = weir_text_trim((struct weir_text){ text->p, len });
+    struct weir_text rest = *text;
+    struct weir_text part = weir_text_trim(weir_text_cut(&rest, ','));
     int got = parse_bucket(part, out, diag);
     /* A comma at the end has an empty bucket behind it, which is an error. */
-    if (got > 0 && comma && len + 1 == text->len)
+    if (got > 0 && rest.p && rest.len == 0)
         return refuse_bucket((struct weir_text){ NULL, 0 }, diag);
-    if (got > 0) {
-        text->p += len + (comma != NULL);
-        text->len -= len + (comma != NULL);
-    }
+    if (got > 0)
+        *text = rest;
     return got;
 }
 
@@ -343,24 +337,18 @@ static bool is_address(struct weir_text text)
 
 static bool is_address_list(const struct scheme *scheme, struct weir_text rest)
 {
-    const char *slash = rest.len > 0 ? memchr(rest.p, '/', rest.len) : NULL;
-    if (slash && scheme->path) {
-        size_t before = (size_t)(slash - rest.p);
-        struct weir_text path = { slash + 1, rest.len - before - 1 };
-        if (!is_number_to(path, 0, 65535))
+    if (scheme->path) {
+        struct weir_text path = rest;
+        rest = weir_text_cut(&path, '/');
+        if (path.p && !is_number_to(path, 0, 65535))
             return false;
-        rest.len = before;
     }
     size_t max = scheme->several ? WEIR_STORE_SERVERS_MAX : 1;
     for (size_t i = 0; i < max; i++) {
-        const char *comma = rest.len > 0 ? memchr(rest.p, ',', rest.len) : NULL;
-        size_t len = comma ? (size_t)(comma - rest.p) : rest.len;
-        if (!is_address((struct weir_text){ rest.p, len }))
+        if (!is_address(weir_text_cut(&rest, ',')))
             return false;
-        if (!comma)
+        if (!rest.p)
             return true;
-        rest.p += len + 1;
-        rest.len -= len + 1;
     }
     return false;
 }
@@ -371,9 +359,7 @@ static bool is_store(struct weir_text store)
         size_t len = strlen(schemes[i].name);
         if (store.len > len && store.len <= WEIR_STORE_MAX &&
             memcmp(store.p, schemes[i].name, len) == 0)
-            return is_address_list(
-                &schemes[i],
-                (struct weir_text){ store.p + len, store.len - len });
+            return is_address_list(&schemes[i], weir_text_drop(store, len));
     }
     return false;
 }

@@ -126,9 +126,8 @@ size_t weir_utf8_clean(struct weir_text text, const char *allowed)
 {
     size_t at = plain_prefix(text);
     while (at < text.len) {
-        struct weir_text rest = { text.p + at, text.len - at };
         uint32_t character;
-        size_t length = weir_utf8_next(rest, &character);
+        size_t length = weir_utf8_next(weir_text_drop(text, at), &character);
         if (length == 0 || is_control(character, allowed))
             return at;
         at += length;
@@ -142,7 +141,7 @@ const char *weir_text_show(struct weir_text text, char *buf)
     weir_out_string(&out, "'");
     size_t at = 0;
     while (at < text.len) {
-        struct weir_text rest = { text.p + at, text.len - at };
+        struct weir_text rest = weir_text_drop(text, at);
         uint32_t character;
         size_t length = weir_utf8_next(rest, &character);
         bool clean = length > 0 && !is_control(character, "");
@@ -158,12 +157,31 @@ const char *weir_text_show(struct weir_text text, char *buf)
     return buf;
 }
 
+struct weir_text weir_text_cut(struct weir_text *rest, char c)
+{
+    const char *end = rest->len > 0 ? memchr(rest->p, c, rest->len) : NULL;
+    size_t len = end ? (size_t)(end - rest->p) : rest->len;
+    struct weir_text part = { rest->p, len };
+    *rest =
+        end ? weir_text_drop(*rest, len + 1) : (struct weir_text){ NULL, 0 };
+    return part;
+}
+
+bool weir_text_has(struct weir_text text, char c)
+{
+    return text.len > 0 && memchr(text.p, c, text.len);
+}
+
+bool weir_text_begins(struct weir_text text, struct weir_text with)
+{
+    return text.len >= with.len &&
+           (with.len == 0 || memcmp(text.p, with.p, with.len) == 0);
+}
+
 struct weir_text weir_text_trim(struct weir_text text)
 {
-    while (text.len > 0 && memchr(" \t\r\n", text.p[0], 4)) {
-        text.p++;
-        text.len--;
-    }
+    while (text.len > 0 && memchr(" \t\r\n", text.p[0], 4))
+        text = weir_text_drop(text, 1);
     while (text.len > 0 && memchr(" \t\r\n", text.p[text.len - 1], 4))
         text.len--;
     return text;

@@ -39,6 +39,12 @@ static inline struct weir_text weir_text_drop(struct weir_text text, size_t len)
     return text;
 }
 
+/* Cuts the text before the first 'c' off '*rest', or all of it if there is none.
+ * '*rest' is then the text behind that 'c', or absent, with the pointer NULL. */
+struct weir_text weir_text_cut(struct weir_text *rest, char c);
+bool weir_text_has(struct weir_text text, char c);
+bool weir_text_begins(struct weir_text text, struct weir_text with);
+
 /* The text without the blanks at both ends. */
 struct weir_text weir_text_trim(struct weir_text text);
 

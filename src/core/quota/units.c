@@ -188,9 +188,7 @@ static int take_decimal(struct weir_text *text, const char *what,
     if (digits == 0)
         return refuse_no_number(*text, what, diag);
     *out = reduced(num, den);
-    text->p += at;
-    text->len -= at;
-    *text = weir_text_trim(*text);
+    *text = weir_text_trim(weir_text_drop(*text, at));
     return 0;
 }
 
@@ -533,7 +531,7 @@ static int make_limit(struct weir_text text, struct number units,
 int weir_bound_parse(struct weir_text text, struct weir_limit *out,
                      struct weir_diag *diag)
 {
-    bool alone = text.len > 0 && !memchr(text.p, '/', text.len);
+    bool alone = text.len > 0 && !weir_text_has(text, '/');
     uint64_t units = 0;
     if (!alone || weir_text_equal(weir_text_trim(text), WEIR_TEXT("unlimited")))
         return weir_limit_parse(text, out, diag);
@@ -558,20 +556,18 @@ int weir_limit_parse(struct weir_text text, struct weir_limit *out,
     int error = take_decimal(&rest, "limit", &units, diag);
     if (error < 0)
         return error;
-    const char *slash = rest.len > 0 ? memchr(rest.p, '/', rest.len) : NULL;
-    size_t before = slash ? (size_t)(slash - rest.p) : rest.len;
-    struct weir_text name = { rest.p, before };
+    struct weir_text after = rest;
+    struct weir_text name = weir_text_cut(&after, '/');
     const struct scale *factor = find_factor(weir_text_trim(name));
     if (!factor)
         return refuse_factor(name, diag);
     weir_duration period = WEIR_SECOND;
     char shown[WEIR_SHOW_MAX];
-    if (!slash && units.num > 0)
+    if (!after.p && units.num > 0)
         return weir_diag_set(diag, WEIR_EQUOTA, weir_text_show(text, shown),
                              " has no period; write it as 100/s or 5/min",
                              NULL);
-    if (slash) {
-        struct weir_text after = { slash + 1, rest.len - before - 1 };
+    if (after.p) {
         error = parse_period(weir_text_trim(after), &period, diag);
         if (error < 0)
             return error;
