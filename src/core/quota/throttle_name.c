@@ -13,34 +13,16 @@
 
 #include "core/quota/throttle_name.h"
 
-#define NUMBER_MAX 16 /* digits, as WEIR_BURST_MAX has them */
+#include "core/quota/quota_text.h"
 
-/* ---- Reading ---- */
+#define DIGITS_MAX 16 /* as WEIR_BURST_MAX has them */
 
-static bool take_digits(struct weir_text *rest, uint64_t *out)
+/* A number without a leading zero, up to 'c' and with it. */
+static bool take_number(struct weir_text *rest, char c, uint64_t *out)
 {
-    uint64_t value = 0;
-    size_t at = 0;
-    for (; at < rest->len && at <= NUMBER_MAX; at++) {
-        unsigned digit = (unsigned)(unsigned char)rest->p[at] - '0';
-        if (digit > 9)
-            break;
-        value = value * 10 + digit;
-    }
-    if (at == 0 || at > NUMBER_MAX || rest->p[0] == '0')
-        return false;
-    *rest = (struct weir_text){ rest->p + at, rest->len - at };
-    *out = value;
-    return true;
-}
-
-static bool take_text(struct weir_text *rest, const char *text)
-{
-    size_t len = strlen(text);
-    if (rest->len < len || memcmp(rest->p, text, len) != 0)
-        return false;
-    *rest = (struct weir_text){ rest->p + len, rest->len - len };
-    return true;
+    struct weir_text digits = weir_text_cut(rest, c);
+    return rest->p && digits.len <= DIGITS_MAX &&
+           weir_number_parse(digits, out) && digits.p[0] != '0';
 }
 
 bool weir_throttle_rule_check(const struct weir_throttle_rule *rule)
@@ -55,11 +37,14 @@ bool weir_throttle_rule_check(const struct weir_throttle_rule *rule)
 bool weir_throttle_name_read(struct weir_text name, struct weir_quota *out)
 {
     struct weir_throttle_rule rule;
-    struct weir_text rest = name;
-    if (!take_text(&rest, WEIR_THROTTLE_PREFIX) ||
-        !take_digits(&rest, &rule.burst) || !take_text(&rest, ":") ||
-        !take_digits(&rest, &rule.count) || !take_text(&rest, "/") ||
-        !take_digits(&rest, &rule.period_s) || !take_text(&rest, "s:") ||
+    struct weir_text prefix = WEIR_TEXT(WEIR_THROTTLE_PREFIX);
+    if (!weir_text_begins(name, prefix))
+        return false;
+    struct weir_text rest = weir_text_drop(name, prefix.len);
+    if (!take_number(&rest, ':', &rule.burst) ||
+        !take_number(&rest, '/', &rule.count) ||
+        !take_number(&rest, 's', &rule.period_s) ||
+        !weir_text_begins(rest, WEIR_TEXT(":")) ||
         !weir_throttle_rule_check(&rule))
         return false;
     weir_quota_init(out);
@@ -72,42 +57,22 @@ bool weir_throttle_name_read(struct weir_text name, struct weir_quota *out)
     return true;
 }
 
-/* ---- Writing ---- */
-
-static char *write_digits(char *at, uint64_t value)
-{
-    char digits[NUMBER_MAX + 4];
-    size_t count = 0;
-    do {
-        digits[count++] = (char)('0' + value % 10);
-        value /= 10;
-    } while (value > 0);
-    while (count > 0)
-        *at++ = digits[--count];
-    return at;
-}
-
-static char *write_chars(char *at, const char *text)
-{
-    size_t len = strlen(text);
-    memcpy(at, text, len);
-    return at + len;
-}
-
 size_t weir_throttle_name_write(const struct weir_throttle_rule *rule,
                                 struct weir_text key, char *buf)
 {
     if (!weir_throttle_rule_check(rule))
         return 0;
-    char *at = write_chars(buf, WEIR_THROTTLE_PREFIX);
-    at = write_chars(write_digits(at, rule->burst), ":");
-    at = write_chars(write_digits(at, rule->count), "/");
-    at = write_chars(write_digits(at, rule->period_s), "s:");
-    size_t len = (size_t)(at - buf);
-    if (key.len > WEIR_NAME_MAX - len)
+    struct weir_out out = { buf, WEIR_NAME_MAX, 0 };
+    weir_out_string(&out, WEIR_THROTTLE_PREFIX);
+    weir_out_number(&out, rule->burst);
+    weir_out_string(&out, ":");
+    weir_out_number(&out, rule->count);
+    weir_out_string(&out, "/");
+    weir_out_number(&out, rule->period_s);
+    weir_out_string(&out, "s:");
+    if (key.len > out.size - out.len)
         return 0;
-    if (key.len > 0)
-        memcpy(at, key.p, key.len);
-    len += key.len;
-    return weir_name_check((struct weir_text){ buf, len }, NULL) == 0 ? len : 0;
+    weir_out_text(&out, key);
+    struct weir_text name = { buf, out.len };
+    return weir_name_check(name, NULL) == 0 ? name.len : 0;
 }
