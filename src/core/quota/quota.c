@@ -253,19 +253,11 @@ static int check_pattern(const struct weir_quota *quota, struct weir_diag *diag)
     return 0;
 }
 
-static int check_all_names(const struct weir_quota *quota,
-                           struct weir_diag *diag)
+static int check_own_name(const struct weir_quota *quota,
+                          struct weir_diag *diag)
 {
     int error = check_name_field(quota->name, "name", diag);
-    if (error == 0)
-        error = check_braces(quota->name, "name", diag);
-    if (error < 0)
-        return error;
-    error = check_pattern(quota, diag);
-    if (error < 0)
-        return error;
-    error = check_parent(quota, diag);
-    return error < 0 ? error : check_overflow_name(quota, diag);
+    return error < 0 ? error : check_braces(quota->name, "name", diag);
 }
 
 /* Units at a time: no period. */
@@ -274,11 +266,10 @@ static int check_in_flight(const struct weir_quota *quota,
 {
     const struct weir_limit *limit = &quota->limit;
     if (quota->on_stale == WEIR_STALE_HOLD)
-        return weir_diag_set(diag, WEIR_EQUOTA,
-                             "on_stale=hold refuses a part "
-                             "of a rate, and units in flight have none; use "
-                             "share, pass or limit",
-                             NULL);
+        return weir_quota_fault("on_stale=hold refuses a part of a rate, and "
+                                "units in flight have none; use share, pass or "
+                                "limit",
+                                diag);
     if (limit->unlimited || limit->units == 0)
         return 0;
     char shown[64];
@@ -290,15 +281,17 @@ static int check_in_flight(const struct weir_quota *quota,
                              "and has no period; write limit=",
                              shown, NULL);
     if (limit->units > WEIR_BURST_MAX)
-        return weir_diag_set(diag, WEIR_EQUOTA,
-                             "limit may be 2^50 units at "
-                             "most; for no limit at all write unlimited",
-                             NULL);
+        return weir_quota_fault("limit may be 2^50 units at most; for no limit "
+                                "at all write unlimited",
+                                diag);
     return 0;
 }
 
-static int check_rate(const struct weir_limit *limit, struct weir_diag *diag)
+static int check_limit(const struct weir_quota *quota, struct weir_diag *diag)
 {
+    if (quota->kind == WEIR_CONCURRENCY)
+        return check_in_flight(quota, diag);
+    const struct weir_limit *limit = &quota->limit;
     char shown[64];
     shown[weir_limit_format(limit, shown, sizeof(shown) - 1)] = '\0';
     if (limit->per == 0 && limit->units > 0 && !limit->unlimited)
@@ -307,15 +300,13 @@ static int check_rate(const struct weir_limit *limit, struct weir_diag *diag)
                              shown, "/min, or write kind=concurrency for ",
                              shown, " at a time", NULL);
     if (limit->per == 0 || limit->per > WEIR_PERIOD_MAX)
-        return weir_diag_set(diag, WEIR_EQUOTA,
-                             "the period of a limit may be 1 ns to 366 days",
-                             NULL);
+        return weir_quota_fault("the period of a limit may be 1 ns to 366 days",
+                                diag);
     if (!limit->unlimited && (weir_u128)limit->units * WEIR_SECOND >
                                  (weir_u128)WEIR_LIMIT_MAX * limit->per)
-        return weir_diag_set(diag, WEIR_EQUOTA,
-                             "the limit is above 100G/s, the highest there is; "
-                             "for no limit at all write unlimited",
-                             NULL);
+        return weir_quota_fault("the limit is above 100G/s, the highest there "
+                                "is; for no limit at all write unlimited",
+                                diag);
     return 0;
 }
 
@@ -365,69 +356,63 @@ static int check_combination(const struct weir_quota *quota,
             row->kind == quota->kind &&
             (row->sharing == 0 || row->sharing == quota->sharing) &&
             (row->algorithm == 0 || row->algorithm == quota->algorithm);
-        if (!match)
-            continue;
-        if (!row->reason)
-            return 0;
-        return weir_diag_set(diag, WEIR_EQUOTA, row->reason, NULL);
+        if (match)
+            return weir_quota_fault(row->reason, diag);
     }
-    return weir_diag_set(diag, WEIR_EQUOTA,
-                         "these kind, sharing and algorithm don't go together; "
-                         "use kind=rate sharing=counted algorithm=leaky",
-                         NULL);
+    return weir_quota_fault("these kind, sharing and algorithm don't go "
+                            "together; use kind=rate sharing=counted "
+                            "algorithm=leaky",
+                            diag);
+}
+
+static const char *description_fault(const struct weir_quota *quota)
+{
+    size_t len = quota->description.len;
+    if (len > WEIR_DESCRIPTION_MAX)
+        return "the description is too long; it may have 1024 bytes";
+    if (weir_utf8_clean(quota->description, "\t\n") != len)
+        return "the description isn't UTF-8 without control characters";
+    return NULL;
 }
 
 static int check_texts(const struct weir_quota *quota, struct weir_diag *diag)
 {
-    if (quota->description.len > WEIR_DESCRIPTION_MAX)
-        return weir_diag_set(diag, WEIR_EQUOTA,
-                             "the description is too "
-                             "long; it may have 1024 bytes",
-                             NULL);
-    size_t clean = weir_utf8_clean(quota->description, "\t\n");
-    if (clean != quota->description.len)
-        return weir_diag_set(diag, WEIR_EQUOTA,
-                             "the description isn't UTF-8 "
-                             "without control characters",
-                             NULL);
-    return weir_labels_check(quota->labels, diag);
+    int error = weir_quota_fault(description_fault(quota), diag);
+    return error < 0 ? error : weir_labels_check(quota->labels, diag);
 }
 
 static int check_debt(const struct weir_quota *quota, struct weir_diag *diag)
 {
-    if (quota->max_debt >= WEIR_MAX_DEBT_MIN &&
-        quota->max_debt <= WEIR_MAX_DEBT_MAX)
-        return 0;
-    return weir_diag_set(diag, WEIR_EQUOTA,
-                         "max_debt may be 1 s to 366 d; "
-                         "write it as max_debt=60s",
-                         NULL);
+    bool sound = quota->max_debt >= WEIR_MAX_DEBT_MIN &&
+                 quota->max_debt <= WEIR_MAX_DEBT_MAX;
+    return weir_quota_fault(
+        sound ? NULL : "max_debt may be 1 s to 366 d; write it as max_debt=60s",
+        diag);
 }
+
+/* In this order: each relies on those before it. */
+static int (*const checks[])(const struct weir_quota *quota,
+                             struct weir_diag *diag) = {
+    check_own_name,
+    check_pattern,
+    check_parent,
+    check_overflow_name,
+    check_texts,
+    weir_quota_check_words,
+    check_combination,
+    check_limit,
+    check_bursts,
+    check_debt,
+    weir_quota_check_fields,
+    weir_quota_check_algorithm,
+    weir_quota_check_lease,
+    weir_quota_check_adaptive,
+};
 
 int weir_quota_check(const struct weir_quota *quota, struct weir_diag *diag)
 {
-    int error = check_all_names(quota, diag);
-    if (error == 0)
-        error = check_texts(quota, diag);
-    if (error == 0)
-        error = weir_quota_check_words(quota, diag);
-    if (error == 0)
-        error = check_combination(quota, diag);
-    if (error == 0)
-        error = quota->kind == WEIR_CONCURRENCY
-                    ? check_in_flight(quota, diag)
-                    : check_rate(&quota->limit, diag);
-    if (error == 0)
-        error = check_bursts(quota, diag);
-    if (error == 0)
-        error = check_debt(quota, diag);
-    if (error == 0)
-        error = weir_quota_check_fields(quota, diag);
-    if (error == 0)
-        error = weir_quota_check_algorithm(quota, diag);
-    if (error == 0)
-        error = weir_quota_check_lease(quota, diag);
-    if (error == 0 && quota->sharing == WEIR_ADAPTIVE)
-        error = weir_quota_check_adaptive(quota, diag);
+    int error = 0;
+    for (size_t i = 0; i < WEIR_COUNT_OF(checks) && error == 0; i++)
+        error = checks[i](quota, diag);
     return error;
 }

@@ -167,14 +167,12 @@ static int parse_classes(struct weir_text text,
     if (text.len == 0)
         return 0;
     if (text.len > WEIR_CLASSES_TEXT_MAX)
-        return weir_diag_set(diag, WEIR_EQUOTA,
-                             "classes is too long; it may have 512 bytes",
-                             NULL);
+        return weir_quota_fault("classes is too long; it may have 512 bytes",
+                                diag);
     while (text.p && error == 0) {
         struct weir_text part = weir_text_trim(weir_text_cut(&text, ','));
         if (count == WEIR_CONCURRENCY_GATE_CLASSES_MAX)
-            return weir_diag_set(diag, WEIR_EQUOTA,
-                                 "there may be 8 classes at most", NULL);
+            return weir_quota_fault("there may be 8 classes at most", diag);
         error = parse_class(part, &options->class_of[count], diag);
         char shown[WEIR_SHOW_MAX];
         if (error == 0 && is_numbered_before(options, count))
@@ -277,26 +275,25 @@ static int check_limit_bounds(const struct weir_quota *quota,
                             diag);
     bool nothing = quota->max == 0 && quota->fleet_max == 0;
     if (quota->controller == WEIR_CONTROLLER_NONE && nothing)
-        return weir_diag_set(diag, WEIR_EQUOTA,
-                             "controller=none doesn't move the limit:"
-                             " the limit is max; write it as max=40",
-                             NULL);
+        return weir_quota_fault("controller=none doesn't move the limit: the "
+                                "limit is max; write it as max=40",
+                                diag);
     return 0;
 }
 
 int weir_quota_check_adaptive(const struct weir_quota *quota,
                               struct weir_diag *diag)
 {
+    if (quota->sharing != WEIR_ADAPTIVE)
+        return 0;
     if (quota->target == 0 || quota->target > WEIR_LATENCY_MAX)
-        return weir_diag_set(diag, WEIR_EQUOTA,
-                             "target may be above 0 and up "
-                             "to 9min; write it as target=200ms",
-                             NULL);
+        return weir_quota_fault("target may be above 0 and up to 9min; write "
+                                "it as target=200ms",
+                                diag);
     if (quota->percentile > 100 * WEIR_DECIMAL_ONE)
-        return weir_diag_set(diag, WEIR_EQUOTA,
-                             "percentile may be above 0 "
-                             "and up to 100; write it as percentile=95",
-                             NULL);
+        return weir_quota_fault("percentile may be above 0 and up to 100; "
+                                "write it as percentile=95",
+                                diag);
     struct weir_concurrency_gate_options options;
     weir_concurrency_gate_defaults(&options, quota->controller);
     int error = check_limit_bounds(quota, diag);

@@ -164,11 +164,10 @@ static int check_fixed_window(const struct weir_quota *quota,
 static int check_sliding(const struct weir_quota *quota, struct weir_diag *diag)
 {
     if (quota->window.calendar != WEIR_CALENDAR_NONE)
-        return weir_diag_set(diag, WEIR_EQUOTA,
-                             "a window that slides begins at no minute or "
-                             "month of a calendar; write a duration as "
-                             "window=30d, or algorithm=fixed_window",
-                             NULL);
+        return weir_quota_fault("a window that slides begins at no minute or "
+                                "month of a calendar; write a duration as "
+                                "window=30d, or algorithm=fixed_window",
+                                diag);
     int error = check_length(quota, diag);
     return error < 0 ? error : check_quantity(quota, diag);
 }
@@ -177,8 +176,7 @@ static int check_sliding_window(const struct weir_quota *quota,
                                 struct weir_diag *diag)
 {
     if (quota->sub_windows < 1 || quota->sub_windows > WEIR_SUB_WINDOWS_MAX)
-        return weir_diag_set(diag, WEIR_EQUOTA, "sub_windows may be 1 to 60",
-                             NULL);
+        return weir_quota_fault("sub_windows may be 1 to 60", diag);
     return check_sliding(quota, diag);
 }
 
@@ -189,10 +187,9 @@ static int check_sliding_log(const struct weir_quota *quota,
     if (error < 0)
         return error;
     if (quota->max_entries > WEIR_ENTRIES_MAX)
-        return weir_diag_set(diag, WEIR_EQUOTA,
-                             "max_entries may be 1 to 4096; for more use "
-                             "algorithm=sliding_window, which only counts",
-                             NULL);
+        return weir_quota_fault("max_entries may be 1 to 4096; for more use "
+                                "algorithm=sliding_window, which only counts",
+                                diag);
     uint64_t quantity = weir_quota_quantity(quota);
     bool guessed = quota->max_entries == 0 && !quota->limit.unlimited;
     if (!guessed || quantity <= ENTRIES_DEFAULT_MAX)
@@ -237,15 +234,13 @@ static int parse_bucket(struct weir_text part, struct weir_next_bucket *out,
     if (error < 0)
         return error;
     if (bucket.limit.unlimited || (!bucket.spill && bucket.limit.units == 0))
-        return weir_diag_set(diag, WEIR_EQUOTA,
-                             "a bucket of next_buckets "
-                             "has a limit above 0; write it as 20/s:200",
-                             NULL);
+        return weir_quota_fault("a bucket of next_buckets has a limit above 0; "
+                                "write it as 20/s:200",
+                                diag);
     if (bucket.burst == 0 || bucket.burst > WEIR_BURST_MAX)
-        return weir_diag_set(diag, WEIR_EQUOTA,
-                             "the burst of a bucket of "
-                             "next_buckets may be 1 to 2^50 units",
-                             NULL);
+        return weir_quota_fault("the burst of a bucket of next_buckets may be "
+                                "1 to 2^50 units",
+                                diag);
     *out = bucket;
     return 1;
 }
@@ -271,9 +266,8 @@ static int check_token_buckets(const struct weir_quota *quota,
 {
     struct weir_text rest = quota->next_buckets;
     if (rest.len > WEIR_NEXT_BUCKETS_MAX)
-        return weir_diag_set(diag, WEIR_EQUOTA,
-                             "next_buckets is too long; it may have 256 bytes",
-                             NULL);
+        return weir_quota_fault(
+            "next_buckets is too long; it may have 256 bytes", diag);
     size_t count = 0;
     struct weir_next_bucket bucket;
     int got = weir_next_bucket_parse(&rest, &bucket, diag);
@@ -282,15 +276,13 @@ static int check_token_buckets(const struct weir_quota *quota,
     if (got < 0)
         return got;
     if (count == 0)
-        return weir_diag_set(diag, WEIR_EQUOTA,
-                             "token_buckets needs further buckets; write them "
-                             "as next_buckets='20/s:200, spill:500', or use "
-                             "algorithm=token_bucket",
-                             NULL);
-    if (count >= WEIR_BUCKETS_MAX)
-        return weir_diag_set(diag, WEIR_EQUOTA, "next_buckets may be 3 at most",
-                             NULL);
-    return 0;
+        return weir_quota_fault("token_buckets needs further buckets; write "
+                                "them as next_buckets='20/s:200, spill:500', "
+                                "or use algorithm=token_bucket",
+                                diag);
+    return weir_quota_fault(
+        count < WEIR_BUCKETS_MAX ? NULL : "next_buckets may be 3 at most",
+        diag);
 }
 
 /* ---- Stores ---- */
@@ -369,11 +361,10 @@ static int check_store(struct weir_text store, struct weir_diag *diag)
     if (store.len == 0)
         return 0; /* the root */
     if (memchr(store.p, '@', store.len))
-        return weir_diag_set(diag, WEIR_EQUOTA,
-                             "a quota is no place for a store's password; "
-                             "write HOST:PORT alone here, and user and "
-                             "password into the limiters' secrets file",
-                             NULL);
+        return weir_quota_fault("a quota is no place for a store's password; "
+                                "write HOST:PORT alone here, and user and "
+                                "password into the limiters' secrets file",
+                                diag);
     if (is_store(store))
         return 0;
     char shown[WEIR_SHOW_MAX];
@@ -391,17 +382,14 @@ static int check_exact(const struct weir_quota *quota, struct weir_diag *diag)
     if (error < 0)
         return error;
     if (quota->on_stale == WEIR_STALE_HOLD)
-        return weir_diag_set(diag, WEIR_EQUOTA,
-                             "on_stale=hold doesn't go "
-                             "with sharing=exact, whose store holds the "
-                             "fill; use share, pass or limit",
-                             NULL);
+        return weir_quota_fault("on_stale=hold doesn't go with sharing=exact, "
+                                "whose store holds the fill; use share, pass "
+                                "or limit",
+                                diag);
     if (quota->deadline < WEIR_DEADLINE_MIN ||
         quota->deadline > WEIR_DEADLINE_MAX)
-        return weir_diag_set(diag, WEIR_EQUOTA,
-                             "deadline may be 0.1 ms to "
-                             "1 min; write it as deadline=20ms",
-                             NULL);
+        return weir_quota_fault(
+            "deadline may be 0.1 ms to 1 min; write it as deadline=20ms", diag);
     return 0;
 }
 

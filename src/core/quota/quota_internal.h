@@ -8,6 +8,12 @@
 
 #include "core/quota/quota.h"
 
+/* Refuses with a sentence, WEIR_EQUOTA; NULL: no fault, 0. */
+static inline int weir_quota_fault(const char *fault, struct weir_diag *diag)
+{
+    return fault ? weir_diag_set(diag, WEIR_EQUOTA, fault, NULL) : 0;
+}
+
 /* Each enumeration has a value that this version knows. */
 int weir_quota_check_words(const struct weir_quota *quota,
                            struct weir_diag *diag);
@@ -22,7 +28,7 @@ int weir_quota_check_algorithm(const struct weir_quota *quota,
  * queue_max, and the limit of a leased quota. */
 int weir_quota_check_lease(const struct weir_quota *quota,
                            struct weir_diag *diag);
-/* The fields of adaptive quotas; for those only. */
+/* The fields of adaptive quotas. */
 int weir_quota_check_adaptive(const struct weir_quota *quota,
                               struct weir_diag *diag);
 

@@ -55,86 +55,73 @@ double weir_quota_safe(const struct weir_quota *quota)
                : weir_limit_rate(&quota->safe_capacity);
 }
 
-static int check_capacity(const struct weir_quota *quota,
-                          struct weir_diag *diag)
+static const char *capacity_fault(const struct weir_quota *quota)
 {
-    bool shared = quota->share_algorithm != WEIR_SHARE_NONE;
-    if (quota->limit.unlimited && shared)
-        return weir_diag_set(diag, WEIR_EQUOTA,
-                             "there is no share of "
-                             "limit=unlimited that could be leased; write a "
-                             "limit as limit=100/s, or share_algorithm=none",
-                             NULL);
     bool inflight = quota->kind == WEIR_CONCURRENCY;
+    const struct weir_limit *safe = &quota->safe_capacity;
+    if (quota->limit.unlimited && quota->share_algorithm != WEIR_SHARE_NONE)
+        return "there is no share of limit=unlimited that could be leased; "
+               "write a limit as limit=100/s, or share_algorithm=none";
     if (quota->limit.unlimited && inflight)
-        return weir_diag_set(diag, WEIR_EQUOTA,
-                             "there is no share of "
-                             "limit=unlimited that could be leased; write a "
-                             "limit as limit=40, or sharing=counted",
-                             NULL);
-    if (inflight &&
-        (quota->safe_capacity.units > 0 || quota->safe_capacity.unlimited))
-        return weir_diag_set(diag, WEIR_EQUOTA,
-                             "safe_capacity of "
-                             "kind=concurrency is dynamic or 0; leave it out "
-                             "for the limit by the number of processes",
-                             NULL);
-    if (quota->safe_capacity.unlimited)
-        return weir_diag_set(diag, WEIR_EQUOTA,
-                             "safe_capacity can't be "
-                             "unlimited; write on_stale=pass for no limit "
-                             "when the lease has run out",
-                             NULL);
-    weir_u128 units = (weir_u128)quota->safe_capacity.units * WEIR_SECOND;
-    weir_u128 most = (weir_u128)WEIR_LIMIT_MAX * quota->safe_capacity.per;
-    if (quota->safe_capacity.per > WEIR_PERIOD_MAX || units > most)
-        return weir_diag_set(diag, WEIR_EQUOTA,
-                             "safe_capacity may be 100G/s "
-                             "at most, in a period of 1 ns to 366 days",
-                             NULL);
-    return 0;
+        return "there is no share of limit=unlimited that could be leased; "
+               "write a limit as limit=40, or sharing=counted";
+    if (inflight && (safe->units > 0 || safe->unlimited))
+        return "safe_capacity of kind=concurrency is dynamic or 0; leave it "
+               "out for the limit by the number of processes";
+    if (safe->unlimited)
+        return "safe_capacity can't be unlimited; write on_stale=pass for no "
+               "limit when the lease has run out";
+    if (safe->per > WEIR_PERIOD_MAX ||
+        (weir_u128)safe->units * WEIR_SECOND >
+            (weir_u128)WEIR_LIMIT_MAX * safe->per)
+        return "safe_capacity may be 100G/s at most, in a period of 1 ns to "
+               "366 days";
+    return NULL;
+}
+
+static const char *lease_fault(const struct weir_quota *quota)
+{
+    if (quota->learning != WEIR_DURATION_UNSET &&
+        quota->learning > WEIR_LEASE_MAX)
+        return "learning may be 0s to 24 h; leave it out for as long as the "
+               "lease";
+    if (quota->decay_factor == 0 || quota->decay_factor > WEIR_DECAY_ONE)
+        return "decay_factor may be above 0 and at most 1; write it as "
+               "decay_factor=0.5";
+    return capacity_fault(quota);
 }
 
 static int check_leased(const struct weir_quota *quota, struct weir_diag *diag)
 {
     if (quota->lease < WEIR_LEASE_MIN || quota->lease > WEIR_LEASE_MAX)
-        return weir_diag_set(diag, WEIR_EQUOTA,
-                             "lease may be 1 s to 24 h; write it as lease=60s",
-                             NULL);
-    weir_duration refresh = weir_quota_refresh(quota, 0);
+        return weir_quota_fault(
+            "lease may be 1 s to 24 h; write it as lease=60s", diag);
     char lease[32];
     lease[weir_duration_format(quota->lease, lease, 31)] = '\0';
-    if (quota->refresh < WEIR_REFRESH_MIN || refresh > quota->lease)
+    if (quota->refresh < WEIR_REFRESH_MIN ||
+        weir_quota_refresh(quota, 0) > quota->lease)
         return weir_diag_set(diag, WEIR_EQUOTA,
                              "refresh may be 100 ms up to the lease, which is ",
                              lease, "; write it as refresh=1s", NULL);
-    if (quota->learning != WEIR_DURATION_UNSET &&
-        quota->learning > WEIR_LEASE_MAX)
-        return weir_diag_set(diag, WEIR_EQUOTA,
-                             "learning may be 0s to 24 h; "
-                             "leave it out for as long as the lease",
-                             NULL);
-    if (quota->decay_factor == 0 || quota->decay_factor > WEIR_DECAY_ONE)
-        return weir_diag_set(diag, WEIR_EQUOTA,
-                             "decay_factor may be above 0 "
-                             "and at most 1; write it as decay_factor=0.5",
-                             NULL);
-    return check_capacity(quota, diag);
+    return weir_quota_fault(lease_fault(quota), diag);
+}
+
+static const char *permits_fault(const struct weir_quota *quota)
+{
+    if (quota->permit_timeout < WEIR_PERMIT_TIMEOUT_MIN ||
+        quota->permit_timeout > WEIR_PERMIT_TIMEOUT_MAX)
+        return "permit_timeout may be 100 ms to 24 h; write it as "
+               "permit_timeout=60s";
+    if (quota->queue_max == 0 || quota->queue_max > WEIR_WAITERS_MAX)
+        return "queue_max may be 1 to 1000000; write it as queue_max=100";
+    return NULL;
 }
 
 int weir_quota_check_lease(const struct weir_quota *quota,
                            struct weir_diag *diag)
 {
-    if (quota->permit_timeout < WEIR_PERMIT_TIMEOUT_MIN ||
-        quota->permit_timeout > WEIR_PERMIT_TIMEOUT_MAX)
-        return weir_diag_set(diag, WEIR_EQUOTA,
-                             "permit_timeout may be 100 ms "
-                             "to 24 h; write it as permit_timeout=60s",
-                             NULL);
-    if (quota->queue_max == 0 || quota->queue_max > WEIR_WAITERS_MAX)
-        return weir_diag_set(diag, WEIR_EQUOTA,
-                             "queue_max may be 1 to "
-                             "1000000; write it as queue_max=100",
-                             NULL);
-    return quota->sharing == WEIR_LEASED ? check_leased(quota, diag) : 0;
+    int error = weir_quota_fault(permits_fault(quota), diag);
+    if (error < 0 || quota->sharing != WEIR_LEASED)
+        return error;
+    return check_leased(quota, diag);
 }
