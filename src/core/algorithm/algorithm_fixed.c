@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * algorithm/algorithm_fixed.c - the fixed window: a number of units in each.
  *
- *     word 0 the number of the window that word 1 counts word 1 units counted
- *     in it
+ *     word 0   the number of the window that word 1 counts
+ *     word 1   units counted in it
  *
  * Word 0 is a number, not the instant at which the window began: when a zone's
  * clocks are set back or forward, a day is 25 or 23 hours long but stays one
@@ -12,13 +12,116 @@
 
 #include "core/algorithm/algorithm_internal.h"
 
+/* ---- Windows of the calendar ----
+ *
+ * All but months have a fixed length, and begin a fixed number of nanoseconds
+ * before a multiple of it. Months are counted from January 1970. The beginning
+ * of a month is a sum of days. The month of a day is estimated from the mean
+ * length of a month, at most one too low, and corrected by one comparison.
+ * Proleptic Gregorian; no leap seconds, as in every Unix clock. */
+
+#define MINUTE ((int64_t)60 * (int64_t)WEIR_SECOND)
+#define DAY (1440 * MINUTE)
+
+/* Rounds down; 'b' > 0. */
+static int64_t quotient(int64_t a, int64_t b)
+{
+    return a / b - (a % b < 0);
+}
+
+static int64_t calendar_length(enum weir_calendar calendar)
+{
+    switch (calendar) {
+    case WEIR_CALENDAR_MINUTE:
+        return MINUTE;
+    case WEIR_CALENDAR_HOUR:
+        return 60 * MINUTE;
+    case WEIR_CALENDAR_DAY:
+        return DAY;
+    case WEIR_CALENDAR_WEEK:
+        return 7 * DAY;
+    case WEIR_CALENDAR_NONE:
+    case WEIR_CALENDAR_MONTH:
+        break;
+    }
+    return 0;
+}
+
+/* The offset of local time from UTC, in ns, as windows of this calendar use it.
+ * When a zone's clock is set by whole minutes or hours, these windows follow
+ * each other: they use only the rest of the offset, so that none comes
+ * twice. */
+static int64_t calendar_offset(enum weir_calendar calendar,
+                               int32_t utc_offset_s)
+{
+    int64_t offset = utc_offset_s * (int64_t)WEIR_SECOND;
+    if (calendar != WEIR_CALENDAR_MINUTE && calendar != WEIR_CALENDAR_HOUR)
+        return offset;
+    int64_t length = calendar_length(calendar);
+    return offset - quotient(offset, length) * length;
+}
+
+/* 1970-01-01 was a Thursday: three days into a week. */
+static int64_t begun_before(enum weir_calendar calendar)
+{
+    return calendar == WEIR_CALENDAR_WEEK ? 3 * DAY : 0;
+}
+
+/* Leap days in the years before 'year' since the calendar's year 0. */
+static int64_t leap_days(int64_t year)
+{
+    int64_t last = year - 1;
+    return quotient(last, 4) - quotient(last, 100) + quotient(last, 400);
+}
+
+/* Days from 1970-01-01 to the first of a month, counted from January 1970. */
+static int64_t month_day(int64_t month)
+{
+    static const int16_t before[12] = { 0,   31,  59,  90,  120, 151,
+                                        181, 212, 243, 273, 304, 334 };
+    int64_t year = 1970 + quotient(month, 12);
+    int64_t in_year = month - (year - 1970) * 12;
+    /* This year's leap day counts from March on. */
+    int64_t leaps = leap_days(in_year >= 2 ? year + 1 : year);
+    return (year - 1970) * 365 + leaps - leap_days(1970) + before[in_year];
+}
+
+static int64_t month_of(int64_t local)
+{
+    int64_t day = quotient(local, DAY);
+    /* 400 years are 146097 days and 4800 months. A month begins less than three
+     * days before its mean beginning and less than two after it. The mean month
+     * of four days ago is this month or the previous one. */
+    int64_t month = quotient((day - 4) * 4800, 146097);
+    return month_day(month + 1) <= day ? month + 1 : month;
+}
+
+/* The number of the window that contains 'local', in nanoseconds of local time
+ * since 1970; consecutive, 0 for the one that contains 1970-01-01 00:00. */
+static int64_t calendar_index(enum weir_calendar calendar, int64_t local)
+{
+    if (calendar == WEIR_CALENDAR_MONTH)
+        return month_of(local);
+    return quotient(local + begun_before(calendar), calendar_length(calendar));
+}
+
+/* The beginning of that window. */
+static int64_t calendar_start(enum weir_calendar calendar, int64_t index)
+{
+    if (calendar == WEIR_CALENDAR_MONTH)
+        return month_day(index) * DAY;
+    return index * calendar_length(calendar) - begun_before(calendar);
+}
+
+/* ---- The window of an instant ---- */
+
 static int64_t index_at(const struct weir_algorithm_rule *rule,
                         weir_instant now)
 {
     if (rule->calendar == WEIR_CALENDAR_NONE)
         return (int64_t)(now / rule->window);
-    int64_t offset = weir_calendar_offset(rule->calendar, rule->utc_offset_s);
-    return weir_calendar_index(rule->calendar, (int64_t)now + offset);
+    int64_t offset = calendar_offset(rule->calendar, rule->utc_offset_s);
+    return calendar_index(rule->calendar, (int64_t)now + offset);
 }
 
 /* A window that would begin before the clock's 0 begins at 0. */
@@ -27,8 +130,8 @@ static weir_instant start_of(const struct weir_algorithm_rule *rule,
 {
     if (rule->calendar == WEIR_CALENDAR_NONE)
         return (weir_instant)index * rule->window;
-    int64_t offset = weir_calendar_offset(rule->calendar, rule->utc_offset_s);
-    int64_t start = weir_calendar_start(rule->calendar, index) - offset;
+    int64_t offset = calendar_offset(rule->calendar, rule->utc_offset_s);
+    int64_t start = calendar_start(rule->calendar, index) - offset;
     return start > 0 ? (weir_instant)start : 0;
 }
 

@@ -2,9 +2,9 @@
  * algorithm/algorithm_log.c - the sliding log: each counted request with its
  * instant.
  *
- *     word 0 index of the first entry, low half; number of entries, high half
- *     word 1 units in all entries then a ring of entries { instant, units },
- *     the oldest first
+ *     word 0   index of the first entry, low half; number of entries, high half
+ *     word 1   units in all entries
+ *     then a ring of entries { instant, units }, the oldest first
  *
  * An entry counts at 'now' if now - instant < window. Older entries are dropped
  * when a request is counted; a peek skips them. A full log refuses. A charge

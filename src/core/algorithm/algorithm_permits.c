@@ -2,8 +2,9 @@
  * algorithm/algorithm_permits.c - permits: units in flight, each with an
  * expiry.
  *
- *     word 0 number of permits in flight word 1 units of all of them then { id,
- *     expiry, units } each, the earliest expiry first
+ *     word 0   number of permits in flight
+ *     word 1   units of all of them
+ *     then { id, expiry, units } each, the earliest expiry first
  *
  * A caller adds a permit under an id of its own and removes it by that id when
  * its work is done. A permit that is never removed, because its process died,

@@ -15,7 +15,7 @@
 
 #include "core/algorithm/queue.h"
 
-#include "core/algorithm/bucket.h"
+#include "core/algorithm/algorithm_internal.h"
 
 #define NONE UINT32_MAX
 #define BURST_MAX ((uint64_t)1 << 50)
