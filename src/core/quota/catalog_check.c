@@ -79,25 +79,34 @@ static int refuse_depth(const struct weir_quota *quota, struct weir_diag *diag)
                          NULL);
 }
 
-/* The number of levels below 'name', counted up to 'most'. Walks the tree by
- * the lists of children, with the way back in 'path'. */
-static size_t height(const struct weir_catalog *catalog, struct weir_text name,
-                     size_t most)
+/* The descendants of a quota. */
+struct below {
+    size_t levels;                     /* counted up to a bound */
+    const struct weir_quota *adaptive; /* the first one found, or NULL */
+};
+
+/* Walks the tree below 'name' by the lists of children, with the way back in
+ * 'path', and stops at 'most' levels. */
+static struct below walk_below(const struct weir_catalog *catalog,
+                               struct weir_text name, size_t most)
 {
+    weir_assert(most <= WEIR_DEPTH_MAX);
     const struct weir_quota *path[WEIR_DEPTH_MAX];
     size_t depth = 0;
-    size_t deepest = 0;
+    struct below below = { .levels = 0 };
     const struct weir_quota *at = weir_catalog_child(catalog, name, NULL);
     for (;;) {
         if (at && depth < most) {
+            if (at->sharing == WEIR_ADAPTIVE && !below.adaptive)
+                below.adaptive = at;
             path[depth++] = at;
-            if (depth > deepest)
-                deepest = depth;
+            if (depth > below.levels)
+                below.levels = depth;
             at = weir_catalog_child(catalog, at->name, NULL);
             continue;
         }
-        if (depth == 0 || deepest == most)
-            return deepest;
+        if (depth == 0 || below.levels == most)
+            return below;
         depth--;
         at = weir_catalog_child(catalog, name, path[depth]);
     }
@@ -126,31 +135,11 @@ static int refuse_second(struct weir_text above, struct weir_text below,
                          NULL);
 }
 
-/* The first adaptive quota below 'name', or NULL; as height(). */
-static const struct weir_quota *adaptive_below(
-    const struct weir_catalog *catalog, struct weir_text name)
-{
-    const struct weir_quota *path[WEIR_DEPTH_MAX];
-    size_t depth = 0;
-    const struct weir_quota *at = weir_catalog_child(catalog, name, NULL);
-    for (;;) {
-        if (at && at->sharing == WEIR_ADAPTIVE)
-            return at;
-        if (at && depth < WEIR_DEPTH_MAX) {
-            path[depth++] = at;
-            at = weir_catalog_child(catalog, at->name, NULL);
-            continue;
-        }
-        if (depth == 0)
-            return NULL;
-        struct weir_text above = path[--depth]->parent;
-        at = weir_catalog_child(catalog, above, path[depth]);
-    }
-}
-
-/* Checks the chains through 'quota'; its own ancestors are sound. */
+/* Checks the chains through 'quota'; its own ancestors are sound. 'below': the
+ * first adaptive quota below it, or NULL. */
 static int check_adaptive(const struct weir_catalog *catalog,
                           const struct weir_quota *quota,
+                          const struct weir_quota *below,
                           struct weir_diag *diag)
 {
     const struct weir_quota *highest =
@@ -166,10 +155,9 @@ static int check_adaptive(const struct weir_catalog *catalog,
             highest = parent;
         above = parent->parent;
     }
-    if (!highest)
+    if (!highest || !below)
         return 0;
-    const struct weir_quota *below = adaptive_below(catalog, quota->name);
-    return below ? refuse_second(highest->name, below->name, diag) : 0;
+    return refuse_second(highest->name, below->name, diag);
 }
 
 /* Walks up from 'quota' by its parent. Returns the number of ancestors. */
@@ -245,9 +233,10 @@ static int check_quota_in_set(const struct weir_catalog *catalog,
     if (ancestors < 0)
         return ancestors;
     size_t most = (size_t)(WEIR_DEPTH_MAX - ancestors);
-    if (height(catalog, quota->name, most) == most)
+    struct below below = walk_below(catalog, quota->name, most);
+    if (below.levels == most)
         return refuse_depth(quota, diag);
-    return check_adaptive(catalog, quota, diag);
+    return check_adaptive(catalog, quota, below.adaptive, diag);
 }
 
 static int check_removed(const struct weir_catalog *catalog,
