@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "core/quota/quota_adaptive.h"
-#include "core/quota/quota_algorithm_rule.h"
+#include "core/quota/quota_bucket.h"
 #include "core/quota/quota_text.h"
 #include "quota_maker.h"
 

@@ -21,7 +21,7 @@
 #include <pthread.h>
 
 #include "compare.h"
-#include "core/quota/quota_algorithm_rule.h"
+#include "core/quota/quota_bucket.h"
 #include "patience.h"
 #include "table_calls.h"
 #include "table_maker.h"

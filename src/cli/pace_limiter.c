@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/quota/quota_algorithm_rule.h"
+#include "core/quota/quota_bucket.h"
 
 #define READY_TIMEOUT (5 * WEIR_SECOND)
 #define WAIT_MAX WEIR_SECOND

@@ -34,7 +34,7 @@
 #include "cli/cmd_quota.h"
 #include "codec/quota_json.h"
 #include "core/base/hash.h"
-#include "core/quota/quota_algorithm_rule.h"
+#include "core/quota/quota_bucket.h"
 #include "core/table/table_sync.h"
 #include "io/clock.h"
 #include "io/zone.h"

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "core/quota/quota_algorithm_rule.h"
+#include "core/quota/quota_bucket.h"
 #include "store/row.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -22,7 +22,7 @@
 
 #include "core/base/hash.h"
 #include "core/node/root_state.h"
-#include "core/quota/quota_algorithm_rule.h"
+#include "core/quota/quota_bucket.h"
 
 /* Bucket states looked at when a new one finds no room. If that frees none, new
  * ones are refused without a look for a while: a flood of names would otherwise

@@ -36,7 +36,7 @@
 
 #include <string.h>
 
-#include "core/quota/quota_algorithm_rule.h"
+#include "core/quota/quota_bucket.h"
 #include "core/table/table_read.h"
 
 /* ---- The lock ---- */

@@ -13,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/quota/quota_algorithm_rule.h"
+#include "core/quota/quota_bucket.h"
 #include "core/table/table_bucket_state_internal.h"
 #include "core/table/table_inflight_internal.h"
 #include "core/table/table_read.h"

@@ -17,7 +17,6 @@
 #include <string.h>
 
 #include "codec/quota_json.h"
-#include "core/quota/quota_algorithm_rule.h"
 #include "core/quota/quota_bucket.h"
 #include "server/admin/admin_internal.h"
 
