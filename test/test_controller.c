@@ -222,7 +222,7 @@ static void test_percentile_trips(void **state)
         o.count = rows[i].count;
         o.percentile = rows[i].percentile;
         uint32_t millionths = weir_percentile_millionths(o.percentile);
-        uint32_t trip = weir_window_trip(o.count, millionths);
+        uint32_t trip = weir_latency_window_trip(o.count, millionths);
         assert_int_equal(trip, rows[i].trip);
         assert_int_equal(o.count - trip, rows[i].index);
         NEAR(after_window(&o, 26, rows[i].trip, 25), 13);
@@ -244,30 +244,32 @@ static int by_size(const void *a, const void *b)
 static void test_window_percentiles(void **state)
 {
     (void)state;
-    static struct weir_window window;
+    static struct weir_latency_window window;
     weir_duration latency[1000];
     struct weir_rng rng = { 7 };
-    weir_window_init(&window);
+    weir_latency_window_init(&window);
     for (int round = 0; round < 300; round++) {
         uint32_t count = 1 + (uint32_t)weir_rng_below(&rng, 1000);
         unsigned shift = (unsigned)weir_rng_below(&rng, 30);
         for (uint32_t i = 0; i < count; i++) {
             latency[i] = weir_rng_below(&rng, 1024ull << shift);
-            weir_window_add(&window, latency[i], false, 1);
+            weir_latency_window_add(&window, latency[i], false, 1);
         }
         qsort(latency, count, sizeof(latency[0]), by_size);
         uint32_t millionths = 1 + (uint32_t)weir_rng_below(&rng, 1000000);
-        weir_duration p = weir_window_percentile(&window, millionths);
+        weir_duration p = weir_latency_window_percentile(&window, millionths);
         weir_duration exact =
-            latency[count - weir_window_trip(count, millionths)];
+            latency[count - weir_latency_window_trip(count, millionths)];
         weir_duration off = p > exact ? p - exact : exact - p;
         assert_true(exact < 1024 ? p < 1024 : off <= exact / 32 + 1);
-        weir_window_clear(&window);
-        assert_int_equal(weir_window_percentile(&window, millionths), 0);
+        weir_latency_window_clear(&window);
+        assert_int_equal(weir_latency_window_percentile(&window, millionths),
+                         0);
     }
-    weir_window_add(&window, WEIR_LATENCY_MAX, true, 5);
-    assert_int_equal(weir_window_percentile(&window, 950000), WEIR_LATENCY_MAX);
-    weir_window_add(&window, 1, false, UINT32_MAX);
+    weir_latency_window_add(&window, WEIR_LATENCY_MAX, true, 5);
+    assert_int_equal(weir_latency_window_percentile(&window, 950000),
+                     WEIR_LATENCY_MAX);
+    weir_latency_window_add(&window, 1, false, UINT32_MAX);
     assert_int_equal(window.samples, WEIR_WINDOW_SAMPLES_MAX);
     assert_int_equal(window.slow, 5);
 }

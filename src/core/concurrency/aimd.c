@@ -61,14 +61,15 @@ static bool sample_percentile(struct weir_controller *controller,
 {
     if (is_drop_ignored(controller, sample))
         return false;
-    struct weir_window *window = controller->window;
+    struct weir_latency_window *window = controller->window;
     uint32_t count = controller->options.count;
-    weir_window_add(window, sample->latency, is_slow(controller, sample), 1);
+    weir_latency_window_add(window, sample->latency,
+                            is_slow(controller, sample), 1);
     if (window->samples < count)
         return false;
     weir_controller_note_window(controller);
     if (controller->view.slow >=
-        weir_window_trip(count, controller->millionths))
+        weir_latency_window_trip(count, controller->millionths))
         weir_controller_cut(controller, false, now);
     else
         raise_by_one(controller, sample, now);

@@ -260,13 +260,13 @@ int weir_controller_check(const struct weir_controller_options *options,
 size_t weir_controller_size(const struct weir_controller_options *options)
 {
     _Static_assert(sizeof(struct weir_controller) +
-                           sizeof(struct weir_window) <=
+                           sizeof(struct weir_latency_window) <=
                        WEIR_CONTROLLER_SIZE_MAX,
                    "the header says how large it may be");
     weir_assert((unsigned)options->kind < WEIR_CONTROLLER_KINDS);
     bool windows = families[options->kind]->windows;
     return sizeof(struct weir_controller) +
-           (windows ? sizeof(struct weir_window) : 0);
+           (windows ? sizeof(struct weir_latency_window) : 0);
 }
 
 struct weir_controller *weir_controller_init(
@@ -285,7 +285,7 @@ struct weir_controller *weir_controller_init(
     };
     const struct weir_controller_family *family = controller_family(controller);
     if (family->windows)
-        weir_window_init(controller->window);
+        weir_latency_window_init(controller->window);
     if (family->init != NULL)
         family->init(controller, now);
     return controller;

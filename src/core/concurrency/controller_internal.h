@@ -7,7 +7,7 @@
 
 #include "core/base/rng.h"
 #include "core/concurrency/controller.h"
-#include "core/concurrency/window.h"
+#include "core/concurrency/latency_window.h"
 
 struct weir_target_state {
     weir_instant opened; /* the window */
@@ -53,7 +53,8 @@ struct weir_controller {
         struct weir_gradient_state gradient;
         struct weir_envoy_state envoy;
     };
-    struct weir_window window[]; /* one if the family has windows, else none */
+    struct weir_latency_window
+        window[]; /* one if the family has windows, else none */
 };
 
 /* A kind. 'sample' never gets an ignored sample, nor a latency above

@@ -49,12 +49,13 @@ bool weir_guard_lets(enum weir_guard guard, double limit,
 void weir_controller_note_window(struct weir_controller *controller)
 {
     struct weir_controller_view *view = &controller->view;
-    struct weir_window *window = controller->window;
+    struct weir_latency_window *window = controller->window;
     view->windows++;
     view->samples = window->samples;
     view->slow = window->slow;
-    view->latency = weir_window_percentile(window, controller->millionths);
-    weir_window_clear(window);
+    view->latency =
+        weir_latency_window_percentile(window, controller->millionths);
+    weir_latency_window_clear(window);
     weir_assert(window->samples == 0);
 }
 

@@ -32,7 +32,7 @@ static void probe_begin(struct weir_controller *controller, weir_instant now)
     envoy->probing = now > 0 ? now : 1;
     envoy->resumed = controller->limit;
     envoy->floors = 0;
-    weir_window_clear(controller->window);
+    weir_latency_window_clear(controller->window);
     uint32_t pinned = controller->options.probe_limit;
     if (pinned == 0 || pinned == controller->limit)
         return;
@@ -124,7 +124,7 @@ static bool sample_envoy(struct weir_controller *controller,
     weir_instant begun = weir_before(now, sample->latency);
     if (weir_is_dropped(sample) || (probing != 0 && begun < probing))
         return judged;
-    weir_window_add(controller->window, sample->latency, false, 1);
+    weir_latency_window_add(controller->window, sample->latency, false, 1);
     if (probing == 0 ||
         controller->window->samples < controller->options.probe_count)
         return judged;

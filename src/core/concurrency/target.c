@@ -75,7 +75,7 @@ static void init_target(struct weir_controller *controller, weir_instant now)
 static weir_duration ripe_age(const struct weir_controller *controller)
 {
     const struct weir_controller_options *options = &controller->options;
-    const struct weir_window *window = controller->window;
+    const struct weir_latency_window *window = controller->window;
     weir_duration twice =
         window->samples == 0 ? 0 : 2 * (window->sum / window->samples);
     twice = twice < options->window_max ? twice : options->window_max;
@@ -86,7 +86,7 @@ static bool is_ripe(const struct weir_controller *controller, uint32_t overdue,
                     weir_instant now)
 {
     const struct weir_controller_options *options = &controller->options;
-    const struct weir_window *window = controller->window;
+    const struct weir_latency_window *window = controller->window;
     weir_duration age = now - controller->target.opened;
     /* Asked of each sample: most are through here, without a division. */
     if (age < options->window_min || age < ripe_age(controller))
@@ -95,7 +95,7 @@ static bool is_ripe(const struct weir_controller *controller, uint32_t overdue,
     if (samples >= options->count)
         return true;
     if (window->slow + overdue >=
-        weir_window_trip(options->count, controller->millionths))
+        weir_latency_window_trip(options->count, controller->millionths))
         return true;
     if (age < options->window_max)
         return false;
@@ -140,7 +140,8 @@ static void judge_window(struct weir_controller *controller, weir_instant now)
     const struct weir_controller_view *view = &controller->view;
     double p = view->latency > 0 ? (double)view->latency : 1;
     double ratio = (double)target->hold / p;
-    if (view->slow >= weir_window_trip(view->samples, controller->millionths))
+    if (view->slow >=
+        weir_latency_window_trip(view->samples, controller->millionths))
         fall(controller, ratio, 2 * target->dropped >= view->slow, now);
     else if (2.0 * target->peak >= controller->limit)
         raise_limit(controller, ratio, now);
@@ -171,7 +172,7 @@ static bool tick_target(struct weir_controller *controller,
     if (is_ripe(controller, count, now)) {
         weir_duration age =
             overdue->age < WEIR_LATENCY_MAX ? overdue->age : WEIR_LATENCY_MAX;
-        weir_window_add(controller->window, age, true, count);
+        weir_latency_window_add(controller->window, age, true, count);
         target->dropped += count;
         judge_window(controller, now);
         return true;
@@ -203,8 +204,9 @@ static bool sample_target(struct weir_controller *controller,
     if (begun < target->cut_at)
         return false;
     bool dropped = weir_is_dropped(sample);
-    weir_window_add(controller->window, latency_to_judge(controller, sample),
-                    dropped || sample->latency > target->hold, 1);
+    weir_latency_window_add(controller->window,
+                            latency_to_judge(controller, sample),
+                            dropped || sample->latency > target->hold, 1);
     target->dropped += dropped ? 1 : 0;
     if (sample->in_flight > target->peak)
         target->peak = sample->in_flight;

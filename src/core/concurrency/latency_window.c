@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * concurrency/window.c - the latencies of one window in bins.
+ * concurrency/latency_window.c - the latencies of one window in bins.
  *
  * An octave (a doubling of the latency) has 32 bins of equal width; below 1,024
  * ns all is one bin. A bin keeps the sum of its latencies beside their count,
@@ -15,7 +15,7 @@
  * hundred samples). The chance in 320 samples moves their p95 by 6 % (sd), so
  * the bin width doesn't limit the precision. */
 
-#include "core/concurrency/window.h"
+#include "core/concurrency/latency_window.h"
 
 #include <string.h>
 
@@ -23,13 +23,13 @@
 #define LOW_BITS 10
 #define MILLION 1000000u
 
-void weir_window_init(struct weir_window *window)
+void weir_latency_window_init(struct weir_latency_window *window)
 {
     memset(window, 0, sizeof(*window));
     window->first = WEIR_WINDOW_BINS;
 }
 
-void weir_window_clear(struct weir_window *window)
+void weir_latency_window_clear(struct weir_latency_window *window)
 {
     for (uint32_t i = window->first; i <= window->last; i++) {
         window->sum_of[i] = 0;
@@ -52,8 +52,8 @@ static uint32_t latency_bin(weir_duration latency)
     return 1 + ((octave - LOW_BITS) << SUB_BITS) + sub;
 }
 
-void weir_window_add(struct weir_window *window, weir_duration latency,
-                     bool slow, uint32_t count)
+void weir_latency_window_add(struct weir_latency_window *window,
+                             weir_duration latency, bool slow, uint32_t count)
 {
     weir_assert(latency <= WEIR_LATENCY_MAX);
     uint32_t room = WEIR_WINDOW_SAMPLES_MAX - window->samples;
@@ -83,19 +83,19 @@ static uint32_t percentile_rank(uint32_t samples, uint32_t millionths)
     return (uint32_t)(((uint64_t)samples * millionths + MILLION - 1) / MILLION);
 }
 
-uint32_t weir_window_trip(uint32_t samples, uint32_t millionths)
+uint32_t weir_latency_window_trip(uint32_t samples, uint32_t millionths)
 {
     weir_assert(samples > 0);
     return samples - percentile_rank(samples, millionths) + 1;
 }
 
 /* Counts from above; the wanted sample exists. */
-weir_duration weir_window_percentile(const struct weir_window *window,
-                                     uint32_t millionths)
+weir_duration weir_latency_window_percentile(
+    const struct weir_latency_window *window, uint32_t millionths)
 {
     if (window->samples == 0)
         return 0;
-    uint32_t left = weir_window_trip(window->samples, millionths);
+    uint32_t left = weir_latency_window_trip(window->samples, millionths);
     uint32_t bin = window->last;
     while (window->count_of[bin] < left) {
         left -= window->count_of[bin];
