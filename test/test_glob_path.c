@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "compare.h"
-#include "core/quota/glob_path.h"
+#include "core/quota/glob.h"
 #include "glob_path_oracle.h"
 #include "quota_maker.h"
 

@@ -19,7 +19,6 @@
 #include "compare.h"
 #include "core/base/rng.h"
 #include "core/quota/glob.h"
-#include "core/quota/glob_path.h"
 #include "rls.pb-c.h"
 
 #define ROUNDS 20000

@@ -2,7 +2,7 @@
  * test/fuzz/fuzz_doorman_config.c - any bytes as a Doorman file; an accepted
  * file keeps the header's promises, and every id finds its template. */
 
-#include "core/quota/glob_path.h"
+#include "core/quota/glob.h"
 #include "core/quota/quota.h"
 #include "server/doorman/doorman_config.h"
 

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "core/quota/glob_path.h"
+#include "core/quota/glob.h"
 #include "glob_path_oracle.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -27,7 +27,6 @@
 
 #include <string.h>
 
-#include "core/quota/glob_path.h"
 #include "core/quota/quota_text.h"
 
 /* The bytes before the next glob, or all of them. */
@@ -81,17 +80,6 @@ bool weir_glob_match(struct weir_text pattern, struct weir_text name,
     return true;
 }
 
-bool weir_template_match(enum weir_glob glob, struct weir_text pattern,
-                         struct weir_text name, struct weir_captures *captures)
-{
-    if (glob != WEIR_GLOB_PATH)
-        return weir_glob_match(pattern, name, captures);
-    bool match = weir_glob_path_match(pattern, name);
-    if (match && captures)
-        captures->count = 0;
-    return match;
-}
-
 int weir_glob_expand(struct weir_text pattern,
                      const struct weir_captures *captures, char *buf)
 {
@@ -133,4 +121,216 @@ int weir_glob_compare(struct weir_text a, struct weir_text b)
     if (in_a != in_b)
         return in_a > in_b ? -1 : 1;
     return weir_text_compare(a, b);
+}
+
+/* ---- Globs of paths, by the rules of Go's filepath.Match ----
+ *
+ * A pattern is a sequence of pieces; each piece but the
+ * first has a run of stars before it:
+ *
+ *     db? * [a-c]x / * z        pieces: "db?"  *"[a-c]x/"  *"z"
+ *
+ * Each step of a piece matches one character of the name, so one pass decides
+ * whether it matches at a place. A star takes the shortest run after which its
+ * piece matches (the last piece must also end the name), and the run is never
+ * changed later. Go does the same, so there is neither recursion nor
+ * backtracking: each piece is tried at each byte of the name once, at worst.
+ *
+ * For nearly all patterns the shortest run is as good as any: a longer run
+ * leaves less of the name, and a match in less is a match in more. Two corner
+ * cases are kept as in Go, because the files were written for it:
+ *   - a class may match '/', which a later star can't pass: "*[^a]*b" does not
+ *     match "x/yb", although "x", "/", "y" would match;
+ *   - a star advances by bytes, and half a character is a broken one: "*??"
+ *     matches one character of three bytes.
+ *
+ * The end of a piece is also decided as in Go: at a star outside brackets,
+ * without checking the brackets' contents. */
+
+#define BROKEN 0xFFFDu /* stands for a byte that isn't UTF-8 */
+#define NO_MATCH SIZE_MAX
+#define BAD_CLASS (-1)
+
+static bool begins_with_char(struct weir_text text, char c)
+{
+    return text.len > 0 && text.p[0] == c;
+}
+
+/* The character at the start of 'text', which isn't empty, and its bytes. */
+static size_t next_character(struct weir_text text, uint32_t *out_character)
+{
+    size_t len = weir_utf8_next(text, out_character);
+    if (len > 0)
+        return len;
+    *out_character = BROKEN;
+    return 1;
+}
+
+/* Removes the stars at the start of '*pattern', and the piece behind them:
+ * '*out_piece'. Returns whether there were stars. */
+static bool next_piece(struct weir_text *pattern, struct weir_text *out_piece)
+{
+    struct weir_text rest = *pattern;
+    while (begins_with_char(rest, '*'))
+        rest = weir_text_drop(rest, 1);
+    bool star = rest.len < pattern->len;
+    bool in_class = false;
+    size_t len = 0;
+    for (; len < rest.len && (in_class || rest.p[len] != '*'); len++) {
+        if (rest.p[len] == '[')
+            in_class = true;
+        else if (rest.p[len] == ']')
+            in_class = false;
+        else if (rest.p[len] == '\\' && len + 1 < rest.len)
+            len++;
+    }
+    *out_piece = (struct weir_text){ rest.p, len };
+    *pattern = weir_text_drop(rest, len);
+    return star;
+}
+
+/* Takes one end of a range from a class; false: there is none, or nothing is
+ * behind it, where at least the bracket must be. */
+static bool class_end(struct weir_text *piece, uint32_t *out_character)
+{
+    struct weir_text rest = *piece;
+    if (rest.len == 0 || rest.p[0] == '-' || rest.p[0] == ']')
+        return false;
+    if (rest.p[0] == '\\')
+        rest = weir_text_drop(rest, 1);
+    size_t len = weir_utf8_next(rest, out_character);
+    if (len == 0 || len == rest.len)
+        return false;
+    *piece = weir_text_drop(rest, len);
+    return true;
+}
+
+/* Takes a class, with its bracket at the start of '*piece'. 1 or 0: whether
+ * 'character' is in it, or BAD_CLASS. */
+static int take_class(struct weir_text *piece, uint32_t character)
+{
+    struct weir_text rest = weir_text_drop(*piece, 1);
+    bool negated = begins_with_char(rest, '^');
+    if (negated)
+        rest = weir_text_drop(rest, 1);
+    bool found = false;
+    bool empty = true;
+    while (empty || !begins_with_char(rest, ']')) {
+        uint32_t low;
+        if (!class_end(&rest, &low))
+            return BAD_CLASS;
+        uint32_t high = low;
+        if (begins_with_char(rest, '-')) {
+            rest = weir_text_drop(rest, 1);
+            if (!class_end(&rest, &high))
+                return BAD_CLASS;
+        }
+        found = found || (low <= character && character <= high);
+        empty = false;
+    }
+    *piece = weir_text_drop(rest, 1);
+    return found != negated;
+}
+
+/* Takes one step of 'piece' and returns the number of bytes of 'name' that it
+ * matches, or NO_MATCH. Neither may be empty. */
+static size_t take_step(struct weir_text *piece, struct weir_text name)
+{
+    uint32_t character;
+    size_t len = next_character(name, &character);
+    if (piece->p[0] == '[')
+        return take_class(piece, character) == 1 ? len : NO_MATCH;
+    if (piece->p[0] == '?') {
+        *piece = weir_text_drop(*piece, 1);
+        return character != '/' ? len : NO_MATCH;
+    }
+    if (piece->p[0] == '\\')
+        *piece = weir_text_drop(*piece, 1);
+    if (piece->len == 0 || piece->p[0] != name.p[0])
+        return NO_MATCH;
+    *piece = weir_text_drop(*piece, 1);
+    return 1;
+}
+
+/* The number of bytes at the start of 'name' that 'piece' matches, or
+ * NO_MATCH. */
+static size_t match_piece(struct weir_text piece, struct weir_text name)
+{
+    struct weir_text rest = name;
+    while (piece.len > 0) {
+        size_t len = rest.len > 0 ? take_step(&piece, rest) : NO_MATCH;
+        if (len == NO_MATCH)
+            return NO_MATCH;
+        rest = weir_text_drop(rest, len);
+    }
+    return name.len - rest.len;
+}
+
+/* The offset in 'name' behind the match of 'piece'; NO_MATCH if there is none.
+ * With a star the piece may match later, up to the next '/'. */
+static size_t place_piece(struct weir_text piece, bool star, bool last,
+                          struct weir_text name)
+{
+    for (size_t at = 0; at <= name.len; at++) {
+        size_t len = match_piece(piece, weir_text_drop(name, at));
+        if (len != NO_MATCH && (!last || at + len == name.len))
+            return at + len;
+        if (!star || at == name.len || name.p[at] == '/')
+            break;
+    }
+    return NO_MATCH;
+}
+
+static bool is_piece_sound(struct weir_text piece)
+{
+    while (piece.len > 0) {
+        if (piece.p[0] == '[') {
+            if (take_class(&piece, 0) == BAD_CLASS)
+                return false;
+            continue;
+        }
+        size_t len = piece.p[0] == '\\' ? 2 : 1;
+        if (len > piece.len)
+            return false;
+        piece = weir_text_drop(piece, len);
+    }
+    return true;
+}
+
+int weir_glob_path_check(struct weir_text pattern, struct weir_diag *diag)
+{
+    while (pattern.len > 0) {
+        struct weir_text piece;
+        next_piece(&pattern, &piece);
+        if (!is_piece_sound(piece))
+            return weir_diag_set(diag, WEIR_ESYNTAX, "syntax error in pattern",
+                                 NULL);
+    }
+    return 0;
+}
+
+bool weir_glob_path_match(struct weir_text pattern, struct weir_text name)
+{
+    if (weir_glob_path_check(pattern, NULL) < 0)
+        return false;
+    while (pattern.len > 0) {
+        struct weir_text piece;
+        bool star = next_piece(&pattern, &piece);
+        size_t end = place_piece(piece, star, pattern.len == 0, name);
+        if (end == NO_MATCH)
+            return false;
+        name = weir_text_drop(name, end);
+    }
+    return name.len == 0;
+}
+
+bool weir_template_match(enum weir_glob glob, struct weir_text pattern,
+                         struct weir_text name, struct weir_captures *captures)
+{
+    if (glob != WEIR_GLOB_PATH)
+        return weir_glob_match(pattern, name, captures);
+    bool match = weir_glob_path_match(pattern, name);
+    if (match && captures)
+        captures->count = 0;
+    return match;
 }

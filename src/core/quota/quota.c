@@ -34,7 +34,6 @@
 #include <string.h>
 
 #include "core/quota/glob.h"
-#include "core/quota/glob_path.h"
 #include "core/quota/quota_internal.h"
 #include "core/quota/quota_text.h"
 

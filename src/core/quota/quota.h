@@ -47,9 +47,7 @@ enum weir_share_algorithm {
 /* How a template's name matches others. */
 enum weir_glob {
     WEIR_GLOB_NAME = 1, /* core/quota/glob.h: '*' is any run of characters */
-    WEIR_GLOB_PATH =
-        2, /* core/quota/glob_path.h: the rules of Go's filepath.Match;
-                         * no captures */
+    WEIR_GLOB_PATH = 2, /* the rules of Go's filepath.Match; no captures */
 };
 
 /* The shadow set: a second set of quotas that is tried beside the live one. Its

@@ -28,7 +28,7 @@
 #include <string.h>
 
 #include "codec/yaml_nodes.h"
-#include "core/quota/glob_path.h"
+#include "core/quota/glob.h"
 #include "core/quota/quota_text.h"
 
 #define NESTING_MAX 16

@@ -43,7 +43,7 @@
 
 /* An entry; texts belong to the set. */
 struct weir_doorman_template {
-    struct weir_text glob;        /* quota/glob_path.h; may be empty */
+    struct weir_text glob;        /* quota/glob.h; may be empty */
     double capacity;              /* finite, >= 0 */
     bool safe_given;              /* else dynamic: capacity / clients */
     double safe_capacity;         /* finite; below 0: no limit */
