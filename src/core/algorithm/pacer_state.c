@@ -54,14 +54,9 @@ struct weir_pacer {
     struct job jobs[]; /* followed by the heap: numbers of jobs */
 };
 
-static uint32_t *pacer_heap(struct weir_pacer *pacer)
+static uint32_t *pacer_heap(const struct weir_pacer *pacer)
 {
-    return (uint32_t *)&pacer->jobs[pacer->capacity];
-}
-
-static const uint32_t *heap_read(const struct weir_pacer *pacer)
-{
-    return (const uint32_t *)&pacer->jobs[pacer->capacity];
+    return (uint32_t *)(uintptr_t)&pacer->jobs[pacer->capacity];
 }
 
 size_t weir_pacer_size(uint32_t jobs)
@@ -358,7 +353,7 @@ weir_instant weir_pacer_next(const struct weir_pacer *pacer)
 {
     if (pacer->waiting == 0)
         return WEIR_NEVER;
-    return pacer->jobs[heap_read(pacer)[0]].due;
+    return pacer->jobs[pacer_heap(pacer)[0]].due;
 }
 
 bool weir_pacer_turn(struct weir_pacer *pacer, struct weir_pacer_turn *out,
