@@ -160,11 +160,6 @@ static weir_u128 earned_in(const struct weir_pacer_job *rule,
     return (weir_u128)elapsed * rule->units / rule->per;
 }
 
-static weir_duration since_anchor(const struct job *job, weir_instant now)
-{
-    return weir_since(job->anchor, now);
-}
-
 /* The time for which a job may save up units beside its burst. */
 static weir_duration saved_max(const struct job *job)
 {
@@ -182,7 +177,7 @@ static uint64_t can(const struct job *job, weir_instant now)
         return 0;
     weir_u128 most = job->rule.burst + earned_in(&job->rule, saved_max(job));
     weir_u128 earned =
-        job->rule.burst + earned_in(&job->rule, since_anchor(job, now));
+        job->rule.burst + earned_in(&job->rule, weir_since(job->anchor, now));
     if (earned <= job->sent)
         return 0;
     weir_u128 left = earned - job->sent;
@@ -194,7 +189,7 @@ static uint64_t can(const struct job *job, weir_instant now)
 static void drop_unsaved(struct job *job, weir_instant now)
 {
     weir_duration most = saved_max(job);
-    weir_duration elapsed = since_anchor(job, now);
+    weir_duration elapsed = weir_since(job->anchor, now);
     if (elapsed <= most || (weir_u128)(elapsed - most) * job->rule.units <=
                                (weir_u128)job->sent * job->rule.per)
         return;
@@ -280,8 +275,8 @@ static weir_duration part_earned(const struct job *job,
 {
     if (job->rule.units == 0 || to->units == 0)
         return 0;
-    weir_u128 part =
-        (weir_u128)since_anchor(job, now) * job->rule.units % job->rule.per;
+    weir_u128 part = (weir_u128)weir_since(job->anchor, now) * job->rule.units %
+                     job->rule.per;
     return (weir_duration)(part * to->per /
                            ((weir_u128)job->rule.per * to->units));
 }
@@ -292,7 +287,7 @@ static void convert(struct job *job, const struct weir_pacer_job *to,
 {
     weir_assert(to->per > 0);
     weir_u128 earned =
-        job->rule.burst + earned_in(&job->rule, since_anchor(job, now));
+        job->rule.burst + earned_in(&job->rule, weir_since(job->anchor, now));
     weir_u128 left = earned > job->sent ? earned - job->sent : 0;
     uint64_t owed = earned < job->sent ? job->sent - (uint64_t)earned : 0;
     weir_duration part = part_earned(job, to, now);

@@ -275,14 +275,12 @@ struct weir_controller *weir_controller_init(
 {
     weir_assert(weir_controller_check(options, NULL) == WEIR_OK);
     struct weir_controller *controller = block;
-    *controller = (struct weir_controller){
-        .options = *options,
-        .millionths = weir_percentile_millionths(options->percentile),
-        .limit = options->initial,
-        .now = now,
-        .view = { .before = options->initial, .moved_at = now },
-        .rng = { options->seed },
-    };
+    memset(controller, 0, sizeof(*controller));
+    controller->options = *options;
+    controller->millionths = weir_percentile_millionths(options->percentile);
+    controller->limit = controller->view.before = options->initial;
+    controller->now = controller->view.moved_at = now;
+    controller->rng.state = options->seed;
     const struct weir_controller_family *family = controller_family(controller);
     if (family->windows)
         weir_latency_window_init(controller->window);

@@ -13,12 +13,6 @@
 
 #define WARM_UP 10 /* samples in the plain mean that the long one begins with */
 
-static void init_gradient2(struct weir_controller *controller, weir_instant now)
-{
-    (void)now;
-    controller->gradient = (struct weir_gradient_state){ 0 };
-}
-
 static double long_mean(struct weir_controller *controller, double latency)
 {
     struct weir_gradient_state *gradient = &controller->gradient;
@@ -62,6 +56,5 @@ static bool sample_gradient2(struct weir_controller *controller,
 const struct weir_controller_family weir_controller_gradient2 = {
     .text = "gradient2",
     .whole = true,
-    .init = init_gradient2,
     .sample = sample_gradient2,
 };

@@ -24,7 +24,6 @@ static void draw_jitter(struct weir_controller *controller)
 static void init_vegas(struct weir_controller *controller, weir_instant now)
 {
     (void)now;
-    controller->vegas = (struct weir_vegas_state){ 0 };
     draw_jitter(controller);
 }
 

@@ -29,7 +29,7 @@
  *
  * Every field that is set must belong to that kind, algorithm and sharing
  * (quota_fields.c), and the fields of single algorithms and sharings must be
- * sound (quota_algorithm.c, quota_lease.c, quota_adaptive.c). */
+ * sound (quota_algorithm.c, quota_default.c, quota_adaptive.c). */
 
 #include <string.h>
 

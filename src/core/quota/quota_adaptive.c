@@ -41,16 +41,10 @@ static uint64_t decimal_of(double value)
     return (double)decimal / WEIR_DECIMAL_ONE < value ? decimal + 1 : decimal;
 }
 
-static void defaults(const struct weir_quota *quota,
-                     struct weir_controller_options *out)
-{
-    weir_controller_defaults(out, quota->controller);
-}
-
 uint64_t weir_quota_percentile(const struct weir_quota *quota)
 {
     struct weir_controller_options options;
-    defaults(quota, &options);
+    weir_controller_defaults(&options, quota->controller);
     return quota->percentile ? quota->percentile
                              : decimal_of(options.percentile);
 }
@@ -58,7 +52,7 @@ uint64_t weir_quota_percentile(const struct weir_quota *quota)
 uint64_t weir_quota_bound(const struct weir_quota *quota, bool highest)
 {
     struct weir_controller_options options;
-    defaults(quota, &options);
+    weir_controller_defaults(&options, quota->controller);
     uint64_t least = decimal_of(options.min);
     uint64_t most = decimal_of(options.max);
     if (highest && quota->max > 0)
