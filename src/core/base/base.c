@@ -46,6 +46,7 @@ int weir_diag_set(struct weir_diag *diag, int error, ...)
         used += len;
     }
     va_end(pieces);
+    weir_assert(used < sizeof(diag->text));
     diag->text[used] = '\0';
     return error;
 }
@@ -53,7 +54,7 @@ int weir_diag_set(struct weir_diag *diag, int error, ...)
 void *weir_mem_grow(const struct weir_mem *mem, void *array, size_t size,
                     size_t *capacity, size_t need)
 {
-    weir_assert(size > 0);
+    weir_assert(size > 0 && (array || *capacity == 0));
     if (need <= *capacity)
         return array;
     size_t wanted = *capacity > 0 ? *capacity : 8;

@@ -26,6 +26,7 @@ bool weir_index_find(const struct weir_index *index, uint64_t hash,
 {
     if (index->capacity == 0)
         return false;
+    weir_audit(index->count < index->capacity && *cursor <= index->count);
     size_t mask = index->capacity - 1;
     for (;;) {
         const struct weir_index_entry *entry =
@@ -68,6 +69,7 @@ static int grow_index(struct weir_index *index, const struct weir_mem *mem)
     }
     weir_index_fini(index, mem);
     *index = bigger;
+    weir_assert((index->capacity & (index->capacity - 1)) == 0);
     weir_assert(index->count < index->capacity);
     return WEIR_OK;
 }
@@ -83,6 +85,7 @@ int weir_index_add(struct weir_index *index, const struct weir_mem *mem,
     }
     insert_entry(index, hash, value + 1);
     index->count++;
+    weir_assert(index->count * 4 <= index->capacity * 3);
     return WEIR_OK;
 }
 

@@ -8,7 +8,7 @@
 #ifndef WEIR_RNG_H
 #define WEIR_RNG_H
 
-#include <stdint.h>
+#include "core/base/base.h"
 
 struct weir_rng {
     uint64_t state; /* any value is a good seed */
@@ -30,8 +30,8 @@ static inline uint64_t weir_rng_next(struct weir_rng *rng)
 /* Uniform below 'bound' (> 0); the bias of 2^-64 * bound is left in. */
 static inline uint64_t weir_rng_below(struct weir_rng *rng, uint64_t bound)
 {
-    __extension__ typedef unsigned __int128 wide;
-    return (uint64_t)(((wide)weir_rng_next(rng) * bound) >> 64);
+    weir_audit(bound > 0);
+    return (uint64_t)(((weir_u128)weir_rng_next(rng) * bound) >> 64);
 }
 
 /* Uniform in [0, 1). */
