@@ -54,8 +54,12 @@ void weir_algorithm_step(const struct weir_algorithm_rule *rule, void *state,
                          struct weir_algorithm_answer *out, weir_instant now)
 {
     weir_assert(ask->weight <= WEIR_WEIGHT_MAX);
+    weir_audit(weir_algorithm_check(rule));
     *out = (struct weir_algorithm_answer){ 0 };
     algorithm_family(rule->algorithm)->step(rule, state, ask, out, now);
+    weir_audit(out->passed == (out->retry_after == 0));
+    weir_audit(!out->never || out->retry_after == WEIR_NEVER);
+    weir_audit(out->wait == 0 || out->passed);
 }
 
 static bool is_zero(const uint64_t *state, size_t size)
@@ -72,6 +76,8 @@ void weir_algorithm_carry(const struct weir_algorithm_rule *from,
                           weir_instant now)
 {
     weir_assert(state != to_state);
+    weir_audit(weir_algorithm_check(from) && weir_algorithm_check(to));
+    weir_audit(is_zero(to_state, weir_algorithm_size(to)));
     const struct weir_algorithm_family *family =
         algorithm_family(to->algorithm);
     size_t size = weir_algorithm_size(from);
@@ -97,5 +103,8 @@ weir_instant weir_algorithm_idle_at(const struct weir_algorithm_rule *rule,
 {
     if (is_zero(state, weir_algorithm_size(rule)))
         return now;
-    return algorithm_family(rule->algorithm)->idle_at(rule, state, now);
+    weir_instant idle_at =
+        algorithm_family(rule->algorithm)->idle_at(rule, state, now);
+    weir_assert(idle_at >= now);
+    return idle_at;
 }

@@ -58,7 +58,9 @@ static int64_t calendar_offset(enum weir_calendar calendar,
     if (calendar != WEIR_CALENDAR_MINUTE && calendar != WEIR_CALENDAR_HOUR)
         return offset;
     int64_t length = calendar_length(calendar);
-    return offset - quotient(offset, length) * length;
+    offset -= quotient(offset, length) * length;
+    weir_audit(offset >= 0 && offset < length);
+    return offset;
 }
 
 /* 1970-01-01 was a Thursday: three days into a week. */
@@ -82,6 +84,7 @@ static int64_t month_day(int64_t month)
     int64_t year = 1970 + quotient(month, 12);
     int64_t in_year = month - (year - 1970) * 12;
     /* This year's leap day counts from March on. */
+    weir_audit(in_year >= 0 && in_year < 12);
     int64_t leaps = leap_days(in_year >= 2 ? year + 1 : year);
     return (year - 1970) * 365 + leaps - leap_days(1970) + before[in_year];
 }
@@ -93,7 +96,9 @@ static int64_t month_of(int64_t local)
      * days before its mean beginning and less than two after it. The mean month
      * of four days ago is this month or the previous one. */
     int64_t month = quotient((day - 4) * 4800, 146097);
-    return month_day(month + 1) <= day ? month + 1 : month;
+    month += month_day(month + 1) <= day;
+    weir_audit(month_day(month) <= day && day < month_day(month + 1));
+    return month;
 }
 
 /* The number of the window that contains 'local', in nanoseconds of local time
@@ -142,7 +147,7 @@ int64_t weir_algorithm_window(const struct weir_algorithm_rule *rule,
     int64_t index = index_at(rule, now);
     *out_start = start_of(rule, index);
     *out_end = start_of(rule, index + 1);
-    weir_assert(*out_start < *out_end);
+    weir_assert(*out_start <= now && now < *out_end);
     return index;
 }
 
@@ -188,6 +193,8 @@ static void fixed_step(const struct weir_algorithm_rule *rule, uint64_t *state,
     else if (ask->op == WEIR_ALGORITHM_REFUND)
         used -= ask->weight < used ? ask->weight : used;
     if (used != was) {
+        weir_audit((int64_t)state[0] <= index);
+        weir_audit(used < was || weir_quantity_holds(rule, used));
         state[0] = (uint64_t)index;
         state[1] = used;
     }
@@ -201,8 +208,10 @@ static void fixed_charge(const struct weir_algorithm_rule *rule,
 {
     int64_t index = current(rule, state, now);
     uint64_t used = used_in(state, index);
+    weir_audit((int64_t)state[0] <= index);
     state[0] = (uint64_t)index;
     state[1] = used + weir_quantity_adds(rule, used, units);
+    weir_audit(weir_quantity_holds(rule, state[1]));
 }
 
 static void fixed_carry(const struct weir_algorithm_rule *from,

@@ -49,6 +49,7 @@ static inline bool weir_bucket_check(const struct weir_bucket *bucket)
 /* The most that may be in a bucket: charges saturate here. */
 static inline int64_t weir_bucket_top(const struct weir_bucket *bucket)
 {
+    weir_audit(weir_bucket_check(bucket));
     int64_t high = bucket->high > 0 ? bucket->high : 0;
     int64_t top = high + (int64_t)(WEIR_DEBT_MAX << bucket->leak.frac);
     return top < WEIR_SCALED_MAX ? top : WEIR_SCALED_MAX;
@@ -71,6 +72,8 @@ static inline int64_t weir_bucket_fill(const struct weir_bucket *bucket,
 static inline int64_t weir_bucket_add(const struct weir_bucket *bucket,
                                       int64_t fill, int64_t scaled)
 {
+    weir_audit(fill >= -WEIR_SCALED_MAX && scaled >= -WEIR_SCALED_MAX &&
+               scaled <= WEIR_SCALED_MAX);
     int64_t top = weir_bucket_top(bucket);
     if (fill >= top)
         return fill;
@@ -99,6 +102,7 @@ static inline int64_t weir_bucket_carried(const struct weir_bucket *from,
                                           const struct weir_bucket *to,
                                           int64_t fill)
 {
+    weir_audit(weir_bucket_check(from) && weir_bucket_check(to));
     unsigned down = WEIR_FRAC_MAX - to->leak.frac;
     weir_i128 fine =
         (weir_i128)fill * ((int64_t)1 << (WEIR_FRAC_MAX - from->leak.frac));
@@ -149,6 +153,7 @@ static inline bool weir_quantity_holds(const struct weir_algorithm_rule *rule,
 static inline uint64_t weir_quantity_adds(
     const struct weir_algorithm_rule *rule, uint64_t used, uint64_t units)
 {
+    weir_audit(rule->quantity <= WEIR_ALGORITHM_QUANTITY_MAX);
     uint64_t top = rule->quantity + WEIR_DEBT_MAX;
     if (used >= top)
         return 0;
@@ -162,6 +167,7 @@ static inline void weir_quantity_answer(const struct weir_algorithm_rule *rule,
                                         bool passed, uint64_t used,
                                         struct weir_algorithm_answer *out)
 {
+    weir_audit(used <= INT64_MAX);
     uint64_t quantity = rule->quantity;
     bool asked =
         ask->op != WEIR_ALGORITHM_CHARGE && ask->op != WEIR_ALGORITHM_REFUND;

@@ -47,18 +47,22 @@ static void log_read(struct log *log, const struct weir_algorithm_rule *rule,
         .at = now,
     };
     weir_assert(log->count <= rule->entries);
+    weir_audit(log->first < rule->entries);
     if (log->count > 0 && log_entry(log, log->count - 1)[0] > now)
         log->at = log_entry(log, log->count - 1)[0];
     while (log->count > 0 && log->at - log_entry(log, 0)[0] >= rule->window) {
+        weir_audit(log->used >= log_entry(log, 0)[1]);
         log->used -= log_entry(log, 0)[1];
         log->first = (log->first + 1) % rule->entries;
         log->count--;
     }
+    weir_audit(log->count > 0 || log->used == 0);
 }
 
 static void log_write(const struct log *log)
 {
     weir_assert(log->count <= log->rule->entries);
+    weir_audit((log->count == 0) == (log->used == 0));
     log->state[0] = (uint64_t)log->count << 32 | log->first;
     log->state[1] = log->used;
 }
@@ -79,9 +83,12 @@ static void log_add(struct log *log, uint64_t units)
     }
     uint64_t *newest = log_entry(log, log->count - 1);
     weir_assert(log->count > 0);
+    weir_audit(newest[1] == 0 || newest[0] <= log->at);
     newest[0] = log->at;
     newest[1] += units;
     log->used += units;
+    weir_audit(newest[1] <= log->used);
+    weir_audit(weir_quantity_holds(log->rule, log->used));
     log_write(log);
 }
 
@@ -93,6 +100,7 @@ static void log_refund(struct log *log, uint64_t units)
     while (units > 0 && log->count > 0) {
         uint64_t *newest = log_entry(log, log->count - 1);
         uint64_t back = units < newest[1] ? units : newest[1];
+        weir_audit(log->used >= back);
         newest[1] -= back;
         log->used -= back;
         units -= back;
@@ -111,6 +119,7 @@ static weir_duration log_wait(const struct log *log, uint64_t weight,
     bool place = weight == 0 || has_free_entry(log);
     while (i < log->count &&
            !(place && weir_quantity_passes(log->rule, used, weight))) {
+        weir_audit(used >= log_entry(log, i)[1]);
         used -= log_entry(log, i)[1];
         place = true;
         i++;

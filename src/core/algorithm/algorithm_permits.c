@@ -54,16 +54,19 @@ static void read_state(struct permits *permits,
     };
     weir_assert(permits->count <= rule->entries);
     while (permits->count > 0 && permit_words(permits, 0)[EXPIRY] <= now) {
+        weir_audit(permits->used >= permit_words(permits, 0)[UNITS]);
         permits->used -= permit_words(permits, 0)[UNITS];
         permits->ended++;
         permits->count--;
     }
+    weir_audit((permits->count == 0) == (permits->used == 0));
 }
 
 /* Drops the expired permits and clears the words behind the last one: an empty
  * state is all zero. */
 static void write_state(struct permits *permits)
 {
+    weir_audit((permits->count == 0) == (permits->used == 0));
     uint64_t *first = permits->state + 2;
     size_t bytes = permits->count * WORDS * sizeof(*first);
     size_t before = (permits->state[0] + 1) * WORDS * sizeof(*first);
@@ -111,6 +114,7 @@ static void insert_permit(struct permits *permits, uint64_t id,
                           weir_instant expiry, uint64_t units)
 {
     weir_assert(has_free_permit(permits));
+    weir_audit(id != 0 && units > 0);
     uint64_t i = permits->count;
     while (i > 0 && permit_words(permits, i - 1)[EXPIRY] > expiry)
         i--;
@@ -122,6 +126,7 @@ static void insert_permit(struct permits *permits, uint64_t id,
     permit[UNITS] = units;
     permits->used += units;
     permits->count++;
+    weir_audit(permits->used >= units);
 }
 
 static bool passes(const struct permits *permits, uint64_t units)
@@ -139,6 +144,7 @@ static weir_duration wait_for_units(const struct permits *permits,
     bool place = units == 0 || has_free_permit(permits);
     while (i < permits->count &&
            !(place && weir_quantity_passes(permits->rule, used, units))) {
+        weir_audit(used >= permit_words(permits, i)[UNITS]);
         used -= permit_words(permits, i)[UNITS];
         place = true;
         i++;
@@ -246,6 +252,8 @@ static void permits_carry(const struct weir_algorithm_rule *from,
         const uint64_t *permit = permit_words(&old, i);
         insert_permit(&new, permit[ID], permit[EXPIRY], permit[UNITS]);
     }
+    weir_audit(new.used == old.used);
+    weir_audit(new.count <= old.count);
     write_state(&new);
 }
 

@@ -87,6 +87,7 @@ static void row_read(const struct weir_algorithm_rule *rule,
                            : weir_bucket_fill(bucket, words[k], now);
         out->fill[k] = fill > 0 ? fill : 0;
         over = fill < 0 ? -fill : 0;
+        weir_audit(out->fill[k] <= WEIR_SCALED_MAX);
     }
 }
 
@@ -94,12 +95,14 @@ static void row_write(const struct weir_algorithm_rule *rule, uint64_t *words,
                       const struct row *row, weir_instant now)
 {
     for (unsigned k = 0; k < rule->buckets; k++) {
+        weir_audit(row->fill[k] >= 0 && row->fill[k] <= WEIR_SCALED_MAX);
         words[k] = (uint64_t)row->fill[k];
         if (!rule->bucket[k].spill)
             words[k] += weir_leaked(rule->bucket[k].bucket.leak, now);
     }
     if (words[0] == 0)
         words[0] = 1;
+    weir_audit(rule->algorithm == WEIR_TOKEN_BUCKETS && words[0] != 0);
 }
 
 /* A row refuses all if its first bucket is closed. */
@@ -119,6 +122,7 @@ static weir_duration row_wait(const struct weir_algorithm_rule *rule,
                               const struct row *row, unsigned k,
                               uint64_t weight, weir_instant now)
 {
+    weir_audit(k < rule->buckets);
     const struct weir_bucket *bucket = &rule->bucket[k].bucket;
     int64_t scaled = scaled_weight(rule, k, weight);
     if (bucket->high == WEIR_SCALED_MAX)
@@ -163,6 +167,7 @@ static unsigned row_payer(const struct weir_algorithm_rule *rule,
 static void row_charge_to(const struct weir_algorithm_rule *rule,
                           struct row *row, unsigned k, uint64_t units)
 {
+    weir_audit(k < rule->buckets && row->fill[k] >= 0);
     const struct weir_bucket *bucket = &rule->bucket[k].bucket;
     row->fill[k] = weir_bucket_add(bucket, row->fill[k],
                                    weir_bucket_scaled(bucket, units));
@@ -177,6 +182,7 @@ static bool row_refund(const struct weir_algorithm_rule *rule, struct row *row,
     int64_t scaled = scaled_weight(rule, k, ask->weight);
     int64_t back = row->fill[k] < scaled ? row->fill[k] : scaled;
     row->fill[k] -= back;
+    weir_audit(back >= 0 && row->fill[k] >= 0);
     return back > 0;
 }
 
@@ -255,6 +261,7 @@ static weir_instant row_idle_at(const struct weir_algorithm_rule *rule,
     const struct weir_leak *leak = NULL;
     for (unsigned k = 0; k < rule->buckets; k++) {
         bool spill = rule->bucket[k].spill;
+        weir_assert(leak || !spill);
         leak = spill ? leak : &rule->bucket[k].bucket.leak;
         run = (spill ? run : 0) + row.fill[k];
         weir_duration rest = weir_leak_wait(*leak, run, now);

@@ -50,6 +50,18 @@ static uint64_t units_of_part(const struct weir_algorithm_rule *rule,
     return state[2 + part % (rule->sub_windows + 1u)];
 }
 
+static bool parts_add_up(const struct weir_algorithm_rule *rule,
+                         const uint64_t *state)
+{
+    uint64_t rest = state[1];
+    for (unsigned i = 0; i <= rule->sub_windows; i++) {
+        if (state[2 + i] > rest)
+            return false;
+        rest -= state[2 + i];
+    }
+    return rest == 0;
+}
+
 /* now / W is split off first: the rest times n fits 64 bits. */
 static uint64_t part_at(const struct weir_algorithm_rule *rule,
                         weir_instant now, uint64_t *out_passed)
@@ -85,7 +97,9 @@ static void view_at(struct view *view, const struct weir_algorithm_rule *rule,
     for (uint64_t i = 1; i <= steps && all > 0; i++)
         all -=
             units_of_part(rule, state, state[0] + i - (rule->sub_windows + 1u));
+    weir_audit(all <= state[1] && view->passed < rule->window);
     view->oldest = units_of_part(rule, state, view->newest - rule->sub_windows);
+    weir_audit(all >= view->oldest);
     view->whole = all - view->oldest;
 }
 
@@ -110,6 +124,7 @@ static uint64_t least_passed(const struct view *view, uint64_t weight,
     uint64_t window = view->rule->window;
     if (!weir_quantity_passes(view->rule, whole, weight))
         return window;
+    weir_audit(weight + whole <= view->rule->quantity);
     uint64_t room = view->rule->quantity - weight - whole;
     if (room >= oldest)
         return 0;
@@ -135,6 +150,7 @@ static weir_duration sliding_wait(const struct view *view, uint64_t weight,
         place = place < last ? place + 1 : 0;
         bool known = part - last <= view->state[0];
         uint64_t oldest = known ? view->state[2 + place] : 0;
+        weir_audit(whole >= oldest);
         whole -= oldest;
         passed = least_passed(view, weight, whole, oldest);
     }
@@ -152,6 +168,7 @@ static void advance_parts(const struct view *view, uint64_t *state)
         *word_of_part(rule, state, view->newest - i) = 0;
     state[0] = view->newest;
     state[1] = view->whole + view->oldest;
+    weir_audit(parts_add_up(rule, state));
 }
 
 static void sliding_add(struct view *view, uint64_t *state, uint64_t units)
@@ -163,6 +180,8 @@ static void sliding_add(struct view *view, uint64_t *state, uint64_t units)
     *word_of_part(view->rule, state, view->newest) += units;
     state[1] += units;
     view->whole += units;
+    weir_audit(state[1] == view->whole + view->oldest);
+    weir_audit(parts_add_up(view->rule, state));
 }
 
 /* The newest units first. */
@@ -178,12 +197,14 @@ static void sliding_refund(struct view *view, uint64_t *state, uint64_t units)
     for (uint64_t i = 0; i <= known && units > 0; i++) {
         uint64_t *part = word_of_part(rule, state, view->newest - i);
         uint64_t back = units < *part ? units : *part;
+        weir_audit(state[1] >= back);
         *part -= back;
         state[1] -= back;
         units -= back;
     }
     view->oldest = units_of_part(rule, state, view->newest - rule->sub_windows);
     weir_assert(state[1] >= view->oldest);
+    weir_audit(parts_add_up(rule, state));
     view->whole = state[1] - view->oldest;
 }
 
@@ -253,16 +274,8 @@ static bool sliding_sound(const struct weir_algorithm_rule *rule,
                           const uint64_t *state, weir_instant latest)
 {
     uint64_t passed;
-    uint64_t rest = state[1];
-    if (state[0] > part_at(rule, latest, &passed) ||
-        !weir_quantity_holds(rule, rest))
-        return false;
-    for (unsigned i = 0; i <= rule->sub_windows; i++) {
-        if (state[2 + i] > rest)
-            return false;
-        rest -= state[2 + i];
-    }
-    return rest == 0;
+    return state[0] <= part_at(rule, latest, &passed) &&
+           weir_quantity_holds(rule, state[1]) && parts_add_up(rule, state);
 }
 
 const struct weir_algorithm_family weir_algorithm_sliding = {

@@ -40,6 +40,7 @@ static int64_t initial_fill(const struct weir_algorithm_rule *rule)
 static int64_t word_fill(const struct weir_algorithm_rule *rule, uint64_t word,
                          weir_instant now)
 {
+    weir_audit(rule->buckets == 1);
     const struct weir_bucket *bucket = &rule->bucket[0].bucket;
     int64_t first = initial_fill(rule);
     if (word == 0)
@@ -57,6 +58,8 @@ static int64_t word_fill(const struct weir_algorithm_rule *rule, uint64_t word,
 static uint64_t word_of(const struct weir_algorithm_rule *rule, int64_t fill,
                         weir_instant now)
 {
+    weir_audit(fill >= 0 || fill >= initial_fill(rule));
+    weir_audit(fill <= WEIR_SCALED_MAX);
     if (fill < 0)
         return (uint64_t)-fill << 1 | 1;
     uint64_t in =
@@ -122,6 +125,7 @@ static int64_t word_refund(const struct weir_algorithm_rule *rule, int64_t fill,
                            int64_t scaled)
 {
     int64_t empty = fill < 0 ? initial_fill(rule) : 0;
+    weir_audit(empty <= fill);
     return fill - empty < scaled ? empty : fill - scaled;
 }
 
@@ -159,6 +163,8 @@ static void word_step(const struct weir_algorithm_rule *rule, uint64_t *state,
         break;
     }
     bool begins = *state == 0 && fill > 0;
+    weir_audit(ask->op == WEIR_ALGORITHM_REFUND ? after <= fill
+                                                : after >= fill);
     if (after != fill || begins)
         *state = word_of(rule, after, now);
     out->used = weir_bucket_units(bucket, after);

@@ -53,6 +53,8 @@ void weir_bucket_init(struct weir_bucket *bucket, uint64_t units,
         .low = (int64_t)(low << frac),
         .high = (int64_t)(high << frac),
     };
+    weir_assert(bucket->low >= 0 && bucket->low <= bucket->high &&
+                bucket->high <= WEIR_SCALED_MAX);
 }
 
 void weir_bucket_open(struct weir_bucket *bucket)

@@ -91,6 +91,7 @@ static inline bool weir_band_refuses(int64_t fill, int64_t low, int64_t band,
 /* From one scale to another; rounds towards more fill. */
 static inline int64_t weir_rescale(int64_t scaled, unsigned from, unsigned to)
 {
+    weir_audit(from <= WEIR_FRAC_MAX && to <= WEIR_FRAC_MAX);
     if (to >= from)
         return (int64_t)((uint64_t)scaled << (to - from));
     int64_t half = ((int64_t)1 << (from - to)) - 1;

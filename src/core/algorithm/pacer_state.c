@@ -113,6 +113,7 @@ static void move_up(struct weir_pacer *pacer, uint32_t place, uint32_t number)
         place = (place - 1) / 2;
     }
     set_heap_place(pacer, place, number);
+    weir_audit(weir_pacer_next(pacer) <= job->due);
 }
 
 static void sink(struct weir_pacer *pacer, uint32_t place, uint32_t number)
@@ -127,6 +128,7 @@ static void sink(struct weir_pacer *pacer, uint32_t place, uint32_t number)
             comes_first(&pacer->jobs[heap[child + 1]],
                         &pacer->jobs[heap[child]]))
             child++;
+        weir_audit(pacer->jobs[heap[child]].place == child);
         if (!comes_first(&pacer->jobs[heap[child]], job))
             break;
         set_heap_place(pacer, place, heap[child]);
@@ -141,6 +143,7 @@ static void leave_heap(struct weir_pacer *pacer, struct job *job)
         return;
     uint32_t place = job->place;
     weir_assert(place < pacer->waiting);
+    weir_audit(&pacer->jobs[pacer_heap(pacer)[place]] == job);
     uint32_t last = pacer_heap(pacer)[--pacer->waiting];
     job->state = IDLE;
     if (place == pacer->waiting)
@@ -216,6 +219,7 @@ static void wait_for_turn(struct weir_pacer *pacer, struct job *job,
                           weir_instant now)
 {
     weir_assert(pacer->waiting < pacer->capacity);
+    weir_audit(job->state != FREE);
     job->state = WAITING;
     job->due = weir_later(weir_later(next_unit(job), job->turn), now);
     job->ticket = pacer->tickets++;
@@ -263,6 +267,7 @@ int weir_pacer_remove(struct weir_pacer *pacer, uint32_t job)
     if (!it)
         return WEIR_ENOENT;
     leave_heap(pacer, it);
+    weir_assert(it->state != WAITING);
     *it = (struct job){ .state = FREE, .place = pacer->free };
     pacer->free = job;
     return WEIR_OK;
@@ -361,6 +366,7 @@ bool weir_pacer_turn(struct weir_pacer *pacer, struct weir_pacer_turn *out,
     struct job *job = &pacer->jobs[number];
     weir_assert(job->state == WAITING);
     leave_heap(pacer, job);
+    weir_audit(weir_pacer_next(pacer) >= next);
     job->state = SERVING;
     job->turn = now + job->rule.quantum;
     *out = (struct weir_pacer_turn){ number, can(job, now) };
@@ -379,6 +385,7 @@ int weir_pacer_spend(struct weir_pacer *pacer, uint32_t job, uint64_t units,
     drop_unsaved(it, now);
     leave_heap(pacer, it);
     it->sent = clip_sent((weir_u128)it->sent + units);
+    weir_audit(it->sent >= units);
     if (waits)
         wait_for_turn(pacer, it, now);
     return WEIR_OK;

@@ -156,6 +156,7 @@ int weir_queue_push(struct weir_queue *queue,
         set_deadline_place(queue, queue->heap_length++, number);
         sift_deadline_up(queue, node->place);
     }
+    weir_assert(queue->heap_length <= queue->length);
     return WEIR_OK;
 }
 
@@ -178,6 +179,8 @@ static void remove_entry(struct weir_queue *queue, uint32_t number,
     node->next = queue->free;
     queue->free = number;
     queue->length--;
+    weir_assert(queue->heap_length <= queue->length);
+    weir_assert((queue->length == 0) == (queue->first == NONE));
 }
 
 /* ---- The rate ---- */

@@ -45,6 +45,8 @@ static void insert_between(struct weir_wait_queue *line,
 {
     uint32_t lane = place->lane;
     weir_assert(lane < WEIR_WAIT_QUEUE_LANES);
+    weir_audit(!before || entry_comes_before(line->order, before, place));
+    weir_audit(!after || entry_comes_before(line->order, place, after));
     place->before = before;
     place->after = after;
     *(before ? &before->after : &line->first[lane]) = place;
