@@ -46,6 +46,7 @@ static bool sample_request(struct weir_controller *controller,
     if (is_drop_ignored(controller, sample))
         return false;
     double before = controller->limit;
+    weir_audit(before >= 1); /* whole permits */
     bool slow = is_slow(controller, sample);
     weir_controller_note_sample(controller, sample, slow);
     if (slow)
@@ -63,6 +64,7 @@ static bool sample_percentile(struct weir_controller *controller,
         return false;
     struct weir_latency_window *window = controller->window;
     uint32_t count = controller->options.count;
+    weir_audit(window->samples < count);
     weir_latency_window_add(window, sample->latency,
                             is_slow(controller, sample), 1);
     if (window->samples < count)

@@ -154,12 +154,15 @@ static uint32_t count_in(uint64_t *count, uint32_t units, uint32_t most,
                          uint16_t *out_life)
 {
     /* Relaxed: the swap that follows finds out whether it was the latest. */
+    weir_audit(units > 0 && most <= WEIR_CONCURRENCY_GATE_UNITS_MAX);
     uint64_t word = weir_load_relaxed(count);
     do {
         if (in_flight_in(word) + units > most)
             return 0;
     } while (!weir_cas(count, &word, word + units));
     *out_life = life_in(word);
+    weir_audit(in_flight_in(word + units) == in_flight_in(word) + units &&
+               life_in(word + units) == life_in(word));
     return in_flight_in(word) + units;
 }
 
@@ -177,6 +180,8 @@ static bool count_out(uint64_t *count, uint32_t units, uint16_t life,
         if ((lives == 0 ? young_in(word) : old_in(word)) < units)
             return false;
         next = word - ((uint64_t)units << (lives * UNITS_BITS));
+        weir_audit(in_flight_in(next) + units == in_flight_in(word) &&
+                   life_in(next) == life_in(word));
     } while (!weir_cas(count, &word, next));
     *out_left = in_flight_in(next);
     return true;
@@ -255,6 +260,7 @@ static uint32_t class_limit(const struct weir_concurrency_gate_class *klass,
         return 0;
     /* As a quotient of whole numbers, where it is one: 30 % of 10 is 3. */
     double share = ceil(limit * klass->share_percent / 100);
+    weir_audit(share <= WEIR_PERMITS_MAX);
     return share > 1 ? (uint32_t)share : 1;
 }
 
@@ -264,6 +270,7 @@ static void publish_limits(struct weir_concurrency_gate *gate)
 {
     const struct weir_controller *controller = controller_of(gate);
     double limit = weir_controller_limit(controller);
+    weir_audit(limit > 0 && limit <= WEIR_PERMITS_MAX);
     weir_store_relaxed(&gate->limit, (uint64_t)(limit * FRACTION));
     weir_store_relaxed(&gate->mean, weir_controller_mean(controller));
     for (uint32_t i = 0; i < WEIR_CONCURRENCY_GATE_CLASSES_MAX; i++) {
@@ -282,7 +289,8 @@ static void publish_limits(struct weir_concurrency_gate *gate)
 static void take_options(struct weir_concurrency_gate *gate,
                          const struct weir_concurrency_gate_options *options)
 {
-    weir_assert(options->classes <= WEIR_CONCURRENCY_GATE_CLASSES_MAX);
+    weir_assert(options->classes > 0 &&
+                options->classes <= WEIR_CONCURRENCY_GATE_CLASSES_MAX);
     uint32_t unheard = 0;
     for (uint32_t i = 0; i < options->classes; i++)
         unheard |= (uint32_t)options->class_of[i].unheard << i;
@@ -336,6 +344,7 @@ static void age_count(struct weir_concurrency_gate *gate, uint64_t *count,
     do {
         if (old_in(word) > 0 && !is_lost)
             return;
+        weir_audit(in_flight_in(aged(word)) == young_in(word));
     } while (!weir_cas(count, &word, aged(word)));
     *lost += old_in(word);
     *life_at = now;
@@ -374,6 +383,7 @@ static bool drain_stash(struct weir_concurrency_gate *gate)
         moved |= weir_controller_sample(controller_of(gate), &stashed->sample,
                                         stashed->at);
         /* Pairs with the acquire in stash(): the place is free again. */
+        weir_audit(stashed->sample.outcome != WEIR_SAMPLE_IGNORED);
         weir_store_release(&stashed->turn, gate->got + STASH);
         gate->got++;
     }
@@ -489,6 +499,8 @@ static bool take_fraction_turn(struct weir_concurrency_gate *gate,
                                uint64_t word, uint32_t units, weir_instant turn,
                                weir_instant next)
 {
+    weir_audit(next > turn &&
+               in_flight_in(word + units) <= WEIR_CONCURRENCY_GATE_UNITS_MAX);
     weir_instant found = turn;
     if (!weir_cas(&gate->turn, &found, next))
         return false;
@@ -506,6 +518,7 @@ static uint32_t enter_within(struct weir_concurrency_gate *gate, uint32_t units,
                              uint16_t *out_life, weir_instant now)
 {
     uint64_t limit = weir_load_relaxed(&gate->limit);
+    weir_audit(limit >> FRACTION_BITS <= WEIR_PERMITS_MAX);
     for (;;) {
         uint64_t word = weir_load_relaxed(&gate->in_flight);
         *out_life = life_in(word);
@@ -532,6 +545,8 @@ static uint32_t enter_within(struct weir_concurrency_gate *gate, uint32_t units,
 static uint32_t enter_share(struct weir_concurrency_gate *gate, uint32_t units,
                             struct weir_concurrency_gate_permit *permit)
 {
+    weir_audit(permit->klass < WEIR_CONCURRENCY_GATE_CLASSES_MAX &&
+               !permit->counted);
     uint64_t *count = &gate->klass[permit->klass].in_flight;
     /* Relaxed: a share of a moment ago was in force then. */
     uint32_t share = weir_load_relaxed(&gate->share[permit->klass]);
@@ -572,6 +587,7 @@ static inline bool fill_permit(struct weir_concurrency_gate_permit *permit,
 {
     if (in_flight == 0)
         return false;
+    weir_audit(units > 0 && in_flight >= units && permit->units == 0);
     permit->entered = now;
     permit->in_flight = in_flight;
     permit->units = units;
@@ -690,6 +706,7 @@ void weir_concurrency_gate_leave(struct weir_concurrency_gate *gate,
     if (units == 0)
         return;
     uint32_t klass = permit->klass;
+    weir_audit(!permit->counted || klass < WEIR_CONCURRENCY_GATE_CLASSES_MAX);
     uint32_t left;
     if (permit->counted && klass < WEIR_CONCURRENCY_GATE_CLASSES_MAX)
         count_out(&gate->klass[klass].in_flight, units, permit->class_life,

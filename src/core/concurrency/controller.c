@@ -269,6 +269,25 @@ size_t weir_controller_size(const struct weir_controller_options *options)
            (windows ? sizeof(struct weir_latency_window) : 0);
 }
 
+/* A probe has set the limit, and keeps it until the probe has ended. */
+static bool probes(const struct weir_controller *controller)
+{
+    return controller->options.kind == WEIR_CONTROLLER_ENVOY &&
+           controller->envoy.probing != 0;
+}
+
+/* The guarantee of controller.h. */
+static bool is_limit_sound(const struct weir_controller *controller)
+{
+    const struct weir_controller_options *options = &controller->options;
+    double limit = controller->limit;
+    if (probes(controller) && options->probe_limit == 0)
+        return true; /* the limit in force when it began */
+    if (probes(controller) && limit == options->probe_limit)
+        return true;
+    return limit >= options->min && limit <= options->max;
+}
+
 struct weir_controller *weir_controller_init(
     void *block, const struct weir_controller_options *options,
     weir_instant now)
@@ -286,6 +305,7 @@ struct weir_controller *weir_controller_init(
         weir_latency_window_init(controller->window);
     if (family->init != NULL)
         family->init(controller, now);
+    weir_assert(is_limit_sound(controller));
     return controller;
 }
 
@@ -313,13 +333,6 @@ static bool is_same_rule(const struct weir_controller_options *a,
            a->least_latency == b->least_latency;
 }
 
-/* A probe has set the limit, and keeps it until the probe has ended. */
-static bool probes(const struct weir_controller *controller)
-{
-    return controller->options.kind == WEIR_CONTROLLER_ENVOY &&
-           controller->envoy.probing != 0;
-}
-
 /* A limit that is low only to measure isn't the learned one. */
 static double learned(const struct weir_controller *controller)
 {
@@ -330,6 +343,7 @@ void weir_controller_edit(struct weir_controller *controller,
                           const struct weir_controller_options *options,
                           weir_instant now)
 {
+    weir_assert(options->min <= options->max);
     struct weir_controller_options next = *options;
     struct weir_controller_view view = controller->view;
     double mean = controller->mean;
@@ -354,6 +368,7 @@ void weir_controller_edit(struct weir_controller *controller,
         controller->envoy.resumed = next.initial;
     else if (next.initial != limit)
         weir_controller_move(controller, next.initial, WEIR_LIMIT_EDITED, now);
+    weir_assert(is_limit_sound(controller));
 }
 
 /* ---- Samples and time ---- */
@@ -372,6 +387,7 @@ static void note_mean(struct weir_controller *controller, weir_duration latency)
     if (controller->mean == 0)
         controller->mean = x;
     controller->mean += MEAN_WEIGHT * (x - controller->mean);
+    weir_audit(controller->mean >= 0);
 }
 
 bool weir_controller_sample(struct weir_controller *controller,
@@ -387,7 +403,10 @@ bool weir_controller_sample(struct weir_controller *controller,
         sample = &shorter;
     }
     note_mean(controller, sample->latency);
-    return controller_family(controller)->sample(controller, sample, now);
+    bool judged =
+        controller_family(controller)->sample(controller, sample, now);
+    weir_audit(is_limit_sound(controller));
+    return judged;
 }
 
 bool weir_controller_tick(struct weir_controller *controller,
@@ -398,7 +417,10 @@ bool weir_controller_tick(struct weir_controller *controller,
     const struct weir_controller_family *family = controller_family(controller);
     if (family->tick == NULL)
         return false;
-    return family->tick(controller, overdue == NULL ? &nothing : overdue, now);
+    bool judged =
+        family->tick(controller, overdue == NULL ? &nothing : overdue, now);
+    weir_audit(is_limit_sound(controller));
+    return judged;
 }
 
 weir_instant weir_controller_deadline(const struct weir_controller *controller)

@@ -9,6 +9,7 @@
 void weir_controller_move(struct weir_controller *controller, double limit,
                           enum weir_limit_reason reason, weir_instant now)
 {
+    weir_audit(limit >= 0); /* and not NaN */
     const struct weir_controller_options *options = &controller->options;
     limit = limit < options->max ? limit : options->max;
     limit = limit > options->min ? limit : options->min;
@@ -25,9 +26,11 @@ void weir_controller_move(struct weir_controller *controller, double limit,
 void weir_controller_cut(struct weir_controller *controller, bool dropped,
                          weir_instant now)
 {
+    double before = controller->limit;
     weir_controller_move(controller,
-                         floor(controller->limit * controller->options.backoff),
+                         floor(before * controller->options.backoff),
                          dropped ? WEIR_LIMIT_DROPPED : WEIR_LIMIT_SLOW, now);
+    weir_audit(controller->limit <= before);
 }
 
 bool weir_guard_lets(enum weir_guard guard, double limit,
@@ -50,6 +53,7 @@ void weir_controller_note_window(struct weir_controller *controller)
 {
     struct weir_controller_view *view = &controller->view;
     struct weir_latency_window *window = controller->window;
+    weir_assert(window->samples > 0 && window->slow <= window->samples);
     view->windows++;
     view->samples = window->samples;
     view->slow = window->slow;

@@ -29,6 +29,7 @@
 static void probe_begin(struct weir_controller *controller, weir_instant now)
 {
     struct weir_envoy_state *envoy = &controller->envoy;
+    weir_assert(envoy->probing == 0);
     envoy->probing = now > 0 ? now : 1;
     envoy->resumed = controller->limit;
     envoy->floors = 0;
@@ -47,13 +48,16 @@ static weir_instant later(struct weir_controller *controller, weir_instant now)
 {
     const struct weir_controller_options *options = &controller->options;
     double most = (double)options->probe_interval * options->probe_jitter;
-    return now + options->probe_interval +
-           (weir_duration)(most * weir_rng_unit(&controller->rng));
+    weir_instant at = now + options->probe_interval +
+                      (weir_duration)(most * weir_rng_unit(&controller->rng));
+    weir_assert(at > now);
+    return at;
 }
 
 static void probe_end(struct weir_controller *controller, weir_instant now)
 {
     struct weir_envoy_state *envoy = &controller->envoy;
+    weir_assert(envoy->probing != 0);
     weir_controller_note_window(controller);
     envoy->least = controller->view.latency;
     controller->view.baseline = envoy->least;
@@ -79,6 +83,7 @@ static void steer(struct weir_controller *controller, weir_instant now)
 {
     const struct weir_controller_options *options = &controller->options;
     struct weir_envoy_state *envoy = &controller->envoy;
+    weir_assert(envoy->probing == 0);
     double latency = (double)controller->view.latency;
     double gradient = (double)envoy->least * (1 + options->buffer) /
                       (latency > 0 ? latency : 1);
@@ -90,6 +95,7 @@ static void steer(struct weir_controller *controller, weir_instant now)
     weir_controller_move(controller, next,
                          next > before ? WEIR_LIMIT_ROOM : WEIR_LIMIT_SLOW,
                          now);
+    weir_assert(controller->limit >= options->min);
     envoy->floors = controller->limit <= options->min ? envoy->floors + 1 : 0;
     if (envoy->floors >= FLOORS_MAX && options->least_latency == 0)
         probe_begin(controller, now);
@@ -122,6 +128,7 @@ static bool sample_envoy(struct weir_controller *controller,
     bool judged = tick_envoy(controller, NULL, now);
     weir_instant probing = controller->envoy.probing;
     weir_instant begun = weir_before(now, sample->latency);
+    weir_audit(probing <= now || probing == 1);
     if (weir_is_dropped(sample) || (probing != 0 && begun < probing))
         return judged;
     weir_latency_window_add(controller->window, sample->latency, false, 1);

@@ -16,6 +16,7 @@
 static double long_mean(struct weir_controller *controller, double latency)
 {
     struct weir_gradient_state *gradient = &controller->gradient;
+    weir_audit(latency > 0 && gradient->samples <= WARM_UP);
     if (gradient->samples < WARM_UP) {
         gradient->samples++;
         gradient->sum += latency;
@@ -39,6 +40,7 @@ static bool sample_gradient2(struct weir_controller *controller,
     double before = controller->limit;
     double latency = sample->latency > 0 ? (double)sample->latency : 1;
     double mean = long_mean(controller, latency);
+    weir_audit(mean > 0);
     double gradient = options->tolerance * mean / latency;
     weir_controller_note_sample(controller, sample, gradient < 1);
     if (sample->in_flight < before / 2)

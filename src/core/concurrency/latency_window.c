@@ -69,6 +69,8 @@ void weir_latency_window_add(struct weir_latency_window *window,
     window->sum += latency * count;
     window->samples += count;
     window->slow += slow ? count : 0;
+    weir_audit(window->slow <= window->samples &&
+               window->samples <= WEIR_WINDOW_SAMPLES_MAX);
 }
 
 uint32_t weir_percentile_millionths(double percentile)
@@ -86,6 +88,7 @@ static uint32_t percentile_rank(uint32_t samples, uint32_t millionths)
 uint32_t weir_latency_window_trip(uint32_t samples, uint32_t millionths)
 {
     weir_assert(samples > 0);
+    weir_audit(millionths > 0);
     return samples - percentile_rank(samples, millionths) + 1;
 }
 
@@ -98,8 +101,10 @@ weir_duration weir_latency_window_percentile(
     uint32_t left = weir_latency_window_trip(window->samples, millionths);
     uint32_t bin = window->last;
     while (window->count_of[bin] < left) {
+        weir_audit(bin > window->first);
         left -= window->count_of[bin];
         bin--;
     }
+    weir_assert(window->count_of[bin] > 0);
     return window->sum_of[bin] / window->count_of[bin];
 }

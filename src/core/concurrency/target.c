@@ -48,6 +48,7 @@
 
 static weir_duration held(const struct weir_controller_options *options)
 {
+    weir_assert(options->target > 0 && options->setpoint > 0);
     double hold = (double)options->target * options->setpoint;
     return hold >= 1 ? (weir_duration)hold : 1;
 }
@@ -55,6 +56,7 @@ static weir_duration held(const struct weir_controller_options *options)
 static void open_window(struct weir_controller *controller, weir_instant now)
 {
     struct weir_target_state *target = &controller->target;
+    weir_assert(controller->window->samples == 0 && target->hold > 0);
     target->opened = now;
     target->due = now + controller->options.window_min;
     target->dropped = 0;
@@ -87,6 +89,7 @@ static bool is_ripe(const struct weir_controller *controller, uint32_t overdue,
 {
     const struct weir_controller_options *options = &controller->options;
     const struct weir_latency_window *window = controller->window;
+    weir_audit(now >= controller->target.opened);
     weir_duration age = now - controller->target.opened;
     /* Asked of each sample: most are through here, without a division. */
     if (age < options->window_min || age < ripe_age(controller))
@@ -107,12 +110,14 @@ static bool is_ripe(const struct weir_controller *controller, uint32_t overdue,
 static void fall(struct weir_controller *controller, double ratio, bool dropped,
                  weir_instant now)
 {
+    double before = controller->limit;
     double backoff = controller->options.backoff;
     /* The count was over; the mean of its bin may not be. */
     ratio = weir_smaller(ratio, 1);
     ratio = ratio > backoff ? ratio : backoff;
-    weir_controller_move(controller, controller->limit * ratio,
+    weir_controller_move(controller, before * ratio,
                          dropped ? WEIR_LIMIT_DROPPED : WEIR_LIMIT_SLOW, now);
+    weir_assert(controller->limit <= before);
     controller->target.cut_at = now;
 }
 
@@ -131,6 +136,7 @@ static void raise_limit(struct weir_controller *controller, double ratio,
     double least = weir_smaller(STEP, ratio - 1);
     weir_controller_move(controller, limit + (step > least ? step : least),
                          WEIR_LIMIT_ROOM, now);
+    weir_assert(controller->limit >= limit);
 }
 
 static void judge_window(struct weir_controller *controller, weir_instant now)
@@ -140,6 +146,7 @@ static void judge_window(struct weir_controller *controller, weir_instant now)
     const struct weir_controller_view *view = &controller->view;
     double p = view->latency > 0 ? (double)view->latency : 1;
     double ratio = (double)target->hold / p;
+    weir_assert(view->samples > 0 && ratio > 0);
     if (view->slow >=
         weir_latency_window_trip(view->samples, controller->millionths))
         fall(controller, ratio, 2 * target->dropped >= view->slow, now);
@@ -172,6 +179,7 @@ static bool tick_target(struct weir_controller *controller,
     if (is_ripe(controller, count, now)) {
         weir_duration age =
             overdue->age < WEIR_LATENCY_MAX ? overdue->age : WEIR_LATENCY_MAX;
+        weir_assert(count == 0 || age >= target->hold);
         weir_latency_window_add(controller->window, age, true, count);
         target->dropped += count;
         judge_window(controller, now);

@@ -18,6 +18,8 @@
 static void draw_jitter(struct weir_controller *controller)
 {
     controller->vegas.jitter = 0.5 + weir_rng_unit(&controller->rng) / 2;
+    weir_audit(controller->vegas.jitter >= 0.5 &&
+               controller->vegas.jitter <= 1);
     controller->vegas.since = 0;
 }
 
@@ -68,6 +70,8 @@ static double limit_wanted(const struct weir_controller *controller,
     const struct weir_controller_options *options = &controller->options;
     double limit = controller->limit;
     double step = step_of(limit);
+    weir_audit(controller->vegas.least > 0 &&
+               controller->vegas.least <= sample->latency);
     if (weir_is_dropped(sample))
         return fallen(controller);
     if (2.0 * sample->in_flight < limit)
@@ -92,6 +96,7 @@ static bool sample_vegas(struct weir_controller *controller,
         return false;
     double before = controller->limit;
     double next = limit_wanted(controller, sample);
+    weir_audit(next >= 0);
     if (next == before)
         return false;
     /* Clamped before it is smoothed, as upstream. */
