@@ -165,6 +165,8 @@ static int reserve_buckets(struct weir_catalog *catalog)
                     catalog->bucket_count * sizeof(*buckets));
     catalog->buckets = buckets;
     catalog->bucket_count = count;
+    weir_assert((count & (count - 1)) == 0);
+    weir_assert(catalog->node_count + 2 <= count / 4 * 3);
     return 0;
 }
 
@@ -250,6 +252,7 @@ static struct node *need_parent(struct weir_catalog *catalog,
         return NULL;
     catalog->buckets[at] = node;
     catalog->node_count++;
+    weir_assert(catalog->node_count < catalog->bucket_count);
     return node;
 }
 
@@ -269,9 +272,7 @@ static void remove_template(struct weir_catalog *catalog,
     size_t at = 0;
     while (at < catalog->template_count && catalog->templates[at] != quota)
         at++;
-    if (at == catalog->template_count)
-        return;
-    weir_assert(catalog->template_count > 0);
+    weir_assert(at < catalog->template_count);
     catalog->template_count--;
     memmove(&catalog->templates[at], &catalog->templates[at + 1],
             (catalog->template_count - at) * sizeof(*catalog->templates));
@@ -288,6 +289,7 @@ static void insert_template(struct weir_catalog *catalog,
         catalog->templates[at] = catalog->templates[at - 1];
     }
     catalog->templates[at] = quota;
+    weir_assert(catalog->template_count <= catalog->count);
 }
 
 /* ---- The log -------------------------------------------------------- */
@@ -305,6 +307,7 @@ static void squeeze_log(struct weir_catalog *catalog)
         catalog->log[to].node->log_index = to;
         to++;
     }
+    weir_assert(to + catalog->log_holes == catalog->log_count);
     if (catalog->first_tomb >= catalog->log_count)
         first_tomb = to;
     catalog->first_tomb = first_tomb;
@@ -343,6 +346,8 @@ static void leave_log(struct weir_catalog *catalog, struct node *node)
 static void enter_log(struct weir_catalog *catalog, struct node *node)
 {
     weir_assert(catalog->log_count < catalog->log_capacity);
+    weir_assert(catalog->log_count == 0 ||
+                catalog->log[catalog->log_count - 1].epoch < node->quota.epoch);
     node->log_index = catalog->log_count;
     catalog->log[catalog->log_count++] =
         (struct entry){ node->quota.epoch, node };
@@ -462,6 +467,8 @@ static void replace_node(struct weir_catalog *catalog, struct node *old,
     catalog->buckets[at] = node;
     if (!old)
         return;
+    weir_assert(old->state != LIVE || catalog->count > 0);
+    weir_assert(old->state != TOMBSTONE || catalog->tombstones > 0);
     node->child = old->child;
     node->children = old->children;
     if (old->state == LIVE)
@@ -485,6 +492,7 @@ static void enter_quota_node(struct weir_catalog *catalog, struct node *node,
         catalog->tombstones++;
         if (catalog->tombstones > WEIR_TOMBSTONES_MAX)
             forget_tombstone(catalog);
+        weir_assert(catalog->tombstones <= WEIR_TOMBSTONES_MAX);
         return;
     }
     catalog->count++;
@@ -524,6 +532,7 @@ int weir_catalog_apply(struct weir_catalog *catalog,
         parent->children++;
     if (old)
         unlink_child(catalog, old);
+    weir_assert(!parent || parent->children > 0);
     if (parent)
         parent->children--;
     /* an unchecked set may have a quota that is its own parent */
@@ -531,6 +540,8 @@ int weir_catalog_apply(struct weir_catalog *catalog,
         parent = node;
     replace_node(catalog, old, node);
     enter_quota_node(catalog, node, parent);
+    weir_assert(!parent || (parent->children == 0) == !parent->child);
+    weir_assert(catalog->count + catalog->tombstones <= catalog->node_count);
     return 0;
 }
 
@@ -602,6 +613,7 @@ static size_t bisect(const struct weir_catalog *catalog, uint64_t epoch)
         else
             from = middle + 1;
     }
+    weir_assert(from == 0 || catalog->log[from - 1].epoch <= epoch);
     return from;
 }
 
@@ -620,7 +632,7 @@ bool weir_catalog_since(const struct weir_catalog *catalog, uint64_t epoch,
         at++;
     if (at == catalog->log_count)
         return false;
-    weir_assert(at < catalog->log_count);
+    weir_assert(catalog->log[at].epoch > epoch);
     const struct node *node = catalog->log[at].node;
     cursor->opaque[0] = node->quota.epoch;
     cursor->opaque[1] = at + 1;
@@ -641,6 +653,7 @@ static void merge_halves(const struct weir_quota **from, size_t middle,
             right == end ||
             (left < middle &&
              weir_text_compare(from[left]->name, from[right]->name) <= 0);
+        weir_assert(take_left ? left < middle : right < end);
         to[i] = take_left ? from[left++] : from[right++];
     }
 }
@@ -698,5 +711,8 @@ const struct weir_quota *weir_catalog_at(struct weir_catalog *catalog,
         return NULL;
     if (!catalog->is_sorted && !sort_quotas(catalog))
         return NULL;
+    weir_audit(index == 0 ||
+               weir_text_compare(catalog->sorted[index - 1]->name,
+                                 catalog->sorted[index]->name) < 0);
     return catalog->sorted[index];
 }

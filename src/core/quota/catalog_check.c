@@ -64,6 +64,7 @@ static int refuse_cycle(const struct weir_catalog *catalog,
         const struct weir_quota *next = weir_catalog_get(catalog, above);
         above = next ? next->parent : (struct weir_text){ NULL, 0 };
     }
+    weir_assert(out.len < sizeof(path));
     path[out.len] = '\0';
     return weir_diag_set(diag, WEIR_ECYCLE,
                          "a quota would be its own ancestor: ", path, NULL);
@@ -105,6 +106,7 @@ static struct below walk_below(const struct weir_catalog *catalog,
             at = weir_catalog_child(catalog, at->name, NULL);
             continue;
         }
+        weir_assert(depth <= below.levels && below.levels <= most);
         if (depth == 0 || below.levels == most)
             return below;
         depth--;
@@ -155,6 +157,7 @@ static int check_adaptive(const struct weir_catalog *catalog,
             highest = parent;
         above = parent->parent;
     }
+    weir_assert(!below || below->sharing == WEIR_ADAPTIVE);
     if (!highest || !below)
         return 0;
     return refuse_second(highest->name, below->name, diag);
@@ -179,6 +182,7 @@ static int check_above(const struct weir_catalog *catalog,
             return refuse_depth(quota, diag);
         above = parent->parent;
     }
+    weir_assert(ancestors < WEIR_DEPTH_MAX);
     return ancestors;
 }
 
@@ -233,6 +237,7 @@ static int check_quota_in_set(const struct weir_catalog *catalog,
     if (ancestors < 0)
         return ancestors;
     size_t most = (size_t)(WEIR_DEPTH_MAX - ancestors);
+    weir_assert(most > 0);
     struct below below = walk_below(catalog, quota->name, most);
     if (below.levels == most)
         return refuse_depth(quota, diag);

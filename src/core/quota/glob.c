@@ -38,6 +38,7 @@ static struct weir_text literal(struct weir_text pattern)
 /* The first offset of 'piece' in 'text'; text.len + 1 if there is none. */
 static size_t find_piece(struct weir_text text, struct weir_text piece)
 {
+    weir_assert(piece.len <= text.len);
     for (size_t at = 0; at + piece.len <= text.len; at++) {
         if (weir_text_begins(weir_text_drop(text, at), piece))
             return at;
@@ -75,6 +76,7 @@ bool weir_glob_match(struct weir_text pattern, struct weir_text name,
     }
     if (name.len > 0)
         return false;
+    weir_assert(found.count <= WEIR_CAPTURES_MAX);
     if (captures)
         *captures = found;
     return true;
@@ -99,6 +101,7 @@ int weir_glob_expand(struct weir_text pattern,
         weir_out_text(&out, piece);
         at += capture ? 3 : 1;
     }
+    weir_assert(out.len <= sizeof(expanded));
     if (out.len > WEIR_NAME_MAX)
         return WEIR_ENAME;
     if (out.len > 0)
@@ -159,6 +162,7 @@ static bool begins_with_char(struct weir_text text, char c)
 /* The character at the start of 'text', which isn't empty, and its bytes. */
 static size_t next_character(struct weir_text text, uint32_t *out_character)
 {
+    weir_assert(text.len > 0);
     size_t len = weir_utf8_next(text, out_character);
     if (len > 0)
         return len;
@@ -184,6 +188,7 @@ static bool next_piece(struct weir_text *pattern, struct weir_text *out_piece)
         else if (rest.p[len] == '\\' && len + 1 < rest.len)
             len++;
     }
+    weir_assert(star || len > 0); /* each piece takes some of the pattern */
     *out_piece = (struct weir_text){ rest.p, len };
     *pattern = weir_text_drop(rest, len);
     return star;
@@ -209,6 +214,7 @@ static bool class_end(struct weir_text *piece, uint32_t *out_character)
  * 'character' is in it, or BAD_CLASS. */
 static int take_class(struct weir_text *piece, uint32_t character)
 {
+    weir_assert(begins_with_char(*piece, '['));
     struct weir_text rest = weir_text_drop(*piece, 1);
     bool negated = begins_with_char(rest, '^');
     if (negated)
@@ -236,6 +242,7 @@ static int take_class(struct weir_text *piece, uint32_t character)
  * matches, or NO_MATCH. Neither may be empty. */
 static size_t take_step(struct weir_text *piece, struct weir_text name)
 {
+    weir_assert(piece->len > 0 && name.len > 0);
     uint32_t character;
     size_t len = next_character(name, &character);
     if (piece->p[0] == '[')
@@ -273,6 +280,7 @@ static size_t place_piece(struct weir_text piece, bool star, bool last,
 {
     for (size_t at = 0; at <= name.len; at++) {
         size_t len = match_piece(piece, weir_text_drop(name, at));
+        weir_assert(len == NO_MATCH || at + len <= name.len);
         if (len != NO_MATCH && (!last || at + len == name.len))
             return at + len;
         if (!star || at == name.len || name.p[at] == '/')

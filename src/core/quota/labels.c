@@ -141,10 +141,12 @@ static int insert_line(struct weir_out *out, struct weir_text line,
             break;
         }
     }
+    weir_assert(at <= out->len);
     memmove(out->buf + at + line.len + 1, out->buf + at, out->len - at);
     memcpy(out->buf + at, line.p, line.len);
     out->buf[at + line.len] = '\n';
     out->len += line.len + 1;
+    weir_assert(out->len <= out->size);
     return 0;
 }
 
@@ -169,7 +171,9 @@ int weir_labels_parse(struct weir_text text, char *buf, struct weir_text *out,
             return error;
     }
     size_t len = lines.len > 0 ? lines.len - 1 : 0;
+    weir_assert(len <= WEIR_LABELS_MAX && count <= WEIR_LABELS_COUNT_MAX);
     memcpy(buf, sorted, len);
     *out = (struct weir_text){ buf, len };
+    weir_audit(weir_labels_check(*out, NULL) == 0);
     return 0;
 }

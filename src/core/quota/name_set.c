@@ -39,6 +39,7 @@ bool weir_name_set_equal(const struct weir_name_set *a,
 
 bool weir_name_set_has(const struct weir_name_set *set, struct weir_text name)
 {
+    weir_assert(set->len <= sizeof(set->globs));
     struct weir_text rest = { set->globs, set->len };
     if (set->all)
         return true;

@@ -108,6 +108,7 @@ static int check_name_field(struct weir_text name, const char *what,
     weir_text_show(name, shown);
     char at[WEIR_NUMBER_MAX];
     uint32_t character;
+    weir_assert(clean < name.len);
     bool broken = weir_utf8_next(weir_text_drop(name, clean), &character) == 0;
     const char *problem = broken           ? " isn't UTF-8"
                           : character == 0 ? " holds a NUL"
@@ -158,6 +159,7 @@ static bool is_own_parent(const struct weir_quota *quota)
         captures.text[i] = WEIR_TEXT("*");
     char expanded[WEIR_NAME_MAX];
     int len = weir_glob_expand(quota->parent, &captures, expanded);
+    weir_assert(len <= WEIR_NAME_MAX);
     return len > 0 &&
            weir_text_equal((struct weir_text){ expanded, (size_t)len },
                            quota->name);
@@ -167,6 +169,7 @@ static bool is_own_parent(const struct weir_quota *quota)
 static int check_captures(const struct weir_quota *quota,
                           struct weir_diag *diag)
 {
+    weir_assert(weir_quota_is_template(quota));
     struct weir_text parent = quota->parent;
     char shown[WEIR_SHOW_MAX];
     weir_text_show(parent, shown);
@@ -263,6 +266,7 @@ static int check_own_name(const struct weir_quota *quota,
 static int check_in_flight(const struct weir_quota *quota,
                            struct weir_diag *diag)
 {
+    weir_assert(quota->kind == WEIR_CONCURRENCY);
     const struct weir_limit *limit = &quota->limit;
     if (quota->on_stale == WEIR_STALE_HOLD)
         return weir_quota_fault("on_stale=hold refuses a part of a rate, and "
@@ -290,6 +294,7 @@ static int check_limit(const struct weir_quota *quota, struct weir_diag *diag)
 {
     if (quota->kind == WEIR_CONCURRENCY)
         return check_in_flight(quota, diag);
+    weir_assert(quota->kind == WEIR_RATE);
     const struct weir_limit *limit = &quota->limit;
     char shown[64];
     shown[weir_limit_format(limit, shown, sizeof(shown) - 1)] = '\0';
@@ -413,5 +418,6 @@ int weir_quota_check(const struct weir_quota *quota, struct weir_diag *diag)
     int error = 0;
     for (size_t i = 0; i < WEIR_COUNT_OF(checks) && error == 0; i++)
         error = checks[i](quota, diag);
+    weir_assert(error <= 0);
     return error;
 }

@@ -37,6 +37,7 @@ static double real(uint64_t decimal)
  * 1/1024, which is rounded up. */
 static uint64_t decimal_of(double value)
 {
+    weir_assert(value > 0);
     uint64_t decimal = (uint64_t)(value * WEIR_DECIMAL_ONE);
     return (double)decimal / WEIR_DECIMAL_ONE < value ? decimal + 1 : decimal;
 }
@@ -55,6 +56,7 @@ uint64_t weir_quota_bound(const struct weir_quota *quota, bool highest)
     weir_controller_defaults(&options, quota->controller);
     uint64_t least = decimal_of(options.min);
     uint64_t most = decimal_of(options.max);
+    weir_assert(least <= most);
     if (highest && quota->max > 0)
         return quota->max;
     if (highest)
@@ -108,6 +110,7 @@ static int set_share(struct weir_text word,
     if (word.len < 2 || word.p[word.len - 1] != '%')
         return refuse_class(word, diag);
     word.len--;
+    weir_assert(word.len > 0);
     int error = weir_decimal_parse(word, "percentage", &percent, diag);
     klass->share_percent = real(percent);
     return error;
@@ -123,6 +126,7 @@ static int parse_class(struct weir_text part,
     if (!is_class_name(name))
         return refuse_class(part, diag);
     *klass = (struct weir_concurrency_gate_class){ .observed = false };
+    weir_assert(name.len < sizeof(klass->name));
     memcpy(klass->name, name.p, name.len);
     int error = 0;
     while (rest.p && error == 0) {
@@ -142,6 +146,7 @@ static int parse_class(struct weir_text part,
 static bool is_numbered_before(
     const struct weir_concurrency_gate_options *options, uint32_t klass)
 {
+    weir_assert(klass < WEIR_CONCURRENCY_GATE_CLASSES_MAX);
     struct weir_text name = weir_text_of(options->class_of[klass].name);
     for (uint32_t i = 0; i < klass; i++) {
         struct weir_text other = weir_text_of(options->class_of[i].name);
@@ -177,6 +182,7 @@ static int parse_classes(struct weir_text text,
                                  NULL);
         count++;
     }
+    weir_assert(count > 0 && count <= WEIR_CONCURRENCY_GATE_CLASSES_MAX);
     options->classes = count;
     return error;
 }
@@ -188,6 +194,7 @@ static void set_controller_bounds(const struct weir_quota *quota,
                                   double processes, double least,
                                   struct weir_controller_options *out)
 {
+    weir_assert(processes >= 1 && least > 0);
     double initial = out->initial;
     out->min = real(weir_quota_bound(quota, false));
     out->max = real(weir_quota_bound(quota, true));
@@ -202,6 +209,8 @@ static void set_controller_bounds(const struct weir_quota *quota,
     out->initial = weir_smaller(weir_larger(initial, out->min), out->max);
     if (quota->controller == WEIR_CONTROLLER_NONE)
         out->initial = out->max;
+    weir_assert(least <= out->min && out->min <= out->initial &&
+                out->initial <= out->max && out->max <= WEIR_PERMITS_MAX);
 }
 
 void weir_quota_gate(const struct weir_quota *quota, uint32_t processes,
@@ -223,6 +232,7 @@ void weir_quota_gate(const struct weir_quota *quota, uint32_t processes,
 static int refuse_above(const char *low, uint64_t low_value, const char *high,
                         uint64_t high_value, struct weir_diag *diag)
 {
+    weir_assert(low_value > high_value && high_value > 0);
     char low_text[32], high_text[32];
     low_text[weir_decimal_format(low_value, low_text, 31)] = '\0';
     high_text[weir_decimal_format(high_value, high_text, 31)] = '\0';

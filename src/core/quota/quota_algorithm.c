@@ -50,6 +50,7 @@ uint32_t weir_quota_entries(const struct weir_quota *quota)
     if (quota->max_entries > 0)
         return quota->max_entries;
     uint64_t quantity = weir_quota_quantity(quota);
+    weir_assert(quantity <= WEIR_ALGORITHM_QUANTITY_MAX);
     if (quantity == 0)
         return 1;
     return quantity < ENTRIES_DEFAULT_MAX ? (uint32_t)quantity
@@ -82,6 +83,7 @@ static int check_quantity(const struct weir_quota *quota,
     const struct weir_limit *limit = &quota->limit;
     if (limit->units == 0 || weir_quota_quantity(quota) > 0)
         return 0;
+    weir_assert(!limit->unlimited && limit->per > 0);
     struct weir_window window = weir_quota_window(quota);
     struct weir_window least = { .length = limit->per / limit->units +
                                            (limit->per % limit->units > 0) };
@@ -135,6 +137,7 @@ bool weir_tz_fixed(struct weir_text tz, int32_t *out_offset_s)
                  hours * 60 + minutes <= TZ_HOURS_MAX * 60;
     if (sound)
         *out_offset_s = (tz.p[0] == '-' ? -60 : 60) * (hours * 60 + minutes);
+    weir_assert(!sound || (*out_offset_s > -86400 && *out_offset_s < 86400));
     return sound;
 }
 
@@ -241,6 +244,7 @@ static int parse_bucket(struct weir_text part, struct weir_next_bucket *out,
         return weir_quota_fault("the burst of a bucket of next_buckets may be "
                                 "1 to 2^50 units",
                                 diag);
+    weir_assert(bucket.spill == (bucket.limit.units == 0));
     *out = bucket;
     return 1;
 }
@@ -256,6 +260,7 @@ int weir_next_bucket_parse(struct weir_text *text, struct weir_next_bucket *out,
     /* A comma at the end has an empty bucket behind it, which is an error. */
     if (got > 0 && rest.p && rest.len == 0)
         return refuse_bucket((struct weir_text){ NULL, 0 }, diag);
+    weir_assert(rest.len < text->len);
     if (got > 0)
         *text = rest;
     return got;
@@ -264,6 +269,7 @@ int weir_next_bucket_parse(struct weir_text *text, struct weir_next_bucket *out,
 static int check_token_buckets(const struct weir_quota *quota,
                                struct weir_diag *diag)
 {
+    weir_assert(quota->algorithm == WEIR_TOKEN_BUCKETS);
     struct weir_text rest = quota->next_buckets;
     if (rest.len > WEIR_NEXT_BUCKETS_MAX)
         return weir_quota_fault(
@@ -314,6 +320,7 @@ static bool is_address(struct weir_text text)
         return false;
     struct weir_text port = { text.p + colon, text.len - colon };
     struct weir_text host = { text.p, colon - 1 };
+    weir_assert(host.len + 1 + port.len == text.len && host.len > 0);
     bool six = host.p[0] == '[';
     if (six && (host.len < 4 || host.p[host.len - 1] != ']'))
         return false;
@@ -378,6 +385,7 @@ static int check_store(struct weir_text store, struct weir_diag *diag)
 
 static int check_exact(const struct weir_quota *quota, struct weir_diag *diag)
 {
+    weir_assert(quota->sharing == WEIR_EXACT);
     int error = check_store(quota->store, diag);
     if (error < 0)
         return error;

@@ -21,6 +21,7 @@ void weir_quota_bucket(const struct weir_quota *quota, struct weir_bucket *out)
     }
     if (quota->kind == WEIR_CONCURRENCY) {
         int64_t units = (int64_t)quota->limit.units;
+        weir_assert(units > 0 && units <= WEIR_SCALED_MAX);
         *out = (struct weir_bucket){ .low = units, .high = units };
         return;
     }
@@ -78,6 +79,7 @@ static void put_permits(const struct weir_quota *quota,
                        : WEIR_ALGORITHM_PERMITS_MAX;
     if (limit == 0)
         out->entries = 1;
+    weir_assert(weir_algorithm_check(out));
 }
 
 void weir_quota_algorithm_rule(const struct weir_quota *quota,
@@ -105,21 +107,21 @@ void weir_quota_algorithm_rule(const struct weir_quota *quota,
     case WEIR_TOKEN_BUCKET:
     case WEIR_TOKEN_BUCKETS:
         put_buckets(quota, out);
-        return;
+        break;
     case WEIR_FIXED_WINDOW:
         set_rule_window(quota, out);
         out->utc_offset_s = utc_offset_s;
-        return;
+        break;
     case WEIR_SLIDING_LOG:
         set_rule_window(quota, out);
         out->entries = weir_quota_entries(quota);
-        return;
+        break;
     case WEIR_SLIDING_WINDOW:
         set_rule_window(quota, out);
         out->sub_windows = (uint8_t)quota->sub_windows;
-        return;
-    case WEIR_PERMITS:
         break;
+    case WEIR_PERMITS:
+        weir_assert(!"an algorithm is one of these");
     }
-    weir_assert(!"an algorithm is one of these");
+    weir_audit(weir_algorithm_check(out));
 }

@@ -53,6 +53,7 @@ void weir_quota_init(struct weir_quota *quota)
 uint64_t weir_burst_units(const struct weir_limit *limit,
                           const struct weir_burst *burst)
 {
+    weir_assert(!burst->unset);
     weir_u128 units = burst->amount;
     if (burst->in_time && limit->per > 0)
         units = (units * limit->units + limit->per - 1) / limit->per;
@@ -62,6 +63,7 @@ uint64_t weir_burst_units(const struct weir_limit *limit,
 bool weir_burst_is_above(const struct weir_limit *limit,
                          const struct weir_burst *a, const struct weir_burst *b)
 {
+    weir_assert(!a->unset && !b->unset);
     if (a->in_time == b->in_time)
         return a->amount > b->amount;
     if (limit->unlimited || limit->units == 0)
@@ -197,6 +199,7 @@ static const char *lease_fault(const struct weir_quota *quota)
 
 static int check_leased(const struct weir_quota *quota, struct weir_diag *diag)
 {
+    weir_assert(quota->sharing == WEIR_LEASED);
     if (quota->lease < WEIR_LEASE_MIN || quota->lease > WEIR_LEASE_MAX)
         return weir_quota_fault(
             "lease may be 1 s to 24 h; write it as lease=60s", diag);

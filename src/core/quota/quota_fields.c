@@ -409,6 +409,7 @@ static int refuse_unknown_field(struct weir_text name, struct weir_diag *diag)
             nearest = i;
         }
     }
+    weir_assert(best < SIZE_MAX);
     return weir_diag_set(diag, WEIR_ENOENT, "there is no field ", shown,
                          "; did you mean '", fields[nearest].name, "'?", NULL);
 }
@@ -423,6 +424,7 @@ static int refuse_word(size_t field, struct weir_text value,
         weir_out_string(&out, out.len > 0 ? ", " : "");
         weir_out_string(&out, word->text);
     }
+    weir_assert(out.len > 0 && out.len < out.size); /* not cut */
     list[out.len] = '\0';
     char shown[WEIR_SHOW_MAX];
     return weir_diag_set(diag, WEIR_EQUOTA, fields[field].name, " can't be ",
@@ -447,6 +449,7 @@ static int set_word(size_t field, void *member, struct weir_text value,
 static void set_text_field(size_t field, struct weir_text *member,
                            struct weir_text value)
 {
+    weir_assert(places[field].shape == SHAPE_TEXT);
     const struct word *words = places[field].words;
     bool none = words && weir_text_equal(weir_text_of(words->text), value);
     *member = none ? (struct weir_text){ NULL, 0 } : value;
@@ -455,6 +458,7 @@ static void set_text_field(size_t field, struct weir_text *member,
 static int set_flag(size_t field, bool *member, struct weir_text value,
                     struct weir_diag *diag)
 {
+    weir_assert(places[field].size == sizeof(*member));
     for (const struct word *word = flags; word->text; word++) {
         if (weir_text_equal(weir_text_of(word->text), value)) {
             *member = word->value;
@@ -490,6 +494,7 @@ static int set_number_field(size_t field, void *member, struct weir_text value,
 static int set_signed(size_t field, int64_t *member, struct weir_text value,
                       struct weir_diag *diag)
 {
+    weir_assert(places[field].size == sizeof(*member));
     char shown[WEIR_SHOW_MAX];
     if (weir_signed_parse(value, member))
         return 0;
@@ -512,6 +517,7 @@ static int set_capacity_field(struct weir_limit *member, struct weir_text value,
 static int set_decimal(size_t field, uint64_t *member, struct weir_text value,
                        struct weir_diag *diag)
 {
+    weir_assert(places[field].size == sizeof(*member));
     const struct word *words = places[field].words;
     if (!words || !weir_text_equal(weir_text_of(words->text), value))
         return weir_decimal_parse(value, fields[field].name, member, diag);
@@ -633,6 +639,7 @@ static bool same(size_t field, const struct weir_quota *a,
  * these have no algorithm. */
 static bool is_of_rates(const struct weir_quota *quota, size_t field)
 {
+    weir_assert(field < FIELD_COUNT);
     return quota->kind == WEIR_CONCURRENCY &&
            belongings[places[field].belongs].algorithms != ANY;
 }
@@ -663,6 +670,7 @@ bool weir_quota_applies(const struct weir_quota *quota, const char *field)
 static const char *word_of_value(size_t field, const void *member)
 {
     int value;
+    weir_assert(places[field].size == sizeof(value) && places[field].words);
     memcpy(&value, member, sizeof(value));
     const struct word *word = places[field].words;
     while (word->text && word->value != value)
@@ -691,6 +699,8 @@ int weir_quota_check_words(const struct weir_quota *quota,
 static size_t write_burst(const struct weir_quota *quota, const void *member,
                           char *buf, size_t size)
 {
+    weir_assert(member == &quota->low_burst || member == &quota->high_burst ||
+                member == &quota->initial);
     struct weir_burst low;
     struct weir_burst high;
     weir_quota_effective(quota, &low, &high);
@@ -746,6 +756,7 @@ static size_t get_decimal(size_t field, const struct weir_quota *quota,
         decimal = weir_quota_percentile(quota);
     else if (decimal == 0)
         decimal = weir_quota_bound(quota, member == &quota->max);
+    weir_assert(decimal > 0);
     return weir_decimal_format(decimal, buf, size);
 }
 
@@ -808,7 +819,9 @@ size_t weir_quota_get(const struct weir_quota *quota, const char *field,
         return 0;
     if (!applies(quota, i) && weir_quota_is_default(quota, field))
         return 0;
-    return get_member(i, quota, buf, size);
+    size_t len = get_member(i, quota, buf, size);
+    weir_assert(len <= size);
+    return len;
 }
 
 bool weir_quota_is_default(const struct weir_quota *quota, const char *field)
@@ -837,6 +850,7 @@ bool weir_quota_equal(const struct weir_quota *a, const struct weir_quota *b)
 static void out_reason(const struct weir_quota *quota, size_t field,
                        struct weir_out *out)
 {
+    weir_assert(!applies(quota, field));
     const struct belonging *to = &belongings[places[field].belongs];
     const char *reason = to->controllers ? "controller" : "window";
     if (!(to->algorithms & BIT(quota->algorithm & 31)))

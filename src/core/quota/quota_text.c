@@ -19,6 +19,7 @@ void weir_out_text(struct weir_out *out, struct weir_text text)
     if (len > 0)
         memcpy(out->buf + out->len, text.p, len);
     out->len += len;
+    weir_assert(out->len <= out->size);
 }
 
 void weir_out_string(struct weir_out *out, const char *text)
@@ -48,6 +49,7 @@ const char *weir_number_show(uint64_t number, char *buf)
     buf[digits] = '\0';
     for (size_t i = digits; i > 0; i--, number /= 10)
         buf[i - 1] = (char)('0' + number % 10);
+    weir_assert(number == 0);
     return buf;
 }
 
@@ -86,6 +88,7 @@ size_t weir_utf8_next(struct weir_text text, uint32_t *out_character)
         from = 0x80;
         to = 0xBF;
     }
+    weir_assert(character <= 0x10FFFF);
     *out_character = character;
     return length;
 }
@@ -119,6 +122,7 @@ static size_t plain_prefix(struct weir_text text)
     }
     while (at < text.len && text.p[at] >= 0x20 && text.p[at] < 0x7F)
         at++;
+    weir_assert(at <= text.len);
     return at;
 }
 
@@ -153,6 +157,7 @@ const char *weir_text_show(struct weir_text text, char *buf)
     }
     out.size = WEIR_SHOW_MAX - 1;
     weir_out_string(&out, at < text.len ? "...'" : "'");
+    weir_assert(out.len > 1 && out.len < WEIR_SHOW_MAX);
     buf[out.len] = '\0';
     return buf;
 }
@@ -164,6 +169,7 @@ struct weir_text weir_text_cut(struct weir_text *rest, char c)
     struct weir_text part = { rest->p, len };
     *rest =
         end ? weir_text_drop(*rest, len + 1) : (struct weir_text){ NULL, 0 };
+    weir_assert(!rest->p || part.p + part.len + 1 == rest->p);
     return part;
 }
 

@@ -54,6 +54,7 @@ bool weir_throttle_name_read(struct weir_text name, struct weir_quota *out)
     out->low_burst = (struct weir_burst){ .amount = rule.burst };
     out->high_burst = out->low_burst;
     out->on_stale = WEIR_STALE_SHARE;
+    weir_assert(out->limit.units > 0 && out->limit.per <= WEIR_PERIOD_MAX);
     return true;
 }
 
@@ -70,9 +71,11 @@ size_t weir_throttle_name_write(const struct weir_throttle_rule *rule,
     weir_out_string(&out, "/");
     weir_out_number(&out, rule->period_s);
     weir_out_string(&out, "s:");
+    weir_assert(out.len < out.size); /* the rule isn't cut */
     if (key.len > out.size - out.len)
         return 0;
     weir_out_text(&out, key);
     struct weir_text name = { buf, out.len };
+    weir_assert(name.len <= WEIR_NAME_MAX);
     return weir_name_check(name, NULL) == 0 ? name.len : 0;
 }

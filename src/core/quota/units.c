@@ -102,6 +102,7 @@ static weir_u128 common_divisor(weir_u128 a, weir_u128 b)
 
 static struct number reduced(weir_u128 num, weir_u128 den)
 {
+    weir_assert(den > 0);
     weir_u128 divisor = common_divisor(num, den);
     return (struct number){ num / divisor, den / divisor };
 }
@@ -215,6 +216,7 @@ static int refuse_period(struct weir_text name, struct weir_diag *diag)
 static int whole_duration(struct number number, uint64_t unit,
                           weir_duration *out, struct weir_diag *diag)
 {
+    weir_assert(number.den > 0 && unit <= MONTH);
     weir_u128 product = number.num * unit;
     if (product % number.den != 0)
         return weir_diag_set(diag, WEIR_EQUOTA,
@@ -250,11 +252,13 @@ int weir_duration_parse(struct weir_text text, weir_duration *out,
  * trailing zeros. */
 static void out_fraction(struct weir_out *out, uint64_t rest, uint64_t unit)
 {
+    weir_assert(rest < unit);
     if (rest == 0)
         return;
     weir_out_string(out, ".");
     for (; rest > 0; rest %= unit) {
         unit /= 10;
+        weir_assert(unit > 0);
         weir_out_number(out, rest / unit);
     }
 }
@@ -298,6 +302,7 @@ int weir_ratio_parse(struct weir_text text, uint32_t *out,
         return weir_diag_set(diag, WEIR_EQUOTA, shown,
                              " has more than 9 decimals", NULL);
     *out = (uint32_t)(ratio / number.den);
+    weir_assert(*out > 0 && *out <= WEIR_DECAY_ONE);
     return 0;
 }
 
@@ -330,6 +335,7 @@ int weir_decimal_parse(struct weir_text text, const char *what, uint64_t *out,
                              " has more than 4 decimals, or is above 10^11",
                              NULL);
     *out = (uint64_t)(decimal / number.den);
+    weir_assert(*out > 0);
     return 0;
 }
 
@@ -375,6 +381,7 @@ size_t weir_window_format(const struct weir_window *window, char *buf,
 {
     if (window->calendar == WEIR_CALENDAR_NONE)
         return weir_duration_format(window->length, buf, size);
+    weir_assert((size_t)window->calendar < WEIR_COUNT_OF(calendars));
     struct weir_out out = { buf, size, 0 };
     weir_out_string(&out, calendars[window->calendar].name);
     return out.len;
@@ -512,6 +519,7 @@ static int make_limit(struct weir_text text, struct number units,
 {
     char shown[WEIR_SHOW_MAX];
     weir_text_show(text, shown);
+    weir_assert(period > 0 && period <= WEIR_PERIOD_MAX);
     weir_u128 per = units.den * period;
     bool huge = units.num > UINT64_MAX;
     if (!huge && per > WEIR_PERIOD_MAX)
@@ -625,6 +633,7 @@ size_t weir_limit_format(const struct weir_limit *limit, char *buf, size_t size)
  * that the quotient of 'num' shifted to the left end has 64 bits. */
 static double divided(weir_u128 num, uint64_t den)
 {
+    weir_assert(num > 0 && den > 0 && den <= WEIR_PERIOD_MAX);
     int shift = 0;
     for (; !(num >> 127); shift++)
         num <<= 1;
@@ -656,6 +665,7 @@ double weir_limit_rate(const struct weir_limit *limit)
 /* As digits over a power of ten seconds. */
 static bool as_decimal(double rate, struct weir_limit *out)
 {
+    weir_assert(rate > 0 && rate <= (double)WEIR_LIMIT_MAX);
     for (uint32_t ten = 1; ten <= SECONDS_MAX; ten *= 10) {
         double scaled = rate * ten + 0.5;
         if (scaled >= (double)EXACT_MAX)
@@ -680,6 +690,7 @@ static bool as_fraction(double rate, struct weir_limit *out)
     memcpy(&bits, &rate, sizeof(bits));
     /* 2^-25 < rate <= 2^37, so that 'den' has 107 bits at most */
     unsigned down = 1075 - (unsigned)(bits >> 52);
+    weir_assert(down >= 15 && down <= 77);
     weir_u128 num = (bits & (EXACT_MAX / 2 - 1)) | EXACT_MAX / 2;
     weir_u128 den = (weir_u128)WEIR_SECOND << down;
     weir_u128 p[2] = { 0, 1 }; /* the convergents before */
