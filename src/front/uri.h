@@ -6,8 +6,6 @@
 
 #include "core/base/base.h"
 
-#define WEIR_URI_MAX 4096 /* bytes, with the query */
-
 /* The parts of a target: texts point into the target, still encoded. */
 struct weir_uri {
     struct weir_text path;

@@ -18,7 +18,6 @@
  *     weir_X_place(x)                          its listen address and port
  *     weir_X_recheck(x)                        credentials or certificates
  *                                              were reloaded
- *     weir_X_stop(x)                           no new connections
  *     weir_X_free(&x)
  *
  * A listener never blocks for long: it doesn't call weir_wait(), and an exact

@@ -308,11 +308,6 @@ void weir_http_take_recheck(struct weir_http_take *api)
     weir_http_listener_doubt(api->listener);
 }
 
-void weir_http_take_stop(struct weir_http_take *api)
-{
-    weir_http_listener_stop(api->listener);
-}
-
 void weir_http_take_free(struct weir_http_take **api)
 {
     if (!*api)

@@ -55,7 +55,6 @@ const struct weir_listen_address *weir_http_take_address(
 /* Certificates were reloaded: ends connections of clients that have shown one
  * that isn't valid any more. (Credentials are checked with each request.) */
 void weir_http_take_recheck(struct weir_http_take *api);
-void weir_http_take_stop(struct weir_http_take *api);
 /* NULL inside is legal. */
 void weir_http_take_free(struct weir_http_take **api);
 

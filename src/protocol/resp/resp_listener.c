@@ -154,11 +154,6 @@ void weir_resp_listener_recheck(struct weir_resp_listener *listener)
         weir_conn_server_each(listener->server, recheck_session, listener);
 }
 
-void weir_resp_listener_stop(struct weir_resp_listener *listener)
-{
-    weir_conn_server_stop(listener->server);
-}
-
 void weir_resp_listener_free(struct weir_resp_listener **listener)
 {
     if (!*listener)

@@ -32,7 +32,6 @@ const struct weir_listen_address *weir_resp_listener_address(
 /* Credentials or certificates were reloaded: ends the connections of peers that
  * have shown one that isn't valid any more. */
 void weir_resp_listener_recheck(struct weir_resp_listener *listener);
-void weir_resp_listener_stop(struct weir_resp_listener *listener);
 /* NULL inside is legal. */
 void weir_resp_listener_free(struct weir_resp_listener **listener);
 

@@ -538,11 +538,6 @@ void weir_rls_listener_recheck(struct weir_rls_listener *listener)
         weir_conn_server_each(listener->server, doubt_calls, NULL);
 }
 
-void weir_rls_listener_stop(struct weir_rls_listener *listener)
-{
-    weir_conn_server_stop(listener->server);
-}
-
 void weir_rls_listener_free(struct weir_rls_listener **listener)
 {
     if (!*listener)

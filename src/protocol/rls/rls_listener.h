@@ -33,7 +33,6 @@ const struct weir_listen_address *weir_rls_listener_address(
  * quotas soon, a ShouldRateLimit at the latest at its message. A peer with a
  * valid credential may begin another. */
 void weir_rls_listener_recheck(struct weir_rls_listener *listener);
-void weir_rls_listener_stop(struct weir_rls_listener *listener);
 /* NULL inside is legal. */
 void weir_rls_listener_free(struct weir_rls_listener **listener);
 

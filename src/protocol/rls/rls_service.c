@@ -47,7 +47,6 @@ struct weir_rls_service {
     const struct weir_rls_rules *rules;    /* NULL: every descriptor names its
                                          * quota */
     struct weir_rls_options options;
-    struct weir_rls_counts counts;
     struct weir_diag diag;                   /* of a refused call */
     const struct weir_protocol_taker *taker; /* the call's; borrowed */
     struct weir_rls_request request;
@@ -420,18 +419,15 @@ static int decide_call(struct weir_rls_service *service, int error,
                        struct weir_rls_header *headers, weir_instant now)
 {
     weir_assert(service->taker);
-    service->counts.calls++;
     if (error == 0) {
         weir_assert(service->request.count <= WEIR_RLS_DESCRIPTORS_MAX);
         find_rules(service);
         error = make_names(service, now);
     }
-    if (error < 0) {
-        service->counts.errors++;
+    if (error < 0)
         return error == WEIR_EDENIED   ? WEIR_GRPC_PERMISSION_DENIED
                : error == WEIR_ETOOBIG ? WEIR_GRPC_RESOURCE_EXHAUSTED
                                        : WEIR_GRPC_INVALID_ARGUMENT;
-    }
     decide_all(service, now);
     *answer = (struct weir_rls_answer){
         .code = service->options.shadow ? WEIR_RLS_OK : overall(service),
@@ -441,7 +437,6 @@ static int decide_call(struct weir_rls_service *service, int error,
     };
     if (service->options.headers != WEIR_RLS_HEADERS_NONE)
         write_headers(service, answer, headers);
-    service->counts.over += answer->code == WEIR_RLS_OVER_LIMIT;
     return WEIR_GRPC_OK;
 }
 
@@ -506,10 +501,4 @@ void weir_rls_service_set_rules(struct weir_rls_service *service,
                                 const struct weir_rls_rules *rules)
 {
     service->rules = rules;
-}
-
-struct weir_rls_counts weir_rls_service_counts(
-    const struct weir_rls_service *service)
-{
-    return service->counts;
 }

@@ -57,10 +57,4 @@ int weir_rls_service_answer_json(struct weir_rls_service *service,
                                  json_t *asked, json_t **out, bool *out_over,
                                  struct weir_text *out_why, weir_instant now);
 
-struct weir_rls_counts {
-    uint64_t calls, errors, over; /* 'over': answers of OVER_LIMIT */
-};
-struct weir_rls_counts weir_rls_service_counts(
-    const struct weir_rls_service *service);
-
 #endif /* WEIR_RLS_ANSWER_H */
