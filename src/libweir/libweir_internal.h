@@ -185,9 +185,10 @@ void weir_reporter_part(struct weir *weir);
 void weir_reporter_close(struct weir *weir);
 /* In a child: joins the parent's table, or gets an empty one. */
 void weir_reporter_forked(struct weir *weir);
-/* As the public calls. */
-int weir_reporter_ready(struct weir *weir, weir_duration timeout);
-int weir_reporter_sync(struct weir *weir, weir_duration timeout);
+/* Waits for the reporter's word: it is ready ('wanted' 0), or has answered so many
+ * calls of weir_sync(). As weir_ready() and weir_sync(). */
+int weir_reporter_wait(struct weir *weir, uint64_t wanted,
+                       weir_duration timeout);
 void weir_reporter_status(const struct weir *weir, struct weir_status *out);
 
 /* ---- libweir_event_queue.c ---- */

@@ -284,55 +284,49 @@ void weir_close(struct weir *weir)
 
 /* ---- Ready, sync, status ---- */
 
-/* Under the mutex: waits for 'holds'. */
-static int wait_for_status(struct weir *weir, weir_duration timeout,
-                           bool (*holds)(const struct weir *, uint64_t),
-                           uint64_t argument)
+/* Whether the limiter is ready ('wanted' 0), or the call of weir_sync() with the
+ * number 'wanted' is answered. */
+static bool is_status_reached(const struct weir *weir, uint64_t wanted)
+{
+    return wanted == 0 ? weir->ready : weir->sync_done >= wanted;
+}
+
+static int wait_for_status(struct weir *weir, uint64_t wanted,
+                           weir_duration timeout)
 {
     struct timespec deadline =
         weir_timespec_of(weir_after(weir_clock_now(), timeout));
     int timed_out = 0;
-    while (!holds(weir, argument) && !weir->closing && timed_out == 0)
+    pthread_mutex_lock(&weir->mutex);
+    while (!is_status_reached(weir, wanted) && !weir->closing && timed_out == 0)
         timed_out =
             pthread_cond_timedwait(&weir->changed, &weir->mutex, &deadline);
-    if (holds(weir, argument))
-        return WEIR_OK;
-    return weir->closing ? WEIR_ECLOSED : WEIR_ETIMEOUT;
-}
-
-static bool is_status_ready(const struct weir *weir, uint64_t argument)
-{
-    (void)argument;
-    return weir->ready;
-}
-
-static bool is_status_synced(const struct weir *weir, uint64_t wanted)
-{
-    return weir->sync_done >= wanted;
+    bool reached = is_status_reached(weir, wanted);
+    int error = weir->closing ? WEIR_ECLOSED : WEIR_ETIMEOUT;
+    pthread_mutex_unlock(&weir->mutex);
+    return reached ? WEIR_OK : error;
 }
 
 int weir_ready(struct weir *weir, weir_duration timeout)
 {
     weir_own_ensure(weir);
-    if (weir->block)
-        return weir_reporter_ready(weir, timeout);
-    pthread_mutex_lock(&weir->mutex);
-    int error = wait_for_status(weir, timeout, is_status_ready, 0);
-    pthread_mutex_unlock(&weir->mutex);
-    return error;
+    return weir->block ? weir_reporter_wait(weir, 0, timeout)
+                       : wait_for_status(weir, 0, timeout);
 }
 
 int weir_sync(struct weir *weir, weir_duration timeout)
 {
     weir_own_ensure(weir);
-    if (weir->block)
-        return weir_reporter_sync(weir, timeout);
+    if (weir->block) {
+        uint64_t number = weir_fetch_add(&weir->block->sync_wanted, 1) + 1;
+        weir_pump_kick(weir);
+        return weir_reporter_wait(weir, number, timeout);
+    }
     pthread_mutex_lock(&weir->mutex);
     uint64_t wanted = ++weir->sync_wanted;
-    weir_pump_kick(weir);
-    int error = wait_for_status(weir, timeout, is_status_synced, wanted);
     pthread_mutex_unlock(&weir->mutex);
-    return error;
+    weir_pump_kick(weir);
+    return wait_for_status(weir, wanted, timeout);
 }
 
 void weir_status(struct weir *weir, struct weir_status *out)

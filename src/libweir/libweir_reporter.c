@@ -259,16 +259,20 @@ void weir_reporter_forked(struct weir *weir)
 
 /* ---- The other processes ---- */
 
-/* Waits for the reporter's word: until 'holds', or the timeout. */
-static int wait_for_block(struct weir *weir, weir_duration timeout,
-                          bool (*holds)(const struct weir_block *, uint64_t),
-                          uint64_t argument)
+static bool is_block_reached(const struct weir_block *block, uint64_t wanted)
+{
+    return wanted == 0 ? weir_load(&block->ready) != 0
+                       : weir_load(&block->sync_done) >= wanted;
+}
+
+int weir_reporter_wait(struct weir *weir, uint64_t wanted,
+                       weir_duration timeout)
 {
     struct weir_block *block = weir->block;
     weir_instant begun = weir_clock_now();
     for (;;) {
         uint32_t seen = weir_load(&block->changes);
-        if (holds(block, argument))
+        if (is_block_reached(block, wanted))
             return WEIR_OK;
         if (weir_load(&weir->parting))
             return WEIR_ECLOSED;
@@ -279,29 +283,6 @@ static int wait_for_block(struct weir *weir, weir_duration timeout,
         weir_futex_wait(&block->changes, seen,
                         left < WEIR_SECOND ? left : WEIR_SECOND);
     }
-}
-
-static bool is_block_ready(const struct weir_block *block, uint64_t argument)
-{
-    (void)argument;
-    return weir_load(&block->ready) != 0;
-}
-
-static bool is_block_synced(const struct weir_block *block, uint64_t wanted)
-{
-    return weir_load(&block->sync_done) >= wanted;
-}
-
-int weir_reporter_ready(struct weir *weir, weir_duration timeout)
-{
-    return wait_for_block(weir, timeout, is_block_ready, 0);
-}
-
-int weir_reporter_sync(struct weir *weir, weir_duration timeout)
-{
-    uint64_t wanted = weir_fetch_add(&weir->block->sync_wanted, 1) + 1;
-    weir_block_kick(weir->block);
-    return wait_for_block(weir, timeout, is_block_synced, wanted);
 }
 
 void weir_reporter_status(const struct weir *weir, struct weir_status *out)
