@@ -6,6 +6,7 @@
 #include "libweir/libweir_internal.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -82,11 +83,15 @@ void weir_event_send(struct weir *weir, const struct weir_event *event)
         weir->on_event(weir->event_context, event);
 }
 
-struct weir_event weir_event_of(enum weir_event_type type, const char *text)
+void weir_event_report(struct weir *weir, enum weir_event_type type,
+                       const char *format, ...)
 {
     struct weir_event event = { type, weir_clock_now(), 1, "" };
-    snprintf(event.text, sizeof(event.text), "%s", text);
-    return event;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(event.text, sizeof(event.text), format, arguments);
+    va_end(arguments);
+    weir_event_send(weir, &event);
 }
 
 int weir_event_fd(struct weir *weir)

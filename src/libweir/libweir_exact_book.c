@@ -204,25 +204,13 @@ void weir_exact_note(struct weir *weir, struct weir_exact_entry *entry,
 static void send_store_event(struct weir *weir, struct weir_exact_entry *entry,
                              bool away)
 {
-    struct weir_event event =
-        weir_event_of(away ? WEIR_EVENT_EXACT_AWAY : WEIR_EVENT_EXACT_BACK, "");
     char why[100];
     snprintf(why, sizeof(why), "%.99s", entry->why);
     if (away && entry->store)
         weir->exact.functions->why(entry->store, why, sizeof(why));
-    snprintf(event.text, sizeof(event.text), "%.80s%s%s", entry->uri,
-             away ? ": " : "", away ? (why[0] ? why : "no answer") : "");
-    weir_event_send(weir, &event);
-}
-
-static void send_book_full(struct weir *weir)
-{
-    struct weir_event event = weir_event_of(WEIR_EVENT_EXACT_AWAY, "");
-    snprintf(event.text, sizeof(event.text),
-             "%.80s: no room for this store; a limiter keeps at most %d until "
-             "it is opened again",
-             weir->exact.lost, WEIR_EXACT_STORES_MAX);
-    weir_event_send(weir, &event);
+    weir_event_report(
+        weir, away ? WEIR_EVENT_EXACT_AWAY : WEIR_EVENT_EXACT_BACK, "%.80s%s%s",
+        entry->uri, away ? ": " : "", away ? (why[0] ? why : "no answer") : "");
 }
 
 void weir_exact_book_send_events(struct weir *weir)
@@ -230,7 +218,10 @@ void weir_exact_book_send_events(struct weir *weir)
     /* acquire: 'lost' was written before. */
     if (weir_load_acquire(&weir->exact.full) == 1) {
         weir_store_relaxed(&weir->exact.full, 2);
-        send_book_full(weir);
+        weir_event_report(weir, WEIR_EVENT_EXACT_AWAY,
+                          "%.80s: no room for this store; a limiter keeps at "
+                          "most %d until it is opened again",
+                          weir->exact.lost, WEIR_EXACT_STORES_MAX);
     }
     uint32_t count = weir_load_acquire(&weir->exact.count);
     for (uint32_t i = 0; i < count; i++) {

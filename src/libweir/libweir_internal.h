@@ -8,7 +8,7 @@
  *     callers' threads                      the background thread
  *     ----------------                      ---------------------
  *     take_calls.c: take, peek, …  -> table <-  pump.c: limiter node, links
- *     permit.c: enter, leave   -> table         link.c: one root's connection
+ *     permit.c: enter, leave   -> table
  *     waiting.c: wait queues        <- mutex, conditions ->
  *     adaptive.c: views of limits       <- events and ticks
  *     stripe.c: a thread's stripe           zones.c: wall clock, time zones
@@ -52,12 +52,9 @@ struct event;
 struct event_base;
 struct weir;
 
-typedef void weir_moved_fn(struct weir *weir);
-
 struct weir_client_link {
     struct weir *weir; /* borrowed */
-    weir_moved_fn *on_moved;
-    uint32_t index; /* of the limiter's link */
+    uint32_t index;    /* of the limiter's link */
     struct weir_address address;
     struct weir_root_link *link;        /* owned */
     struct weir_limiter_view_root seen; /* under the limiter's mutex */
@@ -196,8 +193,10 @@ int weir_event_queue_init(struct weir_event_queue *queue);
 void weir_event_queue_fini(struct weir_event_queue *queue);
 /* To the queue and to the callback. Background thread. */
 void weir_event_send(struct weir *weir, const struct weir_event *event);
-/* One event of now, with a text that is cut to the room for it. */
-struct weir_event weir_event_of(enum weir_event_type type, const char *text);
+/* The same for one event of now; its text is cut to the room for it. */
+void weir_event_report(struct weir *weir, enum weir_event_type type,
+                       const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* ---- libweir_stripe.c ---- */
 int weir_stripes_init(struct weir *weir);
@@ -251,17 +250,6 @@ struct weir_pump_owner {
 int weir_pump_start(struct weir *weir, const struct weir_pump_owner *owner);
 /* Asks the thread to end, waits for it, frees loop and links. */
 void weir_pump_stop(struct weir *weir);
-
-/* ---- libweir_link.c ---- */
-/* 'on_moved': called when a message or the link's end has changed the limiter
- * node. */
-int weir_client_link_init(struct weir *weir, uint32_t index,
-                          weir_moved_fn *on_moved);
-void weir_client_link_connect(struct weir_client_link *link);
-/* Sends a message; a link that can't is dropped. */
-void weir_client_link_send(struct weir_client_link *link,
-                           const struct weir_message *message);
-void weir_client_link_fini(struct weir_client_link *link);
 
 /* ---- libweir_own.c ---- */
 /* 'become': makes the limiter this process's own; once in each child. */

@@ -66,7 +66,8 @@ static int set_limiter_name(struct weir *weir, const char *name)
 static void send_open_refused(const struct weir_options *options,
                               enum weir_event_type type, const char *why)
 {
-    struct weir_event event = weir_event_of(type, why);
+    struct weir_event event = { type, weir_clock_now(), 1, "" };
+    snprintf(event.text, sizeof(event.text), "%s", why);
     if (options->on_event)
         options->on_event(options->event_context, &event);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * libweir/libweir_pump.c - the background thread: a loop around the limiter
- * node.
+ * node, and the links that pass its messages to roots and back.
  *
  * It sleeps until the node's deadline, bytes from a root, or a kick: a write
  * to an eventfd by a decision that used up some slack. It blocks all signals
@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <event2/event.h>
+#include <stdio.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -110,6 +111,22 @@ static bool is_pump_idle(const struct weir *weir)
     return weir_limiter_settled(weir->limiter) && !is_pump_sending(weir);
 }
 
+/* Sends a message; a link that can't is dropped. */
+static void send_link_message(struct weir_client_link *link,
+                              const struct weir_message *message)
+{
+    struct weir *weir = link->weir;
+    size_t size = weir_v1_size(message);
+    char *out =
+        weir_mem_grow(&weir_mem_system, weir->out, 1, &weir->out_size, size);
+    if (!out)
+        return; /* the limiter sends it again */
+    weir->out = out;
+    size_t len = weir_v1_encode(message, out, size);
+    weir_assert(len == size);
+    weir_root_link_send(link->link, out, len);
+}
+
 /* Drains the limiter's messages and events, sets the timer. */
 static void run_pump(struct weir *weir)
 {
@@ -118,7 +135,7 @@ static void run_pump(struct weir *weir)
     struct weir_message message;
     weir_exact_root_ask(weir, now);
     while (weir_limiter_next(weir->limiter, &index, &message, now))
-        weir_client_link_send(&weir->link[index], &message);
+        send_link_message(&weir->link[index], &message);
     weir_exact_root_answer(weir);
     prepare_quotas(weir, now);
     send_node_events(weir);
@@ -128,6 +145,105 @@ static void run_pump(struct weir *weir)
     if (weir->stopping && (is_pump_idle(weir) || now >= weir->stop_at))
         event_base_loopbreak(weir->base);
     sleep_till_due(weir, now);
+}
+
+/* ---- Links to roots ---- */
+
+/* The state for views (limiter_view.c). 'why' NULL: unchanged. */
+static void note_link_state(struct weir_client_link *link, bool up,
+                            const char *why)
+{
+    pthread_mutex_lock(&link->weir->mutex);
+    link->seen.up = up;
+    if (why)
+        snprintf(link->seen.why, sizeof link->seen.why, "%s", why);
+    pthread_mutex_unlock(&link->weir->mutex);
+}
+
+static void note_link_received(struct weir_client_link *link, weir_instant now)
+{
+    pthread_mutex_lock(&link->weir->mutex);
+    link->seen.heard_at = now;
+    pthread_mutex_unlock(&link->weir->mutex);
+}
+
+static void on_link_up(void *context)
+{
+    struct weir_client_link *link = context;
+    note_link_state(link, true, "");
+    weir_limiter_link(link->weir->limiter, link->index, true, weir_clock_now());
+    run_pump(link->weir);
+}
+
+static int on_link_bytes(void *context, const void *bytes, size_t len)
+{
+    struct weir_client_link *link = context;
+    struct weir *weir = link->weir;
+    struct weir_message message;
+    weir_instant now = weir_clock_now();
+    int error = weir_v1_decode(bytes, len, false, &weir->arena, &message);
+    if (error == 0)
+        error = weir_limiter_receive(weir->limiter, link->index, &message, now);
+    if (error < 0)
+        return error;
+    note_link_received(link, now);
+    run_pump(weir);
+    return 0;
+}
+
+static void on_link_down(void *context, const char *why)
+{
+    struct weir_client_link *link = context;
+    weir_instant now = weir_clock_now();
+    weir_limiter_link(link->weir->limiter, link->index, false, now);
+    note_link_state(link, false, why);
+    if (why)
+        weir_event_report(link->weir, WEIR_EVENT_ROOT_DOWN, "%.100s: %.88s",
+                          weir_root_link_text(link->link), why);
+    run_pump(link->weir);
+}
+
+static void on_link_credential(void *context, const char *why)
+{
+    struct weir_client_link *link = context;
+    weir_event_report(link->weir, WEIR_EVENT_CREDENTIAL, "%s", why);
+}
+
+static int make_client_link(struct weir *weir, uint32_t index)
+{
+    struct weir_client_link *link = &weir->link[index];
+    weir_assert(index < weir->link_count && !link->link);
+    link->weir = weir;
+    link->index = index;
+    struct weir_root_link_options options = {
+        .base = weir->base,
+        .address = &link->address,
+        .login = weir->login,
+        .handler = { .context = link,
+                     .on_up = on_link_up,
+                     .on_bytes = on_link_bytes,
+                     .on_down = on_link_down,
+                     .on_file = on_link_credential },
+    };
+    link->link = weir_root_link_new(&options);
+    if (!link->link)
+        return WEIR_ENOMEM;
+    pthread_mutex_lock(&weir->mutex);
+    link->seen = (struct weir_limiter_view_root){ .why = "not tried yet" };
+    snprintf(link->seen.address, sizeof link->seen.address, "%s",
+             weir_root_link_text(link->link));
+    pthread_mutex_unlock(&weir->mutex);
+    return WEIR_OK;
+}
+
+static void free_client_link(struct weir_client_link *link)
+{
+    weir_root_link_free(&link->link);
+    if (!link->weir) /* none was begun */
+        return;
+    pthread_mutex_lock(&link->weir->mutex);
+    link->seen.address[0] = '\0';
+    pthread_mutex_unlock(&link->weir->mutex);
 }
 
 /* ---- The loop ---- */
@@ -180,12 +296,11 @@ static void *run_pump_thread(void *context)
     if (weir->pump_owner)
         weir->pump_owner->begin(weir);
     if (weir->tell_forked) {
-        struct weir_event event = weir_event_of(WEIR_EVENT_FORKED, "");
         weir->tell_forked = false;
-        weir_event_send(weir, &event);
+        weir_event_report(weir, WEIR_EVENT_FORKED, "%s", "");
     }
     for (uint32_t i = 0; i < weir->link_count; i++)
-        weir_client_link_connect(&weir->link[i]);
+        weir_root_link_connect(weir->link[i].link);
     on_pump_time(-1, 0, weir);
     event_base_loop(weir->base, EVLOOP_NO_EXIT_ON_EMPTY);
     return NULL;
@@ -227,7 +342,7 @@ static int make_pump_loop(struct weir *weir)
         event_add(weir->kick_event, NULL) < 0)
         return WEIR_ENOMEM;
     for (uint32_t i = 0; i < weir->link_count; i++) {
-        int error = weir_client_link_init(weir, i, run_pump);
+        int error = make_client_link(weir, i);
         if (error < 0)
             return error;
     }
@@ -237,7 +352,7 @@ static int make_pump_loop(struct weir *weir)
 static void free_pump_loop(struct weir *weir)
 {
     for (uint32_t i = 0; i < weir->link_count; i++)
-        weir_client_link_fini(&weir->link[i]);
+        free_client_link(&weir->link[i]);
     weir_assert(!weir->thread_runs);
     if (weir->kick_event)
         event_free(weir->kick_event);

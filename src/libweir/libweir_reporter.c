@@ -45,8 +45,7 @@ static void begin_reporter(struct weir *weir)
     weir->sync_begun = weir->sync_done = weir_load(&block->sync_done);
     pthread_mutex_unlock(&weir->mutex);
     weir_pump_wake(weir); /* a caller may be waiting already */
-    struct weir_event event = weir_event_of(WEIR_EVENT_REPORTER, "");
-    weir_event_send(weir, &event);
+    weir_event_report(weir, WEIR_EVENT_REPORTER, "%s", "");
 }
 
 /* On it: publishes the status for other members and the handover to a
@@ -229,14 +228,13 @@ void weir_reporter_close(struct weir *weir)
  * reading it. */
 static void make_own_table(struct weir *weir)
 {
-    struct weir_event event = weir_event_of(
-        WEIR_EVENT_TABLE,
-        "the table has no entry left for a child of fork(): it lets all pass");
     while (weir_table_make(weir) < 0)
         nanosleep(&(struct timespec){ .tv_nsec = WEIR_MILLISECOND }, NULL);
     weir->block = NULL;
     weir->unmaps = false;
-    weir_event_send(weir, &event);
+    weir_event_report(weir, WEIR_EVENT_TABLE,
+                      "the table has no entry left for a child of fork(): it "
+                      "lets all pass");
 }
 
 void weir_reporter_forked(struct weir *weir)

@@ -10,7 +10,6 @@
 
 #include "libweir/libweir_internal.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "io/clock.h"
@@ -31,21 +30,9 @@ struct looking {
     int64_t at;    /* seconds since 1970 */
     int64_t until; /* when the first zone changes */
     bool anew;
-    weir_instant now;
     unsigned kept;
     struct kept_zone zone[ZONES_KEPT];
 };
-
-static void send_unknown_zone(const struct looking *looking,
-                              struct weir_text zone, const char *why)
-{
-    struct weir_event event = { .type = WEIR_EVENT_ZONE,
-                                .at = looking->now,
-                                .count = 1 };
-    snprintf(event.text, sizeof(event.text), "%.*s: %.100s", (int)zone.len,
-             zone.p, why);
-    weir_event_send(looking->weir, &event);
-}
 
 static int32_t look_up_zone(struct looking *looking, struct weir_text zone)
 {
@@ -54,7 +41,8 @@ static int32_t look_up_zone(struct looking *looking, struct weir_text zone)
     int32_t offset_s = 0;
     if (weir_zone_at(zone, looking->at, &offset_s, &until, &diag) < 0 &&
         looking->anew)
-        send_unknown_zone(looking, zone, diag.text);
+        weir_event_report(looking->weir, WEIR_EVENT_ZONE, "%.*s: %.100s",
+                          (int)zone.len, zone.p, diag.text);
     if (until < looking->until)
         looking->until = until;
     return offset_s;
@@ -90,7 +78,6 @@ void weir_zones_follow(struct weir *weir, bool anew, weir_instant now)
         .at = (int64_t)((now + offset) / WEIR_SECOND),
         .until = INT64_MAX,
         .anew = anew,
-        .now = now,
     };
     weir_table_set_zones(weir->table, zone_offset, &looking);
     weir->zones_at = now + LOOK_AGAIN;
