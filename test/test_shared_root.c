@@ -29,21 +29,31 @@ static void way_close(void *client)
     weir_close(client);
 }
 
+static int step_at_root(void *client, const char *key,
+                        const struct weir_algorithm_ask *ask,
+                        struct weir_algorithm_answer *out,
+                        weir_duration deadline)
+{
+    struct weir_away away = { .deadline = deadline, .store = "root" };
+    away.name_len = (uint8_t)snprintf(away.name, sizeof away.name, "%s", key);
+    return weir_exact_step(client, &away, ask, out);
+}
+
 static int way_step(void *client, const char *key,
                     const struct shared_wish *wish,
                     const struct weir_algorithm_ask *ask,
                     struct weir_algorithm_answer *out, weir_duration deadline)
 {
     (void)wish;
-    return weir_exact_root_step(client, weir_text_of(key), ask, out, deadline);
+    return step_at_root(client, key, ask, out, deadline);
 }
 
 static bool way_is_up(void *client)
 {
     struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_PEEK };
     struct weir_algorithm_answer answer;
-    return weir_exact_root_step(client, WEIR_TEXT("await"), &ask, &answer,
-                                WEIR_SHARED_DEADLINE) == 0;
+    return step_at_root(client, "await", &ask, &answer, WEIR_SHARED_DEADLINE) ==
+           0;
 }
 
 static bool way_start(void)

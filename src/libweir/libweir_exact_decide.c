@@ -35,7 +35,6 @@
 
 #include "core/base/atomic.h"
 #include "core/base/rng.h"
-#include "core/table/link_exact.h"
 
 #define CLOSED_RETRY WEIR_SECOND
 /* The next leave can't be predicted; as STOP_RETRY of the table. */
@@ -167,26 +166,6 @@ static void answer_stale(struct asking *asking, uint32_t link,
     answer_pass(out);
 }
 
-static int step_store(struct weir *weir, const struct weir_away *away,
-                      const struct weir_algorithm_ask *ask,
-                      struct weir_algorithm_answer *out)
-{
-    struct weir_exact_entry *entry = weir_exact_book_find(weir, away->store);
-    struct weir_text key = { away->name, away->name_len };
-    if (!entry || !(entry->root || entry->store))
-        return WEIR_ECONNECT;
-    int error =
-        entry->root
-            ? weir_exact_root_step(weir, key, ask, out, away->deadline)
-            : weir->exact.functions->step(entry->store, key, &away->rule, ask,
-                                          out, away->deadline);
-    /* The caller would sleep for 'wait'; it has set an upper bound. */
-    if (error == 0 && out->wait > ask->wait_max)
-        error = WEIR_EPROTOCOL;
-    weir_exact_note(weir, entry, error);
-    return error;
-}
-
 static void step_link(struct asking *asking, uint32_t link, struct told *out)
 {
     struct weir_away away;
@@ -200,7 +179,8 @@ static void step_link(struct asking *asking, uint32_t link, struct told *out)
     memcpy(out->name, away.name, sizeof(out->name));
     out->name_len = away.name_len;
     out->in_flight = away.rule.algorithm == WEIR_PERMITS;
-    int error = step_store(asking->weir, &away, &asking->ask, &out->answer);
+    int error =
+        weir_exact_step(asking->weir, &away, &asking->ask, &out->answer);
     out->stale = error < 0;
     /* The store may hold it all the same. */
     if (error == WEIR_ETIMEOUT && out->in_flight)
@@ -286,7 +266,7 @@ static void refund_stores(struct asking *asking)
         else if (asking->asked >> link & 1 &&
                  weir_table_away(asking->weir->table, &asking->charge_record,
                                  link, &away))
-            (void)step_store(asking->weir, &away, &back, &ignored);
+            (void)weir_exact_step(asking->weir, &away, &back, &ignored);
     }
 }
 
@@ -391,6 +371,6 @@ void weir_exact_leave(struct weir *weir,
         if (weir_table_away_record(weir->table, weir_stripe_mine(weir),
                                    record->slot[i], &away) &&
             away.rule.algorithm == WEIR_PERMITS)
-            (void)step_store(weir, &away, &ask, &ignored);
+            (void)weir_exact_step(weir, &away, &ask, &ignored);
     }
 }

@@ -7,7 +7,7 @@
 
 #include <pthread.h>
 
-#include "core/table/table.h"
+#include "core/table/link_exact.h"
 #include "libweir/libweir_exact.h"
 
 struct weir;
@@ -56,37 +56,23 @@ uint64_t weir_exact_permit(struct weir *weir);
 void weir_exact_leave(struct weir *weir,
                       const struct weir_permit_record *record, uint64_t permit);
 
-/* ---- libweir_exact_book.c ---- */
+/* ---- libweir_exact_stores.c ---- */
 int weir_exact_book_init(struct weir_exact_book *book,
                          const struct weir_options *options);
 /* No step may be running. */
 void weir_exact_book_fini(struct weir_exact_book *book);
-/* The store of that address, opened if it wasn't; NULL: there are too many. Any
- * thread. */
-struct weir_exact_entry *weir_exact_book_find(struct weir *weir,
-                                              const char *uri);
-/* Notes the result of a step: 0 or an error. Any thread. */
-void weir_exact_note(struct weir *weir, struct weir_exact_entry *entry,
-                     int error);
+/* One step in the store of 'away', which is opened if it wasn't; a root steps
+ * by its own rule of the name. 0, or WEIR_ECONNECT (also: there are too many
+ * stores) or another error of weir_shared_step(). Blocks for the deadline at
+ * most. Any thread but the background one. */
+int weir_exact_step(struct weir *weir, const struct weir_away *away,
+                    const struct weir_algorithm_ask *ask,
+                    struct weir_algorithm_answer *out);
 /* On the thread: opens the stores of all quotas; sends events of changes. */
 void weir_exact_book_prepare(struct weir *weir);
 void weir_exact_book_send_events(struct weir *weir);
-/* In a child: opens its own stores. */
+/* In a child: opens its own stores; no caller waits for a root any more. */
 void weir_exact_book_forked(struct weir_exact_book *book);
-
-/* ---- libweir_exact_root.c ---- */
-/* NULL: no memory. */
-struct weir_exact_root *weir_exact_root_new(void);
-/* No step may be running. NULL is legal. */
-void weir_exact_root_free(struct weir_exact_root *root);
-/* In a child: no caller waits any more. */
-void weir_exact_root_forked(struct weir_exact_root *root);
-/* As weir_shared_step(), by the root's own rule of that name. Any thread but
- * the background one. */
-int weir_exact_root_step(struct weir *weir, struct weir_text key,
-                         const struct weir_algorithm_ask *ask,
-                         struct weir_algorithm_answer *out,
-                         weir_duration deadline);
 /* On the thread: hands the callers' steps to the limiter node, before its
  * messages are sent; and its answers to the callers, after. */
 void weir_exact_root_ask(struct weir *weir, weir_instant now);

@@ -12,9 +12,9 @@
  *     waiting.c: wait queues        <- mutex, conditions ->
  *     adaptive.c: views of limits       <- events and ticks
  *     stripe.c: a thread's stripe           zones.c: wall clock, time zones
- *     exact_decide.c: stores, asked by  exact_book.c: opens stores, sends
- *         the callers themselves            events
- *     exact_root.c: steps that a root makes  <- mutex, conditions ->
+ *     exact_decide.c: chains with       exact_stores.c: opens stores, sends
+ *         exact quotas                      events
+ *     exact_stores.c: steps in them   <- mutex, conditions ->
  *     open.c: open, close, ready   <- mutex, condition ->
  *     block.c: the shared table's memory  <- reporter.c: a watching thread
  *     event_queue.c: events        <- mutex, eventfd   ->
@@ -182,8 +182,8 @@ void weir_reporter_part(struct weir *weir);
 void weir_reporter_close(struct weir *weir);
 /* In a child: joins the parent's table, or gets an empty one. */
 void weir_reporter_forked(struct weir *weir);
-/* Waits for the reporter's word: it is ready ('wanted' 0), or has answered so many
- * calls of weir_sync(). As weir_ready() and weir_sync(). */
+/* Waits for the reporter's word: it is ready ('wanted' 0), or has answered the
+ * call of weir_sync() with that number. As these public calls. */
 int weir_reporter_wait(struct weir *weir, uint64_t wanted,
                        weir_duration timeout);
 void weir_reporter_status(const struct weir *weir, struct weir_status *out);

@@ -285,8 +285,8 @@ void weir_close(struct weir *weir)
 
 /* ---- Ready, sync, status ---- */
 
-/* Whether the limiter is ready ('wanted' 0), or the call of weir_sync() with the
- * number 'wanted' is answered. */
+/* Whether the limiter is ready ('wanted' 0), or the call of weir_sync() with
+ * that number is answered. */
 static bool is_status_reached(const struct weir *weir, uint64_t wanted)
 {
     return wanted == 0 ? weir->ready : weir->sync_done >= wanted;
