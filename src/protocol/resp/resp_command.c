@@ -1,10 +1,647 @@
 /* SPDX-License-Identifier: MIT
- * protocol/resp/resp_command.c - the table of the commands: finds a request's
- * command and runs it; and COMMAND, which shows the table. */
+ * protocol/resp/resp_command.c - the commands of a Redis client, and their
+ * table.
+ *
+ * Commands that client libraries send to any server besides their work: those
+ * with a meaning here are answered as redis-server 7 does, others with its
+ * error. A password is a token of --credentials; a client with a certificate
+ * that has the role needs none. The token alone identifies the user; a user
+ * name sent with it is ignored.
+ *
+ * CL.THROTTLE answers what redis-cell answers, errors included: five numbers
+ * (limited, limit, remaining, seconds to wait, seconds until all is free).
+ * WEIR.TAKE and WEIR.PEEK answer four: 0 or 1 if limited; units that would
+ * still pass; milliseconds to wait, 0 if passed, -1 if never; and the quota
+ * that decided, "" if none did. */
 
+#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
 
+#include "core/quota/throttle_name.h"
 #include "protocol/resp/resp_internal.h"
+
+#define INFO_MAX 2048
+#define QUOTED_MAX 128 /* bytes of a client's text in an error */
+#define TOKEN_MAX 512
+
+/* The argument at 'at'; 0: the command's name. */
+static struct weir_text argument_at(const struct weir_resp_call *call,
+                                    size_t at)
+{
+    weir_assert(at < call->request->count);
+    return call->request->argument[at];
+}
+
+/* In any case of letters. */
+static bool is_word(struct weir_text text, const char *word)
+{
+    return text.len == strlen(word) && strncasecmp(text.p, word, text.len) == 0;
+}
+
+static void write_text(struct weir_resp_call *call, const char *text)
+{
+    weir_resp_bulk(call->out, weir_text_of(text));
+}
+
+/* ---- Short commands ---- */
+
+static void run_ping(struct weir_resp_call *call)
+{
+    if (call->request->count > 2)
+        weir_resp_error(call->out,
+                        "ERR wrong number of arguments for 'ping' command");
+    else if (call->request->count == 2)
+        weir_resp_bulk(call->out, argument_at(call, 1));
+    else
+        weir_resp_simple(call->out, "PONG");
+}
+
+static void run_echo(struct weir_resp_call *call)
+{
+    weir_resp_bulk(call->out, argument_at(call, 1));
+}
+
+/* There is one database, 0. */
+static void run_select(struct weir_resp_call *call)
+{
+    int64_t database;
+    if (!weir_resp_number(argument_at(call, 1), &database))
+        weir_resp_error(call->out,
+                        "ERR value is not an integer or out of range");
+    else if (database != 0)
+        weir_resp_error(call->out, "ERR DB index is out of range");
+    else
+        weir_resp_simple(call->out, "OK");
+}
+
+static void run_quit(struct weir_resp_call *call)
+{
+    weir_resp_simple(call->out, "OK");
+    weir_conn_end(call->conn);
+}
+
+/* redis-benchmark prints these parameters; other names have no value. */
+static void run_config(struct weir_resp_call *call)
+{
+    static const struct {
+        const char *name, *value;
+    } known[] = { { "save", "" }, { "appendonly", "no" } };
+    if (!is_word(argument_at(call, 1), "get") || call->request->count != 3) {
+        weir_resp_error(call->out, "ERR there is CONFIG GET name; an agent is "
+                                   "configured by its command line");
+        return;
+    }
+    for (size_t i = 0; i < WEIR_COUNT_OF(known); i++) {
+        if (!is_word(argument_at(call, 2), known[i].name))
+            continue;
+        weir_resp_map(call->out, 1);
+        write_text(call, known[i].name);
+        write_text(call, known[i].value);
+        return;
+    }
+    weir_resp_map(call->out, 0);
+}
+
+/* ---- Authentication ---- */
+
+void weir_resp_session_fini(struct weir_resp_session *session)
+{
+    free(session->shown);
+    free(session->limited);
+    session->shown = NULL;
+    session->limited = NULL;
+}
+
+static const struct weir_protocol_taker *session_taker(
+    const struct weir_resp_session *session)
+{
+    return session->limited ? session->limited : &weir_protocol_any_taker;
+}
+
+/* Without memory the peer isn't admitted. */
+static void admit_session(struct weir_resp_session *session,
+                          const struct weir_protocol_taker *taker,
+                          const char *shown)
+{
+    bool limited = !taker->names.all;
+    weir_resp_session_fini(session);
+    session->shown = shown ? strdup(shown) : NULL;
+    session->limited = limited ? malloc(sizeof *session->limited) : NULL;
+    session->known =
+        (!shown || session->shown) && (!limited || session->limited);
+    if (session->limited)
+        *session->limited = *taker;
+    weir_assert(!session->known || limited == (session->limited != NULL));
+}
+
+/* False: the error reply is written. */
+static bool log_in(struct weir_resp_call *call, struct weir_text token)
+{
+    const struct weir_protocol_host *host = call->host;
+    char shown[TOKEN_MAX + 8];
+    struct weir_protocol_taker taker;
+    struct weir_diag diag = { 0 };
+    if (!host->admit)
+        return true;
+    bool fits = token.len <= TOKEN_MAX && !memchr(token.p, '\0', token.len);
+    snprintf(shown, sizeof shown, "Bearer %.*s", fits ? (int)token.len : 0,
+             token.p);
+    int error = weir_protocol_admit(host, call->conn, WEIR_PROTOCOL_TAKE, shown,
+                                    &taker, &diag, call->now);
+    if (error == 0)
+        admit_session(call->session, &taker, shown);
+    if (error == WEIR_EDENIED)
+        weir_resp_error(call->out, "NOPERM this token hasn't the role 'take'");
+    else if (error < 0)
+        weir_resp_error(call->out, "WRONGPASS invalid username-password pair "
+                                   "or user is disabled.");
+    return error == 0;
+}
+
+void weir_resp_meet(const struct weir_protocol_host *host,
+                    struct weir_conn *conn, struct weir_resp_session *session,
+                    weir_instant now)
+{
+    struct weir_tls_peer names;
+    struct weir_protocol_taker taker;
+    struct weir_diag diag = { 0 };
+    weir_conn_peer_names(conn, &names);
+    /* A peer without a certificate may still send AUTH: this is no refusal. */
+    session->known = false;
+    if ((!host->admit || names.count > 0) &&
+        weir_protocol_admit(host, conn, WEIR_PROTOCOL_TAKE, "", &taker, &diag,
+                            now) == 0)
+        admit_session(session, &taker, NULL);
+}
+
+bool weir_resp_admit(const struct weir_protocol_host *host,
+                     struct weir_conn *conn, struct weir_resp_session *session,
+                     weir_instant now)
+{
+    struct weir_protocol_taker taker;
+    struct weir_diag diag = { 0 };
+    char shown[TOKEN_MAX + 8] = "";
+    if (session->shown)
+        snprintf(shown, sizeof shown, "%s", session->shown);
+    if (weir_protocol_admit(host, conn, WEIR_PROTOCOL_TAKE, shown, &taker,
+                            &diag, now) < 0)
+        return false;
+    admit_session(session, &taker, session->shown ? shown : NULL);
+    return session->known;
+}
+
+static void run_auth(struct weir_resp_call *call)
+{
+    size_t count = call->request->count;
+    if (count > 3) {
+        weir_resp_error(call->out, "ERR syntax error");
+        return;
+    }
+    if (!call->host->admit && count == 2) {
+        weir_resp_error(call->out,
+                        "ERR AUTH <password> called without any password "
+                        "configured for the default user. Are you sure your "
+                        "configuration is correct?");
+        return;
+    }
+    if (log_in(call, argument_at(call, count - 1)))
+        weir_resp_simple(call->out, "OK");
+}
+
+static void run_reset(struct weir_resp_call *call)
+{
+    struct weir_resp_session *session = call->session;
+    weir_resp_session_fini(session);
+    weir_resp_meet(call->host, call->conn, session, call->now);
+    session->name[0] = '\0';
+    session->protocol = call->out->protocol = 2;
+    weir_resp_simple(call->out, "RESET");
+}
+
+/* False: the error reply is written. */
+static bool set_client_name(struct weir_resp_call *call, struct weir_text name)
+{
+    bool is_sound = name.len <= WEIR_RESP_NAME_MAX;
+    for (size_t i = 0; i < name.len && is_sound; i++)
+        is_sound = name.p[i] > ' ' && name.p[i] <= '~';
+    if (!is_sound) {
+        weir_resp_error(call->out,
+                        "ERR Client names cannot contain spaces, newlines or "
+                        "special characters, and have 63 bytes at most.");
+        return false;
+    }
+    memcpy(call->session->name, name.p, name.len);
+    call->session->name[name.len] = '\0';
+    return true;
+}
+
+static void write_hello(struct weir_resp_call *call)
+{
+    weir_resp_map(call->out, 7);
+    write_text(call, "server");
+    /* Some clients accept no other name. */
+    write_text(call, "redis");
+    write_text(call, "version");
+    write_text(call, "7.0.0");
+    write_text(call, "proto");
+    weir_resp_integer(call->out, call->session->protocol);
+    write_text(call, "id");
+    weir_resp_integer(call->out, (int64_t)call->session->id);
+    write_text(call, "mode");
+    write_text(call, "standalone");
+    write_text(call, "role");
+    write_text(call, "master");
+    write_text(call, "modules");
+    weir_resp_array(call->out, 0);
+}
+
+static void run_hello(struct weir_resp_call *call)
+{
+    size_t count = call->request->count;
+    int64_t protocol = call->session->protocol;
+    size_t at = 2;
+    if (count > 1 && !weir_resp_number(argument_at(call, 1), &protocol)) {
+        weir_resp_error(call->out, "ERR Protocol version is not an integer "
+                                   "or out of range");
+        return;
+    }
+    if (protocol != 2 && protocol != 3) {
+        weir_resp_error(call->out, "NOPROTO unsupported protocol version");
+        return;
+    }
+    while (at < count) {
+        bool is_auth = is_word(argument_at(call, at), "auth") && at + 2 < count;
+        bool is_name =
+            is_word(argument_at(call, at), "setname") && at + 1 < count;
+        if (!is_auth && !is_name) {
+            weir_resp_error(call->out, "ERR Syntax error in HELLO");
+            return;
+        }
+        if (is_auth ? !log_in(call, argument_at(call, at + 2))
+                    : !set_client_name(call, argument_at(call, at + 1)))
+            return;
+        at += is_auth ? 3 : 2;
+    }
+    if (!call->session->known) {
+        weir_resp_error(call->out,
+                        "NOAUTH HELLO must be called with the client already "
+                        "authenticated, otherwise the HELLO <proto> AUTH "
+                        "<user> <pass> option can be used to authenticate "
+                        "the client and select the RESP protocol version at "
+                        "the same time");
+        return;
+    }
+    call->session->protocol = call->out->protocol = (uint8_t)protocol;
+    write_hello(call);
+}
+
+/* ---- CLIENT ---- */
+
+static void run_set_name(struct weir_resp_call *call)
+{
+    if (set_client_name(call, argument_at(call, 2)))
+        weir_resp_simple(call->out, "OK");
+}
+
+static void write_client_name(struct weir_resp_call *call)
+{
+    if (call->session->name[0])
+        write_text(call, call->session->name);
+    else
+        weir_resp_null(call->out);
+}
+
+static void write_client_id(struct weir_resp_call *call)
+{
+    weir_resp_integer(call->out, (int64_t)call->session->id);
+}
+
+/* Accepted without effect. */
+static void accept_silently(struct weir_resp_call *call)
+{
+    weir_resp_simple(call->out, "OK");
+}
+
+static void write_client_info(struct weir_resp_call *call)
+{
+    char text[256];
+    char address[64];
+    weir_conn_peer(call->conn, address);
+    snprintf(text, sizeof text, "id=%" PRIu64 " addr=%s name=%s db=0 resp=%u",
+             call->session->id, address, call->session->name,
+             call->session->protocol);
+    write_text(call, text);
+}
+
+static void run_client(struct weir_resp_call *call)
+{
+    static const struct {
+        const char *name;
+        size_t count; /* with CLIENT and the subcommand */
+        void (*run)(struct weir_resp_call *call);
+    } parts[] = {
+        { "setname", 3, run_set_name },     { "getname", 2, write_client_name },
+        { "id", 2, write_client_id },       { "info", 2, write_client_info },
+        { "setinfo", 4, accept_silently },  { "no-evict", 3, accept_silently },
+        { "no-touch", 3, accept_silently },
+    };
+    struct weir_text name = argument_at(call, 1);
+    for (size_t i = 0; i < WEIR_COUNT_OF(parts); i++) {
+        if (!is_word(name, parts[i].name) ||
+            call->request->count != parts[i].count)
+            continue;
+        parts[i].run(call);
+        return;
+    }
+    char text[128];
+    snprintf(text, sizeof text,
+             "ERR unknown subcommand or wrong number of arguments for '%.*s'. "
+             "Try CLIENT HELP.",
+             name.len < 32 ? (int)name.len : 32, name.p);
+    weir_resp_error(call->out, text);
+}
+
+/* ---- INFO ---- */
+
+static int write_throttle_counts(const struct weir_throttle *throttle,
+                                 char *buf, size_t size)
+{
+    struct weir_throttle_counts keys = weir_throttle_counts(throttle);
+    return snprintf(buf, size,
+                    "throttle_keys:%u\r\n"
+                    "throttle_keys_max:%u\r\n"
+                    "throttle_passed:%" PRIu64 "\r\n"
+                    "throttle_limited:%" PRIu64 "\r\n"
+                    "throttle_evicted:%" PRIu64 "\r\n",
+                    keys.keys, keys.keys_max, keys.passed, keys.limited,
+                    keys.evicted);
+}
+
+static void run_info(struct weir_resp_call *call)
+{
+    char text[INFO_MAX];
+    struct weir_status status;
+    struct weir_conn_counts conns = weir_conn_server_counts(call->server);
+    weir_status(call->host->weir, &status);
+    int len = snprintf(text, sizeof text,
+                       "# Server\r\n"
+                       "redis_version:7.0.0\r\n"
+                       "redis_mode:standalone\r\n"
+                       "weir_version:%s\r\n"
+                       "process_id:%ld\r\n"
+                       "\r\n# Clients\r\n"
+                       "connected_clients:%zu\r\n"
+                       "maxclients:%zu\r\n"
+                       "total_connections_received:%" PRIu64 "\r\n"
+                       "rejected_connections:%" PRIu64 "\r\n"
+                       "\r\n# Weir\r\n"
+                       "roots:%u\r\n"
+                       "roots_up:%u\r\n"
+                       "ready:%d\r\n"
+                       "stale:%d\r\n"
+                       "slots:%u\r\n"
+                       "slots_used:%u\r\n"
+                       "\r\n# Throttle\r\n"
+                       "throttle_sharing:%s\r\n",
+                       call->host->version, (long)getpid(),
+                       weir_conn_server_count(call->server),
+                       weir_protocol_conns_max(call->host), conns.opened,
+                       conns.crowded, status.roots, status.roots_up,
+                       status.ready, status.stale, status.slots,
+                       status.slots_used, call->throttle ? "local" : "counted");
+    if (call->throttle)
+        len += write_throttle_counts(call->throttle, text + len,
+                                     sizeof text - (size_t)len);
+    weir_assert(len > 0 && len < INFO_MAX);
+    weir_resp_bulk(call->out, (struct weir_text){ text, (size_t)len });
+}
+
+/* ---- Errors of a decision ---- */
+
+/* Replies with the host's error: NOPERM for the credential, ERR for the
+ * request. */
+static void refuse_error(struct weir_resp_call *call, int error,
+                         const struct weir_diag *diag)
+{
+    char text[sizeof diag->text + 8];
+    snprintf(text, sizeof text, "%s %s",
+             error == WEIR_EDENIED ? "NOPERM" : "ERR", diag->text);
+    weir_resp_error(call->out, text);
+}
+
+/* ---- CL.THROTTLE ---- */
+
+#define CELL "Cell error: Store error: "
+
+static void refuse_integer(struct weir_resp_call *call, struct weir_text said)
+{
+    char text[QUOTED_MAX + 64];
+    int len = said.len < QUOTED_MAX ? (int)said.len : QUOTED_MAX;
+    snprintf(text, sizeof text, CELL "Couldn't parse as integer: %.*s", len,
+             said.p);
+    weir_resp_error(call->out, text);
+}
+
+/* False: the error reply is written. */
+static bool read_throttle(struct weir_resp_call *call,
+                          struct weir_throttle_ask *out)
+{
+    int64_t *numbers[] = { &out->max_burst, &out->count, &out->period_s,
+                           &out->quantity };
+    size_t count = call->request->count;
+    if (count != 5 && count != 6) {
+        weir_resp_error(call->out,
+                        CELL "Usage: cl.throttle <key> <max_burst> <count "
+                             "per period> <period> [<quantity>]");
+        return false;
+    }
+    out->key = argument_at(call, 1);
+    for (size_t i = 2; i < count; i++) {
+        if (weir_resp_number(argument_at(call, i), numbers[i - 2]))
+            continue;
+        refuse_integer(call, argument_at(call, i));
+        return false;
+    }
+    if (out->count != 0 && out->period_s != 0)
+        return true;
+    weir_resp_error(call->out, CELL "Zero rates are not supported");
+    return false;
+}
+
+static const char *throttle_error(const struct weir_resp_call *call, int error)
+{
+    switch (error) {
+    case WEIR_ETOOBIG:
+        return "ERR a key to throttle by is at most 512 bytes";
+    case WEIR_ENAME:
+        return "ERR a key that the fleet counts is UTF-8 without control "
+               "characters, at most some 200 bytes";
+    case WEIR_ENOMEM:
+        return "OOM no memory for another key";
+    case WEIR_EFULL:
+        return "OOM no room for another key: raise --quotas-max";
+    }
+    return call->throttle ? "ERR a burst, a count and a period can't be below "
+                            "zero"
+                          : "ERR a burst, a count, a period or a quantity is "
+                            "out of range";
+}
+
+/* Whether the taker may charge a key that this process counts: 0, or as
+ * weir_protocol_may(). A key has one cell for all its rates, so the judged
+ * name has a star in place of the rate. A glob that contains a rate doesn't
+ * match that name: it would let its taker charge the key of another tenant's
+ * rate. */
+static int may_throttle_local(const struct weir_resp_call *call,
+                              const struct weir_protocol_taker *taker,
+                              struct weir_text key, struct weir_diag *diag)
+{
+    static const char any_rate[] = WEIR_THROTTLE_PREFIX "*:";
+    char name[sizeof any_rate - 1 + WEIR_THROTTLE_KEY_MAX];
+    size_t len = sizeof any_rate - 1;
+    if (key.len > WEIR_THROTTLE_KEY_MAX)
+        return 0; /* weir_throttle_decide() refuses this key */
+    memcpy(name, any_rate, len);
+    if (key.len > 0)
+        memcpy(name + len, key.p, key.len);
+    return weir_protocol_may(call->host, taker,
+                             (struct weir_text){ name, len + key.len }, diag,
+                             call->now);
+}
+
+static bool may_throttle(struct weir_resp_call *call,
+                         const struct weir_throttle_ask *ask)
+{
+    struct weir_diag diag = { 0 };
+    const struct weir_protocol_taker *taker = session_taker(call->session);
+    if (taker->names.all)
+        return true;
+    int error = call->throttle
+                    ? may_throttle_local(call, taker, ask->key, &diag)
+                    : weir_throttle_counted_may(call->host, taker, ask, &diag,
+                                                call->now);
+    if (error < 0)
+        refuse_error(call, error, &diag);
+    return error == 0;
+}
+
+static void decide_by_key(struct weir_resp_call *call, bool probe)
+{
+    struct weir_throttle_ask ask = { .quantity = 1, .probe = probe };
+    struct weir_throttle_reply reply;
+    if (!read_throttle(call, &ask) || !may_throttle(call, &ask))
+        return;
+    int error =
+        call->throttle
+            ? weir_throttle_decide(call->throttle, &ask, &reply, call->now)
+            : weir_throttle_counted_decide(call->host, &ask, &reply, call->now);
+    if (error < 0) {
+        weir_resp_error(call->out, throttle_error(call, error));
+        return;
+    }
+    weir_resp_array(call->out, 5);
+    weir_resp_integer(call->out, reply.limited);
+    weir_resp_integer(call->out, reply.limit);
+    weir_resp_integer(call->out, reply.remaining);
+    weir_resp_integer(call->out, reply.retry_after_s);
+    weir_resp_integer(call->out, reply.reset_after_s);
+}
+
+static void run_cl_throttle(struct weir_resp_call *call)
+{
+    decide_by_key(call, false);
+}
+
+static void run_cl_probe(struct weir_resp_call *call)
+{
+    decide_by_key(call, true);
+}
+
+static void run_del(struct weir_resp_call *call)
+{
+    int64_t count = 0;
+    /* DEL's keys aren't judged one by one, and may be another tenant's. */
+    if (!session_taker(call->session)->names.all) {
+        weir_resp_error(call->out, "NOPERM a credential that may take from "
+                                   "some quotas alone may not delete keys");
+        return;
+    }
+    if (!call->throttle) {
+        weir_resp_error(call->out, "ERR a key that the fleet counts goes when "
+                                   "it is idle, and not before");
+        return;
+    }
+    for (size_t i = 1; i < call->request->count; i++)
+        count += weir_throttle_forget(call->throttle, argument_at(call, i),
+                                      call->now);
+    weir_resp_integer(call->out, count);
+}
+
+/* ---- WEIR.TAKE ---- */
+
+static int64_t to_milliseconds(const struct weir_reply *reply)
+{
+    if (reply->verdict == WEIR_PASSED)
+        return 0;
+    if (reply->never || reply->retry_after == WEIR_NEVER)
+        return -1;
+    weir_duration most = WEIR_NEVER - WEIR_MILLISECOND;
+    weir_duration wait = reply->retry_after < most ? reply->retry_after : most;
+    return (int64_t)((wait + WEIR_MILLISECOND - 1) / WEIR_MILLISECOND);
+}
+
+static void decide_by_name(struct weir_resp_call *call, bool peek)
+{
+    int64_t weight = 1;
+    struct weir_diag diag = { 0 };
+    struct weir_reply reply = { .verdict = WEIR_PASSED };
+    bool has_weight = call->request->count == 3;
+    if (has_weight && (!weir_resp_number(argument_at(call, 2), &weight) ||
+                       weight < 0 || weight > (int64_t)WEIR_WEIGHT_MAX)) {
+        weir_resp_error(call->out, "ERR a weight is a number from 0 to "
+                                   "4294967296");
+        return;
+    }
+    struct weir_protocol_request ask = { .name = argument_at(call, 1),
+                                         .weight = (uint64_t)weight,
+                                         .peek = peek,
+                                         .taker =
+                                             session_taker(call->session) };
+    if (call->request->count > 3) {
+        weir_resp_error(call->out, "ERR a name and a weight are enough");
+        return;
+    }
+    int error =
+        weir_protocol_decide(call->host, &ask, &reply, &diag, call->now);
+    if (error < 0) {
+        refuse_error(call, error, &diag);
+        return;
+    }
+    weir_resp_array(call->out, 4);
+    weir_resp_integer(call->out, reply.verdict == WEIR_LIMITED);
+    weir_resp_integer(call->out, reply.remaining > INT64_MAX
+                                     ? INT64_MAX
+                                     : (int64_t)reply.remaining);
+    weir_resp_integer(call->out, to_milliseconds(&reply));
+    weir_resp_bulk(call->out,
+                   (struct weir_text){ reply.quota, reply.quota_len });
+}
+
+static void run_take(struct weir_resp_call *call)
+{
+    decide_by_name(call, false);
+}
+
+static void run_peek(struct weir_resp_call *call)
+{
+    decide_by_name(call, true);
+}
+
+/* ---- The table ---- */
 
 struct command {
     const char *name; /* in lower case */
@@ -19,28 +656,28 @@ static void show_commands(struct weir_resp_call *call);
 
 /* The most frequent first. */
 static const struct command commands[] = {
-    { "cl.throttle", -1, false, true, 1, weir_resp_cl_throttle },
-    { "weir.take", -2, false, true, 0, weir_resp_take },
-    { "ping", -1, false, false, 0, weir_resp_ping },
-    { "cl.probe", -1, false, false, 1, weir_resp_cl_probe },
-    { "weir.peek", -2, false, false, 0, weir_resp_peek },
-    { "del", -2, false, true, 1, weir_resp_del },
-    { "echo", 2, false, false, 0, weir_resp_echo },
-    { "select", 2, false, false, 0, weir_resp_select },
-    { "client", -2, false, false, 0, weir_resp_client },
+    { "cl.throttle", -1, false, true, 1, run_cl_throttle },
+    { "weir.take", -2, false, true, 0, run_take },
+    { "ping", -1, false, false, 0, run_ping },
+    { "cl.probe", -1, false, false, 1, run_cl_probe },
+    { "weir.peek", -2, false, false, 0, run_peek },
+    { "del", -2, false, true, 1, run_del },
+    { "echo", 2, false, false, 0, run_echo },
+    { "select", 2, false, false, 0, run_select },
+    { "client", -2, false, false, 0, run_client },
     { "command", -1, false, false, 0, show_commands },
-    { "config", -2, false, false, 0, weir_resp_config },
-    { "info", -1, false, false, 0, weir_resp_info },
-    { "auth", -2, true, false, 0, weir_resp_auth },
-    { "hello", -1, true, false, 0, weir_resp_hello },
-    { "reset", 1, true, false, 0, weir_resp_reset },
-    { "quit", -1, true, false, 0, weir_resp_quit },
+    { "config", -2, false, false, 0, run_config },
+    { "info", -1, false, false, 0, run_info },
+    { "auth", -2, true, false, 0, run_auth },
+    { "hello", -1, true, false, 0, run_hello },
+    { "reset", 1, true, false, 0, run_reset },
+    { "quit", -1, true, false, 0, run_quit },
 };
 
 static const struct command *find_resp_command(struct weir_text name)
 {
     for (size_t i = 0; i < WEIR_COUNT_OF(commands); i++)
-        if (weir_resp_is_word(name, commands[i].name))
+        if (is_word(name, commands[i].name))
             return &commands[i];
     return NULL;
 }
@@ -51,7 +688,7 @@ static void write_command(struct weir_resp_call *call,
                           const struct command *command)
 {
     weir_resp_array(call->out, 6);
-    weir_resp_text(call, command->name);
+    write_text(call, command->name);
     weir_resp_integer(call->out, command->arity);
     weir_resp_array(call->out, 2);
     weir_resp_simple(call->out, command->is_write ? "write" : "readonly");
@@ -65,8 +702,7 @@ static void write_some_commands(struct weir_resp_call *call)
 {
     weir_resp_array(call->out, call->request->count - 2);
     for (size_t i = 2; i < call->request->count; i++) {
-        const struct command *command =
-            find_resp_command(weir_resp_argument(call, i));
+        const struct command *command = find_resp_command(argument_at(call, i));
         if (command)
             write_command(call, command);
         else
@@ -78,7 +714,7 @@ static void write_command_names(struct weir_resp_call *call)
 {
     weir_resp_array(call->out, WEIR_COUNT_OF(commands));
     for (size_t i = 0; i < WEIR_COUNT_OF(commands); i++)
-        weir_resp_text(call, commands[i].name);
+        write_text(call, commands[i].name);
 }
 
 static void write_all_commands(struct weir_resp_call *call)
@@ -91,16 +727,16 @@ static void write_all_commands(struct weir_resp_call *call)
 static void show_commands(struct weir_resp_call *call)
 {
     struct weir_text part =
-        call->request->count > 1 ? weir_resp_argument(call, 1) : WEIR_TEXT("");
+        call->request->count > 1 ? argument_at(call, 1) : WEIR_TEXT("");
     if (part.len == 0)
         write_all_commands(call);
-    else if (weir_resp_is_word(part, "count"))
+    else if (is_word(part, "count"))
         weir_resp_integer(call->out, (int64_t)WEIR_COUNT_OF(commands));
-    else if (weir_resp_is_word(part, "info"))
+    else if (is_word(part, "info"))
         write_some_commands(call);
-    else if (weir_resp_is_word(part, "list"))
+    else if (is_word(part, "list"))
         write_command_names(call);
-    else if (weir_resp_is_word(part, "docs"))
+    else if (is_word(part, "docs"))
         weir_resp_map(call->out, 0);
     else
         weir_resp_error(call->out, "ERR unknown subcommand of 'command': "
@@ -112,17 +748,15 @@ static void show_commands(struct weir_resp_call *call)
 /* In Redis's words. */
 static void refuse_unknown_command(struct weir_resp_call *call)
 {
-    char text[3 * WEIR_RESP_QUOTED_MAX];
-    struct weir_text name = weir_resp_argument(call, 0);
-    int len = snprintf(text, sizeof text,
-                       "ERR unknown command '%.*s', with args beginning with: ",
-                       name.len < WEIR_RESP_QUOTED_MAX ? (int)name.len
-                                                       : WEIR_RESP_QUOTED_MAX,
-                       name.p);
+    char text[3 * QUOTED_MAX];
+    struct weir_text name = argument_at(call, 0);
+    int len =
+        snprintf(text, sizeof text,
+                 "ERR unknown command '%.*s', with args beginning with: ",
+                 name.len < QUOTED_MAX ? (int)name.len : QUOTED_MAX, name.p);
     for (size_t i = 1; i < call->request->count; i++) {
-        struct weir_text said = weir_resp_argument(call, i);
-        if (said.len > WEIR_RESP_QUOTED_MAX ||
-            (size_t)len + said.len + 4 > sizeof text)
+        struct weir_text said = argument_at(call, i);
+        if (said.len > QUOTED_MAX || (size_t)len + said.len + 4 > sizeof text)
             break;
         len += snprintf(text + len, sizeof text - (size_t)len, "'%.*s' ",
                         (int)said.len, said.p);
@@ -145,8 +779,7 @@ void weir_resp_answer(struct weir_resp_call *call)
     weir_assert(call->session->id != 0);
     if (count == 0)
         return;
-    const struct command *command =
-        find_resp_command(weir_resp_argument(call, 0));
+    const struct command *command = find_resp_command(argument_at(call, 0));
     if (!call->session->known && !(command && command->is_open)) {
         weir_resp_error(call->out, "NOAUTH Authentication required.");
         return;

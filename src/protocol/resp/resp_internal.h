@@ -1,20 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * protocol/resp/resp_internal.h - one command of a Redis client, for the files
- * that run it. */
+ * protocol/resp/resp_internal.h - one command of a Redis client: between its
+ * connection and its execution. */
 
 #ifndef WEIR_RESP_INTERNAL_H
 #define WEIR_RESP_INTERNAL_H
-
-#include <string.h>
-#include <strings.h>
 
 #include "codec/resp.h"
 #include "io/conn.h"
 #include "protocol/resp/resp_listener.h"
 #include "protocol/resp/throttle_counted.h"
 
-#define WEIR_RESP_NAME_MAX 63    /* bytes that CLIENT SETNAME accepts */
-#define WEIR_RESP_QUOTED_MAX 128 /* bytes of a client's text in an error */
+#define WEIR_RESP_NAME_MAX 63 /* bytes that CLIENT SETNAME accepts */
 /* No reply is longer: an echo of the longest request, or INFO. */
 #define WEIR_RESP_REPLY_MAX (WEIR_RESP_REQUEST_MAX + 4096)
 
@@ -40,36 +36,9 @@ struct weir_resp_call {
     weir_instant now;
 };
 
-/* The argument at 'at'; 0: the command's name. */
-static inline struct weir_text weir_resp_argument(
-    const struct weir_resp_call *call, size_t at)
-{
-    weir_assert(at < call->request->count);
-    return call->request->argument[at];
-}
-
-/* In any case of letters. */
-static inline bool weir_resp_is_word(struct weir_text text, const char *word)
-{
-    return text.len == strlen(word) && strncasecmp(text.p, word, text.len) == 0;
-}
-
-static inline void weir_resp_text(struct weir_resp_call *call, const char *text)
-{
-    weir_resp_bulk(call->out, weir_text_of(text));
-}
-
 /* Replies to one request. */
 void weir_resp_answer(struct weir_resp_call *call);
 
-/* ---- resp_decide.c: commands that decide ---- */
-void weir_resp_cl_throttle(struct weir_resp_call *call);
-void weir_resp_cl_probe(struct weir_resp_call *call);
-void weir_resp_del(struct weir_resp_call *call);
-void weir_resp_take(struct weir_resp_call *call);
-void weir_resp_peek(struct weir_resp_call *call);
-
-/* ---- resp_client.c: general commands of a server ---- */
 /* Authenticates a new session by its connection alone, before its first
  * command. */
 void weir_resp_meet(const struct weir_protocol_host *host,
@@ -81,18 +50,5 @@ bool weir_resp_admit(const struct weir_protocol_host *host,
                      weir_instant now);
 /* Frees what the session owns. */
 void weir_resp_session_fini(struct weir_resp_session *session);
-/* The taker of the session's requests. */
-const struct weir_protocol_taker *weir_resp_taker(
-    const struct weir_resp_session *session);
-void weir_resp_ping(struct weir_resp_call *call);
-void weir_resp_echo(struct weir_resp_call *call);
-void weir_resp_select(struct weir_resp_call *call);
-void weir_resp_auth(struct weir_resp_call *call);
-void weir_resp_hello(struct weir_resp_call *call);
-void weir_resp_client(struct weir_resp_call *call);
-void weir_resp_config(struct weir_resp_call *call);
-void weir_resp_info(struct weir_resp_call *call);
-void weir_resp_reset(struct weir_resp_call *call);
-void weir_resp_quit(struct weir_resp_call *call);
 
 #endif /* WEIR_RESP_INTERNAL_H */
