@@ -6,7 +6,7 @@
  *              \                      /
  *        struct weir_view_source: facts, usages, the rule of a name
  *                        |
- *     /v1/live /v1/events /v1/recent /v1/why /v1/usage      (view_*.c)
+ *     /v1/live /v1/events /v1/recent /v1/why /v1/usage        (view.c)
  *                        |
  *                    one page
  *
