@@ -31,6 +31,7 @@
 #include "core/quota/glob.h"
 #include "core/quota/quota.h"
 #include "core/quota/quota_text.h"
+#include "io/clock.h"
 #include "io/file_stamp.h"
 
 #define DIGEST_SIZE SHA256_DIGEST_LENGTH
@@ -196,21 +197,13 @@ static size_t split_words(struct weir_text line, struct weir_text *out_words)
     return count;
 }
 
-static int value_of_hex_digit(char c)
-{
-    const char *digits = "0123456789abcdef";
-    char lower = c >= 'A' && c <= 'F' ? (char)(c - 'A' + 'a') : c;
-    const char *found = c ? strchr(digits, lower) : NULL;
-    return found ? (int)(found - digits) : -1;
-}
-
 static bool parse_digest(struct weir_text hex, unsigned char *out)
 {
     if (hex.len != 2 * DIGEST_SIZE)
         return false;
     for (size_t i = 0; i < DIGEST_SIZE; i++) {
-        int high = value_of_hex_digit(hex.p[2 * i]);
-        int low = value_of_hex_digit(hex.p[2 * i + 1]);
+        int high = OPENSSL_hexchar2int((unsigned char)hex.p[2 * i]);
+        int low = OPENSSL_hexchar2int((unsigned char)hex.p[2 * i + 1]);
         if (high < 0 || low < 0)
             return false;
         out[i] = (unsigned char)(high << 4 | low);
@@ -265,15 +258,13 @@ static int add_credential(struct set *set, const struct credential *credential,
                              "more than 10000 credentials; let several "
                              "services share a certificate's glob",
                              NULL);
-    if (set->count == set->capacity) {
-        size_t capacity = set->capacity ? 2 * set->capacity : 16;
-        struct credential *list = realloc(set->list, capacity * sizeof *list);
-        if (!list)
-            return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                                 NULL);
-        set->list = list;
-        set->capacity = capacity;
-    }
+    struct credential *list =
+        weir_mem_grow(&weir_mem_system, set->list, sizeof *list, &set->capacity,
+                      set->count + 1);
+    if (!list)
+        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
+                             NULL);
+    set->list = list;
     weir_assert(set->count < set->capacity);
     set->list[set->count++] = *credential;
     return 0;
@@ -372,7 +363,7 @@ static void set_fini(struct set *set)
     if (set->text)
         OPENSSL_cleanse(set->text, set->len);
     free(set->text);
-    free(set->list);
+    weir_mem_system.free(NULL, set->list, set->capacity * sizeof *set->list);
     *set = (struct set){ 0 };
 }
 

@@ -41,14 +41,13 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/hash.h"
+#include "io/clock.h"
 #include "io/h2.h"
 #include "protocol/http_take/http_take_internal.h"
 
-#define ROOM_FIRST 8 /* permits of a connection, at first */
 #define EXCEEDED \
     "https://iana.org/assignments/http-problem-types#quota-exceeded"
 #define INTEGER_MAX 999999999999999u /* largest integer of RFC 9651 */
@@ -422,20 +421,15 @@ static struct weir_http_take_record *find_record(
 static struct weir_http_take_record *find_room(
     struct weir_http_take_permits *permits)
 {
-    size_t room = permits->room ? 2 * permits->room : ROOM_FIRST;
-    if (permits->count < permits->room)
-        return find_record(permits, 0);
-    if (room > WEIR_HTTP_TAKE_PERMITS_MAX)
+    if (permits->count == WEIR_HTTP_TAKE_PERMITS_MAX)
         return NULL;
     struct weir_http_take_record *held =
-        realloc(permits->held, room * sizeof(*permits->held));
+        weir_mem_grow(&weir_mem_system, permits->held, sizeof *held,
+                      &permits->room, permits->count + 1);
     if (!held)
         return NULL;
-    memset(held + permits->room, 0,
-           (room - permits->room) * sizeof(*permits->held));
     permits->held = held;
-    permits->room = room;
-    weir_assert(permits->count < room && room <= WEIR_HTTP_TAKE_PERMITS_MAX);
+    weir_assert(permits->count < permits->room);
     return find_record(permits, 0);
 }
 
@@ -456,7 +450,8 @@ void weir_http_take_permits_end(struct weir_http_take_permits *permits)
         if (permits->held[i].number != 0)
             leave_record(permits, &permits->held[i], WEIR_PERMIT_IGNORED, 0);
     weir_assert(permits->count == 0);
-    free(permits->held);
+    weir_mem_system.free(NULL, permits->held,
+                         permits->room * sizeof *permits->held);
     *permits = (struct weir_http_take_permits){ .held = NULL };
 }
 

@@ -31,6 +31,7 @@
 
 #include "codec/rls_name.h"
 #include "core/base/hash.h"
+#include "io/clock.h"
 #include "io/h2.h"
 
 #define SHARES_SIZE 4096u /* hash lists of shares; a power of two */
@@ -299,14 +300,12 @@ static bool add_action(struct weir_rlqs_service *service,
     size_t size = weir_rlqs_size(action);
     if (size > WEIR_H2_MESSAGE_MAX - service->out_len)
         return false;
-    if (size > service->out_size - service->out_len) {
-        size_t grown_size = 2 * (service->out_len + size);
-        unsigned char *grown = realloc(service->out, grown_size);
-        if (!grown)
-            return false;
-        service->out = grown;
-        service->out_size = grown_size;
-    }
+    unsigned char *grown =
+        weir_mem_grow(&weir_mem_system, service->out, 1, &service->out_size,
+                      service->out_len + size);
+    if (!grown)
+        return false;
+    service->out = grown;
     service->out_len +=
         weir_rlqs_encode(action, service->out + service->out_len);
     return true;
@@ -563,6 +562,6 @@ void weir_rlqs_service_free(struct weir_rlqs_service *service)
 {
     if (!service)
         return;
-    free(service->out);
+    weir_mem_system.free(NULL, service->out, service->out_size);
     free(service);
 }
