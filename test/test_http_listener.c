@@ -37,7 +37,7 @@ struct world {
 
 static bool is_path(const struct weir_http_call *call, const char *path)
 {
-    return weir_text_equal(weir_http_path(call->request->target),
+    return weir_text_equal(weir_uri_split(call->request->target).path,
                            weir_text_of(path));
 }
 

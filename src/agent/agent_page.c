@@ -27,7 +27,7 @@
 #include <unistd.h>
 
 #include "front/http_problem.h"
-#include "front/query.h"
+#include "front/uri.h"
 #include "front/view.h"
 #include "io/clock.h"
 #include "libweir/limiter_view.h"

@@ -120,13 +120,6 @@ static void make_problem(struct weir_http_call *call, int status,
 
 /* ---- Functions for handlers ---- */
 
-struct weir_text weir_http_path(struct weir_text target)
-{
-    const char *query = memchr(target.p, '?', target.len);
-    size_t len = query ? (size_t)(query - target.p) : target.len;
-    return (struct weir_text){ target.p, len };
-}
-
 const char *weir_http_header(const struct weir_http_call *call,
                              const char *name, char buf[WEIR_HTTP_VALUE_MAX])
 {
@@ -142,13 +135,15 @@ const char *weir_http_header(const struct weir_http_call *call,
 
 bool weir_http_file(struct weir_http_call *call)
 {
-    const struct weir_page_file *file =
-        weir_text_equal(call->method, WEIR_TEXT("GET"))
-            ? weir_page_file_find(weir_http_path(call->request->target))
-            : NULL;
-    if (file)
+    struct weir_text path = weir_uri_split(call->request->target).path;
+    if (!weir_text_equal(call->method, WEIR_TEXT("GET")))
+        return false;
+    const struct weir_page_file *file = weir_page_files;
+    while (file->path && !weir_text_equal(path, weir_text_of(file->path)))
+        file++;
+    if (file->path)
         weir_http_reply_file(&call->reply, file, call->request);
-    return file != NULL;
+    return file->path != NULL;
 }
 
 void weir_http_peer_host(const struct weir_http_call *call,
@@ -484,7 +479,7 @@ static bool is_welcome(struct weir_http_call *call)
     };
     if (!asked.origin && !asked.sec_fetch_site && options->takes_forms &&
         options->takes_forms(options->context,
-                             weir_http_path(call->request->target)))
+                             weir_uri_split(call->request->target).path))
         asked.content_type = "application/json";
     switch (weir_origin_check(&listener->own, &asked)) {
     case WEIR_ORIGIN_WELCOME:

@@ -20,6 +20,7 @@
 #define WEIR_HTTP_LISTENER_H
 
 #include "front/http_reply.h"
+#include "front/uri.h"
 #include "io/conn.h"
 
 struct weir_http_listener;
@@ -100,8 +101,6 @@ void weir_http_listener_free(struct weir_http_listener **listener);
 
 /* ---- Functions for handlers ---- */
 
-/* The path of a target, without its query. */
-struct weir_text weir_http_path(struct weir_text target);
 /* A header's value as a string in 'buf'; NULL: absent; "": too long. */
 const char *weir_http_header(const struct weir_http_call *call,
                              const char *name, char buf[WEIR_HTTP_VALUE_MAX]);

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * front/uri.c - percent-encoding, and query parameters.
  *
+ * A parameter is decoded into the caller's memory; a value of the wrong form is
+ * refused with a sentence that names its key.
+ *
  * Names of quotas may contain any character but control characters, also
  * slashes, so that a path can't be split at its slashes after decoding: the
  * rest after "/v1/quotas/" is one name, decoded as a whole. That is why the
@@ -9,7 +12,12 @@
 
 #include "front/uri.h"
 
+#include <openssl/crypto.h>
 #include <string.h>
+
+#include "core/quota/quota.h"
+
+#define VALUE_MAX 20 /* bytes of a flag or a number */
 
 struct weir_uri weir_uri_split(struct weir_text target)
 {
@@ -21,17 +29,6 @@ struct weir_uri weir_uri_split(struct weir_text target)
         .path = { target.p, before },
         .query = { mark + 1, target.len - before - 1 },
     };
-}
-
-static int value_of_hex(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
 }
 
 int weir_uri_decode(struct weir_text text, bool query, char *buf, size_t size)
@@ -46,8 +43,8 @@ int weir_uri_decode(struct weir_text text, bool query, char *buf, size_t size)
         if (c == '%') {
             if (text.len - i < 3)
                 return WEIR_ESYNTAX;
-            int high = value_of_hex(text.p[i + 1]);
-            int low = value_of_hex(text.p[i + 2]);
+            int high = OPENSSL_hexchar2int((unsigned char)text.p[i + 1]);
+            int low = OPENSSL_hexchar2int((unsigned char)text.p[i + 2]);
             if (high < 0 || low < 0)
                 return WEIR_ESYNTAX;
             c = (char)(high << 4 | low);
@@ -103,4 +100,70 @@ bool weir_uri_query(struct weir_text query, const char *key,
         query.len -= step;
     }
     return false;
+}
+
+/* ---- Parameters ---- */
+
+/* The decoded value of 'key', NUL-terminated; "" if it is too long. False:
+ * without the key. */
+static bool short_value(struct weir_text query, const char *key,
+                        char buf[VALUE_MAX + 1])
+{
+    struct weir_text text;
+    if (!weir_uri_query(query, key, &text))
+        return false;
+    int len = weir_uri_decode(text, true, buf, VALUE_MAX);
+    buf[len < 0 ? 0 : len] = '\0';
+    return true;
+}
+
+int weir_query_flag(struct weir_text query, const char *key, bool *out,
+                    struct weir_diag *diag)
+{
+    char value[VALUE_MAX + 1];
+    if (!short_value(query, key, value))
+        return 0;
+    bool on = strcmp(value, "1") == 0 || strcmp(value, "true") == 0;
+    bool off = strcmp(value, "0") == 0 || strcmp(value, "false") == 0;
+    if (!on && !off)
+        return weir_diag_set(diag, WEIR_EINVAL, "write ?", key, "=1 or ?", key,
+                             "=0", NULL);
+    *out = on;
+    return 0;
+}
+
+int weir_query_number(struct weir_text query, const char *key, size_t max,
+                      size_t *out, struct weir_diag *diag)
+{
+    char value[VALUE_MAX + 1];
+    if (!short_value(query, key, value))
+        return 0;
+    uint64_t number = 0;
+    struct weir_text text = weir_text_of(value);
+    if (weir_units_parse(text, &number, NULL) < 0 || number < 1 || number > max)
+        return weir_diag_set(diag, WEIR_EINVAL, "?", key,
+                             "= is a number "
+                             "from 1 on, and not above the page's bound",
+                             NULL);
+    *out = (size_t)number;
+    return 0;
+}
+
+int weir_query_name(struct weir_text query, const char *key, char *buf,
+                    struct weir_text *out, struct weir_diag *diag)
+{
+    struct weir_text text;
+    *out = (struct weir_text){ buf, 0 };
+    if (!weir_uri_query(query, key, &text))
+        return 0;
+    int len = weir_uri_decode(text, true, buf, WEIR_NAME_MAX);
+    if (len == WEIR_ESYNTAX)
+        return weir_diag_set(diag, WEIR_EINVAL, "?", key,
+                             "= has a '%' without two hexadecimal digits",
+                             NULL);
+    if (len < 0)
+        return weir_diag_set(diag, WEIR_EINVAL, "?", key,
+                             "= is longer than a name can be, 255 bytes", NULL);
+    out->len = (size_t)len;
+    return 0;
 }

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "front/page_file.h"
-#include "front/query.h"
 #include "front/recent.h"
 #include "io/clock.h"
 

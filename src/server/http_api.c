@@ -146,7 +146,7 @@ static bool admit_head(void *context, struct weir_http_call *call,
 static bool is_stream(const struct weir_http_call *call)
 {
     return !call->is_head && weir_text_equal(call->method, WEIR_TEXT("GET")) &&
-           weir_text_equal(weir_http_path(call->request->target),
+           weir_text_equal(weir_uri_split(call->request->target).path,
                            WEIR_TEXT(WEIR_PAGE_EVENTS));
 }
 

@@ -294,7 +294,7 @@ static void write_reader(const struct weir_http_take_call *call)
 /* Answers a path that is no route: a view of the page, or 404. */
 static void answer_no_route(const struct weir_http_take_call *call)
 {
-    struct weir_text path = weir_http_path(call->http->request->target);
+    struct weir_text path = weir_uri_split(call->http->request->target).path;
     bool is_get = weir_text_equal(call->http->method, WEIR_TEXT("GET"));
     if (!is_get || !answer_view(call))
         weir_http_take_problem(
@@ -323,7 +323,7 @@ static bool check_head(void *context, struct weir_http_call *http,
 {
     const struct weir_http_take_call call = make_take_call(context, http, now);
     const struct route *route =
-        find_api_route(weir_http_path(http->request->target));
+        find_api_route(weir_uri_split(http->request->target).path);
     /* A browser that opens the page has no credential yet, and the page's files
      * hold no data of the limiter. */
     if (call.api->views && weir_http_file(http))
@@ -347,7 +347,7 @@ static void answer_request(void *context, struct weir_http_call *http,
 {
     const struct weir_http_take_call call = make_take_call(context, http, now);
     const struct route *route =
-        find_api_route(weir_http_path(http->request->target));
+        find_api_route(weir_uri_split(http->request->target).path);
     if (route)
         route->run(&call);
     else

@@ -6,7 +6,7 @@
 
 #include <jansson.h>
 
-#include "front/query.h"
+#include "front/uri.h"
 #include "front/view.h"
 #include "server/admin/admin.h"
 
