@@ -139,7 +139,7 @@ static void no_credentials_let_every_peer_in(void **state)
     assert_int_equal(
         weir_authorization_identify(&authorizer, &caller, &identity, NULL, 1),
         0);
-    assert_string_equal(identity.who, WEIR_IDENTITY_ANONYMOUS);
+    assert_string_equal(identity.name, WEIR_IDENTITY_ANONYMOUS);
     assert_int_equal(weir_authorization_admit(&authorizer, &caller, &identity,
                                               WEIR_ROLE_ROOT, NULL, 1),
                      0);

@@ -49,7 +49,7 @@ static void assert_is(const struct weir_credentials *credentials,
     struct weir_identity identity;
     assert_int_equal(ask(credentials, name, authorization, &identity), 0);
     assert_int_equal(identity.roles, roles);
-    assert_string_equal(identity.who, who);
+    assert_string_equal(identity.name, who);
 }
 
 static void assert_stranger(const struct weir_credentials *credentials,
@@ -135,7 +135,7 @@ static void certificates_show_names(void **state)
     struct weir_identity identity;
     assert_int_equal(
         weir_credentials_find(c, names, 4, WEIR_TEXT(""), &identity, NULL), 0);
-    assert_string_equal(identity.who, "host-9");
+    assert_string_equal(identity.name, "host-9");
     assert_int_equal(identity.roles, WEIR_ROLE_TAKE | WEIR_ROLE_ROOT);
     weir_credentials_free(&c);
 }

@@ -97,7 +97,7 @@ static int admit_peer(void *context, const struct weir_protocol_peer *guest,
     if (error < 0)
         return error;
     out->names = identity.take;
-    snprintf(out->identity, sizeof out->identity, "%s", identity.who);
+    snprintf(out->identity, sizeof out->identity, "%s", identity.name);
     return 0;
 }
 

@@ -7,28 +7,24 @@
 
 const char *weir_api_name(enum weir_api api)
 {
-    switch (api) {
-    case WEIR_API_GRPC:
-        return "grpc";
-    case WEIR_API_HTTP:
-        return "http";
-    }
-    return "unknown";
+    static const char *const names[WEIR_APIS] = {
+        [WEIR_API_GRPC] = "grpc",
+        [WEIR_API_HTTP] = "http",
+    };
+    weir_assert(api < WEIR_APIS);
+    return names[api];
 }
 
 const char *weir_refusal_name(enum weir_refusal refusal)
 {
-    switch (refusal) {
-    case WEIR_REFUSED_TLS:
-        return "tls";
-    case WEIR_REFUSED_CREDENTIAL:
-        return "credential";
-    case WEIR_REFUSED_ROLE:
-        return "role";
-    case WEIR_REFUSED_NAME:
-        return "name";
-    }
-    return "unknown";
+    static const char *const names[WEIR_REFUSALS] = {
+        [WEIR_REFUSED_TLS] = "tls",
+        [WEIR_REFUSED_CREDENTIAL] = "credential",
+        [WEIR_REFUSED_ROLE] = "role",
+        [WEIR_REFUSED_NAME] = "name",
+    };
+    weir_assert(refusal < WEIR_REFUSALS);
+    return names[refusal];
 }
 
 bool weir_authorization_is_required(const struct weir_authorization *authorizer)
@@ -54,6 +50,7 @@ void weir_authorization_note(struct weir_authorization *authorizer,
                             [WEIR_REFUSED_ROLE] = WEIR_LOG_HTTP_ROLE,
                             [WEIR_REFUSED_NAME] = WEIR_LOG_HTTP_NAME },
     };
+    weir_assert(api < WEIR_APIS && refusal < WEIR_REFUSALS);
     authorizer->refused[api][refusal]++;
     if (authorizer->log)
         weir_log_limited(authorizer->log, kinds[api][refusal], WEIR_LOG_WARNING,
@@ -62,27 +59,27 @@ void weir_authorization_note(struct weir_authorization *authorizer,
 }
 
 int weir_authorization_identify(struct weir_authorization *authorizer,
-                                const struct weir_caller *who,
+                                const struct weir_caller *caller,
                                 struct weir_identity *out,
                                 struct weir_diag *diag, weir_instant now)
 {
     const char *names[WEIR_TLS_NAMES_MAX];
-    size_t count = who->names ? who->names->count : 0;
+    size_t count = caller->names ? caller->names->count : 0;
     for (size_t i = 0; i < count; i++)
-        names[i] = who->names->name[i];
+        names[i] = caller->names->name[i];
     struct weir_diag why = { 0 };
     int error =
         weir_credentials_find(authorizer->credentials, names, count,
-                              weir_text_of(who->authorization), out, &why);
+                              weir_text_of(caller->authorization), out, &why);
     if (error == 0)
         return 0;
-    weir_authorization_note(authorizer, who->api, WEIR_REFUSED_CREDENTIAL,
-                            who->address, why.text, now);
+    weir_authorization_note(authorizer, caller->api, WEIR_REFUSED_CREDENTIAL,
+                            caller->address, why.text, now);
     return weir_diag_set(diag, error, why.text, NULL);
 }
 
 int weir_authorization_admit(struct weir_authorization *authorizer,
-                             const struct weir_caller *who,
+                             const struct weir_caller *caller,
                              const struct weir_identity *identity,
                              enum weir_role role, struct weir_diag *diag,
                              weir_instant now)
@@ -91,13 +88,13 @@ int weir_authorization_admit(struct weir_authorization *authorizer,
     int error = weir_identity_check(identity, role, &why);
     if (error == 0)
         return 0;
-    weir_authorization_note(authorizer, who->api, WEIR_REFUSED_ROLE,
-                            who->address, why.text, now);
+    weir_authorization_note(authorizer, caller->api, WEIR_REFUSED_ROLE,
+                            caller->address, why.text, now);
     return weir_diag_set(diag, error, why.text, NULL);
 }
 
 int weir_authorization_admit_name(struct weir_authorization *authorizer,
-                                  const struct weir_caller *who,
+                                  const struct weir_caller *caller,
                                   const struct weir_identity *identity,
                                   struct weir_text name, struct weir_diag *diag,
                                   weir_instant now)
@@ -106,7 +103,7 @@ int weir_authorization_admit_name(struct weir_authorization *authorizer,
     int error = weir_identity_check_name(identity, name, &why);
     if (error == 0)
         return 0;
-    weir_authorization_note(authorizer, who->api, WEIR_REFUSED_NAME,
-                            who->address, why.text, now);
+    weir_authorization_note(authorizer, caller->api, WEIR_REFUSED_NAME,
+                            caller->address, why.text, now);
     return weir_diag_set(diag, error, why.text, NULL);
 }

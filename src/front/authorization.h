@@ -52,18 +52,18 @@ bool weir_authorization_is_required(
 /* Identifies the peer. WEIR_ECREDENTIAL, with 'diag' filled, counted and
  * logged. */
 int weir_authorization_identify(struct weir_authorization *authorizer,
-                                const struct weir_caller *who,
+                                const struct weir_caller *caller,
                                 struct weir_identity *out,
                                 struct weir_diag *diag, weir_instant now);
 /* Checks the role. WEIR_EDENIED, with 'diag' filled, counted and logged. */
 int weir_authorization_admit(struct weir_authorization *authorizer,
-                             const struct weir_caller *who,
+                             const struct weir_caller *caller,
                              const struct weir_identity *identity,
                              enum weir_role role, struct weir_diag *diag,
                              weir_instant now);
-/* Checks that 'who' may take from the quota 'name'. As above. */
+/* Checks that 'caller' may take from the quota 'name'. As above. */
 int weir_authorization_admit_name(struct weir_authorization *authorizer,
-                                  const struct weir_caller *who,
+                                  const struct weir_caller *caller,
                                   const struct weir_identity *identity,
                                   struct weir_text name, struct weir_diag *diag,
                                   weir_instant now);

@@ -42,7 +42,7 @@ struct credential {
     struct weir_text grants; /* as written, roles with their globs; in 'text' */
     bool is_token;
     unsigned char digest[DIGEST_SIZE]; /* of a token */
-    struct weir_text who; /* a token's name, a certificate's glob; in 'text' */
+    struct weir_text name; /* a token's, a certificate's glob; in 'text' */
     uint32_t line;
 };
 
@@ -285,7 +285,7 @@ static int parse_credential(struct set *set, struct weir_text line,
                              "or ROLES token NAME TOKEN",
                              NULL);
     struct credential credential = {
-        .grants = words[0], .is_token = shared, .who = words[2], .line = number
+        .grants = words[0], .is_token = shared, .name = words[2], .line = number
     };
     int error = check_line_grants(words[0], diag);
     if (error < 0)
@@ -593,17 +593,18 @@ static int add_grants_of(const struct set *set, struct weir_text name,
     int error = 0;
     for (size_t i = 0; i < set->count && error == 0; i++) {
         const struct credential *known = &set->list[i];
-        if (!known->is_token && weir_glob_match(known->who, name, NULL))
+        if (!known->is_token && weir_glob_match(known->name, name, NULL))
             error = add_grants(known->grants, to);
     }
     return error;
 }
 
-static void set_who(struct weir_identity *identity, struct weir_text who)
+static void set_identity_name(struct weir_identity *identity,
+                              struct weir_text name)
 {
-    size_t len = who.len < WEIR_IDENTITY_MAX ? who.len : WEIR_IDENTITY_MAX;
-    memcpy(identity->who, who.p, len);
-    identity->who[len] = '\0';
+    size_t len = name.len < WEIR_IDENTITY_MAX ? name.len : WEIR_IDENTITY_MAX;
+    memcpy(identity->name, name.p, len);
+    identity->name[len] = '\0';
 }
 
 /* Skips a name that isn't clean text, because it would go to the log. 0 or
@@ -617,8 +618,8 @@ static int add_names(const struct set *set, const char *const *names,
         if (weir_name_check(name, NULL) < 0)
             continue;
         error = add_grants_of(set, name, identity);
-        if (identity->who[0] == '\0')
-            set_who(identity, name);
+        if (identity->name[0] == '\0')
+            set_identity_name(identity, name);
     }
     return error;
 }
@@ -640,7 +641,7 @@ int weir_credentials_find(const struct weir_credentials *credentials,
     if (!credentials) {
         identity.roles = WEIR_ROLES_ALL;
         identity.take = weir_name_set_all;
-        set_who(&identity, WEIR_TEXT(WEIR_IDENTITY_ANONYMOUS));
+        set_identity_name(&identity, WEIR_TEXT(WEIR_IDENTITY_ANONYMOUS));
         *out = identity;
         return 0;
     }
@@ -658,7 +659,7 @@ int weir_credentials_find(const struct weir_credentials *credentials,
                                  NULL);
         if (add_grants(known->grants, &identity) < 0)
             return refuse_globs(diag);
-        set_who(&identity, known->who);
+        set_identity_name(&identity, known->name);
     }
     if (identity.roles == 0)
         return weir_diag_set(diag, WEIR_ECREDENTIAL,
@@ -678,7 +679,7 @@ int weir_identity_check(const struct weir_identity *identity,
     if (identity->roles & role)
         return 0;
     return weir_diag_set(diag, WEIR_EDENIED, "the credential of ",
-                         identity->who, " hasn't the role '",
+                         identity->name, " hasn't the role '",
                          weir_role_name(role), "'", NULL);
 }
 
@@ -687,6 +688,6 @@ int weir_identity_check_name(const struct weir_identity *identity,
 {
     static const struct weir_name_set none = { .all = false };
     bool takes = identity->roles & WEIR_ROLE_TAKE;
-    return weir_name_set_check(takes ? &identity->take : &none, identity->who,
+    return weir_name_set_check(takes ? &identity->take : &none, identity->name,
                                name, diag);
 }

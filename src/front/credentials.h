@@ -55,7 +55,7 @@ const char *weir_role_name(enum weir_role role);
 /* An authenticated client; the connection keeps it. */
 struct weir_identity {
     unsigned roles;
-    char who[WEIR_IDENTITY_MAX + 1]; /* NUL-terminated; "anonymous" without
+    char name[WEIR_IDENTITY_MAX + 1]; /* NUL-terminated; "anonymous" without
                                  * credentials in force */
     struct weir_name_set take; /* with the role 'take': the quotas that it may
                                  * take from */
@@ -86,7 +86,7 @@ int weir_credentials_reload(struct weir_credentials *credentials,
 
 /* Identifies a client by 'names' (of its verified certificate; may be none) and
  * 'authorization' (the header, "Bearer …"; empty: none). The roles of both add
- * up; 'who' is the token's name, else the certificate's first. 0, or
+ * up; 'name' is the token's, else the certificate's first. 0, or
  * WEIR_ECREDENTIAL: it showed nothing, or nothing known; or a token that isn't
  * known, whatever the certificate. WEIR_ETOOBIG: the globs of all lines that
  * fit are more than a name set holds. 'credentials' NULL: no credentials are in

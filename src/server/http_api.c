@@ -107,7 +107,7 @@ static struct weir_admin_request admin_request_of(
         .method = call->method,
         .target = call->request->target,
         .body = call->body,
-        .who = weir_text_of(identity->who),
+        .who = weir_text_of(identity->name),
     };
 }
 
@@ -163,7 +163,7 @@ static void pass_request(void *context, struct weir_http_call *call,
     }
     /* A reader is its identity; without credentials in force, its address. */
     if (is_stream(call) && weir_authorization_is_required(api->authorizer))
-        snprintf(call->reader, sizeof call->reader, "%s", identity->who);
+        snprintf(call->reader, sizeof call->reader, "%s", identity->name);
     else if (is_stream(call))
         weir_http_peer_host(call, call->reader);
     weir_admin_call(api->admin, &ask, answer_ticket, ticket, now);

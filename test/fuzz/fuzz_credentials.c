@@ -41,7 +41,7 @@ static void ask(const struct weir_credentials *credentials,
     int error_of_name =
         weir_identity_check_name(&identity, WEIR_TEXT("a"), NULL);
     weir_assert(error_of_name == 0 || !from_all);
-    weir_assert(identity.roles != 0 && identity.who[0] != '\0');
+    weir_assert(identity.roles != 0 && identity.name[0] != '\0');
     weir_assert((identity.roles & ~WEIR_ROLES_ALL) == 0);
     bool edits = weir_identity_check(&identity, WEIR_ROLE_EDIT, NULL) == 0;
     bool reads = weir_identity_check(&identity, WEIR_ROLE_READ, NULL) == 0;

@@ -169,7 +169,7 @@ static struct weir_root_names grpc_names(struct grpc_stream *stream)
 {
     return (struct weir_root_names){
         .set = &stream->identity.take,
-        .owner = weir_hash(weir_text_of(stream->identity.who), 0),
+        .owner = weir_hash(weir_text_of(stream->identity.name), 0),
         .context = stream,
         .denied = note_denied_quota,
     };
@@ -484,7 +484,7 @@ static void grpc_on_call_end(struct weir_grpc_api *api,
         .method = weir_text_of(stream->method),
         .target = weir_text_of(stream->target),
         .body = { stream->body, stream->body_len },
-        .who = weir_text_of(stream->identity.who),
+        .who = weir_text_of(stream->identity.name),
     };
     stream->asked = true;
     weir_admin_call(api->admin, &request, on_call_answer, stream,
@@ -747,7 +747,7 @@ static void note_evicted_peer(void *context, const char *peer, const char *why)
 static bool is_other_identity(const struct weir_identity *now,
                               const struct weir_identity *before)
 {
-    return strcmp(now->who, before->who) != 0 ||
+    return strcmp(now->name, before->name) != 0 ||
            !weir_name_set_equal(&now->take, &before->take);
 }
 
