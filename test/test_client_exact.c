@@ -53,7 +53,7 @@ static struct bucket_state_of *fake_bucket_state(struct weir_text key)
 }
 
 static int fake_open(const struct weir_exact_options *options,
-                     struct weir_exact_store **out, struct weir_diag *diag)
+                     struct weir_shared **out, struct weir_diag *diag)
 {
     if (strstr(options->uri, "nonsense"))
         return weir_diag_set(diag, WEIR_ESYNTAX, "that is nonsense", NULL);
@@ -63,17 +63,17 @@ static int fake_open(const struct weir_exact_options *options,
                  options->secrets_file);
     snprintf(fake.prefix, sizeof(fake.prefix), "%s",
              options->prefix ? options->prefix : "");
-    *out = (struct weir_exact_store *)&fake;
+    *out = (struct weir_shared *)&fake;
     return 0;
 }
 
-static void fake_close(struct weir_exact_store *store)
+static void fake_close(struct weir_shared *store)
 {
     (void)store;
     weir_fetch_add(&fake.closed, 1);
 }
 
-static int fake_step(struct weir_exact_store *store, struct weir_text key,
+static int fake_step(struct weir_shared *store, struct weir_text key,
                      const struct weir_algorithm_rule *rule,
                      const struct weir_algorithm_ask *ask,
                      struct weir_algorithm_answer *out, weir_duration deadline)
@@ -101,7 +101,7 @@ static int fake_step(struct weir_exact_store *store, struct weir_text key,
     return error;
 }
 
-static void fake_why(struct weir_exact_store *store, char *buf, size_t size)
+static void fake_why(struct weir_shared *store, char *buf, size_t size)
 {
     (void)store;
     snprintf(buf, size, "closed for lunch");

@@ -11,7 +11,7 @@
 #define WEIR_EXACT_VERSION 3
 #define WEIR_EXACT_PREFIX_MAX 64 /* bytes, as the stores have it */
 
-struct weir_exact_store;
+struct weir_shared; /* an open store */
 
 struct weir_exact_options {
     const char *uri;
@@ -24,14 +24,14 @@ struct weir_exact_options {
 struct weir_exact {
     uint32_t version; /* WEIR_EXACT_VERSION */
     int (*open)(const struct weir_exact_options *options,
-                struct weir_exact_store **out_store, struct weir_diag *diag);
-    void (*close)(struct weir_exact_store *store);
-    int (*step)(struct weir_exact_store *store, struct weir_text key,
+                struct weir_shared **out_shared, struct weir_diag *diag);
+    void (*close)(struct weir_shared *shared);
+    int (*step)(struct weir_shared *shared, struct weir_text key,
                 const struct weir_algorithm_rule *rule,
                 const struct weir_algorithm_ask *ask,
                 struct weir_algorithm_answer *out, weir_duration deadline);
     /* Why the store doesn't answer, for people; NUL-terminated, maybe empty. */
-    void (*why)(struct weir_exact_store *store, char *buf, size_t size);
+    void (*why)(struct weir_shared *shared, char *buf, size_t size);
 };
 
 #endif /* WEIR_LIBWEIR_EXACT_H */

@@ -18,8 +18,8 @@ struct weir_options;
 /* A store of exact quotas. */
 struct weir_exact_entry {
     char uri[WEIR_STORE_MAX + 1];
-    bool root;                      /* a root decides; else: */
-    struct weir_exact_store *store; /* owned; NULL: 'why' has the reason */
+    bool root;                 /* a root decides; else: */
+    struct weir_shared *store; /* owned; NULL: 'why' has the reason */
     char why[160];
     uint32_t failed; /* steps without answer in a row, up to "away"; atomic */
     bool told;       /* the event "away" was sent; the thread's */

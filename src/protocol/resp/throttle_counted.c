@@ -26,8 +26,11 @@ int weir_throttle_sharing_parse(const char *text, bool *out_counted,
     return 0;
 }
 
+/* The rule of a request, and the name of its quota. 0, WEIR_EINVAL or
+ * WEIR_ENAME. */
 static int read_rule(const struct weir_throttle_ask *ask,
-                     struct weir_throttle_rule *out)
+                     struct weir_throttle_rule *out, char name[WEIR_NAME_MAX],
+                     size_t *out_len)
 {
     bool sound = ask->max_burst >= 0 && ask->count > 0 && ask->period_s > 0 &&
                  ask->quantity <= (int64_t)WEIR_WEIGHT_MAX &&
@@ -37,7 +40,10 @@ static int read_rule(const struct weir_throttle_ask *ask,
         .count = (uint64_t)ask->count,
         .period_s = (uint64_t)ask->period_s,
     };
-    return sound && weir_throttle_rule_check(out) ? 0 : WEIR_EINVAL;
+    if (!sound || !weir_throttle_rule_check(out))
+        return WEIR_EINVAL;
+    *out_len = weir_throttle_name_write(out, ask->key, name);
+    return *out_len > 0 ? 0 : WEIR_ENAME;
 }
 
 /* Rounds durations as redis-cell does. */
@@ -101,19 +107,17 @@ int weir_throttle_counted_may(const struct weir_protocol_host *host,
                               struct weir_diag *diag, weir_instant now)
 {
     char name[WEIR_NAME_MAX];
+    size_t len;
     struct weir_throttle_rule rule;
-    if (read_rule(ask, &rule) < 0)
-        return weir_diag_set(diag, WEIR_EINVAL,
-                             "a burst, a count, a period or "
-                             "a quantity is out of range",
-                             NULL);
-    size_t len = weir_throttle_name_write(&rule, ask->key, name);
-    if (len == 0)
-        return weir_diag_set(diag, WEIR_ENAME,
-                             "a key that a credential may be "
-                             "limited to is UTF-8 without control characters, "
-                             "at most some 200 bytes",
-                             NULL);
+    int error = read_rule(ask, &rule, name, &len);
+    if (error < 0)
+        return weir_diag_set(
+            diag, error,
+            error == WEIR_EINVAL
+                ? "a burst, a count, a period or a quantity is out of range"
+                : "a key that a credential may be limited to is UTF-8 without "
+                  "control characters, at most some 200 bytes",
+            NULL);
     return weir_protocol_may(host, taker, (struct weir_text){ name, len }, diag,
                              now);
 }
@@ -124,15 +128,11 @@ int weir_throttle_counted_decide(const struct weir_protocol_host *host,
                                  weir_instant now)
 {
     char name[WEIR_NAME_MAX];
+    size_t len;
     struct weir_throttle_rule rule;
     struct weir_reply reply;
-    int error = read_rule(ask, &rule);
-    if (error < 0)
-        return error;
-    size_t len = weir_throttle_name_write(&rule, ask->key, name);
-    if (len == 0)
-        return WEIR_ENAME;
-    if (ask->quantity < 0 && !ask->probe)
+    int error = read_rule(ask, &rule, name, &len);
+    if (error == 0 && ask->quantity < 0 && !ask->probe)
         error = refund_units(host, (struct weir_text){ name, len },
                              (uint64_t)-ask->quantity, now);
     if (error < 0)

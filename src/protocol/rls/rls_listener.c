@@ -44,9 +44,9 @@ struct listed {
     int32_t stream;
     enum kind kind;
     bool known_service;
-    enum weir_health sent;             /* sent last to a Watch; 0: none */
-    struct weir_rlqs_stream *quotas;   /* owned; for QUOTAS */
-    struct weir_protocol_taker *taker; /* owned; for LIMITED */
+    enum weir_health sent;              /* sent last to a Watch; 0: none */
+    struct weir_rlqs_stream *quotas;    /* owned; for QUOTAS */
+    struct weir_protocol_taker taker[]; /* one; for LIMITED */
 };
 
 /* State of a connection. */
@@ -113,32 +113,23 @@ static void drop_listed(struct visit *visit, int32_t stream)
         return;
     *at = listed->next;
     weir_rlqs_stream_free(listed->quotas);
-    free(listed->taker);
     free(listed);
 }
 
-static struct weir_protocol_taker *copy_taker(
-    const struct weir_protocol_taker *taker)
-{
-    struct weir_protocol_taker *made = malloc(sizeof *made);
-    if (made)
-        *made = *taker;
-    return made;
-}
-
+/* False: no memory. */
 static bool add_listed(struct visit *visit, int32_t stream, enum kind kind,
                        const struct weir_protocol_taker *taker)
 {
-    struct listed *listed = calloc(1, sizeof *listed);
+    size_t takers = kind == LIMITED;
+    struct listed *listed = calloc(1, sizeof *listed + takers * sizeof *taker);
     if (listed && kind == QUOTAS)
         listed->quotas = weir_rlqs_stream_new(visit->listener->quotas, taker);
-    if (listed && kind == LIMITED)
-        listed->taker = copy_taker(taker);
-    if (!listed || (kind == QUOTAS && !listed->quotas) ||
-        (kind == LIMITED && !listed->taker)) {
+    if (!listed || (kind == QUOTAS && !listed->quotas)) {
         free(listed);
         return false;
     }
+    if (kind == LIMITED)
+        listed->taker[0] = *taker;
     listed->stream = stream;
     listed->kind = kind;
     listed->next = visit->listed;
