@@ -63,7 +63,7 @@ static void start_forked(struct weir *weir)
     if (weir->block)
         weir_reporter_forked(weir);
     else
-        (void)!weir_pump_start(weir, NULL);
+        (void)!weir_pump_start(weir);
 }
 
 void weir_fork_become(struct weir *weir)

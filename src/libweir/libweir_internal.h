@@ -141,7 +141,6 @@ struct weir {
     pthread_t thread;
     bool thread_runs;
     struct weir_limiter *limiter;
-    const struct weir_pump_owner *pump_owner; /* NULL: this process's table */
     struct event_base *base;
     struct event *kick_event, *timer;
     struct weir_client_link link[WEIR_ROOTS_MAX];
@@ -237,17 +236,9 @@ void weir_pump_kick(struct weir *weir);
 void weir_pump_wake(struct weir *weir);
 
 /* ---- libweir_pump.c ---- */
-/* The functions that a shared table's reporter adds; on the thread. */
-struct weir_pump_owner {
-    /* As the thread begins, before it uses the limiter node. */
-    void (*begin)(struct weir *weir);
-    /* The status is published in this process; 'changed': a caller may wait for
-     * it. */
-    void (*publish)(struct weir *weir, bool changed);
-};
-/* Makes the loop and its links and starts the thread. 'owner': constant; NULL
- * for a table of this process's own. */
-int weir_pump_start(struct weir *weir, const struct weir_pump_owner *owner);
+/* Makes the loop and its links and starts the thread; on a shared table, of the
+ * reporter. */
+int weir_pump_start(struct weir *weir);
 /* Asks the thread to end, waits for it, frees loop and links. */
 void weir_pump_stop(struct weir *weir);
 

@@ -146,8 +146,7 @@ static int start_limiter(struct weir *weir)
     error = weir_own_init(weir, weir_fork_become);
     if (error < 0)
         goto no_watch;
-    error =
-        weir->block ? weir_reporter_open(weir) : weir_pump_start(weir, NULL);
+    error = weir->block ? weir_reporter_open(weir) : weir_pump_start(weir);
     if (error == 0)
         return WEIR_OK;
     weir_own_fini(weir);

@@ -11,11 +11,46 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "core/base/atomic.h"
 #include "io/clock.h"
+
+/* ---- The reporter of a shared table ---- */
+
+/* On the background thread, as it begins: makes the table's next limiter. */
+static void begin_reporter(struct weir *weir)
+{
+    weir_assert(weir->block && weir->reporter);
+    struct weir_block *block = weir->block;
+    if (weir->limiter) /* a copy of the parent's */
+        memset(weir->limiter_block, 0, weir->limiter_size);
+    weir_limiter_make(weir);
+    weir_limiter_inherit(weir->limiter, &block->handover, weir_clock_now());
+    pthread_mutex_lock(&weir->mutex);
+    weir->sync_begun = weir->sync_done = weir_load(&block->sync_done);
+    pthread_mutex_unlock(&weir->mutex);
+    weir_pump_wake(weir); /* a caller may be waiting already */
+    weir_event_report(weir, WEIR_EVENT_REPORTER, "%s", "");
+}
+
+/* On it: publishes the status for other members and the handover to a
+ * successor. */
+static void publish_reporter(struct weir *weir, bool changed)
+{
+    struct weir_block *block = weir->block;
+    weir_limiter_hand_over(weir->limiter, &block->handover);
+    /* Relaxed: a concurrent reader may see some of the previous figures. */
+    weir_store_relaxed(&block->roots_up, weir->status.roots_up);
+    weir_store_relaxed(&block->epoch, weir->status.epoch);
+    weir_store_relaxed(&block->reports, weir->status.reports);
+    weir_store(&block->sync_done, weir->sync_done);
+    weir_store(&block->ready, weir->ready);
+    if (changed)
+        weir_block_signal_change(block);
+}
 
 /* ---- Published state ---- */
 
@@ -40,8 +75,8 @@ static void publish_status(struct weir *weir)
         pthread_cond_broadcast(&weir->changed);
     weir->ready = ready;
     pthread_mutex_unlock(&weir->mutex);
-    if (weir->pump_owner)
-        weir->pump_owner->publish(weir, changed);
+    if (weir->block)
+        publish_reporter(weir, changed);
 }
 
 static void send_node_events(struct weir *weir)
@@ -293,8 +328,8 @@ static void on_pump_kick(evutil_socket_t fd, short what, void *context)
 static void *run_pump_thread(void *context)
 {
     struct weir *weir = context;
-    if (weir->pump_owner)
-        weir->pump_owner->begin(weir);
+    if (weir->block)
+        begin_reporter(weir);
     if (weir->tell_forked) {
         weir->tell_forked = false;
         weir_event_report(weir, WEIR_EVENT_FORKED, "%s", "");
@@ -371,11 +406,10 @@ static void free_pump_loop(struct weir *weir)
     weir->kick_fd = -1;
 }
 
-int weir_pump_start(struct weir *weir, const struct weir_pump_owner *owner)
+int weir_pump_start(struct weir *weir)
 {
     weir_assert(!weir->thread_runs && !weir->base);
-    weir_assert(!owner == !weir->block);
-    weir->pump_owner = owner;
+    weir_assert(weir->reporter == (weir->block != NULL));
     int error = make_pump_loop(weir);
     if (error == 0)
         error = start_pump_thread(weir);

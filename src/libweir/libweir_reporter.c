@@ -18,7 +18,6 @@
 
 #include "libweir/libweir_internal.h"
 
-#include <string.h>
 #include <time.h>
 
 #include "core/base/atomic.h"
@@ -29,45 +28,6 @@
 /* For a reporter without roots to give way: a check, and the end of a thread
  * that doesn't wait. */
 #define GIVE_WAY_PATIENCE (5 * WEIR_SECOND)
-
-/* ---- The reporter ---- */
-
-/* On the background thread, as it begins: makes the table's next limiter. */
-static void begin_reporter(struct weir *weir)
-{
-    weir_assert(weir->block && weir->reporter);
-    struct weir_block *block = weir->block;
-    if (weir->limiter) /* a copy of the parent's */
-        memset(weir->limiter_block, 0, weir->limiter_size);
-    weir_limiter_make(weir);
-    weir_limiter_inherit(weir->limiter, &block->handover, weir_clock_now());
-    pthread_mutex_lock(&weir->mutex);
-    weir->sync_begun = weir->sync_done = weir_load(&block->sync_done);
-    pthread_mutex_unlock(&weir->mutex);
-    weir_pump_wake(weir); /* a caller may be waiting already */
-    weir_event_report(weir, WEIR_EVENT_REPORTER, "%s", "");
-}
-
-/* On it: publishes the status for other members and the handover to a
- * successor. */
-static void publish_reporter(struct weir *weir, bool changed)
-{
-    struct weir_block *block = weir->block;
-    weir_limiter_hand_over(weir->limiter, &block->handover);
-    /* Relaxed: a concurrent reader may see some of the previous figures. */
-    weir_store_relaxed(&block->roots_up, weir->status.roots_up);
-    weir_store_relaxed(&block->epoch, weir->status.epoch);
-    weir_store_relaxed(&block->reports, weir->status.reports);
-    weir_store(&block->sync_done, weir->sync_done);
-    weir_store(&block->ready, weir->ready);
-    if (changed)
-        weir_block_signal_change(block);
-}
-
-static const struct weir_pump_owner pump_owner = {
-    .begin = begin_reporter,
-    .publish = publish_reporter,
-};
 
 /* ---- The watcher ---- */
 
@@ -96,7 +56,7 @@ static void try_reporter(struct weir *weir)
         !weir_block_become_reporter(weir->block, weir->process))
         return;
     weir->reporter = true;
-    if (weir_pump_start(weir, &pump_owner) == 0)
+    if (weir_pump_start(weir) == 0)
         return;
     /* No descriptors left, say: another process may have some. Two processes
      * without any would wake each other again and again. */
