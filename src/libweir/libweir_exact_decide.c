@@ -30,7 +30,6 @@
 
 #include "libweir/libweir_internal.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "core/base/atomic.h"

@@ -8,7 +8,6 @@
 
 #include "libweir/libweir_internal.h"
 
-#include <errno.h>
 #include <event2/event.h>
 #include <stdio.h>
 #include <string.h>
