@@ -145,12 +145,6 @@ static bool is_void_block(const struct weir_block *block, uint64_t state,
     return state == 0 || !weir_process_lives(state & ~MAKING_MASK);
 }
 
-static void await_maker(void)
-{
-    struct timespec pause = { .tv_nsec = MAKE_LOOK_EVERY };
-    nanosleep(&pause, NULL);
-}
-
 /* Makes the block, or waits for its maker: to touch each page of a large one
  * for the first time took 4 s for 1.6 GB, on a busy machine. */
 static int await_block(struct weir_block *block, size_t size,
@@ -180,7 +174,7 @@ static int await_block(struct weir_block *block, size_t size,
             return WEIR_OK;
         }
         if (!empty)
-            await_maker();
+            nanosleep(&(struct timespec){ .tv_nsec = MAKE_LOOK_EVERY }, NULL);
     }
     return weir_diag_set(diag, WEIR_ETABLE,
                          "another process is making the "

@@ -183,7 +183,7 @@ static void run_pump(struct weir *weir)
 
 /* ---- Links to roots ---- */
 
-/* The state for views (limiter_view.c). 'why' NULL: unchanged. */
+/* The state for views (limiter_view.h). 'why' NULL: unchanged. */
 static void note_link_state(struct weir_client_link *link, bool up,
                             const char *why)
 {
