@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "credentials_maker.h"
 #include "front/authorization.h"
 #include "server/admin/admin.h"
 
@@ -58,8 +59,8 @@ static void refusals_are_counted_by_door_and_reason(void **state)
     struct weir_credentials *credentials;
     struct weir_diag diag = { 0 };
     const char *file = "read token ann correct-horse-battery-staple\n";
-    assert_int_equal(
-        weir_credentials_parse(weir_text_of(file), &credentials, &diag), 0);
+    assert_int_equal(credentials_make(weir_text_of(file), &credentials, &diag),
+                     0);
     struct weir_authorization authorizer = { .credentials = credentials };
     assert_true(weir_authorization_is_required(&authorizer));
     struct weir_tls_peer names = { .count = 1, .name = { "ann" } };
@@ -100,8 +101,8 @@ static void names_are_refused_for_their_own_reason(void **state)
     struct weir_credentials *credentials;
     struct weir_diag diag = { 0 };
     const char *file = "take:a/* token ann correct-horse-battery-staple\n";
-    assert_int_equal(
-        weir_credentials_parse(weir_text_of(file), &credentials, &diag), 0);
+    assert_int_equal(credentials_make(weir_text_of(file), &credentials, &diag),
+                     0);
     struct weir_authorization authorizer = { .credentials = credentials };
     struct weir_caller caller = {
         .api = WEIR_API_GRPC,

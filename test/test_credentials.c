@@ -16,7 +16,7 @@
 #include <openssl/sha.h>
 
 #include "compare.h"
-#include "front/credentials.h"
+#include "credentials_maker.h"
 
 #define TOKEN "correct-horse-battery-staple"
 
@@ -24,7 +24,7 @@ static struct weir_credentials *parse(const char *text)
 {
     struct weir_credentials *made = NULL;
     struct weir_diag diag = { 0 };
-    int error = weir_credentials_parse(weir_text_of(text), &made, &diag);
+    int error = credentials_make(weir_text_of(text), &made, &diag);
     if (error < 0)
         fail_msg("line %u: %s", (unsigned)diag.line, diag.text);
     return made;
@@ -66,8 +66,7 @@ static void refused(const char *text, int error, unsigned line,
 {
     struct weir_credentials *made = NULL;
     struct weir_diag diag = { 0 };
-    assert_int_equal(weir_credentials_parse(weir_text_of(text), &made, &diag),
-                     error);
+    assert_int_equal(credentials_make(weir_text_of(text), &made, &diag), error);
     assert_null(made);
     assert_int_equal(diag.line, line);
     if (!strstr(diag.text, says))

@@ -13,6 +13,7 @@
 
 #include "codec/weir_v1.h"
 #include "compare.h"
+#include "credentials_maker.h"
 #include "io/clock.h"
 #include "io/h2_link.h"
 #include "patience.h"
@@ -391,8 +392,7 @@ static struct weir_credentials *credentials(const char *text)
 {
     struct weir_credentials *made;
     struct weir_diag diag = { 0 };
-    assert_int_equal(weir_credentials_parse(weir_text_of(text), &made, &diag),
-                     0);
+    assert_int_equal(credentials_make(weir_text_of(text), &made, &diag), 0);
     return made;
 }
 

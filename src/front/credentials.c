@@ -56,7 +56,7 @@ struct set {
 };
 
 struct weir_credentials {
-    char *path; /* owned; NULL: from a text */
+    char *path; /* owned */
     struct set set;
     /* when the file was last read, sound or not */
     struct weir_file_stamp stamp;
@@ -488,28 +488,6 @@ int weir_credentials_open(const char *path, struct weir_credentials **out,
     return error;
 }
 
-int weir_credentials_parse(struct weir_text text, struct weir_credentials **out,
-                           struct weir_diag *diag)
-{
-    struct weir_credentials *made = calloc(1, sizeof *made);
-    char *copy = malloc(text.len + 1);
-    if (!made || !copy || text.len > WEIR_CREDENTIALS_BYTES_MAX) {
-        free(made);
-        free(copy);
-        int error = made && copy ? WEIR_ETOOBIG : WEIR_ENOMEM;
-        return weir_diag_set(diag, error, weir_strerror(error), NULL);
-    }
-    if (text.len > 0)
-        memcpy(copy, text.p, text.len);
-    made->set = (struct set){ .text = copy, .len = text.len };
-    int error = parse_lines(&made->set, diag);
-    if (error < 0)
-        weir_credentials_free(&made);
-    else
-        *out = made;
-    return error;
-}
-
 void weir_credentials_free(struct weir_credentials **credentials)
 {
     if (!*credentials)
@@ -522,8 +500,7 @@ void weir_credentials_free(struct weir_credentials **credentials)
 
 bool weir_credentials_is_changed(const struct weir_credentials *credentials)
 {
-    return credentials->path &&
-           weir_file_stamp_differs(credentials->path, &credentials->stamp);
+    return weir_file_stamp_differs(credentials->path, &credentials->stamp);
 }
 
 int weir_credentials_reload(struct weir_credentials *credentials,

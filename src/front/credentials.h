@@ -69,9 +69,6 @@ struct weir_credentials;
  * and so is one with a plain token that they may read. */
 int weir_credentials_open(const char *path, struct weir_credentials **out,
                           struct weir_diag *diag);
-/* The same for the text of a file; it never changes. 'text' is copied. */
-int weir_credentials_parse(struct weir_text text, struct weir_credentials **out,
-                           struct weir_diag *diag);
 /* NULL inside is legal. */
 void weir_credentials_free(struct weir_credentials **credentials);
 /* Lines with a credential. */

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "front/credentials.h"
+#include "credentials_maker.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -54,7 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct weir_text text = { (const char *)data, size - shown };
     struct weir_credentials *credentials;
     struct weir_diag diag = { 0 };
-    int error = weir_credentials_parse(text, &credentials, &diag);
+    int error = credentials_make(text, &credentials, &diag);
     if (error < 0) {
         weir_assert(diag.text[0] != '\0');
         return 0;
