@@ -529,9 +529,10 @@ static bool may_throttle(struct weir_resp_call *call,
     return error == 0;
 }
 
-static void decide_by_key(struct weir_resp_call *call, bool probe)
+/* CL.THROTTLE and CL.PROBE. */
+static void run_throttle(struct weir_resp_call *call)
 {
-    struct weir_throttle_ask ask = { .quantity = 1, .probe = probe };
+    struct weir_throttle_ask ask = { .quantity = 1, .probe = call->looks };
     struct weir_throttle_reply reply;
     if (!read_throttle(call, &ask) || !may_throttle(call, &ask))
         return;
@@ -549,16 +550,6 @@ static void decide_by_key(struct weir_resp_call *call, bool probe)
     weir_resp_integer(call->out, reply.remaining);
     weir_resp_integer(call->out, reply.retry_after_s);
     weir_resp_integer(call->out, reply.reset_after_s);
-}
-
-static void run_cl_throttle(struct weir_resp_call *call)
-{
-    decide_by_key(call, false);
-}
-
-static void run_cl_probe(struct weir_resp_call *call)
-{
-    decide_by_key(call, true);
 }
 
 static void run_del(struct weir_resp_call *call)
@@ -594,7 +585,8 @@ static int64_t to_milliseconds(const struct weir_reply *reply)
     return (int64_t)((wait + WEIR_MILLISECOND - 1) / WEIR_MILLISECOND);
 }
 
-static void decide_by_name(struct weir_resp_call *call, bool peek)
+/* And WEIR.PEEK. */
+static void run_take(struct weir_resp_call *call)
 {
     int64_t weight = 1;
     struct weir_diag diag = { 0 };
@@ -608,7 +600,7 @@ static void decide_by_name(struct weir_resp_call *call, bool peek)
     }
     struct weir_protocol_request ask = { .name = argument_at(call, 1),
                                          .weight = (uint64_t)weight,
-                                         .peek = peek,
+                                         .peek = call->looks,
                                          .taker =
                                              session_taker(call->session) };
     if (call->request->count > 3) {
@@ -631,16 +623,6 @@ static void decide_by_name(struct weir_resp_call *call, bool peek)
                    (struct weir_text){ reply.quota, reply.quota_len });
 }
 
-static void run_take(struct weir_resp_call *call)
-{
-    decide_by_name(call, false);
-}
-
-static void run_peek(struct weir_resp_call *call)
-{
-    decide_by_name(call, true);
-}
-
 /* ---- The table ---- */
 
 struct command {
@@ -656,11 +638,11 @@ static void show_commands(struct weir_resp_call *call);
 
 /* The most frequent first. */
 static const struct command commands[] = {
-    { "cl.throttle", -1, false, true, 1, run_cl_throttle },
+    { "cl.throttle", -1, false, true, 1, run_throttle },
     { "weir.take", -2, false, true, 0, run_take },
     { "ping", -1, false, false, 0, run_ping },
-    { "cl.probe", -1, false, false, 1, run_cl_probe },
-    { "weir.peek", -2, false, false, 0, run_peek },
+    { "cl.probe", -1, false, false, 1, run_throttle },
+    { "weir.peek", -2, false, false, 0, run_take },
     { "del", -2, false, true, 1, run_del },
     { "echo", 2, false, false, 0, run_echo },
     { "select", 2, false, false, 0, run_select },
@@ -794,5 +776,6 @@ void weir_resp_answer(struct weir_resp_call *call)
         refuse_argument_count(call, command);
         return;
     }
+    call->looks = !command->is_write;
     command->run(call);
 }

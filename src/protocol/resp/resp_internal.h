@@ -33,6 +33,7 @@ struct weir_resp_call {
     struct weir_resp_session *session;
     const struct weir_resp_request *request;
     struct weir_resp_out *out;
+    bool looks; /* the command changes no key */
     weir_instant now;
 };
 
