@@ -75,7 +75,7 @@ int weir_authorization_identify(struct weir_authorization *authorizer,
         return 0;
     weir_authorization_note(authorizer, caller->api, WEIR_REFUSED_CREDENTIAL,
                             caller->address, why.text, now);
-    return weir_diag_set(diag, error, why.text, NULL);
+    return weir_diag_put(diag, error, why.text);
 }
 
 int weir_authorization_admit(struct weir_authorization *authorizer,
@@ -90,7 +90,7 @@ int weir_authorization_admit(struct weir_authorization *authorizer,
         return 0;
     weir_authorization_note(authorizer, caller->api, WEIR_REFUSED_ROLE,
                             caller->address, why.text, now);
-    return weir_diag_set(diag, error, why.text, NULL);
+    return weir_diag_put(diag, error, why.text);
 }
 
 int weir_authorization_admit_name(struct weir_authorization *authorizer,
@@ -105,5 +105,5 @@ int weir_authorization_admit_name(struct weir_authorization *authorizer,
         return 0;
     weir_authorization_note(authorizer, caller->api, WEIR_REFUSED_NAME,
                             caller->address, why.text, now);
-    return weir_diag_set(diag, error, why.text, NULL);
+    return weir_diag_put(diag, error, why.text);
 }

@@ -133,11 +133,6 @@ static int add_grants(struct weir_text words, struct weir_identity *to)
     return error;
 }
 
-static int refuse_grant(const char *why, struct weir_diag *diag)
-{
-    return weir_diag_set(diag, WEIR_ESYNTAX, why, NULL);
-}
-
 static int check_line_grants(struct weir_text words, struct weir_diag *diag)
 {
     struct weir_identity all = { .roles = 0 };
@@ -148,26 +143,26 @@ static int check_line_grants(struct weir_text words, struct weir_diag *diag)
         unsigned role = find_role(grant.role);
         limited |= grant.limited;
         if (role == 0)
-            return refuse_grant("the roles are read, take, edit and root, "
-                                "with commas between",
-                                diag);
+            return weir_diag_put(diag, WEIR_ESYNTAX,
+                                 "the roles are read, take, edit and root, "
+                                 "with commas between");
         if (grant.limited && role != WEIR_ROLE_TAKE)
-            return refuse_grant("only take can be limited to names of "
-                                "quotas: take:GLOB",
-                                diag);
+            return weir_diag_put(diag, WEIR_ESYNTAX,
+                                 "only take can be limited to names of "
+                                 "quotas: take:GLOB");
         if (grant.limited && weir_name_check(grant.glob, NULL) < 0)
-            return refuse_grant("take: needs a glob of names of quotas, at "
-                                "most 255 bytes of UTF-8",
-                                diag);
+            return weir_diag_put(diag, WEIR_ESYNTAX,
+                                 "take: needs a glob of names of quotas, at "
+                                 "most 255 bytes of UTF-8");
     }
     if (add_grants(words, &all) < 0)
-        return refuse_grant("the globs of a line are at most 512 bytes: let "
-                            "one fit more names",
-                            diag);
+        return weir_diag_put(diag, WEIR_ESYNTAX,
+                             "the globs of a line are at most 512 bytes: let "
+                             "one fit more names");
     if (limited && all.take.all)
-        return refuse_grant("take and root are for all names: beside them "
-                            "take:GLOB limits nothing",
-                            diag);
+        return weir_diag_put(diag, WEIR_ESYNTAX,
+                             "take and root are for all names: beside them "
+                             "take:GLOB limits nothing");
     return 0;
 }
 
@@ -235,15 +230,13 @@ static int parse_secret(struct set *set, struct weir_text word,
     if (hashed && parse_digest(hex, credential->digest))
         return 0;
     if (hashed)
-        return weir_diag_set(diag, WEIR_ESYNTAX,
+        return weir_diag_put(diag, WEIR_ESYNTAX,
                              "behind sha256: stand 64 hexadecimal digits: "
-                             "printf %s TOKEN | sha256sum",
-                             NULL);
+                             "printf %s TOKEN | sha256sum");
     if (!is_sound_token(word))
-        return weir_diag_set(diag, WEIR_ESYNTAX,
+        return weir_diag_put(diag, WEIR_ESYNTAX,
                              "a token is 16 to 512 visible ASCII characters; "
-                             "for example: openssl rand -hex 24",
-                             NULL);
+                             "for example: openssl rand -hex 24");
     hash_token(word, credential->digest);
     OPENSSL_cleanse(set->text + (word.p - set->text), word.len);
     set->has_plain = true;
@@ -254,16 +247,14 @@ static int add_credential(struct set *set, const struct credential *credential,
                           struct weir_diag *diag)
 {
     if (set->count == WEIR_CREDENTIALS_MAX)
-        return weir_diag_set(diag, WEIR_ETOOBIG,
+        return weir_diag_put(diag, WEIR_ETOOBIG,
                              "more than 10000 credentials; let several "
-                             "services share a certificate's glob",
-                             NULL);
+                             "services share a certificate's glob");
     struct credential *list =
         weir_mem_grow(&weir_mem_system, set->list, sizeof *list, &set->capacity,
                       set->count + 1);
     if (!list)
-        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                             NULL);
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     set->list = list;
     weir_assert(set->count < set->capacity);
     set->list[set->count++] = *credential;
@@ -280,10 +271,9 @@ static int parse_credential(struct set *set, struct weir_text line,
     bool is_cert = count > 1 && weir_text_equal(words[1], WEIR_TEXT("cert"));
     bool shared = count > 1 && weir_text_equal(words[1], WEIR_TEXT("token"));
     if (!(is_cert && count == 3) && !(shared && count == 4))
-        return weir_diag_set(diag, WEIR_ESYNTAX,
+        return weir_diag_put(diag, WEIR_ESYNTAX,
                              "a line is ROLES cert GLOB, "
-                             "or ROLES token NAME TOKEN",
-                             NULL);
+                             "or ROLES token NAME TOKEN");
     struct credential credential = {
         .grants = words[0], .is_token = shared, .name = words[2], .line = number
     };
@@ -291,10 +281,9 @@ static int parse_credential(struct set *set, struct weir_text line,
     if (error < 0)
         return error;
     if (weir_name_check(words[2], NULL) < 0)
-        return weir_diag_set(diag, WEIR_ESYNTAX,
+        return weir_diag_put(diag, WEIR_ESYNTAX,
                              "the third word is a name: "
-                             "at most 255 bytes of UTF-8",
-                             NULL);
+                             "at most 255 bytes of UTF-8");
     error = shared ? parse_secret(set, words[3], &credential, diag) : 0;
     return error < 0 ? error : add_credential(set, &credential, diag);
 }
@@ -353,8 +342,8 @@ static int parse_lines(struct set *set, struct weir_diag *diag)
     /* An editor may leave an empty file for a moment, which must lock no client
      * out. */
     if (set->count == 0)
-        return weir_diag_set(diag, WEIR_ESYNTAX, "there is no credential in it",
-                             NULL);
+        return weir_diag_put(diag, WEIR_ESYNTAX,
+                             "there is no credential in it");
     return check_repeated_tokens(set, diag);
 }
 
@@ -369,26 +358,19 @@ static void set_fini(struct set *set)
 
 /* ---- The file ---- */
 
-static int refuse_credentials_file(int error, const char *why,
-                                   struct weir_diag *diag)
-{
-    return weir_diag_set(diag, error, why, NULL);
-}
-
 /* Checks the permissions of other users, not of the file's group: the operator
  * chose the members of that group. */
 static int check_others(const struct stat *file, const struct set *set,
                         struct weir_diag *diag)
 {
     if (file->st_mode & S_IWOTH)
-        return refuse_credentials_file(
-            WEIR_EINVAL, "any user may write it: chmod 600 it", diag);
+        return weir_diag_put(diag, WEIR_EINVAL,
+                             "any user may write it: chmod 600 it");
     if (set->has_plain && (file->st_mode & S_IROTH))
-        return refuse_credentials_file(
-            WEIR_EINVAL,
+        return weir_diag_put(
+            diag, WEIR_EINVAL,
             "it has a plain token and any user may read it: chmod 600 it, or "
-            "write the token as sha256:…",
-            diag);
+            "write the token as sha256:…");
     return 0;
 }
 
@@ -396,21 +378,19 @@ static int read_credentials_file(int fd, const struct stat *file,
                                  struct set *set, struct weir_diag *diag)
 {
     if (!S_ISREG(file->st_mode))
-        return refuse_credentials_file(WEIR_EINVAL, "it is no plain file",
-                                       diag);
+        return weir_diag_put(diag, WEIR_EINVAL, "it is no plain file");
     if (file->st_size > (off_t)WEIR_CREDENTIALS_BYTES_MAX)
-        return refuse_credentials_file(WEIR_ETOOBIG, "it is over 4 MiB", diag);
+        return weir_diag_put(diag, WEIR_ETOOBIG, "it is over 4 MiB");
     size_t size = (size_t)file->st_size;
     set->text = malloc(size + 1);
     if (!set->text)
-        return refuse_credentials_file(WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                                       diag);
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     while (set->len < size) {
         ssize_t more = read(fd, set->text + set->len, size - set->len);
         if (more < 0 && errno == EINTR)
             continue;
         if (more < 0)
-            return refuse_credentials_file(WEIR_ESYSTEM, strerror(errno), diag);
+            return weir_diag_put(diag, WEIR_ESYSTEM, strerror(errno));
         /* The file was cut meanwhile: the next check reads it again. */
         if (more == 0)
             break;
@@ -427,15 +407,13 @@ static int load_credentials(const char *path, struct set *out,
     /* O_NONBLOCK: a pipe in its place is refused, not waited for. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return refuse_credentials_file(errno == ENOENT ? WEIR_ENOENT
-                                                       : WEIR_ESYSTEM,
-                                       strerror(errno), diag);
+        return weir_diag_put(diag, errno == ENOENT ? WEIR_ENOENT : WEIR_ESYSTEM,
+                             strerror(errno));
     struct stat file;
     struct set set = { 0 };
-    int error =
-        fstat(fd, &file) < 0
-            ? refuse_credentials_file(WEIR_ESYSTEM, strerror(errno), diag)
-            : 0;
+    int error = fstat(fd, &file) < 0
+                    ? weir_diag_put(diag, WEIR_ESYSTEM, strerror(errno))
+                    : 0;
     if (error == 0) {
         *stamp = weir_file_stamp_of(&file);
         error = read_credentials_file(fd, &file, &set, diag);
@@ -476,8 +454,7 @@ int weir_credentials_open(const char *path, struct weir_credentials **out,
     if (!made || !copy) {
         free(made);
         free(copy);
-        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                             NULL);
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     }
     made->path = copy;
     int error = weir_credentials_reload(made, diag);
@@ -603,10 +580,9 @@ static int add_names(const struct set *set, const char *const *names,
 
 static int refuse_globs(struct weir_diag *diag)
 {
-    return weir_diag_set(diag, WEIR_ETOOBIG,
+    return weir_diag_put(diag, WEIR_ETOOBIG,
                          "the credentials that fit have "
-                         "more than 512 bytes of globs together",
-                         NULL);
+                         "more than 512 bytes of globs together");
 }
 
 int weir_credentials_find(const struct weir_credentials *credentials,
@@ -631,9 +607,8 @@ int weir_credentials_find(const struct weir_credentials *credentials,
             read_bearer_token(authorization, &token) ? find_token(set, token)
                                                      : NULL;
         if (!known)
-            return weir_diag_set(diag, WEIR_ECREDENTIAL,
-                                 "the token isn't one that this root knows",
-                                 NULL);
+            return weir_diag_put(diag, WEIR_ECREDENTIAL,
+                                 "the token isn't one that this root knows");
         if (add_grants(known->grants, &identity) < 0)
             return refuse_globs(diag);
         set_identity_name(&identity, known->name);

@@ -38,7 +38,7 @@ int weir_exposure_check_place(const struct weir_exposure *reach,
     struct weir_diag missing;
     const char *prefix = reach->prefix;
     if (reach->tls_cert)
-        weir_diag_set(&missing, 0, "--credentials is", NULL);
+        weir_diag_put(&missing, 0, "--credentials is");
     else
         weir_diag_set(&missing, 0, prefix, "cert",
                       reach->credentials ? " and " : ", ", prefix, "key",

@@ -757,8 +757,7 @@ int weir_http_listener_new(const struct weir_http_options *options,
     weir_assert(options->bodies_max > 0);
     struct weir_http_listener *listener = calloc(1, sizeof *listener);
     if (!listener)
-        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                             NULL);
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     bool is_path = options->place.path[0] != '\0';
     bool has_tls = !is_path && options->tls.tls;
     listener->options = *options;
@@ -770,10 +769,8 @@ int weir_http_listener_new(const struct weir_http_options *options,
     };
     listener->second =
         event_new(options->base, -1, EV_PERSIST, on_second, listener);
-    int error = listener->second
-                    ? listen_at(listener, diag)
-                    : weir_diag_set(diag, WEIR_ENOMEM,
-                                    weir_strerror(WEIR_ENOMEM), NULL);
+    int error = listener->second ? listen_at(listener, diag)
+                                 : weir_diag_put(diag, WEIR_ENOMEM, NULL);
     if (error < 0) {
         weir_http_listener_free(&listener);
         return error;

@@ -85,8 +85,8 @@ static int set_defined_field(struct weir_quota *quota, const char *text,
 {
     const char *equals = strchr(text, '=');
     if (!equals)
-        return weir_diag_set(diag, WEIR_EQUOTA,
-                             "a field is written as limit=100/s", NULL);
+        return weir_diag_put(diag, WEIR_EQUOTA,
+                             "a field is written as limit=100/s");
     struct weir_text field = { text, (size_t)(equals - text) };
     return weir_quota_set(quota, field, weir_text_of(equals + 1), diag);
 }

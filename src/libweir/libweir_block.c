@@ -160,15 +160,13 @@ static int await_block(struct weir_block *block, size_t size,
         /* acquire: pairs with the release in write_new_block(). */
         uint64_t state = weir_load_acquire(&block->state);
         if (!is_any_block(state))
-            return weir_diag_set(diag, WEIR_ETABLE, "this is not a Weir table",
-                                 NULL);
+            return weir_diag_put(diag, WEIR_ETABLE, "this is not a Weir table");
         bool empty = is_void_block(block, state, world);
         if (!empty && state == WEIR_BLOCK_READY)
             return WEIR_OK;
         if (empty && (needed == 0 || needed > size))
-            return weir_diag_set(diag, WEIR_ETABLE,
-                                 "the memory is too small for so many quotas",
-                                 NULL);
+            return weir_diag_put(diag, WEIR_ETABLE,
+                                 "the memory is too small for so many quotas");
         if (empty && weir_cas(&block->state, &state, self)) {
             write_new_block(block, shape, world);
             return WEIR_OK;
@@ -176,18 +174,12 @@ static int await_block(struct weir_block *block, size_t size,
         if (!empty)
             nanosleep(&(struct timespec){ .tv_nsec = MAKE_LOOK_EVERY }, NULL);
     }
-    return weir_diag_set(diag, WEIR_ETABLE,
+    return weir_diag_put(diag, WEIR_ETABLE,
                          "another process is making the "
-                         "table and makes no progress: is it stopped?",
-                         NULL);
+                         "table and makes no progress: is it stopped?");
 }
 
 /* ---- Entering ---- */
-
-static int refuse_block(struct weir_diag *diag, const char *why)
-{
-    return weir_diag_set(diag, WEIR_ETABLE, why, NULL);
-}
 
 static int refuse_version(const struct weir_block *block,
                           struct weir_diag *diag)
@@ -211,20 +203,23 @@ static int check_block(struct weir_block *block, size_t size,
         strncmp(block->version, WEIR_VERSION, sizeof(block->version)) != 0)
         return refuse_version(block, diag);
     if (block->size > size || block->table_at != block_head_size())
-        return refuse_block(diag, "the table is cut short: remove it when no "
-                                  "process uses it any more");
+        return weir_diag_put(diag, WEIR_ETABLE,
+                             "the table is cut short: remove it when no "
+                             "process uses it any more");
     if (block->world.names != world->names)
-        return refuse_block(diag,
-                            "the table is used in another PID namespace, and "
-                            "processes there can't be watched from here");
+        return weir_diag_put(diag, WEIR_ETABLE,
+                             "the table is used in another PID namespace, and "
+                             "processes there can't be watched from here");
     struct weir_table_options found;
     weir_table_shape(weir_block_table(block), &found);
     if (weir_table_size(&found) + block_head_size() != block->size)
-        return refuse_block(diag, "this is not a Weir table, or it is damaged");
+        return weir_diag_put(diag, WEIR_ETABLE,
+                             "this is not a Weir table, or it is damaged");
     if (shape->slots != 0 && shape->slots != found.slots)
-        return refuse_block(
-            diag, "the table was made for another quotas_max, and never grows: "
-                  "end its processes and remove it, or leave quotas_max out");
+        return weir_diag_put(
+            diag, WEIR_ETABLE,
+            "the table was made for another quotas_max, and never grows: "
+            "end its processes and remove it, or leave quotas_max out");
     return WEIR_OK;
 }
 
@@ -235,13 +230,13 @@ int weir_block_enter(void *memory, size_t size,
     struct weir_block *block = memory;
     struct weir_process_world world;
     if ((uintptr_t)memory % WEIR_CACHE_LINE != 0 || size < block_head_size())
-        return refuse_block(
-            diag, "the memory is too small, or not aligned to 64 bytes");
+        return weir_diag_put(
+            diag, WEIR_ETABLE,
+            "the memory is too small, or not aligned to 64 bytes");
     if (weir_process_self() == 0 || weir_process_world(&world) < 0)
-        return weir_diag_set(diag, WEIR_ESYSTEM,
+        return weir_diag_put(diag, WEIR_ESYSTEM,
                              "/proc can't be read: "
-                             "a shared table finds dead processes there",
-                             NULL);
+                             "a shared table finds dead processes there");
     int error = await_block(block, size, shape, &world, diag);
     if (error == 0)
         error = check_block(block, size, shape, &world, diag);

@@ -58,7 +58,7 @@ static int peek_by_name(const struct weir_protocol_host *host,
         weir_handle_open(host->weir, ask->name.p, ask->name.len, &handle);
     /* Without room the rest of the chain decides. */
     if (error < 0 && error != WEIR_EFULL)
-        return weir_diag_set(diag, error, weir_strerror(error), NULL);
+        return weir_diag_put(diag, error, NULL);
     (void)weir_peek(handle, ask->weight, out, now);
     weir_handle_close(handle);
     return 0;
@@ -79,10 +79,9 @@ int weir_protocol_check(const struct weir_protocol_host *host,
                         struct weir_diag *diag, weir_instant now)
 {
     if (weir_name_is_shadow(ask->name))
-        return weir_diag_set(diag, WEIR_ENAME,
+        return weir_diag_put(diag, WEIR_ENAME,
                              "a name that begins with "
-                             "shadow: is of a set that isn't in force",
-                             NULL);
+                             "shadow: is of a set that isn't in force");
     int error = weir_name_check(ask->name, diag);
     return error < 0
                ? error
@@ -117,7 +116,7 @@ int weir_protocol_enter(const struct weir_protocol_host *host,
         return error;
     error = weir_handle_open(host->weir, ask->name.p, ask->name.len, &handle);
     if (error < 0 && error != WEIR_EFULL)
-        return weir_diag_set(diag, error, weir_strerror(error), NULL);
+        return weir_diag_put(diag, error, NULL);
     (void)weir_enter(handle, klass, ask->weight, out_permit, out, now);
     weir_handle_close(handle);
     count_verdict(host, out->verdict);

@@ -51,6 +51,11 @@ int weir_diag_set(struct weir_diag *diag, int error, ...)
     return error;
 }
 
+int weir_diag_put(struct weir_diag *diag, int error, const char *text)
+{
+    return weir_diag_set(diag, error, text ? text : weir_strerror(error), NULL);
+}
+
 void *weir_mem_grow(const struct weir_mem *mem, void *array, size_t size,
                     size_t *capacity, size_t need)
 {

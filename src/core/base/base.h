@@ -38,6 +38,8 @@ struct weir_diag {
 /* Writes pieces of text into 'diag' (NULL: does nothing), cut at its end;
  * the list of 'const char *' ends with NULL. Returns 'error'. */
 int weir_diag_set(struct weir_diag *diag, int error, ...);
+/* The same with one piece; NULL: weir_strerror(error). */
+int weir_diag_put(struct weir_diag *diag, int error, const char *text);
 
 /* An allocator, for the few parts that must grow. free() gets the size too.
  * alloc returns zeroed memory or NULL; free(NULL, 0) is legal. */

@@ -365,8 +365,7 @@ int weir_http_take_new(const struct weir_protocol_host *host,
     weir_assert(host && service);
     struct weir_http_take *api = calloc(1, sizeof *api);
     if (!api)
-        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                             NULL);
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     api->host = host;
     api->service = service;
     api->views = views;

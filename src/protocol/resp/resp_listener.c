@@ -105,8 +105,7 @@ int weir_resp_listener_new(const struct weir_protocol_host *host,
 {
     struct weir_resp_listener *listener = calloc(1, sizeof *listener);
     if (!listener)
-        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                             NULL);
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     listener->host = host;
     listener->throttle = throttle;
     const struct weir_conn_options options = {

@@ -374,7 +374,7 @@ static void charge_usage(struct bucket *bucket,
 static int refuse_report(struct weir_rlqs_service *service, int status,
                          const char *sentence, struct weir_text *out)
 {
-    weir_diag_set(&service->diag, 0, sentence, NULL);
+    weir_diag_put(&service->diag, 0, sentence);
     *out = weir_text_of(service->diag.text);
     return status;
 }

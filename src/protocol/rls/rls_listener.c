@@ -473,8 +473,7 @@ int weir_rls_listener_new(const struct weir_protocol_host *host,
     weir_assert(host && rls_service && quotas);
     struct weir_rls_listener *listener = calloc(1, sizeof *listener);
     if (!listener)
-        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                             NULL);
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     listener->host = host;
     listener->rls_service = rls_service;
     listener->quotas = quotas;
@@ -497,8 +496,7 @@ int weir_rls_listener_new(const struct weir_protocol_host *host,
             event_new(host->base, -1, EV_PERSIST, on_look_timer, listener);
     if (error == 0 &&
         (!listener->look || event_add(listener->look, &often) < 0))
-        error =
-            weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM), NULL);
+        error = weir_diag_put(diag, WEIR_ENOMEM, NULL);
     if (error < 0) {
         weir_rls_listener_free(&listener);
         return error;

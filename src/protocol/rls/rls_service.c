@@ -105,10 +105,9 @@ static int make_names(struct weir_rls_service *service, weir_instant now)
         weir_rls_quota_name(question->rule, request->domain, d->entries,
                             d->entry_count, &question->name);
         if (question->name.too_long)
-            return weir_diag_set(&service->diag, WEIR_ENAME,
+            return weir_diag_put(&service->diag, WEIR_ENAME,
                                  "a descriptor is too long for the name of a "
-                                 "quota, which has 255 bytes",
-                                 NULL);
+                                 "quota, which has 255 bytes");
         int error =
             weir_protocol_may(service->host, service->taker,
                               question_name(question), &service->diag, now);
