@@ -11,17 +11,42 @@
 #include <string.h>
 
 #include "front/page_file.h"
-#include "front/recent.h"
 #include "io/clock.h"
 
 #define WALK_EVERY (900 * WEIR_MILLISECOND) /* less than a reader's second */
 #define WALK_SHARE 50
 #define INCARNATION_TEXT_SIZE (2 * WEIR_INCARNATION_SIZE + 1)
 
+#define KEPT_MAX 256   /* names whose samples are kept */
+#define SAMPLES 300    /* of each, about a second apart */
+#define WALK_MAX 20000 /* in use; with more there is no top k of samples */
+#define KEPT_WALK_EVERY (10 * WEIR_SECOND)
+/* A name that is neither in the top k nor shown by a page gives way after … */
+#define KEPT_FOR (60 * WEIR_SECOND)
+
+/* The sums at an instant, in units. */
+struct sample {
+    weir_instant at;
+    uint64_t passed, refused;
+};
+
+struct kept {
+    char name[WEIR_NAME_MAX];
+    size_t name_len;     /* 0: the slot is free */
+    weir_instant wanted; /* time of the last request for it */
+    size_t count;        /* of samples */
+    size_t next;         /* index of the next one */
+};
+
 struct weir_views {
     struct weir_view_source source;
-    struct weir_recent *past; /* owned */
-    struct lists *live;       /* owned; NULL: not requested yet */
+    struct lists *live; /* owned; NULL: not requested yet */
+    /* /v1/recent: */
+    weir_instant walk_at;
+    struct weir_busy *busy; /* KEPT_MAX; owned */
+    struct sample *samples; /* of all, one after the other; owned. Some 2 MB, of
+                             * which only used pages take memory */
+    struct kept kept[KEPT_MAX];
 };
 
 /* ---- For sources, and for all views ---- */
@@ -123,6 +148,151 @@ static int view_usage(struct weir_views *views, struct weir_text query,
         error = weir_query_name(query, "match", buf, &asked.match, diag);
     if (error == 0)
         *out = top_usage_object(views, &asked, now);
+    return error;
+}
+
+/* ---- /v1/recent: samples second by second, for a page just opened ---- */
+
+/* The names are the top k of the quotas, and quotas that pages show. The top k
+ * is found by a walk of all quotas in use, some times a minute and only while
+ * that is cheap (WEIR_RECENT_WALK_MAX in use are a few milliseconds); a root
+ * of a million instances keeps only the quotas that pages show. Each second
+ * costs a look-up of each kept name.
+ *
+ * A name is found by comparing it with all: there are few, and most differ in
+ * their length or first bytes. */
+
+static struct sample *ring_of_samples(const struct weir_views *views,
+                                      const struct kept *kept)
+{
+    return views->samples + (kept - views->kept) * SAMPLES;
+}
+
+static const struct kept *find_kept(const struct weir_views *views,
+                                    struct weir_text name)
+{
+    for (size_t i = 0; i < KEPT_MAX; i++) {
+        const struct kept *kept = &views->kept[i];
+        if (kept->name_len == name.len &&
+            memcmp(kept->name, name.p, name.len) == 0)
+            return kept;
+    }
+    return NULL;
+}
+
+/* A free slot, or that of the name wanted longest ago; NULL: all are still
+ * wanted. */
+static struct kept *find_free_slot(struct weir_views *views, weir_instant now)
+{
+    struct kept *oldest = &views->kept[0];
+    for (size_t i = 0; i < KEPT_MAX; i++) {
+        struct kept *kept = &views->kept[i];
+        if (kept->name_len == 0)
+            return kept;
+        if (kept->wanted < oldest->wanted)
+            oldest = kept;
+    }
+    return now >= oldest->wanted + KEPT_FOR ? oldest : NULL;
+}
+
+/* A page shows that name: it is kept from now on, if there is room. */
+static void keep_name(struct weir_views *views, struct weir_text name,
+                      weir_instant now)
+{
+    weir_assert(name.len > 0 && name.len <= WEIR_NAME_MAX);
+    struct kept *kept = (struct kept *)find_kept(views, name);
+    if (!kept) {
+        kept = find_free_slot(views, now);
+        if (!kept)
+            return;
+        *kept = (struct kept){ .name_len = name.len };
+        memcpy(kept->name, name.p, name.len);
+    }
+    kept->wanted = now;
+}
+
+static void want_top_k(struct weir_views *views, weir_instant now)
+{
+    const struct weir_usages *usages = &views->source.usages;
+    views->walk_at = now + KEPT_WALK_EVERY;
+    if (usages->count(usages->context) > WALK_MAX)
+        return;
+    const struct weir_busy_query query = { .rank = WEIR_RANK_OFFERED,
+                                           .max = KEPT_MAX };
+    size_t used;
+    size_t count = weir_top_k(usages, &query, views->busy, &used, now);
+    for (size_t i = 0; i < count; i++)
+        keep_name(
+            views,
+            (struct weir_text){ views->busy[i].name, views->busy[i].name_len },
+            now);
+}
+
+static void take_recent_sample(struct weir_views *views, struct kept *kept,
+                               weir_instant now)
+{
+    struct weir_used_quota usage;
+    struct weir_text name = { kept->name, kept->name_len };
+    if (!views->source.usages.of(views->source.usages.context, name, &usage,
+                                 now))
+        return;
+    struct sample *at = ring_of_samples(views, kept);
+    size_t last = (kept->next + SAMPLES - 1) % SAMPLES;
+    /* The root forgot the quota meanwhile, and counts it from 0. */
+    if (kept->count > 0 &&
+        (usage.passed < at[last].passed || usage.refused < at[last].refused))
+        kept->count = 0;
+    at[kept->next] = (struct sample){ .at = now,
+                                      .passed = usage.passed,
+                                      .refused = usage.refused };
+    kept->next = (kept->next + 1) % SAMPLES;
+    if (kept->count < SAMPLES)
+        kept->count++;
+    weir_assert(kept->next < SAMPLES);
+}
+
+/* The name's samples, the oldest first, into 'out' of SAMPLES. */
+static size_t copy_samples(const struct weir_views *views,
+                           struct weir_text name, struct sample *out)
+{
+    const struct kept *kept = name.len > 0 ? find_kept(views, name) : NULL;
+    if (!kept)
+        return 0;
+    size_t first = kept->next + SAMPLES - kept->count;
+    for (size_t i = 0; i < kept->count; i++)
+        out[i] = ring_of_samples(views, kept)[(first + i) % SAMPLES];
+    return kept->count;
+}
+
+static json_t *recent_object(const struct weir_views *views,
+                             struct weir_text name, weir_instant now)
+{
+    struct sample *samples = malloc(SAMPLES * sizeof *samples);
+    if (!samples)
+        return NULL;
+    size_t count = copy_samples(views, name, samples);
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(list, json_pack("[f, I, I]",
+                                              (double)samples[i].at / 1e9,
+                                              (json_int_t)samples[i].passed,
+                                              (json_int_t)samples[i].refused));
+    free(samples);
+    struct weir_view_facts facts;
+    char incarnation[INCARNATION_TEXT_SIZE];
+    read_facts(views, &facts, incarnation);
+    return json_pack("{s:s, s:f, s:o}", "incarnation", incarnation, "at",
+                     (double)now / 1e9, "samples", list);
+}
+
+static int view_recent(struct weir_views *views, struct weir_text query,
+                       json_t **out, struct weir_diag *diag, weir_instant now)
+{
+    char buf[WEIR_NAME_MAX];
+    struct weir_text name;
+    int error = read_quota_name(query, buf, &name, diag);
+    if (error == 0)
+        *out = recent_object(views, name, now);
     return error;
 }
 
@@ -252,13 +422,13 @@ static int add_watched(struct weir_views *views, struct weir_text list,
 {
     for (size_t count = 0; list.len > 0; count++) {
         if (count == WEIR_VIEW_WATCH_MAX)
-            return weir_diag_set(diag, WEIR_EINVAL,
-                                 "?watch= has more than 100 names", NULL);
+            return weir_diag_put(diag, WEIR_EINVAL,
+                                 "?watch= has more than 100 names");
         struct weir_text name = next_name(&list);
         int error = weir_name_check(name, diag);
         if (error < 0)
             return error;
-        weir_recent_want(views->past, name, now);
+        keep_name(views, name, now);
         json_t *object = watched_object(views, name, now);
         if (object)
             json_array_append_new(out, object);
@@ -278,10 +448,9 @@ static int read_watched(struct weir_views *views, struct weir_text query,
         return WEIR_ENOMEM;
     int len = weir_uri_decode(text, true, buf, text.len);
     int error = len < 0
-                    ? weir_diag_set(diag, WEIR_EINVAL,
+                    ? weir_diag_put(diag, WEIR_EINVAL,
                                     "?watch= has a '%' "
-                                    "without two hexadecimal digits",
-                                    NULL)
+                                    "without two hexadecimal digits")
                     : add_watched(views, (struct weir_text){ buf, (size_t)len },
                                   out, diag, now);
     free(buf);
@@ -324,428 +493,10 @@ static int view_live(struct weir_views *views, struct weir_text query,
     return error;
 }
 
-/* ---- /v1/recent ---- */
-
-static json_t *recent_object(const struct weir_views *views,
-                             struct weir_text name, weir_instant now)
-{
-    struct weir_recent_sample *samples =
-        malloc(WEIR_RECENT_SAMPLES * sizeof *samples);
-    if (!samples)
-        return NULL;
-    size_t count = weir_recent_of(views->past, name, samples);
-    json_t *list = json_array();
-    for (size_t i = 0; i < count; i++)
-        json_array_append_new(list, json_pack("[f, I, I]",
-                                              (double)samples[i].at / 1e9,
-                                              (json_int_t)samples[i].passed,
-                                              (json_int_t)samples[i].refused));
-    free(samples);
-    struct weir_view_facts facts;
-    char incarnation[INCARNATION_TEXT_SIZE];
-    read_facts(views, &facts, incarnation);
-    return json_pack("{s:s, s:f, s:o}", "incarnation", incarnation, "at",
-                     (double)now / 1e9, "samples", list);
-}
-
-static int view_recent(struct weir_views *views, struct weir_text query,
-                       json_t **out, struct weir_diag *diag, weir_instant now)
-{
-    char buf[WEIR_NAME_MAX];
-    struct weir_text name;
-    int error = read_quota_name(query, buf, &name, diag);
-    if (error == 0)
-        *out = recent_object(views, name, now);
-    return error;
-}
-
-/* ---- /v1/why ---- */
-
-/* Why a request by a name passes or not. It is charged to a chain: the quota or
- * template that rules the name, its parent, and so on. Each link is shown in
- * its present state, with the chance that it refuses, which a bucket's fill
- * tells. A root knows the fill of all limiters together, by which counted
- * quotas are decided, but not the decisions that a process makes alone (a
- * leased grant, an adaptive limit, a local bucket): for such a link it gives no
- * chance, but the reason.
- *
- * A limiter decides by its own buckets. For links that are decided elsewhere it
- * gives the present result of a peek, a decision that charges nothing: if that
- * passes, all links did, and if it doesn't, the refusing link is named, and
- * nothing is known of the others. */
-
-/* How a link treats this request, as far as it is known. */
-struct link_view {
-    char name[WEIR_NAME_MAX];
-    size_t name_len;
-    char ruler[WEIR_NAME_MAX];
-    struct weir_ruled ruled; /* 'name' is in 'ruler'; no parent */
-    bool in_use;
-    struct weir_used_quota usage; /* zero if it isn't; the debtor's texts live
-                                * until the answer is made */
-    double chance;                /* that it refuses; below 0: not known here */
-    weir_duration retry_after;    /* of a chance of 1; WEIR_NEVER: none */
-};
-
-/* The links from the name upwards. */
-struct chain {
-    struct link_view link[WEIR_DEPTH_MAX];
-    size_t count;
-    char missing[WEIR_NAME_MAX]; /* a missing parent */
-    size_t missing_len;          /* 0: none */
-};
-
-/* ---- /v1/why: one link ---- */
-
-static bool is_off(const struct weir_ruled *ruled)
-{
-    return ruled->limit.unlimited || ruled->mode == WEIR_OFF;
-}
-
-/* How long until 'units' have leaked. */
-static weir_duration leak_time(const struct weir_ruled *ruled, double units)
-{
-    if (ruled->leak <= 0 || ruled->kind == WEIR_CONCURRENCY)
-        return WEIR_NEVER;
-    double time = units * 1e9 / ruled->leak;
-    return time < 9e18 ? (weir_duration)time : WEIR_NEVER;
-}
-
-static void judge_link(struct link_view *link, double weight)
-{
-    const struct weir_ruled *ruled = &link->ruled;
-    double fill = link->usage.fill;
-    link->chance = 0;
-    link->retry_after = WEIR_NEVER;
-    if (is_off(ruled))
-        return;
-    if (ruled->limit.units == 0) {
-        link->chance = 1;
-        return;
-    }
-    if (ruled->elsewhere) {
-        link->chance = -1;
-        return;
-    }
-    if (fill + weight > ruled->high) {
-        link->chance = 1;
-        if (weight <= ruled->high)
-            link->retry_after = leak_time(ruled, fill + weight - ruled->high);
-        return;
-    }
-    if (fill > ruled->low)
-        link->chance = (fill - ruled->low) / (ruled->high - ruled->low);
-}
-
-/* ---- /v1/why: the chain ---- */
-
-static void see_link(const struct weir_views *views, struct link_view *link,
-                     double weight, weir_instant now)
-{
-    const struct weir_usages *usages = &views->source.usages;
-    struct weir_text name = { link->name, link->name_len };
-    link->in_use = usages->of(usages->context, name, &link->usage, now);
-    if (!link->in_use)
-        link->usage = (struct weir_used_quota){ 0 };
-    judge_link(link, weight);
-}
-
-/* False: no quota rules the name. '*out_parent' is the length of the parent's
- * name, the next one. */
-static bool add_link(const struct weir_views *views, struct chain *chain,
-                     struct weir_text name, char *parent, size_t *out_parent,
-                     weir_instant now)
-{
-    struct link_view *link = &chain->link[chain->count];
-    const struct weir_view_source *source = &views->source;
-    *link = (struct link_view){ .name_len = name.len };
-    memcpy(link->name, name.p, name.len);
-    if (!source->rule(source->context, name, &link->ruled, now))
-        return false;
-    *out_parent = link->ruled.parent.len;
-    memcpy(parent, link->ruled.parent.p ? link->ruled.parent.p : "",
-           *out_parent);
-    memcpy(link->ruler, link->ruled.name.p, link->ruled.name.len);
-    link->ruled.name.p = link->ruler;
-    chain->count++;
-    weir_assert(chain->count <= WEIR_DEPTH_MAX);
-    return true;
-}
-
-static void climb_chain(const struct weir_views *views, struct weir_text name,
-                        double weight, struct chain *chain, weir_instant now)
-{
-    char at[WEIR_NAME_MAX];
-    size_t len = name.len;
-    memcpy(at, name.p, len);
-    chain->count = chain->missing_len = 0;
-    weir_assert(len <= WEIR_NAME_MAX);
-    while (len > 0 && chain->count < WEIR_DEPTH_MAX) {
-        struct weir_text here = { at, len };
-        char parent[WEIR_NAME_MAX];
-        if (!add_link(views, chain, here, parent, &len, now)) {
-            memcpy(chain->missing, at, here.len);
-            chain->missing_len = here.len;
-            return;
-        }
-        see_link(views, &chain->link[chain->count - 1], weight, now);
-        memcpy(at, parent, len);
-    }
-}
-
-/* ---- /v1/why: a limiter's decision now ---- */
-
-static bool has_unknown(const struct chain *chain)
-{
-    bool unknown = false;
-    for (size_t i = 0; i < chain->count; i++) {
-        if (chain->link[i].ruled.asks)
-            return false; /* a view makes no request to a store */
-        unknown |= chain->link[i].chance < 0;
-    }
-    return unknown;
-}
-
-static void settle_unknown(struct link_view *link,
-                           const struct weir_reply *reply)
-{
-    bool refused = reply->verdict == WEIR_LIMITED;
-    if (link->chance >= 0)
-        return;
-    if (!refused) {
-        link->chance = 0;
-    } else if (reply->quota_len == link->name_len &&
-               memcmp(reply->quota, link->name, link->name_len) == 0) {
-        link->chance = 1;
-        link->retry_after = reply->retry_after;
-    }
-}
-
-static void peek_at_unknown(const struct weir_views *views,
-                            struct weir_text name, uint64_t weight,
-                            struct chain *chain, weir_instant now)
-{
-    const struct weir_view_source *source = &views->source;
-    if (!source->peek || !has_unknown(chain))
-        return;
-    struct weir_reply reply;
-    source->peek(source->context, name, weight, &reply, now);
-    for (size_t i = 0; i < chain->count; i++)
-        settle_unknown(&chain->link[i], &reply);
-}
-
-/* ---- /v1/why: sentences ---- */
-
-static void print_seconds(weir_duration time, char *buf, size_t size)
-{
-    snprintf(buf, size, "%.3g s", (double)time / 1e9);
-}
-
-static void describe_refusal(const struct link_view *link, double weight,
-                             char *buf, size_t size)
-{
-    const struct weir_ruled *ruled = &link->ruled;
-    char wait[32];
-    if (link->retry_after != WEIR_NEVER) {
-        print_seconds(link->retry_after, wait, sizeof wait);
-        snprintf(buf, size,
-                 "the bucket is full (%.4g of %.6g): limits for %s, longer if "
-                 "other requests come",
-                 link->usage.fill, ruled->high, wait);
-    } else if (ruled->kind == WEIR_RATE) {
-        snprintf(buf, size, "a weight of %.6g never fits into a burst of %.6g",
-                 weight, ruled->high);
-    } else {
-        snprintf(buf, size, "%.6g more than are free of %.6g at a time", weight,
-                 ruled->high);
-    }
-}
-
-static void describe_link(const struct link_view *link, double weight,
-                          char *buf, size_t size)
-{
-    const struct weir_ruled *ruled = &link->ruled;
-    if (ruled->mode == WEIR_OFF)
-        snprintf(buf, size, "it is off: passes");
-    else if (ruled->limit.unlimited)
-        snprintf(buf, size, "it has no limit: passes");
-    else if (ruled->limit.units == 0)
-        snprintf(buf, size, "its limit is 0: limits all");
-    else if (ruled->leased && ruled->leak <= 0)
-        snprintf(buf, size,
-                 "this process was granted nothing of it yet, and "
-                 "asks for it: limits all");
-    else if (ruled->elsewhere)
-        snprintf(buf, size, "%s%s", ruled->elsewhere,
-                 link->chance < 0    ? ""
-                 : link->chance >= 1 ? ": limits now"
-                                     : ": passes now");
-    else if (link->chance >= 1)
-        describe_refusal(link, weight, buf, size);
-    else if (link->chance > 0)
-        snprintf(buf, size,
-                 "the fill of %.4g is between low_burst (%.6g) and high_burst "
-                 "(%.6g): limits %.0f of 100",
-                 link->usage.fill, ruled->low, ruled->high, 100 * link->chance);
-    else
-        snprintf(buf, size, "%.4g of %.6g used: passes", link->usage.fill,
-                 ruled->low);
-}
-
-/* For a leased quota: the part of the limit that the figures describe. */
-static void add_part(const struct weir_ruled *ruled, char *buf, size_t size)
-{
-    size_t len = strlen(buf);
-    if (ruled->leased && ruled->leak > 0 && len < size)
-        snprintf(buf + len, size - len,
-                 "; of the limit %.4g%s were granted to this process",
-                 ruled->leak, ruled->kind == WEIR_RATE ? " a second" : "");
-}
-
-/* For a bucket that may refuse: the limiter that reported beyond max_debt. */
-static void add_debtor(const struct link_view *link, char *buf, size_t size)
-{
-    const struct weir_used_debtor *debtor = &link->usage.debtor;
-    size_t len = strlen(buf);
-    char silent[32];
-    if (debtor->units == 0 || link->chance <= 0 || len >= size)
-        return;
-    print_seconds(debtor->silent, silent, sizeof silent);
-    snprintf(buf + len, size - len,
-             "; limiter '%.*s' reported more than its max_debt, at last %s ago",
-             (int)debtor->limiter.len, debtor->limiter.p, silent);
-}
-
-static json_t *debtor_object(const struct weir_used_debtor *debtor)
-{
-    char incarnation[INCARNATION_TEXT_SIZE];
-    if (debtor->units == 0)
-        return json_null();
-    weir_view_hex(debtor->incarnation, WEIR_INCARNATION_SIZE, incarnation);
-    return json_pack("{s:s%, s:s, s:I, s:f}", "limiter",
-                     debtor->limiter.p ? debtor->limiter.p : "",
-                     debtor->limiter.len, "incarnation", incarnation, "units",
-                     (json_int_t)debtor->units, "silent_s",
-                     (double)debtor->silent / 1e9);
-}
-
-static json_t *link_object(const struct link_view *link, double weight)
-{
-    char limit[64];
-    char why[640];
-    const struct weir_ruled *ruled = &link->ruled;
-    size_t len = weir_limit_format(&ruled->limit, limit, sizeof limit);
-    describe_link(link, weight, why, sizeof why);
-    add_part(ruled, why, sizeof why);
-    add_debtor(link, why, sizeof why);
-    bool bounded = !ruled->limit.unlimited;
-    return json_pack(
-        "{s:s%, s:s%, s:s, s:s%, s:o, s:o, s:b, s:f, s:I, s:I, s:o, s:o,"
-        " s:o, s:s}",
-        "name", link->name, link->name_len, "quota", ruled->name.p,
-        ruled->name.len, "mode", weir_mode_word(ruled->mode), "limit", limit,
-        len, "low", bounded ? json_real(ruled->low) : json_null(), "high",
-        bounded ? json_real(ruled->high) : json_null(), "in_use", link->in_use,
-        "fill", link->usage.fill, "passed", (json_int_t)link->usage.passed,
-        "limited", (json_int_t)link->usage.refused, "chance",
-        link->chance < 0 ? json_null() : json_real(link->chance),
-        "retry_after_s",
-        link->retry_after == WEIR_NEVER
-            ? json_null()
-            : json_real((double)link->retry_after / 1e9),
-        "beyond_debt", debtor_object(&link->usage.debtor), "why", why);
-}
-
-/* ---- /v1/why: the answer ---- */
-
-/* The result of the links so far. */
-struct verdict {
-    double passes; /* the chance that all known links let it pass */
-    bool unknown;  /* a link isn't known here */
-};
-
-static void weigh_link(struct verdict *verdict, const struct link_view *link)
-{
-    if (link->ruled.mode != WEIR_ENFORCE)
-        return;
-    if (link->chance < 0)
-        verdict->unknown = true;
-    else
-        verdict->passes *= 1 - link->chance;
-}
-
-static const char *verdict_text(const struct verdict *verdict)
-{
-    if (verdict->passes <= 0)
-        return "limited";
-    if (verdict->unknown)
-        return "unknown";
-    return verdict->passes < 1 ? "chance" : "passed";
-}
-
-static json_t *explain_chain(const struct chain *chain, struct weir_text name,
-                             size_t weight)
-{
-    struct verdict verdict = { .passes = 1 };
-    json_t *links = json_array();
-    for (size_t i = 0; i < chain->count; i++) {
-        weigh_link(&verdict, &chain->link[i]);
-        json_array_append_new(links,
-                              link_object(&chain->link[i], (double)weight));
-    }
-    json_t *missing = chain->missing_len == 0
-                          ? json_null()
-                          : json_stringn(chain->missing, chain->missing_len);
-    return json_pack("{s:s%, s:I, s:s, s:f, s:o, s:o}", "name", name.p,
-                     name.len, "weight", (json_int_t)weight, "verdict",
-                     verdict_text(&verdict), "passes", verdict.passes, "chain",
-                     links, "missing", missing);
-}
-
-static int refuse_unruled(struct weir_text name, struct weir_diag *diag)
-{
-    char shown[WEIR_NAME_MAX + 1];
-    memcpy(shown, name.p, name.len);
-    shown[name.len] = '\0';
-    return weir_diag_set(diag, WEIR_ENOENT, "no quota and no template rules '",
-                         shown,
-                         "': requests by that name are not limited, "
-                         "only counted as unknown",
-                         NULL);
-}
-
-static int check_view_ready(const struct weir_views *views,
-                            struct weir_diag *diag)
-{
-    struct weir_view_facts facts;
-    views->source.facts(views->source.context, &facts);
-    return facts.ready
-               ? 0
-               : weir_diag_set(diag, WEIR_ENOTREADY,
-                               "the quotas haven't been read yet", NULL);
-}
-
 static int view_why(struct weir_views *views, struct weir_text query,
                     json_t **out, struct weir_diag *diag, weir_instant now)
 {
-    char buf[WEIR_NAME_MAX];
-    struct weir_text name;
-    size_t weight = 1;
-    int error = read_quota_name(query, buf, &name, diag);
-    if (error == 0)
-        error =
-            weir_query_number(query, "weight", WEIR_BURST_MAX, &weight, diag);
-    if (error == 0)
-        error = check_view_ready(views, diag);
-    if (error < 0)
-        return error;
-    struct chain chain;
-    climb_chain(views, name, (double)weight, &chain, now);
-    if (chain.count == 0)
-        return refuse_unruled(name, diag);
-    peek_at_unknown(views, name, weight, &chain, now);
-    *out = explain_chain(&chain, name, weight);
-    return 0;
+    return weir_view_why(&views->source, query, out, diag, now);
 }
 
 /* ---- Paths ---- */
@@ -801,8 +552,9 @@ struct weir_views *weir_views_new(const struct weir_view_source *source)
     if (!made)
         return NULL;
     made->source = *source;
-    made->past = weir_recent_new(&source->usages);
-    if (!made->past)
+    made->busy = calloc(KEPT_MAX, sizeof *made->busy);
+    made->samples = calloc((size_t)KEPT_MAX * SAMPLES, sizeof *made->samples);
+    if (!made->busy || !made->samples)
         weir_views_free(&made);
     return made;
 }
@@ -812,12 +564,17 @@ void weir_views_free(struct weir_views **views)
     if (!*views)
         return;
     free_lists((*views)->live);
-    weir_recent_free(&(*views)->past);
+    free((*views)->busy);
+    free((*views)->samples);
     free(*views);
     *views = NULL;
 }
 
 void weir_views_tick(struct weir_views *views, weir_instant now)
 {
-    weir_recent_tick(views->past, now);
+    if (now >= views->walk_at)
+        want_top_k(views, now);
+    for (size_t i = 0; i < KEPT_MAX; i++)
+        if (views->kept[i].name_len > 0)
+            take_recent_sample(views, &views->kept[i], now);
 }

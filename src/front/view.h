@@ -6,7 +6,7 @@
  *              \                      /
  *        struct weir_view_source: facts, usages, the rule of a name
  *                        |
- *     /v1/live /v1/events /v1/recent /v1/why /v1/usage        (view.c)
+ *     /v1/live /v1/events /v1/recent /v1/why /v1/usage        (view*.c)
  *                        |
  *                    one page
  *
@@ -89,6 +89,10 @@ bool weir_views_have(struct weir_text path);
  * filled. */
 int weir_views_answer(struct weir_views *views, const struct weir_uri *uri,
                       json_t **out, struct weir_diag *diag, weir_instant now);
+
+/* /v1/why, as weir_views_answer(); 'query' is without '?'. */
+int weir_view_why(const struct weir_view_source *source, struct weir_text query,
+                  json_t **out, struct weir_diag *diag, weir_instant now);
 
 /* ---- For sources ---- */
 
