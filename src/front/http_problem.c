@@ -9,35 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ERRORS(X)                                                     \
-    X(WEIR_EINVAL, 400, "The request isn't one that can be answered") \
-    X(WEIR_ENOMEM, 500, "The root is out of memory")                  \
-    X(WEIR_ENAME, 400, "The name isn't allowed")                      \
-    X(WEIR_EQUOTA, 422, "The quota's fields don't go together")       \
-    X(WEIR_EPARENT, 422, "The parent doesn't exist")                  \
-    X(WEIR_ECYCLE, 422, "A quota would be its own ancestor")          \
-    X(WEIR_EDEPTH, 422, "The chain would be too long")                \
-    X(WEIR_EEXIST, 409, "It exists already")                          \
-    X(WEIR_ENOENT, 404, "It doesn't exist")                           \
-    X(WEIR_ECHILDREN, 409, "The quota has children")                  \
-    X(WEIR_EFULL, 503, "There is no room")                            \
-    X(WEIR_ETIMEOUT, 503, "It took too long")                         \
-    X(WEIR_ESYNTAX, 400, "The request can't be parsed")               \
-    X(WEIR_ETOOBIG, 413, "The request is too big")                    \
-    X(WEIR_EPROTOCOL, 500, "The protocol was broken")                 \
-    X(WEIR_ESTORE, 503, "The quota store can't be used")              \
-    X(WEIR_ELOCKED, 503, "The quota store is locked")                 \
-    X(WEIR_ESCHEMA, 503, "The quota store is of another version")     \
-    X(WEIR_ESYSTEM, 500, "A system call failed")                      \
-    X(WEIR_ECONNECT, 503, "No root can be reached")                   \
-    X(WEIR_ECLOSED, 503, "The root is stopping")                      \
-    X(WEIR_ENOTREADY, 503, "The root has not read its quotas yet")    \
-    X(WEIR_ECREDENTIAL, 401, "The credential isn't known")            \
-    X(WEIR_EDENIED, 403, "The credential's role doesn't allow that")  \
-    X(WEIR_ECHANGED, 409, "It has been changed since")                \
-    X(WEIR_ETLS, 500, "TLS failed")                                   \
-    X(WEIR_ETABLE, 500, "The shared table can't be used")
-
 struct row {
     int error;
     int status;
@@ -45,8 +16,39 @@ struct row {
     const char *title;
 };
 
-#define AS_ROW(ERROR, STATUS, TITLE) { ERROR, STATUS, #ERROR, TITLE },
-static const struct row rows[] = { ERRORS(AS_ROW) };
+#define ROW(ERROR, STATUS, TITLE)    \
+    {                                \
+        ERROR, STATUS, #ERROR, TITLE \
+    }
+static const struct row rows[] = {
+    ROW(WEIR_EINVAL, 400, "The request isn't one that can be answered"),
+    ROW(WEIR_ENOMEM, 500, "The root is out of memory"),
+    ROW(WEIR_ENAME, 400, "The name isn't allowed"),
+    ROW(WEIR_EQUOTA, 422, "The quota's fields don't go together"),
+    ROW(WEIR_EPARENT, 422, "The parent doesn't exist"),
+    ROW(WEIR_ECYCLE, 422, "A quota would be its own ancestor"),
+    ROW(WEIR_EDEPTH, 422, "The chain would be too long"),
+    ROW(WEIR_EEXIST, 409, "It exists already"),
+    ROW(WEIR_ENOENT, 404, "It doesn't exist"),
+    ROW(WEIR_ECHILDREN, 409, "The quota has children"),
+    ROW(WEIR_EFULL, 503, "There is no room"),
+    ROW(WEIR_ETIMEOUT, 503, "It took too long"),
+    ROW(WEIR_ESYNTAX, 400, "The request can't be parsed"),
+    ROW(WEIR_ETOOBIG, 413, "The request is too big"),
+    ROW(WEIR_EPROTOCOL, 500, "The protocol was broken"),
+    ROW(WEIR_ESTORE, 503, "The quota store can't be used"),
+    ROW(WEIR_ELOCKED, 503, "The quota store is locked"),
+    ROW(WEIR_ESCHEMA, 503, "The quota store is of another version"),
+    ROW(WEIR_ESYSTEM, 500, "A system call failed"),
+    ROW(WEIR_ECONNECT, 503, "No root can be reached"),
+    ROW(WEIR_ECLOSED, 503, "The root is stopping"),
+    ROW(WEIR_ENOTREADY, 503, "The root has not read its quotas yet"),
+    ROW(WEIR_ECREDENTIAL, 401, "The credential isn't known"),
+    ROW(WEIR_EDENIED, 403, "The credential's role doesn't allow that"),
+    ROW(WEIR_ECHANGED, 409, "It has been changed since"),
+    ROW(WEIR_ETLS, 500, "TLS failed"),
+    ROW(WEIR_ETABLE, 500, "The shared table can't be used"),
+};
 
 static const struct row *find_error(int error)
 {

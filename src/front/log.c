@@ -105,15 +105,11 @@ static void escape_controls(struct weir_text text, char *buf, size_t size)
     buf[out.len] = '\0';
 }
 
-static void print_message(char message[MESSAGE_MAX], const char *format,
-                          va_list args) __attribute__((format(printf, 2, 0)));
-
-static void print_message(char message[MESSAGE_MAX], const char *format,
-                          va_list args)
+__attribute__((format(printf, 2, 0))) static void print_message(
+    char message[MESSAGE_MAX], const char *format, va_list args)
 {
-    char plain
-        [MESSAGE_MAX]; /* when it is full, escape_controls() cuts it and adds
-                              * "…" */
+    /* When it is full, escape_controls() cuts it and adds "…". */
+    char plain[MESSAGE_MAX];
     int len = vsnprintf(plain, sizeof plain, format, args);
     weir_assert(len >= 0);
     size_t most = (size_t)len < sizeof plain ? (size_t)len : sizeof plain - 1;
