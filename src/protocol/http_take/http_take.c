@@ -203,23 +203,27 @@ static void on_visitor_gone(void *context, void *state)
 
 static void write_routes(const struct weir_http_take_call *call);
 
+/* 'asked': the body. */
+typedef void answer_fn(const struct weir_http_take_call *call, json_t *asked);
+
 static const struct route {
     const char *path, *method;
-    bool is_open; /* needs no credential */
-    bool forms;   /* accepts a form's content type */
-    void (*run)(const struct weir_http_take_call *call);
+    bool is_open;      /* needs no credential */
+    bool forms;        /* accepts a form's content type */
+    answer_fn *answer; /* to a body of JSON; NULL: there is none, and … */
+    void (*write)(const struct weir_http_take_call *call);
 } routes[] = {
-    { "/v1/take", "POST", false, false, weir_http_take_decide },
-    { "/v1/enter", "POST", false, false, weir_http_take_enter },
-    { "/v1/leave", "POST", false, false, weir_http_take_leave },
+    { "/v1/take", "POST", false, false, weir_http_take_decide, NULL },
+    { "/v1/enter", "POST", false, false, weir_http_take_enter, NULL },
+    { "/v1/leave", "POST", false, false, weir_http_take_leave, NULL },
     /* Clients of envoyproxy/ratelimit post JSON by curl -d, with a form's
      * type. */
-    { "/json", "POST", false, true, weir_http_take_rls },
-    { "/v1", "GET", false, false, write_routes },
-    { "/v1/status", "GET", false, false, write_status },
-    { "/metrics", "GET", false, false, write_metrics },
-    { "/healthz", "GET", true, false, write_health },
-    { "/readyz", "GET", true, false, write_readiness },
+    { "/json", "POST", false, true, weir_http_take_rls, NULL },
+    { "/v1", "GET", false, false, NULL, write_routes },
+    { "/v1/status", "GET", false, false, NULL, write_status },
+    { "/metrics", "GET", false, false, NULL, write_metrics },
+    { "/healthz", "GET", true, false, NULL, write_health },
+    { "/readyz", "GET", true, false, NULL, write_readiness },
 };
 
 static void add_route(json_t *list, const char *method, const char *path,
@@ -342,16 +346,40 @@ static bool check_head(void *context, struct weir_http_call *http,
     return false;
 }
 
+/* Parses the body, and passes it on; if it is no JSON, the reply is a
+ * problem. */
+static void answer_json(const struct weir_http_take_call *call,
+                        answer_fn *answer)
+{
+    struct weir_text body = call->http->body;
+    json_error_t error;
+    json_t *asked = json_loadb(body.p ? body.p : "", body.len,
+                               JSON_REJECT_DUPLICATES, &error);
+    if (asked) {
+        answer(call, asked);
+        json_decref(asked);
+        return;
+    }
+    char text[JSON_ERROR_TEXT_LENGTH + 64];
+    snprintf(text, sizeof text, "the body is no JSON: line %d, column %d: %s",
+             error.line, error.column, error.text);
+    weir_http_take_problem(call->reply, 400, text);
+}
+
 static void answer_request(void *context, struct weir_http_call *http,
                            weir_instant now)
 {
     const struct weir_http_take_call call = make_take_call(context, http, now);
     const struct route *route =
         find_api_route(weir_uri_split(http->request->target).path);
-    if (route)
-        route->run(&call);
-    else
+    if (!route)
         answer_no_route(&call);
+    else if (route->answer)
+        answer_json(&call, route->answer);
+    else
+        route->write(&call);
+    /* A client that holds a permit may be silent meanwhile. */
+    weir_conn_set_quiet(http->conn, call.visitor->permits.count > 0);
 }
 
 /* ---- Life ---- */

@@ -97,27 +97,6 @@ static void refuse_decision(const struct weir_http_take_call *call, int error,
 
 /* ---- Requests ---- */
 
-/* Parses the body, and passes it on; if it is no JSON, the reply is a
- * problem. */
-static void answer_json(const struct weir_http_take_call *call,
-                        void (*answer)(const struct weir_http_take_call *call,
-                                       json_t *asked))
-{
-    struct weir_text body = call->http->body;
-    json_error_t error;
-    json_t *asked = json_loadb(body.p ? body.p : "", body.len,
-                               JSON_REJECT_DUPLICATES, &error);
-    if (asked) {
-        answer(call, asked);
-        json_decref(asked);
-        return;
-    }
-    char text[JSON_ERROR_TEXT_LENGTH + 64];
-    snprintf(text, sizeof text, "the body is no JSON: line %d, column %d: %s",
-             error.line, error.column, error.text);
-    weir_http_take_problem(call->reply, 400, text);
-}
-
 static int refuse_member(const struct weir_http_take_call *call,
                          const char *name)
 {
@@ -358,7 +337,8 @@ static void take_list(const struct weir_http_take_call *call, json_t *requests)
     call->reply->json = json_pack("{s:o}", "replies", replies);
 }
 
-static void take_any(const struct weir_http_take_call *call, json_t *asked)
+void weir_http_take_decide(const struct weir_http_take_call *call,
+                           json_t *asked)
 {
     json_t *requests = json_object_get(asked, "requests");
     if (json_is_array(requests) && json_object_size(asked) == 1)
@@ -367,13 +347,7 @@ static void take_any(const struct weir_http_take_call *call, json_t *asked)
         take_one(call, asked);
 }
 
-void weir_http_take_decide(const struct weir_http_take_call *call)
-{
-    answer_json(call, take_any);
-}
-
-static void take_descriptors(const struct weir_http_take_call *call,
-                             json_t *asked)
+void weir_http_take_rls(const struct weir_http_take_call *call, json_t *asked)
 {
     struct weir_http_reply *reply = call->reply;
     struct weir_text why;
@@ -386,11 +360,6 @@ static void take_descriptors(const struct weir_http_take_call *call,
             reply, status == WEIR_GRPC_PERMISSION_DENIED ? 403 : 400, why.p);
     else if (over)
         reply->status = 429;
-}
-
-void weir_http_take_rls(const struct weir_http_take_call *call)
-{
-    answer_json(call, take_descriptors);
 }
 
 struct weir_http_take_record {
@@ -485,7 +454,7 @@ static int read_enter(const struct weir_http_take_call *call, json_t *from,
     return out->peek ? refuse_as_invalid(call, "to peek is of /v1/take") : 0;
 }
 
-static void enter_permit(const struct weir_http_take_call *call, json_t *from)
+void weir_http_take_enter(const struct weir_http_take_call *call, json_t *from)
 {
     struct weir_http_take_permits *permits = &call->visitor->permits;
     struct weir_protocol_request ask;
@@ -521,18 +490,6 @@ static void enter_permit(const struct weir_http_take_call *call, json_t *from)
                         json_integer((json_int_t)held->number));
 }
 
-/* A client that holds a permit may be silent meanwhile. */
-static void set_quiet(const struct weir_http_take_call *call)
-{
-    weir_conn_set_quiet(call->http->conn, call->visitor->permits.count > 0);
-}
-
-void weir_http_take_enter(const struct weir_http_take_call *call)
-{
-    answer_json(call, enter_permit);
-    set_quiet(call);
-}
-
 /* ---- Leave ---- */
 
 static bool read_outcome(json_t *from, enum weir_permit_outcome *out)
@@ -555,7 +512,7 @@ static bool read_outcome(json_t *from, enum weir_permit_outcome *out)
     return false;
 }
 
-static void leave_permit(const struct weir_http_take_call *call, json_t *from)
+void weir_http_take_leave(const struct weir_http_take_call *call, json_t *from)
 {
     struct weir_http_take_permits *permits = &call->visitor->permits;
     json_t *number = json_object_get(from, "permit");
@@ -581,10 +538,4 @@ static void leave_permit(const struct weir_http_take_call *call, json_t *from)
     }
     leave_record(permits, held, outcome, call->now);
     call->reply->json = json_pack("{s:b}", "left", 1);
-}
-
-void weir_http_take_leave(const struct weir_http_take_call *call)
-{
-    answer_json(call, leave_permit);
-    set_quiet(call);
 }

@@ -47,14 +47,17 @@ struct weir_http_take_call {
  * title. */
 void weir_http_take_problem(struct weir_http_reply *reply, int status,
                             const char *detail);
-/* POST /v1/take: decides and replies. */
-void weir_http_take_decide(const struct weir_http_take_call *call);
-/* POST /json: Envoy's rate limit service. */
-void weir_http_take_rls(const struct weir_http_take_call *call);
-/* POST /v1/enter and /v1/leave. Only the identity that entered a permit can
+/* Of POST; 'asked' is the body. /v1/take: decides and replies. */
+void weir_http_take_decide(const struct weir_http_take_call *call,
+                           json_t *asked);
+/* /json: Envoy's rate limit service. */
+void weir_http_take_rls(const struct weir_http_take_call *call, json_t *asked);
+/* /v1/enter and /v1/leave. Only the identity that entered a permit can
  * leave it; for another one on the same connection it doesn't exist (404). */
-void weir_http_take_enter(const struct weir_http_take_call *call);
-void weir_http_take_leave(const struct weir_http_take_call *call);
+void weir_http_take_enter(const struct weir_http_take_call *call,
+                          json_t *asked);
+void weir_http_take_leave(const struct weir_http_take_call *call,
+                          json_t *asked);
 /* The connection has ended: gives all permits back. */
 void weir_http_take_permits_end(struct weir_http_take_permits *permits);
 
