@@ -11,48 +11,45 @@
 
 struct row {
     int error;
-    int status;
     const char *name;
+    int status;
     const char *title;
 };
 
-#define ROW(ERROR, STATUS, TITLE)    \
-    {                                \
-        ERROR, STATUS, #ERROR, TITLE \
-    }
+#define NAMED(ERROR) ERROR, #ERROR
 static const struct row rows[] = {
-    ROW(WEIR_EINVAL, 400, "The request isn't one that can be answered"),
-    ROW(WEIR_ENOMEM, 500, "The root is out of memory"),
-    ROW(WEIR_ENAME, 400, "The name isn't allowed"),
-    ROW(WEIR_EQUOTA, 422, "The quota's fields don't go together"),
-    ROW(WEIR_EPARENT, 422, "The parent doesn't exist"),
-    ROW(WEIR_ECYCLE, 422, "A quota would be its own ancestor"),
-    ROW(WEIR_EDEPTH, 422, "The chain would be too long"),
-    ROW(WEIR_EEXIST, 409, "It exists already"),
-    ROW(WEIR_ENOENT, 404, "It doesn't exist"),
-    ROW(WEIR_ECHILDREN, 409, "The quota has children"),
-    ROW(WEIR_EFULL, 503, "There is no room"),
-    ROW(WEIR_ETIMEOUT, 503, "It took too long"),
-    ROW(WEIR_ESYNTAX, 400, "The request can't be parsed"),
-    ROW(WEIR_ETOOBIG, 413, "The request is too big"),
-    ROW(WEIR_EPROTOCOL, 500, "The protocol was broken"),
-    ROW(WEIR_ESTORE, 503, "The quota store can't be used"),
-    ROW(WEIR_ELOCKED, 503, "The quota store is locked"),
-    ROW(WEIR_ESCHEMA, 503, "The quota store is of another version"),
-    ROW(WEIR_ESYSTEM, 500, "A system call failed"),
-    ROW(WEIR_ECONNECT, 503, "No root can be reached"),
-    ROW(WEIR_ECLOSED, 503, "The root is stopping"),
-    ROW(WEIR_ENOTREADY, 503, "The root has not read its quotas yet"),
-    ROW(WEIR_ECREDENTIAL, 401, "The credential isn't known"),
-    ROW(WEIR_EDENIED, 403, "The credential's role doesn't allow that"),
-    ROW(WEIR_ECHANGED, 409, "It has been changed since"),
-    ROW(WEIR_ETLS, 500, "TLS failed"),
-    ROW(WEIR_ETABLE, 500, "The shared table can't be used"),
+    { NAMED(WEIR_EINVAL), 400, "The request isn't one that can be answered" },
+    { NAMED(WEIR_ENOMEM), 500, "The root is out of memory" },
+    { NAMED(WEIR_ENAME), 400, "The name isn't allowed" },
+    { NAMED(WEIR_EQUOTA), 422, "The quota's fields don't go together" },
+    { NAMED(WEIR_EPARENT), 422, "The parent doesn't exist" },
+    { NAMED(WEIR_ECYCLE), 422, "A quota would be its own ancestor" },
+    { NAMED(WEIR_EDEPTH), 422, "The chain would be too long" },
+    { NAMED(WEIR_EEXIST), 409, "It exists already" },
+    { NAMED(WEIR_ENOENT), 404, "It doesn't exist" },
+    { NAMED(WEIR_ECHILDREN), 409, "The quota has children" },
+    { NAMED(WEIR_EFULL), 503, "There is no room" },
+    { NAMED(WEIR_ETIMEOUT), 503, "It took too long" },
+    { NAMED(WEIR_ESYNTAX), 400, "The request can't be parsed" },
+    { NAMED(WEIR_ETOOBIG), 413, "The request is too big" },
+    { NAMED(WEIR_EPROTOCOL), 500, "The protocol was broken" },
+    { NAMED(WEIR_ESTORE), 503, "The quota store can't be used" },
+    { NAMED(WEIR_ELOCKED), 503, "The quota store is locked" },
+    { NAMED(WEIR_ESCHEMA), 503, "The quota store is of another version" },
+    { NAMED(WEIR_ESYSTEM), 500, "A system call failed" },
+    { NAMED(WEIR_ECONNECT), 503, "No root can be reached" },
+    { NAMED(WEIR_ECLOSED), 503, "The root is stopping" },
+    { NAMED(WEIR_ENOTREADY), 503, "The root has not read its quotas yet" },
+    { NAMED(WEIR_ECREDENTIAL), 401, "The credential isn't known" },
+    { NAMED(WEIR_EDENIED), 403, "The credential's role doesn't allow that" },
+    { NAMED(WEIR_ECHANGED), 409, "It has been changed since" },
+    { NAMED(WEIR_ETLS), 500, "TLS failed" },
+    { NAMED(WEIR_ETABLE), 500, "The shared table can't be used" },
 };
 
 static const struct row *find_error(int error)
 {
-    static const struct row unknown = { 0, 500, "WEIR_EUNKNOWN",
+    static const struct row unknown = { 0, "WEIR_EUNKNOWN", 500,
                                         "Something went wrong" };
     for (size_t i = 0; i < WEIR_COUNT_OF(rows); i++)
         if (rows[i].error == error)
