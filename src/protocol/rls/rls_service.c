@@ -52,6 +52,8 @@ struct weir_rls_service {
     struct weir_rls_request request;
     struct question questions[WEIR_RLS_DESCRIPTORS_MAX];
     struct weir_rls_status statuses[WEIR_RLS_DESCRIPTORS_MAX];
+    struct weir_rls_answer answer;
+    struct weir_rls_header headers[WEIR_RLS_HEADERS_MAX]; /* the answer's */
     char header_values[3][WEIR_RLS_HEADER_VALUE_MAX];
     unsigned char out[WEIR_RLS_ANSWER_MAX];
 };
@@ -314,19 +316,16 @@ static const struct weir_rls_status *nearest(
     return found;
 }
 
-static void add_header(struct weir_rls_answer *answer,
-                       struct weir_rls_header *headers, const char *key,
+static void add_header(struct weir_rls_service *service, const char *key,
                        const char *value)
 {
-    weir_assert(answer->header_count < WEIR_RLS_HEADERS_MAX);
-    headers[answer->header_count++] =
+    weir_assert(service->answer.header_count < WEIR_RLS_HEADERS_MAX);
+    service->headers[service->answer.header_count++] =
         (struct weir_rls_header){ weir_text_of(key), weir_text_of(value) };
 }
 
 static void write_plain_headers(struct weir_rls_service *service,
-                                const struct weir_rls_status *status,
-                                struct weir_rls_answer *answer,
-                                struct weir_rls_header *headers)
+                                const struct weir_rls_status *status)
 {
     static const char *const keys[] = { "RateLimit-Limit",
                                         "RateLimit-Remaining",
@@ -336,7 +335,7 @@ static void write_plain_headers(struct weir_rls_service *service,
     for (size_t i = 0; i < WEIR_COUNT_OF(keys); i++) {
         snprintf(service->header_values[i], WEIR_RLS_HEADER_VALUE_MAX, "%llu",
                  (unsigned long long)values[i]);
-        add_header(answer, headers, keys[i], service->header_values[i]);
+        add_header(service, keys[i], service->header_values[i]);
     }
 }
 
@@ -354,9 +353,7 @@ static void write_policy_name(struct weir_text name, char out[SHOWN_MAX + 1])
 }
 
 static void write_ietf_headers(struct weir_rls_service *service,
-                               const struct weir_rls_status *status,
-                               struct weir_rls_answer *answer,
-                               struct weir_rls_header *headers)
+                               const struct weir_rls_status *status)
 {
     char name[SHOWN_MAX + 1];
     unsigned long long reset = status->reset / WEIR_SECOND;
@@ -370,16 +367,13 @@ static void write_ietf_headers(struct weir_rls_service *service,
     snprintf(service->header_values[2], WEIR_RLS_HEADER_VALUE_MAX, "%llu",
              reset);
     if (window > 0)
-        add_header(answer, headers, "RateLimit-Policy",
-                   service->header_values[0]);
-    add_header(answer, headers, "RateLimit", service->header_values[1]);
-    if (answer->code == WEIR_RLS_OVER_LIMIT)
-        add_header(answer, headers, "Retry-After", service->header_values[2]);
+        add_header(service, "RateLimit-Policy", service->header_values[0]);
+    add_header(service, "RateLimit", service->header_values[1]);
+    if (service->answer.code == WEIR_RLS_OVER_LIMIT)
+        add_header(service, "Retry-After", service->header_values[2]);
 }
 
-static void write_headers(struct weir_rls_service *service,
-                          struct weir_rls_answer *answer,
-                          struct weir_rls_header *headers)
+static void write_headers(struct weir_rls_service *service)
 {
     const struct weir_rls_status *status = nearest(service);
     if (!status)
@@ -388,10 +382,10 @@ static void write_headers(struct weir_rls_service *service,
     case WEIR_RLS_HEADERS_NONE:
         return;
     case WEIR_RLS_HEADERS_LIMIT:
-        write_plain_headers(service, status, answer, headers);
+        write_plain_headers(service, status);
         return;
     case WEIR_RLS_HEADERS_IETF:
-        write_ietf_headers(service, status, answer, headers);
+        write_ietf_headers(service, status);
         return;
     }
 }
@@ -411,11 +405,10 @@ static void decide_all(struct weir_rls_service *service, weir_instant now)
     }
 }
 
-/* Decides the request that was read and fills 'answer', or returns a status if
- * reading ('error') or naming failed. 'headers' are the answer's. */
+/* Decides the request that was read and fills the answer, or returns a status
+ * if reading ('error') or naming failed. */
 static int decide_call(struct weir_rls_service *service, int error,
-                       struct weir_rls_answer *answer,
-                       struct weir_rls_header *headers, weir_instant now)
+                       weir_instant now)
 {
     weir_assert(service->taker);
     if (error == 0) {
@@ -428,14 +421,14 @@ static int decide_call(struct weir_rls_service *service, int error,
                : error == WEIR_ETOOBIG ? WEIR_GRPC_RESOURCE_EXHAUSTED
                                        : WEIR_GRPC_INVALID_ARGUMENT;
     decide_all(service, now);
-    *answer = (struct weir_rls_answer){
+    service->answer = (struct weir_rls_answer){
         .code = service->options.shadow ? WEIR_RLS_OK : overall(service),
         .count = service->request.count,
         .statuses = service->statuses,
-        .headers = headers,
+        .headers = service->headers,
     };
     if (service->options.headers != WEIR_RLS_HEADERS_NONE)
-        write_headers(service, answer, headers);
+        write_headers(service);
     return WEIR_GRPC_OK;
 }
 
@@ -444,15 +437,14 @@ int weir_rls_service_answer(struct weir_rls_service *service,
                             const void *bytes, size_t len,
                             struct weir_text *out, weir_instant now)
 {
-    struct weir_rls_header headers[WEIR_RLS_HEADERS_MAX];
-    struct weir_rls_answer answer;
     service->taker = taker;
     int error = weir_rls_decode(bytes, len, &service->request, &service->diag);
-    int status = decide_call(service, error, &answer, headers, now);
+    int status = decide_call(service, error, now);
     *out = weir_text_of(service->diag.text);
     if (status == WEIR_GRPC_OK)
         *out = (struct weir_text){ (const char *)service->out,
-                                   weir_rls_encode(&answer, service->out) };
+                                   weir_rls_encode(&service->answer,
+                                                   service->out) };
     return status;
 }
 
@@ -461,18 +453,16 @@ int weir_rls_service_answer_json(struct weir_rls_service *service,
                                  json_t *asked, json_t **out, bool *out_over,
                                  struct weir_text *out_why, weir_instant now)
 {
-    struct weir_rls_header headers[WEIR_RLS_HEADERS_MAX];
-    struct weir_rls_answer answer;
     service->taker = taker;
     int error = weir_rls_from_json(asked, &service->request, &service->diag);
-    int status = decide_call(service, error, &answer, headers, now);
+    int status = decide_call(service, error, now);
     *out = NULL;
     *out_over = false;
     *out_why = weir_text_of(service->diag.text);
     if (status != WEIR_GRPC_OK)
         return status;
-    *out = weir_rls_to_json(&answer);
-    *out_over = answer.code == WEIR_RLS_OVER_LIMIT;
+    *out = weir_rls_to_json(&service->answer);
+    *out_over = service->answer.code == WEIR_RLS_OVER_LIMIT;
     *out_why = weir_text_of(weir_strerror(WEIR_ENOMEM));
     return *out ? WEIR_GRPC_OK : WEIR_GRPC_RESOURCE_EXHAUSTED;
 }
