@@ -47,15 +47,6 @@ static void set_events_readable(struct weir_event_queue *queue, bool readable)
     weir_assert(done == sizeof(one) || errno == EAGAIN);
 }
 
-static void drop_event(struct weir_event_queue *queue,
-                       const struct weir_event *event)
-{
-    weir_assert(queue->count == WEIR_EVENT_QUEUE_MAX);
-    if (queue->lost == 0)
-        queue->lost_at = event->at;
-    queue->lost++;
-}
-
 /* Reports dropped events as soon as there is room: their place in the order is
  * behind all that were kept. */
 static void push_lost_event(struct weir_event_queue *queue)
@@ -75,8 +66,8 @@ void weir_event_send(struct weir *weir, const struct weir_event *event)
     pthread_mutex_lock(&queue->mutex);
     if (queue->count < WEIR_EVENT_QUEUE_MAX)
         push_event(queue, event);
-    else
-        drop_event(queue, event);
+    else if (queue->lost++ == 0)
+        queue->lost_at = event->at;
     set_events_readable(queue, true);
     pthread_mutex_unlock(&queue->mutex);
     if (weir->on_event)

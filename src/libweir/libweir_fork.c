@@ -58,14 +58,6 @@ static void own_copied_table(struct weir *weir)
                              incarnation, weir_clock_now());
 }
 
-static void start_forked(struct weir *weir)
-{
-    if (weir->block)
-        weir_reporter_forked(weir);
-    else
-        (void)!weir_pump_start(weir);
-}
-
 void weir_fork_become(struct weir *weir)
 {
     weir_assert(!weir_own_is_set(weir));
@@ -82,8 +74,12 @@ void weir_fork_become(struct weir *weir)
     memset(&weir->status, 0, sizeof(weir->status));
     forget_parent_loop(weir);
     weir->tell_forked = true;
-    /* If this fails there is nothing left to try: the child then goes on as if
-     * no root could be reached. */
-    if (weir_event_queue_init(&weir->events) == 0)
-        start_forked(weir);
+    /* If any of this fails there is nothing left to try: the child then goes on
+     * as if no root could be reached. */
+    if (weir_event_queue_init(&weir->events) < 0)
+        return;
+    if (weir->block)
+        weir_reporter_forked(weir);
+    else
+        (void)!weir_pump_start(weir);
 }

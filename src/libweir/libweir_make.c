@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT
  * libweir/libweir_make.c - makes the parts of a limiter: its name, table, node
- * and locks. */
+ * and locks; and memory for a pacer. */
 
 #include "libweir/libweir_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "core/algorithm/pacer_state.h"
 #include "io/clock.h"
 
 void weir_name_limiter(struct weir *weir)
@@ -121,4 +123,16 @@ void weir_locks_init(struct weir *weir)
 {
     weir_condition_init(&weir->changed);
     pthread_mutex_init(&weir->mutex, NULL);
+}
+
+struct weir_pacer *weir_pacer_new(uint32_t jobs)
+{
+    size_t size = weir_pacer_size(jobs);
+    void *block = size > 0 ? malloc(size) : NULL;
+    return block ? weir_pacer_init(block, jobs) : NULL;
+}
+
+void weir_pacer_free(struct weir_pacer *pacer)
+{
+    free(pacer);
 }

@@ -340,13 +340,6 @@ static void *run_pump_thread(void *context)
     return NULL;
 }
 
-static int start_pump_thread(struct weir *weir)
-{
-    weir->thread_runs =
-        weir_client_thread(weir, "weir", run_pump_thread, &weir->thread);
-    return weir->thread_runs ? WEIR_OK : WEIR_ESYSTEM;
-}
-
 static struct event_base *make_pump_base(void)
 {
     struct event_config *config = event_config_new();
@@ -411,10 +404,12 @@ int weir_pump_start(struct weir *weir)
     weir_assert(weir->reporter == (weir->block != NULL));
     int error = make_pump_loop(weir);
     if (error == 0)
-        error = start_pump_thread(weir);
-    if (error < 0)
-        free_pump_loop(weir);
-    return error;
+        weir->thread_runs =
+            weir_client_thread(weir, "weir", run_pump_thread, &weir->thread);
+    if (weir->thread_runs)
+        return WEIR_OK;
+    free_pump_loop(weir);
+    return error < 0 ? error : WEIR_ESYSTEM;
 }
 
 void weir_pump_stop(struct weir *weir)
