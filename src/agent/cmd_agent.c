@@ -77,38 +77,6 @@ struct agent {
 
 /* ---- Authorization ---- */
 
-static int admit_peer(void *context, const struct weir_protocol_peer *guest,
-                      struct weir_protocol_taker *out, struct weir_diag *diag,
-                      weir_instant now)
-{
-    struct weir_authorization *authorizer = context;
-    struct weir_identity identity;
-    struct weir_caller caller = { .api = WEIR_API_HTTP,
-                                  .address = guest->address,
-                                  .names = guest->names,
-                                  .authorization = guest->authorization };
-    enum weir_role role =
-        guest->right == WEIR_PROTOCOL_READ ? WEIR_ROLE_READ : WEIR_ROLE_TAKE;
-    int error =
-        weir_authorization_identify(authorizer, &caller, &identity, diag, now);
-    if (error == 0)
-        error = weir_authorization_admit(authorizer, &caller, &identity, role,
-                                         diag, now);
-    if (error < 0)
-        return error;
-    out->names = identity.take;
-    snprintf(out->identity, sizeof out->identity, "%s", identity.name);
-    return 0;
-}
-
-static void note_denied_name(void *context,
-                             const struct weir_protocol_taker *taker,
-                             const char *why, weir_instant now)
-{
-    weir_authorization_note(context, WEIR_API_HTTP, WEIR_REFUSED_NAME,
-                            taker->address, why, now);
-}
-
 static void note_refused_handshake(void *context, const char *address,
                                    const char *why, weir_instant now)
 {
@@ -302,9 +270,7 @@ static struct weir_protocol_host protocol_host_of(struct agent *agent,
         .weir = agent->weir,
         .version = weir_version(),
         .counts = &agent->counts,
-        .admit = agent->credentials ? admit_peer : NULL,
-        .denied = note_denied_name,
-        .context = &agent->authorizer,
+        .authorizer = &agent->authorizer,
         .tls = { .tls = tls,
                  .on_refused = note_refused_handshake,
                  .context = &agent->authorizer },

@@ -10,28 +10,40 @@
 #include "core/quota/quota.h"
 
 const struct weir_protocol_taker weir_protocol_any_taker = {
-    .names = { .all = true }
+    .identity = { .roles = WEIR_ROLES_ALL, .take = { .all = true } }
 };
 
+/* All listeners of an agent are counted and logged as one. */
+static struct weir_caller caller_at(const char *address)
+{
+    return (struct weir_caller){ .api = WEIR_API_HTTP, .address = address };
+}
+
 int weir_protocol_admit(const struct weir_protocol_host *host,
-                        const struct weir_conn *conn,
-                        enum weir_protocol_right right,
+                        const struct weir_conn *conn, enum weir_role role,
                         const char *authorization,
                         struct weir_protocol_taker *out, struct weir_diag *diag,
                         weir_instant now)
 {
     struct weir_tls_peer names;
+    struct weir_identity identity;
     *out = weir_protocol_any_taker;
-    if (!host->admit)
+    if (!weir_protocol_is_protected(host))
         return 0;
-    *out = (struct weir_protocol_taker){ .names = { .all = false } };
+    *out = (struct weir_protocol_taker){ .identity = { .roles = 0 } };
     weir_conn_peer(conn, out->address);
     weir_conn_peer_names(conn, &names);
-    const struct weir_protocol_peer guest = { .right = right,
-                                              .address = out->address,
-                                              .names = &names,
-                                              .authorization = authorization };
-    return host->admit(host->context, &guest, out, diag, now);
+    struct weir_caller caller = caller_at(out->address);
+    caller.names = &names;
+    caller.authorization = authorization;
+    int error = weir_authorization_identify(host->authorizer, &caller,
+                                            &identity, diag, now);
+    if (error == 0)
+        error = weir_authorization_admit(host->authorizer, &caller, &identity,
+                                         role, diag, now);
+    if (error == 0)
+        out->identity = identity;
+    return error;
 }
 
 int weir_protocol_may(const struct weir_protocol_host *host,
@@ -39,13 +51,12 @@ int weir_protocol_may(const struct weir_protocol_host *host,
                       struct weir_text name, struct weir_diag *diag,
                       weir_instant now)
 {
-    struct weir_diag why;
-    weir_assert(taker);
-    if (weir_name_set_check(&taker->names, taker->identity, name, &why) == 0)
+    if (taker->identity.take.all)
         return 0;
-    if (host->denied)
-        host->denied(host->context, taker, why.text, now);
-    return weir_diag_set(diag, WEIR_EDENIED, why.text, NULL);
+    weir_assert(weir_protocol_is_protected(host));
+    const struct weir_caller caller = caller_at(taker->address);
+    return weir_authorization_admit_name(host->authorizer, &caller,
+                                         &taker->identity, name, diag, now);
 }
 
 static int peek_by_name(const struct weir_protocol_host *host,

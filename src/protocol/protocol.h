@@ -27,7 +27,7 @@
 #ifndef WEIR_PROTOCOL_H
 #define WEIR_PROTOCOL_H
 
-#include "core/quota/name_set.h"
+#include "front/authorization.h"
 #include "io/conn.h"
 
 struct event_base;
@@ -35,30 +35,12 @@ struct event_base;
 /* Connections of a listener at once. One more evicts an unauthenticated one; if
  * there is none, it is refused. */
 #define WEIR_PROTOCOL_CONNS_MAX 12288
-/* How long a connection may last without showing a credential, if some are in
- * force. */
-#define WEIR_PROTOCOL_UNAUTHENTICATED_MAX (10 * WEIR_SECOND)
 
-enum weir_protocol_right {
-    WEIR_PROTOCOL_TAKE, /* to request decisions */
-    WEIR_PROTOCOL_READ, /* to read status, metrics, the page */
-};
-
-/* The peer, and the right that it needs. */
-struct weir_protocol_peer {
-    enum weir_protocol_right right;
-    const char *address;               /* "127.0.0.1:41234", "unix" */
-    const struct weir_tls_peer *names; /* of its certificate; may be empty */
-    const char *authorization;         /* "Bearer …"; "": it has shown none */
-};
-
-/* A peer that may take: the quotas' names that it may take from, and its
- * identity. A plain value. */
+/* A client that was admitted. A plain value. */
 #define WEIR_PROTOCOL_ADDRESS_SIZE 64
 struct weir_protocol_taker {
-    struct weir_name_set names;
-    char identity[256]; /* of its credential; NUL-terminated */
-    char address[WEIR_PROTOCOL_ADDRESS_SIZE];
+    struct weir_identity identity;
+    char address[WEIR_PROTOCOL_ADDRESS_SIZE]; /* "127.0.0.1:41234", "unix" */
 };
 /* The taker if no credentials are in force: it may take from all names. */
 extern const struct weir_protocol_taker weir_protocol_any_taker;
@@ -74,19 +56,8 @@ struct weir_protocol_host {
     struct weir *weir;
     const char *version;                 /* Weir's version; static */
     struct weir_protocol_counts *counts; /* borrowed; NULL: not counted */
-    /* Whether the peer has the right: 0, WEIR_ECREDENTIAL or WEIR_EDENIED with
-     * 'diag' filled. NULL: every peer has it. It may be slow: a listener calls
-     * it once per connection, or once per request if the protocol shows a
-     * credential with each. For the right to take, 'out' gets the names and the
-     * identity. */
-    int (*admit)(void *context, const struct weir_protocol_peer *guest,
-                 struct weir_protocol_taker *out, struct weir_diag *diag,
-                 weir_instant now);
-    /* The taker requested a quota from which it may not take; 'why' is a
-     * sentence. NULL: not reported. */
-    void (*denied)(void *context, const struct weir_protocol_taker *taker,
-                   const char *why, weir_instant now);
-    void *context;            /* of both functions */
+    /* borrowed; NULL, or without credentials in force: every peer may do all */
+    struct weir_authorization *authorizer;
     struct weir_conn_tls tls; /* TLS of the listener, at addresses */
     struct weir_accept_short on_short;
     /* of each listener; 0: WEIR_PROTOCOL_CONNS_MAX. Lower if the system
@@ -96,6 +67,13 @@ struct weir_protocol_host {
                                 * address (io/origin.h); borrowed; or NULL */
 };
 
+/* Whether credentials are in force. */
+static inline bool weir_protocol_is_protected(
+    const struct weir_protocol_host *host)
+{
+    return host->authorizer && weir_authorization_is_required(host->authorizer);
+}
+
 /* For struct weir_conn_options. */
 static inline size_t weir_protocol_conns_max(
     const struct weir_protocol_host *host)
@@ -103,18 +81,27 @@ static inline size_t weir_protocol_conns_max(
     return host->conns_max ? host->conns_max : WEIR_PROTOCOL_CONNS_MAX;
 }
 
-/* Whether the connection's peer has the right, by 'authorization' ("": none
- * shown) and its certificate, if any. As 'admit'; if that is NULL, 0, and
- * '*out' is weir_protocol_any_taker. On an error '*out' allows no name. */
+/* Likewise: how long a connection may last without showing a credential. */
+static inline weir_duration weir_protocol_unauthenticated_max(
+    const struct weir_protocol_host *host)
+{
+    return weir_protocol_is_protected(host) ? WEIR_UNAUTHENTICATED_MAX : 0;
+}
+
+/* Whether the connection's peer has the role, by 'authorization' ("Bearer …";
+ * "": none shown) and its certificate, if any: 0, WEIR_ECREDENTIAL or
+ * WEIR_EDENIED with 'diag' filled, counted and logged. Without credentials in
+ * force 0, and '*out' is weir_protocol_any_taker. On an error '*out' allows no
+ * name. It may be slow: a listener calls it once per connection, or once per
+ * request if the protocol shows a credential with each. */
 int weir_protocol_admit(const struct weir_protocol_host *host,
-                        const struct weir_conn *conn,
-                        enum weir_protocol_right right,
+                        const struct weir_conn *conn, enum weir_role role,
                         const char *authorization,
                         struct weir_protocol_taker *out, struct weir_diag *diag,
                         weir_instant now);
-/* Whether the taker may take from 'name': 0, or WEIR_EDENIED with 'diag' filled
- * and the denial reported to the host. weir_protocol_check() calls it; code
- * that decides without weir_protocol_check() must call it. */
+/* Whether the taker may take from 'name': 0, or WEIR_EDENIED with 'diag'
+ * filled, counted and logged. weir_protocol_check() calls it; code that decides
+ * without weir_protocol_check() must call it. */
 int weir_protocol_may(const struct weir_protocol_host *host,
                       const struct weir_protocol_taker *taker,
                       struct weir_text name, struct weir_diag *diag,

@@ -313,9 +313,9 @@ def loris(spec):
     aren't read ('unread'), a stream of events that isn't read ('events').
 
     Costs the attacker: a socket and ten bytes a second.
-    Ended by: WEIR_UNAUTHENTICATED_MAX, WEIR_PROTOCOL_UNAUTHENTICATED_MAX and
-    WEIR_TLS_HANDSHAKE_MAX seconds; WEIR_CONN_SLOW_MAX and
-    WEIR_STREAM_QUEUE_MAX for answers; WEIR_PAGE_STREAMS_MAX for streams."""
+    Ended by: WEIR_UNAUTHENTICATED_MAX and WEIR_TLS_HANDSHAKE_MAX seconds;
+    WEIR_CONN_SLOW_MAX and WEIR_STREAM_QUEUE_MAX for answers;
+    WEIR_PAGE_STREAMS_MAX for streams."""
     variant, listener = spec["variant"], spec["listener"]
     if variant == "head":
         yield from trickle(HEADS[listener])

@@ -35,10 +35,10 @@ static struct weir_http_take_call make_take_call(
 
 /* ---- Authentication ---- */
 
-static enum weir_protocol_right right_of(struct weir_text method)
+static enum weir_role role_of(struct weir_text method)
 {
-    return weir_text_equal(method, WEIR_TEXT("GET")) ? WEIR_PROTOCOL_READ
-                                                     : WEIR_PROTOCOL_TAKE;
+    return weir_text_equal(method, WEIR_TEXT("GET")) ? WEIR_ROLE_READ
+                                                     : WEIR_ROLE_TAKE;
 }
 
 static bool is_admitted(const struct weir_http_take_call *call)
@@ -47,12 +47,13 @@ static bool is_admitted(const struct weir_http_take_call *call)
     char shown[WEIR_HTTP_VALUE_MAX];
     struct weir_diag diag = { 0 };
     const char *authorization =
-        host->admit ? weir_http_header(call->http, "Authorization", shown)
-                    : NULL;
-    int error = weir_protocol_admit(host, call->http->conn,
-                                    right_of(call->http->method),
-                                    authorization ? authorization : "",
-                                    &call->visitor->taker, &diag, call->now);
+        weir_protocol_is_protected(host)
+            ? weir_http_header(call->http, "Authorization", shown)
+            : NULL;
+    int error =
+        weir_protocol_admit(host, call->http->conn, role_of(call->http->method),
+                            authorization ? authorization : "",
+                            &call->visitor->taker, &diag, call->now);
     weir_conn_set_known(call->http->conn, error == 0);
     if (error < 0)
         weir_http_take_problem(call->reply, error == WEIR_EDENIED ? 403 : 401,
@@ -229,10 +230,8 @@ static const struct route {
 static void add_route(json_t *list, const char *method, const char *path,
                       bool is_open)
 {
-    const char *role = is_open ? ""
-                       : right_of(weir_text_of(method)) == WEIR_PROTOCOL_READ
-                           ? "read"
-                           : "take";
+    const char *role =
+        is_open ? "" : weir_role_name(role_of(weir_text_of(method)));
     json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "method", method,
                                           "path", path, "role", role));
 }
@@ -289,7 +288,8 @@ static void write_reader(const struct weir_http_take_call *call)
     char *reader = call->http->reader;
     const char *authorization =
         weir_http_header(call->http, "Authorization", shown);
-    if (call->api->host->admit && authorization && authorization[0])
+    if (weir_protocol_is_protected(call->api->host) && authorization &&
+        authorization[0])
         snprintf(reader, WEIR_HTTP_VALUE_MAX, "%s", authorization);
     else
         weir_http_peer_host(call->http, reader);
@@ -405,8 +405,7 @@ int weir_http_take_new(const struct weir_protocol_host *host,
         .on_short = host->on_short,
         .max = weir_protocol_conns_max(host),
         .silence_max = WEIR_HTTP_TAKE_SILENCE_MAX,
-        .unauthenticated_max =
-            host->admit ? WEIR_PROTOCOL_UNAUTHENTICATED_MAX : 0,
+        .unauthenticated_max = weir_protocol_unauthenticated_max(host),
         .bodies_max = WEIR_HTTP_TAKE_BODIES_MAX,
         .state_size = sizeof(struct weir_http_take_visitor),
         .context = api,

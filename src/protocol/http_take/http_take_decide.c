@@ -373,7 +373,7 @@ struct weir_http_take_record {
  * identity. */
 static uint64_t owner_of(const struct weir_protocol_taker *taker)
 {
-    return weir_hash(weir_text_of(taker->identity), 0);
+    return weir_hash(weir_text_of(taker->identity.name), 0);
 }
 
 /* ---- Permits of a connection ---- */

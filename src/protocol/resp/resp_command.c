@@ -127,7 +127,7 @@ static void admit_session(struct weir_resp_session *session,
                           const struct weir_protocol_taker *taker,
                           const char *shown)
 {
-    bool limited = !taker->names.all;
+    bool limited = !taker->identity.take.all;
     weir_resp_session_fini(session);
     session->shown = shown ? strdup(shown) : NULL;
     session->limited = limited ? malloc(sizeof *session->limited) : NULL;
@@ -145,12 +145,12 @@ static bool log_in(struct weir_resp_call *call, struct weir_text token)
     char shown[TOKEN_MAX + 8];
     struct weir_protocol_taker taker;
     struct weir_diag diag = { 0 };
-    if (!host->admit)
+    if (!weir_protocol_is_protected(host))
         return true;
     bool fits = token.len <= TOKEN_MAX && !memchr(token.p, '\0', token.len);
     snprintf(shown, sizeof shown, "Bearer %.*s", fits ? (int)token.len : 0,
              token.p);
-    int error = weir_protocol_admit(host, call->conn, WEIR_PROTOCOL_TAKE, shown,
+    int error = weir_protocol_admit(host, call->conn, WEIR_ROLE_TAKE, shown,
                                     &taker, &diag, call->now);
     if (error == 0)
         admit_session(call->session, &taker, shown);
@@ -172,8 +172,8 @@ void weir_resp_meet(const struct weir_protocol_host *host,
     weir_conn_peer_names(conn, &names);
     /* A peer without a certificate may still send AUTH: this is no refusal. */
     session->known = false;
-    if ((!host->admit || names.count > 0) &&
-        weir_protocol_admit(host, conn, WEIR_PROTOCOL_TAKE, "", &taker, &diag,
+    if ((!weir_protocol_is_protected(host) || names.count > 0) &&
+        weir_protocol_admit(host, conn, WEIR_ROLE_TAKE, "", &taker, &diag,
                             now) == 0)
         admit_session(session, &taker, NULL);
 }
@@ -187,8 +187,8 @@ bool weir_resp_admit(const struct weir_protocol_host *host,
     char shown[TOKEN_MAX + 8] = "";
     if (session->shown)
         snprintf(shown, sizeof shown, "%s", session->shown);
-    if (weir_protocol_admit(host, conn, WEIR_PROTOCOL_TAKE, shown, &taker,
-                            &diag, now) < 0)
+    if (weir_protocol_admit(host, conn, WEIR_ROLE_TAKE, shown, &taker, &diag,
+                            now) < 0)
         return false;
     admit_session(session, &taker, session->shown ? shown : NULL);
     return session->known;
@@ -201,7 +201,7 @@ static void run_auth(struct weir_resp_call *call)
         weir_resp_error(call->out, "ERR syntax error");
         return;
     }
-    if (!call->host->admit && count == 2) {
+    if (!weir_protocol_is_protected(call->host) && count == 2) {
         weir_resp_error(call->out,
                         "ERR AUTH <password> called without any password "
                         "configured for the default user. Are you sure your "
@@ -518,7 +518,7 @@ static bool may_throttle(struct weir_resp_call *call,
 {
     struct weir_diag diag = { 0 };
     const struct weir_protocol_taker *taker = session_taker(call->session);
-    if (taker->names.all)
+    if (taker->identity.take.all)
         return true;
     int error = call->throttle
                     ? may_throttle_local(call, taker, ask->key, &diag)
@@ -556,7 +556,7 @@ static void run_del(struct weir_resp_call *call)
 {
     int64_t count = 0;
     /* DEL's keys aren't judged one by one, and may be another tenant's. */
-    if (!session_taker(call->session)->names.all) {
+    if (!session_taker(call->session)->identity.take.all) {
         weir_resp_error(call->out, "NOPERM a credential that may take from "
                                    "some quotas alone may not delete keys");
         return;

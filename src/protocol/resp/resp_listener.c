@@ -115,8 +115,7 @@ int weir_resp_listener_new(const struct weir_protocol_host *host,
         .on_short = host->on_short,
         .max = weir_protocol_conns_max(host),
         .crowded = WEIR_TEXT("-ERR max number of clients reached\r\n"),
-        .unauthenticated_max =
-            host->admit ? WEIR_PROTOCOL_UNAUTHENTICATED_MAX : 0,
+        .unauthenticated_max = weir_protocol_unauthenticated_max(host),
         .state_size = sizeof(struct weir_resp_session),
         .context = listener,
         .on_bytes = on_commands,
@@ -149,7 +148,7 @@ static void recheck_session(void *context, struct weir_conn *conn)
 void weir_resp_listener_recheck(struct weir_resp_listener *listener)
 {
     weir_conn_server_doubt(listener->server);
-    if (listener->host->admit)
+    if (weir_protocol_is_protected(listener->host))
         weir_conn_server_each(listener->server, recheck_session, listener);
 }
 

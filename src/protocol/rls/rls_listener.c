@@ -279,7 +279,7 @@ static bool admit_call(struct visit *visit, int32_t stream,
 {
     const struct weir_protocol_host *host = visit->listener->host;
     struct weir_diag why = { 0 };
-    int error = weir_protocol_admit(host, visit->conn, WEIR_PROTOCOL_TAKE,
+    int error = weir_protocol_admit(host, visit->conn, WEIR_ROLE_TAKE,
                                     authorization, out, &why, visit->now);
     weir_conn_set_known(visit->conn, error == 0);
     if (error == 0)
@@ -319,7 +319,7 @@ static bool on_call_begun(void *context, struct weir_h2 *h2, int32_t stream,
     if ((decides || kind == QUOTAS) &&
         !admit_call(visit, stream, authorization, &taker))
         return true;
-    if (decides && taker.names.all)
+    if (decides && taker.identity.take.all)
         return true; /* it needs no state */
     if (!add_listed(visit, stream, decides ? LIMITED : (enum kind)kind, &taker))
         (void)weir_h2_finish(h2, stream, WEIR_GRPC_RESOURCE_EXHAUSTED,
@@ -483,8 +483,7 @@ int weir_rls_listener_new(const struct weir_protocol_host *host,
         .tls = host->tls,
         .on_short = host->on_short,
         .max = weir_protocol_conns_max(host),
-        .unauthenticated_max =
-            host->admit ? WEIR_PROTOCOL_UNAUTHENTICATED_MAX : 0,
+        .unauthenticated_max = weir_protocol_unauthenticated_max(host),
         .state_size = sizeof(struct visit),
         .context = listener,
         .on_bytes = on_visit_bytes,
@@ -523,7 +522,7 @@ static void doubt_calls(void *context, struct weir_conn *conn)
 void weir_rls_listener_recheck(struct weir_rls_listener *listener)
 {
     weir_conn_server_doubt(listener->server);
-    if (listener->host->admit)
+    if (weir_protocol_is_protected(listener->host))
         weir_conn_server_each(listener->server, doubt_calls, NULL);
 }
 
