@@ -91,9 +91,9 @@ static int setup(void **state)
     struct world *w = calloc(1, sizeof *w);
     w->base = event_base_new();
     const struct weir_http_options options = {
-        .base = w->base,
-        .place = { .address = { .host = "127.0.0.1" } },
-        .max = 8,
+        .conns = { .base = w->base,
+                   .place = { .address = { .host = "127.0.0.1" } },
+                   .max = 8 },
         .bodies_max = 64 << 10,
         .state_size = 1,
         .context = w,

@@ -722,30 +722,20 @@ static void on_unknown_peer(void *context, const struct weir_conn *link,
 static int listen_at(struct weir_http_listener *listener,
                      struct weir_diag *diag)
 {
-    const struct weir_http_options *options = &listener->options;
-    const struct weir_conn_options conns = {
-        .base = options->base,
-        .place = options->place,
-        .tls = options->tls,
-        .on_short = options->on_short,
-        .max = options->max,
-        .unknown_max = options->unknown_max,
-        .crowded = WEIR_TEXT(
-            "HTTP/1.1 503 Service Unavailable\r\n"
-            "Content-Type: application/problem+json\r\n"
-            "Content-Length: 120\r\n"
-            "Connection: close\r\n\r\n"
-            "{\"type\":\"about:blank\",\"title\":\"Service Unavailable\","
-            "\"status\":503,\"detail\":\"as many connections stand as are "
-            "kept here\"}\n"),
-        .silence_max = options->silence_max,
-        .unauthenticated_max = options->unauthenticated_max,
-        .state_size = conn_size() + options->state_size,
-        .context = listener,
-        .on_bytes = on_request_bytes,
-        .on_unknown = on_unknown_peer,
-        .on_gone = on_conn_gone,
-    };
+    struct weir_conn_options conns = listener->options.conns;
+    conns.crowded = WEIR_TEXT(
+        "HTTP/1.1 503 Service Unavailable\r\n"
+        "Content-Type: application/problem+json\r\n"
+        "Content-Length: 120\r\n"
+        "Connection: close\r\n\r\n"
+        "{\"type\":\"about:blank\",\"title\":\"Service Unavailable\","
+        "\"status\":503,\"detail\":\"as many connections stand as are "
+        "kept here\"}\n");
+    conns.state_size = conn_size() + listener->options.state_size;
+    conns.context = listener;
+    conns.on_bytes = on_request_bytes;
+    conns.on_unknown = on_unknown_peer;
+    conns.on_gone = on_conn_gone;
     return weir_conn_server_new(&conns, &listener->server, diag);
 }
 
@@ -758,17 +748,17 @@ int weir_http_listener_new(const struct weir_http_options *options,
     struct weir_http_listener *listener = calloc(1, sizeof *listener);
     if (!listener)
         return weir_diag_put(diag, WEIR_ENOMEM, NULL);
-    bool is_path = options->place.path[0] != '\0';
-    bool has_tls = !is_path && options->tls.tls;
+    bool is_path = options->conns.place.path[0] != '\0';
+    bool has_tls = !is_path && options->conns.tls.tls;
     listener->options = *options;
     listener->own = (struct weir_origin_own){
         .tls = has_tls,
         .of_loopback = !is_path && !has_tls &&
-                       weir_listen_address_is_local(&options->place),
+                       weir_listen_address_is_local(&options->conns.place),
         .public_origin = options->public_origin,
     };
     listener->second =
-        event_new(options->base, -1, EV_PERSIST, on_second, listener);
+        event_new(options->conns.base, -1, EV_PERSIST, on_second, listener);
     int error = listener->second ? listen_at(listener, diag)
                                  : weir_diag_put(diag, WEIR_ENOMEM, NULL);
     if (error < 0) {

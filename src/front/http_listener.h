@@ -51,14 +51,11 @@ struct weir_http_call {
 };
 
 struct weir_http_options {
-    struct event_base *base; /* borrowed */
-    struct weir_listen_address place;
-    struct weir_conn_tls tls;
+    /* base, place, tls, on_short, numbers and times; the rest is set by the
+     * listener */
+    struct weir_conn_options conns;
     const char *public_origin; /* io/origin.h; borrowed; NULL: none */
-    /* As in weir_conn_options: */
-    struct weir_accept_short on_short;
-    size_t max, unknown_max;
-    weir_duration silence_max, unauthenticated_max;
+    /* As in weir_conn_options. */
     void (*on_unknown)(void *context, const struct weir_conn *conn,
                        weir_instant now);
     /* Bytes of memory for incomplete bodies of all connections; a request over

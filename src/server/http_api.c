@@ -204,19 +204,20 @@ int weir_http_api_new(const struct weir_http_api_options *options,
     size_t max = options->connections_max ? options->connections_max
                                           : WEIR_HTTP_CONNECTIONS_MAX;
     const struct weir_http_options http = {
-        .base = options->base,
-        .place = { .address = options->address },
-        .tls = { .tls = options->tls,
-                 .on_refused = note_refused_tls,
-                 .context = options->authorizer },
+        .conns = { .base = options->base,
+                   .place = { .address = options->address },
+                   .tls = { .tls = options->tls,
+                            .on_refused = note_refused_tls,
+                            .context = options->authorizer },
+                   .on_short = { weir_log_short, options->authorizer->log },
+                   .max = max,
+                   .unknown_max = max / 2,
+                   .silence_max = WEIR_HTTP_SILENCE_MAX,
+                   .unauthenticated_max =
+                       weir_authorization_is_required(api->authorizer)
+                           ? WEIR_UNAUTHENTICATED_MAX
+                           : 0 },
         .public_origin = options->public_origin,
-        .on_short = { weir_log_short, options->authorizer->log },
-        .max = max,
-        .unknown_max = max / 2,
-        .silence_max = WEIR_HTTP_SILENCE_MAX,
-        .unauthenticated_max = weir_authorization_is_required(api->authorizer)
-                                   ? WEIR_UNAUTHENTICATED_MAX
-                                   : 0,
         .on_unknown = note_unknown_peer,
         .bodies_max = WEIR_HTTP_BODIES_MAX,
         .state_size = sizeof(struct weir_identity),

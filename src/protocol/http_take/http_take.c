@@ -398,14 +398,15 @@ int weir_http_take_new(const struct weir_protocol_host *host,
     api->service = service;
     api->views = views;
     const struct weir_http_options options = {
-        .base = host->base,
-        .place = *place,
-        .tls = host->tls,
+        .conns = { .base = host->base,
+                   .place = *place,
+                   .tls = host->tls,
+                   .on_short = host->on_short,
+                   .max = weir_protocol_conns_max(host),
+                   .silence_max = WEIR_HTTP_TAKE_SILENCE_MAX,
+                   .unauthenticated_max =
+                       weir_protocol_unauthenticated_max(host) },
         .public_origin = host->public_origin,
-        .on_short = host->on_short,
-        .max = weir_protocol_conns_max(host),
-        .silence_max = WEIR_HTTP_TAKE_SILENCE_MAX,
-        .unauthenticated_max = weir_protocol_unauthenticated_max(host),
         .bodies_max = WEIR_HTTP_TAKE_BODIES_MAX,
         .state_size = sizeof(struct weir_http_take_visitor),
         .context = api,
