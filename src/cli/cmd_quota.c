@@ -267,8 +267,8 @@ static int add_field(json_t *object, const char *argument)
     return 0;
 }
 
-/* A value of an answer: "1000/s", "yes", "team=web,env=prod" with 'gap' between;
- * "" for null. 'buf' holds VALUE_MAX bytes and is returned. */
+/* A value of an answer: "1000/s", "yes", "team=web,env=prod" with 'gap'
+ * between; "" for null. 'buf' holds VALUE_MAX bytes and is returned. */
 static const char *show_json(json_t *value, const char *gap, char *buf)
 {
     size_t len = 0;

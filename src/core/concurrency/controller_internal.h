@@ -58,8 +58,8 @@ struct weir_controller {
 };
 
 /* A kind. 'sample' never gets an ignored sample, nor a latency above
- * WEIR_LATENCY_MAX; 'now' never goes back. init, tick and deadline may be NULL; the
- * state of the kind is all zeros before init. */
+ * WEIR_LATENCY_MAX; 'now' never goes back. init, tick and deadline may be NULL;
+ * the state of the kind is all zeros before init. */
 struct weir_controller_family {
     const char *text;
     bool windows; /* has a window */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * concurrency/latency_window.h - the latencies of one window, and their percentiles.
+ * concurrency/latency_window.h - the latencies of one window, and their
+ * percentiles.
  *
  * Memory is fixed however many samples come. A percentile is exact if all
  * samples in its bin are equal, and else the mean of that bin (a bin's ends are

@@ -659,10 +659,10 @@ static void merge_halves(const struct weir_quota **from, size_t middle,
 }
 
 /* Sorts 'count' pointers by the names' bytes; 'scratch' has room for as many. A
- * bottom-up merge sort, since the pure modules have no qsort(): glibc's may call
- * malloc(). Runs double from 1; each pass merges pairs of them into the other
- * array. No recursion; n log n comparisons in any order (a million names: a
- * second or two, because of cache misses in the names' texts). */
+ * bottom-up merge sort, since the pure modules have no qsort(): glibc's may
+ * call malloc(). Runs double from 1; each pass merges pairs of them into the
+ * other array. No recursion; n log n comparisons in any order (a million names:
+ * a second or two, because of cache misses in the names' texts). */
 static void sort_by_name(const struct weir_quota **quotas,
                          const struct weir_quota **scratch, size_t count)
 {

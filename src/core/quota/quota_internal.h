@@ -18,7 +18,8 @@ static inline int weir_quota_fault(const char *fault, struct weir_diag *diag)
 int weir_quota_check_words(const struct weir_quota *quota,
                            struct weir_diag *diag);
 /* No field is set that doesn't apply. 'diag' says what the field requires and
- * the edit that resets all such fields, as "sharing=counted lease= refresh=". */
+ * the edit that resets all such fields, such as
+ * "sharing=counted lease= refresh=". */
 int weir_quota_check_fields(const struct weir_quota *quota,
                             struct weir_diag *diag);
 /* window, tz, sub_windows, max_entries, next_buckets, store and deadline. */

@@ -39,8 +39,9 @@ static inline struct weir_text weir_text_drop(struct weir_text text, size_t len)
     return text;
 }
 
-/* Cuts the text before the first 'c' off '*rest', or all of it if there is none.
- * '*rest' is then the text behind that 'c', or absent, with the pointer NULL. */
+/* Cuts the text before the first 'c' off '*rest', or all of it if there is
+ * none. '*rest' is then the text behind that 'c', or absent, with the pointer
+ * NULL. */
 struct weir_text weir_text_cut(struct weir_text *rest, char c);
 bool weir_text_has(struct weir_text text, char c);
 bool weir_text_begins(struct weir_text text, struct weir_text with);
