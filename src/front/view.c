@@ -51,12 +51,6 @@ struct weir_views {
 
 /* ---- For sources, and for all views ---- */
 
-void weir_view_hex(const uint8_t *bytes, size_t len, char *out)
-{
-    for (size_t i = 0; i < len; i++)
-        snprintf(out + 2 * i, 3, "%02x", bytes[i]);
-}
-
 json_t *weir_view_sum(uint64_t passed, uint64_t refused, size_t instances)
 {
     return json_pack("{s:I, s:I, s:I}", "passed", (json_int_t)passed, "limited",

@@ -17,6 +17,8 @@
 #ifndef WEIR_VIEW_H
 #define WEIR_VIEW_H
 
+#include <stdio.h>
+
 #include <jansson.h>
 
 #include "front/top_k.h"
@@ -103,7 +105,11 @@ json_t *weir_view_sum(uint64_t passed, uint64_t refused, size_t instances);
  * of an export, which reads each field (10,000 quotas by curl: 0.1 s instead of
  * 1.2 s). */
 json_t *weir_view_brief(const struct weir_quota *quota);
-/* Ends with its NUL. */
-void weir_view_hex(const uint8_t *bytes, size_t len, char *out);
+/* Writes 2 * len digits and a NUL. */
+static inline void weir_view_hex(const uint8_t *bytes, size_t len, char *out)
+{
+    for (size_t i = 0; i < len; i++)
+        snprintf(out + 2 * i, 3, "%02x", bytes[i]);
+}
 
 #endif /* WEIR_VIEW_H */

@@ -2,6 +2,9 @@
  * store/shared.c - a shared store: opening it, steps in it, its status; the
  * lanes, the jobs in them, and the breaker.
  *
+ * Registry: the kinds of store (shared_redis.c, shared_memcached.c), which
+ * report to their lane here.
+ *
  * Theory of operation. Each server has a lane. A step becomes a job in its
  * server's lane, and its caller sleeps until the lane's thread has finished it
  * or its deadline has passed. The kind of store talks to the server
