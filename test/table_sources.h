@@ -7,6 +7,7 @@
 #define WEIR_TEST_TABLE_SOURCES_H
 
 #include "core/table/table_area.c"
+#include "core/table/table_audit.c"
 #include "core/table/table_bucket_state.c"
 #include "core/table/link_bucket.c"
 #include "core/table/link_exact.c"

@@ -28,6 +28,8 @@
 #include "core/base/hash.h"
 #include "core/node/limiter_internal.h"
 
+/* Slots of a table that is audited as a whole where audits are on. */
+#define AUDITED_WHOLE_MAX 256
 #define EXTRAPOLATE_EVERY (50 * WEIR_MILLISECOND)
 #define LOOK_EVERY (50 * WEIR_MILLISECOND)
 #define SWEEP_EVERY (100 * WEIR_MILLISECOND)
@@ -553,6 +555,16 @@ static bool extrapolates(const struct weir_limiter *limiter)
            limiter->settings.correction_ppm > 0;
 }
 
+static void audit(struct weir_limiter *limiter)
+{
+    uint32_t scratch[AUDITED_WHOLE_MAX];
+    weir_tally_audit(&limiter->tally, WEIR_AUDITS_PER_TICK);
+    weir_table_audit(limiter->table, &limiter->audit_hand,
+                     WEIR_AUDITS_PER_TICK);
+    if (WEIR_AUDITS)
+        weir_table_audit_whole(limiter->table, scratch, AUDITED_WHOLE_MAX);
+}
+
 void weir_limiter_tick(struct weir_limiter *limiter, weir_instant now)
 {
     check_stale(limiter, now);
@@ -589,7 +601,7 @@ void weir_limiter_tick(struct weir_limiter *limiter, weir_instant now)
         limiter->sweep_at = now + SWEEP_EVERY;
         weir_limiter_seek_room(limiter, now);
     }
-    weir_tally_audit(&limiter->tally, WEIR_AUDITS_PER_TICK);
+    audit(limiter);
 }
 
 /* When the link's next message is due. */

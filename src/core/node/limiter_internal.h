@@ -123,7 +123,8 @@ struct weir_limiter {
     char name[WEIR_NAME_MAX];
     size_t name_len;
     struct weir_rng rng;
-    uint32_t sessions; /* number of sessions begun */
+    uint32_t sessions;   /* number of sessions begun */
+    uint32_t audit_hand; /* cursor of the audit of the table */
 
     struct weir_settings settings;
     struct weir_store_id store;

@@ -197,4 +197,19 @@ bool weir_table_is_crowded(const struct weir_table *table);
 uint32_t weir_table_sweep(struct weir_table *table, uint32_t count,
                           weir_instant now);
 
+/* ---- Audits (table_audit.c) ----
+ * An assertion fails if what the writer lock protects disagrees: names and the
+ * index, lives, references, rules, lists, the area. Both take the lock, and do
+ * nothing if it stays taken, perhaps by a process that was stopped. */
+
+/* Audits the next 'n' used slots from '*hand' on, in a circle, at most
+ * WEIR_TABLE_AUDIT_MAX of them. */
+#define WEIR_TABLE_AUDIT_MAX 4096
+void weir_table_audit(struct weir_table *table, uint32_t *hand, uint32_t n);
+/* Audits sums and lists over all slots, if at most 'max' are used; 'scratch'
+ * has room for 'max' numbers. Takes time by the square of the slots with a
+ * bucket state. */
+void weir_table_audit_whole(struct weir_table *table, uint32_t *scratch,
+                            uint32_t max);
+
 #endif /* WEIR_TABLE_SYNC_H */
