@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test/table_calls.h - weir_table_ask() by what it does: a word a request, for
- * tests and benches that make many. */
+ * test/table_calls.h - one function for each kind of request that
+ * weir_table_ask() decides, for tests. */
 
 #ifndef WEIR_TABLE_CALLS_H
 #define WEIR_TABLE_CALLS_H

@@ -19,6 +19,7 @@
 #include "core/table/table_mend.c"
 #include "core/table/table_names.c"
 #include "core/table/link_inflight.c"
+#include "core/table/link_leased.c"
 #include "core/table/table_pin.c"
 #include "core/table/table_read.c"
 #include "core/table/link_state.c"
@@ -35,5 +36,6 @@
 #include "core/table/table_take.c"
 #include "core/table/table_template.c"
 #include "core/table/table_view.c"
+#include "core/table/table_walk.c"
 
 #endif /* WEIR_TEST_TABLE_SOURCES_H */

@@ -433,6 +433,12 @@ static void test_one_of_a_chain_adapts(void **state)
     assert_false(enters(low, 2, &b));
     assert_int_equal(in_flight(top), 2);
     assert_int_equal(weir_table_in_flight(t, low.slot), 2);
+    /* So the gate of the lower one, which is full, is not asked by a request
+     * that isn't an enter either. */
+    struct weir_reply reply;
+    assert_int_equal(weir_table_peek(t, 1, low, 1, NULL, LATER), 0);
+    assert_int_equal(weir_table_take(t, 1, low, 1, NULL, LATER), 0);
+    assert_int_equal(weir_table_reserve(t, 1, low, 1, 0, &reply, LATER), 0);
     weir_table_leave(t, &a);
     assert_int_equal(in_flight(top), 0);
 }

@@ -287,11 +287,12 @@ static unsigned refuse_exact(struct asking *asking, uint32_t link,
     explain_exact_refusal(asking, told);
     if (asking->ask.op == WEIR_ALGORITHM_PEEK)
         return WEIR_OUTCOME_LIMITED;
-    weir_table_undo(weir->table, &asking->charge_record, asking->now);
+    unsigned kick =
+        weir_table_undo(weir->table, &asking->charge_record, asking->now);
     weir_table_count_refused(weir->table, asking->stripe,
                              &asking->charge_record, link);
     refund_stores(asking);
-    return WEIR_OUTCOME_LIMITED;
+    return WEIR_OUTCOME_LIMITED | kick;
 }
 
 /* A quota in mode shadow would have refused. */

@@ -42,20 +42,14 @@ static enum weir_verdict finish_enter(struct weir *weir, struct permit *permit,
     return weir_verdict_of(weir, outcome);
 }
 
-/* The shadow set is asked as for a take: it holds nothing. 'name': of a request
- * by a name that has no slot of its own in the live set; NULL: 'ref' is it. */
+/* The shadow set is asked as for a take: it puts nothing in flight. */
 static unsigned enter_shadow(struct weir *weir, struct weir_ref ref,
                              const struct weir_text *name, uint64_t weight,
                              unsigned outcome, weir_instant now)
 {
-    uint32_t stripe = weir_stripe_mine(weir);
-    bool limited = outcome & WEIR_OUTCOME_LIMITED;
     struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_TAKE,
                                       .weight = weir_weight_clipped(weight) };
-    return outcome |
-           (name ? weir_table_shadow_name(weir->table, stripe, *name, &ask, now)
-                 : weir_table_shadow(weir->table, stripe, ref, &ask, limited,
-                                     now));
+    return weir_decide_shadow(weir, ref, name, &ask, outcome, now);
 }
 
 /* The table's answer, or the stores' if it needs them. */

@@ -44,25 +44,35 @@ static bool is_empty_handle(struct weir_handle quota)
 
 /* ---- By handle ---- */
 
-/* The rest of a request that the table alone didn't settle: stores are asked,
- * and the request is repeated on the shadow set, of which only the sync uses
- * the result. 'name': of a request by a name that has no slot of its own in the
- * live set; NULL: it has one. Returns the outcome. */
-static __attribute__((noinline)) unsigned settle(
-    struct weir *weir, struct weir_ref ref, const struct weir_text *name,
-    const struct weir_algorithm_ask *ask, struct weir_reply *reply,
-    unsigned outcome, weir_instant now)
+unsigned weir_decide_shadow(struct weir *weir, struct weir_ref ref,
+                            const struct weir_text *name,
+                            const struct weir_algorithm_ask *ask,
+                            unsigned outcome, weir_instant now)
 {
     uint32_t stripe = weir_stripe_mine(weir);
-    if (outcome & WEIR_OUTCOME_EXACT)
-        outcome = weir_exact_decide(weir, ref, ask, NULL, reply, now);
-    if (!(outcome & WEIR_OUTCOME_SHADOW) || (outcome & WEIR_OUTCOME_STALE_REF))
-        return outcome;
     bool limited = outcome & WEIR_OUTCOME_LIMITED;
     return outcome |
            (name ? weir_table_shadow_name(weir->table, stripe, *name, ask, now)
                  : weir_table_shadow(weir->table, stripe, ref, ask, limited,
                                      now));
+}
+
+/* The rest of a request that the table alone didn't settle: stores are asked,
+ * and the request, unless it is a peek, is repeated on the shadow set. 'name':
+ * as weir_decide_shadow(). Returns the outcome. */
+static __attribute__((noinline)) unsigned settle(
+    struct weir *weir, struct weir_ref ref, const struct weir_text *name,
+    const struct weir_algorithm_ask *ask, struct weir_reply *reply,
+    unsigned outcome, weir_instant now)
+{
+    unsigned kick = outcome & WEIR_OUTCOME_KICK;
+    if (outcome & WEIR_OUTCOME_EXACT)
+        outcome = kick | weir_exact_decide(weir, ref, ask, NULL, reply, now);
+    if (outcome & WEIR_OUTCOME_STALE_REF)
+        weir_verdict_of(weir, outcome); /* the kick alone still counts */
+    else if (outcome & WEIR_OUTCOME_SHADOW)
+        outcome = weir_decide_shadow(weir, ref, name, ask, outcome, now);
+    return outcome;
 }
 
 static enum weir_verdict verdict_or_unknown(struct weir *weir,
@@ -104,6 +114,8 @@ static unsigned ask_at(struct weir *weir, struct weir_ref ref,
 {
     unsigned outcome = weir_table_ask(weir->table, weir_stripe_mine(weir), ref,
                                       ask, reply, now);
+    if (WEIR_LIKELY(outcome < WEIR_OUTCOME_STALE_REF))
+        return outcome;
     return settle(weir, ref, NULL, ask, reply, outcome, now);
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * table/link_bucket.c - a link that a bucket decides, in a walk.
  *
- *     off, placeholder       not judged
- *     fill + weight > high   refused
+ *     stale                  as on_stale says, whatever the fill
  *     count at 'stop'        refused: too many units that no root has seen
+ *     fill + weight > high   refused
  *     low < fill             refused if the draw says so: one draw for the
  *                            whole chain, so that the largest of its
  *                            probabilities decides and not their product
@@ -13,7 +13,6 @@
  * never refuses: its 'count' then works as everywhere. */
 
 #include "core/table/table_stripe_internal.h"
-#include "core/table/table_switch_internal.h"
 #include "core/table/table_walk_internal.h"
 
 /* ---- Judge ---- */
@@ -112,13 +111,14 @@ static weir_duration wait_for_bucket(const struct look *look,
     return weir_leak_time(look->leak, over);
 }
 
-weir_duration weir_link_bucket_wait(const struct weir_table *t, uint32_t slot,
+weir_duration weir_link_bucket_wait(const struct weir_table *t,
+                                    const struct walk *walk, uint32_t i,
                                     const struct look *look,
                                     const struct weir_algorithm_ask *ask)
 {
     weir_duration wait = wait_for_bucket(look, ask);
     bool stopped =
-        !weir_slot_read_is_endless(look) && is_stopped(t, slot, look);
+        !weir_slot_read_is_endless(look) && is_stopped(t, walk->slot[i], look);
     return stopped && wait < STOP_RETRY ? STOP_RETRY : wait;
 }
 

@@ -89,6 +89,8 @@ unsigned weir_table_begin(struct weir_table *t, uint32_t stripe,
         *charge_record = (struct weir_charge_record){ .ref = ref,
                                                       .ask = *ask,
                                                       .record = walk.record };
+    if (ask->op == WEIR_ALGORITHM_PEEK)
+        return outcome;
     return outcome | weir_shadow_outcome(t);
 }
 
@@ -118,9 +120,9 @@ static void give_back_count(struct weir_table *t,
         weir_fetch_add(count, charge_record->ask.weight);
 }
 
-void weir_table_undo(struct weir_table *t,
-                     const struct weir_charge_record *charge_record,
-                     weir_instant now)
+unsigned weir_table_undo(struct weir_table *t,
+                         const struct weir_charge_record *charge_record,
+                         weir_instant now)
 {
     weir_assert(charge_record->links <= WEIR_DEPTH_MAX);
     weir_assert((charge_record->charged | charge_record->stepped) >>
@@ -136,6 +138,7 @@ void weir_table_undo(struct weir_table *t,
     for (uint32_t i = 0; i < charge_record->links; i++)
         give_back_count(t, charge_record, i);
     weir_walk_undo(t, &walk, &charge_record->ask);
+    return walk.kick;
 }
 
 void weir_table_count_refused(struct weir_table *t, uint32_t stripe,

@@ -32,17 +32,19 @@ struct weir_charge_record {
      * caller */
     struct weir_permit_record *record;
 };
-/* 'ask' is the call that it stands for; an enter is a take with a 'hold'.
- * 'reply' may be NULL, except for a reserve. The rest of the charge record is
+/* 'ask' is the call that it stands for, with a weight of at most
+ * WEIR_WEIGHT_MAX; an enter is a take with a permit record. 'reply' may be NULL.
+ * The rest of the charge record is
  * written if the outcome is a verdict. */
 unsigned weir_table_begin(struct weir_table *table, uint32_t stripe,
                           struct weir_ref ref,
                           const struct weir_algorithm_ask *ask,
                           struct weir_charge_record *charge_record,
                           struct weir_reply *reply, weir_instant now);
-void weir_table_undo(struct weir_table *table,
-                     const struct weir_charge_record *charge_record,
-                     weir_instant now);
+/* Returns WEIR_OUTCOME_KICK, _NEXT, both or 0. */
+unsigned weir_table_undo(struct weir_table *table,
+                         const struct weir_charge_record *charge_record,
+                         weir_instant now);
 
 /* The request to a store for a link. */
 struct weir_away {

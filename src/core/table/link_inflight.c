@@ -196,7 +196,7 @@ bool weir_link_inflight_enter(struct weir_table *t, uint32_t slot,
     note_in_flight(t, record->process, slot, record->weight);
     bool fits = inflight_add(weir_inflight(t, slot), record->weight, &bounds,
                              &in_flight);
-    if (fits && !weir_link_leased_fits(t, slot, record->weight)) {
+    if (fits && !weir_link_leased_commit(t, slot, record->weight)) {
         *out_kick |= inflight_subtract(t, slot, record->weight);
         fits = false;
     }
@@ -212,13 +212,6 @@ bool weir_link_inflight_enter(struct weir_table *t, uint32_t slot,
     return true;
 }
 
-/* Whether an enter would find room at the slot's gate, if it has one. */
-static bool has_room(const struct weir_table *t, uint32_t slot, uint64_t weight,
-                     weir_instant now)
-{
-    return !weir_slot_gate(t, slot) || weir_slot_has_room(t, slot, weight, now);
-}
-
 unsigned weir_link_inflight_commit(struct weir_table *t, struct walk *walk,
                                    uint32_t i,
                                    const struct weir_algorithm_ask *ask)
@@ -231,8 +224,10 @@ unsigned weir_link_inflight_commit(struct weir_table *t, struct walk *walk,
         weir_slot_read(t, slot, walk->elapsed, &look);
         fits = weir_link_inflight_enter(t, slot, &look, walk->record,
                                         walk->turn, &walk->kick, walk->now);
-    } else if (walk->adaptive >> i & 1) {
-        fits = has_room(t, slot, ask->weight, walk->now);
+    } else if ((walk->adaptive >> i & 1) && !walk->gated &&
+               weir_slot_gate(t, slot)) {
+        fits = weir_slot_has_room(t, slot, ask->weight, walk->now);
+        walk->gated = true;
     }
     return fits ? 0 : WEIR_OUTCOME_LIMITED;
 }

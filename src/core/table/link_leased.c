@@ -9,12 +9,13 @@
 #include "core/table/table_switch_internal.h"
 #include "core/table/table_walk_internal.h"
 
-/* A refusal without a better estimate, and while the first grant is
- * requested. */
+/* The longest retry time that is named, as the grant may grow. */
 #define LEASE_RETRY_MAX WEIR_SECOND
+/* The same while the first grant is requested. */
 #define GRANT_RETRY (100 * WEIR_MILLISECOND)
 
-bool weir_link_leased_fits(struct weir_table *t, uint32_t slot, uint64_t weight)
+bool weir_link_leased_commit(struct weir_table *t, uint32_t slot,
+                             uint64_t weight)
 {
     struct hot *hot = weir_hot(t, slot);
     struct look look;

@@ -2,7 +2,7 @@
  * table/link_state.c - a link that a bucket state decides, in a walk.
  *
  * A step judges and charges at once, under the state's lock, so states are
- * stepped when everything else of the chain has passed. When a later one
+ * stepped when all other links of the chain have judged. When a later one
  * refuses after all, or the chain has changed meanwhile, the units are given
  * back if the slot still has that state ('serial'). In between, another thread
  * may be refused because of them: never too much passes, but beside a refusal

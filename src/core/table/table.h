@@ -114,8 +114,8 @@ void weir_table_unpin(struct weir_table *table, struct weir_ref ref);
  * complete verdict. */
 enum weir_outcome {
     WEIR_OUTCOME_LIMITED = 1,   /* else passed */
-    WEIR_OUTCOME_KICK = 2,      /* the sync has to report at once; an enter may
-                               * set it with STALE_REF and EXACT too */
+    WEIR_OUTCOME_KICK = 2,      /* the sync has to report at once; may be set
+                               * with STALE_REF and EXACT too */
     WEIR_OUTCOME_STALE_REF = 4, /* the slot's life is over: resolve again;
                                  * nothing was charged */
     WEIR_OUTCOME_SHADOW = 8,    /* there is a shadow set: call
@@ -133,7 +133,8 @@ unsigned weir_table_take(struct weir_table *table, uint32_t stripe,
 /* Any request: the take with each of its cases, and the calls that have no
  * faster way. A take, peek or reservation is decided; a charge or refund moves
  * as many units as each link can take, whatever its fill. 'ask' has a weight of
- * at most WEIR_WEIGHT_MAX; 'reply' may be NULL. */
+ * at most WEIR_WEIGHT_MAX; 'reply' may be NULL, and alone tells the wait of a
+ * reservation. */
 unsigned weir_table_ask(struct weir_table *table, uint32_t stripe,
                         struct weir_ref ref,
                         const struct weir_algorithm_ask *ask,

@@ -199,6 +199,7 @@ unsigned weir_table_shadow(struct weir_table *t, uint32_t stripe,
                            const struct weir_algorithm_ask *ask, bool limited,
                            weir_instant now)
 {
+    unsigned kick = 0; /* of all tries */
     bool decides =
         ask->op == WEIR_ALGORITHM_TAKE || ask->op == WEIR_ALGORITHM_RESERVE;
     for (int tries = 0; tries < STALE_TRIES; tries++) {
@@ -206,16 +207,17 @@ unsigned weir_table_shadow(struct weir_table *t, uint32_t stripe,
         if (shadow_slot.slot == WEIR_SLOT_NONE ||
             (ask->op == WEIR_ALGORITHM_REFUND &&
              !draw_refund(t, stripe, weir_shadow_slot(t, ref.slot))))
-            return 0;
+            break;
         unsigned outcome = ask_slot(t, stripe, shadow_slot, ask, now);
+        kick |= outcome & WEIR_OUTCOME_KICK;
         if (outcome & WEIR_OUTCOME_STALE_REF)
             continue;
         if (decides && !limited)
             note_odds(weir_shadow_slot(t, ref.slot),
                       !(outcome & WEIR_OUTCOME_LIMITED));
-        return outcome & WEIR_OUTCOME_KICK;
+        break;
     }
-    return 0;
+    return kick;
 }
 
 unsigned weir_table_shadow_name(struct weir_table *t, uint32_t stripe,
@@ -223,6 +225,7 @@ unsigned weir_table_shadow_name(struct weir_table *t, uint32_t stripe,
                                 const struct weir_algorithm_ask *ask,
                                 weir_instant now)
 {
+    unsigned kick = 0; /* of all tries */
     char buf[WEIR_NAME_MAX];
     struct weir_text name = shadow_name(live, buf);
     if (weir_shadow_outcome(t) == 0 || name.len == 0)
@@ -232,10 +235,11 @@ unsigned weir_table_shadow_name(struct weir_table *t, uint32_t stripe,
         uint32_t process = weir_process_of(t, stripe);
         if (weir_table_resolve_as(t, process, name, false, &ref, now) ==
             WEIR_RESOLVED_NONE)
-            return 0;
+            break;
         unsigned outcome = ask_slot(t, stripe, ref, ask, now);
+        kick |= outcome & WEIR_OUTCOME_KICK;
         if (!(outcome & WEIR_OUTCOME_STALE_REF))
-            return outcome & WEIR_OUTCOME_KICK;
+            break;
     }
-    return 0;
+    return kick;
 }

@@ -76,11 +76,11 @@ struct chain {
 
 /* Takes back the charges of links 'from' and above. */
 INLINE unsigned uncharge(struct weir_table *t, const struct chain *chain,
-                         uint32_t from, uint64_t weight)
+                         uint32_t from, uint64_t weight, unsigned kick)
 {
     for (uint32_t i = from; i < chain->links; i++)
         weir_fetch_sub(&weir_hot(t, chain->slot[i])->count, weight);
-    return OUTCOME_MOVED;
+    return OUTCOME_MOVED | kick;
 }
 
 /* From the root down, so that each link is checked when it and its parent
@@ -94,11 +94,11 @@ INLINE unsigned charge(struct weir_table *t, const struct chain *chain,
             weir_slot_lift(t, chain->slot[i], chain->elapsed);
         outcome |= weir_slot_add(t, chain->slot[i], weight);
         if (WEIR_UNLIKELY(weir_link_has_moved(t, chain->slot, chain->links, i)))
-            return uncharge(t, chain, i, weight);
+            return uncharge(t, chain, i, weight, outcome);
     }
     return WEIR_LIKELY(weir_ref_is_live(t, ref))
                ? outcome
-               : uncharge(t, chain, 0, weight);
+               : uncharge(t, chain, 0, weight, outcome);
 }
 
 /* The end of a take that passes, of a link without a parent. */
@@ -148,9 +148,10 @@ __attribute__((noinline)) static unsigned take_chain(
     chain.links = links;
     chain.lift = lift;
     unsigned outcome = charge(t, &chain, ref, weight);
-    if (WEIR_LIKELY(outcome != OUTCOME_MOVED))
+    if (WEIR_LIKELY(!(outcome & OUTCOME_MOVED)))
         return outcome;
-    return take_slowly(t, stripe, ref, weight, NULL, now);
+    return take_slowly(t, stripe, ref, weight, NULL, now) |
+           (outcome & ~OUTCOME_MOVED);
 }
 
 /* A single link that is not near any bound, or refuses for certain, is decided

@@ -17,8 +17,6 @@
 #include "core/table/table_switch_internal.h"
 #include "core/table/table_walk_internal.h"
 
-#include <string.h>
-
 static bool charges_whole(const struct weir_algorithm_ask *ask)
 {
     return ask->op == WEIR_ALGORITHM_TAKE || ask->op == WEIR_ALGORITHM_RESERVE;
@@ -37,7 +35,7 @@ static void begin_walk(const struct weir_table *t, struct walk *walk,
     walk->elapsed = weir_elapsed(t, walk->now);
     walk->links = walk->lift = walk->skip = walk->free = walk->quiet = 0;
     walk->states = walk->away = walk->inflights = walk->adaptive = 0;
-    walk->drawn = false;
+    walk->drawn = walk->gated = false;
     walk->counted = walk->stepped = walk->shadow = 0;
     walk->refuser = WEIR_DEPTH_MAX;
     walk->level = 0;
@@ -50,7 +48,7 @@ static void begin_walk(const struct weir_table *t, struct walk *walk,
         };
 }
 
-/* Notes who else decides link i. A link that is off isn't charged, and
+/* Notes the parts beside its bucket that decide link i. A link that is off isn't charged, and
  * in-flight counters change by enters and leaves alone. */
 static void note_flags(struct walk *walk, uint32_t i, uint32_t flags,
                        const struct weir_algorithm_ask *ask)
@@ -96,7 +94,7 @@ static unsigned judge_link(struct weir_table *t, struct walk *walk, uint32_t i,
     if (!judges(ask))
         return 0;
     if (ask->op == WEIR_ALGORITHM_RESERVE) {
-        weir_duration wait = weir_link_bucket_wait(t, walk->slot[i], look, ask);
+        weir_duration wait = weir_link_bucket_wait(t, walk, i, look, ask);
         if (wait > walk->wait) {
             walk->wait = wait;
             walk->refuser = i;
@@ -227,7 +225,6 @@ void weir_walk_undo(struct weir_table *t, struct walk *walk,
             weir_link_state_undo(t, walk, i, ask);
     if (walk->record)
         walk->kick |= weir_table_leave(t, walk->record);
-    weir_assert((walk->counted | walk->stepped) == 0);
 }
 
 static unsigned commit_links(struct weir_table *t, struct walk *walk,
@@ -246,7 +243,8 @@ static unsigned commit_links(struct weir_table *t, struct walk *walk,
 /* ---- The verdict ---- */
 
 /* Counts a take's or reservation's refusal, and a take's refusals by links in
- * mode shadow. */
+ * mode shadow; a request by a name without a quota as unknown. A caller that
+ * waits is counted when its wait ends. */
 static void count_refusals(struct weir_table *t, const struct walk *walk,
                            const struct weir_algorithm_ask *ask, bool limited)
 {
@@ -273,9 +271,10 @@ unsigned weir_walk_run(struct weir_table *t, struct walk *walk,
             outcome = commit_links(t, walk, ask);
     } while (outcome == OUTCOME_MOVED);
     bool limited = outcome & WEIR_OUTCOME_LIMITED;
-    weir_audit(limited == (walk->refuser < walk->links) || outcome > 1);
-    if (charges_whole(ask) &&
-        !(outcome & (WEIR_OUTCOME_STALE_REF | WEIR_OUTCOME_EXACT)))
+    if (outcome & (WEIR_OUTCOME_STALE_REF | WEIR_OUTCOME_EXACT))
+        return outcome | walk->kick;
+    weir_audit(limited == (walk->refuser < walk->links));
+    if (charges_whole(ask))
         count_refusals(t, walk, ask, limited);
     return outcome | walk->kick;
 }

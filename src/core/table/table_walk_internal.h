@@ -33,7 +33,9 @@ struct walk {
     struct weir_ref ref;
     uint32_t stripe; /* the caller's */
     enum set set;    /* the set that it draws from */
-    bool whole;      /* passes links that a store decides: its caller asks it */
+    bool whole;      /* links that a store decides pass: the caller of
+                      * weir_table_begin() asks the store, and no caller asks
+                      * one for the shadow set */
     struct weir_permit_record *record; /* of an enter; NULL: not an enter */
     struct weir_turn *turn; /* an enter of a caller that waits; NULL: it doesn't
                              * wait */
@@ -51,6 +53,7 @@ struct walk {
     uint32_t away;      /* bits: links that a store decides */
     uint32_t inflights; /* bits: links that count units in flight */
     uint32_t adaptive;  /* bits: of those, the ones with a gate */
+    bool gated;         /* a gate was asked: a chain has one that adapts */
     bool drawn;
     uint64_t chance; /* if 'drawn': one for the whole chain */
 
@@ -139,8 +142,8 @@ void weir_walk_undo(struct weir_table *t, struct walk *walk,
                     const struct weir_algorithm_ask *ask);
 
 /* ---- The kinds; 'i' is the index of a link of the walk ---- */
-/* A commit returns 0, WEIR_OUTCOME_LIMITED (the link refuses, and has changed
- * nothing) or OUTCOME_MOVED. An explanation fills 'used' and 'remaining', and
+/* A commit returns 0, WEIR_OUTCOME_LIMITED (the link refuses, and leaves nothing
+ * to undo) or OUTCOME_MOVED. An explanation fills 'used' and 'remaining', and
  * for walk->refuser also 'never' and 'retry_after'. */
 
 /* link_bucket.c */
@@ -148,7 +151,8 @@ bool weir_link_bucket_judge(struct weir_table *t, struct walk *walk, uint32_t i,
                             const struct look *look,
                             const struct weir_algorithm_ask *ask);
 /* The wait that the link demands of a reservation, or WEIR_NEVER. */
-weir_duration weir_link_bucket_wait(const struct weir_table *t, uint32_t slot,
+weir_duration weir_link_bucket_wait(const struct weir_table *t,
+                                    const struct walk *walk, uint32_t i,
                                     const struct look *look,
                                     const struct weir_algorithm_ask *ask);
 unsigned weir_link_bucket_commit(struct weir_table *t, struct walk *walk,
@@ -199,10 +203,11 @@ bool weir_link_inflight_note_turn(const struct weir_table *t,
                                   const struct walk *walk);
 
 /* link_leased.c */
-/* Whether units just added to the slot still fit: a lower grant may have come
- * since they were judged. If they fit, counts them for the lease view. */
-bool weir_link_leased_fits(struct weir_table *t, uint32_t slot,
-                           uint64_t weight);
+/* The end of an enter's commit. False: the units, just put in flight, don't fit
+ * any more, as a lower grant has come since they were judged. True: they are
+ * counted for the lease view, or the slot keeps to no grant. */
+bool weir_link_leased_commit(struct weir_table *t, uint32_t slot,
+                             uint64_t weight);
 /* Whether a leave brought the units down to the limit: a lower grant waits for
  * that. */
 bool weir_link_leased_fits_again(const struct weir_table *t, uint32_t slot,
