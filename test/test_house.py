@@ -201,6 +201,13 @@ class House(unittest.TestCase):
                        "static int find(int x)\n{\n    return x;\n}\n")
         self.assertIn("find (40)", self.check("check-names")[1])
 
+    def test_a_module_without_assertions(self):
+        self.assertNotIn("assertions", self.check("check-names")[1])
+        self.plant("src/core/base/planted.c",
+                   "\n".join(f"int f{number}(void)\n{{\n    return 0;\n}}\n"
+                             for number in range(40)))
+        self.assertIn("src/core/base: ", self.check("check-names")[1])
+
     def test_pronouns(self):
         self.plant("src/core/base/planted.c", "/* He asks. */\n" * 9)
         subprocess.run(["git", "init", "-q", self.source], check=True)
