@@ -37,8 +37,10 @@ bool weir_merge_next_cell(const struct weir_merge_limiter *limiter,
 
 /* ---- Presumed units: a pace over the time since its count came ---- */
 
-uint64_t weir_root_quota_scaled_pace(const struct weir_root_quota *root_quota,
-                                     weir_u128 sum)
+/* Pace times nanoseconds as a fill; not below 0, for a clock may step back, and
+ * bounded, for peers may lie. */
+static uint64_t scaled_pace(const struct weir_root_quota *root_quota,
+                            weir_u128 sum)
 {
     if ((weir_i128)sum <= 0)
         return 0;
@@ -58,7 +60,7 @@ uint64_t weir_merge_presumed(const struct weir_merge *merge,
     weir_u128 sum =
         (weir_u128)root_quota->pace * weir_merge_elapsed(merge, now) -
         root_quota->pace_from;
-    return weir_root_quota_scaled_pace(root_quota, sum);
+    return scaled_pace(root_quota, sum);
 }
 
 uint64_t weir_limiter_cell_presumed(const struct weir_merge *merge,
@@ -69,8 +71,7 @@ uint64_t weir_limiter_cell_presumed(const struct weir_merge *merge,
     if (cell->pace == 0)
         return 0;
     int64_t age = (int64_t)(weir_merge_elapsed(merge, now) - cell->paced_at);
-    return weir_root_quota_scaled_pace(
-        root_quota, (weir_u128)((weir_i128)cell->pace * age));
+    return scaled_pace(root_quota, (weir_u128)((weir_i128)cell->pace * age));
 }
 
 uint64_t weir_limiter_cell_others(const struct weir_merge *merge,

@@ -37,10 +37,6 @@ static inline int64_t weir_fill_smaller(int64_t a, int64_t b)
 /* The cell of a slot; NULL: none was made. */
 struct weir_limiter_cell *weir_limiter_cell_of(
     const struct weir_merge_limiter *limiter, uint32_t slot);
-/* Pace times nanoseconds as a fill; not below 0, for a clock may step back, and
- * bounded, for peers may lie. */
-uint64_t weir_root_quota_scaled_pace(const struct weir_root_quota *root_quota,
-                                     weir_u128 sum);
 /* The cell's own part of the presumed units, scaled. */
 uint64_t weir_limiter_cell_presumed(const struct weir_merge *merge,
                                     const struct weir_root_quota *root_quota,

@@ -53,6 +53,12 @@
 /* Counts of this time give a rate. */
 #define LATELY (10 * WEIR_SECOND)
 
+/* The factor that fades a sum over the last WEIR_LEARN_SPAN after a span. */
+static float fading_of(weir_duration span)
+{
+    return (float)WEIR_LEARN_SPAN / (float)(span + WEIR_LEARN_SPAN);
+}
+
 /* Units added to the bucket, by us and by others. */
 struct parts {
     float own, others;
@@ -87,7 +93,7 @@ void weir_tally_learn_part(struct weir_tally *tally, uint32_t slot,
     /* Sums of shared and unshared buckets are not mixed. */
     if (shared ? cell->shared_at == 0 : cell->others != 0)
         cell->own = cell->others = 0;
-    float fading = weir_fading(weir_since(cell->fill_at, now));
+    float fading = fading_of(weir_since(cell->fill_at, now));
     cell->own = cell->own * fading + ours;
     cell->others = cell->others * fading;
     if (!shared)
@@ -248,7 +254,7 @@ static void learn_offered(struct weir_tally_hold *hold,
     hold->limited_at = now;
     if (span > PAUSE_MOST)
         return; /* part of an outage, or of the quiet before */
-    float fading = weir_fading(span);
+    float fading = fading_of(span);
     hold->offered = hold->offered * fading + offered;
     hold->seconds = hold->seconds * fading + (float)span / (float)WEIR_SECOND;
     weir_assert(hold->limited_at == now);

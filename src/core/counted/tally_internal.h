@@ -19,12 +19,6 @@ static inline float weir_smoothed(float before, float sample,
     return before + (sample - before) * weight;
 }
 
-/* The factor that fades a sum over the last WEIR_LEARN_SPAN after a span. */
-static inline float weir_fading(weir_duration span)
-{
-    return (float)WEIR_LEARN_SPAN / (float)(span + WEIR_LEARN_SPAN);
-}
-
 /* How long a root uses a pace that isn't confirmed. */
 static inline weir_duration weir_tally_pace_good(const struct weir_tally *tally)
 {

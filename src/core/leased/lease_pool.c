@@ -774,14 +774,13 @@ weir_instant weir_lease_pool_deadline(const struct weir_lease_pool *b,
     weir_instant due = WEIR_NEVER;
     for (unsigned i = 0; i < WEIR_COUNT_OF(b->lists); i++) {
         uint32_t oldest = b->lists[i].oldest;
-        if (oldest != WEIR_LEASE_HOLDER_NONE && b->holders[oldest].until < due)
-            due = b->holders[oldest].until;
+        if (oldest != WEIR_LEASE_HOLDER_NONE)
+            due = weir_earlier(due, b->holders[oldest].until);
     }
-    if (b->lessons > 0 && lesson_end(b) < due)
-        due = lesson_end(b);
+    if (b->lessons > 0)
+        due = weir_earlier(due, lesson_end(b));
     weir_instant round = b->moved ? 0 : weir_roster_at(b, now);
-    round = weir_later(round, b->round_at);
-    return round < due ? round : due;
+    return weir_earlier(due, weir_later(round, b->round_at));
 }
 
 /* ---- Views ---- */

@@ -462,12 +462,6 @@ void weir_candidate_tick(struct weir_candidate *c, weir_instant now)
     weir_assert(c->lease == 0 || now < c->lease_until);
 }
 
-static void move_sooner(weir_instant *at, weir_instant other)
-{
-    if (other < *at)
-        *at = other;
-}
-
 /* Whether there is an ask that may have to wait for the pause. */
 static bool has_wish(const struct weir_candidate *c)
 {
@@ -485,21 +479,21 @@ weir_instant weir_candidate_deadline(const struct weir_candidate *c)
 {
     weir_instant at = WEIR_NEVER;
     if (c->lease != 0)
-        move_sooner(&at, c->lease_until);
+        at = weir_earlier(at, c->lease_until);
     if (c->is_resigned)
-        move_sooner(&at, c->farewell_at);
+        at = weir_earlier(at, c->farewell_at);
     if (is_master_unread(c))
-        move_sooner(&at, c->lost_at + c->ttl);
+        at = weir_earlier(at, c->lost_at + c->ttl);
     if (!c->is_linked)
         return at;
     if (c->is_leaving)
         return 0;
     if (c->lease != 0)
-        move_sooner(&at, c->keep_at);
+        at = weir_earlier(at, c->keep_at);
     if (c->unanswered > 0)
-        move_sooner(&at, c->answered_at + c->ttl / PATIENCE);
+        at = weir_earlier(at, c->answered_at + c->ttl / PATIENCE);
     if (has_wish(c))
-        move_sooner(&at, c->retry_at);
+        at = weir_earlier(at, c->retry_at);
     return at;
 }
 

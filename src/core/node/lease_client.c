@@ -194,12 +194,6 @@ uint32_t weir_lease_client_find(const struct weir_lease_client *c,
     return at != NONE && c->place[at].state == OPEN ? at : NONE;
 }
 
-static void earliest(weir_instant at, weir_instant *in)
-{
-    if (at < *in)
-        *in = at;
-}
-
 /* A release is sent once, so only to a master: any other root has nothing to
  * free, and the capacity would be unused until the lease is over. */
 static weir_instant release_due(const struct weir_lease_client *c)
@@ -217,8 +211,8 @@ static void reckon(struct weir_lease_client *c, uint32_t at)
     c->end_at[at] = p->lapsed ? WEIR_NEVER : p->holder.expiry;
     if (p->state == LEAVING)
         c->end_at[at] = p->owes_until;
-    earliest(c->due_at[at], &c->due_from);
-    earliest(c->end_at[at], &c->end_from);
+    c->due_from = weir_earlier(c->due_from, c->due_at[at]);
+    c->end_from = weir_earlier(c->end_from, c->end_at[at]);
 }
 
 static void note_changed(struct weir_lease_client *c, uint32_t at)
@@ -600,7 +594,7 @@ static weir_instant earliest_due(const struct weir_lease_client *c)
 {
     weir_instant due = WEIR_NEVER;
     for (uint32_t at = 0; at < c->used; at++)
-        earliest(c->due_at[at], &due);
+        due = weir_earlier(due, c->due_at[at]);
     return due;
 }
 
@@ -680,7 +674,7 @@ static void end_leases(struct weir_lease_client *c, weir_instant now)
     for (uint32_t at = 0; at < c->used; at++) {
         struct place *p = &c->place[at];
         if (c->end_at[at] > now) {
-            earliest(c->end_at[at], &c->end_from);
+            c->end_from = weir_earlier(c->end_from, c->end_at[at]);
             continue;
         }
         weir_assert(p->state != FREE);
@@ -732,8 +726,8 @@ weir_instant weir_lease_client_deadline(const struct weir_lease_client *c,
     if (c->changed_first != 0)
         at = now;
     if (link_to_ask(c) != NONE)
-        earliest(c->due_from, &at);
-    return at > now ? at : now;
+        at = weir_earlier(at, c->due_from);
+    return weir_later(at, now);
 }
 
 uint64_t weir_lease_client_number(const struct weir_lease_client *c)

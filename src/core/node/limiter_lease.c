@@ -145,11 +145,6 @@ static int64_t priority_of(const struct weir_limiter *limiter, uint32_t slot)
     return own != 0 ? own : lease.priority;
 }
 
-static double limit_without_place(enum weir_on_stale on_stale)
-{
-    return on_stale == WEIR_STALE_PASS ? INFINITY : 0;
-}
-
 /* Units passed (entered) and refused since the slot's last place ended. A sum
  * that is too small for an instant counts as 0. */
 static uint64_t units_since(const struct limiter_leases *leases, uint32_t slot,
@@ -231,7 +226,8 @@ static uint32_t open_place(struct weir_limiter *limiter, uint32_t slot,
     if (at == WEIR_LEASE_PLACE_NONE) {
         note_no_room(limiter, want.name, now);
         weir_table_set_lease(limiter->table, slot,
-                             limit_without_place(view.on_stale), now);
+                             view.on_stale == WEIR_STALE_PASS ? INFINITY : 0,
+                             now);
         return at;
     }
     leases->short_of_room = 0;
@@ -549,9 +545,7 @@ weir_instant weir_limiter_leases_deadline(const struct weir_limiter *limiter,
 {
     const struct limiter_leases *leases = &limiter->leases;
     weir_instant due = weir_lease_client_deadline(leases->client, now);
-    if (!limiter->region && leases->look_at < due)
-        due = leases->look_at;
-    return due;
+    return limiter->region ? due : weir_earlier(due, leases->look_at);
 }
 
 void weir_limiter_release(struct weir_limiter *limiter, weir_instant now)

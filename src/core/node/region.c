@@ -666,13 +666,10 @@ void weir_region_tick(struct weir_region *region, weir_instant now)
 weir_instant weir_region_deadline(const struct weir_region *region,
                                   weir_instant now)
 {
-    weir_instant due = weir_root_deadline(region->root, now);
-    weir_instant up = weir_limiter_deadline(region->limiter, now);
-    if (up < due)
-        due = up;
-    weir_instant lease = weir_region_lease_deadline(region->lease, now);
-    if (lease < due)
-        due = lease;
+    weir_instant due =
+        weir_earlier(weir_root_deadline(region->root, now),
+                     weir_limiter_deadline(region->limiter, now));
+    due = weir_earlier(due, weir_region_lease_deadline(region->lease, now));
     if (weir_table_is_urgent(region->table) ||
         region->limiter->asks.answered.first != 0)
         due = now;

@@ -93,14 +93,6 @@ static void follow_master(struct weir_region_lease *l, weir_instant now)
 
 /* ---- Between lease pool and lease holder ---- */
 
-/* Sums may be a little below 0. */
-static double clamp(double units)
-{
-    if (units > WEIR_LEASE_UNITS_MAX)
-        return WEIR_LEASE_UNITS_MAX;
-    return units > 0 ? units : 0;
-}
-
 /* Passes the wants of the pool's clients, and the units it has leased out, to
  * the lease holder. Returns the number of bands. */
 static size_t pass_wants_up(struct weir_region_lease *l, uint32_t place,
@@ -120,10 +112,10 @@ static size_t pass_wants_up(struct weir_region_lease *l, uint32_t place,
         wants += bands[i].wants;
         crowd += bands[i].clients;
     }
-    weir_lease_client_want(l->client, place, clamp(wants), now);
-    weir_lease_client_leased_on(l->client, place, clamp(stats.pool.out),
-                                clamp(stats.pool.safe_out),
-                                stats.pool.learning);
+    weir_lease_client_want(l->client, place,
+                           weir_smaller(wants, WEIR_LEASE_UNITS_MAX), now);
+    weir_lease_client_leased_on(l->client, place, stats.pool.out,
+                                stats.pool.safe_out, stats.pool.learning);
     struct place_state *state = &l->states[place];
     double moved = crowd - state->crowd;
     if (state->bands != count || moved > CROWD_CHANGE * crowd ||
@@ -369,9 +361,7 @@ weir_instant weir_region_lease_deadline(const struct weir_region_lease *l,
     if (!l->leases)
         return WEIR_NEVER;
     weir_instant due = weir_lease_client_deadline(l->client, now);
-    if (due < l->root->leases.ask_from)
-        due = l->root->leases.ask_from;
-    return l->walk_at < due ? l->walk_at : due;
+    return weir_earlier(l->walk_at, weir_later(due, l->root->leases.ask_from));
 }
 
 /* ---- Life ---- */

@@ -64,11 +64,6 @@
 
 /* ---- Life ---- */
 
-static void *allocate(const struct weir_mem *mem, size_t size)
-{
-    return mem->alloc(mem->context, size);
-}
-
 static void apply_merge_settings(struct weir_root *root)
 {
     weir_duration three = 3 * root->settings.report_interval;
@@ -86,9 +81,12 @@ static bool make_root_parts(struct weir_root *root, weir_instant now)
     root->merge.watch = &root->watch;
     apply_merge_settings(root);
     root->catalog = weir_catalog_new(mem, root->seed);
-    root->peers = allocate(mem, root->peers_max * sizeof(*root->peers));
-    root->fills = allocate(mem, WEIR_FILLS_MAX * sizeof(*root->fills));
-    root->changes = allocate(mem, WEIR_QUOTAS_MAX * sizeof(*root->changes));
+    root->peers =
+        mem->alloc(mem->context, root->peers_max * sizeof(*root->peers));
+    root->fills =
+        mem->alloc(mem->context, WEIR_FILLS_MAX * sizeof(*root->fills));
+    root->changes =
+        mem->alloc(mem->context, WEIR_QUOTAS_MAX * sizeof(*root->changes));
     return root->catalog && root->peers && root->fills && root->changes &&
            weir_root_leases_init(root);
 }
@@ -97,7 +95,8 @@ struct weir_root *weir_root_new(const struct weir_root_options *options,
                                 weir_instant now)
 {
     weir_assert(options->peers_max >= 1 && options->peers_max <= 65536);
-    struct weir_root *root = allocate(&options->mem, sizeof(*root));
+    struct weir_root *root =
+        options->mem.alloc(options->mem.context, sizeof(*root));
     if (!root)
         return NULL;
     root->mem = options->mem;
@@ -625,12 +624,11 @@ weir_instant weir_root_deadline(const struct weir_root *root, weir_instant now)
 {
     bool look =
         root->merge.queue[WEIR_MERGE_MOVED].first != 0 || root->due_waiting;
-    weir_instant due =
-        look && root->look_at < root->sweep_at ? root->look_at : root->sweep_at;
-    weir_instant lease = weir_lease_manager_deadline(root->leases.manager, now);
-    if (lease < due)
-        due = lease;
-    return due > now ? due : now;
+    weir_instant due = weir_lease_manager_deadline(root->leases.manager, now);
+    due = weir_earlier(due, root->sweep_at);
+    if (look)
+        due = weir_earlier(due, root->look_at);
+    return weir_later(due, now);
 }
 
 /* ---- Report backoff ---- */

@@ -895,8 +895,10 @@ struct weir_text weir_root_lease_client_name(const struct weir_root *root,
         return (struct weir_text){ id.p + LINK_ID_HEAD, id.len - LINK_ID_HEAD };
     weir_assert(id.len == LINK_ID_SIZE);
     struct limiter_key key;
+    uint32_t index;
     memcpy(&key, id.p + LINK_ID_HEAD, sizeof key);
-    const struct root_limiter *limiter = weir_root_find_limiter(root, &key);
+    const struct root_limiter *limiter =
+        weir_root_find_limiter(root, &key, &index);
     return limiter ? (struct weir_text){ limiter->name, limiter->name_len }
                    : WEIR_TEXT("(gone)");
 }

@@ -66,23 +66,18 @@ static uint64_t key_hash(const struct weir_root *root,
     return weir_hash(text, root->seed);
 }
 
-static bool find_limiter(const struct weir_root *root,
-                         const struct limiter_key *key, uint32_t *out_index)
+const struct root_limiter *weir_root_find_limiter(const struct weir_root *root,
+                                                  const struct limiter_key *key,
+                                                  uint32_t *out_index)
 {
     uint64_t hash = key_hash(root, key);
     size_t cursor = 0;
     while (weir_index_find(&root->limiter_index, hash, &cursor, out_index)) {
-        if (memcmp(&root->limiters[*out_index]->key, key, sizeof *key) == 0)
-            return true;
+        const struct root_limiter *limiter = root->limiters[*out_index];
+        if (memcmp(&limiter->key, key, sizeof *key) == 0)
+            return limiter;
     }
-    return false;
-}
-
-const struct root_limiter *weir_root_find_limiter(const struct weir_root *root,
-                                                  const struct limiter_key *key)
-{
-    uint32_t index;
-    return find_limiter(root, key, &index) ? root->limiters[index] : NULL;
+    return NULL;
 }
 
 /* A free element, or a new one. */
@@ -116,7 +111,7 @@ bool weir_root_make_limiter(struct weir_root *root,
                             const struct limiter_key *key, uint64_t session,
                             uint32_t *out_index)
 {
-    if (find_limiter(root, key, out_index))
+    if (weir_root_find_limiter(root, key, out_index))
         return true;
     uint32_t index;
     uint64_t hash = key_hash(root, key);
@@ -163,7 +158,8 @@ static void audit_limiter(const struct weir_root *root, uint32_t index)
     weir_assert(limiter->peer < root->peers_max);
     const struct root_peer *peer = &root->peers[limiter->peer];
     weir_assert(peer->greeted && peer->limiter == index);
-    weir_assert(weir_root_find_limiter(root, &limiter->key) == limiter);
+    uint32_t found;
+    weir_assert(weir_root_find_limiter(root, &limiter->key, &found) == limiter);
 }
 
 void weir_root_audit(struct weir_root *root, uint32_t n)

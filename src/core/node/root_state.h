@@ -351,9 +351,10 @@ void weir_root_enqueue_all(struct weir_root *root);
 bool weir_root_dequeue(struct weir_root *root, uint32_t *out_peer);
 /* The content of welcomes has changed: sends them to all. */
 void weir_root_welcome_all(struct weir_root *root);
-/* The limiter of that key; NULL: unknown. */
-const struct root_limiter *weir_root_find_limiter(
-    const struct weir_root *root, const struct limiter_key *key);
+/* The limiter of that key, and its index; NULL: unknown. */
+const struct root_limiter *weir_root_find_limiter(const struct weir_root *root,
+                                                  const struct limiter_key *key,
+                                                  uint32_t *out_index);
 /* The same by its index, made if it is unknown. False: no memory. */
 bool weir_root_make_limiter(struct weir_root *root,
                             const struct limiter_key *key, uint64_t session,
