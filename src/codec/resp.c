@@ -224,6 +224,8 @@ static int read_inline_words(struct cursor *line, struct weir_resp_request *out)
         if (out->count == WEIR_RESP_ARGUMENTS_MAX)
             return fail_request(line, "Protocol error: too many words");
         char *begin = at;
+        /* A word takes no more bytes than it had in the line. */
+        weir_assert((size_t)(at - out->words) < sizeof out->words);
         if (!read_word(line, &at))
             return fail_request(line,
                                 "Protocol error: unbalanced quotes in request");

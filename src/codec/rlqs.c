@@ -54,6 +54,7 @@ static int insert_pair(struct weir_rlqs_usage *usage,
     }
     usage->pairs[at] = *pair;
     usage->pair_count++;
+    weir_assert(usage->pair_count <= WEIR_RLQS_PAIRS_MAX);
     if (at > 0 && weir_text_equal(usage->pairs[at - 1].key, pair->key))
         return refuse_usage(diag, WEIR_EINVAL, "a bucket_id has one key twice");
     return 0;

@@ -231,6 +231,7 @@ int weir_rls_quotas_new(const struct weir_rls_rules *from,
         weir_rls_quotas_free(made);
         return error;
     }
+    weir_assert(made->count == n);
     set_orders(rules, made->quotas, n);
     *out = made;
     *quotas = made->quotas;

@@ -338,6 +338,7 @@ static void apply_rule(const struct rule *rule, int64_t at,
             (struct change){ moment_of(&rule->end, year) - rule->summer_s,
                              rule->standard_s });
     }
+    weir_assert(count == WEIR_COUNT_OF(list));
     for (size_t i = 0; i < count; i++) {
         if (list[i].at > at) {
             out->until = list[i].at;

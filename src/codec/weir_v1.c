@@ -144,6 +144,7 @@ int weir_v1_decode(const void *bytes, size_t len, bool to_root,
         return WEIR_ESYNTAX;
     if (!body)
         return WEIR_EPROTOCOL;
+    weir_assert(body->to_root == to_root);
     message.type = body->type;
     int error = get_body(body, body_bytes, arena, &message);
     if (error == 0)

@@ -360,6 +360,7 @@ static void size_counts(const struct weir_report *report,
     uint32_t slot = 0;
     for (size_t i = 0; i < report->count; i++) {
         const struct weir_count *row = &report->counts[i];
+        weir_audit(i == 0 || row->slot > slot);
         sizes.columns[COUNTS_SLOT_STEPS] += weir_varint_size(row->slot - slot);
         slot = row->slot;
         sizes.columns[COUNTS_PASSED] +=
@@ -393,6 +394,8 @@ static size_t report_size(const struct weir_report *report,
 size_t weir_v1_report_size(const struct weir_report *report,
                            struct weir_v1_sizes *out)
 {
+    weir_audit(report->count <= WEIR_REPORT_COUNTS_MAX);
+    weir_audit(report->announce_count <= WEIR_REPORT_ANNOUNCES_MAX);
     size_counts(report, out);
     return report_size(report, out);
 }
@@ -580,6 +583,7 @@ static void size_fills(const struct weir_fills *fills,
     uint64_t paced = 0;
     for (size_t i = 0; i < fills->count; i++) {
         const struct weir_fill *row = &fills->fills[i];
+        weir_audit(i == 0 || row->slot > slot);
         steps += weir_varint_size(row->slot - slot);
         fill += weir_varint_size(weir_zigzag(row->fill));
         slack += weir_varint_size(row->slack + 1);
@@ -604,6 +608,9 @@ static void size_fills(const struct weir_fills *fills,
 size_t weir_v1_fills_size(const struct weir_fills *fills,
                           struct weir_v1_sizes *out)
 {
+    weir_audit(fills->count <= WEIR_FILLS_MAX);
+    weir_audit(fills->unknown_count <= WEIR_FILLS_MAX);
+    weir_audit(fills->denied_count <= WEIR_REPORT_ANNOUNCES_MAX);
     size_fills(fills, out);
     return weir_wire_number_size(fills->number) +
            weir_wire_number_size(fills->stamp) +
