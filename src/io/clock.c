@@ -30,13 +30,14 @@ weir_instant weir_clock_boot(void)
     return read_system_clock(CLOCK_BOOTTIME);
 }
 
+uint64_t weir_clock_wall(void)
+{
+    return read_system_clock(CLOCK_REALTIME);
+}
+
 uint64_t weir_clock_wall_offset(void)
 {
-    struct timespec wall;
-    (void)clock_gettime(CLOCK_REALTIME, &wall);
-    uint64_t since =
-        (uint64_t)wall.tv_sec * WEIR_SECOND + (uint64_t)wall.tv_nsec;
-    return since - weir_clock_now();
+    return weir_clock_wall() - weir_clock_now();
 }
 
 struct timespec weir_timespec_of(weir_instant at)
@@ -74,11 +75,8 @@ struct weir_thread_time weir_clock_thread(void)
     }
     if (got == 2)
         return time;
-    struct timespec ran;
-    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ran);
     return (struct weir_thread_time){
-        .ran = (weir_duration)ran.tv_sec * WEIR_SECOND +
-               (weir_duration)ran.tv_nsec,
+        .ran = read_system_clock(CLOCK_THREAD_CPUTIME_ID),
     };
 }
 

@@ -15,7 +15,10 @@ weir_instant weir_clock_now(void);
  * For deadlines that other hosts rely on, such as a lease's. Never compare it
  * with an instant of weir_clock_now(). */
 weir_instant weir_clock_boot(void);
-/* The difference between nanoseconds since 1970 in UTC and weir_clock_now(),
+/* Nanoseconds since 1970 in UTC, by the machine's wall clock, which may be
+ * set. */
+uint64_t weir_clock_wall(void);
+/* The difference between weir_clock_wall() and weir_clock_now(),
  * modulo 2^64: it changes when the clock is set. */
 uint64_t weir_clock_wall_offset(void);
 /* An instant of weir_clock_now() for the system's calls, at most 146 years; and

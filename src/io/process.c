@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * io/process.c - identities of processes, by /proc; and futexes.
+ * io/process.c - identities of processes, by /proc; threads and futexes.
  *
  * The system reuses a process's id after its death, so the identity also has
  * its start time, in ticks since boot. A zombie is dead: its threads have
@@ -106,6 +106,17 @@ int weir_process_world(struct weir_process_world *out)
         .names = names.st_ino,
     };
     return 0;
+}
+
+int weir_thread_start(pthread_t *out, void *(*run)(void *context),
+                      void *context)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(out, NULL, run, context);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
 }
 
 void weir_futex_wait(uint32_t *word, uint32_t seen, weir_duration most)

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * io/process.h - identities of processes, and whether they still live. */
+ * io/process.h - identities of processes, and whether they still live; threads
+ * and futexes. */
 
 #ifndef WEIR_PROCESS_H
 #define WEIR_PROCESS_H
+
+#include <pthread.h>
 
 #include "core/base/base.h"
 
@@ -22,6 +25,11 @@ struct weir_process_world {
 };
 /* 0 or WEIR_ESYSTEM: /proc can't be read. */
 int weir_process_world(struct weir_process_world *out);
+
+/* Starts a thread to which the system delivers no signal: the program's
+ * handlers run in its own threads. 0, or an errno. */
+int weir_thread_start(pthread_t *out, void *(*run)(void *context),
+                      void *context);
 
 /* Waits until '*word' isn't 'seen' and weir_futex_wake() was called, at most
  * for 'most'; may return at any time. For words of shared memory. */

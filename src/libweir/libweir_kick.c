@@ -5,8 +5,9 @@
 
 #include "libweir/libweir_internal.h"
 
-#include <signal.h>
 #include <unistd.h>
+
+#include "io/process.h"
 
 void weir_pump_wake(struct weir *weir)
 {
@@ -26,11 +27,7 @@ void weir_pump_kick(struct weir *weir)
 bool weir_client_thread(struct weir *weir, const char *name,
                         void *(*run)(void *), pthread_t *out)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(out, NULL, run, weir);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int error = weir_thread_start(out, run, weir);
     if (error == 0)
         pthread_setname_np(*out, name);
     return error == 0;

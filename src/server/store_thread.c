@@ -27,7 +27,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -35,6 +34,7 @@
 #include <unistd.h>
 
 #include "io/clock.h"
+#include "io/process.h"
 
 enum news_type {
     NEWS_STORE,
@@ -433,13 +433,8 @@ static void *run_store_thread(void *argument)
 
 static int start_store_thread(struct weir_store_thread *t)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&t->thread, NULL, run_store_thread, t);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    errno = error;
-    return error ? WEIR_ESYSTEM : 0;
+    errno = weir_thread_start(&t->thread, run_store_thread, t);
+    return errno ? WEIR_ESYSTEM : 0;
 }
 
 static void init_locks(struct weir_store_thread *t)

@@ -35,7 +35,6 @@
 #include <errno.h>
 #include <libmemcached/memcached.h>
 #include <openssl/sha.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +44,7 @@
 #include "core/base/hash.h"
 #include "core/base/rng.h"
 #include "io/clock.h"
+#include "io/process.h"
 #include "store/shared_internal.h"
 #include "store/shared_state.h"
 
@@ -86,13 +86,6 @@ struct batch {
     struct weir_shared_job *job[BATCH_MAX];
     struct weir_algorithm_answer answer[BATCH_MAX];
 };
-
-static weir_instant wall_now(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    return (weir_instant)now.tv_sec * WEIR_SECOND + (weir_instant)now.tv_nsec;
-}
 
 /* ---- Memory: a server can't make us allocate by announcing sizes ---- */
 
@@ -446,7 +439,7 @@ static void count_job(struct worker *worker, struct weir_shared_job *job)
         [WEIR_CALENDAR_WEEK] = "week",   [WEIR_CALENDAR_MONTH] = "month",
     };
     const struct weir_algorithm_rule *rule = &job->rule;
-    weir_instant now = wall_now(), start, end;
+    weir_instant now = weir_clock_wall(), start, end;
     int64_t number = weir_algorithm_window(rule, &start, &end, now);
     struct counter counter = { .handle =
                                    connection(worker, job_time_left(job)) };
@@ -556,7 +549,7 @@ static int try_swap(struct worker *worker, struct batch *batch, const char *key,
     memcached_return_t code = fetch_state(worker, key, len, &found, &size);
     if (memcached_failed(code))
         return fail_worker(worker, code);
-    weir_instant now = wall_now();
+    weir_instant now = weir_clock_wall();
     memset(worker->state, 0, weir_algorithm_size(rule));
     int error = found.there ? weir_state_unpack(rule, worker->value, size,
                                                 worker->state, now)
@@ -831,12 +824,8 @@ static int start_worker(struct server *server, unsigned index)
     uint64_t seed;
     weir_entropy(&seed, sizeof(seed));
     worker->rng.state = seed;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     int error =
-        pthread_create(&worker->thread, NULL, run_memcached_worker, worker);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+        weir_thread_start(&worker->thread, run_memcached_worker, worker);
     worker->running = error == 0;
     return error ? WEIR_ESYSTEM : 0;
 }

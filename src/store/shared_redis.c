@@ -33,7 +33,6 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <hiredis/hiredis.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +42,7 @@
 #include "core/base/atomic.h"
 #include "core/base/rng.h"
 #include "io/clock.h"
+#include "io/process.h"
 #include "store/shared_internal.h"
 #include "store/shared_script.h"
 
@@ -692,17 +692,6 @@ static int init_loop(struct redis *redis)
     return 0;
 }
 
-static int start_redis_thread(struct redis *redis)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&redis->thread, NULL, run_redis, redis);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    redis->running = error == 0;
-    return error ? WEIR_ESYSTEM : 0;
-}
-
 static void close_redis(struct weir_shared *shared)
 {
     struct redis *redis = shared->lane[0].own;
@@ -733,8 +722,9 @@ static int open_redis(struct weir_shared *shared, struct weir_diag *diag)
     int error = init_scripts(redis);
     if (error == 0)
         error = init_loop(redis);
-    if (error == 0)
-        error = start_redis_thread(redis);
+    if (error == 0 && weir_thread_start(&redis->thread, run_redis, redis) != 0)
+        error = WEIR_ESYSTEM;
+    redis->running = error == 0;
     if (error < 0) {
         redis_free(redis);
         return weir_diag_set(diag, error, weir_strerror(error), NULL);

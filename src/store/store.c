@@ -414,10 +414,7 @@ static int write_plan(struct weir_store *store, const struct weir_plan *plan,
         if (error < 0)
             return error;
     }
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    writing->at_ms =
-        (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    writing->at_ms = weir_clock_wall() / WEIR_MILLISECOND;
     writing->last = writing->meta.epoch + plan->count;
     int error = write_changes(store, plan, writing, diag);
     if (error < 0)

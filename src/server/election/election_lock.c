@@ -208,7 +208,7 @@ static int begin_term(struct by_lock *by, struct weir_diag *diag)
     int error = read_lock_line(by, &line, diag);
     /* A term below the highest one read: the file is a new one. And not below
      * the terms of masters without a lock: those are times. */
-    uint64_t wall = (weir_clock_now() + weir_clock_wall_offset()) / 1000000;
+    uint64_t wall = weir_clock_wall() / WEIR_MILLISECOND;
     uint64_t term = (line.term > by->term ? line.term : by->term) + 1;
     if (term < wall)
         term = wall;

@@ -27,7 +27,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +37,7 @@
 #include <unistd.h>
 
 #include "io/clock.h"
+#include "io/process.h"
 
 #define LOOK_MS 1000 /* interval of checks for changes */
 #define UNSETTLED_MS 20
@@ -83,9 +83,7 @@ struct weir_snapshot {
 
 uint64_t weir_snapshot_clock(void)
 {
-    struct timespec at;
-    clock_gettime(CLOCK_REALTIME, &at);
-    return (uint64_t)at.tv_sec * 1000 + (uint64_t)at.tv_nsec / 1000000;
+    return weir_clock_wall() / WEIR_MILLISECOND;
 }
 
 /* ---- The thread ---- */
@@ -455,16 +453,6 @@ static void look_at_old(struct weir_snapshot *s)
                          diag.text);
 }
 
-static int start_snapshot_thread(struct weir_snapshot *s)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&s->thread, NULL, run_snapshot_thread, s);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error ? WEIR_ESYSTEM : 0;
-}
-
 static void destroy_snapshot(struct weir_snapshot *s)
 {
     if (s->news)
@@ -510,8 +498,9 @@ int weir_snapshot_new(const struct weir_snapshot_options *options,
     s->file = s->fd = -1;
     pthread_mutex_init(&s->mutex, NULL);
     pthread_cond_init(&s->wake, NULL);
-    int error = make_snapshot_parts(s, options->path) ? start_snapshot_thread(s)
-                                                      : WEIR_ENOMEM;
+    int error = make_snapshot_parts(s, options->path) ? 0 : WEIR_ENOMEM;
+    if (error == 0 && weir_thread_start(&s->thread, run_snapshot_thread, s))
+        error = WEIR_ESYSTEM;
     if (error < 0) {
         destroy_snapshot(s);
         return weir_diag_set(diag, error, "the snapshot can't be kept: ",
