@@ -111,7 +111,8 @@ static int check_entry(void *context, const struct weir_log_entry *entry)
     if (entry->has_after)
         check_quota(&entry->after, &wanted_log[i].after);
     if (entry->epoch == 2)
-        assert_true(weir_text_equal(entry->who, WEIR_TEXT("on_stale: closed")));
+        assert_true(
+            weir_text_equal(entry->identity, WEIR_TEXT("on_stale: closed")));
     return 0;
 }
 

@@ -112,7 +112,7 @@ static uint64_t by(struct fixture *fixture, const char *who,
                    const struct weir_change *changes, size_t count)
 {
     struct weir_edit edit = { .changes = changes, .count = count };
-    edit.who = weir_text_of(who);
+    edit.identity = weir_text_of(who);
     if (weir_store_edit(fixture->store, &edit, &fixture->epoch,
                         &fixture->diag) < 0)
         fail_msg("%s", fixture->diag.text);
@@ -469,7 +469,7 @@ static int log_one(void *context, const struct weir_log_entry *entry)
     snprintf(logged->names[i], sizeof(logged->names[i]), "%.*s",
              (int)entry->name.len, entry->name.p);
     snprintf(logged->who[i], sizeof(logged->who[i]), "%.*s",
-             (int)entry->who.len, entry->who.p);
+             (int)entry->identity.len, entry->identity.p);
     return 0;
 }
 
@@ -539,7 +539,7 @@ static void parts_of_the_log(void **state)
     assert_int_equal(logged->count, 2);
     assert_int_equal(read_log(fixture, 0, "none", 9)->count, 0);
     assert_int_equal(read_log(fixture, 0, NULL, 0)->count, 0);
-    struct weir_edit odd = { .who = weir_text_of("a\nb") };
+    struct weir_edit odd = { .identity = weir_text_of("a\nb") };
     assert_int_equal(
         weir_store_edit(fixture->store, &odd, &fixture->epoch, &fixture->diag),
         WEIR_EINVAL);

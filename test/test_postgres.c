@@ -680,14 +680,16 @@ static void fill(struct weir_store *store)
     }
     struct weir_edit edit = { .changes = changes,
                               .count = QUOTAS,
-                              .who = weir_text_of("a \"quoted\\\" one, {}") };
+                              .identity =
+                                  weir_text_of("a \"quoted\\\" one, {}") };
     uint64_t epoch;
     struct weir_diag diag;
     if (weir_store_edit(store, &edit, &epoch, &diag) < 0)
         fail_msg("%s", diag.text);
     edit = (struct weir_edit){ .flags = WEIR_EDIT_REPLACE };
     assert_int_equal(weir_store_edit(store, &edit, &epoch, NULL), 0);
-    assert_int_equal(weir_store_undo(store, epoch, edit.who, &epoch, NULL), 0);
+    assert_int_equal(weir_store_undo(store, epoch, edit.identity, &epoch, NULL),
+                     0);
     for (unsigned i = 0; i < QUOTAS; i++)
         changes[i].quota.mode = WEIR_OFF;
     edit = (struct weir_edit){ .changes = changes, .count = QUOTAS / 2 };

@@ -65,7 +65,7 @@ struct ask {
     struct weir_edit edit;       /* its changes are those above */
     uint64_t epoch;              /* to undo */
     struct weir_store_log_ask log;
-    char text[WEIR_NAME_MAX + 1]; /* of edit.who or log.name */
+    char text[WEIR_NAME_MAX + 1]; /* of edit.identity or log.name */
     void *ask;
 };
 static_assert(WEIR_STORE_IDENTITY_MAX <= WEIR_NAME_MAX, "both fit in 'text'");
@@ -338,8 +338,8 @@ static int do_ask(struct weir_store_thread *t, struct ask *ask,
         error = weir_store_edit(t->store, &ask->edit, &epoch, diag);
         break;
     case ASK_UNDO:
-        error =
-            weir_store_undo(t->store, ask->epoch, ask->edit.who, &epoch, diag);
+        error = weir_store_undo(t->store, ask->epoch, ask->edit.identity,
+                                &epoch, diag);
         break;
     case ASK_LOG:
         error =
@@ -637,7 +637,7 @@ int weir_store_thread_edit(struct weir_store_thread *t,
     ask->changes = *changes;
     *changes = (struct weir_changes){ 0 };
     ask->edit = *edit;
-    ask->edit.who = keep_ask_text(ask, edit->who);
+    ask->edit.identity = keep_ask_text(ask, edit->identity);
     return post_ask(t, ask);
 }
 
@@ -648,7 +648,7 @@ int weir_store_thread_undo(struct weir_store_thread *t, uint64_t epoch,
     if (!ask)
         return WEIR_ENOMEM;
     ask->epoch = epoch;
-    ask->edit.who = keep_ask_text(ask, who);
+    ask->edit.identity = keep_ask_text(ask, who);
     return post_ask(t, ask);
 }
 

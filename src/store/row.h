@@ -22,7 +22,7 @@ struct weir_log_row {
     uint64_t epoch;
     uint64_t edit;
     uint64_t at_ms;
-    struct weir_text who;
+    struct weir_text identity;
     struct weir_text name;
     struct weir_text was;
     struct weir_text became;

@@ -313,7 +313,7 @@ static int refresh(struct weir_store *store, struct weir_store_meta *meta,
 /* Data shared by the changes of one edit. */
 struct writing {
     struct weir_store_meta meta;
-    struct weir_text who;
+    struct weir_text identity;
     uint64_t at_ms;
     uint64_t last; /* the edit's last epoch */
 };
@@ -327,7 +327,7 @@ static int write_log(struct weir_store *store, const struct writing *writing,
         .epoch = row->epoch,
         .edit = writing->last,
         .at_ms = writing->at_ms,
-        .who = writing->who,
+        .identity = writing->identity,
         .name = row->name,
     };
     if (old)
@@ -422,25 +422,25 @@ static int write_plan(struct weir_store *store, const struct weir_plan *plan,
     return error;
 }
 
-/* Begins an edit by 'who', whose name must be valid in the log. */
-static int begin_edit(struct weir_store *store, struct weir_text who,
+/* Begins an edit by 'identity', whose name must be valid in the log. */
+static int begin_edit(struct weir_store *store, struct weir_text identity,
                       struct weir_diag *diag)
 {
     char shown[WEIR_SHOW_MAX];
-    if (who.len <= WEIR_STORE_IDENTITY_MAX &&
-        (who.len == 0 || weir_utf8_clean(who, "") == who.len))
+    if (identity.len <= WEIR_STORE_IDENTITY_MAX &&
+        (identity.len == 0 || weir_utf8_clean(identity, "") == identity.len))
         return store->backend->type->begin(store->backend, true, diag);
     return weir_diag_set(diag, WEIR_EINVAL,
                          "an editor's name has at most 255 bytes of "
                          "UTF-8 without control characters, not ",
-                         weir_text_show(who, shown), NULL);
+                         weir_text_show(identity, shown), NULL);
 }
 
 /* An edit inside a write transaction, which it ends on success only. */
 static int edit_begun(struct weir_store *store, const struct weir_edit *edit,
                       uint64_t *out_epoch, struct weir_diag *diag)
 {
-    struct writing writing = { .who = edit->who };
+    struct writing writing = { .identity = edit->identity };
     int error = refresh(store, &writing.meta, diag);
     if (error < 0)
         return error;
@@ -465,7 +465,7 @@ static int edit_begun(struct weir_store *store, const struct weir_edit *edit,
 int weir_store_edit(struct weir_store *store, const struct weir_edit *edit,
                     uint64_t *epoch, struct weir_diag *diag)
 {
-    int error = begin_edit(store, edit->who, diag);
+    int error = begin_edit(store, edit->identity, diag);
     if (error < 0)
         return error;
     error = edit_begun(store, edit, epoch, diag);
@@ -517,7 +517,7 @@ static int report_log_entry(void *context, const struct weir_log_row *row)
         .epoch = row->epoch,
         .edit = row->edit,
         .at_ms = row->at_ms,
-        .who = row->who,
+        .identity = row->identity,
         .name = row->name,
         .has_before = row->was.p != NULL,
         .has_after = row->became.p != NULL,
@@ -668,14 +668,14 @@ static int refuse_changed(void *context, const struct weir_log_row *row)
     strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S UTC", &utc);
     return weir_diag_set(
         diag, WEIR_ECHANGED, "the quota ", weir_text_show(row->name, shown),
-        " was changed since, by ", weir_text_show(row->who, by), " on ", when,
-        " (epoch ", weir_number_show(row->epoch, epoch),
+        " was changed since, by ", weir_text_show(row->identity, by), " on ",
+        when, " (epoch ", weir_number_show(row->epoch, epoch),
         "); nothing was undone", NULL);
 }
 
 /* Runs inside the transaction, and ends it on success only. */
 static int undo_begun(struct weir_store *store, uint64_t epoch,
-                      struct weir_text who, uint64_t *out_epoch,
+                      struct weir_text identity, uint64_t *out_epoch,
                       struct weir_diag *diag)
 {
     const struct weir_backend_type *type = store->backend->type;
@@ -692,7 +692,7 @@ static int undo_begun(struct weir_store *store, uint64_t epoch,
     error = type->read_log(store->backend, &query, turn_round, &undo, diag);
     const struct weir_edit edit = { .changes = undo.changes,
                                     .count = undo.count,
-                                    .who = who };
+                                    .identity = identity };
     if (error == 0)
         error = edit_begun(store, &edit, out_epoch, diag);
     free_undo(&undo);
@@ -700,13 +700,13 @@ static int undo_begun(struct weir_store *store, uint64_t epoch,
 }
 
 int weir_store_undo(struct weir_store *store, uint64_t epoch,
-                    struct weir_text who, uint64_t *out_epoch,
+                    struct weir_text identity, uint64_t *out_epoch,
                     struct weir_diag *diag)
 {
-    int error = begin_edit(store, who, diag);
+    int error = begin_edit(store, identity, diag);
     if (error < 0)
         return error;
-    error = undo_begun(store, epoch, who, out_epoch, diag);
+    error = undo_begun(store, epoch, identity, out_epoch, diag);
     if (error < 0)
         store->backend->type->rollback(store->backend);
     return error;

@@ -105,8 +105,8 @@ struct weir_edit {
     const struct weir_change *changes; /* borrowed */
     size_t count;
     unsigned flags;
-    uint64_t based;       /* for WEIR_EDIT_BASED */
-    struct weir_text who; /* the editor, for the log; may be empty */
+    uint64_t based;            /* for WEIR_EDIT_BASED */
+    struct weir_text identity; /* the editor, for the log; may be empty */
 };
 
 /* Applies the changes in the order that keeps the tree sound (parents before
@@ -126,7 +126,7 @@ struct weir_log_entry {
     uint64_t edit;  /* last epoch of its edit */
     uint64_t at_ms; /* ms since 1970, by the wall clock of the root that
                      * edited */
-    struct weir_text who;
+    struct weir_text identity;
     struct weir_text name;
     bool has_before, has_after;
     bool reset; /* the edit emptied the bucket; before and after are equal */
@@ -146,7 +146,7 @@ int weir_store_log(struct weir_store *store, uint64_t below,
  * WEIR_EINVAL: it was a reset, and the bucket's content is gone. Otherwise
  * fails as weir_store_edit(): quotas that depend on the edit may forbid it. */
 int weir_store_undo(struct weir_store *store, uint64_t epoch,
-                    struct weir_text who, uint64_t *out_epoch,
+                    struct weir_text identity, uint64_t *out_epoch,
                     struct weir_diag *diag);
 
 /* Whether there may be changes since the last call (by another root, or this

@@ -617,7 +617,7 @@ static int report_log_row(const PGresult *rows, int at, void *context)
         .epoch = postgres_number_at(rows, at, 0),
         .edit = postgres_number_at(rows, at, 1),
         .at_ms = postgres_number_at(rows, at, 2),
-        .who = postgres_text_at(rows, at, 3),
+        .identity = postgres_text_at(rows, at, 3),
         .name = postgres_text_at(rows, at, 4),
         .was = postgres_text_at(rows, at, 5),
         .became = postgres_text_at(rows, at, 6),
@@ -704,7 +704,7 @@ static int postgres_log(struct weir_backend *backend,
     add_number_column(store, batch, 0, row->epoch);
     add_number_column(store, batch, 1, row->edit);
     add_number_column(store, batch, 2, row->at_ms);
-    add_text(store, batch, 3, row->who.p ? row->who : WEIR_TEXT(""));
+    add_text(store, batch, 3, row->identity.p ? row->identity : WEIR_TEXT(""));
     add_text(store, batch, 4, row->name);
     add_text(store, batch, 5, row->was);
     add_text(store, batch, 6, row->became);

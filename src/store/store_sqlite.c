@@ -709,7 +709,7 @@ static int each_log_row(sqlite3_stmt *at, weir_log_row_each *each,
         .epoch = sqlite_number_at(at, 0),
         .edit = sqlite_number_at(at, 1),
         .at_ms = sqlite_number_at(at, 2),
-        .who = sqlite_text_at(at, 3),
+        .identity = sqlite_text_at(at, 3),
         .name = sqlite_text_at(at, 4),
         .was = sqlite_text_at(at, 5),
         .became = sqlite_text_at(at, 6),
@@ -790,7 +790,7 @@ static int sqlite_log(struct weir_backend *backend,
     sqlite3_bind_int64(log, 1, (sqlite3_int64)row->epoch);
     sqlite3_bind_int64(log, 2, (sqlite3_int64)row->edit);
     sqlite3_bind_int64(log, 3, (sqlite3_int64)row->at_ms);
-    bind_text(log, 4, row->who.p ? row->who : WEIR_TEXT(""));
+    bind_text(log, 4, row->identity.p ? row->identity : WEIR_TEXT(""));
     bind_text(log, 5, row->name);
     bind_text(log, 6, row->was);
     bind_text(log, 7, row->became);

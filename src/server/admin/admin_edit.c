@@ -532,14 +532,15 @@ static int add_log_entry(void *context, const struct weir_log_entry *entry)
 {
     struct log *log = context;
     struct weir_text name = weir_name_live(entry->name);
-    json_t *object = json_pack(
-        "{s:I, s:I, s:I, s:s%, s:s%, s:b, s:b, s:o, s:o}", "epoch",
-        (json_int_t)entry->epoch, "edit", (json_int_t)entry->edit, "at_ms",
-        (json_int_t)entry->at_ms, "identity",
-        entry->who.len ? entry->who.p : "", entry->who.len, "name", name.p,
-        name.len, "shadow", weir_name_is_shadow(entry->name), "reset",
-        entry->reset, "before", side_of_edit(entry->has_before, &entry->before),
-        "after", side_of_edit(entry->has_after, &entry->after));
+    json_t *object =
+        json_pack("{s:I, s:I, s:I, s:s%, s:s%, s:b, s:b, s:o, s:o}", "epoch",
+                  (json_int_t)entry->epoch, "edit", (json_int_t)entry->edit,
+                  "at_ms", (json_int_t)entry->at_ms, "identity",
+                  entry->identity.len ? entry->identity.p : "",
+                  entry->identity.len, "name", name.p, name.len, "shadow",
+                  weir_name_is_shadow(entry->name), "reset", entry->reset,
+                  "before", side_of_edit(entry->has_before, &entry->before),
+                  "after", side_of_edit(entry->has_after, &entry->after));
     return json_array_append_new(log->entries, object) < 0 ? WEIR_ENOMEM : 0;
 }
 
@@ -745,7 +746,8 @@ static void make_and_send(struct weir_admin *admin,
 {
     struct weir_changes changes = { 0 };
     struct weir_diag diag = { 0 };
-    struct weir_edit what = { .based = epoch, .who = identity_of_edit(edit) };
+    struct weir_edit what = { .based = epoch,
+                              .identity = identity_of_edit(edit) };
     int error = make_changes(admin, edit, &changes, &what.flags, &diag);
     if (error < 0) {
         weir_changes_fini(&changes);
