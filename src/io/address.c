@@ -19,26 +19,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "core/quota/quota_text.h"
+
 #define BACKLOG 1024 /* connections; the kernel has a bound too */
 #define FLAGS (SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
 
 /* ---- HOST:PORT ---- */
-
-static bool parse_port(struct weir_text text, uint16_t *out)
-{
-    unsigned port = 0;
-    if (text.len == 0 || text.len > 5)
-        return false;
-    for (size_t i = 0; i < text.len; i++) {
-        if (text.p[i] < '0' || text.p[i] > '9')
-            return false;
-        port = port * 10 + (unsigned)(text.p[i] - '0');
-    }
-    if (port > UINT16_MAX)
-        return false;
-    *out = (uint16_t)port;
-    return true;
-}
 
 static bool is_address_byte(char c)
 {
@@ -87,8 +73,9 @@ int weir_address_parse(struct weir_text text, struct weir_address *out,
                              NULL);
     struct weir_text host = { text.p, colon - 1 };
     struct weir_text port_text = { text.p + colon, text.len - colon };
-    uint16_t port;
-    if (!parse_port(port_text, &port))
+    uint64_t port;
+    if (port_text.len > 5 || !weir_number_parse(port_text, &port) ||
+        port > UINT16_MAX)
         return weir_diag_set(diag, WEIR_ESYNTAX,
                              "a port is a number from 0 to 65535", NULL);
     if (host.len == 0)
@@ -99,7 +86,7 @@ int weir_address_parse(struct weir_text text, struct weir_address *out,
                              "a host is a name, 127.0.0.1, or an IPv6 "
                              "address in brackets, as in [::1]:7077",
                              NULL);
-    struct weir_address address = { .port = port };
+    struct weir_address address = { .port = (uint16_t)port };
     memcpy(address.host, host.p, host.len);
     *out = address;
     return 0;

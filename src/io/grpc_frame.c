@@ -9,9 +9,9 @@
 
 #include "io/grpc_frame.h"
 
-#include <stdlib.h>
 #include <string.h>
 
+#include "core/quota/quota_text.h"
 #include "io/h2.h"
 
 #define KEEP_MAX (64u << 10) /* bytes of buffer kept for the next message */
@@ -38,26 +38,6 @@ static void take_bytes(struct weir_text *bytes, size_t len)
     bytes->len -= len;
 }
 
-/* Room for 'need' bytes; at most 'max' will ever be needed. */
-static bool reserve_frame(struct weir_grpc_reader *reader, size_t need,
-                          size_t max)
-{
-    weir_assert(need <= max);
-    if (need <= reader->body_capacity)
-        return true;
-    size_t wanted = reader->body_capacity > 0 ? reader->body_capacity : 1024;
-    while (wanted < need)
-        wanted *= 2;
-    if (wanted > max)
-        wanted = max;
-    uint8_t *body = realloc(reader->body, wanted);
-    if (!body)
-        return false;
-    reader->body = body;
-    reader->body_capacity = wanted;
-    return true;
-}
-
 static enum weir_grpc_read read_frame_head(struct weir_grpc_reader *reader,
                                            struct weir_text *bytes, size_t max)
 {
@@ -81,14 +61,14 @@ static enum weir_grpc_read read_frame_head(struct weir_grpc_reader *reader,
 static void next_message(struct weir_grpc_reader *reader)
 {
     reader->head_len = 0;
-    reader->body_len = 0;
+    reader->body.len = 0;
 }
 
 enum weir_grpc_read weir_grpc_read(struct weir_grpc_reader *reader,
                                    struct weir_text *bytes, size_t max,
                                    struct weir_text *out_message)
 {
-    if (reader->head_len == 0 && reader->body_capacity > KEEP_MAX)
+    if (reader->head_len == 0 && reader->body.capacity > KEEP_MAX)
         weir_grpc_reader_fini(reader);
     if (reader->head_len < WEIR_GRPC_HEAD) {
         enum weir_grpc_read state = read_frame_head(reader, bytes, max);
@@ -96,25 +76,23 @@ enum weir_grpc_read weir_grpc_read(struct weir_grpc_reader *reader,
             return state;
     }
     size_t total = head_length(reader->head);
-    weir_assert(reader->body_len <= total);
-    size_t need = total - reader->body_len;
-    if (reader->body_len == 0 && bytes->len >= need) {
+    weir_assert(reader->body.len <= total);
+    size_t need = total - reader->body.len;
+    if (reader->body.len == 0 && bytes->len >= need) {
         *out_message = (struct weir_text){ bytes->p, need };
         take_bytes(bytes, need);
         next_message(reader);
         return WEIR_GRPC_MESSAGE;
     }
     size_t len = bytes->len < need ? bytes->len : need;
-    if (!reserve_frame(reader, reader->body_len + len, total))
+    if (!weir_byte_queue_reserve(&reader->body, len))
         return WEIR_GRPC_NO_MEMORY;
-    if (len > 0) {
-        memcpy(reader->body + reader->body_len, bytes->p, len);
+    weir_byte_queue_append(&reader->body, bytes->p, len);
+    if (len > 0)
         take_bytes(bytes, len);
-    }
-    reader->body_len += len;
-    if (reader->body_len < total)
+    if (reader->body.len < total)
         return WEIR_GRPC_MORE;
-    *out_message = (struct weir_text){ (const char *)reader->body, total };
+    *out_message = (struct weir_text){ (const char *)reader->body.p, total };
     next_message(reader);
     return WEIR_GRPC_MESSAGE;
 }
@@ -126,7 +104,7 @@ bool weir_grpc_is_partial(const struct weir_grpc_reader *reader)
 
 void weir_grpc_reader_fini(struct weir_grpc_reader *reader)
 {
-    free(reader->body);
+    weir_byte_queue_fini(&reader->body);
     *reader = (struct weir_grpc_reader){ .head_len = 0 };
 }
 
@@ -196,15 +174,8 @@ bool weir_grpc_is_type(struct weir_text content_type)
 
 int weir_grpc_number(struct weir_text text)
 {
-    int number = 0;
-    if (text.len == 0 || text.len > 3)
-        return -1;
-    for (size_t i = 0; i < text.len; i++) {
-        if (text.p[i] < '0' || text.p[i] > '9')
-            return -1;
-        number = number * 10 + (text.p[i] - '0');
-    }
-    return number;
+    uint64_t number;
+    return text.len <= 3 && weir_number_parse(text, &number) ? (int)number : -1;
 }
 
 int weir_grpc_status_of_http(int http_status)

@@ -5,7 +5,7 @@
 #ifndef WEIR_GRPC_FRAME_H
 #define WEIR_GRPC_FRAME_H
 
-#include "core/base/base.h"
+#include "io/byte_queue.h"
 
 #define WEIR_GRPC_HEAD 5 /* bytes before a message */
 
@@ -13,9 +13,7 @@
 struct weir_grpc_reader {
     uint8_t head[WEIR_GRPC_HEAD];
     size_t head_len;
-    uint8_t *body; /* owned: a message that comes in pieces */
-    size_t body_len;
-    size_t body_capacity;
+    struct weir_byte_queue body; /* a message that comes in pieces */
 };
 
 enum weir_grpc_read {

@@ -210,7 +210,7 @@ static void fail_call(struct weir_h2 *h2, struct stream *stream, int status,
 {
     if (stream->over)
         return;
-    h2->partial -= stream->in.body_len;
+    h2->partial -= stream->in.body.len;
     weir_grpc_reader_fini(&stream->in);
     if (h2->server) {
         bool told = stream->began;
@@ -517,10 +517,10 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id,
     struct weir_text left = { (const char *)bytes, len };
     while (stream && !stream->over) {
         struct weir_text message;
-        size_t before = stream->in.body_len;
+        size_t before = stream->in.body.len;
         enum weir_grpc_read state =
             weir_grpc_read(&stream->in, &left, WEIR_H2_MESSAGE_MAX, &message);
-        h2->partial += stream->in.body_len - before;
+        h2->partial += stream->in.body.len - before;
         if (h2->partial > h2->in_max) {
             fail_call(h2, stream, WEIR_GRPC_RESOURCE_EXHAUSTED,
                       "too many unfinished messages on this connection");

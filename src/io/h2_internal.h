@@ -6,7 +6,6 @@
 
 #include <nghttp2/nghttp2.h>
 
-#include "io/byte_queue.h"
 #include "io/grpc_frame.h"
 #include "io/h2.h"
 

@@ -54,10 +54,10 @@ static void drop_buffers(struct weir_h2 *h2, struct stream *stream)
 {
     weir_h2_wipe_authorization(stream);
     weir_assert(h2->queued >= weir_byte_queue_left(&stream->out) &&
-                h2->partial >= stream->in.body_len);
+                h2->partial >= stream->in.body.len);
     h2->queued -= weir_byte_queue_left(&stream->out);
     weir_byte_queue_fini(&stream->out);
-    h2->partial -= stream->in.body_len;
+    h2->partial -= stream->in.body.len;
     weir_grpc_reader_fini(&stream->in);
 }
 

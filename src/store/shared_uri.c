@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/quota/quota_text.h"
 #include "store/shared_internal.h"
 
 #define DATABASE_MAX 65535u
@@ -64,18 +65,15 @@ static struct weir_text cut_uri_at(struct weir_text *rest, char c)
 static int parse_database(struct weir_text text, unsigned *out,
                           struct weir_diag *diag)
 {
-    unsigned number = 0;
-    bool sound = text.len <= 5;
-    for (size_t i = 0; sound && i < text.len; i++) {
-        sound = text.p[i] >= '0' && text.p[i] <= '9';
-        number = number * 10 + (unsigned)(text.p[i] - '0');
-    }
+    uint64_t number = 0;
+    bool sound =
+        text.len <= 5 && (text.len == 0 || weir_number_parse(text, &number));
     if (!sound || number > DATABASE_MAX)
         return weir_diag_set(diag, WEIR_ESYNTAX,
                              "behind the / of a redis URI comes a "
                              "database's number, as in redis://HOST:6379/0",
                              NULL);
-    *out = number;
+    *out = (unsigned)number;
     return 0;
 }
 
