@@ -35,6 +35,7 @@
 #include <string.h>
 
 #include "core/quota/quota_text.h"
+#include "io/byte_queue.h"
 #include "store/backend.h"
 #include "store/postgres_session.h"
 
@@ -43,17 +44,11 @@
 #define COLUMNS_MAX 7
 #define FIRST_SCHEMA 2 /* that was kept in PostgreSQL */
 
-/* A column of a batch, as the text of an array: {1,2} or {"a","b"}. */
-struct column {
-    char *text;
-    size_t len;
-    size_t capacity;
-};
-
 enum batch_kind { BATCH_QUOTAS, BATCH_FRESH, BATCH_GONE, BATCH_LOG, BATCHES };
 
 struct batch {
-    struct column columns[COLUMNS_MAX];
+    /* each as the text of an array: {1,2} or {"a","b"} */
+    struct weir_byte_queue columns[COLUMNS_MAX];
     size_t rows;
     size_t bytes;
 };
@@ -120,37 +115,30 @@ static void clear_batch(struct batch *batch)
     batch->bytes = 0;
 }
 
-/* Makes room for 'more' bytes, a closing brace and a NUL; NULL: no memory. */
-static char *reserve_column(struct postgres_store *store, struct column *column,
-                            size_t more)
+/* Begins an element of at most 'more' bytes in a column, with room for the
+ * array's closing brace and a NUL; NULL: no memory. */
+static struct weir_byte_queue *begin_element(struct postgres_store *store,
+                                             struct batch *batch, int index,
+                                             size_t more)
 {
-    size_t need = column->len + more + 2;
-    if (need > column->capacity) {
-        size_t capacity =
-            2 * column->capacity > need ? 2 * column->capacity : 2 * need;
-        char *text = realloc(column->text, capacity);
-        if (!text) {
-            store->failed = true;
-            return NULL;
-        }
-        column->text = text;
-        column->capacity = capacity;
+    weir_assert(index < COLUMNS_MAX);
+    struct weir_byte_queue *column = &batch->columns[index];
+    if (!weir_byte_queue_reserve(column, more + 3)) {
+        store->failed = true;
+        return NULL;
     }
-    return column->text + column->len;
+    weir_byte_queue_append(column, column->len == 0 ? "{" : ",", 1);
+    return column;
 }
 
 static void add_plain(struct postgres_store *store, struct batch *batch,
                       int index, const char *text)
 {
-    weir_assert(index < COLUMNS_MAX);
-    struct column *column = &batch->columns[index];
     size_t len = strlen(text);
-    char *at = reserve_column(store, column, len + 1);
-    if (!at)
+    struct weir_byte_queue *column = begin_element(store, batch, index, len);
+    if (!column)
         return;
-    *at++ = column->len == 0 ? '{' : ',';
-    memcpy(at, text, len);
-    column->len += len + 1;
+    weir_byte_queue_append(column, text, len);
     batch->bytes += len + 1;
 }
 
@@ -165,25 +153,23 @@ static void add_number_column(struct postgres_store *store, struct batch *batch,
 static void add_text(struct postgres_store *store, struct batch *batch,
                      int index, struct weir_text text)
 {
-    struct column *column = &batch->columns[index];
     if (!text.p) {
         add_plain(store, batch, index, "NULL");
         return;
     }
-    char *start = reserve_column(store, column, 2 * text.len + 3);
-    if (!start)
+    struct weir_byte_queue *column =
+        begin_element(store, batch, index, 2 * text.len + 2);
+    if (!column)
         return;
-    char *at = start;
-    *at++ = column->len == 0 ? '{' : ',';
-    *at++ = '"';
+    size_t before = column->len - 1;
+    weir_byte_queue_append(column, "\"", 1);
     for (size_t i = 0; i < text.len; i++) {
         if (text.p[i] == '"' || text.p[i] == '\\')
-            *at++ = '\\';
-        *at++ = text.p[i];
+            weir_byte_queue_append(column, "\\", 1);
+        weir_byte_queue_append(column, text.p + i, 1);
     }
-    *at++ = '"';
-    column->len += (size_t)(at - start);
-    batch->bytes += (size_t)(at - start);
+    weir_byte_queue_append(column, "\"", 1);
+    batch->bytes += column->len - before;
 }
 
 static int flush_postgres_batch(struct postgres_store *store,
@@ -196,10 +182,10 @@ static int flush_postgres_batch(struct postgres_store *store,
     if (batch->rows == 0)
         return 0;
     for (int i = 0; i < batch_columns[kind]; i++) {
-        struct column *column = &batch->columns[i];
+        struct weir_byte_queue *column = &batch->columns[i];
         weir_assert(column->len > 0);
-        memcpy(column->text + column->len, "}", 2);
-        values[i] = column->text;
+        weir_byte_queue_append(column, "}", sizeof("}"));
+        values[i] = (const char *)column->p;
     }
     int error = weir_session_run(&store->session, batch_sql[kind], values,
                                  batch_columns[kind], NULL, diag);
@@ -226,7 +212,8 @@ static void postgres_close(struct weir_backend *backend)
     struct postgres_store *store = postgres_store_of(backend);
     weir_session_close(&store->session);
     for (size_t i = 0; i < BATCHES * COLUMNS_MAX; i++)
-        free(store->batches[i / COLUMNS_MAX].columns[i % COLUMNS_MAX].text);
+        weir_byte_queue_fini(
+            &store->batches[i / COLUMNS_MAX].columns[i % COLUMNS_MAX]);
     free(store);
 }
 
@@ -246,19 +233,30 @@ static int postgres_make(const char *where, struct weir_backend **out,
     return error;
 }
 
+/* Runs a query with one column and at most one row, and copies its text, cut if
+ * necessary; "" for NULL and no row. */
+static int read_value(struct postgres_store *store, const char *sql, char *buf,
+                      size_t size, struct weir_diag *diag)
+{
+    PGresult *row;
+    int error = weir_session_run(&store->session, sql, NULL, 0, &row, diag);
+    if (error < 0)
+        return error;
+    snprintf(buf, size, "%s", PQntuples(row) > 0 ? PQgetvalue(row, 0, 0) : "");
+    PQclear(row);
+    return 0;
+}
+
 /* Whether there is a store of any schema in the database. */
 static int look_for(struct postgres_store *store, bool *out_there,
                     struct weir_diag *diag)
 {
-    PGresult *row;
-    int error = weir_session_run(&store->session,
-                                 "SELECT to_regclass('weir.weir_meta')", NULL,
-                                 0, &row, diag);
-    if (error < 0)
-        return error;
-    *out_there = PQntuples(row) == 1 && !PQgetisnull(row, 0, 0);
-    PQclear(row);
-    return 0;
+    char table[64] = "";
+    int error = read_value(store, "SELECT to_regclass('weir.weir_meta')", table,
+                           sizeof(table), diag);
+    if (error == 0)
+        *out_there = table[0] != '\0';
+    return error;
 }
 
 static int check_postgres_schema(struct postgres_store *store, uint64_t schema,
@@ -291,18 +289,16 @@ static uint64_t postgres_number_at(const PGresult *rows, int row, int column)
     return number;
 }
 
+/* 0: the store has no meta row. */
 static int read_schema(struct postgres_store *store, uint64_t *out,
                        struct weir_diag *diag)
 {
-    PGresult *row;
-    int error =
-        weir_session_run(&store->session, "SELECT schema FROM weir.weir_meta",
-                         NULL, 0, &row, diag);
-    if (error < 0)
-        return error;
-    *out = PQntuples(row) == 1 ? postgres_number_at(row, 0, 0) : 0;
-    PQclear(row);
-    return 0;
+    char schema[WEIR_NUMBER_MAX] = "";
+    int error = read_value(store, "SELECT schema FROM weir.weir_meta", schema,
+                           sizeof(schema), diag);
+    if (error == 0 && !weir_number_parse(weir_text_of(schema), out))
+        *out = 0;
+    return error;
 }
 
 /* Refuses a database without a store. */
@@ -467,24 +463,6 @@ static void parse_uuid(const char *text, uint8_t *uuid)
     }
 }
 
-/* Called only for a store that has the table. */
-static int read_moved_postgres(struct postgres_store *store,
-                               struct weir_store_meta *out,
-                               struct weir_diag *diag)
-{
-    PGresult *row;
-    int error =
-        weir_session_run(&store->session, "SELECT place FROM weir.weir_moved",
-                         NULL, 0, &row, diag);
-    if (error < 0)
-        return error;
-    if (PQntuples(row) > 0)
-        snprintf(out->moved_to, sizeof(out->moved_to), "%s",
-                 PQgetvalue(row, 0, 0));
-    PQclear(row);
-    return 0;
-}
-
 static int postgres_move(struct weir_backend *backend, const char *to,
                          struct weir_diag *diag)
 {
@@ -527,7 +505,8 @@ static int postgres_meta(struct weir_backend *backend,
         out->floor = postgres_number_at(row, 0, 4);
         out->last_id = postgres_number_at(row, 0, 5);
         if (error == 0 && !PQgetisnull(row, 0, 6))
-            error = read_moved_postgres(store, out, diag);
+            error = read_value(store, "SELECT place FROM weir.weir_moved",
+                               out->moved_to, sizeof(out->moved_to), diag);
     }
     PQclear(row);
     return error;
