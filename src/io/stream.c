@@ -34,9 +34,8 @@
  * A listener may be freed before its streams: they use it and its ration, so
  * its memory is freed with the last of them.
  *
- * With TLS a stream has no owner until its handshake is done. These streams are
- * in a list, oldest first, so that they can be ended when the TLS files are
- * reloaded.
+ * Streams in their handshake are in a list, oldest first, so that they can be
+ * ended when the TLS files are reloaded.
  *
  * Rejected: bufferevents. They write by writev(), which raises SIGPIPE, and a
  * library can't change the process's signals; they make sockets without
@@ -116,7 +115,6 @@ struct weir_listener {
     uint16_t port;
 };
 
-static void on_stream_readable(evutil_socket_t fd, short what, void *context);
 static void on_stream_writable(evutil_socket_t fd, short what, void *context);
 static void connect_next(struct weir_stream *stream);
 static void shake_hands(struct weir_stream *stream);

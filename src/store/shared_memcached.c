@@ -46,6 +46,7 @@
 #include "io/clock.h"
 #include "io/process.h"
 #include "store/shared_internal.h"
+#include "store/shared_script.h"
 #include "store/shared_state.h"
 
 #define KEY_MAX 250             /* bytes, memcached's bound */
@@ -75,7 +76,6 @@ struct worker {
 
 struct server {
     struct weir_lane *lane;
-    struct weir_shared *shared;
     uint32_t downs; /* connections made before the last one are unusable */
     struct worker worker[WEIR_SHARED_WORKERS];
 };
@@ -582,20 +582,11 @@ static void pause_after_swap(struct worker *worker, unsigned tries)
 
 static int swap_batch(struct worker *worker, struct batch *batch)
 {
-    static const char *const kinds[] = {
-        [WEIR_LEAKY] = "leaky",
-        [WEIR_LEAKY_QUEUE] = "leaky_queue",
-        [WEIR_TOKEN_BUCKET] = "token_bucket",
-        [WEIR_TOKEN_BUCKETS] = "token_buckets",
-        [WEIR_FIXED_WINDOW] = "fixed_window",
-        [WEIR_SLIDING_LOG] = "sliding_log",
-        [WEIR_SLIDING_WINDOW] = "sliding_window",
-        [WEIR_PERMITS] = "permits",
-    };
     weir_assert(batch->count > 0);
     const struct weir_shared_job *first = batch->job[0];
     char key[KEY_MAX + 1];
-    size_t len = job_key(first, key, kinds[first->rule.algorithm], NO_WINDOW);
+    const char *kind = weir_script_algorithm(first->rule.algorithm);
+    size_t len = job_key(first, key, kind, NO_WINDOW);
     for (unsigned tries = 0; tries < WEIR_SHARED_SWAPS_MAX; tries++) {
         /* Nothing is charged yet, and the first job's caller has stopped
          * waiting. */
@@ -607,7 +598,7 @@ static int swap_batch(struct worker *worker, struct batch *batch)
         if (result != 1)
             return result;
         weir_job_answered(first);
-        weir_fetch_add(&worker->server->shared->swaps_lost, 1u);
+        weir_fetch_add(&worker->server->lane->shared->swaps_lost, 1u);
         pause_after_swap(worker, tries);
     }
     return WEIR_EFULL;
@@ -836,7 +827,6 @@ static int open_server(struct weir_lane *lane)
     if (!server)
         return WEIR_ENOMEM;
     server->lane = lane;
-    server->shared = lane->shared;
     lane->own = server;
     for (unsigned i = 0; i < WEIR_SHARED_WORKERS; i++) {
         server->worker[i].server = server;

@@ -100,8 +100,6 @@ struct redis {
     bool stop;
 };
 
-static void connect_again(struct redis *redis);
-
 /* ---- Replies, as hiredis reads them ---- */
 
 /* The reply that all objects of one task belong to; NULL: it isn't one of ours,

@@ -34,6 +34,11 @@ static const struct {
     [WEIR_PERMITS] = { "permits", weir_lua_shared_permits },
 };
 
+const char *weir_script_algorithm(enum weir_algorithm algorithm)
+{
+    return algorithms[algorithm].name;
+}
+
 static void hash_script(struct weir_script *script)
 {
     unsigned char digest[SHA_DIGEST_LENGTH];

@@ -30,6 +30,9 @@ struct weir_script {
     size_t len;
 };
 
+/* The algorithm's name in the keys of its states. */
+const char *weir_script_algorithm(enum weir_algorithm algorithm);
+
 /* Joins the pieces. 0, or WEIR_ENOMEM. */
 int weir_script_init(struct weir_script *script, enum weir_algorithm algorithm,
                      enum weir_script_time time);
