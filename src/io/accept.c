@@ -77,6 +77,7 @@ static void on_rested(evutil_socket_t fd, short what, void *context)
     (void)fd;
     (void)what;
     struct weir_acceptor *acceptor = context;
+    weir_assert(acceptor->rests);
     acceptor->rests = false;
     fill_reserve(acceptor);
     watch_socket(acceptor);

@@ -329,6 +329,7 @@ static void on_etcd_open(void *context, struct weir_h2_link *link)
 {
     (void)link;
     struct weir_etcd *etcd = context;
+    weir_assert(etcd->link && !etcd->is_up);
     etcd->is_up = true;
     etcd->handler.on_up(etcd->handler.context);
 }

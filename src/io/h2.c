@@ -132,6 +132,7 @@ static ssize_t read_out(nghttp2_session *session, int32_t id, uint8_t *buf,
     if (len > 0) {
         memcpy(buf, stream->out.p + stream->out.head, len);
         weir_byte_queue_take(&stream->out, len);
+        weir_assert(h2->queued >= len);
         h2->queued -= len;
     }
     if (weir_byte_queue_left(&stream->out) > 0)
@@ -171,6 +172,7 @@ static int submit_answer(struct weir_h2 *h2, struct stream *stream)
 static void abandon(struct weir_h2 *h2, struct stream *stream,
                     uint32_t error_code)
 {
+    weir_assert(h2->queued >= weir_byte_queue_left(&stream->out));
     /* The reader stays: the handler may be using its message. */
     h2->queued -= weir_byte_queue_left(&stream->out);
     weir_byte_queue_fini(&stream->out);
@@ -210,6 +212,7 @@ static void fail_call(struct weir_h2 *h2, struct stream *stream, int status,
 {
     if (stream->over)
         return;
+    weir_assert(h2->partial >= stream->in.body.len);
     h2->partial -= stream->in.body.len;
     weir_grpc_reader_fini(&stream->in);
     if (h2->server) {
@@ -518,6 +521,7 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id,
     while (stream && !stream->over) {
         struct weir_text message;
         size_t before = stream->in.body.len;
+        weir_assert(h2->partial >= before);
         enum weir_grpc_read state =
             weir_grpc_read(&stream->in, &left, WEIR_H2_MESSAGE_MAX, &message);
         h2->partial += stream->in.body.len - before;

@@ -246,6 +246,7 @@ static void lose_connection(struct weir_stream *stream, const char *why)
 {
     if (stream->state == LOST || stream->dead)
         return;
+    weir_assert(stream->state != FLUSHING);
     /* Our TLS alert already tells the peer the reason. */
     if (stream->state == HANDSHAKE)
         shut_stream_down(stream);
@@ -798,6 +799,7 @@ void weir_stream_close(struct weir_stream **stream, bool flush)
     if (!self)
         return;
     *stream = NULL;
+    weir_assert(!self->dead && self->state != FLUSHING);
     self->dead = true;
     leave_handshakes(self);
     weir_ration_leave(&self->member);
@@ -869,6 +871,7 @@ static struct weir_stream *new_accepted_stream(struct weir_listener *listener,
         destroy_stream(stream);
         return NULL;
     }
+    weir_assert(listener->live > 0 && !stream->listed);
     stream->listener = listener;
     stream->state = OPEN;
     stream->member = (struct weir_ration_member){ .turn = on_stream_turn,

@@ -439,6 +439,7 @@ static void count_job(struct worker *worker, struct weir_shared_job *job)
         [WEIR_CALENDAR_WEEK] = "week",   [WEIR_CALENDAR_MONTH] = "month",
     };
     const struct weir_algorithm_rule *rule = &job->rule;
+    weir_assert(rule->algorithm == WEIR_FIXED_WINDOW);
     weir_instant now = weir_clock_wall(), start, end;
     int64_t number = weir_algorithm_window(rule, &start, &end, now);
     struct counter counter = { .handle =

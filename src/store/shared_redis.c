@@ -333,6 +333,7 @@ static int send_step(struct redis *redis, struct weir_shared_job *job,
 
 static void submit(struct redis *redis, struct weir_shared_job *job, bool whole)
 {
+    weir_assert(redis->ready && redis->stream);
     /* The caller has stopped waiting: the step isn't sent, so it isn't charged
      * and expects no answer. */
     if (weir_clock_now() >= job->until) {

@@ -387,6 +387,7 @@ static int write_changes(struct weir_store *store, const struct weir_plan *plan,
                          struct writing *writing, struct weir_diag *diag)
 {
     const struct weir_backend_type *type = store->backend->type;
+    weir_assert(writing->meta.epoch + plan->count == writing->last);
     bool removed = false;
     int error = 0;
     for (size_t i = 0; error == 0 && i < plan->count; i++) {
