@@ -66,7 +66,7 @@ static void test_a_request_after_the_end(void **state)
     open_door(&w);
     int fd = connect_to(&w);
     PATIENTLY(event_base_loop(w.base, EVLOOP_ONCE));
-    weir_http_api_stop(w.api);
+    weir_http_listener_stop(weir_http_api_listener(w.api));
     weir_http_api_leave(w.api);
     assert_int_equal(write(fd, request, sizeof request - 1),
                      sizeof request - 1);

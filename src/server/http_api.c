@@ -19,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "front/http_listener.h"
 #include "front/http_problem.h"
 #include "io/clock.h"
 
@@ -240,19 +239,9 @@ uint16_t weir_http_api_port(const struct weir_http_api *api)
     return weir_http_listener_address(api->listener)->address.port;
 }
 
-void weir_http_api_recheck(struct weir_http_api *api)
+struct weir_http_listener *weir_http_api_listener(struct weir_http_api *api)
 {
-    weir_http_listener_recheck(api->listener);
-}
-
-void weir_http_api_doubt(struct weir_http_api *api)
-{
-    weir_http_listener_doubt(api->listener);
-}
-
-void weir_http_api_stop(struct weir_http_api *api)
-{
-    weir_http_listener_stop(api->listener);
+    return api->listener;
 }
 
 void weir_http_api_leave(struct weir_http_api *api)

@@ -5,6 +5,7 @@
 #define WEIR_HTTP_API_H
 
 #include "front/authorization.h"
+#include "front/http_listener.h"
 #include "io/stream.h"
 #include "server/admin/admin.h"
 
@@ -33,13 +34,9 @@ struct weir_http_api_options {
 int weir_http_api_new(const struct weir_http_api_options *options,
                       struct weir_http_api **out, struct weir_diag *diag);
 uint16_t weir_http_api_port(const struct weir_http_api *api);
-/* Credentials were read again: each peer is unknown until its next request. */
-void weir_http_api_recheck(struct weir_http_api *api);
-/* Certificates were read again: as weir_grpc_api_doubt(). (A connection
- * closes by itself when its certificate ends.) */
-void weir_http_api_doubt(struct weir_http_api *api);
-/* Takes no new connections. */
-void weir_http_api_stop(struct weir_http_api *api);
+/* To stop it, or when credentials or certificates were read again. (A
+ * connection closes by itself when its certificate ends.) */
+struct weir_http_listener *weir_http_api_listener(struct weir_http_api *api);
 /* The administration is about to be freed: from now on each answer is that the
  * root is stopping. */
 void weir_http_api_leave(struct weir_http_api *api);

@@ -19,7 +19,8 @@
 struct weir_root_loop {
     struct weir_root *root; /* borrowed, as the next two */
     struct weir_log *log;
-    struct weir_upstream *upstream;     /* NULL: a top root */
+    struct weir_upstream *upstream; /* NULL: a top root, as the next */
+    struct weir_region *region;
     struct weir_mastership *mastership; /* borrowed; NULL: none */
     weir_root_send_fn *send;
     void *context;
@@ -82,23 +83,16 @@ static void measure_utilization(struct weir_root_loop *loop, weir_instant now)
 
 /* ---- Turns ---- */
 
-static weir_instant deadline_of_root(const struct weir_root_loop *loop,
-                                     weir_instant now)
-{
-    return loop->upstream ? weir_upstream_deadline(loop->upstream, now)
-                          : weir_root_deadline(loop->root, now);
-}
-
 static void set_root_timer(struct weir_root_loop *loop, weir_instant now)
 {
-    weir_instant at = deadline_of_root(loop, now);
+    weir_instant at = loop->region ? weir_region_deadline(loop->region, now)
+                                   : weir_root_deadline(loop->root, now);
     if (at == WEIR_NEVER) {
         event_del(loop->timer);
         return;
     }
     weir_duration wait = at > now ? at - now : 0;
-    struct timeval in = { .tv_sec = (time_t)(wait / WEIR_SECOND),
-                          .tv_usec = (suseconds_t)(wait % WEIR_SECOND / 1000) };
+    struct timeval in = weir_timeval_of(wait);
     /* A wait of less than a microsecond is a microsecond: don't spin. */
     if (wait > 0 && in.tv_sec == 0 && in.tv_usec == 0)
         in.tv_usec = 1;
@@ -121,8 +115,8 @@ static void run_turn(struct weir_root_loop *loop)
     weir_instant now = weir_clock_now();
     measure_utilization(loop, now);
     weir_root_set_wall(loop->root, weir_clock_wall_offset(), false);
-    if (loop->upstream)
-        weir_upstream_tick(loop->upstream, now);
+    if (loop->region)
+        weir_region_tick(loop->region, now);
     else if (weir_root_deadline(loop->root, now) <= now)
         weir_root_tick(loop->root, now);
     uint32_t peer;
@@ -155,12 +149,14 @@ struct weir_root_loop *weir_root_loop_new(
     const struct weir_root_loop_options *options)
 {
     weir_assert(options->base && options->root && options->log);
+    weir_assert(!options->region == !options->upstream);
     struct weir_root_loop *loop = calloc(1, sizeof *loop);
     if (!loop)
         return NULL;
     loop->root = options->root;
     loop->log = options->log;
     loop->upstream = options->upstream;
+    loop->region = options->region;
     loop->timer = event_new(options->base, -1, 0, on_turn_due, loop);
     loop->turn = event_new(options->base, -1, 0, on_turn_due, loop);
     if (!loop->timer || !loop->turn)

@@ -16,6 +16,7 @@ struct weir_root_loop_options {
     struct weir_root *root;
     struct weir_log *log;
     struct weir_upstream *upstream; /* of a region's root; NULL: a top root */
+    struct weir_region *region;     /* likewise */
 };
 
 /* NULL: no memory. */

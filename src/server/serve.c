@@ -99,7 +99,7 @@ static void reload_tls(struct serve *serve)
              (long long)(weir_tls_expires_in(serve->grpc_tls) / DAY_S));
     weir_grpc_api_doubt(serve->grpc, serve->grpc_tls);
     if (serve->http)
-        weir_http_api_doubt(serve->http);
+        weir_http_listener_doubt(weir_http_api_listener(serve->http));
 }
 
 static void log_security(const struct serve *serve)
@@ -134,7 +134,7 @@ static void reload_security(struct serve *serve, bool all)
         return;
     weir_grpc_api_recheck(serve->grpc);
     if (serve->http)
-        weir_http_api_recheck(serve->http);
+        weir_http_listener_recheck(weir_http_api_listener(serve->http));
 }
 
 /* ---- Time zones, for the windows of exact quotas ---- */
@@ -219,7 +219,7 @@ static void begin_stop(struct serve *serve)
     weir_log(&serve->log, WEIR_LOG_INFO, "stopping");
     weir_grpc_api_stop(serve->grpc);
     if (serve->http)
-        weir_http_api_stop(serve->http);
+        weir_http_listener_stop(weir_http_api_listener(serve->http));
     if (serve->inner)
         weir_root_resp_stop(serve->inner);
     weir_admin_stop_edits(serve->admin);
@@ -276,12 +276,10 @@ static void free_events(struct serve *serve)
     }
 }
 
-/* After this only sockets with unsent bytes are left on the loop. */
-static void end_gracefully(struct serve *serve)
+/* Frees the parts that use the loop but for the HTTP listener, whose answers
+ * wait for their connections' turns. */
+static void free_parts(struct serve *serve)
 {
-    if (serve->snapshot)
-        weir_snapshot_finish(serve->snapshot);
-    weir_snapshot_free(&serve->snapshot);
     weir_root_resp_free(&serve->inner);
     weir_serve_free_leasing(serve);
     if (serve->http)
@@ -294,14 +292,22 @@ static void end_gracefully(struct serve *serve)
     weir_upstream_free(&serve->upstream);
     free_events(serve);
     weir_store_thread_free(&serve->store);
+    weir_assert(!serve->grpc && !serve->loop && !serve->admin);
+}
+
+/* After this only sockets with unsent bytes are left on the loop. */
+static void end_gracefully(struct serve *serve)
+{
+    if (serve->snapshot)
+        weir_snapshot_finish(serve->snapshot);
+    weir_snapshot_free(&serve->snapshot);
+    free_parts(serve);
     struct timeval in = { .tv_sec = STOP_WRITE_S };
     event_base_loopexit(serve->base, &in);
     if (serve->http) {
-        /* Its answers wait for their connections' turns. */
         event_base_loop(serve->base, EVLOOP_NONBLOCK);
         weir_http_api_free(&serve->http);
     }
-    weir_assert(!serve->grpc && !serve->loop && !serve->admin);
 }
 
 static bool is_loop_busy(struct serve *serve)
@@ -388,7 +394,8 @@ static int open_listeners(struct serve *serve, struct weir_diag *diag)
     const struct weir_root_loop_options loop = { .base = serve->base,
                                                  .root = serve->root,
                                                  .log = &serve->log,
-                                                 .upstream = serve->upstream };
+                                                 .upstream = serve->upstream,
+                                                 .region = serve->region };
     serve->doorman = weir_doorman_api_new(&doorman);
     serve->loop = weir_root_loop_new(&loop);
     if (!serve->doorman || !serve->loop)
@@ -557,17 +564,8 @@ static int start_serve(struct serve *serve, const char *version,
 
 static void destroy_serve(struct serve *serve)
 {
-    weir_root_resp_free(&serve->inner);
-    weir_serve_free_leasing(serve);
+    free_parts(serve);
     weir_http_api_free(&serve->http);
-    weir_admin_free(&serve->admin);
-    weir_grpc_api_free(&serve->grpc);
-    weir_root_loop_free(&serve->loop);
-    weir_doorman_api_free(&serve->doorman);
-    weir_signals_free(&serve->signals);
-    free_events(serve);
-    weir_store_thread_free(&serve->store);
-    weir_upstream_free(&serve->upstream);
     weir_snapshot_free(&serve->snapshot);
     if (serve->region)
         weir_region_free(serve->region);

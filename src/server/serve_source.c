@@ -172,7 +172,8 @@ int weir_serve_open_snapshot(struct serve *serve, struct weir_diag *diag)
 
 /* ---- The election ---- */
 
-static void on_mastership(void *context)
+/* The root may have something to send. */
+static void kick_root_loop(void *context)
 {
     const struct serve *serve = context;
     weir_root_loop_kick(serve->loop);
@@ -202,7 +203,7 @@ int weir_serve_stand(struct serve *serve, struct weir_diag *diag)
                       .ttl = options->election_ttl },
         .store = serve->store && !serve->source ? options->store : NULL,
         .root = serve->root,
-        .on_change = on_mastership,
+        .on_change = kick_root_loop,
         .context = serve,
     };
     int error = weir_mastership_new(&mastership, &serve->mastership, diag);
@@ -344,12 +345,6 @@ static int open_quota_store(struct serve *serve, struct weir_diag *diag)
     return 0;
 }
 
-static void on_upstream_news(void *context)
-{
-    const struct serve *serve = context;
-    weir_root_loop_kick(serve->loop);
-}
-
 static int open_upstream(struct serve *serve, struct weir_diag *diag)
 {
     const struct weir_serve_options *options = serve->options;
@@ -365,7 +360,7 @@ static int open_upstream(struct serve *serve, struct weir_diag *diag)
                    .token_file = options->upstream_token_file },
         .log = &serve->log,
         .snapshot = serve->snapshot,
-        .on_news = on_upstream_news,
+        .on_news = kick_root_loop,
         .context = serve,
     };
     int error = weir_upstream_new(&upstream, &serve->upstream, diag);

@@ -30,7 +30,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "io/clock.h"
@@ -375,22 +374,11 @@ static void serve_ask(struct weir_store_thread *t, struct ask *ask)
 
 /* ---- The thread ---- */
 
-static struct timespec poll_deadline(void)
-{
-    struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    at.tv_nsec += WEIR_STORE_POLL_MS * 1000000l;
-    if (at.tv_nsec >= 1000000000l) {
-        at.tv_nsec -= 1000000000l;
-        at.tv_sec++;
-    }
-    return at;
-}
-
 /* The next request, or NULL when it is time to look. */
 static struct ask *next_ask(struct weir_store_thread *t, bool *stop)
 {
-    struct timespec until = poll_deadline();
+    struct timespec until = weir_timespec_of(
+        weir_clock_now() + WEIR_STORE_POLL_MS * WEIR_MILLISECOND);
     pthread_mutex_lock(&t->mutex);
     while (!t->asks && !t->stop)
         if (pthread_cond_timedwait(&t->wake, &t->mutex, &until) == ETIMEDOUT)
@@ -439,11 +427,7 @@ static int start_store_thread(struct weir_store_thread *t)
 
 static void init_locks(struct weir_store_thread *t)
 {
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&t->wake, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    weir_condition_init(&t->wake);
     pthread_cond_init(&t->drain, NULL);
     pthread_mutex_init(&t->mutex, NULL);
 }

@@ -213,11 +213,6 @@ static bool fit_out(struct weir_upstream *upstream, size_t size)
     return true;
 }
 
-void weir_upstream_tick(struct weir_upstream *upstream, weir_instant now)
-{
-    weir_region_tick(upstream->region, now);
-}
-
 void weir_upstream_flush(struct weir_upstream *upstream, weir_instant now)
 {
     uint32_t index;
@@ -230,12 +225,6 @@ void weir_upstream_flush(struct weir_upstream *upstream, weir_instant now)
         weir_root_link_send(upstream->links[index].link, upstream->out, len);
     }
     log_upstream_events(upstream);
-}
-
-weir_instant weir_upstream_deadline(const struct weir_upstream *upstream,
-                                    weir_instant now)
-{
-    return weir_region_deadline(upstream->region, now);
 }
 
 /* ---- Life ---- */

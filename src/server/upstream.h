@@ -7,7 +7,7 @@
  *                                          |  the root half: root_loop
  *
  * The root's loop runs both halves: in each of its turns it calls
- * weir_upstream_tick(), sends the root half's messages, and calls
+ * weir_region_tick(), sends the root half's messages, and calls
  * weir_upstream_flush(). */
 
 #ifndef WEIR_UPSTREAM_H
@@ -44,12 +44,8 @@ int weir_upstream_new(const struct weir_upstream_options *options,
 /* Closes the links. NULL inside is legal. */
 void weir_upstream_free(struct weir_upstream **upstream);
 
-/* ---- For the root's loop ---- */
-
-void weir_upstream_tick(struct weir_upstream *upstream, weir_instant now);
+/* Sends the region's messages; for the root's loop. */
 void weir_upstream_flush(struct weir_upstream *upstream, weir_instant now);
-weir_instant weir_upstream_deadline(const struct weir_upstream *upstream,
-                                    weir_instant now);
 
 /* ---- State for people ---- */
 

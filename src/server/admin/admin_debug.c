@@ -67,27 +67,19 @@ static void print_begin(FILE *out, const char *title)
             title, title);
 }
 
-static const char *share_name(enum weir_share_algorithm share)
-{
-    switch (share) {
-    case WEIR_SHARE_NONE:
-        return "NO_ALGORITHM";
-    case WEIR_SHARE_STATIC:
-        return "STATIC";
-    case WEIR_SHARE_PROPORTIONAL:
-        return "PROPORTIONAL_SHARE";
-    case WEIR_SHARE_FAIR:
-        return "FAIR_SHARE";
-    case WEIR_SHARE_PRIORITY:
-        return "PRIORITY";
-    }
-    return "?";
-}
+static const char *const share_names[] = {
+    [WEIR_SHARE_NONE] = "NO_ALGORITHM",
+    [WEIR_SHARE_STATIC] = "STATIC",
+    [WEIR_SHARE_PROPORTIONAL] = "PROPORTIONAL_SHARE",
+    [WEIR_SHARE_FAIR] = "FAIR_SHARE",
+    [WEIR_SHARE_PRIORITY] = "PRIORITY",
+};
 
 /* ---- Resources ---- */
 
 static void print_resource(FILE *out, const struct weir_leased_stats *s)
 {
+    weir_assert(s->rule.share < WEIR_COUNT_OF(share_names));
     fputs("<tr><td><a href=\"/debug/resources?resource=", out);
     print_percent(out, s->quota);
     fputs("\">", out);
@@ -97,7 +89,7 @@ static void print_resource(FILE *out, const struct weir_leased_stats *s)
             "<td>%llu</td><td>%s</td><td>%s</td></tr>\n",
             s->pool.capacity, s->pool.granted, s->pool.wants,
             (unsigned long long)s->pool.clients,
-            s->pool.learning ? "true" : "false", share_name(s->rule.share));
+            s->pool.learning ? "true" : "false", share_names[s->rule.share]);
 }
 
 static void print_left_out(FILE *out, size_t count)

@@ -680,6 +680,12 @@ static void finish_with_error(struct weir_admin *admin, int error,
     begin_next_edit(admin);
 }
 
+static json_t *count_at_epoch(const char *key, uint64_t count, uint64_t epoch)
+{
+    return json_pack("{s:I, s:I}", key, (json_int_t)count, "epoch",
+                     (json_int_t)epoch);
+}
+
 static json_t *result_of_edit(struct weir_admin *admin,
                               const struct weir_admin_edit *edit,
                               uint64_t epoch)
@@ -697,14 +703,11 @@ static json_t *result_of_edit(struct weir_admin *admin,
     case WEIR_VERB_REMOVE:
     case WEIR_VERB_REMOVE_ALL:
     case WEIR_VERB_DISCARD:
-        return json_pack("{s:I, s:I}", "removed", (json_int_t)edit->removed,
-                         "epoch", (json_int_t)epoch);
+        return count_at_epoch("removed", edit->removed, epoch);
     case WEIR_VERB_RESET:
-        return json_pack("{s:I, s:I}", "reset", (json_int_t)edit->reset,
-                         "epoch", (json_int_t)epoch);
+        return count_at_epoch("reset", edit->reset, epoch);
     case WEIR_VERB_UNDO:
-        return json_pack("{s:I, s:I}", "undone", (json_int_t)edit->epoch,
-                         "epoch", (json_int_t)epoch);
+        return count_at_epoch("undone", edit->epoch, epoch);
     case WEIR_VERB_LOG:
         return log_answer(edit);
     case WEIR_VERB_IMPORT:

@@ -374,11 +374,8 @@ static void set_candidate_timer(struct by_etcd *by)
     weir_instant now = weir_clock_boot();
     if (at == WEIR_NEVER)
         return;
-    weir_duration delay = at > now ? at - now : 0;
-    struct timeval time = {
-        .tv_sec = (time_t)(delay / WEIR_SECOND),
-        .tv_usec = (suseconds_t)(delay % WEIR_SECOND / 1000 + 1),
-    };
+    /* A microsecond more: weir_timeval_of() rounds down. */
+    struct timeval time = weir_timeval_of((at > now ? at - now : 0) + 1000);
     (void)evtimer_add(by->turn, &time);
 }
 

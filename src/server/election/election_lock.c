@@ -261,7 +261,7 @@ static int stand_for_lock(struct by_lock *by, struct weir_diag *diag)
 
 static void set_lock_timer(struct by_lock *by, weir_duration delay)
 {
-    struct timeval time = { .tv_usec = (suseconds_t)(delay / 1000) };
+    struct timeval time = weir_timeval_of(delay);
     (void)evtimer_add(by->look, &time);
 }
 
