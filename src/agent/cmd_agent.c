@@ -19,8 +19,6 @@
 
 #include <event2/event.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "agent/agent_page.h"
 #include "agent/agent_rls.h"

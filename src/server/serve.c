@@ -18,7 +18,6 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

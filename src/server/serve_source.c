@@ -14,7 +14,6 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -14,7 +14,6 @@
  * above it, and without the error of counts on their way to the roots. */
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "codec/quota_json.h"
 #include "core/quota/quota_bucket.h"

@@ -11,7 +11,6 @@
  * names the shadow set is one range, so that a walk of the live set steps over
  * it. */
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/quota/glob.h"

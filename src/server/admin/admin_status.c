@@ -4,7 +4,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/concurrency/controller.h"
 #include "server/admin/admin_internal.h"

@@ -29,7 +29,6 @@
 
 #include "server/doorman/doorman_api.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
