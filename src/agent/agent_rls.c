@@ -146,7 +146,7 @@ static int read_config(struct weir_agent_rls *rls, struct weir_diag *diag)
         snprintf(at, sizeof at, ":%u:%u: ", why.line, why.column);
         return why.line > 0 ? weir_diag_set(diag, error, rls->options->config,
                                             at, why.text, NULL)
-                            : weir_diag_set(diag, error, why.text, NULL);
+                            : weir_diag_put(diag, error, why.text);
     }
     log_loaded_limits(rls);
     return 0;
@@ -185,8 +185,7 @@ static int open_services(struct weir_agent_rls *rls,
     rls->service = weir_rls_service_new(host, &options);
     rls->quotas = weir_rlqs_service_new(host);
     if (!rls->service || !rls->quotas)
-        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                             NULL);
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     error = read_config(rls, diag);
     return error < 0 ? error : open_rls_listeners(rls, host, places, diag);
 }
@@ -205,8 +204,7 @@ int weir_agent_rls_open(const struct weir_protocol_host *host,
     *out = NULL;
     struct weir_agent_rls *rls = calloc(1, sizeof *rls);
     if (!rls)
-        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                             NULL);
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     rls->options = options;
     rls->log = log;
     int error = open_services(rls, host, places, diag);

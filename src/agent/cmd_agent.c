@@ -229,11 +229,6 @@ static void on_agent_signal(void *context, enum weir_signal signal)
 
 /* ---- Start and end ---- */
 
-static int no_memory(struct weir_diag *diag)
-{
-    return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM), NULL);
-}
-
 static int refuse_agent_option(const char *option, const char *value,
                                const struct weir_diag *why,
                                struct weir_diag *diag)
@@ -257,7 +252,7 @@ static int make_event_loop(struct agent *agent, struct weir_diag *diag)
     bool made = agent->news && agent->look &&
                 event_add(agent->news, NULL) == 0 &&
                 event_add(agent->look, &second) == 0;
-    return made ? 0 : no_memory(diag);
+    return made ? 0 : weir_diag_put(diag, WEIR_ENOMEM, NULL);
 }
 
 static struct weir_protocol_host protocol_host_of(struct agent *agent,
@@ -328,7 +323,7 @@ static int open_web(struct agent *agent, struct weir_diag *diag)
         agent->page = weir_agent_page_new(agent->weir, agent->options->name,
                                           weir_clock_now());
     if (http->count > 0 && !agent->page)
-        return no_memory(diag);
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     for (size_t i = 0; i < http->count; i++) {
         struct weir_listen_address place;
         struct weir_diag why = { 0 };
@@ -355,21 +350,20 @@ static int make_throttle(struct agent *agent, struct weir_diag *diag)
     uint64_t seed;
     if (text && (weir_units_parse(weir_text_of(text), &keys, &why) < 0 ||
                  keys == 0 || keys > WEIR_THROTTLE_KEYS_MAX))
-        return weir_diag_set(diag, WEIR_EINVAL,
-                             "--resp-keys: a number from 1 to 128Mi", NULL);
+        return weir_diag_put(diag, WEIR_EINVAL,
+                             "--resp-keys: a number from 1 to 128Mi");
     if (sharing && weir_throttle_sharing_parse(sharing, &counted, &why) < 0)
         return weir_diag_set(diag, WEIR_EINVAL, "--resp-sharing: ", why.text,
                              NULL);
     if (counted)
-        return text ? weir_diag_set(diag, WEIR_EINVAL,
+        return text ? weir_diag_put(diag, WEIR_EINVAL,
                                     "--resp-keys goes with --resp-sharing "
                                     "local; keys that the fleet counts have "
-                                    "the room of --quotas-max",
-                                    NULL)
+                                    "the room of --quotas-max")
                     : 0;
     weir_entropy(&seed, sizeof seed);
     agent->throttle = weir_throttle_new(&weir_mem_system, (uint32_t)keys, seed);
-    return agent->throttle ? 0 : no_memory(diag);
+    return agent->throttle ? 0 : weir_diag_put(diag, WEIR_ENOMEM, NULL);
 }
 
 static int open_resp(struct agent *agent, struct weir_diag *diag)
@@ -402,10 +396,9 @@ static int open_rls(struct agent *agent, struct weir_diag *diag)
     }
     if (rls->count + agent->options->http.count == 0)
         return weir_agent_rls_is_asked(&agent->options->rls)
-                   ? weir_diag_set(diag, WEIR_EINVAL,
+                   ? weir_diag_put(diag, WEIR_EINVAL,
                                    "--envoy-config, --rls-headers and "
-                                   "--rls-shadow go with --rls or --http",
-                                   NULL)
+                                   "--rls-shadow go with --rls or --http")
                    : 0;
     return weir_agent_rls_open(&agent->host[RLS], &agent->options->rls, places,
                                agent->log, &agent->rls, diag);

@@ -63,7 +63,7 @@ static void fill_problem(void *context, struct weir_http_reply *reply,
                 : status == 503 ? WEIR_EFULL
                                 : WEIR_EINVAL;
     (void)context;
-    weir_diag_set(&diag, error, detail, NULL);
+    weir_diag_put(&diag, error, detail);
     reply->status = status;
     reply->type = "application/problem+json";
     reply->json = weir_http_problem(error, status, &diag);
@@ -130,10 +130,9 @@ static bool admit_head(void *context, struct weir_http_call *call,
         error =
             weir_admin_check_body(&ask, call->request->content_length, &why);
     if (error == 0 && !api->admin)
-        error = weir_diag_set(&why, WEIR_ECLOSED,
+        error = weir_diag_put(&why, WEIR_ECLOSED,
                               "this root is stopping: "
-                              "send the request to another",
-                              NULL);
+                              "send the request to another");
     if (error < 0)
         weir_admin_refuse(error, &why, answer_refusal, call);
     return error == 0;
@@ -195,8 +194,7 @@ int weir_http_api_new(const struct weir_http_api_options *options,
     weir_assert(options->authorizer);
     struct weir_http_api *api = calloc(1, sizeof *api);
     if (!api)
-        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                             NULL);
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     api->admin = options->admin;
     api->authorizer = options->authorizer;
     size_t max = options->connections_max ? options->connections_max

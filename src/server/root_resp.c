@@ -74,8 +74,7 @@ static int open_door(struct weir_root_resp *inner,
         inner->throttle = weir_throttle_new(&weir_mem_system,
                                             WEIR_THROTTLE_KEYS_DEFAULT, seed);
     if (!options->resp_counted && !inner->throttle)
-        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                             NULL);
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     return weir_resp_listener_new(&inner->host, &options->resp, inner->throttle,
                                   &inner->resp, diag);
 }
@@ -85,8 +84,7 @@ int weir_root_resp_new(const struct weir_root_resp_options *options,
 {
     struct weir_root_resp *inner = calloc(1, sizeof *inner);
     if (!inner)
-        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                             NULL);
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     struct weir_diag why = { 0 };
     int error = open_limiter(inner, options, &why);
     if (error == 0)

@@ -372,7 +372,7 @@ static int make_root(struct serve *serve, const char *version,
     serve->admin = serve->root ? weir_admin_new(&admin) : NULL;
     if (serve->admin)
         return 0;
-    return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM), NULL);
+    return weir_diag_put(diag, WEIR_ENOMEM, NULL);
 }
 
 static int refuse_address(const char *option,
@@ -398,8 +398,7 @@ static int open_listeners(struct serve *serve, struct weir_diag *diag)
     serve->doorman = weir_doorman_api_new(&doorman);
     serve->loop = weir_root_loop_new(&loop);
     if (!serve->doorman || !serve->loop)
-        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                             NULL);
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     weir_admin_parts(serve->admin)->calls = serve->doorman;
     struct weir_grpc_api_options grpc = {
         .base = serve->base,
@@ -461,7 +460,7 @@ static int watch_events(struct serve *serve, struct weir_diag *diag)
         serve->signals && event_add(serve->store_event, NULL) == 0 &&
         event_add(serve->look_event, &every) == 0)
         return 0;
-    return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM), NULL);
+    return weir_diag_put(diag, WEIR_ENOMEM, NULL);
 }
 
 static int open_root_resp(struct serve *serve, const char *version,

@@ -195,8 +195,8 @@ static int set_store(const struct given *given)
 {
     struct weir_serve_options *options = given->options;
     if (strlen(given->value) >= sizeof options->store)
-        return weir_diag_set(given->diag, WEIR_EINVAL,
-                             "--store: the path is too long", NULL);
+        return weir_diag_put(given->diag, WEIR_EINVAL,
+                             "--store: the path is too long");
     strcpy(options->store, given->value);
     return 0;
 }
@@ -317,10 +317,9 @@ static int add_upstream(const struct given *given, struct weir_text text)
     struct weir_serve_options *options = given->options;
     struct weir_diag inner = { 0 };
     if (options->upstreams == WEIR_ROOTS_MAX)
-        return weir_diag_set(given->diag, WEIR_EINVAL,
+        return weir_diag_put(given->diag, WEIR_EINVAL,
                              "--upstream: there are more "
-                             "roots than a limiter can have",
-                             NULL);
+                             "roots than a limiter can have");
     struct weir_address *address = &options->upstream[options->upstreams++];
     int error = weir_address_parse(text, address, &inner);
     if (error == 0 && address->port != 0)
@@ -393,10 +392,9 @@ static int set_election(const struct given *given)
 static int set_election_key(const struct given *given)
 {
     if (!given->value[0] || strlen(given->value) > WEIR_ELECTION_KEY_MAX)
-        return weir_diag_set(given->diag, WEIR_EINVAL,
+        return weir_diag_put(given->diag, WEIR_EINVAL,
                              "--election-key: the name of "
-                             "a key in etcd, 1 to 500 bytes",
-                             NULL);
+                             "a key in etcd, 1 to 500 bytes");
     given->options->election_key = given->value;
     return 0;
 }
@@ -658,10 +656,9 @@ static int choose_own_store(struct weir_serve_options *options,
     options->own_store = true;
     if (weir_serve_own_file("sqlite:", "weir.db", options->store))
         return 0;
-    return weir_diag_set(diag, WEIR_EINVAL,
+    return weir_diag_put(diag, WEIR_EINVAL,
                          "there is no HOME to keep a store in, or its path is "
-                         "too long; name a store with --store",
-                         NULL);
+                         "too long; name a store with --store");
 }
 
 static int check_exposed(const struct weir_serve_options *options,
@@ -724,7 +721,7 @@ static int check_rules(const struct weir_serve_options *options,
     };
     for (size_t i = 0; i < WEIR_COUNT_OF(rules); i++)
         if (rules[i].is_broken)
-            return weir_diag_set(diag, WEIR_EINVAL, rules[i].why, NULL);
+            return weir_diag_put(diag, WEIR_EINVAL, rules[i].why);
     return 0;
 }
 
@@ -734,9 +731,8 @@ static int check_options(struct weir_serve_options *options,
                          struct weir_diag *diag)
 {
     if (options->tls && !options->reach.tls_cert)
-        return weir_diag_set(diag, WEIR_EINVAL,
-                             "--tls: --tls-cert and --tls-key are missing",
-                             NULL);
+        return weir_diag_put(diag, WEIR_EINVAL,
+                             "--tls: --tls-cert and --tls-key are missing");
     int error = weir_exposure_check(&options->reach, diag);
     if (error == 0)
         error = check_rules(options, diag);
@@ -747,10 +743,9 @@ static int check_options(struct weir_serve_options *options,
     if (error < 0)
         return error;
     if (options->settings.stale_after < options->settings.report_interval)
-        return weir_diag_set(diag, WEIR_EINVAL,
+        return weir_diag_put(diag, WEIR_EINVAL,
                              "--stale-after is shorter than --report-interval: "
-                             "limiters would be stale between two reports",
-                             NULL);
+                             "limiters would be stale between two reports");
     bool has_quotas =
         options->store[0] || options->region || options->doorman_config;
     return has_quotas ? 0 : choose_own_store(options, diag);

@@ -232,11 +232,10 @@ static int open_thread_store(struct weir_store_thread *t,
     /* The store existed: the advice to make one would be wrong. */
     char shown[WEIR_STORE_SHOW_MAX];
     if (error == WEIR_ENOENT && (t->known || t->listener.patient))
-        error = weir_diag_set(diag, WEIR_ESTORE, "the quota store ",
-                              weir_store_show(t->url, shown),
-                              " is gone; "
-                              "put it back, or start again with another store",
-                              NULL);
+        error = weir_diag_set(
+            diag, WEIR_ESTORE, "the quota store ",
+            weir_store_show(t->url, shown),
+            " is gone; put it back, or start again with another store", NULL);
     if (error < 0)
         return fail_store(t, error, diag);
     return 0;
@@ -472,8 +471,7 @@ int weir_store_thread_new(const char *url,
             close(fd);
         free(t);
         free(copy);
-        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                             NULL);
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     }
     t->listener = *listener;
     t->url = copy;

@@ -297,8 +297,7 @@ int weir_upstream_new(const struct weir_upstream_options *options,
     }
     if (!upstream || !make_upstream_parts(upstream)) {
         weir_upstream_free(&upstream);
-        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                             NULL);
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     }
     error = restore_snapshot(upstream, diag);
     if (error < 0) {

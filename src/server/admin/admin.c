@@ -161,15 +161,13 @@ static int decode_name(struct weir_admin_call *call, const struct route *route,
                               call->uri.path.len - skip };
     int len = weir_uri_decode(rest, false, buf, WEIR_NAME_MAX + 1);
     if (len == WEIR_ESYNTAX)
-        return weir_diag_set(diag, WEIR_ENAME,
+        return weir_diag_put(diag, WEIR_ENAME,
                              "the path has a '%' without two hexadecimal "
-                             "digits; write %25 for a percent sign",
-                             NULL);
+                             "digits; write %25 for a percent sign");
     if (len < 0)
-        return weir_diag_set(diag, WEIR_ENAME,
+        return weir_diag_put(diag, WEIR_ENAME,
                              "the name in the path is too "
-                             "long; a name has 255 bytes at most",
-                             NULL);
+                             "long; a name has 255 bytes at most");
     call->name = (struct weir_text){ buf, (size_t)len };
     return weir_name_check(call->name, diag);
 }
@@ -178,13 +176,12 @@ static int check_body(size_t max, size_t len, struct weir_diag *diag)
 {
     if (len <= max)
         return 0;
-    return weir_diag_set(diag, WEIR_ETOOBIG,
+    return weir_diag_put(diag, WEIR_ETOOBIG,
                          max == 0 ? "this request has no body"
                          : max == WEIR_ADMIN_BODY_MAX
                              ? "the body is over 1 MiB; use "
                                "POST /v1/quotas:import for many quotas"
-                             : "the body is over 64 MiB; import in parts",
-                         NULL);
+                             : "the body is over 64 MiB; import in parts");
 }
 
 /* A request without a route is checked with the bound of most requests, so that
@@ -239,9 +236,8 @@ void weir_admin_call(struct weir_admin *admin,
         return;
     }
     struct weir_diag diag = { 0 };
-    weir_diag_set(&diag, WEIR_ENOENT,
-                  "nothing answers at this path; GET /v1 lists those that do",
-                  NULL);
+    weir_diag_put(&diag, WEIR_ENOENT,
+                  "nothing answers at this path; GET /v1 lists those that do");
     weir_admin_answer_error(&call.asker, WEIR_ENOENT, &diag);
 }
 

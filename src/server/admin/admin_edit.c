@@ -102,10 +102,9 @@ static int add_altered_quota(struct weir_admin *admin,
     const struct weir_quota *old =
         weir_catalog_get(weir_root_catalog(admin->root), quota->name);
     if (old && edit->create)
-        return weir_diag_set(diag, WEIR_EEXIST, "the quota '", edit->name,
-                             "' exists already; leave --new (?new=1) out to "
-                             "change it",
-                             NULL);
+        return weir_diag_set(
+            diag, WEIR_EEXIST, "the quota '", edit->name,
+            "' exists already; leave --new (?new=1) out to change it", NULL);
     if (old && weir_quota_equal(old, quota)) {
         edit->unchanged++;
         return 0;
@@ -364,10 +363,9 @@ static int make_import(struct weir_admin *admin, struct weir_admin_edit *edit,
                        ? edit->body
                        : json_object_get(edit->body, "quotas");
     if (edit->shadow && json_array_size(list) == 0)
-        return weir_diag_set(diag, WEIR_EINVAL,
+        return weir_diag_put(diag, WEIR_EINVAL,
                              "the list is empty; to drop "
-                             "the shadow set, use `weir quota discard`",
-                             NULL);
+                             "the shadow set, use `weir quota discard`");
     struct weir_changes altered = { 0 };
     int error = 0;
     for (size_t i = 0; error == 0 && i < json_array_size(list); i++) {
@@ -441,10 +439,9 @@ static int make_promotion(struct weir_admin *admin,
     }
     weir_changes_fini(&counted);
     if (error == 0 && changes->count == 0)
-        return weir_diag_set(diag, WEIR_ENOENT,
+        return weir_diag_put(diag, WEIR_ENOENT,
                              "there is no shadow set; "
-                             "`weir quota import FILE --shadow` makes one",
-                             NULL);
+                             "`weir quota import FILE --shadow` makes one");
     if (error == 0)
         error = count_missing(catalog, changes, false, &edit->removed, diag);
     return error < 0 ? error : add_shadow_removals(catalog, changes);
@@ -617,10 +614,9 @@ static int read_undo_body(struct weir_admin_edit *edit, struct weir_diag *diag)
 {
     const json_t *epoch = json_object_get(edit->body, "epoch");
     if (!json_is_integer(epoch) || json_integer_value(epoch) < 1)
-        return weir_diag_set(diag, WEIR_EINVAL,
+        return weir_diag_put(diag, WEIR_EINVAL,
                              "the body is {\"epoch\": N}, with an epoch that "
-                             "`weir quota log` shows",
-                             NULL);
+                             "`weir quota log` shows");
     edit->epoch = (uint64_t)json_integer_value(epoch);
     return 0;
 }
@@ -811,10 +807,9 @@ static int check_body_name(const struct weir_admin_call *call, json_t *body,
                            struct weir_diag *diag)
 {
     if (!json_is_object(body))
-        return weir_diag_set(diag, WEIR_EINVAL,
+        return weir_diag_put(diag, WEIR_EINVAL,
                              "the body is a JSON object, "
-                             "like {\"limit\": \"100/s\"}",
-                             NULL);
+                             "like {\"limit\": \"100/s\"}");
     json_t *name = json_object_get(body, "name");
     if (!name)
         return 0;
@@ -822,28 +817,25 @@ static int check_body_name(const struct weir_admin_call *call, json_t *body,
                                json_string_length(name) };
     if (json_is_string(name) && weir_text_equal(inner, call->name))
         return 0;
-    return weir_diag_set(diag, WEIR_EINVAL,
+    return weir_diag_put(diag, WEIR_EINVAL,
                          "'name' in the body isn't the "
                          "name in the path; a quota can't be renamed: make "
-                         "another and remove this one",
-                         NULL);
+                         "another and remove this one");
 }
 
 static int check_list(json_t *body, struct weir_diag *diag)
 {
     json_t *version = json_object_get(body, "weir");
     if (version && json_integer_value(version) != 1)
-        return weir_diag_set(diag, WEIR_ESCHEMA,
+        return weir_diag_put(diag, WEIR_ESCHEMA,
                              "'weir' isn't 1: the list "
-                             "was made by another version",
-                             NULL);
+                             "was made by another version");
     json_t *list = json_is_array(body) ? body : json_object_get(body, "quotas");
     if (json_is_array(list))
         return 0;
-    return weir_diag_set(diag, WEIR_EINVAL,
+    return weir_diag_put(diag, WEIR_EINVAL,
                          "the body is a list of quotas, "
-                         "or {\"weir\": 1, \"quotas\": [...]}",
-                         NULL);
+                         "or {\"weir\": 1, \"quotas\": [...]}");
 }
 
 static int check_name_list(json_t *body, struct weir_diag *diag)
@@ -854,24 +846,21 @@ static int check_name_list(json_t *body, struct weir_diag *diag)
     json_t *name;
     json_array_foreach(names, index, name) good = good && json_is_string(name);
     return good ? 0
-                : weir_diag_set(diag, WEIR_EINVAL,
-                                "the body is {\"names\": [\"NAME\", ...]}",
-                                NULL);
+                : weir_diag_put(diag, WEIR_EINVAL,
+                                "the body is {\"names\": [\"NAME\", ...]}");
 }
 
 static int check_editable(const struct weir_admin *admin,
                           struct weir_diag *diag)
 {
     if (admin->stopping)
-        return weir_diag_set(diag, WEIR_ECLOSED,
-                             "the root is stopping; send the edit to another",
-                             NULL);
+        return weir_diag_put(diag, WEIR_ECLOSED,
+                             "the root is stopping; send the edit to another");
     if (admin->parts.upstream)
-        return weir_diag_set(diag, WEIR_ESTORE,
-                             "this is a root of a region, "
-                             "which has its quotas from ",
-                             weir_upstream_text(admin->parts.upstream),
-                             "; ask there", NULL);
+        return weir_diag_set(
+            diag, WEIR_ESTORE,
+            "this is a root of a region, which has its quotas from ",
+            weir_upstream_text(admin->parts.upstream), "; ask there", NULL);
     if (admin->parts.doorman) {
         struct weir_doorman_source_state file;
         weir_doorman_source_state(admin->parts.doorman, &file);
@@ -879,12 +868,11 @@ static int check_editable(const struct weir_admin *admin,
                              "; edit that file", NULL);
     }
     if (!admin->parts.store)
-        return weir_diag_set(diag, WEIR_ESTORE, "the root has no store", NULL);
+        return weir_diag_put(diag, WEIR_ESTORE, "the root has no store");
     if (admin->edits_count >= WEIR_ADMIN_EDITS_MAX)
-        return weir_diag_set(diag, WEIR_EFULL,
+        return weir_diag_put(diag, WEIR_EFULL,
                              "256 edits wait already; "
-                             "try again, or import many quotas at once",
-                             NULL);
+                             "try again, or import many quotas at once");
     return 0;
 }
 

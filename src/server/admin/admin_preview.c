@@ -115,10 +115,9 @@ static int check_offered(const json_t *offered, struct weir_diag *diag)
 {
     size_t count = json_array_size(offered);
     if (count < 1 || count > WEIR_ADMIN_PREVIEW_MAX)
-        return weir_diag_set(diag, WEIR_ESYNTAX,
+        return weir_diag_put(diag, WEIR_ESYNTAX,
                              "\"offered\" is an array of "
-                             "1 to 600 numbers, units in each step",
-                             NULL);
+                             "1 to 600 numbers, units in each step");
     size_t index;
     const json_t *units;
     json_array_foreach(offered, index, units)
@@ -126,10 +125,9 @@ static int check_offered(const json_t *offered, struct weir_diag *diag)
         json_int_t value = json_integer_value(units);
         if (!json_is_integer(units) || value < 0 ||
             value > (json_int_t)WEIR_LIMIT_MAX)
-            return weir_diag_set(diag, WEIR_ESYNTAX,
+            return weir_diag_put(diag, WEIR_ESYNTAX,
                                  "\"offered\" holds whole "
-                                 "numbers from 0 to 100G",
-                                 NULL);
+                                 "numbers from 0 to 100G");
     }
     return 0;
 }
@@ -146,9 +144,8 @@ static int read_step_length(const json_t *body, weir_duration *out,
     weir_duration value = 0;
     if (!json_is_string(step) || weir_duration_parse(text, &value, NULL) < 0 ||
         value < STEP_MIN || value > STEP_MAX)
-        return weir_diag_set(diag, WEIR_ESYNTAX,
-                             "\"step\" is a time from \"100ms\" to \"1min\"",
-                             NULL);
+        return weir_diag_put(diag, WEIR_ESYNTAX,
+                             "\"step\" is a time from \"100ms\" to \"1min\"");
     *out = value;
     return 0;
 }
@@ -173,10 +170,9 @@ static int read_previewed_quota(struct weir_admin_call *call, json_t *object,
     if (error == 0)
         error = weir_quota_check(out, diag);
     if (error == 0 && out->kind != WEIR_RATE)
-        error = weir_diag_set(diag, WEIR_EQUOTA,
+        error = weir_diag_put(diag, WEIR_EQUOTA,
                               "only a rate can be previewed: how long units "
-                              "are held isn't known from the load",
-                              NULL);
+                              "are held isn't known from the load");
     return error;
 }
 
@@ -226,10 +222,9 @@ void weir_admin_preview(struct weir_admin_call *call)
     json_t *answer = NULL;
     int error = json_is_object(body)
                     ? make_preview(call, body, &answer, &diag)
-                    : weir_diag_set(&diag, WEIR_ESYNTAX,
+                    : weir_diag_put(&diag, WEIR_ESYNTAX,
                                     "the body isn't a JSON object: write "
-                                    "{\"quota\": {...}, \"offered\": [...]}",
-                                    NULL);
+                                    "{\"quota\": {...}, \"offered\": [...]}");
     if (error < 0)
         weir_admin_answer_error(&call->asker, error, &diag);
     else

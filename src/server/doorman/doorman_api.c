@@ -440,8 +440,8 @@ static int answer_doorman_call(struct weir_doorman_api *api,
     if (error == 0)
         error = weir_doorman_check(&request, &api->diag);
     if (error == 0 && request.count > WEIR_DOORMAN_ROWS_MAX)
-        error = weir_diag_set(&api->diag, WEIR_ETOOBIG,
-                              "a call is for at most 4096 resources", NULL);
+        error = weir_diag_put(&api->diag, WEIR_ETOOBIG,
+                              "a call is for at most 4096 resources");
     if (error == 0)
         error = make_answer(&a, call->method);
     return error < 0 ? error : encode(api, &a.message, out);

@@ -74,7 +74,7 @@ static int refuse_config(struct weir_diag *diag, uint32_t line, int error,
         diag->line = line;
         diag->column = 0;
     }
-    return weir_diag_set(diag, error, sentence, NULL);
+    return weir_diag_put(diag, error, sentence);
 }
 
 static int refuse_for_memory(struct weir_diag *diag)
@@ -691,10 +691,9 @@ int weir_doorman_location_parse(struct weir_text text,
     if (!etcd)
         skip_prefix(&text, WEIR_TEXT("file:"));
     if (text.len == 0)
-        return weir_diag_set(diag, WEIR_EINVAL,
+        return weir_diag_put(diag, WEIR_EINVAL,
                              "where is the Doorman file? "
-                             "Write file:PATH or etcd:KEY",
-                             NULL);
+                             "Write file:PATH or etcd:KEY");
     *out = (struct weir_doorman_location){ .etcd = etcd, .path = text };
     return 0;
 }

@@ -165,8 +165,8 @@ static int add_entries(struct weir_doorman_source *source,
     }
     if (templates <= WEIR_TEMPLATES_MAX)
         return 0;
-    return weir_diag_set(diag, WEIR_ETOOBIG,
-                         "there are more than 1024 entries with globs", NULL);
+    return weir_diag_put(diag, WEIR_ETOOBIG,
+                         "there are more than 1024 entries with globs");
 }
 
 /* Adds the last entry once more. If an edit changes nothing (a comment, for
@@ -277,7 +277,7 @@ static int consider_reading(struct weir_doorman_source *source, int error,
     if (error == 0)
         return 0;
     if (!inner.text[0])
-        weir_diag_set(&inner, error, weir_strerror(error), NULL);
+        weir_diag_put(&inner, error, NULL);
     return refuse_state(source, error, &inner, diag);
 }
 
@@ -329,8 +329,8 @@ static int read_doorman_file(struct weir_doorman_source *source,
     char *bytes = found ? malloc(size) : NULL;
     int error = bytes ? read_whole(fd, bytes, size, out_len) : WEIR_ESYSTEM;
     if (error < 0)
-        error = weir_diag_set(diag, errno == ENOENT ? WEIR_ENOENT : error,
-                              strerror(errno), NULL);
+        error = weir_diag_put(diag, errno == ENOENT ? WEIR_ENOENT : error,
+                              strerror(errno));
     if (fd >= 0)
         close(fd);
     if (error == 0)
@@ -374,10 +374,9 @@ static void on_value(void *context, const struct weir_etcd_value *value)
     struct weir_diag diag = { 0 };
     int error = 0;
     if (!value->found)
-        error = weir_diag_set(&diag, WEIR_ENOENT,
+        error = weir_diag_put(&diag, WEIR_ENOENT,
                               "there is no such key; "
-                              "`etcdctl put KEY < FILE` makes one",
-                              NULL);
+                              "`etcdctl put KEY < FILE` makes one");
     (void)consider_reading(source, error, value->bytes,
                            (uint64_t)value->revision, &diag);
     report_problem(source);
@@ -431,12 +430,11 @@ int weir_doorman_source_new(const struct weir_doorman_source_options *options,
                             struct weir_diag *diag)
 {
     if (options->place.path.len > WEIR_DOORMAN_LOCATION_TEXT_MAX - 8)
-        return weir_diag_set(diag, WEIR_EINVAL,
-                             "--doorman-config: the path is too long", NULL);
+        return weir_diag_put(diag, WEIR_EINVAL,
+                             "--doorman-config: the path is too long");
     struct weir_doorman_source *source = calloc(1, sizeof *source);
     if (!source)
-        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                             NULL);
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     source->log = options->log;
     source->catalog = options->catalog;
     source->context = options->context;

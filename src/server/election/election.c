@@ -130,20 +130,17 @@ static int check_etcd(const struct weir_election_options *options,
 {
     size_t len = options->key ? strlen(options->key) : 0;
     if (len == 0 || len > WEIR_ELECTION_KEY_MAX)
-        return weir_diag_set(diag, WEIR_EINVAL,
-                             "the key of the election has 1 to 500 bytes",
-                             NULL);
+        return weir_diag_put(diag, WEIR_EINVAL,
+                             "the key of the election has 1 to 500 bytes");
     if (options->count == 0 || options->count > WEIR_ETCD_ENDPOINTS_MAX)
-        return weir_diag_set(diag, WEIR_EINVAL,
-                             "an election by etcd needs 1 to 16 endpoints",
-                             NULL);
+        return weir_diag_put(diag, WEIR_EINVAL,
+                             "an election by etcd needs 1 to 16 endpoints");
     if (options->ttl != 0 &&
         (options->ttl < WEIR_SECOND || options->ttl > 3600 * WEIR_SECOND ||
          options->ttl % WEIR_SECOND != 0))
-        return weir_diag_set(diag, WEIR_EINVAL,
+        return weir_diag_put(diag, WEIR_EINVAL,
                              "a mastership lasts 1 s to "
-                             "3600 s, in whole seconds",
-                             NULL);
+                             "3600 s, in whole seconds");
     return 0;
 }
 
@@ -153,16 +150,15 @@ static int check_election_options(const struct weir_election_options *options,
     if (!options->base || !options->log || !options->on_change)
         return WEIR_EINVAL;
     if (!is_identity(options->identity))
-        return weir_diag_set(diag, WEIR_EINVAL,
+        return weir_diag_put(diag, WEIR_EINVAL,
                              "a server's identity in an election is HOST:PORT, "
-                             "one word of 1 to 255 bytes",
-                             NULL);
+                             "one word of 1 to 255 bytes");
     if (options->kind == WEIR_ELECTION_ETCD)
         return check_etcd(options, diag);
     if (options->kind == WEIR_ELECTION_FILE &&
         (!options->path || !options->path[0]))
-        return weir_diag_set(diag, WEIR_EINVAL,
-                             "the lock of the election needs a file", NULL);
+        return weir_diag_put(diag, WEIR_EINVAL,
+                             "the lock of the election needs a file");
     return 0;
 }
 
@@ -223,7 +219,7 @@ int weir_election_new(const struct weir_election_options *options,
     if (error < 0)
         weir_election_free(&election);
     if (error == WEIR_ENOMEM)
-        weir_diag_set(diag, error, weir_strerror(error), NULL);
+        weir_diag_put(diag, error, NULL);
     if (error == 0)
         *out = election;
     return error;

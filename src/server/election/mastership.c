@@ -209,8 +209,7 @@ int weir_mastership_new(const struct weir_mastership_options *options,
 {
     struct weir_mastership *m = calloc(1, sizeof *m);
     if (!m)
-        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                             NULL);
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     m->root = options->root;
     m->log = options->election.log;
     m->on_change = options->on_change;

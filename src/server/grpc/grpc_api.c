@@ -130,10 +130,9 @@ static int grpc_authorize(struct grpc_connection *connection,
     }
     if (kind == GRPC_DOORMAN &&
         !weir_authorization_is_required(api->authorizer) && !api->loopback)
-        return weir_diag_set(diag, WEIR_EDENIED,
+        return weir_diag_put(diag, WEIR_EDENIED,
                              "Doorman's calls beyond loopback want "
-                             "--doorman-insecure, or credentials",
-                             NULL);
+                             "--doorman-insecure, or credentials");
     struct weir_tls_peer names;
     struct weir_caller caller = grpc_caller_of(connection, authorization);
     caller.names = weir_h2_link_peer_names(link, &names) ? &names : NULL;
@@ -873,8 +872,7 @@ int weir_grpc_api_new(const struct weir_grpc_api_options *options,
 {
     struct weir_grpc_api *api = calloc(1, sizeof *api);
     if (!api)
-        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                             NULL);
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     api->root = options->root;
     api->loop = options->loop;
     api->admin = options->admin;
@@ -892,8 +890,7 @@ int weir_grpc_api_new(const struct weir_grpc_api_options *options,
     api->arena.base = malloc(api->arena.size);
     int error = 0;
     if (!api->arena.base || !api->free_ways)
-        error =
-            weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM), NULL);
+        error = weir_diag_put(diag, WEIR_ENOMEM, NULL);
     struct weir_listener_options listen = {
         .address = options->address,
         .tls = options->tls,

@@ -318,7 +318,7 @@ static void give_up_writing(struct weir_snapshot *s,
 static void give_up_for_memory(struct weir_snapshot *s)
 {
     struct weir_diag why = { 0 };
-    weir_diag_set(&why, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM), NULL);
+    weir_diag_put(&why, WEIR_ENOMEM, NULL);
     give_up_writing(s, &why);
 }
 
@@ -489,8 +489,7 @@ int weir_snapshot_new(const struct weir_snapshot_options *options,
 {
     struct weir_snapshot *s = calloc(1, sizeof *s);
     if (!s)
-        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                             NULL);
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     s->base = options->base;
     s->root = options->root;
     s->log = options->log;
