@@ -17,15 +17,19 @@
  * With all roots dead the agent goes on, as each quota's on_stale says; with
  * the agent dead its clients get no answer, and decide by themselves. */
 
+#include <errno.h>
 #include <event2/event.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 
 #include "agent/agent_page.h"
-#include "agent/agent_rls.h"
 #include "command/cli.h"
 #include "core/quota/quota.h"
 #include "front/authorization.h"
 #include "front/exposure.h"
+#include "front/log.h"
 #include "front/port_file.h"
 #include "io/clock.h"
 #include "io/daemon.h"
@@ -33,17 +37,238 @@
 #include "protocol/http_take/http_take.h"
 #include "protocol/resp/resp_listener.h"
 #include "protocol/resp/throttle_counted.h"
+#include "protocol/rls/rls_listener.h"
 
 #define HTTP_DEFAULT "127.0.0.1:7079"
 
+#define ADDRESSES_MAX 4 /* listen addresses of one protocol */
+
+/* As the command line has them, "HOST:PORT" or "unix:PATH"; borrowed. */
+struct addresses {
+    const char *items[ADDRESSES_MAX];
+    size_t count;
+};
+
+struct rls_options {
+    struct addresses addresses;
+    const char *config;  /* NULL: none */
+    const char *headers; /* NULL: none; "limit", "ietf", "none" */
+    bool shadow;
+};
+
 /* All texts are borrowed; NULL: the option wasn't given. */
 struct options {
-    struct weir_agent_addresses http, resp;
-    struct weir_agent_rls_options rls;
+    struct addresses http, resp;
+    struct rls_options rls;
     const char *resp_keys, *resp_sharing;
     struct weir_exposure reach;
     const char *name, *port_file, *public_origin;
 };
+
+static int refuse_agent_option(const char *option, const char *value,
+                               const struct weir_diag *why,
+                               struct weir_diag *diag)
+{
+    return weir_diag_set(diag, WEIR_EINVAL, option, " ", value, ": ", why->text,
+                         NULL);
+}
+
+static void log_address(const struct weir_log *log, const char *what,
+                        const struct weir_listen_address *place)
+{
+    char shown[WEIR_LISTEN_ADDRESS_TEXT_MAX];
+    weir_listen_address_show(place, shown);
+    weir_log(log, WEIR_LOG_INFO, "%s at %s", what, shown);
+}
+
+/* ---- Envoy's rate limit service ----
+ *
+ * The file of limits may be replaced as editors, `cp` and Kubernetes do it: it
+ * counts as changed when the path leads to another file, size or time than
+ * before, and is read in the second after. If it can't be read, the previous
+ * limits stay in force, and that is logged once. */
+
+struct rls {
+    const struct rls_options *options; /* borrowed */
+    const struct weir_log *log;
+    struct weir_rls_service *service; /* owned, as all below; NULL: not open */
+    struct weir_rlqs_service *quotas;
+    struct weir_rls_rules *rules; /* NULL: no file */
+    struct stat seen;
+    struct weir_rls_listener *listeners[ADDRESSES_MAX];
+};
+
+/* The file's bytes, malloc'ed; NULL: 'diag' says why. */
+static char *read_limits_file(const char *path, size_t *out_len,
+                              struct weir_diag *diag)
+{
+    FILE *file = fopen(path, "re");
+    char *text = file ? malloc(WEIR_RLS_CONFIG_BYTES_MAX + 1) : NULL;
+    size_t len = text ? fread(text, 1, WEIR_RLS_CONFIG_BYTES_MAX + 1, file) : 0;
+    bool read = text && !ferror(file);
+    if (!read)
+        weir_diag_set(diag, WEIR_ESYSTEM, path, ": ", strerror(errno), NULL);
+    if (file)
+        fclose(file);
+    if (!read) {
+        free(text);
+        return NULL;
+    }
+    *out_len = len;
+    return text;
+}
+
+static int load_limits(struct rls *rls, struct weir_diag *diag)
+{
+    struct weir_rls_rules *rules;
+    size_t len;
+    char *text = read_limits_file(rls->options->config, &len, diag);
+    if (!text)
+        return WEIR_ESYSTEM;
+    int error =
+        weir_rls_rules_parse((struct weir_text){ text, len }, &rules, diag);
+    free(text);
+    if (error < 0)
+        return error;
+    weir_rls_service_set_rules(rls->service, rules);
+    weir_rls_rules_free(rls->rules);
+    rls->rules = rules;
+    return 0;
+}
+
+static bool is_limits_file_changed(struct rls *rls)
+{
+    struct stat now = { 0 };
+    const struct stat *seen = &rls->seen;
+    /* A file that was removed has changed. */
+    (void)stat(rls->options->config, &now);
+    bool same = now.st_ino == seen->st_ino && now.st_dev == seen->st_dev &&
+                now.st_size == seen->st_size &&
+                now.st_mtim.tv_sec == seen->st_mtim.tv_sec &&
+                now.st_mtim.tv_nsec == seen->st_mtim.tv_nsec;
+    rls->seen = now;
+    return !same;
+}
+
+static void log_loaded_limits(const struct rls *rls)
+{
+    size_t count;
+    (void)weir_rls_rules_all(rls->rules, &count);
+    weir_log(rls->log, WEIR_LOG_INFO, "%zu limits of %s", count,
+             rls->options->config);
+}
+
+/* Call it each second; 'all': reads unchanged files too. */
+static void rls_look(struct rls *rls, bool all)
+{
+    struct weir_diag diag = { 0 };
+    if (!rls->service || !rls->options->config ||
+        !(is_limits_file_changed(rls) || all))
+        return;
+    if (load_limits(rls, &diag) == 0)
+        log_loaded_limits(rls);
+    else
+        weir_log(rls->log, WEIR_LOG_ERROR,
+                 "%s:%u: %s: the previous limits stay in force",
+                 rls->options->config, diag.line, diag.text);
+}
+
+static void rls_recheck(struct rls *rls)
+{
+    for (size_t i = 0; i < ADDRESSES_MAX; i++)
+        if (rls->listeners[i])
+            weir_rls_listener_recheck(rls->listeners[i]);
+}
+
+static int read_headers(const char *text, enum weir_rls_headers *out,
+                        struct weir_diag *diag)
+{
+    static const char *const words[] = {
+        [WEIR_RLS_HEADERS_NONE] = "none",
+        [WEIR_RLS_HEADERS_LIMIT] = "limit",
+        [WEIR_RLS_HEADERS_IETF] = "ietf",
+    };
+    *out = WEIR_RLS_HEADERS_NONE;
+    for (size_t i = 0; text && i < WEIR_COUNT_OF(words); i++) {
+        if (strcmp(text, words[i]) == 0) {
+            *out = (enum weir_rls_headers)i;
+            return 0;
+        }
+    }
+    return text ? weir_diag_set(diag, WEIR_EINVAL,
+                                "--rls-headers: none, limit or ietf, not '",
+                                text, "'", NULL)
+                : 0;
+}
+
+static int read_config(struct rls *rls, struct weir_diag *diag)
+{
+    struct weir_diag why = { 0 };
+    if (!rls->options->config)
+        return 0;
+    (void)is_limits_file_changed(rls);
+    int error = load_limits(rls, &why);
+    if (error < 0) {
+        char at[32];
+        snprintf(at, sizeof at, ":%u:%u: ", why.line, why.column);
+        return why.line > 0 ? weir_diag_set(diag, error, rls->options->config,
+                                            at, why.text, NULL)
+                            : weir_diag_put(diag, error, why.text);
+    }
+    log_loaded_limits(rls);
+    return 0;
+}
+
+static int open_rls_listeners(struct rls *rls,
+                              const struct weir_protocol_host *host,
+                              const struct weir_listen_address *places,
+                              struct weir_diag *diag)
+{
+    const struct addresses *addresses = &rls->options->addresses;
+    struct weir_diag why = { 0 };
+    for (size_t i = 0; i < addresses->count; i++) {
+        if (weir_rls_listener_new(host, &places[i], rls->service, rls->quotas,
+                                  &rls->listeners[i], &why) < 0)
+            return refuse_agent_option("--rls", addresses->items[i], &why,
+                                       diag);
+        log_address(rls->log, "Envoy's rate limit service",
+                    weir_rls_listener_address(rls->listeners[i]));
+    }
+    return 0;
+}
+
+/* Whether the options have more than listen addresses. */
+static bool rls_is_asked(const struct rls_options *options)
+{
+    return options->config || options->headers || options->shadow;
+}
+
+/* Opens the listeners at 'places', as many as the options have, perhaps
+ * none. */
+static int rls_open(struct rls *rls, const struct weir_protocol_host *host,
+                    const struct weir_listen_address *places,
+                    struct weir_diag *diag)
+{
+    struct weir_rls_options options = { .shadow = rls->options->shadow };
+    int error = read_headers(rls->options->headers, &options.headers, diag);
+    if (error < 0)
+        return error;
+    rls->service = weir_rls_service_new(host, &options);
+    rls->quotas = weir_rlqs_service_new(host);
+    if (!rls->service || !rls->quotas)
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
+    error = read_config(rls, diag);
+    return error < 0 ? error : open_rls_listeners(rls, host, places, diag);
+}
+
+static void rls_close(struct rls *rls)
+{
+    for (size_t i = 0; i < ADDRESSES_MAX; i++)
+        weir_rls_listener_free(&rls->listeners[i]);
+    weir_rls_service_free(rls->service);
+    weir_rlqs_service_free(rls->quotas);
+    weir_rls_rules_free(rls->rules);
+}
 
 /* The protocols of listeners, and their names in ALPN, for clients over TLS. */
 enum protocol { HTTP, RESP, RLS, PROTOCOLS };
@@ -67,10 +292,10 @@ struct agent {
     size_t conns_max;                /* connections of each listener */
     struct weir_protocol_host host[PROTOCOLS];
     struct weir_agent_page *page; /* NULL: no HTTP */
-    struct weir_http_take *web[WEIR_AGENT_ADDRESSES_MAX];
+    struct weir_http_take *web[ADDRESSES_MAX];
     struct weir_throttle *throttle; /* NULL: the fleet counts */
-    struct weir_resp_listener *resp[WEIR_AGENT_ADDRESSES_MAX];
-    struct weir_agent_rls *rls; /* NULL: no such listener */
+    struct weir_resp_listener *resp[ADDRESSES_MAX];
+    struct rls rls;
 };
 
 /* ---- Authorization ---- */
@@ -85,13 +310,13 @@ static void note_refused_handshake(void *context, const char *address,
 /* Connected clients are checked again. */
 static void recheck_listeners(struct agent *agent)
 {
-    for (size_t i = 0; i < WEIR_AGENT_ADDRESSES_MAX; i++) {
+    for (size_t i = 0; i < ADDRESSES_MAX; i++) {
         if (agent->web[i])
             weir_http_take_recheck(agent->web[i]);
         if (agent->resp[i])
             weir_resp_listener_recheck(agent->resp[i]);
     }
-    weir_agent_rls_recheck(agent->rls);
+    rls_recheck(&agent->rls);
 }
 
 static void reread_certificates(struct agent *agent, bool all)
@@ -134,7 +359,7 @@ static void on_file_check(evutil_socket_t fd, short what, void *context)
     struct agent *agent = context;
     reread_certificates(context, false);
     reread_credentials(context, false);
-    weir_agent_rls_look(agent->rls, false);
+    rls_look(&agent->rls, false);
     if (agent->page)
         weir_agent_page_tick(agent->page, weir_clock_now());
     weir_log_tick(agent->log);
@@ -220,7 +445,7 @@ static void on_agent_signal(void *context, enum weir_signal signal)
     if (signal == WEIR_SIGNAL_RELOAD) {
         reread_certificates(agent, true);
         reread_credentials(agent, true);
-        weir_agent_rls_look(agent->rls, true);
+        rls_look(&agent->rls, true);
         return;
     }
     weir_log(agent->log, WEIR_LOG_INFO, "stopping");
@@ -228,14 +453,6 @@ static void on_agent_signal(void *context, enum weir_signal signal)
 }
 
 /* ---- Start and end ---- */
-
-static int refuse_agent_option(const char *option, const char *value,
-                               const struct weir_diag *why,
-                               struct weir_diag *diag)
-{
-    return weir_diag_set(diag, WEIR_EINVAL, option, " ", value, ": ", why->text,
-                         NULL);
-}
 
 static int make_event_loop(struct agent *agent, struct weir_diag *diag)
 {
@@ -308,17 +525,9 @@ static int read_listen_address(const struct agent *agent, const char *option,
     return weir_exposure_check_place(&agent->options->reach, option, out, diag);
 }
 
-static void log_address(const struct agent *agent, const char *what,
-                        const struct weir_listen_address *place)
-{
-    char shown[WEIR_LISTEN_ADDRESS_TEXT_MAX];
-    weir_listen_address_show(place, shown);
-    weir_log(agent->log, WEIR_LOG_INFO, "%s at %s", what, shown);
-}
-
 static int open_web(struct agent *agent, struct weir_diag *diag)
 {
-    const struct weir_agent_addresses *http = &agent->options->http;
+    const struct addresses *http = &agent->options->http;
     if (http->count > 0)
         agent->page = weir_agent_page_new(agent->weir, agent->options->name,
                                           weir_clock_now());
@@ -331,11 +540,11 @@ static int open_web(struct agent *agent, struct weir_diag *diag)
             read_listen_address(agent, "--http", http->items[i], &place, diag);
         if (error < 0)
             return error;
-        if (weir_http_take_new(
-                &agent->host[HTTP], &place, weir_agent_rls_service(agent->rls),
-                weir_agent_page_views(agent->page), &agent->web[i], &why) < 0)
+        if (weir_http_take_new(&agent->host[HTTP], &place, agent->rls.service,
+                               weir_agent_page_views(agent->page),
+                               &agent->web[i], &why) < 0)
             return refuse_agent_option("--http", http->items[i], &why, diag);
-        log_address(agent, "HTTP", weir_http_take_address(agent->web[i]));
+        log_address(agent->log, "HTTP", weir_http_take_address(agent->web[i]));
     }
     return 0;
 }
@@ -368,7 +577,7 @@ static int make_throttle(struct agent *agent, struct weir_diag *diag)
 
 static int open_resp(struct agent *agent, struct weir_diag *diag)
 {
-    const struct weir_agent_addresses *resp = &agent->options->resp;
+    const struct addresses *resp = &agent->options->resp;
     for (size_t i = 0; i < resp->count; i++) {
         struct weir_listen_address place;
         struct weir_diag why = { 0 };
@@ -379,15 +588,16 @@ static int open_resp(struct agent *agent, struct weir_diag *diag)
         if (weir_resp_listener_new(&agent->host[RESP], &place, agent->throttle,
                                    &agent->resp[i], &why) < 0)
             return refuse_agent_option("--resp", resp->items[i], &why, diag);
-        log_address(agent, "RESP", weir_resp_listener_address(agent->resp[i]));
+        log_address(agent->log, "RESP",
+                    weir_resp_listener_address(agent->resp[i]));
     }
     return 0;
 }
 
 static int open_rls(struct agent *agent, struct weir_diag *diag)
 {
-    const struct weir_agent_addresses *rls = &agent->options->rls.addresses;
-    struct weir_listen_address places[WEIR_AGENT_ADDRESSES_MAX];
+    const struct addresses *rls = &agent->options->rls.addresses;
+    struct weir_listen_address places[ADDRESSES_MAX];
     for (size_t i = 0; i < rls->count; i++) {
         int error = read_listen_address(agent, "--rls", rls->items[i],
                                         &places[i], diag);
@@ -395,13 +605,14 @@ static int open_rls(struct agent *agent, struct weir_diag *diag)
             return error;
     }
     if (rls->count + agent->options->http.count == 0)
-        return weir_agent_rls_is_asked(&agent->options->rls)
+        return rls_is_asked(&agent->options->rls)
                    ? weir_diag_put(diag, WEIR_EINVAL,
                                    "--envoy-config, --rls-headers and "
                                    "--rls-shadow go with --rls or --http")
                    : 0;
-    return weir_agent_rls_open(&agent->host[RLS], &agent->options->rls, places,
-                               agent->log, &agent->rls, diag);
+    agent->rls =
+        (struct rls){ .options = &agent->options->rls, .log = agent->log };
+    return rls_open(&agent->rls, &agent->host[RLS], places, diag);
 }
 
 static int put_address(char *to, const char *protocol,
@@ -415,19 +626,18 @@ static int put_address(char *to, const char *protocol,
 /* A line for each listen address: "http=127.0.0.1:7079". */
 static int write_addresses(const struct agent *agent, struct weir_diag *diag)
 {
-    char text[3 * WEIR_AGENT_ADDRESSES_MAX *
-              (WEIR_LISTEN_ADDRESS_TEXT_MAX + 8)] = "";
+    char text[3 * ADDRESSES_MAX * (WEIR_LISTEN_ADDRESS_TEXT_MAX + 8)] = "";
     char *to = text;
     if (!agent->options->port_file)
         return 0;
-    for (size_t i = 0; i < WEIR_AGENT_ADDRESSES_MAX && agent->web[i]; i++)
+    for (size_t i = 0; i < ADDRESSES_MAX && agent->web[i]; i++)
         to += put_address(to, "http", weir_http_take_address(agent->web[i]));
-    for (size_t i = 0; i < WEIR_AGENT_ADDRESSES_MAX && agent->resp[i]; i++)
+    for (size_t i = 0; i < ADDRESSES_MAX && agent->resp[i]; i++)
         to +=
             put_address(to, "resp", weir_resp_listener_address(agent->resp[i]));
-    const struct weir_listen_address *rls;
-    for (size_t i = 0; (rls = weir_agent_rls_address(agent->rls, i)); i++)
-        to += put_address(to, "rls", rls);
+    for (size_t i = 0; i < ADDRESSES_MAX && agent->rls.listeners[i]; i++)
+        to += put_address(to, "rls",
+                          weir_rls_listener_address(agent->rls.listeners[i]));
     weir_assert(to < text + sizeof text);
     return weir_port_file_put(agent->options->port_file, text, diag);
 }
@@ -461,13 +671,13 @@ static int open_agent(struct agent *agent, struct weir_diag *diag)
 
 static void destroy_agent(struct agent *agent)
 {
-    for (size_t i = 0; i < WEIR_AGENT_ADDRESSES_MAX; i++) {
+    for (size_t i = 0; i < ADDRESSES_MAX; i++) {
         weir_http_take_free(&agent->web[i]);
         weir_resp_listener_free(&agent->resp[i]);
     }
     weir_agent_page_free(&agent->page);
     weir_throttle_free(&agent->throttle);
-    weir_agent_rls_close(&agent->rls);
+    rls_close(&agent->rls);
     if (agent->news)
         event_free(agent->news);
     if (agent->look)
@@ -478,7 +688,7 @@ static void destroy_agent(struct agent *agent)
     weir_credentials_free(&agent->credentials);
     for (size_t i = 0; i < PROTOCOLS; i++)
         weir_tls_free(&agent->tls[i]);
-    weir_assert(!agent->page && !agent->rls);
+    weir_assert(!agent->page && !agent->throttle);
 }
 
 /* ---- The command ---- */
@@ -538,16 +748,16 @@ static int open_agent_limiter(const struct weir_cli *cli,
 static int copy_addresses(const struct weir_cli_values values[PROTOCOLS],
                           struct options *options)
 {
-    struct weir_agent_addresses *const to[PROTOCOLS] = {
+    struct addresses *const to[PROTOCOLS] = {
         [HTTP] = &options->http,
         [RESP] = &options->resp,
         [RLS] = &options->rls.addresses,
     };
     for (size_t i = 0; i < PROTOCOLS; i++) {
-        if (values[i].count > WEIR_AGENT_ADDRESSES_MAX)
+        if (values[i].count > ADDRESSES_MAX)
             return weir_cli_fail(
                 "--http, --resp and --rls may come %d times each",
-                WEIR_AGENT_ADDRESSES_MAX);
+                ADDRESSES_MAX);
         for (size_t j = 0; j < values[i].count; j++)
             to[i]->items[to[i]->count++] = values[i].items[j];
     }
