@@ -126,8 +126,7 @@ static double safe_for_client(const struct answer *a, struct weir_text id,
 }
 
 static void show_grant(const struct answer *a, struct weir_text id,
-                       const struct weir_lease_pool_ask *ask,
-                       const struct weir_grant *grant,
+                       const struct weir_grant *grant, double safe,
                        struct weir_doorman_grant *out)
 {
     *out = (struct weir_doorman_grant){
@@ -137,7 +136,7 @@ static void show_grant(const struct answer *a, struct weir_text id,
                   .refresh_s = ceil_s(grant->refresh),
                   .capacity = grant->capacity },
         .safe_given = true,
-        .safe_capacity = safe_for_client(a, id, ask, grant),
+        .safe_capacity = safe,
     };
 }
 
@@ -153,20 +152,6 @@ static void log_unknown_resource(const struct answer *a, struct weir_text id,
             (int)a->request->id.len, a->request->id.p, (int)id.len, id.p,
             error == WEIR_EQUOTA ? "has a quota that isn't leased"
                                  : "has no quota");
-}
-
-static void grant_all(const struct answer *a, struct weir_text id, double wants,
-                      struct weir_doorman_grant *out)
-{
-    *out = (struct weir_doorman_grant){
-        .id = id,
-        .gets = { .given = true,
-                  .expiry_s = wall_s(a->now + WEIR_DOORMAN_UNKNOWN_LEASE),
-                  .refresh_s = ceil_s(WEIR_DOORMAN_UNKNOWN_REFRESH),
-                  .capacity = wants },
-        .safe_given = true,
-        .safe_capacity = -1,
-    };
 }
 
 static double amount_held(const struct weir_doorman_lease *has)
@@ -210,14 +195,20 @@ static int request_lease_grant(const struct answer *a, struct weir_text id,
     if (error < 0)
         return error;
     error = weir_root_lease_ask(a->api->root, &client, id, ask, &grant, a->now);
-    if (error == 0) {
-        show_grant(a, id, ask, &grant, out);
-        return 0;
-    }
-    if (error != WEIR_ENOENT && error != WEIR_EQUOTA)
+    if (error < 0 && error != WEIR_ENOENT && error != WEIR_EQUOTA)
         return error;
-    log_unknown_resource(a, id, error);
-    grant_all(a, id, sum_of_wants(ask->bands, ask->band_count), out);
+    double safe = -1;
+    if (error == 0) {
+        safe = safe_for_client(a, id, ask, &grant);
+    } else {
+        log_unknown_resource(a, id, error);
+        grant = (struct weir_grant){
+            .lease = WEIR_DOORMAN_UNKNOWN_LEASE,
+            .refresh = WEIR_DOORMAN_UNKNOWN_REFRESH,
+            .capacity = sum_of_wants(ask->bands, ask->band_count),
+        };
+    }
+    show_grant(a, id, &grant, safe, out);
     return 0;
 }
 

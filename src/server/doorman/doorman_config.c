@@ -82,28 +82,30 @@ static int refuse_for_memory(struct weir_diag *diag)
     return refuse_config(diag, 0, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM));
 }
 
-/* Adds the warning 'what' 'shown' 'why' about a value that is accepted. */
+/* Adds the warning 'what' 'name' 'why' about a value that is accepted. 'name'
+ * NULL: none. */
 static void warn_of_entry(struct weir_doorman_config *config, uint32_t line,
-                          const char *what, const char *shown, const char *why)
+                          const char *what, const struct weir_text *name,
+                          const char *why)
 {
+    char shown[WEIR_SHOW_MAX];
     size_t at = config->warning_count++;
     if (at >= WEIR_DOORMAN_WARNINGS_MAX)
         return;
     config->warnings[at].line = line;
-    weir_diag_set(&config->warnings[at], 0, what, shown, why, NULL);
+    weir_diag_set(&config->warnings[at], 0, what,
+                  name ? weir_text_show(*name, shown) : "", why, NULL);
 }
 
 static int ignore_key(const struct weir_yaml_reading *reading,
                       const yaml_node_t *node)
 {
-    char shown[WEIR_SHOW_MAX];
     struct weir_text name = weir_yaml_scalar(node);
     if (weir_yaml_is_plain(node) && weir_text_equal(name, WEIR_TEXT("<<")))
         return weir_yaml_refuse_type(reading, node, "<<",
                                      "written out, or an alias");
     warn_of_entry(reading->context, (uint32_t)node->start_mark.line + 1,
-                  "no key is called ", weir_text_show(name, shown),
-                  ": it is ignored");
+                  "no key is called ", &name, ": it is ignored");
     return 0;
 }
 
@@ -369,7 +371,7 @@ static int set_texts(struct weir_doorman_config *config,
     out->description = entry->description;
     if (entry->glob.len == 0)
         warn_of_entry(config, entry->line, "an entry without identifier_glob",
-                      "", " matches nothing");
+                      NULL, " matches nothing");
     if (entry->glob.len > 0 && weir_name_check(entry->glob, diag) < 0) {
         if (diag)
             diag->line = entry->line;
@@ -396,13 +398,11 @@ static bool fits_a_limit(double rate)
 static void warn_of_limit(struct weir_doorman_config *config,
                           const struct weir_doorman_template *out)
 {
-    char shown[WEIR_SHOW_MAX];
     bool sound = fits_a_limit(out->capacity) &&
                  (!out->safe_given || out->safe_capacity <= 0 ||
                   fits_a_limit(out->safe_capacity));
     if (!sound)
-        warn_of_entry(config, out->line, "the entry of ",
-                      weir_text_show(out->glob, shown),
+        warn_of_entry(config, out->line, "the entry of ", &out->glob,
                       " has a capacity that a limit can't have: "
                       "it is 1e11 at most, and 0 if it is tiny");
 }
@@ -412,7 +412,6 @@ static int set_entry_capacity(struct weir_doorman_config *config,
                               struct weir_doorman_template *out,
                               struct weir_diag *diag)
 {
-    char shown[WEIR_SHOW_MAX];
     bool safe = entry->safe_capacity.given;
     if (!entry->capacity.given && !safe)
         return refuse_config(diag, entry->line, WEIR_EINVAL,
@@ -421,8 +420,7 @@ static int set_entry_capacity(struct weir_doorman_config *config,
         return refuse_config(diag, entry->line, WEIR_EINVAL,
                              "the capacity must be 0 or more");
     if (!entry->capacity.given)
-        warn_of_entry(config, entry->line, "the entry of ",
-                      weir_text_show(entry->glob, shown),
+        warn_of_entry(config, entry->line, "the entry of ", &entry->glob,
                       " has no capacity: it is 0");
     out->capacity = entry->capacity.value;
     out->safe_given = safe;
@@ -435,7 +433,6 @@ static void set_entry_kind(struct weir_doorman_config *config,
                            const struct entry *entry,
                            struct weir_doorman_template *out)
 {
-    char shown[WEIR_SHOW_MAX];
     double kind = entry->kind.value; /* a whole number */
     bool known =
         kind >= WEIR_DOORMAN_NO_ALGORITHM && kind <= WEIR_DOORMAN_FAIR_SHARE;
@@ -444,8 +441,7 @@ static void set_entry_kind(struct weir_doorman_config *config,
         out->kind = (enum weir_doorman_kind)kind;
         return;
     }
-    warn_of_entry(config, entry->line, "the entry of ",
-                  weir_text_show(entry->glob, shown),
+    warn_of_entry(config, entry->line, "the entry of ", &entry->glob,
                   entry->has_algorithm
                       ? " has an algorithm of an unknown kind: it is "
                         "NO_ALGORITHM"
@@ -516,7 +512,6 @@ static int compare_globs(const void *a, const void *b)
 
 static void sort_templates(struct weir_doorman_config *config)
 {
-    char shown[WEIR_SHOW_MAX];
     for (size_t i = 0; i < config->count; i++)
         config->sorted[i] = &config->templates[i];
     qsort(config->sorted, config->count, sizeof(*config->sorted),
@@ -525,8 +520,7 @@ static void sort_templates(struct weir_doorman_config *config)
         const struct weir_doorman_template *one = config->sorted[i];
         if (weir_text_equal(one->glob, config->sorted[i - 1]->glob))
             warn_of_entry(config, one->line, "there is an earlier entry of ",
-                          weir_text_show(one->glob, shown),
-                          ", which rules: this one is never used");
+                          &one->glob, ", which rules: this one is never used");
     }
 }
 

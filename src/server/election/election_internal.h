@@ -38,7 +38,7 @@ int weir_election_make_file(struct weir_election *election,
 int weir_election_make_etcd(struct weir_election *election,
                             struct weir_diag *diag);
 
-/* Report to the owner, from the loop only (election_news.c): the news, if they
+/* Report to the owner, from the loop only: the news, if they
  * differ; that the resignation is over; the result of methods.keep(). */
 void weir_election_report(struct weir_election *election,
                           const struct weir_election_news *news);
