@@ -17,10 +17,7 @@
 #include "io/clock.h"
 
 struct weir_root_loop {
-    struct weir_root *root; /* borrowed, as the next two */
-    struct weir_log *log;
-    struct weir_upstream *upstream; /* NULL: a top root, as the next */
-    struct weir_region *region;
+    struct weir_root_loop_options options;
     struct weir_mastership *mastership; /* borrowed; NULL: none */
     weir_root_send_fn *send;
     void *context;
@@ -36,18 +33,18 @@ static void log_report_backoff(const struct weir_root_loop *loop,
                                weir_duration before)
 {
     struct weir_root_stats stats;
-    weir_root_stats(loop->root, &stats);
+    weir_root_stats(loop->options.root, &stats);
     unsigned percent = stats.busy_ppm / 10000;
     unsigned ms = (unsigned)(stats.report_backoff / WEIR_MILLISECOND);
     if (stats.report_backoff > before)
         weir_log_limited(
-            loop->log, WEIR_LOG_LOAD, WEIR_LOG_WARNING,
+            loop->options.log, WEIR_LOG_LOAD, WEIR_LOG_WARNING,
             "busy for %u %% of the time: limiters are asked to report "
             "no more often than every %u ms",
             percent, ms);
     else if (stats.report_backoff == 0 && before > 0)
         weir_log_limited(
-            loop->log, WEIR_LOG_LOAD, WEIR_LOG_INFO,
+            loop->options.log, WEIR_LOG_LOAD, WEIR_LOG_INFO,
             "busy for %u %% of the time: limiters report as set again",
             percent);
 }
@@ -71,10 +68,10 @@ static void measure_utilization(struct weir_root_loop *loop, weir_instant now)
         return;
     struct weir_thread_time thread = weir_clock_thread();
     struct weir_root_stats before;
-    weir_root_stats(loop->root, &before);
+    weir_root_stats(loop->options.root, &before);
     if (loop->measured_at > 0) {
-        weir_root_busy(loop->root, busy_share(&loop->thread, &thread, span),
-                       now);
+        weir_root_busy(loop->options.root,
+                       busy_share(&loop->thread, &thread, span), now);
         log_report_backoff(loop, before.report_backoff);
     }
     loop->measured_at = now;
@@ -85,8 +82,9 @@ static void measure_utilization(struct weir_root_loop *loop, weir_instant now)
 
 static void set_root_timer(struct weir_root_loop *loop, weir_instant now)
 {
-    weir_instant at = loop->region ? weir_region_deadline(loop->region, now)
-                                   : weir_root_deadline(loop->root, now);
+    weir_instant at = loop->options.region
+                          ? weir_region_deadline(loop->options.region, now)
+                          : weir_root_deadline(loop->options.root, now);
     if (at == WEIR_NEVER) {
         event_del(loop->timer);
         return;
@@ -114,20 +112,20 @@ static void run_turn(struct weir_root_loop *loop)
 {
     weir_instant now = weir_clock_now();
     measure_utilization(loop, now);
-    weir_root_set_wall(loop->root, weir_clock_wall_offset(), false);
-    if (loop->region)
-        weir_region_tick(loop->region, now);
-    else if (weir_root_deadline(loop->root, now) <= now)
-        weir_root_tick(loop->root, now);
+    weir_root_set_wall(loop->options.root, weir_clock_wall_offset(), false);
+    if (loop->options.region)
+        weir_region_tick(loop->options.region, now);
+    else if (weir_root_deadline(loop->options.root, now) <= now)
+        weir_root_tick(loop->options.root, now);
     uint32_t peer;
     struct weir_message message;
-    while (weir_root_next(loop->root, &peer, &message, now)) {
+    while (weir_root_next(loop->options.root, &peer, &message, now)) {
         if (loop->send && may_send(loop, &message))
             loop->send(loop->context, peer, &message);
     }
     weir_mastership_keep(loop->mastership);
-    if (loop->upstream)
-        weir_upstream_flush(loop->upstream, now);
+    if (loop->options.upstream)
+        weir_upstream_flush(loop->options.upstream, now);
     set_root_timer(loop, now);
 }
 
@@ -153,10 +151,7 @@ struct weir_root_loop *weir_root_loop_new(
     struct weir_root_loop *loop = calloc(1, sizeof *loop);
     if (!loop)
         return NULL;
-    loop->root = options->root;
-    loop->log = options->log;
-    loop->upstream = options->upstream;
-    loop->region = options->region;
+    loop->options = *options;
     loop->timer = event_new(options->base, -1, 0, on_turn_due, loop);
     loop->turn = event_new(options->base, -1, 0, on_turn_due, loop);
     if (!loop->timer || !loop->turn)

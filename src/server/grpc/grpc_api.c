@@ -69,19 +69,12 @@ struct grpc_connection {
 };
 
 struct weir_grpc_api {
-    struct weir_root *root; /* borrowed, as the next four */
-    struct weir_root_loop *loop;
-    struct weir_admin *admin;
-    struct weir_log *log;
-    struct weir_authorization *authorizer; /* borrowed */
-    struct weir_listener *listener;        /* owned; NULL once stopped */
-    struct grpc_connection *connections;   /* owned; the newest first */
-    size_t connections_max;
+    struct weir_grpc_api_options options;      /* connections_max > 0 */
+    struct weir_listener *listener;            /* owned; NULL once stopped */
+    struct grpc_connection *connections;       /* owned; the newest first */
     struct grpc_stream *peers[WEIR_PEERS_MAX]; /* borrowed; NULL: free */
     uint32_t free_peers[WEIR_PEERS_MAX];       /* a stack */
     uint32_t free_count;
-    struct weir_doorman_api *doorman; /* borrowed; NULL: none */
-    bool doorman_open, loopback;
     uint32_t *free_ways; /* owned: a stack, as the peers' */
     uint32_t free_way_count;
     struct weir_arena arena; /* owned: of the decoder */
@@ -108,9 +101,9 @@ static int grpc_admit(struct grpc_connection *connection,
     struct weir_caller caller = grpc_caller_of(connection, "");
     return role == 0
                ? 0
-               : weir_authorization_admit(connection->api->authorizer, &caller,
-                                          identity, (enum weir_role)role, diag,
-                                          weir_clock_now());
+               : weir_authorization_admit(
+                     connection->api->options.authorizer, &caller, identity,
+                     (enum weir_role)role, diag, weir_clock_now());
 }
 
 /* Identifies the peer of a stream and admits it to the role. Doorman's clients
@@ -122,22 +115,23 @@ static int grpc_authorize(struct grpc_connection *connection,
 {
     struct weir_grpc_api *api = connection->api;
     struct weir_h2_link *link = connection->link;
-    if (kind == GRPC_DOORMAN && api->doorman_open) {
+    if (kind == GRPC_DOORMAN && api->options.doorman_open) {
         connection->guest = true;
         weir_h2_set_authenticated(weir_h2_link_h2(link));
         *out = (struct weir_identity){ .take = weir_name_set_all };
         return 0;
     }
     if (kind == GRPC_DOORMAN &&
-        !weir_authorization_is_required(api->authorizer) && !api->loopback)
+        !weir_authorization_is_required(api->options.authorizer) &&
+        !api->options.loopback)
         return weir_diag_put(diag, WEIR_EDENIED,
                              "Doorman's calls beyond loopback want "
                              "--doorman-insecure, or credentials");
     struct weir_tls_peer names;
     struct weir_caller caller = grpc_caller_of(connection, authorization);
     caller.names = weir_h2_link_peer_names(link, &names) ? &names : NULL;
-    int error = weir_authorization_identify(api->authorizer, &caller, out, diag,
-                                            weir_clock_now());
+    int error = weir_authorization_identify(api->options.authorizer, &caller,
+                                            out, diag, weir_clock_now());
     if (error < 0)
         return error;
     connection->known = true;
@@ -158,9 +152,9 @@ static void note_denied_quota(void *context, struct weir_text name,
 {
     const struct grpc_stream *stream = context;
     struct weir_caller caller = grpc_caller_of(stream->connection, "");
-    (void)weir_authorization_admit_name(stream->connection->api->authorizer,
-                                        &caller, &stream->identity, name, NULL,
-                                        now);
+    (void)weir_authorization_admit_name(
+        stream->connection->api->options.authorizer, &caller, &stream->identity,
+        name, NULL, now);
 }
 
 /* The quotas that the peer may take from, for the root; borrows the stream. */
@@ -185,8 +179,8 @@ static void unlink_peer(struct weir_grpc_api *api, struct grpc_stream *stream)
     stream->linked = false;
     api->peers[stream->peer] = NULL;
     api->free_peers[api->free_count++] = stream->peer;
-    weir_root_link(api->root, stream->peer, false, weir_clock_now());
-    weir_root_loop_kick(api->loop);
+    weir_root_link(api->options.root, stream->peer, false, weir_clock_now());
+    weir_root_loop_kick(api->options.loop);
 }
 
 static struct grpc_stream *grpc_find_stream(struct grpc_connection *connection,
@@ -268,7 +262,7 @@ static void grpc_send_message(void *context, uint32_t peer,
                 weir_v1_encode(message, api->out, size) == size &&
                 weir_h2_send(h2, stream->id, api->out, size, false) == 0;
     if (!sent) {
-        weir_log_limited(api->log, WEIR_LOG_LINK, WEIR_LOG_WARNING,
+        weir_log_limited(api->options.log, WEIR_LOG_LINK, WEIR_LOG_WARNING,
                          "link of %s dropped: it reads its messages too slowly",
                          weir_h2_link_peer(link));
         grpc_finish(stream, WEIR_GRPC_RESOURCE_EXHAUSTED,
@@ -278,7 +272,7 @@ static void grpc_send_message(void *context, uint32_t peer,
     weir_h2_link_flush(link);
     if (!stream->paused && weir_h2_link_is_full(link)) {
         stream->paused = true;
-        weir_root_pause(api->root, stream->peer, true);
+        weir_root_pause(api->options.root, stream->peer, true);
     }
 }
 
@@ -288,7 +282,7 @@ static void grpc_begin_link(struct weir_grpc_api *api,
 {
     struct weir_h2_link *link = stream->connection->link;
     if (api->free_count == 0) {
-        weir_log_limited(api->log, WEIR_LOG_LINK, WEIR_LOG_WARNING,
+        weir_log_limited(api->options.log, WEIR_LOG_LINK, WEIR_LOG_WARNING,
                          "limiter at %s refused: there are %d already",
                          weir_h2_link_peer(link), WEIR_PEERS_MAX);
         grpc_finish(stream, WEIR_GRPC_RESOURCE_EXHAUSTED,
@@ -300,10 +294,10 @@ static void grpc_begin_link(struct weir_grpc_api *api,
     stream->linked = true;
     api->peers[stream->peer] = stream;
     const struct weir_root_names names = grpc_names(stream);
-    weir_root_link(api->root, stream->peer, true, weir_clock_now());
-    weir_root_limit_names(api->root, stream->peer, &names);
-    weir_root_loop_kick(api->loop);
-    weir_log_limited(api->log, WEIR_LOG_CONNECTION, WEIR_LOG_DEBUG,
+    weir_root_link(api->options.root, stream->peer, true, weir_clock_now());
+    weir_root_limit_names(api->options.root, stream->peer, &names);
+    weir_root_loop_kick(api->options.loop);
+    weir_log_limited(api->options.log, WEIR_LOG_CONNECTION, WEIR_LOG_DEBUG,
                      "limiter at %s: link up", weir_h2_link_peer(link));
 }
 
@@ -333,13 +327,13 @@ static void grpc_on_link_message(struct weir_grpc_api *api,
     if (error == 0 && admit_hello(stream, &message) < 0)
         return;
     if (error == 0)
-        error = weir_root_receive(api->root, stream->peer, &message,
+        error = weir_root_receive(api->options.root, stream->peer, &message,
                                   weir_clock_now());
-    weir_root_loop_kick(api->loop);
+    weir_root_loop_kick(api->options.loop);
     if (error == 0)
         return;
     const char *peer = weir_h2_link_peer(stream->connection->link);
-    weir_log_limited(api->log, WEIR_LOG_LINK, WEIR_LOG_WARNING,
+    weir_log_limited(api->options.log, WEIR_LOG_LINK, WEIR_LOG_WARNING,
                      "link of %s dropped: %s", peer, weir_strerror(error));
     grpc_finish(stream, WEIR_GRPC_INVALID_ARGUMENT, weir_strerror(error));
 }
@@ -486,7 +480,7 @@ static void grpc_on_call_end(struct weir_grpc_api *api,
         .who = weir_text_of(stream->identity.name),
     };
     stream->asked = true;
-    weir_admin_call(api->admin, &request, on_call_answer, stream,
+    weir_admin_call(api->options.admin, &request, on_call_answer, stream,
                     weir_clock_now());
 }
 
@@ -505,8 +499,8 @@ static void drop_way(struct grpc_connection *connection)
     struct weir_grpc_api *api = connection->api;
     if (connection->way == WEIR_WAY_NONE)
         return;
-    weir_assert(api->free_way_count < api->connections_max);
-    weir_root_lease_way_lost(api->root, connection->way);
+    weir_assert(api->free_way_count < api->options.connections_max);
+    weir_root_lease_way_lost(api->options.root, connection->way);
     api->free_ways[api->free_way_count++] = connection->way;
     connection->way = WEIR_WAY_NONE;
 }
@@ -527,8 +521,8 @@ static void on_doorman_message(struct grpc_stream *stream, const void *bytes,
     };
     struct weir_text out;
     connection->since = weir_clock_now();
-    int status =
-        weir_doorman_api_call(api->doorman, &call, &out, connection->since);
+    int status = weir_doorman_api_call(api->options.doorman, &call, &out,
+                                       connection->since);
     bool answers = status == WEIR_GRPC_OK;
     if (answers && weir_h2_send(weir_h2_link_h2(link), stream->id, out.p,
                                 out.len, false) < 0)
@@ -537,7 +531,7 @@ static void on_doorman_message(struct grpc_stream *stream, const void *bytes,
     else
         grpc_finish(stream, status, answers ? NULL : out.p);
     /* Other lease holders may have to be sent less now. */
-    weir_root_loop_kick(api->loop);
+    weir_root_loop_kick(api->options.loop);
 }
 
 /* ---- Calls and messages of a connection ---- */
@@ -547,7 +541,7 @@ static void set_stream_kind(const struct weir_grpc_api *api, const char *path,
                             struct grpc_stream *stream)
 {
     stream->doorman =
-        api->doorman ? weir_doorman_method_of(path) : WEIR_DOORMAN_NONE;
+        api->options.doorman ? weir_doorman_method_of(path) : WEIR_DOORMAN_NONE;
     stream->kind = stream->doorman != WEIR_DOORMAN_NONE ? GRPC_DOORMAN
                    : strcmp(path, WEIR_V1_LINK) == 0    ? GRPC_LINK
                                                         : GRPC_CALL;
@@ -660,8 +654,8 @@ static void on_grpc_drain(void *context, struct weir_h2_link *link)
         next = s->next;
         if (s->linked && s->paused) {
             s->paused = false;
-            weir_root_pause(connection->api->root, s->peer, false);
-            weir_root_loop_kick(connection->api->loop);
+            weir_root_pause(connection->api->options.root, s->peer, false);
+            weir_root_loop_kick(connection->api->options.loop);
         }
         if (s->reply)
             grpc_send_reply(s); /* this may end the stream */
@@ -685,8 +679,9 @@ static void on_connection_lost(void *context, struct weir_h2_link *link,
                                const char *why)
 {
     struct grpc_connection *connection = context;
-    weir_log_limited(connection->api->log, WEIR_LOG_CONNECTION, WEIR_LOG_DEBUG,
-                     "connection of %s: %s", weir_h2_link_peer(link), why);
+    weir_log_limited(connection->api->options.log, WEIR_LOG_CONNECTION,
+                     WEIR_LOG_DEBUG, "connection of %s: %s",
+                     weir_h2_link_peer(link), why);
     connection_free(connection);
 }
 
@@ -727,14 +722,14 @@ static void on_grpc_accept(void *context, struct weir_stream *socket)
 static void note_refused_peer(void *context, const char *peer, const char *why)
 {
     struct weir_grpc_api *api = context;
-    weir_authorization_note(api->authorizer, WEIR_API_GRPC, WEIR_REFUSED_TLS,
-                            peer, why, weir_clock_now());
+    weir_authorization_note(api->options.authorizer, WEIR_API_GRPC,
+                            WEIR_REFUSED_TLS, peer, why, weir_clock_now());
 }
 
 static void note_evicted_peer(void *context, const char *peer, const char *why)
 {
     struct weir_grpc_api *api = context;
-    weir_authorization_note(api->authorizer, WEIR_API_GRPC,
+    weir_authorization_note(api->options.authorizer, WEIR_API_GRPC,
                             WEIR_REFUSED_CREDENTIAL, peer, why,
                             weir_clock_now());
 }
@@ -806,9 +801,7 @@ void weir_grpc_api_doubt(struct weir_grpc_api *api, const struct weir_tls *tls)
         const char *why = weir_h2_link_peer_doubt(c->link, tls);
         if (!why)
             continue;
-        weir_authorization_note(api->authorizer, WEIR_API_GRPC,
-                                WEIR_REFUSED_TLS, weir_h2_link_peer(c->link),
-                                why, weir_clock_now());
+        note_refused_peer(api, weir_h2_link_peer(c->link), why);
         end_streams(c, WEIR_GRPC_UNAUTHENTICATED, why);
         connection_free(c);
     }
@@ -817,7 +810,7 @@ void weir_grpc_api_doubt(struct weir_grpc_api *api, const struct weir_tls *tls)
 void weir_grpc_api_look(struct weir_grpc_api *api)
 {
     weir_grpc_api_doubt(api, NULL);
-    if (!weir_authorization_is_required(api->authorizer))
+    if (!weir_authorization_is_required(api->options.authorizer))
         return;
     weir_instant now = weir_clock_now();
     struct grpc_connection *next;
@@ -828,12 +821,8 @@ void weir_grpc_api_look(struct weir_grpc_api *api)
         if (c->known || c->guest || c->streams ||
             now < c->since + WEIR_UNAUTHENTICATED_MAX)
             continue;
-        weir_authorization_note(api->authorizer, WEIR_API_GRPC,
-                                WEIR_REFUSED_CREDENTIAL,
-                                weir_h2_link_peer(c->link),
-                                "it stayed for 10 s and "
-                                "showed no known credential",
-                                now);
+        note_evicted_peer(api, weir_h2_link_peer(c->link),
+                          "it stayed for 10 s and showed no known credential");
         connection_free(c);
     }
 }
@@ -845,7 +834,7 @@ static void destroy_grpc_api(struct weir_grpc_api *api)
     weir_listener_free(&api->listener);
     while (api->connections)
         connection_free(api->connections);
-    weir_root_loop_set_sender(api->loop, NULL, NULL);
+    weir_root_loop_set_sender(api->options.loop, NULL, NULL);
     free(api->free_ways);
     free(api->arena.base);
     free(api->out);
@@ -859,7 +848,8 @@ static void fill_stacks(struct weir_grpc_api *api)
         api->free_count++;
     }
     /* The numbers below are those of the root's peers. */
-    while (api->free_ways && api->free_way_count < api->connections_max) {
+    while (api->free_ways &&
+           api->free_way_count < api->options.connections_max) {
         api->free_ways[api->free_way_count] =
             WEIR_PEERS_MAX + api->free_way_count;
         api->free_way_count++;
@@ -873,18 +863,12 @@ int weir_grpc_api_new(const struct weir_grpc_api_options *options,
     struct weir_grpc_api *api = calloc(1, sizeof *api);
     if (!api)
         return weir_diag_put(diag, WEIR_ENOMEM, NULL);
-    api->root = options->root;
-    api->loop = options->loop;
-    api->admin = options->admin;
-    api->log = options->log;
     weir_assert(options->authorizer);
-    api->authorizer = options->authorizer;
-    api->connections_max = options->connections_max ? options->connections_max
-                                                    : WEIR_CONNECTIONS_MAX;
-    api->doorman = options->doorman;
-    api->doorman_open = options->doorman_open;
-    api->loopback = options->loopback;
-    api->free_ways = calloc(api->connections_max, sizeof *api->free_ways);
+    api->options = *options;
+    if (options->connections_max == 0)
+        api->options.connections_max = WEIR_CONNECTIONS_MAX;
+    api->free_ways =
+        calloc(api->options.connections_max, sizeof *api->free_ways);
     fill_stacks(api);
     api->arena.size = WEIR_DECODE_ARENA_SIZE;
     api->arena.base = malloc(api->arena.size);
@@ -894,7 +878,7 @@ int weir_grpc_api_new(const struct weir_grpc_api_options *options,
     struct weir_listener_options listen = {
         .address = options->address,
         .tls = options->tls,
-        .max = api->connections_max,
+        .max = api->options.connections_max,
         .on_accept = on_grpc_accept,
         .on_refused = note_refused_peer,
         .on_evicted = note_evicted_peer,
@@ -907,7 +891,7 @@ int weir_grpc_api_new(const struct weir_grpc_api_options *options,
         destroy_grpc_api(api);
         return error;
     }
-    weir_root_loop_set_sender(api->loop, grpc_send_message, api);
+    weir_root_loop_set_sender(api->options.loop, grpc_send_message, api);
     *out = api;
     return 0;
 }

@@ -390,22 +390,19 @@ static void continue_writing(struct weir_snapshot *s)
         return;
     case OPEN:
     case WRITE:
-        if (s->error < 0)
-            give_up_writing(s, &s->why);
-        else
-            write_more(s);
-        return;
     case FINISH:
-        if (s->error < 0) {
-            give_up_writing(s, &s->why);
-            return;
-        }
-        note_success(s);
-        end_writing(s);
-        return;
+        break;
     case DROP:
         end_writing(s);
         return;
+    }
+    if (s->error < 0) {
+        give_up_writing(s, &s->why);
+    } else if (s->last == FINISH) {
+        note_success(s);
+        end_writing(s);
+    } else {
+        write_more(s);
     }
 }
 
