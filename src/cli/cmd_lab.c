@@ -393,24 +393,22 @@ static const char compare_help[] =
     "options are those of `weir lab run`, but --live, --patience,\n"
     "--variant, --until-event and --trace.\n";
 
-/* The request, as typed. */
-struct request {
+struct plan {
+    /* As typed; NULL: not given. */
     const char *name;
-    const char *seed, *seeds, *jobs, *variant, *out, *until_event, *patience;
+    const char *seed, *seeds, *jobs, *variant, *out, *until_text,
+        *patience_text;
     struct weir_cli_values sets[2]; /* before and after --vs */
     bool json, live, trace, compare;
-};
-
-struct plan {
-    struct request request;
+    /* What is run: */
     struct source sources[2];
     struct weir_scenario **scenarios; /* owned, and each of them */
     size_t count;
     size_t split;              /* from here on they are of the second source */
     char (*labels)[LABEL_MAX]; /* owned; names of the compared sides */
-    uint64_t first, last, until_event;
+    struct weir_lab_jobs runs;
+    uint64_t until_event; /* 0: none */
     weir_duration patience;
-    unsigned threads;
     struct weir_batch *kept; /* owned, with their results */
     size_t kept_count;
     int status;
@@ -454,14 +452,14 @@ static void *run_scenario_seed(void *context, uint64_t seed,
         struct weir_run_options options = {
             .seed = seed,
             .check = true,
-            .trace = plan->request.trace,
+            .trace = plan->trace,
             .until_event = plan->until_event,
             .patience = plan->patience,
             .progress = report_share,
             .context = &share,
         };
         made->results[v] =
-            plan->request.live
+            plan->live
                 ? weir_run_live(plan->scenarios[v], &options, &made->diag)
                 : weir_run_simulated(plan->scenarios[v], &options, &made->diag);
         if (made->results[v])
@@ -508,26 +506,25 @@ static void add_shell_word(FILE *out, const char *word)
 static void write_replay(const struct plan *plan, uint64_t seed, size_t variant,
                          uint64_t event, FILE *out)
 {
-    const struct request *request = &plan->request;
     size_t side = variant < plan->count && variant >= plan->split;
     fputs("weir lab run ", out);
-    add_shell_word(out, request->name);
+    add_shell_word(out, plan->name);
     fprintf(out, " --seed %" PRIu64, seed);
-    for (size_t i = 0; i < request->sets[side].count; i++) {
+    for (size_t i = 0; i < plan->sets[side].count; i++) {
         fputs(" --set ", out);
-        add_shell_word(out, request->sets[side].items[i]);
+        add_shell_word(out, plan->sets[side].items[i]);
     }
-    const char *name = variant < plan->count && !request->compare
+    const char *name = variant < plan->count && !plan->compare
                            ? plan->scenarios[variant]->variant
-                           : request->variant;
+                           : plan->variant;
     if (name) {
         fputs(" --variant ", out);
         add_shell_word(out, name);
     }
-    if (request->live)
+    if (plan->live)
         fputs(" --live", out);
-    if (request->patience)
-        fprintf(out, " --patience %s", request->patience);
+    if (plan->patience_text)
+        fprintf(out, " --patience %s", plan->patience_text);
     if (event)
         fprintf(out, " --until-event %" PRIu64 " --trace", event);
 }
@@ -581,7 +578,6 @@ static bool collect_run_seed(void *context, uint64_t seed, void *item)
         free_result_item(plan, made);
         return false;
     }
-    const struct request *request = &plan->request;
     struct weir_batch batch = { .name = plan->scenarios[0]->name,
                                 .seed = seed,
                                 .scenarios = plan->scenarios,
@@ -592,12 +588,11 @@ static bool collect_run_seed(void *context, uint64_t seed, void *item)
     print_violations(plan, &batch);
     if (!all_held(&batch) && plan->status == WEIR_EXIT_OK)
         plan->status = WEIR_EXIT_LIMITED;
-    if (request->json) {
+    if (plan->json) {
         weir_output_json(&batch, stdout);
         fflush(stdout);
     }
-    bool written =
-        !request->out || weir_output_csv(&batch, request->out, &diag) == 0;
+    bool written = !plan->out || weir_output_csv(&batch, plan->out, &diag) == 0;
     if (!written)
         plan->status = weir_cli_fail("%s", diag.text);
     if (plan->kept)
@@ -609,45 +604,42 @@ static bool collect_run_seed(void *context, uint64_t seed, void *item)
 
 static void finish_plan(struct plan *plan)
 {
-    const struct request *request = &plan->request;
     if (plan->status == WEIR_EXIT_ERROR || plan->kept_count == 0)
         return;
-    if (!request->json)
-        weir_lab_print(plan->kept, plan->kept_count, request->compare, stdout);
-    if (!request->out)
+    if (!plan->json)
+        weir_lab_print(plan->kept, plan->kept_count, plan->compare, stdout);
+    if (!plan->out)
         return;
     struct weir_diag diag = { 0 };
     int error =
-        weir_output_figures(plan->kept, plan->kept_count, request->out, &diag);
+        weir_output_figures(plan->kept, plan->kept_count, plan->out, &diag);
     /* Without gnuplot the rest is written, and diag has an advice. */
     if (error == WEIR_ENOENT)
         fprintf(stderr, "weir: %s\n", diag.text);
     else if (error)
         plan->status = weir_cli_fail("%s", diag.text);
-    if (!request->json && !error)
-        printf("figures and series: %s\n", request->out);
+    if (!plan->json && !error)
+        printf("figures and series: %s\n", plan->out);
 }
 
 static void run_plan(struct plan *plan)
 {
-    const struct request *request = &plan->request;
-    size_t seeds = (size_t)(plan->last - plan->first) + 1;
-    if (!request->json || request->out)
+    size_t seeds = (size_t)(plan->runs.last - plan->runs.first) + 1;
+    if (!plan->json || plan->out)
         plan->kept = calloc(seeds, sizeof *plan->kept);
     if (plan->until_event)
         fprintf(stderr,
                 "weir: stops before event %" PRIu64
                 "; the results are of the run until then\n",
                 plan->until_event);
-    struct weir_lab_jobs jobs = { .first = plan->first,
-                                  .last = plan->last,
-                                  .threads = request->live ? 1 : plan->threads,
-                                  .context = plan,
-                                  .run = run_scenario_seed,
-                                  .done = collect_run_seed,
-                                  .drop = free_result_item,
-                                  .replay = describe_run_seed };
-    weir_lab_jobs_run(&jobs);
+    plan->runs.context = plan;
+    plan->runs.run = run_scenario_seed;
+    plan->runs.done = collect_run_seed;
+    plan->runs.drop = free_result_item;
+    plan->runs.replay = describe_run_seed;
+    if (plan->live)
+        plan->runs.threads = 1;
+    weir_lab_jobs_run(&plan->runs);
     finish_plan(plan);
 }
 
@@ -655,38 +647,30 @@ static void run_plan(struct plan *plan)
 
 static int parse_run_numbers(struct plan *plan)
 {
-    const struct request *request = &plan->request;
-    if (request->seed && request->seeds)
+    if (plan->seed && plan->seeds)
         return weir_cli_fail("choose one of --seed and --seeds");
-    uint64_t threads = 0;
-    int status = weir_lab_seeds_parse(request->seed ? "--seed" : "--seeds",
-                                      request->seed    ? request->seed
-                                      : request->seeds ? request->seeds
-                                                       : "1",
-                                      &plan->first, &plan->last);
-    if (status == 0 && request->jobs)
-        status = weir_lab_count_parse("--jobs", request->jobs,
-                                      WEIR_LAB_JOBS_MAX, &threads);
-    if (status == 0 && request->until_event)
-        status = weir_lab_count_parse("--until-event", request->until_event,
-                                      INT64_MAX, &plan->until_event);
+    int status =
+        weir_lab_jobs_parse(&plan->runs, plan->seed ? "--seed" : "--seeds",
+                            plan->seed    ? plan->seed
+                            : plan->seeds ? plan->seeds
+                                          : "1",
+                            plan->jobs, plan->until_text, &plan->until_event);
     if (status)
         return status;
-    plan->threads = (unsigned)threads;
-    bool one = plan->first == plan->last;
-    if (!one && (request->trace || request->until_event))
+    bool one = plan->runs.first == plan->runs.last;
+    if (!one && (plan->trace || plan->until_text))
         return weir_cli_fail("--trace and --until-event go with one --seed");
-    if (plan->last - plan->first >= KEPT_MAX &&
-        (!request->json || request->out))
+    if (plan->runs.last - plan->runs.first >= KEPT_MAX &&
+        (!plan->json || plan->out))
         return weir_cli_fail(
             "more than %d seeds only with --json, and without --out", KEPT_MAX);
-    if (request->live && (request->trace || request->until_event))
+    if (plan->live && (plan->trace || plan->until_text))
         return weir_cli_fail("--live has no events to trace or stop at");
-    if (request->patience && !request->live)
+    if (plan->patience_text && !plan->live)
         return weir_cli_fail("--patience is for --live: nothing is late in "
                              "virtual time");
-    return request->patience
-               ? weir_cli_parse_duration("--patience", request->patience,
+    return plan->patience_text
+               ? weir_cli_parse_duration("--patience", plan->patience_text,
                                          &plan->patience)
                : 0;
 }
@@ -711,22 +695,22 @@ static int add_variants(struct plan *plan, const struct source *source)
 
 static int refuse_variant(const struct plan *plan)
 {
-    const char *asked = plan->request.variant;
+    const char *asked = plan->variant;
     const char *names[WEIR_SCENARIO_VARIANTS_MAX + 1] = { NULL };
     for (size_t i = 0; i < plan->count; i++)
         names[i] = plan->scenarios[i]->variant;
     if (!names[0])
-        return weir_cli_fail("%s has no variants", plan->request.name);
+        return weir_cli_fail("%s has no variants", plan->name);
     const char *nearest = weir_cli_nearest(asked, names);
-    return weir_cli_fail("%s has no variant '%s'; %s '%s'", plan->request.name,
-                         asked, nearest ? "did you mean" : "its first is",
+    return weir_cli_fail("%s has no variant '%s'; %s '%s'", plan->name, asked,
+                         nearest ? "did you mean" : "its first is",
                          nearest ? nearest : names[0]);
 }
 
 /* --variant: drops the other variants. */
 static int choose_variant(struct plan *plan)
 {
-    const char *asked = plan->request.variant;
+    const char *asked = plan->variant;
     if (!asked)
         return 0;
     size_t found = 0;
@@ -752,8 +736,7 @@ static void name_sides(struct plan *plan)
     if (!plan->labels)
         abort();
     for (size_t v = 0; v < plan->count; v++) {
-        const struct weir_cli_values *sets =
-            &plan->request.sets[v >= plan->split];
+        const struct weir_cli_values *sets = &plan->sets[v >= plan->split];
         FILE *out = fmemopen(plan->labels[v], LABEL_MAX - 1, "w");
         if (!out)
             abort();
@@ -770,24 +753,22 @@ static void name_sides(struct plan *plan)
 
 static int make_plan(struct plan *plan)
 {
-    const struct request *request = &plan->request;
     int status = parse_run_numbers(plan);
-    for (size_t side = 0; status == 0 && side <= request->compare; side++) {
+    for (size_t side = 0; status == 0 && side <= plan->compare; side++) {
         plan->split = plan->count;
-        status = open_source(&plan->sources[side], request->name,
-                             &request->sets[side]);
+        status =
+            open_source(&plan->sources[side], plan->name, &plan->sets[side]);
         if (status == 0)
             status = add_variants(plan, &plan->sources[side]);
     }
-    if (!request->compare)
+    if (!plan->compare)
         plan->split = plan->count;
     if (status == 0)
         status = choose_variant(plan);
-    if (status == 0 && request->compare)
+    if (status == 0 && plan->compare)
         name_sides(plan);
     struct weir_diag diag = { 0 };
-    if (status == 0 && request->out &&
-        weir_output_folder(request->out, &diag) < 0)
+    if (status == 0 && plan->out && weir_output_folder(plan->out, &diag) < 0)
         status = weir_cli_fail("--out: %s", diag.text);
     return status;
 }
@@ -805,59 +786,58 @@ static void free_plan(struct plan *plan)
     close_source(&plan->sources[1]);
 }
 
-static int carry_out(const struct request *request)
+static int carry_out(struct plan *plan)
 {
-    struct plan plan = { .request = *request };
-    plan.status = make_plan(&plan);
-    if (plan.status == WEIR_EXIT_OK)
-        run_plan(&plan);
-    free_plan(&plan);
-    return plan.status;
+    plan->status = make_plan(plan);
+    if (plan->status == WEIR_EXIT_OK)
+        run_plan(plan);
+    free_plan(plan);
+    return plan->status;
 }
 
 /* Parses the options of a run, or one side of --vs, which takes only the first
  * of them. Returns as weir_cli_parse(). */
-static int parse_request(struct request *request, size_t side, const char *help,
-                         int argc, char **argv)
+static int parse_plan(struct plan *plan, size_t side, const char *help,
+                      int argc, char **argv)
 {
     const struct weir_cli_option options[] = {
-        { .name = "seed", .value = &request->seed },
-        { .name = "seeds", .value = &request->seeds },
-        { .name = "set", .values = &request->sets[side] },
-        { .name = "json", .flag = &request->json },
-        { .name = "out", .value = &request->out },
-        { .name = "jobs", .letter = 'j', .value = &request->jobs },
+        { .name = "seed", .value = &plan->seed },
+        { .name = "seeds", .value = &plan->seeds },
+        { .name = "set", .values = &plan->sets[side] },
+        { .name = "json", .flag = &plan->json },
+        { .name = "out", .value = &plan->out },
+        { .name = "jobs", .letter = 'j', .value = &plan->jobs },
         /* Of a run alone: */
-        { .name = "variant", .value = &request->variant },
-        { .name = "live", .flag = &request->live },
-        { .name = "patience", .value = &request->patience },
-        { .name = "until-event", .value = &request->until_event },
-        { .name = "trace", .flag = &request->trace },
+        { .name = "variant", .value = &plan->variant },
+        { .name = "live", .flag = &plan->live },
+        { .name = "patience", .value = &plan->patience_text },
+        { .name = "until-event", .value = &plan->until_text },
+        { .name = "trace", .flag = &plan->trace },
     };
-    size_t count = request->compare ? 6 : WEIR_COUNT_OF(options);
+    size_t count = plan->compare ? 6 : WEIR_COUNT_OF(options);
     return weir_cli_parse(NULL, help, options, count, argc, argv);
 }
 
 static int run_run(int argc, char **argv)
 {
-    struct request request = { 0 };
-    int at = parse_request(&request, 0, run_help, argc, argv);
+    struct plan plan = { 0 };
+    int at = parse_plan(&plan, 0, run_help, argc, argv);
     if (at < 0)
         return weir_cli_parsed(at);
     if (argc - at != 1)
         return weir_cli_fail("one scenario, please; for example: weir lab "
                              "run weir-fleet (`weir lab list` names them)");
-    request.name = argv[at];
-    return carry_out(&request);
+    plan.name = argv[at];
+    return carry_out(&plan);
 }
 
 static int run_compare(int argc, char **argv)
 {
-    struct request request = { .compare = true };
+    struct plan plan = { .compare = true };
     int vs = 1;
     while (vs < argc && strcmp(argv[vs], "--vs") != 0)
         vs++;
-    int at = parse_request(&request, 0, compare_help, vs, argv);
+    int at = parse_plan(&plan, 0, compare_help, vs, argv);
     if (at < 0)
         return weir_cli_parsed(at);
     if (vs == argc)
@@ -865,9 +845,9 @@ static int run_compare(int argc, char **argv)
                              "compare weir-fleet --set slack=off --vs --set "
                              "slack=on");
     int names = vs - at;
-    request.name = names > 0 ? argv[at] : NULL;
+    plan.name = names > 0 ? argv[at] : NULL;
     argv[vs] = argv[0];
-    at = parse_request(&request, 1, compare_help, argc - vs, argv + vs);
+    at = parse_plan(&plan, 1, compare_help, argc - vs, argv + vs);
     if (at < 0)
         return weir_cli_parsed(at);
     names += argc - vs - at;
@@ -875,9 +855,9 @@ static int run_compare(int argc, char **argv)
         return weir_cli_fail("one scenario, please; for example: weir lab "
                              "compare weir-fleet --set slack=off --vs --set "
                              "slack=on");
-    if (!request.name)
-        request.name = argv[vs + at];
-    return carry_out(&request);
+    if (!plan.name)
+        plan.name = argv[vs + at];
+    return carry_out(&plan);
 }
 
 /* ---- lab ---- */

@@ -14,10 +14,6 @@ int weir_cli_lab_swarm(int argc, char **argv);
 
 /* ---- lab_jobs.c: many seeds at once, with results in the seeds' order ---- */
 
-#define WEIR_LAB_JOBS_MAX 256
-/* The maximum of seeds in one command. */
-#define WEIR_LAB_SEEDS_MAX 1000000
-
 /* The progress of one run, reported by the run. */
 struct weir_lab_progress;
 /* 'part' of 0 .. 1; 'progress' as 'context' of weir_run_options. */
@@ -43,13 +39,12 @@ struct weir_lab_jobs {
 /* Shows a bar on standard error if that is a terminal. */
 void weir_lab_jobs_run(const struct weir_lab_jobs *jobs);
 
-/* "7" or "1..20". Prints an error. Returns 0 or an exit status. */
-int weir_lab_seeds_parse(const char *option, const char *text,
-                         uint64_t *out_first, uint64_t *out_last);
-
-/* A whole number from 1 to 'max'. Likewise. */
-int weir_lab_count_parse(const char *option, const char *text, uint64_t max,
-                         uint64_t *out);
+/* Parses the values of options: 'seeds' ("7" or "1..20") of the option named
+ * 'option'; 'threads' of --jobs and 'until_event' of --until-event, each
+ * NULL if it isn't given. Prints an error. Returns 0 or an exit status. */
+int weir_lab_jobs_parse(struct weir_lab_jobs *jobs, const char *option,
+                        const char *seeds, const char *threads,
+                        const char *until_event, uint64_t *out_until_event);
 
 /* ---- lab_print.c: results of runs, for people ---- */
 

@@ -27,6 +27,8 @@
 
 #include "io/clock.h"
 
+#define JOBS_MAX 256
+#define SEEDS_MAX 1000000 /* in one command */
 #define REPLAY_MAX 1024
 #define BAR_WIDTH 24
 #define BAR_PAUSE (100 * WEIR_MILLISECOND)
@@ -207,8 +209,8 @@ static unsigned thread_count(const struct weir_lab_jobs *jobs, uint64_t seeds)
     unsigned threads = jobs->threads    ? jobs->threads
                        : processors > 1 ? (unsigned)processors
                                         : 1;
-    if (threads > WEIR_LAB_JOBS_MAX)
-        threads = WEIR_LAB_JOBS_MAX;
+    if (threads > JOBS_MAX)
+        threads = JOBS_MAX;
     return threads < seeds ? threads : (unsigned)seeds;
 }
 
@@ -222,12 +224,12 @@ void weir_lab_jobs_run(const struct weir_lab_jobs *jobs)
                          .bar = isatty(STDERR_FILENO) };
     unsigned threads = thread_count(jobs, pool.count);
     pool.ring_size = 4 * (size_t)threads;
-    weir_assert(threads > 0 && threads <= WEIR_LAB_JOBS_MAX);
+    weir_assert(threads > 0 && threads <= JOBS_MAX);
     pool.ring = calloc(pool.ring_size, sizeof *pool.ring);
     if (!pool.ring)
         abort();
     watch_crashes();
-    pthread_t started[WEIR_LAB_JOBS_MAX];
+    pthread_t started[JOBS_MAX];
     unsigned running = 0;
     while (running < threads &&
            pthread_create(&started[running], NULL, run_worker, &pool) == 0)
@@ -243,8 +245,9 @@ void weir_lab_jobs_run(const struct weir_lab_jobs *jobs)
 
 /* ---- Numbers on the command line ---- */
 
-int weir_lab_count_parse(const char *option, const char *text, uint64_t max,
-                         uint64_t *out)
+/* A whole number from 1 to 'max'. */
+static int parse_count(const char *option, const char *text, uint64_t max,
+                       uint64_t *out)
 {
     char *end;
     unsigned long long value = strtoull(text, &end, 10);
@@ -267,8 +270,8 @@ static bool parse_seed(const char **text, uint64_t *out)
     return errno == 0 && *out <= INT64_MAX;
 }
 
-int weir_lab_seeds_parse(const char *option, const char *text,
-                         uint64_t *out_first, uint64_t *out_last)
+static int parse_seeds(const char *option, const char *text,
+                       uint64_t *out_first, uint64_t *out_last)
 {
     const char *rest = text;
     uint64_t first, last;
@@ -285,10 +288,25 @@ int weir_lab_seeds_parse(const char *option, const char *text,
         return weir_cli_fail("%s %s: the first seed is above the last; write "
                              "%" PRIu64 "..%" PRIu64,
                              option, text, last, first);
-    if (last - first >= WEIR_LAB_SEEDS_MAX)
+    if (last - first >= SEEDS_MAX)
         return weir_cli_fail("%s %s: at most %d seeds at once", option, text,
-                             WEIR_LAB_SEEDS_MAX);
+                             SEEDS_MAX);
     *out_first = first;
     *out_last = last;
     return 0;
+}
+
+int weir_lab_jobs_parse(struct weir_lab_jobs *jobs, const char *option,
+                        const char *seeds, const char *threads,
+                        const char *until_event, uint64_t *out_until_event)
+{
+    uint64_t count = 0;
+    int status = parse_seeds(option, seeds, &jobs->first, &jobs->last);
+    if (status == 0 && threads)
+        status = parse_count("--jobs", threads, JOBS_MAX, &count);
+    if (status == 0 && until_event)
+        status = parse_count("--until-event", until_event, INT64_MAX,
+                             out_until_event);
+    jobs->threads = (unsigned)count;
+    return status;
 }

@@ -29,7 +29,8 @@ static const char swarm_help[] =
 struct swarm {
     const char *seeds, *jobs, *until_event;
     bool json, show, trace;
-    uint64_t first, last, until, threads;
+    struct weir_lab_jobs runs;
+    uint64_t until;
     uint64_t failed, takes, events;
 };
 
@@ -116,21 +117,18 @@ static bool collect_swarm_seed(void *context, uint64_t seed, void *item)
 
 static int run_swarm(struct swarm *swarm)
 {
-    struct weir_lab_jobs jobs = { .first = swarm->first,
-                                  .last = swarm->last,
-                                  .threads = (unsigned)swarm->threads,
-                                  .context = swarm,
-                                  .run = run_swarm_seed,
-                                  .done = collect_swarm_seed,
-                                  .drop = free_swarm_item,
-                                  .replay = describe_swarm_seed };
-    weir_lab_jobs_run(&jobs);
+    swarm->runs.context = swarm;
+    swarm->runs.run = run_swarm_seed;
+    swarm->runs.done = collect_swarm_seed;
+    swarm->runs.drop = free_swarm_item;
+    swarm->runs.replay = describe_swarm_seed;
+    weir_lab_jobs_run(&swarm->runs);
     if (!swarm->json) {
         char takes[16], events[16];
         printf("seeds %" PRIu64 "..%" PRIu64 ": %" PRIu64 " of %" PRIu64
                " failed; %s requests, %s events\n",
-               swarm->first, swarm->last, swarm->failed,
-               swarm->last - swarm->first + 1,
+               swarm->runs.first, swarm->runs.last, swarm->failed,
+               swarm->runs.last - swarm->runs.first + 1,
                weir_cli_units((double)swarm->takes, takes),
                weir_cli_units((double)swarm->events, events));
     }
@@ -139,7 +137,7 @@ static int run_swarm(struct swarm *swarm)
 
 static int show_swarm(const struct swarm *swarm)
 {
-    for (uint64_t seed = swarm->first; seed <= swarm->last; seed++) {
+    for (uint64_t seed = swarm->runs.first; seed <= swarm->runs.last; seed++) {
         struct weir_scenario *scenario = weir_swarm_scenario(seed);
         char *text = weir_scenario_print(scenario);
         fputs(text, stdout);
@@ -151,19 +149,14 @@ static int show_swarm(const struct swarm *swarm)
 
 static int parse_swarm_numbers(struct swarm *swarm)
 {
-    int status = weir_lab_seeds_parse("--seeds", swarm->seeds, &swarm->first,
-                                      &swarm->last);
-    if (status == 0 && swarm->jobs)
-        status = weir_lab_count_parse("--jobs", swarm->jobs, WEIR_LAB_JOBS_MAX,
-                                      &swarm->threads);
-    if (status == 0 && swarm->until_event)
-        status = weir_lab_count_parse("--until-event", swarm->until_event,
-                                      INT64_MAX, &swarm->until);
+    int status =
+        weir_lab_jobs_parse(&swarm->runs, "--seeds", swarm->seeds, swarm->jobs,
+                            swarm->until_event, &swarm->until);
     if (status == 0 && (swarm->trace || swarm->until) &&
-        swarm->first != swarm->last)
+        swarm->runs.first != swarm->runs.last)
         status = weir_cli_fail("--trace and --until-event go with one seed: "
                                "--seeds %" PRIu64,
-                               swarm->first);
+                               swarm->runs.first);
     return status;
 }
 
