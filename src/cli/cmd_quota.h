@@ -21,8 +21,10 @@ int weir_cli_quota_promote(int argc, char **argv);
 int weir_cli_quota_discard(int argc, char **argv);
 
 /* A YAML file (or "-") as the body of an import: a new reference; NULL after
- * printing an error with its place. */
-json_t *weir_cli_quota_file(const char *path);
+ * printing an error with its place. 'envoy': it is a configuration of
+ * envoyproxy/ratelimit, whose limits are counted in the store 'exact' (NULL:
+ * none). */
+json_t *weir_cli_quota_file(const char *path, bool envoy, const char *exact);
 /* Prints the counts of an import ("created 1, changed 2, …"), and drops it. */
 void weir_cli_print_counts(const struct weir_cli *cli, json_t *answer);
 

@@ -220,18 +220,10 @@ static json_t *branch_object(struct forest *forest, size_t index,
     return object;
 }
 
-static void print_tree(struct forest *forest, size_t index, json_t *out)
+static int show_tree(struct forest *forest, const char *name, bool json)
 {
     /* Depth times the longest step ("│  " is five bytes). */
     char prefix[(2 * WEIR_DEPTH_MAX + 2) * 5];
-    if (out)
-        json_array_append_new(out, branch_object(forest, index, 0));
-    else
-        print_branch(forest, index, prefix, 0, 0);
-}
-
-static int show_tree(struct forest *forest, const char *name, bool json)
-{
     size_t top = NONE;
     if (name) {
         top = find_in_forest(forest, weir_text_of(name));
@@ -248,8 +240,12 @@ static int show_tree(struct forest *forest, const char *name, bool json)
         const struct entry *entry = &forest->entries[index];
         bool begins =
             name ? index == top : i >= forest->count || entry->parent == NONE;
-        if (begins && !entry->seen)
-            print_tree(forest, index, out);
+        if (!begins || entry->seen)
+            continue;
+        if (out)
+            json_array_append_new(out, branch_object(forest, index, 0));
+        else
+            print_branch(forest, index, prefix, 0, 0);
     }
     if (out)
         weir_cli_print_json(out);
@@ -640,9 +636,7 @@ static int read_envoy(struct weir_text text, const char *exact, json_t **out,
     return error;
 }
 
-/* 'envoy': a configuration of envoyproxy/ratelimit, and 'exact' for it. NULL
- * after printing an error with its place. */
-static json_t *file_object(const char *path, bool envoy, const char *exact)
+json_t *weir_cli_quota_file(const char *path, bool envoy, const char *exact)
 {
     size_t len;
     char *text = read_yaml_file(path, &len);
@@ -659,11 +653,6 @@ static json_t *file_object(const char *path, bool envoy, const char *exact)
         show_place(path, text, len, &diag);
     free(text);
     return body;
-}
-
-json_t *weir_cli_quota_file(const char *path)
-{
-    return file_object(path, false, NULL);
 }
 
 int weir_cli_quota_import(int argc, char **argv)
@@ -694,7 +683,7 @@ int weir_cli_quota_import(int argc, char **argv)
             "--from %s isn't known; there is --from envoy, the "
             "configuration of envoyproxy/ratelimit",
             from);
-    json_t *body = file_object(argv[at], from, exact);
+    json_t *body = weir_cli_quota_file(argv[at], from, exact);
     if (!body)
         return WEIR_EXIT_ERROR;
     int status = shadow ? send_shadow(&cli, argv[at], body)
