@@ -83,20 +83,8 @@ static const char pace_help[] =
     "Ctrl-C stops after the unit that is being written. Exit status 0: all\n"
     "was written, 1: stopped before the end, 2: an error. See weir-pace(1).\n";
 
-struct options {
-    struct weir_cli cli;
-    const char *rate, *by, *burst, *algorithm, *quota, *jobs, *state;
-    bool progress;
-    struct weir_pace_unit unit;
-    uint64_t burst_units;
-    char *text;                 /* owned: of a file of jobs */
-    struct weir_pace_job *list; /* owned */
-    size_t count;
-};
-
 struct progress {
-    bool on, bar;      /* 'bar': on a terminal, drawn over itself */
-    const char *quota; /* NULL: the rate is the jobs' */
+    bool on, bar; /* 'bar': on a terminal, drawn over itself */
     weir_instant start;
     weir_instant next; /* when to draw next */
     struct {
@@ -107,14 +95,19 @@ struct progress {
 };
 
 struct pace {
-    struct weir_pace_job *jobs;
+    struct weir_cli cli;
+    /* As typed; borrowed; NULL: not given. The state is written each
+     * SAVE_EVERY. */
+    const char *rate, *by, *burst_text, *algorithm, *quota, *jobs_file, *state;
+    struct weir_pace_unit unit;
+    uint64_t burst;
+    char *text;                 /* owned: of a file of jobs */
+    struct weir_pace_job *jobs; /* owned */
     size_t count;
     struct weir_pacer *pacer;    /* has these jobs, by index; or NULL: */
     struct weir_pace_gate *gate; /* for the only job */
     struct progress progress;
-    const char *state;      /* borrowed: the file of the state, written each
-                             * SAVE_EVERY; or NULL */
-    weir_instant save_next; /* when to write it next */
+    weir_instant save_next; /* when to write the state next */
     bool stopped;           /* by a signal */
     weir_duration late;     /* lost by late wake-ups that can't be made up for,
                              * all jobs together */
@@ -156,30 +149,30 @@ static int read_pace_rate(const char *where, const char *text,
     return 0;
 }
 
-static int read_pace_burst(struct options *options)
+static int read_pace_burst(struct pace *pace)
 {
     int status =
-        weir_cli_parse_units("--burst", options->burst, &options->burst_units);
+        weir_cli_parse_units("--burst", pace->burst_text, &pace->burst);
     if (status)
         return status;
-    if (options->burst_units < 1 || options->burst_units > WEIR_WEIGHT_MAX)
-        return weir_cli_fail("--burst %s: 1 unit to 4Gi", options->burst);
+    if (pace->burst < 1 || pace->burst > WEIR_WEIGHT_MAX)
+        return weir_cli_fail("--burst %s: 1 unit to 4Gi", pace->burst_text);
     return 0;
 }
 
 /* All checks of options that exclude each other. */
-static int check_pace_options(const struct options *options)
+static int check_pace_options(const struct pace *pace)
 {
-    int ways = !!options->rate + !!options->quota + !!options->jobs;
-    bool bucket = strcmp(options->algorithm, "token_bucket") == 0;
+    int ways = !!pace->rate + !!pace->quota + !!pace->jobs_file;
+    bool bucket = strcmp(pace->algorithm, "token_bucket") == 0;
     if (ways != 1)
         return weir_cli_fail("how fast? One of --rate, --quota and --jobs; "
                              "for example: weir pace --rate 1000/s");
-    if (options->quota && (!bucket || options->burst))
+    if (pace->quota && (!bucket || pace->burst_text))
         return weir_cli_fail("a quota has an algorithm and bursts of its own: "
                              "`weir quota set %s algorithm=… high_burst=…`",
-                             options->quota);
-    if (options->jobs && !bucket && strcmp(options->algorithm, "leaky_queue"))
+                             pace->quota);
+    if (pace->jobs_file && !bucket && strcmp(pace->algorithm, "leaky_queue"))
         return weir_cli_fail("with --jobs each goes by a token bucket");
     return 0;
 }
@@ -201,12 +194,12 @@ static char *cut_next_word(char **line)
     return at;
 }
 
-static int read_job(const struct options *options, char *line, unsigned number,
+static int read_job(const struct pace *pace, char *line, unsigned number,
                     struct weir_pace_job *out)
 {
     char where[PATH_MAX + 16];
     char *words[WORDS + 1] = { NULL };
-    snprintf(where, sizeof where, "%s:%u", options->jobs, number);
+    snprintf(where, sizeof where, "%s:%u", pace->jobs_file, number);
     size_t count = 0;
     while (count <= WORDS) {
         words[count] = cut_next_word(&line);
@@ -222,99 +215,98 @@ static int read_job(const struct options *options, char *line, unsigned number,
                                    .output = words[2],
                                    .in = -1,
                                    .out = -1,
-                                   .unit = options->unit };
+                                   .unit = pace->unit };
     return read_pace_rate(where, words[0], &out->rate);
 }
 
-static int check_job(const struct options *options, unsigned number)
+static int check_job(const struct pace *pace, unsigned number)
 {
-    const struct weir_pace_job *job = &options->list[options->count];
-    for (size_t i = 0; i < options->count; i++) {
-        if (strcmp(options->list[i].output, job->output) == 0)
-            return weir_cli_fail("%s:%u: another job writes %s", options->jobs,
-                                 number, job->output);
-        if (strcmp(options->list[i].input, job->input) != 0)
+    const struct weir_pace_job *job = &pace->jobs[pace->count];
+    for (size_t i = 0; i < pace->count; i++) {
+        if (strcmp(pace->jobs[i].output, job->output) == 0)
+            return weir_cli_fail("%s:%u: another job writes %s",
+                                 pace->jobs_file, number, job->output);
+        if (strcmp(pace->jobs[i].input, job->input) != 0)
             continue;
         if (strcmp(job->input, "-") == 0)
             return weir_cli_fail("%s:%u: another job reads -, which can be "
                                  "read only once",
-                                 options->jobs, number);
-        if (options->state)
+                                 pace->jobs_file, number);
+        if (pace->state)
             return weir_cli_fail("%s:%u: another job reads %s; with --state "
                                  "each input comes once",
-                                 options->jobs, number, job->input);
+                                 pace->jobs_file, number, job->input);
     }
     return 0;
 }
 
-static int read_jobs(struct options *options, FILE *file)
+static int read_jobs(struct pace *pace, FILE *file)
 {
     size_t used = 0;
-    options->text = malloc(LINE_BYTES_MAX * (JOBS_MAX + 1));
-    options->list = calloc(JOBS_MAX, sizeof *options->list);
-    if (!options->text || !options->list)
+    pace->text = malloc(LINE_BYTES_MAX * (JOBS_MAX + 1));
+    pace->jobs = calloc(JOBS_MAX, sizeof *pace->jobs);
+    if (!pace->text || !pace->jobs)
         return weir_cli_fail("%s", weir_strerror(WEIR_ENOMEM));
     for (unsigned number = 1;; number++) {
-        char *line = options->text + used;
+        char *line = pace->text + used;
         if (!fgets(line, LINE_BYTES_MAX, file))
             return 0;
         size_t len = strcspn(line, "\r\n");
         if (len + 1 == LINE_BYTES_MAX)
             return weir_cli_fail("%s:%u: a line that long is no job",
-                                 options->jobs, number);
+                                 pace->jobs_file, number);
         line[len] = '\0';
         size_t blanks = strspn(line, " \t");
         if (!line[blanks] || line[blanks] == '#')
             continue;
-        if (options->count == JOBS_MAX)
+        if (pace->count == JOBS_MAX)
             return weir_cli_fail("%s: more than %d jobs; run another "
                                  "`weir pace` for the rest",
-                                 options->jobs, JOBS_MAX);
-        int status =
-            read_job(options, line, number, &options->list[options->count]);
-        status = status ? status : check_job(options, number);
+                                 pace->jobs_file, JOBS_MAX);
+        int status = read_job(pace, line, number, &pace->jobs[pace->count]);
+        status = status ? status : check_job(pace, number);
         if (status)
             return status;
-        options->count++;
+        pace->count++;
         used += len + 1;
     }
 }
 
-static int make_jobs(struct options *options)
+static int make_jobs(struct pace *pace)
 {
-    if (options->jobs) {
-        FILE *file = fopen(options->jobs, "re");
+    if (pace->jobs_file) {
+        FILE *file = fopen(pace->jobs_file, "re");
         if (!file)
-            return weir_cli_fail("%s: can't be read", options->jobs);
-        int status = read_jobs(options, file);
+            return weir_cli_fail("%s: can't be read", pace->jobs_file);
+        int status = read_jobs(pace, file);
         fclose(file);
-        if (status == 0 && options->count == 0)
-            status = weir_cli_fail("%s: no job in it", options->jobs);
+        if (status == 0 && pace->count == 0)
+            status = weir_cli_fail("%s: no job in it", pace->jobs_file);
         return status;
     }
-    options->list = calloc(1, sizeof *options->list);
-    if (!options->list)
+    pace->jobs = calloc(1, sizeof *pace->jobs);
+    if (!pace->jobs)
         return weir_cli_fail("%s", weir_strerror(WEIR_ENOMEM));
-    options->count = 1;
-    options->list[0] = (struct weir_pace_job){
-        .input = "-", .output = "-", .in = -1, .out = -1, .unit = options->unit
+    pace->count = 1;
+    pace->jobs[0] = (struct weir_pace_job){
+        .input = "-", .output = "-", .in = -1, .out = -1, .unit = pace->unit
     };
-    return options->rate
-               ? read_pace_rate("--rate", options->rate, &options->list[0].rate)
+    return pace->rate
+               ? read_pace_rate("--rate", pace->rate, &pace->jobs[0].rate)
                : 0;
 }
 
 /* ---- The gate ---- */
 
-static int use_pacer(const struct options *options, struct pace *pace)
+static int use_pacer(struct pace *pace)
 {
     weir_instant now = weir_clock_now();
-    pace->pacer = weir_pacer_new((uint32_t)options->count);
-    for (size_t i = 0; pace->pacer && i < options->count; i++) {
-        const struct weir_limit *rate = &options->list[i].rate;
+    pace->pacer = weir_pacer_new((uint32_t)pace->count);
+    for (size_t i = 0; pace->pacer && i < pace->count; i++) {
+        const struct weir_limit *rate = &pace->jobs[i].rate;
         struct weir_pacer_job job = { .units = rate->units,
                                       .per = rate->per,
-                                      .burst = options->burst_units,
+                                      .burst = pace->burst,
                                       .quantum = QUANTUM,
                                       .lag = WEIR_PACE_LAG };
         uint32_t number;
@@ -326,34 +318,33 @@ static int use_pacer(const struct options *options, struct pace *pace)
 
 /* There is no option for max_entries, so it is set to fit the rate. Bytes go in
  * chunks, far fewer than max_entries. */
-static int size_log(const struct options *options, struct weir_quota *quota)
+static int size_log(const struct pace *pace, struct weir_quota *quota)
 {
     uint64_t units = quota->limit.units;
     bool many = units > WEIR_ENTRIES_MAX;
     if (quota->algorithm != WEIR_SLIDING_LOG)
         return 0;
-    if (many && options->unit.by != WEIR_PACE_BYTE)
+    if (many && pace->unit.by != WEIR_PACE_BYTE)
         return weir_cli_fail("--algorithm sliding_log remembers each unit of "
                              "its window, %d at most, and %s is more; "
                              "sliding_window counts them",
-                             WEIR_ENTRIES_MAX, options->rate);
+                             WEIR_ENTRIES_MAX, pace->rate);
     quota->max_entries = many ? WEIR_ENTRIES_MAX : (uint32_t)units;
     return 0;
 }
 
-static int use_algorithm(const struct options *options,
-                         struct weir_pace_gate *gate)
+static int use_algorithm(const struct pace *pace, struct weir_pace_gate *gate)
 {
     struct weir_quota quota;
     struct weir_diag diag = { 0 };
     weir_quota_init(&quota);
     quota.name = WEIR_TEXT("pace");
     quota.sharing = WEIR_LOCAL;
-    quota.limit = options->list[0].rate;
+    quota.limit = pace->jobs[0].rate;
     if (weir_quota_set(&quota, WEIR_TEXT("algorithm"),
-                       weir_text_of(options->algorithm), &diag) < 0)
+                       weir_text_of(pace->algorithm), &diag) < 0)
         return weir_cli_fail("--algorithm: %s", diag.text);
-    int status = size_log(options, &quota);
+    int status = size_log(pace, &quota);
     if (status)
         return status;
     if (weir_quota_check(&quota, &diag) < 0)
@@ -369,25 +360,24 @@ static int use_algorithm(const struct options *options,
     case WEIR_TOKEN_BUCKETS:
     case WEIR_PERMITS:
         return weir_cli_fail("--algorithm %s paces nothing; use token_bucket",
-                             options->algorithm);
+                             pace->algorithm);
     }
-    if (options->burst)
+    if (pace->burst_text)
         return weir_cli_fail("--burst is a bucket's; a window lets all its "
                              "units go at once");
-    return weir_pace_gate_algorithm(gate, &quota, &options->unit);
+    return weir_pace_gate_algorithm(gate, &quota, &pace->unit);
 }
 
-static int choose_way(const struct options *options, struct pace *pace,
-                      struct weir_pace_gate *gate)
+static int choose_way(struct pace *pace, struct weir_pace_gate *gate)
 {
-    bool paced = strcmp(options->algorithm, "token_bucket") == 0 ||
-                 strcmp(options->algorithm, "leaky_queue") == 0;
-    if (!options->quota && paced)
-        return use_pacer(options, pace);
+    bool paced = strcmp(pace->algorithm, "token_bucket") == 0 ||
+                 strcmp(pace->algorithm, "leaky_queue") == 0;
+    if (!pace->quota && paced)
+        return use_pacer(pace);
     pace->gate = gate;
-    return options->quota ? weir_pace_gate_quota(gate, &options->cli,
-                                                 options->quota, &options->unit)
-                          : use_algorithm(options, gate);
+    return pace->quota ? weir_pace_gate_quota(gate, &pace->cli, pace->quota,
+                                              &pace->unit)
+                       : use_algorithm(pace, gate);
 }
 
 /* ---- The progress ---- */
@@ -476,7 +466,7 @@ static void put_bar(FILE *line, const struct sum *sum)
 static void compose(struct pace *pace, char *buf, weir_instant now)
 {
     char done[16], went[16], set[16] = "quota";
-    const char *quota = pace->progress.quota;
+    const char *quota = pace->quota;
     struct sum sum = add_up(pace->jobs, pace->count);
     double rate = rate_now(&pace->progress, sum.units, now);
     FILE *line = fmemopen(buf, PROGRESS_MAX, "w");
@@ -771,35 +761,32 @@ static int check_state(const char *path)
     return 0;
 }
 
-static int open_jobs(struct options *options)
+static int open_jobs(struct pace *pace)
 {
-    bool again = options->state && access(options->state, F_OK) == 0;
-    int status = options->state ? check_state(options->state) : 0;
-    status = status ? status
-                    : weir_pace_jobs_open(options->list, options->count, again);
-    if (status || !options->state)
+    bool again = pace->state && access(pace->state, F_OK) == 0;
+    int status = pace->state ? check_state(pace->state) : 0;
+    status =
+        status ? status : weir_pace_jobs_open(pace->jobs, pace->count, again);
+    if (status || !pace->state)
         return status;
-    return weir_pace_state_resume(options->state, options->list,
-                                  options->count);
+    return weir_pace_state_resume(pace->state, pace->jobs, pace->count);
 }
 
-static const char *state_note(const struct options *options, char *buf,
-                              size_t size)
+static const char *state_note(const struct pace *pace, char *buf, size_t size)
 {
-    if (!options->state)
+    if (!pace->state)
         return "";
     snprintf(buf, size, "; the same command goes on from there (%s)",
-             options->state);
+             pace->state);
     return buf;
 }
 
-static void print_pace_end(const struct options *options, const struct sum *sum,
-                           const struct pace *pace)
+static void print_pace_end(const struct pace *pace, const struct sum *sum)
 {
     char note[512];
     weir_duration took = weir_clock_now() - pace->progress.start;
     bool whole = !sum->closed && !pace->stopped;
-    if (options->cli.json)
+    if (pace->cli.json)
         fprintf(stderr,
                 "{\"units\": %" PRIu64 ", \"bytes\": %" PRIu64
                 ", \"seconds\": %.3f, \"waited_s\": %.3f, "
@@ -811,86 +798,78 @@ static void print_pace_end(const struct options *options, const struct sum *sum,
         fprintf(stderr, "weir: %s after %" PRIu64 " %s, %" PRIu64 " bytes%s\n",
                 sum->closed ? "the reader has gone" : "stopped", sum->units,
                 noun(pace->jobs), sum->bytes,
-                state_note(options, note, sizeof note));
+                state_note(pace, note, sizeof note));
 }
 
 /* The state exists if and only if part of the input isn't written yet. */
-static int end_pace(const struct options *options, const struct pace *pace)
+static int end_pace(const struct pace *pace)
 {
     struct sum sum = add_up(pace->jobs, pace->count);
     int status = 0;
     bool whole = !sum.closed && !sum.failed && !pace->stopped;
-    if (options->state && whole)
-        unlink(options->state);
-    else if (options->state)
-        status = weir_pace_state_save(options->state, options->list,
-                                      options->count, true);
-    print_pace_end(options, &sum, pace);
+    if (pace->state && whole)
+        unlink(pace->state);
+    else if (pace->state)
+        status =
+            weir_pace_state_save(pace->state, pace->jobs, pace->count, true);
+    print_pace_end(pace, &sum);
     if (status || sum.failed)
         return WEIR_EXIT_ERROR;
     return whole ? WEIR_EXIT_OK : WEIR_EXIT_LIMITED;
 }
 
-static int run_pace(struct options *options)
+static int run_pace(struct pace *pace)
 {
     struct weir_pace_gate gate = { 0 };
-    struct pace pace = {
-        .jobs = options->list,
-        .count = options->count,
-        .state = options->state,
-        .progress = { .on = options->progress,
-                      .quota = options->quota,
-                      .bar = isatty(STDERR_FILENO) },
-    };
-    int status = choose_way(options, &pace, &gate);
-    status = status ? status : open_jobs(options);
+    int status = choose_way(pace, &gate);
+    status = status ? status : open_jobs(pace);
     if (status == 0) {
-        pace.progress.start = weir_clock_now();
-        status = run_until_end(&pace);
-        end_progress(&pace);
-        status = status ? status : end_pace(options, &pace);
+        pace->progress.bar = isatty(STDERR_FILENO);
+        pace->progress.start = weir_clock_now();
+        status = run_until_end(pace);
+        end_progress(pace);
+        status = status ? status : end_pace(pace);
     }
-    for (size_t i = 0; i < options->count; i++)
-        weir_pace_job_close(&options->list[i]);
+    for (size_t i = 0; i < pace->count; i++)
+        weir_pace_job_close(&pace->jobs[i]);
     weir_pace_gate_fini(&gate, weir_clock_now());
-    weir_pacer_free(pace.pacer);
+    weir_pacer_free(pace->pacer);
     return status;
 }
 
-static int prepare_pace(struct options *options)
+static int prepare_pace(struct pace *pace)
 {
-    options->by = options->by ? options->by : "line";
-    int status = read_pace_unit(options->by, &options->unit);
-    status = status ? status : check_pace_options(options);
-    options->burst_units = 1;
-    if (status == 0 && options->burst)
-        status = read_pace_burst(options);
-    return status ? status : make_jobs(options);
+    int status = read_pace_unit(pace->by, &pace->unit);
+    status = status ? status : check_pace_options(pace);
+    pace->burst = 1;
+    if (status == 0 && pace->burst_text)
+        status = read_pace_burst(pace);
+    return status ? status : make_jobs(pace);
 }
 
 int weir_cli_pace(int argc, char **argv)
 {
-    struct options options = { .algorithm = "token_bucket" };
+    struct pace pace = { .by = "line", .algorithm = "token_bucket" };
     const struct weir_cli_option known[] = {
-        { .name = "rate", .letter = 'r', .value = &options.rate },
-        { .name = "by", .value = &options.by },
-        { .name = "burst", .value = &options.burst },
-        { .name = "algorithm", .value = &options.algorithm },
-        { .name = "quota", .value = &options.quota },
-        { .name = "jobs", .value = &options.jobs },
-        { .name = "state", .value = &options.state },
-        { .name = "progress", .letter = 'p', .flag = &options.progress },
+        { .name = "rate", .letter = 'r', .value = &pace.rate },
+        { .name = "by", .value = &pace.by },
+        { .name = "burst", .value = &pace.burst_text },
+        { .name = "algorithm", .value = &pace.algorithm },
+        { .name = "quota", .value = &pace.quota },
+        { .name = "jobs", .value = &pace.jobs_file },
+        { .name = "state", .value = &pace.state },
+        { .name = "progress", .letter = 'p', .flag = &pace.progress.on },
     };
-    int at = weir_cli_parse(&options.cli, pace_help, known,
-                            WEIR_COUNT_OF(known), argc, argv);
+    int at = weir_cli_parse(&pace.cli, pace_help, known, WEIR_COUNT_OF(known),
+                            argc, argv);
     if (at < 0)
         return weir_cli_parsed(at);
     if (at < argc)
         return weir_cli_fail(
             "only standard input is paced: weir pace --rate … < %s", argv[at]);
-    int status = prepare_pace(&options);
-    status = status ? status : run_pace(&options);
-    free(options.list);
-    free(options.text);
+    int status = prepare_pace(&pace);
+    status = status ? status : run_pace(&pace);
+    free(pace.jobs);
+    free(pace.text);
     return status;
 }

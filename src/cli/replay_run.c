@@ -167,6 +167,7 @@ struct replay_table {
     uint32_t slots, stripe;
     weir_instant zones_until; /* when a zone's offset changes */
 };
+
 struct zones {
     int64_t at, until; /* seconds since 1970 */
 };
