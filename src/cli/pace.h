@@ -104,9 +104,6 @@ void weir_pace_job_write(struct weir_pace_job *job);
 void weir_pace_job_stop(struct weir_pace_job *job);
 /* Takes back granted bytes that aren't written, but for the first 'keep'. */
 void weir_pace_job_drop(struct weir_pace_job *job, size_t keep);
-/* Units written: the granted ones, but for those that drop() would take
- * back. */
-uint64_t weir_pace_job_written(const struct weir_pace_job *job);
 
 /* Skips the input that a state file names as written. 0 (also without such a
  * file), or an exit status after printing the error. */

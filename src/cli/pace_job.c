@@ -346,11 +346,6 @@ void weir_pace_job_drop(struct weir_pace_job *job, size_t keep)
     job->granted = keep;
 }
 
-uint64_t weir_pace_job_written(const struct weir_pace_job *job)
-{
-    return job->units - units_behind(job, 0);
-}
-
 void weir_pace_job_stop(struct weir_pace_job *job)
 {
     if (is_between(job)) {
@@ -437,10 +432,12 @@ int weir_pace_state_save(const char *path, const struct weir_pace_job *jobs,
         return weir_cli_fail("%s: %s", spare, strerror(errno));
     fputs(MAGIC, file);
     for (size_t i = 0; i < count; i++) {
+        const struct weir_pace_job *job = &jobs[i];
         char sum[HEX_BYTES];
-        write_sum(&jobs[i], sum);
-        fprintf(file, "%" PRIu64 " %" PRIu64 " %s %s\n", jobs[i].bytes,
-                weir_pace_job_written(&jobs[i]), sum, jobs[i].input);
+        write_sum(job, sum);
+        /* Without the units that are granted and not written. */
+        fprintf(file, "%" PRIu64 " %" PRIu64 " %s %s\n", job->bytes,
+                job->units - units_behind(job, 0), sum, job->input);
     }
     bool written = fflush(file) == 0 && (!durable || fsync(fileno(file)) == 0);
     written = fclose(file) == 0 && written;
