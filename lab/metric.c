@@ -240,45 +240,6 @@ static double last_sample(const struct view *view, size_t offset)
 
 /* ---- The table ---- */
 
-const char *const weir_metric_sentences[WEIR_METRIC_COUNT] = {
-    [WEIR_METRIC_OFFERED_MEAN] =
-        "offered per second over the limit, mean over bins",
-    [WEIR_METRIC_PASSED_MEAN] =
-        "passed per second over the limit, mean over bins",
-    [WEIR_METRIC_PASSED_SD] =
-        "the same, standard deviation of the bins in the window",
-    [WEIR_METRIC_PASSED_MIN] = "the same, lowest bin",
-    [WEIR_METRIC_PASSED_MAX] = "the same, highest bin",
-    [WEIR_METRIC_PERIOD_S] =
-        "seconds from one rise of the passing rate over its mean to the next",
-    [WEIR_METRIC_REFUSED_SHARE] = "limited over offered",
-    [WEIR_METRIC_MAX_FILL_OVER_HIGH] =
-        "most by which what the fleet let through, in one bucket, stood above "
-        "high_burst, in seconds of the limit; not below 0",
-    [WEIR_METRIC_ONSET_EXCESS] =
-        "passed beyond what the ideal limiter passed, in seconds of the limit",
-    [WEIR_METRIC_ECHO] = "limited, in seconds of the limit",
-    [WEIR_METRIC_ECHO_S] =
-        "seconds from the window's start to the last limited one",
-    [WEIR_METRIC_IDEAL_MEAN] =
-        "passed_mean of one bucket that sees all requests at once",
-    [WEIR_METRIC_IDEAL_SD] = "passed_sd of that bucket",
-    [WEIR_METRIC_IDEAL_ECHO] = "echo of that bucket",
-    [WEIR_METRIC_REPORTS] = "reports per second and root link that is up",
-    [WEIR_METRIC_MESSAGES] =
-        "messages, both ways, per second and root link that is up",
-    [WEIR_METRIC_BYTES] =
-        "bytes, both ways, per second and root link that is up",
-    [WEIR_METRIC_DIVERGENCE] =
-        "mean distance of a limiter's fill from the true one, in seconds of "
-        "the limit",
-    [WEIR_METRIC_WAITING_BYTES] =
-        "most bytes that waited before any node, since the start",
-    [WEIR_METRIC_UNSEEN_SHARE] =
-        "most of the stated bound of use unseen that was used, since the "
-        "start; 1: all of it",
-};
-
 #define OF_FLEET(member) offsetof(struct weir_fleet_sample, member)
 
 /* 'by_member' gets the offset of a sample's member. */

@@ -100,9 +100,6 @@ void weir_result_free(struct weir_result *result);
 
 /* ---- metric.c: measures from the series ---- */
 
-/* The definition of each metric in one sentence, by enum weir_metric. */
-extern const char *const weir_metric_sentences[WEIR_METRIC_COUNT];
-
 /* NaN: unknown (no such quota, no whole bin in the window, no limit). */
 double weir_metric_of(const struct weir_scenario *scenario,
                       const struct weir_result *result,

@@ -237,13 +237,11 @@ static void test_claims_are_of_their_variant(void **state)
     free(result.measures);
 }
 
-static void test_every_metric_has_its_sentence(void **state)
+static void test_every_metric_is_computed(void **state)
 {
     (void)state;
-    for (int i = 0; i < WEIR_METRIC_COUNT; i++) {
-        assert_non_null(weir_metric_sentences[i]);
+    for (int i = 0; i < WEIR_METRIC_COUNT; i++)
         over((enum weir_metric)i, 0, 0);
-    }
 }
 
 int main(void)
@@ -259,7 +257,7 @@ int main(void)
         cmocka_unit_test_setup(test_a_run_that_stopped_has_less, set_up),
         cmocka_unit_test_setup(test_comparisons, set_up),
         cmocka_unit_test_setup(test_claims_are_of_their_variant, set_up),
-        cmocka_unit_test_setup(test_every_metric_has_its_sentence, set_up),
+        cmocka_unit_test_setup(test_every_metric_is_computed, set_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
