@@ -35,7 +35,9 @@ static int ask(const struct weir_credentials *credentials, const char *name,
                const char *authorization, struct weir_identity *out)
 {
     struct weir_diag diag = { 0 };
-    int error = weir_credentials_find(credentials, &name, name ? 1 : 0,
+    struct weir_tls_peer peer = { .count = 1 };
+    snprintf(peer.name[0], sizeof peer.name[0], "%s", name ? name : "");
+    int error = weir_credentials_find(credentials, name ? &peer : NULL,
                                       weir_text_of(authorization), out, &diag);
     assert_true(error == 0 || diag.text[0] != '\0');
     assert_null(strstr(diag.text, TOKEN));
@@ -130,10 +132,12 @@ static void certificates_show_names(void **state)
     assert_stranger(c, "payments-\n", "");
 
     /* The first clean name is the identity, whichever name gives the roles. */
-    const char *names[] = { "bad\x01name", "host-9", "payments-9", "eu-9" };
+    const struct weir_tls_peer peer = {
+        .count = 4, .name = { "bad\x01name", "host-9", "payments-9", "eu-9" }
+    };
     struct weir_identity identity;
     assert_int_equal(
-        weir_credentials_find(c, names, 4, WEIR_TEXT(""), &identity, NULL), 0);
+        weir_credentials_find(c, &peer, WEIR_TEXT(""), &identity, NULL), 0);
     assert_string_equal(identity.name, "host-9");
     assert_int_equal(identity.roles, WEIR_ROLE_TAKE | WEIR_ROLE_ROOT);
     weir_credentials_free(&c);

@@ -63,13 +63,9 @@ int weir_authorization_identify(struct weir_authorization *authorizer,
                                 struct weir_identity *out,
                                 struct weir_diag *diag, weir_instant now)
 {
-    const char *names[WEIR_TLS_NAMES_MAX];
-    size_t count = caller->names ? caller->names->count : 0;
-    for (size_t i = 0; i < count; i++)
-        names[i] = caller->names->name[i];
     struct weir_diag why = { 0 };
     int error =
-        weir_credentials_find(authorizer->credentials, names, count,
+        weir_credentials_find(authorizer->credentials, caller->names,
                               weir_text_of(caller->authorization), out, &why);
     if (error == 0)
         return 0;

@@ -563,12 +563,12 @@ static void set_identity_name(struct weir_identity *identity,
 
 /* Skips a name that isn't clean text, because it would go to the log. 0 or
  * WEIR_ETOOBIG. */
-static int add_names(const struct set *set, const char *const *names,
-                     size_t name_count, struct weir_identity *identity)
+static int add_names(const struct set *set, const struct weir_tls_peer *peer,
+                     struct weir_identity *identity)
 {
     int error = 0;
-    for (size_t i = 0; i < name_count && error == 0; i++) {
-        struct weir_text name = weir_text_of(names[i]);
+    for (size_t i = 0; peer && i < peer->count && error == 0; i++) {
+        struct weir_text name = weir_text_of(peer->name[i]);
         if (weir_name_check(name, NULL) < 0)
             continue;
         error = add_grants_of(set, name, identity);
@@ -586,7 +586,7 @@ static int refuse_globs(struct weir_diag *diag)
 }
 
 int weir_credentials_find(const struct weir_credentials *credentials,
-                          const char *const *names, size_t name_count,
+                          const struct weir_tls_peer *peer,
                           struct weir_text authorization,
                           struct weir_identity *out, struct weir_diag *diag)
 {
@@ -599,7 +599,7 @@ int weir_credentials_find(const struct weir_credentials *credentials,
         return 0;
     }
     const struct set *set = &credentials->set;
-    if (add_names(set, names, name_count, &identity) < 0)
+    if (add_names(set, peer, &identity) < 0)
         return refuse_globs(diag);
     if (authorization.len > 0) {
         struct weir_text token;
@@ -615,7 +615,7 @@ int weir_credentials_find(const struct weir_credentials *credentials,
     }
     if (identity.roles == 0)
         return weir_diag_set(diag, WEIR_ECREDENTIAL,
-                             name_count > 0
+                             peer && peer->count > 0
                                  ? "the certificate's names aren't among this "
                                    "root's credentials"
                                  : "this root wants a credential: a client "

@@ -33,6 +33,7 @@
 #define WEIR_CREDENTIALS_H
 
 #include "core/quota/name_set.h"
+#include "io/tls.h"
 
 #define WEIR_CREDENTIALS_MAX 10000 /* lines with a credential */
 #define WEIR_CREDENTIALS_BYTES_MAX (4u << 20)
@@ -81,7 +82,7 @@ bool weir_credentials_is_changed(const struct weir_credentials *credentials);
 int weir_credentials_reload(struct weir_credentials *credentials,
                             struct weir_diag *diag);
 
-/* Identifies a client by 'names' (of its verified certificate; may be none) and
+/* Identifies a client by 'peer' (its verified certificate; NULL: none) and
  * 'authorization' (the header, "Bearer …"; empty: none). The roles of both add
  * up; 'name' is the token's, else the certificate's first. 0, or
  * WEIR_ECREDENTIAL: it showed nothing, or nothing known; or a token that isn't
@@ -89,7 +90,7 @@ int weir_credentials_reload(struct weir_credentials *credentials,
  * fit are more than a name set holds. 'credentials' NULL: no credentials are in
  * force, every client may do all. */
 int weir_credentials_find(const struct weir_credentials *credentials,
-                          const char *const *names, size_t name_count,
+                          const struct weir_tls_peer *peer,
                           struct weir_text authorization,
                           struct weir_identity *out, struct weir_diag *diag);
 /* 0, or WEIR_EDENIED with 'diag' naming the missing role. */

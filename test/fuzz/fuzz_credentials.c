@@ -17,19 +17,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void ask(const struct weir_credentials *credentials,
                 struct weir_text shown)
 {
-    char names[NAMES][WEIR_IDENTITY_MAX + 1] = { { 0 } };
-    const char *list[NAMES];
+    struct weir_tls_peer peer = { .count = NAMES };
     size_t each = shown.len / NAMES;
     for (size_t i = 0; i < NAMES; i++) {
-        size_t len = each < WEIR_IDENTITY_MAX ? each : WEIR_IDENTITY_MAX;
+        size_t most = sizeof peer.name[i] - 1;
+        size_t len = each < most ? each : most;
         if (len > 0)
-            memcpy(names[i], shown.p + i * each, len);
-        list[i] = names[i];
+            memcpy(peer.name[i], shown.p + i * each, len);
     }
     struct weir_identity identity;
     struct weir_diag diag = { 0 };
-    int error = weir_credentials_find(credentials, list, NAMES, shown,
-                                      &identity, &diag);
+    int error =
+        weir_credentials_find(credentials, &peer, shown, &identity, &diag);
     if (error < 0) {
         weir_assert((error == WEIR_ECREDENTIAL || error == WEIR_ETOOBIG) &&
                     diag.text[0] != '\0');
