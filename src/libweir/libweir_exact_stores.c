@@ -138,17 +138,6 @@ static void finish_job(struct weir_exact_root *root, uint32_t index, int error,
 
 /* ---- The callers' side ---- */
 
-static void fill_job(struct job *job, struct weir_text key,
-                     const struct weir_algorithm_ask *ask, weir_instant until)
-{
-    weir_assert(key.len <= sizeof(job->name));
-    job->state = JOB_QUEUED;
-    job->ask = *ask;
-    job->until = until;
-    job->name_len = (uint8_t)key.len;
-    memcpy(job->name, key.p, key.len);
-}
-
 /* Under the mutex. */
 static void wait_for_job(struct weir_exact_root *root, struct job *job)
 {
@@ -170,7 +159,12 @@ static int step_root(struct weir *weir, struct weir_text key,
         return WEIR_EFULL;
     }
     struct job *job = &root->job[index];
-    fill_job(job, key, ask, weir_clock_now() + deadline);
+    weir_assert(key.len <= sizeof(job->name));
+    job->state = JOB_QUEUED;
+    job->ask = *ask;
+    job->until = weir_clock_now() + deadline;
+    job->name_len = (uint8_t)key.len;
+    memcpy(job->name, key.p, key.len);
     /* Earlier queued jobs have kicked it already. */
     if (enqueue_job(root, index))
         weir_pump_kick(weir);

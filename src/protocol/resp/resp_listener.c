@@ -25,16 +25,6 @@ struct weir_resp_listener {
     char out[OUT_SIZE];
 };
 
-static void begin_session(struct weir_resp_listener *listener,
-                          struct weir_conn *conn,
-                          struct weir_resp_session *session, weir_instant now)
-{
-    weir_assert(session->id == 0 && !session->known);
-    session->id = ++listener->met;
-    session->protocol = 2;
-    weir_resp_meet(listener->host, conn, session, now);
-}
-
 static void write_replies(struct weir_conn *conn, struct weir_resp_out *out)
 {
     /* No reply is longer than WEIR_RESP_REPLY_MAX. */
@@ -49,8 +39,12 @@ static size_t on_commands(void *context, struct weir_conn *conn,
 {
     struct weir_resp_listener *listener = context;
     struct weir_resp_session *session = weir_conn_state(conn);
-    if (session->id == 0)
-        begin_session(listener, conn, session, now);
+    if (session->id == 0) {
+        weir_assert(!session->known);
+        session->id = ++listener->met;
+        session->protocol = 2;
+        weir_resp_meet(listener->host, conn, session, now);
+    }
     struct weir_resp_out out = { .p = listener->out, .size = OUT_SIZE };
     struct weir_resp_call call = { .host = listener->host,
                                    .throttle = listener->throttle,

@@ -512,11 +512,9 @@ const struct weir_listen_address *weir_rls_listener_address(
 
 static void doubt_calls(void *context, struct weir_conn *conn)
 {
-    (void)context;
     struct visit *visit = weir_conn_state(conn);
     visit->doubted = visit->newest;
-    if (visit->listed)
-        weir_conn_wake(conn);
+    wake_visit(context, conn);
 }
 
 void weir_rls_listener_recheck(struct weir_rls_listener *listener)
