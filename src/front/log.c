@@ -182,6 +182,7 @@ static bool allow_line(struct weir_log *log, enum weir_log_kind kind,
     if (limit->used_up - now > (burst - 1) * every)
         return false;
     limit->used_up += every;
+    weir_assert(limit->used_up - now <= burst * every);
     return true;
 }
 

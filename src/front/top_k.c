@@ -160,6 +160,7 @@ size_t weir_top_k(const struct weir_usages *usages,
 {
     struct weir_busy_choice choice = { .query = *query, .out = out };
     weir_top_k_of_all(usages, &choice, 1, now);
+    weir_assert(choice.count <= query->max && choice.count <= choice.used);
     *out_used = choice.used;
     return choice.count;
 }

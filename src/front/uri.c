@@ -52,6 +52,7 @@ int weir_uri_decode(struct weir_text text, bool query, char *buf, size_t size)
         }
         buf[len++] = c;
     }
+    weir_assert(len <= size && len <= text.len);
     return (int)len;
 }
 
@@ -78,6 +79,7 @@ int weir_uri_encode(struct weir_text text, char *buf, size_t size)
         buf[len++] = digits[c >> 4];
         buf[len++] = digits[c & 15];
     }
+    weir_assert(len <= size && len >= text.len);
     return (int)len;
 }
 

@@ -242,7 +242,7 @@ static void take_recent_sample(struct weir_views *views, struct kept *kept,
     kept->next = (kept->next + 1) % SAMPLES;
     if (kept->count < SAMPLES)
         kept->count++;
-    weir_assert(kept->next < SAMPLES);
+    weir_assert(kept->next < SAMPLES && kept->count <= SAMPLES);
 }
 
 /* The name's samples, the oldest first, into 'out' of SAMPLES. */

@@ -102,6 +102,7 @@ bool weir_event_next(struct weir *weir, struct weir_event *out)
         queue->first = (queue->first + 1) % WEIR_EVENT_QUEUE_MAX;
         queue->count--;
         push_lost_event(queue);
+        weir_assert(queue->lost == 0); /* there was room to report it */
     }
     if (queue->count == 0)
         set_events_readable(queue, false);

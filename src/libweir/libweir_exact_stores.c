@@ -86,6 +86,7 @@ static bool claim_job(struct weir_exact_root *root, uint32_t *out_index)
 {
     if (root->free != 0) {
         *out_index = root->free - 1;
+        weir_assert(root->job[*out_index].state == JOB_FREE);
         root->free = root->job[*out_index].next;
         return true;
     }

@@ -64,6 +64,7 @@ static void publish_status(struct weir *weir)
         weir->link[i].seen.epoch = weir_limiter_root_epoch(limiter, i);
     /* Relaxed: a decision beside it goes by the number before. */
     weir_store_relaxed(&weir->fleet, weir_limiter_fleet(limiter));
+    weir_assert(weir->status.roots_up <= weir->link_count);
     bool ready = weir_limiter_ready(limiter);
     bool synced = weir->sync_done != weir->sync_begun && ready &&
                   weir->status.roots_up > 0 && weir_limiter_settled(limiter);

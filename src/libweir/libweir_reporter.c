@@ -132,6 +132,7 @@ static int join_table(struct weir *weir)
     int error = weir_block_join(weir->block, weir->roots_hash, &weir->process);
     if (error < 0)
         return error;
+    weir_assert(weir->process > 0 && weir->process < WEIR_BLOCK_LAST);
     /* Processes that were killed may have left no live one to reap them. */
     weir_block_reap(weir->block, weir->process);
     weir->reporter = false;

@@ -89,6 +89,7 @@ int weir_protocol_check(const struct weir_protocol_host *host,
                         const struct weir_protocol_request *ask,
                         struct weir_diag *diag, weir_instant now)
 {
+    weir_assert(ask->taker);
     if (weir_name_is_shadow(ask->name))
         return weir_diag_put(diag, WEIR_ENAME,
                              "a name that begins with "

@@ -276,6 +276,7 @@ int weir_throttle_decide(struct weir_throttle *throttle,
     }
     if (changes && cell)
         cell->tat = tat;
+    weir_assert(t->counts.keys <= t->made && t->made <= t->counts.keys_max);
     if (!ask->probe)
         *(reply.limited ? &t->counts.limited : &t->counts.passed) += 1;
     *out = reply;

@@ -313,6 +313,7 @@ static bool on_call_begun(void *context, struct weir_h2 *h2, int32_t stream,
     struct weir_protocol_taker taker = weir_protocol_any_taker;
     int kind = listed_kind(path);
     bool decides = strcmp(path, WEIR_RLS_SHOULD_RATE_LIMIT) == 0;
+    weir_assert(visit->doubted <= visit->newest);
     visit->newest = stream; /* the ids of a peer's streams always rise */
     if (kind < 0 && !decides)
         return false;
