@@ -202,9 +202,21 @@ static void test_strange_errors_have_a_text_too(void **state)
     assert_non_null(weir_strerror(INT32_MAX));
 }
 
+static void test_an_error_has_a_sentence(void **state)
+{
+    (void)state;
+    struct weir_diag diag = { .text = "before" };
+    assert_int_equal(weir_diag_put(&diag, WEIR_EFULL, "no seat"), WEIR_EFULL);
+    assert_string_equal(diag.text, "no seat");
+    assert_int_equal(weir_diag_put(&diag, WEIR_ENOMEM, NULL), WEIR_ENOMEM);
+    assert_string_equal(diag.text, weir_strerror(WEIR_ENOMEM));
+    assert_int_equal(weir_diag_put(NULL, WEIR_ENOMEM, NULL), WEIR_ENOMEM);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_an_error_has_a_sentence),
         cmocka_unit_test(test_texts_compare_as_bytes),
         cmocka_unit_test(test_diag_joins_its_pieces),
         cmocka_unit_test(test_diag_may_be_absent),
