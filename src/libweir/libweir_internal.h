@@ -235,9 +235,9 @@ void weir_stripes_forked(struct weir *weir);
 /* A name without quota passes. 'weir' and 'reply' may be NULL. */
 enum weir_verdict weir_decide_unknown(struct weir *weir,
                                       struct weir_reply *reply);
-/* Repeats a request on the shadow set; only the sync uses the result. 'name': of
- * a request by a name that has no slot of its own in the live set; NULL: 'ref'
- * is its slot. 'outcome' is the live set's; returned with a kick. */
+/* Repeats a request on the shadow set; only the sync uses the result. 'name':
+ * of a request by a name that has no slot of its own in the live set; NULL:
+ * 'ref' is its slot. 'outcome' is the live set's; returned with a kick. */
 unsigned weir_decide_shadow(struct weir *weir, struct weir_ref ref,
                             const struct weir_text *name,
                             const struct weir_algorithm_ask *ask,

@@ -48,8 +48,8 @@ static void begin_walk(const struct weir_table *t, struct walk *walk,
         };
 }
 
-/* Notes the parts beside its bucket that decide link i. A link that is off isn't charged, and
- * in-flight counters change by enters and leaves alone. */
+/* Notes the parts beside its bucket that decide link i. A link that is off
+ * isn't charged, and in-flight counters change by enters and leaves alone. */
 static void note_flags(struct walk *walk, uint32_t i, uint32_t flags,
                        const struct weir_algorithm_ask *ask)
 {

@@ -142,9 +142,9 @@ void weir_walk_undo(struct weir_table *t, struct walk *walk,
                     const struct weir_algorithm_ask *ask);
 
 /* ---- The kinds; 'i' is the index of a link of the walk ---- */
-/* A commit returns 0, WEIR_OUTCOME_LIMITED (the link refuses, and leaves nothing
- * to undo) or OUTCOME_MOVED. An explanation fills 'used' and 'remaining', and
- * for walk->refuser also 'never' and 'retry_after'. */
+/* A commit returns 0, WEIR_OUTCOME_LIMITED (the link refuses, and leaves
+ * nothing to undo) or OUTCOME_MOVED. An explanation fills 'used' and
+ * 'remaining', and for walk->refuser also 'never' and 'retry_after'. */
 
 /* link_bucket.c */
 bool weir_link_bucket_judge(struct weir_table *t, struct walk *walk, uint32_t i,
