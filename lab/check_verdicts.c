@@ -28,24 +28,24 @@ struct ruling {
     double chance;   /* of a random refusal */
 };
 
-static struct ruling by_fill(const struct look *look, int64_t fill,
+static struct ruling by_fill(const struct slot_read *read, int64_t fill,
                              uint64_t weight)
 {
-    if (fill + (int64_t)(weight << look->leak.frac) > look->high)
+    if (fill + (int64_t)(weight << read->leak.frac) > read->high)
         return (struct ruling){ .never = true };
-    int64_t above = fill - (look->high - look->band);
+    int64_t above = fill - (read->high - read->band);
     if (above <= 0)
         return (struct ruling){ 0 };
     return (struct ruling){ .may = true,
-                            .chance = (double)above / (double)look->band };
+                            .chance = (double)above / (double)read->band };
 }
 
 static struct ruling by_flags(const struct weir_table *table, uint32_t slot,
-                              const struct look *look)
+                              const struct slot_read *read)
 {
-    if (look->flags & META_PASS)
+    if (read->flags & META_PASS)
         return (struct ruling){ 0 };
-    if (look->flags & META_LIMIT)
+    if (read->flags & META_LIMIT)
         return (struct ruling){ .never = true };
     double chance = weir_cold(table, slot)->hold / 255.0;
     return (struct ruling){ .never = chance >= 1,
@@ -55,46 +55,46 @@ static struct ruling by_flags(const struct weir_table *table, uint32_t slot,
 
 /* 'charged': units that this take has added to the link. */
 static struct ruling rule_link(const struct weir_table *table, uint32_t slot,
-                               const struct look *look, uint64_t weight,
+                               const struct slot_read *read, uint64_t weight,
                                int64_t charged)
 {
-    if (look->flags & (META_OFF | META_SHADOW))
+    if (read->flags & (META_OFF | META_SHADOW))
         return (struct ruling){ 0 };
-    if (look->flags & META_STALE)
-        return by_flags(table, slot, look);
-    if (look->high == WEIR_SCALED_MAX)
+    if (read->flags & META_STALE)
+        return by_flags(table, slot, read);
+    if (read->high == WEIR_SCALED_MAX)
         return (struct ruling){ 0 };
-    int64_t count = (int64_t)look->count - charged;
+    int64_t count = (int64_t)read->count - charged;
     if (count - (int64_t)weir_hot(table, slot)->stop >= 0)
         return (struct ruling){ .never = true };
-    int64_t fill = look->fill - (int64_t)((uint64_t)charged << look->leak.frac);
-    return by_fill(look, fill > 0 ? fill : 0, weight);
+    int64_t fill = read->fill - (int64_t)((uint64_t)charged << read->leak.frac);
+    return by_fill(read, fill > 0 ? fill : 0, weight);
 }
 
 static void fail_verdict(struct weir_check *check, uint32_t limiter,
                          const struct weir_table *table, uint32_t slot,
-                         const struct look *look, const char *what)
+                         const struct slot_read *read, const char *what)
 {
     char name[WEIR_NAME_MAX + 1] = "";
     weir_table_name(table, slot, name);
-    double one = (double)((uint64_t)1 << look->leak.frac);
+    double one = (double)((uint64_t)1 << read->leak.frac);
     weir_check_fail(
         check, NAME,
         "limiter%u %s \"%s\" (fill %.3f, low %.3f, high %.3f, count "
         "%llu, stop %llu)",
-        limiter + 1, what, name, (double)look->fill / one,
-        (double)(look->high - look->band) / one, (double)look->high / one,
-        (unsigned long long)look->count,
+        limiter + 1, what, name, (double)read->fill / one,
+        (double)(read->high - read->band) / one, (double)read->high / one,
+        (unsigned long long)read->count,
         (unsigned long long)weir_hot(table, slot)->stop);
 }
 
 /* Whether a pass charged the link the right number of units. */
-static bool rightly_charged(const struct look *look, int64_t charged,
+static bool rightly_charged(const struct slot_read *read, int64_t charged,
                             uint64_t weight)
 {
-    if (look->flags & META_OFF)
+    if (read->flags & META_OFF)
         return charged == 0;
-    if ((look->flags & META_SHADOW) && charged == 0)
+    if ((read->flags & META_SHADOW) && charged == 0)
         return true;
     return charged == (int64_t)weight;
 }
@@ -121,26 +121,26 @@ void weir_check_verdict(struct weir_check *check, uint32_t limiter,
     struct ruling worst = { 0 };
     uint32_t slot = ref.slot;
     for (uint32_t i = 0; i < WEIR_DEPTH_MAX && slot != WEIR_SLOT_NONE; i++) {
-        struct look look;
-        weir_slot_read(table, slot, elapsed, &look);
+        struct slot_read read;
+        weir_slot_read(table, slot, elapsed, &read);
         int64_t units = limited ? 0 : charged->units[i];
         if (limited &&
-            weir_check_slot_of(check, limiter, slot)->count != look.count)
-            fail_verdict(check, limiter, table, slot, &look,
+            weir_check_slot_of(check, limiter, slot)->count != read.count)
+            fail_verdict(check, limiter, table, slot, &read,
                          "refused, and charged");
-        if (!limited && !rightly_charged(&look, units, weight))
-            fail_verdict(check, limiter, table, slot, &look,
+        if (!limited && !rightly_charged(&read, units, weight))
+            fail_verdict(check, limiter, table, slot, &read,
                          "passed, and didn't charge its weight to");
-        struct ruling ruling = rule_link(table, slot, &look, weight, units);
+        struct ruling ruling = rule_link(table, slot, &read, weight, units);
         if (ruling.never && !limited)
-            fail_verdict(check, limiter, table, slot, &look,
+            fail_verdict(check, limiter, table, slot, &read,
                          "passed without room in");
         worst.never |= ruling.never;
         worst.may |= ruling.may;
         worst.chance = fmax(worst.chance, ruling.chance);
         if (limited && !worst.never && !worst.may &&
             weir_parent(weir_hot(table, slot)) == WEIR_SLOT_NONE)
-            fail_verdict(check, limiter, table, slot, &look,
+            fail_verdict(check, limiter, table, slot, &read,
                          "refused with room in");
         slot = weir_parent(weir_hot(table, slot));
     }

@@ -42,7 +42,7 @@ static struct weir_table *table_in_use(void)
     made_put(t, &quota, MADE_AT);
     weir_table_drop(t, WEIR_TEXT("gone"), MADE_AT);
     assert_compare(t->free_head, !=, WEIR_SLOT_NONE);
-    assert_compare(t->metered, >, 0);
+    assert_compare(t->rules_made, >, 0);
     return t;
 }
 
@@ -61,7 +61,7 @@ static void test_planted_violations_are_found(void **state)
     uint32_t low = slot_of(t, "top/low");
     uint32_t user = slot_of(t, "user/7");
     uint32_t window = slot_of(t, "window");
-    struct metering *rule =
+    struct bucket_rule *rule =
         weir_area(t, (uint32_t)weir_bucket_state(t, window)->where - 1);
     const struct planted planted[] = {
         PLANTED(t->live),

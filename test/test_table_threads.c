@@ -325,13 +325,13 @@ static void *read_the_fill(void *arg)
     struct taker *taker = arg;
     struct stage *stage = taker->stage;
     while (weir_load(&stage->running) > 0) {
-        struct look look;
-        weir_slot_read(stage->table, stage->leaf[0].slot, 0, &look);
-        bool slow = look.high == (int64_t)(edits[0].burst << look.leak.frac);
-        bool fast = look.high == (int64_t)(edits[1].burst << look.leak.frac);
+        struct slot_read read;
+        weir_slot_read(stage->table, stage->leaf[0].slot, 0, &read);
+        bool slow = read.high == (int64_t)(edits[0].burst << read.leak.frac);
+        bool fast = read.high == (int64_t)(edits[1].burst << read.leak.frac);
         bool right =
-            (slow || fast) && look.fill >> look.leak.frac == SLOW_FILL &&
-            (look.leak.frac == WEIR_FRAC_MAX) == slow && look.band == 0;
+            (slow || fast) && read.fill >> read.leak.frac == SLOW_FILL &&
+            (read.leak.frac == WEIR_FRAC_MAX) == slow && read.band == 0;
         if (!right)
             weir_fetch_add(&stage->wrong, 1);
     }
@@ -381,10 +381,10 @@ static void kill_writer(struct weir_table *t, uint32_t slot,
     t->spare_seq++;
     if (step == BEFORE_CAS)
         return;
-    struct look look;
-    weir_slot_read(t, slot, 0, &look);
-    int64_t fill = weir_rescale(look.fill, look.leak.frac, bucket->leak.frac);
-    uint64_t scaled = (uint64_t)fill - (look.count << bucket->leak.frac);
+    struct slot_read read;
+    weir_slot_read(t, slot, 0, &read);
+    int64_t fill = weir_rescale(read.fill, read.leak.frac, bucket->leak.frac);
+    uint64_t scaled = (uint64_t)fill - (read.count << bucket->leak.frac);
     hot->base = scaled << 1 | 1;
     if (step == AFTER_CAS)
         return;
@@ -413,10 +413,10 @@ static void test_a_killed_writer_leaves_a_sound_slot(void **state)
         kill_writer(t, ref.slot, &bucket, (enum killed)step);
         uint64_t high = step >= AFTER_CAS ? 2000 : 1000;
         /* Readers and takers go on, with one edit or the other. */
-        struct look look;
-        weir_slot_read(t, ref.slot, 0, &look);
-        assert_true(look.fill >> look.leak.frac == SLOW_FILL);
-        assert_true(look.high == (int64_t)(high << look.leak.frac));
+        struct slot_read read;
+        weir_slot_read(t, ref.slot, 0, &read);
+        assert_true(read.fill >> read.leak.frac == SLOW_FILL);
+        assert_true(read.high == (int64_t)(high << read.leak.frac));
         unsigned outcome =
             weir_table_take(t, 0, ref, high - SLOW_FILL + 1, NULL, MADE_AT);
         assert_true(outcome & WEIR_OUTCOME_LIMITED);
@@ -428,10 +428,10 @@ static void test_a_killed_writer_leaves_a_sound_slot(void **state)
         else
             made_put(t, &other, MADE_AT);
         weir_table_set_stale(t, false, MADE_AT);
-        weir_slot_read(t, ref.slot, 0, &look);
+        weir_slot_read(t, ref.slot, 0, &read);
         assert_false(weir_hot(t, ref.slot)->base & 1);
-        assert_true(look.fill >> look.leak.frac == (int64_t)high);
-        assert_true(look.high == (int64_t)(high << look.leak.frac));
+        assert_true(read.fill >> read.leak.frac == (int64_t)high);
+        assert_true(read.high == (int64_t)(high << read.leak.frac));
         made_put(t, &quota, MADE_AT);
         made_audit(t);
         free(t);

@@ -130,9 +130,9 @@ static void sleep_till_due(struct weir *weir, weir_instant now)
 /* Prepares zones and stores of new quotas before their first decision. */
 static void prepare_quotas(struct weir *weir, weir_instant now)
 {
-    uint32_t metered = weir_table_metered(weir->table);
-    bool anew = metered != weir->prepared;
-    weir->prepared = metered;
+    uint32_t rules_made = weir_table_rules_made(weir->table);
+    bool anew = rules_made != weir->prepared;
+    weir->prepared = rules_made;
     weir_zones_follow(weir, anew, now);
     if (anew)
         weir_exact_book_prepare(weir);

@@ -78,7 +78,7 @@ static __attribute__((noinline)) uint32_t find_mine(struct weir *weir)
 {
     /* A bucket state's lock may be a former thread's, and is broken meanwhile:
      * then no thread decides before that is done. */
-    if (weir->block || weir_table_metered(weir->table) > 0)
+    if (weir->block || weir_table_rules_made(weir->table) > 0)
         weir_own_ensure(weir);
     else
         weir_own_try(weir);

@@ -2,7 +2,7 @@
  * algorithm/algorithm.h - one decision of any algorithm, on a state of fixed
  * size.
  *
- * A bucket state ("meter") has a rule (the quota's numbers) and a state (some
+ * A bucket state has a rule (the quota's numbers) and a state (some
  * words; the rule determines how many). One step makes one request of the state
  * and updates it. The same step decides in a process's own table (sharing:
  * local), in a root's memory, and in a store that replaces the value by

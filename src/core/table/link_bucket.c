@@ -35,90 +35,90 @@ static bool stale_passes(struct weir_table *t, struct walk *walk, uint32_t slot,
     return walk_chance(t, walk) >> 32 >= (uint64_t)hold * 0x1010101u;
 }
 
-static int64_t filled(const struct look *look)
+static int64_t filled(const struct slot_read *read)
 {
-    return look->fill > 0 ? look->fill : 0;
+    return read->fill > 0 ? read->fill : 0;
 }
 
 static bool is_stopped(const struct weir_table *t, uint32_t slot,
-                       const struct look *look)
+                       const struct slot_read *read)
 {
     uint64_t stop = weir_load_relaxed(&weir_hot(t, slot)->stop);
-    return (int64_t)(look->count - stop) >= 0;
+    return (int64_t)(read->count - stop) >= 0;
 }
 
 /* How far the weight would go beyond 'high', scaled. */
-static int64_t excess(const struct look *look,
+static int64_t excess(const struct slot_read *read,
                       const struct weir_algorithm_ask *ask)
 {
-    return filled(look) + (int64_t)(ask->weight << look->leak.frac) -
-           look->high;
+    return filled(read) + (int64_t)(ask->weight << read->leak.frac) -
+           read->high;
 }
 
 /* Whether the weight is above the burst itself. */
-static bool never_fits(const struct look *look,
+static bool never_fits(const struct slot_read *read,
                        const struct weir_algorithm_ask *ask)
 {
-    return (int64_t)(ask->weight << look->leak.frac) > look->high;
+    return (int64_t)(ask->weight << read->leak.frac) > read->high;
 }
 
 bool weir_link_bucket_judge(struct weir_table *t, struct walk *walk, uint32_t i,
-                            const struct look *look,
+                            const struct slot_read *read,
                             const struct weir_algorithm_ask *ask)
 {
-    if (WEIR_UNLIKELY(look->flags & META_STALE))
-        return stale_passes(t, walk, walk->slot[i], look->flags);
+    if (WEIR_UNLIKELY(read->flags & META_STALE))
+        return stale_passes(t, walk, walk->slot[i], read->flags);
     /* Before the stop, which may still belong to the previous limit. */
-    if (weir_slot_read_is_endless(look))
+    if (weir_slot_read_is_endless(read))
         return true;
-    if (is_stopped(t, walk->slot[i], look))
+    if (is_stopped(t, walk->slot[i], read))
         return false;
-    if (excess(look, ask) > 0)
+    if (excess(read, ask) > 0)
         return false;
-    int64_t low = look->high - look->band;
-    return WEIR_LIKELY(filled(look) <= low) ||
-           !weir_band_refuses(look->fill, low, look->band,
+    int64_t low = read->high - read->band;
+    return WEIR_LIKELY(filled(read) <= low) ||
+           !weir_band_refuses(read->fill, low, read->band,
                               walk_chance(t, walk));
 }
 
 /* The part of the weight that fits below the bound of debt. */
-static uint64_t below_debt(const struct look *look,
+static uint64_t below_debt(const struct slot_read *read,
                            const struct weir_algorithm_ask *ask)
 {
-    if (weir_slot_read_is_endless(look))
+    if (weir_slot_read_is_endless(read))
         return ask->weight;
-    int64_t debt = (int64_t)(WEIR_DEBT_MAX << look->leak.frac);
-    int64_t high = look->high > 0 ? look->high : 0;
-    int64_t fill = filled(look);
+    int64_t debt = (int64_t)(WEIR_DEBT_MAX << read->leak.frac);
+    int64_t high = read->high > 0 ? read->high : 0;
+    int64_t fill = filled(read);
     if (fill >= high + debt)
         return 0;
-    uint64_t room = (uint64_t)(high + debt - fill) >> look->leak.frac;
+    uint64_t room = (uint64_t)(high + debt - fill) >> read->leak.frac;
     return ask->weight < room ? ask->weight : room;
 }
 
-static weir_duration wait_for_bucket(const struct look *look,
+static weir_duration wait_for_bucket(const struct slot_read *read,
                                      const struct weir_algorithm_ask *ask)
 {
-    if ((look->flags & (META_OFF | META_SHADOW | META_PASS)) ||
-        weir_slot_read_is_endless(look))
+    if ((read->flags & (META_OFF | META_SHADOW | META_PASS)) ||
+        weir_slot_read_is_endless(read))
         return 0;
-    if ((look->flags & META_LIMIT) || never_fits(look, ask) ||
-        below_debt(look, ask) < ask->weight)
+    if ((read->flags & META_LIMIT) || never_fits(read, ask) ||
+        below_debt(read, ask) < ask->weight)
         return WEIR_NEVER;
-    int64_t over = excess(look, ask);
-    if ((look->flags & META_INFLIGHT) && over > 0)
+    int64_t over = excess(read, ask);
+    if ((read->flags & META_INFLIGHT) && over > 0)
         return WEIR_NEVER; /* it is unknown when a permit leaves */
-    return weir_leak_time(look->leak, over);
+    return weir_leak_time(read->leak, over);
 }
 
 weir_duration weir_link_bucket_wait(const struct weir_table *t,
                                     const struct walk *walk, uint32_t i,
-                                    const struct look *look,
+                                    const struct slot_read *read,
                                     const struct weir_algorithm_ask *ask)
 {
-    weir_duration wait = wait_for_bucket(look, ask);
+    weir_duration wait = wait_for_bucket(read, ask);
     bool stopped =
-        !weir_slot_read_is_endless(look) && is_stopped(t, walk->slot[i], look);
+        !weir_slot_read_is_endless(read) && is_stopped(t, walk->slot[i], read);
     return stopped && wait < STOP_RETRY ? STOP_RETRY : wait;
 }
 
@@ -126,13 +126,13 @@ weir_duration weir_link_bucket_wait(const struct weir_table *t,
 
 /* A unit that is only partly in the bucket is given back whole: the lift
  * removes the part below empty again. */
-static uint64_t above_empty(const struct look *look,
+static uint64_t above_empty(const struct slot_read *read,
                             const struct weir_algorithm_ask *ask)
 {
-    if (look->fill <= 0)
+    if (read->fill <= 0)
         return 0;
-    uint64_t one = (uint64_t)1 << look->leak.frac;
-    uint64_t in = ((uint64_t)look->fill + one - 1) >> look->leak.frac;
+    uint64_t one = (uint64_t)1 << read->leak.frac;
+    uint64_t in = ((uint64_t)read->fill + one - 1) >> read->leak.frac;
     return ask->weight < in ? ask->weight : in;
 }
 
@@ -140,13 +140,13 @@ static uint64_t above_empty(const struct look *look,
 static uint64_t units_of(const struct weir_table *t, const struct walk *walk,
                          uint32_t slot, const struct weir_algorithm_ask *ask)
 {
-    struct look look;
+    struct slot_read read;
     if (WEIR_LIKELY(ask->op == WEIR_ALGORITHM_TAKE ||
                     ask->op == WEIR_ALGORITHM_RESERVE))
         return ask->weight;
-    weir_slot_read(t, slot, walk->elapsed, &look);
-    return ask->op == WEIR_ALGORITHM_CHARGE ? below_debt(&look, ask)
-                                            : 0 - above_empty(&look, ask);
+    weir_slot_read(t, slot, walk->elapsed, &read);
+    return ask->op == WEIR_ALGORITHM_CHARGE ? below_debt(&read, ask)
+                                            : 0 - above_empty(&read, ask);
 }
 
 unsigned weir_link_bucket_commit(struct weir_table *t, struct walk *walk,
@@ -180,38 +180,38 @@ void weir_link_bucket_undo(struct weir_table *t, struct walk *walk, uint32_t i)
 
 /* The time until the link would certainly let the weight pass. */
 static weir_duration retry_after(const struct weir_table *t, uint32_t slot,
-                                 const struct look *look,
+                                 const struct slot_read *read,
                                  const struct weir_algorithm_ask *ask)
 {
-    if (look->flags & META_STALE)
+    if (read->flags & META_STALE)
         return HOLD_RETRY;
-    if (look->flags & META_INFLIGHT)
+    if (read->flags & META_INFLIGHT)
         return STOP_RETRY;
-    int64_t to_low = filled(look) - (look->high - look->band);
-    int64_t over = excess(look, ask);
+    int64_t to_low = filled(read) - (read->high - read->band);
+    int64_t over = excess(read, ask);
     weir_duration wait =
-        weir_leak_time(look->leak, to_low > over ? to_low : over);
-    weir_duration least = is_stopped(t, slot, look) ? STOP_RETRY : 1;
+        weir_leak_time(read->leak, to_low > over ? to_low : over);
+    weir_duration least = is_stopped(t, slot, read) ? STOP_RETRY : 1;
     return wait < least ? least : wait;
 }
 
 void weir_link_bucket_explain(const struct weir_table *t,
                               const struct walk *walk, uint32_t i,
-                              const struct look *look,
+                              const struct slot_read *read,
                               const struct weir_algorithm_ask *ask,
                               struct weir_algorithm_answer *out)
 {
-    unsigned frac = look->leak.frac;
-    int64_t fill = filled(look);
-    bool endless = weir_slot_read_is_endless(look);
-    int64_t room = look->high > fill ? look->high - fill : 0;
+    unsigned frac = read->leak.frac;
+    int64_t fill = filled(read);
+    bool endless = weir_slot_read_is_endless(read);
+    int64_t room = read->high > fill ? read->high - fill : 0;
     *out = (struct weir_algorithm_answer){
         .used = fill >> frac,
         .remaining = endless ? UINT64_MAX : (uint64_t)room >> frac,
     };
     if (i == walk->refuser) {
-        out->never = !(look->flags & META_STALE) && never_fits(look, ask);
-        out->retry_after = retry_after(t, walk->slot[i], look, ask);
+        out->never = !(read->flags & META_STALE) && never_fits(read, ask);
+        out->retry_after = retry_after(t, walk->slot[i], read, ask);
     } else if (endless) {
         out->used = 0;
     }

@@ -160,7 +160,7 @@ void weir_table_count_refused(struct weir_table *t, uint32_t stripe,
 
 /* ---- Requests to a store ---- */
 
-static bool away_locked(const struct metering *of, struct weir_away *out)
+static bool away_locked(const struct bucket_rule *of, struct weir_away *out)
 {
     if (!of || of->store_len == 0)
         return false;
@@ -179,7 +179,7 @@ static bool away_locked(const struct metering *of, struct weir_away *out)
 bool weir_table_away_record(struct weir_table *t, uint32_t stripe,
                             uint32_t slot, struct weir_away *out)
 {
-    const struct metering *of = weir_bucket_state_lock(t, slot, stripe);
+    const struct bucket_rule *of = weir_bucket_state_lock(t, slot, stripe);
     bool away = away_locked(of, out);
     weir_bucket_state_unlock(t, slot);
     if (away)
@@ -245,8 +245,8 @@ static void carry_shared(const struct weir_algorithm_rule *whole,
     memcpy(state + 1, words, bytes);
 }
 
-static void step_shared_locked(const struct metering *of, struct shared *state,
-                               uint32_t limiters,
+static void step_shared_locked(const struct bucket_rule *of,
+                               struct shared *state, uint32_t limiters,
                                const struct weir_algorithm_ask *ask,
                                struct weir_algorithm_answer *out,
                                weir_instant now)
@@ -272,7 +272,7 @@ bool weir_table_step_shared(struct weir_table *t,
 {
     weir_assert(link < charge_record->links);
     uint32_t slot = charge_record->slot[link];
-    const struct metering *of =
+    const struct bucket_rule *of =
         weir_bucket_state_lock(t, slot, charge_record->stripe);
     struct shared *state = weir_bucket_state_state(t, slot);
     bool can =

@@ -119,13 +119,13 @@ static void note_link(struct weir_permit_record *record, uint32_t slot)
 /* A slot that only counts lets everything pass, and so does one with a stale
  * flag: it was judged before. */
 static struct bounds bounds_of(const struct weir_table *t, uint32_t slot,
-                               const struct look *look)
+                               const struct slot_read *read)
 {
     uint64_t stop = weir_load_relaxed(&weir_hot(t, slot)->stop);
-    bool counts = weir_slot_read_is_endless(look) || (look->flags & META_STALE);
+    bool counts = weir_slot_read_is_endless(read) || (read->flags & META_STALE);
     if (counts)
-        return (struct bounds){ INT64_MAX, look->count + WEIR_COUNT_FAR };
-    return (struct bounds){ look->high, stop };
+        return (struct bounds){ INT64_MAX, read->count + WEIR_COUNT_FAR };
+    return (struct bounds){ read->high, stop };
 }
 
 /* In a shared table: the process's part of the units in flight. Written before
@@ -178,18 +178,18 @@ static __attribute__((noinline)) enum way way_past(
 
 /* False: the quota refuses. */
 bool weir_link_inflight_enter(struct weir_table *t, uint32_t slot,
-                              const struct look *look,
+                              const struct slot_read *read,
                               struct weir_permit_record *record,
                               const struct weir_turn *turn, unsigned *out_kick,
                               weir_instant now)
 {
-    struct bounds bounds = bounds_of(t, slot, look);
+    struct bounds bounds = bounds_of(t, slot, read);
     uint64_t in_flight;
     uint32_t lanes = weir_load(&weir_inflight(t, slot)->lanes);
     enum way way = OPEN;
     if (WEIR_UNLIKELY(lanes != 0))
         way = way_past(t, slot, lanes, record, turn);
-    bool guarded = (look->flags & META_ADAPTIVE) && record->gate_slot == 0;
+    bool guarded = (read->flags & META_ADAPTIVE) && record->gate_slot == 0;
     if (way == SHUT ||
         (guarded && !weir_slot_admit(t, slot, record, way == SURE, now)))
         return false;
@@ -216,13 +216,13 @@ unsigned weir_link_inflight_commit(struct weir_table *t, struct walk *walk,
                                    uint32_t i,
                                    const struct weir_algorithm_ask *ask)
 {
-    struct look look;
+    struct slot_read read;
     uint32_t slot = walk->slot[i];
     bool fits = true;
     weir_audit(i < walk->links && (walk->inflights >> i & 1));
     if (walk->record) {
-        weir_slot_read(t, slot, walk->elapsed, &look);
-        fits = weir_link_inflight_enter(t, slot, &look, walk->record,
+        weir_slot_read(t, slot, walk->elapsed, &read);
+        fits = weir_link_inflight_enter(t, slot, &read, walk->record,
                                         walk->turn, &walk->kick, walk->now);
     } else if ((walk->adaptive >> i & 1) && !walk->gated &&
                weir_slot_gate(t, slot)) {

@@ -18,14 +18,14 @@ bool weir_link_leased_commit(struct weir_table *t, uint32_t slot,
                              uint64_t weight)
 {
     struct hot *hot = weir_hot(t, slot);
-    struct look look;
+    struct slot_read read;
     if (weir_table_leasing(t, slot) == WEIR_LEASING_NONE)
         return true;
     /* Sequentially consistent: the limit's switch ends by swapping 'base', and
      * 'in_flight' is read after it. */
     (void)weir_load(&hot->base);
-    weir_slot_read(t, slot, 0, &look);
-    if (!weir_slot_read_is_endless(&look) && look.fill > look.high)
+    weir_slot_read(t, slot, 0, &read);
+    if (!weir_slot_read_is_endless(&read) && read.fill > read.high)
         return false;
     /* Relaxed: only a sum. */
     weir_fetch_add(&hot->count, weight);
@@ -35,12 +35,12 @@ bool weir_link_leased_commit(struct weir_table *t, uint32_t slot,
 bool weir_link_leased_fits_again(const struct weir_table *t, uint32_t slot,
                                  uint64_t before, uint64_t left)
 {
-    struct look look;
+    struct slot_read read;
     weir_audit(left <= before);
     if (weir_table_leasing(t, slot) == WEIR_LEASING_NONE)
         return false;
-    weir_slot_read(t, slot, 0, &look);
-    return (int64_t)before > look.high && (int64_t)left <= look.high;
+    weir_slot_read(t, slot, 0, &read);
+    return (int64_t)before > read.high && (int64_t)left <= read.high;
 }
 
 /* The grant may soon be larger: no weight is too heavy for ever. */

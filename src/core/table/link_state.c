@@ -24,7 +24,8 @@ static bool step_state(struct weir_table *t, struct walk *walk, uint32_t i,
 {
     uint64_t words[WEIR_BUCKETS_MAX];
     uint32_t slot = walk->slot[i];
-    const struct metering *of = weir_bucket_state_lock(t, slot, walk->stripe);
+    const struct bucket_rule *of =
+        weir_bucket_state_lock(t, slot, walk->stripe);
     void *state = weir_bucket_state_state(t, slot);
     uint32_t serial = weir_bucket_state_serial(t, slot);
     bool some = state && of->store_len == 0 &&

@@ -50,7 +50,7 @@ static void audit_slot(struct weir_table *t, uint32_t slot)
     weir_assert((weir_hot(t, slot)->generation & 1) == !free);
     if (!free)
         audit_live(t, slot);
-    if (!t->metered)
+    if (!t->rules_made)
         return;
     uint32_t own, rule, refs;
     weir_bucket_state_look(t, slot, &own, &rule, &refs);
@@ -144,7 +144,7 @@ static void audit_sums(const struct weir_table *t, uint32_t *children)
 static void audit_area(const struct weir_table *t)
 {
     uint32_t units = 0;
-    for (uint32_t slot = 0; t->metered && slot < t->used; slot++) {
+    for (uint32_t slot = 0; t->rules_made && slot < t->used; slot++) {
         uint32_t own, rule, refs;
         weir_bucket_state_look(t, slot, &own, &rule, &refs);
         units += own;

@@ -62,7 +62,8 @@ static void bucket_state_unlock(struct bucket_state *m)
 
 /* ---- Rule and state ---- */
 
-static struct metering *metering_of(const struct weir_table *t, uint64_t where)
+static struct bucket_rule *bucket_rule_of(const struct weir_table *t,
+                                          uint64_t where)
 {
     uint32_t unit = (uint32_t)where;
     return unit ? weir_area(t, unit - 1) : NULL;
@@ -81,14 +82,14 @@ static uint64_t where_of(uint32_t rule, uint32_t state)
     return above << 32 | (rule + 1);
 }
 
-static size_t metering_bytes(const struct metering *of)
+static size_t bucket_rule_bytes(const struct bucket_rule *of)
 {
     return sizeof(*of) + of->store_len + of->zone_len;
 }
 
 /* Under a store's decision a state is needed at most for when the store is
  * away. */
-static size_t state_bytes(const struct metering *of)
+static size_t state_bytes(const struct bucket_rule *of)
 {
     if (of->store_len == 0)
         return weir_algorithm_size(&of->rule);
@@ -100,7 +101,7 @@ static size_t state_bytes(const struct metering *of)
 
 /* The rule in force now: in 'spare', if it differs from the stored one. */
 static const struct weir_algorithm_rule *rule_in_force(
-    const struct metering *of, struct weir_algorithm_rule *spare)
+    const struct bucket_rule *of, struct weir_algorithm_rule *spare)
 {
     if (of->zone_len == 0)
         return &of->rule;
@@ -121,16 +122,16 @@ weir_instant weir_bucket_state_now(const struct weir_table *t,
                       : weir_load_relaxed(&t->wall));
 }
 
-static void metering_release(struct weir_table *t, uint64_t where)
+static void bucket_rule_release(struct weir_table *t, uint64_t where)
 {
     weir_assert(where != 0);
-    struct metering *of = metering_of(t, where);
+    struct bucket_rule *of = bucket_rule_of(t, where);
     if (where >> 32)
         weir_area_give(t, (uint32_t)(where >> 32) - 1, state_bytes(of));
     weir_assert(of->refs > 0);
     of->refs--;
     if (of->refs == 0)
-        weir_area_give(t, (uint32_t)where - 1, metering_bytes(of));
+        weir_area_give(t, (uint32_t)where - 1, bucket_rule_bytes(of));
 }
 
 /* ---- From a quota ---- */
@@ -230,7 +231,7 @@ static void zone_learn(struct weir_table *t, struct weir_text name,
 /* A rule to be made, and its texts. */
 struct wanted {
     struct weir_text store, zone;
-    struct metering head; /* without them */
+    struct bucket_rule head; /* without them */
 };
 
 static void wanted_of(struct weir_table *t, const struct weir_quota *quota,
@@ -251,27 +252,29 @@ static void wanted_of(struct weir_table *t, const struct weir_quota *quota,
     weir_assert(out->store.len <= WEIR_STORE_MAX);
 }
 
-static bool is_as_wanted(const struct metering *of, const struct wanted *wanted)
+static bool is_as_wanted(const struct bucket_rule *of,
+                         const struct wanted *wanted)
 {
-    const struct metering *head = &wanted->head;
+    const struct bucket_rule *head = &wanted->head;
     return of && rule_equal(&of->rule, &head->rule) &&
            of->deadline == head->deadline && of->on_stale == head->on_stale &&
            text_is(wanted->store, of->text, of->store_len) &&
            text_is(wanted->zone, of->text + of->store_len, of->zone_len);
 }
 
-static uint32_t metering_make(struct weir_table *t, const struct wanted *wanted)
+static uint32_t bucket_rule_make(struct weir_table *t,
+                                 const struct wanted *wanted)
 {
     weir_assert(weir_table_is_locked(t));
     weir_assert(wanted->head.refs == 0);
-    uint32_t unit = weir_area_take(t, metering_bytes(&wanted->head));
+    uint32_t unit = weir_area_take(t, bucket_rule_bytes(&wanted->head));
     if (unit == AREA_NONE)
         return AREA_NONE;
-    uint32_t made = t->metered + 1;
+    uint32_t made = t->rules_made + 1;
     /* Relaxed: read by the sync, which makes rules, and by a child of fork(),
      * in which no other thread runs. After a wrap it isn't "none". */
-    weir_store_relaxed(&t->metered, made > 0 ? made : 1);
-    struct metering *of = weir_area(t, unit);
+    weir_store_relaxed(&t->rules_made, made > 0 ? made : 1);
+    struct bucket_rule *of = weir_area(t, unit);
     *of = wanted->head;
     memcpy(of->text, wanted->store.p, wanted->store.len);
     if (wanted->zone.len > 0)
@@ -284,7 +287,7 @@ static uint32_t metering_make(struct weir_table *t, const struct wanted *wanted)
 static int plan_state(struct weir_table *t, uint32_t unit,
                       struct bucket_state_plan *out)
 {
-    struct metering *of = weir_area(t, unit);
+    struct bucket_rule *of = weir_area(t, unit);
     weir_assert(weir_table_is_locked(t));
     weir_assert(of->refs < UINT32_MAX);
     size_t bytes = state_bytes(of);
@@ -311,18 +314,18 @@ int weir_bucket_state_plan(struct weir_table *t, uint32_t slot,
     struct wanted wanted;
     wanted_of(t, quota, &wanted);
     uint64_t where = weir_bucket_state(t, slot)->where;
-    const struct metering *of = metering_of(t, where);
+    const struct bucket_rule *of = bucket_rule_of(t, where);
     if (is_as_wanted(of, &wanted)) {
         out->where = where;
         out->same = true;
         return WEIR_OK;
     }
-    uint32_t unit = metering_make(t, &wanted);
+    uint32_t unit = bucket_rule_make(t, &wanted);
     if (unit == AREA_NONE)
         return WEIR_EFULL;
     int error = plan_state(t, unit, out);
     if (error < 0)
-        weir_area_give(t, unit, metering_bytes(&wanted.head));
+        weir_area_give(t, unit, bucket_rule_bytes(&wanted.head));
     return error;
 }
 
@@ -351,13 +354,13 @@ void weir_bucket_state_unplan(struct weir_table *t,
 {
     weir_assert(weir_table_is_locked(t));
     if (plan->where != 0 && !plan->same)
-        metering_release(t, plan->where);
+        bucket_rule_release(t, plan->where);
 }
 
 /* ---- A slot's bucket state comes, changes, goes ---- */
 
 void weir_bucket_state_step(const struct weir_table *t,
-                            const struct metering *of, void *state,
+                            const struct bucket_rule *of, void *state,
                             const struct weir_algorithm_ask *ask,
                             struct weir_algorithm_answer *out, weir_instant now)
 {
@@ -372,8 +375,8 @@ static void carry_state(const struct weir_table *t, uint64_t from, uint64_t to,
                         weir_instant now)
 {
     weir_assert(from != 0 && to != 0);
-    const struct metering *before = metering_of(t, from);
-    const struct metering *after = metering_of(t, to);
+    const struct bucket_rule *before = bucket_rule_of(t, from);
+    const struct bucket_rule *after = bucket_rule_of(t, to);
     struct weir_algorithm_rule spare[2];
     const struct weir_algorithm_rule *rule = rule_in_force(after, &spare[1]);
     /* The units in a store stay there. */
@@ -389,19 +392,19 @@ static void carry_bucket(const struct weir_table *t, uint32_t slot, uint64_t to,
                          weir_instant now)
 {
     weir_assert(to != 0);
-    struct look look;
-    weir_slot_read(t, slot, weir_elapsed(t, now), &look);
-    if (look.fill <= 0 || look.high == WEIR_SCALED_MAX ||
-        metering_of(t, to)->store_len > 0)
+    struct slot_read read;
+    weir_slot_read(t, slot, weir_elapsed(t, now), &read);
+    if (read.fill <= 0 || read.high == WEIR_SCALED_MAX ||
+        bucket_rule_of(t, to)->store_len > 0)
         return;
-    uint64_t one = (uint64_t)1 << look.leak.frac;
-    uint64_t units = ((uint64_t)look.fill + one - 1) >> look.leak.frac;
+    uint64_t one = (uint64_t)1 << read.leak.frac;
+    uint64_t units = ((uint64_t)read.fill + one - 1) >> read.leak.frac;
     struct weir_algorithm_ask ask = {
         .op = WEIR_ALGORITHM_CHARGE,
         .weight = units < WEIR_WEIGHT_MAX ? units : WEIR_WEIGHT_MAX,
     };
     struct weir_algorithm_answer answer;
-    weir_bucket_state_step(t, metering_of(t, to), state_at(t, to), &ask,
+    weir_bucket_state_step(t, bucket_rule_of(t, to), state_at(t, to), &ask,
                            &answer, now);
 }
 
@@ -415,7 +418,7 @@ static void follow_locked(struct weir_table *t, uint32_t slot,
     uint64_t before = weir_load_relaxed(&m->where);
     if (plan->same)
         memset(state_at(t, plan->where), 0,
-               state_bytes(metering_of(t, plan->where)));
+               state_bytes(bucket_rule_of(t, plan->where)));
     else if (before != 0 && !empty)
         carry_state(t, before, plan->where, now);
     else if (!empty)
@@ -439,7 +442,7 @@ void weir_bucket_state_follow(struct weir_table *t, uint32_t slot,
     follow_locked(t, slot, plan, empty, now);
     bucket_state_unlock(m);
     if (before != 0 && !plan->same)
-        metering_release(t, before);
+        bucket_rule_release(t, before);
 }
 
 /* Under the bucket state's lock. */
@@ -448,10 +451,10 @@ static uint64_t units_locked(const struct weir_table *t, uint64_t where,
 {
     struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_PEEK };
     struct weir_algorithm_answer answer;
-    if (where >> 32 == 0 || metering_of(t, where)->store_len > 0)
+    if (where >> 32 == 0 || bucket_rule_of(t, where)->store_len > 0)
         return 0;
-    weir_bucket_state_step(t, metering_of(t, where), state_at(t, where), &ask,
-                           &answer, now);
+    weir_bucket_state_step(t, bucket_rule_of(t, where), state_at(t, where),
+                           &ask, &answer, now);
     return answer.used > 0 ? (uint64_t)answer.used : 0;
 }
 
@@ -469,7 +472,7 @@ uint64_t weir_bucket_state_drop(struct weir_table *t, uint32_t slot,
                                 weir_instant now)
 {
     /* A table without bucket states never touches their pages. */
-    if (!t->metered)
+    if (!t->rules_made)
         return 0;
     struct bucket_state *m = weir_bucket_state(t, slot);
     uint64_t where = weir_load_relaxed(&m->where);
@@ -479,14 +482,14 @@ uint64_t weir_bucket_state_drop(struct weir_table *t, uint32_t slot,
     uint64_t units = units_locked(t, where, now);
     weir_store_relaxed(&m->where, 0);
     bucket_state_unlock(m);
-    metering_release(t, where);
+    bucket_rule_release(t, where);
     return units;
 }
 
 static bool is_idle_locked(const struct weir_table *t, uint64_t where,
                            weir_instant now)
 {
-    const struct metering *of = metering_of(t, where);
+    const struct bucket_rule *of = bucket_rule_of(t, where);
     /* A store drops idle states itself, and the state that stands in for it is
      * only for emergencies. */
     if (of->store_len > 0)
@@ -501,7 +504,7 @@ bool weir_bucket_state_is_idle(struct weir_table *t, uint32_t slot,
                                weir_instant now)
 {
     struct bucket_state *m = weir_bucket_state(t, slot);
-    if (!t->metered || weir_load_relaxed(&m->where) == 0)
+    if (!t->rules_made || weir_load_relaxed(&m->where) == 0)
         return true;
     bucket_state_lock(m, BY_WRITER);
     bool idle = is_idle_locked(t, weir_load_relaxed(&m->where), now);
@@ -514,9 +517,9 @@ void weir_bucket_state_look(const struct weir_table *t, uint32_t slot,
                             uint32_t *out_refs)
 {
     uint64_t where = weir_bucket_state(t, slot)->where;
-    const struct metering *of = metering_of(t, where);
+    const struct bucket_rule *of = bucket_rule_of(t, where);
     *out_own = where >> 32 ? weir_area_units(state_bytes(of)) : 0;
-    *out_rule = of ? weir_area_units(metering_bytes(of)) : 0;
+    *out_rule = of ? weir_area_units(bucket_rule_bytes(of)) : 0;
     *out_refs = of ? of->refs : 0;
 }
 
@@ -525,7 +528,7 @@ void weir_bucket_state_look(const struct weir_table *t, uint32_t slot,
 /* An edit changes the bucket state first and the slot's flags after it. With
  * the old flags a decision would retry for ever, if a store decides now. */
 static void mend_flags(struct hot *hot, uint32_t meta,
-                       const struct metering *of)
+                       const struct bucket_rule *of)
 {
     uint32_t flags = of->store_len > 0 ? META_AWAY : META_BUCKET_STATE;
     uint32_t mended = (meta & ~(META_BUCKET_STATE | META_AWAY)) | flags;
@@ -544,7 +547,7 @@ static void reset_dead_state(const struct weir_table *t, struct bucket_state *m,
         return;
     uint64_t where = weir_load_relaxed(&m->where);
     if (where >> 32)
-        memset(state_at(t, where), 0, state_bytes(metering_of(t, where)));
+        memset(state_at(t, where), 0, state_bytes(bucket_rule_of(t, where)));
     bucket_state_unlock(m);
 }
 
@@ -558,9 +561,9 @@ static void forget_half_bucket_state(struct weir_table *t, uint32_t slot)
     uint64_t where = weir_load_relaxed(&m->where);
     if (where == 0)
         return;
-    metering_of(t, where)->refs = 0;
+    bucket_rule_of(t, where)->refs = 0;
     if (meta & (META_BUCKET_STATE | META_AWAY)) {
-        mend_flags(hot, meta, metering_of(t, where));
+        mend_flags(hot, meta, bucket_rule_of(t, where));
         return;
     }
     /* Its holder may be dead as well: the state then stays until the slot is
@@ -583,9 +586,9 @@ static void remake_area(struct weir_table *t)
         uint64_t where = weir_load_relaxed(&weir_bucket_state(t, slot)->where);
         if (where == 0)
             continue;
-        struct metering *of = metering_of(t, where);
+        struct bucket_rule *of = bucket_rule_of(t, where);
         if (of->refs++ == 0)
-            weir_area_keep(t, (uint32_t)where - 1, metering_bytes(of));
+            weir_area_keep(t, (uint32_t)where - 1, bucket_rule_bytes(of));
         if (where >> 32)
             weir_area_keep(t, (uint32_t)(where >> 32) - 1, state_bytes(of));
     }
@@ -595,7 +598,7 @@ static void remake_area(struct weir_table *t)
 /* In a fork, any lock belongs to a thread of another process. */
 void weir_bucket_states_mend(struct weir_table *t)
 {
-    uint32_t used = t->metered ? weir_table_used(t) : 0;
+    uint32_t used = t->rules_made ? weir_table_used(t) : 0;
     for (uint32_t slot = 0; slot < used; slot++) {
         struct bucket_state *m = weir_bucket_state(t, slot);
         uint32_t lock = weir_load_relaxed(&m->lock);
@@ -619,7 +622,7 @@ void weir_bucket_states_reap(struct weir_table *t, uint32_t process,
                              uint32_t by, bool writer)
 {
     weir_assert(by < t->commons);
-    uint32_t used = t->metered ? weir_table_used(t) : 0;
+    uint32_t used = t->rules_made ? weir_table_used(t) : 0;
     for (uint32_t slot = 0; slot < used; slot++) {
         struct bucket_state *m = weir_bucket_state(t, slot);
         /* acquire: the dead process wrote the state. */
@@ -633,12 +636,12 @@ void weir_bucket_states_reap(struct weir_table *t, uint32_t process,
 
 /* ---- Any thread ---- */
 
-const struct metering *weir_bucket_state_lock(struct weir_table *t,
-                                              uint32_t slot, uint32_t stripe)
+const struct bucket_rule *weir_bucket_state_lock(struct weir_table *t,
+                                                 uint32_t slot, uint32_t stripe)
 {
     struct bucket_state *m = weir_bucket_state(t, slot);
     bucket_state_lock(m, stripe + 1);
-    return metering_of(t, weir_load_relaxed(&m->where));
+    return bucket_rule_of(t, weir_load_relaxed(&m->where));
 }
 
 void *weir_bucket_state_state(const struct weir_table *t, uint32_t slot)
@@ -658,21 +661,21 @@ void weir_bucket_state_unlock(struct weir_table *t, uint32_t slot)
 
 /* ---- The sync ---- */
 
-uint32_t weir_table_metered(const struct weir_table *t)
+uint32_t weir_table_rules_made(const struct weir_table *t)
 {
-    return weir_load_relaxed(&t->metered);
+    return weir_load_relaxed(&t->rules_made);
 }
 
 bool weir_table_store_of(const struct weir_table *t, uint32_t slot,
                          char out[WEIR_STORE_MAX + 1])
 {
     uint8_t state = weir_load_acquire(&weir_cold(t, slot)->state);
-    if (!t->metered ||
+    if (!t->rules_made ||
         (state != WEIR_SLOT_QUOTA && state != WEIR_SLOT_TEMPLATE))
         return false;
     /* Only the sync removes a quota's rule. */
-    const struct metering *of =
-        metering_of(t, weir_load_relaxed(&weir_bucket_state(t, slot)->where));
+    const struct bucket_rule *of = bucket_rule_of(
+        t, weir_load_relaxed(&weir_bucket_state(t, slot)->where));
     if (!of || of->store_len == 0)
         return false;
     memcpy(out, of->text, of->store_len);
@@ -691,13 +694,13 @@ void weir_table_set_wall(struct weir_table *t, uint64_t offset)
 void weir_table_set_zones(struct weir_table *t, weir_zone_offset_fn *offset_of,
                           void *context)
 {
-    uint32_t used = t->metered ? weir_table_used(t) : 0;
+    uint32_t used = t->rules_made ? weir_table_used(t) : 0;
     for (uint32_t slot = 0; slot < used; slot++) {
         uint8_t state = weir_load_acquire(&weir_cold(t, slot)->state);
         if (state != WEIR_SLOT_QUOTA && state != WEIR_SLOT_TEMPLATE)
             continue;
         /* Only the sync removes a quota's rule. */
-        struct metering *of = metering_of(
+        struct bucket_rule *of = bucket_rule_of(
             t, weir_load_relaxed(&weir_bucket_state(t, slot)->where));
         if (!of || of->zone_len == 0)
             continue;

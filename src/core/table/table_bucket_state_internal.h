@@ -14,7 +14,7 @@ struct shared {
 
 /* A rule in the area: of a quota or template, and of its instances. Only 'refs'
  * and 'utc_offset_s' change; an edit makes a new rule. */
-struct metering {
+struct bucket_rule {
     uint32_t refs;          /* bucket states that use it; under the writer
                              * lock */
     int32_t utc_offset_s;   /* of its zone; atomic */
@@ -92,14 +92,15 @@ void weir_bucket_states_reap(struct weir_table *t, uint32_t process,
  * its rule, or NULL; weir_bucket_state_state() returns the state, or NULL;
  * weir_bucket_state_serial() tells two states of a slot apart. All are valid
  * until weir_bucket_state_unlock(). */
-const struct metering *weir_bucket_state_lock(struct weir_table *t,
-                                              uint32_t slot, uint32_t stripe);
+const struct bucket_rule *weir_bucket_state_lock(struct weir_table *t,
+                                                 uint32_t slot,
+                                                 uint32_t stripe);
 void *weir_bucket_state_state(const struct weir_table *t, uint32_t slot);
 uint32_t weir_bucket_state_serial(const struct weir_table *t, uint32_t slot);
 void weir_bucket_state_unlock(struct weir_table *t, uint32_t slot);
 /* A step of the state by its rule, with the zone's present offset. */
 void weir_bucket_state_step(const struct weir_table *t,
-                            const struct metering *of, void *state,
+                            const struct bucket_rule *of, void *state,
                             const struct weir_algorithm_ask *ask,
                             struct weir_algorithm_answer *out,
                             weir_instant now);

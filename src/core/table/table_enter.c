@@ -10,12 +10,12 @@ static bool enter_alone(struct weir_table *t, struct weir_ref ref,
                         unsigned *out_kick, weir_instant now)
 {
     const struct hot *hot = weir_hot(t, ref.slot);
-    struct look look;
-    weir_slot_read(t, ref.slot, 0, &look);
+    struct slot_read read;
+    weir_slot_read(t, ref.slot, 0, &read);
     out->weight = weight;
-    if ((look.flags & ~META_ADAPTIVE) != META_INFLIGHT ||
+    if ((read.flags & ~META_ADAPTIVE) != META_INFLIGHT ||
         weir_parent(hot) != WEIR_SLOT_NONE ||
-        !weir_link_inflight_enter(t, ref.slot, &look, out, NULL, out_kick, now))
+        !weir_link_inflight_enter(t, ref.slot, &read, out, NULL, out_kick, now))
         return false;
     bool alone = (uint32_t)weir_load(&hot->up) == WEIR_SLOT_NONE;
     if (WEIR_LIKELY(alone && weir_load(&hot->generation) == ref.generation))

@@ -19,13 +19,13 @@ static bool is_slot_idle(struct weir_table *t, uint32_t slot,
     uint64_t bit = (uint64_t)1 << (slot % 64);
     if (weir_load_relaxed(&weir_bits(t)[slot / 64]) & bit)
         return false;
-    struct look look;
+    struct slot_read read;
     *out_count = weir_load(&weir_hot(t, slot)->count);
-    weir_slot_read(t, slot, weir_elapsed(t, now), &look);
-    bool empty = look.fill <= 0 || look.high == WEIR_SCALED_MAX ||
-                 (look.flags & META_INFLIGHT);
+    weir_slot_read(t, slot, weir_elapsed(t, now), &read);
+    bool empty = read.fill <= 0 || read.high == WEIR_SCALED_MAX ||
+                 (read.flags & META_INFLIGHT);
     return empty && !weir_slot_has_permits(t, slot) &&
-           look.count == weir_load_relaxed(&cold->settled) &&
+           read.count == weir_load_relaxed(&cold->settled) &&
            weir_bucket_state_is_idle(t, slot, now);
 }
 

@@ -254,7 +254,7 @@ struct weir_table {
     uint32_t chunk_count;
     uint32_t bits_words;
     uint32_t area_units;
-    uint32_t metered;           /* rules of bucket states made so far;
+    uint32_t rules_made;        /* rules of bucket states made so far;
                                  * atomic */
     uint32_t leased;            /* there was a leased quota; atomic */
     uint32_t gate_slots;        /* gate slots in all */

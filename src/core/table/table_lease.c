@@ -300,12 +300,12 @@ static void switch_to(struct weir_table *t, uint32_t slot,
 static void cut_fill(struct weir_table *t, uint32_t slot, double part,
                      weir_instant now)
 {
-    struct look look;
-    weir_slot_read(t, slot, weir_elapsed(t, now), &look);
+    struct slot_read read;
+    weir_slot_read(t, slot, weir_elapsed(t, now), &read);
     bool cuts = part < 1; /* a NaN, of a limit of 0, doesn't */
-    if (look.fill <= 0 || !cuts || look.high == WEIR_SCALED_MAX)
+    if (read.fill <= 0 || !cuts || read.high == WEIR_SCALED_MAX)
         return;
-    int64_t gone = look.fill - (int64_t)((double)look.fill * part);
+    int64_t gone = read.fill - (int64_t)((double)read.fill * part);
     weir_table_add_others(t, slot, -gone);
 }
 
@@ -314,16 +314,16 @@ static void grow_fill(struct weir_table *t, uint32_t slot,
                       const struct leased *leased, weir_instant now)
 {
     weir_assert(leased->state == WEIR_LEASING_PARTING);
-    struct look look;
+    struct slot_read read;
     double granted = load_double(&leased->granted);
     double limit = weir_leak_per_s(leased->whole.leak);
-    weir_slot_read(t, slot, weir_elapsed(t, now), &look);
-    if (look.fill <= 0 || granted <= 0 || granted >= limit)
+    weir_slot_read(t, slot, weir_elapsed(t, now), &read);
+    if (read.fill <= 0 || granted <= 0 || granted >= limit)
         return;
-    double whole = (double)look.fill / granted * limit;
+    double whole = (double)read.fill / granted * limit;
     double most = (double)WEIR_SCALED_MAX / 4;
     weir_table_add_others(t, slot,
-                          (int64_t)(whole < most ? whole : most) - look.fill);
+                          (int64_t)(whole < most ? whole : most) - read.fill);
 }
 
 static bool has_lease(const struct weir_table *t, uint32_t slot)

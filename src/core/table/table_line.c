@@ -52,9 +52,9 @@ void weir_slot_queue(struct weir_table *t, uint32_t slot,
 void weir_slot_queue_as(struct weir_table *t, uint32_t slot, uint32_t template)
 {
     weir_assert(weir_table_is_locked(t));
-    struct look look;
-    weir_slot_read(t, template, 0, &look);
-    if (look.flags & META_INFLIGHT)
+    struct slot_read read;
+    weir_slot_read(t, template, 0, &read);
+    if (read.flags & META_INFLIGHT)
         weir_store_relaxed(&weir_inflight(t, slot)->queue,
                            weir_inflight(t, template)->queue);
 }
@@ -107,9 +107,9 @@ uint32_t weir_table_inflights(const struct weir_table *t, struct weir_ref ref,
     uint32_t count = 0;
     for (uint32_t links = 0; slot != WEIR_SLOT_NONE && links < WEIR_DEPTH_MAX;
          links++) {
-        struct look look;
-        weir_slot_read(t, slot, 0, &look);
-        if ((look.flags & META_INFLIGHT) && !(look.flags & META_OFF))
+        struct slot_read read;
+        weir_slot_read(t, slot, 0, &read);
+        if ((read.flags & META_INFLIGHT) && !(read.flags & META_OFF))
             out_slots[count++] = slot;
         slot = weir_parent(weir_hot(t, slot));
     }

@@ -31,7 +31,7 @@ uint32_t weir_table_live(const struct weir_table *t)
 /* Reads the parameters in the spare, while a writer rewrites the slot's line or
  * after it was killed there. */
 void weir_slot_read_spare(const struct weir_table *t, uint32_t slot,
-                          uint64_t elapsed, struct look *out)
+                          uint64_t elapsed, struct slot_read *out)
 {
     const struct hot *hot = weir_hot(t, slot);
     for (;;) {
@@ -178,10 +178,10 @@ unsigned weir_slot_note(struct weir_table *t, uint32_t slot, uint64_t count)
 void weir_slot_lift(struct weir_table *t, uint32_t slot, uint64_t elapsed)
 {
     struct hot *hot = weir_hot(t, slot);
-    struct look look;
+    struct slot_read read;
     do {
-        weir_slot_read(t, slot, elapsed, &look);
-    } while (look.fill < 0 && !weir_slot_lift_read(hot, &look));
+        weir_slot_read(t, slot, elapsed, &read);
+    } while (read.fill < 0 && !weir_slot_lift_read(hot, &read));
 }
 
 void weir_table_add_others(struct weir_table *t, uint32_t slot, int64_t scaled)

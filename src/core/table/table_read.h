@@ -50,7 +50,7 @@ static inline uint32_t weir_process_of(const struct weir_table *t,
 }
 
 /* A consistent copy of a link's parameters and state. */
-struct look {
+struct slot_read {
     uint64_t base; /* as read: for the lift's CAS */
     uint64_t count;
     int64_t fill; /* may be negative */
@@ -60,17 +60,18 @@ struct look {
     uint32_t flags; /* META_… */
 };
 void weir_slot_read_spare(const struct weir_table *t, uint32_t slot,
-                          uint64_t elapsed, struct look *out);
+                          uint64_t elapsed, struct slot_read *out);
 
 /* For kind concurrency the fill is the units in flight, on a scale of whole
  * units. */
 static inline void weir_slot_read_inflight(const struct weir_table *t,
-                                           uint32_t slot, struct look *look)
+                                           uint32_t slot,
+                                           struct slot_read *read)
 {
     const struct inflight *inflight = weir_inflight(t, slot);
     /* Relaxed: an enter reads it again for its compare-and-swap. */
-    look->count = weir_load_relaxed(&inflight->in_flight);
-    look->fill = (int64_t)(look->count + weir_load_relaxed(&inflight->others));
+    read->count = weir_load_relaxed(&inflight->in_flight);
+    read->fill = (int64_t)(read->count + weir_load_relaxed(&inflight->others));
 }
 
 /* 63-bit difference, sign-extended. */
@@ -82,7 +83,7 @@ static inline int64_t weir_fill_of(uint64_t count, uint64_t base,
 }
 
 static inline void weir_slot_read(const struct weir_table *t, uint32_t slot,
-                                  uint64_t elapsed, struct look *out)
+                                  uint64_t elapsed, struct slot_read *out)
 {
     const struct hot *hot = weir_hot(t, slot);
     for (;;) {
@@ -116,9 +117,9 @@ static inline void weir_slot_read(const struct weir_table *t, uint32_t slot,
 }
 /* The bucket only counts: a fill that overflows is lifted as if it were
  * idle. */
-static inline bool weir_slot_read_is_endless(const struct look *look)
+static inline bool weir_slot_read_is_endless(const struct slot_read *read)
 {
-    return look->high == WEIR_SCALED_MAX;
+    return read->high == WEIR_SCALED_MAX;
 }
 
 /* Whether the slot has units in flight: then it must not be freed. If its
@@ -153,10 +154,10 @@ INLINE unsigned weir_slot_add(struct weir_table *t, uint32_t slot,
 
 /* Lifts a bucket that was empty, so that its fill is not below 0. */
 void weir_slot_lift(struct weir_table *t, uint32_t slot, uint64_t elapsed);
-INLINE bool weir_slot_lift_read(struct hot *hot, struct look *look)
+INLINE bool weir_slot_lift_read(struct hot *hot, struct slot_read *read)
 {
-    return weir_cas(&hot->base, &look->base,
-                    look->base - ((uint64_t)look->fill << 1));
+    return weir_cas(&hot->base, &read->base,
+                    read->base - ((uint64_t)read->fill << 1));
 }
 
 #endif /* WEIR_TABLE_READ_H */

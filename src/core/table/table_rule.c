@@ -88,13 +88,13 @@ static int become_instance(struct weir_table *t, uint32_t slot,
                            uint32_t template, bool empty, weir_instant now)
 {
     weir_assert(weir_table_is_locked(t));
-    struct look look;
+    struct slot_read read;
     struct bucket_state_plan plan;
     int error = weir_bucket_state_plan_instance(t, slot, template, &plan);
-    weir_slot_read(t, template, weir_elapsed(t, now), &look);
-    struct weir_bucket bucket = { .leak = look.leak,
-                                  .low = look.high - look.band,
-                                  .high = look.high };
+    weir_slot_read(t, template, weir_elapsed(t, now), &read);
+    struct weir_bucket bucket = { .leak = read.leak,
+                                  .low = read.high - read.band,
+                                  .high = read.high };
     const struct cold *from = weir_cold(t, template);
     struct cold *cold = weir_cold(t, slot);
     enum weir_sharing before = (enum weir_sharing)cold->sharing;
@@ -104,7 +104,7 @@ static int become_instance(struct weir_table *t, uint32_t slot,
     cold->on_stale = from->on_stale;
     weir_store_relaxed(&cold->hold, weir_load_relaxed(&from->hold));
     uint32_t flags =
-        look.flags & (META_OFF | META_SHADOW | META_INFLIGHT | META_ADAPTIVE);
+        read.flags & (META_OFF | META_SHADOW | META_INFLIGHT | META_ADAPTIVE);
     flags |= weir_slot_stale_flags(t, slot) | (error < 0 ? META_OFF : 0);
     if (from->sharing == WEIR_LEASED)
         weir_leased(t, slot)->priority = weir_leased(t, template)->priority;

@@ -35,15 +35,15 @@ static void stale_slot(struct weir_table *t, uint32_t slot, weir_instant now)
     uint32_t flags = before & ~META_STALE;
     uint32_t added = weir_slot_stale_flags(t, slot);
     if ((added & META_HOLD) && !(before & META_HOLD)) {
-        struct look look;
-        weir_slot_read(t, slot, weir_elapsed(t, now), &look);
+        struct slot_read read;
+        weir_slot_read(t, slot, weir_elapsed(t, now), &read);
         /* Uses the probability learnt while the roots answered, because a
          * bucket that no root fills any more soon empties. If that is 0, uses
          * the present fill from this process's own counts. If the table is
          * held, that fill isn't used: its source had no contact with the
          * roots. */
         uint8_t learnt = weir_load_relaxed(&cold->hold);
-        uint8_t own = t->hold_paused ? 0 : weir_slot_read_refusal(&look);
+        uint8_t own = t->hold_paused ? 0 : weir_slot_read_refusal(&read);
         weir_store_relaxed(&cold->hold, learnt > 0 ? learnt : own);
     }
     weir_slot_set_flags(t, slot, flags | added);
@@ -69,22 +69,22 @@ bool weir_table_is_stale(const struct weir_table *t)
 /* ---- on_stale=hold: the probability of refusal ---- */
 
 /* The probability of refusal now, in 1/255. */
-uint8_t weir_slot_read_refusal(const struct look *look)
+uint8_t weir_slot_read_refusal(const struct slot_read *read)
 {
-    weir_assert(look->band >= 0);
-    int64_t over = look->fill - (look->high - look->band);
-    if (look->fill > look->high)
+    weir_assert(read->band >= 0);
+    int64_t over = read->fill - (read->high - read->band);
+    if (read->fill > read->high)
         return 255;
-    if (over <= 0 || look->band == 0)
+    if (over <= 0 || read->band == 0)
         return 0;
-    return (uint8_t)((weir_u128)(uint64_t)over * 255 / (uint64_t)look->band);
+    return (uint8_t)((weir_u128)(uint64_t)over * 255 / (uint64_t)read->band);
 }
 
 float weir_table_refusal(struct weir_table *t, uint32_t slot, weir_instant now)
 {
-    struct look look;
-    weir_slot_read(t, slot, weir_elapsed(t, now), &look);
-    return (float)weir_slot_read_refusal(&look) / 255;
+    struct slot_read read;
+    weir_slot_read(t, slot, weir_elapsed(t, now), &read);
+    return (float)weir_slot_read_refusal(&read) / 255;
 }
 
 void weir_table_set_hold(struct weir_table *t, uint32_t slot, float refusal)
@@ -111,14 +111,14 @@ bool weir_table_hold_is_paused(const struct weir_table *t)
 void weir_slot_forgive(struct weir_table *t, uint32_t slot, uint64_t weight,
                        uint64_t elapsed)
 {
-    struct look look;
-    weir_slot_read(t, slot, elapsed, &look);
-    if (look.flags & (META_OFF | META_INFLIGHT))
+    struct slot_read read;
+    weir_slot_read(t, slot, elapsed, &read);
+    if (read.flags & (META_OFF | META_INFLIGHT))
         return;
-    int64_t over = look.fill - look.high;
+    int64_t over = read.fill - read.high;
     if (over <= 0)
         return;
-    if (weight <= (uint64_t)over >> look.leak.frac)
-        over = (int64_t)(weight << look.leak.frac);
+    if (weight <= (uint64_t)over >> read.leak.frac)
+        over = (int64_t)(weight << read.leak.frac);
     weir_table_add_others(t, slot, -over);
 }

@@ -14,7 +14,7 @@
 static bool lacks_bucket_state(const struct weir_table *t, uint32_t slot)
 {
     const struct cold *cold = weir_cold(t, slot);
-    return t->metered && cold->state == WEIR_SLOT_INSTANCE &&
+    return t->rules_made && cold->state == WEIR_SLOT_INSTANCE &&
            cold->rule != WEIR_SLOT_NONE &&
            weir_bucket_state(t, slot)->where == 0 &&
            weir_bucket_state(t, cold->rule)->where != 0;

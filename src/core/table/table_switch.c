@@ -76,16 +76,16 @@ static void spare_fill(struct weir_table *t, uint32_t slot,
 }
 
 /* The same units on another scale, within the bound. */
-static int64_t fill_rescaled(const struct look *look, unsigned frac)
+static int64_t fill_rescaled(const struct slot_read *read, unsigned frac)
 {
     weir_assert(frac <= WEIR_FRAC_MAX);
     /* A bucket that never refuses doesn't leak: its fill means nothing. */
-    if (look->fill <= 0 || look->high == WEIR_SCALED_MAX)
+    if (read->fill <= 0 || read->high == WEIR_SCALED_MAX)
         return 0;
-    if (frac > look->leak.frac &&
-        look->fill > WEIR_SCALED_MAX >> (frac - look->leak.frac))
+    if (frac > read->leak.frac &&
+        read->fill > WEIR_SCALED_MAX >> (frac - read->leak.frac))
         return WEIR_SCALED_MAX;
-    return weir_rescale(look->fill, look->leak.frac, frac);
+    return weir_rescale(read->fill, read->leak.frac, frac);
 }
 
 void weir_slot_switch(struct weir_table *t, uint32_t slot,
@@ -98,16 +98,16 @@ void weir_slot_switch(struct weir_table *t, uint32_t slot,
     uint64_t leaked = weir_leaked(bucket->leak, elapsed);
     spare_fill(t, slot, bucket, flags);
     for (;;) {
-        struct look look;
-        weir_slot_read(t, slot, elapsed, &look);
-        int64_t fill = empty ? 0 : fill_rescaled(&look, bucket->leak.frac);
+        struct slot_read read;
+        weir_slot_read(t, slot, elapsed, &read);
+        int64_t fill = empty ? 0 : fill_rescaled(&read, bucket->leak.frac);
         /* For kind concurrency, look.count has the units in flight. */
-        uint64_t count = look.flags & META_INFLIGHT
+        uint64_t count = read.flags & META_INFLIGHT
                              ? weir_load_relaxed(&hot->count)
-                             : look.count;
+                             : read.count;
         uint64_t scaled =
             (uint64_t)fill + leaked - (count << bucket->leak.frac);
-        if (weir_cas(&hot->base, &look.base, (scaled << 1) | 1))
+        if (weir_cas(&hot->base, &read.base, (scaled << 1) | 1))
             break;
     }
     switch_finish(t, slot);

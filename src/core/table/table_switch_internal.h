@@ -30,7 +30,7 @@ void weir_slot_share(struct weir_table *t, uint32_t slot,
 
 /* ---- table_stale.c ---- */
 /* The probability with which the bucket refuses now, in 1/255. */
-uint8_t weir_slot_read_refusal(const struct look *look);
+uint8_t weir_slot_read_refusal(const struct slot_read *read);
 /* Requests that passed by META_PASS or META_HOLD leave no debt: of 'weight'
  * units that were just counted, those above 'high' are removed from the bucket.
  * Units charged afterwards stay, as do a root's fills. */

@@ -123,18 +123,18 @@ void weir_table_set_fill(struct weir_table *t, uint32_t slot, int64_t fill,
     struct hot *hot = weir_hot(t, slot);
     uint64_t base = weir_load(&hot->base);
     for (;;) {
-        struct look look;
-        weir_slot_read(t, slot, 0, &look);
-        if (look.flags & META_INFLIGHT) {
+        struct slot_read read;
+        weir_slot_read(t, slot, 0, &read);
+        if (read.flags & META_INFLIGHT) {
             set_others(t, slot, fill - (int64_t)count);
             return;
         }
-        if (look.flags & META_OFF)
+        if (read.flags & META_OFF)
             return;
         uint64_t scaled = (uint64_t)fill +
-                          weir_leaked(look.leak, weir_elapsed(t, at)) -
-                          (count << look.leak.frac);
-        base = look.base;
+                          weir_leaked(read.leak, weir_elapsed(t, at)) -
+                          (count << read.leak.frac);
+        base = read.base;
         if (weir_cas(&hot->base, &base, (scaled << 1) | (base & 1)))
             break;
     }
@@ -158,15 +158,15 @@ bool weir_table_carry(struct weir_table *t, struct weir_ref ref, int64_t units,
 {
     if (!weir_table_ref_lives(t, ref))
         return false;
-    struct look look;
+    struct slot_read read;
     uint64_t elapsed = weir_elapsed(t, now);
-    weir_slot_read(t, ref.slot, elapsed, &look);
-    if (look.fill < 0)
+    weir_slot_read(t, ref.slot, elapsed, &read);
+    if (read.fill < 0)
         weir_slot_lift(t, ref.slot, elapsed);
     uint64_t count =
         weir_fetch_add(&weir_hot(t, ref.slot)->count, (uint64_t)units);
     weir_slot_note(t, ref.slot, count + (uint64_t)units);
-    if (units > 0 && (look.flags & (META_PASS | META_HOLD)))
+    if (units > 0 && (read.flags & (META_PASS | META_HOLD)))
         weir_slot_forgive(t, ref.slot, (uint64_t)units, elapsed);
     weir_fetch_add(&weir_cold(t, ref.slot)->refused, refused);
     weir_slot_mark(t, ref.slot);

@@ -25,7 +25,7 @@ void weir_table_end_full(struct weir_table *table, weir_instant now);
 /* The number of bucket state rules made so far: when it has changed, quotas may
  * name other zones and stores. 0: none ever; otherwise no thread may be
  * deciding while the lock is broken. */
-uint32_t weir_table_metered(const struct weir_table *table);
+uint32_t weir_table_rules_made(const struct weir_table *table);
 /* The sync: the store of a quota or template, NUL-terminated; false: it isn't
  * exact. */
 bool weir_table_store_of(const struct weir_table *table, uint32_t slot,

@@ -33,7 +33,7 @@ enum judged {
  * discarded at the end: this keeps so few values live that none is spilled.
  * Sets only the members of 'out' that a lift needs. */
 INLINE enum judged judge(const struct hot *hot, uint64_t elapsed,
-                         uint64_t weight, struct look *out)
+                         uint64_t weight, struct slot_read *out)
 {
     uint32_t meta = weir_load_acquire(&hot->meta);
     uint64_t base = weir_load_acquire(&hot->base);
@@ -43,7 +43,7 @@ INLINE enum judged judge(const struct hot *hot, uint64_t elapsed,
     uint64_t count = weir_load_relaxed(&hot->count);
     int64_t found = weir_fill_of(count, base, leak, elapsed);
     int64_t fill = found > 0 ? found : 0;
-    *out = (struct look){ .base = base, .fill = found };
+    *out = (struct slot_read){ .base = base, .fill = found };
     int64_t high = weir_load_relaxed(&hot->high);
     enum judged judged = found < 0 ? IDLE : EASY;
     if (fill + (int64_t)(weight << leak.frac) > high)
@@ -127,16 +127,16 @@ __attribute__((noinline)) static unsigned take_chain(
     uint32_t links = 1;
     struct hot *own = weir_hot(t, ref.slot);
     uint32_t slot = weir_parent(own);
-    struct look look;
+    struct slot_read read;
     if (slot == WEIR_SLOT_NONE &&
-        judge(own, chain.elapsed, weight, &look) == IDLE &&
-        weir_slot_lift_read(own, &look))
+        judge(own, chain.elapsed, weight, &read) == IDLE &&
+        weir_slot_lift_read(own, &read))
         return charge_alone(t, ref, weight);
     while (slot != WEIR_SLOT_NONE && links < WEIR_DEPTH_MAX) {
         const struct hot *hot = weir_hot(t, slot);
         uint64_t up = weir_load_relaxed(&hot->up);
         weir_slot_prefetch_above(t, up);
-        enum judged judged = judge(hot, chain.elapsed, weight, &look);
+        enum judged judged = judge(hot, chain.elapsed, weight, &read);
         if (WEIR_UNLIKELY(judged == OVER))
             return refuse(t, stripe, ref, slot, weight);
         if (WEIR_UNLIKELY(judged == HARD))
@@ -166,8 +166,8 @@ unsigned weir_table_take(struct weir_table *t, uint32_t stripe,
     struct hot *hot = weir_hot(t, ref.slot);
     uint64_t up = weir_load_relaxed(&hot->up);
     weir_slot_prefetch_above(t, up);
-    struct look look;
-    enum judged judged = judge(hot, weir_elapsed(t, now), weight, &look);
+    struct slot_read read;
+    enum judged judged = judge(hot, weir_elapsed(t, now), weight, &read);
     if (WEIR_UNLIKELY(judged == HARD))
         return take_slowly(t, stripe, ref, weight, reply, now);
     if (judged == OVER)

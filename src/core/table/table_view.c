@@ -32,21 +32,21 @@ static void view_locked(const struct weir_table *t, uint32_t slot,
     out->generation = weir_load_acquire(&weir_hot(t, slot)->generation);
     if (out->state == WEIR_SLOT_FREE || out->state == WEIR_SLOT_MAKING)
         return;
-    struct look look;
-    weir_slot_read(t, slot, weir_elapsed(t, now), &look);
+    struct slot_read read;
+    weir_slot_read(t, slot, weir_elapsed(t, now), &read);
     out->sharing = (enum weir_sharing)cold->sharing;
     out->on_stale = (enum weir_on_stale)cold->on_stale;
     out->created = cold->created;
     out->refs = cold->refs;
-    out->count = look.count;
-    out->fill = look.fill > 0 ? look.fill : 0;
+    out->count = read.count;
+    out->fill = read.fill > 0 ? read.fill : 0;
     out->in =
-        (look.count << look.leak.frac) + (uint64_t)((int64_t)look.base >> 1);
-    out->bucket = (struct weir_bucket){ .leak = look.leak,
-                                        .low = look.high - look.band,
-                                        .high = look.high };
-    out->unlimited = look.high == WEIR_SCALED_MAX;
-    out->inflight = look.flags & META_INFLIGHT;
+        (read.count << read.leak.frac) + (uint64_t)((int64_t)read.base >> 1);
+    out->bucket = (struct weir_bucket){ .leak = read.leak,
+                                        .low = read.high - read.band,
+                                        .high = read.high };
+    out->unlimited = read.high == WEIR_SCALED_MAX;
+    out->inflight = read.flags & META_INFLIGHT;
 }
 
 void weir_table_view(struct weir_table *t, uint32_t slot,
@@ -80,16 +80,17 @@ static enum weir_mode mode_of(uint32_t flags)
     return flags & META_SHADOW ? WEIR_SHADOW : WEIR_ENFORCE;
 }
 
-static void copy_bucket(const struct look *look, struct weir_slot_details *out)
+static void copy_bucket(const struct slot_read *read,
+                        struct weir_slot_details *out)
 {
-    bool endless = look->high == WEIR_SCALED_MAX;
-    int64_t high = look->high > 0 ? look->high : 0;
-    int64_t low = high > look->band ? high - look->band : 0;
-    out->fill = look->fill > 0 ? leak_units(look->leak, look->fill) : 0;
-    out->high = endless ? INFINITY : leak_units(look->leak, high);
-    out->low = endless ? INFINITY : leak_units(look->leak, low);
-    double rate = out->inflight ? out->high : weir_leak_per_s(look->leak);
-    out->granted = endless ? INFINITY : look->high < 0 ? 0 : rate;
+    bool endless = read->high == WEIR_SCALED_MAX;
+    int64_t high = read->high > 0 ? read->high : 0;
+    int64_t low = high > read->band ? high - read->band : 0;
+    out->fill = read->fill > 0 ? leak_units(read->leak, read->fill) : 0;
+    out->high = endless ? INFINITY : leak_units(read->leak, high);
+    out->low = endless ? INFINITY : leak_units(read->leak, low);
+    double rate = out->inflight ? out->high : weir_leak_per_s(read->leak);
+    out->granted = endless ? INFINITY : read->high < 0 ? 0 : rate;
     out->limit = out->granted;
 }
 
@@ -125,18 +126,18 @@ static void copy_details(const struct weir_table *t, uint32_t slot,
     weir_assert(weir_table_is_locked(t));
     weir_assert(out->state >= WEIR_SLOT_PLACEHOLDER);
     const struct cold *cold = weir_cold(t, slot);
-    struct look look;
-    weir_slot_read(t, slot, weir_elapsed(t, now), &look);
+    struct slot_read read;
+    weir_slot_read(t, slot, weir_elapsed(t, now), &read);
     out->sharing = (enum weir_sharing)cold->sharing;
-    out->mode = mode_of(look.flags);
+    out->mode = mode_of(read.flags);
     out->generation = weir_load_relaxed(&weir_hot(t, slot)->generation);
-    out->inflight = look.flags & META_INFLIGHT;
+    out->inflight = read.flags & META_INFLIGHT;
     out->elsewhere =
-        look.flags & (META_BUCKET_STATE | META_AWAY | META_ADAPTIVE);
+        read.flags & (META_BUCKET_STATE | META_AWAY | META_ADAPTIVE);
     if (!out->elsewhere)
-        copy_bucket(&look, out);
+        copy_bucket(&read, out);
     copy_limit(t, slot, out);
-    out->count = out->inflight ? 0 : look.count;
+    out->count = out->inflight ? 0 : read.count;
     out->refused = weir_table_refused(t, slot);
     copy_parent(t, slot, out);
     /* An instance without a template has its limit in its name. */
@@ -175,7 +176,7 @@ bool weir_table_details(struct weir_table *table, uint32_t process,
 static bool window_policy(struct weir_table *t, uint32_t stripe, uint32_t slot,
                           struct weir_policy *out)
 {
-    const struct metering *of = weir_bucket_state_lock(t, slot, stripe);
+    const struct bucket_rule *of = weir_bucket_state_lock(t, slot, stripe);
     bool is_window = of && of->rule.window > 0;
     if (is_window)
         *out = (struct weir_policy){ .quantity = of->rule.quantity,
@@ -196,21 +197,21 @@ bool weir_table_policy(struct weir_table *table, uint32_t stripe,
                        struct weir_text name, struct weir_policy *out)
 {
     struct weir_ref ref;
-    struct look look;
+    struct slot_read read;
     if (!weir_table_find(table, name, &ref))
         return false;
-    weir_slot_read(table, ref.slot, 0, &look);
-    if (look.flags & META_OFF)
+    weir_slot_read(table, ref.slot, 0, &read);
+    if (read.flags & META_OFF)
         return false;
-    if ((look.flags & (META_BUCKET_STATE | META_AWAY)) &&
+    if ((read.flags & (META_BUCKET_STATE | META_AWAY)) &&
         window_policy(table, stripe, ref.slot, out))
         return true;
     bool is_open =
-        weir_slot_read_is_endless(&look) && !(look.flags & META_ADAPTIVE);
-    if ((look.flags & META_AWAY) || is_open)
+        weir_slot_read_is_endless(&read) && !(read.flags & META_ADAPTIVE);
+    if ((read.flags & META_AWAY) || is_open)
         return false;
     const struct weir_concurrency_gate *gate =
-        look.flags & META_ADAPTIVE ? weir_slot_gate(table, ref.slot) : NULL;
+        read.flags & META_ADAPTIVE ? weir_slot_gate(table, ref.slot) : NULL;
     if (gate) {
         *out = (struct weir_policy){
             .concurrency = true,
@@ -218,13 +219,13 @@ bool weir_table_policy(struct weir_table *table, uint32_t stripe,
         };
         return true;
     }
-    bool in_flight = look.flags & META_INFLIGHT;
-    int64_t high = look.high > 0 ? look.high : 0;
+    bool in_flight = read.flags & META_INFLIGHT;
+    int64_t high = read.high > 0 ? read.high : 0;
     weir_duration window =
-        in_flight || high == 0 ? 0 : weir_leak_time(look.leak, high);
+        in_flight || high == 0 ? 0 : weir_leak_time(read.leak, high);
     *out = (struct weir_policy){
         .concurrency = in_flight,
-        .quantity = (uint64_t)high >> look.leak.frac,
+        .quantity = (uint64_t)high >> read.leak.frac,
         .window = window == WEIR_NEVER ? 0 : window,
     };
     return true;

@@ -88,21 +88,21 @@ static unsigned note_refusal(struct walk *walk, uint32_t i)
  * or refund is never refused. A state judges when it commits, and a store when
  * all else has. */
 static unsigned judge_link(struct weir_table *t, struct walk *walk, uint32_t i,
-                           const struct look *look,
+                           const struct slot_read *read,
                            const struct weir_algorithm_ask *ask)
 {
     if (!judges(ask))
         return 0;
     if (ask->op == WEIR_ALGORITHM_RESERVE) {
-        weir_duration wait = weir_link_bucket_wait(t, walk, i, look, ask);
+        weir_duration wait = weir_link_bucket_wait(t, walk, i, read, ask);
         if (wait > walk->wait) {
             walk->wait = wait;
             walk->refuser = i;
         }
         return 0;
     }
-    if ((look->flags & (META_OFF | META_BUCKET_STATE | META_AWAY)) ||
-        weir_link_bucket_judge(t, walk, i, look, ask))
+    if ((read->flags & (META_OFF | META_BUCKET_STATE | META_AWAY)) ||
+        weir_link_bucket_judge(t, walk, i, read, ask))
         return 0;
     return note_refusal(walk, i);
 }
@@ -117,14 +117,14 @@ static unsigned judge_links(struct weir_table *t, struct walk *walk,
     do {
         uint64_t up = weir_load_relaxed(&weir_hot(t, slot)->up);
         weir_slot_prefetch_above(t, up);
-        struct look look;
-        weir_slot_read(t, slot, walk->elapsed, &look);
+        struct slot_read read;
+        weir_slot_read(t, slot, walk->elapsed, &read);
         uint32_t i = walk->links++;
         walk->slot[i] = slot;
-        if (look.fill < 0)
+        if (read.fill < 0)
             walk->lift |= 1u << i;
-        note_flags(walk, i, look.flags, ask);
-        outcome = judge_link(t, walk, i, &look, ask);
+        note_flags(walk, i, read.flags, ask);
+        outcome = judge_link(t, walk, i, &read, ask);
         slot = (uint32_t)up;
     } while (outcome == 0 && slot != WEIR_SLOT_NONE &&
              walk->links < WEIR_DEPTH_MAX);
@@ -315,16 +315,16 @@ static bool explain_link(struct weir_table *t, struct walk *walk, uint32_t i,
                          const struct weir_algorithm_ask *ask,
                          struct weir_algorithm_answer *out)
 {
-    struct look look;
-    weir_slot_read(t, walk->slot[i], walk->elapsed, &look);
+    struct slot_read read;
+    weir_slot_read(t, walk->slot[i], walk->elapsed, &read);
     if (i != walk->refuser &&
-        (look.flags & (META_OFF | META_SHADOW | META_PASS | META_AWAY)))
+        (read.flags & (META_OFF | META_SHADOW | META_PASS | META_AWAY)))
         return false;
     if ((walk->states >> i & 1) &&
         weir_link_state_explain(t, walk, i, ask, out))
         return true;
-    weir_link_bucket_explain(t, walk, i, &look, ask, out);
-    if (look.flags & META_ADAPTIVE)
+    weir_link_bucket_explain(t, walk, i, &read, ask, out);
+    if (read.flags & META_ADAPTIVE)
         weir_link_inflight_explain(t, walk, i, ask, out);
     return true;
 }

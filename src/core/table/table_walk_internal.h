@@ -148,12 +148,12 @@ void weir_walk_undo(struct weir_table *t, struct walk *walk,
 
 /* link_bucket.c */
 bool weir_link_bucket_judge(struct weir_table *t, struct walk *walk, uint32_t i,
-                            const struct look *look,
+                            const struct slot_read *read,
                             const struct weir_algorithm_ask *ask);
 /* The wait that the link demands of a reservation, or WEIR_NEVER. */
 weir_duration weir_link_bucket_wait(const struct weir_table *t,
                                     const struct walk *walk, uint32_t i,
-                                    const struct look *look,
+                                    const struct slot_read *read,
                                     const struct weir_algorithm_ask *ask);
 unsigned weir_link_bucket_commit(struct weir_table *t, struct walk *walk,
                                  uint32_t i,
@@ -161,7 +161,7 @@ unsigned weir_link_bucket_commit(struct weir_table *t, struct walk *walk,
 void weir_link_bucket_undo(struct weir_table *t, struct walk *walk, uint32_t i);
 void weir_link_bucket_explain(const struct weir_table *t,
                               const struct walk *walk, uint32_t i,
-                              const struct look *look,
+                              const struct slot_read *read,
                               const struct weir_algorithm_ask *ask,
                               struct weir_algorithm_answer *out);
 
@@ -188,7 +188,7 @@ unsigned weir_link_inflight_commit(struct weir_table *t, struct walk *walk,
                                    const struct weir_algorithm_ask *ask);
 /* The same for one slot; false: the quota refuses. '*out_kick': bits. */
 bool weir_link_inflight_enter(struct weir_table *t, uint32_t slot,
-                              const struct look *look,
+                              const struct slot_read *read,
                               struct weir_permit_record *record,
                               const struct weir_turn *turn, unsigned *out_kick,
                               weir_instant now);
