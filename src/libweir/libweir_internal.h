@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * libweir/libweir_internal.h - the parts of a limiter in a process; for client/
- * only.
+ * libweir/libweir_internal.h - the parts of a limiter in a process.
  *
  * Two sides that share only the table (lock-free), two atomics and a mutex for
  * blocking calls. The files, without "libweir_":

@@ -34,8 +34,7 @@ struct weir_charge_record {
 };
 /* 'ask' is the call that it stands for, with a weight of at most
  * WEIR_WEIGHT_MAX; an enter is a take with a permit record. 'reply' may be
- * NULL. The rest of the charge record is written if the outcome is a verdict.
- * */
+ * NULL. The rest of the charge record is written with a verdict. */
 unsigned weir_table_begin(struct weir_table *table, uint32_t stripe,
                           struct weir_ref ref,
                           const struct weir_algorithm_ask *ask,
