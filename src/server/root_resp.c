@@ -61,9 +61,9 @@ static int open_limiter(struct weir_root_resp *inner,
                : 0;
 }
 
-static int open_door(struct weir_root_resp *inner,
-                     const struct weir_root_resp_options *options,
-                     struct weir_diag *diag)
+static int open_resp_listener(struct weir_root_resp *inner,
+                              const struct weir_root_resp_options *options,
+                              struct weir_diag *diag)
 {
     uint64_t seed;
     weir_entropy(&seed, sizeof seed);
@@ -88,7 +88,7 @@ int weir_root_resp_new(const struct weir_root_resp_options *options,
     struct weir_diag why = { 0 };
     int error = open_limiter(inner, options, &why);
     if (error == 0)
-        error = open_door(inner, options, &why);
+        error = open_resp_listener(inner, options, &why);
     if (error < 0) {
         weir_root_resp_free(&inner);
         return weir_diag_set(diag, error, "--resp: ", why.text, NULL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * server/root_resp.h - protocols of door/ at a root: `weir serve --resp`.
+ * server/root_resp.h - decisions for Redis clients at a root: `weir serve
+ * --resp`.
  *
  * They decide as an agent's do, by a limiter. This limiter is in the root's own
  * process and linked to it by loopback, like any other. So nothing here knows
