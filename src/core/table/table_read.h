@@ -82,8 +82,8 @@ static inline int64_t weir_fill_of(uint64_t count, uint64_t base,
     return (int64_t)((in << 1) + (base & ~(uint64_t)1)) >> 1;
 }
 
-static inline void weir_slot_read(const struct weir_table *t, uint32_t slot,
-                                  uint64_t elapsed, struct slot_read *out)
+INLINE void weir_slot_read(const struct weir_table *t, uint32_t slot,
+                           uint64_t elapsed, struct slot_read *out)
 {
     const struct hot *hot = weir_hot(t, slot);
     for (;;) {
