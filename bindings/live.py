@@ -18,7 +18,7 @@ from pathlib import Path
 SOURCE = Path(os.environ["WEIR_SOURCE"])
 BUILD = Path(os.environ["WEIR_BUILD"])
 HERE = SOURCE / "bindings"
-sys.path.insert(0, str(SOURCE / "test"))
+sys.path.insert(0, str(SOURCE / "test/live"))
 from live_fleet import Fleet  # noqa: E402
 
 BUILT = BUILD / "bindings" / "built"

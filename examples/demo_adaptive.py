@@ -29,7 +29,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "test"))
+sys.path.insert(0, str(HERE.parent / "test/live"))
 from postgres import Postgres  # noqa: E402
 
 BULK = 40               # clients; the server takes fifty connections

@@ -10,7 +10,7 @@ import sys
 import unittest
 from pathlib import Path
 
-sys.path.insert(0, str(Path(os.environ["WEIR_SOURCE"]) / "test"))
+sys.path.insert(0, str(Path(os.environ["WEIR_SOURCE"]) / "test/live"))
 from patience import PATIENCE, until  # noqa: E402
 
 SERVICE = Path(os.environ["WEIR_BUILD"]) / "examples" / "service"

@@ -12,7 +12,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-sys.path.insert(0, str(Path(os.environ["WEIR_SOURCE"]) / "test"))
+sys.path.insert(0, str(Path(os.environ["WEIR_SOURCE"]) / "test/live"))
 from live_fleet import Fleet  # noqa: E402
 from nginx import Nginx, until  # noqa: E402
 

@@ -24,7 +24,7 @@ import time
 import unittest
 from pathlib import Path
 
-sys.path.insert(0, str(Path(os.environ["WEIR_SOURCE"]) / "test"))
+sys.path.insert(0, str(Path(os.environ["WEIR_SOURCE"]) / "test/live"))
 from live_fleet import MEAN, Fleet  # noqa: E402
 from nginx import Nginx  # noqa: E402
 from patience import PATIENCE, until  # noqa: E402

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "test"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "test/live"))
 from patience import PATIENCE, until  # noqa: E402
 
 NGINX = os.environ.get("WEIR_NGINX", "nginx")

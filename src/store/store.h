@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * store/store.h - stores of quotas. One interface, one test suite
- * (test/store_suite.c), a file per kind of store.
+ * (test/store/store_suite.c), a file per kind of store.
  *
  * A store is used by one thread, and its calls may block: a root gives it a
  * thread of its own. Guarantees:

@@ -19,7 +19,7 @@ import threading
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "live"))
 from identities import WEIR, run  # noqa: E402
 from live_fleet import Limiter  # noqa: E402
 from patience import PATIENCE, free_port, until  # noqa: E402

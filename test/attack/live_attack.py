@@ -20,7 +20,8 @@ import time
 import unittest
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+sys.path[:0] = [str(Path(__file__).parent),
+                str(Path(__file__).parents[1] / "live")]
 import attacks  # noqa: E402
 from field import (BIN_MS, LIMIT, QUOTA, RSS_MAX, SLOW,  # noqa: E402
                    Field, Process)

@@ -11,7 +11,8 @@ import sys
 import unittest
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+sys.path[:0] = [str(Path(__file__).parent),
+                str(Path(__file__).parents[1] / "live")]
 import attacks  # noqa: E402
 from attack import broken, measure  # noqa: E402
 from field import SLOW, Field  # noqa: E402

@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: MIT
+ * test/server/test_doorman_api.c - Doorman's calls, bytes in and bytes out, in
+ * front of a root with leased quotas. */
+
+#include "server/doorman/doorman_api.h"
+
+#include <event2/event.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "compare.h"
+#include "io/clock.h"
+#include "io/h2.h"
+#include "patience.h"
+
+#define LATER (10 * WEIR_SECOND) /* learning is over */
+
+struct world {
+    struct event_base *base;
+    struct weir_log log;
+    struct weir_root *root;
+    struct weir_mastership *mastership;
+    struct weir_doorman_api *api;
+    struct weir_arena arena;
+    struct weir_root_names names; /* of the client */
+    unsigned denied;
+    struct weir_text sentence; /* of a refusal */
+    struct weir_doorman_message answer;
+};
+
+static void on_change(void *context)
+{
+    (void)context;
+}
+
+static void add_quota(struct world *w, uint64_t epoch, const char *name,
+                      const char *const *fields)
+{
+    struct weir_change change = { .removed = false };
+    struct weir_diag diag;
+    weir_quota_init(&change.quota);
+    change.quota.name = weir_text_of(name);
+    change.quota.epoch = change.quota.created = epoch;
+    for (; fields[0]; fields += 2)
+        assert_int_equal(weir_quota_set(&change.quota, weir_text_of(fields[0]),
+                                        weir_text_of(fields[1]), &diag),
+                         0);
+    assert_int_equal(weir_quota_check(&change.quota, &diag), 0);
+    assert_int_equal(weir_root_apply(w->root, &change, weir_clock_now()), 0);
+}
+
+static void make_root(struct world *w)
+{
+    static const char *const fair[] = { "sharing",  "leased",        "limit",
+                                        "120/s",    "lease",         "60s",
+                                        "refresh",  "15s",           "learning",
+                                        "0s",       "safe_capacity", "5/2s",
+                                        "on_stale", "share",         NULL };
+    static const char *const counted[] = { "limit", "5/s", NULL };
+    struct weir_root_options options = { .mem = weir_mem_system,
+                                         .name = WEIR_TEXT("root"),
+                                         .incarnation = { 1 },
+                                         .peers_max = 4 };
+    const struct weir_store_id id = { .uuid = { 1 } };
+    weir_instant now = weir_clock_now();
+    w->root = weir_root_new(&options, now);
+    assert_non_null(w->root);
+    assert_int_equal(weir_root_store(w->root, &id, 3, 0, now), 0);
+    add_quota(w, 1, "fair", fair);
+    add_quota(w, 2, "counted", counted);
+    add_quota(w, 3, "many/*", fair);
+    weir_root_settle(w->root, now);
+}
+
+static void become_master(struct world *w)
+{
+    struct weir_mastership_options options = {
+        .election = { .base = w->base,
+                      .log = &w->log,
+                      .kind = WEIR_ELECTION_NONE,
+                      .identity = "here:1" },
+        .root = w->root,
+        .on_change = on_change,
+    };
+    struct weir_diag diag;
+    assert_int_equal(weir_mastership_new(&options, &w->mastership, &diag), 0);
+    weir_doorman_api_set_mastership(w->api, w->mastership, "here:1");
+    while (STILL(!weir_root_leases(w->root)))
+        event_base_loop(w->base, EVLOOP_ONCE);
+}
+
+static int set_up(void **state)
+{
+    struct world *w = calloc(1, sizeof *w);
+    w->log.level = WEIR_LOG_ERROR;
+    w->names.set = &weir_name_set_all;
+    w->base = event_base_new();
+    make_root(w);
+    const struct weir_doorman_api_options options = { .root = w->root };
+    w->api = weir_doorman_api_new(&options);
+    w->arena.size = 1 << 20;
+    w->arena.base = malloc(w->arena.size);
+    *state = w;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct world *w = *state;
+    weir_doorman_api_free(&w->api);
+    weir_mastership_free(&w->mastership);
+    weir_root_free(w->root);
+    event_base_free(w->base);
+    free(w->arena.base);
+    free(w);
+    return 0;
+}
+
+static const enum weir_doorman_type responses[] = {
+    [WEIR_DOORMAN_METHOD_DISCOVERY] = WEIR_DOORMAN_DISCOVERY_RESPONSE,
+    [WEIR_DOORMAN_METHOD_GET] = WEIR_DOORMAN_GET_RESPONSE,
+    [WEIR_DOORMAN_METHOD_SERVER] = WEIR_DOORMAN_SERVER_RESPONSE,
+    [WEIR_DOORMAN_METHOD_RELEASE] = WEIR_DOORMAN_RELEASE_RESPONSE,
+};
+
+/* Returns its status; the answer is in 'w'. */
+static int call(struct world *w, enum weir_doorman_method method,
+                const struct weir_doorman_message *request)
+{
+    static unsigned char bytes[1 << 18];
+    int len = weir_doorman_encode(request, bytes, sizeof bytes);
+    assert_compare(len, >=, 0);
+    const struct weir_doorman_call what = { .method = method,
+                                            .bytes = bytes,
+                                            .len = (size_t)len,
+                                            .way = WEIR_WAY_NONE,
+                                            .names = w->names };
+    struct weir_text out;
+    int status =
+        weir_doorman_api_call(w->api, &what, &out, weir_clock_now() + LATER);
+    w->sentence = out;
+    if (status == WEIR_GRPC_OK)
+        assert_int_equal(weir_doorman_decode(out.p, out.len, responses[method],
+                                             &w->arena, &w->answer, NULL),
+                         0);
+    return status;
+}
+
+static int get(struct world *w, const char *client, const char *resource,
+               double wants, double has)
+{
+    const struct weir_doorman_resource r = {
+        .id = weir_text_of(resource),
+        .has = { .given = true, .capacity = has },
+        .wants = wants,
+    };
+    const struct weir_doorman_message m = { .type = WEIR_DOORMAN_GET_REQUEST,
+                                            .id = weir_text_of(client),
+                                            .count = 1,
+                                            .resources = &r };
+    return call(w, WEIR_DOORMAN_METHOD_GET, &m);
+}
+
+static double granted(const struct world *w)
+{
+    assert_false(w->answer.mastership.given);
+    assert_int_equal(w->answer.count, 1);
+    return w->answer.grants[0].gets.capacity;
+}
+
+/* Before it becomes master this root grants nothing, and answers that the
+ * master is unknown. */
+static void test_not_master(void **state)
+{
+    struct world *w = *state;
+    assert_int_equal(get(w, "c", "fair", 30, 0), WEIR_GRPC_OK);
+    assert_int_equal(w->answer.count, 0);
+    assert_true(w->answer.mastership.given);
+    assert_int_equal(w->answer.mastership.address.len, 0);
+
+    become_master(w);
+    assert_int_equal(get(w, "c", "fair", 30, 0), WEIR_GRPC_OK);
+    assert_float_equal(granted(w), 30, 0);
+    weir_mastership_resign(w->mastership);
+    assert_int_equal(get(w, "c", "fair", 30, 30), WEIR_GRPC_OK);
+    assert_true(w->answer.mastership.given);
+}
+
+static void test_a_lease(void **state)
+{
+    struct world *w = *state;
+    become_master(w);
+    int64_t now_s =
+        (int64_t)((weir_clock_now() + weir_clock_wall_offset()) / WEIR_SECOND);
+    assert_int_equal(get(w, "c", "fair", 30, 0), WEIR_GRPC_OK);
+    const struct weir_doorman_grant *grant = &w->answer.grants[0];
+    assert_in_range(grant->gets.expiry_s, now_s + 69, now_s + 71);
+    assert_int_equal(grant->gets.refresh_s, 15);
+    assert_true(grant->safe_given);
+    assert_float_equal(grant->safe_capacity, 2.5, 0);
+}
+
+/* Names without a leased quota pass, and are not accounted for. */
+static void test_unknown(void **state)
+{
+    struct world *w = *state;
+    static const char *const names[] = { "nobody", "counted" };
+    become_master(w);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(get(w, "c", names[i], 1e6, 0), WEIR_GRPC_OK);
+        assert_float_equal(granted(w), 1e6, 0);
+        assert_float_equal(w->answer.grants[0].safe_capacity, -1, 0);
+    }
+    struct weir_doorman_api_stats stats;
+    weir_doorman_api_stats(w->api, &stats);
+    assert_int_equal(stats.unknown, 2);
+}
+
+static void test_refused(void **state)
+{
+    struct world *w = *state;
+    static const double wants[] = { -1, NAN, INFINITY, 1e19 };
+    become_master(w);
+    for (size_t i = 0; i < WEIR_COUNT_OF(wants); i++) {
+        assert_int_equal(get(w, "c", "fair", wants[i], 0),
+                         WEIR_GRPC_INVALID_ARGUMENT);
+        assert_non_null(strstr(w->sentence.p, "wants"));
+    }
+    assert_int_equal(get(w, "", "fair", 1, 0), WEIR_GRPC_INVALID_ARGUMENT);
+    assert_int_equal(get(w, "c", "", 1, 0), WEIR_GRPC_INVALID_ARGUMENT);
+    /* The original hands out amounts below 0, so a client may report one. */
+    assert_int_equal(get(w, "c", "fair", 1, -50), WEIR_GRPC_OK);
+    assert_float_equal(granted(w), 1, 0);
+}
+
+/* A server stands for its clients: of 120, three of four parts are granted to
+ * it. More priorities than the lease pool takes are merged. */
+static void test_a_server(void **state)
+{
+    struct world *w = *state;
+    become_master(w);
+    assert_int_equal(get(w, "c", "fair", 500, 0), WEIR_GRPC_OK);
+    assert_int_equal(get(w, "c", "fair", 500, granted(w)), WEIR_GRPC_OK);
+    struct weir_doorman_band bands[60];
+    for (int i = 0; i < 60; i++)
+        bands[i] = (struct weir_doorman_band){ .priority = i / 2,
+                                               .num_clients = 1,
+                                               .wants = 10 };
+    struct weir_doorman_server_resource r = { .id = WEIR_TEXT("fair"),
+                                              .band_count = 60,
+                                              .bands = bands };
+    const struct weir_doorman_message m = {
+        .type = WEIR_DOORMAN_SERVER_REQUEST,
+        .id = WEIR_TEXT("s:1"),
+        .count = 1,
+        .server_resources = &r,
+    };
+    /* The reported amount must be the granted one, to the bit. */
+    double had = 120;
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(call(w, WEIR_DOORMAN_METHOD_SERVER, &m), WEIR_GRPC_OK);
+        r.has = (struct weir_doorman_lease){ .given = true,
+                                             .capacity = granted(w) };
+        assert_int_equal(get(w, "c", "fair", 500, had), WEIR_GRPC_OK);
+        had = granted(w);
+    }
+    assert_int_equal(call(w, WEIR_DOORMAN_METHOD_SERVER, &m), WEIR_GRPC_OK);
+    assert_float_equal(granted(w), 120. * 60 / 61, 1e-9);
+    /* The safe capacity is per client: 2.5, but in sum no more than their
+     * grant. */
+    assert_float_equal(w->answer.grants[0].safe_capacity, 120. / 61, 1e-9);
+    const struct weir_doorman_algorithm *algorithm =
+        &w->answer.grants[0].algorithm;
+    assert_true(algorithm->given);
+    assert_int_equal(algorithm->kind, WEIR_DOORMAN_FAIR_SHARE);
+    assert_int_equal(algorithm->lease_length_s, 60);
+    assert_int_equal(algorithm->refresh_s, 15);
+
+    bands[7].num_clients = 0;
+    assert_int_equal(call(w, WEIR_DOORMAN_METHOD_SERVER, &m),
+                     WEIR_GRPC_INVALID_ARGUMENT);
+    assert_non_null(strstr(w->sentence.p, "subclients should be > 0"));
+}
+
+/* Duplicates are decided and answered twice; no resource gives an empty
+ * answer. */
+static void test_many_and_none(void **state)
+{
+    struct world *w = *state;
+    become_master(w);
+    const struct weir_doorman_resource twice[] = {
+        { .id = WEIR_TEXT("fair"), .wants = 3 },
+        { .id = WEIR_TEXT("fair"), .wants = 5 },
+    };
+    struct weir_doorman_message m = { .type = WEIR_DOORMAN_GET_REQUEST,
+                                      .id = WEIR_TEXT("c"),
+                                      .count = 2,
+                                      .resources = twice };
+    assert_int_equal(call(w, WEIR_DOORMAN_METHOD_GET, &m), WEIR_GRPC_OK);
+    assert_int_equal(w->answer.count, 2);
+    assert_float_equal(w->answer.grants[1].gets.capacity, 5, 0);
+    m.count = 0;
+    assert_int_equal(call(w, WEIR_DOORMAN_METHOD_GET, &m), WEIR_GRPC_OK);
+    assert_int_equal(w->answer.count, 0);
+    assert_false(w->answer.mastership.given);
+}
+
+/* Requests resources of a flood of names, from that number on. */
+static int get_many(struct world *w, unsigned first, size_t count)
+{
+    static struct weir_doorman_resource rows[WEIR_DOORMAN_ROWS_MAX + 1];
+    static char names[WEIR_DOORMAN_ROWS_MAX + 1][20];
+    for (size_t i = 0; i < count; i++) {
+        snprintf(names[i], sizeof names[i], "many/%zu", first + i);
+        rows[i] = (struct weir_doorman_resource){ .id = weir_text_of(names[i]),
+                                                  .wants = 1 };
+    }
+    const struct weir_doorman_message m = { .type = WEIR_DOORMAN_GET_REQUEST,
+                                            .id = WEIR_TEXT("flood"),
+                                            .count = count,
+                                            .resources = rows };
+    return call(w, WEIR_DOORMAN_METHOD_GET, &m);
+}
+
+/* Made-up names fill half of the table: known names are granted beside them,
+ * limiters have the other half, and a call has a bound of its own. */
+static void test_a_flood(void **state)
+{
+    struct world *w = *state;
+    become_master(w);
+    assert_int_equal(get_many(w, 0, WEIR_DOORMAN_ROWS_MAX + 1),
+                     WEIR_GRPC_RESOURCE_EXHAUSTED);
+    unsigned known = 0;
+    for (; known < WEIR_GUESTS_LEASED_MAX; known += WEIR_DOORMAN_ROWS_MAX) {
+        assert_int_equal(get_many(w, known, WEIR_DOORMAN_ROWS_MAX),
+                         WEIR_GRPC_OK);
+        assert_int_equal(w->answer.count, WEIR_DOORMAN_ROWS_MAX);
+    }
+    assert_int_equal(get_many(w, known - 3, 10), WEIR_GRPC_OK);
+    assert_int_equal(w->answer.count, 3);
+    assert_true(
+        weir_text_equal(w->answer.grants[2].id, WEIR_TEXT("many/32767")));
+    assert_int_equal(get_many(w, known, 10), WEIR_GRPC_RESOURCE_EXHAUSTED);
+    uint32_t holders;
+    assert_int_equal(
+        weir_lease_manager_count(weir_root_lease_manager(w->root), &holders),
+        WEIR_GUESTS_LEASED_MAX);
+}
+
+static void on_denied(void *context, struct weir_text name, weir_instant now)
+{
+    (void)now;
+    struct world *w = context;
+    assert_true(weir_text_equal(name, WEIR_TEXT("fair")) ||
+                weir_text_equal(name, WEIR_TEXT("nobody")));
+    w->denied++;
+}
+
+/* A resource that the client has no right to isn't granted, leased or not. */
+static void test_names_of_others(void **state)
+{
+    struct world *w = *state;
+    struct weir_name_set set = { .all = false };
+    become_master(w);
+    assert_int_equal(get(w, "c", "fair", 30, 0), WEIR_GRPC_OK);
+    assert_int_equal(weir_name_set_add(&set, WEIR_TEXT("many/*")), 0);
+    w->names = (struct weir_root_names){ .set = &set,
+                                         .context = w,
+                                         .denied = on_denied };
+    assert_int_equal(get(w, "d", "many/1", 30, 0), WEIR_GRPC_OK);
+    assert_float_equal(granted(w), 30, 0);
+    assert_int_equal(get(w, "d", "fair", 30, 0), WEIR_GRPC_PERMISSION_DENIED);
+    assert_non_null(strstr(w->sentence.p, "may not take from 'fair'"));
+    assert_int_equal(get(w, "d", "nobody", 30, 0), WEIR_GRPC_PERMISSION_DENIED);
+    /* A release of a denied resource has no effect. */
+    const struct weir_text name = WEIR_TEXT("fair");
+    const struct weir_doorman_message m = {
+        .type = WEIR_DOORMAN_RELEASE_REQUEST,
+        .id = WEIR_TEXT("c"),
+        .count = 1,
+        .released = &name,
+    };
+    assert_int_equal(call(w, WEIR_DOORMAN_METHOD_RELEASE, &m), WEIR_GRPC_OK);
+    assert_int_equal(w->denied, 3);
+    w->names.set = &weir_name_set_all;
+    assert_int_equal(get(w, "e", "fair", 120, 0), WEIR_GRPC_OK);
+    assert_float_equal(granted(w), 90, 0);
+}
+
+static void test_broken_bytes(void **state)
+{
+    struct world *w = *state;
+    become_master(w);
+    for (int method = 0; method < WEIR_DOORMAN_METHODS; method++) {
+        const struct weir_doorman_call what = {
+            .method = (enum weir_doorman_method)method,
+            .bytes = "\x0a\xff",
+            .len = 2,
+            .way = WEIR_WAY_NONE,
+            .names = w->names,
+        };
+        struct weir_text out;
+        assert_int_equal(
+            weir_doorman_api_call(w->api, &what, &out, weir_clock_now()),
+            WEIR_GRPC_INVALID_ARGUMENT);
+    }
+}
+
+int main(void)
+{
+#define TEST(NAME) cmocka_unit_test_setup_teardown(NAME, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(test_not_master),      TEST(test_a_lease),
+        TEST(test_unknown),         TEST(test_refused),
+        TEST(test_a_server),        TEST(test_many_and_none),
+        TEST(test_broken_bytes),    TEST(test_a_flood),
+        TEST(test_names_of_others),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
