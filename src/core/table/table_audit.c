@@ -170,7 +170,7 @@ void weir_table_audit_whole(struct weir_table *t, uint32_t *scratch,
 {
     if (!weir_table_try_lock_as(t, 0))
         return;
-    if (t->used <= max) {
+    if (t->used <= max && t->bucket_mask < max) {
         audit_index(t, scratch);
         audit_sums(t, scratch);
         audit_area(t);

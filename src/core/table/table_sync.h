@@ -206,9 +206,9 @@ uint32_t weir_table_sweep(struct weir_table *table, uint32_t count,
  * WEIR_TABLE_AUDIT_MAX of them. */
 #define WEIR_TABLE_AUDIT_MAX 4096
 void weir_table_audit(struct weir_table *table, uint32_t *hand, uint32_t n);
-/* Audits sums and lists over all slots, if at most 'max' are used; 'scratch'
- * has room for 'max' numbers. Takes time by the square of the slots with a
- * bucket state. */
+/* Audits sums and lists over all slots, if at most 'max' are used and the index
+ * is not larger; 'scratch' has room for 'max' numbers. Takes time by the square
+ * of the slots with a bucket state. */
 void weir_table_audit_whole(struct weir_table *table, uint32_t *scratch,
                             uint32_t max);
 
