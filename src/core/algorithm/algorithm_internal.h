@@ -108,6 +108,9 @@ static inline int64_t weir_bucket_carried(const struct weir_bucket *from,
         (weir_i128)fill * ((int64_t)1 << (WEIR_FRAC_MAX - from->leak.frac));
     weir_i128 scaled = (fine + (((int64_t)1 << down) - 1)) >> down;
     int64_t top = weir_bucket_top(to);
+    /* Units above the burst may be more than fit on a finer scale. */
+    if (scaled < -WEIR_SCALED_MAX)
+        return -WEIR_SCALED_MAX;
     return scaled < top ? (int64_t)scaled : top;
 }
 
