@@ -106,8 +106,8 @@ double weir_metric_of(const struct weir_scenario *scenario,
                       const struct weir_measure *measure);
 /* Equality is to a part in 10^9. No condition holds for NaN. */
 bool weir_condition_holds(const struct weir_condition *condition, double value);
-/* Adds a line about an expectation of the scenario; a failed one fails the
- * run. */
+/* Adds a line about an expectation of the scenario; a failed one fails the run
+ * (result.c). */
 void weir_result_expect(struct weir_result *result,
                         const struct weir_condition *condition,
                         weir_duration at, double value, bool held);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * cli/cmd_quota.c - weir quota set, get, ls, rm; the others are in
- * quota_*.c. */
+ * cli/cmd_quota.c - weir quota set, get, ls, rm, reset. The other subcommands
+ * are in quota_files.c and quota_edits.c. */
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -20,6 +20,7 @@ int weir_cli_quota_diff(int argc, char **argv);
 int weir_cli_quota_promote(int argc, char **argv);
 int weir_cli_quota_discard(int argc, char **argv);
 
+/* quota_files.c, for the other subcommands too: */
 /* A YAML file (or "-") as the body of an import: a new reference; NULL after
  * printing an error with its place. 'envoy': it is a configuration of
  * envoyproxy/ratelimit, whose limits are counted in the store 'exact' (NULL:

@@ -78,7 +78,7 @@ static const struct weir_proto_field create_fields[] = {
 };
 static const struct weir_proto_message create = { FLAT_FIELDS(create_fields) };
 
-/* Another: if the key has the lease, put the value beside it. */
+/* A second transaction: if the key has the lease, puts the value beside it. */
 static const struct weir_proto_field leased_fields[] = {
     { 2, CONSTANT(TARGET_LEASE) },
     { 3, TEXT(key) },

@@ -242,7 +242,7 @@ static inline uint8_t *weir_wire_put_text(uint8_t *p, unsigned number,
     return p + text.len;
 }
 
-/* A google.protobuf.Duration: its bytes; and as a field. */
+/* The size of a google.protobuf.Duration, alone and as a field. */
 static inline size_t weir_wire_duration_size(weir_duration duration)
 {
     return weir_wire_number_size(duration / WEIR_SECOND) +

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * front/view.c - the views and their paths.
+ * front/view.c - the views but /v1/why: usage, live, recent; their paths; and
+ * the samples that /v1/recent shows.
  *
  * A view answers a request about the present at once, as JSON, from a source's
  * own memory. The callers choose the listener and check the role. */
@@ -149,7 +150,7 @@ static int view_usage(struct weir_views *views, struct weir_text query,
 
 /* The names are the top k of the quotas, and quotas that pages show. The top k
  * is found by a walk of all quotas in use, some times a minute and only while
- * that is cheap (WEIR_RECENT_WALK_MAX in use are a few milliseconds); a root
+ * at most WALK_MAX are in use (such a walk takes a few milliseconds); a root
  * of a million instances keeps only the quotas that pages show. Each second
  * costs a look-up of each kept name.
  *

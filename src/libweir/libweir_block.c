@@ -2,7 +2,7 @@
  * libweir/libweir_block.c - the memory of a shared table: made, joined by
  * processes, and cleared of dead ones.
  *
- *     struct weir_block | the table (table/table_share.c)
+ *     struct weir_block | the table (table/table_share.h)
  *       members           by their numbers
  *       reporter          the member that is the reporter
  *       handover          its state for a successor (node/limiter_handover.c)

@@ -6,7 +6,7 @@
  *
  *     callers' threads                      the background thread
  *     ----------------                      ---------------------
- *     take_calls.c: take, peek, …  -> table <-  pump.c: limiter node, links
+ *     take_calls.c: take, peek, …  -> table <-  background.c: node, links
  *     permit.c: enter, leave   -> table
  *     waiting.c: wait queues        <- mutex, conditions ->
  *     adaptive.c: views of limits       <- events and ticks
@@ -205,8 +205,8 @@ void weir_reporter_part(struct weir *weir);
 void weir_reporter_close(struct weir *weir);
 /* In a child: joins the parent's table, or gets an empty one. */
 void weir_reporter_forked(struct weir *weir);
-/* Waits for the reporter's word: it is ready ('wanted' 0), or has answered the
- * call of weir_sync() with that number. As these public calls. */
+/* Waits until the reporter is ready ('wanted' 0), or has answered the call of
+ * weir_sync() with that number. Returns as weir_ready() or weir_sync(). */
 int weir_reporter_wait(struct weir *weir, uint64_t wanted,
                        weir_duration timeout);
 void weir_reporter_status(const struct weir *weir, struct weir_status *out);
@@ -285,7 +285,7 @@ void weir_pump_kick(struct weir *weir);
 /* The same within the process of that thread. */
 void weir_pump_wake(struct weir *weir);
 
-/* ---- libweir_pump.c ---- */
+/* ---- libweir_background.c ---- */
 /* Makes the loop and its links and starts the thread; on a shared table, of the
  * reporter. */
 int weir_pump_start(struct weir *weir);
@@ -306,9 +306,10 @@ void weir_own_ensure(struct weir *weir);
 /* ---- libweir_fork.c ---- */
 void weir_fork_become(struct weir *weir);
 
-/* ---- Shared by libweir_take_calls.c and libweir_permit.c ---- */
+/* ---- For libweir_take_calls.c and libweir_permit.c ---- */
 
-/* Wakes the thread, or serves waiters, as the outcome says. */
+/* Wakes the thread, or serves waiters, as the outcome says
+ * (libweir_waiting.c). */
 void weir_outcome_heed(struct weir *weir, unsigned outcome);
 
 /* A slot may change hands between lookup and take. That happens so often in a

@@ -34,7 +34,8 @@ struct weir_http_api_options {
 int weir_http_api_new(const struct weir_http_api_options *options,
                       struct weir_http_api **out, struct weir_diag *diag);
 uint16_t weir_http_api_port(const struct weir_http_api *api);
-/* To stop it, or when credentials or certificates were read again. (A
+/* The HTTP listener. The caller needs it to stop it, and to check its
+ * connections again after credentials or certificates were read again. (A
  * connection closes by itself when its certificate ends.) */
 struct weir_http_listener *weir_http_api_listener(struct weir_http_api *api);
 /* The administration is about to be freed: from now on each answer is that the

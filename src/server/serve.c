@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * server/serve.c - a root as a process: the order of its start, and how it
- * ends.
+ * server/serve.c - a root as a process: its start, its work of each second
+ * (certificates, credentials, time zones) and its end.
  *
  *     store's thread --news--> loop: root node, administration, two listeners
  *     a Doorman file, election ----^

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * server/serve_options.c - the command line of `weir serve`, a setter for each
- * option in one table.
+ * server/serve_options.c - the command line of `weir serve`: its help, a table
+ * with a setter for each option, and the check of combinations.
  *
  * Doorman's flags are options too, most of them other names of one. Like Go's
  * flags they may have one dash (getopt_long_only() allows it). If the quotas

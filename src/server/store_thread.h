@@ -8,7 +8,7 @@
  *      | <------------ fd readable: news --------  |
  *      | weir_store_thread_turn():                 | every 25 ms:
  *      |     on_store, on_change …, on_settle,     |   weir_store_changed()
- *      |     on_edit(context, error)               |
+ *      |     on_done(context, ask, error, …)       |
  *
  * News comes in the order of the store: the changes of an edit are passed on
  * before the edit's on_done. */

@@ -5,7 +5,7 @@
 #include "core/base/hash.h"
 #include "core/counted/merge_internal.h"
 
-/* What the cells of a root quota add up to. */
+/* The sums over the limiter cells of a root quota. */
 struct cell_sums {
     uint32_t cells, connected;
     uint64_t pace, carried_pace;           /* as kept: modulo 2^64 … */

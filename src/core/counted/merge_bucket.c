@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * core/counted/merge_bucket.c - a root's bucket of a quota in use: its fill,
- * the units presumed in it, and the queue of buckets that moved (merge.c has
- * the reasons). */
+ * the units presumed in it, its limiter cells, and the queue of buckets that
+ * moved (merge.c has the reasons). */
 
 #include "core/counted/merge_internal.h"
 
@@ -9,7 +9,7 @@
 
 #include "core/base/hash.h"
 
-/* ---- Limiter cells ---- */
+/* ---- Finding limiter cells ---- */
 
 struct weir_limiter_cell *weir_limiter_cell_of(
     const struct weir_merge_limiter *limiter, uint32_t slot)

@@ -10,7 +10,7 @@
  * are some 2^-53 a number. */
 #define SUMS_DIFFER 1e-6
 
-/* What the holders add up to. */
+/* The sums over all holders of a pool. */
 struct holder_sums {
     uint32_t holders, waiting, rested;
     uint32_t deaf, showing;
@@ -35,7 +35,7 @@ static uint32_t claims_of(const struct weir_lease_pool *b,
     return count;
 }
 
-/* One neighbour in its list; without any, it is at that 'end'. */
+/* Checks one neighbour in the list. A holder without one is at that 'end'. */
 static bool is_beside(const struct weir_lease_pool *b, uint32_t neighbour,
                       uint32_t end, uint32_t index)
 {

@@ -2,7 +2,7 @@
  * node/limiter_handover.c - handover: one limiter after another on a table that
  * outlives them, without losing a count or reporting it twice.
  *
- * The table is shared by processes (table/table_share.c), and one of them runs
+ * The table is shared by processes (table/table_share.h), and one of them runs
  * its limiter. If that process is killed, another makes a limiter over the same
  * table. Lost with the first are the totals that roots had answered, and the
  * reports on their way. Left are each slot's count, which has all units that

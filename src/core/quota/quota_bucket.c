@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * core/quota/quota_bucket.c - limiters, roots, stores and the lab derive a
- * quota's bucket and its bucket state rule in the same way, so that they agree
- * on fill and units.
+ * core/quota/quota_bucket.c - derives a quota's bucket and its bucket state
+ * rule. Limiters, roots, stores and the lab all use it, so they agree on fill
+ * and units.
  *
  * A bucket state draws no random numbers, so it has no band between a low and a
  * high burst: the table's hot bucket begins to refuse some at the low burst,

@@ -22,7 +22,8 @@ void weir_quota_algorithm_rule(const struct weir_quota *quota,
 
 /* Bucket parameters for any real number of units a second (>= 0; 0: refuses
  * all; above WEIR_LIMIT_MAX: never refuses), exact to 10^-9 of it from 10^-3
- * on, and bursts in units, 0 <= low <= high. (table_lease.c) */
+ * on, and bursts in units, 0 <= low <= high. Grants of leased quotas use it
+ * (table_lease.c). */
 void weir_bucket_of_rate(struct weir_bucket *bucket, double per_s, double low,
                          double high);
 

@@ -35,7 +35,7 @@ struct weir_table_options {
     uint32_t slots;     /* 1 .. WEIR_SLOTS_MAX */
     uint32_t stripes;   /* 1 .. WEIR_STRIPES_MAX, with the shared one; at
                            * least 'processes' */
-    uint32_t processes; /* number that share the table (table_share.c), up to
+    uint32_t processes; /* number that share the table (table_share.h), up to
                            * WEIR_TABLE_PROCESSES_MAX; 0 and 1: not shared */
     uint64_t seed;      /* for hashing and random draws */
     /* room for rules and states of algorithms that aren't one word: 64 ..

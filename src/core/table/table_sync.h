@@ -171,7 +171,8 @@ bool weir_table_wanted(struct weir_table *table, uint32_t slot,
  * call; it may have others by now. Call it before weir_table_view() and before
  * reading the slot's totals: these then include all use until then. */
 bool weir_table_was_unpinned(struct weir_table *table, uint32_t slot);
-/* Marks the slot as if it had been used: the next collect finds it. */
+/* Marks the slot as if it had been used: the next collect finds it
+ * (table_read.c). */
 void weir_table_mark(struct weir_table *table, uint32_t slot);
 void weir_table_lease_view(struct weir_table *table, uint32_t slot,
                            struct weir_lease_view *out);

@@ -4,7 +4,7 @@
  * table_take.c decides the common case by the hot lines alone. All else is one
  * walk (table_walk.c): each link judges the request, then each link commits it,
  * and if one refuses after all, or the chain changed meanwhile, what was
- * committed is undone. A file a kind of link has these functions:
+ * committed is undone. Each kind of link has a file with these functions:
  *
  *     kind          judge             commit            undo         explain
  *     link_bucket   by its fill       adds to 'count'   subtracts    yes
@@ -57,7 +57,7 @@ struct walk {
     bool drawn;
     uint64_t chance; /* if 'drawn': one for the whole chain */
 
-    /* What is committed. */
+    /* The charges that are committed, for an undo. */
     uint32_t counted;                /* bits: links with a charged count */
     uint32_t stepped;                /* bits: links with a charged state */
     uint64_t units[WEIR_DEPTH_MAX];  /* of each that is counted */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * protocol/http_take/http_take.c - routes and roles of the HTTP API.
+ * protocol/http_take/http_take.c - the HTTP API: its routes, the roles that
+ * they need, and GET /metrics.
  *
  * The listener (front/http_listener.h) reads requests; this file has the routes
  * and the roles that they need. An error of a request is a problem of RFC 9457,

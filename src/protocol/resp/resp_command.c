@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * protocol/resp/resp_command.c - the commands of a Redis client, and their
- * table.
+ * protocol/resp/resp_command.c - executes the commands of a Redis client: those
+ * of a session, and those that decide.
  *
  * Commands that client libraries send to any server besides their work: those
  * with a meaning here are answered as redis-server 7 does, others with its

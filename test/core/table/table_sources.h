@@ -26,7 +26,7 @@
 #include "core/table/table_rule.c"
 #include "core/table/table_shadow.c"
 #include "core/table/table_shadow_set.c"
-#include "core/table/table_share.c"
+#include "core/table/table_reap.c"
 #include "core/table/table_slots.c"
 #include "core/table/table_stale.c"
 #include "core/table/table_stripe.c"

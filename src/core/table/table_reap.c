@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * table/table_share.c - ownership in a table that processes share.
+ * table/table_reap.c - clears what a dead process left in a shared table.
  *
  * Any process may be killed between two instructions. Its locks, pins and
  * permits would be lost to all for good, so each of them records its owner:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * libweir/libweir_pump.c - the background thread: a loop around the limiter
- * node, and the links that pass its messages to roots and back.
+ * libweir/libweir_background.c - the background thread: a loop around the
+ * limiter node, and the links that pass its messages to roots and back.
  *
  * It sleeps until the node's deadline, bytes from a root, or a kick: a write
  * to an eventfd by a decision that used up some slack. It blocks all signals
