@@ -59,7 +59,7 @@ static uint64_t word_of(const struct weir_algorithm_rule *rule, int64_t fill,
                         weir_instant now)
 {
     weir_audit(fill >= 0 || fill >= initial_fill(rule));
-    weir_audit(fill <= weir_bucket_top(&rule->bucket[0].bucket));
+    weir_audit(fill <= WEIR_SCALED_MAX);
     if (fill < 0)
         return (uint64_t)-fill << 1 | 1;
     uint64_t in =
