@@ -269,7 +269,7 @@ static const struct bench_group groups[] = {
     { "cold", cold_rows, COUNT(cold_rows), 150000 },
     { "cold, the first take since a report", first_rows, COUNT(first_rows),
       150000 },
-    { "meters", bucket_state_rows, COUNT(bucket_state_rows), 4096 },
+    { "bucket states", bucket_state_rows, COUNT(bucket_state_rows), 4096 },
     { "shares", share_rows, COUNT(share_rows), 4096 },
     { "adapt", adapt_rows, COUNT(adapt_rows), 4096 },
     { "wire", wire_rows, COUNT(wire_rows), 16 * 8192 },
