@@ -114,7 +114,20 @@ struct weir_lane {
     void *own; /* data of the kind of store */
 };
 
-/* Takes all waiting jobs, in order; NULL: none. */
+/* 'lane' holds zeros; 'shared' and 'address' stay the caller's. */
+void weir_lane_init(struct weir_lane *lane, struct weir_shared *shared,
+                    const struct weir_address *address);
+/* Fails the jobs that wait; the lane's threads have ended. */
+void weir_lane_fini(struct weir_lane *lane);
+/* weir_shared_step() at the lane's server. */
+int weir_lane_step(struct weir_lane *lane, struct weir_text key,
+                   const struct weir_algorithm_rule *rule,
+                   const struct weir_algorithm_ask *ask,
+                   struct weir_algorithm_answer *out, weir_duration deadline);
+bool weir_lane_is_up(const struct weir_lane *lane);
+
+/* Below: for the lane's own threads. Takes all waiting jobs, in order; NULL:
+ * none. */
 struct weir_shared_job *weir_lane_get(struct weir_lane *lane);
 /* The server has answered in time: steps are accepted. */
 void weir_lane_up(struct weir_lane *lane);

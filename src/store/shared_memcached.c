@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * store/shared_memcached.c - memcached: counters, and compare-and-swap.
  *
- * Registry: a kind of shared.c.
- *
  * Theory of operation. memcached runs no scripts and offers no clock. Therefore
  * the time is ours (CLOCK_REALTIME, on which all processes of a store must
  * agree), and the atomic operations are one add to a number or one swap of a

@@ -2,8 +2,6 @@
  * store/shared_redis.c - Redis or Valkey: one connection, one script call per
  * step.
  *
- * Registry: a kind of shared.c.
- *
  * Theory of operation. One thread, one loop, one connection. Steps that come
  * while the loop is busy are sent together: more callers mean fewer writes per
  * step. The server answers in order, so the expected replies are a list, and
