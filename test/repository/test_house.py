@@ -90,13 +90,21 @@ class House(unittest.TestCase):
         return path
 
     def plant_object(self, module, text):
-        path = self.plant(f"src/core/{module}/planted.c", text)
-        planted = self.build / "planted.o"
+        self.archive(self.build / f"lib{module}.a",
+                     self.compile(f"src/core/{module}/planted.c", text))
+
+    def compile(self, name, text):
+        """Plants a source; its object, named and placed as meson does it."""
+        path = self.plant(name, text)
+        module = path.parent.name
+        planted = self.build / f"lib{module}.a.p" / \
+            ("_".join(Path(name).parts) + ".o")
+        planted.parent.mkdir(exist_ok=True)
         subprocess.run([*CC, "-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC",
                         "-c", path, "-o", planted,
                         "-I", self.source / "include",
                         "-I", self.source / "src"], check=True)
-        self.archive(self.build / f"lib{module}.a", planted)
+        return planted
 
     def check(self, tool, *arguments):
         """Exit status and output of a check over the copy."""
@@ -137,6 +145,14 @@ class House(unittest.TestCase):
     def test_table_of_constants_is_allowed(self):
         self.plant_object("algorithm", CONSTANT)
         self.assert_clean("check-dependencies", self.build)
+
+    def test_files_in_a_cycle(self):
+        for one, other in (("ping", "pong"), ("pong", "ping")):
+            self.compile(f"src/core/algorithm/{one}.c",
+                         f"int {other}(void);\nint {one}(void);\n"
+                         f"int {one}(void) {{ return {other}(); }}\n")
+        self.assert_caught("files depend on each other: ping.c, pong.c",
+                           "check-dependencies", self.build)
 
     def test_wrong_dependency(self):
         self.plant("src/core/base/planted.h", '#include "io/clock.h"\n')

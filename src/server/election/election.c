@@ -2,13 +2,12 @@
  * server/election/election.c - the one interface of elections, and the kind
  * without an election: a server alone is master.
  *
- * Registry: the kinds of elections (election_lock.c, election_etcd.c), which
- * report to their owner here.
+ * A kind reports to the owner by election_report.c and doesn't know this file.
  *
- * Its term is the time of its start in milliseconds since 1970: nothing else
- * rises from one process to the next without being stored. A clock that is set
- * back by more than the process was away makes a term that is too low; an
- * operator can choose the lock on a file instead. */
+ * The term of a server alone is the time of its start in milliseconds since
+ * 1970: nothing else rises from one process to the next without being stored. A
+ * clock that is set back by more than the process was away makes a term that is
+ * too low; an operator can choose the lock on a file instead. */
 
 #include "server/election/election.h"
 
@@ -20,40 +19,6 @@
 #include "server/election/election_internal.h"
 
 #define IDENTITY_MAX 255
-
-/* ---- Reports to the owner ---- */
-
-void weir_election_kept(struct weir_election *election, uint64_t number,
-                        int error, const char *why)
-{
-    if (election->options.on_kept)
-        election->options.on_kept(election->options.context, number, error,
-                                  why);
-}
-
-void weir_election_report(struct weir_election *election,
-                          const struct weir_election_news *news)
-{
-    weir_assert(!news->is_master || news->term > 0);
-    if (election->is_told && election->was_master == news->is_master &&
-        election->last_term == news->term &&
-        strcmp(election->last_master, news->master) == 0)
-        return;
-    weir_assert(strlen(news->master) < sizeof election->last_master);
-    election->is_told = true;
-    election->was_master = news->is_master;
-    election->last_term = news->term;
-    strcpy(election->last_master, news->master);
-    struct weir_election_news told = *news;
-    told.master = election->last_master;
-    election->options.on_change(election->options.context, &told);
-}
-
-void weir_election_resigned(struct weir_election *election)
-{
-    if (election->options.on_resigned)
-        election->options.on_resigned(election->options.context);
-}
 
 /* ---- Without an election ---- */
 

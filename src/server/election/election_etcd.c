@@ -2,8 +2,6 @@
  * server/election/election_etcd.c - carries a candidate's requests to etcd and
  * the answers back.
  *
- * Registry: a kind of election.c.
- *
  *     weir_candidate -- ask --> asked -- weir_etcd_call() --> etcd
  *          ^                      |
  *          +----- answer ---------+ (and freed)

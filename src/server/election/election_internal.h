@@ -23,7 +23,7 @@ struct weir_election {
     struct weir_election_options options;
     const struct weir_election_methods *methods;
     void *part; /* owned, by its methods */
-    bool is_told;
+    bool has_reported;
     bool was_master; /* the last report */
     uint64_t last_term;
     char last_master[256];
@@ -31,14 +31,14 @@ struct weir_election {
     char *texts[6]; /* owned, the texts of the options */
 };
 
-/* The constructors of the kinds: set the part and its methods. The errors of
+/* The constructors of the kinds set the part and its methods. The errors of
  * weir_election_new(). */
 int weir_election_make_file(struct weir_election *election,
                             struct weir_diag *diag);
 int weir_election_make_etcd(struct weir_election *election,
                             struct weir_diag *diag);
 
-/* Report to the owner, from the loop only: the news, if they
+/* The kinds' reports to the owner, from the loop only: the news, if they
  * differ; that the resignation is over; the result of methods.keep(). */
 void weir_election_report(struct weir_election *election,
                           const struct weir_election_news *news);

@@ -2,8 +2,6 @@
  * server/election/election_lock.c - the election of processes of one host: a
  * lock on a file.
  *
- * Registry: a kind of election.c.
- *
  * Theory of operation. The kernel elects: one candidate has the lock of the
  * open file description, until it closes the file or dies. So holding needs no
  * clock. A stopped process keeps the lock, and no other process grants anything
