@@ -185,17 +185,17 @@ static const struct bench_row root_rows[] = {
 
 /* A step of a bucket state in a process's own memory, relative to leaky's. */
 #define BUCKET_STATE(i, w)                                                  \
-    OURS("meter_" #i, "step, " w, 1, bench_algorithms, bench_algorithm_##i, \
-         "meter_leaky", BENCH_RATIO, 0),                                    \
-        OURS("meter_" #i "_refused", "… limited", 1, bench_algorithms,      \
-             bench_algorithm_##i##_refused, "meter_leaky", BENCH_RATIO, 0)
+    OURS("state_" #i, "step, " w, 1, bench_algorithms, bench_algorithm_##i, \
+         "state_leaky", BENCH_RATIO, 0),                                    \
+        OURS("state_" #i "_refused", "… limited", 1, bench_algorithms,      \
+             bench_algorithm_##i##_refused, "state_leaky", BENCH_RATIO, 0)
 
 static const struct bench_row bucket_state_rows[] = {
-    FLOOR("meter_add", "locked add, own line", bench_lines_hot, bench_add_own),
-    OURS("meter_leaky", "step, leaky", 1, bench_algorithms,
-         bench_algorithm_leaky, "meter_add", BENCH_RATIO, 0),
-    OURS("meter_leaky_refused", "… limited", 1, bench_algorithms,
-         bench_algorithm_leaky_refused, "meter_leaky", BENCH_RATIO, 0),
+    FLOOR("state_add", "locked add, own line", bench_lines_hot, bench_add_own),
+    OURS("state_leaky", "step, leaky", 1, bench_algorithms,
+         bench_algorithm_leaky, "state_add", BENCH_RATIO, 0),
+    OURS("state_leaky_refused", "… limited", 1, bench_algorithms,
+         bench_algorithm_leaky_refused, "state_leaky", BENCH_RATIO, 0),
     BUCKET_STATE(queue, "leaky_queue"),
     BUCKET_STATE(token, "token_bucket"),
     BUCKET_STATE(row, "token_buckets, two"),

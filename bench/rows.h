@@ -59,7 +59,7 @@ extern const struct bench_fixture bench_root_looked;
 bench_body bench_root_merge;
 void bench_root_write(void *state); /* between two batches */
 
-/* ---- meter_rows.c: Weir's ---- */
+/* ---- bucket_state_rows.c: Weir's ---- */
 
 extern const struct bench_fixture bench_algorithms;
 bench_body bench_algorithm_leaky, bench_algorithm_leaky_refused;

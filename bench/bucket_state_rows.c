@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * bench/meter_rows.c - one step of each algorithm.
+ * bench/bucket_state_rows.c - one step of each algorithm.
  *
  * A take of one unit each 10 ns, against a limit of twice that: so every take
  * passes, and the use stays at half of the bound. The windows are 1 ms; the
