@@ -199,7 +199,7 @@ struct weir_check *weir_check_new(struct weir_fleet *fleet)
         .context = check,
         .counted = check_on_counted,
         .received = check_on_received,
-        .said = check_on_sent,
+        .sent = check_on_sent,
         .dying = check_on_dying,
         .born = check_on_born,
     };

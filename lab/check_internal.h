@@ -114,7 +114,7 @@ struct check_link {
     uint64_t session, stamp, number; /* of the last answer */
     weir_instant answered_at;        /* on the limiter's clock … */
     weir_instant unruly_until;
-    bool stretched;       /* the root asks for fewer reports */
+    bool backs_off;       /* the root asks for fewer reports */
     weir_instant span_at; /* start of a second on the world's clock, with
                            * 'span_reports' reports */
     uint64_t span_reports;

@@ -141,11 +141,11 @@ static bool is_passed_over(const struct weir_check *check, uint32_t limiter,
                            uint32_t root, const struct check_slot *slot)
 {
     const struct check_link *links = check->limiters[limiter].link;
-    if (!links[root].stretched)
+    if (!links[root].backs_off)
         return false;
     for (uint32_t r = 0; r < check->root_count; r++) {
         if (weir_fleet_linked(check->fleet, limiter, r) &&
-            !links[r].stretched && slot->told[r].told)
+            !links[r].backs_off && slot->told[r].told)
             return true;
     }
     return false;
@@ -318,7 +318,7 @@ void weir_check_unseen_welcome(struct weir_check *check, uint32_t limiter,
     link->session = message->session;
     link->stamp = link->number = 0;
     link->answered_at = link->unruly_until = 0;
-    link->stretched = false;
+    link->backs_off = false;
     for (uint32_t s = 0; s < known->slot_count; s++) {
         struct check_slot *slot = &known->slots[s];
         if (!slot->quota)
@@ -476,7 +476,7 @@ void weir_check_unseen_fills(struct weir_check *check, uint32_t limiter,
     uint64_t number = link->number;
     if (!is_of_session(check, limiter, root, message))
         return;
-    link->stretched = fills->report_backoff > 0;
+    link->backs_off = fills->report_backoff > 0;
     if (!is_taken(link, fills))
         return;
     if (link->number != number)

@@ -76,7 +76,7 @@ struct weir_fleet_watch {
     /* A root has composed a message for the limiter (possibly a region's root),
      * which is sent next. During an edit of the store other roots may not have
      * the edit yet. */
-    void (*said)(void *context, uint32_t root, uint32_t limiter,
+    void (*sent)(void *context, uint32_t root, uint32_t limiter,
                  const struct weir_message *message);
     /* Before a node dies, with its memory still there; after a node was born,
      * before it has links. Not called for the nodes that weir_fleet_new()

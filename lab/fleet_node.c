@@ -274,8 +274,8 @@ static void show_sent(struct weir_node *node, uint32_t limiter,
     const struct weir_fleet *fleet = node->fleet;
     for (size_t i = 0; i < fleet->watch_count; i++) {
         const struct weir_fleet_watch *watch = &fleet->watch[i];
-        if (watch->said)
-            watch->said(watch->context, node->place.index, limiter, message);
+        if (watch->sent)
+            watch->sent(watch->context, node->place.index, limiter, message);
     }
 }
 

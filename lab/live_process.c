@@ -30,8 +30,8 @@ struct weir_process {
     struct weir_process_handler handler;
     struct event *readable;
     struct event *writable;
-    struct evbuffer *heard; /* not a whole line yet */
-    struct evbuffer *said;  /* not written yet */
+    struct evbuffer *partial; /* not a whole line yet */
+    struct evbuffer *unsent;  /* not written yet */
     pid_t pid;
     int in, out;      /* the parent's ends */
     bool busy, freed; /* in a callback; and freed by it */
@@ -101,10 +101,10 @@ static void free_process(struct weir_process *process)
         event_free(process->readable);
     if (process->writable)
         event_free(process->writable);
-    if (process->heard)
-        evbuffer_free(process->heard);
-    if (process->said)
-        evbuffer_free(process->said);
+    if (process->partial)
+        evbuffer_free(process->partial);
+    if (process->unsent)
+        evbuffer_free(process->unsent);
     close(process->in);
     close(process->out);
     free(process);
@@ -144,20 +144,20 @@ static void on_output_readable(evutil_socket_t fd, short what, void *context)
 {
     (void)what;
     struct weir_process *process = context;
-    int got = evbuffer_read(process->heard, fd, -1);
+    int got = evbuffer_read(process->partial, fd, -1);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     process->busy = true;
     while (!process->freed) {
-        char *line = evbuffer_readln(process->heard, NULL, EVBUFFER_EOL_LF);
+        char *line = evbuffer_readln(process->partial, NULL, EVBUFFER_EOL_LF);
         if (!line)
             break;
         process->handler.on_line(process->handler.context, line);
         free(line);
     }
     if (!process->freed &&
-        evbuffer_get_length(process->heard) > WEIR_PROCESS_LINE_MAX)
-        evbuffer_drain(process->heard, WEIR_PROCESS_LINE_MAX);
+        evbuffer_get_length(process->partial) > WEIR_PROCESS_LINE_MAX)
+        evbuffer_drain(process->partial, WEIR_PROCESS_LINE_MAX);
     if (!process->freed && got <= 0)
         call_on_end(process);
     process->busy = false;
@@ -170,9 +170,9 @@ static void on_input_writable(evutil_socket_t fd, short what, void *context)
     (void)what;
     struct weir_process *process = context;
     /* The end of a child is noticed by its output. */
-    int sent = evbuffer_write(process->said, fd);
+    int sent = evbuffer_write(process->unsent, fd);
     bool again = sent < 0 && (errno == EAGAIN || errno == EINTR);
-    if ((sent < 0 && !again) || evbuffer_get_length(process->said) == 0)
+    if ((sent < 0 && !again) || evbuffer_get_length(process->unsent) == 0)
         event_del(process->writable);
 }
 
@@ -180,9 +180,9 @@ void weir_process_write(struct weir_process *process, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    evbuffer_add_vprintf(process->said, format, args);
+    evbuffer_add_vprintf(process->unsent, format, args);
     va_end(args);
-    evbuffer_add(process->said, "\n", 1);
+    evbuffer_add(process->unsent, "\n", 1);
     if (process->pid > 0)
         event_add(process->writable, NULL);
 }
@@ -212,16 +212,16 @@ int weir_process_new(struct event_base *base, char *const *argv,
                                       .pid = pid,
                                       .in = ours[0],
                                       .out = ours[1],
-                                      .heard = evbuffer_new(),
-                                      .said = evbuffer_new() };
+                                      .partial = evbuffer_new(),
+                                      .unsent = evbuffer_new() };
     evutil_make_socket_nonblocking(process->in);
     evutil_make_socket_nonblocking(process->out);
     process->readable = event_new(base, process->out, EV_READ | EV_PERSIST,
                                   on_output_readable, process);
     process->writable = event_new(base, process->in, EV_WRITE | EV_PERSIST,
                                   on_input_writable, process);
-    if (!process->readable || !process->writable || !process->heard ||
-        !process->said)
+    if (!process->readable || !process->writable || !process->partial ||
+        !process->unsent)
         abort();
     event_add(process->readable, NULL);
     *out = process;

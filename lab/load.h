@@ -18,8 +18,7 @@
 #include "lab/check.h"
 #include "lab/truth.h"
 
-/* Bounds. */
-#define WEIR_LOAD_KEYS_MAX 1000000
+/* Of one access log. */
 #define WEIR_LOAD_LOG_REQUESTS_MAX 10000000
 
 struct weir_loads; /* all loads of one run */

@@ -69,7 +69,7 @@ struct server {
     struct weir_lease_pool *pool; /* owned; NULL: no master */
     bool ready;                   /* its own capacity is known */
     double capacity, safe;        /* as the lease pool has them */
-    uint32_t told_clients;        /* in its last request */
+    uint32_t sent_clients;        /* in its last request */
     struct member *members;       /* owned */
     size_t member_count, member_room;
     uint32_t *by_holder; /* owned: the member with that number */
@@ -228,9 +228,9 @@ static size_t bands_of(struct weir_doorman *stage, const struct caller *caller,
     if (!caller->client) {
         struct server *server = &stage_fleet(stage)->servers[caller->which];
         count = weir_lease_pool_bands(server->pool, out, BANDS_MAX);
-        server->told_clients = 0;
+        server->sent_clients = 0;
         for (size_t i = 0; i < count; i++)
-            server->told_clients += out[i].clients;
+            server->sent_clients += out[i].clients;
     }
     if (count > 0)
         return count;
@@ -242,19 +242,19 @@ static void send_request(struct weir_doorman *stage, uint32_t caller,
                          weir_instant now)
 {
     struct caller *c = &stage_fleet(stage)->callers[caller];
-    struct weir_lease_holder_ask said;
-    weir_lease_holder_ask(&c->holder, c->holder.number + 1, &said, world(now));
+    struct weir_lease_holder_ask ask;
+    weir_lease_holder_ask(&c->holder, c->holder.number + 1, &ask, world(now));
     struct message message = { .what = ASK,
                                .caller = caller,
                                .stream = c->stream,
                                .term = c->term,
-                               .number = said.number,
-                               .has = said.has,
-                               .safe = said.safe,
-                               .taken = said.taken,
-                               .learning = said.learning,
-                               .roster_token = said.roster_token };
-    message.band_count = bands_of(stage, c, said.wants, message.bands);
+                               .number = ask.number,
+                               .has = ask.has,
+                               .safe = ask.safe,
+                               .taken = ask.taken,
+                               .learning = ask.learning,
+                               .roster_token = ask.roster_token };
+    message.band_count = bands_of(stage, c, ask.wants, message.bands);
     post_message(stage, &message, now + half_way(stage));
 }
 
@@ -437,7 +437,7 @@ static void set_job_use(struct weir_doorman *stage, struct server *server,
     weir_lease_holder_in_use(up, stats.out);
     if (stats.wants != up->declared)
         weir_lease_holder_want(up, stats.wants, world(now));
-    if (stats.clients != server->told_clients)
+    if (stats.clients != server->sent_clients)
         weir_lease_holder_hurry(up, world(now));
 }
 
@@ -702,7 +702,7 @@ static void begin_master(struct weir_doorman *stage, uint32_t job,
     bool root = server->caller == WEIR_DOORMAN_NONE;
     weir_assert(!server->pool);
     server->term++;
-    server->told_clients = 0;
+    server->sent_clients = 0;
     server->ready = root;
     server->capacity = root ? stage->look.capacity : 0;
     struct weir_lease_rule rule = job_rule(stage, job, server->capacity);
