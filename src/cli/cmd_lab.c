@@ -125,7 +125,8 @@ static int refuse_scenario(const struct source *source,
     return WEIR_EXIT_ERROR;
 }
 
-/* Finds, reads, and applies --set ('sets' may be NULL). Likewise. */
+/* Finds the text, reads it, and applies --set ('sets' may be NULL). Errors as
+ * of find_source(). */
 static int open_source(struct source *source, const char *name,
                        const struct weir_cli_values *sets)
 {

@@ -45,26 +45,26 @@ static const char take_help[] =
 struct take {
     struct weir_cli cli;
     bool peek, charge, refund, quiet;
-    const char *wait;  /* NULL: don't wait */
-    const char *hold;  /* NULL: no */
-    const char *klass; /* NULL: none */
+    const char *wait;      /* NULL: don't wait */
+    const char *in_flight; /* NULL: no */
+    const char *klass;     /* NULL: none */
     const char *weight_text, *count_text, *timeout_text;
     uint64_t weight;
     uint64_t count;
     weir_duration wait_max;
-    weir_duration hold_for;
+    weir_duration in_flight_for;
     weir_duration timeout;
     const char *name;
 };
 
 static int check_take_options(struct take *take)
 {
-    int modes =
-        take->peek + take->charge + take->refund + (take->wait || take->hold);
+    int modes = take->peek + take->charge + take->refund +
+                (take->wait || take->in_flight);
     if (modes > 1)
         return weir_cli_fail("choose one of --peek, --charge, --refund, and "
                              "--wait or --in-flight or both");
-    if (take->klass && !take->hold)
+    if (take->klass && !take->in_flight)
         return weir_cli_fail("--class is for units in flight; add --in-flight");
     int status =
         weir_cli_parse_units("--weight", take->weight_text, &take->weight);
@@ -77,12 +77,12 @@ static int check_take_options(struct take *take)
     if (status == 0 && take->wait)
         status = weir_cli_parse_duration(
             "--wait", take->wait[0] ? take->wait : "10s", &take->wait_max);
-    if (status == 0 && take->hold)
-        status =
-            weir_cli_parse_duration("--in-flight", take->hold, &take->hold_for);
+    if (status == 0 && take->in_flight)
+        status = weir_cli_parse_duration("--in-flight", take->in_flight,
+                                         &take->in_flight_for);
     if (status)
         return status;
-    if (take->hold && take->count > 1)
+    if (take->in_flight && take->count > 1)
         return weir_cli_fail("--in-flight is for one permit; for more units "
                              "say --weight");
     if (take->weight > WEIR_WEIGHT_MAX)
@@ -158,7 +158,7 @@ static void show_ground(const struct take *take, const struct weir_reply *reply,
     buf[0] = '\0';
     if (reply->leased)
         snprintf(buf, size, " (leased: %.10g%s granted)", reply->granted,
-                 take->hold ? "" : "/s");
+                 take->in_flight ? "" : "/s");
     if (!reply->exact)
         return;
     struct weir_root_client *client = weir_root_client_new(&take->cli);
@@ -316,10 +316,11 @@ static int check_denied(struct weir *weir)
     return 0;
 }
 
-/* Holds the permit: other processes count it as in flight. */
-static int hold_permit(const struct take *take, struct weir_handle handle)
+/* Enters, stays for the time of --in-flight, and leaves: meanwhile other
+ * processes count the permit as in flight. */
+static int stay_in_flight(const struct take *take, struct weir_handle handle)
 {
-    weir_assert(take->hold);
+    weir_assert(take->in_flight);
     struct weir_permit permit;
     struct weir_reply reply = { 0 };
     uint32_t klass =
@@ -337,8 +338,8 @@ static int hold_permit(const struct take *take, struct weir_handle handle)
         return WEIR_EXIT_LIMITED;
     fflush(stdout);
     struct timespec left = {
-        .tv_sec = (time_t)(take->hold_for / WEIR_SECOND),
-        .tv_nsec = (long)(take->hold_for % WEIR_SECOND),
+        .tv_sec = (time_t)(take->in_flight_for / WEIR_SECOND),
+        .tv_nsec = (long)(take->in_flight_for % WEIR_SECOND),
     };
     while (nanosleep(&left, &left) < 0 && errno == EINTR)
         continue;
@@ -373,8 +374,8 @@ static int run_take(struct take *take)
         if (error < 0 && error != WEIR_EFULL)
             status = weir_cli_fail("%s: %s", take->name, weir_strerror(error));
         else if (status == 0)
-            status = take->hold ? hold_permit(take, handle)
-                                : take_repeatedly(take, handle);
+            status = take->in_flight ? stay_in_flight(take, handle)
+                                     : take_repeatedly(take, handle);
         if (error == 0)
             weir_handle_close(handle);
     }
@@ -397,7 +398,7 @@ int weir_cli_take(int argc, char **argv)
         { .name = "charge", .flag = &take.charge },
         { .name = "refund", .flag = &take.refund },
         { .name = "wait", .maybe = &take.wait },
-        { .name = "in-flight", .value = &take.hold },
+        { .name = "in-flight", .value = &take.in_flight },
         { .name = "class", .value = &take.klass },
         { .name = "timeout", .value = &take.timeout_text },
         { .name = "quiet", .letter = 'q', .flag = &take.quiet },

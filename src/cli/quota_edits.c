@@ -186,7 +186,8 @@ static bool is_same_edit(const json_t *a, const json_t *b)
            json_equal(json_object_get(a, "edit"), json_object_get(b, "edit"));
 }
 
-/* The columns WHEN and WHO are filled in the first line of an edit only. */
+/* The columns WHEN and IDENTITY are filled in the first line of an edit
+ * only. */
 static void print_entry(struct weir_rows *rows, json_t *entry, bool first)
 {
     char when[32];

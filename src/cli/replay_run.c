@@ -13,9 +13,8 @@
  * list of quotas.
  *
  * A suggestion is the smallest limit under which few requests would have been
- * refused.
- * Each quota is replayed alone: the requests with it in their chain, its
- * instances apart, and the decisions of a table without other quotas. Its
+ * refused. Each quota is replayed alone: the requests with it in their chain,
+ * its instances apart, and the decisions of a table without other quotas. Its
  * refusals fall as its limit rises (bursts given in time rise with it), so the
  * smallest limit is found by halving, a replay a step; it is exact to one unit
  * of the quota's own time. Together, quotas refuse less than the sum: a request

@@ -60,7 +60,7 @@ struct weir_root_client {
     char *reply; /* owned */
     size_t reply_len;
     bool too_big;
-    char said[160]; /* from the trailers */
+    char message[160]; /* from the trailers */
 };
 
 /* ---- The link's callbacks ---- */
@@ -122,7 +122,7 @@ static void on_call_close(void *context, struct weir_h2 *h2, int32_t stream,
         return;
     c->done = true;
     c->grpc_status = grpc_status;
-    snprintf(c->said, sizeof c->said, "%s", message ? message : "");
+    snprintf(c->message, sizeof c->message, "%s", message ? message : "");
 }
 
 static void on_root_open(void *context, struct weir_h2_link *link)
@@ -219,7 +219,7 @@ static void send_first_part(struct weir_root_client *c)
     c->sent_all = c->done = c->too_big = false;
     c->reply_len = 0;
     c->status = 0;
-    c->said[0] = '\0';
+    c->message[0] = '\0';
     c->roots[c->current].why[0] = '\0';
     if (!begin_root_call(c)) {
         c->lost = true;
@@ -246,10 +246,10 @@ static bool request_root(struct weir_root_client *c)
         return true;
     if (!root->why[0])
         snprintf(root->why, sizeof root->why, "%s",
-                 c->timed_out ? "it doesn't answer in time"
-                 : c->too_big ? "its answer is too big or isn't Weir's"
-                 : c->said[0] ? c->said
-                              : "the connection ended");
+                 c->timed_out    ? "it doesn't answer in time"
+                 : c->too_big    ? "its answer is too big or isn't Weir's"
+                 : c->message[0] ? c->message
+                                 : "the connection ended");
     weir_h2_link_close(&c->link);
     return false;
 }

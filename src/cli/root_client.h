@@ -39,8 +39,8 @@ int weir_root_client_request(struct weir_root_client *client,
 /* Whether the last request made its quota, instead of changing it. */
 bool weir_root_client_created(const struct weir_root_client *client);
 
-/* The same, with the usual patience, for commands: prints the error. Returns an
- * exit status. */
+/* weir_root_client_request() for commands: with the usual patience, and prints
+ * the error. Returns an exit status. */
 int weir_cli_request(struct weir_root_client *client, const char *method,
                      const char *path, json_t *body, json_t **out);
 /* The answer to a request on a connection of its own, a new reference; 'body'
