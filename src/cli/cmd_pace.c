@@ -45,6 +45,7 @@
 #define JOBS_MAX 500        /* in a file of jobs */
 #define LINE_BYTES_MAX 8192 /* likewise */
 #define WORDS 3
+#define RECORD_MAX (1ull << 30)        /* bytes */
 #define QUANTUM WEIR_PACER_QUANTUM_MIN /* a turn each millisecond */
 /* The longest time that a state file may lag when the process is killed. */
 #define SAVE_EVERY WEIR_SECOND
@@ -52,7 +53,7 @@
 /* Without a bar there is nothing to do between events. */
 #define IDLE_MAX (3600 * WEIR_SECOND)
 #define DRAW_EVERY (WEIR_SECOND / 5)
-#define TELL_EVERY (10 * WEIR_SECOND)
+#define LINE_EVERY (10 * WEIR_SECOND)
 #define BAR_MAX 20
 #define PROGRESS_MAX 256 /* bytes of a line */
 #define SAMPLES 8
@@ -130,7 +131,7 @@ static int read_pace_unit(const char *text, struct weir_pace_unit *out)
     out->by = WEIR_PACE_RECORD;
     if (weir_cli_parse_units("--by", text + strlen(record), &out->record))
         return WEIR_EXIT_ERROR;
-    if (out->record == 0 || out->record > WEIR_PACE_RECORD_MAX)
+    if (out->record == 0 || out->record > RECORD_MAX)
         return weir_cli_fail("--by %s: a record has 1 byte to 1 GiB", text);
     return 0;
 }
@@ -502,7 +503,7 @@ static void draw_progress(struct pace *pace, weir_instant now)
     struct progress *progress = &pace->progress;
     if (!progress->on || now < progress->next)
         return;
-    progress->next = now + (progress->bar ? DRAW_EVERY : TELL_EVERY);
+    progress->next = now + (progress->bar ? DRAW_EVERY : LINE_EVERY);
     char line[PROGRESS_MAX];
     compose(pace, line, now);
     if (!progress->bar) {
@@ -523,14 +524,14 @@ static void end_progress(struct pace *pace)
     fputc('\n', stderr);
 }
 
+/* ---- The loop ---- */
+
 struct loop {
     struct pace *pace;
     struct pollfd *polled; /* owned: the signals, then in and out of each job */
     int signals;
     bool hurry; /* a second signal came */
 };
-
-/* ---- Turns ---- */
 
 static void update_ready(struct pace *pace, struct weir_pace_job *job,
                          weir_instant now)

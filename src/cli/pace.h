@@ -10,8 +10,7 @@
 #include "core/algorithm/algorithm.h"
 #include "core/quota/quota.h"
 
-#define WEIR_PACE_RECORD_MAX (1ull << 30) /* bytes */
-#define WEIR_PACE_BUFFER (256u << 10)     /* bytes of a job's input */
+#define WEIR_PACE_BUFFER (256u << 10) /* bytes of a job's input */
 /* A turn that is late by up to this is made up for. So no second sees more than
  * ten milliseconds' worth beyond the rate. */
 #define WEIR_PACE_LAG (9 * WEIR_MILLISECOND)
