@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "cli/root_client.h"
 #include "cli/table_print.h"
@@ -167,7 +166,7 @@ static void print_log_summary(const struct replay *replay)
 static void print_quota_results(const struct weir_replay_result *result)
 {
     struct weir_rows rows = { .right = 0x3c,
-                              .bold_head = isatty(STDOUT_FILENO) };
+                              .bold_head = weir_rows_colour(stdout) };
     weir_rows_head(&rows, "QUOTA", "LIMIT", "OFFERED", "LIMITED", "SHARE",
                    "UNITS", "FIRST", "WORST MINUTE", NULL);
     for (size_t i = 0; i < result->set->count; i++) {
@@ -235,7 +234,7 @@ static void print_clients(const struct replay *replay,
                           const struct weir_replay_result *result)
 {
     struct weir_rows rows = { .right = 0xe,
-                              .bold_head = isatty(STDOUT_FILENO) };
+                              .bold_head = weir_rows_colour(stdout) };
     weir_rows_head(&rows, "CLIENT", "OFFERED", "LIMITED", "SHARE", "MOSTLY BY",
                    NULL);
     size_t refused = 0;
@@ -347,7 +346,7 @@ static void print_compared(const struct replay *replay)
            ", by B only %" PRIu64 "\n\n",
            a->set->path, b->set->path, a->all.refused - only_a, only_a, only_b);
     struct weir_rows rows = { .right = 0x14,
-                              .bold_head = isatty(STDOUT_FILENO) };
+                              .bold_head = weir_rows_colour(stdout) };
     weir_rows_head(&rows, "QUOTA", "LIMIT A", "LIMITED A", "LIMIT B",
                    "LIMITED B", NULL);
     for (size_t i = 0; i < a->set->count; i++) {
@@ -377,7 +376,7 @@ static void print_suggested(const struct replay *replay)
 {
     const struct weir_replay_set *set = replay->a.set;
     struct weir_rows rows = { .right = 0x18,
-                              .bold_head = isatty(STDOUT_FILENO) };
+                              .bold_head = weir_rows_colour(stdout) };
     char buf[LIMIT_MAX];
     printf("The smallest limits under which each quota alone, with its bursts "
            "as they are,\nwould have limited at most %.6g %% of its "

@@ -8,6 +8,7 @@ Only the command itself is started, and time is virtual."""
 import gzip
 import json
 import os
+import pty
 import re
 import shutil
 import subprocess
@@ -316,6 +317,32 @@ class Real(Case):
         self.assertIn("<svg", html)
         self.assertTrue(html.endswith("</html>\n"))
         self.assertNotIn("http", html)
+
+    def on_terminal(self, *options, **env):
+        """The output to a terminal."""
+        master, slave = pty.openpty()
+        self.addCleanup(os.close, master)
+        replay = subprocess.Popen([WEIR, "replay", *options], stdout=slave,
+                                  env={**os.environ, "NO_COLOR": "", **env})
+        os.close(slave)
+        out = b""
+        while True:
+            try:
+                out += os.read(master, 1 << 16)
+            except OSError:  # the other end was closed
+                self.assertEqual(replay.wait(), 0)
+                return out
+
+    def test_colours(self):
+        """Heads of tables stand out on a terminal, unless $NO_COLOR is set."""
+        other = self.write("other.yaml", TWO.replace("10/min", "20/min"))
+        options = ["--quotas", self.two, "--compare", other, "--suggest", "1%",
+                   "-k", "{client}/{method}", str(LOG)]
+        out = self.on_terminal(*options)
+        for head in (b"WORST MINUTE", b"MOSTLY BY", b"LIMITED B", b"SHARE"):
+            self.assertRegex(out, rb"\033\[1m[^\n]*" + head +
+                             rb"\r\n\033\[0m")
+        self.assertNotIn(b"\033", self.on_terminal(*options, NO_COLOR="1"))
 
 
 class Bad(Case):
