@@ -10,8 +10,6 @@
 
 #include "rows.h"
 
-#include <string.h>
-
 #include "core/algorithm/algorithm.h"
 
 #define STEP 10u /* nanoseconds between two takes */

@@ -19,7 +19,6 @@
 #include "rows.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "codec/weir_v1.h"
 #include "core/node/root.h"

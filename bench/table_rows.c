@@ -24,7 +24,6 @@
 #include "rows.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/base/base.h"
 #include "core/table/table_sync.h"

@@ -16,7 +16,6 @@
 #include "rows.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "codec/weir_v1.h"
 

@@ -62,7 +62,6 @@ static void update_rule(struct weir_check *check, struct check_quota *quota)
     if (another)
         quota->truth.fill = 0;
     quota->edited = true;
-    quota->edited_at = weir_fleet_now(check->fleet);
     quota->ruled = now != NULL;
     quota->judged = now && now->sharing == WEIR_COUNTED &&
                     now->mode == WEIR_ENFORCE && !now->limit.unlimited &&
@@ -159,7 +158,6 @@ static void remember_version(struct weir_check *check,
         .name = weir_must_text(quota->name),
         .parent = weir_must_text(quota->parent),
         .removed = change->removed,
-        .is_template = weir_quota_is_template(quota),
         .mode = quota->mode,
     };
     if (!change->removed)

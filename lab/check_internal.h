@@ -79,11 +79,10 @@ struct check_quota {
                                 * refunds */
     uint64_t refunded;
     uint64_t weight_most;
-    weir_duration ahead;    /* check->ahead when it was last empty */
-    weir_instant edited_at; /* its rule; the world's */
-    bool edited;            /* a limiter may not have the edit yet … */
-    weir_instant retry_at;  /* … not checked again before this instant */
-    bool clean;             /* no doubt about its fill ever arose */
+    weir_duration ahead;   /* check->ahead when it was last empty */
+    bool edited;           /* a limiter may not have the edit yet … */
+    weir_instant retry_at; /* … not checked again before this instant */
+    bool clean;            /* no doubt about its fill ever arose */
     struct check_image image[WEIR_ROOTS_MAX];
 };
 
@@ -154,7 +153,7 @@ struct check_charged {
 struct check_version {
     uint64_t epoch, created;
     char *name, *parent; /* owned */
-    bool removed, is_template;
+    bool removed;
     struct weir_bucket rule;
     enum weir_mode mode;
 };

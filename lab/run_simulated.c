@@ -10,7 +10,6 @@
  * The scenario's time begins when its limiters have their quotas. Earlier
  * events are checked and counted, but no requests are made. */
 
-#include <math.h>
 #include <stdio.h>
 #include <sys/resource.h>
 

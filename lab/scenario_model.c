@@ -5,8 +5,6 @@
  * nanoseconds and counts are exact in it up to 2^53, and a model needs no
  * struct of its own in the language. */
 
-#include <math.h>
-
 #include "lab/model.h"
 #include "lab/scenario_internal.h"
 

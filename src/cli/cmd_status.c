@@ -2,7 +2,6 @@
  * cli/cmd_status.c - weir status: a block for each root. */
 
 #include <stdio.h>
-#include <string.h>
 
 #include "cli/root_client.h"
 #include "cli/table_print.h"
