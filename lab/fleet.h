@@ -126,7 +126,7 @@ unsigned weir_fleet_take(struct weir_fleet *fleet, uint32_t limiter,
  * lost with its node: after a kill it must not be given back. */
 unsigned weir_fleet_enter(struct weir_fleet *fleet, uint32_t limiter,
                           struct weir_text name, uint64_t weight,
-                          struct weir_permit_record *out_hold);
+                          struct weir_permit_record *out_record);
 void weir_fleet_leave(struct weir_fleet *fleet, uint32_t limiter,
                       struct weir_permit_record *record);
 /* As weir_limiter_ask(); a limiter that isn't running has no root. The caller

@@ -79,17 +79,17 @@ unsigned weir_fleet_take(struct weir_fleet *fleet, uint32_t limiter,
 
 unsigned weir_fleet_enter(struct weir_fleet *fleet, uint32_t limiter,
                           struct weir_text name, uint64_t weight,
-                          struct weir_permit_record *out_hold)
+                          struct weir_permit_record *out_record)
 {
     struct weir_node *node = running(fleet, limiter);
     struct weir_ref ref;
-    out_hold->links = 0;
+    out_record->links = 0;
     if (!node)
         return WEIR_OUTCOME_LIMITED;
     if (!find_ref(node, name, &ref))
         return 0;
     unsigned outcome = weir_table_enter(node->table, node->stripe, ref, weight,
-                                        out_hold, NULL, weir_node_now(node));
+                                        out_record, NULL, weir_node_now(node));
     if (outcome & WEIR_OUTCOME_KICK)
         weir_node_kick(node);
     return outcome;
@@ -115,34 +115,32 @@ int weir_fleet_ask(struct weir_fleet *fleet, uint32_t limiter,
     return error;
 }
 
-void weir_fleet_charge(struct weir_fleet *fleet, uint32_t limiter,
-                       struct weir_text name, uint64_t weight)
+static void move_fleet_units(struct weir_fleet *fleet, uint32_t limiter,
+                             struct weir_text name, enum weir_algorithm_op op,
+                             uint64_t weight)
 {
     struct weir_node *node = running(fleet, limiter);
     struct weir_ref ref;
     if (!node || !find_ref(node, name, &ref))
         return;
-    struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_CHARGE,
+    struct weir_algorithm_ask ask = { .op = op,
                                       .weight = weir_weight_clipped(weight) };
     unsigned outcome = weir_table_ask(node->table, node->stripe, ref, &ask,
                                       NULL, weir_node_now(node));
-    counted(node, ref, (int64_t)weight);
+    bool back = op == WEIR_ALGORITHM_REFUND;
+    counted(node, ref, back ? -(int64_t)weight : (int64_t)weight);
     if (outcome & WEIR_OUTCOME_KICK)
         weir_node_kick(node);
+}
+
+void weir_fleet_charge(struct weir_fleet *fleet, uint32_t limiter,
+                       struct weir_text name, uint64_t weight)
+{
+    move_fleet_units(fleet, limiter, name, WEIR_ALGORITHM_CHARGE, weight);
 }
 
 void weir_fleet_refund(struct weir_fleet *fleet, uint32_t limiter,
                        struct weir_text name, uint64_t weight)
 {
-    struct weir_node *node = running(fleet, limiter);
-    struct weir_ref ref;
-    if (!node || !find_ref(node, name, &ref))
-        return;
-    struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_REFUND,
-                                      .weight = weir_weight_clipped(weight) };
-    unsigned outcome = weir_table_ask(node->table, node->stripe, ref, &ask,
-                                      NULL, weir_node_now(node));
-    counted(node, ref, -(int64_t)weight);
-    if (outcome & WEIR_OUTCOME_KICK)
-        weir_node_kick(node);
+    move_fleet_units(fleet, limiter, name, WEIR_ALGORITHM_REFUND, weight);
 }
