@@ -112,12 +112,18 @@ static struct weir_ref put_rate(struct hot_table *hot, struct weir_text name,
     return put(hot->block.table, &quota);
 }
 
+static void charge(struct weir_table *table, struct weir_ref ref,
+                   uint64_t weight)
+{
+    struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_CHARGE,
+                                      .weight = weight };
+    weir_table_ask(table, 0, ref, &ask, NULL, START);
+}
+
 /* Fills the quota and its ancestors with half a second's leak. */
 static void load(struct hot_table *hot, struct weir_ref ref, uint64_t units)
 {
-    struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_CHARGE,
-                                      .weight = units / 2 };
-    weir_table_ask(hot->block.table, 0, ref, &ask, NULL, START);
+    charge(hot->block.table, ref, units / 2);
 }
 
 static void put_all_loaded(struct hot_table *hot)
@@ -160,9 +166,7 @@ static void *hot_setup(const char **out_note)
         quota_of(WEIR_TEXT("full"), none, 1, WEIR_PERIOD_MAX);
     full.low_burst = full.high_burst = (struct weir_burst){ .amount = 10 };
     hot->full = put(table, &full);
-    struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_CHARGE,
-                                      .weight = 20 };
-    weir_table_ask(table, 0, hot->full, &ask, NULL, START);
+    charge(table, hot->full, 20);
     for (int i = 0; i < 2; i++) {
         hot->stripes[i] = weir_table_claim_stripe(table);
         hot->clocks[i].now = START;
