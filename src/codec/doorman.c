@@ -153,8 +153,7 @@ int weir_doorman_decode(const void *bytes, size_t len,
                         struct weir_diag *diag)
 {
     if (len > WEIR_DOORMAN_BYTES_MAX)
-        return weir_diag_set(diag, WEIR_ETOOBIG, "a message has at most 4 MiB",
-                             NULL);
+        return weir_diag_put(diag, WEIR_ETOOBIG, "a message has at most 4 MiB");
     arena->used = 0;
     struct weir_doorman_message message;
     const char *why = NULL;
@@ -162,12 +161,11 @@ int weir_doorman_decode(const void *bytes, size_t len,
         weir_proto_get(&messages[type], weir_wire_over(bytes, len),
                        WEIR_PROTO_AGAIN_PART_REFUSED, arena, &message, &why);
     if (error == WEIR_ESYNTAX)
-        return weir_diag_set(diag, error, "the bytes are no protobuf message",
-                             NULL);
+        return weir_diag_put(diag, error, "the bytes are no protobuf message");
     if (error == WEIR_ETOOBIG)
-        return weir_diag_set(
+        return weir_diag_put(
             diag, error,
-            "too many resources, bands or parameters in one message", NULL);
+            "too many resources, bands or parameters in one message");
     if (error < 0)
         return weir_diag_set(
             diag, error, "the bytes are no message of doorman.Capacity: ", why,

@@ -89,7 +89,7 @@ static int check_get(const struct weir_doorman_message *message,
 /* The original's sentence, word for word. */
 static int refuse_clients(struct weir_diag *diag)
 {
-    return weir_diag_set(diag, WEIR_EINVAL, "subclients should be > 0", NULL);
+    return weir_diag_put(diag, WEIR_EINVAL, "subclients should be > 0");
 }
 
 static int check_bands(const struct weir_doorman_server_resource *resource,

@@ -129,9 +129,9 @@ static int set_json_labels(json_t *object, json_t *value,
     if (error < 0)
         return error;
     if (out.len == out.size)
-        return weir_diag_set(
+        return weir_diag_put(
             diag, WEIR_EQUOTA,
-            "the labels are too long; together they may have 4096 bytes", NULL);
+            "the labels are too long; together they may have 4096 bytes");
     char sorted[WEIR_LABELS_MAX];
     struct weir_text labels;
     error = weir_labels_parse((struct weir_text){ lines, out.len }, sorted,
@@ -140,7 +140,7 @@ static int set_json_labels(json_t *object, json_t *value,
         return error;
     json_t *text = json_stringn(sorted, labels.len);
     if (!text || json_object_set_new(object, "labels", text) < 0)
-        return weir_diag_set(diag, WEIR_ENOMEM, "there is no memory", NULL);
+        return weir_diag_put(diag, WEIR_ENOMEM, "there is no memory");
     quota->labels = (struct weir_text){ json_string_value(text), labels.len };
     return 0;
 }
@@ -255,8 +255,8 @@ int weir_quota_from_json(json_t *object, struct weir_quota *quota,
                          struct weir_diag *diag)
 {
     if (!json_is_object(object))
-        return weir_diag_set(diag, WEIR_ESYNTAX,
-                             "a quota must be a JSON object", NULL);
+        return weir_diag_put(diag, WEIR_ESYNTAX,
+                             "a quota must be a JSON object");
     struct weir_quota changed = *quota;
     const char *name;
     json_t *value;

@@ -16,7 +16,7 @@
 
 static int refuse_usage(struct weir_diag *diag, int error, const char *sentence)
 {
-    return weir_diag_set(diag, error, sentence, NULL);
+    return weir_diag_put(diag, error, sentence);
 }
 
 static int refuse_broken_usage(struct weir_diag *diag)

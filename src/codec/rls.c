@@ -37,7 +37,7 @@ weir_duration weir_rls_unit_length(enum weir_rls_unit unit)
 static int refuse_request(struct weir_diag *diag, int error,
                           const char *sentence)
 {
-    return weir_diag_set(diag, error, sentence, NULL);
+    return weir_diag_put(diag, error, sentence);
 }
 
 static int refuse_broken_request(struct weir_diag *diag)

@@ -33,7 +33,7 @@ struct member {
 
 static int refuse_rls_type(struct reader *reader, const char *what)
 {
-    return weir_diag_set(reader->diag, WEIR_ESYNTAX, what, NULL);
+    return weir_diag_put(reader->diag, WEIR_ESYNTAX, what);
 }
 
 static const struct member *find_member(const struct member *members,
@@ -150,9 +150,8 @@ static int read_json_entry(struct reader *reader, json_t *value)
     };
     struct weir_rls_request *request = reader->request;
     if (request->entry_count == WEIR_RLS_ENTRIES_MAX)
-        return weir_diag_set(reader->diag, WEIR_ETOOBIG,
-                             "more than 256 descriptor entries in a request",
-                             NULL);
+        return weir_diag_put(reader->diag, WEIR_ETOOBIG,
+                             "more than 256 descriptor entries in a request");
     reader->entry = &request->entries[request->entry_count++];
     *reader->entry = (struct weir_rls_entry){ { NULL, 0 }, { NULL, 0 } };
     reader->descriptor->entry_count++;
@@ -225,8 +224,8 @@ static int read_json_descriptor(struct reader *reader, json_t *value)
     };
     struct weir_rls_request *request = reader->request;
     if (request->count == WEIR_RLS_DESCRIPTORS_MAX)
-        return weir_diag_set(reader->diag, WEIR_ETOOBIG,
-                             "more than 64 descriptors in a request", NULL);
+        return weir_diag_put(reader->diag, WEIR_ETOOBIG,
+                             "more than 64 descriptors in a request");
     reader->descriptor = &request->descriptors[request->count++];
     *reader->descriptor = (struct weir_rls_descriptor){
         .entries = &request->entries[request->entry_count]

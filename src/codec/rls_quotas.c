@@ -146,11 +146,10 @@ static int make_quota(const struct weir_rls_rule *rule,
     struct weir_rls_name name;
     make_name(rule, &name);
     if (name.too_long)
-        return weir_diag_set(diag, WEIR_ENAME,
-                             "the descriptor's keys and "
-                             "values are too long for a quota's name: 255 "
-                             "bytes in all, 21 for a pattern",
-                             NULL);
+        return weir_diag_put(
+            diag, WEIR_ENAME,
+            "the descriptor's keys and values are too long for a quota's name: "
+            "255 bytes in all, 21 for a pattern");
     memcpy(name_to, name.buf, name.len);
     weir_quota_init(quota);
     quota->name = (struct weir_text){ name_to, name.len };
@@ -180,8 +179,7 @@ static int check_made_names(const struct weir_rls_rule *rules,
     const struct weir_quota **sorted =
         malloc((made->count + 1) * sizeof *sorted);
     if (!sorted)
-        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                             NULL);
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     int error = 0;
     for (size_t i = 0; i < made->count; i++)
         sorted[i] = &made->quotas[i];
@@ -191,11 +189,10 @@ static int check_made_names(const struct weir_rls_rule *rules,
             continue;
         if (diag)
             diag->line = rules[sorted[i] - made->quotas].line;
-        error = weir_diag_set(diag, WEIR_EEXIST,
-                              "another descriptor has the same quota: a value "
-                              "of '*' is as good as none, and long ones are "
-                              "cut",
-                              NULL);
+        error = weir_diag_put(
+            diag, WEIR_EEXIST,
+            "another descriptor has the same quota: a value of '*' is as good "
+            "as none, and long ones are cut");
     }
     free(sorted);
     return error;
@@ -216,8 +213,7 @@ int weir_rls_quotas_new(const struct weir_rls_rules *from,
         made->names = malloc((n + 1) * WEIR_NAME_MAX);
     }
     if (!made || !made->quotas || !made->names)
-        error =
-            weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM), NULL);
+        error = weir_diag_put(diag, WEIR_ENOMEM, NULL);
     for (size_t i = 0; i < n && error == 0; i++) {
         error = make_quota(&rules[i], options, made->names + i * WEIR_NAME_MAX,
                            &made->quotas[i], diag);

@@ -203,8 +203,8 @@ static int load_file(struct weir_text text, struct weir_yaml_nodes *yaml)
         .why = "more than 1024 documents",
     };
     if (text.len > WEIR_RLS_CONFIG_BYTES_MAX)
-        return weir_diag_set(yaml->diag, WEIR_ETOOBIG,
-                             "the file is over 16 MiB", NULL);
+        return weir_diag_put(yaml->diag, WEIR_ETOOBIG,
+                             "the file is over 16 MiB");
     return weir_yaml_nodes_load(text, &bounds, yaml);
 }
 
@@ -590,9 +590,8 @@ static int check_patterns(struct build *build, const struct node *nodes,
                           uint32_t count)
 {
     if (count > WEIR_RLS_PATTERNS_MAX)
-        return weir_diag_set(build->rules->yaml.diag, WEIR_ETOOBIG,
-                             "more than 1024 values with a '*' in one list",
-                             NULL);
+        return weir_diag_put(build->rules->yaml.diag, WEIR_ETOOBIG,
+                             "more than 1024 values with a '*' in one list");
     for (uint32_t i = 1; i < count; i++)
         for (uint32_t k = 0; k < i; k++)
             if (is_same_node(&nodes[k], &nodes[i]))
@@ -721,8 +720,7 @@ int weir_rls_rules_parse(struct weir_text text, struct weir_rls_rules **out,
 {
     struct weir_rls_rules *rules = calloc(1, sizeof *rules);
     if (!rules)
-        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                             NULL);
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     rules->yaml.diag = diag;
     int error = load_file(text, &rules->yaml);
     if (error == 0 && rules->yaml.count == 0)

@@ -485,8 +485,8 @@ int weir_yaml_parse(struct weir_text text, struct weir_yaml **out,
     if (diag)
         diag->line = diag->column = 0;
     if (text.len > WEIR_YAML_BYTES_MAX)
-        return weir_diag_set(diag, WEIR_ETOOBIG,
-                             "the file is larger than 256 MiB", NULL);
+        return weir_diag_put(diag, WEIR_ETOOBIG,
+                             "the file is larger than 256 MiB");
     struct reader reader = { .diag = diag };
     reader.yaml = calloc(1, sizeof(*reader.yaml));
     if (!reader.yaml)

@@ -46,8 +46,7 @@ int weir_yaml_refuse_type(const struct weir_yaml_reading *reading,
 
 int weir_yaml_refuse_memory(struct weir_diag *diag)
 {
-    return weir_diag_set(diag, WEIR_ENOMEM, "there is no memory for this file",
-                         NULL);
+    return weir_diag_put(diag, WEIR_ENOMEM, "there is no memory for this file");
 }
 
 int weir_yaml_refuse_parser(const yaml_parser_t *parser, struct weir_diag *diag)
@@ -71,7 +70,7 @@ static int refuse_nodes_event(struct weir_diag *diag, const yaml_event_t *event,
                               int error, const char *sentence)
 {
     weir_yaml_set_mark(diag, event->start_mark);
-    return weir_diag_set(diag, error, sentence, NULL);
+    return weir_diag_put(diag, error, sentence);
 }
 
 static int check_event(const yaml_event_t *event,

@@ -614,13 +614,12 @@ int weir_credentials_find(const struct weir_credentials *credentials,
         set_identity_name(&identity, known->name);
     }
     if (identity.roles == 0)
-        return weir_diag_set(diag, WEIR_ECREDENTIAL,
-                             peer && peer->count > 0
-                                 ? "the certificate's names aren't among this "
-                                   "root's credentials"
-                                 : "this root wants a credential: a client "
-                                   "certificate or a token",
-                             NULL);
+        return weir_diag_put(
+            diag, WEIR_ECREDENTIAL,
+            peer && peer->count > 0
+                ? "the certificate's names aren't among this root's credentials"
+                : "this root wants a credential: a client certificate or a "
+                  "token");
     *out = identity;
     return 0;
 }

@@ -67,25 +67,25 @@ int weir_address_parse(struct weir_text text, struct weir_address *out,
     while (colon > 0 && text.p[colon - 1] != ':')
         colon--;
     if (colon == 0)
-        return weir_diag_set(diag, WEIR_ESYNTAX,
-                             "an address is HOST:PORT, for example "
-                             "127.0.0.1:7077: the port is missing",
-                             NULL);
+        return weir_diag_put(
+            diag, WEIR_ESYNTAX,
+            "an address is HOST:PORT, for example 127.0.0.1:7077: the port is "
+            "missing");
     struct weir_text host = { text.p, colon - 1 };
     struct weir_text port_text = { text.p + colon, text.len - colon };
     uint64_t port;
     if (port_text.len > 5 || !weir_number_parse(port_text, &port) ||
         port > UINT16_MAX)
-        return weir_diag_set(diag, WEIR_ESYNTAX,
-                             "a port is a number from 0 to 65535", NULL);
+        return weir_diag_put(diag, WEIR_ESYNTAX,
+                             "a port is a number from 0 to 65535");
     if (host.len == 0)
         host = WEIR_TEXT("127.0.0.1");
     if (host.len >= sizeof(out->host) ||
         (!is_host_name(host) && !unwrap_v6(&host)))
-        return weir_diag_set(diag, WEIR_ESYNTAX,
-                             "a host is a name, 127.0.0.1, or an IPv6 "
-                             "address in brackets, as in [::1]:7077",
-                             NULL);
+        return weir_diag_put(
+            diag, WEIR_ESYNTAX,
+            "a host is a name, 127.0.0.1, or an IPv6 address in brackets, as "
+            "in [::1]:7077");
     struct weir_address address = { .port = (uint16_t)port };
     memcpy(address.host, host.p, host.len);
     *out = address;
@@ -173,10 +173,10 @@ int weir_listen_address_parse(struct weir_text text,
     size_t len = text.len - 5;
     if (len == 0 || len > WEIR_LISTEN_ADDRESS_PATH_MAX ||
         memchr(text.p + 5, '\0', len))
-        return weir_diag_set(diag, WEIR_ESYNTAX,
-                             "a unix socket is unix:PATH, and the "
-                             "system takes a path of at most 107 bytes",
-                             NULL);
+        return weir_diag_put(
+            diag, WEIR_ESYNTAX,
+            "a unix socket is unix:PATH, and the system takes a path of at "
+            "most 107 bytes");
     memcpy(place.path, text.p + 5, len);
     *out = place;
     return 0;
@@ -268,9 +268,9 @@ int weir_listen_address_listen(struct weir_listen_address *place,
     if (place->path[0])
         return listen_at_path(place, diag);
     if (!weir_address_numeric(&place->address, &at, &len))
-        return weir_diag_set(
+        return weir_diag_put(
             diag, WEIR_EINVAL,
-            "an address to listen at is numeric, as 127.0.0.1 or [::1]", NULL);
+            "an address to listen at is numeric, as 127.0.0.1 or [::1]");
     int fd = socket(at.ss_family, FLAGS, 0);
     if (fd < 0)
         return refuse_to_listen(diag, errno, NULL);

@@ -740,8 +740,7 @@ int weir_conn_server_new(const struct weir_conn_options *options,
     weir_assert(options->max > 0 && options->on_bytes);
     struct weir_conn_server *server = malloc(sizeof *server);
     if (!server)
-        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                             NULL);
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     memset(server, 0, offsetof(struct weir_conn_server, in));
     server->options = *options;
     if (options->place.path[0])
@@ -756,7 +755,7 @@ int weir_conn_server_new(const struct weir_conn_options *options,
         close(fd);
         weir_listen_address_leave(&server->options.place);
         weir_conn_server_free(&server);
-        return weir_diag_set(diag, error, weir_strerror(error), NULL);
+        return weir_diag_put(diag, error, NULL);
     }
     *out = server;
     return 0;

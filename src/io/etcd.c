@@ -72,18 +72,18 @@ static int parse_endpoint(struct weir_text text, struct weir_address *out,
     struct weir_text plain = WEIR_TEXT("http://");
     struct weir_text tls = WEIR_TEXT("https://");
     if (text.len > tls.len && memcmp(text.p, tls.p, tls.len) == 0)
-        return weir_diag_set(diag, WEIR_EINVAL,
-                             "write an endpoint of etcd as "
-                             "HOST:PORT, and name a CA to trust for TLS",
-                             NULL);
+        return weir_diag_put(
+            diag, WEIR_EINVAL,
+            "write an endpoint of etcd as HOST:PORT, and name a CA to trust "
+            "for TLS");
     if (text.len > plain.len && memcmp(text.p, plain.p, plain.len) == 0) {
         text.p += plain.len;
         text.len -= plain.len;
     }
     int error = weir_address_parse(text, out, diag);
     if (error == 0 && out->port == 0)
-        error = weir_diag_set(diag, WEIR_EINVAL,
-                              "an endpoint of etcd needs a port", NULL);
+        error = weir_diag_put(diag, WEIR_EINVAL,
+                              "an endpoint of etcd needs a port");
     return error;
 }
 
@@ -95,8 +95,8 @@ int weir_etcd_endpoints_parse(struct weir_text text,
     const char *end = text.p + text.len;
     for (const char *p = text.p; p <= end; count++) {
         if (count == WEIR_ETCD_ENDPOINTS_MAX)
-            return weir_diag_set(diag, WEIR_EINVAL,
-                                 "more than 16 endpoints of etcd", NULL);
+            return weir_diag_put(diag, WEIR_EINVAL,
+                                 "more than 16 endpoints of etcd");
         const char *comma = memchr(p, ',', (size_t)(end - p));
         if (!comma)
             comma = end;
@@ -406,8 +406,7 @@ int weir_etcd_new(const struct weir_etcd_options *options,
         return error;
     struct weir_etcd *etcd = calloc(1, sizeof *etcd);
     if (!etcd)
-        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                             NULL);
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     etcd->base = options->base;
     etcd->handler = options->handler;
     etcd->patience = options->patience;
@@ -424,8 +423,7 @@ int weir_etcd_new(const struct weir_etcd_options *options,
     etcd->timer = evtimer_new(options->base, on_deadline, etcd);
     if (!etcd->login || !etcd->retry || !etcd->timer) {
         weir_etcd_free(&etcd);
-        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                             NULL);
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     }
     set_etcd_timer(etcd->retry, 0);
     *out = etcd;

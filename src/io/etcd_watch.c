@@ -240,8 +240,7 @@ static int make_watch_parts(struct weir_etcd_watch *watch,
     const struct weir_etcd_watch_options *options = &watch->options;
     watch->timer = evtimer_new(options->base, on_watch_timer, watch);
     if (!watch->timer)
-        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                             NULL);
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     struct weir_etcd_options of_etcd = {
         .base = options->base,
         .endpoints = options->endpoints,
@@ -260,12 +259,11 @@ int weir_etcd_watch_new(const struct weir_etcd_watch_options *options,
 {
     size_t len = options->key ? strlen(options->key) : 0;
     if (len == 0 || len > WEIR_ETCD_KEY_MAX)
-        return weir_diag_set(diag, WEIR_EINVAL,
-                             "a key of etcd has 1 to 512 bytes here", NULL);
+        return weir_diag_put(diag, WEIR_EINVAL,
+                             "a key of etcd has 1 to 512 bytes here");
     struct weir_etcd_watch *watch = calloc(1, sizeof *watch);
     if (!watch)
-        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                             NULL);
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     watch->options = *options;
     watch->backoff = BACKOFF_FIRST;
     memcpy(watch->key, options->key, len);

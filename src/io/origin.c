@@ -84,10 +84,10 @@ int weir_origin_parse(const char *text, struct weir_diag *diag)
     struct origin ignored;
     if (strlen(text) <= WEIR_ORIGIN_MAX && read_origin(text, &ignored))
         return 0;
-    return weir_diag_set(diag, WEIR_EINVAL,
-                         "an origin is a scheme, a host and perhaps a "
-                         "port, without a path: https://weir.example",
-                         NULL);
+    return weir_diag_put(
+        diag, WEIR_EINVAL,
+        "an origin is a scheme, a host and perhaps a port, without a path: "
+        "https://weir.example");
 }
 
 /* ---- Checking ---- */

@@ -958,7 +958,7 @@ int weir_listener_new(struct event_base *base,
         close(fd);
         if (listener)
             free_listener_if_unused(listener);
-        return weir_diag_set(diag, error, weir_strerror(error), NULL);
+        return weir_diag_put(diag, error, NULL);
     }
     *out = listener;
     return 0;

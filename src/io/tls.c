@@ -131,10 +131,10 @@ static int use_authorities(const struct weir_tls *tls, SSL_CTX *ssl,
     if (!is_file(tls, CA))
         return SSL_CTX_set_default_verify_paths(ssl) == 1
                    ? 0
-                   : weir_diag_set(diag, WEIR_ETLS,
-                                   "the authorities of this "
-                                   "system can't be found: name a file",
-                                   NULL);
+                   : weir_diag_put(
+                         diag, WEIR_ETLS,
+                         "the authorities of this system can't be found: name "
+                         "a file");
     if (SSL_CTX_load_verify_file(ssl, tls->path[CA]) != 1)
         return refuse_tls_file(diag, tls->path[CA],
                                "this is no whole PEM file of certificates");
@@ -236,8 +236,7 @@ static int fill_context(const struct weir_tls *tls, struct context *context,
                                                      : TLS_client_method())
                         : NULL;
     if (!context->ssl || !use_protocol(tls, context->ssl))
-        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                             NULL);
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     set_rules(tls, context->ssl);
     int error = tls->path[CA] ? use_authorities(tls, context->ssl, diag) : 0;
     if (error == 0 && tls->path[CERT])
@@ -266,8 +265,7 @@ static int make_context(const struct weir_tls *tls, struct context **out,
     }
     struct context *context = calloc(1, sizeof(*context));
     if (!context)
-        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                             NULL);
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     context->users = 1;
     int error = fill_context(tls, context, diag);
     ERR_clear_error();
@@ -293,7 +291,7 @@ static int check_options(const struct weir_tls_options *options,
               "\"system\"";
     else if (options->demand && !options->ca)
         why = "certificates of clients need an authority to verify them by";
-    return why ? weir_diag_set(diag, WEIR_EINVAL, why, NULL) : 0;
+    return why ? weir_diag_put(diag, WEIR_EINVAL, why) : 0;
 }
 
 static bool copy_paths(struct weir_tls *tls,
@@ -318,8 +316,7 @@ int weir_tls_new(const struct weir_tls_options *options, struct weir_tls **out,
     struct weir_tls *tls = calloc(1, sizeof(*tls));
     if (!tls || !copy_paths(tls, options)) {
         weir_tls_free(&tls);
-        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                             NULL);
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     }
     tls->server = options->server;
     tls->demand = options->demand;

@@ -111,13 +111,12 @@ int weir_throttle_counted_may(const struct weir_protocol_host *host,
     struct weir_throttle_rule rule;
     int error = read_rule(ask, &rule, name, &len);
     if (error < 0)
-        return weir_diag_set(
+        return weir_diag_put(
             diag, error,
             error == WEIR_EINVAL
                 ? "a burst, a count, a period or a quantity is out of range"
                 : "a key that a credential may be limited to is UTF-8 without "
-                  "control characters, at most some 200 bytes",
-            NULL);
+                  "control characters, at most some 200 bytes");
     return weir_protocol_may(host, taker, (struct weir_text){ name, len }, diag,
                              now);
 }
