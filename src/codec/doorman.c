@@ -144,7 +144,9 @@ int weir_doorman_encode(const struct weir_doorman_message *message, void *buf,
     size_t len = weir_doorman_size(message);
     if (len > size || len > WEIR_DOORMAN_BYTES_MAX)
         return WEIR_ETOOBIG;
-    return (int)weir_proto_encode(&messages[message->type], message, buf, size);
+    if (len > 0)
+        weir_proto_put(&messages[message->type], message, len, buf);
+    return (int)len;
 }
 
 int weir_doorman_decode(const void *bytes, size_t len,

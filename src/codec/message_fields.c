@@ -81,6 +81,14 @@ static inline uint64_t wire_number(const struct weir_proto_field *field,
     return value + field->above;
 }
 
+static void set_defaults(const struct weir_proto_message *message, void *to)
+{
+    if (message->size > 0)
+        memset(to, 0, message->size);
+    if (message->init)
+        message->init(to);
+}
+
 static bool is_list(const struct weir_proto_field *field)
 {
     return field->kind == WEIR_PROTO_PARTS || field->kind == WEIR_PROTO_TEXTS;
@@ -295,7 +303,7 @@ static void write_with_defaults(struct back *back,
 {
     uint64_t defaults[WEIR_PROTO_DEFAULTS_MAX / sizeof(uint64_t)];
     weir_assert(message->size <= sizeof(defaults));
-    message->init(defaults);
+    set_defaults(message, defaults);
     write_rows(back, message, from, defaults);
 }
 
@@ -588,10 +596,7 @@ static int read_fields(struct reader *reader,
                        struct weir_wire_in in, void *to)
 {
     weir_audit(is_sound_table(message));
-    if (message->size > 0)
-        memset(to, 0, message->size);
-    if (message->init)
-        message->init(to);
+    set_defaults(message, to);
     int error = 0;
     for (size_t i = 0; i < message->count && error == 0; i++) {
         if (is_list(&message->fields[i]))

@@ -70,7 +70,8 @@ struct weir_proto_message {
     uint32_t fields_max; /* of the message with its parts, unknown fields
                           * included; 0: no bound but the bytes */
     bool one_at_least;   /* one of the fields must come: a oneof */
-    /* Makes the zeroed struct ready for reading: its defaults. NULL: zeros. */
+    /* Sets the values of absent fields in the struct, which is zeroed unless
+     * 'size' is 0. NULL: there are none but zeros. */
     void (*init)(void *message);
     /* After reading: relations between fields. 0 or a negative error. NULL:
      * there are none. */
