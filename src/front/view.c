@@ -7,7 +7,6 @@
 
 #include "front/view.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -166,6 +165,7 @@ static struct sample *ring_of_samples(const struct weir_views *views,
 static const struct kept *find_kept(const struct weir_views *views,
                                     struct weir_text name)
 {
+    weir_assert(name.len > 0 && name.len <= WEIR_NAME_MAX);
     for (size_t i = 0; i < KEPT_MAX; i++) {
         const struct kept *kept = &views->kept[i];
         if (kept->name_len == name.len &&
@@ -194,7 +194,6 @@ static struct kept *find_free_slot(struct weir_views *views, weir_instant now)
 static void keep_name(struct weir_views *views, struct weir_text name,
                       weir_instant now)
 {
-    weir_assert(name.len > 0 && name.len <= WEIR_NAME_MAX);
     struct kept *kept = (struct kept *)find_kept(views, name);
     if (!kept) {
         kept = find_free_slot(views, now);
@@ -246,33 +245,28 @@ static void take_recent_sample(struct weir_views *views, struct kept *kept,
     weir_assert(kept->next < SAMPLES && kept->count <= SAMPLES);
 }
 
-/* The name's samples, the oldest first, into 'out' of SAMPLES. */
-static size_t copy_samples(const struct weir_views *views,
-                           struct weir_text name, struct sample *out)
+/* The name's samples, the oldest first. */
+static json_t *samples_array(const struct weir_views *views,
+                             struct weir_text name)
 {
-    const struct kept *kept = name.len > 0 ? find_kept(views, name) : NULL;
-    if (!kept)
-        return 0;
-    size_t first = kept->next + SAMPLES - kept->count;
-    for (size_t i = 0; i < kept->count; i++)
-        out[i] = ring_of_samples(views, kept)[(first + i) % SAMPLES];
-    return kept->count;
+    const struct kept *kept = find_kept(views, name);
+    size_t count = kept ? kept->count : 0;
+    json_t *list = json_array();
+    for (size_t i = SAMPLES - count; i < SAMPLES; i++) {
+        const struct sample *sample =
+            &ring_of_samples(views, kept)[(kept->next + i) % SAMPLES];
+        json_array_append_new(list,
+                              json_pack("[f, I, I]", (double)sample->at / 1e9,
+                                        (json_int_t)sample->passed,
+                                        (json_int_t)sample->refused));
+    }
+    return list;
 }
 
 static json_t *recent_object(const struct weir_views *views,
                              struct weir_text name, weir_instant now)
 {
-    struct sample *samples = malloc(SAMPLES * sizeof *samples);
-    if (!samples)
-        return NULL;
-    size_t count = copy_samples(views, name, samples);
-    json_t *list = json_array();
-    for (size_t i = 0; i < count; i++)
-        json_array_append_new(list, json_pack("[f, I, I]",
-                                              (double)samples[i].at / 1e9,
-                                              (json_int_t)samples[i].passed,
-                                              (json_int_t)samples[i].refused));
-    free(samples);
+    json_t *list = samples_array(views, name);
     struct weir_view_facts facts;
     char incarnation[INCARNATION_TEXT_SIZE];
     read_facts(views, &facts, incarnation);
