@@ -11,7 +11,6 @@
 #include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "codec/weir_v1.h"
 #include "io/clock.h"

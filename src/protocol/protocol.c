@@ -7,6 +7,7 @@
  * idle one. */
 
 #include "protocol/protocol.h"
+
 #include "core/quota/quota.h"
 
 const struct weir_protocol_taker weir_protocol_any_taker = {

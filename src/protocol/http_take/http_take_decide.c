@@ -362,6 +362,8 @@ void weir_http_take_rls(const struct weir_http_take_call *call, json_t *asked)
         reply->status = 429;
 }
 
+/* ---- Permits of a connection ---- */
+
 struct weir_http_take_record {
     uint64_t number; /* 0: free */
     uint64_t owner;  /* owner_of() its taker */
@@ -375,8 +377,6 @@ static uint64_t owner_of(const struct weir_protocol_taker *taker)
 {
     return weir_hash(weir_text_of(taker->identity.name), 0);
 }
-
-/* ---- Permits of a connection ---- */
 
 static struct weir_http_take_record *find_record(
     struct weir_http_take_permits *permits, uint64_t number)

@@ -6,8 +6,8 @@
  * charged if it passes, even if others don't. Envoy's clients expect that. For
  * all or nothing, make one quota the parent of another. */
 
-#ifndef WEIR_RLS_ANSWER_H
-#define WEIR_RLS_ANSWER_H
+#ifndef WEIR_RLS_SERVICE_H
+#define WEIR_RLS_SERVICE_H
 
 #include "codec/rls_json.h"
 #include "codec/rls_rules.h"
@@ -57,4 +57,4 @@ int weir_rls_service_answer_json(struct weir_rls_service *service,
                                  json_t *asked, json_t **out, bool *out_over,
                                  struct weir_text *out_why, weir_instant now);
 
-#endif /* WEIR_RLS_ANSWER_H */
+#endif /* WEIR_RLS_SERVICE_H */
