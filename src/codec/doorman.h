@@ -22,9 +22,8 @@
 #define WEIR_DOORMAN_RESOURCES_MAX 65536u /* of a request or response */
 #define WEIR_DOORMAN_BANDS_MAX 64u        /* of a resource */
 #define WEIR_DOORMAN_PARAMETERS_MAX 16u   /* of an algorithm */
-#define WEIR_DOORMAN_ID_MAX \
-    255u                                    /* bytes of a client's, server's or
-                                           * resource's id */
+/* Bytes of a client's, server's or resource's id. */
+#define WEIR_DOORMAN_ID_MAX 255u
 #define WEIR_DOORMAN_ADDRESS_MAX 512u       /* bytes of a master's address */
 #define WEIR_DOORMAN_WANTS_MAX 1e18         /* of a resource, over its bands */
 #define WEIR_DOORMAN_CLIENTS_MAX 1000000000 /* likewise */

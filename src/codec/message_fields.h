@@ -17,7 +17,7 @@
 
 enum weir_proto_kind {
     WEIR_PROTO_NUMBER,   /* uint32, uint64, int64 or enum; a bool of at most 1.
-                        * The member is unsigned, of 'width' bytes */
+                          * The member is unsigned, of 'width' bytes */
     WEIR_PROTO_ZIGZAG,   /* sint64 */
     WEIR_PROTO_INT32,    /* int32; a longer number is cut */
     WEIR_PROTO_BOOL,     /* any number but 0 is true */

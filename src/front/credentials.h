@@ -56,10 +56,10 @@ const char *weir_role_name(enum weir_role role);
 /* An authenticated client; the connection keeps it. */
 struct weir_identity {
     unsigned roles;
-    char name[WEIR_IDENTITY_MAX + 1]; /* NUL-terminated; "anonymous" without
-                                 * credentials in force */
-    struct weir_name_set take; /* with the role 'take': the quotas that it may
-                                 * take from */
+    /* NUL-terminated; "anonymous" without credentials in force */
+    char name[WEIR_IDENTITY_MAX + 1];
+    /* with the role 'take': the quotas that it may take from */
+    struct weir_name_set take;
 };
 
 struct weir_credentials;

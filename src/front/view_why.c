@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * front/view_why.c - GET /v1/why: why a request by a name passes or not.
  *
- * A request by a name is charged to a chain: the quota or
- * template that rules the name, its parent, and so on. Each link is shown in
- * its present state, with the chance that it refuses, which a bucket's fill
- * tells. A root knows the fill of all limiters together, by which counted
- * quotas are decided, but not the decisions that a process makes alone (a
- * leased grant, an adaptive limit, a local bucket): for such a link it gives no
- * chance, but the reason.
+ * A request by a name is charged to a chain: the quota or template that rules
+ * the name, its parent, and so on. Each link is shown in its present state,
+ * with the chance that it refuses, which a bucket's fill tells. A root knows
+ * the fill of all limiters together, by which counted quotas are decided, but
+ * not the decisions that a process makes alone (a leased grant, an adaptive
+ * limit, a local bucket): for such a link it gives no chance, but the reason.
  *
  * A limiter decides by its own buckets. For links that are decided elsewhere it
  * gives the present result of a peek, a decision that charges nothing: if that
@@ -27,7 +26,7 @@ struct link_view {
     struct weir_ruled ruled; /* 'name' is in 'ruler'; no parent */
     bool in_use;
     struct weir_used_quota usage; /* zero if it isn't; the debtor's texts live
-                                * until the answer is made */
+                                   * until the answer is made */
     double chance;                /* that it refuses; below 0: not known here */
     weir_duration retry_after;    /* of a chance of 1; WEIR_NEVER: none */
 };

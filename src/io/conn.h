@@ -51,19 +51,18 @@ struct weir_conn_options {
     struct weir_conn_tls tls; /* ignored at a path, which only this host
                                * reaches: plain text */
     struct weir_accept_short on_short;
-    size_t max;                /* connections at once, > 0 */
-    struct weir_text crowded;  /* sent to one more connection before it is
-                                 * ended, if the peers of all others are
-                                 * authenticated (not sent over TLS); static */
+    size_t max; /* connections at once, > 0 */
+    /* sent to one more connection before it is ended, if the peers of all
+     * others are authenticated (not sent over TLS); static */
+    struct weir_text crowded;
     weir_duration silence_max; /* longest silence; 0: unlimited */
     /* longest time without authentication, from the beginning; 0: unlimited */
     weir_duration unauthenticated_max;
-    size_t unknown_max; /* connections of unauthenticated peers. Over it
-                                 * the oldest one of the address with most of
-                                 * them is evicted. 0: half of all with
-                                 * 'unauthenticated_max', all without */
-    size_t state_size;  /* bytes of the listener's state in each
-                                 * connection */
+    /* connections of unauthenticated peers. Over it the oldest one of the
+     * address with most of them is evicted. 0: half of all with
+     * 'unauthenticated_max', all without */
+    size_t unknown_max;
+    size_t state_size; /* bytes of the listener's state in each connection */
     void *context;
     /* Bytes are there: all that have come and weren't consumed. Returns the
      * number consumed. It is called again with the rest when more have come, or

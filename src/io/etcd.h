@@ -50,7 +50,7 @@ struct weir_etcd_options {
                                            * no token for etcd */
     weir_duration patience;               /* until connected; 0: 5 s */
     weir_duration pause; /* longest pause after a round without an answer; 0:
-                             * 2 s */
+                          * 2 s */
     struct weir_etcd_handler handler;
 };
 

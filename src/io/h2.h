@@ -13,16 +13,13 @@
 #define WEIR_H2_PATH_MAX 128           /* bytes of "/package.Service/Method" */
 #define WEIR_H2_MESSAGE_MAX (4u << 20) /* bytes of one gRPC message */
 #define WEIR_H2_OUT_MAX (16u << 20)    /* bytes queued for a slow peer */
-#define WEIR_H2_IN_MAX \
-    (16u << 20)                         /* bytes of unfinished messages of all
-                                        * streams of a connection … */
+/* Bytes of unfinished messages of all streams of a connection … */
+#define WEIR_H2_IN_MAX (16u << 20)
 #define WEIR_H2_OPEN_IN_MAX (64u << 10) /* … of an unauthenticated client */
-#define WEIR_H2_HEADERS_MAX \
-    8192 /* bytes of a header block: the headers' texts and 32 for each
-          * header */
-#define WEIR_H2_WORK_FACTOR \
-    32                                /* units of work for each byte fed; over
-                                        * it a connection is ended */
+/* Bytes of a header block: the headers' texts and 32 for each header. */
+#define WEIR_H2_HEADERS_MAX 8192
+/* Units of work for each byte fed; over it a connection is ended. */
+#define WEIR_H2_WORK_FACTOR 32
 #define WEIR_H2_TEXT_MAX 256          /* bytes of a status's message */
 #define WEIR_H2_AUTHORIZATION_MAX 640 /* bytes of the header of that name */
 

@@ -74,13 +74,12 @@ enum state { RESOLVING, CONNECTING, HANDSHAKE, OPEN, LOST, FLUSHING };
 struct weir_stream {
     struct event_base *base;
     struct weir_stream_handler handler;
-    struct weir_listener *listener;   /* the listener that accepted it, or
-                                        * NULL */
+    struct weir_listener *listener;   /* that accepted it; NULL: none */
     struct weir_tls_session *tls;     /* owned; NULL: plain text */
     TAILQ_ENTRY(weir_stream) among;   /* of its handshakes, while listed */
     struct weir_ration_member member; /* until the stream is authenticated */
     struct evdns_base *dns;           /* from the lookup until the stream is
-                                        * freed */
+                                       * freed */
     struct evdns_getaddrinfo_request *lookup;
     struct evutil_addrinfo *found; /* owned: the addresses of the name */
     struct evutil_addrinfo *next;  /* the address to try next */
@@ -109,9 +108,8 @@ struct weir_listener {
     struct weir_ration *ration;     /* owned */
     struct weir_listener_options options;
     size_t live; /* streams accepted and not ended */
-    TAILQ_HEAD(, weir_stream)
-    handshakes; /* streams without an owner yet,
-                                           * oldest first */
+    /* streams without an owner yet, oldest first */
+    TAILQ_HEAD(, weir_stream) handshakes;
     uint16_t port;
 };
 

@@ -58,7 +58,7 @@ struct visit {
     weir_instant now;      /* time of this turn */
     int32_t newest;        /* stream of the newest call; 0: none */
     int32_t doubted;       /* calls up to this stream were admitted before the
-                      * credentials were reloaded */
+                            * credentials were reloaded */
 };
 
 struct weir_rls_listener {

@@ -45,7 +45,7 @@ struct question {
 struct weir_rls_service {
     const struct weir_protocol_host *host; /* borrowed, as is the next */
     const struct weir_rls_rules *rules;    /* NULL: every descriptor names its
-                                         * quota */
+                                            * quota */
     struct weir_rls_options options;
     struct weir_diag diag;                   /* of a refused call */
     const struct weir_protocol_taker *taker; /* the call's; borrowed */
