@@ -268,13 +268,13 @@ void weir_conn_peer(const struct weir_conn *conn, char *buf)
     socklen_t len = sizeof at;
     char host[46];
     char port[8];
-    snprintf(buf, 64, "unix");
+    snprintf(buf, WEIR_PEER_MAX, "unix");
     if (getpeername(conn->fd, (struct sockaddr *)&at, &len) < 0 ||
         at.ss_family == AF_UNIX)
         return;
     if (getnameinfo((struct sockaddr *)&at, len, host, sizeof host, port,
                     sizeof port, NI_NUMERICHOST | NI_NUMERICSERV) == 0)
-        snprintf(buf, 64, "%s:%s", host, port);
+        snprintf(buf, WEIR_PEER_MAX, "%s:%s", host, port);
 }
 
 void weir_conn_peer_names(const struct weir_conn *conn,
@@ -337,7 +337,7 @@ static void report_refused(struct weir_conn *conn, const char *why,
                            weir_instant now)
 {
     const struct weir_conn_tls *tls = &conn->server->options.tls;
-    char address[64];
+    char address[WEIR_PEER_MAX];
     weir_conn_peer(conn, address);
     if (tls->on_refused)
         tls->on_refused(tls->context, address, why, now);

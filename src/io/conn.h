@@ -111,8 +111,8 @@ void weir_conn_server_free(struct weir_conn_server **server);
 
 /* The listener's 'state_size' bytes, zero at first, 16-byte aligned. */
 void *weir_conn_state(struct weir_conn *conn);
-/* The peer's address, "127.0.0.1:41234", or "unix" for a path; 'buf' has 64
- * bytes. */
+/* Writes the peer's address, "127.0.0.1:41234", or "unix" for a path, into
+ * 'buf' of WEIR_PEER_MAX bytes. */
 void weir_conn_peer(const struct weir_conn *conn, char *buf);
 /* The peer's names by its certificate; count 0: it has shown none. */
 void weir_conn_peer_names(const struct weir_conn *conn,

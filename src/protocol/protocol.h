@@ -37,10 +37,9 @@ struct event_base;
 #define WEIR_PROTOCOL_CONNS_MAX 12288
 
 /* A client that was admitted. A plain value. */
-#define WEIR_PROTOCOL_ADDRESS_SIZE 64
 struct weir_protocol_taker {
     struct weir_identity identity;
-    char address[WEIR_PROTOCOL_ADDRESS_SIZE]; /* "127.0.0.1:41234", "unix" */
+    char address[WEIR_PEER_MAX]; /* "127.0.0.1:41234", "unix" */
 };
 /* The taker if no credentials are in force: it may take from all names. */
 extern const struct weir_protocol_taker weir_protocol_any_taker;

@@ -78,7 +78,7 @@ static int identify_caller(struct weir_http_api *api,
                            struct weir_identity *out, struct weir_diag *diag,
                            weir_instant now)
 {
-    char address[64];
+    char address[WEIR_PEER_MAX];
     char buf[WEIR_HTTP_VALUE_MAX];
     struct weir_tls_peer names;
     const char *shown = weir_http_header(call, "Authorization", buf);
@@ -179,7 +179,7 @@ static void note_unknown_peer(void *context, const struct weir_conn *conn,
                               weir_instant now)
 {
     const struct weir_http_api *api = context;
-    char address[64];
+    char address[WEIR_PEER_MAX];
     weir_conn_peer(conn, address);
     weir_authorization_note(api->authorizer, WEIR_API_HTTP,
                             WEIR_REFUSED_CREDENTIAL, address,

@@ -329,7 +329,7 @@ static void accept_silently(struct weir_resp_call *call)
 static void write_client_info(struct weir_resp_call *call)
 {
     char text[256];
-    char address[64];
+    char address[WEIR_PEER_MAX];
     weir_conn_peer(call->conn, address);
     snprintf(text, sizeof text, "id=%" PRIu64 " addr=%s name=%s db=0 resp=%u",
              call->session->id, address, call->session->name,
