@@ -14,15 +14,10 @@
 
 #include "codec/protobuf_bytes.h"
 
-static int refuse_usage(struct weir_diag *diag, int error, const char *sentence)
-{
-    return weir_diag_put(diag, error, sentence);
-}
-
 static int refuse_broken_usage(struct weir_diag *diag)
 {
-    return refuse_usage(diag, WEIR_ESYNTAX,
-                        "these are no RateLimitQuotaUsageReports");
+    return weir_diag_put(diag, WEIR_ESYNTAX,
+                         "these are no RateLimitQuotaUsageReports");
 }
 
 /* ---- A bucket's id ---- */
@@ -33,8 +28,8 @@ static int read_bucket_pair(struct weir_wire_in in, struct weir_rls_entry *out,
     if (weir_rls_read_entry(weir_wire_text(in), out) < 0)
         return refuse_broken_usage(diag);
     if (out->key.len == 0 || out->value.len == 0)
-        return refuse_usage(diag, WEIR_EINVAL,
-                            "a bucket_id has an empty key or value");
+        return weir_diag_put(diag, WEIR_EINVAL,
+                             "a bucket_id has an empty key or value");
     return 0;
 }
 
@@ -45,8 +40,8 @@ static int insert_pair(struct weir_rlqs_usage *usage,
 {
     uint32_t at = usage->pair_count;
     if (at == WEIR_RLQS_PAIRS_MAX)
-        return refuse_usage(diag, WEIR_ETOOBIG,
-                            "a bucket_id has more than 16 pairs");
+        return weir_diag_put(diag, WEIR_ETOOBIG,
+                             "a bucket_id has more than 16 pairs");
     while (at > 0 &&
            weir_text_compare(usage->pairs[at - 1].key, pair->key) > 0) {
         usage->pairs[at] = usage->pairs[at - 1];
@@ -56,7 +51,8 @@ static int insert_pair(struct weir_rlqs_usage *usage,
     usage->pair_count++;
     weir_assert(usage->pair_count <= WEIR_RLQS_PAIRS_MAX);
     if (at > 0 && weir_text_equal(usage->pairs[at - 1].key, pair->key))
-        return refuse_usage(diag, WEIR_EINVAL, "a bucket_id has one key twice");
+        return weir_diag_put(diag, WEIR_EINVAL,
+                             "a bucket_id has one key twice");
     return 0;
 }
 
@@ -132,7 +128,7 @@ static int read_usage(struct weir_wire_in in, struct weir_rlqs_usage *out,
         error = more < 0 ? refuse_broken_usage(diag)
                          : read_usage_field(&item, out, diag);
     if (error == 0 && out->pair_count == 0)
-        return refuse_usage(diag, WEIR_EINVAL, "a bucket_id has no pairs");
+        return weir_diag_put(diag, WEIR_EINVAL, "a bucket_id has no pairs");
     return error;
 }
 
@@ -146,7 +142,7 @@ int weir_rlqs_read(const void *bytes, size_t len, struct weir_rlqs_reports *out,
     int error = 0;
     *out = (struct weir_rlqs_reports){ .left = { bytes, len } };
     if (len > WEIR_RLQS_BYTES_MAX)
-        return refuse_usage(diag, WEIR_ETOOBIG, "a report is over 1 MiB");
+        return weir_diag_put(diag, WEIR_ETOOBIG, "a report is over 1 MiB");
     while (error == 0 && (more = weir_wire_next(&in, &item)) != 0) {
         if (more < 0)
             return refuse_broken_usage(diag);
@@ -155,8 +151,8 @@ int weir_rlqs_read(const void *bytes, size_t len, struct weir_rlqs_reports *out,
         if (!weir_wire_is(&item, 2, WEIR_WIRE_BYTES))
             continue;
         if (++out->count > WEIR_RLQS_USAGES_MAX)
-            return refuse_usage(diag, WEIR_ETOOBIG,
-                                "more than 4096 buckets in a report");
+            return weir_diag_put(diag, WEIR_ETOOBIG,
+                                 "more than 4096 buckets in a report");
         error = read_usage(item.bytes, &usage, diag);
     }
     return error;

@@ -34,15 +34,9 @@ weir_duration weir_rls_unit_length(enum weir_rls_unit unit)
 
 /* ---- A request ---- */
 
-static int refuse_request(struct weir_diag *diag, int error,
-                          const char *sentence)
-{
-    return weir_diag_put(diag, error, sentence);
-}
-
 static int refuse_broken_request(struct weir_diag *diag)
 {
-    return refuse_request(diag, WEIR_ESYNTAX, "this is no RateLimitRequest");
+    return weir_diag_put(diag, WEIR_ESYNTAX, "this is no RateLimitRequest");
 }
 
 int weir_rls_read_entry(struct weir_text bytes, struct weir_rls_entry *out)
@@ -100,8 +94,8 @@ static int add_descriptor_entry(struct weir_rls_request *request,
                                 struct weir_wire_in in, struct weir_diag *diag)
 {
     if (request->entry_count == WEIR_RLS_ENTRIES_MAX)
-        return refuse_request(diag, WEIR_ETOOBIG,
-                              "more than 256 descriptor entries in a request");
+        return weir_diag_put(diag, WEIR_ETOOBIG,
+                             "more than 256 descriptor entries in a request");
     descriptor->entry_count++;
     return read_descriptor_entry(in, &request->entries[request->entry_count++],
                                  diag);
@@ -134,8 +128,8 @@ static int read_rls_descriptor(struct weir_rls_request *request,
                                struct weir_wire_in in, struct weir_diag *diag)
 {
     if (request->count == WEIR_RLS_DESCRIPTORS_MAX)
-        return refuse_request(diag, WEIR_ETOOBIG,
-                              "more than 64 descriptors in a request");
+        return weir_diag_put(diag, WEIR_ETOOBIG,
+                             "more than 64 descriptors in a request");
     struct weir_rls_descriptor *descriptor =
         &request->descriptors[request->count++];
     struct weir_wire_item item;
@@ -171,14 +165,14 @@ static int check_rls_descriptor(const struct weir_rls_descriptor *descriptor,
 {
     uint32_t unit = descriptor->override_unit;
     if (descriptor->entry_count == 0)
-        return refuse_request(diag, WEIR_EINVAL, "descriptor without entries");
+        return weir_diag_put(diag, WEIR_EINVAL, "descriptor without entries");
     for (uint32_t i = 0; i < descriptor->entry_count; i++)
         if (descriptor->entries[i].key.len == 0)
-            return refuse_request(diag, WEIR_EINVAL,
-                                  "descriptor entry key is empty");
+            return weir_diag_put(diag, WEIR_EINVAL,
+                                 "descriptor entry key is empty");
     if (descriptor->override_given &&
         (unit < WEIR_RLS_SECOND || unit > WEIR_RLS_WEEK))
-        return refuse_request(
+        return weir_diag_put(
             diag, WEIR_EINVAL,
             "limit: the unit must be SECOND, MINUTE, HOUR, DAY, "
             "WEEK, MONTH or YEAR");
@@ -190,11 +184,11 @@ int weir_rls_check(const struct weir_rls_request *request,
 {
     int error = 0;
     if (request->domain.len == 0)
-        return refuse_request(diag, WEIR_EINVAL,
-                              "rate limit domain must not be empty");
+        return weir_diag_put(diag, WEIR_EINVAL,
+                             "rate limit domain must not be empty");
     if (request->count == 0)
-        return refuse_request(diag, WEIR_EINVAL,
-                              "rate limit descriptor list must not be empty");
+        return weir_diag_put(diag, WEIR_EINVAL,
+                             "rate limit descriptor list must not be empty");
     for (uint32_t i = 0; error == 0 && i < request->count; i++)
         error = check_rls_descriptor(&request->descriptors[i], diag);
     return error;
@@ -212,7 +206,7 @@ int weir_rls_decode(const void *bytes, size_t len, struct weir_rls_request *out,
     out->count = 0;
     out->entry_count = 0;
     if (len > WEIR_RLS_BYTES_MAX)
-        return refuse_request(diag, WEIR_ETOOBIG, "the request is over 64 KiB");
+        return weir_diag_put(diag, WEIR_ETOOBIG, "the request is over 64 KiB");
     while (error == 0 && (more = weir_wire_next(&in, &item)) != 0)
         error = more < 0 ? refuse_broken_request(diag)
                          : read_request_field(out, &item, diag);
