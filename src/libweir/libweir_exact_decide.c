@@ -329,12 +329,12 @@ static unsigned step_stores(struct asking *asking)
 
 unsigned weir_exact_decide(struct weir *weir, struct weir_ref ref,
                            const struct weir_algorithm_ask *ask,
-                           struct weir_permit_record *out_hold,
+                           struct weir_permit_record *out_record,
                            struct weir_reply *reply, weir_instant now)
 {
     struct asking asking = { .weir = weir,
                              .stripe = weir_stripe_mine(weir),
-                             .charge_record = { .record = out_hold },
+                             .charge_record = { .record = out_record },
                              .reply = reply,
                              .now = now };
     unsigned outcome = weir_table_begin(weir->table, asking.stripe, ref, ask,

@@ -41,11 +41,11 @@ struct weir_exact_book {
 
 /* ---- libweir_exact_decide.c ---- */
 /* For a call with the outcome WEIR_OUTCOME_EXACT. Returns its outcome; blocks
- * for at most the deadlines of the chain's exact quotas. 'out_hold' is an
+ * for at most the deadlines of the chain's exact quotas. 'out_record' is an
  * enter's; NULL for all else. */
 unsigned weir_exact_decide(struct weir *weir, struct weir_ref ref,
                            const struct weir_algorithm_ask *ask,
-                           struct weir_permit_record *out_hold,
+                           struct weir_permit_record *out_record,
                            struct weir_reply *reply, weir_instant now);
 /* An id that no other permit has, in this process or another; never 0. Any
  * thread. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * core/table/link_exact.c - charge records, for chains that aren't
- * decided here alone.
+ * table/link_exact.c - charge records, for chains that aren't decided here
+ * alone.
  *
  * Links that a store counts come last: a refusal by this process then costs no
  * round trip, and a charge in a store is hard to take back. Everything else is

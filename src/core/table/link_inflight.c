@@ -2,11 +2,11 @@
  * table/link_inflight.c - a link that counts units in flight: entering and
  * leaving.
  *
- * A quota of kind concurrency has an in-flight counter. Its limit is
- * units at a time; an enter puts some of them in flight, until its leave. The
- * word that decides is the sum of the permits, and it must be right to the unit
- * for ever: one unit too many is a lost permit, one too few exceeds the limit,
- * and no leak ever corrects it. Hence each slot has one separate word:
+ * A quota of kind concurrency has an in-flight counter. Its limit is units at a
+ * time; an enter puts some of them in flight, until its leave. The word that
+ * decides is the sum of the permits, and it must be right to the unit for ever:
+ * one unit too many is a lost permit, one too few exceeds the limit, and no
+ * leak ever corrects it. Hence each slot has one separate word:
  *
  *     in_flight = the sum of the permits that entered by this slot and have
  *                 not left yet, and of enters under way that will give theirs
@@ -20,9 +20,9 @@
  * whether or not the quotas still exist. In return, a slot with units in
  * flight is never given to another name (table_rule.c). Both sides use
  * sequentially consistent accesses: an enter adds, then checks that its chain
- * still is the one it walked (weir_link_has_moved()); the writer
- * ends the slot's life or unlinks it, then reads 'in_flight'. One of the two
- * sees the other.
+ * still is the one it walked (weir_link_has_moved()); the writer ends the
+ * slot's life or unlinks it, then reads 'in_flight'. One of the two sees the
+ * other.
  *
  * An enter adds by compare-and-swap, unlike a take: the units in flight never
  * exceed the limit, not even by one unit in any race, unless the limit was
@@ -54,9 +54,9 @@ struct bounds {
     uint64_t stop;
 };
 
-/* Adds 'weight' units if they fit; '*out_held' is the sum then. */
+/* Adds 'weight' units if they fit; '*out_in_flight' is the sum then. */
 static bool inflight_add(struct inflight *inflight, uint64_t weight,
-                         const struct bounds *bounds, uint64_t *out_held)
+                         const struct bounds *bounds, uint64_t *out_in_flight)
 {
     uint64_t in_flight = weir_load(&inflight->in_flight);
     do {
@@ -66,7 +66,7 @@ static bool inflight_add(struct inflight *inflight, uint64_t weight,
             (int64_t)(in_flight - bounds->stop) >= 0)
             return false;
     } while (!weir_cas(&inflight->in_flight, &in_flight, in_flight + weight));
-    *out_held = in_flight + weight;
+    *out_in_flight = in_flight + weight;
     return true;
 }
 
@@ -145,11 +145,11 @@ void weir_inflight_reap(struct weir_table *t, uint32_t slot, uint32_t process)
 {
     weir_assert(slot < t->slots);
     weir_assert(process < t->commons);
-    uint64_t *holds = weir_in_flight_of(t, process, slot);
+    uint64_t *in_flight = weir_in_flight_of(t, process, slot);
     /* Not written if it is 0: its page may be untouched. */
-    if (weir_load_relaxed(holds) == 0)
+    if (weir_load_relaxed(in_flight) == 0)
         return;
-    inflight_subtract(t, slot, weir_exchange(holds, 0));
+    inflight_subtract(t, slot, weir_exchange(in_flight, 0));
 }
 
 /* How a caller may enter a slot where others wait. */

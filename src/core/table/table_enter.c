@@ -38,18 +38,19 @@ static unsigned enter_chain(struct weir_table *t, struct walk *walk,
 
 unsigned weir_table_enter(struct weir_table *t, uint32_t stripe,
                           struct weir_ref ref, uint64_t weight,
-                          struct weir_permit_record *out_hold,
+                          struct weir_permit_record *out_record,
                           struct weir_reply *reply, weir_instant now)
 {
     struct walk walk;
-    out_hold->links = out_hold->gate_slot = 0;
-    out_hold->process = weir_process_of(t, stripe);
+    out_record->links = out_record->gate_slot = 0;
+    out_record->process = weir_process_of(t, stripe);
     unsigned kick = 0;
     if (WEIR_LIKELY(!reply && weir_shadow_outcome(t) == 0) &&
-        enter_alone(t, ref, weir_weight_clipped(weight), out_hold, &kick, now))
+        enter_alone(t, ref, weir_weight_clipped(weight), out_record, &kick,
+                    now))
         return kick;
     weir_walk_of(&walk, stripe, ref, now);
-    walk.record = out_hold;
+    walk.record = out_record;
     /* The kick stays, even if its cause was undone: the mark is set, and no
      * other thread kicks before the sync has read it. */
     return enter_chain(t, &walk, weight, reply) | kick;
@@ -57,14 +58,14 @@ unsigned weir_table_enter(struct weir_table *t, uint32_t stripe,
 
 unsigned weir_table_enter_turn(struct weir_table *t, struct weir_ref ref,
                                uint64_t weight,
-                               struct weir_permit_record *out_hold,
+                               struct weir_permit_record *out_record,
                                struct weir_turn *turn, struct weir_reply *reply,
                                weir_instant now)
 {
     struct walk walk;
-    out_hold->links = out_hold->gate_slot = 0;
+    out_record->links = out_record->gate_slot = 0;
     weir_walk_of(&walk, turn->stripe, ref, now);
-    walk.record = out_hold;
+    walk.record = out_record;
     walk.turn = turn;
     return enter_chain(t, &walk, weight, reply);
 }

@@ -81,15 +81,15 @@ void weir_gate_slots_mend(struct weir_table *t);
  * the limits. Threads that held a lock of a gate are in the other process. */
 void weir_gate_slots_forget(struct weir_table *t);
 /* Any thread: enters the slot's concurrency gate ('sure': only within the
- * guaranteed part of its class) and writes that to 'hold'; false: the gate
- * refuses. True with 'hold' unchanged: there is no gate. */
+ * guaranteed part of its class) and writes that to 'record'; false: the
+ * gate refuses. True with 'record' unchanged: there is no gate. */
 bool weir_slot_admit(struct weir_table *t, uint32_t slot,
                      struct weir_permit_record *record, bool sure,
                      weir_instant now);
 /* The lane of the slot's wait queue for a class; see table_line.c. */
 uint32_t weir_slot_lane(const struct weir_table *t, uint32_t slot,
                         uint32_t klass);
-/* Leaves the gate that admit wrote to 'hold'; false: the gate slot was
+/* Leaves the gate that admit wrote to 'record'; false: the gate slot was
  * reused. */
 bool weir_slot_dismiss(struct weir_table *t, struct weir_permit_record *record,
                        enum weir_sample_outcome outcome, weir_instant now);

@@ -171,8 +171,9 @@ struct shadow_slot {
 };
 static_assert(sizeof(struct shadow_slot) == 16, "");
 
-/* Units in flight by a slot's name (link_inflight.c). No edit writes 'held': it
- * is the sum of the permits, also after the quota was changed or removed. */
+/* Units in flight by a slot's name (link_inflight.c). No edit writes
+ * 'in_flight': it is the sum of the permits, also after the quota was changed
+ * or removed. */
 struct inflight {
     uint64_t in_flight; /* units in flight here; atomic */
     uint64_t others;    /* units of other processes; the sync's, atomic */

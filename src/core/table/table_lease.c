@@ -7,10 +7,10 @@
  * the fill stays in units. For each such slot the table stores the whole
  * quota's bucket, so that a grant and an edit each find the other's part.
  *
- *     none -- leased, was counted --> kept ---- grant --> held
- *          -- leased, else ---------> closed -- grant --> held
- *     kept, held -- given up -------> closed
- *     held -- counted --> parting -- root's fill, or given up --> none
+ *     none -- leased, was counted --> kept ---- grant --> granted
+ *          -- leased, else ---------> closed -- grant --> granted
+ *     kept, granted -- given up ----> closed
+ *     granted -- counted --> parting -- root's fill, or given up --> none
  *
  * closed: nothing was granted yet, or all was given back: nothing passes.
  *

@@ -27,16 +27,16 @@ struct weir_permit_record {
     uint16_t life, class_life;
 };
 /* As a take, and puts the weight in flight at the chain's quotas of kind
- * concurrency, all or none, for the class that 'out_hold' names on entry (the
+ * concurrency, all or none, for the class that 'out_record' names on entry (the
  * class stays). Enters never raise the units in flight, with those of other
  * processes, above such a quota's limit. With WEIR_OUTCOME_EXACT nothing is put
  * in flight. */
 unsigned weir_table_enter(struct weir_table *table, uint32_t stripe,
                           struct weir_ref ref, uint64_t weight,
-                          struct weir_permit_record *out_hold,
+                          struct weir_permit_record *out_record,
                           struct weir_reply *reply, weir_instant now);
 /* Gives the permit back, once, whether or not the quotas still exist; units
- * charged to other quotas of the chain stay. 'hold' is empty then. It never
+ * charged to other quotas of the chain stay. 'record' is empty then. It never
  * takes more than is in flight: leaving a copy of a permit can't make the
  * counter negative. Returns WEIR_OUTCOME_KICK, _NEXT, both or 0. Lock-free: a
  * loop repeats only when another thread made progress. */
@@ -75,7 +75,7 @@ struct weir_turn {
  * lease manager must learn the wants. */
 unsigned weir_table_enter_turn(struct weir_table *table, struct weir_ref ref,
                                uint64_t weight,
-                               struct weir_permit_record *out_hold,
+                               struct weir_permit_record *out_record,
                                struct weir_turn *turn, struct weir_reply *reply,
                                weir_instant now);
 /* Sets the lanes of the slot in which callers wait, and how many units they

@@ -49,8 +49,8 @@ void weir_table_shape(const struct weir_table *table,
  * process. Then reads every slot and frees those that were being made; at worst
  * a chunk of a name is lost, and a slot that was just being pinned stays in
  * use. A bucket state in which another thread was making a step starts anew.
- * Takes continue meanwhile, unless it has bucket states; no thread of this
- * process may hold the lock. */
+ * Takes continue meanwhile, unless the table has bucket states; no thread of
+ * this process may hold the lock. */
 void weir_table_break_lock(struct weir_table *table);
 
 #endif /* WEIR_TABLE_SHARE_H */

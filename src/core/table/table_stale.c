@@ -39,9 +39,9 @@ static void stale_slot(struct weir_table *t, uint32_t slot, weir_instant now)
         weir_slot_read(t, slot, weir_elapsed(t, now), &read);
         /* Uses the probability learnt while the roots answered, because a
          * bucket that no root fills any more soon empties. If that is 0, uses
-         * the present fill from this process's own counts. If the table is
-         * held, that fill isn't used: its source had no contact with the
-         * roots. */
+         * the present fill from this process's own counts; not while that
+         * is paused, as the fill's source had no contact with the roots
+         * either. */
         uint8_t learnt = weir_load_relaxed(&cold->hold);
         uint8_t own = t->hold_paused ? 0 : weir_slot_read_refusal(&read);
         weir_store_relaxed(&cold->hold, learnt > 0 ? learnt : own);

@@ -101,7 +101,7 @@ void weir_slot_switch(struct weir_table *t, uint32_t slot,
         struct slot_read read;
         weir_slot_read(t, slot, elapsed, &read);
         int64_t fill = empty ? 0 : fill_rescaled(&read, bucket->leak.frac);
-        /* For kind concurrency, look.count has the units in flight. */
+        /* For kind concurrency, read.count has the units in flight. */
         uint64_t count = read.flags & META_INFLIGHT
                              ? weir_load_relaxed(&hot->count)
                              : read.count;

@@ -72,7 +72,7 @@ void weir_table_set_fill(struct weir_table *table, uint32_t slot, int64_t fill,
 float weir_table_refusal(struct weir_table *table, uint32_t slot,
                          weir_instant now);
 /* The probability with which on_stale=hold refuses when all roots are silent.
- * Ignored while the table is stale, or held. */
+ * Ignored while the table is stale, or this is paused. */
 void weir_table_set_hold(struct weir_table *table, uint32_t slot,
                          float refusal);
 /* Adds 'scaled' to the fill, as if another limiter had taken it. */
@@ -104,7 +104,7 @@ uint64_t weir_table_settled(const struct weir_table *table, uint32_t slot);
 void weir_table_set_stale(struct weir_table *table, bool stale,
                           weir_instant now);
 bool weir_table_is_stale(const struct weir_table *table);
-/* While 'held', fills don't change the probability that on_stale=hold uses:
+/* While 'paused', fills don't change the probability that on_stale=hold uses:
  * they come from a peer that has no contact with the roots either. */
 void weir_table_pause_hold(struct weir_table *table, bool paused);
 bool weir_table_hold_is_paused(const struct weir_table *table);
@@ -150,13 +150,13 @@ enum weir_leasing weir_table_leasing(const struct weir_table *table,
                                      uint32_t slot);
 struct weir_lease_view {
     enum weir_leasing leasing; /* NONE: the others are 0 */
-    double granted;            /* held, parting: units a second, or at a time */
-    double limit;              /* of the whole quota; INFINITY: none */
-    int64_t priority;          /* of its wants, as the quota says */
-    bool inflight;             /* of kind concurrency: */
-    uint64_t in_flight;        /* units in flight */
-    uint64_t awaited;          /* units that waiting callers want */
-    uint64_t entered;          /* units ever let in while it was leased */
+    double granted;     /* granted, parting: units a second, or at a time */
+    double limit;       /* of the whole quota; INFINITY: none */
+    int64_t priority;   /* of its wants, as the quota says */
+    bool inflight;      /* of kind concurrency: */
+    uint64_t in_flight; /* units in flight */
+    uint64_t awaited;   /* units that waiting callers want */
+    uint64_t entered;   /* units ever let in while it was leased */
 };
 /* Any thread: sets how many units a second of the slot will be wanted (0 ..
  * WEIR_LEASE_UNITS_MAX), and marks it. Allowed for any sharing: the quota may
