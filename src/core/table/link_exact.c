@@ -77,21 +77,16 @@ unsigned weir_table_begin(struct weir_table *t, uint32_t stripe,
     weir_walk_of(&walk, stripe, ref, now);
     walk.whole = true;
     walk.record = charge_record->record;
-    unsigned outcome = weir_walk_run(t, &walk, ask);
+    unsigned outcome = weir_walk_answer(t, &walk, ask, reply);
     if (outcome & WEIR_OUTCOME_STALE_REF)
         return outcome;
-    bool passed = !(outcome & WEIR_OUTCOME_LIMITED);
-    if (reply)
-        weir_walk_explain(t, &walk, ask, passed, reply);
-    if (passed)
-        write_charge_record(t, &walk, ask, charge_record);
-    else
+    if (outcome & WEIR_OUTCOME_LIMITED)
         *charge_record = (struct weir_charge_record){ .ref = ref,
                                                       .ask = *ask,
                                                       .record = walk.record };
-    if (ask->op == WEIR_ALGORITHM_PEEK)
-        return outcome;
-    return outcome | weir_shadow_outcome(t);
+    else
+        write_charge_record(t, &walk, ask, charge_record);
+    return outcome;
 }
 
 /* ---- Undo ---- */

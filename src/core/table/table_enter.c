@@ -29,11 +29,7 @@ static unsigned enter_chain(struct weir_table *t, struct walk *walk,
 {
     struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_TAKE,
                                       .weight = weir_weight_clipped(weight) };
-    unsigned outcome = weir_walk_run(t, walk, &ask);
-    if (reply && !(outcome & (WEIR_OUTCOME_STALE_REF | WEIR_OUTCOME_EXACT)))
-        weir_walk_explain(t, walk, &ask, !(outcome & WEIR_OUTCOME_LIMITED),
-                          reply);
-    return outcome | weir_shadow_outcome(t);
+    return weir_walk_answer(t, walk, &ask, reply);
 }
 
 unsigned weir_table_enter(struct weir_table *t, uint32_t stripe,

@@ -279,22 +279,6 @@ unsigned weir_walk_run(struct weir_table *t, struct walk *walk,
     return outcome | walk->kick;
 }
 
-unsigned weir_table_ask(struct weir_table *t, uint32_t stripe,
-                        struct weir_ref ref,
-                        const struct weir_algorithm_ask *ask,
-                        struct weir_reply *reply, weir_instant now)
-{
-    struct walk walk;
-    weir_walk_of(&walk, stripe, ref, now);
-    unsigned outcome = weir_walk_run(t, &walk, ask);
-    if (reply && !(outcome & (WEIR_OUTCOME_STALE_REF | WEIR_OUTCOME_EXACT)))
-        weir_walk_explain(t, &walk, ask, !(outcome & WEIR_OUTCOME_LIMITED),
-                          reply);
-    if (ask->op == WEIR_ALGORITHM_PEEK)
-        return outcome;
-    return outcome | weir_shadow_outcome(t);
-}
-
 /* ---- Explain ----
  * The links are read once more: only callers that want a reply pay for it, and
  * takes without one carry no data for it. With other threads at work, a reply
@@ -349,9 +333,9 @@ static bool find_nearest(struct weir_table *t, struct walk *walk,
     return found;
 }
 
-void weir_walk_explain(struct weir_table *t, struct walk *walk,
-                       const struct weir_algorithm_ask *ask, bool passed,
-                       struct weir_reply *reply)
+static void explain_verdict(struct weir_table *t, struct walk *walk,
+                            const struct weir_algorithm_ask *ask, bool passed,
+                            struct weir_reply *reply)
 {
     uint32_t link;
     struct weir_algorithm_answer answer = { .remaining = UINT64_MAX };
@@ -379,4 +363,28 @@ void weir_walk_explain(struct weir_table *t, struct walk *walk,
             reply->never
                 ? WEIR_NEVER
                 : weir_table_jitter(t, walk->stripe, reply->retry_after);
+}
+
+/* ---- The calls ---- */
+
+unsigned weir_walk_answer(struct weir_table *t, struct walk *walk,
+                          const struct weir_algorithm_ask *ask,
+                          struct weir_reply *reply)
+{
+    unsigned outcome = weir_walk_run(t, walk, ask);
+    if (reply && !(outcome & (WEIR_OUTCOME_STALE_REF | WEIR_OUTCOME_EXACT)))
+        explain_verdict(t, walk, ask, !(outcome & WEIR_OUTCOME_LIMITED), reply);
+    if (ask->op == WEIR_ALGORITHM_PEEK)
+        return outcome;
+    return outcome | weir_shadow_outcome(t);
+}
+
+unsigned weir_table_ask(struct weir_table *t, uint32_t stripe,
+                        struct weir_ref ref,
+                        const struct weir_algorithm_ask *ask,
+                        struct weir_reply *reply, weir_instant now)
+{
+    struct walk walk;
+    weir_walk_of(&walk, stripe, ref, now);
+    return weir_walk_answer(t, &walk, ask, reply);
 }

@@ -133,10 +133,11 @@ static inline void weir_walk_of(struct walk *walk, uint32_t stripe,
  * nothing was charged. */
 unsigned weir_walk_run(struct weir_table *t, struct walk *walk,
                        const struct weir_algorithm_ask *ask);
-/* Fills the reply about a verdict of weir_walk_run(). */
-void weir_walk_explain(struct weir_table *t, struct walk *walk,
-                       const struct weir_algorithm_ask *ask, bool passed,
-                       struct weir_reply *reply);
+/* The same, as a call of the live set ends: fills the reply (may be NULL) about
+ * the verdict, and adds WEIR_OUTCOME_SHADOW if the request isn't a peek. */
+unsigned weir_walk_answer(struct weir_table *t, struct walk *walk,
+                          const struct weir_algorithm_ask *ask,
+                          struct weir_reply *reply);
 /* Takes back what the walk committed. */
 void weir_walk_undo(struct weir_table *t, struct walk *walk,
                     const struct weir_algorithm_ask *ask);
