@@ -394,7 +394,7 @@ static void carry_bucket(const struct weir_table *t, uint32_t slot, uint64_t to,
     weir_assert(to != 0);
     struct slot_read read;
     weir_slot_read(t, slot, weir_elapsed(t, now), &read);
-    if (read.fill <= 0 || read.high == WEIR_SCALED_MAX ||
+    if (read.fill <= 0 || weir_slot_read_is_endless(&read) ||
         bucket_rule_of(t, to)->store_len > 0)
         return;
     uint64_t one = (uint64_t)1 << read.leak.frac;

@@ -22,7 +22,7 @@ static bool is_slot_idle(struct weir_table *t, uint32_t slot,
     struct slot_read read;
     *out_count = weir_load(&weir_hot(t, slot)->count);
     weir_slot_read(t, slot, weir_elapsed(t, now), &read);
-    bool empty = read.fill <= 0 || read.high == WEIR_SCALED_MAX ||
+    bool empty = read.fill <= 0 || weir_slot_read_is_endless(&read) ||
                  (read.flags & META_INFLIGHT);
     return empty && !weir_slot_has_permits(t, slot) &&
            read.count == weir_load_relaxed(&cold->settled) &&

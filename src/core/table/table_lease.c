@@ -303,7 +303,7 @@ static void cut_fill(struct weir_table *t, uint32_t slot, double part,
     struct slot_read read;
     weir_slot_read(t, slot, weir_elapsed(t, now), &read);
     bool cuts = part < 1; /* a NaN, of a limit of 0, doesn't */
-    if (read.fill <= 0 || !cuts || read.high == WEIR_SCALED_MAX)
+    if (read.fill <= 0 || !cuts || weir_slot_read_is_endless(&read))
         return;
     int64_t gone = read.fill - (int64_t)((double)read.fill * part);
     weir_table_add_others(t, slot, -gone);

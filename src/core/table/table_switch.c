@@ -80,7 +80,7 @@ static int64_t fill_rescaled(const struct slot_read *read, unsigned frac)
 {
     weir_assert(frac <= WEIR_FRAC_MAX);
     /* A bucket that never refuses doesn't leak: its fill means nothing. */
-    if (read->fill <= 0 || read->high == WEIR_SCALED_MAX)
+    if (read->fill <= 0 || weir_slot_read_is_endless(read))
         return 0;
     if (frac > read->leak.frac &&
         read->fill > WEIR_SCALED_MAX >> (frac - read->leak.frac))

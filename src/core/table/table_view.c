@@ -45,7 +45,7 @@ static void view_locked(const struct weir_table *t, uint32_t slot,
     out->bucket = (struct weir_bucket){ .leak = read.leak,
                                         .low = read.high - read.band,
                                         .high = read.high };
-    out->unlimited = read.high == WEIR_SCALED_MAX;
+    out->unlimited = weir_slot_read_is_endless(&read);
     out->inflight = read.flags & META_INFLIGHT;
 }
 
@@ -83,7 +83,7 @@ static enum weir_mode mode_of(uint32_t flags)
 static void copy_bucket(const struct slot_read *read,
                         struct weir_slot_details *out)
 {
-    bool endless = read->high == WEIR_SCALED_MAX;
+    bool endless = weir_slot_read_is_endless(read);
     int64_t high = read->high > 0 ? read->high : 0;
     int64_t low = high > read->band ? high - read->band : 0;
     out->fill = read->fill > 0 ? leak_units(read->leak, read->fill) : 0;
