@@ -237,9 +237,7 @@ void weir_link_inflight_explain(const struct weir_table *t,
                                 const struct weir_algorithm_ask *ask,
                                 struct weir_algorithm_answer *out)
 {
-    const struct weir_concurrency_gate *gate = NULL;
-    if (walk->adaptive >> i & 1)
-        gate = weir_slot_gate(t, walk->slot[i]);
+    const struct weir_concurrency_gate *gate = weir_slot_gate(t, walk->slot[i]);
     if (!gate || (i == walk->refuser && out->never))
         return;
     uint32_t most = weir_concurrency_gate_free_units(gate, walk->now);
