@@ -26,8 +26,7 @@
 
 int weir_plan_refuse_memory(struct weir_diag *diag)
 {
-    return weir_diag_set(diag, WEIR_ENOMEM, "there is no memory for this edit",
-                         NULL);
+    return weir_diag_put(diag, WEIR_ENOMEM, "there is no memory for this edit");
 }
 
 static struct weir_text item_name(const struct weir_plan_item *item)
@@ -233,8 +232,8 @@ int weir_plan_make(struct weir_plan *plan, struct weir_catalog *catalog,
     if (edit->flags & WEIR_EDIT_REPLACE)
         made.capacity += weir_catalog_count(catalog);
     if (made.capacity >= UINT32_MAX)
-        return weir_diag_set(diag, WEIR_ETOOBIG,
-                             "an edit holds too many changes", NULL);
+        return weir_diag_put(diag, WEIR_ETOOBIG,
+                             "an edit holds too many changes");
     made.items = calloc(made.capacity + 1, sizeof(*made.items));
     if (!made.items)
         return weir_plan_refuse_memory(diag);

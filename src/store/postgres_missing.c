@@ -9,10 +9,9 @@ static int missing_postgres_make(const char *where, struct weir_backend **out,
 {
     (void)where;
     (void)out;
-    return weir_diag_set(diag, WEIR_EINVAL,
+    return weir_diag_put(diag, WEIR_EINVAL,
                          "this Weir was built without PostgreSQL; build it "
-                         "where libpq is installed, or use sqlite:FILE",
-                         NULL);
+                         "where libpq is installed, or use sqlite:FILE");
 }
 
 const struct weir_backend_type weir_backend_postgres = {

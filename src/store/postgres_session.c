@@ -235,12 +235,11 @@ static int check_string(const char *string, struct weir_diag *diag)
     PQconninfoFree(parsed);
     if (parsed)
         return 0;
-    return weir_diag_set(
+    return weir_diag_put(
         diag, WEIR_EINVAL,
         "the text behind 'postgres:' isn't understood; write "
         "postgres://USER@HOST:PORT/DATABASE or 'postgres:host=HOST "
-        "dbname=DATABASE', and %xx for special characters in a URL",
-        NULL);
+        "dbname=DATABASE', and %xx for special characters in a URL");
 }
 
 static int refuse_connection(struct weir_session *session,

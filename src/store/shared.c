@@ -80,10 +80,9 @@ static int check_prefix(const char *prefix, struct weir_diag *diag)
         sound =
             sound && prefix[i] > ' ' && prefix[i] < 0x7f && prefix[i] != '{';
     return sound ? 0
-                 : weir_diag_set(diag, WEIR_EINVAL,
+                 : weir_diag_put(diag, WEIR_EINVAL,
                                  "a prefix of keys is 1 to 64 printable "
-                                 "characters without blanks and {",
-                                 NULL);
+                                 "characters without blanks and {");
 }
 
 static int start_shared(struct weir_shared *shared,
@@ -100,8 +99,7 @@ static int start_shared(struct weir_shared *shared,
     if (options->secrets_file)
         shared->secrets_file = strdup(options->secrets_file);
     if (options->secrets_file && !shared->secrets_file)
-        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                             NULL);
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     int error = open_tls(shared, options->tls_ca, diag);
     return error < 0 ? error : shared->type->open(shared, diag);
 }
@@ -117,8 +115,7 @@ int weir_shared_open(const struct weir_shared_options *options,
         return error;
     struct weir_shared *shared = calloc(1, sizeof(*shared));
     if (!shared)
-        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                             NULL);
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     shared->uri = uri;
     pthread_mutex_init(&shared->mutex, NULL);
     for (size_t i = 0; i < uri.count; i++)

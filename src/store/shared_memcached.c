@@ -846,7 +846,7 @@ static int open_memcached(struct weir_shared *shared, struct weir_diag *diag)
     if (error == 0)
         return 0;
     close_memcached(shared);
-    return weir_diag_set(diag, error, weir_strerror(error), NULL);
+    return weir_diag_put(diag, error, NULL);
 }
 
 const struct weir_shared_type weir_shared_memcached = {

@@ -8,10 +8,9 @@ static int missing_memcached_open(struct weir_shared *shared,
                                   struct weir_diag *diag)
 {
     (void)shared;
-    return weir_diag_set(diag, WEIR_EINVAL,
+    return weir_diag_put(diag, WEIR_EINVAL,
                          "this Weir was built without libmemcached; build it "
-                         "where that is installed, or use redis://HOST:PORT",
-                         NULL);
+                         "where that is installed, or use redis://HOST:PORT");
 }
 
 const struct weir_shared_type weir_shared_memcached = {

@@ -706,8 +706,7 @@ static int open_redis(struct weir_shared *shared, struct weir_diag *diag)
 {
     struct redis *redis = calloc(1, sizeof(*redis));
     if (!redis)
-        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                             NULL);
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     redis->fd = -1;
     redis->shared = shared;
     redis->lane = &shared->lane[0];
@@ -724,7 +723,7 @@ static int open_redis(struct weir_shared *shared, struct weir_diag *diag)
     redis->running = error == 0;
     if (error < 0) {
         redis_free(redis);
-        return weir_diag_set(diag, error, weir_strerror(error), NULL);
+        return weir_diag_put(diag, error, NULL);
     }
     return 0;
 }

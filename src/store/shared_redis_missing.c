@@ -8,10 +8,9 @@ static int missing_redis_open(struct weir_shared *shared,
                               struct weir_diag *diag)
 {
     (void)shared;
-    return weir_diag_set(diag, WEIR_EINVAL,
+    return weir_diag_put(diag, WEIR_EINVAL,
                          "this Weir was built without hiredis; build it where "
-                         "that is installed, or use memcached://HOST:PORT",
-                         NULL);
+                         "that is installed, or use memcached://HOST:PORT");
 }
 
 const struct weir_shared_type weir_shared_redis = {

@@ -69,10 +69,9 @@ static int parse_database(struct weir_text text, unsigned *out,
     bool sound =
         text.len <= 5 && (text.len == 0 || weir_number_parse(text, &number));
     if (!sound || number > DATABASE_MAX)
-        return weir_diag_set(diag, WEIR_ESYNTAX,
+        return weir_diag_put(diag, WEIR_ESYNTAX,
                              "behind the / of a redis URI comes a "
-                             "database's number, as in redis://HOST:6379/0",
-                             NULL);
+                             "database's number, as in redis://HOST:6379/0");
     *out = (unsigned)number;
     return 0;
 }
@@ -85,20 +84,18 @@ static int parse_servers(struct weir_text list, struct weir_shared_uri *uri,
     bool more = true;
     while (more) {
         if (uri->count == max)
-            return weir_diag_set(diag, WEIR_EINVAL,
+            return weir_diag_put(diag, WEIR_EINVAL,
                                  max == 1 ? "a redis URI names one server"
                                           : "a memcached URI names at most 16 "
-                                            "servers",
-                                 NULL);
+                                            "servers");
         more = list.len > 0 && memchr(list.p, ',', list.len);
         int error = weir_address_parse(cut_uri_at(&list, ','),
                                        &uri->server[uri->count], diag);
         if (error < 0)
             return error;
         if (uri->server[uri->count++].port == 0)
-            return weir_diag_set(diag, WEIR_EINVAL,
-                                 "a store's port is a number from 1 to 65535",
-                                 NULL);
+            return weir_diag_put(diag, WEIR_EINVAL,
+                                 "a store's port is a number from 1 to 65535");
     }
     return 0;
 }
@@ -108,30 +105,27 @@ int weir_shared_uri_parse(struct weir_text text, struct weir_shared_uri *out,
 {
     const struct scheme *scheme = find_scheme(text);
     if (!scheme)
-        return weir_diag_set(diag, WEIR_ESYNTAX,
+        return weir_diag_put(diag, WEIR_ESYNTAX,
                              "a store is "
                              "redis://HOST:PORT/DB, rediss://HOST:PORT/DB or "
-                             "memcached://HOST:PORT,HOST:PORT",
-                             NULL);
+                             "memcached://HOST:PORT,HOST:PORT");
     if (text.len > WEIR_SHARED_URI_MAX)
-        return weir_diag_set(diag, WEIR_EINVAL,
-                             "a store's URI has at most 512 bytes", NULL);
+        return weir_diag_put(diag, WEIR_EINVAL,
+                             "a store's URI has at most 512 bytes");
     struct weir_text rest = skip_bytes(text, strlen(scheme->name));
     if (memchr(rest.p, '@', rest.len))
-        return weir_diag_set(
+        return weir_diag_put(
             diag, WEIR_EINVAL,
             "every reader of a quota sees its store's URI: take the password "
-            "out of it and put it into the secrets file of the limiters",
-            NULL);
+            "out of it and put it into the secrets file of the limiters");
     struct weir_shared_uri uri = { .kind = scheme->kind, .tls = scheme->tls };
     struct weir_text servers = cut_uri_at(&rest, '/');
     int error = parse_servers(servers, &uri, diag);
     if (error == 0 && uri.kind == WEIR_SHARED_REDIS)
         error = parse_database(rest, &uri.database, diag);
     else if (error == 0 && rest.len > 0)
-        error = weir_diag_set(diag, WEIR_ESYNTAX,
-                              "nothing follows the servers of a memcached URI",
-                              NULL);
+        error = weir_diag_put(diag, WEIR_ESYNTAX,
+                              "nothing follows the servers of a memcached URI");
     if (error == 0)
         *out = uri;
     return error;

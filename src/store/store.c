@@ -56,8 +56,8 @@ static const struct weir_backend_type *const types[] = {
 
 static int refuse_quotas_memory(struct weir_diag *diag)
 {
-    return weir_diag_set(diag, WEIR_ENOMEM, "there is no memory for the quotas",
-                         NULL);
+    return weir_diag_put(diag, WEIR_ENOMEM,
+                         "there is no memory for the quotas");
 }
 
 /* The kind of store that a URL names, and the rest of the URL behind its
@@ -227,9 +227,9 @@ static int read_quota_row(void *context, const struct weir_row *row)
     char scratch[WEIR_FIELDS_MAX];
     struct weir_change change = { .removed = row->id == 0 };
     if (row->fields.len > sizeof(scratch))
-        return weir_diag_set(
+        return weir_diag_put(
             reading->diag, WEIR_ESTORE,
-            "a quota in the store has more fields than any can have", NULL);
+            "a quota in the store has more fields than any can have");
     int error = weir_fields_read(row->name, row->fields, scratch, &change.quota,
                                  reading->diag);
     if (error < 0)
@@ -446,9 +446,9 @@ static int edit_begun(struct weir_store *store, const struct weir_edit *edit,
     if (error < 0)
         return error;
     if ((edit->flags & WEIR_EDIT_BASED) && edit->based != writing.meta.epoch)
-        return weir_diag_set(
+        return weir_diag_put(
             diag, WEIR_ECHANGED,
-            "others edited the quotas at the same time; try again", NULL);
+            "others edited the quotas at the same time; try again");
     struct weir_plan plan;
     error = weir_plan_make(&plan, store->catalog, edit, diag);
     if (error < 0)
@@ -502,10 +502,9 @@ static int read_log_side(struct weir_text name, struct weir_text fields,
     if (!fields.p)
         return 0;
     if (fields.len > WEIR_FIELDS_MAX)
-        return weir_diag_set(
+        return weir_diag_put(
             diag, WEIR_ESTORE,
-            "a quota in the store's log has more fields than any can have",
-            NULL);
+            "a quota in the store's log has more fields than any can have");
     return weir_fields_read(name, fields, scratch, quota, diag);
 }
 

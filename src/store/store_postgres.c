@@ -222,8 +222,8 @@ static int postgres_make(const char *where, struct weir_backend **out,
 {
     struct postgres_store *store = calloc(1, sizeof(*store));
     if (!store)
-        return weir_diag_set(diag, WEIR_ENOMEM,
-                             "there is no memory for the quota store", NULL);
+        return weir_diag_put(diag, WEIR_ENOMEM,
+                             "there is no memory for the quota store");
     store->base.type = &weir_backend_postgres;
     int error = weir_session_open(&store->session, where, diag);
     if (error < 0)
