@@ -60,22 +60,19 @@ static unsigned enter_slot(struct weir *weir, struct weir_ref ref,
     unsigned outcome =
         weir_table_enter(weir->table, weir_stripe_mine(weir), ref, weight,
                          &permit->record, reply, now);
-    if (WEIR_LIKELY(!(outcome & WEIR_OUTCOME_EXACT))) {
-        /* The slot's life is over; the kick or wake in the outcome still
-         * counts. */
-        if (outcome & WEIR_OUTCOME_STALE_REF)
-            weir_verdict_of(weir, outcome);
-        return outcome;
+    if (WEIR_UNLIKELY(outcome & WEIR_OUTCOME_EXACT)) {
+        weir_verdict_of(weir, outcome);
+        struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_TAKE,
+                                          .weight = weir_weight_clipped(weight),
+                                          .permit = weir_exact_permit(weir) };
+        permit->id = ask.permit;
+        outcome =
+            weir_exact_decide(weir, ref, &ask, &permit->record, reply, now);
     }
-    weir_verdict_of(weir, outcome);
-    struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_TAKE,
-                                      .weight = weir_weight_clipped(weight),
-                                      .permit = weir_exact_permit(weir) };
-    permit->id = ask.permit;
-    outcome = weir_exact_decide(weir, ref, &ask, &permit->record, reply, now);
-    /* Units held elsewhere on the chain meanwhile are free again. */
-    return outcome & WEIR_OUTCOME_LIMITED ? outcome | WEIR_OUTCOME_NEXT
-                                          : outcome;
+    /* The slot's life is over; the kick or wake in the outcome still counts. */
+    if (outcome & WEIR_OUTCOME_STALE_REF)
+        weir_verdict_of(weir, outcome);
+    return outcome;
 }
 
 static enum weir_verdict enter_ref(struct weir *weir, struct weir_ref ref,
