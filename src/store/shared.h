@@ -88,7 +88,7 @@ int weir_shared_step(struct weir_shared *shared, struct weir_text key,
 
 /* For metrics, tests and benches. */
 struct weir_shared_status {
-    bool up;        /* a server answers */
+    bool up;        /* each server answers */
     uint64_t steps; /* answered */
     uint64_t timeouts;
     uint64_t refused;    /* failed at once, because the store was away */

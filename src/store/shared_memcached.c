@@ -30,7 +30,6 @@
  * No secrets: memcached's SASL needs its binary protocol, which is deprecated.
  * Run memcached in a private network. */
 
-#include <errno.h>
 #include <libmemcached/memcached.h>
 #include <openssl/sha.h>
 #include <stdio.h>
