@@ -99,9 +99,6 @@ static uint64_t below_debt(const struct slot_read *read,
 static weir_duration wait_for_bucket(const struct slot_read *read,
                                      const struct weir_algorithm_ask *ask)
 {
-    if ((read->flags & (META_OFF | META_SHADOW | META_PASS)) ||
-        weir_slot_read_is_endless(read))
-        return 0;
     if ((read->flags & META_LIMIT) || never_fits(read, ask) ||
         below_debt(read, ask) < ask->weight)
         return WEIR_NEVER;
@@ -116,10 +113,12 @@ weir_duration weir_link_bucket_wait(const struct weir_table *t,
                                     const struct slot_read *read,
                                     const struct weir_algorithm_ask *ask)
 {
+    if ((read->flags & (META_OFF | META_SHADOW | META_PASS)) ||
+        weir_slot_read_is_endless(read))
+        return 0;
     weir_duration wait = wait_for_bucket(read, ask);
-    bool stopped =
-        !weir_slot_read_is_endless(read) && is_stopped(t, walk->slot[i], read);
-    return stopped && wait < STOP_RETRY ? STOP_RETRY : wait;
+    return wait < STOP_RETRY && is_stopped(t, walk->slot[i], read) ? STOP_RETRY
+                                                                   : wait;
 }
 
 /* ---- Commit ---- */

@@ -740,6 +740,29 @@ static void test_the_stop_refuses_until_it_moves(void **state)
     free(t);
 }
 
+/* A take passes there, so a reservation doesn't wait. */
+static void test_a_stop_delays_only_where_a_quota_refuses(void **state)
+{
+    (void)state;
+    struct weir_reply reply;
+    struct weir_table *t = made_table(8, 2, 1);
+    struct weir_quota quotas[] = { made_quota_of("off", NULL, 1, 1000),
+                                   made_quota_of("shadow", NULL, 1, 1000),
+                                   made_quota_of("pass", NULL, 1, 1000) };
+    quotas[0].mode = WEIR_OFF;
+    quotas[1].mode = WEIR_SHADOW;
+    quotas[2].on_stale = WEIR_STALE_PASS;
+    for (size_t i = 0; i < WEIR_COUNT_OF(quotas); i++) {
+        struct weir_ref ref = made_put(t, &quotas[i], MADE_AT);
+        weir_table_set_slack(t, ref.slot, 0, 0);
+        weir_table_set_stale(t, i == 2, MADE_AT);
+        unsigned outcome = weir_table_reserve(t, 0, ref, 1, 0, &reply, MADE_AT);
+        assert_false(outcome & WEIR_OUTCOME_LIMITED);
+        assert_int_equal(reply.wait, 0);
+    }
+    free(t);
+}
+
 static void test_the_unlimited_only_counts(void **state)
 {
     (void)state;
@@ -772,6 +795,7 @@ int main(void)
         cmocka_unit_test(test_stale_quotas_do_as_they_say),
         cmocka_unit_test(test_debt_saturates_at_its_bound),
         cmocka_unit_test(test_the_stop_refuses_until_it_moves),
+        cmocka_unit_test(test_a_stop_delays_only_where_a_quota_refuses),
         cmocka_unit_test(test_the_unlimited_only_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
