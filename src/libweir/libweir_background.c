@@ -61,7 +61,7 @@ static void publish_status(struct weir *weir)
     weir->status.epoch = weir_limiter_epoch(limiter);
     weir->status.reports = weir_limiter_reports(limiter);
     for (uint32_t i = 0; i < weir->link_count; i++)
-        weir->link[i].seen.epoch = weir_limiter_root_epoch(limiter, i);
+        weir->link[i].view.epoch = weir_limiter_root_epoch(limiter, i);
     /* Relaxed: a decision beside it goes by the number before. */
     weir_store_relaxed(&weir->fleet, weir_limiter_fleet(limiter));
     weir_assert(weir->status.roots_up <= weir->link_count);
@@ -189,16 +189,16 @@ static void note_link_state(struct weir_client_link *link, bool up,
                             const char *why)
 {
     pthread_mutex_lock(&link->weir->mutex);
-    link->seen.up = up;
+    link->view.up = up;
     if (why)
-        snprintf(link->seen.why, sizeof link->seen.why, "%s", why);
+        snprintf(link->view.why, sizeof link->view.why, "%s", why);
     pthread_mutex_unlock(&link->weir->mutex);
 }
 
 static void note_link_received(struct weir_client_link *link, weir_instant now)
 {
     pthread_mutex_lock(&link->weir->mutex);
-    link->seen.heard_at = now;
+    link->view.heard_at = now;
     pthread_mutex_unlock(&link->weir->mutex);
 }
 
@@ -264,8 +264,8 @@ static int make_client_link(struct weir *weir, uint32_t index)
     if (!link->link)
         return WEIR_ENOMEM;
     pthread_mutex_lock(&weir->mutex);
-    link->seen = (struct weir_limiter_view_root){ .why = "not tried yet" };
-    snprintf(link->seen.address, sizeof link->seen.address, "%s",
+    link->view = (struct weir_limiter_view_root){ .why = "not tried yet" };
+    snprintf(link->view.address, sizeof link->view.address, "%s",
              weir_root_link_text(link->link));
     pthread_mutex_unlock(&weir->mutex);
     return WEIR_OK;
@@ -277,7 +277,7 @@ static void free_client_link(struct weir_client_link *link)
     if (!link->weir) /* none was begun */
         return;
     pthread_mutex_lock(&link->weir->mutex);
-    link->seen.address[0] = '\0';
+    link->view.address[0] = '\0';
     pthread_mutex_unlock(&link->weir->mutex);
 }
 

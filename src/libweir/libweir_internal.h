@@ -55,7 +55,7 @@ struct weir_client_link {
     uint32_t index;    /* of the limiter's link */
     struct weir_address address;
     struct weir_root_link *link;        /* owned */
-    struct weir_limiter_view_root seen; /* under the limiter's mutex */
+    struct weir_limiter_view_root view; /* under the limiter's mutex */
 };
 
 #define WEIR_WAITING_BUCKETS 64

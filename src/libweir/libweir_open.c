@@ -397,8 +397,8 @@ uint32_t weir_limiter_view_roots(struct weir *weir,
     pthread_mutex_lock(&weir->mutex);
     uint32_t count = 0;
     for (uint32_t i = 0; i < weir->link_count; i++)
-        if (weir->link[i].seen.address[0])
-            out[count++] = weir->link[i].seen;
+        if (weir->link[i].view.address[0])
+            out[count++] = weir->link[i].view;
     pthread_mutex_unlock(&weir->mutex);
     return count;
 }
