@@ -28,19 +28,15 @@ struct weir_root_resp {
 };
 
 /* A root that listens on all addresses listens on loopback too. */
-static void own_address(const struct weir_root_resp_options *options, char *buf,
-                        size_t size)
+static void own_address(const struct weir_root_resp_options *options, char *buf)
 {
-    struct weir_listen_address place = { .address = options->listen };
-    char *host = place.address.host;
-    if (strcmp(host, "0.0.0.0") == 0)
-        strcpy(host, "127.0.0.1");
-    if (strcmp(host, "::") == 0)
-        strcpy(host, "::1");
-    place.address.port = options->port;
-    char shown[WEIR_LISTEN_ADDRESS_TEXT_MAX];
-    weir_listen_address_show(&place, shown);
-    snprintf(buf, size, "%s", shown);
+    struct weir_address own = options->listen;
+    if (strcmp(own.host, "0.0.0.0") == 0)
+        strcpy(own.host, "127.0.0.1");
+    if (strcmp(own.host, "::") == 0)
+        strcpy(own.host, "::1");
+    own.port = options->port;
+    weir_address_text(&own, buf);
 }
 
 static int open_limiter(struct weir_root_resp *inner,
@@ -50,7 +46,7 @@ static int open_limiter(struct weir_root_resp *inner,
     char roots[WEIR_LISTEN_ADDRESS_TEXT_MAX];
     char name[WEIR_NAME_MAX + 1];
     struct weir_options limiter = WEIR_OPTIONS_INIT;
-    own_address(options, roots, sizeof roots);
+    own_address(options, roots);
     snprintf(name, sizeof name, "listeners of %.200s", options->name);
     limiter.roots = roots;
     limiter.name = name;

@@ -379,8 +379,8 @@ static int refuse_address(const char *option,
                           const struct weir_address *address, int error,
                           const struct weir_diag *why, struct weir_diag *diag)
 {
-    char shown[300];
-    weir_serve_show(address, address->port, shown, sizeof shown);
+    char shown[WEIR_LISTEN_ADDRESS_TEXT_MAX];
+    weir_address_text(address, shown);
     return weir_diag_set(diag, error, option, " ", shown, ": ",
                          why->text[0] ? why->text : weir_strerror(error), NULL);
 }
@@ -483,13 +483,16 @@ static int open_root_resp(struct serve *serve, const char *version,
 static int announce_addresses(struct serve *serve, struct weir_diag *diag)
 {
     const struct weir_serve_options *options = serve->options;
-    char listen[300];
-    char http[300] = "off";
-    weir_serve_show(&options->listen, weir_grpc_api_port(serve->grpc), listen,
-                    sizeof listen);
-    if (serve->http)
-        weir_serve_show(&options->http, weir_http_api_port(serve->http), http,
-                        sizeof http);
+    char listen[WEIR_LISTEN_ADDRESS_TEXT_MAX];
+    char http[WEIR_LISTEN_ADDRESS_TEXT_MAX] = "off";
+    struct weir_address at = options->listen;
+    at.port = weir_grpc_api_port(serve->grpc);
+    weir_address_text(&at, listen);
+    if (serve->http) {
+        at = options->http;
+        at.port = weir_http_api_port(serve->http);
+        weir_address_text(&at, http);
+    }
     const struct weir_listen_address *resp =
         serve->inner ? weir_root_resp_address(serve->inner) : NULL;
     if (options->port_file) {

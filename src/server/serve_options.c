@@ -99,13 +99,6 @@ bool weir_serve_own_file(const char *scheme, const char *name,
     return len < WEIR_PATH_MAX;
 }
 
-void weir_serve_show(const struct weir_address *address, uint16_t port,
-                     char *buf, size_t size)
-{
-    bool v6 = strchr(address->host, ':');
-    snprintf(buf, size, v6 ? "[%s]:%u" : "%s:%u", address->host, port);
-}
-
 void weir_serve_identity(const struct weir_serve_options *options,
                          uint16_t port, char out[WEIR_MASTER_MAX + 1])
 {
@@ -118,7 +111,10 @@ void weir_serve_identity(const struct weir_serve_options *options,
         strcpy(address.host, options->hostname);
     else if (is_every && gethostname(address.host, sizeof address.host - 1) < 0)
         strcpy(address.host, "localhost");
-    weir_serve_show(&address, port, out, WEIR_MASTER_MAX + 1);
+    address.port = port;
+    char shown[WEIR_LISTEN_ADDRESS_TEXT_MAX];
+    weir_address_text(&address, shown);
+    snprintf(out, WEIR_MASTER_MAX + 1, "%.*s", WEIR_MASTER_MAX, shown);
 }
 
 /* ---- Setters ---- */

@@ -65,10 +65,7 @@ extern const char weir_serve_help[];
 bool weir_serve_own_file(const char *scheme, const char *name,
                          char path[WEIR_PATH_MAX]);
 
-/* "HOST:PORT", "[V6]:PORT". */
-void weir_serve_show(const struct weir_address *address, uint16_t port,
-                     char *buf, size_t size);
-/* The same, of a root that listens on 'port', as clients know it. */
+/* "HOST:PORT" of a root that listens on 'port', as clients know it. */
 void weir_serve_identity(const struct weir_serve_options *options,
                          uint16_t port, char out[WEIR_MASTER_MAX + 1]);
 
