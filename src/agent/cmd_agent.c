@@ -22,7 +22,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "agent/agent_page.h"
 #include "command/cli.h"
@@ -33,6 +32,7 @@
 #include "front/port_file.h"
 #include "io/clock.h"
 #include "io/daemon.h"
+#include "io/file_stamp.h"
 #include "io/origin.h"
 #include "protocol/http_take/http_take.h"
 #include "protocol/resp/resp_listener.h"
@@ -83,10 +83,9 @@ static void log_address(const struct weir_log *log, const char *what,
 
 /* ---- Envoy's rate limit service ----
  *
- * The file of limits may be replaced as editors, `cp` and Kubernetes do it: it
- * counts as changed when the path leads to another file, size or time than
- * before, and is read in the second after. If it can't be read, the previous
- * limits stay in force, and that is logged once. */
+ * The file of limits may be replaced as editors, `cp` and Kubernetes do it
+ * (io/file_stamp.h), and is read in the second after. If it can't be read, the
+ * previous limits stay in force, and that is logged once. */
 
 struct rls {
     const struct rls_options *options; /* borrowed */
@@ -94,7 +93,7 @@ struct rls {
     struct weir_rls_service *service; /* owned, as all below; NULL: not open */
     struct weir_rlqs_service *quotas;
     struct weir_rls_rules *rules; /* NULL: no file */
-    struct stat seen;
+    struct weir_file_stamp stamp; /* of the file, when it was read last */
     struct weir_rls_listener *listeners[ADDRESSES_MAX];
 };
 
@@ -138,16 +137,12 @@ static int load_limits(struct rls *rls, struct weir_diag *diag)
 
 static bool is_limits_file_changed(struct rls *rls)
 {
-    struct stat now = { 0 };
-    const struct stat *seen = &rls->seen;
+    const char *path = rls->options->config;
     /* A file that was removed has changed. */
-    (void)stat(rls->options->config, &now);
-    bool same = now.st_ino == seen->st_ino && now.st_dev == seen->st_dev &&
-                now.st_size == seen->st_size &&
-                now.st_mtim.tv_sec == seen->st_mtim.tv_sec &&
-                now.st_mtim.tv_nsec == seen->st_mtim.tv_nsec;
-    rls->seen = now;
-    return !same;
+    bool changed = weir_file_stamp_differs(path, &rls->stamp);
+    if (changed)
+        rls->stamp = weir_file_stamp_at(path);
+    return changed;
 }
 
 static void log_loaded_limits(const struct rls *rls)

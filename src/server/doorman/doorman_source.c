@@ -314,12 +314,9 @@ static int read_doorman_file(struct weir_doorman_source *source,
                              char **out_bytes, size_t *out_len,
                              struct stat *out_file, struct weir_diag *diag)
 {
-    struct stat named;
-    bool is_there = stat(source->path, &named) == 0;
     /* Also of a file that can't be opened: else it would look changed
      * forever. */
-    source->stamp =
-        is_there ? weir_file_stamp_of(&named) : (struct weir_file_stamp){ 0 };
+    source->stamp = weir_file_stamp_at(source->path);
     /* O_NONBLOCK: a pipe must not stop the loop. */
     int fd = open(source->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     bool found = fd >= 0 && fstat(fd, out_file) == 0;
