@@ -105,7 +105,7 @@ static struct weir_admin_request admin_request_of(
         .method = call->method,
         .target = call->request->target,
         .body = call->body,
-        .who = weir_text_of(identity->name),
+        .identity = weir_text_of(identity->name),
     };
 }
 

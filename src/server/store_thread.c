@@ -624,13 +624,13 @@ int weir_store_thread_edit(struct weir_store_thread *t,
 }
 
 int weir_store_thread_undo(struct weir_store_thread *t, uint64_t epoch,
-                           struct weir_text who, void *for_whom)
+                           struct weir_text identity, void *for_whom)
 {
     struct ask *ask = ask_new(ASK_UNDO, for_whom);
     if (!ask)
         return WEIR_ENOMEM;
     ask->epoch = epoch;
-    ask->edit.identity = keep_ask_text(ask, who);
+    ask->edit.identity = keep_ask_text(ask, identity);
     return post_ask(t, ask);
 }
 

@@ -79,7 +79,7 @@ int weir_store_thread_edit(struct weir_store_thread *thread,
                            const struct weir_edit *edit, void *ask);
 /* Requests weir_store_undo(). 0 or WEIR_ENOMEM. */
 int weir_store_thread_undo(struct weir_store_thread *thread, uint64_t epoch,
-                           struct weir_text who, void *ask);
+                           struct weir_text identity, void *ask);
 /* Requests weir_store_log(). 'each' is called on the store's thread, and no
  * other thread may touch 'context' before on_done. 'end' is called once with it
  * when the thread has done with it, on any thread, also if this fails. 0 or

@@ -78,7 +78,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct room room = make_room();
     struct weir_text rest = { (const char *)data, size };
-    struct weir_admin_request request = { .who = WEIR_TEXT("a fuzzer") };
+    struct weir_admin_request request = { .identity = WEIR_TEXT("a fuzzer") };
     request.method = take_line(&rest);
     request.target = take_line(&rest);
     request.body = rest;

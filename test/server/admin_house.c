@@ -50,7 +50,7 @@ void ask(struct house *house, const char *method, const char *target,
         .method = weir_text_of(method),
         .target = weir_text_of(target),
         .body = weir_text_of(body),
-        .who = weir_text_of(house->who),
+        .identity = weir_text_of(house->identity),
     };
     weir_admin_call(house->admin, &request, on_answer, house, weir_clock_now());
     while (STILL(!house->answered))

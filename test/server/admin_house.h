@@ -25,7 +25,7 @@ struct house {
     struct weir_root *root;
     struct weir_admin *admin;
     struct weir_store_thread *store;
-    const char *who; /* identity of the caller; NULL: unknown */
+    const char *identity; /* of the caller; NULL: unknown */
     bool answered;
     int status;
     char type[64];

@@ -30,11 +30,11 @@ static void test_who_did_what_and_undo(void **state)
     struct house *h = &((struct fixture *)*state)->house;
     must(h, 200, "GET", "/v1/log", NULL);
     assert_int_equal(entries(h), 0);
-    h->who = "ann";
+    h->identity = "ann";
     must(h, 201, "PUT", "/v1/quotas/a", "{\"limit\": \"5/s\"}");
-    h->who = "bob";
+    h->identity = "bob";
     must(h, 200, "PATCH", "/v1/quotas/a", "{\"limit\": \"6/s\"}");
-    h->who = NULL;
+    h->identity = NULL;
     must(h, 201, "PUT", "/v1/quotas/b", "{}");
     must(h, 200, "DELETE", "/v1/quotas/b", NULL);
 
@@ -55,7 +55,7 @@ static void test_who_did_what_and_undo(void **state)
     refused(h, "WEIR_ECHANGED", "bob", "POST", "/v1/undo", "{\"epoch\": 1}");
     refused(h, "WEIR_ENOENT", "99", "POST", "/v1/undo", "{\"epoch\": 99}");
     refused(h, "WEIR_EINVAL", "epoch", "POST", "/v1/undo", "{\"epoch\": 0}");
-    h->who = "eve";
+    h->identity = "eve";
     must(h, 200, "POST", "/v1/undo", "{\"epoch\": 2}");
     assert_int_equal(number(h, "undone"), 2);
     assert_int_equal(number(h, "epoch"), 5);

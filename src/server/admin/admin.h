@@ -77,7 +77,7 @@ struct weir_admin_request {
     struct weir_text method; /* "GET" … */
     struct weir_text target; /* "/v1/quotas?match=*", as received */
     struct weir_text body;
-    struct weir_text who; /* for the log of edits; empty: unknown */
+    struct weir_text identity; /* for the log of edits; empty: unknown */
 };
 
 /* The role that a request needs; 0: it is open to all (whether the process

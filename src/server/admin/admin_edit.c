@@ -44,7 +44,6 @@ struct weir_admin_edit {
     enum weir_admin_verb verb;
     bool create;     /* refuse a quota that exists */
     bool replace;    /* of an import */
-    bool add;        /* likewise, of the shadow set: adds to it */
     bool shadow;     /* an import of the shadow set; a log of its quota */
     bool sent;       /* the store's thread has the changes */
     unsigned tries;  /* number of times they were sent */
@@ -53,9 +52,9 @@ struct weir_admin_edit {
     uint64_t epoch;  /* to undo; of the log: read below it */
     size_t max;      /* entries of the log */
     size_t created, changed, unchanged, removed, reset;
-    size_t name_len, who_len;
+    size_t name_len, identity_len;
     char name[WEIR_NAME_MAX + 1];
-    char who[WEIR_STORE_IDENTITY_MAX + 1];
+    char identity[WEIR_STORE_IDENTITY_MAX + 1];
 };
 
 static struct weir_text name_of_edit(const struct weir_admin_edit *edit)
@@ -65,7 +64,7 @@ static struct weir_text name_of_edit(const struct weir_admin_edit *edit)
 
 static struct weir_text identity_of_edit(const struct weir_admin_edit *edit)
 {
-    return (struct weir_text){ edit->who, edit->who_len };
+    return (struct weir_text){ edit->identity, edit->identity_len };
 }
 
 /* ---- The changes ---- */
@@ -503,8 +502,10 @@ struct log {
     json_t *entries; /* owned */
 };
 
-static void log_drop(struct log *log)
+/* One owner lets it go, and the last one frees it. NULL is legal. */
+static void drop_log(void *context)
 {
+    struct log *log = context;
     if (!log)
         return;
     uint32_t owners = weir_fetch_sub(&log->owners, 1);
@@ -539,11 +540,6 @@ static int add_log_entry(void *context, const struct weir_log_entry *entry)
                   "before", side_of_edit(entry->has_before, &entry->before),
                   "after", side_of_edit(entry->has_after, &entry->after));
     return json_array_append_new(log->entries, object) < 0 ? WEIR_ENOMEM : 0;
-}
-
-static void drop_log(void *log)
-{
-    log_drop(log);
 }
 
 /* ---- On the loop ---- */
@@ -637,7 +633,7 @@ static struct weir_admin_edit *pop_edit(struct weir_admin *admin)
 static void edit_free(struct weir_admin_edit *edit)
 {
     json_decref(edit->body);
-    log_drop(edit->log);
+    drop_log(edit->log);
     free(edit);
 }
 
@@ -887,6 +883,7 @@ static int read_edit(struct weir_admin_call *call, struct weir_admin_edit *edit,
     int error = body ? read_json_body(call, &edit->body, diag) : 0;
     if (error < 0)
         return error;
+    bool adds = false; /* to the shadow set, instead of replacing it */
     switch (edit->verb) {
     case WEIR_VERB_PUT:
     case WEIR_VERB_PATCH:
@@ -899,8 +896,8 @@ static int read_edit(struct weir_admin_call *call, struct weir_admin_edit *edit,
             error =
                 weir_query_flag(call->uri.query, "shadow", &edit->shadow, diag);
         if (error == 0)
-            error = weir_query_flag(call->uri.query, "add", &edit->add, diag);
-        edit->replace = edit->replace || (edit->shadow && !edit->add);
+            error = weir_query_flag(call->uri.query, "add", &adds, diag);
+        edit->replace = edit->replace || (edit->shadow && !adds);
         return error < 0 ? error : check_list(edit->body, diag);
     case WEIR_VERB_REMOVE_ALL:
     case WEIR_VERB_RESET:
@@ -920,14 +917,14 @@ static int read_edit(struct weir_admin_call *call, struct weir_admin_edit *edit,
 static int fill_edit(struct weir_admin_call *call, struct weir_admin_edit *edit,
                      struct weir_diag *diag)
 {
-    static const struct weir_text nobody = WEIR_TEXT("anonymous");
-    struct weir_text who = call->request->who;
-    if (who.len == 0)
-        who = nobody;
+    struct weir_text identity = call->request->identity;
+    if (identity.len == 0)
+        identity = WEIR_TEXT("anonymous");
     edit->asker = call->asker;
-    edit->who_len =
-        who.len < WEIR_STORE_IDENTITY_MAX ? who.len : WEIR_STORE_IDENTITY_MAX;
-    memcpy(edit->who, who.p, edit->who_len);
+    edit->identity_len = identity.len < WEIR_STORE_IDENTITY_MAX
+                             ? identity.len
+                             : WEIR_STORE_IDENTITY_MAX;
+    memcpy(edit->identity, identity.p, edit->identity_len);
     edit->name_len = call->name.len;
     if (call->name.len > 0)
         memcpy(edit->name, call->name.p, call->name.len);

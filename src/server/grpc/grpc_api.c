@@ -477,7 +477,7 @@ static void grpc_on_call_end(struct weir_grpc_api *api,
         .method = weir_text_of(stream->method),
         .target = weir_text_of(stream->target),
         .body = { stream->body, stream->body_len },
-        .who = weir_text_of(stream->identity.name),
+        .identity = weir_text_of(stream->identity.name),
     };
     stream->asked = true;
     weir_admin_call(api->options.admin, &request, on_call_answer, stream,
