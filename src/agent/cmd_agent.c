@@ -61,7 +61,7 @@ struct options {
     struct addresses http, resp;
     struct rls_options rls;
     const char *resp_keys, *resp_sharing;
-    struct weir_exposure reach;
+    struct weir_exposure exposure;
     const char *name, *port_file, *public_origin;
 };
 
@@ -336,13 +336,13 @@ static void reread_certificates(struct agent *agent, bool all)
         return;
     }
     weir_log(agent->log, WEIR_LOG_INFO, "reloaded the certificate %s",
-             agent->options->reach.tls_cert);
+             agent->options->exposure.tls_cert);
     recheck_listeners(agent);
 }
 
 static void reread_credentials(struct agent *agent, bool all)
 {
-    if (weir_exposure_reload(&agent->options->reach, agent->credentials, all,
+    if (weir_exposure_reload(&agent->options->exposure, agent->credentials, all,
                              agent->log))
         recheck_listeners(agent);
 }
@@ -488,17 +488,17 @@ static struct weir_protocol_host protocol_host_of(struct agent *agent,
 static int open_security(struct agent *agent, struct weir_diag *diag)
 {
     struct weir_diag why = { 0 };
-    const struct weir_exposure *reach = &agent->options->reach;
-    const char *path = reach->credentials;
+    const struct weir_exposure *exposure = &agent->options->exposure;
+    const char *path = exposure->credentials;
     const char *origin = agent->options->public_origin;
     if (origin && weir_origin_parse(origin, &why) < 0)
         return weir_diag_set(diag, WEIR_EINVAL, "--public-origin ", origin,
                              ": ", why.text, NULL);
-    int error = weir_exposure_check(reach, diag);
+    int error = weir_exposure_check(exposure, diag);
     if (error == 0 && path)
         error = weir_credentials_open(path, &agent->credentials, diag);
     for (size_t i = 0; i < PROTOCOLS && error == 0; i++)
-        error = weir_exposure_tls(reach, alpns[i], &agent->tls[i], diag);
+        error = weir_exposure_tls(exposure, alpns[i], &agent->tls[i], diag);
     if (error < 0)
         return error;
     agent->authorizer =
@@ -517,7 +517,8 @@ static int read_listen_address(const struct agent *agent, const char *option,
     struct weir_diag why = { 0 };
     if (weir_listen_address_parse(weir_text_of(text), out, &why) < 0)
         return refuse_agent_option(option, text, &why, diag);
-    return weir_exposure_check_place(&agent->options->reach, option, out, diag);
+    return weir_exposure_check_place(&agent->options->exposure, option, out,
+                                     diag);
 }
 
 static int open_web(struct agent *agent, struct weir_diag *diag)
@@ -659,7 +660,7 @@ static int open_agent(struct agent *agent, struct weir_diag *diag)
     if (error == 0)
         error = write_addresses(agent, diag);
     if (error == 0)
-        weir_exposure_warn_of_names(&options->reach, agent->credentials,
+        weir_exposure_warn_of_names(&options->exposure, agent->credentials,
                                     agent->log);
     return error;
 }
@@ -774,7 +775,7 @@ static int run_agent(const struct options *options, struct weir *weir,
 
 int weir_cli_agent(int argc, char **argv)
 {
-    struct options options = { .reach.prefix = "--listener-tls-" };
+    struct options options = { .exposure.prefix = "--listener-tls-" };
     struct weir_options limiter = WEIR_OPTIONS_INIT;
     struct weir_cli cli = { 0 };
     struct weir_cli_values values[PROTOCOLS] = { 0 };
@@ -794,11 +795,11 @@ int weir_cli_agent(int argc, char **argv)
         { .name = "table", .value = &table },
         { .name = "name", .value = &options.name },
         { .name = "quotas-max", .value = &quotas_max },
-        { .name = "credentials", .value = &options.reach.credentials },
-        { .name = "listener-tls-cert", .value = &options.reach.tls_cert },
-        { .name = "listener-tls-key", .value = &options.reach.tls_key },
-        { .name = "listener-tls-ca", .value = &options.reach.tls_ca },
-        { .name = "insecure", .flag = &options.reach.insecure },
+        { .name = "credentials", .value = &options.exposure.credentials },
+        { .name = "listener-tls-cert", .value = &options.exposure.tls_cert },
+        { .name = "listener-tls-key", .value = &options.exposure.tls_key },
+        { .name = "listener-tls-ca", .value = &options.exposure.tls_ca },
+        { .name = "insecure", .flag = &options.exposure.insecure },
         { .name = "port-file", .value = &options.port_file },
         { .name = "log-level", .value = &log_level },
     };

@@ -42,12 +42,12 @@ static int make_authorizer(struct serve *serve, struct weir_diag *diag)
 {
     const struct weir_serve_options *options = serve->options;
     int error =
-        weir_exposure_tls(&options->reach, "h2", &serve->grpc_tls, diag);
+        weir_exposure_tls(&options->exposure, "h2", &serve->grpc_tls, diag);
     if (error == 0)
-        error = weir_exposure_tls(&options->reach, "http/1.1", &serve->http_tls,
-                                  diag);
-    if (error == 0 && options->reach.credentials)
-        error = weir_credentials_open(options->reach.credentials,
+        error = weir_exposure_tls(&options->exposure, "http/1.1",
+                                  &serve->http_tls, diag);
+    if (error == 0 && options->exposure.credentials)
+        error = weir_credentials_open(options->exposure.credentials,
                                       &serve->credentials, diag);
     serve->authorizer =
         (struct weir_authorization){ .credentials = serve->credentials,
@@ -69,12 +69,12 @@ static void warn_of_end(struct serve *serve, weir_instant now)
         weir_log(&serve->log, WEIR_LOG_ERROR,
                  "the certificate %s has ended: clients that check it don't "
                  "connect; replace it, no restart is needed",
-                 serve->options->reach.tls_cert);
+                 serve->options->exposure.tls_cert);
     else
         weir_log(&serve->log, WEIR_LOG_WARNING,
                  "the certificate %s ends in %lld days: replace it, no "
                  "restart is needed",
-                 serve->options->reach.tls_cert, (long long)(left / DAY_S));
+                 serve->options->exposure.tls_cert, (long long)(left / DAY_S));
 }
 
 /* Both listeners show the same files. A peer is disconnected if the
@@ -94,7 +94,7 @@ static void reload_tls(struct serve *serve)
     }
     weir_log(&serve->log, WEIR_LOG_INFO,
              "reloaded the certificate %s; it ends in %lld days",
-             serve->options->reach.tls_cert,
+             serve->options->exposure.tls_cert,
              (long long)(weir_tls_expires_in(serve->grpc_tls) / DAY_S));
     weir_grpc_api_doubt(serve->grpc, serve->grpc_tls);
     if (serve->http)
@@ -112,7 +112,7 @@ static void log_security(const struct serve *serve)
                  "--insecure: any client that reaches this root may read%s",
                  serve->credentials ? " the traffic of others, their tokens too"
                                     : " and edit its quotas");
-    weir_exposure_warn_of_names(&options->reach, serve->credentials,
+    weir_exposure_warn_of_names(&options->exposure, serve->credentials,
                                 &serve->log);
     weir_log(&serve->log, WEIR_LOG_INFO, "%s, %s",
              serve->grpc_tls ? "TLS" : "plain text",
@@ -128,8 +128,8 @@ static void reload_security(struct serve *serve, bool all)
     if (has_tls && (all || weir_tls_is_changed(serve->grpc_tls) ||
                     weir_tls_is_changed(serve->http_tls)))
         reload_tls(serve);
-    if (!weir_exposure_reload(&serve->options->reach, serve->credentials, all,
-                              &serve->log))
+    if (!weir_exposure_reload(&serve->options->exposure, serve->credentials,
+                              all, &serve->log))
         return;
     weir_grpc_api_recheck(serve->grpc);
     if (serve->http)

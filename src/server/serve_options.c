@@ -514,11 +514,11 @@ static const struct row rows[] = {
     { "correction-ratio", set_correction },
     { "port-file", set_text, AT(port_file) },
     { "log-level", set_log_level },
-    { "tls-cert", set_text, AT(reach.tls_cert), "cert" },
-    { "tls-key", set_text, AT(reach.tls_key), "key" },
-    { "tls-ca", set_text, AT(reach.tls_ca) },
-    { "credentials", set_text, AT(reach.credentials) },
-    { "insecure", set_flag, AT(reach.insecure) },
+    { "tls-cert", set_text, AT(exposure.tls_cert), "cert" },
+    { "tls-key", set_text, AT(exposure.tls_key), "key" },
+    { "tls-ca", set_text, AT(exposure.tls_ca) },
+    { "credentials", set_text, AT(exposure.credentials) },
+    { "insecure", set_flag, AT(exposure.insecure) },
     { "snapshot", set_snapshot },
     { "region", set_name, AT(region) },
     { "upstream", set_upstream, .field = "upstream" },
@@ -545,8 +545,8 @@ static const struct row rows[] = {
     { "master_delay", set_election_ttl, 0, "ttl", true },
     { "parent", set_parent, 0, "upstream", true },
     { "tls", set_tls, .doorman = true, .optional = true },
-    { "cert_file", set_text_or_none, AT(reach.tls_cert), "cert", true },
-    { "key_file", set_text_or_none, AT(reach.tls_key), "key", true },
+    { "cert_file", set_text_or_none, AT(exposure.tls_cert), "cert", true },
+    { "key_file", set_text_or_none, AT(exposure.tls_key), "key", true },
     { "server_role", ignore_flag, .doorman = true },
     { "doorman_rpc_dial_timeout", ignore_flag, .doorman = true },
     { "doorman_minimum_refresh_interval", ignore_flag, .doorman = true },
@@ -662,7 +662,7 @@ static int check_exposed(const struct weir_serve_options *options,
                          struct weir_diag *diag)
 {
     const struct weir_listen_address place = { .address = *address };
-    return weir_exposure_check_place(&options->reach, option, &place, diag);
+    return weir_exposure_check_place(&options->exposure, option, &place, diag);
 }
 
 /* The first rule that is broken. The limiter of --resp shows no credential, and
@@ -672,7 +672,8 @@ static int check_rules(const struct weir_serve_options *options,
 {
     const struct weir_login_options *etcd = &options->etcd_login;
     bool is_store = options->store[0];
-    bool is_secure = options->reach.tls_cert || options->reach.credentials;
+    bool is_secure =
+        options->exposure.tls_cert || options->exposure.credentials;
     bool has_login = options->upstream_ca || options->upstream_cert ||
                      options->upstream_key || options->upstream_token_file;
     bool by_etcd = options->election == WEIR_ELECTION_ETCD;
@@ -692,7 +693,7 @@ static int check_rules(const struct weir_serve_options *options,
         { options->resp_on && is_secure,
           "--resp is for a root without TLS and credentials; beside this one "
           "run `weir agent --resp`, which has credentials of its own" },
-        { options->resp_on && !options->reach.insecure &&
+        { options->resp_on && !options->exposure.insecure &&
               !weir_listen_address_is_local(&options->resp),
           "--resp: other hosts would reach it, in plain text. Listen on "
           "loopback or at unix:PATH, or insist with --insecure" },
@@ -726,10 +727,10 @@ static int check_rules(const struct weir_serve_options *options,
 static int check_options(struct weir_serve_options *options,
                          struct weir_diag *diag)
 {
-    if (options->tls && !options->reach.tls_cert)
+    if (options->tls && !options->exposure.tls_cert)
         return weir_diag_put(diag, WEIR_EINVAL,
                              "--tls: --tls-cert and --tls-key are missing");
-    int error = weir_exposure_check(&options->reach, diag);
+    int error = weir_exposure_check(&options->exposure, diag);
     if (error == 0)
         error = check_rules(options, diag);
     if (error == 0)
@@ -808,7 +809,7 @@ int weir_serve_options_parse(int argc, char **argv,
                              struct weir_serve_options *out,
                              struct weir_diag *diag)
 {
-    *out = (struct weir_serve_options){ .reach = { .prefix = "--tls-" } };
+    *out = (struct weir_serve_options){ .exposure = { .prefix = "--tls-" } };
     bool given[ROWS] = { false };
     int error = set_defaults(out, diag);
     if (error == 0)

@@ -44,10 +44,10 @@ struct weir_serve_options {
     const char *public_origin;       /* NULL: none; borrowed from argv */
     struct weir_listen_address resp; /* for clients of Redis … */
     bool resp_on;
-    bool resp_counted;          /* … with keys that the fleet counts */
-    const char *name;           /* NULL: host and port; borrowed from argv, like
-                              * the texts of 'reach' */
-    struct weir_exposure reach; /* certificates and credentials */
+    bool resp_counted; /* … with keys that the fleet counts */
+    const char *name;  /* NULL: host and port; borrowed from argv, like
+                              * the texts of 'exposure' */
+    struct weir_exposure exposure; /* certificates and credentials */
     struct weir_settings settings;
     const char *snapshot; /* NULL: the default path; borrowed */
     bool snapshot_off;

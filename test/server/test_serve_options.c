@@ -85,8 +85,8 @@ static void test_certificates_of_the_command_line(void **state)
     setenv("DOORMAN_CERT_FILE", "theirs", 1);
     setenv("DOORMAN_KEY_FILE", "theirs", 1);
     assert_int_equal(parse(words), 0);
-    assert_string_equal(options.reach.tls_cert, "ours");
-    assert_string_equal(options.reach.tls_key, "ours");
+    assert_string_equal(options.exposure.tls_cert, "ours");
+    assert_string_equal(options.exposure.tls_key, "ours");
     unsetenv("DOORMAN_CERT_FILE");
     unsetenv("DOORMAN_KEY_FILE");
 }
