@@ -87,9 +87,7 @@ static void on_store_answer(void *context, const struct weir_store_id *id,
         return;
     struct weir_snapshot_state state;
     weir_snapshot_look(serve->snapshot, &state);
-    const struct weir_store_id *ours = &state.info.store;
-    bool same = memcmp(ours->uuid, id->uuid, sizeof id->uuid) == 0 &&
-                ours->restores == id->restores;
+    bool same = weir_store_id_equal(&state.info.store, id);
     unsigned long long from = state.info.epoch;
     serve->leaving = true;
     if (!same)

@@ -81,8 +81,7 @@ static int make_alone(struct weir_election *election, struct weir_diag *diag)
     election->methods = &methods;
     election->part = alone;
     alone->election = election;
-    uint64_t wall = weir_clock_wall();
-    alone->term = wall / 1000000;
+    alone->term = weir_clock_wall() / WEIR_MILLISECOND;
     alone->turn = evtimer_new(election->options.base, alone_on_turn, alone);
     if (!alone->turn)
         return WEIR_ENOMEM;

@@ -40,10 +40,9 @@
 #include "io/clock.h"
 #include "server/election/election_internal.h"
 
-#define LOOK (100 * 1000000ull) /* interval of tries to lock */
-#define SOON (5 * 1000000ull)   /* … after a process has closed the file */
-#define CHECK \
-    (100 * 1000000ull)     /* interval at which a master checks the file */
+#define LOOK (100 * WEIR_MILLISECOND)  /* interval of tries to lock */
+#define SOON (5 * WEIR_MILLISECOND)    /* … after a process closed the file */
+#define CHECK (100 * WEIR_MILLISECOND) /* a master's interval of checks */
 #define LINE_MAX_BYTES 304 /* a term, an identity, a number, and blanks */
 
 struct by_lock {

@@ -31,8 +31,8 @@
 
 #define LOCK_MAX 4096 /* bytes of its path */
 
-#define MOMENT (5 * 1000)  /* us */
-#define PAUSE (200 * 1000) /* us, after a failed try to keep one */
+#define MOMENT (5 * WEIR_MILLISECOND)
+#define PAUSE (200 * WEIR_MILLISECOND) /* after a failed try to keep one */
 
 struct weir_mastership {
     struct weir_election *election; /* owned */
@@ -63,9 +63,9 @@ static void end_root_lease(struct weir_mastership *m)
 
 /* ---- The number in the election ---- */
 
-static void keep_after(struct weir_mastership *m, suseconds_t us)
+static void keep_after(struct weir_mastership *m, weir_duration delay)
 {
-    struct timeval time = { .tv_usec = us };
+    struct timeval time = weir_timeval_of(delay);
     if (m->keep && m->keeping == 0 && !evtimer_pending(m->keep, NULL))
         (void)evtimer_add(m->keep, &time);
 }

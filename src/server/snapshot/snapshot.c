@@ -39,8 +39,8 @@
 #include "io/clock.h"
 #include "io/process.h"
 
-#define LOOK_MS 1000 /* interval of checks for changes */
-#define UNSETTLED_MS 20
+#define LOOK WEIR_SECOND /* interval of checks for changes */
+#define UNSETTLED (20 * WEIR_MILLISECOND)
 
 enum job { NONE, OPEN, WRITE, FINISH, DROP, QUIT };
 
@@ -233,16 +233,15 @@ static void take_job_result(struct weir_snapshot *s)
 
 /* ---- The loop: changes ---- */
 
-static void set_turn_after(struct weir_snapshot *s, long ms)
+static void set_turn_after(struct weir_snapshot *s, weir_duration delay)
 {
-    struct timeval in = { .tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000 };
+    struct timeval in = weir_timeval_of(delay);
     event_add(s->timer, &in);
 }
 
 static void wait_to_look(struct weir_snapshot *s)
 {
-    weir_duration every = s->every / WEIR_MILLISECOND;
-    set_turn_after(s, every < LOOK_MS ? (long)every + 1 : LOOK_MS);
+    set_turn_after(s, s->every < LOOK ? s->every + WEIR_MILLISECOND : LOOK);
 }
 
 /* The epoch that limiters may know: below that of the catalog while an edit is
@@ -379,7 +378,7 @@ static void write_more(struct weir_snapshot *s)
     else if (is_catalog_settled(s))
         write_end(s);
     else
-        set_turn_after(s, UNSETTLED_MS);
+        set_turn_after(s, UNSETTLED);
 }
 
 static void continue_writing(struct weir_snapshot *s)
@@ -504,7 +503,7 @@ int weir_snapshot_new(const struct weir_snapshot_options *options,
     }
     s->state.path = s->path;
     look_at_old(s);
-    set_turn_after(s, 1);
+    set_turn_after(s, WEIR_MILLISECOND);
     *out = s;
     return 0;
 }
