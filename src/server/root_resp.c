@@ -14,6 +14,7 @@
 
 #include "core/base/atomic.h"
 #include "io/clock.h"
+#include "io/process.h"
 #include "protocol/resp/resp_listener.h"
 
 struct weir_root_resp {
@@ -116,7 +117,7 @@ void weir_root_resp_stop(struct weir_root_resp *inner)
     inner->stopped = true;
     weir_resp_listener_free(&inner->resp);
     inner->closing =
-        pthread_create(&inner->closer, NULL, close_limiter, inner) == 0;
+        weir_thread_start(&inner->closer, close_limiter, inner) == 0;
     if (!inner->closing)
         (void)close_limiter(inner);
 }
