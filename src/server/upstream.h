@@ -3,7 +3,7 @@
  * thread of libweir has the same task for a limiter node, but here the links
  * are on the root's own loop.
  *
- *     upstream roots <- os/root_link -> weir_region (node/region.h)
+ *     upstream roots <- io/root_link -> weir_region (node/region.h)
  *                                          |  the root half: root_loop
  *
  * The root's loop runs both halves: in each of its turns it calls
