@@ -414,8 +414,7 @@ static const char *const titles_of_events[] = {
     [WEIR_EVENT_TABLE] = "the shared table can't be used",
     [WEIR_EVENT_REPORTER] = "this process runs the shared table's limiter",
     [WEIR_EVENT_DENIED] =
-        "the credential may not take from a quota, which is counted "
-        "here alone",
+        "the credential may not take from a quota, which is counted here alone",
 };
 
 static void on_limiter_events(evutil_socket_t fd, short what, void *context)

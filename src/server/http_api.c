@@ -130,9 +130,9 @@ static bool admit_head(void *context, struct weir_http_call *call,
         error =
             weir_admin_check_body(&ask, call->request->content_length, &why);
     if (error == 0 && !api->admin)
-        error = weir_diag_put(&why, WEIR_ECLOSED,
-                              "this root is stopping: "
-                              "send the request to another");
+        error =
+            weir_diag_put(&why, WEIR_ECLOSED,
+                          "this root is stopping: send the request to another");
     if (error < 0)
         weir_admin_refuse(error, &why, answer_refusal, call);
     return error == 0;

@@ -313,16 +313,16 @@ static int add_upstream(const struct given *given, struct weir_text text)
     struct weir_serve_options *options = given->options;
     struct weir_diag inner = { 0 };
     if (options->upstreams == WEIR_ROOTS_MAX)
-        return weir_diag_put(given->diag, WEIR_EINVAL,
-                             "--upstream: there are more "
-                             "roots than a limiter can have");
+        return weir_diag_put(
+            given->diag, WEIR_EINVAL,
+            "--upstream: there are more roots than a limiter can have");
     struct weir_address *address = &options->upstream[options->upstreams++];
     int error = weir_address_parse(text, address, &inner);
     if (error == 0 && address->port != 0)
         return 0;
     return weir_diag_set(given->diag, WEIR_EINVAL,
-                         "--upstream: write the addresses "
-                         "of the roots above, HOST:PORT,HOST:PORT; ",
+                         "--upstream: write the addresses of the roots above, "
+                         "HOST:PORT,HOST:PORT; ",
                          error < 0 ? inner.text : "a port is missing", NULL);
 }
 
@@ -388,9 +388,9 @@ static int set_election(const struct given *given)
 static int set_election_key(const struct given *given)
 {
     if (!given->value[0] || strlen(given->value) > WEIR_ELECTION_KEY_MAX)
-        return weir_diag_put(given->diag, WEIR_EINVAL,
-                             "--election-key: the name of "
-                             "a key in etcd, 1 to 500 bytes");
+        return weir_diag_put(
+            given->diag, WEIR_EINVAL,
+            "--election-key: the name of a key in etcd, 1 to 500 bytes");
     given->options->election_key = given->value;
     return 0;
 }

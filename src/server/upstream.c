@@ -70,10 +70,10 @@ static int restore_snapshot(struct weir_upstream *upstream,
     weir_snapshot_set_serving(snapshot, true);
     weir_snapshot_look(snapshot, &state);
     upstream->serving = true;
-    weir_log(upstream->options.log, WEIR_LOG_INFO,
-             "ready by the snapshot, at "
-             "epoch %llu, until an upstream root answers",
-             (unsigned long long)state.info.epoch);
+    weir_log(
+        upstream->options.log, WEIR_LOG_INFO,
+        "ready by the snapshot, at epoch %llu, until an upstream root answers",
+        (unsigned long long)state.info.epoch);
     return 0;
 }
 

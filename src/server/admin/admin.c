@@ -165,9 +165,9 @@ static int decode_name(struct weir_admin_call *call, const struct route *route,
                              "the path has a '%' without two hexadecimal "
                              "digits; write %25 for a percent sign");
     if (len < 0)
-        return weir_diag_put(diag, WEIR_ENAME,
-                             "the name in the path is too "
-                             "long; a name has 255 bytes at most");
+        return weir_diag_put(
+            diag, WEIR_ENAME,
+            "the name in the path is too long; a name has 255 bytes at most");
     call->name = (struct weir_text){ buf, (size_t)len };
     return weir_name_check(call->name, diag);
 }

@@ -200,15 +200,11 @@ static int check_reset(const struct weir_admin *admin, struct weir_text name,
                                "when permits end, or with their limiter",
                                diag);
     if (quota->sharing == WEIR_LEASED)
-        return refuse_to_reset(name,
-                               " is leased, and its shares end with "
-                               "their leases",
-                               diag);
+        return refuse_to_reset(
+            name, " is leased, and its shares end with their leases", diag);
     if (quota->store.len > 0)
-        return refuse_to_reset(name,
-                               " is kept by a store of its own; delete "
-                               "its key there",
-                               diag);
+        return refuse_to_reset(
+            name, " is kept by a store of its own; delete its key there", diag);
     *out = quota;
     return 0;
 }
@@ -363,8 +359,8 @@ static int make_import(struct weir_admin *admin, struct weir_admin_edit *edit,
                        : json_object_get(edit->body, "quotas");
     if (edit->shadow && json_array_size(list) == 0)
         return weir_diag_put(diag, WEIR_EINVAL,
-                             "the list is empty; to drop "
-                             "the shadow set, use `weir quota discard`");
+                             "the list is empty; to drop the shadow set, use "
+                             "`weir quota discard`");
     struct weir_changes altered = { 0 };
     int error = 0;
     for (size_t i = 0; error == 0 && i < json_array_size(list); i++) {
@@ -803,9 +799,9 @@ static int check_body_name(const struct weir_admin_call *call, json_t *body,
                            struct weir_diag *diag)
 {
     if (!json_is_object(body))
-        return weir_diag_put(diag, WEIR_EINVAL,
-                             "the body is a JSON object, "
-                             "like {\"limit\": \"100/s\"}");
+        return weir_diag_put(
+            diag, WEIR_EINVAL,
+            "the body is a JSON object, like {\"limit\": \"100/s\"}");
     json_t *name = json_object_get(body, "name");
     if (!name)
         return 0;
@@ -813,25 +809,25 @@ static int check_body_name(const struct weir_admin_call *call, json_t *body,
                                json_string_length(name) };
     if (json_is_string(name) && weir_text_equal(inner, call->name))
         return 0;
-    return weir_diag_put(diag, WEIR_EINVAL,
-                         "'name' in the body isn't the "
-                         "name in the path; a quota can't be renamed: make "
-                         "another and remove this one");
+    return weir_diag_put(
+        diag, WEIR_EINVAL,
+        "'name' in the body isn't the name in the path; a quota can't be "
+        "renamed: make another and remove this one");
 }
 
 static int check_list(json_t *body, struct weir_diag *diag)
 {
     json_t *version = json_object_get(body, "weir");
     if (version && json_integer_value(version) != 1)
-        return weir_diag_put(diag, WEIR_ESCHEMA,
-                             "'weir' isn't 1: the list "
-                             "was made by another version");
+        return weir_diag_put(
+            diag, WEIR_ESCHEMA,
+            "'weir' isn't 1: the list was made by another version");
     json_t *list = json_is_array(body) ? body : json_object_get(body, "quotas");
     if (json_is_array(list))
         return 0;
-    return weir_diag_put(diag, WEIR_EINVAL,
-                         "the body is a list of quotas, "
-                         "or {\"weir\": 1, \"quotas\": [...]}");
+    return weir_diag_put(
+        diag, WEIR_EINVAL,
+        "the body is a list of quotas, or {\"weir\": 1, \"quotas\": [...]}");
 }
 
 static int check_name_list(json_t *body, struct weir_diag *diag)
@@ -866,9 +862,9 @@ static int check_editable(const struct weir_admin *admin,
     if (!admin->parts.store)
         return weir_diag_put(diag, WEIR_ESTORE, "the root has no store");
     if (admin->edits_count >= WEIR_ADMIN_EDITS_MAX)
-        return weir_diag_put(diag, WEIR_EFULL,
-                             "256 edits wait already; "
-                             "try again, or import many quotas at once");
+        return weir_diag_put(
+            diag, WEIR_EFULL,
+            "256 edits wait already; try again, or import many quotas at once");
     return 0;
 }
 

@@ -115,9 +115,9 @@ static int check_offered(const json_t *offered, struct weir_diag *diag)
 {
     size_t count = json_array_size(offered);
     if (count < 1 || count > WEIR_ADMIN_PREVIEW_MAX)
-        return weir_diag_put(diag, WEIR_ESYNTAX,
-                             "\"offered\" is an array of "
-                             "1 to 600 numbers, units in each step");
+        return weir_diag_put(
+            diag, WEIR_ESYNTAX,
+            "\"offered\" is an array of 1 to 600 numbers, units in each step");
     size_t index;
     const json_t *units;
     json_array_foreach(offered, index, units)
@@ -125,9 +125,9 @@ static int check_offered(const json_t *offered, struct weir_diag *diag)
         json_int_t value = json_integer_value(units);
         if (!json_is_integer(units) || value < 0 ||
             value > (json_int_t)WEIR_LIMIT_MAX)
-            return weir_diag_put(diag, WEIR_ESYNTAX,
-                                 "\"offered\" holds whole "
-                                 "numbers from 0 to 100G");
+            return weir_diag_put(
+                diag, WEIR_ESYNTAX,
+                "\"offered\" holds whole numbers from 0 to 100G");
     }
     return 0;
 }

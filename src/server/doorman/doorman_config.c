@@ -685,9 +685,9 @@ int weir_doorman_location_parse(struct weir_text text,
     if (!etcd)
         skip_prefix(&text, WEIR_TEXT("file:"));
     if (text.len == 0)
-        return weir_diag_put(diag, WEIR_EINVAL,
-                             "where is the Doorman file? "
-                             "Write file:PATH or etcd:KEY");
+        return weir_diag_put(
+            diag, WEIR_EINVAL,
+            "where is the Doorman file? Write file:PATH or etcd:KEY");
     *out = (struct weir_doorman_location){ .etcd = etcd, .path = text };
     return 0;
 }

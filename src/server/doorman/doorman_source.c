@@ -371,9 +371,9 @@ static void on_value(void *context, const struct weir_etcd_value *value)
     struct weir_diag diag = { 0 };
     int error = 0;
     if (!value->found)
-        error = weir_diag_put(&diag, WEIR_ENOENT,
-                              "there is no such key; "
-                              "`etcdctl put KEY < FILE` makes one");
+        error = weir_diag_put(
+            &diag, WEIR_ENOENT,
+            "there is no such key; `etcdctl put KEY < FILE` makes one");
     (void)consider_reading(source, error, value->bytes,
                            (uint64_t)value->revision, &diag);
     report_problem(source);

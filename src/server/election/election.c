@@ -139,9 +139,9 @@ static int check_etcd(const struct weir_election_options *options,
     if (options->ttl != 0 &&
         (options->ttl < WEIR_SECOND || options->ttl > 3600 * WEIR_SECOND ||
          options->ttl % WEIR_SECOND != 0))
-        return weir_diag_put(diag, WEIR_EINVAL,
-                             "a mastership lasts 1 s to "
-                             "3600 s, in whole seconds");
+        return weir_diag_put(
+            diag, WEIR_EINVAL,
+            "a mastership lasts 1 s to 3600 s, in whole seconds");
     return 0;
 }
 
