@@ -95,7 +95,7 @@ struct weir_store_thread {
     int trouble;
     struct weir_diag why;
     struct news *batch; /* being filled */
-    bool holding;       /* batches go to 'pending' */
+    bool withholds;     /* batches go to 'pending' */
     struct news *pending, **pending_end;
 };
 
@@ -148,7 +148,7 @@ static void flush_changes(struct weir_store_thread *t)
     if (!t->batch)
         return;
     weir_assert(!t->batch->next);
-    if (t->holding) {
+    if (t->withholds) {
         *t->pending_end = t->batch;
         t->pending_end = &t->batch->next;
     } else {
@@ -159,12 +159,12 @@ static void flush_changes(struct weir_store_thread *t)
 
 /* Ends the withholding. 'whole': the batches go to the loop, else they are
  * dropped. */
-static void release_held(struct weir_store_thread *t, bool whole)
+static void release_withheld(struct weir_store_thread *t, bool whole)
 {
     struct news *pending = t->pending;
     t->pending = NULL;
     t->pending_end = &t->pending;
-    t->holding = false;
+    t->withholds = false;
     while (pending) {
         struct news *news = pending;
         pending = news->next;
@@ -270,14 +270,14 @@ static int read_changes(struct weir_store_thread *t, bool whole,
 {
     uint64_t before = t->handed;
     weir_assert(!t->pending && !t->batch);
-    t->holding = !whole;
+    t->withholds = !whole;
     int error = weir_store_read(t->store, t->handed, batch_change, t, diag);
     flush_changes(t);
     if (whole) {
         t->broken = error < 0;
         return error;
     }
-    release_held(t, error == 0);
+    release_withheld(t, error == 0);
     if (error < 0)
         t->handed = before;
     return error;

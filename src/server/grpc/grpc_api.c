@@ -633,10 +633,10 @@ static void on_grpc_end(void *context, struct weir_h2 *h2, int32_t id)
 }
 
 static void on_grpc_close(void *context, struct weir_h2 *h2, int32_t id,
-                          int grpc_status, const char *message)
+                          int status, const char *message)
 {
     (void)h2;
-    (void)grpc_status;
+    (void)status;
     (void)message;
     struct grpc_stream *stream = grpc_find_stream(context, id);
     if (stream)
