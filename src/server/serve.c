@@ -82,11 +82,11 @@ static void warn_of_end(struct serve *serve, weir_instant now)
 static void reload_tls(struct serve *serve)
 {
     struct weir_diag why = { 0 };
-    int error = weir_tls_reload(serve->grpc_tls, &why);
-    if (error == 0)
-        error = weir_tls_reload(serve->http_tls, &why);
+    /* Both, or a file that can't be read would be read again each second. */
+    bool failed = weir_tls_reload(serve->grpc_tls, &why) < 0;
+    failed |= weir_tls_reload(serve->http_tls, &why) < 0;
     serve->warn_at = 0;
-    if (error < 0) {
+    if (failed) {
         weir_log(&serve->log, WEIR_LOG_ERROR,
                  "certificates aren't reloaded, the old ones stay: %s",
                  why.text);

@@ -772,6 +772,16 @@ class Reload(Case):
               self.root.logged())
         self.assertEqual(self.serial(), second)
 
+    def test_an_unsound_certificate_is_read_once(self):
+        made = self.cert.with_suffix(".new")
+        made.write_text("no certificate\n")
+        made.rename(self.cert)
+        complaint = "certificates aren't reloaded"
+        until("the complaint", lambda: complaint in self.root.logged())
+        for _ in range(2):  # each after another look at the certificates
+            self.reload()
+        self.assertEqual(self.root.logged().count(complaint), 1)
+
     def keep_alive(self, who):
         """A connection of HTTP that was accepted and stays open."""
         connection = http.client.HTTPSConnection(
