@@ -5,20 +5,20 @@
 
 #include "front/exposure.h"
 
-int weir_exposure_check(const struct weir_exposure *reach,
+int weir_exposure_check(const struct weir_exposure *exposure,
                         struct weir_diag *diag)
 {
-    const char *prefix = reach->prefix;
-    if (!reach->tls_cert != !reach->tls_key)
+    const char *prefix = exposure->prefix;
+    if (!exposure->tls_cert != !exposure->tls_key)
         return weir_diag_set(
             diag, WEIR_EINVAL, prefix, "cert and ", prefix, "key go together; ",
-            prefix, reach->tls_cert ? "key" : "cert", " is missing", NULL);
-    if (reach->tls_ca && !reach->tls_cert)
+            prefix, exposure->tls_cert ? "key" : "cert", " is missing", NULL);
+    if (exposure->tls_ca && !exposure->tls_cert)
         return weir_diag_set(diag, WEIR_EINVAL, prefix,
                              "ca is of no use without TLS; ", prefix,
                              "cert and ", prefix, "key are missing", NULL);
     /* An authority is named to keep other clients out. */
-    if (reach->tls_ca && !reach->credentials)
+    if (exposure->tls_ca && !exposure->credentials)
         return weir_diag_set(diag, WEIR_EINVAL, prefix,
                              "ca names the authority of clients' certificates, "
                              "and --credentials, their rights, is missing",
@@ -27,22 +27,22 @@ int weir_exposure_check(const struct weir_exposure *reach,
 }
 
 /* Other hosts can reach such an address, and read its traffic. */
-int weir_exposure_check_place(const struct weir_exposure *reach,
+int weir_exposure_check_place(const struct weir_exposure *exposure,
                               const char *option,
                               const struct weir_listen_address *place,
                               struct weir_diag *diag)
 {
-    bool is_safe = reach->tls_cert && reach->credentials;
-    if (weir_listen_address_is_local(place) || reach->insecure || is_safe)
+    bool is_safe = exposure->tls_cert && exposure->credentials;
+    if (weir_listen_address_is_local(place) || exposure->insecure || is_safe)
         return 0;
     struct weir_diag missing;
-    const char *prefix = reach->prefix;
-    if (reach->tls_cert)
+    const char *prefix = exposure->prefix;
+    if (exposure->tls_cert)
         weir_diag_put(&missing, 0, "--credentials is");
     else
         weir_diag_set(&missing, 0, prefix, "cert",
-                      reach->credentials ? " and " : ", ", prefix, "key",
-                      reach->credentials ? "" : " and --credentials", " are",
+                      exposure->credentials ? " and " : ", ", prefix, "key",
+                      exposure->credentials ? "" : " and --credentials", " are",
                       NULL);
     return weir_diag_set(diag, WEIR_EINVAL, option, " ", place->address.host,
                          ": other hosts can reach that address, and ",
@@ -52,34 +52,34 @@ int weir_exposure_check_place(const struct weir_exposure *reach,
                          NULL);
 }
 
-int weir_exposure_tls(const struct weir_exposure *reach, const char *alpn,
+int weir_exposure_tls(const struct weir_exposure *exposure, const char *alpn,
                       struct weir_tls **out, struct weir_diag *diag)
 {
     const struct weir_tls_options options = {
         .server = true,
         .alpn = alpn,
-        .ca = reach->tls_ca,
-        .cert = reach->tls_cert,
-        .key = reach->tls_key,
+        .ca = exposure->tls_ca,
+        .cert = exposure->tls_cert,
+        .key = exposure->tls_key,
     };
-    return reach->tls_cert ? weir_tls_new(&options, out, diag) : 0;
+    return exposure->tls_cert ? weir_tls_new(&options, out, diag) : 0;
 }
 
-void weir_exposure_warn_of_names(const struct weir_exposure *reach,
+void weir_exposure_warn_of_names(const struct weir_exposure *exposure,
                                  const struct weir_credentials *credentials,
                                  const struct weir_log *log)
 {
-    size_t count = !credentials || reach->tls_ca
+    size_t count = !credentials || exposure->tls_ca
                        ? 0
                        : weir_credentials_certificates(credentials);
     if (count > 0)
         weir_log(log, WEIR_LOG_WARNING,
                  "%zu lines of %s name certificates, but without %sca "
                  "clients show none: these lines admit no client",
-                 count, reach->credentials, reach->prefix);
+                 count, exposure->credentials, exposure->prefix);
 }
 
-bool weir_exposure_reload(const struct weir_exposure *reach,
+bool weir_exposure_reload(const struct weir_exposure *exposure,
                           struct weir_credentials *credentials, bool always,
                           const struct weir_log *log)
 {
@@ -93,7 +93,7 @@ bool weir_exposure_reload(const struct weir_exposure *reach,
         return false;
     }
     weir_log(log, WEIR_LOG_INFO, "reloaded %zu credentials of %s",
-             weir_credentials_count(credentials), reach->credentials);
-    weir_exposure_warn_of_names(reach, credentials, log);
+             weir_credentials_count(credentials), exposure->credentials);
+    weir_exposure_warn_of_names(exposure, credentials, log);
     return true;
 }

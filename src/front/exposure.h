@@ -26,28 +26,28 @@ struct weir_exposure {
 
 /* Whether the options go together. WEIR_EINVAL: 'diag' names the missing
  * one. */
-int weir_exposure_check(const struct weir_exposure *reach,
+int weir_exposure_check(const struct weir_exposure *exposure,
                         struct weir_diag *diag);
 /* Whether a listener may use the address. WEIR_EINVAL: other hosts can reach
  * it, and 'diag' names the missing option; 'option' is the listener's. */
-int weir_exposure_check_place(const struct weir_exposure *reach,
+int weir_exposure_check_place(const struct weir_exposure *exposure,
                               const char *option,
                               const struct weir_listen_address *place,
                               struct weir_diag *diag);
 /* The listener's certificate: NULL without one. 'alpn' and errors as of
  * weir_tls_new(). */
-int weir_exposure_tls(const struct weir_exposure *reach, const char *alpn,
+int weir_exposure_tls(const struct weir_exposure *exposure, const char *alpn,
                       struct weir_tls **out, struct weir_diag *diag);
 /* Logs a warning if credentials name certificates but clients aren't asked for
  * any. 'credentials' may be NULL. */
-void weir_exposure_warn_of_names(const struct weir_exposure *reach,
+void weir_exposure_warn_of_names(const struct weir_exposure *exposure,
                                  const struct weir_credentials *credentials,
                                  const struct weir_log *log);
 
 /* Reads the credentials again if their file has changed, or 'always', and logs
  * that. True: they are others now, and peers are to be checked again.
  * 'credentials' may be NULL. */
-bool weir_exposure_reload(const struct weir_exposure *reach,
+bool weir_exposure_reload(const struct weir_exposure *exposure,
                           struct weir_credentials *credentials, bool always,
                           const struct weir_log *log);
 
