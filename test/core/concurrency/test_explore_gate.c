@@ -17,9 +17,7 @@
 #define WEIR_EXPLORE
 #include "core/concurrency/concurrency_gate.c"
 
-#include "compare.h"
-#include "explore.h"
-#include "fiber.h"
+#include "explore_case.h"
 
 #define MS WEIR_MILLISECOND
 #define BEGIN (1000 * WEIR_SECOND)
@@ -269,14 +267,8 @@ static void add(struct explore_program *program, void (*run)(void *state))
 static void run_sound(struct explore_program *program,
                       const char *(*check)(void *state))
 {
-    struct explore_result result;
     program->check = check;
-    if (!explore_is_wanted(program))
-        skip();
-    explore(program, &result);
-    assert_null(result.wrong);
-    assert_compare(result.completed, >, 1);
-    free(program->state);
+    explore_sound(program);
 }
 
 static void test_one_place_is_taken_once(void **state)
@@ -306,16 +298,10 @@ static void test_a_torn_count_is_found(void **state)
     add(&program, enter_0);
     add(&program, enter_1);
     program.check = check_one;
-    program.quiet = true;
     program.plant = (struct explore_plant){ .kind = EXPLORE_TORN,
                                             .fiber = 1,
                                             .word = &s->gate->in_flight };
-    struct explore_result result;
-    if (!explore_is_wanted(&program))
-        skip();
-    explore(&program, &result);
-    assert_non_null(result.wrong);
-    free(program.state);
+    explore_planted(&program);
 }
 
 static struct weir_concurrency_gate_options half(void)
@@ -435,38 +421,17 @@ static void test_a_limit_falls_beside_an_enter(void **state)
     run_sound(&program, check_shrunk);
 }
 
-/* One exploration per place at which a thread can be killed. */
 static void test_the_dead_keep_nobody_waiting(void **state)
 {
     (void)state;
     struct weir_concurrency_gate_options options = usual(2);
     struct explore_program program = program_of("killed", &options);
-    struct explore_result result = { .killed = true };
     add(&program, visit_0);
     add(&program, visit_1);
     program.check = check_survived;
-    program.quiet = true;
     program.preemptions = 2;
-    while (result.killed) {
-        program.killed_at++;
-        if (!explore_is_wanted(&program))
-            skip();
-        explore(&program, &result);
-        assert_null(result.wrong);
-    }
-    printf("killed at %u places\n", program.killed_at - 1);
-    assert_compare(program.killed_at, >, 5);
-    free(program.state);
+    explore_killed(&program, 5);
 }
-
-static int mourn(void **state)
-{
-    (void)state;
-    explore_mourn();
-    return 0;
-}
-
-#define EXPLORED(test) cmocka_unit_test_teardown((test), mourn)
 
 int main(void)
 {
@@ -482,10 +447,7 @@ int main(void)
         EXPLORED(test_a_limit_falls_beside_an_enter),
         EXPLORED(test_the_dead_keep_nobody_waiting),
     };
-    if (FIBER_UNDER_TSAN || FIBER_UNDER_ASAN) {
-        puts("skipped: one thread that changes stacks");
-        return 77;
-    }
-    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (!explore_begin())
+        return EXPLORE_SKIPPED;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,11 +26,9 @@
 #include <cmocka.h>
 
 #define WEIR_EXPLORE
-#include "compare.h"
 #include "table_sources.h"
 
-#include "explore.h"
-#include "fiber.h"
+#include "explore_case.h"
 #include "table_calls.h"
 #include "table_maker.h"
 
@@ -548,51 +546,11 @@ static struct explore_program program_of(const char *name)
     return program;
 }
 
-static struct explore_result run(const struct explore_program *program)
-{
-    struct explore_result result;
-    if (!explore_is_wanted(program))
-        skip();
-    explore(program, &result);
-    return result;
-}
-
-static void run_sound(struct explore_program *program)
-{
-    struct explore_result result = run(program);
-    assert_null(result.wrong);
-    assert_compare(result.completed, >, 1);
-    assert_true(program->preemptions != EXPLORE_ALL ||
-                result.classes == result.completed);
-    free(program->state);
-}
-
-/* One exploration per place at which fiber 0 can be killed. */
-static void run_killed(struct explore_program *program)
-{
-    uint64_t executions = 0;
-    struct explore_result result = { .killed = true };
-    program->quiet = true;
-    while (result.killed) {
-        program->killed_at++;
-        result = run(program);
-        assert_null(result.wrong);
-        executions += result.executions;
-    }
-    printf("%s: killed at %u places, %llu executions\n", program->name,
-           program->killed_at - 1, (unsigned long long)executions);
-    assert_compare(program->killed_at, >, 2);
-    free(program->state);
-}
-
-/* The same with a bug in it. */
 static void run_planted(struct explore_program *program,
                         enum explore_plant_kind kind, const void *word)
 {
     program->plant = (struct explore_plant){ .kind = kind, .word = word };
-    struct explore_result result = run(program);
-    assert_non_null(result.wrong);
-    free(program->state);
+    explore_planted(program);
 }
 
 /* A bucket for 'room' units, idle: the first take lifts it. */
@@ -630,7 +588,7 @@ static void test_two_take_twice(void **state)
     struct explore_program program = on_one_quota("two-twice", 3, 2);
     program.run[0] = takes_a;
     program.run[1] = takes_b;
-    run_sound(&program);
+    explore_sound(&program);
     assert_int_equal(bound.most, 4);
 }
 
@@ -641,7 +599,7 @@ static void test_three_take_once(void **state)
     program.run[0] = take_a;
     program.run[1] = take_b;
     program.run[2] = take_c;
-    run_sound(&program);
+    explore_sound(&program);
     assert_int_equal(bound.most, 3);
 }
 
@@ -653,7 +611,7 @@ static void test_two_take_and_one_gives_back(void **state)
     program.run[1] = take_b;
     program.run[2] = refund;
     program.check = check_refund;
-    run_sound(&program);
+    explore_sound(&program);
 }
 
 static void test_one_of_two_kicks(void **state)
@@ -667,7 +625,7 @@ static void test_one_of_two_kicks(void **state)
     program.run[1] = take_b;
     program.run[2] = collect;
     program.check = check_kick;
-    run_sound(&program);
+    explore_sound(&program);
     /* If report_at is set only now, the take that crosses it finds it, or the
      * next take does. */
     program = on_one_in_use("slack", 50, 3);
@@ -676,7 +634,7 @@ static void test_one_of_two_kicks(void **state)
     program.run[2] = collect_and_set_slack;
     program.check = check_slack;
     program.preemptions = explore_all_or(4);
-    run_sound(&program);
+    explore_sound(&program);
 }
 
 static void test_two_take_of_a_chain(void **state)
@@ -695,7 +653,7 @@ static void test_two_take_of_a_chain(void **state)
     program.run[0] = take_a;
     program.run[1] = take_b;
     program.check = check_chain;
-    run_sound(&program);
+    explore_sound(&program);
 }
 
 /* ---- Takes beside the sync ---- */
@@ -710,7 +668,7 @@ static void test_takes_beside_the_sync(void **state)
     program.run[1] = take_b;
     program.run[2] = hear_and_edit;
     program.check = check_told;
-    run_sound(&program);
+    explore_sound(&program);
     program = on_one_in_use("edit-and-hear", 50, 3);
     ((struct stage *)program.state)->told = 1;
     program.run[0] = take_a;
@@ -718,7 +676,7 @@ static void test_takes_beside_the_sync(void **state)
     program.run[2] = edit_and_hear;
     program.check = check_told;
     program.preemptions = explore_all_or(3);
-    run_sound(&program);
+    explore_sound(&program);
 }
 
 /* More than the table promises: receive and edit at once. The root then sends
@@ -733,7 +691,7 @@ static void test_takes_beside_sync_and_edit(void **state)
     program.run[3] = edit;
     program.check = check_told;
     program.preemptions = explore_bound(2);
-    run_sound(&program);
+    explore_sound(&program);
 }
 
 /* ---- Takes beside lives that end ---- */
@@ -756,12 +714,12 @@ static void test_a_handle_never_charges_a_stranger(void **state)
 {
     (void)state;
     struct explore_program program = on_an_instance("evict");
-    run_sound(&program);
+    explore_sound(&program);
     program = on_an_instance("evict-two");
     program.fibers = 3;
     program.run[2] = take_b;
     program.preemptions = explore_all_or(2);
-    run_sound(&program);
+    explore_sound(&program);
 }
 
 static void test_a_take_beside_a_drop(void **state)
@@ -771,7 +729,7 @@ static void test_a_take_beside_a_drop(void **state)
     program.run[0] = take_a;
     program.run[1] = drop_for_stranger;
     program.check = check_life;
-    run_sound(&program);
+    explore_sound(&program);
 }
 
 /* 'known': the slot already remembers its shadow slot. */
@@ -794,7 +752,7 @@ static void run_shadow_slots(const char *name, const char *live,
     program.run[1] = beside;
     program.check = check_shadow_slots;
     program.preemptions = explore_bound(2);
-    run_sound(&program);
+    explore_sound(&program);
 }
 
 static void test_a_shadow_slot_is_never_a_strangers(void **state)
@@ -822,7 +780,7 @@ static void test_a_take_beside_another_parent(void **state)
     program.run[0] = take_a;
     program.run[1] = reparent;
     program.check = check_moved;
-    run_sound(&program);
+    explore_sound(&program);
 }
 
 /* ---- Threads that are killed ---- */
@@ -834,12 +792,12 @@ static void test_killed_threads_leave_others_alone(void **state)
     program.run[0] = take_a;
     program.run[1] = takes_b;
     program.check = check_survived;
-    run_killed(&program);
+    explore_killed(&program, 2);
     program = on_one_in_use("killed-edit", 50, 2);
     program.run[0] = edit_two;
     program.run[1] = take_b;
     program.check = check_survived;
-    run_killed(&program);
+    explore_killed(&program, 2);
 }
 
 /* Beside a take of an untouched quota; 'idle' instances fill the table, so that
@@ -862,7 +820,7 @@ static void run_remade(const char *name, void (*make)(void *state),
     program.run[0] = make;
     program.run[1] = take_b;
     program.check = check_remade;
-    run_killed(&program);
+    explore_killed(&program, 2);
 }
 
 static void test_a_name_is_made_after_its_maker_was_killed(void **state)
@@ -909,15 +867,6 @@ static void test_a_missing_generation_check_is_found(void **state)
                 &weir_hot(s->t, s->ref.slot)->generation);
 }
 
-static int mourn(void **state)
-{
-    (void)state;
-    explore_mourn();
-    return 0;
-}
-
-#define EXPLORED(test) cmocka_unit_test_teardown((test), mourn)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -938,15 +887,7 @@ int main(void)
         EXPLORED(test_a_missing_generation_check_is_found),
         EXPLORED(test_takes_beside_sync_and_edit),
     };
-    if (FIBER_UNDER_TSAN) {
-        puts("skipped: one thread that changes stacks, nothing to see");
-        return 77;
-    }
-    if (FIBER_UNDER_ASAN) {
-        puts("skipped: a switch is a hundred times slower; memory is looked "
-             "after in test_table_races");
-        return 77;
-    }
-    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (!explore_begin())
+        return EXPLORE_SKIPPED;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,11 +17,9 @@
 #include <cmocka.h>
 
 #define WEIR_EXPLORE
-#include "compare.h"
 #include "table_sources.h"
 
-#include "explore.h"
-#include "fiber.h"
+#include "explore_case.h"
 #include "table_maker.h"
 
 #define SLOTS 6
@@ -280,17 +278,6 @@ static struct explore_program program_of(const char *name)
     return program;
 }
 
-static void run_sound(struct explore_program *program)
-{
-    struct explore_result result;
-    if (!explore_is_wanted(program))
-        skip();
-    explore(program, &result);
-    assert_null(result.wrong);
-    assert_compare(result.completed, >, 1);
-    free(program->state);
-}
-
 static struct explore_program on_one(const char *name, uint64_t quantity)
 {
     struct explore_program program = program_of(name);
@@ -307,7 +294,7 @@ static void test_one_unit_is_taken_once(void **state)
     (void)state;
     struct explore_program program = on_one("one", 1);
     program.check = check_one;
-    run_sound(&program);
+    explore_sound(&program);
 }
 
 static void test_what_the_parent_refused_is_given_back(void **state)
@@ -322,7 +309,7 @@ static void test_what_the_parent_refused_is_given_back(void **state)
     aim(s, 1, "r");
     settle(s);
     program.check = check_undone;
-    run_sound(&program);
+    explore_sound(&program);
 }
 
 static void test_takes_beside_edits(void **state)
@@ -340,7 +327,7 @@ static void test_takes_beside_edits(void **state)
         program.run[2] = edits[i].edit;
         program.check = edits[i].check;
         program.preemptions = 2;
-        run_sound(&program);
+        explore_sound(&program);
     }
 }
 
@@ -356,7 +343,7 @@ static void test_a_take_beside_another_parent(void **state)
     settle(s);
     program.run[1] = reparent;
     program.check = check_moved;
-    run_sound(&program);
+    explore_sound(&program);
 }
 
 static void test_a_stranger_is_never_charged(void **state)
@@ -370,7 +357,7 @@ static void test_a_stranger_is_never_charged(void **state)
     program.run[1] = evict_for_stranger;
     program.preemptions = explore_bound(3);
     program.check = check_life;
-    run_sound(&program);
+    explore_sound(&program);
 }
 
 static void test_a_charge_record_beside_an_eviction(void **state)
@@ -386,28 +373,16 @@ static void test_a_charge_record_beside_an_eviction(void **state)
     program.run[1] = evict_for_stranger;
     program.preemptions = explore_bound(3);
     program.check = check_life;
-    run_sound(&program);
+    explore_sound(&program);
 }
 
-/* One exploration per place at which a fiber can be killed. */
 static void run_killed(const char *name, void (*killed)(void *state))
 {
     struct explore_program program = on_one(name, 7);
-    struct explore_result result = { .killed = true };
     program.run[0] = killed;
     program.check = check_survived;
-    program.quiet = true;
     program.preemptions = 1;
-    while (result.killed) {
-        program.killed_at++;
-        if (!explore_is_wanted(&program))
-            skip();
-        explore(&program, &result);
-        assert_null(result.wrong);
-    }
-    printf("%s: killed at %u places\n", name, program.killed_at - 1);
-    assert_compare(program.killed_at, >, 2);
-    free(program.state);
+    explore_killed(&program, 2);
 }
 
 static void test_killed_threads_leave_a_sound_table(void **state)
@@ -417,15 +392,6 @@ static void test_killed_threads_leave_a_sound_table(void **state)
     run_killed("killed-edit", edit);
     run_killed("killed-edit-away", edit_away);
 }
-
-static int mourn(void **state)
-{
-    (void)state;
-    explore_mourn();
-    return 0;
-}
-
-#define EXPLORED(test) cmocka_unit_test_teardown((test), mourn)
 
 int main(void)
 {
@@ -438,10 +404,7 @@ int main(void)
         EXPLORED(test_a_charge_record_beside_an_eviction),
         EXPLORED(test_killed_threads_leave_a_sound_table),
     };
-    if (FIBER_UNDER_TSAN || FIBER_UNDER_ASAN) {
-        puts("skipped: one thread that changes stacks");
-        return 77;
-    }
-    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (!explore_begin())
+        return EXPLORE_SKIPPED;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,11 +17,9 @@
 #include <cmocka.h>
 
 #define WEIR_EXPLORE
-#include "compare.h"
 #include "table_sources.h"
 
-#include "explore.h"
-#include "fiber.h"
+#include "explore_case.h"
 #include "table_maker.h"
 
 #define SLOTS 6
@@ -286,17 +284,6 @@ static struct explore_program on_one(const char *name, uint64_t limit)
     return program;
 }
 
-static void run_sound(struct explore_program *program)
-{
-    struct explore_result result;
-    if (!explore_is_wanted(program))
-        skip();
-    explore(program, &result);
-    assert_null(result.wrong);
-    assert_compare(result.completed, >, 1);
-    free(program->state);
-}
-
 static void test_one_unit_is_held_once(void **state)
 {
     (void)state;
@@ -305,7 +292,7 @@ static void test_one_unit_is_held_once(void **state)
     s->limit = 1;
     program.fibers = 3;
     program.check = check_one;
-    run_sound(&program);
+    explore_sound(&program);
 }
 
 static void test_what_was_left_is_there(void **state)
@@ -316,7 +303,7 @@ static void test_what_was_left_is_there(void **state)
     s->limit = 1;
     program.run[0] = enter_and_leave;
     program.check = check_left;
-    run_sound(&program);
+    explore_sound(&program);
 }
 
 static void test_leaves_below_one_unit(void **state)
@@ -335,7 +322,7 @@ static void test_leaves_below_one_unit(void **state)
     s->watched = parent.slot;
     s->limit = 1;
     program.check = check_below;
-    run_sound(&program);
+    explore_sound(&program);
 }
 
 static void test_enters_beside_edits(void **state)
@@ -346,12 +333,12 @@ static void test_enters_beside_edits(void **state)
     lowered.fibers = 3;
     lowered.run[2] = lower;
     lowered.preemptions = explore_bound(2);
-    run_sound(&lowered);
+    explore_sound(&lowered);
     struct explore_program rate = on_one("rate", 5);
     rate.run[1] = rate_and_back;
     rate.preemptions = explore_bound(3);
     rate.check = check_passed_all;
-    run_sound(&rate);
+    explore_sound(&rate);
 }
 
 static void test_a_leave_beside_edits(void **state)
@@ -361,7 +348,7 @@ static void test_a_leave_beside_edits(void **state)
     enter_a(program.state);
     program.run[0] = leave_a;
     program.run[1] = rate_and_back;
-    run_sound(&program);
+    explore_sound(&program);
 }
 
 static void test_an_enter_beside_another_parent(void **state)
@@ -377,7 +364,7 @@ static void test_an_enter_beside_another_parent(void **state)
     program.run[1] = reparent;
     program.preemptions = explore_bound(3);
     program.check = check_moved;
-    run_sound(&program);
+    explore_sound(&program);
 }
 
 static struct explore_program on_instance(const char *name)
@@ -397,15 +384,15 @@ static void test_no_stranger_is_given_what_is_held(void **state)
 {
     (void)state;
     struct explore_program evicted = on_instance("evict");
-    run_sound(&evicted);
+    explore_sound(&evicted);
     struct explore_program left = on_instance("evict-leave");
     left.run[0] = enter_and_leave;
-    run_sound(&left);
+    explore_sound(&left);
     struct explore_program dropped = on_one("drop", 5);
     dropped.run[1] = drop_for_stranger;
     dropped.preemptions = explore_bound(3);
     dropped.check = check_life;
-    run_sound(&dropped);
+    explore_sound(&dropped);
 }
 
 /* ---- Bugs put in ---- */
@@ -420,31 +407,16 @@ static void test_bugs_are_found(void **state)
             i == 0 ? on_one("torn", 1) : on_instance("blind");
         struct stage *s = program.state;
         uint32_t slot = s->ref[0].slot;
-        struct explore_result result;
         if (i == 0)
             program.check = check_one;
-        program.quiet = true;
         /* i == 1: the enter doesn't notice that the slot has changed hands. */
         const void *words[] = { &weir_inflight(s->t, slot)->in_flight,
                                 &weir_hot(s->t, slot)->generation };
         program.plant =
             (struct explore_plant){ .kind = kinds[i], .word = words[i] };
-        if (!explore_is_wanted(&program))
-            skip();
-        explore(&program, &result);
-        assert_non_null(result.wrong);
-        free(program.state);
+        explore_planted(&program);
     }
 }
-
-static int mourn(void **state)
-{
-    (void)state;
-    explore_mourn();
-    return 0;
-}
-
-#define EXPLORED(test) cmocka_unit_test_teardown((test), mourn)
 
 int main(void)
 {
@@ -458,10 +430,7 @@ int main(void)
         EXPLORED(test_no_stranger_is_given_what_is_held),
         EXPLORED(test_bugs_are_found),
     };
-    if (FIBER_UNDER_TSAN || FIBER_UNDER_ASAN) {
-        puts("skipped: one thread that changes stacks");
-        return 77;
-    }
-    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (!explore_begin())
+        return EXPLORE_SKIPPED;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,7 +20,7 @@
 #include "compare.h"
 #include "table_sources.h"
 
-#include "explore.h"
+#include "explore_case.h"
 #include "fiber.h"
 #include "table_calls.h"
 #include "table_maker.h"
@@ -327,17 +327,10 @@ static void test_one_preemption_of_every_pair(void **state)
     printf("%llu schedules\n", (unsigned long long)executions);
 }
 
-static int mourn(void **state)
-{
-    (void)state;
-    explore_mourn();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(test_one_preemption_of_every_pair, mourn),
+        EXPLORED(test_one_preemption_of_every_pair),
     };
     if (FIBER_UNDER_TSAN) {
         puts("skipped: one thread that changes stacks, nothing to see");
