@@ -26,16 +26,32 @@ struct weir_rng made_seed(const char *what)
     return (struct weir_rng){ seed };
 }
 
+void *made_stage(size_t head, const struct weir_table_options *options,
+                 struct weir_table **out_table, size_t *out_bytes)
+{
+    size_t bytes = head + weir_table_size(options);
+    void *block = NULL;
+    assert_int_equal(posix_memalign(&block, WEIR_CACHE_LINE, bytes), 0);
+    memset(block, 0, bytes);
+    *out_table = weir_table_init((char *)block + head, options, MADE_AT);
+    *out_bytes = bytes;
+    return block;
+}
+
+struct weir_table *made_table_of(const struct weir_table_options *options)
+{
+    struct weir_table *table;
+    size_t bytes;
+    made_stage(0, options, &table, &bytes);
+    return table;
+}
+
 struct weir_table *made_table(uint32_t slots, uint32_t stripes, uint64_t seed)
 {
     struct weir_table_options options = { .slots = slots,
                                           .stripes = stripes,
                                           .seed = seed };
-    size_t size = weir_table_size(&options);
-    void *block = NULL;
-    assert_int_equal(posix_memalign(&block, WEIR_CACHE_LINE, size), 0);
-    memset(block, 0, size);
-    return weir_table_init(block, &options, MADE_AT);
+    return made_table_of(&options);
 }
 
 struct weir_quota made_quota_of(const char *name, const char *parent,

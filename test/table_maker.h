@@ -5,8 +5,8 @@
 #define WEIR_TABLE_MAKER_H
 
 #include "core/base/rng.h"
-#include "core/table/table_bucket_state_internal.h"
 #include "core/table/link_exact.h"
+#include "core/table/table_bucket_state_internal.h"
 #include "core/table/table_permit.h"
 #include "core/table/table_read.h"
 #include "core/table/table_share.h"
@@ -18,8 +18,14 @@
 /* From WEIR_SEED, or from the clock; printed. */
 struct weir_rng made_seed(const char *what);
 
-/* A table on the heap; free() it. */
+/* Tables on the heap; free() them. */
 struct weir_table *made_table(uint32_t slots, uint32_t stripes, uint64_t seed);
+struct weir_table *made_table_of(const struct weir_table_options *options);
+/* Zeroed memory of 'head' bytes, a multiple of a cache line, for a test's own
+ * state, and behind it a table; sets the table, and the bytes of both. free()
+ * it. */
+void *made_stage(size_t head, const struct weir_table_options *options,
+                 struct weir_table **out_table, size_t *out_bytes);
 
 /* A quota of 'units' a second with a hard edge at 'burst' units. */
 struct weir_quota made_quota_of(const char *name, const char *parent,

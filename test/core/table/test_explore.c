@@ -30,7 +30,7 @@
 
 #include "explore_case.h"
 #include "table_calls.h"
-#include "table_maker.h"
+#include "table_stage.h"
 
 #define SLOTS 6
 #define THREADS 4
@@ -54,21 +54,6 @@ struct stage {
     struct thread threads[THREADS];
 };
 
-static struct stage *stage_new(size_t *out_bytes)
-{
-    struct weir_table_options options = {
-        .slots = SLOTS, .stripes = 1, .seed = 3, .bucket_state_bytes = AREA_UNIT
-    };
-    size_t bytes = sizeof(struct stage) + weir_table_size(&options);
-    void *block = NULL;
-    assert_int_equal(posix_memalign(&block, WEIR_CACHE_LINE, bytes), 0);
-    memset(block, 0, bytes);
-    struct stage *s = block;
-    s->t = weir_table_init(s + 1, &options, MADE_AT);
-    *out_bytes = bytes;
-    return s;
-}
-
 static void put(struct stage *s, const char *name, const char *parent,
                 uint64_t high, weir_instant now)
 {
@@ -83,21 +68,6 @@ static void aim(struct stage *s, const char *name)
         WEIR_RESOLVED);
     s->name = name;
     s->before = weir_table_count(s->t, s->ref.slot);
-}
-
-/* The first use of a slot is reported at once; later uses aren't. */
-static void settle(struct stage *s)
-{
-    uint64_t bits = 0;
-    weir_table_collect(s->t, &bits);
-    for (uint32_t slot = 0; slot < weir_table_used(s->t); slot++) {
-        uint64_t count = weir_table_count(s->t, slot);
-        weir_table_set_slack(s->t, slot, count + WEIR_COUNT_FAR,
-                             count + WEIR_COUNT_FAR);
-        weir_table_set_settled(s->t, slot, count);
-    }
-    while (weir_table_urgent(s->t))
-        continue;
 }
 
 static void use(struct stage *s)
@@ -245,11 +215,7 @@ static void make_template(void *state)
 static void evict_for_stranger(void *state)
 {
     struct stage *s = state;
-    struct weir_ref stranger;
-    weir_table_lock(s->t);
-    weir_table_evict(s->t, SLOTS, SLOTS, LATER);
-    weir_table_unlock(s->t);
-    weir_table_resolve(s->t, WEIR_TEXT("i_2"), false, &stranger, LATER);
+    stage_evict(s->t, LATER);
 }
 
 static void drop_for_stranger(void *state)
@@ -289,11 +255,7 @@ static void evict_and_learn(void *state)
 {
     struct stage *s = state;
     struct weir_algorithm_ask nothing = { .op = WEIR_ALGORITHM_TAKE };
-    struct weir_ref next;
-    weir_table_lock(s->t);
-    weir_table_evict(s->t, SLOTS, SLOTS, LATER);
-    weir_table_unlock(s->t);
-    weir_table_resolve(s->t, WEIR_TEXT("i_2"), false, &next, LATER);
+    struct weir_ref next = stage_evict(s->t, LATER);
     weir_table_shadow(s->t, 0, next, &nothing, false, LATER);
 }
 
@@ -539,10 +501,17 @@ static void describe(void *state, const void *p, char *buf, size_t bytes)
 
 static struct explore_program program_of(const char *name)
 {
+    struct weir_table_options options = {
+        .slots = SLOTS, .stripes = 1, .seed = 3, .bucket_state_bytes = AREA_UNIT
+    };
     struct explore_program program = { .name = name,
                                        .preemptions = EXPLORE_ALL,
                                        .describe = describe };
-    program.state = stage_new(&program.state_bytes);
+    struct weir_table *t;
+    struct stage *s =
+        made_stage(sizeof(*s), &options, &t, &program.state_bytes);
+    s->t = t;
+    program.state = s;
     return program;
 }
 
@@ -561,7 +530,7 @@ static struct explore_program on_one_quota(const char *name, uint32_t room,
     struct stage *s = program.state;
     put(s, "q", NULL, room, MADE_AT);
     aim(s, "q");
-    settle(s);
+    stage_settle(s->t);
     program.fibers = threads;
     program.check = check_takes;
     bound.room = room;
@@ -646,7 +615,7 @@ static void test_two_take_of_a_chain(void **state)
     put(s, "parent", "site", 50, MADE_AT);
     put(s, "q", "parent", 50, MADE_AT);
     aim(s, "q");
-    settle(s);
+    stage_settle(s->t);
     use(s);
     bound.room = 1;
     bound.threads = program.fibers = 2;
@@ -702,7 +671,7 @@ static struct explore_program on_an_instance(const char *name)
     struct stage *s = program.state;
     put(s, "i_*", NULL, 50, MADE_AT);
     aim(s, "i_1");
-    settle(s);
+    stage_settle(s->t);
     program.fibers = 2;
     program.run[0] = take_a;
     program.run[1] = evict_for_stranger;
@@ -746,7 +715,7 @@ static void run_shadow_slots(const char *name, const char *live,
     struct weir_algorithm_ask nothing = { .op = WEIR_ALGORITHM_TAKE };
     if (known)
         weir_table_shadow(s->t, 0, s->ref, &nothing, false, MADE_AT);
-    settle(s);
+    stage_settle(s->t);
     program.fibers = 2;
     program.run[0] = take_both;
     program.run[1] = beside;
@@ -775,7 +744,7 @@ static void test_a_take_beside_another_parent(void **state)
     put(s, "other", NULL, 50, MADE_AT);
     put(s, "q", "parent", 50, MADE_AT);
     aim(s, "q");
-    settle(s);
+    stage_settle(s->t);
     program.fibers = 2;
     program.run[0] = take_a;
     program.run[1] = reparent;
@@ -813,7 +782,7 @@ static void run_remade(const char *name, void (*make)(void *state),
         struct weir_ref ref;
         weir_table_resolve(s->t, weir_text_of(instance), false, &ref, MADE_AT);
     }
-    settle(s);
+    stage_settle(s->t);
     remade.make = make;
     remade.name[0] = first;
     remade.name[1] = second;

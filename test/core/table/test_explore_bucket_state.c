@@ -20,7 +20,7 @@
 #include "table_sources.h"
 
 #include "explore_case.h"
-#include "table_maker.h"
+#include "table_stage.h"
 
 #define SLOTS 6
 #define LEAVES 2
@@ -62,18 +62,6 @@ static void aim(struct stage *s, int leaf, const char *name)
     assert_int_equal(weir_table_resolve(s->t, weir_text_of(name), false,
                                         &s->leaf[leaf], LATER),
                      WEIR_RESOLVED);
-}
-
-static void settle(struct stage *s)
-{
-    uint64_t bits = 0;
-    weir_table_collect(s->t, &bits);
-    for (uint32_t slot = 0; slot < weir_table_used(s->t); slot++) {
-        uint64_t count = weir_table_count(s->t, slot);
-        weir_table_set_slack(s->t, slot, count + WEIR_COUNT_FAR,
-                             count + WEIR_COUNT_FAR);
-        weir_table_set_settled(s->t, slot, count);
-    }
 }
 
 static uint64_t units_in(struct stage *s, uint32_t slot)
@@ -131,11 +119,7 @@ static void reparent(void *state)
 static void evict_for_stranger(void *state)
 {
     struct stage *s = state;
-    struct weir_ref stranger;
-    weir_table_lock(s->t);
-    weir_table_evict(s->t, SLOTS, SLOTS, LATER);
-    weir_table_unlock(s->t);
-    weir_table_resolve(s->t, WEIR_TEXT("i_2"), false, &stranger, LATER);
+    stage_evict(s->t, LATER);
 }
 
 /* As the client does when a store has refused. */
@@ -265,14 +249,11 @@ static struct explore_program program_of(const char *name)
     struct explore_program program = { .name = name,
                                        .fibers = 2,
                                        .preemptions = EXPLORE_ALL };
-    size_t bytes = sizeof(struct stage) + weir_table_size(&options);
-    void *block = NULL;
-    assert_int_equal(posix_memalign(&block, WEIR_CACHE_LINE, bytes), 0);
-    memset(block, 0, bytes);
-    struct stage *s = block;
-    s->t = weir_table_init(s + 1, &options, MADE_AT);
+    struct weir_table *t;
+    struct stage *s =
+        made_stage(sizeof(*s), &options, &t, &program.state_bytes);
+    s->t = t;
     program.state = s;
-    program.state_bytes = bytes;
     program.run[0] = take_first;
     program.run[1] = take_second;
     return program;
@@ -285,7 +266,7 @@ static struct explore_program on_one(const char *name, uint64_t quantity)
     put(s, "q", NULL, quantity);
     aim(s, 0, "q");
     aim(s, 1, "q");
-    settle(s);
+    stage_settle(s->t);
     return program;
 }
 
@@ -307,7 +288,7 @@ static void test_what_the_parent_refused_is_given_back(void **state)
     put(s, "r", "parent", 5);
     aim(s, 0, "q");
     aim(s, 1, "r");
-    settle(s);
+    stage_settle(s->t);
     program.check = check_undone;
     explore_sound(&program);
 }
@@ -340,7 +321,7 @@ static void test_a_take_beside_another_parent(void **state)
     put(s, "other", NULL, 5);
     put(s, "q", "parent", 7);
     aim(s, 0, "q");
-    settle(s);
+    stage_settle(s->t);
     program.run[1] = reparent;
     program.check = check_moved;
     explore_sound(&program);
@@ -353,7 +334,7 @@ static void test_a_stranger_is_never_charged(void **state)
     struct stage *s = program.state;
     put(s, "i_*", NULL, 5);
     aim(s, 0, "i_1");
-    settle(s);
+    stage_settle(s->t);
     program.run[1] = evict_for_stranger;
     program.preemptions = explore_bound(3);
     program.check = check_life;
@@ -367,7 +348,7 @@ static void test_a_charge_record_beside_an_eviction(void **state)
     struct stage *s = program.state;
     put(s, "i_*", NULL, 5);
     aim(s, 0, "i_1");
-    settle(s);
+    stage_settle(s->t);
     s->stale = 1;
     program.run[0] = begin_and_undo;
     program.run[1] = evict_for_stranger;

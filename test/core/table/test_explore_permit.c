@@ -20,7 +20,7 @@
 #include "table_sources.h"
 
 #include "explore_case.h"
-#include "table_maker.h"
+#include "table_stage.h"
 
 #define SLOTS 6
 #define THREADS 3
@@ -146,11 +146,7 @@ static void reparent(void *state)
 static void evict_for_stranger(void *state)
 {
     struct stage *s = state;
-    struct weir_ref stranger;
-    weir_table_lock(s->t);
-    weir_table_evict(s->t, SLOTS, SLOTS, LATER);
-    weir_table_unlock(s->t);
-    weir_table_resolve(s->t, WEIR_TEXT("i_2"), false, &stranger, LATER);
+    stage_evict(s->t, LATER);
 }
 
 static void drop_for_stranger(void *state)
@@ -258,14 +254,11 @@ static struct explore_program program_of(const char *name)
                                        .fibers = 2,
                                        .check = check_exact,
                                        .preemptions = EXPLORE_ALL };
-    size_t bytes = sizeof(struct stage) + weir_table_size(&options);
-    void *block = NULL;
-    assert_int_equal(posix_memalign(&block, WEIR_CACHE_LINE, bytes), 0);
-    memset(block, 0, bytes);
-    struct stage *s = block;
-    s->t = weir_table_init(s + 1, &options, MADE_AT);
+    struct weir_table *t;
+    struct stage *s =
+        made_stage(sizeof(*s), &options, &t, &program.state_bytes);
+    s->t = t;
     program.state = s;
-    program.state_bytes = bytes;
     program.run[0] = enter_a;
     program.run[1] = enter_b;
     program.run[2] = enter_c;

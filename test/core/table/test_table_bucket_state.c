@@ -631,11 +631,7 @@ static struct weir_table *small_table(uint32_t slots,
                                           .seed = 7,
                                           .bucket_state_bytes =
                                               bucket_state_bytes };
-    size_t size = weir_table_size(&options);
-    void *block = NULL;
-    assert_int_equal(posix_memalign(&block, WEIR_CACHE_LINE, size), 0);
-    memset(block, 0, size);
-    return weir_table_init(block, &options, MADE_AT);
+    return made_table_of(&options);
 }
 
 /* An area for a rule and four states: further names are like those without a

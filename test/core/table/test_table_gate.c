@@ -33,11 +33,7 @@ static struct weir_table *table_with(uint32_t gate_slots)
     struct weir_table_options options = {
         .slots = 64, .stripes = 4, .seed = 7, .gate_slots = gate_slots
     };
-    size_t size = weir_table_size(&options);
-    void *block = aligned_alloc(WEIR_CACHE_LINE, size);
-    assert_non_null(block);
-    memset(block, 0, size);
-    return weir_table_init(block, &options, MADE_AT);
+    return made_table_of(&options);
 }
 
 static int begin(void **state)

@@ -73,12 +73,9 @@ static struct stage *set_up(size_t *out_bytes)
     struct weir_table_options options = {
         .slots = SLOTS, .stripes = 2, .seed = 3, .bucket_state_bytes = AREA_UNIT
     };
-    *out_bytes = sizeof(struct stage) + weir_table_size(&options);
-    void *block = NULL;
-    assert_int_equal(posix_memalign(&block, WEIR_CACHE_LINE, *out_bytes), 0);
-    memset(block, 0, *out_bytes);
-    struct stage *s = block;
-    s->t = weir_table_init(s + 1, &options, MADE_AT);
+    struct weir_table *t;
+    struct stage *s = made_stage(sizeof(*s), &options, &t, out_bytes);
+    s->t = t;
     put(s, "site", NULL, 1000);
     put(s, "i_*", "p_{1}", 1000);
     put(s, "p_*", "site", 1000);
