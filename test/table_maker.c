@@ -68,6 +68,21 @@ struct weir_quota made_quota_of(const char *name, const char *parent,
     return quota;
 }
 
+struct weir_quota made_inflight_of(const char *name, const char *parent,
+                                   uint64_t units)
+{
+    struct weir_quota quota;
+    weir_quota_init(&quota);
+    quota.name = weir_text_of(name);
+    quota.parent = weir_text_of(parent);
+    quota.created = 1;
+    quota.kind = WEIR_CONCURRENCY;
+    quota.sharing = WEIR_LOCAL;
+    quota.limit = (struct weir_limit){ .units = units };
+    assert_int_equal(weir_quota_check(&quota, NULL), 0);
+    return quota;
+}
+
 struct weir_ref made_put(struct weir_table *t, const struct weir_quota *quota,
                          weir_instant now)
 {

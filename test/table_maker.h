@@ -30,6 +30,9 @@ void *made_stage(size_t head, const struct weir_table_options *options,
 /* A quota of 'units' a second with a hard edge at 'burst' units. */
 struct weir_quota made_quota_of(const char *name, const char *parent,
                                 uint64_t units, uint64_t burst);
+/* A local quota of 'units' in flight. */
+struct weir_quota made_inflight_of(const char *name, const char *parent,
+                                   uint64_t units);
 /* Puts it; fails the test on errors. Returns its ref. */
 struct weir_ref made_put(struct weir_table *t, const struct weir_quota *quota,
                          weir_instant now);

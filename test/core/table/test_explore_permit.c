@@ -39,24 +39,10 @@ struct stage {
     bool over[THREADS];
 };
 
-static struct weir_quota inflight_of(const char *name, const char *parent,
-                                     uint64_t units)
-{
-    struct weir_quota quota;
-    weir_quota_init(&quota);
-    quota.name = weir_text_of(name);
-    quota.parent = weir_text_of(parent);
-    quota.created = 1;
-    quota.kind = WEIR_CONCURRENCY;
-    quota.sharing = WEIR_LOCAL;
-    quota.limit = (struct weir_limit){ .units = units };
-    return quota;
-}
-
 static void put(struct stage *s, const char *name, const char *parent,
                 uint64_t units)
 {
-    struct weir_quota quota = inflight_of(name, parent, units);
+    struct weir_quota quota = made_inflight_of(name, parent, units);
     assert_int_equal(weir_table_put(s->t, &quota, MADE_AT), WEIR_OK);
 }
 
@@ -121,7 +107,7 @@ static void enter_and_leave(void *state)
 static void lower(void *state)
 {
     struct stage *s = state;
-    struct weir_quota quota = inflight_of("q", NULL, 1);
+    struct weir_quota quota = made_inflight_of("q", NULL, 1);
     weir_table_put(s->t, &quota, LATER);
 }
 
@@ -130,7 +116,7 @@ static void rate_and_back(void *state)
 {
     struct stage *s = state;
     struct weir_quota rate = made_quota_of("q", NULL, 1000, 50);
-    struct weir_quota inflight = inflight_of("q", NULL, 5);
+    struct weir_quota inflight = made_inflight_of("q", NULL, 5);
     weir_table_put(s->t, &rate, LATER);
     weir_table_take(s->t, 0, s->ref[0], 7, NULL, LATER);
     weir_table_put(s->t, &inflight, LATER);
@@ -139,7 +125,7 @@ static void rate_and_back(void *state)
 static void reparent(void *state)
 {
     struct stage *s = state;
-    struct weir_quota quota = inflight_of("q", "other", 5);
+    struct weir_quota quota = made_inflight_of("q", "other", 5);
     weir_table_put(s->t, &quota, LATER);
 }
 
@@ -153,7 +139,7 @@ static void drop_for_stranger(void *state)
 {
     struct stage *s = state;
     weir_table_drop(s->t, WEIR_TEXT("q"), LATER);
-    struct weir_quota quota = inflight_of("stranger", NULL, 5);
+    struct weir_quota quota = made_inflight_of("stranger", NULL, 5);
     weir_table_put(s->t, &quota, LATER);
 }
 

@@ -39,25 +39,10 @@ static int end(void **state)
     return 0;
 }
 
-static struct weir_quota inflight_of(const char *name, const char *parent,
-                                     uint64_t units)
-{
-    struct weir_quota quota;
-    weir_quota_init(&quota);
-    quota.name = weir_text_of(name);
-    quota.parent = weir_text_of(parent);
-    quota.created = 1;
-    quota.kind = WEIR_CONCURRENCY;
-    quota.sharing = WEIR_LOCAL;
-    quota.limit = (struct weir_limit){ .units = units };
-    assert_int_equal(weir_quota_check(&quota, NULL), 0);
-    return quota;
-}
-
 static struct weir_ref put_gauge(const char *name, const char *parent,
                                  uint64_t units)
 {
-    struct weir_quota quota = inflight_of(name, parent, units);
+    struct weir_quota quota = made_inflight_of(name, parent, units);
     return made_put(t, &quota, LATER);
 }
 
@@ -144,7 +129,7 @@ static void test_zero_refuses_and_unlimited_counts(void **state)
     struct weir_ref none = put_gauge("none", NULL, 0);
     assert_false(enters(none, 1, &a));
     assert_false(enters(none, 0, &a));
-    struct weir_quota quota = inflight_of("all", NULL, 0);
+    struct weir_quota quota = made_inflight_of("all", NULL, 0);
     quota.limit = (struct weir_limit){ .per = WEIR_SECOND, .unlimited = true };
     struct weir_ref all = made_put(t, &quota, LATER);
     assert_true(enters(all, WEIR_WEIGHT_MAX, &a));
@@ -240,7 +225,7 @@ static void test_a_reply_says_what_is_in_flight(void **state)
 static void test_a_quota_in_mode_shadow_holds_what_fits(void **state)
 {
     (void)state;
-    struct weir_quota quota = inflight_of("db", NULL, 2);
+    struct weir_quota quota = made_inflight_of("db", NULL, 2);
     quota.mode = WEIR_SHADOW;
     struct weir_ref db = made_put(t, &quota, LATER);
     struct weir_reply reply;
@@ -275,7 +260,7 @@ static void test_edits_leave_in_flight_what_is(void **state)
     put_rate("db", NULL, 10);
     weir_table_leave(t, &a);
     assert_int_equal(fill(db), 0);
-    struct weir_quota off = inflight_of("db", NULL, 1);
+    struct weir_quota off = made_inflight_of("db", NULL, 1);
     off.mode = WEIR_OFF;
     made_put(t, &off, LATER);
     assert_true(enters(db, 7, &none));
@@ -313,7 +298,7 @@ static void test_a_name_with_permits_out_keeps_its_slot(void **state)
 static void test_a_template_rules_what_was_removed_and_is_held(void **state)
 {
     (void)state;
-    struct weir_quota template = inflight_of("d*", NULL, 7);
+    struct weir_quota template = made_inflight_of("d*", NULL, 7);
     assert_int_equal(weir_table_put(t, &template, LATER), 0);
     put_gauge("host", NULL, 4);
     struct weir_ref db = put_gauge("db", "host", 5);
@@ -332,7 +317,7 @@ static void test_a_template_rules_what_was_removed_and_is_held(void **state)
 static void test_an_instance_with_permits_out_is_not_evicted(void **state)
 {
     (void)state;
-    struct weir_quota template = inflight_of("user/*", NULL, 2);
+    struct weir_quota template = made_inflight_of("user/*", NULL, 2);
     assert_int_equal(weir_table_put(t, &template, LATER), 0);
     struct weir_ref busy, idle;
     struct weir_permit_record a, b;
@@ -365,7 +350,7 @@ static void test_what_is_held_is_told_of_again(void **state)
 {
     (void)state;
     uint64_t bits[1] = { 0 };
-    struct weir_quota template = inflight_of("user/*", NULL, 2);
+    struct weir_quota template = made_inflight_of("user/*", NULL, 2);
     assert_int_equal(weir_table_put(t, &template, LATER), 0);
     struct weir_ref ref;
     struct weir_permit_record a;
@@ -460,7 +445,7 @@ static void edit_at_random(struct weir_rng *rng)
     unsigned above = k + 1 + (unsigned)weir_rng_below(rng, NAMES - k);
     const char *parent = above < NAMES ? names[above] : NULL;
     uint64_t units = weir_rng_below(rng, 20);
-    struct weir_quota quota = inflight_of(names[k], parent, units);
+    struct weir_quota quota = made_inflight_of(names[k], parent, units);
     switch (weir_rng_below(rng, 8)) {
     case 0:
         weir_table_drop(t, quota.name, LATER);
