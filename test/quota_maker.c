@@ -70,21 +70,6 @@ struct weir_rng maker_seed(const char *what)
     return (struct weir_rng){ seed };
 }
 
-static void *maker_alloc(void *context, size_t size)
-{
-    (void)context;
-    return calloc(1, size);
-}
-
-static void maker_free(void *context, void *p, size_t size)
-{
-    (void)context;
-    (void)size;
-    free(p);
-}
-
-const struct weir_mem maker_mem = { NULL, maker_alloc, maker_free };
-
 static size_t make_text(struct weir_rng *rng, char *buf, size_t room,
                         size_t most)
 {

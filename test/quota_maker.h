@@ -10,9 +10,6 @@
 /* From WEIR_SEED, or from the clock; printed. */
 struct weir_rng maker_seed(const char *what);
 
-/* malloc() and free(). */
-extern const struct weir_mem maker_mem;
-
 /* A quota with the memory of its texts. */
 struct made_quota {
     struct weir_quota quota;

@@ -7,24 +7,12 @@
 #include <string.h>
 
 #include "core/leased/fair_share.h"
+#include "mem_maker.h"
 
 #define CLAIMS 64
 #define STEP 19 /* bytes */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void *mem_alloc(void *context, size_t size)
-{
-    (void)context;
-    return calloc(1, size);
-}
-
-static void mem_free(void *context, void *p, size_t size)
-{
-    (void)context;
-    (void)size;
-    free(p);
-}
 
 static double double_of(const uint8_t *data)
 {
@@ -57,8 +45,7 @@ static void check_sums(const struct weir_book *book, uint32_t claims)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    const struct weir_mem mem = { NULL, mem_alloc, mem_free };
-    struct weir_book *book = weir_book_new(&mem, size);
+    struct weir_book *book = weir_book_new(&maker_mem, size);
     bool used[CLAIMS] = { false };
     uint32_t claims = 0;
     for (; size >= STEP; data += STEP, size -= STEP) {

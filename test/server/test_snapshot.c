@@ -175,7 +175,7 @@ static int on_change(void *context, const struct weir_change *change)
 static int read_copy(const char *path, struct copy *copy,
                      struct weir_diag *diag)
 {
-    *copy = (struct copy){ .catalog = weir_catalog_new(&maker_mem, 1) };
+    *copy = (struct copy){ .catalog = weir_catalog_new(&weir_mem_system, 1) };
     struct weir_snapshot_sink sink = { copy, on_store, on_change };
     struct weir_snapshot_info info;
     int error = weir_snapshot_read(path, &sink, &info, diag);

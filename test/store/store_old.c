@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "quota_maker.h"
+#include "io/clock.h"
 #include "store/store.h"
 
 /* What a quota, or a side of an entry of the log, must be. */
@@ -53,7 +53,7 @@ static int keep(void *context, const struct weir_change *change)
 
 static struct weir_catalog *read_all(struct weir_store *store)
 {
-    struct weir_catalog *seen = weir_catalog_new(&maker_mem, 1);
+    struct weir_catalog *seen = weir_catalog_new(&weir_mem_system, 1);
     struct weir_diag diag;
     if (weir_store_read(store, 0, keep, seen, &diag) < 0)
         fail_msg("%s", diag.text);

@@ -6,13 +6,13 @@
 
 #include "store_suite.h"
 #include "compare.h"
+#include "io/clock.h"
 #include "patience.h"
 
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +41,7 @@ static int set_up(void **state)
 {
     struct fixture *fixture = calloc(1, sizeof(*fixture));
     under_test->make_url(fixture->url, sizeof(fixture->url));
-    fixture->seen = weir_catalog_new(&maker_mem, 1);
+    fixture->seen = weir_catalog_new(&weir_mem_system, 1);
     int error = weir_store_init(fixture->url, &fixture->diag);
     if (error == 0)
         error = weir_store_open(fixture->url, &fixture->store, &fixture->diag);

@@ -22,6 +22,7 @@
 #include <libpq-fe.h>
 
 #include "compare.h"
+#include "io/clock.h"
 #include "patience.h"
 #include "quota_maker.h"
 #include "store/postgres_session.h"
@@ -631,7 +632,7 @@ struct contents {
 
 static void gather(struct weir_store *store, struct contents *out)
 {
-    *out = (struct contents){ .set = weir_catalog_new(&maker_mem, 1) };
+    *out = (struct contents){ .set = weir_catalog_new(&weir_mem_system, 1) };
     assert_int_equal(
         weir_store_identity(store, &out->id, &out->epoch, &out->floor, NULL),
         0);

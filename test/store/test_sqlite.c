@@ -20,8 +20,8 @@
 #include <sqlite3.h>
 
 #include "compare.h"
+#include "io/clock.h"
 #include "patience.h"
-#include "quota_maker.h"
 #include "store/store.h"
 #include "store_old.h"
 #include "store_suite.h"
@@ -220,7 +220,7 @@ static int keep(void *context, const struct weir_change *change)
 
 static void check_upgraded(struct fixture *fixture)
 {
-    struct weir_catalog *seen = weir_catalog_new(&maker_mem, 1);
+    struct weir_catalog *seen = weir_catalog_new(&weir_mem_system, 1);
     if (weir_store_read(fixture->store, 0, keep, seen, &fixture->diag) < 0)
         fail_msg("%s", fixture->diag.text);
     assert_int_equal(weir_catalog_count(seen), 2);
@@ -277,7 +277,7 @@ static void of_an_older_schema(void **state)
     check_upgraded(fixture);
     /* an id is never given twice */
     assert_int_equal(edit(fixture, "new"), 0);
-    struct weir_catalog *seen = weir_catalog_new(&maker_mem, 1);
+    struct weir_catalog *seen = weir_catalog_new(&weir_mem_system, 1);
     weir_store_read(fixture->store, 9, keep, seen, NULL);
     assert_int_equal(weir_catalog_get(seen, weir_text_of("new"))->id, 12);
     weir_catalog_free(seen);

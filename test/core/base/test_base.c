@@ -4,6 +4,7 @@
  * All other modules rely on these, so their edges are tested: absent texts, an
  * explanation longer than its buffer, an allocator that fails. */
 
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,9 +14,9 @@
 #include <cmocka.h>
 
 #include "compare.h"
-#include "core/base/base.h"
 #include "core/base/hash.h"
 #include "core/base/rng.h"
+#include "mem_maker.h"
 
 static void test_texts_compare_as_bytes(void **state)
 {
@@ -72,33 +73,11 @@ static void test_diag_is_cut_at_its_end(void **state)
     assert_string_equal(place.after, "guard");
 }
 
-/* An allocator that counts its blocks and can be made to fail. */
-struct purse {
-    size_t out;
-    bool empty;
-};
-
-static void *purse_alloc(void *context, size_t size)
-{
-    struct purse *purse = context;
-    if (purse->empty)
-        return NULL;
-    purse->out += size;
-    return calloc(1, size);
-}
-
-static void purse_free(void *context, void *p, size_t size)
-{
-    struct purse *purse = context;
-    purse->out -= size;
-    free(p);
-}
-
 static void test_array_grows_and_keeps_its_items(void **state)
 {
     (void)state;
-    struct purse purse = { 0 };
-    struct weir_mem mem = { &purse, purse_alloc, purse_free };
+    struct scarce scarce = { .left = INT_MAX };
+    struct weir_mem mem = scarce_mem(&scarce);
     uint32_t *items = NULL;
     size_t capacity = 0;
     for (uint32_t i = 0; i < 1000; i++) {
@@ -110,30 +89,30 @@ static void test_array_grows_and_keeps_its_items(void **state)
     }
     for (uint32_t i = 0; i < 1000; i++)
         assert_int_equal(items[i], i * 7);
-    assert_int_equal(purse.out, capacity * sizeof(*items));
-    purse_free(&purse, items, capacity * sizeof(*items));
-    assert_int_equal(purse.out, 0);
+    assert_int_equal(scarce.bytes, capacity * sizeof(*items));
+    scarce_free(&scarce, items, capacity * sizeof(*items));
+    assert_int_equal(scarce.bytes, 0);
 }
 
 static void test_array_that_cannot_grow_is_as_before(void **state)
 {
     (void)state;
-    struct purse purse = { 0 };
-    struct weir_mem mem = { &purse, purse_alloc, purse_free };
+    struct scarce scarce = { .left = INT_MAX };
+    struct weir_mem mem = scarce_mem(&scarce);
     size_t capacity = 0;
     char *items = weir_mem_grow(&mem, NULL, 1, &capacity, 3);
     assert_non_null(items);
     memcpy(items, "abc", 3);
     size_t before = capacity;
 
-    purse.empty = true;
+    scarce.left = 0;
     assert_null(weir_mem_grow(&mem, items, 1, &capacity, before + 1));
-    purse.empty = false;
+    scarce.left = INT_MAX;
     assert_null(weir_mem_grow(&mem, items, 1 << 20, &capacity, SIZE_MAX));
     assert_int_equal(capacity, before);
     assert_memory_equal(items, "abc", 3);
     assert_ptr_equal(weir_mem_grow(&mem, items, 1, &capacity, before), items);
-    purse_free(&purse, items, capacity);
+    scarce_free(&scarce, items, capacity);
 }
 
 static void test_chance_is_its_seed(void **state)

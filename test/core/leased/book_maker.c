@@ -2,6 +2,7 @@
  * test/core/leased/book_maker.c - see book_maker.h. */
 
 #include "book_maker.h"
+#include "mem_maker.h"
 
 #include <math.h>
 #include <setjmp.h>

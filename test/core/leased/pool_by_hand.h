@@ -13,23 +13,9 @@
 #include <cmocka.h>
 
 #include "core/leased/lease_pool.h"
+#include "mem_maker.h"
 
 #define BEGIN (1000 * WEIR_SECOND)
-
-static inline void *take_memory(void *context, size_t size)
-{
-    (void)context;
-    return calloc(1, size);
-}
-
-static inline void give_memory(void *context, void *p, size_t size)
-{
-    (void)context;
-    (void)size;
-    free(p);
-}
-
-static const struct weir_mem memory = { NULL, take_memory, give_memory };
 
 static uint64_t serials;
 
@@ -47,7 +33,7 @@ static inline struct weir_lease_pool *pool_of(enum weir_share_algorithm share,
 {
     struct weir_lease_rule rule = rule_of(share, capacity);
     struct weir_lease_pool *b =
-        weir_lease_pool_new(&memory, &rule, NULL, &serials, 1, BEGIN);
+        weir_lease_pool_new(&maker_mem, &rule, NULL, &serials, 1, BEGIN);
     assert_non_null(b);
     return b;
 }
@@ -62,7 +48,7 @@ static inline struct weir_lease_pool *learner_of(double capacity,
     struct weir_lease_rule rule = rule_of(WEIR_SHARE_FAIR, capacity);
     const struct weir_learning learning = { leases, safes, promised };
     struct weir_lease_pool *b =
-        weir_lease_pool_new(&memory, &rule, &learning, &serials, 1, BEGIN);
+        weir_lease_pool_new(&maker_mem, &rule, &learning, &serials, 1, BEGIN);
     assert_non_null(b);
     return b;
 }

@@ -16,7 +16,7 @@ static void audit_book(void *context)
 static void test_book(void **state)
 {
     (void)state;
-    struct weir_book *book = weir_book_new(&memory, 1);
+    struct weir_book *book = weir_book_new(&maker_mem, 1);
     uint32_t claim;
     for (uint32_t i = 0; i < 3; i++)
         assert_int_equal(weir_book_add(book, i, 1 + i, 1, &claim), 0);

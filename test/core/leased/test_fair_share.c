@@ -14,6 +14,7 @@
 
 #include "book_maker.h"
 #include "compare.h"
+#include "mem_maker.h"
 
 /* ---- The original's vectors ---- */
 
@@ -337,33 +338,11 @@ static void higher_bands_come_first(void **state)
 
 /* ---- Memory ---- */
 
-struct scarce {
-    int left;
-    size_t bytes;
-};
-
-static void *scarce_alloc(void *context, size_t size)
-{
-    struct scarce *scarce = context;
-    if (scarce->left-- <= 0)
-        return NULL;
-    scarce->bytes += size;
-    return calloc(1, size);
-}
-
-static void scarce_free(void *context, void *p, size_t size)
-{
-    struct scarce *scarce = context;
-    if (p)
-        scarce->bytes -= size;
-    free(p);
-}
-
 static void no_memory_changes_nothing(void **state)
 {
     (void)state;
     struct scarce scarce = { 0, 0 };
-    struct weir_mem mem = { &scarce, scarce_alloc, scarce_free };
+    struct weir_mem mem = scarce_mem(&scarce);
     for (int left = 0; left < 2; left++) {
         scarce.left = left;
         assert_null(weir_book_new(&mem, 1));

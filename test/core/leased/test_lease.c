@@ -22,6 +22,7 @@
 #include "core/leased/lease_holder.h"
 #include "core/leased/lease_pool.h"
 #include "histories.h"
+#include "mem_maker.h"
 
 #define S WEIR_SECOND
 #define MS WEIR_MILLISECOND
@@ -31,21 +32,6 @@
 #define CAPACITY 100.0
 #define LEASE_LONGEST (8 * S)
 #define MESSAGES 1024 /* under way */
-
-static void *take_memory(void *context, size_t size)
-{
-    (void)context;
-    return calloc(1, size);
-}
-
-static void give_memory(void *context, void *p, size_t size)
-{
-    (void)context;
-    (void)size;
-    free(p);
-}
-
-static const struct weir_mem memory = { NULL, take_memory, give_memory };
 
 struct message {
     bool used, to_pool;
@@ -121,7 +107,7 @@ static void succeed(struct fleet *fleet)
     fleet->keep_at = fleet->keeps
                          ? fleet->now + weir_rng_below(&fleet->rng, S / 4)
                          : WEIR_NEVER;
-    fleet->pool = weir_lease_pool_new(&memory, &fleet->rule,
+    fleet->pool = weir_lease_pool_new(&maker_mem, &fleet->rule,
                                       first ? NULL : &learning, &fleet->serial,
                                       weir_rng_next(&fleet->rng), fleet->now);
     for (unsigned h = 0; h < HOLDERS; h++)

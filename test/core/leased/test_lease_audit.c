@@ -29,7 +29,7 @@ static bool any_rule(void *context, struct weir_text quota,
  * the later ones wait. */
 static struct weir_lease_manager *manager_in_use(void)
 {
-    struct weir_lease_manager_options options = { .mem = memory,
+    struct weir_lease_manager_options options = { .mem = maker_mem,
                                                   .owner = { NULL, any_rule } };
     struct weir_lease_manager *manager = weir_lease_manager_new(&options);
     assert_non_null(manager);

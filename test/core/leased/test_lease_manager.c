@@ -3,6 +3,7 @@
  * asked, pushed to and forgotten; then random histories compared with a table
  * of all of it. */
 
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,27 +15,14 @@
 
 #include "compare.h"
 #include "core/leased/lease_manager.h"
+#include "mem_maker.h"
 #include "table_maker.h"
 
 #define BEGIN (1000 * WEIR_SECOND)
 #define LEASE (20 * WEIR_SECOND)
 #define REFRESH (5 * WEIR_SECOND)
 
-static size_t allocated;
-
-static void *take_memory(void *context, size_t size)
-{
-    (void)context;
-    allocated += size;
-    return calloc(1, size);
-}
-
-static void give_memory(void *context, void *p, size_t size)
-{
-    (void)context;
-    allocated -= p ? size : 0;
-    free(p);
-}
+static struct scarce memory = { .left = INT_MAX };
 
 #define QUOTAS 8
 
@@ -75,7 +63,7 @@ static bool rule_of(void *context, struct weir_text quota,
 static void open_house(struct house *house)
 {
     struct weir_lease_manager_options options = {
-        .mem = { NULL, take_memory, give_memory },
+        .mem = scarce_mem(&memory),
         .seed = 1,
         .owner = { house, rule_of },
     };
@@ -90,7 +78,7 @@ static void open_house(struct house *house)
 static void close_house(struct house *house)
 {
     weir_lease_manager_free(house->manager);
-    assert_int_equal(allocated, 0);
+    assert_int_equal(memory.bytes, 0);
 }
 
 /* By its id's number, which is also its way's number. */
@@ -152,7 +140,7 @@ static void test_unknown_and_removed(void **state)
     struct weir_leased_stats stats;
     open_house(&house);
     weir_lease_manager_begin(house.manager, WEIR_NEVER, BEGIN);
-    size_t empty = allocated;
+    size_t empty = memory.bytes;
     assert_int_equal(ask(&house, 1, "nothing", 10, 0, &grant, BEGIN),
                      WEIR_ENOENT);
     assert_int_equal(ask(&house, 1, "q1", -1, 0, &grant, BEGIN), WEIR_EINVAL);
@@ -160,7 +148,7 @@ static void test_unknown_and_removed(void **state)
                                             &stats, BEGIN));
     assert_int_equal(ask(&house, 1, "q1", 10, 0, &grant, BEGIN), 0);
     assert_int_equal(ask(&house, 2, "q1", 10, 0, &grant, BEGIN), 0);
-    assert_compare(allocated, >, empty);
+    assert_compare(memory.bytes, >, empty);
 
     house.capacity[1] = -1;
     weir_lease_manager_review(house.manager);

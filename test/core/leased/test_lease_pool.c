@@ -604,7 +604,7 @@ static void change_master(struct world *w)
     weir_instant leases = w->vacant_at + w->rule.lease + w->rule.refresh;
     const struct weir_learning learning = { leases, leases + w->rule.lease,
                                             w->bound };
-    w->pool = weir_lease_pool_new(&memory, &w->rule, &learning, &w->serial,
+    w->pool = weir_lease_pool_new(&maker_mem, &w->rule, &learning, &w->serial,
                                   w->term, w->now);
     for (uint32_t i = 0; i < HOLDERS; i++) {
         w->held[i].number = NOBODY;
@@ -700,7 +700,7 @@ static void step(struct world *w, weir_instant until)
 /* When all is calm, each holder has its share. */
 static void check_settled(struct world *w)
 {
-    struct weir_book *book = weir_book_new(&memory, 1);
+    struct weir_book *book = weir_book_new(&maker_mem, 1);
     uint32_t claim[HOLDERS];
     for (uint32_t i = 0; i < HOLDERS; i++)
         assert_int_equal(weir_book_add(book, w->held[i].priority, 1,
@@ -729,8 +729,8 @@ static void make_world(struct world *w, uint64_t seed)
     w->rule.refresh = 5 * WEIR_SECOND;
     w->rule.safe = 10;
     w->bound = w->rule.capacity;
-    w->pool =
-        weir_lease_pool_new(&memory, &w->rule, NULL, &w->serial, seed, w->now);
+    w->pool = weir_lease_pool_new(&maker_mem, &w->rule, NULL, &w->serial, seed,
+                                  w->now);
     for (uint32_t i = 0; i < PENDING_MAX; i++)
         w->flying[i].holder = NOBODY;
     for (uint32_t i = 0; i < HOLDERS; i++)

@@ -60,7 +60,7 @@ static struct weir_lease_pool *successor_of(uint64_t number)
         .kept = number,
     };
     struct weir_lease_pool *b =
-        weir_lease_pool_new(&memory, &rule, &learning, &serials, 1, BEGIN);
+        weir_lease_pool_new(&maker_mem, &rule, &learning, &serials, 1, BEGIN);
     weir_lease_pool_keep(b, number + 1, BEGIN);
     return b;
 }

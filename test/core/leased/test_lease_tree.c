@@ -36,6 +36,7 @@
 #include "core/base/rng.h"
 #include "core/leased/lease_holder.h"
 #include "core/leased/lease_manager.h"
+#include "mem_maker.h"
 
 #define S WEIR_SECOND
 #define MS WEIR_MILLISECOND
@@ -55,19 +56,6 @@
 
 static const uint32_t parents[CALLERS] = { NOBODY, 0, 0, 1, 1, 2, 2, 3,
                                            3,      3, 4, 4, 4, 5, 5, 5 };
-
-static void *take_memory(void *context, size_t size)
-{
-    (void)context;
-    return calloc(1, size);
-}
-
-static void give_memory(void *context, void *p, size_t size)
-{
-    (void)context;
-    (void)size;
-    free(p);
-}
 
 /* A node that asks: a client, or a server's master. */
 struct caller {
@@ -620,7 +608,7 @@ static void begin(struct tree *t, uint64_t seed)
     for (uint32_t s = 0; s < SERVERS; s++) {
         places[s] = (struct place){ t, s };
         const struct weir_lease_manager_options options = {
-            .mem = { NULL, take_memory, give_memory },
+            .mem = maker_mem,
             .seed = seed,
             .owner = { &places[s], rule_at },
         };

@@ -32,21 +32,6 @@ struct net_packet {
 
 static const struct weir_store_id STORE = { .uuid = { 7 } };
 
-static void *net_take(void *context, size_t size)
-{
-    (void)context;
-    return calloc(1, size);
-}
-
-static void net_give(void *context, void *p, size_t size)
-{
-    (void)context;
-    (void)size;
-    free(p);
-}
-
-static const struct weir_mem MEM = { NULL, net_take, net_give };
-
 /* ---- Life ---- */
 
 void net_init(struct net *net, uint64_t seed)
@@ -88,7 +73,7 @@ void net_fini(struct net *net)
 static struct weir_root_options root_options(const struct net *net)
 {
     struct weir_root_options options = {
-        .mem = MEM,
+        .mem = weir_mem_system,
         .seed = net->count + 1,
         .peers_max = NET_NODES,
         .settings = { .report_interval = WEIR_SECOND,

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "compare.h"
+#include "mem_maker.h"
 #include "quota_maker.h"
 
 static struct weir_catalog *fresh(void)
@@ -436,33 +437,11 @@ static void a_cursor_survives_applies(void **state)
 
 /* ---- Memory runs out at each place in turn -------------------------- */
 
-struct scarce {
-    int left;
-    size_t bytes;
-};
-
-static void *scarce_alloc(void *context, size_t size)
-{
-    struct scarce *scarce = context;
-    if (scarce->left-- <= 0)
-        return NULL;
-    scarce->bytes += size;
-    return calloc(1, size);
-}
-
-static void scarce_free(void *context, void *p, size_t size)
-{
-    struct scarce *scarce = context;
-    if (p)
-        scarce->bytes -= size;
-    free(p);
-}
-
 static void no_memory_changes_nothing(void **state)
 {
     (void)state;
     struct scarce scarce = { 1000000, 0 };
-    struct weir_mem mem = { &scarce, scarce_alloc, scarce_free };
+    struct weir_mem mem = scarce_mem(&scarce);
     struct weir_catalog *catalog = weir_catalog_new(&mem, 1);
     char name[16];
     char parent[16];

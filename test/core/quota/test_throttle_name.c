@@ -14,7 +14,7 @@
 #include "compare.h"
 #include "core/quota/catalog.h"
 #include "core/quota/throttle_name.h"
-#include "quota_maker.h"
+#include "mem_maker.h"
 #include "table_maker.h"
 
 #define NAME "throttle:16:30/60s:user123"
