@@ -2,6 +2,7 @@
  * test/core/node/lease_net.c - see lease_net.h. Events in the order of their
  * time: a message arrives, or a node's deadline comes. */
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -367,6 +368,23 @@ void net_want(struct net *net, uint32_t leaf, uint32_t quota, double wants)
     turn(net, leaf);
 }
 
+uint32_t net_begin(struct net *net, uint32_t roots)
+{
+    net_init(net, 1);
+    uint32_t first = net_root(net);
+    for (uint32_t i = 1; i < roots; i++)
+        net_root(net);
+    net_edit(net, 0, 100);
+    net->ceiling[0] = 100;
+    return first;
+}
+
+void net_begin_first(struct net *net, uint32_t root)
+{
+    weir_root_lease_begin(net->nodes[root].root, ++net->term, WEIR_NEVER,
+                          net->now);
+}
+
 double net_has(const struct net *net, uint32_t leaf, uint32_t quota)
 {
     const struct net_node *node = &net->nodes[leaf];
@@ -382,6 +400,19 @@ double net_sum(const struct net *net, uint32_t quota)
     for (uint32_t i = 0; i < net->count; i++)
         sum += net_has(net, i, quota);
     return sum;
+}
+
+void assert_near(double is, double should)
+{
+    if (!(fabs(is - should) <= 1e-6 * (1 + should)))
+        fail_msg("%.9g, not %.9g", is, should);
+}
+
+struct weir_root_stats net_stats(const struct net *net, uint32_t root)
+{
+    struct weir_root_stats stats;
+    weir_root_stats(net->nodes[root].root, &stats);
+    return stats;
 }
 
 /* ---- Time ---- */

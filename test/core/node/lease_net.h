@@ -55,6 +55,11 @@ struct net {
 
 void net_init(struct net *net, uint64_t seed);
 void net_fini(struct net *net);
+/* net_init() with so many roots, of which it returns the first, and one quota
+ * of 100/s. */
+uint32_t net_begin(struct net *net, uint32_t roots);
+/* The root becomes master, and there was no other master before. */
+void net_begin_first(struct net *net, uint32_t root);
 /* A topmost root; a region's root; a node of bare holders. Each returns its
  * number. */
 uint32_t net_root(struct net *net);
@@ -74,5 +79,8 @@ void net_run(struct net *net, weir_duration span);
 /* Units that a leaf may use, and the sum over all leaves. */
 double net_has(const struct net *net, uint32_t leaf, uint32_t quota);
 double net_sum(const struct net *net, uint32_t quota);
+/* Up to a millionth. */
+void assert_near(double is, double should);
+struct weir_root_stats net_stats(const struct net *net, uint32_t root);
 
 #endif /* WEIR_LEASE_NET_H */

@@ -26,54 +26,21 @@
 static const uint32_t up_to[] = { 0, 1, 2 };
 static const struct weir_text nobody = { NULL, 0 };
 
-static void assert_near(double is, double should)
-{
-    if (!(fabs(is - should) <= 1e-6 * (1 + should)))
-        fail_msg("%.9g, not %.9g", is, should);
-}
-
-static struct weir_root_stats stats_of(const struct net *net, uint32_t root)
-{
-    struct weir_root_stats stats;
-    weir_root_stats(net->nodes[root].root, &stats);
-    return stats;
-}
-
-/* Creates 'roots' roots, of which the first is returned, and one quota of
- * 100/s. */
-static uint32_t begin_net(struct net *net, uint32_t roots)
-{
-    net_init(net, 1);
-    uint32_t first = net_root(net);
-    for (uint32_t i = 1; i < roots; i++)
-        net_root(net);
-    net_edit(net, 0, 100);
-    net->ceiling[0] = 100;
-    return first;
-}
-
-/* The root becomes master, and there was no other master before. */
-static void begin_first(struct net *net, uint32_t root)
-{
-    weir_root_lease_begin(net->nodes[root].root, ++net->term, WEIR_NEVER,
-                          net->now);
-}
-
 /* ---- One root ---- */
 
 static void test_asked_and_answered(void **state)
 {
     (void)state;
     struct net net;
-    uint32_t root = begin_net(&net, 1);
-    begin_first(&net, root);
+    uint32_t root = net_begin(&net, 1);
+    net_begin_first(&net, root);
     uint32_t a = net_leaf(&net, 1, up_to), b = net_leaf(&net, 1, up_to);
     net_want(&net, a, 0, 30);
     net_want(&net, b, 0, 90);
     net_run(&net, WEIR_SECOND);
     assert_near(net_has(&net, a, 0), 30);
     assert_near(net_has(&net, b, 0), 70);
-    struct weir_root_stats stats = stats_of(&net, root);
+    struct weir_root_stats stats = net_stats(&net, root);
     assert_int_equal(stats.leased, 1);
     assert_int_equal(stats.lease_holders, 2);
     assert_compare(stats.lease_grants, >=, 2);
@@ -82,7 +49,7 @@ static void test_asked_and_answered(void **state)
     net_want(&net, a, 0, -1);
     net_run(&net, WEIR_SECOND);
     assert_near(net_has(&net, b, 0), 90);
-    assert_int_equal(stats_of(&net, root).lease_holders, 1);
+    assert_int_equal(net_stats(&net, root).lease_holders, 1);
 
     /* An edit of the limit is pushed. */
     net_edit(&net, 0, 40);
@@ -96,7 +63,7 @@ static void test_asked_and_answered(void **state)
      * ends. */
     net_link(&net, b, 0, false);
     net_run(&net, 300 * WEIR_SECOND);
-    assert_int_equal(stats_of(&net, root).leased, 0);
+    assert_int_equal(net_stats(&net, root).leased, 0);
     net_fini(&net);
 }
 
@@ -114,15 +81,15 @@ static void test_what_is_no_leased_quota(void **state)
     net_init(&net, 1);
     uint32_t root = net_root(&net);
     net_edit(&net, 0, -1);
-    begin_first(&net, root);
+    net_begin_first(&net, root);
     uint32_t a = net_leaf(&net, 1, up_to);
     net_want(&net, a, 0, 10);
     net_want(&net, a, 1, 10);
     net_run(&net, WEIR_SECOND);
     assert_int_equal(error_of(&net, a, 0), WEIR_LEASE_NOT_LEASED);
     assert_int_equal(error_of(&net, a, 1), WEIR_LEASE_UNKNOWN);
-    assert_compare(stats_of(&net, root).lease_refused, >=, 2);
-    assert_int_equal(stats_of(&net, root).leased, 0);
+    assert_compare(net_stats(&net, root).lease_refused, >=, 2);
+    assert_int_equal(net_stats(&net, root).leased, 0);
 
     /* The quotas become leased, and the holders notice. */
     net_edit(&net, 0, 100);
@@ -151,7 +118,7 @@ static void test_only_the_master_leases(void **state)
     assert_int_equal(weir_lease_client_elsewhere(client).len, 0);
 
     /* The master's address, if no link leads there. */
-    begin_first(&net, second);
+    net_begin_first(&net, second);
     weir_root_lease_end(net.nodes[first].root, net.term,
                         WEIR_TEXT("eu-2.example:7077"), net.now);
     net_run(&net, WEIR_SECOND);
@@ -180,9 +147,9 @@ static void test_a_newcomer_waits_for_two_round_trips(void **state)
 {
     (void)state;
     struct net net;
-    uint32_t root = begin_net(&net, 1);
+    uint32_t root = net_begin(&net, 1);
     net.delay = 100 * WEIR_MILLISECOND;
-    begin_first(&net, root);
+    net_begin_first(&net, root);
     uint32_t leaf[4];
     for (int i = 0; i < 4; i++)
         leaf[i] = net_leaf(&net, 1, up_to);
@@ -312,8 +279,8 @@ static void test_the_next_master_takes_over(void **state)
 {
     (void)state;
     struct net net;
-    uint32_t first = begin_net(&net, 2), second = first + 1;
-    begin_first(&net, first);
+    uint32_t first = net_begin(&net, 2), second = first + 1;
+    net_begin_first(&net, first);
     uint32_t a = net_leaf(&net, 2, up_to), b = net_leaf(&net, 2, up_to);
     net_want(&net, a, 0, 80);
     net_want(&net, b, 0, 80);
@@ -339,8 +306,8 @@ static void test_the_next_master_has_heard_all(void **state)
 {
     (void)state;
     struct net net;
-    uint32_t first = begin_net(&net, 2), second = first + 1;
-    begin_first(&net, first);
+    uint32_t first = net_begin(&net, 2), second = first + 1;
+    net_begin_first(&net, first);
     keep(&net);
     uint32_t a = net_leaf(&net, 2, up_to), b = net_leaf(&net, 2, up_to);
     net_want(&net, a, 0, 30);
@@ -355,7 +322,7 @@ static void test_the_next_master_has_heard_all(void **state)
     weir_root_lease_begin(net.nodes[second].root, ++net.term, net.now, net.now);
     weir_root_lease_found(net.nodes[second].root, kept);
     net_run(&net, 5 * WEIR_SECOND);
-    assert_int_equal(stats_of(&net, second).lease_grants, 0);
+    assert_int_equal(net_stats(&net, second).lease_grants, 0);
     assert_near(net_sum(&net, 0), 60);
     keep(&net);
     net_run(&net, WEIR_SECOND);
@@ -441,7 +408,7 @@ static void test_random_masters_and_networks(void **state)
         net.jitter = 300 * WEIR_MILLISECOND;
         net.lost_ppm = 100000;
         net.doubled_ppm = 100000;
-        begin_first(&net, 0);
+        net_begin_first(&net, 0);
         for (int i = 0; i < 6; i++)
             leaf[i] = net_leaf(&net, 3, up_to);
         for (int i = 0; i < 60; i++) {
@@ -470,7 +437,7 @@ static void plant(struct tree *t, weir_duration delay)
     net_edit(&t->net, 0, 120);
     t->net.ceiling[0] = 120;
     t->net.delay = delay;
-    begin_first(&t->net, t->top);
+    net_begin_first(&t->net, t->top);
     for (int r = 0; r < 2; r++) {
         t->region[r] = net_region(&t->net, r ? "us" : "eu", 1, &t->top);
         weir_root_lease_begin(t->net.nodes[t->region[r]].root, 1, WEIR_NEVER,
@@ -491,8 +458,8 @@ static void test_a_region_over_holders(void **state)
     net_run(&t.net, WEIR_SECOND);
     for (int i = 0; i < 3; i++)
         assert_near(net_has(&t.net, t.leaf[0][i], 0), 20);
-    assert_int_equal(stats_of(&t.net, t.top).lease_holders, 1);
-    assert_int_equal(stats_of(&t.net, t.region[0]).lease_holders, 3);
+    assert_int_equal(net_stats(&t.net, t.top).lease_holders, 1);
+    assert_int_equal(net_stats(&t.net, t.region[0]).lease_holders, 3);
 
     /* Another region comes, and all want more than there is. */
     for (int r = 0; r < 2; r++) {
@@ -511,8 +478,8 @@ static void test_a_region_over_holders(void **state)
         net_want(&t.net, t.leaf[0][i], 0, -1);
     net_run(&t.net, 5 * WEIR_SECOND);
     assert_near(net_sum(&t.net, 0), 120);
-    assert_int_equal(stats_of(&t.net, t.region[0]).leased, 0);
-    assert_int_equal(stats_of(&t.net, t.top).lease_holders, 1);
+    assert_int_equal(net_stats(&t.net, t.region[0]).leased, 0);
+    assert_int_equal(net_stats(&t.net, t.top).lease_holders, 1);
     net_fini(&t.net);
 }
 
@@ -623,7 +590,7 @@ static void test_a_region_changes_its_master(void **state)
             assert_near(net_has(&t.net, t.leaf[1][k], 0), 20);
         }
     }
-    assert_int_equal(stats_of(&t.net, t.top).lease_holders, 2);
+    assert_int_equal(net_stats(&t.net, t.top).lease_holders, 2);
     net_fini(&t.net);
 }
 
@@ -695,7 +662,7 @@ static void test_a_peer_is_held(void **state)
     net_init(&net, 1);
     struct weir_root *root = net.nodes[net_root(&net)].root;
     net_edit(&net, 0, 100);
-    begin_first(&net, 0);
+    net_begin_first(&net, 0);
     uint32_t a = net_leaf(&net, 1, up_to);
     net_want(&net, a, 0, 100);
     net_run(&net, WEIR_SECOND);
@@ -706,11 +673,11 @@ static void test_a_peer_is_held(void **state)
     }
     assert_near(net_has(&net, a, 0), 100);
     assert_int_equal(root->peers[a].pushed.count, 1);
-    uint64_t pushes = stats_of(&net, 0).lease_pushes;
+    uint64_t pushes = net_stats(&net, 0).lease_pushes;
     weir_root_pause(root, a, false);
     net_run(&net, 100 * WEIR_MILLISECOND);
     assert_near(net_has(&net, a, 0), 40);
-    assert_int_equal(stats_of(&net, 0).lease_pushes, pushes + 1);
+    assert_int_equal(net_stats(&net, 0).lease_pushes, pushes + 1);
     /* A link that goes leaves nothing to be sent. */
     weir_root_pause(root, a, true);
     net_edit(&net, 0, 30);
@@ -737,7 +704,7 @@ static void test_a_flood_of_names(void **state)
     change.quota.epoch = change.quota.created = 1;
     assert_int_equal(weir_root_apply(root, &change, net.now), 0);
     weir_root_settle(root, net.now);
-    begin_first(&net, 0);
+    net_begin_first(&net, 0);
     uint32_t a = net_leaf(&net, 1, up_to), peer;
     net_run(&net, WEIR_SECOND);
     struct weir_message out, message = {
@@ -771,7 +738,7 @@ static void test_a_flood_of_names(void **state)
     }
     assert_int_equal(answered, WEIR_LEASED_MAX + 2 * WEIR_LEASES_MAX);
     assert_int_equal(refused, 2 * WEIR_LEASES_MAX);
-    assert_int_equal(stats_of(&net, 0).leased, WEIR_LEASED_MAX);
+    assert_int_equal(net_stats(&net, 0).leased, WEIR_LEASED_MAX);
     /* A message out of range ends its link. */
     wants[0].has = NAN;
     wants[0].name = WEIR_TEXT("f/0.0");
@@ -803,7 +770,7 @@ static void test_doors(void **state)
     struct weir_grant grant;
     assert_int_equal(weir_root_lease_ask(root, &who, q0, &ask, &grant, net.now),
                      WEIR_ENOTREADY);
-    begin_first(&net, 0);
+    net_begin_first(&net, 0);
     assert_int_equal(weir_root_lease_ask(root, &who, q0, &ask, &grant, net.now),
                      0);
     assert_near(grant.capacity, 30);
@@ -862,7 +829,7 @@ static void test_a_slow_clock_and_another_master(void **state)
     assert_int_equal(weir_root_apply(second, &change, net.now), 0);
     weir_root_settle(first, net.now);
     weir_root_settle(second, net.now);
-    begin_first(&net, 0);
+    net_begin_first(&net, 0);
     struct weir_grant had = ask_at_door(first, "behind", net.now);
     assert_near(had.capacity, 100);
     weir_instant over = net.now + had.lease + WEIR_DOORMAN_GUARD;

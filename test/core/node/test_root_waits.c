@@ -2,7 +2,6 @@
  * test/core/node/test_root_waits.c - holders that wait at a root until a number
  * is kept beside the mastership: their request is noted, and answered later. */
 
-#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,39 +16,6 @@
 static const uint32_t up_to[] = { 0, 1 };
 static const struct weir_text nobody = { NULL, 0 };
 
-static void assert_near(double is, double should)
-{
-    if (!(fabs(is - should) <= 1e-6 * (1 + should)))
-        fail_msg("%.9g, not %.9g", is, should);
-}
-
-static struct weir_root_stats stats_of(const struct net *net, uint32_t root)
-{
-    struct weir_root_stats stats;
-    weir_root_stats(net->nodes[root].root, &stats);
-    return stats;
-}
-
-/* Creates 'roots' roots, of which the first is returned, and one quota of
- * 100/s. */
-static uint32_t begin_net(struct net *net, uint32_t roots)
-{
-    net_init(net, 1);
-    uint32_t first = net_root(net);
-    for (uint32_t i = 1; i < roots; i++)
-        net_root(net);
-    net_edit(net, 0, 100);
-    net->ceiling[0] = 100;
-    return first;
-}
-
-/* The root becomes master, and there was no other master before. */
-static void begin_first(struct net *net, uint32_t root)
-{
-    weir_root_lease_begin(net->nodes[root].root, ++net->term, WEIR_NEVER,
-                          net->now);
-}
-
 static void keep(struct net *net, uint32_t root, uint64_t number)
 {
     weir_root_lease_keep(net->nodes[root].root, number, net->now);
@@ -63,8 +29,8 @@ static void test_who_waits_is_let_in(void **state)
 {
     (void)state;
     struct net net;
-    uint32_t root = begin_net(&net, 1);
-    begin_first(&net, root);
+    uint32_t root = net_begin(&net, 1);
+    net_begin_first(&net, root);
     keep(&net, root, 1);
     uint32_t a = net_leaf(&net, 1, up_to), b = net_leaf(&net, 1, up_to);
     uint32_t c = net_leaf(&net, 1, up_to);
@@ -91,8 +57,8 @@ static void test_what_waits_is_overtaken(void **state)
 {
     (void)state;
     struct net net;
-    uint32_t root = begin_net(&net, 1);
-    begin_first(&net, root);
+    uint32_t root = net_begin(&net, 1);
+    net_begin_first(&net, root);
     keep(&net, root, 1);
     uint32_t a = net_leaf(&net, 1, up_to), b = net_leaf(&net, 1, up_to);
     net_want(&net, a, 0, 20);
@@ -126,8 +92,8 @@ static void test_no_number_can_be_kept(void **state)
     static const uint64_t found[] = { 7, WEIR_KEPT_UNKNOWN, 0 };
     for (size_t i = 0; i < WEIR_COUNT_OF(found); i++) {
         struct net net;
-        uint32_t first = begin_net(&net, 2), second = first + 1;
-        begin_first(&net, first);
+        uint32_t first = net_begin(&net, 2), second = first + 1;
+        net_begin_first(&net, first);
         uint32_t a = net_leaf(&net, 2, up_to), b = net_leaf(&net, 2, up_to);
         net_want(&net, a, 0, 60);
         net_run(&net, 5 * WEIR_SECOND);
@@ -139,7 +105,7 @@ static void test_no_number_can_be_kept(void **state)
         net_run(&net, 20 * WEIR_SECOND);
         assert_near(net_sum(&net, 0), 60);
         assert_near(net_has(&net, b, 0), found[i] != 0 ? 0 : 30);
-        assert_true((stats_of(&net, second).lease_grants == 0) ==
+        assert_true((net_stats(&net, second).lease_grants == 0) ==
                     (found[i] != 0));
         net_run(&net, 200 * WEIR_SECOND);
         assert_near(net_has(&net, a, 0), 50);
@@ -193,7 +159,7 @@ static void test_more_wait_than_there_is_room_for(void **state)
         assert_int_equal(weir_root_receive(root, a, &message, net.now), 0);
     }
     assert_int_equal(read_grants(&net, root), 0);
-    assert_int_equal(stats_of(&net, 0).lease_dropped, MORE);
+    assert_int_equal(net_stats(&net, 0).lease_dropped, MORE);
     weir_root_lease_keep(root, 8, net.now);
     assert_int_equal(read_grants(&net, root), ROOM);
 
@@ -214,8 +180,8 @@ static void test_a_word_from_before(void **state)
     (void)state;
     static const struct weir_band band = { 0, 1, 80 };
     struct net net;
-    uint32_t first = begin_net(&net, 2), second = first + 1;
-    begin_first(&net, first);
+    uint32_t first = net_begin(&net, 2), second = first + 1;
+    net_begin_first(&net, first);
     uint32_t a = net_leaf(&net, 2, up_to);
     net_want(&net, a, 0, 80);
     net_run(&net, 5 * WEIR_SECOND);
