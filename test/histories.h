@@ -11,14 +11,7 @@
 #ifndef WEIR_TEST_HISTORIES_H
 #define WEIR_TEST_HISTORIES_H
 
-#include <stdint.h>
-#include <stdlib.h>
-
-static inline uint64_t from_environment(const char *name, uint64_t otherwise)
-{
-    const char *text = getenv(name);
-    return text ? strtoull(text, NULL, 0) : otherwise;
-}
+#include "seed.h"
 
 /* The number of histories, if each takes as long as 'worth' of test_sync's. */
 static inline uint64_t histories(uint64_t worth, uint64_t otherwise)

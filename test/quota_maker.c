@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * test/quota_maker.c - random quotas, and the seed they come from.
+ * test/quota_maker.c - random quotas.
  *
  * Texts are made of the pieces that break parsers: quotes, colons, leading
  * blanks, words that YAML takes for another type, characters of every UTF-8
@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static const char *const pieces[] = {
     "a",
@@ -60,15 +59,6 @@ static const char *const pieces[] = {
     "...",
     "x\\u0041",
 };
-
-struct weir_rng maker_seed(const char *what)
-{
-    const char *given = getenv("WEIR_SEED");
-    uint64_t seed =
-        given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL) * 1000003u;
-    printf("%s: WEIR_SEED=%llu\n", what, (unsigned long long)seed);
-    return (struct weir_rng){ seed };
-}
 
 static size_t make_text(struct weir_rng *rng, char *buf, size_t room,
                         size_t most)

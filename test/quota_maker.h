@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * test/quota_maker.h - random quotas, and the seed they come from. */
+ * test/quota_maker.h - random quotas. */
 
 #ifndef WEIR_QUOTA_MAKER_H
 #define WEIR_QUOTA_MAKER_H
 
 #include "core/base/rng.h"
 #include "core/quota/catalog.h"
-
-/* From WEIR_SEED, or from the clock; printed. */
-struct weir_rng maker_seed(const char *what);
+#include "seed.h"
 
 /* A quota with the memory of its texts. */
 struct made_quota {

@@ -9,22 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
-
-struct weir_rng made_seed(const char *what)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    uint64_t seed = (uint64_t)now.tv_sec * WEIR_SECOND + (uint64_t)now.tv_nsec;
-    const char *given = getenv("WEIR_SEED");
-    if (given)
-        seed = strtoull(given, NULL, 0);
-    printf("%s: WEIR_SEED=%llu\n", what, (unsigned long long)seed);
-    fflush(stdout);
-    return (struct weir_rng){ seed };
-}
 
 void *made_stage(size_t head, const struct weir_table_options *options,
                  struct weir_table **out_table, size_t *out_bytes)

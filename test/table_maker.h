@@ -11,12 +11,10 @@
 #include "core/table/table_read.h"
 #include "core/table/table_share.h"
 #include "core/table/table_slots_internal.h"
+#include "seed.h"
 
 /* The origin of every table made here. */
 #define MADE_AT ((weir_instant)1000 * WEIR_SECOND)
-
-/* From WEIR_SEED, or from the clock; printed. */
-struct weir_rng made_seed(const char *what);
 
 /* Tables on the heap; free() them. */
 struct weir_table *made_table(uint32_t slots, uint32_t stripes, uint64_t seed);

@@ -124,7 +124,7 @@ static void a_nul_is_seen(void **state)
 static void a_quota_is_read_back(void **state)
 {
     (void)state;
-    struct weir_rng rng = maker_seed("json");
+    struct weir_rng rng = made_seed("json");
     static struct made_quota made;
     for (unsigned i = 0; i < 3000; i++) {
         make_quota(&rng, i, &made);

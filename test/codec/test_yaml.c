@@ -149,7 +149,7 @@ static void check_round_trip(struct made_quota *made, size_t count)
 static void an_export_is_read_back(void **state)
 {
     (void)state;
-    struct weir_rng rng = maker_seed("yaml");
+    struct weir_rng rng = made_seed("yaml");
     enum { QUOTAS = 100 };
     struct made_quota *made = calloc(QUOTAS, sizeof(*made));
     for (int round = 0; round < 60; round++) {
@@ -191,7 +191,7 @@ static void an_export_is_for_people(void **state)
 static void broken_files_are_answered(void **state)
 {
     (void)state;
-    struct weir_rng rng = maker_seed("broken yaml");
+    struct weir_rng rng = made_seed("broken yaml");
     static const char text[] =
         "weir: 1\nquotas:\n- name: a\n  labels: {a: b, c: \"d\\n\"}\n"
         "- {name: 'b', limit: 1.5/s, description: \"\\u0041 x\"}\n";

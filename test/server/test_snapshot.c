@@ -111,7 +111,7 @@ static void open_house(struct house *house)
     *house = (struct house){ .folder = "/tmp/weir-snapshot-XXXXXX" };
     assert_non_null(mkdtemp(house->folder));
     snprintf(house->path, sizeof house->path, "%s/snapshot", house->folder);
-    house->rng = maker_seed("snapshot");
+    house->rng = made_seed("snapshot");
     house->base = event_base_new();
     struct weir_root_options options = {
         .mem = weir_mem_system,

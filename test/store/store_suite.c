@@ -381,7 +381,7 @@ static void two_handles(void **state)
 static void nothing_is_lost(void **state)
 {
     struct fixture *fixture = *state;
-    struct weir_rng rng = maker_seed("store");
+    struct weir_rng rng = made_seed("store");
     enum { QUOTAS = 300 };
     struct made_quota *made = calloc(QUOTAS, sizeof(*made));
     struct weir_change *changes = calloc(QUOTAS, sizeof(*changes));
@@ -611,7 +611,7 @@ static void what_stands_in_the_way_of_an_undo(void **state)
 static void an_undo_loses_nothing(void **state)
 {
     struct fixture *fixture = *state;
-    struct weir_rng rng = maker_seed("undo");
+    struct weir_rng rng = made_seed("undo");
     enum { QUOTAS = 300 };
     struct made_quota *made = calloc(QUOTAS, sizeof(*made));
     struct weir_change *changes = calloc(QUOTAS, sizeof(*changes));
@@ -870,7 +870,7 @@ static void compare(struct fixture *fixture, const struct model *model)
 static void as_the_naive_model(void **state)
 {
     struct fixture *fixture = *state;
-    struct weir_rng rng = maker_seed("edits");
+    struct weir_rng rng = made_seed("edits");
     struct model model = { .exists = { false } };
     struct weir_store *handles[2] = { fixture->store, NULL };
     assert_int_equal(weir_store_open(fixture->url, &handles[1], NULL), 0);

@@ -673,7 +673,7 @@ static void compare(const struct contents *was, const char *url)
 static void fill(struct weir_store *store)
 {
     enum { QUOTAS = 1000 };
-    struct weir_rng rng = maker_seed("migrate");
+    struct weir_rng rng = made_seed("migrate");
     struct made_quota *made = calloc(QUOTAS, sizeof(*made));
     struct weir_change *changes = calloc(QUOTAS, sizeof(*changes));
     for (unsigned i = 0; i < QUOTAS; i++) {

@@ -216,7 +216,7 @@ static void check_room(const struct room *room, uint32_t cases,
 static void shares_are_exactly_max_min(void **state)
 {
     (void)state;
-    struct weir_rng rng = maker_seed("shares_are_exactly_max_min");
+    struct weir_rng rng = made_seed("shares_are_exactly_max_min");
     const struct room rooms[] = {
         { "2-10 claims, weight 1", 10, 1, 4, 0 },
         { "2-10 claims, weights 1-5", 10, 5, 4, 0 },
@@ -478,7 +478,7 @@ static uint32_t step(struct naive *naive, uint32_t most)
 static void any_history_against_a_list(void **state)
 {
     (void)state;
-    struct weir_rng rng = maker_seed("any_history_against_a_list");
+    struct weir_rng rng = made_seed("any_history_against_a_list");
     for (unsigned life = 0; life < 200; life++) {
         struct naive naive = { .rng = &rng,
                                .book = made_book(weir_rng_next(&rng)) };
@@ -551,7 +551,7 @@ static void check_edge(const struct weir_book *book, uint32_t count,
 static void roundings_harm_nobody(void **state)
 {
     (void)state;
-    struct weir_rng rng = maker_seed("roundings_harm_nobody");
+    struct weir_rng rng = made_seed("roundings_harm_nobody");
     for (unsigned i = 0; i < 300000; i++) {
         struct weir_book *book = made_book(weir_rng_next(&rng));
         uint32_t count = made_decimals(book, &rng);
@@ -568,7 +568,7 @@ static void roundings_harm_nobody(void **state)
 static void history_leaves_nothing_behind(void **state)
 {
     (void)state;
-    struct weir_rng rng = maker_seed("history_leaves_nothing_behind");
+    struct weir_rng rng = made_seed("history_leaves_nothing_behind");
     for (unsigned life = 0; life < 200; life++) {
         uint64_t seed = weir_rng_next(&rng);
         struct weir_book *straight = made_book(seed);

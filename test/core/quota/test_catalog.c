@@ -384,7 +384,7 @@ static void check_model(const struct model *model, struct weir_catalog *catalog,
 static void as_the_naive_model(void **state)
 {
     (void)state;
-    struct weir_rng rng = maker_seed("catalog");
+    struct weir_rng rng = made_seed("catalog");
     for (int round = 0; round < 30; round++) {
         struct model model = { .epoch = 0 };
         struct weir_catalog *catalog = fresh();

@@ -41,7 +41,7 @@ static bool naive(struct weir_text pattern, struct weir_text name,
 static void matches_as_the_naive_one(void **state)
 {
     (void)state;
-    struct weir_rng rng = maker_seed("globs");
+    struct weir_rng rng = made_seed("globs");
     int matched = 0;
     for (int i = 0; i < 300000; i++) {
         char pattern[10];

@@ -134,7 +134,7 @@ static struct weir_text make(struct weir_rng *rng, char *buf, size_t max,
 static void matches_as_the_naive_one(void **state)
 {
     (void)state;
-    struct weir_rng rng = maker_seed("globs of paths");
+    struct weir_rng rng = made_seed("globs of paths");
     unsigned sound = 0;
     unsigned matched = 0;
     unsigned plain = 0;

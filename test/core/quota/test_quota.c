@@ -898,7 +898,7 @@ static void labels_and_descriptions(void **state)
 static void fields_are_read_back(void **state)
 {
     (void)state;
-    struct weir_rng rng = maker_seed("fields");
+    struct weir_rng rng = made_seed("fields");
     size_t count;
     const struct weir_field *fields = weir_quota_fields(&count);
     for (unsigned i = 0; i < 5000; i++) {

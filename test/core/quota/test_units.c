@@ -114,7 +114,7 @@ static void bad_limits_get_their_own_sentence(void **state)
 static void a_limit_is_read_back_as_printed(void **state)
 {
     (void)state;
-    struct weir_rng rng = maker_seed("limits");
+    struct weir_rng rng = made_seed("limits");
     for (int i = 0; i < 200000; i++) {
         struct weir_limit limit = make_limit(&rng);
         char buf[64];
@@ -131,7 +131,7 @@ static void a_limit_is_read_back_as_printed(void **state)
 static void a_burst_is_read_back_as_printed(void **state)
 {
     (void)state;
-    struct weir_rng rng = maker_seed("bursts");
+    struct weir_rng rng = made_seed("bursts");
     for (int i = 0; i < 200000; i++) {
         struct weir_burst burst = make_burst(&rng);
         char buf[64];
@@ -262,7 +262,7 @@ static void rates_have_the_digits_that_people_write(void **state)
 static void a_limit_is_its_nearest_rate(void **state)
 {
     (void)state;
-    struct weir_rng rng = maker_seed("rates of limits");
+    struct weir_rng rng = made_seed("rates of limits");
     for (int i = 0; i < 200000; i++) {
         struct weir_limit limit = make_limit(&rng);
         if (limit.unlimited)
@@ -282,7 +282,7 @@ static void a_limit_is_its_nearest_rate(void **state)
 static void a_rate_comes_back_from_its_limit(void **state)
 {
     (void)state;
-    struct weir_rng rng = maker_seed("rates");
+    struct weir_rng rng = made_seed("rates");
     for (int i = 0; i < 200000; i++) {
         double rate = ldexp((double)(weir_rng_next(&rng) >> 11 | 1),
                             (int)weir_rng_below(&rng, 61) - 77);
