@@ -13,11 +13,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "compare.h"
 #include "core/base/rng.h"
 #include "doorman_oracle.h"
+#include "seed.h"
 
 #define ROUNDS 100000
 #define BYTES_MAX 65536
@@ -38,14 +38,6 @@ static int tear_down(void **state)
     (void)state;
     free(arena.base);
     return 0;
-}
-
-static struct weir_rng seeded(void)
-{
-    const char *given = getenv("WEIR_SEED");
-    uint64_t seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
-    printf("WEIR_SEED=%llu\n", (unsigned long long)seed);
-    return (struct weir_rng){ seed };
 }
 
 /* ---- The original's bytes ---- */
@@ -426,7 +418,7 @@ static void random_messages_go_round(void **state)
 {
     (void)state;
     static uint8_t bytes[BYTES_MAX], theirs[BYTES_MAX], again[BYTES_MAX];
-    struct weir_rng rng = seeded();
+    struct weir_rng rng = made_seed("doorman");
     size_t total = 0;
     size_t left_out = 0;
     for (unsigned i = 0; i < ROUNDS; i++) {

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "codec/rlqs.h"
 #include "codec/rls_rules.h"
@@ -20,6 +19,7 @@
 #include "core/base/rng.h"
 #include "core/quota/glob.h"
 #include "rls.pb-c.h"
+#include "seed.h"
 
 #define ROUNDS 20000
 #define BYTES_MAX 65536
@@ -29,14 +29,6 @@ typedef Envoy__Service__Ratelimit__V3__RateLimitResponse response_pb;
 typedef Envoy__Service__Ratelimit__V3__RateLimitDescriptor descriptor_pb;
 typedef Envoy__Service__Ratelimit__V3__RateLimitDescriptor__Entry entry_pb;
 typedef Envoy__Service__Ratelimit__V3__UInt64Value number_pb;
-
-static struct weir_rng seeded(void)
-{
-    const char *given = getenv("WEIR_SEED");
-    uint64_t seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
-    printf("WEIR_SEED=%llu\n", (unsigned long long)seed);
-    return (struct weir_rng){ seed };
-}
 
 static uint32_t below(struct weir_rng *rng, uint32_t max)
 {
@@ -117,7 +109,7 @@ static void test_requests(void **state)
     (void)state;
     static struct weir_rls_request got;
     static uint8_t bytes[BYTES_MAX];
-    struct weir_rng rng = seeded();
+    struct weir_rng rng = made_seed("rls");
     for (int round = 0; round < ROUNDS; round++) {
         struct made made;
         make_request(&rng, &made);
@@ -188,7 +180,7 @@ static void test_answers(void **state)
     memset(name, 'n', sizeof name);
     memset(value, 'v', sizeof value);
     struct weir_rls_header headers[WEIR_RLS_HEADERS_MAX];
-    struct weir_rng rng = seeded();
+    struct weir_rng rng = made_seed("rls");
     for (int round = 0; round < 2000; round++) {
         struct weir_rls_answer answer = {
             .code = (enum weir_rls_code)below(&rng, 3),
@@ -392,7 +384,7 @@ static void test_names(void **state)
 static void test_any_names(void **state)
 {
     (void)state;
-    struct weir_rng rng = seeded();
+    struct weir_rng rng = made_seed("rls");
     for (int round = 0; round < ROUNDS; round++) {
         char value[200];
         char other[200];
@@ -648,7 +640,7 @@ static void test_the_same_rules(void **state)
 {
     (void)state;
     static const char *const values[] = { "", "x", "xy", "x*", "*y", "z*" };
-    struct weir_rng rng = seeded();
+    struct weir_rng rng = made_seed("rls");
     unsigned ruled = 0;
     for (int round = 0; round < 2000; round++) {
         char text[4096] = "domain: d\ndescriptors:\n";

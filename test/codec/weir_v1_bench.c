@@ -7,21 +7,12 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "seed.h"
 #include "weir_v1_bench.h"
 #include "weir_v1_oracle.h"
-
-static struct weir_rng seeded(void)
-{
-    const char *given = getenv("WEIR_SEED");
-    uint64_t seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
-    printf("WEIR_SEED=%llu\n", (unsigned long long)seed);
-    return (struct weir_rng){ seed };
-}
 
 int bench_set_up(void **state)
 {
@@ -30,7 +21,7 @@ int bench_set_up(void **state)
     bench->arena.base = malloc(bench->arena.size);
     bench->bytes = malloc(WEIR_MESSAGE_BYTES_MAX);
     bench->again = malloc(WEIR_MESSAGE_BYTES_MAX);
-    bench->rng = seeded();
+    bench->rng = made_seed("weir_v1");
     *state = bench;
     return 0;
 }

@@ -3,7 +3,6 @@
  * changes nothing, and every share is from 0 to the amount that is wanted. */
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/leased/fair_share.h"

@@ -12,11 +12,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "compare.h"
 #include "core/base/rng.h"
 #include "io/h2.h"
+#include "seed.h"
 
 /* The events that one side saw, and its behaviour. */
 struct side {
@@ -910,9 +910,7 @@ static void test_unfinished_before_authentication(void **state)
 
 int main(void)
 {
-    const char *given = getenv("WEIR_SEED");
-    rng.state = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
-    printf("WEIR_SEED=%llu\n", (unsigned long long)rng.state);
+    rng = made_seed("h2");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_echo_in_random_pieces),
         cmocka_unit_test(test_order),

@@ -12,11 +12,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "compare.h"
 #include "core/base/rng.h"
 #include "io/ration.h"
+#include "seed.h"
 
 #define PEERS 400
 #define MICROSECOND (WEIR_MILLISECOND / 1000)
@@ -451,9 +451,7 @@ static void test_random_histories(void **state)
 
 int main(void)
 {
-    const char *given = getenv("WEIR_SEED");
-    rng.state = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
-    printf("WEIR_SEED=%llu\n", (unsigned long long)rng.state);
+    rng = made_seed("ration");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_get_a_part),
         cmocka_unit_test(test_sources_are_equal),

@@ -20,6 +20,7 @@
 #include "compare.h"
 #include "core/base/rng.h"
 #include "io/zone.h"
+#include "seed.h"
 
 #define FOLDER "/usr/share/zoneinfo/"
 #define LOOKS 60 /* instants per zone */
@@ -213,9 +214,7 @@ static void broken_files_are_answered(void **state)
 
 int main(void)
 {
-    const char *given = getenv("WEIR_SEED");
-    rng.state = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
-    printf("WEIR_SEED=%llu\n", (unsigned long long)rng.state);
+    rng = made_seed("zone");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(zones_are_those_of_the_c_library),
         cmocka_unit_test(a_name_stays_in_its_folder),

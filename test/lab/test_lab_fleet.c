@@ -9,21 +9,20 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "compare.h"
 #include "lab/fleet_internal.h"
+#include "seed.h"
 
 #define API WEIR_TEXT("api")
 
 static struct weir_fleet_options usual(void)
 {
-    const char *seed = getenv("WEIR_SEED");
     return (struct weir_fleet_options){
-        .seed = seed ? strtoull(seed, NULL, 10) : 1,
+        .seed = from_environment("WEIR_SEED", 1),
         .limiters = 3,
         .limiters_started = 3,
         .roots = 2,

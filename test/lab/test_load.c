@@ -16,6 +16,7 @@
 
 #include "compare.h"
 #include "lab/load.h"
+#include "seed.h"
 
 static uint64_t seed;
 
@@ -325,9 +326,7 @@ static void test_a_bad_log_is_refused_by_line(void **state)
 
 int main(void)
 {
-    const char *given = getenv("WEIR_SEED");
-    seed = given ? strtoull(given, NULL, 0) : 1;
-    print_message("WEIR_SEED=%llu\n", (unsigned long long)seed);
+    seed = seed_or(1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_regular_arrivals_are_counted_out),
         cmocka_unit_test(test_regular_arrivals_lose_no_fractions),

@@ -7,8 +7,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -16,14 +14,7 @@
 #include "compare.h"
 #include "lab/model.h"
 #include "lab/run.h"
-
-static uint64_t seed(void)
-{
-    const char *given = getenv("WEIR_SEED");
-    uint64_t value = given ? strtoull(given, NULL, 0) : 1;
-    print_message("WEIR_SEED=%llu\n", (unsigned long long)value);
-    return value;
-}
+#include "seed.h"
 
 static struct weir_lab_script *read_text(const char *text)
 {
@@ -108,7 +99,7 @@ static struct ran run_variant(const char *name, const char *variant)
     }
     assert_non_null(ran.scenario);
     weir_script_free(script);
-    const struct weir_run_options options = { .seed = seed() };
+    const struct weir_run_options options = { .seed = seed_or(1) };
     ran.result = weir_run_simulated(ran.scenario, &options, &diag);
     assert_non_null(ran.result);
     return ran;

@@ -11,7 +11,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,12 +18,7 @@
 
 #include "lab/model.h"
 #include "lab/run.h"
-
-static uint64_t seed(void)
-{
-    const char *given = getenv("WEIR_SEED");
-    return given ? strtoull(given, NULL, 0) : 1;
-}
+#include "seed.h"
 
 static struct weir_lab_script *read_builtin(const char *name)
 {
@@ -59,7 +53,8 @@ static struct ran build_one(const struct weir_lab_script *script,
 static void run(struct ran *ran)
 {
     struct weir_diag diag = { 0 };
-    const struct weir_run_options options = { .seed = seed() };
+    const struct weir_run_options options = { .seed = from_environment(
+                                                  "WEIR_SEED", 1) };
     ran->result = weir_run_simulated(ran->scenario, &options, &diag);
     assert_non_null(ran->result);
 }
@@ -207,8 +202,8 @@ static void holds_all(void **state)
             if (ran.result->claims[i] || is_wish(text))
                 continue;
             print_error("WEIR_SEED=%llu %s, %s: %s\n",
-                        (unsigned long long)seed(), name, ran.scenario->variant,
-                        text);
+                        (unsigned long long)from_environment("WEIR_SEED", 1),
+                        name, ran.scenario->variant, text);
             refuted++;
         }
         done(&ran);

@@ -8,21 +8,19 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "lab/model.h"
 #include "lab/run.h"
+#include "seed.h"
 
 #define SEEDS 5
 
 static uint64_t first_seed(void)
 {
-    const char *given = getenv("WEIR_SEED");
-    return given ? strtoull(given, NULL, 0) : 1;
+    return from_environment("WEIR_SEED", 1);
 }
 
 static const char *text_of(const char *name)

@@ -16,6 +16,7 @@
 
 #include "compare.h"
 #include "lab/run.h"
+#include "seed.h"
 
 #define QUOTAS_MAX 4
 #define LOADS_MAX 2
@@ -133,14 +134,6 @@ static void measure(struct made *made, enum weir_metric metric,
     };
 }
 
-static uint64_t seed(void)
-{
-    const char *given = getenv("WEIR_SEED");
-    uint64_t value = given ? strtoull(given, NULL, 0) : 1;
-    print_message("WEIR_SEED=%llu\n", (unsigned long long)value);
-    return value;
-}
-
 static struct weir_result *run_seed(const struct made *made, uint64_t number)
 {
     const struct weir_run_options options = { .seed = number, .check = true };
@@ -156,7 +149,7 @@ static struct weir_result *run_seed(const struct made *made, uint64_t number)
 
 static struct weir_result *run(const struct made *made)
 {
-    return run_seed(made, seed());
+    return run_seed(made, seed_or(1));
 }
 
 /* The step of load in the README's table. */
@@ -221,7 +214,7 @@ static void test_one_seed_is_one_run(void **state)
         add_action(&made, 3 * WEIR_SECOND, WEIR_ACTION_RESTART);
     kill->nodes = (struct weir_selection){ .last = 4, .count = 2 };
     kill->span = WEIR_SECOND;
-    uint64_t number = seed();
+    uint64_t number = seed_or(1);
     struct weir_result *a = run_seed(&made, number);
     struct weir_result *b = run_seed(&made, number);
     struct weir_result *other = run_seed(&made, number + 1);
@@ -241,7 +234,7 @@ static void test_the_ideal_sees_the_same_whatever_the_fleet(void **state)
     make(&made, 5, 2, 10 * WEIR_SECOND);
     add_quota(&made, "api", 200);
     add_load(&made, "api", 2);
-    uint64_t number = seed();
+    uint64_t number = seed_or(1);
     struct weir_result *a = run_seed(&made, number);
     made.scenario.node.slack = false;
     made.scenario.roots = 1;

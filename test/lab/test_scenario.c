@@ -16,6 +16,7 @@
 #include "compare.h"
 #include "core/base/rng.h"
 #include "lab/scenario.h"
+#include "seed.h"
 
 /* ---- Helpers -------------------------------------------------------- */
 
@@ -628,18 +629,10 @@ static char *random_text(struct weir_rng *rng)
     return text;
 }
 
-static uint64_t seed_of_test(void)
-{
-    const char *given = getenv("WEIR_SEED");
-    uint64_t seed = given ? strtoull(given, NULL, 0) : 1;
-    print_message("WEIR_SEED=%llu\n", (unsigned long long)seed);
-    return seed;
-}
-
 static void random_scenarios_print_to_the_same(void **state)
 {
     (void)state;
-    struct weir_rng rng = { seed_of_test() };
+    struct weir_rng rng = { seed_or(1) };
     size_t built = 0;
     for (int i = 0; i < 4000; i++) {
         char *text = random_text(&rng);
@@ -686,7 +679,7 @@ static void each_line_of_the_pool_is_sound(void **state)
 static void broken_files_are_refused_in_place(void **state)
 {
     (void)state;
-    struct weir_rng rng = { seed_of_test() };
+    struct weir_rng rng = { seed_or(1) };
     for (int i = 0; i < 20000; i++) {
         char *text = random_text(&rng);
         size_t len = strlen(text);

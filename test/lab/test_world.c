@@ -18,14 +18,7 @@
 #include "lab/fleet_clock.h"
 #include "lab/memory.h"
 #include "lab/net.h"
-
-static uint64_t seed_of_run(void)
-{
-    const char *text = getenv("WEIR_SEED");
-    uint64_t seed = text ? strtoull(text, NULL, 10) : 1;
-    printf("WEIR_SEED=%llu\n", (unsigned long long)seed);
-    return seed;
-}
+#include "seed.h"
 
 /* ---- The heap ---- */
 
@@ -61,7 +54,7 @@ static void make_counters(struct counter *counters, uint32_t *order,
 static void test_parts_run_in_order(void **state)
 {
     (void)state;
-    struct weir_rng rng = { seed_of_run() };
+    struct weir_rng rng = { seed_or(1) };
     struct weir_world world;
     weir_world_init(&world, 7);
     struct counter counters[PARTS];
@@ -146,7 +139,7 @@ static void test_what_was_due_in_the_past_is_due_now(void **state)
 static void test_deadlines_come_true_on_a_drifting_clock(void **state)
 {
     (void)state;
-    struct weir_rng rng = { seed_of_run() };
+    struct weir_rng rng = { seed_or(1) };
     weir_instant now = WEIR_WORLD_START;
     struct weir_fleet_clock clock = { .since = now,
                                       .showed = now,
@@ -214,7 +207,7 @@ static struct far_end *send_through(const struct weir_net *net,
                                     weir_duration gap)
 {
     struct far_end *end = weir_must_zeroed(1, sizeof(*end));
-    weir_world_init(&end->world, seed_of_run());
+    weir_world_init(&end->world, seed_or(1));
     end->net = *net;
     end->pipe = (struct weir_pipe){ .world = &end->world,
                                     .net = &end->net,

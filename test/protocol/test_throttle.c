@@ -2,13 +2,11 @@
  * test/protocol/test_throttle.c - CL.THROTTLE's table compared with
  * redis-cell's arithmetic, written as in the original, where that is exact. */
 
-#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -16,6 +14,7 @@
 #include "core/base/rng.h"
 #include "io/clock.h"
 #include "protocol/resp/throttle.h"
+#include "seed.h"
 
 #define START (1000 * WEIR_SECOND)
 
@@ -108,9 +107,7 @@ static void it_answers_as_redis_cell_where_that_is_exact(void **state)
 {
     (void)state;
     static const int64_t counts[] = { 1, 2, 30, 1000, 500000 };
-    const char *set = getenv("WEIR_SEED");
-    struct weir_rng rng = { set ? strtoull(set, NULL, 0) : 11 };
-    print_message("WEIR_SEED=%" PRIu64 "\n", rng.state);
+    struct weir_rng rng = { seed_or(11) };
     for (int run = 0; run < 200; run++) {
         struct weir_throttle *t = throttle_of(4);
         struct model model = { .has_tat = false };

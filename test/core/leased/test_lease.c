@@ -321,8 +321,7 @@ static void begin(struct fleet *fleet, uint64_t seed, bool calm, bool keeps)
 
 static void play(bool calm, bool keeps, unsigned rounds, unsigned ticks)
 {
-    const char *given = getenv("WEIR_SEED");
-    uint64_t seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
+    uint64_t seed = from_environment("WEIR_SEED", (uint64_t)time(NULL));
     struct fleet *fleet = malloc(sizeof(*fleet));
     double used = 0, most = 0;
     uint64_t early = 0;

@@ -10,26 +10,17 @@
 
 #include <cmocka.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "compare.h"
 #include "core/base/rng.h"
 #include "core/leased/lease_holder.h"
+#include "seed.h"
 
 #define S WEIR_SECOND
 #define MS WEIR_MILLISECOND
 #define START (1000 * S)
-
-static uint64_t seeded(void)
-{
-    const char *given = getenv("WEIR_SEED");
-    uint64_t seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
-    printf("WEIR_SEED=%llu\n", (unsigned long long)seed);
-    return seed;
-}
 
 static struct weir_lease_holder made(enum weir_on_stale on_stale, bool inflight)
 {
@@ -672,7 +663,7 @@ static void test_a_inflight_wants_what_would_be_in_use(void **state)
 static void test_never_nan(void **state)
 {
     (void)state;
-    struct weir_rng rng = { seeded() };
+    struct weir_rng rng = made_seed("holder");
     for (int round = 0; round < 2000; round++) {
         struct weir_lease_holder holder;
         struct weir_lease_use total = { .offered = 0 };

@@ -12,11 +12,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "compare.h"
 #include "core/base/rng.h"
 #include "core/leased/lease_holder.h"
+#include "seed.h"
 
 #define S WEIR_SECOND
 #define MS WEIR_MILLISECOND
@@ -264,19 +264,11 @@ static void play(struct model *model, uint64_t seed, unsigned ticks)
     }
 }
 
-static uint64_t seeded(void)
-{
-    const char *given = getenv("WEIR_SEED");
-    uint64_t seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
-    printf("WEIR_SEED=%llu\n", (unsigned long long)seed);
-    return seed;
-}
-
 static void test_random_histories(void **state)
 {
     (void)state;
     const unsigned rounds = 100, ticks = 6000;
-    uint64_t seed = seeded();
+    uint64_t seed = made_seed("histories").state;
     struct model *model = malloc(sizeof(*model));
     uint64_t counted = 0, grants = 0, expired = 0, manager = 0;
     double used = 0, most = 0;

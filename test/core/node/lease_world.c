@@ -2,11 +2,11 @@
  * test/core/node/lease_world.c - a fleet to which a test grants leases. */
 
 #include "lease_world.h"
+#include "seed.h"
 
 uint64_t world_seed(void)
 {
-    const char *text = getenv("WEIR_SEED");
-    return text ? strtoull(text, NULL, 10) : 1;
+    return from_environment("WEIR_SEED", 1);
 }
 
 /* ---- The master ---- */

@@ -14,6 +14,7 @@
 
 #include "compare.h"
 #include "lab/fleet.h"
+#include "seed.h"
 
 #define LIMITERS 8
 #define ASKS_MAX 20000
@@ -27,12 +28,6 @@ struct book {
     uint32_t passed, refused; /* answers */
     uint32_t away, late, unknown, full, odd;
 };
-
-static uint64_t seed(void)
-{
-    const char *text = getenv("WEIR_SEED");
-    return text ? strtoull(text, NULL, 10) : 1;
-}
 
 static const struct weir_net calm = { .shape = WEIR_DELAY_UNIFORM,
                                       .delay = WEIR_MILLISECOND,
@@ -61,7 +56,7 @@ static struct book *make(uint32_t roots, const struct weir_net *net,
     struct book *book = calloc(1, sizeof(*book));
     assert_non_null(book);
     struct weir_fleet_options options = {
-        .seed = seed(),
+        .seed = from_environment("WEIR_SEED", 1),
         .limiters = LIMITERS,
         .limiters_started = upstream ? 0 : LIMITERS,
         .roots = roots,
@@ -75,7 +70,7 @@ static struct book *make(uint32_t roots, const struct weir_net *net,
     for (uint32_t i = 1; upstream && i < roots; i++)
         options.upstream[i] = upstream;
     book->fleet = weir_fleet_new(&options);
-    book->rng.state = seed();
+    book->rng.state = from_environment("WEIR_SEED", 1);
     /* As limiters of regions: each is linked to one region's root. */
     for (uint32_t l = 0; upstream && l < LIMITERS; l++) {
         for (uint32_t i = 0; i < roots; i++)
@@ -164,7 +159,7 @@ static void ask_many(struct book *book, const char *name, uint32_t count)
     for (uint32_t i = 0; i < book->asked; i++) {
         if (book->ended[i] != 1)
             fail_msg("ask %u ended %u times (seed %llu)", i, book->ended[i],
-                     (unsigned long long)seed());
+                     (unsigned long long)from_environment("WEIR_SEED", 1));
     }
 }
 

@@ -11,12 +11,12 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdlib.h>
 
 #include <cmocka.h>
 
 #include "compare.h"
 #include "lab/fleet.h"
+#include "seed.h"
 
 #define LIMIT 1000
 #define SECONDS 30
@@ -71,9 +71,8 @@ static void put_stale(struct weir_fleet *fleet, enum weir_on_stale on_stale)
 static struct weir_fleet *make_fleet(uint32_t limiters, weir_duration delay,
                                      const struct weir_settings *settings)
 {
-    const char *seed = getenv("WEIR_SEED");
     struct weir_fleet_options options = {
-        .seed = seed ? strtoull(seed, NULL, 10) : 1,
+        .seed = from_environment("WEIR_SEED", 1),
         .limiters = limiters,
         .limiters_started = limiters,
         .roots = 2,
