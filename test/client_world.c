@@ -320,3 +320,19 @@ struct weir_handle handle_open(struct weir *weir, const char *name)
     assert_int_equal(weir_handle_open(weir, name, strlen(name), &handle), 0);
     return handle;
 }
+
+struct weir_status limiter_status(struct weir *weir)
+{
+    struct weir_status status;
+    weir_status(weir, &status);
+    return status;
+}
+
+bool limiter_knows(struct weir *weir, const char *name)
+{
+    struct weir_handle quota = handle_open(weir, name);
+    struct weir_reply reply;
+    weir_peek(quota, 1, &reply, 0);
+    weir_handle_close(quota);
+    return !reply.unknown;
+}

@@ -100,6 +100,9 @@ struct weir *limiter_ready(const char *roots, struct seen *seen);
 unsigned seen_count(struct seen *seen, enum weir_event_type type);
 void seen_text(struct seen *seen, enum weir_event_type type, char *out);
 struct weir_handle handle_open(struct weir *weir, const char *name);
+struct weir_status limiter_status(struct weir *weir);
+/* True: the limiter has the quota 'name'. */
+bool limiter_knows(struct weir *weir, const char *name);
 
 /* ---- Roots that misbehave ---- */
 

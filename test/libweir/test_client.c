@@ -39,26 +39,9 @@ static int end(void **state)
     return 0;
 }
 
-static struct weir_status status_of(struct weir *weir)
-{
-    struct weir_status status;
-    weir_status(weir, &status);
-    return status;
-}
-
 static enum weir_verdict take_name(struct weir *weir, const char *name)
 {
     return weir_take_by_name(weir, name, strlen(name), 1, NULL, 0);
-}
-
-/* True: the limiter has the quota 'name'. */
-static bool knows(struct weir *weir, const char *name)
-{
-    struct weir_handle quota = handle_open(weir, name);
-    struct weir_reply reply;
-    weir_peek(quota, 1, &reply, 0);
-    weir_handle_close(quota);
-    return !reply.unknown;
 }
 
 /* ---- Opening ---- */
@@ -129,7 +112,7 @@ static void no_root_is_needed(void **state)
         assert_int_equal(take_name(weir, "q"), WEIR_PASSED);
         if (i == 1)
             UNTIL(seen_count(&seen, WEIR_EVENT_ROOT_DOWN) >= 1);
-        struct weir_status status = status_of(weir);
+        struct weir_status status = limiter_status(weir);
         assert_int_equal(status.roots, i);
         assert_int_equal(status.roots_up, 0);
         assert_false(status.ready || status.stale);
@@ -145,7 +128,7 @@ static void names_are_checked(void **state)
     (void)state;
     root_set(&root, "any/*", "{\"limit\": \"1/min\"}");
     struct weir *weir = limiter_ready(root.address, NULL);
-    UNTIL(knows(weir, "any/thing"));
+    UNTIL(limiter_knows(weir, "any/thing"));
     char name[257] = "any/";
     memset(name + 4, 'n', sizeof(name) - 4);
     const struct weir_text bad[] = {
@@ -155,7 +138,7 @@ static void names_are_checked(void **state)
     };
     struct weir_handle untouched = { NULL, 7, 7 };
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
-        uint64_t unknown = status_of(weir).unknown;
+        uint64_t unknown = limiter_status(weir).unknown;
         assert_false(weir_name_is_valid(bad[i].p, bad[i].len));
         assert_int_equal(
             weir_handle_open(weir, bad[i].p, bad[i].len, &untouched),
@@ -168,7 +151,7 @@ static void names_are_checked(void **state)
         assert_int_equal(
             weir_peek_by_name(weir, bad[i].p, bad[i].len, 1, NULL, 0),
             WEIR_PASSED);
-        assert_int_equal(status_of(weir).unknown, unknown + 10);
+        assert_int_equal(limiter_status(weir).unknown, unknown + 10);
     }
     struct weir_handle quota;
     assert_true(weir_name_is_valid(name, 255));
@@ -216,13 +199,13 @@ static void handle_outlives_its_quota(void **state)
     (void)state;
     struct weir *weir = limiter_ready(root.address, NULL);
     struct weir_handle quota = handle_open(weir, "later");
-    uint64_t unknown = status_of(weir).unknown;
+    uint64_t unknown = limiter_status(weir).unknown;
     struct weir_reply reply;
     assert_int_equal(weir_take(quota, 1, &reply, 0), WEIR_PASSED);
     assert_true(reply.unknown);
     assert_int_equal(take_name(weir, "later"), WEIR_PASSED);
     assert_int_equal(weir_reserve(quota, 1, 0, &reply, 0), WEIR_PASSED);
-    assert_int_equal(status_of(weir).unknown, unknown + 3);
+    assert_int_equal(limiter_status(weir).unknown, unknown + 3);
     for (int round = 0; round < 2; round++) {
         root_set(&root, "later", "{\"limit\": \"0/s\"}");
         UNTIL(is_limited(quota));
@@ -250,7 +233,7 @@ static void decisions_keep_their_contract(void **state)
     (void)state;
     root_set(&root, "ten", LOCAL_TEN);
     struct weir *weir = limiter_ready(root.address, NULL);
-    UNTIL(knows(weir, "ten"));
+    UNTIL(limiter_knows(weir, "ten"));
     struct weir_handle ten = handle_open(weir, "ten");
     struct weir_reply reply;
     weir_instant now = world_now();
@@ -297,7 +280,7 @@ static void reservations_wait_their_turn(void **state)
     (void)state;
     root_set(&root, "turn", LOCAL_TEN);
     struct weir *weir = limiter_ready(root.address, NULL);
-    UNTIL(knows(weir, "turn"));
+    UNTIL(limiter_knows(weir, "turn"));
     struct weir_handle turn = handle_open(weir, "turn");
     struct weir_reply reply;
     weir_instant now = world_now();
@@ -326,7 +309,7 @@ static void a_wait_takes_its_time(void **state)
              " \"sharing\": \"local\"}");
     root_set(&root, "wait", LOCAL_TEN);
     struct weir *weir = limiter_ready(root.address, NULL);
-    UNTIL(knows(weir, "slow") && knows(weir, "wait"));
+    UNTIL(limiter_knows(weir, "slow") && limiter_knows(weir, "wait"));
     struct weir_handle slow = handle_open(weir, "slow");
     struct weir_handle wait = handle_open(weir, "wait");
     struct weir_reply reply = { .wait = 0 };
@@ -355,7 +338,7 @@ static void many_are_taken_in_order(void **state)
     (void)state;
     root_set(&root, "few", LOCAL_TEN);
     struct weir *weir = limiter_ready(root.address, NULL);
-    UNTIL(knows(weir, "few"));
+    UNTIL(limiter_knows(weir, "few"));
     char too_long[300] = "few";
     struct weir_request requests[40];
     for (int i = 0; i < 40; i++)
@@ -363,13 +346,13 @@ static void many_are_taken_in_order(void **state)
     requests[3] = (struct weir_request){ NULL, 0, 1, WEIR_LIMITED };
     requests[4] = (struct weir_request){ "unknown", 7, 1, WEIR_LIMITED };
     requests[5] = (struct weir_request){ too_long, 300, 1, WEIR_LIMITED };
-    uint64_t unknown = status_of(weir).unknown;
+    uint64_t unknown = limiter_status(weir).unknown;
     assert_int_equal(weir_take_many(weir, requests, 0, 0), 0);
     assert_int_equal(weir_take_many(weir, requests, 40, 0), 13);
     for (int i = 0; i < 40; i++)
         assert_int_equal(requests[i].verdict,
                          i < 13 ? WEIR_PASSED : WEIR_LIMITED);
-    assert_int_equal(status_of(weir).unknown, unknown + 3);
+    assert_int_equal(limiter_status(weir).unknown, unknown + 3);
     weir_close(weir);
 }
 
@@ -436,7 +419,7 @@ static void sync_stands_on_the_fleet(void **state)
              " \"high_burst\": \"1000\"}");
     struct weir *one = limiter_ready(root.address, NULL);
     struct weir *two = limiter_ready(root.address, NULL);
-    UNTIL(knows(one, "sync") && knows(two, "sync"));
+    UNTIL(limiter_knows(one, "sync") && limiter_knows(two, "sync"));
     for (int round = 1; round <= 5; round++) {
         struct weir_reply reply;
         struct weir_handle quota = handle_open(one, "sync");
@@ -465,7 +448,7 @@ static void closing_delivers_counts(void **state)
     for (int in_time = 0; in_time < 5;) {
         assert_compare(world_now(), <, until);
         struct weir *weir = limiter_ready(root.address, NULL);
-        UNTIL(knows(weir, "last"));
+        UNTIL(limiter_knows(weir, "last"));
         for (int i = 0; i < 7; i++)
             take_name(weir, "last");
         weir_instant before = world_now();
@@ -486,7 +469,7 @@ static void two_limiters_keep_apart(void **state)
     struct weir_handle quota[2];
     for (int i = 0; i < 2; i++) {
         weir[i] = limiter_ready(root.address, NULL);
-        UNTIL(knows(weir[i], "apart"));
+        UNTIL(limiter_knows(weir[i], "apart"));
         quota[i] = handle_open(weir[i], "apart");
     }
     weir_instant now = world_now();
@@ -591,7 +574,7 @@ static void threads_give_stripes_back(void **state)
     (void)state;
     root_set(&root, "crowd", "{\"limit\": \"unlimited\"}");
     struct weir *weir = limiter_ready(root.address, NULL);
-    UNTIL(knows(weir, "crowd"));
+    UNTIL(limiter_knows(weir, "crowd"));
     struct weir_handle quota = handle_open(weir, "crowd");
     uint64_t unknown = 0, passed = 0;
     for (int round = 0; round < 5; round++) {
@@ -614,7 +597,7 @@ static void threads_give_stripes_back(void **state)
         assert_int_equal(free_stripes(weir), 3);
     }
     assert_int_equal(passed, 16 * 5 * 2000);
-    assert_int_equal(status_of(weir).unknown, unknown);
+    assert_int_equal(limiter_status(weir).unknown, unknown);
     assert_int_equal(weir_sync(weir, GUARD), 0);
     assert_int_equal(root_passed(&root, "crowd"), passed);
     weir_close(weir);

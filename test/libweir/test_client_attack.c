@@ -27,22 +27,6 @@ static enum weir_verdict take(struct weir *weir, const char *name)
     return weir_take_by_name(weir, name, strlen(name), 1, NULL, 0);
 }
 
-static bool knows(struct weir *weir, const char *name)
-{
-    struct weir_handle quota = handle_open(weir, name);
-    struct weir_reply reply;
-    weir_peek(quota, 1, &reply, 0);
-    weir_handle_close(quota);
-    return !reply.unknown;
-}
-
-static struct weir_status status_of(struct weir *weir)
-{
-    struct weir_status status;
-    weir_status(weir, &status);
-    return status;
-}
-
 /* ---- Peers that aren't roots ---- */
 
 /* All of them are tried at the same time, from the first test on. */
@@ -167,7 +151,7 @@ static void one_good_root_is_enough(void **state)
 
 static bool is_stale(struct weir *weir)
 {
-    return status_of(weir).stale;
+    return limiter_status(weir).stale;
 }
 
 /* On a busy machine a limiter that takes its root for dead soon may report this
@@ -183,7 +167,7 @@ static void dead_root_comes_back(void **state)
              "{\"limit\": \"1/h\", \"high_burst\": \"1000\","
              " \"on_stale\": \"limit\"}");
     struct weir *weir = limiter_ready(root.address, &seen);
-    UNTIL(knows(weir, "q"));
+    UNTIL(limiter_knows(weir, "q"));
     for (unsigned round = 1; round <= 2; round++) {
         /* Only when earlier takes are answered: until then a stop is in
          * force. */
@@ -198,7 +182,7 @@ static void dead_root_comes_back(void **state)
         root_start(&root);
         UNTIL(seen_count(&seen, WEIR_EVENT_FRESH) > fresh);
         UNTIL(take(weir, "q") == WEIR_PASSED);
-        UNTIL(status_of(weir).roots_up == 1);
+        UNTIL(limiter_status(weir).roots_up == 1);
     }
     root_kill(&root, SIGKILL);
     UNTIL(is_stale(weir));
@@ -232,7 +216,7 @@ static void stopped_root_is_stale_and_closing_is_bounded(void **state)
     root_make_soon_stale(&root);
     root_set(&root, "q", "{\"limit\": \"1/min\", \"high_burst\": \"1000\"}");
     struct weir *weir = limiter_ready(root.address, &seen);
-    UNTIL(knows(weir, "q"));
+    UNTIL(limiter_knows(weir, "q"));
     assert_int_equal(kill(root.pid, SIGSTOP), 0);
     assert_int_equal(PATIENTLY(waitpid(root.pid, NULL, WUNTRACED)), root.pid);
     for (int i = 0; i < 100; i++)
@@ -267,10 +251,10 @@ static void another_store_beside_ours_is_refused(void **state)
     UNTIL(seen_count(&seen, WEIR_EVENT_STORE_CHANGED) >= 1);
     UNTIL(seen_count(&seen, WEIR_EVENT_ROOT_DOWN) >= 2);
     assert_int_equal(take(weir, "q"), WEIR_LIMITED);
-    assert_int_equal(status_of(weir).roots_up, 1);
+    assert_int_equal(limiter_status(weir).roots_up, 1);
     /* As the only root its store is now in force. */
     root_kill(&ours, SIGKILL);
-    UNTIL(status_of(weir).roots_up == 1 && !knows(weir, "q"));
+    UNTIL(limiter_status(weir).roots_up == 1 && !limiter_knows(weir, "q"));
     assert_int_equal(take(weir, "q"), WEIR_PASSED);
     assert_int_equal(seen_count(&seen, WEIR_EVENT_STORE_CHANGED), 1);
     weir_close(weir);
@@ -292,13 +276,13 @@ static void restored_store_rules(void **state)
     root_set(&root, "gone", "{\"limit\": \"0/s\"}");
     UNTIL(take(weir, "gone") == WEIR_LIMITED);
     UNTIL(take(weir, "kept") == WEIR_LIMITED);
-    uint64_t epoch = status_of(weir).epoch;
+    uint64_t epoch = limiter_status(weir).epoch;
     root_kill(&root, SIGTERM);
     root_restore(&root);
     root_start(&root);
     UNTIL(take(weir, "gone") == WEIR_PASSED);
     UNTIL(take(weir, "kept") == WEIR_PASSED);
-    assert_compare(status_of(weir).epoch, <, epoch);
+    assert_compare(limiter_status(weir).epoch, <, epoch);
     root_set(&root, "new", "{\"limit\": \"0/s\"}");
     UNTIL(take(weir, "new") == WEIR_LIMITED);
     weir_close(weir);

@@ -640,9 +640,7 @@ static void a_newcomer_s_roots_rule_when_nobody_runs(void **state)
 
 static bool is_up(struct weir *weir)
 {
-    struct weir_status status;
-    weir_status(weir, &status);
-    return status.roots_up == 1;
+    return limiter_status(weir).roots_up == 1;
 }
 
 /* If any process has roots, one without roots isn't the reporter: it could

@@ -95,9 +95,7 @@ static bool says(struct seen *seen, enum weir_event_type type,
 
 static uint32_t roots_up(struct weir *weir)
 {
-    struct weir_status status;
-    weir_status(weir, &status);
-    return status.roots_up;
+    return limiter_status(weir).roots_up;
 }
 
 /* ---- Tests ---- */

@@ -83,16 +83,12 @@ static void start(struct waiter *waiter, struct weir *weir)
 
 static uint32_t waiting(struct weir *weir)
 {
-    struct weir_status status;
-    weir_status(weir, &status);
-    return status.waiting;
+    return limiter_status(weir).waiting;
 }
 
 static uint64_t reports(struct weir *weir)
 {
-    struct weir_status status;
-    weir_status(weir, &status);
-    return status.reports;
+    return limiter_status(weir).reports;
 }
 
 /* One limiter has all, and twelve callers of the other one wait. They get every

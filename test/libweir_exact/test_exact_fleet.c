@@ -122,9 +122,7 @@ static void take_one(struct weir_handle handle, struct told *told)
 
 static bool knows_roots(struct weir *weir)
 {
-    struct weir_status status;
-    weir_status(weir, &status);
-    return status.roots_up == stage->roots;
+    return limiter_status(weir).roots_up == stage->roots;
 }
 
 static void be_a_process(const char *address, struct told *told)
