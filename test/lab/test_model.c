@@ -12,8 +12,7 @@
 #include <cmocka.h>
 
 #include "compare.h"
-#include "lab/model.h"
-#include "lab/run.h"
+#include "model_runs.h"
 #include "seed.h"
 
 static struct weir_lab_script *read_text(const char *text)
@@ -69,24 +68,10 @@ static void what_cant_be_meant_is_refused_at_the_word(void **state)
 
 /* ---- Running the program's own models ---- */
 
-static const char *text_of(const char *name)
-{
-    const struct weir_builtin *b = weir_builtins;
-    while (b->name && strcmp(b->name, name) != 0)
-        b++;
-    assert_non_null(b->name);
-    return b->text;
-}
-
-/* A measure of one variant of one of the program's own scenarios. */
-struct ran {
-    struct weir_scenario *scenario;
-    struct weir_result *result;
-};
-
+/* One variant of one of the program's own scenarios. */
 static struct ran run_variant(const char *name, const char *variant)
 {
-    struct weir_lab_script *script = read_text(text_of(name));
+    struct weir_lab_script *script = read_text(builtin_text(name));
     struct weir_diag diag = { 0 };
     struct ran ran = { NULL, NULL };
     for (size_t i = 0; !ran.scenario && i < weir_script_variants(script); i++) {
@@ -123,12 +108,6 @@ static void within(const struct ran *ran, const char *measure, double low,
                  measure, found, low, high);
 }
 
-static void done(struct ran *ran)
-{
-    weir_result_free(ran->result);
-    weir_scenario_free(ran->scenario);
-}
-
 static void a_bucket_and_a_queue_pace_evenly(void **state)
 {
     (void)state;
@@ -139,7 +118,7 @@ static void a_bucket_and_a_queue_pace_evenly(void **state)
         within(&ran, "max_1s", 1000, 1001);
         within(&ran, "stalled_peak_100ms", 100, 101);
         within(&ran, "stalled_max_1s", 1000, 1001);
-        done(&ran);
+        ran_free(&ran);
     }
 }
 
@@ -148,11 +127,11 @@ static void windows_let_go_in_spikes(void **state)
     (void)state;
     struct ran ran = run_variant("pacing", "fixed_window");
     within(&ran, "peak_100ms", 1000, 1000);
-    done(&ran);
+    ran_free(&ran);
     ran = run_variant("pacing", "sliding_log");
     within(&ran, "peak_100ms", 1000, 1000);
     within(&ran, "max_1s", 1000, 1000);
-    done(&ran);
+    ran_free(&ran);
 }
 
 static void an_estimate_is_the_better_the_finer_it_is(void **state)
@@ -169,7 +148,7 @@ static void an_estimate_is_the_better_the_finer_it_is(void **state)
             fail_msg("%s is wrong by %g, %s by %g", order[i], error,
                      order[i - 1], before);
         before = error;
-        done(&ran);
+        ran_free(&ran);
     }
     assert_compare(before, <=, 1e-9);
 }
@@ -179,10 +158,10 @@ static void an_edge_lets_twice_the_limit_pass_only_there(void **state)
     (void)state;
     struct ran ran = run_variant("boundary", "fixed_window");
     within(&ran, "passed_max", 1.98, 2);
-    done(&ran);
+    ran_free(&ran);
     ran = run_variant("boundary", "sliding_log");
     within(&ran, "passed_max", 0.99, 1);
-    done(&ran);
+    ran_free(&ran);
 }
 
 static void jitter_spreads_those_who_wait(void **state)
@@ -190,10 +169,10 @@ static void jitter_spreads_those_who_wait(void **state)
     (void)state;
     struct ran ran = run_variant("stampede", "none");
     double at_once = value(&ran, "peak_10ms");
-    done(&ran);
+    ran_free(&ran);
     ran = run_variant("stampede", "quarter");
     within(&ran, "peak_10ms", 1, at_once / 20);
-    done(&ran);
+    ran_free(&ran);
 }
 
 static void an_atomic_step_is_exact_and_a_race_isnt(void **state)
@@ -204,15 +183,15 @@ static void an_atomic_step_is_exact_and_a_race_isnt(void **state)
         struct ran ran = run_variant("architectures", exact[i]);
         within(&ran, "passed_max", 0.999, 1);
         within(&ran, "passed", 0.999, 1.001);
-        done(&ran);
+        ran_free(&ran);
     }
     struct ran ran = run_variant("architectures", "get_then_set");
     within(&ran, "passed", 1.01, 3);
-    done(&ran);
+    ran_free(&ran);
     ran = run_variant("architectures", "counted");
     within(&ran, "passed", 0.97, 1.03);
     within(&ran, "latency_ms", 0, 0);
-    done(&ran);
+    ran_free(&ran);
 }
 
 int main(void)

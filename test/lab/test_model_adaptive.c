@@ -16,28 +16,18 @@
 
 #include <cmocka.h>
 
-#include "lab/model.h"
-#include "lab/run.h"
+#include "model_runs.h"
 #include "seed.h"
 
 static struct weir_lab_script *read_builtin(const char *name)
 {
-    const struct weir_builtin *b = weir_builtins;
-    while (b->name && strcmp(b->name, name) != 0)
-        b++;
-    assert_non_null(b->name);
     struct weir_diag diag = { 0 };
     struct weir_lab_script *script =
-        weir_script_read("x.weir", weir_text_of(b->text), &diag);
+        weir_script_read("x.weir", weir_text_of(builtin_text(name)), &diag);
     if (!script)
         fail_msg("%s:%u: %s", name, diag.line, diag.text);
     return script;
 }
-
-struct ran {
-    struct weir_scenario *scenario;
-    struct weir_result *result;
-};
 
 static struct ran build_one(const struct weir_lab_script *script,
                             size_t variant)
@@ -66,22 +56,6 @@ static struct ran run_one(const struct weir_lab_script *script, size_t variant)
     return ran;
 }
 
-static void done(struct ran *ran)
-{
-    weir_result_free(ran->result);
-    weir_scenario_free(ran->scenario);
-}
-
-static double value(const struct ran *ran, const char *metric)
-{
-    const struct weir_model *model = ran->scenario->model;
-    for (size_t i = 0; model->metrics[i].name; i++)
-        if (strcmp(model->metrics[i].name, metric) == 0)
-            return ran->result->model_metrics[i];
-    fail_msg("no metric %s", metric);
-    return NAN;
-}
-
 #define NEAR(a, b, by) assert_true((a) >= (b) - (by) && (a) <= (b) + (by))
 
 /* ---- The plant ---- */
@@ -107,9 +81,9 @@ static void a_fixed_limit_admits_what_is_known_of_it(void **state)
         assert_int_equal(weir_script_set(script, rows[i].initial, NULL), 0);
         struct ran ran = run_one(script, 0);
         weir_script_free(script);
-        NEAR(value(&ran, "passed_rps"), rows[i].admitted, 0.05);
-        NEAR(value(&ran, "p95_ms"), rows[i].p95_ms, 0.05);
-        done(&ran);
+        NEAR(metric_of(&ran, "passed_rps"), rows[i].admitted, 0.05);
+        NEAR(metric_of(&ran, "p95_ms"), rows[i].p95_ms, 0.05);
+        ran_free(&ran);
     }
 }
 
@@ -132,7 +106,7 @@ static void the_percentiles_first_limits(void **state)
         while (seen[at] == limits[i])
             at++;
     }
-    done(&ran);
+    ran_free(&ran);
 }
 
 static void the_same_seed_is_the_same_run(void **state)
@@ -147,8 +121,8 @@ static void the_same_seed_is_the_same_run(void **state)
         assert_memory_equal(&one.result->model_metrics[i],
                             &two.result->model_metrics[i], sizeof(double));
     assert_int_equal(one.result->events, two.result->events);
-    done(&one);
-    done(&two);
+    ran_free(&one);
+    ran_free(&two);
 }
 
 /* ---- The claims ---- */
@@ -206,7 +180,7 @@ static void holds_all(void **state)
                         name, ran.scenario->variant, text);
             refuted++;
         }
-        done(&ran);
+        ran_free(&ran);
     }
     weir_script_free(script);
     assert_int_equal(refuted, 0);

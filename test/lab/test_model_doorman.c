@@ -12,8 +12,7 @@
 
 #include <cmocka.h>
 
-#include "lab/model.h"
-#include "lab/run.h"
+#include "model_runs.h"
 #include "seed.h"
 
 #define SEEDS 5
@@ -23,34 +22,18 @@ static uint64_t first_seed(void)
     return from_environment("WEIR_SEED", 1);
 }
 
-static const char *text_of(const char *name)
-{
-    const struct weir_builtin *b = weir_builtins;
-    while (b->name && strcmp(b->name, name) != 0)
-        b++;
-    assert_non_null(b->name);
-    return b->text;
-}
-
-struct ran {
-    const char *name;
-    struct weir_scenario *scenario;
-    struct weir_result *result;
-};
-
 /* 'settings' ends with NULL. */
 static struct ran run(const char *name, const char *const *settings,
                       uint64_t seed)
 {
     struct weir_diag diag = { 0 };
     struct weir_lab_script *script =
-        weir_script_read("x.weir", weir_text_of(text_of(name)), &diag);
+        weir_script_read("x.weir", weir_text_of(builtin_text(name)), &diag);
     assert_non_null(script);
     for (size_t i = 0; settings[i]; i++)
         if (weir_script_set(script, settings[i], &diag) < 0)
             fail_msg("%s: %s", settings[i], diag.text);
-    struct ran ran = { .name = name,
-                       .scenario = weir_scenario_build(script, 0, &diag) };
+    struct ran ran = { .scenario = weir_scenario_build(script, 0, &diag) };
     if (!ran.scenario)
         fail_msg("%u:%u: %s", diag.line, diag.column, diag.text);
     weir_script_free(script);
@@ -58,22 +41,6 @@ static struct ran run(const char *name, const char *const *settings,
     ran.result = weir_run_simulated(ran.scenario, &options, &diag);
     assert_non_null(ran.result);
     return ran;
-}
-
-static void done(struct ran *ran)
-{
-    weir_result_free(ran->result);
-    weir_scenario_free(ran->scenario);
-}
-
-static double value(const struct ran *ran, const char *metric)
-{
-    const struct weir_model *model = ran->scenario->model;
-    for (size_t i = 0; model->metrics[i].name; i++)
-        if (strcmp(model->metrics[i].name, metric) == 0)
-            return ran->result->model_metrics[i];
-    fail_msg("no metric %s", metric);
-    return NAN;
 }
 
 struct range {
@@ -87,13 +54,13 @@ static void holds(const char *name, const char *const *settings,
     for (uint64_t seed = first_seed(); seed < first_seed() + SEEDS; seed++) {
         struct ran ran = run(name, settings, seed);
         for (const struct range *r = ranges; r->metric; r++) {
-            double found = value(&ran, r->metric);
+            double found = metric_of(&ran, r->metric);
             if (!(found >= r->low && found <= r->high))
                 fail_msg("WEIR_SEED=%llu: %s %s is %g, not within %g..%g",
                          (unsigned long long)seed, name, r->metric, found,
                          r->low, r->high);
         }
-        done(&ran);
+        ran_free(&ran);
     }
 }
 
@@ -302,8 +269,8 @@ static void both_rules_meet_the_same_mishaps(void **state)
         if (strncmp(model->series[i].name, "given", 5) != 0)
             assert_memory_equal(ours.result->model_series[i],
                                 theirs.result->model_series[i], bytes);
-    done(&theirs);
-    done(&ours);
+    ran_free(&theirs);
+    ran_free(&ours);
 }
 
 /* ---- With both ---- */
@@ -318,8 +285,8 @@ static void a_seed_is_one_history(void **state)
         assert_memory_equal(ran.result->model_series[i],
                             again.result->model_series[i],
                             samples * sizeof(double));
-    done(&again);
-    done(&ran);
+    ran_free(&again);
+    ran_free(&ran);
 }
 
 int main(void)
