@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * test/explore_case.h - explorations (explore.h) as tests of cmocka.
  *
- * The functions that explore skip the test if WEIR_SCHEDULE names another
- * program, and free() the program's state at the end. */
+ * The functions that explore pass over the program if WEIR_SCHEDULE names
+ * another one, perhaps a later one of the same test. They free() the program's
+ * state at the end. */
 
 #ifndef WEIR_EXPLORE_CASE_H
 #define WEIR_EXPLORE_CASE_H
@@ -11,8 +12,9 @@
 
 #include "explore.h"
 
-/* Fails the test if a schedule is wrong. */
-void explore_sound(struct explore_program *program);
+/* Fails the test if a schedule is wrong. Returns false if it passed over the
+ * program. */
+bool explore_sound(struct explore_program *program);
 
 /* Explores once for each place at which fiber 0 can be killed. Fails the test
  * if a schedule is wrong, or if there are no more than 'places' of them. */

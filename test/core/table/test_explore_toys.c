@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -18,7 +19,7 @@
 #define WEIR_EXPLORE
 #include "core/base/atomic.h"
 
-#include "explore.h"
+#include "explore_case.h"
 #include "fiber.h"
 #include "table_maker.h"
 
@@ -196,11 +197,26 @@ static void test_each_class_within_a_bound_is_met(void **state)
            (unsigned long long)plain, (unsigned long long)begun);
 }
 
+/* The replayed program is not the first one of its test. */
+static void test_a_replay_passes_over_other_programs(void **state)
+{
+    (void)state;
+    assert_int_equal(setenv("WEIR_SCHEDULE", "second:a1", 1), 0);
+    struct explore_program first = { .name = "first" };
+    struct explore_program second = { .name = "second" };
+    assert_false(explore_sound(&first));
+    explore_killed(&first, 1);
+    explore_planted(&first);
+    assert_true(explore_is_wanted(&second));
+    assert_int_equal(unsetenv("WEIR_SCHEDULE"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reduction_meets_each_class_once),
         cmocka_unit_test(test_each_class_within_a_bound_is_met),
+        cmocka_unit_test(test_a_replay_passes_over_other_programs),
     };
     if (FIBER_UNDER_TSAN) {
         puts("skipped: one thread that changes stacks, nothing to see");
