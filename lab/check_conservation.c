@@ -35,7 +35,7 @@ static const struct weir_root_quota *root_quota_of_cell(
     const struct weir_limiter_cell *cell)
 {
     return &weir_fleet_root(check->fleet, root)
-                ->merge.uses[cell->root_quota - 1];
+                ->merge.root_quotas[cell->root_quota - 1];
 }
 
 /* The quota of the root's limiter cell. */

@@ -440,7 +440,8 @@ static const struct check_quota *quota_of_fill(struct weir_check *check,
         return NULL;
     const struct check_quota *quota = known->slots[slot].quota;
     const struct weir_root_quota *root_quota =
-        &weir_fleet_root(check->fleet, root)->merge.uses[cell->root_quota - 1];
+        &weir_fleet_root(check->fleet, root)
+             ->merge.root_quotas[cell->root_quota - 1];
     bool same = quota && quota->len == root_quota->name_len &&
                 memcmp(quota->name, root_quota->name, quota->len) == 0;
     return same ? quota : NULL;

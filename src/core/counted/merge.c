@@ -161,13 +161,13 @@ void weir_merge_init(struct weir_merge *merge, const struct weir_mem *mem,
 void weir_merge_fini(struct weir_merge *merge)
 {
     const struct weir_mem *mem = &merge->mem;
-    for (uint32_t i = 0; i < merge->use_used; i++) {
-        if (merge->uses[i].live)
-            mem->free(mem->context, merge->uses[i].name,
-                      merge->uses[i].name_len);
+    for (uint32_t i = 0; i < merge->root_quotas_used; i++) {
+        if (merge->root_quotas[i].live)
+            mem->free(mem->context, merge->root_quotas[i].name,
+                      merge->root_quotas[i].name_len);
     }
-    mem->free(mem->context, merge->uses,
-              merge->use_capacity * sizeof(*merge->uses));
+    mem->free(mem->context, merge->root_quotas,
+              merge->root_quota_capacity * sizeof(*merge->root_quotas));
     weir_index_fini(&merge->index, mem);
 }
 
@@ -415,7 +415,7 @@ void weir_merge_edit(struct weir_merge *merge,
 void weir_merge_drop(struct weir_merge *merge,
                      struct weir_root_quota *root_quota)
 {
-    weir_assert(root_quota->live && merge->use_live > 0);
+    weir_assert(root_quota->live && merge->root_quotas_live > 0);
     while (root_quota->cells)
         detach_cell(merge, root_quota->cells);
     weir_assert(root_quota->cell_count == 0 && root_quota->connected == 0);
@@ -430,7 +430,7 @@ void weir_merge_drop(struct weir_merge *merge,
     root_quota->name = NULL;
     root_quota->name_len = 0;
     root_quota->live = false;
-    merge->use_live--;
+    merge->root_quotas_live--;
     weir_root_quota_free_if_left(merge, root_quota);
 }
 
@@ -463,9 +463,9 @@ static void end_paces(struct weir_merge *merge,
 void weir_merge_sweep(struct weir_merge *merge, uint32_t *cursor, uint32_t look,
                       weir_instant now)
 {
-    for (uint32_t i = 0; i < look && i < merge->use_used; i++) {
-        *cursor = *cursor + 1 < merge->use_used ? *cursor + 1 : 0;
-        struct weir_root_quota *root_quota = &merge->uses[*cursor];
+    for (uint32_t i = 0; i < look && i < merge->root_quotas_used; i++) {
+        *cursor = *cursor + 1 < merge->root_quotas_used ? *cursor + 1 : 0;
+        struct weir_root_quota *root_quota = &merge->root_quotas[*cursor];
         if (root_quota->live && root_quota->passed_over && !merge->overloaded)
             catch_up(merge, root_quota);
         if (root_quota->live && root_quota->pace != 0 && merge->pace_most > 0)

@@ -16,7 +16,7 @@
 #include "core/quota/quota_bucket.h"
 
 /* Bounds. */
-#define WEIR_USAGES_MAX (1u << 24)        /* buckets in use */
+#define WEIR_ROOT_QUOTAS_MAX (1u << 24)   /* buckets in use */
 #define WEIR_LIMITER_CELLS_MAX (1u << 24) /* of one limiter: its slots */
 /* Bound on the units in flight of one limiter, and of all together: a peer may
  * send any number, and sums must not overflow. */
@@ -181,13 +181,13 @@ struct weir_merge {
     weir_duration late_from; /* of carried units, the longest since it was last
                               * set to 0 */
     struct weir_index index;
-    struct weir_root_quota *uses; /* owned */
-    size_t use_capacity;
-    uint32_t use_used; /* array elements ever used */
-    uint32_t use_live;
-    uint32_t hand;       /* cursor of the sweep for each new bucket */
-    uint32_t audit_hand; /* cursor of the audit */
-    uint32_t free_use;   /* list through 'next[0]': index + 1 */
+    struct weir_root_quota *root_quotas; /* owned */
+    size_t root_quota_capacity;
+    uint32_t root_quotas_used; /* array elements ever used */
+    uint32_t root_quotas_live;
+    uint32_t hand;            /* cursor of the sweep for each new bucket */
+    uint32_t audit_hand;      /* cursor of the audit */
+    uint32_t free_root_quota; /* list through 'next[0]': index + 1 */
     struct {
         uint32_t first, last; /* index + 1 */
     } queue[WEIR_MERGE_QUEUES];
@@ -205,7 +205,7 @@ struct weir_root_quota *weir_merge_get(struct weir_merge *merge,
                                        struct weir_text name);
 /* The same; if there is none, made for 'quota' (its own, or its template). A
  * new one first frees some unused buckets, as _sweep() does. NULL: no memory,
- * or over WEIR_USAGES_MAX. */
+ * or over WEIR_ROOT_QUOTAS_MAX. */
 struct weir_root_quota *weir_merge_root_quota(struct weir_merge *merge,
                                               struct weir_text name,
                                               const struct weir_quota *quota,

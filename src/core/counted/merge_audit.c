@@ -105,15 +105,15 @@ static void audit_root_quota(struct weir_merge *merge,
 
 void weir_merge_audit(struct weir_merge *merge, uint32_t n)
 {
-    weir_assert(merge->use_live <= merge->use_used);
-    weir_assert(merge->use_live == merge->index.count);
+    weir_assert(merge->root_quotas_live <= merge->root_quotas_used);
+    weir_assert(merge->root_quotas_live == merge->index.count);
     for (int i = 0; i < WEIR_MERGE_QUEUES; i++)
         weir_assert((merge->queue[i].first == 0) ==
                     (merge->queue[i].last == 0));
-    for (uint32_t i = 0; i < n && i < merge->use_used; i++) {
-        if (merge->audit_hand >= merge->use_used)
+    for (uint32_t i = 0; i < n && i < merge->root_quotas_used; i++) {
+        if (merge->audit_hand >= merge->root_quotas_used)
             merge->audit_hand = 0;
-        audit_root_quota(merge, &merge->uses[merge->audit_hand++]);
+        audit_root_quota(merge, &merge->root_quotas[merge->audit_hand++]);
     }
 }
 

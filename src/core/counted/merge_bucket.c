@@ -196,7 +196,7 @@ struct weir_root_quota *weir_merge_get(struct weir_merge *merge,
     size_t cursor = 0;
     uint32_t index;
     while (weir_index_find(&merge->index, hash, &cursor, &index)) {
-        struct weir_root_quota *root_quota = &merge->uses[index];
+        struct weir_root_quota *root_quota = &merge->root_quotas[index];
         weir_assert(root_quota->live);
         struct weir_text other = { root_quota->name, root_quota->name_len };
         if (weir_text_equal(name, other))
@@ -208,22 +208,22 @@ struct weir_root_quota *weir_merge_get(struct weir_merge *merge,
 /* An element of the array: a freed one, or a new one. 0: none. */
 static uint32_t take_root_quota(struct weir_merge *merge)
 {
-    uint32_t number = merge->free_use;
+    uint32_t number = merge->free_root_quota;
     if (number != 0) {
         weir_assert(!weir_root_quota_at(merge, number)->live);
-        merge->free_use = weir_root_quota_at(merge, number)->next[0];
+        merge->free_root_quota = weir_root_quota_at(merge, number)->next[0];
         return number;
     }
-    if (merge->use_used == WEIR_USAGES_MAX)
+    if (merge->root_quotas_used == WEIR_ROOT_QUOTAS_MAX)
         return 0;
-    struct weir_root_quota *uses =
-        weir_mem_grow(&merge->mem, merge->uses, sizeof(*uses),
-                      &merge->use_capacity, merge->use_used + 1);
-    if (!uses)
+    struct weir_root_quota *grown =
+        weir_mem_grow(&merge->mem, merge->root_quotas, sizeof(*grown),
+                      &merge->root_quota_capacity, merge->root_quotas_used + 1);
+    if (!grown)
         return 0;
-    merge->uses = uses;
-    weir_assert(merge->use_used < merge->use_capacity);
-    return ++merge->use_used;
+    merge->root_quotas = grown;
+    weir_assert(merge->root_quotas_used < merge->root_quota_capacity);
+    return ++merge->root_quotas_used;
 }
 
 static bool is_queued(const struct weir_root_quota *root_quota)
@@ -236,8 +236,9 @@ static void free_root_quota(struct weir_merge *merge,
                             struct weir_root_quota *root_quota)
 {
     weir_assert(!is_queued(root_quota));
-    *root_quota = (struct weir_root_quota){ .next = { merge->free_use } };
-    merge->free_use = weir_root_quota_number(merge, root_quota);
+    *root_quota =
+        (struct weir_root_quota){ .next = { merge->free_root_quota } };
+    merge->free_root_quota = weir_root_quota_number(merge, root_quota);
 }
 
 struct weir_root_quota *weir_root_quota_make(struct weir_merge *merge,
@@ -266,8 +267,8 @@ struct weir_root_quota *weir_root_quota_make(struct weir_merge *merge,
     weir_root_quota_use(merge, root_quota, quota);
     weir_root_quota_set_fill(merge, root_quota, 0, now);
     root_quota->adopted = root_quota->in;
-    merge->use_live++;
-    weir_assert(merge->use_live <= merge->use_used);
+    merge->root_quotas_live++;
+    weir_assert(merge->root_quotas_live <= merge->root_quotas_used);
     return root_quota;
 }
 

@@ -17,14 +17,14 @@ static inline uint64_t weir_merge_elapsed(const struct weir_merge *merge,
 static inline uint32_t weir_root_quota_number(
     const struct weir_merge *merge, const struct weir_root_quota *root_quota)
 {
-    return (uint32_t)(root_quota - merge->uses) + 1;
+    return (uint32_t)(root_quota - merge->root_quotas) + 1;
 }
 
 static inline struct weir_root_quota *weir_root_quota_at(
     struct weir_merge *merge, uint32_t number)
 {
-    weir_assert(number > 0 && number <= merge->use_used);
-    return &merge->uses[number - 1];
+    weir_assert(number > 0 && number <= merge->root_quotas_used);
+    return &merge->root_quotas[number - 1];
 }
 
 static inline int64_t weir_fill_smaller(int64_t a, int64_t b)
@@ -65,7 +65,7 @@ void weir_root_quota_use(const struct weir_merge *merge,
                          struct weir_root_quota *root_quota,
                          const struct weir_quota *quota);
 /* Makes the root quota of a name that has none. NULL: no memory, or over
- * WEIR_USAGES_MAX. */
+ * WEIR_ROOT_QUOTAS_MAX. */
 struct weir_root_quota *weir_root_quota_make(struct weir_merge *merge,
                                              struct weir_text name,
                                              const struct weir_quota *quota,

@@ -2,7 +2,7 @@
  * core/node/region.c - connects the two halves of a region's root.
  *
  *     limiter half                       root half
- *     table: slot  <--- units, ahead ---  use: carried, its pace
+ *     table: slot  <--- units, ahead ---  root quota: carried, its pace
  *     tally        ---- above ----------> merge: sends the larger fill
  *     quotas       ---- sink -----------> catalog
  *     top_age      ---------------------> top_at, detached
@@ -160,7 +160,8 @@ static struct weir_ref slot_of(const struct weir_root_quota *root_quota)
 static void drop_slot(void *context, const struct weir_root_quota *root_quota)
 {
     struct weir_region *region = context;
-    uint32_t number = (uint32_t)(root_quota - region->root->merge.uses) + 1;
+    uint32_t number =
+        (uint32_t)(root_quota - region->root->merge.root_quotas) + 1;
     if (root_quota->up_generation == 0 ||
         region->use_of[root_quota->up_slot] != number)
         return;
@@ -184,7 +185,7 @@ static bool find_slot(struct weir_region *region,
     root_quota->up_slot = ref.slot;
     root_quota->up_generation = ref.generation;
     region->use_of[ref.slot] =
-        (uint32_t)(root_quota - region->root->merge.uses) + 1;
+        (uint32_t)(root_quota - region->root->merge.root_quotas) + 1;
     return true;
 }
 
@@ -257,7 +258,7 @@ static bool carry_units_in_flight(struct weir_region *region,
 }
 
 /* Without a slot the root quota waits for one. */
-static bool carry_use(void *context, struct weir_root_quota *root_quota)
+static bool carry_root_quota(void *context, struct weir_root_quota *root_quota)
 {
     weir_assert(root_quota->live);
     struct weir_region *region = context;
@@ -298,7 +299,7 @@ static void carry_up(struct weir_region *region, weir_instant now)
         return;
     region->now = now;
     region->carry_at = now + CARRY_EVERY;
-    weir_merge_carry(merge, CARRY_WORK, carry_use, region);
+    weir_merge_carry(merge, CARRY_WORK, carry_root_quota, region);
     if (merge->late_from > 0)
         weir_tally_late(&region->limiter->tally,
                         weir_before(now, merge->late_from));
@@ -320,9 +321,10 @@ static bool above(void *context, const struct weir_root_quota *root_quota,
 static void touch_all(struct weir_region *region)
 {
     struct weir_merge *merge = &region->root->merge;
-    for (uint32_t i = 0; i < merge->use_used; i++) {
-        if (merge->uses[i].live && merge->uses[i].up_generation != 0)
-            weir_merge_enqueue(merge, &merge->uses[i], WEIR_MERGE_MOVED);
+    for (uint32_t i = 0; i < merge->root_quotas_used; i++) {
+        if (merge->root_quotas[i].live &&
+            merge->root_quotas[i].up_generation != 0)
+            weir_merge_enqueue(merge, &merge->root_quotas[i], WEIR_MERGE_MOVED);
     }
 }
 
@@ -336,8 +338,8 @@ static void touch_filled(struct weir_region *region,
         uint32_t number = slot < region->slots ? region->use_of[slot] : 0;
         if (number == 0)
             continue;
-        struct weir_root_quota *root_quota = &merge->uses[number - 1];
-        weir_assert(number <= merge->use_used);
+        struct weir_root_quota *root_quota = &merge->root_quotas[number - 1];
+        weir_assert(number <= merge->root_quotas_used);
         if (root_quota->live && root_quota->up_generation != 0 &&
             root_quota->up_slot == slot)
             weir_merge_enqueue(merge, root_quota, WEIR_MERGE_MOVED);

@@ -134,9 +134,9 @@ bool weir_root_names_may(struct weir_root *root, uint32_t index,
 static struct weir_text cell_name(const struct weir_root *root,
                                   const struct weir_limiter_cell *cell)
 {
-    weir_assert(cell->root_quota <= root->merge.use_used);
+    weir_assert(cell->root_quota <= root->merge.root_quotas_used);
     const struct weir_root_quota *root_quota =
-        &root->merge.uses[cell->root_quota - 1];
+        &root->merge.root_quotas[cell->root_quota - 1];
     return (struct weir_text){ root_quota->name, root_quota->name_len };
 }
 

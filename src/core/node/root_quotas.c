@@ -244,9 +244,10 @@ void weir_root_settle(struct weir_root *root, weir_instant now)
 {
     if (root->coming)
         take_over(root);
-    for (uint32_t i = 0; root->rule_all && i < root->merge.use_used; i++) {
-        if (root->merge.uses[i].live)
-            update_bucket_rule(root, &root->merge.uses[i], now);
+    for (uint32_t i = 0; root->rule_all && i < root->merge.root_quotas_used;
+         i++) {
+        if (root->merge.root_quotas[i].live)
+            update_bucket_rule(root, &root->merge.root_quotas[i], now);
     }
     if (root->rule_all)
         weir_lease_manager_review(root->leases.manager);

@@ -159,8 +159,9 @@ static void write_usage(struct weir_root *root,
 bool weir_root_usage(struct weir_root *root, size_t *cursor,
                      struct weir_usage *out, weir_instant now)
 {
-    while (*cursor < root->merge.use_used) {
-        struct weir_root_quota *root_quota = &root->merge.uses[(*cursor)++];
+    while (*cursor < root->merge.root_quotas_used) {
+        struct weir_root_quota *root_quota =
+            &root->merge.root_quotas[(*cursor)++];
         if (!root_quota->live)
             continue;
         write_usage(root, root_quota, out, now);
@@ -215,7 +216,7 @@ void weir_root_stats(const struct weir_root *root, struct weir_root_stats *out)
     out->limiters_connected = root->connected;
     out->limiters_known = root->limiter_live;
     out->quotas = weir_catalog_count(root->catalog);
-    out->quotas_used = root->merge.use_live;
+    out->quotas_used = root->merge.root_quotas_live;
     out->epoch = root->epoch;
     out->counts = root->merge.merged;
     out->report_backoff = root->report_backoff;

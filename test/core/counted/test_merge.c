@@ -475,7 +475,7 @@ static void test_audits_find_what_disagrees(void **state)
     struct weir_limiter_cell *cell = q->cells->next;
     struct weir_merge_limiter *limiter = &stage.limiter[1];
     const struct planted planted[] = {
-        PLANTED(stage.merge.use_live),
+        PLANTED(stage.merge.root_quotas_live),
         PLANTED(stage.merge.queue[WEIR_MERGE_MOVED].first),
         PLANTED(stage.merge.queue[WEIR_MERGE_MOVED].last),
         PLANTED(stage.merge.queue[WEIR_MERGE_CARRYING].first),
