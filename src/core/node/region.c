@@ -675,10 +675,9 @@ weir_instant weir_region_deadline(const struct weir_region *region,
     if (weir_table_is_urgent(region->table) ||
         region->limiter->asks.answered.first != 0)
         due = now;
-    if (region->root->merge.queue[WEIR_MERGE_CARRYING].first != 0 &&
-        region->carry_at < due)
-        due = region->carry_at;
-    return due > now ? due : now;
+    if (region->root->merge.queue[WEIR_MERGE_CARRYING].first != 0)
+        due = weir_earlier(due, region->carry_at);
+    return weir_later(due, now);
 }
 
 void weir_region_look(const struct weir_region *region,
