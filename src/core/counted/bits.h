@@ -4,6 +4,7 @@
 #ifndef WEIR_BITS_H
 #define WEIR_BITS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,6 +22,11 @@ static inline void weir_bit_set(uint64_t *bits, uint32_t i)
 static inline void weir_bit_clear(uint64_t *bits, uint32_t i)
 {
     bits[i / 64] &= ~((uint64_t)1 << (i % 64));
+}
+
+static inline bool weir_bit_is_set(const uint64_t *bits, uint32_t i)
+{
+    return (bits[i / 64] >> (i % 64) & 1) != 0;
 }
 
 /* The first set bit at or after 'from', below 'end'; 'end' if none. */

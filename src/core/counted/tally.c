@@ -161,8 +161,7 @@ static void collect_slot(struct weir_tally *tally, uint32_t slot,
     weir_table_view(tally->table, slot, &view, now);
     if (view.state <= WEIR_SLOT_MAKING)
         return;
-    if (view.sharing != WEIR_COUNTED &&
-        weir_bit_next(tally->filled, slot, slot + 1) == slot)
+    if (view.sharing != WEIR_COUNTED && weir_bit_is_set(tally->filled, slot))
         weir_tally_unshare(tally, slot, now);
     weir_tally_handed_of(tally, slot, view.generation, view.inflight);
     for (uint32_t i = 0; i < tally->link_count; i++) {
@@ -415,8 +414,7 @@ static void audit_tally_cell(const struct weir_tally *tally,
         weir_assert(!cell->has_fill);
         return;
     }
-    bool sent_of = weir_bit_next(tally->filled, slot, slot + 1) == slot;
-    weir_assert(!cell->has_fill || sent_of);
+    weir_assert(!cell->has_fill || weir_bit_is_set(tally->filled, slot));
     weir_assert(cell->pace_sent <= WEIR_PACE_MAX);
     weir_assert(cell->ahead_sent <= WEIR_AHEAD_MAX);
     weir_assert(cell->carry == 0 || link->unanswered);

@@ -113,8 +113,7 @@ static void carry_slot(struct weir_tally *tally, uint32_t slot, uint32_t from,
     weir_assert(to < tally->link_count && to != from);
     uint64_t count =
         weir_table_count(tally->table, slot) - weir_tally_ahead_of(tally, slot);
-    uint64_t bit = (uint64_t)1 << (slot % 64);
-    bool is_paced = (tally->paced[slot / 64] & bit) != 0;
+    bool is_paced = weir_bit_is_set(tally->paced, slot);
     const struct weir_tally_handed *handed = &tally->handed[slot];
     if (handed->generation != 0 && handed->inflight && count != 0)
         weir_bit_set(tally->link[to].dirty, slot);
