@@ -70,6 +70,8 @@ void weir_assert_failed(const char *what, const char *file, int line)
  * weir_assert(): all of them where audits are on. In a release the background
  * thread reaches each of n after n / WEIR_AUDITS_PER_TICK ticks. */
 #define WEIR_AUDITS_PER_TICK (WEIR_AUDITS ? UINT32_MAX : 4u)
+/* An audit at a tick leaves out a list or an array that is longer than this. */
+#define WEIR_AUDIT_WALK_MAX (WEIR_AUDITS ? UINT32_MAX : 16u)
 
 #define WEIR_LIKELY(x) __builtin_expect(!!(x), 1)
 #define WEIR_UNLIKELY(x) __builtin_expect(!!(x), 0)

@@ -317,11 +317,10 @@ size_t weir_merge_send_fills(struct weir_merge *merge,
 
 /* ---- Audits (merge_audit.c) ----
  *
- * An assertion fails if kept sums, lists, queues or the index disagree. A
- * release leaves out the cells of a root quota, and the pages of a limiter,
- * that has more of them than this. */
-#define WEIR_MERGE_AUDIT_CELLS \
-    (WEIR_AUDITS_PER_TICK < UINT32_MAX ? 16 : UINT32_MAX)
+ * An assertion fails if kept sums, lists, queues or the index disagree. The
+ * cells of a root quota, and the pages of a limiter, are left out if there are
+ * more than WEIR_AUDIT_WALK_MAX. */
+
 /* Audits the next 'n' root quotas and their limiter cells, in a circle. */
 void weir_merge_audit(struct weir_merge *merge, uint32_t n);
 /* Audits a limiter's count of cells, and of cells with a fill to send. */

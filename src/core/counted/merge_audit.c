@@ -99,7 +99,7 @@ static void audit_root_quota(struct weir_merge *merge,
     weir_assert(root_quota->dry_left >= 0 &&
                 root_quota->dry_left <= WEIR_SCALED_MAX);
     weir_assert(root_quota->connected <= root_quota->cell_count);
-    if (root_quota->cell_count <= WEIR_MERGE_AUDIT_CELLS)
+    if (root_quota->cell_count <= WEIR_AUDIT_WALK_MAX)
         audit_cells(merge, root_quota);
 }
 
@@ -132,7 +132,7 @@ void weir_merge_audit_limiter(const struct weir_merge_limiter *limiter)
     weir_assert(limiter->due <= limiter->cells);
     weir_assert(limiter->connected || limiter->due == 0);
     weir_audit(cells_in_use(limiter) == limiter->cells);
-    if (limiter->page_capacity > WEIR_MERGE_AUDIT_CELLS)
+    if (limiter->page_capacity > WEIR_AUDIT_WALK_MAX)
         return;
     for (size_t p = 0; p < limiter->page_capacity; p++)
         due += limiter->pages[p]

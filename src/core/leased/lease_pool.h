@@ -206,10 +206,8 @@ size_t weir_lease_pool_bands(const struct weir_lease_pool *pool,
                              struct weir_band *out, size_t max);
 
 /* Audits the sums over all holders and the next 'n' holders, in a circle: an
- * assertion fails if sums, claims, lists or counts disagree. A release leaves
- * the sums out if there are more holders than this (lease_pool_audit.c). */
-#define WEIR_LEASE_POOL_AUDIT_HOLDERS \
-    (WEIR_AUDITS_PER_TICK < UINT32_MAX ? 16 : UINT32_MAX)
+ * assertion fails if sums, claims, lists or counts disagree. The sums are left
+ * out if there are more holders than WEIR_AUDIT_WALK_MAX. */
 void weir_lease_pool_audit(struct weir_lease_pool *pool, uint32_t n);
 
 #endif /* WEIR_LEASE_POOL_H */

@@ -134,7 +134,7 @@ void weir_lease_pool_audit(struct weir_lease_pool *b, uint32_t n)
     for (unsigned i = 0; i < WEIR_COUNT_OF(b->lists); i++)
         audit_lease_list(b, &b->lists[i]);
     weir_book_audit(b->book);
-    if (b->used <= WEIR_LEASE_POOL_AUDIT_HOLDERS)
+    if (b->used <= WEIR_AUDIT_WALK_MAX)
         audit_sums(b);
     for (uint32_t i = 0; i < n && i < b->used; i++) {
         if (b->audit_hand >= b->used)
