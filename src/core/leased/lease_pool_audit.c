@@ -68,7 +68,7 @@ static void audit_holder(const struct weir_lease_pool *b,
     weir_assert(!h->waits || h->first != NO_CLAIM);
     weir_assert(h->known || (h->serial == 0 && h->first == NO_CLAIM));
     weir_assert(h->serial <= *b->serials && h->since <= h->serial);
-    weir_assert(h->rolled_by <= b->roster_token.place);
+    weir_assert(h->token_place <= b->roster_token.place);
     weir_assert(h->gated_by <= b->roster_token.place);
     weir_assert(h->turn <= b->turn);
     if (h->listed)
@@ -78,7 +78,6 @@ static void audit_holder(const struct weir_lease_pool *b,
 static void add_holder(const struct weir_lease_pool *b, const struct holder *h,
                        struct holder_sums *sums)
 {
-    const struct roster_token *roster_token = &b->roster_token;
     bool claims = h->first != NO_CLAIM;
     sums->holders++;
     sums->waiting += h->waits;
@@ -93,7 +92,7 @@ static void add_holder(const struct weir_lease_pool *b, const struct holder *h,
         return;
     sums->names += h->name;
     sums->deaf += !h->streams;
-    sums->showing += h->rolled_by != 0 && h->rolled_by == roster_token->place;
+    sums->showing += weir_roster_shows(b, h);
 }
 
 static void audit_sums(const struct weir_lease_pool *b)

@@ -51,13 +51,13 @@ struct holder {
     double reported, safe_reported; /* reported amounts counted in 'known',
                                      * 'safe_known' */
     uint64_t name;
-    uint64_t shown;     /* the token of another pool that it showed; 0: none */
-    bool counted;       /* … and its name is counted in the sum heard */
-    uint64_t gated_by;  /* waits until another number is kept than the one at
+    uint64_t shown;    /* the token of another pool that it showed; 0: none */
+    bool counted;      /* … and its name is in the sum 'names_shown' */
+    uint64_t gated_by; /* waits until another number is kept than the one at
                          * this place in their order; 0: it doesn't wait */
-    uint64_t rolled_by; /* may show a token made under the number of that place;
-                         * 0: it shows none … */
-    uint64_t rolled;    /* … sent with this serial, or before */
+    uint64_t token_place;  /* may show a token made under the number of that
+                           * place; 0: it shows none … */
+    uint64_t token_serial; /* … sent with this serial, or before */
     uint64_t roster_token; /* token last sent; 0: none */
     uint64_t serial;
     uint64_t since; /* no grant from this serial on exceeded the present one */
@@ -203,6 +203,8 @@ void weir_roster_begin_round(struct weir_lease_pool *b, weir_instant now);
 /* Whether 'h' is to be pushed a token in this round. */
 bool weir_roster_calls(const struct weir_lease_pool *b, const struct holder *h,
                        weir_instant now);
+/* Whether 'h' may show a token made under the present number. */
+bool weir_roster_shows(const struct weir_lease_pool *b, const struct holder *h);
 /* A holder's ask reports the serial it has taken. */
 void weir_roster_taken(struct weir_lease_pool *b, struct holder *h,
                        const struct weir_lease_pool_ask *ask);

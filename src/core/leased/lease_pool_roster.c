@@ -18,7 +18,7 @@
  * since. So a number is kept beside the mastership, and each token is made of
  * it too:
  *
- *     roll = mix(kept number) + sum of names     (modulo 2^64)
+ *     token = mix(kept number) + sum of names     (modulo 2^64)
  *
  *   - A new holder is given nothing while any holder may show a token without
  *     its name that was made under the number that is kept ('gated').
@@ -120,20 +120,20 @@ void weir_roster_enter(struct weir_lease_pool *b, struct holder *h,
     roster_token->wanted = true;
 }
 
-static bool shows(const struct weir_lease_pool *b, const struct holder *h)
+bool weir_roster_shows(const struct weir_lease_pool *b, const struct holder *h)
 {
-    return h->rolled_by != 0 && h->rolled_by == b->roster_token.place;
+    return h->token_place != 0 && h->token_place == b->roster_token.place;
 }
 
 static void set_shows(struct weir_lease_pool *b, struct holder *h, bool does)
 {
     struct roster_token *roster_token = &b->roster_token;
-    bool did = shows(b, h);
+    bool did = weir_roster_shows(b, h);
     weir_assert(!did || roster_token->showing > 0);
     roster_token->showing += (uint32_t)does - (uint32_t)did;
     roster_token->lets_in |=
         did && roster_token->wanted && roster_token->showing == 0;
-    h->rolled_by = does ? roster_token->place : 0;
+    h->token_place = does ? roster_token->place : 0;
 }
 
 bool weir_lease_pool_lets_in(struct weir_lease_pool *b)
@@ -158,7 +158,7 @@ void weir_roster_leave(struct weir_lease_pool *b, struct holder *h,
 void weir_roster_taken(struct weir_lease_pool *b, struct holder *h,
                        const struct weir_lease_pool_ask *ask)
 {
-    if (ask->streams && ask->taken > h->rolled && ask->taken <= h->serial)
+    if (ask->streams && ask->taken > h->token_serial && ask->taken <= h->serial)
         set_shows(b, h, false);
 }
 
@@ -186,7 +186,7 @@ uint64_t weir_roster_issue_token(struct weir_lease_pool *b, struct holder *h,
     if (!has_roster_token(b, now) || !quiet)
         return 0;
     set_shows(b, h, true);
-    h->rolled = h->serial;
+    h->token_serial = h->serial;
     h->roster_token = roster_token_of(roster_token->kept, roster_token->names);
     return h->roster_token;
 }
