@@ -2,9 +2,9 @@
  * algorithm/algorithm.h - one decision of any algorithm, on a state of fixed
  * size.
  *
- * A bucket state has a rule (the quota's numbers) and a state (some
- * words; the rule determines how many). One step makes one request of the state
- * and updates it. The same step decides in a process's own table (sharing:
+ * A bucket state has a rule (the quota's numbers) and a state (some words; the
+ * rule determines how many). One step makes one request of the state and
+ * updates it. The same step decides in a process's own table (sharing:
  * local), in a root's memory, and in a store that replaces the value by
  * compare-and-swap (sharing: exact). A script that runs in a store must answer
  * as the step does, and is tested against it.

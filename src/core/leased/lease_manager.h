@@ -93,6 +93,7 @@ bool weir_lease_manager_leases(const struct weir_lease_manager *manager);
  * without regard to asks heard; not of a quota that isn't leased. */
 bool weir_lease_manager_inherit(const struct weir_lease_manager *manager,
                                 struct weir_text quota, weir_instant now);
+
 /* The client that asks: an id that is the same whenever it comes back, and its
  * way: a link or connection, which keeps the order of messages. */
 struct weir_client {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * leased/lease_pool_share.c - checks the asks of holders (NaN is in no range)
- * and the part of them that is trusted, makes their claims, one a priority, and
- * computes their grants: the share, the room that other holders leave, and the
+ * leased/lease_pool_share.c - checks the ranges of an ask (NaN is in none),
+ * decides how much of it is trusted, keeps its claims, one a priority, and
+ * computes the grant: the share, the room that other holders leave, and the
  * safe capacity.
  *
  * Whole units. A part of a permit is of no use. Shares are fractions all the

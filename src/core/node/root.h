@@ -84,8 +84,8 @@ bool weir_root_next(struct weir_root *root, uint32_t *out_peer,
                     struct weir_message *out, weir_instant now);
 weir_instant weir_root_deadline(const struct weir_root *root, weir_instant now);
 /* The pump's busy time since the last call, in millionths of the time; call it
- * some times a minute. An overloaded root sets a report backoff: limiters
- * report no more often than stats.stretch. */
+ * some times a minute. An overloaded root sets a report backoff: the shortest
+ * interval between two reports of a limiter. */
 #define WEIR_REPORT_BACKOFF_MAX (30 * WEIR_SECOND)
 void weir_root_busy(struct weir_root *root, uint32_t ppm, weir_instant now);
 /* The peer's output is full: it gets only answers until false. */

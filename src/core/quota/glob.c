@@ -128,8 +128,8 @@ int weir_glob_compare(struct weir_text a, struct weir_text b)
 
 /* ---- Globs of paths, by the rules of Go's filepath.Match ----
  *
- * A pattern is a sequence of pieces; each piece but the
- * first has a run of stars before it:
+ * A pattern is a sequence of pieces; each piece but the first has a run of
+ * stars before it:
  *
  *     db? * [a-c]x / * z        pieces: "db?"  *"[a-c]x/"  *"z"
  *
