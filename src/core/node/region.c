@@ -373,7 +373,7 @@ static void follow_top(struct weir_region *region, weir_instant now)
     root->topped = age != WEIR_NEVER;
     if (root->topped)
         root->top_at =
-            now - (age < now ? age : now) + limiter->settings.report_interval;
+            weir_before(now, age) + limiter->settings.report_interval;
     root->merge.detached = limiter->stale || !root->topped;
     weir_root_set_provisional(root, is_provisional(limiter));
     if (limiter->stale != region->stale)
