@@ -38,8 +38,8 @@ static int refuse_missing(const struct weir_catalog *catalog,
     if (weir_text_equal(ruler->name, name))
         return weir_diag_set(
             diag, error, "the ", what, " ", shown,
-            " exists only by its name, and is transient; create "
-            "a quota of that name first",
+            " exists only by its name, and is transient; create a quota "
+            "of that name first",
             NULL);
     char pattern[WEIR_SHOW_MAX];
     return weir_diag_set(diag, error, "the ", what, " ", shown,
@@ -73,11 +73,9 @@ static int refuse_cycle(const struct weir_catalog *catalog,
 static int refuse_depth(const struct weir_quota *quota, struct weir_diag *diag)
 {
     char shown[WEIR_SHOW_MAX];
-    return weir_diag_set(diag, WEIR_EDEPTH, "with ",
-                         weir_text_show(quota->name, shown),
-                         " a chain would "
-                         "be longer than 16 quotas; hang it higher up",
-                         NULL);
+    return weir_diag_set(
+        diag, WEIR_EDEPTH, "with ", weir_text_show(quota->name, shown),
+        " a chain would be longer than 16 quotas; hang it higher up", NULL);
 }
 
 /* The descendants of a quota. */
@@ -277,10 +275,11 @@ static int check_template_count(const struct weir_catalog *catalog,
         count++;
     if (count <= WEIR_TEMPLATES_MAX)
         return 0;
-    return weir_diag_set(diag, WEIR_EFULL,
-                         "there are 1024 templates, which "
-                         "is all that is allowed; remove one first",
-                         NULL);
+    return weir_diag_set(
+        diag, WEIR_EFULL,
+        "there are 1024 templates, which is all that is allowed; remove one "
+        "first",
+        NULL);
 }
 
 int weir_catalog_check_place(const struct weir_catalog *catalog,

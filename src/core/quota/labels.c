@@ -84,10 +84,9 @@ static int refuse_key_twice(struct weir_text line, struct weir_diag *diag)
 
 static int refuse_long(struct weir_diag *diag)
 {
-    return weir_diag_set(diag, WEIR_EQUOTA,
-                         "the labels are too long; "
-                         "together they may have 4096 bytes",
-                         NULL);
+    return weir_diag_set(
+        diag, WEIR_EQUOTA,
+        "the labels are too long; together they may have 4096 bytes", NULL);
 }
 
 static int refuse_many(struct weir_diag *diag)

@@ -128,11 +128,10 @@ static int check_braces(struct weir_text name, const char *what,
     if (!weir_text_has(name, '{') && !weir_text_has(name, '}'))
         return 0;
     char shown[WEIR_SHOW_MAX];
-    return weir_diag_set(diag, WEIR_ENAME, "the ", what, " ",
-                         weir_text_show(name, shown),
-                         " holds a brace; {1} "
-                         "to {9} stand in the parent of a template only",
-                         NULL);
+    return weir_diag_set(
+        diag, WEIR_ENAME, "the ", what, " ", weir_text_show(name, shown),
+        " holds a brace; {1} to {9} stand in the parent of a template only",
+        NULL);
 }
 
 /* A name that stands for itself: no glob, no capture. */

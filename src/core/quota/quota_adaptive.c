@@ -175,11 +175,10 @@ static int parse_classes(struct weir_text text,
         error = parse_class(part, &options->class_of[count], diag);
         char shown[WEIR_SHOW_MAX];
         if (error == 0 && is_numbered_before(options, count))
-            return weir_diag_set(diag, WEIR_EQUOTA, "two classes are called ",
-                                 weir_text_show(part, shown),
-                                 ", or can't be "
-                                 "told apart; give one another name",
-                                 NULL);
+            return weir_diag_set(
+                diag, WEIR_EQUOTA, "two classes are called ",
+                weir_text_show(part, shown),
+                ", or can't be told apart; give one another name", NULL);
         count++;
     }
     weir_assert(count > 0 && count <= WEIR_CONCURRENCY_GATE_CLASSES_MAX);

@@ -71,10 +71,9 @@ static int check_length(const struct weir_quota *quota, struct weir_diag *diag)
                              " is no window; write one of 1 ms to 366 days, "
                              "as window=1s",
                              NULL);
-    return weir_diag_set(diag, WEIR_EQUOTA, "the window ", text,
-                         " can't be; "
-                         "write one of 1 ms to 366 days, as window=1min",
-                         NULL);
+    return weir_diag_set(
+        diag, WEIR_EQUOTA, "the window ", text,
+        " can't be; write one of 1 ms to 366 days, as window=1min", NULL);
 }
 
 static int check_quantity(const struct weir_quota *quota,

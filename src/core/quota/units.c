@@ -293,10 +293,9 @@ int weir_ratio_parse(struct weir_text text, uint32_t *out,
     char shown[WEIR_SHOW_MAX];
     weir_text_show(text, shown);
     if (rest.len > 0 || number.num == 0 || number.num > number.den)
-        return weir_diag_set(diag, WEIR_EQUOTA, shown,
-                             " is no factor above "
-                             "0 and at most 1; write it as 0.5",
-                             NULL);
+        return weir_diag_set(
+            diag, WEIR_EQUOTA, shown,
+            " is no factor above 0 and at most 1; write it as 0.5", NULL);
     weir_u128 ratio = number.num * WEIR_DECAY_ONE;
     if (ratio % number.den != 0)
         return weir_diag_set(diag, WEIR_EQUOTA, shown,
@@ -461,10 +460,9 @@ int weir_burst_parse(struct weir_text text, struct weir_burst *out,
     } else {
         error = weir_duration_parse(text, &burst.amount, diag);
         if (error == 0 && burst.amount > WEIR_PERIOD_MAX)
-            error = weir_diag_set(diag, WEIR_EQUOTA,
-                                  "a burst may be 366 "
-                                  "days of the limit at most",
-                                  NULL);
+            error = weir_diag_set(
+                diag, WEIR_EQUOTA,
+                "a burst may be 366 days of the limit at most", NULL);
     }
     if (error < 0)
         return error;
@@ -486,10 +484,9 @@ static int parse_period(struct weir_text text, weir_duration *out,
                         struct weir_diag *diag)
 {
     if (text.len == 0)
-        return weir_diag_set(diag, WEIR_EQUOTA,
-                             "the period after '/' is "
-                             "missing; write 100/s or 5/min",
-                             NULL);
+        return weir_diag_set(
+            diag, WEIR_EQUOTA,
+            "the period after '/' is missing; write 100/s or 5/min", NULL);
     struct number count = { 1, 1 };
     struct weir_text rest = text;
     if (memchr("0123456789.-", text.p[0], 12)) {
