@@ -120,8 +120,7 @@ static int apply_edit(struct weir_fleet *fleet, struct weir_change *change,
                       struct weir_diag *diag)
 {
     if (fleet->store_away)
-        return weir_diag_set(diag, WEIR_ESTORE, "the quota store is away",
-                             NULL);
+        return weir_diag_put(diag, WEIR_ESTORE, "the quota store is away");
     int error = weir_catalog_check(fleet->store, change, diag);
     if (error < 0)
         return error;

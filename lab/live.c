@@ -188,10 +188,9 @@ struct weir_result *weir_run_live(const struct weir_scenario *scenario,
                                   struct weir_diag *diag)
 {
     if (scenario->model) {
-        weir_diag_set(diag, WEIR_EINVAL,
-                      "a model is played in virtual time "
-                      "only; run it without --live",
-                      NULL);
+        weir_diag_put(diag, WEIR_EINVAL,
+                      "a model is played in virtual time only; run it without "
+                      "--live");
         return NULL;
     }
     char program[PATH_MAX];

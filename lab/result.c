@@ -82,10 +82,9 @@ struct weir_result *weir_result_new(const struct weir_scenario *scenario,
     add_quotas(result, scenario);
     size_t count = weir_result_capacity(scenario);
     if (count > WEIR_RUN_SAMPLES_MAX / (result->quota_count + 1)) {
-        weir_diag_set(diag, WEIR_ETOOBIG,
+        weir_diag_put(diag, WEIR_ETOOBIG,
                       "too many samples for this many quotas: run a shorter "
-                      "time, or in larger bins",
-                      NULL);
+                      "time, or in larger bins");
         weir_result_free(result);
         return NULL;
     }

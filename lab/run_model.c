@@ -33,9 +33,9 @@ static struct weir_result *new_result(const struct weir_scenario *scenario,
         series++;
     size_t samples = scenario->span / scenario->bin;
     if (samples > WEIR_RUN_SAMPLES_MAX / (series + 1)) {
-        weir_diag_set(diag, WEIR_ETOOBIG,
-                      "too many samples: run a shorter time, or in larger bins",
-                      NULL);
+        weir_diag_put(diag, WEIR_ETOOBIG,
+                      "too many samples: run a shorter time, or in larger "
+                      "bins");
         return NULL;
     }
     struct weir_result *result = weir_must_zeroed(1, sizeof *result);

@@ -704,7 +704,7 @@ static void suggest(struct search *search, double share,
     out->asked = search->count;
     if (search->count == 0) {
         out->none = true;
-        weir_diag_set(&out->why, 0, "nothing asked it", NULL);
+        weir_diag_put(&out->why, 0, "nothing asked it");
         return;
     }
     if (limit->unlimited)
@@ -718,10 +718,9 @@ static void suggest(struct search *search, double share,
             weir_diag_set(&out->why, 0, "none that it may have: ", bound.text,
                           NULL);
         else
-            weir_diag_set(&out->why, 0,
-                          "no limit would do: more than that "
-                          "weigh too much for its burst",
-                          NULL);
+            weir_diag_put(&out->why, 0,
+                          "no limit would do: more than that weigh too much "
+                          "for its burst");
         return;
     }
     out->refused = refused_at(search, least);

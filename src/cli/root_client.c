@@ -299,9 +299,9 @@ static int refuse_call(struct weir_root_client *c, struct weir_diag *diag)
 {
     const char *said = c->roots[c->current].why;
     if (c->grpc_status == WEIR_GRPC_UNAUTHENTICATED)
-        return weir_diag_set(diag, WEIR_ECREDENTIAL, said, NULL);
+        return weir_diag_put(diag, WEIR_ECREDENTIAL, said);
     if (c->grpc_status == WEIR_GRPC_PERMISSION_DENIED)
-        return weir_diag_set(diag, WEIR_EDENIED, said, NULL);
+        return weir_diag_put(diag, WEIR_EDENIED, said);
     return weir_diag_set(
         diag, WEIR_EPROTOCOL, "what answers at ", c->roots[c->current].name,
         " doesn't take the request (", c->roots[c->current].why,
@@ -320,7 +320,7 @@ static int read_problem(struct weir_root_client *c, json_t *answer,
         error = WEIR_EPROTOCOL;
     char status[32];
     snprintf(status, sizeof status, "status %u", c->status);
-    return weir_diag_set(diag, error, detail ? detail : status, NULL);
+    return weir_diag_put(diag, error, detail ? detail : status);
 }
 
 static int read_answer(struct weir_root_client *c, json_t **out,
@@ -375,13 +375,12 @@ int weir_root_client_request(struct weir_root_client *c, weir_duration patience,
 {
     char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
     if (body && !text)
-        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                             NULL);
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     if (text && strlen(text) > WEIR_ADMIN_IMPORT_MAX) {
         free(text);
-        return weir_diag_set(
+        return weir_diag_put(
             diag, WEIR_ETOOBIG,
-            "this is more than 64 MiB at once; import it in parts", NULL);
+            "this is more than 64 MiB at once; import it in parts");
     }
     c->method = weir_text_of(method);
     c->path = weir_text_of(path);
@@ -409,8 +408,8 @@ static int add_root(struct weir_root_client *c, struct weir_text text,
                     struct weir_diag *diag)
 {
     if (c->count == WEIR_ROOTS_MAX)
-        return weir_diag_set(diag, WEIR_EINVAL,
-                             "--roots names more than 8 roots", NULL);
+        return weir_diag_put(diag, WEIR_EINVAL,
+                             "--roots names more than 8 roots");
     struct root *root = &c->roots[c->count];
     struct weir_diag inner = { 0 };
     int error = weir_address_parse(text, &root->address, &inner);
@@ -453,7 +452,7 @@ struct weir_root_client *weir_root_client_new(const struct weir_cli *cli)
     }
     int error = c && c->base && c->login ? 0 : WEIR_ENOMEM;
     if (error < 0)
-        weir_diag_set(&diag, error, weir_strerror(error), NULL);
+        weir_diag_put(&diag, error, NULL);
     else
         error = add_roots(c, cli->roots, &diag);
     if (error == 0)

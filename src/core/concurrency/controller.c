@@ -242,7 +242,7 @@ int weir_controller_check(const struct weir_controller_options *options,
                           struct weir_diag *diag)
 {
     if ((unsigned)options->kind >= WEIR_CONTROLLER_KINDS)
-        return weir_diag_set(diag, WEIR_EINVAL, "no such controller", NULL);
+        return weir_diag_put(diag, WEIR_EINVAL, "no such controller");
     const char *fault = limits_fault(options);
     for (int i = 0; fault == NULL && i < 3; i++) {
         check_function *check = checks[options->kind][i];

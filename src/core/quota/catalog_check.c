@@ -275,11 +275,10 @@ static int check_template_count(const struct weir_catalog *catalog,
         count++;
     if (count <= WEIR_TEMPLATES_MAX)
         return 0;
-    return weir_diag_set(
+    return weir_diag_put(
         diag, WEIR_EFULL,
         "there are 1024 templates, which is all that is allowed; remove one "
-        "first",
-        NULL);
+        "first");
 }
 
 int weir_catalog_check_place(const struct weir_catalog *catalog,

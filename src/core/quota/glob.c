@@ -311,8 +311,7 @@ int weir_glob_path_check(struct weir_text pattern, struct weir_diag *diag)
         struct weir_text piece;
         next_piece(&pattern, &piece);
         if (!is_piece_sound(piece))
-            return weir_diag_set(diag, WEIR_ESYNTAX, "syntax error in pattern",
-                                 NULL);
+            return weir_diag_put(diag, WEIR_ESYNTAX, "syntax error in pattern");
     }
     return 0;
 }

@@ -84,15 +84,15 @@ static int refuse_key_twice(struct weir_text line, struct weir_diag *diag)
 
 static int refuse_long(struct weir_diag *diag)
 {
-    return weir_diag_set(
+    return weir_diag_put(
         diag, WEIR_EQUOTA,
-        "the labels are too long; together they may have 4096 bytes", NULL);
+        "the labels are too long; together they may have 4096 bytes");
 }
 
 static int refuse_many(struct weir_diag *diag)
 {
-    return weir_diag_set(diag, WEIR_EQUOTA,
-                         "there are too many labels; 64 are allowed", NULL);
+    return weir_diag_put(diag, WEIR_EQUOTA,
+                         "there are too many labels; 64 are allowed");
 }
 
 int weir_labels_check(struct weir_text labels, struct weir_diag *diag)
@@ -112,13 +112,13 @@ int weir_labels_check(struct weir_text labels, struct weir_diag *diag)
         if (order == 0)
             return refuse_key_twice(line, diag);
         if (order > 0)
-            return weir_diag_set(diag, WEIR_EQUOTA,
-                                 "the labels aren't sorted by key", NULL);
+            return weir_diag_put(diag, WEIR_EQUOTA,
+                                 "the labels aren't sorted by key");
         last = line;
     }
     if (labels.len > 0 && labels.p[labels.len - 1] == '\n')
-        return weir_diag_set(diag, WEIR_EQUOTA,
-                             "the labels end with an empty line", NULL);
+        return weir_diag_put(diag, WEIR_EQUOTA,
+                             "the labels end with an empty line");
     return 0;
 }
 

@@ -219,12 +219,12 @@ static int whole_duration(struct number number, uint64_t unit,
     weir_assert(number.den > 0 && unit <= MONTH);
     weir_u128 product = number.num * unit;
     if (product % number.den != 0)
-        return weir_diag_set(diag, WEIR_EQUOTA,
-                             "a duration is finer than a nanosecond", NULL);
+        return weir_diag_put(diag, WEIR_EQUOTA,
+                             "a duration is finer than a nanosecond");
     product /= number.den;
     if (product > UINT64_MAX)
-        return weir_diag_set(diag, WEIR_EQUOTA,
-                             "a duration is longer than 584 years", NULL);
+        return weir_diag_put(diag, WEIR_EQUOTA,
+                             "a duration is longer than 584 years");
     *out = (weir_duration)product;
     return 0;
 }
@@ -460,9 +460,9 @@ int weir_burst_parse(struct weir_text text, struct weir_burst *out,
     } else {
         error = weir_duration_parse(text, &burst.amount, diag);
         if (error == 0 && burst.amount > WEIR_PERIOD_MAX)
-            error = weir_diag_set(
-                diag, WEIR_EQUOTA,
-                "a burst may be 366 days of the limit at most", NULL);
+            error =
+                weir_diag_put(diag, WEIR_EQUOTA,
+                              "a burst may be 366 days of the limit at most");
     }
     if (error < 0)
         return error;
@@ -484,9 +484,9 @@ static int parse_period(struct weir_text text, weir_duration *out,
                         struct weir_diag *diag)
 {
     if (text.len == 0)
-        return weir_diag_set(
+        return weir_diag_put(
             diag, WEIR_EQUOTA,
-            "the period after '/' is missing; write 100/s or 5/min", NULL);
+            "the period after '/' is missing; write 100/s or 5/min");
     struct number count = { 1, 1 };
     struct weir_text rest = text;
     if (memchr("0123456789.-", text.p[0], 12)) {
@@ -502,9 +502,8 @@ static int parse_period(struct weir_text text, weir_duration *out,
     if (error < 0)
         return error;
     if (period == 0 || period > WEIR_PERIOD_MAX)
-        return weir_diag_set(diag, WEIR_EQUOTA,
-                             "the period of a limit may be 1 ns to 366 days",
-                             NULL);
+        return weir_diag_put(diag, WEIR_EQUOTA,
+                             "the period of a limit may be 1 ns to 366 days");
     *out = period;
     return 0;
 }
