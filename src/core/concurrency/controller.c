@@ -276,16 +276,19 @@ static bool probes(const struct weir_controller *controller)
            controller->envoy.probing != 0;
 }
 
+static bool is_pinned(const struct weir_controller *controller)
+{
+    return probes(controller) &&
+           controller->limit == controller->options.probe_limit;
+}
+
 /* The guarantee of controller.h. */
 static bool is_limit_sound(const struct weir_controller *controller)
 {
     const struct weir_controller_options *options = &controller->options;
     double limit = controller->limit;
-    if (probes(controller) && options->probe_limit == 0)
-        return true; /* the limit in force when it began */
-    if (probes(controller) && limit == options->probe_limit)
-        return true;
-    return limit >= options->min && limit <= options->max;
+    return is_pinned(controller) ||
+           (limit >= options->min && limit <= options->max);
 }
 
 struct weir_controller *weir_controller_init(
@@ -366,7 +369,7 @@ void weir_controller_edit(struct weir_controller *controller,
     controller->options = next;
     if (probes(controller))
         controller->envoy.resumed = next.initial;
-    else if (next.initial != limit)
+    if (!is_pinned(controller) && next.initial != controller->limit)
         weir_controller_move(controller, next.initial, WEIR_LIMIT_EDITED, now);
     weir_assert(is_limit_sound(controller));
 }

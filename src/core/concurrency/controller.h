@@ -39,7 +39,7 @@
  *
  * Guarantees:
  *   - min <= limit <= max, except while envoy looks for its least latency:
- *     then it is 'probe_limit'.
+ *     then it is 'probe_limit', if that isn't 0.
  *   - The same options and calls give the same limits: chance comes from the
  *     options' seed. Nothing is allocated; the time a call takes is bounded.
  *   - A sample that is ignored changes nothing.

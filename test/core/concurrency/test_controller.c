@@ -490,8 +490,6 @@ static void test_envoy_floor_and_buffer(void **state)
     assert_int_equal(intervals, 5);
 }
 
-/* 100 s, and at random up to a tenth more; the same random numbers each
- * time. */
 /* An edit of the controller's kind or of the least limit is in force only after
  * the probe. */
 static void test_envoy_measures_beside_edits(void **state)
@@ -512,6 +510,30 @@ static void test_envoy_measures_beside_edits(void **state)
     assert_true(ok(c, 0, 3) == 200);
 }
 
+/* Without a pin the limit in force stays during a probe, and within an edit's
+ * bounds. */
+static void test_envoy_probe_within_edited_bounds(void **state)
+{
+    (void)state;
+    struct weir_controller_options o =
+        usual(WEIR_CONTROLLER_ENVOY, 50, 3, 1000);
+    o.probe_limit = 0;
+    struct weir_controller *c = made(&o);
+    assert_true(c->envoy.probing != 0);
+    assert_true(limit_of(c) == 50);
+    o.max = 20;
+    weir_controller_edit(c, &o, clock_now);
+    assert_true(c->envoy.probing != 0);
+    assert_true(limit_of(c) == 20);
+    assert_int_equal(c->view.reason, WEIR_LIMIT_EDITED);
+    o.min = 30;
+    o.max = 40;
+    weir_controller_edit(c, &o, clock_now);
+    assert_true(limit_of(c) == 30);
+}
+
+/* 100 s, and at random up to a tenth more; the same random numbers each
+ * time. */
 static void test_envoy_probes_on_time(void **state)
 {
     (void)state;
@@ -860,6 +882,7 @@ int main(void)
         cmocka_unit_test(test_envoy_median_of_its_own),
         cmocka_unit_test(test_envoy_floor_and_buffer),
         cmocka_unit_test(test_envoy_measures_beside_edits),
+        cmocka_unit_test(test_envoy_probe_within_edited_bounds),
         cmocka_unit_test(test_envoy_probes_on_time),
         cmocka_unit_test(test_target_windows),
         cmocka_unit_test(test_target_falls),
