@@ -263,8 +263,8 @@ static bool same_limits(const Weir__V1__Limits *theirs,
     if (theirs->n_limits != ours->count)
         return false;
     for (size_t i = 0; i < ours->count; i++) {
-        const Weir__V1__LimitTold *row = theirs->limits[i];
-        const struct weir_limit_told *told = &ours->limits[i];
+        const Weir__V1__AdaptiveLimit *row = theirs->limits[i];
+        const struct weir_adaptive_limit *told = &ours->limits[i];
         if (!same_text(row->name, told->name) || row->limit != told->limit ||
             row->in_flight != told->in_flight || row->reason != told->reason ||
             row->latency_ns != told->latency || row->age_ns != told->age)

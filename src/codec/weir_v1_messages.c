@@ -277,18 +277,19 @@ const struct weir_proto_message weir_v1_grants = { FIELDS(grants_fields),
 
 /* ---- Limits ---- */
 
-#define THIS struct weir_limit_told
-static const struct weir_proto_field told_fields[] = {
+#define THIS struct weir_adaptive_limit
+static const struct weir_proto_field adaptive_limit_fields[] = {
     { 1, NAME(name) },        { 2, DOUBLE(limit), .max = WEIR_PERMITS_MAX },
     { 3, NUMBER(in_flight) }, { 4, NUMBER(reason) },
     { 5, NUMBER(latency) },   { 6, NUMBER(age) },
 };
-static const struct weir_proto_message told = { FIELDS(told_fields) };
+static const struct weir_proto_message adaptive_limit = { FIELDS(
+    adaptive_limit_fields) };
 #undef THIS
 
 #define THIS struct weir_limits
 static const struct weir_proto_field limits_fields[] = {
-    { 1, PARTS(limits, count, told), .max = WEIR_LIMITS_MAX },
+    { 1, PARTS(limits, count, adaptive_limit), .max = WEIR_LIMITS_MAX },
 };
 const struct weir_proto_message weir_v1_limits = { FIELDS(limits_fields) };
 #undef THIS

@@ -102,20 +102,20 @@ void weir_template_sums(struct weir_root *root, struct weir_template_sum *sums,
  * changes. */
 
 struct gathered {
-    const struct weir_limit_told **told; /* owned */
+    const struct weir_adaptive_limit **limits; /* owned */
     size_t count, capacity;
 };
 
-static bool add_told_limit(struct gathered *all,
-                           const struct weir_limit_told *told)
+static bool add_limit(struct gathered *all,
+                      const struct weir_adaptive_limit *limit)
 {
-    const struct weir_limit_told **grown =
-        weir_mem_grow(&weir_mem_system, all->told, sizeof(*grown),
+    const struct weir_adaptive_limit **grown =
+        weir_mem_grow(&weir_mem_system, all->limits, sizeof(*grown),
                       &all->capacity, all->count + 1);
     if (!grown)
         return false;
-    all->told = grown;
-    all->told[all->count++] = told;
+    all->limits = grown;
+    all->limits[all->count++] = limit;
     return true;
 }
 
@@ -126,9 +126,9 @@ static void gather_limits(struct weir_root *root, struct weir_text match,
     struct weir_limiter_usage limiter;
     while (weir_root_limiter_usage(root, &cursor, &limiter, now)) {
         for (size_t i = 0; i < limiter.limit_count; i++) {
-            const struct weir_limit_told *told = &limiter.limits[i];
-            bool wanted = !match.p || weir_text_equal(match, told->name);
-            if (wanted && !add_told_limit(all, told))
+            const struct weir_adaptive_limit *limits = &limiter.limits[i];
+            bool wanted = !match.p || weir_text_equal(match, limits->name);
+            if (wanted && !add_limit(all, limits))
                 return;
         }
     }
@@ -136,26 +136,28 @@ static void gather_limits(struct weir_root *root, struct weir_text match,
 
 static int compare_names_and_limits(const void *a, const void *b)
 {
-    const struct weir_limit_told *x = *(const struct weir_limit_told *const *)a;
-    const struct weir_limit_told *y = *(const struct weir_limit_told *const *)b;
+    const struct weir_adaptive_limit *x =
+        *(const struct weir_adaptive_limit *const *)a;
+    const struct weir_adaptive_limit *y =
+        *(const struct weir_adaptive_limit *const *)b;
     int order = weir_text_compare(x->name, y->name);
     return order != 0 ? order : (x->limit > y->limit) - (x->limit < y->limit);
 }
 
-static void sum_up_processes(const struct weir_limit_told *const *told,
+static void sum_up_processes(const struct weir_adaptive_limit *const *limits,
                              size_t count, struct weir_adaptive_view *out)
 {
     *out = (struct weir_adaptive_view){
         .processes = (uint32_t)count,
-        .min = told[0]->limit,
-        .median = told[count / 2]->limit,
-        .max = told[count - 1]->limit,
+        .min = limits[0]->limit,
+        .median = limits[count / 2]->limit,
+        .max = limits[count - 1]->limit,
     };
-    memcpy(out->name, told[0]->name.p, told[0]->name.len);
+    memcpy(out->name, limits[0]->name.p, limits[0]->name.len);
     for (size_t i = 0; i < count; i++) {
-        out->in_flight += told[i]->in_flight;
-        if (told[i]->reason < WEIR_LIMIT_REASONS)
-            out->by_reason[told[i]->reason]++;
+        out->in_flight += limits[i]->in_flight;
+        if (limits[i]->reason < WEIR_LIMIT_REASONS)
+            out->by_reason[limits[i]->reason]++;
     }
 }
 
@@ -177,12 +179,12 @@ static size_t cut_into_quotas(const struct gathered *all,
     size_t first = 0;
     for (size_t i = 1; i <= all->count; i++) {
         if (i < all->count &&
-            weir_text_equal(all->told[first]->name, all->told[i]->name))
+            weir_text_equal(all->limits[first]->name, all->limits[i]->name))
             continue;
         weir_assert(first < i);
         size_t place = seen < max ? seen : find_fewest_processes(out, max);
         if (seen < max || out[place].processes < i - first)
-            sum_up_processes(all->told + first, i - first, &out[place]);
+            sum_up_processes(all->limits + first, i - first, &out[place]);
         seen += seen < max;
         first = i;
     }
@@ -193,11 +195,12 @@ size_t weir_adaptive_see(struct weir_root *root, struct weir_text match,
                          struct weir_adaptive_view *out, size_t max,
                          weir_instant now)
 {
-    struct gathered all = { .told = NULL };
+    struct gathered all = { .limits = NULL };
     gather_limits(root, match, &all, now);
     if (all.count > 0)
-        qsort(all.told, all.count, sizeof(*all.told), compare_names_and_limits);
+        qsort(all.limits, all.count, sizeof(*all.limits),
+              compare_names_and_limits);
     size_t count = all.count > 0 ? cut_into_quotas(&all, out, max) : 0;
-    free(all.told);
+    free(all.limits);
     return count;
 }

@@ -363,7 +363,7 @@ static void check_limits(const struct weir_limits *a,
 {
     assert_int_equal(a->count, b->count);
     for (size_t i = 0; i < a->count; i++) {
-        const struct weir_limit_told *x = &a->limits[i], *y = &b->limits[i];
+        const struct weir_adaptive_limit *x = &a->limits[i], *y = &b->limits[i];
         assert_true(weir_text_equal(x->name, y->name));
         assert_float_equal(x->limit, y->limit, 0);
         assert_int_equal(x->in_flight, y->in_flight);
@@ -376,7 +376,7 @@ static void check_limits(const struct weir_limits *a,
 static void test_limits(void **state)
 {
     struct bench *bench = *state;
-    static struct weir_limit_told rows[WEIR_LIMITS_MAX];
+    static struct weir_adaptive_limit rows[WEIR_LIMITS_MAX];
     struct weir_rng *rng = &bench->rng;
     for (int i = 0; i < ROUNDS; i++) {
         struct weir_message out,
@@ -384,7 +384,7 @@ static void test_limits(void **state)
         size_t count =
             i == 0 ? WEIR_LIMITS_MAX : weir_rng_below(rng, WEIR_LIMITS_MAX + 1);
         for (size_t k = 0; k < count; k++)
-            rows[k] = (struct weir_limit_told){
+            rows[k] = (struct weir_adaptive_limit){
                 .name = WEIR_TEXT("site/\xc3\xbc"),
                 .limit = weir_rng_below(rng, 9)
                              ? weir_rng_unit(rng) * WEIR_PERMITS_MAX

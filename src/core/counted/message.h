@@ -362,7 +362,7 @@ struct weir_grants {
 };
 
 /* The state of an adaptive limit in one process. */
-struct weir_limit_told {
+struct weir_adaptive_limit {
     struct weir_text name; /* of the quota or instance */
     double limit;          /* units in flight: 0 .. WEIR_PERMITS_MAX */
     uint32_t in_flight;
@@ -376,7 +376,7 @@ struct weir_limit_told {
  * sent when a limit has moved. */
 struct weir_limits {
     size_t count; /* at most WEIR_LIMITS_MAX */
-    const struct weir_limit_told *limits;
+    const struct weir_adaptive_limit *limits;
 };
 
 struct weir_message {

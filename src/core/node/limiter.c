@@ -86,7 +86,7 @@ struct weir_limiter *weir_limiter_init(
     rest += weir_limiter_asks_size(options->asks);
     weir_limiter_leases_init(&limiter->leases, rest, options);
     rest += weir_limiter_leases_size(options);
-    limiter->limits.rows = (struct weir_limit_told *)rest;
+    limiter->limits.rows = (struct weir_adaptive_limit *)rest;
     limiter->limits.capacity = options->limits;
     rest += weir_limiter_limits_size(options->limits);
     weir_tally_init(&limiter->tally, rest, options->table, options->slots,

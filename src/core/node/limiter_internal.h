@@ -97,7 +97,8 @@ struct limiter_leases {
 
 /* Adaptive limits as last sent. */
 struct limiter_limits {
-    struct weir_limit_told *rows; /* in the limiter's block, the names behind
+    struct weir_adaptive_limit
+        *rows; /* in the limiter's block, the names behind
                                    * them */
     uint32_t capacity;
     weir_instant look_at;          /* next look; unused without rows */

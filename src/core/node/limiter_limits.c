@@ -18,8 +18,8 @@
 /* The rows of a message lie one after the other, before their names. */
 size_t weir_limiter_limits_size(uint32_t limits)
 {
-    size_t size =
-        (size_t)limits * (sizeof(struct weir_limit_told) + WEIR_NAME_MAX + 1);
+    size_t size = (size_t)limits *
+                  (sizeof(struct weir_adaptive_limit) + WEIR_NAME_MAX + 1);
     return (size + WEIR_CACHE_LINE - 1) / WEIR_CACHE_LINE * WEIR_CACHE_LINE;
 }
 
@@ -60,14 +60,14 @@ weir_instant weir_limiter_limits_deadline(const struct weir_limiter *limiter)
 }
 
 static bool write_limit(struct weir_limiter *limiter, uint32_t slot, char *name,
-                        struct weir_limit_told *out, weir_instant now)
+                        struct weir_adaptive_limit *out, weir_instant now)
 {
     struct weir_concurrency_gate_view view;
     size_t len = weir_table_name(limiter->table, slot, name);
     if (len == 0 || !weir_table_adaptive(limiter->table, slot, &view, now))
         return false;
     const struct weir_controller_view *controller = &view.controller;
-    *out = (struct weir_limit_told){
+    *out = (struct weir_adaptive_limit){
         .name = { name, len },
         .limit = controller->limit,
         .in_flight = view.in_flight,

@@ -177,10 +177,10 @@ struct weir_limiter_usage {
     uint64_t epoch;       /* of its quotas */
     uint64_t unknown;     /* requests by names without quota */
     uint64_t reports;
-    uint32_t quotas;                      /* in use there */
-    size_t limit_count;                   /* its adaptive limits, … */
-    const struct weir_limit_told *limits; /* … until the next message */
-    weir_duration limits_age;             /* age of these limits */
+    uint32_t quotas;                          /* in use there */
+    size_t limit_count;                       /* its adaptive limits, … */
+    const struct weir_adaptive_limit *limits; /* … until the next message */
+    weir_duration limits_age;                 /* age of these limits */
 };
 bool weir_root_limiter_usage(struct weir_root *root, size_t *cursor,
                              struct weir_limiter_usage *out, weir_instant now);

@@ -17,7 +17,7 @@ struct root_limits {
     size_t size; /* of the block */
     size_t count;
     weir_instant at;
-    struct weir_limit_told told[];
+    struct weir_adaptive_limit limit[];
 };
 
 /* A limiter is known by its incarnation, which isn't secret, and the identity

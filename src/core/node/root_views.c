@@ -199,7 +199,7 @@ bool weir_root_limiter_usage(struct weir_root *root, size_t *cursor,
         };
         if (limiter->limits) {
             out->limit_count = limiter->limits->count;
-            out->limits = limiter->limits->told;
+            out->limits = limiter->limits->limit;
             out->limits_age = now - limiter->limits->at;
         }
         memcpy(out->incarnation, limiter->key.incarnation,
@@ -247,16 +247,16 @@ static void copy_limits(struct weir_root *root, uint32_t peer,
                         struct root_limits *out, weir_instant now)
 {
     weir_assert(out->count == 0);
-    char *names = (char *)&out->told[limits->count];
+    char *names = (char *)&out->limit[limits->count];
     for (size_t i = 0; i < limits->count; i++)
         weir_root_names_come(root, peer, limits->limits[i].name);
     for (size_t i = 0; i < limits->count; i++) {
         const struct weir_text name = limits->limits[i].name;
         if (!weir_root_names_may(root, peer, name, now))
             continue;
-        struct weir_limit_told *told = &out->told[out->count++];
-        *told = limits->limits[i];
-        told->name.p = names;
+        struct weir_adaptive_limit *limit = &out->limit[out->count++];
+        *limit = limits->limits[i];
+        limit->name.p = names;
         memcpy(names, name.p, name.len);
         names += name.len;
     }
@@ -269,7 +269,7 @@ int weir_root_take_limits(struct weir_root *root, uint32_t peer,
     weir_assert(root->peers[peer].greeted);
     struct root_limiter *limiter = root->limiters[root->peers[peer].limiter];
     size_t size = sizeof(struct root_limits) +
-                  limits->count * sizeof(struct weir_limit_told);
+                  limits->count * sizeof(struct weir_adaptive_limit);
     for (size_t i = 0; i < limits->count; i++)
         size += limits->limits[i].name.len;
     weir_root_forget_limits(root, limiter);

@@ -120,15 +120,15 @@ static json_t *limits_list(const struct weir_limiter_usage *limiter)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < limiter->limit_count; i++) {
-        const struct weir_limit_told *told = &limiter->limits[i];
+        const struct weir_adaptive_limit *limit = &limiter->limits[i];
         json_array_append_new(
             list,
-            json_pack("{s:s%, s:f, s:I, s:s, s:f, s:o}", "quota", told->name.p,
-                      told->name.len, "limit", told->limit, "in_flight",
-                      (json_int_t)told->in_flight, "reason",
-                      reason_text(told->reason), "moved_s",
-                      ((double)told->age + (double)limiter->limits_age) / 1e9,
-                      "latency", duration(told->latency)));
+            json_pack("{s:s%, s:f, s:I, s:s, s:f, s:o}", "quota", limit->name.p,
+                      limit->name.len, "limit", limit->limit, "in_flight",
+                      (json_int_t)limit->in_flight, "reason",
+                      reason_text(limit->reason), "moved_s",
+                      ((double)limit->age + (double)limiter->limits_age) / 1e9,
+                      "latency", duration(limit->latency)));
     }
     return list;
 }

@@ -492,7 +492,7 @@ static void wants_are_judged(void **state)
 static void adaptive_limits_are_judged(void **state)
 {
     struct town *town = *state;
-    struct weir_limit_told told[] = {
+    struct weir_adaptive_limit told[] = {
         { .name = WEIR_TEXT("a/db"), .limit = 1, .in_flight = 100000 },
         { .name = WEIR_TEXT("b/db"), .limit = 2, .in_flight = 1 },
     };
