@@ -115,9 +115,9 @@ static void check_limiter_fill(struct weir_check *check, uint32_t limiter,
     double own = read_limiter_fill(check, limiter, index);
     double most = 0;
     for (uint32_t r = 0; r < check->root_count; r++) {
-        const struct check_told *told = &slot->told[r];
+        const struct check_sent *sent = &slot->sent[r];
         struct check_held held;
-        if (!told->told || told->at < check->lost_at ||
+        if (!sent->sent || sent->at < check->lost_at ||
             !weir_check_root_bucket(check, r, quota, &held))
             return;
         double untold = quota->high / WEIR_ROOM_GRAINS + CHECK_TOLERANCE +

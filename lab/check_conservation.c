@@ -80,28 +80,28 @@ void weir_check_conservation_hello(struct weir_check *check, uint32_t root,
     for (uint32_t s = 0; s < known->slot_count; s++) {
         const struct weir_limiter_cell *cell =
             weir_check_cell(check, root, limiter, s);
-        struct check_told *told = &known->slots[s].told[root];
-        told->pace = cell ? cell->pace : 0;
+        struct check_sent *sent = &known->slots[s].sent[root];
+        sent->pace = cell ? cell->pace : 0;
         if (!cell)
-            told->created = 0;
+            sent->created = 0;
     }
 }
 
 /* Units that the report must have brought for the slot: its count less the
  * root's former count or, for a slot new to the root, less the announced count.
  * False: unknown. */
-static bool foreseen(struct check_told *told,
+static bool foreseen(struct check_sent *sent,
                      const struct weir_root_quota *root_quota,
                      const struct weir_limiter_cell *cell,
                      const struct weir_announce *announce, int64_t *out_units)
 {
-    bool known = told->created == root_quota->created;
-    uint64_t heard = told->heard;
-    if (announce && (!known || (int64_t)(announce->base - heard) > 0))
-        heard = announce->base;
-    told->heard = cell->last;
-    told->created = root_quota->created;
-    *out_units = (int64_t)(cell->last - heard);
+    bool known = sent->created == root_quota->created;
+    uint64_t received = sent->received;
+    if (announce && (!known || (int64_t)(announce->base - received) > 0))
+        received = announce->base;
+    sent->received = cell->last;
+    sent->created = root_quota->created;
+    *out_units = (int64_t)(cell->last - received);
     /* Less than before: the slot has begun another life. */
     return (known || announce) && *out_units >= 0;
 }
@@ -209,13 +209,13 @@ static void check_count(struct weir_check *check, uint32_t root,
             "let through",
             root + 1, (long long)more, quota->name, limiter + 1);
     const struct weir_announce *announce = announce_of(report, count->slot);
-    struct check_told *told =
-        &weir_check_slot_of(check, limiter, count->slot)->told[root];
+    struct check_sent *sent =
+        &weir_check_slot_of(check, limiter, count->slot)->sent[root];
     bool capped = report->late_from > 0;
     struct taking taking = {
-        .quicker = cell->pace - told->pace,
-        .silent = told->pace != 0 &&
-                  weir_check_root_now(check, root) - told->paced_at >=
+        .quicker = cell->pace - sent->pace,
+        .silent = sent->pace != 0 &&
+                  weir_check_root_now(check, root) - sent->paced_at >=
                       check->pace_good,
         .alone =
             announce && root_quota_of_cell(check, root, cell)->cell_count == 1,
@@ -223,10 +223,10 @@ static void check_count(struct weir_check *check, uint32_t root,
         .capped = capped,
         .adopted = adopts(check, root, announce),
     };
-    taking.sure = foreseen(told, root_quota_of_cell(check, root, cell), cell,
+    taking.sure = foreseen(sent, root_quota_of_cell(check, root, cell), cell,
                            announce, &taking.units);
-    told->pace = cell->pace;
-    told->paced_at = weir_check_root_now(check, root);
+    sent->pace = cell->pace;
+    sent->paced_at = weir_check_root_now(check, root);
     check_bucket(check, root, quota, &taking);
 }
 

@@ -46,7 +46,7 @@ struct check_image {
     double beyond, over;
     int64_t unseen;
     double slack;         /* sum over limiters that were told one */
-    uint32_t told, loose; /* limiters */
+    uint32_t sent, loose; /* limiters */
 };
 
 /* A root's bucket as read, in units. */
@@ -88,25 +88,25 @@ struct check_quota {
 
 /* The last fill that a root sent for a slot on a link, and the report that it
  * answered. */
-struct check_told {
-    uint64_t heard, created; /* the slot's total at the root; the quota's
+struct check_sent {
+    uint64_t received, created; /* the slot's total at the root; the quota's
                               * creation (0: none) */
-    uint64_t pace;           /* pace of the slot … */
-    weir_instant paced_at;   /* … as of this instant, on the root's clock */
-    uint64_t announced;      /* in this session, by the report of this number;
+    uint64_t pace;              /* pace of the slot … */
+    weir_instant paced_at; /* … as of this instant, on the root's clock */
+    uint64_t announced;    /* in this session, by the report of this number;
                               * 0: not */
-    double slack, held;      /* units: allowance by its slack; the same, or the
+    double slack, held;    /* units: allowance by its slack; the same, or the
                               * units counted beside when the fill came, if
                               * more */
     weir_instant at;
-    bool told, loose; /* told in this session; counted without a slack */
+    bool sent, loose; /* sent in this session; counted without a slack */
 };
 
 struct check_slot {
     uint32_t generation;
     struct check_quota *quota; /* NULL: no life that was used */
     uint64_t count;            /* of the table, when last read */
-    struct check_told told[WEIR_ROOTS_MAX];
+    struct check_sent sent[WEIR_ROOTS_MAX];
 };
 
 struct check_link {
@@ -249,17 +249,17 @@ int64_t weir_check_slack_unheard(struct weir_check *check,
                                  uint32_t root);
 /* 'loose': the root's slack doesn't limit the slot. */
 void weir_check_slack_set_loose(struct check_image *image,
-                                struct check_told *told, bool loose);
+                                struct check_sent *sent, bool loose);
 /* The limiter has received a slack. 'beside': units counted that the root has
  * neither heard of nor presumes. */
 void weir_check_slack_receive(struct weir_check *check,
                               struct check_quota *quota,
-                              struct check_told *told, uint32_t root,
+                              struct check_sent *sent, uint32_t root,
                               double slack, double beside);
 /* The slack received last no longer rules. */
 void weir_check_slack_withdraw(struct weir_check *check,
                                struct check_quota *quota,
-                               struct check_told *told, uint32_t root);
+                               struct check_sent *sent, uint32_t root);
 /* The slot's life is over; 'died': its limiter died. */
 void weir_check_slack_slot_ends(struct weir_check *check,
                                 struct check_slot *slot, uint32_t limiter,

@@ -15,7 +15,7 @@ double weir_check_slack_bound(const struct check_quota *quota,
                               const struct check_image *image)
 {
     return quota->high + quota->high / WEIR_ROOM_GRAINS + image->slack +
-           (double)image->told * (double)quota->weight_most + image->over;
+           (double)image->sent * (double)quota->weight_most + image->over;
 }
 
 void weir_check_slack_settle(struct weir_check *check,
@@ -42,47 +42,47 @@ int64_t weir_check_slack_unheard(struct weir_check *check,
     const struct weir_limiter_cell *cell =
         weir_check_cell(check, root, limiter, index);
     struct weir_table *table = weir_fleet_table(check->fleet, limiter);
-    uint64_t heard = cell ? cell->last : weir_table_settled(table, index);
-    return (int64_t)(slot->count - heard);
+    uint64_t received = cell ? cell->last : weir_table_settled(table, index);
+    return (int64_t)(slot->count - received);
 }
 
 void weir_check_slack_set_loose(struct check_image *image,
-                                struct check_told *told, bool loose)
+                                struct check_sent *sent, bool loose)
 {
-    weir_assert(loose || !told->loose || image->loose > 0);
-    image->loose += (uint32_t)loose - (uint32_t)told->loose;
-    told->loose = loose;
+    weir_assert(loose || !sent->loose || image->loose > 0);
+    image->loose += (uint32_t)loose - (uint32_t)sent->loose;
+    sent->loose = loose;
 }
 
 void weir_check_slack_withdraw(struct weir_check *check,
                                struct check_quota *quota,
-                               struct check_told *told, uint32_t root)
+                               struct check_sent *sent, uint32_t root)
 {
     struct check_image *image = &quota->image[root];
-    if (!told->told)
+    if (!sent->sent)
         return;
     weir_check_slack_settle(check, quota, image);
-    image->slack -= told->slack;
-    weir_assert(image->told > 0);
-    image->told--;
-    told->told = false;
+    image->slack -= sent->slack;
+    weir_assert(image->sent > 0);
+    image->sent--;
+    sent->sent = false;
 }
 
 void weir_check_slack_receive(struct weir_check *check,
                               struct check_quota *quota,
-                              struct check_told *told, uint32_t root,
+                              struct check_sent *sent, uint32_t root,
                               double slack, double beside)
 {
     struct check_image *image = &quota->image[root];
-    weir_check_slack_withdraw(check, quota, told, root);
+    weir_check_slack_withdraw(check, quota, sent, root);
     weir_check_slack_settle(check, quota, image);
-    told->told = true;
-    told->at = weir_fleet_now(check->fleet);
-    told->slack = fmax(1, 2 * slack);
-    told->held = fmax(told->slack, beside);
-    image->slack += told->slack;
-    image->told++;
-    weir_assert(image->told > 0 && told->slack >= 1);
+    sent->sent = true;
+    sent->at = weir_fleet_now(check->fleet);
+    sent->slack = fmax(1, 2 * slack);
+    sent->held = fmax(sent->slack, beside);
+    image->slack += sent->slack;
+    image->sent++;
+    weir_assert(image->sent > 0 && sent->slack >= 1);
 }
 
 /* Whether counts that die with the limiter may be unknown to a root for good.
@@ -95,7 +95,7 @@ static bool dies_unheard(struct weir_check *check,
 {
     if (weir_check_cell(check, root, limiter, index))
         return weir_check_slack_unheard(check, slot, limiter, index, root) != 0;
-    return slot->count != slot->told[root].heard;
+    return slot->count != slot->sent[root].received;
 }
 
 void weir_check_slack_slot_ends(struct weir_check *check,
@@ -105,8 +105,8 @@ void weir_check_slack_slot_ends(struct weir_check *check,
     struct check_quota *quota = slot->quota;
     for (uint32_t r = 0; quota && r < check->root_count; r++) {
         struct check_image *image = &quota->image[r];
-        weir_check_slack_withdraw(check, quota, &slot->told[r], r);
-        weir_check_slack_set_loose(image, &slot->told[r], false);
+        weir_check_slack_withdraw(check, quota, &slot->sent[r], r);
+        weir_check_slack_set_loose(image, &slot->sent[r], false);
         if (!died || !dies_unheard(check, slot, limiter, index, r))
             continue;
         image->unseen -=

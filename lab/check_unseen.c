@@ -145,7 +145,7 @@ static bool is_passed_over(const struct weir_check *check, uint32_t limiter,
         return false;
     for (uint32_t r = 0; r < check->root_count; r++) {
         if (weir_fleet_linked(check->fleet, limiter, r) &&
-            !links[r].backs_off && slot->told[r].told)
+            !links[r].backs_off && slot->sent[r].sent)
             return true;
     }
     return false;
@@ -201,10 +201,10 @@ static void judge_slack(struct weir_check *check, const struct check_slot *slot,
                         uint32_t limiter, uint32_t index, uint32_t root)
 {
     const struct check_quota *quota = slot->quota;
-    const struct check_told *told = &slot->told[root];
+    const struct check_sent *sent = &slot->sent[root];
     double more = beside(check, slot, limiter, index, root);
-    double most = told->held + (double)quota->weight_most;
-    if (more <= most + astray(check, told->pace) + CHECK_TOLERANCE)
+    double most = sent->held + (double)quota->weight_most;
+    if (more <= most + astray(check, sent->pace) + CHECK_TOLERANCE)
         return;
     weir_check_fail(check, NAME,
                     "limiter%u counted %.3f units of \"%s\" that root%u hasn't "
@@ -222,11 +222,11 @@ static bool suspend_bound(struct weir_check *check, struct check_quota *quota,
         const struct check_limiter *limiter = &check->limiters[l];
         for (uint32_t s = 0; s < limiter->slot_count; s++) {
             struct check_slot *slot = &limiter->slots[s];
-            struct check_told *told = &slot->told[root];
+            struct check_sent *sent = &slot->sent[root];
             if (slot->quota != quota || has_reported(check, l, root, slot) ||
-                beside(check, slot, l, s, root) <= told->slack)
+                beside(check, slot, l, s, root) <= sent->slack)
                 continue;
-            weir_check_slack_set_loose(image, told, true);
+            weir_check_slack_set_loose(image, sent, true);
             image->firm = false;
         }
     }
@@ -259,7 +259,7 @@ static void judge_truth(struct weir_check *check, struct check_quota *quota,
         "the fleet's bucket of \"%s\" holds %.3f units; for root%u it "
         "is at most %.3f (high %.3f, %u limiters told %.3f, presumed "
         "too much %.3f, moved %.3f, unknown to the root %.3f)",
-        quota->name, truth, root + 1, bound, quota->high, image->told,
+        quota->name, truth, root + 1, bound, quota->high, image->sent,
         image->slack, image->over, moved, image->beyond);
 }
 
@@ -271,9 +271,9 @@ static void reset_told(struct weir_check *check, struct check_slot *slot,
                        uint32_t limiter, uint32_t index, uint32_t root)
 {
     struct weir_table *table = weir_fleet_table(check->fleet, limiter);
-    slot->told[root] = (struct check_told){ 0 };
+    slot->sent[root] = (struct check_sent){ 0 };
     if (slot->quota && table)
-        weir_check_slack_set_loose(&slot->quota->image[root], &slot->told[root],
+        weir_check_slack_set_loose(&slot->quota->image[root], &slot->sent[root],
                                    slot->count !=
                                        weir_table_settled(table, index));
 }
@@ -323,11 +323,11 @@ void weir_check_unseen_welcome(struct weir_check *check, uint32_t limiter,
         struct check_slot *slot = &known->slots[s];
         if (!slot->quota)
             continue;
-        struct check_told *told = &slot->told[root];
-        weir_check_slack_withdraw(check, slot->quota, told, root);
-        told->announced = 0;
+        struct check_sent *sent = &slot->sent[root];
+        weir_check_slack_withdraw(check, slot->quota, sent, root);
+        sent->announced = 0;
         weir_check_slack_set_loose(
-            &slot->quota->image[root], told,
+            &slot->quota->image[root], sent,
             weir_check_slack_unheard(check, slot, limiter, s, root) != 0);
     }
 }
@@ -349,7 +349,7 @@ void weir_check_unseen_report(struct weir_check *check, uint32_t limiter,
         struct check_quota *quota = slot->quota;
         if (quota && quota->len == announce->name.len &&
             memcmp(quota->name, announce->name.p, quota->len) == 0)
-            slot->told[root].announced = report->number;
+            slot->sent[root].announced = report->number;
     }
 }
 
@@ -363,15 +363,15 @@ static void forget_unknown(struct weir_check *check, uint32_t limiter,
     for (size_t i = 0; i < fills->unknown_count; i++) {
         if (fills->unknown[i] < weir_table_used(table))
             weir_check_slot_of(check, limiter, fills->unknown[i])
-                ->told[root]
+                ->sent[root]
                 .announced = 0;
     }
 }
 
 static bool is_announced(const struct check_link *link,
-                         const struct check_told *told)
+                         const struct check_sent *sent)
 {
-    return told->announced > 0 && told->announced <= link->number;
+    return sent->announced > 0 && sent->announced <= link->number;
 }
 
 /* Whether the limiter takes the message, as in counted/tally.c: it is the
@@ -493,18 +493,18 @@ void weir_check_unseen_fills(struct weir_check *check, uint32_t limiter,
         struct check_slot *slot =
             weir_check_slot_of(check, limiter, fill->slot);
         struct check_quota *quota = slot->quota;
-        if (!quota || !quota->judged || !is_announced(link, &slot->told[root]))
+        if (!quota || !quota->judged || !is_announced(link, &slot->sent[root]))
             continue;
         double slack = (double)fill->slack / WEIR_FILL_ONE;
-        struct check_told *told = &slot->told[root];
+        struct check_sent *sent = &slot->sent[root];
         weir_check_agreement_received(check, limiter, root, fill, quota);
         note_travel(check, limiter, root, fill->slot);
         double more = beside(check, slot, limiter, fill->slot, root);
-        weir_check_slack_receive(check, quota, told, root, slack, more);
+        weir_check_slack_receive(check, quota, sent, root, slack, more);
         if (has_too_much(quota, fill))
             quota->image[root].firm = false; /* of the rule before */
-        if (fills->answer && more <= told->slack + (double)quota->weight_most)
-            weir_check_slack_set_loose(&quota->image[root], told, false);
+        if (fills->answer && more <= sent->slack + (double)quota->weight_most)
+            weir_check_slack_set_loose(&quota->image[root], sent, false);
     }
 }
 
@@ -513,9 +513,9 @@ void weir_check_unseen_fills(struct weir_check *check, uint32_t limiter,
 /* Age of a limiter's root fill, capped: paces are presumed for some report
  * intervals only. */
 static weir_duration age_of(const struct weir_check *check,
-                            const struct check_told *told)
+                            const struct check_sent *sent)
 {
-    weir_duration age = weir_fleet_now(check->fleet) - told->at + check->travel;
+    weir_duration age = weir_fleet_now(check->fleet) - sent->at + check->travel;
     return age < check->pace_good ? age : check->pace_good;
 }
 
@@ -526,7 +526,7 @@ void weir_check_unseen_passed(struct weir_check *check, uint32_t limiter,
     struct check_quota *quota = slot->quota;
     for (uint32_t r = 0; r < check->root_count; r++) {
         struct check_image *image = &quota->image[r];
-        struct check_told *told = &slot->told[r];
+        struct check_sent *sent = &slot->sent[r];
         struct check_held held;
         bool has = weir_check_root_bucket(check, r, quota, &held);
         if (has)
@@ -534,14 +534,14 @@ void weir_check_unseen_passed(struct weir_check *check, uint32_t limiter,
         image->unseen += units;
         if (!quota->judged || !check->slack_on)
             continue;
-        if (has && told->told && units > 0 && !over_high &&
+        if (has && sent->sent && units > 0 && !over_high &&
             slack_limits(check, limiter, r, slot)) {
-            judge_truth(check, quota, r, &held, age_of(check, told));
-            if (!told->loose)
+            judge_truth(check, quota, r, &held, age_of(check, sent));
+            if (!sent->loose)
                 judge_slack(check, slot, limiter, index, r);
             continue;
         }
-        weir_check_slack_set_loose(image, told, true);
+        weir_check_slack_set_loose(image, sent, true);
         image->firm = false;
     }
 }

@@ -20,8 +20,8 @@ struct weir_node {
     weir_instant free_at;                /* the world's: when its work is
                                           * done */
     weir_duration worked;                /* all work begun, … */
-    weir_instant told_at; /* … as reported to the root at this instant, … */
-    weir_duration told;   /* … when it was this much */
+    weir_instant reported_at; /* … as reported to the root at this instant, … */
+    weir_duration reported_work; /* … when it was this much */
     bool paused;
     struct weir_packet *inbox, *inbox_last; /* owned; arrived, not taken */
     /* A limiter, if it runs: */

@@ -240,15 +240,15 @@ static void account_work(struct weir_node *node,
 static void note_load(struct weir_node *node)
 {
     weir_instant now = node->fleet->world.now;
-    weir_duration span = now - node->told_at;
+    weir_duration span = now - node->reported_at;
     if (!node->root || span < WEIR_SECOND)
         return;
-    weir_duration share = (node->worked - node->told) * 1000000 / span;
-    weir_assert(node->worked >= node->told);
+    weir_duration share = (node->worked - node->reported_work) * 1000000 / span;
+    weir_assert(node->worked >= node->reported_work);
     weir_root_busy(node->root, share < 1000000 ? (uint32_t)share : 1000000,
                    weir_node_now(node));
-    node->told_at = now;
-    node->told = node->worked;
+    node->reported_at = now;
+    node->reported_work = node->worked;
 }
 
 /* ---- A turn ---- */

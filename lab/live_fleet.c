@@ -256,18 +256,18 @@ static void read_agent_counts(struct weir_live_agent *agent, uint64_t reports,
     struct weir_live_counts news[WEIR_LIVE_LOADS_MAX] = { 0 };
     char *at = (char *)text;
     for (size_t i = 0; i < fleet->scenario->load_count; i++) {
-        struct weir_live_counts *told = &agent->told[i];
+        struct weir_live_counts *received = &agent->received[i];
         struct weir_live_counts now;
         now.requests = strtod(at, &at);
         now.offered = strtod(at, &at);
         now.passed = strtod(at, &at);
         now.refused = strtod(at, &at);
         agent->seen.fills[i] = strtod(at, &at);
-        news[i].requests = now.requests - told->requests;
-        news[i].offered = now.offered - told->offered;
-        news[i].passed = now.passed - told->passed;
-        news[i].refused = now.refused - told->refused;
-        *told = now;
+        news[i].requests = now.requests - received->requests;
+        news[i].offered = now.offered - received->offered;
+        news[i].passed = now.passed - received->passed;
+        news[i].refused = now.refused - received->refused;
+        *received = now;
     }
     fleet->watch.counted(fleet->watch.context, agent_number(agent),
                          agent->seen.sample - 1, news,

@@ -15,9 +15,9 @@
 struct weir_live_agent {
     struct weir_live_limiter seen;
     struct weir_live_fleet *fleet;
-    struct weir_process *process;                      /* NULL: killed */
-    struct weir_live_counts told[WEIR_LIVE_LOADS_MAX]; /* since its start */
-    double rates[WEIR_LIVE_LOADS_MAX];                 /* last sent to it */
+    struct weir_process *process;                          /* NULL: killed */
+    struct weir_live_counts received[WEIR_LIVE_LOADS_MAX]; /* since its start */
+    double rates[WEIR_LIVE_LOADS_MAX];                     /* last sent to it */
     uint64_t reports;
     bool ready;
 };

@@ -203,12 +203,12 @@ static void decide_alone(struct play *play, uint32_t node, uint32_t key,
             .what = TOLD });
 }
 
-static void count_broadcast(struct play *play, const struct later *told)
+static void count_broadcast(struct play *play, const struct later *sent)
 {
     for (uint32_t i = 0; i < play->nodes; i++) {
-        size_t at = (size_t)i * play->keys + told->key;
-        if (i != told->node && play->windows[at] <= told->window)
-            ++*counter(play, i, told->key, told->window);
+        size_t at = (size_t)i * play->keys + sent->key;
+        if (i != sent->node && play->windows[at] <= sent->window)
+            ++*counter(play, i, sent->key, sent->window);
     }
 }
 

@@ -94,9 +94,9 @@ static void post_retry(struct plant *plant, const struct weir_plant_note *note,
                        weir_instant now)
 {
     weir_duration wait = plant->options->retry;
-    weir_duration told =
+    weir_duration retry =
         weir_concurrency_gate_wait(plant->gate[note->instance], now);
-    wait = told > wait ? told : wait;
+    wait = retry > wait ? retry : wait;
     wait += weir_rng_below(&plant->rng, wait);
     weir_heap_push(&plant->events,
                    &(struct event){ .key.at = now + wait, .again = true });

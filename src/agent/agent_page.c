@@ -427,12 +427,13 @@ static int answer_brief(struct weir_agent_page *page, struct weir_text query,
 static json_t *root_object(const struct weir_limiter_view_root *root,
                            uint64_t epoch, weir_instant now)
 {
-    bool heard = root->heard_at > 0;
-    double silent = now > root->heard_at ? (double)(now - root->heard_at) : 0;
+    bool received = root->received_at > 0;
+    double silent =
+        now > root->received_at ? (double)(now - root->received_at) : 0;
     uint64_t behind = root->epoch > epoch ? root->epoch - epoch : 0;
     return json_pack("{s:s, s:b, s:o, s:I, s:I, s:s*}", "address",
                      root->address, "up", root->up, "silent_s",
-                     heard ? json_real(silent / 1e9) : json_null(), "epoch",
+                     received ? json_real(silent / 1e9) : json_null(), "epoch",
                      (json_int_t)root->epoch, "behind", (json_int_t)behind,
                      "problem", root->up ? NULL : root->why);
 }

@@ -47,7 +47,7 @@ struct pool {
     pthread_cond_t moved; /* a seed was claimed, or its result made or passed
                            * on */
     uint64_t count;       /* of seeds; the indices below begin at 0 */
-    uint64_t claimed, heard;
+    uint64_t claimed, finished;
     bool over;                      /* no more results are wanted */
     struct weir_lab_progress *ring; /* owned; by index */
     size_t ring_size;
@@ -103,8 +103,8 @@ static void draw_bar(struct pool *pool)
     if (!pool->bar || now - pool->bar_at < BAR_PAUSE)
         return;
     pool->bar_at = now;
-    double done = (double)pool->heard;
-    for (uint64_t i = pool->heard; i < pool->claimed; i++)
+    double done = (double)pool->finished;
+    for (uint64_t i = pool->finished; i < pool->claimed; i++)
         done += pool->ring[i % pool->ring_size].made
                     ? 1
                     : pool->ring[i % pool->ring_size].part;
@@ -116,7 +116,7 @@ static void draw_bar(struct pool *pool)
     bar[BAR_WIDTH] = '\0';
     fprintf(stderr, "\r\033[K[%s] %3.0f %%", bar, 100 * part);
     if (pool->count > 1)
-        fprintf(stderr, "  %" PRIu64 " of %" PRIu64 " seeds", pool->heard,
+        fprintf(stderr, "  %" PRIu64 " of %" PRIu64 " seeds", pool->finished,
                 pool->count);
     fflush(stderr);
 }
@@ -138,12 +138,12 @@ void weir_lab_progress(void *context, double part)
 static bool claim(struct pool *pool, uint64_t *out_index)
 {
     while (!pool->over && pool->claimed < pool->count &&
-           pool->claimed - pool->heard >= pool->ring_size)
+           pool->claimed - pool->finished >= pool->ring_size)
         pthread_cond_wait(&pool->moved, &pool->lock);
     if (pool->over || pool->claimed == pool->count)
         return false;
     *out_index = pool->claimed++;
-    weir_assert(pool->claimed - pool->heard <= pool->ring_size);
+    weir_assert(pool->claimed - pool->finished <= pool->ring_size);
     pool->ring[*out_index % pool->ring_size] =
         (struct weir_lab_progress){ .pool = pool };
     return true;
@@ -175,20 +175,20 @@ static void pass_results_on(struct pool *pool)
 {
     const struct weir_lab_jobs *jobs = pool->jobs;
     pthread_mutex_lock(&pool->lock);
-    while (!pool->over && pool->heard < pool->count) {
+    while (!pool->over && pool->finished < pool->count) {
         struct weir_lab_progress *run =
-            &pool->ring[pool->heard % pool->ring_size];
+            &pool->ring[pool->finished % pool->ring_size];
         if (!run->made) {
             pthread_cond_wait(&pool->moved, &pool->lock);
             continue;
         }
         clear_bar(pool);
         /* With the lock: no other thread draws a bar into the output now. */
-        pool->over =
-            !jobs->done(jobs->context, jobs->first + pool->heard, run->result);
+        pool->over = !jobs->done(jobs->context, jobs->first + pool->finished,
+                                 run->result);
         run->made = false;
-        pool->heard++;
-        weir_assert(pool->heard <= pool->claimed);
+        pool->finished++;
+        weir_assert(pool->finished <= pool->claimed);
         pthread_cond_broadcast(&pool->moved);
     }
     clear_bar(pool);

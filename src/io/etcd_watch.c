@@ -34,10 +34,10 @@ struct weir_etcd_watch {
     weir_duration backoff;
     bool reading; /* a call is under way */
     bool watching;
-    int64_t next; /* revision; 0: no value known yet */
-    int64_t told; /* revision of the value reported last; 0: none */
+    int64_t next;     /* revision; 0: no value known yet */
+    int64_t reported; /* revision of the value reported last; 0: none */
     bool was_found;
-    uint64_t told_hash;
+    uint64_t reported_hash;
     uint64_t trouble; /* hash of the trouble reported last; 0: none */
     bool is_closing;
 };
@@ -84,13 +84,13 @@ static void report_value(struct weir_etcd_watch *watch,
                          int64_t revision)
 {
     uint64_t hash = weir_hash(answer->value, 1);
-    bool is_known = watch->told > 0 && watch->was_found == answer->found &&
-                    (!answer->found ||
-                     (watch->told == revision && watch->told_hash == hash));
+    bool is_known = watch->reported > 0 && watch->was_found == answer->found &&
+                    (!answer->found || (watch->reported == revision &&
+                                        watch->reported_hash == hash));
     if (is_known)
         return;
-    watch->told = revision;
-    watch->told_hash = hash;
+    watch->reported = revision;
+    watch->reported_hash = hash;
     watch->was_found = answer->found;
     struct weir_etcd_value value = {
         .found = answer->found,
@@ -159,7 +159,7 @@ static void take_read(struct weir_etcd_watch *watch,
                       const struct weir_etcd_answer *answer)
 {
     if (answer->revision + 1 < watch->next && !watch->watching)
-        watch->next = watch->told = 0; /* a store in an older state */
+        watch->next = watch->reported = 0; /* a store in an older state */
     if (answer->revision + 1 >= watch->next) {
         watch->next = answer->revision + 1;
         report_value(watch, answer,

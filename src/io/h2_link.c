@@ -34,11 +34,11 @@ struct weir_h2_link {
     struct event *timer;
     weir_duration silence;
     weir_duration patience;
-    weir_instant heard_at;
+    weir_instant received_at;
     weir_instant asked_at; /* 0: no PING is unanswered */
     unsigned busy;
     bool server;
-    bool heard; /* the peer has sent a byte */
+    bool received; /* the peer has sent a byte */
     bool open;
     bool full;   /* the owner has seen it full */
     bool lost;   /* on_lost was called, or is being called */
@@ -165,7 +165,7 @@ static void on_h2_timer(evutil_socket_t fd, short what, void *context)
     (void)what;
     struct weir_h2_link *link = context;
     weir_instant now = weir_clock_now();
-    if (link->asked_at > link->heard_at) {
+    if (link->asked_at > link->received_at) {
         weir_duration waited = now - link->asked_at;
         if (waited < link->patience) {
             arm(link, link->patience - waited);
@@ -176,7 +176,7 @@ static void on_h2_timer(evutil_socket_t fd, short what, void *context)
         leave_h2_link(link);
         return;
     }
-    weir_duration quiet = now - link->heard_at;
+    weir_duration quiet = now - link->received_at;
     if (quiet < link->silence) {
         arm(link, link->silence - quiet);
         return;
@@ -200,7 +200,7 @@ static void begin_h2_link(struct weir_h2_link *link)
 {
     weir_assert(!link->open);
     link->open = true;
-    link->heard_at = weir_clock_now();
+    link->received_at = weir_clock_now();
     arm(link, link->silence);
 }
 
@@ -236,9 +236,9 @@ static void on_h2_bytes(void *context, struct weir_stream *stream,
 {
     (void)stream;
     struct weir_h2_link *link = context;
-    link->heard_at = weir_clock_now();
-    const char *tls = link->heard ? NULL : find_tls(link, bytes, len);
-    link->heard = true;
+    link->received_at = weir_clock_now();
+    const char *tls = link->received ? NULL : find_tls(link, bytes, len);
+    link->received = true;
     if (!tls) {
         pump_event(link, bytes, len);
         return;
@@ -260,7 +260,7 @@ static bool may_want_tls(const struct weir_h2_link *link,
                          const struct weir_stream *stream)
 {
     struct weir_tls_peer ignored;
-    return link->open && !link->server && !link->heard &&
+    return link->open && !link->server && !link->received &&
            !weir_stream_peer_names(stream, &ignored);
 }
 

@@ -73,9 +73,9 @@ void weir_adaptive_look(struct weir *weir, weir_instant now)
     /* Relaxed: only this thread writes it. */
     weir_table_set_fleet(weir->table, weir_load_relaxed(&weir->fleet), now);
     (void)weir_table_adaptives(weir->table, &wanting);
-    if (wanting > 0 && !weir->told_full)
+    if (wanting > 0 && !weir->full_sent)
         send_adaptive_full(weir, wanting, now);
-    weir->told_full = wanting > 0;
+    weir->full_sent = wanting > 0;
 }
 
 /* ---- Quotas defined here ---- */

@@ -198,7 +198,7 @@ static void note_link_state(struct weir_client_link *link, bool up,
 static void note_link_received(struct weir_client_link *link, weir_instant now)
 {
     pthread_mutex_lock(&link->weir->mutex);
-    link->view.heard_at = now;
+    link->view.received_at = now;
     pthread_mutex_unlock(&link->weir->mutex);
 }
 

@@ -52,7 +52,7 @@ struct asking {
 };
 
 /* The result of a link. */
-struct told {
+struct link_result {
     struct weir_algorithm_answer answer;
     char name[WEIR_NAME_MAX + 1];
     uint8_t name_len;
@@ -126,15 +126,16 @@ static void share_in_flight(const struct asking *asking, uint32_t link,
 }
 
 static void answer_share(struct asking *asking, uint32_t link,
-                         const struct weir_away *away, struct told *told)
+                         const struct weir_away *away,
+                         struct link_result *result)
 {
-    struct weir_algorithm_answer *out = &told->answer;
-    if (told->in_flight) {
+    struct weir_algorithm_answer *out = &result->answer;
+    if (result->in_flight) {
         share_in_flight(asking, link, away, out);
         return;
     }
-    told->shared = step_shared(asking, link, &asking->ask, out);
-    if (!told->shared)
+    result->shared = step_shared(asking, link, &asking->ask, out);
+    if (!result->shared)
         answer_pass(out);
     /* A weight above this process's part isn't above the limit. */
     else if (out->never && fits_rule(&away->rule, asking->ask.weight))
@@ -142,9 +143,10 @@ static void answer_share(struct asking *asking, uint32_t link,
 }
 
 static void answer_stale(struct asking *asking, uint32_t link,
-                         const struct weir_away *away, struct told *told)
+                         const struct weir_away *away,
+                         struct link_result *result)
 {
-    struct weir_algorithm_answer *out = &told->answer;
+    struct weir_algorithm_answer *out = &result->answer;
     /* The refunded units were charged in the store; they are lost there, and
      * not this process's to use once more. */
     if (asking->ask.op == WEIR_ALGORITHM_REFUND) {
@@ -156,7 +158,7 @@ static void answer_stale(struct asking *asking, uint32_t link,
         answer_limit(out);
         return;
     case WEIR_STALE_SHARE:
-        answer_share(asking, link, away, told);
+        answer_share(asking, link, away, result);
         return;
     case WEIR_STALE_PASS:
     case WEIR_STALE_HOLD: /* no exact quota has it */
@@ -165,7 +167,8 @@ static void answer_stale(struct asking *asking, uint32_t link,
     answer_pass(out);
 }
 
-static void step_link(struct asking *asking, uint32_t link, struct told *out)
+static void step_link(struct asking *asking, uint32_t link,
+                      struct link_result *out)
 {
     struct weir_away away;
     memset(out, 0, sizeof(*out));
@@ -190,63 +193,64 @@ static void step_link(struct asking *asking, uint32_t link, struct told *out)
 
 /* ---- The chain ---- */
 
-static void name_in_reply(const struct told *told, struct weir_reply *reply)
+static void name_in_reply(const struct link_result *result,
+                          struct weir_reply *reply)
 {
-    memcpy(reply->quota, told->name, sizeof(reply->quota));
-    reply->quota_len = told->name_len;
+    memcpy(reply->quota, result->name, sizeof(reply->quota));
+    reply->quota_len = result->name_len;
 }
 
 static void explain_exact_pass(const struct asking *asking,
-                               const struct told *told)
+                               const struct link_result *result)
 {
     struct weir_reply *reply = asking->reply;
-    const struct weir_algorithm_answer *answer = &told->answer;
+    const struct weir_algorithm_answer *answer = &result->answer;
     if (!reply)
         return;
-    reply->stale = reply->stale || told->stale;
-    reply->exact = reply->exact || !(told->stale || told->gone);
+    reply->stale = reply->stale || result->stale;
+    reply->exact = reply->exact || !(result->stale || result->gone);
     if (answer->level > reply->level)
         reply->level = answer->level;
     if (answer->wait > reply->wait)
         reply->wait = answer->wait;
-    if (told->gone || answer->remaining > reply->remaining)
+    if (result->gone || answer->remaining > reply->remaining)
         return;
     reply->remaining = answer->remaining;
     reply->fill = answer->used;
-    name_in_reply(told, reply);
+    name_in_reply(result, reply);
 }
 
 /* A store returns when enough permits end by timeout; most leave before
  * that. */
-static weir_duration exact_retry_of(const struct told *told)
+static weir_duration exact_retry_of(const struct link_result *result)
 {
-    weir_duration retry = told->answer.retry_after;
-    bool guess = told->in_flight && retry > LEAVE_RETRY && !told->stale;
+    weir_duration retry = result->answer.retry_after;
+    bool guess = result->in_flight && retry > LEAVE_RETRY && !result->stale;
     return guess ? LEAVE_RETRY : retry;
 }
 
 static void explain_exact_refusal(const struct asking *asking,
-                                  const struct told *told)
+                                  const struct link_result *result)
 {
     struct weir_reply *reply = asking->reply;
-    const struct weir_algorithm_answer *answer = &told->answer;
+    const struct weir_algorithm_answer *answer = &result->answer;
     if (!reply)
         return;
-    bool stale = reply->stale || told->stale;
+    bool stale = reply->stale || result->stale;
     bool shadow = reply->shadow;
     *reply = (struct weir_reply){
         .verdict = WEIR_LIMITED,
         .never = answer->never,
         .stale = stale,
         .shadow = shadow,
-        .exact = reply->exact || !told->stale,
+        .exact = reply->exact || !result->stale,
         .fill = answer->used,
         .retry_after = WEIR_NEVER,
     };
     if (!answer->never)
         reply->retry_after = weir_table_jitter(
-            asking->weir->table, asking->stripe, exact_retry_of(told));
-    name_in_reply(told, reply);
+            asking->weir->table, asking->stripe, exact_retry_of(result));
+    name_in_reply(result, reply);
 }
 
 /* To the stores that let it pass before another refused. A store that doesn't
@@ -270,21 +274,21 @@ static void refund_stores(struct asking *asking)
 }
 
 static void note_charge(struct asking *asking, uint32_t link,
-                        const struct told *told)
+                        const struct link_result *result)
 {
     weir_assert(link < asking->charge_record.links);
-    asking->paid[link] = told->answer.level;
-    if (told->shared)
+    asking->paid[link] = result->answer.level;
+    if (result->shared)
         asking->shared |= 1u << link;
-    else if (!told->gone && !told->stale)
+    else if (!result->gone && !result->stale)
         asking->asked |= 1u << link;
 }
 
 static unsigned refuse_exact(struct asking *asking, uint32_t link,
-                             const struct told *told)
+                             const struct link_result *result)
 {
     struct weir *weir = asking->weir;
-    explain_exact_refusal(asking, told);
+    explain_exact_refusal(asking, result);
     if (asking->ask.op == WEIR_ALGORITHM_PEEK)
         return WEIR_OUTCOME_LIMITED;
     unsigned kick =
@@ -309,20 +313,20 @@ static unsigned step_stores(struct asking *asking)
 {
     const struct weir_charge_record *charge_record = &asking->charge_record;
     for (uint32_t link = 0; link < charge_record->links; link++) {
-        struct told told;
+        struct link_result result;
         bool quiet = charge_record->quiet >> link & 1;
         if (!(charge_record->away >> link & 1))
             continue;
-        step_link(asking, link, &told);
-        bool passed = told.answer.passed || !op_may_refuse(asking->ask.op);
+        step_link(asking, link, &result);
+        bool passed = result.answer.passed || !op_may_refuse(asking->ask.op);
         if (!passed && !quiet)
-            return refuse_exact(asking, link, &told);
+            return refuse_exact(asking, link, &result);
         if (!passed)
             refuse_exact_quietly(asking, link);
         else
-            note_charge(asking, link, &told);
+            note_charge(asking, link, &result);
         if (passed && !quiet)
-            explain_exact_pass(asking, &told);
+            explain_exact_pass(asking, &result);
     }
     return 0;
 }

@@ -22,7 +22,7 @@ struct weir_exact_entry {
     struct weir_shared *store; /* owned; NULL: 'why' has the reason */
     char why[160];
     uint32_t failed; /* steps without answer in a row, up to "away"; atomic */
-    bool told;       /* the event "away" was sent; the thread's */
+    bool sent;       /* the event "away" was sent; the thread's */
 };
 struct weir_exact_book {
     const struct weir_exact *functions;   /* NULL: not linked */

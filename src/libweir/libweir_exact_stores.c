@@ -389,7 +389,7 @@ void weir_exact_book_forked(struct weir_exact_book *book)
     forget_jobs(book->root);
     weir_entropy(&book->drawn, sizeof(book->drawn));
     for (uint32_t i = 0; i < book->count; i++) {
-        book->entry[i].told = false;
+        book->entry[i].sent = false;
         open_entry(book, &book->entry[i]);
     }
 }
@@ -461,9 +461,9 @@ void weir_exact_book_send_events(struct weir *weir)
     for (uint32_t i = 0; i < count; i++) {
         struct weir_exact_entry *entry = &weir->exact.entry[i];
         bool away = weir_load_relaxed(&entry->failed) >= AWAY_AT;
-        if (away == entry->told)
+        if (away == entry->sent)
             continue;
-        entry->told = away;
+        entry->sent = away;
         send_store_event(weir, entry, away);
     }
 }

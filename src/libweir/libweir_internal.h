@@ -170,7 +170,7 @@ struct weir {
     struct weir_client_link link[WEIR_ROOTS_MAX];
     struct weir_arena arena;
     bool tell_forked; /* as the thread's first event */
-    bool told_full;   /* event sent: adaptive quotas found no room */
+    bool full_sent;   /* event sent: adaptive quotas found no room */
     char *out;        /* owned: a message being encoded */
     size_t out_size;
     uint64_t sync_begun; /* of sync_wanted: reports hurried for */

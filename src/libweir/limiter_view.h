@@ -31,7 +31,7 @@ bool weir_limiter_view_find(struct weir *weir, struct weir_text name, bool make,
 struct weir_limiter_view_root {
     char address[280]; /* as in the options */
     bool up;
-    weir_instant heard_at;               /* of its last message; 0: never */
+    weir_instant received_at;            /* of its last message; 0: never */
     uint64_t epoch;                      /* the newest it sent; 0: none */
     char why[WEIR_LIMITER_VIEW_WHY_MAX]; /* why it isn't up; "": unknown */
 };

@@ -96,7 +96,7 @@ static int64_t late_of(const struct weir_tally *tally,
                        const struct weir_slot_view *view)
 {
     int64_t passed = (int64_t)(cell->sent - cell->acked);
-    int64_t unheard = (int64_t)(cell->sent - cell->prompt);
+    int64_t unanswered = (int64_t)(cell->sent - cell->prompt);
     if (passed <= 0)
         return 0;
     int64_t high = view->bucket.high > 0 ? view->bucket.high : 0;
@@ -105,7 +105,7 @@ static int64_t late_of(const struct weir_tally *tally,
         fill /= tally->limiters;
     uint64_t one = (uint64_t)1 << view->bucket.leak.frac;
     int64_t held = (int64_t)((fill + one - 1) >> view->bucket.leak.frac);
-    int64_t late = unheard > held ? unheard - held : 0;
+    int64_t late = unanswered > held ? unanswered - held : 0;
     weir_assert(late >= 0);
     return late < passed ? late : passed;
 }

@@ -341,18 +341,18 @@ static int answer_grants(struct answer *a)
     bool for_many = a->request->type == WEIR_DOORMAN_SERVER_REQUEST;
     if (!fit_grants(api, a->request->count))
         return WEIR_ENOMEM;
-    size_t told = 0;
+    size_t granted = 0;
     int failed = 0;
     for (size_t i = 0; i < a->request->count; i++) {
-        struct weir_doorman_grant *grant = &api->grants[told];
+        struct weir_doorman_grant *grant = &api->grants[granted];
         int error = for_many ? get_for_many(a, i, grant) : get_one(a, i, grant);
-        told += error == 0;
+        granted += error == 0;
         failed = error < 0 && failed == 0 ? error : failed;
     }
-    weir_assert(told <= api->grants_max);
-    a->message.count = told;
+    weir_assert(granted <= api->grants_max);
+    a->message.count = granted;
     a->message.grants = api->grants;
-    return told == 0 ? failed : 0;
+    return granted == 0 ? failed : 0;
 }
 
 /* A request over the same connection can't have overtaken the release; the

@@ -53,7 +53,7 @@ struct weir_doorman_source {
     struct weir_file_stamp stamp;
     uint64_t revision; /* in force */
     struct weir_store_id id;
-    bool told;                /* on_store was called */
+    bool reported;            /* on_store was called */
     bool refused;             /* the file's present state isn't in force … */
     struct weir_diag refusal; /* … for this reason */
     bool away;                /* etcd can't be read … */
@@ -110,7 +110,7 @@ static int add_missing_entries(struct weir_doorman_source *source,
                                struct weir_changes *changes)
 {
     struct weir_catalog *catalog = source->catalog(source->context);
-    size_t count = source->told ? weir_catalog_count(catalog) : 0;
+    size_t count = source->reported ? weir_catalog_count(catalog) : 0;
     for (size_t i = 0; i < count; i++) {
         const struct weir_quota *quota = weir_catalog_at(catalog, i);
         if (!quota)
@@ -137,7 +137,7 @@ static int add_doorman_entry(struct weir_doorman_source *source,
         return error;
     *templates += weir_quota_is_template(&change.quota);
     const struct weir_quota *known =
-        source->told
+        source->reported
             ? weir_catalog_get(source->catalog(source->context), entry->glob)
             : NULL;
     if (known && weir_quota_equal(known, &change.quota))
@@ -201,9 +201,9 @@ static void hand_over_changes(struct weir_doorman_source *source,
 {
     const struct weir_store_listener *to = &source->to;
     uint64_t floor = source->revision << EPOCH_BITS;
-    if (!source->told)
+    if (!source->reported)
         to->on_store(to->context, &source->id, floor + EPOCHS_MAX, floor, now);
-    source->told = true;
+    source->reported = true;
     for (size_t i = 0; i < changes->count; i++)
         to->on_change(to->context, &changes->at[i], now);
     to->on_settle(to->context, now);

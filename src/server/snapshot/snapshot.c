@@ -273,10 +273,10 @@ static bool is_dirty(const struct weir_snapshot *s)
 
 static void note_failure(struct weir_snapshot *s, const struct weir_diag *why)
 {
-    bool told = strcmp(s->state.problem, why->text) == 0;
+    bool logged = strcmp(s->state.problem, why->text) == 0;
     s->state.failures++;
     memcpy(s->state.problem, why->text, sizeof s->state.problem);
-    if (!told)
+    if (!logged)
         weir_log_limited(s->log, WEIR_LOG_SNAPSHOT, WEIR_LOG_WARNING,
                          "no new snapshot of the quotas, trying again: %s",
                          why->text);
