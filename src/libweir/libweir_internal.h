@@ -4,20 +4,21 @@
  * Two sides that share only the table (lock-free), two atomics and a mutex for
  * blocking calls. The files, without "libweir_":
  *
- *     callers' threads                      the background thread
- *     ----------------                      ---------------------
- *     take_calls.c: take, peek, …  -> table <-  background.c: node, links
- *     permit.c: enter, leave   -> table
- *     waiting.c: wait queues        <- mutex, conditions ->
- *     adaptive.c: views of limits       <- events and ticks
- *     stripe.c: a thread's stripe           zones.c: wall clock, time zones
- *     exact_decide.c: chains with       exact_stores.c: opens stores, sends
- *         exact quotas                      events
- *     exact_stores.c: steps in them   <- mutex, conditions ->
- *     open.c: open, close, ready   <- mutex, condition ->
- *     block.c: the shared table's memory  <- reporter.c: a watching thread
- *     event_queue.c: events        <- mutex, eventfd   ->
- *     kick.c: wakes the thread         -> eventfd, or a word of the block
+ *     callers' threads                     the background thread
+ *     ----------------                     ---------------------
+ *     take_calls.c: take, peek, …     ->   table   <- background.c: node, links
+ *     permit.c: enter, leave          ->   table
+ *     waiting.c: wait queues          <-   mutex, conditions ->
+ *     adaptive.c: views of limits     <-   events and ticks
+ *     stripe.c: a thread's stripe          zones.c: wall clock, time zones
+ *     exact_decide.c: chains with          exact_stores.c: opens stores, sends
+ *         exact quotas                         events
+ *     exact_stores.c: steps in them   <-   mutex, conditions ->
+ *     open.c: open, close, ready      <-   mutex, condition ->
+ *     block.c: the shared table's     <-   reporter.c: a watching thread
+ *         memory
+ *     event_queue.c: events           <-   mutex, eventfd ->
+ *     kick.c: wakes the thread        ->   eventfd, or a word of the block
  *
  * A child of fork() has the callers' side and a copy of the memory, but no
  * background thread. own.c detects that, and fork.c makes the child a limiter
