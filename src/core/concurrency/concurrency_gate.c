@@ -707,11 +707,14 @@ void weir_concurrency_gate_leave(struct weir_concurrency_gate *gate,
         return;
     uint32_t klass = permit->klass;
     weir_audit(!permit->counted || klass < WEIR_CONCURRENCY_GATE_CLASSES_MAX);
-    uint32_t left;
+    uint32_t left, left_in_class;
+    bool was_in = count_out(&gate->in_flight, units, permit->life, &left);
+    /* The class last, as enter_share() counts there first: a share that is free
+     * again before the sum would let another permit in beside this one. */
     if (permit->counted && klass < WEIR_CONCURRENCY_GATE_CLASSES_MAX)
         count_out(&gate->klass[klass].in_flight, units, permit->class_life,
-                  &left);
-    if (!count_out(&gate->in_flight, units, permit->life, &left))
+                  &left_in_class);
+    if (!was_in)
         return;
     /* Relaxed: see take_options(). */
     bool unheard = klass < WEIR_CONCURRENCY_GATE_CLASSES_MAX &&

@@ -213,6 +213,15 @@ static const char *check_share(void *state)
     return check_classes(s);
 }
 
+/* The limit is full, and one permit has the share: never both and another. */
+static const char *check_share_handed_on(void *state)
+{
+    struct stage *s = state;
+    EXPLORE_MUST(s->permit[2].in_flight <= 2);
+    EXPLORE_MUST(in_flight(s) == passed_of(s) - 1);
+    return NULL;
+}
+
 /* The permit saw the old limit or the new one. */
 static const char *check_shrunk(void *state)
 {
@@ -405,6 +414,21 @@ static void test_shares_are_had(void **state)
     run_sound(&program, check_share);
 }
 
+static void test_a_share_is_handed_on(void **state)
+{
+    (void)state;
+    struct weir_concurrency_gate_options options = halves();
+    struct explore_program program = program_of("handed on", &options);
+    struct stage *s = program.state;
+    s->passed[1] = weir_concurrency_gate_enter(
+        s->gate, WEIR_CONCURRENCY_GATE_CLASS_NONE, 1, &s->permit[1], BEGIN);
+    enter(s, 0, BEGIN);
+    assert_int_equal(s->permit[0].in_flight, 2);
+    add(&program, leave_0);
+    add(&program, enter_2);
+    run_sound(&program, check_share_handed_on);
+}
+
 static void test_a_limit_falls_beside_an_enter(void **state)
 {
     (void)state;
@@ -444,6 +468,7 @@ int main(void)
         EXPLORED(test_leaving_beside_lives),
         EXPLORED(test_leaving_beside_being_written_off),
         EXPLORED(test_shares_are_had),
+        EXPLORED(test_a_share_is_handed_on),
         EXPLORED(test_a_limit_falls_beside_an_enter),
         EXPLORED(test_the_dead_keep_nobody_waiting),
     };
