@@ -7,11 +7,11 @@
 set -eu
 
 build="gcc libc6-dev make meson ninja-build pkg-config python3
-    protobuf-c-compiler libprotobuf-c-dev libevent-dev libnghttp2-dev
-    libssl-dev
-    libsqlite3-dev libpq-dev libjansson-dev libyaml-dev libxxhash-dev
-    libhiredis-dev libmemcached-dev libcmocka-dev zlib1g-dev"
-check="g++ binutils clang libclang-rt-dev llvm git curl openssl
+    libevent-dev libnghttp2-dev libssl-dev libsqlite3-dev libpq-dev
+    libjansson-dev libyaml-dev libxxhash-dev libhiredis-dev
+    libmemcached-dev zlib1g-dev"
+check="libcmocka-dev protobuf-c-compiler libprotobuf-c-dev
+    g++ binutils clang libclang-rt-dev llvm git curl openssl
     gnuplot-nox postgresql redis-server memcached etcd-server iproute2
     libfaketime protobuf-compiler protobuf-compiler-grpc python3-grpcio
     python3-protobuf python3-redis python3-jsonschema python3-yaml

@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -269,6 +270,22 @@ class Packages(Case):
         self.assertEqual(status, 1)
         self.assertRegex(said, "missing:.* meson .*\n`make deps` installs")
         self.assertEqual(self.calls(), [])
+
+    def test_make_needs_no_library_of_the_tests(self):
+        _, said = self.run_tool(SOURCE / "tools/install-deps.sh",
+                                "--missing", "build")
+        self.assertNotRegex(said, "protobuf|cmocka")
+        self.script("pkg-config", f"""#!/bin/sh
+case "$*" in *protobuf*|*cmocka*) exit 1 ;; esac
+exec {shutil.which("pkg-config")} "$@"
+""")
+        for name in "protoc-c", "cmake":
+            self.script(name, "#!/bin/sh\nexit 1\n")
+        self.env["PKG_CONFIG"] = str(self.box / "pkg-config")
+        status, said = self.run_tool("meson", "setup", "-Dcharts=disabled",
+                                     self.box / "new", SOURCE)
+        self.assertEqual(status, 0, said)
+        self.assertIn("a library is missing: test_swarm is left out", said)
 
     def test_root_is_not_asked(self):
         self.be(0)
