@@ -41,6 +41,18 @@ static int take_snapshot_change(void *context, const struct weir_change *change)
     return 0;
 }
 
+/* The newest change of the snapshot, and its store. */
+static void get_snapshot_end(const struct serve *serve,
+                             struct weir_store_id *store,
+                             struct weir_lineage_entry *newest)
+{
+    struct weir_snapshot_state state;
+    weir_snapshot_look(serve->snapshot, &state);
+    *store = state.info.store;
+    *newest = (struct weir_lineage_entry){ .epoch = state.info.epoch,
+                                           .identity = state.info.lineage };
+}
+
 /* Loads the quotas that the root serves until its store answers. */
 static void serve_from_snapshot(struct serve *serve)
 {
@@ -54,11 +66,14 @@ static void serve_from_snapshot(struct serve *serve)
     serve->loading = true;
     int error = weir_snapshot_load(serve->snapshot, &sink, &diag);
     if (error == 0) {
+        struct weir_store_id store;
+        struct weir_lineage_entry newest;
+        get_snapshot_end(serve, &store, &newest);
         struct weir_store_listener to = weir_admin_store_listener(serve->admin);
         serve->serving = true;
         weir_root_set_provisional(serve->root, true);
         weir_snapshot_set_serving(serve->snapshot, true);
-        to.on_settle(to.context, weir_clock_now());
+        to.on_settle(to.context, &newest, weir_clock_now());
     } else {
         weir_log(&serve->log, WEIR_LOG_ERROR, "%s", diag.text);
     }
@@ -87,7 +102,7 @@ static void on_store_answer(void *context, const struct weir_store_id *id,
         return;
     struct weir_snapshot_state state;
     weir_snapshot_look(serve->snapshot, &state);
-    bool same = weir_store_id_equal(&state.info.store, id);
+    bool same = memcmp(state.info.store.uuid, id->uuid, sizeof id->uuid) == 0;
     unsigned long long from = state.info.epoch;
     serve->leaving = true;
     if (!same)
@@ -273,11 +288,29 @@ static void on_source_trouble(void *context, int error, const char *why)
     weir_root_set_provisional(serve->root, error < 0 || serve->serving);
 }
 
-static void on_epoch(void *context, uint64_t epoch)
+static void on_loss(void *context, const struct weir_lineage_loss *loss)
+{
+    struct serve *serve = context;
+    weir_log(&serve->log, WEIR_LOG_WARNING,
+             "the store lacks %s%llu edit%s that it had acknowledged (epochs "
+             "%llu to %llu%s): its history was replaced, by a failover or an "
+             "older backup; all roots and limiters now read the quotas that it "
+             "has, so make these edits again",
+             loss->all ? "" : "at least ", (unsigned long long)loss->edits,
+             loss->edits == 1 ? "" : "s", (unsigned long long)loss->from,
+             (unsigned long long)loss->till,
+             loss->all ? "" : ", and perhaps before");
+}
+
+static void on_epoch(void *context, uint64_t epoch,
+                     const struct weir_lineage_entry *newest)
 {
     struct serve *serve = context;
     bool first = !serve->ready;
     serve->ready = true;
+    if (serve->snapshot)
+        weir_snapshot_set_lineage(serve->snapshot, newest->epoch,
+                                  newest->identity);
     if (serve->leaving)
         leave_served_snapshot(serve);
     weir_root_set_provisional(serve->root, serve->serving);
@@ -331,6 +364,8 @@ static int open_quota_store(struct serve *serve, struct weir_diag *diag)
     struct weir_store_listener listener =
         weir_admin_store_listener(serve->admin);
     listener.patient = serve->snapshot && weir_snapshot_usable(serve->snapshot);
+    if (listener.patient)
+        get_snapshot_end(serve, &listener.snapshot_store, &listener.snapshot);
     error = weir_store_thread_new(serve->options->store, &listener,
                                   &serve->store, diag);
     if (error < 0)
@@ -400,6 +435,7 @@ int weir_serve_open_source(struct serve *serve, struct weir_diag *diag)
     weir_admin_parts(serve->admin)->watch =
         (struct weir_admin_watch){ .context = serve,
                                    .on_store = on_store_answer,
+                                   .on_loss = on_loss,
                                    .on_trouble = on_source_trouble,
                                    .on_epoch = on_epoch };
     return serve->options->doorman_config ? open_doorman_file(serve, diag)

@@ -10,8 +10,8 @@
  *
  * The thread keeps 'handed', the epoch up to which it has passed everything to
  * the loop. Each look reads the changes above it. If the store turns out to be
- * another one, or to have gone back, 'handed' begins at 0 again and the loop is
- * told to forget.
+ * another one, or to lack changes that were passed on, 'handed' begins at 0
+ * again and the loop is told to forget.
  *
  * The loop doesn't serve a whole set before it is settled, so a whole set is
  * passed on as it is read. A million quotas must not be in memory twice: past a
@@ -37,6 +37,7 @@
 
 enum news_type {
     NEWS_STORE,
+    NEWS_LOSS,
     NEWS_CHANGES,
     NEWS_SETTLE,
     NEWS_TROUBLE,
@@ -52,6 +53,8 @@ struct news {
     struct weir_store_id id;
     struct weir_diag diag;
     struct weir_changes changes; /* owned */
+    struct weir_lineage_loss loss;
+    struct weir_lineage_entry newest;
     void *ask;
 };
 
@@ -85,9 +88,10 @@ struct weir_store_thread {
     bool stop;
 
     /* The thread's own. */
-    struct weir_store *store; /* NULL: not open */
-    struct weir_store_id id;
-    bool known;  /* 'id' is valid */
+    struct weir_store *store;    /* NULL: not open */
+    struct weir_lineage lineage; /* of the changes passed on, and of those of
+                                  * the snapshot before the first */
+    bool known;                  /* the loop was told of a store */
     bool broken; /* a whole set was begun and not passed on to its end */
     uint64_t handed;
     weir_instant look_at;
@@ -243,24 +247,24 @@ static int open_thread_store(struct weir_store_thread *t,
 
 /* Below the floor, removals that weren't passed on are forgotten. */
 static bool is_same_state(struct weir_store_thread *t,
-                          const struct weir_store_id *id, uint64_t epoch,
-                          uint64_t floor)
+                          const struct weir_store_state *state)
 {
-    return t->known && !t->broken && weir_store_id_equal(&t->id, id) &&
-           epoch >= t->handed && floor <= t->handed;
+    return t->known && !t->broken && state->history == WEIR_HISTORY_KEPT &&
+           weir_store_id_equal(&t->lineage.id, &state->id) &&
+           state->epoch >= t->handed && state->floor <= t->handed;
 }
 
 static void begin_again(struct weir_store_thread *t,
-                        const struct weir_store_id *id, uint64_t epoch,
-                        uint64_t floor)
+                        const struct weir_store_state *state)
 {
-    t->id = *id;
+    t->lineage.id = state->id;
+    t->lineage.count = 0;
     t->known = true;
     t->handed = 0;
     struct news *news = news_new(NEWS_STORE);
-    news->id = *id;
-    news->epoch = epoch;
-    news->floor = floor;
+    news->id = state->id;
+    news->epoch = state->epoch;
+    news->floor = state->floor;
     post_news(t, news);
 }
 
@@ -271,7 +275,8 @@ static int read_changes(struct weir_store_thread *t, bool whole,
     uint64_t before = t->handed;
     weir_assert(!t->pending && !t->batch);
     t->withholds = !whole;
-    int error = weir_store_read(t->store, t->handed, batch_change, t, diag);
+    int error = weir_store_read(t->store, t->handed, batch_change, t,
+                                &t->lineage, diag);
     flush_changes(t);
     if (whole) {
         t->broken = error < 0;
@@ -283,27 +288,55 @@ static int read_changes(struct weir_store_thread *t, bool whole,
     return error;
 }
 
+/* The store lacks changes that were passed on. Roots that never had them, and
+ * limiters, can't notice that: so the store gets another identity. */
+static int report_loss(struct weir_store_thread *t,
+                       struct weir_store_state *state, struct weir_diag *diag)
+{
+    weir_assert(state->history == WEIR_HISTORY_LOST);
+    int error = weir_store_disown(t->store, &t->lineage, diag);
+    if (error < 0)
+        return error;
+    struct news *news = news_new(NEWS_LOSS);
+    news->loss = state->loss;
+    post_news(t, news);
+    t->lineage.count = 0;
+    t->broken = true;
+    return weir_store_look(t->store, NULL, state, diag);
+}
+
+/* The state of the store; a loss was reported. */
+static int look_at_state(struct weir_store_thread *t,
+                         struct weir_store_state *out, struct weir_diag *diag)
+{
+    int error = weir_store_look(t->store, &t->lineage, out, diag);
+    if (error == 0 && out->history == WEIR_HISTORY_LOST)
+        error = report_loss(t, out, diag);
+    return error;
+}
+
 /* Passes new changes on. 0, or the error with 'diag' filled. */
 static int look_at_store(struct weir_store_thread *t, struct weir_diag *diag)
 {
     int error = open_thread_store(t, diag);
     if (error < 0)
         return error;
-    struct weir_store_id id;
-    uint64_t epoch, floor;
-    error = weir_store_identity(t->store, &id, &epoch, &floor, diag);
+    struct weir_store_state state;
+    error = look_at_state(t, &state, diag);
     if (error < 0)
         return fail_store(t, error, diag);
-    bool first = !is_same_state(t, &id, epoch, floor);
+    bool first = !is_same_state(t, &state);
     if (first)
-        begin_again(t, &id, epoch, floor);
-    if (first || epoch > t->handed) {
+        begin_again(t, &state);
+    if (first || state.epoch > t->handed) {
         error = read_changes(t, first, diag);
         if (error < 0)
             return fail_store(t, error, diag);
-        if (epoch > t->handed)
-            t->handed = epoch;
-        post_news(t, news_new(NEWS_SETTLE));
+        struct news *news = news_new(NEWS_SETTLE);
+        news->newest = weir_lineage_last(&t->lineage);
+        weir_assert(news->newest.epoch >= t->handed);
+        t->handed = news->newest.epoch;
+        post_news(t, news);
     }
     report_trouble(t, 0, &(struct weir_diag){ 0 });
     return 0;
@@ -480,6 +513,10 @@ int weir_store_thread_new(const char *url,
     t->news_end = &t->news;
     t->pending_end = &t->pending;
     t->store = store;
+    if (listener->snapshot.epoch > 0) {
+        t->lineage.id = listener->snapshot_store;
+        weir_lineage_add(&t->lineage, &listener->snapshot);
+    }
     init_locks(t);
     error = start_store_thread(t);
     if (error < 0) {
@@ -521,12 +558,16 @@ static void hand_over_news(struct weir_store_thread *t, struct news *news,
     case NEWS_STORE:
         to->on_store(to->context, &news->id, news->epoch, news->floor, now);
         return;
+    case NEWS_LOSS:
+        if (to->on_loss)
+            to->on_loss(to->context, &news->loss);
+        return;
     case NEWS_CHANGES:
         for (size_t i = 0; i < news->changes.count; i++)
             to->on_change(to->context, &news->changes.at[i], now);
         return;
     case NEWS_SETTLE:
-        to->on_settle(to->context, now);
+        to->on_settle(to->context, &news->newest, now);
         return;
     case NEWS_TROUBLE:
         to->on_trouble(to->context, news->error, news->diag.text);

@@ -35,6 +35,10 @@ struct weir_store_listener {
     /* A store that can't be opened at the start is no error either: it is tried
      * until it opens (the root may serve from a snapshot). */
     bool patient;
+    /* The newest change of a snapshot that the root may serve (epoch 0: none),
+     * and its store: if the store has lost it, the loop is told. */
+    struct weir_store_id snapshot_store;
+    struct weir_lineage_entry snapshot;
     /* A whole set begins; all its changes follow up to the settle: of another
      * store than before, of an older state, or again after a reading broke off.
      * The former set may be served until then. */
@@ -42,8 +46,12 @@ struct weir_store_listener {
                      uint64_t epoch, uint64_t floor, weir_instant now);
     void (*on_change)(void *context, const struct weir_change *change,
                       weir_instant now);
+    /* The store's history was replaced, and it lacks edits that were passed on.
+     * A whole set follows. May be NULL. */
+    void (*on_loss)(void *context, const struct weir_lineage_loss *loss);
     /* every change up to the newest was passed on */
-    void (*on_settle)(void *context, weir_instant now);
+    void (*on_settle)(void *context, const struct weir_lineage_entry *newest,
+                      weir_instant now);
     /* the store can't be used (error < 0, 'why' for people), or can again (0);
      * called when that changes */
     void (*on_trouble)(void *context, int error, const char *why);

@@ -40,6 +40,7 @@
 #include "io/clock.h"
 #include "store/backend.h"
 #include "store/edit_plan.h"
+#include "store/lineage_log.h"
 
 struct weir_store {
     struct weir_backend *backend;
@@ -200,18 +201,78 @@ void weir_store_close(struct weir_store *store)
     free(store);
 }
 
-int weir_store_identity(struct weir_store *store, struct weir_store_id *id,
-                        uint64_t *epoch, uint64_t *floor,
-                        struct weir_diag *diag)
+static bool has_uuid(const struct weir_store_meta *meta,
+                     const struct weir_store_id *id)
+{
+    return memcmp(id->uuid, meta->id.uuid, sizeof(id->uuid)) == 0;
+}
+
+static int read_state(struct weir_store *store,
+                      const struct weir_lineage *known,
+                      struct weir_store_state *out, struct weir_diag *diag)
 {
     struct weir_store_meta meta;
-    int error = read_store_meta(store, &meta, diag);
+    int error = store->backend->type->meta(store->backend, &meta, diag);
+    if (error == 0)
+        error = check_moved(&meta, store->shown, diag);
     if (error < 0)
         return error;
-    *id = meta.id;
-    *epoch = meta.epoch;
-    *floor = meta.floor;
+    *out = (struct weir_store_state){ .id = meta.id,
+                                      .epoch = meta.epoch,
+                                      .floor = meta.floor };
+    if (!known || known->count == 0)
+        return 0;
+    if (has_uuid(&meta, &known->id))
+        return weir_lineage_check(known, store->backend, meta.epoch,
+                                  &out->history, &out->loss, diag);
+    out->history = WEIR_HISTORY_UNKNOWN;
     return 0;
+}
+
+static int raise_restores_beyond(struct weir_store *store,
+                                 const struct weir_lineage *known,
+                                 struct weir_diag *diag)
+{
+    const struct weir_backend_type *type = store->backend->type;
+    struct weir_store_meta meta;
+    int error = type->meta(store->backend, &meta, diag);
+    if (error < 0)
+        return error;
+    if (!has_uuid(&meta, &known->id) || meta.id.restores > known->id.restores) {
+        type->rollback(store->backend);
+        return 0;
+    }
+    meta.id.restores = known->id.restores + 1;
+    error = type->finish(store->backend, &meta, false, diag);
+    return error < 0 ? error : type->commit(store->backend, diag);
+}
+
+int weir_store_look(struct weir_store *store, const struct weir_lineage *known,
+                    struct weir_store_state *out, struct weir_diag *diag)
+{
+    const struct weir_backend_type *type = store->backend->type;
+    int error = type->begin(store->backend, false, diag);
+    if (error < 0)
+        return error;
+    error = read_state(store, known, out, diag);
+    type->rollback(store->backend);
+    if (error == 0 && out->history != WEIR_HISTORY_KEPT)
+        drop_catalog(store);
+    return error;
+}
+
+int weir_store_disown(struct weir_store *store,
+                      const struct weir_lineage *known, struct weir_diag *diag)
+{
+    weir_assert(known->count > 0);
+    const struct weir_backend_type *type = store->backend->type;
+    int error = type->begin(store->backend, true, diag);
+    if (error < 0)
+        return error;
+    error = raise_restores_beyond(store, known, diag);
+    if (error < 0)
+        type->rollback(store->backend);
+    return error;
 }
 
 /* Converts rows to changes. */
@@ -249,15 +310,33 @@ static int read_rows(struct weir_store *store, uint64_t epoch,
                                       &reading, diag);
 }
 
+/* Inside the transaction in which the rows are read. */
+static int extend_lineage(struct weir_store *store,
+                          struct weir_lineage *lineage, struct weir_diag *diag)
+{
+    struct weir_store_meta meta;
+    int error = store->backend->type->meta(store->backend, &meta, diag);
+    if (error < 0)
+        return error;
+    if (!weir_store_id_equal(&lineage->id, &meta.id))
+        return weir_diag_set(
+            diag, WEIR_ECHANGED, "the quota store ", store->shown,
+            " was replaced while it was read; reading again", NULL);
+    return weir_lineage_read(lineage, store->backend, meta.epoch, diag);
+}
+
 int weir_store_read(struct weir_store *store, uint64_t epoch,
                     weir_store_each *each, void *context,
-                    struct weir_diag *diag)
+                    struct weir_lineage *lineage, struct weir_diag *diag)
 {
     const struct weir_backend_type *type = store->backend->type;
     int error = type->begin(store->backend, false, diag);
     if (error < 0)
         return error;
-    error = read_rows(store, epoch, each, context, diag);
+    if (lineage)
+        error = extend_lineage(store, lineage, diag);
+    if (error == 0)
+        error = read_rows(store, epoch, each, context, diag);
     type->rollback(store->backend);
     return error;
 }

@@ -10,8 +10,9 @@
  *    moves the epoch row; or it changes nothing. Edits through several roots
  *    on one store serialise.
  *  - The epoch is one row, moved in the edit's own transaction. It goes back
- *    only by restoring a backup, which shows as a lower epoch (or, after `weir
- *    store restored`, as a higher 'restores').
+ *    only if the store's history is replaced (a backup, a failover that lost
+ *    commits). A reader notices that by its lineage (weir_store_look()), also
+ *    when later edits have brought the epoch beyond its own.
  *  - Each edit's log entries (editor, changes, time) are written in its
  *    transaction.
  *  - Ids are never reused. Removals stay as tombstones. */
@@ -21,6 +22,7 @@
 
 #include "core/counted/message.h"
 #include "core/quota/catalog.h"
+#include "store/lineage.h"
 
 #define WEIR_STORE_SCHEMA 3
 #define WEIR_STORE_LOG_MAX 1000000  /* changes kept; older ones are deleted */
@@ -75,19 +77,44 @@ int weir_store_restored(const char *url, uint64_t *out_restores,
 #define WEIR_STORE_SHOW_MAX 512
 const char *weir_store_show(const char *url, char *buf);
 
-/* Identity and newest epoch. This and every call below fails with WEIR_ESTORE
- * if the file was moved away or replaced (path against inode). */
-int weir_store_identity(struct weir_store *store, struct weir_store_id *id,
-                        uint64_t *epoch, uint64_t *floor,
-                        struct weir_diag *diag);
+/* What has become of the changes that a reader has. */
+enum weir_history {
+    WEIR_HISTORY_KEPT,    /* the store has them */
+    WEIR_HISTORY_LOST,    /* its history was replaced: it lacks the newest */
+    WEIR_HISTORY_UNKNOWN, /* it is another store, or its log doesn't reach back
+                           * to them */
+};
+
+struct weir_store_state {
+    struct weir_store_id id;
+    uint64_t epoch; /* the newest */
+    uint64_t floor;
+    enum weir_history history;     /* of the reader's changes … */
+    struct weir_lineage_loss loss; /* … if they are lost */
+};
+
+/* The state of the store for a reader with the changes of 'known' (NULL: it has
+ * none). One indexed row more is read than without. This and every call below
+ * fails with WEIR_ESTORE if the file was moved away or replaced (path against
+ * inode). */
+int weir_store_look(struct weir_store *store, const struct weir_lineage *known,
+                    struct weir_store_state *out, struct weir_diag *diag);
+
+/* Makes sure that the store has another identity than 'known', whose changes it
+ * lost: raises 'restores' beyond both, as weir_store_restored() does, unless
+ * another root has done so. Thus every root and limiter drops its quotas for
+ * the store's, also one that can't know which changes were lost. */
+int weir_store_disown(struct weir_store *store,
+                      const struct weir_lineage *known, struct weir_diag *diag);
 
 /* Hands out every change above 'epoch' in the order of epochs, removals
  * included, in one consistent read. 'each' returns 0 to go on; it borrows a
- * change during the call. */
+ * change during the call. 'lineage' (NULL: not wanted) then ends with the
+ * newest of them; WEIR_ECHANGED, and no change, if it is of another store. */
 typedef int weir_store_each(void *context, const struct weir_change *change);
 int weir_store_read(struct weir_store *store, uint64_t epoch,
                     weir_store_each *each, void *context,
-                    struct weir_diag *diag);
+                    struct weir_lineage *lineage, struct weir_diag *diag);
 
 /* Options of an edit. */
 enum weir_edit_flags {

@@ -183,6 +183,21 @@ class Postgres:
             self.process.wait(PATIENCE)
             self.process = None
 
+    def save(self):
+        """Copies the folder of a stopped server."""
+        shutil.rmtree(self.folder / "saved", ignore_errors=True)
+        self._copy("data", "saved")
+
+    def go_back(self):
+        """Sets a dead server back to that copy, as a failover does that has
+        lost commits."""
+        shutil.rmtree(self.folder / "data")
+        self._copy("saved", "data")
+
+    def _copy(self, before, after):
+        subprocess.run(["cp", "-a", before, after], cwd=self.folder,
+                       check=True, **self.as_user)
+
     def logged(self):
         return (self.folder / "log").read_text()
 

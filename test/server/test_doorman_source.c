@@ -66,8 +66,10 @@ static void on_change(void *context, const struct weir_change *change,
     assert_int_equal(weir_catalog_apply(w->catalog, change), 0);
 }
 
-static void on_settle(void *context, weir_instant now)
+static void on_settle(void *context, const struct weir_lineage_entry *newest,
+                      weir_instant now)
 {
+    (void)newest;
     (void)now;
     ((struct world *)context)->settles++;
 }

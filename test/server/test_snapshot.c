@@ -24,6 +24,7 @@
 #include "codec/weir_v1.h"
 #include "compare.h"
 #include "core/base/atomic.h"
+#include "core/base/hash.h"
 #include "io/clock.h"
 #include "patience.h"
 #include "quota_maker.h"
@@ -300,6 +301,65 @@ static void test_what_was_written_is_read(void **state)
     assert_true(weir_snapshot_usable(house.snapshot));
     weir_snapshot_finish(house.snapshot);
     assert_int_equal(look(&house).written, 0);
+    close_house(&house);
+}
+
+static uint64_t lineage_in(struct house *house)
+{
+    struct copy copy;
+    assert_int_equal(read_copy(house->path, &copy, NULL), 0);
+    weir_catalog_free(copy.catalog);
+    return copy.info.lineage;
+}
+
+/* It is written only with the epoch that it is of. */
+static void test_the_lineage_of_its_epoch(void **state)
+{
+    (void)state;
+    struct house house;
+    open_house(&house);
+    put(&house, 1);
+    settle(&house);
+    open_snapshot(&house, &quiet);
+    weir_snapshot_set_lineage(house.snapshot, 1, 77);
+    wait_for(&house, 1, 0);
+    assert_int_equal(lineage_in(&house), 77);
+    put(&house, 2);
+    settle(&house);
+    weir_snapshot_finish(house.snapshot);
+    assert_int_equal(lineage_in(&house), 0);
+    close_house(&house);
+}
+
+static char *put_number(char *p, uint64_t number, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        *p++ = (char)(unsigned char)(number >> (8 * i));
+    return p;
+}
+
+/* Version 1, of an empty set. */
+static void test_a_snapshot_without_lineage(void **state)
+{
+    (void)state;
+    struct house house;
+    open_house(&house);
+    char bytes[80] = "WEIRSNAP";
+    char *p = put_number(bytes + 8, 1, 4);
+    memcpy(p, first_store.uuid, 16);
+    char *end = put_number(p + 16, first_store.restores, 8);
+    p = put_number(end, 0, 4);
+    const uint64_t numbers[] = { 5, 5, 0, 123 }; /* epoch, floor, …, when */
+    for (size_t i = 0; i < WEIR_COUNT_OF(numbers); i++)
+        p = put_number(p, numbers[i], 8);
+    struct weir_text header = { bytes, (size_t)(end - bytes) };
+    struct weir_text rest = { end, (size_t)(p - end) };
+    p = put_number(p, weir_hash(rest, weir_hash(header, 0)), 8);
+    write_file(house.path, bytes, (size_t)(p - bytes));
+    assert_int_equal(lineage_in(&house), 0);
+    open_snapshot(&house, &quiet);
+    assert_int_equal(look(&house).info.epoch, 5);
+    assert_int_equal(look(&house).info.at_ms, 123);
     close_house(&house);
 }
 
@@ -668,6 +728,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_was_written_is_read),
+        cmocka_unit_test(test_the_lineage_of_its_epoch),
+        cmocka_unit_test(test_a_snapshot_without_lineage),
         cmocka_unit_test(test_cut_at_every_length),
         cmocka_unit_test(test_each_byte_changed),
         cmocka_unit_test(test_changes_meanwhile),

@@ -55,7 +55,7 @@ static struct weir_catalog *read_all(struct weir_store *store)
 {
     struct weir_catalog *seen = weir_catalog_new(&weir_mem_system, 1);
     struct weir_diag diag;
-    if (weir_store_read(store, 0, keep, seen, &diag) < 0)
+    if (weir_store_read(store, 0, keep, seen, NULL, &diag) < 0)
         fail_msg("%s", diag.text);
     return seen;
 }

@@ -8,6 +8,7 @@
 #include "compare.h"
 #include "io/clock.h"
 #include "patience.h"
+#include "store_suite_lineage.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -75,7 +76,7 @@ static void follow(struct weir_store *store, struct weir_catalog *catalog)
 {
     struct weir_diag diag;
     if (weir_store_read(store, weir_catalog_epoch(catalog), follow_one, catalog,
-                        &diag) < 0)
+                        NULL, &diag) < 0)
         fail_msg("%s", diag.text);
 }
 
@@ -162,16 +163,13 @@ static void opening(void **state)
     assert_int_equal(weir_store_open("granite:x", &other, diag), WEIR_EINVAL);
     assert_non_null(strstr(diag->text, "'granite:x'"));
     assert_int_equal(weir_store_open("sqlite:", &other, diag), WEIR_EINVAL);
-    struct weir_store_id a, b;
-    uint64_t epoch = 9, floor = 9;
-    assert_int_equal(
-        weir_store_identity(fixture->store, &a, &epoch, &floor, diag), 0);
-    assert_int_equal(epoch, 0);
-    assert_int_equal(floor, 0);
+    struct weir_store_state a, b;
+    assert_int_equal(weir_store_look(fixture->store, NULL, &a, diag), 0);
+    assert_true(a.epoch == 0 && a.floor == 0);
     assert_int_equal(weir_store_init(url, diag), 0);
     assert_int_equal(weir_store_open(url, &other, diag), 0);
-    assert_int_equal(weir_store_identity(other, &b, &epoch, &floor, diag), 0);
-    assert_memory_not_equal(a.uuid, b.uuid, sizeof(a.uuid));
+    assert_int_equal(weir_store_look(other, NULL, &b, diag), 0);
+    assert_memory_not_equal(a.id.uuid, b.id.uuid, sizeof(a.id.uuid));
     weir_store_close(other);
     under_test->clean(url);
 }
@@ -226,21 +224,21 @@ static void removals_are_told(void **state)
     must(fixture, gone("a"));
     size_t counts[2] = { 0, 0 };
     assert_int_equal(
-        weir_store_read(fixture->store, 0, count_one, counts, NULL), 0);
+        weir_store_read(fixture->store, 0, count_one, counts, NULL, NULL), 0);
     assert_int_equal(counts[0], 1);
     assert_int_equal(counts[1], 1);
     counts[0] = counts[1] = 0;
     assert_int_equal(
-        weir_store_read(fixture->store, 3, count_one, counts, NULL), 0);
+        weir_store_read(fixture->store, 3, count_one, counts, NULL, NULL), 0);
     assert_int_equal(counts[0] + counts[1], 0);
     must(fixture, set_to("a", NULL, 1));
     counts[0] = counts[1] = 0;
-    weir_store_read(fixture->store, 0, count_one, counts, NULL);
+    weir_store_read(fixture->store, 0, count_one, counts, NULL, NULL);
     assert_int_equal(counts[0], 2);
     assert_int_equal(counts[1], 0);
     int calls = 0;
     assert_int_equal(
-        weir_store_read(fixture->store, 0, stop_at_once, &calls, NULL),
+        weir_store_read(fixture->store, 0, stop_at_once, &calls, NULL, NULL),
         WEIR_EFULL);
     assert_int_equal(calls, 1);
     must(fixture, gone("a"));
@@ -432,13 +430,11 @@ static void old_removals_raise_the_floor(void **state)
     assert_int_equal(edit_by(other, changes, count, &epoch, NULL), 0);
     assert_int_equal(edit_many(fixture, NULL, 0, WEIR_EDIT_REPLACE), 0);
     assert_int_equal(fixture->epoch, buried + 2 * count);
-    struct weir_store_id id;
-    uint64_t floor;
-    assert_int_equal(
-        weir_store_identity(fixture->store, &id, &epoch, &floor, NULL), 0);
-    assert_int_equal(floor, buried > 0 ? EXTRA : ALL + EXTRA);
+    struct weir_store_state now;
+    assert_int_equal(weir_store_look(fixture->store, NULL, &now, NULL), 0);
+    assert_int_equal(now.floor, buried > 0 ? EXTRA : ALL + EXTRA);
     size_t counts[2] = { 0, 0 };
-    weir_store_read(fixture->store, 0, count_one, counts, NULL);
+    weir_store_read(fixture->store, 0, count_one, counts, NULL, NULL);
     assert_int_equal(counts[0], 0);
     assert_int_equal(counts[1], WEIR_TOMBSTONES_MAX);
     struct weir_change remains = gone(many[0]);
@@ -773,24 +769,29 @@ static void makers_at_once(void **state)
 static void restored(void **state)
 {
     struct fixture *fixture = *state;
-    struct weir_store_id before, after;
-    uint64_t epoch, floor, restores;
+    struct weir_store_state before, after;
+    uint64_t restores;
     must(fixture, set_to("a", NULL, 1));
-    weir_store_identity(fixture->store, &before, &epoch, &floor, NULL);
+    weir_store_look(fixture->store, NULL, &before, NULL);
     while (weir_store_changed(fixture->store))
         continue;
     assert_int_equal(weir_store_restored(fixture->url, &restores, NULL), 0);
     assert_true(hears(fixture->store));
-    assert_int_equal(
-        weir_store_identity(fixture->store, &after, &epoch, &floor, NULL), 0);
-    assert_int_equal(epoch, 1);
-    assert_int_equal(restores, before.restores + 1);
-    assert_int_equal(after.restores, restores);
-    assert_memory_equal(after.uuid, before.uuid, sizeof(after.uuid));
+    assert_int_equal(weir_store_look(fixture->store, NULL, &after, NULL), 0);
+    assert_int_equal(after.epoch, 1);
+    assert_int_equal(restores, before.id.restores + 1);
+    assert_int_equal(after.id.restores, restores);
+    assert_memory_equal(after.id.uuid, before.id.uuid, sizeof(after.id.uuid));
     must(fixture, set_to("b", "a", 1));
     assert_int_equal(
         weir_store_restored("sqlite:/tmp/weir-none", &restores, NULL),
         WEIR_ENOENT);
+}
+
+/* store_suite_lineage.c */
+static void lineage(void **state)
+{
+    store_suite_lineage(((const struct fixture *)*state)->store);
 }
 
 /* ---- Random edits against arrays ------------------------------------ */
@@ -992,6 +993,7 @@ int store_suite_run(const struct store_under_test *store)
         UNDER(each_set_is_replaced_alone),
         UNDER(edits_of_two_processes_queue),
         UNDER(makers_at_once),
+        UNDER(lineage),
         UNDER(restored),
         UNDER(as_the_naive_model),
         UNDER(a_killed_writer_leaves_a_sound_store)

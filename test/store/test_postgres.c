@@ -29,6 +29,7 @@
 #include "store/store.h"
 #include "store_old.h"
 #include "store_suite.h"
+#include "store_suite_lineage.h"
 
 #define PASSWORD "open-sesame"
 #define PATIENCE_MS 60000
@@ -291,7 +292,7 @@ static size_t count_changes(struct weir_store *store)
 {
     struct weir_diag diag;
     size_t count = 0;
-    if (weir_store_read(store, 0, count_one, &count, &diag) < 0)
+    if (weir_store_read(store, 0, count_one, &count, NULL, &diag) < 0)
         fail_msg("%s", diag.text);
     return count;
 }
@@ -423,8 +424,8 @@ static void a_server_that_is_stopped(void **state)
     control('z');
     bounded = 0;
     impatient = true;
-    int error = weir_store_identity(fixture->store, &id, &fixture->epoch,
-                                    &floor, &fixture->diag);
+    int error = store_suite_identity(fixture->store, &id, &fixture->epoch,
+                                     &floor, &fixture->diag);
     impatient = false;
     control('c');
     assert_int_equal(error, WEIR_ESTORE);
@@ -634,9 +635,10 @@ static void gather(struct weir_store *store, struct contents *out)
 {
     *out = (struct contents){ .set = weir_catalog_new(&weir_mem_system, 1) };
     assert_int_equal(
-        weir_store_identity(store, &out->id, &out->epoch, &out->floor, NULL),
+        store_suite_identity(store, &out->id, &out->epoch, &out->floor, NULL),
         0);
-    assert_int_equal(weir_store_read(store, 0, same_row, out->set, NULL), 0);
+    assert_int_equal(weir_store_read(store, 0, same_row, out->set, NULL, NULL),
+                     0);
     assert_int_equal(weir_store_log(store, 0, weir_text_of(NULL), 1000000,
                                     sum_log, &out->log, NULL),
                      0);

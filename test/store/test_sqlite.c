@@ -25,6 +25,7 @@
 #include "store/store.h"
 #include "store_old.h"
 #include "store_suite.h"
+#include "store_suite_lineage.h"
 
 static void make_url(char *url, size_t size)
 {
@@ -95,7 +96,7 @@ static uint64_t epoch_of(struct fixture *fixture)
     struct weir_store_id id;
     uint64_t epoch = UINT64_MAX;
     uint64_t floor;
-    weir_store_identity(fixture->store, &id, &epoch, &floor, &fixture->diag);
+    store_suite_identity(fixture->store, &id, &epoch, &floor, &fixture->diag);
     return epoch;
 }
 
@@ -114,10 +115,10 @@ static void check_refused_everywhere(struct fixture *fixture)
     assert_int_equal(edit(fixture, "b"), WEIR_ESTORE);
     assert_non_null(strstr(fixture->diag.text, "moved, removed or replaced"));
     assert_int_equal(
-        weir_store_read(fixture->store, 0, ignore, NULL, &fixture->diag),
+        weir_store_read(fixture->store, 0, ignore, NULL, NULL, &fixture->diag),
         WEIR_ESTORE);
-    assert_int_equal(weir_store_identity(fixture->store, &id, &epoch, &floor,
-                                         &fixture->diag),
+    assert_int_equal(store_suite_identity(fixture->store, &id, &epoch, &floor,
+                                          &fixture->diag),
                      WEIR_ESTORE);
 }
 
@@ -221,7 +222,8 @@ static int keep(void *context, const struct weir_change *change)
 static void check_upgraded(struct fixture *fixture)
 {
     struct weir_catalog *seen = weir_catalog_new(&weir_mem_system, 1);
-    if (weir_store_read(fixture->store, 0, keep, seen, &fixture->diag) < 0)
+    if (weir_store_read(fixture->store, 0, keep, seen, NULL, &fixture->diag) <
+        0)
         fail_msg("%s", fixture->diag.text);
     assert_int_equal(weir_catalog_count(seen), 2);
     assert_int_equal(weir_catalog_epoch(seen), 9);
@@ -268,7 +270,7 @@ static void of_an_older_schema(void **state)
     struct weir_store_id id;
     uint64_t epoch, floor;
     assert_int_equal(
-        weir_store_identity(fixture->store, &id, &epoch, &floor, NULL), 0);
+        store_suite_identity(fixture->store, &id, &epoch, &floor, NULL), 0);
     for (int i = 0; i < 16; i++)
         assert_int_equal(id.uuid[i], i);
     assert_int_equal(id.restores, 3);
@@ -278,7 +280,7 @@ static void of_an_older_schema(void **state)
     /* an id is never given twice */
     assert_int_equal(edit(fixture, "new"), 0);
     struct weir_catalog *seen = weir_catalog_new(&weir_mem_system, 1);
-    weir_store_read(fixture->store, 9, keep, seen, NULL);
+    weir_store_read(fixture->store, 9, keep, seen, NULL, NULL);
     assert_int_equal(weir_catalog_get(seen, weir_text_of("new"))->id, 12);
     weir_catalog_free(seen);
 }
@@ -400,7 +402,7 @@ static void migrated(void **state)
         weir_store_undo(fixture->store, 1, weir_text_of("ann"), &epoch, NULL),
         WEIR_ESTORE);
     assert_int_equal(
-        weir_store_identity(fixture->store, &id, &epoch, &floor, NULL),
+        store_suite_identity(fixture->store, &id, &epoch, &floor, NULL),
         WEIR_ESTORE);
     assert_int_equal(weir_store_open(fixture->url, &other, NULL), WEIR_ESTORE);
     assert_int_equal(weir_store_migrate(fixture->url, third, &quotas, NULL),
@@ -473,7 +475,7 @@ static void rows_that_say_nothing(void **state)
                                      "'limit: much' || char(10);"
                                      "UPDATE meta SET epoch = epoch + 1"));
     assert_int_equal(
-        weir_store_read(fixture->store, 0, ignore, NULL, &fixture->diag),
+        weir_store_read(fixture->store, 0, ignore, NULL, NULL, &fixture->diag),
         WEIR_ESTORE);
     assert_non_null(strstr(fixture->diag.text, "the quota 'a'"));
     assert_non_null(strstr(fixture->diag.text, "'much'"));
@@ -510,7 +512,8 @@ static void locked_by_another_process(void **state)
     assert_non_null(strstr(fixture->diag.text, "locked by another process"));
     assert_non_null(strstr(fixture->diag.text, fixture->path));
     assert_int_equal(epoch_of(fixture), 1);
-    assert_int_equal(weir_store_read(fixture->store, 0, ignore, NULL, NULL), 0);
+    assert_int_equal(
+        weir_store_read(fixture->store, 0, ignore, NULL, NULL, NULL), 0);
     close(done[1]);
     assert_int_equal(STATUS_OF(child), 0);
     close(done[0]);

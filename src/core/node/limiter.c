@@ -311,6 +311,17 @@ static bool other_store_beside(const struct weir_limiter *limiter,
     return false;
 }
 
+/* The same store, marked as restored since: a limiter can't tell which of its
+ * quotas the store lacks now. */
+static bool is_restored_since(const struct weir_limiter *limiter,
+                              const struct weir_welcome *welcome)
+{
+    const struct weir_store_id *ours = &limiter->store;
+    const struct weir_store_id *named = &welcome->store;
+    return memcmp(ours->uuid, named->uuid, sizeof ours->uuid) == 0 &&
+           named->restores > ours->restores && !welcome->provisional;
+}
+
 /* Quotas that roots sent are of no use any more: any may send a new whole
  * set. */
 static void expect_whole(struct weir_limiter *limiter)
@@ -333,6 +344,7 @@ static int meet_store(struct weir_limiter *limiter, struct limiter_link *link,
                       const struct weir_welcome *welcome, weir_instant now)
 {
     static const struct weir_store_id none;
+    link->store = welcome->store;
     if (weir_store_id_equal(&limiter->store, &welcome->store)) {
         /* The same root address with an older epoch: a restored backup, unless
          * the root has not just read its store. */
@@ -346,7 +358,8 @@ static int meet_store(struct weir_limiter *limiter, struct limiter_link *link,
             weir_limiter_note(limiter, WEIR_EVENT_STORE_CHANGED, welcome->name,
                               now);
         link->odd = welcome->store;
-        if (other_store_beside(limiter, link))
+        if (!is_restored_since(limiter, welcome) &&
+            other_store_beside(limiter, link))
             return WEIR_EPROTOCOL;
     }
     link->odd = none;
@@ -516,6 +529,10 @@ int weir_limiter_receive(struct weir_limiter *limiter, uint32_t index,
         link->ask = limiter->region && !link->root_ready;
         if (link->state != LINK_UP || link->ask)
             return WEIR_OK;
+        /* The root hasn't read yet that its store was restored. */
+        if (link->root_ready &&
+            !weir_store_id_equal(&link->store, &limiter->store))
+            return WEIR_EPROTOCOL;
         return weir_limiter_take_quotas(limiter, link, &message->quotas, now);
     case WEIR_MESSAGE_FILLS:
         if (link->state != LINK_UP)

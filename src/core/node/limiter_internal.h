@@ -22,10 +22,11 @@ struct limiter_link {
     uint64_t full_target; /* … the last of them led to that epoch */
     uint8_t root[WEIR_INCARNATION_SIZE];
     uint64_t session;
-    uint64_t root_epoch;      /* the newest it sent */
-    uint64_t target;          /* the same, in this session */
-    weir_duration root_age;   /* by this session's newest welcome */
-    struct weir_store_id odd; /* its other store, already reported as an
+    uint64_t root_epoch;        /* the newest it sent */
+    uint64_t target;            /* the same, in this session */
+    weir_duration root_age;     /* by this session's newest welcome */
+    struct weir_store_id store; /* of its last welcome with quotas */
+    struct weir_store_id odd;   /* its other store, already reported as an
                                * event */
     bool root_ready;
     bool provisional;         /* the root may be behind its store */

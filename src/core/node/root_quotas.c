@@ -182,10 +182,24 @@ int weir_root_store(struct weir_root *root, const struct weir_store_id *id,
     return WEIR_OK;
 }
 
+/* In another store, or another history of it, equal epochs say nothing: every
+ * rule is applied anew. */
+static void forget_rule_epochs(struct weir_root *root)
+{
+    for (uint32_t i = 0; i < root->merge.root_quotas_used; i++)
+        root->merge.root_quotas[i].rule_epoch = 0;
+    for (uint32_t i = 0; i < root->asks.used; i++) {
+        if (root->asks.bucket_states[i])
+            root->asks.bucket_states[i]->epoch = 0;
+    }
+}
+
 /* The whole set is complete: it replaces the quotas served. */
 static void take_over(struct weir_root *root)
 {
     weir_assert(root->coming);
+    if (!weir_store_id_equal(&root->store, &root->coming_store))
+        forget_rule_epochs(root);
     weir_catalog_free(root->catalog);
     root->catalog = root->coming;
     root->coming = NULL;

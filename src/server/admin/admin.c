@@ -267,14 +267,23 @@ static void apply_store_change(void *context, const struct weir_change *change,
         abort(); /* as above */
 }
 
-static void settle_changes(void *context, weir_instant now)
+static void note_loss(void *context, const struct weir_lineage_loss *loss)
+{
+    const struct weir_admin *admin = context;
+    if (admin->parts.watch.on_loss)
+        admin->parts.watch.on_loss(admin->parts.watch.context, loss);
+}
+
+static void settle_changes(void *context,
+                           const struct weir_lineage_entry *newest,
+                           weir_instant now)
 {
     struct weir_admin *admin = context;
     weir_root_settle(admin->root, now);
     if (admin->parts.watch.on_epoch)
         admin->parts.watch.on_epoch(
             admin->parts.watch.context,
-            weir_catalog_epoch(weir_root_catalog(admin->root)));
+            weir_catalog_epoch(weir_root_catalog(admin->root)), newest);
 }
 
 static void note_store_trouble(void *context, int error, const char *why)
@@ -302,6 +311,7 @@ struct weir_store_listener weir_admin_store_listener(struct weir_admin *admin)
     return (struct weir_store_listener){
         .context = admin,
         .on_store = renew_store,
+        .on_loss = note_loss,
         .on_change = apply_store_change,
         .on_settle = settle_changes,
         .on_trouble = note_store_trouble,

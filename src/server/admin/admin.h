@@ -48,14 +48,17 @@ void weir_admin_free(struct weir_admin **admin);
  * root. Set the part 'store' next, before the loop's first turn. */
 struct weir_store_listener weir_admin_store_listener(struct weir_admin *admin);
 /* Callbacks for the log: another store answers, or an older state of it (called
- * before the root changes); the root's store fails, or works again (error 0);
- * all changes read so far are in force. Each may be NULL. */
+ * before the root changes); the store has lost edits that this root had; the
+ * root's store fails, or works again (error 0); all changes read so far, the
+ * 'newest' included, are in force. Each may be NULL. */
 struct weir_admin_watch {
     void *context;
     void (*on_store)(void *context, const struct weir_store_id *id,
                      uint64_t epoch);
+    void (*on_loss)(void *context, const struct weir_lineage_loss *loss);
     void (*on_trouble)(void *context, int error, const char *why);
-    void (*on_epoch)(void *context, uint64_t epoch);
+    void (*on_epoch)(void *context, uint64_t epoch,
+                     const struct weir_lineage_entry *newest);
 };
 /* The parts of the root's process that come and go, all borrowed; NULL: there
  * is none. The caller sets them. */

@@ -206,7 +206,7 @@ static void hand_over_changes(struct weir_doorman_source *source,
     source->reported = true;
     for (size_t i = 0; i < changes->count; i++)
         to->on_change(to->context, &changes->at[i], now);
-    to->on_settle(to->context, now);
+    to->on_settle(to->context, &(struct weir_lineage_entry){ 0 }, now);
 }
 
 /* ---- A state of the file ---- */

@@ -76,6 +76,8 @@ struct weir_snapshot {
     uint64_t from; /* the epoch of the last change written */
     struct weir_change changes[WEIR_QUOTAS_MAX];
     struct weir_snapshot_info making;
+    uint64_t lineage_epoch; /* of weir_snapshot_set_lineage() */
+    uint64_t lineage;
     weir_duration every;
     weir_instant next_at;
     struct weir_snapshot_state state;
@@ -355,8 +357,9 @@ static void write_end(struct weir_snapshot *s)
     s->making.epoch = root_epoch(s);
     s->making.floor = weir_catalog_floor(s->catalog);
     s->making.changes = s->maker.changes;
-    if (weir_snapshot_end(&s->maker, s->making.epoch, s->making.floor,
-                          s->making.at_ms) < 0)
+    if (s->lineage_epoch == s->making.epoch)
+        s->making.lineage = s->lineage;
+    if (weir_snapshot_end(&s->maker, &s->making) < 0)
         give_up_for_memory(s);
     else
         post_job(s, FINISH);
@@ -538,6 +541,13 @@ int weir_snapshot_load(struct weir_snapshot *s,
 void weir_snapshot_set_serving(struct weir_snapshot *snapshot, bool serving)
 {
     snapshot->state.serving = serving;
+}
+
+void weir_snapshot_set_lineage(struct weir_snapshot *snapshot, uint64_t epoch,
+                               uint64_t identity)
+{
+    snapshot->lineage_epoch = epoch;
+    snapshot->lineage = identity;
 }
 
 void weir_snapshot_forget(struct weir_snapshot *snapshot)

@@ -49,6 +49,11 @@ int weir_snapshot_load(struct weir_snapshot *snapshot,
 /* Whether the root serves from it now; for the state below. */
 void weir_snapshot_set_serving(struct weir_snapshot *snapshot, bool serving);
 
+/* The identity of the root's change 'epoch', as of struct weir_lineage_entry:
+ * the next snapshot at that epoch has it. */
+void weir_snapshot_set_lineage(struct weir_snapshot *snapshot, uint64_t epoch,
+                               uint64_t identity);
+
 /* The root's quotas are about to be replaced by another store's: the file that
  * is being written is given up. Call it before the root is changed. */
 void weir_snapshot_forget(struct weir_snapshot *snapshot);

@@ -31,7 +31,8 @@
 #define MAGIC_SIZE 8
 #define HEADER_SIZE (MAGIC_SIZE + 4 + 16 + 8)
 #define LENGTH_SIZE 4
-#define END_SIZE (LENGTH_SIZE + 5 * 8)
+#define END_NUMBERS(version) ((version) < 2 ? 5u : 6u)
+#define END_SIZE(version) (LENGTH_SIZE + 8 * END_NUMBERS(version))
 /* The decoder's memory at most: for each quota, and for each byte. */
 #define ARENA_QUOTA 2048
 #define ARENA_BYTE (WEIR_DECODE_ARENA_SIZE / WEIR_MESSAGE_BYTES_MAX)
@@ -110,17 +111,19 @@ int weir_snapshot_piece(struct weir_snapshot_maker *maker,
     return 0;
 }
 
-int weir_snapshot_end(struct weir_snapshot_maker *maker, uint64_t epoch,
-                      uint64_t floor, uint64_t at_ms)
+int weir_snapshot_end(struct weir_snapshot_maker *maker,
+                      const struct weir_snapshot_info *info)
 {
-    if (fit_maker(maker, END_SIZE) < 0)
+    const size_t size = END_SIZE(WEIR_SNAPSHOT_VERSION);
+    if (fit_maker(maker, size) < 0)
         return WEIR_ENOMEM;
     char *p = put_le_number(maker->bytes, 0, LENGTH_SIZE);
-    p = put_le_number(p, epoch, 8);
-    p = put_le_number(p, floor, 8);
+    p = put_le_number(p, info->epoch, 8);
+    p = put_le_number(p, info->floor, 8);
     p = put_le_number(p, maker->changes, 8);
-    p = put_le_number(p, at_ms, 8);
-    chain_checksum(&maker->checksum, maker->bytes, END_SIZE - 8);
+    p = put_le_number(p, info->at_ms, 8);
+    p = put_le_number(p, info->lineage, 8);
+    chain_checksum(&maker->checksum, maker->bytes, size - 8);
     p = put_le_number(p, maker->checksum, 8);
     weir_assert(p == maker->bytes + maker->len);
     return 0;
@@ -141,6 +144,7 @@ struct reader {
     char *bytes; /* owned: of one part */
     size_t capacity;
     struct weir_arena arena; /* owned: of the decoder */
+    uint64_t version;
     uint64_t checksum;
     uint64_t epoch; /* of the last change */
     uint64_t changes;
@@ -184,7 +188,8 @@ static int read_snapshot_header(struct reader *r)
     const char *p = r->bytes;
     if (memcmp(p, MAGIC, MAGIC_SIZE) != 0)
         return refuse_snapshot(r, WEIR_ESYNTAX, "isn't one of Weir");
-    if (get_le_number(p + MAGIC_SIZE, 4) != WEIR_SNAPSHOT_VERSION)
+    r->version = get_le_number(p + MAGIC_SIZE, 4);
+    if (r->version < 1 || r->version > WEIR_SNAPSHOT_VERSION)
         return refuse_snapshot(r, WEIR_ESCHEMA,
                                "was made by another version of Weir");
     p += MAGIC_SIZE + 4;
@@ -246,16 +251,18 @@ static int read_piece(struct reader *r, size_t len,
 
 static int read_end(struct reader *r)
 {
-    int error = read_exactly(r, LENGTH_SIZE, END_SIZE - LENGTH_SIZE);
+    size_t size = END_SIZE(r->version);
+    int error = read_exactly(r, LENGTH_SIZE, size - LENGTH_SIZE);
     if (error < 0)
         return error;
     const char *p = r->bytes + LENGTH_SIZE;
-    chain_checksum(&r->checksum, r->bytes, END_SIZE - 8);
+    chain_checksum(&r->checksum, r->bytes, size - 8);
     r->info.epoch = get_le_number(p, 8);
     r->info.floor = get_le_number(p + 8, 8);
     r->info.changes = get_le_number(p + 16, 8);
     r->info.at_ms = get_le_number(p + 24, 8);
-    bool sound = get_le_number(p + 32, 8) == r->checksum &&
+    r->info.lineage = r->version < 2 ? 0 : get_le_number(p + 32, 8);
+    bool sound = get_le_number(r->bytes + size - 8, 8) == r->checksum &&
                  r->info.changes == r->changes && r->info.epoch >= r->epoch;
     if (!sound)
         return refuse_snapshot(r, WEIR_ESYNTAX, "is damaged");

@@ -4,19 +4,19 @@
  *
  *     header   "WEIRSNAP", version, uuid and restores of the store
  *     piece …  length, a weir.v1 message of quotas (<= WEIR_QUOTAS_MAX)
- *     end      length 0, epoch, floor, changes, when, checksum of all that
- *              is before it
+ *     end      length 0, epoch, floor, changes, when, lineage, checksum of all
+ *              that is before it
  *
  * Numbers are little-endian. Epoch and floor are at the end and not in the
  * header, because they are known only when the last piece is made: the catalog
- * goes on changing meanwhile. */
+ * goes on changing meanwhile. Version 1 had no lineage, and is read too. */
 
 #ifndef WEIR_SNAPSHOT_FILE_H
 #define WEIR_SNAPSHOT_FILE_H
 
 #include "core/counted/message.h"
 
-#define WEIR_SNAPSHOT_VERSION 1
+#define WEIR_SNAPSHOT_VERSION 2
 
 struct weir_snapshot_info {
     struct weir_store_id store; /* the store of the quotas */
@@ -24,6 +24,8 @@ struct weir_snapshot_info {
     uint64_t floor;             /* as of a catalog */
     uint64_t changes;           /* quotas and removals */
     uint64_t at_ms;             /* wall clock, since 1970: when it was made */
+    uint64_t lineage;           /* identity of the change 'epoch', as of struct
+                                 * weir_lineage_entry; 0: unknown */
 };
 
 /* ---- Writing ---- */
@@ -42,8 +44,9 @@ int weir_snapshot_begin(struct weir_snapshot_maker *maker,
                         const struct weir_store_id *store);
 int weir_snapshot_piece(struct weir_snapshot_maker *maker,
                         const struct weir_change *changes, size_t count);
-int weir_snapshot_end(struct weir_snapshot_maker *maker, uint64_t epoch,
-                      uint64_t floor, uint64_t at_ms);
+/* Of 'info', all but 'changes' is written. */
+int weir_snapshot_end(struct weir_snapshot_maker *maker,
+                      const struct weir_snapshot_info *info);
 void weir_snapshot_maker_fini(struct weir_snapshot_maker *maker);
 
 /* ---- Reading ---- */

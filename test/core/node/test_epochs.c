@@ -40,6 +40,9 @@ struct pair {
     const char *stays;   /* a quota that must stay once there; NULL: none */
     bool there;
     bool complete; /* it is there when the limiter has the whole set */
+    bool may_drop; /* the limiter may drop links; they come back at the next
+                     * full second */
+    bool dropped[LINKS];
 };
 
 static unsigned has(const struct pair *p, const char *name)
@@ -61,6 +64,13 @@ static bool say_up(struct pair *p)
     return true;
 }
 
+static void set_link(struct pair *p, uint32_t link, bool up)
+{
+    weir_limiter_link(p->limiter, link, up, p->now);
+    weir_root_link(p->roots[link], 0, up, p->now);
+    p->dropped[link] = false;
+}
+
 static bool say_down(struct pair *p, uint32_t link)
 {
     struct weir_message message;
@@ -71,6 +81,11 @@ static bool say_down(struct pair *p, uint32_t link)
     if (message.type == WEIR_MESSAGE_QUOTAS)
         p->quotas += message.quotas.count;
     int error = weir_limiter_receive(p->limiter, link, &message, p->now);
+    if (error == WEIR_EPROTOCOL && p->may_drop) {
+        set_link(p, link, false);
+        p->dropped[link] = true;
+        return true;
+    }
     assert_int_equal(error, 0);
     if (p->stays) {
         bool must = p->there || (p->complete && weir_limiter_ready(p->limiter));
@@ -86,6 +101,9 @@ static void run(struct pair *p, weir_duration span)
     while (p->now < end) {
         p->now += STEP;
         weir_limiter_tick(p->limiter, p->now);
+        for (uint32_t i = 0; i < LINKS; i++)
+            if (p->dropped[i] && p->now % WEIR_SECOND < STEP)
+                set_link(p, i, true);
         for (uint32_t i = 0; i < LINKS; i++)
             if (p->roots[i])
                 weir_root_tick(p->roots[i], p->now);
@@ -288,6 +306,40 @@ static void test_who_is_ahead_by_another_root_stays(void **state)
     read_store(&p, 1, 3, 5);
     run(&p, 100 * WEIR_SECOND);
     assert_int_equal(quotas_of(&p), 0x3e);
+    finish(&p);
+}
+
+/* Both roots had the edits 1 .. 5, of which the store lost 3 .. 5. One root has
+ * read it anew, under another identity and with other edits; the other one
+ * can't read it. The limiter goes by the first, and takes none of the lost
+ * edits from the second, which then reads the store too. */
+static void test_a_history_that_was_replaced(void **state)
+{
+    (void)state;
+    const struct weir_store_id restored = { .uuid = { 1 }, .restores = 1 };
+    struct pair p;
+    make(&p, 32);
+    start(&p, 0, 5, false);
+    start(&p, 1, 5, false);
+    run(&p, 3 * WEIR_SECOND);
+    assert_int_equal(quotas_of(&p), 0x3e);
+    weir_root_set_provisional(p.roots[0], true);
+    p.may_drop = true;
+    for (uint32_t link = 2; link-- > 0;) {
+        struct weir_root *root = p.roots[link];
+        assert_int_equal(weir_root_store(root, &restored, 4, 0, p.now), 0);
+        for (unsigned epoch = 1; epoch <= 4; epoch++)
+            apply(&p, link, epoch <= 2 ? epoch : epoch + 4, false, epoch);
+        weir_root_settle(root, p.now);
+        weir_root_set_provisional(root, false);
+        run(&p, 20 * WEIR_SECOND);
+        assert_int_equal(quotas_of(&p), 0x186);
+        assert_int_equal(weir_limiter_epoch(p.limiter), 4);
+    }
+    p.may_drop = false;
+    run(&p, 10 * WEIR_SECOND);
+    for (uint32_t link = 0; link < LINKS; link++)
+        assert_int_equal(p.limiter->link[link].state, LINK_UP);
     finish(&p);
 }
 
@@ -735,6 +787,7 @@ int main(void)
         cmocka_unit_test(test_a_welcome_come_late_is_no_backup),
         cmocka_unit_test(test_who_stays_ahead_is_told_anew),
         cmocka_unit_test(test_who_is_ahead_by_another_root_stays),
+        cmocka_unit_test(test_a_history_that_was_replaced),
         cmocka_unit_test(test_what_passed_by_open_is_no_debt),
         cmocka_unit_test(test_what_was_charged_is_a_debt),
         cmocka_unit_test(test_who_lags_drops_no_quota),
