@@ -33,6 +33,8 @@ struct weir_table;
 
 struct weir_table_options {
     uint32_t slots;     /* 1 .. WEIR_SLOTS_MAX */
+    uint32_t committed; /* slots whose memory can be touched at first, up to
+                           * 'slots' (table_grow.h); 0: all */
     uint32_t stripes;   /* 1 .. WEIR_STRIPES_MAX, with the shared one; at
                            * least 'processes' */
     uint32_t processes; /* number that share the table (table_share.h), up to

@@ -19,6 +19,7 @@
  * Source: K. Knowlton, "A fast storage allocator", CACM 8(10), 1965. */
 
 #include "core/table/table_bucket_state_internal.h"
+#include "core/table/table_grow_internal.h"
 
 #include <string.h>
 
@@ -93,12 +94,15 @@ static void join_blocks(struct weir_table *t, uint32_t unit, unsigned order)
 static bool grow_area(struct weir_table *t)
 {
     uint32_t unit = t->area_used;
+    uint32_t end = weir_area_units_of(t, weir_load_acquire(&t->committed));
     unsigned order = AREA_ORDERS - 1;
     while (order > 0 &&
-           (unit % (1u << order) != 0 || t->area_units - unit < (1u << order)))
+           (unit % (1u << order) != 0 || end - unit < (1u << order)))
         order--;
-    if (unit == t->area_units)
+    if (unit == end) {
+        weir_table_note_short(t);
         return false;
+    }
     t->area_used = unit + (1u << order);
     join_blocks(t, unit, order);
     weir_assert(t->area_used <= t->area_units);

@@ -6,6 +6,7 @@
 
 #include "core/quota/throttle_name.h"
 #include "core/table/table_bucket_state_internal.h"
+#include "core/table/table_index.h"
 #include "core/table/table_read.h"
 #include "core/table/table_slots_internal.h"
 
@@ -89,7 +90,7 @@ static uint32_t count_chunks(const struct weir_table *t, uint32_t first)
 static void audit_index(const struct weir_table *t, uint32_t *entries)
 {
     memset(entries, 0, t->used * sizeof(*entries));
-    for (uint32_t b = 0; b <= t->bucket_mask; b++) {
+    for (uint32_t b = 0; b < weir_name_index_count(t); b++) {
         for (int i = 0; i < BUCKET_ENTRIES; i++) {
             uint32_t slot = (uint32_t)weir_index(t, b)->entry[i] - 1;
             if (slot < t->used)
@@ -170,7 +171,7 @@ void weir_table_audit_whole(struct weir_table *t, uint32_t *scratch,
 {
     if (!weir_table_try_lock_as(t, 0))
         return;
-    if (t->used <= max && t->bucket_mask < max) {
+    if (t->used <= max && weir_name_index_count(t) <= max + 2) {
         audit_index(t, scratch);
         audit_sums(t, scratch);
         audit_area(t);

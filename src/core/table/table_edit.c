@@ -9,6 +9,7 @@
 
 #include "core/quota/quota_bucket.h"
 #include "core/table/table_bucket_state_internal.h"
+#include "core/table/table_grow.h"
 #include "core/table/table_inflight_internal.h"
 #include "core/table/table_read.h"
 #include "core/table/table_shadow_internal.h"
@@ -207,7 +208,9 @@ static bool is_template_name(struct weir_table *t, struct weir_text name)
 }
 
 /* A quota has priority over instances: idle slots are freed for it, some each
- * time the lock is taken, until all were visited. */
+ * time the lock is taken, until all were visited. If none was idle, the next
+ * quotas don't search for a while: otherwise N quotas without room would cost N
+ * times the table. A table that can grow isn't searched at all. */
 int weir_table_put(struct weir_table *t, const struct weir_quota *quota,
                    weir_instant now)
 {
@@ -223,8 +226,12 @@ int weir_table_put(struct weir_table *t, const struct weir_quota *quota,
             weir_table_evict(t, PUT_LOOKS, PUT_WANTED, now);
         error = put_locked(t, quota, now);
         weir_table_unlock(t);
+        if (weir_table_is_short(t) || now < t->full_till)
+            break;
         looks += PUT_LOOKS;
     }
+    if (error == WEIR_EFULL && looks > weir_table_used(t))
+        t->full_till = now + BARREN;
     if (error == WEIR_OK && weir_quota_is_template(quota))
         rule_all(t, now);
     return error;

@@ -2,6 +2,7 @@
  * table/table_evict.c - idle slots make room for new names. */
 
 #include "core/table/table_bucket_state_internal.h"
+#include "core/table/table_grow.h"
 #include "core/table/table_read.h"
 #include "core/table/table_slots_internal.h"
 
@@ -73,7 +74,8 @@ uint32_t weir_slot_make(struct weir_table *t, struct weir_text name,
     weir_assert(weir_table_is_locked(t));
     weir_assert(name.len > 0 && name.len <= WEIR_NAME_MAX);
     uint32_t slot = weir_slot_take(t, name);
-    if (slot != WEIR_SLOT_NONE || now < t->barren_till)
+    if (slot != WEIR_SLOT_NONE || now < t->barren_till ||
+        weir_table_is_short(t))
         return slot;
     if (weir_table_evict(t, EVICT_LOOK_MAX, 1, now) == 0) {
         t->barren_till = now + BARREN;
@@ -84,6 +86,7 @@ uint32_t weir_slot_make(struct weir_table *t, struct weir_text name,
 
 bool weir_table_is_crowded(const struct weir_table *t)
 {
-    weir_assert(weir_table_live(t) <= t->slots);
-    return t->slots - weir_table_live(t) < t->slots / 8 + 1;
+    uint32_t slots = weir_load_relaxed(&t->committed_max);
+    uint32_t live = weir_table_live(t);
+    return live >= slots || slots - live < slots / 8 + 1;
 }

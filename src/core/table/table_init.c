@@ -3,24 +3,17 @@
  * it. */
 
 #include "core/table/table_bucket_state_internal.h"
+#include "core/table/table_grow_internal.h"
+#include "core/table/table_index.h"
 #include "core/table/table_inflight_internal.h"
 #include "core/table/table_share.h"
 #include "core/table/table_slots_internal.h"
 
-static uint32_t power_of_two_above(uint32_t least)
-{
-    weir_assert(least <= 1u << 31);
-    uint32_t power = 2;
-    while (power < least)
-        power *= 2;
-    weir_assert(power >= least);
-    return power;
-}
-
 static bool options_valid(const struct weir_table_options *options)
 {
     return options->slots >= 1 && options->slots <= WEIR_SLOTS_MAX &&
-           options->stripes >= 1 && options->stripes <= WEIR_STRIPES_MAX &&
+           options->committed <= options->slots && options->stripes >= 1 &&
+           options->stripes <= WEIR_STRIPES_MAX &&
            options->processes <= WEIR_TABLE_PROCESSES_MAX &&
            options->processes <= options->stripes &&
            (options->bucket_state_bytes == 0 ||
@@ -75,13 +68,13 @@ static size_t lay_out_table(struct weir_table *t,
                             const struct weir_table_options *options)
 {
     uint32_t slots = options->slots;
-    uint32_t buckets = power_of_two_above(slots / 3 + 1);
     t->layout = WEIR_TABLE_LAYOUT;
     t->slots = slots;
     t->seed = options->seed;
     t->stripe_count = options->stripes;
-    t->bucket_mask = buckets - 1;
-    t->chunk_count = slots / 2 + 64;
+    t->committed = options->committed > 0 ? options->committed : slots;
+    t->committed_max = slots;
+    t->chunk_count = weir_chunks_of(slots);
     t->bits_words = (slots + 63) / 64;
     t->commons = options->processes > 1 ? options->processes : 1;
     t->pins_at = t->pinned_at = t->kept_at = t->in_flight_at = 0;
@@ -97,7 +90,8 @@ static size_t lay_out_table(struct weir_table *t,
     at =
         weir_line_aligned(at + (uint64_t)t->chunk_count * sizeof(struct chunk));
     t->index_at = at;
-    at += (uint64_t)buckets * sizeof(struct index_bucket);
+    at +=
+        (uint64_t)weir_name_index_buckets(slots) * sizeof(struct index_bucket);
     t->bits_at = at;
     at = weir_line_aligned(at + (uint64_t)t->bits_words * sizeof(uint64_t));
     t->stripes_at = at;
@@ -110,6 +104,14 @@ static size_t lay_out_table(struct weir_table *t,
     at = t->leased_at + (uint64_t)slots * sizeof(struct leased);
     at = weir_gate_slots_lay_out(t, at, options->gate_slots);
     return t->commons > 1 ? lay_out_shared(t, at) : at;
+}
+
+void weir_table_lay_out(struct weir_table *shape,
+                        const struct weir_table_options *options)
+{
+    weir_assert(options_valid(options));
+    *shape = (struct weir_table){ .bytes = 0 };
+    shape->bytes = lay_out_table(shape, options);
 }
 
 size_t weir_table_size(const struct weir_table_options *options)
@@ -137,7 +139,8 @@ struct weir_table *weir_table_init(void *block,
     weir_assert((uintptr_t)block % WEIR_CACHE_LINE == 0);
     struct weir_table *t = block;
     weir_assert(t->magic == 0 && t->used == 0);
-    lay_out_table(t, options);
+    t->bytes = lay_out_table(t, options);
+    weir_name_index_init(t);
     t->origin = now;
     t->free_head = WEIR_SLOT_NONE;
     t->chunk_head = CHUNK_NONE;
@@ -159,6 +162,7 @@ void weir_table_shape(const struct weir_table *t,
 {
     *out = (struct weir_table_options){
         .slots = t->slots,
+        .committed = weir_load_relaxed(&t->committed),
         .stripes = t->stripe_count,
         .processes = t->commons,
         .seed = t->seed,

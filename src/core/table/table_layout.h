@@ -3,7 +3,7 @@
  * of a table.
  *
  *     header | hot slots | cold slots | names | chunks | index | bits | ...
- *              64 B        48 B         32 B             ~27 B   1 bit
+ *              64 B        48 B         32 B     16 B     32 B    1 bit
  *              a slot      a slot       a slot           a slot  a slot
  *
  *     ... stripes | shadow | in-flight | bucket | area map | area   | leased |
@@ -17,6 +17,10 @@
  *     ... pins   | pinned | kept    | in flight       (of a shared table only)
  *         16 B     4 B      1 bit     8 B
  *         a pin    a slot   a chunk   a slot and process
+ *
+ * The layout is of 'slots' slots; the first 'committed' elements of each array,
+ * and what belongs to so many slots of the others, can be touched
+ * (table_grow.h).
  *
  * Pages stay untouched until they are needed: those of the shadow slots before
  * there is a shadow set, of bucket states and area before there is a quota with
@@ -50,7 +54,7 @@
 #include "core/table/table_sync.h"
 
 #define WEIR_TABLE_MAGIC 0x5745495254424c31ull /* "WEIRTBL1" */
-#define WEIR_TABLE_LAYOUT 8
+#define WEIR_TABLE_LAYOUT 9
 
 /* A 32-bit float format for distances that may be rounded: 26 bits of mantissa,
  * 6 of exponent; decodes in two operations. */
@@ -238,10 +242,11 @@ struct weir_table {
     uint64_t magic; /* stored last */
     uint32_t layout;
     uint32_t slots;
+    uint64_t bytes; /* of the whole layout */
     uint64_t seed;
     weir_instant origin;
+    uint64_t index_shape; /* buckets | mask << 32 (table_index.c); atomic */
     uint32_t stripe_count;
-    uint32_t bucket_mask;
     uint32_t shadows;        /* quotas and templates of the shadow set */
     uint32_t shadow_version; /* 0: there never was one */
     /* Offsets from the table's first byte. */
@@ -270,14 +275,19 @@ struct weir_table {
     _Alignas(WEIR_CACHE_LINE) uint64_t writer; /* lock: 0 free */
     uint32_t used;                             /* slots ever used */
     uint32_t live;
-    uint32_t free_head;  /* list through cold.aux */
-    uint32_t chunk_head; /* list through chunk.next */
-    uint32_t chunk_used; /* chunks ever used */
-    uint32_t hand;       /* of the sweep */
+    /* table_grow.h; atomic */
+    uint32_t committed;     /* slots whose memory can be touched */
+    uint32_t committed_max; /* slots that growth may reach */
+    uint32_t short_of;      /* a growth would have helped */
+    uint32_t free_head;     /* list through cold.aux */
+    uint32_t chunk_head;    /* list through chunk.next */
+    uint32_t chunk_used;    /* chunks ever used */
+    uint32_t hand;          /* of the sweep */
     uint32_t stale;
     uint32_t hold_paused; /* fills don't move cold.hold */
     uint32_t template_count;
     weir_instant barren_till; /* until then no search for room: one failed */
+    weir_instant full_till;   /* nor by a put: one visited all slots */
     uint32_t spare_slot;      /* the slot of the parameters in the spare */
     uint64_t spare_part;
     int64_t spare_high;

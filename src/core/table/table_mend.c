@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core/table/table_bucket_state_internal.h"
+#include "core/table/table_index.h"
 #include "core/table/table_inflight_internal.h"
 #include "core/table/table_read.h"
 #include "core/table/table_shadow_internal.h"
@@ -41,7 +42,7 @@ static void clear_half_lives(struct weir_table *t)
 static void gather_free_slots(struct weir_table *t)
 {
     weir_assert(weir_table_is_locked(t));
-    weir_assert(t->used <= t->slots);
+    weir_assert(t->used <= t->committed);
     uint32_t live = 0;
     t->free_head = WEIR_SLOT_NONE;
     for (uint32_t slot = 0; slot < t->used; slot++) {
@@ -66,6 +67,7 @@ void weir_table_break_lock(struct weir_table *t)
     weir_bucket_states_mend(t);
     if (!held)
         return;
+    weir_name_index_mend(t);
     clear_half_lives(t);
     gather_free_slots(t);
     weir_gate_slots_mend(t);
@@ -129,7 +131,7 @@ static void mend_chunks(struct weir_table *t)
     weir_assert(weir_table_is_locked(t));
     weir_assert(t->kept_at != 0);
     memset(weir_table_at(t, t->kept_at), 0,
-           weir_kept_words(t) * sizeof(uint64_t));
+           (t->chunk_used + 63) / 64 * sizeof(uint64_t));
     for (uint32_t slot = 0; slot < t->used; slot++) {
         const struct cold *cold = weir_cold(t, slot);
         if (cold->state == WEIR_SLOT_FREE)
@@ -147,6 +149,7 @@ void weir_table_mend_shared(struct weir_table *t)
     weir_pins_mend(t);
     mend_refs(t);
     weir_templates_mend(t);
+    weir_name_index_mend(t);
     clear_half_lives(t);
     gather_free_slots(t);
     weir_gate_slots_mend(t);

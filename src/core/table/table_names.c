@@ -13,15 +13,10 @@
  *     gets another name during the comparison, the returned ref is of the life
  *     that ended, and the take that uses it notices;
  *   - names are read and written as words by relaxed atomics: a torn name
- *     compares unequal, or is a name of the life that ended.
- *
- * The index has buckets of eight entries (tag, slot), one line each; a name
- * lives in one of two buckets. A lookup reads at most two lines, a removal
- * clears its entry: no tombstones, no moves, readers never see a gap. The first
- * bucket is taken while it has room to spare, the emptier one after that; with
- * at most 8/3 names per bucket on average, no name without a place was ever
- * observed (test_table fills 4 M). If there is one, the result is EFULL. */
+ *     compares unequal, or is a name of the life that ended. */
 
+#include "core/table/table_grow_internal.h"
+#include "core/table/table_index.h"
 #include "core/table/table_read.h"
 #include "core/table/table_slots_internal.h"
 
@@ -40,8 +35,10 @@ static uint32_t chunk_take(struct weir_table *t)
         t->chunk_head = weir_chunk(t, index)->next;
         return index;
     }
-    if (t->chunk_used == t->chunk_count)
+    if (t->chunk_used == weir_chunks_of(weir_load_acquire(&t->committed))) {
+        weir_table_note_short(t);
         return CHUNK_NONE;
+    }
     return t->chunk_used++;
 }
 
@@ -249,24 +246,12 @@ uint64_t weir_table_hash(const struct weir_table *t, struct weir_text name)
     return weir_hash(name, t->seed);
 }
 
-static struct index_bucket *first_bucket(const struct weir_table *t,
-                                         uint64_t hash)
-{
-    return weir_index(t, (uint32_t)hash & t->bucket_mask);
-}
-
-static struct index_bucket *second_bucket(const struct weir_table *t,
-                                          uint64_t hash)
-{
-    uint32_t other =
-        (uint32_t)hash ^ ((uint32_t)(hash >> 32) | 1) * 0x9e3779b1u;
-    return weir_index(t, other & t->bucket_mask);
-}
-
 void weir_table_prefetch(const struct weir_table *t, uint64_t hash)
 {
-    __builtin_prefetch(first_bucket(t, hash));
-    __builtin_prefetch(second_bucket(t, hash));
+    uint64_t shape = weir_load_relaxed(&t->index_shape);
+    uint32_t tag = weir_name_index_tag(hash);
+    __builtin_prefetch(weir_index(t, weir_name_index_first(shape, tag)));
+    __builtin_prefetch(weir_index(t, weir_name_index_second(shape, tag)));
 }
 
 static bool find_in(const struct weir_table *t,
@@ -295,9 +280,20 @@ static inline bool find_any(const struct weir_table *t, struct weir_text name,
                             uint64_t hash, struct weir_ref *out)
 {
     struct key key = name_key(name);
-    uint32_t tag = (uint32_t)(hash >> 32);
-    return find_in(t, first_bucket(t, hash), tag, &key, name, out) ||
-           find_in(t, second_bucket(t, hash), tag, &key, name, out);
+    uint32_t tag = weir_name_index_tag(hash);
+    /* acquire: pairs with the release in split(). */
+    uint64_t shape = weir_load_acquire(&t->index_shape);
+    for (;;) {
+        uint32_t first = weir_name_index_first(shape, tag);
+        uint32_t second = weir_name_index_second(shape, tag);
+        if (find_in(t, weir_index(t, first), tag, &key, name, out) ||
+            find_in(t, weir_index(t, second), tag, &key, name, out))
+            return true;
+        uint64_t after = weir_load_acquire(&t->index_shape);
+        if (WEIR_LIKELY(after == shape))
+            return false;
+        shape = after;
+    }
 }
 
 bool weir_table_find_hashed(struct weir_table *t, struct weir_text name,
@@ -327,56 +323,12 @@ uint32_t weir_slot_find(const struct weir_table *t, struct weir_text name)
     return ref.slot;
 }
 
-static int bucket_room(const struct index_bucket *bucket)
-{
-    int room = 0;
-    for (int i = 0; i < BUCKET_ENTRIES; i++)
-        room += bucket->entry[i] == 0;
-    return room;
-}
-
-/* The first bucket while two places stay free in it: most lookups then end in
- * their first line. Otherwise the emptier of the two. */
-static struct index_bucket *choose_bucket(const struct weir_table *t,
-                                          uint64_t hash)
-{
-    struct index_bucket *first = first_bucket(t, hash);
-    struct index_bucket *second = second_bucket(t, hash);
-    int room = bucket_room(first);
-    return room > 2 || room >= bucket_room(second) ? first : second;
-}
-
-/* False: no place. */
-bool weir_names_insert(struct weir_table *t, uint32_t slot, uint64_t hash)
-{
-    weir_assert(weir_table_is_locked(t));
-    weir_assert(slot < t->slots);
-    struct index_bucket *bucket = choose_bucket(t, hash);
-    for (int i = 0; i < BUCKET_ENTRIES; i++) {
-        if (bucket->entry[i] != 0)
-            continue;
-        uint64_t entry = (hash >> 32 << 32) | (slot + 1);
-        /* release: the name is complete before it is found. */
-        weir_store_release(&bucket->entry[i], entry);
-        return true;
-    }
-    return false;
-}
-
 void weir_names_remove(struct weir_table *t, uint32_t slot)
 {
     weir_assert(weir_table_is_locked(t));
     weir_assert(slot < t->slots);
     char buf[WEIR_NAME_MAX + 1];
     size_t len = name_load(t, slot, buf);
-    uint64_t hash = weir_table_hash(t, (struct weir_text){ buf, len });
-    uint64_t entry = (hash >> 32 << 32) | (slot + 1);
-    struct index_bucket *buckets[] = { first_bucket(t, hash),
-                                       second_bucket(t, hash) };
-    for (int b = 0; b < 2; b++) {
-        for (int i = 0; i < BUCKET_ENTRIES; i++) {
-            if (buckets[b]->entry[i] == entry)
-                weir_store_release(&buckets[b]->entry[i], 0);
-        }
-    }
+    weir_name_index_remove(t, slot,
+                           weir_table_hash(t, (struct weir_text){ buf, len }));
 }

@@ -2,6 +2,7 @@
  * table/table_pin.c - pins: handles that keep their slots. In a table that
  * processes share, each pin records its process, for the reaper. */
 
+#include "core/table/table_grow_internal.h"
 #include "core/table/table_read.h"
 #include "core/table/table_shadow_internal.h"
 #include "core/table/table_share.h"
@@ -32,8 +33,10 @@ static uint32_t pin_take(struct weir_table *t)
     uint32_t number = t->pin_free;
     if (number != 0)
         t->pin_free = weir_pin(t, number - 1)->next;
-    else if (t->pin_used < t->pin_count)
+    else if (t->pin_used < WEIR_TABLE_PINS(weir_load_acquire(&t->committed)))
         number = ++t->pin_used;
+    else
+        weir_table_note_short(t);
     weir_assert(number <= t->pin_used);
     return number;
 }

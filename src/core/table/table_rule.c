@@ -17,6 +17,7 @@
 #include "core/quota/quota_bucket.h"
 #include "core/quota/throttle_name.h"
 #include "core/table/table_bucket_state_internal.h"
+#include "core/table/table_grow.h"
 #include "core/table/table_inflight_internal.h"
 #include "core/table/table_share.h"
 #include "core/table/table_slots_internal.h"
@@ -228,7 +229,7 @@ static bool may_make_instance(struct weir_table *t, struct weir_text name,
                               uint32_t template, weir_instant now)
 {
     if (template == WEIR_SLOT_NONE || !weir_name_is_shadow(name) ||
-        t->live < t->slots / 2)
+        t->live < weir_load_relaxed(&t->committed_max) / 2)
         return true;
     return weir_table_evict(t, EVICT_LOOK_MAX, 1, now) > 0;
 }
@@ -240,7 +241,7 @@ static int become_evicting(struct weir_table *t, uint32_t slot,
 {
     weir_assert(weir_cold(t, slot)->state == WEIR_SLOT_MAKING);
     int error = become_instance(t, slot, template, true, now);
-    if (error == 0 || now < t->barren_till)
+    if (error == 0 || now < t->barren_till || weir_table_is_short(t))
         return error;
     weir_cold(t, slot)->refs++;
     uint32_t freed =

@@ -23,6 +23,8 @@
 #include "core/table/table_slots_internal.h"
 
 #include "core/table/table_bucket_state_internal.h"
+#include "core/table/table_grow_internal.h"
+#include "core/table/table_index.h"
 #include "core/table/table_inflight_internal.h"
 #include "core/table/table_read.h"
 #include "core/table/table_shadow_internal.h"
@@ -62,12 +64,14 @@ static void slot_reset(struct weir_table *t, uint32_t slot)
 uint32_t weir_slot_take(struct weir_table *t, struct weir_text name)
 {
     weir_assert(weir_table_is_locked(t));
-    weir_assert(t->used <= t->slots);
+    weir_assert(t->used <= t->committed);
     uint32_t slot = t->free_head;
     bool fresh = slot == WEIR_SLOT_NONE;
     if (fresh) {
-        if (t->used == t->slots)
+        if (t->used == weir_load_acquire(&t->committed)) {
+            weir_table_note_short(t);
             return WEIR_SLOT_NONE;
+        }
         slot = t->used;
     }
     if (!weir_names_store(t, slot, name))
@@ -79,7 +83,7 @@ uint32_t weir_slot_take(struct weir_table *t, struct weir_text name)
     if (fresh)
         weir_store_release(&t->used, slot + 1);
     weir_store_relaxed(&t->live, t->live + 1);
-    if (!weir_names_insert(t, slot, weir_table_hash(t, name))) {
+    if (!weir_name_index_insert(t, slot, weir_table_hash(t, name))) {
         weir_slot_release(t, slot);
         return WEIR_SLOT_NONE;
     }

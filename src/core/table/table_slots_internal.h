@@ -35,10 +35,9 @@ void weir_chunks_load(const struct weir_table *t, uint32_t first, size_t len,
                       char *buf);
 void weir_chunks_free(struct weir_table *t, uint32_t first);
 
-/* False: no chunks, or no place in the index. */
+/* False: no chunks. */
 bool weir_names_store(struct weir_table *t, uint32_t slot,
                       struct weir_text name);
-bool weir_names_insert(struct weir_table *t, uint32_t slot, uint64_t hash);
 void weir_names_remove(struct weir_table *t, uint32_t slot);
 
 /* ---- table_template.c ---- */

@@ -510,6 +510,8 @@ static struct explore_program program_of(const char *name)
     struct weir_table *t;
     struct stage *s =
         made_stage(sizeof(*s), &options, &t, &program.state_bytes);
+    /* Two buckets: each second name splits one. */
+    t->index_shape = (uint64_t)1 << 32 | 2;
     s->t = t;
     program.state = s;
     return program;
@@ -752,6 +754,92 @@ static void test_a_take_beside_another_parent(void **state)
     explore_sound(&program);
 }
 
+/* ---- A name is found while its bucket is split ---- */
+
+/* Names that the split from 3 to 4 buckets moves, found by trying. */
+static struct {
+    char name[2][8];
+    bool found[2];
+} moving;
+
+static void choose_moving(const struct weir_table *t)
+{
+    const uint64_t before = (uint64_t)3 << 32 | 3;
+    const uint64_t after = (uint64_t)3 << 32 | 4;
+    uint32_t count = 0;
+    for (uint32_t i = 0; count < 2; i++) {
+        char name[8];
+        snprintf(name, sizeof(name), "m%u", i % 100);
+        uint32_t tag =
+            weir_name_index_tag(weir_table_hash(t, weir_text_of(name)));
+        if (weir_name_index_first(before, tag) != 1 ||
+            weir_name_index_first(after, tag) != 3 ||
+            weir_name_index_second(after, tag) == 1)
+            continue;
+        snprintf(moving.name[count], sizeof(moving.name[count]), "%s", name);
+        count++;
+    }
+}
+
+static void find_moving(void *state)
+{
+    struct stage *s = state;
+    struct weir_ref ref;
+    for (int i = 0; i < 2; i++)
+        moving.found[i] =
+            weir_table_find(s->t, weir_text_of(moving.name[i]), &ref);
+}
+
+static void put_last(void *state)
+{
+    struct stage *s = state;
+    struct weir_quota quota = made_quota_of("last", NULL, 1000, 50);
+    weir_table_put(s->t, &quota, LATER);
+}
+
+static const char *check_found(void *state)
+{
+    struct stage *s = state;
+    EXPLORE_MUST(moving.found[0] && moving.found[1]);
+    EXPLORE_MUST(weir_name_index_count(s->t) == 4);
+    made_audit(s->t);
+    return NULL;
+}
+
+static struct explore_program on_a_split(const char *name)
+{
+    struct explore_program program = program_of(name);
+    struct stage *s = program.state;
+    choose_moving(s->t);
+    put(s, "q", NULL, 50, MADE_AT);
+    put(s, moving.name[0], NULL, 50, MADE_AT);
+    put(s, moving.name[1], NULL, 50, MADE_AT);
+    aim(s, "q");
+    stage_settle(s->t);
+    assert_int_equal(weir_name_index_count(s->t), 3);
+    program.fibers = 2;
+    program.run[0] = put_last;
+    program.run[1] = find_moving;
+    program.check = check_found;
+    return program;
+}
+
+static void test_a_name_is_found_while_its_bucket_is_split(void **state)
+{
+    (void)state;
+    struct explore_program program = on_a_split("split");
+    explore_sound(&program);
+}
+
+/* A lookup that does not read the shape again. */
+static void test_a_shape_read_once_is_found(void **state)
+{
+    (void)state;
+    struct explore_program program = on_a_split("split-once");
+    struct stage *s = program.state;
+    run_planted(&program, EXPLORE_BLIND, &s->t->index_shape);
+}
+
 /* ---- Threads that are killed ---- */
 
 static void test_killed_threads_leave_others_alone(void **state)
@@ -800,6 +888,8 @@ static void test_a_name_is_made_after_its_maker_was_killed(void **state)
     run_remade("killed-template", make_template, "new_*", "rest", 0);
     /* q, i_*, p and three instances: the table is full. */
     run_remade("killed-evict", make_instance, "i_1", "p", 3);
+    /* Four names: the next one splits a bucket. */
+    run_remade("killed-split", make_quota_twice, "new", "above", 1);
 }
 
 /* ---- Bugs put in ---- */
@@ -854,6 +944,8 @@ int main(void)
         EXPLORED(test_a_torn_lift_is_found),
         EXPLORED(test_a_torn_add_is_found),
         EXPLORED(test_a_missing_generation_check_is_found),
+        EXPLORED(test_a_name_is_found_while_its_bucket_is_split),
+        EXPLORED(test_a_shape_read_once_is_found),
         EXPLORED(test_takes_beside_sync_and_edit),
     };
     if (!explore_begin())

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT
+ * core/table/table_grow.h - the memory of a table that grows
+ * (docs/design/growing-tables.md).
+ *
+ * The caller provides address space for options.slots, of which only the ranges
+ * that these calls list can be touched; all bytes are zero at first. The core
+ * touches nothing else. Growing is:
+ *
+ *     count = weir_table_growth(t, ranges, &slots)
+ *     the caller commits 'count' ranges; if one fails, weir_table_stop_growing()
+ *     weir_table_grown(t, slots)
+ *
+ * Any thread of any process may do that at any time, also several at once:
+ * ranges may be committed more than once. Lock-free. */
+
+#ifndef WEIR_TABLE_GROW_H
+#define WEIR_TABLE_GROW_H
+
+#include "core/table/table.h"
+
+/* Bytes from the table's first. */
+struct weir_table_range {
+    uint64_t at, bytes;
+};
+#define WEIR_TABLE_RANGES_MAX (32 + WEIR_TABLE_PROCESSES_MAX)
+
+/* Slots that a growth adds: at least, and at most. */
+#define WEIR_TABLE_GROWTH_MIN 1024
+#define WEIR_TABLE_GROWTH_MAX 16384
+
+/* What must be committed before weir_table_init(). Returns the number of
+ * ranges. */
+uint32_t weir_table_first_ranges(
+    const struct weir_table_options *options,
+    struct weir_table_range out[WEIR_TABLE_RANGES_MAX]);
+/* What must be committed before '*out_slots' slots can be used. 0: it can't
+ * grow. */
+uint32_t weir_table_growth(const struct weir_table *table,
+                           struct weir_table_range out[WEIR_TABLE_RANGES_MAX],
+                           uint32_t *out_slots);
+void weir_table_grown(struct weir_table *table, uint32_t slots);
+/* No memory could be had: the table is full with the slots that it has. */
+void weir_table_stop_growing(struct weir_table *table);
+/* Undoes that. */
+void weir_table_resume_growing(struct weir_table *table);
+
+/* Whether a call found no room (WEIR_EFULL, or another result than
+ * WEIR_RESOLVED) that a growth may bring: grow, and call again. */
+bool weir_table_is_short(const struct weir_table *table);
+/* Whether it is time to grow ahead: less than 1/8 of what is committed is
+ * free. */
+bool weir_table_wants_growth(const struct weir_table *table);
+/* Bytes committed, and bytes of all slots. */
+uint64_t weir_table_committed_bytes(const struct weir_table *table);
+/* Slots whose memory is committed. */
+uint32_t weir_table_committed(const struct weir_table *table);
+
+#endif /* WEIR_TABLE_GROW_H */

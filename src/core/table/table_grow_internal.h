@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT
+ * core/table/table_grow_internal.h - what belongs to so many slots, within
+ * table/. */
+
+#ifndef WEIR_TABLE_GROW_INTERNAL_H
+#define WEIR_TABLE_GROW_INTERNAL_H
+
+#include "core/table/table_grow.h"
+#include "core/table/table_layout.h"
+
+/* Chunks that can be touched when so many slots can. */
+static inline uint32_t weir_chunks_of(uint32_t slots)
+{
+    return slots / 2 + 64;
+}
+/* Units of the area, likewise. */
+static inline uint32_t weir_area_units_of(const struct weir_table *t,
+                                          uint32_t slots)
+{
+    uint64_t units =
+        (AREA_LEAST + (uint64_t)slots * WEIR_ALGORITHM_BYTES_A_SLOT) /
+        AREA_UNIT;
+    return slots == t->slots || units > t->area_units ? t->area_units
+                                                      : (uint32_t)units;
+}
+
+/* Fills a header with the sizes and offsets of a table. */
+void weir_table_lay_out(struct weir_table *shape,
+                        const struct weir_table_options *options);
+/* Under the lock: something was not had. */
+static inline void weir_table_note_short(struct weir_table *t)
+{
+    if (weir_load_relaxed(&t->committed) < weir_load_relaxed(&t->committed_max))
+        weir_store_relaxed(&t->short_of, 1);
+}
+
+#endif /* WEIR_TABLE_GROW_INTERNAL_H */
