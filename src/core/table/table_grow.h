@@ -7,7 +7,7 @@
  * touches nothing else. Growing is:
  *
  *     count = weir_table_growth(t, ranges, &slots)
- *     the caller commits 'count' ranges; if one fails, weir_table_stop_growing()
+ *     the caller commits them; if it can't, weir_table_stop_growing()
  *     weir_table_grown(t, slots)
  *
  * Any thread of any process may do that at any time, also several at once:

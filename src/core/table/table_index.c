@@ -10,8 +10,8 @@
  *     buckets                  | 'hash & mask' here: in 'hash & mask / 2'
  *
  * A new slot splits one bucket, in the order of their numbers, until there are
- * as many as weir_name_index_buckets() says; the work of growing is thus spread over
- * the insertions. Count and mask are one word, the shape.
+ * as many as weir_name_index_buckets() says; the work of growing is thus spread
+ * over the insertions. Count and mask are one word, the shape.
  *
  * A name has two buckets, both computed from the 32 bits of its hash that the
  * entry contains. So a split reads no name. An entry stays in the split bucket

@@ -3,8 +3,8 @@
  * of a table.
  *
  *     header | hot slots | cold slots | names | chunks | index | bits | ...
- *              64 B        48 B         32 B     16 B     32 B    1 bit
- *              a slot      a slot       a slot           a slot  a slot
+ *              64 B        48 B         32 B    16 B     32 B    1 bit
+ *              a slot      a slot       a slot  a slot   a slot  a slot
  *
  *     ... stripes | shadow | in-flight | bucket | area map | area   | leased |
  *                   slots    counters    states
@@ -18,15 +18,12 @@
  *         16 B     4 B      1 bit     8 B
  *         a pin    a slot   a chunk   a slot and process
  *
- * The layout is of 'slots' slots; the first 'committed' elements of each array,
- * and what belongs to so many slots of the others, can be touched
- * (table_grow.h).
- *
- * Pages stay untouched until they are needed: those of the shadow slots before
- * there is a shadow set, of bucket states and area before there is a quota with
- * a bucket state, of leased before there is a leased quota, of gate slots and
- * their map before there is an adaptive quota. Pages of in-flight counters are
- * read, but not written before there is a quota of kind concurrency.
+ * Only the memory of 'committed' slots can be touched (table_grow.h). Pages of
+ * it stay untouched before they are needed: of shadow slots before there is a
+ * shadow set, of bucket states and area before a quota with a bucket state, of
+ * leased before a leased quota, of gate slots and their map before an adaptive
+ * quota. Pages of in-flight counters are read, but not written before there is
+ * a quota of kind concurrency.
  *
  * One hot line decides. A take reads the lines of its chain, and writes only
  * 'count' (and 'base' when the bucket was empty):
@@ -275,10 +272,7 @@ struct weir_table {
     _Alignas(WEIR_CACHE_LINE) uint64_t writer; /* lock: 0 free */
     uint32_t used;                             /* slots ever used */
     uint32_t live;
-    /* table_grow.h; atomic */
-    uint32_t committed;     /* slots whose memory can be touched */
-    uint32_t committed_max; /* slots that growth may reach */
-    uint32_t short_of;      /* a growth would have helped */
+    uint32_t committed, committed_max, short_of; /* table_grow.h; atomic */
     uint32_t free_head;     /* list through cold.aux */
     uint32_t chunk_head;    /* list through chunk.next */
     uint32_t chunk_used;    /* chunks ever used */
