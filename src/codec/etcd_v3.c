@@ -6,8 +6,10 @@
  * The nested messages of a request take their fields from the one flat ask, and
  * those of a response fill the one flat answer.
  *
- * Of a singular field that comes twice the last one counts, as in protobuf. The
- * numbers are etcd's (rpc.proto, kv.proto; see proto/etcd.proto). */
+ * Of a singular field that comes twice the last one counts, as in protobuf; a
+ * part that comes twice is refused. Of a list's rows the last one counts: one
+ * key is asked for, and of its events the newest decides. The numbers are
+ * etcd's (rpc.proto, kv.proto; see proto/etcd.proto). */
 
 #include "codec/etcd_v3.h"
 
@@ -135,7 +137,7 @@ void weir_etcd_encode(const struct weir_etcd_ask *ask,
 
 struct reading {
     struct weir_etcd_answer answer;
-    uint64_t event_type; /* of the last event */
+    uint32_t event_type; /* of the last event */
 };
 
 #define THIS struct reading
@@ -151,21 +153,45 @@ static const struct weir_proto_field kv_fields[] = {
     { 6, NUMBER(answer.lease) },
 };
 static const struct weir_proto_message kv = { FLAT_FIELDS(kv_fields) };
+
+static void forget_kv(void *message)
+{
+    struct weir_etcd_answer *answer = &((struct reading *)message)->answer;
+    answer->create_revision = 0;
+    answer->mod_revision = 0;
+    answer->value = (struct weir_text){ NULL, 0 };
+    answer->lease = 0;
+    answer->found = false;
+}
+
+static const struct weir_proto_message last_kv = { FLAT_FIELDS(kv_fields),
+                                                   .init = forget_kv };
 static const struct weir_proto_field range_answer_fields[] = {
     { 1, FLAT(header) },
-    { 2, FLAT(kv), IF(answer.found) },
+    { 2, FLAT_LAST(last_kv), IF(answer.found) },
 };
 static const struct weir_proto_message range_answer = { FLAT_FIELDS(
     range_answer_fields) };
-static const struct weir_proto_field op_answer_fields[] = {
-    { 1, FLAT(range_answer) },
+
+/* Answers to the operations of a transaction, of which one is done. Their
+ * headers repeat the transaction's. */
+static const struct weir_proto_field op_range_answer_fields[] = {
+    { 2, FLAT_LAST(last_kv), IF(answer.found) },
 };
-static const struct weir_proto_message op_answer = { FLAT_FIELDS(
-    op_answer_fields) };
+static const struct weir_proto_message op_range_answer = { FLAT_FIELDS(
+    op_range_answer_fields) };
+static const struct weir_proto_message op_put_answer = { .init = forget_kv };
+static const struct weir_proto_field op_answer_fields[] = {
+    { 1, FLAT(op_range_answer) },
+    { 2, FLAT(op_put_answer) },
+};
+static const struct weir_proto_message op_answer = {
+    FLAT_FIELDS(op_answer_fields), .init = forget_kv
+};
 static const struct weir_proto_field txn_answer_fields[] = {
     { 1, FLAT(header) },
     { 2, BOOL(answer.created) },
-    { 3, FLAT(op_answer) },
+    { 3, FLAT_LAST(op_answer) },
 };
 static const struct weir_proto_message txn_answer = { FLAT_FIELDS(
     txn_answer_fields) };
@@ -182,21 +208,17 @@ static const struct weir_proto_field revoke_answer_fields[] = {
 static const struct weir_proto_message revoke_answer = { FLAT_FIELDS(
     revoke_answer_fields) };
 
-/* The last event counts: it overwrites the fields of those before it. */
+/* The last event counts. */
 static void begin_event(void *message)
 {
     struct reading *reading = message;
-    struct weir_etcd_answer *answer = &reading->answer;
     reading->event_type = 0;
-    answer->changes++;
-    answer->create_revision = 0;
-    answer->mod_revision = 0;
-    answer->value = (struct weir_text){ NULL, 0 };
-    answer->lease = 0;
+    reading->answer.changes++;
+    forget_kv(message);
 }
 
 static const struct weir_proto_field event_fields[] = {
-    { 1, NUMBER(event_type) },
+    { 1, INT32(event_type) },
     { 2, FLAT(kv) },
 };
 static const struct weir_proto_message event = { FLAT_FIELDS(event_fields),
@@ -204,7 +226,7 @@ static const struct weir_proto_message event = { FLAT_FIELDS(event_fields),
 static const struct weir_proto_field watch_answer_fields[] = {
     { 1, FLAT(header) },          { 3, BOOL(answer.created) },
     { 4, BOOL(answer.canceled) }, { 5, NUMBER(answer.compacted) },
-    { 6, TEXT(answer.reason) },   { 11, FLAT(event) },
+    { 6, TEXT(answer.reason) },   { 11, FLAT_LAST(event) },
 };
 static const struct weir_proto_message watch_answer = { FLAT_FIELDS(
     watch_answer_fields) };
@@ -225,7 +247,7 @@ int weir_etcd_decode(enum weir_etcd_type type, const void *bytes, size_t len,
     struct reading reading = { .event_type = 0 };
     struct weir_etcd_answer *answer = &reading.answer;
     if (weir_proto_get(answers[type], weir_wire_over(bytes, len),
-                       WEIR_PROTO_AGAIN_MERGED, NULL, &reading, NULL) < 0)
+                       WEIR_PROTO_AGAIN_PART_REFUSED, NULL, &reading, NULL) < 0)
         return WEIR_EPROTOCOL;
     if (type == WEIR_ETCD_WATCH && answer->changes > 0) {
         answer->revision = answer->mod_revision;

@@ -20,7 +20,8 @@
  * is looked for behind the last one found: senders write them in order.
  *
  * Writing goes from the last byte to the first, so a part's length is known
- * when its head is written. The same walk without a buffer gives the size. */
+ * when its head is written, and one walk suffices. The same walk without a
+ * buffer gives the size. */
 
 #include "codec/message_fields.h"
 
@@ -105,6 +106,7 @@ static enum weir_wire_type wire_type_of(const struct weir_proto_field *field)
         return WEIR_WIRE_VARINT;
     case WEIR_PROTO_DOUBLE:
         return WEIR_WIRE_FIXED64;
+    case WEIR_PROTO_DURATION:
     case WEIR_PROTO_TEXT:
     case WEIR_PROTO_TITLE:
     case WEIR_PROTO_NAME:
@@ -112,35 +114,57 @@ static enum weir_wire_type wire_type_of(const struct weir_proto_field *field)
     case WEIR_PROTO_PART:
     case WEIR_PROTO_PARTS:
     case WEIR_PROTO_TEXTS:
+    case WEIR_PROTO_LAST:
         break;
     }
     return WEIR_WIRE_BYTES;
 }
 
+/* A google.protobuf.Duration. Negative parts are read as large numbers. */
+struct duration {
+    uint64_t seconds;
+    uint32_t nanos;
+};
+#define THIS struct duration
+static const struct weir_proto_field duration_fields[] = {
+    { 1, NUMBER(seconds) },
+    { 2, INT32(nanos) },
+};
+static const struct weir_proto_message duration_parts = { FIELDS(
+    duration_fields) };
+#undef THIS
+
 /* ---- Writing, from the end ---- */
 
 struct back {
-    uint8_t *p; /* the first byte written so far; NULL: only count */
-    size_t len; /* bytes so far */
+    uint8_t *begin; /* of the buffer */
+    uint8_t *p;     /* the first byte written so far; NULL: there is no buffer,
+                     * or the bytes don't fit, and they are only counted */
+    size_t len;     /* bytes so far */
 };
+
+/* Whether there is a buffer with 'len' bytes before 'p', which then begins with
+ * them. */
+static inline bool back_room(struct back *back, size_t len)
+{
+    back->len += len;
+    if (!back->p)
+        return false;
+    bool fits = (size_t)(back->p - back->begin) >= len;
+    back->p = fits ? back->p - len : NULL;
+    return fits;
+}
 
 static inline void back_bytes(struct back *back, const void *bytes, size_t len)
 {
-    back->len += len;
-    if (!back->p || len == 0)
-        return;
-    back->p -= len;
-    memcpy(back->p, bytes, len);
+    if (back_room(back, len) && len > 0)
+        memcpy(back->p, bytes, len);
 }
 
 static inline void back_varint(struct back *back, uint64_t value)
 {
-    size_t len = value < 0x80 ? 1 : weir_varint_size(value);
-    back->len += len;
-    if (!back->p)
-        return;
-    back->p -= len;
-    weir_varint_put(back->p, value);
+    if (back_room(back, value < 0x80 ? 1 : weir_varint_size(value)))
+        weir_varint_put(back->p, value);
 }
 
 static inline void back_key(struct back *back,
@@ -210,6 +234,18 @@ static void write_part(struct back *back, const struct weir_proto_field *field,
         back_head(back, field, before);
 }
 
+static void write_duration(struct back *back,
+                           const struct weir_proto_field *field,
+                           weir_duration duration, bool anyway)
+{
+    struct duration parts = { duration / WEIR_SECOND,
+                              (uint32_t)(duration % WEIR_SECOND) };
+    size_t before = back->len;
+    write_fields(back, &duration_parts, &parts);
+    if (back->len > before || anyway)
+        back_head(back, field, before);
+}
+
 static void write_list(struct back *back, const struct weir_proto_field *field,
                        const void *from)
 {
@@ -251,7 +287,11 @@ static void write_value(struct back *back, const struct weir_proto_field *field,
         if (anyway || !is_zero(value, field->width))
             back_block(back, field, value, field->width, true);
         return;
+    case WEIR_PROTO_DURATION:
+        write_duration(back, field, *(const weir_duration *)value, anyway);
+        return;
     case WEIR_PROTO_PART:
+    case WEIR_PROTO_LAST:
         write_part(back, field, value, anyway);
         return;
     case WEIR_PROTO_PARTS:
@@ -320,7 +360,7 @@ static void write_fields(struct back *back,
 size_t weir_proto_size(const struct weir_proto_message *message,
                        const void *from)
 {
-    struct back back = { NULL, 0 };
+    struct back back = { NULL, NULL, 0 };
     write_fields(&back, message, from);
     return back.len;
 }
@@ -328,7 +368,7 @@ size_t weir_proto_size(const struct weir_proto_message *message,
 uint8_t *weir_proto_put(const struct weir_proto_message *message,
                         const void *from, size_t size, uint8_t *p)
 {
-    struct back back = { p + size, 0 };
+    struct back back = { p, p + size, 0 };
     write_fields(&back, message, from);
     weir_assert(back.len == size && back.p == p);
     return p + size;
@@ -337,11 +377,12 @@ uint8_t *weir_proto_put(const struct weir_proto_message *message,
 size_t weir_proto_encode(const struct weir_proto_message *message,
                          const void *from, void *buf, size_t size)
 {
-    size_t len = weir_proto_size(message, from);
-    if (len == 0 || len > size)
+    struct back back = { buf, (uint8_t *)buf + size, 0 };
+    write_fields(&back, message, from);
+    if (!back.p)
         return 0;
-    weir_proto_put(message, from, len, buf);
-    return len;
+    memmove(buf, back.p, back.len);
+    return back.len;
 }
 
 /* ---- Reading ---- */
@@ -424,6 +465,17 @@ static int read_fields(struct reader *reader,
                        const struct weir_proto_message *message,
                        struct weir_wire_in in, void *to);
 
+static int read_duration(struct reader *reader, struct weir_wire_in in,
+                         weir_duration *out)
+{
+    struct duration parts;
+    int error = read_fields(reader, &duration_parts, in, &parts);
+    bool sound = parts.seconds < WEIR_PROTO_DURATION_MAX / WEIR_SECOND &&
+                 parts.nanos < WEIR_SECOND;
+    *out = sound ? parts.seconds * WEIR_SECOND + parts.nanos : 0;
+    return error;
+}
+
 /* Reads one row of a list; make_rows() has made room for it. */
 static int read_row(struct reader *reader, const struct weir_proto_field *field,
                     struct weir_wire_in in, void *to)
@@ -457,7 +509,10 @@ static int read_value(struct reader *reader,
         return read_text(reader, field, item->bytes, place);
     case WEIR_PROTO_BLOCK:
         return read_block(reader, field, item->bytes, place);
+    case WEIR_PROTO_DURATION:
+        return read_duration(reader, item->bytes, place);
     case WEIR_PROTO_PART:
+    case WEIR_PROTO_LAST:
         return read_fields(reader, field->part, item->bytes, place);
     case WEIR_PROTO_PARTS:
     case WEIR_PROTO_TEXTS:
@@ -514,9 +569,8 @@ static int read_item(struct reader *reader,
     if (item->type != wire_type_of(field))
         return refuse_message(reader, "a field has another type");
     bool part = field->kind == WEIR_PROTO_PART;
-    if (again && !is_list(field) &&
-        (part ? reader->again != WEIR_PROTO_AGAIN_MERGED
-              : reader->again == WEIR_PROTO_AGAIN_REFUSED))
+    if (again && !is_list(field) && field->kind != WEIR_PROTO_LAST &&
+        (part || reader->again == WEIR_PROTO_AGAIN_REFUSED))
         return refuse_message(reader, part ? "a part comes twice"
                                            : "a field comes twice");
     int error = read_value(reader, field, item, to);

@@ -14,6 +14,7 @@
 #define WEIR_PROTO_FIELDS_MAX 64
 /* The largest struct with defaults, in bytes. */
 #define WEIR_PROTO_DEFAULTS_MAX 1024
+#define WEIR_PROTO_DURATION_MAX (366 * 86400 * WEIR_SECOND)
 
 enum weir_proto_kind {
     WEIR_PROTO_NUMBER,   /* uint32, uint64, int64 or enum; a bool of at most 1.
@@ -22,6 +23,9 @@ enum weir_proto_kind {
     WEIR_PROTO_INT32,    /* int32; a longer number is cut */
     WEIR_PROTO_BOOL,     /* any number but 0 is true */
     WEIR_PROTO_DOUBLE,   /* with a 'max': from 0 to it. Without: any */
+    WEIR_PROTO_DURATION, /* weir_duration: google.protobuf.Duration. A negative
+                          * one, or one of WEIR_PROTO_DURATION_MAX or more, is
+                          * read as 0. If it comes again, the last one counts */
     WEIR_PROTO_TEXT,     /* struct weir_text: any bytes */
     WEIR_PROTO_TITLE,    /* … clean UTF-8, which may be empty */
     WEIR_PROTO_NAME,     /* … that weir_name_check() accepts */
@@ -29,6 +33,8 @@ enum weir_proto_kind {
     WEIR_PROTO_PART,     /* a struct in the struct: a nested message */
     WEIR_PROTO_PARTS,    /* a pointer to structs, and a count of type size_t */
     WEIR_PROTO_TEXTS,    /* the same of texts */
+    WEIR_PROTO_LAST,     /* a list of messages of which the last one counts: a
+                          * part. Its init() forgets the one before */
     WEIR_PROTO_CONSTANT, /* 'min'; written, never read */
 };
 
@@ -88,6 +94,7 @@ struct weir_proto_message {
 #define INT32(member) WEIR_PROTO_INT32, AT(member)
 #define BOOL(member) WEIR_PROTO_BOOL, AT(member)
 #define DOUBLE(member) WEIR_PROTO_DOUBLE, AT(member)
+#define DURATION(member) WEIR_PROTO_DURATION, AT(member)
 #define TEXT(member) WEIR_PROTO_TEXT, AT(member)
 #define TITLE(member) WEIR_PROTO_TITLE, AT(member), .max = WEIR_NAME_MAX
 #define NAME(member) WEIR_PROTO_NAME, AT(member), .min = 1
@@ -102,6 +109,7 @@ struct weir_proto_message {
 #define CONSTANT(value) WEIR_PROTO_CONSTANT, ALWAYS, .min = (value)
 /* Members of a flat struct: a part without a struct of its own. */
 #define FLAT(part_) WEIR_PROTO_PART, .part = &(part_)
+#define FLAT_LAST(part_) WEIR_PROTO_LAST, .part = &(part_)
 #define ALWAYS .presence = WEIR_PROTO_ALWAYS
 #define NOTED(member) \
     .presence = WEIR_PROTO_NOTED, .given_at = offsetof(THIS, member)
@@ -121,8 +129,8 @@ size_t weir_proto_size(const struct weir_proto_message *message,
 /* Writes these 'size' bytes to 'p' and returns their end. */
 uint8_t *weir_proto_put(const struct weir_proto_message *message,
                         const void *from, size_t size, uint8_t *p);
-/* Writes the message into 'buf' of 'size' bytes. Returns the bytes written, 0
- * if they didn't fit. */
+/* Writes the message into 'buf' of 'size' bytes, and leaves its rest undefined
+ * afterwards. Returns the bytes written, 0 if they didn't fit. */
 size_t weir_proto_encode(const struct weir_proto_message *message,
                          const void *from, void *buf, size_t size);
 
@@ -130,7 +138,6 @@ size_t weir_proto_encode(const struct weir_proto_message *message,
 enum weir_proto_again {
     WEIR_PROTO_AGAIN_REFUSED,
     WEIR_PROTO_AGAIN_PART_REFUSED, /* of the others the last one counts */
-    WEIR_PROTO_AGAIN_MERGED,       /* likewise; parts are merged */
 };
 
 /* Reads the message into 'out', a struct of message->size bytes, whose content

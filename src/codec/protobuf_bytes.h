@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * codec/protobuf_bytes.h - the bytes of protobuf by hand: reads and writes
- * numbers and fields. Inline, because a report has tens of thousands of
- * them. */
+ * codec/protobuf_bytes.h - the bytes of protobuf: reads and writes numbers and
+ * fields, for message_fields.c and for the columns of weir.v1. Inline, because
+ * a report has tens of thousands of them. */
 
 #ifndef WEIR_PROTOBUF_BYTES_H
 #define WEIR_PROTOBUF_BYTES_H
@@ -45,13 +45,6 @@ static inline struct weir_wire_in weir_wire_over(const void *p, size_t len)
 static inline size_t weir_wire_left(struct weir_wire_in in)
 {
     return (size_t)(in.end - in.p);
-}
-
-/* Whether the field has that number and the wire type that belongs to it. */
-static inline bool weir_wire_is(const struct weir_wire_item *item,
-                                uint32_t number, enum weir_wire_type type)
-{
-    return item->number == number && item->type == type;
 }
 
 static inline struct weir_text weir_wire_text(struct weir_wire_in in)
@@ -240,21 +233,6 @@ static inline uint8_t *weir_wire_put_text(uint8_t *p, unsigned number,
     p = weir_wire_put_head(p, number, text.len);
     memcpy(p, text.p, text.len);
     return p + text.len;
-}
-
-/* The size of a google.protobuf.Duration, alone and as a field. */
-static inline size_t weir_wire_duration_size(weir_duration duration)
-{
-    return weir_wire_number_size(duration / WEIR_SECOND) +
-           weir_wire_number_size(duration % WEIR_SECOND);
-}
-
-static inline uint8_t *weir_wire_put_duration(uint8_t *p, unsigned number,
-                                              weir_duration duration)
-{
-    p = weir_wire_put_head(p, number, weir_wire_duration_size(duration));
-    p = weir_wire_put_number(p, 1, duration / WEIR_SECOND);
-    return weir_wire_put_number(p, 2, duration % WEIR_SECOND);
 }
 
 #endif /* WEIR_PROTOBUF_BYTES_H */

@@ -1,246 +1,186 @@
 /* SPDX-License-Identifier: MIT
- * codec/rlqs.c - Envoy's rate limit quota service, by hand.
+ * codec/rlqs.c - Envoy's rate limit quota service, by tables of its fields
+ * (message_fields.h).
  *
- * Theory of operation. A message may name thousands of buckets, so it is read
- * one usage at a time: a first walk checks the whole message, a second one
- * hands out its usages. A bucket's id is a map with its pairs in any order:
- * they are sorted by key, so that a bucket has one name. The bytes as received
- * are kept too, for the answers.
+ * Theory of operation. A bucket's id is a map with its pairs in any order: they
+ * are sorted by key, so that a bucket has one name. The bytes as received are
+ * kept too, for the answers: so an id is first read as a text, then as a
+ * message. In two ids of one usage, protobuf would see one map; a field that
+ * comes twice is refused instead.
  *
  * An answer is a list of actions. Since protobuf reads two messages in a row
  * as one, each action is encoded by itself and its bytes are joined. */
 
 #include "codec/rlqs.h"
 
-#include "codec/protobuf_bytes.h"
+#include "codec/message_fields.h"
 
-static int refuse_broken_usage(struct weir_diag *diag)
+/* ---- Reports ---- */
+
+#define THIS struct weir_rlqs_pair
+static const struct weir_proto_field pair_fields[] = {
+    { 1, TEXT(key) },
+    { 2, TEXT(value) },
+};
+static const struct weir_proto_message pair = { FIELDS(pair_fields) };
+#undef THIS
+
+#define THIS struct weir_rlqs_usage
+static const struct weir_proto_field bucket_fields[] = {
+    { 1, PARTS(pairs, pair_count, pair), .max = WEIR_RLQS_PAIRS_MAX },
+};
+static const struct weir_proto_message bucket = { FLAT_FIELDS(bucket_fields) };
+static const struct weir_proto_field usage_fields[] = {
+    { 1, TEXT(bucket) },
+    { 2, DURATION(elapsed) },
+    { 3, NUMBER(allowed) },
+    { 4, NUMBER(denied) },
+};
+static const struct weir_proto_message usage = { FIELDS(usage_fields) };
+#undef THIS
+
+#define THIS struct weir_rlqs_reports
+static const struct weir_proto_field reports_fields[] = {
+    { 1, TEXT(domain) },
+    { 2, PARTS(usages, count, usage), .max = WEIR_RLQS_USAGES_MAX },
+};
+static const struct weir_proto_message reports = { FIELDS(reports_fields) };
+#undef THIS
+
+/* By insertion: there are a few pairs, mostly in order. */
+static void sort_pairs(struct weir_rlqs_pair *pairs, size_t count)
 {
+    for (size_t i = 1; i < count; i++) {
+        struct weir_rlqs_pair moved = pairs[i];
+        size_t at = i;
+        for (; at > 0 && weir_text_compare(pairs[at - 1].key, moved.key) > 0;
+             at--)
+            pairs[at] = pairs[at - 1];
+        pairs[at] = moved;
+    }
+}
+
+static int check_pairs(const struct weir_rlqs_usage *from,
+                       struct weir_diag *diag)
+{
+    if (from->pair_count == 0)
+        return weir_diag_put(diag, WEIR_EINVAL, "a bucket_id has no pairs");
+    for (size_t i = 0; i < from->pair_count; i++) {
+        const struct weir_rlqs_pair *at = &from->pairs[i];
+        if (at->key.len == 0 || at->value.len == 0)
+            return weir_diag_put(diag, WEIR_EINVAL,
+                                 "a bucket_id has an empty key or value");
+        if (i > 0 && weir_text_equal(at[-1].key, at->key))
+            return weir_diag_put(diag, WEIR_EINVAL,
+                                 "a bucket_id has one key twice");
+    }
+    return 0;
+}
+
+static int refuse_reports(int error, struct weir_diag *diag)
+{
+    if (error == WEIR_ETOOBIG)
+        return weir_diag_put(diag, error,
+                             "more than 4096 buckets in a report, or more than "
+                             "16 pairs in a bucket_id");
     return weir_diag_put(diag, WEIR_ESYNTAX,
                          "these are no RateLimitQuotaUsageReports");
 }
 
-/* ---- A bucket's id ---- */
-
-static int read_bucket_pair(struct weir_wire_in in, struct weir_rls_entry *out,
-                            struct weir_diag *diag)
-{
-    if (weir_rls_read_entry(weir_wire_text(in), out) < 0)
-        return refuse_broken_usage(diag);
-    if (out->key.len == 0 || out->value.len == 0)
-        return weir_diag_put(diag, WEIR_EINVAL,
-                             "a bucket_id has an empty key or value");
-    return 0;
-}
-
-/* Inserts a pair in the order of keys. */
-static int insert_pair(struct weir_rlqs_usage *usage,
-                       const struct weir_rls_entry *pair,
-                       struct weir_diag *diag)
-{
-    uint32_t at = usage->pair_count;
-    if (at == WEIR_RLQS_PAIRS_MAX)
-        return weir_diag_put(diag, WEIR_ETOOBIG,
-                             "a bucket_id has more than 16 pairs");
-    while (at > 0 &&
-           weir_text_compare(usage->pairs[at - 1].key, pair->key) > 0) {
-        usage->pairs[at] = usage->pairs[at - 1];
-        at--;
-    }
-    usage->pairs[at] = *pair;
-    usage->pair_count++;
-    weir_assert(usage->pair_count <= WEIR_RLQS_PAIRS_MAX);
-    if (at > 0 && weir_text_equal(usage->pairs[at - 1].key, pair->key))
-        return weir_diag_put(diag, WEIR_EINVAL,
-                             "a bucket_id has one key twice");
-    return 0;
-}
-
-static int read_bucket(struct weir_wire_in in, struct weir_rlqs_usage *usage,
-                       struct weir_diag *diag)
-{
-    struct weir_wire_item item;
-    int more;
-    int error = 0;
-    usage->bucket = weir_wire_text(in);
-    usage->pair_count = 0;
-    while (error == 0 && (more = weir_wire_next(&in, &item)) != 0) {
-        struct weir_rls_entry pair;
-        if (more < 0)
-            return refuse_broken_usage(diag);
-        if (!weir_wire_is(&item, 1, WEIR_WIRE_BYTES))
-            continue;
-        error = read_bucket_pair(item.bytes, &pair, diag);
-        if (error == 0)
-            error = insert_pair(usage, &pair, diag);
-    }
-    return error;
-}
-
-/* ---- A usage ---- */
-
-static int read_duration(struct weir_wire_in in, weir_duration *out)
-{
-    struct weir_wire_item item;
-    uint64_t seconds = 0;
-    uint64_t nanos = 0;
-    int more;
-    while ((more = weir_wire_next(&in, &item)) > 0) {
-        if (weir_wire_is(&item, 1, WEIR_WIRE_VARINT))
-            seconds = item.value;
-        else if (weir_wire_is(&item, 2, WEIR_WIRE_VARINT))
-            nanos = item.value;
-    }
-    /* Negative, or over 366 days: taken as not given. */
-    bool sound = seconds < 366ull * 86400 && nanos < WEIR_SECOND;
-    *out = sound ? seconds * WEIR_SECOND + nanos : 0;
-    return more;
-}
-
-static int read_usage_field(const struct weir_wire_item *item,
-                            struct weir_rlqs_usage *usage,
-                            struct weir_diag *diag)
-{
-    if (weir_wire_is(item, 1, WEIR_WIRE_BYTES))
-        return read_bucket(item->bytes, usage, diag);
-    if (weir_wire_is(item, 2, WEIR_WIRE_BYTES))
-        return read_duration(item->bytes, &usage->elapsed) < 0
-                   ? refuse_broken_usage(diag)
-                   : 0;
-    if (weir_wire_is(item, 3, WEIR_WIRE_VARINT))
-        usage->allowed = item->value;
-    else if (weir_wire_is(item, 4, WEIR_WIRE_VARINT))
-        usage->denied = item->value;
-    return 0;
-}
-
-static int read_usage(struct weir_wire_in in, struct weir_rlqs_usage *out,
+static int read_pairs(struct weir_rlqs_usage *of, struct weir_arena *arena,
                       struct weir_diag *diag)
 {
-    struct weir_wire_item item;
-    int more;
-    int error = 0;
-    out->pair_count = 0;
-    out->allowed = out->denied = 0;
-    out->elapsed = 0;
-    out->bucket = (struct weir_text){ NULL, 0 };
-    while (error == 0 && (more = weir_wire_next(&in, &item)) != 0)
-        error = more < 0 ? refuse_broken_usage(diag)
-                         : read_usage_field(&item, out, diag);
-    if (error == 0 && out->pair_count == 0)
-        return weir_diag_put(diag, WEIR_EINVAL, "a bucket_id has no pairs");
-    return error;
+    int error =
+        weir_proto_get(&bucket, weir_wire_over(of->bucket.p, of->bucket.len),
+                       WEIR_PROTO_AGAIN_REFUSED, arena, of, NULL);
+    if (error < 0)
+        return refuse_reports(error, diag);
+    sort_pairs(of->pairs, of->pair_count);
+    return check_pairs(of, diag);
 }
 
-int weir_rlqs_read(const void *bytes, size_t len, struct weir_rlqs_reports *out,
-                   struct weir_diag *diag)
+int weir_rlqs_decode(const void *bytes, size_t len, struct weir_arena *arena,
+                     struct weir_rlqs_reports *out, struct weir_diag *diag)
 {
-    struct weir_wire_in in = weir_wire_over(bytes, len);
-    struct weir_wire_item item;
-    struct weir_rlqs_usage usage;
-    int more;
-    int error = 0;
-    *out = (struct weir_rlqs_reports){ .left = { bytes, len } };
     if (len > WEIR_RLQS_BYTES_MAX)
         return weir_diag_put(diag, WEIR_ETOOBIG, "a report is over 1 MiB");
-    while (error == 0 && (more = weir_wire_next(&in, &item)) != 0) {
-        if (more < 0)
-            return refuse_broken_usage(diag);
-        if (weir_wire_is(&item, 1, WEIR_WIRE_BYTES))
-            out->domain = weir_wire_text(item.bytes);
-        if (!weir_wire_is(&item, 2, WEIR_WIRE_BYTES))
-            continue;
-        if (++out->count > WEIR_RLQS_USAGES_MAX)
-            return weir_diag_put(diag, WEIR_ETOOBIG,
-                                 "more than 4096 buckets in a report");
-        error = read_usage(item.bytes, &usage, diag);
-    }
+    arena->used = 0;
+    int error = weir_proto_get(&reports, weir_wire_over(bytes, len),
+                               WEIR_PROTO_AGAIN_REFUSED, arena, out, NULL);
+    if (error < 0)
+        return refuse_reports(error, diag);
+    for (size_t i = 0; i < out->count && error == 0; i++)
+        error = read_pairs(&out->usages[i], arena, diag);
     return error;
-}
-
-bool weir_rlqs_next(struct weir_rlqs_reports *reports,
-                    struct weir_rlqs_usage *out)
-{
-    struct weir_wire_in in = weir_wire_over(reports->left.p, reports->left.len);
-    struct weir_wire_item item;
-    bool found = false;
-    while (!found && weir_wire_next(&in, &item) > 0)
-        found = weir_wire_is(&item, 2, WEIR_WIRE_BYTES);
-    reports->left = weir_wire_text(in);
-    if (!found)
-        return false;
-    int error = read_usage(item.bytes, out, NULL);
-    weir_assert(error == 0); /* weir_rlqs_read() has checked the message */
-    return true;
 }
 
 /* ---- Actions ---- */
 
-static size_t bucket_size(const struct weir_rlqs_action *action)
+struct response {
+    struct weir_rlqs_action action;
+    bool is_assigned; /* else abandoned */
+    bool has_tokens;  /* else all or nothing: */
+    uint32_t blanket;
+};
+enum { ALLOW_ALL, DENY_ALL }; /* numbers of the wire */
+
+#define THIS struct response
+static const struct weir_proto_field tokens_fields[] = {
+    { 1, NUMBER(action.tokens) },
+};
+static const struct weir_proto_message tokens = { FLAT_FIELDS(tokens_fields) };
+static const struct weir_proto_field token_bucket_fields[] = {
+    { 1, NUMBER(action.tokens) },
+    { 2, FLAT(tokens), ALWAYS },
+    { 3, DURATION(action.interval), ALWAYS },
+};
+static const struct weir_proto_message token_bucket = { FLAT_FIELDS(
+    token_bucket_fields) };
+static const struct weir_proto_field strategy_fields[] = {
+    { 1, NUMBER(blanket), UNLESS(has_tokens) },
+    { 3, FLAT(token_bucket), IF(has_tokens) },
+};
+static const struct weir_proto_message strategy = { FLAT_FIELDS(
+    strategy_fields) };
+static const struct weir_proto_field assignment_fields[] = {
+    { 2, DURATION(action.lives), ALWAYS },
+    { 3, FLAT(strategy) },
+};
+static const struct weir_proto_message assignment = { FLAT_FIELDS(
+    assignment_fields) };
+static const struct weir_proto_message abandon = { .count = 0 };
+static const struct weir_proto_field action_fields[] = {
+    { 1, TEXT(action.bucket), ALWAYS },
+    { 2, FLAT(assignment), IF(is_assigned) },
+    { 3, FLAT(abandon), UNLESS(is_assigned) },
+};
+static const struct weir_proto_message action = { FLAT_FIELDS(action_fields) };
+static const struct weir_proto_field response_fields[] = {
+    { 1, FLAT(action) },
+};
+static const struct weir_proto_message response = { FIELDS(response_fields) };
+#undef THIS
+
+static struct response response_of(const struct weir_rlqs_action *sent)
 {
-    return weir_wire_number_size(action->tokens) +
-           weir_wire_message_size(weir_wire_number_size(action->tokens)) +
-           weir_wire_message_size(weir_wire_duration_size(action->interval));
+    return (struct response){
+        .action = *sent,
+        .is_assigned = sent->what != WEIR_RLQS_ABANDON,
+        .has_tokens = sent->what == WEIR_RLQS_BUCKET,
+        .blanket = sent->what == WEIR_RLQS_DENY_ALL ? DENY_ALL : ALLOW_ALL,
+    };
 }
 
-/* A member of a oneof is written even if it is 0 (ALLOW_ALL). */
-#define BLANKET_SIZE 2
-
-static size_t strategy_size(const struct weir_rlqs_action *action)
+size_t weir_rlqs_size(const struct weir_rlqs_action *sent)
 {
-    if (action->what == WEIR_RLQS_BUCKET)
-        return weir_wire_message_size(bucket_size(action));
-    return BLANKET_SIZE;
+    const struct response made = response_of(sent);
+    return weir_proto_size(&response, &made);
 }
 
-static size_t assignment_size(const struct weir_rlqs_action *action)
+size_t weir_rlqs_encode(const struct weir_rlqs_action *sent, void *buf)
 {
-    return weir_wire_message_size(weir_wire_duration_size(action->lives)) +
-           weir_wire_message_size(strategy_size(action));
-}
-
-static size_t action_size(const struct weir_rlqs_action *action)
-{
-    size_t size = weir_wire_message_size(action->bucket.len);
-    if (action->what == WEIR_RLQS_ABANDON)
-        return size + weir_wire_message_size(0);
-    return size + weir_wire_message_size(assignment_size(action));
-}
-
-size_t weir_rlqs_size(const struct weir_rlqs_action *action)
-{
-    return weir_wire_message_size(action_size(action));
-}
-
-static uint8_t *put_strategy(uint8_t *p, const struct weir_rlqs_action *action)
-{
-    p = weir_wire_put_head(p, 3, strategy_size(action));
-    if (action->what != WEIR_RLQS_BUCKET) {
-        *p++ = 1 << 3 | WEIR_WIRE_VARINT;
-        *p++ = action->what == WEIR_RLQS_DENY_ALL;
-        return p;
-    }
-    p = weir_wire_put_head(p, 3, bucket_size(action));
-    p = weir_wire_put_number(p, 1, action->tokens);
-    p = weir_wire_put_head(p, 2, weir_wire_number_size(action->tokens));
-    p = weir_wire_put_number(p, 1, action->tokens);
-    return weir_wire_put_duration(p, 3, action->interval);
-}
-
-size_t weir_rlqs_encode(const struct weir_rlqs_action *action, void *buf)
-{
-    uint8_t *p = weir_wire_put_head(buf, 1, action_size(action));
-    p = weir_wire_put_head(p, 1, action->bucket.len);
-    memcpy(p, action->bucket.p, action->bucket.len);
-    p += action->bucket.len;
-    if (action->what == WEIR_RLQS_ABANDON) {
-        p = weir_wire_put_head(p, 3, 0);
-    } else {
-        p = weir_wire_put_head(p, 2, assignment_size(action));
-        p = weir_wire_put_duration(p, 2, action->lives);
-        p = put_strategy(p, action);
-    }
-    size_t size = (size_t)(p - (uint8_t *)buf);
-    weir_assert(size == weir_rlqs_size(action));
+    const struct response made = response_of(sent);
+    size_t size = weir_proto_size(&response, &made);
+    weir_proto_put(&response, &made, size, buf);
     return size;
 }

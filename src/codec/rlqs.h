@@ -27,31 +27,39 @@
 #define WEIR_RLQS_USAGES_MAX 4096u
 #define WEIR_RLQS_PAIRS_MAX 16u /* of one bucket's id */
 
+struct weir_rlqs_pair {
+    struct weir_text key, value; /* neither is empty */
+};
+
 struct weir_rlqs_usage {
-    /* Sorted by key, each key once; 'pair_count' of them, at least one, no key
-     * or value empty. */
-    struct weir_rls_entry pairs[WEIR_RLQS_PAIRS_MAX];
-    uint32_t pair_count;
-    uint64_t allowed, denied; /* requests since the last report */
-    weir_duration elapsed;    /* since the last report; 0: not given */
-    struct weir_text bucket;  /* the id's bytes as received, for the answer */
+    struct weir_text bucket; /* the id's bytes as received, for the answer */
+    struct weir_rlqs_pair *pairs; /* sorted by key, each key once */
+    size_t pair_count;            /* at least one */
+    uint64_t allowed, denied;     /* requests since the last report */
+    weir_duration elapsed;        /* since the last report; 0: not given, or not
+                                   * sound */
 };
 
-/* The rest of a message that is being read. */
 struct weir_rlqs_reports {
-    struct weir_text domain; /* empty: not given */
-    struct weir_text left;
-    uint32_t count; /* usages of the message */
+    struct weir_text domain;        /* empty: not given */
+    struct weir_rlqs_usage *usages; /* may name one bucket twice */
+    size_t count;
 };
 
-/* Begins to read: checks the whole message, so that weir_rlqs_next() can't
- * fail. 0, WEIR_ESYNTAX, WEIR_ETOOBIG, or WEIR_EINVAL (a bucket without pairs,
- * with an empty key or value, or one key twice). */
-int weir_rlqs_read(const void *bytes, size_t len, struct weir_rlqs_reports *out,
-                   struct weir_diag *diag);
-/* The next usage; false: there are no more. Texts point into the message. */
-bool weir_rlqs_next(struct weir_rlqs_reports *reports,
-                    struct weir_rlqs_usage *out);
+/* Bytes of an arena that fits any message within the bounds: a pair, which has
+ * no empty text, takes 8 bytes of the message. */
+#define WEIR_RLQS_ARENA_SIZE                                      \
+    (16 + WEIR_RLQS_USAGES_MAX * sizeof(struct weir_rlqs_usage) + \
+     WEIR_RLQS_USAGES_MAX * WEIR_RLQS_PAIRS_MAX *                 \
+         sizeof(struct weir_rlqs_pair))
+
+/* Decodes into 'arena', which is set back first, and checks. Texts point into
+ * 'bytes': both must outlive 'out'. Unknown fields are skipped; a field that
+ * comes twice is refused. 0, WEIR_ESYNTAX, WEIR_ETOOBIG, or WEIR_EINVAL (a
+ * bucket without pairs, with an empty key or value, or one key twice), with a
+ * sentence for the peer in 'diag' (may be NULL). */
+int weir_rlqs_decode(const void *bytes, size_t len, struct weir_arena *arena,
+                     struct weir_rlqs_reports *out, struct weir_diag *diag);
 
 enum weir_rlqs_what {
     WEIR_RLQS_ALLOW_ALL,

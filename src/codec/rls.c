@@ -1,21 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * codec/rls.c - Envoy's rate limit service, by hand.
+ * codec/rls.c - Envoy's rate limit service, by tables of its fields
+ * (message_fields.h).
  *
- * Theory of operation. A call is decided in a microsecond, and reading it must
- * not cost more: one walk over the bytes, texts left in place, and two arrays
- * in the request for descriptors and entries: their sizes are the bounds. Four
- * messages, a function each: tables would be longer.
- *
- * The entries of a descriptor are adjacent in the array, although its fields
- * may come in any order: a descriptor is read to its end before the next one
- * begins.
- *
- * Writing goes forward. A part's length precedes it, so the sizes of the small
- * parts are computed first. */
+ * The tables have their price, which the socket hides: reading and answering a
+ * call of one descriptor takes 3,000 instructions, and took 1,000 by functions
+ * written by hand for these messages (callgrind); 0.1 us of a call's 3.5. */
 
 #include "codec/rls.h"
 
-#include "codec/protobuf_bytes.h"
+#include "codec/message_fields.h"
 
 #define MINUTE (60 * WEIR_SECOND)
 #define HOUR (60 * MINUTE)
@@ -34,129 +27,50 @@ weir_duration weir_rls_unit_length(enum weir_rls_unit unit)
 
 /* ---- A request ---- */
 
-static int refuse_broken_request(struct weir_diag *diag)
-{
-    return weir_diag_put(diag, WEIR_ESYNTAX, "this is no RateLimitRequest");
-}
+/* WEIR_RLS_ARENA_SIZE counts no gaps between lists. */
+_Static_assert(sizeof(struct weir_rls_entry) % 16 == 0 &&
+                   sizeof(struct weir_rls_descriptor) % 16 == 0,
+               "rows fill the arena without gaps");
 
-int weir_rls_read_entry(struct weir_text bytes, struct weir_rls_entry *out)
-{
-    struct weir_wire_in in = weir_wire_over(bytes.p, bytes.len);
-    struct weir_wire_item item;
-    int more;
-    *out = (struct weir_rls_entry){ { NULL, 0 }, { NULL, 0 } };
-    while ((more = weir_wire_next(&in, &item)) > 0) {
-        if (weir_wire_is(&item, 1, WEIR_WIRE_BYTES))
-            out->key = weir_wire_text(item.bytes);
-        else if (weir_wire_is(&item, 2, WEIR_WIRE_BYTES))
-            out->value = weir_wire_text(item.bytes);
-    }
-    return more < 0 ? WEIR_ESYNTAX : 0;
-}
+#define THIS struct weir_rls_entry
+static const struct weir_proto_field entry_fields[] = {
+    { 1, TEXT(key) },
+    { 2, TEXT(value) },
+};
+static const struct weir_proto_message entry = { FIELDS(entry_fields) };
+#undef THIS
 
-static int read_descriptor_entry(struct weir_wire_in in,
-                                 struct weir_rls_entry *out,
-                                 struct weir_diag *diag)
-{
-    return weir_rls_read_entry(weir_wire_text(in), out) < 0
-               ? refuse_broken_request(diag)
-               : 0;
-}
+#define THIS struct weir_rls_descriptor
+static const struct weir_proto_field override_fields[] = {
+    { 2, INT32(override_unit) },
+};
+static const struct weir_proto_message override = { FLAT_FIELDS(
+    override_fields) };
+/* A UInt64Value. */
+static const struct weir_proto_field hits_fields[] = {
+    { 1, NUMBER(hits) },
+};
+static const struct weir_proto_message hits = { FLAT_FIELDS(hits_fields) };
+static const struct weir_proto_field descriptor_fields[] = {
+    { 1, PARTS(entries, entry_count, entry), .max = WEIR_RLS_ENTRIES_MAX },
+    { 2, FLAT(override), IF(override_given) },
+    { 3, FLAT(hits), IF(hits_given) },
+    { 4, BOOL(negative) },
+};
+static const struct weir_proto_message descriptor_message = { FIELDS(
+    descriptor_fields) };
+#undef THIS
 
-/* The number in field 1 of a wrapper message (UInt64Value). */
-static int read_wrapped(struct weir_wire_in in, uint64_t *out)
-{
-    struct weir_wire_item item;
-    int more;
-    *out = 0;
-    while ((more = weir_wire_next(&in, &item)) > 0)
-        if (weir_wire_is(&item, 1, WEIR_WIRE_VARINT))
-            *out = item.value;
-    return more;
-}
-
-/* A limit that the client sends. */
-static int read_limit_override(struct weir_wire_in in, uint32_t *out_unit,
-                               struct weir_diag *diag)
-{
-    struct weir_wire_item item;
-    int more;
-    *out_unit = WEIR_RLS_NO_UNIT;
-    while ((more = weir_wire_next(&in, &item)) > 0)
-        if (weir_wire_is(&item, 2, WEIR_WIRE_VARINT))
-            *out_unit =
-                item.value <= WEIR_RLS_WEEK ? (uint32_t)item.value : UINT32_MAX;
-    return more < 0 ? refuse_broken_request(diag) : 0;
-}
-
-static int add_descriptor_entry(struct weir_rls_request *request,
-                                struct weir_rls_descriptor *descriptor,
-                                struct weir_wire_in in, struct weir_diag *diag)
-{
-    if (request->entry_count == WEIR_RLS_ENTRIES_MAX)
-        return weir_diag_put(diag, WEIR_ETOOBIG,
-                             "more than 256 descriptor entries in a request");
-    descriptor->entry_count++;
-    return read_descriptor_entry(in, &request->entries[request->entry_count++],
-                                 diag);
-}
-
-static int read_descriptor_field(struct weir_rls_request *request,
-                                 struct weir_rls_descriptor *descriptor,
-                                 const struct weir_wire_item *item,
-                                 struct weir_diag *diag)
-{
-    if (weir_wire_is(item, 1, WEIR_WIRE_BYTES))
-        return add_descriptor_entry(request, descriptor, item->bytes, diag);
-    if (weir_wire_is(item, 2, WEIR_WIRE_BYTES)) {
-        descriptor->override_given = true;
-        return read_limit_override(item->bytes, &descriptor->override_unit,
-                                   diag);
-    }
-    if (weir_wire_is(item, 3, WEIR_WIRE_BYTES)) {
-        descriptor->hits_given = true;
-        return read_wrapped(item->bytes, &descriptor->hits) < 0
-                   ? refuse_broken_request(diag)
-                   : 0;
-    }
-    if (weir_wire_is(item, 4, WEIR_WIRE_VARINT))
-        descriptor->negative = item->value != 0;
-    return 0;
-}
-
-static int read_rls_descriptor(struct weir_rls_request *request,
-                               struct weir_wire_in in, struct weir_diag *diag)
-{
-    if (request->count == WEIR_RLS_DESCRIPTORS_MAX)
-        return weir_diag_put(diag, WEIR_ETOOBIG,
-                             "more than 64 descriptors in a request");
-    struct weir_rls_descriptor *descriptor =
-        &request->descriptors[request->count++];
-    struct weir_wire_item item;
-    int more;
-    int error = 0;
-    *descriptor = (struct weir_rls_descriptor){
-        .entries = &request->entries[request->entry_count]
-    };
-    while (error == 0 && (more = weir_wire_next(&in, &item)) != 0)
-        error = more < 0
-                    ? refuse_broken_request(diag)
-                    : read_descriptor_field(request, descriptor, &item, diag);
-    return error;
-}
-
-static int read_request_field(struct weir_rls_request *request,
-                              const struct weir_wire_item *item,
-                              struct weir_diag *diag)
-{
-    if (weir_wire_is(item, 1, WEIR_WIRE_BYTES))
-        request->domain = weir_wire_text(item->bytes);
-    else if (weir_wire_is(item, 2, WEIR_WIRE_BYTES))
-        return read_rls_descriptor(request, item->bytes, diag);
-    else if (weir_wire_is(item, 3, WEIR_WIRE_VARINT))
-        request->hits = (uint32_t)item->value;
-    return 0;
-}
+#define THIS struct weir_rls_request
+static const struct weir_proto_field request_fields[] = {
+    { 1, TEXT(domain) },
+    { 2, PARTS(descriptors, count, descriptor_message),
+      .max = WEIR_RLS_DESCRIPTORS_MAX },
+    { 3, INT32(hits) },
+};
+static const struct weir_proto_message request_message = { FIELDS(
+    request_fields) };
+#undef THIS
 
 /* The unit of a client's own limit is checked, so that a mistake isn't taken
  * for a limit. */
@@ -166,7 +80,7 @@ static int check_rls_descriptor(const struct weir_rls_descriptor *descriptor,
     uint32_t unit = descriptor->override_unit;
     if (descriptor->entry_count == 0)
         return weir_diag_put(diag, WEIR_EINVAL, "descriptor without entries");
-    for (uint32_t i = 0; i < descriptor->entry_count; i++)
+    for (size_t i = 0; i < descriptor->entry_count; i++)
         if (descriptor->entries[i].key.len == 0)
             return weir_diag_put(diag, WEIR_EINVAL,
                                  "descriptor entry key is empty");
@@ -179,9 +93,17 @@ static int check_rls_descriptor(const struct weir_rls_descriptor *descriptor,
     return 0;
 }
 
+static int refuse_big_request(struct weir_diag *diag)
+{
+    return weir_diag_put(diag, WEIR_ETOOBIG,
+                         "more than 64 descriptors, or more than 256 "
+                         "descriptor entries, in a request");
+}
+
 int weir_rls_check(const struct weir_rls_request *request,
                    struct weir_diag *diag)
 {
+    size_t entries = 0;
     int error = 0;
     if (request->domain.len == 0)
         return weir_diag_put(diag, WEIR_EINVAL,
@@ -189,28 +111,29 @@ int weir_rls_check(const struct weir_rls_request *request,
     if (request->count == 0)
         return weir_diag_put(diag, WEIR_EINVAL,
                              "rate limit descriptor list must not be empty");
-    for (uint32_t i = 0; error == 0 && i < request->count; i++)
+    for (size_t i = 0; error == 0 && i < request->count; i++) {
         error = check_rls_descriptor(&request->descriptors[i], diag);
+        entries += request->descriptors[i].entry_count;
+    }
+    if (error == 0 && (request->count > WEIR_RLS_DESCRIPTORS_MAX ||
+                       entries > WEIR_RLS_ENTRIES_MAX))
+        return refuse_big_request(diag);
     return error;
 }
 
-int weir_rls_decode(const void *bytes, size_t len, struct weir_rls_request *out,
-                    struct weir_diag *diag)
+int weir_rls_decode(const void *bytes, size_t len, struct weir_arena *arena,
+                    struct weir_rls_request *out, struct weir_diag *diag)
 {
-    struct weir_wire_in in = weir_wire_over(bytes, len);
-    struct weir_wire_item item;
-    int more;
-    int error = 0;
-    out->domain = (struct weir_text){ NULL, 0 };
-    out->hits = 0;
-    out->count = 0;
-    out->entry_count = 0;
     if (len > WEIR_RLS_BYTES_MAX)
         return weir_diag_put(diag, WEIR_ETOOBIG, "the request is over 64 KiB");
-    while (error == 0 && (more = weir_wire_next(&in, &item)) != 0)
-        error = more < 0 ? refuse_broken_request(diag)
-                         : read_request_field(out, &item, diag);
-    return error < 0 ? error : weir_rls_check(out, diag);
+    arena->used = 0;
+    int error = weir_proto_get(&request_message, weir_wire_over(bytes, len),
+                               WEIR_PROTO_AGAIN_PART_REFUSED, arena, out, NULL);
+    if (error == WEIR_ETOOBIG)
+        return refuse_big_request(diag);
+    if (error < 0)
+        return weir_diag_put(diag, WEIR_ESYNTAX, "this is no RateLimitRequest");
+    return weir_rls_check(out, diag);
 }
 
 uint64_t weir_rls_hits(const struct weir_rls_request *request,
@@ -223,87 +146,91 @@ uint64_t weir_rls_hits(const struct weir_rls_request *request,
 
 /* ---- An answer ---- */
 
-static size_t rls_limit_size(const struct weir_rls_status *status)
-{
-    return weir_wire_number_size(status->requests_per_unit) +
-           weir_wire_number_size(status->unit) +
-           weir_wire_bytes_size(status->name.len);
-}
+#define THIS struct weir_rls_status
+static const struct weir_proto_field limit_fields[] = {
+    { 1, NUMBER(requests_per_unit) },
+    { 2, NUMBER(unit) },
+    { 3, TEXT(name) },
+};
+static const struct weir_proto_message limit = { FLAT_FIELDS(limit_fields) };
+static const struct weir_proto_field status_fields[] = {
+    { 1, NUMBER(code) },
+    { 2, FLAT(limit), IF(limit_given) },
+    { 3, NUMBER(remaining) },
+    { 4, DURATION(reset), IF(reset_given) },
+};
+static const struct weir_proto_message status_message = { FIELDS(
+    status_fields) };
+#undef THIS
 
-static size_t status_size(const struct weir_rls_status *status)
-{
-    size_t size = weir_wire_number_size(status->code) +
-                  weir_wire_number_size(status->remaining);
-    if (status->limit_given)
-        size += weir_wire_message_size(rls_limit_size(status));
-    if (status->reset_given)
-        size += weir_wire_message_size(weir_wire_duration_size(status->reset));
-    return size;
-}
+#define THIS struct weir_rls_header
+static const struct weir_proto_field header_fields[] = {
+    { 1, TEXT(key) },
+    { 2, TEXT(value) },
+};
+static const struct weir_proto_message header = { FIELDS(header_fields) };
+#undef THIS
 
-static uint8_t *put_status(uint8_t *p, const struct weir_rls_status *status)
-{
-    p = weir_wire_put_head(p, 2, status_size(status));
-    p = weir_wire_put_number(p, 1, status->code);
-    if (status->limit_given) {
-        p = weir_wire_put_head(p, 2, rls_limit_size(status));
-        p = weir_wire_put_number(p, 1, status->requests_per_unit);
-        p = weir_wire_put_number(p, 2, status->unit);
-        p = weir_wire_put_text(p, 3, status->name);
-    }
-    p = weir_wire_put_number(p, 3, status->remaining);
-    if (status->reset_given)
-        p = weir_wire_put_duration(p, 4, status->reset);
-    return p;
-}
-
-static uint8_t *put_header(uint8_t *p, const struct weir_rls_header *header)
-{
-    p = weir_wire_put_head(p, 3,
-                           weir_wire_bytes_size(header->key.len) +
-                               weir_wire_bytes_size(header->value.len));
-    p = weir_wire_put_text(p, 1, header->key);
-    return weir_wire_put_text(p, 2, header->value);
-}
+#define THIS struct weir_rls_answer
+static const struct weir_proto_field answer_fields[] = {
+    { 1, NUMBER(code) },
+    { 2, PARTS(statuses, count, status_message),
+      .max = WEIR_RLS_DESCRIPTORS_MAX },
+    { 3, PARTS(headers, header_count, header), .max = WEIR_RLS_HEADERS_MAX },
+};
+static const struct weir_proto_message answer_message = { FIELDS(
+    answer_fields) };
+#undef THIS
 
 size_t weir_rls_encode(const struct weir_rls_answer *answer, void *buf)
 {
-    uint8_t *p = weir_wire_put_number(buf, 1, answer->code);
     weir_assert(answer->count <= WEIR_RLS_DESCRIPTORS_MAX &&
                 answer->header_count <= WEIR_RLS_HEADERS_MAX);
-    for (uint32_t i = 0; i < answer->count; i++) {
-        weir_assert(answer->statuses[i].name.len <= WEIR_RLS_NAME_MAX);
-        p = put_status(p, &answer->statuses[i]);
-    }
-    for (uint32_t i = 0; i < answer->header_count; i++) {
-        const struct weir_rls_header *header = &answer->headers[i];
-        weir_assert(header->key.len <= 64 &&
-                    header->value.len <= WEIR_RLS_HEADER_VALUE_MAX);
-        p = put_header(p, header);
-    }
-    return (size_t)(p - (uint8_t *)buf);
+    size_t len =
+        weir_proto_encode(&answer_message, answer, buf, WEIR_RLS_ANSWER_MAX);
+    weir_assert(len > 0 || answer->count == 0);
+    return len;
 }
 
 /* ---- Health ---- */
 
+struct health_check {
+    struct weir_text service;
+};
+#define THIS struct health_check
+static const struct weir_proto_field health_check_fields[] = {
+    { 1, TEXT(service) },
+};
+static const struct weir_proto_message health_check = { FIELDS(
+    health_check_fields) };
+#undef THIS
+
+struct health_answer {
+    uint32_t status;
+};
+#define THIS struct health_answer
+static const struct weir_proto_field health_answer_fields[] = {
+    { 1, NUMBER(status) },
+};
+static const struct weir_proto_message health_answer = { FIELDS(
+    health_answer_fields) };
+#undef THIS
+
 int weir_health_decode(const void *bytes, size_t len,
                        struct weir_text *out_service)
 {
-    struct weir_wire_in in = weir_wire_over(bytes, len);
-    struct weir_wire_item item;
-    struct weir_text service = { NULL, 0 };
-    int more;
-    while ((more = weir_wire_next(&in, &item)) > 0)
-        if (weir_wire_is(&item, 1, WEIR_WIRE_BYTES))
-            service = weir_wire_text(item.bytes);
-    if (more < 0)
+    struct health_check check;
+    if (weir_proto_get(&health_check, weir_wire_over(bytes, len),
+                       WEIR_PROTO_AGAIN_PART_REFUSED, NULL, &check, NULL) < 0)
         return WEIR_ESYNTAX;
-    *out_service = service;
+    *out_service = check.service;
     return 0;
 }
 
 void weir_health_encode(enum weir_health health, unsigned char *buf)
 {
-    uint8_t *end = weir_wire_put_number(buf, 1, health);
-    weir_assert(end == buf + WEIR_HEALTH_ANSWER_SIZE);
+    const struct health_answer answer = { health };
+    size_t len = weir_proto_encode(&health_answer, &answer, buf,
+                                   WEIR_HEALTH_ANSWER_SIZE);
+    weir_assert(len == WEIR_HEALTH_ANSWER_SIZE);
 }

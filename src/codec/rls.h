@@ -9,6 +9,7 @@
 #ifndef WEIR_RLS_H
 #define WEIR_RLS_H
 
+#include "codec/arena.h"
 #include "core/base/base.h"
 
 #define WEIR_RLS_SHOULD_RATE_LIMIT \
@@ -52,39 +53,39 @@ struct weir_rls_entry {
     struct weir_text value; /* may be empty */
 };
 
-/* Decodes a message of a key (1) and a value (2), unchecked. WEIR_ESYNTAX. */
-int weir_rls_read_entry(struct weir_text bytes, struct weir_rls_entry *out);
-
 struct weir_rls_descriptor {
-    const struct weir_rls_entry *entries; /* within the request */
-    uint32_t entry_count;                 /* at least 1 */
-    bool hits_given;                      /* 'hits' replaces the request's
-                                           * hits */
-    bool negative;                        /* the hits are given back */
-    bool override_given;                  /* the client sent a limit of its
-                                           * own */
-    uint32_t override_unit;               /* that limit's unit, as sent */
-    uint64_t hits;                        /* 0: look only, count nothing */
+    struct weir_rls_entry *entries; /* within the arena */
+    size_t entry_count;             /* at least 1 */
+    bool hits_given;                /* 'hits' replaces the request's hits */
+    bool negative;                  /* the hits are given back */
+    bool override_given;            /* the client sent a limit of its own */
+    uint32_t override_unit;         /* that limit's unit, as sent */
+    uint64_t hits;                  /* 0: look only, count nothing */
 };
 
 struct weir_rls_request {
-    struct weir_text domain; /* not empty */
-    uint32_t hits;           /* as sent: 0 means 1 */
-    uint32_t count;          /* of descriptors, at least 1 */
-    uint32_t entry_count;
-    struct weir_rls_descriptor descriptors[WEIR_RLS_DESCRIPTORS_MAX];
-    struct weir_rls_entry entries[WEIR_RLS_ENTRIES_MAX];
+    struct weir_text domain;                 /* not empty */
+    uint32_t hits;                           /* as sent: 0 means 1 */
+    struct weir_rls_descriptor *descriptors; /* within the arena */
+    size_t count;                            /* of descriptors, at least 1 */
 };
 
-/* Decodes and checks. Texts point into 'bytes' and may hold any bytes. Unknown
- * fields are skipped; of a number that comes twice the last one counts. Returns
- * 0, WEIR_ESYNTAX (broken bytes), WEIR_ETOOBIG or WEIR_EINVAL (no domain, no
+/* Bytes of an arena that fits any request within the bounds. */
+#define WEIR_RLS_ARENA_SIZE                                               \
+    (16 + WEIR_RLS_DESCRIPTORS_MAX * sizeof(struct weir_rls_descriptor) + \
+     WEIR_RLS_ENTRIES_MAX * sizeof(struct weir_rls_entry))
+
+/* Decodes into 'arena', which is set back first, and checks. Texts point into
+ * 'bytes' and may hold any bytes; 'bytes' and 'arena' must outlive 'out'.
+ * Unknown fields are skipped; of a text or number that comes twice the last one
+ * counts. Returns 0, WEIR_ESYNTAX (broken bytes, a field of another type, a
+ * part that comes twice), WEIR_ETOOBIG or WEIR_EINVAL (no domain, no
  * descriptor, one without entries, a key that is empty, a limit of an unknown
  * unit), with a sentence for the peer in 'diag' (may be NULL). */
-int weir_rls_decode(const void *bytes, size_t len, struct weir_rls_request *out,
-                    struct weir_diag *diag);
+int weir_rls_decode(const void *bytes, size_t len, struct weir_arena *arena,
+                    struct weir_rls_request *out, struct weir_diag *diag);
 
-/* Checks a request from any source: WEIR_EINVAL as above. */
+/* Checks a request from any source: WEIR_ETOOBIG and WEIR_EINVAL as above. */
 int weir_rls_check(const struct weir_rls_request *request,
                    struct weir_diag *diag);
 
@@ -110,8 +111,8 @@ struct weir_rls_header {
 
 struct weir_rls_answer {
     enum weir_rls_code code;
-    uint32_t count;        /* of statuses; at most WEIR_RLS_DESCRIPTORS_MAX */
-    uint32_t header_count; /* at most WEIR_RLS_HEADERS_MAX */
+    size_t count;        /* of statuses; at most WEIR_RLS_DESCRIPTORS_MAX */
+    size_t header_count; /* at most WEIR_RLS_HEADERS_MAX */
     const struct weir_rls_status *statuses;
     const struct weir_rls_header *headers; /* for the response to the downstream
                                             * client */

@@ -18,6 +18,7 @@
 #include <string.h>
 
 struct reader {
+    struct weir_arena *arena;
     struct weir_rls_request *request;
     struct weir_rls_descriptor *descriptor; /* being read; or NULL */
     struct weir_rls_entry *entry;           /* likewise */
@@ -88,6 +89,17 @@ static int read_json_list(struct reader *reader, json_t *list,
     return 0;
 }
 
+/* Memory for the rows of a list; NULL, with 'diag' filled: above the bounds. */
+static void *make_json_rows(struct reader *reader, json_t *list, size_t width)
+{
+    void *rows = weir_arena_alloc(reader->arena, json_array_size(list) * width);
+    if (!rows)
+        weir_diag_put(reader->diag, WEIR_ETOOBIG,
+                      "more than 64 descriptors, or more than 256 "
+                      "descriptor entries, in a request");
+    return rows;
+}
+
 static int read_json_text(struct reader *reader, json_t *value,
                           struct weir_text *out)
 {
@@ -148,18 +160,17 @@ static int read_json_entry(struct reader *reader, json_t *value)
         { "key", "key", read_json_key },
         { "value", "value", read_json_value },
     };
-    struct weir_rls_request *request = reader->request;
-    if (request->entry_count == WEIR_RLS_ENTRIES_MAX)
-        return weir_diag_put(reader->diag, WEIR_ETOOBIG,
-                             "more than 256 descriptor entries in a request");
-    reader->entry = &request->entries[request->entry_count++];
-    *reader->entry = (struct weir_rls_entry){ { NULL, 0 }, { NULL, 0 } };
-    reader->descriptor->entry_count++;
+    struct weir_rls_descriptor *descriptor = reader->descriptor;
+    reader->entry = &descriptor->entries[descriptor->entry_count++];
     return read_object(reader, value, members, WEIR_COUNT_OF(members));
 }
 
 static int read_json_entries(struct reader *reader, json_t *value)
 {
+    reader->descriptor->entries =
+        make_json_rows(reader, value, sizeof(struct weir_rls_entry));
+    if (!reader->descriptor->entries)
+        return WEIR_ETOOBIG;
     return read_json_list(reader, value, read_json_entry);
 }
 
@@ -223,18 +234,16 @@ static int read_json_descriptor(struct reader *reader, json_t *value)
         { "isNegativeHits", "is_negative_hits", read_negative },
     };
     struct weir_rls_request *request = reader->request;
-    if (request->count == WEIR_RLS_DESCRIPTORS_MAX)
-        return weir_diag_put(reader->diag, WEIR_ETOOBIG,
-                             "more than 64 descriptors in a request");
     reader->descriptor = &request->descriptors[request->count++];
-    *reader->descriptor = (struct weir_rls_descriptor){
-        .entries = &request->entries[request->entry_count]
-    };
     return read_object(reader, value, members, WEIR_COUNT_OF(members));
 }
 
 static int read_descriptors(struct reader *reader, json_t *value)
 {
+    reader->request->descriptors =
+        make_json_rows(reader, value, sizeof(struct weir_rls_descriptor));
+    if (!reader->request->descriptors)
+        return WEIR_ETOOBIG;
     return read_json_list(reader, value, read_json_descriptor);
 }
 
@@ -252,19 +261,17 @@ static int read_request_hits(struct reader *reader, json_t *value)
     return error;
 }
 
-int weir_rls_from_json(json_t *object, struct weir_rls_request *out,
-                       struct weir_diag *diag)
+int weir_rls_from_json(json_t *object, struct weir_arena *arena,
+                       struct weir_rls_request *out, struct weir_diag *diag)
 {
     static const struct member members[] = {
         { "domain", "domain", read_json_domain },
         { "descriptors", "descriptors", read_descriptors },
         { "hitsAddend", "hits_addend", read_request_hits },
     };
-    struct reader reader = { .request = out, .diag = diag };
-    out->domain = (struct weir_text){ NULL, 0 };
-    out->hits = 0;
-    out->count = 0;
-    out->entry_count = 0;
+    struct reader reader = { .arena = arena, .request = out, .diag = diag };
+    arena->used = 0;
+    *out = (struct weir_rls_request){ .count = 0 };
     int error = read_object(&reader, object, members, WEIR_COUNT_OF(members));
     return error < 0 ? error : weir_rls_check(out, diag);
 }
@@ -342,9 +349,9 @@ json_t *weir_rls_to_json(const struct weir_rls_answer *answer)
     json_t *headers = json_array();
     if (answer->code != WEIR_RLS_UNKNOWN)
         set_json_text(shown, "overallCode", weir_text_of(codes[answer->code]));
-    for (uint32_t i = 0; i < answer->count; i++)
+    for (size_t i = 0; i < answer->count; i++)
         json_array_append_new(statuses, show_status(&answer->statuses[i]));
-    for (uint32_t i = 0; i < answer->header_count; i++)
+    for (size_t i = 0; i < answer->header_count; i++)
         json_array_append_new(headers, show_header(&answer->headers[i]));
     bool whole = json_array_size(statuses) == answer->count &&
                  json_array_size(headers) == answer->header_count;

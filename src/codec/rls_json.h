@@ -23,8 +23,8 @@
  * texts, and units names or numbers. Texts point into 'object'. WEIR_ESYNTAX
  * (another type, an unknown member, one that comes twice), WEIR_ETOOBIG,
  * WEIR_EINVAL, with 'diag' filled. */
-int weir_rls_from_json(json_t *object, struct weir_rls_request *out,
-                       struct weir_diag *diag);
+int weir_rls_from_json(json_t *object, struct weir_arena *arena,
+                       struct weir_rls_request *out, struct weir_diag *diag);
 
 /* A new reference; zeros are left out. NULL: no memory. */
 json_t *weir_rls_to_json(const struct weir_rls_answer *answer);

@@ -14,6 +14,7 @@
 #include "codec/etcd_v3.h"
 #include "core/base/rng.h"
 #include "etcd.pb-c.h"
+#include "etcd_oracle.h"
 
 static char long_key[WEIR_ETCD_KEY_MAX];
 static char long_value[WEIR_ETCD_VALUE_MAX];
@@ -159,17 +160,30 @@ static struct weir_etcd_answer decode(enum weir_etcd_type type, size_t len)
 {
     struct weir_etcd_answer answer;
     assert_int_equal(weir_etcd_decode(type, packed, len, &answer), 0);
+    assert_true(oracle_etcd(type, packed, len, &answer));
     return answer;
 }
+
+/* Fields of etcd's that Weir doesn't read. */
+static ProtobufCMessageUnknownField kv_rest[] = {
+    { 1, PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED, 5, (uint8_t *)"\x04lock" },
+    { 4, PROTOBUF_C_WIRE_TYPE_VARINT, 1, (uint8_t *)"\x02" }, /* version */
+};
+static ProtobufCMessageUnknownField header_rest[] = {
+    /* cluster_id, member_id */
+    { 1, PROTOBUF_C_WIRE_TYPE_VARINT, 10,
+      (uint8_t *)"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01" },
+    { 2, PROTOBUF_C_WIRE_TYPE_VARINT, 1, (uint8_t *)"\x01" },
+};
 
 static Etcdserverpb__KeyValue a_key(void)
 {
     Etcdserverpb__KeyValue kv = ETCDSERVERPB__KEY_VALUE__INIT;
-    kv.key = (ProtobufCBinaryData){ 4, (uint8_t *)"lock" };
+    kv.base.n_unknown_fields = WEIR_COUNT_OF(kv_rest);
+    kv.base.unknown_fields = kv_rest;
     kv.value = (ProtobufCBinaryData){ 3, (uint8_t *)"a:1" };
     kv.create_revision = 5;
     kv.mod_revision = 6;
-    kv.version = 2;
     kv.lease = INT64_MAX;
     return kv;
 }
@@ -186,8 +200,8 @@ static void assert_key(const struct weir_etcd_answer *answer)
 static Etcdserverpb__ResponseHeader a_header(void)
 {
     Etcdserverpb__ResponseHeader header = ETCDSERVERPB__RESPONSE_HEADER__INIT;
-    header.cluster_id = UINT64_MAX;
-    header.member_id = 1;
+    header.base.n_unknown_fields = WEIR_COUNT_OF(header_rest);
+    header.base.unknown_fields = header_rest;
     header.revision = 42;
     header.raft_term = 3;
     return header;
@@ -213,11 +227,15 @@ static void a_key_that_was_read(void **state)
     assert_key(&answer);
 
     /* the same, as the result of a CREATE */
+    Etcdserverpb__OpRangeResponse op_range =
+        ETCDSERVERPB__OP_RANGE_RESPONSE__INIT;
     Etcdserverpb__ResponseOp op = ETCDSERVERPB__RESPONSE_OP__INIT;
     Etcdserverpb__ResponseOp *ops[] = { &op };
     Etcdserverpb__TxnResponse txn = ETCDSERVERPB__TXN_RESPONSE__INIT;
     op.response_case = ETCDSERVERPB__RESPONSE_OP__RESPONSE_RESPONSE_RANGE;
-    op.response_range = &range;
+    op_range.n_kvs = 1;
+    op_range.kvs = kvs;
+    op.response_range = &op_range;
     txn.header = &header;
     txn.n_responses = 1;
     txn.responses = ops;
@@ -238,7 +256,6 @@ static void a_key_that_was_created(void **state)
     Etcdserverpb__TxnResponse txn = ETCDSERVERPB__TXN_RESPONSE__INIT;
     op.response_case = ETCDSERVERPB__RESPONSE_OP__RESPONSE_RESPONSE_PUT;
     op.response_put = &put;
-    put.header = &header;
     txn.header = &header;
     txn.succeeded = true;
     txn.n_responses = 1;
@@ -284,7 +301,8 @@ static void what_a_watch_tells(void **state)
     Etcdserverpb__Event *events[] = { &put, &deletion };
     Etcdserverpb__WatchResponse watch = ETCDSERVERPB__WATCH_RESPONSE__INIT;
     put.kv = &kv;
-    gone.key = kv.key;
+    gone.base.n_unknown_fields = 1;
+    gone.base.unknown_fields = kv_rest;
     gone.mod_revision = 7;
     deletion.type = ETCDSERVERPB__EVENT__EVENT_TYPE__DELETE;
     deletion.kv = &gone;

@@ -18,6 +18,14 @@
 #define ONE "\"descriptors\":[{\"entries\":[{\"key\":\"k\"}]}]"
 
 static struct weir_rls_request request;
+
+static int from_json(json_t *object, struct weir_diag *out_diag)
+{
+    static unsigned char memory[WEIR_RLS_ARENA_SIZE];
+    struct weir_arena arena = { memory, sizeof memory, 0 };
+    return weir_rls_from_json(object, &arena, &request, out_diag);
+}
+
 static struct weir_diag diag;
 
 /* Returns the error; the object lives as long as the request is in use. */
@@ -27,7 +35,7 @@ static int read_text(const char *text, json_t **out)
     json_t *object = json_loads(text, JSON_REJECT_DUPLICATES, &why);
     assert_non_null(object);
     diag = (struct weir_diag){ 0 };
-    int error = weir_rls_from_json(object, &request, &diag);
+    int error = from_json(object, &diag);
     if (out)
         *out = object;
     else
@@ -147,7 +155,7 @@ static int read_many(size_t descriptors, size_t entries)
     json_t *object =
         json_pack("{s:s, s:o}", "domain", "d", "descriptors", list);
     diag = (struct weir_diag){ 0 };
-    int error = weir_rls_from_json(object, &request, &diag);
+    int error = from_json(object, &diag);
     json_decref(object);
     return error;
 }

@@ -87,6 +87,8 @@ struct weir_rlqs_service {
     struct weir_diag diag;
     unsigned char *out; /* owned */
     size_t out_len, out_size;
+    struct weir_arena arena; /* of a message that was read: 'memory' */
+    unsigned char memory[WEIR_RLQS_ARENA_SIZE];
 };
 
 /* ---- Shares ---- */
@@ -385,7 +387,7 @@ static void name_usage(const struct weir_rlqs_stream *stream,
 {
     weir_rls_name_begin(
         out, (struct weir_text){ stream->domain, stream->domain_len });
-    for (uint32_t i = 0; i < usage->pair_count; i++)
+    for (size_t i = 0; i < usage->pair_count; i++)
         weir_rls_name_add(out, usage->pairs[i].key, usage->pairs[i].value,
                           false);
 }
@@ -438,14 +440,11 @@ static int take_usages(struct weir_rlqs_stream *stream,
                        const struct weir_rlqs_reports *reports,
                        struct weir_text *out, weir_instant now)
 {
-    struct weir_rlqs_usage usage;
     int status = WEIR_GRPC_OK;
-    struct weir_rlqs_reports left = *reports;
-    while (status == WEIR_GRPC_OK && weir_rlqs_next(&left, &usage))
-        status = check_usage(stream, &usage, out, now);
-    left = *reports;
-    while (status == WEIR_GRPC_OK && weir_rlqs_next(&left, &usage))
-        status = take_usage(stream, &usage, out, now);
+    for (size_t i = 0; status == WEIR_GRPC_OK && i < reports->count; i++)
+        status = check_usage(stream, &reports->usages[i], out, now);
+    for (size_t i = 0; status == WEIR_GRPC_OK && i < reports->count; i++)
+        status = take_usage(stream, &reports->usages[i], out, now);
     return status;
 }
 
@@ -471,7 +470,8 @@ int weir_rlqs_stream_report(struct weir_rlqs_stream *stream, const void *bytes,
 {
     struct weir_rlqs_service *service = stream->service;
     struct weir_rlqs_reports reports;
-    int error = weir_rlqs_read(bytes, len, &reports, &service->diag);
+    int error =
+        weir_rlqs_decode(bytes, len, &service->arena, &reports, &service->diag);
     if (error < 0) {
         *out = weir_text_of(service->diag.text);
         return error == WEIR_ETOOBIG ? WEIR_GRPC_RESOURCE_EXHAUSTED
@@ -553,8 +553,11 @@ struct weir_rlqs_service *weir_rlqs_service_new(
     const struct weir_protocol_host *host)
 {
     struct weir_rlqs_service *service = calloc(1, sizeof *service);
-    if (service)
-        service->host = host;
+    if (!service)
+        return NULL;
+    service->host = host;
+    service->arena =
+        (struct weir_arena){ service->memory, sizeof service->memory, 0 };
     return service;
 }
 

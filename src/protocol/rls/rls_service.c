@@ -50,6 +50,8 @@ struct weir_rls_service {
     struct weir_diag diag;                   /* of a refused call */
     const struct weir_protocol_taker *taker; /* the call's; borrowed */
     struct weir_rls_request request;
+    struct weir_arena arena; /* of the request: 'memory' */
+    unsigned char memory[WEIR_RLS_ARENA_SIZE];
     struct question questions[WEIR_RLS_DESCRIPTORS_MAX];
     struct weir_rls_status statuses[WEIR_RLS_DESCRIPTORS_MAX];
     struct weir_rls_answer answer;
@@ -438,7 +440,8 @@ int weir_rls_service_answer(struct weir_rls_service *service,
                             struct weir_text *out, weir_instant now)
 {
     service->taker = taker;
-    int error = weir_rls_decode(bytes, len, &service->request, &service->diag);
+    int error = weir_rls_decode(bytes, len, &service->arena, &service->request,
+                                &service->diag);
     int status = decide_call(service, error, now);
     *out = weir_text_of(service->diag.text);
     if (status == WEIR_GRPC_OK)
@@ -454,7 +457,8 @@ int weir_rls_service_answer_json(struct weir_rls_service *service,
                                  struct weir_text *out_why, weir_instant now)
 {
     service->taker = taker;
-    int error = weir_rls_from_json(asked, &service->request, &service->diag);
+    int error = weir_rls_from_json(asked, &service->arena, &service->request,
+                                   &service->diag);
     int status = decide_call(service, error, now);
     *out = NULL;
     *out_over = false;
@@ -478,6 +482,8 @@ struct weir_rls_service *weir_rls_service_new(
         return NULL;
     service->host = host;
     service->options = *options;
+    service->arena =
+        (struct weir_arena){ service->memory, sizeof service->memory, 0 };
     return service;
 }
 

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT
+ * rls_oracle.h - compares protobuf-c's reading of a message of Envoy's rate
+ * limit services, field by field, with Weir's. */
+
+#ifndef WEIR_RLS_ORACLE_H
+#define WEIR_RLS_ORACLE_H
+
+#include "codec/rlqs.h"
+
+/* True: protobuf-c reads 'bytes' and finds in them what Weir has found, so far
+ * as Weir keeps it. In protobuf-c, a text ends at its first NUL. */
+bool oracle_rls(const void *bytes, size_t len,
+                const struct weir_rls_request *ours);
+bool oracle_rlqs(const void *bytes, size_t len,
+                 const struct weir_rlqs_reports *ours);
+bool oracle_health(const void *bytes, size_t len, struct weir_text service);
+/* The same of one encoded answer or action. */
+bool oracle_rls_answer(const void *bytes, size_t len,
+                       const struct weir_rls_answer *ours);
+bool oracle_rlqs_action(const void *bytes, size_t len,
+                        const struct weir_rlqs_action *ours);
+
+#endif /* WEIR_RLS_ORACLE_H */
