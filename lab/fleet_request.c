@@ -39,6 +39,7 @@ static bool find_ref(struct weir_node *node, struct weir_text name,
         weir_table_count_overflow(node->table, node->stripe);
         return true;
     case WEIR_RESOLVED_NONE:
+    case WEIR_RESOLVED_REFUSED:
         break;
     }
     weir_table_count_unknown(node->table, node->stripe);

@@ -73,6 +73,7 @@ typedef uint64_t weir_duration;
 
 /* Bounds. */
 #define WEIR_NAME_MAX 255            /* bytes of a quota's name, no NUL */
+#define WEIR_GIVEN_NAME_MAX 65536    /* bytes of a name that a call gives */
 #define WEIR_WEIGHT_MAX (1ull << 32) /* units one call may ask for */
 #define WEIR_DEPTH_MAX 16            /* quotas in a chain */
 #define WEIR_ROOTS_MAX 8             /* roots of one limiter */

@@ -282,7 +282,7 @@ static void look_up_key(struct run *run, struct known *known,
     struct link links[WEIR_DEPTH_MAX];
     enum weir_resolved how =
         weir_table_resolve(run->replayed.table, name, false, &known->ref, now);
-    known->unknown = how == WEIR_RESOLVED_NONE;
+    known->unknown = !weir_is_resolved(how);
     if (known->looked_up)
         return;
     run->result->crowded +=

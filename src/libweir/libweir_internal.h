@@ -32,7 +32,9 @@
 
 #include "codec/weir_v1.h"
 #include "core/node/limiter.h"
+#include "core/quota/long_name.h"
 #include "core/table/table_permit.h"
+#include "core/table/table_stored_name.h"
 #include "io/login.h"
 #include "io/root_link.h"
 #include "libweir/libweir_block.h"
@@ -242,10 +244,25 @@ unsigned weir_decide_shadow(struct weir *weir, struct weir_ref ref,
                             const struct weir_text *name,
                             const struct weir_algorithm_ask *ask,
                             unsigned outcome, weir_instant now);
-/* For a name that isn't in the table: a template may have it. '*own': whether
- * the slot found is of that name. */
-bool weir_decide_resolve(struct weir *weir, struct weir_text name,
-                         struct weir_ref *out, bool *own, weir_instant now);
+/* A long name that can't be stored is limited. 'reply' may be NULL. */
+enum weir_verdict weir_decide_refused(struct weir_reply *reply);
+
+/* A name that a caller gives. */
+struct weir_asked_name {
+    struct weir_text given;
+    bool is_long;  /* weir_name_is_long() */
+    uint64_t hash; /* unless it is long: weir_table_hash() */
+    struct weir_stored_name cut; /* if it is long, after a search */
+};
+/* Finds its slot, or makes it: WEIR_RESOLVED; WEIR_RESOLVED_NONE: no quota
+ * rules it; WEIR_RESOLVED_REFUSED. '*out_own': whether the slot is of that
+ * name. */
+enum weir_resolved weir_asked_find(struct weir *weir,
+                                   struct weir_asked_name *asked,
+                                   struct weir_ref *out, bool *out_own,
+                                   weir_instant now);
+/* The name by which the shadow set is asked; absent: it isn't. */
+struct weir_text weir_asked_shadow(const struct weir_asked_name *asked);
 
 /* ---- libweir_waiting.c ---- */
 void weir_waiting_init(struct weir_waiting *waiting);
@@ -329,8 +346,18 @@ static inline enum weir_verdict weir_verdict_of(struct weir *weir,
  * they pass as unknown ones do. */
 static inline bool weir_name_is_askable(struct weir_text name)
 {
-    return name.len > 0 && name.len <= WEIR_NAME_MAX &&
-           !weir_name_is_shadow(name);
+    return name.len > 0 && !weir_name_is_shadow(name);
+}
+
+static inline void weir_asked_init(const struct weir *weir,
+                                   struct weir_text name,
+                                   struct weir_asked_name *out)
+{
+    out->given = name;
+    out->is_long = weir_name_is_long(name);
+    out->cut.len = 0;
+    if (WEIR_LIKELY(!out->is_long))
+        out->hash = weir_table_hash(weir->table, name);
 }
 
 #endif /* WEIR_LIBWEIR_INTERNAL_H */

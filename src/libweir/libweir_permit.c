@@ -177,15 +177,22 @@ enum weir_verdict weir_enter_wait(struct weir_handle quota, uint32_t klass,
     return verdict;
 }
 
-static enum weir_verdict enter_named(struct weir *weir, struct weir_text name,
+static enum weir_verdict enter_named(struct weir *weir, struct weir_text given,
                                      uint64_t weight, struct permit *permit,
                                      struct weir_reply *reply, weir_instant now)
 {
+    struct weir_asked_name asked;
+    struct weir_text name;
+    weir_asked_init(weir, given, &asked);
     for (int tries = 0; tries < WEIR_STALE_TRIES; tries++) {
         struct weir_ref ref;
-        bool own = true;
-        if (!weir_table_find(weir->table, name, &ref) &&
-            !weir_decide_resolve(weir, name, &ref, &own, now))
+        bool own;
+        enum weir_resolved resolved =
+            weir_asked_find(weir, &asked, &ref, &own, now);
+        name = weir_asked_shadow(&asked);
+        if (resolved == WEIR_RESOLVED_REFUSED)
+            return weir_decide_refused(reply);
+        if (resolved != WEIR_RESOLVED)
             break;
         unsigned outcome = enter_slot(weir, ref, weight, permit, reply, now);
         if (outcome & WEIR_OUTCOME_STALE_REF)
@@ -195,6 +202,7 @@ static enum weir_verdict enter_named(struct weir *weir, struct weir_text name,
                                    outcome, now);
         return finish_enter(weir, permit, outcome);
     }
+    name = weir_asked_shadow(&asked);
     weir_verdict_of(weir, enter_shadow(weir, (struct weir_ref){ 0, 0 }, &name,
                                        weight, 0, now));
     return weir_decide_unknown(weir, reply);

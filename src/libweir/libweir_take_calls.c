@@ -197,55 +197,107 @@ enum weir_verdict weir_wait(struct weir_handle quota, uint64_t weight,
 
 /* ---- By name ---- */
 
-__attribute__((noinline)) bool weir_decide_resolve(struct weir *weir,
-                                                   struct weir_text name,
-                                                   struct weir_ref *out,
-                                                   bool *own, weir_instant now)
+enum weir_verdict weir_decide_refused(struct weir_reply *reply)
+{
+    if (reply) {
+        memset(reply, 0, sizeof(*reply));
+        reply->verdict = WEIR_LIMITED;
+        reply->never = true;
+        reply->retry_after = WEIR_NEVER;
+    }
+    return WEIR_LIMITED;
+}
+
+/* A name that isn't in the table: a template may have it. */
+static __attribute__((noinline)) enum weir_resolved resolve_asked(
+    struct weir *weir, struct weir_text name, struct weir_ref *out, bool *own,
+    weir_instant now)
 {
     weir_own_ensure(weir);
     /* Any bytes may match a template; but a root would end each link on which
      * an invalid name is announced. */
-    if (weir_name_check(name, NULL) < 0)
-        return false;
-    switch (weir_table_resolve_as(weir->table, weir->process, name, false, out,
-                                  now)) {
-    case WEIR_RESOLVED:
-        return true;
-    case WEIR_RESOLVED_FULL:
-    case WEIR_RESOLVED_CHAIN:
-        *own = false;
+    int error = weir_given_name_check(name, NULL);
+    if (error < 0)
+        return error == WEIR_ETOOBIG ? WEIR_RESOLVED_REFUSED
+                                     : WEIR_RESOLVED_NONE;
+    enum weir_resolved resolved = weir_table_resolve_given(
+        weir->table, weir->process, name, false, out, now);
+    *own = resolved == WEIR_RESOLVED;
+    if (weir_is_resolved(resolved) && !*own)
         weir_table_count_overflow(weir->table, weir_stripe_mine(weir));
-        return true;
-    case WEIR_RESOLVED_NONE:
-        break;
-    }
-    return false;
+    return weir_is_resolved(resolved) ? WEIR_RESOLVED : resolved;
 }
 
-static enum weir_verdict take_hashed(struct weir *weir, struct weir_text name,
-                                     uint64_t hash, uint64_t weight,
-                                     struct weir_reply *reply, weir_instant now)
+static __attribute__((noinline)) bool find_long(struct weir *weir,
+                                                struct weir_asked_name *asked,
+                                                struct weir_ref *out)
+{
+    return asked->given.len <= WEIR_GIVEN_NAME_MAX &&
+           weir_stored_name_find(weir->table, asked->given, &asked->cut, out);
+}
+
+static inline bool find_asked(struct weir *weir, struct weir_asked_name *asked,
+                              struct weir_ref *out)
+{
+    if (WEIR_UNLIKELY(asked->is_long))
+        return find_long(weir, asked, out);
+    return weir_table_find_hashed(weir->table, asked->given, asked->hash, out);
+}
+
+static inline enum weir_resolved find_or_resolve(struct weir *weir,
+                                                 struct weir_asked_name *asked,
+                                                 struct weir_ref *out,
+                                                 bool *own, weir_instant now)
+{
+    *own = true;
+    if (WEIR_LIKELY(find_asked(weir, asked, out)))
+        return WEIR_RESOLVED;
+    return resolve_asked(weir, asked->given, out, own, now);
+}
+
+enum weir_resolved weir_asked_find(struct weir *weir,
+                                   struct weir_asked_name *asked,
+                                   struct weir_ref *out, bool *out_own,
+                                   weir_instant now)
+{
+    return find_or_resolve(weir, asked, out, out_own, now);
+}
+
+struct weir_text weir_asked_shadow(const struct weir_asked_name *asked)
+{
+    return asked->is_long ? weir_stored_name_text(&asked->cut) : asked->given;
+}
+
+static enum weir_verdict take_asked(struct weir *weir,
+                                    struct weir_asked_name *asked,
+                                    uint64_t weight, struct weir_reply *reply,
+                                    weir_instant now)
 {
     uint32_t stripe = weir_stripe_mine(weir);
     struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_TAKE,
                                       .weight = weir_weight_clipped(weight) };
+    enum weir_resolved resolved = WEIR_RESOLVED;
     for (int tries = 0; tries < WEIR_STALE_TRIES; tries++) {
         struct weir_ref ref;
-        bool own = true;
-        if (!weir_table_find_hashed(weir->table, name, hash, &ref) &&
-            !weir_decide_resolve(weir, name, &ref, &own, now))
+        bool own;
+        resolved = find_or_resolve(weir, asked, &ref, &own, now);
+        if (resolved != WEIR_RESOLVED)
             break;
         unsigned outcome =
             weir_table_take(weir->table, stripe, ref, weight, reply, now);
         if (WEIR_LIKELY(outcome < WEIR_OUTCOME_STALE_REF))
             return weir_verdict_of(weir, outcome);
+        struct weir_text name = weir_asked_shadow(asked);
         outcome =
             settle(weir, ref, own ? NULL : &name, &ask, reply, outcome, now);
         if (!(outcome & WEIR_OUTCOME_STALE_REF))
             return weir_verdict_of(weir, outcome);
     }
-    weir_verdict_of(
-        weir, weir_table_shadow_name(weir->table, stripe, name, &ask, now));
+    if (resolved == WEIR_RESOLVED_REFUSED)
+        return weir_decide_refused(reply);
+    weir_verdict_of(weir, weir_table_shadow_name(weir->table, stripe,
+                                                 weir_asked_shadow(asked), &ask,
+                                                 now));
     return weir_decide_unknown(weir, reply);
 }
 
@@ -254,10 +306,11 @@ enum weir_verdict weir_take_by_name(struct weir *weir, const char *name,
                                     struct weir_reply *reply, weir_instant now)
 {
     struct weir_text text = { name, len };
+    struct weir_asked_name asked;
     if (WEIR_UNLIKELY(!weir_name_is_askable(text)))
         return weir_decide_unknown(weir, reply);
-    return take_hashed(weir, text, weir_table_hash(weir->table, text), weight,
-                       reply, or_clock_now(now));
+    weir_asked_init(weir, text, &asked);
+    return take_asked(weir, &asked, weight, reply, or_clock_now(now));
 }
 
 enum weir_verdict weir_peek_by_name(struct weir *weir, const char *name,
@@ -265,17 +318,21 @@ enum weir_verdict weir_peek_by_name(struct weir *weir, const char *name,
                                     struct weir_reply *reply, weir_instant now)
 {
     struct weir_text text = { name, len };
+    struct weir_asked_name asked;
     if (WEIR_UNLIKELY(!weir_name_is_askable(text)))
         return weir_decide_unknown(weir, reply);
-    uint64_t hash = weir_table_hash(weir->table, text);
+    weir_asked_init(weir, text, &asked);
     now = or_clock_now(now);
     struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_PEEK,
                                       .weight = weir_weight_clipped(weight) };
     for (int tries = 0; tries < WEIR_STALE_TRIES; tries++) {
         struct weir_ref ref;
         bool own;
-        if (!weir_table_find_hashed(weir->table, text, hash, &ref) &&
-            !weir_decide_resolve(weir, text, &ref, &own, now))
+        enum weir_resolved resolved =
+            find_or_resolve(weir, &asked, &ref, &own, now);
+        if (resolved == WEIR_RESOLVED_REFUSED)
+            return weir_decide_refused(reply);
+        if (resolved != WEIR_RESOLVED)
             break;
         unsigned outcome = ask_at(weir, ref, &ask, reply, now);
         if (WEIR_LIKELY(!(outcome & WEIR_OUTCOME_STALE_REF)))
@@ -297,20 +354,21 @@ int weir_policy(struct weir *weir, const char *name, size_t len,
 static size_t take_batch(struct weir *weir, struct weir_request *requests,
                          size_t count, weir_instant now)
 {
-    uint64_t hash[BATCH];
+    struct weir_asked_name asked[BATCH];
     for (size_t i = 0; i < count; i++) {
         struct weir_text name = { requests[i].name, requests[i].len };
         if (!weir_name_is_askable(name))
             continue;
-        hash[i] = weir_table_hash(weir->table, name);
-        weir_table_prefetch(weir->table, hash[i]);
+        weir_asked_init(weir, name, &asked[i]);
+        if (!asked[i].is_long)
+            weir_table_prefetch(weir->table, asked[i].hash);
     }
     size_t passed = 0;
     for (size_t i = 0; i < count; i++) {
         struct weir_text name = { requests[i].name, requests[i].len };
         requests[i].verdict = weir_name_is_askable(name)
-                                  ? take_hashed(weir, name, hash[i],
-                                                requests[i].weight, NULL, now)
+                                  ? take_asked(weir, &asked[i],
+                                               requests[i].weight, NULL, now)
                                   : weir_decide_unknown(weir, NULL);
         passed += requests[i].verdict == WEIR_PASSED;
     }
@@ -334,7 +392,7 @@ size_t weir_take_many(struct weir *weir, struct weir_request *requests,
 bool weir_name_is_valid(const char *name, size_t len)
 {
     struct weir_text text = { name, len };
-    return weir_name_check(text, NULL) == 0 && !weir_name_is_shadow(text);
+    return weir_given_name_check(text, NULL) == 0 && !weir_name_is_shadow(text);
 }
 
 int weir_handle_open(struct weir *weir, const char *name, size_t len,
@@ -347,6 +405,8 @@ int weir_handle_open(struct weir *weir, const char *name, size_t len,
     weir_own_ensure(weir);
     enum weir_resolved resolved = weir_table_pin_as(
         weir->table, weir->process, text, &ref, weir_clock_now());
+    if (resolved == WEIR_RESOLVED_REFUSED)
+        return WEIR_ENAME;
     *out_handle = (struct weir_handle){ weir, ref.slot, ref.generation };
     return resolved == WEIR_RESOLVED ? WEIR_OK : WEIR_EFULL;
 }

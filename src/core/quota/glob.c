@@ -46,16 +46,17 @@ static size_t find_piece(struct weir_text text, struct weir_text piece)
     return text.len + 1;
 }
 
-static void keep_capture(struct weir_captures *captures, struct weir_text text)
+static void keep_run(struct weir_runs *runs, struct weir_text text)
 {
-    if (captures->count < WEIR_CAPTURES_MAX)
-        captures->text[captures->count++] = text;
+    if (runs->count < WEIR_RUNS_MAX)
+        runs->text[runs->count++] = text;
 }
 
-bool weir_glob_match(struct weir_text pattern, struct weir_text name,
-                     struct weir_captures *captures)
+/* weir_glob_match(); 'runs' is written in any case. */
+static bool match_name(struct weir_text pattern, struct weir_text name,
+                       struct weir_runs *runs)
 {
-    struct weir_captures found = { .count = 0 };
+    runs->count = 0;
     struct weir_text piece = literal(pattern);
     if (!weir_text_begins(name, piece))
         return false;
@@ -70,23 +71,40 @@ bool weir_glob_match(struct weir_text pattern, struct weir_text name,
         size_t at = last ? name.len - piece.len : find_piece(name, piece);
         if (at > name.len || !weir_text_begins(weir_text_drop(name, at), piece))
             return false;
-        keep_capture(&found, (struct weir_text){ name.p, at });
+        keep_run(runs, (struct weir_text){ name.p, at });
         pattern = weir_text_drop(pattern, piece.len);
         name = weir_text_drop(name, at + piece.len);
     }
-    if (name.len > 0)
-        return false;
-    weir_assert(found.count <= WEIR_CAPTURES_MAX);
-    if (captures)
-        *captures = found;
-    return true;
+    weir_assert(runs->count <= WEIR_RUNS_MAX);
+    return name.len == 0;
 }
 
-int weir_glob_expand(struct weir_text pattern,
-                     const struct weir_captures *captures, char *buf)
+void weir_runs_captures(enum weir_glob glob, const struct weir_runs *runs,
+                        struct weir_captures *out)
 {
-    char expanded[WEIR_NAME_MAX + 1];
-    struct weir_out out = { expanded, sizeof(expanded), 0 };
+    uint32_t most =
+        runs->count < WEIR_CAPTURES_MAX ? runs->count : WEIR_CAPTURES_MAX;
+    out->count = glob == WEIR_GLOB_PATH ? 0 : most;
+    for (uint32_t i = 0; i < out->count; i++)
+        out->text[i] = runs->text[i];
+}
+
+bool weir_glob_match(struct weir_text pattern, struct weir_text name,
+                     struct weir_captures *captures)
+{
+    struct weir_runs runs;
+    bool match = match_name(pattern, name, &runs);
+    if (match && captures)
+        weir_runs_captures(WEIR_GLOB_NAME, &runs, captures);
+    return match;
+}
+
+int weir_glob_expand_in(struct weir_text pattern,
+                        const struct weir_captures *captures, char *buf,
+                        size_t size)
+{
+    struct weir_out out = { buf, size, 0 };
+    size_t len = 0;
     size_t at = 0;
     while (at < pattern.len) {
         struct weir_text piece = { pattern.p + at, 1 };
@@ -99,14 +117,20 @@ int weir_glob_expand(struct weir_text pattern,
             piece = captures->text[index];
         }
         weir_out_text(&out, piece);
+        len += piece.len;
         at += capture ? 3 : 1;
     }
-    weir_assert(out.len <= sizeof(expanded));
-    if (out.len > WEIR_NAME_MAX)
-        return WEIR_ENAME;
-    if (out.len > 0)
-        memcpy(buf, expanded, out.len);
-    return (int)out.len;
+    if (len > size)
+        return WEIR_ETOOBIG;
+    weir_assert(out.len == len);
+    return (int)len;
+}
+
+int weir_glob_expand(struct weir_text pattern,
+                     const struct weir_captures *captures, char *buf)
+{
+    int len = weir_glob_expand_in(pattern, captures, buf, WEIR_NAME_MAX);
+    return len < 0 ? WEIR_ENAME : len;
 }
 
 static size_t literals_of(struct weir_text pattern)
@@ -274,15 +298,18 @@ static size_t match_piece(struct weir_text piece, struct weir_text name)
 }
 
 /* The offset in 'name' behind the match of 'piece'; NO_MATCH if there is none.
- * With a star the piece may match later, up to the next '/'. */
+ * With a star the piece may match later, up to the next '/'; '*out_run' is then
+ * the length of the star's run. */
 static size_t place_piece(struct weir_text piece, bool star, bool last,
-                          struct weir_text name)
+                          struct weir_text name, size_t *out_run)
 {
     for (size_t at = 0; at <= name.len; at++) {
         size_t len = match_piece(piece, weir_text_drop(name, at));
         weir_assert(len == NO_MATCH || at + len <= name.len);
-        if (len != NO_MATCH && (!last || at + len == name.len))
+        if (len != NO_MATCH && (!last || at + len == name.len)) {
+            *out_run = at;
             return at + len;
+        }
         if (!star || at == name.len || name.p[at] == '/')
             break;
     }
@@ -316,28 +343,46 @@ int weir_glob_path_check(struct weir_text pattern, struct weir_diag *diag)
     return 0;
 }
 
-bool weir_glob_path_match(struct weir_text pattern, struct weir_text name)
+/* weir_glob_path_match(); 'runs' is written in any case. */
+static bool match_path(struct weir_text pattern, struct weir_text name,
+                       struct weir_runs *runs)
 {
+    runs->count = 0;
     if (weir_glob_path_check(pattern, NULL) < 0)
         return false;
     while (pattern.len > 0) {
         struct weir_text piece;
+        size_t run;
         bool star = next_piece(&pattern, &piece);
-        size_t end = place_piece(piece, star, pattern.len == 0, name);
+        size_t end = place_piece(piece, star, pattern.len == 0, name, &run);
         if (end == NO_MATCH)
             return false;
+        if (star)
+            keep_run(runs, (struct weir_text){ name.p, run });
         name = weir_text_drop(name, end);
     }
     return name.len == 0;
 }
 
+bool weir_glob_path_match(struct weir_text pattern, struct weir_text name)
+{
+    struct weir_runs runs;
+    return match_path(pattern, name, &runs);
+}
+
+bool weir_template_runs(enum weir_glob glob, struct weir_text pattern,
+                        struct weir_text name, struct weir_runs *runs)
+{
+    return glob == WEIR_GLOB_PATH ? match_path(pattern, name, runs)
+                                  : match_name(pattern, name, runs);
+}
+
 bool weir_template_match(enum weir_glob glob, struct weir_text pattern,
                          struct weir_text name, struct weir_captures *captures)
 {
-    if (glob != WEIR_GLOB_PATH)
-        return weir_glob_match(pattern, name, captures);
-    bool match = weir_glob_path_match(pattern, name);
+    struct weir_runs runs;
+    bool match = weir_template_runs(glob, pattern, name, &runs);
     if (match && captures)
-        captures->count = 0;
+        weir_runs_captures(glob, &runs, captures);
     return match;
 }

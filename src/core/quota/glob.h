@@ -16,6 +16,18 @@ struct weir_captures {
     uint32_t count;
 };
 
+/* The texts that the stars of a match matched, in order: as captures, but of
+ * globs of both kinds. Texts past WEIR_RUNS_MAX aren't kept. */
+#define WEIR_RUNS_MAX 32
+struct weir_runs {
+    struct weir_text text[WEIR_RUNS_MAX];
+    uint32_t count;
+};
+
+/* The captures among the runs of a match of that kind. */
+void weir_runs_captures(enum weir_glob glob, const struct weir_runs *runs,
+                        struct weir_captures *out);
+
 /* Whether 'name' matches 'pattern' from end to end. Globs take the shortest
  * run that lets the rest match, left to right. 'captures' may be NULL.
  * O(pattern * name) at worst, no recursion. */
@@ -26,12 +38,20 @@ bool weir_glob_match(struct weir_text pattern, struct weir_text name,
  * weir_glob_match(); WEIR_GLOB_PATH captures nothing. */
 bool weir_template_match(enum weir_glob glob, struct weir_text pattern,
                          struct weir_text name, struct weir_captures *captures);
+/* The same, for the runs. */
+bool weir_template_runs(enum weir_glob glob, struct weir_text pattern,
+                        struct weir_text name, struct weir_runs *runs);
 
 /* Writes 'pattern' with {1}..{9} replaced by the captures. Returns the
  * length, or WEIR_ENAME when it is over WEIR_NAME_MAX or a capture that
  * doesn't exist is named. 'buf' holds WEIR_NAME_MAX bytes. */
 int weir_glob_expand(struct weir_text pattern,
                      const struct weir_captures *captures, char *buf);
+/* The same in 'buf' of 'size' bytes, which are the bound; WEIR_ETOOBIG: it is
+ * over them. */
+int weir_glob_expand_in(struct weir_text pattern,
+                        const struct weir_captures *captures, char *buf,
+                        size_t size);
 
 /* The order in which two templates of equal 'order' are tried: below 0: 'a'
  * first; above 0: 'b' first; 0 only for equal names. The one with more bytes

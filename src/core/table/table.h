@@ -96,15 +96,28 @@ enum weir_resolved {
     WEIR_RESOLVED_FULL,  /* no room: 'out' is the template's overflow quota */
     WEIR_RESOLVED_CHAIN, /* no room: 'out' is the rest of its chain */
     WEIR_RESOLVED_NONE,  /* no quota rules the name: 'out' is untouched */
+    WEIR_RESOLVED_REFUSED, /* a long name without a stored form: its requests
+                            * are limited; 'out' is untouched */
 };
-/* Finds the slot of a name, or makes an instance of the first template that
+static inline bool weir_is_resolved(enum weir_resolved resolved)
+{
+    return resolved <= WEIR_RESOLVED_CHAIN;
+}
+/* Finds the slot of a name, as it is stored, or makes an instance of the first template that
  * matches. With 'keep', a name without a quota gets a placeholder, so that a
  * handle finds a quota created later. Takes the writer lock unless the name is
  * present. */
 enum weir_resolved weir_table_resolve(struct weir_table *table,
                                       struct weir_text name, bool keep,
                                       struct weir_ref *out, weir_instant now);
-/* Resolves the name and protects the slot from eviction until unpinned. The
+/* The same for a name that a client gives: up to WEIR_GIVEN_NAME_MAX bytes, and
+ * stored as core/quota/long_name.h says; a longer one is refused. */
+enum weir_resolved weir_table_resolve_given(struct weir_table *table,
+                                            uint32_t process,
+                                            struct weir_text name, bool keep,
+                                            struct weir_ref *out,
+                                            weir_instant now);
+/* Resolves the name, a given one, and protects the slot from eviction until unpinned. The
  * slot, its chain and, if there is a shadow set, its shadow slot are reported,
  * so that the roots send their fills before the first request. */
 enum weir_resolved weir_table_pin(struct weir_table *table,

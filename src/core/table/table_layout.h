@@ -110,7 +110,9 @@ struct cold {
     uint32_t refs;      /* children and pins; under the writer lock */
     uint8_t state;      /* enum weir_slot_state; released when complete */
     uint8_t sharing : 3, on_stale : 3, seen : 1, unpinned : 1;
-    uint8_t aux_len; /* bytes of the pattern */
+    uint8_t aux_len; /* template: bytes of the pattern; instance of a long
+                      * name: 1: its parent is found anew (table_rule.c);
+                      * atomic */
     uint8_t hold;    /* probability of refusal last received, 1/255 */
 };
 static_assert(sizeof(struct cold) == 48, "three quarters of a line a slot");
@@ -280,6 +282,7 @@ struct weir_table {
     uint32_t stale;
     uint32_t hold_paused; /* fills don't move cold.hold */
     uint32_t template_count;
+    uint32_t template_version; /* rises with each change of the list; atomic */
     weir_instant barren_till; /* until then no search for room: one failed */
     weir_instant full_till;   /* nor by a put: one visited all slots */
     uint32_t spare_slot;      /* the slot of the parameters in the spare */

@@ -111,12 +111,12 @@ enum weir_resolved weir_table_pin_as(struct weir_table *t, uint32_t process,
                                      struct weir_text name,
                                      struct weir_ref *out, weir_instant now)
 {
-    if (name.len == 0 || name.len > WEIR_NAME_MAX)
+    if (name.len == 0)
         return WEIR_RESOLVED_NONE;
     weir_table_lock_as(t, process);
     enum weir_resolved resolved =
         weir_table_resolve_locked(t, name, true, out, now);
-    if (resolved != WEIR_RESOLVED_NONE) {
+    if (weir_is_resolved(resolved)) {
         if (weir_share_pin(t, process, out->slot))
             pin_slot(t, *out, now);
         else

@@ -11,9 +11,18 @@
  *                       a child, a template's overflow. Passes.
  *
  * Making an instance may make its parent, and the parent's parent: recursion is
- * bounded by WEIR_DEPTH_MAX, beyond which the chain ends. */
+ * bounded by WEIR_DEPTH_MAX, beyond which the chain ends.
+ *
+ * Long names. A client's name over WEIR_NAME_MAX bytes is stored cut
+ * (table_stored_name.h). Its parents follow from the whole name, and only a
+ * request has that. So when the templates have changed, an instance of a long
+ * name gets its template's parameters at once, and its parent at the next
+ * request by name: cold.aux_len is 1 until then. A name is refused, which
+ * limits its requests, if its stored form or that of an ancestor would be ruled
+ * by another quota than the name itself. */
 
 #include "core/quota/glob.h"
+#include "core/quota/long_name.h"
 #include "core/quota/quota_bucket.h"
 #include "core/quota/throttle_name.h"
 #include "core/table/table_bucket_state_internal.h"
@@ -21,6 +30,7 @@
 #include "core/table/table_inflight_internal.h"
 #include "core/table/table_share.h"
 #include "core/table/table_slots_internal.h"
+#include "core/table/table_stored_name.h"
 #include "core/table/table_switch_internal.h"
 
 /* Freed for a bucket state: one may be too small, or not adjacent to a free
@@ -29,25 +39,53 @@
 
 /* ---- Parents ---- */
 
-/* The parent that a template gives to a name, made if necessary; or
- * WEIR_SLOT_NONE. */
-static uint32_t parent_by(struct weir_table *t, uint32_t template,
-                          const struct weir_captures *captures, unsigned depth,
-                          weir_instant now)
+/* A name that an instance is made for, as it is stored. */
+struct instance_name {
+    struct weir_text text;
+    uint32_t template; /* WEIR_SLOT_NONE: none */
+    const struct weir_captures *captures;
+    bool cut; /* the captures are of a stored name that was cut */
+};
+
+/* weir_slot_resolve_given() of a parent whose name is over WEIR_NAME_MAX bytes:
+ * apart, because of its stack. */
+static __attribute__((noinline)) enum weir_resolved resolve_long_parent(
+    struct weir_table *t, struct weir_text pattern,
+    const struct weir_captures *captures, unsigned depth, uint32_t *out,
+    weir_instant now)
+{
+    char name[WEIR_GIVEN_PARENT_MAX];
+    int len = weir_glob_expand_in(pattern, captures, name, sizeof(name));
+    if (len < 0)
+        return len == WEIR_ETOOBIG ? WEIR_RESOLVED_REFUSED : WEIR_RESOLVED_NONE;
+    return weir_slot_resolve_given(
+        t, (struct weir_text){ name, (size_t)len }, true, depth, out, now);
+}
+
+/* The parent that a template gives to a name, made if necessary. */
+static enum weir_resolved parent_by(struct weir_table *t,
+                                    const struct instance_name *name,
+                                    unsigned depth, uint32_t *out,
+                                    weir_instant now)
 {
     weir_assert(depth < WEIR_DEPTH_MAX);
-    const struct cold *cold = weir_cold(t, template);
+    const struct cold *cold = weir_cold(t, name->template);
     if (cold->aux_len == 0 || depth + 1 >= WEIR_DEPTH_MAX)
-        return WEIR_SLOT_NONE;
-    char pattern[WEIR_NAME_MAX], name[WEIR_NAME_MAX];
+        return WEIR_RESOLVED_NONE;
+    char pattern[WEIR_NAME_MAX], parent[WEIR_NAME_MAX];
     weir_chunks_load(t, cold->aux, cold->aux_len, pattern);
-    int len = weir_glob_expand((struct weir_text){ pattern, cold->aux_len },
-                               captures, name);
-    uint32_t parent = WEIR_SLOT_NONE;
-    if (len > 0)
-        weir_slot_resolve(t, (struct weir_text){ name, (size_t)len }, true,
-                          depth + 1, &parent, now);
-    return parent;
+    struct weir_text text = { pattern, cold->aux_len };
+    int len =
+        weir_glob_expand_in(text, name->captures, parent, sizeof(parent));
+    if (len == WEIR_ETOOBIG)
+        return resolve_long_parent(t, text, name->captures, depth + 1, out,
+                                   now);
+    if (len <= 0)
+        return WEIR_RESOLVED_NONE;
+    text = (struct weir_text){ parent, (size_t)len };
+    return name->cut
+               ? weir_slot_resolve(t, text, true, depth + 1, out, now)
+               : weir_slot_resolve_given(t, text, true, depth + 1, out, now);
 }
 
 /* Whether the chain from 'from' leads through 'slot', or is endless. */
@@ -65,20 +103,21 @@ static bool chain_leads_to(const struct weir_table *t, uint32_t from,
 /* Patterns of templates may form a cycle: the chain ends there. The slot is
  * referenced while its ancestors are made, or it might be evicted to make room
  * for them. */
-static void link_instance(struct weir_table *t, uint32_t slot,
-                          uint32_t template,
-                          const struct weir_captures *captures, unsigned depth,
-                          weir_instant now)
+static enum weir_resolved link_instance(struct weir_table *t, uint32_t slot,
+                                        const struct instance_name *name,
+                                        unsigned depth, weir_instant now)
 {
     weir_assert(weir_table_is_locked(t));
     struct cold *cold = weir_cold(t, slot);
+    uint32_t parent = WEIR_SLOT_NONE;
     cold->refs++;
-    uint32_t parent = parent_by(t, template, captures, depth, now);
+    enum weir_resolved resolved = parent_by(t, name, depth, &parent, now);
     if (chain_leads_to(t, parent, slot))
         parent = WEIR_SLOT_NONE;
     weir_slot_set_parent(t, slot, parent);
     weir_assert(cold->refs > 0);
     cold->refs--;
+    return resolved;
 }
 
 /* ---- What a slot becomes ---- */
@@ -169,6 +208,20 @@ void weir_slot_unrule(struct weir_table *t, uint32_t slot, weir_instant now)
     weir_assert(weir_parent(weir_hot(t, slot)) == WEIR_SLOT_NONE);
 }
 
+static void rule_instance(struct weir_table *t, uint32_t slot,
+                          const struct instance_name *name, weir_instant now)
+{
+    struct cold *cold = weir_cold(t, slot);
+    bool instance = cold->state == WEIR_SLOT_INSTANCE;
+    bool linked = instance && name->cut && cold->rule == name->template;
+    bool another = !instance ||
+                   cold->created != weir_cold(t, name->template)->created;
+    become_instance(t, slot, name->template, another, now);
+    if (!linked)
+        (void)link_instance(t, slot, name, 0, now);
+    weir_store_relaxed(&cold->aux_len, name->cut);
+}
+
 void weir_slot_rule(struct weir_table *t, uint32_t slot, weir_instant now)
 {
     weir_assert(weir_table_is_locked(t));
@@ -178,19 +231,18 @@ void weir_slot_rule(struct weir_table *t, uint32_t slot, weir_instant now)
         cold->state != WEIR_SLOT_PLACEHOLDER)
         return;
     char buf[WEIR_NAME_MAX + 1];
-    size_t len = weir_table_name(t, slot, buf);
     struct weir_captures captures;
     struct weir_quota brought;
-    uint32_t template =
-        weir_templates_match(t, (struct weir_text){ buf, len }, &captures);
-    if (template != WEIR_SLOT_NONE) {
-        bool another = cold->state == WEIR_SLOT_PLACEHOLDER ||
-                       cold->created != weir_cold(t, template)->created;
-        become_instance(t, slot, template, another, now);
-        link_instance(t, slot, template, &captures, 0, now);
+    struct instance_name name = { .text = { buf,
+                                            weir_table_name(t, slot, buf) },
+                                  .captures = &captures };
+    name.template = weir_templates_match(t, name.text, &captures);
+    name.cut = weir_name_is_cut(name.text);
+    if (name.template != WEIR_SLOT_NONE) {
+        rule_instance(t, slot, &name, now);
         return;
     }
-    if (weir_throttle_name_read((struct weir_text){ buf, len }, &brought)) {
+    if (weir_throttle_name_read(name.text, &brought)) {
         if (cold->state == WEIR_SLOT_PLACEHOLDER ||
             cold->rule != WEIR_SLOT_NONE)
             become_throttle(t, slot, &brought, now);
@@ -203,20 +255,22 @@ void weir_slot_rule(struct weir_table *t, uint32_t slot, weir_instant now)
 
 /* ---- From a name to its slot ---- */
 
-static enum weir_resolved resolve_without_room(
-    struct weir_table *t, uint32_t template,
-    const struct weir_captures *captures, unsigned depth, uint32_t *out,
-    weir_instant now)
+static enum weir_resolved resolve_without_room(struct weir_table *t,
+                                               const struct instance_name *name,
+                                               unsigned depth, uint32_t *out,
+                                               weir_instant now)
 {
     weir_assert(weir_table_is_locked(t));
-    if (template == WEIR_SLOT_NONE)
+    if (name->template == WEIR_SLOT_NONE)
         return WEIR_RESOLVED_NONE;
-    uint32_t overflow = weir_cold(t, template)->rule;
+    uint32_t overflow = weir_cold(t, name->template)->rule;
     if (overflow != WEIR_SLOT_NONE) {
         *out = overflow;
         return WEIR_RESOLVED_FULL;
     }
-    uint32_t parent = parent_by(t, template, captures, depth, now);
+    uint32_t parent = WEIR_SLOT_NONE;
+    if (parent_by(t, name, depth, &parent, now) == WEIR_RESOLVED_REFUSED)
+        return WEIR_RESOLVED_REFUSED;
     if (parent == WEIR_SLOT_NONE)
         return WEIR_RESOLVED_NONE;
     *out = parent;
@@ -225,10 +279,11 @@ static enum weir_resolved resolve_without_room(
 
 /* Instances of the shadow set leave half of the table to the live set; beyond
  * that they replace idle slots. */
-static bool may_make_instance(struct weir_table *t, struct weir_text name,
-                              uint32_t template, weir_instant now)
+static bool may_make_instance(struct weir_table *t,
+                              const struct instance_name *name,
+                              weir_instant now)
 {
-    if (template == WEIR_SLOT_NONE || !weir_name_is_shadow(name) ||
+    if (name->template == WEIR_SLOT_NONE || !weir_name_is_shadow(name->text) ||
         t->live < weir_load_relaxed(&t->committed_max) / 2)
         return true;
     return weir_table_evict(t, EVICT_LOOK_MAX, 1, now) > 0;
@@ -255,6 +310,43 @@ static int become_evicting(struct weir_table *t, uint32_t slot,
     return error;
 }
 
+/* Makes the slot of a name that has none, if a quota rules it or with
+ * 'keep'. */
+static enum weir_resolved resolve_absent(struct weir_table *t,
+                                         const struct instance_name *name,
+                                         bool keep, unsigned depth,
+                                         uint32_t *out, weir_instant now)
+{
+    struct weir_quota brought;
+    bool brings = name->template == WEIR_SLOT_NONE &&
+                  weir_throttle_name_read(name->text, &brought);
+    if (name->template == WEIR_SLOT_NONE && !brings && !keep)
+        return WEIR_RESOLVED_NONE;
+    uint32_t slot = may_make_instance(t, name, now)
+                        ? weir_slot_make(t, name->text, now)
+                        : WEIR_SLOT_NONE;
+    if (slot == WEIR_SLOT_NONE)
+        return resolve_without_room(t, name, depth, out, now);
+    if (name->template != WEIR_SLOT_NONE) {
+        if (link_instance(t, slot, name, depth, now) ==
+            WEIR_RESOLVED_REFUSED) {
+            weir_slot_free(t, slot);
+            return WEIR_RESOLVED_REFUSED;
+        }
+        if (become_evicting(t, slot, name->template, now) < 0) {
+            weir_slot_free(t, slot);
+            return resolve_without_room(t, name, depth, out, now);
+        }
+    } else if (brings) {
+        become_throttle(t, slot, &brought, now);
+    } else {
+        become_placeholder(t, slot, now);
+    }
+    weir_slot_publish(t, slot);
+    *out = slot;
+    return WEIR_RESOLVED;
+}
+
 enum weir_resolved weir_slot_resolve(struct weir_table *t,
                                      struct weir_text name, bool keep,
                                      unsigned depth, uint32_t *out,
@@ -273,32 +365,73 @@ enum weir_resolved weir_slot_resolve(struct weir_table *t,
         return WEIR_RESOLVED;
     }
     struct weir_captures captures;
-    struct weir_quota brought;
-    uint32_t template = weir_templates_match(t, name, &captures);
-    bool brings =
-        template == WEIR_SLOT_NONE && weir_throttle_name_read(name, &brought);
-    if (template == WEIR_SLOT_NONE && !brings && !keep)
-        return WEIR_RESOLVED_NONE;
-    slot = may_make_instance(t, name, template, now)
-               ? weir_slot_make(t, name, now)
-               : WEIR_SLOT_NONE;
-    if (slot == WEIR_SLOT_NONE)
-        return resolve_without_room(t, template, &captures, depth, out, now);
-    if (template != WEIR_SLOT_NONE) {
-        link_instance(t, slot, template, &captures, depth, now);
-        if (become_evicting(t, slot, template, now) < 0) {
-            weir_slot_free(t, slot);
-            return resolve_without_room(t, template, &captures, depth, out,
-                                        now);
-        }
-    } else if (brings) {
-        become_throttle(t, slot, &brought, now);
-    } else {
-        become_placeholder(t, slot, now);
-    }
-    weir_slot_publish(t, slot);
-    *out = slot;
+    struct instance_name absent = { .text = name,
+                                    .captures = &captures,
+                                    .cut = weir_name_is_cut(name) };
+    absent.template = weir_templates_match(t, name, &captures);
+    return resolve_absent(t, &absent, keep, depth, out, now);
+}
+
+/* Updates the slot of a long name, by the whole name. */
+static enum weir_resolved resolve_present(struct weir_table *t, uint32_t slot,
+                                          const struct instance_name *name,
+                                          unsigned depth, weir_instant now)
+{
+    struct cold *cold = weir_cold(t, slot);
+    bool instance = cold->state == WEIR_SLOT_INSTANCE;
+    if (name->template == WEIR_SLOT_NONE)
+        return WEIR_RESOLVED;
+    if (!instance || cold->rule != name->template)
+        weir_slot_rule(t, slot, now);
+    if (weir_load_relaxed(&cold->aux_len) == 0)
+        return WEIR_RESOLVED;
+    if (link_instance(t, slot, name, depth, now) == WEIR_RESOLVED_REFUSED)
+        return WEIR_RESOLVED_REFUSED;
+    weir_store_relaxed(&cold->aux_len, 0);
     return WEIR_RESOLVED;
+}
+
+static enum weir_resolved resolve_long(struct weir_table *t,
+                                       struct weir_text given, bool keep,
+                                       unsigned depth, uint32_t *out,
+                                       weir_instant now)
+{
+    struct weir_stored_name stored;
+    if (given.len > WEIR_GIVEN_NAME_MAX)
+        return WEIR_RESOLVED_REFUSED;
+    weir_stored_name_make(t, given, &stored);
+    struct instance_name name = { .text = weir_stored_name_text(&stored),
+                                  .template = stored.template,
+                                  .captures = &stored.captures };
+    uint32_t slot =
+        stored.len > 0 ? weir_slot_find(t, name.text) : WEIR_SLOT_NONE;
+    uint8_t state =
+        slot != WEIR_SLOT_NONE ? weir_cold(t, slot)->state : WEIR_SLOT_FREE;
+    bool ruled = name.template != WEIR_SLOT_NONE;
+    if (state == WEIR_SLOT_MAKING)
+        return WEIR_RESOLVED_NONE;
+    if (state != WEIR_SLOT_QUOTA && ruled && !weir_stored_name_holds(t, &stored))
+        return WEIR_RESOLVED_REFUSED;
+    if (state == WEIR_SLOT_FREE)
+        return resolve_absent(t, &name, keep, depth, out, now);
+    if (state == WEIR_SLOT_PLACEHOLDER && !ruled && !keep)
+        return WEIR_RESOLVED_NONE;
+    *out = slot;
+    return state == WEIR_SLOT_INSTANCE || state == WEIR_SLOT_PLACEHOLDER
+               ? resolve_present(t, slot, &name, depth, now)
+               : WEIR_RESOLVED;
+}
+
+enum weir_resolved weir_slot_resolve_given(struct weir_table *t,
+                                           struct weir_text name, bool keep,
+                                           unsigned depth, uint32_t *out,
+                                           weir_instant now)
+{
+    weir_assert(weir_table_is_locked(t));
+    weir_assert(depth < WEIR_DEPTH_MAX);
+    return weir_name_is_long(name)
+               ? resolve_long(t, name, keep, depth, out, now)
+               : weir_slot_resolve(t, name, keep, depth, out, now);
 }
 
 /* Without the lock: most names are present. */
@@ -315,17 +448,41 @@ static bool find_ruled(struct weir_table *t, struct weir_text name,
     return true;
 }
 
+static enum weir_resolved ref_of_resolved(const struct weir_table *t,
+                                          enum weir_resolved resolved,
+                                          uint32_t slot, struct weir_ref *out)
+{
+    if (weir_is_resolved(resolved))
+        *out = (struct weir_ref){ slot, weir_hot(t, slot)->generation };
+    return resolved;
+}
+
 /* Under the lock. */
 enum weir_resolved weir_table_resolve_locked(struct weir_table *t,
                                              struct weir_text name, bool keep,
                                              struct weir_ref *out,
                                              weir_instant now)
 {
-    uint32_t slot;
+    uint32_t slot = WEIR_SLOT_NONE;
     enum weir_resolved resolved =
-        weir_slot_resolve(t, name, keep, 0, &slot, now);
-    if (resolved != WEIR_RESOLVED_NONE)
-        *out = (struct weir_ref){ slot, weir_hot(t, slot)->generation };
+        weir_slot_resolve_given(t, name, keep, 0, &slot, now);
+    return ref_of_resolved(t, resolved, slot, out);
+}
+
+enum weir_resolved weir_table_resolve_given(struct weir_table *t,
+                                            uint32_t process,
+                                            struct weir_text name, bool keep,
+                                            struct weir_ref *out,
+                                            weir_instant now)
+{
+    if (name.len == 0)
+        return WEIR_RESOLVED_NONE;
+    if (!weir_name_is_long(name) && find_ruled(t, name, out))
+        return WEIR_RESOLVED;
+    weir_table_lock_as(t, process);
+    enum weir_resolved resolved =
+        weir_table_resolve_locked(t, name, keep, out, now);
+    weir_table_unlock(t);
     return resolved;
 }
 
@@ -337,9 +494,11 @@ enum weir_resolved weir_table_resolve_as(struct weir_table *t, uint32_t process,
         return WEIR_RESOLVED_NONE;
     if (find_ruled(t, name, out))
         return WEIR_RESOLVED;
+    uint32_t slot = WEIR_SLOT_NONE;
     weir_table_lock_as(t, process);
     enum weir_resolved resolved =
-        weir_table_resolve_locked(t, name, keep, out, now);
+        weir_slot_resolve(t, name, keep, 0, &slot, now);
+    (void)ref_of_resolved(t, resolved, slot, out);
     weir_table_unlock(t);
     return resolved;
 }

@@ -79,6 +79,7 @@ static struct weir_ref resolve_locked(struct weir_table *t,
     case WEIR_RESOLVED:
         break;
     case WEIR_RESOLVED_NONE:
+    case WEIR_RESOLVED_REFUSED:
         return nobody;
     }
     return (struct weir_ref){ slot, weir_hot(t, slot)->generation };
@@ -233,8 +234,8 @@ unsigned weir_table_shadow_name(struct weir_table *t, uint32_t stripe,
     for (int tries = 0; tries < STALE_TRIES; tries++) {
         struct weir_ref ref;
         uint32_t process = weir_process_of(t, stripe);
-        if (weir_table_resolve_as(t, process, name, false, &ref, now) ==
-            WEIR_RESOLVED_NONE)
+        if (!weir_is_resolved(
+                weir_table_resolve_as(t, process, name, false, &ref, now)))
             break;
         unsigned outcome = ask_slot(t, stripe, ref, ask, now);
         kick |= outcome & WEIR_OUTCOME_KICK;

@@ -44,6 +44,10 @@ void weir_names_remove(struct weir_table *t, uint32_t slot);
 /* Under the lock: the first template that matches, or WEIR_SLOT_NONE. */
 uint32_t weir_templates_match(const struct weir_table *t, struct weir_text name,
                               struct weir_captures *captures);
+/* The same with its runs and kind. Also without the lock, if the caller checks
+ * template_version afterwards: a slot that isn't a template may be returned. */
+uint32_t weir_templates_runs(const struct weir_table *t, struct weir_text name,
+                             struct weir_runs *runs, enum weir_glob *out_glob);
 void weir_templates_insert(struct weir_table *t, const struct weir_quota *quota,
                            uint32_t slot);
 void weir_templates_remove(struct weir_table *t, uint32_t slot);
@@ -91,6 +95,12 @@ enum weir_resolved weir_slot_resolve(struct weir_table *t,
                                      struct weir_text name, bool keep,
                                      unsigned depth, uint32_t *out,
                                      weir_instant now);
+/* The same for a name that a client gives: of any length, and stored as
+ * table_stored_name.h says. */
+enum weir_resolved weir_slot_resolve_given(struct weir_table *t,
+                                           struct weir_text name, bool keep,
+                                           unsigned depth, uint32_t *out,
+                                           weir_instant now);
 /* Under the lock: updates an instance or placeholder after the templates
  * changed. */
 void weir_slot_rule(struct weir_table *t, uint32_t slot, weir_instant now);
@@ -98,7 +108,7 @@ void weir_slot_rule(struct weir_table *t, uint32_t slot, weir_instant now);
  * have units in flight. */
 void weir_slot_unrule(struct weir_table *t, uint32_t slot, weir_instant now);
 
-/* Under the lock: weir_table_resolve(). */
+/* Under the lock: weir_table_resolve_given(). */
 enum weir_resolved weir_table_resolve_locked(struct weir_table *t,
                                              struct weir_text name, bool keep,
                                              struct weir_ref *out,

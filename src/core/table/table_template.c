@@ -22,10 +22,27 @@ static void entry_store(struct weir_table *t, uint32_t i,
     weir_store_relaxed((entry_word *)&t->templates[i], word);
 }
 
+static struct template_entry entry_load(const struct weir_table *t, uint32_t i)
+{
+    struct template_entry entry;
+    uint64_t word = weir_load_relaxed((const entry_word *)&t->templates[i]);
+    memcpy(&entry, &word, sizeof(entry));
+    return entry;
+}
+
+/* A reader beside this writer notices the change; pairs with
+ * weir_stored_name_find(). */
+static void note_change(struct weir_table *t)
+{
+    weir_store_release(&t->template_version, t->template_version + 1);
+    weir_fence_release();
+}
+
 void weir_templates_remove(struct weir_table *t, uint32_t slot)
 {
     weir_assert(weir_table_is_locked(t));
     weir_assert(t->template_count <= WEIR_TEMPLATES_MAX);
+    note_change(t);
     uint32_t kept = 0;
     for (uint32_t i = 0; i < t->template_count; i++) {
         struct template_entry entry = t->templates[i];
@@ -35,7 +52,7 @@ void weir_templates_remove(struct weir_table *t, uint32_t slot)
             entry_store(t, kept, entry);
         kept++;
     }
-    t->template_count = kept;
+    weir_store_relaxed(&t->template_count, kept);
     weir_assert(kept <= t->template_count);
 }
 
@@ -56,6 +73,7 @@ void weir_templates_insert(struct weir_table *t, const struct weir_quota *quota,
 {
     weir_assert(weir_table_is_locked(t));
     weir_assert(t->template_count < WEIR_TEMPLATES_MAX);
+    note_change(t);
     uint32_t from = 0;
     uint32_t to = t->template_count;
     while (from < to) {
@@ -73,25 +91,37 @@ void weir_templates_insert(struct weir_table *t, const struct weir_quota *quota,
         .path = quota->glob == WEIR_GLOB_PATH,
     };
     entry_store(t, from, entry);
-    t->template_count++;
+    weir_store_relaxed(&t->template_count, t->template_count + 1);
+}
+
+uint32_t weir_templates_runs(const struct weir_table *t, struct weir_text name,
+                             struct weir_runs *runs, enum weir_glob *out_glob)
+{
+    bool shadow = weir_name_is_shadow(name);
+    /* Relaxed: weir_stored_name_find() runs beside a writer. */
+    uint32_t count = weir_load_relaxed(&t->template_count);
+    for (uint32_t i = 0; i < count; i++) {
+        char buf[WEIR_NAME_MAX + 1];
+        struct template_entry entry = entry_load(t, i);
+        size_t len = weir_table_name(t, entry.slot, buf);
+        struct weir_text pattern = { buf, len };
+        *out_glob = entry.path ? WEIR_GLOB_PATH : WEIR_GLOB_NAME;
+        if (weir_name_is_shadow(pattern) == shadow &&
+            weir_template_runs(*out_glob, pattern, name, runs))
+            return entry.slot;
+    }
+    return WEIR_SLOT_NONE;
 }
 
 uint32_t weir_templates_match(const struct weir_table *t, struct weir_text name,
                               struct weir_captures *captures)
 {
-    bool shadow = weir_name_is_shadow(name);
-    for (uint32_t i = 0; i < t->template_count; i++) {
-        char buf[WEIR_NAME_MAX + 1];
-        uint32_t slot = t->templates[i].slot;
-        size_t len = weir_table_name(t, slot, buf);
-        struct weir_text pattern = { buf, len };
-        enum weir_glob glob =
-            t->templates[i].path ? WEIR_GLOB_PATH : WEIR_GLOB_NAME;
-        if (weir_name_is_shadow(pattern) == shadow &&
-            weir_template_match(glob, pattern, name, captures))
-            return slot;
-    }
-    return WEIR_SLOT_NONE;
+    struct weir_runs runs;
+    enum weir_glob glob;
+    uint32_t template = weir_templates_runs(t, name, &runs, &glob);
+    if (template != WEIR_SLOT_NONE)
+        weir_runs_captures(glob, &runs, captures);
+    return template;
 }
 
 /* ---- After a killed writer ---- */
@@ -114,6 +144,7 @@ void weir_templates_mend(struct weir_table *t)
     weir_assert(t->template_count <= WEIR_TEMPLATES_MAX);
     uint32_t count = t->template_count;
     uint32_t kept = 0;
+    note_change(t);
     if (count < WEIR_TEMPLATES_MAX)
         count++;
     for (uint32_t i = 0; i < count; i++) {
@@ -123,6 +154,6 @@ void weir_templates_mend(struct weir_table *t)
             continue;
         entry_store(t, kept++, entry);
     }
-    t->template_count = kept;
+    weir_store_relaxed(&t->template_count, kept);
     weir_assert(kept <= count);
 }
