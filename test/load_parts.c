@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -36,6 +37,13 @@ uint64_t live_resident_bytes(void)
         resident = 0;
     fclose(file);
     return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+void live_use_tls(struct weir_options *options)
+{
+    options->tls_ca = getenv("WEIR_TLS_CA");
+    options->tls_cert = getenv("WEIR_TLS_CERT");
+    options->tls_key = getenv("WEIR_TLS_KEY");
 }
 
 void live_tell_begin(weir_instant at)

@@ -18,6 +18,10 @@ void live_sleep_until(weir_instant at);
 /* Of this process, as the kernel counts it; 0 if it isn't known. */
 uint64_t live_resident_bytes(void);
 
+/* Sets the files of tls_… to those of WEIR_TLS_CA, WEIR_TLS_CERT and
+ * WEIR_TLS_KEY, as weir(1) does. */
+void live_use_tls(struct weir_options *options);
+
 /* Between these two calls only this thread prints a line. The first also prints
  * its beginning: {"pid", "at", and a comma. */
 void live_tell_begin(weir_instant at);

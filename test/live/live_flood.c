@@ -7,7 +7,8 @@
  * name, RATE times a second. When a line comes on standard input, a second
  * thread takes from NAMES names that were never used before ("PREFIX/NAME/0"
  * and on), each once, PER_S a second at most (0: as fast as it can). Both go on
- * until standard input ends. Lines of JSON, as live_load's:
+ * until standard input ends. WEIR_TLS_… are as for live_load.
+ * Lines of JSON, as live_load's:
  *
  *     {"pid", "at", "seen": {HOT: [offered, passed, calls, failed]},
  *      "roots_up", "epoch", "stale", "reports", "slots_used", "overflowed",
@@ -183,6 +184,7 @@ int main(int argc, char **argv)
     options.name = argv[2];
     options.quotas_max = (uint32_t)strtoul(argv[3], NULL, 10);
     options.on_event = live_tell_event;
+    live_use_tls(&options);
     int error = weir_open(&options, &flood.weir);
     if (error == 0)
         error = weir_ready(flood.weir, 60 * WEIR_SECOND);

@@ -13,7 +13,8 @@
  *
  *     fork            a child goes on as well, with the handles it inherited;
  *                     it ends when its parent does
- *     once QUOTA      a handle on the quota is opened, used once, and closed
+ *     once QUOTA N    N times: a handle on the quota is opened, used once, and
+ *                     closed; without N once
  *     rest            takes no more, for good, and goes on as a limiter; so
  *                     does its child
  *
@@ -196,6 +197,16 @@ static void use_once(struct fleet *fleet, const char *name)
     weir_handle_close(quota);
 }
 
+/* 'words' is a name and, if wanted, a blank and a count. */
+static void use_often(struct fleet *fleet, char *words)
+{
+    size_t len = strcspn(words, " \n");
+    uint64_t count = words[len] == ' ' ? strtoull(words + len, NULL, 10) : 1;
+    words[len] = '\0';
+    for (uint64_t i = 0; i < count; i++)
+        use_once(fleet, words);
+}
+
 /* False when standard input has ended. */
 static bool obey(struct fleet *fleet)
 {
@@ -214,10 +225,8 @@ static bool obey(struct fleet *fleet)
         if (fork() == 0)
             become_child(fleet);
     }
-    if (strncmp(line, "once ", 5) == 0) {
-        line[strcspn(line, "\n")] = '\0';
-        use_once(fleet, line + 5);
-    }
+    if (strncmp(line, "once ", 5) == 0)
+        use_often(fleet, line + 5);
     if (strcmp(line, "rest\n") == 0)
         atomic_store(fleet->rests, true);
     return true;
@@ -264,9 +273,7 @@ static int open_limiter(struct fleet *fleet, char **argv, bool ready)
     options.name = argv[2];
     options.quotas_max = 1024;
     options.on_event = live_tell_event;
-    options.tls_ca = getenv("WEIR_TLS_CA");
-    options.tls_cert = getenv("WEIR_TLS_CERT");
-    options.tls_key = getenv("WEIR_TLS_KEY");
+    live_use_tls(&options);
     int error = weir_open(&options, &fleet->weir);
     if (error == 0 && ready)
         error = weir_ready(fleet->weir, PATIENCE);
