@@ -67,6 +67,7 @@ void weir_table_break_lock(struct weir_table *t)
     weir_bucket_states_mend(t);
     if (!held)
         return;
+    weir_templates_mend(t);
     weir_name_index_mend(t);
     clear_half_lives(t);
     gather_free_slots(t);
