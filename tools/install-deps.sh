@@ -17,7 +17,7 @@ check="libcmocka-dev protobuf-c-compiler libprotobuf-c-dev
     python3-protobuf python3-redis python3-jsonschema python3-yaml
     golang-go golang-google-grpc-dev golang-goprotobuf-dev prometheus
     chromium npm nginx nginx-dev libnginx-mod-http-lua wrk
-    default-jdk-headless stress-ng"
+    default-jdk-headless stress-ng node-llhttp"
 demo="wrk curl gzip postgresql"
 bench="wrk nginx nginx-dev curl nghttp2-client"
 lab="gnuplot-nox"

@@ -43,6 +43,19 @@ static bool is_value(struct weir_text text)
     return true;
 }
 
+/* A path with its query, or '*', in visible ASCII. A CONNECT, which nothing
+ * answers, names a host. A target that begins with a scheme is for proxies: it
+ * would make the Host header a second opinion. */
+static bool is_target(struct weir_text method, struct weir_text target)
+{
+    for (size_t i = 0; i < target.len; i++)
+        if (target.p[i] <= ' ' || target.p[i] > '~')
+            return false;
+    return target.len > 0 &&
+           (target.p[0] == '/' || weir_text_equal(target, WEIR_TEXT("*")) ||
+            weir_text_equal(method, WEIR_TEXT("CONNECT")));
+}
+
 static struct weir_text trim(struct weir_text text)
 {
     while (text.len > 0 && (text.p[0] == ' ' || text.p[0] == '\t')) {
@@ -89,8 +102,7 @@ static int decode_first(struct weir_text line, struct weir_http1_request *out)
 {
     out->method = cut_head_word(&line);
     out->target = cut_head_word(&line);
-    if (!is_http_token(out->method) || out->target.len == 0 ||
-        !is_value(out->target))
+    if (!is_http_token(out->method) || !is_target(out->method, out->target))
         return -400;
     if (out->target.len > WEIR_HTTP1_TARGET_MAX)
         return -414;

@@ -8,7 +8,8 @@
  *
  * Strict where two readers could disagree about where a request ends: line ends
  * are CRLF, a length has only digits and comes once, no folded headers, no
- * blank before a colon. Chunked bodies are refused (411). */
+ * blank before a colon. A target is a path or '*' in visible ASCII (of a
+ * CONNECT: any). Chunked bodies are refused (411). */
 
 #ifndef WEIR_HTTP1_H
 #define WEIR_HTTP1_H

@@ -54,6 +54,14 @@ bool weir_resp_number(struct weir_text text, int64_t *out)
     return true;
 }
 
+/* Whether a number has a zero that says nothing: 00, 01, -0. Redis refuses such
+ * a length, and so does hiredis. */
+static bool has_idle_zero(struct weir_text number)
+{
+    size_t sign = number.len > 0 && number.p[0] == '-';
+    return number.len > 1 && number.p[sign] == '0';
+}
+
 /* The same for a line of one or two digits; false: another line, or an
  * incomplete one. */
 static inline bool read_short_count(struct cursor *cursor, int64_t *out)
@@ -63,7 +71,7 @@ static inline bool read_short_count(struct cursor *cursor, int64_t *out)
     const unsigned char *at = (const unsigned char *)cursor->p + 1;
     unsigned value = at[0] - (unsigned)'0';
     unsigned digit = at[1] - (unsigned)'0';
-    if (value > 9)
+    if (value > 9 || (value == 0 && digit <= 9))
         return false;
     if (digit <= 9) {
         value = value * 10 + digit;
@@ -91,7 +99,8 @@ static bool read_long_count(struct cursor *cursor, int64_t *out,
     if (cursor->is_short)
         return false;
     struct weir_text digits = { begin, (size_t)(at - begin) };
-    if (at == most || at[1] != '\n' || !weir_resp_number(digits, out)) {
+    if (at == most || at[1] != '\n' || has_idle_zero(digits) ||
+        !weir_resp_number(digits, out)) {
         fail_request(cursor, error);
         return false;
     }

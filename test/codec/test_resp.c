@@ -83,6 +83,11 @@ static void what_is_none_is_said_as_redis_says_it(void **state)
     static const char *const table[][2] = {
         { "*x\r\n", "Protocol error: invalid multibulk length" },
         { "*\r\n", "Protocol error: invalid multibulk length" },
+        { "*00\r\n", "Protocol error: invalid multibulk length" },
+        { "*01\r\n$1\r\na\r\n", "Protocol error: invalid multibulk length" },
+        { "*001\r\n$1\r\na\r\n", "Protocol error: invalid multibulk length" },
+        { "*-0\r\n", "Protocol error: invalid multibulk length" },
+        { "*1\r\n$01\r\na\r\n", "Protocol error: invalid bulk length" },
         { "*65\r\n", "Protocol error: invalid multibulk length" },
         { "*9999999999999999999999",
           "Protocol error: invalid multibulk length" },
