@@ -48,9 +48,10 @@ struct weir_rlqs_reports {
 
 /* Bytes of an arena that fits any message within the bounds: a pair, which has
  * no empty text, takes 8 bytes of the message. */
-#define WEIR_RLQS_ARENA_SIZE                                      \
-    (16 + WEIR_RLQS_USAGES_MAX * sizeof(struct weir_rlqs_usage) + \
-     WEIR_RLQS_USAGES_MAX * WEIR_RLQS_PAIRS_MAX *                 \
+#define WEIR_RLQS_ARENA_SIZE                                 \
+    (WEIR_ARENA_ALIGN +                                      \
+     WEIR_RLQS_USAGES_MAX * sizeof(struct weir_rlqs_usage) + \
+     WEIR_RLQS_USAGES_MAX * WEIR_RLQS_PAIRS_MAX *            \
          sizeof(struct weir_rlqs_pair))
 
 /* Decodes into 'arena', which is set back first, and checks. Texts point into

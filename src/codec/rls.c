@@ -8,6 +8,8 @@
 
 #include "codec/rls.h"
 
+#include <assert.h>
+
 #include "codec/message_fields.h"
 
 #define MINUTE (60 * WEIR_SECOND)
@@ -28,9 +30,9 @@ weir_duration weir_rls_unit_length(enum weir_rls_unit unit)
 /* ---- A request ---- */
 
 /* WEIR_RLS_ARENA_SIZE counts no gaps between lists. */
-_Static_assert(sizeof(struct weir_rls_entry) % 16 == 0 &&
-                   sizeof(struct weir_rls_descriptor) % 16 == 0,
-               "rows fill the arena without gaps");
+static_assert(sizeof(struct weir_rls_entry) % WEIR_ARENA_ALIGN == 0 &&
+                  sizeof(struct weir_rls_descriptor) % WEIR_ARENA_ALIGN == 0,
+              "rows fill the arena without gaps");
 
 #define THIS struct weir_rls_entry
 static const struct weir_proto_field entry_fields[] = {

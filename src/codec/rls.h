@@ -71,8 +71,9 @@ struct weir_rls_request {
 };
 
 /* Bytes of an arena that fits any request within the bounds. */
-#define WEIR_RLS_ARENA_SIZE                                               \
-    (16 + WEIR_RLS_DESCRIPTORS_MAX * sizeof(struct weir_rls_descriptor) + \
+#define WEIR_RLS_ARENA_SIZE                                          \
+    (WEIR_ARENA_ALIGN +                                              \
+     WEIR_RLS_DESCRIPTORS_MAX * sizeof(struct weir_rls_descriptor) + \
      WEIR_RLS_ENTRIES_MAX * sizeof(struct weir_rls_entry))
 
 /* Decodes into 'arena', which is set back first, and checks. Texts point into

@@ -8,9 +8,27 @@
 
 #include "codec/weir_v1.h"
 
+#include <assert.h>
+
 #include "codec/weir_v1_internal.h"
 
 #define SESSION 1 /* the number of the envelope's first field */
+
+/* The rows of other bodies take no more memory than those of a report. */
+#define ROWS(max, type) ((max) * (sizeof(type) + WEIR_ARENA_ALIGN))
+#define FITS(bytes)                                  \
+    static_assert(WEIR_DECODE_ARENA_SIZE >= (bytes), \
+                  "a full report is the largest")
+FITS(ROWS(WEIR_FILLS_MAX, struct weir_fill) +
+     (WEIR_FILLS_MAX + WEIR_REPORT_ANNOUNCES_MAX) * sizeof(uint32_t));
+FITS(ROWS(WEIR_QUOTAS_MAX, struct weir_change));
+FITS(ROWS(WEIR_ASKS_MAX, struct weir_step_ask));
+FITS(ROWS(WEIR_ASKS_MAX, struct weir_step_answer));
+FITS(ROWS(WEIR_LEASES_MAX, struct weir_want) +
+     WEIR_LEASES_MAX * WEIR_LEASE_BANDS_MAX * sizeof(struct weir_band));
+FITS(ROWS(WEIR_LEASES_MAX, struct weir_lease_grant));
+FITS(ROWS(WEIR_LIMITS_MAX, struct weir_adaptive_limit));
+FITS(ROWS(WEIR_TIERS_MAX, struct weir_text));
 
 /* The bodies: their fields in the envelope of their direction. */
 static const struct body {

@@ -10,8 +10,12 @@
 #include "codec/arena.h"
 #include "core/counted/message.h"
 
-/* Enough for any message within WEIR_MESSAGE_BYTES_MAX that is accepted. */
-#define WEIR_DECODE_ARENA_SIZE (32u << 20)
+/* Bytes of an arena that fits any message within the bounds of message.h: the
+ * rows of a full report, the largest, and a gap before each of its lists. */
+#define WEIR_DECODE_ARENA_SIZE                            \
+    (2 * WEIR_ARENA_ALIGN +                               \
+     WEIR_REPORT_COUNTS_MAX * sizeof(struct weir_count) + \
+     WEIR_REPORT_ANNOUNCES_MAX * sizeof(struct weir_announce))
 
 /* The bytes 'message' takes. */
 size_t weir_v1_size(const struct weir_message *message);

@@ -738,6 +738,47 @@ static void test_bounds(void **state)
     bench->arena.size = size;
 }
 
+/* A full report takes most of the arena, and full fills fit too;
+ * test_weir_v1_leases.c has the fullest wants. */
+static void test_the_fullest(void **state)
+{
+    struct bench *bench = *state;
+    static struct weir_count counts[WEIR_REPORT_COUNTS_MAX];
+    static struct weir_announce announces[WEIR_REPORT_ANNOUNCES_MAX];
+    static struct weir_fill fills[WEIR_FILLS_MAX];
+    static uint32_t slots[WEIR_FILLS_MAX];
+    for (uint32_t i = 0; i < WEIR_REPORT_COUNTS_MAX; i++)
+        counts[i] = (struct weir_count){ .slot = i, .passed = i };
+    for (uint32_t i = 0; i < WEIR_REPORT_ANNOUNCES_MAX; i++)
+        announces[i] =
+            (struct weir_announce){ .slot = i, .name = WEIR_TEXT("a") };
+    for (uint32_t i = 0; i < WEIR_FILLS_MAX; i++) {
+        fills[i] = (struct weir_fill){ .slot = i };
+        slots[i] = i;
+    }
+    struct weir_message out, message = {
+        .type = WEIR_MESSAGE_REPORT,
+        .report = { .count = WEIR_REPORT_COUNTS_MAX,
+                    .counts = counts,
+                    .announce_count = WEIR_REPORT_ANNOUNCES_MAX,
+                    .announces = announces },
+    };
+    round_trip(bench, &message, &out);
+    assert_compare(bench->arena.used, <=, WEIR_DECODE_ARENA_SIZE);
+    assert_compare(2 * bench->arena.used, >, WEIR_DECODE_ARENA_SIZE);
+    message = (struct weir_message){
+        .type = WEIR_MESSAGE_FILLS,
+        .fills = { .stamp = 1,
+                   .count = WEIR_FILLS_MAX,
+                   .fills = fills,
+                   .unknown_count = WEIR_FILLS_MAX,
+                   .unknown = slots,
+                   .denied_count = WEIR_REPORT_ANNOUNCES_MAX,
+                   .denied = slots },
+    };
+    round_trip(bench, &message, &out);
+}
+
 static void test_calls(void **state)
 {
     (void)state;
@@ -814,6 +855,7 @@ int main(void)
         cmocka_unit_test(test_broken_by_name),
         cmocka_unit_test(test_unknown_fields),
         cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_the_fullest),
         cmocka_unit_test(test_calls),
         cmocka_unit_test(test_print_speed),
     };

@@ -33,9 +33,6 @@
 #define LENGTH_SIZE 4
 #define END_NUMBERS(version) ((version) < 2 ? 5u : 6u)
 #define END_SIZE(version) (LENGTH_SIZE + 8 * END_NUMBERS(version))
-/* The decoder's memory at most: for each quota, and for each byte. */
-#define ARENA_QUOTA 2048
-#define ARENA_BYTE (WEIR_DECODE_ARENA_SIZE / WEIR_MESSAGE_BYTES_MAX)
 
 /* ---- Numbers ---- */
 
@@ -215,29 +212,12 @@ static int hand_out(struct reader *r, const struct weir_quotas *quotas,
     return 0;
 }
 
-/* Fits the decoder's memory to the piece: for the largest possible piece it
- * would be 32 MiB. */
-static int fit_arena(struct reader *r, size_t len)
-{
-    size_t size = WEIR_QUOTAS_MAX * ARENA_QUOTA + len * ARENA_BYTE;
-    r->arena.used = 0;
-    unsigned char *base =
-        weir_mem_grow(&weir_mem_system, r->arena.base, 1, &r->arena.size, size);
-    if (!base)
-        return refuse_snapshot(r, WEIR_ENOMEM,
-                               "needs more memory than there is");
-    r->arena.base = base;
-    return 0;
-}
-
 static int read_piece(struct reader *r, size_t len,
                       const struct weir_snapshot_sink *sink)
 {
     if (len > WEIR_MESSAGE_BYTES_MAX)
         return refuse_snapshot(r, WEIR_ESYNTAX, "is damaged");
     int error = read_exactly(r, LENGTH_SIZE, len);
-    if (error == 0)
-        error = fit_arena(r, len);
     if (error < 0)
         return error;
     chain_checksum(&r->checksum, r->bytes, LENGTH_SIZE + len);
@@ -309,7 +289,12 @@ int weir_snapshot_read(const char *path, const struct weir_snapshot_sink *sink,
     if (!r.file)
         return errno == ENOENT ? refuse_snapshot(&r, WEIR_ENOENT, "isn't there")
                                : refuse_unread(&r);
-    int error = read_parts_twice(&r, sink);
+    r.arena = (struct weir_arena){ malloc(WEIR_DECODE_ARENA_SIZE),
+                                   WEIR_DECODE_ARENA_SIZE, 0 };
+    int error = r.arena.base ? read_parts_twice(&r, sink)
+                             : refuse_snapshot(&r, WEIR_ENOMEM,
+                                               "needs more memory than there "
+                                               "is");
     if (error == 0)
         *out = r.info;
     free(r.arena.base);
