@@ -85,7 +85,7 @@ install: all
 	meson install -C build --no-rebuild
 
 clean:
-	rm -rf build build-asan build-tsan
+	rm -rf build build-asan build-tsan build-fuzz
 
 .PHONY: all products deps demo demo-adaptive check check-all lab bench race \
     format install clean

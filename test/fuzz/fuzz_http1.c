@@ -12,7 +12,7 @@
  *  - an Expect that isn't 100-continue.
  *  - a target that is neither a path nor '*' (but for CONNECT).
  * It closes the connection after a request of HTTP/1.0, even if that says
- * keep-alive. llhttp refuses more in these cases:
+ * keep-alive, and after a 'close' with a tab behind it. llhttp refuses more in these cases:
  *  - it has a list of methods, where Weir's callers answer 501;
  *  - CONNECT, PRI and SOURCE have targets and versions of their own;
  *  - a tab behind the digits of a length, which RFC 9110 allows. */
@@ -99,7 +99,7 @@ static int on_headers_complete(llhttp_t *parser)
         ours->content_length ==
         (parser->flags & F_CONTENT_LENGTH ? parser->content_length : 0));
     weir_assert(parser->http_major == 1);
-    weir_assert(ours->keep == (keep && parser->http_minor == 1));
+    weir_assert(!ours->keep || (keep && parser->http_minor == 1));
     theirs->is_whole = true;
     return HPE_PAUSED;
 }
