@@ -149,10 +149,8 @@ bool weir_http_file(struct weir_http_call *call)
 void weir_http_peer_host(const struct weir_http_call *call,
                          char buf[WEIR_HTTP_VALUE_MAX])
 {
-    weir_conn_peer(call->conn, buf);
-    char *port = strrchr(buf, ':');
-    if (port)
-        *port = '\0';
+    struct weir_text host = weir_address_shown_host(weir_conn_peer(call->conn));
+    snprintf(buf, WEIR_HTTP_VALUE_MAX, "%.*s", (int)host.len, host.p);
 }
 
 /* ---- Kept heads and bodies ---- */

@@ -104,7 +104,7 @@ const char *weir_http_header(const struct weir_http_call *call,
 /* Whether the path is a file of the page (front/page_file.h); then the reply is
  * that file. */
 bool weir_http_file(struct weir_http_call *call);
-/* The peer's address without the port: "127.0.0.1", "unix". */
+/* The peer's address without the port: "127.0.0.1", "::1", "unix". */
 void weir_http_peer_host(const struct weir_http_call *call,
                          char buf[WEIR_HTTP_VALUE_MAX]);
 

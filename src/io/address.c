@@ -153,8 +153,18 @@ void weir_address_show(const struct sockaddr *address, char *buf)
         memcpy(&v4, address, sizeof(v4));
         port = ntohs(v4.sin_port);
         (void)inet_ntop(AF_INET, &v4.sin_addr, host, sizeof(host));
+    } else {
+        snprintf(buf, WEIR_PEER_MAX, "unix");
+        return;
     }
     snprintf(buf, WEIR_PEER_MAX, is_v6 ? "[%s]:%u" : "%s:%u", host, port);
+}
+
+struct weir_text weir_address_shown_host(const char *shown)
+{
+    bool is_v6 = shown[0] == '[';
+    const char *host = shown + is_v6;
+    return (struct weir_text){ host, strcspn(host, is_v6 ? "]" : ":") };
 }
 
 /* ---- Listening ---- */

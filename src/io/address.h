@@ -28,9 +28,12 @@ bool weir_address_numeric(const struct weir_address *address,
  * WEIR_LISTEN_ADDRESS_TEXT_MAX bytes. */
 #define WEIR_LISTEN_ADDRESS_TEXT_MAX 300
 void weir_address_text(const struct weir_address *address, char *buf);
-/* Writes "127.0.0.1:41234" into 'buf' of WEIR_PEER_MAX bytes. */
+/* Writes "127.0.0.1:41234", "[::1]:41234", or "unix" for the peer of a path,
+ * into 'buf' of WEIR_PEER_MAX bytes. */
 #define WEIR_PEER_MAX 64
 void weir_address_show(const struct sockaddr *address, char *buf);
+/* The host in such a text, without brackets and port. */
+struct weir_text weir_address_shown_host(const char *shown);
 
 #define WEIR_LISTEN_ADDRESS_PATH_MAX 107 /* bytes; the system's bound */
 

@@ -1,23 +1,20 @@
 /* SPDX-License-Identifier: MIT
  * io/conn.c - sockets that are read, answered and written in one turn.
  *
- * Theory of operation. io/stream.c gives each connection its own buffers and
- * writes at the end of the loop's turn, which suits messages between limiters
- * and roots. Here a hundred thousand small requests a second come from many
+ * Theory of operation. io/stream.c queues bytes for each connection and writes
+ * them at the end of the loop's turn, which suits messages between limiters and
+ * roots. Here a hundred thousand small requests a second come from many
  * connections, each answered from memory in less time than a system call. A
- * turn is therefore: one recv() into a buffer that all connections share, the
- * answers into another, one send(). A connection has its own memory only for
+ * turn is therefore: one read into a buffer that all connections share, the
+ * answers into another, one write. A connection has its own memory only for
  * the rest of a turn: the beginning of a request ('pending'), or the end of an
- * answer that the peer didn't take ('rest'). Ten thousand idle connections are
- * ten thousand small structs. Over TLS (io/tls.h) a session, with one
- * record each way, replaces recv() and send(), and its handshake comes first.
+ * answer that the peer didn't take (the transport's queue). Ten thousand idle
+ * connections are ten thousand small structs.
  *
- *    (shaking, 5 s)
- *      |
  *     open ----- a rest is left ----> stalled: not read until it is sent
  *      |  <---- the rest is sent ----    |
  *      |                                 | (30 s: gone)
- *      +-- its owner ends it, all sent, shut --> ending: read and dropped, 2 s
+ *      +-- its owner ends it, all sent --> ending: read and dropped, 2 s
  *
  * A connection is busy while its callee owes an answer, and isn't read: the
  * peer's next requests wait in the socket. A dead peer is noticed when the
@@ -26,73 +23,55 @@
  * A walk over all connections checks timeouts once a second: cheaper than a
  * timer each, and exact to a second.
  *
- * A connection of an unauthenticated peer is a member of the server's ration
- * (io/ration.h): its socket isn't watched while it waits for its turn, and each
- * wait gives one turn. With an authenticated peer it has a turn whenever bytes
- * are there.
- *
- * Only the end of a turn frees a connection in its turn, so the callee may end
- * the connection and go on using it. */
+ * The transport frees a connection after its turn, so the callee may end the
+ * connection and go on using it. */
 
 #include "io/conn.h"
 
-#include <errno.h>
 #include <event2/event.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stdio.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "io/accept.h"
 #include "io/clock.h"
-#include "io/ration.h"
-#include "io/tls.h"
+#include "io/transport.h"
 
 #define IN_SIZE (WEIR_CONN_PAUSED_MAX + WEIR_CONN_READ)
 #define OUT_SIZE (64u << 10)
 
 struct weir_conn {
-    struct weir_conn *next, **self;
-    struct weir_conn_server *server;  /* borrowed */
-    struct event *read, *write;       /* owned; 'write' only once needed */
-    char *pending, *rest;             /* owned; NULL: nothing */
-    struct weir_tls_session *tls;     /* owned; NULL: plain text */
-    struct event *again;              /* owned; over TLS: reads decrypted
-                                       * bytes */
-    struct weir_ration_member member; /* until its peer is authenticated */
-    size_t pending_len, rest_len, rest_sent;
-    size_t lingered; /* bytes read since 'shut' */
+    struct weir_transport transport; /* first: the policy's functions get it */
+    struct weir_conn_server *server; /* borrowed */
+    char *pending;                   /* owned; NULL: nothing */
+    size_t pending_len;
+    size_t lingered; /* bytes read since our half ended */
     weir_instant since, heard, stalled_at;
-    int fd;
-    bool shaking; /* in the TLS handshake */
     bool known;
     bool quiet;  /* its peer may be silent for any time */
     bool probed; /* the kernel's keep-alive probes are on */
     bool busy;   /* the callee owes an answer */
     bool woken;  /* on_bytes is to be called without bytes */
     bool ended;  /* by the listener */
-    bool shut;   /* … and every byte is sent */
-    bool broken; /* no byte can be sent */
-    bool in_turn;
 };
 
 struct weir_conn_server {
     struct weir_conn_options options;
-    struct weir_acceptor *acceptor; /* owned; NULL: stopped */
-    struct weir_ration *ration;     /* owned */
+    struct weir_acceptor *acceptor; /* owned */
     struct event *look;             /* owned */
-    struct weir_conn *first;
     struct weir_conn *current; /* the connection that 'out' has answers for */
-    size_t count;
-    struct weir_conn_counts counts;
     size_t out_len;
     char in[IN_SIZE];
     char out[OUT_SIZE];
 };
+
+static struct weir_conn *conn_of(struct weir_transport *transport)
+{
+    return (struct weir_conn *)transport;
+}
 
 static size_t header_size(void)
 {
@@ -101,56 +80,12 @@ static size_t header_size(void)
 
 /* ---- Out ---- */
 
-static size_t send_sealed(struct weir_conn *conn, const char *bytes, size_t len)
-{
-    enum weir_tls_step step = WEIR_TLS_DONE;
-    size_t sent = 0;
-    while (sent < len && step == WEIR_TLS_DONE) {
-        size_t some = 0;
-        step = weir_tls_write(conn->tls, bytes + sent, len - sent, &some);
-        sent += some;
-    }
-    conn->broken |= step == WEIR_TLS_FAILED;
-    return sent;
-}
-
-/* Sends as many bytes as the socket takes; 0: none now. */
-static size_t send_some(struct weir_conn *conn, const char *bytes, size_t len)
-{
-    if (conn->tls)
-        return send_sealed(conn, bytes, len);
-    ssize_t sent = send(conn->fd, bytes, len, MSG_NOSIGNAL);
-    if (sent >= 0)
-        return (size_t)sent;
-    if (errno != EAGAIN && errno != EINTR)
-        conn->broken = true;
-    return 0;
-}
-
-static void keep_rest(struct weir_conn *conn, const char *bytes, size_t len)
-{
-    if (conn->broken)
-        return;
-    char *grown = realloc(conn->rest, conn->rest_len + len);
-    if (!grown) {
-        conn->broken = true;
-        return;
-    }
-    memcpy(grown + conn->rest_len, bytes, len);
-    conn->rest = grown;
-    conn->rest_len += len;
-}
-
 static void flush_conn(struct weir_conn *conn)
 {
     struct weir_conn_server *server = conn->server;
     size_t len = server->out_len;
     server->out_len = 0;
-    if (len == 0 || conn->broken)
-        return;
-    size_t sent = conn->rest ? 0 : send_some(conn, server->out, len);
-    if (sent < len)
-        keep_rest(conn, server->out + sent, len - sent);
+    weir_transport_send(&conn->transport, server->out, len);
 }
 
 void weir_conn_write(struct weir_conn *conn, const void *bytes, size_t len)
@@ -171,10 +106,15 @@ void weir_conn_write(struct weir_conn *conn, const void *bytes, size_t len)
     server->out_len += len;
 }
 
+static bool is_stalled(const struct weir_conn *conn)
+{
+    return weir_transport_queued(&conn->transport) > 0;
+}
+
 /* Whether more may be written. */
 static bool is_writable(const struct weir_conn *conn)
 {
-    return !conn->ended && !conn->broken && !conn->rest;
+    return !conn->ended && !conn->transport.why && !is_stalled(conn);
 }
 
 bool weir_conn_is_open(const struct weir_conn *conn)
@@ -182,51 +122,49 @@ bool weir_conn_is_open(const struct weir_conn *conn)
     return is_writable(conn) && !conn->busy;
 }
 
+/* Our half has ended, and every byte is sent. */
+static bool is_shut(const struct weir_conn *conn)
+{
+    return conn->transport.ended;
+}
+
 /* A connection that is shut is still read, up to a bound: closing it with
  * unread input would reset it, and lose its last answer. */
 static bool is_read(const struct weir_conn *conn)
 {
-    return !conn->rest && !conn->busy &&
+    return !is_stalled(conn) && !conn->busy &&
            conn->lingered <= WEIR_CONN_LINGER_BYTES;
-}
-
-static void watch_conn(struct weir_conn *conn)
-{
-    if (!is_read(conn))
-        (void)event_del(conn->read);
-    else if (event_add(conn->read, NULL) < 0)
-        conn->broken = true;
 }
 
 void weir_conn_wake(struct weir_conn *conn)
 {
     conn->woken = true;
     /* A stalled connection has its turn when its rest is sent. */
-    if (!conn->in_turn && conn->rest_len == 0 && !conn->ended)
-        event_active(conn->read, EV_READ, 0);
+    if (conn->server->current != conn && !is_stalled(conn) && !conn->ended)
+        weir_transport_wake(&conn->transport);
 }
 
 void weir_conn_end(struct weir_conn *conn)
 {
     conn->ended = true;
-    if (!conn->in_turn)
-        event_active(conn->read, EV_READ, 0);
+    if (conn->server->current != conn)
+        weir_transport_wake(&conn->transport);
 }
 
 /* Only the kernel can tell whether a peer that may be silent still exists: a
  * host that loses its power closes nothing. */
 static void set_probes(struct weir_conn *conn)
 {
+    const int fd = conn->transport.fd;
     conn->probed = true;
     const int on = 1;
     const int idle = WEIR_CONN_PROBE_AFTER;
     const int every = WEIR_CONN_PROBE_EVERY;
     const int count = WEIR_CONN_PROBES;
-    (void)setsockopt(conn->fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-    (void)setsockopt(conn->fd, IPPROTO_TCP, TCP_KEEPINTVL, &every,
-                     sizeof every);
-    (void)setsockopt(conn->fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
-    (void)setsockopt(conn->fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every, sizeof every);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
 }
 
 void weir_conn_set_quiet(struct weir_conn *conn, bool quiet)
@@ -241,20 +179,18 @@ void weir_conn_set_known(struct weir_conn *conn, bool known)
     if (conn->known == known)
         return;
     conn->known = known;
-    if (!known) {
+    if (known)
+        weir_transport_admit(&conn->transport);
+    else
         conn->since = weir_clock_now();
-        return;
-    }
-    if (!conn->member.ration)
-        return;
-    weir_ration_admit(&conn->member);
-    watch_conn(conn);
 }
 
 void weir_conn_set_busy(struct weir_conn *conn, bool busy)
 {
     conn->busy = busy;
-    watch_conn(conn);
+    conn->transport.paused = !is_read(conn);
+    if (conn->server->current != conn)
+        weir_transport_watch(&conn->transport);
 }
 
 void *weir_conn_state(struct weir_conn *conn)
@@ -262,245 +198,58 @@ void *weir_conn_state(struct weir_conn *conn)
     return (char *)conn + header_size();
 }
 
-void weir_conn_peer(const struct weir_conn *conn, char *buf)
+const char *weir_conn_peer(const struct weir_conn *conn)
 {
-    struct sockaddr_storage at;
-    socklen_t len = sizeof at;
-    char host[46];
-    char port[8];
-    snprintf(buf, WEIR_PEER_MAX, "unix");
-    if (getpeername(conn->fd, (struct sockaddr *)&at, &len) < 0 ||
-        at.ss_family == AF_UNIX)
-        return;
-    if (getnameinfo((struct sockaddr *)&at, len, host, sizeof host, port,
-                    sizeof port, NI_NUMERICHOST | NI_NUMERICSERV) == 0)
-        snprintf(buf, WEIR_PEER_MAX, "%s:%s", host, port);
+    return conn->transport.peer;
 }
 
 void weir_conn_peer_names(const struct weir_conn *conn,
                           struct weir_tls_peer *out)
 {
     out->count = 0;
-    if (conn->tls)
-        weir_tls_session_names(conn->tls, out);
+    if (conn->transport.tls)
+        weir_tls_session_names(conn->transport.tls, out);
 }
 
-/* ---- Beginning and end ---- */
+/* ---- End ---- */
 
 static void release_conn(struct weir_conn *conn)
 {
-    weir_assert(!conn->in_turn && conn->server->count > 0);
-    struct weir_conn_server *server = conn->server;
-    if (server->options.on_gone)
-        server->options.on_gone(server->options.context, conn);
-    weir_ration_leave(&conn->member);
-    *conn->self = conn->next;
-    if (conn->next)
-        conn->next->self = conn->self;
-    server->count--;
-    event_free(conn->read);
-    if (conn->write)
-        event_free(conn->write);
-    if (conn->again)
-        event_free(conn->again);
-    weir_tls_session_free(&conn->tls);
-    close(conn->fd);
+    const struct weir_conn_options *options = &conn->server->options;
+    weir_assert(!conn->transport.killed);
+    if (options->on_gone)
+        options->on_gone(options->context, conn);
+    weir_transport_close(&conn->transport);
+    weir_transport_kill(&conn->transport);
+}
+
+static void on_conn_free(struct weir_transport *transport)
+{
+    struct weir_conn *conn = conn_of(transport);
+    weir_transport_fini(transport);
     free(conn->pending);
-    free(conn->rest);
     free(conn);
 }
 
-static void take_conn_turn(struct weir_conn *conn, bool reads);
-
-static void on_conn_readable(evutil_socket_t fd, short what, void *context)
-{
-    (void)fd;
-    (void)what;
-    struct weir_conn *conn = context;
-    if (conn->member.ration) {
-        (void)event_del(conn->read);
-        weir_ration_wait(&conn->member);
-        return;
-    }
-    take_conn_turn(conn, is_read(conn));
-}
-
-/* A turn of a connection with an unauthenticated peer. */
-static void on_conn_turn(void *context)
-{
-    struct weir_conn *conn = context;
-    watch_conn(conn);
-    take_conn_turn(conn, is_read(conn));
-}
-
-static void report_refused(struct weir_conn *conn, const char *why,
-                           weir_instant now)
+static void report_refused(const struct weir_conn *conn, const char *why)
 {
     const struct weir_conn_tls *tls = &conn->server->options.tls;
-    char address[WEIR_PEER_MAX];
-    weir_conn_peer(conn, address);
     if (tls->on_refused)
-        tls->on_refused(tls->context, address, why, now);
+        tls->on_refused(tls->context, conn->transport.peer, why,
+                        weir_clock_now());
 }
 
-static void on_conn_evicted(void *context, const char *why)
+static void on_conn_failed(struct weir_transport *transport)
 {
-    struct weir_conn *conn = context;
-    weir_assert(!conn->in_turn);
-    conn->server->counts.crowded++;
-    if (conn->shaking)
-        report_refused(conn, why, weir_clock_now());
+    struct weir_conn *conn = conn_of(transport);
+    if (transport->killed)
+        return;
+    if (transport->state == WEIR_TRANSPORT_SHAKING)
+        report_refused(conn, transport->why);
     release_conn(conn);
 }
 
-/* False: no memory. */
-static bool prepare_conn(struct weir_conn *conn)
-{
-    const struct weir_conn_options *options = &conn->server->options;
-    conn->shaking = options->tls.tls != NULL;
-    conn->read = event_new(options->base, conn->fd, EV_READ | EV_PERSIST,
-                           on_conn_readable, conn);
-    return conn->read && event_add(conn->read, NULL) == 0;
-}
-
-/* On success the connection owns 'fd'. */
-static struct weir_conn *begin_conn(struct weir_conn_server *server, int fd,
-                                    const struct sockaddr *peer)
-{
-    size_t size = header_size() + server->options.state_size;
-    struct weir_conn *conn = calloc(1, size);
-    if (!conn)
-        return NULL;
-    *conn = (struct weir_conn){ .server = server, .fd = fd };
-    conn->since = conn->heard = weir_clock_now();
-    if (!prepare_conn(conn)) {
-        if (conn->read)
-            event_free(conn->read);
-        free(conn);
-        return NULL;
-    }
-    conn->member = (struct weir_ration_member){ .turn = on_conn_turn,
-                                                .evict = on_conn_evicted,
-                                                .context = conn };
-    weir_ration_join(server->ration, &conn->member, peer);
-    conn->next = server->first;
-    conn->self = &server->first;
-    if (conn->next)
-        conn->next->self = &conn->next;
-    server->first = conn;
-    server->count++;
-    server->counts.opened++;
-    return conn;
-}
-
-static void refuse_socket(struct weir_conn_server *server, int fd)
-{
-    server->counts.crowded++;
-    if (!server->options.tls.tls)
-        (void)!send(fd, server->options.crowded.p, server->options.crowded.len,
-                    MSG_NOSIGNAL | MSG_DONTWAIT);
-    close(fd);
-}
-
-static void on_conn_socket(void *context, int fd, const struct sockaddr *peer)
-{
-    struct weir_conn_server *server = context;
-    int on = 1;
-    if (!server->options.place.path[0])
-        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    if (server->count >= server->options.max &&
-        !weir_ration_evict(server->ration, "too many peers are connected"))
-        refuse_socket(server, fd);
-    else if (!begin_conn(server, fd, peer))
-        close(fd);
-}
-
-static bool evict_for_descriptor(void *context)
-{
-    struct weir_conn_server *server = context;
-    return weir_ration_evict(server->ration, "no descriptor is left");
-}
-
 /* ---- A turn ---- */
-
-static void on_conn_writable(evutil_socket_t fd, short what, void *context)
-{
-    (void)fd;
-    (void)what;
-    struct weir_conn *conn = context;
-    if (conn->shaking) {
-        take_conn_turn(conn, true);
-        return;
-    }
-    size_t left = conn->rest_len - conn->rest_sent;
-    size_t sent = send_some(conn, conn->rest + conn->rest_sent, left);
-    weir_assert(sent <= left);
-    conn->rest_sent += sent;
-    if (sent > 0)
-        conn->stalled_at = weir_clock_now();
-    if (conn->rest_sent < conn->rest_len && !conn->broken) {
-        event_add(conn->write, NULL);
-        return;
-    }
-    free(conn->rest);
-    conn->rest = NULL;
-    conn->rest_len = conn->rest_sent = 0;
-    conn->stalled_at = 0;
-    watch_conn(conn);
-    take_conn_turn(conn, false);
-}
-
-static bool await_writable(struct weir_conn *conn)
-{
-    if (!conn->write)
-        conn->write = event_new(conn->server->options.base, conn->fd, EV_WRITE,
-                                on_conn_writable, conn);
-    conn->broken |= !conn->write || event_add(conn->write, NULL) < 0;
-    return !conn->broken;
-}
-
-/* Stops reading until the rest is sent. */
-static void stall(struct weir_conn *conn, weir_instant now)
-{
-    if (!await_writable(conn))
-        return;
-    event_del(conn->read);
-    weir_assert(conn->rest_len > conn->rest_sent);
-    conn->stalled_at = now;
-}
-
-/* A connection gets its session in its first turn: sessions are large, and
- * connections of a flood wait long. */
-static bool begin_tls(struct weir_conn *conn)
-{
-    const struct weir_conn_options *options = &conn->server->options;
-    conn->tls = weir_tls_session_new(options->tls.tls, NULL);
-    conn->again = event_new(options->base, -1, 0, on_conn_readable, conn);
-    if (!conn->tls || !conn->again)
-        return false;
-    weir_tls_begin(conn->tls, conn->fd);
-    return true;
-}
-
-/* The next step of the handshake. False: it has failed. */
-static bool shake(struct weir_conn *conn)
-{
-    if (!conn->tls && !begin_tls(conn))
-        return false;
-    switch (weir_tls_handshake(conn->tls)) {
-    case WEIR_TLS_DONE:
-        conn->shaking = false;
-        return true;
-    case WEIR_TLS_READS:
-        return true;
-    case WEIR_TLS_WRITES:
-        return await_writable(conn);
-    case WEIR_TLS_FAILED:
-        break;
-    }
-    report_refused(conn, weir_tls_why(conn->tls), weir_clock_now());
-    return false;
-}
 
 /* Keeps the bytes that weren't consumed in the connection's own memory. */
 static bool keep_pending(struct weir_conn *conn, const char *bytes, size_t len)
@@ -521,49 +270,21 @@ static bool keep_pending(struct weir_conn *conn, const char *bytes, size_t len)
     return true;
 }
 
-/* Reads bytes and returns their number; 0: none now, -1: the peer has gone. */
-static ssize_t receive_bytes(struct weir_conn *conn, char *buf)
-{
-    size_t size = conn->member.ration ? WEIR_RATION_READ : WEIR_CONN_READ;
-    size_t len = 0;
-    if (!conn->tls) {
-        ssize_t got = recv(conn->fd, buf, size, 0);
-        if (got > 0)
-            return got;
-        return got < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;
-    }
-    switch (weir_tls_read(conn->tls, buf, size, &len)) {
-    case WEIR_TLS_DONE:
-        return (ssize_t)len;
-    case WEIR_TLS_READS:
-    case WEIR_TLS_WRITES:
-        return 0;
-    case WEIR_TLS_FAILED:
-        break;
-    }
-    return -1;
-}
-
-/* Fills server->in with the held bytes and new ones; false: the peer has
- * gone. */
-static bool take_in(struct weir_conn *conn, bool reads, size_t *out_len)
+/* Fills server->in with the held bytes and new ones. */
+static size_t take_in(struct weir_conn *conn, bool reads)
 {
     struct weir_conn_server *server = conn->server;
     size_t len = conn->pending_len;
     if (len > 0)
         memcpy(server->in, conn->pending, len);
-    *out_len = len;
-    if (!reads)
-        return true;
-    ssize_t got = receive_bytes(conn, server->in + len);
-    if (got > 0)
-        *out_len = len + (size_t)got;
-    return got >= 0;
+    if (reads)
+        len += weir_transport_read(&conn->transport, server->in + len,
+                                   WEIR_CONN_READ);
+    return len;
 }
 
-/* Lets the listener answer all complete requests. False: the connection
- * ends. */
-static bool answer_bytes(struct weir_conn *conn, size_t len, weir_instant now)
+/* Lets the listener answer all complete requests. */
+static void answer_bytes(struct weir_conn *conn, size_t len, weir_instant now)
 {
     struct weir_conn_server *server = conn->server;
     size_t used = 0;
@@ -582,74 +303,100 @@ static bool answer_bytes(struct weir_conn *conn, size_t len, weir_instant now)
     }
     flush_conn(conn);
     if (weir_conn_is_open(conn) && len - used > WEIR_CONN_PAUSED_MAX)
-        return false;
-    return keep_pending(conn, server->in + used, len - used);
+        weir_transport_fail(&conn->transport, "the request is too long");
+    else if (!keep_pending(conn, server->in + used, len - used))
+        weir_transport_fail(&conn->transport, "no memory for the request");
 }
 
 /* Closes our half after the listener has ended the connection and every byte is
  * sent. Later bytes of the peer are read and ignored. */
 static void shut(struct weir_conn *conn, weir_instant now)
 {
-    weir_assert(conn->ended && !conn->rest && !conn->shut);
-    conn->shut = true;
+    weir_assert(conn->ended && !is_stalled(conn) && !is_shut(conn));
     conn->since = now;
     (void)keep_pending(conn, NULL, 0);
-    if (conn->tls)
-        (void)weir_tls_end(conn->tls);
-    if (shutdown(conn->fd, SHUT_WR) < 0)
-        conn->broken = true;
+    conn->stalled_at = weir_transport_end(&conn->transport) ? 0 : now;
 }
 
-static bool receive_and_serve(struct weir_conn *conn, bool reads)
+static void receive_and_serve(struct weir_conn *conn, bool reads)
 {
-    size_t len;
-    if (conn->shaking && (conn->ended || !shake(conn)))
-        return false;
-    if (conn->shaking)
-        return true;
-    if (!take_in(conn, reads, &len))
-        return false;
-    if (conn->shut) {
+    struct weir_transport *transport = &conn->transport;
+    size_t len = take_in(conn, reads);
+    if (transport->why)
+        return;
+    if (is_shut(conn)) {
         conn->lingered += len;
-        if (!is_read(conn))
-            event_del(conn->read);
-        return true;
+        return;
     }
     weir_instant now = weir_clock_now();
     conn->heard = now;
-    if (!conn->ended && !answer_bytes(conn, len, now))
-        return false;
-    if (conn->rest && conn->stalled_at == 0)
-        stall(conn, now);
-    else if (conn->ended && !conn->rest)
+    if (!conn->ended)
+        answer_bytes(conn, len, now);
+    if (transport->why)
+        return;
+    if (is_stalled(conn) && conn->stalled_at == 0)
+        conn->stalled_at = now;
+    else if (conn->ended && !is_stalled(conn))
         shut(conn, now);
-    return !conn->broken;
-}
-
-/* Reads decrypted bytes after other connections had their turn. If this event
- * were active at once, it would be the loop's next, and a peer that never stops
- * sending would block all others. */
-static void look_at_tls_again(struct weir_conn *conn)
-{
-    const struct timeval soon = { .tv_sec = 0 };
-    if (conn->tls && !conn->shaking && is_read(conn) &&
-        weir_tls_is_pending(conn->tls))
-        (void)event_add(conn->again, &soon);
 }
 
 static void take_conn_turn(struct weir_conn *conn, bool reads)
 {
-    weir_assert(!conn->in_turn && !conn->server->current);
-    conn->in_turn = true;
-    conn->server->current = conn;
-    bool goes_on = receive_and_serve(conn, reads);
-    conn->server->out_len = 0;
-    conn->server->current = NULL;
-    conn->in_turn = false;
-    if (goes_on)
-        look_at_tls_again(conn);
-    else
-        release_conn(conn);
+    struct weir_conn_server *server = conn->server;
+    weir_assert(!server->current);
+    server->current = conn;
+    receive_and_serve(conn, reads);
+    server->out_len = 0;
+    server->current = NULL;
+    conn->transport.paused = !is_read(conn);
+}
+
+static void on_conn_readable(struct weir_transport *transport)
+{
+    struct weir_conn *conn = conn_of(transport);
+    take_conn_turn(conn, is_read(conn));
+}
+
+static void on_conn_writable(struct weir_transport *transport)
+{
+    struct weir_conn *conn = conn_of(transport);
+    size_t before = weir_transport_queued(transport);
+    weir_transport_flush(transport);
+    size_t left = weir_transport_queued(transport);
+    if (left < before)
+        conn->stalled_at = weir_clock_now();
+    if (left > 0 || transport->why)
+        return;
+    conn->stalled_at = 0;
+    take_conn_turn(conn, false);
+}
+
+/* ---- Beginning ---- */
+
+static const struct weir_transport_policy in_turn = {
+    .on_readable = on_conn_readable,
+    .on_writable = on_conn_writable,
+    .on_failed = on_conn_failed,
+    .on_free = on_conn_free,
+};
+
+static void on_conn_socket(void *context, int fd, const struct sockaddr *peer)
+{
+    struct weir_conn_server *server = context;
+    struct weir_conn *conn =
+        calloc(1, header_size() + server->options.state_size);
+    if (!conn) {
+        close(fd);
+        return;
+    }
+    int on = 1;
+    if (!server->options.place.path[0])
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    conn->server = server;
+    conn->since = conn->heard = weir_clock_now();
+    weir_transport_init(&conn->transport, &in_turn, server->options.base);
+    if (!weir_transport_accept(&conn->transport, server->acceptor, fd, peer))
+        weir_transport_kill(&conn->transport);
 }
 
 /* ---- The check of each second ---- */
@@ -664,7 +411,7 @@ static bool is_unauthenticated(const struct weir_conn *conn, weir_instant now)
 static bool is_conn_over(const struct weir_conn *conn, weir_instant now)
 {
     weir_duration silence = conn->server->options.silence_max;
-    if (conn->shut)
+    if (is_shut(conn))
         return now - conn->since > WEIR_CONN_LINGER_MAX;
     if (conn->stalled_at)
         return now - conn->stalled_at > WEIR_CONN_SLOW_MAX;
@@ -672,22 +419,25 @@ static bool is_conn_over(const struct weir_conn *conn, weir_instant now)
            now - conn->heard > silence;
 }
 
-static void sweep_conn(struct weir_conn *conn, weir_instant now)
+static void sweep_conn(void *context, void *connection)
 {
+    const weir_instant now = *(const weir_instant *)context;
+    struct weir_conn *conn = connection;
     const struct weir_conn_options *options = &conn->server->options;
-    const char *why = NULL;
-    if (conn->shaking && now - conn->since > WEIR_TLS_HANDSHAKE_MAX)
-        why = "the handshake took too long";
-    else if (conn->tls && !conn->shaking && !conn->ended)
-        why = weir_tls_session_doubt(conn->tls, NULL);
+    /* The transport bounds the handshake. */
+    if (conn->transport.state != WEIR_TRANSPORT_OPEN)
+        return;
+    const char *why = conn->transport.tls && !conn->ended
+                          ? weir_tls_session_doubt(conn->transport.tls, NULL)
+                          : NULL;
     if (why) {
-        report_refused(conn, why, now);
+        report_refused(conn, why);
         release_conn(conn);
-    } else if (!conn->shaking && !conn->shut && is_unauthenticated(conn, now)) {
+    } else if (!is_shut(conn) && is_unauthenticated(conn, now)) {
         if (options->on_unknown)
             options->on_unknown(options->context, conn, now);
         release_conn(conn);
-    } else if (!conn->shaking && is_conn_over(conn, now))
+    } else if (is_conn_over(conn, now))
         release_conn(conn);
 }
 
@@ -697,41 +447,34 @@ static void on_sweep(evutil_socket_t fd, short what, void *context)
     (void)what;
     struct weir_conn_server *server = context;
     weir_instant now = weir_clock_now();
-    struct weir_conn *next;
-    for (struct weir_conn *conn = server->first; conn; conn = next) {
-        next = conn->next;
-        sweep_conn(conn, now);
-    }
+    weir_acceptor_each(server->acceptor, sweep_conn, &now);
 }
 
 /* ---- The server ---- */
 
-/* On success the server owns 'fd'. */
-static int start_conn_server(struct weir_conn_server *server, int fd)
+static int start_conn_server(struct weir_conn_server *server,
+                             struct weir_diag *diag)
 {
     const struct timeval second = { .tv_sec = 1 };
     const struct weir_conn_options *options = &server->options;
     size_t places = options->unknown_max           ? options->unknown_max
                     : options->unauthenticated_max ? (options->max + 1) / 2
                                                    : options->max;
-    const struct weir_ration_options ration = {
-        .base = options->base,
-        .places = places,
-    };
     const struct weir_acceptor_options acceptor = {
         .base = options->base,
-        .fd = fd,
+        .place = options->place,
+        .tls = options->tls.tls,
+        .max = options->max,
+        .places = places,
+        .crowded = options->crowded,
         .on_socket = on_conn_socket,
-        .make_room = evict_for_descriptor,
-        .on_short = options->on_short,
         .context = server,
+        .on_short = options->on_short,
     };
-    server->ration = weir_ration_new(&ration);
     server->look = event_new(options->base, -1, EV_PERSIST, on_sweep, server);
-    if (!server->ration || !server->look ||
-        event_add(server->look, &second) < 0)
-        return WEIR_ENOMEM;
-    return weir_acceptor_new(&acceptor, &server->acceptor);
+    if (!server->look || event_add(server->look, &second) < 0)
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
+    return weir_acceptor_new(&acceptor, &server->acceptor, diag);
 }
 
 int weir_conn_server_new(const struct weir_conn_options *options,
@@ -743,19 +486,10 @@ int weir_conn_server_new(const struct weir_conn_options *options,
         return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     memset(server, 0, offsetof(struct weir_conn_server, in));
     server->options = *options;
-    if (options->place.path[0])
-        server->options.tls.tls = NULL;
-    int fd = weir_listen_address_listen(&server->options.place, diag);
-    if (fd < 0) {
-        free(server);
-        return fd;
-    }
-    int error = start_conn_server(server, fd);
+    int error = start_conn_server(server, diag);
     if (error < 0) {
-        close(fd);
-        weir_listen_address_leave(&server->options.place);
         weir_conn_server_free(&server);
-        return weir_diag_put(diag, error, NULL);
+        return error;
     }
     *out = server;
     return 0;
@@ -764,51 +498,65 @@ int weir_conn_server_new(const struct weir_conn_options *options,
 const struct weir_listen_address *weir_conn_server_address(
     const struct weir_conn_server *server)
 {
-    return &server->options.place;
+    return weir_acceptor_address(server->acceptor);
 }
 
-size_t weir_conn_server_count(const struct weir_conn_server *server)
-{
-    return server->count;
-}
-
-struct weir_conn_counts weir_conn_server_counts(
+struct weir_acceptor_view weir_conn_server_look(
     const struct weir_conn_server *server)
 {
-    return server->counts;
+    return weir_acceptor_look(server->acceptor);
 }
 
 void weir_conn_server_stop(struct weir_conn_server *server)
 {
-    if (!server->acceptor)
-        return;
-    weir_acceptor_free(&server->acceptor);
-    weir_listen_address_leave(&server->options.place);
+    weir_acceptor_stop(server->acceptor);
+}
+
+struct each {
+    void (*fn)(void *context, struct weir_conn *conn);
+    void *context;
+};
+
+static void call_each(void *context, void *connection)
+{
+    const struct each *each = context;
+    each->fn(each->context, connection);
 }
 
 void weir_conn_server_each(struct weir_conn_server *server,
                            void (*fn)(void *context, struct weir_conn *conn),
                            void *context)
 {
-    for (struct weir_conn *conn = server->first; conn; conn = conn->next)
-        fn(context, conn);
+    struct each each = { fn, context };
+    weir_acceptor_each(server->acceptor, call_each, &each);
 }
 
 static void doubt_conn(void *context, struct weir_conn *conn)
 {
-    const char *why = conn->tls && !conn->ended
-                          ? weir_tls_session_doubt(conn->tls, context)
+    const char *why = conn->transport.tls && !conn->ended
+                          ? weir_tls_session_doubt(conn->transport.tls, context)
                           : NULL;
     if (!why)
         return;
-    report_refused(conn, why, weir_clock_now());
+    if (conn->transport.state == WEIR_TRANSPORT_SHAKING) {
+        weir_transport_fail(&conn->transport, why);
+        return;
+    }
+    report_refused(conn, why);
     weir_conn_end(conn);
 }
 
 void weir_conn_server_doubt(struct weir_conn_server *server)
 {
-    if (server->options.tls.tls)
-        weir_conn_server_each(server, doubt_conn, server->options.tls.tls);
+    struct weir_tls *tls = weir_acceptor_tls(server->acceptor);
+    if (tls)
+        weir_conn_server_each(server, doubt_conn, tls);
+}
+
+static void release_each(void *context, struct weir_conn *conn)
+{
+    (void)context;
+    release_conn(conn);
 }
 
 void weir_conn_server_free(struct weir_conn_server **server)
@@ -817,10 +565,10 @@ void weir_conn_server_free(struct weir_conn_server **server)
     if (!self)
         return;
     *server = NULL;
-    while (self->first)
-        release_conn(self->first);
-    weir_conn_server_stop(self);
-    weir_ration_free(&self->ration);
+    weir_assert(!self->current);
+    if (self->acceptor)
+        weir_conn_server_each(self, release_each, NULL);
+    weir_acceptor_free(&self->acceptor);
     if (self->look)
         event_free(self->look);
     free(self);

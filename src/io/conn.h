@@ -87,14 +87,7 @@ int weir_conn_server_new(const struct weir_conn_options *options,
 /* The listen address, with the port in use. */
 const struct weir_listen_address *weir_conn_server_address(
     const struct weir_conn_server *server);
-/* Number of open connections. */
-size_t weir_conn_server_count(const struct weir_conn_server *server);
-/* Since the start: connections accepted, and those that found no room or were
- * evicted. */
-struct weir_conn_counts {
-    uint64_t opened, crowded;
-};
-struct weir_conn_counts weir_conn_server_counts(
+struct weir_acceptor_view weir_conn_server_look(
     const struct weir_conn_server *server);
 /* Stops listening; connections go on. */
 void weir_conn_server_stop(struct weir_conn_server *server);
@@ -111,9 +104,9 @@ void weir_conn_server_free(struct weir_conn_server **server);
 
 /* The listener's 'state_size' bytes, zero at first, 16-byte aligned. */
 void *weir_conn_state(struct weir_conn *conn);
-/* Writes the peer's address, "127.0.0.1:41234", or "unix" for a path, into
- * 'buf' of WEIR_PEER_MAX bytes. */
-void weir_conn_peer(const struct weir_conn *conn, char *buf);
+/* The peer's address, "127.0.0.1:41234", "[::1]:41234", or "unix" at a
+ * path. */
+const char *weir_conn_peer(const struct weir_conn *conn);
 /* The peer's names by its certificate; count 0: it has shown none. */
 void weir_conn_peer_names(const struct weir_conn *conn,
                           struct weir_tls_peer *out);

@@ -315,7 +315,8 @@ static void on_ration_timer(evutil_socket_t fd, short what, void *context)
         return;
     /* A timer, not event_active(): the loop then polls its sockets before. */
     const struct timeval in = weir_timeval_of(next - now);
-    (void)event_add(ration->timer, &in);
+    if (event_add(ration->timer, &in) < 0) /* no memory: at once */
+        event_active(ration->timer, EV_TIMEOUT, 0);
 }
 
 /* ---- Life ---- */

@@ -21,6 +21,7 @@
 #include "core/base/base.h"
 
 #define WEIR_TLS_HANDSHAKE_MAX (5 * WEIR_SECOND) /* then it is ended */
+#define WEIR_TLS_LATE "the handshake took too long: does the peer speak TLS?"
 #define WEIR_TLS_OUTDATED \
     "its handshake goes by files that have been read anew since it began"
 #define WEIR_TLS_NAME_MAX 255    /* bytes of a peer's name */

@@ -8,6 +8,8 @@
 
 #include "protocol/protocol.h"
 
+#include <stdio.h>
+
 #include "core/quota/quota.h"
 
 const struct weir_protocol_taker weir_protocol_any_taker = {
@@ -32,7 +34,7 @@ int weir_protocol_admit(const struct weir_protocol_host *host,
     if (!weir_protocol_is_protected(host))
         return 0;
     *out = (struct weir_protocol_taker){ .identity = { .roles = 0 } };
-    weir_conn_peer(conn, out->address);
+    snprintf(out->address, sizeof out->address, "%s", weir_conn_peer(conn));
     weir_conn_peer_names(conn, &names);
     struct weir_caller caller = caller_at(out->address);
     caller.names = &names;

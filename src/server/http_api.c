@@ -78,14 +78,12 @@ static int identify_caller(struct weir_http_api *api,
                            struct weir_identity *out, struct weir_diag *diag,
                            weir_instant now)
 {
-    char address[WEIR_PEER_MAX];
     char buf[WEIR_HTTP_VALUE_MAX];
     struct weir_tls_peer names;
     const char *shown = weir_http_header(call, "Authorization", buf);
-    weir_conn_peer(call->conn, address);
     weir_conn_peer_names(call->conn, &names);
     const struct weir_caller caller = { .api = WEIR_API_HTTP,
-                                        .address = address,
+                                        .address = weir_conn_peer(call->conn),
                                         .names = &names,
                                         .authorization = shown ? shown : "" };
     int error =
@@ -179,10 +177,8 @@ static void note_unknown_peer(void *context, const struct weir_conn *conn,
                               weir_instant now)
 {
     const struct weir_http_api *api = context;
-    char address[WEIR_PEER_MAX];
-    weir_conn_peer(conn, address);
     weir_authorization_note(api->authorizer, WEIR_API_HTTP,
-                            WEIR_REFUSED_CREDENTIAL, address,
+                            WEIR_REFUSED_CREDENTIAL, weir_conn_peer(conn),
                             "it has shown no known credential for 10 s", now);
 }
 

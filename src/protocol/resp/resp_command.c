@@ -329,10 +329,8 @@ static void accept_silently(struct weir_resp_call *call)
 static void write_client_info(struct weir_resp_call *call)
 {
     char text[256];
-    char address[WEIR_PEER_MAX];
-    weir_conn_peer(call->conn, address);
     snprintf(text, sizeof text, "id=%" PRIu64 " addr=%s name=%s db=0 resp=%u",
-             call->session->id, address, call->session->name,
+             call->session->id, weir_conn_peer(call->conn), call->session->name,
              call->session->protocol);
     write_text(call, text);
 }
@@ -385,7 +383,7 @@ static void run_info(struct weir_resp_call *call)
 {
     char text[INFO_MAX];
     struct weir_status status;
-    struct weir_conn_counts conns = weir_conn_server_counts(call->server);
+    struct weir_acceptor_view conns = weir_conn_server_look(call->server);
     weir_status(call->host->weir, &status);
     int len = snprintf(text, sizeof text,
                        "# Server\r\n"
@@ -407,8 +405,7 @@ static void run_info(struct weir_resp_call *call)
                        "slots_used:%u\r\n"
                        "\r\n# Throttle\r\n"
                        "throttle_sharing:%s\r\n",
-                       call->host->version, (long)getpid(),
-                       weir_conn_server_count(call->server),
+                       call->host->version, (long)getpid(), conns.count,
                        weir_protocol_conns_max(call->host), conns.opened,
                        conns.crowded, status.roots, status.roots_up,
                        status.ready, status.stale, status.slots,
