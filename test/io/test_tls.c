@@ -678,7 +678,9 @@ static void test_bounds_and_order(void **state)
         assert_true(ends[e]->digest == digest);
         assert_int_equal(ends[e]->bytes, WEIR_STREAM_QUEUE_MAX);
         WAIT_FOR(&world, ends[e]->drained, 1);
-        assert_int_equal(weir_stream_queued(ends[e]->stream), 0);
+        /* Its own last bytes may still be on their way. */
+        while (STILL(weir_stream_queued(ends[e]->stream) > 0))
+            event_base_loop(world.base, EVLOOP_ONCE);
     }
     world_fini(&world);
 }
