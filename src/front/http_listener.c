@@ -280,16 +280,20 @@ static bool begin_event_stream(struct weir_http_call *call)
     bool is_full = !has_stream_room(call);
     if (!is_full)
         conn->reader = strdup(call->reader);
-    if (!conn->reader || !keep_head(&conn->kept, call->head, call->head.len)) {
+    const struct timeval second = { .tv_sec = 1 };
+    bool is_timed = listener->streams > 0 ||
+                    (conn->reader && event_add(listener->second, &second) == 0);
+    if (!conn->reader || !is_timed ||
+        !keep_head(&conn->kept, call->head, call->head.len)) {
         free(conn->reader);
         conn->reader = NULL;
+        if (listener->streams == 0)
+            event_del(listener->second);
         refuse_stream(call, is_full);
         return false;
     }
-    const struct timeval second = { .tv_sec = 1 };
     weir_assert(conn->point == HEAD);
-    if (listener->streams++ == 0)
-        event_add(listener->second, &second);
+    listener->streams++;
     conn->point = STREAM;
     char head[WEIR_HTTP_HEAD_SIZE];
     call->reply.type = "text/event-stream";
@@ -362,6 +366,7 @@ void weir_http_answer(struct weir_http_call *call)
 {
     weir_assert(!call->answered);
     call->answered = true;
+    (void)weir_http_reply_body(&call->reply); /* may change the status */
     if (conn_of(call)->point == STREAM)
         write_event(call);
     else if (!call->reader[0] || call->reply.status != 200 ||

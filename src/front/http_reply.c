@@ -67,13 +67,30 @@ void weir_http_reply_file(struct weir_http_reply *reply,
     };
 }
 
+static bool is_json(const struct weir_http_reply *reply)
+{
+    return reply->status != 304 &&
+           (strcmp(reply->type, "application/json") == 0 ||
+            strcmp(reply->type, "application/problem+json") == 0);
+}
+
 struct weir_text weir_http_reply_body(struct weir_http_reply *reply)
 {
     if (reply->json && !reply->text)
         reply->text = json_dumps(reply->json, FORM);
     if (reply->text)
         return weir_text_of(reply->text);
-    return reply->bytes.p ? reply->bytes : WEIR_TEXT("");
+    if (reply->bytes.p)
+        return reply->bytes;
+    if (!is_json(reply))
+        return WEIR_TEXT("");
+    reply->status = 503;
+    reply->type = "application/problem+json";
+    reply->bytes = WEIR_TEXT(
+        "{\"type\":\"about:blank\",\"title\":\"Service Unavailable\","
+        "\"status\":503,\"detail\":\"no memory is left here for the answer: "
+        "try again\"}");
+    return reply->bytes;
 }
 
 size_t weir_http_reply_head(const struct weir_http_reply *reply, ptrdiff_t len,
@@ -101,5 +118,6 @@ void weir_http_reply_fini(struct weir_http_reply *reply)
     json_decref(reply->json);
     free(reply->text);
     reply->json = NULL;
+    reply->bytes = (struct weir_text){ NULL, 0 };
     reply->text = NULL;
 }

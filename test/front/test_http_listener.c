@@ -351,6 +351,43 @@ static void methods_that_nothing_knows(void **state)
     close(fd);
 }
 
+static size_t allocations_left = SIZE_MAX; /* of jansson */
+
+static void *scarce_malloc(size_t size)
+{
+    if (allocations_left == 0)
+        return NULL;
+    allocations_left--;
+    return malloc(size);
+}
+
+/* Every allocation for an answer fails once. */
+static void an_answer_without_memory_is_503(void **state)
+{
+    struct world *w = *state;
+    char said[SIZE] = "";
+    int fd = connect_to(w);
+    json_set_alloc_funcs(scarce_malloc, free);
+    for (size_t left = 0; !strstr(said, "{\"length\":0}"); left++) {
+        size_t len = 0;
+        allocations_left = left;
+        say(fd, "GET /now" HEAD "\r\n");
+        turn_until(w, &w->requests, left + 1);
+        while (STILL(len == 0 || said[len - 1] != '\n')) {
+            ssize_t got = recv(fd, said, SIZE - 1, MSG_DONTWAIT);
+            len = got > 0 ? (size_t)got : 0;
+            said[len] = '\0';
+        }
+        bool is_whole =
+            strstr(said, "200 OK") && strstr(said, "{\"length\":0}");
+        if (!is_whole)
+            assert_memory_equal(said, "HTTP/1.1 503", 12);
+    }
+    assert_compare(w->requests, >, 3);
+    json_set_alloc_funcs(malloc, free);
+    close(fd);
+}
+
 #define TEST(FN) cmocka_unit_test_setup_teardown(FN, setup, teardown)
 
 int main(void)
@@ -365,6 +402,7 @@ int main(void)
         TEST(bodies_of_all_have_a_bound),
         TEST(a_stream_is_asked_again_and_ends_with_its_role),
         TEST(methods_that_nothing_knows),
+        TEST(an_answer_without_memory_is_503),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
