@@ -566,6 +566,7 @@ static void await_body(struct weir_http_call *call)
     weir_assert(conn->point == HEAD);
     conn->kept.whole = call->head.len + call->request->content_length;
     conn->point = BODY;
+    weir_conn_set_awaits(call->conn, true);
     listener->bodies += conn->kept.room;
     if (call->request->expects)
         weir_conn_write(call->conn, "HTTP/1.1 100 Continue\r\n\r\n", 25);
@@ -614,6 +615,7 @@ static void run_kept(struct weir_http_listener *listener,
     listener->bodies -= kept.room;
     conn->kept = (struct kept){ .bytes = NULL };
     conn->point = HEAD;
+    weir_conn_set_awaits(link, false);
     if (is_allowed(&call, now))
         run_request(&call, now);
     else
@@ -638,6 +640,7 @@ static size_t read_request_body(struct weir_http_listener *listener,
         make_problem(&call, 503, FULL_TEXT);
         drop_kept(listener, conn);
         conn->point = HEAD;
+        weir_conn_set_awaits(link, false);
         weir_http_answer(&call);
         return bytes.len;
     }

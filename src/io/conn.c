@@ -50,9 +50,12 @@ struct weir_conn {
     size_t pending_len;
     size_t lingered; /* bytes read since our half ended */
     weir_instant since, heard, stalled_at;
+    weir_instant request_at; /* an incomplete request began; 0: there is none */
+    size_t request_len;      /* its bytes */
     bool known;
     bool quiet;  /* its peer may be silent for any time */
     bool probed; /* the kernel's keep-alive probes are on */
+    bool awaits; /* the callee has consumed a part of a request */
     bool busy;   /* the callee owes an answer */
     bool woken;  /* on_bytes is to be called without bytes */
     bool ended;  /* by the listener */
@@ -185,6 +188,11 @@ void weir_conn_set_known(struct weir_conn *conn, bool known)
         conn->since = weir_clock_now();
 }
 
+void weir_conn_set_awaits(struct weir_conn *conn, bool awaits)
+{
+    conn->awaits = awaits;
+}
+
 void weir_conn_set_busy(struct weir_conn *conn, bool busy)
 {
     conn->busy = busy;
@@ -283,11 +291,28 @@ static size_t take_in(struct weir_conn *conn, bool reads)
     return len;
 }
 
+/* Notes when an incomplete request has begun, and how much of it has come. */
+static void note_request(struct weir_conn *conn, size_t came, bool is_new,
+                         weir_instant now)
+{
+    bool incomplete = conn->awaits || conn->pending_len > 0;
+    if (!incomplete || !is_read(conn)) {
+        conn->request_at = 0;
+    } else if (is_new || conn->request_at == 0) {
+        conn->request_at = now;
+        conn->request_len = 0;
+    } else {
+        conn->request_len += came;
+    }
+}
+
 /* Lets the listener answer all complete requests. */
 static void answer_bytes(struct weir_conn *conn, size_t len, weir_instant now)
 {
     struct weir_conn_server *server = conn->server;
     size_t used = 0;
+    size_t came = len - conn->pending_len;
+    bool awaited = conn->awaits;
     if (conn->woken && is_writable(conn)) {
         conn->woken = false;
         (void)server->options.on_bytes(server->options.context, conn,
@@ -306,6 +331,7 @@ static void answer_bytes(struct weir_conn *conn, size_t len, weir_instant now)
         weir_transport_fail(&conn->transport, "the request is too long");
     else if (!keep_pending(conn, server->in + used, len - used))
         weir_transport_fail(&conn->transport, "no memory for the request");
+    note_request(conn, came, used > 0 && !(awaited && conn->awaits), now);
 }
 
 /* Closes our half after the listener has ended the connection and every byte is
@@ -408,6 +434,17 @@ static bool is_unauthenticated(const struct weir_conn *conn, weir_instant now)
     return most && !conn->known && !conn->busy && now - conn->since > most;
 }
 
+/* Whether the rest of a request comes too slowly. */
+static bool is_request_slow(const struct weir_conn *conn, weir_instant now)
+{
+    weir_duration grace = conn->server->options.rate_grace;
+    weir_instant from =
+        weir_after(conn->request_at, grace ? grace : WEIR_CONN_RATE_GRACE);
+    return conn->request_at && !conn->transport.accepted.member.ration &&
+           now > from &&
+           conn->request_len < (now - from) / WEIR_SECOND * WEIR_CONN_RATE_MIN;
+}
+
 static bool is_conn_over(const struct weir_conn *conn, weir_instant now)
 {
     weir_duration silence = conn->server->options.silence_max;
@@ -415,6 +452,8 @@ static bool is_conn_over(const struct weir_conn *conn, weir_instant now)
         return now - conn->since > WEIR_CONN_LINGER_MAX;
     if (conn->stalled_at)
         return now - conn->stalled_at > WEIR_CONN_SLOW_MAX;
+    if (is_request_slow(conn, now))
+        return true;
     return silence && !conn->quiet && !conn->busy &&
            now - conn->heard > silence;
 }

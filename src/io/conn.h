@@ -19,6 +19,11 @@
 #define WEIR_CONN_PAUSED_MAX (128u << 10) /* bytes of an incomplete request */
 /* A connection ends if its peer takes no byte of an answer for so long. */
 #define WEIR_CONN_SLOW_MAX (30 * WEIR_SECOND)
+/* … or if the rest of a request comes more slowly than that, on average from
+ * so long after its first bytes on. For peers that are authenticated;
+ * unauthenticated_max bounds the others. */
+#define WEIR_CONN_RATE_MIN 500 /* bytes a second */
+#define WEIR_CONN_RATE_GRACE (20 * WEIR_SECOND)
 /* How long a connection that we have ended is still read, without answers:
  * closing it with unread input would reset it, and lose its last answer. */
 #define WEIR_CONN_LINGER_MAX (2 * WEIR_SECOND)
@@ -58,6 +63,7 @@ struct weir_conn_options {
     weir_duration silence_max; /* longest silence; 0: unlimited */
     /* longest time without authentication, from the beginning; 0: unlimited */
     weir_duration unauthenticated_max;
+    weir_duration rate_grace; /* 0: WEIR_CONN_RATE_GRACE */
     /* connections of unauthenticated peers. Over it the oldest one of the
      * address with most of them is evicted. 0: half of all with
      * 'unauthenticated_max', all without */
@@ -122,6 +128,9 @@ bool weir_conn_is_open(const struct weir_conn *conn);
  * server's ration allows, and it may be evicted (io/ration.h). If it is no
  * longer known, unauthenticated_max begins again. */
 void weir_conn_set_known(struct weir_conn *conn, bool known);
+/* 'awaits': the bytes consumed so far are part of a request whose rest is to
+ * come; WEIR_CONN_RATE_MIN holds for it as for bytes that aren't consumed. */
+void weir_conn_set_awaits(struct weir_conn *conn, bool awaits);
 /* 'busy': an answer comes later. Nothing is read until the connection is no
  * longer busy, however long that takes. */
 void weir_conn_set_busy(struct weir_conn *conn, bool busy);

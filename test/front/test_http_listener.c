@@ -56,6 +56,7 @@ static bool on_head(void *context, struct weir_http_call *call,
     struct world *w = context;
     (void)now;
     w->heads++;
+    weir_conn_set_known(call->conn, true);
     bool refused = w->refuses || is_path(call, "/secret");
     if (refused)
         problem(w, &call->reply, 401, "who are you?");
@@ -85,7 +86,7 @@ static void on_gone(void *context, void *state)
     w->gone++;
 }
 
-static int setup(void **state)
+static int setup_with(void **state, weir_duration rate_grace)
 {
     struct weir_diag diag;
     struct world *w = calloc(1, sizeof *w);
@@ -93,7 +94,8 @@ static int setup(void **state)
     const struct weir_http_options options = {
         .conns = { .base = w->base,
                    .place = { .address = { .host = "127.0.0.1" } },
-                   .max = 8 },
+                   .max = 8,
+                   .rate_grace = rate_grace },
         .bodies_max = 64 << 10,
         .state_size = 1,
         .context = w,
@@ -105,6 +107,16 @@ static int setup(void **state)
     assert_int_equal(weir_http_listener_new(&options, &w->listener, &diag), 0);
     *state = w;
     return 0;
+}
+
+static int setup(void **state)
+{
+    return setup_with(state, 0);
+}
+
+static int setup_without_grace(void **state)
+{
+    return setup_with(state, 1);
 }
 
 static int teardown(void **state)
@@ -319,6 +331,30 @@ static void bodies_of_all_have_a_bound(void **state)
     free(body);
 }
 
+/* The grace is over at once: 500 bytes a second, from the first second on. */
+static void a_body_that_comes_too_slowly(void **state)
+{
+    struct world *w = *state;
+    char said[SIZE];
+    int slow = connect_to(w);
+    say(slow, "POST /now" HEAD JSON "Content-Length: 60000\r\n\r\nx");
+    int part = connect_to(w);
+    say(part, "GET /now" HEAD "\r\nGET /now");
+    hear(w, part, "{\"length\":0}\n", said);
+    /* No request is incomplete here, however long it takes. */
+    int idle = connect_to(w);
+    say(idle, "GET /now" HEAD "\r\n");
+    hear(w, idle, "{\"length\":0}\n", said);
+    turn_until(w, &w->heads, 3);
+    hear_end(w, slow);
+    hear_end(w, part);
+    say(idle, "GET /now" HEAD "\r\n");
+    hear(w, idle, "{\"length\":0}\n", said);
+    close(slow);
+    close(part);
+    close(idle);
+}
+
 static void a_stream_is_asked_again_and_ends_with_its_role(void **state)
 {
     struct world *w = *state;
@@ -400,6 +436,8 @@ int main(void)
         TEST(a_body_of_a_refused_request_is_not_read),
         TEST(a_role_that_goes_while_a_body_comes),
         TEST(bodies_of_all_have_a_bound),
+        cmocka_unit_test_setup_teardown(a_body_that_comes_too_slowly,
+                                        setup_without_grace, teardown),
         TEST(a_stream_is_asked_again_and_ends_with_its_role),
         TEST(methods_that_nothing_knows),
         TEST(an_answer_without_memory_is_503),
