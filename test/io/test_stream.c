@@ -279,6 +279,37 @@ static void test_addresses(void **state)
     assert_string_equal(address.host, "10.0.0.1");
 }
 
+/* The address of a peer, and its host, as logs and readers of streams are
+ * named. */
+static void test_peers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *address, *shown, *host;
+    } rows[] = {
+        { "127.0.0.1:41234", "127.0.0.1:41234", "127.0.0.1" },
+        { "[::1]:41234", "[::1]:41234", "::1" },
+        { "[2001:db8::7]:80", "[2001:db8::7]:80", "2001:db8::7" },
+        { NULL, "unix", "unix" },
+    };
+    for (size_t i = 0; i < WEIR_COUNT_OF(rows); i++) {
+        struct weir_address address;
+        struct sockaddr_storage at = { .ss_family = AF_UNIX };
+        socklen_t len;
+        char shown[WEIR_PEER_MAX];
+        if (rows[i].address) {
+            assert_int_equal(weir_address_parse(weir_text_of(rows[i].address),
+                                                &address, NULL),
+                             0);
+            assert_true(weir_address_numeric(&address, &at, &len));
+        }
+        weir_address_show((struct sockaddr *)&at, shown);
+        assert_string_equal(shown, rows[i].shown);
+        struct weir_text host = weir_address_shown_host(shown);
+        assert_true(weir_text_equal(host, weir_text_of(rows[i].host)));
+    }
+}
+
 static void test_bytes_arrive(void **state)
 {
     (void)state;
@@ -564,6 +595,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_addresses),
+        cmocka_unit_test(test_peers),
         cmocka_unit_test(test_bytes_arrive),
         cmocka_unit_test(test_queue_bound),
         cmocka_unit_test(test_refused_and_unknown),
