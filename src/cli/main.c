@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/root_client.h"
+#include "codec/json_text.h"
 #include "server/serve.h"
 
 static const char main_help[] =
@@ -106,6 +107,7 @@ static int run_help(int argc, char **argv)
 int main(int argc, char **argv)
 {
     signal(SIGPIPE, SIG_IGN);
+    weir_json_watch();
     if (argc < 2) {
         fputs(main_help, stderr);
         return WEIR_EXIT_ERROR;

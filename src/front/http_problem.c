@@ -19,7 +19,7 @@ struct row {
 #define NAMED(ERROR) ERROR, #ERROR
 static const struct row rows[] = {
     { NAMED(WEIR_EINVAL), 400, "The request isn't one that can be answered" },
-    { NAMED(WEIR_ENOMEM), 500, "The root is out of memory" },
+    { NAMED(WEIR_ENOMEM), 503, "The process is out of memory" },
     { NAMED(WEIR_ENAME), 400, "The name isn't allowed" },
     { NAMED(WEIR_EQUOTA), 422, "The quota's fields don't go together" },
     { NAMED(WEIR_EPARENT), 422, "The parent doesn't exist" },

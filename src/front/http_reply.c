@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/json_text.h"
+
 /* Precision of numbers: seconds since the machine's start to a microsecond. */
 #define FORM (JSON_COMPACT | JSON_REAL_PRECISION(12))
 
@@ -74,23 +76,25 @@ static bool is_json(const struct weir_http_reply *reply)
             strcmp(reply->type, "application/problem+json") == 0);
 }
 
-struct weir_text weir_http_reply_body(struct weir_http_reply *reply)
+static void answer_without_memory(struct weir_http_reply *reply)
 {
-    if (reply->json && !reply->text)
-        reply->text = json_dumps(reply->json, FORM);
-    if (reply->text)
-        return weir_text_of(reply->text);
-    if (reply->bytes.p)
-        return reply->bytes;
-    if (!is_json(reply))
-        return WEIR_TEXT("");
+    json_decref(reply->json);
+    reply->json = NULL;
     reply->status = 503;
     reply->type = "application/problem+json";
-    reply->bytes = WEIR_TEXT(
-        "{\"type\":\"about:blank\",\"title\":\"Service Unavailable\","
-        "\"status\":503,\"detail\":\"no memory is left here for the answer: "
-        "try again\"}");
-    return reply->bytes;
+    reply->bytes = WEIR_TEXT(WEIR_JSON_ENOMEM);
+}
+
+struct weir_text weir_http_reply_body(struct weir_http_reply *reply)
+{
+    if (reply->json && !reply->text && !reply->bytes.p)
+        reply->text = weir_json_print(reply->json, FORM);
+    if (reply->text)
+        return weir_text_of(reply->text);
+    /* JSON that was not made or not printed: there was no memory. */
+    if (!reply->bytes.p && is_json(reply))
+        answer_without_memory(reply);
+    return reply->bytes.p ? reply->bytes : WEIR_TEXT("");
 }
 
 size_t weir_http_reply_head(const struct weir_http_reply *reply, ptrdiff_t len,

@@ -39,8 +39,9 @@ void weir_http_reply_file(struct weir_http_reply *reply,
                           const struct weir_http1_request *request);
 
 /* The bytes of the body, which live as long as the reply; 'json' is printed to
- * 'text'. A reply of JSON that has none, since no memory was left for it,
- * becomes a 503: call this before 'status' is used. */
+ * 'text'. If there is no memory for it, or was none for a part of 'json', the
+ * reply becomes a problem with status 503: so the body comes before the
+ * head. */
 struct weir_text weir_http_reply_body(struct weir_http_reply *reply);
 /* Writes the head to 'buf' of WEIR_HTTP_HEAD_SIZE bytes. 'len': bytes of the
  * body; negative: no Content-Length, and the end of the connection ends the

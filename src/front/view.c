@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/json_text.h"
 #include "front/page_file.h"
 #include "io/clock.h"
 
@@ -362,6 +363,11 @@ static const struct lists *refresh_lists(struct weir_views *views,
         return NULL;
     weir_instant begun = weir_clock_now();
     walk_usages(views, live, now);
+    /* The lists serve all requests of the next second. */
+    if (weir_json_failed()) {
+        free_lists(live);
+        return NULL;
+    }
     weir_duration took = weir_clock_now() - begun;
     live->made = now;
     live->next =

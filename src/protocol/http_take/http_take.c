@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/json_text.h"
+#include "front/text_stream.h"
 #include "protocol/http_take/http_take_internal.h"
 
 static void refuse_request(void *context, struct weir_http_reply *reply,
@@ -167,13 +169,19 @@ static void print_limiter(FILE *out, const struct weir_status *status)
     }
 }
 
+static void refuse_without_memory(const struct weir_http_take_call *call)
+{
+    weir_http_take_problem(call->reply, 503, weir_strerror(WEIR_ENOMEM));
+}
+
 static void write_metrics(const struct weir_http_take_call *call)
 {
     const struct weir_protocol_host *host = call->api->host;
     struct weir_status status;
     char *text = NULL;
     size_t len;
-    FILE *out = open_memstream(&text, &len);
+    struct weir_text_stream stream = { 0 };
+    FILE *out = weir_text_open(&stream);
     if (out) {
         weir_status(host->weir, &status);
         print_metric_head(out, "weir_agent_build_info", "gauge",
@@ -183,10 +191,10 @@ static void write_metrics(const struct weir_http_take_call *call)
         print_limiter(out, &status);
         if (host->counts)
             print_verdicts(out, host->counts);
+        text = weir_text_close(&stream, out, &len);
     }
-    if (!out || fclose(out) != 0) {
-        free(text);
-        weir_http_take_problem(call->reply, 500, weir_strerror(WEIR_ENOMEM));
+    if (!text) {
+        refuse_without_memory(call);
         return;
     }
     text[len - 1] = '\0'; /* without the last line end, which every body gets */
@@ -354,11 +362,14 @@ static void answer_json(const struct weir_http_take_call *call,
 {
     struct weir_text body = call->http->body;
     json_error_t error;
-    json_t *asked = json_loadb(body.p ? body.p : "", body.len,
-                               JSON_REJECT_DUPLICATES, &error);
+    json_t *asked = weir_json_read(body, JSON_REJECT_DUPLICATES, &error);
     if (asked) {
         answer(call, asked);
         json_decref(asked);
+        return;
+    }
+    if (!error.text[0]) {
+        refuse_without_memory(call);
         return;
     }
     char text[JSON_ERROR_TEXT_LENGTH + 64];

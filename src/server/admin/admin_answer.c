@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/json_text.h"
 #include "front/http_problem.h"
 #include "server/admin/admin_internal.h"
 
@@ -21,14 +22,14 @@ static void answer_with_json(const struct weir_admin_asker *asker,
                              struct weir_admin_answer *answer, json_t *body)
 {
     weir_assert(asker->done);
-    static const char lost[] = "{\"error\": \"WEIR_ENOMEM\"}";
     char *text =
-        body ? json_dumps(body, JSON_INDENT(1) | JSON_REAL_PRECISION(12))
-             : NULL;
+        weir_json_print(body, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
     json_decref(body);
-    if (!text)
-        answer->status = 500;
-    answer->body = text ? text : lost;
+    if (!text) {
+        answer->status = 503;
+        answer->type = WEIR_HTTP_PROBLEM_TYPE;
+    }
+    answer->body = text ? text : WEIR_JSON_ENOMEM;
     answer->len = strlen(answer->body);
     asker->done(asker->context, answer);
     free(text);

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "front/text_stream.h"
 #include "io/clock.h"
 #include "server/admin/admin_internal.h"
 
@@ -245,40 +246,40 @@ static void print_status(FILE *out, const struct weir_admin_call *call)
 
 /* ---- Answers ---- */
 
-static void answer_html(struct weir_admin_call *call, FILE *out, char **text,
-                        size_t *len)
+static void answer_html(struct weir_admin_call *call,
+                        struct weir_text_stream *stream, FILE *out)
 {
+    size_t len;
     fputs("</body></html>\n", out);
-    if (fclose(out) == 0)
-        weir_admin_answer_text(&call->asker, 200, HTML_TYPE, *text, *len);
+    char *text = weir_text_close(stream, out, &len);
+    if (text)
+        weir_admin_answer_text(&call->asker, 200, HTML_TYPE, text, len);
     else
         weir_admin_answer_error(&call->asker, WEIR_ENOMEM, NULL);
-    free(*text);
+    free(text);
 }
 
 void weir_admin_debug_status(struct weir_admin_call *call)
 {
-    char *text = NULL;
-    size_t len;
-    FILE *out = open_memstream(&text, &len);
+    struct weir_text_stream stream = { 0 };
+    FILE *out = weir_text_open(&stream);
     if (!out) {
         weir_admin_answer_error(&call->asker, WEIR_ENOMEM, NULL);
         return;
     }
     print_begin(out, "Status");
     print_status(out, call);
-    answer_html(call, out, &text, &len);
+    answer_html(call, &stream, out);
 }
 
 void weir_admin_debug_resources(struct weir_admin_call *call)
 {
     char buf[WEIR_NAME_MAX];
-    char *text = NULL;
-    size_t len;
     struct weir_text id;
     struct weir_diag diag = { 0 };
     int error = weir_query_name(call->uri.query, "resource", buf, &id, &diag);
-    FILE *out = error == 0 ? open_memstream(&text, &len) : NULL;
+    struct weir_text_stream stream = { 0 };
+    FILE *out = error == 0 ? weir_text_open(&stream) : NULL;
     if (!out) {
         weir_admin_answer_error(&call->asker, error < 0 ? error : WEIR_ENOMEM,
                                 &diag);
@@ -288,5 +289,5 @@ void weir_admin_debug_resources(struct weir_admin_call *call)
     print_resources(out, call);
     if (id.len > 0)
         print_one(out, call, id);
-    answer_html(call, out, &text, &len);
+    answer_html(call, &stream, out);
 }

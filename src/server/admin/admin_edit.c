@@ -26,6 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/json_text.h"
 #include "core/base/atomic.h"
 #include "core/quota/quota_text.h"
 #include "io/zone.h"
@@ -535,7 +536,8 @@ static int add_log_entry(void *context, const struct weir_log_entry *entry)
                   weir_name_is_shadow(entry->name), "reset", entry->reset,
                   "before", side_of_edit(entry->has_before, &entry->before),
                   "after", side_of_edit(entry->has_after, &entry->after));
-    return json_array_append_new(log->entries, object) < 0 ? WEIR_ENOMEM : 0;
+    int lost = json_array_append_new(log->entries, object);
+    return weir_json_failed() || lost < 0 ? WEIR_ENOMEM : 0;
 }
 
 /* ---- On the loop ---- */
@@ -782,8 +784,10 @@ static int read_json_body(const struct weir_admin_call *call, json_t **out,
 {
     struct weir_text body = call->request->body;
     json_error_t why;
-    json_t *json = json_loadb(body.len ? body.p : "", body.len,
-                              JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
+    json_t *json =
+        weir_json_read(body, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
+    if (!json && !why.text[0])
+        return WEIR_ENOMEM;
     if (!json) {
         diag->line = why.line > 0 ? (uint32_t)why.line : 0;
         diag->column = why.column > 0 ? (uint32_t)why.column : 0;

@@ -72,7 +72,8 @@ struct weir_admin_call {
 
 /* ---- Answers (admin_answer.c) ---- */
 
-/* 'body' is stolen; NULL answers 500. */
+/* 'body' is stolen; NULL, or one that lacks a part for want of
+ * memory (codec/json_text.h), answers 503. */
 void weir_admin_answer_json(const struct weir_admin_asker *asker, int status,
                             json_t *body);
 void weir_admin_answer_error(const struct weir_admin_asker *asker, int error,

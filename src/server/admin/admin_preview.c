@@ -15,6 +15,7 @@
 
 #include <stdlib.h>
 
+#include "codec/json_text.h"
 #include "codec/quota_json.h"
 #include "core/quota/quota_bucket.h"
 #include "server/admin/admin_internal.h"
@@ -217,11 +218,12 @@ void weir_admin_preview(struct weir_admin_call *call)
     struct weir_diag diag = { 0 };
     struct weir_text text = call->request->body;
     json_error_t why;
-    json_t *body = json_loadb(text.len ? text.p : "", text.len,
-                              JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
+    json_t *body =
+        weir_json_read(text, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
     json_t *answer = NULL;
-    int error = json_is_object(body)
-                    ? make_preview(call, body, &answer, &diag)
+    int error = json_is_object(body) ? make_preview(call, body, &answer, &diag)
+                : !body && !why.text[0]
+                    ? WEIR_ENOMEM
                     : weir_diag_put(&diag, WEIR_ESYNTAX,
                                     "the body isn't a JSON object: write "
                                     "{\"quota\": {...}, \"offered\": [...]}");

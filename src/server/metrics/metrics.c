@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "front/authorization.h"
+#include "front/text_stream.h"
 #include "server/doorman/doorman_api.h"
 #include "server/doorman/doorman_source.h"
 #include "server/root_usages.h"
@@ -503,8 +504,8 @@ static void print_lease_metrics(FILE *out, const struct weir_metrics_source *of,
 char *weir_metrics_print(const struct weir_metrics_source *source,
                          weir_instant now, size_t *out_len)
 {
-    char *text = NULL;
-    FILE *out = open_memstream(&text, out_len);
+    struct weir_text_stream stream = { 0 };
+    FILE *out = weir_text_open(&stream);
     if (!out)
         return NULL;
     print_metric_head(out, "weir_build_info", "The version that runs.");
@@ -524,7 +525,8 @@ char *weir_metrics_print(const struct weir_metrics_source *source,
     int error = print_limited_quotas(out, source->root, now);
     if (error == 0)
         error = print_adaptive(out, source->root, now);
-    if (fclose(out) != 0 || error < 0) {
+    char *text = weir_text_close(&stream, out, out_len);
+    if (error < 0) {
         free(text);
         return NULL;
     }
