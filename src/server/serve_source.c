@@ -29,16 +29,14 @@ static int take_snapshot_store(void *context,
     struct serve *serve = context;
     weir_instant now = weir_clock_now();
     struct weir_store_listener to = weir_admin_store_listener(serve->admin);
-    to.on_store(to.context, &info->store, info->epoch, info->floor, now);
-    return 0;
+    return to.on_store(to.context, &info->store, info->epoch, info->floor, now);
 }
 
 static int take_snapshot_change(void *context, const struct weir_change *change)
 {
     const struct serve *serve = context;
     struct weir_store_listener to = weir_admin_store_listener(serve->admin);
-    to.on_change(to.context, change, weir_clock_now());
-    return 0;
+    return to.on_change(to.context, change, weir_clock_now());
 }
 
 /* The newest change of the snapshot, and its store. */

@@ -3,7 +3,9 @@
  *
  * Requests go one way (edit, or just "look again"), news the other; one mutex
  * guards both lists, and no callback is called while it is held. News wakes the
- * loop through an eventfd.
+ * loop through an eventfd. The news that a request is done, and that changes
+ * are to be put in force, has its memory before the work begins: an edit that
+ * is in the store is answered, and without memory for the answer none begins.
  *
  *                 requests                    news
  *     loop -> [edit|log|sync] --> thread -> [changes|settle|done] -> loop
@@ -56,6 +58,8 @@ struct news {
     struct weir_lineage_loss loss;
     struct weir_lineage_entry newest;
     void *ask;
+    bool look;  /* of NEWS_DONE: the newest changes were requested */
+    bool again; /* of NEWS_STORE: since the loop had no memory for changes */
 };
 
 enum ask_type { ASK_LOOK, ASK_EDIT, ASK_UNDO, ASK_LOG };
@@ -68,7 +72,7 @@ struct ask {
     uint64_t epoch;              /* to undo */
     struct weir_store_log_ask log;
     char text[WEIR_NAME_MAX + 1]; /* of edit.identity or log.name */
-    void *ask;
+    struct news *done;            /* owned; to be posted */
 };
 static_assert(WEIR_STORE_IDENTITY_MAX <= WEIR_NAME_MAX, "both fit in 'text'");
 
@@ -86,6 +90,7 @@ struct weir_store_thread {
     struct news *news, **news_end;
     size_t batches;
     bool stop;
+    bool lost; /* the loop had no memory for a change */
 
     /* The thread's own. */
     struct weir_store *store;    /* NULL: not open */
@@ -93,6 +98,7 @@ struct weir_store_thread {
                                   * the snapshot before the first */
     bool known;                  /* the loop was told of a store */
     bool broken; /* a whole set was begun and not passed on to its end */
+    bool again;  /* the next whole set is for a loop that had no memory */
     uint64_t handed;
     weir_instant look_at;
     weir_instant retry_at;
@@ -101,6 +107,8 @@ struct weir_store_thread {
     struct news *batch; /* being filled */
     bool withholds;     /* batches go to 'pending' */
     struct news *pending, **pending_end;
+
+    bool skips; /* the loop's own: changes are dropped until a set begins */
 };
 
 /* ---- News, to the loop ---- */
@@ -130,19 +138,20 @@ static void post_news(struct weir_store_thread *t, struct news *news)
     wake_loop(t);
 }
 
+/* NULL: no memory. */
 static struct news *news_new(enum news_type type)
 {
     struct news *news = calloc(1, sizeof *news);
-    /* If this batch were dropped, the loop and the store would differ from then
-     * on, unnoticed. */
-    if (!news)
-        abort();
-    news->type = type;
+    if (news)
+        news->type = type;
     return news;
 }
 
+/* NULL is legal. */
 static void news_free(struct news *news)
 {
+    if (!news)
+        return;
     weir_changes_fini(&news->changes);
     free(news);
 }
@@ -186,6 +195,8 @@ static int batch_change(void *context, const struct weir_change *change)
     struct weir_store_thread *t = context;
     if (!t->batch)
         t->batch = news_new(NEWS_CHANGES);
+    if (!t->batch)
+        return WEIR_ENOMEM;
     int error = weir_changes_add(&t->batch->changes, change);
     if (error < 0)
         return error;
@@ -199,6 +210,7 @@ static int batch_change(void *context, const struct weir_change *change)
 
 /* ---- The store ---- */
 
+/* Without memory for the news it is reported after the next look. */
 static void report_trouble(struct weir_store_thread *t, int error,
                            const struct weir_diag *diag)
 {
@@ -206,9 +218,11 @@ static void report_trouble(struct weir_store_thread *t, int error,
                 (error == 0 || strcmp(diag->text, t->why.text) == 0);
     if (same)
         return;
+    struct news *news = news_new(NEWS_TROUBLE);
+    if (!news)
+        return;
     t->trouble = error;
     t->why = *diag;
-    struct news *news = news_new(NEWS_TROUBLE);
     news->error = error;
     news->diag = *diag;
     post_news(t, news);
@@ -254,18 +268,23 @@ static bool is_same_state(struct weir_store_thread *t,
            state->epoch >= t->handed && state->floor <= t->handed;
 }
 
-static void begin_again(struct weir_store_thread *t,
-                        const struct weir_store_state *state)
+static int begin_again(struct weir_store_thread *t,
+                       const struct weir_store_state *state)
 {
+    struct news *news = news_new(NEWS_STORE);
+    if (!news)
+        return WEIR_ENOMEM;
     t->lineage.id = state->id;
     t->lineage.count = 0;
     t->known = true;
     t->handed = 0;
-    struct news *news = news_new(NEWS_STORE);
     news->id = state->id;
     news->epoch = state->epoch;
     news->floor = state->floor;
+    news->again = t->again;
+    t->again = false;
     post_news(t, news);
+    return 0;
 }
 
 /* 'whole': nothing of it is served before the settle. */
@@ -294,10 +313,13 @@ static int report_loss(struct weir_store_thread *t,
                        struct weir_store_state *state, struct weir_diag *diag)
 {
     weir_assert(state->history == WEIR_HISTORY_LOST);
-    int error = weir_store_disown(t->store, &t->lineage, diag);
-    if (error < 0)
-        return error;
     struct news *news = news_new(NEWS_LOSS);
+    int error = news ? weir_store_disown(t->store, &t->lineage, diag)
+                     : weir_diag_put(diag, WEIR_ENOMEM, NULL);
+    if (error < 0) {
+        news_free(news);
+        return error;
+    }
     news->loss = state->loss;
     post_news(t, news);
     t->lineage.count = 0;
@@ -315,6 +337,29 @@ static int look_at_state(struct weir_store_thread *t,
     return error;
 }
 
+/* Reads all above 'handed', and passes it on up to the settle. The news of the
+ * settle is made first: changes that were passed on must come into force. */
+static int pass_changes_on(struct weir_store_thread *t, bool first,
+                           const struct weir_store_state *state,
+                           struct weir_diag *diag)
+{
+    struct news *settle = news_new(NEWS_SETTLE);
+    int error = !settle ? WEIR_ENOMEM : first ? begin_again(t, state) : 0;
+    if (error < 0)
+        weir_diag_put(diag, error, NULL);
+    else
+        error = read_changes(t, first, diag);
+    if (error < 0) {
+        news_free(settle);
+        return error;
+    }
+    settle->newest = weir_lineage_last(&t->lineage);
+    weir_assert(settle->newest.epoch >= t->handed);
+    t->handed = settle->newest.epoch;
+    post_news(t, settle);
+    return 0;
+}
+
 /* Passes new changes on. 0, or the error with 'diag' filled. */
 static int look_at_store(struct weir_store_thread *t, struct weir_diag *diag)
 {
@@ -326,24 +371,34 @@ static int look_at_store(struct weir_store_thread *t, struct weir_diag *diag)
     if (error < 0)
         return fail_store(t, error, diag);
     bool first = !is_same_state(t, &state);
-    if (first)
-        begin_again(t, &state);
-    if (first || state.epoch > t->handed) {
-        error = read_changes(t, first, diag);
-        if (error < 0)
-            return fail_store(t, error, diag);
-        struct news *news = news_new(NEWS_SETTLE);
-        news->newest = weir_lineage_last(&t->lineage);
-        weir_assert(news->newest.epoch >= t->handed);
-        t->handed = news->newest.epoch;
-        post_news(t, news);
-    }
+    if (first || state.epoch > t->handed)
+        error = pass_changes_on(t, first, &state, diag);
+    if (error < 0)
+        return fail_store(t, error, diag);
     report_trouble(t, 0, &(struct weir_diag){ 0 });
     return 0;
 }
 
+/* Whether the loop had no memory for changes: they are read again, as after a
+ * failure of the store. */
+static bool note_lost_changes(struct weir_store_thread *t)
+{
+    pthread_mutex_lock(&t->mutex);
+    bool lost = t->lost;
+    t->lost = false;
+    pthread_mutex_unlock(&t->mutex);
+    if (!lost)
+        return false;
+    struct weir_diag diag = { 0 };
+    t->broken = t->again = true;
+    (void)fail_store(t, weir_diag_put(&diag, WEIR_ENOMEM, NULL), &diag);
+    return true;
+}
+
 static void look_if_due(struct weir_store_thread *t)
 {
+    if (note_lost_changes(t))
+        return;
     weir_instant now = weir_clock_now();
     bool due = t->trouble < 0 ? now >= t->retry_at : now >= t->look_at;
     if (!due && !(t->store && weir_store_changed(t->store)))
@@ -388,8 +443,9 @@ static int do_ask(struct weir_store_thread *t, struct ask *ask,
  * read. */
 static void serve_ask(struct weir_store_thread *t, struct ask *ask)
 {
-    struct news *news = news_new(NEWS_DONE);
-    news->ask = ask->ask;
+    struct news *news = ask->done;
+    ask->done = NULL;
+    news->look = ask->type == ASK_LOOK;
     if (ask->type != ASK_LOOK)
         news->error = do_ask(t, ask, &news->diag);
     if (news->error == 0) {
@@ -429,6 +485,7 @@ static struct ask *next_ask(struct weir_store_thread *t, bool *stop)
 static void ask_free(struct ask *ask)
 {
     weir_changes_fini(&ask->changes);
+    news_free(ask->done);
     if (ask->log.end)
         ask->log.end(ask->log.context);
     free(ask);
@@ -475,8 +532,7 @@ static void destroy_store_thread(struct weir_store_thread *t)
         next = news->next;
         news_free(news);
     }
-    if (t->batch)
-        news_free(t->batch);
+    news_free(t->batch);
     weir_store_close(t->store);
     close(t->fd);
     pthread_cond_destroy(&t->wake);
@@ -550,31 +606,76 @@ int weir_store_thread_fd(const struct weir_store_thread *t)
     return t->fd;
 }
 
+static int hand_over_store(struct weir_store_thread *t, const struct news *news,
+                           weir_instant now)
+{
+    const struct weir_store_listener *to = &t->listener;
+    t->skips = t->skips && !news->again;
+    if (t->skips)
+        return 0;
+    return to->on_store(to->context, &news->id, news->epoch, news->floor, now);
+}
+
+static int hand_over_changes(struct weir_store_thread *t,
+                             const struct news *news, weir_instant now)
+{
+    const struct weir_store_listener *to = &t->listener;
+    int error = 0;
+    for (size_t i = 0; i < news->changes.count && !t->skips && error == 0; i++)
+        error = to->on_change(to->context, &news->changes.at[i], now);
+    return error;
+}
+
+/* An edit that is made from the newest changes needs them; one that was made is
+ * in the store. */
+static void hand_over_end(struct weir_store_thread *t, const struct news *news,
+                          weir_instant now)
+{
+    const struct weir_store_listener *to = &t->listener;
+    struct weir_diag diag = news->diag;
+    int error = news->error;
+    if (error == 0 && news->look && t->skips)
+        error = weir_diag_put(&diag, WEIR_ENOMEM, NULL);
+    to->on_done(to->context, news->ask, error, &diag, news->epoch, now);
+}
+
+/* The loop has no memory for a change: the thread begins again. */
+static void lose_changes(struct weir_store_thread *t)
+{
+    weir_assert(!t->skips);
+    t->skips = true;
+    pthread_mutex_lock(&t->mutex);
+    t->lost = true;
+    pthread_cond_signal(&t->wake);
+    pthread_mutex_unlock(&t->mutex);
+}
+
 static void hand_over_news(struct weir_store_thread *t, struct news *news,
                            weir_instant now)
 {
     const struct weir_store_listener *to = &t->listener;
     switch (news->type) {
     case NEWS_STORE:
-        to->on_store(to->context, &news->id, news->epoch, news->floor, now);
+        if (hand_over_store(t, news, now) < 0)
+            lose_changes(t);
         return;
     case NEWS_LOSS:
         if (to->on_loss)
             to->on_loss(to->context, &news->loss);
         return;
     case NEWS_CHANGES:
-        for (size_t i = 0; i < news->changes.count; i++)
-            to->on_change(to->context, &news->changes.at[i], now);
+        if (hand_over_changes(t, news, now) < 0)
+            lose_changes(t);
         return;
     case NEWS_SETTLE:
-        to->on_settle(to->context, &news->newest, now);
+        if (!t->skips)
+            to->on_settle(to->context, &news->newest, now);
         return;
     case NEWS_TROUBLE:
         to->on_trouble(to->context, news->error, news->diag.text);
         return;
     case NEWS_DONE:
-        to->on_done(to->context, news->ask, news->error, &news->diag,
-                    news->epoch, now);
+        hand_over_end(t, news, now);
         return;
     }
 }
@@ -616,10 +717,15 @@ void weir_store_thread_turn(struct weir_store_thread *t, weir_instant now)
 static struct ask *ask_new(enum ask_type type, void *for_whom)
 {
     struct ask *ask = calloc(1, sizeof *ask);
-    if (!ask)
+    struct news *done = news_new(NEWS_DONE);
+    if (!ask || !done) {
+        free(ask);
+        free(done);
         return NULL;
+    }
+    done->ask = for_whom;
+    ask->done = done;
     ask->type = type;
-    ask->ask = for_whom;
     return ask;
 }
 

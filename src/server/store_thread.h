@@ -29,7 +29,10 @@
 struct weir_store_thread;
 
 /* All called from weir_store_thread_turn(). Pointers are valid during the
- * call. */
+ * call. After on_store or on_change has failed, nothing but the ends of
+ * requests is passed on until the whole set is read again, after
+ * WEIR_STORE_RETRY_MS. A change that was passed on before the failure, and not
+ * settled, may be in force meanwhile. */
 struct weir_store_listener {
     void *context;
     /* A store that can't be opened at the start is no error either: it is tried
@@ -41,11 +44,12 @@ struct weir_store_listener {
     struct weir_lineage_entry snapshot;
     /* A whole set begins; all its changes follow up to the settle: of another
      * store than before, of an older state, or again after a reading broke off.
-     * The former set may be served until then. */
-    void (*on_store)(void *context, const struct weir_store_id *id,
-                     uint64_t epoch, uint64_t floor, weir_instant now);
-    void (*on_change)(void *context, const struct weir_change *change,
-                      weir_instant now);
+     * The former set may be served until then. 0 or WEIR_ENOMEM. */
+    int (*on_store)(void *context, const struct weir_store_id *id,
+                    uint64_t epoch, uint64_t floor, weir_instant now);
+    /* 0 or WEIR_ENOMEM */
+    int (*on_change)(void *context, const struct weir_change *change,
+                     weir_instant now);
     /* The store's history was replaced, and it lacks edits that were passed on.
      * A whole set follows. May be NULL. */
     void (*on_loss)(void *context, const struct weir_lineage_loss *loss);

@@ -42,8 +42,8 @@ struct world {
     char why[WEIR_DIAG_MAX];
 };
 
-static void on_store(void *context, const struct weir_store_id *id,
-                     uint64_t epoch, uint64_t floor, weir_instant now)
+static int on_store(void *context, const struct weir_store_id *id,
+                    uint64_t epoch, uint64_t floor, weir_instant now)
 {
     (void)now;
     struct world *w = context;
@@ -52,10 +52,11 @@ static void on_store(void *context, const struct weir_store_id *id,
     w->stores++;
     w->announced = epoch;
     w->floor = floor;
+    return 0;
 }
 
-static void on_change(void *context, const struct weir_change *change,
-                      weir_instant now)
+static int on_change(void *context, const struct weir_change *change,
+                     weir_instant now)
 {
     (void)now;
     struct world *w = context;
@@ -64,6 +65,7 @@ static void on_change(void *context, const struct weir_change *change,
     w->changes += !change->removed;
     w->removals += change->removed;
     assert_int_equal(weir_catalog_apply(w->catalog, change), 0);
+    return 0;
 }
 
 static void on_settle(void *context, const struct weir_lineage_entry *newest,

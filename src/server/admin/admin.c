@@ -243,8 +243,8 @@ void weir_admin_call(struct weir_admin *admin,
 
 /* ---- The store ---- */
 
-static void renew_store(void *context, const struct weir_store_id *id,
-                        uint64_t epoch, uint64_t floor, weir_instant now)
+static int renew_store(void *context, const struct weir_store_id *id,
+                       uint64_t epoch, uint64_t floor, weir_instant now)
 {
     struct weir_admin *admin = context;
     if (admin->parts.watch.on_store)
@@ -254,17 +254,16 @@ static void renew_store(void *context, const struct weir_store_id *id,
     /* The root reads the store into a new catalog, also if it is the same
      * store: otherwise a reading that breaks off would leave half an edit in
      * force. */
-    if (weir_root_renew(admin->root, id) < 0 ||
-        weir_root_store(admin->root, id, epoch, floor, now) < 0)
-        abort(); /* no memory, and no way to go on with half a set */
+    int error = weir_root_renew(admin->root, id);
+    return error < 0 ? error
+                     : weir_root_store(admin->root, id, epoch, floor, now);
 }
 
-static void apply_store_change(void *context, const struct weir_change *change,
-                               weir_instant now)
+static int apply_store_change(void *context, const struct weir_change *change,
+                              weir_instant now)
 {
     struct weir_admin *admin = context;
-    if (weir_root_apply(admin->root, change, now) < 0)
-        abort(); /* as above */
+    return weir_root_apply(admin->root, change, now);
 }
 
 static void note_loss(void *context, const struct weir_lineage_loss *loss)

@@ -201,11 +201,17 @@ static void hand_over_changes(struct weir_doorman_source *source,
 {
     const struct weir_store_listener *to = &source->to;
     uint64_t floor = source->revision << EPOCH_BITS;
+    int error = 0;
     if (!source->reported)
-        to->on_store(to->context, &source->id, floor + EPOCHS_MAX, floor, now);
+        error = to->on_store(to->context, &source->id, floor + EPOCHS_MAX,
+                             floor, now);
     source->reported = true;
-    for (size_t i = 0; i < changes->count; i++)
-        to->on_change(to->context, &changes->at[i], now);
+    for (size_t i = 0; i < changes->count && error == 0; i++)
+        error = to->on_change(to->context, &changes->at[i], now);
+    /* No memory, and half a state is in force. The file has all of it: nothing
+     * is lost by a new start. */
+    if (error < 0)
+        abort();
     to->on_settle(to->context, &(struct weir_lineage_entry){ 0 }, now);
 }
 

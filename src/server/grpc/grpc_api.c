@@ -435,8 +435,8 @@ static void grpc_send_reply(struct grpc_stream *stream)
         weir_assert(stream->reply_sent <= stream->reply_len);
         if (sent && stream->reply_sent < stream->reply_len)
             continue;
-        grpc_finish(stream, sent ? WEIR_GRPC_OK : WEIR_GRPC_INTERNAL,
-                    sent ? NULL : "the reply can't be sent");
+        grpc_finish(stream, sent ? WEIR_GRPC_OK : WEIR_GRPC_RESOURCE_EXHAUSTED,
+                    sent ? NULL : "out of memory");
         return;
     }
     weir_h2_link_flush(link);
