@@ -154,6 +154,8 @@ static ssize_t read_out(nghttp2_session *session, int32_t id, uint8_t *buf,
 static int submit_answer(struct weir_h2 *h2, struct stream *stream)
 {
     weir_assert(h2->server && !stream->answered);
+    if (h2->failed < 0)
+        return h2->failed;
     nghttp2_nv pairs[] = {
         PAIR(":status", "200"),
         PAIR("content-type", "application/grpc"),
@@ -176,10 +178,11 @@ static void abandon(struct weir_h2 *h2, struct stream *stream,
     /* The reader stays: the handler may be using its message. */
     h2->queued -= weir_byte_queue_left(&stream->out);
     weir_byte_queue_fini(&stream->out);
-    /* This call fails only for want of memory, and then the next write
-     * fails. */
-    (void)nghttp2_submit_rst_stream(h2->session, NGHTTP2_FLAG_NONE, stream->id,
-                                    error_code);
+    /* This call fails only for want of memory, and then the session has
+     * failed. */
+    if (h2->failed == 0)
+        (void)nghttp2_submit_rst_stream(h2->session, NGHTTP2_FLAG_NONE,
+                                        stream->id, error_code);
 }
 
 /* Ends our half of a server's stream. */
@@ -189,6 +192,8 @@ static void end_answer(struct weir_h2 *h2, struct stream *stream, int status,
     stream->grpc_status = status;
     set_status_text(stream, text ? text : "");
     stream->ending = true;
+    if (h2->failed < 0)
+        return;
     if (stream->answered) {
         (void)nghttp2_session_resume_data(h2->session, stream->id);
         return;
@@ -232,7 +237,8 @@ static void refuse_http(struct weir_h2 *h2, struct stream *stream,
     nghttp2_nv pairs[] = { pair(":status", status, 3) };
     stream->over = true;
     stream->ending = true;
-    if (nghttp2_submit_response(h2->session, stream->id, pairs, 1, NULL))
+    if (h2->failed == 0 &&
+        nghttp2_submit_response(h2->session, stream->id, pairs, 1, NULL))
         abandon(h2, stream, NGHTTP2_INTERNAL_ERROR);
 }
 
@@ -245,8 +251,9 @@ static void end_for(struct weir_h2 *h2, const char *breach)
     if (h2->breach)
         return;
     h2->breach = breach;
-    (void)nghttp2_session_terminate_session(h2->session,
-                                            NGHTTP2_ENHANCE_YOUR_CALM);
+    if (h2->failed == 0)
+        (void)nghttp2_session_terminate_session(h2->session,
+                                                NGHTTP2_ENHANCE_YOUR_CALM);
 }
 
 static void add_work(struct weir_h2 *h2, size_t units)
@@ -552,7 +559,7 @@ static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame,
     }
     int32_t id = frame->hd.stream_id;
     if (h2->server && frame->hd.type == NGHTTP2_HEADERS &&
-        frame->hd.flags & NGHTTP2_FLAG_END_STREAM &&
+        frame->hd.flags & NGHTTP2_FLAG_END_STREAM && h2->failed == 0 &&
         nghttp2_session_get_stream_remote_close(session, id) == 0)
         (void)nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, id,
                                         NGHTTP2_NO_ERROR);
@@ -659,10 +666,12 @@ static int make_session(struct weir_h2 *h2)
     nghttp2_option_set_max_outbound_ack(option, ACKS_MAX);
     nghttp2_option_set_no_closed_streams(option, 1);
     nghttp2_option_set_peer_max_concurrent_streams(option, WEIR_H2_STREAMS_MAX);
-    int error =
-        h2->server
-            ? nghttp2_session_server_new2(&h2->session, callbacks, h2, option)
-            : nghttp2_session_client_new2(&h2->session, callbacks, h2, option);
+    nghttp2_mem memory = weir_h2_memory(h2);
+    int error = h2->server
+                    ? nghttp2_session_server_new3(&h2->session, callbacks, h2,
+                                                  option, &memory)
+                    : nghttp2_session_client_new3(&h2->session, callbacks, h2,
+                                                  option, &memory);
     nghttp2_option_del(option);
     nghttp2_session_callbacks_del(callbacks);
     return error ? WEIR_ENOMEM : 0;
@@ -707,7 +716,7 @@ void weir_h2_free(struct weir_h2 **h2)
     if (!self)
         return;
     *h2 = NULL;
-    nghttp2_session_del(self->session);
+    weir_h2_free_memory(self);
     while (self->streams) {
         struct stream *stream = self->streams;
         weir_h2_unlink_stream(self, stream);
@@ -747,7 +756,7 @@ int weir_h2_feed(struct weir_h2 *h2, const void *bytes, size_t len)
         h2->fed += len;
         add_work(h2, len);
         ssize_t used = nghttp2_session_mem_recv(h2->session, bytes, len);
-        if (used < 0)
+        if (used < 0 && h2->failed == 0)
             h2->failed =
                 used == NGHTTP2_ERR_NOMEM ? WEIR_ENOMEM : WEIR_EPROTOCOL;
     }
@@ -876,7 +885,8 @@ int weir_h2_send(struct weir_h2 *h2, int32_t id, const void *bytes, size_t len,
     stream->ending = last && !h2->server;
     /* This fails if the stream isn't deferred; then its data are read
      * anyway. */
-    (void)nghttp2_session_resume_data(h2->session, id);
+    if (h2->failed == 0)
+        (void)nghttp2_session_resume_data(h2->session, id);
     return 0;
 }
 

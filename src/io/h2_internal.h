@@ -36,7 +36,8 @@ struct stream {
 };
 
 struct weir_h2 {
-    nghttp2_session *session;
+    nghttp2_session *session; /* in 'blocks'; not used once 'failed' */
+    struct block *blocks;     /* owned; h2_memory.c */
     struct weir_h2_handler handler;
     bool server;
     bool feeding; /* handlers may be called */
@@ -62,6 +63,10 @@ struct weir_h2 {
 struct stream *weir_h2_find_stream(struct weir_h2 *h2, int32_t id);
 /* NULL: WEIR_H2_STREAMS_MAX streams are open, or no memory. */
 struct stream *weir_h2_new_stream(struct weir_h2 *h2, int32_t id);
+/* The allocator of the session. An allocation that fails sets 'failed'. */
+nghttp2_mem weir_h2_memory(struct weir_h2 *h2);
+/* Frees all that it has allocated, and so the session. */
+void weir_h2_free_memory(struct weir_h2 *h2);
 /* Overwrites and frees the credential, so that no secret stays in memory longer
  * than needed. */
 void weir_h2_wipe_authorization(struct stream *stream);

@@ -45,15 +45,19 @@ struct weir_h2_link {
     bool closed; /* by the owner */
 };
 
-/* Moves the h2's output, as far as the stream has room for it. */
-static void carry_output(struct weir_h2_link *link, size_t high)
+/* Moves the h2's output, as far as the stream has room for it. After an error
+ * bytes are missing: the link is lost. */
+static int carry_output(struct weir_h2_link *link, size_t high)
 {
-    while (weir_stream_queued(link->stream) < high) {
+    int error = 0;
+    while (error == 0 && weir_stream_queued(link->stream) < high) {
         const void *bytes;
         size_t len = weir_h2_output(link->h2, &bytes);
-        if (len == 0 || weir_stream_write(link->stream, bytes, len) < 0)
-            return;
+        if (len == 0)
+            return 0;
+        error = weir_stream_write(link->stream, bytes, len);
     }
+    return error;
 }
 
 static void destroy_h2_link(struct weir_h2_link *link)
@@ -61,7 +65,7 @@ static void destroy_h2_link(struct weir_h2_link *link)
     weir_assert(link->busy == 0);
     if (link->h2) {
         weir_h2_shutdown(link->h2);
-        carry_output(link, WEIR_STREAM_QUEUE_MAX / 2);
+        (void)carry_output(link, WEIR_STREAM_QUEUE_MAX / 2);
     }
     weir_stream_close(&link->stream, true);
     weir_h2_free(&link->h2);
@@ -115,6 +119,8 @@ static const char *failure(const struct weir_h2_link *link, int error)
     const char *breach = weir_h2_breach(link->h2);
     if (breach)
         return breach;
+    if (error == WEIR_ECLOSED)
+        return "the connection is closed";
     return error == WEIR_ENOMEM
                ? "no memory for the connection"
                : "the peer doesn't speak HTTP/2 as it should: is this the "
@@ -128,12 +134,15 @@ static void pump_h2(struct weir_h2_link *link, const void *bytes, size_t len)
     int error = weir_h2_feed(link->h2, bytes, len);
     if (link->closed)
         return;
-    carry_output(link, WEIR_H2_LINK_HIGH_MARK);
+    int lost = carry_output(link, WEIR_H2_LINK_HIGH_MARK);
     if (error == 0)
         error = weir_h2_feed(link->h2, NULL, 0);
     if (link->closed)
         return;
-    carry_output(link, WEIR_H2_LINK_HIGH_MARK);
+    if (lost == 0)
+        lost = carry_output(link, WEIR_H2_LINK_HIGH_MARK);
+    if (error == 0)
+        error = lost;
     if (error < 0)
         lose_h2_link(link, failure(link, error));
     else if (weir_h2_is_over(link->h2))
