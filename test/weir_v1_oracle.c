@@ -457,6 +457,8 @@ static bool same_change(const Weir__V1__Change *theirs,
                         const struct weir_change *ours)
 {
     const struct weir_quota *quota = &ours->quota;
+    if (ours->reduced && quota->name.len == 0)
+        return true; /* of a newer version, and skipped */
     if (theirs->change_case == WEIR__V1__CHANGE__CHANGE_REMOVAL)
         return ours->removed && same_text(theirs->removal->name, quota->name) &&
                theirs->removal->epoch == quota->epoch;
@@ -546,6 +548,16 @@ static bool same_to_limiter(const Weir__V1__ToLimiter *theirs,
     return false;
 }
 
+/* Such a quota may be broken where Weir doesn't look any more. */
+static bool has_reduced(const struct weir_message *message)
+{
+    bool has = false;
+    for (size_t i = 0;
+         message->type == WEIR_MESSAGE_QUOTAS && i < message->quotas.count; i++)
+        has = has || message->quotas.changes[i].reduced;
+    return has;
+}
+
 bool oracle_agrees(const void *bytes, size_t len, bool to_root,
                    const struct weir_message *message)
 {
@@ -557,7 +569,8 @@ bool oracle_agrees(const void *bytes, size_t len, bool to_root,
     }
     Weir__V1__ToLimiter *theirs =
         weir__v1__to_limiter__unpack(NULL, len, bytes);
-    bool same = same_to_limiter(theirs, message);
+    bool same =
+        theirs ? same_to_limiter(theirs, message) : has_reduced(message);
     weir__v1__to_limiter__free_unpacked(theirs, NULL);
     return same;
 }

@@ -484,8 +484,13 @@ static int read_row(struct reader *reader, const struct weir_proto_field *field,
     char *rows = *(char **)place_in(to, field->at);
     weir_assert(*count < field->max);
     void *row = rows + field->width * (*count)++;
-    if (field->part)
-        return read_fields(reader, field->part, in, row);
+    if (field->part) {
+        int error = read_fields(reader, field->part, in, row);
+        if (error == 0 || error == WEIR_ESYNTAX || !field->part->salvage)
+            return error;
+        field->part->salvage(in, row);
+        return 0;
+    }
     *(struct weir_text *)row = weir_wire_text(in);
     return 0;
 }

@@ -82,6 +82,10 @@ struct weir_proto_message {
     /* After reading: relations between fields. 0 or a negative error. NULL:
      * there are none. */
     int (*check)(void *message);
+    /* Of a row of a list that was refused although its bytes are a message (of
+     * a newer version): fills in the struct, which has undefined content, as
+     * far as it can, and the list is read on. NULL: the list is refused. */
+    void (*salvage)(struct weir_wire_in in, void *message);
 };
 
 /* A row is { NUMBER, KIND(member), presence, .min = … }. THIS is the type of

@@ -38,7 +38,7 @@ static const struct weir_proto_field hello_fields[] = {
     { 1, NUMBER(protocol) },   { 2, BLOCK(incarnation), ALWAYS, .min = 1 },
     { 3, TITLE(name) },        { 4, PART(store, store) },
     { 5, NUMBER(epoch) },      { 6, FLAG(region) },
-    { 7, TITLE(region_name) },
+    { 7, TITLE(region_name) }, { 8, NUMBER(features) },
 };
 const struct weir_proto_message weir_v1_hello = { FIELDS(hello_fields),
                                                   .fields_max =

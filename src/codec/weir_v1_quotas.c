@@ -144,14 +144,45 @@ static int check_change(void *message)
     return sound ? 0 : reduce_quota(row);
 }
 
+/* Of a quota that isn't sound. */
+#define THIS struct weir_quota
+static const struct weir_proto_field stub_fields[] = {
+    { 1, NAME(name) },
+    { 6, NUMBER(id) },
+    { 7, NUMBER(epoch) },
+    { 8, NUMBER(created) },
+};
+static const struct weir_proto_message stub = { FIELDS(stub_fields) };
+#undef THIS
+
 #define THIS struct weir_change
+static const struct weir_proto_field stub_change_fields[] = {
+    { 1, PART(quota, stub), .min = 1 },
+};
+static const struct weir_proto_message stub_change = { FIELDS(
+    stub_change_fields) };
+
+/* Without a name and an epoch the change is empty but for 'reduced'. */
+static void salvage_change(struct weir_wire_in in, void *message)
+{
+    struct weir_change *change = message;
+    struct weir_change read;
+    *change = (struct weir_change){ .reduced = true };
+    if (weir_proto_get(&stub_change, in, WEIR_PROTO_AGAIN_REFUSED, NULL, &read,
+                       NULL) < 0)
+        return;
+    *change = read;
+    if (reduce_quota(change) < 0)
+        *change = (struct weir_change){ .reduced = true };
+}
+
 static const struct weir_proto_field change_fields[] = {
     { 1, PART(quota, quota), UNLESS(removed) },
     { 2, PART(quota, removal), IF(removed) },
 };
 static const struct weir_proto_message change = {
     FIELDS(change_fields), .fields_max = WEIR_V1_FIELDS_MAX,
-    .one_at_least = true, .check = check_change
+    .one_at_least = true, .check = check_change, .salvage = salvage_change
 };
 #undef THIS
 

@@ -32,6 +32,7 @@
 #define WARN_DAYS 14       /* before a certificate ends */
 #define LOOK_S 1           /* interval of checks of the files */
 #define DEBTOR_LINES_MAX 4 /* in a second; the next has more */
+#define WITHHELD_LINES_MAX 4
 #define STOP_LOOK_MS 10    /* interval of checks of waiting edits */
 #define STOP_EDITS_MS 5000 /* for the edits under way */
 #define STOP_WRITE_S 3     /* to write queued bytes */
@@ -196,6 +197,21 @@ static void log_debtors(const struct serve *serve)
     }
 }
 
+static void log_withheld(const struct serve *serve)
+{
+    struct weir_withheld withheld;
+    for (int i = 0; i < WITHHELD_LINES_MAX; i++) {
+        if (!weir_root_new_withheld(serve->root, &withheld))
+            return;
+        weir_log(&serve->log, WEIR_LOG_WARNING,
+                 "limiter '%.*s' is older than this root and doesn't "
+                 "understand '%s': quotas with it aren't sent to it, and it "
+                 "passes requests for them; upgrade that program's libweir",
+                 (int)withheld.limiter.len, withheld.limiter.p,
+                 withheld.feature);
+    }
+}
+
 static void on_each_second(evutil_socket_t fd, short what, void *context)
 {
     (void)fd;
@@ -204,6 +220,7 @@ static void on_each_second(evutil_socket_t fd, short what, void *context)
     check_files(serve, false);
     follow_zones(serve);
     log_debtors(serve);
+    log_withheld(serve);
     weir_admin_tick(serve->admin, weir_clock_now());
     weir_grpc_api_look(serve->grpc);
     weir_log_tick(&serve->log);

@@ -579,12 +579,18 @@ static void test_quotas_of_a_later_version(void **state)
         assert_int_equal(got->quota.mode, WEIR_OFF);
         assert_true(got->quota.limit.unlimited);
     }
-    /* an invalid name is no quota in any version */
+    /* a newer version may allow more in a name: that quota is skipped */
     changes[1].quota.name = WEIR_TEXT("a\tb");
     size = weir_v1_encode(&message, bench->bytes, 4096);
     assert_int_equal(
-        weir_v1_decode(bench->bytes, size, false, &bench->arena, &out),
-        WEIR_EPROTOCOL);
+        weir_v1_decode(bench->bytes, size, false, &bench->arena, &out), 0);
+    assert_int_equal(out.quotas.count, 6);
+    for (size_t i = 0; i < 6; i++) {
+        const struct weir_change *got = &out.quotas.changes[i];
+        assert_true(got->reduced);
+        assert_int_equal(got->quota.name.len > 0, i != 1);
+        assert_int_equal(got->quota.epoch, i == 1 ? 0 : 7);
+    }
 }
 
 /* <= 4 bytes per changed counter, once named. */
@@ -672,9 +678,6 @@ static void test_broken_by_name(void **state)
     REFUSE(true, WEIR_EPROTOCOL, "\x12\x02\x08\x01");
     /* a protocol past 32 bits */
     REFUSE(true, WEIR_EPROTOCOL, "\x12\x07\x08\xff\xff\xff\xff\xff\x01");
-    /* a quota without a name; a change that is neither put nor removal */
-    REFUSE(false, WEIR_EPROTOCOL, "\x1a\x06\x2a\x04\x0a\x02\x5a\x00");
-    REFUSE(false, WEIR_EPROTOCOL, "\x1a\x02\x2a\x00");
     /* a slack is missing */
     REFUSE(false, WEIR_EPROTOCOL, "\x22\x06\x2a\x01\x01\x32\x01\x02");
 }
@@ -697,6 +700,55 @@ static size_t put(unsigned char *p, const char *bytes, size_t len)
 {
     memcpy(p, bytes, len);
     return len;
+}
+
+/* Changes that no table of this version describes: a message of quotas has one
+ * of them between two that are sound. */
+static void test_newer_changes(void **state)
+{
+    struct bench *bench = *state;
+    static char many[400] = "\x0a\xb1\x02\x0a\x01x\x38\x07";
+    for (size_t at = 8; at < 308; at += 3) /* 100 unknown fields */
+        memcpy(many + at, "\xf8\x01\x01", 3);
+    static const char removal[] = "\x2a\x07\x12\x05\x0a\x01r\x10\x09";
+    const struct {
+        const char *bytes;
+        size_t len;
+        bool named;
+    } rows[] = {
+        { "\x1a\x02\x08\x01", 4, false }, /* neither a quota nor a removal */
+        { "\x0a\x00", 2, false },
+        { "\x0a\x02\x38\x07", 4, false }, /* without a name */
+        /* a burst of a third kind; a flag with the value 2 */
+        { "\x0a\x09\x0a\x01x\x38\x07\x62\x02\x18\x05", 11, true },
+        { "\x0a\x08\x0a\x01x\x38\x07\xd0\x01\x02", 10, true },
+        { many, 308, true },
+    };
+    for (size_t i = 0; i < WEIR_COUNT_OF(rows); i++) {
+        struct weir_message out;
+        unsigned char *p = bench->bytes;
+        size_t at = 3;
+        at += put(p + at, removal, 9);
+        p[at++] = 0x2a;
+        p[at++] = (unsigned char)(rows[i].len & 127) | 128;
+        p[at++] = (unsigned char)(rows[i].len >> 7);
+        at += put(p + at, rows[i].bytes, rows[i].len);
+        at += put(p + at, removal, 9);
+        p[0] = 0x1a;
+        p[1] = (unsigned char)((at - 3) & 127) | 128;
+        p[2] = (unsigned char)((at - 3) >> 7);
+        assert_int_equal(weir_v1_decode(p, at, false, &bench->arena, &out), 0);
+        assert_int_equal(out.quotas.count, 3);
+        assert_true(out.quotas.changes[0].removed);
+        assert_true(out.quotas.changes[2].removed);
+        const struct weir_change *got = &out.quotas.changes[1];
+        assert_true(got->reduced);
+        assert_int_equal(got->quota.epoch, rows[i].named ? 7 : 0);
+        assert_true(weir_text_equal(
+            got->quota.name, rows[i].named ? WEIR_TEXT("x") : WEIR_TEXT("")));
+    }
+    /* Broken bytes are of no version. */
+    REFUSE(false, WEIR_ESYNTAX, "\x1a\x05\x2a\x03\x0a\x05\x01");
 }
 
 /* More rows, changes or fields than the bounds, and a small arena. */
@@ -853,6 +905,7 @@ int main(void)
         cmocka_unit_test(test_quotas_of_a_later_version),
         cmocka_unit_test(test_bytes_a_counter),
         cmocka_unit_test(test_broken_by_name),
+        cmocka_unit_test(test_newer_changes),
         cmocka_unit_test(test_unknown_fields),
         cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_the_fullest),

@@ -125,6 +125,7 @@ struct weir_hello {
     struct weir_text region_name; /* … of this region, <= 255 B; absent: no
                                    * region. All roots of a region are one
                                    * client for leased quotas */
+    uint64_t features; /* as of quota_feature.h; 0: none announced */
 };
 
 /* Settings that a root sends to its limiters. */

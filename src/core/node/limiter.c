@@ -27,6 +27,7 @@
 
 #include "core/base/hash.h"
 #include "core/node/limiter_internal.h"
+#include "core/quota/quota_feature.h"
 
 /* Slots of a table that is audited as a whole where audits are on. */
 #define AUDITED_WHOLE_MAX 256
@@ -75,6 +76,8 @@ struct weir_limiter *weir_limiter_init(
     limiter->rng.state = options->seed;
     limiter->region = options->region;
     set_limiter_name(limiter, options->name);
+    limiter->features =
+        options->features ? options->features : WEIR_FEATURES_ALL;
     memcpy(limiter->incarnation, options->incarnation, WEIR_INCARNATION_SIZE);
     limiter->settings = (struct weir_settings){
         .report_interval = WEIR_SECOND,
@@ -294,6 +297,7 @@ static void write_hello(const struct weir_limiter *limiter,
         .store = limiter->store,
         .epoch = weir_limiter_epoch(limiter),
         .region = limiter->region != NULL,
+        .features = limiter->features,
     };
     if (limiter->region)
         out->hello.region_name = limiter->region->name;

@@ -57,6 +57,8 @@ struct weir_limiter_options {
                                                * limiter; NULL: a service's */
     const struct weir_limiter_sink *region;   /* outlives the limiter; NULL: a
                                              * service's */
+    uint64_t features; /* of quotas, that it announces; 0: WEIR_FEATURES_ALL. A
+                        * test sets fewer */
 };
 
 size_t weir_limiter_size(const struct weir_limiter_options *options);

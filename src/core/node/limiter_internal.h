@@ -124,6 +124,7 @@ struct weir_limiter {
     const struct weir_limiter_sink *region;
     char name[WEIR_NAME_MAX];
     size_t name_len;
+    uint64_t features; /* of quotas, that it announces */
     struct weir_rng rng;
     uint32_t sessions;   /* number of sessions begun */
     uint32_t audit_hand; /* cursor of the audit of the table */

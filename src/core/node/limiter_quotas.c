@@ -125,6 +125,9 @@ static int pass_to_region(struct weir_limiter *limiter,
 int weir_limiter_apply(struct weir_limiter *limiter,
                        const struct weir_change *change, weir_instant now)
 {
+    if (change->reduced && change->quota.name.len == 0)
+        weir_limiter_note(limiter, WEIR_EVENT_QUOTA_UNKNOWN, WEIR_TEXT(""),
+                          now);
     if (change->quota.epoch <= limiter->epoch)
         return WEIR_OK;
     weir_assert(change->quota.epoch > limiter->epoch);

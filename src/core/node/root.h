@@ -151,6 +151,17 @@ bool weir_root_debtor_of(const struct weir_root *root, struct weir_text quota,
 bool weir_root_new_debtor(struct weir_root *root, struct weir_debtor *out,
                           weir_instant now);
 
+/* A feature of quotas (quota_feature.h) that a limiter doesn't announce,
+ * because it is older, and that some quotas have: it isn't sent these, and
+ * their names are unknown to it. Texts live until the next message. */
+struct weir_withheld {
+    struct weir_text limiter; /* its name; may be empty */
+    const char *feature;      /* weir_quota_feature_text() */
+};
+/* Returns each limiter and feature once, when the first quota was withheld.
+ * False: none. */
+bool weir_root_new_withheld(struct weir_root *root, struct weir_withheld *out);
+
 /* A quota in use. */
 struct weir_usage {
     struct weir_text name;          /* borrowed until the next call */
@@ -199,6 +210,8 @@ struct weir_root_stats {
     uint64_t protocol_errors;
     uint64_t unknown;       /* requests by names without quota */
     uint64_t denied;        /* names that a peer may not ask for */
+    uint64_t withheld;      /* changes not sent to a limiter, which doesn't
+                             * announce a feature of the quota */
     uint64_t beyond_debt;   /* units reported beyond a limiter's debt */
     uint64_t asks;          /* exact steps made, or relayed */
     uint64_t asks_dropped;  /* doubled, late, or too many unanswered */

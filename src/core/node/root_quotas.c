@@ -8,6 +8,7 @@
  * floor (removals before it were forgotten), gets the whole set. */
 
 #include "core/node/root_state.h"
+#include "core/quota/quota_feature.h"
 
 /* Quotas that a limiter hasn't confirmed after this are sent again. */
 #define QUOTAS_RESEND (2 * WEIR_SECOND)
@@ -19,6 +20,32 @@
 #define AHEAD_LAST (64 * AHEAD_MOST)
 
 /* ---- The quotas of a peer ---- */
+
+/* Whether the limiter can't decide the quota. */
+static bool lacks_feature(struct weir_root *root, const struct root_peer *peer,
+                          const struct weir_change *change)
+{
+    struct root_limiter *limiter = root->limiters[peer->limiter];
+    if (change->removed)
+        return false;
+    uint64_t lacks = weir_quota_needs(&change->quota) & ~limiter->features;
+    if (lacks == 0)
+        return false;
+    limiter->lacks |= lacks;
+    root->withheld = true;
+    root->stats.withheld++;
+    return true;
+}
+
+/* It goes out as a removal: the limiter may have the quota as it was before,
+ * without the feature. */
+static void withhold(struct weir_change *change)
+{
+    const struct weir_quota whole = change->quota;
+    *change = (struct weir_change){ .removed = true };
+    change->quota.name = whole.name;
+    change->quota.epoch = whole.epoch;
+}
 
 /* Sets the epoch from which the peer is sent quotas, by the store and epoch
  * that it reported; 'anew': the whole set in any case. */
@@ -47,7 +74,14 @@ void weir_root_begin_quotas(struct weir_root *root, struct root_peer *peer,
     peer->ahead_most = AHEAD_MOST;
     peer->store = hello->store;
     peer->known = hello->epoch;
-    plan(root, peer, false, now);
+    struct root_limiter *limiter = root->limiters[peer->limiter];
+    uint64_t features =
+        hello->features ? hello->features : WEIR_FEATURES_UNANNOUNCED;
+    /* The same limiter, continued by another version: what it has lacks quotas
+     * that were withheld from the last one. */
+    bool other = limiter->features && limiter->features != features;
+    limiter->features = features;
+    plan(root, peer, other, now);
 }
 
 /* Whether it has been ahead of our store for too long. */
@@ -128,6 +162,8 @@ void weir_root_write_quotas(struct weir_root *root, struct root_peer *peer,
         }
         quotas->epoch = change->quota.epoch;
         quotas->count++;
+        if (lacks_feature(root, peer, change))
+            withhold(change);
     }
     peer->full_owed = false;
     peer->sent = quotas->epoch;

@@ -50,7 +50,10 @@ struct root_limiter {
     uint64_t epoch;
     uint64_t unknown;
     uint64_t reports;
-    uint64_t wanted;            /* the number of the last wants taken */
+    uint64_t wanted;   /* the number of the last wants taken */
+    uint64_t features; /* of quotas, that it understands */
+    uint64_t lacks;    /* features that quotas had which it wasn't sent … */
+    uint64_t lacks_reported;    /* … by weir_root_new_withheld() */
     struct root_limits *limits; /* owned; NULL: none received */
     struct weir_merge_limiter cells;
 };
@@ -210,6 +213,7 @@ struct weir_root {
     bool ready;
     bool provisional; /* the store may be ahead of 'epoch' */
     bool rule_all;    /* a template changed: look at all buckets */
+    bool withheld;    /* some limiter's 'lacks' may be unreported */
     struct weir_store_id store;
     uint64_t epoch;               /* limiters may have all changes up to this */
     uint64_t store_epoch;         /* the store has all changes up to this */

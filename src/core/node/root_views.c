@@ -14,6 +14,8 @@
 
 #include <string.h>
 
+#include "core/quota/quota_feature.h"
+
 /* ---- Debtors ---- */
 
 static bool is_row_of(const struct root_debtor *row,
@@ -132,6 +134,30 @@ bool weir_root_new_debtor(struct weir_root *root, struct weir_debtor *out,
         write_debtor(row, out, now);
         return true;
     }
+    return false;
+}
+
+/* ---- Withheld quotas ---- */
+
+bool weir_root_new_withheld(struct weir_root *root, struct weir_withheld *out)
+{
+    for (size_t i = 0; root->withheld && i < root->limiter_used; i++) {
+        struct root_limiter *limiter = root->limiters[i];
+        uint64_t news =
+            limiter->live ? limiter->lacks & ~limiter->lacks_reported : 0;
+        for (unsigned bit = 0; bit < WEIR_FEATURE_COUNT; bit++) {
+            if (!(news >> bit & 1))
+                continue;
+            limiter->lacks_reported |= (uint64_t)1 << bit;
+            *out = (struct weir_withheld){
+                .limiter = { limiter->name, limiter->name_len },
+                .feature =
+                    weir_quota_feature_text((enum weir_quota_feature)bit),
+            };
+            return true;
+        }
+    }
+    root->withheld = false;
     return false;
 }
 

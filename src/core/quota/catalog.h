@@ -12,7 +12,8 @@
 /* One change of a set: a quota as it is now, or the removal of a name. A
  * removal has only name, epoch and 'order' 0. A quota is 'reduced' if a newer
  * version sent it and this version can't decide it: it has only a name and a
- * place in the tree, and lets all pass. 'resets' is for edits only: an existing
+ * place in the tree, and lets all pass. If not even its name could be read, it
+ * is empty, with an epoch of 0. 'resets' is for edits only: an existing
  * quota starts again with an empty bucket. It is then a new creation under the
  * same name, with a new 'created'. */
 struct weir_change {

@@ -114,6 +114,9 @@ static void print_root_metrics(FILE *out, const struct weir_metrics_source *of)
         { "weir_beyond_debt_units_total",
           "Units that limiters reported beyond max_debt, which fill nothing.",
           (double)s.beyond_debt },
+        { "weir_withheld_changes_total",
+          "Changes of quotas not sent to limiters too old to understand them.",
+          (double)s.withheld },
     };
     print_figures(out, figures, WEIR_COUNT_OF(figures));
 }

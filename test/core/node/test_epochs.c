@@ -15,6 +15,7 @@
 #include "compare.h"
 #include "core/node/limiter_internal.h"
 #include "core/node/root.h"
+#include "core/quota/quota_feature.h"
 #include "io/clock.h"
 #include "table_calls.h"
 #include "table_maker.h"
@@ -163,16 +164,23 @@ static void kill(struct pair *p, uint32_t link)
 
 /* ---- The limiter ---- */
 
-static void make(struct pair *p, uint32_t slots)
+static void make_old(struct pair *p, uint32_t slots, uint64_t features)
 {
     *p = (struct pair){ .table = made_table(slots, 1, 1), .now = MADE_AT };
-    struct weir_limiter_options options = {
-        .table = p->table, .slots = slots, .links = LINKS, .seed = 1
-    };
+    struct weir_limiter_options options = { .table = p->table,
+                                            .slots = slots,
+                                            .links = LINKS,
+                                            .seed = 1,
+                                            .features = features };
     void *block =
         aligned_alloc(64, (weir_limiter_size(&options) + 63) / 64 * 64);
     memset(block, 0, weir_limiter_size(&options));
     p->limiter = weir_limiter_init(block, &options, p->now);
+}
+
+static void make(struct pair *p, uint32_t slots)
+{
+    make_old(p, slots, 0);
 }
 
 static void finish(struct pair *p)
@@ -340,6 +348,52 @@ static void test_a_history_that_was_replaced(void **state)
     run(&p, 10 * WEIR_SECOND);
     for (uint32_t link = 0; link < LINKS; link++)
         assert_int_equal(p.limiter->link[link].state, LINK_UP);
+    finish(&p);
+}
+
+/* Sets q1 to be leased, which the limiter doesn't understand, or not. */
+static void edit_sharing(struct pair *p, bool leased, uint64_t epoch)
+{
+    struct weir_change change = { .quota =
+                                      made_quota_of("q1", "", 1000, 1000) };
+    change.quota.sharing = leased ? WEIR_LEASED : WEIR_COUNTED;
+    change.quota.epoch = epoch;
+    change.quota.created = 1;
+    assert_int_equal(weir_root_apply(p->roots[0], &change, p->now), 0);
+    weir_root_settle(p->roots[0], p->now);
+    run(p, 3 * WEIR_SECOND);
+    assert_int_equal(weir_limiter_epoch(p->limiter), epoch);
+}
+
+/* A limiter of an older version is sent all other quotas, and the one that it
+ * doesn't understand is unknown to it for as long as that lasts. */
+static void test_a_limiter_that_is_older(void **state)
+{
+    (void)state;
+    struct pair p;
+    struct weir_withheld withheld;
+    make_old(&p, 32, WEIR_FEATURES_ALL & ~(1ull << WEIR_FEATURE_LEASED));
+    start(&p, 0, 3, false);
+    run(&p, 3 * WEIR_SECOND);
+    assert_int_equal(quotas_of(&p), 0xe);
+    assert_false(weir_root_new_withheld(p.roots[0], &withheld));
+    edit_sharing(&p, true, 4);
+    assert_int_equal(quotas_of(&p), 0xc);
+    assert_true(weir_root_new_withheld(p.roots[0], &withheld));
+    assert_string_equal(withheld.feature, "sharing: leased");
+    apply(&p, 0, 4, false, 5);
+    weir_root_settle(p.roots[0], p.now);
+    run(&p, 3 * WEIR_SECOND);
+    assert_int_equal(quotas_of(&p), 0x1c);
+    edit_sharing(&p, false, 6);
+    assert_int_equal(quotas_of(&p), 0x1e);
+    edit_sharing(&p, true, 7);
+    assert_int_equal(quotas_of(&p), 0x1c);
+    /* Each limiter and feature once. */
+    assert_false(weir_root_new_withheld(p.roots[0], &withheld));
+    struct weir_root_stats stats;
+    weir_root_stats(p.roots[0], &stats);
+    assert_int_equal(stats.withheld, 2);
     finish(&p);
 }
 
@@ -788,6 +842,7 @@ int main(void)
         cmocka_unit_test(test_who_stays_ahead_is_told_anew),
         cmocka_unit_test(test_who_is_ahead_by_another_root_stays),
         cmocka_unit_test(test_a_history_that_was_replaced),
+        cmocka_unit_test(test_a_limiter_that_is_older),
         cmocka_unit_test(test_what_passed_by_open_is_no_debt),
         cmocka_unit_test(test_what_was_charged_is_a_debt),
         cmocka_unit_test(test_who_lags_drops_no_quota),
