@@ -135,6 +135,8 @@ struct weir_tally_link {
  * limit from that number, a limiter would take too much. */
 #define WEIR_FLEET_HOLD (10 * WEIR_SECOND)
 
+#define WEIR_PACE_HELD_MAX (3600 * WEIR_SECOND)
+
 struct weir_tally {
     struct weir_table *table;
     uint32_t slots;
@@ -162,11 +164,13 @@ struct weir_tally {
     uint64_t *share_mark;  /* count at the last extrapolation, for each slot
                             * … */
     uint64_t *share_whole; /* … and the region's; NULL: no region */
-    struct weir_tally_pace *pace;     /* for each slot */
-    struct weir_tally_hold *hold;     /* for each slot */
-    uint64_t *paced;                  /* bits: slots with a pace at some root */
-    weir_duration interval;           /* between reports */
-    struct weir_tally_handed *handed; /* for each slot */
+    struct weir_tally_pace *pace; /* for each slot */
+    struct weir_tally_hold *hold; /* for each slot */
+    uint64_t *paced;              /* bits: slots with a pace at some root */
+    weir_duration interval;       /* between reports */
+    weir_duration pace_held; /* of a region: for so long the others above are
+                              * presumed to go on at a link without answers */
+    struct weir_tally_handed *handed;   /* for each slot */
     struct weir_tally_carried *carried; /* for each slot; NULL: no region */
     struct weir_announce *announces;    /* scratch of a report */
     char *names;                        /* for their names */

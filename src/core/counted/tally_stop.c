@@ -57,14 +57,19 @@ static bool is_link_used(const struct weir_tally *tally,
     return true;
 }
 
-/* Units of a pace since 'then', 1/1024 units. */
+/* Units of a pace since 'then', for 'most' at most; 1/1024 units. */
+static uint64_t paced_for(weir_duration most, uint64_t pace, weir_instant then,
+                          weir_instant now)
+{
+    weir_duration age = weir_since(then, now);
+    return (uint64_t)(((weir_u128)pace * (age < most ? age : most)) >>
+                      (WEIR_PACE_SHIFT - WEIR_FILL_FRAC));
+}
+
 static uint64_t paced(const struct weir_tally *tally, uint64_t pace,
                       weir_instant then, weir_instant now)
 {
-    weir_duration age = weir_since(then, now);
-    weir_duration most = weir_tally_pace_good(tally);
-    return (uint64_t)(((weir_u128)pace * (age < most ? age : most)) >>
-                      (WEIR_PACE_SHIFT - WEIR_FILL_FRAC));
+    return paced_for(weir_tally_pace_good(tally), pace, then, now);
 }
 
 uint64_t weir_tally_presumed(const struct weir_tally *tally,
@@ -225,14 +230,26 @@ void weir_tally_listen(struct weir_tally *tally, weir_duration patience,
 
 /* ---- The bucket by the fills of roots ---- */
 
+/* For how long the others are presumed to go on at the pace of the fill. A
+ * limiter without answers goes by its own counts then, but a region must
+ * not pass its limiters the others' part of the limit before on_stale holds. */
+static weir_duration others_for(const struct weir_tally *tally,
+                                const struct weir_tally_link *link)
+{
+    weir_duration good = weir_tally_pace_good(tally);
+    bool held = tally->carried && !link->answering && tally->pace_held > good;
+    return held ? tally->pace_held : good;
+}
+
 /* A received fill brought to 'now', scaled; may be below 0. */
 static int64_t fill_by_now(const struct weir_tally *tally,
+                           const struct weir_tally_link *link,
                            const struct weir_tally_cell *cell,
                            const struct weir_slot_view *view, weir_instant now)
 {
     unsigned frac = view->bucket.leak.frac;
-    int64_t others =
-        (int64_t)paced(tally, cell->others_pace, cell->fill_at, now);
+    int64_t others = (int64_t)paced_for(others_for(tally, link),
+                                        cell->others_pace, cell->fill_at, now);
     int64_t fill = weir_rescale(cell->fill + others, WEIR_FILL_FRAC, frac);
     weir_duration age = weir_since(cell->fill_at, now);
     uint64_t leaked = weir_leaked(view->bucket.leak, age);
@@ -240,14 +257,14 @@ static int64_t fill_by_now(const struct weir_tally *tally,
     return (int64_t)((uint64_t)fill + own - leaked);
 }
 
-/* The cell with the largest received fill; NULL: none. A link that is up is
+/* The link with the largest received fill; NULL: none. A link that is up is
  * preferred: a fill of a link that is down holds all units counted since, and
  * another root that gets those as late counts takes at most a full bucket. */
-static const struct weir_tally_cell *largest_root_fill(
+static const struct weir_tally_link *largest_root_fill(
     struct weir_tally *tally, uint32_t slot, const struct weir_slot_view *view,
     int64_t *out_fill, weir_instant now)
 {
-    const struct weir_tally_cell *most = NULL;
+    const struct weir_tally_link *most = NULL;
     bool most_up = false;
     int64_t most_fill = 0;
     for (uint32_t i = 0; i < tally->link_count; i++) {
@@ -257,10 +274,10 @@ static const struct weir_tally_cell *largest_root_fill(
                     cell->inflight == view->inflight;
         if (!cell->has_fill || !same)
             continue;
-        int64_t fill = fill_by_now(tally, cell, view, now);
+        int64_t fill = fill_by_now(tally, &tally->link[i], cell, view, now);
         if (most && (up == most_up ? fill <= most_fill : most_up))
             continue;
-        most = cell;
+        most = &tally->link[i];
         most_up = up;
         most_fill = fill;
     }
@@ -286,15 +303,18 @@ bool weir_tally_above(struct weir_tally *tally, struct weir_ref ref,
     if (view.generation != ref.generation || view.sharing != WEIR_COUNTED)
         return false;
     int64_t fill;
-    const struct weir_tally_cell *cell =
+    const struct weir_tally_link *link =
         largest_root_fill(tally, ref.slot, &view, &fill, now);
-    if (!cell)
+    if (!link)
         return false;
     bool stale = is_stale(tally, ref.slot, now);
-    if (stale)
-        fill = view.fill < view.bucket.high ? view.fill : view.bucket.high;
-    bool paced =
-        !stale && weir_since(cell->fill_at, now) < weir_tally_pace_good(tally);
+    if (stale && view.on_stale == WEIR_STALE_SHARE)
+        fill = view.fill;
+    if (stale && fill > view.bucket.high)
+        fill = view.bucket.high;
+    const struct weir_tally_cell *cell = &link->cells[ref.slot];
+    bool paced = !(stale && view.on_stale == WEIR_STALE_SHARE) &&
+                 weir_since(cell->fill_at, now) < others_for(tally, link);
     *out = (struct weir_above){
         .bucket = view.bucket,
         .created = view.created,

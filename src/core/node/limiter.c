@@ -253,6 +253,10 @@ static void update_interval(struct weir_limiter *limiter)
             interval = report_backoff;
     }
     limiter->tally.interval = interval;
+    /* The region's limiters are stale an interval after the region is. */
+    weir_duration held = limiter->settings.stale_after + interval;
+    limiter->tally.pace_held =
+        held < WEIR_PACE_HELD_MAX ? held : WEIR_PACE_HELD_MAX;
 }
 
 void weir_limiter_link(struct weir_limiter *limiter, uint32_t index, bool up,

@@ -401,6 +401,40 @@ static void test_cut_off_region_goes_on_by_on_stale(void **state)
     }
 }
 
+/* From the cut until its limiters are stale, four seconds later, a region keeps
+ * to its part of the limit, about a half: it presumes that the others go on.
+ * Returns the part that it passed in that time. */
+static double part_after_cut(uint64_t seed, uint64_t burst,
+                             weir_duration noticed)
+{
+    struct regions r;
+    make(&r, 20, seed, &fast);
+    put(&r, LIMIT, WEIR_SECOND, burst, burst, WEIR_STALE_LIMIT);
+    run_on(&r, 2 * WEIR_SECOND);
+    seconds_of(&r, 12, 3.0 * LIMIT);
+    cut_region(&r, 0, true, noticed);
+    double part = seconds_of(&r, 4, 3.0 * LIMIT).part[0];
+    run_on(&r, WEIR_SECOND);
+    assert_true(seconds_of(&r, 4, 3.0 * LIMIT).part[0] == 0);
+    weir_fleet_free(r.fleet);
+    return part;
+}
+
+static void test_cut_off_region_passes_no_burst(void **state)
+{
+    (void)state;
+    const weir_duration noticed[] = { 0, 60 * WEIR_SECOND };
+    const uint64_t bursts[] = { LIMIT / 10, LIMIT * 3 / 2, 10 * LIMIT };
+    double most = 0;
+    for (unsigned i = 0; i < 18; i++) {
+        double one =
+            part_after_cut(1 + i / 6, bursts[i % 3], noticed[i / 3 % 2]);
+        most = one > most ? one : most;
+    }
+    print_message("  from a cut until on_stale: at most %.3f\n", most);
+    assert_compare(most, <, 0.7);
+}
+
 /* All top roots are cold, started one a little after the other. They learn then
  * of the units that passed by `pass`: these fill no bucket beyond 'high'. */
 static void test_what_passed_by_on_stale_is_no_debt(void **state)
@@ -937,6 +971,7 @@ int main(void)
         cmocka_unit_test(test_a_poor_link_holds_one_limit),
         cmocka_unit_test(test_one_top_root_holds_one_limit),
         cmocka_unit_test(test_cut_off_region_goes_on_by_on_stale),
+        cmocka_unit_test(test_cut_off_region_passes_no_burst),
         cmocka_unit_test(test_what_passed_by_on_stale_is_no_debt),
         cmocka_unit_test(test_carrier_dies_and_nothing_is_counted_twice),
         cmocka_unit_test(test_any_network_counts_once),
