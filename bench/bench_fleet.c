@@ -39,7 +39,6 @@ static bool open_limiter(struct fleet *fleet, size_t index)
     struct weir_options options = WEIR_OPTIONS_INIT;
     options.roots = fleet->roots;
     options.name = name;
-    options.quotas_max = (uint32_t)fleet->quotas + 64;
     options.threads_max = 2;
     if (weir_open(&options, &fleet->weir[index]) < 0 ||
         weir_ready(fleet->weir[index], 60 * WEIR_SECOND) < 0)

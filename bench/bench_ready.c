@@ -30,7 +30,7 @@ int main(int argc, char **argv)
         return 2;
     options.roots = argv[1];
     options.name = "bench/ready";
-    options.quotas_max = (uint32_t)strtoul(argv[2], NULL, 10);
+    options.memory_max = strtoull(argv[2], NULL, 10) * 2048;
     weir_instant start = live_now();
     uint64_t before = live_resident_bytes();
     if (weir_open(&options, &weir) < 0 ||

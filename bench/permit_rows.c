@@ -37,7 +37,6 @@ static void *permits_setup(const char **out_note)
     struct weir_options options = WEIR_OPTIONS_INIT;
     struct permits *permits = calloc(1, sizeof(*permits));
     (void)out_note;
-    options.quotas_max = 1024;
     if (!permits || weir_open(&options, &permits->weir) < 0)
         abort();
     struct weir *weir = permits->weir;

@@ -294,7 +294,6 @@ struct weir *limiter_open(const char *roots, struct seen *seen)
 {
     struct weir_options options = WEIR_OPTIONS_INIT;
     options.roots = roots;
-    options.quotas_max = 1024;
     options.threads_max = 4;
     if (seen) {
         memset(seen, 0, sizeof(*seen));

@@ -185,10 +185,10 @@ static void errors(const limiter &l)
     CHECK(ec.value() == WEIR_ENAME && bad.take());
     quota three(l, "three", ec);
     CHECK(!ec && !three.want(5) && three.want(-1).value() == WEIR_EINVAL);
-    /* A table of two places is three too small for the quotas: it decides
-     * nevertheless. */
+    /* A table with one place has no room for the names. */
     weirpp::options small;
-    small.quotas_max = 1;
+    small.memory_max = 1;
+    small.on_full = WEIR_ON_FULL_PASS;
     limiter full(small);
     std::vector<quota> many;
     for (int i = 0; i < 100; i++)

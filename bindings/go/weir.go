@@ -135,7 +135,8 @@ const (
 type Options struct {
 	Roots      string // "HOST:PORT,…"; empty: none, and everything passes
 	Name       string // this process's name in `weir top`
-	QuotasMax  uint32
+	MemoryMax  uint64 // bytes for quotas and names; 0: 1 GiB
+	PassOnFull bool   // names for which it has no room; false: refuses them
 	ThreadsMax uint32
 
 	TLSCA, TLSCert, TLSKey, TokenFile string
@@ -171,13 +172,17 @@ type Limiter struct {
 // Open never waits for a root, nor fails because none answers.
 func Open(options Options) (*Limiter, error) {
 	made := C.struct_weir_options{
-		quotas_max:     C.uint32_t(options.QuotasMax),
+		memory_max:     C.uint64_t(options.MemoryMax),
+		on_full:        C.WEIR_ON_FULL_REFUSE,
 		threads_max:    C.uint32_t(options.ThreadsMax),
 		lease_priority: C.int64_t(options.LeasePriority),
 		leases_max:     C.uint32_t(options.LeasesMax),
 		adaptive_max:   C.uint32_t(options.AdaptiveMax),
 		table_role:     C.enum_weir_table_role(options.TableRole),
 		exact:          (*C.struct_weir_exact)(options.Exact),
+	}
+	if options.PassOnFull {
+		made.on_full = C.WEIR_ON_FULL_PASS
 	}
 	defer setTexts(map[**C.char]string{
 		&made.roots:              options.Roots,
@@ -381,6 +386,8 @@ func (l *Limiter) EnterClass(name string, weight uint64,
 // Status is struct weir_status.
 type Status struct {
 	Roots, RootsUp, Slots, SlotsUsed      uint32
+	Lacking                               uint32
+	Memory, MemoryMax                     uint64
 	Adaptive, AdaptiveOverflowed, Waiting uint32
 	Epoch, Unknown, Overflowed, Reports   uint64
 	Ready, Stale                          bool
@@ -398,6 +405,8 @@ func (l *Limiter) Status() Status {
 	return Status{
 		Roots: uint32(s.roots), RootsUp: uint32(s.roots_up),
 		Slots: uint32(s.slots), SlotsUsed: uint32(s.slots_used),
+		Memory: uint64(s.memory), MemoryMax: uint64(s.memory_max),
+		Lacking: uint32(s.lacking),
 		Epoch: uint64(s.epoch), Unknown: uint64(s.unknown),
 		Overflowed: uint64(s.overflowed), Reports: uint64(s.reports),
 		Ready: bool(s.ready), Stale: bool(s.stale),

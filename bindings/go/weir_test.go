@@ -100,7 +100,7 @@ func TestOptions(t *testing.T) {
 	_, err = Open(Options{Table: "/no/table"})
 	must(t, errors.Is(err, ETABLE) && strings.Contains(err.Error(),
 		"/no/table"), err)
-	small, err := Open(Options{QuotasMax: 1})
+	small, err := Open(Options{MemoryMax: 1})
 	check(t, err)
 	defer small.Close()
 	for i := 0; i < 100; i++ {

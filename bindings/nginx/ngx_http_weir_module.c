@@ -640,7 +640,7 @@ ngx_http_weir_bytes(uint32_t names_max)
 
     shape.struct_size = sizeof(struct weir_options);
     shape.threads_max = WEIR_PROCESSES_MAX;
-    shape.quotas_max = names_max;
+    shape.memory_max = (uint64_t) names_max * NGX_HTTP_WEIR_NAME_BYTES;
 
     return weir_table_bytes(&shape);
 }

@@ -18,6 +18,10 @@
 #define NGX_HTTP_WEIR_AFTER_ACCESS   0x02
 
 
+/* of memory_max, at least what a name takes in a shared table */
+#define NGX_HTTP_WEIR_NAME_BYTES  1152
+
+
 typedef struct {
     /* the same for all users of the memory */
     ngx_str_t                     roots;

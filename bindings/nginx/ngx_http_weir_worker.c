@@ -119,7 +119,8 @@ ngx_http_weir_open(ngx_event_t *ev)
     ngx_http_weir_zone_t  *zone;
 
     zone = wmcf->shm_zone->data;
-    wmcf->options.quotas_max = zone->names_max;
+    wmcf->options.memory_max = (uint64_t) zone->names_max
+                               * NGX_HTTP_WEIR_NAME_BYTES;
     wmcf->why[0] = '\0';
 
     error = weir_open_in(zone->memory, zone->size, &wmcf->options,

@@ -164,12 +164,12 @@ class Decisions(Case):
             weir.Limiter("no port")
         with self.assertRaisesRegex(weir.Error, "/no/ca.pem.*No such file"):
             weir.Limiter(self.roots, tls_ca="/no/ca.pem")
-        with self.assertRaisesRegex(TypeError, "quotas_max"):
-            weir.Limiter(self.roots, quota_max=1)
+        with self.assertRaisesRegex(TypeError, "memory_max"):
+            weir.Limiter(self.roots, memory=1)
         # ctypes would take 2^32 + 1 for 1, and 7077 for an address.
         for option, value in (
-                ("quotas_max", 2**32 + 1), ("quotas_max", -1),
-                ("quotas_max", "1"), ("quotas_max", None),
+                ("leases_max", 2**32 + 1), ("memory_max", -1),
+                ("memory_max", "1"), ("memory_max", None),
                 ("leases_max", 1.5), ("lease_priority", 2**63),
                 ("lease_priority", -2**63 - 1), ("table_role", 2**32),
                 ("roots", 7077), ("name", b"a"), ("name", "a\0b"),
@@ -177,7 +177,7 @@ class Decisions(Case):
             with self.assertRaisesRegex(weir.BadArgument, option):
                 weir.Limiter(**{option: value})
         self.open(None, lease_priority=-2**63, name=None).take("q")
-        small = self.open(None, name="small", quotas_max=1)
+        small = self.open(None, name="small", memory_max=1)
         quotas = [small.quota(f"q{i}") for i in range(100)]
         self.assertTrue(all(quota.take() for quota in quotas))
         self.assertEqual(self.open(None, exact=True).take("q").unknown, True)

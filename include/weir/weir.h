@@ -134,6 +134,8 @@ struct weir_reply {
                          * exact quota didn't answer: decided by on_stale */
     bool shadow;        /* a quota in mode shadow would have refused */
     bool exact;         /* a store of an exact quota was asked and answered */
+    bool full;          /* the table had no room for the name's quota: the
+                         * template's overflow quota, or on_full decided */
     bool leased;        /* the deciding quota is leased … */
     double granted;     /* … and this process may use so many units of it now:
                          * per second, or in flight; INFINITY: any */
@@ -216,20 +218,34 @@ enum weir_table_role {
     WEIR_TABLE_DECIDES,     /* never runs it: needs no roots */
 };
 
+/* What becomes of a name when memory_max is used up, or the system has no more
+ * memory: of a quota's or an instance's for which there is no room and that has
+ * no overflow quota; and, as long as a quota is missing for that reason, of
+ * each name without a quota, because it may be that one's. The default is to
+ * refuse: a limit that silently isn't there shows when the service behind it
+ * fails. */
+enum weir_on_full {
+    WEIR_ON_FULL_REFUSE = 0,
+    WEIR_ON_FULL_PASS,
+};
+
 /* Options of weir_open(). Zero means the default. */
 struct weir_options {
-    size_t struct_size;   /* set by WEIR_OPTIONS_INIT */
-    const char *roots;    /* "HOST:PORT,…", up to WEIR_ROOTS_MAX, each named
+    size_t struct_size;  /* set by WEIR_OPTIONS_INIT */
+    const char *roots;   /* "HOST:PORT,…", up to WEIR_ROOTS_MAX, each named
                            * once; NULL: none, then every name is unknown and
                            * passes */
-    const char *name;     /* the name of this process in `weir top`, up to 255
+    const char *name;    /* the name of this process in `weir top`, up to 255
                            * bytes of clean UTF-8; NULL or "": program name and
                            * process id */
-    uint32_t quotas_max;  /* slots of the table, quotas and instances
-                           * together; 0: 65,536; up to 16,777,216 */
-    uint32_t threads_max; /* threads that count refusals without sharing a
+    uint64_t memory_max; /* bytes for quotas, instances and other names: the
+                           * table grows up to them. What isn't used costs
+                           * address space only. A name takes some 1.4 KB with
+                           * three roots. 0: 1 GiB */
+    enum weir_on_full on_full; /* decides names for which it has no room */
+    uint32_t threads_max;      /* threads that count refusals without sharing a
                            * cache line; 0: 64; more threads still work */
-    weir_event_fn *on_event; /* NULL: use weir_event_fd() or ignore */
+    weir_event_fn *on_event;   /* NULL: use weir_event_fd() or ignore */
     void *event_context;
     /* Credentials for the roots; NULL or "": as said at each. weir_open() reads
      * the files and fails if one can't be used. A later connection reads files
@@ -340,12 +356,13 @@ WEIR_API WEIR_MUST_USE int weir_check(const struct weir_options *options);
  * table: with a new name's slot, or with a quota of an algorithm other than a
  * bucket.
  *
- * If the file doesn't exist, weir_open() makes it with mode 0600 and room for
- * quotas_max (here 0: 16,384), reserved at once: 2 MB, and some 1.1 KB each. If
- * the file system hasn't as much, weir_open() fails; no process is killed for
- * it later. The file is used only if it is a regular file of this user that no
- * other user may open. It never grows: a quotas_max other than that of its
- * creation is refused; 0 takes the size that it has. It stays after all
+ * If the file doesn't exist, weir_open() makes it with mode 0600. It is as long
+ * as memory_max, here some 1.1 KB for each name, and sparse: 4 MB are allocated
+ * at once, more as the table grows. If the file system has no more, the table
+ * is full (on_full); no process is killed for it. The file is used only if it
+ * is a regular file of this user that no other user may open. A memory_max
+ * other than that of its creation is refused; 0 takes the one that it has. It
+ * stays after all
  * processes have ended, and the next process goes on with it; to begin anew,
  * end them all and remove the file. After a reboot it is made anew. All
  * processes must use one version of libweir, in one PID namespace. Put the file
@@ -373,7 +390,8 @@ WEIR_API WEIR_MUST_USE int weir_check(const struct weir_options *options);
 /* Opens a limiter on a shared table in memory that the caller provides, as
  * nginx does. The memory is zeroed once before the first call, aligned to 64
  * bytes, and mapped by all processes (at any address) while any has it open.
- * 'size' is at least weir_table_bytes() of the first caller's options.
+ * 'size' is at least weir_table_bytes() of the first caller's options. It
+ * doesn't grow; memory_max 0: 16 MiB.
  * options->table is ignored; the rest is as above. Returns what weir_open()
  * does. Blocking. */
 WEIR_API WEIR_MUST_USE int weir_open_in(void *memory, size_t size,
@@ -432,9 +450,9 @@ struct weir_handle {
  * table. A name that has no quota yet gets a handle too, which passes until
  * there is one. Returns 0, WEIR_ENAME (also for "shadow:…", the names of a
  * candidate set of quotas), or WEIR_EFULL: the table has no room. The handle
- * can still be used: it decides by the rest of the name's chain and by its
- * template's overflow quota. A shared table has room for 2 * quotas_max + 1024
- * names with handles, each counted once for each process. Not wait-free: may
+ * can still be used: its template's overflow quota decides, or on_full. A
+ * shared table has room for handles to twice as many names as it has room for,
+ * each counted once for each process. Not wait-free: may
  * take the table's writer lock for some microseconds. */
 WEIR_API WEIR_MUST_USE int weir_handle_open(struct weir *weir, const char *name,
                                             size_t len,
@@ -757,12 +775,17 @@ struct weir_status {
     uint32_t roots;      /* named in the options */
     uint32_t roots_up;   /* connected */
     uint64_t epoch;      /* of the quotas here */
-    uint32_t slots;      /* of the table */
+    uint32_t slots;      /* that memory_max is enough for */
     uint32_t slots_used; /* quotas, templates and instances */
+    uint64_t memory;     /* bytes committed for slots, of … */
+    uint64_t memory_max; /* … these; less than the option's if the process may
+                          * not reserve so many addresses */
+    uint32_t lacking;    /* quotas that found no room */
+    enum weir_on_full on_full;
     bool ready;          /* the quotas of a root are complete here */
     bool stale;          /* no root was heard for stale_after */
     uint64_t unknown;    /* requests by names without quota */
-    uint64_t overflowed; /* requests by instances without room */
+    uint64_t overflowed; /* requests by names without room */
     uint64_t reports;    /* sent to all roots */
     uint32_t adaptive;   /* adaptive quotas that have a limit of their own */
     uint32_t adaptive_overflowed; /* and those that found no room for one */

@@ -398,7 +398,7 @@ static const char *const titles_of_events[] = {
     [WEIR_EVENT_READY] = "ready: the quotas of a root are complete here",
     [WEIR_EVENT_STALE] = "no root answered for stale_after: on_stale decides",
     [WEIR_EVENT_FRESH] = "a root answers again",
-    [WEIR_EVENT_TABLE_FULL] = "the table is full of names: raise --quotas-max",
+    [WEIR_EVENT_TABLE_FULL] = "the table has no room: raise --memory-max",
     [WEIR_EVENT_STORE_CHANGED] = "a root has another quota store",
     [WEIR_EVENT_REPORT_BACKOFF] = "an overloaded root asks for fewer reports",
     [WEIR_EVENT_FORKED] = "a child of fork() is a limiter now",
@@ -563,7 +563,7 @@ static int make_throttle(struct agent *agent, struct weir_diag *diag)
         return text ? weir_diag_put(diag, WEIR_EINVAL,
                                     "--resp-keys goes with --resp-sharing "
                                     "local; keys that the fleet counts have "
-                                    "the room of --quotas-max")
+                                    "the room of --memory-max")
                     : 0;
     weir_entropy(&seed, sizeof seed);
     agent->throttle = weir_throttle_new(&weir_mem_system, (uint32_t)keys, seed);
@@ -711,8 +711,8 @@ static const char agent_help[] =
     "  --table FILE         a table that processes share: they map it, and\n"
     "                       decide by libweir themselves (/dev/shm/…)\n"
     "  --name NAME          as `weir top` shows it            [weir and pid]\n"
-    "  --quotas-max N       quotas and instances in memory          [65536;\n"
-    "                       with --table 16384]\n"
+    "  --memory-max BYTES   memory for quotas and instances           [1Gi]\n"
+    "  --on-full WHAT       refuse, pass: names without room       [refuse]\n"
     "  --credentials FILE   clients' roles, as of `weir serve`: take, read\n"
     "  --listener-tls-cert FILE   speak TLS at addresses, and show this\n"
     "  --listener-tls-key FILE    its key; both are read again as they change\n"
@@ -727,16 +727,18 @@ static const char agent_help[] =
     "credentials.\n";
 
 static int open_agent_limiter(const struct weir_cli *cli,
-                              const char *quotas_max,
+                              const char *memory_max, const char *on_full,
                               struct weir_options *options, struct weir **out)
 {
     struct weir_diag diag;
-    uint64_t quotas = 0;
-    if (quotas_max &&
-        (weir_units_parse(weir_text_of(quotas_max), &quotas, &diag) < 0 ||
-         quotas == 0 || quotas > 1u << 24))
-        return weir_cli_fail("--quotas-max: a number from 1 to 16Mi");
-    options->quotas_max = (uint32_t)quotas;
+    if (memory_max && (weir_units_parse(weir_text_of(memory_max),
+                                        &options->memory_max, &diag) < 0 ||
+                       options->memory_max == 0))
+        return weir_cli_fail("--memory-max: a number of bytes, as 512Mi");
+    if (on_full && strcmp(on_full, "pass") == 0)
+        options->on_full = WEIR_ON_FULL_PASS;
+    else if (on_full && strcmp(on_full, "refuse") != 0)
+        return weir_cli_fail("--on-full: refuse or pass");
     return weir_cli_open(cli, options, out);
 }
 
@@ -779,7 +781,8 @@ int weir_cli_agent(int argc, char **argv)
     struct weir_cli cli = { 0 };
     struct weir_cli_values values[PROTOCOLS] = { 0 };
     const char *table = NULL;
-    const char *quotas_max = NULL;
+    const char *memory_max = NULL;
+    const char *on_full = NULL;
     const char *log_level = NULL;
     const struct weir_cli_option known[] = {
         { .name = "http", .values = &values[HTTP] },
@@ -793,7 +796,8 @@ int weir_cli_agent(int argc, char **argv)
         { .name = "rls-shadow", .flag = &options.rls.shadow },
         { .name = "table", .value = &table },
         { .name = "name", .value = &options.name },
-        { .name = "quotas-max", .value = &quotas_max },
+        { .name = "memory-max", .value = &memory_max },
+        { .name = "on-full", .value = &on_full },
         { .name = "credentials", .value = &options.exposure.credentials },
         { .name = "listener-tls-cert", .value = &options.exposure.tls_cert },
         { .name = "listener-tls-key", .value = &options.exposure.tls_key },
@@ -822,7 +826,7 @@ int weir_cli_agent(int argc, char **argv)
     limiter.name = options.name;
     struct weir *weir = NULL;
     weir_log_adopt_library(&log);
-    status = open_agent_limiter(&cli, quotas_max, &limiter, &weir);
+    status = open_agent_limiter(&cli, memory_max, on_full, &limiter, &weir);
     if (status == 0)
         status = run_agent(&options, weir, &log);
     weir_close(weir);

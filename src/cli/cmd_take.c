@@ -266,6 +266,9 @@ static void note_reply(const struct take *take, const struct weir_reply *reply)
                 "weir: no quota rules '%s', so it passes; make one: "
                 "weir quota set %s limit=100/s\n",
                 take->name, take->name);
+    if (reply->full)
+        fprintf(stderr, "weir: there is no room for this name's quota; decided "
+                        "by the overflow quota or on_full\n");
     if (reply->stale)
         fprintf(stderr, "weir: no root answered for a while, or no store of "
                         "an exact quota; decided by on_stale\n");
@@ -352,7 +355,6 @@ static int run_take(struct take *take)
     snprintf(name, sizeof name, "weir take %.200s", take->name);
     struct weir_options options = WEIR_OPTIONS_INIT;
     options.name = name;
-    options.quotas_max = 1 << 20;
     struct weir *weir;
     int status = weir_cli_open(&take->cli, &options, &weir);
     if (status != 0)

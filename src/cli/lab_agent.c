@@ -15,6 +15,9 @@
 
 #include "cli/lab_agent.h"
 
+/* At least what a slot takes, with three roots. */
+#define SLOT_BYTES 2048
+
 #include <inttypes.h>
 #include <math.h>
 #include <poll.h>
@@ -317,7 +320,7 @@ int weir_cli_lab_agent(int argc, char **argv)
     struct weir_options open = WEIR_OPTIONS_INIT;
     open.roots = cli.roots;
     open.name = name;
-    open.quotas_max = (uint32_t)strtoul(slots, NULL, 10);
+    open.memory_max = strtoull(slots, NULL, 10) * SLOT_BYTES;
     int error = weir_open(&open, &agent.weir);
     if (error < 0)
         return weir_cli_fail("lab agent: %s", weir_strerror(error));

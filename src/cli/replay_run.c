@@ -285,8 +285,7 @@ static void look_up_key(struct run *run, struct known *known,
     known->unknown = !weir_is_resolved(how);
     if (known->looked_up)
         return;
-    run->result->crowded +=
-        how == WEIR_RESOLVED_FULL || how == WEIR_RESOLVED_CHAIN;
+    run->result->crowded += how != WEIR_RESOLVED && how != WEIR_RESOLVED_NONE;
     known->looked_up = true;
     known->links = (uint8_t)find_chain(run->set, name, links);
     known->chain = weir_must_zeroed(known->links, sizeof *known->chain);

@@ -122,7 +122,10 @@ int weir_define(struct weir *weir, const char *const *fields, char *why,
     }
     weir_own_ensure(weir);
     pthread_mutex_lock(&weir->mutex);
-    error = weir_table_put(weir->table, &quota, weir_clock_now());
+    do {
+        error = weir_table_put(weir->table, &quota, weir_clock_now());
+    } while (error == WEIR_EFULL && weir_table_is_short(weir->table) &&
+             weir_grow(weir));
     pthread_mutex_unlock(&weir->mutex);
     weir_pump_kick(weir); /* zones and stores that it names */
     return error;

@@ -25,7 +25,7 @@ static void begin_reporter(struct weir *weir)
     weir_assert(weir->block && weir->reporter);
     struct weir_block *block = weir->block;
     if (weir->limiter) /* a copy of the parent's */
-        memset(weir->limiter_block, 0, weir->limiter_size);
+        weir_pages_clear(weir->limiter_block, weir->limiter_size);
     weir_limiter_make(weir);
     weir_limiter_inherit(weir->limiter, &block->handover, weir_clock_now());
     pthread_mutex_lock(&weir->mutex);
@@ -173,6 +173,7 @@ static void run_pump(struct weir *weir)
         send_link_message(&weir->link[index], &message);
     weir_exact_root_answer(weir);
     prepare_quotas(weir, now);
+    weir_grow_ahead(weir, now);
     send_node_events(weir);
     weir_exact_book_send_events(weir);
     publish_status(weir);

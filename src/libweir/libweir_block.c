@@ -42,10 +42,12 @@
  * One member makes the table: the state is that one's number until all is
  * written. If it dies, the next one begins from zeros.
  *
+ * A file grows (libweir_grow.c): it is sparse, mapped at its full length, and
+ * allocated as far as the table is committed.
+ *
  * Rejected: the table's writer as a lock on the file. A lock belongs to an open
  * file, and a child of fork() keeps its dead parent's alive; and memory that
- * the caller provides has no file. Rejected: growing. Other processes have the
- * block mapped at its size, at addresses that they have handed out. */
+ * the caller provides has no file. */
 
 #include "libweir/libweir_block.h"
 
@@ -55,6 +57,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -79,13 +82,44 @@ static uint64_t block_head_size(void)
            ~(uint64_t)(WEIR_CACHE_LINE - 1);
 }
 
+/* What a slot takes is a difference: the rest is as large for any number. */
+#define SLOTS_MEASURED 65536
+
+uint64_t weir_block_slots_bytes(uint32_t slots)
+{
+    struct weir_table_options options = { .slots = SLOTS_MEASURED,
+                                          .stripes = WEIR_BLOCK_MEMBERS,
+                                          .processes = WEIR_BLOCK_MEMBERS };
+    uint64_t first = weir_table_size(&options);
+    options.slots *= 2;
+    return (weir_table_size(&options) - first) * slots / SLOTS_MEASURED;
+}
+
+static uint32_t slots_of(const struct weir_block_shape *shape)
+{
+    uint64_t bytes = shape->memory_max;
+    if (bytes == 0)
+        bytes =
+            shape->fixed ? WEIR_BLOCK_MEMORY_DEFAULT : WEIR_BLOCK_FILE_DEFAULT;
+    uint64_t some = weir_block_slots_bytes(SLOTS_MEASURED);
+    uint64_t slots = bytes < WEIR_SLOTS_MEMORY_MAX
+                         ? bytes * SLOTS_MEASURED / some
+                         : WEIR_SLOTS_MAX;
+    if (slots == 0)
+        return 1;
+    return slots < WEIR_SLOTS_MAX ? (uint32_t)slots : WEIR_SLOTS_MAX;
+}
+
 static struct weir_table_options block_table_options(
     const struct weir_block_shape *shape)
 {
     uint32_t stripes =
         shape->stripes ? shape->stripes : WEIR_BLOCK_STRIPES_DEFAULT;
+    uint32_t slots = slots_of(shape);
+    bool grows = !shape->fixed && slots > WEIR_TABLE_GROWTH_MIN;
     return (struct weir_table_options){
-        .slots = shape->slots ? shape->slots : WEIR_BLOCK_SLOTS_DEFAULT,
+        .slots = slots,
+        .committed = grows ? WEIR_TABLE_GROWTH_MIN : slots,
         .stripes = WEIR_BLOCK_MEMBERS + stripes,
         .processes = WEIR_BLOCK_MEMBERS,
     };
@@ -100,16 +134,56 @@ size_t weir_block_size(const struct weir_block_shape *shape)
 
 /* ---- Making ---- */
 
-static void write_new_block(struct weir_block *block,
-                            const struct weir_block_shape *shape,
-                            const struct weir_process_world *world)
+int weir_block_allocate(int fd, uint64_t at,
+                        const struct weir_table_range *ranges, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        int done;
+        do {
+            done = fallocate(fd, 0, (off_t)(at + ranges[i].at),
+                             (off_t)ranges[i].bytes);
+        } while (done < 0 && errno == EINTR);
+        if (done < 0)
+            return -errno;
+    }
+    return 0;
+}
+
+/* Makes all bytes behind the state zero, and commits what a new table needs.
+ * 'fd' -1: it is memory, committed as it is. A file is cut and lengthened: what
+ * it had of another table is no zeros. Other processes read the state
+ * meanwhile, and no more. */
+static int clear_block(struct weir_block *block, int fd, uint64_t size,
+                       const struct weir_table_options *options)
+{
+    uint64_t head = block_head_size();
+    if (fd < 0) {
+        memset((char *)block + sizeof(block->state), 0,
+               size - sizeof(block->state));
+        return 0;
+    }
+    struct weir_table_range ranges[WEIR_TABLE_RANGES_MAX];
+    if (ftruncate(fd, (off_t)head) < 0 || ftruncate(fd, (off_t)size) < 0)
+        return -errno;
+    memset((char *)block + sizeof(block->state), 0,
+           head - sizeof(block->state));
+    uint32_t count = weir_table_first_ranges(options, ranges);
+    return weir_block_allocate(fd, head, ranges, count);
+}
+
+static int write_new_block(struct weir_block *block, int fd,
+                           const struct weir_block_shape *shape,
+                           const struct weir_process_world *world)
 {
     uint64_t size = weir_block_size(shape);
     struct weir_table_options options = block_table_options(shape);
     weir_instant now = weir_clock_now();
     weir_assert(size > block_head_size());
-    memset((char *)block + sizeof(block->state), 0,
-           size - sizeof(block->state));
+    int error = clear_block(block, fd, size, &options);
+    if (error < 0) {
+        weir_store(&block->state, 0);
+        return error;
+    }
     block->layout = WEIR_BLOCK_LAYOUT;
     memcpy(block->version, WEIR_VERSION, sizeof(WEIR_VERSION));
     block->world = *world;
@@ -122,6 +196,7 @@ static void write_new_block(struct weir_block *block,
     weir_table_set_wall(table, weir_clock_wall_offset());
     /* release: a process that finds it ready finds all of it. */
     weir_store_release(&block->state, WEIR_BLOCK_READY);
+    return 0;
 }
 
 /* The state while it is made. */
@@ -147,7 +222,7 @@ static bool is_void_block(const struct weir_block *block, uint64_t state,
 
 /* Makes the block, or waits for its maker: to touch each page of a large one
  * for the first time took 4 s for 1.6 GB, on a busy machine. */
-static int await_block(struct weir_block *block, size_t size,
+static int await_block(struct weir_block *block, size_t size, int fd,
                        const struct weir_block_shape *shape,
                        const struct weir_process_world *world,
                        struct weir_diag *diag)
@@ -168,8 +243,10 @@ static int await_block(struct weir_block *block, size_t size,
             return weir_diag_put(diag, WEIR_ETABLE,
                                  "the memory is too small for so many quotas");
         if (empty && weir_cas(&block->state, &state, self)) {
-            write_new_block(block, shape, world);
-            return WEIR_OK;
+            int error = write_new_block(block, fd, shape, world);
+            return error == 0
+                       ? WEIR_OK
+                       : weir_diag_put(diag, WEIR_ETABLE, strerror(-error));
         }
         if (!empty)
             nanosleep(&(struct timespec){ .tv_nsec = MAKE_LOOK_EVERY }, NULL);
@@ -215,17 +292,17 @@ static int check_block(struct weir_block *block, size_t size,
     if (weir_table_size(&found) + block_head_size() != block->size)
         return weir_diag_put(diag, WEIR_ETABLE,
                              "this is not a Weir table, or it is damaged");
-    if (shape->slots != 0 && shape->slots != found.slots)
+    if (shape->memory_max != 0 && slots_of(shape) != found.slots)
         return weir_diag_put(
             diag, WEIR_ETABLE,
-            "the table was made for another quotas_max, and never grows: "
-            "end its processes and remove it, or leave quotas_max out");
+            "the table was made for another memory_max: end its processes and "
+            "remove it, or leave memory_max out");
     return WEIR_OK;
 }
 
-int weir_block_enter(void *memory, size_t size,
-                     const struct weir_block_shape *shape,
-                     struct weir_block **out, struct weir_diag *diag)
+static int enter_block(void *memory, size_t size, int fd,
+                       const struct weir_block_shape *shape,
+                       struct weir_block **out, struct weir_diag *diag)
 {
     struct weir_block *block = memory;
     struct weir_process_world world;
@@ -237,12 +314,21 @@ int weir_block_enter(void *memory, size_t size,
         return weir_diag_put(diag, WEIR_ESYSTEM,
                              "/proc can't be read: "
                              "a shared table finds dead processes there");
-    int error = await_block(block, size, shape, &world, diag);
+    int error = await_block(block, size, fd, shape, &world, diag);
     if (error == 0)
         error = check_block(block, size, shape, &world, diag);
     if (error == 0)
         *out = block;
     return error;
+}
+
+int weir_block_enter(void *memory, size_t size,
+                     const struct weir_block_shape *shape,
+                     struct weir_block **out, struct weir_diag *diag)
+{
+    struct weir_block_shape fixed = *shape;
+    fixed.fixed = true;
+    return enter_block(memory, size, -1, &fixed, out, diag);
 }
 
 /* ---- The file ---- */
@@ -255,9 +341,9 @@ static int refuse_block_file(struct weir_diag *diag, const char *path,
 
 /* One of the processes that find no file makes it; the lock is the process's,
  * not the descriptor's, so that no child of fork() keeps it. */
-static void lock_block_file(int fd)
+static void lock_block_file(int fd, short type)
 {
-    struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+    struct flock lock = { .l_type = type, .l_whence = SEEK_SET };
     while (fcntl(fd, F_SETLKW, &lock) < 0 && errno == EINTR)
         continue;
 }
@@ -282,18 +368,33 @@ static int size_block_file(int fd, const char *path, size_t wanted, size_t *out,
                            struct weir_diag *diag)
 {
     struct stat found;
-    int error = check_block_file(fd, path, &found, diag);
-    if (error < 0)
-        return error;
+    int refused = check_block_file(fd, path, &found, diag);
+    if (refused < 0)
+        return refused;
+    struct weir_table_range head = { 0, block_head_size() };
     *out = (size_t)found.st_size;
-    if (found.st_size > 0)
-        return WEIR_OK;
-    /* All of it now: if the file system couldn't give a page at its first use,
-     * the process that touches it would be killed. */
-    int reserved = posix_fallocate(fd, 0, (off_t)wanted);
-    if (reserved != 0) {
+    if (*out > 0 && *out < head.bytes)
+        return WEIR_OK; /* too small: not a table */
+    if (*out > 0) {
+        int error = weir_block_allocate(fd, 0, &head, 1);
+        return error == 0 ? WEIR_OK
+                          : refuse_block_file(diag, path, strerror(-error));
+    }
+    struct rlimit most;
+    /* The system would end the process. */
+    if (getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur < wanted)
+        return refuse_block_file(diag, path,
+                                 "a file may not be as long as memory_max: "
+                                 "set a smaller one, or allow it (ulimit -f)");
+    /* The head is touched at once, and only allocated pages may be: if the file
+     * system couldn't give one at its first use, the process that touches it
+     * would be killed. */
+    int error = ftruncate(fd, (off_t)wanted) < 0
+                    ? -errno
+                    : weir_block_allocate(fd, 0, &head, 1);
+    if (error < 0) {
         (void)!ftruncate(fd, 0);
-        return refuse_block_file(diag, path, strerror(reserved));
+        return refuse_block_file(diag, path, strerror(-error));
     }
     *out = wanted;
     return WEIR_OK;
@@ -304,28 +405,36 @@ static int map_block_file(int fd, const char *path,
                           struct weir_block **out, struct weir_diag *diag)
 {
     size_t size;
-    lock_block_file(fd);
     int error = size_block_file(fd, path, weir_block_size(shape), &size, diag);
     if (error < 0)
         return error;
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (memory == MAP_FAILED)
-        return refuse_block_file(diag, path, strerror(errno));
-    error = weir_block_enter(memory, size, shape, out, diag);
+        return refuse_block_file(diag, path,
+                                 "it can't be mapped: make it with a smaller "
+                                 "memory_max, or allow more addresses (ulimit "
+                                 "-v)");
+    error = enter_block(memory, size, fd, shape, out, diag);
     if (error < 0)
         munmap(memory, size);
     return error;
 }
 
 int weir_block_open(const char *path, const struct weir_block_shape *shape,
-                    struct weir_block **out, struct weir_diag *diag)
+                    struct weir_block **out, int *out_fd,
+                    struct weir_diag *diag)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK,
                   0600);
     if (fd < 0)
         return refuse_block_file(diag, path, strerror(errno));
+    lock_block_file(fd, F_WRLCK);
     int error = map_block_file(fd, path, shape, out, diag);
-    close(fd);
+    lock_block_file(fd, F_UNLCK);
+    if (error < 0)
+        close(fd);
+    else
+        *out_fd = fd;
     return error;
 }
 

@@ -6,16 +6,22 @@
 #define WEIR_LIBWEIR_BLOCK_H
 
 #include "core/node/limiter.h"
+#include "core/table/table_grow.h"
 #include "io/process.h"
 
-#define WEIR_BLOCK_LAYOUT 3
+#define WEIR_BLOCK_LAYOUT 4
 #define WEIR_BLOCK_MEMBERS \
     WEIR_TABLE_PROCESSES_MAX /* number 0 is no member's
                                                      * … */
 #define WEIR_BLOCK_LAST \
     (WEIR_BLOCK_MEMBERS - 1) /* … nor is the last: it is for making room */
 #define WEIR_BLOCK_LOOK_EVERY (100 * WEIR_MILLISECOND)
-#define WEIR_BLOCK_SLOTS_DEFAULT 16384
+/* Of memory_max: a file's, of which only what is used is allocated; and of the
+ * caller's memory. */
+#define WEIR_BLOCK_FILE_DEFAULT ((uint64_t)1 << 30)
+#define WEIR_BLOCK_MEMORY_DEFAULT ((uint64_t)16 << 20)
+/* Enough for any number of slots: they take less than 64 KiB each. */
+#define WEIR_SLOTS_MEMORY_MAX ((uint64_t)WEIR_SLOTS_MAX << 16)
 #define WEIR_BLOCK_STRIPES_DEFAULT 256
 
 /* Words are atomic unless they are said to be constant. */
@@ -50,19 +56,29 @@ struct weir_block {
 #define WEIR_BLOCK_READY 0x5745495242314f4bull
 
 struct weir_block_shape {
-    uint32_t slots;   /* 0: as in the block, or the default */
-    uint32_t stripes; /* 0: the default; the maker's counts */
+    uint64_t memory_max; /* bytes for slots; 0: as in the block, or the
+                          * default */
+    uint32_t stripes;    /* 0: the default; the maker's counts */
+    bool fixed;          /* all of it is memory: it doesn't grow */
 };
 
 /* Bytes of a block; 0: the shape is out of range. */
 size_t weir_block_size(const struct weir_block_shape *shape);
-/* Maps the file at 'path', made if there is none, and enters it. WEIR_ETABLE,
- * WEIR_EFULL and WEIR_ESYSTEM with 'diag'. */
+/* The part of memory_max that so many slots are. */
+uint64_t weir_block_slots_bytes(uint32_t slots);
+/* Maps the file at 'path', made if there is none, and enters it; '*out_fd' is
+ * the caller's to close, after its last growth. WEIR_ETABLE, WEIR_EFULL and
+ * WEIR_ESYSTEM with 'diag'. */
 int weir_block_open(const char *path, const struct weir_block_shape *shape,
-                    struct weir_block **out, struct weir_diag *diag);
+                    struct weir_block **out, int *out_fd,
+                    struct weir_diag *diag);
 void weir_block_unmap(struct weir_block *block);
-/* Makes a block of the memory, or waits for its maker; and checks it. Errors as
- * above. */
+/* Allocates ranges from the byte 'at' of the file on, so that their pages can
+ * be touched. 0, or a negative errno: then none can. */
+int weir_block_allocate(int fd, uint64_t at,
+                        const struct weir_table_range *ranges, uint32_t count);
+/* Makes a block of the memory, or waits for its maker; and checks it. It is all
+ * committed. Errors as above. */
 int weir_block_enter(void *memory, size_t size,
                      const struct weir_block_shape *shape,
                      struct weir_block **out, struct weir_diag *diag);

@@ -17,6 +17,7 @@
  *     open.c: open, close, ready      <-   mutex, condition ->
  *     block.c: the shared table's     <-   reporter.c: a watching thread
  *         memory
+ *     grow.c: memory of the table          grow.c: the same, ahead
  *     event_queue.c: events           <-   mutex, eventfd ->
  *     kick.c: wakes the thread        ->   eventfd, or a word of the block
  *
@@ -33,6 +34,7 @@
 #include "codec/weir_v1.h"
 #include "core/node/limiter.h"
 #include "core/quota/long_name.h"
+#include "core/table/table_grow.h"
 #include "core/table/table_permit.h"
 #include "core/table/table_stored_name.h"
 #include "io/login.h"
@@ -42,7 +44,11 @@
 #include "libweir/limiter_view.h"
 
 #define WEIR_EVENT_QUEUE_MAX 64
-#define WEIR_SLOTS_DEFAULT 65536
+/* Of memory_max: what is not used costs address space only; some 750,000 slots
+ * with three roots. */
+#define WEIR_MEMORY_DEFAULT ((uint64_t)1 << 30)
+/* When a table without memory tries again to get some. */
+#define WEIR_GROW_AGAIN (10 * WEIR_SECOND)
 #define WEIR_STRIPES_DEFAULT 64
 #define WEIR_LEASES_DEFAULT 1024
 #define WEIR_GATE_SLOTS_DEFAULT 256
@@ -130,10 +136,14 @@ struct weir {
     /* Memory. */
     void *table_block, *limiter_block, *arena_block; /* owned */
     size_t table_size, limiter_size;
+    int table_fd;         /* owned: a shared table's file; -1: none */
+    weir_instant grow_at; /* the thread's: when to try again to grow */
 
     /* Options, kept for a child. */
     char name[WEIR_NAME_MAX + 1];
-    bool named; /* by the caller */
+    bool named;          /* by the caller */
+    uint64_t memory_max; /* bytes for slots */
+    enum weir_on_full on_full;
     uint32_t slots, stripes, leases_max, gate_slots;
     int64_t lease_priority;
     weir_event_fn *on_event;
@@ -190,13 +200,37 @@ void weir_locks_init(struct weir *weir);
 void weir_name_limiter(struct weir *weir);
 /* A table of this process's own. */
 int weir_table_make(struct weir *weir);
+/* The slots that memory_max is enough for; at least one. */
+uint32_t weir_slots_within(const struct weir *weir, uint64_t memory_max);
+/* The part of memory_max that so many slots are. */
+uint64_t weir_slots_bytes(const struct weir *weir, uint32_t slots);
 /* Memory for all that is over the table; in it the limiter node, unless the
  * table is shared: then the reporter makes the node. */
 int weir_nodes_make(struct weir *weir);
+/* Both of a table of this process's own; with fewer slots if the process may
+ * not reserve address space for all of them. */
+int weir_memory_make(struct weir *weir);
 /* The limiter node over the table: in the memory reserved for it. */
 void weir_limiter_make(struct weir *weir);
 /* Frees the memory of all parts, and 'weir'. */
 void weir_memory_free(struct weir *weir);
+
+/* ---- libweir_grow.c ---- */
+/* Any thread: commits memory for more slots. False: the table has all that it
+ * may have, or the system has none. */
+bool weir_grow(struct weir *weir);
+/* The background thread: grows before the table is full; tries again after a
+ * failure. */
+void weir_grow_ahead(struct weir *weir, weir_instant now);
+/* This process's own table: its address space, with the first slots committed;
+ * WEIR_ENOMEM. */
+int weir_grow_reserve(struct weir *weir,
+                      const struct weir_table_options *table);
+void weir_grow_release(struct weir *weir);
+/* Pages that cost nothing until they are used; NULL on failure. */
+void *weir_pages_map(size_t size, int protection);
+/* Makes them zero, and so unused. */
+void weir_pages_clear(void *pages, size_t size);
 
 /* ---- libweir_reporter.c: for a shared table ---- */
 /* Joins, becomes the reporter if there is none, and begins to watch. */
@@ -234,7 +268,8 @@ uint32_t weir_stripe_mine(struct weir *weir);
 void weir_stripes_forked(struct weir *weir);
 
 /* ---- libweir_take_calls.c: shared by enters and takes ---- */
-/* A name without quota passes. 'weir' and 'reply' may be NULL. */
+/* A name without quota passes, or, if the table lacks quotas, goes by on_full.
+ * 'weir' and 'reply' may be NULL. */
 enum weir_verdict weir_decide_unknown(struct weir *weir,
                                       struct weir_reply *reply);
 /* Repeats a request on the shadow set; only the sync uses the result. 'name':
@@ -244,25 +279,26 @@ unsigned weir_decide_shadow(struct weir *weir, struct weir_ref ref,
                             const struct weir_text *name,
                             const struct weir_algorithm_ask *ask,
                             unsigned outcome, weir_instant now);
-/* A long name that can't be stored is limited. 'reply' may be NULL. */
-enum weir_verdict weir_decide_refused(struct weir_reply *reply);
-
 /* A name that a caller gives. */
 struct weir_asked_name {
     struct weir_text given;
-    bool is_long;  /* weir_name_is_long() */
-    uint64_t hash; /* unless it is long: weir_table_hash() */
+    bool is_long;                /* weir_name_is_long() */
+    uint64_t hash;               /* unless it is long: weir_table_hash() */
     struct weir_stored_name cut; /* if it is long, after a search */
 };
-/* Finds its slot, or makes it: WEIR_RESOLVED; WEIR_RESOLVED_NONE: no quota
- * rules it; WEIR_RESOLVED_REFUSED. '*out_own': whether the slot is of that
- * name. */
+/* Finds its slot, or makes it. If weir_is_resolved(), '*out' is to be asked. */
 enum weir_resolved weir_asked_find(struct weir *weir,
                                    struct weir_asked_name *asked,
-                                   struct weir_ref *out, bool *out_own,
-                                   weir_instant now);
+                                   struct weir_ref *out, weir_instant now);
 /* The name by which the shadow set is asked; absent: it isn't. */
 struct weir_text weir_asked_shadow(const struct weir_asked_name *asked);
+/* The verdict on a name for which there is no slot to be asked. */
+enum weir_verdict weir_decide_missing(struct weir *weir,
+                                      enum weir_resolved resolved,
+                                      struct weir_reply *reply);
+/* Another quota than the name's has decided: says so. */
+void weir_decide_mark_full(struct weir_reply *reply,
+                           enum weir_resolved resolved);
 
 /* ---- libweir_waiting.c ---- */
 void weir_waiting_init(struct weir_waiting *waiting);

@@ -25,18 +25,15 @@ void weir_name_limiter(struct weir *weir)
         snprintf(weir->name, sizeof(weir->name), "process/%ld", (long)getpid());
 }
 
-/* Pages that cost nothing until they are used; NULL on failure. */
-static void *map_pages(size_t size)
-{
-    void *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return p == MAP_FAILED ? NULL : p;
-}
-
 static void unmap_pages(void *p, size_t size)
 {
     if (p)
         munmap(p, size);
+}
+
+static bool grow_for_node(void *context)
+{
+    return weir_grow(context);
 }
 
 static struct weir_limiter_options node_options(const struct weir *weir)
@@ -50,6 +47,8 @@ static struct weir_limiter_options node_options(const struct weir *weir)
         .limits = weir->gate_slots < WEIR_LIMITS_MAX ? weir->gate_slots
                                                      : WEIR_LIMITS_MAX,
         .lease_priority = weir->lease_priority,
+        .grow = grow_for_node,
+        .grow_context = (void *)(uintptr_t)weir,
         .name = weir_text_of(weir->name),
     };
 }
@@ -68,24 +67,73 @@ void weir_limiter_make(struct weir *weir)
         weir_limiter_init(weir->limiter_block, &options, weir_clock_now());
 }
 
+static struct weir_table_options own_table_options(const struct weir *weir,
+                                                   uint32_t slots)
+{
+    return (struct weir_table_options){
+        .slots = slots,
+        .committed =
+            slots < WEIR_TABLE_GROWTH_MIN ? slots : WEIR_TABLE_GROWTH_MIN,
+        .stripes = weir->stripes,
+        .gate_slots = weir->gate_slots,
+    };
+}
+
+/* ---- The budget ---- */
+
+/* What a table leaves of a process's addresses, if they are few. */
+#define ADDRESSES_LEFT ((size_t)64 << 20)
+
+/* What a slot takes is a difference: the rest has options of its own. */
+#define SLOTS_MEASURED 65536
+
+uint64_t weir_slots_bytes(const struct weir *weir, uint32_t slots)
+{
+    if (weir->block)
+        return weir_block_slots_bytes(slots);
+    uint64_t bytes[2];
+    for (uint32_t i = 0; i < 2; i++) {
+        uint32_t measured = (i + 1) * SLOTS_MEASURED;
+        struct weir_table_options table = own_table_options(weir, measured);
+        struct weir_limiter_options node = node_options(weir);
+        node.slots = measured;
+        bytes[i] = weir_table_size(&table) + weir_limiter_size(&node);
+    }
+    return (bytes[1] - bytes[0]) * slots / SLOTS_MEASURED;
+}
+
+uint32_t weir_slots_within(const struct weir *weir, uint64_t memory_max)
+{
+    uint64_t some = weir_slots_bytes(weir, SLOTS_MEASURED);
+    uint64_t slots = memory_max < WEIR_SLOTS_MEMORY_MAX
+                         ? memory_max * SLOTS_MEASURED / some
+                         : WEIR_SLOTS_MAX;
+    if (slots == 0)
+        return 1;
+    return slots < WEIR_SLOTS_MAX ? (uint32_t)slots : WEIR_SLOTS_MAX;
+}
+
+/* ---- The parts ---- */
+
 int weir_table_make(struct weir *weir)
 {
     weir_assert(weir->slots > 0 && weir->stripes > 0);
-    struct weir_table_options table = { .slots = weir->slots,
-                                        .stripes = weir->stripes,
-                                        .gate_slots = weir->gate_slots };
+    struct weir_table_options table = own_table_options(weir, weir->slots);
     weir_instant now = weir_clock_now();
     weir_entropy(&table.seed, sizeof(table.seed));
-    weir->table_size = weir_table_size(&table);
-    weir->table_block = map_pages(weir->table_size);
-    if (!weir->table_block)
-        return WEIR_ENOMEM;
-    /* A cold decision costs three misses; with huge pages only of the cache
-     * and not also of the TLB. A refusal is no harm. */
-    madvise(weir->table_block, weir->table_size, MADV_HUGEPAGE);
+    int error = weir_grow_reserve(weir, &table);
+    if (error < 0)
+        return error;
     weir->table = weir_table_init(weir->table_block, &table, now);
     weir_zones_follow(weir, false, now);
     return WEIR_OK;
+}
+
+static void free_nodes(struct weir *weir)
+{
+    unmap_pages(weir->limiter_block, weir->limiter_size);
+    unmap_pages(weir->arena_block, WEIR_DECODE_ARENA_SIZE);
+    weir->limiter_block = weir->arena_block = NULL;
 }
 
 int weir_nodes_make(struct weir *weir)
@@ -95,10 +143,14 @@ int weir_nodes_make(struct weir *weir)
     weir_entropy(&weir->id, sizeof(weir->id));
     weir->id |= 2; /* 0 and 1 mean something else */
     weir->limiter_size = weir_limiter_size(&options);
-    weir->limiter_block = map_pages(weir->limiter_size);
-    weir->arena_block = map_pages(WEIR_DECODE_ARENA_SIZE);
-    if (!weir->limiter_block || !weir->arena_block)
+    weir->limiter_block =
+        weir_pages_map(weir->limiter_size, PROT_READ | PROT_WRITE);
+    weir->arena_block =
+        weir_pages_map(WEIR_DECODE_ARENA_SIZE, PROT_READ | PROT_WRITE);
+    if (!weir->limiter_block || !weir->arena_block) {
+        free_nodes(weir);
         return WEIR_ENOMEM;
+    }
     weir->arena =
         (struct weir_arena){ weir->arena_block, WEIR_DECODE_ARENA_SIZE, 0 };
     if (!weir->block)
@@ -106,14 +158,42 @@ int weir_nodes_make(struct weir *weir)
     return WEIR_OK;
 }
 
+/* Whether the rest of the process can still map something: a thread's stack,
+ * say. */
+static bool has_addresses_left(void)
+{
+    void *p = weir_pages_map(ADDRESSES_LEFT, PROT_NONE);
+    unmap_pages(p, ADDRESSES_LEFT);
+    return p != NULL;
+}
+
+int weir_memory_make(struct weir *weir)
+{
+    weir_assert(!weir->block);
+    for (;; weir->slots /= 2) {
+        bool least = weir->slots < 2 * WEIR_TABLE_GROWTH_MIN;
+        int error = weir_table_make(weir);
+        if (error == 0)
+            error = weir_nodes_make(weir);
+        if (error == 0 && !least && !has_addresses_left()) {
+            free_nodes(weir);
+            error = WEIR_ENOMEM;
+        }
+        if (error != WEIR_ENOMEM || least)
+            return error;
+        weir_grow_release(weir);
+    }
+}
+
 void weir_memory_free(struct weir *weir)
 {
     weir_exact_book_fini(&weir->exact);
-    unmap_pages(weir->table_block, weir->table_size);
+    weir_grow_release(weir);
     if (weir->unmaps)
         weir_block_unmap(weir->block);
-    unmap_pages(weir->limiter_block, weir->limiter_size);
-    unmap_pages(weir->arena_block, WEIR_DECODE_ARENA_SIZE);
+    if (weir->table_fd >= 0)
+        close(weir->table_fd);
+    free_nodes(weir);
     weir_login_free(&weir->login);
     weir_mem_system.free(NULL, weir->out, weir->out_size);
     weir_mem_system.free(NULL, weir, sizeof(*weir));

@@ -104,7 +104,8 @@ static int read_login(struct weir *weir, const struct weir_options *options)
 static int read_options(struct weir *weir, const struct weir_options *options)
 {
     if (options->struct_size < sizeof(*options) ||
-        options->quotas_max > WEIR_SLOTS_MAX ||
+        options->on_full < WEIR_ON_FULL_REFUSE ||
+        options->on_full > WEIR_ON_FULL_PASS ||
         options->threads_max >= WEIR_STRIPES_MAX ||
         options->leases_max > WEIR_LEASE_PLACES_MAX ||
         options->adaptive_max > WEIR_GATE_SLOTS_MAX ||
@@ -112,8 +113,9 @@ static int read_options(struct weir *weir, const struct weir_options *options)
         options->table_role > WEIR_TABLE_DECIDES ||
         set_limiter_name(weir, options->name) < 0)
         return WEIR_EINVAL;
-    weir->slots =
-        options->quotas_max ? options->quotas_max : WEIR_SLOTS_DEFAULT;
+    weir->memory_max =
+        options->memory_max ? options->memory_max : WEIR_MEMORY_DEFAULT;
+    weir->on_full = options->on_full;
     /* Stripe 0 is shared by threads beyond the number. */
     weir->stripes = 1 + (options->threads_max ? options->threads_max
                                               : WEIR_STRIPES_DEFAULT);
@@ -134,6 +136,10 @@ static int read_options(struct weir *weir, const struct weir_options *options)
 }
 
 /* ---- Open and close ---- */
+
+#define NO_ADDRESSES                                                   \
+    "this process may not reserve the addresses of memory_max: set a " \
+    "smaller memory_max, or allow more (ulimit -v)"
 
 /* Each step is undone in reverse when a later one fails. */
 static int start_limiter(struct weir *weir)
@@ -162,7 +168,7 @@ no_queue:
 
 static struct weir_block_shape shape_of(const struct weir_options *options)
 {
-    return (struct weir_block_shape){ .slots = options->quotas_max,
+    return (struct weir_block_shape){ .memory_max = options->memory_max,
                                       .stripes = options->threads_max };
 }
 
@@ -173,12 +179,13 @@ static void use_block(struct weir *weir)
     weir->table = weir_block_table(weir->block);
     weir_table_shape(weir->table, &shape);
     weir->slots = shape.slots;
+    weir->memory_max = weir_slots_bytes(weir, weir->slots);
     weir->stripes = shape.stripes;
     weir->gate_slots = 0; /* none of an adaptive quota in a shared table, yet */
     weir->exact.shared = true;
 }
 
-/* The table: this process's own, in the named file, or in 'memory'. */
+/* The shared table in the named file, or in 'memory'. */
 static int find_table(struct weir *weir, const struct weir_options *options,
                       void *memory, size_t size)
 {
@@ -187,11 +194,10 @@ static int find_table(struct weir *weir, const struct weir_options *options,
     bool file = !memory && options->table && *options->table;
     int error;
     if (file)
-        error = weir_block_open(options->table, &shape, &weir->block, &diag);
-    else if (memory)
-        error = weir_block_enter(memory, size, &shape, &weir->block, &diag);
+        error = weir_block_open(options->table, &shape, &weir->block,
+                                &weir->table_fd, &diag);
     else
-        return weir_table_make(weir);
+        error = weir_block_enter(memory, size, &shape, &weir->block, &diag);
     weir->unmaps = file && error == 0;
     if (error == 0)
         use_block(weir);
@@ -202,11 +208,35 @@ static int find_table(struct weir *weir, const struct weir_options *options,
 
 size_t weir_table_bytes(const struct weir_options *options)
 {
-    if (!options || options->quotas_max > WEIR_SLOTS_MAX ||
+    if (!options ||
         options->threads_max > WEIR_STRIPES_MAX - WEIR_BLOCK_MEMBERS)
         return 0;
     struct weir_block_shape shape = shape_of(options);
+    shape.fixed = true;
     return weir_block_size(&shape);
+}
+
+static int make_shared(struct weir *weir, const struct weir_options *options,
+                       void *memory, size_t size)
+{
+    int error = find_table(weir, options, memory, size);
+    if (error < 0)
+        return error;
+    error = weir_nodes_make(weir);
+    if (error == WEIR_ENOMEM)
+        send_open_refused(options, WEIR_EVENT_TABLE, NO_ADDRESSES);
+    return error;
+}
+
+static int make_private(struct weir *weir, const struct weir_options *options)
+{
+    uint32_t wanted = weir_slots_within(weir, weir->memory_max);
+    weir->slots = wanted;
+    int error = weir_memory_make(weir);
+    if (error < 0 || weir->slots < wanted)
+        send_open_refused(options, WEIR_EVENT_TABLE, NO_ADDRESSES);
+    weir->memory_max = weir_slots_bytes(weir, weir->slots);
+    return error;
 }
 
 static int open_with(const struct weir_options *options, void *memory,
@@ -216,11 +246,12 @@ static int open_with(const struct weir_options *options, void *memory,
     if (!weir)
         return WEIR_ENOMEM;
     weir->kick_fd = -1;
+    weir->table_fd = -1;
     int error = read_options(weir, options);
+    bool shared = memory || (options->table && *options->table);
     if (error == 0)
-        error = find_table(weir, options, memory, size);
-    if (error == 0)
-        error = weir_nodes_make(weir);
+        error = shared ? make_shared(weir, options, memory, size)
+                       : make_private(weir, options);
     if (error == 0) {
         weir_locks_init(weir);
         weir_waiting_init(&weir->waiting);
@@ -261,6 +292,7 @@ int weir_check(const struct weir_options *options)
     struct weir *weir = weir_mem_system.alloc(NULL, sizeof(*weir));
     if (!weir)
         return WEIR_ENOMEM;
+    weir->table_fd = -1;
     int error = read_options(weir, options);
     weir_memory_free(weir);
     return error;
@@ -341,6 +373,10 @@ void weir_status(struct weir *weir, struct weir_status *out)
         weir_reporter_status(weir, out);
     out->roots = weir->link_count;
     out->slots = weir->slots;
+    out->memory_max = weir->memory_max;
+    out->memory = weir_slots_bytes(weir, weir_table_committed(weir->table));
+    out->lacking = weir_table_lacking(weir->table);
+    out->on_full = weir->on_full;
     out->slots_used = weir_table_live(weir->table);
     out->stale = weir_table_is_stale(weir->table);
     out->unknown = weir_table_unknown(weir->table);

@@ -183,29 +183,28 @@ static enum weir_verdict enter_named(struct weir *weir, struct weir_text given,
 {
     struct weir_asked_name asked;
     struct weir_text name;
+    enum weir_resolved resolved = WEIR_RESOLVED;
     weir_asked_init(weir, given, &asked);
     for (int tries = 0; tries < WEIR_STALE_TRIES; tries++) {
         struct weir_ref ref;
-        bool own;
-        enum weir_resolved resolved =
-            weir_asked_find(weir, &asked, &ref, &own, now);
+        resolved = weir_asked_find(weir, &asked, &ref, now);
         name = weir_asked_shadow(&asked);
-        if (resolved == WEIR_RESOLVED_REFUSED)
-            return weir_decide_refused(reply);
-        if (resolved != WEIR_RESOLVED)
+        if (!weir_is_resolved(resolved))
             break;
         unsigned outcome = enter_slot(weir, ref, weight, permit, reply, now);
         if (outcome & WEIR_OUTCOME_STALE_REF)
             continue;
         if (outcome & WEIR_OUTCOME_SHADOW)
-            outcome = enter_shadow(weir, ref, own ? NULL : &name, weight,
-                                   outcome, now);
+            outcome = enter_shadow(weir, ref,
+                                   resolved == WEIR_RESOLVED ? NULL : &name,
+                                   weight, outcome, now);
+        weir_decide_mark_full(reply, resolved);
         return finish_enter(weir, permit, outcome);
     }
     name = weir_asked_shadow(&asked);
     weir_verdict_of(weir, enter_shadow(weir, (struct weir_ref){ 0, 0 }, &name,
                                        weight, 0, now));
-    return weir_decide_unknown(weir, reply);
+    return weir_decide_missing(weir, resolved, reply);
 }
 
 enum weir_verdict weir_enter_by_name(struct weir *weir, const char *name,

@@ -19,9 +19,55 @@ static weir_instant or_clock_now(weir_instant now)
     return now ? now : weir_clock_now();
 }
 
+/* The table couldn't hold the name, or lacks a quota that may be the name's:
+ * on_full decides. */
+static __attribute__((noinline)) enum weir_verdict decide_full(
+    struct weir *weir, struct weir_reply *reply)
+{
+    uint32_t stripe = weir_stripe_mine(weir);
+    bool passes = weir->on_full == WEIR_ON_FULL_PASS;
+    weir_table_count_overflow(weir->table, stripe);
+    enum weir_verdict verdict = passes ? WEIR_PASSED : WEIR_LIMITED;
+    if (!reply)
+        return verdict;
+    memset(reply, 0, sizeof(*reply));
+    reply->verdict = verdict;
+    reply->full = true;
+    reply->remaining = passes ? UINT64_MAX : 0;
+    if (!passes)
+        reply->retry_after =
+            weir_table_jitter(weir->table, stripe, WEIR_SECOND);
+    return verdict;
+}
+
+/* A long name that can't be stored is limited. */
+static enum weir_verdict decide_never(struct weir_reply *reply)
+{
+    if (reply) {
+        memset(reply, 0, sizeof(*reply));
+        reply->verdict = WEIR_LIMITED;
+        reply->never = true;
+        reply->retry_after = WEIR_NEVER;
+    }
+    return WEIR_LIMITED;
+}
+
+enum weir_verdict weir_decide_missing(struct weir *weir,
+                                      enum weir_resolved resolved,
+                                      struct weir_reply *reply)
+{
+    if (resolved == WEIR_RESOLVED_LACKING)
+        return decide_full(weir, reply);
+    if (resolved == WEIR_RESOLVED_REFUSED)
+        return decide_never(reply);
+    return weir_decide_unknown(weir, reply);
+}
+
 enum weir_verdict weir_decide_unknown(struct weir *weir,
                                       struct weir_reply *reply)
 {
+    if (weir && weir_table_lacking(weir->table) > 0)
+        return decide_full(weir, reply);
     if (weir)
         weir_table_count_unknown(weir->table, weir_stripe_mine(weir));
     if (!reply)
@@ -30,6 +76,17 @@ enum weir_verdict weir_decide_unknown(struct weir *weir,
     reply->unknown = true;
     reply->remaining = UINT64_MAX;
     return WEIR_PASSED;
+}
+
+/* The slot of a handle without one, to whose name a quota applies. */
+#define SLOT_LACKING (WEIR_SLOT_NONE - 1)
+
+static enum weir_verdict decide_empty(struct weir_handle quota,
+                                      struct weir_reply *reply)
+{
+    bool lacking = quota.weir && quota.slot == SLOT_LACKING;
+    return lacking ? decide_full(quota.weir, reply)
+                   : weir_decide_unknown(quota.weir, reply);
 }
 
 static struct weir_ref ref_of(struct weir_handle quota)
@@ -99,7 +156,7 @@ enum weir_verdict weir_take(struct weir_handle quota, uint64_t weight,
 {
     struct weir *weir = quota.weir;
     if (WEIR_UNLIKELY(is_empty_handle(quota)))
-        return weir_decide_unknown(weir, reply);
+        return decide_empty(quota, reply);
     now = or_clock_now(now);
     unsigned outcome = weir_table_take(weir->table, weir_stripe_mine(weir),
                                        ref_of(quota), weight, reply, now);
@@ -126,7 +183,7 @@ static enum weir_verdict ask_handle(struct weir_handle quota,
 {
     struct weir *weir = quota.weir;
     if (is_empty_handle(quota))
-        return weir_decide_unknown(weir, reply);
+        return decide_empty(quota, reply);
     return verdict_or_unknown(
         weir, reply,
         ask_at(weir, ref_of(quota), ask, reply, or_clock_now(now)));
@@ -197,20 +254,9 @@ enum weir_verdict weir_wait(struct weir_handle quota, uint64_t weight,
 
 /* ---- By name ---- */
 
-enum weir_verdict weir_decide_refused(struct weir_reply *reply)
-{
-    if (reply) {
-        memset(reply, 0, sizeof(*reply));
-        reply->verdict = WEIR_LIMITED;
-        reply->never = true;
-        reply->retry_after = WEIR_NEVER;
-    }
-    return WEIR_LIMITED;
-}
-
 /* A name that isn't in the table: a template may have it. */
 static __attribute__((noinline)) enum weir_resolved resolve_asked(
-    struct weir *weir, struct weir_text name, struct weir_ref *out, bool *own,
+    struct weir *weir, struct weir_text name, struct weir_ref *out,
     weir_instant now)
 {
     weir_own_ensure(weir);
@@ -220,12 +266,25 @@ static __attribute__((noinline)) enum weir_resolved resolve_asked(
     if (error < 0)
         return error == WEIR_ETOOBIG ? WEIR_RESOLVED_REFUSED
                                      : WEIR_RESOLVED_NONE;
-    enum weir_resolved resolved = weir_table_resolve_given(
-        weir->table, weir->process, name, false, out, now);
-    *own = resolved == WEIR_RESOLVED;
-    if (weir_is_resolved(resolved) && !*own)
+    enum weir_resolved resolved;
+    do {
+        resolved = weir_table_resolve_given(weir->table, weir->process, name,
+                                            false, out, now);
+    } while (WEIR_UNLIKELY(resolved != WEIR_RESOLVED) &&
+             weir_table_is_short(weir->table) && weir_grow(weir));
+    /* The chain alone would let pass what the name's own quota refuses. */
+    if (resolved == WEIR_RESOLVED_CHAIN && weir->on_full != WEIR_ON_FULL_PASS)
+        return WEIR_RESOLVED_LACKING;
+    if (resolved == WEIR_RESOLVED_FULL || resolved == WEIR_RESOLVED_CHAIN)
         weir_table_count_overflow(weir->table, weir_stripe_mine(weir));
-    return weir_is_resolved(resolved) ? WEIR_RESOLVED : resolved;
+    return resolved;
+}
+
+void weir_decide_mark_full(struct weir_reply *reply,
+                           enum weir_resolved resolved)
+{
+    if (WEIR_UNLIKELY(resolved != WEIR_RESOLVED) && reply)
+        reply->full = true;
 }
 
 static __attribute__((noinline)) bool find_long(struct weir *weir,
@@ -247,20 +306,18 @@ static inline bool find_asked(struct weir *weir, struct weir_asked_name *asked,
 static inline enum weir_resolved find_or_resolve(struct weir *weir,
                                                  struct weir_asked_name *asked,
                                                  struct weir_ref *out,
-                                                 bool *own, weir_instant now)
+                                                 weir_instant now)
 {
-    *own = true;
     if (WEIR_LIKELY(find_asked(weir, asked, out)))
         return WEIR_RESOLVED;
-    return resolve_asked(weir, asked->given, out, own, now);
+    return resolve_asked(weir, asked->given, out, now);
 }
 
 enum weir_resolved weir_asked_find(struct weir *weir,
                                    struct weir_asked_name *asked,
-                                   struct weir_ref *out, bool *out_own,
-                                   weir_instant now)
+                                   struct weir_ref *out, weir_instant now)
 {
-    return find_or_resolve(weir, asked, out, out_own, now);
+    return find_or_resolve(weir, asked, out, now);
 }
 
 struct weir_text weir_asked_shadow(const struct weir_asked_name *asked)
@@ -279,26 +336,27 @@ static enum weir_verdict take_asked(struct weir *weir,
     enum weir_resolved resolved = WEIR_RESOLVED;
     for (int tries = 0; tries < WEIR_STALE_TRIES; tries++) {
         struct weir_ref ref;
-        bool own;
-        resolved = find_or_resolve(weir, asked, &ref, &own, now);
-        if (resolved != WEIR_RESOLVED)
+        resolved = find_or_resolve(weir, asked, &ref, now);
+        if (WEIR_UNLIKELY(!weir_is_resolved(resolved)))
             break;
         unsigned outcome =
             weir_table_take(weir->table, stripe, ref, weight, reply, now);
-        if (WEIR_LIKELY(outcome < WEIR_OUTCOME_STALE_REF))
-            return weir_verdict_of(weir, outcome);
-        struct weir_text name = weir_asked_shadow(asked);
-        outcome =
-            settle(weir, ref, own ? NULL : &name, &ask, reply, outcome, now);
-        if (!(outcome & WEIR_OUTCOME_STALE_REF))
-            return weir_verdict_of(weir, outcome);
+        if (WEIR_UNLIKELY(outcome >= WEIR_OUTCOME_STALE_REF)) {
+            struct weir_text name = weir_asked_shadow(asked);
+            outcome =
+                settle(weir, ref, resolved == WEIR_RESOLVED ? NULL : &name,
+                       &ask, reply, outcome, now);
+        }
+        if (outcome & WEIR_OUTCOME_STALE_REF)
+            continue;
+        weir_decide_mark_full(reply, resolved);
+        return weir_verdict_of(weir, outcome);
     }
-    if (resolved == WEIR_RESOLVED_REFUSED)
-        return weir_decide_refused(reply);
-    weir_verdict_of(weir, weir_table_shadow_name(weir->table, stripe,
-                                                 weir_asked_shadow(asked), &ask,
-                                                 now));
-    return weir_decide_unknown(weir, reply);
+    if (resolved != WEIR_RESOLVED_REFUSED)
+        weir_verdict_of(weir, weir_table_shadow_name(weir->table, stripe,
+                                                     weir_asked_shadow(asked),
+                                                     &ask, now));
+    return weir_decide_missing(weir, resolved, reply);
 }
 
 enum weir_verdict weir_take_by_name(struct weir *weir, const char *name,
@@ -325,20 +383,19 @@ enum weir_verdict weir_peek_by_name(struct weir *weir, const char *name,
     now = or_clock_now(now);
     struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_PEEK,
                                       .weight = weir_weight_clipped(weight) };
+    enum weir_resolved resolved = WEIR_RESOLVED;
     for (int tries = 0; tries < WEIR_STALE_TRIES; tries++) {
         struct weir_ref ref;
-        bool own;
-        enum weir_resolved resolved =
-            find_or_resolve(weir, &asked, &ref, &own, now);
-        if (resolved == WEIR_RESOLVED_REFUSED)
-            return weir_decide_refused(reply);
-        if (resolved != WEIR_RESOLVED)
+        resolved = find_or_resolve(weir, &asked, &ref, now);
+        if (WEIR_UNLIKELY(!weir_is_resolved(resolved)))
             break;
         unsigned outcome = ask_at(weir, ref, &ask, reply, now);
-        if (WEIR_LIKELY(!(outcome & WEIR_OUTCOME_STALE_REF)))
-            return weir_verdict_of(weir, outcome);
+        if (outcome & WEIR_OUTCOME_STALE_REF)
+            continue;
+        weir_decide_mark_full(reply, resolved);
+        return weir_verdict_of(weir, outcome);
     }
-    return weir_decide_unknown(weir, reply);
+    return weir_decide_missing(weir, resolved, reply);
 }
 
 int weir_policy(struct weir *weir, const char *name, size_t len,
@@ -366,10 +423,10 @@ static size_t take_batch(struct weir *weir, struct weir_request *requests,
     size_t passed = 0;
     for (size_t i = 0; i < count; i++) {
         struct weir_text name = { requests[i].name, requests[i].len };
-        requests[i].verdict = weir_name_is_askable(name)
-                                  ? take_asked(weir, &asked[i],
-                                               requests[i].weight, NULL, now)
-                                  : weir_decide_unknown(weir, NULL);
+        requests[i].verdict =
+            weir_name_is_askable(name)
+                ? take_asked(weir, &asked[i], requests[i].weight, NULL, now)
+                : weir_decide_unknown(weir, NULL);
         passed += requests[i].verdict == WEIR_PASSED;
     }
     return passed;
@@ -395,6 +452,39 @@ bool weir_name_is_valid(const char *name, size_t len)
     return weir_given_name_check(text, NULL) == 0 && !weir_name_is_shadow(text);
 }
 
+/* Whether the slot was pinned: another one than the name's, or RESOLVED. */
+static bool is_pinned(const struct weir *weir, struct weir_text name,
+                      enum weir_resolved resolved, struct weir_ref ref)
+{
+    struct weir_ref own;
+    return weir_is_resolved(resolved) &&
+           (resolved == WEIR_RESOLVED ||
+            !weir_table_find(weir->table, name, &own) || own.slot != ref.slot);
+}
+
+/* Pins the name's slot, growing the table if need be. */
+static enum weir_resolved pin_growing(struct weir *weir, struct weir_text name,
+                                      struct weir_ref *out)
+{
+    for (;;) {
+        struct weir_ref ref = { WEIR_SLOT_NONE, 0 };
+        enum weir_resolved resolved = weir_table_pin_as(
+            weir->table, weir->process, name, &ref, weir_clock_now());
+        bool again = resolved != WEIR_RESOLVED &&
+                     weir_table_is_short(weir->table) && weir_grow(weir);
+        bool refused = resolved == WEIR_RESOLVED_CHAIN &&
+                       weir->on_full != WEIR_ON_FULL_PASS;
+        if (!again && !refused) {
+            *out = ref;
+            return resolved;
+        }
+        if (is_pinned(weir, name, resolved, ref))
+            weir_table_unpin_as(weir->table, weir->process, ref);
+        if (!again)
+            return WEIR_RESOLVED_LACKING;
+    }
+}
+
 int weir_handle_open(struct weir *weir, const char *name, size_t len,
                      struct weir_handle *out_handle)
 {
@@ -403,10 +493,11 @@ int weir_handle_open(struct weir *weir, const char *name, size_t len,
     if (!weir_name_is_valid(name, len))
         return WEIR_ENAME;
     weir_own_ensure(weir);
-    enum weir_resolved resolved = weir_table_pin_as(
-        weir->table, weir->process, text, &ref, weir_clock_now());
+    enum weir_resolved resolved = pin_growing(weir, text, &ref);
     if (resolved == WEIR_RESOLVED_REFUSED)
         return WEIR_ENAME;
+    if (resolved == WEIR_RESOLVED_LACKING)
+        ref = (struct weir_ref){ SLOT_LACKING, 0 };
     *out_handle = (struct weir_handle){ weir, ref.slot, ref.generation };
     return resolved == WEIR_RESOLVED ? WEIR_OK : WEIR_EFULL;
 }

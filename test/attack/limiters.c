@@ -20,13 +20,13 @@
 
 #define LIMITERS_MAX 4096
 #define TELL_EVERY_MS 20
-#define QUOTAS_MAX 16 /* of each limiter: it uses none */
+#define MEMORY_MAX 32768 /* of each limiter: it uses none */
 
 static int open_all(struct weir **limiters, size_t count, const char *roots)
 {
     struct weir_options options = WEIR_OPTIONS_INIT;
     options.roots = roots;
-    options.quotas_max = QUOTAS_MAX;
+    options.memory_max = MEMORY_MAX;
     options.tls_ca = getenv("WEIR_TLS_CA");
     options.tls_cert = getenv("WEIR_TLS_CERT");
     options.tls_key = getenv("WEIR_TLS_KEY");

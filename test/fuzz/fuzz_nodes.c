@@ -446,7 +446,8 @@ static void take(struct weir_table *table, struct input *in, weir_instant now)
 {
     struct weir_ref ref;
     struct weir_text name = weir_text_of(names[number(in) % 4]);
-    if (weir_table_resolve(table, name, false, &ref, now) != WEIR_RESOLVED_NONE)
+    if (weir_table_resolve(table, name, false, &ref, now) <=
+        WEIR_RESOLVED_CHAIN)
         weir_table_take(table, 0, ref, number(in), NULL, now);
 }
 

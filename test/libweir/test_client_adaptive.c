@@ -24,7 +24,6 @@ static struct weir *open_alone(uint32_t adaptive_max)
 {
     struct weir_options options = WEIR_OPTIONS_INIT;
     options.adaptive_max = adaptive_max;
-    options.quotas_max = 1024;
     struct weir *weir;
     assert_int_equal(weir_open(&options, &weir), 0);
     return weir;

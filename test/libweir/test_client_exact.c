@@ -171,7 +171,6 @@ static struct weir *open_with(const struct weir_exact *functions,
 {
     struct weir_options options = WEIR_OPTIONS_INIT;
     options.roots = root.address;
-    options.quotas_max = 1024;
     options.exact = functions;
     options.exact_secrets_file = "/secret/file";
     options.on_event = seen_event;

@@ -110,7 +110,6 @@ static struct weir_options options_of(enum weir_table_role role,
     options.roots = root.address;
     options.table = path;
     options.table_role = role;
-    options.quotas_max = 1024;
     options.on_event = on_event;
     options.event_context = told;
     return options;
@@ -165,8 +164,8 @@ static void a_table_is_refused_with_a_sentence(void **state)
     assert_int_equal(stat(path, &made), 0);
     assert_int_equal(made.st_mode & 0777, 0600);
     options = options_of(WEIR_TABLE_MAY_RUN, NULL);
-    options.quotas_max = 2048;
-    is_refused(&options, WEIR_ETABLE, "another quotas_max");
+    options.memory_max = 1 << 20;
+    is_refused(&options, WEIR_ETABLE, "another memory_max");
     options = options_of(WEIR_TABLE_MAY_RUN, NULL);
     options.roots = "127.0.0.1:1";
     is_refused(&options, WEIR_ETABLE, "other roots");

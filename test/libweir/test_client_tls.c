@@ -60,7 +60,6 @@ static struct weir_options options_for(const char *roots, struct seen *seen)
     memset(seen, 0, sizeof(*seen));
     pthread_mutex_init(&seen->mutex, NULL);
     options.roots = roots;
-    options.quotas_max = 1024;
     options.threads_max = 4;
     options.on_event = seen_event;
     options.event_context = seen;

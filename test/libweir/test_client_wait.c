@@ -43,7 +43,6 @@ struct waiter {
 static struct weir *open_alone(void)
 {
     struct weir_options options = WEIR_OPTIONS_INIT;
-    options.quotas_max = 1024;
     struct weir *weir;
     assert_int_equal(weir_open(&options, &weir), 0);
     return weir;

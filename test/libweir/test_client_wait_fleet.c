@@ -167,7 +167,6 @@ static void check_all_get_in(const char *table)
              "\"learning\":\"0s\",\"on_stale\":\"limit\"}");
     options.roots = root.address;
     options.table = table;
-    options.quotas_max = 64;
     assert_int_equal(weir_open(&options, &weir), 0);
     assert_int_equal(weir_ready(weir, GUARD), 0);
     for (uint32_t i = 0; i < WAITERS; i++)

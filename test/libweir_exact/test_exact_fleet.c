@@ -131,7 +131,6 @@ static void be_a_process(const char *address, struct told *told)
     struct weir_reply reply;
     struct weir *weir;
     options.roots = address;
-    options.quotas_max = 1024;
     options.exact = weir_exact();
     if (weir_open(&options, &weir) < 0 || weir_ready(weir, GUARD) < 0)
         _exit(1);

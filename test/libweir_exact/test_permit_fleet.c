@@ -123,7 +123,6 @@ static struct weir *open_one(void)
     struct weir_options options = WEIR_OPTIONS_INIT;
     struct weir *weir;
     options.roots = root.address;
-    options.quotas_max = 1024;
     options.exact = weir_exact();
     if (weir_open(&options, &weir) < 0 || weir_ready(weir, GUARD) < 0)
         _exit(1);

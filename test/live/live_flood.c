@@ -182,7 +182,7 @@ int main(int argc, char **argv)
     struct weir_options options = WEIR_OPTIONS_INIT;
     options.roots = argv[1];
     options.name = argv[2];
-    options.quotas_max = (uint32_t)strtoul(argv[3], NULL, 10);
+    options.memory_max = strtoull(argv[3], NULL, 10);
     options.on_event = live_tell_event;
     live_use_tls(&options);
     int error = weir_open(&options, &flood.weir);

@@ -271,7 +271,6 @@ static int open_limiter(struct fleet *fleet, char **argv, bool ready)
     struct weir_options options = WEIR_OPTIONS_INIT;
     options.roots = argv[1];
     options.name = argv[2];
-    options.quotas_max = 1024;
     options.on_event = live_tell_event;
     live_use_tls(&options);
     int error = weir_open(&options, &fleet->weir);

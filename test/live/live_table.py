@@ -184,7 +184,7 @@ class Tables(Case):
                        "--table", self.table, *options)
 
         self.begin()
-        refused("made for another quotas_max", "--quotas-max", "99")
+        refused("made for another memory_max", "--memory-max", "99Ki")
         self.fails("name other roots", "agent", "--table", self.table,
                    "--roots", "127.0.0.1:1")
         os.chmod(self.table, 0o644)

@@ -147,6 +147,7 @@ class Reply(_header.weir_reply):
     stale: bool
     shadow: bool
     exact: bool
+    full: bool
     leased: bool
     granted: float
     fill: int
@@ -268,6 +269,10 @@ class Status(NamedTuple):
     epoch: int
     slots: int
     slots_used: int
+    memory: int
+    memory_max: int
+    lacking: int
+    on_full: int
     ready: bool
     stale: bool
     unknown: int

@@ -83,6 +83,11 @@ class TableRole(enum.IntEnum):
     DECIDES = 2
 
 
+class OnFull(enum.IntEnum):
+    REFUSE = 0
+    PASS = 1
+
+
 class PermitOutcome(enum.IntEnum):
     SUCCESS = 0
     DROPPED = 1
@@ -97,6 +102,7 @@ class weir_reply(Structure):
         ("stale", c_bool),
         ("shadow", c_bool),
         ("exact", c_bool),
+        ("full", c_bool),
         ("leased", c_bool),
         ("granted", c_double),
         ("fill", c_int64),
@@ -123,7 +129,8 @@ class weir_options(Structure):
         ("struct_size", c_size_t),
         ("roots", c_char_p),
         ("name", c_char_p),
-        ("quotas_max", c_uint32),
+        ("memory_max", c_uint64),
+        ("on_full", c_int),
         ("threads_max", c_uint32),
         ("on_event", c_void_p),
         ("event_context", c_void_p),
@@ -195,6 +202,10 @@ class weir_status(Structure):
         ("epoch", c_uint64),
         ("slots", c_uint32),
         ("slots_used", c_uint32),
+        ("memory", c_uint64),
+        ("memory_max", c_uint64),
+        ("lacking", c_uint32),
+        ("on_full", c_int),
         ("ready", c_bool),
         ("stale", c_bool),
         ("unknown", c_uint64),

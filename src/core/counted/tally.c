@@ -367,7 +367,7 @@ void weir_tally_disown(struct weir_tally *tally, weir_instant now)
     for (uint32_t slot = 0; slot < end; slot++)
         weir_table_set_settled(tally->table, slot,
                                weir_table_count(tally->table, slot));
-    memset(tally->handed, 0, tally->slots * sizeof(*tally->handed));
+    memset(tally->handed, 0, end * sizeof(*tally->handed));
     tally->carrier = WEIR_CARRIER_NONE;
     tally->carries = false;
     for (uint32_t i = 0; i < tally->link_count; i++) {

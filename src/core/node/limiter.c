@@ -75,6 +75,8 @@ struct weir_limiter *weir_limiter_init(
     limiter->link_count = options->links;
     limiter->rng.state = options->seed;
     limiter->region = options->region;
+    limiter->grow = options->grow;
+    limiter->grow_context = options->grow_context;
     set_limiter_name(limiter, options->name);
     limiter->features =
         options->features ? options->features : WEIR_FEATURES_ALL;

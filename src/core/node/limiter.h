@@ -38,6 +38,9 @@ struct weir_limiter_sink {
     int (*reached)(void *context, uint64_t epoch, weir_instant now);
 };
 
+/* Commits more memory of the table (table_grow.h); false: there is none. */
+typedef bool weir_grow_fn(void *context);
+
 struct weir_limiter_options {
     struct weir_table *table; /* outlives the limiter */
     uint32_t slots;           /* as the table was made */
@@ -59,6 +62,8 @@ struct weir_limiter_options {
                                              * service's */
     uint64_t features; /* of quotas, that it announces; 0: WEIR_FEATURES_ALL. A
                         * test sets fewer */
+    weir_grow_fn *grow;                       /* NULL: the table doesn't grow */
+    void *grow_context;
 };
 
 size_t weir_limiter_size(const struct weir_limiter_options *options);

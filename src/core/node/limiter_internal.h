@@ -121,6 +121,8 @@ struct weir_limiter {
     uint32_t link_count;
     struct limiter_link link[WEIR_ROOTS_MAX];
     uint8_t incarnation[WEIR_INCARNATION_SIZE];
+    weir_grow_fn *grow; /* NULL: the table doesn't grow */
+    void *grow_context;
     const struct weir_limiter_sink *region;
     char name[WEIR_NAME_MAX];
     size_t name_len;
@@ -134,7 +136,8 @@ struct weir_limiter {
     uint64_t epoch;         /* up to which all changes were seen … */
     uint64_t missing;       /* … except this one, the first of those without
                              * room in the table; 0: none */
-    uint64_t missing_till;  /* changes above it were not retried with it */
+    bool missing_edited;    /* one of them may be in order since */
+    uint32_t lacking;       /* puts without room since the round began */
     uint32_t missing_live;  /* slots in use when it found none */
     uint64_t missing_count; /* not reported as an event yet … */
     char missing_name[WEIR_NAME_MAX]; /* … and the first of them */

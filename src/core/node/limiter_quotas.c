@@ -8,16 +8,19 @@
  * reports. A whole set is announced by its first message; quotas that it didn't
  * name are dropped when its target is reached, not before.
  *
- * No room. A quota that finds no slot is missing. Later changes are applied,
- * because one may be a removal; but reports carry the epoch before the missing
- * quota, and the no-room flag, so that no root repeats it in vain. When slots
- * have come free we go back to that epoch and report that: all changes from
- * there are sent once more, as at a session's start. The same when something
- * has changed since: the missing quota may have been removed, or one that held
- * something else it needed (chunks, a place among the templates). An edit that
- * replaces a set by another needs two rounds, if the table can't hold both. A
- * quota that never fits costs a round each minute in which slots came free or
- * quotas changed.
+ * No room. The table grows (the embedder's grow()). A quota that finds no room
+ * all the same is missing. Later changes are applied, because one may be a
+ * removal; but reports carry the epoch before the missing quota, and the
+ * no-room flag, so that no root repeats it in vain. When slots have come free,
+ * or the table may grow again, we go back to that epoch and report that: all
+ * changes from there are sent once more, as at a session's start. The same when
+ * a missing quota may be in order now: a quota that isn't here was removed, or
+ * was edited and fits. An edit of a quota that is here begins no round: with
+ * 100,000 quotas missing, each would cost 100,000 changes. An edit that
+ * replaces a set by another needs two rounds, if the table can't hold both.
+ *
+ * The table knows how many are missing (weir_table_lacking()): a name that
+ * finds no quota may be one of them.
  *
  * Rejected: removals first. An edit may be cut by a message's bound, and then
  * they are not first; and if a quota is removed before its replacement arrives,
@@ -31,6 +34,7 @@
 #include <string.h>
 
 #include "core/node/limiter_internal.h"
+#include "core/table/table_grow.h"
 
 /* Missing quotas are asked for again after this time; doubled each time that
  * they still don't fit. */
@@ -46,7 +50,9 @@ void weir_limiter_begin_anew(struct weir_limiter *limiter)
 {
     limiter->epoch = 0;
     limiter->full = false;
-    limiter->missing = limiter->missing_till = 0;
+    limiter->missing = 0;
+    limiter->lacking = 0;
+    limiter->missing_edited = false;
     weir_assert(!limiter->full && limiter->missing == 0);
 }
 
@@ -62,9 +68,10 @@ static void note_missing(struct weir_limiter *limiter,
         limiter->missing_len = quota->name.len;
         memcpy(limiter->missing_name, quota->name.p, quota->name.len);
     }
-    if (quota->epoch > limiter->missing_till)
-        limiter->missing_till = quota->epoch;
     limiter->missing_live = weir_table_live(limiter->table);
+    limiter->lacking++;
+    if (limiter->lacking > weir_table_lacking(limiter->table))
+        weir_table_set_lacking(limiter->table, limiter->lacking);
     weir_assert(limiter->missing != 0);
 }
 
@@ -86,7 +93,7 @@ static void note_missing_event(struct weir_limiter *limiter, weir_instant now)
 static bool may_fit(const struct weir_limiter *limiter)
 {
     return weir_table_live(limiter->table) < limiter->missing_live ||
-           limiter->epoch > limiter->missing_till;
+           limiter->missing_edited || weir_table_can_grow(limiter->table);
 }
 
 void weir_limiter_seek_room(struct weir_limiter *limiter, weir_instant now)
@@ -94,9 +101,10 @@ void weir_limiter_seek_room(struct weir_limiter *limiter, weir_instant now)
     if (limiter->missing == 0 || limiter->full || now < limiter->missing_at ||
         !may_fit(limiter))
         return;
-    limiter->missing_till = limiter->epoch;
     limiter->epoch = limiter->missing - 1;
     limiter->missing = 0;
+    limiter->missing_edited = false;
+    limiter->lacking = 0;
     limiter->missing_every =
         limiter->missing_every == 0 ? ROOM_FIRST : 2 * limiter->missing_every;
     if (limiter->missing_every > ROOM_MOST)
@@ -108,6 +116,28 @@ void weir_limiter_seek_room(struct weir_limiter *limiter, weir_instant now)
 }
 
 /* ---- Changes ---- */
+
+/* Puts it, with as much memory as there is. */
+static int put_growing(struct weir_limiter *limiter,
+                       const struct weir_quota *quota, weir_instant now)
+{
+    struct weir_table *table = limiter->table;
+    int error = weir_table_put(table, quota, now);
+    while (error == WEIR_EFULL && limiter->grow && weir_table_is_short(table) &&
+           limiter->grow(limiter->grow_context))
+        error = weir_table_put(table, quota, now);
+    return error;
+}
+
+/* Whether a change concerns a quota that isn't here, though the limiter has
+ * received changes of such a one. */
+static bool may_be_missing(const struct weir_limiter *limiter,
+                           struct weir_text name)
+{
+    struct weir_ref ref;
+    return limiter->missing != 0 &&
+           !weir_table_find(limiter->table, name, &ref);
+}
 
 static int pass_to_region(struct weir_limiter *limiter,
                           const struct weir_change *change, weir_instant now)
@@ -134,7 +164,9 @@ int weir_limiter_apply(struct weir_limiter *limiter,
     int error = pass_to_region(limiter, change, now);
     if (error < 0)
         return error;
+    bool missing = may_be_missing(limiter, change->quota.name);
     if (change->removed) {
+        limiter->missing_edited |= missing;
         weir_table_drop(limiter->table, change->quota.name, now);
         weir_limiter_leases_edited(limiter, &change->quota, now);
         return WEIR_OK;
@@ -142,8 +174,10 @@ int weir_limiter_apply(struct weir_limiter *limiter,
     if (change->reduced)
         weir_limiter_note(limiter, WEIR_EVENT_QUOTA_UNKNOWN, change->quota.name,
                           now);
-    if (weir_table_put(limiter->table, &change->quota, now) < 0)
+    if (put_growing(limiter, &change->quota, now) < 0)
         note_missing(limiter, &change->quota);
+    else
+        limiter->missing_edited |= missing;
     weir_limiter_leases_edited(limiter, &change->quota, now);
     return WEIR_OK;
 }
@@ -203,6 +237,7 @@ static int reach(struct weir_limiter *limiter, weir_instant now)
         weir_table_end_full(limiter->table, now);
     limiter->full = false;
     note_missing_event(limiter, now);
+    weir_table_set_lacking(limiter->table, limiter->lacking);
     if (limiter->missing == 0)
         limiter->missing_every = 0;
     if (!limiter->ready)

@@ -92,10 +92,11 @@ bool weir_table_find_hashed(struct weir_table *table, struct weir_text name,
 
 /* The result of weir_table_resolve(). */
 enum weir_resolved {
-    WEIR_RESOLVED,       /* its own slot */
-    WEIR_RESOLVED_FULL,  /* no room: 'out' is the template's overflow quota */
-    WEIR_RESOLVED_CHAIN, /* no room: 'out' is the rest of its chain */
-    WEIR_RESOLVED_NONE,  /* no quota rules the name: 'out' is untouched */
+    WEIR_RESOLVED,         /* its own slot */
+    WEIR_RESOLVED_FULL,    /* no room: 'out' is the template's overflow quota */
+    WEIR_RESOLVED_CHAIN,   /* no room: 'out' is the rest of its chain */
+    WEIR_RESOLVED_LACKING, /* no room, and no such slot: 'out' is untouched */
+    WEIR_RESOLVED_NONE,    /* no quota rules the name: 'out' is untouched */
     WEIR_RESOLVED_REFUSED, /* a long name without a stored form: its requests
                             * are limited; 'out' is untouched */
 };
@@ -173,6 +174,10 @@ enum weir_slot_state {
     WEIR_SLOT_TEMPLATE,
     WEIR_SLOT_INSTANCE,
 };
+
+/* Quotas that found no room, so that a name without a quota may be one of them;
+ * 0: the table has all. The sync sets it. */
+uint32_t weir_table_lacking(const struct weir_table *table);
 
 /* The number of slots ever used; those beyond were never touched. */
 uint32_t weir_table_used(const struct weir_table *table);

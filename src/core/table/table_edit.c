@@ -237,6 +237,17 @@ int weir_table_put(struct weir_table *t, const struct weir_quota *quota,
     return error;
 }
 
+void weir_table_set_lacking(struct weir_table *t, uint32_t quotas)
+{
+    weir_store_relaxed(&t->lacking, quotas);
+}
+
+uint32_t weir_table_lacking(const struct weir_table *t)
+{
+    /* Relaxed: a decision beside an edit goes by either state. */
+    return weir_load_relaxed(&t->lacking);
+}
+
 /* ---- Drop ---- */
 
 static void drop_slot(struct weir_table *t, uint32_t slot, weir_instant now)

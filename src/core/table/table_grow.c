@@ -149,6 +149,11 @@ void weir_table_stop_growing(struct weir_table *t)
     weir_store_relaxed(&t->short_of, 0);
 }
 
+bool weir_table_growth_failed(const struct weir_table *t)
+{
+    return weir_load_relaxed(&t->committed_max) < t->slots;
+}
+
 void weir_table_resume_growing(struct weir_table *t)
 {
     weir_store_relaxed(&t->committed_max, t->slots);
@@ -159,11 +164,17 @@ bool weir_table_is_short(const struct weir_table *t)
     return weir_load_relaxed(&t->short_of) != 0;
 }
 
+bool weir_table_can_grow(const struct weir_table *t)
+{
+    return weir_load_relaxed(&t->committed) <
+           weir_load_relaxed(&t->committed_max);
+}
+
 bool weir_table_wants_growth(const struct weir_table *t)
 {
     uint32_t slots = weir_load_relaxed(&t->committed);
     uint32_t live = weir_load_relaxed(&t->live);
-    if (slots >= weir_load_relaxed(&t->committed_max))
+    if (!weir_table_can_grow(t))
         return false;
     return weir_table_is_short(t) || live >= slots - slots / 8;
 }

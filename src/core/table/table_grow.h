@@ -41,16 +41,19 @@ uint32_t weir_table_growth(const struct weir_table *table,
 void weir_table_grown(struct weir_table *table, uint32_t slots);
 /* No memory could be had: the table is full with the slots that it has. */
 void weir_table_stop_growing(struct weir_table *table);
-/* Undoes that. */
+/* Whether that was called, and not undone by weir_table_resume_growing(). */
+bool weir_table_growth_failed(const struct weir_table *table);
 void weir_table_resume_growing(struct weir_table *table);
 
 /* Whether a call found no room (WEIR_EFULL, or another result than
  * WEIR_RESOLVED) that a growth may bring: grow, and call again. */
 bool weir_table_is_short(const struct weir_table *table);
+/* Whether more slots can be committed. */
+bool weir_table_can_grow(const struct weir_table *table);
 /* Whether it is time to grow ahead: less than 1/8 of what is committed is
  * free. */
 bool weir_table_wants_growth(const struct weir_table *table);
-/* Bytes committed, and bytes of all slots. */
+/* Bytes committed. */
 uint64_t weir_table_committed_bytes(const struct weir_table *table);
 /* Slots whose memory is committed. */
 uint32_t weir_table_committed(const struct weir_table *table);

@@ -274,11 +274,11 @@ struct weir_table {
     _Alignas(WEIR_CACHE_LINE) uint64_t writer; /* lock: 0 free */
     uint32_t used;                             /* slots ever used */
     uint32_t live;
-    uint32_t committed, committed_max, short_of; /* table_grow.h; atomic */
-    uint32_t free_head;     /* list through cold.aux */
-    uint32_t chunk_head;    /* list through chunk.next */
-    uint32_t chunk_used;    /* chunks ever used */
-    uint32_t hand;          /* of the sweep */
+    uint32_t committed, committed_max, short_of, lacking; /* atomic */
+    uint32_t free_head;  /* list through cold.aux */
+    uint32_t chunk_head; /* list through chunk.next */
+    uint32_t chunk_used; /* chunks ever used */
+    uint32_t hand;       /* of the sweep */
     uint32_t stale;
     uint32_t hold_paused; /* fills don't move cold.hold */
     uint32_t template_count;

@@ -58,8 +58,8 @@ static __attribute__((noinline)) enum weir_resolved resolve_long_parent(
     int len = weir_glob_expand_in(pattern, captures, name, sizeof(name));
     if (len < 0)
         return len == WEIR_ETOOBIG ? WEIR_RESOLVED_REFUSED : WEIR_RESOLVED_NONE;
-    return weir_slot_resolve_given(
-        t, (struct weir_text){ name, (size_t)len }, true, depth, out, now);
+    return weir_slot_resolve_given(t, (struct weir_text){ name, (size_t)len },
+                                   true, depth, out, now);
 }
 
 /* The parent that a template gives to a name, made if necessary. */
@@ -75,8 +75,7 @@ static enum weir_resolved parent_by(struct weir_table *t,
     char pattern[WEIR_NAME_MAX], parent[WEIR_NAME_MAX];
     weir_chunks_load(t, cold->aux, cold->aux_len, pattern);
     struct weir_text text = { pattern, cold->aux_len };
-    int len =
-        weir_glob_expand_in(text, name->captures, parent, sizeof(parent));
+    int len = weir_glob_expand_in(text, name->captures, parent, sizeof(parent));
     if (len == WEIR_ETOOBIG)
         return resolve_long_parent(t, text, name->captures, depth + 1, out,
                                    now);
@@ -214,8 +213,8 @@ static void rule_instance(struct weir_table *t, uint32_t slot,
     struct cold *cold = weir_cold(t, slot);
     bool instance = cold->state == WEIR_SLOT_INSTANCE;
     bool linked = instance && name->cut && cold->rule == name->template;
-    bool another = !instance ||
-                   cold->created != weir_cold(t, name->template)->created;
+    bool another =
+        !instance || cold->created != weir_cold(t, name->template)->created;
     become_instance(t, slot, name->template, another, now);
     if (!linked)
         (void)link_instance(t, slot, name, 0, now);
@@ -233,9 +232,9 @@ void weir_slot_rule(struct weir_table *t, uint32_t slot, weir_instant now)
     char buf[WEIR_NAME_MAX + 1];
     struct weir_captures captures;
     struct weir_quota brought;
-    struct instance_name name = { .text = { buf,
-                                            weir_table_name(t, slot, buf) },
-                                  .captures = &captures };
+    struct instance_name name = {
+        .text = { buf, weir_table_name(t, slot, buf) }, .captures = &captures
+    };
     name.template = weir_templates_match(t, name.text, &captures);
     name.cut = weir_name_is_cut(name.text);
     if (name.template != WEIR_SLOT_NONE) {
@@ -262,7 +261,7 @@ static enum weir_resolved resolve_without_room(struct weir_table *t,
 {
     weir_assert(weir_table_is_locked(t));
     if (name->template == WEIR_SLOT_NONE)
-        return WEIR_RESOLVED_NONE;
+        return WEIR_RESOLVED_LACKING;
     uint32_t overflow = weir_cold(t, name->template)->rule;
     if (overflow != WEIR_SLOT_NONE) {
         *out = overflow;
@@ -272,7 +271,7 @@ static enum weir_resolved resolve_without_room(struct weir_table *t,
     if (parent_by(t, name, depth, &parent, now) == WEIR_RESOLVED_REFUSED)
         return WEIR_RESOLVED_REFUSED;
     if (parent == WEIR_SLOT_NONE)
-        return WEIR_RESOLVED_NONE;
+        return WEIR_RESOLVED_LACKING;
     *out = parent;
     return WEIR_RESOLVED_CHAIN;
 }
@@ -325,11 +324,12 @@ static enum weir_resolved resolve_absent(struct weir_table *t,
     uint32_t slot = may_make_instance(t, name, now)
                         ? weir_slot_make(t, name->text, now)
                         : WEIR_SLOT_NONE;
+    if (slot == WEIR_SLOT_NONE && name->template == WEIR_SLOT_NONE && !brings)
+        return WEIR_RESOLVED_NONE;
     if (slot == WEIR_SLOT_NONE)
         return resolve_without_room(t, name, depth, out, now);
     if (name->template != WEIR_SLOT_NONE) {
-        if (link_instance(t, slot, name, depth, now) ==
-            WEIR_RESOLVED_REFUSED) {
+        if (link_instance(t, slot, name, depth, now) == WEIR_RESOLVED_REFUSED) {
             weir_slot_free(t, slot);
             return WEIR_RESOLVED_REFUSED;
         }
@@ -410,7 +410,8 @@ static enum weir_resolved resolve_long(struct weir_table *t,
     bool ruled = name.template != WEIR_SLOT_NONE;
     if (state == WEIR_SLOT_MAKING)
         return WEIR_RESOLVED_NONE;
-    if (state != WEIR_SLOT_QUOTA && ruled && !weir_stored_name_holds(t, &stored))
+    if (state != WEIR_SLOT_QUOTA && ruled &&
+        !weir_stored_name_holds(t, &stored))
         return WEIR_RESOLVED_REFUSED;
     if (state == WEIR_SLOT_FREE)
         return resolve_absent(t, &name, keep, depth, out, now);

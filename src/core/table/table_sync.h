@@ -22,6 +22,8 @@ void weir_table_drop(struct weir_table *table, struct weir_text name,
 /* Begin and end a whole set: quotas that weren't put in between are dropped. */
 void weir_table_begin_full(struct weir_table *table);
 void weir_table_end_full(struct weir_table *table, weir_instant now);
+/* What weir_table_lacking() returns from now on. */
+void weir_table_set_lacking(struct weir_table *table, uint32_t quotas);
 /* The number of bucket state rules made so far: when it has changed, quotas may
  * name other zones and stores. 0: none ever; otherwise no thread may be
  * deciding while the lock is broken. */

@@ -71,11 +71,23 @@ static void write_health(const struct weir_http_take_call *call)
     call->reply->json = json_pack("{s:b}", "alive", 1);
 }
 
+static const char *on_full_text(const struct weir_status *status)
+{
+    return status->on_full == WEIR_ON_FULL_PASS ? "pass" : "refuse";
+}
+
 static void write_readiness(const struct weir_http_take_call *call)
 {
     struct weir_status status;
     weir_status(call->api->host->weir, &status);
-    if (status.ready)
+    if (status.ready && status.lacking > 0)
+        call->reply->json = json_pack(
+            "{s:b, s:I, s:s, s:s}", "ready", 1, "lacking",
+            (json_int_t)status.lacking, "on_full", on_full_text(&status),
+            "detail",
+            "quotas found no room: raise --memory-max; names without a quota "
+            "go by on_full");
+    else if (status.ready)
         call->reply->json = json_pack("{s:b}", "ready", 1);
     else
         weir_http_take_problem(call->reply, 503,
@@ -88,12 +100,15 @@ static void write_status(const struct weir_http_take_call *call)
     struct weir_status status;
     weir_status(call->api->host->weir, &status);
     call->reply->json = json_pack(
-        "{s:s, s:i, s:i, s:I, s:i, s:i, s:b, s:b, s:I, s:I}", "version",
-        call->api->host->version, "roots", (int)status.roots, "roots_up",
-        (int)status.roots_up, "epoch", (json_int_t)status.epoch, "slots",
-        (int)status.slots, "slots_used", (int)status.slots_used, "ready",
-        (int)status.ready, "stale", (int)status.stale, "unknown",
-        (json_int_t)status.unknown, "overflowed",
+        "{s:s, s:i, s:i, s:I, s:i, s:i, s:I, s:I, s:i, s:s, s:b, s:b, s:I, "
+        "s:I}",
+        "version", call->api->host->version, "roots", (int)status.roots,
+        "roots_up", (int)status.roots_up, "epoch", (json_int_t)status.epoch,
+        "slots", (int)status.slots, "slots_used", (int)status.slots_used,
+        "memory", (json_int_t)status.memory, "memory_max",
+        (json_int_t)status.memory_max, "lacking", (int)status.lacking,
+        "on_full", on_full_text(&status), "ready", (int)status.ready, "stale",
+        (int)status.stale, "unknown", (json_int_t)status.unknown, "overflowed",
         (json_int_t)status.overflowed);
 }
 
@@ -142,18 +157,31 @@ static void print_limiter(FILE *out, const struct weir_status *status)
           "Roots that the agent is connected to.", status->roots_up },
         { "weir_agent_epoch", "gauge", "The epoch of the quotas here.",
           (double)status->epoch },
-        { "weir_agent_slots", "gauge", "Room for quotas and instances.",
+        { "weir_agent_slots", "gauge",
+          "Quotas and instances that --memory-max has room for.",
           status->slots },
         { "weir_agent_slots_used", "gauge",
           "Slots that quotas and instances occupy.", status->slots_used },
+        { "weir_agent_memory_bytes", "gauge",
+          "Memory committed for quotas and instances.",
+          (double)status->memory },
+        { "weir_agent_memory_max_bytes", "gauge",
+          "The most that it may be: --memory-max.",
+          (double)status->memory_max },
+        { "weir_agent_quotas_lacking", "gauge",
+          "Quotas that found no room; names without quota go by --on-full.",
+          status->lacking },
+        { "weir_agent_passes_on_full", "gauge",
+          "Whether names without room pass (--on-full pass) or are refused.",
+          status->on_full == WEIR_ON_FULL_PASS },
         { "weir_agent_reports_total", "counter", "Reports sent to roots.",
           (double)status->reports },
         { "weir_agent_unknown_requests_total", "counter",
           "Requests by names without quota, which passed.",
           (double)status->unknown },
         { "weir_agent_overflowed_requests_total", "counter",
-          "Requests by instances without a slot, decided by the rest of "
-          "their chain.",
+          "Requests by names for whose quota there is no room, decided by "
+          "an overflow quota or --on-full.",
           (double)status->overflowed },
         { "weir_agent_adaptive_limits", "gauge",
           "Adaptive quotas that have a limit of their own here.",

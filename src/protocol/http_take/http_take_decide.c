@@ -174,6 +174,7 @@ static void add_verdict(json_t *to, const struct weir_reply *reply)
                                 reply->retry_after, WEIR_MILLISECOND)));
     set_if(to, "never", limited && reply->never);
     set_if(to, "unknown", reply->unknown);
+    set_if(to, "full", reply->full);
     set_if(to, "stale", reply->stale);
     set_if(to, "shadow", reply->shadow);
 }

@@ -403,13 +403,20 @@ static void run_info(struct weir_resp_call *call)
                        "stale:%d\r\n"
                        "slots:%u\r\n"
                        "slots_used:%u\r\n"
+                       "memory:%llu\r\n"
+                       "memory_max:%llu\r\n"
+                       "lacking:%u\r\n"
+                       "on_full:%s\r\n"
                        "\r\n# Throttle\r\n"
                        "throttle_sharing:%s\r\n",
                        call->host->version, (long)getpid(), conns.count,
                        weir_protocol_conns_max(call->host), conns.opened,
                        conns.crowded, status.roots, status.roots_up,
                        status.ready, status.stale, status.slots,
-                       status.slots_used, call->throttle ? "local" : "counted");
+                       status.slots_used, (unsigned long long)status.memory,
+                       (unsigned long long)status.memory_max, status.lacking,
+                       status.on_full == WEIR_ON_FULL_PASS ? "pass" : "refuse",
+                       call->throttle ? "local" : "counted");
     if (call->throttle)
         len += write_throttle_counts(call->throttle, text + len,
                                      sizeof text - (size_t)len);
@@ -480,7 +487,7 @@ static const char *throttle_error(const struct weir_resp_call *call, int error)
     case WEIR_ENOMEM:
         return "OOM no memory for another key";
     case WEIR_EFULL:
-        return "OOM no room for another key: raise --quotas-max";
+        return "OOM no room for another key: raise --memory-max";
     }
     return call->throttle ? "ERR a burst, a count and a period can't be below "
                             "zero"

@@ -261,7 +261,7 @@ static void fill_status(const struct weir_rls_service *service,
     bool left = !over && !reply->shadow;
     struct weir_policy policy;
     status->code = over ? WEIR_RLS_OVER_LIMIT : WEIR_RLS_OK;
-    if (reply->unknown)
+    if (reply->unknown || reply->quota_len == 0)
         return;
     if (left)
         status->remaining = reply->remaining < UINT32_MAX

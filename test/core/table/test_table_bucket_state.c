@@ -615,7 +615,7 @@ static void test_a_bucket_state_in_use_is_not_evicted(void **state)
     struct weir_ref ref;
     assert_int_equal(weir_table_resolve(t, WEIR_TEXT("user/c"), false, &ref,
                                         MADE_AT + 9 * WEIR_SECOND),
-                     WEIR_RESOLVED_NONE);
+                     WEIR_RESOLVED_LACKING);
     assert_int_equal(weir_table_resolve(t, WEIR_TEXT("user/c"), false, &ref,
                                         MADE_AT + 10 * WEIR_SECOND),
                      WEIR_RESOLVED);

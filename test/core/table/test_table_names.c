@@ -588,7 +588,7 @@ static void naive_pin(struct naive *n, size_t i)
         return;
     }
     n->pinned[i] = weir_table_pin(n->table, weir_text_of(universe[i]),
-                                  &n->pins[i], n->now) != WEIR_RESOLVED_NONE;
+                                  &n->pins[i], n->now) <= WEIR_RESOLVED_CHAIN;
 }
 
 static void naive_step(struct naive *n)
@@ -624,7 +624,7 @@ static void naive_step(struct naive *n)
         break;
     default:
         if (weir_table_resolve(n->table, weir_text_of(universe[i]), false, &ref,
-                               n->now) != WEIR_RESOLVED_NONE)
+                               n->now) <= WEIR_RESOLVED_CHAIN)
             take(n->table, ref, weir_rng_below(&n->rng, 3), n->now);
         break;
     }

@@ -151,8 +151,8 @@ static unsigned ask_oracle(struct world *w, struct weir_text name,
 {
     struct weir_ref ref;
     struct weir_reply reply;
-    if (weir_table_resolve(w->oracle, name, false, &ref, w->now) ==
-        WEIR_RESOLVED_NONE)
+    if (weir_table_resolve(w->oracle, name, false, &ref, w->now) >
+        WEIR_RESOLVED_CHAIN)
         return 0;
     struct chance *chance = &weir_stripe(w->oracle, 1)->chance[LIVE];
     struct chance before = *chance;
@@ -187,11 +187,11 @@ static unsigned ask_both(struct world *w, size_t i,
     struct weir_text name = weir_text_of(names[i]);
     struct weir_ref ref = w->pin[i], alone = w->pin_alone[i];
     if (by_name) {
-        bool ruled = weir_table_resolve(w->both, name, false, &ref, w->now) !=
-                     WEIR_RESOLVED_NONE;
+        bool ruled = weir_table_resolve(w->both, name, false, &ref, w->now) <=
+                     WEIR_RESOLVED_CHAIN;
         assert_int_equal(ruled,
                          weir_table_resolve(w->live, name, false, &alone,
-                                            w->now) != WEIR_RESOLVED_NONE);
+                                            w->now) <= WEIR_RESOLVED_CHAIN);
         if (!ruled) {
             weir_table_shadow_name(w->both, 1, name, act, w->now);
             return 0;
@@ -632,7 +632,7 @@ static void test_half_of_the_slots_are_kept_for_the_live_set(void **state)
         snprintf(name, sizeof name, "c/%d", i);
         assert_int_equal(
             weir_table_resolve(t, weir_text_of(name), false, &ref, MADE_AT),
-            i < 47 ? WEIR_RESOLVED : WEIR_RESOLVED_NONE);
+            i < 47 ? WEIR_RESOLVED : WEIR_RESOLVED_LACKING);
         if (i < 47)
             act(t, ref, WEIR_ALGORITHM_TAKE, 1);
     }
@@ -695,7 +695,7 @@ static void *take_all_the_time(void *argument)
                  (unsigned)weir_rng_below(&rng, 100));
         struct weir_ref instance;
         if (weir_table_resolve(t, weir_text_of(name), false, &instance,
-                               MADE_AT) == WEIR_RESOLVED_NONE) {
+                               MADE_AT) > WEIR_RESOLVED_CHAIN) {
             weir_table_shadow_name(t, stripe, weir_text_of(name), &act,
                                    MADE_AT);
             continue;

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: MIT
+ * test_client_grow.c - tables that grow: a process's own, and a shared one on a
+ * file system that becomes full, with processes that are killed within a
+ * growth. Without a root: names bring their quotas (throttle_name.h). */
+
+#include <errno.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "compare.h"
+#include "core/base/atomic.h"
+#include "core/base/rng.h"
+#include "core/table/table_layout.h"
+#include "libweir/libweir_internal.h"
+#include "seed.h"
+
+#define MIB ((uint64_t)1 << 20)
+#define VALUES 100000
+
+static struct weir *opened(const struct weir_options *options)
+{
+    struct weir *weir;
+    assert_int_equal(weir_open(options, &weir), 0);
+    return weir;
+}
+
+/* 3 an hour, with all 3 at once. */
+static enum weir_verdict take_value(struct weir *weir, uint32_t value,
+                                    struct weir_reply *reply)
+{
+    char name[64];
+    int len = snprintf(name, sizeof(name), "throttle:3:3/3600s:%u", value);
+    return weir_take_by_name(weir, name, (size_t)len, 1, reply, 0);
+}
+
+static void define(struct weir *weir, const char *const *fields)
+{
+    char why[256] = "";
+    if (weir_define(weir, fields, why, sizeof(why)) < 0)
+        fail_msg("%s", why);
+}
+
+static struct weir_status status_of(struct weir *weir)
+{
+    struct weir_status status;
+    weir_status(weir, &status);
+    return status;
+}
+
+/* ---- A table of one process ---- */
+
+static void many_values_keep_their_limits(void **state)
+{
+    (void)state;
+    struct weir_options options = WEIR_OPTIONS_INIT;
+    struct weir *weir = opened(&options);
+    struct weir_status before = status_of(weir);
+    assert_compare(before.memory_max, <=, 1024 * MIB);
+    assert_compare(before.memory_max, >, 1023 * MIB);
+    assert_compare(before.memory, <, 4 * MIB);
+    for (int i = 0; i < 4; i++)
+        for (uint32_t value = 0; value < VALUES; value++)
+            assert_int_equal(take_value(weir, value, NULL),
+                             i < 3 ? WEIR_PASSED : WEIR_LIMITED);
+    struct weir_status after = status_of(weir);
+    assert_int_equal(after.slots_used, VALUES);
+    assert_int_equal(after.overflowed + after.unknown, 0);
+    assert_compare(after.memory, >, before.memory);
+    weir_close(weir);
+}
+
+/* A name that finds no room is refused, or passes, and says so. */
+static void names_without_room_go_by_on_full(void **state)
+{
+    (void)state;
+    for (int pass = 0; pass < 2; pass++) {
+        struct weir_options options = WEIR_OPTIONS_INIT;
+        options.memory_max = MIB;
+        options.on_full = pass ? WEIR_ON_FULL_PASS : WEIR_ON_FULL_REFUSE;
+        struct weir *weir = opened(&options);
+        uint32_t slots = status_of(weir).slots;
+        assert_compare(slots, >, 500);
+        assert_compare(slots, <, 3000);
+        struct weir_reply reply;
+        for (uint32_t value = 0; value < slots; value++) {
+            assert_int_equal(take_value(weir, value, &reply), WEIR_PASSED);
+            assert_false(reply.full);
+        }
+        assert_int_equal(take_value(weir, slots, &reply),
+                         pass ? WEIR_PASSED : WEIR_LIMITED);
+        assert_true(reply.full && !reply.unknown);
+        assert_int_equal(reply.retry_after > 0, !pass);
+        assert_int_equal(status_of(weir).overflowed, 1);
+        /* No quota is missing: a name without one is unknown, as ever. */
+        assert_int_equal(weir_take_by_name(weir, "x", 1, 1, &reply, 0),
+                         WEIR_PASSED);
+        assert_true(reply.unknown && !reply.full);
+        weir_close(weir);
+    }
+}
+
+/* A template's overflow quota comes before on_full; without one, the parent
+ * alone doesn't let pass what the instance would refuse. */
+static void instances_without_room_go_to_their_overflow(void **state)
+{
+    (void)state;
+    struct weir_options options = WEIR_OPTIONS_INIT;
+    options.memory_max = MIB;
+    struct weir *weir = opened(&options);
+    define(weir, (const char *[]){ "name=all", "limit=unlimited", NULL });
+    define(weir, (const char *[]){ "name=rest", "limit=5/h", "low_burst=5",
+                                   "high_burst=5", NULL });
+    define(weir, (const char *[]){ "name=a/*", "limit=3/h", "high_burst=3",
+                                   "overflow=rest", NULL });
+    define(weir, (const char *[]){ "name=b/*", "limit=3/h", "high_burst=3",
+                                   "parent=all", NULL });
+    struct weir_reply reply;
+    uint32_t passed = 0;
+    while (status_of(weir).overflowed == 0)
+        take_value(weir, passed++, &reply);
+    for (int i = 0; i < 6; i++) {
+        char name[] = { 'a', '/', (char)('0' + i), '\0' };
+        assert_int_equal(weir_take_by_name(weir, name, 3, 1, &reply, 0),
+                         i < 5 ? WEIR_PASSED : WEIR_LIMITED);
+        assert_true(reply.full);
+        assert_string_equal(reply.quota, "rest");
+    }
+    assert_int_equal(weir_take_by_name(weir, "b/1", 3, 1, &reply, 0),
+                     WEIR_LIMITED);
+    assert_true(reply.full);
+    struct weir_handle handle;
+    assert_int_equal(weir_handle_open(weir, "b/2", 3, &handle), WEIR_EFULL);
+    assert_int_equal(weir_take(handle, 1, &reply, 0), WEIR_LIMITED);
+    assert_true(reply.full);
+    weir_handle_close(handle);
+    weir_close(weir);
+}
+
+/* In a child: its exit status is the result. */
+static void in_child(void (*run)(void))
+{
+    pid_t pid = fork();
+    assert_compare(pid, >=, 0);
+    if (pid == 0) {
+        run();
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (status != 0 && !(WIFEXITED(status) && WEXITSTATUS(status) == 77))
+        fail_msg("the child: %s %d", WIFSIGNALED(status) ? "signal" : "exit",
+                 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    if (status != 0)
+        skip();
+}
+
+#define MUST(condition)                                             \
+    do {                                                            \
+        if (!(condition)) {                                         \
+            fprintf(stderr, "line %d: %s\n", __LINE__, #condition); \
+            _exit(1);                                               \
+        }                                                           \
+    } while (0)
+
+static void open_with_few_addresses(void)
+{
+    struct weir_options options = WEIR_OPTIONS_INIT;
+    struct weir *weir;
+    struct rlimit few = { 400 * MIB, 400 * MIB };
+    MUST(setrlimit(RLIMIT_AS, &few) == 0);
+    int error = weir_open(&options, &weir);
+    if (error < 0)
+        fprintf(stderr, "weir_open: %d\n", error);
+    MUST(error == 0);
+    struct weir_status status = status_of(weir);
+    MUST(status.memory_max >= 100 * MIB && status.memory_max < 400 * MIB);
+    for (uint32_t value = 0; value < 3000; value++)
+        MUST(take_value(weir, value, NULL) == WEIR_PASSED);
+    weir_close(weir);
+}
+
+static void a_process_with_few_addresses_has_a_smaller_table(void **state)
+{
+    (void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    skip(); /* a sanitizer needs terabytes of addresses */
+#endif
+    in_child(open_with_few_addresses);
+}
+
+/* ---- A shared table on a full file system ---- */
+
+static char folder[] = "/tmp/weir-grow-XXXXXX";
+
+static struct weir_options shared_options(void)
+{
+    struct weir_options options = WEIR_OPTIONS_INIT;
+    static char path[sizeof(folder) + 8];
+    snprintf(path, sizeof(path), "%s/table", folder);
+    options.table = path;
+    return options;
+}
+
+/* Names until one finds no room. */
+static uint32_t fill_table(struct weir *weir, uint32_t from)
+{
+    struct weir_reply reply = { .full = false };
+    uint32_t value = from;
+    for (; !reply.full; value++)
+        MUST(take_value(weir, value, &reply) == WEIR_PASSED || reply.full);
+    return value;
+}
+
+/* On a file system of its own, which is gone with the process. */
+static void fill_small_file_system(void)
+{
+    if (unshare(CLONE_NEWNS) < 0 ||
+        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        mount("weir", folder, "tmpfs", 0, "size=16m") < 0) {
+        fprintf(stderr, "skipped: a tmpfs can't be mounted here: %s\n",
+                strerror(errno));
+        _exit(77);
+    }
+    struct weir_options options = shared_options();
+    struct weir *one, *other;
+    MUST(weir_open(&options, &one) == 0);
+    MUST(weir_open(&options, &other) == 0);
+    MUST(status_of(one).slots > 500000);
+    uint32_t made = fill_table(one, 0);
+    MUST(made > 4000 && made < 16000);
+    MUST(weir_table_growth_failed(one->table));
+    /* Names in the table are decided on by both, others are refused. */
+    for (uint32_t value = 0; value < 4000; value++)
+        MUST(take_value(other, value, NULL) == WEIR_PASSED);
+    struct weir_reply reply;
+    MUST(take_value(other, made + 1, &reply) == WEIR_LIMITED && reply.full);
+    /* There is room again, and the table is told so. */
+    MUST(mount("weir", folder, "tmpfs", MS_REMOUNT, "size=64m") == 0);
+    weir_table_resume_growing(one->table);
+    MUST(fill_table(other, made) > 2 * made);
+    uint32_t *scratch = calloc(1 << 20, sizeof(*scratch));
+    MUST(scratch);
+    weir_table_audit_whole(one->table, scratch, 1 << 20);
+    weir_close(other);
+    weir_close(one);
+}
+
+static void a_full_file_system_makes_the_table_full(void **state)
+{
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    in_child(fill_small_file_system);
+    rmdir(folder);
+}
+
+/* ---- Processes that are killed within a growth ---- */
+
+#define KILLS 40
+#define NAMES_A_CHILD 30000
+
+static void add_names(uint32_t from)
+{
+    struct weir_options options = shared_options();
+    struct weir *weir;
+    if (weir_open(&options, &weir) < 0)
+        _exit(1);
+    for (uint32_t i = 0; i < NAMES_A_CHILD; i++)
+        (void)take_value(weir, from + i, NULL);
+    weir_close(weir);
+    _exit(0);
+}
+
+static void killed_processes_leave_a_sound_table(void **state)
+{
+    (void)state;
+    struct weir_rng rng = made_seed("killed_processes_leave_a_sound_table");
+    snprintf(folder, sizeof(folder), "/dev/shm/weir-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    struct weir_options options = shared_options();
+    struct weir *weir = opened(&options);
+    uint32_t *scratch = calloc(1 << 20, sizeof(*scratch));
+    assert_non_null(scratch);
+    uint32_t grown = 0, died = 0;
+    for (uint32_t i = 0; i < KILLS; i++) {
+        uint32_t before = weir_table_committed(weir->table);
+        pid_t pid = fork();
+        assert_compare(pid, >=, 0);
+        if (pid == 0)
+            add_names(i % 8 * NAMES_A_CHILD / 2);
+        usleep((useconds_t)weir_rng_below(&rng, 20000));
+        kill(pid, SIGKILL);
+        int status;
+        waitpid(pid, &status, 0);
+        died += WIFSIGNALED(status) ? 1 : 0;
+        assert_true(WIFSIGNALED(status) ? WTERMSIG(status) == SIGKILL
+                                        : WEXITSTATUS(status) == 0);
+        grown += weir_table_committed(weir->table) > before;
+        /* Another process decides on, whatever the dead one held. */
+        struct weir_reply reply;
+        (void)take_value(weir, 1000000 + i, &reply);
+        assert_false(reply.full);
+        weir_table_audit_whole(weir->table, scratch, 1 << 20);
+    }
+    print_message("%u killed; %u times the table had grown\n", died, grown);
+    assert_compare(died, >, 0);
+    assert_compare(grown, >, 0);
+    free(scratch);
+    weir_close(weir);
+    unlink(options.table);
+    rmdir(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(many_values_keep_their_limits),
+        cmocka_unit_test(names_without_room_go_by_on_full),
+        cmocka_unit_test(instances_without_room_go_to_their_overflow),
+        cmocka_unit_test(a_process_with_few_addresses_has_a_smaller_table),
+        cmocka_unit_test(a_full_file_system_makes_the_table_full),
+        cmocka_unit_test(killed_processes_leave_a_sound_table),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
