@@ -512,7 +512,7 @@ static int show_diff(const struct weir_cli *cli, const char *path)
     int status = WEIR_EXIT_OK;
     for (int side = 1; side >= 0 && status == 0; side--) {
         bool file = path && side == 1;
-        json_t *body = file ? weir_cli_quota_file(path, false, NULL) : NULL;
+        json_t *body = file ? weir_cli_quota_file(path, NULL) : NULL;
         json_t *list = file
                            ? json_incref(json_object_get(body, "quotas"))
                            : weir_cli_quota_all(client, listings[side], &epoch);

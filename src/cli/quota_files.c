@@ -44,6 +44,9 @@ static const char import_help[] =
     "  --exact STORE        with --from: count as there, in windows of the\n"
     "                       clock, in redis://…, memcached://… or the root\n"
     "                       [buckets that all processes fill together]\n"
+    "  --overflow VALUES    with --from: values of a descriptor for which a\n"
+    "                       limiter has no room share the limit of so many;\n"
+    "                       0: they go by its --on-full              [1000]\n"
     "  --shadow             make it the shadow set, in the place of one that\n"
     "                       is there: decided and counted beside the live set\n"
     "                       on live traffic, and never in force; see `weir\n"
@@ -614,12 +617,10 @@ static int read_own(struct weir_text text, json_t **out, struct weir_diag *diag)
     return 0;
 }
 
-static int read_envoy(struct weir_text text, const char *exact, json_t **out,
-                      struct weir_diag *diag)
+static int read_envoy(struct weir_text text,
+                      const struct weir_rls_quotas_options *options,
+                      json_t **out, struct weir_diag *diag)
 {
-    const struct weir_rls_quotas_options options = {
-        .exact = weir_text_of(exact),
-    };
     struct weir_rls_rules *rules;
     struct weir_rls_quotas *made;
     const struct weir_quota *quotas;
@@ -627,7 +628,7 @@ static int read_envoy(struct weir_text text, const char *exact, json_t **out,
     int error = weir_rls_rules_parse(text, &rules, diag);
     if (error < 0)
         return error;
-    error = weir_rls_quotas_new(rules, &options, &made, &quotas, &count, diag);
+    error = weir_rls_quotas_new(rules, options, &made, &quotas, &count, diag);
     if (error == 0) {
         *out = import_object(quotas, count);
         weir_rls_quotas_free(made);
@@ -636,7 +637,8 @@ static int read_envoy(struct weir_text text, const char *exact, json_t **out,
     return error;
 }
 
-json_t *weir_cli_quota_file(const char *path, bool envoy, const char *exact)
+json_t *weir_cli_quota_file(const char *path,
+                            const struct weir_rls_quotas_options *envoy)
 {
     size_t len;
     char *text = read_yaml_file(path, &len);
@@ -647,12 +649,27 @@ json_t *weir_cli_quota_file(const char *path, bool envoy, const char *exact)
     struct weir_diag diag = { 0 };
     json_t *body = NULL;
     const struct weir_text whole = { text, len };
-    int error = envoy ? read_envoy(whole, exact, &body, &diag)
+    int error = envoy ? read_envoy(whole, envoy, &body, &diag)
                       : read_own(whole, &body, &diag);
     if (error < 0)
         show_place(path, text, len, &diag);
     free(text);
     return body;
+}
+
+static int read_envoy_options(const char *exact, const char *overflow,
+                              struct weir_rls_quotas_options *out)
+{
+    uint64_t values = WEIR_RLS_OVERFLOW_DEFAULT;
+    if (overflow &&
+        (weir_units_parse(weir_text_of(overflow), &values, NULL) < 0 ||
+         values > 1000000000))
+        return WEIR_EINVAL;
+    *out = (struct weir_rls_quotas_options){
+        .exact = weir_text_of(exact),
+        .overflow = (uint32_t)values,
+    };
+    return 0;
 }
 
 int weir_cli_quota_import(int argc, char **argv)
@@ -662,11 +679,14 @@ int weir_cli_quota_import(int argc, char **argv)
     bool shadow = false;
     const char *from = NULL;
     const char *exact = NULL;
+    const char *overflow = NULL;
+    struct weir_rls_quotas_options envoy;
     const struct weir_cli_option options[] = {
         { .name = "replace", .flag = &replace },
         { .name = "shadow", .flag = &shadow },
         { .name = "from", .value = &from },
         { .name = "exact", .value = &exact },
+        { .name = "overflow", .value = &overflow },
     };
     int at = weir_cli_parse(&cli, import_help, options, WEIR_COUNT_OF(options),
                             argc, argv);
@@ -678,12 +698,17 @@ int weir_cli_quota_import(int argc, char **argv)
     if (exact && !from)
         return weir_cli_fail("--exact says how --from envoy is to count; a "
                              "file of Weir's own says it itself");
+    if (overflow && !from)
+        return weir_cli_fail("--overflow goes with --from envoy; a file of "
+                             "Weir's own names each overflow quota itself");
     if (from && strcmp(from, "envoy") != 0)
         return weir_cli_fail(
             "--from %s isn't known; there is --from envoy, the "
             "configuration of envoyproxy/ratelimit",
             from);
-    json_t *body = weir_cli_quota_file(argv[at], from, exact);
+    if (read_envoy_options(exact, overflow, &envoy) < 0)
+        return weir_cli_fail("--overflow: a number of values from 0 to 1G");
+    json_t *body = weir_cli_quota_file(argv[at], from ? &envoy : NULL);
     if (!body)
         return WEIR_EXIT_ERROR;
     int status = shadow ? send_shadow(&cli, argv[at], body)
@@ -691,5 +716,9 @@ int weir_cli_quota_import(int argc, char **argv)
                                       replace ? "/v1/quotas:import?replace=1"
                                               : "/v1/quotas:import");
     json_decref(body);
+    if (status == WEIR_EXIT_OK && from && !cli.json && envoy.overflow > 0)
+        printf("values for which a limiter has no room share the limit of %u "
+               "values (--overflow)\n",
+               envoy.overflow);
     return status;
 }

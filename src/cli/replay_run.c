@@ -81,7 +81,7 @@ static int check_replay_quota(struct weir_replay_set *set, json_t *object,
 int weir_replay_set_read(struct weir_replay_set *set, const char *path)
 {
     *set = (struct weir_replay_set){ .path = path };
-    set->body = weir_cli_quota_file(path, false, NULL);
+    set->body = weir_cli_quota_file(path, NULL);
     if (!set->body)
         return WEIR_EXIT_ERROR;
     json_t *list = json_object_get(set->body, "quotas");

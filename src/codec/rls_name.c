@@ -165,3 +165,8 @@ void weir_rls_name_add(struct weir_rls_name *name, struct weir_text key,
     put_name_bytes(name, "=", 1);
     put_value(name, value, glob);
 }
+
+void weir_rls_name_overflow(struct weir_rls_name *name)
+{
+    put_name_bytes(name, WEIR_RLS_OVERFLOW, sizeof(WEIR_RLS_OVERFLOW) - 1);
+}

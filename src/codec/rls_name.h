@@ -13,7 +13,10 @@
  *     envoy/shop/path=*
  *
  * A domain or value that is escaped to more than WEIR_RLS_VALUE_MAX bytes is
- * cut, and ends in '~' and 16 digits of the hash of the whole. */
+ * cut, and ends in '~' and 16 digits of the hash of the whole.
+ *
+ * A name that ends in WEIR_RLS_OVERFLOW is no descriptor's: '~' is escaped, and
+ * 'v' is no digit. */
 
 #ifndef WEIR_RLS_NAME_H
 #define WEIR_RLS_NAME_H
@@ -22,6 +25,7 @@
 #include "core/quota/quota.h"
 
 #define WEIR_RLS_PREFIX "envoy/"
+#define WEIR_RLS_OVERFLOW "~overflow"
 #define WEIR_RLS_VALUE_MAX 64u
 
 /* A name that is being written, from left to right. */
@@ -36,5 +40,8 @@ void weir_rls_name_begin(struct weir_rls_name *name, struct weir_text domain);
 /* Adds an entry. 'glob': the value is a pattern, and its '*' aren't escaped. */
 void weir_rls_name_add(struct weir_rls_name *name, struct weir_text key,
                        struct weir_text value, bool glob);
+/* Ends the name of the overflow quota of the template so far: added without
+ * patterns ('*' is a value). */
+void weir_rls_name_overflow(struct weir_rls_name *name);
 
 #endif /* WEIR_RLS_NAME_H */

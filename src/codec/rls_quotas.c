@@ -21,7 +21,11 @@
  * without a round trip: its burst is one unit's limit, and it refills at that
  * pace. In the unit after an idle time up to twice the limit may pass, as with
  * the original's windows across the edge of two. With a store ('exact') the
- * count is exactly the original's. */
+ * count is exactly the original's.
+ *
+ * A template has an instance for each value, and a limiter's memory has a
+ * bound. Values that find no room there share the template's overflow quota
+ * (rls_name.h): with the limit of so many values as options.overflow says. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +57,8 @@ static bool is_template_rule(const struct weir_rls_rule *rule)
     return false;
 }
 
-static void make_name(const struct weir_rls_rule *rule,
+/* 'globs' false: the patterns are values. */
+static void make_name(const struct weir_rls_rule *rule, bool globs,
                       struct weir_rls_name *out)
 {
     weir_rls_name_begin(out, rule->domain);
@@ -64,7 +69,8 @@ static void make_name(const struct weir_rls_rule *rule,
         if (is_glob(rule, i) && value.len > WEIR_RLS_VALUE_MAX / 3)
             out->too_long = true;
         weir_rls_name_add(out, rule->patterns[i].key,
-                          any ? WEIR_TEXT("*") : value, is_glob(rule, i));
+                          any ? WEIR_TEXT("*") : value,
+                          globs && is_glob(rule, i));
     }
 }
 
@@ -144,7 +150,7 @@ static int make_quota(const struct weir_rls_rule *rule,
                       struct weir_diag *diag)
 {
     struct weir_rls_name name;
-    make_name(rule, &name);
+    make_name(rule, true, &name);
     if (name.too_long)
         return weir_diag_put(
             diag, WEIR_ENAME,
@@ -161,6 +167,32 @@ static int make_quota(const struct weir_rls_rule *rule,
         quota->limit.unlimited = true;
     else
         set_limit(rule, options, quota);
+    return weir_quota_check(quota, diag);
+}
+
+/* Makes the overflow quota of a template, if it is to have one. */
+static int make_overflow(const struct weir_rls_rule *rule,
+                         const struct weir_rls_quotas_options *options,
+                         struct weir_quota *template, char *name_to,
+                         struct weir_quota *quota, struct weir_diag *diag)
+{
+    struct weir_rls_name name;
+    make_name(rule, false, &name);
+    weir_rls_name_overflow(&name);
+    if (name.too_long)
+        return weir_diag_put(diag, WEIR_ENAME,
+                             "the name of the quota for values without room "
+                             "is over 255 bytes: import with --overflow 0, or "
+                             "shorten the descriptor's keys");
+    memcpy(name_to, name.buf, name.len);
+    weir_quota_init(quota);
+    quota->name = (struct weir_text){ name_to, name.len };
+    quota->description = WEIR_TEXT("values for which there is no room");
+    quota->mode = template->mode;
+    set_limit(rule, options, quota);
+    quota->limit.units *= options->overflow;
+    quota->high_burst.amount *= options->overflow;
+    template->overflow = quota->name;
     return weir_quota_check(quota, diag);
 }
 
@@ -198,6 +230,23 @@ static int check_made_names(const struct weir_rls_rule *rules,
     return error;
 }
 
+static int add_overflow(const struct weir_rls_rule *rule,
+                        const struct weir_rls_quotas_options *options,
+                        size_t at, struct weir_rls_quotas *made,
+                        struct weir_diag *diag)
+{
+    if (options->overflow == 0 || !is_template_rule(rule) ||
+        rule->unit == WEIR_RLS_NO_UNIT)
+        return 0;
+    int error = make_overflow(rule, options, &made->quotas[at],
+                              made->names + made->count * WEIR_NAME_MAX,
+                              &made->quotas[made->count], diag);
+    made->count++;
+    if (error < 0 && diag)
+        diag->line = rule->line;
+    return error;
+}
+
 int weir_rls_quotas_new(const struct weir_rls_rules *from,
                         const struct weir_rls_quotas_options *options,
                         struct weir_rls_quotas **out,
@@ -209,8 +258,8 @@ int weir_rls_quotas_new(const struct weir_rls_rules *from,
     struct weir_rls_quotas *made = calloc(1, sizeof *made);
     int error = 0;
     if (made) {
-        made->quotas = calloc(n + 1, sizeof *made->quotas);
-        made->names = malloc((n + 1) * WEIR_NAME_MAX);
+        made->quotas = calloc(2 * n + 1, sizeof *made->quotas);
+        made->names = malloc((2 * n + 1) * WEIR_NAME_MAX);
     }
     if (!made || !made->quotas || !made->names)
         error = weir_diag_put(diag, WEIR_ENOMEM, NULL);
@@ -223,15 +272,17 @@ int weir_rls_quotas_new(const struct weir_rls_rules *from,
     }
     if (error == 0)
         error = check_made_names(rules, made, diag);
+    for (size_t i = 0; i < n && error == 0; i++)
+        error = add_overflow(&rules[i], options, i, made, diag);
     if (error < 0) {
         weir_rls_quotas_free(made);
         return error;
     }
-    weir_assert(made->count == n);
+    weir_assert(made->count >= n);
     set_orders(rules, made->quotas, n);
     *out = made;
     *quotas = made->quotas;
-    *count = n;
+    *count = made->count;
     return 0;
 }
 

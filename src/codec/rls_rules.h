@@ -92,7 +92,11 @@ struct weir_rls_quotas_options {
      * that all processes fill together, and that hold as much as passes in a
      * unit. */
     struct weir_text exact;
+    /* Each template gets an overflow quota, for values that find no room in a
+     * limiter's memory: they share as much as so many values may. 0: none. */
+    uint32_t overflow;
 };
+#define WEIR_RLS_OVERFLOW_DEFAULT 1000
 
 struct weir_rls_quotas;
 /* Converts the rules to quotas. 'rules' must outlive them. '*out' owns

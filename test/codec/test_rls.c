@@ -608,7 +608,7 @@ static void test_quotas(void **state)
     struct weir_rls_quotas *made;
     const struct weir_quota *quotas;
     size_t count;
-    struct weir_rls_quotas_options options = { { NULL, 0 } };
+    struct weir_rls_quotas_options options = { { NULL, 0 }, 0 };
     assert_int_equal(
         weir_rls_quotas_new(rules, &options, &made, &quotas, &count, NULL), 0);
     assert_int_equal(count, 7);
@@ -617,6 +617,18 @@ static void test_quotas(void **state)
     hold_quota(quotas, count, "envoy/d/a=1/b=*", "glob", "path");
     hold_quota(quotas, count, "envoy/d/a=*/b=x", "high_burst", "6");
     hold_quota(quotas, count, "envoy/d/bare=*/c=y%2Az", "limit", "7/365d");
+    weir_rls_quotas_free(made);
+    options.overflow = 1000;
+    assert_int_equal(
+        weir_rls_quotas_new(rules, &options, &made, &quotas, &count, NULL), 0);
+    /* The templates' values share a thousand times the limit of one, by a name
+     * that no descriptor has. */
+    hold_quota(quotas, count, "envoy/d/a=*/b=x", "overflow",
+               "envoy/d/a=%2A/b=x~overflow");
+    hold_quota(quotas, count, "envoy/d/a=%2A/b=x~overflow", "limit", "6000/s");
+    hold_quota(quotas, count, "envoy/d/a=%2A/b=x~overflow", "high_burst",
+               "6000");
+    hold_quota(quotas, count, "envoy/d/a=1", "overflow", "");
     weir_rls_quotas_free(made);
     options.exact = WEIR_TEXT("redis://10.0.0.5:6379");
     assert_int_equal(
@@ -678,7 +690,7 @@ static void test_the_same_rules(void **state)
         struct weir_rls_quotas *made;
         const struct weir_quota *quotas;
         size_t count;
-        const struct weir_rls_quotas_options options = { { NULL, 0 } };
+        const struct weir_rls_quotas_options options = { { NULL, 0 }, 0 };
         assert_int_equal(
             weir_rls_quotas_new(rules, &options, &made, &quotas, &count, NULL),
             0);

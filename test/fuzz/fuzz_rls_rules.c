@@ -54,7 +54,7 @@ static void ask(const struct weir_rls_rules *rules,
 
 static void read_limits(const uint8_t *data, size_t size)
 {
-    const struct weir_rls_quotas_options options = { { NULL, 0 } };
+    const struct weir_rls_quotas_options options = { { NULL, 0 }, 1000 };
     struct weir_rls_rules *rules;
     struct weir_rls_quotas *made;
     const struct weir_quota *quotas;
@@ -71,7 +71,7 @@ static void read_limits(const uint8_t *data, size_t size)
         ask(rules, &all[i]);
     if (weir_rls_quotas_new(rules, &options, &made, &quotas, &count, &diag) ==
         0) {
-        weir_assert(count == limits);
+        weir_assert(count >= limits && count <= 2 * limits);
         weir_rls_quotas_free(made);
     }
     weir_rls_rules_free(rules);
