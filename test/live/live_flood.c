@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * test/live/live_flood.c - a service that is flooded with names.
  *
- *     live_flood ROOTS NAME SLOTS HOT=RATE PREFIX NAMES PER_S
+ *     live_flood ROOTS NAME MEMORY HOT=RATE PREFIX NAMES PER_S
  *
- * One limiter with a table of SLOTS. A thread takes from the quota HOT, by its
+ * One limiter with MEMORY bytes for slots. A thread takes from the quota HOT, by its
  * name, RATE times a second. When a line comes on standard input, a second
  * thread takes from NAMES names that were never used before ("PREFIX/NAME/0"
  * and on), each once, PER_S a second at most (0: as fast as it can). Both go on
@@ -167,7 +167,7 @@ int main(int argc, char **argv)
     char *equals = argc == 8 ? strrchr(argv[4], '=') : NULL;
     if (equals == NULL) {
         fprintf(stderr,
-                "usage: %s ROOTS NAME SLOTS HOT=RATE PREFIX NAMES "
+                "usage: %s ROOTS NAME MEMORY HOT=RATE PREFIX NAMES "
                 "PER_S\n",
                 argv[0]);
         return 2;

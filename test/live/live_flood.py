@@ -34,6 +34,7 @@ FLOOD = str(BUILD / "test" / "live_flood")
 NAMES = int(os.environ.get("WEIR_FLOOD_NAMES", "100000"))
 ENDLESS = 10**12    # names
 SLOTS = min(NAMES // 50, 20000)
+SLOT = 890          # bytes, at most, of a slot
 PER_PROCESS = min(max(NAMES // 200, 2000), 5000)  # names a second, of ten
 HOT = 2000          # a second, of the fleet
 HOT_BURST = 3000    # units: 1.5 s of it
@@ -57,7 +58,7 @@ class Flooder(Limiter):
         self.name = name
         self.lines = []
         self.process = subprocess.Popen(
-            [FLOOD, roots, name, str(SLOTS), f"{HOT_NAME}={hot}", "flood",
+            [FLOOD, roots, name, str(SLOTS * SLOT), f"{HOT_NAME}={hot}", "flood",
              str(ENDLESS), str(per_s)], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, text=True)
         self.reader = threading.Thread(target=self.read, daemon=True)
