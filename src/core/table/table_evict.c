@@ -2,7 +2,7 @@
  * table/table_evict.c - idle slots make room for new names. */
 
 #include "core/table/table_bucket_state_internal.h"
-#include "core/table/table_grow.h"
+#include "core/table/table_grow_internal.h"
 #include "core/table/table_read.h"
 #include "core/table/table_slots_internal.h"
 
@@ -65,6 +65,13 @@ uint32_t weir_table_evict(struct weir_table *t, uint32_t looks, uint32_t wanted,
     return freed;
 }
 
+/* Whether a growth comes before a search for idle slots. */
+static bool grows_first(const struct weir_table *t)
+{
+    return weir_table_can_grow(t) &&
+           weir_table_committed(t) < WEIR_TABLE_IDLE_SLOTS;
+}
+
 /* After one failed search there is none for a while, until the sweep has
  * passed: otherwise each name of a flood would hold the lock for some hundred
  * slots. */
@@ -74,19 +81,23 @@ uint32_t weir_slot_make(struct weir_table *t, struct weir_text name,
     weir_assert(weir_table_is_locked(t));
     weir_assert(name.len > 0 && name.len <= WEIR_NAME_MAX);
     uint32_t slot = weir_slot_take(t, name);
-    if (slot != WEIR_SLOT_NONE || now < t->barren_till ||
-        weir_table_is_short(t))
-        return slot;
-    if (weir_table_evict(t, EVICT_LOOK_MAX, 1, now) == 0) {
-        t->barren_till = now + BARREN;
-        return slot;
+    if (slot == WEIR_SLOT_NONE && !grows_first(t) && now >= t->barren_till) {
+        if (weir_table_evict(t, EVICT_LOOK_MAX, 1, now) > 0)
+            slot = weir_slot_take(t, name);
+        else
+            t->barren_till = now + BARREN;
     }
-    return weir_slot_take(t, name);
+    if (slot == WEIR_SLOT_NONE)
+        weir_table_note_short(t);
+    return slot;
 }
 
 bool weir_table_is_crowded(const struct weir_table *t)
 {
-    uint32_t slots = weir_load_relaxed(&t->committed_max);
+    uint32_t slots = weir_table_committed(t);
+    uint32_t most = weir_load_relaxed(&t->committed_max);
+    if (slots < WEIR_TABLE_IDLE_SLOTS)
+        slots = most < WEIR_TABLE_IDLE_SLOTS ? most : WEIR_TABLE_IDLE_SLOTS;
     uint32_t live = weir_table_live(t);
     return live >= slots || slots - live < slots / 8 + 1;
 }

@@ -176,7 +176,7 @@ bool weir_table_wants_growth(const struct weir_table *t)
     uint32_t live = weir_load_relaxed(&t->live);
     if (!weir_table_can_grow(t))
         return false;
-    return weir_table_is_short(t) || live >= slots - slots / 8;
+    return weir_table_is_short(t) || live >= slots - slots / 16;
 }
 
 uint32_t weir_table_committed(const struct weir_table *t)

@@ -50,8 +50,8 @@ void weir_table_resume_growing(struct weir_table *table);
 bool weir_table_is_short(const struct weir_table *table);
 /* Whether more slots can be committed. */
 bool weir_table_can_grow(const struct weir_table *table);
-/* Whether it is time to grow ahead: less than 1/8 of what is committed is
- * free. */
+/* Whether it is time to grow ahead: less than 1/16 of what is committed is
+ * free; the sweep frees idle slots from 1/8 on (weir_table_is_crowded()). */
 bool weir_table_wants_growth(const struct weir_table *table);
 /* Bytes committed. */
 uint64_t weir_table_committed_bytes(const struct weir_table *table);

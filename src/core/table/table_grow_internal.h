@@ -8,6 +8,10 @@
 #include "core/table/table_grow.h"
 #include "core/table/table_layout.h"
 
+/* Up to so many slots a table grows rather than free an idle one, which would
+ * be made and announced to the roots again: some 60 MB. */
+#define WEIR_TABLE_IDLE_SLOTS 65536
+
 /* Chunks that can be touched when so many slots can. */
 static inline uint32_t weir_chunks_of(uint32_t slots)
 {

@@ -23,7 +23,6 @@
 #include "core/table/table_slots_internal.h"
 
 #include "core/table/table_bucket_state_internal.h"
-#include "core/table/table_grow_internal.h"
 #include "core/table/table_index.h"
 #include "core/table/table_inflight_internal.h"
 #include "core/table/table_read.h"
@@ -68,10 +67,8 @@ uint32_t weir_slot_take(struct weir_table *t, struct weir_text name)
     uint32_t slot = t->free_head;
     bool fresh = slot == WEIR_SLOT_NONE;
     if (fresh) {
-        if (t->used == weir_load_acquire(&t->committed)) {
-            weir_table_note_short(t);
+        if (t->used == weir_load_acquire(&t->committed))
             return WEIR_SLOT_NONE;
-        }
         slot = t->used;
     }
     if (!weir_names_store(t, slot, name))

@@ -191,7 +191,8 @@ void weir_table_tick(struct weir_table *table, weir_instant now);
 
 /* ---- The clock hand ---- */
 
-/* Whether fewer than 1/8 of the slots are free: the sweep should hurry. */
+/* Whether fewer than 1/8 of the slots are free, of at least 65,536 if the table
+ * may grow so far: the sweep should hurry. */
 bool weir_table_is_crowded(const struct weir_table *table);
 /* The clock hand, called some times a second: visits up to 'count' slots and
  * lifts buckets that were empty (so that no difference of sums ever overflows).

@@ -184,6 +184,40 @@ static void a_growth_that_fails_makes_the_table_full(void **state)
     munmap(t, grower.size);
 }
 
+/* From 65,536 slots on, a flood of names doesn't make the table grow while old
+ * ones are idle. */
+static void idle_instances_come_before_a_growth(void **state)
+{
+    (void)state;
+    struct weir_table_options options = {
+        .slots = 100000, .committed = 65536, .stripes = 2, .seed = 7
+    };
+    struct grower grower = made_grower(&options);
+    struct weir_table *t = grower.t;
+    struct weir_quota template = made_quota_of("v*", NULL, 3, 3);
+    assert_int_equal(put(t, &template), WEIR_OK);
+    char name[64];
+    for (uint32_t i = 1; i < 65536; i++) {
+        sprintf(name, "v%u", i);
+        assert_int_equal(resolve(t, weir_text_of(name)), WEIR_RESOLVED);
+    }
+    assert_true(weir_table_is_crowded(t));
+    uint64_t *bits = calloc(weir_table_bits_words(t), sizeof(*bits));
+    assert_non_null(bits);
+    weir_table_collect(t, bits);
+    for (uint32_t i = 0; i < 100; i++) {
+        struct weir_ref ref;
+        sprintf(name, "v%u", 65536 + i);
+        assert_int_equal(weir_table_resolve(t, weir_text_of(name), false, &ref,
+                                            MADE_AT + WEIR_SECOND),
+                         WEIR_RESOLVED);
+    }
+    assert_false(weir_table_is_short(t));
+    made_audit(t);
+    free(bits);
+    munmap(t, grower.size);
+}
+
 /* ---- Threads: names are found while the index grows ---- */
 
 #define THREADS 3
@@ -269,6 +303,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_table_grows_to_its_slots),
         cmocka_unit_test(a_growth_that_fails_makes_the_table_full),
+        cmocka_unit_test(idle_instances_come_before_a_growth),
         cmocka_unit_test(names_are_found_while_the_index_grows),
         cmocka_unit_test(quotas_without_room_search_once),
     };
