@@ -41,6 +41,7 @@ static bool find_ref(struct weir_node *node, struct weir_text name,
     case WEIR_RESOLVED_LACKING:
     case WEIR_RESOLVED_NONE:
     case WEIR_RESOLVED_REFUSED:
+    case WEIR_RESOLVED_CONTENDED: /* a node has one thread */
         break;
     }
     weir_table_count_unknown(node->table, node->stripe);

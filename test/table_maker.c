@@ -73,7 +73,12 @@ struct weir_quota made_inflight_of(const char *name, const char *parent,
 struct weir_ref made_put(struct weir_table *t, const struct weir_quota *quota,
                          weir_instant now)
 {
-    assert_int_equal(weir_table_put(t, quota, now), WEIR_OK);
+    /* Other threads may have a lock of the table. */
+    int error;
+    do {
+        error = weir_table_put(t, quota, now);
+    } while (error == WEIR_ETIMEOUT);
+    assert_int_equal(error, WEIR_OK);
     struct weir_ref ref;
     assert_true(weir_table_find(t, quota->name, &ref));
     return ref;

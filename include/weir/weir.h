@@ -136,6 +136,9 @@ struct weir_reply {
     bool exact;         /* a store of an exact quota was asked and answered */
     bool full;          /* the table had no room for the name's quota: the
                          * template's overflow quota, or on_full decided */
+    bool contended;     /* another thread held the lock of a quota of the chain
+                         * for longer than lock_wait: that quota was decided
+                         * by when_locked */
     bool leased;        /* the deciding quota is leased … */
     double granted;     /* … and this process may use so many units of it now:
                          * per second, or in flight; INFINITY: any */
@@ -229,6 +232,13 @@ enum weir_on_full {
     WEIR_ON_FULL_PASS,
 };
 
+/* How a quota decides while another thread holds a lock that the decision needs
+ * for longer than lock_wait. */
+enum weir_when_locked {
+    WEIR_LOCKED_LIMITS = 0, /* the request is limited */
+    WEIR_LOCKED_PASSES,     /* it passes that quota, uncharged */
+};
+
 /* Options of weir_open(). Zero means the default. */
 struct weir_options {
     size_t struct_size;  /* set by WEIR_OPTIONS_INIT */
@@ -286,6 +296,12 @@ struct weir_options {
     const char *table; /* file of the shared table; NULL or "": this process has
                         * its own table */
     enum weir_table_role table_role; /* this process's role in it */
+    /* For quotas with more than one word of state, and names that are new to
+     * the table ("Locks" above). */
+    weir_duration
+        lock_wait; /* how long a decision waits for a lock; 0: 1 ms; up
+                              * to 1 s */
+    enum weir_when_locked when_locked; /* and how it decides then */
 };
 #define WEIR_OPTIONS_INIT           \
     {                               \
@@ -790,6 +806,7 @@ struct weir_status {
     uint32_t adaptive;   /* adaptive quotas that have a limit of their own */
     uint32_t adaptive_overflowed; /* and those that found no room for one */
     uint32_t waiting;             /* threads that wait in weir_enter_wait() */
+    uint64_t contended; /* requests that were decided by when_locked */
 };
 WEIR_API void weir_status(struct weir *weir, struct weir_status *out);
 

@@ -178,6 +178,7 @@ static void run_pump(struct weir *weir)
     weir_exact_book_send_events(weir);
     publish_status(weir);
     weir_adaptive_look(weir, now);
+    weir_locks_heed(weir);
     if (weir->stopping && (is_pump_idle(weir) || now >= weir->stop_at))
         event_base_loopbreak(weir->base);
     sleep_till_due(weir, now);

@@ -54,6 +54,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -70,6 +71,8 @@
 #define MAKE_PATIENCE (5 * WEIR_SECOND)
 #define MAKE_PATIENCE_BYTE 10 /* more, in nanoseconds */
 #define MAKE_LOOK_EVERY WEIR_MILLISECOND
+/* How long a process that leaves tries to clear its entries. */
+#define LEAVE_PATIENCE (100 * WEIR_MILLISECOND)
 
 static_assert(sizeof(WEIR_VERSION) <= 16, "its place in the block");
 static_assert(WEIR_PROCESSES_MAX == WEIR_BLOCK_LAST - 1, "two are nobody's");
@@ -600,8 +603,15 @@ int weir_block_join(struct weir_block *block, uint64_t roots, uint32_t *out)
 void weir_block_leave(struct weir_block *block, uint32_t number)
 {
     weir_block_resign_reporter(block, number);
-    while (!weir_table_reap(weir_block_table(block), number, number))
+    weir_instant until = weir_clock_now() + LEAVE_PATIENCE;
+    while (!weir_table_reap(weir_block_table(block), number, number)) {
         weir_block_reap(block, number);
+        /* A living process has the writer lock, and may be stopped. Others
+         * clear this member's entries when this process has ended. */
+        if (weir_clock_now() >= until)
+            return;
+        sched_yield();
+    }
     strike_off(block, number);
 }
 

@@ -92,14 +92,55 @@ static bool fits_rule(const struct weir_algorithm_rule *rule, uint64_t weight)
     return fits;
 }
 
-/* False: the quota doesn't exist any more. */
-static bool step_shared(struct asking *asking, uint32_t link,
-                        const struct weir_algorithm_ask *ask,
-                        struct weir_algorithm_answer *out)
+/* WEIR_ENOENT: the quota doesn't exist any more; WEIR_ETIMEOUT: another thread
+ * had its bucket state for too long. */
+static int step_shared(struct asking *asking, uint32_t link,
+                       const struct weir_algorithm_ask *ask,
+                       struct weir_algorithm_answer *out)
 {
-    uint32_t fleet = weir_load_relaxed(&asking->weir->fleet);
-    return weir_table_step_shared(asking->weir->table, &asking->charge_record,
-                                  link, fleet, ask, out, asking->now);
+    struct weir *weir = asking->weir;
+    uint32_t fleet = weir_load_relaxed(&weir->fleet);
+    struct weir_lock_wait wait;
+    unsigned wake = 0;
+    int error;
+    weir_lock_wait_begin(weir, &wait, weir->lock_wait);
+    do {
+        error =
+            weir_table_step_shared(weir->table, &asking->charge_record, link,
+                                   fleet, ask, out, &wake, asking->now);
+    } while (error == WEIR_ETIMEOUT && weir_lock_wait(weir, &wait));
+    weir_verdict_of(weir, wake);
+    return error;
+}
+
+/* The request to the store; errors as above. */
+static int find_away(struct asking *asking, uint32_t link,
+                     struct weir_away *out)
+{
+    struct weir *weir = asking->weir;
+    struct weir_lock_wait wait;
+    unsigned wake = 0;
+    int error;
+    weir_lock_wait_begin(weir, &wait, weir->lock_wait);
+    do {
+        error = weir_table_away(weir->table, &asking->charge_record, link, out,
+                                &wake);
+    } while (error == WEIR_ETIMEOUT && weir_lock_wait(weir, &wait));
+    weir_verdict_of(weir, wake);
+    return error;
+}
+
+/* By when_locked. */
+static void answer_contended(struct asking *asking,
+                             struct weir_algorithm_answer *out)
+{
+    weir_table_count_contended(asking->weir->table, asking->stripe);
+    if (asking->reply)
+        asking->reply->contended = true;
+    if (asking->weir->when_locked == WEIR_LOCKED_PASSES)
+        answer_pass(out);
+    else
+        answer_limit(out);
 }
 
 /* By the units held here, for an enter including its own. */
@@ -134,8 +175,11 @@ static void answer_share(struct asking *asking, uint32_t link,
         share_in_flight(asking, link, away, out);
         return;
     }
-    result->shared = step_shared(asking, link, &asking->ask, out);
-    if (!result->shared)
+    int error = step_shared(asking, link, &asking->ask, out);
+    result->shared = error == 0;
+    if (error == WEIR_ETIMEOUT)
+        answer_contended(asking, out);
+    else if (error < 0)
         answer_pass(out);
     /* A weight above this process's part isn't above the limit. */
     else if (out->never && fits_rule(&away->rule, asking->ask.weight))
@@ -172,10 +216,13 @@ static void step_link(struct asking *asking, uint32_t link,
 {
     struct weir_away away;
     memset(out, 0, sizeof(*out));
-    if (!weir_table_away(asking->weir->table, &asking->charge_record, link,
-                         &away)) {
+    int found = find_away(asking, link, &away);
+    if (found < 0) {
         out->gone = true;
-        answer_pass(&out->answer);
+        if (found == WEIR_ETIMEOUT)
+            answer_contended(asking, &out->answer);
+        else
+            answer_pass(&out->answer);
         return;
     }
     memcpy(out->name, away.name, sizeof(out->name));
@@ -240,6 +287,7 @@ static void explain_exact_refusal(const struct asking *asking,
     bool shadow = reply->shadow;
     *reply = (struct weir_reply){
         .verdict = WEIR_LIMITED,
+        .contended = reply->contended,
         .never = answer->never,
         .stale = stale,
         .shadow = shadow,
@@ -267,8 +315,7 @@ static void refund_stores(struct asking *asking)
         if (asking->shared >> link & 1)
             (void)step_shared(asking, link, &back, &ignored);
         else if (asking->asked >> link & 1 &&
-                 weir_table_away(asking->weir->table, &asking->charge_record,
-                                 link, &away))
+                 find_away(asking, link, &away) == 0)
             (void)weir_exact_step(asking->weir, &away, &back, &ignored);
     }
 }
@@ -331,6 +378,29 @@ static unsigned step_stores(struct asking *asking)
     return 0;
 }
 
+/* Charges the links that no store decides; waits for their locks. */
+static unsigned begin_exact(struct asking *asking, struct weir_ref ref,
+                            const struct weir_algorithm_ask *ask)
+{
+    struct weir *weir = asking->weir;
+    struct weir_algorithm_ask local = *ask;
+    struct weir_lock_wait wait;
+    unsigned outcome;
+    local.when_locked = WEIR_LOCKED_RETURNS;
+    weir_lock_wait_begin(weir, &wait, weir->lock_wait);
+    do {
+        outcome = weir_table_begin(weir->table, asking->stripe, ref, &local,
+                                   &asking->charge_record, asking->reply,
+                                   asking->now);
+        if (!(outcome & WEIR_OUTCOME_CONTENDED))
+            return outcome;
+        weir_verdict_of(weir, outcome);
+    } while (weir_lock_wait(weir, &wait));
+    local.when_locked = weir->when_locked;
+    return weir_table_begin(weir->table, asking->stripe, ref, &local,
+                            &asking->charge_record, asking->reply, asking->now);
+}
+
 unsigned weir_exact_decide(struct weir *weir, struct weir_ref ref,
                            const struct weir_algorithm_ask *ask,
                            struct weir_permit_record *out_record,
@@ -341,8 +411,7 @@ unsigned weir_exact_decide(struct weir *weir, struct weir_ref ref,
                              .charge_record = { .record = out_record },
                              .reply = reply,
                              .now = now };
-    unsigned outcome = weir_table_begin(weir->table, asking.stripe, ref, ask,
-                                        &asking.charge_record, reply, now);
+    unsigned outcome = begin_exact(&asking, ref, ask);
     if (outcome & (WEIR_OUTCOME_STALE_REF | WEIR_OUTCOME_LIMITED))
         return outcome;
     weir_assert(asking.charge_record.links <= WEIR_DEPTH_MAX);
@@ -372,9 +441,11 @@ void weir_exact_leave(struct weir *weir,
     for (uint32_t i = 0; i < record->links; i++) {
         struct weir_algorithm_answer ignored;
         struct weir_away away;
-        if (weir_table_away_record(weir->table, weir_stripe_mine(weir),
-                                   record->slot[i], &away) &&
-            away.rule.algorithm == WEIR_PERMITS)
+        unsigned wake = 0;
+        int error = weir_table_away_record(weir->table, weir_stripe_mine(weir),
+                                           record->slot[i], &away, &wake);
+        weir_verdict_of(weir, wake);
+        if (error == 0 && away.rule.algorithm == WEIR_PERMITS)
             (void)weir_exact_step(weir, &away, &ask, &ignored);
     }
 }

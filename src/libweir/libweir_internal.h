@@ -8,6 +8,7 @@
  *     ----------------                     ---------------------
  *     take_calls.c: take, peek, …     ->   table   <- background.c: node, links
  *     permit.c: enter, leave          ->   table
+ *     contended.c: waits for its locks     (the thread never waits for one)
  *     waiting.c: wait queues          <-   mutex, conditions ->
  *     adaptive.c: views of limits     <-   events and ticks
  *     stripe.c: a thread's stripe          zones.c: wall clock, time zones
@@ -54,6 +55,10 @@
 #define WEIR_GATE_SLOTS_DEFAULT 256
 /* How long closing waits for answers to the last counts. */
 #define WEIR_CLOSE_PATIENCE (100 * WEIR_MILLISECOND)
+/* How long a decision waits for a lock, and any other call of a caller. */
+#define WEIR_LOCK_WAIT_DEFAULT WEIR_MILLISECOND
+#define WEIR_LOCK_WAIT_MAX WEIR_SECOND
+#define WEIR_HANDLE_WAIT WEIR_SECOND
 
 struct event;
 struct event_base;
@@ -145,6 +150,8 @@ struct weir {
     uint64_t memory_max; /* bytes for slots */
     enum weir_on_full on_full;
     uint32_t slots, stripes, leases_max, gate_slots;
+    weir_duration lock_wait;
+    uint8_t when_locked; /* enum weir_when_locked */
     int64_t lease_priority;
     weir_event_fn *on_event;
     void *event_context;
@@ -267,6 +274,33 @@ uint32_t weir_stripe_mine(struct weir *weir);
 /* In a child: no thread of it has a stripe; those of its own table are free. */
 void weir_stripes_forked(struct weir *weir);
 
+/* ---- libweir_contended.c: locks of the table ---- */
+/* A lock was released for which threads wait, here or in another process. */
+void weir_locks_wake(struct weir *weir);
+/* The same if it is so: after calls that take the writer lock. */
+void weir_locks_heed(struct weir *weir);
+/* A call found a lock taken: waits, at most for 'most' in total, as follows:
+ *
+ *     weir_lock_wait_begin(...);
+ * do { call again; } while (it found a lock taken && weir_lock_wait(...)); */
+struct weir_lock_wait {
+    weir_instant until;
+    uint32_t seen; /* of the word that moves with each release */
+    uint32_t yields;
+};
+void weir_lock_wait_begin(const struct weir *weir, struct weir_lock_wait *wait,
+                          weir_duration most);
+bool weir_lock_wait(const struct weir *weir, struct weir_lock_wait *wait);
+/* Finds or makes the slot of a given name; WEIR_RESOLVED_CONTENDED after
+ * lock_wait. */
+enum weir_resolved weir_resolve_patiently(struct weir *weir,
+                                          struct weir_text name,
+                                          struct weir_ref *out,
+                                          weir_instant now);
+/* Decides for a name without a slot, after WEIR_RESOLVED_CONTENDED. */
+enum weir_verdict weir_decide_nameless(struct weir *weir,
+                                       struct weir_reply *reply);
+
 /* ---- libweir_take_calls.c: shared by enters and takes ---- */
 /* A name without quota passes, or, if the table lacks quotas, goes by on_full.
  * 'weir' and 'reply' may be NULL. */
@@ -292,6 +326,11 @@ enum weir_resolved weir_asked_find(struct weir *weir,
                                    struct weir_ref *out, weir_instant now);
 /* The name by which the shadow set is asked; absent: it isn't. */
 struct weir_text weir_asked_shadow(const struct weir_asked_name *asked);
+/* Without a slot to be asked: whether the shadow set is. */
+static inline bool weir_is_unruled(enum weir_resolved resolved)
+{
+    return resolved <= WEIR_RESOLVED_NONE;
+}
 /* The verdict on a name for which there is no slot to be asked. */
 enum weir_verdict weir_decide_missing(struct weir *weir,
                                       enum weir_resolved resolved,
@@ -373,7 +412,8 @@ void weir_outcome_heed(struct weir *weir, unsigned outcome);
 static inline enum weir_verdict weir_verdict_of(struct weir *weir,
                                                 unsigned outcome)
 {
-    if (WEIR_UNLIKELY(outcome & (WEIR_OUTCOME_KICK | WEIR_OUTCOME_NEXT)))
+    if (WEIR_UNLIKELY(outcome & (WEIR_OUTCOME_KICK | WEIR_OUTCOME_NEXT |
+                                 WEIR_OUTCOME_WAKE)))
         weir_outcome_heed(weir, outcome);
     return outcome & WEIR_OUTCOME_LIMITED ? WEIR_LIMITED : WEIR_PASSED;
 }

@@ -109,6 +109,8 @@ static int read_options(struct weir *weir, const struct weir_options *options)
         options->threads_max >= WEIR_STRIPES_MAX ||
         options->leases_max > WEIR_LEASE_PLACES_MAX ||
         options->adaptive_max > WEIR_GATE_SLOTS_MAX ||
+        options->lock_wait > WEIR_LOCK_WAIT_MAX ||
+        options->when_locked > WEIR_LOCKED_PASSES ||
         options->table_role < WEIR_TABLE_MAY_RUN ||
         options->table_role > WEIR_TABLE_DECIDES ||
         set_limiter_name(weir, options->name) < 0)
@@ -124,6 +126,9 @@ static int read_options(struct weir *weir, const struct weir_options *options)
     weir->gate_slots =
         options->adaptive_max ? options->adaptive_max : WEIR_GATE_SLOTS_DEFAULT;
     weir->lease_priority = options->lease_priority;
+    weir->lock_wait =
+        options->lock_wait ? options->lock_wait : WEIR_LOCK_WAIT_DEFAULT;
+    weir->when_locked = (uint8_t)options->when_locked;
     weir->role = options->table_role;
     if (options->roots && *options->roots && weir->role != WEIR_TABLE_DECIDES)
         weir->roots_hash = weir_hash(weir_text_of(options->roots), 0) | 1;
@@ -381,6 +386,7 @@ void weir_status(struct weir *weir, struct weir_status *out)
     out->stale = weir_table_is_stale(weir->table);
     out->unknown = weir_table_unknown(weir->table);
     out->overflowed = weir_table_overflowed(weir->table);
+    out->contended = weir_table_contended(weir->table);
     out->adaptive =
         weir_table_adaptives(weir->table, &out->adaptive_overflowed);
     /* Relaxed: of a moment ago. */
@@ -418,6 +424,7 @@ bool weir_limiter_view_find(struct weir *weir, struct weir_text name, bool make,
         weir_table_find(weir->table, name, &ref) ||
         (make && weir_table_resolve_as(weir->table, weir->process, name, false,
                                        &ref, now) == WEIR_RESOLVED);
+    weir_locks_heed(weir);
     if (!found || !weir_limiter_view_at(weir, ref.slot, out, now))
         return false;
     *out_slot = ref.slot;

@@ -60,7 +60,8 @@ static unsigned enter_slot(struct weir *weir, struct weir_ref ref,
     unsigned outcome =
         weir_table_enter(weir->table, weir_stripe_mine(weir), ref, weight,
                          &permit->record, reply, now);
-    if (WEIR_UNLIKELY(outcome & WEIR_OUTCOME_EXACT)) {
+    if (WEIR_UNLIKELY(outcome &
+                      (WEIR_OUTCOME_EXACT | WEIR_OUTCOME_CONTENDED))) {
         weir_verdict_of(weir, outcome);
         struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_TAKE,
                                           .weight = weir_weight_clipped(weight),
@@ -202,8 +203,9 @@ static enum weir_verdict enter_named(struct weir *weir, struct weir_text given,
         return finish_enter(weir, permit, outcome);
     }
     name = weir_asked_shadow(&asked);
-    weir_verdict_of(weir, enter_shadow(weir, (struct weir_ref){ 0, 0 }, &name,
-                                       weight, 0, now));
+    if (weir_is_unruled(resolved))
+        weir_verdict_of(weir, enter_shadow(weir, (struct weir_ref){ 0, 0 },
+                                           &name, weight, 0, now));
     return weir_decide_missing(weir, resolved, reply);
 }
 

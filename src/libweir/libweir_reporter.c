@@ -76,6 +76,7 @@ static void *watch_table(void *context)
         if (now >= look_at) {
             if (weir_block_is_due(block, now))
                 weir_block_reap(block, weir->process);
+            weir_locks_heed(weir); /* waiters of the dead */
             try_reporter(weir);
             look_at = now + WATCH_EVERY;
         }
@@ -212,8 +213,12 @@ void weir_reporter_forked(struct weir *weir)
         error = WEIR_OK;
     if (error == 0)
         error = start_watching(weir);
-    if (error == 0)
-        weir_table_inherit_pins(weir->table, parent, weir->process);
+    struct weir_lock_wait wait;
+    weir_lock_wait_begin(weir, &wait, WEIR_HANDLE_WAIT);
+    while (error == 0 &&
+           !weir_table_inherit_pins(weir->table, parent, weir->process) &&
+           weir_lock_wait(weir, &wait))
+        continue;
 }
 
 /* ---- The other processes ---- */

@@ -60,6 +60,8 @@ enum weir_verdict weir_decide_missing(struct weir *weir,
         return decide_full(weir, reply);
     if (resolved == WEIR_RESOLVED_REFUSED)
         return decide_never(reply);
+    if (resolved == WEIR_RESOLVED_CONTENDED)
+        return weir_decide_nameless(weir, reply);
     return weir_decide_unknown(weir, reply);
 }
 
@@ -114,16 +116,16 @@ unsigned weir_decide_shadow(struct weir *weir, struct weir_ref ref,
                                      now));
 }
 
-/* The rest of a request that the table alone didn't settle: stores are asked,
- * and the request, unless it is a peek, is repeated on the shadow set. 'name':
- * as weir_decide_shadow(). Returns the outcome. */
+/* The rest of a request that the table alone didn't settle: locks are waited
+ * for, stores are asked, and the request, unless it is a peek, is repeated on
+ * the shadow set. 'name': as weir_decide_shadow(). Returns the outcome. */
 static __attribute__((noinline)) unsigned settle(
     struct weir *weir, struct weir_ref ref, const struct weir_text *name,
     const struct weir_algorithm_ask *ask, struct weir_reply *reply,
     unsigned outcome, weir_instant now)
 {
-    unsigned kick = outcome & WEIR_OUTCOME_KICK;
-    if (outcome & WEIR_OUTCOME_EXACT)
+    unsigned kick = outcome & (WEIR_OUTCOME_KICK | WEIR_OUTCOME_WAKE);
+    if (outcome & (WEIR_OUTCOME_EXACT | WEIR_OUTCOME_CONTENDED))
         outcome = kick | weir_exact_decide(weir, ref, ask, NULL, reply, now);
     if (outcome & WEIR_OUTCOME_STALE_REF)
         weir_verdict_of(weir, outcome); /* the kick alone still counts */
@@ -169,8 +171,10 @@ static unsigned ask_at(struct weir *weir, struct weir_ref ref,
                        const struct weir_algorithm_ask *ask,
                        struct weir_reply *reply, weir_instant now)
 {
+    struct weir_algorithm_ask first = *ask;
+    first.when_locked = WEIR_LOCKED_RETURNS;
     unsigned outcome = weir_table_ask(weir->table, weir_stripe_mine(weir), ref,
-                                      ask, reply, now);
+                                      &first, reply, now);
     if (WEIR_LIKELY(outcome < WEIR_OUTCOME_STALE_REF))
         return outcome;
     return settle(weir, ref, NULL, ask, reply, outcome, now);
@@ -268,8 +272,7 @@ static __attribute__((noinline)) enum weir_resolved resolve_asked(
                                      : WEIR_RESOLVED_NONE;
     enum weir_resolved resolved;
     do {
-        resolved = weir_table_resolve_given(weir->table, weir->process, name,
-                                            false, out, now);
+        resolved = weir_resolve_patiently(weir, name, out, now);
     } while (WEIR_UNLIKELY(resolved != WEIR_RESOLVED) &&
              weir_table_is_short(weir->table) && weir_grow(weir));
     /* The chain alone would let pass what the name's own quota refuses. */
@@ -352,7 +355,7 @@ static enum weir_verdict take_asked(struct weir *weir,
         weir_decide_mark_full(reply, resolved);
         return weir_verdict_of(weir, outcome);
     }
-    if (resolved != WEIR_RESOLVED_REFUSED)
+    if (weir_is_unruled(resolved))
         weir_verdict_of(weir, weir_table_shadow_name(weir->table, stripe,
                                                      weir_asked_shadow(asked),
                                                      &ask, now));
@@ -405,6 +408,7 @@ int weir_policy(struct weir *weir, const char *name, size_t len,
         return WEIR_EINVAL;
     bool found = weir_table_policy(weir->table, weir_stripe_mine(weir),
                                    (struct weir_text){ name, len }, out_policy);
+    weir_locks_heed(weir);
     return found ? 0 : WEIR_ENOENT;
 }
 
@@ -462,15 +466,41 @@ static bool is_pinned(const struct weir *weir, struct weir_text name,
             !weir_table_find(weir->table, name, &own) || own.slot != ref.slot);
 }
 
+static enum weir_resolved pin_patiently(struct weir *weir,
+                                        struct weir_text name,
+                                        struct weir_ref *out)
+{
+    enum weir_resolved resolved;
+    struct weir_lock_wait wait;
+    weir_lock_wait_begin(weir, &wait, WEIR_HANDLE_WAIT);
+    do {
+        resolved = weir_table_pin_as(weir->table, weir->process, name, out,
+                                     weir_clock_now());
+    } while (resolved == WEIR_RESOLVED_CONTENDED &&
+             weir_lock_wait(weir, &wait));
+    return resolved;
+}
+
+/* If another thread keeps the lock, the slot stays pinned. */
+static void unpin_patiently(struct weir *weir, struct weir_ref ref)
+{
+    bool unpinned;
+    struct weir_lock_wait wait;
+    weir_lock_wait_begin(weir, &wait, WEIR_HANDLE_WAIT);
+    do {
+        unpinned = weir_table_unpin_as(weir->table, weir->process, ref);
+    } while (!unpinned && weir_lock_wait(weir, &wait));
+}
+
 /* Pins the name's slot, growing the table if need be. */
 static enum weir_resolved pin_growing(struct weir *weir, struct weir_text name,
                                       struct weir_ref *out)
 {
     for (;;) {
         struct weir_ref ref = { WEIR_SLOT_NONE, 0 };
-        enum weir_resolved resolved = weir_table_pin_as(
-            weir->table, weir->process, name, &ref, weir_clock_now());
+        enum weir_resolved resolved = pin_patiently(weir, name, &ref);
         bool again = resolved != WEIR_RESOLVED &&
+                     resolved != WEIR_RESOLVED_CONTENDED &&
                      weir_table_is_short(weir->table) && weir_grow(weir);
         bool refused = resolved == WEIR_RESOLVED_CHAIN &&
                        weir->on_full != WEIR_ON_FULL_PASS;
@@ -479,7 +509,7 @@ static enum weir_resolved pin_growing(struct weir *weir, struct weir_text name,
             return resolved;
         }
         if (is_pinned(weir, name, resolved, ref))
-            weir_table_unpin_as(weir->table, weir->process, ref);
+            unpin_patiently(weir, ref);
         if (!again)
             return WEIR_RESOLVED_LACKING;
     }
@@ -494,8 +524,11 @@ int weir_handle_open(struct weir *weir, const char *name, size_t len,
         return WEIR_ENAME;
     weir_own_ensure(weir);
     enum weir_resolved resolved = pin_growing(weir, text, &ref);
+    weir_locks_heed(weir);
     if (resolved == WEIR_RESOLVED_REFUSED)
         return WEIR_ENAME;
+    if (resolved == WEIR_RESOLVED_CONTENDED)
+        return WEIR_ETIMEOUT;
     if (resolved == WEIR_RESOLVED_LACKING)
         ref = (struct weir_ref){ SLOT_LACKING, 0 };
     *out_handle = (struct weir_handle){ weir, ref.slot, ref.generation };
@@ -507,7 +540,8 @@ void weir_handle_close(struct weir_handle quota)
     if (is_empty_handle(quota))
         return;
     weir_own_ensure(quota.weir);
-    weir_table_unpin_as(quota.weir->table, quota.weir->process, ref_of(quota));
+    unpin_patiently(quota.weir, ref_of(quota));
+    weir_locks_heed(quota.weir);
 }
 
 int weir_want(struct weir_handle quota, double wants, weir_instant now)

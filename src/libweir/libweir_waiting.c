@@ -496,6 +496,8 @@ void weir_outcome_heed(struct weir *weir, unsigned outcome)
 {
     if (outcome & WEIR_OUTCOME_KICK)
         weir_pump_kick(weir);
+    if (outcome & WEIR_OUTCOME_WAKE)
+        weir_locks_wake(weir);
     if (outcome & WEIR_OUTCOME_NEXT)
         serve_all(weir);
 }

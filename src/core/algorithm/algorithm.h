@@ -131,11 +131,16 @@ enum weir_algorithm_op {
     WEIR_ALGORITHM_RESERVE,
 };
 
+/* Beside enum weir_when_locked: a table that can't get the lock of a bucket
+ * state doesn't decide, and its caller asks again. */
+#define WEIR_LOCKED_RETURNS 2
+
 struct weir_algorithm_ask {
     enum weir_algorithm_op op;
     uint64_t weight;        /* units, 0 .. WEIR_WEIGHT_MAX */
     weir_duration wait_max; /* of a reserve */
     uint8_t level;          /* of a refund: the level that paid */
+    uint8_t when_locked;    /* of a table, enum weir_when_locked or RETURNS */
     uint64_t permit;        /* permits: the id of the permit taken or given
                              * back; 0: none, nothing is stored. Not 2^64 - 1 */
 };

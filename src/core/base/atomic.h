@@ -33,6 +33,9 @@
     __atomic_compare_exchange_n((p), (expected), (v), false, __ATOMIC_SEQ_CST, \
                                 __ATOMIC_RELAXED)
 
+/* How often a thread looks at a lock before it gives up: some microseconds. */
+#define WEIR_LOCK_SPINS 100
+
 /* A hint to the processor that this is a spin loop. */
 #if defined(__x86_64__) || defined(__i386__)
 #define weir_pause() __builtin_ia32_pause()
@@ -86,6 +89,8 @@ void weir_explore_pause(void);
 #define weir_cas(p, expected, v) \
     weir_explore_cas((p), (expected), sizeof(*(p)), (uint64_t)(v))
 #define weir_pause() weir_explore_pause()
+/* The scheduler chooses whether the lock is free by then. */
+#define WEIR_LOCK_SPINS 0
 
 #define weir_load_relaxed(p) weir_load(p)
 #define weir_load_acquire(p) weir_load(p)

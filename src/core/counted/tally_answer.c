@@ -313,7 +313,8 @@ static void take_fill(struct weir_tally *tally, struct weir_tally_link *link,
         return;
     if (weir_table_leasing(tally->table, received->slot) ==
         WEIR_LEASING_PARTING) {
-        weir_table_end_lease(tally->table, received->slot, now);
+        if (!weir_table_end_lease(tally->table, received->slot, now))
+            return; /* the next fill ends it */
         weir_table_view(tally->table, received->slot, &view, now);
     }
     bool blind = is_blind(received, &view);

@@ -178,7 +178,7 @@ static void note_received(struct weir_limiter *limiter,
         return;
     limiter->stale = false;
     limiter->tally.share_above = false;
-    weir_table_set_stale(limiter->table, false, now);
+    limiter->restales = !weir_table_set_stale(limiter->table, false, now);
     weir_tally_stale(&limiter->tally, !limiter->tally.slack, now);
     weir_limiter_note(limiter, WEIR_EVENT_FRESH, WEIR_TEXT(""), now);
     weir_assert(!limiter->stale);
@@ -196,7 +196,7 @@ static void check_stale(struct weir_limiter *limiter, weir_instant now)
         weir_limiter_note(limiter, WEIR_EVENT_STALE, WEIR_TEXT(""), now);
     limiter->stale = true;
     limiter->tally.share_above = spoken;
-    weir_table_set_stale(limiter->table, true, now);
+    limiter->restales = !weir_table_set_stale(limiter->table, true, now);
     weir_tally_stale(&limiter->tally, true, now);
     weir_assert(limiter->stale);
 }
@@ -626,7 +626,12 @@ void weir_limiter_tick(struct weir_limiter *limiter, weir_instant now)
         weir_table_sweep(limiter->table, crowded ? SWEEP_CROWDED : SWEEP_SLOTS,
                          now);
         limiter->sweep_at = now + SWEEP_EVERY;
+        if (limiter->restales)
+            limiter->restales =
+                !weir_table_set_stale(limiter->table, limiter->stale, now);
         weir_limiter_seek_room(limiter, now);
+        /* A region has no other threads. */
+        (void)weir_limiter_finish(limiter, now);
     }
     audit(limiter);
 }

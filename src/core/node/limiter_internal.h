@@ -144,6 +144,9 @@ struct weir_limiter {
     size_t missing_len;
     weir_instant missing_at;     /* next time it is asked for … */
     weir_duration missing_every; /* … and the wait before that */
+    bool contended;       /* another thread's lock kept one of them out */
+    bool unfinished;      /* … and a whole set from its end */
+    bool restales;        /* … and a change of 'stale' from the table */
     uint64_t handed;      /* epoch up to which the region has the changes */
     bool full;            /* a whole set is under way … */
     uint64_t full_target; /* … until this epoch is reached */
@@ -214,6 +217,8 @@ int weir_limiter_take_quotas(struct weir_limiter *limiter,
 void weir_limiter_seek_leader(struct weir_limiter *limiter);
 /* Asks for the quotas without room, if slots have come free since. */
 void weir_limiter_seek_room(struct weir_limiter *limiter, weir_instant now);
+/* Ends a whole set, if another thread's lock has prevented that. */
+int weir_limiter_finish(struct weir_limiter *limiter, weir_instant now);
 
 /* ---- limiter_ask.c ---- */
 

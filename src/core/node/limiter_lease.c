@@ -64,6 +64,7 @@ struct lease_place {
                               * passed (permits: entered), and units refused */
     uint64_t offered; /* units passed and refused since; at the last look */
     bool opened;      /* a handle was open since its last use without one */
+    bool late; /* another thread's lock kept the grant out of the table */
 };
 
 /* ---- Memory ---- */
@@ -262,26 +263,37 @@ static void report_in_use(struct weir_limiter *limiter, uint32_t at)
                              in_flight < most ? in_flight : most);
 }
 
+/* The lease as its holder has it. If the table is locked, the place's next look
+ * does it. */
+static void apply_lease(struct weir_limiter *limiter, uint32_t at,
+                        weir_instant now)
+{
+    struct limiter_leases *leases = &limiter->leases;
+    struct lease_place *place = &leases->place[at];
+    const struct weir_lease_holder *holder =
+        weir_lease_client_holder(leases->client, at);
+    double limit = weir_lease_holder_limit(holder, now);
+    bool over = now >= holder->expiry;
+    bool ends = over && weir_table_leasing(limiter->table, place->slot) ==
+                            WEIR_LEASING_PARTING;
+    bool done =
+        ends ? weir_table_end_lease(limiter->table, place->slot, now)
+             : weir_table_set_lease(limiter->table, place->slot, limit, now);
+    place->late = !done;
+}
+
 static void apply_grants(struct weir_limiter *limiter, weir_instant now)
 {
     weir_assert(!limiter->region);
     struct limiter_leases *leases = &limiter->leases;
     uint32_t at;
     while (weir_lease_client_changed(leases->client, &at, now)) {
-        const struct weir_lease_holder *holder =
-            weir_lease_client_holder(leases->client, at);
         const struct lease_place *place = &leases->place[at];
         struct weir_slot_view view;
         weir_table_view(limiter->table, place->slot, &view, now);
         if (view.generation != place->generation)
             continue; /* the next look closes it */
-        double limit = weir_lease_holder_limit(holder, now);
-        bool over = now >= holder->expiry;
-        if (over && weir_table_leasing(limiter->table, place->slot) ==
-                        WEIR_LEASING_PARTING)
-            weir_table_end_lease(limiter->table, place->slot, now);
-        else
-            weir_table_set_lease(limiter->table, place->slot, limit, now);
+        apply_lease(limiter, at, now);
         report_in_use(limiter, at);
     }
 }
@@ -453,9 +465,11 @@ static void end_place(struct weir_limiter *limiter, uint32_t at,
         weir_lease_client_holder(leases->client, at);
     double limit = weir_lease_holder_limit(holder, now);
     bool inflight = holder->inflight;
-    weir_table_end_lease(limiter->table, slot, now);
+    if (!weir_table_end_lease(limiter->table, slot, now))
+        return; /* the next look ends it */
     if (inflight && weir_table_in_flight(limiter->table, slot) > 0) {
-        weir_table_set_lease(limiter->table, slot, limit, now);
+        leases->place[at].late =
+            !weir_table_set_lease(limiter->table, slot, limit, now);
         return;
     }
     close_place(leases, at, now);
@@ -500,6 +514,8 @@ static void look_at_place(struct weir_limiter *limiter, uint32_t at,
         close_place(leases, at, now);
         return;
     }
+    if (place->late)
+        apply_lease(limiter, at, now);
     bool used = report_use(limiter, at, &view, now);
     if (is_lease_over(leases, at, &view, used, unpinned, now))
         end_place(limiter, at, now);

@@ -22,6 +22,12 @@
  * The table knows how many are missing (weir_table_lacking()): a name that
  * finds no quota may be one of them.
  *
+ * Contended. A change that can't be made now, because another thread has a lock
+ * of the table, is missing in the same way, and is asked for again after
+ * CONTENDED_AGAIN. So is the removal of what a whole set didn't name, and a set
+ * that can't begin is lost like any message that is. The limiter waits for no
+ * lock, and no change gets lost.
+ *
  * Rejected: removals first. An edit may be cut by a message's bound, and then
  * they are not first; and if a quota is removed before its replacement arrives,
  * requests pass without any quota.
@@ -40,6 +46,8 @@
  * they still don't fit. */
 #define ROOM_FIRST WEIR_SECOND
 #define ROOM_MOST (64 * WEIR_SECOND)
+/* The same for changes that another thread kept out, by a lock. */
+#define CONTENDED_AGAIN (100 * WEIR_MILLISECOND)
 
 uint64_t weir_limiter_epoch(const struct weir_limiter *limiter)
 {
@@ -59,16 +67,20 @@ void weir_limiter_begin_anew(struct weir_limiter *limiter)
 /* ---- Room ---- */
 
 static void note_missing(struct weir_limiter *limiter,
-                         const struct weir_quota *quota)
+                         const struct weir_quota *quota, int error)
 {
     weir_assert(quota->epoch > 0 && quota->name.len <= WEIR_NAME_MAX);
     if (limiter->missing == 0)
         limiter->missing = quota->epoch;
+    limiter->missing_live = weir_table_live(limiter->table);
+    if (error == WEIR_ETIMEOUT) {
+        limiter->contended = true;
+        return;
+    }
     if (limiter->missing_count++ == 0) {
         limiter->missing_len = quota->name.len;
         memcpy(limiter->missing_name, quota->name.p, quota->name.len);
     }
-    limiter->missing_live = weir_table_live(limiter->table);
     limiter->lacking++;
     if (limiter->lacking > weir_table_lacking(limiter->table))
         weir_table_set_lacking(limiter->table, limiter->lacking);
@@ -92,8 +104,25 @@ static void note_missing_event(struct weir_limiter *limiter, weir_instant now)
 /* Whether the missing quotas may fit now. */
 static bool may_fit(const struct weir_limiter *limiter)
 {
-    return weir_table_live(limiter->table) < limiter->missing_live ||
+    return limiter->contended ||
+           weir_table_live(limiter->table) < limiter->missing_live ||
            limiter->missing_edited || weir_table_can_grow(limiter->table);
+}
+
+/* When to ask for missing quotas again, if they are missing still. */
+static void put_off_missing(struct weir_limiter *limiter, weir_instant now)
+{
+    if (limiter->contended) {
+        limiter->contended = false;
+        limiter->missing_at = now + CONTENDED_AGAIN;
+        return;
+    }
+    limiter->missing_every =
+        limiter->missing_every == 0 ? ROOM_FIRST : 2 * limiter->missing_every;
+    if (limiter->missing_every > ROOM_MOST)
+        limiter->missing_every = ROOM_MOST;
+    weir_assert(limiter->missing_every > 0);
+    limiter->missing_at = now + limiter->missing_every;
 }
 
 void weir_limiter_seek_room(struct weir_limiter *limiter, weir_instant now)
@@ -105,12 +134,8 @@ void weir_limiter_seek_room(struct weir_limiter *limiter, weir_instant now)
     limiter->missing = 0;
     limiter->missing_edited = false;
     limiter->lacking = 0;
-    limiter->missing_every =
-        limiter->missing_every == 0 ? ROOM_FIRST : 2 * limiter->missing_every;
-    if (limiter->missing_every > ROOM_MOST)
-        limiter->missing_every = ROOM_MOST;
-    weir_assert(limiter->missing_every > 0 && limiter->missing == 0);
-    limiter->missing_at = now + limiter->missing_every;
+    put_off_missing(limiter, now);
+    weir_assert(limiter->missing == 0);
     for (uint32_t i = 0; i < limiter->link_count; i++)
         limiter->link[i].urgent = limiter->link[i].again = true;
 }
@@ -167,15 +192,18 @@ int weir_limiter_apply(struct weir_limiter *limiter,
     bool missing = may_be_missing(limiter, change->quota.name);
     if (change->removed) {
         limiter->missing_edited |= missing;
-        weir_table_drop(limiter->table, change->quota.name, now);
+        error = weir_table_drop(limiter->table, change->quota.name, now);
+        if (error < 0)
+            note_missing(limiter, &change->quota, error);
         weir_limiter_leases_edited(limiter, &change->quota, now);
         return WEIR_OK;
     }
     if (change->reduced)
         weir_limiter_note(limiter, WEIR_EVENT_QUOTA_UNKNOWN, change->quota.name,
                           now);
-    if (put_growing(limiter, &change->quota, now) < 0)
-        note_missing(limiter, &change->quota);
+    error = put_growing(limiter, &change->quota, now);
+    if (error < 0)
+        note_missing(limiter, &change->quota, error);
     else
         limiter->missing_edited |= missing;
     weir_limiter_leases_edited(limiter, &change->quota, now);
@@ -186,15 +214,15 @@ int weir_limiter_apply(struct weir_limiter *limiter,
 static int begin_whole(struct weir_limiter *limiter, weir_instant now)
 {
     const struct weir_limiter_sink *region = limiter->region;
-    int error =
-        region ? region->whole(region->context, &limiter->store, now) : WEIR_OK;
+    int error = weir_table_begin_full(limiter->table);
+    if (error == 0 && region)
+        error = region->whole(region->context, &limiter->store, now);
     if (error < 0)
         return error;
     limiter->handed = 0;
     weir_limiter_begin_anew(limiter);
     limiter->full = true;
     limiter->full_target = 0;
-    weir_table_begin_full(limiter->table);
     weir_assert(limiter->epoch == 0 && limiter->missing == 0);
     return WEIR_OK;
 }
@@ -233,8 +261,10 @@ static int reach(struct weir_limiter *limiter, weir_instant now)
 {
     if (limiter->full && limiter->epoch < limiter->full_target)
         return WEIR_OK;
-    if (limiter->full)
-        weir_table_end_full(limiter->table, now);
+    limiter->unfinished =
+        limiter->full && weir_table_end_full(limiter->table, now) < 0;
+    if (limiter->unfinished)
+        return WEIR_OK; /* weir_limiter_finish() comes again */
     limiter->full = false;
     note_missing_event(limiter, now);
     weir_table_set_lacking(limiter->table, limiter->lacking);
@@ -249,6 +279,11 @@ static int reach(struct weir_limiter *limiter, weir_instant now)
                        : WEIR_OK;
     weir_limiter_seek_room(limiter, now);
     return error;
+}
+
+int weir_limiter_finish(struct weir_limiter *limiter, weir_instant now)
+{
+    return limiter->unfinished ? reach(limiter, now) : WEIR_OK;
 }
 
 /* A provisional root's target is not used, unless the limiter has no quotas. */
@@ -277,6 +312,10 @@ int weir_limiter_take_quotas(struct weir_limiter *limiter,
                              const struct weir_quotas *quotas, weir_instant now)
 {
     int error = quotas->full ? begin_full(limiter, link, quotas, now) : WEIR_OK;
+    if (error == WEIR_ETIMEOUT) {
+        link->again = link->urgent = true;
+        return WEIR_OK; /* as if it was lost */
+    }
     if (quotas->from > limiter->epoch)
         return error; /* a message was lost: it will be sent again */
     if (quotas->target > limiter->full_target)

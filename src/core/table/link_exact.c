@@ -7,7 +7,9 @@
  * charged first, and a charge record lists it, for the case that a store
  * refuses. By then some milliseconds have passed: a slot may have ended its
  * life, and an edit may have given it another bucket state. Units are given
- * back only if generation and serial still match.
+ * back only if generation and serial still match, and those of a bucket state
+ * only if it isn't locked: an undo doesn't wait, and the units stay charged as
+ * those of a request that passed.
  *
  * A quota that shares its limit while its store is away has a bucket state for
  * that. Its rule is the quota's own, divided by the number of limiters that do
@@ -78,7 +80,7 @@ unsigned weir_table_begin(struct weir_table *t, uint32_t stripe,
     walk.whole = true;
     walk.record = charge_record->record;
     unsigned outcome = weir_walk_answer(t, &walk, ask, reply);
-    if (outcome & WEIR_OUTCOME_STALE_REF)
+    if (outcome & (WEIR_OUTCOME_STALE_REF | WEIR_OUTCOME_CONTENDED))
         return outcome;
     if (outcome & WEIR_OUTCOME_LIMITED)
         *charge_record = (struct weir_charge_record){ .ref = ref,
@@ -132,7 +134,15 @@ unsigned weir_table_undo(struct weir_table *t,
     memcpy(walk.paid, charge_record->paid, sizeof(walk.paid));
     for (uint32_t i = 0; i < charge_record->links; i++)
         give_back_count(t, charge_record, i);
+    uint32_t stepped = walk.stepped;
+    walk.stepped = 0;
     weir_walk_undo(t, &walk, &charge_record->ask);
+    for (uint32_t i = 0; i < walk.links; i++) {
+        if (!(stepped >> i & 1))
+            continue;
+        walk.stepped |= 1u << i;
+        weir_link_state_give_back(t, &walk, i, &charge_record->ask);
+    }
     return walk.kick;
 }
 
@@ -171,25 +181,28 @@ static bool away_locked(const struct bucket_rule *of, struct weir_away *out)
 }
 
 /* The slot keeps its name as long as it has units in flight. */
-bool weir_table_away_record(struct weir_table *t, uint32_t stripe,
-                            uint32_t slot, struct weir_away *out)
+int weir_table_away_record(struct weir_table *t, uint32_t stripe, uint32_t slot,
+                           struct weir_away *out, unsigned *out_wake)
 {
-    const struct bucket_rule *of = weir_bucket_state_lock(t, slot, stripe);
-    bool away = away_locked(of, out);
-    weir_bucket_state_unlock(t, slot);
-    if (away)
-        out->name_len = (uint8_t)weir_table_name(t, slot, out->name);
-    return away;
+    if (!weir_bucket_state_lock(t, slot, stripe, LOCK_AWAITED))
+        return WEIR_ETIMEOUT;
+    bool away = away_locked(weir_bucket_state_rule(t, slot), out);
+    *out_wake |= weir_bucket_state_unlock(t, slot);
+    if (!away)
+        return WEIR_ENOENT;
+    out->name_len = (uint8_t)weir_table_name(t, slot, out->name);
+    return WEIR_OK;
 }
 
-bool weir_table_away(struct weir_table *t,
-                     const struct weir_charge_record *charge_record,
-                     uint32_t link, struct weir_away *out)
+int weir_table_away(struct weir_table *t,
+                    const struct weir_charge_record *charge_record,
+                    uint32_t link, struct weir_away *out, unsigned *out_wake)
 {
     weir_assert(link < charge_record->links);
-    return weir_table_away_record(t, charge_record->stripe,
-                                  charge_record->slot[link], out) &&
-           link_lives(t, charge_record, link);
+    int error = weir_table_away_record(
+        t, charge_record->stripe, charge_record->slot[link], out, out_wake);
+    return error < 0 || link_lives(t, charge_record, link) ? error
+                                                           : WEIR_ENOENT;
 }
 
 /* ---- In place of a store ---- */
@@ -259,22 +272,24 @@ static void step_shared_locked(const struct bucket_rule *of,
     weir_assert(state->limiters == limiters);
 }
 
-bool weir_table_step_shared(struct weir_table *t,
-                            const struct weir_charge_record *charge_record,
-                            uint32_t link, uint32_t limiters,
-                            const struct weir_algorithm_ask *ask,
-                            struct weir_algorithm_answer *out, weir_instant now)
+int weir_table_step_shared(struct weir_table *t,
+                           const struct weir_charge_record *charge_record,
+                           uint32_t link, uint32_t limiters,
+                           const struct weir_algorithm_ask *ask,
+                           struct weir_algorithm_answer *out,
+                           unsigned *out_wake, weir_instant now)
 {
     weir_assert(link < charge_record->links);
     uint32_t slot = charge_record->slot[link];
-    const struct bucket_rule *of =
-        weir_bucket_state_lock(t, slot, charge_record->stripe);
+    if (!weir_bucket_state_lock(t, slot, charge_record->stripe, LOCK_AWAITED))
+        return WEIR_ETIMEOUT;
+    const struct bucket_rule *of = weir_bucket_state_rule(t, slot);
     struct shared *state = weir_bucket_state_state(t, slot);
     bool can =
         of && of->store_len > 0 && of->on_stale == WEIR_STALE_SHARE && state;
     if (can)
         step_shared_locked(of, state, limiters > 0 ? limiters : 1, ask, out,
                            weir_bucket_state_now(t, &of->rule, now));
-    weir_bucket_state_unlock(t, slot);
-    return can && link_lives(t, charge_record, link);
+    *out_wake |= weir_bucket_state_unlock(t, slot);
+    return can && link_lives(t, charge_record, link) ? WEIR_OK : WEIR_ENOENT;
 }

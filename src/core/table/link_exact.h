@@ -40,7 +40,8 @@ unsigned weir_table_begin(struct weir_table *table, uint32_t stripe,
                           const struct weir_algorithm_ask *ask,
                           struct weir_charge_record *charge_record,
                           struct weir_reply *reply, weir_instant now);
-/* Returns WEIR_OUTCOME_KICK, _NEXT, both or 0. */
+/* Returns bits: WEIR_OUTCOME_KICK, _NEXT, _WAKE. Units of a bucket state that
+ * is locked stay charged. */
 unsigned weir_table_undo(struct weir_table *table,
                          const struct weir_charge_record *charge_record,
                          weir_instant now);
@@ -55,21 +56,24 @@ struct weir_away {
     char store[WEIR_STORE_MAX + 1];
     char name[WEIR_NAME_MAX + 1];
 };
-/* False: the quota no longer exists, or isn't exact. */
-bool weir_table_away(struct weir_table *table,
-                     const struct weir_charge_record *charge_record,
-                     uint32_t link, struct weir_away *out);
+/* WEIR_ENOENT: the quota no longer exists, or isn't exact. WEIR_ETIMEOUT: its
+ * bucket state is locked: wait, and call again. WEIR_OUTCOME_WAKE is added to
+ * '*out_wake', if it is so. */
+int weir_table_away(struct weir_table *table,
+                    const struct weir_charge_record *charge_record,
+                    uint32_t link, struct weir_away *out, unsigned *out_wake);
 /* The same for a slot in a permit record. */
-bool weir_table_away_record(struct weir_table *table, uint32_t stripe,
-                            uint32_t slot, struct weir_away *out);
+int weir_table_away_record(struct weir_table *table, uint32_t stripe,
+                           uint32_t slot, struct weir_away *out,
+                           unsigned *out_wake);
 /* Decides in place of the store, for a quota with on_stale=share: 'limiters'
- * processes do so, each with its part of the limit. False as above. */
-bool weir_table_step_shared(struct weir_table *table,
-                            const struct weir_charge_record *charge_record,
-                            uint32_t link, uint32_t limiters,
-                            const struct weir_algorithm_ask *ask,
-                            struct weir_algorithm_answer *out,
-                            weir_instant now);
+ * processes do so, each with its part of the limit. Returns as above. */
+int weir_table_step_shared(struct weir_table *table,
+                           const struct weir_charge_record *charge_record,
+                           uint32_t link, uint32_t limiters,
+                           const struct weir_algorithm_ask *ask,
+                           struct weir_algorithm_answer *out,
+                           unsigned *out_wake, weir_instant now);
 /* A store refused: counts the refusal for the requested quota and for the link.
  * The count of a link in mode shadow is given back, and no undo gives it back
  * again. */

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT
  * table/link_state.c - a link that a bucket state decides, in a walk.
  *
- * A step judges and charges at once, under the state's lock, so states are
- * stepped when all other links of the chain have judged. When a later one
- * refuses after all, or the chain has changed meanwhile, the units are given
- * back if the slot still has that state ('serial'). In between, another thread
- * may be refused because of them: never too much passes, but beside a refusal
- * sometimes too little. */
+ * A step judges and charges at once, so states are stepped when all other links
+ * of the chain have judged. The walk locks all states of the chain before the
+ * first step, and releases them when the request is charged or refused. So a
+ * refusal by one of them, or a chain that has changed meanwhile, is undone
+ * under locks that the walk has already: an undo needs none. A walk that
+ * doesn't get one of the locks releases the others, and nothing has happened.
+ *
+ * Rejected: one lock at a time. A walk that had stepped a state then had to
+ * wait for its lock again to give the units back; in between, they made other
+ * requests fail. */
 
 #include "core/table/table_walk_internal.h"
 
@@ -14,35 +18,29 @@
 
 enum how { TRY, COMMIT, UNDO, EXPLAIN };
 
-/* A step of link i's bucket state, under its lock. TRY steps a copy of it, if
+/* A step of link i's bucket state, which is locked. TRY steps a copy of it, if
  * it is short; a long one only peeks, and all algorithms that can wait, which a
  * peek ignores, have short states. False, and no answer: an edit has removed
- * the state, or moved it to a store; for UNDO: it is another state. */
-static bool step_state(struct weir_table *t, struct walk *walk, uint32_t i,
-                       enum how how, struct weir_algorithm_ask *ask,
+ * the state, or moved it to a store. */
+static bool step_state(const struct weir_table *t, const struct walk *walk,
+                       uint32_t i, enum how how, struct weir_algorithm_ask *ask,
                        struct weir_algorithm_answer *out)
 {
     uint64_t words[WEIR_BUCKETS_MAX];
     uint32_t slot = walk->slot[i];
-    const struct bucket_rule *of =
-        weir_bucket_state_lock(t, slot, walk->stripe);
+    const struct bucket_rule *of = weir_bucket_state_rule(t, slot);
     void *state = weir_bucket_state_state(t, slot);
-    uint32_t serial = weir_bucket_state_serial(t, slot);
-    bool some = state && of->store_len == 0 &&
-                (how != UNDO || serial == walk->serial[i]);
-    if (some && how == TRY) {
+    if (!state || of->store_len > 0)
+        return false;
+    if (how == TRY) {
         size_t bytes = weir_algorithm_size(&of->rule);
         if (bytes > sizeof(words))
             ask->op = WEIR_ALGORITHM_PEEK;
         else
             state = memcpy(words, state, bytes);
     }
-    if (some)
-        weir_bucket_state_step(t, of, state, ask, out, walk->now);
-    if (how == COMMIT)
-        walk->serial[i] = serial;
-    weir_bucket_state_unlock(t, slot);
-    return some;
+    weir_bucket_state_step(t, of, state, ask, out, walk->now);
+    return true;
 }
 
 bool weir_link_state_judge(struct weir_table *t, struct walk *walk, uint32_t i,
@@ -50,6 +48,7 @@ bool weir_link_state_judge(struct weir_table *t, struct walk *walk, uint32_t i,
 {
     struct weir_algorithm_ask step = *ask;
     struct weir_algorithm_answer answer;
+    weir_audit(walk->locked >> i & 1);
     return !step_state(t, walk, i, TRY, &step, &answer) || answer.passed;
 }
 
@@ -72,7 +71,8 @@ unsigned weir_link_state_commit(struct weir_table *t, struct walk *walk,
 {
     struct weir_algorithm_ask step = *ask;
     struct weir_algorithm_answer answer;
-    weir_audit(i < walk->links && !(walk->stepped >> i & 1));
+    weir_audit((walk->locked & ~walk->stepped) >> i & 1);
+    walk->serial[i] = weir_bucket_state_serial(t, walk->slot[i]);
     if (!step_state(t, walk, i, COMMIT, &step, &answer))
         return OUTCOME_MOVED;
     if (!answer.passed && ask->op != WEIR_ALGORITHM_CHARGE &&
@@ -99,6 +99,16 @@ void weir_link_state_undo(struct weir_table *t, struct walk *walk, uint32_t i,
     walk->stepped &= ~(1u << i);
 }
 
+void weir_link_state_give_back(struct weir_table *t, struct walk *walk,
+                               uint32_t i, const struct weir_algorithm_ask *ask)
+{
+    if (!weir_link_state_lock(t, walk, i, 0))
+        return;
+    if (weir_bucket_state_serial(t, walk->slot[i]) == walk->serial[i])
+        weir_link_state_undo(t, walk, i, ask);
+    weir_link_state_unlock(t, walk, i);
+}
+
 bool weir_link_state_explain(struct weir_table *t, struct walk *walk,
                              uint32_t i, const struct weir_algorithm_ask *ask,
                              struct weir_algorithm_answer *out)
@@ -106,7 +116,12 @@ bool weir_link_state_explain(struct weir_table *t, struct walk *walk,
     struct weir_algorithm_ask step = { .op = WEIR_ALGORITHM_PEEK };
     if (i == walk->refuser)
         step.weight = ask->weight;
-    if (!step_state(t, walk, i, EXPLAIN, &step, out))
+    bool told = weir_link_state_lock(t, walk, i, 0);
+    if (told) {
+        told = step_state(t, walk, i, EXPLAIN, &step, out);
+        weir_link_state_unlock(t, walk, i);
+    }
+    if (!told)
         return false;
     /* It may have passed again by now. */
     if (out->passed)

@@ -9,9 +9,19 @@
  *   - one thread at a time, the "sync": table_sync.h.
  *
  * Progress: decisions and weir_table_find() are lock-free, unless a quota of
- * the chain has a bucket state of several words: the lock of each such state is
- * then held for one step of its arithmetic. Functions that make or edit slots
- * take the writer lock (table_lock.c).
+ * the chain has a bucket state of several words: a request takes the lock of
+ * each such state, and holds them until it is charged or refused. Functions
+ * that make or edit slots take the writer lock. No function waits for a lock:
+ * after WEIR_LOCK_SPINS spins it gives up, has changed nothing, and says so
+ * (table_lock.c). The caller may then wait, and call it again:
+ *
+ *     uint32_t seen = weir_load_acquire(weir_table_released(table));
+ *     ... call; if it gave up:
+ *     ... sleep while *weir_table_released(table) == seen, until a deadline
+ *
+ * A sleeper is woken by the process that releases the lock, if a call says that
+ * it has to (WEIR_OUTCOME_WAKE, weir_table_wake()). Wake-ups get lost if that
+ * process dies, so a sleep is short.
  *
  * Units in flight are in table_permit.h, quotas that a store counts in
  * link_exact.h, processes that share a table in table_share.h, copies
@@ -90,6 +100,19 @@ void weir_table_prefetch(const struct weir_table *table, uint64_t hash);
 bool weir_table_find_hashed(struct weir_table *table, struct weir_text name,
                             uint64_t hash, struct weir_ref *out);
 
+/* ---- Locks, any thread ---- */
+
+/* Moves when a lock is released for which a caller waits. In a table that
+ * processes share, they may all sleep on it. */
+const uint32_t *weir_table_released(const struct weir_table *table);
+/* Whether a call that took the writer lock has released a lock for which others
+ * wait: then this process has to wake the sleepers. True once. */
+bool weir_table_wake(struct weir_table *table);
+/* A caller has waited for the writer lock for as long as it may: until the
+ * lock's release, others needn't wait. weir_table_is_overdue() says so. */
+void weir_table_set_overdue(struct weir_table *table);
+bool weir_table_is_overdue(const struct weir_table *table);
+
 /* The result of weir_table_resolve(). */
 enum weir_resolved {
     WEIR_RESOLVED,         /* its own slot */
@@ -99,6 +122,8 @@ enum weir_resolved {
     WEIR_RESOLVED_NONE,    /* no quota rules the name: 'out' is untouched */
     WEIR_RESOLVED_REFUSED, /* a long name without a stored form: its requests
                             * are limited; 'out' is untouched */
+    WEIR_RESOLVED_CONTENDED, /* another thread has the writer lock: nothing was
+                              * done */
 };
 static inline bool weir_is_resolved(enum weir_resolved resolved)
 {
@@ -124,28 +149,40 @@ enum weir_resolved weir_table_resolve_given(struct weir_table *table,
 enum weir_resolved weir_table_pin(struct weir_table *table,
                                   struct weir_text name, struct weir_ref *out,
                                   weir_instant now);
-void weir_table_unpin(struct weir_table *table, struct weir_ref ref);
+/* False: another thread has the writer lock, and the slot is still pinned. */
+bool weir_table_unpin(struct weir_table *table, struct weir_ref ref);
 
 /* A decision's outcome: bits. A value below WEIR_OUTCOME_STALE_REF is a
  * complete verdict. */
 enum weir_outcome {
-    WEIR_OUTCOME_LIMITED = 1,   /* else passed */
-    WEIR_OUTCOME_KICK = 2,      /* the sync has to report at once; may be set
+    WEIR_OUTCOME_LIMITED = 1,    /* else passed */
+    WEIR_OUTCOME_KICK = 2,       /* the sync has to report at once; may be set
                                * with STALE_REF and EXACT too */
-    WEIR_OUTCOME_STALE_REF = 4, /* the slot's life is over: resolve again;
+    WEIR_OUTCOME_STALE_REF = 4,  /* the slot's life is over: resolve again;
                                  * nothing was charged */
-    WEIR_OUTCOME_SHADOW = 8,    /* there is a shadow set: call
+    WEIR_OUTCOME_SHADOW = 8,     /* there is a shadow set: call
                                  * weir_table_shadow() for this request */
-    WEIR_OUTCOME_EXACT = 16,    /* a quota of the chain is exact: nothing was
+    WEIR_OUTCOME_EXACT = 16,     /* a quota of the chain is exact: nothing was
                                  * charged; call weir_table_begin() */
-    WEIR_OUTCOME_NEXT = 32,     /* units came free at a slot with waiters: set
+    WEIR_OUTCOME_NEXT = 32,      /* units came free at a slot with waiters: set
                                  * by a leave, and by an enter that gave units
                                  * back */
+    WEIR_OUTCOME_CONTENDED = 64, /* the lock of a bucket state is taken, and
+                                  * ask->when_locked is RETURN: nothing was
+                                  * charged; wait and ask again */
+    WEIR_OUTCOME_WAKE = 128,     /* a lock was released for which others wait:
+                                  * wake the threads that sleep on
+                                  * weir_table_released(); may be set with any
+                                  * of the above */
 };
 
 unsigned weir_table_take(struct weir_table *table, uint32_t stripe,
                          struct weir_ref ref, uint64_t weight,
                          struct weir_reply *reply, weir_instant now);
+/* No verdict: nothing was charged. */
+#define WEIR_OUTCOME_UNDECIDED \
+    (WEIR_OUTCOME_STALE_REF | WEIR_OUTCOME_EXACT | WEIR_OUTCOME_CONTENDED)
+
 /* Any request: the take with each of its cases, and the calls that have no
  * faster way. A take, peek or reservation is decided; a charge or refund moves
  * as many units as each link can take, whatever its fill. 'ask' has a weight of
@@ -227,6 +264,9 @@ unsigned weir_table_shadow_name(struct weir_table *table, uint32_t stripe,
  * room. */
 void weir_table_count_unknown(struct weir_table *table, uint32_t stripe);
 void weir_table_count_overflow(struct weir_table *table, uint32_t stripe);
+/* Counts a request that no slot was found for because the writer lock was
+ * taken. */
+void weir_table_count_contended(struct weir_table *table, uint32_t stripe);
 
 /* Whether the slot is still in that life. */
 bool weir_table_ref_lives(const struct weir_table *table, struct weir_ref ref);

@@ -39,7 +39,7 @@ static void audit_live(struct weir_table *t, uint32_t slot)
     weir_assert(parent == WEIR_SLOT_NONE ||
                 (weir_cold(t, parent)->state != WEIR_SLOT_FREE &&
                  weir_cold(t, parent)->refs > 0));
-    if (cold->state == WEIR_SLOT_INSTANCE)
+    if (cold->state == WEIR_SLOT_INSTANCE && !t->unruled)
         audit_rule(t, cold->rule, name);
 }
 
@@ -61,7 +61,7 @@ static void audit_slot(struct weir_table *t, uint32_t slot)
 
 void weir_table_audit(struct weir_table *t, uint32_t *hand, uint32_t n)
 {
-    if (!weir_table_try_lock_as(t, 0))
+    if (!weir_table_try_lock(t))
         return;
     uint32_t used = weir_table_used(t);
     if (n > used)
@@ -169,7 +169,7 @@ static void audit_area(const struct weir_table *t)
 void weir_table_audit_whole(struct weir_table *t, uint32_t *scratch,
                             uint32_t max)
 {
-    if (!weir_table_try_lock_as(t, 0))
+    if (!weir_table_try_lock(t))
         return;
     if (t->used <= max && weir_name_index_count(t) <= max + 2) {
         audit_index(t, scratch);

@@ -2,8 +2,9 @@
  * table/table_bucket_state.c - bucket states of several words.
  *
  * Most algorithms change several words at once, so their state is under a lock:
- * the one exception to "a decision takes none". A chain's states are locked one
- * after the other and never two at a time, so there is no deadlock.
+ * the one exception to "a decision takes none". No thread waits for a lock
+ * (table_lock.c), so a request may hold those of its whole chain, and the
+ * writer those of several slots, without a deadlock.
  *
  *     slot --> bucket state --where--> rule   of the quota, or of its template:
  *                         '----------> state  one for all instances; a state
@@ -13,11 +14,12 @@
  * never refuses: 'count' then works as everywhere, and the fast path of a take
  * judges it HARD, as with any flag. Its bucket state has
  *
- *     lock     held for one step's arithmetic, or by the writer while it
- *              stores another rule and state. It lies outside of the area,
- *              so that it stays a lock when rule and state are freed
- *     serial   moves when a slot without a bucket state gets one: a take
- *              that gives units back then finds that it is another one
+ *     lock     held by a request until it is charged or refused, or by the
+ *              writer (it has seized the state) while it edits or frees the
+ *              slot. It lies outside of the area, so that it stays a lock when
+ *              rule and state are freed
+ *     serial   moves when a slot without a bucket state gets one: a caller
+ *              that gives units back later finds that it is another one
  *     where    rule and state, in one store: a killed writer leaves the
  *              old pair or the new pair
  *
@@ -42,22 +44,27 @@
 /* ---- The lock ---- */
 
 /* The owner's value if it holds the writer lock; else its stripe + 1. */
-#define BY_WRITER UINT32_MAX
+#define BY_WRITER LOCK_OWNER
 
-static void bucket_state_lock(struct bucket_state *m, uint32_t by)
+static bool is_seized(const struct bucket_state *m)
 {
-    for (;;) {
-        uint32_t free = 0;
-        if (weir_load_relaxed(&m->lock) == 0 && weir_cas(&m->lock, &free, by))
-            return;
-        weir_pause();
-    }
+    return (weir_load_relaxed(&m->lock) & LOCK_OWNER) == BY_WRITER;
 }
 
-static void bucket_state_unlock(struct bucket_state *m)
+bool weir_bucket_state_seize(struct weir_table *t, uint32_t slot)
 {
-    /* release: the next holder sees this one's writes. */
-    weir_store_release(&m->lock, 0);
+    weir_assert(weir_table_is_locked(t));
+    /* A table without bucket states never touches their pages. */
+    return !t->rules_made ||
+           weir_lock_try(&weir_bucket_state(t, slot)->lock, BY_WRITER, 0);
+}
+
+void weir_bucket_state_unseize(struct weir_table *t, uint32_t slot)
+{
+    struct bucket_state *m = weir_bucket_state(t, slot);
+    weir_assert(weir_table_is_locked(t));
+    if (t->rules_made && is_seized(m) && weir_lock_release(t, &m->lock))
+        weir_store_relaxed(&t->wake, 1); /* a hint, as in the unlock */
 }
 
 /* ---- Rule and state ---- */
@@ -413,7 +420,7 @@ static void follow_locked(struct weir_table *t, uint32_t slot,
                           weir_instant now)
 {
     struct bucket_state *m = weir_bucket_state(t, slot);
-    weir_assert(weir_load_relaxed(&m->lock) == BY_WRITER);
+    weir_assert(is_seized(m));
     weir_assert(plan->where != 0);
     uint64_t before = weir_load_relaxed(&m->where);
     if (plan->same)
@@ -438,9 +445,7 @@ void weir_bucket_state_follow(struct weir_table *t, uint32_t slot,
     bool stateless = plan->same && plan->where >> 32 == 0;
     if (plan->where == 0 || (plan->same && !empty) || stateless)
         return;
-    bucket_state_lock(m, BY_WRITER);
     follow_locked(t, slot, plan, empty, now);
-    bucket_state_unlock(m);
     if (before != 0 && !plan->same)
         bucket_rule_release(t, before);
 }
@@ -461,11 +466,9 @@ static uint64_t units_locked(const struct weir_table *t, uint64_t where,
 uint64_t weir_bucket_state_units(struct weir_table *t, uint32_t slot,
                                  weir_instant now)
 {
-    struct bucket_state *m = weir_bucket_state(t, slot);
-    bucket_state_lock(m, BY_WRITER);
-    uint64_t units = units_locked(t, weir_load_relaxed(&m->where), now);
-    bucket_state_unlock(m);
-    return units;
+    const struct bucket_state *m = weir_bucket_state(t, slot);
+    weir_assert(is_seized(m));
+    return units_locked(t, weir_load_relaxed(&m->where), now);
 }
 
 uint64_t weir_bucket_state_drop(struct weir_table *t, uint32_t slot,
@@ -478,10 +481,9 @@ uint64_t weir_bucket_state_drop(struct weir_table *t, uint32_t slot,
     uint64_t where = weir_load_relaxed(&m->where);
     if (where == 0)
         return 0;
-    bucket_state_lock(m, BY_WRITER);
+    weir_assert(is_seized(m));
     uint64_t units = units_locked(t, where, now);
     weir_store_relaxed(&m->where, 0);
-    bucket_state_unlock(m);
     bucket_rule_release(t, where);
     return units;
 }
@@ -500,16 +502,20 @@ static bool is_idle_locked(const struct weir_table *t, uint64_t where,
     return weir_algorithm_idle_at(rule, state_at(t, where), at) <= at;
 }
 
-bool weir_bucket_state_is_idle(struct weir_table *t, uint32_t slot,
+bool weir_bucket_state_is_idle(const struct weir_table *t, uint32_t slot,
                                weir_instant now)
 {
-    struct bucket_state *m = weir_bucket_state(t, slot);
+    const struct bucket_state *m = weir_bucket_state(t, slot);
     if (!t->rules_made || weir_load_relaxed(&m->where) == 0)
         return true;
-    bucket_state_lock(m, BY_WRITER);
-    bool idle = is_idle_locked(t, weir_load_relaxed(&m->where), now);
-    bucket_state_unlock(m);
-    return idle;
+    weir_assert(is_seized(m));
+    return is_idle_locked(t, weir_load_relaxed(&m->where), now);
+}
+
+bool weir_bucket_state_is_free(const struct weir_table *t, uint32_t slot)
+{
+    return !t->rules_made ||
+           weir_load_relaxed(&weir_bucket_state(t, slot)->lock) == 0;
 }
 
 void weir_bucket_state_look(const struct weir_table *t, uint32_t slot,
@@ -538,17 +544,18 @@ static void mend_flags(struct hot *hot, uint32_t meta,
 
 /* It is unknown how far a thread came that stopped within a step: its bucket
  * state starts anew. Only other reapers touch a state that a dead process has
- * locked. */
-static void reset_dead_state(const struct weir_table *t, struct bucket_state *m,
-                             uint32_t lock, uint32_t by)
+ * locked; those that wait for it change the bits beside the owner. */
+static void reset_dead_state(struct weir_table *t, struct bucket_state *m,
+                             uint32_t owner, uint32_t by)
 {
-    weir_assert(lock != 0);
-    if (!weir_cas(&m->lock, &lock, by + 1))
+    weir_assert(owner != 0);
+    if (!weir_lock_inherit(&m->lock, owner, by + 1))
         return;
     uint64_t where = weir_load_relaxed(&m->where);
     if (where >> 32)
         memset(state_at(t, where), 0, state_bytes(bucket_rule_of(t, where)));
-    bucket_state_unlock(m);
+    if (weir_lock_release(t, &m->lock))
+        weir_store_relaxed(&t->wake, 1); /* a hint, as in the unlock */
 }
 
 /* Drops a bucket state that its slot doesn't use yet, or no longer, unless a
@@ -568,11 +575,11 @@ static void forget_half_bucket_state(struct weir_table *t, uint32_t slot)
     }
     /* Its holder may be dead as well: the state then stays until the slot is
      * freed. */
-    uint32_t free = 0;
-    if (!weir_cas(&m->lock, &free, BY_WRITER))
+    if (!weir_lock_try(&m->lock, BY_WRITER, 0))
         return;
     weir_store_relaxed(&m->where, 0);
-    bucket_state_unlock(m);
+    if (weir_lock_release(t, &m->lock))
+        weir_store_relaxed(&t->wake, 1); /* a hint, as in the unlock */
 }
 
 /* Under the writer lock: rebuilds the area from the slots' references. */
@@ -601,21 +608,21 @@ void weir_bucket_states_mend(struct weir_table *t)
     uint32_t used = t->rules_made ? weir_table_used(t) : 0;
     for (uint32_t slot = 0; slot < used; slot++) {
         struct bucket_state *m = weir_bucket_state(t, slot);
-        uint32_t lock = weir_load_relaxed(&m->lock);
-        if (lock != 0)
-            reset_dead_state(t, m, lock, 0);
+        uint32_t owner = weir_load_relaxed(&m->lock) & LOCK_OWNER;
+        if (owner != 0)
+            reset_dead_state(t, m, owner, 0);
     }
     if (used > 0)
         remake_area(t);
 }
 
-static bool is_left_by(const struct weir_table *t, uint32_t lock,
+static bool is_left_by(const struct weir_table *t, uint32_t owner,
                        uint32_t process, bool writer)
 {
-    if (lock == BY_WRITER)
+    if (owner == BY_WRITER)
         return writer;
-    return lock != 0 && lock <= t->stripe_count &&
-           weir_process_of(t, lock - 1) == process;
+    return owner != 0 && owner <= t->stripe_count &&
+           weir_process_of(t, owner - 1) == process;
 }
 
 void weir_bucket_states_reap(struct weir_table *t, uint32_t process,
@@ -626,9 +633,9 @@ void weir_bucket_states_reap(struct weir_table *t, uint32_t process,
     for (uint32_t slot = 0; slot < used; slot++) {
         struct bucket_state *m = weir_bucket_state(t, slot);
         /* acquire: the dead process wrote the state. */
-        uint32_t lock = weir_load_acquire(&m->lock);
-        if (is_left_by(t, lock, process, writer))
-            reset_dead_state(t, m, lock, by);
+        uint32_t owner = weir_load_acquire(&m->lock) & LOCK_OWNER;
+        if (is_left_by(t, owner, process, writer))
+            reset_dead_state(t, m, owner, by);
     }
     if (used > 0 && writer)
         remake_area(t);
@@ -636,27 +643,16 @@ void weir_bucket_states_reap(struct weir_table *t, uint32_t process,
 
 /* ---- Any thread ---- */
 
-const struct bucket_rule *weir_bucket_state_lock(struct weir_table *t,
-                                                 uint32_t slot, uint32_t stripe)
+const struct bucket_rule *weir_bucket_state_rule(const struct weir_table *t,
+                                                 uint32_t slot)
 {
-    struct bucket_state *m = weir_bucket_state(t, slot);
-    bucket_state_lock(m, stripe + 1);
-    return bucket_rule_of(t, weir_load_relaxed(&m->where));
+    return bucket_rule_of(
+        t, weir_load_relaxed(&weir_bucket_state(t, slot)->where));
 }
 
 void *weir_bucket_state_state(const struct weir_table *t, uint32_t slot)
 {
     return state_at(t, weir_load_relaxed(&weir_bucket_state(t, slot)->where));
-}
-
-uint32_t weir_bucket_state_serial(const struct weir_table *t, uint32_t slot)
-{
-    return weir_load_relaxed(&weir_bucket_state(t, slot)->serial);
-}
-
-void weir_bucket_state_unlock(struct weir_table *t, uint32_t slot)
-{
-    bucket_state_unlock(weir_bucket_state(t, slot));
 }
 
 /* ---- The sync ---- */

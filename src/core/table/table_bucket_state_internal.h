@@ -5,7 +5,7 @@
 #ifndef WEIR_TABLE_BUCKET_STATE_INTERNAL_H
 #define WEIR_TABLE_BUCKET_STATE_INTERNAL_H
 
-#include "core/table/table_layout.h"
+#include "core/table/table_lock_internal.h"
 
 /* Precedes the bucket state that stands in for a store. */
 struct shared {
@@ -58,7 +58,16 @@ int weir_bucket_state_plan_instance(struct weir_table *t, uint32_t slot,
 /* Releases a plan that wasn't followed. */
 void weir_bucket_state_unplan(struct weir_table *t,
                               const struct bucket_state_plan *plan);
-/* Follows a plan: the slot gets the plan's bucket state, with the units of its
+/* Under the lock, before the slot is edited or freed: locks its bucket state,
+ * so that no request has it, until weir_bucket_state_unseize(). False: a
+ * request has it, and the slot can't be edited now. */
+bool weir_bucket_state_seize(struct weir_table *t, uint32_t slot);
+void weir_bucket_state_unseize(struct weir_table *t, uint32_t slot);
+/* Whether no request has the state now: of a free slot, one that found the slot
+ * in its last life may. */
+bool weir_bucket_state_is_free(const struct weir_table *t, uint32_t slot);
+/* The functions up to weir_bucket_state_is_idle() are for a seized state.
+ * Follows a plan: the slot gets the plan's bucket state, with the units of its
  * previous bucket state or bucket, or ('empty') none. Call it before the bucket
  * is switched. */
 void weir_bucket_state_follow(struct weir_table *t, uint32_t slot,
@@ -72,7 +81,7 @@ uint64_t weir_bucket_state_units(struct weir_table *t, uint32_t slot,
 uint64_t weir_bucket_state_drop(struct weir_table *t, uint32_t slot,
                                 weir_instant now);
 /* Whether the slot has no bucket state or an empty one. */
-bool weir_bucket_state_is_idle(struct weir_table *t, uint32_t slot,
+bool weir_bucket_state_is_idle(const struct weir_table *t, uint32_t slot,
                                weir_instant now);
 /* For an audit: area units of its state and of its rule, and the rule's
  * references. */
@@ -88,16 +97,32 @@ void weir_bucket_states_mend(struct weir_table *t);
 void weir_bucket_states_reap(struct weir_table *t, uint32_t process,
                              uint32_t by, bool writer);
 
-/* Any thread: weir_bucket_state_lock() locks a slot's bucket state and returns
- * its rule, or NULL; weir_bucket_state_state() returns the state, or NULL;
- * weir_bucket_state_serial() tells two states of a slot apart. All are valid
- * until weir_bucket_state_unlock(). */
-const struct bucket_rule *weir_bucket_state_lock(struct weir_table *t,
-                                                 uint32_t slot,
-                                                 uint32_t stripe);
+/* Any thread: locks a slot's bucket state; false: it is taken, and 'mark' is
+ * set in the lock (table_lock_internal.h). */
+static inline bool weir_bucket_state_lock(const struct weir_table *t,
+                                          uint32_t slot, uint32_t stripe,
+                                          uint32_t mark)
+{
+    return weir_lock_try(&weir_bucket_state(t, slot)->lock, stripe + 1, mark);
+}
+/* While it is locked: its rule, or NULL; its state, or NULL; and a number that
+ * tells two states of a slot apart. */
+const struct bucket_rule *weir_bucket_state_rule(const struct weir_table *t,
+                                                 uint32_t slot);
 void *weir_bucket_state_state(const struct weir_table *t, uint32_t slot);
-uint32_t weir_bucket_state_serial(const struct weir_table *t, uint32_t slot);
-void weir_bucket_state_unlock(struct weir_table *t, uint32_t slot);
+static inline uint32_t weir_bucket_state_serial(const struct weir_table *t,
+                                                uint32_t slot)
+{
+    return weir_load_relaxed(&weir_bucket_state(t, slot)->serial);
+}
+/* Returns 0 or WEIR_OUTCOME_WAKE. */
+static inline unsigned weir_bucket_state_unlock(struct weir_table *t,
+                                                uint32_t slot)
+{
+    return weir_lock_release(t, &weir_bucket_state(t, slot)->lock)
+               ? WEIR_OUTCOME_WAKE
+               : 0;
+}
 /* A step of the state by its rule, with the zone's present offset. */
 void weir_bucket_state_step(const struct weir_table *t,
                             const struct bucket_rule *of, void *state,

@@ -5,7 +5,12 @@
  * was removed and created again begins empty, because it is another one under
  * the same name. Every function takes the writer lock for one slot at a time: a
  * caller that makes an instance waits for one of these steps, never for a whole
- * set. */
+ * set.
+ *
+ * The sync waits for no lock. An edit that doesn't get one, or finds a slot
+ * whose bucket state a request has, returns WEIR_ETIMEOUT, and the sync makes
+ * it again. Only the instances of a changed template may follow it later, by
+ * the sweep. */
 
 #include "core/quota/quota_bucket.h"
 #include "core/table/table_bucket_state_internal.h"
@@ -59,6 +64,7 @@ static int template_put(struct weir_table *t, uint32_t slot,
     if (before != WEIR_SLOT_NONE)
         weir_slot_unref(t, before);
     weir_slot_set_parent(t, slot, WEIR_SLOT_NONE);
+    t->unruled = true;
     weir_templates_insert(t, quota, slot);
     weir_assert(cold->aux_len == quota->parent.len);
     return WEIR_OK;
@@ -70,6 +76,7 @@ static void template_forget(struct weir_table *t, uint32_t slot)
     weir_assert(weir_table_is_locked(t));
     weir_assert(cold->state == WEIR_SLOT_TEMPLATE);
     uint32_t overflow = cold->rule;
+    t->unruled = true;
     weir_templates_remove(t, slot);
     uint32_t chunks = cold->aux;
     cold->aux = CHUNK_NONE;
@@ -80,18 +87,22 @@ static void template_forget(struct weir_table *t, uint32_t slot)
         weir_slot_unref(t, overflow);
 }
 
-/* The templates changed: finds the template of each instance and placeholder
- * again. Skips other slots by reading one byte each. */
-static void rule_all(struct weir_table *t, weir_instant now)
+/* Skips other slots by reading one byte each. */
+void weir_slots_rule(struct weir_table *t, weir_instant now)
 {
+    bool ruled = true;
+    if (!t->unruled)
+        return;
     for (uint32_t slot = 0; slot < weir_table_used(t); slot++) {
         uint8_t state = weir_load_acquire(&weir_cold(t, slot)->state);
         if (state != WEIR_SLOT_INSTANCE && state != WEIR_SLOT_PLACEHOLDER)
             continue;
-        weir_table_lock(t);
-        weir_slot_rule(t, slot, now);
+        if (!weir_table_try_lock(t))
+            return;
+        ruled &= weir_slot_rule(t, slot, now);
         weir_table_unlock(t);
     }
+    t->unruled = !ruled;
 }
 
 /* ---- Put ---- */
@@ -178,7 +189,10 @@ static int put_locked(struct weir_table *t, const struct weir_quota *quota,
     struct cold *cold = weir_cold(t, slot);
     struct bucket_state_plan plan;
     int error = weir_bucket_state_plan(t, slot, quota, &plan);
-    if (error == 0) {
+    if (error == 0 && !weir_bucket_state_seize(t, slot)) {
+        weir_bucket_state_unplan(t, &plan);
+        error = WEIR_ETIMEOUT;
+    } else if (error == 0) {
         /* Protected from eviction: its links may need room, and it may be an
          * idle instance. */
         cold->refs++;
@@ -187,16 +201,15 @@ static int put_locked(struct weir_table *t, const struct weir_quota *quota,
         cold->refs--;
         if (error < 0)
             weir_bucket_state_unplan(t, &plan);
+        else
+            put_fields(t, slot, quota, &plan, now);
+        weir_bucket_state_unseize(t, slot);
     }
-    if (error < 0) {
-        if (fresh)
-            weir_slot_free(t, slot);
-        return error;
-    }
-    put_fields(t, slot, quota, &plan, now);
-    if (fresh)
+    if (fresh && error < 0)
+        weir_slot_free(t, slot);
+    else if (fresh)
         weir_slot_publish(t, slot);
-    return WEIR_OK;
+    return error;
 }
 
 static bool is_template_name(struct weir_table *t, struct weir_text name)
@@ -218,10 +231,12 @@ int weir_table_put(struct weir_table *t, const struct weir_quota *quota,
     int error = WEIR_EFULL;
     uint32_t looks = 0;
     /* Without glob=path, the same name may be that of a quota. */
-    if (!weir_quota_is_template(quota) && is_template_name(t, quota->name))
-        weir_table_drop(t, quota->name, now);
+    if (!weir_quota_is_template(quota) && is_template_name(t, quota->name) &&
+        weir_table_drop(t, quota->name, now) < 0)
+        return WEIR_ETIMEOUT;
     while (error == WEIR_EFULL && looks <= weir_table_used(t)) {
-        weir_table_lock(t);
+        if (!weir_table_try_lock(t))
+            return WEIR_ETIMEOUT;
         if (looks > 0)
             weir_table_evict(t, PUT_LOOKS, PUT_WANTED, now);
         error = put_locked(t, quota, now);
@@ -233,7 +248,7 @@ int weir_table_put(struct weir_table *t, const struct weir_quota *quota,
     if (error == WEIR_EFULL && looks > weir_table_used(t))
         t->full_till = now + BARREN;
     if (error == WEIR_OK && weir_quota_is_template(quota))
-        rule_all(t, now);
+        weir_slots_rule(t, now);
     return error;
 }
 
@@ -250,57 +265,77 @@ uint32_t weir_table_lacking(const struct weir_table *t)
 
 /* ---- Drop ---- */
 
-static void drop_slot(struct weir_table *t, uint32_t slot, weir_instant now)
+/* Under the lock, the slot's state seized: the quota goes, its template is
+ * found. */
+static void drop_locked(struct weir_table *t, uint32_t slot, bool template,
+                        weir_instant now)
 {
-    weir_assert(slot < t->slots);
-    weir_table_lock(t);
     struct cold *cold = weir_cold(t, slot);
-    bool template = cold->state == WEIR_SLOT_TEMPLATE;
+    char name[WEIR_NAME_MAX + 1];
+    size_t len = weir_table_name(t, slot, name);
     if (template)
         template_forget(t, slot);
-    if (template || cold->state == WEIR_SLOT_QUOTA) {
-        char name[WEIR_NAME_MAX + 1];
-        size_t len = weir_table_name(t, slot, name);
-        weir_shadow_count(t, (struct weir_text){ name, len }, -1);
-        weir_store_release(&cold->state, WEIR_SLOT_PLACEHOLDER);
-        /* Without references it is freed, even if a template matches. A
-         * concurrent enter may find it: it limits nothing by then. */
-        cold->refs++;
-        if (cold->refs > 1 || weir_slot_has_permits(t, slot))
-            weir_slot_rule(t, slot, now);
-        else if (!template)
-            weir_slot_unrule(t, slot, now);
-        weir_slot_unref(t, slot);
+    weir_shadow_count(t, (struct weir_text){ name, len }, -1);
+    weir_store_release(&cold->state, WEIR_SLOT_PLACEHOLDER);
+    /* Without references it is freed, even if a template matches. A concurrent
+     * enter may find it: it limits nothing by then. */
+    cold->refs++;
+    if (cold->refs > 1 || weir_slot_has_permits(t, slot))
+        weir_slot_rule_seized(t, slot, now);
+    else if (!template)
+        weir_slot_unrule(t, slot, now);
+    weir_slot_unref(t, slot);
+}
+
+static int drop_slot(struct weir_table *t, uint32_t slot, weir_instant now)
+{
+    weir_assert(slot < t->slots);
+    if (!weir_table_try_lock(t))
+        return WEIR_ETIMEOUT;
+    uint8_t state = weir_cold(t, slot)->state;
+    bool template = state == WEIR_SLOT_TEMPLATE;
+    bool defined = template || state == WEIR_SLOT_QUOTA;
+    bool seized = defined && weir_bucket_state_seize(t, slot);
+    if (seized) {
+        drop_locked(t, slot, template, now);
+        weir_bucket_state_unseize(t, slot);
     }
     weir_table_unlock(t);
+    if (defined && !seized)
+        return WEIR_ETIMEOUT;
     if (template)
-        rule_all(t, now);
+        weir_slots_rule(t, now);
+    return WEIR_OK;
 }
 
-void weir_table_drop(struct weir_table *t, struct weir_text name,
-                     weir_instant now)
+int weir_table_drop(struct weir_table *t, struct weir_text name,
+                    weir_instant now)
 {
     struct weir_ref ref;
-    if (weir_table_find(t, name, &ref))
-        drop_slot(t, ref.slot, now);
+    return weir_table_find(t, name, &ref) ? drop_slot(t, ref.slot, now)
+                                          : WEIR_OK;
 }
 
-void weir_table_begin_full(struct weir_table *t)
+int weir_table_begin_full(struct weir_table *t)
 {
     for (uint32_t slot = 0; slot < weir_table_used(t); slot++) {
-        weir_table_lock(t);
+        if (!weir_table_try_lock(t))
+            return WEIR_ETIMEOUT;
         weir_cold(t, slot)->seen = 0;
         weir_table_unlock(t);
     }
+    return WEIR_OK;
 }
 
-void weir_table_end_full(struct weir_table *t, weir_instant now)
+int weir_table_end_full(struct weir_table *t, weir_instant now)
 {
+    int error = WEIR_OK;
     for (uint32_t slot = 0; slot < weir_table_used(t); slot++) {
         const struct cold *cold = weir_cold(t, slot);
         uint8_t state = weir_load_acquire(&cold->state);
         bool defined = state == WEIR_SLOT_QUOTA || state == WEIR_SLOT_TEMPLATE;
-        if (defined && !cold->seen)
-            drop_slot(t, slot, now);
+        if (defined && !cold->seen && drop_slot(t, slot, now) < 0)
+            error = WEIR_ETIMEOUT;
     }
+    return error;
 }

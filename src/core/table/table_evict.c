@@ -26,23 +26,20 @@ static bool is_slot_idle(struct weir_table *t, uint32_t slot,
     bool empty = read.fill <= 0 || weir_slot_read_is_endless(&read) ||
                  (read.flags & META_INFLIGHT);
     return empty && !weir_slot_has_permits(t, slot) &&
-           read.count == weir_load_relaxed(&cold->settled) &&
-           weir_bucket_state_is_idle(t, slot, now);
+           read.count == weir_load_relaxed(&cold->settled);
 }
 
 /* Frees an instance that is not needed. The generation moves before the count
  * is read for the last time (table_slots.c). If a take came in between, the
  * slot lives on under another generation: the old one can't be restored,
  * because a thread may have seen the even one in between. */
-bool weir_slot_evict(struct weir_table *t, uint32_t slot, weir_instant now)
+static bool evict_seized(struct weir_table *t, uint32_t slot, uint64_t count,
+                         weir_instant now)
 {
-    weir_assert(weir_table_is_locked(t));
-    weir_assert(slot < t->used);
-    uint64_t count;
-    if (!is_slot_idle(t, slot, &count, now))
-        return false;
     struct hot *hot = weir_hot(t, slot);
     weir_assert(hot->generation & 1);
+    if (!weir_bucket_state_is_idle(t, slot, now))
+        return false;
     weir_store(&hot->generation, hot->generation + 1);
     if (weir_load(&hot->count) != count || weir_slot_has_permits(t, slot)) {
         weir_slot_publish(t, slot);
@@ -50,6 +47,19 @@ bool weir_slot_evict(struct weir_table *t, uint32_t slot, weir_instant now)
     }
     weir_slot_free(t, slot);
     return true;
+}
+
+bool weir_slot_evict(struct weir_table *t, uint32_t slot, weir_instant now)
+{
+    weir_assert(weir_table_is_locked(t));
+    weir_assert(slot < t->used);
+    uint64_t count;
+    if (!is_slot_idle(t, slot, &count, now) ||
+        !weir_bucket_state_seize(t, slot))
+        return false;
+    bool freed = evict_seized(t, slot, count, now);
+    weir_bucket_state_unseize(t, slot);
+    return freed;
 }
 
 uint32_t weir_table_evict(struct weir_table *t, uint32_t looks, uint32_t wanted,

@@ -641,7 +641,8 @@ void weir_table_set_fleet(struct weir_table *t, uint32_t processes,
     processes = processes > 0 ? processes : 1;
     if (t->fleet == processes)
         return;
-    weir_table_lock(t);
+    if (!weir_table_try_lock(t))
+        return; /* the sync calls it again at its next turn */
     t->fleet = processes;
     for (uint32_t i = 0; i < t->gate_slots_used; i++)
         edit_fleet_bounds(t, weir_gate_slot(t, i), now);

@@ -157,7 +157,7 @@ struct weir_stripe {
     struct chance chance[2]; /* by enum set */
     uint64_t unknown;
     uint64_t overflowed;
-    uint64_t padding;
+    uint64_t contended;
     struct refusal refusals[STRIPE_ENTRIES];
     uint32_t seen[STRIPE_ENTRIES]; /* the sync's: 'events' at its last read */
 };
@@ -189,7 +189,7 @@ static_assert(sizeof(struct inflight) == 32, "an enter's fields on one line");
 
 /* The bucket state of a slot; all zero: it has none. */
 struct bucket_state {
-    uint32_t lock;   /* 0: free */
+    uint32_t lock;   /* table_lock.c */
     uint32_t serial; /* of the bucket state */
     uint64_t where;  /* unit of the rule + 1, of the state + 1 << 32 */
 };
@@ -271,8 +271,10 @@ struct weir_table {
     uint64_t aligned; /* the same for other windows: the first value */
 
     /* Rarely written; on a separate line. */
-    _Alignas(WEIR_CACHE_LINE) uint64_t writer; /* lock: 0 free */
-    uint32_t used;                             /* slots ever used */
+    _Alignas(WEIR_CACHE_LINE) uint32_t writer; /* table_lock.c */
+    uint32_t released; /* moves when a lock that is awaited is released */
+    uint32_t wake;     /* … and no thread was woken yet; atomic */
+    uint32_t used;     /* slots ever used */
     uint32_t live;
     uint32_t committed, committed_max, short_of, lacking; /* atomic */
     uint32_t free_head;  /* list through cold.aux */
@@ -283,6 +285,7 @@ struct weir_table {
     uint32_t hold_paused; /* fills don't move cold.hold */
     uint32_t template_count;
     uint32_t template_version; /* rises with each change of the list; atomic */
+    uint32_t unruled; /* the sync's: instances have to follow the templates */
     weir_instant barren_till; /* until then no search for room: one failed */
     weir_instant full_till;   /* nor by a put: one visited all slots */
     uint32_t spare_slot;      /* the slot of the parameters in the spare */

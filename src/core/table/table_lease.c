@@ -332,11 +332,12 @@ static bool has_lease(const struct weir_table *t, uint32_t slot)
            weir_leased(t, slot)->state != WEIR_LEASING_NONE;
 }
 
-void weir_table_set_lease(struct weir_table *t, uint32_t slot, double granted,
+bool weir_table_set_lease(struct weir_table *t, uint32_t slot, double granted,
                           weir_instant now)
 {
     weir_assert(granted >= 0);
-    weir_table_lock(t);
+    if (!weir_table_try_lock(t))
+        return false;
     if (has_lease(t, slot)) {
         struct leased *leased = weir_leased(t, slot);
         struct weir_bucket bucket;
@@ -350,11 +351,13 @@ void weir_table_set_lease(struct weir_table *t, uint32_t slot, double granted,
         switch_to(t, slot, &bucket, now);
     }
     weir_table_unlock(t);
+    return true;
 }
 
-void weir_table_end_lease(struct weir_table *t, uint32_t slot, weir_instant now)
+bool weir_table_end_lease(struct weir_table *t, uint32_t slot, weir_instant now)
 {
-    weir_table_lock(t);
+    if (!weir_table_try_lock(t))
+        return false;
     if (has_lease(t, slot)) {
         struct leased *leased = weir_leased(t, slot);
         struct weir_bucket bucket;
@@ -368,6 +371,7 @@ void weir_table_end_lease(struct weir_table *t, uint32_t slot, weir_instant now)
         switch_to(t, slot, &bucket, now);
     }
     weir_table_unlock(t);
+    return true;
 }
 
 bool weir_slot_granted(const struct weir_table *t, uint32_t slot,
@@ -430,7 +434,8 @@ bool weir_table_was_unpinned(struct weir_table *t, uint32_t slot)
 {
     weir_assert(slot < t->slots);
     struct cold *cold = weir_cold(t, slot);
-    weir_table_lock(t);
+    if (!weir_table_try_lock(t))
+        return false;
     bool unpinned = cold->unpinned;
     cold->unpinned = 0;
     weir_table_unlock(t);
@@ -440,7 +445,6 @@ bool weir_table_was_unpinned(struct weir_table *t, uint32_t slot)
 void weir_slot_lease_view(const struct weir_table *t, uint32_t slot,
                           struct weir_lease_view *out)
 {
-    weir_assert(weir_table_is_locked(t));
     const struct leased *leased = weir_leased(t, slot);
     *out = (struct weir_lease_view){ .leasing = WEIR_LEASING_NONE };
     if (has_lease(t, slot)) {
@@ -464,7 +468,8 @@ void weir_slot_lease_view(const struct weir_table *t, uint32_t slot,
 void weir_table_lease_view(struct weir_table *t, uint32_t slot,
                            struct weir_lease_view *out)
 {
-    weir_table_lock(t);
+    bool locked = weir_table_try_lock(t);
     weir_slot_lease_view(t, slot, out);
-    weir_table_unlock(t);
+    if (locked)
+        weir_table_unlock(t);
 }

@@ -29,12 +29,14 @@ static void clear_half_lives(struct weir_table *t)
         if (alive || weir_cold(t, slot)->state == WEIR_SLOT_FREE)
             continue;
         /* As weir_slot_evict() checks again after it has ended a life. */
-        if (weir_slot_has_permits(t, slot)) {
+        if (weir_slot_has_permits(t, slot) ||
+            !weir_bucket_state_seize(t, slot)) {
             weir_slot_publish(t, slot);
             continue;
         }
         weir_templates_remove(t, slot);
         weir_slot_free(t, slot);
+        weir_bucket_state_unseize(t, slot);
     }
 }
 

@@ -29,8 +29,8 @@ struct weir_permit_record {
 /* As a take, and puts the weight in flight at the chain's quotas of kind
  * concurrency, all or none, for the class that 'out_record' names on entry (the
  * class stays). Enters never raise the units in flight, with those of other
- * processes, above such a quota's limit. With WEIR_OUTCOME_EXACT nothing is put
- * in flight. */
+ * processes, above such a quota's limit. With WEIR_OUTCOME_EXACT and _CONTENDED
+ * nothing is put in flight: weir_table_begin() goes on. */
 unsigned weir_table_enter(struct weir_table *table, uint32_t stripe,
                           struct weir_ref ref, uint64_t weight,
                           struct weir_permit_record *out_record,

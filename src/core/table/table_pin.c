@@ -113,7 +113,8 @@ enum weir_resolved weir_table_pin_as(struct weir_table *t, uint32_t process,
 {
     if (name.len == 0)
         return WEIR_RESOLVED_NONE;
-    weir_table_lock_as(t, process);
+    if (!weir_table_try_lock_as(t, process, LOCK_AWAITED))
+        return WEIR_RESOLVED_CONTENDED;
     enum weir_resolved resolved =
         weir_table_resolve_locked(t, name, true, out, now);
     if (weir_is_resolved(resolved)) {
@@ -126,15 +127,17 @@ enum weir_resolved weir_table_pin_as(struct weir_table *t, uint32_t process,
     return resolved;
 }
 
-void weir_table_unpin_as(struct weir_table *t, uint32_t process,
+bool weir_table_unpin_as(struct weir_table *t, uint32_t process,
                          struct weir_ref ref)
 {
-    weir_table_lock_as(t, process);
+    if (!weir_table_try_lock_as(t, process, LOCK_AWAITED))
+        return false;
     if (ref.slot < t->slots &&
         weir_hot(t, ref.slot)->generation == ref.generation &&
         weir_share_unpin(t, process, ref.slot))
         weir_slot_unref(t, ref.slot);
     weir_table_unlock(t);
+    return true;
 }
 
 enum weir_resolved weir_table_pin(struct weir_table *t, struct weir_text name,
@@ -143,9 +146,9 @@ enum weir_resolved weir_table_pin(struct weir_table *t, struct weir_text name,
     return weir_table_pin_as(t, 0, name, out, now);
 }
 
-void weir_table_unpin(struct weir_table *t, struct weir_ref ref)
+bool weir_table_unpin(struct weir_table *t, struct weir_ref ref)
 {
-    weir_table_unpin_as(t, 0, ref);
+    return weir_table_unpin_as(t, 0, ref);
 }
 
 static void inherit_pin(struct weir_table *t, const struct pin *from,
@@ -159,12 +162,13 @@ static void inherit_pin(struct weir_table *t, const struct pin *from,
         weir_cold(t, slot)->refs++;
 }
 
-void weir_table_inherit_pins(struct weir_table *t, uint32_t parent,
+bool weir_table_inherit_pins(struct weir_table *t, uint32_t parent,
                              uint32_t child)
 {
     weir_assert(t->commons > 1);
     weir_assert(parent != child);
-    weir_table_lock_as(t, child);
+    if (!weir_table_try_lock_as(t, child, LOCK_AWAITED))
+        return false;
     uint32_t used = t->pin_used;
     for (uint32_t i = 0; i < used; i++) {
         const struct pin *pin = weir_pin(t, i);
@@ -172,6 +176,7 @@ void weir_table_inherit_pins(struct weir_table *t, uint32_t parent,
             inherit_pin(t, pin, child);
     }
     weir_table_unlock(t);
+    return true;
 }
 
 /* ---- After a process that has gone ---- */
@@ -200,7 +205,7 @@ bool weir_pins_reap(struct weir_table *t, uint32_t process, uint32_t by)
     uint32_t done = 0;
     bool more = true;
     while (more) {
-        if (!weir_table_try_lock_as(t, by))
+        if (!weir_table_try_lock_as(t, by, 0))
             return false;
         for (uint32_t i = 0; i < PINS_A_HOLD && done < t->pin_used; i++) {
             const struct pin *pin = weir_pin(t, done++);

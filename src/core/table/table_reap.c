@@ -14,8 +14,9 @@
  *
  * A process that learns of another's death (libweir/libweir_block.c; this file
  * knows processes only by their numbers) reaps it. Other code ignores these
- * records: a thread that finds a lock taken waits as ever, until its holder or
- * a reaper releases it.
+ * records: a thread that finds a lock taken gives up after a while
+ * (table_lock.c), whether its holder is dead, stopped or slow. A reaper's
+ * release wakes the threads that wait, as the holder's would.
  *
  * The reaper may die too, so each step can be repeated, and a step that is
  * complete leaves no trace to be repeated. Order: the locks first, with the
@@ -32,8 +33,7 @@
  * was about to mark is marked with all that aren't settled.
  *
  * A reaper mustn't wait for a lock: its holder may have died just now, and
- * there may be no other process to break it. It tries for some time, and
- * repeats later.
+ * there may be no other process to break it. It tries, and repeats later.
  *
  * Rejected: a robust mutex of the C library. The kernel releases it, but after
  * an exec(), or for a thread that was never registered, the owner is unknown,
@@ -50,7 +50,7 @@
 
 static void reap_writer(struct weir_table *t, uint32_t process, uint32_t by)
 {
-    weir_assert(weir_load_relaxed(&t->writer) == (uint64_t)by + 1);
+    weir_assert((weir_load_relaxed(&t->writer) & LOCK_OWNER) == by + 1);
     weir_table_mend_switch(t);
     weir_bucket_states_reap(t, process, by, true);
     weir_table_mend_shared(t);
@@ -77,10 +77,9 @@ static void reap_permits(struct weir_table *t, uint32_t process)
 void weir_table_reap_locks(struct weir_table *t, uint32_t process, uint32_t by)
 {
     weir_assert(process < t->commons && by < t->commons);
-    uint64_t dead = process + 1;
     /* The bucket states first: the repair may have to wait for their locks. */
     weir_bucket_states_reap(t, process, by, false);
-    if (weir_load(&t->writer) == dead && weir_cas(&t->writer, &dead, by + 1))
+    if (weir_lock_inherit(&t->writer, process + 1, by + 1))
         reap_writer(t, process, by);
 }
 

@@ -221,7 +221,8 @@ static void rule_instance(struct weir_table *t, uint32_t slot,
     weir_store_relaxed(&cold->aux_len, name->cut);
 }
 
-void weir_slot_rule(struct weir_table *t, uint32_t slot, weir_instant now)
+void weir_slot_rule_seized(struct weir_table *t, uint32_t slot,
+                           weir_instant now)
 {
     weir_assert(weir_table_is_locked(t));
     weir_assert(slot < t->used);
@@ -250,6 +251,15 @@ void weir_slot_rule(struct weir_table *t, uint32_t slot, weir_instant now)
     weir_slot_unrule(t, slot, now);
     if (cold->refs == 0)
         weir_placeholder_free(t, slot);
+}
+
+bool weir_slot_rule(struct weir_table *t, uint32_t slot, weir_instant now)
+{
+    if (!weir_bucket_state_seize(t, slot))
+        return false;
+    weir_slot_rule_seized(t, slot, now);
+    weir_bucket_state_unseize(t, slot);
+    return true;
 }
 
 /* ---- From a name to its slot ---- */
@@ -333,7 +343,13 @@ static enum weir_resolved resolve_absent(struct weir_table *t,
             weir_slot_free(t, slot);
             return WEIR_RESOLVED_REFUSED;
         }
-        if (become_evicting(t, slot, name->template, now) < 0) {
+        /* A late request may have locked it just now: as if it had no room. */
+        bool seized = weir_bucket_state_seize(t, slot);
+        bool became =
+            seized && become_evicting(t, slot, name->template, now) == 0;
+        if (seized)
+            weir_bucket_state_unseize(t, slot);
+        if (!became) {
             weir_slot_free(t, slot);
             return resolve_without_room(t, name, depth, out, now);
         }
@@ -381,8 +397,9 @@ static enum weir_resolved resolve_present(struct weir_table *t, uint32_t slot,
     bool instance = cold->state == WEIR_SLOT_INSTANCE;
     if (name->template == WEIR_SLOT_NONE)
         return WEIR_RESOLVED;
+    /* If a request has its bucket state, a sweep does this later. */
     if (!instance || cold->rule != name->template)
-        weir_slot_rule(t, slot, now);
+        (void)weir_slot_rule(t, slot, now);
     if (weir_load_relaxed(&cold->aux_len) == 0)
         return WEIR_RESOLVED;
     if (link_instance(t, slot, name, depth, now) == WEIR_RESOLVED_REFUSED)
@@ -480,7 +497,8 @@ enum weir_resolved weir_table_resolve_given(struct weir_table *t,
         return WEIR_RESOLVED_NONE;
     if (!weir_name_is_long(name) && find_ruled(t, name, out))
         return WEIR_RESOLVED;
-    weir_table_lock_as(t, process);
+    if (!weir_table_try_lock_as(t, process, LOCK_AWAITED))
+        return WEIR_RESOLVED_CONTENDED;
     enum weir_resolved resolved =
         weir_table_resolve_locked(t, name, keep, out, now);
     weir_table_unlock(t);
@@ -496,7 +514,8 @@ enum weir_resolved weir_table_resolve_as(struct weir_table *t, uint32_t process,
     if (find_ruled(t, name, out))
         return WEIR_RESOLVED;
     uint32_t slot = WEIR_SLOT_NONE;
-    weir_table_lock_as(t, process);
+    if (!weir_table_try_lock_as(t, process, LOCK_AWAITED))
+        return WEIR_RESOLVED_CONTENDED;
     enum weir_resolved resolved =
         weir_slot_resolve(t, name, keep, 0, &slot, now);
     (void)ref_of_resolved(t, resolved, slot, out);

@@ -81,6 +81,7 @@ static struct weir_ref resolve_locked(struct weir_table *t,
     case WEIR_RESOLVED_LACKING:
     case WEIR_RESOLVED_NONE:
     case WEIR_RESOLVED_REFUSED:
+    case WEIR_RESOLVED_CONTENDED: /* not under the lock */
         return nobody;
     }
     return (struct weir_ref){ slot, weir_hot(t, slot)->generation };
@@ -115,7 +116,8 @@ __attribute__((noinline)) static struct weir_ref learn(struct weir_table *t,
                                                        struct weir_ref ref,
                                                        weir_instant now)
 {
-    weir_table_lock_as(t, weir_process_of(t, stripe));
+    if (!weir_table_try_lock_as(t, weir_process_of(t, stripe), 0))
+        return nobody; /* this request isn't repeated there */
     struct weir_ref found = learn_locked(t, ref, now);
     weir_table_unlock(t);
     return found;
@@ -183,8 +185,8 @@ static bool draw_refund(struct weir_table *t, uint32_t stripe,
 
 /* ---- The calls ---- */
 
-/* Links that a store decides pass: no caller should wait for an answer that
- * doesn't change its verdict. */
+/* Links that a store decides pass, and those that another thread has locked: no
+ * caller should wait for an answer that doesn't change its verdict. */
 static unsigned ask_slot(struct weir_table *t, uint32_t stripe,
                          struct weir_ref shadow_slot,
                          const struct weir_algorithm_ask *ask, weir_instant now)
@@ -193,7 +195,9 @@ static unsigned ask_slot(struct weir_table *t, uint32_t stripe,
     weir_walk_of(&walk, stripe, shadow_slot, now);
     walk.set = SHADOW;
     walk.whole = true;
-    return weir_walk_run(t, &walk, ask);
+    struct weir_algorithm_ask once = *ask;
+    once.when_locked = WEIR_LOCKED_PASSES;
+    return weir_walk_run(t, &walk, &once);
 }
 
 unsigned weir_table_shadow(struct weir_table *t, uint32_t stripe,

@@ -70,7 +70,8 @@ void weir_shadow_freed(struct weir_table *t)
     /* Relaxed: a flag set just now waits for the next sweep. */
     if (!weir_load_relaxed(&t->shadow_short))
         return;
-    weir_table_lock(t);
+    if (!weir_table_try_lock(t))
+        return;
     weir_store_relaxed(&t->shadow_short, 0);
     next_version(t);
     weir_table_unlock(t);

@@ -22,11 +22,13 @@ enum weir_resolved weir_table_resolve_as(struct weir_table *table,
 enum weir_resolved weir_table_pin_as(struct weir_table *table, uint32_t process,
                                      struct weir_text name,
                                      struct weir_ref *out, weir_instant now);
-void weir_table_unpin_as(struct weir_table *table, uint32_t process,
+/* False: as weir_table_unpin(). */
+bool weir_table_unpin_as(struct weir_table *table, uint32_t process,
                          struct weir_ref ref);
 /* The process 'child', a fork of 'parent', gets a pin on each slot that
- * 'parent' has pinned now. */
-void weir_table_inherit_pins(struct weir_table *table, uint32_t parent,
+ * 'parent' has pinned now. False: another thread has the writer lock, and the
+ * child has none. */
+bool weir_table_inherit_pins(struct weir_table *table, uint32_t parent,
                              uint32_t child);
 /* The process has died, at any point of its code: 'by' breaks its locks and
  * repairs the data that they guard. Takes continue meanwhile. Call it for all

@@ -60,11 +60,22 @@ static void slot_reset(struct weir_table *t, uint32_t slot)
     weir_store_release(&cold->state, WEIR_SLOT_MAKING);
 }
 
+/* The place in the list of the first free slot whose bucket state no request of
+ * its last life has locked: usually the first. */
+static uint32_t *find_free(struct weir_table *t)
+{
+    uint32_t *place = &t->free_head;
+    while (*place != WEIR_SLOT_NONE && !weir_bucket_state_is_free(t, *place))
+        place = &weir_cold(t, *place)->aux;
+    return place;
+}
+
 uint32_t weir_slot_take(struct weir_table *t, struct weir_text name)
 {
     weir_assert(weir_table_is_locked(t));
     weir_assert(t->used <= t->committed);
-    uint32_t slot = t->free_head;
+    uint32_t *place = find_free(t);
+    uint32_t slot = *place;
     bool fresh = slot == WEIR_SLOT_NONE;
     if (fresh) {
         if (t->used == weir_load_acquire(&t->committed))
@@ -74,7 +85,7 @@ uint32_t weir_slot_take(struct weir_table *t, struct weir_text name)
     if (!weir_names_store(t, slot, name))
         return WEIR_SLOT_NONE;
     if (!fresh)
-        t->free_head = weir_cold(t, slot)->aux;
+        *place = weir_cold(t, slot)->aux;
     slot_reset(t, slot);
     /* release: a walk up to 'used' finds complete slots. */
     if (fresh)

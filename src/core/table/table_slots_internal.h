@@ -6,7 +6,7 @@
 #define WEIR_TABLE_SLOTS_INTERNAL_H
 
 #include "core/quota/glob.h"
-#include "core/table/table_layout.h"
+#include "core/table/table_lock_internal.h"
 
 /* A multiple of a cache line. */
 static inline uint64_t weir_line_aligned(uint64_t bytes)
@@ -18,13 +18,6 @@ static inline uint64_t weir_kept_words(const struct weir_table *t)
 {
     return (t->chunk_count + 63) / 64;
 }
-
-/* ---- table_lock.c ---- */
-void weir_table_lock(struct weir_table *t); /* for the sync */
-void weir_table_lock_as(struct weir_table *t, uint32_t process);
-/* False: it was taken during all tries, some microseconds at least. */
-bool weir_table_try_lock_as(struct weir_table *t, uint32_t process);
-void weir_table_unlock(struct weir_table *t);
 
 /* ---- table_names.c ---- */
 /* Under the lock: the slot of 'name' in any state but free, or NONE. */
@@ -102,8 +95,15 @@ enum weir_resolved weir_slot_resolve_given(struct weir_table *t,
                                            unsigned depth, uint32_t *out,
                                            weir_instant now);
 /* Under the lock: updates an instance or placeholder after the templates
- * changed. */
-void weir_slot_rule(struct weir_table *t, uint32_t slot, weir_instant now);
+ * changed. False: a request has its bucket state. */
+bool weir_slot_rule(struct weir_table *t, uint32_t slot, weir_instant now);
+/* The same if its bucket state is seized already. */
+void weir_slot_rule_seized(struct weir_table *t, uint32_t slot,
+                           weir_instant now);
+/* Finds the template of each instance and placeholder again, if the templates
+ * have changed since that was done. Takes the lock; what it can't do now is
+ * done when it is called again. */
+void weir_slots_rule(struct weir_table *t, weir_instant now);
 /* Under the lock: its quota is gone; makes it a placeholder, which may still
  * have units in flight. */
 void weir_slot_unrule(struct weir_table *t, uint32_t slot, weir_instant now);

@@ -49,16 +49,19 @@ static void stale_slot(struct weir_table *t, uint32_t slot, weir_instant now)
     weir_slot_set_flags(t, slot, flags | added);
 }
 
-void weir_table_set_stale(struct weir_table *t, bool stale, weir_instant now)
+bool weir_table_set_stale(struct weir_table *t, bool stale, weir_instant now)
 {
-    weir_table_lock(t);
+    if (!weir_table_try_lock(t))
+        return false;
     weir_store_relaxed(&t->stale, stale);
     weir_table_unlock(t);
     for (uint32_t slot = 0; slot < weir_table_used(t); slot++) {
-        weir_table_lock(t);
+        if (!weir_table_try_lock(t))
+            return false;
         stale_slot(t, slot, now);
         weir_table_unlock(t);
     }
+    return true;
 }
 
 bool weir_table_is_stale(const struct weir_table *t)

@@ -10,7 +10,7 @@
 
 /* The quota that rules a given name. */
 struct weir_stored_name {
-    uint32_t template; /* WEIR_SLOT_NONE: no template */
+    uint32_t template;             /* WEIR_SLOT_NONE: no template */
     struct weir_captures captures; /* of the template, in the given name */
     size_t len; /* 0: the template's name leaves no room for a hash */
     char buf[WEIR_NAME_MAX];

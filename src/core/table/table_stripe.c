@@ -146,6 +146,11 @@ void weir_table_count_overflow(struct weir_table *t, uint32_t stripe)
     stripe_count(t, &weir_stripe(t, stripe)->overflowed, stripe);
 }
 
+void weir_table_count_contended(struct weir_table *t, uint32_t stripe)
+{
+    stripe_count(t, &weir_stripe(t, stripe)->contended, stripe);
+}
+
 /* A handle's name may have no quota yet: counts the request as unknown. */
 void weir_placeholder_count(struct weir_table *t, uint32_t stripe,
                             uint32_t slot)
@@ -167,6 +172,14 @@ uint64_t weir_table_overflowed(const struct weir_table *t)
     uint64_t sum = 0;
     for (uint32_t i = 0; i < t->stripe_count; i++)
         sum += weir_load_relaxed(&weir_stripe(t, i)->overflowed);
+    return sum;
+}
+
+uint64_t weir_table_contended(const struct weir_table *t)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < t->stripe_count; i++)
+        sum += weir_load_relaxed(&weir_stripe(t, i)->contended);
     return sum;
 }
 

@@ -47,9 +47,11 @@ uint32_t weir_table_sweep(struct weir_table *t, uint32_t count,
     uint32_t freed = 0;
     if (count > used)
         count = used;
+    weir_slots_rule(t, now);
     for (uint32_t done = 0; done < count; done += SWEEP_HOLD) {
         uint32_t some = count - done < SWEEP_HOLD ? count - done : SWEEP_HOLD;
-        weir_table_lock(t);
+        if (!weir_table_try_lock(t))
+            break;
         freed += sweep_some(t, some, now);
         t->barren_till = 0;
         weir_table_unlock(t);

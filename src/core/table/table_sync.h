@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * table/table_sync.h - the calls of the sync, one thread at a time. */
+ * table/table_sync.h - the calls of the sync, one thread at a time.
+ *
+ * The sync waits for no lock: a call that can't be made now says so, or does
+ * the rest when it is made again. */
 
 #ifndef WEIR_TABLE_SYNC_H
 #define WEIR_TABLE_SYNC_H
@@ -11,17 +14,20 @@
 
 /* Defines or edits a quota or template. A name in use keeps its slot, its count
  * and its fill in units; an edited template's instances are edited too. Parents
- * and overflow quotas not defined yet get placeholders. WEIR_EFULL: no room,
- * the table is as before. */
+ * and overflow quotas not defined yet get placeholders. WEIR_EFULL: no room;
+ * WEIR_ETIMEOUT: another thread has a lock that is needed, call it again later.
+ * The table is then as before. */
 int weir_table_put(struct weir_table *table, const struct weir_quota *quota,
                    weir_instant now);
 /* Removes a quota. Its slot is freed; if it is still referred to, it becomes a
- * template's instance or a placeholder. Unknown names are ignored. */
-void weir_table_drop(struct weir_table *table, struct weir_text name,
-                     weir_instant now);
-/* Begin and end a whole set: quotas that weren't put in between are dropped. */
-void weir_table_begin_full(struct weir_table *table);
-void weir_table_end_full(struct weir_table *table, weir_instant now);
+ * template's instance or a placeholder. Unknown names are ignored.
+ * WEIR_ETIMEOUT as above. */
+int weir_table_drop(struct weir_table *table, struct weir_text name,
+                    weir_instant now);
+/* Begin and end a whole set: quotas that weren't put in between are dropped.
+ * WEIR_ETIMEOUT: not done, or in part: call it again later. */
+int weir_table_begin_full(struct weir_table *table);
+int weir_table_end_full(struct weir_table *table, weir_instant now);
 /* What weir_table_lacking() returns from now on. */
 void weir_table_set_lacking(struct weir_table *table, uint32_t quotas);
 /* The number of bucket state rules made so far: when it has changed, quotas may
@@ -102,8 +108,8 @@ uint64_t weir_table_settled(const struct weir_table *table, uint32_t slot);
 
 /* No root for stale_after: counted slots follow their on_stale (pass, limit,
  * hold here; share by weir_table_add_others()) until 'stale' is false again.
- * Local quotas aren't affected. */
-void weir_table_set_stale(struct weir_table *table, bool stale,
+ * Local quotas aren't affected. False: a lock was taken, call it again. */
+bool weir_table_set_stale(struct weir_table *table, bool stale,
                           weir_instant now);
 bool weir_table_is_stale(const struct weir_table *table);
 /* While 'paused', fills don't change the probability that on_stale=hold uses:
@@ -140,12 +146,13 @@ enum weir_leasing {
  * least one unit. Its fill in units stays; a KEPT slot's fill becomes the same
  * part of the fleet's. A slot of kind concurrency keeps to that many whole
  * units at a time: units in flight after this call were let in under this
- * grant, or before. Other slots aren't changed. */
-void weir_table_set_lease(struct weir_table *table, uint32_t slot,
+ * grant, or before. Other slots aren't changed. False: another thread has the
+ * writer lock, call it again later. */
+bool weir_table_set_lease(struct weir_table *table, uint32_t slot,
                           double granted, weir_instant now);
 /* Ends the grant: the slot is closed, or, if it was PARTING, as its quota
- * says. */
-void weir_table_end_lease(struct weir_table *table, uint32_t slot,
+ * says. False as above. */
+bool weir_table_end_lease(struct weir_table *table, uint32_t slot,
                           weir_instant now);
 /* Any thread, wait-free. */
 enum weir_leasing weir_table_leasing(const struct weir_table *table,
@@ -171,7 +178,8 @@ bool weir_table_wanted(struct weir_table *table, uint32_t slot,
                        double *out_wants);
 /* Whether the last pin or child of a leased slot has gone since the previous
  * call; it may have others by now. Call it before weir_table_view() and before
- * reading the slot's totals: these then include all use until then. */
+ * reading the slot's totals: these then include all use until then. It answers
+ * at a later call if another thread has the writer lock now. */
 bool weir_table_was_unpinned(struct weir_table *table, uint32_t slot);
 /* Marks the slot as if it had been used: the next collect finds it
  * (table_read.c). */
@@ -182,7 +190,8 @@ void weir_table_lease_view(struct weir_table *table, uint32_t slot,
 /* ---- Adaptive quotas ---- */
 
 /* The sync: sets the number of processes (0 as 1) by which the fleet's bounds
- * are divided. */
+ * are divided; again at each turn, as another thread may have the writer
+ * lock. */
 void weir_table_set_fleet(struct weir_table *table, uint32_t processes,
                           weir_instant now);
 /* The sync, from time to time: closes windows that have ended without requests.

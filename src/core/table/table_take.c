@@ -16,7 +16,8 @@ __attribute__((noinline)) static unsigned take_slowly(
     struct weir_reply *reply, weir_instant now)
 {
     struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_TAKE,
-                                      .weight = weir_weight_clipped(weight) };
+                                      .weight = weir_weight_clipped(weight),
+                                      .when_locked = WEIR_LOCKED_RETURNS };
     return weir_table_ask(t, stripe, ref, &ask, reply, now);
 }
 

@@ -5,8 +5,10 @@
  * The table stores a quota in the form in which it decides: a leak in fractions
  * of a unit a nanosecond, not "100/s". The view therefore has the values in
  * force, not those entered. It is copied under the writer lock, so that name,
- * parent and figures are of one life and one edit; decisions don't wait for
- * that lock. */
+ * parent and figures are of one life and one edit. If that lock is taken for
+ * long, the copy is made without it: of one life, if the generation is the same
+ * before and after, but perhaps from the middle of an edit. The sync is the
+ * only editor of a quota, so for it even that copy is exact. */
 
 #include "core/table/table_view.h"
 
@@ -22,13 +24,12 @@
 
 /* ---- For the sync ---- */
 
-static void view_locked(const struct weir_table *t, uint32_t slot,
-                        struct weir_slot_view *out, weir_instant now)
+static void copy_view(const struct weir_table *t, uint32_t slot,
+                      struct weir_slot_view *out, weir_instant now)
 {
-    weir_assert(weir_table_is_locked(t));
     weir_assert(slot < t->slots);
     const struct cold *cold = weir_cold(t, slot);
-    out->state = (enum weir_slot_state)cold->state;
+    out->state = (enum weir_slot_state)weir_load_acquire(&cold->state);
     out->generation = weir_load_acquire(&weir_hot(t, slot)->generation);
     if (out->state == WEIR_SLOT_FREE || out->state == WEIR_SLOT_MAKING)
         return;
@@ -49,13 +50,24 @@ static void view_locked(const struct weir_table *t, uint32_t slot,
     out->inflight = read.flags & META_INFLIGHT;
 }
 
+/* Whether a copy that was made without the lock is of one life. */
+static bool is_same_life(const struct weir_table *t, uint32_t slot,
+                         uint32_t generation)
+{
+    weir_fence_acquire();
+    return weir_load_relaxed(&weir_hot(t, slot)->generation) == generation;
+}
+
 void weir_table_view(struct weir_table *t, uint32_t slot,
                      struct weir_slot_view *out, weir_instant now)
 {
     memset(out, 0, sizeof(*out));
-    weir_table_lock(t);
-    view_locked(t, slot, out, now);
-    weir_table_unlock(t);
+    bool locked = weir_table_try_lock(t);
+    copy_view(t, slot, out, now);
+    if (locked)
+        weir_table_unlock(t);
+    else if (!is_same_life(t, slot, out->generation))
+        *out = (struct weir_slot_view){ .state = WEIR_SLOT_MAKING };
 }
 
 uint32_t weir_table_template_of(const struct weir_table *t, uint32_t slot)
@@ -119,11 +131,9 @@ static void copy_parent(const struct weir_table *t, uint32_t slot,
     out->parent[out->parent_len] = '\0';
 }
 
-/* Under the lock. */
 static void copy_details(const struct weir_table *t, uint32_t slot,
                          struct weir_slot_details *out, weir_instant now)
 {
-    weir_assert(weir_table_is_locked(t));
     weir_assert(out->state >= WEIR_SLOT_PLACEHOLDER);
     const struct cold *cold = weir_cold(t, slot);
     struct slot_read read;
@@ -157,26 +167,31 @@ bool weir_table_details(struct weir_table *table, uint32_t process,
      * slot. */
     memset(out, 0, offsetof(struct weir_slot_details, name));
     out->parent[0] = out->ruler[0] = '\0';
-    weir_table_lock_as(table, process);
+    bool locked = weir_table_try_lock_as(table, process, 0);
+    uint32_t generation = weir_load_acquire(&weir_hot(table, slot)->generation);
     out->name_len = weir_table_name(table, slot, out->name);
-    out->state = (enum weir_slot_state)weir_cold(table, slot)->state;
+    out->state =
+        (enum weir_slot_state)weir_load_acquire(&weir_cold(table, slot)->state);
     struct weir_text name = { out->name, out->name_len };
     bool shown = name.len > 0 && out->state >= WEIR_SLOT_PLACEHOLDER &&
                  !weir_name_is_shadow(name);
     if (shown)
         copy_details(table, slot, out, now);
-    weir_table_unlock(table);
-    return shown;
+    if (locked)
+        weir_table_unlock(table);
+    return shown && (locked || is_same_life(table, slot, generation));
 }
 
 /* ---- For responses ---- */
 
-/* For a bucket state with a window or several buckets; false: another one, or
- * none. */
+/* For a bucket state with a window or several buckets; false: another one,
+ * none, or it is locked. */
 static bool window_policy(struct weir_table *t, uint32_t stripe, uint32_t slot,
                           struct weir_policy *out)
 {
-    const struct bucket_rule *of = weir_bucket_state_lock(t, slot, stripe);
+    if (!weir_bucket_state_lock(t, slot, stripe, 0))
+        return false;
+    const struct bucket_rule *of = weir_bucket_state_rule(t, slot);
     bool is_window = of && of->rule.window > 0;
     if (is_window)
         *out = (struct weir_policy){ .quantity = of->rule.quantity,
@@ -189,7 +204,8 @@ static bool window_policy(struct weir_table *t, uint32_t stripe, uint32_t slot,
             .window = weir_leak_time(first->leak, first->high),
         };
     }
-    weir_bucket_state_unlock(t, slot);
+    if (weir_bucket_state_unlock(t, slot))
+        weir_store_relaxed(&t->wake, 1);
     return is_window || is_buckets;
 }
 

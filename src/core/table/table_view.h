@@ -36,9 +36,11 @@ uint32_t weir_table_template_of(const struct weir_table *table, uint32_t slot);
 /* Requests by names without a quota, and by instances that found no room. */
 uint64_t weir_table_unknown(const struct weir_table *table);
 uint64_t weir_table_overflowed(const struct weir_table *table);
+/* Requests that were decided without a lock that was taken for too long. */
+uint64_t weir_table_contended(const struct weir_table *table);
 
 /* The limit of that name's quota here. False: there is none, or it lets all
- * pass. Any thread; as weir_policy(). */
+ * pass, or its bucket state is locked now. Any thread; as weir_policy(). */
 bool weir_table_policy(struct weir_table *table, uint32_t stripe,
                        struct weir_text name, struct weir_policy *out);
 
@@ -83,7 +85,7 @@ struct weir_slot_details {
     char ruler[WEIR_NAME_MAX + 1];  /* of an instance: its template, if any */
 };
 /* False: the slot isn't live, or belongs to the shadow set. Takes the writer
- * lock, as that process, for the time of a copy. */
+ * lock, as that process, for the time of a copy, if it is free. */
 bool weir_table_details(struct weir_table *table, uint32_t process,
                         uint32_t slot, struct weir_slot_details *out,
                         weir_instant now);

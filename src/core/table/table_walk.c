@@ -8,10 +8,10 @@
  *
  * The commits go by kind, in the order of what an undo costs. In-flight
  * counters come first, from the root down: their undo is exact. Bucket states
- * are next, from the leaf up; an undo of theirs can't always be exact. Counts
- * are last, from the root down, so that each link is checked when it and its
- * parent were charged, and the ref at the very end; no root sees the count of a
- * request that a state refuses. */
+ * are next, all locked, from the leaf up; an undo of theirs can't always be
+ * exact. Counts are last, from the root down, so that each link is checked when
+ * it and its parent were charged, and the ref at the very end; no root sees the
+ * count of a request that a state refuses. Then the states are unlocked. */
 
 #include "core/table/table_stripe_internal.h"
 #include "core/table/table_switch_internal.h"
@@ -34,8 +34,9 @@ static void begin_walk(const struct weir_table *t, struct walk *walk,
 {
     walk->elapsed = weir_elapsed(t, walk->now);
     walk->links = walk->lift = walk->skip = walk->free = walk->quiet = 0;
-    walk->states = walk->away = walk->inflights = walk->adaptive = 0;
-    walk->drawn = walk->gated = false;
+    walk->states = walk->locked = walk->away = 0;
+    walk->inflights = walk->adaptive = 0;
+    walk->drawn = walk->gated = walk->contended = false;
     walk->counted = walk->stepped = walk->shadow = 0;
     walk->refuser = WEIR_DEPTH_MAX;
     walk->level = 0;
@@ -156,6 +157,41 @@ static unsigned commit_inflights(struct weir_table *t, struct walk *walk,
     return outcome;
 }
 
+/* Another thread has the state of link i. Returns 0: the link isn't charged. */
+static unsigned decide_locked(struct walk *walk, uint32_t i,
+                              const struct weir_algorithm_ask *ask)
+{
+    if (ask->when_locked == WEIR_LOCKED_RETURNS)
+        return WEIR_OUTCOME_CONTENDED;
+    walk->states &= ~(1u << i);
+    walk->contended = true;
+    bool passes = ask->when_locked == WEIR_LOCKED_PASSES || !judges(ask) ||
+                  (walk->quiet >> i & 1);
+    return passes ? 0 : note_refusal(walk, i);
+}
+
+static void unlock_states(struct weir_table *t, struct walk *walk)
+{
+    for (uint32_t i = 0; walk->locked != 0 && i < walk->links; i++)
+        if (walk->locked >> i & 1)
+            weir_link_state_unlock(t, walk, i);
+}
+
+/* From the leaf up. A caller that has waited for as long as it may says so in
+ * the lock, for others that would wait. */
+static unsigned lock_states(struct weir_table *t, struct walk *walk,
+                            const struct weir_algorithm_ask *ask)
+{
+    uint32_t mark = walk->set == SHADOW || walk->turn ? 0 : LOCK_OVERDUE;
+    if (ask->when_locked == WEIR_LOCKED_RETURNS)
+        mark = LOCK_AWAITED;
+    unsigned outcome = 0;
+    for (uint32_t i = 0; outcome == 0 && i < walk->links; i++)
+        if ((walk->states >> i & 1) && !weir_link_state_lock(t, walk, i, mark))
+            outcome = decide_locked(walk, i, ask);
+    return outcome;
+}
+
 /* The first link with a state that would refuse; WEIR_DEPTH_MAX: none, or it
  * needn't be known. A charge can't always be undone exactly (for example if a
  * bucket at a lower level paid). So with several states all judge first, and
@@ -178,6 +214,9 @@ static unsigned commit_states(struct weir_table *t, struct walk *walk,
 {
     if (WEIR_LIKELY(walk->states == 0))
         return 0;
+    unsigned locked = lock_states(t, walk, ask);
+    if (locked != 0)
+        return locked;
     uint32_t refuser = find_refuser(t, walk, ask);
     for (uint32_t i = 0; i < walk->links; i++) {
         if (!(walk->states >> i & 1) ||
@@ -237,6 +276,7 @@ static unsigned commit_links(struct weir_table *t, struct walk *walk,
         outcome = commit_counts(t, walk, ask);
     if (outcome != 0)
         weir_walk_undo(t, walk, ask);
+    unlock_states(t, walk);
     return outcome;
 }
 
@@ -271,11 +311,13 @@ unsigned weir_walk_run(struct weir_table *t, struct walk *walk,
             outcome = commit_links(t, walk, ask);
     } while (outcome == OUTCOME_MOVED);
     bool limited = outcome & WEIR_OUTCOME_LIMITED;
-    if (outcome & (WEIR_OUTCOME_STALE_REF | WEIR_OUTCOME_EXACT))
+    if (outcome & WEIR_OUTCOME_UNDECIDED)
         return outcome | walk->kick;
     weir_audit(limited == (walk->refuser < walk->links));
     if (charges_whole(ask))
         count_refusals(t, walk, ask, limited);
+    if (WEIR_UNLIKELY(walk->contended) && walk->set == LIVE)
+        weir_table_count_contended(t, walk->stripe);
     return outcome | walk->kick;
 }
 
@@ -343,6 +385,7 @@ static void explain_verdict(struct weir_table *t, struct walk *walk,
     *reply = (struct weir_reply){
         .verdict = passed ? WEIR_PASSED : WEIR_LIMITED,
         .stale = weir_table_is_stale(t),
+        .contended = walk->contended,
         .shadow = walk->shadow != 0,
         .unknown = state == WEIR_SLOT_PLACEHOLDER,
         .level = passed ? walk->level : 0,
@@ -372,7 +415,7 @@ unsigned weir_walk_answer(struct weir_table *t, struct walk *walk,
                           struct weir_reply *reply)
 {
     unsigned outcome = weir_walk_run(t, walk, ask);
-    if (reply && !(outcome & (WEIR_OUTCOME_STALE_REF | WEIR_OUTCOME_EXACT)))
+    if (reply && !(outcome & WEIR_OUTCOME_UNDECIDED))
         explain_verdict(t, walk, ask, !(outcome & WEIR_OUTCOME_LIMITED), reply);
     if (ask->op == WEIR_ALGORITHM_PEEK)
         return outcome;

@@ -10,7 +10,7 @@
  *     link_bucket   by its fill       adds to 'count'   subtracts    yes
  *     link_inflight as a bucket       enters, or looks  leaves       yes
  *                                     at its gate
- *     link_state    at the commit     steps the state   steps back   yes
+ *     link_state    when locked       steps the state   steps back   yes
  *     link_leased   as a bucket       still fits?       -            yes
  *     link_exact    passes: the store is asked last, by the caller
  *
@@ -49,7 +49,8 @@ struct walk {
     uint32_t skip;      /* bits: links not to be charged */
     uint32_t free;      /* bits: links that pass whatever the fill */
     uint32_t quiet;     /* bits: links in mode shadow */
-    uint32_t states;    /* bits: links with a bucket state */
+    uint32_t states;    /* bits: links with a bucket state to be stepped */
+    uint32_t locked;    /* bits: of those, the ones that the walk has locked */
     uint32_t away;      /* bits: links that a store decides */
     uint32_t inflights; /* bits: links that count units in flight */
     uint32_t adaptive;  /* bits: of those, the ones with a gate */
@@ -66,10 +67,11 @@ struct walk {
 
     /* The verdict. */
     uint32_t refuser;   /* index of a link; WEIR_DEPTH_MAX: none */
+    bool contended;     /* decided without a bucket state that was locked */
     uint32_t shadow;    /* bits: links that would have refused */
     uint8_t level;      /* the highest that paid */
     weir_duration wait; /* the longest that a link demands */
-    unsigned kick;      /* WEIR_OUTCOME_KICK, _NEXT, both or 0; of all tries */
+    unsigned kick; /* bits: WEIR_OUTCOME_KICK, _NEXT, _WAKE; of all tries */
 };
 
 /* Not a verdict: the chain changed while it was charged. Nothing is charged;
@@ -166,7 +168,26 @@ void weir_link_bucket_explain(const struct weir_table *t,
                               const struct weir_algorithm_ask *ask,
                               struct weir_algorithm_answer *out);
 
-/* link_state.c */
+/* link_state.c; from weir_link_state_lock() to weir_link_state_unlock(), except
+ * the last two */
+/* Locks the link's state. False: another thread has it, and 'mark' is set in
+ * the lock. */
+INLINE bool weir_link_state_lock(struct weir_table *t, struct walk *walk,
+                                 uint32_t i, uint32_t mark)
+{
+    weir_audit(!(walk->locked >> i & 1));
+    if (!weir_bucket_state_lock(t, walk->slot[i], walk->stripe, mark))
+        return false;
+    walk->locked |= 1u << i;
+    return true;
+}
+INLINE void weir_link_state_unlock(struct weir_table *t, struct walk *walk,
+                                   uint32_t i)
+{
+    weir_audit(walk->locked >> i & 1);
+    walk->kick |= weir_bucket_state_unlock(t, walk->slot[i]);
+    walk->locked &= ~(1u << i);
+}
 /* Whether its step would pass. */
 bool weir_link_state_judge(struct weir_table *t, struct walk *walk, uint32_t i,
                            const struct weir_algorithm_ask *ask);
@@ -175,7 +196,12 @@ unsigned weir_link_state_commit(struct weir_table *t, struct walk *walk,
                                 const struct weir_algorithm_ask *ask);
 void weir_link_state_undo(struct weir_table *t, struct walk *walk, uint32_t i,
                           const struct weir_algorithm_ask *ask);
-/* False: it has no bucket state now. */
+/* The same long after the commit, if the slot still has that state. If it is
+ * locked, its units stay charged. */
+void weir_link_state_give_back(struct weir_table *t, struct walk *walk,
+                               uint32_t i,
+                               const struct weir_algorithm_ask *ask);
+/* False: it has no bucket state now, or one that is locked. */
 bool weir_link_state_explain(struct weir_table *t, struct walk *walk,
                              uint32_t i, const struct weir_algorithm_ask *ask,
                              struct weir_algorithm_answer *out);

@@ -162,7 +162,7 @@ static void edit(void *state)
     struct stage *s = state;
     struct weir_quota quota =
         made_quota_of("q", NULL, 50000000000ull, 1ull << 45);
-    weir_table_put(s->t, &quota, LATER);
+    stage_put(s->t, &quota, LATER);
 }
 
 static void hear_and_edit(void *s)
@@ -183,7 +183,7 @@ static void edit_two(void *state)
     struct stage *s = state;
     edit(s);
     struct weir_quota quota = made_quota_of("other", NULL, 7, 7);
-    weir_table_put(s->t, &quota, LATER);
+    stage_put(s->t, &quota, LATER);
 }
 
 /* Names of every kind that are made and removed again: an instance and its
@@ -199,9 +199,9 @@ static void make_quota_twice(void *state)
 {
     struct stage *s = state;
     struct weir_quota quota = made_quota_of("new", "above", 1000, 50);
-    weir_table_put(s->t, &quota, LATER);
-    weir_table_drop(s->t, quota.name, LATER);
-    weir_table_put(s->t, &quota, LATER);
+    stage_put(s->t, &quota, LATER);
+    stage_drop(s->t, quota.name, LATER);
+    stage_put(s->t, &quota, LATER);
 }
 
 static void make_template(void *state)
@@ -209,7 +209,7 @@ static void make_template(void *state)
     struct stage *s = state;
     struct weir_quota quota = made_quota_of("new_*", NULL, 1000, 50);
     quota.overflow = WEIR_TEXT("rest");
-    weir_table_put(s->t, &quota, LATER);
+    stage_put(s->t, &quota, LATER);
 }
 
 static void evict_for_stranger(void *state)
@@ -221,9 +221,9 @@ static void evict_for_stranger(void *state)
 static void drop_for_stranger(void *state)
 {
     struct stage *s = state;
-    weir_table_drop(s->t, WEIR_TEXT("q"), LATER);
+    stage_drop(s->t, WEIR_TEXT("q"), LATER);
     struct weir_quota quota = made_quota_of("stranger", NULL, 7, 7);
-    weir_table_put(s->t, &quota, LATER);
+    stage_put(s->t, &quota, LATER);
 }
 
 /* A take of the live set that is judged in the shadow set as well. */
@@ -244,9 +244,9 @@ static void take_both(void *state)
 static void drop_shadow_slot_for_stranger(void *state)
 {
     struct stage *s = state;
-    weir_table_drop(s->t, WEIR_TEXT("shadow:q"), LATER);
+    stage_drop(s->t, WEIR_TEXT("shadow:q"), LATER);
     struct weir_quota quota = made_quota_of("shadow:z", NULL, 1000, 50);
-    weir_table_put(s->t, &quota, LATER);
+    stage_put(s->t, &quota, LATER);
 }
 
 /* The live slot is given to another name, which then learns of a shadow
@@ -263,7 +263,7 @@ static void reparent(void *state)
 {
     struct stage *s = state;
     struct weir_quota quota = made_quota_of("q", "other", 1000, 50);
-    weir_table_put(s->t, &quota, LATER);
+    stage_put(s->t, &quota, LATER);
 }
 
 /* ---- Invariants ---- */

@@ -107,7 +107,7 @@ static void lower(void *state)
 {
     struct stage *s = state;
     struct weir_quota quota = made_inflight_of("q", NULL, 1);
-    weir_table_put(s->t, &quota, LATER);
+    stage_put(s->t, &quota, LATER);
 }
 
 /* Becomes a rate, is taken from, and has kind concurrency again. */
@@ -116,16 +116,16 @@ static void rate_and_back(void *state)
     struct stage *s = state;
     struct weir_quota rate = made_quota_of("q", NULL, 1000, 50);
     struct weir_quota inflight = made_inflight_of("q", NULL, 5);
-    weir_table_put(s->t, &rate, LATER);
+    stage_put(s->t, &rate, LATER);
     weir_table_take(s->t, 0, s->ref[0], 7, NULL, LATER);
-    weir_table_put(s->t, &inflight, LATER);
+    stage_put(s->t, &inflight, LATER);
 }
 
 static void reparent(void *state)
 {
     struct stage *s = state;
     struct weir_quota quota = made_inflight_of("q", "other", 5);
-    weir_table_put(s->t, &quota, LATER);
+    stage_put(s->t, &quota, LATER);
 }
 
 static void evict_for_stranger(void *state)
@@ -137,9 +137,9 @@ static void evict_for_stranger(void *state)
 static void drop_for_stranger(void *state)
 {
     struct stage *s = state;
-    weir_table_drop(s->t, WEIR_TEXT("q"), LATER);
+    stage_drop(s->t, WEIR_TEXT("q"), LATER);
     struct weir_quota quota = made_inflight_of("stranger", NULL, 5);
-    weir_table_put(s->t, &quota, LATER);
+    stage_put(s->t, &quota, LATER);
 }
 
 /* ---- Invariants ---- */

@@ -455,7 +455,7 @@ static void *make_and_take(void *arg)
         struct weir_ref ref;
         enum weir_resolved how = weir_table_resolve(
             t, weir_text_of(name), false, &ref, weir_load_relaxed(&stage->now));
-        if (how > WEIR_RESOLVED_CHAIN)
+        if (!weir_is_resolved(how))
             continue;
         /* Twice, so that the second may come after an eviction. */
         for (int k = 0; k < 2; k++) {

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT
+ * libweir/libweir_contended.c - waiting for a lock of the table.
+ *
+ * The table never waits (table_lock.c). A call that finds a lock taken says so,
+ * and is made again here: at once, after a yield, and then whenever a lock was
+ * released, by a futex that all processes of a shared table use. This ends at
+ * the deadline: the limiter's lock_wait for a decision. The decision is then
+ * made without the lock, as the limiter's 'when_locked' says.
+ *
+ *     spin (in the table) --> yield --> sleep, wake, try again … --> decide
+ *
+ * A thread with a real-time priority has to sleep: to its yields, a thread of a
+ * lower priority that holds the lock never runs.
+ *
+ * The process that releases a lock may die before it wakes the sleepers, so
+ * they sleep for SLEEP_MOST at most. */
+
+#include <sched.h>
+
+#include "core/base/atomic.h"
+#include "core/table/table_share.h"
+#include "io/clock.h"
+#include "io/process.h"
+#include "libweir/libweir_internal.h"
+
+#define YIELDS 2
+#define SLEEP_MOST WEIR_MILLISECOND
+
+static uint32_t *released_word(const struct weir *weir)
+{
+    return (uint32_t *)(uintptr_t)weir_table_released(weir->table);
+}
+
+void weir_locks_wake(struct weir *weir)
+{
+    weir_futex_wake(released_word(weir));
+}
+
+void weir_locks_heed(struct weir *weir)
+{
+    if (weir_table_wake(weir->table))
+        weir_locks_wake(weir);
+}
+
+void weir_lock_wait_begin(const struct weir *weir, struct weir_lock_wait *wait,
+                          weir_duration most)
+{
+    *wait = (struct weir_lock_wait){
+        .until = weir_after(weir_clock_now(), most),
+        .seen = weir_load_acquire(released_word(weir)),
+    };
+}
+
+bool weir_lock_wait(const struct weir *weir, struct weir_lock_wait *wait)
+{
+    weir_instant now = weir_clock_now();
+    if (now >= wait->until)
+        return false;
+    weir_duration left = wait->until - now;
+    if (wait->yields++ < YIELDS)
+        sched_yield();
+    else
+        weir_futex_wait(released_word(weir), wait->seen,
+                        left < SLEEP_MOST ? left : SLEEP_MOST);
+    /* Before the next try: a release after it moves the word. */
+    wait->seen = weir_load_acquire(released_word(weir));
+    return true;
+}
+
+enum weir_verdict weir_decide_nameless(struct weir *weir,
+                                       struct weir_reply *reply)
+{
+    bool passes = weir->when_locked == WEIR_LOCKED_PASSES;
+    weir_table_count_contended(weir->table, weir_stripe_mine(weir));
+    if (reply)
+        *reply = (struct weir_reply){
+            .verdict = passes ? WEIR_PASSED : WEIR_LIMITED,
+            .contended = true,
+            .remaining = passes ? UINT64_MAX : 0,
+            .retry_after = passes ? 0 : weir->lock_wait,
+        };
+    return passes ? WEIR_PASSED : WEIR_LIMITED;
+}
+
+enum weir_resolved weir_resolve_patiently(struct weir *weir,
+                                          struct weir_text name,
+                                          struct weir_ref *out,
+                                          weir_instant now)
+{
+    enum weir_resolved resolved = weir_table_resolve_given(
+        weir->table, weir->process, name, false, out, now);
+    struct weir_lock_wait wait;
+    if (resolved == WEIR_RESOLVED_CONTENDED)
+        weir_lock_wait_begin(weir, &wait, weir->lock_wait);
+    while (resolved == WEIR_RESOLVED_CONTENDED &&
+           !weir_table_is_overdue(weir->table)) {
+        resolved = weir_table_resolve_given(weir->table, weir->process, name,
+                                            false, out, now);
+        if (resolved == WEIR_RESOLVED_CONTENDED && !weir_lock_wait(weir, &wait))
+            weir_table_set_overdue(weir->table);
+    }
+    weir_locks_heed(weir);
+    return resolved;
+}
