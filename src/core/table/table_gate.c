@@ -50,11 +50,10 @@
 #include "core/table/table_read.h"
 #include "core/table/table_slots_internal.h"
 
-/* How often an edit tries to lock a busy controller: each hold lasts some
- * microseconds, unless its thread is stopped meanwhile. An abandoned edit is
- * not repeated, so it is given up only after more than a second. */
-#define EDIT_TRIES 10000000
-#define VIEW_TRIES 10000
+/* How often an edit and a view try to lock a busy controller: each hold lasts
+ * some microseconds, unless its thread is stopped meanwhile. An edit that was
+ * given up is made by weir_table_tick(). */
+#define GATE_TRIES 1000
 
 /* ---- Memory ---- */
 
@@ -199,11 +198,19 @@ static void edit_gate(const struct weir_table *t, struct gate_slot *gate_slot,
     weir_assert(gate_slot->made);
     struct weir_concurrency_gate_options options;
     gate_options_of(t, gate_slot, &options);
-    uint32_t tries = EDIT_TRIES;
-    while (
-        !weir_concurrency_gate_edit(gate_of(gate_slot), &options, anew, now) &&
-        --tries > 0)
-        weir_pause();
+    uint32_t tries = GATE_TRIES;
+    bool edited = false;
+    while (!edited && tries-- > 0) {
+        edited =
+            weir_concurrency_gate_edit(gate_of(gate_slot), &options, anew, now);
+        if (!edited)
+            weir_pause();
+    }
+    if (edited)
+        weir_store_relaxed(&gate_slot->late, 0);
+    else
+        weir_store_relaxed(&gate_slot->late,
+                           gate_slot->late | (anew ? LATE_ANEW : LATE_EDIT));
     set_gate_classes(gate_slot, &options);
 }
 
@@ -590,7 +597,7 @@ bool weir_table_adaptive(struct weir_table *t, uint32_t slot,
 {
     struct weir_concurrency_gate *gate =
         slot < t->slots ? weir_slot_gate(t, slot) : NULL;
-    uint32_t tries = VIEW_TRIES;
+    uint32_t tries = GATE_TRIES;
     while (gate && !weir_concurrency_gate_view(gate, out, now)) {
         if (--tries == 0)
             return false;
@@ -650,6 +657,17 @@ void weir_table_set_fleet(struct weir_table *t, uint32_t processes,
     weir_assert(t->fleet > 0);
 }
 
+/* An edit that found the controller busy. */
+static void edit_late(struct weir_table *t, struct gate_slot *gate_slot,
+                      weir_instant now)
+{
+    if (!weir_table_try_lock(t))
+        return; /* at a later tick */
+    if (gate_slot->slot != 0 && gate_slot->late)
+        edit_gate(t, gate_slot, gate_slot->late & LATE_ANEW, now);
+    weir_table_unlock(t);
+}
+
 void weir_table_tick(struct weir_table *t, weir_instant now)
 {
     for (uint32_t i = 0; i < weir_load_acquire(&t->gate_slots_used); i++) {
@@ -658,6 +676,9 @@ void weir_table_tick(struct weir_table *t, weir_instant now)
         /* Not while it is being made: in zeroed memory everything is due, and
          * no permit is let in. */
         bool open = weir_load(&gate_slot->serial) & 1;
+        /* Relaxed: read again under the lock. */
+        if (open && weir_load_relaxed(&gate_slot->late))
+            edit_late(t, gate_slot, now);
         if (open && weir_concurrency_gate_deadline(gate) <= now)
             weir_concurrency_gate_tick(gate, now);
     }

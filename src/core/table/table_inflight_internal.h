@@ -19,6 +19,8 @@ struct adapting {
 };
 
 /* A gate slot: a concurrency gate and the rule that it was made from. */
+#define LATE_EDIT 1u
+#define LATE_ANEW 2u /* for the slot's next life */
 struct gate_slot {
     uint32_t slot;   /* owning slot + 1; 0: free; atomic */
     uint32_t serial; /* moves when it gets an owner and when it is given up;
@@ -26,6 +28,7 @@ struct gate_slot {
                       * slot's next life; atomic */
     uint32_t made;   /* a gate was initialized in it */
     uint32_t rule;   /* the one in force: edits write the other */
+    uint32_t late;   /* bits: edits that found the gate's controller busy */
     struct adapting rules[2];
     /* numbers; 0: none; atomic */
     uint32_t klass[WEIR_CONCURRENCY_GATE_CLASSES_MAX];

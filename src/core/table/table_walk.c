@@ -349,6 +349,13 @@ static bool explain_link(struct weir_table *t, struct walk *walk, uint32_t i,
     if ((walk->states >> i & 1) &&
         weir_link_state_explain(t, walk, i, ask, out))
         return true;
+    /* Another thread has its state: nothing is known of it. */
+    if (read.flags & META_BUCKET_STATE) {
+        *out = (struct weir_algorithm_answer){ .retry_after = i == walk->refuser
+                                                                  ? LOCKED_RETRY
+                                                                  : 0 };
+        return true;
+    }
     weir_link_bucket_explain(t, walk, i, &read, ask, out);
     if (read.flags & META_ADAPTIVE)
         weir_link_inflight_explain(t, walk, i, ask, out);

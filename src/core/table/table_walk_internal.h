@@ -81,6 +81,8 @@ struct walk {
 /* The retry time if no better one is known: a root answers about every 20 ms,
  * and it is unknown when units in flight end. */
 #define STOP_RETRY (20 * WEIR_MILLISECOND)
+/* The same for a bucket state that another thread has locked. */
+#define LOCKED_RETRY WEIR_MILLISECOND
 
 /* Corrects a wrong hint; if the CAS fails, the writer was faster. */
 static inline void weir_slot_mend_hint(struct hot *hot, uint64_t up,

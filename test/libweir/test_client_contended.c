@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: MIT
+ * test_client_contended.c - a process that is stopped while it has a lock of a
+ * shared table, with a real root: the others decide, close, and are edited.
+ *
+ * The other process takes the lock by the table's own functions and stops
+ * itself. Before locks were bounded, each of these tests hung for as long as it
+ * stayed stopped. */
+
+#include "client_world.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/base/atomic.h"
+#include "core/table/table_bucket_state_internal.h"
+#include "libweir/libweir_internal.h"
+
+#define TAKES 1000
+
+static struct root root;
+static char path[64];
+static unsigned tables;
+
+enum held { STATE, WRITER };
+struct common {
+    uint32_t open; /* the holder may open the table */
+    uint32_t held; /* enum held: the lock that it takes */
+};
+static struct common *common;
+static pid_t holder;
+static struct weir *weir;
+
+static int begin(void **state)
+{
+    (void)state;
+    common = mmap(NULL, sizeof(*common), PROT_READ | PROT_WRITE,
+                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(common, MAP_FAILED);
+    root_make(&root);
+    root_set(&root, "log",
+             "{\"limit\": \"1000000/s\", \"sharing\": \"local\","
+             " \"algorithm\": \"sliding_window\"}");
+    root_set(&root, "plain",
+             "{\"limit\": \"1000000/s\", \"sharing\": \"local\"}");
+    root_set(&root, "t/*",
+             "{\"limit\": \"1000000/s\", \"sharing\": \"local\"}");
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    root_free(&root);
+    return 0;
+}
+
+/* ---- The holder ---- */
+
+static struct weir_options options_of(enum weir_table_role role)
+{
+    struct weir_options options = WEIR_OPTIONS_INIT;
+    options.table = path;
+    options.table_role = role;
+    options.quotas_max = 1024;
+    if (role != WEIR_TABLE_DECIDES)
+        options.roots = root.address;
+    return options;
+}
+
+/* Takes the lock, stops, and releases it when it goes on. */
+static void hold_and_stop(struct weir *other)
+{
+    struct weir_table *t = other->table;
+    struct weir_ref ref;
+    if (common->held == WRITER) {
+        UNTIL(weir_table_try_lock_as(t, other->process, 0));
+        raise(SIGSTOP);
+        weir_table_unlock(t);
+        weir_locks_heed(other);
+        return;
+    }
+    assert_true(weir_table_find(t, WEIR_TEXT("log"), &ref));
+    UNTIL(weir_bucket_state_lock(t, ref.slot, weir_stripe_mine(other), 0));
+    raise(SIGSTOP);
+    if (weir_bucket_state_unlock(t, ref.slot) & WEIR_OUTCOME_WAKE)
+        weir_locks_wake(other);
+}
+
+static void run_holder(void)
+{
+    struct weir *other;
+    patience_be_child();
+    UNTIL(weir_load(&common->open));
+    struct weir_options options = options_of(WEIR_TABLE_DECIDES);
+    if (weir_open(&options, &other) < 0 || weir_ready(other, GUARD) < 0)
+        _exit(1);
+    hold_and_stop(other);
+    weir_close(other);
+    _exit(0);
+}
+
+/* The limiter of this process on a table in which another process has stopped
+ * with that lock. */
+static void open_beside(enum held held, weir_duration lock_wait,
+                        enum weir_when_locked when_locked)
+{
+    snprintf(path, sizeof(path), "/dev/shm/weir-test-%ld-%u", (long)getpid(),
+             tables++);
+    *common = (struct common){ .held = held };
+    holder = fork(); /* before this process has threads */
+    assert_true(holder >= 0);
+    if (holder == 0)
+        run_holder();
+    struct weir_options options = options_of(WEIR_TABLE_RUNS);
+    options.lock_wait = lock_wait;
+    options.when_locked = when_locked;
+    assert_int_equal(weir_open(&options, &weir), 0);
+    assert_int_equal(weir_ready(weir, GUARD), 0);
+    /* It has a slot before the lock is taken. */
+    assert_int_equal(weir_take_by_name(weir, "t/old", 5, 1, NULL, 0),
+                     WEIR_PASSED);
+    weir_store(&common->open, 1);
+    int status;
+    assert_int_equal(PATIENTLY(waitpid(holder, &status, WUNTRACED)), holder);
+    assert_true(WIFSTOPPED(status));
+}
+
+static void go_on(void)
+{
+    kill(holder, SIGCONT);
+    assert_int_equal(STATUS_OF(holder), 0);
+    holder = 0;
+}
+
+static int close_table(void **state)
+{
+    (void)state;
+    if (holder != 0) {
+        kill(holder, SIGKILL);
+        waitpid(holder, NULL, 0);
+    }
+    holder = 0;
+    unlink(path);
+    return 0;
+}
+
+/* ---- Decisions ---- */
+
+static enum weir_verdict take(const char *name, struct weir_reply *reply)
+{
+    return weir_take_by_name(weir, name, strlen(name), 1, reply, 0);
+}
+
+static uint64_t contended(void)
+{
+    struct weir_status status;
+    weir_status(weir, &status);
+    return status.contended;
+}
+
+static uint64_t quantity_of(const char *name)
+{
+    struct weir_policy policy;
+    return weir_policy(weir, name, strlen(name), &policy) == 0 ? policy.quantity
+                                                               : 0;
+}
+
+static void a_locked_quota_limits_and_says_so(void **state)
+{
+    (void)state;
+    struct weir_reply reply;
+    open_beside(STATE, 0, WEIR_LOCKED_LIMITS);
+    for (int i = 0; i < TAKES; i++) {
+        assert_int_equal(take("log", &reply), WEIR_LIMITED);
+        assert_true(reply.contended);
+        assert_string_equal(reply.quota, "log");
+        assert_true(reply.retry_after > 0 && reply.retry_after < WEIR_SECOND);
+    }
+    assert_int_equal(contended(), TAKES);
+    assert_int_equal(take("plain", &reply), WEIR_PASSED);
+    assert_false(reply.contended);
+    assert_int_equal(take("t/new", NULL), WEIR_PASSED);
+    go_on();
+    assert_int_equal(take("log", &reply), WEIR_PASSED);
+    assert_false(reply.contended);
+    weir_close(weir);
+}
+
+static void a_locked_quota_lets_pass_if_told_so(void **state)
+{
+    (void)state;
+    struct weir_reply reply;
+    open_beside(STATE, 1, WEIR_LOCKED_PASSES);
+    assert_int_equal(take("log", &reply), WEIR_PASSED);
+    assert_true(reply.contended);
+    assert_int_equal(contended(), 1);
+    weir_close(weir);
+}
+
+static void *take_patiently(void *verdict)
+{
+    *(enum weir_verdict *)verdict = take("log", NULL);
+    return NULL;
+}
+
+static bool is_awaited(const char *name)
+{
+    struct weir_ref ref;
+    assert_true(weir_table_find(weir->table, weir_text_of(name), &ref));
+    return weir_load(&weir_bucket_state(weir->table, ref.slot)->lock) &
+           LOCK_AWAITED;
+}
+
+static void a_caller_waits_for_the_holder(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    enum weir_verdict verdict = WEIR_LIMITED;
+    open_beside(STATE, 0, WEIR_LOCKED_LIMITS);
+    /* Beyond the option's maximum, so that it outlasts a busy machine. */
+    weir->lock_wait = GUARD;
+    assert_int_equal(pthread_create(&thread, NULL, take_patiently, &verdict),
+                     0);
+    UNTIL(is_awaited("log"));
+    go_on();
+    PATIENTLY(pthread_join(thread, NULL));
+    assert_int_equal(verdict, WEIR_PASSED);
+    assert_int_equal(contended(), 0);
+    weir_close(weir);
+}
+
+/* Names that have a slot need no lock. */
+static void a_locked_table_limits_new_names(void **state)
+{
+    (void)state;
+    struct weir_reply reply;
+    struct weir_handle handle;
+    open_beside(WRITER, 0, WEIR_LOCKED_LIMITS);
+    for (int i = 0; i < TAKES; i++) {
+        char name[32];
+        snprintf(name, sizeof(name), "t/%d", i);
+        assert_int_equal(take(name, &reply), WEIR_LIMITED);
+        assert_true(reply.contended);
+    }
+    assert_int_equal(contended(), TAKES);
+    assert_int_equal(take("t/old", NULL), WEIR_PASSED);
+    assert_int_equal(take("log", NULL), WEIR_PASSED);
+    assert_int_equal(weir_handle_open(weir, "t/1", 3, &handle), WEIR_ETIMEOUT);
+    go_on();
+    assert_int_equal(take("t/1", NULL), WEIR_PASSED);
+    weir_close(weir);
+}
+
+/* ---- Edits ---- */
+
+static void an_edit_is_made_when_the_quota_is_free(void **state)
+{
+    (void)state;
+    open_beside(STATE, 0, WEIR_LOCKED_LIMITS);
+    root_set(&root, "log",
+             "{\"limit\": \"2000000/s\", \"sharing\": \"local\","
+             " \"algorithm\": \"sliding_window\"}");
+    root_set(&root, "plain",
+             "{\"limit\": \"1000/s\", \"sharing\": \"local\","
+             " \"low_burst\": \"777\", \"high_burst\": \"777\"}");
+    /* Later edits don't wait for it. */
+    UNTIL(quantity_of("plain") == 777);
+    go_on();
+    UNTIL(quantity_of("log") == 2000000);
+    weir_close(weir);
+}
+
+static void an_edit_is_made_when_the_table_is_free(void **state)
+{
+    (void)state;
+    open_beside(WRITER, 0, WEIR_LOCKED_LIMITS);
+    root_set(&root, "plain",
+             "{\"limit\": \"1000/s\", \"sharing\": \"local\","
+             " \"low_burst\": \"888\", \"high_burst\": \"888\"}");
+    assert_int_equal(weir_sync(weir, GUARD), 0); /* the thread goes on */
+    assert_int_not_equal(quantity_of("plain"), 888);
+    /* The reaper breaks the lock of the dead. */
+    kill(holder, SIGKILL);
+    assert_int_equal(PATIENTLY(waitpid(holder, NULL, 0)), holder);
+    holder = 0;
+    UNTIL(quantity_of("plain") == 888);
+    assert_int_equal(take("t/new", NULL), WEIR_PASSED);
+    weir_close(weir);
+}
+
+/* ---- The end ---- */
+
+static void a_limiter_closes_beside_any_lock(void **state)
+{
+    (void)state;
+    for (enum held held = STATE; held <= WRITER; held++) {
+        open_beside(held, 0, WEIR_LOCKED_LIMITS);
+        PATIENTLY((weir_close(weir), 0));
+        close_table(NULL);
+    }
+}
+
+#define TEST(FUNCTION) cmocka_unit_test_teardown(FUNCTION, close_table)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_locked_quota_limits_and_says_so),
+        TEST(a_locked_quota_lets_pass_if_told_so),
+        TEST(a_caller_waits_for_the_holder),
+        TEST(a_locked_table_limits_new_names),
+        TEST(an_edit_is_made_when_the_quota_is_free),
+        TEST(an_edit_is_made_when_the_table_is_free),
+        TEST(a_limiter_closes_beside_any_lock),
+    };
+    return cmocka_run_group_tests(tests, begin, end);
+}
