@@ -39,9 +39,10 @@ type Reply struct {
 	Passed bool
 	// Unknown: the name has no quota. Never: it never passes. Stale: no
 	// root answered lately. Shadow: a quota in mode shadow would have
-	// limited. Exact: a store answered. Leased: this process has Granted
+	// limited. Exact: a store answered. Contended: a quota was locked for
+	// too long. Leased: this process has Granted
 	// units a second.
-	Unknown, Never, Stale, Shadow, Exact, Leased bool
+	Unknown, Never, Stale, Shadow, Exact, Contended, Leased bool
 
 	Granted    float64
 	Fill       int64
@@ -60,7 +61,8 @@ func replyOf(r *C.struct_weir_reply) Reply {
 		Passed:  r.verdict == C.WEIR_PASSED,
 		Unknown: bool(r.unknown), Never: bool(r.never),
 		Stale: bool(r.stale), Shadow: bool(r.shadow),
-		Exact: bool(r.exact), Leased: bool(r.leased),
+		Exact: bool(r.exact), Contended: bool(r.contended),
+		Leased: bool(r.leased),
 		Granted: float64(r.granted), Fill: int64(r.fill),
 		Remaining:  uint64(r.remaining),
 		RetryAfter: fromC(r.retry_after), Wait: fromC(r.wait),

@@ -390,6 +390,7 @@ type Status struct {
 	Memory, MemoryMax                     uint64
 	Adaptive, AdaptiveOverflowed, Waiting uint32
 	Epoch, Unknown, Overflowed, Reports   uint64
+	Contended                             uint64
 	Ready, Stale                          bool
 }
 
@@ -413,6 +414,7 @@ func (l *Limiter) Status() Status {
 		Adaptive:           uint32(s.adaptive),
 		AdaptiveOverflowed: uint32(s.adaptive_overflowed),
 		Waiting:            uint32(s.waiting),
+		Contended:          uint64(s.contended),
 	}
 }
 

@@ -33,10 +33,17 @@ extern "C" {
  * know the quotas. Only weir_ready(), weir_sync(), weir_wait(),
  * weir_enter_wait() and weir_close() wait for the network or another thread. An
  * exact quota is the exception: an external store decides on it, and each call
- * waits for that store (weir/exact.h). Plain decisions take no lock. A call
- * that adds a name to the table takes a spin lock, which is held for
- * microseconds (longer if the system suspends the thread that holds it). With
- * all roots dead the decisions go on as each quota's `on_stale` says.
+ * waits for that store (weir/exact.h). With all roots dead the decisions go on
+ * as each quota's `on_stale` says.
+ *
+ * Locks. Plain decisions take no lock. A local quota with more than one word of
+ * state (windows, logs, …) has a lock, and a call that adds a name to the table
+ * takes the table's. Both are held for microseconds, but the system may suspend
+ * or stop the thread that holds one. A decision waits for a lock for lock_wait
+ * (1 ms) at most, for the name and for its quotas; then it is made without, as
+ * when_locked says, and reply->contended is true. If one decision has waited in
+ * vain, others don't wait until that lock is released. Handles wait for a second
+ * at most. The thread of the library waits for no lock.
  *
  * Units. A quota counts units: requests, bytes, rows. A weight is how many
  * units one request costs, 0 to WEIR_WEIGHT_MAX. Durations are nanoseconds.
@@ -443,7 +450,8 @@ WEIR_API void weir_close(struct weir *weir);
  * "kind=concurrency", "sharing=adaptive", NULL }. A parent may be defined
  * later, and limits nothing until then. A field that an edit doesn't name goes
  * back to its default. Returns 0; WEIR_EINVAL: the limiter has roots, which
- * define the quotas; WEIR_EFULL; or an error in the fields (WEIR_EQUOTA,
+ * define the quotas; WEIR_EFULL; WEIR_ETIMEOUT: another thread had a lock of
+ * the table for a second; or an error in the fields (WEIR_EQUOTA,
  * WEIR_ENAME, WEIR_ENOENT): then 'why' (or NULL), of 'size' bytes, gets a
  * sentence about it. Any thread; waits for other threads that define. */
 WEIR_API WEIR_MUST_USE int weir_define(struct weir *weir,
@@ -468,13 +476,16 @@ struct weir_handle {
  * candidate set of quotas), or WEIR_EFULL: the table has no room. The handle
  * can still be used: its template's overflow quota decides, or on_full. A
  * shared table has room for handles to twice as many names as it has room for,
- * each counted once for each process. Not wait-free: may
- * take the table's writer lock for some microseconds. */
+ * each counted once for each process. Or WEIR_ETIMEOUT: another thread had the
+ * table's lock for a second; 'out_handle' is untouched. Takes that lock for
+ * some microseconds. */
 WEIR_API WEIR_MUST_USE int weir_handle_open(struct weir *weir, const char *name,
                                             size_t len,
                                             struct weir_handle *out_handle);
 
-/* Gives the place back. The handle must not be used afterwards. */
+/* Gives the place back. The handle must not be used afterwards. If another
+ * thread has the table's lock for a second, the place is kept for as long as
+ * this process lives. */
 WEIR_API void weir_handle_close(struct weir_handle quota);
 
 /* ---- Decisions -----------------------------------------------------
@@ -482,9 +493,10 @@ WEIR_API void weir_handle_close(struct weir_handle quota);
  * Each decides on the whole chain of a quota (itself and its ancestors): passes
  * only if all pass, charges all or none. 'reply' may be NULL. A weight above
  * WEIR_WEIGHT_MAX counts as WEIR_WEIGHT_MAX. Lock-free; no allocation; at most
- * one clock read as system call. Two kinds of quota are exceptions. A local
- * quota with more than one word of state (windows, logs, …) is locked for one
- * step of its arithmetic. For an exact quota the call asks a store and waits,
+ * one clock read as system call. Two kinds of quota are exceptions. Local quotas
+ * with more than one word of state (windows, logs, …) are locked until the
+ * request is decided ("Locks" above). A charge or refund that finds one locked
+ * for longer than lock_wait leaves it out. For an exact quota the call asks a store and waits,
  * at most the quota's deadline for each exact quota of the chain. If one store
  * refuses after others have charged, the call waits up to one deadline more for
  * each of those refunds. */

@@ -171,11 +171,13 @@ static void show_ground(const struct take *take, const struct weir_reply *reply,
 static void print_reply_json(const struct weir_reply *reply)
 {
     json_t *object = json_pack(
-        "{s:s, s:s*, s:b, s:b, s:b, s:b, s:b, s:o*, s:i, s:I, s:o, s:f, s:o}",
+        "{s:s, s:s*, s:b, s:b, s:b, s:b, s:b, s:b, s:o*, s:i, s:I, s:o, s:f,"
+        " s:o}",
         "verdict", reply->verdict == WEIR_PASSED ? "passed" : "limited",
         "quota", reply->quota_len ? reply->quota : NULL, "unknown",
         reply->unknown, "never", reply->never, "stale", reply->stale, "shadow",
-        reply->shadow, "exact", reply->exact, "granted",
+        reply->shadow, "contended", reply->contended, "exact", reply->exact,
+        "granted",
         reply->leased ? json_real(reply->granted) : NULL, "level",
         (int)reply->level, "fill", (json_int_t)reply->fill, "remaining",
         reply->remaining > INT64_MAX
@@ -272,6 +274,9 @@ static void note_reply(const struct take *take, const struct weir_reply *reply)
     if (reply->stale)
         fprintf(stderr, "weir: no root answered for a while, or no store of "
                         "an exact quota; decided by on_stale\n");
+    if (reply->contended)
+        fprintf(stderr, "weir: another thread held the lock of a quota for "
+                        "longer than 1 ms; decided without it\n");
 }
 
 static int take_repeatedly(const struct take *take, struct weir_handle handle)

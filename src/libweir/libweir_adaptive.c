@@ -121,12 +121,17 @@ int weir_define(struct weir *weir, const char *const *fields, char *why,
         return error;
     }
     weir_own_ensure(weir);
-    pthread_mutex_lock(&weir->mutex);
+    struct weir_lock_wait wait;
+    weir_lock_wait_begin(weir, &wait, WEIR_HANDLE_WAIT);
     do {
-        error = weir_table_put(weir->table, &quota, weir_clock_now());
-    } while (error == WEIR_EFULL && weir_table_is_short(weir->table) &&
-             weir_grow(weir));
-    pthread_mutex_unlock(&weir->mutex);
+        pthread_mutex_lock(&weir->mutex);
+        do {
+            error = weir_table_put(weir->table, &quota, weir_clock_now());
+        } while (error == WEIR_EFULL && weir_table_is_short(weir->table) &&
+                 weir_grow(weir));
+        pthread_mutex_unlock(&weir->mutex);
+    } while (error == WEIR_ETIMEOUT && weir_lock_wait(weir, &wait));
+    weir_locks_heed(weir);
     weir_pump_kick(weir); /* zones and stores that it names */
     return error;
 }

@@ -148,6 +148,7 @@ class Reply(_header.weir_reply):
     shadow: bool
     exact: bool
     full: bool
+    contended: bool
     leased: bool
     granted: float
     fill: int
@@ -281,6 +282,7 @@ class Status(NamedTuple):
     adaptive: int
     adaptive_overflowed: int
     waiting: int
+    contended: int
 
 
 class Limiter:

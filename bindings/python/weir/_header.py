@@ -88,6 +88,11 @@ class OnFull(enum.IntEnum):
     PASS = 1
 
 
+class WhenLocked(enum.IntEnum):
+    LIMITS = 0
+    PASSES = 1
+
+
 class PermitOutcome(enum.IntEnum):
     SUCCESS = 0
     DROPPED = 1
@@ -103,6 +108,7 @@ class weir_reply(Structure):
         ("shadow", c_bool),
         ("exact", c_bool),
         ("full", c_bool),
+        ("contended", c_bool),
         ("leased", c_bool),
         ("granted", c_double),
         ("fill", c_int64),
@@ -146,6 +152,8 @@ class weir_options(Structure):
         ("adaptive_max", c_uint32),
         ("table", c_char_p),
         ("table_role", c_int),
+        ("lock_wait", c_uint64),
+        ("when_locked", c_int),
     ]
 
 
@@ -214,6 +222,7 @@ class weir_status(Structure):
         ("adaptive", c_uint32),
         ("adaptive_overflowed", c_uint32),
         ("waiting", c_uint32),
+        ("contended", c_uint64),
     ]
 
 

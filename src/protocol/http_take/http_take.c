@@ -101,7 +101,7 @@ static void write_status(const struct weir_http_take_call *call)
     weir_status(call->api->host->weir, &status);
     call->reply->json = json_pack(
         "{s:s, s:i, s:i, s:I, s:i, s:i, s:I, s:I, s:i, s:s, s:b, s:b, s:I, "
-        "s:I}",
+        "s:I, s:I}",
         "version", call->api->host->version, "roots", (int)status.roots,
         "roots_up", (int)status.roots_up, "epoch", (json_int_t)status.epoch,
         "slots", (int)status.slots, "slots_used", (int)status.slots_used,
@@ -109,7 +109,8 @@ static void write_status(const struct weir_http_take_call *call)
         (json_int_t)status.memory_max, "lacking", (int)status.lacking,
         "on_full", on_full_text(&status), "ready", (int)status.ready, "stale",
         (int)status.stale, "unknown", (json_int_t)status.unknown, "overflowed",
-        (json_int_t)status.overflowed);
+        (json_int_t)status.overflowed, "contended",
+        (json_int_t)status.contended);
 }
 
 /* ---- GET /metrics, in Prometheus' text format ---- */
@@ -183,6 +184,10 @@ static void print_limiter(FILE *out, const struct weir_status *status)
           "Requests by names for whose quota there is no room, decided by "
           "an overflow quota or --on-full.",
           (double)status->overflowed },
+        { "weir_agent_contended_requests_total", "counter",
+          "Requests decided without a lock that was held for longer than "
+          "--lock-wait.",
+          (double)status->contended },
         { "weir_agent_adaptive_limits", "gauge",
           "Adaptive quotas that have a limit of their own here.",
           status->adaptive },

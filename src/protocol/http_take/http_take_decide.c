@@ -176,6 +176,7 @@ static void add_verdict(json_t *to, const struct weir_reply *reply)
     set_if(to, "unknown", reply->unknown);
     set_if(to, "full", reply->full);
     set_if(to, "stale", reply->stale);
+    set_if(to, "contended", reply->contended);
     set_if(to, "shadow", reply->shadow);
 }
 
