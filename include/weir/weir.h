@@ -42,8 +42,8 @@ extern "C" {
  * or stop the thread that holds one. A decision waits for a lock for lock_wait
  * (1 ms) at most, for the name and for its quotas; then it is made without, as
  * when_locked says, and reply->contended is true. If one decision has waited in
- * vain, others don't wait until that lock is released. Handles wait for a second
- * at most. The thread of the library waits for no lock.
+ * vain, others don't wait until that lock is released. Handles wait for a
+ * second at most. The thread of the library waits for no lock.
  *
  * Units. A quota counts units: requests, bytes, rows. A weight is how many
  * units one request costs, 0 to WEIR_WEIGHT_MAX. Durations are nanoseconds.
@@ -493,13 +493,13 @@ WEIR_API void weir_handle_close(struct weir_handle quota);
  * Each decides on the whole chain of a quota (itself and its ancestors): passes
  * only if all pass, charges all or none. 'reply' may be NULL. A weight above
  * WEIR_WEIGHT_MAX counts as WEIR_WEIGHT_MAX. Lock-free; no allocation; at most
- * one clock read as system call. Two kinds of quota are exceptions. Local quotas
- * with more than one word of state (windows, logs, …) are locked until the
- * request is decided ("Locks" above). A charge or refund that finds one locked
- * for longer than lock_wait leaves it out. For an exact quota the call asks a store and waits,
- * at most the quota's deadline for each exact quota of the chain. If one store
- * refuses after others have charged, the call waits up to one deadline more for
- * each of those refunds. */
+ * one clock read as system call. Two kinds of quota are exceptions. Local
+ * quotas with more than one word of state (windows, logs, …) are locked until
+ * the request is decided ("Locks" above). A charge or refund that finds one
+ * locked for longer than lock_wait leaves it out. For an exact quota the call
+ * asks a store and waits, at most the quota's deadline for each exact quota of
+ * the chain. If one store refuses after others have charged, the call waits up
+ * to one deadline more for each of those refunds. */
 
 /* Asks for 'weight' units and charges them if they pass. */
 WEIR_API enum weir_verdict weir_take(struct weir_handle quota, uint64_t weight,

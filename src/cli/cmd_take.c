@@ -177,8 +177,7 @@ static void print_reply_json(const struct weir_reply *reply)
         "quota", reply->quota_len ? reply->quota : NULL, "unknown",
         reply->unknown, "never", reply->never, "stale", reply->stale, "shadow",
         reply->shadow, "contended", reply->contended, "exact", reply->exact,
-        "granted",
-        reply->leased ? json_real(reply->granted) : NULL, "level",
+        "granted", reply->leased ? json_real(reply->granted) : NULL, "level",
         (int)reply->level, "fill", (json_int_t)reply->fill, "remaining",
         reply->remaining > INT64_MAX
             ? json_null()

@@ -13,6 +13,8 @@ import struct
 import subprocess
 import time
 import unittest
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 from live_cli import WEIR, Case, Root
@@ -177,6 +179,63 @@ class Tables(Case):
                   seen + 4 * BURST)
             for decider in deciders:
                 self.end(decider)
+
+    def hold(self, what):
+        """A service that is stopped while it has that lock."""
+        process = self.start(self.path("holder"), BUILD / "test/table_holder",
+                             self.table, what)
+
+        def stopped():
+            self.assertIsNone(process.poll(), Path(self.log).read_text())
+            stat = Path(f"/proc/{process.pid}/stat").read_text()
+            return stat.rpartition(")")[2].split()[0] == "T"
+        until("the holder stops", stopped)
+        return process
+
+    def ask(self, place, path, name=None):
+        request = urllib.request.Request(
+            f"http://{place}{path}", headers={"Content-Type":
+                                              "application/json"},
+            data=json.dumps({"name": name}).encode() if name else None)
+        try:
+            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def test_a_service_is_stopped_with_a_lock(self):
+        """The agent answers beside it, and ends by SIGTERM."""
+        Path(self.path("decider")).touch()
+        for name, limit in ("log", "1000/s"), ("t/*", "1000/s"):
+            self.ok("quota", "set", name, f"limit={limit}", "sharing=local",
+                    "algorithm=sliding_window", root=self.root)
+        contended = 0  # in the table, which outlives its agents
+        for what, name in ("log", "log"), ("writer", "t/new"):
+            places = self.path(f"places-{what}")
+            agent = self.agent("--http", "127.0.0.1:0", "--port-file", places)
+            self.has_office()
+            until("the listener", lambda: os.path.exists(places))
+            place = Path(places).read_text().split("=")[1].strip()
+            until("quotas", lambda: self.ask(place, "/readyz")[0] == 200)
+            holder = self.hold(what)
+            slowest = 0
+            for _ in range(100):
+                began = time.monotonic()
+                status, text = self.ask(place, "/v1/take", name)
+                self.assertEqual((status, json.loads(text).get("contended")),
+                                 (429, True), text)
+                self.assertEqual(self.ask(place, "/healthz")[0], 200)
+                slowest = max(slowest, time.monotonic() - began)
+            status, text = self.ask(place, "/metrics")
+            contended += 100
+            self.assertIn("weir_agent_contended_requests_total "
+                          f"{contended}\n", text)
+            print(f"{what}: the slowest take with /healthz {slowest:.4f} s")
+            self.assertEqual(self.ask(place, "/v1/status")[0], 200)
+            self.end(agent, signal.SIGTERM)
+            holder.send_signal(signal.SIGKILL)
+            holder.wait(PATIENCE)
+            self.processes.remove(holder)
 
     def test_it_is_refused_with_a_sentence(self):
         def refused(pattern, *options):
