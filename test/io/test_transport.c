@@ -317,11 +317,14 @@ static void write_stream(struct world *world, struct peer *peer, uint64_t fails)
 static void close_stream(struct world *world, struct peer *peer)
 {
     bool flush = !one_in(world, 3);
-    if (!peer->stream)
+    bool is_quiet = peer->received == peer->sent &&
+                    weir_byte_queue_left(&peer->out) == 0;
+    if (!peer->stream || (!is_quiet && !one_in(world, 20)))
         return;
+    if (one_in(world, 2))
+        write_stream(world, peer, 0);
     /* Bytes that the peer sends from here on may reset its connection. */
-    peer->cut |= !flush || peer->received < peer->sent ||
-                 weir_byte_queue_left(&peer->out) > 0;
+    peer->cut |= !flush || !is_quiet;
     peer->closed = true;
     weir_stream_close(&peer->stream, flush);
 }
@@ -513,7 +516,7 @@ static void do_one(struct world *world, uint64_t fails)
         if (one_in(world, 20)) {
             peer->cut = true;
             leave_peer(peer, one_in(world, 2));
-        } else if (one_in(world, 20)) {
+        } else if (one_in(world, 4)) {
             close_stream(world, peer);
         } else if (one_in(world, 20)) {
             end_handshakes(world);
@@ -557,6 +560,20 @@ static void finish(struct world *world)
         if (world->server)
             weir_conn_server_each(world->server, wake_late, world);
         turn(world, 0);
+    }
+}
+
+/* Gives the sockets of the listener small buffers, so that they take only parts
+ * of what is written; accepted sockets inherit those of the listening one. */
+static void shrink_buffers(void)
+{
+    const int small = 4096;
+    for (int fd = 3; fd < 64; fd++) {
+        int listens = 0;
+        socklen_t len = sizeof listens;
+        if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &len) == 0 &&
+            listens)
+            setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
     }
 }
 
@@ -622,6 +639,8 @@ static bool run_history(struct weir_rng *rng, uint64_t number)
     world.server_tls = shape & 1 ? tls_of[0] : NULL;
     world.client_tls = shape & 1 ? tls_of[1] : NULL;
     begin_world(&world, shape & 2, small ? 2 : 64);
+    if (one_in(&world, 2))
+        shrink_buffers();
     weir_instant since = weir_clock_now();
     begin_peer(&world);
     for (unsigned i = 0; i < STEPS; i++)
