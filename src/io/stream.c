@@ -76,6 +76,15 @@ static struct weir_stream *stream_of(struct weir_transport *transport)
 
 /* ---- Loss ---- */
 
+static void report_evicted(const struct weir_stream *stream)
+{
+    const struct weir_listener *listener = stream->listener;
+    if (!stream->unclaimed && listener && listener->options.on_evicted)
+        listener->options.on_evicted(listener->options.context,
+                                     stream->transport.peer,
+                                     stream->transport.why);
+}
+
 /* The loop reports it, not the caller. */
 static void lose_stream(struct weir_stream *stream, const char *why)
 {
@@ -85,6 +94,8 @@ static void lose_stream(struct weir_stream *stream, const char *why)
     stream->state = LOST;
     if (!stream->transport.why)
         stream->transport.why = why;
+    if (stream->transport.evicted)
+        report_evicted(stream);
     weir_transport_close(&stream->transport);
     event_active(stream->flush, EV_TIMEOUT, 1);
 }
@@ -93,7 +104,7 @@ static void report_stream_lost(struct weir_stream *stream)
 {
     const struct weir_listener *listener = stream->listener;
     const char *why = stream->transport.why;
-    if (stream->reported)
+    if (stream->reported || stream->transport.killed)
         return;
     stream->reported = true;
     if (!stream->unclaimed) {
@@ -105,15 +116,6 @@ static void report_stream_lost(struct weir_stream *stream)
         listener->options.on_refused(listener->options.context,
                                      stream->transport.peer, why);
     weir_transport_kill(&stream->transport);
-}
-
-static void report_evicted(const struct weir_stream *stream)
-{
-    const struct weir_listener *listener = stream->listener;
-    if (!stream->unclaimed && listener && listener->options.on_evicted)
-        listener->options.on_evicted(listener->options.context,
-                                     stream->transport.peer,
-                                     stream->transport.why);
 }
 
 /* ---- Writing ---- */
@@ -151,8 +153,13 @@ static void flush_now(struct weir_transport *transport)
         stream->handler.on_drain(stream->handler.context, stream);
 }
 
-static void on_stream_failed(struct weir_transport *transport);
+static void flush_step(struct weir_transport *transport)
+{
+    if (transport->state == WEIR_TRANSPORT_OPEN)
+        flush_now(transport);
+}
 
+/* The end of the loop's turn: queued bytes are written, or a loss reported. */
 static void on_stream_flush(evutil_socket_t fd, short what, void *context)
 {
     (void)fd;
@@ -164,15 +171,7 @@ static void on_stream_flush(evutil_socket_t fd, short what, void *context)
         stream->resolved = false;
         (void)weir_transport_leave(transport);
     }
-    if (stream->state == LOST && !transport->killed)
-        report_stream_lost(stream);
-    else if (transport->state == WEIR_TRANSPORT_OPEN)
-        flush_now(transport);
-    if (stream->state == CONNECTED) {
-        weir_transport_watch(transport);
-        if (transport->why)
-            on_stream_failed(transport);
-    }
+    weir_transport_run(transport, flush_step);
     (void)weir_transport_leave(transport);
 }
 
@@ -261,11 +260,10 @@ static void on_stream_failed(struct weir_transport *transport)
         connect_next(stream);
     else if (stream->state == FLUSHING)
         end_flushing(stream);
-    else if (stream->state != LOST) {
-        if (transport->evicted)
-            report_evicted(stream);
+    else if (stream->state == LOST)
+        report_stream_lost(stream);
+    else
         lose_stream(stream, transport->why);
-    }
 }
 
 static void on_stream_late(struct weir_transport *transport)

@@ -191,10 +191,8 @@ static bool take_socket(struct weir_transport *transport, int fd)
     return transport->readable != NULL;
 }
 
-/* What every event does: one step, then the failure in it, or the next
- * watch. */
-static void run_step(struct weir_transport *transport,
-                     void (*step)(struct weir_transport *transport))
+void weir_transport_run(struct weir_transport *transport,
+                        void (*step)(struct weir_transport *transport))
 {
     weir_transport_enter(transport);
     if (!transport->why)
@@ -269,13 +267,14 @@ static void on_socket_readable(evutil_socket_t fd, short what, void *context)
     (void)fd;
     (void)what;
     struct weir_transport *transport = context;
-    run_step(transport,
-             transport->accepted.member.ration ? wait_for_turn : read_step);
+    weir_transport_run(transport, transport->accepted.member.ration
+                                      ? wait_for_turn
+                                      : read_step);
 }
 
 static void on_ration_turn(void *context)
 {
-    run_step(context, read_step);
+    weir_transport_run(context, read_step);
 }
 
 static void on_ration_evicts(void *context, const char *why)
@@ -313,7 +312,7 @@ static void on_transport_timer(evutil_socket_t fd, short what, void *context)
     if (transport->state == WEIR_TRANSPORT_OPEN && !transport->killed)
         on_socket_readable(fd, what, context);
     else
-        run_step(transport, late_step);
+        weir_transport_run(transport, late_step);
 }
 
 void weir_transport_arm(struct weir_transport *transport, weir_duration delay)
@@ -363,7 +362,7 @@ static void on_socket_writable(evutil_socket_t fd, short what, void *context)
 {
     (void)fd;
     (void)what;
-    run_step(context, write_step);
+    weir_transport_run(context, write_step);
 }
 
 /* ---- Begin ---- */
