@@ -67,11 +67,11 @@ struct weir_transport {
     struct event_base *base;                    /* borrowed */
     struct weir_accepted accepted;              /* its place at the acceptor */
     struct weir_tls_session *tls;      /* owned; NULL: plain text, or no
-                                           * handshake has begun */
+                                        * handshake has begun */
     struct event *readable, *writable; /* owned; NULL: not needed yet … */
     struct event *timer;               /* … all three */
     struct weir_byte_queue queue;      /* bytes that the socket hasn't taken;
-                                           * no memory when empty */
+                                        * no memory when empty */
     const char *why;                   /* it has failed: a sentence */
     int fd;                            /* -1: none */
     unsigned users;                    /* callers that will use it again */
