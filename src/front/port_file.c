@@ -22,8 +22,11 @@ int weir_port_file_put(const char *path, const char *text,
     bool written = file && fclose(file) == 0 && rename(made, path) == 0;
     if (written)
         return 0;
+    int why = errno;
+    (void)unlink(made);
     return weir_diag_set(diag, WEIR_ESYSTEM, "--port-file ", path, ": ",
-                         strerror(errno), NULL);
+                         strerror(why), "; name a file that can be written",
+                         NULL);
 }
 
 int weir_port_file_write(const char *path, const char *listen, const char *http,

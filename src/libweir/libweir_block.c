@@ -366,6 +366,17 @@ static int check_block_file(int fd, const char *path, struct stat *out,
     return WEIR_OK;
 }
 
+static int refuse_block_room(struct weir_diag *diag, const char *path,
+                             int error)
+{
+    char why[160];
+    snprintf(why, sizeof why,
+             "no room for a table: %s; free some space there, or enlarge the "
+             "file system",
+             strerror(error));
+    return refuse_block_file(diag, path, why);
+}
+
 /* The bytes to map: the file's size, or for a new file 'wanted'. */
 static int size_block_file(int fd, const char *path, size_t wanted, size_t *out,
                            struct weir_diag *diag)
@@ -380,8 +391,7 @@ static int size_block_file(int fd, const char *path, size_t wanted, size_t *out,
         return WEIR_OK; /* too small: not a table */
     if (*out > 0) {
         int error = weir_block_allocate(fd, 0, &head, 1);
-        return error == 0 ? WEIR_OK
-                          : refuse_block_file(diag, path, strerror(-error));
+        return error == 0 ? WEIR_OK : refuse_block_room(diag, path, -error);
     }
     struct rlimit most;
     /* The system would end the process. */
@@ -397,7 +407,7 @@ static int size_block_file(int fd, const char *path, size_t wanted, size_t *out,
                     : weir_block_allocate(fd, 0, &head, 1);
     if (error < 0) {
         (void)!ftruncate(fd, 0);
-        return refuse_block_file(diag, path, strerror(-error));
+        return refuse_block_room(diag, path, -error);
     }
     *out = wanted;
     return WEIR_OK;

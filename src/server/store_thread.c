@@ -578,7 +578,10 @@ int weir_store_thread_new(const char *url,
     if (error < 0) {
         destroy_store_thread(t);
         return weir_diag_set(diag, error,
-                             "can't start a thread: ", strerror(errno), NULL);
+                             "can't start a thread: ", strerror(errno),
+                             "; give the process more memory (ulimit -v) or "
+                             "more threads (ulimit -u)",
+                             NULL);
     }
     *out = t;
     return 0;

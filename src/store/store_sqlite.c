@@ -27,6 +27,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,9 +84,35 @@ static struct sqlite_store *sqlite_store_of(struct weir_backend *backend)
 
 /* ---- Errors --------------------------------------------------------- */
 
+/* SQLite reports a file system that is read-only in several ways. */
+static bool is_read_only(const char *path)
+{
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    size_t len = slash ? (size_t)(slash - path) + 1 : 0;
+    if (access(path, W_OK) < 0 && errno == EROFS)
+        return true;
+    if (len + sizeof "." > sizeof folder)
+        return false;
+    memcpy(folder, path, len);
+    memcpy(folder + len, ".", sizeof ".");
+    return access(folder, W_OK) < 0 && errno == EROFS;
+}
+
 static int refuse_path(const char *path, int code, const char *message,
                        struct weir_diag *diag)
 {
+    switch (code & 0xFF) {
+    case SQLITE_READONLY:
+    case SQLITE_PERM:
+    case SQLITE_CANTOPEN:
+    case SQLITE_IOERR:
+        if (is_read_only(path))
+            return weir_diag_set(diag, WEIR_ESTORE, "the quota store ", path,
+                                 " is on a read-only file system; nothing was "
+                                 "changed: mount it for writing",
+                                 NULL);
+    }
     switch (code & 0xFF) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
@@ -103,7 +130,10 @@ static int refuse_path(const char *path, int code, const char *message,
         return weir_diag_set(diag, WEIR_ESTORE,
                              "there is no room on the "
                              "disk for the quota store ",
-                             path, "; nothing was changed", NULL);
+                             path,
+                             "; nothing was changed. Make room there, and try "
+                             "again",
+                             NULL);
     case SQLITE_READONLY:
     case SQLITE_PERM:
         return weir_diag_set(diag, WEIR_ESTORE, "the quota store ", path,
@@ -488,13 +518,16 @@ static int publish_file(const char *made, const char *path,
 static int sqlite_create(struct weir_backend *backend, struct weir_diag *diag)
 {
     struct stat file;
+    char *making; /* undefined after an error */
     struct sqlite_store *store = sqlite_store_of(backend);
     int error = check_leftovers(store->path, diag);
     if (lstat(store->path, &file) == 0)
         error = refuse_existing(store->path, diag);
-    else if (error == 0 && asprintf(&store->making, "%s.new-%ld", store->path,
-                                    (long)getpid()) < 0)
+    else if (error == 0 &&
+             asprintf(&making, "%s.new-%ld", store->path, (long)getpid()) < 0)
         error = refuse_path(store->path, SQLITE_NOMEM, "", diag);
+    else if (error == 0)
+        store->making = making;
     if (error == 0)
         error = make_file(store, diag);
     return error < 0 ? error : fill_new_sqlite(store, diag);
