@@ -13,6 +13,7 @@
 #include "core/base/hash.h"
 #include "core/quota/quota_bucket.h"
 #include "io/clock.h"
+#include "lab/memory.h"
 
 /* ---- Quotas ---- */
 
@@ -104,7 +105,7 @@ struct check_quota *weir_check_quota_of(struct weir_check *check,
     at = (uint32_t)check->quota_count++;
     check->quotas[at] = quota;
     if (weir_index_add(&check->index, &weir_mem_system, hash, at) < 0)
-        abort();
+        weir_no_memory();
     update_rule(check, quota);
     return quota;
 }

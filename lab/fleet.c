@@ -10,6 +10,7 @@
 #include "lab/fleet_internal.h"
 
 #include "io/clock.h"
+#include "lab/memory.h"
 
 /* Of the decoder: a node's message takes less than a megabyte (8,192 counts of
  * 32 bytes, 512 quotas), and a small block is reused by the next fleet. */
@@ -132,7 +133,7 @@ static int apply_edit(struct weir_fleet *fleet, struct weir_change *change,
     change->quota.created = goes_on ? before->created : fleet->epoch;
     change->quota.id = before ? before->id : fleet->epoch;
     if (weir_catalog_apply(fleet->store, change) < 0)
-        abort();
+        weir_no_memory();
     load_roots(fleet);
     return 0;
 }

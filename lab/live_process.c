@@ -10,6 +10,7 @@
  * died before the call, so the child then checks its parent's id. */
 
 #include "lab/live_process.h"
+#include "lab/memory.h"
 
 #include <errno.h>
 #include <event2/buffer.h>
@@ -207,7 +208,7 @@ int weir_process_new(struct event_base *base, char *const *argv,
                              "can't start a process: ", strerror(errno), NULL);
     struct weir_process *process = calloc(1, sizeof *process);
     if (!process)
-        abort();
+        weir_no_memory();
     *process = (struct weir_process){ .handler = *handler,
                                       .pid = pid,
                                       .in = ours[0],
@@ -222,7 +223,7 @@ int weir_process_new(struct event_base *base, char *const *argv,
                                   on_input_writable, process);
     if (!process->readable || !process->writable || !process->partial ||
         !process->unsent)
-        abort();
+        weir_no_memory();
     event_add(process->readable, NULL);
     *out = process;
     return 0;

@@ -12,6 +12,7 @@
  * that loses everything for a while. The relay doesn't parse the bytes. */
 
 #include "lab/live_relay.h"
+#include "lab/memory.h"
 
 #include <event2/buffer.h>
 #include <event2/event.h>
@@ -186,14 +187,14 @@ int weir_relay_new(struct event_base *base, struct weir_relay **out,
 {
     struct weir_relay *relay = calloc(1, sizeof *relay);
     if (!relay)
-        abort();
+        weir_no_memory();
     relay->base = base;
     relay->notice = event_new(base, -1, 0, on_notice, relay);
     for (int side = NEAR; side <= FAR; side++)
         relay->ends[side] =
             (struct end){ .relay = relay, .held = evbuffer_new() };
     if (!relay->notice || !relay->ends[NEAR].held || !relay->ends[FAR].held)
-        abort();
+        weir_no_memory();
     struct weir_listener_options options = {
         .address = { .host = "127.0.0.1" },
         .max = 64,

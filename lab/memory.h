@@ -1,19 +1,31 @@
 /* SPDX-License-Identifier: MIT
- * lab/memory.h - allocation that aborts on failure: a simulation that goes on
- * without memory proves nothing. Freed with free(). */
+ * lab/memory.h - allocation that ends the program on failure: a simulation that
+ * goes on without memory proves nothing, and a command has nothing to save.
+ * Freed with free(). */
 
 #ifndef WEIR_MEMORY_H
 #define WEIR_MEMORY_H
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/base/base.h"
+
+/* Ends the program with status 2, and prints why. Any thread; output that isn't
+ * written yet is dropped. */
+__attribute__((noreturn)) static inline void weir_no_memory(void)
+{
+    static const char why[] = "weir: out of memory; give the process more "
+                              "(ulimit -v), or ask for less at once\n";
+    (void)!write(STDERR_FILENO, why, sizeof why - 1);
+    _exit(2);
+}
 
 static inline void *weir_must(void *p)
 {
     if (!p)
-        abort();
+        weir_no_memory();
     return p;
 }
 

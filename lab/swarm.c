@@ -458,7 +458,7 @@ struct weir_scenario *weir_swarm_scenario(uint64_t seed)
     s.limiters = 1 + (uint32_t)below(&s, 8);
     write_scenario(&s, seed);
     if (fclose(s.out) != 0)
-        abort();
+        weir_no_memory();
     char path[64];
     snprintf(path, sizeof(path), "swarm-%llu.weir", (unsigned long long)seed);
     struct weir_diag diag = { 0 };

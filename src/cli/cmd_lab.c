@@ -17,6 +17,7 @@
 #include "cli/lab_command.h"
 #include "cli/root_client.h"
 #include "cli/table_print.h"
+#include "lab/memory.h"
 #include "lab/model.h"
 
 #define NAMES_MAX 256
@@ -446,7 +447,7 @@ static void *run_scenario_seed(void *context, uint64_t seed,
     if (made)
         made->results = calloc(plan->count, sizeof *made->results);
     if (!made || !made->results)
-        abort();
+        weir_no_memory();
     made->refused = plan->count;
     for (size_t v = 0; v < plan->count; v++) {
         struct share share = { progress, v, plan->count };
@@ -536,7 +537,7 @@ static void describe_run_seed(void *context, uint64_t seed, char *buf,
     const struct plan *plan = context;
     FILE *out = fmemopen(buf, size, "w");
     if (!out)
-        abort();
+        weir_no_memory();
     write_replay(plan, seed, plan->count, 0, out);
     fclose(out);
     buf[size - 1] = '\0';
@@ -683,7 +684,7 @@ static int add_variants(struct plan *plan, const struct source *source)
     struct weir_scenario **grown =
         realloc(plan->scenarios, (plan->count + count) * sizeof *grown);
     if (!grown)
-        abort();
+        weir_no_memory();
     plan->scenarios = grown;
     for (size_t i = 0; i < count; i++) {
         struct weir_scenario *scenario = build_variant(source, i);
@@ -735,12 +736,12 @@ static void name_sides(struct plan *plan)
 {
     plan->labels = calloc(plan->count, sizeof *plan->labels);
     if (!plan->labels)
-        abort();
+        weir_no_memory();
     for (size_t v = 0; v < plan->count; v++) {
         const struct weir_cli_values *sets = &plan->sets[v >= plan->split];
         FILE *out = fmemopen(plan->labels[v], LABEL_MAX - 1, "w");
         if (!out)
-            abort();
+            weir_no_memory();
         if (sets->count == 0)
             fputs("as written", out);
         for (size_t i = 0; i < sets->count; i++)

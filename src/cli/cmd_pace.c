@@ -40,6 +40,7 @@
 #include <unistd.h>
 
 #include "io/clock.h"
+#include "lab/memory.h"
 #include "weir/pacer.h"
 
 #define JOBS_MAX 500        /* in a file of jobs */
@@ -472,7 +473,7 @@ static void compose(struct pace *pace, char *buf, weir_instant now)
     double rate = rate_now(&pace->progress, sum.units, now);
     FILE *line = fmemopen(buf, PROGRESS_MAX, "w");
     if (!line)
-        abort();
+        weir_no_memory();
     if (sum.sized)
         put_bar(line, &sum);
     fprintf(line, "%s %s  %s/s (set: %s%s)",

@@ -23,6 +23,7 @@
 #include "core/quota/quota.h"
 #include "front/uri.h"
 #include "io/clock.h"
+#include "lab/memory.h"
 
 static const char top_help[] =
     "Shows units offered, passed and limited per second, the busiest\n"
@@ -186,7 +187,7 @@ static struct line *make_lines(const struct sample *before,
     size_t most = json_object_size(live) + json_object_size(shadow);
     struct line *lines = calloc(most + 1, sizeof *lines);
     if (!lines)
-        abort();
+        weir_no_memory();
     size_t count = 0;
     const char *name;
     json_t *entry;
@@ -369,14 +370,14 @@ static FILE *open_text(struct top *top)
     free(top->text);
     FILE *out = open_memstream(&top->text, &top->text_len);
     if (!out)
-        abort();
+        weir_no_memory();
     return out;
 }
 
 static void close_text(struct top *top, FILE *out)
 {
     if (fclose(out) != 0)
-        abort();
+        weir_no_memory();
     paint(top);
 }
 

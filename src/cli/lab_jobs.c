@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "io/clock.h"
+#include "lab/memory.h"
 
 #define JOBS_MAX 256
 #define SEEDS_MAX 1000000 /* in one command */
@@ -227,7 +228,7 @@ void weir_lab_jobs_run(const struct weir_lab_jobs *jobs)
     weir_assert(threads > 0 && threads <= JOBS_MAX);
     pool.ring = calloc(pool.ring_size, sizeof *pool.ring);
     if (!pool.ring)
-        abort();
+        weir_no_memory();
     watch_crashes();
     pthread_t started[JOBS_MAX];
     unsigned running = 0;
@@ -235,7 +236,7 @@ void weir_lab_jobs_run(const struct weir_lab_jobs *jobs)
            pthread_create(&started[running], NULL, run_worker, &pool) == 0)
         running++;
     if (running == 0)
-        abort(); /* not even one thread */
+        weir_no_memory(); /* not even one thread */
     pass_results_on(&pool);
     for (unsigned i = 0; i < running; i++)
         pthread_join(started[i], NULL);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "cli/lab_command.h"
+#include "lab/memory.h"
 #include "lab/swarm.h"
 
 static const char swarm_help[] =
@@ -51,7 +52,7 @@ static void *run_swarm_seed(void *context, uint64_t seed,
                                         .context = progress };
     struct made *made = calloc(1, sizeof *made);
     if (!made)
-        abort();
+        weir_no_memory();
     made->scenario = weir_swarm_scenario(seed);
     made->result = weir_run_simulated(made->scenario, &options, &made->diag);
     return made;

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * cli/main.c - weir: a table of commands. */
 
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/root_client.h"
 #include "codec/json_text.h"
@@ -104,10 +108,8 @@ static int run_help(int argc, char **argv)
     return run_command(count, asked);
 }
 
-int main(int argc, char **argv)
+static int run_main(int argc, char **argv)
 {
-    signal(SIGPIPE, SIG_IGN);
-    weir_json_watch();
     if (argc < 2) {
         fputs(main_help, stderr);
         return WEIR_EXIT_ERROR;
@@ -117,4 +119,38 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0)
         return run_version(argc - 1, argv + 1);
     return run_command(argc - 1, argv + 1);
+}
+
+/* If a standard stream is closed, the next file that is opened gets its number:
+ * a store would be written to as standard output, or a socket read as standard
+ * input. Opened for the other direction, it fails as a closed one does. */
+static void keep_standard_streams(void)
+{
+    static const int directions[] = { O_WRONLY, O_RDONLY, O_RDONLY };
+    for (int fd = 0; fd < 3; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", directions[fd]) != fd)
+            _exit(WEIR_EXIT_ERROR);
+}
+
+/* An output that lacks a part isn't a success. A reader that has closed its
+ * pipe, such as head(1), wants no more. */
+static int check_output(int status)
+{
+    struct pollfd output = { .fd = STDOUT_FILENO };
+    bool lost = ferror(stdout) != 0;
+    int why = fflush(stdout) != 0 ? errno : 0;
+    bool is_read = poll(&output, 1, 0) <= 0 || !(output.revents & POLLERR);
+    if (!(lost || why != 0) || !is_read || status == WEIR_EXIT_ERROR)
+        return status;
+    return weir_cli_fail("can't write all of the output%s%s; make room for it, "
+                         "and run the command again",
+                         why ? ": " : "", why ? strerror(why) : "");
+}
+
+int main(int argc, char **argv)
+{
+    signal(SIGPIPE, SIG_IGN);
+    keep_standard_streams();
+    weir_json_watch();
+    return check_output(run_main(argc, argv));
 }

@@ -32,6 +32,7 @@
  * line goes meanwhile. */
 
 #include "cli/pace.h"
+#include "lab/memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -398,7 +399,7 @@ void weir_pace_job_write(struct weir_pace_job *job)
         return;
     }
     if (EVP_DigestUpdate(job->digest, from, (size_t)put) != 1)
-        abort();
+        weir_no_memory();
     job->last = from[put - 1];
     weir_assert((size_t)put <= some && some <= job->granted);
     job->begin += (size_t)put;
@@ -416,7 +417,7 @@ static void write_sum(const struct weir_pace_job *job, char *out)
     EVP_MD_CTX *copy = EVP_MD_CTX_new();
     if (!copy || EVP_MD_CTX_copy_ex(copy, job->digest) != 1 ||
         EVP_DigestFinal_ex(copy, sum, NULL) != 1)
-        abort();
+        weir_no_memory();
     EVP_MD_CTX_free(copy);
     for (size_t i = 0; i < sizeof sum; i++)
         snprintf(out + 2 * i, 3, "%02x", sum[i]);
@@ -492,7 +493,7 @@ static int skip_to_stop(const char *path, struct weir_pace_job *job,
         if (got == 0)
             return refuse_input(path, job, "it is shorter");
         if (EVP_DigestUpdate(job->digest, job->buf, (size_t)got) != 1)
-            abort();
+            weir_no_memory();
         job->bytes += (uint64_t)got;
         job->last = job->buf[got - 1];
     }

@@ -13,6 +13,7 @@
 #include "cli/table_print.h"
 #include "codec/quota_json.h"
 #include "front/uri.h"
+#include "lab/memory.h"
 #include "server/admin/admin.h"
 
 static const char log_help[] =
@@ -161,7 +162,7 @@ static char *describe(json_t *entry)
     size_t len;
     FILE *out = open_memstream(&text, &len);
     if (!out)
-        abort();
+        weir_no_memory();
     struct weir_quota before, after;
     bool was = read_edit_side(entry, "before", &before);
     bool is = read_edit_side(entry, "after", &after);
@@ -174,7 +175,7 @@ static char *describe(json_t *entry)
         print_entered(out, is ? &after : &before);
     }
     if (fclose(out) != 0)
-        abort();
+        weir_no_memory();
     return text;
 }
 
@@ -370,7 +371,7 @@ static void make_pairs(struct pairs *pairs)
         json_object_size(pairs->sets[0]) + json_object_size(pairs->sets[1]);
     pairs->items = calloc(most + 1, sizeof *pairs->items);
     if (!pairs->items)
-        abort();
+        weir_no_memory();
     json_object_foreach(pairs->sets[0], name, object)
     {
         json_t *other = json_object_get(pairs->sets[1], name);

@@ -12,6 +12,7 @@
 #include "cli/cmd_quota.h"
 #include "codec/rls_rules.h"
 #include "codec/yaml.h"
+#include "lab/memory.h"
 #include "server/admin/quota_export.h"
 
 static const char tree_help[] =
@@ -122,7 +123,7 @@ static int make_forest(json_t *list, struct forest *out)
                                    sizeof(struct entry)),
                             json_array_size(list) };
     if (!out->entries)
-        abort();
+        weir_no_memory();
     for (size_t i = 0; i < out->count; i++) {
         struct entry *entry = &out->entries[i];
         struct weir_diag diag = { 0 };
@@ -300,7 +301,7 @@ static int print_yaml(struct forest *forest)
     const struct weir_quota **order =
         malloc((forest->count + 1) * sizeof *order);
     if (!order)
-        abort();
+        weir_no_memory();
     size_t count = 0;
     for (size_t i = 0; i < forest->count; i++)
         if (forest->entries[i].parent == NONE)
@@ -431,7 +432,7 @@ static json_t *import_object(const struct weir_quota *quotas, size_t count)
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++)
         if (json_array_append_new(list, weir_quota_export(&quotas[i])) < 0)
-            abort();
+            weir_no_memory();
     return json_pack("{s:i, s:o}", "weir", 1, "quotas", list);
 }
 

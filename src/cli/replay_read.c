@@ -357,7 +357,7 @@ uint32_t weir_replay_intern(struct weir_replay_texts *texts,
                                   sizeof *texts->items);
     texts->items[at] = (struct weir_text){ weir_must_text(text), text.len };
     if (weir_index_add(&texts->index, &weir_mem_system, hash, at) < 0)
-        abort();
+        weir_no_memory();
     *out_new = true;
     return at;
 }

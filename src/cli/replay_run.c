@@ -238,7 +238,7 @@ static void table_init(struct replay_table *table,
     void *block = mmap(NULL, table->size, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (block == MAP_FAILED)
-        abort();
+        weir_no_memory();
     table->table = weir_table_init(block, &options, now);
     table->stripe = weir_table_claim_stripe(table->table);
     for (size_t i = 0; i < count; i++) {

@@ -2,6 +2,7 @@
  * cli/table_print.c - columns that line up. */
 
 #include "cli/table_print.h"
+#include "lab/memory.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -25,13 +26,13 @@ void weir_rows_add(struct weir_rows *rows, const char *cell)
         size_t capacity = rows->capacity ? 2 * rows->capacity : 64;
         char **cells = realloc(rows->cells, capacity * sizeof *cells);
         if (!cells)
-            abort(); /* a table for people isn't worth more care */
+            weir_no_memory(); /* a table for people isn't worth more care */
         rows->cells = cells;
         rows->capacity = capacity;
     }
     char *copy = strdup(cell ? cell : "");
     if (!copy)
-        abort();
+        weir_no_memory();
     for (char *c = copy; *c; c++)
         if ((unsigned char)*c < ' ' || *c == 0x7f)
             *c = '?';
@@ -76,7 +77,7 @@ void weir_rows_addf(struct weir_rows *rows, const char *format, ...)
     int len = vasprintf(&cell, format, args);
     va_end(args);
     if (len < 0)
-        abort();
+        weir_no_memory();
     weir_rows_add(rows, cell);
     free(cell);
 }
