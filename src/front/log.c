@@ -2,7 +2,8 @@
  * front/log.c - the log of a root or an agent.
  *
  * A line is written by one call, so that lines of two processes with one
- * standard error don't mix. The time is UTC, for people; nothing else here
+ * standard error don't mix. A line is dropped and counted rather than waited
+ * for: a loop must not stop since nothing reads its log. The time is UTC, for people; nothing else here
  * knows the time of day.
  *
  * The limit of a kind is a leaky bucket as virtual time (GCRA): each line uses
@@ -14,7 +15,10 @@
 
 #include "front/log.h"
 
+#include <assert.h>
 #include <event2/event.h>
+#include <limits.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -22,6 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/base/atomic.h"
 #include "core/quota/quota_text.h"
 #include "io/clock.h"
 
@@ -46,7 +51,8 @@ static const weir_duration seldom[WEIR_LOG_KINDS] = {
 /* The agent's loop and libweir's thread both run libevent, which may write
  * from either. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct weir_log *adopter; /* of libevent's lines */
+static struct weir_log *adopter; /* of libevent's lines; atomic */
+static uint64_t lost;            /* lines since the last written one; atomic */
 
 int weir_log_level_parse(const char *text, enum weir_log_level *out)
 {
@@ -130,6 +136,34 @@ static size_t print_log_time(char *buf, size_t size)
     return len;
 }
 
+/* Writes a line unless that would wait for the reader of a pipe: a pipe that
+ * can be written to has room for PIPE_BUF bytes. */
+static bool write_now(const char *line, size_t len)
+{
+    static_assert(WEIR_LOG_LINE_MAX <= PIPE_BUF, "a line is written at once");
+    struct pollfd output = { .fd = STDERR_FILENO, .events = POLLOUT };
+    bool ready = poll(&output, 1, 0) > 0 && (output.revents & POLLOUT);
+    return ready && write(STDERR_FILENO, line, len) == (ssize_t)len;
+}
+
+/* Standard error took none of some lines: its pipe was full, or its disk. */
+static bool write_lost(void)
+{
+    uint64_t count = weir_exchange(&lost, 0);
+    char line[WEIR_LOG_LINE_MAX];
+    if (count == 0)
+        return true;
+    size_t len = print_log_time(line, sizeof line);
+    len += (size_t)snprintf(line + len, sizeof line - len,
+                            "warning: %llu lines are missing here: standard "
+                            "error was full\n",
+                            (unsigned long long)count);
+    if (write_now(line, len))
+        return true;
+    weir_fetch_add(&lost, count);
+    return false;
+}
+
 /* 'left_out': lines in the time 'span' that weren't written. */
 static void write_log_line(enum weir_log_level level, const char *message,
                            uint64_t left_out, weir_duration span)
@@ -146,8 +180,8 @@ static void write_log_line(enum weir_log_level level, const char *message,
     len += (size_t)snprintf(line + len, sizeof line - len, "%s: %s%s\n",
                             levels[level], message, more);
     weir_assert(len < sizeof line);
-    ssize_t ignored = write(STDERR_FILENO, line, len);
-    (void)ignored; /* an error can't be reported */
+    if (!write_lost() || !write_now(line, len))
+        weir_fetch_add(&lost, 1);
 }
 
 void weir_log(const struct weir_log *log, enum weir_log_level level,
@@ -253,6 +287,7 @@ static void write_kept_lines(struct weir_log *log, bool all)
                        time_left_out(limit, now));
         limit->left_out = 0;
     }
+    (void)write_lost();
     pthread_mutex_unlock(&lock);
 }
 
@@ -273,11 +308,14 @@ static void log_libevent_line(int severity, const char *text)
     enum weir_log_level level = severity == EVENT_LOG_ERR    ? WEIR_LOG_ERROR
                                 : severity == EVENT_LOG_WARN ? WEIR_LOG_WARNING
                                                              : WEIR_LOG_DEBUG;
-    weir_log_limited(adopter, WEIR_LOG_LIBRARY, level, "libevent: %s", text);
+    struct weir_log *log = weir_load_acquire(&adopter);
+    if (!log)
+        return;
+    weir_log_limited(log, WEIR_LOG_LIBRARY, level, "libevent: %s", text);
 }
 
 void weir_log_adopt_library(struct weir_log *log)
 {
-    adopter = log;
+    weir_store_release(&adopter, log);
     event_set_log_callback(log ? log_libevent_line : NULL);
 }

@@ -9,6 +9,9 @@
  * the count, and so does weir_log_end(): no count is lost, and the last line of
  * a kind is always written.
  *
+ * A line for which standard error has no room just now (a pipe that nothing
+ * reads, a full disk) is dropped; a later line says how many are missing.
+ *
  * Any thread. */
 
 #ifndef WEIR_LOG_H
