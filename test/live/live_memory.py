@@ -345,10 +345,13 @@ class Process:
         return outcome, failed
 
     def close(self):
+        """Ends it; with a sanitizer it then reports what it has lost."""
         if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
+            self.process.terminate()
+        status = self.process.wait(60)
         self.memory.close()
+        if status != 0:
+            raise AssertionError(Path(self.log).read_text()[-5000:])
 
 
 class Memory(Case):
