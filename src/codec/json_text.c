@@ -54,10 +54,9 @@ char *weir_json_print(const json_t *json, size_t flags)
         return NULL;
     size_t len = json_dumpb(json, NULL, 0, flags);
     char *text = len > 0 ? malloc(len + 1) : NULL;
-    if (!text)
-        return NULL;
-    size_t printed = json_dumpb(json, text, len, flags);
-    if (weir_json_failed() || printed != len) {
+    size_t printed = text ? json_dumpb(json, text, len, flags) : 0;
+    bool failed = weir_json_failed();
+    if (failed || !text || printed != len) {
         free(text);
         return NULL;
     }

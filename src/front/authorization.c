@@ -69,6 +69,8 @@ int weir_authorization_identify(struct weir_authorization *authorizer,
                               weir_text_of(caller->authorization), out, &why);
     if (error == 0)
         return 0;
+    if (error == WEIR_ENOMEM)
+        return weir_diag_put(diag, error, why.text);
     weir_authorization_note(authorizer, caller->api, WEIR_REFUSED_CREDENTIAL,
                             caller->address, why.text, now);
     return weir_diag_put(diag, error, why.text);

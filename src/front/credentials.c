@@ -215,9 +215,11 @@ static bool is_sound_token(struct weir_text token)
     return token.len >= WEIR_TOKEN_MIN && token.len <= WEIR_TOKEN_MAX;
 }
 
-static void hash_token(struct weir_text token, unsigned char *out)
+/* False: no memory, and 'out' is what it was. It must not be compared: in a
+ * caller's frame that may be the digest of the peer before. */
+static bool hash_token(struct weir_text token, unsigned char *out)
 {
-    SHA256((const unsigned char *)token.p, token.len, out);
+    return SHA256((const unsigned char *)token.p, token.len, out) != NULL;
 }
 
 /* "sha256:HEX" or the token itself, which is wiped from the text. */
@@ -237,7 +239,8 @@ static int parse_secret(struct set *set, struct weir_text word,
         return weir_diag_put(diag, WEIR_ESYNTAX,
                              "a token is 16 to 512 visible ASCII characters; "
                              "for example: openssl rand -hex 24");
-    hash_token(word, credential->digest);
+    if (!hash_token(word, credential->digest))
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     OPENSSL_cleanse(set->text + (word.p - set->text), word.len);
     set->has_plain = true;
     return 0;
@@ -524,12 +527,14 @@ static bool read_bearer_token(struct weir_text authorization,
     return is_sound_token(*out);
 }
 
-/* Compares with every token, also after a match. */
-static const struct credential *find_token(const struct set *set,
-                                           struct weir_text token)
+/* Compares with every token, also after a match. '*out' is NULL if there is
+ * none. 0 or WEIR_ENOMEM. */
+static int find_token(const struct set *set, struct weir_text token,
+                      const struct credential **out)
 {
     unsigned char digest[DIGEST_SIZE];
-    hash_token(token, digest);
+    if (!hash_token(token, digest))
+        return WEIR_ENOMEM;
     const struct credential *found = NULL;
     for (size_t i = 0; i < set->count; i++) {
         const struct credential *known = &set->list[i];
@@ -537,7 +542,8 @@ static const struct credential *find_token(const struct set *set,
             CRYPTO_memcmp(digest, known->digest, DIGEST_SIZE) == 0)
             found = known;
     }
-    return found;
+    *out = found;
+    return 0;
 }
 
 /* 0 or WEIR_ETOOBIG. */
@@ -603,9 +609,10 @@ int weir_credentials_find(const struct weir_credentials *credentials,
         return refuse_globs(diag);
     if (authorization.len > 0) {
         struct weir_text token;
-        const struct credential *known =
-            read_bearer_token(authorization, &token) ? find_token(set, token)
-                                                     : NULL;
+        const struct credential *known = NULL;
+        if (read_bearer_token(authorization, &token) &&
+            find_token(set, token, &known) < 0)
+            return weir_diag_put(diag, WEIR_ENOMEM, NULL);
         if (!known)
             return weir_diag_put(diag, WEIR_ECREDENTIAL,
                                  "the token isn't one that this root knows");

@@ -83,11 +83,12 @@ class Fault(Exception):
     """An answer that is neither right nor a refusal for want of memory."""
 
 
-def ask_http(address, method, path, body=None, wanted=(200,)):
+def ask_http(address, method, path, body=None, wanted=(200,), token=None):
     """Returns the outcome and the answer's body, if it is done."""
+    headers = JSON | ({"Authorization": f"Bearer {token}"} if token else {})
     link = http.client.HTTPConnection(address, timeout=PATIENCE)
     try:
-        link.request(method, path, body, JSON)
+        link.request(method, path, body, headers)
         answer = link.getresponse()
         text = answer.read().decode()
     except (ConnectionError, http.client.HTTPException):
@@ -457,6 +458,35 @@ class Each(Memory):
     def limit(self, root):
         return json.loads(until("the quota", lambda: get(EDITED)(
             root.ports))[1])["limit"]
+
+
+class Tokens(Memory):
+    GOOD, WRONG = "a-token-that-is-known", "a-token-that-is-wrong"
+
+    def test_root(self):
+        """A known token is never refused as unknown, and a wrong one never
+        taken for the one of the request before."""
+        credentials = Path(self.path("credentials"))
+        credentials.touch(0o600)
+        credentials.write_text(f"read token reader {self.GOOD}\n")
+        root = self.add("root", "serve", "--store", self.store, "--listen",
+                        ":0", "--http", ":0", "--credentials", credentials)
+
+        def good(at):
+            return ask_http(at["http"], "GET", "/v1/quotas", token=self.GOOD)
+
+        def wrong(at):
+            return ask_http(at["http"], "GET", "/v1/quotas", wanted=(401,),
+                            token=self.WRONG)
+        until("ready", lambda: get("/readyz")(root.ports)[0] == DONE)
+        for n in range(1, EACH):
+            self.check_good(root, {"good": good})
+            root.shapes["wrong"] = set()
+            _, failed = root.try_one("wrong", wrong, n)
+            if failed == 0:
+                break
+        self.sweep_each(root, {"good": good})
+        self.assertEqual(self.faults, {})
 
 
 class Library(unittest.TestCase):

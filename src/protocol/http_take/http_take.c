@@ -59,7 +59,10 @@ static bool is_admitted(const struct weir_http_take_call *call)
                             &call->visitor->taker, &diag, call->now);
     weir_conn_set_known(call->http->conn, error == 0);
     if (error < 0)
-        weir_http_take_problem(call->reply, error == WEIR_EDENIED ? 403 : 401,
+        weir_http_take_problem(call->reply,
+                               error == WEIR_EDENIED  ? 403
+                               : error == WEIR_ENOMEM ? 503
+                                                      : 401,
                                diag.text);
     return error == 0;
 }

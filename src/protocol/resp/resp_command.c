@@ -154,7 +154,11 @@ static bool log_in(struct weir_resp_call *call, struct weir_text token)
                                     &taker, &diag, call->now);
     if (error == 0)
         admit_session(call->session, &taker, shown);
-    if (error == WEIR_EDENIED)
+    if (error == 0 && !call->session->known)
+        error = WEIR_ENOMEM;
+    if (error == WEIR_ENOMEM)
+        weir_resp_error(call->out, "OOM no memory for the credential");
+    else if (error == WEIR_EDENIED)
         weir_resp_error(call->out, "NOPERM this token hasn't the role 'take'");
     else if (error < 0)
         weir_resp_error(call->out, "WRONGPASS invalid username-password pair "

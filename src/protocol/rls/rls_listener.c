@@ -287,7 +287,9 @@ static bool admit_call(struct visit *visit, int32_t stream,
     if (error < 0)
         (void)weir_h2_finish(visit->h2, stream,
                              error == WEIR_EDENIED ? WEIR_GRPC_PERMISSION_DENIED
-                                                   : WEIR_GRPC_UNAUTHENTICATED,
+                             : error == WEIR_ENOMEM
+                                 ? WEIR_GRPC_RESOURCE_EXHAUSTED
+                                 : WEIR_GRPC_UNAUTHENTICATED,
                              why.text);
     return error == 0;
 }

@@ -142,8 +142,9 @@ static int grpc_authorize(struct grpc_connection *connection,
 /* The gRPC status for an error of these two. */
 static int grpc_status(int error)
 {
-    return error == WEIR_EDENIED ? WEIR_GRPC_PERMISSION_DENIED
-                                 : WEIR_GRPC_UNAUTHENTICATED;
+    return error == WEIR_EDENIED  ? WEIR_GRPC_PERMISSION_DENIED
+           : error == WEIR_ENOMEM ? WEIR_GRPC_RESOURCE_EXHAUSTED
+                                  : WEIR_GRPC_UNAUTHENTICATED;
 }
 
 /* The root, or a call of Doorman's, denied a quota to the peer. */
