@@ -60,7 +60,9 @@ void *weir_mem_grow(const struct weir_mem *mem, void *array, size_t size,
                     size_t *capacity, size_t need)
 {
     weir_assert(size > 0 && (array || *capacity == 0));
-    if (need <= *capacity)
+    /* Without an array there is one after the call, also for no items: NULL
+     * means that there is no memory. */
+    if (array && need <= *capacity)
         return array;
     size_t wanted = *capacity > 0 ? *capacity : 8;
     while (wanted < need) {

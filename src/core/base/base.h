@@ -50,8 +50,9 @@ struct weir_mem {
 };
 
 /* Grows an array of 'size'-byte items from '*capacity' to hold at least
- * 'need' (doubling). Returns the new array, zeroed past the old capacity,
- * or NULL: then nothing has changed. */
+ * 'need' (doubling; NULL with a capacity of 0: there is none yet). Returns the
+ * array, also for a 'need' of 0, zeroed past the old capacity; or NULL, if
+ * there is no memory: then nothing has changed. */
 void *weir_mem_grow(const struct weir_mem *mem, void *array, size_t size,
                     size_t *capacity, size_t need);
 
