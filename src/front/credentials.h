@@ -86,10 +86,9 @@ int weir_credentials_reload(struct weir_credentials *credentials,
  * 'authorization' (the header, "Bearer …"; empty: none). The roles of both add
  * up; 'name' is the token's, else the certificate's first. 0, or
  * WEIR_ECREDENTIAL: it showed nothing, or nothing known; or a token that isn't
- * known, whatever the certificate. WEIR_ENOMEM: it isn't known whether the token
- * is. WEIR_ETOOBIG: the globs of all lines that
- * fit are more than a name set holds. 'credentials' NULL: no credentials are in
- * force, every client may do all. */
+ * known, whatever the certificate. WEIR_ENOMEM: the token can't be compared.
+ * WEIR_ETOOBIG: the globs of all lines that fit are more than a name set holds.
+ * 'credentials' NULL: no credentials are in force, every client may do all. */
 int weir_credentials_find(const struct weir_credentials *credentials,
                           const struct weir_tls_peer *peer,
                           struct weir_text authorization,

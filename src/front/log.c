@@ -3,8 +3,8 @@
  *
  * A line is written by one call, so that lines of two processes with one
  * standard error don't mix. A line is dropped and counted rather than waited
- * for: a loop must not stop since nothing reads its log. The time is UTC, for people; nothing else here
- * knows the time of day.
+ * for: a loop must not stop since nothing reads its log. The time is UTC, for
+ * people; nothing else here knows the time of day.
  *
  * The limit of a kind is a leaky bucket as virtual time (GCRA): each line uses
  * WEIR_LOG_EVERY, and a line is left out if the kind is ahead of now by more
