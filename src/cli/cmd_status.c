@@ -117,6 +117,19 @@ static void print_store_status(const json_t *store)
     const char *problem = weir_cli_text(store, "problem");
     printf("  store     %s: %s%s%s\n", weir_cli_text(store, "url"),
            weir_cli_text(store, "state"), problem[0] ? "; " : "", problem);
+    const json_t *bad = json_object_get(store, "bad_rows");
+    size_t index;
+    json_t *row;
+    if (bad)
+        printf("  BAD ROWS  %lld of the store can't be read; write these "
+               "quotas again with 'weir quota set':\n",
+               weir_cli_whole(bad, "count"));
+    json_array_foreach(json_object_get(bad, "rows"), index, row)
+        printf("            %s (id %lld), %s: %s\n", weir_cli_text(row, "name"),
+               weir_cli_whole(row, "id"),
+               weir_cli_is(row, "kept") ? "its last good value is served"
+                                        : "not served",
+               weir_cli_text(row, "problem"));
 }
 
 /* Prints the roots that a region has its quotas from. */

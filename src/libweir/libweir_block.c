@@ -152,6 +152,14 @@ int weir_block_allocate(int fd, uint64_t at,
     return 0;
 }
 
+/* Why a file gets no memory, for people. */
+static const char *room_text(int error)
+{
+    return error == ENOSPC ? "no space is left for a table there: free some, "
+                             "or enlarge the file system"
+                           : strerror(error);
+}
+
 /* Makes all bytes behind the state zero, and commits what a new table needs.
  * 'fd' -1: it is memory, committed as it is. A file is cut and lengthened: what
  * it had of another table is no zeros. Other processes read the state
@@ -249,7 +257,7 @@ static int await_block(struct weir_block *block, size_t size, int fd,
             int error = write_new_block(block, fd, shape, world);
             return error == 0
                        ? WEIR_OK
-                       : weir_diag_put(diag, WEIR_ETABLE, strerror(-error));
+                       : weir_diag_put(diag, WEIR_ETABLE, room_text(-error));
         }
         if (!empty)
             nanosleep(&(struct timespec){ .tv_nsec = MAKE_LOOK_EVERY }, NULL);
@@ -366,17 +374,6 @@ static int check_block_file(int fd, const char *path, struct stat *out,
     return WEIR_OK;
 }
 
-static int refuse_block_room(struct weir_diag *diag, const char *path,
-                             int error)
-{
-    char why[160];
-    snprintf(why, sizeof why,
-             "no room for a table: %s; free some space there, or enlarge the "
-             "file system",
-             strerror(error));
-    return refuse_block_file(diag, path, why);
-}
-
 /* The bytes to map: the file's size, or for a new file 'wanted'. */
 static int size_block_file(int fd, const char *path, size_t wanted, size_t *out,
                            struct weir_diag *diag)
@@ -391,7 +388,8 @@ static int size_block_file(int fd, const char *path, size_t wanted, size_t *out,
         return WEIR_OK; /* too small: not a table */
     if (*out > 0) {
         int error = weir_block_allocate(fd, 0, &head, 1);
-        return error == 0 ? WEIR_OK : refuse_block_room(diag, path, -error);
+        return error == 0 ? WEIR_OK
+                          : refuse_block_file(diag, path, room_text(-error));
     }
     struct rlimit most;
     /* The system would end the process. */
@@ -407,7 +405,7 @@ static int size_block_file(int fd, const char *path, size_t wanted, size_t *out,
                     : weir_block_allocate(fd, 0, &head, 1);
     if (error < 0) {
         (void)!ftruncate(fd, 0);
-        return refuse_block_room(diag, path, -error);
+        return refuse_block_file(diag, path, room_text(-error));
     }
     *out = wanted;
     return WEIR_OK;

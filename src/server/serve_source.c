@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/quota/quota_text.h"
 #include "io/clock.h"
 #include "server/serve_internal.h"
 
@@ -286,6 +287,22 @@ static void on_source_trouble(void *context, int error, const char *why)
     weir_root_set_provisional(serve->root, error < 0 || serve->serving);
 }
 
+static void on_bad_row(void *context, const struct weir_bad_row *row, bool kept)
+{
+    struct serve *serve = context;
+    char shown[WEIR_SHOW_MAX];
+    weir_log_limited(
+        &serve->log, WEIR_LOG_STORE, WEIR_LOG_ERROR,
+        "the store's row of quota %s (id %llu, epoch %llu) %s: %s; write it "
+        "again with 'weir quota set', or delete that row by SQL and restart "
+        "the roots",
+        weir_text_show(row->name, shown), (unsigned long long)row->id,
+        (unsigned long long)row->epoch,
+        kept ? "is bad, and its last good value is served"
+             : "is bad, and isn't served",
+        row->why);
+}
+
 static void on_loss(void *context, const struct weir_lineage_loss *loss)
 {
     struct serve *serve = context;
@@ -433,6 +450,7 @@ int weir_serve_open_source(struct serve *serve, struct weir_diag *diag)
     weir_admin_parts(serve->admin)->watch =
         (struct weir_admin_watch){ .context = serve,
                                    .on_store = on_store_answer,
+                                   .on_bad_row = on_bad_row,
                                    .on_loss = on_loss,
                                    .on_trouble = on_source_trouble,
                                    .on_epoch = on_epoch };

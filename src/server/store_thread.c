@@ -41,6 +41,7 @@ enum news_type {
     NEWS_STORE,
     NEWS_LOSS,
     NEWS_CHANGES,
+    NEWS_BAD_ROW,
     NEWS_SETTLE,
     NEWS_TROUBLE,
     NEWS_DONE,
@@ -57,6 +58,8 @@ struct news {
     struct weir_changes changes; /* owned */
     struct weir_lineage_loss loss;
     struct weir_lineage_entry newest;
+    struct weir_bad_row row;
+    char name[WEIR_NAME_MAX]; /* of the row: its first bytes */
     void *ask;
     bool look;  /* of NEWS_DONE: the newest changes were requested */
     bool again; /* of NEWS_STORE: since the loop had no memory for changes */
@@ -156,18 +159,39 @@ static void news_free(struct news *news)
     free(news);
 }
 
+static void post_or_withhold(struct weir_store_thread *t, struct news *news)
+{
+    weir_assert(!news->next);
+    if (t->withholds) {
+        *t->pending_end = news;
+        t->pending_end = &news->next;
+    } else {
+        post_news(t, news);
+    }
+}
+
 static void flush_changes(struct weir_store_thread *t)
 {
-    if (!t->batch)
-        return;
-    weir_assert(!t->batch->next);
-    if (t->withholds) {
-        *t->pending_end = t->batch;
-        t->pending_end = &t->batch->next;
-    } else {
-        post_news(t, t->batch);
-    }
+    if (t->batch)
+        post_or_withhold(t, t->batch);
     t->batch = NULL;
+}
+
+/* Without memory for the news, the row is reported with the next whole set. */
+static void note_bad_row(void *context, const struct weir_bad_row *row)
+{
+    struct weir_store_thread *t = context;
+    flush_changes(t);
+    struct news *news = news_new(NEWS_BAD_ROW);
+    if (!news)
+        return;
+    news->row = *row;
+    if (row->name.len > sizeof news->name)
+        news->row.name.len = sizeof news->name;
+    if (news->row.name.len > 0)
+        memcpy(news->name, row->name.p, news->row.name.len);
+    weir_diag_put(&news->diag, WEIR_ESTORE, row->why);
+    post_or_withhold(t, news);
 }
 
 /* Ends the withholding. 'whole': the batches go to the loop, else they are
@@ -247,6 +271,8 @@ static int open_thread_store(struct weir_store_thread *t,
     if (t->store)
         return 0;
     int error = weir_store_open(t->url, &t->store, diag);
+    if (error == 0)
+        weir_store_watch_rows(t->store, note_bad_row, t);
     /* The store existed: the advice to make one would be wrong. */
     char shown[WEIR_STORE_SHOW_MAX];
     if (error == WEIR_ENOENT && (t->known || t->listener.patient))
@@ -569,6 +595,8 @@ int weir_store_thread_new(const char *url,
     t->news_end = &t->news;
     t->pending_end = &t->pending;
     t->store = store;
+    if (store)
+        weir_store_watch_rows(store, note_bad_row, t);
     if (listener->snapshot.epoch > 0) {
         t->lineage.id = listener->snapshot_store;
         weir_lineage_add(&t->lineage, &listener->snapshot);
@@ -669,6 +697,13 @@ static void hand_over_news(struct weir_store_thread *t, struct news *news,
     case NEWS_CHANGES:
         if (hand_over_changes(t, news, now) < 0)
             lose_changes(t);
+        return;
+    case NEWS_BAD_ROW:
+        if (t->skips)
+            return;
+        news->row.name.p = news->name;
+        news->row.why = news->diag.text;
+        to->on_bad_row(to->context, &news->row, now);
         return;
     case NEWS_SETTLE:
         if (!t->skips)

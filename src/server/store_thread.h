@@ -50,6 +50,10 @@ struct weir_store_listener {
     /* 0 or WEIR_ENOMEM */
     int (*on_change)(void *context, const struct weir_change *change,
                      weir_instant now);
+    /* A row that can't be read, in its place among the changes; of its name at
+     * most WEIR_NAME_MAX bytes. */
+    void (*on_bad_row)(void *context, const struct weir_bad_row *row,
+                       weir_instant now);
     /* The store's history was replaced, and it lacks edits that were passed on.
      * A whole set follows. May be NULL. */
     void (*on_loss)(void *context, const struct weir_lineage_loss *loss);

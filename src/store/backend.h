@@ -81,7 +81,7 @@ struct weir_backend_type {
 
     /* Writes a row; finish() may complete the writes, and report their errors.
      * A name comes at most once in a transaction. 'fresh': the name had no row
-     * before. */
+     * before, or a bad one, which goes. */
     int (*write)(struct weir_backend *backend, const struct weir_row *row,
                  bool fresh, struct weir_diag *diag);
     int (*log)(struct weir_backend *backend, const struct weir_log_row *row,

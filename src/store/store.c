@@ -48,6 +48,8 @@ struct weir_store {
     struct weir_store_id id;         /* the store that the catalog was read
                                       * from */
     char shown[WEIR_STORE_SHOW_MAX]; /* its URL */
+    weir_store_bad_each *bad;        /* NULL: none */
+    void *bad_context;
 };
 
 static const struct weir_backend_type *const types[] = {
@@ -279,22 +281,34 @@ int weir_store_disown(struct weir_store *store,
 struct reading {
     weir_store_each *each;
     void *context;
-    struct weir_diag *diag;
+    const struct weir_store
+        *store; /* that reports bad rows; NULL: not wanted */
 };
+
+static int skip_row(const struct reading *reading, const struct weir_row *row,
+                    const char *why)
+{
+    const struct weir_bad_row bad = {
+        .id = row->id, .epoch = row->epoch, .name = row->name, .why = why
+    };
+    if (reading->store && reading->store->bad)
+        reading->store->bad(reading->store->bad_context, &bad);
+    return 0;
+}
 
 static int read_quota_row(void *context, const struct weir_row *row)
 {
-    struct reading *reading = context;
+    const struct reading *reading = context;
     char scratch[WEIR_FIELDS_MAX];
     struct weir_change change = { .removed = row->id == 0 };
+    struct weir_diag why;
+    if (!row->name.p || !row->fields.p || row->epoch == 0)
+        return skip_row(reading, row, "it has no name, fields or epoch");
     if (row->fields.len > sizeof(scratch))
-        return weir_diag_put(
-            reading->diag, WEIR_ESTORE,
-            "a quota in the store has more fields than any can have");
-    int error = weir_fields_read(row->name, row->fields, scratch, &change.quota,
-                                 reading->diag);
-    if (error < 0)
-        return error;
+        return skip_row(reading, row, "it has more fields than any can have");
+    if (weir_fields_read(row->name, row->fields, scratch, &change.quota, &why) <
+        0)
+        return skip_row(reading, row, why.text);
     change.quota.id = row->id;
     change.quota.epoch = row->epoch;
     change.quota.created = row->created;
@@ -302,10 +316,10 @@ static int read_quota_row(void *context, const struct weir_row *row)
 }
 
 static int read_rows(struct weir_store *store, uint64_t epoch,
-                     weir_store_each *each, void *context,
+                     weir_store_each *each, void *context, bool report,
                      struct weir_diag *diag)
 {
-    struct reading reading = { each, context, diag };
+    struct reading reading = { each, context, report ? store : NULL };
     return store->backend->type->read(store->backend, epoch, read_quota_row,
                                       &reading, diag);
 }
@@ -336,9 +350,16 @@ int weir_store_read(struct weir_store *store, uint64_t epoch,
     if (lineage)
         error = extend_lineage(store, lineage, diag);
     if (error == 0)
-        error = read_rows(store, epoch, each, context, diag);
+        error = read_rows(store, epoch, each, context, true, diag);
     type->rollback(store->backend);
     return error;
+}
+
+void weir_store_watch_rows(struct weir_store *store, weir_store_bad_each *each,
+                           void *context)
+{
+    store->bad = each;
+    store->bad_context = context;
 }
 
 bool weir_store_changed(struct weir_store *store)
@@ -381,7 +402,8 @@ static int refresh(struct weir_store *store, struct weir_store_meta *meta,
     uint64_t epoch = weir_catalog_epoch(store->catalog);
     if (epoch == meta->epoch)
         return 0;
-    error = read_rows(store, epoch, apply_to_catalog, store->catalog, diag);
+    error =
+        read_rows(store, epoch, apply_to_catalog, store->catalog, false, diag);
     if (error == WEIR_ENOMEM)
         refuse_quotas_memory(diag);
     if (error < 0)

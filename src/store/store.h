@@ -116,6 +116,20 @@ int weir_store_read(struct weir_store *store, uint64_t epoch,
                     weir_store_each *each, void *context,
                     struct weir_lineage *lineage, struct weir_diag *diag);
 
+/* A row that this version can't read: written by another program, or by a newer
+ * Weir. It is skipped; an edit of its name replaces it. */
+struct weir_bad_row {
+    uint64_t id; /* 0: a removal, or no number */
+    uint64_t epoch;
+    struct weir_text name; /* as it is in the row: any bytes, any length */
+    const char *why;
+};
+typedef void weir_store_bad_each(void *context, const struct weir_bad_row *row);
+/* Has 'each' (NULL: none) called for each bad row that weir_store_read() meets,
+ * in its place among the changes. The row is borrowed during the call. */
+void weir_store_watch_rows(struct weir_store *store, weir_store_bad_each *each,
+                           void *context);
+
 /* Options of an edit. */
 enum weir_edit_flags {
     WEIR_EDIT_REPLACE = 1, /* remove every quota of the live set that the edit

@@ -44,7 +44,9 @@
 #define COLUMNS_MAX 7
 #define FIRST_SCHEMA 2 /* that was kept in PostgreSQL */
 
-enum batch_kind { BATCH_QUOTAS, BATCH_FRESH, BATCH_GONE, BATCH_LOG, BATCHES };
+/* In the order in which they are written: a bad row of a fresh name goes before
+ * the new one comes. */
+enum batch_kind { BATCH_FRESH, BATCH_QUOTAS, BATCH_GONE, BATCH_LOG, BATCHES };
 
 struct batch {
     /* each as the text of an array: {1,2} or {"a","b"} */
@@ -96,7 +98,9 @@ static const char *const batch_sql[BATCHES] = {
         "$4::text[], $5::text[]) ON CONFLICT (id) DO UPDATE SET epoch = "
         "excluded.epoch, created = excluded.created, fields = excluded.fields",
     [BATCH_FRESH] =
-        "DELETE FROM weir.weir_tombstones WHERE name = ANY ($1::text[])",
+        "WITH bad AS (DELETE FROM weir.weir_quotas WHERE name = ANY "
+        "($1::text[])) DELETE FROM weir.weir_tombstones WHERE name = ANY "
+        "($1::text[])",
     [BATCH_GONE] = "WITH gone AS (DELETE FROM weir.weir_quotas WHERE name = "
                    "ANY ($1::text[])) INSERT INTO weir.weir_tombstones (name, "
                    "epoch) SELECT * FROM unnest($1::text[], $2::bigint[]) ON "
@@ -202,6 +206,11 @@ static int count_row(struct postgres_store *store, enum batch_kind kind,
     if (batch->rows < BATCH_ROWS && batch->bytes < BATCH_BYTES &&
         !store->failed)
         return 0;
+    int error = kind == BATCH_QUOTAS
+                    ? flush_postgres_batch(store, BATCH_FRESH, diag)
+                    : 0;
+    if (error < 0)
+        return error;
     return flush_postgres_batch(store, kind, diag);
 }
 
@@ -663,16 +672,18 @@ static int postgres_write(struct weir_backend *backend,
         add_number_column(store, batch, 1, row->epoch);
         return count_row(store, BATCH_GONE, diag);
     }
+    if (fresh) {
+        add_text(store, &store->batches[BATCH_FRESH], 0, row->name);
+        int error = count_row(store, BATCH_FRESH, diag);
+        if (error < 0)
+            return error;
+    }
     add_number_column(store, batch, 0, row->id);
     add_number_column(store, batch, 1, row->epoch);
     add_number_column(store, batch, 2, row->created);
     add_text(store, batch, 3, row->name);
     add_text(store, batch, 4, row->fields);
-    int error = count_row(store, BATCH_QUOTAS, diag);
-    if (error < 0 || !fresh)
-        return error;
-    add_text(store, &store->batches[BATCH_FRESH], 0, row->name);
-    return count_row(store, BATCH_FRESH, diag);
+    return count_row(store, BATCH_QUOTAS, diag);
 }
 
 static int postgres_log(struct weir_backend *backend,

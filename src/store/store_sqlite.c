@@ -703,8 +703,18 @@ static int sqlite_meta(struct weir_backend *backend,
     return error;
 }
 
-static int each_row(sqlite3_stmt *at, weir_row_each *each, void *context)
+/* SQLite gives NULL for a text that it couldn't read (from a damaged page). */
+static bool is_text_lost(sqlite3_stmt *at, int column)
 {
+    return !sqlite3_column_text(at, column) &&
+           sqlite3_column_type(at, column) != SQLITE_NULL;
+}
+
+static int each_row(struct sqlite_store *store, sqlite3_stmt *at,
+                    weir_row_each *each, void *context, struct weir_diag *diag)
+{
+    if (is_text_lost(at, 3) || is_text_lost(at, 4))
+        return refuse_sqlite(store, diag);
     const struct weir_row row = {
         .epoch = sqlite_number_at(at, 0),
         .id = sqlite_number_at(at, 1),
@@ -728,7 +738,7 @@ static int sqlite_read(struct weir_backend *backend, uint64_t epoch,
         int code = sqlite3_step(row);
         if (code == SQLITE_DONE)
             break;
-        error = code == SQLITE_ROW ? each_row(row, each, context)
+        error = code == SQLITE_ROW ? each_row(store, row, each, context, diag)
                                    : refuse_sqlite(store, diag);
     }
     sqlite3_reset(row);
@@ -802,6 +812,12 @@ static int sqlite_write(struct weir_backend *backend,
     struct sqlite_store *store = sqlite_store_of(backend);
     if (row->id == 0)
         return write_tombstone(store, row, diag);
+    if (fresh) {
+        bind_text(store->statements[SQL_DELETE], 1, row->name);
+        int error = run_statement(store, SQL_DELETE, diag);
+        if (error < 0)
+            return error;
+    }
     sqlite3_stmt *write = store->statements[SQL_WRITE];
     sqlite3_bind_int64(write, 1, (sqlite3_int64)row->id);
     sqlite3_bind_int64(write, 2, (sqlite3_int64)row->epoch);

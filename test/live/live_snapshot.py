@@ -137,17 +137,22 @@ class Snapshot(Case):
                          self.fleet.weir("quota", "export", root=other)[1])
         self.assertNotRegex(self.fleet.weir("quota", "ls")[1], "removed")
 
-    def write_fields(self, name, fields):
-        """Writes into the store's file behind the roots; returns the former
-        fields."""
+    def damage(self, name):
+        """Damages a page of the store's file, in the row of a quota; returns
+        the sound file's content."""
         store = sqlite3.connect(self.fleet.db)
-        before = store.execute("SELECT fields FROM quotas WHERE name = ?",
-                               (name,)).fetchone()[0]
+        store.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        sound = self.fleet.db.read_bytes()
         with store:
             store.execute("UPDATE quotas SET fields = ? WHERE name = ?",
-                          (fields, name))
+                          (100000 * "x", name))
         store.close()
-        return before
+        # A page of such a text: the number of the next page, then the text.
+        file = bytearray(self.fleet.db.read_bytes())
+        at = file.index(4000 * b"x") & ~4095
+        file[at:at + 4] = b"\x7f\xff\xff\xf0"
+        self.fleet.db.write_bytes(file)
+        return sound
 
     def break_off(self, away):
         """The first read of a store ends amid the edits that are newer than the
@@ -162,7 +167,7 @@ class Snapshot(Case):
             self.fleet.set(name, "limit=7/s", root=other)
         listed = self.fleet.weir("quota", "export", root=other)[1]
         other.kill()
-        fields = self.write_fields("damaged", "damaged")
+        sound = self.damage("damaged")
         if away:
             move(self.fleet.db, self.away)
         self.root.start()
@@ -176,7 +181,7 @@ class Snapshot(Case):
         say(f"a store that breaks off: {problem.group()}")
         self.assertNotIn("early", self.fleet.weir("quota", "export")[1])
         self.assertTrue(self.snapshot()["serving"])
-        self.write_fields("damaged", fields)
+        self.fleet.db.write_bytes(sound)
         until("the store", lambda: not self.snapshot()["serving"] and
               self.root.status()["store"]["state"] == "ok")
         self.assertEqual(self.fleet.weir("quota", "export")[1], listed)

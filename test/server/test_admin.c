@@ -513,8 +513,28 @@ static bool is_well(struct house *h)
            0;
 }
 
-/* An edit of two quotas of which only the first can be read: neither is in
- * force until both can be read. */
+/* Damages the first page of a text that goes on on other pages, or mends it: it
+ * begins with the number of the next one. */
+static void damage_page(const char *path, bool damaged)
+{
+    static char page[4096];
+    static char number[4];
+    FILE *file = fopen(path, "r+b");
+    assert_non_null(file);
+    size_t at = 0;
+    while (fread(page, 1, sizeof page, file) == sizeof page &&
+           !(page[4] == 'x' && page[4095] == 'x'))
+        at += sizeof page;
+    assert_int_equal(page[4095], 'x');
+    if (damaged)
+        memcpy(number, page, sizeof number);
+    fseek(file, (long)at, SEEK_SET);
+    fwrite(damaged ? "\x7f\xff\xff\xf0" : number, 1, sizeof number, file);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* An edit of two quotas of which only the first can be read, because the second
+ * one's page is damaged: neither is in force until both can be read. */
 static void test_no_edit_is_served_by_half(void **state)
 {
     struct fixture *f = *state;
@@ -525,21 +545,28 @@ static void test_no_edit_is_served_by_half(void **state)
             "BEGIN IMMEDIATE;"
             "UPDATE quotas SET epoch = 3, fields = 'limit: 6/s' || char(10)"
             " WHERE name = 'a';"
-            "UPDATE quotas SET epoch = 4, fields = 'limit: 6/s' WHERE name ="
-            " 'b'; UPDATE meta SET epoch = 4; COMMIT");
+            "UPDATE quotas SET epoch = 4, fields = printf('%.*c', 100000, 'x')"
+            " WHERE name = 'b'; COMMIT; PRAGMA wal_checkpoint(TRUNCATE)");
+    damage_page(f->path, true);
+    by_hand(f->path, "UPDATE meta SET epoch = 4");
     while (STILL(is_well(h)))
         turn(h);
     must(h, 200, "GET", "/v1/quotas/a", NULL);
     assert_string_equal(member(h, "limit"), "5/s");
     assert_int_equal(weir_catalog_epoch(weir_root_catalog(h->root)), 2);
-    by_hand(f->path, "UPDATE quotas SET fields = fields || char(10)"
-                     " WHERE name = 'b'");
+    damage_page(f->path, false);
+    by_hand(f->path, "BEGIN IMMEDIATE; UPDATE quotas SET epoch = 5, fields ="
+                     " 'limit: 6/s' || char(10) WHERE name = 'b';"
+                     "UPDATE meta SET epoch = 5; COMMIT");
     while (STILL(!is_well(h)))
         turn(h);
     must(h, 200, "GET", "/v1/quotas/a", NULL);
     assert_string_equal(member(h, "limit"), "6/s");
     must(h, 200, "GET", "/v1/quotas/b", NULL);
-    assert_string_equal(member(h, "limit"), "6/s");
+    while (STILL(strcmp(member(h, "limit"), "6/s") != 0)) {
+        turn(h);
+        must(h, 200, "GET", "/v1/quotas/b", NULL);
+    }
 }
 
 static void test_gone_and_back(void **state)

@@ -113,6 +113,11 @@ int weir_root_renew(struct weir_root *root, const struct weir_store_id *id);
 /* One change, in the order of epochs. */
 int weir_root_apply(struct weir_root *root, const struct weir_change *change,
                     weir_instant now);
+/* The store has a row of this name and epoch that can't be read: a whole set
+ * that was begun keeps the quota that is served, if it is of the same store.
+ * Returns whether there is one. */
+bool weir_root_keep(struct weir_root *root, struct weir_text name,
+                    uint64_t epoch, weir_instant now);
 /* All changes up to the newest were applied: limiters may have them now. The
  * first call makes the root ready. */
 void weir_root_settle(struct weir_root *root, weir_instant now);

@@ -8,6 +8,9 @@
  * floor (removals before it were forgotten), gets the whole set. */
 
 #include "core/node/root_state.h"
+
+#include <string.h>
+
 #include "core/quota/quota_feature.h"
 
 /* Quotas that a limiter hasn't confirmed after this are sent again. */
@@ -288,6 +291,20 @@ int weir_root_apply(struct weir_root *root, const struct weir_change *change,
     if (root_quota)
         update_bucket_rule(root, root_quota, now);
     return WEIR_OK;
+}
+
+bool weir_root_keep(struct weir_root *root, struct weir_text name,
+                    uint64_t epoch, weir_instant now)
+{
+    const struct weir_store_id *ours = &root->store;
+    const struct weir_quota *served = weir_catalog_get(root->catalog, name);
+    if (!served || !root->coming)
+        return served;
+    if (memcmp(ours->uuid, root->coming_store.uuid, sizeof ours->uuid) != 0)
+        return false;
+    struct weir_change change = { .quota = *served };
+    change.quota.epoch = epoch;
+    return weir_root_apply(root, &change, now) == WEIR_OK;
 }
 
 void weir_root_settle(struct weir_root *root, weir_instant now)

@@ -249,6 +249,7 @@ static int renew_store(void *context, const struct weir_store_id *id,
     struct weir_admin *admin = context;
     if (admin->parts.watch.on_store)
         admin->parts.watch.on_store(admin->parts.watch.context, id, epoch);
+    admin->bad = (struct weir_admin_bad_rows){ .count = 0 };
     admin->store_id = *id;
     admin->floor = floor;
     /* The root reads the store into a new catalog, also if it is the same
@@ -263,7 +264,15 @@ static int apply_store_change(void *context, const struct weir_change *change,
                               weir_instant now)
 {
     struct weir_admin *admin = context;
+    if (admin->bad.named > 0)
+        weir_admin_heal_row(admin, change->quota.name);
     return weir_root_apply(admin->root, change, now);
+}
+
+static void note_bad_row(void *context, const struct weir_bad_row *row,
+                         weir_instant now)
+{
+    weir_admin_add_bad_row(context, row, now);
 }
 
 static void note_loss(void *context, const struct weir_lineage_loss *loss)
@@ -310,6 +319,7 @@ struct weir_store_listener weir_admin_store_listener(struct weir_admin *admin)
     return (struct weir_store_listener){
         .context = admin,
         .on_store = renew_store,
+        .on_bad_row = note_bad_row,
         .on_loss = note_loss,
         .on_change = apply_store_change,
         .on_settle = settle_changes,

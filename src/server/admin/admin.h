@@ -55,6 +55,10 @@ struct weir_admin_watch {
     void *context;
     void (*on_store)(void *context, const struct weir_store_id *id,
                      uint64_t epoch);
+    /* A row of the store can't be read; 'kept': the quota that was served by
+     * its name goes on. */
+    void (*on_bad_row)(void *context, const struct weir_bad_row *row,
+                       bool kept);
     void (*on_loss)(void *context, const struct weir_lineage_loss *loss);
     void (*on_trouble)(void *context, int error, const char *why);
     void (*on_epoch)(void *context, uint64_t epoch,

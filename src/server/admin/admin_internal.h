@@ -17,6 +17,20 @@
 
 struct weir_admin_edit;
 
+/* Bad rows of the store that the status names; of more it has the number. */
+#define WEIR_ADMIN_BAD_ROWS_MAX 32
+struct weir_admin_bad_rows {
+    uint64_t count; /* of all */
+    size_t named;
+    struct weir_admin_bad_row {
+        uint64_t id;
+        bool kept; /* its last good value is served */
+        uint8_t name_len;
+        char name[WEIR_NAME_MAX];
+        char why[WEIR_DIAG_MAX];
+    } rows[WEIR_ADMIN_BAD_ROWS_MAX];
+};
+
 struct weir_admin {
     struct weir_root *root; /* borrowed */
     struct weir_admin_parts parts;
@@ -31,6 +45,7 @@ struct weir_admin {
     uint64_t floor;
     int trouble; /* the store's error; 0: none */
     char trouble_why[WEIR_DIAG_MAX];
+    struct weir_admin_bad_rows bad;
     bool stopping;
     struct weir_views *views;   /* owned */
     char parent[WEIR_NAME_MAX]; /* scratch of admin_view.c */
@@ -69,6 +84,15 @@ struct weir_admin_call {
     struct weir_admin_asker asker;
     weir_instant now;
 };
+
+/* ---- Bad rows of the store (admin_bad_rows.c) ---- */
+
+void weir_admin_add_bad_row(struct weir_admin *admin,
+                            const struct weir_bad_row *row, weir_instant now);
+/* A good row of that name was read, or a removal. */
+void weir_admin_heal_row(struct weir_admin *admin, struct weir_text name);
+/* NULL: no memory. */
+json_t *weir_admin_bad_rows(const struct weir_admin *admin);
 
 /* ---- Answers (admin_answer.c) ---- */
 

@@ -41,6 +41,8 @@ static json_t *store_object(const struct weir_admin *admin)
     json_t *object =
         json_pack("{s:s*, s:s, s:s, s:I}", "url", admin->store_url, "state",
                   state, "uuid", uuid, "restores", (json_int_t)id.restores);
+    if (object && admin->bad.count > 0)
+        json_object_set_new(object, "bad_rows", weir_admin_bad_rows(admin));
     if (object && admin->trouble)
         json_object_set_new(object, "problem", json_string(admin->trouble_why));
     return object;
@@ -192,6 +194,7 @@ void weir_admin_metrics(struct weir_admin_call *call)
                                           .name = admin->name,
                                           .version = admin->version,
                                           .store_up = admin->trouble == 0,
+                                          .bad_rows = admin->bad.count,
                                           .edits_waiting = admin->edits_count,
                                           .authorizer = admin->authorizer,
                                           .snapshot = admin->parts.snapshot,
@@ -215,14 +218,22 @@ void weir_admin_health(struct weir_admin_call *call)
 void weir_admin_readiness(struct weir_admin_call *call)
 {
     const struct weir_admin *admin = call->admin;
+    char text[WEIR_DIAG_MAX + 64];
+    int len;
     if (weir_root_ready(admin->root)) {
-        weir_admin_answer_text(&call->asker, 200, WEIR_TEXT_TYPE, "ready\n", 6);
+        len = admin->bad.count == 0
+                  ? snprintf(text, sizeof text, "ready\n")
+                  : snprintf(text, sizeof text,
+                             "ready, but rows of the store can't be read: "
+                             "%llu; 'weir status' names them\n",
+                             (unsigned long long)admin->bad.count);
+        weir_admin_answer_text(&call->asker, 200, WEIR_TEXT_TYPE, text,
+                               (size_t)len);
         return;
     }
-    char text[WEIR_DIAG_MAX + 64];
-    int len = snprintf(text, sizeof text,
-                       "not ready: the quotas have not been read: %s\n",
-                       admin->trouble ? admin->trouble_why : "in a moment");
+    len = snprintf(text, sizeof text,
+                   "not ready: the quotas have not been read: %s\n",
+                   admin->trouble ? admin->trouble_why : "in a moment");
     weir_admin_answer_text(&call->asker, 503, WEIR_TEXT_TYPE, text,
                            (size_t)len);
 }

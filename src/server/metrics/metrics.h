@@ -20,6 +20,7 @@ struct weir_metrics_source {
     const char *name; /* of the root */
     const char *version;
     bool store_up;
+    uint64_t bad_rows; /* of the store */
     size_t edits_waiting;
     const struct weir_authorization *authorizer; /* NULL: no metrics of it */
     const struct weir_snapshot *snapshot;        /* NULL: likewise */
