@@ -21,6 +21,7 @@
 
 #include <cmocka.h>
 
+#include "client_world.h"
 #include "compare.h"
 #include "core/base/atomic.h"
 #include "core/base/rng.h"
@@ -29,7 +30,11 @@
 #include "seed.h"
 
 #define MIB ((uint64_t)1 << 20)
+#ifdef WORLD_SANITIZED
+#define VALUES 20000
+#else
 #define VALUES 100000
+#endif
 
 static struct weir *opened(const struct weir_options *options)
 {
@@ -196,7 +201,7 @@ static void open_with_few_addresses(void)
 static void a_process_with_few_addresses_has_a_smaller_table(void **state)
 {
     (void)state;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef WORLD_SANITIZED
     skip(); /* a sanitizer needs terabytes of addresses */
 #endif
     in_child(open_with_few_addresses);

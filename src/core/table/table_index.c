@@ -123,7 +123,7 @@ static struct index_bucket *choose_bucket(const struct weir_table *t,
 bool weir_name_index_insert(struct weir_table *t, uint32_t slot, uint64_t hash)
 {
     weir_assert(weir_table_is_locked(t));
-    weir_assert(slot < t->used && t->used <= t->committed);
+    weir_assert(slot < t->used && t->used <= weir_load_relaxed(&t->committed));
     if (weir_name_index_count(t) < weir_name_index_buckets(t->used))
         split(t);
     struct index_bucket *bucket = choose_bucket(t, weir_name_index_tag(hash));

@@ -44,7 +44,7 @@ static void clear_half_lives(struct weir_table *t)
 static void gather_free_slots(struct weir_table *t)
 {
     weir_assert(weir_table_is_locked(t));
-    weir_assert(t->used <= t->committed);
+    weir_assert(t->used <= weir_load_relaxed(&t->committed));
     uint32_t live = 0;
     t->free_head = WEIR_SLOT_NONE;
     for (uint32_t slot = 0; slot < t->used; slot++) {

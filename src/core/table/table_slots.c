@@ -73,7 +73,7 @@ static uint32_t *find_free(struct weir_table *t)
 uint32_t weir_slot_take(struct weir_table *t, struct weir_text name)
 {
     weir_assert(weir_table_is_locked(t));
-    weir_assert(t->used <= t->committed);
+    weir_assert(t->used <= weir_load_relaxed(&t->committed));
     uint32_t *place = find_free(t);
     uint32_t slot = *place;
     bool fresh = slot == WEIR_SLOT_NONE;
