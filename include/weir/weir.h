@@ -170,7 +170,8 @@ enum weir_event_type {
     WEIR_EVENT_STALE,         /* no root for stale_after: on_stale rules */
     WEIR_EVENT_FRESH,         /* a root is heard again */
     WEIR_EVENT_TABLE_FULL,    /* instances or quotas found no room in the table:
-                               * the first such quota is named */
+                               * the first such quota is named; on_full decides
+                               * them */
     WEIR_EVENT_STORE_CHANGED, /* a root serves another quota store */
     WEIR_EVENT_REPORT_BACKOFF, /* an overloaded root asks for fewer reports */
     WEIR_EVENT_FORKED,         /* this process is a forked child: a limiter of
@@ -191,7 +192,8 @@ enum weir_event_type {
     WEIR_EVENT_ELSEWHERE,      /* the root 'text' hands out leases, and this
                                * limiter has no link to it: name it among the
                                * roots, or bring it back */
-    WEIR_EVENT_TABLE,          /* a shared table can't be used: 'text' says why
+    WEIR_EVENT_TABLE,          /* a shared table can't be used, or a table of
+                               * memory_max can't be reserved: 'text' says why
                                * and how to repair it */
     WEIR_EVENT_REPORTER,       /* this process runs a shared table's limiter
                                * from now on */
@@ -385,11 +387,10 @@ WEIR_API WEIR_MUST_USE int weir_check(const struct weir_options *options);
  * is full (on_full); no process is killed for it. The file is used only if it
  * is a regular file of this user that no other user may open. A memory_max
  * other than that of its creation is refused; 0 takes the one that it has. It
- * stays after all
- * processes have ended, and the next process goes on with it; to begin anew,
- * end them all and remove the file. After a reboot it is made anew. All
- * processes must use one version of libweir, in one PID namespace. Put the file
- * on a memory file system: /dev/shm.
+ * stays after all processes have ended, and the next process goes on with it;
+ * to begin anew, end them all and remove the file. After a reboot it is made
+ * anew. All processes must use one version of libweir, in one PID namespace.
+ * Put the file on a memory file system: /dev/shm.
  *
  * Differences to a table of one process:
  * - weir_status(), weir_ready() and weir_sync() describe the reporter, and only
@@ -478,7 +479,7 @@ struct weir_handle {
  * shared table has room for handles to twice as many names as it has room for,
  * each counted once for each process. Or WEIR_ETIMEOUT: another thread had the
  * table's lock for a second; 'out_handle' is untouched. Takes that lock for
- * some microseconds. */
+ * some microseconds, and makes system calls for memory as the table grows. */
 WEIR_API WEIR_MUST_USE int weir_handle_open(struct weir *weir, const char *name,
                                             size_t len,
                                             struct weir_handle *out_handle);

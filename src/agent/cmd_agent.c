@@ -398,7 +398,7 @@ static const char *const titles_of_events[] = {
     [WEIR_EVENT_READY] = "ready: the quotas of a root are complete here",
     [WEIR_EVENT_STALE] = "no root answered for stale_after: on_stale decides",
     [WEIR_EVENT_FRESH] = "a root answers again",
-    [WEIR_EVENT_TABLE_FULL] = "the table has no room: raise --memory-max",
+    [WEIR_EVENT_TABLE_FULL] = "the table has no room, --on-full decides: raise --memory-max",
     [WEIR_EVENT_STORE_CHANGED] = "a root has another quota store",
     [WEIR_EVENT_REPORT_BACKOFF] = "an overloaded root asks for fewer reports",
     [WEIR_EVENT_FORKED] = "a child of fork() is a limiter now",
@@ -411,7 +411,7 @@ static const char *const titles_of_events[] = {
     [WEIR_EVENT_ADAPTIVE_FULL] = "adaptive quotas beyond adaptive_max pass all",
     [WEIR_EVENT_ELSEWHERE] =
         "leases are handed out by a root that isn't connected",
-    [WEIR_EVENT_TABLE] = "the shared table can't be used",
+    [WEIR_EVENT_TABLE] = "the table can't be had as configured",
     [WEIR_EVENT_REPORTER] = "this process runs the shared table's limiter",
     [WEIR_EVENT_DENIED] =
         "the credential may not take from a quota, which is counted here alone",

@@ -60,6 +60,13 @@ static void print_limiters(json_t *limiters)
             weir_rows_addf(&rows, "%lld", weir_cli_whole(limiter, keys[i]));
     }
     print_block(&rows);
+    json_array_foreach(limiters, index, limiter)
+    {
+        if (weir_cli_is(limiter, "connected") &&
+            weir_cli_is(limiter, "lacking"))
+            printf("%s has no room for all quotas: raise its memory_max\n",
+                   weir_cli_text(limiter, "name"));
+    }
 }
 
 static void add_limit(struct weir_rows *rows, const char *limiter,

@@ -58,7 +58,8 @@ class Flooder(Limiter):
         self.name = name
         self.lines = []
         self.process = subprocess.Popen(
-            [FLOOD, roots, name, str(SLOTS * SLOT), f"{HOT_NAME}={hot}", "flood",
+            [FLOOD, roots, name, str(SLOTS * SLOT), f"{HOT_NAME}={hot}",
+             "flood",
              str(ENDLESS), str(per_s)], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, text=True)
         self.reader = threading.Thread(target=self.read, daemon=True)

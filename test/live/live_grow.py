@@ -176,6 +176,8 @@ class Grow(Agents):
                              status["lacking"])
             self.assertLessEqual(figures["weir_agent_memory_bytes"],
                                  figures["weir_agent_memory_max_bytes"])
+            until("the root to know", lambda: "has no room for all quotas" in
+                  self.ok("status", root=self.root))
             # One that is there keeps its limit; the others, and names that
             # might be theirs, go by --on-full.
             self.assertEqual([self.take(place, f"q/{10 + number}")["verdict"]

@@ -192,6 +192,7 @@ struct weir_limiter_usage {
     weir_duration silent; /* since its last report */
     uint64_t epoch;       /* of its quotas */
     uint64_t unknown;     /* requests by names without quota */
+    bool lacking;         /* it has no room for all quotas */
     uint64_t reports;
     uint32_t quotas;                          /* in use there */
     size_t limit_count;                       /* its adaptive limits, … */

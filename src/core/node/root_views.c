@@ -220,6 +220,7 @@ bool weir_root_limiter_usage(struct weir_root *root, size_t *cursor,
             .silent = now - limiter->received_at,
             .epoch = limiter->epoch,
             .unknown = limiter->unknown,
+            .lacking = limiter->lacking,
             .reports = limiter->reports,
             .quotas = limiter->cells.cells,
         };

@@ -140,11 +140,11 @@ static json_t *limiter_object(const struct weir_limiter_usage *limiter)
     char incarnation[2 * WEIR_INCARNATION_SIZE + 1];
     weir_view_hex(limiter->incarnation, WEIR_INCARNATION_SIZE, incarnation);
     return json_pack(
-        "{s:s%, s:s, s:b, s:f, s:I, s:I, s:I, s:I, s:o}", "name",
+        "{s:s%, s:s, s:b, s:f, s:I, s:b, s:I, s:I, s:I, s:o}", "name",
         limiter->name.len ? limiter->name.p : "", limiter->name.len,
         "incarnation", incarnation, "connected", limiter->connected, "silent_s",
         (double)limiter->silent / 1e9, "epoch", (json_int_t)limiter->epoch,
-        "quotas", (json_int_t)limiter->quotas, "reports",
+        "lacking", limiter->lacking, "quotas", (json_int_t)limiter->quotas, "reports",
         (json_int_t)limiter->reports, "unknown", (json_int_t)limiter->unknown,
         "adaptive", limits_list(limiter));
 }
