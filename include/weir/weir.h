@@ -258,8 +258,8 @@ struct weir_options {
                            * bytes of clean UTF-8; NULL or "": program name and
                            * process id */
     uint64_t memory_max; /* bytes for quotas, instances and other names: the
-                           * table grows up to them. What isn't used costs
-                           * address space only. A name takes some 1.4 KB with
+                           * table grows up to them. Unused memory costs
+                           * addresses only. A name takes some 1.4 KB with
                            * three roots. 0: 1 GiB */
     enum weir_on_full on_full; /* decides names for which it has no room */
     uint32_t threads_max;      /* threads that count refusals without sharing a

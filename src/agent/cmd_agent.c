@@ -398,7 +398,8 @@ static const char *const titles_of_events[] = {
     [WEIR_EVENT_READY] = "ready: the quotas of a root are complete here",
     [WEIR_EVENT_STALE] = "no root answered for stale_after: on_stale decides",
     [WEIR_EVENT_FRESH] = "a root answers again",
-    [WEIR_EVENT_TABLE_FULL] = "the table has no room, --on-full decides: raise --memory-max",
+    [WEIR_EVENT_TABLE_FULL] =
+        "the table has no room, --on-full decides: raise --memory-max",
     [WEIR_EVENT_STORE_CHANGED] = "a root has another quota store",
     [WEIR_EVENT_REPORT_BACKOFF] = "an overloaded root asks for fewer reports",
     [WEIR_EVENT_FORKED] = "a child of fork() is a limiter now",
@@ -712,7 +713,7 @@ static const char agent_help[] =
     "                       decide by libweir themselves (/dev/shm/…)\n"
     "  --name NAME          as `weir top` shows it            [weir and pid]\n"
     "  --memory-max BYTES   memory for quotas and instances           [1Gi]\n"
-    "  --on-full WHAT       refuse, pass: names without room       [refuse]\n"
+    "  --on-full RULE       refuse, pass: names without room       [refuse]\n"
     "  --lock-wait TIME     how long a decision waits for a lock       [1ms]\n"
     "  --when-locked HOW    limit, pass: how it decides then         [limit]\n"
     "  --credentials FILE   clients' roles, as of `weir serve`: take, read\n"

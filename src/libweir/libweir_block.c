@@ -85,7 +85,7 @@ static uint64_t block_head_size(void)
            ~(uint64_t)(WEIR_CACHE_LINE - 1);
 }
 
-/* What a slot takes is a difference: the rest is as large for any number. */
+/* A slot's bytes are a difference: the rest is as large for any number. */
 #define SLOTS_MEASURED 65536
 
 uint64_t weir_block_slots_bytes(uint32_t slots)
@@ -161,9 +161,9 @@ static const char *room_text(int error)
 }
 
 /* Makes all bytes behind the state zero, and commits what a new table needs.
- * 'fd' -1: it is memory, committed as it is. A file is cut and lengthened: what
- * it had of another table is no zeros. Other processes read the state
- * meanwhile, and no more. */
+ * 'fd' -1: it is memory, committed as it is. A file is cut and lengthened: it
+ * may have bytes of another table. Other processes read the state meanwhile,
+ * and no more. */
 static int clear_block(struct weir_block *block, int fd, uint64_t size,
                        const struct weir_table_options *options)
 {

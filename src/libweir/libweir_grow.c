@@ -10,10 +10,10 @@
  * provide at its first use would kill the process that touches it (SIGBUS);
  * allocated parts can't.
  *
- * The budget bounds what slots take in this process: their part of the table,
- * and in the limiter's records of each root. It is address space until then,
- * which a process may be short of as well (ulimit -v): then half of the budget
- * is tried, and so on. */
+ * The budget bounds the memory of slots in this process: in the table, and in
+ * the limiter's records of each root. It is address space at first, and a
+ * process may be short of that as well (ulimit -v): then half of the budget is
+ * tried, and so on. */
 
 #include <errno.h>
 #include <fcntl.h>

@@ -81,10 +81,10 @@ static struct weir_table_options own_table_options(const struct weir *weir,
 
 /* ---- The budget ---- */
 
-/* What a table leaves of a process's addresses, if they are few. */
+/* Addresses that a table leaves to a process that has few. */
 #define ADDRESSES_LEFT ((size_t)64 << 20)
 
-/* What a slot takes is a difference: the rest has options of its own. */
+/* A slot's bytes are a difference: the rest has options of its own. */
 #define SLOTS_MEASURED 65536
 
 uint64_t weir_slots_bytes(const struct weir *weir, uint32_t slots)

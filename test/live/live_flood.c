@@ -3,7 +3,7 @@
  *
  *     live_flood ROOTS NAME MEMORY HOT=RATE PREFIX NAMES PER_S
  *
- * One limiter, MEMORY bytes for slots. A thread takes from the quota HOT, by its
+ * MEMORY: bytes for slots. A thread takes from the quota HOT, by its
  * name, RATE times a second. When a line comes on standard input, a second
  * thread takes from NAMES names that were never used before ("PREFIX/NAME/0"
  * and on), each once, PER_S a second at most (0: as fast as it can). Both go on

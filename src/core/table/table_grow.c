@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * core/table/table_grow.c - which memory of a table belongs to so many slots.
  *
- * An array is used from its start. What a growth commits of it is the range
- * between its end for the present slots and its end for the next ones. Pages
+ * An array is used from its start. A growth commits the range between its end
+ * for the present slots and its end for the next ones. Pages
  * at both ends may be committed already; committing them again is no harm.
  *
  * 'committed' only rises, by a compare-and-swap to the larger value, after the

@@ -144,9 +144,9 @@ static json_t *limiter_object(const struct weir_limiter_usage *limiter)
         limiter->name.len ? limiter->name.p : "", limiter->name.len,
         "incarnation", incarnation, "connected", limiter->connected, "silent_s",
         (double)limiter->silent / 1e9, "epoch", (json_int_t)limiter->epoch,
-        "lacking", limiter->lacking, "quotas", (json_int_t)limiter->quotas, "reports",
-        (json_int_t)limiter->reports, "unknown", (json_int_t)limiter->unknown,
-        "adaptive", limits_list(limiter));
+        "lacking", limiter->lacking, "quotas", (json_int_t)limiter->quotas,
+        "reports", (json_int_t)limiter->reports, "unknown",
+        (json_int_t)limiter->unknown, "adaptive", limits_list(limiter));
 }
 
 static json_t *limiters_list(const struct weir_admin_call *call)
