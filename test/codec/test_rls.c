@@ -625,7 +625,7 @@ static void test_quotas(void **state)
      * that no descriptor has. */
     hold_quota(quotas, count, "envoy/d/a=*/b=x", "overflow",
                "envoy/d/a=%2A/b=x~overflow");
-    hold_quota(quotas, count, "envoy/d/a=%2A/b=x~overflow", "limit", "6000/s");
+    hold_quota(quotas, count, "envoy/d/a=%2A/b=x~overflow", "limit", "6000/w");
     hold_quota(quotas, count, "envoy/d/a=%2A/b=x~overflow", "high_burst",
                "6000");
     hold_quota(quotas, count, "envoy/d/a=1", "overflow", "");

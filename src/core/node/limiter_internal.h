@@ -136,6 +136,7 @@ struct weir_limiter {
     uint64_t epoch;         /* up to which all changes were seen … */
     uint64_t missing;       /* … except this one, the first of those without
                              * room in the table; 0: none */
+    uint64_t missing_till;  /* changes up to it are repeated by a round */
     bool missing_edited;    /* one of them may be in order since */
     uint32_t lacking;       /* puts without room since the round began */
     uint32_t missing_live;  /* slots in use when it found none */

@@ -58,7 +58,7 @@ void weir_limiter_begin_anew(struct weir_limiter *limiter)
 {
     limiter->epoch = 0;
     limiter->full = false;
-    limiter->missing = 0;
+    limiter->missing = limiter->missing_till = 0;
     limiter->lacking = 0;
     limiter->missing_edited = false;
     weir_assert(!limiter->full && limiter->missing == 0);
@@ -130,6 +130,7 @@ void weir_limiter_seek_room(struct weir_limiter *limiter, weir_instant now)
     if (limiter->missing == 0 || limiter->full || now < limiter->missing_at ||
         !may_fit(limiter))
         return;
+    limiter->missing_till = limiter->epoch;
     limiter->epoch = limiter->missing - 1;
     limiter->missing = 0;
     limiter->missing_edited = false;
@@ -154,14 +155,14 @@ static int put_growing(struct weir_limiter *limiter,
     return error;
 }
 
-/* Whether a change concerns a quota that isn't here, though the limiter has
- * received changes of such a one. */
+/* Whether a new change, not one that a round repeats, concerns a quota that
+ * isn't here, while some are missing. */
 static bool may_be_missing(const struct weir_limiter *limiter,
-                           struct weir_text name)
+                           const struct weir_quota *quota)
 {
     struct weir_ref ref;
-    return limiter->missing != 0 &&
-           !weir_table_find(limiter->table, name, &ref);
+    return limiter->missing != 0 && quota->epoch > limiter->missing_till &&
+           !weir_table_find(limiter->table, quota->name, &ref);
 }
 
 static int pass_to_region(struct weir_limiter *limiter,
@@ -189,7 +190,7 @@ int weir_limiter_apply(struct weir_limiter *limiter,
     int error = pass_to_region(limiter, change, now);
     if (error < 0)
         return error;
-    bool missing = may_be_missing(limiter, change->quota.name);
+    bool missing = may_be_missing(limiter, &change->quota);
     if (change->removed) {
         limiter->missing_edited |= missing;
         error = weir_table_drop(limiter->table, change->quota.name, now);

@@ -232,7 +232,7 @@ static void test_idle_ones_go(void **state)
     struct weir_ref ref;
     assert_int_equal(weir_table_resolve(t, WEIR_TEXT(NAME), false, &ref,
                                         MADE_AT + 2100 * WEIR_SECOND),
-                     WEIR_RESOLVED_NONE);
+                     WEIR_RESOLVED_LACKING);
     made_audit(t);
     free(t);
 }
