@@ -293,6 +293,8 @@ void seen_text(struct seen *seen, enum weir_event_type type, char *out)
 struct weir *limiter_open(const char *roots, struct seen *seen)
 {
     struct weir_options options = WEIR_OPTIONS_INIT;
+    /* Exact counts, on a busy machine. */
+    options.lock_wait = WEIR_SECOND;
     options.roots = roots;
     options.threads_max = 4;
     if (seen) {

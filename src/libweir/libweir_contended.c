@@ -96,8 +96,12 @@ enum weir_resolved weir_resolve_patiently(struct weir *weir,
            !weir_table_is_overdue(weir->table)) {
         resolved = weir_table_resolve_given(weir->table, weir->process, name,
                                             false, out, now);
-        if (resolved == WEIR_RESOLVED_CONTENDED && !weir_lock_wait(weir, &wait))
+        if (resolved != WEIR_RESOLVED_CONTENDED || weir_lock_wait(weir, &wait))
+            continue;
+        /* In this process's own table the holder runs, or will soon. */
+        if (weir->block)
             weir_table_set_overdue(weir->table);
+        break;
     }
     weir_locks_heed(weir);
     return resolved;

@@ -395,7 +395,7 @@ static unsigned begin_exact(struct asking *asking, struct weir_ref ref,
         if (!(outcome & WEIR_OUTCOME_CONTENDED))
             return outcome;
         weir_verdict_of(weir, outcome);
-    } while (weir_lock_wait(weir, &wait));
+    } while (!(outcome & WEIR_OUTCOME_OVERDUE) && weir_lock_wait(weir, &wait));
     local.when_locked = weir->when_locked;
     return weir_table_begin(weir->table, asking->stripe, ref, &local,
                             &asking->charge_record, asking->reply, asking->now);

@@ -50,6 +50,8 @@ static int open_error(const char *roots, const char *name, uint64_t memory,
                       uint32_t threads)
 {
     struct weir_options options = WEIR_OPTIONS_INIT;
+    /* Exact counts, on a busy machine. */
+    options.lock_wait = WEIR_SECOND;
     options.roots = roots;
     options.name = name;
     options.memory_max = memory;

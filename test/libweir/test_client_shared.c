@@ -107,6 +107,8 @@ static struct weir_options options_of(enum weir_table_role role,
                                       struct told *told)
 {
     struct weir_options options = WEIR_OPTIONS_INIT;
+    /* Exact counts, on a busy machine. */
+    options.lock_wait = WEIR_SECOND;
     options.roots = root.address;
     options.table = path;
     options.table_role = role;

@@ -174,6 +174,8 @@ enum weir_outcome {
                                   * wake the threads that sleep on
                                   * weir_table_released(); may be set with any
                                   * of the above */
+    WEIR_OUTCOME_OVERDUE = 256, /* with CONTENDED: another caller has waited for
+                                 * that lock in vain; don't wait */
 };
 
 unsigned weir_table_take(struct weir_table *table, uint32_t stripe,

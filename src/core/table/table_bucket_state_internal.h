@@ -105,6 +105,12 @@ static inline bool weir_bucket_state_lock(const struct weir_table *t,
 {
     return weir_lock_try(&weir_bucket_state(t, slot)->lock, stripe + 1, mark);
 }
+/* Whether a caller has waited for its lock in vain. */
+static inline bool weir_bucket_state_is_overdue(const struct weir_table *t,
+                                                uint32_t slot)
+{
+    return weir_load_relaxed(&weir_bucket_state(t, slot)->lock) & LOCK_OVERDUE;
+}
 /* While it is locked: its rule, or NULL; its state, or NULL; and a number that
  * tells two states of a slot apart. */
 const struct bucket_rule *weir_bucket_state_rule(const struct weir_table *t,

@@ -46,7 +46,7 @@ static int template_put(struct weir_table *t, uint32_t slot,
             WEIR_RESOLVED)
         return WEIR_EFULL;
     if (overflow != WEIR_SLOT_NONE)
-        weir_cold(t, overflow)->refs++;
+        weir_cold_refer(weir_cold(t, overflow), 1);
     if (!weir_chunks_store(t, quota->parent.p, quota->parent.len, &aux)) {
         if (overflow != WEIR_SLOT_NONE)
             weir_slot_unref(t, overflow);
@@ -150,7 +150,7 @@ static void put_fields(struct weir_table *t, uint32_t slot,
         (cold->created != quota->created && cold->state == WEIR_SLOT_QUOTA);
     bool ruled = known || cold->state == WEIR_SLOT_INSTANCE;
     enum weir_sharing before = (enum weir_sharing)cold->sharing;
-    cold->created = quota->created;
+    weir_store_relaxed(&cold->created, quota->created);
     cold->sharing = (uint8_t)(quota->sharing & 7);
     cold->on_stale = (uint8_t)(quota->on_stale & 7);
     cold->seen = 1;
@@ -195,10 +195,10 @@ static int put_locked(struct weir_table *t, const struct weir_quota *quota,
     } else if (error == 0) {
         /* Protected from eviction: its links may need room, and it may be an
          * idle instance. */
-        cold->refs++;
+        weir_cold_refer(cold, 1);
         error = put_links(t, slot, quota, now);
         weir_assert(cold->refs > 0);
-        cold->refs--;
+        weir_cold_refer(cold, -1);
         if (error < 0)
             weir_bucket_state_unplan(t, &plan);
         else
@@ -279,7 +279,7 @@ static void drop_locked(struct weir_table *t, uint32_t slot, bool template,
     weir_store_release(&cold->state, WEIR_SLOT_PLACEHOLDER);
     /* Without references it is freed, even if a template matches. A concurrent
      * enter may find it: it limits nothing by then. */
-    cold->refs++;
+    weir_cold_refer(cold, 1);
     if (cold->refs > 1 || weir_slot_has_permits(t, slot))
         weir_slot_rule_seized(t, slot, now);
     else if (!template)

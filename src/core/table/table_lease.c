@@ -426,8 +426,10 @@ void weir_slot_unpinned(struct weir_table *t, uint32_t slot)
     /* Relaxed: no thread sets wants while the handle is being closed. */
     if (weir_load_relaxed(&leased->wanted_by) != 0)
         weir_store_relaxed(&leased->wanted_by, 0);
-    weir_cold(t, slot)->unpinned =
-        weir_table_leasing(t, slot) != WEIR_LEASING_NONE;
+    bool unpinned = weir_table_leasing(t, slot) != WEIR_LEASING_NONE;
+    /* Its byte has other fields, which views read without the lock. */
+    if (weir_cold(t, slot)->unpinned != unpinned)
+        weir_cold(t, slot)->unpinned = unpinned;
 }
 
 bool weir_table_was_unpinned(struct weir_table *t, uint32_t slot)
@@ -437,7 +439,8 @@ bool weir_table_was_unpinned(struct weir_table *t, uint32_t slot)
     if (!weir_table_try_lock(t))
         return false;
     bool unpinned = cold->unpinned;
-    cold->unpinned = 0;
+    if (unpinned)
+        cold->unpinned = 0;
     weir_table_unlock(t);
     return unpinned;
 }

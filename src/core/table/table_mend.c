@@ -82,14 +82,14 @@ void weir_table_break_lock(struct weir_table *t)
 static void refer(struct weir_table *t, uint32_t slot, uint32_t times)
 {
     if (slot < t->used)
-        weir_cold(t, slot)->refs += times;
+        weir_cold_refer(weir_cold(t, slot), times);
 }
 
 static void mend_refs(struct weir_table *t)
 {
     weir_assert(weir_table_is_locked(t));
     for (uint32_t slot = 0; slot < t->used; slot++)
-        weir_cold(t, slot)->refs = 0;
+        weir_store_relaxed(&weir_cold(t, slot)->refs, 0);
     for (uint32_t slot = 0; slot < t->used; slot++) {
         const struct cold *cold = weir_cold(t, slot);
         if (cold->state == WEIR_SLOT_FREE)

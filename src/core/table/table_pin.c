@@ -102,7 +102,7 @@ static void pin_slot(struct weir_table *t, struct weir_ref ref,
 {
     weir_assert(weir_table_is_locked(t));
     weir_assert(weir_cold(t, ref.slot)->state > WEIR_SLOT_MAKING);
-    weir_cold(t, ref.slot)->refs++;
+    weir_cold_refer(weir_cold(t, ref.slot), 1);
     weir_slot_mark_chain(t, ref.slot);
     weir_shadow_meet(t, ref, now);
 }
@@ -159,7 +159,7 @@ static void inherit_pin(struct weir_table *t, const struct pin *from,
     weir_assert(weir_table_is_locked(t));
     weir_assert(from->count > 0);
     for (; count > 0 && weir_share_pin(t, child, slot); count--)
-        weir_cold(t, slot)->refs++;
+        weir_cold_refer(weir_cold(t, slot), 1);
 }
 
 bool weir_table_inherit_pins(struct weir_table *t, uint32_t parent,
@@ -192,7 +192,7 @@ static void pin_reap(struct weir_table *t, uint32_t number)
     uint32_t *place = pin_place(t, pin->process, pin->slot);
     weir_assert(*place == number && cold->refs >= count);
     pin_drop(t, place);
-    cold->refs -= count;
+    weir_cold_refer(cold, -(int64_t)count);
     t->barren_till = 0;
     if (cold->refs == 0)
         weir_slot_unpinned(t, pin->slot);

@@ -109,13 +109,13 @@ static enum weir_resolved link_instance(struct weir_table *t, uint32_t slot,
     weir_assert(weir_table_is_locked(t));
     struct cold *cold = weir_cold(t, slot);
     uint32_t parent = WEIR_SLOT_NONE;
-    cold->refs++;
+    weir_cold_refer(cold, 1);
     enum weir_resolved resolved = parent_by(t, name, depth, &parent, now);
     if (chain_leads_to(t, parent, slot))
         parent = WEIR_SLOT_NONE;
     weir_slot_set_parent(t, slot, parent);
     weir_assert(cold->refs > 0);
-    cold->refs--;
+    weir_cold_refer(cold, -1);
     return resolved;
 }
 
@@ -138,7 +138,7 @@ static int become_instance(struct weir_table *t, uint32_t slot,
     struct cold *cold = weir_cold(t, slot);
     enum weir_sharing before = (enum weir_sharing)cold->sharing;
     weir_store_relaxed(&cold->rule, template);
-    cold->created = from->created;
+    weir_store_relaxed(&cold->created, from->created);
     cold->sharing = from->sharing;
     cold->on_stale = from->on_stale;
     weir_store_relaxed(&cold->hold, weir_load_relaxed(&from->hold));
@@ -168,7 +168,7 @@ static void become_throttle(struct weir_table *t, uint32_t slot,
     weir_assert(cold->state != WEIR_SLOT_FREE);
     enum weir_sharing before = (enum weir_sharing)cold->sharing;
     weir_quota_bucket(brought, &bucket);
-    cold->created = brought->created;
+    weir_store_relaxed(&cold->created, brought->created);
     cold->sharing = (uint8_t)(brought->sharing & 7);
     cold->on_stale = (uint8_t)(brought->on_stale & 7);
     weir_slot_lease(t, slot, before, true, &bucket);
@@ -191,7 +191,7 @@ static void become_placeholder(struct weir_table *t, uint32_t slot,
     weir_assert(weir_table_is_locked(t));
     weir_assert(cold->state != WEIR_SLOT_FREE);
     weir_store_relaxed(&cold->rule, WEIR_SLOT_NONE);
-    cold->created = 0;
+    weir_store_relaxed(&cold->created, 0);
     cold->sharing = WEIR_LOCAL;
     weir_slot_lease(t, slot, WEIR_LOCAL, true, &bucket);
     weir_slot_unadapt(t, slot);
@@ -307,11 +307,11 @@ static int become_evicting(struct weir_table *t, uint32_t slot,
     int error = become_instance(t, slot, template, true, now);
     if (error == 0 || now < t->barren_till || weir_table_is_short(t))
         return error;
-    weir_cold(t, slot)->refs++;
+    weir_cold_refer(weir_cold(t, slot), 1);
     uint32_t freed =
         weir_table_evict(t, EVICT_LOOK_MAX, EVICT_BUCKET_STATES, now);
     weir_assert(weir_cold(t, slot)->refs > 0);
-    weir_cold(t, slot)->refs--;
+    weir_cold_refer(weir_cold(t, slot), -1);
     if (freed > 0)
         error = become_instance(t, slot, template, true, now);
     if (error < 0)

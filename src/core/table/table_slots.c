@@ -41,8 +41,8 @@ static void slot_reset(struct weir_table *t, uint32_t slot)
     weir_store_relaxed(&cold->rule, WEIR_SLOT_NONE);
     cold->aux = CHUNK_NONE;
     cold->aux_len = 0;
-    cold->refs = 0;
-    cold->created = 0;
+    weir_store_relaxed(&cold->refs, 0);
+    weir_store_relaxed(&cold->created, 0);
     cold->seen = 0;
     cold->unpinned = 0;
     weir_store_relaxed(&cold->hold, 0);
@@ -157,7 +157,7 @@ void weir_slot_unref(struct weir_table *t, uint32_t slot)
     weir_assert(weir_table_is_locked(t));
     struct cold *cold = weir_cold(t, slot);
     weir_assert(cold->refs > 0);
-    cold->refs--;
+    weir_cold_refer(cold, -1);
     if (cold->refs > 0)
         return;
     t->barren_till = 0;
@@ -175,7 +175,7 @@ void weir_slot_set_parent(struct weir_table *t, uint32_t slot, uint32_t parent)
         return;
     uint32_t above = WEIR_SLOT_NONE;
     if (parent != WEIR_SLOT_NONE) {
-        weir_cold(t, parent)->refs++;
+        weir_cold_refer(weir_cold(t, parent), 1);
         above = weir_parent(weir_hot(t, parent));
     }
     weir_store(&hot->up, weir_up_of(parent, above));

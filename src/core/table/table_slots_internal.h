@@ -19,6 +19,12 @@ static inline uint64_t weir_kept_words(const struct weir_table *t)
     return (t->chunk_count + 63) / 64;
 }
 
+/* Under the lock: counts references to a slot; views read it without. */
+static inline void weir_cold_refer(struct cold *cold, int64_t by)
+{
+    weir_store_relaxed(&cold->refs, (uint32_t)(cold->refs + by));
+}
+
 /* ---- table_names.c ---- */
 /* Under the lock: the slot of 'name' in any state but free, or NONE. */
 uint32_t weir_slot_find(const struct weir_table *t, struct weir_text name);

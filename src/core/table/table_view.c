@@ -37,8 +37,9 @@ static void copy_view(const struct weir_table *t, uint32_t slot,
     weir_slot_read(t, slot, weir_elapsed(t, now), &read);
     out->sharing = (enum weir_sharing)cold->sharing;
     out->on_stale = (enum weir_on_stale)cold->on_stale;
-    out->created = cold->created;
-    out->refs = cold->refs;
+    /* Relaxed: written under the lock, perhaps now. */
+    out->created = weir_load_relaxed(&cold->created);
+    out->refs = weir_load_relaxed(&cold->refs);
     out->count = read.count;
     out->fill = read.fill > 0 ? read.fill : 0;
     out->in =

@@ -158,11 +158,13 @@ static unsigned commit_inflights(struct weir_table *t, struct walk *walk,
 }
 
 /* Another thread has the state of link i. Returns 0: the link isn't charged. */
-static unsigned decide_locked(struct walk *walk, uint32_t i,
-                              const struct weir_algorithm_ask *ask)
+static unsigned decide_locked(const struct weir_table *t, struct walk *walk,
+                              uint32_t i, const struct weir_algorithm_ask *ask)
 {
     if (ask->when_locked == WEIR_LOCKED_RETURNS)
-        return WEIR_OUTCOME_CONTENDED;
+        return weir_bucket_state_is_overdue(t, walk->slot[i])
+                   ? WEIR_OUTCOME_CONTENDED | WEIR_OUTCOME_OVERDUE
+                   : WEIR_OUTCOME_CONTENDED;
     walk->states &= ~(1u << i);
     walk->contended = true;
     bool passes = ask->when_locked == WEIR_LOCKED_PASSES || !judges(ask) ||
@@ -188,7 +190,7 @@ static unsigned lock_states(struct weir_table *t, struct walk *walk,
     unsigned outcome = 0;
     for (uint32_t i = 0; outcome == 0 && i < walk->links; i++)
         if ((walk->states >> i & 1) && !weir_link_state_lock(t, walk, i, mark))
-            outcome = decide_locked(walk, i, ask);
+            outcome = decide_locked(t, walk, i, ask);
     return outcome;
 }
 
