@@ -139,8 +139,10 @@ static int become_instance(struct weir_table *t, uint32_t slot,
     enum weir_sharing before = (enum weir_sharing)cold->sharing;
     weir_store_relaxed(&cold->rule, template);
     weir_store_relaxed(&cold->created, from->created);
-    cold->sharing = from->sharing;
-    cold->on_stale = from->on_stale;
+    if (cold->sharing != from->sharing || cold->on_stale != from->on_stale) {
+        cold->sharing = from->sharing;
+        cold->on_stale = from->on_stale;
+    }
     weir_store_relaxed(&cold->hold, weir_load_relaxed(&from->hold));
     uint32_t flags =
         read.flags & (META_OFF | META_SHADOW | META_INFLIGHT | META_ADAPTIVE);
