@@ -20,6 +20,12 @@ static const ProtobufCMessageDescriptor *const descriptors[] = {
     &doorman__release_capacity_response__descriptor,
 };
 
+const ProtobufCMessageDescriptor *oracle_doorman_type(
+    enum weir_doorman_type type)
+{
+    return descriptors[type];
+}
+
 static bool is_named(const ProtobufCFieldDescriptor *field, const char *name)
 {
     return strcmp(field->name, name) == 0;

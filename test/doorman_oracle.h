@@ -4,7 +4,12 @@
 #ifndef WEIR_DOORMAN_ORACLE_H
 #define WEIR_DOORMAN_ORACLE_H
 
+#include <protobuf-c/protobuf-c.h>
+
 #include "codec/doorman.h"
+
+const ProtobufCMessageDescriptor *oracle_doorman_type(
+    enum weir_doorman_type type);
 
 /* True: protobuf-c finds the same in 'bytes' as in 'ours', the same message
  * read and written by the code under test: required fields missing in 'bytes'

@@ -88,7 +88,7 @@ static bool same_etcd_answer(const struct weir_etcd_answer *theirs,
            same_reason(theirs->reason, ours->reason);
 }
 
-static const ProtobufCMessageDescriptor *descriptor_of(enum weir_etcd_type type)
+const ProtobufCMessageDescriptor *oracle_etcd_type(enum weir_etcd_type type)
 {
     static const ProtobufCMessageDescriptor *const descriptors[] = {
         [WEIR_ETCD_READ] = &etcdserverpb__range_response__descriptor,
@@ -143,7 +143,7 @@ bool oracle_etcd(enum weir_etcd_type type, const void *bytes, size_t len,
     static const uint8_t nothing;
     struct weir_etcd_answer theirs = { .revision = 0 };
     ProtobufCMessage *message = protobuf_c_message_unpack(
-        descriptor_of(type), NULL, len, len > 0 ? bytes : &nothing);
+        oracle_etcd_type(type), NULL, len, len > 0 ? bytes : &nothing);
     if (!message)
         return false;
     take_message(type, message, &theirs);

@@ -5,7 +5,12 @@
 #ifndef WEIR_ETCD_ORACLE_H
 #define WEIR_ETCD_ORACLE_H
 
+#include <protobuf-c/protobuf-c.h>
+
 #include "codec/etcd_v3.h"
+
+/* The message that answers. */
+const ProtobufCMessageDescriptor *oracle_etcd_type(enum weir_etcd_type type);
 
 /* True: protobuf-c reads 'bytes' and finds 'ours' in them. */
 bool oracle_etcd(enum weir_etcd_type type, const void *bytes, size_t len,

@@ -27,6 +27,13 @@ typedef RLQS(RateLimitQuotaResponse) actions_pb;
 typedef RLQS(RateLimitQuotaResponse__BucketAction) action_pb;
 typedef RLQS(TokenBucket) tokens_pb;
 
+/* clang-format off */
+const ProtobufCMessageDescriptor *const oracle_rls_type =
+    &envoy__service__ratelimit__v3__rate_limit_request__descriptor;
+const ProtobufCMessageDescriptor *const oracle_rlqs_type =
+    &CALL(usage_reports__descriptor);
+/* clang-format on */
+
 static const uint8_t nothing;
 
 static bool same(const char *theirs, struct weir_text ours)

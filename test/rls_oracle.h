@@ -5,7 +5,13 @@
 #ifndef WEIR_RLS_ORACLE_H
 #define WEIR_RLS_ORACLE_H
 
+#include <protobuf-c/protobuf-c.h>
+
 #include "codec/rlqs.h"
+
+/* Of a request, and of a report. */
+extern const ProtobufCMessageDescriptor *const oracle_rls_type,
+    *const oracle_rlqs_type;
 
 /* True: protobuf-c reads 'bytes' and finds in them what Weir has found, so far
  * as Weir keeps it. In protobuf-c, a text ends at its first NUL. */

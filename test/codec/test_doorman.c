@@ -18,6 +18,7 @@
 #include "core/base/rng.h"
 #include "doorman_oracle.h"
 #include "seed.h"
+#include "wire_variants.h"
 
 #define ROUNDS 100000
 #define BYTES_MAX 65536
@@ -414,6 +415,20 @@ static int decode_again(enum weir_doorman_type type, const uint8_t *bytes,
     return weir_doorman_encode(&message, out, BYTES_MAX);
 }
 
+static enum wire_verdict judge_doorman(void *context, const uint8_t *bytes,
+                                       size_t len)
+{
+    static uint8_t ours[BYTES_MAX];
+    struct weir_doorman_message message;
+    enum weir_doorman_type type = *(enum weir_doorman_type *)context;
+    if (weir_doorman_decode(bytes, len, type, &arena, &message, NULL) < 0)
+        return WIRE_REFUSED;
+    int size = weir_doorman_encode(&message, ours, sizeof(ours));
+    assert_compare(size, >=, 0);
+    return oracle_doorman(type, bytes, len, ours, (size_t)size) ? WIRE_ALIKE
+                                                                : WIRE_DIFFERS;
+}
+
 static void random_messages_go_round(void **state)
 {
     (void)state;
@@ -439,6 +454,8 @@ static void random_messages_go_round(void **state)
         size_t less = oracle_doorman_again(type, bytes, len, true, theirs);
         assert_int_equal(decode_again(type, theirs, less, again), len);
         assert_memory_equal(bytes, again, len);
+        wire_check(&rng, oracle_doorman_type(type), bytes, len, judge_doorman,
+                   &type);
         total += len;
         left_out += len - less;
     }

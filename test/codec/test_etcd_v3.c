@@ -15,6 +15,8 @@
 #include "core/base/rng.h"
 #include "etcd.pb-c.h"
 #include "etcd_oracle.h"
+#include "seed.h"
+#include "wire_variants.h"
 
 static char long_key[WEIR_ETCD_KEY_MAX];
 static char long_value[WEIR_ETCD_VALUE_MAX];
@@ -156,9 +158,23 @@ static void what_is_asked_of_leases(void **state)
 
 static uint8_t packed[4096];
 
+static enum wire_verdict judge_etcd(void *context, const uint8_t *bytes,
+                                    size_t len)
+{
+    struct weir_etcd_answer answer;
+    enum weir_etcd_type type = *(enum weir_etcd_type *)context;
+    if (weir_etcd_decode(type, bytes, len, &answer) < 0)
+        return WIRE_REFUSED;
+    return oracle_etcd(type, bytes, len, &answer) ? WIRE_ALIKE : WIRE_DIFFERS;
+}
+
 static struct weir_etcd_answer decode(enum weir_etcd_type type, size_t len)
 {
     struct weir_etcd_answer answer;
+    struct weir_rng rng = made_seed("etcd");
+    for (int i = 0; i < 1000; i++)
+        wire_check(&rng, oracle_etcd_type(type), packed, len, judge_etcd,
+                   &type);
     assert_int_equal(weir_etcd_decode(type, packed, len, &answer), 0);
     assert_true(oracle_etcd(type, packed, len, &answer));
     return answer;

@@ -21,6 +21,7 @@
 #include "rls.pb-c.h"
 #include "rls_oracle.h"
 #include "seed.h"
+#include "wire_variants.h"
 
 #define ROUNDS 20000
 #define BYTES_MAX 65536
@@ -45,6 +46,26 @@ static int decode_reports(const void *bytes, size_t len,
     static unsigned char rlqs_memory[WEIR_RLQS_ARENA_SIZE];
     struct weir_arena arena = { rlqs_memory, sizeof rlqs_memory, 0 };
     return weir_rlqs_decode(bytes, len, &arena, out, diag);
+}
+
+static enum wire_verdict judge_rls(void *context, const uint8_t *bytes,
+                                   size_t len)
+{
+    struct weir_rls_request got;
+    (void)context;
+    if (decode(bytes, len, &got, NULL) < 0)
+        return WIRE_REFUSED;
+    return oracle_rls(bytes, len, &got) ? WIRE_ALIKE : WIRE_DIFFERS;
+}
+
+static enum wire_verdict judge_rlqs(void *context, const uint8_t *bytes,
+                                    size_t len)
+{
+    struct weir_rlqs_reports got;
+    (void)context;
+    if (decode_reports(bytes, len, &got, NULL) < 0)
+        return WIRE_REFUSED;
+    return oracle_rlqs(bytes, len, &got) ? WIRE_ALIKE : WIRE_DIFFERS;
 }
 
 static uint32_t below(struct weir_rng *rng, uint32_t max)
@@ -136,6 +157,7 @@ static void test_requests(void **state)
         assert_int_equal(decode(bytes, len, &got, &diag), 0);
         hold_request(&made, &got);
         assert_true(oracle_rls(bytes, len, &got));
+        wire_check(&rng, oracle_rls_type, bytes, len, judge_rls, NULL);
         /* If it is cut anywhere, it is refused or is smaller. */
         (void)decode(bytes, below(&rng, (uint32_t)len), &got, NULL);
     }
@@ -279,6 +301,9 @@ static void test_reports(void **state)
     assert_true(same(got.pairs[1].key, "b") && same(got.pairs[1].value, "2"));
     assert_int_equal(got.bucket.len, 16);
     assert_true(oracle_rlqs(usage, len, &reports));
+    struct weir_rng rng = made_seed("rls");
+    for (int round = 0; round < ROUNDS; round++)
+        wire_check(&rng, oracle_rlqs_type, usage, len, judge_rlqs, NULL);
     /* Cut within the bucket, it is refused. */
     for (size_t cut = 4; cut < len; cut++)
         assert_compare(decode_reports(usage, cut, &reports, NULL), <, 0);

@@ -11,8 +11,10 @@
 #include <string.h>
 
 #include "seed.h"
+#include "weir.pb-c.h"
 #include "weir_v1_bench.h"
 #include "weir_v1_oracle.h"
+#include "wire_variants.h"
 
 int bench_set_up(void **state)
 {
@@ -50,6 +52,18 @@ static bool is_to_root(const struct weir_message *message)
            message->type == WEIR_MESSAGE_LIMITS;
 }
 
+static enum wire_verdict judge_weir_v1(void *context, const uint8_t *bytes,
+                                       size_t len)
+{
+    static unsigned char block[WEIR_DECODE_ARENA_SIZE];
+    struct weir_arena arena = { block, sizeof(block), 0 };
+    struct weir_message out;
+    bool to_root = *(bool *)context;
+    if (weir_v1_decode(bytes, len, to_root, &arena, &out) < 0)
+        return WIRE_REFUSED;
+    return oracle_agrees(bytes, len, to_root, &out) ? WIRE_ALIKE : WIRE_DIFFERS;
+}
+
 size_t round_trip(struct bench *bench, const struct weir_message *message,
                   struct weir_message *out)
 {
@@ -68,6 +82,11 @@ size_t round_trip(struct bench *bench, const struct weir_message *message,
     assert_true(
         oracle_agrees(bench->bytes, size, is_to_root(message), message));
     assert_true(oracle_agrees(bench->bytes, size, is_to_root(message), out));
+    bool to_root = is_to_root(message);
+    wire_check(&bench->rng,
+               to_root ? &weir__v1__to_root__descriptor
+                       : &weir__v1__to_limiter__descriptor,
+               bench->bytes, size, judge_weir_v1, &to_root);
     return size;
 }
 

@@ -22,7 +22,8 @@ int bench_tear_down(void **state);
 /* A number of any magnitude. */
 uint64_t some(struct weir_rng *rng);
 /* Encodes, decodes, encodes again: the bytes must be the same, and protobuf-c
- * must find both messages in them. Returns their number; 'out' is the decoded
+ * must find both messages in them, and Weir's reading in variants of the bytes
+ * (wire_variants.h). Returns their number; 'out' is the decoded
  * message. */
 size_t round_trip(struct bench *bench, const struct weir_message *message,
                   struct weir_message *out);

@@ -12,7 +12,8 @@
  *  - an Expect that isn't 100-continue.
  *  - a target that is neither a path nor '*' (but for CONNECT).
  * It closes the connection after a request of HTTP/1.0, even if that says
- * keep-alive, and after a 'close' with a tab behind it. llhttp refuses more in these cases:
+ * keep-alive, and after a 'close' with a tab behind it. llhttp refuses more in
+ * these cases:
  *  - it has a list of methods, where Weir's callers answer 501;
  *  - CONNECT, PRI and SOURCE have targets and versions of their own;
  *  - a tab behind the digits of a length, which RFC 9110 allows. */
