@@ -11,7 +11,7 @@
  *    unknown type, a varint of 11 bytes, or is cut. It must be refused.
  *  - One of its fields, at any level, comes twice, first with another content
  *    (a negative enum, too) or as another type. It may be refused.
- * What is accepted must be what protobuf-c reads. */
+ * An accepted message must be the one that protobuf-c reads. */
 
 #ifndef WEIR_WIRE_VARIANTS_H
 #define WEIR_WIRE_VARIANTS_H
