@@ -202,7 +202,7 @@ class Sampler(threading.Thread):
 
     def __init__(self, test):
         super().__init__(daemon=True)
-        self.test, self.samples = test, []
+        self.test, self.samples, self.unanswered = test, [], 0
         self.began, self.ends = time.monotonic(), threading.Event()
 
     def sample(self):
@@ -227,7 +227,10 @@ class Sampler(threading.Thread):
 
     def run(self):
         while not self.ends.is_set():
-            self.samples.append(self.sample())
+            try:
+                self.samples.append(self.sample())
+            except OSError:  # A connection may end as credentials change.
+                self.unanswered += 1
             self.ends.wait(SAMPLE)
 
     def end(self):
@@ -475,6 +478,7 @@ class Churn(unittest.TestCase):
         sampler.end()
         self.client.ends.set()
         self.client.join(PATIENCE)
+        self.assertLess(sampler.unanswered, len(sampler.samples) / 10 + 1)
         found = self.judge(sampler)
         self.report(sampler, found)
         say(", ".join(f"{count:,} {what}" for what, count
