@@ -133,7 +133,7 @@ class TlsRoot(Root):
 
 
 class Flooder(Limiter):
-    """A live_flood; of its lines the last one is kept."""
+    """A live_flood; of its bins the last one is kept."""
 
     def __init__(self, roots, name, env):
         self.name, self.lines = name, []
@@ -145,8 +145,9 @@ class Flooder(Limiter):
         self.reader.start()
 
     def read(self):
-        for line in self.process.stdout:
-            self.lines = [json.loads(line)]
+        for line in map(json.loads, self.process.stdout):
+            if "seen" in line:
+                self.lines = [line]
 
 
 class Client(threading.Thread):
