@@ -7,9 +7,9 @@ root, an agent, services) must not grow, and no count may be lost.
 
 A phase is the unit of the run. In each,
 
-- limiters join and take from a quota that is new; limiters and an agent that
-  stay take from it as well. When all rest, both roots have exactly the units
-  that the takers saw pass;
+- limiters join and take from a name that is new; limiters that stay and an
+  agent take from new names as well. When all rest, both roots have exactly the
+  units that each of these groups saw pass;
 - meanwhile quotas and templates are imported, used and removed, by either root;
 - the limiters leave, a certificate and the credentials are replaced, and the
   second root is killed or ended, and started again. It is cold, so its counts
@@ -63,9 +63,14 @@ NAMES = 300         # new names a second, of each flooder
 SLOTS = 4096        # of a flooder's table: older names are evicted …
 AGENT_SLOTS = 16384 # … as in the agent's
 ENDLESS = 10**12    # names
+# Before the first phase, so that roots keep as many removals as they ever do.
+REMOVED = 100000 if MINUTES else 0  # WEIR_TOMBSTONES_MAX
 BATCH = 100         # quotas of an import; of them, templates:
 TEMPLATES = 5
 CLIENT = 100        # keys of a batch of the agent's client
+# Parents of the quotas of a phase, one for each kind of taker: roots forget an
+# instance, and its total, when no limiter has it in its table any more.
+GROUPS = "joiners", "staying", "agents"
 ROLES = "edit,read,take cert payments\n"
 
 
@@ -279,7 +284,8 @@ class Churn(unittest.TestCase):
 
     def make_quotas(self):
         self.edit(self.first, "/v1/quotas:import", {"quotas": [
-            {"name": "ledger/*", "limit": "unlimited"},
+            *({"name": group} for group in GROUPS),
+            *({"name": group + "/*", "parent": group} for group in GROUPS),
             {"name": "hot/*", "limit": "2000/s"},
             {"name": "site", "limit": "unlimited"},
             {"name": "flood/*", "limit": "10/s", "parent": "site"},
@@ -439,29 +445,31 @@ class Churn(unittest.TestCase):
             self.assertEqual(joiner.stop(), 0)
             self.fleet.limiters.remove(joiner)
 
-    def count(self, passed):
-        """Waits until both roots have exactly these units: quota -> units."""
+    def passed(self, root):
+        return {group: root.passed(group) for group in GROUPS}
+
+    def count(self, passed, before):
+        """Waits until both roots have exactly these units more than 'before':
+        group -> units."""
         for root in self.fleet.roots:
-            try:
-                until_equal("units at a root", passed, lambda: {
-                    name: root.passed(name) for name in passed})
-            except AssertionError as error:
-                raise AssertionError(f"{error}; the agent: "
-                                     f"{self.status_of_agent()}") from None
+            until_equal(f"the counts of {root.http}", passed, lambda: {
+                group: units - before[root.number][group]
+                for group, units in self.passed(root).items()})
         self.done["passed"] += sum(passed.values())
 
     def phase(self, seconds):
         end = time.monotonic() + seconds
-        name = f"ledger/{self.done['phases']}"
-        joiners = self.join(name + "/joiners")
+        before = [self.passed(root) for root in self.fleet.roots]
+        names = {group: f"{group}/{self.done['phases']}" for group in GROUPS}
+        joiners = self.join(names["joiners"])
         while time.monotonic() < end:
             self.edit_some()
             time.sleep(PAUSE)
         for limiter in self.limiters:
-            limiter.tell(f"once {name}/staying {ONCE}")
-        self.count({name + "/agent": self.take_by_agent(name + "/agent"),
-                    name + "/staying": ONCE * STAYING,
-                    name + "/joiners": self.rest(joiners, name + "/joiners")})
+            limiter.tell(f"once {names['staying']} {ONCE}")
+        self.count({"agents": self.take_by_agent(names["agents"]),
+                    "staying": ONCE * STAYING,
+                    "joiners": self.rest(joiners, names["joiners"])}, before)
         self.leave(joiners)
         self.replace_secrets()
         self.restart_second()
@@ -471,6 +479,8 @@ class Churn(unittest.TestCase):
             self.assertIsNone(process.poll())
 
     def test_nothing_grows(self):
+        while self.done["quotas made"] < REMOVED:
+            self.edit_some()
         sampler = Sampler(self)
         sampler.start()
         end = time.monotonic() + MINUTES * 60
