@@ -65,7 +65,6 @@ static struct weir_options options_of(enum weir_table_role role)
     struct weir_options options = WEIR_OPTIONS_INIT;
     options.table = path;
     options.table_role = role;
-    options.quotas_max = 1024;
     if (role != WEIR_TABLE_DECIDES)
         options.roots = root.address;
     return options;
