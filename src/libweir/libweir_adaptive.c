@@ -6,7 +6,7 @@
  * The background thread ticks it when it is awake anyway, so that a limit is
  * moved although no request comes: by overdue permits, say. */
 
-#include "libweir/libweir_internal.h"
+#include "libweir/libweir_decide.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -21,7 +21,7 @@
 #include "core/table/table_share.h"
 #include "io/clock.h"
 #include "io/process.h"
-#include "libweir/libweir_internal.h"
+#include "libweir/libweir_decide.h"
 
 #define YIELDS 2
 #define SLEEP_MOST WEIR_MILLISECOND

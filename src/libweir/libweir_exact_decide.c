@@ -28,7 +28,7 @@
  * that others used in the new one: at most the units under way at the edge pass
  * there beside the limit. */
 
-#include "libweir/libweir_internal.h"
+#include "libweir/libweir_decide.h"
 
 #include <string.h>
 

@@ -34,10 +34,8 @@
 
 #include "codec/weir_v1.h"
 #include "core/node/limiter.h"
-#include "core/quota/long_name.h"
 #include "core/table/table_grow.h"
 #include "core/table/table_permit.h"
-#include "core/table/table_stored_name.h"
 #include "io/login.h"
 #include "io/root_link.h"
 #include "libweir/libweir_block.h"
@@ -279,65 +277,6 @@ void weir_stripes_forked(struct weir *weir);
 void weir_locks_wake(struct weir *weir);
 /* The same if it is so: after calls that take the writer lock. */
 void weir_locks_heed(struct weir *weir);
-/* A call found a lock taken: waits, at most for 'most' in total, as follows:
- *
- *     weir_lock_wait_begin(...);
- * do { call again; } while (it found a lock taken && weir_lock_wait(...)); */
-struct weir_lock_wait {
-    weir_instant until;
-    uint32_t seen; /* of the word that moves with each release */
-    uint32_t yields;
-};
-void weir_lock_wait_begin(const struct weir *weir, struct weir_lock_wait *wait,
-                          weir_duration most);
-bool weir_lock_wait(const struct weir *weir, struct weir_lock_wait *wait);
-/* Finds or makes the slot of a given name; WEIR_RESOLVED_CONTENDED after
- * lock_wait. */
-enum weir_resolved weir_resolve_patiently(struct weir *weir,
-                                          struct weir_text name,
-                                          struct weir_ref *out,
-                                          weir_instant now);
-/* Decides for a name without a slot, after WEIR_RESOLVED_CONTENDED. */
-enum weir_verdict weir_decide_nameless(struct weir *weir,
-                                       struct weir_reply *reply);
-
-/* ---- libweir_take_calls.c: shared by enters and takes ---- */
-/* A name without quota passes, or, if the table lacks quotas, goes by on_full.
- * 'weir' and 'reply' may be NULL. */
-enum weir_verdict weir_decide_unknown(struct weir *weir,
-                                      struct weir_reply *reply);
-/* Repeats a request on the shadow set; only the sync uses the result. 'name':
- * of a request by a name that has no slot of its own in the live set; NULL:
- * 'ref' is its slot. 'outcome' is the live set's; returned with a kick. */
-unsigned weir_decide_shadow(struct weir *weir, struct weir_ref ref,
-                            const struct weir_text *name,
-                            const struct weir_algorithm_ask *ask,
-                            unsigned outcome, weir_instant now);
-/* A name that a caller gives. */
-struct weir_asked_name {
-    struct weir_text given;
-    bool is_long;                /* weir_name_is_long() */
-    uint64_t hash;               /* unless it is long: weir_table_hash() */
-    struct weir_stored_name cut; /* if it is long, after a search */
-};
-/* Finds its slot, or makes it. If weir_is_resolved(), '*out' is to be asked. */
-enum weir_resolved weir_asked_find(struct weir *weir,
-                                   struct weir_asked_name *asked,
-                                   struct weir_ref *out, weir_instant now);
-/* The name by which the shadow set is asked; absent: it isn't. */
-struct weir_text weir_asked_shadow(const struct weir_asked_name *asked);
-/* Without a slot to be asked: whether the shadow set is. */
-static inline bool weir_is_unruled(enum weir_resolved resolved)
-{
-    return resolved <= WEIR_RESOLVED_NONE;
-}
-/* The verdict on a name for which there is no slot to be asked. */
-enum weir_verdict weir_decide_missing(struct weir *weir,
-                                      enum weir_resolved resolved,
-                                      struct weir_reply *reply);
-/* Another quota than the name's has decided: says so. */
-void weir_decide_mark_full(struct weir_reply *reply,
-                           enum weir_resolved resolved);
 
 /* ---- libweir_waiting.c ---- */
 void weir_waiting_init(struct weir_waiting *waiting);
@@ -398,42 +337,5 @@ void weir_own_ensure(struct weir *weir);
 
 /* ---- libweir_fork.c ---- */
 void weir_fork_become(struct weir *weir);
-
-/* ---- For libweir_take_calls.c and libweir_permit.c ---- */
-
-/* Wakes the thread, or serves waiters, as the outcome says
- * (libweir_waiting.c). */
-void weir_outcome_heed(struct weir *weir, unsigned outcome);
-
-/* A slot may change hands between lookup and take. That happens so often in a
- * row only if the table is being churned; the name then counts as unknown. */
-#define WEIR_STALE_TRIES 4
-
-static inline enum weir_verdict weir_verdict_of(struct weir *weir,
-                                                unsigned outcome)
-{
-    if (WEIR_UNLIKELY(outcome & (WEIR_OUTCOME_KICK | WEIR_OUTCOME_NEXT |
-                                 WEIR_OUTCOME_WAKE)))
-        weir_outcome_heed(weir, outcome);
-    return outcome & WEIR_OUTCOME_LIMITED ? WEIR_LIMITED : WEIR_PASSED;
-}
-
-/* Whether a name may have a quota. Names of the shadow set can't be asked for:
- * they pass as unknown ones do. */
-static inline bool weir_name_is_askable(struct weir_text name)
-{
-    return name.len > 0 && !weir_name_is_shadow(name);
-}
-
-static inline void weir_asked_init(const struct weir *weir,
-                                   struct weir_text name,
-                                   struct weir_asked_name *out)
-{
-    out->given = name;
-    out->is_long = weir_name_is_long(name);
-    out->cut.len = 0;
-    if (WEIR_LIKELY(!out->is_long))
-        out->hash = weir_table_hash(weir->table, name);
-}
 
 #endif /* WEIR_LIBWEIR_INTERNAL_H */

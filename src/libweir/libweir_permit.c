@@ -14,7 +14,7 @@
  *
  * libweir_waiting.c has the wait queues; this file wraps it. */
 
-#include "libweir/libweir_internal.h"
+#include "libweir/libweir_decide.h"
 
 #include <assert.h>
 #include <string.h>

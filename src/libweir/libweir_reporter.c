@@ -16,7 +16,7 @@
  * A caller kicks by one add and one system call, when it used up some slack; a
  * decision alone makes none. */
 
-#include "libweir/libweir_internal.h"
+#include "libweir/libweir_decide.h"
 
 #include <time.h>
 

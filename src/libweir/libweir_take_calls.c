@@ -5,7 +5,7 @@
  * background thread, and the way to libweir_exact_decide.c. */
 
 #include "core/table/table_share.h"
-#include "libweir/libweir_internal.h"
+#include "libweir/libweir_decide.h"
 
 #include <string.h>
 

@@ -44,7 +44,7 @@
  * queue per slot in the table: a table may be shared by processes, and a thread
  * belongs to one. Rejected: one mutex per queue; a move would need two. */
 
-#include "libweir/libweir_internal.h"
+#include "libweir/libweir_decide.h"
 
 #include <errno.h>
 #include <time.h>

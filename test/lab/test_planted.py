@@ -94,8 +94,9 @@ BUGS = [
      "src/core/node/limiter_quotas.c",
      "    if (quotas->from > limiter->epoch)\n", "    if (false)\n"),
     ("a removed quota stays", "epochs", "src/core/node/limiter_quotas.c",
-     "        weir_table_drop(limiter->table, change->quota.name, now);\n",
-     ""),
+     "        error = weir_table_drop(limiter->table,"
+     " change->quota.name, now);\n",
+     "        error = WEIR_OK;\n"),
     ("a chain charges all but its leaf", "verdicts",
      "src/core/table/link_bucket.c",
      "    if (WEIR_LIKELY(!(walk->skip >> i & 1))) {\n",

@@ -101,8 +101,7 @@ static struct weir_change gone(const char *name)
 static int edit_many(struct fixture *fixture, const struct weir_change *changes,
                      size_t count, unsigned flags)
 {
-    struct weir_edit edit = { .changes = changes, .count = count };
-    edit.flags = flags;
+    const struct weir_edit edit = { changes, count, .flags = flags };
     fixture->diag.text[0] = '\0';
     return weir_store_edit(fixture->store, &edit, &fixture->epoch,
                            &fixture->diag);
@@ -112,8 +111,8 @@ static int edit_many(struct fixture *fixture, const struct weir_change *changes,
 static uint64_t by(struct fixture *fixture, const char *who,
                    const struct weir_change *changes, size_t count)
 {
-    struct weir_edit edit = { .changes = changes, .count = count };
-    edit.identity = weir_text_of(who);
+    const struct weir_edit edit = { changes, count,
+                                    .identity = weir_text_of(who) };
     if (weir_store_edit(fixture->store, &edit, &fixture->epoch,
                         &fixture->diag) < 0)
         fail_msg("%s", fixture->diag.text);
@@ -124,7 +123,7 @@ static uint64_t by(struct fixture *fixture, const char *who,
 static int edit_by(struct weir_store *store, const struct weir_change *changes,
                    size_t count, uint64_t *epoch, struct weir_diag *diag)
 {
-    const struct weir_edit edit = { .changes = changes, .count = count };
+    const struct weir_edit edit = { changes, count, .flags = 0 };
     return weir_store_edit(store, &edit, epoch, diag);
 }
 
@@ -339,12 +338,10 @@ static void replace_and_create(void **state)
 /* Changes by another handle may be on their way. */
 static bool hears(struct weir_store *store)
 {
-    for (int ms = 0; ms < 60000; ms++) {
-        if (weir_store_changed(store))
-            return true;
+    int ms = 0;
+    while (!weir_store_changed(store) && ms++ < 60000)
         poll(NULL, 0, 1);
-    }
-    return false;
+    return ms <= 60000;
 }
 
 static void two_handles(void **state)

@@ -64,11 +64,10 @@ typedef uint32_t weir_mini;
 #define META_PASS 0x04u   /* stale: passes and counts */
 #define META_LIMIT 0x08u  /* stale: refuses */
 #define META_HOLD 0x10u   /* stale: refuses with probability cold.hold */
-#define META_BUCKET_STATE \
-    0x20u                    /* a bucket state decides (table_bucket_state.c) */
-#define META_AWAY 0x40u      /* a store decides, not this table alone */
-#define META_INFLIGHT 0x80u  /* counts units in flight (link_inflight.c) */
-#define META_ADAPTIVE 0x100u /* META_INFLIGHT with a gate (table_gate.c) */
+#define META_BUCKET_STATE 0x20u /* such a state decides (link_state.c) */
+#define META_AWAY 0x40u         /* a store decides, not this table alone */
+#define META_INFLIGHT 0x80u     /* counts units in flight (link_inflight.c) */
+#define META_ADAPTIVE 0x100u    /* META_INFLIGHT with a gate (table_gate.c) */
 #define META_STALE (META_PASS | META_LIMIT | META_HOLD)
 #define META_FLAGS 0x1ffu
 #define META_WHOLE_SHIFT 9 /* 8 bits: leak.whole */
@@ -373,14 +372,6 @@ static inline struct leased *weir_leased(const struct weir_table *t,
                                          uint32_t slot)
 {
     return (struct leased *)weir_table_at(t, t->leased_at) + slot;
-}
-static inline struct pin *weir_pin(const struct weir_table *t, uint32_t index)
-{
-    return (struct pin *)weir_table_at(t, t->pins_at) + index;
-}
-static inline uint32_t *weir_pinned(const struct weir_table *t, uint32_t slot)
-{
-    return (uint32_t *)weir_table_at(t, t->pinned_at) + slot;
 }
 static inline void *weir_area(const struct weir_table *t, uint32_t unit)
 {

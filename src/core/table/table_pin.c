@@ -12,6 +12,12 @@
 /* Pins visited each time the lock is taken: some microseconds. */
 #define PINS_A_HOLD 64
 
+/* The first pin of a slot: its index + 1, or 0. */
+static uint32_t *first_pin(const struct weir_table *t, uint32_t slot)
+{
+    return (uint32_t *)weir_table_at(t, t->pinned_at) + slot;
+}
+
 /* ---- A process's pins; under the lock ---- */
 
 /* The place of the process's pin in the slot's list; it contains 0 if there is
@@ -21,7 +27,7 @@ static uint32_t *pin_place(struct weir_table *t, uint32_t process,
 {
     weir_assert(weir_table_is_locked(t));
     weir_assert(slot < t->slots);
-    uint32_t *place = weir_pinned(t, slot);
+    uint32_t *place = first_pin(t, slot);
     while (*place != 0 && weir_pin(t, *place - 1)->process != process)
         place = &weir_pin(t, *place - 1)->next;
     return place;
@@ -223,12 +229,12 @@ void weir_pins_mend(struct weir_table *t)
     weir_assert(weir_table_is_locked(t));
     weir_assert(t->pin_used <= t->pin_count);
     for (uint32_t slot = 0; slot < t->used; slot++)
-        *weir_pinned(t, slot) = 0;
+        *first_pin(t, slot) = 0;
     t->pin_free = 0;
     for (uint32_t number = t->pin_used; number > 0; number--) {
         struct pin *pin = weir_pin(t, number - 1);
         uint32_t *head =
-            pin->count > 0 ? weir_pinned(t, pin->slot) : &t->pin_free;
+            pin->count > 0 ? first_pin(t, pin->slot) : &t->pin_free;
         pin->next = *head;
         *head = number;
     }

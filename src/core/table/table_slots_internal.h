@@ -121,6 +121,10 @@ enum weir_resolved weir_table_resolve_locked(struct weir_table *t,
                                              weir_instant now);
 
 /* ---- table_pin.c; under the lock ---- */
+static inline struct pin *weir_pin(const struct weir_table *t, uint32_t index)
+{
+    return (struct pin *)weir_table_at(t, t->pins_at) + index;
+}
 /* Add or remove one pin. False: no room, or the process has none. */
 bool weir_share_pin(struct weir_table *t, uint32_t process, uint32_t slot);
 bool weir_share_unpin(struct weir_table *t, uint32_t process, uint32_t slot);
