@@ -2,8 +2,8 @@
  * codec/json_text.c - JSON to and from bytes, when allocations fail.
  *
  * The note is a flag of each thread, set by the allocator. It may be set by an
- * object that was then dropped; the next text on the thread is lost for that,
- * which costs one request while memory is short.
+ * object that was then dropped, and the next text on the thread would be lost
+ * for that; so the listener forgets the note when a request begins.
  *
  * json_dumps() of jansson 2.14 ignores a failure while it writes the key of a
  * member: the text lacks the key. The text is printed twice instead, first

@@ -44,6 +44,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/json_text.h"
 #include "io/origin.h"
 
 #define METHOD_MAX 16 /* bytes of a method; a longer one is cut */
@@ -100,6 +101,8 @@ static struct weir_http_call make_call(struct weir_http_listener *listener,
                                        const struct weir_http1_request *request)
 {
     bool is_head = weir_text_equal(request->method, WEIR_TEXT("HEAD"));
+    /* What an earlier request left in JSON that no answer had. */
+    (void)weir_json_failed();
     return (struct weir_http_call){
         .conn = link,
         .request = request,

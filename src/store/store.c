@@ -187,6 +187,16 @@ int weir_store_check_mode(const char *url, struct weir_diag *diag)
     return type->check_mode(where, diag);
 }
 
+/* An empty one; WEIR_ENOMEM. */
+static int make_catalog(struct weir_store *store)
+{
+    uint64_t seed;
+    weir_assert(!store->catalog);
+    memcpy(&seed, store->id.uuid, sizeof(seed));
+    store->catalog = weir_catalog_new(&weir_mem_system, seed);
+    return store->catalog ? 0 : WEIR_ENOMEM;
+}
+
 static void drop_catalog(struct weir_store *store)
 {
     weir_catalog_free(store->catalog);
@@ -281,13 +291,17 @@ int weir_store_disown(struct weir_store *store,
 struct reading {
     weir_store_each *each;
     void *context;
-    const struct weir_store
-        *store; /* that reports bad rows; NULL: not wanted */
+    const struct weir_store *store; /* that reports bad rows; NULL: none does */
+    const struct weir_catalog *catalog; /* NULL: it isn't looked at */
+    bool is_past; /* the catalog has a quota whose row is bad now */
 };
 
-static int skip_row(const struct reading *reading, const struct weir_row *row,
+static int skip_row(struct reading *reading, const struct weir_row *row,
                     const char *why)
 {
+    if (reading->catalog && row->name.p &&
+        weir_catalog_get(reading->catalog, row->name))
+        reading->is_past = true;
     const struct weir_bad_row bad = {
         .id = row->id, .epoch = row->epoch, .name = row->name, .why = why
     };
@@ -298,7 +312,7 @@ static int skip_row(const struct reading *reading, const struct weir_row *row,
 
 static int read_quota_row(void *context, const struct weir_row *row)
 {
-    const struct reading *reading = context;
+    struct reading *reading = context;
     char scratch[WEIR_FIELDS_MAX];
     struct weir_change change = { .removed = row->id == 0 };
     struct weir_diag why;
@@ -316,12 +330,10 @@ static int read_quota_row(void *context, const struct weir_row *row)
 }
 
 static int read_rows(struct weir_store *store, uint64_t epoch,
-                     weir_store_each *each, void *context, bool report,
-                     struct weir_diag *diag)
+                     struct reading *reading, struct weir_diag *diag)
 {
-    struct reading reading = { each, context, report ? store : NULL };
     return store->backend->type->read(store->backend, epoch, read_quota_row,
-                                      &reading, diag);
+                                      reading, diag);
 }
 
 /* Inside the transaction in which the rows are read. */
@@ -349,8 +361,9 @@ int weir_store_read(struct weir_store *store, uint64_t epoch,
         return error;
     if (lineage)
         error = extend_lineage(store, lineage, diag);
+    struct reading reading = { each, context, .store = store };
     if (error == 0)
-        error = read_rows(store, epoch, each, context, true, diag);
+        error = read_rows(store, epoch, &reading, diag);
     type->rollback(store->backend);
     return error;
 }
@@ -374,6 +387,24 @@ static int apply_to_catalog(void *context, const struct weir_change *change)
     return weir_catalog_apply(context, change);
 }
 
+/* Reads into the catalog what is newer. A catalog that has a quota whose row is
+ * bad now is read anew, without it: an edit that sets the quota to what it was
+ * would be one that changes nothing, and the bad row would stay. */
+static int read_newer(struct weir_store *store, struct weir_diag *diag)
+{
+    uint64_t epoch = weir_catalog_epoch(store->catalog);
+    struct reading reading = { apply_to_catalog, store->catalog,
+                               .catalog = store->catalog };
+    int error = read_rows(store, epoch, &reading, diag);
+    if (error < 0 || !reading.is_past)
+        return error;
+    drop_catalog(store);
+    if (make_catalog(store) < 0)
+        return WEIR_ENOMEM;
+    reading = (struct reading){ apply_to_catalog, store->catalog };
+    return read_rows(store, 0, &reading, diag);
+}
+
 /* Brings the catalog to the transaction's state. A catalog is dropped if it is
  * of another store, of one that was set back, or older than the tombstones
  * reach. */
@@ -392,18 +423,11 @@ static int refresh(struct weir_store *store, struct weir_store_meta *meta,
          weir_catalog_epoch(store->catalog) < meta->floor))
         drop_catalog(store);
     store->id = meta->id;
-    if (!store->catalog) {
-        uint64_t seed;
-        memcpy(&seed, meta->id.uuid, sizeof(seed));
-        store->catalog = weir_catalog_new(&weir_mem_system, seed);
-    }
-    if (!store->catalog)
+    if (!store->catalog && make_catalog(store) < 0)
         return refuse_quotas_memory(diag);
-    uint64_t epoch = weir_catalog_epoch(store->catalog);
-    if (epoch == meta->epoch)
+    if (weir_catalog_epoch(store->catalog) == meta->epoch)
         return 0;
-    error =
-        read_rows(store, epoch, apply_to_catalog, store->catalog, false, diag);
+    error = read_newer(store, diag);
     if (error == WEIR_ENOMEM)
         refuse_quotas_memory(diag);
     if (error < 0)

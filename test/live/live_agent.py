@@ -163,7 +163,7 @@ class Redis(Agents):
 
     def test_the_fleet_counts_a_key(self):
         place = self.agent("--resp", ":0", "--resp-sharing", "counted",
-                           "--quotas-max", "64")["resp"][0]
+                           "--memory-max", "64Ki")["resp"][0]
         link = self.resp(place)
         asked = "CL.THROTTLE", "user123", 15, 30, 86400
         self.assertEqual(link.ask("CL.PROBE", *asked[1:], 16),
@@ -199,7 +199,17 @@ class Redis(Agents):
         answers = [link.ask("CL.THROTTLE", key, 0, 1, 1000)
                    for key in range(100)]
         self.assertEqual(answers[0], [0, 1, 0, -1, 1000])
-        self.assertTrue(answers[-1].startswith("-OOM no room"), answers[-1])
+        self.assertEqual(answers[-1], [1, 1, 0, 2, 1000])
+
+    def test_a_key_without_room_where_such_names_pass(self):
+        place = self.agent("--resp", ":0", "--resp-sharing", "counted",
+                           "--memory-max", "64Ki", "--on-full",
+                           "pass")["resp"][0]
+        link = self.resp(place)
+        answers = [link.ask("CL.THROTTLE", key, 0, 1, 1000)
+                   for key in range(100)]
+        self.assertEqual(answers[0], [0, 1, 0, -1, 1000])
+        self.assertEqual(answers[-1], [0, 1, 1, -1, 0])
 
     def test_doors_pass_a_rate_together(self):
         """Two agents, each under more load than its part of the rate: together
@@ -570,11 +580,11 @@ class Mistakes(Case):
                 (["--http", "unix:/no/such/folder/x"], "No such file"),
                 (["--resp", ":0", "--resp-keys", "0"], "--resp-keys"),
                 (["--resp", ":0", "--resp-sharing", "counted", "--resp-keys",
-                  "1"], "--quotas-max"),
+                  "1"], "--memory-max"),
                 (["--resp", ":0", "--resp-sharing", "x"], "local"),
                 (["--credentials", "/no/such"], "/no/such"),
                 (["--log-level", "loud"], "--log-level"),
-                (["--quotas-max", "17Mi"], "--quotas-max"),
+                (["--memory-max", "much"], "--memory-max"),
                 (["--rsp", ":0"], "did you mean --resp"),
                 (["what"], "'what'")]:
             done = self.run_weir("agent", *words)

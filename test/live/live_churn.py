@@ -60,8 +60,10 @@ JOINERS, STAYING = 4, 2
 TAKES = 200         # a second, of a limiter that joins
 ONCE = 20           # takes of a limiter that stays, in a phase
 NAMES = 300         # new names a second, of each flooder
-SLOTS = 4096        # of a flooder's table: older names are evicted …
-AGENT_SLOTS = 16384 # … as in the agent's
+# Bytes of a flooder's table and of the agent's: some 4,000 and 16,000 names, so
+# that older ones are evicted.
+MEMORY = 4 << 20
+AGENT_MEMORY = 16 << 20
 ENDLESS = 10**12    # names
 # Before the first phase, so that roots keep as many removals as they ever do.
 REMOVED = 100000 if MINUTES else 0  # WEIR_TOMBSTONES_MAX
@@ -143,7 +145,7 @@ class Flooder(Limiter):
     def __init__(self, roots, name, env):
         self.name, self.lines = name, []
         self.process = subprocess.Popen(
-            [FLOOD, roots, name, str(SLOTS), "hot/tenant=500", "flood",
+            [FLOOD, roots, name, str(MEMORY), "hot/tenant=500", "flood",
              str(ENDLESS), str(NAMES)], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, text=True, env=env)
         self.reader = threading.Thread(target=self.read, daemon=True)
@@ -303,7 +305,7 @@ class Churn(unittest.TestCase):
              self.certificates.ca, "--tls-cert", cert, "--tls-key", key,
              "--resp", resp, "--http", http, "--port-file", ports,
              "--name", "agent",
-             "--quotas-max", str(AGENT_SLOTS)], stderr=log)
+             "--memory-max", str(AGENT_MEMORY)], stderr=log)
         self.addCleanup(agent.wait)
         self.addCleanup(agent.kill)
         until("the agent", lambda: agent.poll() is not None or ports.exists())

@@ -204,8 +204,10 @@ class Plain(Bounded, Agents):
         resp, http = self.places["resp"][0], self.places["http"][0]
         ask_often(resp, b"NO.SUCH \x1b[31m\r\n", b"-ERR")
         ask_often(resp, Resp.line("WEIR.TAKE", "a\nb"), b"-ERR")
-        ask_often(http, b"GET /\xe2\x80\xae HTTP/1.1\r\nHost: localhost\r\n"
+        ask_often(http, b"GET /%E2%80%AE HTTP/1.1\r\nHost: localhost\r\n"
                   b"\r\n", b"HTTP/1.1 404")
+        ask_often(http, b"GET /\xe2\x80\xae HTTP/1.1\r\nHost: localhost\r\n"
+                  b"\r\n", b"HTTP/1.1 400")
         ask_often(self.root.http, b"POST /v1/quotas:remove HTTP/1.1\r\n"
                   b"Host: localhost\r\nContent-Length: 1\r\n\r\nx",
                   b"HTTP/1.1 415")
