@@ -90,7 +90,7 @@ struct maker_ca *maker_ca_new(const char *name)
     assert_non_null(ca);
     ca->key = EVP_EC_gen("P-256");
     assert_non_null(ca->key);
-    ca->cert = begin(name, ca->key, 0, 30);
+    ca->cert = begin(name, ca->key, -30, 30);
     X509_set_issuer_name(ca->cert, X509_get_subject_name(ca->cert));
     extend(ca->cert, ca->cert, NID_basic_constraints, "critical,CA:TRUE");
     extend(ca->cert, ca->cert, NID_key_usage, "critical,keyCertSign");
@@ -113,7 +113,7 @@ void maker_ca_write(const struct maker_ca *ca, const char *path)
 void maker_issue(const struct maker_ca *ca, const struct maker_leaf *leaf,
                  const char *cert_path, const char *key_path)
 {
-    EVP_PKEY *key = EVP_EC_gen("P-256");
+    EVP_PKEY *key = leaf->rsa ? EVP_RSA_gen(2048) : EVP_EC_gen("P-256");
     assert_non_null(key);
     X509 *cert = begin(leaf->name, key, leaf->first_day,
                        leaf->last_day ? leaf->last_day : 30);

@@ -19,8 +19,9 @@ struct maker_leaf {
     const char *also;        /* "DNS:localhost,IP:127.0.0.1"; NULL: none */
     int first_day, last_day; /* from today; last_day 0: 30 */
     const char *usage;       /* "serverAuth"; NULL: any */
+    bool rsa;                /* a key of RSA, 2,048 bits; else of P-256 */
 };
-/* Signs a fresh key of P-256; each file is renamed into its place. */
+/* Signs a fresh key; each file is renamed into its place. */
 void maker_issue(const struct maker_ca *ca, const struct maker_leaf *leaf,
                  const char *cert_path, const char *key_path);
 /* A key without a certificate; 'phrase': encrypted with it; NULL: plain. */

@@ -269,7 +269,8 @@ struct weir_options {
     /* Credentials for the roots; NULL or "": as said at each. weir_open() reads
      * the files and fails if one can't be used. A later connection reads files
      * that have changed since. If a changed file can't be used, an event says
-     * so and the previous content stays in force. */
+     * so and the previous content stays in force. A certificate that has
+     * expired or isn't valid yet can't be used. */
     const char *tls_ca;     /* PEM file of the authorities to trust, "system"
                              * for the system's; NULL: plain text. A root must
                              * show a certificate for its HOST */

@@ -44,6 +44,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "io/file_stamp.h"
@@ -69,7 +70,9 @@ struct weir_tls {
     const char *alpn;
     char *path[FILES]; /* owned; NULL: none */
     struct weir_file_stamp stamp[FILES];
-    struct context *context;
+    struct context *context; /* NULL: nothing was read yet */
+    time_t valid_from;       /* of a certificate that the last reload refused
+                              * because it isn't valid yet; or 0 */
 };
 
 struct weir_tls_session {
@@ -235,7 +238,8 @@ static int fill_context(const struct weir_tls *tls, struct context *context,
                                          tls->server ? TLS_server_method()
                                                      : TLS_client_method())
                         : NULL;
-    if (!context->ssl || !use_protocol(tls, context->ssl))
+    if (!context->ssl || !use_protocol(tls, context->ssl) ||
+        SSL_CTX_set_cipher_list(context->ssl, WEIR_TLS_SUITES) != 1)
         return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     set_rules(tls, context->ssl);
     int error = tls->path[CA] ? use_authorities(tls, context->ssl, diag) : 0;
@@ -273,6 +277,103 @@ static int make_context(const struct weir_tls *tls, struct context **out,
         drop_context(context);
     else
         *out = context;
+    return error;
+}
+
+/* ---- Days ---- */
+
+#define DATE_MAX 32 /* "2026-01-31 12:00:00 UTC" */
+#define WHO_MAX 64  /* bytes of a common name in a sentence */
+
+static time_t seconds_of(const ASN1_TIME *when)
+{
+    struct tm parts = { 0 };
+    return ASN1_TIME_to_tm(when, &parts) == 1 ? timegm(&parts) : 0;
+}
+
+static const char *show_date(time_t when, char buf[DATE_MAX])
+{
+    struct tm parts;
+    if (!gmtime_r(&when, &parts) ||
+        strftime(buf, DATE_MAX, "%Y-%m-%d %H:%M:%S UTC", &parts) == 0)
+        return "an unknown time";
+    return buf;
+}
+
+/* Whether a certificate of the file 'path' is valid now. */
+static int check_days(struct weir_tls *tls, const char *path,
+                      const X509 *certificate, struct weir_diag *diag)
+{
+    time_t now = time(NULL);
+    time_t from = seconds_of(X509_get0_notBefore(certificate));
+    time_t until = seconds_of(X509_get0_notAfter(certificate));
+    if (from <= now && now <= until)
+        return 0;
+    bool is_early = now < from;
+    if (is_early && (tls->valid_from == 0 || from < tls->valid_from))
+        tls->valid_from = from;
+    char who[WHO_MAX + 1] = "";
+    char date[DATE_MAX];
+    X509_NAME_get_text_by_NID(X509_get_subject_name(certificate),
+                              NID_commonName, who, sizeof(who));
+    return weir_diag_set(diag, WEIR_ETLS, path, ": the certificate of '", who,
+                         is_early ? "' isn't valid before " : "' expired at ",
+                         show_date(is_early ? from : until, date),
+                         is_early ? ": name another, or correct the clock"
+                                  : ": renew it, or correct the clock",
+                         NULL);
+}
+
+/* A certificate in use may expire there: it keeps no other file from being
+ * read. */
+static bool is_in_use(const struct weir_tls *tls, const X509 *certificate)
+{
+    const X509 *used =
+        tls->context ? SSL_CTX_get0_certificate(tls->context->ssl) : NULL;
+    return used && X509_cmp(used, certificate) == 0;
+}
+
+static int check_own_days(struct weir_tls *tls, SSL_CTX *ssl,
+                          struct weir_diag *diag)
+{
+    const char *path = tls->path[CERT];
+    const X509 *own = SSL_CTX_get0_certificate(ssl);
+    STACK_OF(X509) *chain = NULL;
+    SSL_CTX_get0_chain_certs(ssl, &chain);
+    weir_assert(own);
+    if (is_in_use(tls, own))
+        return 0;
+    int error = check_days(tls, path, own, diag);
+    for (int i = 0; error == 0 && i < sk_X509_num(chain); i++)
+        error = check_days(tls, path, sk_X509_value(chain, i), diag);
+    return error;
+}
+
+/* One authority that is valid is enough: during a change the file has the old
+ * one and the new one. */
+static int check_authority_days(struct weir_tls *tls, SSL_CTX *ssl,
+                                struct weir_diag *diag)
+{
+    const char *path = tls->path[CA];
+    STACK_OF(X509) *all =
+        X509_STORE_get1_all_certs(SSL_CTX_get_cert_store(ssl));
+    if (!all)
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
+    int error = refuse_tls_file(diag, path, "there is no certificate in it");
+    for (int i = 0; error < 0 && i < sk_X509_num(all); i++)
+        error = check_days(tls, path, sk_X509_value(all, i), diag);
+    sk_X509_pop_free(all, X509_free);
+    return error;
+}
+
+static int check_all_days(struct weir_tls *tls, SSL_CTX *ssl,
+                          struct weir_diag *diag)
+{
+    int error = is_file(tls, CA) ? check_authority_days(tls, ssl, diag) : 0;
+    if (error == 0 && tls->path[CERT])
+        error = check_own_days(tls, ssl, diag);
+    if (error == 0)
+        tls->valid_from = 0;
     return error;
 }
 
@@ -348,7 +449,7 @@ bool weir_tls_is_changed(const struct weir_tls *tls)
             weir_file_stamp_differs(tls->path[i], &tls->stamp[i]))
             return true;
     }
-    return false;
+    return tls->valid_from != 0 && time(NULL) >= tls->valid_from;
 }
 
 int weir_tls_reload(struct weir_tls *tls, struct weir_diag *diag)
@@ -357,9 +458,14 @@ int weir_tls_reload(struct weir_tls *tls, struct weir_diag *diag)
         if (is_file(tls, i))
             tls->stamp[i] = weir_file_stamp_at(tls->path[i]);
     struct context *fresh = NULL;
+    tls->valid_from = 0;
     int error = make_context(tls, &fresh, diag);
-    if (error < 0)
+    if (error == 0)
+        error = check_all_days(tls, fresh->ssl, diag);
+    if (error < 0) {
+        drop_context(fresh);
         return error;
+    }
     drop_context(tls->context);
     tls->context = fresh;
     return 0;
@@ -484,7 +590,8 @@ struct reason {
 
 static const struct reason failures[] = {
     { ALERT(SSL_AD_HANDSHAKE_FAILURE),
-      "the peer refuses the handshake; it may want a certificate of ours" },
+      "the peer refuses the handshake: it has no cipher that we have, or wants "
+      "a certificate of ours" },
     { ALERT(SSL_AD_BAD_CERTIFICATE), "the peer refuses our certificate" },
     { ALERT(SSL_AD_UNSUPPORTED_CERTIFICATE),
       "the peer refuses our certificate: it is for another purpose" },

@@ -4,8 +4,15 @@
  *
  * A weir_tls is made from files and given to weir_listener_new() or
  * weir_stream_connect(); all streams made with it use the files as last read.
- * TLS 1.2 and 1.3, by OpenSSL 3; ALPN "h2" or "http/1.1", by the option. No
- * renegotiation, no compression, no session tickets across a reload.
+ * TLS 1.2 and 1.3, by OpenSSL 3; ALPN "h2" or "http/1.1", by the option. Of TLS
+ * 1.2 only the suites of WEIR_TLS_SUITES. No renegotiation, no compression, no
+ * session tickets across a reload.
+ *
+ * Days. A certificate that has expired, or isn't valid yet, is refused when its
+ * file is read, and so is one whose chain has such a certificate, and a file of
+ * authorities without any that is valid. The system's authorities aren't
+ * checked, nor is a certificate that is in use already: it may expire, and the
+ * other files are reloaded beside it.
  *
  * Reloading. weir_tls_reload() reads all files into a new context, which
  * replaces the old one only if every part of it is sound: half-written files
@@ -27,6 +34,12 @@
 #define WEIR_TLS_NAME_MAX 255    /* bytes of a peer's name */
 #define WEIR_TLS_NAMES_MAX 8     /* names read from a certificate */
 #define WEIR_TLS_SYSTEM "system" /* as 'ca': the system's authorities */
+/* Forward secrecy and authenticated encryption. All suites of TLS 1.3 have
+ * both. */
+#define WEIR_TLS_SUITES                                          \
+    "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256:" \
+    "ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-RSA-AES256-GCM-SHA384:" \
+    "ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305"
 
 struct weir_tls;
 
@@ -52,11 +65,12 @@ int weir_tls_new(const struct weir_tls_options *options, struct weir_tls **out,
 /* Streams that were made with it stay valid. NULL inside is legal. */
 void weir_tls_free(struct weir_tls **tls);
 
-/* Whether a file has another inode, size or time than when it was read. Cheap:
- * call it every second. */
+/* Whether a file has another inode, size or time than when it was read, or the
+ * day has come on which the certificate that the last reload refused is valid.
+ * Cheap: call it every second. */
 bool weir_tls_is_changed(const struct weir_tls *tls);
 /* Reads all files again. On failure nothing changes, and weir_tls_is_changed()
- * is false until a file changes again. */
+ * is false until a file changes again or that day comes. */
 int weir_tls_reload(struct weir_tls *tls, struct weir_diag *diag);
 
 /* Seconds until the own certificate expires; negative: it has; INT64_MAX: there

@@ -19,6 +19,7 @@
 
 #include "certificate_maker.h"
 #include "compare.h"
+#include "day_shift.h"
 #include "io/clock.h"
 #include "io/h2_link.h"
 #include "patience.h"
@@ -182,7 +183,15 @@ static bool wait_bytes(struct world *world, const struct end *end,
     return end->bytes >= wanted;
 }
 
-/* "root" is root.crt and root.key. */
+static bool ends_with(const char *text, const char *end)
+{
+    size_t len = text ? strlen(text) : 0;
+    return len >= strlen(end) && strcmp(text + len - strlen(end), end) == 0;
+}
+
+/* "root" is root.crt and root.key. They are read on a day on which they are
+ * valid, "-old" in the past and "-new" in the future: later it would be
+ * refused. */
 static struct weir_tls *load(bool server, const char *ca, const char *who,
                              bool demand)
 {
@@ -200,8 +209,10 @@ static struct weir_tls *load(bool server, const char *ca, const char *who,
         .demand = demand,
     };
     struct weir_tls *tls = NULL;
+    shift_days(ends_with(who, "-old") ? -5 : ends_with(who, "-new") ? 5 : 0);
     if (weir_tls_new(&options, &tls, &diag) < 0)
         fail_msg("%s", diag.text);
+    shift_days(0);
     return tls;
 }
 
