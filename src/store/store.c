@@ -194,7 +194,10 @@ static int make_catalog(struct weir_store *store)
     weir_assert(!store->catalog);
     memcpy(&seed, store->id.uuid, sizeof(seed));
     store->catalog = weir_catalog_new(&weir_mem_system, seed);
-    return store->catalog ? 0 : WEIR_ENOMEM;
+    if (!store->catalog)
+        return WEIR_ENOMEM;
+    weir_catalog_limit_tombstones(store->catalog, 0); /* it sends no changes */
+    return 0;
 }
 
 static void drop_catalog(struct weir_store *store)

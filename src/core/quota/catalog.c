@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * quota/catalog.c - a whole set of quotas in memory.
  *
- * A node is one allocation: the quota, its links and its texts. Four structures
- * refer to it:
+ * A node is one allocation. Four structures refer to it:
  *
  *     buckets   hash of the name, open addressing: find in O(1)
  *     log       (epoch, node) in the order of epochs: changes since an epoch
@@ -13,6 +12,9 @@
  * (removed, kept for limiters that must learn of it) or a PHANTOM, a name that
  * is only referred to as a parent. Phantoms are needed because changes come in
  * the order of epochs: a parent that was edited late comes after its children.
+ * Only a live node has a quota, its texts and a place among siblings: 500 bytes
+ * and more. The others have a name, some 70 bytes, since there may be
+ * WEIR_TOMBSTONES_MAX of them.
  *
  * The log is an array, not a list, because a reader's place in it must
  * survive applies: a place is an epoch, found by bisection, and the index
@@ -35,16 +37,22 @@
 
 enum state { LIVE, TOMBSTONE, PHANTOM };
 
+struct live_node;
+
 struct node {
-    struct weir_quota quota; /* first: a quota's address is its node's */
-    struct node *child;      /* first of the nodes with this parent */
-    struct node *sibling_next;
-    struct node *sibling_prev;
-    size_t size; /* of the allocation */
+    struct weir_text name;   /* in 'quota' of a live node; else behind it */
+    struct live_node *child; /* first of those with this parent */
     size_t log_index;
     uint32_t hash;
     uint32_t children;
     enum state state;
+};
+
+struct live_node {
+    struct node node; /* first */
+    struct live_node *sibling_next;
+    struct live_node *sibling_prev;
+    struct weir_quota quota;
     char texts[];
 };
 
@@ -72,6 +80,7 @@ struct weir_catalog {
     bool is_sorted;
     size_t count;
     size_t tombstones;
+    size_t tombstones_max;
     uint64_t epoch;
     uint64_t floor;
     struct weir_quota *brought; /* owned: the quota in the last name looked
@@ -92,24 +101,59 @@ static void free_in_catalog(struct weir_catalog *catalog, void *p, size_t size)
     catalog->mem.free(catalog->mem.context, p, size);
 }
 
-static struct node *make_quota_node(struct weir_catalog *catalog,
-                                    const struct weir_quota *quota,
-                                    enum state state, uint32_t hash)
+static struct live_node *live_of(struct node *node)
 {
-    size_t size = sizeof(struct node) + weir_quota_texts_size(quota);
-    struct node *node = allocate_in_catalog(catalog, size);
+    weir_assert(node->state == LIVE);
+    return (struct live_node *)node;
+}
+
+static const struct weir_quota *quota_of(const struct node *node)
+{
+    weir_assert(node->state == LIVE);
+    return &((const struct live_node *)node)->quota;
+}
+
+/* The node of a quota that was handed out. */
+static const struct live_node *node_of(const struct weir_quota *quota)
+{
+    return (const void *)((const char *)quota -
+                          offsetof(struct live_node, quota));
+}
+
+static struct node *make_live_node(struct weir_catalog *catalog,
+                                   const struct weir_quota *quota)
+{
+    struct live_node *live = allocate_in_catalog(
+        catalog, sizeof(*live) + weir_quota_texts_size(quota));
+    if (!live)
+        return NULL;
+    live->quota = *quota;
+    weir_quota_texts_move(&live->quota, live->texts);
+    live->node = (struct node){ .name = live->quota.name, .state = LIVE };
+    return &live->node;
+}
+
+/* A tombstone or a phantom. */
+static struct node *make_name_node(struct weir_catalog *catalog,
+                                   struct weir_text name, enum state state)
+{
+    struct node *node = allocate_in_catalog(catalog, sizeof(*node) + name.len);
     if (!node)
         return NULL;
-    *node = (struct node){
-        .quota = *quota, .size = size, .state = state, .hash = hash
-    };
-    weir_quota_texts_move(&node->quota, node->texts);
+    char *text = (char *)(node + 1);
+    if (name.len > 0)
+        memcpy(text, name.p, name.len);
+    *node = (struct node){ .name = { text, name.len }, .state = state };
     return node;
 }
 
 static void free_node(struct weir_catalog *catalog, struct node *node)
 {
-    free_in_catalog(catalog, node, node->size);
+    size_t size =
+        node->state == LIVE
+            ? sizeof(struct live_node) + weir_quota_texts_size(quota_of(node))
+            : sizeof(*node) + node->name.len;
+    free_in_catalog(catalog, node, size);
 }
 
 static uint32_t hash_name(const struct weir_catalog *catalog,
@@ -127,7 +171,7 @@ static size_t find_hash_bucket(const struct weir_catalog *catalog,
     size_t at = hash & mask;
     while (catalog->buckets[at]) {
         const struct node *node = catalog->buckets[at];
-        if (node->hash == hash && weir_text_equal(node->quota.name, name))
+        if (node->hash == hash && weir_text_equal(node->name, name))
             break;
         at = (at + 1) & mask;
     }
@@ -199,8 +243,7 @@ static void drop_phantom(struct weir_catalog *catalog, struct node *node)
     if (node->state != PHANTOM || node->children > 0)
         return;
     weir_assert(!node->child);
-    remove_bucket(catalog,
-                  find_hash_bucket(catalog, node->quota.name, node->hash));
+    remove_bucket(catalog, find_hash_bucket(catalog, node->name, node->hash));
     free_node(catalog, node);
 }
 
@@ -213,29 +256,30 @@ static bool has_literal_parent(const struct weir_quota *quota)
 
 static void unlink_child(struct weir_catalog *catalog, struct node *node)
 {
-    if (node->state != LIVE || !has_literal_parent(&node->quota))
+    if (node->state != LIVE || !has_literal_parent(quota_of(node)))
         return;
-    struct node *parent = find_node(catalog, node->quota.parent);
+    struct live_node *live = live_of(node);
+    struct node *parent = find_node(catalog, live->quota.parent);
     weir_assert(parent && parent->children > 0);
-    if (node->sibling_prev)
-        node->sibling_prev->sibling_next = node->sibling_next;
+    if (live->sibling_prev)
+        live->sibling_prev->sibling_next = live->sibling_next;
     else
-        parent->child = node->sibling_next;
-    if (node->sibling_next)
-        node->sibling_next->sibling_prev = node->sibling_prev;
+        parent->child = live->sibling_next;
+    if (live->sibling_next)
+        live->sibling_next->sibling_prev = live->sibling_prev;
     parent->children--;
     drop_phantom(catalog, parent);
 }
 
-static void link_child(struct node *parent, struct node *node)
+static void link_child(struct node *parent, struct live_node *live)
 {
-    node->sibling_prev = NULL;
-    node->sibling_next = parent->child;
+    live->sibling_prev = NULL;
+    live->sibling_next = parent->child;
     if (parent->child)
-        parent->child->sibling_prev = node;
-    parent->child = node;
+        parent->child->sibling_prev = live;
+    parent->child = live;
     parent->children++;
-    weir_assert(parent->children > 0 && parent->child == node);
+    weir_assert(parent->children > 0 && parent->child == live);
 }
 
 /* The node of a parent's name, made as a phantom if necessary. */
@@ -246,10 +290,10 @@ static struct node *need_parent(struct weir_catalog *catalog,
     size_t at = find_hash_bucket(catalog, name, hash);
     if (catalog->buckets[at])
         return catalog->buckets[at];
-    struct weir_quota quota = { .name = name };
-    struct node *node = make_quota_node(catalog, &quota, PHANTOM, hash);
+    struct node *node = make_name_node(catalog, name, PHANTOM);
     if (!node)
         return NULL;
+    node->hash = hash;
     catalog->buckets[at] = node;
     catalog->node_count++;
     weir_assert(catalog->node_count < catalog->bucket_count);
@@ -343,14 +387,14 @@ static void leave_log(struct weir_catalog *catalog, struct node *node)
     weir_assert(catalog->log_holes <= catalog->log_count);
 }
 
-static void enter_log(struct weir_catalog *catalog, struct node *node)
+static void enter_log(struct weir_catalog *catalog, struct node *node,
+                      uint64_t epoch)
 {
     weir_assert(catalog->log_count < catalog->log_capacity);
     weir_assert(catalog->log_count == 0 ||
-                catalog->log[catalog->log_count - 1].epoch < node->quota.epoch);
+                catalog->log[catalog->log_count - 1].epoch < epoch);
     node->log_index = catalog->log_count;
-    catalog->log[catalog->log_count++] =
-        (struct entry){ node->quota.epoch, node };
+    catalog->log[catalog->log_count++] = (struct entry){ epoch, node };
 }
 
 /* Drops the oldest tombstone. Its node is freed, or becomes a phantom. */
@@ -382,6 +426,7 @@ struct weir_catalog *weir_catalog_new(const struct weir_mem *mem,
         return NULL;
     catalog->mem = *mem;
     catalog->seed = hash_seed;
+    catalog->tombstones_max = WEIR_TOMBSTONES_MAX;
     catalog->bucket_count = BUCKETS_MIN;
     catalog->buckets =
         allocate_in_catalog(catalog, BUCKETS_MIN * sizeof(*catalog->buckets));
@@ -412,6 +457,12 @@ void weir_catalog_free(struct weir_catalog *catalog)
     free_in_catalog(catalog, catalog->brought, sizeof(*catalog->brought));
     struct weir_mem mem = catalog->mem;
     mem.free(mem.context, catalog, sizeof(*catalog));
+}
+
+void weir_catalog_limit_tombstones(struct weir_catalog *catalog, size_t max)
+{
+    weir_assert(catalog->epoch == 0 && max <= WEIR_TOMBSTONES_MAX);
+    catalog->tombstones_max = max;
 }
 
 size_t weir_catalog_count(const struct weir_catalog *catalog)
@@ -461,7 +512,7 @@ static void replace_node(struct weir_catalog *catalog, struct node *old,
                          struct node *node)
 {
     weir_assert(!old || old->hash == node->hash);
-    size_t at = find_hash_bucket(catalog, node->quota.name, node->hash);
+    size_t at = find_hash_bucket(catalog, node->name, node->hash);
     if (!old)
         catalog->node_count++;
     catalog->buckets[at] = node;
@@ -476,57 +527,55 @@ static void replace_node(struct weir_catalog *catalog, struct node *old,
     if (old->state == TOMBSTONE)
         catalog->tombstones--;
     leave_log(catalog, old);
-    if (old->state == LIVE && weir_quota_is_template(&old->quota))
-        remove_template(catalog, &old->quota);
+    if (old->state == LIVE && weir_quota_is_template(quota_of(old)))
+        remove_template(catalog, quota_of(old));
     free_node(catalog, old);
 }
 
-static void enter_quota_node(struct weir_catalog *catalog, struct node *node,
-                             struct node *parent)
+static void enter_node(struct weir_catalog *catalog, struct node *node,
+                       uint64_t epoch, struct node *parent)
 {
-    weir_assert(node->quota.epoch > catalog->epoch);
-    enter_log(catalog, node);
-    catalog->epoch = node->quota.epoch;
+    weir_assert(epoch > catalog->epoch);
+    enter_log(catalog, node, epoch);
+    catalog->epoch = epoch;
     catalog->is_sorted = false;
     if (node->state == TOMBSTONE) {
         catalog->tombstones++;
-        if (catalog->tombstones > WEIR_TOMBSTONES_MAX)
+        if (catalog->tombstones > catalog->tombstones_max)
             forget_tombstone(catalog);
-        weir_assert(catalog->tombstones <= WEIR_TOMBSTONES_MAX);
+        weir_assert(catalog->tombstones <= catalog->tombstones_max);
         return;
     }
     catalog->count++;
     if (parent)
-        link_child(parent, node);
-    if (weir_quota_is_template(&node->quota))
-        insert_template(catalog, &node->quota);
+        link_child(parent, live_of(node));
+    if (weir_quota_is_template(quota_of(node)))
+        insert_template(catalog, quota_of(node));
     weir_assert(catalog->count <= catalog->node_count);
 }
 
 int weir_catalog_apply(struct weir_catalog *catalog,
                        const struct weir_change *change)
 {
-    if (change->quota.epoch <= catalog->epoch)
+    const struct weir_quota *quota = &change->quota;
+    if (quota->epoch <= catalog->epoch)
         return 0;
     if (reserve_apply(catalog) < 0)
         return WEIR_ENOMEM;
-    struct weir_quota removed = { .name = change->quota.name,
-                                  .epoch = change->quota.epoch };
-    const struct weir_quota *quota =
-        change->removed ? &removed : &change->quota;
-    uint32_t hash = hash_name(catalog, quota->name);
-    struct node *node = make_quota_node(
-        catalog, quota, change->removed ? TOMBSTONE : LIVE, hash);
+    struct node *node = change->removed
+                            ? make_name_node(catalog, quota->name, TOMBSTONE)
+                            : make_live_node(catalog, quota);
     if (!node)
         return WEIR_ENOMEM;
-    bool has_parent = has_literal_parent(&node->quota);
+    node->hash = hash_name(catalog, node->name);
+    bool has_parent = !change->removed && has_literal_parent(quota);
     struct node *parent =
-        has_parent ? need_parent(catalog, node->quota.parent) : NULL;
+        has_parent ? need_parent(catalog, quota->parent) : NULL;
     if (has_parent && !parent) {
         free_node(catalog, node);
         return WEIR_ENOMEM;
     }
-    struct node *old = find_node(catalog, node->quota.name);
+    struct node *old = find_node(catalog, node->name);
     /* counted first, so that leaving the same parent can't drop it */
     if (parent)
         parent->children++;
@@ -539,7 +588,7 @@ int weir_catalog_apply(struct weir_catalog *catalog,
     if (parent == old && parent)
         parent = node;
     replace_node(catalog, old, node);
-    enter_quota_node(catalog, node, parent);
+    enter_node(catalog, node, quota->epoch, parent);
     weir_assert(!parent || (parent->children == 0) == !parent->child);
     weir_assert(catalog->count + catalog->tombstones <= catalog->node_count);
     return 0;
@@ -551,7 +600,7 @@ const struct weir_quota *weir_catalog_get(const struct weir_catalog *catalog,
                                           struct weir_text name)
 {
     const struct node *node = find_node(catalog, name);
-    return node && node->state == LIVE ? &node->quota : NULL;
+    return node && node->state == LIVE ? quota_of(node) : NULL;
 }
 
 bool weir_catalog_removed(const struct weir_catalog *catalog,
@@ -591,9 +640,9 @@ const struct weir_quota *weir_catalog_child(const struct weir_catalog *catalog,
                                             struct weir_text name,
                                             const struct weir_quota *after)
 {
-    const struct node *next;
+    const struct live_node *next;
     if (after) {
-        next = ((const struct node *)(const void *)after)->sibling_next;
+        next = node_of(after)->sibling_next;
     } else {
         const struct node *node = find_node(catalog, name);
         next = node ? node->child : NULL;
@@ -634,10 +683,12 @@ bool weir_catalog_since(const struct weir_catalog *catalog, uint64_t epoch,
         return false;
     weir_assert(catalog->log[at].epoch > epoch);
     const struct node *node = catalog->log[at].node;
-    cursor->opaque[0] = node->quota.epoch;
+    cursor->opaque[0] = catalog->log[at].epoch;
     cursor->opaque[1] = at + 1;
     out->removed = node->state == TOMBSTONE;
-    out->quota = node->quota;
+    out->quota = out->removed ? (struct weir_quota){ .name = node->name }
+                              : *quota_of(node);
+    out->quota.epoch = catalog->log[at].epoch;
     return true;
 }
 
@@ -696,7 +747,7 @@ static bool sort_quotas(struct weir_catalog *catalog)
     for (size_t i = 0; i < catalog->log_count; i++) {
         const struct node *node = catalog->log[i].node;
         if (node && node->state == LIVE)
-            catalog->sorted[count++] = &node->quota;
+            catalog->sorted[count++] = quota_of(node);
     }
     weir_assert(count == catalog->count);
     sort_by_name(catalog->sorted, catalog->sorted + count, count);

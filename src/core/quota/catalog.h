@@ -92,10 +92,15 @@ struct weir_cursor {
 bool weir_catalog_since(const struct weir_catalog *catalog, uint64_t epoch,
                         struct weir_cursor *cursor, struct weir_change *out);
 
-/* At most WEIR_TOMBSTONES_MAX removals are kept. When an older one is dropped,
- * the floor rises to its epoch: a limiter with an epoch below the floor must be
- * sent the whole set. */
+/* At most WEIR_TOMBSTONES_MAX removals are kept, as names of some 120 bytes with
+ * their places in the catalog. When an older one is dropped, the floor rises to
+ * its epoch: a limiter with an epoch below the floor must be sent the whole
+ * set. */
 #define WEIR_TOMBSTONES_MAX 100000
+/* Keeps at most 'max' instead, 0 to WEIR_TOMBSTONES_MAX: none for a catalog
+ * whose changes are never read, such as a store's. Call it before the first
+ * apply. */
+void weir_catalog_limit_tombstones(struct weir_catalog *catalog, size_t max);
 uint64_t weir_catalog_floor(const struct weir_catalog *catalog);
 void weir_catalog_set_floor(struct weir_catalog *catalog, uint64_t epoch);
 

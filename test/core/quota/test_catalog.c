@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <limits.h>
 
 #include "compare.h"
 #include "mem_maker.h"
@@ -315,6 +316,38 @@ static void old_tombstones_raise_the_floor(void **state)
     weir_catalog_free(catalog);
 }
 
+/* A removal costs a name, not a quota. */
+static void tombstones_are_small(void **state)
+{
+    (void)state;
+    enum { COUNT = 10000, BYTES_MAX = 160 };
+    for (int keeps = 0; keeps < 2; keeps++) {
+        struct scarce scarce = { INT_MAX, 0 };
+        struct weir_mem mem = scarce_mem(&scarce);
+        struct weir_catalog *catalog = weir_catalog_new(&mem, 1);
+        if (!keeps)
+            weir_catalog_limit_tombstones(catalog, 0);
+        char name[32];
+        uint64_t epoch = 0;
+        for (int i = 0; i < COUNT; i++) {
+            snprintf(name, sizeof(name), "team/service/quota-%05d", i);
+            struct weir_change change = set_to(name, NULL, ++epoch);
+            assert_int_equal(weir_catalog_apply(catalog, &change), 0);
+            change.removed = true;
+            change.quota.epoch = ++epoch;
+            assert_int_equal(weir_catalog_apply(catalog, &change), 0);
+        }
+        if (scarce.bytes > (keeps ? COUNT * BYTES_MAX : 8192u))
+            fail_msg("%zu bytes for %d removals", scarce.bytes, COUNT);
+        assert_int_equal(weir_catalog_count(catalog), 0);
+        assert_int_equal(weir_catalog_floor(catalog), keeps ? 0 : epoch);
+        assert_int_equal(weir_catalog_removed(catalog, weir_text_of(name)),
+                         keeps);
+        weir_catalog_free(catalog);
+        assert_int_equal(scarce.bytes, 0);
+    }
+}
+
 /* ---- The model: an array of names ----------------------------------- */
 
 #define MODEL_NAMES 40
@@ -324,7 +357,31 @@ struct model {
     bool removed[MODEL_NAMES];
     char names[MODEL_NAMES][16];
     uint64_t epoch;
+    uint64_t floor;
+    size_t tombstones_max;
 };
+
+/* Drops the oldest removals beyond the bound. */
+static void forget_removals(struct model *model)
+{
+    for (;;) {
+        size_t count = 0;
+        int oldest = -1;
+        for (int i = 0; i < MODEL_NAMES; i++) {
+            if (!model->removed[i])
+                continue;
+            count++;
+            if (oldest < 0 ||
+                model->quotas[i].epoch < model->quotas[oldest].epoch)
+                oldest = i;
+        }
+        if (count <= model->tombstones_max)
+            return;
+        model->floor = model->quotas[oldest].epoch;
+        model->removed[oldest] = false;
+        model->quotas[oldest].epoch = 0;
+    }
+}
 
 static void check_since(const struct model *model,
                         const struct weir_catalog *catalog, uint64_t from)
@@ -362,6 +419,8 @@ static void check_model(const struct model *model, struct weir_catalog *catalog,
         bool alive = want->epoch > 0 && !model->removed[i];
         assert_int_equal(got != NULL, alive);
         live += alive;
+        assert_int_equal(weir_catalog_removed(catalog, name),
+                         model->removed[i]);
         if (alive)
             assert_true(weir_quota_equal(got, want));
         size_t children = 0;
@@ -372,6 +431,7 @@ static void check_model(const struct model *model, struct weir_catalog *catalog,
     }
     assert_int_equal(weir_catalog_count(catalog), live);
     assert_int_equal(weir_catalog_epoch(catalog), model->epoch);
+    assert_int_equal(weir_catalog_floor(catalog), model->floor);
     for (size_t i = 1; i < live; i++)
         assert_true(weir_text_compare(weir_catalog_at(catalog, i - 1)->name,
                                       weir_catalog_at(catalog, i)->name) < 0);
@@ -384,9 +444,11 @@ static void as_the_naive_model(void **state)
 {
     (void)state;
     struct weir_rng rng = made_seed("catalog");
-    for (int round = 0; round < 30; round++) {
-        struct model model = { .epoch = 0 };
+    static const size_t bounds[] = { WEIR_TOMBSTONES_MAX, 0, 1, 7 };
+    for (int round = 0; round < 40; round++) {
+        struct model model = { .tombstones_max = bounds[round % 4] };
         struct weir_catalog *catalog = fresh();
+        weir_catalog_limit_tombstones(catalog, model.tombstones_max);
         for (int i = 0; i < MODEL_NAMES; i++)
             snprintf(model.names[i], sizeof(model.names[i]), "%s%d",
                      i % 5 ? "n" : "*", i);
@@ -402,6 +464,7 @@ static void as_the_naive_model(void **state)
             assert_int_equal(weir_catalog_apply(catalog, &change), 0);
             model.quotas[i] = change.quota;
             model.removed[i] = change.removed;
+            forget_removals(&model);
             if (step % 10 == 0)
                 check_model(&model, catalog, &rng);
         }
@@ -477,6 +540,7 @@ int main(void)
         cmocka_unit_test(globs_of_paths),
         cmocka_unit_test(templates_are_bounded),
         cmocka_unit_test(old_tombstones_raise_the_floor),
+        cmocka_unit_test(tombstones_are_small),
         cmocka_unit_test(as_the_naive_model),
         cmocka_unit_test(a_cursor_survives_applies),
         cmocka_unit_test(no_memory_changes_nothing),
