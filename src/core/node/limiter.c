@@ -630,8 +630,7 @@ void weir_limiter_tick(struct weir_limiter *limiter, weir_instant now)
             limiter->restales =
                 !weir_table_set_stale(limiter->table, limiter->stale, now);
         weir_limiter_seek_room(limiter, now);
-        /* A region has no other threads. */
-        (void)weir_limiter_finish(limiter, now);
+        weir_limiter_finish(limiter, now);
     }
     audit(limiter);
 }

@@ -146,7 +146,8 @@ struct weir_limiter {
     weir_instant missing_at;     /* next time it is asked for … */
     weir_duration missing_every; /* … and the wait before that */
     bool contended;       /* another thread's lock kept one of them out */
-    bool unfinished;      /* … and a whole set from its end */
+    bool slotless;        /* … and one of these has no slot in the table */
+    bool unfinished;      /* the end of a whole set is still to come */
     bool restales;        /* … and a change of 'stale' from the table */
     uint64_t handed;      /* epoch up to which the region has the changes */
     bool full;            /* a whole set is under way … */
@@ -218,8 +219,8 @@ int weir_limiter_take_quotas(struct weir_limiter *limiter,
 void weir_limiter_seek_leader(struct weir_limiter *limiter);
 /* Asks for the quotas without room, if slots have come free since. */
 void weir_limiter_seek_room(struct weir_limiter *limiter, weir_instant now);
-/* Ends a whole set, if another thread's lock has prevented that. */
-int weir_limiter_finish(struct weir_limiter *limiter, weir_instant now);
+/* Ends a whole set, unless another thread's lock keeps out a change of it. */
+void weir_limiter_finish(struct weir_limiter *limiter, weir_instant now);
 
 /* ---- limiter_ask.c ---- */
 

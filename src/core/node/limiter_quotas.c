@@ -24,9 +24,11 @@
  *
  * Contended. A change that can't be made now, because another thread has a lock
  * of the table, is missing in the same way, and is asked for again after
- * CONTENDED_AGAIN. So is the removal of what a whole set didn't name, and a set
- * that can't begin is lost like any message that is. The limiter waits for no
- * lock, and no change gets lost.
+ * CONTENDED_AGAIN. A whole set that can't begin is lost like any message that
+ * is. Its end, which drops what it didn't name, waits until none of its changes
+ * is missing in this way: a quota that it named keeps its rule. And a limiter
+ * is first ready when every quota has a slot: requests of a name without one
+ * would pass. The limiter waits for no lock, and no change gets lost.
  *
  * Rejected: removals first. An edit may be cut by a message's bound, and then
  * they are not first; and if a quota is removed before its replacement arrives,
@@ -61,6 +63,7 @@ void weir_limiter_begin_anew(struct weir_limiter *limiter)
     limiter->missing = limiter->missing_till = 0;
     limiter->lacking = 0;
     limiter->missing_edited = false;
+    limiter->contended = limiter->slotless = limiter->unfinished = false;
     weir_assert(!limiter->full && limiter->missing == 0);
 }
 
@@ -70,11 +73,14 @@ static void note_missing(struct weir_limiter *limiter,
                          const struct weir_quota *quota, int error)
 {
     weir_assert(quota->epoch > 0 && quota->name.len <= WEIR_NAME_MAX);
+    struct weir_ref ref;
     if (limiter->missing == 0)
         limiter->missing = quota->epoch;
     limiter->missing_live = weir_table_live(limiter->table);
     if (error == WEIR_ETIMEOUT) {
         limiter->contended = true;
+        limiter->slotless |=
+            !weir_table_find(limiter->table, quota->name, &ref);
         return;
     }
     if (limiter->missing_count++ == 0) {
@@ -133,7 +139,7 @@ void weir_limiter_seek_room(struct weir_limiter *limiter, weir_instant now)
     limiter->missing_till = limiter->epoch;
     limiter->epoch = limiter->missing - 1;
     limiter->missing = 0;
-    limiter->missing_edited = false;
+    limiter->missing_edited = limiter->slotless = false;
     limiter->lacking = 0;
     put_off_missing(limiter, now);
     weir_assert(limiter->missing == 0);
@@ -255,6 +261,13 @@ static int begin_full(struct weir_limiter *limiter, struct limiter_link *link,
     return WEIR_OK;
 }
 
+void weir_limiter_finish(struct weir_limiter *limiter, weir_instant now)
+{
+    bool repeats = limiter->epoch < limiter->missing_till;
+    if (limiter->unfinished && !limiter->contended && !repeats)
+        limiter->unfinished = weir_table_end_full(limiter->table, now) < 0;
+}
+
 /* All changes up to limiter->epoch were received. If one root began a set and
  * another, with a newer edit, continues it, the set may lack quotas that this
  * edit moved: it is complete at the newest target. */
@@ -262,29 +275,23 @@ static int reach(struct weir_limiter *limiter, weir_instant now)
 {
     if (limiter->full && limiter->epoch < limiter->full_target)
         return WEIR_OK;
-    limiter->unfinished =
-        limiter->full && weir_table_end_full(limiter->table, now) < 0;
-    if (limiter->unfinished)
-        return WEIR_OK; /* weir_limiter_finish() comes again */
+    limiter->unfinished |= limiter->full;
     limiter->full = false;
+    weir_limiter_finish(limiter, now);
     note_missing_event(limiter, now);
     weir_table_set_lacking(limiter->table, limiter->lacking);
     if (limiter->missing == 0)
         limiter->missing_every = 0;
-    if (!limiter->ready)
+    bool ready = limiter->ready || !limiter->slotless;
+    if (ready && !limiter->ready)
         weir_limiter_note(limiter, WEIR_EVENT_READY, WEIR_TEXT(""), now);
     weir_assert(!limiter->full);
-    limiter->ready = true;
+    limiter->ready = ready;
     const struct weir_limiter_sink *region = limiter->region;
     int error = region ? region->reached(region->context, limiter->epoch, now)
                        : WEIR_OK;
     weir_limiter_seek_room(limiter, now);
     return error;
-}
-
-int weir_limiter_finish(struct weir_limiter *limiter, weir_instant now)
-{
-    return limiter->unfinished ? reach(limiter, now) : WEIR_OK;
 }
 
 /* A provisional root's target is not used, unless the limiter has no quotas. */
