@@ -92,6 +92,21 @@ static bool fits_rule(const struct weir_algorithm_rule *rule, uint64_t weight)
     return fits;
 }
 
+/* Another thread has the link's bucket state: waits. False: don't ask again. */
+static bool wait_for_link(struct asking *asking, uint32_t link,
+                          struct weir_lock_wait *wait)
+{
+    struct weir *weir = asking->weir;
+    const struct weir_charge_record *charge_record = &asking->charge_record;
+    if (weir_table_away_is_overdue(weir->table, charge_record, link))
+        return false;
+    if (weir_lock_wait(weir, wait))
+        return true;
+    if (weir->lock_wait > 0)
+        weir_table_away_set_overdue(weir->table, charge_record, link);
+    return false;
+}
+
 /* WEIR_ENOENT: the quota doesn't exist any more; WEIR_ETIMEOUT: another thread
  * had its bucket state for too long. */
 static int step_shared(struct asking *asking, uint32_t link,
@@ -108,7 +123,7 @@ static int step_shared(struct asking *asking, uint32_t link,
         error =
             weir_table_step_shared(weir->table, &asking->charge_record, link,
                                    fleet, ask, out, &wake, asking->now);
-    } while (error == WEIR_ETIMEOUT && weir_lock_wait(weir, &wait));
+    } while (error == WEIR_ETIMEOUT && wait_for_link(asking, link, &wait));
     weir_verdict_of(weir, wake);
     return error;
 }
@@ -125,7 +140,7 @@ static int find_away(struct asking *asking, uint32_t link,
     do {
         error = weir_table_away(weir->table, &asking->charge_record, link, out,
                                 &wake);
-    } while (error == WEIR_ETIMEOUT && weir_lock_wait(weir, &wait));
+    } while (error == WEIR_ETIMEOUT && wait_for_link(asking, link, &wait));
     weir_verdict_of(weir, wake);
     return error;
 }
@@ -397,6 +412,7 @@ static unsigned begin_exact(struct asking *asking, struct weir_ref ref,
         weir_verdict_of(weir, outcome);
     } while (!(outcome & WEIR_OUTCOME_OVERDUE) && weir_lock_wait(weir, &wait));
     local.when_locked = weir->when_locked;
+    local.waited = weir->lock_wait > 0;
     return weir_table_begin(weir->table, asking->stripe, ref, &local,
                             &asking->charge_record, asking->reply, asking->now);
 }

@@ -25,7 +25,7 @@ static struct root root;
 static char path[64];
 static unsigned tables;
 
-enum held { STATE, WRITER };
+enum held { STATE, WRITER, EXACT };
 struct common {
     uint32_t open; /* the holder may open the table */
     uint32_t held; /* enum held: the lock that it takes */
@@ -46,6 +46,8 @@ static int begin(void **state)
              " \"algorithm\": \"sliding_window\"}");
     root_set(&root, "plain",
              "{\"limit\": \"1000000/s\", \"sharing\": \"local\"}");
+    root_set(&root, "exact",
+             "{\"limit\": \"1000000/s\", \"sharing\": \"exact\"}");
     root_set(&root, "t/*",
              "{\"limit\": \"1000000/s\", \"sharing\": \"local\"}");
     return 0;
@@ -82,7 +84,8 @@ static void hold_and_stop(struct weir *other)
         weir_locks_heed(other);
         return;
     }
-    assert_true(weir_table_find(t, WEIR_TEXT("log"), &ref));
+    const char *name = common->held == EXACT ? "exact" : "log";
+    assert_true(weir_table_find(t, weir_text_of(name), &ref));
     UNTIL(weir_bucket_state_lock(t, ref.slot, weir_stripe_mine(other), 0));
     raise(SIGSTOP);
     if (weir_bucket_state_unlock(t, ref.slot) & WEIR_OUTCOME_WAKE)
@@ -187,6 +190,23 @@ static void a_locked_quota_limits_and_says_so(void **state)
     assert_int_equal(take("t/new", NULL), WEIR_PASSED);
     go_on();
     assert_int_equal(take("log", &reply), WEIR_PASSED);
+    assert_false(reply.contended);
+    weir_close(weir);
+}
+
+/* An exact quota is the same: its rule is under the lock of its state. */
+static void a_locked_exact_quota_limits_and_says_so(void **state)
+{
+    (void)state;
+    struct weir_reply reply;
+    open_beside(EXACT, 0, WEIR_LOCKED_LIMITS);
+    for (int i = 0; i < TAKES; i++) {
+        assert_int_equal(take("exact", &reply), WEIR_LIMITED);
+        assert_true(reply.contended);
+        weir->lock_wait = GUARD; /* as above */
+    }
+    go_on();
+    assert_int_equal(take("exact", &reply), WEIR_PASSED);
     assert_false(reply.contended);
     weir_close(weir);
 }
@@ -312,6 +332,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_locked_quota_limits_and_says_so),
+        TEST(a_locked_exact_quota_limits_and_says_so),
         TEST(a_locked_quota_lets_pass_if_told_so),
         TEST(a_caller_waits_for_the_holder),
         TEST(a_locked_table_limits_new_names),

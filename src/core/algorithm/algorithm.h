@@ -140,8 +140,9 @@ struct weir_algorithm_ask {
     uint64_t weight;        /* units, 0 .. WEIR_WEIGHT_MAX */
     weir_duration wait_max; /* of a reserve */
     uint8_t level;          /* of a refund: the level that paid */
-    uint8_t when_locked;    /* of a table, enum weir_when_locked or RETURNS */
-    uint64_t permit;        /* permits: the id of the permit taken or given
+    uint8_t when_locked; /* of a table, enum weir_when_locked or RETURNS … */
+    bool waited;         /* … after the caller has waited for the lock */
+    uint64_t permit;     /* permits: the id of the permit taken or given
                              * back; 0: none, nothing is stored. Not 2^64 - 1 */
 };
 

@@ -205,6 +205,23 @@ int weir_table_away(struct weir_table *t,
                                                            : WEIR_ENOENT;
 }
 
+bool weir_table_away_is_overdue(const struct weir_table *t,
+                                const struct weir_charge_record *charge_record,
+                                uint32_t link)
+{
+    weir_assert(link < charge_record->links);
+    return weir_bucket_state_is_overdue(t, charge_record->slot[link]);
+}
+
+void weir_table_away_set_overdue(struct weir_table *t,
+                                 const struct weir_charge_record *charge_record,
+                                 uint32_t link)
+{
+    weir_assert(link < charge_record->links);
+    weir_lock_set_overdue(
+        &weir_bucket_state(t, charge_record->slot[link])->lock);
+}
+
 /* ---- In place of a store ---- */
 
 static void share_bucket(struct weir_bucket *bucket, uint32_t limiters)

@@ -57,8 +57,8 @@ struct weir_away {
     char name[WEIR_NAME_MAX + 1];
 };
 /* WEIR_ENOENT: the quota no longer exists, or isn't exact. WEIR_ETIMEOUT: its
- * bucket state is locked: wait, and call again. WEIR_OUTCOME_WAKE is added to
- * '*out_wake', if it is so. */
+ * bucket state is locked: wait, and call again, unless it is overdue.
+ * WEIR_OUTCOME_WAKE is added to '*out_wake', if it is so. */
 int weir_table_away(struct weir_table *table,
                     const struct weir_charge_record *charge_record,
                     uint32_t link, struct weir_away *out, unsigned *out_wake);
@@ -74,6 +74,13 @@ int weir_table_step_shared(struct weir_table *table,
                            const struct weir_algorithm_ask *ask,
                            struct weir_algorithm_answer *out,
                            unsigned *out_wake, weir_instant now);
+/* Whether a caller has waited in vain for the link's bucket state; says so. */
+bool weir_table_away_is_overdue(const struct weir_table *table,
+                                const struct weir_charge_record *charge_record,
+                                uint32_t link);
+void weir_table_away_set_overdue(struct weir_table *table,
+                                 const struct weir_charge_record *charge_record,
+                                 uint32_t link);
 /* A store refused: counts the refusal for the requested quota and for the link.
  * The count of a link in mode shadow is given back, and no undo gives it back
  * again. */

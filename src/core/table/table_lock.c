@@ -59,6 +59,14 @@ bool weir_lock_inherit(uint32_t *word, uint32_t from, uint32_t owner)
     return false;
 }
 
+void weir_lock_set_overdue(uint32_t *word)
+{
+    uint32_t found = weir_load_relaxed(word);
+    /* If it fails, the lock has moved on. */
+    if (found != 0)
+        weir_cas(word, &found, found | LOCK_OVERDUE);
+}
+
 /* ---- The writer lock ---- */
 
 bool weir_table_try_lock_as(struct weir_table *t, uint32_t process,
@@ -83,10 +91,7 @@ void weir_table_unlock(struct weir_table *t)
 
 void weir_table_set_overdue(struct weir_table *t)
 {
-    uint32_t found = weir_load_relaxed(&t->writer);
-    /* If it fails, the lock has moved on. */
-    if (found != 0)
-        weir_cas(&t->writer, &found, found | LOCK_OVERDUE);
+    weir_lock_set_overdue(&t->writer);
 }
 
 bool weir_table_is_overdue(const struct weir_table *t)

@@ -40,6 +40,8 @@ static inline bool weir_lock_release(struct weir_table *t, uint32_t *word)
 }
 /* Passes the lock on from a dead owner. False: it wasn't the owner. */
 bool weir_lock_inherit(uint32_t *word, uint32_t from, uint32_t owner);
+/* A caller has waited for it in vain; nothing if it is free. */
+void weir_lock_set_overdue(uint32_t *word);
 
 /* ---- The writer lock ---- */
 

@@ -179,12 +179,12 @@ static void unlock_states(struct weir_table *t, struct walk *walk)
             weir_link_state_unlock(t, walk, i);
 }
 
-/* From the leaf up. A caller that has waited for as long as it may says so in
- * the lock, for others that would wait. */
+/* From the leaf up. A caller that has waited in vain says so in the lock, for
+ * others that would wait. */
 static unsigned lock_states(struct weir_table *t, struct walk *walk,
                             const struct weir_algorithm_ask *ask)
 {
-    uint32_t mark = walk->set == SHADOW || walk->turn ? 0 : LOCK_OVERDUE;
+    uint32_t mark = ask->waited ? LOCK_OVERDUE : 0;
     if (ask->when_locked == WEIR_LOCKED_RETURNS)
         mark = LOCK_AWAITED;
     unsigned outcome = 0;
