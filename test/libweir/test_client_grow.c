@@ -36,6 +36,14 @@
 #define VALUES 100000
 #endif
 
+/* No take is limited because a thread that has a lock waits for a processor. */
+static struct weir_options patient_options(void)
+{
+    struct weir_options options = WEIR_OPTIONS_INIT;
+    options.lock_wait = WEIR_SECOND;
+    return options;
+}
+
 static struct weir *opened(const struct weir_options *options)
 {
     struct weir *weir;
@@ -71,7 +79,7 @@ static struct weir_status status_of(struct weir *weir)
 static void many_values_keep_their_limits(void **state)
 {
     (void)state;
-    struct weir_options options = WEIR_OPTIONS_INIT;
+    struct weir_options options = patient_options();
     struct weir *weir = opened(&options);
     struct weir_status before = status_of(weir);
     assert_compare(before.memory_max, <=, 1024 * MIB);
@@ -93,7 +101,7 @@ static void names_without_room_go_by_on_full(void **state)
 {
     (void)state;
     for (int pass = 0; pass < 2; pass++) {
-        struct weir_options options = WEIR_OPTIONS_INIT;
+        struct weir_options options = patient_options();
         options.memory_max = MIB;
         options.on_full = pass ? WEIR_ON_FULL_PASS : WEIR_ON_FULL_REFUSE;
         struct weir *weir = opened(&options);
@@ -123,7 +131,7 @@ static void names_without_room_go_by_on_full(void **state)
 static void instances_without_room_go_to_their_overflow(void **state)
 {
     (void)state;
-    struct weir_options options = WEIR_OPTIONS_INIT;
+    struct weir_options options = patient_options();
     options.memory_max = MIB;
     struct weir *weir = opened(&options);
     define(weir, (const char *[]){ "name=all", "limit=unlimited", NULL });
@@ -183,7 +191,7 @@ static void in_child(void (*run)(void))
 
 static void open_with_few_addresses(void)
 {
-    struct weir_options options = WEIR_OPTIONS_INIT;
+    struct weir_options options = patient_options();
     struct weir *weir;
     struct rlimit few = { 400 * MIB, 400 * MIB };
     MUST(setrlimit(RLIMIT_AS, &few) == 0);
@@ -213,7 +221,7 @@ static char folder[] = "/tmp/weir-grow-XXXXXX";
 
 static struct weir_options shared_options(void)
 {
-    struct weir_options options = WEIR_OPTIONS_INIT;
+    struct weir_options options = patient_options();
     static char path[sizeof(folder) + 8];
     snprintf(path, sizeof(path), "%s/table", folder);
     options.table = path;
