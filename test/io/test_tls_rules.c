@@ -175,7 +175,7 @@ static bool is_listed(const char *name)
     return false;
 }
 
-/* Tries one suite, with the keys of both kinds; returns the number of handshakes
+/* Tries one suite, with keys of both kinds; returns the number of handshakes
  * that went otherwise than the list says. */
 static unsigned try_suite(const SSL_CIPHER *suite, bool server,
                           struct weir_tls *const tls[2])
