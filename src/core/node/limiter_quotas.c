@@ -154,10 +154,10 @@ static int put_growing(struct weir_limiter *limiter,
                        const struct weir_quota *quota, weir_instant now)
 {
     struct weir_table *table = limiter->table;
-    int error = weir_table_put(table, quota, now);
+    int error = weir_table_put_unruled(table, quota, now);
     while (error == WEIR_EFULL && limiter->grow && weir_table_is_short(table) &&
            limiter->grow(limiter->grow_context))
-        error = weir_table_put(table, quota, now);
+        error = weir_table_put_unruled(table, quota, now);
     return error;
 }
 
@@ -199,7 +199,8 @@ int weir_limiter_apply(struct weir_limiter *limiter,
     bool missing = may_be_missing(limiter, &change->quota);
     if (change->removed) {
         limiter->missing_edited |= missing;
-        error = weir_table_drop(limiter->table, change->quota.name, now);
+        error =
+            weir_table_drop_unruled(limiter->table, change->quota.name, now);
         if (error < 0)
             note_missing(limiter, &change->quota, error);
         weir_limiter_leases_edited(limiter, &change->quota, now);
@@ -315,9 +316,8 @@ void weir_limiter_seek_leader(struct weir_limiter *limiter)
     }
 }
 
-int weir_limiter_take_quotas(struct weir_limiter *limiter,
-                             struct limiter_link *link,
-                             const struct weir_quotas *quotas, weir_instant now)
+static int take_changes(struct weir_limiter *limiter, struct limiter_link *link,
+                        const struct weir_quotas *quotas, weir_instant now)
 {
     int error = quotas->full ? begin_full(limiter, link, quotas, now) : WEIR_OK;
     if (error == WEIR_ETIMEOUT) {
@@ -342,6 +342,15 @@ int weir_limiter_take_quotas(struct weir_limiter *limiter,
     return limiter->epoch < quotas->target ? WEIR_OK : reach(limiter, now);
 }
 
+int weir_limiter_take_quotas(struct weir_limiter *limiter,
+                             struct limiter_link *link,
+                             const struct weir_quotas *quotas, weir_instant now)
+{
+    int error = take_changes(limiter, link, quotas, now);
+    weir_slots_rule(limiter->table, now);
+    return error;
+}
+
 /* ---- From a snapshot ---- */
 
 int weir_limiter_restore(struct weir_limiter *limiter,
@@ -358,5 +367,7 @@ int weir_limiter_restored(struct weir_limiter *limiter, uint64_t epoch,
     limiter->received = true;
     limiter->received_at = limiter->any_received_at = now;
     limiter->epoch = epoch;
-    return reach(limiter, now);
+    int error = reach(limiter, now);
+    weir_slots_rule(limiter->table, now);
+    return error;
 }

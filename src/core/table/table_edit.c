@@ -10,7 +10,12 @@
  * The sync waits for no lock. An edit that doesn't get one, or finds a slot
  * whose bucket state a request has, returns WEIR_ETIMEOUT, and the sync makes
  * it again. Only the instances of a changed template may follow it later, by
- * the sweep. */
+ * the sweep.
+ *
+ * Instances follow changed templates once for all changes of a message, since
+ * that visits the whole table: 100 templates edited at once cost as much as
+ * one. Until then an instance goes by parameters of its own, and its rule may
+ * be a slot that is another quota's by now. */
 
 #include "core/quota/quota_bucket.h"
 #include "core/table/table_bucket_state_internal.h"
@@ -20,6 +25,7 @@
 #include "core/table/table_shadow_internal.h"
 #include "core/table/table_slots_internal.h"
 #include "core/table/table_switch_internal.h"
+#include "core/table/table_sync.h"
 
 /* Slots visited and freed by a put in a full table, each time it takes the
  * lock. */
@@ -224,15 +230,15 @@ static bool is_template_name(struct weir_table *t, struct weir_text name)
  * time the lock is taken, until all were visited. If none was idle, the next
  * quotas don't search for a while: otherwise N quotas without room would cost N
  * times the table. A table that can grow isn't searched at all. */
-int weir_table_put(struct weir_table *t, const struct weir_quota *quota,
-                   weir_instant now)
+int weir_table_put_unruled(struct weir_table *t, const struct weir_quota *quota,
+                           weir_instant now)
 {
     weir_assert(quota->name.len > 0 && quota->name.len <= WEIR_NAME_MAX);
     int error = WEIR_EFULL;
     uint32_t looks = 0;
     /* Without glob=path, the same name may be that of a quota. */
     if (!weir_quota_is_template(quota) && is_template_name(t, quota->name) &&
-        weir_table_drop(t, quota->name, now) < 0)
+        weir_table_drop_unruled(t, quota->name, now) < 0)
         return WEIR_ETIMEOUT;
     while (error == WEIR_EFULL && looks <= weir_table_used(t)) {
         if (!weir_table_try_lock(t))
@@ -247,8 +253,14 @@ int weir_table_put(struct weir_table *t, const struct weir_quota *quota,
     }
     if (error == WEIR_EFULL && looks > weir_table_used(t))
         t->full_till = now + BARREN;
-    if (error == WEIR_OK && weir_quota_is_template(quota))
-        weir_slots_rule(t, now);
+    return error;
+}
+
+int weir_table_put(struct weir_table *t, const struct weir_quota *quota,
+                   weir_instant now)
+{
+    int error = weir_table_put_unruled(t, quota, now);
+    weir_slots_rule(t, now);
     return error;
 }
 
@@ -301,19 +313,23 @@ static int drop_slot(struct weir_table *t, uint32_t slot, weir_instant now)
         weir_bucket_state_unseize(t, slot);
     }
     weir_table_unlock(t);
-    if (defined && !seized)
-        return WEIR_ETIMEOUT;
-    if (template)
-        weir_slots_rule(t, now);
-    return WEIR_OK;
+    return defined && !seized ? WEIR_ETIMEOUT : WEIR_OK;
+}
+
+int weir_table_drop_unruled(struct weir_table *t, struct weir_text name,
+                            weir_instant now)
+{
+    struct weir_ref ref;
+    return weir_table_find(t, name, &ref) ? drop_slot(t, ref.slot, now)
+                                          : WEIR_OK;
 }
 
 int weir_table_drop(struct weir_table *t, struct weir_text name,
                     weir_instant now)
 {
-    struct weir_ref ref;
-    return weir_table_find(t, name, &ref) ? drop_slot(t, ref.slot, now)
-                                          : WEIR_OK;
+    int error = weir_table_drop_unruled(t, name, now);
+    weir_slots_rule(t, now);
+    return error;
 }
 
 int weir_table_begin_full(struct weir_table *t)
@@ -337,5 +353,6 @@ int weir_table_end_full(struct weir_table *t, weir_instant now)
         if (defined && !cold->seen && drop_slot(t, slot, now) < 0)
             error = WEIR_ETIMEOUT;
     }
+    weir_slots_rule(t, now);
     return error;
 }

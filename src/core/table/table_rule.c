@@ -214,9 +214,10 @@ static void rule_instance(struct weir_table *t, uint32_t slot,
 {
     struct cold *cold = weir_cold(t, slot);
     bool instance = cold->state == WEIR_SLOT_INSTANCE;
-    bool linked = instance && name->cut && cold->rule == name->template;
     bool another =
         !instance || cold->created != weir_cold(t, name->template)->created;
+    /* Its former template's slot may be another template's by now. */
+    bool linked = name->cut && !another && cold->rule == name->template;
     become_instance(t, slot, name->template, another, now);
     if (!linked)
         (void)link_instance(t, slot, name, 0, now);

@@ -106,10 +106,6 @@ bool weir_slot_rule(struct weir_table *t, uint32_t slot, weir_instant now);
 /* The same if its bucket state is seized already. */
 void weir_slot_rule_seized(struct weir_table *t, uint32_t slot,
                            weir_instant now);
-/* Finds the template of each instance and placeholder again, if the templates
- * have changed since that was done. Takes the lock; what it can't do now is
- * done when it is called again. */
-void weir_slots_rule(struct weir_table *t, weir_instant now);
 /* Under the lock: its quota is gone; makes it a placeholder, which may still
  * have units in flight. */
 void weir_slot_unrule(struct weir_table *t, uint32_t slot, weir_instant now);

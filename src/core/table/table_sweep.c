@@ -6,6 +6,7 @@
 #include "core/table/table_read.h"
 #include "core/table/table_shadow_internal.h"
 #include "core/table/table_slots_internal.h"
+#include "core/table/table_sync.h"
 
 /* Slots swept each time the lock is taken: some microseconds. */
 #define SWEEP_HOLD 32

@@ -24,8 +24,19 @@ int weir_table_put(struct weir_table *table, const struct weir_quota *quota,
  * WEIR_ETIMEOUT as above. */
 int weir_table_drop(struct weir_table *table, struct weir_text name,
                     weir_instant now);
-/* Begin and end a whole set: quotas that weren't put in between are dropped.
- * WEIR_ETIMEOUT: not done, or in part: call it again later. */
+/* The same as steps of an edit of several quotas: instances go by their former
+ * template until weir_slots_rule(), which ends the edit. */
+int weir_table_put_unruled(struct weir_table *table,
+                           const struct weir_quota *quota, weir_instant now);
+int weir_table_drop_unruled(struct weir_table *table, struct weir_text name,
+                            weir_instant now);
+/* Finds the template of each instance and placeholder again, if the templates
+ * have changed since that was done: O(slots * templates). A slot that another
+ * thread's lock keeps out follows at the next call, or at the next sweep. */
+void weir_slots_rule(struct weir_table *table, weir_instant now);
+/* Begin and end a whole set: quotas that weren't put in between are dropped. Its
+ * end is weir_slots_rule() too. WEIR_ETIMEOUT: not done, or in part: call it
+ * again later. */
 int weir_table_begin_full(struct weir_table *table);
 int weir_table_end_full(struct weir_table *table, weir_instant now);
 /* What weir_table_lacking() returns from now on. */
