@@ -40,7 +40,19 @@ struct world {
     uint64_t announced, floor;
     int trouble;
     char why[WEIR_DIAG_MAX];
+    unsigned left; /* calls that find memory; 0: all do */
 };
+
+/* Whether this call finds none; so do all after it. */
+static bool is_scarce(struct world *w)
+{
+    if (w->left == 0)
+        return false;
+    if (w->left == 1)
+        return true;
+    w->left--;
+    return false;
+}
 
 static int on_store(void *context, const struct weir_store_id *id,
                     uint64_t epoch, uint64_t floor, weir_instant now)
@@ -49,6 +61,8 @@ static int on_store(void *context, const struct weir_store_id *id,
     struct world *w = context;
     const struct weir_store_id none = { .restores = 0 };
     assert_false(weir_store_id_equal(id, &none));
+    if (is_scarce(w))
+        return WEIR_ENOMEM;
     w->stores++;
     w->announced = epoch;
     w->floor = floor;
@@ -61,6 +75,8 @@ static int on_change(void *context, const struct weir_change *change,
     (void)now;
     struct world *w = context;
     assert_compare(change->quota.epoch, >, w->epoch);
+    if (is_scarce(w))
+        return WEIR_ENOMEM;
     w->epoch = change->quota.epoch;
     w->changes += !change->removed;
     w->removals += change->removed;
@@ -226,6 +242,47 @@ static void test_nothing_but_an_epoch(void **state)
     assert_int_equal(w->epoch, before);
 }
 
+/* The listener has no memory for a change: what is missing is handed over at a
+ * later look, and a state that the file has by then, after it. */
+static void test_no_memory_for_a_change(void **state)
+{
+    struct world *w = *state;
+    struct weir_diag diag = { 0 };
+    unsigned changes = 5; /* two are gone, and two new, and one other */
+    for (unsigned found = 1; found <= changes + 1; found++) {
+        bool moves = found % 2;
+        write_file(w, "resources:\n" ENTRY("a", "1") ENTRY("b", "2")
+                          ENTRY("c", "3") STAR);
+        if (!w->source)
+            assert_int_equal(open_source(w, &diag), 0);
+        else
+            weir_doorman_source_look(w->source, true);
+        assert_float_equal(capacity_of(w, "a"), 1, 0);
+        unsigned settles = w->settles;
+        write_file(w, "resources:\n" ENTRY("c", "4") ENTRY("d", "5")
+                          ENTRY("e", "6") STAR);
+        w->left = found;
+        for (unsigned look = 0; look < 3 && found <= changes; look++) {
+            weir_doorman_source_look(w->source, true);
+            assert_int_equal(w->trouble, WEIR_ESTORE);
+            assert_non_null(strstr(w->why, "no memory"));
+            assert_int_equal(w->settles, settles);
+        }
+        w->left = 0;
+        if (moves)
+            write_file(w, "resources:\n" ENTRY("c", "7") ENTRY("d", "5")
+                              ENTRY("e", "6") STAR);
+        weir_doorman_source_look(w->source, moves || found > changes);
+        assert_int_equal(w->trouble, 0);
+        assert_float_equal(capacity_of(w, "a"), -1, 0);
+        assert_float_equal(capacity_of(w, "b"), -1, 0);
+        assert_float_equal(capacity_of(w, "c"), moves ? 7 : 4, 0);
+        assert_float_equal(capacity_of(w, "d"), 5, 0);
+        assert_float_equal(capacity_of(w, "e"), 6, 0);
+        assert_int_equal(weir_catalog_count(w->catalog), 4);
+    }
+}
+
 /* Writes 'count' entries, "a1", "a2" … for the letter 'a'. */
 static void write_many(struct world *w, char letter, unsigned count)
 {
@@ -387,6 +444,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_all_entries_are_replaced, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_nothing_but_an_epoch, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_no_memory_for_a_change, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_one_that_cant_be_opened, set_up,
                                         tear_down),

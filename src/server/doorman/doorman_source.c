@@ -17,7 +17,11 @@
  * the newest until all have it; copies with the same contents do no harm.
  *
  * Changes are found by comparing the entries with the catalog in force, so
- * there is no second copy of the entries that were passed on. */
+ * there is no second copy of the entries that were passed on.
+ *
+ * No memory. A state whose changes were handed over in part is kept, and the
+ * rest handed over at the next look, before anything is read: so its epochs are
+ * those of the other servers. A state that couldn't be read is read again. */
 
 #include "server/doorman/doorman_source.h"
 
@@ -50,10 +54,16 @@ struct weir_doorman_source {
     const char *path;                   /* in 'text'; NULL: etcd */
     struct weir_etcd_watch *watch;      /* owned; NULL: a file */
     struct weir_doorman_config *config; /* owned; in force; NULL: none yet */
+    struct weir_doorman_config *coming; /* owned; the state that is being handed
+                                         * over; NULL: none is … */
+    struct weir_changes changes;        /* … its changes, … */
+    size_t handed_over; /* … as many of them as were taken … */
+    size_t changed;     /* … and those that aren't add_last()'s */
     struct weir_file_stamp stamp;
-    uint64_t revision; /* in force */
+    uint64_t revision; /* in force, or coming */
     struct weir_store_id id;
-    bool reported;            /* on_store was called */
+    bool reported;            /* on_store has succeeded */
+    bool again;               /* there was no memory to read the state */
     bool refused;             /* the file's present state isn't in force … */
     struct weir_diag refusal; /* … for this reason */
     bool away;                /* etcd can't be read … */
@@ -195,26 +205,6 @@ static void number_changes(struct weir_changes *changes, uint64_t revision)
         changes->at[i].quota.epoch = last - (changes->count - 1 - i);
 }
 
-static void hand_over_changes(struct weir_doorman_source *source,
-                              const struct weir_changes *changes,
-                              weir_instant now)
-{
-    const struct weir_store_listener *to = &source->to;
-    uint64_t floor = source->revision << EPOCH_BITS;
-    int error = 0;
-    if (!source->reported)
-        error = to->on_store(to->context, &source->id, floor + EPOCHS_MAX,
-                             floor, now);
-    source->reported = true;
-    for (size_t i = 0; i < changes->count && error == 0; i++)
-        error = to->on_change(to->context, &changes->at[i], now);
-    /* No memory, and half a state is in force. The file has all of it: nothing
-     * is lost by a new start. */
-    if (error < 0)
-        abort();
-    to->on_settle(to->context, &(struct weir_lineage_entry){ 0 }, now);
-}
-
 /* ---- A state of the file ---- */
 
 static void log_loaded_state(const struct weir_doorman_source *source,
@@ -236,6 +226,48 @@ static void log_loaded_state(const struct weir_doorman_source *source,
                  count - WEIR_DOORMAN_WARNINGS_MAX);
 }
 
+/* The coming state has been handed over. */
+static void put_in_force(struct weir_doorman_source *source, weir_instant now)
+{
+    const struct weir_store_listener *to = &source->to;
+    weir_assert(source->coming && source->reported);
+    weir_assert(source->handed_over == source->changes.count);
+    to->on_settle(to->context, &(struct weir_lineage_entry){ 0 }, now);
+    weir_doorman_config_free(source->config);
+    source->config = source->coming;
+    source->coming = NULL;
+    weir_changes_fini(&source->changes);
+    source->refused = false;
+    source->loads++;
+    log_loaded_state(source, source->changed);
+}
+
+/* Hands over the coming state, or the rest of it. On failure it is still
+ * coming. */
+static int hand_over(struct weir_doorman_source *source, struct weir_diag *diag)
+{
+    const struct weir_store_listener *to = &source->to;
+    const struct weir_changes *changes = &source->changes;
+    weir_instant now = weir_clock_now();
+    uint64_t floor = source->revision << EPOCH_BITS;
+    int error = 0;
+    if (!source->reported)
+        error = to->on_store(to->context, &source->id, floor + EPOCHS_MAX,
+                             floor, now);
+    source->reported = error == 0;
+    while (error == 0 && source->handed_over < changes->count) {
+        error =
+            to->on_change(to->context, &changes->at[source->handed_over], now);
+        source->handed_over += error == 0;
+    }
+    if (error < 0)
+        return weir_diag_put(diag, error,
+                             "there is no memory for its changes; it is tried "
+                             "again each second");
+    put_in_force(source, now);
+    return 0;
+}
+
 static int take_state(struct weir_doorman_source *source,
                       struct weir_text bytes, uint64_t revision,
                       struct weir_diag *diag)
@@ -243,13 +275,14 @@ static int take_state(struct weir_doorman_source *source,
     struct weir_doorman_config *config = NULL;
     struct weir_changes changes = { 0 };
     bool rises = revision > source->revision;
+    weir_assert(!source->coming);
     int error = weir_doorman_config_parse(bytes, &config, diag);
     if (error == 0)
         error = add_missing_entries(source, config, &changes);
     if (error == 0)
         error = add_entries(source, config, &changes, diag);
-    size_t count = changes.count;
-    if (error == 0 && count == 0 && rises)
+    source->changed = changes.count;
+    if (error == 0 && changes.count == 0 && rises)
         error = add_last(config, &changes, diag);
     if (error < 0) {
         weir_doorman_config_free(config);
@@ -258,16 +291,13 @@ static int take_state(struct weir_doorman_source *source,
     }
     /* If the revision doesn't rise, there were two changes within 2 ms, or a
      * clock was set back; or nothing has changed. */
-    source->revision = rises ? revision : source->revision + (count > 0);
+    source->revision =
+        rises ? revision : source->revision + (changes.count > 0);
     number_changes(&changes, source->revision);
-    weir_doorman_config_free(source->config);
-    source->config = config;
-    source->refused = false;
-    source->loads++;
-    hand_over_changes(source, &changes, weir_clock_now());
-    log_loaded_state(source, count);
-    weir_changes_fini(&changes);
-    return 0;
+    source->coming = config;
+    source->changes = changes;
+    source->handed_over = 0;
+    return hand_over(source, diag);
 }
 
 /* Handles a reading: 'error' of it, or the 'bytes' that were read. */
@@ -276,10 +306,14 @@ static int consider_reading(struct weir_doorman_source *source, int error,
                             struct weir_diag *diag)
 {
     struct weir_diag inner = { 0 };
-    if (error == 0)
+    int before = source->coming ? hand_over(source, &inner) : 0;
+    if (before < 0)
+        error = before;
+    else if (error == 0)
         error = take_state(source, bytes, revision, &inner);
     else
         inner = *diag;
+    source->again = error == WEIR_ENOMEM;
     if (error == 0)
         return 0;
     if (!inner.text[0])
@@ -330,7 +364,9 @@ static int read_doorman_file(struct weir_doorman_source *source,
         source->stamp = weir_file_stamp_of(out_file);
     size_t size = WEIR_DOORMAN_CONFIG_BYTES_MAX + 1;
     char *bytes = found ? malloc(size) : NULL;
-    int error = bytes ? read_whole(fd, bytes, size, out_len) : WEIR_ESYSTEM;
+    int error = bytes   ? read_whole(fd, bytes, size, out_len)
+                : found ? WEIR_ENOMEM
+                        : WEIR_ESYSTEM;
     if (error < 0)
         error = weir_diag_put(diag, errno == ENOENT ? WEIR_ENOENT : error,
                               strerror(errno));
@@ -359,6 +395,7 @@ static int load_doorman_file(struct weir_doorman_source *source,
 
 void weir_doorman_source_look(struct weir_doorman_source *source, bool always)
 {
+    always |= source->again;
     if (source->watch && always)
         weir_etcd_watch_read(source->watch);
     if (!source->path ||
@@ -458,6 +495,8 @@ void weir_doorman_source_free(struct weir_doorman_source **source)
         return;
     weir_etcd_watch_free(&(*source)->watch);
     weir_doorman_config_free((*source)->config);
+    weir_doorman_config_free((*source)->coming);
+    weir_changes_fini(&(*source)->changes);
     free(*source);
     *source = NULL;
 }
