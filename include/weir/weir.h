@@ -43,7 +43,9 @@ extern "C" {
  * (1 ms) at most, for the name and for its quotas; then it is made without, as
  * when_locked says, and reply->contended is true. If one decision has waited in
  * vain, others don't wait until that lock is released. Handles wait for a
- * second at most. The thread of the library waits for no lock.
+ * second at most. The thread of the library waits for no lock. A program with
+ * one thread for many clients sets lock_wait to WEIR_NO_LOCK_WAIT: then no call
+ * waits for a lock, handles included.
  *
  * Units. A quota counts units: requests, bytes, rows. A weight is how many
  * units one request costs, 0 to WEIR_WEIGHT_MAX. Durations are nanoseconds.
@@ -248,6 +250,9 @@ enum weir_when_locked {
     WEIR_LOCKED_PASSES,     /* it passes that quota, uncharged */
 };
 
+/* lock_wait of a limiter of which no call waits for a lock. */
+#define WEIR_NO_LOCK_WAIT 1
+
 /* Options of weir_open(). Zero means the default. */
 struct weir_options {
     size_t struct_size;  /* set by WEIR_OPTIONS_INIT */
@@ -310,7 +315,7 @@ struct weir_options {
      * the table ("Locks" above). */
     weir_duration
         lock_wait; /* how long a decision waits for a lock; 0: 1 ms; up
-                              * to 1 s */
+                              * to 1 s; WEIR_NO_LOCK_WAIT */
     enum weir_when_locked when_locked; /* and how it decides then */
 };
 #define WEIR_OPTIONS_INIT           \
@@ -479,15 +484,16 @@ struct weir_handle {
  * can still be used: its template's overflow quota decides, or on_full. A
  * shared table has room for handles to twice as many names as it has room for,
  * each counted once for each process. Or WEIR_ETIMEOUT: another thread had the
- * table's lock for a second; 'out_handle' is untouched. Takes that lock for
- * some microseconds, and makes system calls for memory as the table grows. */
+ * table's lock for a second ("Locks" above); 'out_handle' is untouched. Takes
+ * that lock for some microseconds, and makes system calls for memory as the
+ * table grows. */
 WEIR_API WEIR_MUST_USE int weir_handle_open(struct weir *weir, const char *name,
                                             size_t len,
                                             struct weir_handle *out_handle);
 
 /* Gives the place back. The handle must not be used afterwards. If another
- * thread has the table's lock for a second, the place is kept for as long as
- * this process lives. */
+ * thread has the table's lock for a second ("Locks" above), the place is given
+ * back when the lock is free. */
 WEIR_API void weir_handle_close(struct weir_handle quota);
 
 /* ---- Decisions -----------------------------------------------------

@@ -174,6 +174,7 @@ static void run_pump(struct weir *weir)
     weir_exact_root_answer(weir);
     prepare_quotas(weir, now);
     weir_grow_ahead(weir, now);
+    weir_unpin_late(weir);
     send_node_events(weir);
     weir_exact_book_send_events(weir);
     publish_status(weir);

@@ -9,6 +9,8 @@
  *
  *     spin (in the table) --> yield --> sleep, wake, try again … --> decide
  *
+ * A limiter whose lock_wait is 0 decides after the first try: WEIR_NO_LOCK_WAIT.
+ *
  * A thread with a real-time priority has to sleep: to its yields, a thread of a
  * lower priority that holds the lock never runs.
  *
@@ -99,7 +101,7 @@ enum weir_resolved weir_resolve_patiently(struct weir *weir,
         if (resolved != WEIR_RESOLVED_CONTENDED || weir_lock_wait(weir, &wait))
             continue;
         /* In this process's own table the holder runs, or will soon. */
-        if (weir->block)
+        if (weir->block && weir->lock_wait > 0)
             weir_table_set_overdue(weir->table);
         break;
     }

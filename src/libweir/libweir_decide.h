@@ -21,6 +21,11 @@ struct weir_lock_wait {
 void weir_lock_wait_begin(const struct weir *weir, struct weir_lock_wait *wait,
                           weir_duration most);
 bool weir_lock_wait(const struct weir *weir, struct weir_lock_wait *wait);
+/* How long a call about a handle waits. */
+static inline weir_duration weir_handle_wait(const struct weir *weir)
+{
+    return weir->lock_wait > 0 ? WEIR_HANDLE_WAIT : 0;
+}
 /* Finds or makes the slot of a given name; WEIR_RESOLVED_CONTENDED after
  * lock_wait. */
 enum weir_resolved weir_resolve_patiently(struct weir *weir,

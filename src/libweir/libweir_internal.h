@@ -9,6 +9,7 @@
  *     take_calls.c: take, peek, …     ->   table   <- background.c: node, links
  *     permit.c: enter, leave          ->   table
  *     contended.c: waits for its locks     (the thread never waits for one)
+ *     unpin.c: closed handles              unpin.c: the same, late
  *     waiting.c: wait queues          <-   mutex, conditions ->
  *     adaptive.c: views of limits     <-   events and ticks
  *     stripe.c: a thread's stripe          zones.c: wall clock, time zones
@@ -96,6 +97,13 @@ struct weir_wish {
     uint64_t ticket;                   /* 0: none yet */
 };
 
+/* Slots of closed handles that couldn't be given back (libweir_unpin.c). */
+struct weir_unpins {
+    pthread_mutex_t mutex; /* guards all below */
+    uint32_t count, room;  /* count: atomic */
+    struct weir_ref *late; /* owned */
+};
+
 struct weir_event_queue {
     pthread_mutex_t mutex; /* guards all below but fd */
     int fd;                /* eventfd: readable while count > 0 */
@@ -134,6 +142,7 @@ struct weir {
     struct weir_block *block; /* NULL: the table is this process's own */
     struct weir_exact_book exact;
     struct weir_waiting waiting;
+    struct weir_unpins unpins;
     uint32_t fleet; /* limiters, as last received from roots; atomic */
 
     /* Memory. */
@@ -148,8 +157,8 @@ struct weir {
     uint64_t memory_max; /* bytes for slots */
     enum weir_on_full on_full;
     uint32_t slots, stripes, leases_max, gate_slots;
-    weir_duration lock_wait;
-    uint8_t when_locked; /* enum weir_when_locked */
+    weir_duration lock_wait; /* 0: no call waits */
+    uint8_t when_locked;     /* enum weir_when_locked */
     int64_t lease_priority;
     weir_event_fn *on_event;
     void *event_context;
@@ -277,6 +286,15 @@ void weir_stripes_forked(struct weir *weir);
 void weir_locks_wake(struct weir *weir);
 /* The same if it is so: after calls that take the writer lock. */
 void weir_locks_heed(struct weir *weir);
+
+/* ---- libweir_unpin.c ---- */
+/* In a child of fork(): again; it forgets its parent's list. */
+void weir_unpins_init(struct weir_unpins *unpins);
+void weir_unpins_fini(struct weir_unpins *unpins);
+/* Gives the slot back, at once or later. */
+void weir_unpin(struct weir *weir, struct weir_ref ref);
+/* Gives back those that are late, if the lock is free. */
+void weir_unpin_late(struct weir *weir);
 
 /* ---- libweir_waiting.c ---- */
 void weir_waiting_init(struct weir_waiting *waiting);

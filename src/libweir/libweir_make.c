@@ -188,6 +188,7 @@ int weir_memory_make(struct weir *weir)
 void weir_memory_free(struct weir *weir)
 {
     weir_exact_book_fini(&weir->exact);
+    weir_unpins_fini(&weir->unpins);
     weir_grow_release(weir);
     if (weir->unmaps)
         weir_block_unmap(weir->block);
@@ -203,6 +204,7 @@ void weir_locks_init(struct weir *weir)
 {
     weir_condition_init(&weir->changed);
     pthread_mutex_init(&weir->mutex, NULL);
+    weir_unpins_init(&weir->unpins);
 }
 
 struct weir_pacer *weir_pacer_new(uint32_t jobs)

@@ -128,6 +128,8 @@ static int read_options(struct weir *weir, const struct weir_options *options)
     weir->lease_priority = options->lease_priority;
     weir->lock_wait =
         options->lock_wait ? options->lock_wait : WEIR_LOCK_WAIT_DEFAULT;
+    if (options->lock_wait == WEIR_NO_LOCK_WAIT)
+        weir->lock_wait = 0;
     weir->when_locked = (uint8_t)options->when_locked;
     weir->role = options->table_role;
     if (options->roots && *options->roots && weir->role != WEIR_TABLE_DECIDES)

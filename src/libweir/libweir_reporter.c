@@ -76,6 +76,7 @@ static void *watch_table(void *context)
         if (now >= look_at) {
             if (weir_block_is_due(block, now))
                 weir_block_reap(block, weir->process);
+            weir_unpin_late(weir);
             weir_locks_heed(weir); /* waiters of the dead */
             try_reporter(weir);
             look_at = now + WATCH_EVERY;

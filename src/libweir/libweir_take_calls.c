@@ -472,24 +472,13 @@ static enum weir_resolved pin_patiently(struct weir *weir,
 {
     enum weir_resolved resolved;
     struct weir_lock_wait wait;
-    weir_lock_wait_begin(weir, &wait, WEIR_HANDLE_WAIT);
+    weir_lock_wait_begin(weir, &wait, weir_handle_wait(weir));
     do {
         resolved = weir_table_pin_as(weir->table, weir->process, name, out,
                                      weir_clock_now());
     } while (resolved == WEIR_RESOLVED_CONTENDED &&
              weir_lock_wait(weir, &wait));
     return resolved;
-}
-
-/* If another thread keeps the lock, the slot stays pinned. */
-static void unpin_patiently(struct weir *weir, struct weir_ref ref)
-{
-    bool unpinned;
-    struct weir_lock_wait wait;
-    weir_lock_wait_begin(weir, &wait, WEIR_HANDLE_WAIT);
-    do {
-        unpinned = weir_table_unpin_as(weir->table, weir->process, ref);
-    } while (!unpinned && weir_lock_wait(weir, &wait));
 }
 
 /* Pins the name's slot, growing the table if need be. */
@@ -509,7 +498,7 @@ static enum weir_resolved pin_growing(struct weir *weir, struct weir_text name,
             return resolved;
         }
         if (is_pinned(weir, name, resolved, ref))
-            unpin_patiently(weir, ref);
+            weir_unpin(weir, ref);
         if (!again)
             return WEIR_RESOLVED_LACKING;
     }
@@ -523,6 +512,7 @@ int weir_handle_open(struct weir *weir, const char *name, size_t len,
     if (!weir_name_is_valid(name, len))
         return WEIR_ENAME;
     weir_own_ensure(weir);
+    weir_unpin_late(weir);
     enum weir_resolved resolved = pin_growing(weir, text, &ref);
     weir_locks_heed(weir);
     if (resolved == WEIR_RESOLVED_REFUSED)
@@ -540,7 +530,7 @@ void weir_handle_close(struct weir_handle quota)
     if (is_empty_handle(quota))
         return;
     weir_own_ensure(quota.weir);
-    unpin_patiently(quota.weir, ref_of(quota));
+    weir_unpin(quota.weir, ref_of(quota));
     weir_locks_heed(quota.weir);
 }
 

@@ -33,6 +33,7 @@ struct common {
 static struct common *common;
 static pid_t holder;
 static struct weir *weir;
+static struct weir_handle kept; /* of t/old */
 
 static int begin(void **state)
 {
@@ -125,6 +126,7 @@ static void open_beside(enum held held, weir_duration lock_wait,
     /* It has a slot before the lock is taken. */
     assert_int_equal(weir_take_by_name(weir, "t/old", 5, 1, NULL, 0),
                      WEIR_PASSED);
+    UNTIL(weir_handle_open(weir, "t/old", 5, &kept) == 0);
     weir_store(&common->open, 1);
     int status;
     assert_int_equal(PATIENTLY(waitpid(holder, &status, WUNTRACED)), holder);
@@ -277,6 +279,47 @@ static void a_locked_table_limits_new_names(void **state)
     weir_close(weir);
 }
 
+/* ---- A limiter that waits for no lock ---- */
+
+static void no_decision_waits(void **state)
+{
+    (void)state;
+    struct weir_reply reply;
+    struct weir_ref ref;
+    open_beside(STATE, WEIR_NO_LOCK_WAIT, WEIR_LOCKED_LIMITS);
+    assert_int_equal(weir->lock_wait, 0);
+    assert_int_equal(take("log", &reply), WEIR_LIMITED);
+    assert_true(reply.contended);
+    /* Other processes wait as long as they may. */
+    assert_true(weir_table_find(weir->table, WEIR_TEXT("log"), &ref));
+    assert_false(weir_bucket_state_is_overdue(weir->table, ref.slot));
+    go_on();
+    assert_int_equal(take("log", NULL), WEIR_PASSED);
+    weir_close(weir);
+}
+
+static uint32_t pins_of(struct weir_handle quota)
+{
+    return weir_load_relaxed(&weir_cold(weir->table, quota.slot)->refs);
+}
+
+static void a_handle_is_given_back_later(void **state)
+{
+    (void)state;
+    struct weir_reply reply;
+    struct weir_handle handle;
+    open_beside(WRITER, WEIR_NO_LOCK_WAIT, WEIR_LOCKED_LIMITS);
+    assert_int_equal(take("t/new", &reply), WEIR_LIMITED);
+    assert_true(reply.contended);
+    assert_false(weir_table_is_overdue(weir->table));
+    assert_int_equal(weir_handle_open(weir, "t/1", 3, &handle), WEIR_ETIMEOUT);
+    weir_handle_close(kept);
+    assert_int_equal(pins_of(kept), 1);
+    go_on();
+    UNTIL(pins_of(kept) == 0);
+    weir_close(weir);
+}
+
 /* ---- Edits ---- */
 
 static void an_edit_is_made_when_the_quota_is_free(void **state)
@@ -336,6 +379,8 @@ int main(void)
         TEST(a_locked_quota_lets_pass_if_told_so),
         TEST(a_caller_waits_for_the_holder),
         TEST(a_locked_table_limits_new_names),
+        TEST(no_decision_waits),
+        TEST(a_handle_is_given_back_later),
         TEST(an_edit_is_made_when_the_quota_is_free),
         TEST(an_edit_is_made_when_the_table_is_free),
         TEST(a_limiter_closes_beside_any_lock),
