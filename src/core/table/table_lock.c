@@ -81,6 +81,12 @@ bool weir_table_try_lock(struct weir_table *t)
     return weir_table_try_lock_as(t, 0, 0);
 }
 
+bool weir_table_try_lock_once(struct weir_table *t, uint32_t process)
+{
+    weir_assert(process < t->commons);
+    return weir_lock_try_once(&t->writer, process + 1);
+}
+
 void weir_table_unlock(struct weir_table *t)
 {
     weir_assert(weir_table_is_locked(t));

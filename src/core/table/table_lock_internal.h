@@ -26,6 +26,12 @@ static inline bool weir_lock_try(uint32_t *word, uint32_t owner, uint32_t mark)
         return true;
     return weir_lock_try_again(word, owner, mark);
 }
+/* The same without spins or marks, for a caller that does without it. */
+static inline bool weir_lock_try_once(uint32_t *word, uint32_t owner)
+{
+    uint32_t free = 0;
+    return weir_load_relaxed(word) == 0 && weir_cas(word, &free, owner);
+}
 /* Returns whether the lock was awaited: then the process has to wake the
  * threads that sleep on weir_table_released(). Wait-free. */
 static inline bool weir_lock_release(struct weir_table *t, uint32_t *word)
@@ -49,6 +55,8 @@ bool weir_table_try_lock_as(struct weir_table *t, uint32_t process,
                             uint32_t mark);
 /* The same for the sync, which comes again at its next turn. */
 bool weir_table_try_lock(struct weir_table *t);
+/* The same for a view: once. */
+bool weir_table_try_lock_once(struct weir_table *t, uint32_t process);
 void weir_table_unlock(struct weir_table *t);
 
 #endif /* WEIR_TABLE_LOCK_INTERNAL_H */

@@ -5,10 +5,12 @@
  * The table stores a quota in the form in which it decides: a leak in fractions
  * of a unit a nanosecond, not "100/s". The view therefore has the values in
  * force, not those entered. It is copied under the writer lock, so that name,
- * parent and figures are of one life and one edit. If that lock is taken for
- * long, the copy is made without it: of one life, if the generation is the same
- * before and after, but perhaps from the middle of an edit. The sync is the
- * only editor of a quota, so for it even that copy is exact. */
+ * parent and figures are of one life and one edit. If that lock is taken, the
+ * copy is made without it: of one life, if the generation is the same before
+ * and after, but perhaps from the middle of an edit. The sync is the only
+ * editor of a quota, so for it even that copy is exact. The lock is tried once:
+ * beside a process that was stopped with it, the spins of a view of 100,000
+ * slots would add up to half a second. */
 
 #include "core/table/table_view.h"
 
@@ -63,7 +65,7 @@ void weir_table_view(struct weir_table *t, uint32_t slot,
                      struct weir_slot_view *out, weir_instant now)
 {
     memset(out, 0, sizeof(*out));
-    bool locked = weir_table_try_lock(t);
+    bool locked = weir_table_try_lock_once(t, 0);
     copy_view(t, slot, out, now);
     if (locked)
         weir_table_unlock(t);
@@ -168,7 +170,7 @@ bool weir_table_details(struct weir_table *table, uint32_t process,
      * slot. */
     memset(out, 0, offsetof(struct weir_slot_details, name));
     out->parent[0] = out->ruler[0] = '\0';
-    bool locked = weir_table_try_lock_as(table, process, 0);
+    bool locked = weir_table_try_lock_once(table, process);
     uint32_t generation = weir_load_acquire(&weir_hot(table, slot)->generation);
     out->name_len = weir_table_name(table, slot, out->name);
     out->state =
