@@ -714,8 +714,8 @@ static const char agent_help[] =
     "  --name NAME          as `weir top` shows it            [weir and pid]\n"
     "  --memory-max BYTES   memory for quotas and instances           [1Gi]\n"
     "  --on-full RULE       refuse, pass: names without room       [refuse]\n"
-    "  --lock-wait TIME     how long a decision waits for a lock       [1ms]\n"
-    "  --when-locked HOW    limit, pass: how it decides then         [limit]\n"
+    "  --when-locked HOW    limit, pass: a quota that another process has\n"
+    "                       locked                                   [limit]\n"
     "  --credentials FILE   clients' roles, as of `weir serve`: take, read\n"
     "  --listener-tls-cert FILE   speak TLS at addresses, and show this\n"
     "  --listener-tls-key FILE    its key; both are read again as they change\n"
@@ -729,17 +729,10 @@ static const char agent_help[] =
     "come four times. An address that isn't loopback needs TLS and\n"
     "credentials.\n";
 
-static int read_locks(const char *lock_wait, const char *when_locked,
-                      struct weir_options *options)
+/* The loop serves all clients: it waits for no lock. */
+static int read_locks(const char *when_locked, struct weir_options *options)
 {
-    int status = lock_wait ? weir_cli_parse_duration("--lock-wait", lock_wait,
-                                                     &options->lock_wait)
-                           : 0;
-    if (status)
-        return status;
-    if (lock_wait &&
-        (options->lock_wait == 0 || options->lock_wait > WEIR_SECOND))
-        return weir_cli_fail("--lock-wait: a time up to 1s, such as 1ms");
+    options->lock_wait = WEIR_NO_LOCK_WAIT;
     if (when_locked && strcmp(when_locked, "pass") == 0)
         options->when_locked = WEIR_LOCKED_PASSES;
     else if (when_locked && strcmp(when_locked, "limit") != 0)
@@ -806,7 +799,6 @@ int weir_cli_agent(int argc, char **argv)
     const char *memory_max = NULL;
     const char *on_full = NULL;
     const char *log_level = NULL;
-    const char *lock_wait = NULL;
     const char *when_locked = NULL;
     const struct weir_cli_option known[] = {
         { .name = "http", .values = &values[HTTP] },
@@ -822,7 +814,6 @@ int weir_cli_agent(int argc, char **argv)
         { .name = "name", .value = &options.name },
         { .name = "memory-max", .value = &memory_max },
         { .name = "on-full", .value = &on_full },
-        { .name = "lock-wait", .value = &lock_wait },
         { .name = "when-locked", .value = &when_locked },
         { .name = "credentials", .value = &options.exposure.credentials },
         { .name = "listener-tls-cert", .value = &options.exposure.tls_cert },
@@ -845,7 +836,7 @@ int weir_cli_agent(int argc, char **argv)
     struct weir_log log = { .level = WEIR_LOG_INFO };
     if (log_level && weir_log_level_parse(log_level, &log.level) < 0)
         return weir_cli_fail("--log-level: error, warning, info or debug");
-    int status = read_locks(lock_wait, when_locked, &limiter);
+    int status = read_locks(when_locked, &limiter);
     if (status == 0)
         status = copy_addresses(values, &options);
     if (status)

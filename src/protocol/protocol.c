@@ -2,9 +2,8 @@
  * protocol/protocol.c - one decision, as every protocol requests it, and its
  * authorization.
  *
- * A peek needs a handle, which is opened and closed for this one request. The
- * slot that it takes in the table is idle at once and is evicted as any other
- * idle one. */
+ * Every decision is made by name: a handle's slot has to be given back under the
+ * table's lock. */
 
 #include "protocol/protocol.h"
 
@@ -62,22 +61,6 @@ int weir_protocol_may(const struct weir_protocol_host *host,
                                          &taker->identity, name, diag, now);
 }
 
-static int peek_by_name(const struct weir_protocol_host *host,
-                        const struct weir_protocol_request *ask,
-                        struct weir_reply *out, struct weir_diag *diag,
-                        weir_instant now)
-{
-    struct weir_handle handle;
-    int error =
-        weir_handle_open(host->weir, ask->name.p, ask->name.len, &handle);
-    /* Without room the rest of the chain decides. */
-    if (error < 0 && error != WEIR_EFULL)
-        return weir_diag_put(diag, error, NULL);
-    (void)weir_peek(handle, ask->weight, out, now);
-    weir_handle_close(handle);
-    return 0;
-}
-
 static void count_verdict(const struct weir_protocol_host *host,
                           enum weir_verdict verdict)
 {
@@ -111,8 +94,11 @@ int weir_protocol_decide(const struct weir_protocol_host *host,
     int error = weir_protocol_check(host, ask, diag, now);
     if (error < 0)
         return error;
-    if (ask->peek)
-        return peek_by_name(host, ask, out, diag, now);
+    if (ask->peek) {
+        (void)weir_peek_by_name(host->weir, ask->name.p, ask->name.len,
+                                ask->weight, out, now);
+        return 0;
+    }
     (void)weir_take_by_name(host->weir, ask->name.p, ask->name.len, ask->weight,
                             out, now);
     count_verdict(host, out->verdict);
@@ -124,16 +110,12 @@ int weir_protocol_enter(const struct weir_protocol_host *host,
                         struct weir_permit *out_permit, struct weir_reply *out,
                         struct weir_diag *diag, weir_instant now)
 {
-    struct weir_handle handle;
     weir_assert(!ask->peek);
     int error = weir_protocol_check(host, ask, diag, now);
     if (error < 0)
         return error;
-    error = weir_handle_open(host->weir, ask->name.p, ask->name.len, &handle);
-    if (error < 0 && error != WEIR_EFULL)
-        return weir_diag_put(diag, error, NULL);
-    (void)weir_enter(handle, klass, ask->weight, out_permit, out, now);
-    weir_handle_close(handle);
+    (void)weir_enter_by_name(host->weir, ask->name.p, ask->name.len, klass,
+                             ask->weight, out_permit, out, now);
     count_verdict(host, out->verdict);
     return 0;
 }

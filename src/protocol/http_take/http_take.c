@@ -188,8 +188,8 @@ static void print_limiter(FILE *out, const struct weir_status *status)
           "an overflow quota or --on-full.",
           (double)status->overflowed },
         { "weir_agent_contended_requests_total", "counter",
-          "Requests decided without a lock that was held for longer than "
-          "--lock-wait.",
+          "Requests decided by --when-locked, without a lock that another "
+          "process had.",
           (double)status->contended },
         { "weir_agent_adaptive_limits", "gauge",
           "Adaptive quotas that have a limit of their own here.",

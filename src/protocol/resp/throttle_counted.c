@@ -93,7 +93,7 @@ static void put_limited(const struct weir_throttle_rule *rule,
 static int refund_units(const struct weir_protocol_host *host,
                         struct weir_text name, uint64_t units, weir_instant now)
 {
-    struct weir_handle handle;
+    struct weir_handle handle = { .weir = NULL };
     int error = weir_handle_open(host->weir, name.p, name.len, &handle);
     if (error == 0)
         weir_refund(handle, units, now);

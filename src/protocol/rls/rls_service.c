@@ -135,10 +135,15 @@ static void move_units(struct weir_rls_service *service,
     struct weir_text name = question_name(question);
     int error =
         weir_handle_open(service->host->weir, name.p, name.len, &handle);
-    /* Without room the rest of the chain decides. */
-    if (error < 0 && error != WEIR_EFULL)
-        return;
     weir_assert(question->asked);
+    /* Without room the rest of the chain decides. Another process may have the
+     * table's lock: the units are left out then. */
+    if (error < 0 && error != WEIR_EFULL) {
+        if (out)
+            (void)weir_peek_by_name(service->host->weir, name.p, name.len, 0,
+                                    out, 0);
+        return;
+    }
     if (back)
         weir_refund(handle, hits, 0);
     else
