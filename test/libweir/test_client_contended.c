@@ -271,6 +271,10 @@ static void a_locked_table_limits_new_names(void **state)
         weir->lock_wait = GUARD; /* as above */
     }
     assert_int_equal(contended(), TAKES);
+    assert_int_equal(take("nobody", &reply), WEIR_PASSED);
+    assert_true(reply.unknown && !reply.contended);
+    assert_int_equal(take("throttle:16:30/60s:user", &reply), WEIR_LIMITED);
+    assert_true(reply.contended);
     assert_int_equal(take("t/old", NULL), WEIR_PASSED);
     assert_int_equal(take("log", NULL), WEIR_PASSED);
     assert_int_equal(weir_handle_open(weir, "t/1", 3, &handle), WEIR_ETIMEOUT);

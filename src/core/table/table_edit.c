@@ -58,6 +58,7 @@ static int template_put(struct weir_table *t, uint32_t slot,
             weir_slot_unref(t, overflow);
         return WEIR_EFULL;
     }
+    weir_templates_edit(t);
     weir_templates_remove(t, slot);
     /* In this order: a writer killed in between only loses some chunks. */
     uint32_t chunks = cold->aux;
@@ -72,6 +73,7 @@ static int template_put(struct weir_table *t, uint32_t slot,
     weir_slot_set_parent(t, slot, WEIR_SLOT_NONE);
     t->unruled = true;
     weir_templates_insert(t, quota, slot);
+    weir_templates_edited(t);
     weir_assert(cold->aux_len == quota->parent.len);
     return WEIR_OK;
 }
@@ -83,7 +85,9 @@ static void template_forget(struct weir_table *t, uint32_t slot)
     weir_assert(cold->state == WEIR_SLOT_TEMPLATE);
     uint32_t overflow = cold->rule;
     t->unruled = true;
+    weir_templates_edit(t);
     weir_templates_remove(t, slot);
+    weir_templates_edited(t);
     uint32_t chunks = cold->aux;
     cold->aux = CHUNK_NONE;
     cold->aux_len = 0;

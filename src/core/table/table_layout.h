@@ -283,7 +283,8 @@ struct weir_table {
     uint32_t stale;
     uint32_t hold_paused; /* fills don't move cold.hold */
     uint32_t template_count;
-    uint32_t template_version; /* rises with each change of the list; atomic */
+    uint32_t template_version; /* rises with each edit of the list, odd
+                                * meanwhile; atomic */
     uint32_t unruled; /* the sync's: instances have to follow the templates */
     weir_instant barren_till; /* until then no search for room: one failed */
     weir_instant full_till;   /* nor by a put: one visited all slots */

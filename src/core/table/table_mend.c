@@ -34,7 +34,9 @@ static void clear_half_lives(struct weir_table *t)
             weir_slot_publish(t, slot);
             continue;
         }
+        weir_templates_edit(t);
         weir_templates_remove(t, slot);
+        weir_templates_edited(t);
         weir_slot_free(t, slot);
         weir_bucket_state_unseize(t, slot);
     }

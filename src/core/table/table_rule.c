@@ -469,6 +469,31 @@ static bool find_ruled(struct weir_table *t, struct weir_text name,
     return true;
 }
 
+/* Without the lock, for when that is taken: whether no quota, no template and
+ * not the name itself rules it. False: it isn't known. */
+static bool is_unruled(struct weir_table *t, struct weir_text given)
+{
+    struct weir_stored_name stored = { .len = 0 };
+    struct weir_captures captures;
+    struct weir_quota brought;
+    struct weir_ref ref;
+    struct weir_text name = given;
+    uint32_t template;
+    uint32_t version = weir_templates_version(t);
+    if (given.len > WEIR_GIVEN_NAME_MAX)
+        return false;
+    if (weir_name_is_long(given)) {
+        weir_stored_name_make(t, given, &stored);
+        name = weir_stored_name_text(&stored);
+        template = stored.template;
+    } else {
+        template = weir_templates_match(t, name, &captures);
+    }
+    return weir_templates_is_same(t, version) && template == WEIR_SLOT_NONE &&
+           name.len > 0 && !find_ruled(t, name, &ref) &&
+           !weir_throttle_name_read(name, &brought);
+}
+
 static enum weir_resolved ref_of_resolved(const struct weir_table *t,
                                           enum weir_resolved resolved,
                                           uint32_t slot, struct weir_ref *out)
@@ -501,7 +526,8 @@ enum weir_resolved weir_table_resolve_given(struct weir_table *t,
     if (!weir_name_is_long(name) && find_ruled(t, name, out))
         return WEIR_RESOLVED;
     if (!weir_table_try_lock_as(t, process, LOCK_AWAITED))
-        return WEIR_RESOLVED_CONTENDED;
+        return !keep && is_unruled(t, name) ? WEIR_RESOLVED_NONE
+                                            : WEIR_RESOLVED_CONTENDED;
     enum weir_resolved resolved =
         weir_table_resolve_locked(t, name, keep, out, now);
     weir_table_unlock(t);

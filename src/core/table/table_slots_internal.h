@@ -43,14 +43,33 @@ void weir_names_remove(struct weir_table *t, uint32_t slot);
 /* Under the lock: the first template that matches, or WEIR_SLOT_NONE. */
 uint32_t weir_templates_match(const struct weir_table *t, struct weir_text name,
                               struct weir_captures *captures);
-/* The same with its runs and kind. Also without the lock, if the caller checks
- * template_version afterwards: a slot that isn't a template may be returned. */
+/* The same with its runs and kind. Both also without the lock, between
+ * weir_templates_version() and weir_templates_is_same(): if the list was edited
+ * meanwhile, a slot that isn't a template may be returned. */
 uint32_t weir_templates_runs(const struct weir_table *t, struct weir_text name,
                              struct weir_runs *runs, enum weir_glob *out_glob);
 void weir_templates_insert(struct weir_table *t, const struct weir_quota *quota,
                            uint32_t slot);
 void weir_templates_remove(struct weir_table *t, uint32_t slot);
 void weir_templates_mend(struct weir_table *t);
+/* Before and after inserts and removes. */
+void weir_templates_edit(struct weir_table *t);
+void weir_templates_edited(struct weir_table *t);
+/* Before a search without the lock. */
+static inline uint32_t weir_templates_version(const struct weir_table *t)
+{
+    /* acquire: pairs with weir_templates_edited(). */
+    return weir_load_acquire(&t->template_version);
+}
+/* After it: whether the list wasn't being edited. */
+static inline bool weir_templates_is_same(const struct weir_table *t,
+                                          uint32_t version)
+{
+    /* Pairs with the fence in weir_templates_edit(). */
+    weir_fence_acquire();
+    return (version & 1) == 0 &&
+           weir_load_relaxed(&t->template_version) == version;
+}
 
 /* ---- table_slots.c ---- */
 /* Under the lock: takes a free slot (state MAKING) for 'name', or

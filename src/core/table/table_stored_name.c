@@ -7,10 +7,8 @@
  *
  * The form depends on the template. So each request by a long name first
  * searches the templates, as the first request by any name does, and this time
- * without the lock: 'template_version' tells whether the list changed
- * meanwhile, and while the lock is taken the search is done under it. A slot
- * that is found is used only if it still has that template.
- */
+ * without the lock. If the list is being edited, the search is done under the
+ * lock. A slot that is found is used only if it has that template. */
 
 #include "core/table/table_stored_name.h"
 
@@ -54,9 +52,8 @@ bool weir_stored_name_holds(const struct weir_table *t,
 {
     struct weir_captures captures;
     weir_assert(weir_table_is_locked(t));
-    return name->len > 0 &&
-           weir_templates_match(t, weir_stored_name_text(name), &captures) ==
-               name->template;
+    return name->len > 0 && weir_templates_match(t, weir_stored_name_text(name),
+                                                 &captures) == name->template;
 }
 
 /* Whether the slot is as weir_slot_resolve_given() would leave it. */
@@ -77,15 +74,10 @@ bool weir_stored_name_find(struct weir_table *t, struct weir_text given,
                            struct weir_stored_name *out,
                            struct weir_ref *out_ref)
 {
-    /* acquire: pairs with note_change() in table_template.c. If an edit is
-     * half done, either the lock is taken, or the version moves. */
-    uint32_t version = weir_load_acquire(&t->template_version);
-    bool edited = weir_load_acquire(&t->writer) != 0;
+    uint32_t version = weir_templates_version(t);
     struct weir_ref ref;
     weir_stored_name_make(t, given, out);
-    weir_fence_acquire();
-    edited = edited || weir_load_relaxed(&t->template_version) != version;
-    if (edited || out->len == 0 ||
+    if (!weir_templates_is_same(t, version) || out->len == 0 ||
         !weir_table_find(t, weir_stored_name_text(out), &ref) ||
         !is_ruled(t, ref.slot, out->template))
         return false;

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * table/table_template.c - the list of templates, in the order of matching. */
+ * table/table_template.c - the list of templates, in the order of matching.
+ *
+ * Searches are made under the lock, and also without it, beside a writer that
+ * may be stopped anywhere. So the list has a version, which is odd while the
+ * list is being edited: what a search found is true if the version was even
+ * before it and is the same after it. An edit of a template takes it out of the
+ * list and puts it back, with an odd version from the first step to the last. A
+ * killed writer leaves it odd until the table is mended. */
 
 #include "core/quota/glob.h"
 #include "core/table/table_read.h"
@@ -30,19 +37,26 @@ static struct template_entry entry_load(const struct weir_table *t, uint32_t i)
     return entry;
 }
 
-/* A reader beside this writer notices the change; pairs with
- * weir_stored_name_find(). */
-static void note_change(struct weir_table *t)
+void weir_templates_edit(struct weir_table *t)
 {
-    weir_store_release(&t->template_version, t->template_version + 1);
+    weir_assert(weir_table_is_locked(t));
+    weir_store_relaxed(&t->template_version, t->template_version | 1);
+    /* Before the edit: pairs with the fence in weir_templates_is_same(). */
     weir_fence_release();
+}
+
+void weir_templates_edited(struct weir_table *t)
+{
+    weir_assert(t->template_version & 1);
+    /* release: pairs with weir_templates_version(). */
+    weir_store_release(&t->template_version, t->template_version + 1);
 }
 
 void weir_templates_remove(struct weir_table *t, uint32_t slot)
 {
     weir_assert(weir_table_is_locked(t));
     weir_assert(t->template_count <= WEIR_TEMPLATES_MAX);
-    note_change(t);
+    weir_assert(t->template_version & 1);
     uint32_t kept = 0;
     for (uint32_t i = 0; i < t->template_count; i++) {
         struct template_entry entry = t->templates[i];
@@ -73,7 +87,7 @@ void weir_templates_insert(struct weir_table *t, const struct weir_quota *quota,
 {
     weir_assert(weir_table_is_locked(t));
     weir_assert(t->template_count < WEIR_TEMPLATES_MAX);
-    note_change(t);
+    weir_assert(t->template_version & 1);
     uint32_t from = 0;
     uint32_t to = t->template_count;
     while (from < to) {
@@ -98,7 +112,7 @@ uint32_t weir_templates_runs(const struct weir_table *t, struct weir_text name,
                              struct weir_runs *runs, enum weir_glob *out_glob)
 {
     bool shadow = weir_name_is_shadow(name);
-    /* Relaxed: weir_stored_name_find() runs beside a writer. */
+    /* Relaxed: a search without the lock checks the version. */
     uint32_t count = weir_load_relaxed(&t->template_count);
     for (uint32_t i = 0; i < count; i++) {
         char buf[WEIR_NAME_MAX + 1];
@@ -144,7 +158,7 @@ void weir_templates_mend(struct weir_table *t)
     weir_assert(t->template_count <= WEIR_TEMPLATES_MAX);
     uint32_t count = t->template_count;
     uint32_t kept = 0;
-    note_change(t);
+    weir_templates_edit(t);
     if (count < WEIR_TEMPLATES_MAX)
         count++;
     for (uint32_t i = 0; i < count; i++) {
@@ -155,5 +169,6 @@ void weir_templates_mend(struct weir_table *t)
         entry_store(t, kept++, entry);
     }
     weir_store_relaxed(&t->template_count, kept);
+    weir_templates_edited(t);
     weir_assert(kept <= count);
 }
