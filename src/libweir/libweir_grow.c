@@ -61,11 +61,11 @@ static int commit_pages(const struct weir *weir,
     return 0;
 }
 
-bool weir_grow(struct weir *weir)
+static bool grow_by(struct weir *weir, uint32_t most)
 {
     struct weir_table_range ranges[WEIR_TABLE_RANGES_MAX];
     uint32_t slots;
-    uint32_t count = weir_table_growth(weir->table, ranges, &slots);
+    uint32_t count = weir_table_growth(weir->table, most, ranges, &slots);
     if (count == 0)
         return false;
     int error = weir->block
@@ -78,6 +78,17 @@ bool weir_grow(struct weir *weir)
     }
     weir_table_grown(weir->table, slots);
     return true;
+}
+
+bool weir_grow(struct weir *weir)
+{
+    return grow_by(weir, WEIR_TABLE_GROWTH_MAX);
+}
+
+bool weir_grow_step(struct weir *weir)
+{
+    return grow_by(weir, weir->block ? WEIR_TABLE_GROWTH_STEP
+                                     : WEIR_TABLE_GROWTH_MAX);
 }
 
 void weir_grow_ahead(struct weir *weir, weir_instant now)

@@ -233,6 +233,9 @@ void weir_memory_free(struct weir *weir);
 /* Any thread: commits memory for more slots. False: the table has all that it
  * may have, or the system has none. */
 bool weir_grow(struct weir *weir);
+/* The same for a thread that must not be held up: of a shared table it commits
+ * less, because the kernel clears the pages of a file at once. */
+bool weir_grow_step(struct weir *weir);
 /* The background thread: grows before the table is full; tries again after a
  * failure. */
 void weir_grow_ahead(struct weir *weir, weir_instant now);

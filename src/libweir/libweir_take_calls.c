@@ -274,7 +274,7 @@ static __attribute__((noinline)) enum weir_resolved resolve_asked(
     do {
         resolved = weir_resolve_patiently(weir, name, out, now);
     } while (WEIR_UNLIKELY(resolved != WEIR_RESOLVED) &&
-             weir_table_is_short(weir->table) && weir_grow(weir));
+             weir_table_is_short(weir->table) && weir_grow_step(weir));
     /* The chain alone would let pass what the name's own quota refuses. */
     if (resolved == WEIR_RESOLVED_CHAIN && weir->on_full != WEIR_ON_FULL_PASS)
         return WEIR_RESOLVED_LACKING;
@@ -490,7 +490,7 @@ static enum weir_resolved pin_growing(struct weir *weir, struct weir_text name,
         enum weir_resolved resolved = pin_patiently(weir, name, &ref);
         bool again = resolved != WEIR_RESOLVED &&
                      resolved != WEIR_RESOLVED_CONTENDED &&
-                     weir_table_is_short(weir->table) && weir_grow(weir);
+                     weir_table_is_short(weir->table) && weir_grow_step(weir);
         bool refused = resolved == WEIR_RESOLVED_CHAIN &&
                        weir->on_full != WEIR_ON_FULL_PASS;
         if (!again && !refused) {

@@ -29,6 +29,7 @@
 #include "libweir/libweir_internal.h"
 #include "seed.h"
 
+#define NAMES 10000
 #define MIB ((uint64_t)1 << 20)
 #ifdef WORLD_SANITIZED
 #define VALUES 20000
@@ -297,6 +298,29 @@ static void add_names(uint32_t from)
     _exit(0);
 }
 
+/* A commit of parts of a file clears their pages: the decision that makes it
+ * makes a small one. Without a reporter only decisions grow the table. */
+static void a_decision_grows_a_shared_table_by_a_little(void **state)
+{
+    (void)state;
+    struct weir_reply reply;
+    snprintf(folder, sizeof(folder), "/dev/shm/weir-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    struct weir_options options = shared_options();
+    options.table_role = WEIR_TABLE_DECIDES;
+    struct weir *weir = opened(&options);
+    for (uint32_t i = 0; i < NAMES; i++) {
+        uint32_t before = weir_table_committed(weir->table);
+        assert_int_equal(take_value(weir, i, &reply), WEIR_PASSED);
+        assert_false(reply.full);
+        assert_compare(weir_table_committed(weir->table) - before, <=,
+                       WEIR_TABLE_GROWTH_STEP);
+    }
+    weir_close(weir);
+    unlink(options.table);
+    rmdir(folder);
+}
+
 static void killed_processes_leave_a_sound_table(void **state)
 {
     (void)state;
@@ -345,6 +369,7 @@ int main(void)
         cmocka_unit_test(instances_without_room_go_to_their_overflow),
         cmocka_unit_test(a_process_with_few_addresses_has_a_smaller_table),
         cmocka_unit_test(a_full_file_system_makes_the_table_full),
+        cmocka_unit_test(a_decision_grows_a_shared_table_by_a_little),
         cmocka_unit_test(killed_processes_leave_a_sound_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

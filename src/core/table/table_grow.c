@@ -114,7 +114,7 @@ uint32_t weir_table_first_ranges(
     return list_ranges(&shape, 0, shape.committed, out);
 }
 
-uint32_t weir_table_growth(const struct weir_table *t,
+uint32_t weir_table_growth(const struct weir_table *t, uint32_t most_more,
                            struct weir_table_range out[WEIR_TABLE_RANGES_MAX],
                            uint32_t *out_slots)
 {
@@ -127,6 +127,8 @@ uint32_t weir_table_growth(const struct weir_table *t,
         more = WEIR_TABLE_GROWTH_MIN;
     if (more > WEIR_TABLE_GROWTH_MAX)
         more = WEIR_TABLE_GROWTH_MAX;
+    if (more > most_more)
+        more = most_more;
     uint32_t to = most - from < more ? most : from + more;
     *out_slots = to;
     return list_ranges(t, from, to, out);

@@ -6,7 +6,7 @@
  * that these calls list can be touched; all bytes are zero at first. The core
  * touches nothing else. Growing is:
  *
- *     count = weir_table_growth(t, ranges, &slots)
+ *     count = weir_table_growth(t, most, ranges, &slots)
  *     the caller commits them; if it can't, weir_table_stop_growing()
  *     weir_table_grown(t, slots)
  *
@@ -24,18 +24,20 @@ struct weir_table_range {
 };
 #define WEIR_TABLE_RANGES_MAX (32 + WEIR_TABLE_PROCESSES_MAX)
 
-/* Slots that a growth adds: at least, and at most. */
+/* Slots that a growth adds: at least, and at most; and one that a decision
+ * waits for. */
 #define WEIR_TABLE_GROWTH_MIN 1024
 #define WEIR_TABLE_GROWTH_MAX 16384
+#define WEIR_TABLE_GROWTH_STEP 256
 
 /* What must be committed before weir_table_init(). Returns the number of
  * ranges. */
 uint32_t weir_table_first_ranges(
     const struct weir_table_options *options,
     struct weir_table_range out[WEIR_TABLE_RANGES_MAX]);
-/* What must be committed before '*out_slots' slots can be used. 0: it can't
- * grow. */
-uint32_t weir_table_growth(const struct weir_table *table,
+/* What must be committed before '*out_slots' slots can be used, at most 'most'
+ * more than now. 0: it can't grow. */
+uint32_t weir_table_growth(const struct weir_table *table, uint32_t most,
                            struct weir_table_range out[WEIR_TABLE_RANGES_MAX],
                            uint32_t *out_slots);
 void weir_table_grown(struct weir_table *table, uint32_t slots);

@@ -55,7 +55,8 @@ static bool grow(struct weir_table *t)
 {
     struct weir_table_range ranges[WEIR_TABLE_RANGES_MAX];
     uint32_t slots;
-    uint32_t count = weir_table_growth(t, ranges, &slots);
+    uint32_t count =
+        weir_table_growth(t, WEIR_TABLE_GROWTH_MAX, ranges, &slots);
     if (count == 0)
         return false;
     commit(t, ranges, count);
