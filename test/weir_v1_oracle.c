@@ -90,7 +90,9 @@ static bool same_report(const Weir__V1__Report *theirs,
     if (!theirs || theirs->number != ours->number ||
         theirs->epoch != ours->epoch ||
         theirs->late_from_ns != ours->late_from ||
-        theirs->unknown != ours->unknown || theirs->carried != ours->carried ||
+        theirs->unknown != ours->unknown ||
+        theirs->contended != ours->contended ||
+        theirs->carried != ours->carried ||
         theirs->table_full != ours->no_room || theirs->again != ours->again ||
         !same_text(theirs->below, ours->below) ||
         theirs->n_announces != ours->announce_count)

@@ -148,6 +148,9 @@ type Options struct {
 	Table     string // the file of a shared table
 	TableRole TableRole
 
+	LockWait       time.Duration // how long a decision waits for a lock; 0: 1 ms
+	PassWhenLocked bool          // and how it decides then; false: limited
+
 	// Exact is weir_exact(), for quotas of sharing=exact: from a package of
 	// the program's own that links libweir-exact. A decision may then wait
 	// for a store.
@@ -179,10 +182,14 @@ func Open(options Options) (*Limiter, error) {
 		leases_max:     C.uint32_t(options.LeasesMax),
 		adaptive_max:   C.uint32_t(options.AdaptiveMax),
 		table_role:     C.enum_weir_table_role(options.TableRole),
+		lock_wait:      C.uint64_t(options.LockWait),
 		exact:          (*C.struct_weir_exact)(options.Exact),
 	}
 	if options.PassOnFull {
 		made.on_full = C.WEIR_ON_FULL_PASS
+	}
+	if options.PassWhenLocked {
+		made.when_locked = C.WEIR_LOCKED_PASSES
 	}
 	defer setTexts(map[**C.char]string{
 		&made.roots:              options.Roots,

@@ -334,6 +334,7 @@ static void read_limiter_facts(void *context, struct weir_view_facts *out)
         .epoch = status.epoch,
         .quotas = status.slots_used,
         .unknown = status.unknown,
+        .contended = status.contended,
         .limiters = weir_limiter_view_fleet(page->weir),
         .reports = status.reports,
     };

@@ -198,6 +198,10 @@ static void print_root_status(const char *address, const json_t *root)
     if (weir_cli_whole(stats, "unknown") > 0)
         printf("  unknown   %lld requests by names without quota passed\n",
                weir_cli_whole(stats, "unknown"));
+    if (weir_cli_whole(stats, "contended") > 0)
+        printf("  contended %lld requests were decided without a lock that "
+               "another thread had\n",
+               weir_cli_whole(stats, "contended"));
     print_limiters(json_object_get(root, "limiters"));
     print_limits(json_object_get(root, "limiters"));
 }

@@ -39,6 +39,7 @@ enum {
     REPORT_NO_ROOM = 9,
     REPORT_AGAIN = 10,
     REPORT_BELOW = 11,
+    REPORT_CONTENDED = 12,
 
     COUNTS_SLOT_STEPS = 1,
     COUNTS_PASSED = 2,
@@ -98,6 +99,7 @@ static const struct weir_proto_field report_fields[] = {
       .max = WEIR_REPORT_ANNOUNCES_MAX },
     { REPORT_COUNTS, TEXT(counts) },
     { REPORT_CARRIED, FLAG(report.carried) },
+    { REPORT_CONTENDED, NUMBER(report.contended) },
 };
 static const struct weir_proto_message report_message = { FIELDS(
     report_fields) };
@@ -380,6 +382,7 @@ static size_t report_size(const struct weir_report *report,
                   weir_wire_number_size(report->epoch) +
                   weir_wire_number_size(report->late_from) +
                   weir_wire_number_size(report->unknown) +
+                  weir_wire_number_size(report->contended) +
                   weir_wire_number_size(report->carried) +
                   weir_wire_number_size(report->no_room) +
                   weir_wire_number_size(report->again) +
@@ -458,6 +461,7 @@ uint8_t *weir_v1_report_put(const struct weir_report *report,
     p = weir_wire_put_number(p, REPORT_EPOCH, report->epoch);
     p = weir_wire_put_number(p, REPORT_LATE_FROM, report->late_from);
     p = weir_wire_put_number(p, REPORT_UNKNOWN, report->unknown);
+    p = weir_wire_put_number(p, REPORT_CONTENDED, report->contended);
     p = weir_wire_put_number(p, REPORT_NO_ROOM, report->no_room);
     p = weir_wire_put_number(p, REPORT_AGAIN, report->again);
     p = weir_wire_put_text(p, REPORT_BELOW, report->below);

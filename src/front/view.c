@@ -462,16 +462,17 @@ static json_t *live_object(const struct weir_views *views, json_t *watched,
     read_facts(views, &facts, incarnation);
     return json_pack(
         "{s:s, s:s, s:s, s:s, s:b, s:s*, s:f, s:f, s:I, s:I, s:I, s:I, s:I,"
-        " s:I, s:f, s:O, s:O, s:o}",
+        " s:I, s:I, s:f, s:O, s:O, s:o}",
         "kind", facts.kind, "name", facts.name, "version", facts.version,
         "incarnation", incarnation, "ready", facts.ready, "trouble",
         facts.trouble, "at", (double)now / 1e9, "uptime_s",
         (double)(now - facts.started) / 1e9, "epoch", (json_int_t)facts.epoch,
         "quotas", (json_int_t)facts.quotas, "used", (json_int_t)live->used,
-        "unknown", (json_int_t)facts.unknown, "limiters",
-        (json_int_t)facts.limiters, "reports", (json_int_t)facts.reports,
-        "listed_at", (double)live->made / 1e9, "top_offered", live->top_k,
-        "top_limited", live->refused, "watched", watched);
+        "unknown", (json_int_t)facts.unknown, "contended",
+        (json_int_t)facts.contended, "limiters", (json_int_t)facts.limiters,
+        "reports", (json_int_t)facts.reports, "listed_at",
+        (double)live->made / 1e9, "top_offered", live->top_k, "top_limited",
+        live->refused, "watched", watched);
 }
 
 static int view_live(struct weir_views *views, struct weir_text query,

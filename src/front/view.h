@@ -36,7 +36,7 @@ struct weir_view_facts {
     bool ready;
     const char *trouble; /* NULL: none */
     weir_instant started;
-    uint64_t epoch, quotas, unknown, limiters, reports;
+    uint64_t epoch, quotas, unknown, contended, limiters, reports;
 };
 
 /* The quota or template that rules a name, and how this process decides by

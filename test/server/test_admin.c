@@ -335,6 +335,7 @@ static void use(struct house *h, const char *name, uint64_t created,
         .report = { .number = 1,
                     .epoch = created,
                     .unknown = 4,
+                    .contended = 5,
                     .announce_count = 1,
                     .announces = &announce,
                     .count = 1,
@@ -378,6 +379,7 @@ static void test_usage_status_metrics(void **state)
     assert_non_null(strstr(h->text, "weir_quota_limited_units_total{quota="
                                     "\"a\\\"b\\\\\",mode=\"enforce\"} 12\n"));
     assert_non_null(strstr(h->text, "weir_unknown_requests_total 4\n"));
+    assert_non_null(strstr(h->text, "weir_contended_requests_total 5\n"));
     must(h, 200, "GET", "/healthz", NULL);
     must(h, 200, "GET", "/readyz", NULL);
 }

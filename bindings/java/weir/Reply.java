@@ -67,6 +67,11 @@ public final class Reply {
         return said.containsKey("stale");
     }
 
+    /** Another thread had a lock of the quota: --when-locked has decided. */
+    public boolean contended() {
+        return said.containsKey("contended");
+    }
+
     /** A quota in mode shadow would have limited. */
     public boolean shadow() {
         return said.containsKey("shadow");

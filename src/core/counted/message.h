@@ -125,7 +125,7 @@ struct weir_hello {
     struct weir_text region_name; /* … of this region, <= 255 B; absent: no
                                    * region. All roots of a region are one
                                    * client for leased quotas */
-    uint64_t features; /* as of quota_feature.h; 0: none announced */
+    uint64_t features;            /* as of quota_feature.h; 0: none announced */
 };
 
 /* Settings that a root sends to its limiters. */
@@ -224,6 +224,7 @@ struct weir_report {
     bool again;      /* … until this: there is room now */
     weir_duration late_from; /* the link was down, or slow, for this long */
     uint64_t unknown;        /* requests by unknown names, in total */
+    uint64_t contended;      /* those decided without a lock, in total */
     bool carried;            /* the root is this limiter's carrier */
     /* A quota of the limiter's table below a name that this root denied;
      * absent: none. */

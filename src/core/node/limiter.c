@@ -115,6 +115,7 @@ void weir_limiter_reincarnate(struct weir_limiter *limiter,
      * repairs a change that the parent's sync thread was in the middle of. */
     weir_table_lift_stops(limiter->table);
     limiter->unknown_before = weir_table_unknown(limiter->table);
+    limiter->contended_before = weir_table_contended(limiter->table);
     limiter->full_seen = weir_table_overflowed(limiter->table);
     limiter->reports = 0;
     limiter->event_first = limiter->event_count = 0;
@@ -704,6 +705,8 @@ static void make_report(struct weir_limiter *limiter, uint32_t index,
     link->again = false;
     out->report.unknown =
         weir_table_unknown(limiter->table) - limiter->unknown_before;
+    out->report.contended =
+        weir_table_contended(limiter->table) - limiter->contended_before;
     if (again && link->resend < RESEND_MOST)
         link->resend *= 2;
     link->urgent = false;

@@ -168,7 +168,8 @@ struct weir_limiter {
     uint64_t full_seen;      /* table overflows reported as events */
     uint64_t elsewhere;      /* hash of a master without a link; 0: none … */
     bool elsewhere_reported; /* … reported as an event */
-    uint64_t unknown_before; /* counted by an earlier incarnation */
+    /* Counted by an earlier incarnation. */
+    uint64_t unknown_before, contended_before;
 
     struct limiter_asks asks;
     struct limiter_leases leases;

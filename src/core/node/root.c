@@ -371,6 +371,7 @@ static int take_report(struct weir_root *root, uint32_t index,
     limiter->last_number = report->number;
     limiter->epoch = report->epoch;
     limiter->unknown = report->unknown;
+    limiter->contended = report->contended;
     limiter->lacking = report->no_room;
     limiter->reports++;
     root->stats.reports++;

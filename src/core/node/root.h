@@ -192,6 +192,7 @@ struct weir_limiter_usage {
     weir_duration silent; /* since its last report */
     uint64_t epoch;       /* of its quotas */
     uint64_t unknown;     /* requests by names without quota */
+    uint64_t contended;   /* requests decided without a lock */
     bool lacking;         /* it has no room for all quotas */
     uint64_t reports;
     uint32_t quotas;                          /* in use there */
@@ -215,6 +216,7 @@ struct weir_root_stats {
     uint64_t pushes; /* unsolicited fills messages */
     uint64_t protocol_errors;
     uint64_t unknown;       /* requests by names without quota */
+    uint64_t contended;     /* requests decided without a lock */
     uint64_t denied;        /* names that a peer may not ask for */
     uint64_t withheld;      /* changes not sent to a limiter, which doesn't
                              * announce a feature of the quota */

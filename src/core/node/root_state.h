@@ -48,7 +48,7 @@ struct root_limiter {
     uint64_t last_number;  /* that report's; 0: none */
     weir_instant received_at; /* last report or hello */
     uint64_t epoch;
-    uint64_t unknown;
+    uint64_t unknown, contended;
     bool lacking; /* quotas: it has no room for all */
     uint64_t reports;
     uint64_t wanted;   /* the number of the last wants taken */

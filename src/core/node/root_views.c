@@ -220,6 +220,7 @@ bool weir_root_limiter_usage(struct weir_root *root, size_t *cursor,
             .silent = now - limiter->received_at,
             .epoch = limiter->epoch,
             .unknown = limiter->unknown,
+            .contended = limiter->contended,
             .lacking = limiter->lacking,
             .reports = limiter->reports,
             .quotas = limiter->cells.cells,
@@ -252,8 +253,10 @@ void weir_root_stats(const struct weir_root *root, struct weir_root_stats *out)
     out->leased =
         weir_lease_manager_count(root->leases.manager, &out->lease_holders);
     for (uint32_t i = 0; i < root->limiter_used; i++) {
-        if (root->limiters[i]->live)
-            out->unknown += root->limiters[i]->unknown;
+        if (!root->limiters[i]->live)
+            continue;
+        out->unknown += root->limiters[i]->unknown;
+        out->contended += root->limiters[i]->contended;
     }
 }
 

@@ -31,13 +31,17 @@ export function showLimited(picture, samples, onSelect) {
   const unknown = picture.unknown > 0
     ? h("p", { class: "quiet" }, `${whole(picture.unknown)} requests came ` +
       "by names that no quota rules.") : "";
+  const contended = picture.contended > 0
+    ? h("p", { class: "quiet" }, `${whole(picture.contended)} requests were ` +
+      "decided without a lock that another thread had.") : "";
   byId("limited").replaceChildren(rows.length
     ? table(["name", "#limited/s", "#passed/s", "#limited in all", "#of all"],
       rows.map((row) => h("tr", {}, nameCell(row.name, onSelect),
         cell(number(row.now), true), cell(number(row.passed), true),
         cell(whole(row.all), true),
         cell(`${Math.round(100 * row.part)} %`, true))))
-    : h("p", { class: "quiet" }, "Nothing has been limited."), unknown);
+    : h("p", { class: "quiet" }, "Nothing has been limited."), unknown,
+  contended);
 }
 
 // ---- Roots and limiters ----

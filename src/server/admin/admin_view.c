@@ -104,6 +104,7 @@ static void read_root_facts(void *context, struct weir_view_facts *out)
         .epoch = stats.epoch,
         .quotas = stats.quotas,
         .unknown = stats.unknown,
+        .contended = stats.contended,
         .limiters = stats.limiters_connected,
         .reports = stats.reports,
     };
