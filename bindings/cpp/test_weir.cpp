@@ -181,8 +181,10 @@ static void errors(const limiter &l)
     limiter none(weirpp::options("no port"), ec);
     CHECK(ec.value() == WEIR_EINVAL && ec.category().name()[0] == 'w');
     CHECK(none.take("three", 9));
-    quota bad(l, std::string(300, 'x'), ec);
+    quota bad(l, std::string(WEIR_GIVEN_NAME_MAX + 1, 'x'), ec);
     CHECK(ec.value() == WEIR_ENAME && bad.take());
+    quota long_one(l, std::string(WEIR_GIVEN_NAME_MAX, 'x'), ec);
+    CHECK(!ec);
     quota three(l, "three", ec);
     CHECK(!ec && !three.want(5) && three.want(-1).value() == WEIR_EINVAL);
     /* A table with one place has no room for the names. */

@@ -62,7 +62,7 @@ func replyOf(r *C.struct_weir_reply) Reply {
 		Unknown: bool(r.unknown), Never: bool(r.never),
 		Stale: bool(r.stale), Shadow: bool(r.shadow),
 		Exact: bool(r.exact), Contended: bool(r.contended),
-		Leased: bool(r.leased),
+		Leased:  bool(r.leased),
 		Granted: float64(r.granted), Fill: int64(r.fill),
 		Remaining:  uint64(r.remaining),
 		RetryAfter: fromC(r.retry_after), Wait: fromC(r.wait),

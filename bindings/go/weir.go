@@ -415,7 +415,7 @@ func (l *Limiter) Status() Status {
 		Slots: uint32(s.slots), SlotsUsed: uint32(s.slots_used),
 		Memory: uint64(s.memory), MemoryMax: uint64(s.memory_max),
 		Lacking: uint32(s.lacking),
-		Epoch: uint64(s.epoch), Unknown: uint64(s.unknown),
+		Epoch:   uint64(s.epoch), Unknown: uint64(s.unknown),
 		Overflowed: uint64(s.overflowed), Reports: uint64(s.reports),
 		Ready: bool(s.ready), Stale: bool(s.stale),
 		Adaptive:           uint32(s.adaptive),

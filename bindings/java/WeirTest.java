@@ -76,16 +76,16 @@ public final class WeirTest {
         try (Agent agent = new Agent(place, patient.withConnections(1));
              Permit both = agent.concurrency("two").enter(2, null)) {
             check(both.passed(), both.reply());
-            for (String name : List.of("a".repeat(256), "\u00fc".repeat(128),
+            for (String name : List.of("a".repeat(8193), "\u00fc".repeat(4097),
                                        "a".repeat(1 << 20)))
                 try {
                     agent.concurrency(name).enter();
-                    check(false, "256 bytes are no name");
+                    check(false, "8193 bytes are too many");
                 } catch (WeirException refused) {
                     check(refused.status() == 400, refused);
                     check(refused.getMessage().contains("name"), refused);
                 }
-            check(agent.rate("a".repeat(255)).take(), "255 are one");
+            check(agent.rate("a".repeat(8192)).take(), "8192 are one");
             check(!agent.concurrency("two").enter().passed(),
                   "it is still held");
         }

@@ -216,11 +216,22 @@ class Directives(Rooted):
 
     def test_names_that_nobody_can_have(self):
         self.fleet.set("user/*", *HOURLY)
-        nginx = self.start("location / { weir user/$http_x_user; empty_gif; }")
+        nginx = self.start(f"""
+            location / {{ weir user/$http_x_user; empty_gif; }}
+            location /long {{ weir user/{9 * "$http_x_user"}; empty_gif; }}
+        """)
         self.assertEqual(self.told(nginx, "/", X_User="a")[:2],
                          (200, "passed"))
-        # Otherwise a long name would be a way around the limit.
+        # Otherwise a long name would be a way around the limit: over 255 bytes
+        # …
+        for left in "210":
+            self.assertEqual(self.told(nginx, "/", X_User="a" * 251),
+                             (200, "passed", left))
         status, said, _ = nginx.get("/", X_User="a" * 251)
+        self.assertEqual((status, said["X-Verdict"]), (429, "limited"))
+        self.assertRegex(said["X-Quota"], "^user/a{217}~[0-9a-f]{32}$")
+        # … and over 64 KiB.
+        status, said, _ = nginx.get("/long", X_User="a" * 7500)
         self.assertEqual((status, said["X-Verdict"], said["X-Quota"]),
                          (429, "limited", None))
         self.assertIsNone(said["Retry-After"])
@@ -321,7 +332,8 @@ class Lua(Rooted):
             } empty_gif; }
             location /take { content_by_lua_block {
                 local passed, why = require("weir").take_by_name(
-                    ngx.var.arg_q, tonumber(ngx.var.arg_w))
+                    ngx.var.arg_q:rep(tonumber(ngx.var.arg_times or 1)),
+                    tonumber(ngx.var.arg_w))
                 ngx.say(tostring(passed), " ",
                         why and why.quota or "-", " ",
                         why and tostring(why.never) or "-", " ",
@@ -331,8 +343,9 @@ class Lua(Rooted):
             location /weir { weir three; empty_gif; }
         """)
 
-        def take(name, weight=1):
-            return nginx.get(f"/take?q={name}&w={weight}")[2].split()
+        def take(name, weight=1, times=1):
+            return nginx.get(
+                f"/take?q={name}&w={weight}&times={times}")[2].split()
 
         # A check charges nothing.
         for _ in range(5):
@@ -351,8 +364,9 @@ class Lua(Rooted):
         self.assertTrue(1100 < int(said["Retry-After"]) <= 1500, said)
         # A name without a quota passes, an invalid one doesn't.
         self.assertEqual(take("nobody"), ["true", "-", "-", "-"])
-        self.assertEqual(take("n" * 256), ["false", "-", "true", "-"])
-        self.assertEqual(nginx.get("/check?q=" + "n" * 256)[0], 429)
+        self.assertEqual(take("n", times=65536), ["true", "-", "-", "-"])
+        self.assertEqual(take("n", times=65537), ["false", "-", "true", "-"])
+        self.assertEqual(nginx.get("/check?q=shadow:n")[0], 429)
         self.assertEqual(nginx.get("/take?q=three&w=-1")[0], 500)
         self.assertIn("a weight is a whole number", nginx.logged())
 
@@ -414,7 +428,7 @@ class Mistakes(Case):
             self.expect(f"{head} weir q status={status};",
                         f'invalid status "{status}"')
         self.expect(f"{head} weir q peeks;", 'invalid parameter "peeks"')
-        self.expect(f"{head} weir {'n' * 256};", "can't be the name")
+        self.expect(f'{head} weir "a\\nb";', "can't be the name")
         self.expect(f"{head} weir shadow:q;", "can't be the name")
         self.expect(head + 17 * " weir q;", "more than 16 times")
         self.expect(f"{head} weir_log_level loud;", "invalid value")

@@ -18,7 +18,7 @@ ffi.cdef[[
 struct weir;
 struct weir_reply {
     int verdict;
-    bool unknown, never, stale, shadow, exact, leased;
+    bool unknown, never, stale, shadow, exact, full, contended, leased;
     double granted;
     int64_t fill;
     uint64_t remaining, retry_after, wait;
@@ -41,8 +41,9 @@ local reply = ffi.new("struct weir_reply")
 local _M = { _VERSION = "0.1.0" }
 
 
--- The details of a refusal: 'quota' refused, and in 'retry_after' seconds (nil:
--- never) there may be room.
+-- The details of a refusal: 'quota' refused (nil: none did, the name is too
+-- long, or has no room), and in 'retry_after' seconds (nil: never) there may be
+-- room.
 local function explain(unknown)
     if unknown then
         return { never = true }
@@ -51,7 +52,8 @@ local function explain(unknown)
     local never = reply.never or reply.retry_after == NEVER
 
     return {
-        quota = ffi.string(reply.quota, reply.quota_len),
+        quota = reply.quota_len > 0
+                and ffi.string(reply.quota, reply.quota_len) or nil,
         fill = tonumber(reply.fill),
         remaining = tonumber(reply.remaining),
         retry_after = not never and tonumber(reply.retry_after) / 1e9 or nil,

@@ -480,7 +480,8 @@ struct weir_handle {
 /* Finds 'name' (of 'len' bytes, no NUL needed) and keeps its place in the
  * table. A name that has no quota yet gets a handle too, which passes until
  * there is one. Returns 0, WEIR_ENAME (also for "shadow:…", the names of a
- * candidate set of quotas), or WEIR_EFULL: the table has no room. The handle
+ * candidate set of quotas, and for a long name without a stored form, which
+ * calls by name limit), or WEIR_EFULL: the table has no room. The handle
  * can still be used: its template's overflow quota decides, or on_full. A
  * shared table has room for handles to twice as many names as it has room for,
  * each counted once for each process. Or WEIR_ETIMEOUT: another thread had the
@@ -514,8 +515,10 @@ WEIR_API enum weir_verdict weir_take(struct weir_handle quota, uint64_t weight,
                                      struct weir_reply *reply,
                                      weir_instant now);
 
-/* The same by name. The first use of a name that matches a template makes
- * its instance (that once, the writer lock is taken). A name such as
+/* The same by name, up to WEIR_GIVEN_NAME_MAX bytes; a longer one is limited.
+ * The first use of a name that matches a template makes its instance (that
+ * once, the writer lock is taken). A name over WEIR_NAME_MAX bytes is hashed in
+ * each call, and replies have its stored form: weir-quota(5). A name such as
  * "throttle:16:30/60s:user123" brings its limit along, 30 in 60 s and 16 at
  * once, and needs no quota: weir-quota(5). */
 WEIR_API enum weir_verdict weir_take_by_name(struct weir *weir,
@@ -547,8 +550,8 @@ WEIR_API enum weir_verdict weir_peek(struct weir_handle quota, uint64_t weight,
                                      struct weir_reply *reply,
                                      weir_instant now);
 
-/* The same by name. Like weir_take_by_name() it may make a template's instance.
- */
+/* The same by name. Like weir_take_by_name() it may make a template's instance;
+ * and the roots send the fleet's fill of the quota, for later peeks. */
 WEIR_API enum weir_verdict weir_peek_by_name(struct weir *weir,
                                              const char *name, size_t len,
                                              uint64_t weight,

@@ -13,7 +13,7 @@
 #include <time.h>
 
 #include "cli/root_client.h"
-#include "core/quota/quota.h"
+#include "core/quota/long_name.h"
 
 static const char take_help[] =
     "Asks for units of a quota, as a service would. Exit status 0: passed,\n"
@@ -87,7 +87,7 @@ static int check_take_options(struct take *take)
     if (take->weight > WEIR_WEIGHT_MAX)
         return weir_cli_fail("--weight: a request weighs 4Gi units at most");
     struct weir_diag diag = { 0 };
-    if (weir_name_check(weir_text_of(take->name), &diag) < 0)
+    if (weir_given_name_check(weir_text_of(take->name), &diag) < 0)
         return weir_cli_fail("%s", diag.text);
     return 0;
 }

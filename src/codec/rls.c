@@ -98,7 +98,7 @@ static int check_rls_descriptor(const struct weir_rls_descriptor *descriptor,
 static int refuse_big_request(struct weir_diag *diag)
 {
     return weir_diag_put(diag, WEIR_ETOOBIG,
-                         "more than 64 descriptors, or more than 256 "
+                         "more than 1024 descriptors, or more than 8192 "
                          "descriptor entries, in a request");
 }
 
@@ -127,7 +127,7 @@ int weir_rls_decode(const void *bytes, size_t len, struct weir_arena *arena,
                     struct weir_rls_request *out, struct weir_diag *diag)
 {
     if (len > WEIR_RLS_BYTES_MAX)
-        return weir_diag_put(diag, WEIR_ETOOBIG, "the request is over 64 KiB");
+        return weir_diag_put(diag, WEIR_ETOOBIG, "the request is over 4 MiB");
     arena->used = 0;
     int error = weir_proto_get(&request_message, weir_wire_over(bytes, len),
                                WEIR_PROTO_AGAIN_PART_REFUSED, arena, out, NULL);

@@ -17,10 +17,12 @@
 #define WEIR_HEALTH_CHECK "/grpc.health.v1.Health/Check"
 #define WEIR_HEALTH_WATCH "/grpc.health.v1.Health/Watch"
 
-/* Bounds of a request. A request over one of them is refused, not cut. */
-#define WEIR_RLS_BYTES_MAX 65536u
-#define WEIR_RLS_DESCRIPTORS_MAX 64u
-#define WEIR_RLS_ENTRIES_MAX 256u /* of all descriptors together */
+/* Bounds of a request. envoyproxy/ratelimit has that of the bytes, which is
+ * gRPC's, and none of the counts. A request over one of them is over the
+ * limit. */
+#define WEIR_RLS_BYTES_MAX (4u << 20)
+#define WEIR_RLS_DESCRIPTORS_MAX 1024u
+#define WEIR_RLS_ENTRIES_MAX 8192u /* of all descriptors together */
 /* The size of a buffer that fits any answer with so many statuses and
  * headers. */
 #define WEIR_RLS_NAME_MAX 128u  /* of a limit's name */

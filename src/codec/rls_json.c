@@ -95,7 +95,7 @@ static void *make_json_rows(struct reader *reader, json_t *list, size_t width)
     void *rows = weir_arena_alloc(reader->arena, json_array_size(list) * width);
     if (!rows)
         weir_diag_put(reader->diag, WEIR_ETOOBIG,
-                      "more than 64 descriptors, or more than 256 "
+                      "more than 1024 descriptors, or more than 8192 "
                       "descriptor entries, in a request");
     return rows;
 }

@@ -8,24 +8,17 @@
  * joins keys and values by '_', so there ("a_b", "c") and ("a", "b_c") are one.
  *
  * Rejected: names without escapes and a rare separator (values may contain it),
- * and hashes alone (unreadable). Long values are cut because a name has a bound
- * and a value has none: a long cookie must not pass unlimited. Their hash has
- * no secret seed: a client that finds another value with the same 64 bits and
- * the same beginning shares that value's limit. */
+ * and hashes alone (unreadable). */
 
 #include "codec/rls_name.h"
 
-#include "core/base/hash.h"
 #include "core/quota/quota_text.h"
-
-#define DIGITS 16
-#define KEPT_MAX (WEIR_RLS_VALUE_MAX - 1 - DIGITS) /* of a cut value */
 
 static void put_name_bytes(struct weir_rls_name *name, const char *p,
                            size_t len)
 {
-    weir_assert(name->len <= sizeof name->buf);
-    if (len > sizeof name->buf - name->len) {
+    weir_assert(name->len <= name->size);
+    if (name->too_long || len > name->size - name->len) {
         name->too_long = true;
         return;
     }
@@ -94,76 +87,40 @@ static size_t escape_name_part(struct weir_text text,
     return used;
 }
 
-static void put_key(struct weir_rls_name *name, struct weir_text key)
+static void put_escaped(struct weir_rls_name *name, struct weir_text text,
+                        const struct special *special)
 {
-    char out[12];
-    size_t len;
-    size_t run = plain_run(key, &in_key);
-    put_name_bytes(name, key.p, run);
-    key = (struct weir_text){ key.p + run, key.len - run };
-    while (key.len > 0 && !name->too_long) {
-        size_t used = escape_name_part(key, &in_key, out, &len);
+    while (text.len > 0 && !name->too_long) {
+        char out[12];
+        size_t len;
+        size_t run = plain_run(text, special);
+        put_name_bytes(name, text.p, run);
+        text = weir_text_drop(text, run);
+        if (text.len == 0)
+            return;
+        size_t used = escape_name_part(text, special, out, &len);
         put_name_bytes(name, out, len);
-        key = (struct weir_text){ key.p + used, key.len - used };
+        text = weir_text_drop(text, used);
     }
-}
-
-static void put_hash(struct weir_rls_name *name, struct weir_text value)
-{
-    uint64_t hash = weir_hash(value, 0);
-    char out[1 + DIGITS];
-    out[0] = '~';
-    for (unsigned i = 0; i < DIGITS; i++)
-        out[1 + i] = digit((unsigned)(hash >> (60 - 4 * i)));
-    put_name_bytes(name, out, sizeof out);
-}
-
-/* A value over the bound keeps as many bytes as leave room for the hash. */
-static void put_value(struct weir_rls_name *name, struct weir_text value,
-                      bool glob)
-{
-    const struct special *special = glob ? &in_glob : &in_value;
-    size_t run = plain_run(value, special);
-    if (run == value.len && run <= WEIR_RLS_VALUE_MAX) {
-        put_name_bytes(name, value.p, run);
-        return;
-    }
-    char out[WEIR_RLS_VALUE_MAX + 12];
-    struct weir_text left = value;
-    size_t len = 0;
-    size_t kept = 0;
-    while (left.len > 0 && len <= WEIR_RLS_VALUE_MAX) {
-        size_t add;
-        size_t used = escape_name_part(left, special, out + len, &add);
-        len += add;
-        kept = len <= KEPT_MAX ? len : kept;
-        left = (struct weir_text){ left.p + used, left.len - used };
-    }
-    if (len <= WEIR_RLS_VALUE_MAX) {
-        put_name_bytes(name, out, len);
-        return;
-    }
-    put_name_bytes(name, out, kept);
-    put_hash(name, value);
 }
 
 /* ---- Names ---- */
 
-void weir_rls_name_begin(struct weir_rls_name *name, struct weir_text domain)
+void weir_rls_name_begin(struct weir_rls_name *name, char *buf, size_t size,
+                         struct weir_text domain)
 {
-    name->len = 0;
-    name->too_long = false;
+    *name = (struct weir_rls_name){ .buf = buf, .size = size };
     put_name_bytes(name, WEIR_RLS_PREFIX, sizeof WEIR_RLS_PREFIX - 1);
-    put_value(name, domain, false);
+    put_escaped(name, domain, &in_value);
 }
 
 void weir_rls_name_add(struct weir_rls_name *name, struct weir_text key,
                        struct weir_text value, bool glob)
 {
     put_name_bytes(name, "/", 1);
-    put_key(name, key);
+    put_escaped(name, key, &in_key);
     put_name_bytes(name, "=", 1);
-    put_value(name, value, glob);
+    put_escaped(name, value, glob ? &in_glob : &in_value);
 }
 
 void weir_rls_name_overflow(struct weir_rls_name *name)

@@ -12,11 +12,11 @@
  *
  *     envoy/shop/path=*
  *
- * A domain or value that is escaped to more than WEIR_RLS_VALUE_MAX bytes is
- * cut, and ends in '~' and 16 digits of the hash of the whole.
+ * Values of any length are whole here: a name over WEIR_NAME_MAX bytes is a
+ * long name (core/quota/long_name.h).
  *
  * A name that ends in WEIR_RLS_OVERFLOW is no descriptor's: '~' is escaped, and
- * 'v' is no digit. */
+ * 'v' is no digit of a hash. */
 
 #ifndef WEIR_RLS_NAME_H
 #define WEIR_RLS_NAME_H
@@ -26,17 +26,18 @@
 
 #define WEIR_RLS_PREFIX "envoy/"
 #define WEIR_RLS_OVERFLOW "~overflow"
-#define WEIR_RLS_VALUE_MAX 64u
 
 /* A name that is being written, from left to right. */
 struct weir_rls_name {
+    char *buf; /* borrowed, of 'size' bytes */
+    size_t size;
     size_t len;
-    bool too_long; /* over WEIR_NAME_MAX bytes: don't use it */
-    char buf[WEIR_NAME_MAX];
+    bool too_long; /* over 'size' bytes: don't use it */
 };
 
-/* Begins the name with the domain. */
-void weir_rls_name_begin(struct weir_rls_name *name, struct weir_text domain);
+/* Begins the name with the domain, in 'buf' of 'size' bytes. */
+void weir_rls_name_begin(struct weir_rls_name *name, char *buf, size_t size,
+                         struct weir_text domain);
 /* Adds an entry. 'glob': the value is a pattern, and its '*' aren't escaped. */
 void weir_rls_name_add(struct weir_rls_name *name, struct weir_text key,
                        struct weir_text value, bool glob);

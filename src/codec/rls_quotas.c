@@ -32,6 +32,7 @@
 
 #include "codec/rls_rules.h"
 #include "core/quota/glob.h"
+#include "core/quota/long_name.h"
 
 struct weir_rls_quotas {
     struct weir_quota *quotas; /* owned */
@@ -61,13 +62,9 @@ static bool is_template_rule(const struct weir_rls_rule *rule)
 static void make_name(const struct weir_rls_rule *rule, bool globs,
                       struct weir_rls_name *out)
 {
-    weir_rls_name_begin(out, rule->domain);
     for (uint32_t i = 0; i < rule->depth; i++) {
         struct weir_text value = rule->patterns[i].value;
         bool any = value.len == 0;
-        /* A pattern that was cut would match other names. */
-        if (is_glob(rule, i) && value.len > WEIR_RLS_VALUE_MAX / 3)
-            out->too_long = true;
         weir_rls_name_add(out, rule->patterns[i].key,
                           any ? WEIR_TEXT("*") : value,
                           globs && is_glob(rule, i));
@@ -144,21 +141,43 @@ static void set_limit(const struct weir_rls_rule *rule,
             (struct weir_burst){ .amount = rule->requests_per_unit };
 }
 
+/* A long name is stored as one of a client would be. A template has to be
+ * written out, and its literal bytes leave room for a hash. Returns the bytes
+ * in 'to'; 0: it is too long. */
+static size_t store_name(const struct weir_rls_rule *rule,
+                         const struct weir_rls_name *name, char *to)
+{
+    struct weir_text text = { name->buf, name->len };
+    struct weir_name_hash hash;
+    bool is_long = weir_name_is_long(text);
+    if (name->too_long || (is_template_rule(rule) &&
+                           text.len > WEIR_NAME_MAX - WEIR_NAME_HASH_LEN))
+        return 0;
+    if (!is_long) {
+        memcpy(to, text.p, text.len);
+        return text.len;
+    }
+    weir_long_name_hash(text, &hash);
+    return weir_long_name_store(text, &hash, NULL, to);
+}
+
+/* 'scratch': of WEIR_GIVEN_NAME_MAX bytes. */
 static int make_quota(const struct weir_rls_rule *rule,
                       const struct weir_rls_quotas_options *options,
-                      char *name_to, struct weir_quota *quota,
+                      char *scratch, char *name_to, struct weir_quota *quota,
                       struct weir_diag *diag)
 {
     struct weir_rls_name name;
+    weir_rls_name_begin(&name, scratch, WEIR_GIVEN_NAME_MAX, rule->domain);
     make_name(rule, true, &name);
-    if (name.too_long)
+    size_t len = store_name(rule, &name, name_to);
+    if (len == 0)
         return weir_diag_put(
             diag, WEIR_ENAME,
             "the descriptor's keys and values are too long for a quota's name: "
-            "255 bytes in all, 21 for a pattern");
-    memcpy(name_to, name.buf, name.len);
+            "222 bytes with a pattern, 65536 without");
     weir_quota_init(quota);
-    quota->name = (struct weir_text){ name_to, name.len };
+    quota->name = (struct weir_text){ name_to, len };
     quota->description = rule->name;
     quota->mode = rule->shadow ? WEIR_SHADOW : WEIR_ENFORCE;
     if (is_template_rule(rule))
@@ -177,6 +196,7 @@ static int make_overflow(const struct weir_rls_rule *rule,
                          struct weir_quota *quota, struct weir_diag *diag)
 {
     struct weir_rls_name name;
+    weir_rls_name_begin(&name, name_to, WEIR_NAME_MAX, rule->domain);
     make_name(rule, false, &name);
     weir_rls_name_overflow(&name);
     if (name.too_long)
@@ -184,9 +204,8 @@ static int make_overflow(const struct weir_rls_rule *rule,
                              "the name of the quota for values without room "
                              "is over 255 bytes: import with --overflow 0, or "
                              "shorten the descriptor's keys");
-    memcpy(name_to, name.buf, name.len);
     weir_quota_init(quota);
-    quota->name = (struct weir_text){ name_to, name.len };
+    quota->name = (struct weir_text){ name.buf, name.len };
     quota->description = WEIR_TEXT("values for which there is no room");
     quota->mode = template->mode;
     set_limit(rule, options, quota);
@@ -203,7 +222,7 @@ static int compare_name_texts(const void *a, const void *b)
     return weir_text_compare((*one)->name, (*other)->name);
 }
 
-/* Two limits have one name: their values became the same when they were cut. */
+/* Two limits have one name. */
 static int check_made_names(const struct weir_rls_rule *rules,
                             const struct weir_rls_quotas *made,
                             struct weir_diag *diag)
@@ -224,7 +243,7 @@ static int check_made_names(const struct weir_rls_rule *rules,
         error = weir_diag_put(
             diag, WEIR_EEXIST,
             "another descriptor has the same quota: a value of '*' is as good "
-            "as none, and long ones are cut");
+            "as none");
     }
     free(sorted);
     return error;
@@ -261,15 +280,18 @@ int weir_rls_quotas_new(const struct weir_rls_rules *from,
         made->quotas = calloc(2 * n + 1, sizeof *made->quotas);
         made->names = malloc((2 * n + 1) * WEIR_NAME_MAX);
     }
-    if (!made || !made->quotas || !made->names)
+    char *scratch = malloc(WEIR_GIVEN_NAME_MAX);
+    if (!made || !made->quotas || !made->names || !scratch)
         error = weir_diag_put(diag, WEIR_ENOMEM, NULL);
     for (size_t i = 0; i < n && error == 0; i++) {
-        error = make_quota(&rules[i], options, made->names + i * WEIR_NAME_MAX,
-                           &made->quotas[i], diag);
+        error =
+            make_quota(&rules[i], options, scratch,
+                       made->names + i * WEIR_NAME_MAX, &made->quotas[i], diag);
         made->count++;
         if (error < 0 && diag)
             diag->line = rules[i].line;
     }
+    free(scratch);
     if (error == 0)
         error = check_made_names(rules, made, diag);
     for (size_t i = 0; i < n && error == 0; i++)

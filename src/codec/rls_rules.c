@@ -157,14 +157,12 @@ const struct weir_rls_rule *weir_rls_rules_all(
 }
 
 void weir_rls_quota_name(const struct weir_rls_rule *rule,
-                         struct weir_text domain,
                          const struct weir_rls_entry *entries, uint32_t count,
-                         struct weir_rls_name *out)
+                         struct weir_rls_name *name)
 {
-    weir_rls_name_begin(out, domain);
     for (uint32_t i = 0; i < count; i++) {
         bool shared = rule && (rule->shared >> i & 1);
-        weir_rls_name_add(out, entries[i].key,
+        weir_rls_name_add(name, entries[i].key,
                           shared ? rule->patterns[i].value : entries[i].value,
                           false);
     }

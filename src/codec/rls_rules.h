@@ -77,12 +77,12 @@ const struct weir_rls_rule *weir_rls_rules_find(
     const struct weir_rls_rules *rules, struct weir_text domain,
     const struct weir_rls_entry *entries, uint32_t count);
 
-/* The name of the quota that counts these entries: that of 'rule', which rules
- * them, or if 'rule' is NULL that of the entries themselves. */
+/* Adds the entries to the name of the quota that counts them, which was begun
+ * with their domain: as 'rule', which rules them, has them, or if 'rule' is
+ * NULL as they are. */
 void weir_rls_quota_name(const struct weir_rls_rule *rule,
-                         struct weir_text domain,
                          const struct weir_rls_entry *entries, uint32_t count,
-                         struct weir_rls_name *out);
+                         struct weir_rls_name *name);
 
 /* ---- As quotas ---- */
 

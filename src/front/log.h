@@ -55,6 +55,9 @@ enum weir_log_kind {
     WEIR_LOG_LOAD,     /* this root is busy, or no longer */
     WEIR_LOG_ZONE,     /* a time zone isn't known here: one an hour */
     WEIR_LOG_LIBRARY,  /* libevent's own lines */
+    /* Errors of protocol/: of enum weir_protocol, each a kind. */
+    WEIR_LOG_PROTOCOL,
+    WEIR_LOG_PROTOCOL_LAST = WEIR_LOG_PROTOCOL + 3,
     /* A limiter's events: of enum weir_event_type, each a kind. */
     WEIR_LOG_EVENT,
     WEIR_LOG_EVENT_LAST = WEIR_LOG_EVENT + 31

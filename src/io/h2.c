@@ -492,6 +492,15 @@ static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame,
     return 0;
 }
 
+/* A message of this call has no room. */
+static void fail_big(struct weir_h2 *h2, struct stream *stream,
+                     const char *text)
+{
+    const struct weir_h2_handler *to = &h2->handler;
+    if (!to->on_too_big || !to->on_too_big(to->context, h2, stream->id))
+        fail_call(h2, stream, WEIR_GRPC_RESOURCE_EXHAUSTED, text);
+}
+
 static void fail_read(struct weir_h2 *h2, struct stream *stream,
                       enum weir_grpc_read state)
 {
@@ -504,8 +513,7 @@ static void fail_read(struct weir_h2 *h2, struct stream *stream,
         fail_call(h2, stream, WEIR_GRPC_INTERNAL, "this is no gRPC message");
         return;
     case WEIR_GRPC_TOO_BIG:
-        fail_call(h2, stream, WEIR_GRPC_RESOURCE_EXHAUSTED,
-                  "the message is over 4 MiB");
+        fail_big(h2, stream, "the message is over 4 MiB");
         return;
     case WEIR_GRPC_NO_MEMORY:
         fail_call(h2, stream, WEIR_GRPC_RESOURCE_EXHAUSTED,
@@ -533,8 +541,8 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id,
             weir_grpc_read(&stream->in, &left, WEIR_H2_MESSAGE_MAX, &message);
         h2->partial += stream->in.body.len - before;
         if (h2->partial > h2->in_max) {
-            fail_call(h2, stream, WEIR_GRPC_RESOURCE_EXHAUSTED,
-                      "too many unfinished messages on this connection");
+            fail_big(h2, stream,
+                     "too many unfinished messages on this connection");
             return 0;
         }
         if (state != WEIR_GRPC_MESSAGE) {

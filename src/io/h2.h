@@ -67,6 +67,10 @@ struct weir_h2_handler {
      * status of our own if the stream was reset or the session ended */
     void (*on_close)(void *context, struct weir_h2 *h2, int32_t stream,
                      int grpc_status, const char *message);
+    /* server: a message is over the bound, and its rest isn't read. Returns
+     * false, or it is NULL, to answer RESOURCE_EXHAUSTED; true: the handler has
+     * ended the call */
+    bool (*on_too_big)(void *context, struct weir_h2 *h2, int32_t stream);
 };
 
 struct weir_h2 *weir_h2_new(bool server, const struct weir_h2_handler *);

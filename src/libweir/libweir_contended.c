@@ -9,7 +9,8 @@
  *
  *     spin (in the table) --> yield --> sleep, wake, try again … --> decide
  *
- * A limiter whose lock_wait is 0 decides after the first try: WEIR_NO_LOCK_WAIT.
+ * A limiter whose lock_wait is 0 (WEIR_NO_LOCK_WAIT) decides after the first
+ * try.
  *
  * A thread with a real-time priority has to sleep: to its yields, a thread of a
  * lower priority that holds the lock never runs.

@@ -2,14 +2,15 @@
  * protocol/protocol.c - one decision, as every protocol requests it, and its
  * authorization.
  *
- * Every decision is made by name: a handle's slot has to be given back under the
- * table's lock. */
+ * Every decision is made by name: a handle's slot has to be given back under
+ * the table's lock. */
 
 #include "protocol/protocol.h"
 
 #include <stdio.h>
+#include <string.h>
 
-#include "core/quota/quota.h"
+#include "core/quota/long_name.h"
 
 const struct weir_protocol_taker weir_protocol_any_taker = {
     .identity = { .roles = WEIR_ROLES_ALL, .take = { .all = true } }
@@ -61,6 +62,67 @@ int weir_protocol_may(const struct weir_protocol_host *host,
                                          &taker->identity, name, diag, now);
 }
 
+/* ---- Errors ---- */
+
+const char *weir_protocol_name(enum weir_protocol protocol)
+{
+    static const char *const names[] = {
+        [WEIR_PROTOCOL_HTTP] = "http",
+        [WEIR_PROTOCOL_RESP] = "resp",
+        [WEIR_PROTOCOL_RLS] = "rls",
+        [WEIR_PROTOCOL_RLQS] = "rlqs",
+    };
+    weir_assert(protocol < WEIR_PROTOCOL_COUNT);
+    return names[protocol];
+}
+
+const char *weir_protocol_error_name(enum weir_protocol_error error)
+{
+    static const char *const names[] = {
+        [WEIR_PROTOCOL_INVALID] = "invalid",
+        [WEIR_PROTOCOL_DENIED] = "denied",
+        [WEIR_PROTOCOL_TOO_BIG] = "too_big",
+    };
+    weir_assert(error < WEIR_PROTOCOL_ERROR_COUNT);
+    return names[error];
+}
+
+void weir_protocol_note(const struct weir_protocol_host *host,
+                        enum weir_protocol protocol,
+                        enum weir_protocol_error error, const char *why)
+{
+    if (host->counts)
+        host->counts->errors[protocol][error]++;
+    /* A denied name has a line of front/authorization.h. */
+    if (host->log && error != WEIR_PROTOCOL_DENIED)
+        weir_log_limited(
+            host->log, (enum weir_log_kind)(WEIR_LOG_PROTOCOL + protocol),
+            WEIR_LOG_WARNING, "%s: a request is %s: %s",
+            weir_protocol_name(protocol),
+            error == WEIR_PROTOCOL_TOO_BIG ? "limited" : "refused", why);
+}
+
+void weir_protocol_note_refused(const struct weir_protocol_host *host,
+                                enum weir_protocol protocol, int error,
+                                const char *why)
+{
+    weir_protocol_note(host, protocol,
+                       error == WEIR_EDENIED   ? WEIR_PROTOCOL_DENIED
+                       : error == WEIR_ETOOBIG ? WEIR_PROTOCOL_TOO_BIG
+                                               : WEIR_PROTOCOL_INVALID,
+                       why);
+}
+
+/* ---- Decisions ---- */
+
+void weir_protocol_limit(struct weir_reply *out)
+{
+    memset(out, 0, sizeof *out);
+    out->verdict = WEIR_LIMITED;
+    out->never = true;
+    out->retry_after = WEIR_NEVER;
+}
+
 static void count_verdict(const struct weir_protocol_host *host,
                           enum weir_verdict verdict)
 {
@@ -80,8 +142,8 @@ int weir_protocol_check(const struct weir_protocol_host *host,
         return weir_diag_put(diag, WEIR_ENAME,
                              "a name that begins with "
                              "shadow: is of a set that isn't in force");
-    int error = weir_name_check(ask->name, diag);
-    return error < 0
+    int error = weir_given_name_check(ask->name, diag);
+    return error < 0 && error != WEIR_ETOOBIG
                ? error
                : weir_protocol_may(host, ask->taker, ask->name, diag, now);
 }

@@ -28,6 +28,7 @@
 #define WEIR_PROTOCOL_H
 
 #include "front/authorization.h"
+#include "front/log.h"
 #include "io/conn.h"
 
 struct event_base;
@@ -44,10 +45,31 @@ struct weir_protocol_taker {
 /* The taker if no credentials are in force: it may take from all names. */
 extern const struct weir_protocol_taker weir_protocol_any_taker;
 
-/* Verdicts of weir_protocol_decide(), without peeks. */
+/* The protocols, as they are counted. */
+enum weir_protocol {
+    WEIR_PROTOCOL_HTTP,
+    WEIR_PROTOCOL_RESP,
+    WEIR_PROTOCOL_RLS,
+    WEIR_PROTOCOL_RLQS,
+    WEIR_PROTOCOL_COUNT
+};
+/* Why a request got no decision by a quota. */
+enum weir_protocol_error {
+    WEIR_PROTOCOL_INVALID, /* it can't be read, or isn't allowed by the
+                              * protocol: answered with an error */
+    WEIR_PROTOCOL_DENIED,  /* the credential may not take from the name */
+    WEIR_PROTOCOL_TOO_BIG, /* over a bound: limited */
+    WEIR_PROTOCOL_ERROR_COUNT
+};
+
+/* Verdicts of weir_protocol_decide(), without peeks, and errors. */
 struct weir_protocol_counts {
     uint64_t passed, limited;
+    uint64_t errors[WEIR_PROTOCOL_COUNT][WEIR_PROTOCOL_ERROR_COUNT];
 };
+/* "rls", "invalid": as labels of metrics. */
+const char *weir_protocol_name(enum weir_protocol protocol);
+const char *weir_protocol_error_name(enum weir_protocol_error error);
 
 /* Given to each listener; borrowed for the listener's life. */
 struct weir_protocol_host {
@@ -55,6 +77,8 @@ struct weir_protocol_host {
     struct weir *weir;
     const char *version;                 /* Weir's version; static */
     struct weir_protocol_counts *counts; /* borrowed; NULL: not counted */
+    struct weir_log *log;                /* borrowed; NULL: errors aren't
+                                          * logged */
     /* borrowed; NULL, or without credentials in force: every peer may do all */
     struct weir_authorization *authorizer;
     struct weir_conn_tls tls; /* TLS of the listener, at addresses */
@@ -106,6 +130,16 @@ int weir_protocol_may(const struct weir_protocol_host *host,
                       struct weir_text name, struct weir_diag *diag,
                       weir_instant now);
 
+/* Counts an error, and logs it, limited by its protocol. 'why' is the sentence
+ * that the client gets. */
+void weir_protocol_note(const struct weir_protocol_host *host,
+                        enum weir_protocol protocol,
+                        enum weir_protocol_error error, const char *why);
+/* The same for an error of weir_protocol_decide() and its like. */
+void weir_protocol_note_refused(const struct weir_protocol_host *host,
+                                enum weir_protocol protocol, int error,
+                                const char *why);
+
 /* A request for a decision, in any protocol. */
 struct weir_protocol_request {
     struct weir_text name;
@@ -120,11 +154,14 @@ int weir_protocol_check(const struct weir_protocol_host *host,
                         struct weir_diag *diag, weir_instant now);
 /* Decides. WEIR_ENAME, with 'diag' filled, for an invalid name, WEIR_EDENIED
  * for a name that the taker may not take from. A name without quota passes, and
- * the reply says so. */
+ * the reply says so. A name over WEIR_GIVEN_NAME_MAX bytes is limited. */
 int weir_protocol_decide(const struct weir_protocol_host *host,
                          const struct weir_protocol_request *ask,
                          struct weir_reply *out, struct weir_diag *diag,
                          weir_instant now);
+
+/* The reply of a request that no quota can decide, and that is limited. */
+void weir_protocol_limit(struct weir_reply *out);
 
 /* Takes units and holds them in 'out_permit', as weir_enter(). 'klass' is a
  * weir_class() or 0; no peeks. Errors as above; nothing is held then. */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * store/store_postgres.c - quotas in a PostgreSQL database.
  *
- * One database holds one store, in a schema of its own:
+ * One database holds one store, in a schema of its own (a log row as SQLite's):
  *
  *     weir.weir_meta        one row: schema, uuid, restores, epoch, floor,
  *                           last_id
  *     weir.weir_quotas      id, epoch, created, name, fields (row.c)
  *     weir.weir_tombstones  name, epoch
- *     weir.weir_log         epoch, edit, at_ms, who, name, was, became
+ *     weir.weir_log         epoch, edit, …, name, was, became
  *     weir.weir_moved       exists after a migration: place, the URL of
  *                           the new one
  *

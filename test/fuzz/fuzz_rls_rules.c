@@ -7,6 +7,7 @@
 
 #include "codec/rls_json.h"
 #include "codec/rls_rules.h"
+#include "core/quota/long_name.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -14,12 +15,13 @@ static void name_it(const struct weir_rls_request *request)
 {
     for (size_t i = 0; i < request->count; i++) {
         const struct weir_rls_descriptor *d = &request->descriptors[i];
+        static char buf[WEIR_GIVEN_NAME_MAX];
         struct weir_rls_name name;
         weir_assert(d->entry_count > 0);
-        weir_rls_quota_name(NULL, request->domain, d->entries, d->entry_count,
-                            &name);
+        weir_rls_name_begin(&name, buf, sizeof buf, request->domain);
+        weir_rls_quota_name(NULL, d->entries, d->entry_count, &name);
         struct weir_text text = { name.buf, name.len };
-        weir_assert(name.too_long || weir_name_check(text, NULL) == 0);
+        weir_assert(name.too_long || weir_given_name_check(text, NULL) == 0);
         (void)weir_rls_hits(request, d);
     }
 }

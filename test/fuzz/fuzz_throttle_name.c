@@ -29,7 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         colons += *key == ':';
     size_t before = (size_t)(key - name.p);
     size_t len = weir_throttle_name_write(
-        &rule, (struct weir_text){ key, size - before }, buf);
+        &rule, (struct weir_text){ key, size - before }, buf, sizeof buf);
     weir_assert(len == size && memcmp(buf, data, size) == 0);
     return 0;
 }

@@ -130,12 +130,11 @@ static void names_are_checked(void **state)
     root_set(&root, "any/*", "{\"limit\": \"1/min\"}");
     struct weir *weir = limiter_ready(root.address, NULL);
     UNTIL(limiter_knows(weir, "any/thing"));
-    char name[257] = "any/";
+    static char name[WEIR_GIVEN_NAME_MAX + 1] = "any/";
     memset(name + 4, 'n', sizeof(name) - 4);
     const struct weir_text bad[] = {
-        { "", 0 },         { NULL, 0 },       { name, 256 },
+        { "", 0 },         { NULL, 0 },       { "any/\n", 5 },
         { "any/a\0b", 7 }, { "any/\xff", 5 }, { "any/\xc3", 5 },
-        { "any/\n", 5 },
     };
     struct weir_handle untouched = { NULL, 7, 7 };
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
@@ -157,6 +156,19 @@ static void names_are_checked(void **state)
     struct weir_handle quota;
     assert_true(weir_name_is_valid(name, 255));
     assert_int_equal(weir_handle_open(weir, name, 255, &quota), 0);
+    /* A name over 255 bytes is limited as any other, and one over its bound in
+     * any case. */
+    struct weir_reply answer;
+    UNTIL(weir_take_by_name(weir, name, 256, 1, &answer, 0) == WEIR_LIMITED);
+    assert_int_equal(answer.quota_len, WEIR_NAME_MAX);
+    assert_int_equal(weir_peek_by_name(weir, name, 256, 1, NULL, 0),
+                     WEIR_LIMITED);
+    assert_int_equal(weir_take_by_name(weir, name, 257, 1, NULL, 0),
+                     WEIR_PASSED);
+    assert_false(weir_name_is_valid(name, sizeof(name)));
+    assert_int_equal(weir_take_by_name(weir, name, sizeof(name), 1, &answer, 0),
+                     WEIR_LIMITED);
+    assert_true(answer.never);
     /* A peek at a template's name makes its instance, and charges nothing. */
     struct weir_reply reply;
     assert_int_equal(weir_peek_by_name(weir, "any/peek", 8, 1, &reply, 0),

@@ -371,7 +371,6 @@ class Http(Agents):
                 ('{"name": "a", "peek": 1}', "peek"),
                 ('{"name": "a", "name": "b"}', "duplicate"),
                 ('{"name": "shadow:a"}', "shadow:"),
-                (json.dumps({"name": "a" * 256}), "255"),
                 (json.dumps({"name": "a\nb"}), "name"),
                 ('{"requests": 1}', "requests")]:
             status, headers, said = self.call(place, "POST", "/v1/take", body)

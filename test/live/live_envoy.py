@@ -426,14 +426,31 @@ class ByClient(Case):
             limit = {"requests_per_unit": 9, "unit": unit}
             answer = client.ask(entries(("path", "x"), limit=limit))
             self.assertEqual(answer["error"], 3, answer)
-        many = [[("path", "x")]] * 65
-        self.assertEqual(client.ask(*many)["error"], 8)
+        # More descriptors than ours, which the original takes, are limited.
+        many = [[("p", "x")]] * 1025
+        self.assertEqual(code(client.ask(*many)), "OVER_LIMIT")
+        self.assertEqual(code(client.ask(*many[1:])), "OK")
         # A value of any length and any bytes has a name.
-        for value in "x" * 5000, "*", "ä/%?[\\~", "\x01\x7f":
+        for value in ("x" * 5000, "*", "ä/%?[\\~", "\x01\x7f", "y" * 60000):
             got = [code(client.ask([("path", value)])) for _ in range(5)]
             self.assertEqual(got, ["OK"] * 4 + ["OVER_LIMIT"], value)
         self.assertEqual(client.ask([("k" * 300, "v")])[0]["statuses"],
                          [{"code": "OK"}])
+
+    def test_long_headers(self):
+        """Four of them, without a file: their name is over 255 bytes."""
+        self.set_quota("envoy/shop/a=*/b=*/c=*/d=*", "glob=path",
+                       "limit=1/day", "high_burst=3",
+                       "algorithm=token_bucket")
+        client = self.client("--rls-headers", "none")
+        long = [(key, key * 200) for key in "abcd"]
+        for asked in long, [*long[:3], ("d", "d" * 199 + "e")]:
+            got = [code(client.ask(asked)) for _ in range(5)]
+            self.assertEqual(got, ["OK"] * 3 + ["OVER_LIMIT"] * 2)
+        # A name over its bound.
+        self.assertEqual(code(client.ask([("a", "/" * 21000)])), "OK")
+        self.assertEqual(code(client.ask([("a", "/" * 22000)])),
+                         "OVER_LIMIT")
 
     def test_health(self):
         client = self.client()

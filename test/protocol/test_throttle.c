@@ -171,19 +171,21 @@ static void probes_and_peeks_leave_no_trace(void **state)
     weir_throttle_free(&t);
 }
 
+#define KEY_MAX 600 /* some of them long, and hashed */
+
 static void keys_of_any_length_are_told_apart(void **state)
 {
     (void)state;
     struct weir_throttle *t = throttle_of(10000);
-    char key[WEIR_THROTTLE_KEY_MAX + 1];
+    char key[KEY_MAX + 1];
     for (int round = 0; round < 2; round++)
-        for (size_t len = 0; len <= WEIR_THROTTLE_KEY_MAX; len++) {
+        for (size_t len = 0; len <= KEY_MAX; len++) {
             memset(key, 'k', len);
             key[len] = '\0';
             /* One passes a key; the second time none. */
             assert_int_equal(asked(t, key, 0, 1, 100, 1, START).limited, round);
         }
-    assert_int_equal(weir_throttle_counts(t).keys, WEIR_THROTTLE_KEY_MAX + 1);
+    assert_int_equal(weir_throttle_counts(t).keys, KEY_MAX + 1);
     assert_true(weir_throttle_forget(t, WEIR_TEXT("kkk"), START));
     assert_false(weir_throttle_forget(t, WEIR_TEXT("kkk"), START));
     check(asked(t, "kkk", 0, 1, 100, 1, START), 0, 1, 0, -1, 100);

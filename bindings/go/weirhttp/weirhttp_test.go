@@ -80,7 +80,7 @@ func TestRate(t *testing.T) {
 		w := ask(handler, key)
 		must(t, w.Code == 201 && w.Header().Get("RateLimit") == "", w)
 	}
-	w = ask(handler, "each/"+strings.Repeat("x", 255))
+	w = ask(handler, "each/"+strings.Repeat("x", 65536))
 	must(t, w.Code == 400, w)
 }
 

@@ -11,7 +11,7 @@ import java.util.List;
 import java.util.Map;
 
 final class Json {
-    private static final int NAME_MAX = 255; // bytes: weir.h's WEIR_NAME_MAX
+    private static final int NAME_MAX = 8192; // bytes; escaped, in a body
 
     private final String text;
     private int at;

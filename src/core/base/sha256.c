@@ -81,6 +81,7 @@ static void compress(uint32_t state[8], const uint8_t *block)
 
 void weir_sha256(struct weir_text text, uint8_t out[WEIR_SHA256_SIZE])
 {
+    weir_assert(text.p || text.len == 0);
     uint32_t state[8] = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                           0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19 };
     size_t at = 0;
@@ -93,6 +94,7 @@ void weir_sha256(struct weir_text text, uint8_t out[WEIR_SHA256_SIZE])
         memcpy(end, text.p + at, rest);
     end[rest] = 0x80;
     size_t size = rest + 1 + 8 <= BLOCK ? BLOCK : 2 * BLOCK;
+    weir_assert(rest < BLOCK && rest + 1 + 8 <= size);
     uint64_t bits = (uint64_t)text.len * 8;
     store_big_endian((uint32_t)(bits >> 32), end + size - 8);
     store_big_endian((uint32_t)bits, end + size - 4);

@@ -122,9 +122,8 @@ struct weir_hello {
     struct weir_store_id store; /* the store that its quotas are from */
     uint64_t epoch;             /* newest epoch that it has */
     bool region; /* sent by the limiter half of a region's root … */
-    struct weir_text region_name; /* … of this region, <= 255 B; absent: no
-                                   * region. All roots of a region are one
-                                   * client for leased quotas */
+    struct weir_text region_name; /* … of this region, <= 255 B; absent: none.
+                                   * Its roots are one client of leases */
     uint64_t features;            /* as of quota_feature.h; 0: none announced */
 };
 

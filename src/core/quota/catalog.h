@@ -92,10 +92,10 @@ struct weir_cursor {
 bool weir_catalog_since(const struct weir_catalog *catalog, uint64_t epoch,
                         struct weir_cursor *cursor, struct weir_change *out);
 
-/* At most WEIR_TOMBSTONES_MAX removals are kept, as names of some 120 bytes with
- * their places in the catalog. When an older one is dropped, the floor rises to
- * its epoch: a limiter with an epoch below the floor must be sent the whole
- * set. */
+/* At most WEIR_TOMBSTONES_MAX removals are kept, as names: some 120 bytes each
+ * with their places in the catalog. When an older one is dropped, the floor
+ * rises to its epoch: a limiter with an epoch below the floor must be sent the
+ * whole set. */
 #define WEIR_TOMBSTONES_MAX 100000
 /* Keeps at most 'max' instead, 0 to WEIR_TOMBSTONES_MAX: none for a catalog
  * whose changes are never read, such as a store's. Call it before the first

@@ -2,8 +2,8 @@
  * quota/long_name.c - the stored form of a long name.
  *
  * A limit for each value of a header must hold for values of any length, or a
- * client that sends a long one is not limited. What is kept of a name can't be
- * its beginning alone: a template such as "user/ * /write" would not match a
+ * client that sends a long one is not limited. It is not enough to keep the
+ * beginning of a name: a template such as "user/ * /write" would not match a
  * name that was cut before "/write", and roots, which see stored names only,
  * would count it nowhere. So exactly the texts are cut that the template allows
  * to be anything.
@@ -116,17 +116,15 @@ size_t weir_long_name_store(struct weir_text name,
     const char *from = name.p;
     for (uint32_t i = 0; i < runs->count; i++) {
         struct weir_text run = runs->text[i];
-        weir_out_text(&out,
-                      (struct weir_text){ from, (size_t)(run.p - from) });
-        weir_out_text(&out,
-                      (struct weir_text){ run.p, kept_len(run, most) });
+        weir_out_text(&out, (struct weir_text){ from, (size_t)(run.p - from) });
+        weir_out_text(&out, (struct weir_text){ run.p, kept_len(run, most) });
         if (i == place)
-            weir_out_text(&out, (struct weir_text){ hash->text,
-                                                    sizeof(hash->text) });
+            weir_out_text(&out,
+                          (struct weir_text){ hash->text, sizeof(hash->text) });
         from = run.p + run.len;
     }
-    weir_out_text(&out, (struct weir_text){
-                            from, (size_t)(name.p + name.len - from) });
+    weir_out_text(
+        &out, (struct weir_text){ from, (size_t)(name.p + name.len - from) });
     weir_assert(weir_name_is_cut((struct weir_text){ buf, out.len }));
     return out.len;
 }

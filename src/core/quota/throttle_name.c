@@ -13,6 +13,7 @@
 
 #include "core/quota/throttle_name.h"
 
+#include "core/quota/long_name.h"
 #include "core/quota/quota_text.h"
 
 #define DIGITS_MAX 16 /* as WEIR_BURST_MAX has them */
@@ -59,11 +60,11 @@ bool weir_throttle_name_read(struct weir_text name, struct weir_quota *out)
 }
 
 size_t weir_throttle_name_write(const struct weir_throttle_rule *rule,
-                                struct weir_text key, char *buf)
+                                struct weir_text key, char *buf, size_t size)
 {
     if (!weir_throttle_rule_check(rule))
         return 0;
-    struct weir_out out = { buf, WEIR_NAME_MAX, 0 };
+    struct weir_out out = { buf, size, 0 };
     weir_out_string(&out, WEIR_THROTTLE_PREFIX);
     weir_out_number(&out, rule->burst);
     weir_out_string(&out, ":");
@@ -76,6 +77,5 @@ size_t weir_throttle_name_write(const struct weir_throttle_rule *rule,
         return 0;
     weir_out_text(&out, key);
     struct weir_text name = { buf, out.len };
-    weir_assert(name.len <= WEIR_NAME_MAX);
-    return weir_name_check(name, NULL) == 0 ? name.len : 0;
+    return weir_given_name_check(name, NULL) == 0 ? name.len : 0;
 }

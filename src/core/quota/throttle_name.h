@@ -43,10 +43,10 @@ bool weir_throttle_name_read(struct weir_text name, struct weir_quota *out);
 /* Whether the rule is within its ranges. */
 bool weir_throttle_rule_check(const struct weir_throttle_rule *rule);
 
-/* Writes the name of a rule and key to 'buf' of WEIR_NAME_MAX bytes; no NUL.
- * Returns its length; 0: the rule is out of its ranges, or the name would be
- * too long or not valid. */
+/* Writes the name of a rule and key to 'buf' of 'size' bytes; no NUL. Returns
+ * its length; 0: the rule is out of its ranges, or the name would be longer or
+ * not valid. */
 size_t weir_throttle_name_write(const struct weir_throttle_rule *rule,
-                                struct weir_text key, char *buf);
+                                struct weir_text key, char *buf, size_t size);
 
 #endif /* WEIR_THROTTLE_NAME_H */

@@ -129,10 +129,10 @@ static inline bool weir_is_resolved(enum weir_resolved resolved)
 {
     return resolved <= WEIR_RESOLVED_CHAIN;
 }
-/* Finds the slot of a name, as it is stored, or makes an instance of the first template that
- * matches. With 'keep', a name without a quota gets a placeholder, so that a
- * handle finds a quota created later. Takes the writer lock unless the name is
- * present. */
+/* Finds the slot of a name, as it is stored, or makes an instance of the first
+ * template that matches. With 'keep', a name without a quota gets a
+ * placeholder, so that a handle finds a quota created later. Takes the writer
+ * lock unless the name is present. */
 enum weir_resolved weir_table_resolve(struct weir_table *table,
                                       struct weir_text name, bool keep,
                                       struct weir_ref *out, weir_instant now);
@@ -143,9 +143,10 @@ enum weir_resolved weir_table_resolve_given(struct weir_table *table,
                                             struct weir_text name, bool keep,
                                             struct weir_ref *out,
                                             weir_instant now);
-/* Resolves the name, a given one, and protects the slot from eviction until unpinned. The
- * slot, its chain and, if there is a shadow set, its shadow slot are reported,
- * so that the roots send their fills before the first request. */
+/* Resolves a name that a client gives, and protects the slot from eviction
+ * until unpinned. The slot, its chain and, if there is a shadow set, its shadow
+ * slot are reported, so that the roots send their fills before the first
+ * request. */
 enum weir_resolved weir_table_pin(struct weir_table *table,
                                   struct weir_text name, struct weir_ref *out,
                                   weir_instant now);

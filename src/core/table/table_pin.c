@@ -109,7 +109,7 @@ static void pin_slot(struct weir_table *t, struct weir_ref ref,
     weir_assert(weir_table_is_locked(t));
     weir_assert(weir_cold(t, ref.slot)->state > WEIR_SLOT_MAKING);
     weir_cold_refer(weir_cold(t, ref.slot), 1);
-    weir_slot_mark_chain(t, ref.slot);
+    weir_table_mark_chain(t, ref.slot);
     weir_shadow_meet(t, ref, now);
 }
 

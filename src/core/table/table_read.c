@@ -116,7 +116,7 @@ void weir_table_mark(struct weir_table *t, uint32_t slot)
     weir_slot_mark(t, slot);
 }
 
-void weir_slot_mark_chain(struct weir_table *t, uint32_t slot)
+void weir_table_mark_chain(struct weir_table *t, uint32_t slot)
 {
     /* Between two edits the parents may form a cycle. */
     for (unsigned i = 0; slot != WEIR_SLOT_NONE && i < WEIR_DEPTH_MAX; i++) {

@@ -126,9 +126,8 @@ static inline bool weir_slot_read_is_endless(const struct slot_read *read)
  * generation was not moved before, a permit may come after this. */
 bool weir_slot_has_permits(const struct weir_table *t, uint32_t slot);
 
-/* The slot's dirty bit; and those of all above it, under the writer lock. */
+/* The slot's dirty bit. */
 void weir_slot_mark(struct weir_table *t, uint32_t slot);
-void weir_slot_mark_chain(struct weir_table *t, uint32_t slot);
 /* The slot's count came to 'count', near to 'stop': marks the slot, and
  * requests an early report when the count went over report_at. Returns 0 or
  * WEIR_OUTCOME_KICK. */

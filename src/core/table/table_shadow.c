@@ -149,7 +149,7 @@ void weir_shadow_meet(struct weir_table *t, struct weir_ref ref,
         return;
     struct weir_ref shadow_slot = learn_locked(t, ref, now);
     if (shadow_slot.slot != WEIR_SLOT_NONE)
-        weir_slot_mark_chain(t, shadow_slot.slot);
+        weir_table_mark_chain(t, shadow_slot.slot);
 }
 
 /* ---- The probability of a refund ---- */

@@ -34,9 +34,9 @@ int weir_table_drop_unruled(struct weir_table *table, struct weir_text name,
  * have changed since that was done: O(slots * templates). A slot that another
  * thread's lock keeps out follows at the next call, or at the next sweep. */
 void weir_slots_rule(struct weir_table *table, weir_instant now);
-/* Begin and end a whole set: quotas that weren't put in between are dropped. Its
- * end is weir_slots_rule() too. WEIR_ETIMEOUT: not done, or in part: call it
- * again later. */
+/* Begin and end a whole set: quotas that weren't put in between are dropped.
+ * The end is weir_slots_rule() too. WEIR_ETIMEOUT: not done, or in part: call
+ * it again later. */
 int weir_table_begin_full(struct weir_table *table);
 int weir_table_end_full(struct weir_table *table, weir_instant now);
 /* What weir_table_lacking() returns from now on. */
@@ -195,6 +195,10 @@ bool weir_table_was_unpinned(struct weir_table *table, uint32_t slot);
 /* Marks the slot as if it had been used: the next collect finds it
  * (table_read.c). */
 void weir_table_mark(struct weir_table *table, uint32_t slot);
+/* The same of the slot and all above it, so that the roots send their fills. If
+ * the slot is given to another name meanwhile, that one's chain may be marked in
+ * vain. */
+void weir_table_mark_chain(struct weir_table *table, uint32_t slot);
 void weir_table_lease_view(struct weir_table *table, uint32_t slot,
                            struct weir_lease_view *out);
 

@@ -147,6 +147,19 @@ static void print_verdicts(FILE *out, const struct weir_protocol_counts *counts)
             (double)counts->limited);
 }
 
+static void print_errors(FILE *out, const struct weir_protocol_counts *counts)
+{
+    static const char name[] = "weir_agent_errors_total";
+    print_metric_head(out, name, "counter",
+                      "Requests without a decision by a quota.");
+    for (int i = 0; i < WEIR_PROTOCOL_COUNT; i++)
+        for (int k = 0; k < WEIR_PROTOCOL_ERROR_COUNT; k++)
+            fprintf(out, "%s{protocol=\"%s\",kind=\"%s\"} %.17g\n", name,
+                    weir_protocol_name((enum weir_protocol)i),
+                    weir_protocol_error_name((enum weir_protocol_error)k),
+                    (double)counts->errors[i][k]);
+}
+
 static void print_limiter(FILE *out, const struct weir_status *status)
 {
     const struct figure figures[] = {
@@ -225,8 +238,10 @@ static void write_metrics(const struct weir_http_take_call *call)
         fprintf(out, "weir_agent_build_info{version=\"%s\"} 1\n",
                 host->version);
         print_limiter(out, &status);
-        if (host->counts)
+        if (host->counts) {
             print_verdicts(out, host->counts);
+            print_errors(out, host->counts);
+        }
         text = weir_text_close(&stream, out, &len);
     }
     if (!text) {
@@ -255,7 +270,8 @@ typedef void answer_fn(const struct weir_http_take_call *call, json_t *asked);
 static const struct route {
     const char *path, *method;
     bool is_open;      /* needs no credential */
-    bool forms;        /* accepts a form's content type */
+    bool forms;        /* accepts a form's content type; and a body over the
+                        * bound is over the limit */
     answer_fn *answer; /* to a body of JSON; NULL: there is none, and … */
     void (*write)(const struct weir_http_take_call *call);
 } routes[] = {
@@ -385,9 +401,13 @@ static bool check_head(void *context, struct weir_http_call *http,
     size_t most = has_no_body ? 0 : WEIR_HTTP_TAKE_BODY_MAX;
     if (http->request->content_length <= most)
         return true;
-    weir_http_take_problem(call.reply, 413,
-                           has_no_body ? "a request of this path has no body"
-                                       : "a body has 64 KiB at most");
+    const char *why = has_no_body ? "a request of this path has no body"
+                                  : "a body has 64 KiB at most";
+    bool limited = route && route->forms;
+    weir_protocol_note(call.api->host, WEIR_PROTOCOL_HTTP,
+                       limited ? WEIR_PROTOCOL_TOO_BIG : WEIR_PROTOCOL_INVALID,
+                       why);
+    weir_http_take_problem(call.reply, limited ? 429 : 413, why);
     return false;
 }
 
@@ -411,6 +431,8 @@ static void answer_json(const struct weir_http_take_call *call,
     char text[JSON_ERROR_TEXT_LENGTH + 64];
     snprintf(text, sizeof text, "the body is no JSON: line %d, column %d: %s",
              error.line, error.column, error.text);
+    weir_protocol_note(call->api->host, WEIR_PROTOCOL_HTTP,
+                       WEIR_PROTOCOL_INVALID, text);
     weir_http_take_problem(call->reply, 400, text);
 }
 

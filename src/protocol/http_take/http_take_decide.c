@@ -83,6 +83,8 @@ void weir_http_take_problem(struct weir_http_reply *reply, int status,
 static int refuse_as_invalid(const struct weir_http_take_call *call,
                              const char *detail)
 {
+    weir_protocol_note(call->api->host, WEIR_PROTOCOL_HTTP,
+                       WEIR_PROTOCOL_INVALID, detail);
     weir_http_take_problem(call->reply, 400, detail);
     return -1;
 }
@@ -91,6 +93,8 @@ static int refuse_as_invalid(const struct weir_http_take_call *call,
 static void refuse_decision(const struct weir_http_take_call *call, int error,
                             const char *detail)
 {
+    weir_protocol_note_refused(call->api->host, WEIR_PROTOCOL_HTTP, error,
+                               detail);
     weir_http_take_problem(call->reply, error == WEIR_EDENIED ? 403 : 400,
                            detail);
 }
@@ -248,10 +252,16 @@ static void write_refusal(const struct weir_http_take_call *call,
                           const struct weir_reply *reply)
 {
     char detail[WEIR_NAME_MAX + 96];
-    snprintf(detail, sizeof detail,
-             reply->never ? "the weight is more than %s ever lets pass at once"
-                          : "%s has no room for it now",
-             reply->quota_len > 0 ? reply->quota : "the quota");
+    if (reply->quota_len == 0 && reply->never)
+        snprintf(detail, sizeof detail,
+                 "the name is too long for its quota: weir-quota(5), Long "
+                 "names");
+    else
+        snprintf(detail, sizeof detail,
+                 reply->never
+                     ? "the weight is more than %s ever lets pass at once"
+                     : "%s has no room for it now",
+                 reply->quota_len > 0 ? reply->quota : "the quota");
     write_problem(call->reply, 429, EXCEEDED, "Quota exceeded", detail);
     if (!call->reply->json)
         return;

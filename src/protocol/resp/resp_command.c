@@ -430,11 +430,21 @@ static void run_info(struct weir_resp_call *call)
 
 /* ---- Errors of a decision ---- */
 
+/* Replies with an error, and notes it. */
+static void refuse_as_resp(struct weir_resp_call *call, const char *text)
+{
+    weir_protocol_note(call->host, WEIR_PROTOCOL_RESP, WEIR_PROTOCOL_INVALID,
+                       text);
+    weir_resp_error(call->out, text);
+}
+
 /* Replies with the host's error: NOPERM for the credential, ERR for the
  * request. */
 static void refuse_error(struct weir_resp_call *call, int error,
                          const struct weir_diag *diag)
 {
+    weir_protocol_note_refused(call->host, WEIR_PROTOCOL_RESP, error,
+                               diag->text);
     char text[sizeof diag->text + 8];
     snprintf(text, sizeof text, "%s %s",
              error == WEIR_EDENIED ? "NOPERM" : "ERR", diag->text);
@@ -451,7 +461,7 @@ static void refuse_integer(struct weir_resp_call *call, struct weir_text said)
     int len = said.len < QUOTED_MAX ? (int)said.len : QUOTED_MAX;
     snprintf(text, sizeof text, CELL "Couldn't parse as integer: %.*s", len,
              said.p);
-    weir_resp_error(call->out, text);
+    refuse_as_resp(call, text);
 }
 
 /* False: the error reply is written. */
@@ -462,9 +472,8 @@ static bool read_throttle(struct weir_resp_call *call,
                            &out->quantity };
     size_t count = call->request->count;
     if (count != 5 && count != 6) {
-        weir_resp_error(call->out,
-                        CELL "Usage: cl.throttle <key> <max_burst> <count "
-                             "per period> <period> [<quantity>]");
+        refuse_as_resp(call, CELL "Usage: cl.throttle <key> <max_burst> <count "
+                                  "per period> <period> [<quantity>]");
         return false;
     }
     out->key = argument_at(call, 1);
@@ -476,18 +485,16 @@ static bool read_throttle(struct weir_resp_call *call,
     }
     if (out->count != 0 && out->period_s != 0)
         return true;
-    weir_resp_error(call->out, CELL "Zero rates are not supported");
+    refuse_as_resp(call, CELL "Zero rates are not supported");
     return false;
 }
 
 static const char *throttle_error(const struct weir_resp_call *call, int error)
 {
     switch (error) {
-    case WEIR_ETOOBIG:
-        return "ERR a key to throttle by is at most 512 bytes";
     case WEIR_ENAME:
         return "ERR a key that the fleet counts is UTF-8 without control "
-               "characters, at most some 200 bytes";
+               "characters";
     case WEIR_ENOMEM:
         return "OOM no memory for another key";
     case WEIR_EFULL:
@@ -509,10 +516,9 @@ static int may_throttle_local(const struct weir_resp_call *call,
                               struct weir_text key, struct weir_diag *diag)
 {
     static const char any_rate[] = WEIR_THROTTLE_PREFIX "*:";
-    char name[sizeof any_rate - 1 + WEIR_THROTTLE_KEY_MAX];
+    char name[sizeof any_rate - 1 + WEIR_RESP_REQUEST_MAX];
     size_t len = sizeof any_rate - 1;
-    if (key.len > WEIR_THROTTLE_KEY_MAX)
-        return 0; /* weir_throttle_decide() refuses this key */
+    weir_assert(key.len <= WEIR_RESP_REQUEST_MAX);
     memcpy(name, any_rate, len);
     if (key.len > 0)
         memcpy(name + len, key.p, key.len);
@@ -549,7 +555,7 @@ static void run_throttle(struct weir_resp_call *call)
             ? weir_throttle_decide(call->throttle, &ask, &reply, call->now)
             : weir_throttle_counted_decide(call->host, &ask, &reply, call->now);
     if (error < 0) {
-        weir_resp_error(call->out, throttle_error(call, error));
+        refuse_as_resp(call, throttle_error(call, error));
         return;
     }
     weir_resp_array(call->out, 5);
@@ -602,8 +608,7 @@ static void run_take(struct weir_resp_call *call)
     bool has_weight = call->request->count == 3;
     if (has_weight && (!weir_resp_number(argument_at(call, 2), &weight) ||
                        weight < 0 || weight > (int64_t)WEIR_WEIGHT_MAX)) {
-        weir_resp_error(call->out, "ERR a weight is a number from 0 to "
-                                   "4294967296");
+        refuse_as_resp(call, "ERR a weight is a number from 0 to 4294967296");
         return;
     }
     struct weir_protocol_request ask = { .name = argument_at(call, 1),
@@ -612,7 +617,7 @@ static void run_take(struct weir_resp_call *call)
                                          .taker =
                                              session_taker(call->session) };
     if (call->request->count > 3) {
-        weir_resp_error(call->out, "ERR a name and a weight are enough");
+        refuse_as_resp(call, "ERR a name and a weight are enough");
         return;
     }
     int error =

@@ -66,6 +66,8 @@ static size_t on_commands(void *context, struct weir_conn *conn,
         if (whole < 0) {
             char text[96] = "ERR ";
             (void)strncat(text, error, sizeof text - 5);
+            weir_protocol_note(listener->host, WEIR_PROTOCOL_RESP,
+                               WEIR_PROTOCOL_INVALID, text);
             weir_resp_error(&out, text);
             weir_conn_end(conn);
             used = len;

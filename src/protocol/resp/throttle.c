@@ -21,6 +21,7 @@
 
 #include "core/base/hash.h"
 #include "core/base/index.h"
+#include "core/quota/long_name.h"
 
 #define LOOKED_AT 4    /* cells checked for each new key */
 #define CHOSEN_FROM 16 /* cells considered for an eviction */
@@ -246,10 +247,20 @@ static int64_t move_tat(const struct weir_throttle_ask *ask, int64_t tat,
     return now + ttl;
 }
 
+/* The key as it is kept; a long one is written to 'buf' of WEIR_NAME_MAX
+ * bytes. */
+static struct weir_text kept_key(struct weir_text key, char *buf)
+{
+    struct weir_name_hash hash;
+    if (!weir_name_is_long(key))
+        return key;
+    weir_long_name_hash(key, &hash);
+    return (struct weir_text){ buf,
+                               weir_long_name_store(key, &hash, NULL, buf) };
+}
+
 static int check_range(const struct weir_throttle_ask *ask)
 {
-    if (ask->key.len > WEIR_THROTTLE_KEY_MAX)
-        return WEIR_ETOOBIG;
     bool sound = ask->max_burst >= 0 && ask->count > 0 && ask->period_s > 0;
     return sound ? 0 : WEIR_EINVAL;
 }
@@ -264,13 +275,15 @@ int weir_throttle_decide(struct weir_throttle *throttle,
     int error = check_range(ask);
     if (error < 0)
         return error;
-    uint64_t hash = weir_hash(ask->key, t->seed);
-    struct cell *cell = find_cell(t, ask->key, hash);
+    char buf[WEIR_NAME_MAX];
+    struct weir_text key = kept_key(ask->key, buf);
+    uint64_t hash = weir_hash(key, t->seed);
+    struct cell *cell = find_cell(t, key, hash);
     int64_t tat = move_tat(ask, cell ? cell->tat : at, &reply, at);
     bool changes = !ask->probe && !reply.limited && ask->quantity != 0;
     /* A key that is idle afterwards needs no cell. */
     if (changes && !cell && tat > at) {
-        cell = insert_cell(t, ask->key, hash, at);
+        cell = insert_cell(t, key, hash, at);
         if (!cell)
             return WEIR_ENOMEM;
     }
@@ -286,6 +299,8 @@ int weir_throttle_decide(struct weir_throttle *throttle,
 bool weir_throttle_forget(struct weir_throttle *throttle, struct weir_text key,
                           weir_instant now)
 {
+    char buf[WEIR_NAME_MAX];
+    key = kept_key(key, buf);
     struct cell *cell =
         find_cell(throttle, key, weir_hash(key, throttle->seed));
     if (!cell)

@@ -23,14 +23,14 @@
 
 #include "core/base/base.h"
 
-#define WEIR_THROTTLE_KEY_MAX 512 /* bytes */
 #define WEIR_THROTTLE_KEYS_DEFAULT 1000000u
 #define WEIR_THROTTLE_KEYS_MAX (1u << 27) /* keys of one table */
 
 struct weir_throttle;
 
 struct weir_throttle_ask {
-    struct weir_text key; /* at most WEIR_THROTTLE_KEY_MAX bytes */
+    struct weir_text key; /* any bytes; one over WEIR_NAME_MAX bytes is kept as
+                           * core/quota/long_name.h says */
     int64_t max_burst;    /* units beyond the first, >= 0 */
     int64_t count;        /* units per period, > 0 */
     int64_t period_s;     /*  0; a value over 2^33, 272 years, counts as 2^33 */
@@ -55,8 +55,7 @@ struct weir_throttle *weir_throttle_new(const struct weir_mem *mem,
 /* NULL inside is legal. */
 void weir_throttle_free(struct weir_throttle **throttle);
 
-/* Decides. 0, WEIR_EINVAL (a parameter outside its range), WEIR_ETOOBIG (the
- * key) or WEIR_ENOMEM. */
+/* Decides. 0, WEIR_EINVAL (a parameter outside its range) or WEIR_ENOMEM. */
 int weir_throttle_decide(struct weir_throttle *throttle,
                          const struct weir_throttle_ask *ask,
                          struct weir_throttle_reply *out, weir_instant now);

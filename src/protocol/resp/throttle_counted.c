@@ -12,7 +12,11 @@
 
 #include <string.h>
 
+#include "codec/resp.h"
 #include "core/quota/throttle_name.h"
+
+/* Bytes of a name: a rule, and the longest key of a request. */
+#define NAME_MAX_BYTES (WEIR_RESP_REQUEST_MAX + 64)
 
 int weir_throttle_sharing_parse(const char *text, bool *out_counted,
                                 struct weir_diag *diag)
@@ -29,7 +33,7 @@ int weir_throttle_sharing_parse(const char *text, bool *out_counted,
 /* The rule of a request, and the name of its quota. 0, WEIR_EINVAL or
  * WEIR_ENAME. */
 static int read_rule(const struct weir_throttle_ask *ask,
-                     struct weir_throttle_rule *out, char name[WEIR_NAME_MAX],
+                     struct weir_throttle_rule *out, char name[NAME_MAX_BYTES],
                      size_t *out_len)
 {
     bool sound = ask->max_burst >= 0 && ask->count > 0 && ask->period_s > 0 &&
@@ -42,7 +46,7 @@ static int read_rule(const struct weir_throttle_ask *ask,
     };
     if (!sound || !weir_throttle_rule_check(out))
         return WEIR_EINVAL;
-    *out_len = weir_throttle_name_write(out, ask->key, name);
+    *out_len = weir_throttle_name_write(out, ask->key, name, NAME_MAX_BYTES);
     return *out_len > 0 ? 0 : WEIR_ENAME;
 }
 
@@ -106,7 +110,7 @@ int weir_throttle_counted_may(const struct weir_protocol_host *host,
                               const struct weir_throttle_ask *ask,
                               struct weir_diag *diag, weir_instant now)
 {
-    char name[WEIR_NAME_MAX];
+    char name[NAME_MAX_BYTES];
     size_t len;
     struct weir_throttle_rule rule;
     int error = read_rule(ask, &rule, name, &len);
@@ -116,7 +120,7 @@ int weir_throttle_counted_may(const struct weir_protocol_host *host,
             error == WEIR_EINVAL
                 ? "a burst, a count, a period or a quantity is out of range"
                 : "a key that a credential may be limited to is UTF-8 without "
-                  "control characters, at most some 200 bytes");
+                  "control characters");
     return weir_protocol_may(host, taker, (struct weir_text){ name, len }, diag,
                              now);
 }
@@ -126,7 +130,7 @@ int weir_throttle_counted_decide(const struct weir_protocol_host *host,
                                  struct weir_throttle_reply *out,
                                  weir_instant now)
 {
-    char name[WEIR_NAME_MAX];
+    char name[NAME_MAX_BYTES];
     size_t len;
     struct weir_throttle_rule rule;
     struct weir_reply reply;

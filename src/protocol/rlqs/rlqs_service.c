@@ -31,6 +31,7 @@
 
 #include "codec/rls_name.h"
 #include "core/base/hash.h"
+#include "core/quota/long_name.h"
 #include "io/clock.h"
 #include "io/h2.h"
 
@@ -48,7 +49,9 @@ struct share {
     struct bucket *first; /* of all streams' buckets */
     uint32_t buckets;
     uint32_t fresh; /* buckets that have reported only once */
-    struct weir_rls_name name;
+    bool refused;   /* its name has no slot: it is limited */
+    size_t name_len;
+    char name[]; /* bytes */
 };
 
 enum delivery {
@@ -89,47 +92,64 @@ struct weir_rlqs_service {
     size_t out_len, out_size;
     struct weir_arena arena; /* of a message that was read: 'memory' */
     unsigned char memory[WEIR_RLQS_ARENA_SIZE];
+    char name[WEIR_GIVEN_NAME_MAX]; /* of the usage at hand … */
+    char key[WEIR_NAME_MAX];        /* … and its key, if it is long */
 };
 
 /* ---- Shares ---- */
 
+/* What identifies a quota's name here: the name, or of a long one its hash and
+ * beginning. */
+struct usage_name {
+    struct weir_text given;
+    struct weir_text key;
+    bool too_long; /* over the bound: limited */
+};
+
 static struct share **share_list(struct weir_rlqs_service *service,
-                                 const struct weir_rls_name *name)
+                                 struct weir_text key)
 {
-    struct weir_text text = { name->buf, name->len };
-    return &service->shares[weir_hash(text, 0) % SHARES_SIZE];
+    return &service->shares[weir_hash(key, 0) % SHARES_SIZE];
+}
+
+static struct weir_text share_key(const struct share *share)
+{
+    return (struct weir_text){ share->name, share->name_len };
 }
 
 static struct share *find_share(struct weir_rlqs_service *service,
-                                const struct weir_rls_name *name)
+                                struct weir_text key)
 {
-    struct share *share = *share_list(service, name);
-    while (share && (share->name.len != name->len ||
-                     memcmp(share->name.buf, name->buf, name->len) != 0))
+    struct share *share = *share_list(service, key);
+    while (share && !weir_text_equal(share_key(share), key))
         share = share->next;
     return share;
 }
 
-/* NULL: no memory, or the limiter has no room. */
+/* NULL: no memory, or another thread has the table's lock. */
 static struct share *get_share(struct weir_rlqs_service *service,
-                               const struct weir_rls_name *name)
+                               const struct usage_name *name)
 {
-    struct share *share = find_share(service, name);
+    struct share *share = find_share(service, name->key);
     if (share)
         return share;
-    share = calloc(1, sizeof *share);
+    share = calloc(1, sizeof *share + name->key.len);
     if (!share)
         return NULL;
-    share->name = *name;
-    int error = weir_handle_open(service->host->weir, name->buf, name->len,
-                                 &share->handle);
+    int error = name->too_long
+                    ? WEIR_ENAME
+                    : weir_handle_open(service->host->weir, name->given.p,
+                                       name->given.len, &share->handle);
     /* Without room the rest of the chain decides. */
-    if (error < 0 && error != WEIR_EFULL) {
+    if (error < 0 && error != WEIR_EFULL && error != WEIR_ENAME) {
         free(share);
         return NULL;
     }
-    share->next = *share_list(service, name);
-    *share_list(service, name) = share;
+    memcpy(share->name, name->key.p, name->key.len);
+    share->name_len = name->key.len;
+    share->refused = error == WEIR_ENAME;
+    share->next = *share_list(service, name->key);
+    *share_list(service, name->key) = share;
     return share;
 }
 
@@ -146,7 +166,7 @@ static void leave_share(struct weir_rlqs_service *service,
     share->fresh -= bucket->reports < 2;
     if (--share->buckets > 0)
         return;
-    struct share **at = share_list(service, &share->name);
+    struct share **at = share_list(service, share_key(share));
     while (*at != share)
         at = &(*at)->next;
     *at = share->next;
@@ -163,9 +183,9 @@ static struct weir_text bucket_id(const struct bucket *bucket)
 
 /* Searches the share's list: a name has about one bucket per Envoy. */
 static struct bucket *find_stream_bucket(struct weir_rlqs_stream *stream,
-                                         const struct weir_rls_name *name)
+                                         struct weir_text key)
 {
-    const struct share *share = find_share(stream->service, name);
+    const struct share *share = find_share(stream->service, key);
     struct bucket *bucket = share ? share->first : NULL;
     while (bucket && bucket->stream != stream)
         bucket = bucket->sibling;
@@ -174,7 +194,7 @@ static struct bucket *find_stream_bucket(struct weir_rlqs_stream *stream,
 
 /* NULL: no memory. */
 static struct bucket *add_stream_bucket(struct weir_rlqs_stream *stream,
-                                        const struct weir_rls_name *name,
+                                        const struct usage_name *name,
                                         struct weir_text id)
 {
     struct bucket *bucket = calloc(1, sizeof *bucket + id.len);
@@ -266,6 +286,10 @@ static struct weir_rlqs_action choose_action(const struct bucket *bucket,
     struct weir_rlqs_action action = { .bucket = bucket_id(bucket),
                                        .what = WEIR_RLQS_ALLOW_ALL,
                                        .lives = bucket->lives };
+    if (bucket->share->refused) {
+        action.what = WEIR_RLQS_DENY_ALL;
+        return action;
+    }
     (void)weir_peek(bucket->share->handle, 1, &reply, now);
     action.granted = reply.leased;
     if (reply.leased && reply.granted < (double)UINT64_MAX)
@@ -377,19 +401,34 @@ static int refuse_report(struct weir_rlqs_service *service, int status,
                          const char *sentence, struct weir_text *out)
 {
     weir_diag_put(&service->diag, 0, sentence);
+    weir_protocol_note(service->host, WEIR_PROTOCOL_RLQS, WEIR_PROTOCOL_INVALID,
+                       sentence);
     *out = weir_text_of(service->diag.text);
     return status;
 }
 
-static void name_usage(const struct weir_rlqs_stream *stream,
-                       const struct weir_rlqs_usage *usage,
-                       struct weir_rls_name *out)
+/* In the service's memory. */
+static struct usage_name name_usage(const struct weir_rlqs_stream *stream,
+                                    const struct weir_rlqs_usage *usage)
 {
+    struct weir_rlqs_service *service = stream->service;
+    struct weir_rls_name name;
+    struct weir_name_hash hash;
     weir_rls_name_begin(
-        out, (struct weir_text){ stream->domain, stream->domain_len });
+        &name, service->name, sizeof service->name,
+        (struct weir_text){ stream->domain, stream->domain_len });
     for (size_t i = 0; i < usage->pair_count; i++)
-        weir_rls_name_add(out, usage->pairs[i].key, usage->pairs[i].value,
+        weir_rls_name_add(&name, usage->pairs[i].key, usage->pairs[i].value,
                           false);
+    struct weir_text given = { name.buf, name.len };
+    struct usage_name out = { given, given, name.too_long };
+    if (!weir_name_is_long(given))
+        return out;
+    weir_long_name_hash(given, &hash);
+    out.key = (struct weir_text){
+        service->key, weir_long_name_store(given, &hash, NULL, service->key)
+    };
+    return out;
 }
 
 /* Returns WEIR_GRPC_OK, or a status with its sentence in 'out', as the next two
@@ -398,20 +437,19 @@ static int check_usage(struct weir_rlqs_stream *stream,
                        const struct weir_rlqs_usage *usage,
                        struct weir_text *out, weir_instant now)
 {
-    struct weir_rls_name name;
-    name_usage(stream, usage, &name);
+    struct weir_rlqs_service *service = stream->service;
+    struct usage_name name = name_usage(stream, usage);
     if (name.too_long)
-        return refuse_report(
-            stream->service, WEIR_GRPC_INVALID_ARGUMENT,
-            "a bucket_id is too long for the name of a quota, which "
-            "has 255 bytes",
-            out);
-    if (find_stream_bucket(stream, &name) ||
-        weir_protocol_may(stream->service->host, &stream->taker,
-                          (struct weir_text){ name.buf, name.len },
-                          &stream->service->diag, now) == 0)
+        weir_protocol_note(service->host, WEIR_PROTOCOL_RLQS,
+                           WEIR_PROTOCOL_TOO_BIG,
+                           "the name of a bucket is over 65536 bytes");
+    if (find_stream_bucket(stream, name.key) ||
+        weir_protocol_may(service->host, &stream->taker, name.given,
+                          &service->diag, now) == 0)
         return WEIR_GRPC_OK;
-    *out = weir_text_of(stream->service->diag.text);
+    weir_protocol_note_refused(service->host, WEIR_PROTOCOL_RLQS, WEIR_EDENIED,
+                               service->diag.text);
+    *out = weir_text_of(service->diag.text);
     return WEIR_GRPC_PERMISSION_DENIED;
 }
 
@@ -420,9 +458,8 @@ static int take_usage(struct weir_rlqs_stream *stream,
                       const struct weir_rlqs_usage *usage,
                       struct weir_text *out, weir_instant now)
 {
-    struct weir_rls_name name;
-    name_usage(stream, usage, &name);
-    struct bucket *bucket = find_stream_bucket(stream, &name);
+    struct usage_name name = name_usage(stream, usage);
+    struct bucket *bucket = find_stream_bucket(stream, name.key);
     if (!bucket && stream->bucket_count == WEIR_RLQS_BUCKETS_MAX)
         return refuse_report(stream->service, WEIR_GRPC_RESOURCE_EXHAUSTED,
                              "more than 4096 buckets on one stream", out);
@@ -473,6 +510,8 @@ int weir_rlqs_stream_report(struct weir_rlqs_stream *stream, const void *bytes,
     int error =
         weir_rlqs_decode(bytes, len, &service->arena, &reports, &service->diag);
     if (error < 0) {
+        weir_protocol_note(service->host, WEIR_PROTOCOL_RLQS,
+                           WEIR_PROTOCOL_INVALID, service->diag.text);
         *out = weir_text_of(service->diag.text);
         return error == WEIR_ETOOBIG ? WEIR_GRPC_RESOURCE_EXHAUSTED
                                      : WEIR_GRPC_INVALID_ARGUMENT;

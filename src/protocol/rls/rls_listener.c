@@ -372,6 +372,23 @@ static void on_grpc_message(void *context, struct weir_h2 *h2, int32_t stream,
     }
 }
 
+/* A ShouldRateLimit that can't be read whole is over the limit; a stream of
+ * quotas ends with an error, as any other. */
+static bool on_call_too_big(void *context, struct weir_h2 *h2, int32_t stream)
+{
+    struct visit *visit = context;
+    const struct listed *listed = find_listed(visit, stream);
+    if (listed && listed->kind != LIMITED)
+        return false;
+    finish_with_reply(h2, stream,
+                      weir_rls_service_answer_big(
+                          visit->listener->rls_service,
+                          "its message is over 4 MiB, or the unfinished ones "
+                          "of its connection are over 16 MiB"));
+    drop_listed(visit, stream);
+    return true;
+}
+
 /* The peer has sent its last message, which a Watch does at once. */
 static void on_call_half_closed(void *context, struct weir_h2 *h2,
                                 int32_t stream)
@@ -405,6 +422,7 @@ static bool begin_visit(struct weir_rls_listener *listener,
         .context = visit,
         .on_call = on_call_begun,
         .on_message = on_grpc_message,
+        .on_too_big = on_call_too_big,
         .on_end = on_call_half_closed,
         .on_close = on_call_closed,
     };

@@ -3,8 +3,9 @@
  *
  * Theory of operation. A call is read, named, decided and answered in memory
  * that the service allocates once, and the limiter decides within this process.
- * All names are made before the first decision, so a call that is refused as a
- * whole has charged nothing.
+ * There is memory for one name: if the taker may not take from all names, each
+ * is made and judged before the first decision, so a call that is refused as a
+ * whole has charged nothing; and is made again for its decision.
  *
  * Differences from the original, which counts in windows:
  *
@@ -39,7 +40,6 @@ struct question {
     const struct weir_rls_rule *rule; /* NULL: no rules, or none matches */
     bool asked;                       /* false: no quota rules it, so it
                                        * passes */
-    struct weir_rls_name name;        /* if 'asked' */
 };
 
 struct weir_rls_service {
@@ -49,6 +49,7 @@ struct weir_rls_service {
     struct weir_rls_options options;
     struct weir_diag diag;                   /* of a refused call */
     const struct weir_protocol_taker *taker; /* the call's; borrowed */
+    enum weir_protocol protocol;             /* the call's */
     struct weir_rls_request request;
     struct weir_arena arena; /* of the request: 'memory' */
     unsigned char memory[WEIR_RLS_ARENA_SIZE];
@@ -57,6 +58,8 @@ struct weir_rls_service {
     struct weir_rls_answer answer;
     struct weir_rls_header headers[WEIR_RLS_HEADERS_MAX]; /* the answer's */
     char header_values[3][WEIR_RLS_HEADER_VALUE_MAX];
+    struct weir_rls_name name; /* of the descriptor at hand, in 'name_buf' */
+    char name_buf[WEIR_GIVEN_NAME_MAX];
     unsigned char out[WEIR_RLS_ANSWER_MAX];
 };
 
@@ -89,36 +92,36 @@ static void find_rules(struct weir_rls_service *service)
     }
 }
 
-static struct weir_text question_name(const struct question *question)
-{
-    return (struct weir_text){ question->name.buf, question->name.len };
-}
-
-static int make_names(struct weir_rls_service *service, weir_instant now)
+/* The name of a descriptor that is asked; of one over the bound ('too_long')
+ * its beginning. */
+static struct weir_text make_name(struct weir_rls_service *service, uint32_t i)
 {
     const struct weir_rls_request *request = &service->request;
+    const struct weir_rls_descriptor *d = &request->descriptors[i];
+    weir_assert(service->questions[i].asked);
+    weir_rls_name_begin(&service->name, service->name_buf,
+                        sizeof service->name_buf, request->domain);
+    weir_rls_quota_name(service->questions[i].rule, d->entries, d->entry_count,
+                        &service->name);
+    return (struct weir_text){ service->name.buf, service->name.len };
+}
+
+static int judge_names(struct weir_rls_service *service, weir_instant now)
+{
+    const struct weir_rls_request *request = &service->request;
+    int error = 0;
     for (uint32_t i = 0; i < request->count; i++) {
-        const struct weir_rls_descriptor *d = &request->descriptors[i];
         struct question *question = &service->questions[i];
         question->asked =
             service->rules
                 ? question->rule && !is_replaced(service, question->rule)
                 : true;
-        if (!question->asked)
-            continue;
-        weir_rls_quota_name(question->rule, request->domain, d->entries,
-                            d->entry_count, &question->name);
-        if (question->name.too_long)
-            return weir_diag_put(&service->diag, WEIR_ENAME,
-                                 "a descriptor is too long for the name of a "
-                                 "quota, which has 255 bytes");
-        int error =
-            weir_protocol_may(service->host, service->taker,
-                              question_name(question), &service->diag, now);
-        if (error < 0)
-            return error;
+        if (question->asked && error == 0 && !service->taker->identity.take.all)
+            error =
+                weir_protocol_may(service->host, service->taker,
+                                  make_name(service, i), &service->diag, now);
     }
-    return 0;
+    return error;
 }
 
 /* ---- Decisions ---- */
@@ -127,15 +130,13 @@ static int make_names(struct weir_rls_service *service, weir_instant now)
  * rest. It passes 0 as the time, for the current clock: opening the handle may
  * have created the bucket just now, and at an earlier instant the bucket would
  * look fuller than it is. */
-static void move_units(struct weir_rls_service *service,
-                       const struct question *question, uint64_t hits,
+static void move_units(struct weir_rls_service *service, uint64_t hits,
                        bool back, struct weir_reply *out)
 {
     struct weir_handle handle;
-    struct weir_text name = question_name(question);
+    struct weir_text name = { service->name.buf, service->name.len };
     int error =
         weir_handle_open(service->host->weir, name.p, name.len, &handle);
-    weir_assert(question->asked);
     /* Without room the rest of the chain decides. Another process may have the
      * table's lock: the units are left out then. */
     if (error < 0 && error != WEIR_EFULL) {
@@ -153,49 +154,57 @@ static void move_units(struct weir_rls_service *service,
     weir_handle_close(handle);
 }
 
-static void request_decision(struct weir_rls_service *service,
-                             const struct question *question, uint64_t hits,
+static void request_decision(struct weir_rls_service *service, uint64_t hits,
                              bool peek, struct weir_reply *out,
                              weir_instant now)
 {
-    const struct weir_protocol_request asked = { .name =
-                                                     question_name(question),
+    const struct weir_protocol_request asked = { .name = { service->name.buf,
+                                                           service->name.len },
                                                  .weight = hits,
                                                  .peek = peek,
                                                  .taker = service->taker };
-    /* make_names() makes only valid names. */
+    /* Escapes make every name valid. */
     if (weir_protocol_decide(service->host, &asked, out, NULL, peek ? 0 : now) <
         0)
-        memset(out, 0, sizeof *out);
+        weir_protocol_limit(out);
 }
 
 /* Takes the units that are left, though they aren't enough. */
-static void take_rest(struct weir_rls_service *service,
-                      const struct question *question)
+static void take_rest(struct weir_rls_service *service)
 {
     struct weir_reply left;
-    request_decision(service, question, 0, true, &left, 0);
+    request_decision(service, 0, true, &left, 0);
     if (left.verdict == WEIR_PASSED && left.remaining > 0 &&
         left.remaining <= WEIR_WEIGHT_MAX)
-        move_units(service, question, left.remaining, false, NULL);
+        move_units(service, left.remaining, false, NULL);
+}
+
+static void note_big(const struct weir_rls_service *service, const char *why)
+{
+    weir_protocol_note(service->host, service->protocol, WEIR_PROTOCOL_TOO_BIG,
+                       why);
 }
 
 static void decide_descriptor(struct weir_rls_service *service, uint32_t i,
                               struct weir_reply *out, weir_instant now)
 {
     const struct weir_rls_descriptor *d = &service->request.descriptors[i];
-    const struct question *question = &service->questions[i];
     uint64_t hits = weir_rls_hits(&service->request, d);
     memset(out, 0, sizeof *out);
+    (void)make_name(service, i);
+    if (service->name.too_long) {
+        note_big(service, "the name of a descriptor is over 65536 bytes");
+        weir_protocol_limit(out);
+        return;
+    }
     if (d->negative) {
-        move_units(service, question, hits, true, out);
+        move_units(service, hits, true, out);
         out->verdict = WEIR_PASSED;
         return;
     }
-    request_decision(service, question, hits > 0 ? hits : 1, hits == 0, out,
-                     now);
+    request_decision(service, hits > 0 ? hits : 1, hits == 0, out, now);
     if (out->verdict == WEIR_LIMITED && hits > 1 && !out->stale)
-        take_rest(service, question);
+        take_rest(service);
 }
 
 /* ---- Statuses ---- */
@@ -412,21 +421,43 @@ static void decide_all(struct weir_rls_service *service, weir_instant now)
     }
 }
 
+/* Fills the answer to a request over a bound: limited, without statuses. */
+static void limit_call(struct weir_rls_service *service, const char *why)
+{
+    note_big(service, why);
+    service->answer = (struct weir_rls_answer){
+        .code = service->options.shadow ? WEIR_RLS_OK : WEIR_RLS_OVER_LIMIT,
+        .statuses = service->statuses,
+        .headers = service->headers,
+    };
+}
+
+/* Notes a call that gets no answer; returns its status. */
+static int refuse_call(struct weir_rls_service *service, int error)
+{
+    weir_protocol_note_refused(service->host, service->protocol, error,
+                               service->diag.text);
+    return error == WEIR_EDENIED ? WEIR_GRPC_PERMISSION_DENIED
+                                 : WEIR_GRPC_INVALID_ARGUMENT;
+}
+
 /* Decides the request that was read and fills the answer, or returns a status
- * if reading ('error') or naming failed. */
+ * if reading ('error') or judging failed. */
 static int decide_call(struct weir_rls_service *service, int error,
                        weir_instant now)
 {
     weir_assert(service->taker);
+    if (error == WEIR_ETOOBIG) {
+        limit_call(service, service->diag.text);
+        return WEIR_GRPC_OK;
+    }
     if (error == 0) {
         weir_assert(service->request.count <= WEIR_RLS_DESCRIPTORS_MAX);
         find_rules(service);
-        error = make_names(service, now);
+        error = judge_names(service, now);
     }
     if (error < 0)
-        return error == WEIR_EDENIED   ? WEIR_GRPC_PERMISSION_DENIED
-               : error == WEIR_ETOOBIG ? WEIR_GRPC_RESOURCE_EXHAUSTED
-                                       : WEIR_GRPC_INVALID_ARGUMENT;
+        return refuse_call(service, error);
     decide_all(service, now);
     service->answer = (struct weir_rls_answer){
         .code = service->options.shadow ? WEIR_RLS_OK : overall(service),
@@ -439,21 +470,34 @@ static int decide_call(struct weir_rls_service *service, int error,
     return WEIR_GRPC_OK;
 }
 
+static struct weir_text encode_answer(struct weir_rls_service *service)
+{
+    return (
+        struct weir_text){ (const char *)service->out,
+                           weir_rls_encode(&service->answer, service->out) };
+}
+
 int weir_rls_service_answer(struct weir_rls_service *service,
                             const struct weir_protocol_taker *taker,
                             const void *bytes, size_t len,
                             struct weir_text *out, weir_instant now)
 {
     service->taker = taker;
+    service->protocol = WEIR_PROTOCOL_RLS;
     int error = weir_rls_decode(bytes, len, &service->arena, &service->request,
                                 &service->diag);
     int status = decide_call(service, error, now);
-    *out = weir_text_of(service->diag.text);
-    if (status == WEIR_GRPC_OK)
-        *out = (struct weir_text){ (const char *)service->out,
-                                   weir_rls_encode(&service->answer,
-                                                   service->out) };
+    *out = status == WEIR_GRPC_OK ? encode_answer(service)
+                                  : weir_text_of(service->diag.text);
     return status;
+}
+
+struct weir_text weir_rls_service_answer_big(struct weir_rls_service *service,
+                                             const char *why)
+{
+    service->protocol = WEIR_PROTOCOL_RLS;
+    limit_call(service, why);
+    return encode_answer(service);
 }
 
 int weir_rls_service_answer_json(struct weir_rls_service *service,
@@ -462,6 +506,7 @@ int weir_rls_service_answer_json(struct weir_rls_service *service,
                                  struct weir_text *out_why, weir_instant now)
 {
     service->taker = taker;
+    service->protocol = WEIR_PROTOCOL_HTTP;
     int error = weir_rls_from_json(asked, &service->arena, &service->request,
                                    &service->diag);
     int status = decide_call(service, error, now);

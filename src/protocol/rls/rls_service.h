@@ -43,11 +43,17 @@ void weir_rls_service_set_rules(struct weir_rls_service *service,
 /* Answers a ShouldRateLimit of 'taker': WEIR_GRPC_OK, and '*out' is the
  * message; or another status, and '*out' the sentence, NUL-terminated: then
  * nothing was charged. PERMISSION_DENIED: the taker may not take from one of
- * the quotas. Borrowed until the next call. */
+ * the quotas. Borrowed until the next call. A request over a bound of
+ * codec/rls.h is answered OVER_LIMIT without statuses, and charges nothing:
+ * Envoy lets a request pass if its rate limit service answers an error. */
 int weir_rls_service_answer(struct weir_rls_service *service,
                             const struct weir_protocol_taker *taker,
                             const void *bytes, size_t len,
                             struct weir_text *out, weir_instant now);
+
+/* The answer to a request of which the listener could not read all. */
+struct weir_text weir_rls_service_answer_big(struct weir_rls_service *service,
+                                             const char *why);
 
 /* The same in JSON: '*out' is the answer, a new reference, and '*out_over'
  * whether the answer is a refusal; or '*out' is NULL, and '*out_why' the

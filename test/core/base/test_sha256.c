@@ -54,9 +54,8 @@ static void test_as_openssl(void **state)
         for (size_t k = 0; k < len; k++)
             text[k] = (uint8_t)weir_rng_next(&rng);
         weir_sha256((struct weir_text){ (const char *)text, len }, ours);
-        assert_int_equal(EVP_Digest(text, len, theirs, NULL, EVP_sha256(),
-                                    NULL),
-                         1);
+        assert_int_equal(
+            EVP_Digest(text, len, theirs, NULL, EVP_sha256(), NULL), 1);
         assert_memory_equal(ours, theirs, sizeof ours);
     }
 }

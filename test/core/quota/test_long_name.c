@@ -88,11 +88,11 @@ static void test_names_differ_in_one_byte(void **state)
 {
     (void)state;
     char one[WEIR_NAME_MAX];
-    struct weir_text a = store(WEIR_GLOB_NAME, "user/*",
-                               longer("user/", 400, "a", "x"));
+    struct weir_text a =
+        store(WEIR_GLOB_NAME, "user/*", longer("user/", 400, "a", "x"));
     memcpy(one, a.p, a.len);
-    struct weir_text b = store(WEIR_GLOB_NAME, "user/*",
-                               longer("user/", 400, "a", "y"));
+    struct weir_text b =
+        store(WEIR_GLOB_NAME, "user/*", longer("user/", 400, "a", "y"));
     assert_int_equal(a.len, b.len);
     assert_int_not_equal(memcmp(one, b.p, b.len), 0);
 }
@@ -111,8 +111,8 @@ static void test_templates_match_what_is_stored(void **state)
     assert_memory_equal(stored.p + stored.len - 14, "/user=ann/slow", 14);
     name = longer("", 150, "ä", "-of-a-tenant");
     stored = store(WEIR_GLOB_NAME, "*-of-*", name);
-    assert_true(weir_template_match(WEIR_GLOB_NAME, WEIR_TEXT("*-of-*"), stored,
-                                    NULL));
+    assert_true(
+        weir_template_match(WEIR_GLOB_NAME, WEIR_TEXT("*-of-*"), stored, NULL));
     assert_int_equal(weir_name_check(stored, NULL), 0);
 }
 
@@ -123,13 +123,12 @@ static void test_no_room(void **state)
     struct weir_text pattern = longer("", 222, "a", "*");
     char text[WEIR_NAME_MAX + 1] = "";
     memcpy(text, pattern.p, pattern.len);
-    assert_int_equal(
-        store(WEIR_GLOB_NAME, text, longer("", 300, "a", "")).len,
-        WEIR_NAME_MAX);
+    assert_int_equal(store(WEIR_GLOB_NAME, text, longer("", 300, "a", "")).len,
+                     WEIR_NAME_MAX);
     pattern = longer("", 223, "a", "*");
     memcpy(text, pattern.p, pattern.len);
-    assert_int_equal(
-        store(WEIR_GLOB_NAME, text, longer("", 300, "a", "")).len, 0);
+    assert_int_equal(store(WEIR_GLOB_NAME, text, longer("", 300, "a", "")).len,
+                     0);
 }
 
 static void test_check(void **state)
@@ -155,8 +154,8 @@ static size_t put_random(struct weir_rng *rng, struct weir_out *out, size_t max)
     size_t from = out->len;
     size_t len = weir_rng_below(rng, max);
     while (out->len - from < len)
-        weir_out_string(out, pieces[weir_rng_below(
-                                 rng, WEIR_COUNT_OF(pieces) - 1)]);
+        weir_out_string(out,
+                        pieces[weir_rng_below(rng, WEIR_COUNT_OF(pieces) - 1)]);
     return out->len - from;
 }
 
@@ -188,9 +187,8 @@ static void test_random_names(void **state)
             continue;
         struct weir_name_hash hash;
         weir_long_name_hash(given, &hash);
-        struct weir_text stored = {
-            buf, weir_long_name_store(given, &hash, &runs, buf)
-        };
+        struct weir_text stored = { buf, weir_long_name_store(given, &hash,
+                                                              &runs, buf) };
         assert_true(stored.len > 0);
         assert_int_equal(weir_name_check(stored, NULL), 0);
         assert_true(weir_name_is_cut(stored));

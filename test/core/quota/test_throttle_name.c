@@ -24,7 +24,8 @@ static struct weir_text written(uint64_t burst, uint64_t count, uint64_t period,
 {
     static char buf[WEIR_NAME_MAX];
     struct weir_throttle_rule rule = { burst, count, period };
-    return (struct weir_text){ buf, weir_throttle_name_write(&rule, key, buf) };
+    return (struct weir_text){ buf, weir_throttle_name_write(&rule, key, buf,
+                                                             sizeof buf) };
 }
 
 static void test_read(void **state)
@@ -213,7 +214,7 @@ static void test_idle_ones_go(void **state)
         char key[16];
         int len = snprintf(key, sizeof key, "user%d", i);
         size_t size = weir_throttle_name_write(
-            &rule, (struct weir_text){ key, (size_t)len }, name);
+            &rule, (struct weir_text){ key, (size_t)len }, name, sizeof name);
         name[size] = '\0';
         assert_int_equal(passing(t, resolve(t, name, now), 5, now), 1);
         settle(t);

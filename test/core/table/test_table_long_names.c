@@ -119,8 +119,7 @@ static void test_all_tables_store_alike(void **state)
     assert_string_equal(name_of(t[0], slot_of(t[0], name)),
                         name_of(t[1], slot_of(t[1], name)));
     struct weir_ref ref;
-    struct weir_text stored =
-        weir_text_of(name_of(t[0], slot_of(t[0], name)));
+    struct weir_text stored = weir_text_of(name_of(t[0], slot_of(t[0], name)));
     assert_int_equal(weir_table_resolve(t[1], stored, false, &ref, MADE_AT),
                      WEIR_RESOLVED);
     assert_int_equal(ref.slot, slot_of(t[1], name));
@@ -205,9 +204,8 @@ static void test_an_edit_of_the_parent(void **state)
     put(t, "tenant/*/user/*", "tenant/{1}", 100);
     put(t, "tenant/*", NULL, 50);
     assert_true(take(t, user));
-    assert_string_equal(
-        parent_of(t, user),
-        name_of(t, slot_of(t, longer("tenant/", 300, ""))));
+    assert_string_equal(parent_of(t, user),
+                        name_of(t, slot_of(t, longer("tenant/", 300, ""))));
     put(t, "plan/*", NULL, 7);
     put(t, "tenant/*/user/*", "plan/{1}", 100);
     assert_int_equal(takes(t, user), 7);
@@ -268,12 +266,12 @@ static void test_refused(void **state)
     struct weir_table *t = made_table(64, 2, 1);
     struct weir_ref ref;
     put(t, "user/*", NULL, 9);
-    assert_int_equal(resolve(t, longer("user/", WEIR_GIVEN_NAME_MAX - 5, ""),
-                             &ref),
-                     WEIR_RESOLVED);
-    assert_int_equal(resolve(t, longer("user/", WEIR_GIVEN_NAME_MAX - 4, ""),
-                             &ref),
-                     WEIR_RESOLVED_REFUSED);
+    assert_int_equal(
+        resolve(t, longer("user/", WEIR_GIVEN_NAME_MAX - 5, ""), &ref),
+        WEIR_RESOLVED);
+    assert_int_equal(
+        resolve(t, longer("user/", WEIR_GIVEN_NAME_MAX - 4, ""), &ref),
+        WEIR_RESOLVED_REFUSED);
     /* The stored form would be ruled by the path's template. */
     struct weir_quota path = made_quota_of("p/*", NULL, 1, 2);
     path.glob = WEIR_GLOB_PATH;
