@@ -63,6 +63,7 @@ struct options {
     const char *resp_keys, *resp_sharing;
     struct weir_exposure exposure;
     const char *name, *port_file, *public_origin;
+    const char *before_quotas; /* "pass" or "refuse" */
 };
 
 static int refuse_agent_option(const char *option, const char *value,
@@ -283,6 +284,7 @@ struct agent {
     struct weir_credentials *credentials; /* NULL: none in force */
     struct weir_authorization authorizer;
     struct weir_protocol_counts counts;
+    struct weir_protocol_start start;
     struct weir_tls *tls[PROTOCOLS]; /* NULL: plain text */
     size_t conns_max;                /* connections of each listener */
     struct weir_protocol_host host[PROTOCOLS];
@@ -476,6 +478,7 @@ static struct weir_protocol_host protocol_host_of(struct agent *agent,
         .version = weir_version(),
         .counts = &agent->counts,
         .log = agent->log,
+        .start = &agent->start,
         .authorizer = &agent->authorizer,
         .tls = { .tls = tls,
                  .on_refused = note_refused_handshake,
@@ -639,6 +642,17 @@ static int write_addresses(const struct agent *agent, struct weir_diag *diag)
     return weir_port_file_put(agent->options->port_file, text, diag);
 }
 
+static int read_before_quotas(struct agent *agent, struct weir_diag *diag)
+{
+    const char *text = agent->options->before_quotas;
+    agent->start.passes = text && strcmp(text, "pass") == 0;
+    return !text || agent->start.passes || strcmp(text, "refuse") == 0
+               ? 0
+               : weir_diag_set(diag, WEIR_EINVAL,
+                               "--before-quotas: refuse or pass, not '", text,
+                               "'", NULL);
+}
+
 static int open_agent(struct agent *agent, struct weir_diag *diag)
 {
     const struct options *options = agent->options;
@@ -647,7 +661,9 @@ static int open_agent(struct agent *agent, struct weir_diag *diag)
     if (listeners > 0)
         agent->conns_max =
             weir_files_spare(listeners * WEIR_PROTOCOL_CONNS_MAX) / listeners;
-    int error = make_event_loop(agent, diag);
+    int error = read_before_quotas(agent, diag);
+    if (error == 0)
+        error = make_event_loop(agent, diag);
     if (error == 0)
         error = open_security(agent, diag);
     if (error == 0)
@@ -713,6 +729,8 @@ static const char agent_help[] =
     "  --table FILE         a table that processes share: they map it, and\n"
     "                       decide by libweir themselves (/dev/shm/…)\n"
     "  --name NAME          as `weir top` shows it            [weir and pid]\n"
+    "  --before-quotas HOW  refuse, pass: requests before a root has sent its\n"
+    "                       quotas                                 [refuse]\n"
     "  --memory-max BYTES   memory for quotas and instances           [1Gi]\n"
     "  --on-full RULE       refuse, pass: names without room       [refuse]\n"
     "  --when-locked HOW    limit, pass: a quota that another process has\n"
@@ -813,6 +831,7 @@ int weir_cli_agent(int argc, char **argv)
         { .name = "rls-shadow", .flag = &options.rls.shadow },
         { .name = "table", .value = &table },
         { .name = "name", .value = &options.name },
+        { .name = "before-quotas", .value = &options.before_quotas },
         { .name = "memory-max", .value = &memory_max },
         { .name = "on-full", .value = &on_full },
         { .name = "when-locked", .value = &when_locked },

@@ -82,6 +82,7 @@ const char *weir_protocol_error_name(enum weir_protocol_error error)
         [WEIR_PROTOCOL_INVALID] = "invalid",
         [WEIR_PROTOCOL_DENIED] = "denied",
         [WEIR_PROTOCOL_TOO_BIG] = "too_big",
+        [WEIR_PROTOCOL_NOT_READY] = "not_ready",
     };
     weir_assert(error < WEIR_PROTOCOL_ERROR_COUNT);
     return names[error];
@@ -107,10 +108,33 @@ void weir_protocol_note_refused(const struct weir_protocol_host *host,
                                 const char *why)
 {
     weir_protocol_note(host, protocol,
-                       error == WEIR_EDENIED   ? WEIR_PROTOCOL_DENIED
-                       : error == WEIR_ETOOBIG ? WEIR_PROTOCOL_TOO_BIG
-                                               : WEIR_PROTOCOL_INVALID,
+                       error == WEIR_EDENIED     ? WEIR_PROTOCOL_DENIED
+                       : error == WEIR_ENOTREADY ? WEIR_PROTOCOL_NOT_READY
+                                                 : WEIR_PROTOCOL_INVALID,
                        why);
+}
+
+/* ---- Before the first quotas ---- */
+
+bool weir_protocol_is_ready(const struct weir_protocol_host *host)
+{
+    struct weir_status status;
+    if (host->start && host->start->ready)
+        return true;
+    weir_status(host->weir, &status);
+    bool ready = status.ready || status.roots == 0;
+    if (host->start)
+        host->start->ready = ready;
+    return ready;
+}
+
+int weir_protocol_check_start(const struct weir_protocol_host *host,
+                              struct weir_diag *diag)
+{
+    if (!host->start || host->start->passes || weir_protocol_is_ready(host))
+        return 0;
+    return weir_diag_put(diag, WEIR_ENOTREADY,
+                         "no root has sent its quotas yet");
 }
 
 /* ---- Decisions ---- */
@@ -138,11 +162,14 @@ int weir_protocol_check(const struct weir_protocol_host *host,
                         struct weir_diag *diag, weir_instant now)
 {
     weir_assert(ask->taker);
+    int error = weir_protocol_check_start(host, diag);
+    if (error < 0)
+        return error;
     if (weir_name_is_shadow(ask->name))
         return weir_diag_put(diag, WEIR_ENAME,
                              "a name that begins with "
                              "shadow: is of a set that isn't in force");
-    int error = weir_given_name_check(ask->name, diag);
+    error = weir_given_name_check(ask->name, diag);
     return error < 0 && error != WEIR_ETOOBIG
                ? error
                : weir_protocol_may(host, ask->taker, ask->name, diag, now);

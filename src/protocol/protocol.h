@@ -55,10 +55,11 @@ enum weir_protocol {
 };
 /* Why a request got no decision by a quota. */
 enum weir_protocol_error {
-    WEIR_PROTOCOL_INVALID, /* it can't be read, or isn't allowed by the
+    WEIR_PROTOCOL_INVALID,   /* it can't be read, or isn't allowed by the
                               * protocol: answered with an error */
-    WEIR_PROTOCOL_DENIED,  /* the credential may not take from the name */
-    WEIR_PROTOCOL_TOO_BIG, /* over a bound: limited */
+    WEIR_PROTOCOL_DENIED,    /* the credential may not take from the name */
+    WEIR_PROTOCOL_TOO_BIG,   /* over a bound: limited */
+    WEIR_PROTOCOL_NOT_READY, /* no quotas have come yet */
     WEIR_PROTOCOL_ERROR_COUNT
 };
 
@@ -71,6 +72,12 @@ struct weir_protocol_counts {
 const char *weir_protocol_name(enum weir_protocol protocol);
 const char *weir_protocol_error_name(enum weir_protocol_error error);
 
+/* The rule before the first quotas. All listeners of a process share it. */
+struct weir_protocol_start {
+    bool passes; /* all requests pass; else they are refused: WEIR_ENOTREADY */
+    bool ready;  /* the quotas have come */
+};
+
 /* Given to each listener; borrowed for the listener's life. */
 struct weir_protocol_host {
     struct event_base *base;
@@ -79,6 +86,7 @@ struct weir_protocol_host {
     struct weir_protocol_counts *counts; /* borrowed; NULL: not counted */
     struct weir_log *log;                /* borrowed; NULL: errors aren't
                                           * logged */
+    struct weir_protocol_start *start;   /* borrowed; NULL: as 'passes' */
     /* borrowed; NULL, or without credentials in force: every peer may do all */
     struct weir_authorization *authorizer;
     struct weir_conn_tls tls; /* TLS of the listener, at addresses */
@@ -140,6 +148,13 @@ void weir_protocol_note_refused(const struct weir_protocol_host *host,
                                 enum weir_protocol protocol, int error,
                                 const char *why);
 
+/* 0, or WEIR_ENOTREADY with 'diag' filled: no root has sent its quotas yet, and
+ * requests are refused until then. The functions below call it. */
+int weir_protocol_check_start(const struct weir_protocol_host *host,
+                              struct weir_diag *diag);
+/* Whether the limiter has quotas, or no root. */
+bool weir_protocol_is_ready(const struct weir_protocol_host *host);
+
 /* A request for a decision, in any protocol. */
 struct weir_protocol_request {
     struct weir_text name;
@@ -153,7 +168,7 @@ int weir_protocol_check(const struct weir_protocol_host *host,
                         const struct weir_protocol_request *ask,
                         struct weir_diag *diag, weir_instant now);
 /* Decides. WEIR_ENAME, with 'diag' filled, for an invalid name, WEIR_EDENIED
- * for a name that the taker may not take from. A name without quota passes, and
+ * for a name that the taker may not take from, WEIR_ENOTREADY as above. A name without quota passes, and
  * the reply says so. A name over WEIR_GIVEN_NAME_MAX bytes is limited. */
 int weir_protocol_decide(const struct weir_protocol_host *host,
                          const struct weir_protocol_request *ask,

@@ -196,7 +196,7 @@ bool weir_table_was_unpinned(struct weir_table *table, uint32_t slot);
  * (table_read.c). */
 void weir_table_mark(struct weir_table *table, uint32_t slot);
 /* The same of the slot and all above it, so that the roots send their fills. If
- * the slot is given to another name meanwhile, that one's chain may be marked in
+ * the slot is given to another name meanwhile, its chain may be marked in
  * vain. */
 void weir_table_mark_chain(struct weir_table *table, uint32_t slot);
 void weir_table_lease_view(struct weir_table *table, uint32_t slot,

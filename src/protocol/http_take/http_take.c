@@ -81,21 +81,25 @@ static const char *on_full_text(const struct weir_status *status)
 
 static void write_readiness(const struct weir_http_take_call *call)
 {
+    const struct weir_protocol_host *host = call->api->host;
     struct weir_status status;
-    weir_status(call->api->host->weir, &status);
-    if (status.ready && status.lacking > 0)
+    weir_status(host->weir, &status);
+    if (weir_protocol_is_ready(host) && status.lacking > 0)
         call->reply->json = json_pack(
             "{s:b, s:I, s:s, s:s}", "ready", 1, "lacking",
             (json_int_t)status.lacking, "on_full", on_full_text(&status),
             "detail",
             "quotas found no room: raise --memory-max; names without a quota "
             "go by on_full");
-    else if (status.ready)
+    else if (weir_protocol_is_ready(host))
         call->reply->json = json_pack("{s:b}", "ready", 1);
     else
-        weir_http_take_problem(call->reply, 503,
-                               "no root has sent its quotas yet; every name is "
-                               "unknown and passes");
+        weir_http_take_problem(
+            call->reply, 503,
+            weir_protocol_check_start(host, NULL) < 0
+                ? "no root has sent its quotas yet; requests are refused"
+                : "no root has sent its quotas yet; every name is unknown and "
+                  "passes");
 }
 
 static void write_status(const struct weir_http_take_call *call)

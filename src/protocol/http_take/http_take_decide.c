@@ -95,7 +95,10 @@ static void refuse_decision(const struct weir_http_take_call *call, int error,
 {
     weir_protocol_note_refused(call->api->host, WEIR_PROTOCOL_HTTP, error,
                                detail);
-    weir_http_take_problem(call->reply, error == WEIR_EDENIED ? 403 : 400,
+    weir_http_take_problem(call->reply,
+                           error == WEIR_EDENIED     ? 403
+                           : error == WEIR_ENOTREADY ? 503
+                                                     : 400,
                            detail);
 }
 
@@ -368,8 +371,11 @@ void weir_http_take_rls(const struct weir_http_take_call *call, json_t *asked)
         call->api->service, &call->visitor->taker, asked, &reply->json, &over,
         &why, call->now);
     if (!reply->json)
-        weir_http_take_problem(
-            reply, status == WEIR_GRPC_PERMISSION_DENIED ? 403 : 400, why.p);
+        weir_http_take_problem(reply,
+                               status == WEIR_GRPC_PERMISSION_DENIED ? 403
+                               : status == WEIR_GRPC_UNAVAILABLE     ? 503
+                                                                     : 400,
+                               why.p);
     else if (over)
         reply->status = 429;
 }

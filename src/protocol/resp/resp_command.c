@@ -445,9 +445,12 @@ static void refuse_error(struct weir_resp_call *call, int error,
 {
     weir_protocol_note_refused(call->host, WEIR_PROTOCOL_RESP, error,
                                diag->text);
-    char text[sizeof diag->text + 8];
+    char text[sizeof diag->text + 16];
     snprintf(text, sizeof text, "%s %s",
-             error == WEIR_EDENIED ? "NOPERM" : "ERR", diag->text);
+             error == WEIR_EDENIED     ? "NOPERM"
+             : error == WEIR_ENOTREADY ? "TRYAGAIN"
+                                       : "ERR",
+             diag->text);
     weir_resp_error(call->out, text);
 }
 
@@ -532,9 +535,10 @@ static bool may_throttle(struct weir_resp_call *call,
 {
     struct weir_diag diag = { 0 };
     const struct weir_protocol_taker *taker = session_taker(call->session);
-    if (taker->identity.take.all)
-        return true;
-    int error = call->throttle
+    int error =
+        call->throttle ? 0 : weir_protocol_check_start(call->host, &diag);
+    if (error == 0 && !taker->identity.take.all)
+        error = call->throttle
                     ? may_throttle_local(call, taker, ask->key, &diag)
                     : weir_throttle_counted_may(call->host, taker, ask, &diag,
                                                 call->now);

@@ -507,7 +507,14 @@ int weir_rlqs_stream_report(struct weir_rlqs_stream *stream, const void *bytes,
 {
     struct weir_rlqs_service *service = stream->service;
     struct weir_rlqs_reports reports;
-    int error =
+    int error = weir_protocol_check_start(service->host, &service->diag);
+    if (error < 0) {
+        weir_protocol_note_refused(service->host, WEIR_PROTOCOL_RLQS, error,
+                                   service->diag.text);
+        *out = weir_text_of(service->diag.text);
+        return WEIR_GRPC_UNAVAILABLE;
+    }
+    error =
         weir_rlqs_decode(bytes, len, &service->arena, &reports, &service->diag);
     if (error < 0) {
         weir_protocol_note(service->host, WEIR_PROTOCOL_RLQS,

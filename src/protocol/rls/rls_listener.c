@@ -17,8 +17,9 @@
  * repeated call is then admitted anew, and no call has to keep its credential.
  *
  * The process is ready once it has received the quotas of a root, or if it has
- * no roots. Before that every name is unknown and passes, and a load balancer
- * waits for the health check. If all roots die afterwards, the listener keeps
+ * no roots. Before that calls are refused as UNAVAILABLE, or pass
+ * (weir_protocol_check_start()), and a load balancer waits for the health
+ * check. If all roots die afterwards, the listener keeps
  * deciding and reporting itself as serving. */
 
 #include "protocol/rls/rls_listener.h"
@@ -141,11 +142,7 @@ static bool add_listed(struct visit *visit, int32_t stream, enum kind kind,
 
 static bool is_process_ready(struct weir_rls_listener *listener)
 {
-    struct weir_status status;
-    if (!listener->ready) {
-        weir_status(listener->host->weir, &status);
-        listener->ready = status.ready || status.roots == 0;
-    }
+    listener->ready = listener->ready || weir_protocol_is_ready(listener->host);
     return listener->ready;
 }
 

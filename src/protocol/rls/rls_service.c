@@ -437,8 +437,9 @@ static int refuse_call(struct weir_rls_service *service, int error)
 {
     weir_protocol_note_refused(service->host, service->protocol, error,
                                service->diag.text);
-    return error == WEIR_EDENIED ? WEIR_GRPC_PERMISSION_DENIED
-                                 : WEIR_GRPC_INVALID_ARGUMENT;
+    return error == WEIR_EDENIED     ? WEIR_GRPC_PERMISSION_DENIED
+           : error == WEIR_ENOTREADY ? WEIR_GRPC_UNAVAILABLE
+                                     : WEIR_GRPC_INVALID_ARGUMENT;
 }
 
 /* Decides the request that was read and fills the answer, or returns a status
@@ -451,6 +452,8 @@ static int decide_call(struct weir_rls_service *service, int error,
         limit_call(service, service->diag.text);
         return WEIR_GRPC_OK;
     }
+    if (error == 0)
+        error = weir_protocol_check_start(service->host, &service->diag);
     if (error == 0) {
         weir_assert(service->request.count <= WEIR_RLS_DESCRIPTORS_MAX);
         find_rules(service);
