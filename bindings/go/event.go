@@ -37,6 +37,7 @@ const (
 	Table         EventType = C.WEIR_EVENT_TABLE
 	Reporter      EventType = C.WEIR_EVENT_REPORTER
 	Denied        EventType = C.WEIR_EVENT_DENIED
+	Snapshot      EventType = C.WEIR_EVENT_SNAPSHOT
 )
 
 // Event is news for an operator.

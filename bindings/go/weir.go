@@ -145,6 +145,10 @@ type Options struct {
 	LeasesMax     uint32
 	AdaptiveMax   uint32
 
+	// Snapshot is a file that keeps the quotas, for a start while no root
+	// can be reached.
+	Snapshot string
+
 	Table     string // the file of a shared table
 	TableRole TableRole
 
@@ -201,6 +205,7 @@ func Open(options Options) (*Limiter, error) {
 		&made.exact_secrets_file: options.ExactSecretsFile,
 		&made.exact_prefix:       options.ExactPrefix,
 		&made.table:              options.Table,
+		&made.snapshot:           options.Snapshot,
 	})()
 	listener := &listener{tell: options.OnEvent}
 	limiter := &Limiter{heard: cgo.NewHandle(listener)}

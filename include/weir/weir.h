@@ -199,10 +199,13 @@ enum weir_event_type {
                                * and how to repair it */
     WEIR_EVENT_REPORTER,       /* this process runs a shared table's limiter
                                * from now on */
-    WEIR_EVENT_DENIED          /* the credential shown to a root may not take
+    WEIR_EVENT_DENIED,         /* the credential shown to a root may not take
                                * from the quota 'text': its counts stay in
                                * this process, and an exact or leased one
                                * goes by on_stale */
+    WEIR_EVENT_SNAPSHOT        /* the snapshot's quotas are in force, or it
+                               * can't be read, or written: 'text' says which,
+                               * and why */
 };
 
 struct weir_event {
@@ -317,6 +320,10 @@ struct weir_options {
         lock_wait; /* how long a decision waits for a lock; 0: 1 ms; up
                               * to 1 s; WEIR_NO_LOCK_WAIT */
     enum weir_when_locked when_locked; /* and how it decides then */
+    const char *snapshot; /* file that keeps the quotas: a start while no root
+                           * can be reached goes by it; WEIR_EVENT_SNAPSHOT.
+                           * One file a process. NULL or "": none. Not with a
+                           * shared table, which itself keeps the quotas */
 };
 #define WEIR_OPTIONS_INIT           \
     {                               \

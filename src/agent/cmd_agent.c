@@ -385,6 +385,7 @@ static enum weir_log_level level_of_event(enum weir_event_type type)
     case WEIR_EVENT_ZONE:
     case WEIR_EVENT_ADAPTIVE_FULL:
     case WEIR_EVENT_ELSEWHERE:
+    case WEIR_EVENT_SNAPSHOT:
         return WEIR_LOG_WARNING;
     case WEIR_EVENT_CREDENTIAL:
     case WEIR_EVENT_TABLE:
@@ -418,6 +419,7 @@ static const char *const titles_of_events[] = {
     [WEIR_EVENT_REPORTER] = "this process runs the shared table's limiter",
     [WEIR_EVENT_DENIED] =
         "the credential may not take from a quota, which is counted here alone",
+    [WEIR_EVENT_SNAPSHOT] = "snapshot",
 };
 
 static void on_limiter_events(evutil_socket_t fd, short what, void *context)
@@ -728,6 +730,8 @@ static const char agent_help[] =
     "  --rls-shadow         pass all requests; each status has the verdict\n"
     "  --table FILE         a table that processes share: they map it, and\n"
     "                       decide by libweir themselves (/dev/shm/…)\n"
+    "  --snapshot FILE      keeps the quotas, for a start while no root can\n"
+    "                       be reached                               [none]\n"
     "  --name NAME          as `weir top` shows it            [weir and pid]\n"
     "  --before-quotas HOW  refuse, pass: requests before a root has sent its\n"
     "                       quotas                                 [refuse]\n"
@@ -814,7 +818,6 @@ int weir_cli_agent(int argc, char **argv)
     struct weir_options limiter = WEIR_OPTIONS_INIT;
     struct weir_cli cli = { 0 };
     struct weir_cli_values values[PROTOCOLS] = { 0 };
-    const char *table = NULL;
     const char *memory_max = NULL;
     const char *on_full = NULL;
     const char *log_level = NULL;
@@ -829,7 +832,8 @@ int weir_cli_agent(int argc, char **argv)
         { .name = "envoy-config", .value = &options.rls.config },
         { .name = "rls-headers", .value = &options.rls.headers },
         { .name = "rls-shadow", .flag = &options.rls.shadow },
-        { .name = "table", .value = &table },
+        { .name = "table", .value = &limiter.table },
+        { .name = "snapshot", .value = &limiter.snapshot },
         { .name = "name", .value = &options.name },
         { .name = "before-quotas", .value = &options.before_quotas },
         { .name = "memory-max", .value = &memory_max },
@@ -851,7 +855,7 @@ int weir_cli_agent(int argc, char **argv)
         return weir_cli_fail("weir agent takes options only, not '%s'",
                              argv[at]);
     if (values[HTTP].count + values[RESP].count + values[RLS].count == 0 &&
-        !table)
+        !limiter.table)
         values[HTTP].items[values[HTTP].count++] = HTTP_DEFAULT;
     struct weir_log log = { .level = WEIR_LOG_INFO };
     if (log_level && weir_log_level_parse(log_level, &log.level) < 0)
@@ -861,7 +865,9 @@ int weir_cli_agent(int argc, char **argv)
         status = copy_addresses(values, &options);
     if (status)
         return status;
-    limiter.table = table;
+    if (limiter.table && limiter.snapshot)
+        return weir_cli_fail("--snapshot goes without --table: a table keeps "
+                             "the quotas itself");
     limiter.name = options.name;
     struct weir *weir = NULL;
     weir_log_adopt_library(&log);

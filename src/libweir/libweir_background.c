@@ -337,6 +337,7 @@ static void *run_pump_thread(void *context)
         weir->tell_forked = false;
         weir_event_report(weir, WEIR_EVENT_FORKED, "%s", "");
     }
+    weir_kept_restore(weir);
     for (uint32_t i = 0; i < weir->link_count; i++)
         weir_root_link_connect(weir->link[i].link);
     on_pump_time(-1, 0, weir);
@@ -377,7 +378,7 @@ static int make_pump_loop(struct weir *weir)
         if (error < 0)
             return error;
     }
-    return WEIR_OK;
+    return weir_kept_open(weir);
 }
 
 static void free_pump_loop(struct weir *weir)
@@ -385,6 +386,7 @@ static void free_pump_loop(struct weir *weir)
     for (uint32_t i = 0; i < weir->link_count; i++)
         free_client_link(&weir->link[i]);
     weir_assert(!weir->thread_runs);
+    weir_kept_close(weir);
     if (weir->kick_event)
         event_free(weir->kick_event);
     if (weir->timer)

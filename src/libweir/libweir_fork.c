@@ -73,6 +73,7 @@ void weir_fork_become(struct weir *weir)
     weir->sync_wanted = weir->sync_begun = weir->sync_done = 0;
     memset(&weir->status, 0, sizeof(weir->status));
     forget_parent_loop(weir);
+    weir_kept_forked(weir);
     weir->tell_forked = true;
     /* If any of this fails there is nothing left to try: the child then goes on
      * as if no root could be reached. */

@@ -22,6 +22,7 @@
  *     grow.c: memory of the table          grow.c: the same, ahead
  *     event_queue.c: events           <-   mutex, eventfd ->
  *     kick.c: wakes the thread        ->   eventfd, or a word of the block
+ *                                          snapshot.c: quotas in a file
  *
  * A child of fork() has the callers' side and a copy of the memory, but no
  * background thread. own.c detects that, and fork.c makes the child a limiter
@@ -62,6 +63,7 @@
 struct event;
 struct event_base;
 struct weir;
+struct weir_kept;
 
 struct weir_client_link {
     struct weir *weir; /* borrowed */
@@ -188,6 +190,8 @@ struct weir {
     weir_instant reporter_at; /* don't try to become it before; likewise */
     uint32_t kicks_seen;      /* of the block's, before the watcher ran */
 
+    struct weir_kept *kept; /* owned: the snapshot of the quotas; NULL: none */
+
     /* The background thread's. */
     pthread_t thread;
     bool thread_runs;
@@ -264,6 +268,23 @@ void weir_reporter_forked(struct weir *weir);
 int weir_reporter_wait(struct weir *weir, uint64_t wanted,
                        weir_duration timeout);
 void weir_reporter_status(const struct weir *weir, struct weir_status *out);
+
+/* ---- libweir_snapshot.c ---- */
+/* 'path' NULL or "": none, and the other functions do nothing. 0 or
+ * WEIR_ENOMEM. */
+int weir_kept_init(struct weir *weir, const char *path);
+void weir_kept_fini(struct weir *weir);
+/* NULL: none. */
+const struct weir_limiter_sink *weir_kept_sink(const struct weir *weir);
+/* With the loop: reads the file, and begins to keep it. 0, WEIR_ENOMEM,
+ * WEIR_ESYSTEM. */
+int weir_kept_open(struct weir *weir);
+void weir_kept_close(struct weir *weir);
+/* On the background thread, before it connects to roots: puts the file's quotas
+ * in force. */
+void weir_kept_restore(struct weir *weir);
+/* In a child of fork(). */
+void weir_kept_forked(struct weir *weir);
 
 /* ---- libweir_event_queue.c ---- */
 int weir_event_queue_init(struct weir_event_queue *queue);

@@ -50,6 +50,7 @@ static struct weir_limiter_options node_options(const struct weir *weir)
         .grow = grow_for_node,
         .grow_context = (void *)(uintptr_t)weir,
         .name = weir_text_of(weir->name),
+        .keeper = weir_kept_sink(weir),
     };
 }
 
@@ -188,6 +189,7 @@ int weir_memory_make(struct weir *weir)
 void weir_memory_free(struct weir *weir)
 {
     weir_exact_book_fini(&weir->exact);
+    weir_kept_fini(weir);
     weir_unpins_fini(&weir->unpins);
     weir_grow_release(weir);
     if (weir->unmaps)

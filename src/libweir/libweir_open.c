@@ -113,6 +113,8 @@ static int read_options(struct weir *weir, const struct weir_options *options)
         options->when_locked > WEIR_LOCKED_PASSES ||
         options->table_role < WEIR_TABLE_MAY_RUN ||
         options->table_role > WEIR_TABLE_DECIDES ||
+        (options->snapshot && *options->snapshot && options->table &&
+         *options->table) ||
         set_limiter_name(weir, options->name) < 0)
         return WEIR_EINVAL;
     weir->memory_max =
@@ -139,7 +141,9 @@ static int read_options(struct weir *weir, const struct weir_options *options)
     int error = parse_roots(weir, options->roots);
     if (error == 0)
         error = read_login(weir, options);
-    return error < 0 ? error : weir_exact_book_init(&weir->exact, options);
+    if (error == 0)
+        error = weir_exact_book_init(&weir->exact, options);
+    return error < 0 ? error : weir_kept_init(weir, options->snapshot);
 }
 
 /* ---- Open and close ---- */
@@ -287,7 +291,8 @@ int weir_open(const struct weir_options *options, struct weir **out_weir)
 int weir_open_in(void *memory, size_t size, const struct weir_options *options,
                  struct weir **out_weir)
 {
-    if (!memory || !options || !out_weir || weir_table_bytes(options) == 0)
+    if (!memory || !options || !out_weir || weir_table_bytes(options) == 0 ||
+        (options->snapshot && *options->snapshot))
         return WEIR_EINVAL;
     return open_with(options, memory, size, out_weir);
 }

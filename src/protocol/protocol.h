@@ -168,8 +168,9 @@ int weir_protocol_check(const struct weir_protocol_host *host,
                         const struct weir_protocol_request *ask,
                         struct weir_diag *diag, weir_instant now);
 /* Decides. WEIR_ENAME, with 'diag' filled, for an invalid name, WEIR_EDENIED
- * for a name that the taker may not take from, WEIR_ENOTREADY as above. A name without quota passes, and
- * the reply says so. A name over WEIR_GIVEN_NAME_MAX bytes is limited. */
+ * for a name that the taker may not take from, WEIR_ENOTREADY as above. A name
+ * without quota passes, and the reply says so. A name over WEIR_GIVEN_NAME_MAX
+ * bytes is limited. */
 int weir_protocol_decide(const struct weir_protocol_host *host,
                          const struct weir_protocol_request *ask,
                          struct weir_reply *out, struct weir_diag *diag,

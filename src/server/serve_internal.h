@@ -11,7 +11,7 @@
 #include "server/http_api.h"
 #include "server/root_resp.h"
 #include "server/serve_options.h"
-#include "server/snapshot/snapshot.h"
+#include "server/snapshot/root_snapshot.h"
 #include "server/upstream.h"
 
 struct serve {
@@ -29,6 +29,7 @@ struct serve {
     struct weir_mastership *mastership;
     struct weir_doorman_api *doorman;
     char identity[WEIR_MASTER_MAX + 1]; /* "HOST:PORT" for clients */
+    struct weir_root_snapshot kept;     /* the snapshot's source */
     struct weir_snapshot *snapshot;     /* NULL: off */
     struct event *store_event;
     struct event *stop_event;

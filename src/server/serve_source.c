@@ -171,10 +171,11 @@ int weir_serve_open_snapshot(struct serve *serve, struct weir_diag *diag)
         (void)make_folders(path);
     struct weir_snapshot_options options = {
         .base = serve->base,
-        .root = serve->root,
-        .log = &serve->log,
+        .source = weir_root_snapshot_source(&serve->kept),
         .path = path,
     };
+    serve->kept =
+        (struct weir_root_snapshot){ .root = serve->root, .log = &serve->log };
     int error = weir_snapshot_new(&options, &serve->snapshot, diag);
     if (error == 0)
         weir_admin_parts(serve->admin)->snapshot = serve->snapshot;

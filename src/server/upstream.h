@@ -16,7 +16,7 @@
 #include "core/node/region.h"
 #include "front/log.h"
 #include "io/login.h"
-#include "server/snapshot/snapshot.h"
+#include "io/snapshot.h"
 
 struct event_base;
 struct weir_upstream;

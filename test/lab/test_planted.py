@@ -94,7 +94,8 @@ BUGS = [
      "src/core/node/limiter_quotas.c",
      "    if (quotas->from > limiter->epoch)\n", "    if (false)\n"),
     ("a removed quota stays", "epochs", "src/core/node/limiter_quotas.c",
-     "        error = weir_table_drop(limiter->table,"
+     "        error =\n"
+     "            weir_table_drop_unruled(limiter->table,"
      " change->quota.name, now);\n",
      "        error = WEIR_OK;\n"),
     ("a chain charges all but its leaf", "verdicts",

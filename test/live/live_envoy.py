@@ -468,6 +468,10 @@ class ByClient(Case):
                              "--rls", "127.0.0.1:0")
         client = Client(self.go, self.agent.ports["rls"])
         self.addCleanup(client.end)
+        # Before them, nothing is decided: Envoy's failure mode rules.
+        answer = client.ask([("path", "x")])
+        self.assertEqual((answer["error"], answer["text"]),
+                         (14, "no root has sent its quotas yet"))
         self.assertEqual(client.call("Check", ""),
                          [{"status": "NOT_SERVING"}])
         said = []

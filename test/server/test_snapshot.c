@@ -28,7 +28,7 @@
 #include "io/clock.h"
 #include "patience.h"
 #include "quota_maker.h"
-#include "server/snapshot/snapshot.h"
+#include "server/snapshot/root_snapshot.h"
 
 #define KILLS 30
 #define MANY 8000 /* quotas: some tens of pieces, and above half a megabyte */
@@ -44,6 +44,7 @@ struct house {
     char path[96];
     struct event_base *base;
     struct weir_root *root;
+    struct weir_root_snapshot kept;
     struct weir_snapshot *snapshot;
     struct weir_rng rng;
     uint64_t epoch;
@@ -97,10 +98,10 @@ static void begin_store(struct house *house, const struct weir_store_id *id)
 
 static void open_snapshot(struct house *house, struct weir_log *log)
 {
+    house->kept = (struct weir_root_snapshot){ house->root, log };
     struct weir_snapshot_options options = {
         .base = house->base,
-        .root = house->root,
-        .log = log,
+        .source = weir_root_snapshot_source(&house->kept),
         .path = house->path,
         .every = WEIR_MILLISECOND,
     };
@@ -516,7 +517,7 @@ static void test_two_roots_one_path(void **state)
         assert_int_equal(PATIENTLY(event_base_loop(house.base, EVLOOP_ONCE)),
                          0);
     wait_for(&other, 0, 1);
-    assert_non_null(strstr(look(&other).problem, "another root writes"));
+    assert_non_null(strstr(look(&other).problem, "another program writes"));
     wait_for(&house, 1, 0);
     assert_snapshot_is_root(&house);
     close_house(&other);

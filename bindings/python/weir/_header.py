@@ -15,6 +15,7 @@ WEIGHT_MAX = (1 << 32)
 DEPTH_MAX = 16
 ROOTS_MAX = 8
 DEBT_MAX = (1 << 40)
+NO_LOCK_WAIT = 1
 PROCESSES_MAX = 62
 VERSION = "0.1.0"
 
@@ -76,6 +77,7 @@ class EventType(enum.IntEnum):
     TABLE = 18
     REPORTER = 19
     DENIED = 20
+    SNAPSHOT = 21
 
 
 class TableRole(enum.IntEnum):
@@ -155,6 +157,7 @@ class weir_options(Structure):
         ("table_role", c_int),
         ("lock_wait", c_uint64),
         ("when_locked", c_int),
+        ("snapshot", c_char_p),
     ]
 
 

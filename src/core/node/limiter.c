@@ -77,6 +77,7 @@ struct weir_limiter *weir_limiter_init(
     limiter->region = options->region;
     limiter->grow = options->grow;
     limiter->grow_context = options->grow_context;
+    limiter->sink = options->region ? options->region : options->keeper;
     set_limiter_name(limiter, options->name);
     limiter->features =
         options->features ? options->features : WEIR_FEATURES_ALL;

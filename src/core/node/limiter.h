@@ -22,8 +22,9 @@
 
 struct weir_limiter;
 
-/* Passes the quotas of a region's limiter half on to its root half. Called from
- * within weir_limiter_receive(). */
+/* Passes the quotas of a region's limiter half on to its root half, or those of
+ * a service to its snapshot. Called from within weir_limiter_receive(), and
+ * while quotas are restored. */
 struct weir_limiter_sink {
     void *context;
     struct weir_text name; /* the region's; absent: it has none */
@@ -60,9 +61,12 @@ struct weir_limiter_options {
                                                * limiter; NULL: a service's */
     const struct weir_limiter_sink *region;   /* outlives the limiter; NULL: a
                                              * service's */
-    uint64_t features; /* of quotas, that it announces; 0: WEIR_FEATURES_ALL. A
+    const struct weir_limiter_sink *keeper;   /* outlives the limiter: gets the
+                                             * quotas too, of a service, to
+                                             * keep them; NULL: none */
+    uint64_t features;  /* of quotas, that it announces; 0: WEIR_FEATURES_ALL. A
                         * test sets fewer */
-    weir_grow_fn *grow;                       /* NULL: the table doesn't grow */
+    weir_grow_fn *grow; /* NULL: the table doesn't grow */
     void *grow_context;
 };
 
@@ -139,17 +143,20 @@ bool weir_limiter_answered(struct weir_limiter *limiter, uint64_t *out_ticket,
  * service that ends. */
 void weir_limiter_release(struct weir_limiter *limiter, weir_instant now);
 
-/* ---- For a region's root ---- */
+/* ---- From a snapshot ---- */
 
-/* Restores its former quotas, from 'store', as if a root had sent them:
- * apply() for each change, then restored(). Only before the first root is
- * met. */
+/* For a region's root, and a service with a snapshot: restores its quotas, from
+ * 'store', as if a root had sent them: apply() for each change, then
+ * restored(). Only before the first root is met. */
 int weir_limiter_restore(struct weir_limiter *limiter,
                          const struct weir_store_id *store, weir_instant now);
 int weir_limiter_apply(struct weir_limiter *limiter,
                        const struct weir_change *change, weir_instant now);
 int weir_limiter_restored(struct weir_limiter *limiter, uint64_t epoch,
                           weir_instant now);
+
+/* The keeper is no longer called. */
+void weir_limiter_forget_keeper(struct weir_limiter *limiter);
 
 /* Turns a copy of a table (after fork) into another limiter: a new incarnation,
  * no links; earlier counts are the parent's to report. The parent's sync thread

@@ -124,6 +124,8 @@ struct weir_limiter {
     weir_grow_fn *grow; /* NULL: the table doesn't grow */
     void *grow_context;
     const struct weir_limiter_sink *region;
+    const struct weir_limiter_sink *sink; /* gets the quotas: the region, or the
+                                           * keeper; NULL: none */
     char name[WEIR_NAME_MAX];
     size_t name_len;
     uint64_t features; /* of quotas, that it announces */
@@ -149,7 +151,7 @@ struct weir_limiter {
     bool slotless;        /* … and one of these has no slot in the table */
     bool unfinished;      /* the end of a whole set is still to come */
     bool restales;        /* … and a change of 'stale' from the table */
-    uint64_t handed;      /* epoch up to which the region has the changes */
+    uint64_t handed;      /* epoch up to which the sink has the changes */
     bool full;            /* a whole set is under way … */
     uint64_t full_target; /* … until this epoch is reached */
     bool ready;

@@ -171,13 +171,13 @@ static bool may_be_missing(const struct weir_limiter *limiter,
            !weir_table_find(limiter->table, quota->name, &ref);
 }
 
-static int pass_to_region(struct weir_limiter *limiter,
-                          const struct weir_change *change, weir_instant now)
+static int pass_to_sink(struct weir_limiter *limiter,
+                        const struct weir_change *change, weir_instant now)
 {
-    const struct weir_limiter_sink *region = limiter->region;
-    if (!region || change->quota.epoch <= limiter->handed)
+    const struct weir_limiter_sink *sink = limiter->sink;
+    if (!sink || change->quota.epoch <= limiter->handed)
         return WEIR_OK;
-    int error = region->change(region->context, change, now);
+    int error = sink->change(sink->context, change, now);
     if (error == WEIR_OK)
         limiter->handed = change->quota.epoch;
     weir_assert(error < 0 || limiter->handed > limiter->epoch);
@@ -193,7 +193,7 @@ int weir_limiter_apply(struct weir_limiter *limiter,
     if (change->quota.epoch <= limiter->epoch)
         return WEIR_OK;
     weir_assert(change->quota.epoch > limiter->epoch);
-    int error = pass_to_region(limiter, change, now);
+    int error = pass_to_sink(limiter, change, now);
     if (error < 0)
         return error;
     bool missing = may_be_missing(limiter, &change->quota);
@@ -221,10 +221,10 @@ int weir_limiter_apply(struct weir_limiter *limiter,
 /* A whole set begins: the present quotas stay until it is complete. */
 static int begin_whole(struct weir_limiter *limiter, weir_instant now)
 {
-    const struct weir_limiter_sink *region = limiter->region;
+    const struct weir_limiter_sink *sink = limiter->sink;
     int error = weir_table_begin_full(limiter->table);
-    if (error == 0 && region)
-        error = region->whole(region->context, &limiter->store, now);
+    if (error == 0 && sink)
+        error = sink->whole(sink->context, &limiter->store, now);
     if (error < 0)
         return error;
     limiter->handed = 0;
@@ -288,9 +288,9 @@ static int reach(struct weir_limiter *limiter, weir_instant now)
         weir_limiter_note(limiter, WEIR_EVENT_READY, WEIR_TEXT(""), now);
     weir_assert(!limiter->full);
     limiter->ready = ready;
-    const struct weir_limiter_sink *region = limiter->region;
-    int error = region ? region->reached(region->context, limiter->epoch, now)
-                       : WEIR_OK;
+    const struct weir_limiter_sink *sink = limiter->sink;
+    int error =
+        sink ? sink->reached(sink->context, limiter->epoch, now) : WEIR_OK;
     weir_limiter_seek_room(limiter, now);
     return error;
 }
@@ -370,4 +370,9 @@ int weir_limiter_restored(struct weir_limiter *limiter, uint64_t epoch,
     int error = reach(limiter, now);
     weir_slots_rule(limiter->table, now);
     return error;
+}
+
+void weir_limiter_forget_keeper(struct weir_limiter *limiter)
+{
+    limiter->sink = limiter->region;
 }

@@ -9,9 +9,9 @@
 #define WEIR_ADMIN_H
 
 #include "core/node/root.h"
+#include "io/snapshot.h"
 #include "server/doorman/doorman_api.h"
 #include "server/doorman/doorman_source.h"
-#include "server/snapshot/snapshot.h"
 #include "server/store_thread.h"
 #include "server/upstream.h"
 

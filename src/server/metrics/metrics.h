@@ -5,7 +5,7 @@
 #define WEIR_METRICS_H
 
 #include "core/node/root.h"
-#include "server/snapshot/snapshot.h"
+#include "io/snapshot.h"
 #include "server/upstream.h"
 
 #define WEIR_METRICS_QUOTAS_MAX 200 /* that have metrics of their own */

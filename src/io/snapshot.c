@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * server/snapshot/snapshot.c - the snapshot is written: pieces from the loop,
+ * io/snapshot.c - the snapshot is written: pieces from the loop,
  * to the disk by a thread.
  *
  * One job at a time is between the two, and the loop makes the next only when
@@ -14,13 +14,13 @@
  * Pieces go in the order of epochs. A quota that changes while they are written
  * moves to the end of that order. So when the cursor has reached the end, the
  * file has the set as it is at that moment, however long it took and whatever
- * changed. But the root must have settled there: half an edit isn't a set that
+ * changed. But the set must have settled there: half an edit isn't a set that
  * ever was in the store.
  *
- * A lock on the file that is being made keeps two roots with one path from
+ * A lock on the file that is being made keeps two programs with one path from
  * writing into the same file. */
 
-#include "server/snapshot/snapshot.h"
+#include "io/snapshot.h"
 
 #include <errno.h>
 #include <event2/event.h>
@@ -45,9 +45,8 @@
 enum job { NONE, OPEN, WRITE, FINISH, DROP, QUIT };
 
 struct weir_snapshot {
-    struct event_base *base; /* borrowed, as the next two */
-    struct weir_root *root;
-    struct weir_log *log;
+    struct event_base *base; /* borrowed */
+    struct weir_snapshot_source source;
     char *path; /* owned, as all below */
     char *made; /* path of the file that is being made */
     struct event *timer;
@@ -104,8 +103,8 @@ static bool is_in_place(const struct weir_snapshot *s)
            named.st_dev == opened.st_dev && named.st_ino == opened.st_ino;
 }
 
-/* Another root may have renamed the file between our open() and flock(): then
- * it is a complete snapshot, and must not be emptied. */
+/* Another program may have renamed the file between our open() and flock():
+ * then it is a complete snapshot, and must not be emptied. */
 static int open_made_file(struct weir_snapshot *s)
 {
     weir_assert(s->file < 0);
@@ -115,7 +114,7 @@ static int open_made_file(struct weir_snapshot *s)
     if (flock(s->file, LOCK_EX | LOCK_NB) < 0 || !is_in_place(s)) {
         close(s->file);
         s->file = -1;
-        return weir_diag_set(&s->why, WEIR_ELOCKED, "another root writes ",
+        return weir_diag_set(&s->why, WEIR_ELOCKED, "another program writes ",
                              s->path, "; give each a --snapshot of its own",
                              NULL);
     }
@@ -246,28 +245,33 @@ static void wait_to_look(struct weir_snapshot *s)
     set_turn_after(s, s->every < LOOK ? s->every + WEIR_MILLISECOND : LOOK);
 }
 
-/* The epoch that limiters may know: below that of the catalog while an edit is
- * being handed over. */
-static uint64_t root_epoch(const struct weir_snapshot *s)
+static const struct weir_catalog *source_catalog(const struct weir_snapshot *s)
 {
-    struct weir_root_stats stats;
-    weir_root_stats(s->root, &stats);
-    return stats.epoch;
+    return s->source.catalog(s->source.context);
+}
+
+/* The epoch that is in force: below that of the catalog while an edit is being
+ * handed over. */
+static uint64_t source_epoch(const struct weir_snapshot *s)
+{
+    uint64_t epoch = 0;
+    (void)s->source.epoch(s->source.context, &epoch);
+    return epoch;
 }
 
 static bool is_catalog_settled(const struct weir_snapshot *s)
 {
-    const struct weir_catalog *catalog = weir_root_catalog(s->root);
-    return weir_root_ready(s->root) &&
-           weir_catalog_epoch(catalog) <= root_epoch(s);
+    uint64_t epoch;
+    return s->source.epoch(s->source.context, &epoch) &&
+           weir_catalog_epoch(source_catalog(s)) <= epoch;
 }
 
 static bool is_dirty(const struct weir_snapshot *s)
 {
     struct weir_store_id store;
-    weir_root_identity(s->root, &store);
+    s->source.identity(s->source.context, &store);
     return is_catalog_settled(s) &&
-           !(s->state.usable && s->state.info.epoch == root_epoch(s) &&
+           !(s->state.usable && s->state.info.epoch == source_epoch(s) &&
              weir_store_id_equal(&s->state.info.store, &store));
 }
 
@@ -275,28 +279,31 @@ static bool is_dirty(const struct weir_snapshot *s)
 
 static void note_failure(struct weir_snapshot *s, const struct weir_diag *why)
 {
-    bool logged = strcmp(s->state.problem, why->text) == 0;
+    bool noted = strcmp(s->state.problem, why->text) == 0;
+    struct weir_diag text;
     s->state.failures++;
     memcpy(s->state.problem, why->text, sizeof s->state.problem);
-    if (!logged)
-        weir_log_limited(s->log, WEIR_LOG_SNAPSHOT, WEIR_LOG_WARNING,
-                         "no new snapshot of the quotas, trying again: %s",
-                         why->text);
+    weir_diag_set(&text, 0,
+                  "no new snapshot of the quotas, trying again: ", why->text,
+                  NULL);
+    if (!noted)
+        s->source.note(s->source.context, WEIR_SNAPSHOT_FAILED, text.text);
 }
 
 static void note_success(struct weir_snapshot *s)
 {
     weir_assert(s->last == FINISH);
+    char text[WEIR_DIAG_MAX];
     bool again = s->state.problem[0];
     s->state.written++;
     s->state.problem[0] = '\0';
     s->state.usable = true;
     s->state.info = s->making;
-    weir_log_limited(s->log, WEIR_LOG_SNAPSHOT,
-                     again ? WEIR_LOG_INFO : WEIR_LOG_DEBUG,
-                     "snapshot of %llu changes at epoch %llu: %s",
-                     (unsigned long long)s->making.changes,
-                     (unsigned long long)s->making.epoch, s->path);
+    snprintf(text, sizeof text, "snapshot of %llu changes at epoch %llu: %s",
+             (unsigned long long)s->making.changes,
+             (unsigned long long)s->making.epoch, s->path);
+    s->source.note(s->source.context,
+                   again ? WEIR_SNAPSHOT_MENDED : WEIR_SNAPSHOT_WRITTEN, text);
 }
 
 static void end_writing(struct weir_snapshot *s)
@@ -327,8 +334,8 @@ static void begin_writing(struct weir_snapshot *s)
 {
     weir_assert(s->last == NONE && !s->busy);
     s->making = (struct weir_snapshot_info){ .at_ms = weir_snapshot_clock() };
-    weir_root_identity(s->root, &s->making.store);
-    s->catalog = weir_root_catalog(s->root);
+    s->source.identity(s->source.context, &s->making.store);
+    s->catalog = source_catalog(s);
     s->cursor = (struct weir_cursor){ { 0, 0 } };
     s->from = 0;
     s->forgotten = false;
@@ -354,7 +361,7 @@ static size_t collect_changes(struct weir_snapshot *s)
 
 static void write_end(struct weir_snapshot *s)
 {
-    s->making.epoch = root_epoch(s);
+    s->making.epoch = source_epoch(s);
     s->making.floor = weir_catalog_floor(s->catalog);
     s->making.changes = s->maker.changes;
     if (s->lineage_epoch == s->making.epoch)
@@ -369,7 +376,7 @@ static void write_end(struct weir_snapshot *s)
 static void write_more(struct weir_snapshot *s)
 {
     weir_assert(s->last == OPEN || s->last == WRITE);
-    if (s->forgotten || s->catalog != weir_root_catalog(s->root)) {
+    if (s->forgotten || s->catalog != source_catalog(s)) {
         give_up_writing(s, NULL);
         return;
     }
@@ -448,8 +455,7 @@ static void look_at_old(struct weir_snapshot *s)
     int error = weir_snapshot_read(s->path, NULL, &s->state.info, &diag);
     s->state.usable = error == 0;
     if (error < 0 && error != WEIR_ENOENT)
-        weir_log_limited(s->log, WEIR_LOG_SNAPSHOT, WEIR_LOG_WARNING, "%s",
-                         diag.text);
+        s->source.note(s->source.context, WEIR_SNAPSHOT_UNSOUND, diag.text);
 }
 
 static void destroy_snapshot(struct weir_snapshot *s)
@@ -490,8 +496,7 @@ int weir_snapshot_new(const struct weir_snapshot_options *options,
     if (!s)
         return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     s->base = options->base;
-    s->root = options->root;
-    s->log = options->log;
+    s->source = options->source;
     s->every = options->every ? options->every : WEIR_SNAPSHOT_EVERY;
     s->file = s->fd = -1;
     pthread_mutex_init(&s->mutex, NULL);
@@ -522,7 +527,7 @@ void weir_snapshot_free(struct weir_snapshot **snapshot)
     *snapshot = NULL;
 }
 
-/* ---- Functions for the rest of the root ---- */
+/* ---- Functions for the rest of the program ---- */
 
 bool weir_snapshot_usable(const struct weir_snapshot *snapshot)
 {

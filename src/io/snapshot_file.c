@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * server/snapshot/snapshot_file.c - the bytes of a snapshot.
+ * io/snapshot_file.c - the bytes of a snapshot.
  *
  * A snapshot is used when there is no other source, so a wrong one would be
  * worse than none: a fleet would be ruled by quotas that were never set. It is
@@ -16,7 +16,7 @@
  * The quotas have the wire's encoding, so that there is one format of a quota
  * that can be wrong, and its fuzzer covers this one too. */
 
-#include "server/snapshot/snapshot_file.h"
+#include "io/snapshot_file.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * server/snapshot/snapshot_file.h - the file that keeps a root's quotas for a
- * start without the store: writing and reading.
+ * io/snapshot_file.h - the file that keeps quotas for a start without their
+ * source: writing and reading.
  *
  *     header   "WEIRSNAP", version, uuid and restores of the store
  *     piece …  length, a weir.v1 message of quotas (<= WEIR_QUOTAS_MAX)
