@@ -251,10 +251,12 @@ static size_t escape_name(struct weir_text name, char *out, size_t max)
     return len;
 }
 
+/* 0: no memory. */
 static size_t hashed(struct weir_text name, char *out)
 {
     unsigned char digest[SHA256_DIGEST_LENGTH];
-    SHA256((const unsigned char *)name.p, name.len, digest);
+    if (!SHA256((const unsigned char *)name.p, name.len, digest))
+        return 0;
     size_t len = 2;
     memcpy(out, "%#", len); /* no escape looks like this */
     for (size_t i = 0; i < sizeof(digest); i++, len += 2)
@@ -262,6 +264,7 @@ static size_t hashed(struct weir_text name, char *out)
     return len;
 }
 
+/* The length of the key; 0: no memory. */
 static size_t job_key(const struct weir_shared_job *job, char key[KEY_MAX + 1],
                       const char *kind, int64_t window)
 {
@@ -276,6 +279,8 @@ static size_t job_key(const struct weir_shared_job *job, char key[KEY_MAX + 1],
     size_t len = escape_name(name, key + head, max);
     if (len > max)
         len = hashed(name, key + head);
+    if (len == 0)
+        return 0;
     memcpy(key + head + len, tail, (size_t)tail_len + 1);
     return (size_t)head + len + (size_t)tail_len;
 }
@@ -441,11 +446,11 @@ static void count_job(struct worker *worker, struct weir_shared_job *job)
     int64_t number = weir_algorithm_window(rule, &start, &end, now);
     struct counter counter = { .handle =
                                    connection(worker, job_time_left(job)) };
-    if (!counter.handle) {
+    counter.len = job_key(job, counter.key, kinds[rule->calendar], number);
+    if (!counter.handle || counter.len == 0) {
         weir_job_finish(job, WEIR_ENOMEM, NULL);
         return;
     }
-    counter.len = job_key(job, counter.key, kinds[rule->calendar], number);
     counter.expiry = expiry_of(end + kept_for(rule, end - start), now);
     bool passed = false;
     uint64_t used = 0;
@@ -585,6 +590,8 @@ static int swap_batch(struct worker *worker, struct batch *batch)
     char key[KEY_MAX + 1];
     const char *kind = weir_script_algorithm(first->rule.algorithm);
     size_t len = job_key(first, key, kind, NO_WINDOW);
+    if (len == 0)
+        return WEIR_ENOMEM;
     for (unsigned tries = 0; tries < WEIR_SHARED_SWAPS_MAX; tries++) {
         /* Nothing is charged yet, and the first job's caller has stopped
          * waiting. */

@@ -76,6 +76,48 @@ static void test_a_value_that_is_none(void **state)
     weir_shared_close(shared);
 }
 
+static bool hashes = true; /* whether SHA256() has memory */
+
+unsigned char *__real_SHA256(const unsigned char *bytes, size_t len,
+                             unsigned char *out);
+unsigned char *__wrap_SHA256(const unsigned char *bytes, size_t len,
+                             unsigned char *out);
+
+unsigned char *__wrap_SHA256(const unsigned char *bytes, size_t len,
+                             unsigned char *out)
+{
+    return hashes ? __real_SHA256(bytes, len, out) : NULL;
+}
+
+/* A name that is stored as its hash is no other name without memory for it. */
+static void test_a_name_that_cant_be_hashed(void **state)
+{
+    (void)state;
+    struct weir_shared *shared = shared_open_at(server[0].uri, NULL);
+    char name[WEIR_NAME_MAX + 1];
+    memset(name, ' ', sizeof(name) - 1);
+    memcpy(name, "unhashed", 8);
+    name[sizeof(name) - 1] = '\0';
+    for (int i = WEIR_LEAKY; i <= WEIR_SLIDING_WINDOW; i++) {
+        struct weir_algorithm_rule rule =
+            shared_rule_of((enum weir_algorithm)i, 10, 86400 * WEIR_SECOND);
+        struct weir_algorithm_answer answer;
+        for (int charged = 0; charged < 2; charged++) {
+            hashes = true;
+            assert_int_equal(shared_ask(shared, name, &rule,
+                                        WEIR_ALGORITHM_CHARGE, 1, &answer),
+                             0);
+            assert_int_equal(answer.used, charged + 1);
+            hashes = false;
+            assert_int_equal(shared_ask(shared, name, &rule,
+                                        WEIR_ALGORITHM_CHARGE, 1, &answer),
+                             WEIR_ENOMEM);
+        }
+    }
+    hashes = true;
+    weir_shared_close(shared);
+}
+
 /* Another rule under the same name: used units stay used. */
 static void test_a_changed_rule(void **state)
 {
@@ -267,6 +309,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_value_that_is_none),
+        cmocka_unit_test(test_a_name_that_cant_be_hashed),
         cmocka_unit_test(test_a_changed_rule),
         cmocka_unit_test(test_a_window_is_kept_while_clocks_are_set_back),
         cmocka_unit_test(test_a_window_that_ends_in_thirty_days),
