@@ -231,10 +231,14 @@ static int check_string(const char *string, struct weir_diag *diag)
 {
     char *why = NULL;
     PQconninfoOption *parsed = PQconninfoParse(string, &why);
+    /* Without memory libpq may have none for its message either. */
+    bool scarce = !parsed && (!why || strstr(why, "out of memory"));
     PQfreemem(why);
     PQconninfoFree(parsed);
     if (parsed)
         return 0;
+    if (scarce)
+        return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     return weir_diag_put(
         diag, WEIR_EINVAL,
         "the text behind 'postgres:' isn't understood; write "

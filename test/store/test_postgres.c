@@ -589,6 +589,37 @@ static void nobody_there(void **state)
     }
 }
 
+/* What libpq says instead of reading a string; NULL: it reads. */
+static const char *no_memory;
+
+PQconninfoOption *__real_PQconninfoParse(const char *string, char **out_why);
+PQconninfoOption *__wrap_PQconninfoParse(const char *string, char **out_why);
+
+PQconninfoOption *__wrap_PQconninfoParse(const char *string, char **out_why)
+{
+    if (!no_memory)
+        return __real_PQconninfoParse(string, out_why);
+    *out_why = no_memory[0] ? strdup(no_memory) : NULL;
+    return NULL;
+}
+
+/* A good string that libpq has no memory to read isn't a wrong one. */
+static void no_memory_for_the_string(void **state)
+{
+    struct fixture *fixture = *state;
+    static const char *const says[] = { "", "out of memory\n" };
+    struct weir_store *store;
+    for (size_t i = 0; i < WEIR_COUNT_OF(says); i++) {
+        no_memory = says[i];
+        int error = weir_store_open(fixture->url, &store, &fixture->diag);
+        no_memory = NULL;
+        assert_int_equal(error, WEIR_ENOMEM);
+    }
+    assert_int_equal(
+        weir_store_open("postgres:nonsense", &store, &fixture->diag),
+        WEIR_EINVAL);
+}
+
 /* A search path and tables with our names don't affect the store. */
 static void a_strange_search_path(void **state)
 {
@@ -798,6 +829,7 @@ int main(void)
         ALONE(a_server_that_takes_no_writes),
         UNDER(a_database_of_another_encoding),
         UNDER(nobody_there),
+        UNDER(no_memory_for_the_string),
         ALONE(a_strange_search_path),
         UNDER(there_and_back),
         UNDER(a_copy_that_fails),
