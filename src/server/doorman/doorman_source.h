@@ -6,7 +6,9 @@
  *                                                  on_settle
  *
  * After the first time only changes are passed on. A file that isn't sound, or
- * is gone, changes nothing: on_trouble says why.
+ * is gone, changes nothing: on_trouble says why. If the listener has no memory
+ * for a change, that change and those after it are passed on by a later
+ * weir_doorman_source_look().
  *
  * One thread, that of the loop; a file is read there, so it should be on a
  * local disk. */
