@@ -322,6 +322,16 @@ static int become_evicting(struct weir_table *t, uint32_t slot,
     return error;
 }
 
+/* Whether an instance can't be made with this parent: it would be decided
+ * without it for as long as it lives. Another quota stands in for the parent
+ * only in a table that can't grow. */
+static bool is_unlinked(const struct weir_table *t, enum weir_resolved linked)
+{
+    if (linked == WEIR_RESOLVED_FULL || linked == WEIR_RESOLVED_CHAIN)
+        return weir_table_is_short(t);
+    return linked == WEIR_RESOLVED_LACKING || linked == WEIR_RESOLVED_REFUSED;
+}
+
 /* Makes the slot of a name that has none, if a quota rules it or with
  * 'keep'. */
 static enum weir_resolved resolve_absent(struct weir_table *t,
@@ -337,14 +347,15 @@ static enum weir_resolved resolve_absent(struct weir_table *t,
     uint32_t slot = may_make_instance(t, name, now)
                         ? weir_slot_make(t, name->text, now)
                         : WEIR_SLOT_NONE;
-    if (slot == WEIR_SLOT_NONE && name->template == WEIR_SLOT_NONE && !brings)
-        return WEIR_RESOLVED_NONE;
     if (slot == WEIR_SLOT_NONE)
         return resolve_without_room(t, name, depth, out, now);
     if (name->template != WEIR_SLOT_NONE) {
-        if (link_instance(t, slot, name, depth, now) == WEIR_RESOLVED_REFUSED) {
+        enum weir_resolved linked = link_instance(t, slot, name, depth, now);
+        if (is_unlinked(t, linked)) {
             weir_slot_free(t, slot);
-            return WEIR_RESOLVED_REFUSED;
+            return linked == WEIR_RESOLVED_REFUSED
+                       ? linked
+                       : resolve_without_room(t, name, depth, out, now);
         }
         /* A late request may have locked it just now: as if it had no room. */
         bool seized = weir_bucket_state_seize(t, slot);
@@ -405,8 +416,9 @@ static enum weir_resolved resolve_present(struct weir_table *t, uint32_t slot,
         (void)weir_slot_rule(t, slot, now);
     if (weir_load_relaxed(&cold->aux_len) == 0)
         return WEIR_RESOLVED;
-    if (link_instance(t, slot, name, depth, now) == WEIR_RESOLVED_REFUSED)
-        return WEIR_RESOLVED_REFUSED;
+    enum weir_resolved linked = link_instance(t, slot, name, depth, now);
+    if (is_unlinked(t, linked))
+        return linked == WEIR_RESOLVED_REFUSED ? linked : WEIR_RESOLVED_LACKING;
     weir_store_relaxed(&cold->aux_len, 0);
     return WEIR_RESOLVED;
 }

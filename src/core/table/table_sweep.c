@@ -21,6 +21,17 @@ static bool lacks_bucket_state(const struct weir_table *t, uint32_t slot)
            weir_bucket_state(t, cold->rule)->where != 0;
 }
 
+/* Whether it is an instance that found no room for its parent when its template
+ * was edited. A chain that ends because it is too long, or a cycle, looks the
+ * same; there are few. */
+static bool lacks_parent(const struct weir_table *t, uint32_t slot)
+{
+    const struct cold *cold = weir_cold(t, slot);
+    return cold->state == WEIR_SLOT_INSTANCE && cold->rule != WEIR_SLOT_NONE &&
+           weir_parent(weir_hot(t, slot)) == WEIR_SLOT_NONE &&
+           weir_cold(t, cold->rule)->aux_len > 0;
+}
+
 /* Under the lock: the hand moves on by some slots. */
 static uint32_t sweep_some(struct weir_table *t, uint32_t count,
                            weir_instant now)
@@ -32,7 +43,8 @@ static uint32_t sweep_some(struct weir_table *t, uint32_t count,
         uint32_t slot = t->hand = t->hand + 1 < t->used ? t->hand + 1 : 0;
         if (weir_cold(t, slot)->state > WEIR_SLOT_MAKING)
             weir_slot_lift(t, slot, elapsed);
-        if (lacks_bucket_state(t, slot) || weir_slot_wants_gate_slot(t, slot))
+        if (lacks_bucket_state(t, slot) || lacks_parent(t, slot) ||
+            weir_slot_wants_gate_slot(t, slot))
             weir_slot_rule(t, slot, now);
         if (weir_table_is_crowded(t))
             freed += weir_slot_evict(t, slot, now);

@@ -219,6 +219,84 @@ static void idle_instances_come_before_a_growth(void **state)
     munmap(t, grower.size);
 }
 
+/* ---- Parents ---- */
+
+/* The parent's name for an instance of "leaf/T/I". */
+static void has_its_parent(struct weir_table *t, uint32_t tenant, uint32_t i)
+{
+    char name[64], parent[64];
+    struct weir_ref ref, above;
+    sprintf(name, "leaf/%u/%u", tenant, i);
+    if (!weir_table_find(t, weir_text_of(name), &ref))
+        return;
+    sprintf(parent, "tenant/%u", tenant);
+    if (!weir_table_find(t, weir_text_of(parent), &above) ||
+        weir_parent(weir_hot(t, ref.slot)) != above.slot)
+        fail_msg("%s was made without its parent", name);
+    weir_table_mark(t, ref.slot); /* so that it isn't idle */
+}
+
+/* A tenant's limit holds for all of its names, also for one that takes the last
+ * slot: it isn't made if there is no room for its parent. */
+static void no_instance_is_made_without_its_parent(void **state)
+{
+    (void)state;
+    struct weir_table_options options = {
+        .slots = 8 * FIRST, .committed = FIRST, .stripes = 2, .seed = 8
+    };
+    struct grower grower = made_grower(&options);
+    struct weir_table *t = grower.t;
+    struct weir_quota tenants = made_quota_of("tenant/*", NULL, 3, 3);
+    struct weir_quota leaves = made_quota_of("leaf/*/*", "tenant/{1}", 3, 3);
+    struct weir_quota odd = made_quota_of("odd", NULL, 3, 3);
+    assert_int_equal(put(t, &tenants), WEIR_OK);
+    assert_int_equal(put(t, &leaves), WEIR_OK);
+    assert_int_equal(put(t, &odd), WEIR_OK);
+    char name[64];
+    uint32_t made = 0;
+    enum weir_resolved how = WEIR_RESOLVED;
+    for (; how == WEIR_RESOLVED; made++) {
+        sprintf(name, "leaf/%u/%u", made, made);
+        how = resolve(t, weir_text_of(name));
+        has_its_parent(t, made, made);
+    }
+    assert_int_equal(how, WEIR_RESOLVED_CHAIN);
+    assert_compare(made, >, 3 * FIRST);
+    made_audit(t);
+    munmap(t, grower.size);
+}
+
+/* A template that gets a parent while the table has no room for the parents:
+ * its instances get them as soon as it has. */
+static void instances_get_the_parents_that_had_no_room(void **state)
+{
+    (void)state;
+    struct weir_table_options options = {
+        .slots = 4 * FIRST, .committed = FIRST, .stripes = 2, .seed = 9
+    };
+    struct grower grower = made_grower(&options);
+    struct weir_table *t = grower.t;
+    struct weir_quota tenants = made_quota_of("tenant/*", NULL, 3, 3);
+    struct weir_quota leaves = made_quota_of("leaf/*/*", NULL, 3, 3);
+    assert_int_equal(put(t, &tenants), WEIR_OK);
+    assert_int_equal(put(t, &leaves), WEIR_OK);
+    char name[64];
+    for (uint32_t i = 0; i < FIRST - 10; i++) {
+        sprintf(name, "leaf/%u/%u", i, i);
+        assert_int_equal(resolve(t, weir_text_of(name)), WEIR_RESOLVED);
+    }
+    leaves = made_quota_of("leaf/*/*", "tenant/{1}", 3, 3);
+    assert_int_equal(put(t, &leaves), WEIR_OK);
+    assert_true(weir_table_is_short(t));
+    assert_true(grow(t));
+    (void)weir_table_sweep(t, FIRST, MADE_AT);
+    assert_false(weir_table_is_short(t));
+    for (uint32_t i = 0; i < FIRST - 10; i++)
+        has_its_parent(t, i, i);
+    made_audit(t);
+    munmap(t, grower.size);
+}
+
 /* ---- Threads: names are found while the index grows ---- */
 
 #define THREADS 3
@@ -305,6 +383,8 @@ int main(void)
         cmocka_unit_test(a_table_grows_to_its_slots),
         cmocka_unit_test(a_growth_that_fails_makes_the_table_full),
         cmocka_unit_test(idle_instances_come_before_a_growth),
+        cmocka_unit_test(no_instance_is_made_without_its_parent),
+        cmocka_unit_test(instances_get_the_parents_that_had_no_room),
         cmocka_unit_test(names_are_found_while_the_index_grows),
         cmocka_unit_test(quotas_without_room_search_once),
     };
