@@ -41,6 +41,10 @@ enum weir_verdict weir_decide_nameless(struct weir *weir,
  * 'weir' and 'reply' may be NULL. */
 enum weir_verdict weir_decide_unknown(struct weir *weir,
                                       struct weir_reply *reply);
+/* The same for a handle without a slot: on_full decides if its name's quota
+ * found no room. 'quota.weir' may be NULL. */
+enum weir_verdict weir_decide_empty(struct weir_handle quota,
+                                    struct weir_reply *reply);
 /* Repeats a request on the shadow set; only the sync uses the result. 'name':
  * of a request by a name that has no slot of its own in the live set; NULL:
  * 'ref' is its slot. 'outcome' is the live set's; returned with a kick. */

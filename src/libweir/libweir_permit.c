@@ -101,7 +101,7 @@ enum weir_verdict weir_enter(struct weir_handle quota, uint32_t klass,
         verdict = enter_ref(weir, ref, weight, &permit, reply,
                             now ? now : weir_clock_now());
     } else {
-        verdict = weir_decide_unknown(weir, reply);
+        verdict = weir_decide_empty(quota, reply);
     }
     memcpy(out_permit, &permit, sizeof(permit));
     return verdict;

@@ -13,6 +13,8 @@
 
 /* Names of a batch; their memory is fetched together. */
 #define BATCH 16
+/* The slot of a handle without one, to whose name a quota applies. */
+#define SLOT_LACKING (WEIR_SLOT_NONE - 1)
 
 static weir_instant or_clock_now(weir_instant now)
 {
@@ -80,11 +82,8 @@ enum weir_verdict weir_decide_unknown(struct weir *weir,
     return WEIR_PASSED;
 }
 
-/* The slot of a handle without one, to whose name a quota applies. */
-#define SLOT_LACKING (WEIR_SLOT_NONE - 1)
-
-static enum weir_verdict decide_empty(struct weir_handle quota,
-                                      struct weir_reply *reply)
+enum weir_verdict weir_decide_empty(struct weir_handle quota,
+                                    struct weir_reply *reply)
 {
     bool lacking = quota.weir && quota.slot == SLOT_LACKING;
     return lacking ? decide_full(quota.weir, reply)
@@ -158,7 +157,7 @@ enum weir_verdict weir_take(struct weir_handle quota, uint64_t weight,
 {
     struct weir *weir = quota.weir;
     if (WEIR_UNLIKELY(is_empty_handle(quota)))
-        return decide_empty(quota, reply);
+        return weir_decide_empty(quota, reply);
     now = or_clock_now(now);
     unsigned outcome = weir_table_take(weir->table, weir_stripe_mine(weir),
                                        ref_of(quota), weight, reply, now);
@@ -187,7 +186,7 @@ static enum weir_verdict ask_handle(struct weir_handle quota,
 {
     struct weir *weir = quota.weir;
     if (is_empty_handle(quota))
-        return decide_empty(quota, reply);
+        return weir_decide_empty(quota, reply);
     return verdict_or_unknown(
         weir, reply,
         ask_at(weir, ref_of(quota), ask, reply, or_clock_now(now)));

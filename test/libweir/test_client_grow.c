@@ -160,6 +160,13 @@ static void instances_without_room_go_to_their_overflow(void **state)
     assert_int_equal(weir_handle_open(weir, "b/2", 3, &handle), WEIR_EFULL);
     assert_int_equal(weir_take(handle, 1, &reply, 0), WEIR_LIMITED);
     assert_true(reply.full);
+    struct weir_permit permit;
+    assert_int_equal(weir_enter(handle, 0, 1, &permit, &reply, 0),
+                     WEIR_LIMITED);
+    assert_true(reply.full);
+    assert_int_equal(weir_enter_wait(handle, 0, 1, 0, 0, &permit, &reply),
+                     WEIR_LIMITED);
+    assert_true(reply.full);
     weir_handle_close(handle);
     weir_close(weir);
 }
