@@ -80,21 +80,28 @@ static bool grow_by(struct weir *weir, uint32_t most)
     return true;
 }
 
-bool weir_grow(struct weir *weir)
+static bool grow_since(struct weir *weir, uint32_t had, uint32_t most)
 {
-    return grow_by(weir, WEIR_TABLE_GROWTH_MAX);
+    return (weir_table_is_short(weir->table) && grow_by(weir, most)) ||
+           weir_table_committed(weir->table) > had;
 }
 
-bool weir_grow_step(struct weir *weir)
+bool weir_grow(struct weir *weir, uint32_t had)
 {
-    return grow_by(weir, weir->block ? WEIR_TABLE_GROWTH_STEP
-                                     : WEIR_TABLE_GROWTH_MAX);
+    return grow_since(weir, had, WEIR_TABLE_GROWTH_MAX);
+}
+
+bool weir_grow_step(struct weir *weir, uint32_t had)
+{
+    return grow_since(weir, had,
+                      weir->block ? WEIR_TABLE_GROWTH_STEP
+                                  : WEIR_TABLE_GROWTH_MAX);
 }
 
 void weir_grow_ahead(struct weir *weir, weir_instant now)
 {
     if (weir_table_wants_growth(weir->table)) {
-        (void)weir_grow(weir);
+        (void)grow_by(weir, WEIR_TABLE_GROWTH_MAX);
         return;
     }
     if (!weir_table_growth_failed(weir->table)) {

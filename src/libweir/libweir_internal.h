@@ -234,12 +234,14 @@ void weir_limiter_make(struct weir *weir);
 void weir_memory_free(struct weir *weir);
 
 /* ---- libweir_grow.c ---- */
-/* Any thread: commits memory for more slots. False: the table has all that it
- * may have, or the system has none. */
-bool weir_grow(struct weir *weir);
+/* Any thread, after a call that found no room, before which 'had' slots were
+ * committed: commits memory for more. Whether there are more now, also by
+ * another thread; false: the table has all that it may have, the system has
+ * none, or the call needs another kind of room. */
+bool weir_grow(struct weir *weir, uint32_t had);
 /* The same for a thread that must not be held up: of a shared table it commits
  * less, because the kernel clears the pages of a file at once. */
-bool weir_grow_step(struct weir *weir);
+bool weir_grow_step(struct weir *weir, uint32_t had);
 /* The background thread: grows before the table is full; tries again after a
  * failure. */
 void weir_grow_ahead(struct weir *weir, weir_instant now);

@@ -31,9 +31,9 @@ static void unmap_pages(void *p, size_t size)
         munmap(p, size);
 }
 
-static bool grow_for_node(void *context)
+static bool grow_for_node(void *context, uint32_t had)
 {
-    return weir_grow(context);
+    return weir_grow(context, had);
 }
 
 static struct weir_limiter_options node_options(const struct weir *weir)

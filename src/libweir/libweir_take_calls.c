@@ -270,10 +270,12 @@ static __attribute__((noinline)) enum weir_resolved resolve_asked(
         return error == WEIR_ETOOBIG ? WEIR_RESOLVED_REFUSED
                                      : WEIR_RESOLVED_NONE;
     enum weir_resolved resolved;
+    uint32_t had;
     do {
+        had = weir_table_committed(weir->table);
         resolved = weir_resolve_patiently(weir, name, out, now);
     } while (WEIR_UNLIKELY(resolved != WEIR_RESOLVED) &&
-             weir_table_is_short(weir->table) && weir_grow_step(weir));
+             resolved != WEIR_RESOLVED_CONTENDED && weir_grow_step(weir, had));
     /* The chain alone would let pass what the name's own quota refuses. */
     if (resolved == WEIR_RESOLVED_CHAIN && weir->on_full != WEIR_ON_FULL_PASS)
         return WEIR_RESOLVED_LACKING;
@@ -488,10 +490,11 @@ static enum weir_resolved pin_growing(struct weir *weir, struct weir_text name,
 {
     for (;;) {
         struct weir_ref ref = { WEIR_SLOT_NONE, 0 };
+        uint32_t had = weir_table_committed(weir->table);
         enum weir_resolved resolved = pin_patiently(weir, name, &ref);
         bool again = resolved != WEIR_RESOLVED &&
                      resolved != WEIR_RESOLVED_CONTENDED &&
-                     weir_table_is_short(weir->table) && weir_grow_step(weir);
+                     weir_grow_step(weir, had);
         bool refused = resolved == WEIR_RESOLVED_CHAIN &&
                        weir->on_full != WEIR_ON_FULL_PASS;
         if (!again && !refused) {

@@ -39,8 +39,10 @@ struct weir_limiter_sink {
     int (*reached)(void *context, uint64_t epoch, weir_instant now);
 };
 
-/* Commits more memory of the table (table_grow.h); false: there is none. */
-typedef bool weir_grow_fn(void *context);
+/* After a call of the table that found no room, before which 'had' slots were
+ * committed: commits more memory (table_grow.h). Whether the call may find room
+ * now. */
+typedef bool weir_grow_fn(void *context, uint32_t had);
 
 struct weir_limiter_options {
     struct weir_table *table; /* outlives the limiter */

@@ -154,10 +154,13 @@ static int put_growing(struct weir_limiter *limiter,
                        const struct weir_quota *quota, weir_instant now)
 {
     struct weir_table *table = limiter->table;
-    int error = weir_table_put_unruled(table, quota, now);
-    while (error == WEIR_EFULL && limiter->grow && weir_table_is_short(table) &&
-           limiter->grow(limiter->grow_context))
+    uint32_t had;
+    int error;
+    do {
+        had = weir_table_committed(table);
         error = weir_table_put_unruled(table, quota, now);
+    } while (error == WEIR_EFULL && limiter->grow &&
+             limiter->grow(limiter->grow_context, had));
     return error;
 }
 

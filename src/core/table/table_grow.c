@@ -142,7 +142,6 @@ void weir_table_grown(struct weir_table *t, uint32_t slots)
      * a part of it. Pairs with the acquire of the writer. */
     while (before < slots && !weir_cas(&t->committed, &before, slots))
         continue;
-    weir_store_relaxed(&t->short_of, 0);
 }
 
 void weir_table_stop_growing(struct weir_table *t)
@@ -163,7 +162,8 @@ void weir_table_resume_growing(struct weir_table *t)
 
 bool weir_table_is_short(const struct weir_table *t)
 {
-    return weir_load_relaxed(&t->short_of) != 0;
+    uint32_t short_of = weir_load_relaxed(&t->short_of);
+    return short_of != 0 && short_of == weir_load_relaxed(&t->committed);
 }
 
 bool weir_table_can_grow(const struct weir_table *t)

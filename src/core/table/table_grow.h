@@ -48,7 +48,9 @@ bool weir_table_growth_failed(const struct weir_table *table);
 void weir_table_resume_growing(struct weir_table *table);
 
 /* Whether a call found no room (WEIR_EFULL, or another result than
- * WEIR_RESOLVED) that a growth may bring: grow, and call again. */
+ * WEIR_RESOLVED) that a growth may bring: grow, and call again. Another thread
+ * may grow in between, so a caller that has read weir_table_committed() before
+ * its call makes it again too if that is larger now. */
 bool weir_table_is_short(const struct weir_table *table);
 /* Whether more slots can be committed. */
 bool weir_table_can_grow(const struct weir_table *table);

@@ -31,11 +31,12 @@ static inline uint32_t weir_area_units_of(const struct weir_table *t,
 /* Fills a header with the sizes and offsets of a table. */
 void weir_table_lay_out(struct weir_table *shape,
                         const struct weir_table_options *options);
-/* Under the lock: something was not had. */
+/* Under the lock: something was not had with the slots that are committed. */
 static inline void weir_table_note_short(struct weir_table *t)
 {
-    if (weir_load_relaxed(&t->committed) < weir_load_relaxed(&t->committed_max))
-        weir_store_relaxed(&t->short_of, 1);
+    uint32_t committed = weir_load_relaxed(&t->committed);
+    if (committed < weir_load_relaxed(&t->committed_max))
+        weir_store_relaxed(&t->short_of, committed);
 }
 
 #endif /* WEIR_TABLE_GROW_INTERNAL_H */

@@ -185,6 +185,38 @@ static void a_growth_that_fails_makes_the_table_full(void **state)
     munmap(t, grower.size);
 }
 
+/* Between a call that finds no room and its caller's growth, another thread may
+ * grow: the caller sees it. An older growth that ends late hides nothing. */
+static void a_growth_by_another_thread_is_seen(void **state)
+{
+    (void)state;
+    struct weir_table_options options = {
+        .slots = SLOTS, .committed = FIRST, .stripes = 2, .seed = 11
+    };
+    struct grower grower = made_grower(&options);
+    struct weir_table *t = grower.t;
+    uint32_t i = 0, had = 0;
+    for (; !weir_table_is_short(t); i++) {
+        char name[64];
+        name_of(name, "quota", 4 * i + 1);
+        struct weir_quota quota = made_quota_of(name, NULL, 1, 1);
+        had = weir_table_committed(t);
+        (void)weir_table_put(t, &quota, MADE_AT);
+    }
+    assert_true(grow(t)); /* another thread */
+    assert_false(weir_table_is_short(t));
+    assert_compare(weir_table_committed(t), >, had);
+    for (; !weir_table_is_short(t); i++) {
+        char name[64];
+        name_of(name, "quota", 4 * i + 1);
+        struct weir_quota quota = made_quota_of(name, NULL, 1, 1);
+        (void)weir_table_put(t, &quota, MADE_AT);
+    }
+    weir_table_grown(t, FIRST); /* a third one, late */
+    assert_true(weir_table_is_short(t));
+    munmap(t, grower.size);
+}
+
 /* From 65,536 slots on, a flood of names doesn't make the table grow while old
  * ones are idle. */
 static void idle_instances_come_before_a_growth(void **state)
@@ -382,6 +414,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_table_grows_to_its_slots),
         cmocka_unit_test(a_growth_that_fails_makes_the_table_full),
+        cmocka_unit_test(a_growth_by_another_thread_is_seen),
         cmocka_unit_test(idle_instances_come_before_a_growth),
         cmocka_unit_test(no_instance_is_made_without_its_parent),
         cmocka_unit_test(instances_get_the_parents_that_had_no_room),
