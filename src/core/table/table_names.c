@@ -93,9 +93,11 @@ bool weir_chunks_store(struct weir_table *t, const char *bytes, size_t len,
 void weir_chunks_load(const struct weir_table *t, uint32_t first, size_t len,
                       char *buf)
 {
-    /* A reader of a dead name may follow another name's chunks: every step is
-     * bounded by the length and by the pool. */
-    while (len > 0 && first < t->chunk_count) {
+    /* A reader without the lock may follow another name's chunks, or take the
+     * next free slot of a removed template for a chunk: every step is bounded
+     * by the length and by the memory of the pool. */
+    uint32_t count = weir_chunks_of(weir_load_relaxed(&t->committed));
+    while (len > 0 && first < count) {
         struct chunk chunk;
         get_words(&chunk, weir_chunk(t, first), sizeof(chunk) / 8);
         size_t part = len < CHUNK_BYTES ? len : CHUNK_BYTES;

@@ -217,6 +217,22 @@ static void a_growth_by_another_thread_is_seen(void **state)
     munmap(t, grower.size);
 }
 
+/* A view of a template that is being removed may read any slot's number as its
+ * pattern's first chunk. */
+static void a_torn_chunk_is_never_beyond_the_memory(void **state)
+{
+    (void)state;
+    struct weir_table_options options = {
+        .slots = SLOTS, .committed = FIRST, .stripes = 2, .seed = 12
+    };
+    struct grower grower = made_grower(&options);
+    char pattern[64] = "x";
+    for (uint32_t slot = 0; slot < FIRST; slot++)
+        weir_chunks_load(grower.t, slot, sizeof(pattern), pattern);
+    assert_string_equal(pattern, "");
+    munmap(grower.t, grower.size);
+}
+
 /* From 65,536 slots on, a flood of names doesn't make the table grow while old
  * ones are idle. */
 static void idle_instances_come_before_a_growth(void **state)
@@ -415,6 +431,7 @@ int main(void)
         cmocka_unit_test(a_table_grows_to_its_slots),
         cmocka_unit_test(a_growth_that_fails_makes_the_table_full),
         cmocka_unit_test(a_growth_by_another_thread_is_seen),
+        cmocka_unit_test(a_torn_chunk_is_never_beyond_the_memory),
         cmocka_unit_test(idle_instances_come_before_a_growth),
         cmocka_unit_test(no_instance_is_made_without_its_parent),
         cmocka_unit_test(instances_get_the_parents_that_had_no_room),
