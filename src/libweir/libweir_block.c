@@ -71,6 +71,8 @@
 #define MAKE_PATIENCE (5 * WEIR_SECOND)
 #define MAKE_PATIENCE_BYTE 10 /* more, in nanoseconds */
 #define MAKE_LOOK_EVERY WEIR_MILLISECOND
+#define STOPPED_MAKER \
+    "another process is making the table and makes no progress: is it stopped?"
 /* How long a process that leaves tries to clear its entries. */
 #define LEAVE_PATIENCE (100 * WEIR_MILLISECOND)
 
@@ -155,9 +157,22 @@ int weir_block_allocate(int fd, uint64_t at,
 /* Why a file gets no memory, for people. */
 static const char *room_text(int error)
 {
+    if (error == EFBIG)
+        return "a file may not be as long as memory_max: set a smaller one, or "
+               "allow it (ulimit -f)";
     return error == ENOSPC ? "no space is left for a table there: free some, "
                              "or enlarge the file system"
                            : strerror(error);
+}
+
+/* Makes the file 'size' bytes long. Beyond its limit for files, the system
+ * would end the process. */
+static int lengthen_file(int fd, uint64_t size)
+{
+    struct rlimit most;
+    if (getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur < size)
+        return -EFBIG;
+    return ftruncate(fd, (off_t)size) < 0 ? -errno : 0;
 }
 
 /* Makes all bytes behind the state zero, and commits what a new table needs.
@@ -174,8 +189,10 @@ static int clear_block(struct weir_block *block, int fd, uint64_t size,
         return 0;
     }
     struct weir_table_range ranges[WEIR_TABLE_RANGES_MAX];
-    if (ftruncate(fd, (off_t)head) < 0 || ftruncate(fd, (off_t)size) < 0)
-        return -errno;
+    int error =
+        ftruncate(fd, (off_t)head) < 0 ? -errno : lengthen_file(fd, size);
+    if (error < 0)
+        return error;
     memset((char *)block + sizeof(block->state), 0,
            head - sizeof(block->state));
     uint32_t count = weir_table_first_ranges(options, ranges);
@@ -262,9 +279,7 @@ static int await_block(struct weir_block *block, size_t size, int fd,
         if (!empty)
             nanosleep(&(struct timespec){ .tv_nsec = MAKE_LOOK_EVERY }, NULL);
     }
-    return weir_diag_put(diag, WEIR_ETABLE,
-                         "another process is making the "
-                         "table and makes no progress: is it stopped?");
+    return weir_diag_put(diag, WEIR_ETABLE, STOPPED_MAKER);
 }
 
 /* ---- Entering ---- */
@@ -351,12 +366,20 @@ static int refuse_block_file(struct weir_diag *diag, const char *path,
 }
 
 /* One of the processes that find no file makes it; the lock is the process's,
- * not the descriptor's, so that no child of fork() keeps it. */
-static void lock_block_file(int fd, short type)
+ * not the descriptor's, so that no child of fork() keeps it. False: another
+ * process keeps it for longer than a table is made. */
+static bool lock_block_file(int fd, short type)
 {
     struct flock lock = { .l_type = type, .l_whence = SEEK_SET };
-    while (fcntl(fd, F_SETLKW, &lock) < 0 && errno == EINTR)
-        continue;
+    weir_instant until = weir_clock_now() + MAKE_PATIENCE;
+    while (fcntl(fd, F_SETLK, &lock) < 0) {
+        bool taken = errno == EACCES || errno == EAGAIN;
+        /* A file system without locks: the state's swap decides alone. */
+        if (!taken || weir_clock_now() >= until)
+            return !taken;
+        nanosleep(&(struct timespec){ .tv_nsec = MAKE_LOOK_EVERY }, NULL);
+    }
+    return true;
 }
 
 static int check_block_file(int fd, const char *path, struct stat *out,
@@ -391,18 +414,12 @@ static int size_block_file(int fd, const char *path, size_t wanted, size_t *out,
         return error == 0 ? WEIR_OK
                           : refuse_block_file(diag, path, room_text(-error));
     }
-    struct rlimit most;
-    /* The system would end the process. */
-    if (getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur < wanted)
-        return refuse_block_file(diag, path,
-                                 "a file may not be as long as memory_max: "
-                                 "set a smaller one, or allow it (ulimit -f)");
     /* The head is touched at once, and only allocated pages may be: if the file
      * system couldn't give one at its first use, the process that touches it
      * would be killed. */
-    int error = ftruncate(fd, (off_t)wanted) < 0
-                    ? -errno
-                    : weir_block_allocate(fd, 0, &head, 1);
+    int error = lengthen_file(fd, wanted);
+    if (error == 0)
+        error = weir_block_allocate(fd, 0, &head, 1);
     if (error < 0) {
         (void)!ftruncate(fd, 0);
         return refuse_block_file(diag, path, room_text(-error));
@@ -439,9 +456,10 @@ int weir_block_open(const char *path, const struct weir_block_shape *shape,
                   0600);
     if (fd < 0)
         return refuse_block_file(diag, path, strerror(errno));
-    lock_block_file(fd, F_WRLCK);
-    int error = map_block_file(fd, path, shape, out, diag);
-    lock_block_file(fd, F_UNLCK);
+    int error = lock_block_file(fd, F_WRLCK)
+                    ? map_block_file(fd, path, shape, out, diag)
+                    : refuse_block_file(diag, path, STOPPED_MAKER);
+    (void)lock_block_file(fd, F_UNLCK);
     if (error < 0)
         close(fd);
     else

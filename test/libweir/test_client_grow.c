@@ -4,6 +4,7 @@
  * growth. Without a root: names bring their quotas (throttle_name.h). */
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -288,6 +289,69 @@ static void a_full_file_system_makes_the_table_full(void **state)
     rmdir(folder);
 }
 
+/* ---- Opening the file ---- */
+
+/* A table that its maker didn't finish is made anew: not in a process whose
+ * files may not be so long. */
+static void open_void_file_with_short_files(void)
+{
+    struct weir_options options = shared_options();
+    struct weir *weir;
+    uint64_t nobody = 0;
+    MUST(weir_open(&options, &weir) == 0);
+    weir_close(weir);
+    int fd = open(options.table, O_RDWR);
+    MUST(fd >= 0 && pwrite(fd, &nobody, sizeof(nobody), 0) == sizeof(nobody));
+    close(fd);
+    struct rlimit few = { MIB, MIB };
+    MUST(setrlimit(RLIMIT_FSIZE, &few) == 0);
+    MUST(weir_open(&options, &weir) == WEIR_ETABLE);
+}
+
+static void a_file_that_may_not_be_so_long_is_refused(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof(folder), "/tmp/weir-grow-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    in_child(open_void_file_with_short_files);
+    unlink(shared_options().table);
+    rmdir(folder);
+}
+
+/* Another process has the file's lock, and is stopped: an open that never
+ * returned would be the end of a test's patience. */
+static void a_stopped_process_hinders_no_open_for_long(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof(folder), "/tmp/weir-grow-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    struct weir_options options = shared_options();
+    int ready[2];
+    assert_int_equal(pipe(ready), 0);
+    pid_t pid = fork();
+    assert_compare(pid, >=, 0);
+    if (pid == 0) {
+        struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+        int fd = open(options.table, O_RDWR | O_CREAT, 0600);
+        MUST(fd >= 0 && fcntl(fd, F_SETLK, &lock) == 0);
+        MUST(write(ready[1], "", 1) == 1);
+        for (;;)
+            pause();
+    }
+    char byte;
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    struct weir *weir;
+    assert_int_equal(weir_open(&options, &weir), WEIR_ETABLE);
+    kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    assert_int_equal(weir_open(&options, &weir), 0);
+    weir_close(weir);
+    close(ready[0]);
+    close(ready[1]);
+    unlink(options.table);
+    rmdir(folder);
+}
+
 /* ---- Processes that are killed within a growth ---- */
 
 #define KILLS 40
@@ -377,6 +441,8 @@ int main(void)
         cmocka_unit_test(a_process_with_few_addresses_has_a_smaller_table),
         cmocka_unit_test(a_full_file_system_makes_the_table_full),
         cmocka_unit_test(a_decision_grows_a_shared_table_by_a_little),
+        cmocka_unit_test(a_file_that_may_not_be_so_long_is_refused),
+        cmocka_unit_test(a_stopped_process_hinders_no_open_for_long),
         cmocka_unit_test(killed_processes_leave_a_sound_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
