@@ -252,6 +252,7 @@ static void announce_all(struct weir_tally *tally, struct weir_tally_link *link,
 {
     uint32_t end = weir_table_used(tally->table);
     weir_assert(end <= tally->slots);
+    link->adopt_hand = 0;
     for (uint32_t slot = 0; slot < end; slot++) {
         struct weir_tally_cell *cell = &link->cells[slot];
         /* Unwritten memory stays unwritten: of a million cells most are of
@@ -345,6 +346,27 @@ void weir_tally_begin(struct weir_tally *tally, uint32_t index,
         link->answered_at = now;
     weir_tally_update_all_slack(tally, now);
     weir_assert(link->up && !link->unanswered && link->outstanding_count == 0);
+}
+
+/* Not if the slot ended its life since, nor if the root has no such quota. */
+static bool is_to_be_adopted(const struct weir_tally *tally, uint32_t slot,
+                             const struct weir_tally_cell *cell)
+{
+    struct weir_ref ref = { slot, cell->generation };
+    return cell->begun && cell->adopt && cell->unruled_at == 0 &&
+           weir_table_ref_lives(tally->table, ref);
+}
+
+bool weir_tally_is_adopted(struct weir_tally *tally, uint32_t index)
+{
+    struct weir_tally_link *link = &tally->link[index];
+    uint32_t end = weir_table_used(tally->table);
+    weir_assert(index < tally->link_count);
+    while (link->adopt_hand < end &&
+           !is_to_be_adopted(tally, link->adopt_hand,
+                             &link->cells[link->adopt_hand]))
+        link->adopt_hand++;
+    return link->up && link->adopt_hand >= end;
 }
 
 void weir_tally_end(struct weir_tally *tally, uint32_t index, weir_instant now)

@@ -104,6 +104,7 @@ struct weir_tally_link {
     uint32_t hand;          /* slot where the next report goes on: the last one
                              * had no room from here on … */
     uint32_t announce_hand; /* … nor for announcements from here on */
+    uint32_t adopt_hand;    /* no fill before this slot is still to be taken */
     bool left_out;          /* … so another report follows soon */
     weir_instant announced_till; /* announcements made so far use up the
                                   * allowance until then */
@@ -204,6 +205,10 @@ void weir_tally_resolve(struct weir_tally *tally, uint32_t link, bool taken);
  * announced. 'root_born': the latest possible birth of the root. */
 void weir_tally_begin(struct weir_tally *tally, uint32_t link, uint64_t session,
                       bool same_root, weir_instant root_born, weir_instant now);
+/* Whether the link's root has taken all fills that were announced to it as to a
+ * cold root, so that another limiter over the same table needn't announce them
+ * again. */
+bool weir_tally_is_adopted(struct weir_tally *tally, uint32_t link);
 /* The link is gone: its slack is no longer used. */
 void weir_tally_end(struct weir_tally *tally, uint32_t link, weir_instant now);
 

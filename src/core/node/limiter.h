@@ -186,7 +186,7 @@ struct weir_limiter_handover {
 };
 /* Writes the handover. It may be interrupted anywhere: a half-written one
  * counts as older than it is. 'incarnation' isn't written: it was given. */
-void weir_limiter_hand_over(const struct weir_limiter *limiter,
+void weir_limiter_hand_over(struct weir_limiter *limiter,
                             struct weir_limiter_handover *out);
 /* Continues as the former limiter of the table, which is gone. The limiter was
  * just made, with the same incarnation and links. The handover is its own from

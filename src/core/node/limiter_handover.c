@@ -25,7 +25,8 @@
  * taking 'settled' for a total that it was sent before. A root that has
  * forgotten the limiter, or has a new incarnation, begins at 'settled' or takes
  * over our fill, as after any lost link. So the successor must know which roots
- * were met. A root subtracts from late units, which have drained meanwhile,
+ * were met, and had taken the fills announced to them: if a limiter dies between
+ * a new root's welcome and its answer to these, the next one announces them. A root subtracts from late units, which have drained meanwhile,
  * those that it took with the report in doubt (counted/merge.c). Otherwise its
  * bucket would be emptier than the table's by as much, and the table, which
  * uses it, would pass more than its limit. A root that never received the slot
@@ -64,11 +65,14 @@
 /* Sessions and messages that may have begun since the handover was written. */
 #define LEFT_OUT 1024
 
-static void hand_over_link(const struct limiter_link *link, uint64_t *met,
-                           uint8_t root[WEIR_INCARNATION_SIZE])
+/* A root counts as met when it has taken the fills that a cold root needs. */
+static void hand_over_link(struct weir_limiter *limiter, uint32_t index,
+                           uint64_t *met, uint8_t root[WEIR_INCARNATION_SIZE])
 {
+    const struct limiter_link *link = &limiter->link[index];
     if (!link->met ||
-        (*met && memcmp(root, link->root, WEIR_INCARNATION_SIZE) == 0))
+        (*met && memcmp(root, link->root, WEIR_INCARNATION_SIZE) == 0) ||
+        !weir_tally_is_adopted(&limiter->tally, index))
         return;
     /* Half of each of two numbers would match no root. */
     weir_store(met, 0);
@@ -76,7 +80,7 @@ static void hand_over_link(const struct limiter_link *link, uint64_t *met,
     weir_store(met, 1);
 }
 
-void weir_limiter_hand_over(const struct weir_limiter *limiter,
+void weir_limiter_hand_over(struct weir_limiter *limiter,
                             struct weir_limiter_handover *out)
 {
     weir_store_relaxed(&out->sessions, limiter->sessions);
@@ -88,7 +92,7 @@ void weir_limiter_hand_over(const struct weir_limiter *limiter,
     weir_store_relaxed(&out->report_interval,
                        limiter->settings.report_interval);
     for (uint32_t i = 0; i < limiter->link_count; i++)
-        hand_over_link(&limiter->link[i], &out->link[i].met, out->link[i].root);
+        hand_over_link(limiter, i, &out->link[i].met, out->link[i].root);
 }
 
 /* Treats each slot as new. */

@@ -69,7 +69,7 @@ static struct weir_root *make_root(const struct world *w, uint8_t number)
                                          .incarnation = { number } };
     struct weir_root *root = weir_root_new(&options, w->now);
     assert_non_null(root);
-    assert_int_equal(weir_root_store(root, &store, QUOTAS, 0, w->now), 0);
+    assert_int_equal(weir_root_store(root, &store, QUOTAS + 1, 0, w->now), 0);
     for (unsigned i = 0; i < QUOTAS; i++) {
         char name[8];
         name_of(i, name);
@@ -78,6 +78,9 @@ static struct weir_root *make_root(const struct world *w, uint8_t number)
         change.quota.epoch = change.quota.created = i + 1;
         assert_int_equal(weir_root_apply(root, &change, w->now), 0);
     }
+    struct weir_change slow = { .quota = made_quota_of("slow", "", 1, BURST) };
+    slow.quota.epoch = slow.quota.created = QUOTAS + 1;
+    assert_int_equal(weir_root_apply(root, &slow, w->now), 0);
     weir_root_settle(root, w->now);
     return root;
 }
@@ -365,12 +368,71 @@ static void a_limit_holds_whose_answer_is_lost(void **state)
     assert_compare(cuts, >, 100);
 }
 
+/* ---- A root that starts when a limiter dies ---- */
+
+static double slow_fill_at(struct world *w, uint32_t i)
+{
+    struct weir_usage usage;
+    bool found =
+        weir_root_usage_of(w->root[i], WEIR_TEXT("slow"), &usage, w->now);
+    return found ? usage.fill : 0;
+}
+
+/* Until the limiter has the root's welcome. */
+static void greet(struct world *w, uint32_t i)
+{
+    struct weir_message message;
+    uint32_t link;
+    bool welcomed = false;
+    for (int tries = 0; tries < 10 && !welcomed; tries++) {
+        assert_true(weir_limiter_next(w->limiter, &link, &message, w->now));
+        assert_int_equal(weir_root_receive(w->root[i], 0, &message, w->now), 0);
+        assert_true(weir_root_next(w->root[i], &link, &message, w->now));
+        welcomed = message.type == WEIR_MESSAGE_WELCOME;
+        assert_int_equal(weir_limiter_receive(w->limiter, i, &message, w->now),
+                         0);
+    }
+    assert_true(welcomed);
+}
+
+/* The fills that its limiter would have announced, the next one announces. */
+static void a_new_root_gets_the_fills_of_a_dead_limiter(void **state)
+{
+    (void)state;
+    struct world w;
+    struct weir_ref slow;
+    make(&w, 1, true);
+    set_link(&w, 1, false);
+    assert_true(weir_table_find(w.table, WEIR_TEXT("slow"), &slow));
+    weir_table_take(w.table, 0, slow, BURST / 2, NULL, w.now);
+    for (int i = 0; i < 100; i++)
+        step(&w);
+    assert_compare(slow_fill_at(&w, 0), >, BURST / 2 - 10);
+    set_link(&w, 0, false);
+    weir_root_free(w.root[0]);
+    w.root[0] = make_root(&w, ROOTS + 1);
+    set_link(&w, 0, true);
+    greet(&w, 0);
+    weir_limiter_hand_over(w.limiter, &w.handover);
+    die(&w);
+    set_link(&w, 0, true);
+    for (int i = 0; i < 100; i++)
+        step(&w);
+    assert_compare(slow_fill_at(&w, 0), >, BURST / 2 - 10);
+    assert_compare(slow_fill_at(&w, 0), <=, BURST / 2);
+    /* From then on it is a root that the limiter has met. */
+    weir_limiter_hand_over(w.limiter, &w.handover);
+    assert_int_equal(w.handover.link[0].root[0], ROOTS + 1);
+    finish(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_lost_and_nothing_told_twice),
         cmocka_unit_test(a_limit_holds_whoever_dies),
         cmocka_unit_test(a_limit_holds_whose_answer_is_lost),
+        cmocka_unit_test(a_new_root_gets_the_fills_of_a_dead_limiter),
     };
     return cmocka_run_group_tests_name("limiter_estate", tests, NULL, NULL);
 }
