@@ -61,8 +61,13 @@ static int commit_pages(const struct weir *weir,
     return 0;
 }
 
-static bool grow_by(struct weir *weir, uint32_t most)
+/* The kernel clears pages of a file when they are allocated, and other threads
+ * that allocate parts of it wait meanwhile: a step of a shared table is
+ * small. */
+static bool grow_once(struct weir *weir)
 {
+    uint32_t most =
+        weir->block ? WEIR_TABLE_GROWTH_STEP : WEIR_TABLE_GROWTH_MAX;
     struct weir_table_range ranges[WEIR_TABLE_RANGES_MAX];
     uint32_t slots;
     uint32_t count = weir_table_growth(weir->table, most, ranges, &slots);
@@ -80,28 +85,17 @@ static bool grow_by(struct weir *weir, uint32_t most)
     return true;
 }
 
-static bool grow_since(struct weir *weir, uint32_t had, uint32_t most)
-{
-    return (weir_table_is_short(weir->table) && grow_by(weir, most)) ||
-           weir_table_committed(weir->table) > had;
-}
-
 bool weir_grow(struct weir *weir, uint32_t had)
 {
-    return grow_since(weir, had, WEIR_TABLE_GROWTH_MAX);
-}
-
-bool weir_grow_step(struct weir *weir, uint32_t had)
-{
-    return grow_since(weir, had,
-                      weir->block ? WEIR_TABLE_GROWTH_STEP
-                                  : WEIR_TABLE_GROWTH_MAX);
+    return (weir_table_is_short(weir->table) && grow_once(weir)) ||
+           weir_table_committed(weir->table) > had;
 }
 
 void weir_grow_ahead(struct weir *weir, weir_instant now)
 {
     if (weir_table_wants_growth(weir->table)) {
-        (void)grow_by(weir, WEIR_TABLE_GROWTH_MAX);
+        while (weir_table_wants_growth(weir->table) && grow_once(weir))
+            continue;
         return;
     }
     if (!weir_table_growth_failed(weir->table)) {

@@ -239,9 +239,6 @@ void weir_memory_free(struct weir *weir);
  * another thread; false: the table has all that it may have, the system has
  * none, or the call needs another kind of room. */
 bool weir_grow(struct weir *weir, uint32_t had);
-/* The same for a thread that must not be held up: of a shared table it commits
- * less, because the kernel clears the pages of a file at once. */
-bool weir_grow_step(struct weir *weir, uint32_t had);
 /* The background thread: grows before the table is full; tries again after a
  * failure. */
 void weir_grow_ahead(struct weir *weir, weir_instant now);

@@ -275,7 +275,7 @@ static __attribute__((noinline)) enum weir_resolved resolve_asked(
         had = weir_table_committed(weir->table);
         resolved = weir_resolve_patiently(weir, name, out, now);
     } while (WEIR_UNLIKELY(resolved != WEIR_RESOLVED) &&
-             resolved != WEIR_RESOLVED_CONTENDED && weir_grow_step(weir, had));
+             resolved != WEIR_RESOLVED_CONTENDED && weir_grow(weir, had));
     /* The chain alone would let pass what the name's own quota refuses. */
     if (resolved == WEIR_RESOLVED_CHAIN && weir->on_full != WEIR_ON_FULL_PASS)
         return WEIR_RESOLVED_LACKING;
@@ -494,7 +494,7 @@ static enum weir_resolved pin_growing(struct weir *weir, struct weir_text name,
         enum weir_resolved resolved = pin_patiently(weir, name, &ref);
         bool again = resolved != WEIR_RESOLVED &&
                      resolved != WEIR_RESOLVED_CONTENDED &&
-                     weir_grow_step(weir, had);
+                     weir_grow(weir, had);
         bool refused = resolved == WEIR_RESOLVED_CHAIN &&
                        weir->on_full != WEIR_ON_FULL_PASS;
         if (!again && !refused) {

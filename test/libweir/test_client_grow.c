@@ -369,8 +369,8 @@ static void add_names(uint32_t from)
     _exit(0);
 }
 
-/* A commit of parts of a file clears their pages: the decision that makes it
- * makes a small one. Without a reporter only decisions grow the table. */
+/* A commit of parts of a file clears their pages, while other decisions may
+ * wait for the file. Without a reporter only decisions grow the table. */
 static void a_decision_grows_a_shared_table_by_a_little(void **state)
 {
     (void)state;

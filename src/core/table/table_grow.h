@@ -24,8 +24,8 @@ struct weir_table_range {
 };
 #define WEIR_TABLE_RANGES_MAX (32 + WEIR_TABLE_PROCESSES_MAX)
 
-/* Slots that a growth adds: at least, and at most; and one that a decision
- * waits for. */
+/* Slots that a growth adds: at least, and at most; and one of a shared table,
+ * in a file. */
 #define WEIR_TABLE_GROWTH_MIN 1024
 #define WEIR_TABLE_GROWTH_MAX 16384
 #define WEIR_TABLE_GROWTH_STEP 256
