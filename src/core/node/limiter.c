@@ -821,5 +821,6 @@ bool weir_limiter_settled(const struct weir_limiter *limiter)
             weir_tally_pending(&limiter->tally, i))
             return false;
     }
-    return !weir_lease_client_waits(limiter->leases.client);
+    return !weir_lease_client_waits(limiter->leases.client) &&
+           !limiter->leases.unreleased;
 }

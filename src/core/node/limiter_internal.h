@@ -93,7 +93,9 @@ struct limiter_leases {
     uint32_t short_of_room;    /* slots that found no place since there was
                                 * one */
     bool parting;              /* scratch of an edit */
-    bool released;             /* all leases, for good */
+    bool released;             /* all leases, for good … */
+    bool unreleased;           /* … but those that a lock kept */
+    bool inherited;            /* leases of an earlier limiter, kept likewise */
 };
 
 /* Adaptive limits as last sent. */

@@ -527,6 +527,34 @@ bool weir_limiter_leases_due(const struct weir_limiter *limiter,
     return !limiter->region && now >= limiter->leases.look_at;
 }
 
+/* Gives back all leases that the table uses no longer. */
+static void release_places(struct weir_limiter *limiter, weir_instant now)
+{
+    struct limiter_leases *leases = &limiter->leases;
+    uint32_t cursor = 0;
+    uint32_t at;
+    leases->unreleased = false;
+    while (weir_lease_client_each(leases->client, &cursor, &at)) {
+        if (weir_table_end_lease(limiter->table, leases->place[at].slot, now))
+            close_place(leases, at, now);
+        else
+            leases->unreleased = true;
+    }
+}
+
+/* Ends leases of an earlier limiter, in slots that have no place. */
+static void end_inherited(struct weir_limiter *limiter, weir_instant now)
+{
+    struct limiter_leases *leases = &limiter->leases;
+    uint32_t end = weir_table_used(limiter->table);
+    leases->inherited = false;
+    for (uint32_t slot = 0; slot < end; slot++)
+        if (leases->place_of[slot] == 0 &&
+            weir_table_leasing(limiter->table, slot) != WEIR_LEASING_NONE &&
+            !weir_table_end_lease(limiter->table, slot, now))
+            leases->inherited = true;
+}
+
 void weir_limiter_leases_look(struct weir_limiter *limiter, weir_instant now)
 {
     struct limiter_leases *leases = &limiter->leases;
@@ -534,6 +562,10 @@ void weir_limiter_leases_look(struct weir_limiter *limiter, weir_instant now)
     uint32_t at;
     if (limiter->region)
         return;
+    if (leases->unreleased)
+        release_places(limiter, now);
+    if (leases->inherited)
+        end_inherited(limiter, now);
     if (now >= leases->look_at) {
         while (weir_lease_client_each(leases->client, &cursor, &at))
             look_at_place(limiter, at, now);
@@ -566,27 +598,18 @@ weir_instant weir_limiter_leases_deadline(const struct weir_limiter *limiter,
 
 void weir_limiter_release(struct weir_limiter *limiter, weir_instant now)
 {
-    struct limiter_leases *leases = &limiter->leases;
-    uint32_t cursor = 0;
-    uint32_t at;
-    leases->released = true;
-    while (weir_lease_client_each(leases->client, &cursor, &at)) {
-        close_place(leases, at, now);
-        weir_table_end_lease(limiter->table, leases->place[at].slot, now);
-    }
+    limiter->leases.released = true;
+    release_places(limiter, now);
 }
 
 void weir_limiter_leases_forget(struct weir_limiter *limiter, weir_instant now)
 {
     struct limiter_leases *leases = &limiter->leases;
     uint32_t end = weir_table_used(limiter->table);
-    leases->released = false;
+    leases->released = leases->unreleased = false;
     weir_lease_client_forget(leases->client);
-    for (uint32_t slot = 0; slot < end; slot++) {
-        leases->place_of[slot] = 0;
-        if (weir_table_leasing(limiter->table, slot) != WEIR_LEASING_NONE)
-            weir_table_end_lease(limiter->table, slot, now);
-    }
+    memset(leases->place_of, 0, end * sizeof(*leases->place_of));
+    end_inherited(limiter, now);
     if (leases->look_at != WEIR_NEVER)
         leases->look_at = now;
 }

@@ -4,6 +4,9 @@
 
 #include "lease_world.h"
 
+#include "core/node/limiter_internal.h"
+#include "core/table/table_lock_internal.h"
+
 static uint32_t holders_of_all(const struct world *world)
 {
     uint32_t holders;
@@ -155,12 +158,70 @@ static void a_want_ends_with_its_handle(void **state)
     world_end(world);
 }
 
+/* ---- The table's lock is taken meanwhile ---- */
+
+static enum weir_leasing leasing_of(struct weir_table *table)
+{
+    struct weir_ref ref;
+    assert_true(weir_table_find(table, WEIR_TEXT("q"), &ref));
+    return weir_table_leasing(table, ref.slot);
+}
+
+/* A limiter with a grant that it uses no longer, and its table. */
+static struct weir_limiter *with_grant(struct world *world,
+                                       struct weir_table **out_table)
+{
+    *out_table = weir_fleet_table(world->fleet, 0);
+    world_offer(world, 100, 0, 0, 0);
+    world_run(world, 5 * WEIR_SECOND);
+    world_offer(world, 0, 0, 0, 0);
+    world_run(world, WEIR_SECOND);
+    world_forget(world);
+    assert_int_equal(leasing_of(*out_table), WEIR_LEASING_GRANTED);
+    assert_true(weir_table_try_lock(*out_table));
+    return world->fleet->limiters[0].limiter;
+}
+
+/* No process of the table takes by a lease that was given back. */
+static void a_lease_is_given_back_after_its_use(void **state)
+{
+    (void)state;
+    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_LIMIT);
+    struct weir_table *table;
+    struct weir_limiter *limiter = with_grant(world, &table);
+    weir_limiter_release(limiter, weir_node_now(&world->fleet->limiters[0]));
+    assert_false(weir_limiter_settled(limiter));
+    weir_table_unlock(table);
+    world_run(world, WEIR_SECOND);
+    assert_int_equal(leasing_of(table), WEIR_LEASING_CLOSED);
+    assert_int_equal(world->releases, 1);
+    assert_true(weir_limiter_settled(limiter));
+    world_end(world);
+}
+
+/* A new limiter over the table has none of the last one's leases. */
+static void an_inherited_lease_ends(void **state)
+{
+    (void)state;
+    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_LIMIT);
+    struct weir_table *table;
+    struct weir_limiter *limiter = with_grant(world, &table);
+    weir_limiter_leases_forget(limiter,
+                               weir_node_now(&world->fleet->limiters[0]));
+    weir_table_unlock(table);
+    world_run(world, WEIR_SECOND);
+    assert_int_equal(leasing_of(table), WEIR_LEASING_CLOSED);
+    world_end(world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_last_close_leaves_nothing),
         cmocka_unit_test(what_is_used_by_name_stays),
         cmocka_unit_test(a_want_ends_with_its_handle),
+        cmocka_unit_test(a_lease_is_given_back_after_its_use),
+        cmocka_unit_test(an_inherited_lease_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
