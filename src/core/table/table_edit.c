@@ -159,11 +159,10 @@ static void put_fields(struct weir_table *t, uint32_t slot,
         cold->state == WEIR_SLOT_MAKING ||
         (cold->created != quota->created && cold->state == WEIR_SLOT_QUOTA);
     bool ruled = known || cold->state == WEIR_SLOT_INSTANCE;
-    enum weir_sharing before = (enum weir_sharing)cold->sharing;
+    enum weir_sharing before = weir_sharing_of(cold);
     weir_store_relaxed(&cold->created, quota->created);
-    cold->sharing = (uint8_t)(quota->sharing & 7);
-    cold->on_stale = (uint8_t)(quota->on_stale & 7);
-    cold->seen = 1;
+    weir_trait_rule(cold, quota->sharing, quota->on_stale);
+    weir_trait_set(cold, TRAIT_SEEN, true);
     struct weir_bucket bucket;
     weir_quota_bucket(quota, &bucket);
     if (quota->sharing == WEIR_LEASED)
@@ -341,7 +340,7 @@ int weir_table_begin_full(struct weir_table *t)
     for (uint32_t slot = 0; slot < weir_table_used(t); slot++) {
         if (!weir_table_try_lock(t))
             return WEIR_ETIMEOUT;
-        weir_cold(t, slot)->seen = 0;
+        weir_trait_set(weir_cold(t, slot), TRAIT_SEEN, false);
         weir_table_unlock(t);
     }
     return WEIR_OK;
@@ -354,7 +353,8 @@ int weir_table_end_full(struct weir_table *t, weir_instant now)
         const struct cold *cold = weir_cold(t, slot);
         uint8_t state = weir_load_acquire(&cold->state);
         bool defined = state == WEIR_SLOT_QUOTA || state == WEIR_SLOT_TEMPLATE;
-        if (defined && !cold->seen && drop_slot(t, slot, now) < 0)
+        if (defined && !weir_trait_get(cold, TRAIT_SEEN) &&
+            drop_slot(t, slot, now) < 0)
             error = WEIR_ETIMEOUT;
     }
     weir_slots_rule(t, now);

@@ -384,7 +384,7 @@ void weir_slot_adapt_as(struct weir_table *t, uint32_t slot, uint32_t template,
                         bool another, weir_instant now)
 {
     const struct gate_slot *from = gate_slot_of(t, template);
-    if (weir_cold(t, template)->sharing != WEIR_ADAPTIVE)
+    if (weir_sharing_of(weir_cold(t, template)) != WEIR_ADAPTIVE)
         weir_slot_unadapt(t, slot);
     else if (from)
         adapt_slot(t, slot, &from->rules[from->rule & 1], another, now);

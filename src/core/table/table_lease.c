@@ -268,7 +268,7 @@ void weir_slot_lease(struct weir_table *t, uint32_t slot,
 {
     weir_assert(weir_table_is_locked(t));
     weir_assert(slot < t->slots);
-    enum weir_sharing sharing = (enum weir_sharing)weir_cold(t, slot)->sharing;
+    enum weir_sharing sharing = weir_sharing_of(weir_cold(t, slot));
     if (sharing != WEIR_LEASED && !weir_load_relaxed(&t->leased))
         return;
     if (is_shadow_name(t, slot))
@@ -427,9 +427,7 @@ void weir_slot_unpinned(struct weir_table *t, uint32_t slot)
     if (weir_load_relaxed(&leased->wanted_by) != 0)
         weir_store_relaxed(&leased->wanted_by, 0);
     bool unpinned = weir_table_leasing(t, slot) != WEIR_LEASING_NONE;
-    /* Its byte has other fields, which views read without the lock. */
-    if (weir_cold(t, slot)->unpinned != unpinned)
-        weir_cold(t, slot)->unpinned = unpinned;
+    weir_trait_set(weir_cold(t, slot), TRAIT_UNPINNED, unpinned);
 }
 
 bool weir_table_was_unpinned(struct weir_table *t, uint32_t slot)
@@ -438,9 +436,8 @@ bool weir_table_was_unpinned(struct weir_table *t, uint32_t slot)
     struct cold *cold = weir_cold(t, slot);
     if (!weir_table_try_lock(t))
         return false;
-    bool unpinned = cold->unpinned;
-    if (unpinned)
-        cold->unpinned = 0;
+    bool unpinned = weir_trait_get(cold, TRAIT_UNPINNED);
+    weir_trait_set(cold, TRAIT_UNPINNED, false);
     weir_table_unlock(t);
     return unpinned;
 }

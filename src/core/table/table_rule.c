@@ -136,18 +136,15 @@ static int become_instance(struct weir_table *t, uint32_t slot,
                                   .high = read.high };
     const struct cold *from = weir_cold(t, template);
     struct cold *cold = weir_cold(t, slot);
-    enum weir_sharing before = (enum weir_sharing)cold->sharing;
+    enum weir_sharing before = weir_sharing_of(cold);
     weir_store_relaxed(&cold->rule, template);
     weir_store_relaxed(&cold->created, from->created);
-    if (cold->sharing != from->sharing || cold->on_stale != from->on_stale) {
-        cold->sharing = from->sharing;
-        cold->on_stale = from->on_stale;
-    }
+    weir_trait_rule(cold, weir_sharing_of(from), weir_on_stale_of(from));
     weir_store_relaxed(&cold->hold, weir_load_relaxed(&from->hold));
     uint32_t flags =
         read.flags & (META_OFF | META_SHADOW | META_INFLIGHT | META_ADAPTIVE);
     flags |= weir_slot_stale_flags(t, slot) | (error < 0 ? META_OFF : 0);
-    if (from->sharing == WEIR_LEASED)
+    if (weir_sharing_of(from) == WEIR_LEASED)
         weir_leased(t, slot)->priority = weir_leased(t, template)->priority;
     weir_slot_lease(t, slot, before, empty, &bucket);
     weir_slot_adapt_as(t, slot, template, empty, now);
@@ -168,11 +165,10 @@ static void become_throttle(struct weir_table *t, uint32_t slot,
     struct cold *cold = weir_cold(t, slot);
     weir_assert(weir_table_is_locked(t));
     weir_assert(cold->state != WEIR_SLOT_FREE);
-    enum weir_sharing before = (enum weir_sharing)cold->sharing;
+    enum weir_sharing before = weir_sharing_of(cold);
     weir_quota_bucket(brought, &bucket);
     weir_store_relaxed(&cold->created, brought->created);
-    cold->sharing = (uint8_t)(brought->sharing & 7);
-    cold->on_stale = (uint8_t)(brought->on_stale & 7);
+    weir_trait_rule(cold, brought->sharing, brought->on_stale);
     weir_slot_lease(t, slot, before, true, &bucket);
     weir_slot_unadapt(t, slot);
     weir_slot_measure(t, slot, &bucket, weir_slot_stale_flags(t, slot), &none,
@@ -194,7 +190,7 @@ static void become_placeholder(struct weir_table *t, uint32_t slot,
     weir_assert(cold->state != WEIR_SLOT_FREE);
     weir_store_relaxed(&cold->rule, WEIR_SLOT_NONE);
     weir_store_relaxed(&cold->created, 0);
-    cold->sharing = WEIR_LOCAL;
+    weir_trait_rule(cold, WEIR_LOCAL, weir_on_stale_of(cold));
     weir_slot_lease(t, slot, WEIR_LOCAL, true, &bucket);
     weir_slot_unadapt(t, slot);
     struct bucket_state_plan none = { .where = 0 };

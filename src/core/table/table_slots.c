@@ -43,9 +43,7 @@ static void slot_reset(struct weir_table *t, uint32_t slot)
     cold->aux_len = 0;
     weir_store_relaxed(&cold->refs, 0);
     weir_store_relaxed(&cold->created, 0);
-    /* Views read the other fields of this byte without the lock. */
-    if (cold->seen || cold->unpinned)
-        cold->seen = cold->unpinned = 0;
+    weir_trait_set(cold, TRAIT_SEEN | TRAIT_UNPINNED, false);
     weir_store_relaxed(&cold->hold, 0);
     weir_shadow_forget(t, slot);
     struct hot *hot = weir_hot(t, slot);

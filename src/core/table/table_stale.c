@@ -8,9 +8,9 @@
 uint32_t weir_slot_stale_flags(const struct weir_table *t, uint32_t slot)
 {
     const struct cold *cold = weir_cold(t, slot);
-    if (!t->stale || cold->sharing != WEIR_COUNTED)
+    if (!t->stale || weir_sharing_of(cold) != WEIR_COUNTED)
         return 0;
-    switch ((enum weir_on_stale)cold->on_stale) {
+    switch (weir_on_stale_of(cold)) {
     case WEIR_STALE_PASS:
         return META_PASS;
     case WEIR_STALE_LIMIT:

@@ -185,7 +185,7 @@ void weir_slot_share(struct weir_table *t, uint32_t slot,
 {
     weir_assert(weir_table_is_locked(t));
     const struct cold *cold = weir_cold(t, slot);
-    if (before != WEIR_COUNTED || cold->sharing == WEIR_COUNTED ||
+    if (before != WEIR_COUNTED || weir_sharing_of(cold) == WEIR_COUNTED ||
         cold->state == WEIR_SLOT_MAKING)
         return;
     struct hot *hot = weir_hot(t, slot);

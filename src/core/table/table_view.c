@@ -37,8 +37,8 @@ static void copy_view(const struct weir_table *t, uint32_t slot,
         return;
     struct slot_read read;
     weir_slot_read(t, slot, weir_elapsed(t, now), &read);
-    out->sharing = (enum weir_sharing)cold->sharing;
-    out->on_stale = (enum weir_on_stale)cold->on_stale;
+    out->sharing = weir_sharing_of(cold);
+    out->on_stale = weir_on_stale_of(cold);
     /* Relaxed: written under the lock, perhaps now. */
     out->created = weir_load_relaxed(&cold->created);
     out->refs = weir_load_relaxed(&cold->refs);
@@ -141,7 +141,7 @@ static void copy_details(const struct weir_table *t, uint32_t slot,
     const struct cold *cold = weir_cold(t, slot);
     struct slot_read read;
     weir_slot_read(t, slot, weir_elapsed(t, now), &read);
-    out->sharing = (enum weir_sharing)cold->sharing;
+    out->sharing = weir_sharing_of(cold);
     out->mode = mode_of(read.flags);
     out->generation = weir_load_relaxed(&weir_hot(t, slot)->generation);
     out->inflight = read.flags & META_INFLIGHT;
