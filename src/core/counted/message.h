@@ -218,8 +218,7 @@ struct weir_count {
 struct weir_report {
     uint64_t number; /* 1, 2, … in a session */
     uint64_t epoch;  /* of the limiter's quotas */
-    bool no_room;    /* the table has no room for the next epoch: the root
-                      * should not send it again … */
+    bool no_room;    /* for the next epoch: the root shouldn't resend it … */
     bool again;      /* … until this: there is room now */
     weir_duration late_from; /* the link was down, or slow, for this long */
     uint64_t unknown;        /* requests by unknown names, in total */

@@ -25,14 +25,15 @@
  * taking 'settled' for a total that it was sent before. A root that has
  * forgotten the limiter, or has a new incarnation, begins at 'settled' or takes
  * over our fill, as after any lost link. So the successor must know which roots
- * were met, and had taken the fills announced to them: if a limiter dies between
- * a new root's welcome and its answer to these, the next one announces them. A root subtracts from late units, which have drained meanwhile,
- * those that it took with the report in doubt (counted/merge.c). Otherwise its
- * bucket would be emptier than the table's by as much, and the table, which
- * uses it, would pass more than its limit. A root that never received the slot
- * begins at 'settled' too. It misses units counted while it was away and
- * answered by other roots, because only the dead limiter knew that they weren't
- * sent to it. The other roots' fills are larger then, and are used.
+ * were met, and had taken the fills announced to them: if a limiter dies
+ * between a new root's welcome and its answer to these, the next one announces
+ * them. A root subtracts from late units, which have drained meanwhile, those
+ * that it took with the report in doubt (counted/merge.c). Otherwise its bucket
+ * would be emptier than the table's by as much, and the table, which uses it,
+ * would pass more than its limit. A root that never received the slot begins at
+ * 'settled' too. It misses units counted while it was away and answered by
+ * other roots, because only the dead limiter knew that they weren't sent to it.
+ * The other roots' fills are larger then, and are used.
  *
  * Sessions have to rise, and the last numbers of the dead limiter may not be
  * written yet: the successor skips some. So it does with the numbers of wants.

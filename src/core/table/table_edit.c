@@ -26,6 +26,7 @@
 #include "core/table/table_slots_internal.h"
 #include "core/table/table_switch_internal.h"
 #include "core/table/table_sync.h"
+#include "core/table/table_traits.h"
 
 /* Slots visited and freed by a put in a full table, each time it takes the
  * lock. */

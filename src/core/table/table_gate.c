@@ -49,6 +49,7 @@
 #include "core/quota/quota_adaptive.h"
 #include "core/table/table_read.h"
 #include "core/table/table_slots_internal.h"
+#include "core/table/table_traits.h"
 
 /* How often an edit and a view try to lock a busy controller: each hold lasts
  * some microseconds, unless its thread is stopped meanwhile. An edit that was

@@ -46,6 +46,7 @@
 #include "core/table/table_permit.h"
 #include "core/table/table_slots_internal.h"
 #include "core/table/table_switch_internal.h"
+#include "core/table/table_traits.h"
 
 /* A leak is below 2^7 scaled units a nanosecond (leaky.c). */
 #define SCALED_PER_S_MAX (128e9)

@@ -32,6 +32,7 @@
 #include "core/table/table_slots_internal.h"
 #include "core/table/table_stored_name.h"
 #include "core/table/table_switch_internal.h"
+#include "core/table/table_traits.h"
 
 /* Freed for a bucket state: one may be too small, or not adjacent to a free
  * block. */

@@ -28,6 +28,7 @@
 #include "core/table/table_read.h"
 #include "core/table/table_shadow_internal.h"
 #include "core/table/table_switch_internal.h"
+#include "core/table/table_traits.h"
 
 /* ---- Lives ---- */
 

@@ -4,6 +4,7 @@
 
 #include "core/table/table_slots_internal.h"
 #include "core/table/table_switch_internal.h"
+#include "core/table/table_traits.h"
 
 uint32_t weir_slot_stale_flags(const struct weir_table *t, uint32_t slot)
 {

@@ -13,6 +13,7 @@
  * reader that saw bit 0 checks that meta has not changed meanwhile. */
 
 #include "core/table/table_switch_internal.h"
+#include "core/table/table_traits.h"
 
 /* ---- The switch ---- */
 

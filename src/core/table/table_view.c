@@ -23,6 +23,7 @@
 #include "core/table/table_read.h"
 #include "core/table/table_slots_internal.h"
 #include "core/table/table_switch_internal.h"
+#include "core/table/table_traits.h"
 
 /* ---- For the sync ---- */
 
