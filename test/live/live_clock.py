@@ -190,14 +190,18 @@ class MonotonicClocks(Clocks):
 
 
 class Certificates(Clocks):
-    """Each process checks certificates by its own clock."""
+    """Each process checks certificates by its own clock: its own and its
+    authorities when it starts, those of its peers when they connect."""
 
     def setUp(self):
         super().setUp()
         self.certs = self.fleet.folder / "certs"
         self.cert("ca", "--days", "30")
-        self.cert("server", "localhost", "127.0.0.1", "--days", "1")
-        self.cert("client", "ops", "--days", "1")
+
+    def make(self, server=1, client=1):
+        """Certificates that last so many days."""
+        self.cert("server", "localhost", "127.0.0.1", "--days", str(server))
+        self.cert("client", "ops", "--days", str(client))
 
     def cert(self, kind, *words):
         status, _, said = self.fleet.weir("cert", kind, str(self.certs),
@@ -206,14 +210,15 @@ class Certificates(Clocks):
 
     def root(self, env=None):
         """Starts a root that refuses clients without a trusted certificate."""
+        self.fleet.roots = [Root(self.fleet, *self.files(), env=env)]
+
+    def files(self):
         credentials = self.fleet.folder / "credentials"
         credentials.write_text("edit,take cert *\n")
         credentials.chmod(0o600)
-        self.fleet.roots = [Root(
-            self.fleet, "--tls-cert", str(self.certs / "localhost.pem"),
-            "--tls-key", str(self.certs / "localhost.key"), "--tls-ca",
-            str(self.certs / "ca.pem"), "--credentials", str(credentials),
-            env=env)]
+        return ["--tls-cert", str(self.certs / "localhost.pem"), "--tls-key",
+                str(self.certs / "localhost.key"), "--tls-ca",
+                str(self.certs / "ca.pem"), "--credentials", str(credentials)]
 
     def shown(self, env=None):
         return {**(env or os.environ),
@@ -241,32 +246,52 @@ class Certificates(Clocks):
             (line for line in self.fleet.roots[0].logged().splitlines()
              if text in line), None))
 
+    def assert_ends(self, text, *words, env):
+        """The command ends at its start, with a reason and a remedy."""
+        status, _, said = self.fleet.weir(*words, env=env)
+        self.assertEqual(status, 2, said)
+        self.assertIn(text, said)
+        self.assertIn("correct the clock", said)
+        return said.strip()
+
     def test_right_time(self):
+        self.make()
         self.root()
         status, _, said = self.fleet.weir("status", env=self.shown())
         self.assertEqual(status, 0, said)
 
     def test_a_client_behind(self):
+        self.make()
         self.root()
-        said = self.assert_refused("valid yet", clock("-1d"))
+        for words in ["status"], ["take", "q"]:
+            said = self.assert_ends("isn't valid before", *words,
+                                    env=self.shown(clock("-1d")))
         say(f"a client a day behind: {said}")
 
     def test_a_client_ahead(self):
+        self.make(server=1, client=9)
         self.root()
         said = self.assert_refused("expired", clock("+2d"))
         say(f"a client two days ahead: {said}")
+        for words in ["status"], ["take", "q"]:
+            self.assert_ends("expired at", *words,
+                             env=self.shown(clock("+10d")))
 
     def test_a_root_behind(self):
-        self.root(clock("-1d"))
-        said = self.assert_refused("certificate")
-        say(f"a root a day behind says to a client: {said}")
-        say("and in its log: " + self.until_logged("valid yet"))
+        self.make()
+        said = self.assert_ends("isn't valid before", "serve", "--store",
+                                self.fleet.store, *self.files(),
+                                env=clock("-1d"))
+        say(f"a root a day behind: {said}")
 
     def test_a_root_ahead(self):
+        self.make(server=9, client=1)
         self.root(clock("+2d"))
         said = self.assert_refused("certificate")
         self.until_logged("expired")
         say(f"a root two days ahead says to a client: {said}")
+        self.assert_ends("expired at", "serve", "--store", self.fleet.store,
+                         *self.files(), env=clock("+10d"))
 
 
 if __name__ == "__main__":
