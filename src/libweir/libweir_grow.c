@@ -24,7 +24,7 @@
 #include "core/base/atomic.h"
 #include "core/table/table_grow.h"
 #include "io/clock.h"
-#include "libweir/libweir_internal.h"
+#include "libweir/libweir_decide.h"
 
 #define HUGE_PAGE ((uint64_t)2 << 20)
 /* From so many slots on, memory is committed by huge pages: a cold decision
@@ -73,6 +73,7 @@ static bool grow_once(struct weir *weir)
     uint32_t count = weir_table_growth(weir->table, most, ranges, &slots);
     if (count == 0)
         return false;
+    weir_table_begin_growth(weir->table, weir_clock_now());
     int error = weir->block
                     ? weir_block_allocate(weir->table_fd, weir->block->table_at,
                                           ranges, count)
@@ -89,6 +90,22 @@ bool weir_grow(struct weir *weir, uint32_t had)
 {
     return (weir_table_is_short(weir->table) && grow_once(weir)) ||
            weir_table_committed(weir->table) > had;
+}
+
+/* The kernel locks a file while it allocates parts of it, and the thread that
+ * has that lock may lose its processor. */
+bool weir_grow_or_wait(struct weir *weir, uint32_t had)
+{
+    struct weir_lock_wait wait;
+    if (!weir->block || !weir_table_is_short(weir->table) ||
+        !weir_table_is_growing(weir->table, weir_clock_now()))
+        return weir_grow(weir, had);
+    weir_lock_wait_begin(weir, &wait, weir->lock_wait);
+    do {
+        if (weir_table_committed(weir->table) > had)
+            return true;
+    } while (weir_lock_wait(weir, &wait));
+    return false;
 }
 
 void weir_grow_ahead(struct weir *weir, weir_instant now)

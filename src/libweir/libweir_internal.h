@@ -239,6 +239,9 @@ void weir_memory_free(struct weir *weir);
  * another thread; false: the table has all that it may have, the system has
  * none, or the call needs another kind of room. */
 bool weir_grow(struct weir *weir, uint32_t had);
+/* The same for a decision: if another thread grows a shared table, waits for it
+ * as for a lock. False with weir_table_is_short(): in vain. */
+bool weir_grow_or_wait(struct weir *weir, uint32_t had);
 /* The background thread: grows before the table is full; tries again after a
  * failure. */
 void weir_grow_ahead(struct weir *weir, weir_instant now);

@@ -257,6 +257,12 @@ enum weir_verdict weir_wait(struct weir_handle quota, uint64_t weight,
 
 /* ---- By name ---- */
 
+static bool lacks_room(enum weir_resolved resolved)
+{
+    return resolved == WEIR_RESOLVED_FULL || resolved == WEIR_RESOLVED_CHAIN ||
+           resolved == WEIR_RESOLVED_LACKING;
+}
+
 /* A name that isn't in the table: a template may have it. */
 static __attribute__((noinline)) enum weir_resolved resolve_asked(
     struct weir *weir, struct weir_text name, struct weir_ref *out,
@@ -274,8 +280,11 @@ static __attribute__((noinline)) enum weir_resolved resolve_asked(
     do {
         had = weir_table_committed(weir->table);
         resolved = weir_resolve_patiently(weir, name, out, now);
-    } while (WEIR_UNLIKELY(resolved != WEIR_RESOLVED) &&
-             resolved != WEIR_RESOLVED_CONTENDED && weir_grow(weir, had));
+    } while (WEIR_UNLIKELY(lacks_room(resolved)) &&
+             weir_grow_or_wait(weir, had));
+    if (WEIR_UNLIKELY(lacks_room(resolved)) && weir->block &&
+        weir_table_is_short(weir->table))
+        return WEIR_RESOLVED_CONTENDED;
     /* The chain alone would let pass what the name's own quota refuses. */
     if (resolved == WEIR_RESOLVED_CHAIN && weir->on_full != WEIR_ON_FULL_PASS)
         return WEIR_RESOLVED_LACKING;

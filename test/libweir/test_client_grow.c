@@ -27,6 +27,7 @@
 #include "core/base/atomic.h"
 #include "core/base/rng.h"
 #include "core/table/table_layout.h"
+#include "io/clock.h"
 #include "libweir/libweir_internal.h"
 #include "seed.h"
 
@@ -392,6 +393,34 @@ static void a_decision_grows_a_shared_table_by_a_little(void **state)
     rmdir(folder);
 }
 
+/* A caller that finds another one growing the table waits as for a lock. */
+static void a_decision_waits_for_a_growth_as_for_a_lock(void **state)
+{
+    (void)state;
+    struct weir_reply reply;
+    snprintf(folder, sizeof(folder), "/dev/shm/weir-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    struct weir_options options = shared_options();
+    options.table_role = WEIR_TABLE_DECIDES;
+    struct weir *weir = opened(&options);
+    struct weir_table *table = weir->table;
+    uint32_t i = 0;
+    while (weir_table_live(table) < weir_table_committed(table))
+        assert_int_equal(take_value(weir, i++, NULL), WEIR_PASSED);
+    /* Of an instant to come, so that the test may be slow. */
+    weir_table_begin_growth(table, weir_clock_now() + GUARD);
+    assert_int_equal(take_value(weir, i, &reply), WEIR_LIMITED);
+    assert_true(reply.contended && !reply.full);
+    assert_int_equal(take_value(weir, 0, NULL), WEIR_PASSED);
+    /* That caller was killed long ago. */
+    weir_table_begin_growth(table, 1);
+    assert_int_equal(take_value(weir, i, &reply), WEIR_PASSED);
+    assert_false(reply.contended || reply.full);
+    weir_close(weir);
+    unlink(options.table);
+    rmdir(folder);
+}
+
 static void killed_processes_leave_a_sound_table(void **state)
 {
     (void)state;
@@ -443,6 +472,7 @@ int main(void)
         cmocka_unit_test(a_decision_grows_a_shared_table_by_a_little),
         cmocka_unit_test(a_file_that_may_not_be_so_long_is_refused),
         cmocka_unit_test(a_stopped_process_hinders_no_open_for_long),
+        cmocka_unit_test(a_decision_waits_for_a_growth_as_for_a_lock),
         cmocka_unit_test(killed_processes_leave_a_sound_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

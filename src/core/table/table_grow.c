@@ -134,6 +134,18 @@ uint32_t weir_table_growth(const struct weir_table *t, uint32_t most_more,
     return list_ranges(t, from, to, out);
 }
 
+void weir_table_begin_growth(struct weir_table *t, weir_instant now)
+{
+    /* Relaxed, here and below: a hint. */
+    weir_store_relaxed(&t->growing, now);
+}
+
+bool weir_table_is_growing(const struct weir_table *t, weir_instant now)
+{
+    weir_instant since = weir_load_relaxed(&t->growing);
+    return since != 0 && weir_since(since, now) < WEIR_TABLE_GROWTH_TIME;
+}
+
 void weir_table_grown(struct weir_table *t, uint32_t slots)
 {
     uint32_t before = weir_load_relaxed(&t->committed);
@@ -142,12 +154,14 @@ void weir_table_grown(struct weir_table *t, uint32_t slots)
      * a part of it. Pairs with the acquire of the writer. */
     while (before < slots && !weir_cas(&t->committed, &before, slots))
         continue;
+    weir_store_relaxed(&t->growing, 0);
 }
 
 void weir_table_stop_growing(struct weir_table *t)
 {
     weir_store_relaxed(&t->committed_max, weir_load_relaxed(&t->committed));
     weir_store_relaxed(&t->short_of, 0);
+    weir_store_relaxed(&t->growing, 0);
 }
 
 bool weir_table_growth_failed(const struct weir_table *t)

@@ -276,10 +276,12 @@ struct weir_table {
     uint32_t used;     /* slots ever used */
     uint32_t live;
     uint32_t committed, committed_max, short_of, lacking; /* atomic */
-    uint32_t free_head;  /* list through cold.aux */
-    uint32_t chunk_head; /* list through chunk.next */
-    uint32_t chunk_used; /* chunks ever used */
-    uint32_t hand;       /* of the sweep */
+    weir_instant growing; /* since when memory is committed; 0: it isn't;
+                           * atomic */
+    uint32_t free_head;   /* list through cold.aux */
+    uint32_t chunk_head;  /* list through chunk.next */
+    uint32_t chunk_used;  /* chunks ever used */
+    uint32_t hand;        /* of the sweep */
     uint32_t stale;
     uint32_t hold_paused; /* fills don't move cold.hold */
     uint32_t template_count;
