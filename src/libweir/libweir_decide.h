@@ -83,7 +83,7 @@ void weir_decide_mark_full(struct weir_reply *reply,
 void weir_outcome_heed(struct weir *weir, unsigned outcome);
 
 /* A slot may change hands between lookup and take. That happens so often in a
- * row only if the table is being churned; the name then counts as unknown. */
+ * row only if the table is being churned; on_full decides then. */
 #define WEIR_STALE_TRIES 4
 
 static inline enum weir_verdict weir_verdict_of(struct weir *weir,

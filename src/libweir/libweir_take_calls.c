@@ -58,7 +58,8 @@ enum weir_verdict weir_decide_missing(struct weir *weir,
                                       enum weir_resolved resolved,
                                       struct weir_reply *reply)
 {
-    if (resolved == WEIR_RESOLVED_LACKING)
+    /* Resolved, but never for long enough: there is no room for it. */
+    if (resolved == WEIR_RESOLVED_LACKING || weir_is_resolved(resolved))
         return decide_full(weir, reply);
     if (resolved == WEIR_RESOLVED_REFUSED)
         return decide_never(reply);

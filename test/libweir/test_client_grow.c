@@ -173,6 +173,65 @@ static void instances_without_room_go_to_their_overflow(void **state)
     weir_close(weir);
 }
 
+#define LOG(name)                                                       \
+    (const char *[])                                                    \
+    {                                                                   \
+        name, "sharing=local", "algorithm=sliding_log", "limit=2000/h", \
+            "max_entries=4000", NULL                                    \
+    }
+
+/* Until there is no room for one more log; slots are left. */
+static void fill_with_logs(struct weir *weir)
+{
+    char why[256] = "";
+    int error = 0;
+    for (int i = 0; error == 0; i++) {
+        char name[32];
+        snprintf(name, sizeof(name), "name=log/%d", i);
+        error = weir_define(weir, LOG(name), why, sizeof(why));
+    }
+    if (error != WEIR_EFULL)
+        fail_msg("%d %s", error, why);
+}
+
+/* The name has a slot, for its handle, but its quota found no room: as if it
+ * had none. */
+static void a_handle_whose_quota_finds_no_room_goes_by_on_full(void **state)
+{
+    (void)state;
+    for (int pass = 0; pass < 2; pass++) {
+        struct weir_options options = WEIR_OPTIONS_INIT;
+        options.memory_max = MIB;
+        options.on_full = pass ? WEIR_ON_FULL_PASS : WEIR_ON_FULL_REFUSE;
+        enum weir_verdict verdict = pass ? WEIR_PASSED : WEIR_LIMITED;
+        struct weir *weir = opened(&options);
+        struct weir_handle handle;
+        struct weir_reply reply;
+        assert_int_equal(weir_handle_open(weir, "big", 3, &handle), 0);
+        assert_int_equal(weir_take(handle, 1, &reply, 0), WEIR_PASSED);
+        assert_true(reply.unknown && !reply.full);
+        fill_with_logs(weir);
+        assert_int_equal(weir_define(weir, LOG("name=big"), NULL, 0),
+                         WEIR_EFULL);
+        weir_table_set_lacking(weir->table, 1); /* as with roots */
+        assert_int_equal(weir_take(handle, 1, &reply, 0), verdict);
+        assert_true(reply.full && !reply.unknown);
+        assert_int_equal(weir_take(handle, 1, NULL, 0), verdict);
+        assert_int_equal(weir_take_by_name(weir, "big", 3, 1, &reply, 0),
+                         verdict);
+        assert_true(reply.full && !reply.unknown);
+        struct weir_permit permit;
+        assert_int_equal(weir_enter(handle, 0, 1, &permit, &reply, 0), verdict);
+        assert_true(reply.full);
+        weir_leave(&permit, WEIR_PERMIT_SUCCESS, 0);
+        weir_table_set_lacking(weir->table, 0);
+        assert_int_equal(weir_take(handle, 1, &reply, 0), WEIR_PASSED);
+        assert_true(reply.unknown && !reply.full);
+        weir_handle_close(handle);
+        weir_close(weir);
+    }
+}
+
 /* In a child: its exit status is the result. */
 static void in_child(void (*run)(void))
 {
@@ -467,6 +526,7 @@ int main(void)
         cmocka_unit_test(many_values_keep_their_limits),
         cmocka_unit_test(names_without_room_go_by_on_full),
         cmocka_unit_test(instances_without_room_go_to_their_overflow),
+        cmocka_unit_test(a_handle_whose_quota_finds_no_room_goes_by_on_full),
         cmocka_unit_test(a_process_with_few_addresses_has_a_smaller_table),
         cmocka_unit_test(a_full_file_system_makes_the_table_full),
         cmocka_unit_test(a_decision_grows_a_shared_table_by_a_little),

@@ -159,8 +159,9 @@ enum weir_outcome {
     WEIR_OUTCOME_LIMITED = 1,    /* else passed */
     WEIR_OUTCOME_KICK = 2,       /* the sync has to report at once; may be set
                                * with STALE_REF and EXACT too */
-    WEIR_OUTCOME_STALE_REF = 4,  /* the slot's life is over: resolve again;
-                                 * nothing was charged */
+    WEIR_OUTCOME_STALE_REF = 4,  /* the slot's life is over: resolve again; or
+                                 * it has no quota, while the table lacks some:
+                                 * go by on_full. Nothing was charged */
     WEIR_OUTCOME_SHADOW = 8,     /* there is a shadow set: call
                                  * weir_table_shadow() for this request */
     WEIR_OUTCOME_EXACT = 16,     /* a quota of the chain is exact: nothing was

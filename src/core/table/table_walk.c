@@ -108,6 +108,16 @@ static unsigned judge_link(struct weir_table *t, struct walk *walk, uint32_t i,
     return note_refusal(walk, i);
 }
 
+/* Whether the name's own quota may be one that found no room: a handle, or
+ * another quota's parent, got the name a placeholder. */
+static bool may_lack_quota(const struct weir_table *t, const struct walk *walk,
+                           const struct weir_algorithm_ask *ask)
+{
+    return walk->set == LIVE && judges(ask) && weir_table_lacking(t) > 0 &&
+           weir_load_acquire(&weir_cold(t, walk->slot[0])->state) ==
+               WEIR_SLOT_PLACEHOLDER;
+}
+
 /* Reads and judges the chain; the walk then describes the links up to the
  * refuser. Returns 0, WEIR_OUTCOME_LIMITED, _STALE_REF or _EXACT. */
 static unsigned judge_links(struct weir_table *t, struct walk *walk,
@@ -129,7 +139,8 @@ static unsigned judge_links(struct weir_table *t, struct walk *walk,
         slot = (uint32_t)up;
     } while (outcome == 0 && slot != WEIR_SLOT_NONE &&
              walk->links < WEIR_DEPTH_MAX);
-    if (!weir_ref_is_live(t, walk->ref))
+    if (!weir_ref_is_live(t, walk->ref) ||
+        (WEIR_UNLIKELY(walk->skip & 1) && may_lack_quota(t, walk, ask)))
         return WEIR_OUTCOME_STALE_REF;
     if (WEIR_UNLIKELY(walk->away != 0) && !walk->whole)
         return WEIR_OUTCOME_EXACT;
