@@ -530,8 +530,23 @@ static bool become_reaper(struct weir_block *block, uint32_t number)
     return weir_cas(&block->reaper, &reaper, number);
 }
 
+/* A process that made room by the last number (below) may have died with the
+ * writer lock, after it had struck others off: then nobody needs that number
+ * any more. It is taken over while its locks are reaped. */
+static void reap_last(struct weir_block *block, uint32_t number)
+{
+    uint64_t *last = &block->member[WEIR_BLOCK_LAST];
+    uint64_t dead = weir_load(last);
+    if (number == WEIR_BLOCK_LAST || dead == 0 || weir_process_lives(dead) ||
+        !weir_cas(last, &dead, weir_load(&block->member[number])))
+        return;
+    weir_table_reap_locks(weir_block_table(block), WEIR_BLOCK_LAST, number);
+    weir_store(last, 0);
+}
+
 void weir_block_reap(struct weir_block *block, uint32_t number)
 {
+    reap_last(block, number);
     if (find_dead_members(block) == 0 || !become_reaper(block, number))
         return;
     /* Again: the reaper before may have been faster. */

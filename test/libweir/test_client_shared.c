@@ -24,6 +24,7 @@
 
 #include "core/base/atomic.h"
 #include "core/base/rng.h"
+#include "core/table/table_lock_internal.h"
 #include "libweir/libweir_internal.h"
 
 #define KILLS 100
@@ -177,6 +178,33 @@ static void a_table_is_refused_with_a_sentence(void **state)
     options = options_of(WEIR_TABLE_MAY_RUN, NULL);
     is_refused(&options, WEIR_ETABLE, "made by libweir 9.1.0");
     weir->block->version[0] = WEIR_VERSION[0];
+    weir_close(weir);
+}
+
+/* A process that made room by the last number died with the writer lock, and
+ * the table has numbers again. */
+static void the_last_number_s_lock_is_reaped_as_well(void **state)
+{
+    (void)state;
+    struct weir *weir = open_table(WEIR_TABLE_RUNS);
+    int told[2];
+    uint64_t dead;
+    assert_int_equal(pipe(told), 0);
+    pid_t pid = fork();
+    assert_compare(pid, >=, 0);
+    if (pid == 0) {
+        uint64_t self = weir_process_self();
+        _exit(write(told[1], &self, sizeof(self)) != sizeof(self));
+    }
+    assert_int_equal(read(told[0], &dead, sizeof(dead)), sizeof(dead));
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    UNTIL(weir_table_try_lock_as(weir->table, WEIR_BLOCK_LAST, 0));
+    weir_store(&weir->block->member[WEIR_BLOCK_LAST], dead);
+    UNTIL((weir_load(&weir->table->writer) & LOCK_OWNER) !=
+          WEIR_BLOCK_LAST + 1);
+    UNTIL(weir_load(&weir->block->member[WEIR_BLOCK_LAST]) == 0);
+    close(told[0]);
+    close(told[1]);
     weir_close(weir);
 }
 
@@ -856,6 +884,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         STORY(a_table_is_refused_with_a_sentence),
+        STORY(the_last_number_s_lock_is_reaped_as_well),
         STORY(memory_of_the_callers_is_a_table_as_well),
         STORY(the_reporter_goes_on_when_its_holder_is_killed),
         STORY(a_stopped_process_does_no_harm),
