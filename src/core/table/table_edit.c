@@ -127,6 +127,8 @@ static uint32_t flags_of(const struct weir_quota *quota)
     return flags | (quota->mode == WEIR_SHADOW ? META_SHADOW : 0);
 }
 
+/* A quota that is its own parent, in a row that another program wrote into the
+ * store, has no parent. */
 static int put_links(struct weir_table *t, uint32_t slot,
                      const struct weir_quota *quota, weir_instant now)
 {
@@ -135,7 +137,7 @@ static int put_links(struct weir_table *t, uint32_t slot,
     if (weir_quota_is_template(quota))
         return template_put(t, slot, quota, now);
     uint32_t parent = WEIR_SLOT_NONE;
-    if (quota->parent.len > 0 &&
+    if (quota->parent.len > 0 && !weir_text_equal(quota->parent, quota->name) &&
         weir_slot_resolve(t, quota->parent, true, 1, &parent, now) !=
             WEIR_RESOLVED)
         return WEIR_EFULL;

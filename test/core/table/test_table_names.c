@@ -189,6 +189,28 @@ static void test_patterns_that_lead_back_end_the_chain(void **state)
     free(t);
 }
 
+/* A row of a store that another program wrote. The limit holds once, also for a
+ * handle that was opened before. */
+static void test_a_quota_that_is_its_own_parent_has_none(void **state)
+{
+    (void)state;
+    for (int pinned = 0; pinned < 2; pinned++) {
+        struct weir_table *t = made_table(64, 2, 1);
+        struct weir_quota own = made_quota_of("own", "own", 8, 8);
+        struct weir_ref ref;
+        if (pinned)
+            assert_int_equal(
+                weir_table_pin(t, WEIR_TEXT("own"), &ref, MADE_AT),
+                WEIR_RESOLVED);
+        ref = made_put(t, &own, MADE_AT);
+        assert_string_equal(parent_of(t, "own"), "");
+        assert_int_equal(take(t, ref, 8, MADE_AT), 0);
+        assert_int_equal(take(t, ref, 1, MADE_AT), WEIR_OUTCOME_LIMITED);
+        made_audit(t);
+        free(t);
+    }
+}
+
 static void test_an_endless_pattern_ends_at_the_depth(void **state)
 {
     (void)state;
@@ -723,6 +745,7 @@ int main(void)
         cmocka_unit_test(test_exact_beats_template_and_order_rules),
         cmocka_unit_test(test_instances_follow_their_template),
         cmocka_unit_test(test_patterns_that_lead_back_end_the_chain),
+        cmocka_unit_test(test_a_quota_that_is_its_own_parent_has_none),
         cmocka_unit_test(test_an_endless_pattern_ends_at_the_depth),
         cmocka_unit_test(test_full_table_goes_to_overflow_or_chain),
         cmocka_unit_test(test_an_instance_is_not_evicted_for_its_parent),
