@@ -125,12 +125,12 @@ int weir_define(struct weir *weir, const char *const *fields, char *why,
     weir_lock_wait_begin(weir, &wait, WEIR_HANDLE_WAIT);
     do {
         uint32_t had;
-        pthread_mutex_lock(&weir->mutex);
+        pthread_mutex_lock(&weir->defining);
         do {
             had = weir_table_committed(weir->table);
             error = weir_table_put(weir->table, &quota, weir_clock_now());
         } while (error == WEIR_EFULL && weir_grow(weir, had));
-        pthread_mutex_unlock(&weir->mutex);
+        pthread_mutex_unlock(&weir->defining);
     } while (error == WEIR_ETIMEOUT && weir_lock_wait(weir, &wait));
     weir_locks_heed(weir);
     weir_pump_kick(weir); /* zones and stores that it names */

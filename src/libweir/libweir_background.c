@@ -133,9 +133,11 @@ static void prepare_quotas(struct weir *weir, weir_instant now)
     uint32_t rules_made = weir_table_rules_made(weir->table);
     bool anew = rules_made != weir->prepared;
     weir->prepared = rules_made;
+    pthread_mutex_lock(&weir->defining);
     weir_zones_follow(weir, anew, now);
     if (anew)
         weir_exact_book_prepare(weir);
+    pthread_mutex_unlock(&weir->defining);
 }
 
 /* A message without answer (a release) is sent when the system has it. */
@@ -313,7 +315,9 @@ static void on_pump_time(evutil_socket_t fd, short what, void *context)
     struct weir *weir = context;
     (void)fd;
     (void)what;
+    pthread_mutex_lock(&weir->defining);
     weir_limiter_tick(weir->limiter, weir_clock_now());
+    pthread_mutex_unlock(&weir->defining);
     run_pump(weir);
 }
 

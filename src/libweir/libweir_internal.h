@@ -172,6 +172,11 @@ struct weir {
     struct weir_login *login; /* owned; its paths are fixed, the rest is the
                                 * background thread's */
 
+    /* Held by the thread that is the table's sync (table_sync.h): the
+     * background thread, or a caller of weir_define(). Messages are received
+     * without it, since a limiter with roots refuses weir_define(). */
+    pthread_mutex_t defining;
+
     /* Between the sides: mutex guards those up to 'events'. */
     pthread_mutex_t mutex;
     pthread_cond_t changed;

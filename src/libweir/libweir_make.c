@@ -206,6 +206,7 @@ void weir_locks_init(struct weir *weir)
 {
     weir_condition_init(&weir->changed);
     pthread_mutex_init(&weir->mutex, NULL);
+    pthread_mutex_init(&weir->defining, NULL);
     weir_unpins_init(&weir->unpins);
 }
 

@@ -323,6 +323,7 @@ void weir_close(struct weir *weir)
     weir_reporter_close(weir);
     pthread_cond_destroy(&weir->changed);
     pthread_mutex_destroy(&weir->mutex);
+    pthread_mutex_destroy(&weir->defining);
     weir_waiting_fini(&weir->waiting);
     weir_memory_free(weir);
 }
