@@ -40,10 +40,6 @@ class Case(unittest.TestCase):
     def epoch(self, root):
         return root.status()["epoch"]
 
-    def is_written(self, root):
-        status = root.status()
-        return status["snapshot"].get("epoch") == status["epoch"]
-
     def lose_edits(self, root):
         """Makes edits at 'root', of which the saved copy lacks the last four:
         a changed quota, a new one, a removal, another new one."""
@@ -129,9 +125,11 @@ class Case(unittest.TestCase):
         of its last edit."""
         away = self.add_root()
         self.lose_edits(away)
+        epoch = self.epoch(away)
         away.kill()
         away.start()
-        until("a snapshot of all", lambda: self.is_written(away))
+        until_equal("the snapshot's epoch", epoch,
+                    lambda: away.status()["snapshot"].get("epoch"))
         away.kill()
         self.go_back()
         other = self.add_root()
