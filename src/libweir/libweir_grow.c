@@ -97,15 +97,14 @@ bool weir_grow(struct weir *weir, uint32_t had)
 bool weir_grow_or_wait(struct weir *weir, uint32_t had)
 {
     struct weir_lock_wait wait;
-    if (!weir->block || !weir_table_is_short(weir->table) ||
-        !weir_table_is_growing(weir->table, weir_clock_now()))
-        return weir_grow(weir, had);
     weir_lock_wait_begin(weir, &wait, weir->lock_wait);
-    do {
-        if (weir_table_committed(weir->table) > had)
-            return true;
-    } while (weir_lock_wait(weir, &wait));
-    return false;
+    while (weir->block && weir_table_committed(weir->table) <= had &&
+           weir_table_is_short(weir->table) &&
+           weir_table_is_growing(weir->table, weir_clock_now())) {
+        if (!weir_lock_wait(weir, &wait))
+            return false;
+    }
+    return weir_grow(weir, had);
 }
 
 void weir_grow_ahead(struct weir *weir, weir_instant now)

@@ -302,8 +302,11 @@ static uint32_t fill_table(struct weir *weir, uint32_t from)
 {
     struct weir_reply reply = { .full = false };
     uint32_t value = from;
-    for (; !reply.full; value++)
-        MUST(take_value(weir, value, &reply) == WEIR_PASSED || reply.full);
+    for (; !reply.full; value++) {
+        enum weir_verdict verdict = take_value(weir, value, &reply);
+        MUST(!reply.contended && !reply.stale);
+        MUST(verdict == WEIR_PASSED || reply.full);
+    }
     return value;
 }
 

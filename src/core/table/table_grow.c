@@ -160,7 +160,6 @@ void weir_table_grown(struct weir_table *t, uint32_t slots)
 void weir_table_stop_growing(struct weir_table *t)
 {
     weir_store_relaxed(&t->committed_max, weir_load_relaxed(&t->committed));
-    weir_store_relaxed(&t->short_of, 0);
     weir_store_relaxed(&t->growing, 0);
 }
 
@@ -177,7 +176,9 @@ void weir_table_resume_growing(struct weir_table *t)
 bool weir_table_is_short(const struct weir_table *t)
 {
     uint32_t short_of = weir_load_relaxed(&t->short_of);
-    return short_of != 0 && short_of == weir_load_relaxed(&t->committed);
+    /* A call may set short_of just after another thread's growth has failed. */
+    return short_of != 0 && short_of == weir_load_relaxed(&t->committed) &&
+           weir_table_can_grow(t);
 }
 
 bool weir_table_can_grow(const struct weir_table *t)

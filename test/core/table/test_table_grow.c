@@ -178,6 +178,9 @@ static void a_growth_that_fails_makes_the_table_full(void **state)
     assert_true(weir_table_is_crowded(t));
     struct weir_quota another = made_quota_of(name, NULL, 1, 1);
     assert_int_equal(put(t, &another), WEIR_EFULL);
+    /* A call at that moment says what it lacked later: it can't grow either. */
+    weir_store_relaxed(&t->short_of, weir_table_committed(t));
+    assert_false(weir_table_is_short(t));
     weir_table_resume_growing(t);
     assert_int_equal(put(t, &another), WEIR_OK);
     every_name_is_found(t, "quota", i);
