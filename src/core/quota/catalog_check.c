@@ -78,6 +78,19 @@ static int refuse_depth(const struct weir_quota *quota, struct weir_diag *diag)
         " a chain would be longer than 16 quotas; hang it higher up", NULL);
 }
 
+/* The next child of 'parent', other than 'name': a broken set may have a quota
+ * below itself, and the edit that mends it has to pass. */
+static const struct weir_quota *next_child(const struct weir_catalog *catalog,
+                                           struct weir_text parent,
+                                           const struct weir_quota *after,
+                                           struct weir_text name)
+{
+    do {
+        after = weir_catalog_child(catalog, parent, after);
+    } while (after && weir_text_equal(after->name, name));
+    return after;
+}
+
 /* The descendants of a quota. */
 struct below {
     size_t levels;                     /* counted up to a bound */
@@ -93,7 +106,7 @@ static struct below walk_below(const struct weir_catalog *catalog,
     const struct weir_quota *path[WEIR_DEPTH_MAX];
     size_t depth = 0;
     struct below below = { .levels = 0 };
-    const struct weir_quota *at = weir_catalog_child(catalog, name, NULL);
+    const struct weir_quota *at = next_child(catalog, name, NULL, name);
     for (;;) {
         if (at && depth < most) {
             if (at->sharing == WEIR_ADAPTIVE && !below.adaptive)
@@ -101,14 +114,14 @@ static struct below walk_below(const struct weir_catalog *catalog,
             path[depth++] = at;
             if (depth > below.levels)
                 below.levels = depth;
-            at = weir_catalog_child(catalog, at->name, NULL);
+            at = next_child(catalog, at->name, NULL, name);
             continue;
         }
         weir_assert(depth <= below.levels && below.levels <= most);
         if (depth == 0 || below.levels == most)
             return below;
         depth--;
-        at = weir_catalog_child(catalog, name, path[depth]);
+        at = next_child(catalog, name, path[depth], name);
     }
 }
 
@@ -248,7 +261,7 @@ static int check_removed(const struct weir_catalog *catalog,
     char shown[WEIR_SHOW_MAX];
     char other[WEIR_SHOW_MAX];
     weir_text_show(name, shown);
-    const struct weir_quota *child = weir_catalog_child(catalog, name, NULL);
+    const struct weir_quota *child = next_child(catalog, name, NULL, name);
     if (child)
         return weir_diag_set(
             diag, WEIR_ECHILDREN, shown, " has children; remove or move ",

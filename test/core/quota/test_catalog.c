@@ -125,6 +125,35 @@ static void chains_are_at_most_sixteen(void **state)
     weir_catalog_free(catalog);
 }
 
+static void apply_row(struct weir_catalog *catalog, const char *name,
+                      const char *parent)
+{
+    struct weir_change change =
+        set_to(name, parent, weir_catalog_epoch(catalog) + 1);
+    assert_int_equal(weir_catalog_apply(catalog, &change), 0);
+}
+
+/* A store whose rows another program wrote may have a cycle: the edits that
+ * mend it pass. */
+static void a_cycle_can_be_mended(void **state)
+{
+    (void)state;
+    struct weir_diag diag;
+    static const char *const parents[] = { NULL, "site" };
+    for (int own = 0; own < 2; own++) {
+        for (int i = 0; i < 3; i++) {
+            struct weir_catalog *catalog = fresh();
+            apply_row(catalog, "site", NULL);
+            apply_row(catalog, "a", own ? "a" : "b");
+            apply_row(catalog, "b", own ? NULL : "a");
+            int error = i < 2 ? try_set(catalog, "a", parents[i], &diag)
+                              : try_remove(catalog, "a", &diag);
+            assert_int_equal(error, i < 2 || own ? 0 : WEIR_ECHILDREN);
+            weir_catalog_free(catalog);
+        }
+    }
+}
+
 static int try_share(struct weir_catalog *catalog, const char *name,
                      const char *parent, enum weir_sharing sharing,
                      struct weir_diag *diag)
@@ -534,6 +563,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_tree_stays_sound),
         cmocka_unit_test(chains_are_at_most_sixteen),
+        cmocka_unit_test(a_cycle_can_be_mended),
         cmocka_unit_test(one_of_a_chain_is_adaptive),
         cmocka_unit_test(overflow_must_stay),
         cmocka_unit_test(templates_are_tried_in_order),
