@@ -25,13 +25,14 @@
 
 #include "codec/weir_v1.h"
 #include "core/base/hash.h"
+#include "core/quota/quota_feature.h"
 #include "io/clock.h"
 
 #define MAGIC "WEIRSNAP"
 #define MAGIC_SIZE 8
 #define HEADER_SIZE (MAGIC_SIZE + 4 + 16 + 8)
 #define LENGTH_SIZE 4
-#define END_NUMBERS(version) ((version) < 2 ? 5u : 6u)
+#define END_NUMBERS(version) ((version) < 2 ? 5u : 7u)
 #define END_SIZE(version) (LENGTH_SIZE + 8 * END_NUMBERS(version))
 
 /* ---- Numbers ---- */
@@ -120,6 +121,7 @@ int weir_snapshot_end(struct weir_snapshot_maker *maker,
     p = put_le_number(p, maker->changes, 8);
     p = put_le_number(p, info->at_ms, 8);
     p = put_le_number(p, info->lineage, 8);
+    p = put_le_number(p, WEIR_FEATURES_ALL, 8);
     chain_checksum(&maker->checksum, maker->bytes, size - 8);
     p = put_le_number(p, maker->checksum, 8);
     weir_assert(p == maker->bytes + maker->len);
@@ -241,7 +243,10 @@ static int read_end(struct reader *r)
     r->info.floor = get_le_number(p + 8, 8);
     r->info.changes = get_le_number(p + 16, 8);
     r->info.at_ms = get_le_number(p + 24, 8);
-    r->info.lineage = r->version < 2 ? 0 : get_le_number(p + 32, 8);
+    bool first = r->version < 2;
+    r->info.lineage = first ? 0 : get_le_number(p + 32, 8);
+    r->info.features =
+        first ? WEIR_FEATURES_UNANNOUNCED : get_le_number(p + 40, 8);
     bool sound = get_le_number(r->bytes + size - 8, 8) == r->checksum &&
                  r->info.changes == r->changes && r->info.epoch >= r->epoch;
     if (!sound)

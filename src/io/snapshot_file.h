@@ -4,12 +4,13 @@
  *
  *     header   "WEIRSNAP", version, uuid and restores of the store
  *     piece …  length, a weir.v1 message of quotas (<= WEIR_QUOTAS_MAX)
- *     end      length 0, epoch, floor, changes, when, lineage, checksum of all
- *              that is before it
+ *     end      length 0, epoch, floor, changes, when, lineage, features,
+ *              checksum of all that is before it
  *
  * Numbers are little-endian. Epoch and floor are at the end and not in the
  * header, because they are known only when the last piece is made: the catalog
- * goes on changing meanwhile. Version 1 had no lineage, and is read too. */
+ * goes on changing meanwhile. Version 1 had no lineage and no features, and is
+ * read too. */
 
 #ifndef WEIR_SNAPSHOT_FILE_H
 #define WEIR_SNAPSHOT_FILE_H
@@ -26,6 +27,8 @@ struct weir_snapshot_info {
     uint64_t at_ms;             /* wall clock, since 1970: when it was made */
     uint64_t lineage;           /* identity of the change 'epoch', as of struct
                                  * weir_lineage_entry; 0: unknown */
+    uint64_t features; /* of quotas, as of quota_feature.h, that the writer
+                        * understands: roots have withheld others */
 };
 
 /* ---- Writing ---- */
@@ -44,7 +47,7 @@ int weir_snapshot_begin(struct weir_snapshot_maker *maker,
                         const struct weir_store_id *store);
 int weir_snapshot_piece(struct weir_snapshot_maker *maker,
                         const struct weir_change *changes, size_t count);
-/* Of 'info', all but 'changes' is written. */
+/* Of 'info', 'changes' and 'features' aren't written, but those that are. */
 int weir_snapshot_end(struct weir_snapshot_maker *maker,
                       const struct weir_snapshot_info *info);
 void weir_snapshot_maker_fini(struct weir_snapshot_maker *maker);

@@ -141,7 +141,7 @@ void weir_kept_restore(struct weir *weir)
     }
     weir_snapshot_look(kept->snapshot, &state);
     (void)weir_limiter_restored(weir->limiter, state.info.epoch,
-                                weir_clock_now());
+                                state.info.features, weir_clock_now());
     weir_event_report(weir, WEIR_EVENT_SNAPSHOT,
                       "the quotas of %.100s, at epoch %llu, are in force until "
                       "a root answers",

@@ -44,7 +44,7 @@ static int restore_store(void *context, const struct weir_snapshot_info *info)
 {
     struct weir_upstream *upstream = context;
     return weir_region_restore(upstream->region, &info->store, info->epoch,
-                               weir_clock_now());
+                               info->features, weir_clock_now());
 }
 
 static int restore_change(void *context, const struct weir_change *change)

@@ -149,13 +149,15 @@ void weir_limiter_release(struct weir_limiter *limiter, weir_instant now);
 
 /* For a region's root, and a service with a snapshot: restores its quotas, from
  * 'store', as if a root had sent them: apply() for each change, then
- * restored(). Only before the first root is met. */
+ * restored(). Only before the first root is met. 'features': those of the
+ * limiter that had the quotas (quota_feature.h). If this one has more, the next
+ * root is asked for the whole set. */
 int weir_limiter_restore(struct weir_limiter *limiter,
                          const struct weir_store_id *store, weir_instant now);
 int weir_limiter_apply(struct weir_limiter *limiter,
                        const struct weir_change *change, weir_instant now);
 int weir_limiter_restored(struct weir_limiter *limiter, uint64_t epoch,
-                          weir_instant now);
+                          uint64_t features, weir_instant now);
 
 /* The keeper is no longer called. */
 void weir_limiter_forget_keeper(struct weir_limiter *limiter);

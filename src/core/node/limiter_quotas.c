@@ -364,7 +364,7 @@ int weir_limiter_restore(struct weir_limiter *limiter,
 }
 
 int weir_limiter_restored(struct weir_limiter *limiter, uint64_t epoch,
-                          weir_instant now)
+                          uint64_t features, weir_instant now)
 {
     /* A root gets the full stale_after to answer. */
     limiter->received = true;
@@ -372,6 +372,10 @@ int weir_limiter_restored(struct weir_limiter *limiter, uint64_t epoch,
     limiter->epoch = epoch;
     int error = reach(limiter, now);
     weir_slots_rule(limiter->table, now);
+    /* Roots withheld quotas from that version: it is the whole set that we
+     * announce to lack. */
+    if (limiter->features & ~features)
+        limiter->epoch = 0;
     return error;
 }
 

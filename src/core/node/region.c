@@ -78,7 +78,7 @@ struct weir_region {
     struct weir_merge_upstream upstream;
     struct weir_limiter_sink sink;
     struct weir_region_lease *lease; /* owned */
-    uint64_t restore_epoch;
+    uint64_t restore_epoch, restore_features;
     weir_instant carry_at;
     weir_instant now;                 /* of the present walk */
     bool stale;                       /* last state */
@@ -129,9 +129,10 @@ static int take_reached(void *context, uint64_t epoch, weir_instant now)
 
 int weir_region_restore(struct weir_region *region,
                         const struct weir_store_id *id, uint64_t epoch,
-                        weir_instant now)
+                        uint64_t features, weir_instant now)
 {
     region->restore_epoch = epoch;
+    region->restore_features = features;
     return weir_limiter_restore(region->limiter, id, now);
 }
 
@@ -144,8 +145,8 @@ int weir_region_restore_change(struct weir_region *region,
 
 void weir_region_restored(struct weir_region *region, weir_instant now)
 {
-    int error =
-        weir_limiter_restored(region->limiter, region->restore_epoch, now);
+    int error = weir_limiter_restored(region->limiter, region->restore_epoch,
+                                      region->restore_features, now);
     weir_assert(error == WEIR_OK); /* it needs no memory */
 }
 

@@ -87,10 +87,10 @@ weir_instant weir_region_deadline(const struct weir_region *region,
 /* Restores quotas of an earlier process, before any upstream has answered: the
  * identity of their store, then changes in the order of epochs, then
  * restored(). Then the root node is ready; the upstream is asked for later
- * changes. */
+ * changes, or for all if that process had fewer 'features'. */
 int weir_region_restore(struct weir_region *region,
                         const struct weir_store_id *id, uint64_t epoch,
-                        weir_instant now);
+                        uint64_t features, weir_instant now);
 int weir_region_restore_change(struct weir_region *region,
                                const struct weir_change *change,
                                weir_instant now);

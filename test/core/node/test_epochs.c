@@ -397,6 +397,31 @@ static void test_a_limiter_that_is_older(void **state)
     finish(&p);
 }
 
+/* The same limiter, started again by its snapshot as a newer version: it has
+ * the epoch of the quota that was withheld, and yet gets it. */
+static void test_a_limiter_that_was_upgraded(void **state)
+{
+    (void)state;
+    for (int upgraded = 0; upgraded < 2; upgraded++) {
+        struct pair p;
+        uint64_t before = upgraded ? 1ull << WEIR_FEATURE_LEASED : 0;
+        struct weir_change kept = { .quota = made_quota_of("q2", "", 9, 9) };
+        kept.quota.epoch = kept.quota.created = 2;
+        make(&p, 32);
+        assert_int_equal(weir_limiter_restore(p.limiter, &store, p.now), 0);
+        assert_int_equal(weir_limiter_apply(p.limiter, &kept, p.now), 0);
+        assert_int_equal(weir_limiter_restored(
+                             p.limiter, 3, WEIR_FEATURES_ALL & ~before, p.now),
+                         0);
+        assert_true(weir_limiter_ready(p.limiter));
+        start(&p, 0, 3, false);
+        run(&p, 3 * WEIR_SECOND);
+        assert_int_equal(quotas_of(&p), upgraded ? 0xe : 0x4);
+        assert_int_equal(weir_limiter_epoch(p.limiter), 3);
+        finish(&p);
+    }
+}
+
 /* The number of units, of 'units', that pass. */
 static unsigned take(struct pair *p, const char *name, unsigned units)
 {
@@ -843,6 +868,7 @@ int main(void)
         cmocka_unit_test(test_who_is_ahead_by_another_root_stays),
         cmocka_unit_test(test_a_history_that_was_replaced),
         cmocka_unit_test(test_a_limiter_that_is_older),
+        cmocka_unit_test(test_a_limiter_that_was_upgraded),
         cmocka_unit_test(test_what_passed_by_open_is_no_debt),
         cmocka_unit_test(test_what_was_charged_is_a_debt),
         cmocka_unit_test(test_who_lags_drops_no_quota),

@@ -23,6 +23,7 @@
 
 #include "compare.h"
 #include "core/node/root_state.h"
+#include "core/quota/quota_feature.h"
 #include "histories.h"
 #include "io/clock.h"
 #include "lab/fleet.h"
@@ -940,7 +941,8 @@ static void test_restored_region_serves_before_it_is_told(void **state)
     struct weir_root *root = weir_region_root(region);
     struct weir_store_id id = { .uuid = { 1 } };
     struct weir_change change = change_of("kept", 5);
-    assert_int_equal(weir_region_restore(region, &id, 7, now), 0);
+    assert_int_equal(
+        weir_region_restore(region, &id, 7, WEIR_FEATURES_ALL, now), 0);
     assert_int_equal(weir_region_restore_change(region, &change, now), 0);
     assert_false(weir_root_ready(root));
     weir_region_restored(region, now);
