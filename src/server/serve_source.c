@@ -292,16 +292,16 @@ static void on_bad_row(void *context, const struct weir_bad_row *row, bool kept)
 {
     struct serve *serve = context;
     char shown[WEIR_SHOW_MAX];
+    bool settable = weir_name_check(row->name, NULL) == 0;
     weir_log_limited(
         &serve->log, WEIR_LOG_STORE, WEIR_LOG_ERROR,
-        "the store's row of quota %s (id %llu, epoch %llu) %s: %s; write it "
-        "again with 'weir quota set', or delete that row by SQL and restart "
-        "the roots",
+        "the store's row of quota %s (id %llu, epoch %llu) %s: %s; %sdelete "
+        "that row by SQL and restart the roots",
         weir_text_show(row->name, shown), (unsigned long long)row->id,
         (unsigned long long)row->epoch,
         kept ? "is bad, and its last good value is served"
              : "is bad, and isn't served",
-        row->why);
+        row->why, settable ? "write it again with 'weir quota set', or " : "");
 }
 
 static void on_loss(void *context, const struct weir_lineage_loss *loss)

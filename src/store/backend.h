@@ -10,7 +10,8 @@
 #include "store/row.h"
 #include "store/store.h"
 
-/* The meta row, which every edit changes. */
+/* The meta row, which every edit changes. Rows that another program wrote may
+ * have a higher epoch or id than it says; meta() counts them. */
 struct weir_store_meta {
     struct weir_store_id id;
     uint64_t epoch;
@@ -71,7 +72,8 @@ struct weir_backend_type {
 
     int (*meta)(struct weir_backend *backend, struct weir_store_meta *out,
                 struct weir_diag *diag);
-    /* Rows above 'epoch', removals included, in ascending order of epochs. */
+    /* Rows above 'epoch', removals included, in ascending order of epochs; 0:
+     * all rows, also those without a usable epoch. */
     int (*read)(struct weir_backend *backend, uint64_t epoch,
                 weir_row_each *each, void *context, struct weir_diag *diag);
     /* The newest first. */

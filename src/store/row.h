@@ -6,14 +6,20 @@
 
 #include "store/store.h"
 
-/* A quota, or (id 0) the removal of a name. weir_fields_write() made 'fields'.
- * Texts are borrowed. */
+/* Epochs are at most this. A row with another epoch, which only another program
+ * can have written, is bad, and isn't the newest. As a text, for SQL. */
+#define WEIR_ROW_EPOCH_MAX (UINT64_C(1) << 62)
+#define WEIR_ROW_EPOCH_MAX_TEXT "4611686018427387904"
+
+/* A quota, or the removal of a name. weir_fields_write() made 'fields'. Texts
+ * are borrowed. */
 struct weir_row {
     uint64_t id;
     uint64_t epoch;
     uint64_t created;
     struct weir_text name;
     struct weir_text fields;
+    bool removed;
 };
 
 /* A change in the log. 'was' and 'became' are fields; 'p' NULL: the quota

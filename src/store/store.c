@@ -296,7 +296,7 @@ struct reading {
     void *context;
     const struct weir_store *store; /* that reports bad rows; NULL: none does */
     const struct weir_catalog *catalog; /* NULL: it isn't looked at */
-    bool is_past; /* the catalog has a quota whose row is bad now */
+    bool has_bad; /* the catalog has a quota whose row is bad now */
 };
 
 static int skip_row(struct reading *reading, const struct weir_row *row,
@@ -304,7 +304,7 @@ static int skip_row(struct reading *reading, const struct weir_row *row,
 {
     if (reading->catalog && row->name.p &&
         weir_catalog_get(reading->catalog, row->name))
-        reading->is_past = true;
+        reading->has_bad = true;
     const struct weir_bad_row bad = {
         .id = row->id, .epoch = row->epoch, .name = row->name, .why = why
     };
@@ -317,10 +317,12 @@ static int read_quota_row(void *context, const struct weir_row *row)
 {
     struct reading *reading = context;
     char scratch[WEIR_FIELDS_MAX];
-    struct weir_change change = { .removed = row->id == 0 };
+    struct weir_change change = { .removed = row->removed };
     struct weir_diag why;
-    if (!row->name.p || !row->fields.p || row->epoch == 0)
-        return skip_row(reading, row, "it has no name, fields or epoch");
+    if (!row->name.p || !row->fields.p)
+        return skip_row(reading, row, "it has no name or fields");
+    if (row->epoch == 0 || row->epoch > WEIR_ROW_EPOCH_MAX)
+        return skip_row(reading, row, "it has no possible epoch");
     if (row->fields.len > sizeof(scratch))
         return skip_row(reading, row, "it has more fields than any can have");
     if (weir_fields_read(row->name, row->fields, scratch, &change.quota, &why) <
@@ -399,7 +401,7 @@ static int read_newer(struct weir_store *store, struct weir_diag *diag)
     struct reading reading = { apply_to_catalog, store->catalog,
                                .catalog = store->catalog };
     int error = read_rows(store, epoch, &reading, diag);
-    if (error < 0 || !reading.is_past)
+    if (error < 0 || !reading.has_bad)
         return error;
     drop_catalog(store);
     if (make_catalog(store) < 0)
@@ -460,7 +462,7 @@ static int write_log(struct weir_store *store, const struct writing *writing,
     };
     if (old)
         entry.was = weir_fields_write(old, was);
-    if (row->id > 0)
+    if (!row->removed)
         entry.became = row->fields;
     return store->backend->type->log(store->backend, &entry, diag);
 }
@@ -483,6 +485,7 @@ static int write_change(struct weir_store *store, struct writing *writing,
         .epoch = quota->epoch,
         .created = quota->created,
         .name = quota->name,
+        .removed = change->removed,
     };
     weir_assert(old || !change->removed);
     if (!change->removed) {
@@ -900,7 +903,7 @@ struct copy {
 static int copy_row(void *context, const struct weir_row *row)
 {
     struct copy *copy = context;
-    copy->quotas += row->id > 0;
+    copy->quotas += !row->removed;
     return copy->to->type->write(copy->to, row, false, copy->diag);
 }
 

@@ -488,6 +488,13 @@ static int postgres_move(struct weir_backend *backend, const char *to,
                                                &to, 1, NULL, diag);
 }
 
+/* NULL if there is no such row: greatest() leaves it out. */
+#define NEWEST(table)                          \
+    "(SELECT max(epoch) FROM weir.weir_" table \
+    " WHERE epoch <= " WEIR_ROW_EPOCH_MAX_TEXT ")"
+#define NEWEST_QUOTA NEWEST("quotas")
+#define NEWEST_REMOVAL NEWEST("tombstones")
+
 static int postgres_meta(struct weir_backend *backend,
                          struct weir_store_meta *out, struct weir_diag *diag)
 {
@@ -496,8 +503,10 @@ static int postgres_meta(struct weir_backend *backend,
     out->moved_to[0] = '\0';
     int error = weir_session_run(
         &store->session,
-        "SELECT schema, uuid, restores, epoch, floor, last_id, "
-        "to_regclass('weir.weir_moved') FROM weir.weir_meta",
+        "SELECT schema, uuid, restores, greatest(epoch, " NEWEST_QUOTA
+        ", " NEWEST_REMOVAL "), floor, greatest(last_id, (SELECT max(id) FROM "
+        "weir.weir_quotas)), to_regclass('weir.weir_moved') FROM "
+        "weir.weir_meta",
         NULL, 0, &row, diag);
     if (error < 0)
         return error;
@@ -577,6 +586,7 @@ static int report_row(const PGresult *rows, int at, void *context)
         .created = postgres_number_at(rows, at, 2),
         .name = postgres_text_at(rows, at, 3),
         .fields = postgres_text_at(rows, at, 4),
+        .removed = postgres_number_at(rows, at, 5) == 1,
     };
     return reading->each(reading->context, &row);
 }
@@ -586,14 +596,15 @@ static int postgres_read(struct weir_backend *backend, uint64_t epoch,
                          struct weir_diag *diag)
 {
     struct reading reading = { .each = each, .context = context };
-    char above[WEIR_NUMBER_MAX];
-    const char *const values[] = { weir_number_show(
-        epoch < INT64_MAX ? epoch : INT64_MAX, above) };
+    char number[WEIR_NUMBER_MAX];
+    const char *above =
+        weir_number_show(epoch < INT64_MAX ? epoch : INT64_MAX, number);
+    const char *const values[] = { epoch > 0 ? above : "-9223372036854775808" };
     return read_cursor(
         postgres_store_of(backend),
         "DECLARE weir_cursor NO SCROLL CURSOR FOR SELECT epoch, id, "
-        "created, name, fields FROM weir.weir_quotas WHERE epoch > "
-        "$1::bigint UNION ALL SELECT epoch, 0, 0, name, '' FROM "
+        "created, name, fields, 0 FROM weir.weir_quotas WHERE epoch > "
+        "$1::bigint UNION ALL SELECT epoch, 0, 0, name, '', 1 FROM "
         "weir.weir_tombstones WHERE epoch > $1::bigint ORDER BY 1",
         values, 1, report_row, &reading, diag);
 }
@@ -665,7 +676,7 @@ static int postgres_write(struct weir_backend *backend,
                           struct weir_diag *diag)
 {
     struct postgres_store *store = postgres_store_of(backend);
-    bool gone = row->id == 0;
+    bool gone = row->removed;
     struct batch *batch = &store->batches[gone ? BATCH_GONE : BATCH_QUOTAS];
     if (gone) {
         add_text(store, batch, 0, row->name);

@@ -182,17 +182,25 @@ static const char schema_sql[] =
     " l.became FROM log l "
 #define LOG_ORDER " ORDER BY l.epoch DESC LIMIT ?3"
 
+#define NEWEST(table)                         \
+    "coalesce((SELECT max(epoch) FROM " table \
+    " WHERE epoch <= " WEIR_ROW_EPOCH_MAX_TEXT "), 0)"
+#define NEWEST_QUOTA NEWEST("quotas")
+#define NEWEST_REMOVAL NEWEST("tombstones")
+
 static const char *const statements_sql[SQL_COUNT] = {
     [SQL_BEGIN_READ] = "BEGIN",
     [SQL_BEGIN_WRITE] = "BEGIN IMMEDIATE",
     [SQL_COMMIT] = "COMMIT",
     [SQL_ROLLBACK] = "ROLLBACK",
-    [SQL_META] = "SELECT uuid, restores, epoch, floor, last_id, (SELECT "
-                 "user_version FROM pragma_user_version), (SELECT count(*) "
-                 "FROM sqlite_schema WHERE name = 'moved') FROM meta",
-    [SQL_READ] = "SELECT epoch, id, created, name, fields FROM quotas "
+    [SQL_META] =
+        "SELECT uuid, restores, max(epoch, " NEWEST_QUOTA ", " NEWEST_REMOVAL
+        "), floor, max(last_id, coalesce((SELECT max(id) FROM quotas), 0)), "
+        "(SELECT user_version FROM pragma_user_version), (SELECT count(*) "
+        "FROM sqlite_schema WHERE name = 'moved') FROM meta",
+    [SQL_READ] = "SELECT epoch, id, created, name, fields, 0 FROM quotas "
                  "WHERE epoch > ?1 UNION ALL SELECT epoch, 0, 0, name, "
-                 "'' FROM tombstones WHERE epoch > ?1 ORDER BY 1",
+                 "'', 1 FROM tombstones WHERE epoch > ?1 ORDER BY 1",
     [SQL_WRITE] = "INSERT INTO quotas (id, epoch, created, name, fields)"
                   " VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (id) DO UPDATE"
                   " SET epoch = excluded.epoch, created = excluded.created,"
@@ -721,6 +729,7 @@ static int each_row(struct sqlite_store *store, sqlite3_stmt *at,
         .created = sqlite_number_at(at, 2),
         .name = sqlite_text_at(at, 3),
         .fields = sqlite_text_at(at, 4),
+        .removed = sqlite_number_at(at, 5) == 1,
     };
     return each(context, &row);
 }
@@ -731,8 +740,8 @@ static int sqlite_read(struct weir_backend *backend, uint64_t epoch,
 {
     struct sqlite_store *store = sqlite_store_of(backend);
     sqlite3_stmt *row = store->statements[SQL_READ];
-    sqlite3_bind_int64(row, 1,
-                       epoch < INT64_MAX ? (sqlite3_int64)epoch : INT64_MAX);
+    sqlite3_int64 above = epoch < INT64_MAX ? (sqlite3_int64)epoch : INT64_MAX;
+    sqlite3_bind_int64(row, 1, epoch > 0 ? above : INT64_MIN);
     int error = 0;
     while (error == 0) {
         int code = sqlite3_step(row);
@@ -810,7 +819,7 @@ static int sqlite_write(struct weir_backend *backend,
                         struct weir_diag *diag)
 {
     struct sqlite_store *store = sqlite_store_of(backend);
-    if (row->id == 0)
+    if (row->removed)
         return write_tombstone(store, row, diag);
     if (fresh) {
         bind_text(store->statements[SQL_DELETE], 1, row->name);

@@ -80,7 +80,7 @@ static void print_root_metrics(FILE *out, const struct weir_metrics_source *of)
         { "weir_store_up", "Whether the quota store can be used.",
           of->store_up },
         { "weir_store_bad_rows",
-          "Rows of the quota store that can't be read, and aren't served.",
+          "Rows of the quota store that can't be read.",
           (double)of->bad_rows },
         { "weir_epoch", "The newest epoch of the quotas.", (double)s.epoch },
         { "weir_edits_waiting", "Edits not answered yet.",
