@@ -9,9 +9,14 @@
  *
  * Two histories that once differ never agree again, so one entry decides: the
  * log's entry of the reader's own epoch. Its identity is a hash of epoch, edit,
- * time, editor and name. The fields are left out, because the upgrade of a
- * schema rewrites their texts. Two histories thus seem equal if both have, at
- * one epoch, an edit by one editor, of one quota, in one millisecond.
+ * time and name. The fields are left out, because the upgrade of a schema
+ * rewrites their texts; the editor, because an operator may remove names of
+ * people from the log. So two histories seem equal if both have, at one epoch,
+ * an edit of one quota in one millisecond.
+ *
+ * An operator may also delete entries. An entry that isn't there, at an epoch
+ * that the store has reached, says nothing: the reader reads all anew, and
+ * claims no loss.
  *
  * The common part is found by bisection, among the entries that the reader
  * remembers.
@@ -57,7 +62,6 @@ static struct weir_lineage_entry entry_of(const struct weir_log_row *row)
     weir_out_string(&out, " ");
     weir_out_number(&out, row->at_ms);
     uint64_t hash = weir_hash((struct weir_text){ buf, out.len }, 0);
-    hash = weir_hash(row->identity, hash);
     return (struct weir_lineage_entry){
         .epoch = row->epoch,
         .edit = row->edit,
@@ -124,21 +128,26 @@ int weir_lineage_read(struct weir_lineage *lineage,
     return 0;
 }
 
-/* Whether the store has the change. */
-static int has_entry(struct weir_backend *backend,
-                     const struct weir_lineage_entry *entry, uint64_t epoch,
-                     bool *out, struct weir_diag *diag)
+/* What has become of the change in a store that has reached 'epoch'. */
+static int find_entry(struct weir_backend *backend,
+                      const struct weir_lineage_entry *entry, uint64_t epoch,
+                      enum weir_history *out, struct weir_diag *diag)
 {
     if (entry->epoch > epoch || entry->identity == 0) {
-        *out = entry->epoch <= epoch;
+        *out = entry->epoch <= epoch ? WEIR_HISTORY_KEPT : WEIR_HISTORY_LOST;
         return 0;
     }
     struct weir_lineage_entry found = { .epoch = 0 };
     int error =
         read_entries(backend, entry->epoch, 1, take_entry, &found, diag);
-    if (error == 0)
-        *out = found.epoch == entry->epoch && found.identity == entry->identity;
-    return error;
+    if (error < 0)
+        return error;
+    if (found.epoch != entry->epoch)
+        *out = WEIR_HISTORY_UNKNOWN;
+    else
+        *out = found.identity == entry->identity ? WEIR_HISTORY_KEPT
+                                                 : WEIR_HISTORY_LOST;
+    return 0;
 }
 
 /* 'kept' of the entries are in the store. An edit is counted at its last
@@ -169,15 +178,15 @@ static int find_loss(const struct weir_lineage *lineage,
     size_t lost = lineage->count - 1;
     while (kept < lost) {
         size_t middle = kept + (lost - kept) / 2;
-        bool has = false;
+        enum weir_history found = WEIR_HISTORY_KEPT;
         int error =
-            has_entry(backend, &lineage->entries[middle], epoch, &has, diag);
+            find_entry(backend, &lineage->entries[middle], epoch, &found, diag);
         if (error < 0)
             return error;
-        if (has)
-            kept = middle + 1;
-        else
+        if (found == WEIR_HISTORY_LOST)
             lost = middle;
+        else
+            kept = middle + 1;
     }
     count_loss(lineage, kept, out);
     return 0;
@@ -190,7 +199,6 @@ int weir_lineage_check(const struct weir_lineage *lineage,
                        struct weir_diag *diag)
 {
     struct weir_lineage_entry last = weir_lineage_last(lineage);
-    bool has = true;
     *out = WEIR_HISTORY_KEPT;
     if (last.epoch == 0)
         return 0;
@@ -198,9 +206,8 @@ int weir_lineage_check(const struct weir_lineage *lineage,
         *out = WEIR_HISTORY_UNKNOWN;
         return 0;
     }
-    int error = has_entry(backend, &last, epoch, &has, diag);
-    if (error < 0 || has)
+    int error = find_entry(backend, &last, epoch, out, diag);
+    if (error < 0 || *out != WEIR_HISTORY_LOST)
         return error;
-    *out = WEIR_HISTORY_LOST;
     return find_loss(lineage, backend, epoch, out_loss, diag);
 }

@@ -51,6 +51,11 @@ class Case(unittest.TestCase):
                      f"fields) SELECT last_id, epoch, epoch, '{name}', "
                      f"'{fields}' FROM {self.META}")
 
+    def insert(self, number, epoch, name):
+        """A row whose numbers the store's meta row doesn't know."""
+        self.sql(f"INSERT INTO {self.QUOTAS} (id, epoch, created, name, fields)"
+                 f" VALUES ({number}, {epoch}, 1, '{name}', 'limit: 7/s\n')")
+
     def limit(self, root, name):
         """None: there is none, or the root isn't ready yet."""
         try:
@@ -102,6 +107,53 @@ class Case(unittest.TestCase):
         until("the store", lambda: self.limit(root, "no_lines") == "9/s")
         self.assertEqual(self.bad_rows(root)["count"], len(BAD) - 1)
 
+    def test_numbers_of_another_program(self):
+        """Rows with ids and epochs that no edit gave them."""
+        root = self.add_root()
+        self.fleet.set("early", "limit=3/s")
+        root.kill()
+        self.insert(0, 1000, "zero")
+        self.insert(50, 1001, "ahead")
+        self.insert(60, 0, "never")
+        self.insert(61, 2**63 - 1, "endless")
+        root.start()
+        until("the store", lambda: self.limit(root, "early") == "3/s")
+        bad = self.bad_rows(root)
+        self.assertEqual({row["name"].split("'")[1] for row in bad["rows"]},
+                         {"never", "endless"})
+        # New quotas take no row's place.
+        for i in range(60):
+            self.fleet.set(f"late{i}", "limit=4/s")
+        self.fleet.set("ahead", "limit=8/s")
+        root.kill()
+        root.start()
+        until("the store", lambda: self.limit(root, "late59") == "4/s")
+        for name, limit in {"early": "3/s", "zero": "7/s", "ahead": "8/s",
+                            "late0": "4/s"}.items():
+            self.assertEqual(self.limit(root, name), limit, name)
+        self.assertEqual(self.bad_rows(root)["count"], 2)
+        self.fleet.set("endless", "limit=9/s")
+        self.assertEqual(self.limit(root, "endless"), "9/s")
+        self.assertEqual(self.bad_rows(root)["count"], 1)
+        self.assertNotIn("lacks", root.logged())
+
+    def test_a_log_that_an_operator_edits(self):
+        """Entries without editors, or deleted, are no lost edits."""
+        root = self.add_root()
+        self.fleet.set("turns", "limit=3/s")
+        for statement in (f"UPDATE {self.LOG} SET who = 'nobody'",
+                          f"DELETE FROM {self.LOG}"):
+            self.sql(statement)
+            self.fleet.set("turns", "limit=4/s")
+            self.fleet.set("turns", "limit=3/s")
+            self.assertEqual(self.limit(root, "turns"), "3/s")
+        root.kill()
+        self.sql(f"DELETE FROM {self.LOG}")
+        root.start()
+        until("the store", lambda: self.limit(root, "turns") == "3/s")
+        self.assertEqual(root.status()["store"]["restores"], 0)
+        self.assertNotIn("lacks", root.logged())
+
     def test_a_good_value_is_kept(self):
         root = self.add_root()
         self.fleet.set("turns", "limit=3/s")
@@ -128,7 +180,7 @@ class Case(unittest.TestCase):
 
 
 class Sqlite(Case):
-    META, QUOTAS = "meta", "quotas"
+    META, QUOTAS, LOG = "meta", "quotas", "log"
 
     def make_store(self):
         pass
@@ -142,6 +194,7 @@ class Sqlite(Case):
 
 class Server(Case):
     META, QUOTAS = "weir.weir_meta", "weir.weir_quotas"
+    LOG = "weir.weir_log"
 
     @classmethod
     def setUpClass(cls):
