@@ -280,10 +280,10 @@ static int make_context(const struct weir_tls *tls, struct context **out,
     return error;
 }
 
-/* ---- Days ---- */
+/* ---- Validity ---- */
 
-#define DATE_MAX 32 /* "2026-01-31 12:00:00 UTC" */
-#define WHO_MAX 64  /* bytes of a common name in a sentence */
+#define DATE_MAX 32    /* "2026-01-31 12:00:00 UTC" */
+#define SUBJECT_MAX 64 /* bytes of a common name in a sentence */
 
 static time_t seconds_of(const ASN1_TIME *when)
 {
@@ -301,8 +301,8 @@ static const char *show_date(time_t when, char buf[DATE_MAX])
 }
 
 /* Whether a certificate of the file 'path' is valid now. */
-static int check_days(struct weir_tls *tls, const char *path,
-                      const X509 *certificate, struct weir_diag *diag)
+static int check_validity(struct weir_tls *tls, const char *path,
+                          const X509 *certificate, struct weir_diag *diag)
 {
     time_t now = time(NULL);
     time_t from = seconds_of(X509_get0_notBefore(certificate));
@@ -312,11 +312,12 @@ static int check_days(struct weir_tls *tls, const char *path,
     bool is_early = now < from;
     if (is_early && (tls->valid_from == 0 || from < tls->valid_from))
         tls->valid_from = from;
-    char who[WHO_MAX + 1] = "";
+    char subject[SUBJECT_MAX + 1] = "";
     char date[DATE_MAX];
     X509_NAME_get_text_by_NID(X509_get_subject_name(certificate),
-                              NID_commonName, who, sizeof(who));
-    return weir_diag_set(diag, WEIR_ETLS, path, ": the certificate of '", who,
+                              NID_commonName, subject, sizeof(subject));
+    return weir_diag_set(diag, WEIR_ETLS, path, ": the certificate of '",
+                         subject,
                          is_early ? "' isn't valid before " : "' expired at ",
                          show_date(is_early ? from : until, date),
                          is_early ? ": name another, or correct the clock"
@@ -333,8 +334,8 @@ static bool is_in_use(const struct weir_tls *tls, const X509 *certificate)
     return used && X509_cmp(used, certificate) == 0;
 }
 
-static int check_own_days(struct weir_tls *tls, SSL_CTX *ssl,
-                          struct weir_diag *diag)
+static int check_own_validity(struct weir_tls *tls, SSL_CTX *ssl,
+                              struct weir_diag *diag)
 {
     const char *path = tls->path[CERT];
     const X509 *own = SSL_CTX_get0_certificate(ssl);
@@ -343,16 +344,16 @@ static int check_own_days(struct weir_tls *tls, SSL_CTX *ssl,
     weir_assert(own);
     if (is_in_use(tls, own))
         return 0;
-    int error = check_days(tls, path, own, diag);
+    int error = check_validity(tls, path, own, diag);
     for (int i = 0; error == 0 && i < sk_X509_num(chain); i++)
-        error = check_days(tls, path, sk_X509_value(chain, i), diag);
+        error = check_validity(tls, path, sk_X509_value(chain, i), diag);
     return error;
 }
 
 /* One authority that is valid is enough: during a change the file has the old
  * one and the new one. */
-static int check_authority_days(struct weir_tls *tls, SSL_CTX *ssl,
-                                struct weir_diag *diag)
+static int check_authority_validity(struct weir_tls *tls, SSL_CTX *ssl,
+                                    struct weir_diag *diag)
 {
     const char *path = tls->path[CA];
     STACK_OF(X509) *all =
@@ -361,17 +362,17 @@ static int check_authority_days(struct weir_tls *tls, SSL_CTX *ssl,
         return weir_diag_put(diag, WEIR_ENOMEM, NULL);
     int error = refuse_tls_file(diag, path, "there is no certificate in it");
     for (int i = 0; error < 0 && i < sk_X509_num(all); i++)
-        error = check_days(tls, path, sk_X509_value(all, i), diag);
+        error = check_validity(tls, path, sk_X509_value(all, i), diag);
     sk_X509_pop_free(all, X509_free);
     return error;
 }
 
-static int check_all_days(struct weir_tls *tls, SSL_CTX *ssl,
-                          struct weir_diag *diag)
+static int check_validity_of_all(struct weir_tls *tls, SSL_CTX *ssl,
+                                 struct weir_diag *diag)
 {
-    int error = is_file(tls, CA) ? check_authority_days(tls, ssl, diag) : 0;
+    int error = is_file(tls, CA) ? check_authority_validity(tls, ssl, diag) : 0;
     if (error == 0 && tls->path[CERT])
-        error = check_own_days(tls, ssl, diag);
+        error = check_own_validity(tls, ssl, diag);
     if (error == 0)
         tls->valid_from = 0;
     return error;
@@ -461,7 +462,7 @@ int weir_tls_reload(struct weir_tls *tls, struct weir_diag *diag)
     tls->valid_from = 0;
     int error = make_context(tls, &fresh, diag);
     if (error == 0)
-        error = check_all_days(tls, fresh->ssl, diag);
+        error = check_validity_of_all(tls, fresh->ssl, diag);
     if (error < 0) {
         drop_context(fresh);
         return error;

@@ -8,11 +8,11 @@
  * 1.2 only the suites of WEIR_TLS_SUITES. No renegotiation, no compression, no
  * session tickets across a reload.
  *
- * Days. A certificate that has expired, or isn't valid yet, is refused when its
- * file is read, and so is one whose chain has such a certificate, and a file of
- * authorities without any that is valid. The system's authorities aren't
- * checked, nor is a certificate that is in use already: it may expire, and the
- * other files are reloaded beside it.
+ * Validity. A certificate that has expired, or isn't valid yet, is refused when
+ * its file is read, and so is one whose chain has such a certificate, and a
+ * file of authorities without any that is valid. The system's authorities
+ * aren't checked, nor is a certificate that is in use already: it may expire,
+ * and the other files are reloaded beside it.
  *
  * Reloading. weir_tls_reload() reads all files into a new context, which
  * replaces the old one only if every part of it is sound: half-written files

@@ -114,8 +114,8 @@ bool weir_transport_leave(struct weir_transport *transport);
 /* Calls on_free now or when the last user leaves. */
 void weir_transport_kill(struct weir_transport *transport);
 
-/* What each event of the loop does: one step, unless it has failed; then the
- * watch for the next one, or on_failed. */
+/* Each event of the loop calls this: it makes one step, unless the transport
+ * has failed, and then watches for the next event or calls on_failed. */
 void weir_transport_run(struct weir_transport *transport,
                         void (*step)(struct weir_transport *transport));
 /* Marks it as failed, unless it already is. 'why': static, or as long-lived as

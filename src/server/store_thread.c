@@ -340,7 +340,7 @@ static int report_loss(struct weir_store_thread *t,
 {
     weir_assert(state->history == WEIR_HISTORY_LOST);
     struct news *news = news_new(NEWS_LOSS);
-    int error = news ? weir_store_disown(t->store, &t->lineage, diag)
+    int error = news ? weir_store_mark_replaced(t->store, &t->lineage, diag)
                      : weir_diag_put(diag, WEIR_ENOMEM, NULL);
     if (error < 0) {
         news_free(news);

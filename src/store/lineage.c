@@ -128,7 +128,7 @@ int weir_lineage_read(struct weir_lineage *lineage,
     return 0;
 }
 
-/* What has become of the change in a store that has reached 'epoch'. */
+/* The state of the change in a store that has reached 'epoch'. */
 static int find_entry(struct weir_backend *backend,
                       const struct weir_lineage_entry *entry, uint64_t epoch,
                       enum weir_history *out, struct weir_diag *diag)

@@ -276,8 +276,9 @@ int weir_store_look(struct weir_store *store, const struct weir_lineage *known,
     return error;
 }
 
-int weir_store_disown(struct weir_store *store,
-                      const struct weir_lineage *known, struct weir_diag *diag)
+int weir_store_mark_replaced(struct weir_store *store,
+                             const struct weir_lineage *known,
+                             struct weir_diag *diag)
 {
     weir_assert(known->count > 0);
     const struct weir_backend_type *type = store->backend->type;

@@ -77,7 +77,7 @@ int weir_store_restored(const char *url, uint64_t *out_restores,
 #define WEIR_STORE_SHOW_MAX 512
 const char *weir_store_show(const char *url, char *buf);
 
-/* What has become of the changes that a reader has. */
+/* The state in the store of the changes that a reader has. */
 enum weir_history {
     WEIR_HISTORY_KEPT,    /* the store has them */
     WEIR_HISTORY_LOST,    /* its history was replaced: it lacks the newest */
@@ -104,8 +104,9 @@ int weir_store_look(struct weir_store *store, const struct weir_lineage *known,
  * lost: raises 'restores' beyond both, as weir_store_restored() does, unless
  * another root has done so. Thus every root and limiter drops its quotas for
  * the store's, also one that can't know which changes were lost. */
-int weir_store_disown(struct weir_store *store,
-                      const struct weir_lineage *known, struct weir_diag *diag);
+int weir_store_mark_replaced(struct weir_store *store,
+                             const struct weir_lineage *known,
+                             struct weir_diag *diag);
 
 /* Hands out every change above 'epoch' in the order of epochs, removals
  * included, in one consistent read. 'each' returns 0 to go on; it borrows a

@@ -27,7 +27,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* What llhttp has found in a head. */
+/* The parts that llhttp has found in a head. */
 struct theirs {
     const struct weir_http1_request *ours;
     size_t target_len; /* bytes so far, as the next two */

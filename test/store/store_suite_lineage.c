@@ -138,21 +138,21 @@ static void lose_a_history(struct weir_store *store)
 
 /* Each of two readers that had the lost edits makes sure that the store has
  * another identity than its own; it is raised once. The store is at epoch 6. */
-static void disown_once(struct weir_store *store)
+static void mark_replaced_once(struct weir_store *store)
 {
     static struct weir_lineage lineage;
     struct weir_store_state now;
     lineage = (struct weir_lineage){ .count = 0 };
     read_lineage(store, &lineage);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(weir_store_disown(store, &lineage, NULL), 0);
+        assert_int_equal(weir_store_mark_replaced(store, &lineage, NULL), 0);
         assert_int_equal(weir_store_look(store, NULL, &now, NULL), 0);
         assert_int_equal(now.id.restores, 1);
         assert_int_equal(now.epoch, 6);
     }
     /* Also if the store has lost the mark of an earlier restoration. */
     lineage.id.restores = 7;
-    assert_int_equal(weir_store_disown(store, &lineage, NULL), 0);
+    assert_int_equal(weir_store_mark_replaced(store, &lineage, NULL), 0);
     assert_int_equal(weir_store_look(store, NULL, &now, NULL), 0);
     assert_int_equal(now.id.restores, 8);
     must(store, "b", true);
@@ -165,5 +165,5 @@ static void disown_once(struct weir_store *store)
 void store_suite_lineage(struct weir_store *store)
 {
     lose_a_history(store);
-    disown_once(store);
+    mark_replaced_once(store);
 }

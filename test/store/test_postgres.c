@@ -589,7 +589,7 @@ static void nobody_there(void **state)
     }
 }
 
-/* What libpq says instead of reading a string; NULL: it reads. */
+/* The message of libpq instead of reading a string; NULL: it reads. */
 static const char *no_memory;
 
 PQconninfoOption *__real_PQconninfoParse(const char *string, char **out_why);

@@ -47,7 +47,7 @@
 
 /* ---- Shadow slots ---- */
 
-static const struct weir_ref nobody = { WEIR_SLOT_NONE, 0 };
+static const struct weir_ref no_slot = { WEIR_SLOT_NONE, 0 };
 
 /* "shadow:" + 'name' in 'buf'; len 0 when that is too long for a name, or
  * 'name' is of the shadow set itself. */
@@ -69,7 +69,7 @@ static struct weir_ref resolve_locked(struct weir_table *t,
     char buf[WEIR_NAME_MAX];
     struct weir_text name = shadow_name(live, buf);
     if (name.len == 0)
-        return nobody;
+        return no_slot;
     uint32_t slot;
     switch (weir_slot_resolve(t, name, false, 0, &slot, now)) {
     case WEIR_RESOLVED_FULL:
@@ -82,7 +82,7 @@ static struct weir_ref resolve_locked(struct weir_table *t,
     case WEIR_RESOLVED_NONE:
     case WEIR_RESOLVED_REFUSED:
     case WEIR_RESOLVED_CONTENDED: /* not under the lock */
-        return nobody;
+        return no_slot;
     }
     return (struct weir_ref){ slot, weir_hot(t, slot)->generation };
 }
@@ -94,7 +94,7 @@ static struct weir_ref learn_locked(struct weir_table *t, struct weir_ref ref,
     weir_assert(ref.slot < t->slots);
     char buf[WEIR_NAME_MAX + 1];
     if (!weir_ref_is_live(t, ref))
-        return nobody;
+        return no_slot;
     size_t len = weir_table_name(t, ref.slot, buf);
     uint32_t version = t->shadow_version;
     struct weir_ref found =
@@ -117,7 +117,7 @@ __attribute__((noinline)) static struct weir_ref learn(struct weir_table *t,
                                                        weir_instant now)
 {
     if (!weir_table_try_lock_as(t, weir_process_of(t, stripe), 0))
-        return nobody; /* this request isn't repeated there */
+        return no_slot; /* this request isn't repeated there */
     struct weir_ref found = learn_locked(t, ref, now);
     weir_table_unlock(t);
     return found;

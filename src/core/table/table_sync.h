@@ -39,7 +39,7 @@ void weir_slots_rule(struct weir_table *table, weir_instant now);
  * it again later. */
 int weir_table_begin_full(struct weir_table *table);
 int weir_table_end_full(struct weir_table *table, weir_instant now);
-/* What weir_table_lacking() returns from now on. */
+/* Sets the result of weir_table_lacking(). */
 void weir_table_set_lacking(struct weir_table *table, uint32_t quotas);
 /* The number of bucket state rules made so far: when it has changed, quotas may
  * name other zones and stores. 0: none ever; otherwise no thread may be

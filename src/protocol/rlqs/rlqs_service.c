@@ -98,7 +98,7 @@ struct weir_rlqs_service {
 
 /* ---- Shares ---- */
 
-/* What identifies a quota's name here: the name, or of a long one its hash and
+/* The identity of a quota's name here: the name, or of a long one its hash and
  * beginning. */
 struct usage_name {
     struct weir_text given;

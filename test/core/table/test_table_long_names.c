@@ -151,7 +151,7 @@ static void test_no_name_reaches_anothers_bucket(void **state)
     free(t);
 }
 
-/* What the cut leaves out decides too. */
+/* The bytes that the cut leaves out decide too. */
 static void test_the_whole_name_is_ruled(void **state)
 {
     (void)state;
@@ -259,7 +259,7 @@ static void test_names_that_contain_their_limit(void **state)
     free(t);
 }
 
-/* What can't be stored faithfully is refused, and so limited. */
+/* A name that can't be stored faithfully is refused, and so limited. */
 static void test_refused(void **state)
 {
     (void)state;
