@@ -130,6 +130,13 @@ static struct weir_table_options block_table_options(
     };
 }
 
+/* Up to the end of a page. */
+static uint64_t whole_pages(uint64_t bytes)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    return (bytes + page - 1) & ~(page - 1);
+}
+
 size_t weir_block_size(const struct weir_block_shape *shape)
 {
     struct weir_table_options options = block_table_options(shape);
@@ -139,14 +146,26 @@ size_t weir_block_size(const struct weir_block_shape *shape)
 
 /* ---- Making ---- */
 
+/* Whole pages: the blocks of a file system may be smaller than a page, and the
+ * first write to a page needs all of its blocks. Not beyond the file's end: the
+ * last page needs none there, and the file would become longer. */
 int weir_block_allocate(int fd, uint64_t at,
                         const struct weir_table_range *ranges, uint32_t count)
 {
+    struct stat file;
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    if (fstat(fd, &file) < 0)
+        return -errno;
+    uint64_t end = (uint64_t)file.st_size;
     for (uint32_t i = 0; i < count; i++) {
+        uint64_t from = (at + ranges[i].at) & ~(page - 1);
+        uint64_t to = whole_pages(at + ranges[i].at + ranges[i].bytes);
+        to = to < end ? to : end;
+        if (from >= to)
+            return -EINVAL; /* the file was cut short */
         int done;
         do {
-            done = fallocate(fd, 0, (off_t)(at + ranges[i].at),
-                             (off_t)ranges[i].bytes);
+            done = fallocate(fd, 0, (off_t)from, (off_t)(to - from));
         } while (done < 0 && errno == EINTR);
         if (done < 0)
             return -errno;
@@ -189,12 +208,14 @@ static int clear_block(struct weir_block *block, int fd, uint64_t size,
         return 0;
     }
     struct weir_table_range ranges[WEIR_TABLE_RANGES_MAX];
+    /* The head's last page stays allocated. */
+    uint64_t kept = whole_pages(head);
     int error =
-        ftruncate(fd, (off_t)head) < 0 ? -errno : lengthen_file(fd, size);
+        ftruncate(fd, (off_t)kept) < 0 ? -errno : lengthen_file(fd, size);
     if (error < 0)
         return error;
     memset((char *)block + sizeof(block->state), 0,
-           head - sizeof(block->state));
+           kept - sizeof(block->state));
     uint32_t count = weir_table_first_ranges(options, ranges);
     return weir_block_allocate(fd, head, ranges, count);
 }

@@ -73,8 +73,8 @@ int weir_block_open(const char *path, const struct weir_block_shape *shape,
                     struct weir_block **out, int *out_fd,
                     struct weir_diag *diag);
 void weir_block_unmap(struct weir_block *block);
-/* Allocates ranges from the byte 'at' of the file on, so that their pages can
- * be touched. 0, or a negative errno: then none can. */
+/* Allocates ranges from the byte 'at' of the file on, in whole pages up to its
+ * end, so that they can be touched. 0, or a negative errno: then none can. */
 int weir_block_allocate(int fd, uint64_t at,
                         const struct weir_table_range *ranges, uint32_t count);
 /* Makes a block of the memory, or waits for its maker; and checks it. It is all

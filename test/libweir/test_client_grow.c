@@ -17,6 +17,7 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -238,6 +239,8 @@ static void in_child(void (*run)(void))
     pid_t pid = fork();
     assert_compare(pid, >=, 0);
     if (pid == 0) {
+        signal(SIGBUS, SIG_DFL); /* cmocka would go on with the next test */
+        signal(SIGSEGV, SIG_DFL);
         run();
         _exit(0);
     }
@@ -297,6 +300,40 @@ static struct weir_options shared_options(void)
     return options;
 }
 
+/* Stands for the library's own. Each range that is allocated of a table's file
+ * begins and ends on a page, or at the file's end: of a page that is allocated
+ * in part only, a first write may need blocks that the file system doesn't
+ * have. */
+static uint32_t allocated, torn;
+
+int fallocate(int fd, int mode, off_t at, off_t bytes)
+{
+    struct stat file;
+    off_t page = sysconf(_SC_PAGESIZE);
+    MUST(fstat(fd, &file) == 0 && at + bytes <= file.st_size);
+    torn += at % page != 0 ||
+            ((at + bytes) % page != 0 && at + bytes != file.st_size);
+    allocated++;
+    return (int)syscall(SYS_fallocate, fd, mode, at, bytes);
+}
+
+static void whole_pages_of_the_file_are_allocated(void **state)
+{
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    struct weir_options options = shared_options();
+    struct weir *weir = opened(&options);
+    uint32_t first = allocated;
+    assert_compare(first, >, 10);
+    for (uint32_t value = 0; value < 2000; value++)
+        assert_int_equal(take_value(weir, value, NULL), WEIR_PASSED);
+    assert_compare(allocated, >, first + 10);
+    assert_int_equal(torn, 0);
+    weir_close(weir);
+    unlink(options.table);
+    rmdir(folder);
+}
+
 /* Names until one finds no room. */
 static uint32_t fill_table(struct weir *weir, uint32_t from)
 {
@@ -347,8 +384,73 @@ static void fill_small_file_system(void)
 static void a_full_file_system_makes_the_table_full(void **state)
 {
     (void)state;
+    snprintf(folder, sizeof(folder), "/tmp/weir-grow-XXXXXX");
     assert_non_null(mkdtemp(folder));
     in_child(fill_small_file_system);
+    rmdir(folder);
+}
+
+/* As MUST, for what this machine may not have. */
+static void run_or_skip(const char *command)
+{
+    if (system(command) == 0)
+        return;
+    fprintf(stderr, "skipped: no ext4 can be mounted here: %s\n", command);
+    _exit(77);
+}
+
+/* Writes a file until the file system has no block left for it. */
+static void fill_file_system(void)
+{
+    char path[sizeof(folder) + 8];
+    static const char zeros[1 << 16];
+    snprintf(path, sizeof(path), "%s/rest", folder);
+    int fd = open(path, O_WRONLY | O_CREAT, 0600);
+    MUST(fd >= 0);
+    for (size_t part = sizeof(zeros); part > 0; part /= 2)
+        while (write(fd, zeros, part) > 0)
+            continue;
+    MUST(errno == ENOSPC && fsync(fd) == 0);
+    close(fd);
+}
+
+/* Its blocks are smaller than a page. A write to a page with a block that isn't
+ * allocated would be the end of this process (SIGBUS). */
+static void fill_small_blocks(void)
+{
+    char command[256];
+    if (unshare(CLONE_NEWNS) < 0 ||
+        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        mount("weir", folder, "tmpfs", 0, "size=64m") < 0) {
+        fprintf(stderr, "skipped: a tmpfs can't be mounted here: %s\n",
+                strerror(errno));
+        _exit(77);
+    }
+    snprintf(command, sizeof(command),
+             "cd %s && truncate -s 32M image && exec 2>/dev/null &&"
+             " mkfs.ext4 -q -b 1024 -m 0 -O ^has_journal image &&"
+             " mount -o loop image .",
+             folder);
+    run_or_skip(command);
+    struct weir_options options = shared_options();
+    struct weir *weir;
+    MUST(weir_open(&options, &weir) == 0);
+    for (uint32_t value = 0; value < 500; value++)
+        MUST(take_value(weir, value, NULL) == WEIR_PASSED);
+    fill_file_system();
+    uint32_t made = fill_table(weir, 500);
+    MUST(made >= WEIR_TABLE_GROWTH_MIN / 2 && made < 2000);
+    for (uint32_t value = 0; value < made - 1; value++)
+        MUST(take_value(weir, value, NULL) == WEIR_PASSED);
+    weir_close(weir);
+}
+
+static void blocks_smaller_than_a_page_kill_no_process(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof(folder), "/tmp/weir-grow-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    in_child(fill_small_blocks);
     rmdir(folder);
 }
 
@@ -378,6 +480,26 @@ static void a_file_that_may_not_be_so_long_is_refused(void **state)
     assert_non_null(mkdtemp(folder));
     in_child(open_void_file_with_short_files);
     unlink(shared_options().table);
+    rmdir(folder);
+}
+
+/* A file of another kind, which ends within a page. */
+static void a_file_that_is_no_table_keeps_its_length(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof(folder), "/tmp/weir-grow-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    struct weir_options options = shared_options();
+    struct weir *weir;
+    struct stat file;
+    int fd = open(options.table, O_RDWR | O_CREAT, 0600);
+    assert_compare(fd, >=, 0);
+    assert_int_equal(ftruncate(fd, 3000), 0);
+    assert_int_equal(weir_open(&options, &weir), WEIR_ETABLE);
+    assert_int_equal(fstat(fd, &file), 0);
+    assert_int_equal(file.st_size, 3000);
+    close(fd);
+    unlink(options.table);
     rmdir(folder);
 }
 
@@ -531,9 +653,12 @@ int main(void)
         cmocka_unit_test(instances_without_room_go_to_their_overflow),
         cmocka_unit_test(a_handle_whose_quota_finds_no_room_goes_by_on_full),
         cmocka_unit_test(a_process_with_few_addresses_has_a_smaller_table),
+        cmocka_unit_test(whole_pages_of_the_file_are_allocated),
         cmocka_unit_test(a_full_file_system_makes_the_table_full),
+        cmocka_unit_test(blocks_smaller_than_a_page_kill_no_process),
         cmocka_unit_test(a_decision_grows_a_shared_table_by_a_little),
         cmocka_unit_test(a_file_that_may_not_be_so_long_is_refused),
+        cmocka_unit_test(a_file_that_is_no_table_keeps_its_length),
         cmocka_unit_test(a_stopped_process_hinders_no_open_for_long),
         cmocka_unit_test(a_decision_waits_for_a_growth_as_for_a_lock),
         cmocka_unit_test(killed_processes_leave_a_sound_table),
