@@ -267,8 +267,10 @@ struct weir_options {
                            * process id */
     uint64_t memory_max; /* bytes for quotas, instances and other names: the
                            * table grows up to them. Unused memory costs
-                           * addresses only. A name takes some 1.4 KB with
-                           * three roots. 0: 1 GiB */
+                           * addresses only. A name of up to 83 bytes takes
+                           * some 0.9 KB with one root, 1.3 KB with three; a
+                           * longer one half as much more for each 28 bytes.
+                           * 0: 1 GiB */
     enum weir_on_full on_full; /* decides names for which it has no room */
     uint32_t threads_max;      /* threads that count refusals without sharing a
                            * cache line; 0: 64; more threads still work */
@@ -395,7 +397,7 @@ WEIR_API WEIR_MUST_USE int weir_check(const struct weir_options *options);
  * bucket.
  *
  * If the file doesn't exist, weir_open() makes it with mode 0600. It is as long
- * as memory_max, here some 1.1 KB for each name, and sparse: 4 MB are allocated
+ * as memory_max, here some 1.2 KB for each name, and sparse: 4 MB are allocated
  * at once, more as the table grows. If the file system has no more, the table
  * is full (on_full); no process is killed for it. The file is used only if it
  * is a regular file of this user that no other user may open. A memory_max

@@ -9,7 +9,7 @@
 #include "core/table/table_grow.h"
 #include "io/process.h"
 
-#define WEIR_BLOCK_LAYOUT 4
+#define WEIR_BLOCK_LAYOUT 5
 #define WEIR_BLOCK_MEMBERS \
     WEIR_TABLE_PROCESSES_MAX /* number 0 is no member's
                                                      * … */

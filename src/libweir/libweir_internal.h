@@ -45,7 +45,7 @@
 #include "libweir/limiter_view.h"
 
 #define WEIR_EVENT_QUEUE_MAX 64
-/* Of memory_max: what is not used costs address space only; some 750,000 slots
+/* Of memory_max: what is not used costs address space only; some 800,000 slots
  * with three roots. */
 #define WEIR_MEMORY_DEFAULT ((uint64_t)1 << 30)
 /* When a table without memory tries again to get some. */

@@ -100,6 +100,32 @@ static void many_values_keep_their_limits(void **state)
     weir_close(weir);
 }
 
+/* So long that the next byte would need another chunk: still, each slot has
+ * room for its name. */
+#define LONGEST 83
+
+static void names_of_usual_lengths_use_all_slots(void **state)
+{
+    (void)state;
+    struct weir_options options = patient_options();
+    struct weir_reply reply;
+    options.memory_max = 8 * MIB;
+    struct weir *weir = opened(&options);
+    uint32_t slots = status_of(weir).slots;
+    assert_compare(slots, >, 4 * WEIR_TABLE_GROWTH_MIN);
+    for (uint32_t value = 0; value < slots; value++) {
+        char name[LONGEST + 1];
+        snprintf(name, sizeof(name), "throttle:3:3/3600s:%0*u", LONGEST - 19,
+                 value);
+        assert_int_equal(strlen(name), LONGEST);
+        enum weir_verdict verdict =
+            weir_take_by_name(weir, name, LONGEST, 1, &reply, 0);
+        if (verdict != WEIR_PASSED || reply.full)
+            fail_msg("%u of %u slots have room for their name", value, slots);
+    }
+    weir_close(weir);
+}
+
 /* A name that finds no room is refused, or passes, and says so. */
 static void names_without_room_go_by_on_full(void **state)
 {
@@ -649,6 +675,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(many_values_keep_their_limits),
+        cmocka_unit_test(names_of_usual_lengths_use_all_slots),
         cmocka_unit_test(names_without_room_go_by_on_full),
         cmocka_unit_test(instances_without_room_go_to_their_overflow),
         cmocka_unit_test(a_handle_whose_quota_finds_no_room_goes_by_on_full),

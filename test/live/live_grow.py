@@ -23,7 +23,7 @@ from patience import PATIENCE, until
 
 QUOTAS = int(os.environ.get("WEIR_GROW_QUOTAS", "20001"))
 VALUES = int(os.environ.get("WEIR_GROW_VALUES", "5000"))
-SLOT = 900      # bytes of a slot with one root, about
+SLOT = 940      # bytes of a slot with one root, about
 STREAMS = 50    # calls on a connection at once
 CALLS = 5000    # calls on a connection
 PATH = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
