@@ -98,8 +98,9 @@ static const char *const sentences[] = {
     [-WEIR_OK] = "success",
     [-WEIR_EINVAL] = "an argument is outside its range: see the function's "
                      "comment in weir/weir.h",
-    [-WEIR_ENOMEM] = "out of memory: ask for a smaller table or give the "
-                     "process more",
+    [-WEIR_ENOMEM] = "out of memory: give the process more; a limiter takes "
+                     "less with a smaller memory_max, a region's root with "
+                     "fewer --slots",
     [-WEIR_ENAME] = "bad name: 1 to 255 bytes of UTF-8 without NUL or "
                     "control characters",
     [-WEIR_EQUOTA] = "the quota's fields contradict each other",

@@ -175,6 +175,14 @@ static void test_each_error_has_its_own_sentence(void **state)
     }
 }
 
+/* A limiter's memory and that of a region's root have different options. */
+static void test_too_little_memory_names_the_options(void **state)
+{
+    (void)state;
+    assert_non_null(strstr(weir_strerror(WEIR_ENOMEM), "memory_max"));
+    assert_non_null(strstr(weir_strerror(WEIR_ENOMEM), "--slots"));
+}
+
 static void test_strange_errors_have_a_text_too(void **state)
 {
     (void)state;
@@ -209,6 +217,7 @@ int main(void)
         cmocka_unit_test(test_chance_keeps_to_its_range),
         cmocka_unit_test(test_hash_depends_on_text_and_seed),
         cmocka_unit_test(test_each_error_has_its_own_sentence),
+        cmocka_unit_test(test_too_little_memory_names_the_options),
         cmocka_unit_test(test_strange_errors_have_a_text_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
