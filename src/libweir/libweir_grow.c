@@ -10,10 +10,14 @@
  * provide at its first use would kill the process that touches it (SIGBUS);
  * allocated parts can't.
  *
+ * The limiter's records of each root grow with a private table, in the same
+ * way. Those of a shared table are all committed when it is opened: another
+ * process may grow the table at any time, and a reporter that can't commit
+ * records for its slots would have to leave their counts unreported.
+ *
  * The budget bounds the memory of slots in this process: in the table, and in
- * the limiter's records of each root. It is address space at first, and a
- * process may be short of that as well (ulimit -v): then half of the budget is
- * tried, and so on. */
+ * these records. It is address space at first, and a process may be short of
+ * that as well (ulimit -v): then half of the budget is tried, and so on. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -39,15 +43,14 @@ static uint64_t rounded_up(uint64_t at, uint64_t unit)
     return (at + unit - 1) & ~(unit - 1);
 }
 
-/* Parts of this process's own memory. */
-static int commit_pages(const struct weir *weir,
+/* Parts of this process's own memory: a block of 'size' bytes. */
+static int commit_pages(void *memory, size_t size,
                         const struct weir_table_range *ranges, uint32_t count,
-                        uint32_t slots)
+                        bool huge)
 {
-    bool huge = slots >= HUGE_SLOTS;
     uint64_t unit = huge ? HUGE_PAGE : (uint64_t)sysconf(_SC_PAGESIZE);
-    uintptr_t block = (uintptr_t)weir->table_block;
-    uintptr_t end = block + weir->table_size;
+    uintptr_t block = (uintptr_t)memory;
+    uintptr_t end = block + size;
     for (uint32_t i = 0; i < count; i++) {
         uintptr_t from = (block + ranges[i].at) & ~(unit - 1);
         uintptr_t to = rounded_up(block + ranges[i].at + ranges[i].bytes, unit);
@@ -61,6 +64,44 @@ static int commit_pages(const struct weir *weir,
     return 0;
 }
 
+static int commit_table(const struct weir *weir,
+                        const struct weir_table_range *ranges, uint32_t count,
+                        uint32_t slots)
+{
+    return commit_pages(weir->table_block, weir->table_size, ranges, count,
+                        slots >= HUGE_SLOTS);
+}
+
+struct weir_limiter_options weir_records_shape(const struct weir *weir)
+{
+    return (struct weir_limiter_options){
+        .slots = weir->slots,
+        .links = weir->link_count,
+        .asks = WEIR_ASKS_MAX,
+        .leases = weir->leases_max,
+        .limits = weir->gate_slots < WEIR_LIMITS_MAX ? weir->gate_slots
+                                                     : WEIR_LIMITS_MAX,
+    };
+}
+
+/* By small pages: most records are of names that are used rarely. */
+int weir_grow_records(const struct weir *weir, uint32_t from, uint32_t to)
+{
+    struct weir_table_range ranges[WEIR_LIMITER_RANGES_MAX];
+    struct weir_limiter_options shape = weir_records_shape(weir);
+    uint32_t count = weir_limiter_ranges(&shape, from, to, ranges);
+    return commit_pages(weir->limiter_block, weir->limiter_size, ranges, count,
+                        false);
+}
+
+static int commit_private(const struct weir *weir, uint32_t from,
+                          const struct weir_table_range *ranges, uint32_t count,
+                          uint32_t slots)
+{
+    int error = commit_table(weir, ranges, count, slots);
+    return error < 0 ? error : weir_grow_records(weir, from, slots);
+}
+
 /* The kernel clears pages of a file when they are allocated, and other threads
  * that allocate parts of it wait meanwhile: a step of a shared table is
  * small. */
@@ -70,6 +111,7 @@ static bool grow_once(struct weir *weir)
         weir->block ? WEIR_TABLE_GROWTH_STEP : WEIR_TABLE_GROWTH_MAX;
     struct weir_table_range ranges[WEIR_TABLE_RANGES_MAX];
     uint32_t slots;
+    uint32_t from = weir_table_committed(weir->table);
     uint32_t count = weir_table_growth(weir->table, most, ranges, &slots);
     if (count == 0)
         return false;
@@ -77,7 +119,7 @@ static bool grow_once(struct weir *weir)
     int error = weir->block
                     ? weir_block_allocate(weir->table_fd, weir->block->table_at,
                                           ranges, count)
-                    : commit_pages(weir, ranges, count, slots);
+                    : commit_private(weir, from, ranges, count, slots);
     if (error < 0) {
         weir_table_stop_growing(weir->table);
         return false;
@@ -151,7 +193,7 @@ int weir_grow_reserve(struct weir *weir, const struct weir_table_options *table)
     if (!weir->table_block)
         return WEIR_ENOMEM;
     uint32_t count = weir_table_first_ranges(table, ranges);
-    if (commit_pages(weir, ranges, count, table->committed) == 0)
+    if (commit_table(weir, ranges, count, table->committed) == 0)
         return WEIR_OK;
     weir_grow_release(weir);
     return WEIR_ENOMEM;

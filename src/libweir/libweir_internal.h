@@ -255,6 +255,11 @@ void weir_grow_ahead(struct weir *weir, weir_instant now);
 int weir_grow_reserve(struct weir *weir,
                       const struct weir_table_options *table);
 void weir_grow_release(struct weir *weir);
+/* The options that decide how large the limiter's records are. */
+struct weir_limiter_options weir_records_shape(const struct weir *weir);
+/* Commits the limiter's records of the slots from 'from' to below 'to'; from 0
+ * on: and all of its block that isn't of slots. 0, or a negative errno. */
+int weir_grow_records(const struct weir *weir, uint32_t from, uint32_t to);
 /* Pages that cost nothing until they are used; NULL on failure. */
 void *weir_pages_map(size_t size, int protection);
 /* Makes them zero, and so unused. */

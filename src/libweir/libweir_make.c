@@ -38,20 +38,14 @@ static bool grow_for_node(void *context, uint32_t had)
 
 static struct weir_limiter_options node_options(const struct weir *weir)
 {
-    return (struct weir_limiter_options){
-        .table = weir->table,
-        .slots = weir->slots,
-        .links = weir->link_count,
-        .asks = WEIR_ASKS_MAX,
-        .leases = weir->leases_max,
-        .limits = weir->gate_slots < WEIR_LIMITS_MAX ? weir->gate_slots
-                                                     : WEIR_LIMITS_MAX,
-        .lease_priority = weir->lease_priority,
-        .grow = grow_for_node,
-        .grow_context = (void *)(uintptr_t)weir,
-        .name = weir_text_of(weir->name),
-        .keeper = weir_kept_sink(weir),
-    };
+    struct weir_limiter_options options = weir_records_shape(weir);
+    options.table = weir->table;
+    options.lease_priority = weir->lease_priority;
+    options.grow = grow_for_node;
+    options.grow_context = (void *)(uintptr_t)weir;
+    options.name = weir_text_of(weir->name);
+    options.keeper = weir_kept_sink(weir);
+    return options;
 }
 
 void weir_limiter_make(struct weir *weir)
@@ -96,7 +90,7 @@ uint64_t weir_slots_bytes(const struct weir *weir, uint32_t slots)
     for (uint32_t i = 0; i < 2; i++) {
         uint32_t measured = (i + 1) * SLOTS_MEASURED;
         struct weir_table_options table = own_table_options(weir, measured);
-        struct weir_limiter_options node = node_options(weir);
+        struct weir_limiter_options node = weir_records_shape(weir);
         node.slots = measured;
         bytes[i] = weir_table_size(&table) + weir_limiter_size(&node);
     }
@@ -144,11 +138,13 @@ int weir_nodes_make(struct weir *weir)
     weir_entropy(&weir->id, sizeof(weir->id));
     weir->id |= 2; /* 0 and 1 mean something else */
     weir->limiter_size = weir_limiter_size(&options);
-    weir->limiter_block =
-        weir_pages_map(weir->limiter_size, PROT_READ | PROT_WRITE);
+    weir->limiter_block = weir_pages_map(weir->limiter_size, PROT_NONE);
     weir->arena_block =
         weir_pages_map(WEIR_DECODE_ARENA_SIZE, PROT_READ | PROT_WRITE);
-    if (!weir->limiter_block || !weir->arena_block) {
+    uint32_t slots =
+        weir->block ? weir->slots : weir_table_committed(weir->table);
+    if (!weir->limiter_block || !weir->arena_block ||
+        weir_grow_records(weir, 0, slots) < 0) {
         free_nodes(weir);
         return WEIR_ENOMEM;
     }

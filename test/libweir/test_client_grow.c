@@ -304,6 +304,50 @@ static void open_with_few_addresses(void)
     weir_close(weir);
 }
 
+/* Memory of this process that it may write to, in bytes. */
+static uint64_t writable(void)
+{
+    char line[256];
+    unsigned long kib = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    MUST(file);
+    while (kib == 0 && fgets(line, sizeof(line), file))
+        (void)sscanf(line, "VmData: %lu kB", &kib);
+    fclose(file);
+    MUST(kib > 0);
+    return kib * 1024;
+}
+
+/* A system that doesn't promise more memory than it has charges all that a
+ * process may write to, and mlockall() makes all of that resident. */
+static void open_with_three_roots(void)
+{
+    struct weir_options options = patient_options();
+    struct weir *weir;
+    uint64_t before = writable();
+    options.roots = "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3";
+    MUST(weir_open(&options, &weir) == 0);
+    uint64_t opened = writable() - before;
+    for (uint32_t value = 0; value < 20000; value++)
+        MUST(take_value(weir, value, NULL) == WEIR_PASSED);
+    uint64_t grown = writable() - before;
+    fprintf(stderr, "may write to %lu KiB, with 20,000 names %lu KiB more\n",
+            (unsigned long)(opened / 1024),
+            (unsigned long)((grown - opened) / 1024));
+    MUST(opened < 32 * MIB);
+    MUST(grown > opened + 20 * MIB && grown < opened + 100 * MIB);
+    weir_close(weir);
+}
+
+static void unused_memory_cannot_be_written_to(void **state)
+{
+    (void)state;
+#ifdef WORLD_SANITIZED
+    skip(); /* a sanitizer has memory of its own */
+#endif
+    in_child(open_with_three_roots);
+}
+
 static void a_process_with_few_addresses_has_a_smaller_table(void **state)
 {
     (void)state;
@@ -680,6 +724,7 @@ int main(void)
         cmocka_unit_test(instances_without_room_go_to_their_overflow),
         cmocka_unit_test(a_handle_whose_quota_finds_no_room_goes_by_on_full),
         cmocka_unit_test(a_process_with_few_addresses_has_a_smaller_table),
+        cmocka_unit_test(unused_memory_cannot_be_written_to),
         cmocka_unit_test(whole_pages_of_the_file_are_allocated),
         cmocka_unit_test(a_full_file_system_makes_the_table_full),
         cmocka_unit_test(blocks_smaller_than_a_page_kill_no_process),

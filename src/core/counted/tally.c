@@ -48,45 +48,79 @@ static size_t at_most(size_t value, size_t most)
     return value < most ? value : most;
 }
 
-static size_t lay_out_tally(struct weir_tally *tally, char *block,
-                            uint32_t slots, uint32_t links, bool region)
+/* Where a tally's arrays are; 'arrays' NULL: they aren't listed. */
+struct layout {
+    char *block;
+    size_t at;
+    uint32_t slots;
+    struct weir_slot_array *arrays;
+    uint32_t count;
+};
+
+static void *carve_slots(struct layout *layout, size_t bytes)
 {
-    size_t at = 0;
-    size_t words = weir_bit_words(slots);
+    if (layout->arrays) {
+        weir_assert(layout->count < WEIR_TALLY_ARRAYS_MAX);
+        layout->arrays[layout->count++] =
+            (struct weir_slot_array){ layout->at, bytes };
+    }
+    return weir_carve(layout->block, &layout->at, layout->slots * bytes);
+}
+
+static void *carve_bits(struct layout *layout)
+{
+    return weir_carve(layout->block, &layout->at,
+                      weir_bit_words(layout->slots) * sizeof(uint64_t));
+}
+
+static void lay_out_tally(struct weir_tally *tally, struct layout *layout,
+                          uint32_t links, bool region)
+{
+    char *block = layout->block;
+    size_t *at = &layout->at;
     /* A report has a slot once. */
-    size_t announces = at_most(slots, WEIR_REPORT_ANNOUNCES_MAX);
-    size_t counts = at_most(slots, WEIR_REPORT_COUNTS_MAX);
-    tally->fresh = weir_carve(block, &at, words * sizeof(uint64_t));
-    tally->recent = weir_carve(block, &at, words * sizeof(uint64_t));
-    tally->filled = weir_carve(block, &at, words * sizeof(uint64_t));
-    tally->share_mark = weir_carve(block, &at, slots * sizeof(uint64_t));
-    tally->pace = weir_carve(block, &at, slots * sizeof(*tally->pace));
-    tally->paced = weir_carve(block, &at, words * sizeof(uint64_t));
-    tally->hold = weir_carve(block, &at, slots * sizeof(*tally->hold));
-    tally->handed = weir_carve(block, &at, slots * sizeof(*tally->handed));
+    size_t announces = at_most(layout->slots, WEIR_REPORT_ANNOUNCES_MAX);
+    size_t counts = at_most(layout->slots, WEIR_REPORT_COUNTS_MAX);
+    tally->fresh = carve_bits(layout);
+    tally->recent = carve_bits(layout);
+    tally->filled = carve_bits(layout);
+    tally->share_mark = carve_slots(layout, sizeof(uint64_t));
+    tally->pace = carve_slots(layout, sizeof(*tally->pace));
+    tally->paced = carve_bits(layout);
+    tally->hold = carve_slots(layout, sizeof(*tally->hold));
+    tally->handed = carve_slots(layout, sizeof(*tally->handed));
     if (region) {
-        tally->carried =
-            weir_carve(block, &at, slots * sizeof(*tally->carried));
-        tally->share_whole = weir_carve(block, &at, slots * sizeof(uint64_t));
+        tally->carried = carve_slots(layout, sizeof(*tally->carried));
+        tally->share_whole = carve_slots(layout, sizeof(uint64_t));
     }
     tally->announces =
-        weir_carve(block, &at, announces * sizeof(struct weir_announce));
-    tally->names = weir_carve(block, &at, announces * (WEIR_NAME_MAX + 1));
-    tally->counts = weir_carve(block, &at, counts * sizeof(struct weir_count));
+        weir_carve(block, at, announces * sizeof(struct weir_announce));
+    tally->names = weir_carve(block, at, announces * (WEIR_NAME_MAX + 1));
+    tally->counts = weir_carve(block, at, counts * sizeof(struct weir_count));
     for (uint32_t i = 0; i < links; i++) {
         struct weir_tally_link *link = &tally->link[i];
-        link->dirty = weir_carve(block, &at, words * sizeof(uint64_t));
-        link->outstanding = weir_carve(block, &at, counts * sizeof(uint32_t));
-        link->cells =
-            weir_carve(block, &at, slots * sizeof(struct weir_tally_cell));
+        link->dirty = carve_bits(layout);
+        link->outstanding = weir_carve(block, at, counts * sizeof(uint32_t));
+        link->cells = carve_slots(layout, sizeof(struct weir_tally_cell));
     }
-    return at;
 }
 
 size_t weir_tally_size(uint32_t slots, uint32_t links, bool region)
 {
     struct weir_tally shape;
-    return lay_out_tally(&shape, NULL, slots, links, region);
+    struct layout layout = { .slots = slots };
+    lay_out_tally(&shape, &layout, links, region);
+    return layout.at;
+}
+
+uint32_t weir_tally_arrays(uint32_t slots, uint32_t links, bool region,
+                           struct weir_slot_array out[WEIR_TALLY_ARRAYS_MAX])
+{
+    struct weir_tally shape;
+    struct layout layout = { .slots = slots, .arrays = out };
+    weir_assert(links <= WEIR_ROOTS_MAX);
+    lay_out_tally(&shape, &layout, links, region);
+    return layout.count;
 }
 
 void weir_tally_init(struct weir_tally *tally, void *block,
@@ -101,7 +135,8 @@ void weir_tally_init(struct weir_tally *tally, void *block,
                                   .limiters = 1,
                                   .interval = WEIR_SECOND,
                                   .extrapolated_at = now };
-    lay_out_tally(tally, block, slots, links, region);
+    struct layout layout = { .block = block, .slots = slots };
+    lay_out_tally(tally, &layout, links, region);
     for (uint32_t i = 0; i < links; i++)
         tally->link[i].acked_at = now;
 }

@@ -183,6 +183,16 @@ struct weir_tally {
 
 /* 'region': the tally of a region's root. */
 size_t weir_tally_size(uint32_t slots, uint32_t links, bool region);
+/* An array that starts at byte 'at' of a block, with 'bytes' for each slot. */
+struct weir_slot_array {
+    uint64_t at, bytes;
+};
+#define WEIR_TALLY_ARRAYS_MAX (6 + WEIR_ROOTS_MAX)
+/* A tally's arrays of slots, in their order; returns how many. An element isn't
+ * touched before the table uses its slot. The rest of the block is as large
+ * for any number of slots, but for some bits each. */
+uint32_t weir_tally_arrays(uint32_t slots, uint32_t links, bool region,
+                           struct weir_slot_array out[WEIR_TALLY_ARRAYS_MAX]);
 /* 'block': zeroed, 64-byte aligned. */
 void weir_tally_init(struct weir_tally *tally, void *block,
                      struct weir_table *table, uint32_t slots, uint32_t links,

@@ -56,6 +56,49 @@ size_t weir_limiter_size(const struct weir_limiter_options *options)
                            options->region != NULL);
 }
 
+/* The arrays of slots in a limiter's block, in their order. */
+static uint32_t list_arrays(
+    const struct weir_limiter_options *options,
+    struct weir_slot_array out[LEASES_ARRAYS_MAX + WEIR_TALLY_ARRAYS_MAX])
+{
+    uint64_t leases_at = weir_aligned(sizeof(struct weir_limiter)) +
+                         weir_limiter_asks_size(options->asks);
+    uint64_t tally_at = leases_at + weir_limiter_leases_size(options) +
+                        weir_limiter_limits_size(options->limits);
+    uint32_t first = weir_limiter_leases_arrays(options, out);
+    uint32_t count =
+        first + weir_tally_arrays(options->slots, options->links,
+                                  options->region != NULL, out + first);
+    for (uint32_t i = 0; i < count; i++)
+        out[i].at += i < first ? leases_at : tally_at;
+    return count;
+}
+
+/* From 0 on, all that lies between the arrays is included: it is as large for
+ * any number of slots. */
+uint32_t weir_limiter_ranges(
+    const struct weir_limiter_options *options, uint32_t from, uint32_t to,
+    struct weir_table_range out[WEIR_LIMITER_RANGES_MAX])
+{
+    struct weir_slot_array arrays[LEASES_ARRAYS_MAX + WEIR_TALLY_ARRAYS_MAX];
+    uint32_t count = list_arrays(options, arrays);
+    uint64_t size = weir_limiter_size(options);
+    uint64_t end = 0; /* of the previous array, with all slots */
+    weir_assert(from < to && to <= options->slots);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct weir_slot_array *array = &arrays[i];
+        weir_assert(array->at >= end);
+        uint64_t at = from > 0 ? array->at + from * array->bytes : end;
+        out[i] =
+            (struct weir_table_range){ at, array->at + to * array->bytes - at };
+        end = array->at + options->slots * array->bytes;
+    }
+    weir_assert(end <= size);
+    if (from == 0 && end < size)
+        out[count++] = (struct weir_table_range){ end, size - end };
+    return count;
+}
+
 static void set_limiter_name(struct weir_limiter *limiter,
                              struct weir_text name)
 {

@@ -14,7 +14,9 @@
 #define WEIR_LIMITER_H
 
 #include "core/counted/message.h"
+#include "core/counted/tally.h"
 #include "core/node/lease_client.h"
+#include "core/table/table_grow.h"
 #include "core/table/table_sync.h"
 
 /* Shortest time between two reports on a link, for any number of quotas. */
@@ -73,7 +75,14 @@ struct weir_limiter_options {
 };
 
 size_t weir_limiter_size(const struct weir_limiter_options *options);
-/* 'block': 64-byte aligned, zeroed. */
+/* Ranges of the block that must be committed before the table uses slots from
+ * 'from' to below 'to'; 'from' 0: and before weir_limiter_init(). Returns how
+ * many. */
+#define WEIR_LIMITER_RANGES_MAX (WEIR_TALLY_ARRAYS_MAX + 3)
+uint32_t weir_limiter_ranges(
+    const struct weir_limiter_options *options, uint32_t from, uint32_t to,
+    struct weir_table_range out[WEIR_LIMITER_RANGES_MAX]);
+/* 'block': 64-byte aligned, zeroed; the ranges above are committed. */
 struct weir_limiter *weir_limiter_init(
     void *block, const struct weir_limiter_options *options, weir_instant now);
 

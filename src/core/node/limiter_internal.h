@@ -252,6 +252,11 @@ void weir_limiter_take_answers(struct weir_limiter *limiter, uint32_t link,
 /* ---- limiter_lease.c ---- */
 
 size_t weir_limiter_leases_size(const struct weir_limiter_options *options);
+/* Its arrays of slots, in their order; returns how many. */
+#define LEASES_ARRAYS_MAX 2
+uint32_t weir_limiter_leases_arrays(
+    const struct weir_limiter_options *options,
+    struct weir_slot_array out[LEASES_ARRAYS_MAX]);
 /* 'block': that many bytes, zeroed, 64-byte aligned. */
 void weir_limiter_leases_init(struct limiter_leases *leases, void *block,
                               const struct weir_limiter_options *options);

@@ -89,6 +89,18 @@ size_t weir_limiter_leases_size(const struct weir_limiter_options *options)
            weir_aligned(options->leases * sizeof(struct lease_place));
 }
 
+uint32_t weir_limiter_leases_arrays(
+    const struct weir_limiter_options *options,
+    struct weir_slot_array out[LEASES_ARRAYS_MAX])
+{
+    struct weir_lease_client_options client = client_options(options);
+    uint64_t at = weir_aligned(weir_lease_client_size(&client));
+    out[0] = (struct weir_slot_array){ at, sizeof(uint32_t) };
+    at += weir_aligned(options->slots * sizeof(uint32_t));
+    out[1] = (struct weir_slot_array){ at, sizeof(uint64_t) };
+    return 2;
+}
+
 void weir_limiter_leases_init(struct limiter_leases *leases, void *block,
                               const struct weir_limiter_options *options)
 {
