@@ -531,29 +531,41 @@ void weir_bucket_state_look(const struct weir_table *t, uint32_t slot,
 
 /* ---- After a killed writer, or a process that has gone ---- */
 
-/* An edit changes the bucket state first and the slot's flags after it. With
- * the old flags a decision would retry for ever, if a store decides now. */
-static void mend_flags(struct hot *hot, uint32_t meta,
-                       const struct bucket_rule *of)
+/* An edit changes the bucket state first and the slot's flags after it. A
+ * decision that finds the old flags beside a new state that has no steps (a
+ * store decides now) repeats its walk, so the two agree whenever the state
+ * isn't locked. */
+static void mend_flags(struct weir_table *t, uint32_t slot)
 {
+    struct hot *hot = weir_hot(t, slot);
+    uint32_t meta = weir_load_relaxed(&hot->meta);
+    const struct bucket_rule *of = weir_bucket_state_rule(t, slot);
+    if (!of || !(meta & (META_BUCKET_STATE | META_AWAY)))
+        return;
     uint32_t flags = of->store_len > 0 ? META_AWAY : META_BUCKET_STATE;
     uint32_t mended = (meta & ~(META_BUCKET_STATE | META_AWAY)) | flags;
     if (mended != meta)
         weir_store_relaxed(&hot->meta, mended);
 }
 
-/* It is unknown how far a thread came that stopped within a step: its bucket
- * state starts anew. Only other reapers touch a state that a dead process has
- * locked; those that wait for it change the bits beside the owner. */
-static void reset_dead_state(struct weir_table *t, struct bucket_state *m,
+/* It is unknown how far a thread came that stopped within a step or an edit:
+ * its bucket state starts anew. Only other reapers touch a state that a dead
+ * process has locked; those that wait for it change the bits beside the owner.
+ * A state that a writer has seized is the reaper's as soon as it has the writer
+ * lock. It stays BY_WRITER: if the reaper dies as well, the next one finds that
+ * the slot's edit is unfinished. */
+static void reset_dead_state(struct weir_table *t, uint32_t slot,
                              uint32_t owner, uint32_t by)
 {
+    struct bucket_state *m = weir_bucket_state(t, slot);
     weir_assert(owner != 0);
-    if (!weir_lock_inherit(&m->lock, owner, by + 1))
+    if (owner != BY_WRITER && !weir_lock_inherit(&m->lock, owner, by + 1))
         return;
     uint64_t where = weir_load_relaxed(&m->where);
     if (where >> 32)
         memset(state_at(t, where), 0, state_bytes(bucket_rule_of(t, where)));
+    if (owner == BY_WRITER)
+        mend_flags(t, slot);
     if (weir_lock_release(t, &m->lock))
         weir_store_relaxed(&t->wake, 1); /* a hint, as in the unlock */
 }
@@ -563,16 +575,13 @@ static void reset_dead_state(struct weir_table *t, struct bucket_state *m,
 static void forget_half_bucket_state(struct weir_table *t, uint32_t slot)
 {
     struct bucket_state *m = weir_bucket_state(t, slot);
-    struct hot *hot = weir_hot(t, slot);
-    uint32_t meta = weir_load_relaxed(&hot->meta);
+    uint32_t meta = weir_load_relaxed(&weir_hot(t, slot)->meta);
     uint64_t where = weir_load_relaxed(&m->where);
     if (where == 0)
         return;
     bucket_rule_of(t, where)->refs = 0;
-    if (meta & (META_BUCKET_STATE | META_AWAY)) {
-        mend_flags(hot, meta, bucket_rule_of(t, where));
+    if (meta & (META_BUCKET_STATE | META_AWAY))
         return;
-    }
     /* Its holder may be dead as well: the state then stays until the slot is
      * freed. */
     if (!weir_lock_try(&m->lock, BY_WRITER, 0))
@@ -607,10 +616,10 @@ void weir_bucket_states_mend(struct weir_table *t)
 {
     uint32_t used = t->rules_made ? weir_table_used(t) : 0;
     for (uint32_t slot = 0; slot < used; slot++) {
-        struct bucket_state *m = weir_bucket_state(t, slot);
+        const struct bucket_state *m = weir_bucket_state(t, slot);
         uint32_t owner = weir_load_relaxed(&m->lock) & LOCK_OWNER;
         if (owner != 0)
-            reset_dead_state(t, m, owner, 0);
+            reset_dead_state(t, slot, owner, 0);
     }
     if (used > 0)
         remake_area(t);
@@ -631,11 +640,11 @@ void weir_bucket_states_reap(struct weir_table *t, uint32_t process,
     weir_assert(by < t->commons);
     uint32_t used = t->rules_made ? weir_table_used(t) : 0;
     for (uint32_t slot = 0; slot < used; slot++) {
-        struct bucket_state *m = weir_bucket_state(t, slot);
+        const struct bucket_state *m = weir_bucket_state(t, slot);
         /* acquire: the dead process wrote the state. */
         uint32_t owner = weir_load_acquire(&m->lock) & LOCK_OWNER;
         if (is_left_by(t, owner, process, writer))
-            reset_dead_state(t, m, owner, by);
+            reset_dead_state(t, slot, owner, by);
     }
     if (used > 0 && writer)
         remake_area(t);

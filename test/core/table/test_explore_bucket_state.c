@@ -270,11 +270,13 @@ static const char *check_survived(void *state)
 
 /* ---- Running them ---- */
 
-static struct explore_program program_of(const char *name)
+static struct explore_program program_of(const char *name, uint32_t processes)
 {
-    struct weir_table_options options = {
-        .slots = SLOTS, .stripes = 1, .seed = 3, .bucket_state_bytes = 2048
-    };
+    struct weir_table_options options = { .slots = SLOTS,
+                                          .stripes = processes,
+                                          .processes = processes,
+                                          .seed = 3,
+                                          .bucket_state_bytes = 2048 };
     struct explore_program program = { .name = name,
                                        .fibers = 2,
                                        .preemptions = EXPLORE_ALL };
@@ -290,7 +292,7 @@ static struct explore_program program_of(const char *name)
 
 static struct explore_program on_one(const char *name, uint64_t quantity)
 {
-    struct explore_program program = program_of(name);
+    struct explore_program program = program_of(name, 1);
     struct stage *s = program.state;
     put(s, "q", NULL, quantity);
     aim(s, 0, "q");
@@ -310,7 +312,7 @@ static void test_one_unit_is_taken_once(void **state)
 static void test_what_the_parent_refused_is_given_back(void **state)
 {
     (void)state;
-    struct explore_program program = program_of("undo");
+    struct explore_program program = program_of("undo", 1);
     struct stage *s = program.state;
     put(s, "parent", NULL, 1);
     put(s, "q", "parent", 5);
@@ -344,7 +346,7 @@ static void test_takes_beside_edits(void **state)
 static void test_a_take_beside_another_parent(void **state)
 {
     (void)state;
-    struct explore_program program = program_of("reparent");
+    struct explore_program program = program_of("reparent", 1);
     struct stage *s = program.state;
     put(s, "parent", NULL, 5);
     put(s, "other", NULL, 5);
@@ -359,7 +361,7 @@ static void test_a_take_beside_another_parent(void **state)
 static void test_a_stranger_is_never_charged(void **state)
 {
     (void)state;
-    struct explore_program program = program_of("evict");
+    struct explore_program program = program_of("evict", 1);
     struct stage *s = program.state;
     put(s, "i_*", NULL, 5);
     aim(s, 0, "i_1");
@@ -373,7 +375,7 @@ static void test_a_stranger_is_never_charged(void **state)
 static void test_a_charge_record_beside_an_eviction(void **state)
 {
     (void)state;
-    struct explore_program program = program_of("receipt");
+    struct explore_program program = program_of("receipt", 1);
     struct stage *s = program.state;
     put(s, "i_*", NULL, 5);
     aim(s, 0, "i_1");
@@ -402,6 +404,71 @@ static void test_killed_threads_leave_a_sound_table(void **state)
     run_killed("killed-edit-away", edit_away);
 }
 
+/* ---- A reaper that is killed, or stopped, halfway ---- */
+
+/* Processes of a shared table: the dead writer, its reaper, another one. */
+#define PROCESSES 4
+enum { WRITER = 1, REAPER, NEXT_REAPER };
+
+/* The writer makes the quota's state another one, and is killed before it
+ * changes the slot's flags. */
+static void edit_half(struct stage *s, enum weir_sharing sharing)
+{
+    struct weir_quota quota = window_of("q", NULL, 7);
+    struct bucket_state_plan plan;
+    uint32_t slot = s->leaf[0].slot;
+    quota.sharing = sharing;
+    assert_true(weir_table_try_lock_as(s->t, WRITER, 0));
+    assert_int_equal(weir_bucket_state_plan(s->t, slot, &quota, &plan), 0);
+    assert_true(weir_bucket_state_seize(s->t, slot));
+    weir_bucket_state_follow(s->t, slot, &plan, false, LATER);
+}
+
+static void reap(void *state)
+{
+    struct stage *s = state;
+    weir_table_reap_locks(s->t, WRITER, REAPER);
+}
+
+/* A store decides after the edit; before it, or after its repair, the state. */
+static const char *check_reaped(void *state)
+{
+    struct stage *s = state;
+    weir_table_reap_locks(s->t, WRITER, NEXT_REAPER);
+    weir_table_reap_locks(s->t, REAPER, NEXT_REAPER);
+    made_audit(s->t);
+    EXPLORE_MUST(s->refused == 0 && s->stale == 0);
+    take_first(s);
+    EXPLORE_MUST(s->refused == 0 && s->stale == 0);
+    return NULL;
+}
+
+static void run_reaped(const char *name, enum weir_sharing before,
+                       enum weir_sharing after)
+{
+    struct explore_program program = program_of(name, PROCESSES);
+    struct stage *s = program.state;
+    struct weir_quota quota = window_of("q", NULL, 5);
+    quota.sharing = before;
+    assert_int_equal(weir_table_put(s->t, &quota, MADE_AT), WEIR_OK);
+    aim(s, 0, "q");
+    stage_settle(s->t);
+    edit_half(s, after);
+    program.run[0] = reap;
+    program.run[1] = take_first;
+    program.check = check_reaped;
+    program.preemptions = 1;
+    explore_killed(&program, 2);
+}
+
+static void test_a_take_beside_a_stopped_reaper(void **state)
+{
+    (void)state;
+    run_reaped("reaped-local-exact", WEIR_LOCAL, WEIR_EXACT);
+    run_reaped("reaped-exact-local", WEIR_EXACT, WEIR_LOCAL);
+    run_reaped("reaped-local-local", WEIR_LOCAL, WEIR_LOCAL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -412,6 +479,7 @@ int main(void)
         EXPLORED(test_a_stranger_is_never_charged),
         EXPLORED(test_a_charge_record_beside_an_eviction),
         EXPLORED(test_killed_threads_leave_a_sound_table),
+        EXPLORED(test_a_take_beside_a_stopped_reaper),
     };
     if (!explore_begin())
         return EXPLORE_SKIPPED;

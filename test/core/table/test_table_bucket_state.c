@@ -821,6 +821,8 @@ static void test_a_fork_within_an_edit_of_sharing(void **state)
         struct hot *hot = weir_hot(t, ref.slot);
         uint32_t now = to_store ? META_AWAY : META_BUCKET_STATE;
         assert_true(hot->meta & now);
+        assert_true(weir_table_try_lock(t));
+        assert_true(weir_bucket_state_seize(t, ref.slot));
         hot->meta ^= META_AWAY | META_BUCKET_STATE;
         weir_table_break_lock(t);
         assert_int_equal(hot->meta & (META_AWAY | META_BUCKET_STATE), now);
