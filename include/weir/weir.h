@@ -421,8 +421,11 @@ WEIR_API WEIR_MUST_USE int weir_check(const struct weir_options *options);
  * - A process that calls exec() keeps its entries until it ends: call
  *   weir_close() before.
  * - A child of fork() becomes a process of its own on the table, with its
- *   parent's handles, if it calls before its parent has ended. If no place is
- *   left for it (WEIR_EVENT_TABLE), it passes all requests, as unknown. */
+ *   parent's handles, if it calls before its parent has ended or closed them.
+ *   If another process has the table's lock at that call, the child's thread
+ *   takes the handles over later, and the parent has to keep them until then.
+ *   If no place is left for it (WEIR_EVENT_TABLE), it passes all requests, as
+ *   unknown. */
 
 #define WEIR_PROCESSES_MAX 62 /* limiters opened on one table at once */
 

@@ -104,6 +104,7 @@ struct weir_unpins {
     pthread_mutex_t mutex; /* guards all below */
     uint32_t count, room;  /* count: atomic */
     struct weir_ref *late; /* owned */
+    uint32_t parent;       /* whose pins are still to be inherited; atomic */
 };
 
 struct weir_event_queue {
@@ -324,12 +325,16 @@ void weir_locks_wake(struct weir *weir);
 void weir_locks_heed(struct weir *weir);
 
 /* ---- libweir_unpin.c ---- */
-/* In a child of fork(): again; it forgets its parent's list. */
+/* Memory that is zeroed at first. In a child of fork(): again; it forgets its
+ * parent's list. */
 void weir_unpins_init(struct weir_unpins *unpins);
 void weir_unpins_fini(struct weir_unpins *unpins);
 /* Gives the slot back, at once or later. */
 void weir_unpin(struct weir *weir, struct weir_ref ref);
-/* Gives back those that are late, if the lock is free. */
+/* In a child of fork() on a shared table: pins what its parent, the process of
+ * that number, has pinned, at once or later. */
+void weir_pins_inherit(struct weir *weir, uint32_t parent);
+/* Pins and gives back those that are late, if the lock is free. */
 void weir_unpin_late(struct weir *weir);
 
 /* ---- libweir_waiting.c ---- */

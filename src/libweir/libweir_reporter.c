@@ -9,9 +9,10 @@
  *       the reporter's        if there is none          weir_limiter_inherit()
  *       watcher waits for   that word -> eventfd
  *
- * The watcher never takes the table's lock, except as the reaper, which tries
- * again: it breaks the locks of the dead, and no other thread might be there to
- * do it. So the limiter is made by the background thread, which may wait.
+ * The watcher waits for no lock of the table: it breaks the locks of the dead,
+ * and no other thread might be there to do it. It tries the writer lock as the
+ * reaper, and for pins that are late; the next look tries again. The limiter is
+ * made by the background thread, because that takes longer.
  *
  * A caller kicks by one add and one system call, when it used up some slack; a
  * decision alone makes none. */
@@ -210,16 +211,9 @@ void weir_reporter_forked(struct weir *weir)
         make_own_table(weir);
         return;
     }
-    if (error == WEIR_ELOCKED) /* the parent has it */
-        error = WEIR_OK;
-    if (error == 0)
-        error = start_watching(weir);
-    struct weir_lock_wait wait;
-    weir_lock_wait_begin(weir, &wait, WEIR_HANDLE_WAIT);
-    while (error == 0 &&
-           !weir_table_inherit_pins(weir->table, parent, weir->process) &&
-           weir_lock_wait(weir, &wait))
-        continue;
+    weir_pins_inherit(weir, parent);
+    if (error == 0 || error == WEIR_ELOCKED) /* the parent is the reporter */
+        (void)start_watching(weir);
 }
 
 /* ---- The other processes ---- */

@@ -12,9 +12,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "compare.h"
 #include "core/base/atomic.h"
 #include "core/table/table_bucket_state_internal.h"
 #include "libweir/libweir_internal.h"
@@ -29,6 +31,8 @@ enum held { STATE, WRITER, EXACT };
 struct common {
     uint32_t open; /* the holder may open the table */
     uint32_t held; /* enum held: the lock that it takes */
+    uint32_t step; /* of a child of fork() and its parent, in turn */
+    int64_t slept; /* how often the child's first decision did */
 };
 static struct common *common;
 static pid_t holder;
@@ -324,6 +328,81 @@ static void a_handle_is_given_back_later(void **state)
     weir_close(weir);
 }
 
+/* ---- A child of fork() ---- */
+
+/* How often this thread has slept. */
+static long sleeps(void)
+{
+    struct rusage usage;
+    assert_int_equal(getrusage(RUSAGE_THREAD, &usage), 0);
+    return usage.ru_nvcsw;
+}
+
+static bool is_all_pinned(void)
+{
+    return weir_load(&weir->unpins.parent) == 0 &&
+           weir_load(&weir->unpins.count) == 0;
+}
+
+/* A wait of a second for a lock would sleep a thousand times. */
+static int decide_in_child(bool closes)
+{
+    struct weir_reply reply;
+    long before = sleeps();
+    if (weir_take(kept, 1, &reply, 0) != WEIR_PASSED || reply.unknown)
+        return 1;
+    common->slept = sleeps() - before;
+    if (closes)
+        weir_handle_close(kept);
+    weir_store(&common->step, 1);
+    UNTIL(weir_load(&common->step) == 2);
+    UNTIL(is_all_pinned());
+    weir_store(&common->step, 3);
+    UNTIL(weir_load(&common->step) == 4);
+    weir_close(weir);
+    return 0;
+}
+
+static void decide_in_a_child(bool closes, uint32_t pins)
+{
+    open_beside(WRITER, WEIR_NO_LOCK_WAIT, WEIR_LOCKED_LIMITS);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        patience_be_child();
+        _exit(decide_in_child(closes));
+    }
+    UNTIL(weir_load(&common->step) == 1);
+    assert_compare(common->slept, <, 100);
+    assert_int_equal(pins_of(kept), 1);
+    go_on();
+    weir_store(&common->step, 2);
+    UNTIL(weir_load(&common->step) == 3);
+    assert_int_equal(pins_of(kept), pins);
+    weir_store(&common->step, 4);
+    assert_int_equal(STATUS_OF(pid), 0);
+    assert_int_equal(pins_of(kept), 1);
+    weir_close(weir);
+}
+
+static void a_child_waits_for_no_lock_either(void **state)
+{
+    (void)state;
+#ifdef WORLD_SANITIZED
+    skip();
+#endif
+    decide_in_a_child(false, 2);
+}
+
+static void a_child_gives_back_what_it_pins_later(void **state)
+{
+    (void)state;
+#ifdef WORLD_SANITIZED
+    skip();
+#endif
+    decide_in_a_child(true, 1);
+}
+
 /* ---- Edits ---- */
 
 static void an_edit_is_made_when_the_quota_is_free(void **state)
@@ -385,6 +464,8 @@ int main(void)
         TEST(a_locked_table_limits_new_names),
         TEST(no_decision_waits),
         TEST(a_handle_is_given_back_later),
+        TEST(a_child_waits_for_no_lock_either),
+        TEST(a_child_gives_back_what_it_pins_later),
         TEST(an_edit_is_made_when_the_quota_is_free),
         TEST(an_edit_is_made_when_the_table_is_free),
         TEST(a_limiter_closes_beside_any_lock),
