@@ -548,6 +548,16 @@ static void mend_flags(struct weir_table *t, uint32_t slot)
         weir_store_relaxed(&hot->meta, mended);
 }
 
+/* The state is seized. A slot that was being made will be freed, and then a
+ * request of its last life may have the lock: it loses its state here. */
+static void mend_edit(struct weir_table *t, uint32_t slot)
+{
+    if (weir_cold(t, slot)->state == WEIR_SLOT_MAKING)
+        weir_store_relaxed(&weir_bucket_state(t, slot)->where, 0);
+    else
+        mend_flags(t, slot);
+}
+
 /* It is unknown how far a thread came that stopped within a step or an edit:
  * its bucket state starts anew. Only other reapers touch a state that a dead
  * process has locked; those that wait for it change the bits beside the owner.
@@ -565,7 +575,7 @@ static void reset_dead_state(struct weir_table *t, uint32_t slot,
     if (where >> 32)
         memset(state_at(t, where), 0, state_bytes(bucket_rule_of(t, where)));
     if (owner == BY_WRITER)
-        mend_flags(t, slot);
+        mend_edit(t, slot);
     if (weir_lock_release(t, &m->lock))
         weir_store_relaxed(&t->wake, 1); /* a hint, as in the unlock */
 }

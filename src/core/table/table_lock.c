@@ -40,8 +40,6 @@ bool weir_lock_try_again(uint32_t *word, uint32_t owner, uint32_t mark)
         uint32_t found = weir_load_relaxed(word);
         if (found == 0 && weir_cas(word, &found, owner))
             return true;
-        if (found == 0)
-            continue; /* another thread took it, and has released it again */
         if (spins < WEIR_LOCK_SPINS && !(found & LOCK_OVERDUE))
             weir_pause();
         else if ((found & mark) == mark || weir_cas(word, &found, found | mark))

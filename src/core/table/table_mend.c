@@ -19,18 +19,26 @@
 #include "core/table/table_slots_internal.h"
 #include "core/table/table_switch_internal.h"
 
+/* Whether a life that the writer was ending has to go on. As weir_slot_evict()
+ * checks again after it has ended a life. */
+static bool must_go_on(struct weir_table *t, uint32_t slot)
+{
+    return weir_slot_has_permits(t, slot) || !weir_bucket_state_seize(t, slot);
+}
+
 /* Frees slots with a life that it had not begun, or not fully ended. Nothing
- * refers to them: only live slots get children and pins. */
+ * refers to them: only live slots get children and pins. A slot that was being
+ * made has no bucket state (table_bucket_state.c), so it is freed even if a
+ * request that found it in its last life has the lock of that state. */
 static void clear_half_lives(struct weir_table *t)
 {
     weir_assert(weir_table_is_locked(t));
     for (uint32_t slot = 0; slot < t->used; slot++) {
+        uint8_t state = weir_cold(t, slot)->state;
         bool alive = weir_hot(t, slot)->generation & 1;
-        if (alive || weir_cold(t, slot)->state == WEIR_SLOT_FREE)
+        if (alive || state == WEIR_SLOT_FREE)
             continue;
-        /* As weir_slot_evict() checks again after it has ended a life. */
-        if (weir_slot_has_permits(t, slot) ||
-            !weir_bucket_state_seize(t, slot)) {
+        if (state != WEIR_SLOT_MAKING && must_go_on(t, slot)) {
             weir_slot_publish(t, slot);
             continue;
         }

@@ -77,7 +77,8 @@ static void reap_permits(struct weir_table *t, uint32_t process)
 void weir_table_reap_locks(struct weir_table *t, uint32_t process, uint32_t by)
 {
     weir_assert(process < t->commons && by < t->commons);
-    /* The bucket states first: the repair may have to wait for their locks. */
+    /* The bucket states first: callers wait for them, and the repair of the
+     * writer's data tries their locks only once. */
     weir_bucket_states_reap(t, process, by, false);
     if (weir_lock_inherit(&t->writer, process + 1, by + 1))
         reap_writer(t, process, by);

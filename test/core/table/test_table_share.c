@@ -25,7 +25,9 @@
 #include <unistd.h>
 
 #include "compare.h"
+#include "core/table/table_bucket_state_internal.h"
 #include "core/table/table_inflight_internal.h"
+#include "core/table/table_slots_internal.h"
 #include "patience.h"
 #include "table_maker.h"
 
@@ -434,6 +436,61 @@ static void only_the_dead_ones_lock_is_broken(void **state)
     made_audit(table);
 }
 
+/* A request that found the slot in its last life has the lock of its state when
+ * a writer, which makes the slot anew, is killed. */
+static void a_slot_that_was_being_made_is_free(void **state)
+{
+    (void)state;
+    struct weir_table_options options = { .slots = 8,
+                                          .stripes = 4,
+                                          .processes = 4 };
+    struct weir_table *own = weir_table_init(
+        shared_memory(weir_table_size(&options)), &options, MADE_AT);
+    struct weir_quota quota = made_quota_of("t/*", "", 10, 10);
+    struct weir_ref ref;
+    quota.algorithm = WEIR_SLIDING_WINDOW;
+    quota.sharing = WEIR_LOCAL;
+    made_put(own, &quota, MADE_AT);
+    assert_true(weir_table_try_lock_as(own, 1, 0));
+    uint32_t slot = weir_slot_take(own, WEIR_TEXT("t/1"));
+    assert_int_not_equal(slot, WEIR_SLOT_NONE);
+    assert_true(weir_bucket_state_lock(own, slot, 2, 0));
+    weir_table_reap_locks(own, 1, 3);
+    assert_false(weir_table_find(own, WEIR_TEXT("t/1"), &ref));
+    assert_int_equal(weir_cold(own, slot)->state, WEIR_SLOT_FREE);
+    (void)weir_bucket_state_unlock(own, slot);
+    made_audit(own);
+    assert_int_equal(
+        weir_table_resolve_as(own, 3, WEIR_TEXT("t/1"), false, &ref, MADE_AT),
+        WEIR_RESOLVED);
+    made_audit(own);
+    munmap(own, weir_table_size(&options));
+}
+
+/* The same, but the writer had given the slot its state. */
+static void a_state_of_a_slot_that_was_being_made_is_free(void **state)
+{
+    (void)state;
+    struct weir_table_options options = { .slots = 8,
+                                          .stripes = 4,
+                                          .processes = 4 };
+    struct weir_table *own = weir_table_init(
+        shared_memory(weir_table_size(&options)), &options, MADE_AT);
+    struct weir_quota quota = made_quota_of("q", "", 10, 10);
+    struct bucket_state_plan plan;
+    quota.algorithm = WEIR_SLIDING_WINDOW;
+    quota.sharing = WEIR_LOCAL;
+    assert_true(weir_table_try_lock_as(own, 1, 0));
+    uint32_t slot = weir_slot_take(own, WEIR_TEXT("q"));
+    assert_int_equal(weir_bucket_state_plan(own, slot, &quota, &plan), 0);
+    assert_true(weir_bucket_state_seize(own, slot));
+    weir_bucket_state_follow(own, slot, &plan, true, MADE_AT);
+    weir_table_reap_locks(own, 1, 3);
+    assert_int_equal(weir_cold(own, slot)->state, WEIR_SLOT_FREE);
+    made_audit(own);
+    munmap(own, weir_table_size(&options));
+}
+
 /* Numbers from 1 on are callers, 0 is the sync. */
 static struct child start(uint32_t number)
 {
@@ -486,6 +543,8 @@ int main(void)
         cmocka_unit_test(what_a_dead_one_held_was_unpinned),
         cmocka_unit_test(what_is_held_has_a_bound),
         cmocka_unit_test(only_the_dead_ones_lock_is_broken),
+        cmocka_unit_test(a_slot_that_was_being_made_is_free),
+        cmocka_unit_test(a_state_of_a_slot_that_was_being_made_is_free),
         cmocka_unit_test(any_may_be_killed_at_any_instant),
     };
     return cmocka_run_group_tests_name("table_share", tests, begin, NULL);
