@@ -154,7 +154,8 @@ struct weir_reply {
     int64_t fill;       /* units in the deciding bucket or window: of the quota
                          * that refused, or of the one nearest to its limit;
                          * below 0: a token bucket that began above its burst */
-    uint64_t remaining; /* units that would still pass, over the chain */
+    uint64_t remaining; /* units that would still pass, over the chain; without
+                         * quotas whose lock another thread held */
     weir_duration retry_after; /* 0 when passed; WEIR_NEVER when 'never' */
     weir_duration wait;        /* of weir_reserve(): how long to wait */
     uint8_t level;     /* passed: which of token_buckets paid, from 0; the

@@ -224,6 +224,7 @@ static void a_locked_quota_lets_pass_if_told_so(void **state)
     open_beside(STATE, 1, WEIR_LOCKED_PASSES);
     assert_int_equal(take("log", &reply), WEIR_PASSED);
     assert_true(reply.contended);
+    assert_int_equal(reply.remaining, UINT64_MAX);
     assert_int_equal(contended(), 1);
     weir_close(weir);
 }

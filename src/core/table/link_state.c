@@ -99,6 +99,31 @@ void weir_link_state_undo(struct weir_table *t, struct walk *walk, uint32_t i,
     walk->stepped &= ~(1u << i);
 }
 
+static void explain_state(struct weir_table *t, struct walk *walk, uint32_t i,
+                          const struct weir_algorithm_ask *ask)
+{
+    struct weir_algorithm_ask step = { .op = WEIR_ALGORITHM_PEEK };
+    struct weir_algorithm_answer *answer = &walk->answer[i];
+    weir_audit(walk->locked >> i & 1);
+    if (i == walk->refuser)
+        step.weight = ask->weight;
+    if (!step_state(t, walk, i, EXPLAIN, &step, answer))
+        return;
+    /* A refused caller shouldn't ask again at once. */
+    if (answer->passed)
+        answer->retry_after = 1;
+    walk->explained |= 1u << i;
+}
+
+/* Later another thread may have their locks, or the units. */
+void weir_link_states_explain(struct weir_table *t, struct walk *walk,
+                              const struct weir_algorithm_ask *ask)
+{
+    for (uint32_t i = 0; i < walk->links; i++)
+        if (walk->locked >> i & 1)
+            explain_state(t, walk, i, ask);
+}
+
 void weir_link_state_give_back(struct weir_table *t, struct walk *walk,
                                uint32_t i, const struct weir_algorithm_ask *ask)
 {
@@ -107,24 +132,4 @@ void weir_link_state_give_back(struct weir_table *t, struct walk *walk,
     if (weir_bucket_state_serial(t, walk->slot[i]) == walk->serial[i])
         weir_link_state_undo(t, walk, i, ask);
     weir_link_state_unlock(t, walk, i);
-}
-
-bool weir_link_state_explain(struct weir_table *t, struct walk *walk,
-                             uint32_t i, const struct weir_algorithm_ask *ask,
-                             struct weir_algorithm_answer *out)
-{
-    struct weir_algorithm_ask step = { .op = WEIR_ALGORITHM_PEEK };
-    if (i == walk->refuser)
-        step.weight = ask->weight;
-    bool told = weir_link_state_lock(t, walk, i, 0);
-    if (told) {
-        told = step_state(t, walk, i, EXPLAIN, &step, out);
-        weir_link_state_unlock(t, walk, i);
-    }
-    if (!told)
-        return false;
-    /* It may have passed again by now. */
-    if (out->passed)
-        out->retry_after = 1;
-    return true;
 }

@@ -34,7 +34,7 @@ static void begin_walk(const struct weir_table *t, struct walk *walk,
 {
     walk->elapsed = weir_elapsed(t, walk->now);
     walk->links = walk->lift = walk->skip = walk->free = walk->quiet = 0;
-    walk->states = walk->locked = walk->away = 0;
+    walk->states = walk->locked = walk->away = walk->explained = 0;
     walk->inflights = walk->adaptive = 0;
     walk->drawn = walk->gated = walk->contended = false;
     walk->counted = walk->stepped = walk->shadow = 0;
@@ -289,6 +289,8 @@ static unsigned commit_links(struct weir_table *t, struct walk *walk,
         outcome = commit_counts(t, walk, ask);
     if (outcome != 0)
         weir_walk_undo(t, walk, ask);
+    if (walk->explains && (outcome == 0 || outcome == WEIR_OUTCOME_LIMITED))
+        weir_link_states_explain(t, walk, ask);
     unlock_states(t, walk);
     return outcome;
 }
@@ -335,9 +337,9 @@ unsigned weir_walk_run(struct weir_table *t, struct walk *walk,
 }
 
 /* ---- Explain ----
- * The links are read once more: only callers that want a reply pay for it, and
- * takes without one carry no data for it. With other threads at work, a reply
- * may therefore describe a moment later than the verdict's. */
+ * The links are read once more, bucket states before they are unlocked: only
+ * callers that want a reply pay for it. With other threads at work, what it
+ * says of other links may therefore be of a moment later than the verdict. */
 
 weir_duration weir_table_jitter(struct weir_table *t, uint32_t stripe,
                                 weir_duration wait)
@@ -349,7 +351,8 @@ weir_duration weir_table_jitter(struct weir_table *t, uint32_t stripe,
                                   64);
 }
 
-/* False: the link limits nothing. */
+/* False: the link limits nothing, or nothing is known of it: another thread had
+ * its state, or an edit has just given it one. */
 static bool explain_link(struct weir_table *t, struct walk *walk, uint32_t i,
                          const struct weir_algorithm_ask *ask,
                          struct weir_algorithm_answer *out)
@@ -359,15 +362,13 @@ static bool explain_link(struct weir_table *t, struct walk *walk, uint32_t i,
     if (i != walk->refuser &&
         (read.flags & (META_OFF | META_SHADOW | META_PASS | META_AWAY)))
         return false;
-    if ((walk->states >> i & 1) &&
-        weir_link_state_explain(t, walk, i, ask, out))
+    if (walk->explained >> i & 1) {
+        *out = walk->answer[i];
         return true;
-    /* Another thread has its state: nothing is known of it. */
+    }
     if (read.flags & META_BUCKET_STATE) {
-        *out = (struct weir_algorithm_answer){ .retry_after = i == walk->refuser
-                                                                  ? LOCKED_RETRY
-                                                                  : 0 };
-        return true;
+        *out = (struct weir_algorithm_answer){ .retry_after = LOCKED_RETRY };
+        return i == walk->refuser;
     }
     weir_link_bucket_explain(t, walk, i, &read, ask, out);
     if (read.flags & META_ADAPTIVE)
@@ -434,6 +435,7 @@ unsigned weir_walk_answer(struct weir_table *t, struct walk *walk,
                           const struct weir_algorithm_ask *ask,
                           struct weir_reply *reply)
 {
+    walk->explains = reply != NULL;
     unsigned outcome = weir_walk_run(t, walk, ask);
     if (reply && !(outcome & WEIR_OUTCOME_UNDECIDED))
         explain_verdict(t, walk, ask, !(outcome & WEIR_OUTCOME_LIMITED), reply);

@@ -72,6 +72,11 @@ struct walk {
     uint8_t level;      /* the highest that paid */
     weir_duration wait; /* the longest that a link demands */
     unsigned kick; /* bits: WEIR_OUTCOME_KICK, _NEXT, _WAKE; of all tries */
+
+    /* For a reply. */
+    bool explains;      /* the states are explained before they are unlocked */
+    uint32_t explained; /* bits: links with an answer below */
+    struct weir_algorithm_answer answer[WEIR_DEPTH_MAX];
 };
 
 /* Not a verdict: the chain changed while it was charged. Nothing is charged;
@@ -129,6 +134,7 @@ static inline void weir_walk_of(struct walk *walk, uint32_t stripe,
     walk->whole = false;
     walk->record = NULL;
     walk->turn = NULL;
+    walk->explains = false;
     walk->now = now;
     walk->kick = 0;
 }
@@ -171,7 +177,7 @@ void weir_link_bucket_explain(const struct weir_table *t,
                               struct weir_algorithm_answer *out);
 
 /* link_state.c; from weir_link_state_lock() to weir_link_state_unlock(), except
- * the last two */
+ * weir_link_state_give_back() */
 /* Locks the link's state. False: another thread has it, and 'mark' is set in
  * the lock. */
 INLINE bool weir_link_state_lock(struct weir_table *t, struct walk *walk,
@@ -198,15 +204,14 @@ unsigned weir_link_state_commit(struct weir_table *t, struct walk *walk,
                                 const struct weir_algorithm_ask *ask);
 void weir_link_state_undo(struct weir_table *t, struct walk *walk, uint32_t i,
                           const struct weir_algorithm_ask *ask);
-/* The same long after the commit, if the slot still has that state. If it is
+/* Writes walk->answer[] of all that are locked. */
+void weir_link_states_explain(struct weir_table *t, struct walk *walk,
+                              const struct weir_algorithm_ask *ask);
+/* As an undo, long after the commit, if the slot still has that state. If it is
  * locked, its units stay charged. */
 void weir_link_state_give_back(struct weir_table *t, struct walk *walk,
                                uint32_t i,
                                const struct weir_algorithm_ask *ask);
-/* False: it has no bucket state now, or one that is locked. */
-bool weir_link_state_explain(struct weir_table *t, struct walk *walk,
-                             uint32_t i, const struct weir_algorithm_ask *ask,
-                             struct weir_algorithm_answer *out);
 
 /* link_inflight.c */
 /* An enter puts its weight in flight and writes the slot to the permit record.

@@ -31,6 +31,7 @@ struct stage {
     _Alignas(WEIR_CACHE_LINE) struct weir_table *t;
     struct weir_ref leaf[LEAVES];
     struct weir_charge_record charge_record;
+    struct weir_reply reply; /* of the thread that wants one */
     uint32_t passed[LEAVES], refused, stale;
 };
 
@@ -75,12 +76,13 @@ static uint64_t units_in(struct stage *s, uint32_t slot)
 
 /* ---- The threads ---- */
 
-static void take(struct stage *s, int leaf)
+static void take_as(struct stage *s, int leaf, uint64_t weight,
+                    struct weir_reply *reply)
 {
     unsigned outcome;
     for (;;) {
         uint32_t seen = weir_load(&s->t->released);
-        outcome = weir_table_take(s->t, 0, s->leaf[leaf], 1, NULL, LATER);
+        outcome = weir_table_take(s->t, 0, s->leaf[leaf], weight, reply, LATER);
         if (!(outcome & WEIR_OUTCOME_CONTENDED))
             break;
         /* As a process sleeps: for good, if no release is noticed. */
@@ -97,12 +99,24 @@ static void take(struct stage *s, int leaf)
 
 static void take_first(void *state)
 {
-    take(state, 0);
+    take_as(state, 0, 1, NULL);
 }
 
 static void take_second(void *state)
 {
-    take(state, 1);
+    take_as(state, 1, 1, NULL);
+}
+
+static void take_told(void *state)
+{
+    struct stage *s = state;
+    take_as(s, 0, 1, &s->reply);
+}
+
+static void take_too_much(void *state)
+{
+    struct stage *s = state;
+    take_as(s, 0, 100, &s->reply);
 }
 
 /* Another quantity: another rule, another state. */
@@ -166,6 +180,28 @@ static const char *check_one(void *state)
     EXPLORE_MUST(s->refused == 1);
     EXPLORE_MUST(units_in(s, s->leaf[0].slot) == 1);
     made_audit(s->t);
+    return NULL;
+}
+
+/* Of 5 units the other thread took one, before or after. */
+static const char *check_told(void *state)
+{
+    struct stage *s = state;
+    const struct weir_reply *reply = &s->reply;
+    EXPLORE_MUST(reply->verdict == WEIR_PASSED && !reply->contended);
+    EXPLORE_MUST(reply->fill == 1 || reply->fill == 2);
+    EXPLORE_MUST((uint64_t)reply->fill + reply->remaining == 5);
+    EXPLORE_MUST(strcmp(reply->quota, "q") == 0);
+    return NULL;
+}
+
+static const char *check_told_never(void *state)
+{
+    struct stage *s = state;
+    const struct weir_reply *reply = &s->reply;
+    EXPLORE_MUST(reply->verdict == WEIR_LIMITED && !reply->contended);
+    EXPLORE_MUST(reply->fill == 0 || reply->fill == 1);
+    EXPLORE_MUST(reply->never && reply->retry_after == WEIR_NEVER);
     return NULL;
 }
 
@@ -306,6 +342,20 @@ static void test_one_unit_is_taken_once(void **state)
     (void)state;
     struct explore_program program = on_one("one", 1);
     program.check = check_one;
+    explore_sound(&program);
+}
+
+/* Another thread may have the state's lock right after the verdict. */
+static void test_a_reply_is_the_verdict_s(void **state)
+{
+    (void)state;
+    struct explore_program program = on_one("told", 5);
+    program.run[0] = take_told;
+    program.check = check_told;
+    explore_sound(&program);
+    program = on_one("told-never", 5);
+    program.run[0] = take_too_much;
+    program.check = check_told_never;
     explore_sound(&program);
 }
 
@@ -473,6 +523,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         EXPLORED(test_one_unit_is_taken_once),
+        EXPLORED(test_a_reply_is_the_verdict_s),
         EXPLORED(test_what_the_parent_refused_is_given_back),
         EXPLORED(test_takes_beside_edits),
         EXPLORED(test_a_take_beside_another_parent),
