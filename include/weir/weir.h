@@ -779,8 +779,9 @@ WEIR_API enum weir_verdict weir_enter(struct weir_handle quota, uint32_t klass,
  * weight never fits.
  *
  * If a rate of the chain refuses, on exact quotas, and on a shared table, the
- * call asks again when that may pass, in no order. On a chain without a quota
- * of kind concurrency it is weir_wait(). A call that waits is counted as
+ * call asks again when that may pass, in no order. The same if another thread
+ * has a lock ("Locks" above) and when_locked refuses. On a chain without a
+ * quota of kind concurrency it is weir_wait(). A call that waits is counted as
  * refused only if it is refused in the end; on a leased quota each attempt is
  * counted, since refusals express demand. reply->wait is how long the call
  * waited; the time in flight begins when it enters. Blocking; call weir_close()

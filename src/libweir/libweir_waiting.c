@@ -32,6 +32,11 @@
  * out. The background thread brings them back when the rate is to have room
  * again, and in any case when it runs.
  *
+ * A quota of the chain whose lock another thread has: the caller waits for it
+ * as a take does, for lock_wait, and then goes by when_locked. A waiter in a
+ * queue steps aside for that time instead, since the thread that serves it has
+ * the mutex.
+ *
  * A caller that meets an exact quota joins no queue either: to enter for it
  * would be to wait for the store in its place. Nor does a caller on a shared
  * table: a queue has the threads of one process, and a killed process would
@@ -66,7 +71,8 @@ struct waiter {
     struct weir_wait_queue_entry place; /* first: a place is a waiter */
     struct weir_wish *wish;             /* borrowed */
     struct weir_waiting_line *line;
-    bool aside; /* in its queue's 'aside' */
+    bool aside;     /* in its queue's 'aside' */
+    bool contended; /* it has stepped aside for a lock */
     enum state state;
     uint64_t round; /* in which it moved last … */
     uint32_t moves; /* … so many times */
@@ -284,6 +290,30 @@ static unsigned try_enter(struct weir *weir, struct weir_wish *wish,
                                  wish->record, turn, wish->reply, now);
 }
 
+/* As weir_exact_decide() for a call that doesn't wait. */
+static unsigned enter_patiently(struct weir *weir, struct weir_wish *wish,
+                                struct weir_turn *turn, weir_instant now)
+{
+    struct weir_lock_wait wait;
+    weir_duration left = wish->until > now ? wish->until - now : 0;
+    turn->when_locked = WEIR_LOCKED_RETURNS;
+    unsigned outcome = try_enter(weir, wish, turn, now);
+    if (WEIR_LIKELY(!(outcome & WEIR_OUTCOME_CONTENDED)))
+        return outcome;
+    weir_lock_wait_begin(weir, &wait,
+                         left < weir->lock_wait ? left : weir->lock_wait);
+    do {
+        weir_verdict_of(weir, outcome);
+        outcome = try_enter(weir, wish, turn, weir_clock_now());
+        if (!(outcome & WEIR_OUTCOME_CONTENDED))
+            return outcome;
+    } while (!(outcome & WEIR_OUTCOME_OVERDUE) && weir_lock_wait(weir, &wait));
+    weir_verdict_of(weir, outcome);
+    turn->when_locked = (uint8_t)weir->when_locked;
+    turn->waited = weir->block && weir->lock_wait > 0;
+    return try_enter(weir, wish, turn, weir_clock_now());
+}
+
 /* Another quota of the chain refuses the waiter: it waits there. */
 static void move_waiter(struct weir *weir, struct waiter *waiter,
                         const struct weir_turn *turn)
@@ -322,6 +352,7 @@ static void find_shut(const struct weir *weir, const struct waiter *waiter,
 
 /* Rates that just refused a waiter of the queue, and the weight refused. */
 struct dry {
+    bool locked; /* a lock was taken */
     uint32_t count;
     uint32_t slot[DRY_MAX];
     uint64_t weight[DRY_MAX];
@@ -361,6 +392,16 @@ static void wait_aside(struct weir *weir, struct waiter *waiter,
         note_dry(dry, turn->other, waiter->wish->weight);
 }
 
+/* Another thread has the lock of a quota of its chain. It isn't known which
+ * quota: the waiters behind it step aside too. */
+static void wait_for_lock(struct weir *weir, struct waiter *waiter,
+                          struct dry *dry, weir_instant now)
+{
+    dry->locked = true;
+    waiter->contended = true;
+    step_aside(weir, waiter, weir_after(now, weir->lock_wait));
+}
+
 /* Tries one waiter of the queue. False: no room for it there. */
 static bool try_waiter(struct weir *weir, struct waiter *waiter,
                        enum weir_turn_kind kind, struct dry *dry,
@@ -368,10 +409,18 @@ static bool try_waiter(struct weir *weir, struct waiter *waiter,
 {
     struct weir_turn turn = { .kind = kind };
     find_shut(weir, waiter, &turn);
+    turn.when_locked = waiter->contended || weir->lock_wait == 0
+                           ? (uint8_t)weir->when_locked
+                           : WEIR_LOCKED_RETURNS;
     waiter->outcome = try_enter(weir, waiter->wish, &turn, now);
     if (waiter->outcome & WEIR_OUTCOME_KICK)
         weir_pump_kick(weir);
-    if (!(waiter->outcome & WEIR_OUTCOME_LIMITED))
+    if (waiter->outcome & WEIR_OUTCOME_WAKE)
+        weir_locks_wake(weir);
+    waiter->contended = waiter->outcome & WEIR_OUTCOME_CONTENDED;
+    if (waiter->contended)
+        wait_for_lock(weir, waiter, dry, now);
+    else if (!(waiter->outcome & WEIR_OUTCOME_LIMITED))
         wake_waiter(weir, waiter, SERVED);
     else if (waiter->wish->reply->never)
         wake_waiter(weir, waiter, APART);
@@ -398,7 +447,9 @@ static void let_in_waiters(struct weir *weir, struct weir_waiting_line *line,
         struct waiter *waiter = (struct waiter *)next;
         enum weir_turn_kind kind = stuck ? WEIR_TURN_SURE : WEIR_TURN_FIRST;
         uint32_t lane = next->lane;
-        if (is_dry(weir, &dry, waiter))
+        if (dry.locked)
+            wait_for_lock(weir, waiter, &dry, now);
+        else if (is_dry(weir, &dry, waiter))
             step_aside(weir, waiter, WEIR_NEVER);
         else if (!try_waiter(weir, waiter, kind, &dry, now))
             stuck |= 1u << lane;
@@ -575,7 +626,7 @@ unsigned weir_waiting_enter(struct weir *weir, struct weir_wish *wish)
     for (;;) {
         struct weir_turn turn = { .kind = kind };
         weir_instant now = weir_clock_now();
-        unsigned outcome = try_enter(weir, wish, &turn, now);
+        unsigned outcome = enter_patiently(weir, wish, &turn, now);
         weir_verdict_of(weir, outcome);
         bool over = now >= wish->until || wish->reply->never;
         if (!(outcome & WEIR_OUTCOME_LIMITED) || over)

@@ -53,6 +53,9 @@ static int begin(void **state)
              "{\"limit\": \"1000000/s\", \"sharing\": \"local\"}");
     root_set(&root, "exact",
              "{\"limit\": \"1000000/s\", \"sharing\": \"exact\"}");
+    root_set(&root, "db",
+             "{\"limit\": \"100\", \"kind\": \"concurrency\","
+             " \"sharing\": \"local\", \"parent\": \"log\"}");
     root_set(&root, "t/*",
              "{\"limit\": \"1000000/s\", \"sharing\": \"local\"}");
     return 0;
@@ -288,6 +291,44 @@ static void a_locked_table_limits_new_names(void **state)
     weir_close(weir);
 }
 
+/* ---- A caller that waits for a permit ---- */
+
+/* The window above the quota is locked for good. */
+static void a_waiting_caller_passes_if_told_so(void **state)
+{
+    (void)state;
+    struct weir_handle db;
+    struct weir_permit permit;
+    struct weir_reply reply;
+    open_beside(STATE, 1, WEIR_LOCKED_PASSES);
+    assert_int_equal(weir_handle_open(weir, "db", 2, &db), 0);
+    assert_int_equal(weir_enter_wait(db, 0, 1, 0, GUARD, &permit, &reply),
+                     WEIR_PASSED);
+    assert_true(reply.contended);
+    assert_compare(reply.wait, <, GUARD);
+    assert_int_equal(contended(), 1);
+    weir_leave(&permit, WEIR_PERMIT_SUCCESS, 0);
+    weir_close(weir);
+}
+
+/* It asks each millisecond: one request all the same. */
+static void a_waiting_caller_is_counted_once(void **state)
+{
+    (void)state;
+    struct weir_handle db;
+    struct weir_permit permit;
+    struct weir_reply reply;
+    open_beside(STATE, 1, WEIR_LOCKED_LIMITS);
+    assert_int_equal(weir_handle_open(weir, "db", 2, &db), 0);
+    assert_int_equal(
+        weir_enter_wait(db, 0, 1, 0, 100 * WEIR_MILLISECOND, &permit, &reply),
+        WEIR_LIMITED);
+    assert_true(reply.contended);
+    assert_string_equal(reply.quota, "log");
+    assert_int_equal(contended(), 1);
+    weir_close(weir);
+}
+
 /* ---- A limiter that waits for no lock ---- */
 
 static void no_decision_waits(void **state)
@@ -463,6 +504,8 @@ int main(void)
         TEST(a_locked_quota_lets_pass_if_told_so),
         TEST(a_caller_waits_for_the_holder),
         TEST(a_locked_table_limits_new_names),
+        TEST(a_waiting_caller_passes_if_told_so),
+        TEST(a_waiting_caller_is_counted_once),
         TEST(no_decision_waits),
         TEST(a_handle_is_given_back_later),
         TEST(a_child_waits_for_no_lock_either),

@@ -17,6 +17,7 @@
 #include "compare.h"
 #include "core/base/atomic.h"
 #include "core/base/rng.h"
+#include "core/table/table_bucket_state_internal.h"
 #include "io/clock.h"
 #include "libweir/libweir_internal.h"
 #include "patience.h"
@@ -179,6 +180,34 @@ static void test_what_is_said_wrongly(void **state)
         if (!strstr(why, wrong[i].sentence))
             fail_msg("%s", why);
     }
+    weir_close(weir);
+}
+
+/* ---- Locks ---- */
+
+/* A waiter in a queue, below a window whose lock a thread has lost its
+ * processor with: it goes by when_locked, and isn't forgotten. */
+static void test_a_lock_above_a_queue(void **state)
+{
+    (void)state;
+    struct weir_options options = WEIR_OPTIONS_INIT;
+    struct weir *weir;
+    options.when_locked = WEIR_LOCKED_PASSES;
+    assert_int_equal(weir_open(&options, &weir), 0);
+    struct weir_handle log = DEFINE(weir, "log", "sharing=local", "limit=9/h",
+                                    "algorithm=fixed_window");
+    struct weir_handle db = DEFINE(weir, "db", LOCAL, "limit=1", "parent=log");
+    struct weir_permit permit;
+    struct waiter waiter = { .quota = db };
+    assert_true(enters(db, 0, &permit));
+    begin(weir, &waiter);
+    AWAIT(standing(weir) == 1);
+    AWAIT(weir_bucket_state_lock(weir->table, log.slot, 0, 0));
+    leave(&permit);
+    await_in(&waiter);
+    assert_true(waiter.reply.contended);
+    (void)weir_bucket_state_unlock(weir->table, log.slot);
+    leave(&waiter.permit);
     weir_close(weir);
 }
 
@@ -898,6 +927,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_said_wrongly),
+        cmocka_unit_test(test_a_lock_above_a_queue),
         cmocka_unit_test(test_orders),
         cmocka_unit_test(test_a_limit_that_shrinks),
         cmocka_unit_test(test_a_limit_that_grows),

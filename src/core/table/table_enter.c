@@ -24,14 +24,15 @@ static bool enter_alone(struct weir_table *t, struct weir_ref ref,
     return false;
 }
 
-/* A caller that waits comes again anyway. */
 static unsigned enter_chain(struct weir_table *t, struct walk *walk,
                             uint64_t weight, struct weir_reply *reply)
 {
     struct weir_algorithm_ask ask = {
         .op = WEIR_ALGORITHM_TAKE,
         .weight = weir_weight_clipped(weight),
-        .when_locked = walk->turn ? WEIR_LOCKED_LIMITS : WEIR_LOCKED_RETURNS
+        .when_locked =
+            walk->turn ? walk->turn->when_locked : WEIR_LOCKED_RETURNS,
+        .waited = walk->turn && walk->turn->waited,
     };
     return weir_walk_answer(t, walk, &ask, reply);
 }

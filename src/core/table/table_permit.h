@@ -62,6 +62,8 @@ enum weir_turn_kind {
 };
 struct weir_turn {
     enum weir_turn_kind kind;
+    uint8_t when_locked; /* as weir_algorithm_ask.when_locked … */
+    bool waited;         /* … and .waited */
     uint32_t stripe;
     uint32_t shut_count;
     uint32_t shut[WEIR_DEPTH_MAX]; /* slots where others are before it */

@@ -331,7 +331,9 @@ unsigned weir_walk_run(struct weir_table *t, struct walk *walk,
     weir_audit(limited == (walk->refuser < walk->links));
     if (charges_whole(ask))
         count_refusals(t, walk, ask, limited);
-    if (WEIR_UNLIKELY(walk->contended) && walk->set == LIVE)
+    /* A refused caller that waits is counted when its wait ends. */
+    if (WEIR_UNLIKELY(walk->contended) && walk->set == LIVE &&
+        !(limited && walk->turn))
         weir_table_count_contended(t, walk->stripe);
     return outcome | walk->kick;
 }
