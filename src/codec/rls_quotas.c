@@ -189,6 +189,18 @@ static int make_quota(const struct weir_rls_rule *rule,
     return weir_quota_check(quota, diag);
 }
 
+/* Up to the highest limit and burst that a quota may have. */
+static void raise_limit(struct weir_quota *quota, uint32_t factor)
+{
+    weir_u128 most = (weir_u128)WEIR_LIMIT_MAX * quota->limit.per / WEIR_SECOND;
+    weir_u128 units = (weir_u128)quota->limit.units * factor;
+    if (most > WEIR_BURST_MAX)
+        most = WEIR_BURST_MAX;
+    quota->limit.units = (uint64_t)(units < most ? units : most);
+    if (!quota->high_burst.unset)
+        quota->high_burst.amount = quota->limit.units;
+}
+
 /* Makes the overflow quota of a template, if it is to have one. */
 static int make_overflow(const struct weir_rls_rule *rule,
                          const struct weir_rls_quotas_options *options,
@@ -209,8 +221,7 @@ static int make_overflow(const struct weir_rls_rule *rule,
     quota->description = WEIR_TEXT("values for which there is no room");
     quota->mode = template->mode;
     set_limit(rule, options, quota);
-    quota->limit.units *= options->overflow;
-    quota->high_burst.amount *= options->overflow;
+    raise_limit(quota, options->overflow);
     template->overflow = quota->name;
     return weir_quota_check(quota, diag);
 }

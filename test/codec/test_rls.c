@@ -664,6 +664,43 @@ static void test_quotas(void **state)
     weir_rls_rules_free(rules);
 }
 
+/* A limit that is meant as none has an overflow quota too. */
+static void test_any_limit_has_an_overflow(void **state)
+{
+    (void)state;
+    static const char *const units[] = { "second", "minute", "hour", "day",
+                                         "week",   "month",  "year" };
+    static const uint32_t limits[] = { 0,         1,          1000000,
+                                       100000000, 1000000000, 4294967295 };
+    static const uint32_t values[] = { 1, 1000, 1000000000 };
+    for (size_t i = 0; i < 7 * 6 * 3 * 2; i++) {
+        char text[160], limit[64];
+        snprintf(text, sizeof text,
+                 "domain: d\ndescriptors:\n  - key: k\n    rate_limit: "
+                 "{unit: %s, requests_per_unit: %u}\n",
+                 units[i % 7], limits[i / 7 % 6]);
+        struct weir_rls_rules *rules = parse(text);
+        struct weir_rls_quotas *made;
+        const struct weir_quota *quotas;
+        size_t count;
+        struct weir_diag diag = { 0 };
+        struct weir_rls_quotas_options options = {
+            .overflow = values[i / 42 % 3],
+            .exact = i / 126 ? WEIR_TEXT("root") : WEIR_TEXT("")
+        };
+        if (weir_rls_quotas_new(rules, &options, &made, &quotas, &count,
+                                &diag) < 0)
+            fail_msg("%s: %s", text, diag.text);
+        size_t len = weir_quota_get(&quotas[1], "limit", limit, sizeof limit);
+        if (i == 5 * 7 + 42)
+            hold_quota(quotas, count, "envoy/d/k=%2A~overflow", "limit",
+                       "100G/s");
+        assert_true(len > 0 && count == 2);
+        weir_rls_quotas_free(made);
+        weir_rls_rules_free(rules);
+    }
+}
+
 /* The quota for a descriptor's name, as the catalog finds it: exactly, or by
  * the first template. */
 static const struct weir_quota *look_up(const struct weir_quota *quotas,
@@ -766,6 +803,7 @@ int main(void)
         cmocka_unit_test(test_broken_files),
         cmocka_unit_test(test_blow_up),
         cmocka_unit_test(test_quotas),
+        cmocka_unit_test(test_any_limit_has_an_overflow),
         cmocka_unit_test(test_the_same_rules),
     };
     return cmocka_run_group_tests_name("rls", tests, NULL, NULL);
