@@ -752,10 +752,14 @@ static const char agent_help[] =
     "come four times. An address that isn't loopback needs TLS and\n"
     "credentials.\n";
 
-/* The loop serves all clients: it waits for no lock. */
+/* The loop serves all clients, so it waits for no other process. The locks of a
+ * table of its own are held by its own threads alone, which wait for nothing:
+ * without a wait a new name would be refused each time that the background
+ * thread is at work. */
 static int read_locks(const char *when_locked, struct weir_options *options)
 {
-    options->lock_wait = WEIR_NO_LOCK_WAIT;
+    if (options->table && *options->table)
+        options->lock_wait = WEIR_NO_LOCK_WAIT;
     if (when_locked && strcmp(when_locked, "pass") == 0)
         options->when_locked = WEIR_LOCKED_PASSES;
     else if (when_locked && strcmp(when_locked, "limit") != 0)

@@ -207,7 +207,15 @@ class Grow(Agents):
             codes = rls.ask(range(VALUES))
             self.assertEqual(set(codes), {OK if i < 3 else OVER})
         status = self.status_of(place)
-        self.assertEqual(status["slots_used"], VALUES + 2)
+        # A background thread that has lost its processor for longer than 1 ms
+        # may keep the table's lock: such a request is refused, uncharged.
+        contended = status["contended"]
+        print(f"{over} of {VALUES:,} limited in each round, {contended} for "
+              "want of a lock", file=sys.stderr)
+        self.assertLessEqual(sum(over[:3]), contended)
+        self.assertGreaterEqual(over[3], VALUES - contended)
+        self.assertLessEqual(contended, VALUES // 500)
+        self.assertLessEqual(status["slots_used"], VALUES + 2)
         self.assertEqual((status["unknown"], status["overflowed"]), (0, 0))
 
     def test_values_beyond_memory_max(self):
