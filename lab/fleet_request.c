@@ -38,6 +38,7 @@ static bool find_ref(struct weir_node *node, struct weir_text name,
     case WEIR_RESOLVED_CHAIN:
         weir_table_count_overflow(node->table, node->stripe);
         return true;
+    case WEIR_RESOLVED_FREE:
     case WEIR_RESOLVED_LACKING:
     case WEIR_RESOLVED_NONE:
     case WEIR_RESOLVED_REFUSED:

@@ -13,8 +13,10 @@
 
 /* Names of a batch; their memory is fetched together. */
 #define BATCH 16
-/* The slot of a handle without one, to whose name a quota applies. */
+/* The slot of a handle without one, to whose name a quota applies; and the same
+ * if that quota limits nothing. */
 #define SLOT_LACKING (WEIR_SLOT_NONE - 1)
+#define SLOT_FREE (WEIR_SLOT_NONE - 2)
 
 static weir_instant or_clock_now(weir_instant now)
 {
@@ -22,12 +24,12 @@ static weir_instant or_clock_now(weir_instant now)
 }
 
 /* The table couldn't hold the name, or lacks a quota that may be the name's:
- * on_full decides. */
+ * on_full decides; or the request passes, if no quota would limit it. */
 static __attribute__((noinline)) enum weir_verdict decide_full(
-    struct weir *weir, struct weir_reply *reply)
+    struct weir *weir, bool is_free, struct weir_reply *reply)
 {
     uint32_t stripe = weir_stripe_mine(weir);
-    bool passes = weir->on_full == WEIR_ON_FULL_PASS;
+    bool passes = is_free || weir->on_full == WEIR_ON_FULL_PASS;
     weir_table_count_overflow(weir->table, stripe);
     enum weir_verdict verdict = passes ? WEIR_PASSED : WEIR_LIMITED;
     if (!reply)
@@ -60,7 +62,9 @@ enum weir_verdict weir_decide_missing(struct weir *weir,
 {
     /* Resolved, but never for long enough: there is no room for it. */
     if (resolved == WEIR_RESOLVED_LACKING || weir_is_resolved(resolved))
-        return decide_full(weir, reply);
+        return decide_full(weir, false, reply);
+    if (resolved == WEIR_RESOLVED_FREE)
+        return decide_full(weir, true, reply);
     if (resolved == WEIR_RESOLVED_REFUSED)
         return decide_never(reply);
     if (resolved == WEIR_RESOLVED_CONTENDED)
@@ -72,7 +76,7 @@ enum weir_verdict weir_decide_unknown(struct weir *weir,
                                       struct weir_reply *reply)
 {
     if (weir && weir_table_lacking(weir->table) > 0)
-        return decide_full(weir, reply);
+        return decide_full(weir, false, reply);
     if (weir)
         weir_table_count_unknown(weir->table, weir_stripe_mine(weir));
     if (!reply)
@@ -86,9 +90,10 @@ enum weir_verdict weir_decide_unknown(struct weir *weir,
 enum weir_verdict weir_decide_empty(struct weir_handle quota,
                                     struct weir_reply *reply)
 {
-    bool lacking = quota.weir && quota.slot == SLOT_LACKING;
-    return lacking ? decide_full(quota.weir, reply)
-                   : weir_decide_unknown(quota.weir, reply);
+    bool is_free = quota.slot == SLOT_FREE;
+    return quota.weir && (is_free || quota.slot == SLOT_LACKING)
+               ? decide_full(quota.weir, is_free, reply)
+               : weir_decide_unknown(quota.weir, reply);
 }
 
 static struct weir_ref ref_of(struct weir_handle quota)
@@ -261,7 +266,7 @@ enum weir_verdict weir_wait(struct weir_handle quota, uint64_t weight,
 static bool lacks_room(enum weir_resolved resolved)
 {
     return resolved == WEIR_RESOLVED_FULL || resolved == WEIR_RESOLVED_CHAIN ||
-           resolved == WEIR_RESOLVED_LACKING;
+           resolved == WEIR_RESOLVED_FREE || resolved == WEIR_RESOLVED_LACKING;
 }
 
 /* A name that isn't in the table: a template may have it. */
@@ -533,8 +538,8 @@ int weir_handle_open(struct weir *weir, const char *name, size_t len,
         return WEIR_ENAME;
     if (resolved == WEIR_RESOLVED_CONTENDED)
         return WEIR_ETIMEOUT;
-    if (resolved == WEIR_RESOLVED_LACKING)
-        ref = (struct weir_ref){ SLOT_LACKING, 0 };
+    if (resolved == WEIR_RESOLVED_LACKING || resolved == WEIR_RESOLVED_FREE)
+        ref.slot = resolved == WEIR_RESOLVED_FREE ? SLOT_FREE : SLOT_LACKING;
     *out_handle = (struct weir_handle){ weir, ref.slot, ref.generation };
     return resolved == WEIR_RESOLVED ? WEIR_OK : WEIR_EFULL;
 }

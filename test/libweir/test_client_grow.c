@@ -200,6 +200,74 @@ static void instances_without_room_go_to_their_overflow(void **state)
     weir_close(weir);
 }
 
+/* A value of such a template finds no room, and its own quota limits nothing:
+ * it passes, by its parent if it has one. */
+static void limits_nothing(struct weir *weir, char letter)
+{
+    struct weir_reply reply;
+    char name[] = { letter, '/', '1', '\0' };
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(weir_take_by_name(weir, name, 3, 1, &reply, 0),
+                         WEIR_PASSED);
+        assert_true(reply.full && !reply.unknown);
+    }
+    assert_int_equal(weir_take_by_name(weir, name, 3, 1, NULL, 0), WEIR_PASSED);
+    struct weir_permit permit;
+    assert_int_equal(
+        weir_enter_by_name(weir, name, 3, 0, 1, &permit, &reply, 0),
+        WEIR_PASSED);
+    assert_true(reply.full);
+    weir_leave(&permit, WEIR_PERMIT_SUCCESS, 0);
+    struct weir_handle handle;
+    assert_int_equal(weir_handle_open(weir, name, 3, &handle), WEIR_EFULL);
+    assert_int_equal(weir_take(handle, 1, &reply, 0), WEIR_PASSED);
+    assert_true(reply.full);
+    weir_handle_close(handle);
+}
+
+static void templates_that_limit_nothing_refuse_no_value(void **state)
+{
+    (void)state;
+    for (int pass = 0; pass < 2; pass++) {
+        struct weir_options options = patient_options();
+        options.memory_max = MIB;
+        options.on_full = pass ? WEIR_ON_FULL_PASS : WEIR_ON_FULL_REFUSE;
+        struct weir *weir = opened(&options);
+        define(weir, (const char *[]){ "name=rest", "limit=2/h", "high_burst=2",
+                                       NULL });
+        define(weir, (const char *[]){ "name=site", "limit=4/h", "low_burst=4",
+                                       "high_burst=4", NULL });
+        define(weir, (const char *[]){ "name=s/*", "limit=3/h", "mode=shadow",
+                                       "overflow=rest", NULL });
+        define(weir,
+               (const char *[]){ "name=o/*", "limit=0", "mode=off", NULL });
+        define(weir, (const char *[]){ "name=u/*", "limit=unlimited", NULL });
+        define(weir, (const char *[]){ "name=c/*", "limit=unlimited",
+                                       "parent=site", NULL });
+        define(weir, (const char *[]){ "name=p/*", "limit=3/h", NULL });
+        define(weir, (const char *[]){ "name=d/*", "limit=unlimited",
+                                       "parent=p/{1}", NULL });
+        struct weir_reply reply;
+        uint32_t passed = 0;
+        while (status_of(weir).overflowed == 0)
+            take_value(weir, passed++, &reply);
+        limits_nothing(weir, 's');
+        limits_nothing(weir, 'o');
+        limits_nothing(weir, 'u');
+        for (int i = 0; i < 6; i++) {
+            assert_int_equal(weir_take_by_name(weir, "c/1", 3, 1, &reply, 0),
+                             i < 4 ? WEIR_PASSED : WEIR_LIMITED);
+            assert_true(reply.full);
+            assert_string_equal(reply.quota, "site");
+        }
+        /* Its parent limits, and has no room either. */
+        assert_int_equal(weir_take_by_name(weir, "d/1", 3, 1, &reply, 0),
+                         pass ? WEIR_PASSED : WEIR_LIMITED);
+        assert_true(reply.full);
+        weir_close(weir);
+    }
+}
+
 #define LOG(name)                                                       \
     (const char *[])                                                    \
     {                                                                   \
@@ -722,6 +790,7 @@ int main(void)
         cmocka_unit_test(names_of_usual_lengths_use_all_slots),
         cmocka_unit_test(names_without_room_go_by_on_full),
         cmocka_unit_test(instances_without_room_go_to_their_overflow),
+        cmocka_unit_test(templates_that_limit_nothing_refuse_no_value),
         cmocka_unit_test(a_handle_whose_quota_finds_no_room_goes_by_on_full),
         cmocka_unit_test(a_process_with_few_addresses_has_a_smaller_table),
         cmocka_unit_test(unused_memory_cannot_be_written_to),

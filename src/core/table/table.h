@@ -115,12 +115,16 @@ bool weir_table_is_overdue(const struct weir_table *table);
 
 /* The result of weir_table_resolve(). */
 enum weir_resolved {
-    WEIR_RESOLVED,         /* its own slot */
-    WEIR_RESOLVED_FULL,    /* no room: 'out' is the template's overflow quota */
-    WEIR_RESOLVED_CHAIN,   /* no room: 'out' is the rest of its chain */
-    WEIR_RESOLVED_LACKING, /* no room, and no such slot: 'out' is untouched */
-    WEIR_RESOLVED_NONE,    /* no quota rules the name: 'out' is untouched */
-    WEIR_RESOLVED_REFUSED, /* a long name without a stored form: its requests
+    WEIR_RESOLVED,           /* its own slot */
+    WEIR_RESOLVED_FULL,      /* no room: 'out' is the template's overflow quota;
+                            * or the rest of its chain, if the template limits
+                            * nothing: off, in mode shadow, or unlimited */
+    WEIR_RESOLVED_CHAIN,     /* no room: 'out' is the rest of its chain */
+    WEIR_RESOLVED_FREE,      /* no room, but no quota would limit it: 'out' is
+                            * untouched */
+    WEIR_RESOLVED_LACKING,   /* no room, and no such slot: 'out' is untouched */
+    WEIR_RESOLVED_NONE,      /* no quota rules the name: 'out' is untouched */
+    WEIR_RESOLVED_REFUSED,   /* a long name without a stored form: its requests
                             * are limited; 'out' is untouched */
     WEIR_RESOLVED_CONTENDED, /* another thread has the writer lock: nothing was
                               * done */

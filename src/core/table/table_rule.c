@@ -264,6 +264,29 @@ bool weir_slot_rule(struct weir_table *t, uint32_t slot, weir_instant now)
 
 /* ---- From a name to its slot ---- */
 
+/* Whether a quota or template refuses no request by itself. */
+static bool limits_nothing(const struct weir_table *t, uint32_t slot,
+                           weir_instant now)
+{
+    struct slot_read read;
+    weir_slot_read(t, slot, weir_elapsed(t, now), &read);
+    if (read.flags & (META_OFF | META_SHADOW))
+        return true;
+    return weir_slot_read_is_endless(&read) &&
+           !(read.flags & (META_BUCKET_STATE | META_ADAPTIVE));
+}
+
+/* The overflow quota of a template that limits nothing may limit: then it isn't
+ * for this template's values, and neither is a quota that isn't here. */
+static bool has_overflow(const struct weir_table *t, uint32_t overflow,
+                         bool limits, weir_instant now)
+{
+    if (overflow == WEIR_SLOT_NONE || limits)
+        return overflow != WEIR_SLOT_NONE;
+    return weir_cold(t, overflow)->state == WEIR_SLOT_QUOTA &&
+           limits_nothing(t, overflow, now);
+}
+
 static enum weir_resolved resolve_without_room(struct weir_table *t,
                                                const struct instance_name *name,
                                                unsigned depth, uint32_t *out,
@@ -273,17 +296,21 @@ static enum weir_resolved resolve_without_room(struct weir_table *t,
     if (name->template == WEIR_SLOT_NONE)
         return WEIR_RESOLVED_LACKING;
     uint32_t overflow = weir_cold(t, name->template)->rule;
-    if (overflow != WEIR_SLOT_NONE) {
+    bool limits = !limits_nothing(t, name->template, now);
+    if (has_overflow(t, overflow, limits, now)) {
         *out = overflow;
         return WEIR_RESOLVED_FULL;
     }
     uint32_t parent = WEIR_SLOT_NONE;
-    if (parent_by(t, name, depth, &parent, now) == WEIR_RESOLVED_REFUSED)
+    enum weir_resolved above = parent_by(t, name, depth, &parent, now);
+    if (above == WEIR_RESOLVED_REFUSED)
         return WEIR_RESOLVED_REFUSED;
     if (parent == WEIR_SLOT_NONE)
-        return WEIR_RESOLVED_LACKING;
+        return limits || above == WEIR_RESOLVED_LACKING ? WEIR_RESOLVED_LACKING
+                                                        : WEIR_RESOLVED_FREE;
     *out = parent;
-    return WEIR_RESOLVED_CHAIN;
+    return limits || above == WEIR_RESOLVED_CHAIN ? WEIR_RESOLVED_CHAIN
+                                                  : WEIR_RESOLVED_FULL;
 }
 
 /* Instances of the shadow set leave half of the table to the live set; beyond
@@ -324,7 +351,8 @@ static int become_evicting(struct weir_table *t, uint32_t slot,
  * only in a table that can't grow. */
 static bool is_unlinked(const struct weir_table *t, enum weir_resolved linked)
 {
-    if (linked == WEIR_RESOLVED_FULL || linked == WEIR_RESOLVED_CHAIN)
+    if (linked == WEIR_RESOLVED_FULL || linked == WEIR_RESOLVED_CHAIN ||
+        linked == WEIR_RESOLVED_FREE)
         return weir_table_is_short(t);
     return linked == WEIR_RESOLVED_LACKING || linked == WEIR_RESOLVED_REFUSED;
 }

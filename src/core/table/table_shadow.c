@@ -78,6 +78,7 @@ static struct weir_ref resolve_locked(struct weir_table *t,
         break;
     case WEIR_RESOLVED:
         break;
+    case WEIR_RESOLVED_FREE:
     case WEIR_RESOLVED_LACKING:
     case WEIR_RESOLVED_NONE:
     case WEIR_RESOLVED_REFUSED:

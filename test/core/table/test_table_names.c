@@ -199,9 +199,8 @@ static void test_a_quota_that_is_its_own_parent_has_none(void **state)
         struct weir_quota own = made_quota_of("own", "own", 8, 8);
         struct weir_ref ref;
         if (pinned)
-            assert_int_equal(
-                weir_table_pin(t, WEIR_TEXT("own"), &ref, MADE_AT),
-                WEIR_RESOLVED);
+            assert_int_equal(weir_table_pin(t, WEIR_TEXT("own"), &ref, MADE_AT),
+                             WEIR_RESOLVED);
         ref = made_put(t, &own, MADE_AT);
         assert_string_equal(parent_of(t, "own"), "");
         assert_int_equal(take(t, ref, 8, MADE_AT), 0);
@@ -250,6 +249,45 @@ static void test_full_table_goes_to_overflow_or_chain(void **state)
     weir_table_unpin(t, held);
     settle(t);
     assert_int_equal(resolve_any(t, "o_2", &ref), WEIR_RESOLVED);
+    made_audit(t);
+    free(t);
+}
+
+/* A template without a limit refuses nothing, whatever there is room for. */
+static void test_full_table_frees_what_nothing_limits(void **state)
+{
+    (void)state;
+    struct weir_table *t = made_table(8, 2, 1);
+    struct weir_ref ref, held;
+    put(t, "site", NULL);
+    put(t, "spill", NULL);
+    struct weir_quota quota = quota_of("quiet", NULL);
+    quota.mode = WEIR_SHADOW;
+    assert_int_equal(weir_table_put(t, &quota, MADE_AT), WEIR_OK);
+    quota = quota_of("s_*", NULL);
+    quota.mode = WEIR_SHADOW;
+    quota.overflow = WEIR_TEXT("spill");
+    assert_int_equal(weir_table_put(t, &quota, MADE_AT), WEIR_OK);
+    quota.name = WEIR_TEXT("q_*");
+    quota.overflow = WEIR_TEXT("quiet");
+    assert_int_equal(weir_table_put(t, &quota, MADE_AT), WEIR_OK);
+    quota = quota_of("u_*", "site");
+    quota.limit.unlimited = true;
+    assert_int_equal(weir_table_put(t, &quota, MADE_AT), WEIR_OK);
+    quota = quota_of("o_*", "c_{1}");
+    quota.mode = WEIR_OFF;
+    assert_int_equal(weir_table_put(t, &quota, MADE_AT), WEIR_OK);
+    put(t, "c_*", NULL);
+    assert_int_equal(weir_table_live(t), 8);
+    assert_int_equal(resolve_any(t, "s_1", &ref), WEIR_RESOLVED_FREE);
+    assert_int_equal(weir_table_pin(t, WEIR_TEXT("s_1"), &held, MADE_AT),
+                     WEIR_RESOLVED_FREE);
+    assert_int_equal(resolve_any(t, "q_1", &ref), WEIR_RESOLVED_FULL);
+    assert_string_equal(name_of(t, ref.slot), "quiet");
+    assert_int_equal(resolve_any(t, "u_1", &ref), WEIR_RESOLVED_FULL);
+    assert_string_equal(name_of(t, ref.slot), "site");
+    assert_int_equal(resolve_any(t, "c_1", &ref), WEIR_RESOLVED_LACKING);
+    assert_int_equal(resolve_any(t, "o_1", &ref), WEIR_RESOLVED_LACKING);
     made_audit(t);
     free(t);
 }
@@ -748,6 +786,7 @@ int main(void)
         cmocka_unit_test(test_a_quota_that_is_its_own_parent_has_none),
         cmocka_unit_test(test_an_endless_pattern_ends_at_the_depth),
         cmocka_unit_test(test_full_table_goes_to_overflow_or_chain),
+        cmocka_unit_test(test_full_table_frees_what_nothing_limits),
         cmocka_unit_test(test_an_instance_is_not_evicted_for_its_parent),
         cmocka_unit_test(test_only_the_idle_are_evicted),
         cmocka_unit_test(test_a_handle_outlives_its_quota),
