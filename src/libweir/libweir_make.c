@@ -120,6 +120,7 @@ int weir_table_make(struct weir *weir)
     if (error < 0)
         return error;
     weir->table = weir_table_init(weir->table_block, &table, now);
+    weir_table_set_on_full(weir->table, 0, weir->on_full == WEIR_ON_FULL_PASS);
     weir_zones_follow(weir, false, now);
     return WEIR_OK;
 }

@@ -136,6 +136,8 @@ static int join_table(struct weir *weir)
     if (error < 0)
         return error;
     weir_assert(weir->process > 0 && weir->process < WEIR_BLOCK_LAST);
+    weir_table_set_on_full(weir->table, weir->process,
+                           weir->on_full == WEIR_ON_FULL_PASS);
     /* Processes that were killed may have left no live one to reap them. */
     weir_block_reap(weir->block, weir->process);
     weir->reporter = false;

@@ -327,6 +327,62 @@ static void a_handle_whose_quota_finds_no_room_goes_by_on_full(void **state)
     }
 }
 
+/* The parent's quota found no room. With `refuse` it might refuse; with `pass`
+ * the rest of the chain decides. */
+static void a_child_of_a_quota_without_room_goes_by_on_full(void **state)
+{
+    (void)state;
+    for (int pass = 0; pass < 2; pass++) {
+        struct weir_options options = WEIR_OPTIONS_INIT;
+        options.memory_max = MIB;
+        options.on_full = pass ? WEIR_ON_FULL_PASS : WEIR_ON_FULL_REFUSE;
+        struct weir *weir = opened(&options);
+        define(weir, (const char *[]){ "name=child", "limit=9/h", "low_burst=9",
+                                       "high_burst=9", "parent=big", NULL });
+        define(weir, (const char *[]){ "name=grandchild", "limit=99/h",
+                                       "low_burst=99", "high_burst=99",
+                                       "parent=child", NULL });
+        define(weir, (const char *[]){ "name=gate", "kind=concurrency",
+                                       "sharing=local", "limit=2", "parent=big",
+                                       NULL });
+        fill_with_logs(weir);
+        assert_int_equal(weir_define(weir, LOG("name=big"), NULL, 0),
+                         WEIR_EFULL);
+        struct weir_reply reply;
+        assert_int_equal(weir_take_by_name(weir, "child", 5, 1, &reply, 0),
+                         WEIR_PASSED);
+        assert_false(reply.full);
+        uint64_t before = status_of(weir).overflowed;
+        weir_table_set_lacking(weir->table, 1); /* as with roots */
+        struct weir_handle handle;
+        assert_int_equal(weir_handle_open(weir, "child", 5, &handle), 0);
+        for (int i = 0; i < 12; i++) {
+            enum weir_verdict verdict;
+            if (i % 3 == 0)
+                verdict = weir_take(handle, 1, &reply, 0);
+            else if (i % 3 == 1)
+                verdict = weir_take_by_name(weir, "child", 5, 1, &reply, 0);
+            else
+                verdict =
+                    weir_take_by_name(weir, "grandchild", 10, 1, &reply, 0);
+            assert_int_equal(verdict,
+                             pass && i < 8 ? WEIR_PASSED : WEIR_LIMITED);
+            assert_int_equal(reply.full, !pass || i < 8);
+        }
+        assert_int_equal(status_of(weir).overflowed - before, pass ? 8 : 12);
+        assert_int_equal(weir_take(handle, 1, NULL, 0), WEIR_LIMITED);
+        weir_handle_close(handle);
+        for (int i = 0; i < 3; i++) {
+            struct weir_permit permit;
+            assert_int_equal(
+                weir_enter_by_name(weir, "gate", 4, 0, 1, &permit, &reply, 0),
+                pass && i < 2 ? WEIR_PASSED : WEIR_LIMITED);
+            assert_int_equal(reply.full, !pass || i < 2);
+        }
+        weir_close(weir);
+    }
+}
+
 /* In a child: its exit status is the result. */
 static void in_child(void (*run)(void))
 {
@@ -792,6 +848,7 @@ int main(void)
         cmocka_unit_test(instances_without_room_go_to_their_overflow),
         cmocka_unit_test(templates_that_limit_nothing_refuse_no_value),
         cmocka_unit_test(a_handle_whose_quota_finds_no_room_goes_by_on_full),
+        cmocka_unit_test(a_child_of_a_quota_without_room_goes_by_on_full),
         cmocka_unit_test(a_process_with_few_addresses_has_a_smaller_table),
         cmocka_unit_test(unused_memory_cannot_be_written_to),
         cmocka_unit_test(whole_pages_of_the_file_are_allocated),

@@ -164,8 +164,9 @@ enum weir_outcome {
     WEIR_OUTCOME_KICK = 2,       /* the sync has to report at once; may be set
                                * with STALE_REF and EXACT too */
     WEIR_OUTCOME_STALE_REF = 4,  /* the slot's life is over: resolve again; or
-                                 * it has no quota, while the table lacks some:
-                                 * go by on_full. Nothing was charged */
+                                 * it or a parent has no quota, while the table
+                                 * lacks some: go by on_full. Nothing was
+                                 * charged */
     WEIR_OUTCOME_SHADOW = 8,     /* there is a shadow set: call
                                  * weir_table_shadow() for this request */
     WEIR_OUTCOME_EXACT = 16,     /* a quota of the chain is exact: nothing was
@@ -223,6 +224,12 @@ enum weir_slot_state {
 /* Quotas that found no room, so that a name without a quota may be one of them;
  * 0: the table has all. The sync sets it. */
 uint32_t weir_table_lacking(const struct weir_table *table);
+
+/* Whether requests of the process pass if the quota of a parent may be one of
+ * these; the rest of their chain decides then. Else such a request is
+ * WEIR_OUTCOME_STALE_REF. */
+void weir_table_set_on_full(struct weir_table *table, uint32_t process,
+                            bool passes);
 
 /* The number of slots ever used; those beyond were never touched. */
 uint32_t weir_table_used(const struct weir_table *table);

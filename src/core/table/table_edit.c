@@ -281,6 +281,18 @@ uint32_t weir_table_lacking(const struct weir_table *t)
     return weir_load_relaxed(&t->lacking);
 }
 
+static_assert(WEIR_TABLE_PROCESSES_MAX <= 64, "a bit of passes_on_full each");
+
+void weir_table_set_on_full(struct weir_table *t, uint32_t process, bool passes)
+{
+    weir_assert(process < WEIR_TABLE_PROCESSES_MAX);
+    uint64_t bit = (uint64_t)1 << process;
+    /* Its former process may have left the number another bit. */
+    uint64_t before = weir_fetch_or(&t->passes_on_full, bit) | bit;
+    while (!passes && !weir_cas(&t->passes_on_full, &before, before & ~bit))
+        continue;
+}
+
 /* ---- Drop ---- */
 
 /* Under the lock, the slot's state seized: the quota goes, its template is

@@ -276,8 +276,8 @@ struct weir_table {
     uint32_t used;     /* slots ever used */
     uint32_t live;
     uint32_t committed, committed_max, short_of, lacking; /* atomic */
-    weir_instant growing; /* since when memory is committed; 0: it isn't;
-                           * atomic */
+    uint64_t passes_on_full; /* bits: processes; atomic */
+    weir_instant growing; /* memory is committed since; 0: it isn't; atomic */
     uint32_t free_head;   /* list through cold.aux */
     uint32_t chunk_head;  /* list through chunk.next */
     uint32_t chunk_used;  /* chunks ever used */

@@ -36,7 +36,7 @@ static void begin_walk(const struct weir_table *t, struct walk *walk,
     walk->links = walk->lift = walk->skip = walk->free = walk->quiet = 0;
     walk->states = walk->locked = walk->away = walk->explained = 0;
     walk->inflights = walk->adaptive = 0;
-    walk->drawn = walk->gated = walk->contended = false;
+    walk->drawn = walk->gated = walk->contended = walk->full = false;
     walk->counted = walk->stepped = walk->shadow = 0;
     walk->refuser = WEIR_DEPTH_MAX;
     walk->level = 0;
@@ -108,14 +108,24 @@ static unsigned judge_link(struct weir_table *t, struct walk *walk, uint32_t i,
     return note_refusal(walk, i);
 }
 
-/* Whether the name's own quota may be one that found no room: a handle, or
- * another quota's parent, got the name a placeholder. */
-static bool may_lack_quota(const struct weir_table *t, const struct walk *walk,
-                           const struct weir_algorithm_ask *ask)
+/* Whether on_full decides, because the quota of a link may be one that found no
+ * room: a handle, or another quota's parent, got its name a placeholder. That
+ * has no parent, so it is the last link. If a parent's quota is lacking and
+ * on_full is `pass`, the links below it decide, and walk->full is set. */
+static bool goes_by_on_full(const struct weir_table *t, struct walk *walk,
+                            const struct weir_algorithm_ask *ask)
 {
-    return walk->set == LIVE && judges(ask) && weir_table_lacking(t) > 0 &&
-           weir_load_acquire(&weir_cold(t, walk->slot[0])->state) ==
-               WEIR_SLOT_PLACEHOLDER;
+    uint32_t last = walk->links - 1;
+    if (!(walk->skip >> last & 1) || walk->set != LIVE || !judges(ask) ||
+        weir_table_lacking(t) == 0 ||
+        weir_load_acquire(&weir_cold(t, walk->slot[last])->state) !=
+            WEIR_SLOT_PLACEHOLDER)
+        return false;
+    uint32_t process = weir_process_of(t, walk->stripe);
+    /* Relaxed: the process itself has set it. */
+    walk->full =
+        last > 0 && (weir_load_relaxed(&t->passes_on_full) >> process & 1);
+    return !walk->full;
 }
 
 /* Reads and judges the chain; the walk then describes the links up to the
@@ -140,7 +150,7 @@ static unsigned judge_links(struct weir_table *t, struct walk *walk,
     } while (outcome == 0 && slot != WEIR_SLOT_NONE &&
              walk->links < WEIR_DEPTH_MAX);
     if (!weir_ref_is_live(t, walk->ref) ||
-        (WEIR_UNLIKELY(walk->skip & 1) && may_lack_quota(t, walk, ask)))
+        (WEIR_UNLIKELY(walk->skip != 0) && goes_by_on_full(t, walk, ask)))
         return WEIR_OUTCOME_STALE_REF;
     if (WEIR_UNLIKELY(walk->away != 0) && !walk->whole)
         return WEIR_OUTCOME_EXACT;
@@ -307,6 +317,8 @@ static void count_refusals(struct weir_table *t, const struct walk *walk,
         weir_placeholder_count(t, walk->stripe, walk->slot[0]);
     if (limited && walk->turn && weir_link_inflight_note_turn(t, walk))
         return;
+    if (WEIR_UNLIKELY(walk->full))
+        weir_table_count_overflow(t, walk->stripe);
     if (ask->op == WEIR_ALGORITHM_TAKE && walk->shadow != 0)
         weir_stripe_refuse_links(t, walk->stripe, walk->slot, walk->shadow,
                                  ask->weight);
@@ -409,6 +421,7 @@ static void explain_verdict(struct weir_table *t, struct walk *walk,
         .verdict = passed ? WEIR_PASSED : WEIR_LIMITED,
         .stale = weir_table_is_stale(t),
         .contended = walk->contended,
+        .full = walk->full,
         .shadow = walk->shadow != 0,
         .unknown = state == WEIR_SLOT_PLACEHOLDER,
         .level = passed ? walk->level : 0,

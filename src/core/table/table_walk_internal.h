@@ -68,6 +68,7 @@ struct walk {
     /* The verdict. */
     uint32_t refuser;   /* index of a link; WEIR_DEPTH_MAX: none */
     bool contended;     /* decided without a bucket state that was locked */
+    bool full;          /* … without a parent whose quota may be lacking */
     uint32_t shadow;    /* bits: links that would have refused */
     uint8_t level;      /* the highest that paid */
     weir_duration wait; /* the longest that a link demands */
