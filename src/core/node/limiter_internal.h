@@ -142,7 +142,8 @@ struct weir_limiter {
                              * room in the table; 0: none */
     uint64_t missing_till;  /* changes up to it are repeated by a round */
     bool missing_edited;    /* one of them may be in order since */
-    uint32_t lacking;       /* puts without room since the round began */
+    uint32_t lacking;       /* quotas without room since the round began */
+    uint64_t unfit;         /* the last of them: a hash of its name */
     uint32_t missing_live;  /* slots in use when it found none */
     uint64_t missing_count; /* not reported as an event yet … */
     char missing_name[WEIR_NAME_MAX]; /* … and the first of them */

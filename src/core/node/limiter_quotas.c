@@ -41,6 +41,7 @@
 
 #include <string.h>
 
+#include "core/base/hash.h"
 #include "core/node/limiter_internal.h"
 #include "core/table/table_grow.h"
 
@@ -69,8 +70,37 @@ void weir_limiter_begin_anew(struct weir_limiter *limiter)
 
 /* ---- Room ---- */
 
+/* Whether the quota itself is in the table, maybe as before an edit; another
+ * quota or a handle may have given its name a slot without it. */
+static bool is_here(const struct weir_limiter *limiter, struct weir_text name,
+                    weir_instant now)
+{
+    struct weir_ref ref;
+    struct weir_slot_view view;
+    if (!weir_table_find(limiter->table, name, &ref))
+        return false;
+    weir_table_view(limiter->table, ref.slot, &view, now);
+    return view.state == WEIR_SLOT_QUOTA || view.state == WEIR_SLOT_TEMPLATE;
+}
+
+/* Whether a quota that finds no room was counted before. A round and a whole
+ * set name each once. Beside them an edit of an older quota that isn't here is
+ * of a missing one; of those that are here as before an edit, only the last is
+ * known. */
+static bool is_counted(const struct weir_limiter *limiter,
+                       const struct weir_quota *quota, weir_instant now)
+{
+    if (limiter->lacking == 0)
+        return false;
+    if (limiter->unfit == weir_hash(quota->name, 0))
+        return true;
+    return !limiter->full && limiter->epoch >= limiter->missing_till &&
+           quota->created < quota->epoch && !is_here(limiter, quota->name, now);
+}
+
 static void note_missing(struct weir_limiter *limiter,
-                         const struct weir_quota *quota, int error)
+                         const struct weir_quota *quota, int error,
+                         weir_instant now)
 {
     weir_assert(quota->epoch > 0 && quota->name.len <= WEIR_NAME_MAX);
     struct weir_ref ref;
@@ -83,6 +113,9 @@ static void note_missing(struct weir_limiter *limiter,
             !weir_table_find(limiter->table, quota->name, &ref);
         return;
     }
+    if (is_counted(limiter, quota, now))
+        return;
+    limiter->unfit = weir_hash(quota->name, 0);
     if (limiter->missing_count++ == 0) {
         limiter->missing_len = quota->name.len;
         memcpy(limiter->missing_name, quota->name.p, quota->name.len);
@@ -165,13 +198,13 @@ static int put_growing(struct weir_limiter *limiter,
 }
 
 /* Whether a new change, not one that a round repeats, concerns a quota that
- * isn't here, while some are missing. */
+ * isn't here, or is as before an edit, while some are missing. */
 static bool may_be_missing(const struct weir_limiter *limiter,
-                           const struct weir_quota *quota)
+                           const struct weir_quota *quota, weir_instant now)
 {
-    struct weir_ref ref;
     return limiter->missing != 0 && quota->epoch > limiter->missing_till &&
-           !weir_table_find(limiter->table, quota->name, &ref);
+           (limiter->unfit == weir_hash(quota->name, 0) ||
+            !is_here(limiter, quota->name, now));
 }
 
 static int pass_to_sink(struct weir_limiter *limiter,
@@ -199,13 +232,13 @@ int weir_limiter_apply(struct weir_limiter *limiter,
     int error = pass_to_sink(limiter, change, now);
     if (error < 0)
         return error;
-    bool missing = may_be_missing(limiter, &change->quota);
+    bool missing = may_be_missing(limiter, &change->quota, now);
     if (change->removed) {
         limiter->missing_edited |= missing;
         error =
             weir_table_drop_unruled(limiter->table, change->quota.name, now);
         if (error < 0)
-            note_missing(limiter, &change->quota, error);
+            note_missing(limiter, &change->quota, error, now);
         weir_limiter_leases_edited(limiter, &change->quota, now);
         return WEIR_OK;
     }
@@ -214,7 +247,7 @@ int weir_limiter_apply(struct weir_limiter *limiter,
                           now);
     error = put_growing(limiter, &change->quota, now);
     if (error < 0)
-        note_missing(limiter, &change->quota, error);
+        note_missing(limiter, &change->quota, error, now);
     else
         limiter->missing_edited |= missing;
     weir_limiter_leases_edited(limiter, &change->quota, now);

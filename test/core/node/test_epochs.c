@@ -117,8 +117,8 @@ static void run(struct pair *p, weir_duration span)
 
 /* ---- Roots ---- */
 
-static void apply(struct pair *p, uint32_t link, unsigned number, bool removed,
-                  uint64_t epoch)
+static void apply_since(struct pair *p, uint32_t link, unsigned number,
+                        bool removed, uint64_t created, uint64_t epoch)
 {
     char name[24];
     snprintf(name, sizeof(name), "q%u", number);
@@ -126,6 +126,12 @@ static void apply(struct pair *p, uint32_t link, unsigned number, bool removed,
     change.quota = made_quota_of(name, "", 1000, 1000);
     change.quota.epoch = change.quota.created = epoch;
     assert_int_equal(weir_root_apply(p->roots[link], &change, p->now), 0);
+}
+
+static void apply(struct pair *p, uint32_t link, unsigned number, bool removed,
+                  uint64_t epoch)
+{
+    apply_since(p, link, number, removed, epoch, epoch);
 }
 
 /* Each edit has one quota: q1 the first. */
@@ -799,6 +805,87 @@ static void test_many_find_no_room(void **state)
         told++;
     }
     assert_int_equal(told, 1);
+    /* The root can name the number, and what becomes of other names. */
+    weir_table_count_overflow(p.limiter->table, 0);
+    run(&p, 3 * WEIR_SECOND);
+    struct weir_limiter_usage usage;
+    size_t cursor = 0;
+    assert_true(weir_root_limiter_usage(p.roots[0], &cursor, &usage, p.now));
+    assert_int_equal(usage.lacking, 56);
+    assert_int_equal(usage.overflowed, 1);
+    assert_compare(usage.overflowed_age, <, 3 * WEIR_SECOND);
+    assert_false(usage.passes_on_full);
+    finish(&p);
+}
+
+/* Edits of a missing quota make it missing no more often, and are no news. */
+static void test_edits_of_a_missing_quota_count_once(void **state)
+{
+    (void)state;
+    struct pair p;
+    struct weir_event event;
+    make(&p, 4);
+    start(&p, 0, 6, false);
+    run(&p, 3 * WEIR_SECOND);
+    assert_int_equal(weir_table_lacking(p.limiter->table), 2);
+    while (weir_limiter_event(p.limiter, &event))
+        continue;
+    for (uint64_t i = 0; i < 10; i++) {
+        apply_since(&p, 0, 5, false, 5, 7 + i);
+        weir_root_settle(p.roots[0], p.now);
+        run(&p, 3 * WEIR_SECOND);
+        assert_int_equal(weir_table_lacking(p.limiter->table), 2);
+    }
+    assert_false(weir_limiter_event(p.limiter, &event));
+    apply(&p, 0, 7, false, 17);
+    weir_root_settle(p.roots[0], p.now);
+    run(&p, 3 * WEIR_SECOND);
+    assert_int_equal(weir_table_lacking(p.limiter->table), 3);
+    assert_true(weir_limiter_event(p.limiter, &event));
+    assert_string_equal(event.text, "q7");
+    finish(&p);
+}
+
+/* A log beyond the memory for logs, or a bucket. */
+static void apply_log(struct pair *p, bool log, uint64_t epoch)
+{
+    struct weir_change change = { .removed = false };
+    change.quota = made_quota_of("log", "", 1000, 1000);
+    change.quota.sharing = WEIR_LOCAL;
+    if (log) {
+        change.quota.algorithm = WEIR_SLIDING_LOG;
+        change.quota.max_entries = 1 << 20;
+        change.quota.low_burst.unset = change.quota.high_burst.unset = true;
+    }
+    change.quota.epoch = epoch;
+    change.quota.created = 2;
+    assert_int_equal(weir_root_apply(p->roots[0], &change, p->now), 0);
+    weir_root_settle(p->roots[0], p->now);
+    run(p, 3 * WEIR_SECOND);
+}
+
+/* A handle got the missing quota's name a slot: it is missing all the same,
+ * until an edit fits; and again, once, while later edits don't. */
+static void test_a_missing_quota_with_a_handle(void **state)
+{
+    (void)state;
+    struct pair p;
+    struct weir_ref ref;
+    make(&p, 4);
+    struct weir_table *table = p.limiter->table;
+    assert_int_equal(weir_table_pin(table, WEIR_TEXT("log"), &ref, p.now),
+                     WEIR_RESOLVED);
+    start(&p, 0, 1, false);
+    for (int again = 0; again < 2; again++) {
+        uint64_t epoch = 2 + 10 * (uint64_t)again;
+        for (uint64_t i = 0; i < 4; i++) {
+            apply_log(&p, true, epoch + i);
+            assert_int_equal(weir_table_lacking(table), 1);
+        }
+        apply_log(&p, false, epoch + 5);
+        assert_int_equal(weir_table_lacking(table), 0);
+        assert_int_equal(epoch_at_root(&p), epoch + 5);
+    }
     finish(&p);
 }
 
@@ -884,6 +971,8 @@ int main(void)
         cmocka_unit_test(test_what_finds_no_room_is_removed),
         cmocka_unit_test(test_no_room_in_spite_of_an_edit),
         cmocka_unit_test(test_many_find_no_room),
+        cmocka_unit_test(test_edits_of_a_missing_quota_count_once),
+        cmocka_unit_test(test_a_missing_quota_with_a_handle),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
