@@ -220,7 +220,7 @@ struct weir_event {
 /* Called from the background thread; must return quickly and must not call
  * weir_close(). 'event' is valid during the call. A weir_open() that fails
  * because of a file calls it too: WEIR_EVENT_CREDENTIAL or WEIR_EVENT_TABLE
- * names the file. */
+ * names the file; and one that succeeds with less than memory_max. */
 typedef void weir_event_fn(void *context, const struct weir_event *event);
 
 /* ---- Life ---------------------------------------------------------- */

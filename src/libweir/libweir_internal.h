@@ -159,6 +159,9 @@ struct weir {
     bool named;          /* by the caller */
     uint64_t memory_max; /* bytes for slots */
     enum weir_on_full on_full;
+    bool narrow; /* memory_max is less than the option: few addresses */
+    uint64_t overflowed_seen;   /* under the mutex; … */
+    weir_instant overflowed_at; /* … when it was last seen to rise */
     uint32_t slots, stripes, leases_max, gate_slots;
     weir_duration lock_wait; /* 0: no call waits */
     uint8_t when_locked;     /* enum weir_when_locked */

@@ -5,6 +5,7 @@
 
 #include "libweir/libweir_internal.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -247,7 +248,18 @@ static int make_private(struct weir *weir, const struct weir_options *options)
     if (error < 0 || weir->slots < wanted)
         send_open_refused(options, WEIR_EVENT_TABLE, NO_ADDRESSES);
     weir->memory_max = weir_slots_bytes(weir, weir->slots);
+    weir->narrow = weir->slots < wanted;
     return error;
+}
+
+/* An embedder finds it in the queue, too. */
+static void report_narrow(struct weir *weir)
+{
+    weir_event_report(weir, WEIR_EVENT_TABLE,
+                      "memory_max is %" PRIu64
+                      " MB: this process may not reserve the addresses of more "
+                      "(ulimit -v)",
+                      weir->memory_max / 1000000);
 }
 
 static int open_with(const struct weir_options *options, void *memory,
@@ -277,6 +289,8 @@ static int open_with(const struct weir_options *options, void *memory,
         weir_memory_free(weir);
         return error;
     }
+    if (weir->narrow)
+        report_narrow(weir);
     *out_weir = weir;
     return WEIR_OK;
 }

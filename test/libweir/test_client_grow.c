@@ -423,6 +423,9 @@ static void open_with_few_addresses(void)
     MUST(error == 0);
     struct weir_status status = status_of(weir);
     MUST(status.memory_max >= 100 * MIB && status.memory_max < 400 * MIB);
+    struct weir_event event;
+    MUST(weir_event_next(weir, &event) && event.type == WEIR_EVENT_TABLE);
+    MUST(strstr(event.text, "ulimit -v"));
     for (uint32_t value = 0; value < 3000; value++)
         MUST(take_value(weir, value, NULL) == WEIR_PASSED);
     weir_close(weir);
