@@ -259,6 +259,10 @@ static void write_refusal(const struct weir_http_take_call *call,
         snprintf(detail, sizeof detail,
                  "the name is too long for its quota: weir-quota(5), Long "
                  "names");
+    else if (reply->quota_len == 0 && reply->full)
+        snprintf(detail, sizeof detail,
+                 "the table has no room for the name's quota, and refuses it: "
+                 "on_full in weir-agent(8)");
     else
         snprintf(detail, sizeof detail,
                  reply->never
