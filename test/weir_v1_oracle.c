@@ -92,6 +92,9 @@ static bool same_report(const Weir__V1__Report *theirs,
         theirs->late_from_ns != ours->late_from ||
         theirs->unknown != ours->unknown ||
         theirs->contended != ours->contended ||
+        theirs->lacking != ours->lacking ||
+        theirs->overflowed != ours->overflowed ||
+        theirs->passes_on_full != ours->passes_on_full ||
         theirs->carried != ours->carried ||
         theirs->table_full != ours->no_room || theirs->again != ours->again ||
         !same_text(theirs->below, ours->below) ||

@@ -403,7 +403,8 @@ type Status struct {
 	Adaptive, AdaptiveOverflowed, Waiting uint32
 	Epoch, Unknown, Overflowed, Reports   uint64
 	Contended                             uint64
-	Ready, Stale                          bool
+	OverflowedAge                         uint64 // ns; ^0: never
+	Ready, Stale, GrowthFailed            bool
 }
 
 // Status is the limiter's state; all zero once it is closed.
@@ -427,6 +428,8 @@ func (l *Limiter) Status() Status {
 		AdaptiveOverflowed: uint32(s.adaptive_overflowed),
 		Waiting:            uint32(s.waiting),
 		Contended:          uint64(s.contended),
+		OverflowedAge:      uint64(s.overflowed_age),
+		GrowthFailed:       bool(s.growth_failed),
 	}
 }
 

@@ -30,7 +30,7 @@ static ngx_http_weir_news_t  ngx_http_weir_news[] = {
       "no root answered for stale_after: on_stale rules" },
     { WEIR_EVENT_FRESH, NGX_LOG_NOTICE, "a root answers again" },
     { WEIR_EVENT_TABLE_FULL, NGX_LOG_ERR,
-      "the table is full of names: enlarge weir_zone" },
+      "the table has no room; its memory_max is weir_zone's size" },
     { WEIR_EVENT_STORE_CHANGED, NGX_LOG_WARN,
       "a root speaks for another quota store" },
     { WEIR_EVENT_REPORT_BACKOFF, NGX_LOG_WARN,

@@ -173,8 +173,8 @@ enum weir_event_type {
     WEIR_EVENT_STALE,         /* no root for stale_after: on_stale rules */
     WEIR_EVENT_FRESH,         /* a root is heard again */
     WEIR_EVENT_TABLE_FULL,    /* instances or quotas found no room in the table:
-                               * the first such quota is named; on_full decides
-                               * them */
+                               * 'text' says how many, what decides them, and
+                               * why; it names the first such quota */
     WEIR_EVENT_STORE_CHANGED, /* a root serves another quota store */
     WEIR_EVENT_REPORT_BACKOFF, /* an overloaded root asks for fewer reports */
     WEIR_EVENT_FORKED,         /* this process is a forked child: a limiter of
@@ -844,6 +844,11 @@ struct weir_status {
     uint32_t adaptive_overflowed; /* and those that found no room for one */
     uint32_t waiting;             /* threads that wait in weir_enter_wait() */
     uint64_t contended; /* requests that were decided by when_locked */
+    weir_duration overflowed_age; /* since 'overflowed' was last seen to rise;
+                                   * WEIR_NEVER: it is 0 */
+    bool growth_failed; /* the system, or the file system of the shared table,
+                         * had no memory for more slots: memory_max isn't used
+                         * up. Tried again each 10 s */
 };
 WEIR_API void weir_status(struct weir *weir, struct weir_status *out);
 

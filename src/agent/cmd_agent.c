@@ -401,8 +401,7 @@ static const char *const titles_of_events[] = {
     [WEIR_EVENT_READY] = "ready: the quotas of a root are complete here",
     [WEIR_EVENT_STALE] = "no root answered for stale_after: on_stale decides",
     [WEIR_EVENT_FRESH] = "a root answers again",
-    [WEIR_EVENT_TABLE_FULL] =
-        "the table has no room, --on-full decides: raise --memory-max",
+    [WEIR_EVENT_TABLE_FULL] = "the table has no room",
     [WEIR_EVENT_STORE_CHANGED] = "a root has another quota store",
     [WEIR_EVENT_REPORT_BACKOFF] = "an overloaded root asks for fewer reports",
     [WEIR_EVENT_FORKED] = "a child of fork() is a limiter now",

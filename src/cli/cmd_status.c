@@ -2,6 +2,7 @@
  * cli/cmd_status.c - weir status: a block for each root. */
 
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/root_client.h"
 #include "cli/table_print.h"
@@ -38,6 +39,35 @@ static void print_block(struct weir_rows *rows)
     weir_rows_print(rows, stdout);
 }
 
+/* A lack of room that requests don't meet any more is no news. */
+#define LACK_RECENT_S 600
+
+/* Prints what the limiter has no room for, and how it decides that. A region's
+ * root decides nothing, and has other words for its memory. */
+static void print_lack(json_t *limiter)
+{
+    char age[32];
+    const char *name = weir_cli_text(limiter, "name");
+    const char *rule = json_string_value(json_object_get(limiter, "on_full"));
+    const char *verdict =
+        rule && strcmp(rule, "pass") == 0 ? "pass" : "are refused";
+    long long lacking = weir_cli_whole(limiter, "lacking");
+    long long overflowed = weir_cli_whole(limiter, "overflowed");
+    double ago = weir_cli_number(limiter, "overflowed_s");
+    if (lacking > 0 && !rule)
+        printf("%s, a region's root, has no room for %lld quotas: raise its "
+               "--slots\n",
+               name, lacking);
+    if (lacking > 0 && rule)
+        printf("%s has no room for %lld quotas, and names without a quota %s "
+               "(on_full=%s): raise its memory_max\n",
+               name, lacking, verdict, rule);
+    if (overflowed > 0 && rule && ago < LACK_RECENT_S)
+        printf("%s had no room for the names of %lld requests, the last %s "
+               "ago: an overflow quota decides, or else they %s (on_full=%s)\n",
+               name, overflowed, show_age(ago, age), verdict, rule);
+}
+
 /* Prints connected limiters; the rest may be a thousand runs of a script. */
 static void print_limiters(json_t *limiters)
 {
@@ -62,10 +92,8 @@ static void print_limiters(json_t *limiters)
     print_block(&rows);
     json_array_foreach(limiters, index, limiter)
     {
-        if (weir_cli_is(limiter, "connected") &&
-            weir_cli_is(limiter, "lacking"))
-            printf("%s has no room for all quotas: raise its memory_max\n",
-                   weir_cli_text(limiter, "name"));
+        if (weir_cli_is(limiter, "connected"))
+            print_lack(limiter);
     }
 }
 

@@ -40,6 +40,9 @@ enum {
     REPORT_AGAIN = 10,
     REPORT_BELOW = 11,
     REPORT_CONTENDED = 12,
+    REPORT_LACKING = 13,
+    REPORT_OVERFLOWED = 14,
+    REPORT_PASSES_ON_FULL = 15,
 
     COUNTS_SLOT_STEPS = 1,
     COUNTS_PASSED = 2,
@@ -100,6 +103,9 @@ static const struct weir_proto_field report_fields[] = {
     { REPORT_COUNTS, TEXT(counts) },
     { REPORT_CARRIED, FLAG(report.carried) },
     { REPORT_CONTENDED, NUMBER(report.contended) },
+    { REPORT_LACKING, NUMBER(report.lacking) },
+    { REPORT_OVERFLOWED, NUMBER(report.overflowed) },
+    { REPORT_PASSES_ON_FULL, FLAG(report.passes_on_full) },
 };
 static const struct weir_proto_message report_message = { FIELDS(
     report_fields) };
@@ -383,6 +389,9 @@ static size_t report_size(const struct weir_report *report,
                   weir_wire_number_size(report->late_from) +
                   weir_wire_number_size(report->unknown) +
                   weir_wire_number_size(report->contended) +
+                  weir_wire_number_size(report->lacking) +
+                  weir_wire_number_size(report->overflowed) +
+                  weir_wire_number_size(report->passes_on_full) +
                   weir_wire_number_size(report->carried) +
                   weir_wire_number_size(report->no_room) +
                   weir_wire_number_size(report->again) +
@@ -462,6 +471,9 @@ uint8_t *weir_v1_report_put(const struct weir_report *report,
     p = weir_wire_put_number(p, REPORT_LATE_FROM, report->late_from);
     p = weir_wire_put_number(p, REPORT_UNKNOWN, report->unknown);
     p = weir_wire_put_number(p, REPORT_CONTENDED, report->contended);
+    p = weir_wire_put_number(p, REPORT_LACKING, report->lacking);
+    p = weir_wire_put_number(p, REPORT_OVERFLOWED, report->overflowed);
+    p = weir_wire_put_number(p, REPORT_PASSES_ON_FULL, report->passes_on_full);
     p = weir_wire_put_number(p, REPORT_NO_ROOM, report->no_room);
     p = weir_wire_put_number(p, REPORT_AGAIN, report->again);
     p = weir_wire_put_text(p, REPORT_BELOW, report->below);

@@ -6,7 +6,7 @@
  * to an eventfd by a decision that used up some slack. It blocks all signals
  * and touches nothing of the process but its own descriptors. */
 
-#include "libweir/libweir_internal.h"
+#include "libweir/libweir_full.h"
 
 #include <event2/event.h>
 #include <stdio.h>
@@ -83,6 +83,8 @@ static void send_node_events(struct weir *weir)
 {
     struct weir_event event;
     while (weir_limiter_event(weir->limiter, &event)) {
+        if (event.type == WEIR_EVENT_TABLE_FULL)
+            weir_full_describe(weir, &event);
         /* The link sends the event of its loss itself, with the reason. */
         if (event.type != WEIR_EVENT_ROOT_DOWN)
             weir_event_send(weir, &event);

@@ -43,6 +43,7 @@ static struct weir_limiter_options node_options(const struct weir *weir)
     options.lease_priority = weir->lease_priority;
     options.grow = grow_for_node;
     options.grow_context = (void *)(uintptr_t)weir;
+    options.passes_on_full = weir->on_full == WEIR_ON_FULL_PASS;
     options.name = weir_text_of(weir->name);
     options.keeper = weir_kept_sink(weir);
     return options;

@@ -3,7 +3,7 @@
  * and views of a limiter for the agent's page.
  * libweir_internal.h lists the parts. */
 
-#include "libweir/libweir_internal.h"
+#include "libweir/libweir_full.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,6 +13,7 @@
 
 #include "core/base/atomic.h"
 #include "core/base/hash.h"
+#include "core/table/table_grow.h"
 #include "core/table/table_share.h"
 #include "io/clock.h"
 
@@ -245,7 +246,7 @@ static int make_private(struct weir *weir, const struct weir_options *options)
     uint32_t wanted = weir_slots_within(weir, weir->memory_max);
     weir->slots = wanted;
     int error = weir_memory_make(weir);
-    if (error < 0 || weir->slots < wanted)
+    if (error < 0)
         send_open_refused(options, WEIR_EVENT_TABLE, NO_ADDRESSES);
     weir->memory_max = weir_slots_bytes(weir, weir->slots);
     weir->narrow = weir->slots < wanted;
@@ -392,9 +393,12 @@ int weir_sync(struct weir *weir, weir_duration timeout)
 void weir_status(struct weir *weir, struct weir_status *out)
 {
     weir_own_ensure(weir);
+    uint64_t overflowed = weir_table_overflowed(weir->table);
     pthread_mutex_lock(&weir->mutex);
     *out = weir->status;
     out->ready = weir->ready;
+    out->overflowed = overflowed;
+    out->overflowed_age = weir_full_age(weir, overflowed, weir_clock_now());
     pthread_mutex_unlock(&weir->mutex);
     if (weir->block)
         weir_reporter_status(weir, out);
@@ -407,7 +411,7 @@ void weir_status(struct weir *weir, struct weir_status *out)
     out->slots_used = weir_table_live(weir->table);
     out->stale = weir_table_is_stale(weir->table);
     out->unknown = weir_table_unknown(weir->table);
-    out->overflowed = weir_table_overflowed(weir->table);
+    out->growth_failed = weir_table_growth_failed(weir->table);
     out->contended = weir_table_contended(weir->table);
     out->adaptive =
         weir_table_adaptives(weir->table, &out->adaptive_overflowed);

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -78,6 +79,16 @@ static struct weir_status status_of(struct weir *weir)
     return status;
 }
 
+/* Waits for the next event that says that the table is full. */
+static void wait_for_full(struct weir *weir, struct weir_event *event)
+{
+    do {
+        struct pollfd waits = { .fd = weir_event_fd(weir), .events = POLLIN };
+        while (!weir_event_next(weir, event))
+            (void)poll(&waits, 1, 1000);
+    } while (event->type != WEIR_EVENT_TABLE_FULL);
+}
+
 /* ---- A table of one process ---- */
 
 static void many_values_keep_their_limits(void **state)
@@ -136,6 +147,7 @@ static void names_without_room_go_by_on_full(void **state)
         options.on_full = pass ? WEIR_ON_FULL_PASS : WEIR_ON_FULL_REFUSE;
         struct weir *weir = opened(&options);
         uint32_t slots = status_of(weir).slots;
+        assert_true(status_of(weir).overflowed_age == WEIR_NEVER);
         assert_compare(slots, >, 500);
         assert_compare(slots, <, 3000);
         struct weir_reply reply;
@@ -147,7 +159,16 @@ static void names_without_room_go_by_on_full(void **state)
                          pass ? WEIR_PASSED : WEIR_LIMITED);
         assert_true(reply.full && !reply.unknown);
         assert_int_equal(reply.retry_after > 0, !pass);
-        assert_int_equal(status_of(weir).overflowed, 1);
+        struct weir_status status = status_of(weir);
+        assert_int_equal(status.overflowed, 1);
+        assert_compare(status.overflowed_age, <, WEIR_NEVER);
+        assert_false(status.growth_failed);
+        struct weir_event event;
+        wait_for_full(weir, &event);
+        assert_int_equal(event.count, 1);
+        assert_non_null(
+            strstr(event.text, pass ? "on_full=pass" : "on_full=refuse"));
+        assert_non_null(strstr(event.text, "raise memory_max"));
         /* No quota is missing: a name without one is unknown, as ever. */
         assert_int_equal(weir_take_by_name(weir, "x", 1, 1, &reply, 0),
                          WEIR_PASSED);
@@ -562,6 +583,11 @@ static void fill_small_file_system(void)
     uint32_t made = fill_table(one, 0);
     MUST(made > 4000 && made < 16000);
     MUST(weir_table_growth_failed(one->table));
+    MUST(status_of(one).growth_failed);
+    struct weir_event event;
+    wait_for_full(one, &event);
+    MUST(!strstr(event.text, "memory_max"));
+    MUST(strstr(event.text, "the table's file system is full"));
     /* Names in the table are decided on by both, others are refused. */
     for (uint32_t value = 0; value < 4000; value++)
         MUST(take_value(other, value, NULL) == WEIR_PASSED);

@@ -176,8 +176,15 @@ class Grow(Agents):
                              status["lacking"])
             self.assertLessEqual(figures["weir_agent_memory_bytes"],
                                  figures["weir_agent_memory_max_bytes"])
-            until("the root to know", lambda: "has no room for all quotas" in
-                  self.ok("status", root=self.root))
+            rule = "are refused" if on_full == "refuse" else "pass"
+            short = f"names without a quota {rule} (on_full={on_full})"
+            until("the root to know", lambda:
+                  f"has no room for {status['lacking']} quotas, and {short}"
+                  in self.ok("status", root=self.root))
+            until("the log's line", lambda: re.search(
+                  f"the table has no room: {status['lacking']} quotas have no "
+                  f"room, and {re.escape(short)}; raise memory_max; the first: "
+                  r"q/\d+", Path(self.agents[-1][1]).read_text()))
             # One that is there keeps its limit; the others, and names that
             # might be theirs, go by --on-full.
             self.assertEqual([self.take(place, f"q/{10 + number}")["verdict"]
@@ -194,6 +201,14 @@ class Grow(Agents):
             print(f"{self.processor_time() - before:.2f} s of the agent's "
                   f"processor for 10 edits, {status['lacking']:,} quotas "
                   f"lacking; {before:.2f} s until then", file=sys.stderr)
+            # Edits of one that is missing don't make it more.
+            for i in range(10):
+                self.quota(f"q/{QUOTAS - 2}", f"limit={i + 1}/min")
+            self.quota(f"q/{20 + number}", "limit=0")
+            until("a later edit", lambda: self.take(
+                place, f"q/{20 + number}")["verdict"] == "limited")
+            self.assertEqual(self.status_of(place)["lacking"],
+                             status["lacking"])
 
     def test_values_of_a_descriptor(self):
         said = self.import_envoy()
@@ -203,9 +218,7 @@ class Grow(Agents):
         rls = Rls(made["rls"][0])
         until("the quotas",
               lambda: self.status_of(place)["slots_used"] >= 2)
-        for i in range(4):
-            codes = rls.ask(range(VALUES))
-            self.assertEqual(set(codes), {OK if i < 3 else OVER})
+        over = [rls.ask(range(VALUES)).count(OVER) for i in range(4)]
         status = self.status_of(place)
         # A background thread that has lost its processor for longer than 1 ms
         # may keep the table's lock: such a request is refused, uncharged.
@@ -251,6 +264,39 @@ class Grow(Agents):
         beyond = self.status_of(place)["overflowed"]
         self.assertGreater(beyond, VALUES // 4)
         self.assertEqual(codes.count(OVER), beyond)
+        said = self.get(place, "/readyz")
+        self.assertEqual((said["ready"], said["lacking"], said["overflowed"],
+                          said["on_full"]), (True, 0, beyond, "refuse"))
+        until("the root to know", lambda: re.search(
+              f"had no room for the names of {beyond} requests, the last .* "
+              "ago: an overflow quota decides, or else they are refused "
+              r"\(on_full=refuse\)", self.ok("status", root=self.root)))
+        until("the log's lines", lambda: sum(map(int, re.findall(
+              r"the table has no room: (\d+) requests by names without room: "
+              r"an overflow quota decides, or they are refused "
+              r"\(on_full=refuse\); raise memory_max",
+              Path(self.agents[-1][1]).read_text()))) == beyond)
+        self.assertIn(f"weir_overflowed_requests_total {beyond}\n",
+                      self.root.get("/metrics")[1])
+        said = self.take(place, "envoy/shop/client=nobody")
+        self.assertEqual(said["verdict"], "limited")
+        self.assertIn("the table has no room", said["detail"])
+
+    def test_a_parent_without_room(self):
+        """It isn't taken for one that limits nothing."""
+        self.quota("child", "limit=9/h", "high_burst=9")
+        place, = self.agent("--http", ":0", "--memory-max", "900000")["http"]
+        for i in range(60):
+            self.quota(f"log/{i}", "limit=1000/h", "algorithm=sliding_log",
+                       "sharing=local")
+        until("the lack of room", lambda: self.status_of(place)["lacking"])
+        self.quota("site", "limit=1000/h", "algorithm=sliding_log",
+                   "sharing=local")
+        self.quota("child", "parent=site")
+        until("the lack of the parent", lambda: self.take(
+              place, "child").get("full"))
+        said = self.take(place, "child")
+        self.assertEqual((said["verdict"], said["full"]), ("limited", True))
 
 
 if __name__ == "__main__":

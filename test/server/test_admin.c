@@ -336,6 +336,8 @@ static void use(struct house *h, const char *name, uint64_t created,
                     .epoch = created,
                     .unknown = 4,
                     .contended = 5,
+                    .lacking = 7,
+                    .overflowed = 9,
                     .announce_count = 1,
                     .announces = &announce,
                     .count = 1,
@@ -380,6 +382,8 @@ static void test_usage_status_metrics(void **state)
                                     "\"a\\\"b\\\\\",mode=\"enforce\"} 12\n"));
     assert_non_null(strstr(h->text, "weir_unknown_requests_total 4\n"));
     assert_non_null(strstr(h->text, "weir_contended_requests_total 5\n"));
+    assert_non_null(strstr(h->text, "weir_overflowed_requests_total 9\n"));
+    assert_non_null(strstr(h->text, "weir_limiters_lacking 1\n"));
     must(h, 200, "GET", "/healthz", NULL);
     must(h, 200, "GET", "/readyz", NULL);
 }

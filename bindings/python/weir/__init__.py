@@ -283,6 +283,8 @@ class Status(NamedTuple):
     adaptive_overflowed: int
     waiting: int
     contended: int
+    overflowed_age: int
+    growth_failed: bool
 
 
 class Limiter:

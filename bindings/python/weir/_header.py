@@ -227,6 +227,8 @@ class weir_status(Structure):
         ("adaptive_overflowed", c_uint32),
         ("waiting", c_uint32),
         ("contended", c_uint64),
+        ("overflowed_age", c_uint64),
+        ("growth_failed", c_bool),
     ]
 
 

@@ -223,6 +223,9 @@ struct weir_report {
     weir_duration late_from; /* the link was down, or slow, for this long */
     uint64_t unknown;        /* requests by unknown names, in total */
     uint64_t contended;      /* those decided without a lock, in total */
+    uint64_t lacking;        /* quotas that found no room in the table */
+    uint64_t overflowed;     /* requests by names without room, in total */
+    bool passes_on_full;     /* on_full of these is `pass`, not `refuse` */
     bool carried;            /* the root is this limiter's carrier */
     /* A quota of the limiter's table below a name that this root denied;
      * absent: none. */
@@ -278,12 +281,10 @@ struct weir_step_ask {
 /* The wire uses these numbers. */
 enum weir_step_error {
     WEIR_STEP_ANSWERED = 0,
-    WEIR_STEP_UNKNOWN = 1, /* no exact quota kept by roots, or not known here
-                            * yet */
+    WEIR_STEP_UNKNOWN = 1, /* no exact quota of roots, or not known here yet */
     WEIR_STEP_NO_ROOM = 2, /* for another bucket state; nothing was charged */
     WEIR_STEP_AWAY = 3,    /* a region's root can't reach the roots above, or
-                            * they don't answer; the ask may have been
-                            * charged */
+                            * they don't answer; it may have been charged */
     WEIR_STEP_DENIED = 4,  /* this link's credential may not take from it */
 };
 

@@ -120,6 +120,7 @@ struct weir_limiter *weir_limiter_init(
     limiter->region = options->region;
     limiter->grow = options->grow;
     limiter->grow_context = options->grow_context;
+    limiter->passes_on_full = options->passes_on_full;
     limiter->sink = options->region ? options->region : options->keeper;
     set_limiter_name(limiter, options->name);
     limiter->features =
@@ -160,7 +161,8 @@ void weir_limiter_reincarnate(struct weir_limiter *limiter,
     weir_table_lift_stops(limiter->table);
     limiter->unknown_before = weir_table_unknown(limiter->table);
     limiter->contended_before = weir_table_contended(limiter->table);
-    limiter->full_seen = weir_table_overflowed(limiter->table);
+    limiter->full_seen = limiter->overflowed_before =
+        weir_table_overflowed(limiter->table);
     limiter->reports = 0;
     limiter->event_first = limiter->event_count = 0;
     limiter->events_lost = 0;
@@ -751,6 +753,10 @@ static void make_report(struct weir_limiter *limiter, uint32_t index,
         weir_table_unknown(limiter->table) - limiter->unknown_before;
     out->report.contended =
         weir_table_contended(limiter->table) - limiter->contended_before;
+    out->report.lacking = weir_table_lacking(limiter->table);
+    out->report.overflowed =
+        weir_table_overflowed(limiter->table) - limiter->overflowed_before;
+    out->report.passes_on_full = limiter->passes_on_full;
     if (again && link->resend < RESEND_MOST)
         link->resend *= 2;
     link->urgent = false;

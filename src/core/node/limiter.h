@@ -72,6 +72,7 @@ struct weir_limiter_options {
                         * test sets fewer */
     weir_grow_fn *grow; /* NULL: the table doesn't grow */
     void *grow_context;
+    bool passes_on_full; /* names without room pass; for the roots' views */
 };
 
 size_t weir_limiter_size(const struct weir_limiter_options *options);

@@ -174,7 +174,8 @@ struct weir_limiter {
     uint64_t elsewhere;      /* hash of a master without a link; 0: none … */
     bool elsewhere_reported; /* … reported as an event */
     /* Counted by an earlier incarnation. */
-    uint64_t unknown_before, contended_before;
+    uint64_t unknown_before, contended_before, overflowed_before;
+    bool passes_on_full;
 
     struct limiter_asks asks;
     struct limiter_leases leases;

@@ -213,8 +213,12 @@ static void note_no_room(struct weir_limiter *limiter, struct weir_text name,
                          weir_instant now)
 {
     struct limiter_leases *leases = &limiter->leases;
-    if (leases->short_of_room++ == 0)
+    if (leases->short_of_room++ > 0)
+        return;
+    struct weir_event *event =
         weir_limiter_note(limiter, WEIR_EVENT_TABLE_FULL, name, now);
+    if (event)
+        event->count = 0; /* of quotas: they have slots */
 }
 
 static uint32_t open_place(struct weir_limiter *limiter, uint32_t slot,

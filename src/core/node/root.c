@@ -372,7 +372,12 @@ static int take_report(struct weir_root *root, uint32_t index,
     limiter->epoch = report->epoch;
     limiter->unknown = report->unknown;
     limiter->contended = report->contended;
-    limiter->lacking = report->no_room;
+    limiter->lacking = report->lacking;
+    /* What came before the first report may be of long ago. */
+    if (report->overflowed != limiter->overflowed && limiter->reports > 0)
+        limiter->overflowed_at = now;
+    limiter->overflowed = report->overflowed;
+    limiter->passes_on_full = report->passes_on_full;
     limiter->reports++;
     root->stats.reports++;
     weir_root_follow_epoch(root, peer, report, now);

@@ -189,11 +189,15 @@ struct weir_limiter_usage {
     struct weir_text name;
     uint8_t incarnation[WEIR_INCARNATION_SIZE];
     bool connected;
-    weir_duration silent; /* since its last report */
-    uint64_t epoch;       /* of its quotas */
-    uint64_t unknown;     /* requests by names without quota */
-    uint64_t contended;   /* requests decided without a lock */
-    bool lacking;         /* it has no room for all quotas */
+    weir_duration silent;         /* since its last report */
+    uint64_t epoch;               /* of its quotas */
+    uint64_t unknown;             /* requests by names without quota */
+    uint64_t contended;           /* requests decided without a lock */
+    uint64_t lacking;             /* quotas for which it has no room */
+    uint64_t overflowed;          /* requests by names without room, … */
+    weir_duration overflowed_age; /* … since this number last rose */
+    bool passes_on_full;          /* its on_full is `pass`, not `refuse` */
+    bool of_region; /* it is a root of a region, and decides nothing */
     uint64_t reports;
     uint32_t quotas;                          /* in use there */
     size_t limit_count;                       /* its adaptive limits, … */
@@ -215,16 +219,18 @@ struct weir_root_stats {
     uint64_t fills;  /* sent */
     uint64_t pushes; /* unsolicited fills messages */
     uint64_t protocol_errors;
-    uint64_t unknown;       /* requests by names without quota */
-    uint64_t contended;     /* requests decided without a lock */
-    uint64_t denied;        /* names that a peer may not ask for */
-    uint64_t withheld;      /* changes not sent to a limiter, which doesn't
+    uint64_t unknown;          /* requests by names without quota */
+    uint64_t contended;        /* requests decided without a lock */
+    uint64_t overflowed;       /* requests by names without room */
+    uint32_t limiters_lacking; /* connected, without room for all quotas */
+    uint64_t denied;           /* names that a peer may not ask for */
+    uint64_t withheld;         /* changes not sent to a limiter, which doesn't
                              * announce a feature of the quota */
-    uint64_t beyond_debt;   /* units reported beyond a limiter's debt */
-    uint64_t asks;          /* exact steps made, or relayed */
-    uint64_t asks_dropped;  /* doubled, late, or too many unanswered */
-    uint64_t asks_refused;  /* unknown here, or no room */
-    uint64_t bucket_states; /* bucket states of exact quotas in memory … */
+    uint64_t beyond_debt;      /* units reported beyond a limiter's debt */
+    uint64_t asks;             /* exact steps made, or relayed */
+    uint64_t asks_dropped;     /* doubled, late, or too many unanswered */
+    uint64_t asks_refused;     /* unknown here, or no room */
+    uint64_t bucket_states;    /* bucket states of exact quotas in memory … */
     uint64_t bucket_state_bytes; /* … and their size */
     uint32_t leased;             /* leased quotas in use, by this master … */
     uint32_t lease_holders; /* … and the lease holders that have, or want,

@@ -49,7 +49,9 @@ struct root_limiter {
     weir_instant received_at; /* last report or hello */
     uint64_t epoch;
     uint64_t unknown, contended;
-    bool lacking; /* quotas: it has no room for all */
+    uint64_t lacking, overflowed;
+    weir_instant overflowed_at; /* when 'overflowed' last rose */
+    bool passes_on_full;
     uint64_t reports;
     uint64_t wanted;   /* the number of the last wants taken */
     uint64_t features; /* of quotas, that it understands */

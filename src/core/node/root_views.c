@@ -222,6 +222,10 @@ bool weir_root_limiter_usage(struct weir_root *root, size_t *cursor,
             .unknown = limiter->unknown,
             .contended = limiter->contended,
             .lacking = limiter->lacking,
+            .overflowed = limiter->overflowed,
+            .overflowed_age = now - limiter->overflowed_at,
+            .passes_on_full = limiter->passes_on_full,
+            .of_region = limiter->speaks_for_others,
             .reports = limiter->reports,
             .quotas = limiter->cells.cells,
         };
@@ -257,6 +261,9 @@ void weir_root_stats(const struct weir_root *root, struct weir_root_stats *out)
             continue;
         out->unknown += root->limiters[i]->unknown;
         out->contended += root->limiters[i]->contended;
+        out->overflowed += root->limiters[i]->overflowed;
+        out->limiters_lacking += root->limiters[i]->cells.connected &&
+                                 root->limiters[i]->lacking > 0;
     }
 }
 

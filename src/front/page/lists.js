@@ -67,7 +67,7 @@ function limiterRow(one, epoch) {
   return h("tr", {}, h("td", {}, dot(!late), one.name || "unnamed",
     h("span", { class: "quiet" }, ` ${one.incarnation.slice(0, 6)}`)),
   cell(one.connected ? duration(one.silent_s) : "away", true),
-  cell(one.lacking ? "no room for all"
+  cell(one.lacking ? `no room for ${whole(one.lacking)}`
     : behind > 0 ? `${behind} behind` : "up to date"),
   cell(whole(one.quotas), true), cell(whole(one.reports), true),
   cell(whole(one.unknown), true));

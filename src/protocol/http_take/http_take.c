@@ -74,9 +74,31 @@ static void write_health(const struct weir_http_take_call *call)
     call->reply->json = json_pack("{s:b}", "alive", 1);
 }
 
+/* For so long names that found no room are news. */
+#define FULL_RECENT (60 * WEIR_SECOND)
+
 static const char *on_full_text(const struct weir_status *status)
 {
     return status->on_full == WEIR_ON_FULL_PASS ? "pass" : "refuse";
+}
+
+/* The table has no room for quotas, or lately had none for names. */
+static json_t *full_object(const struct weir_status *status)
+{
+    char detail[256];
+    bool passes = status->on_full == WEIR_ON_FULL_PASS;
+    snprintf(detail, sizeof detail, "%s no room; %s %s; %s",
+             status->lacking > 0 ? "quotas found" : "names of requests found",
+             status->lacking > 0 ? "names without a quota"
+                                 : "those without an overflow quota",
+             passes ? "pass" : "are refused",
+             status->growth_failed
+                 ? "the system, or the table's file system, has no more memory"
+                 : "raise --memory-max");
+    return json_pack("{s:b, s:I, s:I, s:s, s:s}", "ready", 1, "lacking",
+                     (json_int_t)status->lacking, "overflowed",
+                     (json_int_t)status->overflowed, "on_full",
+                     on_full_text(status), "detail", detail);
 }
 
 static void write_readiness(const struct weir_http_take_call *call)
@@ -84,13 +106,9 @@ static void write_readiness(const struct weir_http_take_call *call)
     const struct weir_protocol_host *host = call->api->host;
     struct weir_status status;
     weir_status(host->weir, &status);
-    if (weir_protocol_is_ready(host) && status.lacking > 0)
-        call->reply->json = json_pack(
-            "{s:b, s:I, s:s, s:s}", "ready", 1, "lacking",
-            (json_int_t)status.lacking, "on_full", on_full_text(&status),
-            "detail",
-            "quotas found no room: raise --memory-max; names without a quota "
-            "go by on_full");
+    bool full = status.lacking > 0 || status.overflowed_age < FULL_RECENT;
+    if (weir_protocol_is_ready(host) && full)
+        call->reply->json = full_object(&status);
     else if (weir_protocol_is_ready(host))
         call->reply->json = json_pack("{s:b}", "ready", 1);
     else

@@ -410,6 +410,7 @@ static void run_info(struct weir_resp_call *call)
                        "memory:%llu\r\n"
                        "memory_max:%llu\r\n"
                        "lacking:%u\r\n"
+                       "overflowed:%llu\r\n"
                        "on_full:%s\r\n"
                        "\r\n# Throttle\r\n"
                        "throttle_sharing:%s\r\n",
@@ -419,6 +420,7 @@ static void run_info(struct weir_resp_call *call)
                        status.ready, status.stale, status.slots,
                        status.slots_used, (unsigned long long)status.memory,
                        (unsigned long long)status.memory_max, status.lacking,
+                       (unsigned long long)status.overflowed,
                        status.on_full == WEIR_ON_FULL_PASS ? "pass" : "refuse",
                        call->throttle ? "local" : "counted");
     if (call->throttle)

@@ -99,7 +99,8 @@ static json_t *region_object(const struct weir_upstream *upstream,
 static json_t *stats_object(const struct weir_root_stats *s)
 {
     return json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
+        "s:I}",
         "limiters_connected", (json_int_t)s->limiters_connected,
         "limiters_known", (json_int_t)s->limiters_known, "quotas",
         (json_int_t)s->quotas, "quotas_used", (json_int_t)s->quotas_used,
@@ -107,7 +108,9 @@ static json_t *stats_object(const struct weir_root_stats *s)
         (json_int_t)s->reports_repeated, "counts", (json_int_t)s->counts,
         "fills", (json_int_t)s->fills, "pushes", (json_int_t)s->pushes,
         "protocol_errors", (json_int_t)s->protocol_errors, "unknown",
-        (json_int_t)s->unknown, "contended", (json_int_t)s->contended);
+        (json_int_t)s->unknown, "contended", (json_int_t)s->contended,
+        "overflowed", (json_int_t)s->overflowed, "limiters_lacking",
+        (json_int_t)s->limiters_lacking);
 }
 
 static const char *reason_text(uint32_t reason)
@@ -135,19 +138,31 @@ static json_t *limits_list(const struct weir_limiter_usage *limiter)
     return list;
 }
 
+/* NULL: the limiter decides no request. */
+static const char *on_full(const struct weir_limiter_usage *limiter)
+{
+    if (limiter->of_region)
+        return NULL;
+    return limiter->passes_on_full ? "pass" : "refuse";
+}
+
 static json_t *limiter_object(const struct weir_limiter_usage *limiter)
 {
     char incarnation[2 * WEIR_INCARNATION_SIZE + 1];
     weir_view_hex(limiter->incarnation, WEIR_INCARNATION_SIZE, incarnation);
     return json_pack(
-        "{s:s%, s:s, s:b, s:f, s:I, s:b, s:I, s:I, s:I, s:I, s:o}", "name",
-        limiter->name.len ? limiter->name.p : "", limiter->name.len,
+        "{s:s%, s:s, s:b, s:f, s:I, s:I, s:I, s:f, s:s?, s:I, s:I, s:I, s:I, "
+        "s:o}",
+        "name", limiter->name.len ? limiter->name.p : "", limiter->name.len,
         "incarnation", incarnation, "connected", limiter->connected, "silent_s",
         (double)limiter->silent / 1e9, "epoch", (json_int_t)limiter->epoch,
-        "lacking", limiter->lacking, "quotas", (json_int_t)limiter->quotas,
-        "reports", (json_int_t)limiter->reports, "unknown",
-        (json_int_t)limiter->unknown, "contended",
-        (json_int_t)limiter->contended, "adaptive", limits_list(limiter));
+        "lacking", (json_int_t)limiter->lacking, "overflowed",
+        (json_int_t)limiter->overflowed, "overflowed_s",
+        (double)limiter->overflowed_age / 1e9, "on_full", on_full(limiter),
+        "quotas", (json_int_t)limiter->quotas, "reports",
+        (json_int_t)limiter->reports, "unknown", (json_int_t)limiter->unknown,
+        "contended", (json_int_t)limiter->contended, "adaptive",
+        limits_list(limiter));
 }
 
 static json_t *limiters_list(const struct weir_admin_call *call)

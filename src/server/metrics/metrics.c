@@ -117,6 +117,13 @@ static void print_root_metrics(FILE *out, const struct weir_metrics_source *of)
         { "weir_contended_requests_total",
           "Requests decided without a lock that another thread had.",
           (double)s.contended },
+        { "weir_overflowed_requests_total",
+          "Requests by names for which a process had no room, decided by an "
+          "overflow quota or on_full.",
+          (double)s.overflowed },
+        { "weir_limiters_lacking",
+          "Limiters connected that have no room for all quotas.",
+          s.limiters_lacking },
         { "weir_beyond_debt_units_total",
           "Units that limiters reported beyond max_debt, which fill nothing.",
           (double)s.beyond_debt },

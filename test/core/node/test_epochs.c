@@ -124,7 +124,8 @@ static void apply_since(struct pair *p, uint32_t link, unsigned number,
     snprintf(name, sizeof(name), "q%u", number);
     struct weir_change change = { .removed = removed };
     change.quota = made_quota_of(name, "", 1000, 1000);
-    change.quota.epoch = change.quota.created = epoch;
+    change.quota.epoch = epoch;
+    change.quota.created = created;
     assert_int_equal(weir_root_apply(p->roots[link], &change, p->now), 0);
 }
 
