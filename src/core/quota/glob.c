@@ -11,10 +11,20 @@
  *
  * Trying each piece only at its first place is enough: a later place would
  * leave a shorter rest, and a match in the shorter rest is a match in the
- * longer one too. There is no backtracking, and the worst case is pattern x
- * name bytes compared (names have 255). A backtracking matcher would be
+ * longer one too. There is no backtracking. A backtracking matcher would be
  * exponential in the number of globs unless it kept only the last one, which is
  * the same as this algorithm.
+ *
+ * Head and tail are compared first: most templates differ from a name there.
+ * Only then are the pieces between them searched for, by the algorithm of
+ * Baeza-Yates and Gonnet ("A new approach to text searching", 1992): the bits
+ * of a word are the places of the piece at which the name may stand. It reads
+ * each byte of the name once, in the same time whatever the bytes are: names
+ * have up to 64 KiB, and clients choose them. Of a piece of more than 64 bytes
+ * it finds the first 64, and the others are compared. Rejected: memmem(), whose
+ * worst case in glibc is pattern x name; and the algorithm of Knuth, Morris and
+ * Pratt, whose branches a client can make unpredictable: measured on a Xeon, 2
+ * to 5 ns a byte.
  *
  * Of templates that match the same name, the one with more literal bytes rules:
  * "api_user_*" before "api_*". Rejected: the template made first. A set that is
@@ -25,6 +35,7 @@
 
 #include "core/quota/glob.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "core/quota/quota_text.h"
@@ -35,15 +46,55 @@ static struct weir_text literal(struct weir_text pattern)
     return weir_text_cut(&pattern, '*');
 }
 
-/* The first offset of 'piece' in 'text'; text.len + 1 if there is none. */
-static size_t find_piece(struct weir_text text, struct weir_text piece)
+/* ---- Counted work ---- */
+
+/* Takes 'units' from the work that is left; false: there isn't as much, and
+ * then none is left. */
+static bool spend(size_t *work, size_t units)
 {
-    weir_assert(piece.len <= text.len);
-    for (size_t at = 0; at + piece.len <= text.len; at++) {
-        if (weir_text_begins(weir_text_drop(text, at), piece))
-            return at;
+    bool enough = units <= *work;
+    *work = enough ? *work - units : 0;
+    return enough;
+}
+
+/* ---- Names ---- */
+
+#define NOT_FOUND SIZE_MAX
+#define WINDOW_MAX 64 /* bits of a word */
+
+/* The first offset of 'piece' in 'text', or NOT_FOUND. A byte of 'text' that is
+ * read is a unit of work; so is each byte of the piece behind its first
+ * WINDOW_MAX that is compared. */
+static size_t find_piece(struct weir_text text, struct weir_text piece,
+                         size_t *work)
+{
+    if (piece.len == 0)
+        return 0;
+    if (piece.len > text.len)
+        return NOT_FOUND;
+    /* For each byte, the places of the window where it stands. */
+    uint64_t places[UCHAR_MAX + 1] = { 0 };
+    size_t window = piece.len < WINDOW_MAX ? piece.len : WINDOW_MAX;
+    struct weir_text behind = weir_text_drop(piece, window);
+    for (size_t i = 0; i < window; i++)
+        places[(unsigned char)piece.p[i]] |= UINT64_C(1) << i;
+    /* Bit i: the last i + 1 bytes are the first of the window. */
+    uint64_t matched = 0;
+    size_t end = text.len - behind.len;
+    size_t most = end < *work ? end : *work;
+    size_t found = NOT_FOUND;
+    size_t i = 0;
+    while (i < most && found == NOT_FOUND) {
+        matched = (matched << 1 | 1) & places[(unsigned char)text.p[i++]];
+        if (matched >> (window - 1) == 0)
+            continue;
+        if (!spend(work, behind.len))
+            return NOT_FOUND;
+        if (weir_text_begins(weir_text_drop(text, i), behind))
+            found = i - window;
     }
-    return text.len + 1;
+    (void)spend(work, i);
+    return found;
 }
 
 static void keep_run(struct weir_runs *runs, struct weir_text text)
@@ -52,31 +103,44 @@ static void keep_run(struct weir_runs *runs, struct weir_text text)
         runs->text[runs->count++] = text;
 }
 
-/* weir_glob_match(); 'runs' is written in any case. */
+/* The bytes behind the last glob; all of them if there is none. */
+static struct weir_text literal_end(struct weir_text pattern)
+{
+    size_t len = 0;
+    while (len < pattern.len && pattern.p[pattern.len - len - 1] != '*')
+        len++;
+    return weir_text_drop(pattern, pattern.len - len);
+}
+
+/* weir_template_runs_within() of WEIR_GLOB_NAME. */
 static bool match_name(struct weir_text pattern, struct weir_text name,
-                       struct weir_runs *runs)
+                       struct weir_runs *runs, size_t *work)
 {
     runs->count = 0;
-    struct weir_text piece = literal(pattern);
-    if (!weir_text_begins(name, piece))
+    struct weir_text head = literal(pattern);
+    struct weir_text tail = literal_end(pattern);
+    if (head.len == pattern.len)
+        return weir_text_equal(pattern, name);
+    if (head.len + tail.len > name.len || !weir_text_begins(name, head) ||
+        !weir_text_equal(weir_text_drop(name, name.len - tail.len), tail))
         return false;
-    pattern = weir_text_drop(pattern, piece.len);
-    name = weir_text_drop(name, piece.len);
-    while (pattern.len > 0) {
-        pattern = weir_text_drop(pattern, 1);
-        piece = literal(pattern);
-        bool last = piece.len == pattern.len;
-        if (piece.len > name.len)
-            return false;
-        size_t at = last ? name.len - piece.len : find_piece(name, piece);
-        if (at > name.len || !weir_text_begins(weir_text_drop(name, at), piece))
+    name = weir_text_drop(name, head.len);
+    name.len -= tail.len;
+    /* At a glob, to the end of the piece behind it. */
+    pattern = weir_text_drop(pattern, head.len);
+    pattern.len -= tail.len;
+    while (pattern.len > 1) {
+        struct weir_text piece = literal(weir_text_drop(pattern, 1));
+        size_t at = find_piece(name, piece, work);
+        if (at == NOT_FOUND)
             return false;
         keep_run(runs, (struct weir_text){ name.p, at });
-        pattern = weir_text_drop(pattern, piece.len);
+        pattern = weir_text_drop(pattern, 1 + piece.len);
         name = weir_text_drop(name, at + piece.len);
     }
+    keep_run(runs, name);
     weir_assert(runs->count <= WEIR_RUNS_MAX);
-    return name.len == 0;
+    return true;
 }
 
 void weir_runs_captures(enum weir_glob glob, const struct weir_runs *runs,
@@ -93,7 +157,8 @@ bool weir_glob_match(struct weir_text pattern, struct weir_text name,
                      struct weir_captures *captures)
 {
     struct weir_runs runs;
-    bool match = match_name(pattern, name, &runs);
+    size_t work = SIZE_MAX;
+    bool match = match_name(pattern, name, &runs, &work);
     if (match && captures)
         weir_runs_captures(WEIR_GLOB_NAME, &runs, captures);
     return match;
@@ -177,6 +242,9 @@ int weir_glob_compare(struct weir_text a, struct weir_text b)
 #define BROKEN 0xFFFDu /* stands for a byte that isn't UTF-8 */
 #define NO_MATCH SIZE_MAX
 #define BAD_CLASS (-1)
+/* A byte of a piece takes about four times as long as a byte of a name that is
+ * searched for a literal piece. */
+#define STEP_WORK 4
 
 static bool begins_with_char(struct weir_text text, char c)
 {
@@ -285,12 +353,14 @@ static size_t take_step(struct weir_text *piece, struct weir_text name)
 
 /* The number of bytes at the start of 'name' that 'piece' matches, or
  * NO_MATCH. */
-static size_t match_piece(struct weir_text piece, struct weir_text name)
+static size_t match_piece(struct weir_text piece, struct weir_text name,
+                          size_t *work)
 {
     struct weir_text rest = name;
     while (piece.len > 0) {
+        size_t before = piece.len;
         size_t len = rest.len > 0 ? take_step(&piece, rest) : NO_MATCH;
-        if (len == NO_MATCH)
+        if (!spend(work, STEP_WORK * (before - piece.len)) || len == NO_MATCH)
             return NO_MATCH;
         rest = weir_text_drop(rest, len);
     }
@@ -299,12 +369,13 @@ static size_t match_piece(struct weir_text piece, struct weir_text name)
 
 /* The offset in 'name' behind the match of 'piece'; NO_MATCH if there is none.
  * With a star the piece may match later, up to the next '/'; '*out_run' is then
- * the length of the star's run. */
+ * the length of the star's run. Each place in 'name' is a unit of work, and
+ * each byte of the piece that is compared is STEP_WORK. */
 static size_t place_piece(struct weir_text piece, bool star, bool last,
-                          struct weir_text name, size_t *out_run)
+                          struct weir_text name, size_t *out_run, size_t *work)
 {
-    for (size_t at = 0; at <= name.len; at++) {
-        size_t len = match_piece(piece, weir_text_drop(name, at));
+    for (size_t at = 0; at <= name.len && spend(work, 1); at++) {
+        size_t len = match_piece(piece, weir_text_drop(name, at), work);
         weir_assert(len == NO_MATCH || at + len <= name.len);
         if (len != NO_MATCH && (!last || at + len == name.len)) {
             *out_run = at;
@@ -343,9 +414,9 @@ int weir_glob_path_check(struct weir_text pattern, struct weir_diag *diag)
     return 0;
 }
 
-/* weir_glob_path_match(); 'runs' is written in any case. */
+/* weir_template_runs_within() of WEIR_GLOB_PATH. */
 static bool match_path(struct weir_text pattern, struct weir_text name,
-                       struct weir_runs *runs)
+                       struct weir_runs *runs, size_t *work)
 {
     runs->count = 0;
     if (weir_glob_path_check(pattern, NULL) < 0)
@@ -354,7 +425,8 @@ static bool match_path(struct weir_text pattern, struct weir_text name,
         struct weir_text piece;
         size_t run;
         bool star = next_piece(&pattern, &piece);
-        size_t end = place_piece(piece, star, pattern.len == 0, name, &run);
+        size_t end =
+            place_piece(piece, star, pattern.len == 0, name, &run, work);
         if (end == NO_MATCH)
             return false;
         if (star)
@@ -367,14 +439,23 @@ static bool match_path(struct weir_text pattern, struct weir_text name,
 bool weir_glob_path_match(struct weir_text pattern, struct weir_text name)
 {
     struct weir_runs runs;
-    return match_path(pattern, name, &runs);
+    size_t work = SIZE_MAX;
+    return match_path(pattern, name, &runs, &work);
+}
+
+bool weir_template_runs_within(enum weir_glob glob, struct weir_text pattern,
+                               struct weir_text name, struct weir_runs *runs,
+                               size_t *work)
+{
+    return glob == WEIR_GLOB_PATH ? match_path(pattern, name, runs, work)
+                                  : match_name(pattern, name, runs, work);
 }
 
 bool weir_template_runs(enum weir_glob glob, struct weir_text pattern,
                         struct weir_text name, struct weir_runs *runs)
 {
-    return glob == WEIR_GLOB_PATH ? match_path(pattern, name, runs)
-                                  : match_name(pattern, name, runs);
+    size_t work = SIZE_MAX;
+    return weir_template_runs_within(glob, pattern, name, runs, &work);
 }
 
 bool weir_template_match(enum weir_glob glob, struct weir_text pattern,

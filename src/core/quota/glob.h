@@ -30,7 +30,8 @@ void weir_runs_captures(enum weir_glob glob, const struct weir_runs *runs,
 
 /* Whether 'name' matches 'pattern' from end to end. Globs take the shortest
  * run that lets the rest match, left to right. 'captures' may be NULL.
- * O(pattern * name) at worst, no recursion. */
+ * O(pattern * name) at worst, no recursion; O(pattern + name) if no piece
+ * between two globs has more than 64 bytes. */
 bool weir_glob_match(struct weir_text pattern, struct weir_text name,
                      struct weir_captures *captures);
 
@@ -38,9 +39,19 @@ bool weir_glob_match(struct weir_text pattern, struct weir_text name,
  * weir_glob_match(); WEIR_GLOB_PATH captures nothing. */
 bool weir_template_match(enum weir_glob glob, struct weir_text pattern,
                          struct weir_text name, struct weir_captures *captures);
-/* The same, for the runs. */
+/* The same, for the runs, which are written in any case. */
 bool weir_template_runs(enum weir_glob glob, struct weir_text pattern,
                         struct weir_text name, struct weir_runs *runs);
+/* The same with at most '*work' units of work, from which the units that the
+ * search took are subtracted. 0 left: the work was too much, and false doesn't
+ * say that the name doesn't match. A byte of the name that is searched for a
+ * literal piece is one unit, and a byte of the piece behind its 64th that is
+ * compared is another; the first and the last piece take none. WEIR_GLOB_PATH
+ * takes a unit for each place in the name, and four for each byte of the
+ * pattern that is compared there. */
+bool weir_template_runs_within(enum weir_glob glob, struct weir_text pattern,
+                               struct weir_text name, struct weir_runs *runs,
+                               size_t *work);
 
 /* Writes 'pattern' with {1}..{9} replaced by the captures. Returns the
  * length, or WEIR_ENAME when it is over WEIR_NAME_MAX or a capture that

@@ -145,6 +145,153 @@ static void the_one_that_says_more_comes_first(void **state)
     }
 }
 
+/* ---- Counted work ---- */
+
+#define LONG_MAX 65536u
+
+static char long_buf[LONG_MAX];
+
+/* 'unit', again and again, up to 'len' bytes. */
+static struct weir_text repeated(const char *unit, size_t len)
+{
+    size_t unit_len = strlen(unit);
+    assert_compare(len, <=, LONG_MAX);
+    for (size_t i = 0; i < len; i++)
+        long_buf[i] = unit[i % unit_len];
+    return (struct weir_text){ long_buf, len };
+}
+
+/* The units that a search takes; the name doesn't match. */
+static size_t work_of(enum weir_glob glob, struct weir_text pattern,
+                      struct weir_text name)
+{
+    struct weir_runs runs;
+    size_t work = SIZE_MAX;
+    assert_false(weir_template_runs_within(glob, pattern, name, &runs, &work));
+    return SIZE_MAX - work;
+}
+
+/* Whatever a piece of up to 64 bytes repeats: a byte of the name is read
+ * once. */
+static void a_search_reads_each_byte_once(void **state)
+{
+    (void)state;
+    char worst[66];
+    memset(worst, 'a', sizeof worst);
+    worst[0] = worst[65] = '*';
+    worst[64] = 'b';
+    struct weir_text name = repeated("needl", 60000);
+    assert_int_equal(work_of(WEIR_GLOB_NAME, WEIR_TEXT("*needle1*"), name),
+                     name.len);
+    name = repeated("a", LONG_MAX);
+    assert_int_equal(work_of(WEIR_GLOB_NAME,
+                             (struct weir_text){ worst, sizeof worst }, name),
+                     name.len);
+    /* All pieces together. */
+    assert_compare(
+        work_of(WEIR_GLOB_NAME, WEIR_TEXT("*aaaa*aa*aaaaaa*ab*"), name), <=,
+        name.len);
+}
+
+/* A longer one is compared behind its first 64 bytes, which is counted. */
+static void a_long_piece_is_counted(void **state)
+{
+    (void)state;
+    char pattern[WEIR_NAME_MAX];
+    struct weir_text whole = { pattern, sizeof pattern };
+    struct weir_runs runs;
+    memset(pattern, 'a', sizeof pattern);
+    pattern[0] = pattern[sizeof pattern - 1] = '*';
+    struct weir_text name = repeated("a", LONG_MAX);
+    size_t work = 1000;
+    assert_true(
+        weir_template_runs_within(WEIR_GLOB_NAME, whole, name, &runs, &work));
+    assert_int_equal(runs.text[0].len, 0);
+    assert_int_equal(work, 1000 - 253);
+    pattern[sizeof pattern - 2] = 'b';
+    assert_compare(work_of(WEIR_GLOB_NAME, whole, name), >,
+                   (size_t)100 * LONG_MAX);
+    long_buf[LONG_MAX - 1] = 'b';
+    assert_true(weir_glob_match(whole, name, NULL));
+    long_buf[LONG_MAX - 1] = 'a';
+}
+
+/* Most templates differ from a name in their first or last piece. */
+static void the_ends_are_compared_first(void **state)
+{
+    (void)state;
+    struct weir_text name = repeated("needl", 60000);
+    static const char *const patterns[] = { "shop/*needle*", "n*needle*/write",
+                                            "*/write", "needl*x",
+                                            "needlneedle*" };
+    for (size_t i = 0; i < WEIR_COUNT_OF(patterns); i++)
+        assert_int_equal(
+            work_of(WEIR_GLOB_NAME, weir_text_of(patterns[i]), name), 0);
+    /* The ends may not overlap. */
+    assert_false(weir_glob_match(WEIR_TEXT("aba*ba"), WEIR_TEXT("aba"), NULL));
+    assert_false(weir_glob_match(WEIR_TEXT("a*b*b"), WEIR_TEXT("ab"), NULL));
+    assert_true(weir_glob_match(WEIR_TEXT("a*b*b"), WEIR_TEXT("abb"), NULL));
+}
+
+static void a_search_ends_with_its_work(void **state)
+{
+    (void)state;
+    struct weir_runs runs;
+    struct weir_text name = repeated("needl", 60000);
+    static const enum weir_glob globs[] = { WEIR_GLOB_NAME, WEIR_GLOB_PATH };
+    for (size_t i = 0; i < WEIR_COUNT_OF(globs); i++) {
+        size_t work = 30000;
+        assert_false(weir_template_runs_within(globs[i], WEIR_TEXT("*needle*"),
+                                               name, &runs, &work));
+        assert_int_equal(work, 0);
+    }
+    size_t left = 30000;
+    assert_true(weir_template_runs_within(WEIR_GLOB_NAME, WEIR_TEXT("*eedln*"),
+                                          name, &runs, &left));
+    assert_int_equal(runs.text[0].len, 1);
+    assert_int_equal(left, 30000 - 6);
+    /* A path's pieces may be compared at each place. */
+    size_t work = work_of(WEIR_GLOB_PATH, WEIR_TEXT("*?????????????????x"),
+                          repeated("a", LONG_MAX));
+    assert_compare(work, >, (size_t)17 * LONG_MAX);
+}
+
+/* Pieces that repeat themselves, found at their first place. */
+static void a_piece_is_found_at_its_first_place(void **state)
+{
+    (void)state;
+    struct weir_rng rng = made_seed("pieces");
+    int found = 0;
+    for (int i = 0; i < 100000; i++) {
+        char pattern[100] = "*";
+        char name[160];
+        bool long_one = weir_rng_below(&rng, 8) == 0;
+        size_t len = long_one ? 60 + weir_rng_below(&rng, 30)
+                              : 1 + weir_rng_below(&rng, 12);
+        struct weir_text n = { name, weir_rng_below(&rng, sizeof name) };
+        for (size_t k = 0; k < len; k++)
+            pattern[1 + k] = "aab"[weir_rng_below(&rng, 3)];
+        pattern[1 + len] = '*';
+        for (size_t k = 0; k < n.len; k++)
+            name[k] = "aab"[weir_rng_below(&rng, 3)];
+        if (long_one && n.len > len)
+            memcpy(name + weir_rng_below(&rng, n.len - len + 1), pattern + 1,
+                   len);
+        size_t first = 0;
+        while (first + len <= n.len &&
+               memcmp(name + first, pattern + 1, len) != 0)
+            first++;
+        struct weir_captures got;
+        bool match =
+            weir_glob_match((struct weir_text){ pattern, len + 2 }, n, &got);
+        assert_int_equal(match, first + len <= n.len);
+        if (match)
+            assert_int_equal(got.text[0].len, first);
+        found += match;
+    }
+    assert_compare(found, >, 10000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -154,6 +301,11 @@ int main(void)
         cmocka_unit_test(expands_captures),
         cmocka_unit_test(expansion_is_bounded),
         cmocka_unit_test(the_one_that_says_more_comes_first),
+        cmocka_unit_test(a_search_reads_each_byte_once),
+        cmocka_unit_test(a_long_piece_is_counted),
+        cmocka_unit_test(the_ends_are_compared_first),
+        cmocka_unit_test(a_search_ends_with_its_work),
+        cmocka_unit_test(a_piece_is_found_at_its_first_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
