@@ -29,6 +29,11 @@
 /* The parent of a long name, before it is stored. */
 #define WEIR_GIVEN_PARENT_MAX 4096
 
+/* Units of work (glob.h) of the search for a long name's template: as many as
+ * WEIR_TEMPLATES_MAX templates take for a name of 256 bytes. A name whose
+ * search takes more is limited. */
+#define WEIR_SEARCH_WORK_MAX (WEIR_TEMPLATES_MAX * 256u)
+
 /* '~' and the digits. */
 #define WEIR_NAME_HASH_DIGITS 32
 #define WEIR_NAME_HASH_LEN (1 + WEIR_NAME_HASH_DIGITS)

@@ -457,11 +457,12 @@ static enum weir_resolved resolve_long(struct weir_table *t,
     if (given.len > WEIR_GIVEN_NAME_MAX)
         return WEIR_RESOLVED_REFUSED;
     weir_stored_name_make(t, given, &stored);
+    if (stored.len == 0)
+        return WEIR_RESOLVED_REFUSED;
     struct instance_name name = { .text = weir_stored_name_text(&stored),
                                   .template = stored.template,
                                   .captures = &stored.captures };
-    uint32_t slot =
-        stored.len > 0 ? weir_slot_find(t, name.text) : WEIR_SLOT_NONE;
+    uint32_t slot = weir_slot_find(t, name.text);
     uint8_t state =
         slot != WEIR_SLOT_NONE ? weir_cold(t, slot)->state : WEIR_SLOT_FREE;
     bool ruled = name.template != WEIR_SLOT_NONE;

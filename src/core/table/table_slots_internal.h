@@ -40,10 +40,14 @@ bool weir_names_store(struct weir_table *t, uint32_t slot,
 void weir_names_remove(struct weir_table *t, uint32_t slot);
 
 /* ---- table_template.c ---- */
-/* Under the lock: the first template that matches, or WEIR_SLOT_NONE. */
+/* Instead of a template's slot: the search took WEIR_SEARCH_WORK_MAX. */
+#define WEIR_TEMPLATE_UNKNOWN (WEIR_SLOT_NONE - 1)
+/* Under the lock: the first template that matches, or WEIR_SLOT_NONE. The name
+ * has at most WEIR_NAME_MAX bytes. */
 uint32_t weir_templates_match(const struct weir_table *t, struct weir_text name,
                               struct weir_captures *captures);
-/* The same with its runs and kind. Both also without the lock, between
+/* The same with its runs and kind, and for names of any length; of a longer one
+ * it may be WEIR_TEMPLATE_UNKNOWN. Both also without the lock, between
  * weir_templates_version() and weir_templates_is_same(): if the list was edited
  * meanwhile, a slot that isn't a template may be returned. */
 uint32_t weir_templates_runs(const struct weir_table *t, struct weir_text name,

@@ -8,7 +8,12 @@
  * The form depends on the template. So each request by a long name first
  * searches the templates, as the first request by any name does, and this time
  * without the lock. If the list is being edited, the search is done under the
- * lock. A slot that is found is used only if it has that template. */
+ * lock. A slot that is found is used only if it has that template.
+ *
+ * Clients choose the name's length and bytes, so the search has a bound of work
+ * (WEIR_SEARCH_WORK_MAX), and a name that needs more is refused. Rejected: a
+ * cache of the names that were searched last, which a client avoids by another
+ * name each time. */
 
 #include "core/table/table_stored_name.h"
 
@@ -41,6 +46,10 @@ void weir_stored_name_make(const struct weir_table *table,
     if (is_quota(t, weir_stored_name_text(out), &ref))
         return;
     out->template = weir_templates_runs(t, given, &runs, &glob);
+    if (out->template == WEIR_TEMPLATE_UNKNOWN) {
+        out->template = WEIR_SLOT_NONE;
+        out->len = 0;
+    }
     if (out->template == WEIR_SLOT_NONE)
         return;
     weir_runs_captures(glob, &runs, &out->captures);

@@ -12,7 +12,8 @@
 struct weir_stored_name {
     uint32_t template;             /* WEIR_SLOT_NONE: no template */
     struct weir_captures captures; /* of the template, in the given name */
-    size_t len; /* 0: the template's name leaves no room for a hash */
+    size_t len; /* 0: the template's name leaves no room for a hash, or the
+                 * search took WEIR_SEARCH_WORK_MAX */
     char buf[WEIR_NAME_MAX];
 };
 

@@ -9,6 +9,7 @@
  * killed writer leaves it odd until the table is mended. */
 
 #include "core/quota/glob.h"
+#include "core/quota/long_name.h"
 #include "core/table/table_read.h"
 #include "core/table/table_slots_internal.h"
 
@@ -112,6 +113,7 @@ uint32_t weir_templates_runs(const struct weir_table *t, struct weir_text name,
                              struct weir_runs *runs, enum weir_glob *out_glob)
 {
     bool shadow = weir_name_is_shadow(name);
+    size_t work = name.len > WEIR_NAME_MAX ? WEIR_SEARCH_WORK_MAX : SIZE_MAX;
     /* Relaxed: a search without the lock checks the version. */
     uint32_t count = weir_load_relaxed(&t->template_count);
     for (uint32_t i = 0; i < count; i++) {
@@ -121,8 +123,10 @@ uint32_t weir_templates_runs(const struct weir_table *t, struct weir_text name,
         struct weir_text pattern = { buf, len };
         *out_glob = entry.path ? WEIR_GLOB_PATH : WEIR_GLOB_NAME;
         if (weir_name_is_shadow(pattern) == shadow &&
-            weir_template_runs(*out_glob, pattern, name, runs))
+            weir_template_runs_within(*out_glob, pattern, name, runs, &work))
             return entry.slot;
+        if (work == 0)
+            return WEIR_TEMPLATE_UNKNOWN;
     }
     return WEIR_SLOT_NONE;
 }
@@ -133,6 +137,7 @@ uint32_t weir_templates_match(const struct weir_table *t, struct weir_text name,
     struct weir_runs runs;
     enum weir_glob glob;
     uint32_t template = weir_templates_runs(t, name, &runs, &glob);
+    weir_assert(template != WEIR_TEMPLATE_UNKNOWN);
     if (template != WEIR_SLOT_NONE)
         weir_runs_captures(glob, &runs, captures);
     return template;

@@ -302,6 +302,41 @@ static void test_handles(void **state)
     free(t);
 }
 
+/* The work of the search is bounded: by the name's length and the number of
+ * templates that have to be searched for in it. */
+static void test_a_search_that_takes_too_much(void **state)
+{
+    (void)state;
+    struct weir_table *t = made_table(2048, 2, 1);
+    struct weir_ref ref;
+    char template[32];
+    for (int i = 1; i <= 250; i++) {
+        snprintf(template, sizeof template, "*needle%d*", i);
+        put(t, template, NULL, 3);
+    }
+    assert_int_equal(resolve(t, longer("needl", 60000, ""), &ref),
+                     WEIR_RESOLVED_REFUSED);
+    struct weir_stored_name stored;
+    assert_false(
+        weir_stored_name_find(t, longer("needl", 60000, ""), &stored, &ref));
+    assert_int_equal(stored.len, 0);
+    /* Names of 1,000 bytes may be searched through for 262 templates. */
+    assert_int_equal(resolve(t, longer("needl", 1000, ""), &ref),
+                     WEIR_RESOLVED_NONE);
+    /* Templates that differ at an end cost nothing, nor do those behind the
+     * first that matches. */
+    for (int i = 1; i <= 700; i++) {
+        snprintf(template, sizeof template, "other%d/*/write", i);
+        put(t, template, NULL, 3);
+    }
+    put(t, "shop/of/a/long/prefix/*", NULL, 3);
+    struct weir_text name = longer("shop/of/a/long/prefix/", 65000, "");
+    assert_string_equal(template_of(t, name), "shop/of/a/long/prefix/*");
+    assert_int_equal(takes(t, name), 3);
+    made_audit(t);
+    free(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -316,6 +351,7 @@ int main(void)
         cmocka_unit_test(test_names_that_contain_their_limit),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_handles),
+        cmocka_unit_test(test_a_search_that_takes_too_much),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
