@@ -32,12 +32,11 @@ bool weir_authorization_is_required(const struct weir_authorization *authorizer)
     return authorizer->credentials != NULL;
 }
 
-void weir_authorization_note(struct weir_authorization *authorizer,
-                             enum weir_api api, enum weir_refusal refusal,
-                             const char *address, const char *why,
-                             weir_instant now)
+static void note_caller(struct weir_authorization *authorizer,
+                        const struct weir_caller *caller,
+                        enum weir_refusal refusal, const char *why)
 {
-    (void)now; /* the log has a clock */
+    enum weir_api api = caller->api;
     static const enum weir_log_kind kinds[WEIR_APIS][WEIR_REFUSALS] = {
         [WEIR_API_GRPC] = { [WEIR_REFUSED_TLS] = WEIR_LOG_GRPC_TLS,
                             [WEIR_REFUSED_CREDENTIAL] =
@@ -54,8 +53,20 @@ void weir_authorization_note(struct weir_authorization *authorizer,
     authorizer->refused[api][refusal]++;
     if (authorizer->log)
         weir_log_limited(authorizer->log, kinds[api][refusal], WEIR_LOG_WARNING,
-                         "%s listener: %s refused (%s): %s", weir_api_name(api),
-                         address, weir_refusal_name(refusal), why);
+                         "%s listener: %s refused (%s): %s",
+                         caller->listener ? caller->listener
+                                          : weir_api_name(api),
+                         caller->address, weir_refusal_name(refusal), why);
+}
+
+void weir_authorization_note(struct weir_authorization *authorizer,
+                             enum weir_api api, enum weir_refusal refusal,
+                             const char *address, const char *why,
+                             weir_instant now)
+{
+    (void)now; /* the log has a clock */
+    const struct weir_caller caller = { .api = api, .address = address };
+    note_caller(authorizer, &caller, refusal, why);
 }
 
 int weir_authorization_identify(struct weir_authorization *authorizer,
@@ -63,6 +74,7 @@ int weir_authorization_identify(struct weir_authorization *authorizer,
                                 struct weir_identity *out,
                                 struct weir_diag *diag, weir_instant now)
 {
+    (void)now; /* the log has a clock */
     struct weir_diag why = { 0 };
     int error =
         weir_credentials_find(authorizer->credentials, caller->names,
@@ -71,8 +83,7 @@ int weir_authorization_identify(struct weir_authorization *authorizer,
         return 0;
     if (error == WEIR_ENOMEM)
         return weir_diag_put(diag, error, why.text);
-    weir_authorization_note(authorizer, caller->api, WEIR_REFUSED_CREDENTIAL,
-                            caller->address, why.text, now);
+    note_caller(authorizer, caller, WEIR_REFUSED_CREDENTIAL, why.text);
     return weir_diag_put(diag, error, why.text);
 }
 
@@ -82,12 +93,12 @@ int weir_authorization_admit(struct weir_authorization *authorizer,
                              enum weir_role role, struct weir_diag *diag,
                              weir_instant now)
 {
+    (void)now; /* the log has a clock */
     struct weir_diag why = { 0 };
     int error = weir_identity_check(identity, role, &why);
     if (error == 0)
         return 0;
-    weir_authorization_note(authorizer, caller->api, WEIR_REFUSED_ROLE,
-                            caller->address, why.text, now);
+    note_caller(authorizer, caller, WEIR_REFUSED_ROLE, why.text);
     return weir_diag_put(diag, error, why.text);
 }
 
@@ -97,11 +108,11 @@ int weir_authorization_admit_name(struct weir_authorization *authorizer,
                                   struct weir_text name, struct weir_diag *diag,
                                   weir_instant now)
 {
+    (void)now; /* the log has a clock */
     struct weir_diag why = { 0 };
     int error = weir_identity_check_name(identity, name, &why);
     if (error == 0)
         return 0;
-    weir_authorization_note(authorizer, caller->api, WEIR_REFUSED_NAME,
-                            caller->address, why.text, now);
+    note_caller(authorizer, caller, WEIR_REFUSED_NAME, why.text);
     return weir_diag_put(diag, error, why.text);
 }

@@ -44,6 +44,7 @@ struct weir_caller {
     const char *address;               /* "127.0.0.1:41234" */
     const struct weir_tls_peer *names; /* of its certificate; NULL: none */
     const char *authorization;         /* the header; "": none */
+    const char *listener; /* its name in the log; NULL: the api's */
 };
 
 /* Whether a peer needs a credential at all. */

@@ -615,7 +615,7 @@ int weir_credentials_find(const struct weir_credentials *credentials,
             return weir_diag_put(diag, WEIR_ENOMEM, NULL);
         if (!known)
             return weir_diag_put(diag, WEIR_ECREDENTIAL,
-                                 "the token isn't one that this root knows");
+                                 "the token isn't a known one");
         if (add_grants(known->grants, &identity) < 0)
             return refuse_globs(diag);
         set_identity_name(&identity, known->name);
@@ -624,8 +624,8 @@ int weir_credentials_find(const struct weir_credentials *credentials,
         return weir_diag_put(
             diag, WEIR_ECREDENTIAL,
             peer && peer->count > 0
-                ? "the certificate's names aren't among this root's credentials"
-                : "this root wants a credential: a client certificate or a "
+                ? "the certificate's names aren't among the credentials"
+                : "a credential is required: a client certificate or a "
                   "token");
     *out = identity;
     return 0;

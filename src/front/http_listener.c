@@ -118,7 +118,7 @@ static void make_problem(struct weir_http_call *call, int status,
                          const char *detail)
 {
     const struct weir_http_options *options = &call->listener->options;
-    options->problem(options->context, &call->reply, status, detail);
+    options->problem(options->context, call, status, detail);
 }
 
 /* ---- Functions for handlers ---- */

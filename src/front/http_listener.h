@@ -71,8 +71,9 @@ struct weir_http_options {
     /* Answers: by call->reply, or by weir_http_defer(). */
     void (*on_request)(void *context, struct weir_http_call *call,
                        weir_instant now);
-    /* Fills the reply with a problem. */
-    void (*problem)(void *context, struct weir_http_reply *reply, int status,
+    /* The listener refuses the call by itself: fills call->reply with a
+     * problem. The request may be empty: it couldn't be read. */
+    void (*problem)(void *context, struct weir_http_call *call, int status,
                     const char *detail);
     /* Whether a client other than a browser may use a form's content type at
      * this path; NULL: nowhere. */

@@ -17,14 +17,39 @@ const struct weir_protocol_taker weir_protocol_any_taker = {
 };
 
 /* All listeners of an agent are counted and logged as one. */
-static struct weir_caller caller_at(const char *address)
+static struct weir_caller caller_of(const struct weir_protocol_taker *taker)
 {
-    return (struct weir_caller){ .api = WEIR_API_HTTP, .address = address };
+    return (struct weir_caller){ .api = WEIR_API_HTTP,
+                                 .address = taker->address,
+                                 .listener = taker->listener };
+}
+
+static void count_error(const struct weir_protocol_host *host,
+                        enum weir_protocol protocol,
+                        enum weir_protocol_error error)
+{
+    weir_assert(protocol < WEIR_PROTOCOL_COUNT);
+    weir_assert(error < WEIR_PROTOCOL_ERROR_COUNT);
+    if (host->counts)
+        host->counts->errors[protocol][error]++;
+}
+
+/* front/authorization.h has logged the others. */
+static void note_not_admitted(const struct weir_protocol_host *host,
+                              enum weir_protocol protocol, int error,
+                              const char *why)
+{
+    if (error == WEIR_ENOMEM)
+        weir_protocol_note(host, protocol, WEIR_PROTOCOL_FAILED, why);
+    else
+        count_error(host, protocol,
+                    error == WEIR_EDENIED ? WEIR_PROTOCOL_DENIED
+                                          : WEIR_PROTOCOL_UNAUTHENTICATED);
 }
 
 int weir_protocol_admit(const struct weir_protocol_host *host,
-                        const struct weir_conn *conn, enum weir_role role,
-                        const char *authorization,
+                        const struct weir_conn *conn,
+                        const struct weir_protocol_shown *shown,
                         struct weir_protocol_taker *out, struct weir_diag *diag,
                         weir_instant now)
 {
@@ -33,19 +58,24 @@ int weir_protocol_admit(const struct weir_protocol_host *host,
     *out = weir_protocol_any_taker;
     if (!weir_protocol_is_protected(host))
         return 0;
-    *out = (struct weir_protocol_taker){ .identity = { .roles = 0 } };
+    *out = (struct weir_protocol_taker){
+        .identity = { .roles = 0 },
+        .listener = weir_protocol_name(shown->protocol),
+    };
     snprintf(out->address, sizeof out->address, "%s", weir_conn_peer(conn));
     weir_conn_peer_names(conn, &names);
-    struct weir_caller caller = caller_at(out->address);
+    struct weir_caller caller = caller_of(out);
     caller.names = &names;
-    caller.authorization = authorization;
+    caller.authorization = shown->authorization;
     int error = weir_authorization_identify(host->authorizer, &caller,
                                             &identity, diag, now);
     if (error == 0)
         error = weir_authorization_admit(host->authorizer, &caller, &identity,
-                                         role, diag, now);
+                                         shown->role, diag, now);
     if (error == 0)
         out->identity = identity;
+    else if (shown->role == WEIR_ROLE_TAKE)
+        note_not_admitted(host, shown->protocol, error, diag->text);
     return error;
 }
 
@@ -57,7 +87,7 @@ int weir_protocol_may(const struct weir_protocol_host *host,
     if (taker->identity.take.all)
         return 0;
     weir_assert(weir_protocol_is_protected(host));
-    const struct weir_caller caller = caller_at(taker->address);
+    const struct weir_caller caller = caller_of(taker);
     return weir_authorization_admit_name(host->authorizer, &caller,
                                          &taker->identity, name, diag, now);
 }
@@ -83,6 +113,8 @@ const char *weir_protocol_error_name(enum weir_protocol_error error)
         [WEIR_PROTOCOL_DENIED] = "denied",
         [WEIR_PROTOCOL_TOO_BIG] = "too_big",
         [WEIR_PROTOCOL_NOT_READY] = "not_ready",
+        [WEIR_PROTOCOL_UNAUTHENTICATED] = "unauthenticated",
+        [WEIR_PROTOCOL_FAILED] = "failed",
     };
     weir_assert(error < WEIR_PROTOCOL_ERROR_COUNT);
     return names[error];
@@ -92,8 +124,7 @@ void weir_protocol_note(const struct weir_protocol_host *host,
                         enum weir_protocol protocol,
                         enum weir_protocol_error error, const char *why)
 {
-    if (host->counts)
-        host->counts->errors[protocol][error]++;
+    count_error(host, protocol, error);
     /* A denied name has a line of front/authorization.h. */
     if (host->log && error != WEIR_PROTOCOL_DENIED)
         weir_log_limited(

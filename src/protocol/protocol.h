@@ -41,6 +41,7 @@ struct event_base;
 struct weir_protocol_taker {
     struct weir_identity identity;
     char address[WEIR_PEER_MAX]; /* "127.0.0.1:41234", "unix" */
+    const char *listener;        /* its protocol's name; static */
 };
 /* The taker if no credentials are in force: it may take from all names. */
 extern const struct weir_protocol_taker weir_protocol_any_taker;
@@ -60,6 +61,9 @@ enum weir_protocol_error {
     WEIR_PROTOCOL_DENIED,    /* the credential may not take from the name */
     WEIR_PROTOCOL_TOO_BIG,   /* over a bound: limited */
     WEIR_PROTOCOL_NOT_READY, /* no quotas have come yet */
+    WEIR_PROTOCOL_UNAUTHENTICATED, /* no known credential was shown */
+    WEIR_PROTOCOL_FAILED,          /* no memory, or the connection is too slow
+                                    * for the answer */
     WEIR_PROTOCOL_ERROR_COUNT
 };
 
@@ -119,15 +123,22 @@ static inline weir_duration weir_protocol_unauthenticated_max(
     return weir_protocol_is_protected(host) ? WEIR_UNAUTHENTICATED_MAX : 0;
 }
 
-/* Whether the connection's peer has the role, by 'authorization' ("Bearer …";
- * "": none shown) and its certificate, if any: 0, WEIR_ECREDENTIAL or
- * WEIR_EDENIED with 'diag' filled, counted and logged. Without credentials in
- * force 0, and '*out' is weir_protocol_any_taker. On an error '*out' allows no
- * name. It may be slow: a listener calls it once per connection, or once per
- * request if the protocol shows a credential with each. */
+/* A credential that a peer shows for a role. */
+struct weir_protocol_shown {
+    enum weir_protocol protocol;
+    enum weir_role role;
+    const char *authorization; /* "Bearer …"; "": none; not NULL */
+};
+/* Whether the connection's peer has the role, by the header shown and its
+ * certificate, if any: 0, WEIR_ECREDENTIAL, WEIR_EDENIED or WEIR_ENOMEM with
+ * 'diag' filled, logged, and counted if the role is WEIR_ROLE_TAKE. Without
+ * credentials in force 0, and '*out' is weir_protocol_any_taker. On an error
+ * '*out' allows no name. It may be slow: a listener calls it once per
+ * connection, or once per request if the protocol shows a credential with
+ * each. */
 int weir_protocol_admit(const struct weir_protocol_host *host,
-                        const struct weir_conn *conn, enum weir_role role,
-                        const char *authorization,
+                        const struct weir_conn *conn,
+                        const struct weir_protocol_shown *shown,
                         struct weir_protocol_taker *out, struct weir_diag *diag,
                         weir_instant now);
 /* Whether the taker may take from 'name': 0, or WEIR_EDENIED with 'diag'

@@ -55,8 +55,8 @@ static void answer_refusal(void *context,
 }
 
 /* Answers for the listener itself, which refused the request. */
-static void fill_problem(void *context, struct weir_http_reply *reply,
-                         int status, const char *detail)
+static void fill_problem(void *context, struct weir_http_call *call, int status,
+                         const char *detail)
 {
     struct weir_diag diag = { 0 };
     int error = status == 413   ? WEIR_ETOOBIG
@@ -64,9 +64,9 @@ static void fill_problem(void *context, struct weir_http_reply *reply,
                                 : WEIR_EINVAL;
     (void)context;
     weir_diag_put(&diag, error, detail);
-    reply->status = status;
-    reply->type = "application/problem+json";
-    reply->json = weir_http_problem(error, status, &diag);
+    call->reply.status = status;
+    call->reply.type = "application/problem+json";
+    call->reply.json = weir_http_problem(error, status, &diag);
 }
 
 /* ---- Callers ---- */
@@ -153,7 +153,7 @@ static void pass_request(void *context, struct weir_http_call *call,
     const struct weir_admin_request ask = admin_request_of(call);
     struct weir_http_ticket *ticket = weir_http_defer(call);
     if (!ticket) {
-        fill_problem(api, &call->reply, 503, weir_strerror(WEIR_ENOMEM));
+        fill_problem(api, call, 503, weir_strerror(WEIR_ENOMEM));
         return;
     }
     /* A reader is its identity; without credentials in force, its address. */

@@ -41,13 +41,13 @@ static bool is_path(const struct weir_http_call *call, const char *path)
                            weir_text_of(path));
 }
 
-static void problem(void *context, struct weir_http_reply *reply, int status,
+static void problem(void *context, struct weir_http_call *call, int status,
                     const char *detail)
 {
     (void)context;
-    reply->status = status;
-    reply->type = "application/problem+json";
-    reply->bytes = weir_text_of(detail);
+    call->reply.status = status;
+    call->reply.type = "application/problem+json";
+    call->reply.bytes = weir_text_of(detail);
 }
 
 static bool on_head(void *context, struct weir_http_call *call,
@@ -59,7 +59,7 @@ static bool on_head(void *context, struct weir_http_call *call,
     weir_conn_set_known(call->conn, true);
     bool refused = w->refuses || is_path(call, "/secret");
     if (refused)
-        problem(w, &call->reply, 401, "who are you?");
+        problem(w, call, 401, "who are you?");
     return !refused;
 }
 

@@ -9,6 +9,7 @@ however long that takes."""
 import http.client
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -18,6 +19,7 @@ import time
 import unittest
 from pathlib import Path
 
+import plain_grpc
 from live_cli import WEIR, Case, Root
 from patience import PATIENCE, until, until_equal
 
@@ -479,7 +481,8 @@ class Strangers(Agents):
         self.credentials = self.path("credentials")
         self.write(f"take token taker {TAKER}\nread token reader {READER}\n")
         self.places = self.agent("--http", ":0", "--resp", ":0",
-                                 "--credentials", self.credentials)
+                                 "--rls", ":0", "--credentials",
+                                 self.credentials)
 
     def write(self, text):
         made = self.credentials + ".new"
@@ -507,6 +510,72 @@ class Strangers(Agents):
             self.assertEqual(self.status(path, READER), 200)
             self.assertEqual(self.status(path, TAKER), 403)
         until("the log", lambda: "refused (credential)" in self.logged())
+
+    def errors(self):
+        """The counts that aren't 0, by protocol and kind."""
+        link = http.client.HTTPConnection(self.places["http"][0],
+                                          timeout=PATIENCE)
+        link.request("GET", "/metrics",
+                     headers={"Authorization": "Bearer " + READER})
+        text = link.getresponse().read().decode()
+        link.close()
+        return {key: int(count) for *key, count in re.findall(
+            r'errors_total{protocol="(.*)",kind="(.*)"} (.*)', text)
+                if count != "0" for key in [tuple(key)]}
+
+    def send(self, *lines, body=""):
+        """The status of the answer to a request that is sent as it is."""
+        host, port = self.places["http"][0].rsplit(":", 1)
+        with socket.create_connection((host, int(port)), PATIENCE) as link:
+            link.sendall("\r\n".join([*lines, "", body]).encode())
+            return int(link.makefile("rb").readline().split()[1])
+
+    def test_all_are_counted(self):
+        """A request without a verdict passes at clients that let requests pass
+        on errors, so each is counted: here those that the listener refuses
+        before it has read one."""
+        rls = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
+        rlqs = ("/envoy.service.rate_limit_quota.v3."
+                "RateLimitQuotaService/StreamRateLimitQuotas")
+        for path in rls, rls, rlqs:
+            self.assertEqual(plain_grpc.call(self.places["rls"][0], path)[0],
+                             16)
+        host = f"Host: {self.places['http'][0]}"
+        take = "POST /v1/take HTTP/1.1"
+        json_type = "Content-Type: application/json"
+        self.assertEqual([
+            self.send(take, host, json_type, "Content-Length: 0"),
+            self.send(take, host, json_type, "Content-Length: 0",
+                      f"Authorization: Bearer {READER}"),
+            self.send(take, "Host: elsewhere", json_type, "Content-Length: 0",
+                      "Origin: http://elsewhere"),
+            self.send(take, host, json_type, "Transfer-Encoding: chunked"),
+            self.send(take, host, "Long: " + 17000 * "x"),
+            # No request of a verdict.
+            self.send("GET /v1/status HTTP/1.1", host),
+        ], [401, 403, 403, 411, 431, 401])
+        link = self.resp(self.places["resp"][0])
+        link.ask("PING")
+        link.ask("AUTH", "wrong")
+        link.ask("AUTH", READER)
+        self.assertEqual(self.errors(), {
+            ("rls", "unauthenticated"): 2, ("rlqs", "unauthenticated"): 1,
+            ("http", "unauthenticated"): 1, ("http", "denied"): 1,
+            ("http", "invalid"): 3, ("resp", "unauthenticated"): 2,
+            ("resp", "denied"): 1})
+        # With their listener's name.
+        for name in "rls", "rlqs", "http", "resp":
+            until(name, lambda: re.search(
+                f" {name} listener: .* refused ", self.logged()))
+        self.assertNotIn("this root", self.logged())
+
+    def test_an_envoy_without_a_request(self):
+        self.write("")
+        places = self.agent("--http", ":0", "--rls", ":0")
+        rls = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
+        self.assertEqual(plain_grpc.call(places["rls"][0], rls)[0], 3)
+        self.places = places
+        self.assertEqual(self.errors(), {("rls", "invalid"): 1})
 
     def test_resp(self):
         link = self.resp(self.places["resp"][0])

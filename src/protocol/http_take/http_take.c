@@ -18,11 +18,18 @@
 #include "front/text_stream.h"
 #include "protocol/http_take/http_take_internal.h"
 
-static void refuse_request(void *context, struct weir_http_reply *reply,
+/* The listener refuses a request by itself. Of one that can't be read nothing
+ * tells that it wanted no verdict. */
+static void refuse_request(void *context, struct weir_http_call *call,
                            int status, const char *detail)
 {
-    (void)context;
-    weir_http_take_problem(reply, status, detail);
+    const struct weir_http_take *api = context;
+    if (!weir_text_equal(call->method, WEIR_TEXT("GET")))
+        weir_protocol_note(api->host, WEIR_PROTOCOL_HTTP,
+                           status == 503 ? WEIR_PROTOCOL_FAILED
+                                         : WEIR_PROTOCOL_INVALID,
+                           detail);
+    weir_http_take_problem(&call->reply, status, detail);
 }
 
 static struct weir_http_take_call make_take_call(
@@ -53,10 +60,12 @@ static bool is_admitted(const struct weir_http_take_call *call)
         weir_protocol_is_protected(host)
             ? weir_http_header(call->http, "Authorization", shown)
             : NULL;
-    int error =
-        weir_protocol_admit(host, call->http->conn, role_of(call->http->method),
-                            authorization ? authorization : "",
-                            &call->visitor->taker, &diag, call->now);
+    const struct weir_protocol_shown to_admit = { WEIR_PROTOCOL_HTTP,
+                                                  role_of(call->http->method),
+                                                  authorization ? authorization
+                                                                : "" };
+    int error = weir_protocol_admit(host, call->http->conn, &to_admit,
+                                    &call->visitor->taker, &diag, call->now);
     weir_conn_set_known(call->http->conn, error == 0);
     if (error < 0)
         weir_http_take_problem(call->reply,

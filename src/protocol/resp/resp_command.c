@@ -138,6 +138,16 @@ static void admit_session(struct weir_resp_session *session,
     weir_assert(!session->known || limited == (session->limited != NULL));
 }
 
+static int admit_shown(const struct weir_protocol_host *host,
+                       const struct weir_conn *conn, const char *authorization,
+                       struct weir_protocol_taker *out, struct weir_diag *diag,
+                       weir_instant now)
+{
+    const struct weir_protocol_shown shown = { WEIR_PROTOCOL_RESP,
+                                               WEIR_ROLE_TAKE, authorization };
+    return weir_protocol_admit(host, conn, &shown, out, diag, now);
+}
+
 /* False: the error reply is written. */
 static bool log_in(struct weir_resp_call *call, struct weir_text token)
 {
@@ -150,8 +160,7 @@ static bool log_in(struct weir_resp_call *call, struct weir_text token)
     bool fits = token.len <= TOKEN_MAX && !memchr(token.p, '\0', token.len);
     snprintf(shown, sizeof shown, "Bearer %.*s", fits ? (int)token.len : 0,
              token.p);
-    int error = weir_protocol_admit(host, call->conn, WEIR_ROLE_TAKE, shown,
-                                    &taker, &diag, call->now);
+    int error = admit_shown(host, call->conn, shown, &taker, &diag, call->now);
     if (error == 0)
         admit_session(call->session, &taker, shown);
     if (error == 0 && !call->session->known)
@@ -177,8 +186,7 @@ void weir_resp_meet(const struct weir_protocol_host *host,
     /* A peer without a certificate may still send AUTH: this is no refusal. */
     session->known = false;
     if ((!weir_protocol_is_protected(host) || names.count > 0) &&
-        weir_protocol_admit(host, conn, WEIR_ROLE_TAKE, "", &taker, &diag,
-                            now) == 0)
+        admit_shown(host, conn, "", &taker, &diag, now) == 0)
         admit_session(session, &taker, NULL);
 }
 
@@ -191,8 +199,7 @@ bool weir_resp_admit(const struct weir_protocol_host *host,
     char shown[TOKEN_MAX + 8] = "";
     if (session->shown)
         snprintf(shown, sizeof shown, "%s", session->shown);
-    if (weir_protocol_admit(host, conn, WEIR_ROLE_TAKE, shown, &taker, &diag,
-                            now) < 0)
+    if (admit_shown(host, conn, shown, &taker, &diag, now) < 0)
         return false;
     admit_session(session, &taker, session->shown ? shown : NULL);
     return session->known;
@@ -782,7 +789,10 @@ void weir_resp_answer(struct weir_resp_call *call)
         return;
     const struct command *command = find_resp_command(argument_at(call, 0));
     if (!call->session->known && !(command && command->is_open)) {
-        weir_resp_error(call->out, "NOAUTH Authentication required.");
+        static const char why[] = "NOAUTH Authentication required.";
+        weir_protocol_note(call->host, WEIR_PROTOCOL_RESP,
+                           WEIR_PROTOCOL_UNAUTHENTICATED, why);
+        weir_resp_error(call->out, why);
         return;
     }
     if (!command) {

@@ -85,13 +85,28 @@ static void write_output(struct visit *visit)
         weir_conn_end(visit->conn);
 }
 
-static void finish_with_reply(struct weir_h2 *h2, int32_t stream,
+/* Ends a call without a verdict, which Envoy lets pass: so it is counted. */
+static void finish_with_error(struct visit *visit, int32_t stream,
+                              enum weir_protocol protocol,
+                              enum weir_protocol_error error, const char *why)
+{
+    weir_protocol_note(visit->listener->host, protocol, error, why);
+    (void)weir_h2_finish(
+        visit->h2, stream,
+        error == WEIR_PROTOCOL_INVALID           ? WEIR_GRPC_INVALID_ARGUMENT
+        : error == WEIR_PROTOCOL_UNAUTHENTICATED ? WEIR_GRPC_UNAVAILABLE
+                                                 : WEIR_GRPC_RESOURCE_EXHAUSTED,
+        why);
+}
+
+static void finish_with_reply(struct visit *visit, int32_t stream,
                               struct weir_text message)
 {
-    int error = weir_h2_send(h2, stream, message.p, message.len, false);
-    (void)weir_h2_finish(
-        h2, stream, error < 0 ? WEIR_GRPC_RESOURCE_EXHAUSTED : WEIR_GRPC_OK,
-        error < 0 ? "the connection is too slow" : NULL);
+    if (weir_h2_send(visit->h2, stream, message.p, message.len, false) < 0)
+        finish_with_error(visit, stream, WEIR_PROTOCOL_RLS,
+                          WEIR_PROTOCOL_FAILED, "the connection is too slow");
+    else
+        (void)weir_h2_finish(visit->h2, stream, WEIR_GRPC_OK, NULL);
 }
 
 /* ---- Listed streams ---- */
@@ -136,6 +151,18 @@ static bool add_listed(struct visit *visit, int32_t stream, enum kind kind,
     listed->next = visit->listed;
     visit->listed = listed;
     return true;
+}
+
+/* Of a stream that may not be listed (NULL); not of Health. */
+static enum weir_protocol protocol_of(const struct listed *listed)
+{
+    return listed && listed->kind == QUOTAS ? WEIR_PROTOCOL_RLQS
+                                            : WEIR_PROTOCOL_RLS;
+}
+
+static bool is_health(const struct listed *listed)
+{
+    return listed && (listed->kind == CHECK || listed->kind == WATCH);
 }
 
 /* ---- Health ---- */
@@ -193,10 +220,10 @@ static void on_health(struct visit *visit, struct listed *listed,
         return;
     }
     weir_health_encode(health_of(visit->listener, listed), buf);
-    if (listed->known_service)
-        finish_with_reply(visit->h2, stream,
-                          (struct weir_text){ (const char *)buf, sizeof buf });
-    else
+    if (listed->known_service) {
+        (void)weir_h2_send(visit->h2, stream, buf, sizeof buf, false);
+        (void)weir_h2_finish(visit->h2, stream, WEIR_GRPC_OK, NULL);
+    } else
         (void)weir_h2_finish(visit->h2, stream, WEIR_GRPC_NOT_FOUND,
                              "there is 'ratelimit', and no name for all");
     drop_listed(visit, stream);
@@ -225,13 +252,13 @@ static void on_report(struct visit *visit, struct listed *listed,
     struct weir_text out;
     int status =
         weir_rlqs_stream_report(listed->quotas, bytes, len, &out, visit->now);
-    if (status == WEIR_GRPC_OK && !send_actions(visit, listed, out)) {
-        status = WEIR_GRPC_RESOURCE_EXHAUSTED;
-        out = WEIR_TEXT("the connection is too slow");
-    }
-    if (status == WEIR_GRPC_OK)
+    if (status == WEIR_GRPC_OK && send_actions(visit, listed, out))
         return;
-    (void)weir_h2_finish(visit->h2, listed->stream, status, out.p);
+    if (status == WEIR_GRPC_OK)
+        finish_with_error(visit, listed->stream, WEIR_PROTOCOL_RLQS,
+                          WEIR_PROTOCOL_FAILED, "the connection is too slow");
+    else
+        (void)weir_h2_finish(visit->h2, listed->stream, status, out.p);
     drop_listed(visit, listed->stream);
 }
 
@@ -241,15 +268,16 @@ static void on_report(struct visit *visit, struct listed *listed,
 static bool is_doubted(const struct visit *visit, int32_t stream,
                        const struct listed *listed)
 {
-    bool is_health = listed && (listed->kind == CHECK || listed->kind == WATCH);
-    return !is_health && stream <= visit->doubted;
+    return !is_health(listed) && stream <= visit->doubted;
 }
 
-static void end_doubted(struct visit *visit, int32_t stream)
+static void end_doubted(struct visit *visit, int32_t stream,
+                        const struct listed *listed)
 {
-    (void)weir_h2_finish(visit->h2, stream, WEIR_GRPC_UNAVAILABLE,
-                         "the credentials were reloaded after the call began: "
-                         "repeat it");
+    finish_with_error(visit, stream, protocol_of(listed),
+                      WEIR_PROTOCOL_UNAUTHENTICATED,
+                      "the credentials were reloaded after the call began: "
+                      "repeat it");
     drop_listed(visit, stream);
 }
 
@@ -259,7 +287,7 @@ static void check_listed(struct visit *visit)
     for (struct listed *l = visit->listed; l; l = next) {
         next = l->next;
         if (is_doubted(visit, l->stream, l))
-            end_doubted(visit, l->stream);
+            end_doubted(visit, l->stream, l);
         else if (l->kind == WATCH && l->sent != 0)
             send_health(visit, l);
         else if (l->kind == QUOTAS)
@@ -271,13 +299,15 @@ static void check_listed(struct visit *visit)
 /* ---- Calls ---- */
 
 static bool admit_call(struct visit *visit, int32_t stream,
-                       const char *authorization,
+                       enum weir_protocol protocol, const char *authorization,
                        struct weir_protocol_taker *out)
 {
     const struct weir_protocol_host *host = visit->listener->host;
     struct weir_diag why = { 0 };
-    int error = weir_protocol_admit(host, visit->conn, WEIR_ROLE_TAKE,
-                                    authorization, out, &why, visit->now);
+    const struct weir_protocol_shown shown = { protocol, WEIR_ROLE_TAKE,
+                                               authorization };
+    int error =
+        weir_protocol_admit(host, visit->conn, &shown, out, &why, visit->now);
     weir_conn_set_known(visit->conn, error == 0);
     if (error == 0)
         weir_h2_set_authenticated(visit->h2);
@@ -308,6 +338,7 @@ static int listed_kind(const char *path)
 static bool on_call_begun(void *context, struct weir_h2 *h2, int32_t stream,
                           const char *path, const char *authorization)
 {
+    (void)h2;
     struct visit *visit = context;
     struct weir_protocol_taker taker = weir_protocol_any_taker;
     int kind = listed_kind(path);
@@ -316,14 +347,16 @@ static bool on_call_begun(void *context, struct weir_h2 *h2, int32_t stream,
     visit->newest = stream; /* the ids of a peer's streams always rise */
     if (kind < 0 && !decides)
         return false;
+    enum weir_protocol protocol =
+        kind == QUOTAS ? WEIR_PROTOCOL_RLQS : WEIR_PROTOCOL_RLS;
     if ((decides || kind == QUOTAS) &&
-        !admit_call(visit, stream, authorization, &taker))
+        !admit_call(visit, stream, protocol, authorization, &taker))
         return true;
     if (decides && taker.identity.take.all)
         return true; /* it needs no state */
     if (!add_listed(visit, stream, decides ? LIMITED : (enum kind)kind, &taker))
-        (void)weir_h2_finish(h2, stream, WEIR_GRPC_RESOURCE_EXHAUSTED,
-                             "out of memory");
+        finish_with_error(visit, stream, protocol, WEIR_PROTOCOL_FAILED,
+                          "out of memory");
     return true;
 }
 
@@ -335,7 +368,7 @@ static void answer_call(struct visit *visit, int32_t stream,
     int status = weir_rls_service_answer(visit->listener->rls_service, taker,
                                          bytes, len, &answer, visit->now);
     if (status == WEIR_GRPC_OK)
-        finish_with_reply(visit->h2, stream, answer);
+        finish_with_reply(visit, stream, answer);
     else
         (void)weir_h2_finish(visit->h2, stream, status, answer.p);
 }
@@ -347,7 +380,7 @@ static void on_grpc_message(void *context, struct weir_h2 *h2, int32_t stream,
     struct visit *visit = context;
     struct listed *listed = find_listed(visit, stream);
     if (is_doubted(visit, stream, listed)) {
-        end_doubted(visit, stream);
+        end_doubted(visit, stream, listed);
         return;
     }
     if (!listed) {
@@ -377,7 +410,8 @@ static bool on_call_too_big(void *context, struct weir_h2 *h2, int32_t stream)
     const struct listed *listed = find_listed(visit, stream);
     if (listed && listed->kind != LIMITED)
         return false;
-    finish_with_reply(h2, stream,
+    (void)h2;
+    finish_with_reply(visit, stream,
                       weir_rls_service_answer_big(
                           visit->listener->rls_service,
                           "its message is over 4 MiB, or the unfinished ones "
@@ -394,10 +428,14 @@ static void on_call_half_closed(void *context, struct weir_h2 *h2,
     const struct listed *listed = find_listed(visit, stream);
     if (listed && listed->kind == WATCH && listed->sent != 0)
         return;
-    bool ended = listed && listed->kind == QUOTAS;
-    (void)weir_h2_finish(h2, stream,
-                         ended ? WEIR_GRPC_OK : WEIR_GRPC_INVALID_ARGUMENT,
-                         ended ? NULL : "a call without a request");
+    static const char why[] = "a call without a request";
+    if (listed && listed->kind == QUOTAS)
+        (void)weir_h2_finish(h2, stream, WEIR_GRPC_OK, NULL);
+    else if (is_health(listed))
+        (void)weir_h2_finish(h2, stream, WEIR_GRPC_INVALID_ARGUMENT, why);
+    else
+        finish_with_error(visit, stream, WEIR_PROTOCOL_RLS,
+                          WEIR_PROTOCOL_INVALID, why);
     drop_listed(visit, stream);
 }
 
