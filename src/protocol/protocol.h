@@ -181,7 +181,8 @@ int weir_protocol_check(const struct weir_protocol_host *host,
 /* Decides. WEIR_ENAME, with 'diag' filled, for an invalid name, WEIR_EDENIED
  * for a name that the taker may not take from, WEIR_ENOTREADY as above. A name
  * without quota passes, and the reply says so. A name over WEIR_GIVEN_NAME_MAX
- * bytes is limited. */
+ * bytes is limited; a protocol with shorter requests has a bound of its own,
+ * over which it limits, or answers an error if it can do no better. */
 int weir_protocol_decide(const struct weir_protocol_host *host,
                          const struct weir_protocol_request *ask,
                          struct weir_reply *out, struct weir_diag *diag,

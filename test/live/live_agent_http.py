@@ -393,6 +393,8 @@ class Http(Agents):
                 ("GET", "/nothing", 404), ("OPTIONS", "*", 501)]:
             self.assertEqual(self.call(place, method, path)[0], status)
         self.assertEqual(self.call(place, "POST", "/v1/take",
+                                   "a" * 70000)[0], 429)
+        self.assertEqual(self.call(place, "POST", "/v1/leave",
                                    "a" * 70000)[0], 413)
         # A path that needs no credential gets no memory for a body.
         for path in "/healthz", "/readyz":

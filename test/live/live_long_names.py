@@ -117,16 +117,31 @@ class LongNames(Agents):
             self.assertTrue(link.read().startswith("-ERR the name"))
         self.assertEqual(self.post(0, "/v1/take", {"nam": "x"})[0], 400)
         self.assertEqual(self.post(0, "/json", {"domain": "shop"})[0], 400)
-        self.assertEqual(self.post(0, "/json", {"domain": "d" * 70000})[0],
-                         429)
+        # A body over the bound is limited, and not refused by an error.
+        status, said = self.post(0, "/json", {"domain": "d" * 70000})
+        self.assertEqual((status, said), (429, {
+            "overallCode": "OVER_LIMIT", "statuses": []}))
+        for path in "/v1/take", "/v1/enter":
+            for size in 65536, 65537:
+                status, said = self.post(0, path, {"name": "n" * size})
+                self.assertEqual((status, said["verdict"], said["never"]),
+                                 (429, "limited", True))
+        self.assertEqual(self.post(0, "/v1/leave", {"x": "n" * 70000})[0], 413)
         errors = self.metrics(0)
         for labels, count in (("resp", "invalid"), 2), (("http", "invalid"),
-                                                        2), (
-                ("http", "too_big"), 1), (("rls", "invalid"), 0):
+                                                        3), (
+                ("http", "too_big"), 5), (("rls", "invalid"), 0):
             self.assertEqual(errors['weir_agent_errors_total{protocol="%s",'
                                     'kind="%s"}' % labels], str(count))
         self.assertIn("http: a request is limited: a body has 64 KiB",
                       Path(self.agents[0][1]).read_text())
+
+    def test_shadow_mode(self):
+        """With --rls-shadow a body over the bound passes too."""
+        self.places.append(self.agent("--http", ":0", "--rls-shadow"))
+        status, said = self.post(2, "/json", {"domain": "d" * 70000})
+        self.assertEqual((status, said), (200, {
+            "overallCode": "OK", "statuses": []}))
 
     def test_bounds_of_envoys_requests(self):
         many = [{"entries": [{"key": "k", "value": str(i)}]}

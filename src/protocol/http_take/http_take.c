@@ -18,8 +18,8 @@
 #include "front/text_stream.h"
 #include "protocol/http_take/http_take_internal.h"
 
-/* The listener refuses a request by itself. Of one that can't be read nothing
- * tells that it wanted no verdict. */
+/* The listener refuses a request by itself. A request that can't be read may
+ * have been for a verdict, so it is counted. */
 static void refuse_request(void *context, struct weir_http_call *call,
                            int status, const char *detail)
 {
@@ -300,23 +300,27 @@ typedef void answer_fn(const struct weir_http_take_call *call, json_t *asked);
 
 static const struct route {
     const char *path, *method;
-    bool is_open;      /* needs no credential */
-    bool forms;        /* accepts a form's content type; and a body over the
-                        * bound is over the limit */
+    bool is_open; /* needs no credential */
+    bool forms;   /* accepts a form's content type */
+    /* limits a request with a body over the bound; NULL: it is refused */
+    void (*limit)(const struct weir_http_take_call *call, const char *why);
     answer_fn *answer; /* to a body of JSON; NULL: there is none, and … */
     void (*write)(const struct weir_http_take_call *call);
 } routes[] = {
-    { "/v1/take", "POST", false, false, weir_http_take_decide, NULL },
-    { "/v1/enter", "POST", false, false, weir_http_take_enter, NULL },
-    { "/v1/leave", "POST", false, false, weir_http_take_leave, NULL },
+    { "/v1/take", "POST", false, false, weir_http_take_limit,
+      weir_http_take_decide, NULL },
+    { "/v1/enter", "POST", false, false, weir_http_take_limit,
+      weir_http_take_enter, NULL },
+    { "/v1/leave", "POST", false, false, NULL, weir_http_take_leave, NULL },
     /* Clients of envoyproxy/ratelimit post JSON by curl -d, with a form's
      * type. */
-    { "/json", "POST", false, true, weir_http_take_rls, NULL },
-    { "/v1", "GET", false, false, NULL, write_routes },
-    { "/v1/status", "GET", false, false, NULL, write_status },
-    { "/metrics", "GET", false, false, NULL, write_metrics },
-    { "/healthz", "GET", true, false, NULL, write_health },
-    { "/readyz", "GET", true, false, NULL, write_readiness },
+    { "/json", "POST", false, true, weir_http_take_rls_limit,
+      weir_http_take_rls, NULL },
+    { "/v1", "GET", false, false, NULL, NULL, write_routes },
+    { "/v1/status", "GET", false, false, NULL, NULL, write_status },
+    { "/metrics", "GET", false, false, NULL, NULL, write_metrics },
+    { "/healthz", "GET", true, false, NULL, NULL, write_health },
+    { "/readyz", "GET", true, false, NULL, NULL, write_readiness },
 };
 
 static void add_route(json_t *list, const char *method, const char *path,
@@ -434,11 +438,13 @@ static bool check_head(void *context, struct weir_http_call *http,
         return true;
     const char *why = has_no_body ? "a request of this path has no body"
                                   : "a body has 64 KiB at most";
-    bool limited = route && route->forms;
+    if (route && route->limit) {
+        route->limit(&call, why);
+        return false;
+    }
     weir_protocol_note(call.api->host, WEIR_PROTOCOL_HTTP,
-                       limited ? WEIR_PROTOCOL_TOO_BIG : WEIR_PROTOCOL_INVALID,
-                       why);
-    weir_http_take_problem(call.reply, limited ? 429 : 413, why);
+                       WEIR_PROTOCOL_INVALID, why);
+    weir_http_take_problem(call.reply, 413, why);
     return false;
 }
 

@@ -294,6 +294,18 @@ static void write_decision(const struct weir_http_take_call *call,
     add_headers(call, reply, old_headers);
 }
 
+void weir_http_take_limit(const struct weir_http_take_call *call,
+                          const char *why)
+{
+    struct weir_reply reply;
+    weir_protocol_limit(&reply);
+    weir_protocol_note(call->api->host, WEIR_PROTOCOL_HTTP,
+                       WEIR_PROTOCOL_TOO_BIG, why);
+    write_problem(call->reply, 429, EXCEEDED, "Quota exceeded", why);
+    if (call->reply->json)
+        add_verdict(call->reply->json, &reply);
+}
+
 /* ---- Takes ---- */
 
 /* The old headers are sent only to a client that requests them. */
@@ -382,6 +394,18 @@ void weir_http_take_rls(const struct weir_http_take_call *call, json_t *asked)
                                why.p);
     else if (over)
         reply->status = 429;
+}
+
+void weir_http_take_rls_limit(const struct weir_http_take_call *call,
+                              const char *why)
+{
+    bool over;
+    call->reply->json =
+        weir_rls_service_answer_big_json(call->api->service, why, &over);
+    if (!call->reply->json)
+        weir_http_take_problem(call->reply, 503, weir_strerror(WEIR_ENOMEM));
+    else if (over)
+        call->reply->status = 429;
 }
 
 /* ---- Permits of a connection ---- */

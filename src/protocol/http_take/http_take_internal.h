@@ -50,6 +50,13 @@ void weir_http_take_problem(struct weir_http_reply *reply, int status,
 /* Of POST; 'asked' is the body. /v1/take: decides and replies. */
 void weir_http_take_decide(const struct weir_http_take_call *call,
                            json_t *asked);
+/* Replies 429 to a request of /v1/take or /v1/enter that no quota can decide:
+ * its body is over the bound. */
+void weir_http_take_limit(const struct weir_http_take_call *call,
+                          const char *why);
+/* The same of /json; 200 with --rls-shadow. */
+void weir_http_take_rls_limit(const struct weir_http_take_call *call,
+                              const char *why);
 /* /json: Envoy's rate limit service. */
 void weir_http_take_rls(const struct weir_http_take_call *call, json_t *asked);
 /* /v1/enter and /v1/leave. Only the identity that entered a permit can

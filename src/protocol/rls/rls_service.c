@@ -524,6 +524,15 @@ int weir_rls_service_answer_json(struct weir_rls_service *service,
     return *out ? WEIR_GRPC_OK : WEIR_GRPC_RESOURCE_EXHAUSTED;
 }
 
+json_t *weir_rls_service_answer_big_json(struct weir_rls_service *service,
+                                         const char *why, bool *out_over)
+{
+    service->protocol = WEIR_PROTOCOL_HTTP;
+    limit_call(service, why);
+    *out_over = service->answer.code == WEIR_RLS_OVER_LIMIT;
+    return weir_rls_to_json(&service->answer);
+}
+
 /* ---- Life ---- */
 
 struct weir_rls_service *weir_rls_service_new(

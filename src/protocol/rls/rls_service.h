@@ -62,5 +62,9 @@ int weir_rls_service_answer_json(struct weir_rls_service *service,
                                  const struct weir_protocol_taker *taker,
                                  json_t *asked, json_t **out, bool *out_over,
                                  struct weir_text *out_why, weir_instant now);
+/* As weir_rls_service_answer_big(), in JSON: a new reference, or NULL: no
+ * memory. */
+json_t *weir_rls_service_answer_big_json(struct weir_rls_service *service,
+                                         const char *why, bool *out_over);
 
 #endif /* WEIR_RLS_SERVICE_H */
