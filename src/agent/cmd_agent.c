@@ -398,7 +398,8 @@ static enum weir_log_level level_of_event(enum weir_event_type type)
 static const char *const titles_of_events[] = {
     [WEIR_EVENT_ROOT_UP] = "a root is there",
     [WEIR_EVENT_ROOT_DOWN] = "a root can't be reached",
-    [WEIR_EVENT_READY] = "ready: the quotas of a root are complete here",
+    [WEIR_EVENT_READY] =
+        "ready: the quotas of a root, or of the snapshot, are complete here",
     [WEIR_EVENT_STALE] = "no root answered for stale_after: on_stale decides",
     [WEIR_EVENT_FRESH] = "a root answers again",
     [WEIR_EVENT_TABLE_FULL] = "the table has no room",
@@ -680,6 +681,10 @@ static int open_agent(struct agent *agent, struct weir_diag *diag)
     if (error == 0)
         weir_exposure_warn_of_names(&options->exposure, agent->credentials,
                                     agent->log);
+    if (error == 0 && agent->start.passes)
+        weir_log(agent->log, WEIR_LOG_WARNING,
+                 "--before-quotas pass: every request passes until the first "
+                 "quotas are complete here");
     return error;
 }
 
@@ -868,6 +873,8 @@ int weir_cli_agent(int argc, char **argv)
         status = copy_addresses(values, &options);
     if (status)
         return status;
+    if (limiter.snapshot && !*limiter.snapshot)
+        return weir_cli_fail("--snapshot: the path of a file, not ''");
     if (limiter.table && limiter.snapshot)
         return weir_cli_fail("--snapshot goes without --table: a table keeps "
                              "the quotas itself");

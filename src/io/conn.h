@@ -21,7 +21,9 @@
 #define WEIR_CONN_SLOW_MAX (30 * WEIR_SECOND)
 /* … or if the rest of a request comes more slowly than that, on average from
  * so long after its first bytes on. For peers that are authenticated;
- * unauthenticated_max bounds the others. */
+ * unauthenticated_max bounds the others. If that is 0, a peer that never
+ * completes its first request is ended only when another one needs its
+ * place. */
 #define WEIR_CONN_RATE_MIN 500 /* bytes a second */
 #define WEIR_CONN_RATE_GRACE (20 * WEIR_SECOND)
 /* How long a connection that we have ended is still read, without answers:

@@ -98,12 +98,15 @@ class Start(Agents):
         status, text = self.ask(at, "GET", "/readyz")
         self.assertEqual(status, 503)
         self.assertIn("passes", text)
+        self.assertIn("--before-quotas pass: every request passes",
+                      self.logged())
 
     def test_options(self):
         for options, says in (
                 (["--before-quotas", "open"], "refuse or pass, not 'open'"),
                 (["--table", self.path("t"), "--snapshot", self.file],
-                 "goes without --table")):
+                 "goes without --table"),
+                (["--snapshot", ""], "--snapshot: the path of a file")):
             done = self.run_weir("agent", *options, root=self.gone)
             self.assertEqual(done.status, 2, done.err)
             self.assertIn(says, done.err)
@@ -131,6 +134,8 @@ class Start(Agents):
                              [200, 429])
         self.assertEqual(self.take(at, "nobody"), 200)
         self.assertIn("are in force until a root answers", self.logged())
+        self.assertIn("ready: the quotas of a root, or of the snapshot, are",
+                      self.logged())
         # Killed again, nothing is lost.
         self.kill()
         at = self.start(self.gone, "--snapshot", self.file)

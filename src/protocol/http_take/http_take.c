@@ -195,7 +195,9 @@ static void print_limiter(FILE *out, const struct weir_status *status)
 {
     const struct figure figures[] = {
         { "weir_agent_ready", "gauge",
-          "Whether the quotas of a root are complete here.", status->ready },
+          "Whether the quotas of a root, or of the snapshot, are complete "
+          "here.",
+          status->ready },
         { "weir_agent_stale", "gauge",
           "Whether no root answered for stale_after: on_stale decides.",
           status->stale },
