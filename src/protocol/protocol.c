@@ -37,10 +37,10 @@ static void count_error(const struct weir_protocol_host *host,
 /* front/authorization.h has logged the others. */
 static void note_not_admitted(const struct weir_protocol_host *host,
                               enum weir_protocol protocol, int error,
-                              const char *why)
+                              const char *peer, const char *why)
 {
     if (error == WEIR_ENOMEM)
-        weir_protocol_note(host, protocol, WEIR_PROTOCOL_FAILED, why);
+        weir_protocol_note(host, protocol, WEIR_PROTOCOL_FAILED, peer, why);
     else
         count_error(host, protocol,
                     error == WEIR_EDENIED ? WEIR_PROTOCOL_DENIED
@@ -55,14 +55,14 @@ int weir_protocol_admit(const struct weir_protocol_host *host,
 {
     struct weir_tls_peer names;
     struct weir_identity identity;
+    bool is_protected = weir_protocol_is_protected(host);
     *out = weir_protocol_any_taker;
-    if (!weir_protocol_is_protected(host))
-        return 0;
-    *out = (struct weir_protocol_taker){
-        .identity = { .roles = 0 },
-        .listener = weir_protocol_name(shown->protocol),
-    };
+    if (is_protected)
+        out->identity = (struct weir_identity){ .roles = 0 };
+    out->listener = weir_protocol_name(shown->protocol);
     snprintf(out->address, sizeof out->address, "%s", weir_conn_peer(conn));
+    if (!is_protected)
+        return 0;
     weir_conn_peer_names(conn, &names);
     struct weir_caller caller = caller_of(out);
     caller.names = &names;
@@ -75,7 +75,8 @@ int weir_protocol_admit(const struct weir_protocol_host *host,
     if (error == 0)
         out->identity = identity;
     else if (shown->role == WEIR_ROLE_TAKE)
-        note_not_admitted(host, shown->protocol, error, diag->text);
+        note_not_admitted(host, shown->protocol, error, out->address,
+                          diag->text);
     return error;
 }
 
@@ -122,27 +123,28 @@ const char *weir_protocol_error_name(enum weir_protocol_error error)
 
 void weir_protocol_note(const struct weir_protocol_host *host,
                         enum weir_protocol protocol,
-                        enum weir_protocol_error error, const char *why)
+                        enum weir_protocol_error error, const char *peer,
+                        const char *why)
 {
     count_error(host, protocol, error);
     /* A denied name has a line of front/authorization.h. */
     if (host->log && error != WEIR_PROTOCOL_DENIED)
         weir_log_limited(
             host->log, (enum weir_log_kind)(WEIR_LOG_PROTOCOL + protocol),
-            WEIR_LOG_WARNING, "%s: a request is %s: %s",
-            weir_protocol_name(protocol),
+            WEIR_LOG_WARNING, "%s: a request of %s is %s: %s",
+            weir_protocol_name(protocol), peer,
             error == WEIR_PROTOCOL_TOO_BIG ? "limited" : "refused", why);
 }
 
 void weir_protocol_note_refused(const struct weir_protocol_host *host,
                                 enum weir_protocol protocol, int error,
-                                const char *why)
+                                const char *peer, const char *why)
 {
     weir_protocol_note(host, protocol,
                        error == WEIR_EDENIED     ? WEIR_PROTOCOL_DENIED
                        : error == WEIR_ENOTREADY ? WEIR_PROTOCOL_NOT_READY
                                                  : WEIR_PROTOCOL_INVALID,
-                       why);
+                       peer, why);
 }
 
 /* ---- Before the first quotas ---- */

@@ -132,7 +132,8 @@ struct weir_protocol_shown {
 /* Whether the connection's peer has the role, by the header shown and its
  * certificate, if any: 0, WEIR_ECREDENTIAL, WEIR_EDENIED or WEIR_ENOMEM with
  * 'diag' filled, logged, and counted if the role is WEIR_ROLE_TAKE. Without
- * credentials in force 0, and '*out' is weir_protocol_any_taker. On an error
+ * credentials in force 0, and '*out' is as weir_protocol_any_taker, but has the
+ * peer's address. On an error
  * '*out' allows no name. It may be slow: a listener calls it once per
  * connection, or once per request if the protocol shows a credential with
  * each. */
@@ -149,15 +150,16 @@ int weir_protocol_may(const struct weir_protocol_host *host,
                       struct weir_text name, struct weir_diag *diag,
                       weir_instant now);
 
-/* Counts an error, and logs it, limited by its protocol. 'why' is the sentence
- * that the client gets. */
+/* Counts an error, and logs it, limited by its protocol. 'peer': the client's
+ * address; 'why': the sentence that it gets. */
 void weir_protocol_note(const struct weir_protocol_host *host,
                         enum weir_protocol protocol,
-                        enum weir_protocol_error error, const char *why);
+                        enum weir_protocol_error error, const char *peer,
+                        const char *why);
 /* The same for an error of weir_protocol_decide() and its like. */
 void weir_protocol_note_refused(const struct weir_protocol_host *host,
                                 enum weir_protocol protocol, int error,
-                                const char *why);
+                                const char *peer, const char *why);
 
 /* 0, or WEIR_ENOTREADY with 'diag' filled: no root has sent its quotas yet, and
  * requests are refused until then. The functions below call it. */

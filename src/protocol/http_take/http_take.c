@@ -28,7 +28,7 @@ static void refuse_request(void *context, struct weir_http_call *call,
         weir_protocol_note(api->host, WEIR_PROTOCOL_HTTP,
                            status == 503 ? WEIR_PROTOCOL_FAILED
                                          : WEIR_PROTOCOL_INVALID,
-                           detail);
+                           weir_conn_peer(call->conn), detail);
     weir_http_take_problem(&call->reply, status, detail);
 }
 
@@ -445,7 +445,8 @@ static bool check_head(void *context, struct weir_http_call *http,
         return false;
     }
     weir_protocol_note(call.api->host, WEIR_PROTOCOL_HTTP,
-                       WEIR_PROTOCOL_INVALID, why);
+                       WEIR_PROTOCOL_INVALID, weir_conn_peer(call.http->conn),
+                       why);
     weir_http_take_problem(call.reply, 413, why);
     return false;
 }
@@ -471,7 +472,8 @@ static void answer_json(const struct weir_http_take_call *call,
     snprintf(text, sizeof text, "the body is no JSON: line %d, column %d: %s",
              error.line, error.column, error.text);
     weir_protocol_note(call->api->host, WEIR_PROTOCOL_HTTP,
-                       WEIR_PROTOCOL_INVALID, text);
+                       WEIR_PROTOCOL_INVALID, weir_conn_peer(call->http->conn),
+                       text);
     weir_http_take_problem(call->reply, 400, text);
 }
 

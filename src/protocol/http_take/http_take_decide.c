@@ -84,7 +84,8 @@ static int refuse_as_invalid(const struct weir_http_take_call *call,
                              const char *detail)
 {
     weir_protocol_note(call->api->host, WEIR_PROTOCOL_HTTP,
-                       WEIR_PROTOCOL_INVALID, detail);
+                       WEIR_PROTOCOL_INVALID, call->visitor->taker.address,
+                       detail);
     weir_http_take_problem(call->reply, 400, detail);
     return -1;
 }
@@ -94,7 +95,7 @@ static void refuse_decision(const struct weir_http_take_call *call, int error,
                             const char *detail)
 {
     weir_protocol_note_refused(call->api->host, WEIR_PROTOCOL_HTTP, error,
-                               detail);
+                               call->visitor->taker.address, detail);
     weir_http_take_problem(call->reply,
                            error == WEIR_EDENIED     ? 403
                            : error == WEIR_ENOTREADY ? 503
@@ -300,7 +301,8 @@ void weir_http_take_limit(const struct weir_http_take_call *call,
     struct weir_reply reply;
     weir_protocol_limit(&reply);
     weir_protocol_note(call->api->host, WEIR_PROTOCOL_HTTP,
-                       WEIR_PROTOCOL_TOO_BIG, why);
+                       WEIR_PROTOCOL_TOO_BIG, call->visitor->taker.address,
+                       why);
     write_problem(call->reply, 429, EXCEEDED, "Quota exceeded", why);
     if (call->reply->json)
         add_verdict(call->reply->json, &reply);
@@ -400,8 +402,8 @@ void weir_http_take_rls_limit(const struct weir_http_take_call *call,
                               const char *why)
 {
     bool over;
-    call->reply->json =
-        weir_rls_service_answer_big_json(call->api->service, why, &over);
+    call->reply->json = weir_rls_service_answer_big_json(
+        call->api->service, call->visitor->taker.address, why, &over);
     if (!call->reply->json)
         weir_http_take_problem(call->reply, 503, weir_strerror(WEIR_ENOMEM));
     else if (over)

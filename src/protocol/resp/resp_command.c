@@ -443,7 +443,7 @@ static void run_info(struct weir_resp_call *call)
 static void refuse_as_resp(struct weir_resp_call *call, const char *text)
 {
     weir_protocol_note(call->host, WEIR_PROTOCOL_RESP, WEIR_PROTOCOL_INVALID,
-                       text);
+                       weir_conn_peer(call->conn), text);
     weir_resp_error(call->out, text);
 }
 
@@ -453,7 +453,7 @@ static void refuse_error(struct weir_resp_call *call, int error,
                          const struct weir_diag *diag)
 {
     weir_protocol_note_refused(call->host, WEIR_PROTOCOL_RESP, error,
-                               diag->text);
+                               weir_conn_peer(call->conn), diag->text);
     char text[sizeof diag->text + 16];
     snprintf(text, sizeof text, "%s %s",
              error == WEIR_EDENIED     ? "NOPERM"
@@ -791,7 +791,8 @@ void weir_resp_answer(struct weir_resp_call *call)
     if (!call->session->known && !(command && command->is_open)) {
         static const char why[] = "NOAUTH Authentication required.";
         weir_protocol_note(call->host, WEIR_PROTOCOL_RESP,
-                           WEIR_PROTOCOL_UNAUTHENTICATED, why);
+                           WEIR_PROTOCOL_UNAUTHENTICATED,
+                           weir_conn_peer(call->conn), why);
         weir_resp_error(call->out, why);
         return;
     }

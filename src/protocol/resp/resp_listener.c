@@ -67,7 +67,8 @@ static size_t on_commands(void *context, struct weir_conn *conn,
             char text[96] = "ERR ";
             (void)strncat(text, error, sizeof text - 5);
             weir_protocol_note(listener->host, WEIR_PROTOCOL_RESP,
-                               WEIR_PROTOCOL_INVALID, text);
+                               WEIR_PROTOCOL_INVALID, weir_conn_peer(conn),
+                               text);
             weir_resp_error(&out, text);
             weir_conn_end(conn);
             used = len;

@@ -397,12 +397,13 @@ static void charge_usage(struct bucket *bucket,
     set_want(bucket->share, now);
 }
 
-static int refuse_report(struct weir_rlqs_service *service, int status,
+static int refuse_report(struct weir_rlqs_stream *stream, int status,
                          const char *sentence, struct weir_text *out)
 {
+    struct weir_rlqs_service *service = stream->service;
     weir_diag_put(&service->diag, 0, sentence);
     weir_protocol_note(service->host, WEIR_PROTOCOL_RLQS, WEIR_PROTOCOL_INVALID,
-                       sentence);
+                       stream->taker.address, sentence);
     *out = weir_text_of(service->diag.text);
     return status;
 }
@@ -441,14 +442,14 @@ static int check_usage(struct weir_rlqs_stream *stream,
     struct usage_name name = name_usage(stream, usage);
     if (name.too_long)
         weir_protocol_note(service->host, WEIR_PROTOCOL_RLQS,
-                           WEIR_PROTOCOL_TOO_BIG,
+                           WEIR_PROTOCOL_TOO_BIG, stream->taker.address,
                            "the name of a bucket is over 65536 bytes");
     if (find_stream_bucket(stream, name.key) ||
         weir_protocol_may(service->host, &stream->taker, name.given,
                           &service->diag, now) == 0)
         return WEIR_GRPC_OK;
     weir_protocol_note_refused(service->host, WEIR_PROTOCOL_RLQS, WEIR_EDENIED,
-                               service->diag.text);
+                               stream->taker.address, service->diag.text);
     *out = weir_text_of(service->diag.text);
     return WEIR_GRPC_PERMISSION_DENIED;
 }
@@ -461,13 +462,13 @@ static int take_usage(struct weir_rlqs_stream *stream,
     struct usage_name name = name_usage(stream, usage);
     struct bucket *bucket = find_stream_bucket(stream, name.key);
     if (!bucket && stream->bucket_count == WEIR_RLQS_BUCKETS_MAX)
-        return refuse_report(stream->service, WEIR_GRPC_RESOURCE_EXHAUSTED,
+        return refuse_report(stream, WEIR_GRPC_RESOURCE_EXHAUSTED,
                              "more than 4096 buckets on one stream", out);
     weir_assert(stream->bucket_count <= WEIR_RLQS_BUCKETS_MAX);
     if (!bucket)
         bucket = add_stream_bucket(stream, &name, usage->bucket);
     if (!bucket)
-        return refuse_report(stream->service, WEIR_GRPC_RESOURCE_EXHAUSTED,
+        return refuse_report(stream, WEIR_GRPC_RESOURCE_EXHAUSTED,
                              "out of memory", out);
     charge_usage(bucket, usage, now);
     return WEIR_GRPC_OK;
@@ -491,11 +492,11 @@ static int set_domain(struct weir_rlqs_stream *stream, struct weir_text domain,
     if (stream->domain_len > 0)
         return WEIR_GRPC_OK;
     if (domain.len == 0)
-        return refuse_report(stream->service, WEIR_GRPC_INVALID_ARGUMENT,
+        return refuse_report(stream, WEIR_GRPC_INVALID_ARGUMENT,
                              "the first report of a stream must have a domain",
                              out);
     if (domain.len > sizeof stream->domain)
-        return refuse_report(stream->service, WEIR_GRPC_INVALID_ARGUMENT,
+        return refuse_report(stream, WEIR_GRPC_INVALID_ARGUMENT,
                              "the domain is over 255 bytes", out);
     memcpy(stream->domain, domain.p, domain.len);
     stream->domain_len = domain.len;
@@ -510,7 +511,7 @@ int weir_rlqs_stream_report(struct weir_rlqs_stream *stream, const void *bytes,
     int error = weir_protocol_check_start(service->host, &service->diag);
     if (error < 0) {
         weir_protocol_note_refused(service->host, WEIR_PROTOCOL_RLQS, error,
-                                   service->diag.text);
+                                   stream->taker.address, service->diag.text);
         *out = weir_text_of(service->diag.text);
         return WEIR_GRPC_UNAVAILABLE;
     }
@@ -518,7 +519,8 @@ int weir_rlqs_stream_report(struct weir_rlqs_stream *stream, const void *bytes,
         weir_rlqs_decode(bytes, len, &service->arena, &reports, &service->diag);
     if (error < 0) {
         weir_protocol_note(service->host, WEIR_PROTOCOL_RLQS,
-                           WEIR_PROTOCOL_INVALID, service->diag.text);
+                           WEIR_PROTOCOL_INVALID, stream->taker.address,
+                           service->diag.text);
         *out = weir_text_of(service->diag.text);
         return error == WEIR_ETOOBIG ? WEIR_GRPC_RESOURCE_EXHAUSTED
                                      : WEIR_GRPC_INVALID_ARGUMENT;

@@ -90,7 +90,8 @@ static void finish_with_error(struct visit *visit, int32_t stream,
                               enum weir_protocol protocol,
                               enum weir_protocol_error error, const char *why)
 {
-    weir_protocol_note(visit->listener->host, protocol, error, why);
+    weir_protocol_note(visit->listener->host, protocol, error,
+                       weir_conn_peer(visit->conn), why);
     (void)weir_h2_finish(
         visit->h2, stream,
         error == WEIR_PROTOCOL_INVALID           ? WEIR_GRPC_INVALID_ARGUMENT
@@ -365,8 +366,9 @@ static void answer_call(struct visit *visit, int32_t stream,
                         const void *bytes, size_t len)
 {
     struct weir_text answer;
-    int status = weir_rls_service_answer(visit->listener->rls_service, taker,
-                                         bytes, len, &answer, visit->now);
+    int status = weir_rls_service_answer(
+        visit->listener->rls_service, taker, weir_conn_peer(visit->conn),
+        (struct weir_text){ bytes, len }, &answer, visit->now);
     if (status == WEIR_GRPC_OK)
         finish_with_reply(visit, stream, answer);
     else
@@ -414,6 +416,7 @@ static bool on_call_too_big(void *context, struct weir_h2 *h2, int32_t stream)
     finish_with_reply(visit, stream,
                       weir_rls_service_answer_big(
                           visit->listener->rls_service,
+                          weir_conn_peer(visit->conn),
                           "its message is over 4 MiB, or the unfinished ones "
                           "of its connection are over 16 MiB"));
     drop_listed(visit, stream);

@@ -50,6 +50,7 @@ struct weir_rls_service {
     struct weir_diag diag;                   /* of a refused call */
     const struct weir_protocol_taker *taker; /* the call's; borrowed */
     enum weir_protocol protocol;             /* the call's */
+    const char *peer; /* the call's, for the log; borrowed */
     struct weir_rls_request request;
     struct weir_arena arena; /* of the request: 'memory' */
     unsigned char memory[WEIR_RLS_ARENA_SIZE];
@@ -182,7 +183,7 @@ static void take_rest(struct weir_rls_service *service)
 static void note_big(const struct weir_rls_service *service, const char *why)
 {
     weir_protocol_note(service->host, service->protocol, WEIR_PROTOCOL_TOO_BIG,
-                       why);
+                       service->peer, why);
 }
 
 static void decide_descriptor(struct weir_rls_service *service, uint32_t i,
@@ -436,7 +437,7 @@ static void limit_call(struct weir_rls_service *service, const char *why)
 static int refuse_call(struct weir_rls_service *service, int error)
 {
     weir_protocol_note_refused(service->host, service->protocol, error,
-                               service->diag.text);
+                               service->peer, service->diag.text);
     return error == WEIR_EDENIED     ? WEIR_GRPC_PERMISSION_DENIED
            : error == WEIR_ENOTREADY ? WEIR_GRPC_UNAVAILABLE
                                      : WEIR_GRPC_INVALID_ARGUMENT;
@@ -482,13 +483,14 @@ static struct weir_text encode_answer(struct weir_rls_service *service)
 
 int weir_rls_service_answer(struct weir_rls_service *service,
                             const struct weir_protocol_taker *taker,
-                            const void *bytes, size_t len,
+                            const char *peer, struct weir_text message,
                             struct weir_text *out, weir_instant now)
 {
     service->taker = taker;
     service->protocol = WEIR_PROTOCOL_RLS;
-    int error = weir_rls_decode(bytes, len, &service->arena, &service->request,
-                                &service->diag);
+    service->peer = peer;
+    int error = weir_rls_decode(message.p, message.len, &service->arena,
+                                &service->request, &service->diag);
     int status = decide_call(service, error, now);
     *out = status == WEIR_GRPC_OK ? encode_answer(service)
                                   : weir_text_of(service->diag.text);
@@ -496,9 +498,10 @@ int weir_rls_service_answer(struct weir_rls_service *service,
 }
 
 struct weir_text weir_rls_service_answer_big(struct weir_rls_service *service,
-                                             const char *why)
+                                             const char *peer, const char *why)
 {
     service->protocol = WEIR_PROTOCOL_RLS;
+    service->peer = peer;
     limit_call(service, why);
     return encode_answer(service);
 }
@@ -510,6 +513,7 @@ int weir_rls_service_answer_json(struct weir_rls_service *service,
 {
     service->taker = taker;
     service->protocol = WEIR_PROTOCOL_HTTP;
+    service->peer = taker->address;
     int error = weir_rls_from_json(asked, &service->arena, &service->request,
                                    &service->diag);
     int status = decide_call(service, error, now);
@@ -525,9 +529,11 @@ int weir_rls_service_answer_json(struct weir_rls_service *service,
 }
 
 json_t *weir_rls_service_answer_big_json(struct weir_rls_service *service,
-                                         const char *why, bool *out_over)
+                                         const char *peer, const char *why,
+                                         bool *out_over)
 {
     service->protocol = WEIR_PROTOCOL_HTTP;
+    service->peer = peer;
     limit_call(service, why);
     *out_over = service->answer.code == WEIR_RLS_OVER_LIMIT;
     return weir_rls_to_json(&service->answer);

@@ -48,12 +48,12 @@ void weir_rls_service_set_rules(struct weir_rls_service *service,
  * Envoy lets a request pass if its rate limit service answers an error. */
 int weir_rls_service_answer(struct weir_rls_service *service,
                             const struct weir_protocol_taker *taker,
-                            const void *bytes, size_t len,
+                            const char *peer, struct weir_text message,
                             struct weir_text *out, weir_instant now);
 
 /* The answer to a request of which the listener could not read all. */
 struct weir_text weir_rls_service_answer_big(struct weir_rls_service *service,
-                                             const char *why);
+                                             const char *peer, const char *why);
 
 /* The same in JSON: '*out' is the answer, a new reference, and '*out_over'
  * whether the answer is a refusal; or '*out' is NULL, and '*out_why' the
@@ -65,6 +65,7 @@ int weir_rls_service_answer_json(struct weir_rls_service *service,
 /* As weir_rls_service_answer_big(), in JSON: a new reference, or NULL: no
  * memory. */
 json_t *weir_rls_service_answer_big_json(struct weir_rls_service *service,
-                                         const char *why, bool *out_over);
+                                         const char *peer, const char *why,
+                                         bool *out_over);
 
 #endif /* WEIR_RLS_SERVICE_H */
