@@ -74,13 +74,16 @@ enum weir_verdict weir_decide_nameless(struct weir *weir,
                                        struct weir_reply *reply)
 {
     bool passes = weir->when_locked == WEIR_LOCKED_PASSES;
-    weir_table_count_contended(weir->table, weir_stripe_mine(weir));
+    uint32_t stripe = weir_stripe_mine(weir);
+    weir_table_count_contended(weir->table, stripe);
     if (reply)
         *reply = (struct weir_reply){
             .verdict = passes ? WEIR_PASSED : WEIR_LIMITED,
             .contended = true,
             .remaining = passes ? UINT64_MAX : 0,
-            .retry_after = passes ? 0 : weir->lock_wait,
+            .retry_after = passes ? 0
+                                  : weir_table_jitter(weir->table, stripe,
+                                                      WEIR_LOCKED_RETRY),
         };
     return passes ? WEIR_PASSED : WEIR_LIMITED;
 }

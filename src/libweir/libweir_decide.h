@@ -21,6 +21,9 @@ struct weir_lock_wait {
 void weir_lock_wait_begin(const struct weir *weir, struct weir_lock_wait *wait,
                           weir_duration most);
 bool weir_lock_wait(const struct weir *weir, struct weir_lock_wait *wait);
+/* When to ask again after a refusal because of a lock: as LOCKED_RETRY of the
+ * table. */
+#define WEIR_LOCKED_RETRY WEIR_MILLISECOND
 /* How long a call about a handle waits. */
 static inline weir_duration weir_handle_wait(const struct weir *weir)
 {

@@ -56,7 +56,7 @@ struct link_result {
     struct weir_algorithm_answer answer;
     char name[WEIR_NAME_MAX + 1];
     uint8_t name_len;
-    bool gone;      /* the quota doesn't exist any more */
+    bool gone;      /* the quota doesn't exist any more, or is locked */
     bool stale;     /* its store didn't decide */
     bool shared;    /* … but the bucket state in its place */
     bool in_flight; /* it counts units in flight, not passed ones */
@@ -155,7 +155,8 @@ static void answer_contended(struct asking *asking,
     if (asking->weir->when_locked == WEIR_LOCKED_PASSES)
         answer_pass(out);
     else
-        answer_limit(out);
+        *out =
+            (struct weir_algorithm_answer){ .retry_after = WEIR_LOCKED_RETRY };
 }
 
 /* By the units held here, for an enter including its own. */
@@ -226,6 +227,15 @@ static void answer_stale(struct asking *asking, uint32_t link,
     answer_pass(out);
 }
 
+/* Another thread has the link's rule. Its name needs no lock. */
+static void answer_locked(struct asking *asking, uint32_t link,
+                          struct link_result *out)
+{
+    out->name_len = (uint8_t)weir_table_name(
+        asking->weir->table, asking->charge_record.slot[link], out->name);
+    answer_contended(asking, &out->answer);
+}
+
 static void step_link(struct asking *asking, uint32_t link,
                       struct link_result *out)
 {
@@ -235,7 +245,7 @@ static void step_link(struct asking *asking, uint32_t link,
     if (found < 0) {
         out->gone = true;
         if (found == WEIR_ETIMEOUT)
-            answer_contended(asking, &out->answer);
+            answer_locked(asking, link, out);
         else
             answer_pass(&out->answer);
         return;
@@ -306,7 +316,7 @@ static void explain_exact_refusal(const struct asking *asking,
         .never = answer->never,
         .stale = stale,
         .shadow = shadow,
-        .exact = reply->exact || !result->stale,
+        .exact = reply->exact || !(result->stale || result->gone),
         .fill = answer->used,
         .retry_after = WEIR_NEVER,
     };

@@ -212,6 +212,9 @@ static void a_locked_exact_quota_limits_and_says_so(void **state)
     for (int i = 0; i < TAKES; i++) {
         assert_int_equal(take("exact", &reply), WEIR_LIMITED);
         assert_true(reply.contended);
+        assert_false(reply.exact); /* no store was asked */
+        assert_string_equal(reply.quota, "exact");
+        assert_true(reply.retry_after > 0 && reply.retry_after < WEIR_SECOND);
         weir->lock_wait = GUARD; /* as above */
     }
     go_on();
@@ -361,6 +364,7 @@ static void a_handle_is_given_back_later(void **state)
     open_beside(WRITER, WEIR_NO_LOCK_WAIT, WEIR_LOCKED_LIMITS);
     assert_int_equal(take("t/new", &reply), WEIR_LIMITED);
     assert_true(reply.contended);
+    assert_true(reply.retry_after > 0 && reply.retry_after < WEIR_SECOND);
     assert_false(weir_table_is_overdue(weir->table));
     assert_int_equal(weir_handle_open(weir, "t/1", 3, &handle), WEIR_ETIMEOUT);
     weir_handle_close(kept);
