@@ -70,6 +70,19 @@ bool weir_lock_wait(const struct weir *weir, struct weir_lock_wait *wait)
     return true;
 }
 
+bool weir_call_wait(const struct weir *weir, struct weir_call *call)
+{
+    if (weir->lock_wait == 0)
+        return false;
+    if (call->wait.until == 0)
+        weir_lock_wait_begin(weir, &call->wait, weir->lock_wait);
+    if (!weir_lock_wait(weir, &call->wait))
+        return false;
+    if (!call->given)
+        call->now = weir_clock_now();
+    return true;
+}
+
 enum weir_verdict weir_decide_nameless(struct weir *weir,
                                        struct weir_reply *reply)
 {
@@ -91,24 +104,21 @@ enum weir_verdict weir_decide_nameless(struct weir *weir,
 enum weir_resolved weir_resolve_patiently(struct weir *weir,
                                           struct weir_text name,
                                           struct weir_ref *out,
-                                          weir_instant now)
+                                          struct weir_call *call)
 {
-    enum weir_resolved resolved = weir_table_resolve_given(
-        weir->table, weir->process, name, false, out, now);
-    struct weir_lock_wait wait;
-    if (resolved == WEIR_RESOLVED_CONTENDED)
-        weir_lock_wait_begin(weir, &wait, weir->lock_wait);
-    while (resolved == WEIR_RESOLVED_CONTENDED &&
-           !weir_table_is_overdue(weir->table)) {
+    enum weir_resolved resolved;
+    bool first = call->wait.until == 0;
+    bool overdue;
+    do {
         resolved = weir_table_resolve_given(weir->table, weir->process, name,
-                                            false, out, now);
-        if (resolved != WEIR_RESOLVED_CONTENDED || weir_lock_wait(weir, &wait))
-            continue;
-        /* In this process's own table the holder runs, or will soon. */
-        if (weir->block && weir->lock_wait > 0)
-            weir_table_set_overdue(weir->table);
-        break;
-    }
+                                            false, out, call->now);
+        overdue = weir_table_is_overdue(weir->table);
+    } while (resolved == WEIR_RESOLVED_CONTENDED && !overdue &&
+             weir_call_wait(weir, call));
+    /* In this process's own table the holder runs, or will soon. */
+    if (resolved == WEIR_RESOLVED_CONTENDED && weir->block && first &&
+        call->wait.until != 0)
+        weir_table_set_overdue(weir->table);
     weir_locks_heed(weir);
     return resolved;
 }

@@ -6,6 +6,7 @@
 
 #include "core/quota/long_name.h"
 #include "core/table/table_stored_name.h"
+#include "io/clock.h"
 #include "libweir/libweir_internal.h"
 
 /* ---- libweir_contended.c: waits for locks of the table ---- */
@@ -21,6 +22,22 @@ struct weir_lock_wait {
 void weir_lock_wait_begin(const struct weir *weir, struct weir_lock_wait *wait,
                           weir_duration most);
 bool weir_lock_wait(const struct weir *weir, struct weir_lock_wait *wait);
+/* A decision that a caller asked for. All its waits for locks of the table,
+ * for the name's and for each quota's, have one deadline. */
+struct weir_call {
+    weir_instant now; /* of the decision; after a wait it is a later one … */
+    bool given;       /* … unless the caller gave it */
+    struct weir_lock_wait wait; /* until 0: it has found no lock taken */
+};
+/* 'now' is what the caller gave; 0: nothing. */
+static inline struct weir_call weir_call_at(weir_instant now)
+{
+    return (struct weir_call){ .now = now ? now : weir_clock_now(),
+                               .given = now != 0 };
+}
+/* The call found a lock taken: waits until it may try again. False: it has
+ * waited for lock_wait, or may not wait. */
+bool weir_call_wait(const struct weir *weir, struct weir_call *call);
 /* When to ask again after a refusal because of a lock: as LOCKED_RETRY of the
  * table. */
 #define WEIR_LOCKED_RETRY WEIR_MILLISECOND
@@ -34,7 +51,7 @@ static inline weir_duration weir_handle_wait(const struct weir *weir)
 enum weir_resolved weir_resolve_patiently(struct weir *weir,
                                           struct weir_text name,
                                           struct weir_ref *out,
-                                          weir_instant now);
+                                          struct weir_call *call);
 /* Decides for a name without a slot, after WEIR_RESOLVED_CONTENDED. */
 enum weir_verdict weir_decide_nameless(struct weir *weir,
                                        struct weir_reply *reply);
@@ -65,7 +82,8 @@ struct weir_asked_name {
 /* Finds its slot, or makes it. If weir_is_resolved(), '*out' is to be asked. */
 enum weir_resolved weir_asked_find(struct weir *weir,
                                    struct weir_asked_name *asked,
-                                   struct weir_ref *out, weir_instant now);
+                                   struct weir_ref *out,
+                                   struct weir_call *call);
 /* The name by which the shadow set is asked; absent: it isn't. */
 struct weir_text weir_asked_shadow(const struct weir_asked_name *asked);
 /* Without a slot to be asked: whether the shadow set is. */

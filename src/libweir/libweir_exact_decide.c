@@ -45,7 +45,7 @@ struct asking {
     struct weir_charge_record charge_record;
     struct weir_algorithm_ask ask;
     struct weir_reply *reply; /* may be NULL */
-    weir_instant now;
+    struct weir_call *call;
     uint32_t asked;  /* bits: links charged in their store */
     uint32_t shared; /* bits: links charged in the substitute bucket state */
     uint8_t paid[WEIR_DEPTH_MAX]; /* at which level, of both */
@@ -92,17 +92,17 @@ static bool fits_rule(const struct weir_algorithm_rule *rule, uint64_t weight)
     return fits;
 }
 
-/* Another thread has the link's bucket state: waits. False: don't ask again. */
-static bool wait_for_link(struct asking *asking, uint32_t link,
-                          struct weir_lock_wait *wait)
+/* Another thread has the link's bucket state: waits. False: don't ask again.
+ * 'first': the call has waited for no other lock before. */
+static bool wait_for_link(struct asking *asking, uint32_t link, bool first)
 {
     struct weir *weir = asking->weir;
     const struct weir_charge_record *charge_record = &asking->charge_record;
     if (weir_table_away_is_overdue(weir->table, charge_record, link))
         return false;
-    if (weir_lock_wait(weir, wait))
+    if (weir_call_wait(weir, asking->call))
         return true;
-    if (weir->lock_wait > 0)
+    if (first && asking->call->wait.until != 0)
         weir_table_away_set_overdue(weir->table, charge_record, link);
     return false;
 }
@@ -115,15 +115,14 @@ static int step_shared(struct asking *asking, uint32_t link,
 {
     struct weir *weir = asking->weir;
     uint32_t fleet = weir_load_relaxed(&weir->fleet);
-    struct weir_lock_wait wait;
+    bool first = asking->call->wait.until == 0;
     unsigned wake = 0;
     int error;
-    weir_lock_wait_begin(weir, &wait, weir->lock_wait);
     do {
         error =
             weir_table_step_shared(weir->table, &asking->charge_record, link,
-                                   fleet, ask, out, &wake, asking->now);
-    } while (error == WEIR_ETIMEOUT && wait_for_link(asking, link, &wait));
+                                   fleet, ask, out, &wake, asking->call->now);
+    } while (error == WEIR_ETIMEOUT && wait_for_link(asking, link, first));
     weir_verdict_of(weir, wake);
     return error;
 }
@@ -133,15 +132,27 @@ static int find_away(struct asking *asking, uint32_t link,
                      struct weir_away *out)
 {
     struct weir *weir = asking->weir;
-    struct weir_lock_wait wait;
+    bool first = asking->call->wait.until == 0;
     unsigned wake = 0;
     int error;
-    weir_lock_wait_begin(weir, &wait, weir->lock_wait);
     do {
         error = weir_table_away(weir->table, &asking->charge_record, link, out,
                                 &wake);
-    } while (error == WEIR_ETIMEOUT && wait_for_link(asking, link, &wait));
+    } while (error == WEIR_ETIMEOUT && wait_for_link(asking, link, first));
     weir_verdict_of(weir, wake);
+    return error;
+}
+
+/* The time of the store isn't one of waiting for locks. */
+static int step_store(struct asking *asking, const struct weir_away *away,
+                      const struct weir_algorithm_ask *ask,
+                      struct weir_algorithm_answer *out)
+{
+    weir_instant *until = &asking->call->wait.until;
+    weir_instant begun = *until ? weir_clock_now() : 0;
+    int error = weir_exact_step(asking->weir, away, ask, out);
+    if (*until)
+        *until = weir_after(*until, weir_clock_now() - begun);
     return error;
 }
 
@@ -253,8 +264,7 @@ static void step_link(struct asking *asking, uint32_t link,
     memcpy(out->name, away.name, sizeof(out->name));
     out->name_len = away.name_len;
     out->in_flight = away.rule.algorithm == WEIR_PERMITS;
-    int error =
-        weir_exact_step(asking->weir, &away, &asking->ask, &out->answer);
+    int error = step_store(asking, &away, &asking->ask, &out->answer);
     out->stale = error < 0;
     /* The store may hold it all the same. */
     if (error == WEIR_ETIMEOUT && out->in_flight)
@@ -341,7 +351,7 @@ static void refund_stores(struct asking *asking)
             (void)step_shared(asking, link, &back, &ignored);
         else if (asking->asked >> link & 1 &&
                  find_away(asking, link, &away) == 0)
-            (void)weir_exact_step(asking->weir, &away, &back, &ignored);
+            (void)step_store(asking, &away, &back, &ignored);
     }
 }
 
@@ -364,7 +374,7 @@ static unsigned refuse_exact(struct asking *asking, uint32_t link,
     if (asking->ask.op == WEIR_ALGORITHM_PEEK)
         return WEIR_OUTCOME_LIMITED;
     unsigned kick =
-        weir_table_undo(weir->table, &asking->charge_record, asking->now);
+        weir_table_undo(weir->table, &asking->charge_record, asking->call->now);
     weir_table_count_refused(weir->table, asking->stripe,
                              &asking->charge_record, link);
     refund_stores(asking);
@@ -408,35 +418,35 @@ static unsigned begin_exact(struct asking *asking, struct weir_ref ref,
                             const struct weir_algorithm_ask *ask)
 {
     struct weir *weir = asking->weir;
+    struct weir_call *call = asking->call;
     struct weir_algorithm_ask local = *ask;
-    struct weir_lock_wait wait;
+    bool first = call->wait.until == 0;
     unsigned outcome;
     local.when_locked = WEIR_LOCKED_RETURNS;
-    weir_lock_wait_begin(weir, &wait, weir->lock_wait);
     do {
-        outcome = weir_table_begin(weir->table, asking->stripe, ref, &local,
-                                   &asking->charge_record, asking->reply,
-                                   asking->now);
+        outcome =
+            weir_table_begin(weir->table, asking->stripe, ref, &local,
+                             &asking->charge_record, asking->reply, call->now);
         if (!(outcome & WEIR_OUTCOME_CONTENDED))
             return outcome;
         weir_verdict_of(weir, outcome);
-    } while (!(outcome & WEIR_OUTCOME_OVERDUE) && weir_lock_wait(weir, &wait));
+    } while (!(outcome & WEIR_OUTCOME_OVERDUE) && weir_call_wait(weir, call));
     local.when_locked = weir->when_locked;
-    local.waited = weir->lock_wait > 0;
+    local.waited = first && call->wait.until != 0;
     return weir_table_begin(weir->table, asking->stripe, ref, &local,
-                            &asking->charge_record, asking->reply, asking->now);
+                            &asking->charge_record, asking->reply, call->now);
 }
 
 unsigned weir_exact_decide(struct weir *weir, struct weir_ref ref,
                            const struct weir_algorithm_ask *ask,
                            struct weir_permit_record *out_record,
-                           struct weir_reply *reply, weir_instant now)
+                           struct weir_reply *reply, struct weir_call *call)
 {
     struct asking asking = { .weir = weir,
                              .stripe = weir_stripe_mine(weir),
                              .charge_record = { .record = out_record },
                              .reply = reply,
-                             .now = now };
+                             .call = call };
     unsigned outcome = begin_exact(&asking, ref, ask);
     if (outcome & (WEIR_OUTCOME_STALE_REF | WEIR_OUTCOME_LIMITED))
         return outcome;

@@ -11,6 +11,7 @@
 #include "libweir/libweir_exact.h"
 
 struct weir;
+struct weir_call;
 struct weir_options;
 
 #define WEIR_EXACT_STORES_MAX 16 /* of one limiter */
@@ -46,7 +47,7 @@ struct weir_exact_book {
 unsigned weir_exact_decide(struct weir *weir, struct weir_ref ref,
                            const struct weir_algorithm_ask *ask,
                            struct weir_permit_record *out_record,
-                           struct weir_reply *reply, weir_instant now);
+                           struct weir_reply *reply, struct weir_call *call);
 /* An id that no other permit has, in this process or another; never 0. Any
  * thread. */
 uint64_t weir_exact_permit(struct weir *weir);

@@ -136,14 +136,12 @@ bool weir_grow(struct weir *weir, uint32_t had)
 
 /* The kernel locks a file while it allocates parts of it, and the thread that
  * has that lock may lose its processor. */
-bool weir_grow_or_wait(struct weir *weir, uint32_t had)
+bool weir_grow_or_wait(struct weir *weir, uint32_t had, struct weir_call *call)
 {
-    struct weir_lock_wait wait;
-    weir_lock_wait_begin(weir, &wait, weir->lock_wait);
     while (weir->block && weir_table_committed(weir->table) <= had &&
            weir_table_is_short(weir->table) &&
            weir_table_is_growing(weir->table, weir_clock_now())) {
-        if (!weir_lock_wait(weir, &wait))
+        if (!weir_call_wait(weir, call))
             return false;
     }
     return weir_grow(weir, had);

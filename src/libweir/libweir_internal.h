@@ -63,6 +63,7 @@
 struct event;
 struct event_base;
 struct weir;
+struct weir_call;
 struct weir_kept;
 
 struct weir_client_link {
@@ -250,7 +251,7 @@ void weir_memory_free(struct weir *weir);
 bool weir_grow(struct weir *weir, uint32_t had);
 /* The same for a decision: if another thread grows a shared table, waits for it
  * as for a lock. False with weir_table_is_short(): in vain. */
-bool weir_grow_or_wait(struct weir *weir, uint32_t had);
+bool weir_grow_or_wait(struct weir *weir, uint32_t had, struct weir_call *call);
 /* The background thread: grows before the table is full; tries again after a
  * failure. */
 void weir_grow_ahead(struct weir *weir, weir_instant now);

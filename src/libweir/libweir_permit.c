@@ -55,11 +55,11 @@ static unsigned enter_shadow(struct weir *weir, struct weir_ref ref,
 /* The table's answer, or the stores' if it needs them. */
 static unsigned enter_slot(struct weir *weir, struct weir_ref ref,
                            uint64_t weight, struct permit *permit,
-                           struct weir_reply *reply, weir_instant now)
+                           struct weir_reply *reply, struct weir_call *call)
 {
     unsigned outcome =
         weir_table_enter(weir->table, weir_stripe_mine(weir), ref, weight,
-                         &permit->record, reply, now);
+                         &permit->record, reply, call->now);
     if (WEIR_UNLIKELY(outcome &
                       (WEIR_OUTCOME_EXACT | WEIR_OUTCOME_CONTENDED))) {
         weir_verdict_of(weir, outcome);
@@ -68,7 +68,7 @@ static unsigned enter_slot(struct weir *weir, struct weir_ref ref,
                                           .permit = weir_exact_permit(weir) };
         permit->id = ask.permit;
         outcome =
-            weir_exact_decide(weir, ref, &ask, &permit->record, reply, now);
+            weir_exact_decide(weir, ref, &ask, &permit->record, reply, call);
     }
     /* The slot's life is over; the kick or wake in the outcome still counts. */
     if (outcome & WEIR_OUTCOME_STALE_REF)
@@ -80,11 +80,12 @@ static enum weir_verdict enter_ref(struct weir *weir, struct weir_ref ref,
                                    uint64_t weight, struct permit *permit,
                                    struct weir_reply *reply, weir_instant now)
 {
-    unsigned outcome = enter_slot(weir, ref, weight, permit, reply, now);
+    struct weir_call call = weir_call_at(now);
+    unsigned outcome = enter_slot(weir, ref, weight, permit, reply, &call);
     if (outcome & WEIR_OUTCOME_STALE_REF)
         return weir_decide_unknown(weir, reply);
     if (outcome & WEIR_OUTCOME_SHADOW)
-        outcome = enter_shadow(weir, ref, NULL, weight, outcome, now);
+        outcome = enter_shadow(weir, ref, NULL, weight, outcome, call.now);
     return finish_enter(weir, permit, outcome);
 }
 
@@ -98,8 +99,7 @@ enum weir_verdict weir_enter(struct weir_handle quota, uint32_t klass,
     enum weir_verdict verdict;
     if (weir && quota.generation != 0) {
         weir_own_ensure(weir);
-        verdict = enter_ref(weir, ref, weight, &permit, reply,
-                            now ? now : weir_clock_now());
+        verdict = enter_ref(weir, ref, weight, &permit, reply, now);
     } else {
         verdict = weir_decide_empty(quota, reply);
     }
@@ -118,7 +118,7 @@ static enum weir_verdict wait_exactly(struct weir *weir, struct weir_ref ref,
         weir_instant now = weir_clock_now();
         *permit = (struct permit){ .record.klass = klass };
         enum weir_verdict verdict =
-            enter_ref(weir, ref, wish->weight, permit, wish->reply, now);
+            enter_ref(weir, ref, wish->weight, permit, wish->reply, 0);
         if (verdict == WEIR_PASSED || wish->reply->never || now >= wish->until)
             return verdict;
         weir_waiting_pause(wish, now);
@@ -137,8 +137,7 @@ static enum weir_verdict wait_ref(struct weir *weir, struct weir_wish *wish,
     /* Asked once more without waiting, so that it counts as a refusal. */
     if (outcome & WEIR_OUTCOME_LIMITED) {
         *permit = (struct permit){ .record.klass = klass };
-        return enter_ref(weir, wish->ref, wish->weight, permit, wish->reply,
-                         weir_clock_now());
+        return enter_ref(weir, wish->ref, wish->weight, permit, wish->reply, 0);
     }
     if (outcome & WEIR_OUTCOME_SHADOW)
         outcome = enter_shadow(weir, wish->ref, NULL, wish->weight, outcome,
@@ -182,30 +181,31 @@ static enum weir_verdict enter_named(struct weir *weir, struct weir_text given,
                                      uint64_t weight, struct permit *permit,
                                      struct weir_reply *reply, weir_instant now)
 {
+    struct weir_call call = weir_call_at(now);
     struct weir_asked_name asked;
     struct weir_text name;
     enum weir_resolved resolved = WEIR_RESOLVED;
     weir_asked_init(weir, given, &asked);
     for (int tries = 0; tries < WEIR_STALE_TRIES; tries++) {
         struct weir_ref ref;
-        resolved = weir_asked_find(weir, &asked, &ref, now);
+        resolved = weir_asked_find(weir, &asked, &ref, &call);
         name = weir_asked_shadow(&asked);
         if (!weir_is_resolved(resolved))
             break;
-        unsigned outcome = enter_slot(weir, ref, weight, permit, reply, now);
+        unsigned outcome = enter_slot(weir, ref, weight, permit, reply, &call);
         if (outcome & WEIR_OUTCOME_STALE_REF)
             continue;
         if (outcome & WEIR_OUTCOME_SHADOW)
             outcome = enter_shadow(weir, ref,
                                    resolved == WEIR_RESOLVED ? NULL : &name,
-                                   weight, outcome, now);
+                                   weight, outcome, call.now);
         weir_decide_mark_full(reply, resolved);
         return finish_enter(weir, permit, outcome);
     }
     name = weir_asked_shadow(&asked);
     if (weir_is_unruled(resolved))
         weir_verdict_of(weir, enter_shadow(weir, (struct weir_ref){ 0, 0 },
-                                           &name, weight, 0, now));
+                                           &name, weight, 0, call.now));
     return weir_decide_missing(weir, resolved, reply);
 }
 
@@ -220,8 +220,7 @@ enum weir_verdict weir_enter_by_name(struct weir *weir, const char *name,
     enum weir_verdict verdict;
     if (weir_name_is_askable(text)) {
         weir_own_ensure(weir);
-        verdict = enter_named(weir, text, weight, &permit, reply,
-                              now ? now : weir_clock_now());
+        verdict = enter_named(weir, text, weight, &permit, reply, now);
     } else {
         verdict = weir_decide_unknown(weir, reply);
     }

@@ -9,19 +9,12 @@
 
 #include <string.h>
 
-#include "io/clock.h"
-
 /* Names of a batch; their memory is fetched together. */
 #define BATCH 16
 /* The slot of a handle without one, to whose name a quota applies; and the same
  * if that quota limits nothing. */
 #define SLOT_LACKING (WEIR_SLOT_NONE - 1)
 #define SLOT_FREE (WEIR_SLOT_NONE - 2)
-
-static weir_instant or_clock_now(weir_instant now)
-{
-    return now ? now : weir_clock_now();
-}
 
 /* The table couldn't hold the name, or lacks a quota that may be the name's:
  * on_full decides; or the request passes, if no quota would limit it. */
@@ -127,15 +120,15 @@ unsigned weir_decide_shadow(struct weir *weir, struct weir_ref ref,
 static __attribute__((noinline)) unsigned settle(
     struct weir *weir, struct weir_ref ref, const struct weir_text *name,
     const struct weir_algorithm_ask *ask, struct weir_reply *reply,
-    unsigned outcome, weir_instant now)
+    unsigned outcome, struct weir_call *call)
 {
     unsigned kick = outcome & (WEIR_OUTCOME_KICK | WEIR_OUTCOME_WAKE);
     if (outcome & (WEIR_OUTCOME_EXACT | WEIR_OUTCOME_CONTENDED))
-        outcome = kick | weir_exact_decide(weir, ref, ask, NULL, reply, now);
+        outcome = kick | weir_exact_decide(weir, ref, ask, NULL, reply, call);
     if (outcome & WEIR_OUTCOME_STALE_REF)
         weir_verdict_of(weir, outcome); /* the kick alone still counts */
     else if (outcome & WEIR_OUTCOME_SHADOW)
-        outcome = weir_decide_shadow(weir, ref, name, ask, outcome, now);
+        outcome = weir_decide_shadow(weir, ref, name, ask, outcome, call->now);
     return outcome;
 }
 
@@ -149,12 +142,13 @@ static enum weir_verdict verdict_or_unknown(struct weir *weir,
 
 static __attribute__((noinline)) enum weir_verdict finish_take(
     struct weir_handle quota, uint64_t weight, struct weir_reply *reply,
-    unsigned outcome, weir_instant now)
+    unsigned outcome, weir_instant given)
 {
+    struct weir_call call = weir_call_at(given);
     struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_TAKE,
                                       .weight = weir_weight_clipped(weight) };
     outcome =
-        settle(quota.weir, ref_of(quota), NULL, &ask, reply, outcome, now);
+        settle(quota.weir, ref_of(quota), NULL, &ask, reply, outcome, &call);
     return verdict_or_unknown(quota.weir, reply, outcome);
 }
 
@@ -164,9 +158,9 @@ enum weir_verdict weir_take(struct weir_handle quota, uint64_t weight,
     struct weir *weir = quota.weir;
     if (WEIR_UNLIKELY(is_empty_handle(quota)))
         return weir_decide_empty(quota, reply);
-    now = or_clock_now(now);
-    unsigned outcome = weir_table_take(weir->table, weir_stripe_mine(weir),
-                                       ref_of(quota), weight, reply, now);
+    unsigned outcome =
+        weir_table_take(weir->table, weir_stripe_mine(weir), ref_of(quota),
+                        weight, reply, now ? now : weir_clock_now());
     if (WEIR_LIKELY(outcome < WEIR_OUTCOME_STALE_REF))
         return weir_verdict_of(weir, outcome);
     return finish_take(quota, weight, reply, outcome, now);
@@ -174,15 +168,15 @@ enum weir_verdict weir_take(struct weir_handle quota, uint64_t weight,
 
 static unsigned ask_at(struct weir *weir, struct weir_ref ref,
                        const struct weir_algorithm_ask *ask,
-                       struct weir_reply *reply, weir_instant now)
+                       struct weir_reply *reply, struct weir_call *call)
 {
     struct weir_algorithm_ask first = *ask;
     first.when_locked = WEIR_LOCKED_RETURNS;
     unsigned outcome = weir_table_ask(weir->table, weir_stripe_mine(weir), ref,
-                                      &first, reply, now);
+                                      &first, reply, call->now);
     if (WEIR_LIKELY(outcome < WEIR_OUTCOME_STALE_REF))
         return outcome;
-    return settle(weir, ref, NULL, ask, reply, outcome, now);
+    return settle(weir, ref, NULL, ask, reply, outcome, call);
 }
 
 /* A request other than a take. */
@@ -193,9 +187,9 @@ static enum weir_verdict ask_handle(struct weir_handle quota,
     struct weir *weir = quota.weir;
     if (is_empty_handle(quota))
         return weir_decide_empty(quota, reply);
-    return verdict_or_unknown(
-        weir, reply,
-        ask_at(weir, ref_of(quota), ask, reply, or_clock_now(now)));
+    struct weir_call call = weir_call_at(now);
+    return verdict_or_unknown(weir, reply,
+                              ask_at(weir, ref_of(quota), ask, reply, &call));
 }
 
 enum weir_verdict weir_peek(struct weir_handle quota, uint64_t weight,
@@ -211,9 +205,10 @@ static void move_units(struct weir_handle quota, enum weir_algorithm_op op,
 {
     struct weir_algorithm_ask ask = { .op = op,
                                       .weight = weir_weight_clipped(weight) };
+    struct weir_call call = weir_call_at(now);
     if (!is_empty_handle(quota))
-        weir_verdict_of(quota.weir, ask_at(quota.weir, ref_of(quota), &ask,
-                                           NULL, or_clock_now(now)));
+        weir_verdict_of(quota.weir,
+                        ask_at(quota.weir, ref_of(quota), &ask, NULL, &call));
 }
 
 void weir_charge(struct weir_handle quota, uint64_t weight, weir_instant now)
@@ -272,7 +267,7 @@ static bool lacks_room(enum weir_resolved resolved)
 /* A name that isn't in the table: a template may have it. */
 static __attribute__((noinline)) enum weir_resolved resolve_asked(
     struct weir *weir, struct weir_text name, struct weir_ref *out,
-    weir_instant now)
+    struct weir_call *call)
 {
     weir_own_ensure(weir);
     /* Any bytes may match a template; but a root would end each link on which
@@ -285,9 +280,9 @@ static __attribute__((noinline)) enum weir_resolved resolve_asked(
     uint32_t had;
     do {
         had = weir_table_committed(weir->table);
-        resolved = weir_resolve_patiently(weir, name, out, now);
+        resolved = weir_resolve_patiently(weir, name, out, call);
     } while (WEIR_UNLIKELY(lacks_room(resolved)) &&
-             weir_grow_or_wait(weir, had));
+             weir_grow_or_wait(weir, had, call));
     if (WEIR_UNLIKELY(lacks_room(resolved)) && weir->block &&
         weir_table_is_short(weir->table))
         return WEIR_RESOLVED_CONTENDED;
@@ -325,18 +320,18 @@ static inline bool find_asked(struct weir *weir, struct weir_asked_name *asked,
 static inline enum weir_resolved find_or_resolve(struct weir *weir,
                                                  struct weir_asked_name *asked,
                                                  struct weir_ref *out,
-                                                 weir_instant now)
+                                                 struct weir_call *call)
 {
     if (WEIR_LIKELY(find_asked(weir, asked, out)))
         return WEIR_RESOLVED;
-    return resolve_asked(weir, asked->given, out, now);
+    return resolve_asked(weir, asked->given, out, call);
 }
 
 enum weir_resolved weir_asked_find(struct weir *weir,
                                    struct weir_asked_name *asked,
-                                   struct weir_ref *out, weir_instant now)
+                                   struct weir_ref *out, struct weir_call *call)
 {
-    return find_or_resolve(weir, asked, out, now);
+    return find_or_resolve(weir, asked, out, call);
 }
 
 struct weir_text weir_asked_shadow(const struct weir_asked_name *asked)
@@ -347,7 +342,7 @@ struct weir_text weir_asked_shadow(const struct weir_asked_name *asked)
 static enum weir_verdict take_asked(struct weir *weir,
                                     struct weir_asked_name *asked,
                                     uint64_t weight, struct weir_reply *reply,
-                                    weir_instant now)
+                                    struct weir_call *call)
 {
     uint32_t stripe = weir_stripe_mine(weir);
     struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_TAKE,
@@ -355,16 +350,16 @@ static enum weir_verdict take_asked(struct weir *weir,
     enum weir_resolved resolved = WEIR_RESOLVED;
     for (int tries = 0; tries < WEIR_STALE_TRIES; tries++) {
         struct weir_ref ref;
-        resolved = find_or_resolve(weir, asked, &ref, now);
+        resolved = find_or_resolve(weir, asked, &ref, call);
         if (WEIR_UNLIKELY(!weir_is_resolved(resolved)))
             break;
         unsigned outcome =
-            weir_table_take(weir->table, stripe, ref, weight, reply, now);
+            weir_table_take(weir->table, stripe, ref, weight, reply, call->now);
         if (WEIR_UNLIKELY(outcome >= WEIR_OUTCOME_STALE_REF)) {
             struct weir_text name = weir_asked_shadow(asked);
             outcome =
                 settle(weir, ref, resolved == WEIR_RESOLVED ? NULL : &name,
-                       &ask, reply, outcome, now);
+                       &ask, reply, outcome, call);
         }
         if (outcome & WEIR_OUTCOME_STALE_REF)
             continue;
@@ -374,7 +369,7 @@ static enum weir_verdict take_asked(struct weir *weir,
     if (weir_is_unruled(resolved))
         weir_verdict_of(weir, weir_table_shadow_name(weir->table, stripe,
                                                      weir_asked_shadow(asked),
-                                                     &ask, now));
+                                                     &ask, call->now));
     return weir_decide_missing(weir, resolved, reply);
 }
 
@@ -387,7 +382,8 @@ enum weir_verdict weir_take_by_name(struct weir *weir, const char *name,
     if (WEIR_UNLIKELY(!weir_name_is_askable(text)))
         return weir_decide_unknown(weir, reply);
     weir_asked_init(weir, text, &asked);
-    return take_asked(weir, &asked, weight, reply, or_clock_now(now));
+    struct weir_call call = weir_call_at(now);
+    return take_asked(weir, &asked, weight, reply, &call);
 }
 
 enum weir_verdict weir_peek_by_name(struct weir *weir, const char *name,
@@ -399,16 +395,16 @@ enum weir_verdict weir_peek_by_name(struct weir *weir, const char *name,
     if (WEIR_UNLIKELY(!weir_name_is_askable(text)))
         return weir_decide_unknown(weir, reply);
     weir_asked_init(weir, text, &asked);
-    now = or_clock_now(now);
+    struct weir_call call = weir_call_at(now);
     struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_PEEK,
                                       .weight = weir_weight_clipped(weight) };
     enum weir_resolved resolved = WEIR_RESOLVED;
     for (int tries = 0; tries < WEIR_STALE_TRIES; tries++) {
         struct weir_ref ref;
-        resolved = find_or_resolve(weir, &asked, &ref, now);
+        resolved = find_or_resolve(weir, &asked, &ref, &call);
         if (WEIR_UNLIKELY(!weir_is_resolved(resolved)))
             break;
-        unsigned outcome = ask_at(weir, ref, &ask, reply, now);
+        unsigned outcome = ask_at(weir, ref, &ask, reply, &call);
         if (outcome & WEIR_OUTCOME_STALE_REF)
             continue;
         /* No count of a name that is only looked at requests its fill. */
@@ -431,7 +427,7 @@ int weir_policy(struct weir *weir, const char *name, size_t len,
 }
 
 static size_t take_batch(struct weir *weir, struct weir_request *requests,
-                         size_t count, weir_instant now)
+                         size_t count, struct weir_call *call)
 {
     struct weir_asked_name asked[BATCH];
     for (size_t i = 0; i < count; i++) {
@@ -445,9 +441,11 @@ static size_t take_batch(struct weir *weir, struct weir_request *requests,
     size_t passed = 0;
     for (size_t i = 0; i < count; i++) {
         struct weir_text name = { requests[i].name, requests[i].len };
+        call->wait =
+            (struct weir_lock_wait){ .until = 0 }; /* each has its own */
         requests[i].verdict =
             weir_name_is_askable(name)
-                ? take_asked(weir, &asked[i], requests[i].weight, NULL, now)
+                ? take_asked(weir, &asked[i], requests[i].weight, NULL, call)
                 : weir_decide_unknown(weir, NULL);
         passed += requests[i].verdict == WEIR_PASSED;
     }
@@ -458,10 +456,10 @@ size_t weir_take_many(struct weir *weir, struct weir_request *requests,
                       size_t count, weir_instant now)
 {
     size_t passed = 0;
-    now = or_clock_now(now);
+    struct weir_call call = weir_call_at(now);
     for (size_t done = 0; done < count; done += BATCH) {
         size_t some = count - done < BATCH ? count - done : BATCH;
-        passed += take_batch(weir, requests + done, some, now);
+        passed += take_batch(weir, requests + done, some, &call);
     }
     return passed;
 }

@@ -4,21 +4,27 @@
  *
  * The other process takes the lock by the table's own functions and stops
  * itself. Before locks were bounded, each of these tests hung for as long as it
- * stayed stopped. */
+ * stayed stopped.
+ *
+ * In other tests the holder is the thread that takes: a caller that finds a
+ * lock taken yields first, and this file has a sched_yield() of its own. */
 
 #include "client_world.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "compare.h"
 #include "core/base/atomic.h"
 #include "core/table/table_bucket_state_internal.h"
+#include "io/clock.h"
 #include "libweir/libweir_internal.h"
 
 #define TAKES 1000
@@ -51,6 +57,12 @@ static int begin(void **state)
              " \"algorithm\": \"sliding_window\"}");
     root_set(&root, "plain",
              "{\"limit\": \"1000000/s\", \"sharing\": \"local\"}");
+    root_set(&root, "once",
+             "{\"limit\": \"1/s\", \"sharing\": \"local\","
+             " \"algorithm\": \"sliding_log\"}");
+    root_set(&root, "child/*",
+             "{\"limit\": \"unlimited\", \"sharing\": \"local\","
+             " \"parent\": \"log\"}");
     root_set(&root, "exact",
              "{\"limit\": \"1000000/s\", \"sharing\": \"exact\"}");
     root_set(&root, "db",
@@ -159,6 +171,88 @@ static int close_table(void **state)
     return 0;
 }
 
+/* ---- A holder that runs when the caller yields ---- */
+
+static struct {
+    void (*act)(void); /* NULL: nothing happens */
+    unsigned yields;   /* of the test's thread, since yield_to() */
+    struct weir_ref ref;
+    weir_duration pause; /* before an unlock_…_later() */
+} other;
+static __thread bool is_test;
+
+int sched_yield(void)
+{
+    if (is_test && other.act) {
+        other.yields++;
+        other.act();
+    }
+    return (int)syscall(SYS_sched_yield);
+}
+
+static void yield_to(void (*act)(void))
+{
+    is_test = true;
+    other.yields = 0;
+    other.act = act;
+}
+
+static void run_nothing(void)
+{
+}
+
+static void pass_time(void)
+{
+    weir_instant until = weir_clock_now() + other.pause;
+    while (weir_clock_now() < until)
+        world_pause();
+}
+
+static void lock_quota(const char *name)
+{
+    assert_true(weir_table_find(weir->table, weir_text_of(name), &other.ref));
+    UNTIL(weir_bucket_state_lock(weir->table, other.ref.slot,
+                                 weir_stripe_mine(weir), 0));
+}
+
+static void unlock_quota(void)
+{
+    other.act = run_nothing;
+    (void)weir_bucket_state_unlock(weir->table, other.ref.slot);
+}
+
+static void unlock_quota_later(void)
+{
+    pass_time();
+    unlock_quota();
+}
+
+static void lock_table(void)
+{
+    UNTIL(weir_table_try_lock_as(weir->table, weir->process, 0));
+}
+
+static void unlock_table(void)
+{
+    other.act = run_nothing;
+    weir_table_unlock(weir->table);
+}
+
+static void unlock_table_later(void)
+{
+    pass_time();
+    unlock_table();
+}
+
+/* A limiter with a table of its own. */
+static void open_alone(void)
+{
+    struct weir_options options = WEIR_OPTIONS_INIT;
+    options.roots = root.address;
+    assert_int_equal(weir_open(&options, &weir), 0);
+    assert_int_equal(weir_ready(weir, GUARD), 0);
+}
+
 /* ---- Decisions ---- */
 
 static enum weir_verdict take(const char *name, struct weir_reply *reply)
@@ -249,6 +343,14 @@ static bool is_awaited(const char *name)
            LOCK_AWAITED;
 }
 
+static void lock_is_overdue(const char *name, bool wanted)
+{
+    struct weir_ref ref;
+    assert_true(weir_table_find(weir->table, weir_text_of(name), &ref));
+    assert_int_equal(weir_bucket_state_is_overdue(weir->table, ref.slot),
+                     wanted);
+}
+
 static void a_caller_waits_for_the_holder(void **state)
 {
     (void)state;
@@ -329,6 +431,52 @@ static void a_waiting_caller_is_counted_once(void **state)
     assert_true(reply.contended);
     assert_string_equal(reply.quota, "log");
     assert_int_equal(contended(), 1);
+    weir_close(weir);
+}
+
+/* ---- One deadline ---- */
+
+/* The name's lock takes all of the time: the quota's is not waited for. */
+static void waits_for_two_locks_have_one_deadline(void **state)
+{
+    (void)state;
+    struct weir_reply reply;
+    open_beside(STATE, 0, WEIR_LOCKED_LIMITS);
+    weir->lock_wait = 50 * WEIR_MILLISECOND;
+    lock_table();
+    other.pause = 2 * weir->lock_wait;
+    yield_to(unlock_table_later);
+    assert_int_equal(take("child/1", &reply), WEIR_LIMITED);
+    assert_true(reply.contended);
+    assert_string_equal(reply.quota, "log");
+    assert_int_equal(other.yields, 1);
+    /* It hasn't waited for this lock: others may. */
+    lock_is_overdue("log", false);
+    yield_to(NULL);
+    go_on();
+    weir_close(weir);
+}
+
+/* A wait's end is judged by the time that it is then. */
+static void a_wait_takes_time(void **state)
+{
+    (void)state;
+    struct weir_reply reply;
+    open_alone();
+    weir->lock_wait = GUARD;
+    other.pause = WEIR_SECOND;
+    for (int given = 0; given <= 1; given++) {
+        weir_instant now = weir_clock_now();
+        UNTIL(take("once", NULL) == WEIR_PASSED);
+        lock_quota("once");
+        yield_to(unlock_quota_later);
+        assert_int_equal(
+            weir_take_by_name(weir, "once", 4, 1, &reply, given ? now : 0),
+            given ? WEIR_LIMITED : WEIR_PASSED);
+        assert_false(reply.contended);
+        assert_int_equal(other.yields, 1);
+        yield_to(NULL);
+    }
     weir_close(weir);
 }
 
@@ -510,6 +658,8 @@ int main(void)
         TEST(a_locked_table_limits_new_names),
         TEST(a_waiting_caller_passes_if_told_so),
         TEST(a_waiting_caller_is_counted_once),
+        TEST(waits_for_two_locks_have_one_deadline),
+        TEST(a_wait_takes_time),
         TEST(no_decision_waits),
         TEST(a_handle_is_given_back_later),
         TEST(a_child_waits_for_no_lock_either),
