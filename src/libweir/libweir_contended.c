@@ -9,6 +9,12 @@
  *
  *     spin (in the table) --> yield --> sleep, wake, try again … --> decide
  *
+ * A holder that has only lost its processor runs as soon as the threads that
+ * find the lock taken don't: if they refused at once, they would use up its
+ * turn by refusals. So a call yields also for an overdue lock, and a lock of
+ * this process's own table is never overdue. Beside a process that is stopped
+ * the yields are in vain: two for each decision.
+ *
  * A limiter whose lock_wait is 0 (WEIR_NO_LOCK_WAIT) decides after the first
  * try.
  *
@@ -70,13 +76,26 @@ bool weir_lock_wait(const struct weir *weir, struct weir_lock_wait *wait)
     return true;
 }
 
-bool weir_call_wait(const struct weir *weir, struct weir_call *call)
+static bool yield_once_more(const struct weir *weir,
+                            struct weir_lock_wait *wait)
+{
+    if (wait->yields >= YIELDS)
+        return false;
+    wait->yields++;
+    sched_yield();
+    wait->seen = weir_load_acquire(released_word(weir)); /* as above */
+    return true;
+}
+
+bool weir_call_wait(const struct weir *weir, struct weir_call *call,
+                    bool overdue)
 {
     if (weir->lock_wait == 0)
         return false;
-    if (call->wait.until == 0)
+    if (!overdue && call->wait.until == 0)
         weir_lock_wait_begin(weir, &call->wait, weir->lock_wait);
-    if (!weir_lock_wait(weir, &call->wait))
+    if (!(overdue ? yield_once_more(weir, &call->wait)
+                  : weir_lock_wait(weir, &call->wait)))
         return false;
     if (!call->given)
         call->now = weir_clock_now();
@@ -107,17 +126,14 @@ enum weir_resolved weir_resolve_patiently(struct weir *weir,
                                           struct weir_call *call)
 {
     enum weir_resolved resolved;
-    bool first = call->wait.until == 0;
-    bool overdue;
+    bool first = !weir_call_has_waited(call);
     do {
         resolved = weir_table_resolve_given(weir->table, weir->process, name,
                                             false, out, call->now);
-        overdue = weir_table_is_overdue(weir->table);
-    } while (resolved == WEIR_RESOLVED_CONTENDED && !overdue &&
-             weir_call_wait(weir, call));
-    /* In this process's own table the holder runs, or will soon. */
-    if (resolved == WEIR_RESOLVED_CONTENDED && weir->block && first &&
-        call->wait.until != 0)
+    } while (resolved == WEIR_RESOLVED_CONTENDED &&
+             weir_call_wait(weir, call, weir_table_is_overdue(weir->table)));
+    if (resolved == WEIR_RESOLVED_CONTENDED &&
+        weir_call_is_overdue(weir, call, first))
         weir_table_set_overdue(weir->table);
     weir_locks_heed(weir);
     return resolved;

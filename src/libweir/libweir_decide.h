@@ -35,9 +35,24 @@ static inline struct weir_call weir_call_at(weir_instant now)
     return (struct weir_call){ .now = now ? now : weir_clock_now(),
                                .given = now != 0 };
 }
-/* The call found a lock taken: waits until it may try again. False: it has
- * waited for lock_wait, or may not wait. */
-bool weir_call_wait(const struct weir *weir, struct weir_call *call);
+/* The call found a lock taken: waits until it may try again; for a lock that is
+ * overdue it only yields. False: it has waited for lock_wait, or may not
+ * wait. */
+bool weir_call_wait(const struct weir *weir, struct weir_call *call,
+                    bool overdue);
+static inline bool weir_call_has_waited(const struct weir_call *call)
+{
+    return call->wait.until != 0;
+}
+/* weir_call_wait() returned false: whether the lock is to be marked as overdue.
+ * 'first': before this lock, the call hadn't waited. In this process's own
+ * table the holder runs, or will soon. */
+static inline bool weir_call_is_overdue(const struct weir *weir,
+                                        const struct weir_call *call,
+                                        bool first)
+{
+    return weir->block && first && weir_call_has_waited(call);
+}
 /* When to ask again after a refusal because of a lock: as LOCKED_RETRY of the
  * table. */
 #define WEIR_LOCKED_RETRY WEIR_MILLISECOND

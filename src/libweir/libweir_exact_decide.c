@@ -98,11 +98,11 @@ static bool wait_for_link(struct asking *asking, uint32_t link, bool first)
 {
     struct weir *weir = asking->weir;
     const struct weir_charge_record *charge_record = &asking->charge_record;
-    if (weir_table_away_is_overdue(weir->table, charge_record, link))
-        return false;
-    if (weir_call_wait(weir, asking->call))
+    if (weir_call_wait(
+            weir, asking->call,
+            weir_table_away_is_overdue(weir->table, charge_record, link)))
         return true;
-    if (first && asking->call->wait.until != 0)
+    if (weir_call_is_overdue(weir, asking->call, first))
         weir_table_away_set_overdue(weir->table, charge_record, link);
     return false;
 }
@@ -115,7 +115,7 @@ static int step_shared(struct asking *asking, uint32_t link,
 {
     struct weir *weir = asking->weir;
     uint32_t fleet = weir_load_relaxed(&weir->fleet);
-    bool first = asking->call->wait.until == 0;
+    bool first = !weir_call_has_waited(asking->call);
     unsigned wake = 0;
     int error;
     do {
@@ -132,7 +132,7 @@ static int find_away(struct asking *asking, uint32_t link,
                      struct weir_away *out)
 {
     struct weir *weir = asking->weir;
-    bool first = asking->call->wait.until == 0;
+    bool first = !weir_call_has_waited(asking->call);
     unsigned wake = 0;
     int error;
     do {
@@ -420,7 +420,7 @@ static unsigned begin_exact(struct asking *asking, struct weir_ref ref,
     struct weir *weir = asking->weir;
     struct weir_call *call = asking->call;
     struct weir_algorithm_ask local = *ask;
-    bool first = call->wait.until == 0;
+    bool first = !weir_call_has_waited(call);
     unsigned outcome;
     local.when_locked = WEIR_LOCKED_RETURNS;
     do {
@@ -430,9 +430,9 @@ static unsigned begin_exact(struct asking *asking, struct weir_ref ref,
         if (!(outcome & WEIR_OUTCOME_CONTENDED))
             return outcome;
         weir_verdict_of(weir, outcome);
-    } while (!(outcome & WEIR_OUTCOME_OVERDUE) && weir_call_wait(weir, call));
+    } while (weir_call_wait(weir, call, outcome & WEIR_OUTCOME_OVERDUE));
     local.when_locked = weir->when_locked;
-    local.waited = first && call->wait.until != 0;
+    local.waited = weir_call_is_overdue(weir, call, first);
     return weir_table_begin(weir->table, asking->stripe, ref, &local,
                             &asking->charge_record, asking->reply, call->now);
 }

@@ -141,7 +141,7 @@ bool weir_grow_or_wait(struct weir *weir, uint32_t had, struct weir_call *call)
     while (weir->block && weir_table_committed(weir->table) <= had &&
            weir_table_is_short(weir->table) &&
            weir_table_is_growing(weir->table, weir_clock_now())) {
-        if (!weir_call_wait(weir, call))
+        if (!weir_call_wait(weir, call, false))
             return false;
     }
     return weir_grow(weir, had);

@@ -434,6 +434,53 @@ static void a_waiting_caller_is_counted_once(void **state)
     weir_close(weir);
 }
 
+/* ---- A holder that lost its processor ---- */
+
+/* In a table of one process, a thread that has a lock runs, or will soon. */
+static void an_own_tables_lock_is_never_overdue(void **state)
+{
+    (void)state;
+    struct weir_reply reply;
+    open_alone();
+    weir->lock_wait = 1;
+    lock_quota("log");
+    assert_int_equal(take("log", &reply), WEIR_LIMITED);
+    assert_true(reply.contended);
+    lock_is_overdue("log", false);
+    weir->lock_wait = GUARD;
+    yield_to(unlock_quota);
+    assert_int_equal(take("log", &reply), WEIR_PASSED);
+    assert_false(reply.contended);
+    yield_to(NULL);
+    weir_close(weir);
+}
+
+/* One that runs when the caller yields isn't a stopped one, though a caller has
+ * waited for it in vain. */
+static void a_caller_yields_to_the_holder_of_an_overdue_lock(void **state)
+{
+    (void)state;
+    struct weir_reply reply;
+    open_beside(WRITER, 0, WEIR_LOCKED_LIMITS);
+    go_on();
+    weir->lock_wait = 1;
+    lock_quota("log");
+    UNTIL(take("log", &reply) == WEIR_LIMITED &&
+          weir_bucket_state_is_overdue(weir->table, other.ref.slot));
+    yield_to(unlock_quota);
+    assert_int_equal(take("log", &reply), WEIR_PASSED);
+    assert_false(reply.contended);
+    yield_to(NULL);
+    lock_table();
+    UNTIL(take("t/new", &reply) == WEIR_LIMITED &&
+          weir_table_is_overdue(weir->table));
+    yield_to(unlock_table);
+    assert_int_equal(take("t/new", &reply), WEIR_PASSED);
+    assert_false(reply.contended);
+    yield_to(NULL);
+    weir_close(weir);
+}
+
 /* ---- One deadline ---- */
 
 /* The name's lock takes all of the time: the quota's is not waited for. */
@@ -658,6 +705,8 @@ int main(void)
         TEST(a_locked_table_limits_new_names),
         TEST(a_waiting_caller_passes_if_told_so),
         TEST(a_waiting_caller_is_counted_once),
+        TEST(an_own_tables_lock_is_never_overdue),
+        TEST(a_caller_yields_to_the_holder_of_an_overdue_lock),
         TEST(waits_for_two_locks_have_one_deadline),
         TEST(a_wait_takes_time),
         TEST(no_decision_waits),
