@@ -10,13 +10,16 @@
  *     spin (in the table) --> yield --> sleep, wake, try again … --> decide
  *
  * A holder that has only lost its processor runs as soon as the threads that
- * find the lock taken don't: if they refused at once, they would use up its
- * turn by refusals. So a call yields also for an overdue lock, and a lock of
- * this process's own table is never overdue. Beside a process that is stopped
- * the yields are in vain: two for each decision.
+ * find the lock taken don't. If they refused at once, they would use up its
+ * turn by refusals: most of their requests, in a loop. So a lock of this
+ * process's own table is never overdue, and for an overdue one a call yields.
+ * Beside a holder that is stopped the yields are in vain, and on a busy machine
+ * each costs a turn of all other threads. So after a call that yielded in vain
+ * the next one doesn't yield, then three don't, up to VAIN_MAX, until a yield
+ * has helped.
  *
- * A limiter whose lock_wait is 0 (WEIR_NO_LOCK_WAIT) decides after the first
- * try.
+ * A limiter whose lock_wait is 0 (WEIR_NO_LOCK_WAIT) takes each lock for an
+ * overdue one.
  *
  * A thread with a real-time priority has to sleep: to its yields, a thread of a
  * lower priority that holds the lock never runs.
@@ -33,6 +36,7 @@
 #include "libweir/libweir_decide.h"
 
 #define YIELDS 2
+#define VAIN_MAX 127
 #define SLEEP_MOST WEIR_MILLISECOND
 
 static uint32_t *released_word(const struct weir *weir)
@@ -76,30 +80,46 @@ bool weir_lock_wait(const struct weir *weir, struct weir_lock_wait *wait)
     return true;
 }
 
-static bool yield_once_more(const struct weir *weir,
-                            struct weir_lock_wait *wait)
+/* The holder may be stopped. So many calls don't yield: yields_skip; its value
+ * after the last yield in vain: yields_vain, 0 after one that helped. Relaxed:
+ * threads may lose each other's counts. */
+static bool yield_to_holder(struct weir *weir, struct weir_call *call)
 {
-    if (wait->yields >= YIELDS)
+    uint32_t skip = weir_load_relaxed(&weir->yields_skip);
+    if (call->yields == 0 && skip > 0) {
+        weir_store_relaxed(&weir->yields_skip, skip - 1);
         return false;
-    wait->yields++;
+    }
+    if (call->yields == YIELDS) {
+        uint32_t vain = weir_load_relaxed(&weir->yields_vain);
+        vain = vain < VAIN_MAX ? 2 * vain + 1 : VAIN_MAX;
+        weir_store_relaxed(&weir->yields_vain, vain);
+        weir_store_relaxed(&weir->yields_skip, vain);
+        return false;
+    }
+    call->yields++;
     sched_yield();
-    wait->seen = weir_load_acquire(released_word(weir)); /* as above */
+    call->wait.seen = weir_load_acquire(released_word(weir)); /* as above */
     return true;
 }
 
-bool weir_call_wait(const struct weir *weir, struct weir_call *call,
-                    bool overdue)
+bool weir_call_wait(struct weir *weir, struct weir_call *call, bool overdue)
 {
-    if (weir->lock_wait == 0)
-        return false;
-    if (!overdue && call->wait.until == 0)
+    bool yields = overdue || weir->lock_wait == 0;
+    if (!yields && call->wait.until == 0)
         weir_lock_wait_begin(weir, &call->wait, weir->lock_wait);
-    if (!(overdue ? yield_once_more(weir, &call->wait)
-                  : weir_lock_wait(weir, &call->wait)))
+    if (!(yields ? yield_to_holder(weir, call)
+                 : weir_lock_wait(weir, &call->wait)))
         return false;
     if (!call->given)
         call->now = weir_clock_now();
     return true;
+}
+
+void weir_call_got_lock(struct weir *weir, const struct weir_call *call)
+{
+    if (call->yields > 0)
+        weir_store_relaxed(&weir->yields_vain, 0);
 }
 
 enum weir_verdict weir_decide_nameless(struct weir *weir,
@@ -135,6 +155,8 @@ enum weir_resolved weir_resolve_patiently(struct weir *weir,
     if (resolved == WEIR_RESOLVED_CONTENDED &&
         weir_call_is_overdue(weir, call, first))
         weir_table_set_overdue(weir->table);
+    if (resolved != WEIR_RESOLVED_CONTENDED)
+        weir_call_got_lock(weir, call);
     weir_locks_heed(weir);
     return resolved;
 }

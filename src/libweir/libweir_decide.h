@@ -27,7 +27,8 @@ bool weir_lock_wait(const struct weir *weir, struct weir_lock_wait *wait);
 struct weir_call {
     weir_instant now; /* of the decision; after a wait it is a later one … */
     bool given;       /* … unless the caller gave it */
-    struct weir_lock_wait wait; /* until 0: it has found no lock taken */
+    struct weir_lock_wait wait; /* until 0: it hasn't waited */
+    uint32_t yields;            /* for overdue locks */
 };
 /* 'now' is what the caller gave; 0: nothing. */
 static inline struct weir_call weir_call_at(weir_instant now)
@@ -38,8 +39,9 @@ static inline struct weir_call weir_call_at(weir_instant now)
 /* The call found a lock taken: waits until it may try again; for a lock that is
  * overdue it only yields. False: it has waited for lock_wait, or may not
  * wait. */
-bool weir_call_wait(const struct weir *weir, struct weir_call *call,
-                    bool overdue);
+bool weir_call_wait(struct weir *weir, struct weir_call *call, bool overdue);
+/* The call has the lock, maybe after such waits. */
+void weir_call_got_lock(struct weir *weir, const struct weir_call *call);
 static inline bool weir_call_has_waited(const struct weir_call *call)
 {
     return call->wait.until != 0;

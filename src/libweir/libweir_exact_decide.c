@@ -427,8 +427,10 @@ static unsigned begin_exact(struct asking *asking, struct weir_ref ref,
         outcome =
             weir_table_begin(weir->table, asking->stripe, ref, &local,
                              &asking->charge_record, asking->reply, call->now);
-        if (!(outcome & WEIR_OUTCOME_CONTENDED))
+        if (!(outcome & WEIR_OUTCOME_CONTENDED)) {
+            weir_call_got_lock(weir, call);
             return outcome;
+        }
         weir_verdict_of(weir, outcome);
     } while (weir_call_wait(weir, call, outcome & WEIR_OUTCOME_OVERDUE));
     local.when_locked = weir->when_locked;

@@ -147,6 +147,8 @@ struct weir {
     struct weir_exact_book exact;
     struct weir_waiting waiting;
     struct weir_unpins unpins;
+    /* Yields to holders that may be stopped (libweir_contended.c); atomic. */
+    uint32_t yields_skip, yields_vain;
     uint32_t fleet; /* limiters, as last received from roots; atomic */
 
     /* Memory. */

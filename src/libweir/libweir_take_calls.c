@@ -441,8 +441,9 @@ static size_t take_batch(struct weir *weir, struct weir_request *requests,
     size_t passed = 0;
     for (size_t i = 0; i < count; i++) {
         struct weir_text name = { requests[i].name, requests[i].len };
-        call->wait =
-            (struct weir_lock_wait){ .until = 0 }; /* each has its own */
+        /* Each has a deadline of its own. */
+        call->wait = (struct weir_lock_wait){ .until = 0 };
+        call->yields = 0;
         requests[i].verdict =
             weir_name_is_askable(name)
                 ? take_asked(weir, &asked[i], requests[i].weight, NULL, call)

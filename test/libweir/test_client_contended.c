@@ -279,6 +279,7 @@ static void a_locked_quota_limits_and_says_so(void **state)
     (void)state;
     struct weir_reply reply;
     open_beside(STATE, 0, WEIR_LOCKED_LIMITS);
+    yield_to(run_nothing);
     for (int i = 0; i < TAKES; i++) {
         assert_int_equal(take("log", &reply), WEIR_LIMITED);
         assert_true(reply.contended);
@@ -288,6 +289,9 @@ static void a_locked_quota_limits_and_says_so(void **state)
         weir->lock_wait = GUARD;
     }
     assert_int_equal(contended(), TAKES);
+    /* Nor do they yield, which costs a turn of all other threads. */
+    assert_true(other.yields < TAKES / 10);
+    yield_to(NULL);
     assert_int_equal(take("plain", &reply), WEIR_PASSED);
     assert_false(reply.contended);
     assert_int_equal(take("t/new", NULL), WEIR_PASSED);
@@ -541,8 +545,32 @@ static void no_decision_waits(void **state)
     /* Other processes wait as long as they may. */
     assert_true(weir_table_find(weir->table, WEIR_TEXT("log"), &ref));
     assert_false(weir_bucket_state_is_overdue(weir->table, ref.slot));
+    yield_to(run_nothing);
+    for (int i = 0; i < TAKES; i++)
+        assert_int_equal(take("log", NULL), WEIR_LIMITED);
+    assert_true(other.yields < TAKES / 10);
+    yield_to(NULL);
     go_on();
     assert_int_equal(take("log", NULL), WEIR_PASSED);
+    weir_close(weir);
+}
+
+/* It is no wait. */
+static void a_decision_yields_to_a_holder(void **state)
+{
+    (void)state;
+    struct weir_reply reply;
+    open_beside(WRITER, WEIR_NO_LOCK_WAIT, WEIR_LOCKED_LIMITS);
+    go_on();
+    lock_quota("log");
+    yield_to(unlock_quota);
+    assert_int_equal(take("log", &reply), WEIR_PASSED);
+    assert_false(reply.contended);
+    lock_table();
+    yield_to(unlock_table);
+    assert_int_equal(take("t/new", &reply), WEIR_PASSED);
+    assert_false(reply.contended);
+    yield_to(NULL);
     weir_close(weir);
 }
 
@@ -710,6 +738,7 @@ int main(void)
         TEST(waits_for_two_locks_have_one_deadline),
         TEST(a_wait_takes_time),
         TEST(no_decision_waits),
+        TEST(a_decision_yields_to_a_holder),
         TEST(a_handle_is_given_back_later),
         TEST(a_child_waits_for_no_lock_either),
         TEST(a_child_gives_back_what_it_pins_later),
