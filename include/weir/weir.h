@@ -810,8 +810,11 @@ WEIR_API enum weir_verdict weir_enter_by_name(struct weir *weir,
  * one is let in and woken. The first call in a child of fork() makes it a
  * limiter of its own, which allocates and starts a thread. The permit is also
  * removed from the stores of exact quotas: the call waits, at most the deadline
- * of each exact quota of the chain. It doesn't report whether a store answered:
- * if one didn't, the permit ends there by its permit_timeout. */
+ * of each exact quota of the chain, and lock_wait. It doesn't report whether a
+ * store answered: if one didn't, the permit ends there by its permit_timeout.
+ * From the store of a quota that is locked for longer than lock_wait, a later
+ * enter or leave of this limiter removes it, and waits for the quota's deadline
+ * as well; if none comes before weir_close(), permit_timeout ends it. */
 WEIR_API void weir_leave(struct weir_permit *permit,
                          enum weir_permit_outcome outcome, weir_instant now);
 

@@ -122,7 +122,7 @@ int weir_define(struct weir *weir, const char *const *fields, char *why,
     }
     weir_own_ensure(weir);
     struct weir_lock_wait wait;
-    weir_lock_wait_begin(weir, &wait, WEIR_HANDLE_WAIT);
+    weir_lock_wait_begin(weir, &wait, weir_handle_wait(weir));
     do {
         uint32_t had;
         pthread_mutex_lock(&weir->defining);

@@ -48,6 +48,7 @@ struct asking {
     struct weir_call *call;
     uint32_t asked;  /* bits: links charged in their store */
     uint32_t shared; /* bits: links charged in the substitute bucket state */
+    bool undoes;     /* its charges: waits for no lock */
     uint8_t paid[WEIR_DEPTH_MAX]; /* at which level, of both */
 };
 
@@ -98,6 +99,8 @@ static bool wait_for_link(struct asking *asking, uint32_t link, bool first)
 {
     struct weir *weir = asking->weir;
     const struct weir_charge_record *charge_record = &asking->charge_record;
+    if (asking->undoes)
+        return false;
     if (weir_call_wait(
             weir, asking->call,
             weir_table_away_is_overdue(weir->table, charge_record, link)))
@@ -336,22 +339,35 @@ static void explain_exact_refusal(const struct asking *asking,
     name_in_reply(result, reply);
 }
 
+static void refund_store(struct asking *asking, uint32_t link,
+                         const struct weir_algorithm_ask *back)
+{
+    struct weir_algorithm_answer ignored;
+    struct weir_away away;
+    int error = find_away(asking, link, &away);
+    if (error == 0)
+        (void)step_store(asking, &away, back, &ignored);
+    else if (error == WEIR_ETIMEOUT && back->permit != 0)
+        weir_exact_leave_later(asking->weir, asking->charge_record.slot[link],
+                               back->permit, back->weight);
+}
+
 /* To the stores that let it pass before another refused. A store that doesn't
- * answer stays a little too full. */
+ * answer stays a little too full, and so does one whose quota is locked: an
+ * undo waits for no lock. A permit is taken out there later. */
 static void refund_stores(struct asking *asking)
 {
+    asking->undoes = true;
     for (uint32_t link = 0; link < asking->charge_record.links; link++) {
         struct weir_algorithm_ask back = { .op = WEIR_ALGORITHM_REFUND,
                                            .weight = asking->ask.weight,
                                            .level = asking->paid[link],
                                            .permit = asking->ask.permit };
         struct weir_algorithm_answer ignored;
-        struct weir_away away;
         if (asking->shared >> link & 1)
             (void)step_shared(asking, link, &back, &ignored);
-        else if (asking->asked >> link & 1 &&
-                 find_away(asking, link, &away) == 0)
-            (void)step_store(asking, &away, &back, &ignored);
+        else if (asking->asked >> link & 1)
+            refund_store(asking, link, &back);
     }
 }
 
@@ -454,6 +470,8 @@ unsigned weir_exact_decide(struct weir *weir, struct weir_ref ref,
         return outcome;
     weir_assert(asking.charge_record.links <= WEIR_DEPTH_MAX);
     asking.ask = asking.charge_record.ask;
+    if (ask->permit != 0)
+        weir_exact_leave_late(weir);
     return outcome | step_stores(&asking);
 }
 
@@ -467,23 +485,4 @@ uint64_t weir_exact_permit(struct weir *weir)
         id = weir_rng_next(&rng);
     } while (id == 0 || id == UINT64_MAX);
     return id;
-}
-
-void weir_exact_leave(struct weir *weir,
-                      const struct weir_permit_record *record, uint64_t permit)
-{
-    weir_assert(permit != 0);
-    const struct weir_algorithm_ask ask = { .op = WEIR_ALGORITHM_REFUND,
-                                            .weight = record->weight,
-                                            .permit = permit };
-    for (uint32_t i = 0; i < record->links; i++) {
-        struct weir_algorithm_answer ignored;
-        struct weir_away away;
-        unsigned wake = 0;
-        int error = weir_table_away_record(weir->table, weir_stripe_mine(weir),
-                                           record->slot[i], &away, &wake);
-        weir_verdict_of(weir, wake);
-        if (error == 0 && away.rule.algorithm == WEIR_PERMITS)
-            (void)weir_exact_step(weir, &away, &ask, &ignored);
-    }
 }

@@ -25,6 +25,13 @@ struct weir_exact_entry {
     uint32_t failed; /* steps without answer in a row, up to "away"; atomic */
     bool sent;       /* the event "away" was sent; the thread's */
 };
+/* Permits that couldn't be taken out of their store (libweir_exact_leave.c). */
+struct weir_late_leave;
+struct weir_late_leaves {
+    pthread_mutex_t mutex;         /* guards all below */
+    uint32_t count, room;          /* count: atomic */
+    struct weir_late_leave *leave; /* owned */
+};
 struct weir_exact_book {
     const struct weir_exact *functions;   /* NULL: not linked */
     bool shared;                          /* the table is shared: no store is
@@ -33,6 +40,7 @@ struct weir_exact_book {
     char *secrets_file, *tls_ca, *prefix; /* owned; may be NULL */
     pthread_mutex_t mutex;                /* to add an entry */
     uint32_t count;                       /* atomic */
+    struct weir_late_leaves late;
     uint64_t drawn; /* permit ids drawn; begins at random; atomic */
     uint32_t full;  /* 1: a store had no room, see 'lost'; 2: event sent;
                      * atomic */
@@ -51,11 +59,20 @@ unsigned weir_exact_decide(struct weir *weir, struct weir_ref ref,
 /* An id that no other permit has, in this process or another; never 0. Any
  * thread. */
 uint64_t weir_exact_permit(struct weir *weir);
+/* ---- libweir_exact_leave.c ---- */
 /* Takes the permit out of the stores of the exact quotas in 'record', each
  * asked for at most its deadline. Call it before they are given back to the
- * table. */
+ * table. It waits for their locks for lock_wait; a quota that is locked for
+ * longer is left to weir_exact_leave_late(). */
 void weir_exact_leave(struct weir *weir,
                       const struct weir_permit_record *record, uint64_t permit);
+
+/* Leaves the permit at the slot's quota to weir_exact_leave_late(). */
+void weir_exact_leave_later(struct weir *weir, uint32_t slot, uint64_t permit,
+                            uint64_t weight);
+/* Takes one such permit out, if there is one; blocks for the deadline at most.
+ * Any thread but the background one. */
+void weir_exact_leave_late(struct weir *weir);
 
 /* ---- libweir_exact_stores.c ---- */
 int weir_exact_book_init(struct weir_exact_book *book,

@@ -259,6 +259,7 @@ int weir_exact_book_init(struct weir_exact_book *book,
                          const struct weir_options *options)
 {
     pthread_mutex_init(&book->mutex, NULL);
+    pthread_mutex_init(&book->late.mutex, NULL);
     weir_entropy(&book->drawn, sizeof(book->drawn));
     book->functions = options->exact;
     book->root = make_exact_root();
@@ -285,6 +286,8 @@ void weir_exact_book_fini(struct weir_exact_book *book)
             book->functions->close(book->entry[i].store);
     }
     free_exact_root(book->root);
+    free(book->late.leave);
+    pthread_mutex_destroy(&book->late.mutex);
     free(book->secrets_file);
     free(book->tls_ca);
     free(book->prefix);
@@ -386,6 +389,9 @@ void weir_exact_book_prepare(struct weir *weir)
 void weir_exact_book_forked(struct weir_exact_book *book)
 {
     pthread_mutex_init(&book->mutex, NULL);
+    /* Its permits are the parent's. Another thread may have had its mutex. */
+    pthread_mutex_init(&book->late.mutex, NULL);
+    weir_store_relaxed(&book->late.count, 0);
     forget_jobs(book->root);
     weir_entropy(&book->drawn, sizeof(book->drawn));
     for (uint32_t i = 0; i < book->count; i++) {

@@ -15,6 +15,7 @@
  *     stripe.c: a thread's stripe          zones.c: wall clock, time zones
  *     exact_decide.c: chains with          exact_stores.c: opens stores, sends
  *         exact quotas                         events
+ *     exact_leave.c: their permits
  *     exact_stores.c: steps in them   <-   mutex, conditions ->
  *     open.c: open, close, ready      <-   mutex, condition ->
  *     block.c: the shared table's     <-   reporter.c: a watching thread
