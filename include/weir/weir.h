@@ -39,13 +39,15 @@ extern "C" {
  * Locks. Plain decisions take no lock. A local quota with more than one word of
  * state (windows, logs, …) has a lock, and a call that adds a name to the table
  * takes the table's. Both are held for microseconds, but the system may suspend
- * or stop the thread that holds one. A decision waits for a lock for lock_wait
- * (1 ms) at most, for the name and for its quotas; then it is made without, as
- * when_locked says, and reply->contended is true. If one decision has waited in
- * vain, others don't wait until that lock is released. Handles wait for a
- * second at most. The thread of the library waits for no lock. A program with
- * one thread for many clients sets lock_wait to WEIR_NO_LOCK_WAIT: then no call
- * waits for a lock, handles included.
+ * or stop the thread that holds one. A decision waits for locks for lock_wait
+ * (1 ms) at most, for the name's and its quotas' together; then it is made
+ * without, as when_locked says, and reply->contended is true. If one decision
+ * of a shared table has waited in vain, others don't wait until that lock is
+ * released; some yield the processor, in case its holder needs it. A decision
+ * that has waited reads the clock again, unless `now` was given. Handles wait
+ * for a second at most. The thread of the library waits for no lock. A program
+ * with one thread for many clients sets lock_wait to WEIR_NO_LOCK_WAIT: then no
+ * call waits for a lock, handles included; a call that finds one may yield.
  *
  * Units. A quota counts units: requests, bytes, rows. A weight is how many
  * units one request costs, 0 to WEIR_WEIGHT_MAX. Durations are nanoseconds.
