@@ -7,8 +7,8 @@
  * permit in a list. So does an undo, which doesn't wait. Each later enter or
  * leave that comes to a store first takes one permit of the list out. The slot
  * may have another quota by then, so the list has names. A permit whose quota
- * is no longer there, or that is in the list when the limiter closes, ends at
- * the store by its permit_timeout. */
+ * is no longer there, that is in the list when the limiter closes, or for which
+ * the list has no room (LATE_MAX), ends at the store by its permit_timeout. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +16,9 @@
 #include "core/base/atomic.h"
 #include "libweir/libweir_decide.h"
 
-/* Room of the list at first; doubled when it is full. */
+/* Room of the list at first; it is doubled as needed, up to LATE_MAX. */
 #define LATE_FIRST 16
+#define LATE_MAX 65536
 
 struct weir_late_leave {
     uint64_t permit, weight;
@@ -27,11 +28,13 @@ struct weir_late_leave {
 
 /* ---- The list ---- */
 
-/* False: no memory. */
+/* False: the list is full, or there is no memory. */
 static bool make_room(struct weir_late_leaves *late)
 {
     if (late->count < late->room)
         return true;
+    if (late->room == LATE_MAX)
+        return false;
     uint32_t room = late->room ? 2 * late->room : LATE_FIRST;
     struct weir_late_leave *leave =
         realloc(late->leave, room * sizeof(*late->leave));
