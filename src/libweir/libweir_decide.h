@@ -58,6 +58,10 @@ static inline bool weir_call_is_overdue(const struct weir *weir,
 /* When to ask again after a refusal because of a lock: as LOCKED_RETRY of the
  * table. */
 #define WEIR_LOCKED_RETRY WEIR_MILLISECOND
+/* weir_grow() for a decision: if another thread grows a shared table, waits for
+ * it as for a lock. False with weir_table_is_short(): in vain. */
+bool weir_grow_or_wait(struct weir *weir, uint32_t had, struct weir_call *call);
+
 /* How long a call about a handle waits. */
 static inline weir_duration weir_handle_wait(const struct weir *weir)
 {
@@ -72,6 +76,12 @@ enum weir_resolved weir_resolve_patiently(struct weir *weir,
 /* Decides for a name without a slot, after WEIR_RESOLVED_CONTENDED. */
 enum weir_verdict weir_decide_nameless(struct weir *weir,
                                        struct weir_reply *reply);
+
+/* ---- libweir_waiting.c ---- */
+void weir_waiting_sleep(weir_instant until);
+/* Sleeps until the wish may ask again, by its reply; at most until it is too
+ * late. */
+void weir_waiting_pause(const struct weir_wish *wish, weir_instant now);
 
 /* ---- libweir_take_calls.c: shared by enters and takes ---- */
 /* A name without quota passes, or, if the table lacks quotas, goes by on_full.

@@ -353,8 +353,8 @@ static void refund_store(struct asking *asking, uint32_t link,
 }
 
 /* To the stores that let it pass before another refused. A store that doesn't
- * answer stays a little too full, and so does one whose quota is locked: an
- * undo waits for no lock. A permit is taken out there later. */
+ * answer stays a little too full, and so does a locked quota's: an undo waits
+ * for no lock. A permit is taken out there later. */
 static void refund_stores(struct asking *asking)
 {
     asking->undoes = true;

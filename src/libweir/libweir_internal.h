@@ -64,7 +64,6 @@
 struct event;
 struct event_base;
 struct weir;
-struct weir_call;
 struct weir_kept;
 
 struct weir_client_link {
@@ -106,7 +105,7 @@ struct weir_unpins {
     pthread_mutex_t mutex; /* guards all below */
     uint32_t count, room;  /* count: atomic */
     struct weir_ref *late; /* owned */
-    uint32_t parent;       /* whose pins are still to be inherited; atomic */
+    uint32_t parent;       /* its pins are still to be inherited; atomic */
 };
 
 struct weir_event_queue {
@@ -252,9 +251,6 @@ void weir_memory_free(struct weir *weir);
  * another thread; false: the table has all that it may have, the system has
  * none, or the call needs another kind of room. */
 bool weir_grow(struct weir *weir, uint32_t had);
-/* The same for a decision: if another thread grows a shared table, waits for it
- * as for a lock. False with weir_table_is_short(): in vain. */
-bool weir_grow_or_wait(struct weir *weir, uint32_t had, struct weir_call *call);
 /* The background thread: grows before the table is full; tries again after a
  * failure. */
 void weir_grow_ahead(struct weir *weir, weir_instant now);
@@ -358,10 +354,6 @@ void weir_waiting_left(struct weir *weir, const uint32_t *slots, uint32_t count,
 /* On the thread: the same for all slots. Returns when to serve again even if no
  * permit leaves, or WEIR_NEVER. */
 weir_instant weir_waiting_look(struct weir *weir, weir_instant now);
-void weir_waiting_sleep(weir_instant until);
-/* Sleeps until the wish may ask again, by its reply; at most until it is too
- * late. */
-void weir_waiting_pause(const struct weir_wish *wish, weir_instant now);
 
 /* ---- libweir_adaptive.c ---- */
 /* On the thread, when it is awake: does the work due on limits; sends an event

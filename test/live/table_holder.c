@@ -13,7 +13,7 @@
 
 #include "core/table/table_bucket_state_internal.h"
 #include "io/clock.h"
-#include "libweir/libweir_internal.h"
+#include "libweir/libweir_decide.h"
 
 #define PATIENCE (60 * WEIR_SECOND)
 
