@@ -221,12 +221,14 @@ static void on_health(struct visit *visit, struct listed *listed,
         return;
     }
     weir_health_encode(health_of(visit->listener, listed), buf);
-    if (listed->known_service) {
-        (void)weir_h2_send(visit->h2, stream, buf, sizeof buf, false);
-        (void)weir_h2_finish(visit->h2, stream, WEIR_GRPC_OK, NULL);
-    } else
+    if (!listed->known_service)
         (void)weir_h2_finish(visit->h2, stream, WEIR_GRPC_NOT_FOUND,
                              "there is 'ratelimit', and no name for all");
+    else if (weir_h2_send(visit->h2, stream, buf, sizeof buf, false) < 0)
+        (void)weir_h2_finish(visit->h2, stream, WEIR_GRPC_RESOURCE_EXHAUSTED,
+                             "the connection is too slow");
+    else
+        (void)weir_h2_finish(visit->h2, stream, WEIR_GRPC_OK, NULL);
     drop_listed(visit, stream);
 }
 
