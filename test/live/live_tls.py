@@ -107,7 +107,7 @@ class Tls(Case):
             ("does it want TLS?", dict(authority=None, who=None)),
             ("from no authority that we trust", dict(authority="other")),
             ("it doesn't know its authority", dict(who="other")),
-            ("wants a credential", dict(who=None)),
+            ("a credential is required", dict(who=None)),
         ]
         for text, files in wrongs:
             with self.subTest(text):
