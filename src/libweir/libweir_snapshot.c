@@ -200,7 +200,10 @@ void weir_kept_close(struct weir *weir)
 /* The thread and the descriptors are the parent's. */
 void weir_kept_forked(struct weir *weir)
 {
+    if (!weir->kept)
+        return;
     weir->kept = NULL;
+    weir_assert(weir->limiter); /* with a snapshot there is no shared table */
     weir_limiter_forget_keeper(weir->limiter);
 }
 

@@ -750,17 +750,22 @@ static void a_child_s_second_caller_has_a_stripe_of_its_own(void **state)
 #ifdef WORLD_SANITIZED
     skip();
 #endif
-    struct weir *weir = open_table(WEIR_TABLE_MAY_RUN);
-    uint32_t stripe = weir_stripe_mine(weir);
-    pid_t pid = fork();
-    assert_compare(pid, >=, 0);
-    if (pid == 0) {
-        patience_be_child();
-        _exit(call_second(weir, stripe));
+    /* Of a process with a limiter, and of one without. */
+    static const enum weir_table_role roles[] = { WEIR_TABLE_MAY_RUN,
+                                                  WEIR_TABLE_DECIDES };
+    for (size_t i = 0; i < 2; i++) {
+        struct weir *weir = open_table(roles[i]);
+        uint32_t stripe = weir_stripe_mine(weir);
+        pid_t pid = fork();
+        assert_compare(pid, >=, 0);
+        if (pid == 0) {
+            patience_be_child();
+            _exit(call_second(weir, stripe));
+        }
+        assert_int_equal(status_of(pid), 0);
+        assert_int_equal(weir_stripe_mine(weir), stripe);
+        weir_close(weir);
     }
-    assert_int_equal(status_of(pid), 0);
-    assert_int_equal(weir_stripe_mine(weir), stripe);
-    weir_close(weir);
 }
 
 /* ---- No room ---- */
