@@ -847,7 +847,7 @@ static void test_edits_of_a_missing_quota_count_once(void **state)
     finish(&p);
 }
 
-/* A log beyond the memory for logs, or a bucket. */
+/* A log beyond the memory for logs of a small table, or a bucket. */
 static void apply_log(struct pair *p, bool log, uint64_t epoch)
 {
     struct weir_change change = { .removed = false };
@@ -855,7 +855,7 @@ static void apply_log(struct pair *p, bool log, uint64_t epoch)
     change.quota.sharing = WEIR_LOCAL;
     if (log) {
         change.quota.algorithm = WEIR_SLIDING_LOG;
-        change.quota.max_entries = 1 << 20;
+        change.quota.max_entries = WEIR_ENTRIES_MAX;
         change.quota.low_burst.unset = change.quota.high_burst.unset = true;
     }
     change.quota.epoch = epoch;
