@@ -170,6 +170,8 @@ void weir_link_bucket_undo(struct weir_table *t, struct walk *walk, uint32_t i)
 {
     weir_assert(walk->counted >> i & 1);
     weir_fetch_sub(&weir_hot(t, walk->slot[i])->count, walk->units[i]);
+    /* A collect since the commit may have reported them. */
+    weir_slot_mark(t, walk->slot[i]);
     walk->counted &= ~(1u << i);
 }
 

@@ -75,12 +75,15 @@ struct chain {
     uint32_t slot[WEIR_DEPTH_MAX];
 };
 
-/* Takes back the charges of links 'from' and above. */
+/* Takes back the charges of links 'from' and above. They are marked, because a
+ * collect in between may have reported the charges. */
 INLINE unsigned uncharge(struct weir_table *t, const struct chain *chain,
                          uint32_t from, uint64_t weight, unsigned kick)
 {
-    for (uint32_t i = from; i < chain->links; i++)
+    for (uint32_t i = from; i < chain->links; i++) {
         weir_fetch_sub(&weir_hot(t, chain->slot[i])->count, weight);
+        weir_slot_mark(t, chain->slot[i]);
+    }
     return OUTCOME_MOVED | kick;
 }
 
@@ -102,6 +105,15 @@ INLINE unsigned charge(struct weir_table *t, const struct chain *chain,
                : uncharge(t, chain, 0, weight, outcome);
 }
 
+/* The charge of a slot that ended its life was taken back. Apart, so that a
+ * take needs no stack. */
+__attribute__((noinline)) static unsigned mark_stale(struct weir_table *t,
+                                                     uint32_t slot)
+{
+    weir_slot_mark(t, slot);
+    return WEIR_OUTCOME_STALE_REF;
+}
+
 /* The end of a take that passes, of a link without a parent. */
 INLINE unsigned charge_alone(struct weir_table *t, struct weir_ref ref,
                              uint64_t weight)
@@ -110,7 +122,7 @@ INLINE unsigned charge_alone(struct weir_table *t, struct weir_ref ref,
     uint64_t count = weir_fetch_add(&hot->count, weight) + weight;
     if (WEIR_UNLIKELY(!weir_ref_is_live(t, ref))) {
         weir_fetch_sub(&hot->count, weight);
-        return WEIR_OUTCOME_STALE_REF;
+        return mark_stale(t, ref.slot);
     }
     return weir_slot_is_near(hot, count) ? weir_slot_touch(t, ref.slot, count)
                                          : 0;
