@@ -157,19 +157,23 @@ static const struct weir_proto_message stub = { FIELDS(stub_fields) };
 
 #define THIS struct weir_change
 static const struct weir_proto_field stub_change_fields[] = {
-    { 1, PART(quota, stub), .min = 1 },
+    { 1, PART(quota, stub), UNLESS(removed) },
+    { 2, PART(quota, removal), IF(removed) },
 };
-static const struct weir_proto_message stub_change = { FIELDS(
-    stub_change_fields) };
+static const struct weir_proto_message stub_change = {
+    FIELDS(stub_change_fields), .one_at_least = true
+};
 
-/* Without a name and an epoch the change is empty but for 'reduced'. */
+/* Of a quota, not of a removal. Without a name and an epoch the change is empty
+ * but for 'reduced'. */
 static void salvage_change(struct weir_wire_in in, void *message)
 {
     struct weir_change *change = message;
     struct weir_change read;
     *change = (struct weir_change){ .reduced = true };
     if (weir_proto_get(&stub_change, in, WEIR_PROTO_AGAIN_REFUSED, NULL, &read,
-                       NULL) < 0)
+                       NULL) < 0 ||
+        read.removed)
         return;
     *change = read;
     if (reduce_quota(change) < 0)

@@ -751,6 +751,13 @@ static void test_newer_changes(void **state)
         assert_true(weir_text_equal(
             got->quota.name, rows[i].named ? WEIR_TEXT("x") : WEIR_TEXT("")));
     }
+    /* Of a change that ends as a removal, no quota is left. */
+    struct weir_message out;
+    static const char both[] = "\x1a\x09\x2a\x07\x0a\x03\x0a\x01x\x12";
+    assert_int_equal(
+        weir_v1_decode(both, sizeof(both), false, &bench->arena, &out), 0);
+    assert_true(out.quotas.changes[0].reduced);
+    assert_int_equal(out.quotas.changes[0].quota.name.len, 0);
     /* Broken bytes are of no version. */
     REFUSE(false, WEIR_ESYNTAX, "\x1a\x05\x2a\x03\x0a\x05\x01");
 }
