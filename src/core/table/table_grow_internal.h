@@ -33,7 +33,7 @@ static inline uint32_t weir_area_units_of(const struct weir_table *t,
 /* Fills a header with the sizes and offsets of a table. */
 void weir_table_lay_out(struct weir_table *shape,
                         const struct weir_table_options *options);
-/* Under the lock: something was not had with the slots that are committed. */
+/* Under the lock: a call found no room in the slots that are committed. */
 static inline void weir_table_note_short(struct weir_table *t)
 {
     uint32_t committed = weir_load_relaxed(&t->committed);
