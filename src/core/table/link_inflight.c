@@ -147,9 +147,14 @@ void weir_inflight_reap(struct weir_table *t, uint32_t slot, uint32_t process)
     weir_assert(process < t->commons);
     uint64_t *in_flight = weir_in_flight_of(t, process, slot);
     /* Not written if it is 0: its page may be untouched. */
-    if (weir_load_relaxed(in_flight) == 0)
+    uint64_t units = weir_load_relaxed(in_flight);
+    if (units == 0)
         return;
-    inflight_subtract(t, slot, weir_exchange(in_flight, 0));
+    /* In this order: if the reaper is killed in between, the next one gives
+     * back too much, as note_in_flight() has it. The other order would lose
+     * the units. */
+    inflight_subtract(t, slot, units);
+    weir_store(in_flight, 0);
 }
 
 /* How a caller may enter a slot where others wait. */
