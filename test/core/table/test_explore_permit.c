@@ -230,10 +230,16 @@ static const char *check_life(void *state)
 
 /* ---- Running them ---- */
 
-static struct explore_program program_of(const char *name)
+/* 'processes' share the table; 0: it isn't shared. */
+static struct explore_program program_among(const char *name,
+                                            uint32_t processes)
 {
     struct weir_table_options options = {
-        .slots = SLOTS, .stripes = 1, .seed = 3, .bucket_state_bytes = AREA_UNIT
+        .slots = SLOTS,
+        .stripes = processes > 0 ? processes : 1,
+        .processes = processes,
+        .seed = 3,
+        .bucket_state_bytes = AREA_UNIT,
     };
     struct explore_program program = { .name = name,
                                        .fibers = 2,
@@ -248,6 +254,11 @@ static struct explore_program program_of(const char *name)
     program.run[1] = enter_b;
     program.run[2] = enter_c;
     return program;
+}
+
+static struct explore_program program_of(const char *name)
+{
+    return program_among(name, 0);
 }
 
 static struct explore_program on_one(const char *name, uint64_t limit)
@@ -396,6 +407,51 @@ static void test_bugs_are_found(void **state)
     }
 }
 
+/* ---- A reaper that is killed ---- */
+
+/* Processes of a shared table: one that died with a permit, its reaper, and the
+ * reaper after that. */
+#define PROCESSES 4
+enum { DEAD = 1, REAPER, NEXT_REAPER };
+
+static void reap(void *state)
+{
+    struct stage *s = state;
+    weir_table_reap_locks(s->t, DEAD, REAPER);
+    (void)weir_table_reap(s->t, DEAD, REAPER);
+}
+
+/* Wherever the reaper was killed, the next one leaves nothing in flight. */
+static const char *check_given_back(void *state)
+{
+    struct stage *s = state;
+    for (uint32_t dead = DEAD; dead <= REAPER; dead++)
+        weir_table_reap_locks(s->t, dead, NEXT_REAPER);
+    for (uint32_t dead = DEAD; dead <= REAPER; dead++)
+        EXPLORE_MUST(weir_table_reap(s->t, dead, NEXT_REAPER));
+    EXPLORE_MUST(weir_table_in_flight(s->t, s->ref[0].slot) == 0);
+    made_audit(s->t);
+    return NULL;
+}
+
+static void test_a_killed_reaper_loses_no_units(void **state)
+{
+    (void)state;
+    struct explore_program program = program_among("killed-reaper", PROCESSES);
+    struct stage *s = program.state;
+    put(s, "q", NULL, 5);
+    aim(s, 0, "q");
+    assert_int_equal(
+        weir_table_enter(s->t, DEAD, s->ref[0], 1, &s->record[0], NULL, LATER) &
+            WEIR_OUTCOME_LIMITED,
+        0);
+    settle(s);
+    program.fibers = 1;
+    program.run[0] = reap;
+    program.check = check_given_back;
+    explore_killed(&program, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -406,6 +462,7 @@ int main(void)
         EXPLORED(test_a_leave_beside_edits),
         EXPLORED(test_an_enter_beside_another_parent),
         EXPLORED(test_no_stranger_is_given_what_is_held),
+        EXPLORED(test_a_killed_reaper_loses_no_units),
         EXPLORED(test_bugs_are_found),
     };
     if (!explore_begin())
