@@ -29,8 +29,9 @@ struct weir_exact_entry {
 struct weir_late_leave;
 struct weir_late_leaves {
     pthread_mutex_t mutex;         /* guards all below */
-    uint32_t count, room;          /* count: atomic */
+    uint32_t count;                /* atomic */
     struct weir_late_leave *leave; /* owned */
+    size_t room;
 };
 struct weir_exact_book {
     const struct weir_exact *functions;   /* NULL: not linked */

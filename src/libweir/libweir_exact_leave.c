@@ -10,15 +10,13 @@
  * is no longer there, that is in the list when the limiter closes, or for which
  * the list has no room (LATE_MAX), ends at the store by its permit_timeout. */
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/atomic.h"
+#include "io/clock.h"
 #include "libweir/libweir_decide.h"
 
-/* Room of the list at first; it is doubled as needed, up to LATE_MAX. */
-#define LATE_FIRST 16
-#define LATE_MAX 65536
+#define LATE_MAX 65536 /* permits in the list */
 
 struct weir_late_leave {
     uint64_t permit, weight;
@@ -31,18 +29,14 @@ struct weir_late_leave {
 /* False: the list is full, or there is no memory. */
 static bool make_room(struct weir_late_leaves *late)
 {
-    if (late->count < late->room)
-        return true;
-    if (late->room == LATE_MAX)
+    if (late->count == LATE_MAX)
         return false;
-    uint32_t room = late->room ? 2 * late->room : LATE_FIRST;
     struct weir_late_leave *leave =
-        realloc(late->leave, room * sizeof(*late->leave));
-    if (!leave)
-        return false;
-    late->leave = leave;
-    late->room = room;
-    return true;
+        weir_mem_grow(&weir_mem_system, late->leave, sizeof(*late->leave),
+                      &late->room, late->count + 1);
+    if (leave)
+        late->leave = leave;
+    return leave;
 }
 
 static void note_late(struct weir *weir, const struct weir_late_leave *leave)

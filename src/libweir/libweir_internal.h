@@ -103,8 +103,9 @@ struct weir_wish {
 /* Slots of closed handles that couldn't be given back (libweir_unpin.c). */
 struct weir_unpins {
     pthread_mutex_t mutex; /* guards all below */
-    uint32_t count, room;  /* count: atomic */
+    uint32_t count;        /* atomic */
     struct weir_ref *late; /* owned */
+    size_t room;
     uint32_t parent;       /* its pins are still to be inherited; atomic */
 };
 

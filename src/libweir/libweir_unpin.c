@@ -17,23 +17,18 @@
 
 #include "core/base/atomic.h"
 #include "core/table/table_share.h"
+#include "io/clock.h"
 #include "libweir/libweir_decide.h"
-
-/* Room of the list at first; doubled when it is full. */
-#define LATE_FIRST 16
 
 /* False: no memory; the slot stays pinned. */
 static bool note_late(struct weir_unpins *unpins, struct weir_ref ref)
 {
-    if (unpins->count == unpins->room) {
-        uint32_t room = unpins->room ? 2 * unpins->room : LATE_FIRST;
-        struct weir_ref *late =
-            realloc(unpins->late, room * sizeof(*unpins->late));
-        if (!late)
-            return false;
-        unpins->late = late;
-        unpins->room = room;
-    }
+    struct weir_ref *late =
+        weir_mem_grow(&weir_mem_system, unpins->late, sizeof(*late),
+                      &unpins->room, unpins->count + 1);
+    if (!late)
+        return false;
+    unpins->late = late;
     unpins->late[unpins->count] = ref;
     weir_store_relaxed(&unpins->count, unpins->count + 1);
     return true;
