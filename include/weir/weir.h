@@ -456,10 +456,11 @@ WEIR_API WEIR_MUST_USE int weir_ready(struct weir *weir, weir_duration timeout);
  * when no root is connected) or WEIR_ECLOSED. Blocking. */
 WEIR_API WEIR_MUST_USE int weir_sync(struct weir *weir, weir_duration timeout);
 
-/* Sends the units not yet reported (at most 100 ms), stops the thread and frees
- * everything. If a memcached of exact quotas is silent, waits for it, at most
- * the longest deadline. No other call on 'weir' or its handles may be running
- * or follow. NULL is legal. Blocking. */
+/* Sends the units not yet reported, for which it may wait until a connection to
+ * a root stands (at most 100 ms in all), stops the thread and frees everything.
+ * If a memcached of exact quotas is silent, waits for it, at most the longest
+ * deadline. No other call on 'weir' or its handles may be running or follow.
+ * NULL is legal. Blocking. */
 WEIR_API void weir_close(struct weir *weir);
 
 /* ---- Without roots -------------------------------------------------

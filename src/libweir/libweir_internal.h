@@ -46,8 +46,7 @@
 #include "libweir/limiter_view.h"
 
 #define WEIR_EVENT_QUEUE_MAX 64
-/* Of memory_max: what is not used costs address space only; some 800,000 slots
- * with three roots. */
+/* Unused, it costs addresses only; some 800,000 slots with three roots. */
 #define WEIR_MEMORY_DEFAULT ((uint64_t)1 << 30)
 /* When a table without memory tries again to get some. */
 #define WEIR_GROW_AGAIN (10 * WEIR_SECOND)
@@ -71,6 +70,7 @@ struct weir_client_link {
     uint32_t index;    /* of the limiter's link */
     struct weir_address address;
     struct weir_root_link *link;        /* owned */
+    bool failed;                        /* the last connection, or attempt */
     struct weir_limiter_view_root view; /* under the limiter's mutex */
 };
 

@@ -474,6 +474,37 @@ static void closing_delivers_counts(void **state)
     }
 }
 
+/* On a table that is known already: no root has answered this process. */
+static void closing_at_once_delivers_counts(void **state)
+{
+    (void)state;
+    char table[64];
+    snprintf(table, sizeof(table), "/dev/shm/weir-once-%d", (int)getpid());
+    root_set(&root, "once", "{\"limit\": \"1000/s\"}");
+    struct weir_options options = WEIR_OPTIONS_INIT;
+    options.roots = root.address;
+    options.table = table;
+    struct weir *weir;
+    assert_int_equal(weir_open(&options, &weir), 0);
+    UNTIL(limiter_knows(weir, "once"));
+    weir_close(weir);
+    uint64_t least = root_passed(&root, "once"), most = least;
+    weir_instant until = world_now() + GUARD;
+    for (int in_time = 0; in_time < 5;) {
+        assert_compare(world_now(), <, until);
+        assert_int_equal(weir_open(&options, &weir), 0);
+        assert_int_equal(take_name(weir, "once"), WEIR_PASSED);
+        weir_instant before = world_now();
+        weir_close(weir);
+        bool quick = world_now() - before < WEIR_CLOSE_PATIENCE;
+        in_time += quick;
+        least += quick;
+        most++;
+        assert_in_range(root_passed(&root, "once"), least, most);
+    }
+    unlink(table);
+}
+
 static void two_limiters_keep_apart(void **state)
 {
     (void)state;
@@ -729,6 +760,7 @@ int main(void)
         cmocka_unit_test(a_shadow_set_is_asked_too),
         cmocka_unit_test(sync_stands_on_the_fleet),
         cmocka_unit_test(closing_delivers_counts),
+        cmocka_unit_test(closing_at_once_delivers_counts),
         cmocka_unit_test(two_limiters_keep_apart),
         cmocka_unit_test(events_wait),
         cmocka_unit_test(events_overflow),
