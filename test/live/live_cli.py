@@ -39,9 +39,10 @@ class Result:
 
 
 class Root:
-    """A `weir serve` on ports of its own."""
+    """A `weir serve` on ports of its own. With `ready`, it has read its
+    quotas: before, it answers 503."""
 
-    def __init__(self, case, *options, store=None, env=None):
+    def __init__(self, case, *options, store=None, env=None, ready=True):
         self.case = case
         self.log_path = case.path(f"log{len(case.roots)}")
         self.ports_path = case.path(f"ports{len(case.roots)}")
@@ -54,6 +55,8 @@ class Root:
             stderr=self.log, env=env or case.env)
         case.roots.append(self)
         until("the port file", self.has_ports)
+        if ready:
+            until("ready", lambda: "ready; quotas: " in self.logged())
         text = Path(self.ports_path).read_text()
         self.ports = dict(line.split("=") for line in text.split())
         self.address, self.http = self.ports["listen"], self.ports["http"]
@@ -891,7 +894,7 @@ class Trouble(Case):
                                 timeout=PATIENCE)
         other.execute("PRAGMA locking_mode = EXCLUSIVE")
         other.execute("BEGIN EXCLUSIVE")
-        root = Root(self, store=store)
+        root = Root(self, store=store, ready=False)
         # Whether a locked file can be read depends on its journal: the root
         # runs, and /readyz answers either way.
         status = until("an answer", lambda: root.get("/readyz")[0])

@@ -110,7 +110,7 @@ class Fleet(Agents):
         self.ask("leased", *["full"] * 10, "user/1", "nobody's")
 
     def serve(self, name, *options):
-        root = Root(self, "--name", name, *options)
+        root = Root(self, "--name", name, *options, ready=False)
         until(name + " is ready", lambda: root.get("/readyz")[0] == 200)
         return root
 

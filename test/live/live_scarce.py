@@ -183,7 +183,7 @@ class ReadOnly(Mounts):
         self.ok("quota", "set", "q", "limit=5/s", root=root)
         self.assertEqual(root.stop(), 0)
         self.make_read_only()
-        root = Root(self, "--snapshot", snapshot, store=store)
+        root = Root(self, "--snapshot", snapshot, store=store, ready=False)
         until("ready", lambda: root.get("/readyz")[0] == 200)
         status, said = root.get("/v1/quotas/q", "PATCH", '{"limit": "6/s"}')
         self.assertEqual(status, 503)
