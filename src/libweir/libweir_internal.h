@@ -106,7 +106,7 @@ struct weir_unpins {
     uint32_t count;        /* atomic */
     struct weir_ref *late; /* owned */
     size_t room;
-    uint32_t parent;       /* its pins are still to be inherited; atomic */
+    uint32_t parent; /* its pins are still to be inherited; atomic */
 };
 
 struct weir_event_queue {
