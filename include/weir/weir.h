@@ -238,12 +238,11 @@ enum weir_table_role {
     WEIR_TABLE_DECIDES,     /* never runs it: needs no roots */
 };
 
-/* What becomes of a name when memory_max is used up, or the system has no more
- * memory: of a quota's or an instance's for which there is no room and that has
- * no overflow quota; and, as long as a quota is missing for that reason, of
- * each name without a quota, because it may be that one's. The default is to
- * refuse: a limit that silently isn't there shows when the service behind it
- * fails. */
+/* The verdict for a name when memory_max is used up, or the system has no more
+ * memory: for the name of a quota or an instance that found no room and has no
+ * overflow quota; and, as long as a quota is missing for that reason, for each
+ * name without a quota, because it may be that one's. The default is to refuse:
+ * a limit that silently isn't there shows when the service behind it fails. */
 enum weir_on_full {
     WEIR_ON_FULL_REFUSE = 0,
     WEIR_ON_FULL_PASS,
