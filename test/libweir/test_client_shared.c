@@ -499,6 +499,14 @@ static void a_stopped_process_does_no_harm(void **state)
 }
 
 /* One of many: takes a unit now and then. */
+static void must(const char *what, int error)
+{
+    if (error == 0)
+        return;
+    fprintf(stderr, "%s in an idler: %s\n", what, weir_strerror(error));
+    _exit(1);
+}
+
 static pid_t idler(uint64_t seed)
 {
     pid_t pid = fork();
@@ -509,14 +517,11 @@ static pid_t idler(uint64_t seed)
     struct weir_rng rng = { seed };
     struct weir *weir;
     struct weir_options options = options_of(WEIR_TABLE_MAY_RUN, NULL);
-    if (weir_open(&options, &weir) < 0)
-        _exit(1);
+    must("weir_open", weir_open(&options, &weir));
     struct weir_handle q, limited;
-    if (weir_handle_open(weir, "q", 1, &q) < 0 ||
-        weir_handle_open(weir, "limited", 7, &limited) < 0)
-        _exit(2);
-    if (weir_ready(weir, GUARD) < 0)
-        _exit(3);
+    must("q", weir_handle_open(weir, "q", 1, &q));
+    must("limited", weir_handle_open(weir, "limited", 7, &limited));
+    must("weir_ready", weir_ready(weir, GUARD));
     weir_fetch_add(&common->opened, 1);
     for (;;) {
         turn(weir, q, limited, &rng);

@@ -213,10 +213,11 @@ class Fleet:
     def addresses(self):
         return ",".join(root.listen for root in self.roots)
 
-    def add_limiter(self, loads, bin_ms=100, roots=None, env=None):
+    def add_limiter(self, loads, bin_ms=100, roots=None, ready=False,
+                    env=None):
         limiter = Limiter(roots or self.addresses(),
                           f"limiter{len(self.limiters)}", loads, bin_ms,
-                          env=env)
+                          ready=ready, env=env)
         self.limiters.append(limiter)
         return limiter
 

@@ -27,7 +27,7 @@ from failing_memory import FAILED, FailingMemory, describe, read_map
 from live_agent import JSON, Resp
 from live_cli import WEIR, Case
 from live_fleet import LOAD, Fleet
-from patience import free_port, until
+from patience import free_port, until, until_equal
 from plain_grpc import field
 
 DEEP = bool(os.environ.get("WEIR_DEEP"))
@@ -505,7 +505,8 @@ class Library(unittest.TestCase):
         """One root dies and comes back while memory fails: the program goes
         on, and afterwards the other root has each unit."""
         root, other = self.fleet.roots
-        limiter = self.fleet.add_limiter(["q=2000"], env=self.memory.env())
+        limiter = self.fleet.add_limiter(["q=2000"], ready=True,
+                                         env=self.memory.env())
         self.fleet.wait_linked()
         for k in primes(8):
             self.memory.fail(k, k)
@@ -519,8 +520,8 @@ class Library(unittest.TestCase):
         until("the last bin", lambda: limiter.told("rest"))
         _, passed, _, lost = limiter.seen()["seen"]["q"]
         self.assertEqual(lost, 0)
-        until("the root's count", lambda: root.usage().get("q", {}).get(
-            "passed") == passed)
+        until_equal("the root's count", passed,
+                    lambda: root.usage().get("q", {}).get("passed"))
 
     def test_open(self):
         """Each allocation from the program's start on fails alone."""
