@@ -107,9 +107,13 @@ static bool emit_labels(yaml_emitter_t *emitter, struct weir_text labels)
  * words are written plain. */
 static bool is_free_text(const char *field)
 {
-    return strcmp(field, "name") == 0 || strcmp(field, "parent") == 0 ||
-           strcmp(field, "overflow") == 0 ||
-           strcmp(field, "description") == 0 || strcmp(field, "tz") == 0;
+    static const char *const names[] = { "name",    "parent", "overflow",
+                                         "classes", "tz",     "description" };
+    for (size_t i = 0; i < WEIR_COUNT_OF(names); i++) {
+        if (strcmp(field, names[i]) == 0)
+            return true;
+    }
+    return false;
 }
 
 static bool emit_quota(yaml_emitter_t *emitter, const struct weir_quota *quota)

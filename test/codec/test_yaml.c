@@ -165,6 +165,22 @@ static void an_export_is_read_back(void **state)
     free(made);
 }
 
+/* A text that people choose may be a word that means absence in YAML. */
+static void words_for_absence_are_texts(void **state)
+{
+    (void)state;
+    struct made_quota made[2];
+    for (int i = 0; i < 2; i++)
+        weir_quota_init(&made[i].quota);
+    made[0].quota.name = made[0].quota.description = WEIR_TEXT("null");
+    made[1].quota.name = WEIR_TEXT("~");
+    made[1].quota.kind = WEIR_CONCURRENCY;
+    made[1].quota.sharing = WEIR_ADAPTIVE;
+    made[1].quota.classes = WEIR_TEXT("null");
+    made[1].quota.parent = made[0].quota.name;
+    check_round_trip(made, 2);
+}
+
 static void an_export_is_for_people(void **state)
 {
     (void)state;
@@ -221,6 +237,7 @@ int main(void)
         cmocka_unit_test(reads_what_people_write),
         cmocka_unit_test(refuses_with_line_and_column),
         cmocka_unit_test(an_export_is_read_back),
+        cmocka_unit_test(words_for_absence_are_texts),
         cmocka_unit_test(an_export_is_for_people),
         cmocka_unit_test(broken_files_are_answered),
     };
