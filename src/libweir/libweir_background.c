@@ -142,22 +142,12 @@ static void prepare_quotas(struct weir *weir, weir_instant now)
     pthread_mutex_unlock(&weir->defining);
 }
 
-/* A process that ends as soon as it has decided may have no link yet. */
-static bool is_pump_connecting(const struct weir *weir)
-{
-    for (uint32_t i = 0; i < weir->link_count; i++) {
-        if (!weir->link[i].failed &&
-            weir_limiter_session(weir->limiter, i) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* A message without answer (a release) is sent when the system has it. */
 static bool is_pump_idle(const struct weir *weir)
 {
+    /* A process that ends as soon as it has decided may have no link yet. */
     if (weir_limiter_links_up(weir->limiter) == 0)
-        return !is_pump_connecting(weir);
+        return weir_limiter_tried(weir->limiter);
     return weir_limiter_settled(weir->limiter) && !is_pump_sending(weir);
 }
 
@@ -223,7 +213,6 @@ static void note_link_received(struct weir_client_link *link, weir_instant now)
 static void on_link_up(void *context)
 {
     struct weir_client_link *link = context;
-    link->failed = false;
     note_link_state(link, true, "");
     weir_limiter_link(link->weir->limiter, link->index, true, weir_clock_now());
     run_pump(link->weir);
@@ -249,7 +238,6 @@ static void on_link_down(void *context, const char *why)
 {
     struct weir_client_link *link = context;
     weir_instant now = weir_clock_now();
-    link->failed = true;
     weir_limiter_link(link->weir->limiter, link->index, false, now);
     note_link_state(link, false, why);
     if (why)
@@ -270,7 +258,6 @@ static int make_client_link(struct weir *weir, uint32_t index)
     weir_assert(index < weir->link_count && !link->link);
     link->weir = weir;
     link->index = index;
-    link->failed = false;
     struct weir_root_link_options options = {
         .base = weir->base,
         .address = &link->address,

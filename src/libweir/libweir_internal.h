@@ -70,7 +70,6 @@ struct weir_client_link {
     uint32_t index;    /* of the limiter's link */
     struct weir_address address;
     struct weir_root_link *link;        /* owned */
-    bool failed;                        /* the last connection, or attempt */
     struct weir_limiter_view_root view; /* under the limiter's mutex */
 };
 

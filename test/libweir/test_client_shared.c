@@ -498,7 +498,6 @@ static void a_stopped_process_does_no_harm(void **state)
     weir_close(weir);
 }
 
-/* One of many: takes a unit now and then. */
 static void must(const char *what, int error)
 {
     if (error == 0)
@@ -507,6 +506,7 @@ static void must(const char *what, int error)
     _exit(1);
 }
 
+/* One of many: takes a unit now and then. */
 static pid_t idler(uint64_t seed)
 {
     pid_t pid = fork();

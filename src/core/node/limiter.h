@@ -131,6 +131,8 @@ bool weir_limiter_settled(const struct weir_limiter *limiter);
 
 /* ---- Exact quotas kept by roots (limiter_ask.c) ---- */
 
+/* Each root was met, or could not be reached, once. */
+bool weir_limiter_tried(const struct weir_limiter *limiter);
 /* Asks for one step at the root that all limiters choose for that name: the
  * root, of those that are up, with the highest hash of its name and the quota's
  * (on equal names: the first link). next() sends the ask. It gets exactly one

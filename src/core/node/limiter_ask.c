@@ -152,13 +152,18 @@ static struct weir_text asked_name(const struct ask_place *place)
     return (struct weir_text){ place->name, place->name_len };
 }
 
-weir_instant weir_limiter_asks_from(const struct weir_limiter *limiter)
+bool weir_limiter_tried(const struct weir_limiter *limiter)
 {
     for (uint32_t i = 0; i < limiter->link_count; i++) {
         if (!limiter->link[i].tried)
-            return limiter->born + MEET_ALL;
+            return false;
     }
-    return 0;
+    return true;
+}
+
+weir_instant weir_limiter_asks_from(const struct weir_limiter *limiter)
+{
+    return weir_limiter_tried(limiter) ? 0 : limiter->born + MEET_ALL;
 }
 
 /* ---- Asks out ---- */
