@@ -215,6 +215,18 @@ class Live(Case):
         self.assertEqual(status, 1)
         self.assertRegex(said, r"no file to be left behind .* \['mine-")
 
+    def test_a_file_of_a_sanitizer_is_none_of_a_test(self):
+        """A process killed before its main() leaves it."""
+        make = ("import os, pathlib",
+                "folder = pathlib.Path(os.environ['TMPDIR'])",
+                "(folder / 'tsan.rodata.1').touch()")
+        status, said = self.run_good(*make)
+        self.assertEqual(status, 0, said)
+        status, said = self.run_good(*make, "(folder / 'mine').touch()")
+        self.assertEqual(status, 1)
+        self.assertIn("no file to be left behind in $TMPDIR; got ['mine']",
+                      said)
+
     def test_files_go_when_a_test_is_killed(self):
         self.env["TMPDIR"] = str(self.box / "tmp")
         (self.box / "tmp").mkdir()
