@@ -59,8 +59,12 @@ static void compare_quota(yaml_document_t *document, const yaml_node_t *theirs,
         const struct weir_text *text =
             (const void *)((const char *)ours + texts[i].at);
         const yaml_node_t *value = value_of(document, theirs, texts[i].key);
-        weir_assert(weir_text_equal(
-            *text, value ? text_of(value) : (struct weir_text){ NULL, 0 }));
+        struct weir_text said = value ? text_of(value) : WEIR_TEXT("");
+        /* The default, which a quota has as an empty text. */
+        if (strcmp(texts[i].key, "store") == 0 &&
+            weir_text_equal(said, WEIR_TEXT("root")))
+            said = WEIR_TEXT("");
+        weir_assert(weir_text_equal(*text, said));
     }
 }
 
