@@ -46,8 +46,8 @@ class Case(unittest.TestCase):
         """Rows behind the root's back, each with an epoch of its own."""
         for name, fields in rows.items():
             self.sql(f"UPDATE {self.META} SET epoch = epoch + 1, "
-                     "last_id = last_id + 1")
-            self.sql(f"INSERT INTO {self.QUOTAS} (id, epoch, created, name, "
+                     "last_id = last_id + 1",
+                     f"INSERT INTO {self.QUOTAS} (id, epoch, created, name, "
                      f"fields) SELECT last_id, epoch, epoch, '{name}', "
                      f"'{fields}' FROM {self.META}")
 
@@ -158,8 +158,8 @@ class Case(unittest.TestCase):
         root = self.add_root()
         self.fleet.set("turns", "limit=3/s")
         self.fleet.set("stays", "limit=3/s")
-        self.sql(f"UPDATE {self.META} SET epoch = epoch + 1")
-        self.sql(f"UPDATE {self.QUOTAS} SET fields = 'damaged', epoch = (SELECT"
+        self.sql(f"UPDATE {self.META} SET epoch = epoch + 1",
+                 f"UPDATE {self.QUOTAS} SET fields = 'damaged', epoch = (SELECT"
                  f" epoch FROM {self.META}) WHERE name = 'turns'")
         until("the bad row", lambda: self.bad_rows(root)["count"] == 1)
         self.assertTrue(self.bad_rows(root)["rows"][0]["kept"])
@@ -185,10 +185,13 @@ class Sqlite(Case):
     def make_store(self):
         pass
 
-    def sql(self, statement):
+    def sql(self, *statements):
+        """One transaction: a root that read the new epoch without the row
+        would never read the row."""
         store = sqlite3.connect(self.fleet.db, timeout=60)
         with store:
-            store.execute(statement)
+            for statement in statements:
+                store.execute(statement)
         store.close()
 
 
@@ -207,9 +210,11 @@ class Server(Case):
         self.assertEqual(self.fleet.weir("store", "init",
                                          self.fleet.store)[0], 0)
 
-    def sql(self, statement):
+    def sql(self, *statements):
+        """One transaction: psql sends one command's statements at once."""
         subprocess.run([self.server.bin / "psql", "--no-psqlrc", "--quiet",
-                        "--dbname", self.fleet.store, "--command", statement],
+                        "--dbname", self.fleet.store,
+                        "--command", "; ".join(statements)],
                        check=True)
 
 
