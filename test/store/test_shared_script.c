@@ -5,9 +5,10 @@
  * server, whose time is an argument here. A script counts in doubles and whole
  * microseconds, so its answers may differ from the integers' by rounding:
  *
- *   passed         the same; but if the integers themselves answer otherwise
- *                  a slack earlier or later, either is right. Then both begin
- *                  anew, and it is counted: it must be rare
+ *   passed, level  the same; but if the integers themselves answer otherwise,
+ *                  or as the script, a slack earlier or later, either is
+ *                  right. Then both begin anew, and it is counted: it must be
+ *                  rare
  *   used, remaining, levels    within one unit
  *   retry_after, wait          within the slack, and a billionth
  *
@@ -164,10 +165,10 @@ static void print_answer(const char *who, const struct weir_algorithm_answer *a)
 }
 
 /* True: the bucket state in C would answer otherwise a little earlier or
- * later. */
+ * later, or as the script. */
 static bool is_tie(const struct weir_algorithm_rule *rule,
                    const uint64_t *before, const struct weir_algorithm_ask *ask,
-                   uint64_t now_us)
+                   const struct weir_algorithm_answer *theirs, uint64_t now_us)
 {
     static uint64_t copy[WEIR_ALGORITHM_SIZE_MAX / 8];
     struct weir_algorithm_answer answer[2];
@@ -177,8 +178,10 @@ static bool is_tie(const struct weir_algorithm_rule *rule,
         weir_algorithm_step(rule, copy, ask, &answer[i],
                             (i ? now_us + slack : now_us - slack) * 1000);
     }
+    /* A queue's `remaining` is 0 until its last unit has left. */
     return answer[0].passed != answer[1].passed ||
-           answer[0].level != answer[1].level;
+           answer[0].level != answer[1].level ||
+           near(rule, &answer[0], theirs) || near(rule, &answer[1], theirs);
 }
 
 /* ---- Histories ---- */
@@ -274,7 +277,7 @@ static unsigned run_history(const struct shared_rule *named,
         ask_script(rule, &ask, now_us, &theirs);
         if (near(rule, &ours, &theirs))
             continue;
-        if (!is_tie(rule, before, &ask, now_us)) {
+        if (!is_tie(rule, before, &ask, &theirs, now_us)) {
             print_error("%s, step %u: op %d weight %llu\n", named->name, i,
                         ask.op, (unsigned long long)ask.weight);
             print_answer("meter ", &ours);
