@@ -73,17 +73,12 @@ static int check_wants(struct weir_text id, double wants,
 
 /* ---- Requests ---- */
 
-static int check_get(const struct weir_doorman_message *message,
-                     struct weir_diag *diag)
+static int check_get_row(const struct weir_doorman_message *message,
+                         size_t index, struct weir_diag *diag)
 {
-    int error = 0;
-    for (size_t i = 0; i < message->count && error == 0; i++) {
-        const struct weir_doorman_resource *resource = &message->resources[i];
-        error = check_resource(resource->id, &resource->has, diag);
-        if (error == 0)
-            error = check_wants(resource->id, resource->wants, diag);
-    }
-    return error;
+    const struct weir_doorman_resource *resource = &message->resources[index];
+    int error = check_resource(resource->id, &resource->has, diag);
+    return error < 0 ? error : check_wants(resource->id, resource->wants, diag);
 }
 
 /* The original's sentence, word for word. */
@@ -116,26 +111,27 @@ static int check_bands(const struct weir_doorman_server_resource *resource,
     return check_wants(resource->id, wants, diag);
 }
 
-static int check_server(const struct weir_doorman_message *message,
-                        struct weir_diag *diag)
+static int check_server_row(const struct weir_doorman_message *message,
+                            size_t index, struct weir_diag *diag)
 {
-    int error = 0;
-    for (size_t i = 0; i < message->count && error == 0; i++) {
-        const struct weir_doorman_server_resource *resource =
-            &message->server_resources[i];
-        error = check_resource(resource->id, &resource->has, diag);
-        if (error == 0)
-            error = check_bands(resource, diag);
-    }
-    return error;
+    const struct weir_doorman_server_resource *resource =
+        &message->server_resources[index];
+    int error = check_resource(resource->id, &resource->has, diag);
+    return error < 0 ? error : check_bands(resource, diag);
 }
 
-static int check_release(const struct weir_doorman_message *message,
-                         struct weir_diag *diag)
+static int check_release_row(const struct weir_doorman_message *message,
+                             size_t index, struct weir_diag *diag)
+{
+    return check_id("resource_id", message->released[index], diag);
+}
+
+static int check_rows(const struct weir_doorman_message *message,
+                      struct weir_diag *diag)
 {
     int error = 0;
     for (size_t i = 0; i < message->count && error == 0; i++)
-        error = check_id("resource_id", message->released[i], diag);
+        error = weir_doorman_check_row(message, i, diag);
     return error;
 }
 
@@ -164,27 +160,39 @@ static int check_granted(const struct weir_doorman_message *message,
     return error;
 }
 
+/* ---- By type ---- */
+
+static const struct {
+    const char *id; /* the id's name in messages; NULL: the message has no id */
+    int (*check)(const struct weir_doorman_message *message,
+                 struct weir_diag *diag);
+    int (*check_row)(const struct weir_doorman_message *message, size_t index,
+                     struct weir_diag *diag);
+} checks[WEIR_DOORMAN_TYPES] = {
+    [WEIR_DOORMAN_DISCOVERY_RESPONSE] = { NULL, check_mastership },
+    [WEIR_DOORMAN_GET_REQUEST] = { "client_id", check_rows, check_get_row },
+    [WEIR_DOORMAN_GET_RESPONSE] = { NULL, check_granted },
+    [WEIR_DOORMAN_SERVER_REQUEST] = { "server_id", check_rows,
+                                      check_server_row },
+    [WEIR_DOORMAN_SERVER_RESPONSE] = { NULL, check_granted },
+    [WEIR_DOORMAN_RELEASE_REQUEST] = { "client_id", NULL, check_release_row },
+    [WEIR_DOORMAN_RELEASE_RESPONSE] = { NULL, check_mastership },
+};
+
 int weir_doorman_check(const struct weir_doorman_message *message,
                        struct weir_diag *diag)
 {
-    static const struct {
-        const char *id; /* the id's name in messages; NULL: the request has no
-                         * id */
-        int (*check)(const struct weir_doorman_message *message,
-                     struct weir_diag *diag);
-    } rows[WEIR_DOORMAN_TYPES] = {
-        [WEIR_DOORMAN_DISCOVERY_RESPONSE] = { NULL, check_mastership },
-        [WEIR_DOORMAN_GET_REQUEST] = { "client_id", check_get },
-        [WEIR_DOORMAN_GET_RESPONSE] = { NULL, check_granted },
-        [WEIR_DOORMAN_SERVER_REQUEST] = { "server_id", check_server },
-        [WEIR_DOORMAN_SERVER_RESPONSE] = { NULL, check_granted },
-        [WEIR_DOORMAN_RELEASE_REQUEST] = { "client_id", check_release },
-        [WEIR_DOORMAN_RELEASE_RESPONSE] = { NULL, check_mastership },
-    };
     int error = 0;
-    if (rows[message->type].id)
-        error = check_id(rows[message->type].id, message->id, diag);
-    if (error == 0 && rows[message->type].check)
-        error = rows[message->type].check(message, diag);
+    if (checks[message->type].id)
+        error = check_id(checks[message->type].id, message->id, diag);
+    if (error == 0 && checks[message->type].check)
+        error = checks[message->type].check(message, diag);
     return error;
+}
+
+int weir_doorman_check_row(const struct weir_doorman_message *message,
+                           size_t index, struct weir_diag *diag)
+{
+    weir_assert(index < message->count && checks[message->type].check_row);
+    return checks[message->type].check_row(message, index, diag);
 }

@@ -566,6 +566,15 @@ static void refused(const struct weir_doorman_message *message,
         fail_msg("%d, '%s' doesn't say '%s'", error, diag.text, says);
 }
 
+static void row_refused(const struct weir_doorman_message *message,
+                        size_t index, const char *says)
+{
+    struct weir_diag diag = { 0 };
+    int error = weir_doorman_check_row(message, index, &diag);
+    if (error != WEIR_EINVAL || !strstr(diag.text, says))
+        fail_msg("%d, '%s' doesn't say '%s'", error, diag.text, says);
+}
+
 static struct weir_doorman_message get_of(
     struct weir_doorman_resource *resource)
 {
@@ -650,14 +659,31 @@ static void aggregates_must_make_sense(void **state)
     assert_int_equal(weir_doorman_check(&message, NULL), 0);
     message.id = WEIR_TEXT("");
     refused(&message, "server_id is empty");
+}
 
-    struct weir_text released[] = { WEIR_TEXT("a"), WEIR_TEXT("") };
-    message =
-        (struct weir_doorman_message){ .type = WEIR_DOORMAN_RELEASE_REQUEST,
-                                       .id = WEIR_TEXT("c"),
-                                       .count = 2,
-                                       .released = released };
-    refused(&message, "resource_id is empty");
+/* A release with an id that no resource has is good, but for that row. */
+static void released_rows_are_checked_one_by_one(void **state)
+{
+    (void)state;
+    char longer[WEIR_DOORMAN_ID_MAX + 1];
+    memset(longer, 'x', sizeof(longer));
+    const struct weir_text released[] = {
+        WEIR_TEXT("a"),     WEIR_TEXT(""),
+        WEIR_TEXT("a\xff"), { longer, sizeof(longer) },
+        WEIR_TEXT("b"),
+    };
+    const struct weir_doorman_message message = {
+        .type = WEIR_DOORMAN_RELEASE_REQUEST,
+        .id = WEIR_TEXT("c"),
+        .count = WEIR_COUNT_OF(released),
+        .released = released,
+    };
+    assert_int_equal(weir_doorman_check(&message, NULL), 0);
+    assert_int_equal(weir_doorman_check_row(&message, 0, NULL), 0);
+    row_refused(&message, 1, "resource_id is empty");
+    row_refused(&message, 2, "resource_id must be UTF-8");
+    row_refused(&message, 3, "resource_id is longer than 255 bytes");
+    assert_int_equal(weir_doorman_check_row(&message, 4, NULL), 0);
 }
 
 static void responses_must_make_sense(void **state)
@@ -695,6 +721,7 @@ int main(void)
         cmocka_unit_test(too_many_are_refused),
         cmocka_unit_test(requests_must_make_sense),
         cmocka_unit_test(aggregates_must_make_sense),
+        cmocka_unit_test(released_rows_are_checked_one_by_one),
         cmocka_unit_test(responses_must_make_sense),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

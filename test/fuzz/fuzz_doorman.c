@@ -9,6 +9,20 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+static void check_rows(const struct weir_doorman_message *message,
+                       const struct weir_doorman_message *again)
+{
+    bool has_rows = message->type == WEIR_DOORMAN_GET_REQUEST ||
+                    message->type == WEIR_DOORMAN_SERVER_REQUEST ||
+                    message->type == WEIR_DOORMAN_RELEASE_REQUEST;
+    for (size_t i = 0; has_rows && i < message->count; i++) {
+        struct weir_diag diag = { 0 };
+        int error = weir_doorman_check_row(message, i, &diag);
+        weir_assert((error < 0) == (diag.text[0] != '\0'));
+        weir_assert(weir_doorman_check_row(again, i, NULL) == error);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static unsigned char first_block[1 << 20], second_block[1 << 20];
@@ -37,5 +51,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         weir_assert(diag.text[0] != '\0');
     else
         weir_assert(weir_doorman_check(&again, NULL) == 0);
+    check_rows(&message, &again);
     return 0;
 }

@@ -334,6 +334,27 @@ class OneServer(Case):
     def test_go_gets_refreshes_releases(self):
         self.get_refresh_release(go_client())
 
+    def close_of_the_go_client(self, program):
+        """The original's client in Go releases all that it has when it is
+        closed: an empty id for each of its resources, and then the ids. It
+        repeats the call until the server accepts it."""
+        client = self.client(program, self.serve_file())
+        have = ["quick", "s1", "s2"]
+        client.call("GetCapacity", client="a", resources=[
+            {"id": name, "wants": 70} for name in have])
+        self.assertEqual(client.get("b", "quick", 100)["capacity"], 30)
+        answer = client.call("ReleaseCapacity", client="a",
+                             resources=[""] * len(have) + have)
+        self.assertNotIn("error", answer)
+        self.assertEqual(client.get("b", "quick", 100, has={
+            "capacity": 30})["capacity"], 100)
+
+    def test_python_releases_like_the_go_client(self):
+        self.close_of_the_go_client(self.python)
+
+    def test_go_releases_like_the_go_client(self):
+        self.close_of_the_go_client(go_client())
+
     def test_credentials_and_strangers(self):
         credentials = self.folder / "credentials"
         credentials.write_text("edit token ops 0123456789abcdef0123\n")

@@ -21,6 +21,7 @@
 #include "patience.h"
 
 #define LATER (10 * WEIR_SECOND) /* learning is over */
+#define PEERS_MAX 4              /* a way below is that of a link */
 
 struct world {
     struct event_base *base;
@@ -29,6 +30,7 @@ struct world {
     struct weir_mastership *mastership;
     struct weir_doorman_api *api;
     struct weir_arena arena;
+    uint32_t way;                 /* the client's connection */
     struct weir_root_names names; /* of the client */
     unsigned denied;
     struct weir_text sentence; /* of a refusal */
@@ -67,7 +69,7 @@ static void make_root(struct world *w)
     struct weir_root_options options = { .mem = weir_mem_system,
                                          .name = WEIR_TEXT("root"),
                                          .incarnation = { 1 },
-                                         .peers_max = 4 };
+                                         .peers_max = PEERS_MAX };
     const struct weir_store_id id = { .uuid = { 1 } };
     weir_instant now = weir_clock_now();
     w->root = weir_root_new(&options, now);
@@ -101,6 +103,7 @@ static int set_up(void **state)
     struct world *w = calloc(1, sizeof *w);
     w->log.level = WEIR_LOG_ERROR;
     w->names.set = &weir_name_set_all;
+    w->way = WEIR_WAY_NONE;
     w->base = event_base_new();
     make_root(w);
     const struct weir_doorman_api_options options = { .root = w->root };
@@ -140,7 +143,7 @@ static int call(struct world *w, enum weir_doorman_method method,
     const struct weir_doorman_call what = { .method = method,
                                             .bytes = bytes,
                                             .len = (size_t)len,
-                                            .way = WEIR_WAY_NONE,
+                                            .way = w->way,
                                             .names = w->names };
     struct weir_text out;
     int status =
@@ -166,6 +169,18 @@ static int get(struct world *w, const char *client, const char *resource,
                                             .count = 1,
                                             .resources = &r };
     return call(w, WEIR_DOORMAN_METHOD_GET, &m);
+}
+
+static int release(struct world *w, const char *client,
+                   const struct weir_text *ids, size_t count)
+{
+    const struct weir_doorman_message m = {
+        .type = WEIR_DOORMAN_RELEASE_REQUEST,
+        .id = weir_text_of(client),
+        .count = count,
+        .released = ids,
+    };
+    return call(w, WEIR_DOORMAN_METHOD_RELEASE, &m);
 }
 
 static double granted(const struct world *w)
@@ -379,19 +394,56 @@ static void test_names_of_others(void **state)
     assert_int_equal(get(w, "d", "fair", 30, 0), WEIR_GRPC_PERMISSION_DENIED);
     assert_non_null(strstr(w->sentence.p, "may not take from 'fair'"));
     assert_int_equal(get(w, "d", "nobody", 30, 0), WEIR_GRPC_PERMISSION_DENIED);
-    /* A release of a denied resource has no effect. */
-    const struct weir_text name = WEIR_TEXT("fair");
-    const struct weir_doorman_message m = {
-        .type = WEIR_DOORMAN_RELEASE_REQUEST,
-        .id = WEIR_TEXT("c"),
-        .count = 1,
-        .released = &name,
-    };
-    assert_int_equal(call(w, WEIR_DOORMAN_METHOD_RELEASE, &m), WEIR_GRPC_OK);
+    /* A release of a denied resource has no effect, and one of an empty id
+     * isn't a denial. */
+    const struct weir_text names[] = { WEIR_TEXT(""), WEIR_TEXT("fair") };
+    assert_int_equal(release(w, "c", names, 2), WEIR_GRPC_OK);
     assert_int_equal(w->denied, 3);
     w->names.set = &weir_name_set_all;
     assert_int_equal(get(w, "e", "fair", 120, 0), WEIR_GRPC_OK);
     assert_float_equal(granted(w), 90, 0);
+}
+
+/* The original's client in Go releases an empty id for each of its resources
+ * before the ids. A release passes over ids that no resource can have. */
+static void test_release_of_odd_ids(void **state)
+{
+    struct world *w = *state;
+    static char longer[WEIR_DOORMAN_ID_MAX + 1];
+    memset(longer, 'x', sizeof longer);
+    const struct weir_text ids[] = {
+        WEIR_TEXT(""),        WEIR_TEXT(""),       { longer, sizeof longer },
+        WEIR_TEXT("a\xff"),   WEIR_TEXT("a\0b"),   WEIR_TEXT("no-one's"),
+        WEIR_TEXT("counted"), WEIR_TEXT("many/1"), WEIR_TEXT("fair"),
+    };
+    become_master(w);
+    w->way = PEERS_MAX; /* a release that is known to come last */
+    assert_int_equal(get(w, "c", "many/1", 120, 0), WEIR_GRPC_OK);
+    assert_int_equal(get(w, "c", "fair", 120, 0), WEIR_GRPC_OK);
+    assert_int_equal(release(w, "c", ids, WEIR_COUNT_OF(ids)), WEIR_GRPC_OK);
+    assert_int_equal(get(w, "d", "many/1", 120, 0), WEIR_GRPC_OK);
+    assert_float_equal(granted(w), 120, 0);
+    assert_int_equal(get(w, "d", "fair", 120, 0), WEIR_GRPC_OK);
+    assert_float_equal(granted(w), 120, 0);
+}
+
+/* A client that may get as many resources by a call may release them by one,
+ * with as many empty ids before. */
+static void test_release_of_many(void **state)
+{
+    struct world *w = *state;
+    static struct weir_text ids[2 * WEIR_DOORMAN_ROWS_MAX + 1];
+    become_master(w);
+    w->way = PEERS_MAX;
+    assert_int_equal(get(w, "c", "fair", 120, 0), WEIR_GRPC_OK);
+    for (size_t i = WEIR_DOORMAN_ROWS_MAX; i < WEIR_COUNT_OF(ids); i++)
+        ids[i] = WEIR_TEXT("fair");
+    assert_int_equal(release(w, "c", ids, WEIR_COUNT_OF(ids)),
+                     WEIR_GRPC_RESOURCE_EXHAUSTED);
+    assert_int_equal(release(w, "c", ids, 2 * WEIR_DOORMAN_ROWS_MAX),
+                     WEIR_GRPC_OK);
+    assert_int_equal(get(w, "d", "fair", 120, 0), WEIR_GRPC_OK);
+    assert_float_equal(granted(w), 120, 0);
 }
 
 static void test_broken_bytes(void **state)
@@ -421,7 +473,8 @@ int main(void)
         TEST(test_unknown),         TEST(test_refused),
         TEST(test_a_server),        TEST(test_many_and_none),
         TEST(test_broken_bytes),    TEST(test_a_flood),
-        TEST(test_names_of_others),
+        TEST(test_names_of_others), TEST(test_release_of_odd_ids),
+        TEST(test_release_of_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

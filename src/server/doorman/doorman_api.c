@@ -356,14 +356,18 @@ static int answer_grants(struct answer *a)
 }
 
 /* A request over the same connection can't have overtaken the release; the
- * lease pool tells others apart. */
+ * lease pool tells others apart. An id that no resource can have is passed
+ * over, as the original does: its client in Go sends such ids, and repeats a
+ * refused release for ever. */
 static int answer_release(struct answer *a)
 {
     const struct weir_client client = { .id = a->request->id, .way = a->way };
-    for (size_t i = 0; i < a->request->count; i++)
-        if (check_may_take(a, a->request->released[i]) == 0)
-            weir_root_lease_release(a->api->root, &client,
-                                    a->request->released[i], 0, a->now);
+    for (size_t i = 0; i < a->request->count; i++) {
+        struct weir_text id = a->request->released[i];
+        if (weir_doorman_check_row(a->request, i, NULL) == 0 &&
+            check_may_take(a, id) == 0)
+            weir_root_lease_release(a->api->root, &client, id, 0, a->now);
+    }
     return 0;
 }
 
@@ -414,6 +418,17 @@ static int encode(struct weir_doorman_api *api,
     return 0;
 }
 
+/* The rows that cost a search. The original's client in Go releases an empty id
+ * for each of its resources, and then their ids. */
+static size_t count_rows(const struct weir_doorman_message *request)
+{
+    size_t rows = request->count;
+    if (request->type == WEIR_DOORMAN_RELEASE_REQUEST)
+        for (size_t i = 0; i < request->count; i++)
+            rows -= request->released[i].len == 0;
+    return rows;
+}
+
 static int answer_doorman_call(struct weir_doorman_api *api,
                                const struct weir_doorman_call *call,
                                struct weir_text *out, weir_instant now)
@@ -430,7 +445,7 @@ static int answer_doorman_call(struct weir_doorman_api *api,
                                     &api->arena, &request, &api->diag);
     if (error == 0)
         error = weir_doorman_check(&request, &api->diag);
-    if (error == 0 && request.count > WEIR_DOORMAN_ROWS_MAX)
+    if (error == 0 && count_rows(&request) > WEIR_DOORMAN_ROWS_MAX)
         error = weir_diag_put(&api->diag, WEIR_ETOOBIG,
                               "a call is for at most 4096 resources");
     if (error == 0)

@@ -14,7 +14,8 @@
 #include "front/log.h"
 #include "server/election/mastership.h"
 
-/* Resources of one call: each may cost a search of all templates. */
+/* Resources of one call: each may cost a search of all templates. Empty ids of
+ * a release don't count. */
 #define WEIR_DOORMAN_ROWS_MAX 4096
 /* The lease of a resource without a leased quota, which gets all that it asks
  * for. Nothing else is known of it. */
