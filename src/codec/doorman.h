@@ -147,16 +147,17 @@ int weir_doorman_decode(const void *bytes, size_t len,
                         struct weir_doorman_message *out,
                         struct weir_diag *diag);
 
-/* Validates the values, but not the rows of a RELEASE_REQUEST. 0, or
- * WEIR_EINVAL with a sentence for the peer in 'diag' (gRPC: INVALID_ARGUMENT):
- * ids are 1 .. WEIR_DOORMAN_ID_MAX bytes of UTF-8 without control characters;
- * wants are finite, not below 0, and in sum not above WEIR_DOORMAN_WANTS_MAX;
- * capacities are finite; a resource of a SERVER_REQUEST has a band, and each
- * band 1 .. WEIR_DOORMAN_CLIENTS_MAX clients. A resource may be named twice. */
+/* Validates the values of a response, or those of a request without its rows.
+ * 0, or WEIR_EINVAL with a sentence for the peer in 'diag' (gRPC:
+ * INVALID_ARGUMENT): ids are 1 .. WEIR_DOORMAN_ID_MAX bytes of UTF-8 without
+ * control characters; capacities are finite. */
 int weir_doorman_check(const struct weir_doorman_message *message,
                        struct weir_diag *diag);
-/* Validates one row of a GET_, SERVER_ or RELEASE_REQUEST likewise; 'index' is
- * below its count (both asserted). */
+/* Validates one row of a GET_, SERVER_ or RELEASE_REQUEST likewise: wants are
+ * finite, not below 0, and in sum not above WEIR_DOORMAN_WANTS_MAX; a resource
+ * of a SERVER_REQUEST has a band, and each band 1 .. WEIR_DOORMAN_CLIENTS_MAX
+ * clients. A resource may be named twice. 'index' is below the request's count
+ * (both asserted). */
 int weir_doorman_check_row(const struct weir_doorman_message *message,
                            size_t index, struct weir_diag *diag);
 

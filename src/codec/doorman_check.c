@@ -7,6 +7,10 @@
  * is accepted, neither in requests nor in responses: a parent server isn't
  * trusted either.
  *
+ * A client requests all its resources by one call, and repeats that call for
+ * ever if it fails. So the rows of a request are checked one by one: a client
+ * that has a bad amount for one resource keeps its leases of the others.
+ *
  * A negative 'has' must be accepted: the original grants one when a capacity is
  * cut, and its clients report it to the next master. */
 
@@ -126,15 +130,6 @@ static int check_release_row(const struct weir_doorman_message *message,
     return check_id("resource_id", message->released[index], diag);
 }
 
-static int check_rows(const struct weir_doorman_message *message,
-                      struct weir_diag *diag)
-{
-    int error = 0;
-    for (size_t i = 0; i < message->count && error == 0; i++)
-        error = weir_doorman_check_row(message, i, diag);
-    return error;
-}
-
 /* ---- Responses ---- */
 
 static int check_mastership(const struct weir_doorman_message *message,
@@ -170,10 +165,9 @@ static const struct {
                      struct weir_diag *diag);
 } checks[WEIR_DOORMAN_TYPES] = {
     [WEIR_DOORMAN_DISCOVERY_RESPONSE] = { NULL, check_mastership },
-    [WEIR_DOORMAN_GET_REQUEST] = { "client_id", check_rows, check_get_row },
+    [WEIR_DOORMAN_GET_REQUEST] = { "client_id", NULL, check_get_row },
     [WEIR_DOORMAN_GET_RESPONSE] = { NULL, check_granted },
-    [WEIR_DOORMAN_SERVER_REQUEST] = { "server_id", check_rows,
-                                      check_server_row },
+    [WEIR_DOORMAN_SERVER_REQUEST] = { "server_id", NULL, check_server_row },
     [WEIR_DOORMAN_SERVER_RESPONSE] = { NULL, check_granted },
     [WEIR_DOORMAN_RELEASE_REQUEST] = { "client_id", NULL, check_release_row },
     [WEIR_DOORMAN_RELEASE_RESPONSE] = { NULL, check_mastership },

@@ -45,6 +45,7 @@ static const char *const levels[] = {
  * one line to the next, without a burst. */
 static const weir_duration seldom[WEIR_LOG_KINDS] = {
     [WEIR_LOG_DOORMAN] = 60 * WEIR_SECOND,
+    [WEIR_LOG_DOORMAN_ROW] = 60 * WEIR_SECOND,
     [WEIR_LOG_ZONE] = 3600 * WEIR_SECOND,
 };
 

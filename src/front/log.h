@@ -42,11 +42,12 @@ enum weir_log_kind {
     WEIR_LOG_HTTP_CREDENTIAL,
     WEIR_LOG_HTTP_ROLE,
     WEIR_LOG_HTTP_NAME,
-    WEIR_LOG_ACCEPT,     /* accept() failed: no descriptor is left */
-    WEIR_LOG_CONNECTION, /* a connection or a link came or went */
-    WEIR_LOG_LINK,       /* a limiter's link was refused or dropped */
-    WEIR_LOG_DOORMAN,    /* a client of Doorman asks for a resource that isn't
+    WEIR_LOG_ACCEPT,      /* accept() failed: no descriptor is left */
+    WEIR_LOG_CONNECTION,  /* a connection or a link came or went */
+    WEIR_LOG_LINK,        /* a limiter's link was refused or dropped */
+    WEIR_LOG_DOORMAN,     /* a client of Doorman asks for a resource that isn't
                           * leased: one a minute */
+    WEIR_LOG_DOORMAN_ROW, /* a row of such a client is bad: one a minute */
     WEIR_LOG_STORE,
     WEIR_LOG_SNAPSHOT,
     WEIR_LOG_ELECTION, /* the master of leases */

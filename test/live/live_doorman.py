@@ -313,6 +313,15 @@ class OneServer(Case):
         both = client.call("GetCapacity", client="c", resources=[
             {"id": "s1", "wants": 7}, {"id": "s2", "wants": 70}])
         self.assertEqual([r["capacity"] for r in both["resources"]], [7, 10])
+        # Bad rows don't silence the others.
+        mixed = client.call("GetCapacity", client="d", resources=[
+            {"id": "s1", "wants": -5}, {"id": "", "wants": 1},
+            {"id": "s" * 256, "wants": 1}, {"id": "s2", "wants": 7},
+            {"id": "s3", "wants": 2e18}])
+        self.assertEqual([r["id"] for r in mixed["resources"]], ["s2"])
+        self.assertTrue(server.says("a sends a row that isn't answered: "
+                                    "resource 'quick': wants must be from 0"))
+        self.assertIn("weir_doorman_bad_rows_total 5", server.get("/metrics"))
 
     def pages(self, server, client):
         client.get("<b>", "quick", 1)

@@ -65,6 +65,9 @@ static void make_root(struct world *w)
                                         "refresh",  "15s",           "learning",
                                         "0s",       "safe_capacity", "5/2s",
                                         "on_stale", "share",         NULL };
+    static const char *const learns[] = { "sharing", "leased", "limit",
+                                          "120/s",   "lease",  "60s",
+                                          "refresh", "15s",    NULL };
     static const char *const counted[] = { "limit", "5/s", NULL };
     struct weir_root_options options = { .mem = weir_mem_system,
                                          .name = WEIR_TEXT("root"),
@@ -74,10 +77,11 @@ static void make_root(struct world *w)
     weir_instant now = weir_clock_now();
     w->root = weir_root_new(&options, now);
     assert_non_null(w->root);
-    assert_int_equal(weir_root_store(w->root, &id, 3, 0, now), 0);
+    assert_int_equal(weir_root_store(w->root, &id, 4, 0, now), 0);
     add_quota(w, 1, "fair", fair);
     add_quota(w, 2, "counted", counted);
     add_quota(w, 3, "many/*", fair);
+    add_quota(w, 4, "learns", learns);
     weir_root_settle(w->root, now);
 }
 
@@ -427,6 +431,101 @@ static void test_release_of_odd_ids(void **state)
     assert_float_equal(granted(w), 120, 0);
 }
 
+static uint64_t bad_rows(const struct world *w)
+{
+    struct weir_doorman_api_stats stats;
+    weir_doorman_api_stats(w->api, &stats);
+    return stats.bad_rows;
+}
+
+/* The Go client requests all its resources by one call: a bad row is left out
+ * and counted, and the others are answered. */
+static void test_bad_rows(void **state)
+{
+    struct world *w = *state;
+    static char longer[WEIR_DOORMAN_ID_MAX + 1];
+    memset(longer, 'x', sizeof longer);
+    const struct weir_doorman_resource rows[] = {
+        { .id = WEIR_TEXT("fair"), .wants = NAN },
+        { .id = WEIR_TEXT("fair"), .wants = 30 },
+        { .id = WEIR_TEXT("fair"), .wants = -1 },
+        { .id = WEIR_TEXT("fair"), .wants = 1.1e18 },
+        { .id = WEIR_TEXT("fair"), .has = { .given = true, .capacity = NAN } },
+        { .id = WEIR_TEXT(""), .wants = 1 },
+        { .id = WEIR_TEXT("a\xff"), .wants = 1 },
+        { .id = { longer, sizeof longer }, .wants = 1 },
+        { .id = WEIR_TEXT("many/1"), .wants = 5 },
+    };
+    const struct weir_doorman_message m = { .type = WEIR_DOORMAN_GET_REQUEST,
+                                            .id = WEIR_TEXT("c"),
+                                            .count = WEIR_COUNT_OF(rows),
+                                            .resources = rows };
+    become_master(w);
+    assert_int_equal(call(w, WEIR_DOORMAN_METHOD_GET, &m), WEIR_GRPC_OK);
+    assert_int_equal(w->answer.count, 2);
+    assert_true(weir_text_equal(w->answer.grants[0].id, WEIR_TEXT("fair")));
+    assert_float_equal(w->answer.grants[0].gets.capacity, 30, 0);
+    assert_true(weir_text_equal(w->answer.grants[1].id, WEIR_TEXT("many/1")));
+    assert_float_equal(w->answer.grants[1].gets.capacity, 5, 0);
+    assert_int_equal(bad_rows(w), 7);
+}
+
+static void test_bad_rows_of_a_server(void **state)
+{
+    struct world *w = *state;
+    const struct weir_doorman_band bands[] = {
+        { .num_clients = 1, .wants = 10 },
+        { .num_clients = 0, .wants = 10 },
+        { .num_clients = WEIR_DOORMAN_CLIENTS_MAX, .wants = NAN },
+    };
+    const struct weir_doorman_server_resource rows[] = {
+        { .id = WEIR_TEXT("fair") }, /* no band */
+        { .id = WEIR_TEXT("fair"), .band_count = 2, .bands = bands },
+        { .id = WEIR_TEXT("fair"), .band_count = 1, .bands = bands + 2 },
+        { .id = WEIR_TEXT("many/1"), .band_count = 1, .bands = bands },
+        { .id = WEIR_TEXT(""), .band_count = 1, .bands = bands },
+    };
+    const struct weir_doorman_message m = { .type = WEIR_DOORMAN_SERVER_REQUEST,
+                                            .id = WEIR_TEXT("s:1"),
+                                            .count = WEIR_COUNT_OF(rows),
+                                            .server_resources = rows };
+    become_master(w);
+    assert_int_equal(call(w, WEIR_DOORMAN_METHOD_SERVER, &m), WEIR_GRPC_OK);
+    assert_float_equal(granted(w), 10, 0);
+    assert_true(weir_text_equal(w->answer.grants[0].id, WEIR_TEXT("many/1")));
+    assert_int_equal(bad_rows(w), 4);
+}
+
+/* If no row is granted, and one is good but has to wait, the client is to ask
+ * again: a refusal would blame it for the wait. If none is good, the sentence
+ * is that of the first row. */
+static void test_no_row_is_granted(void **state)
+{
+    struct world *w = *state;
+    struct weir_doorman_resource rows[] = {
+        { .id = WEIR_TEXT("fair"), .wants = -1 },
+        { .id = WEIR_TEXT("learns"), .wants = 30 },
+        { .id = WEIR_TEXT(""), .wants = 30 },
+    };
+    const struct weir_doorman_message m = { .type = WEIR_DOORMAN_GET_REQUEST,
+                                            .id = WEIR_TEXT("c"),
+                                            .count = WEIR_COUNT_OF(rows),
+                                            .resources = rows };
+    become_master(w);
+    weir_root_lease_found(w->root, 7); /* no grant before another number */
+    assert_int_equal(call(w, WEIR_DOORMAN_METHOD_GET, &m), WEIR_GRPC_OK);
+    assert_int_equal(w->answer.count, 0);
+    assert_true(w->answer.mastership.given);
+    assert_int_equal(bad_rows(w), 2);
+
+    rows[1].wants = NAN;
+    assert_int_equal(call(w, WEIR_DOORMAN_METHOD_GET, &m),
+                     WEIR_GRPC_INVALID_ARGUMENT);
+    assert_string_equal(w->sentence.p,
+                        "resource 'fair': wants must be from 0 to 1e18");
+    assert_int_equal(bad_rows(w), 5);
+}
+
 /* A client that may get as many resources by a call may release them by one,
  * with as many empty ids before. */
 static void test_release_of_many(void **state)
@@ -469,12 +568,20 @@ int main(void)
 {
 #define TEST(NAME) cmocka_unit_test_setup_teardown(NAME, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_not_master),      TEST(test_a_lease),
-        TEST(test_unknown),         TEST(test_refused),
-        TEST(test_a_server),        TEST(test_many_and_none),
-        TEST(test_broken_bytes),    TEST(test_a_flood),
-        TEST(test_names_of_others), TEST(test_release_of_odd_ids),
+        TEST(test_not_master),
+        TEST(test_a_lease),
+        TEST(test_unknown),
+        TEST(test_refused),
+        TEST(test_a_server),
+        TEST(test_many_and_none),
+        TEST(test_broken_bytes),
+        TEST(test_a_flood),
+        TEST(test_names_of_others),
+        TEST(test_release_of_odd_ids),
         TEST(test_release_of_many),
+        TEST(test_bad_rows),
+        TEST(test_bad_rows_of_a_server),
+        TEST(test_no_row_is_granted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,7 +20,8 @@
  *
  * A resource without a leased quota is granted all that it asks for, like any
  * name without quota; the original crashed at one. The log names it, at most
- * once a minute, and it is counted.
+ * once a minute, and it is counted. So is a bad row, which is left out of the
+ * answer.
  *
  * The mastership is checked just before the answer is made: after that come a
  * few microseconds of arithmetic. A process that is stopped in them sends its
@@ -332,24 +333,54 @@ static bool fit_grants(struct weir_doorman_api *api, size_t count)
     return true;
 }
 
-/* A row that can't be granted is left out, and the client that misses it asks
- * again. Granted rows are charged to it and must be sent. Only if all fail, the
- * answer is an error. */
+/* One a minute: a client repeats its row until its program is mended. */
+static void note_bad_row(const struct answer *a)
+{
+    struct weir_doorman_api *api = a->api;
+    api->stats.bad_rows++;
+    if (api->log)
+        weir_log_limited(api->log, WEIR_LOG_DOORMAN_ROW, WEIR_LOG_WARNING,
+                         "%.*s sends a row that isn't answered: %s",
+                         (int)a->request->id.len, a->request->id.p,
+                         api->diag.text);
+}
+
+/* As request_lease_grant(), or WEIR_EINVAL: the row is bad. */
+static int answer_row(struct answer *a, size_t index,
+                      struct weir_doorman_grant *out)
+{
+    bool for_many = a->request->type == WEIR_DOORMAN_SERVER_REQUEST;
+    int error = weir_doorman_check_row(a->request, index, &a->api->diag);
+    if (error < 0) {
+        note_bad_row(a);
+        return error;
+    }
+    return for_many ? get_for_many(a, index, out) : get_one(a, index, out);
+}
+
+/* A row that is bad or can't be granted is left out, and the client that misses
+ * it asks again. Granted rows are charged to it and must be sent. Only if all
+ * fail, the answer is an error: the first one, but WEIR_ENOTREADY before all
+ * others, for that row may be granted soon. */
 static int answer_grants(struct answer *a)
 {
     struct weir_doorman_api *api = a->api;
-    bool for_many = a->request->type == WEIR_DOORMAN_SERVER_REQUEST;
     if (!fit_grants(api, a->request->count))
         return WEIR_ENOMEM;
     size_t granted = 0;
     int failed = 0;
+    struct weir_diag why = { 0 }; /* of 'failed' */
     for (size_t i = 0; i < a->request->count; i++) {
-        struct weir_doorman_grant *grant = &api->grants[granted];
-        int error = for_many ? get_for_many(a, i, grant) : get_one(a, i, grant);
+        api->diag.text[0] = '\0';
+        int error = answer_row(a, i, &api->grants[granted]);
         granted += error == 0;
-        failed = error < 0 && failed == 0 ? error : failed;
+        if (error == 0 || (failed < 0 && error != WEIR_ENOTREADY))
+            continue;
+        failed = error;
+        why = api->diag;
     }
     weir_assert(granted <= api->grants_max);
+    api->diag = why;
     a->message.count = granted;
     a->message.grants = api->grants;
     return granted == 0 ? failed : 0;

@@ -65,7 +65,8 @@ struct weir_doorman_call {
                                    * isn't NULL */
 };
 /* Answers: returns WEIR_GRPC_OK and sets '*out', borrowed until the next call;
- * or another status, and '*out' is the sentence, NUL-terminated. */
+ * or another status, and '*out' is the sentence, NUL-terminated. A bad row is
+ * left out, and a call without a good one is refused. */
 int weir_doorman_api_call(struct weir_doorman_api *api,
                           const struct weir_doorman_call *call,
                           struct weir_text *out, weir_instant now);
@@ -83,6 +84,7 @@ struct weir_doorman_api_stats {
     struct weir_doorman_method_stats methods[WEIR_DOORMAN_METHODS];
     uint64_t unknown;   /* requested resources without a leased quota */
     uint64_t elsewhere; /* answers that another server is the master */
+    uint64_t bad_rows;  /* requested resources left out as invalid */
 };
 void weir_doorman_api_stats(const struct weir_doorman_api *api,
                             struct weir_doorman_api_stats *out);

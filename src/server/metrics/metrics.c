@@ -79,8 +79,7 @@ static void print_root_metrics(FILE *out, const struct weir_metrics_source *of)
           weir_root_ready(of->root) },
         { "weir_store_up", "Whether the quota store can be used.",
           of->store_up },
-        { "weir_store_bad_rows",
-          "Rows of the quota store that can't be read.",
+        { "weir_store_bad_rows", "Rows of the quota store that can't be read.",
           (double)of->bad_rows },
         { "weir_epoch", "The newest epoch of the quotas.", (double)s.epoch },
         { "weir_edits_waiting", "Edits not answered yet.",
@@ -470,6 +469,9 @@ static void print_calls(FILE *out, const struct weir_doorman_api *api)
           (double)s.unknown },
         { "weir_doorman_elsewhere_total", "Answers that this isn't the master.",
           (double)s.elsewhere },
+        { "weir_doorman_bad_rows_total",
+          "Resources asked for by invalid rows, which aren't answered.",
+          (double)s.bad_rows },
     };
     print_figures(out, figures, WEIR_COUNT_OF(figures));
 }
