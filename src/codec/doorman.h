@@ -22,8 +22,9 @@
 #define WEIR_DOORMAN_RESOURCES_MAX 65536u /* of a request or response */
 #define WEIR_DOORMAN_BANDS_MAX 64u        /* of a resource */
 #define WEIR_DOORMAN_PARAMETERS_MAX 16u   /* of an algorithm */
-/* Bytes of a client's, server's or resource's id. */
-#define WEIR_DOORMAN_ID_MAX 255u
+#define WEIR_DOORMAN_ID_MAX 255u          /* bytes of a resource's id */
+/* Bytes of a client's or server's id. */
+#define WEIR_DOORMAN_CLIENT_ID_MAX WEIR_GIVEN_NAME_MAX
 #define WEIR_DOORMAN_ADDRESS_MAX 512u       /* bytes of a master's address */
 #define WEIR_DOORMAN_WANTS_MAX 1e18         /* of a resource, over its bands */
 #define WEIR_DOORMAN_CLIENTS_MAX 1000000000 /* likewise */
@@ -149,8 +150,9 @@ int weir_doorman_decode(const void *bytes, size_t len,
 
 /* Validates the values of a response, or those of a request without its rows.
  * 0, or WEIR_EINVAL with a sentence for the peer in 'diag' (gRPC:
- * INVALID_ARGUMENT): ids are 1 .. WEIR_DOORMAN_ID_MAX bytes of UTF-8 without
- * control characters; capacities are finite. */
+ * INVALID_ARGUMENT): ids are UTF-8 without control characters, and not empty;
+ * that of a client or server has at most WEIR_DOORMAN_CLIENT_ID_MAX bytes, that
+ * of a resource WEIR_DOORMAN_ID_MAX; capacities are finite. */
 int weir_doorman_check(const struct weir_doorman_message *message,
                        struct weir_diag *diag);
 /* Validates one row of a GET_, SERVER_ or RELEASE_REQUEST likewise: wants are

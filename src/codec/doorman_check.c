@@ -46,19 +46,19 @@ static int check_doorman_text(const char *what, struct weir_text text,
     return 0;
 }
 
-static int check_id(const char *what, struct weir_text id,
+static int check_id(const char *what, struct weir_text id, size_t max,
                     struct weir_diag *diag)
 {
     if (id.len == 0)
         return weir_diag_set(diag, WEIR_EINVAL, what, " is empty", NULL);
-    return check_doorman_text(what, id, WEIR_DOORMAN_ID_MAX, diag);
+    return check_doorman_text(what, id, max, diag);
 }
 
 static int check_resource(struct weir_text id,
                           const struct weir_doorman_lease *has,
                           struct weir_diag *diag)
 {
-    int error = check_id("resource_id", id, diag);
+    int error = check_id("resource_id", id, WEIR_DOORMAN_ID_MAX, diag);
     if (error < 0)
         return error;
     if (has->given && !is_finite(has->capacity))
@@ -127,7 +127,8 @@ static int check_server_row(const struct weir_doorman_message *message,
 static int check_release_row(const struct weir_doorman_message *message,
                              size_t index, struct weir_diag *diag)
 {
-    return check_id("resource_id", message->released[index], diag);
+    return check_id("resource_id", message->released[index],
+                    WEIR_DOORMAN_ID_MAX, diag);
 }
 
 /* ---- Responses ---- */
@@ -178,7 +179,8 @@ int weir_doorman_check(const struct weir_doorman_message *message,
 {
     int error = 0;
     if (checks[message->type].id)
-        error = check_id(checks[message->type].id, message->id, diag);
+        error = check_id(checks[message->type].id, message->id,
+                         WEIR_DOORMAN_CLIENT_ID_MAX, diag);
     if (error == 0 && checks[message->type].check)
         error = checks[message->type].check(message, diag);
     return error;

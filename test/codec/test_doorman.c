@@ -632,14 +632,14 @@ static void requests_must_make_sense(void **state)
 static void ids_must_make_sense(void **state)
 {
     (void)state;
-    char longest[WEIR_DOORMAN_ID_MAX + 1];
+    static char longest[WEIR_DOORMAN_CLIENT_ID_MAX + 1];
     memset(longest, 'x', sizeof(longest));
     struct weir_doorman_resource resource;
     struct weir_doorman_message message = get_of(&resource);
-    message.id = (struct weir_text){ longest, WEIR_DOORMAN_ID_MAX };
+    message.id = (struct weir_text){ longest, WEIR_DOORMAN_CLIENT_ID_MAX };
     assert_int_equal(weir_doorman_check(&message, NULL), 0);
     message.id.len++;
-    refused(&message, "client_id is longer than 255 bytes");
+    refused(&message, "client_id is longer than 65536 bytes");
     message.id = WEIR_TEXT("");
     refused(&message, "client_id is empty");
     message.id = WEIR_TEXT("a\0b");

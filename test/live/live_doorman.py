@@ -313,6 +313,8 @@ class OneServer(Case):
         both = client.call("GetCapacity", client="c", resources=[
             {"id": "s1", "wants": 7}, {"id": "s2", "wants": 70}])
         self.assertEqual([r["capacity"] for r in both["resources"]], [7, 10])
+        # An id of any length is a client.
+        self.assertEqual(client.get("e" * 300, "s1", 7)["capacity"], 7)
         # Bad rows don't silence the others.
         mixed = client.call("GetCapacity", client="d", resources=[
             {"id": "s1", "wants": -5}, {"id": "", "wants": 1},

@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "compare.h"
+#include "core/quota/long_name.h"
 #include "io/clock.h"
 #include "io/h2.h"
 #include "patience.h"
@@ -526,6 +527,49 @@ static void test_no_row_is_granted(void **state)
     assert_int_equal(bad_rows(w), 5);
 }
 
+/* A long id is kept in the form of a long name: clients with different ids are
+ * different holders, and one with the same id, over whatever call, is one. */
+static void test_long_client_ids(void **state)
+{
+    struct world *w = *state;
+    static char first[2001], second[2001];
+    memset(first, 'x', 2000);
+    memset(second, 'x', 2000);
+    second[1999] = 'y';
+    become_master(w);
+    w->way = PEERS_MAX;
+    assert_int_equal(get(w, first, "fair", 90, 0), WEIR_GRPC_OK);
+    assert_float_equal(granted(w), 90, 0);
+    assert_int_equal(get(w, second, "fair", 90, 0), WEIR_GRPC_OK);
+    assert_float_equal(granted(w), 30, 0);
+    assert_int_equal(get(w, first, "fair", 70, 90), WEIR_GRPC_OK);
+    assert_float_equal(granted(w), 60, 0);
+    const struct weir_text id = WEIR_TEXT("fair");
+    assert_int_equal(release(w, first, &id, 1), WEIR_GRPC_OK);
+    assert_int_equal(get(w, second, "fair", 200, 30), WEIR_GRPC_OK);
+    assert_float_equal(granted(w), 120, 0);
+}
+
+/* An id that looks like a stored long one isn't the client of that long id. */
+static void test_a_forged_client_id(void **state)
+{
+    struct world *w = *state;
+    static char long_id[301], forged[WEIR_NAME_MAX + 1];
+    struct weir_name_hash hash;
+    memset(long_id, 'x', 300);
+    const struct weir_text id = { long_id, 300 };
+    weir_long_name_hash(id, &hash);
+    forged[weir_long_name_store(id, &hash, NULL, forged)] = '\0';
+    become_master(w);
+    assert_int_equal(get(w, long_id, "fair", 120, 0), WEIR_GRPC_OK);
+    assert_float_equal(granted(w), 120, 0);
+    w->way = PEERS_MAX;
+    const struct weir_text name = WEIR_TEXT("fair");
+    assert_int_equal(release(w, forged, &name, 1), WEIR_GRPC_OK);
+    assert_int_equal(get(w, "c", "fair", 120, 0), WEIR_GRPC_OK);
+    assert_float_equal(granted(w), 0, 0);
+}
+
 /* A client that may get as many resources by a call may release them by one,
  * with as many empty ids before. */
 static void test_release_of_many(void **state)
@@ -582,6 +626,8 @@ int main(void)
         TEST(test_bad_rows),
         TEST(test_bad_rows_of_a_server),
         TEST(test_no_row_is_granted),
+        TEST(test_long_client_ids),
+        TEST(test_a_forged_client_id),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

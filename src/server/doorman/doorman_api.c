@@ -15,6 +15,8 @@
  *   - A client can't be pushed to. It asks at its own pace, and the answer is
  *     of the present state, however soon it asks again.
  *   - A 'has' below 0 is a grant that the original made by mistake: it is 0.
+ *   - A client's id may have any length; a lease pool's has a bound. A long id
+ *     is stored as a long name is.
  *   - A server that asks for many clients has bands; those of one priority are
  *     added up, and bands beyond the pool's bound go into the lowest.
  *
@@ -30,9 +32,11 @@
 
 #include "server/doorman/doorman_api.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/quota/long_name.h"
 #include "core/quota/quota_text.h"
 #include "io/clock.h"
 #include "io/h2.h"
@@ -449,6 +453,20 @@ static int encode(struct weir_doorman_api *api,
     return 0;
 }
 
+/* A client's id as lease pools keep it: a long one, or one that looks like a
+ * stored long one, in the stored form of long_name.h. */
+static struct weir_text stored_client_id(struct weir_text id,
+                                         char buf[WEIR_NAME_MAX])
+{
+    static_assert(WEIR_NAME_MAX <= WEIR_CLIENT_ID_MAX, "a stored id has room");
+    struct weir_name_hash hash;
+    if (!weir_name_is_long(id))
+        return id;
+    weir_long_name_hash(id, &hash);
+    return (struct weir_text){ buf,
+                               weir_long_name_store(id, &hash, NULL, buf) };
+}
+
 /* The rows that cost a search. The original's client in Go releases an empty id
  * for each of its resources, and then their ids. */
 static size_t count_rows(const struct weir_doorman_message *request)
@@ -466,6 +484,7 @@ static int answer_doorman_call(struct weir_doorman_api *api,
 {
     const struct method *method = &methods[call->method];
     struct weir_doorman_message request;
+    char client_id[WEIR_NAME_MAX];
     struct answer a = { .api = api,
                         .request = &request,
                         .way = call->way,
@@ -479,8 +498,10 @@ static int answer_doorman_call(struct weir_doorman_api *api,
     if (error == 0 && count_rows(&request) > WEIR_DOORMAN_ROWS_MAX)
         error = weir_diag_put(&api->diag, WEIR_ETOOBIG,
                               "a call is for at most 4096 resources");
-    if (error == 0)
-        error = make_answer(&a, call->method);
+    if (error < 0)
+        return error;
+    request.id = stored_client_id(request.id, client_id);
+    error = make_answer(&a, call->method);
     return error < 0 ? error : encode(api, &a.message, out);
 }
 
