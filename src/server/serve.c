@@ -416,6 +416,7 @@ static int open_listeners(struct serve *serve, struct weir_diag *diag)
     serve->loop = weir_root_loop_new(&loop);
     if (!serve->doorman || !serve->loop)
         return weir_diag_put(diag, WEIR_ENOMEM, NULL);
+    weir_doorman_api_set_source(serve->doorman, serve->source);
     weir_admin_parts(serve->admin)->calls = serve->doorman;
     struct weir_grpc_api_options grpc = {
         .base = serve->base,

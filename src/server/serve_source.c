@@ -243,8 +243,10 @@ void weir_serve_free_leasing(struct serve *serve)
 {
     if (serve->loop)
         weir_root_loop_set_mastership(serve->loop, NULL);
-    if (serve->doorman)
+    if (serve->doorman) {
         weir_doorman_api_set_mastership(serve->doorman, NULL, "");
+        weir_doorman_api_set_source(serve->doorman, NULL);
+    }
     weir_mastership_free(&serve->mastership);
     if (serve->admin)
         weir_admin_parts(serve->admin)->doorman = NULL;

@@ -27,6 +27,7 @@ type resource struct {
 	Wants    float64 `json:"wants"`
 	Priority int64   `json:"priority"`
 	Has      *lease  `json:"has"`
+	Clients  int64   `json:"clients"` // GetServerCapacity's
 }
 
 type request struct {
@@ -40,6 +41,24 @@ type grant struct {
 	ID string `json:"id"`
 	lease
 	Safe *float64 `json:"safe"`
+}
+
+type parameter struct {
+	Name  string  `json:"name"`
+	Value *string `json:"value"`
+}
+
+type algorithm struct {
+	Kind       int32       `json:"kind"`
+	Lease      int64       `json:"lease"`
+	Refresh    int64       `json:"refresh"`
+	Learning   *int64      `json:"learning"`
+	Parameters []parameter `json:"parameters"`
+}
+
+type serverGrant struct {
+	grant
+	Algorithm algorithm `json:"algorithm"`
 }
 
 type answer map[string]interface{}
@@ -93,6 +112,46 @@ func getCapacity(ctx context.Context, client pb.CapacityClient,
 		"resources": grants}, err
 }
 
+func algorithmOf(got *pb.Algorithm) algorithm {
+	made := algorithm{int32(got.GetKind()), got.GetLeaseLength(),
+		got.GetRefreshInterval(), nil, []parameter{}}
+	if got != nil {
+		made.Learning = got.LearningModeDuration
+	}
+	for _, p := range got.GetParameters() {
+		made.Parameters = append(made.Parameters,
+			parameter{p.GetName(), p.Value})
+	}
+	return made
+}
+
+func getServerCapacity(ctx context.Context, client pb.CapacityClient,
+	request *request) (answer, error) {
+	var resources []resource
+	if err := json.Unmarshal(request.Resources, &resources); err != nil {
+		log.Fatal(err)
+	}
+	in := &pb.GetServerCapacityRequest{ServerId: &request.Client}
+	for i := range resources {
+		given := &resources[i]
+		in.Resource = append(in.Resource, &pb.ServerCapacityResourceRequest{
+			ResourceId: &given.ID,
+			Wants: []*pb.PriorityBandAggregate{{Priority: &given.Priority,
+				NumClients: &given.Clients, Wants: &given.Wants}}})
+	}
+	got, err := client.GetServerCapacity(ctx, in)
+	grants := []serverGrant{}
+	for _, response := range got.GetResponse() {
+		gets := response.GetGets()
+		grants = append(grants, serverGrant{grant{response.GetResourceId(),
+			lease{gets.GetExpiryTime(), gets.GetRefreshInterval(),
+				gets.GetCapacity()},
+			response.SafeCapacity}, algorithmOf(response.GetAlgorithm())})
+	}
+	return answer{"master": masterOf(got.GetMastership()),
+		"resources": grants}, err
+}
+
 func releaseCapacity(ctx context.Context, client pb.CapacityClient,
 	request *request) (answer, error) {
 	in := &pb.ReleaseCapacityRequest{ClientId: &request.Client}
@@ -106,9 +165,10 @@ func releaseCapacity(ctx context.Context, client pb.CapacityClient,
 
 var calls = map[string]func(context.Context, pb.CapacityClient,
 	*request) (answer, error){
-	"Discovery":       discovery,
-	"GetCapacity":     getCapacity,
-	"ReleaseCapacity": releaseCapacity,
+	"Discovery":         discovery,
+	"GetCapacity":       getCapacity,
+	"GetServerCapacity": getServerCapacity,
+	"ReleaseCapacity":   releaseCapacity,
 }
 
 func answerTo(client pb.CapacityClient, line []byte) answer {

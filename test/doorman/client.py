@@ -61,6 +61,35 @@ def get_capacity(stub, request, timeout):
             "resources": [grant_of(r) for r in answer.response]}
 
 
+def server_resource_of(given):
+    return pb.ServerCapacityResourceRequest(
+        resource_id=given["id"], wants=[pb.PriorityBandAggregate(
+            priority=given.get("priority", 0), num_clients=given["clients"],
+            wants=given["wants"])])
+
+
+def algorithm_of(response):
+    algorithm = response.algorithm
+    learns = algorithm.HasField("learning_mode_duration")
+    return {"kind": algorithm.kind, "lease": algorithm.lease_length,
+            "refresh": algorithm.refresh_interval,
+            "learning": algorithm.learning_mode_duration if learns else None,
+            "parameters": [
+                {"name": p.name, "value": p.value if p.HasField("value")
+                 else None} for p in algorithm.parameters]}
+
+
+def get_server_capacity(stub, request, timeout):
+    answer = stub.GetServerCapacity(
+        pb.GetServerCapacityRequest(
+            server_id=request["client"],
+            resource=[server_resource_of(r) for r in request["resources"]]),
+        timeout=timeout)
+    return {"master": master_of(answer),
+            "resources": [{**grant_of(r), "algorithm": algorithm_of(r)}
+                          for r in answer.response]}
+
+
 def release_capacity(stub, request, timeout):
     answer = stub.ReleaseCapacity(
         pb.ReleaseCapacityRequest(client_id=request["client"],
@@ -70,6 +99,7 @@ def release_capacity(stub, request, timeout):
 
 
 CALLS = {"Discovery": discovery, "GetCapacity": get_capacity,
+         "GetServerCapacity": get_server_capacity,
          "ReleaseCapacity": release_capacity}
 
 

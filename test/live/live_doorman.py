@@ -43,6 +43,11 @@ FILE = """resources:
   safe_capacity: 2.5
   algorithm: {{kind: PROPORTIONAL_SHARE, lease_length: 60,
               refresh_interval: 15, learning_mode_duration: 0}}
+- identifier_glob: below_*
+  capacity: 100
+  algorithm: {{kind: FAIR_SHARE, lease_length: 60, refresh_interval: 15,
+              learning_mode_duration: 7,
+              parameters: [{{name: variant, value: fast}}, {{name: flag}}]}}
 - identifier_glob: "*"
   capacity: 10
   algorithm: {{kind: STATIC, lease_length: 60, refresh_interval: 5,
@@ -365,6 +370,30 @@ class OneServer(Case):
 
     def test_go_releases_like_the_go_client(self):
         self.close_of_the_go_client(go_client())
+
+    def serve_a_server(self, program):
+        """A server below receives the algorithm as the file has it."""
+        client = self.client(program, self.serve_file())
+        answer = client.call("GetServerCapacity", client="s:1", resources=[
+            {"id": "below_1", "clients": 3, "wants": 30},
+            {"id": "quick", "clients": 0, "wants": 30},
+            {"id": "fleet_1", "clients": 3, "wants": 30}])
+        below, fleet = answer["resources"]
+        self.assertEqual((below["id"], fleet["id"]), ("below_1", "fleet_1"))
+        self.assertEqual(below["algorithm"], {
+            "kind": 3, "lease": 60, "refresh": 15, "learning": 7,
+            "parameters": [{"name": "variant", "value": "fast"},
+                           {"name": "flag", "value": None}]})
+        # Without a duration of its own it is the lease's.
+        self.assertEqual(fleet["algorithm"], {
+            "kind": 3, "lease": LEASE, "refresh": 1, "learning": LEASE,
+            "parameters": []})
+
+    def test_python_is_a_server_below(self):
+        self.serve_a_server(self.python)
+
+    def test_go_is_a_server_below(self):
+        self.serve_a_server(go_client())
 
     def test_credentials_and_strangers(self):
         credentials = self.folder / "credentials"

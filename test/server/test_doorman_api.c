@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -302,11 +303,153 @@ static void test_a_server(void **state)
     assert_int_equal(algorithm->kind, WEIR_DOORMAN_FAIR_SHARE);
     assert_int_equal(algorithm->lease_length_s, 60);
     assert_int_equal(algorithm->refresh_s, 15);
+    assert_true(algorithm->learning_given);
+    assert_int_equal(algorithm->learning_s, 0);
+    assert_int_equal(algorithm->parameter_count, 0);
 
     bands[7].num_clients = 0;
     assert_int_equal(call(w, WEIR_DOORMAN_METHOD_SERVER, &m),
                      WEIR_GRPC_INVALID_ARGUMENT);
     assert_non_null(strstr(w->sentence.p, "subclients should be > 0"));
+}
+
+static int get_for_one_client(struct world *w, const char *const *resources,
+                              size_t count)
+{
+    const struct weir_doorman_band band = { .num_clients = 1, .wants = 1 };
+    struct weir_doorman_server_resource rows[4];
+    assert_compare(count, <=, WEIR_COUNT_OF(rows));
+    for (size_t i = 0; i < count; i++)
+        rows[i] = (struct weir_doorman_server_resource){
+            .id = weir_text_of(resources[i]), .band_count = 1, .bands = &band
+        };
+    const struct weir_doorman_message m = { .type = WEIR_DOORMAN_SERVER_REQUEST,
+                                            .id = WEIR_TEXT("s:1"),
+                                            .count = count,
+                                            .server_resources = rows };
+    return call(w, WEIR_DOORMAN_METHOD_SERVER, &m);
+}
+
+/* A quota that doesn't say how long it learns learns for a lease; a resource
+ * without a quota doesn't learn. */
+static void test_learning_mode_duration(void **state)
+{
+    struct world *w = *state;
+    static const char *const names[] = { "fair", "learns", "nobody" };
+    static const int64_t learning_s[] = { 0, 60, 0 };
+    become_master(w);
+    assert_int_equal(get_for_one_client(w, names, 3), WEIR_GRPC_OK);
+    assert_int_equal(w->answer.count, 3);
+    for (size_t i = 0; i < 3; i++) {
+        assert_true(w->answer.grants[i].algorithm.learning_given);
+        assert_int_equal(w->answer.grants[i].algorithm.learning_s,
+                         learning_s[i]);
+    }
+}
+
+static struct weir_catalog *catalog(void *context)
+{
+    return weir_root_catalog(((struct world *)context)->root);
+}
+
+static int ignore_store(void *context, const struct weir_store_id *id,
+                        uint64_t epoch, uint64_t floor, weir_instant now)
+{
+    (void)context, (void)id, (void)epoch, (void)floor, (void)now;
+    return 0;
+}
+
+static int ignore_change(void *context, const struct weir_change *change,
+                         weir_instant now)
+{
+    (void)context, (void)change, (void)now;
+    return 0;
+}
+
+static void ignore_settle(void *context,
+                          const struct weir_lineage_entry *newest,
+                          weir_instant now)
+{
+    (void)context, (void)newest, (void)now;
+}
+
+/* The root's quotas come from a Doorman file, whose entries have a parameter of
+ * that length and one without a value. */
+static struct weir_doorman_source *open_file(struct world *w, size_t len)
+{
+    char path[] = "/tmp/weir-doorman.XXXXXX";
+    FILE *file = fdopen(mkstemp(path), "w");
+    assert_non_null(file);
+    fputs("resources:\n", file);
+    for (int i = 0; i < 2; i++) {
+        fprintf(file,
+                "- identifier_glob: %s\n  capacity: 120\n"
+                "  algorithm: {kind: FAIR_SHARE, lease_length: 60, "
+                "refresh_interval: 15, parameters: [{name: a, value: ",
+                i == 0 ? "many/*" : "\"*\"");
+        for (size_t k = 0; k < len; k++)
+            fputc('v', file);
+        fputs("}, {name: b}]}\n", file);
+    }
+    fclose(file);
+    const struct weir_doorman_source_options options = {
+        .log = &w->log,
+        .catalog = catalog,
+        .context = w,
+        .place = { .path = weir_text_of(path) },
+        .to = { .context = w,
+                .on_store = ignore_store,
+                .on_change = ignore_change,
+                .on_settle = ignore_settle },
+    };
+    struct weir_doorman_source *source = NULL;
+    struct weir_diag diag = { 0 };
+    if (weir_doorman_source_new(&options, &source, &diag) < 0)
+        fail_msg("%s", diag.text);
+    unlink(path);
+    weir_doorman_api_set_source(w->api, source);
+    return source;
+}
+
+/* A server below receives the parameters of the entry that rules its resource,
+ * as the original sends them. */
+static void test_parameters(void **state)
+{
+    struct world *w = *state;
+    static const char *const names[] = { "fair", "many/1", "nobody" };
+    become_master(w);
+    struct weir_doorman_source *source = open_file(w, 3);
+    assert_int_equal(get_for_one_client(w, names, 3), WEIR_GRPC_OK);
+    assert_int_equal(w->answer.count, 3);
+    const struct weir_doorman_algorithm *algorithm =
+        &w->answer.grants[1].algorithm;
+    assert_int_equal(algorithm->parameter_count, 2);
+    assert_true(weir_text_equal(algorithm->parameters[0].name, WEIR_TEXT("a")));
+    assert_true(
+        weir_text_equal(algorithm->parameters[0].value, WEIR_TEXT("vvv")));
+    assert_true(weir_text_equal(algorithm->parameters[1].name, WEIR_TEXT("b")));
+    assert_int_equal(algorithm->parameters[1].value.len, 0);
+    /* The file has no entry of that name, or of no quota. */
+    assert_int_equal(w->answer.grants[0].algorithm.parameter_count, 0);
+    assert_int_equal(w->answer.grants[2].algorithm.parameter_count, 0);
+    weir_doorman_source_free(&source);
+}
+
+/* What is granted is answered, without the parameters if they have no room. */
+static void test_parameters_are_too_long(void **state)
+{
+    struct world *w = *state;
+    static const char *const names[] = { "many/1", "many/2", "many/3" };
+    become_master(w);
+    struct weir_doorman_source *source = open_file(w, 1500000);
+    assert_int_equal(get_for_one_client(w, names, 2), WEIR_GRPC_OK);
+    assert_int_equal(w->answer.count, 2);
+    assert_int_equal(w->answer.grants[1].algorithm.parameter_count, 2);
+    assert_int_equal(get_for_one_client(w, names, 3), WEIR_GRPC_OK);
+    assert_int_equal(w->answer.count, 3);
+    assert_int_equal(w->answer.grants[1].algorithm.parameter_count, 0);
+    assert_int_equal(w->answer.grants[1].algorithm.lease_length_s, 60);
+    weir_doorman_source_free(&source);
 }
 
 /* Duplicates are decided and answered twice; no resource gives an empty
@@ -626,6 +769,9 @@ int main(void)
         TEST(test_bad_rows),
         TEST(test_bad_rows_of_a_server),
         TEST(test_no_row_is_granted),
+        TEST(test_learning_mode_duration),
+        TEST(test_parameters),
+        TEST(test_parameters_are_too_long),
         TEST(test_long_client_ids),
         TEST(test_a_forged_client_id),
     };

@@ -206,16 +206,13 @@ static bool is_awaited(const struct weir_root *root, struct weir_text name,
 }
 
 int weir_root_lease_rule(const struct weir_root *root, struct weir_text name,
-                         struct weir_lease_rule *out)
+                         struct weir_leased *out)
 {
     const struct weir_quota *quota;
-    struct weir_leased leased;
     int error = find_leased_quota(root, name, &quota);
-    if (error < 0)
-        return error;
-    lease_rule_of(root, quota, &leased);
-    *out = leased.rule;
-    return WEIR_OK;
+    if (error == 0)
+        lease_rule_of(root, quota, out);
+    return error;
 }
 
 /* ---- Grants to send ---- */

@@ -86,10 +86,11 @@ void weir_root_lease_way_lost(struct weir_root *root, uint32_t way);
 
 /* ---- Views ---- */
 
-/* How the quota is leased, with or without clients. 0, or WEIR_ENOTREADY,
- * WEIR_ENOENT, WEIR_EQUOTA as above, but of any root that has quotas. */
+/* How the quota is leased, with or without clients; capacity and learning are
+ * those of the quota. 0, or WEIR_ENOTREADY, WEIR_ENOENT, WEIR_EQUOTA as above,
+ * but of any root that has quotas. */
 int weir_root_lease_rule(const struct weir_root *root, struct weir_text quota,
-                         struct weir_lease_rule *out);
+                         struct weir_leased *out);
 /* All leases, for weir_lease_manager_look() and the others; never NULL. */
 const struct weir_lease_manager *weir_root_lease_manager(
     const struct weir_root *root);

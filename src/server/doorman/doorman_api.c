@@ -50,8 +50,9 @@ struct weir_doorman_api {
     struct weir_log *log;
     struct weir_mastership *mastership; /* NULL: not yet */
     const char *identity;
-    struct weir_arena arena;           /* owned */
-    struct weir_doorman_grant *grants; /* owned */
+    const struct weir_doorman_source *source; /* NULL: none; borrowed */
+    struct weir_arena arena;                  /* owned */
+    struct weir_doorman_grant *grants;        /* owned */
     size_t grants_max;
     unsigned char *out; /* owned */
     size_t out_size;
@@ -278,20 +279,47 @@ static int32_t kind_of_share(enum weir_share_algorithm share)
     weir_assert(false);
 }
 
-/* The algorithm that the server below is to use. */
+/* The parameters that a Doorman file gives to the quota's entry. */
+static void show_parameters(const struct answer *a, struct weir_text id,
+                            struct weir_doorman_algorithm *out)
+{
+    struct weir_doorman_source_state state = { .config = NULL };
+    if (a->api->source)
+        weir_doorman_source_state(a->api->source, &state);
+    if (!state.config)
+        return;
+    struct weir_captures captures;
+    const struct weir_quota *quota =
+        weir_catalog_find(weir_root_catalog(a->api->root), id, &captures);
+    const struct weir_doorman_template *entry =
+        quota ? weir_doorman_config_get(state.config, quota->name) : NULL;
+    if (!entry)
+        return;
+    out->parameter_count = entry->parameter_count;
+    out->parameters = entry->parameters;
+}
+
+/* The algorithm that the server below is to use. A quota without a learning
+ * time of its own learns for a lease, as in the original. This time is sent
+ * too: a server of the proto3 forks takes an absent one for 0. */
 static void show_algorithm(const struct answer *a,
                            struct weir_doorman_grant *out)
 {
-    struct weir_lease_rule rule = { .share = WEIR_SHARE_NONE,
-                                    .lease = WEIR_DOORMAN_UNKNOWN_LEASE,
-                                    .refresh = WEIR_DOORMAN_UNKNOWN_REFRESH };
-    (void)weir_root_lease_rule(a->api->root, out->id, &rule);
+    struct weir_leased leased = {
+        .rule = { .share = WEIR_SHARE_NONE,
+                  .lease = WEIR_DOORMAN_UNKNOWN_LEASE,
+                  .refresh = WEIR_DOORMAN_UNKNOWN_REFRESH },
+    };
+    (void)weir_root_lease_rule(a->api->root, out->id, &leased);
     out->algorithm = (struct weir_doorman_algorithm){
         .given = true,
-        .kind = kind_of_share(rule.share),
-        .lease_length_s = ceil_s(rule.lease),
-        .refresh_s = ceil_s(rule.refresh),
+        .kind = kind_of_share(leased.rule.share),
+        .lease_length_s = ceil_s(leased.rule.lease),
+        .refresh_s = ceil_s(leased.rule.refresh),
+        .learning_given = true,
+        .learning_s = ceil_s(leased.learning),
     };
+    show_parameters(a, out->id, &out->algorithm);
 }
 
 static int get_for_many(struct answer *a, size_t index,
@@ -362,6 +390,16 @@ static int answer_row(struct answer *a, size_t index,
     return for_many ? get_for_many(a, index, out) : get_one(a, index, out);
 }
 
+/* The rows fit into a message, but a file may have parameters of any length. */
+static void fit_parameters(struct weir_doorman_api *api,
+                           const struct weir_doorman_message *message)
+{
+    if (weir_doorman_size(message) <= WEIR_DOORMAN_BYTES_MAX)
+        return;
+    for (size_t i = 0; i < message->count; i++)
+        api->grants[i].algorithm.parameter_count = 0;
+}
+
 /* A row that is bad or can't be granted is left out, and the client that misses
  * it asks again. Granted rows are charged to it and must be sent. Only if all
  * fail, the answer is an error: the first one, but WEIR_ENOTREADY before all
@@ -387,6 +425,7 @@ static int answer_grants(struct answer *a)
     api->diag = why;
     a->message.count = granted;
     a->message.grants = api->grants;
+    fit_parameters(api, &a->message);
     return granted == 0 ? failed : 0;
 }
 
@@ -437,6 +476,8 @@ static int encode(struct weir_doorman_api *api,
                   struct weir_text *out)
 {
     size_t size = weir_doorman_size(message);
+    if (size > WEIR_DOORMAN_BYTES_MAX)
+        return WEIR_ETOOBIG;
     if (size > api->out_size) {
         unsigned char *bytes = realloc(api->out, size);
         if (!bytes)
@@ -444,8 +485,6 @@ static int encode(struct weir_doorman_api *api,
         api->out = bytes;
         api->out_size = size;
     }
-    if (size > WEIR_DOORMAN_BYTES_MAX)
-        return WEIR_ETOOBIG;
     int len = weir_doorman_encode(message, api->out, size);
     if (len < 0)
         return len;
@@ -588,4 +627,10 @@ void weir_doorman_api_set_mastership(struct weir_doorman_api *api,
 {
     api->mastership = mastership;
     api->identity = identity;
+}
+
+void weir_doorman_api_set_source(struct weir_doorman_api *api,
+                                 const struct weir_doorman_source *source)
+{
+    api->source = source;
 }

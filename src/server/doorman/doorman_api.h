@@ -12,6 +12,7 @@
 
 #include "codec/doorman.h"
 #include "front/log.h"
+#include "server/doorman/doorman_source.h"
 #include "server/election/mastership.h"
 
 /* Resources of one call: each may cost a search of all templates. Empty ids of
@@ -53,6 +54,11 @@ void weir_doorman_api_free(struct weir_doorman_api **api);
 void weir_doorman_api_set_mastership(struct weir_doorman_api *api,
                                      struct weir_mastership *mastership,
                                      const char *identity);
+
+/* The Doorman file that the quotas come from; borrowed. NULL, as at first:
+ * none. */
+void weir_doorman_api_set_source(struct weir_doorman_api *api,
+                                 const struct weir_doorman_source *source);
 
 struct weir_doorman_call {
     enum weir_doorman_method method; /* not NONE */

@@ -54,8 +54,9 @@ struct weir_doorman_template {
     weir_duration refresh;  /* >= 1 s, likewise */
     bool learning_given;    /* else learning is the lease */
     weir_duration learning; /* 0: no learning mode */
-    size_t parameter_count; /* at most WEIR_DOORMAN_PARAMETERS_MAX */
-    const struct weir_doorman_parameter *parameters; /* nothing uses them */
+    size_t parameter_count; /* at most WEIR_DOORMAN_PARAMETERS_MAX; they are
+                             * only sent to servers below */
+    const struct weir_doorman_parameter *parameters;
     uint32_t line; /* where the entry begins */
 };
 

@@ -788,10 +788,10 @@ static void test_doors(void **state)
     band.wants = NAN;
     assert_int_equal(weir_root_lease_ask(root, &who, q0, &ask, &grant, net.now),
                      WEIR_EINVAL);
-    struct weir_lease_rule rule;
-    assert_int_equal(weir_root_lease_rule(root, q0, &rule), 0);
-    assert_near(rule.capacity, 100);
-    assert_int_equal(weir_root_lease_rule(root, q1, &rule), WEIR_EQUOTA);
+    struct weir_leased leased;
+    assert_int_equal(weir_root_lease_rule(root, q0, &leased), 0);
+    assert_near(leased.rule.capacity, 100);
+    assert_int_equal(weir_root_lease_rule(root, q1, &leased), WEIR_EQUOTA);
     weir_root_lease_release(root, &who, q0, 0, net.now);
     net_fini(&net);
 }
