@@ -15,15 +15,18 @@
  * thread wait. A thread counts a call as begun before it, and its result after
  * it, so calls without a result are those in which a process was killed.
  *
- * Delays. A take must not wait for long, however busy the machine is. So the
- * time in which the kernel let other threads run is subtracted: its account of
- * how long a thread was runnable and didn't run (/proc/…/schedstat) is read
- * before a burst of takes and after each slow take. The rest of a take is time
- * in which the thread ran, or slept in it: 'own'. That includes the time of a
- * SIGSTOP, or in which the machine stood still. A control thread sleeps a
- * millisecond at a time and measures itself in the same way. If it is late by
- * its own account, so was the whole process: these are the gaps. Takes are
- * judged without them. */
+ * Delays. A take must not wait for long, however busy the machine is. So two
+ * times are subtracted. One is that in which the kernel let other threads run:
+ * its account of how long a thread was runnable and didn't run
+ * (/proc/…/schedstat) is read before a burst of takes and after each slow take.
+ * The other is that which the host of a virtual machine took from the
+ * processors (/proc/stat, in units of 10 ms); the kernel takes the thread to
+ * have run meanwhile. The rest of a take is time in which the thread ran, or
+ * slept in it: 'own'. That includes the time of a SIGSTOP, or in which the
+ * machine stood still. A control thread sleeps a millisecond at a time and
+ * subtracts the time of other threads from its own delay. If it is late all the
+ * same, so was the whole process: these are the gaps. Takes are judged without
+ * them. */
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -105,9 +108,9 @@ struct service {
 };
 
 /* How long a thread was runnable and didn't run, in nanoseconds, and how often
- * that began. */
+ * that began; and how long all processors were taken away. */
 struct account {
-    weir_duration waited;
+    weir_duration waited, stolen;
     uint64_t switches;
 };
 
@@ -133,16 +136,35 @@ static int open_account(void)
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 
+static void read_text(int fd, char *text, size_t size)
+{
+    ssize_t len = pread(fd, text, size - 1, 0);
+    text[len > 0 ? len : 0] = '\0';
+}
+
+static weir_duration read_stolen(void)
+{
+    static _Atomic int file = -1;
+    char text[256];
+    uint64_t ticks;
+    if (file < 0) /* Two threads may open it; one descriptor is lost then. */
+        file = open("/proc/stat", O_RDONLY | O_CLOEXEC);
+    read_text(file, text, sizeof(text));
+    if (sscanf(text, "cpu %*u %*u %*u %*u %*u %*u %*u %" SCNu64, &ticks) != 1)
+        exit(4);
+    return ticks * WEIR_SECOND / (uint64_t)sysconf(_SC_CLK_TCK);
+}
+
 static struct account read_account(int fd)
 {
     char text[128];
     struct account account;
     struct rusage usage;
-    ssize_t len = pread(fd, text, sizeof(text) - 1, 0);
-    text[len > 0 ? len : 0] = '\0';
+    read_text(fd, text, sizeof(text));
     if (sscanf(text, "%*u %" SCNu64, &account.waited) != 1 ||
         getrusage(RUSAGE_THREAD, &usage) < 0)
         exit(4);
+    account.stolen = read_stolen();
     account.switches = (uint64_t)usage.ru_nivcsw;
     return account;
 }
@@ -189,10 +211,12 @@ static void *watch_for_gaps(void *context)
 static void judge(struct thread *thread, enum kind kind, weir_duration wall)
 {
     struct account now = read_account(thread->account);
+    weir_duration away =
+        now.waited - thread->read.waited + now.stolen - thread->read.stolen;
     struct take take = { .kind = kind,
                          .start = thread->at,
                          .wall = wall,
-                         .own = without(wall, now.waited - thread->read.waited),
+                         .own = without(wall, away),
                          .switches = now.switches - thread->read.switches };
     if (take.own > LONG)
         note_take(thread->service->record, &take);
