@@ -160,6 +160,9 @@ class Redis(Agents):
             self.assertEqual(link.ask("CL.THROTTLE", *words), says)
         self.assertTrue(link.ask("CL.THROTTLE", "k", -1, 1, 1)
                         .startswith("-ERR"))
+        # A unit of 12342 6/7 s: none of the seven is lost to a rounding.
+        self.assertEqual([link.ask("CL.THROTTLE", "seven", 6, 7, 86400)[2]
+                          for _ in range(7)], [6, 5, 4, 3, 2, 1, 0])
 
     def test_the_fleet_counts_a_key(self):
         place = self.agent("--resp", ":0", "--resp-sharing", "counted",

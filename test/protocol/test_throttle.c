@@ -246,16 +246,141 @@ static void the_one_nearest_to_idle_goes(void **state)
     weir_throttle_free(&t);
 }
 
+/* Of a limit of seven in a minute, each unit is 8571428571 3/7 ns. */
+static void what_remains_is_exact(void **state)
+{
+    (void)state;
+    struct weir_throttle *t = throttle_of(4);
+    weir_instant second = WEIR_SECOND;
+    for (int taken = 1; taken <= 7; taken++)
+        assert_int_equal(asked(t, "k", 6, 7, 60, 1, START).remaining,
+                         7 - taken);
+    check(asked(t, "k", 6, 7, 60, 1, START), 1, 7, 0, 9, 60);
+    check(asked(t, "k", 6, 7, 60, 0, START + 30 * second), 0, 7, 3, -1, 30);
+    check(asked(t, "k", 6, 7, 60, 0, START + 60 * second - 1), 0, 7, 6, -1, 0);
+    check(asked(t, "k", 6, 7, 60, 0, START + 60 * second), 0, 7, 7, -1, 0);
+    weir_throttle_free(&t);
+}
+
+/* As many units as leak meanwhile, again and again: the same ones remain. */
+static void roundings_do_not_add_up(void **state)
+{
+    (void)state;
+    struct weir_throttle *t = throttle_of(4);
+    weir_instant now = START;
+    check(asked(t, "k", 13, 7, 60, 7, now), 0, 14, 7, -1, 60);
+    for (int round = 0; round < 10000; round++) {
+        now += 60 * WEIR_SECOND;
+        for (int left = 13; left >= 7; left--)
+            assert_int_equal(asked(t, "k", 13, 7, 60, 1, now).remaining, left);
+    }
+    weir_throttle_free(&t);
+}
+
 /* A unit takes three nanoseconds and a third. */
-static void what_is_not_whole_is_rounded_towards_refusing(void **state)
+static void a_limit_of_fast_units_passes_exactly(void **state)
 {
     (void)state;
     struct weir_throttle *t = throttle_of(4);
     int passed = 0;
     for (int i = 0; i < 2000; i++)
         passed += !asked(t, "k", 999, 300000000, 1, 1, START).limited;
-    assert_in_range(passed, 800, 1000);
+    assert_int_equal(passed, 1000);
     weir_throttle_free(&t);
+}
+
+/* A bucket of fractions with the denominator 'count': a unit is 'period', and
+ * 'count' leak in a nanosecond. */
+struct fractions {
+    int64_t burst, count, period;
+    weir_i128 fill;
+    weir_instant at;
+};
+
+static struct weir_throttle_reply fractions_asked(struct fractions *bucket,
+                                                  int64_t quantity,
+                                                  weir_instant now)
+{
+    weir_i128 limit = (weir_i128)(bucket->burst + 1) * bucket->period;
+    weir_i128 cost = (weir_i128)quantity * bucket->period;
+    bucket->fill -= (weir_i128)(now - bucket->at) * bucket->count;
+    if (bucket->fill < 0)
+        bucket->fill = 0;
+    bucket->at = now;
+    bool limited = bucket->fill + cost > limit;
+    weir_i128 wait = bucket->fill + cost - limit;
+    if (!limited)
+        bucket->fill += cost;
+    return (struct weir_throttle_reply){
+        .limited = limited,
+        .limit = bucket->burst + 1,
+        .remaining = (int64_t)((limit - bucket->fill) / bucket->period),
+        .retry_after_s = limited && cost <= limit
+                             ? to_seconds((int64_t)(wait / bucket->count))
+                             : -1,
+        .reset_after_s = to_seconds((int64_t)(bucket->fill / bucket->count)),
+    };
+}
+
+static void it_answers_as_fractions_do(void **state)
+{
+    (void)state;
+    static const int64_t counts[] = { 1,         3,          7,
+                                      11,        999,        1000003,
+                                      999999937, 4294967291, 4294967296 };
+    static const int64_t periods[] = { 1, 7, 60, 86400 };
+    struct weir_rng rng = { seed_or(12) };
+    for (int run = 0; run < 1000; run++) {
+        struct weir_throttle *t = throttle_of(4);
+        struct fractions bucket = {
+            .burst = (int64_t)weir_rng_below(&rng, 50),
+            .count = counts[weir_rng_below(&rng, WEIR_COUNT_OF(counts))],
+            .period = periods[weir_rng_below(&rng, 4)],
+            .at = START,
+        };
+        int64_t period_s = bucket.period;
+        bucket.period *= (int64_t)WEIR_SECOND;
+        uint64_t unit = (uint64_t)(bucket.period / bucket.count) + 1;
+        weir_instant now = START;
+        for (int i = 0; i < 200; i++) {
+            int64_t quantity = (int64_t)weir_rng_below(&rng, 7) - 1;
+            now += weir_rng_below(&rng, 4 * unit);
+            struct weir_throttle_reply is = asked(
+                t, "k", bucket.burst, bucket.count, period_s, quantity, now);
+            struct weir_throttle_reply should =
+                fractions_asked(&bucket, quantity, now);
+            check(is, should.limited, (int)should.limit, (int)should.remaining,
+                  (int)should.retry_after_s, (int)should.reset_after_s);
+        }
+        weir_throttle_free(&t);
+    }
+}
+
+/* Ticks that are shorter than the parts of a stored tat. */
+static void rounding_passes_no_more(void **state)
+{
+    (void)state;
+    static const int64_t counts[] = { 4294967297, 5000000029, 99999999977 };
+    struct weir_rng rng = { seed_or(13) };
+    for (size_t i = 0; i < WEIR_COUNT_OF(counts); i++) {
+        struct weir_throttle *t = throttle_of(4);
+        weir_instant now = START;
+        int64_t per_ns = counts[i] / (int64_t)WEIR_SECOND;
+        int64_t burst = 10 * per_ns;
+        weir_i128 passed = 0;
+        /* Twice as many units are asked for as leak. */
+        for (int request = 0; request < 100000; request++) {
+            int64_t quantity =
+                1 + (int64_t)weir_rng_below(&rng, 4 * (uint64_t)per_ns);
+            now += weir_rng_below(&rng, 3);
+            if (!asked(t, "k", burst - 1, counts[i], 1, quantity, now).limited)
+                passed += quantity;
+        }
+        weir_i128 leaked = (weir_i128)(now - START) * counts[i] / WEIR_SECOND;
+        assert_true(passed <= burst + leaked);
+        assert_true(passed >= leaked * 9 / 10);
+        weir_throttle_free(&t);
+    }
 }
 
 static void no_number_is_too_large(void **state)
@@ -292,7 +417,11 @@ int main(void)
         cmocka_unit_test(idle_keys_make_room),
         cmocka_unit_test(a_flood_of_keys_keeps_to_its_bound),
         cmocka_unit_test(the_one_nearest_to_idle_goes),
-        cmocka_unit_test(what_is_not_whole_is_rounded_towards_refusing),
+        cmocka_unit_test(what_remains_is_exact),
+        cmocka_unit_test(roundings_do_not_add_up),
+        cmocka_unit_test(a_limit_of_fast_units_passes_exactly),
+        cmocka_unit_test(it_answers_as_fractions_do),
+        cmocka_unit_test(rounding_passes_no_more),
         cmocka_unit_test(no_number_is_too_large),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,6 +11,21 @@
  * belongs to the key alone: a request for the key with another rate finds the
  * same tat.
  *
+ * Seven units in 60 s take 8571428571 3/7 ns each. If each unit's time were
+ * rounded to nanoseconds, a client that has six units left would be told five,
+ * and the roundings of many requests would add up. So a request computes in
+ * ticks of 1/count ns: a unit is period ticks (the period in ns), the limit is
+ * limit * period ticks, and all sums are whole numbers. In the cell a tat is
+ * nanoseconds and 2^-32 ns, rounded up. The next request rounds that down to
+ * its ticks, and finds the very tick that was stored if count is at most 2^32,
+ * for then a tick isn't shorter than 2^-32 ns. With a larger count the two
+ * roundings never make a tat earlier. Only a request with another count than
+ * the last one can find the tat up to one of its own ticks earlier, which is at
+ * most a nanosecond.
+ *
+ * Rejected: a tat as a fraction with its denominator. It is exact for one
+ * count too, and its cell would no longer fit in a cache line.
+ *
  * Each new key checks a few cells at the hand and removes the idle ones. The
  * table thus stays as large as the keys in use, without a sweep that would
  * block the loop. */
@@ -30,11 +45,19 @@
 #define PERIOD_MAX ((int64_t)1 << 33) /* seconds: in ns within 63 bits */
 /* 73 years, in ns: times are cut to it, so that sums of two fit in 64 bits. */
 #define TIME_MAX ((int64_t)1 << 61)
+#define PART_BITS 32 /* of a nanosecond's part in a tat */
+
+/* An instant: ns, and 'part' * 2^-32 ns. */
+struct tat {
+    int64_t ns;
+    uint32_t part;
+};
 
 struct cell {
     uint64_t hash;
-    int64_t tat;
-    uint32_t key_len;
+    int64_t tat_ns;
+    uint32_t tat_part;
+    uint16_t key_len;
     bool is_used;
     union {
         uint32_t next; /* in the list of free cells, if free */
@@ -42,6 +65,9 @@ struct cell {
         char *there; /* owned; key_len > sizeof here */
     } key;
 };
+
+_Static_assert(sizeof(struct cell) == 64, "a cell is a cache line");
+_Static_assert(WEIR_NAME_MAX <= UINT16_MAX, "a kept key's length fits");
 
 struct weir_throttle {
     const struct weir_mem *mem;
@@ -65,6 +91,16 @@ static bool is_key_outside(const struct cell *cell)
 static const char *cell_key(const struct cell *cell)
 {
     return is_key_outside(cell) ? cell->key.there : cell->key.here;
+}
+
+static struct tat tat_of(const struct cell *cell)
+{
+    return (struct tat){ cell->tat_ns, cell->tat_part };
+}
+
+static bool is_past(struct tat tat, int64_t now)
+{
+    return tat.ns < now || (tat.ns == now && tat.part == 0);
 }
 
 static struct cell *find_cell(const struct weir_throttle *t,
@@ -106,7 +142,7 @@ static void remove_idle_cells(struct weir_throttle *t, int64_t now)
 {
     for (uint32_t i = 0; i < LOOKED_AT && i < t->made; i++) {
         struct cell *cell = move_hand(t);
-        if (cell->is_used && cell->tat <= now)
+        if (cell->is_used && is_past(tat_of(cell), now))
             remove_cell(t, cell);
     }
 }
@@ -118,10 +154,10 @@ static void evict_cell(struct weir_throttle *t, int64_t now)
     struct cell *best = move_hand(t);
     for (uint32_t i = 1; i < CHOSEN_FROM; i++) {
         struct cell *cell = move_hand(t);
-        if (cell->tat < best->tat)
+        if (cell->tat_ns < best->tat_ns)
             best = cell;
     }
-    t->counts.evicted += best->tat > now;
+    t->counts.evicted += !is_past(tat_of(best), now);
     remove_cell(t, best);
 }
 
@@ -169,7 +205,7 @@ static struct cell *insert_cell(struct weir_throttle *t, struct weir_text key,
     weir_assert(!cell->is_used && t->counts.keys < t->counts.keys_max);
     t->free = cell->key.next;
     cell->hash = hash;
-    cell->key_len = (uint32_t)key.len;
+    cell->key_len = (uint16_t)key.len;
     cell->is_used = true;
     if (is_long)
         cell->key.there = there;
@@ -181,22 +217,18 @@ static struct cell *insert_cell(struct weir_throttle *t, struct weir_text key,
 
 /* ---- Arithmetic ---- */
 
-/* a * b / c, rounded up or down and cut to 'most'; c > 0. 64 bits nearly always
- * suffice, and take a fifth of the time. */
-static int64_t proportion(int64_t a, int64_t b, int64_t c, bool up,
-                          int64_t most)
+/* Rounded towards 0. 64 bits nearly always suffice, and take a fifth of the
+ * time. */
+static weir_i128 quotient(weir_i128 a, int64_t b)
 {
-    int64_t product;
-    weir_i128 result;
-    if (WEIR_LIKELY(!__builtin_mul_overflow(a, b, &product))) {
-        result = product / c + (up && product > 0 && product % c != 0);
-    } else {
-        weir_i128 wide = (weir_i128)a * b;
-        result = wide / c + (up && wide > 0 && wide % c != 0);
-    }
-    if (result > most)
+    return WEIR_LIKELY(a == (int64_t)a) ? (int64_t)a / b : a / b;
+}
+
+static weir_i128 within(weir_i128 value, weir_i128 most)
+{
+    if (value > most)
         return most;
-    return result < -most ? -most : (int64_t)result;
+    return value < -most ? -most : value;
 }
 
 static int64_t period_of(const struct weir_throttle_ask *ask)
@@ -205,35 +237,66 @@ static int64_t period_of(const struct weir_throttle_ask *ask)
     return period * (int64_t)WEIR_SECOND;
 }
 
-/* The time of 'units' in ns, rounded up. */
-static int64_t time_of_units(const struct weir_throttle_ask *ask, int64_t units)
+/* The time of 'units' in ticks, cut to TIME_MAX. */
+static weir_i128 time_of_units(const struct weir_throttle_ask *ask,
+                               int64_t units)
 {
-    return proportion(period_of(ask), units, ask->count, true, TIME_MAX);
+    return within((weir_i128)period_of(ask) * units,
+                  (weir_i128)TIME_MAX * ask->count);
 }
 
-/* Whole units in 'time'. */
-static int64_t units_in(const struct weir_throttle_ask *ask, int64_t time)
+/* Whole units in 'time', of ticks. */
+static int64_t units_in(const struct weir_throttle_ask *ask, weir_i128 time)
 {
-    return proportion(time, ask->count, period_of(ask), false, INT64_MAX);
+    return (int64_t)within(quotient(time, period_of(ask)), INT64_MAX);
+}
+
+/* Ticks from 'now' to the tat; 0: it is past. */
+static weir_i128 ticks_to(const struct weir_throttle_ask *ask, struct tat tat,
+                          int64_t now)
+{
+    if (tat.ns < now)
+        return 0;
+    weir_i128 part = (weir_i128)tat.part * ask->count >> PART_BITS;
+    return (weir_i128)(tat.ns - now) * ask->count + part;
+}
+
+/* The tat that is 'ticks' after 'now' (before it, if below 0). */
+static struct tat tat_after(const struct weir_throttle_ask *ask,
+                            weir_i128 ticks, int64_t now)
+{
+    int64_t count = ask->count;
+    int64_t ns = (int64_t)quotient(ticks, count);
+    int64_t rest = (int64_t)(ticks - (weir_i128)ns * count);
+    if (rest < 0) {
+        ns--;
+        rest += count;
+    }
+    weir_i128 part =
+        quotient(((weir_i128)rest << PART_BITS) + (count - 1), count);
+    bool is_whole = part >> PART_BITS != 0; /* rounded up to the next one */
+    return (struct tat){ now + ns + is_whole, is_whole ? 0 : (uint32_t)part };
 }
 
 /* Rounds durations as redis-cell does. */
-static int64_t round_to_seconds(int64_t ns)
+static int64_t round_to_seconds(const struct weir_throttle_ask *ask,
+                                weir_i128 ticks)
 {
     int64_t second = WEIR_SECOND;
+    int64_t ns = (int64_t)quotient(ticks, ask->count);
     return ns / second + (ns % second >= (int64_t)WEIR_MILLISECOND);
 }
 
-/* Decides on 'tat'; returns the new tat. */
-static int64_t move_tat(const struct weir_throttle_ask *ask, int64_t tat,
-                        struct weir_throttle_reply *out, int64_t now)
+/* Decides on 'tat'; returns the ticks from 'now' to the new tat. */
+static weir_i128 move_tat(const struct weir_throttle_ask *ask, struct tat tat,
+                          struct weir_throttle_reply *out, int64_t now)
 {
     int64_t limit = ask->max_burst < INT64_MAX ? ask->max_burst + 1 : INT64_MAX;
-    int64_t burst = time_of_units(ask, limit);
-    int64_t cost = time_of_units(ask, ask->quantity);
-    int64_t ahead = tat > now ? tat - now : 0;
+    weir_i128 burst = time_of_units(ask, limit);
+    weir_i128 cost = time_of_units(ask, ask->quantity);
+    weir_i128 ahead = ticks_to(ask, tat, now);
     bool passes = ahead + cost <= burst;
-    int64_t ttl = passes ? ahead + cost : ahead;
+    weir_i128 ttl = passes ? ahead + cost : ahead;
     int64_t left = units_in(ask, burst - ttl);
     *out = (struct weir_throttle_reply){
         .limited = !passes,
@@ -241,10 +304,10 @@ static int64_t move_tat(const struct weir_throttle_ask *ask, int64_t tat,
         .remaining = left > 0 ? left : 0,
         .retry_after_s = passes || cost > burst
                              ? -1
-                             : round_to_seconds(ahead + cost - burst),
-        .reset_after_s = round_to_seconds(ttl),
+                             : round_to_seconds(ask, ahead + cost - burst),
+        .reset_after_s = round_to_seconds(ask, ttl),
     };
-    return now + ttl;
+    return ttl;
 }
 
 /* The key as it is kept; a long one is written to 'buf' of WEIR_NAME_MAX
@@ -279,16 +342,20 @@ int weir_throttle_decide(struct weir_throttle *throttle,
     struct weir_text key = kept_key(ask->key, buf);
     uint64_t hash = weir_hash(key, t->seed);
     struct cell *cell = find_cell(t, key, hash);
-    int64_t tat = move_tat(ask, cell ? cell->tat : at, &reply, at);
+    struct tat tat = cell ? tat_of(cell) : (struct tat){ at, 0 };
+    weir_i128 ttl = move_tat(ask, tat, &reply, at);
     bool changes = !ask->probe && !reply.limited && ask->quantity != 0;
     /* A key that is idle afterwards needs no cell. */
-    if (changes && !cell && tat > at) {
+    if (changes && !cell && ttl > 0) {
         cell = insert_cell(t, key, hash, at);
         if (!cell)
             return WEIR_ENOMEM;
     }
-    if (changes && cell)
-        cell->tat = tat;
+    if (changes && cell) {
+        tat = tat_after(ask, ttl, at);
+        cell->tat_ns = tat.ns;
+        cell->tat_part = tat.part;
+    }
     weir_assert(t->counts.keys <= t->made && t->made <= t->counts.keys_max);
     if (!ask->probe)
         *(reply.limited ? &t->counts.limited : &t->counts.passed) += 1;
@@ -305,7 +372,7 @@ bool weir_throttle_forget(struct weir_throttle *throttle, struct weir_text key,
         find_cell(throttle, key, weir_hash(key, throttle->seed));
     if (!cell)
         return false;
-    bool counted = cell->tat > (int64_t)now;
+    bool counted = !is_past(tat_of(cell), (int64_t)now);
     remove_cell(throttle, cell);
     return counted;
 }

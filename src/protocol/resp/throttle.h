@@ -9,8 +9,9 @@
  *
  * The arithmetic and the replies are redis-cell's, with three differences:
  *   - T, the time of one unit, isn't cut to whole nanoseconds (in the reply:
- *     microseconds), so rounding never makes a rate higher than requested or
- *     'remaining' higher than the limit;
+ *     microseconds). All numbers of a reply are exact for up to 2^32 units per
+ *     period, and requests for a key that have one count; beyond, rounding
+ *     makes a rate lower than requested, by less than 2^-32 ns a request;
  *   - a key with a T below a millisecond isn't dropped: fast rates limit;
  *   - a burst, a count or a period below zero is refused.
  *
