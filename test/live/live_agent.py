@@ -175,9 +175,9 @@ class Redis(Agents):
         self.assertIn(link.ask(*asked, 1), [[0, 16, 15, -1, 2880],
                                             [0, 16, 14, -1, 5760]])
         self.assertEqual(link.ask(*asked, 17)[0:4:3], [1, -1])
-        limited, limit, left, wait, _ = link.ask(*asked, 16)
+        limited, limit, left, wait, reset = link.ask(*asked, 16)
         self.assertIn((limited, limit, left), [(1, 16, 14), (1, 16, 15)])
-        self.assertTrue(0 < wait <= 2 * 2880, wait)
+        self.assertTrue(0 < wait <= reset <= 2 * 2880, (wait, reset))
         self.assertEqual(link.ask(*asked, -1)[2], 16)
         self.assertEqual(link.ask(*asked, 0)[:3], [0, 16, 16])
         # A take of 0 units is limited by a quota that passes nothing.
@@ -206,6 +206,25 @@ class Redis(Agents):
         self.assertIn(answers[-1], [[1, 1, 0, wait, 1000] for wait in (1, 2)])
         until_equal("no room", [1, 1, 0, 2, 1000],
                     lambda: link.ask("CL.THROTTLE", 99, 0, 1, 1000))
+
+    def test_no_wait_is_longer_than_the_reset(self):
+        """The random part of a wait ends where all is free."""
+        link = self.resp(self.agent("--resp", ":0", "--resp-sharing",
+                                    "counted")["resp"][0])
+        for key, burst, count, period in [("one", 0, 1, 3600),
+                                          ("two", 1, 7, 3600),
+                                          ("fast", 0, 1000, 1)]:
+            asked = "CL.THROTTLE", key, burst, count, period, burst + 1
+            link.ask(*asked)
+            for _ in range(50):
+                limited, _, _, wait, reset = link.ask(*asked)
+                self.assertTrue(wait <= reset, (key, limited, wait, reset))
+        # A stored quota of that name may make a caller wait longer.
+        self.quota("throttle:1:1000/1s:fast", "limit=1/h", "low_burst=1",
+                   "high_burst=1")
+        until("the edit", lambda: link.ask(*asked)[3] > 1)
+        _, _, _, wait, reset = link.ask(*asked)
+        self.assertTrue(2000 < wait == reset, (wait, reset))
 
     def test_a_key_without_room_where_such_names_pass(self):
         place = self.agent("--resp", ":0", "--resp-sharing", "counted",

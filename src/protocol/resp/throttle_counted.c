@@ -6,7 +6,12 @@
  * bucket that empties in d. Burst, count and period therefore make the quota,
  * and its reply is converted to redis-cell's. The conversion rounds against the
  * client: 'fill' is in whole units, so the units left after a refusal are
- * reported one lower, and below the requested number. */
+ * reported one lower, and below the requested number.
+ *
+ * A refused caller is told the wait and up to a quarter more
+ * (weir_table_jitter()), while the time until all is free has no such part. A
+ * client may take the first above the second for an error, so the random part
+ * ends at the second. */
 
 #include "protocol/resp/throttle_counted.h"
 
@@ -78,6 +83,22 @@ static void put_passed(const struct weir_throttle_rule *rule,
     out->reset_after_s = drain_time(rule, rule->burst - left);
 }
 
+/* 'out->reset_after_s' is that of the fill alone, and 'retry' has the random
+ * part. The wait without it is longer than the reset if another reason than the
+ * fill limits: a stored quota of that name, or an agent that waits for a
+ * root. */
+static void put_wait(weir_duration retry, struct weir_throttle_reply *out)
+{
+    int64_t most = round_wide_to_seconds(retry);
+    int64_t least = round_wide_to_seconds(retry - retry / 5);
+    out->retry_after_s =
+        most > out->reset_after_s && least <= out->reset_after_s
+            ? out->reset_after_s
+            : most;
+    if (out->reset_after_s < out->retry_after_s)
+        out->reset_after_s = out->retry_after_s;
+}
+
 static void put_limited(const struct weir_throttle_rule *rule,
                         const struct weir_reply *reply, uint64_t weight,
                         struct weir_throttle_reply *out)
@@ -89,9 +110,10 @@ static void put_limited(const struct weir_throttle_rule *rule,
     /* If even a weight of 0 doesn't pass, nothing is left. */
     uint64_t most = weight > 0 ? weight - 1 : 0;
     out->remaining = (int64_t)(left < most ? left : most);
-    out->retry_after_s =
-        reply->never ? -1 : round_wide_to_seconds(reply->retry_after);
     out->reset_after_s = drain_time(rule, fill);
+    out->retry_after_s = -1;
+    if (!reply->never)
+        put_wait(reply->retry_after, out);
 }
 
 static int refund_units(const struct weir_protocol_host *host,
