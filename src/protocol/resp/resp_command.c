@@ -4,9 +4,7 @@
  *
  * Commands that client libraries send to any server besides their work: those
  * with a meaning here are answered as redis-server 7 does, others with its
- * error. A password is a token of --credentials; a client with a certificate
- * that has the role needs none. The token alone identifies the user; a user
- * name sent with it is ignored.
+ * error. resp_session.c has those about the client itself.
  *
  * CL.THROTTLE answers what redis-cell answers, errors included: five numbers
  * (limited, limit, remaining, seconds to wait, seconds until all is free).
@@ -16,9 +14,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 #include "core/quota/throttle_name.h"
@@ -26,26 +22,6 @@
 
 #define INFO_MAX 2048
 #define QUOTED_MAX 128 /* bytes of a client's text in an error */
-#define TOKEN_MAX 512
-
-/* The argument at 'at'; 0: the command's name. */
-static struct weir_text argument_at(const struct weir_resp_call *call,
-                                    size_t at)
-{
-    weir_assert(at < call->request->count);
-    return call->request->argument[at];
-}
-
-/* In any case of letters. */
-static bool is_word(struct weir_text text, const char *word)
-{
-    return text.len == strlen(word) && strncasecmp(text.p, word, text.len) == 0;
-}
-
-static void write_text(struct weir_resp_call *call, const char *text)
-{
-    weir_resp_bulk(call->out, weir_text_of(text));
-}
 
 /* ---- Short commands ---- */
 
@@ -55,21 +31,21 @@ static void run_ping(struct weir_resp_call *call)
         weir_resp_error(call->out,
                         "ERR wrong number of arguments for 'ping' command");
     else if (call->request->count == 2)
-        weir_resp_bulk(call->out, argument_at(call, 1));
+        weir_resp_bulk(call->out, weir_resp_argument(call, 1));
     else
         weir_resp_simple(call->out, "PONG");
 }
 
 static void run_echo(struct weir_resp_call *call)
 {
-    weir_resp_bulk(call->out, argument_at(call, 1));
+    weir_resp_bulk(call->out, weir_resp_argument(call, 1));
 }
 
 /* There is one database, 0. */
 static void run_select(struct weir_resp_call *call)
 {
     int64_t database;
-    if (!weir_resp_number(argument_at(call, 1), &database))
+    if (!weir_resp_number(weir_resp_argument(call, 1), &database))
         weir_resp_error(call->out,
                         "ERR value is not an integer or out of range");
     else if (database != 0)
@@ -90,288 +66,21 @@ static void run_config(struct weir_resp_call *call)
     static const struct {
         const char *name, *value;
     } known[] = { { "save", "" }, { "appendonly", "no" } };
-    if (!is_word(argument_at(call, 1), "get") || call->request->count != 3) {
+    if (!weir_resp_is_word(weir_resp_argument(call, 1), "get") ||
+        call->request->count != 3) {
         weir_resp_error(call->out, "ERR there is CONFIG GET name; an agent is "
                                    "configured by its command line");
         return;
     }
     for (size_t i = 0; i < WEIR_COUNT_OF(known); i++) {
-        if (!is_word(argument_at(call, 2), known[i].name))
+        if (!weir_resp_is_word(weir_resp_argument(call, 2), known[i].name))
             continue;
         weir_resp_map(call->out, 1);
-        write_text(call, known[i].name);
-        write_text(call, known[i].value);
+        weir_resp_text(call, known[i].name);
+        weir_resp_text(call, known[i].value);
         return;
     }
     weir_resp_map(call->out, 0);
-}
-
-/* ---- Authentication ---- */
-
-void weir_resp_session_fini(struct weir_resp_session *session)
-{
-    free(session->shown);
-    free(session->limited);
-    session->shown = NULL;
-    session->limited = NULL;
-}
-
-static const struct weir_protocol_taker *session_taker(
-    const struct weir_resp_session *session)
-{
-    return session->limited ? session->limited : &weir_protocol_any_taker;
-}
-
-/* Without memory the peer isn't admitted. */
-static void admit_session(struct weir_resp_session *session,
-                          const struct weir_protocol_taker *taker,
-                          const char *shown)
-{
-    bool limited = !taker->identity.take.all;
-    weir_resp_session_fini(session);
-    session->shown = shown ? strdup(shown) : NULL;
-    session->limited = limited ? malloc(sizeof *session->limited) : NULL;
-    session->known =
-        (!shown || session->shown) && (!limited || session->limited);
-    if (session->limited)
-        *session->limited = *taker;
-    weir_assert(!session->known || limited == (session->limited != NULL));
-}
-
-static int admit_shown(const struct weir_protocol_host *host,
-                       const struct weir_conn *conn, const char *authorization,
-                       struct weir_protocol_taker *out, struct weir_diag *diag,
-                       weir_instant now)
-{
-    const struct weir_protocol_shown shown = { WEIR_PROTOCOL_RESP,
-                                               WEIR_ROLE_TAKE, authorization };
-    return weir_protocol_admit(host, conn, &shown, out, diag, now);
-}
-
-/* False: the error reply is written. */
-static bool log_in(struct weir_resp_call *call, struct weir_text token)
-{
-    const struct weir_protocol_host *host = call->host;
-    char shown[TOKEN_MAX + 8];
-    struct weir_protocol_taker taker;
-    struct weir_diag diag = { 0 };
-    if (!weir_protocol_is_protected(host))
-        return true;
-    bool fits = token.len <= TOKEN_MAX && !memchr(token.p, '\0', token.len);
-    snprintf(shown, sizeof shown, "Bearer %.*s", fits ? (int)token.len : 0,
-             token.p);
-    int error = admit_shown(host, call->conn, shown, &taker, &diag, call->now);
-    if (error == 0)
-        admit_session(call->session, &taker, shown);
-    if (error == 0 && !call->session->known)
-        error = WEIR_ENOMEM;
-    if (error == WEIR_ENOMEM)
-        weir_resp_error(call->out, "OOM no memory for the credential");
-    else if (error == WEIR_EDENIED)
-        weir_resp_error(call->out, "NOPERM this token hasn't the role 'take'");
-    else if (error < 0)
-        weir_resp_error(call->out, "WRONGPASS invalid username-password pair "
-                                   "or user is disabled.");
-    return error == 0;
-}
-
-void weir_resp_meet(const struct weir_protocol_host *host,
-                    struct weir_conn *conn, struct weir_resp_session *session,
-                    weir_instant now)
-{
-    struct weir_tls_peer names;
-    struct weir_protocol_taker taker;
-    struct weir_diag diag = { 0 };
-    weir_conn_peer_names(conn, &names);
-    /* A peer without a certificate may still send AUTH: this is no refusal. */
-    session->known = false;
-    if ((!weir_protocol_is_protected(host) || names.count > 0) &&
-        admit_shown(host, conn, "", &taker, &diag, now) == 0)
-        admit_session(session, &taker, NULL);
-}
-
-bool weir_resp_admit(const struct weir_protocol_host *host,
-                     struct weir_conn *conn, struct weir_resp_session *session,
-                     weir_instant now)
-{
-    struct weir_protocol_taker taker;
-    struct weir_diag diag = { 0 };
-    char shown[TOKEN_MAX + 8] = "";
-    if (session->shown)
-        snprintf(shown, sizeof shown, "%s", session->shown);
-    if (admit_shown(host, conn, shown, &taker, &diag, now) < 0)
-        return false;
-    admit_session(session, &taker, session->shown ? shown : NULL);
-    return session->known;
-}
-
-static void run_auth(struct weir_resp_call *call)
-{
-    size_t count = call->request->count;
-    if (count > 3) {
-        weir_resp_error(call->out, "ERR syntax error");
-        return;
-    }
-    if (!weir_protocol_is_protected(call->host) && count == 2) {
-        weir_resp_error(call->out,
-                        "ERR AUTH <password> called without any password "
-                        "configured for the default user. Are you sure your "
-                        "configuration is correct?");
-        return;
-    }
-    if (log_in(call, argument_at(call, count - 1)))
-        weir_resp_simple(call->out, "OK");
-}
-
-static void run_reset(struct weir_resp_call *call)
-{
-    struct weir_resp_session *session = call->session;
-    weir_resp_session_fini(session);
-    weir_resp_meet(call->host, call->conn, session, call->now);
-    session->name[0] = '\0';
-    session->protocol = call->out->protocol = 2;
-    weir_resp_simple(call->out, "RESET");
-}
-
-/* False: the error reply is written. */
-static bool set_client_name(struct weir_resp_call *call, struct weir_text name)
-{
-    bool is_sound = name.len <= WEIR_RESP_NAME_MAX;
-    for (size_t i = 0; i < name.len && is_sound; i++)
-        is_sound = name.p[i] > ' ' && name.p[i] <= '~';
-    if (!is_sound) {
-        weir_resp_error(call->out,
-                        "ERR Client names cannot contain spaces, newlines or "
-                        "special characters, and have 63 bytes at most.");
-        return false;
-    }
-    memcpy(call->session->name, name.p, name.len);
-    call->session->name[name.len] = '\0';
-    return true;
-}
-
-static void write_hello(struct weir_resp_call *call)
-{
-    weir_resp_map(call->out, 7);
-    write_text(call, "server");
-    /* Some clients accept no other name. */
-    write_text(call, "redis");
-    write_text(call, "version");
-    write_text(call, "7.0.0");
-    write_text(call, "proto");
-    weir_resp_integer(call->out, call->session->protocol);
-    write_text(call, "id");
-    weir_resp_integer(call->out, (int64_t)call->session->id);
-    write_text(call, "mode");
-    write_text(call, "standalone");
-    write_text(call, "role");
-    write_text(call, "master");
-    write_text(call, "modules");
-    weir_resp_array(call->out, 0);
-}
-
-static void run_hello(struct weir_resp_call *call)
-{
-    size_t count = call->request->count;
-    int64_t protocol = call->session->protocol;
-    size_t at = 2;
-    if (count > 1 && !weir_resp_number(argument_at(call, 1), &protocol)) {
-        weir_resp_error(call->out, "ERR Protocol version is not an integer "
-                                   "or out of range");
-        return;
-    }
-    if (protocol != 2 && protocol != 3) {
-        weir_resp_error(call->out, "NOPROTO unsupported protocol version");
-        return;
-    }
-    while (at < count) {
-        bool is_auth = is_word(argument_at(call, at), "auth") && at + 2 < count;
-        bool is_name =
-            is_word(argument_at(call, at), "setname") && at + 1 < count;
-        if (!is_auth && !is_name) {
-            weir_resp_error(call->out, "ERR Syntax error in HELLO");
-            return;
-        }
-        if (is_auth ? !log_in(call, argument_at(call, at + 2))
-                    : !set_client_name(call, argument_at(call, at + 1)))
-            return;
-        at += is_auth ? 3 : 2;
-    }
-    if (!call->session->known) {
-        weir_resp_error(call->out,
-                        "NOAUTH HELLO must be called with the client already "
-                        "authenticated, otherwise the HELLO <proto> AUTH "
-                        "<user> <pass> option can be used to authenticate "
-                        "the client and select the RESP protocol version at "
-                        "the same time");
-        return;
-    }
-    call->session->protocol = call->out->protocol = (uint8_t)protocol;
-    write_hello(call);
-}
-
-/* ---- CLIENT ---- */
-
-static void run_set_name(struct weir_resp_call *call)
-{
-    if (set_client_name(call, argument_at(call, 2)))
-        weir_resp_simple(call->out, "OK");
-}
-
-static void write_client_name(struct weir_resp_call *call)
-{
-    if (call->session->name[0])
-        write_text(call, call->session->name);
-    else
-        weir_resp_null(call->out);
-}
-
-static void write_client_id(struct weir_resp_call *call)
-{
-    weir_resp_integer(call->out, (int64_t)call->session->id);
-}
-
-/* Accepted without effect. */
-static void accept_silently(struct weir_resp_call *call)
-{
-    weir_resp_simple(call->out, "OK");
-}
-
-static void write_client_info(struct weir_resp_call *call)
-{
-    char text[256];
-    snprintf(text, sizeof text, "id=%" PRIu64 " addr=%s name=%s db=0 resp=%u",
-             call->session->id, weir_conn_peer(call->conn), call->session->name,
-             call->session->protocol);
-    write_text(call, text);
-}
-
-static void run_client(struct weir_resp_call *call)
-{
-    static const struct {
-        const char *name;
-        size_t count; /* with CLIENT and the subcommand */
-        void (*run)(struct weir_resp_call *call);
-    } parts[] = {
-        { "setname", 3, run_set_name },     { "getname", 2, write_client_name },
-        { "id", 2, write_client_id },       { "info", 2, write_client_info },
-        { "setinfo", 4, accept_silently },  { "no-evict", 3, accept_silently },
-        { "no-touch", 3, accept_silently },
-    };
-    struct weir_text name = argument_at(call, 1);
-    for (size_t i = 0; i < WEIR_COUNT_OF(parts); i++) {
-        if (!is_word(name, parts[i].name) ||
-            call->request->count != parts[i].count)
-            continue;
-        parts[i].run(call);
-        return;
-    }
-    char text[128];
-    snprintf(text, sizeof text,
-             "ERR unknown subcommand or wrong number of arguments for '%.*s'. "
-             "Try CLIENT HELP.",
-             name.len < 32 ? (int)name.len : 32, name.p);
-    weir_resp_error(call->out, text);
 }
 
 /* ---- INFO ---- */
@@ -488,11 +197,11 @@ static bool read_throttle(struct weir_resp_call *call,
                                   "per period> <period> [<quantity>]");
         return false;
     }
-    out->key = argument_at(call, 1);
+    out->key = weir_resp_argument(call, 1);
     for (size_t i = 2; i < count; i++) {
-        if (weir_resp_number(argument_at(call, i), numbers[i - 2]))
+        if (weir_resp_number(weir_resp_argument(call, i), numbers[i - 2]))
             continue;
-        refuse_integer(call, argument_at(call, i));
+        refuse_integer(call, weir_resp_argument(call, i));
         return false;
     }
     if (out->count != 0 && out->period_s != 0)
@@ -543,7 +252,7 @@ static bool may_throttle(struct weir_resp_call *call,
                          const struct weir_throttle_ask *ask)
 {
     struct weir_diag diag = { 0 };
-    const struct weir_protocol_taker *taker = session_taker(call->session);
+    const struct weir_protocol_taker *taker = weir_resp_taker(call->session);
     int error =
         call->throttle ? 0 : weir_protocol_check_start(call->host, &diag);
     if (error == 0 && !taker->identity.take.all)
@@ -583,7 +292,7 @@ static void run_del(struct weir_resp_call *call)
 {
     int64_t count = 0;
     /* DEL's keys aren't judged one by one, and may be another tenant's. */
-    if (!session_taker(call->session)->identity.take.all) {
+    if (!weir_resp_taker(call->session)->identity.take.all) {
         weir_resp_error(call->out, "NOPERM a credential that may take from "
                                    "some quotas alone may not delete keys");
         return;
@@ -594,8 +303,8 @@ static void run_del(struct weir_resp_call *call)
         return;
     }
     for (size_t i = 1; i < call->request->count; i++)
-        count += weir_throttle_forget(call->throttle, argument_at(call, i),
-                                      call->now);
+        count += weir_throttle_forget(call->throttle,
+                                      weir_resp_argument(call, i), call->now);
     weir_resp_integer(call->out, count);
 }
 
@@ -619,16 +328,17 @@ static void run_take(struct weir_resp_call *call)
     struct weir_diag diag = { 0 };
     struct weir_reply reply = { .verdict = WEIR_PASSED };
     bool has_weight = call->request->count == 3;
-    if (has_weight && (!weir_resp_number(argument_at(call, 2), &weight) ||
-                       weight < 0 || weight > (int64_t)WEIR_WEIGHT_MAX)) {
+    if (has_weight &&
+        (!weir_resp_number(weir_resp_argument(call, 2), &weight) ||
+         weight < 0 || weight > (int64_t)WEIR_WEIGHT_MAX)) {
         refuse_as_resp(call, "ERR a weight is a number from 0 to 4294967296");
         return;
     }
-    struct weir_protocol_request ask = { .name = argument_at(call, 1),
+    struct weir_protocol_request ask = { .name = weir_resp_argument(call, 1),
                                          .weight = (uint64_t)weight,
                                          .peek = call->looks,
                                          .taker =
-                                             session_taker(call->session) };
+                                             weir_resp_taker(call->session) };
     if (call->request->count > 3) {
         refuse_as_resp(call, "ERR a name and a weight are enough");
         return;
@@ -672,20 +382,20 @@ static const struct command commands[] = {
     { "del", -2, false, true, 1, run_del },
     { "echo", 2, false, false, 0, run_echo },
     { "select", 2, false, false, 0, run_select },
-    { "client", -2, false, false, 0, run_client },
+    { "client", -2, false, false, 0, weir_resp_run_client },
     { "command", -1, false, false, 0, show_commands },
     { "config", -2, false, false, 0, run_config },
     { "info", -1, false, false, 0, run_info },
-    { "auth", -2, true, false, 0, run_auth },
-    { "hello", -1, true, false, 0, run_hello },
-    { "reset", 1, true, false, 0, run_reset },
+    { "auth", -2, true, false, 0, weir_resp_run_auth },
+    { "hello", -1, true, false, 0, weir_resp_run_hello },
+    { "reset", 1, true, false, 0, weir_resp_run_reset },
     { "quit", -1, true, false, 0, run_quit },
 };
 
 static const struct command *find_resp_command(struct weir_text name)
 {
     for (size_t i = 0; i < WEIR_COUNT_OF(commands); i++)
-        if (is_word(name, commands[i].name))
+        if (weir_resp_is_word(name, commands[i].name))
             return &commands[i];
     return NULL;
 }
@@ -696,7 +406,7 @@ static void write_command(struct weir_resp_call *call,
                           const struct command *command)
 {
     weir_resp_array(call->out, 6);
-    write_text(call, command->name);
+    weir_resp_text(call, command->name);
     weir_resp_integer(call->out, command->arity);
     weir_resp_array(call->out, 2);
     weir_resp_simple(call->out, command->is_write ? "write" : "readonly");
@@ -710,7 +420,8 @@ static void write_some_commands(struct weir_resp_call *call)
 {
     weir_resp_array(call->out, call->request->count - 2);
     for (size_t i = 2; i < call->request->count; i++) {
-        const struct command *command = find_resp_command(argument_at(call, i));
+        const struct command *command =
+            find_resp_command(weir_resp_argument(call, i));
         if (command)
             write_command(call, command);
         else
@@ -722,7 +433,7 @@ static void write_command_names(struct weir_resp_call *call)
 {
     weir_resp_array(call->out, WEIR_COUNT_OF(commands));
     for (size_t i = 0; i < WEIR_COUNT_OF(commands); i++)
-        write_text(call, commands[i].name);
+        weir_resp_text(call, commands[i].name);
 }
 
 static void write_all_commands(struct weir_resp_call *call)
@@ -735,16 +446,16 @@ static void write_all_commands(struct weir_resp_call *call)
 static void show_commands(struct weir_resp_call *call)
 {
     struct weir_text part =
-        call->request->count > 1 ? argument_at(call, 1) : WEIR_TEXT("");
+        call->request->count > 1 ? weir_resp_argument(call, 1) : WEIR_TEXT("");
     if (part.len == 0)
         write_all_commands(call);
-    else if (is_word(part, "count"))
+    else if (weir_resp_is_word(part, "count"))
         weir_resp_integer(call->out, (int64_t)WEIR_COUNT_OF(commands));
-    else if (is_word(part, "info"))
+    else if (weir_resp_is_word(part, "info"))
         write_some_commands(call);
-    else if (is_word(part, "list"))
+    else if (weir_resp_is_word(part, "list"))
         write_command_names(call);
-    else if (is_word(part, "docs"))
+    else if (weir_resp_is_word(part, "docs"))
         weir_resp_map(call->out, 0);
     else
         weir_resp_error(call->out, "ERR unknown subcommand of 'command': "
@@ -757,13 +468,13 @@ static void show_commands(struct weir_resp_call *call)
 static void refuse_unknown_command(struct weir_resp_call *call)
 {
     char text[3 * QUOTED_MAX];
-    struct weir_text name = argument_at(call, 0);
+    struct weir_text name = weir_resp_argument(call, 0);
     int len =
         snprintf(text, sizeof text,
                  "ERR unknown command '%.*s', with args beginning with: ",
                  name.len < QUOTED_MAX ? (int)name.len : QUOTED_MAX, name.p);
     for (size_t i = 1; i < call->request->count; i++) {
-        struct weir_text said = argument_at(call, i);
+        struct weir_text said = weir_resp_argument(call, i);
         if (said.len > QUOTED_MAX || (size_t)len + said.len + 4 > sizeof text)
             break;
         len += snprintf(text + len, sizeof text - (size_t)len, "'%.*s' ",
@@ -787,7 +498,8 @@ void weir_resp_answer(struct weir_resp_call *call)
     weir_assert(call->session->id != 0);
     if (count == 0)
         return;
-    const struct command *command = find_resp_command(argument_at(call, 0));
+    const struct command *command =
+        find_resp_command(weir_resp_argument(call, 0));
     if (!call->session->known && !(command && command->is_open)) {
         static const char why[] = "NOAUTH Authentication required.";
         weir_protocol_note(call->host, WEIR_PROTOCOL_RESP,

@@ -5,6 +5,8 @@
 #ifndef WEIR_RESP_INTERNAL_H
 #define WEIR_RESP_INTERNAL_H
 
+#include <strings.h>
+
 #include "codec/resp.h"
 #include "io/conn.h"
 #include "protocol/resp/resp_listener.h"
@@ -37,8 +39,36 @@ struct weir_resp_call {
     weir_instant now;
 };
 
+/* The argument at 'at'; 0: the command's name. */
+static inline struct weir_text weir_resp_argument(
+    const struct weir_resp_call *call, size_t at)
+{
+    weir_assert(at < call->request->count);
+    return call->request->argument[at];
+}
+
+/* In any case of letters. */
+static inline bool weir_resp_is_word(struct weir_text text, const char *word)
+{
+    return text.len == strlen(word) && strncasecmp(text.p, word, text.len) == 0;
+}
+
+static inline void weir_resp_text(struct weir_resp_call *call, const char *text)
+{
+    weir_resp_bulk(call->out, weir_text_of(text));
+}
+
 /* Replies to one request. */
 void weir_resp_answer(struct weir_resp_call *call);
+
+/* Reply to AUTH, HELLO, CLIENT and RESET. */
+void weir_resp_run_auth(struct weir_resp_call *call);
+void weir_resp_run_hello(struct weir_resp_call *call);
+void weir_resp_run_client(struct weir_resp_call *call);
+void weir_resp_run_reset(struct weir_resp_call *call);
+/* The client's right to names; borrowed until the session changes. */
+const struct weir_protocol_taker *weir_resp_taker(
+    const struct weir_resp_session *session);
 
 /* Authenticates a new session by its connection alone, before its first
  * command. */
