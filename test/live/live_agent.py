@@ -297,6 +297,99 @@ class Redis(Agents):
                       ["WEIR.TAKE", ""], ["WEIR.TAKE", "shadow:a"]]:
             self.assertTrue(link.ask(*words).startswith("-ERR"), words)
 
+    def test_a_transaction_is_all_or_nothing(self):
+        self.quota("site", "limit=1/h", "low_burst=9", "high_burst=9")
+        place = self.agent("--resp", ":0")["resp"][0]
+        link, other = self.resp(place), self.resp(place)
+        self.assertEqual(link.ask("MULTI"), "+OK")
+        for words in (["WEIR.TAKE", "site", 2], ["weir.peek", "site"],
+                      ["CL.THROTTLE", "k", 1, 1, 3600], ["PING"], ["UNWATCH"],
+                      ["CL.THROTTLE", "k", "x", 1, 1]):
+            self.assertEqual(link.ask(*words), "+QUEUED")
+        # Nothing is charged yet.
+        self.assertEqual(other.ask("WEIR.PEEK", "site"), [0, 9, 0, "site"])
+        self.assertEqual(link.ask("EXEC"), [
+            [0, 7, 0, "site"], [0, 7, 0, "site"], [0, 2, 1, -1, 3600], "+PONG",
+            "+OK", "-Cell error: Store error: Couldn't parse as integer: x"])
+        self.assertEqual(link.ask("PING"), "+PONG")
+        # A command that is refused refuses them all.
+        aborted = ("-EXECABORT Transaction discarded because of previous "
+                   "errors.")
+        alone = "-ERR Command not allowed inside a transaction"
+        for words, says in [
+                (["GET", "a"], "-ERR unknown command 'GET', with args "
+                 "beginning with: 'a' "),
+                (["ECHO"], "-ERR wrong number of arguments for 'echo' "
+                 "command"),
+                (["INFO"], alone), (["COMMAND"], alone), (["HELLO"], alone),
+                (["AUTH", "x"], alone), (["CONFIG", "GET", "x"], alone)]:
+            self.assertEqual(link.ask("MULTI"), "+OK")
+            self.assertEqual(link.ask("WEIR.TAKE", "site"), "+QUEUED")
+            self.assertEqual(link.ask(*words), says)
+            self.assertEqual(link.ask("WEIR.TAKE", "site"), "+QUEUED")
+            self.assertEqual(link.ask("EXEC"), aborted)
+        # As redis-server 7 has it, these refuse themselves alone.
+        self.assertEqual(link.ask("EXEC"), "-ERR EXEC without MULTI")
+        self.assertEqual(link.ask("DISCARD"), "-ERR DISCARD without MULTI")
+        self.assertEqual(link.ask("MULTI"), "+OK")
+        self.assertEqual(link.ask("MULTI"),
+                         "-ERR MULTI calls can not be nested")
+        self.assertEqual(link.ask("WATCH", "a"),
+                         "-ERR WATCH inside MULTI is not allowed")
+        self.assertEqual(link.ask("EXEC"), [])
+        self.assertIn("MULTI, the commands and EXEC", link.ask("WATCH", "a"))
+        self.assertEqual(link.ask("UNWATCH"), "+OK")
+        # A transaction that ends otherwise charges nothing.
+        for words, says in (["DISCARD"], "+OK"), (["RESET"], "+RESET"):
+            self.assertEqual(link.ask("MULTI"), "+OK")
+            self.assertEqual(link.ask("WEIR.TAKE", "site"), "+QUEUED")
+            self.assertEqual(link.ask(*words), says)
+            self.assertEqual(link.ask("EXEC"), "-ERR EXEC without MULTI")
+        self.assertEqual(link.ask("MULTI"), "+OK")
+        self.assertEqual(link.ask("WEIR.TAKE", "site"), "+QUEUED")
+        self.assertEqual(link.ask("QUIT"), "+OK")
+        self.assertEqual(link.link.recv(1), b"")
+        other.ask("MULTI")
+        other.ask("WEIR.TAKE", "site")
+        other.close()
+        self.assertEqual(self.resp(place).ask("WEIR.PEEK", "site"),
+                         [0, 7, 0, "site"])
+
+    def test_a_transaction_has_bounds(self):
+        """256 commands and 16 KiB; all their replies come, in HELLO's
+        language, also those of the longest names."""
+        top = "t" * 255
+        self.quota(top, "limit=1/h", "low_burst=999", "high_burst=999")
+        self.quota("a", "parent=" + top, "limit=9000/h", "low_burst=9000",
+                   "high_burst=9000")
+        link = self.resp(self.agent("--resp", ":0")["resp"][0])
+        link.ask("HELLO", 3)
+        bound = ("-ERR a transaction has at most 256 commands and 16 KiB; "
+                 "send DISCARD and smaller ones")
+        take = Resp.line("WEIR.TAKE", "a")
+        for _ in range(3):
+            link.link.sendall(Resp.line("MULTI") + take * 256 +
+                              Resp.line("EXEC"))
+            self.assertEqual(link.read(), "+OK")
+            self.assertEqual([link.read() for _ in range(256)],
+                             ["+QUEUED"] * 256)
+            self.assertEqual([reply[3] for reply in link.read()], [top] * 256)
+        self.assertEqual(link.ask("WEIR.PEEK", "a")[1], 999 - 3 * 256)
+        link.link.sendall(Resp.line("MULTI") + take * 257)
+        self.assertEqual([link.read() for _ in range(258)],
+                         ["+OK"] + ["+QUEUED"] * 256 + [bound])
+        self.assertTrue(link.ask("EXEC").startswith("-EXECABORT"))
+        text = "x" * 8170
+        self.assertEqual(link.ask("MULTI"), "+OK")
+        self.assertEqual(link.ask("ECHO", text), "+QUEUED")
+        self.assertEqual(link.ask("PING", "y" * 8100), "+QUEUED")
+        self.assertEqual(link.ask("EXEC"), [text, "y" * 8100])
+        self.assertEqual(link.ask("MULTI"), "+OK")
+        self.assertEqual(link.ask("ECHO", text), "+QUEUED")
+        self.assertEqual(link.ask("ECHO", text), bound)
+        self.assertTrue(link.ask("EXEC").startswith("-EXECABORT"))
+        self.assertEqual(link.ask("WEIR.PEEK", "a")[1], 999 - 3 * 256)
+
     def test_what_clients_ask_beside(self):
         link = self.resp(self.agent("--resp", ":0")["resp"][0])
         self.assertEqual(link.ask("PING"), "+PONG")
@@ -478,6 +571,19 @@ for protocol in (2, 3):
         pipe.execute_command("WEIR.TAKE", "site")
     replies = pipe.execute()
     passed += sum(1 - reply[0] for reply in replies)
+    pipe = client.pipeline(transaction=True)
+    for _ in range(3):
+        pipe.execute_command("CL.THROTTLE", f"t{protocol}", 1, 1, 3600)
+    assert [reply[0] for reply in pipe.execute()] == [0, 0, 1]
+    pipe.execute_command("CL.THROTTLE", f"u{protocol}", 0, 1, 3600)
+    pipe.get("x")
+    try:
+        pipe.execute()
+        sys.exit("GET was answered")
+    except redis.ResponseError as error:
+        assert "unknown command" in str(error), error
+    assert client.execute_command("CL.PROBE", f"u{protocol}", 0, 1, 3600)[0] \
+        == 0
     try:
         client.get("x")
         sys.exit("GET was answered")
@@ -611,6 +717,8 @@ class Strangers(Agents):
         self.assertTrue(link.ask("HELLO", 3).startswith("-NOAUTH"))
         self.assertTrue(link.ask("AUTH", "wrong").startswith("-WRONGPASS"))
         self.assertTrue(link.ask("AUTH", READER).startswith("-NOPERM"))
+        for word in "MULTI", "EXEC", "DISCARD":
+            self.assertEqual(link.ask(word), noauth)
         self.assertEqual(link.ask("AUTH", "anybody", TAKER), "+OK")
         self.assertEqual(link.ask("PING"), "+PONG")
         self.assertEqual(link.ask("RESET"), "+RESET")

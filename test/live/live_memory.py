@@ -157,12 +157,16 @@ def ask_call(address, method, path, body=""):
     return DONE, text.decode()
 
 
-def ask_resp(address, *words, wanted=None):
+def ask_resp(address, *words, wanted=None, before=()):
+    """'before': commands that are sent first, on the same connection."""
     try:
         link = Resp(address)
     except ConnectionError:
         return CLOSED, None
     try:
+        for command in before:
+            if link.ask(*command).startswith("-OOM "):
+                return REFUSED, None
         got = link.ask(*words)
     except (EOFError, ConnectionError):
         return CLOSED, None
@@ -216,6 +220,8 @@ OF_BOTH = {
     "resp ping": resp("PING"),
     "resp hello": resp("HELLO", "3"),
     "resp take": resp("WEIR.TAKE", "q"),
+    "resp exec": lambda at: ask_resp(
+        at["resp"], "EXEC", before=(["MULTI"], ["WEIR.PEEK", "q"])),
     "resp throttle": resp("CL.THROTTLE", "k", 5, 9, 60),
 }
 OF_ROOT = OF_BOTH | {

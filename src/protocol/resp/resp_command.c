@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "core/quota/throttle_name.h"
+#include "io/clock.h"
 #include "protocol/resp/resp_internal.h"
 
 #define INFO_MAX 2048
@@ -359,37 +360,113 @@ static void run_take(struct weir_resp_call *call)
                    (struct weir_text){ reply.quota, reply.quota_len });
 }
 
+/* ---- Transactions ---- */
+
+static void run_multi(struct weir_resp_call *call)
+{
+    struct weir_resp_session *session = call->session;
+    if (session->transaction) {
+        weir_resp_error(call->out, "ERR MULTI calls can not be nested");
+        return;
+    }
+    session->transaction = weir_resp_transaction_new(&weir_mem_system);
+    if (session->transaction)
+        weir_resp_simple(call->out, "OK");
+    else
+        weir_resp_error(call->out, "OOM no memory for a transaction");
+}
+
+static void run_discard(struct weir_resp_call *call)
+{
+    if (!call->session->transaction) {
+        weir_resp_error(call->out, "ERR DISCARD without MULTI");
+        return;
+    }
+    weir_resp_transaction_free(&call->session->transaction);
+    weir_resp_simple(call->out, "OK");
+}
+
+static void run_watch(struct weir_resp_call *call)
+{
+    weir_resp_error(call->out,
+                    call->session->transaction
+                        ? "ERR WATCH inside MULTI is not allowed"
+                        : "ERR a limiter has no values to WATCH; send MULTI, "
+                          "the commands and EXEC, which no other client's "
+                          "commands come between");
+}
+
+static void run_unwatch(struct weir_resp_call *call)
+{
+    weir_resp_simple(call->out, "OK");
+}
+
+/* The command is left out, and with it the transaction. */
+static void break_transaction(struct weir_resp_call *call)
+{
+    if (call->session->transaction)
+        weir_resp_transaction_break(call->session->transaction);
+}
+
+static void queue_command(struct weir_resp_call *call)
+{
+    int error =
+        weir_resp_transaction_add(call->session->transaction, call->request);
+    if (error == 0) {
+        weir_resp_simple(call->out, "QUEUED");
+        return;
+    }
+    break_transaction(call);
+    refuse_as_resp(call, error == WEIR_ENOMEM
+                             ? "OOM no memory for another command"
+                             : "ERR a transaction has at most 256 commands "
+                               "and 16 KiB; send DISCARD and smaller ones");
+}
+
 /* ---- The table ---- */
+
+enum command_flag {
+    OPEN = 1,  /* also for a peer without a credential */
+    WRITE = 2, /* it changes a key's state */
+    NOW = 4,   /* between MULTI and EXEC it isn't queued, but executed */
+    ALONE = 8, /* … it is refused: it changes the session, or its reply is
+                * long */
+};
 
 struct command {
     const char *name; /* in lower case */
     int arity;        /* arguments with the name; negative: at least so many */
-    bool is_open;     /* also for a peer without a credential */
-    bool is_write;    /* it changes a key's state */
+    unsigned flags;   /* of enum command_flag */
     uint8_t key;      /* index of the argument that is a key; 0: none */
     void (*run)(struct weir_resp_call *call);
 };
 
 static void show_commands(struct weir_resp_call *call);
+static void run_exec(struct weir_resp_call *call);
 
 /* The most frequent first. */
 static const struct command commands[] = {
-    { "cl.throttle", -1, false, true, 1, run_throttle },
-    { "weir.take", -2, false, true, 0, run_take },
-    { "ping", -1, false, false, 0, run_ping },
-    { "cl.probe", -1, false, false, 1, run_throttle },
-    { "weir.peek", -2, false, false, 0, run_take },
-    { "del", -2, false, true, 1, run_del },
-    { "echo", 2, false, false, 0, run_echo },
-    { "select", 2, false, false, 0, run_select },
-    { "client", -2, false, false, 0, weir_resp_run_client },
-    { "command", -1, false, false, 0, show_commands },
-    { "config", -2, false, false, 0, run_config },
-    { "info", -1, false, false, 0, run_info },
-    { "auth", -2, true, false, 0, weir_resp_run_auth },
-    { "hello", -1, true, false, 0, weir_resp_run_hello },
-    { "reset", 1, true, false, 0, weir_resp_run_reset },
-    { "quit", -1, true, false, 0, run_quit },
+    { "cl.throttle", -1, WRITE, 1, run_throttle },
+    { "weir.take", -2, WRITE, 0, run_take },
+    { "ping", -1, 0, 0, run_ping },
+    { "cl.probe", -1, 0, 1, run_throttle },
+    { "weir.peek", -2, 0, 0, run_take },
+    { "multi", 1, NOW, 0, run_multi },
+    { "exec", 1, NOW, 0, run_exec },
+    { "discard", 1, NOW, 0, run_discard },
+    { "watch", -2, NOW, 0, run_watch },
+    { "unwatch", 1, 0, 0, run_unwatch },
+    { "del", -2, WRITE, 1, run_del },
+    { "echo", 2, 0, 0, run_echo },
+    { "select", 2, 0, 0, run_select },
+    { "client", -2, 0, 0, weir_resp_run_client },
+    { "command", -1, ALONE, 0, show_commands },
+    { "config", -2, ALONE, 0, run_config },
+    { "info", -1, ALONE, 0, run_info },
+    { "auth", -2, OPEN | ALONE, 0, weir_resp_run_auth },
+    { "hello", -1, OPEN | ALONE, 0, weir_resp_run_hello },
+    { "reset", 1, OPEN | NOW, 0, weir_resp_run_reset },
+    { "quit", -1, OPEN | NOW, 0, run_quit },
 };
 
 static const struct command *find_resp_command(struct weir_text name)
@@ -409,7 +486,7 @@ static void write_command(struct weir_resp_call *call,
     weir_resp_text(call, command->name);
     weir_resp_integer(call->out, command->arity);
     weir_resp_array(call->out, 2);
-    weir_resp_simple(call->out, command->is_write ? "write" : "readonly");
+    weir_resp_simple(call->out, command->flags & WRITE ? "write" : "readonly");
     weir_resp_simple(call->out, "fast");
     weir_resp_integer(call->out, command->key);
     weir_resp_integer(call->out, command->key);
@@ -492,32 +569,91 @@ static void refuse_argument_count(struct weir_resp_call *call,
     weir_resp_error(call->out, text);
 }
 
-void weir_resp_answer(struct weir_resp_call *call)
+static bool has_sound_count(const struct weir_resp_call *call,
+                            const struct command *command)
 {
     size_t count = call->request->count;
-    weir_assert(call->session->id != 0);
-    if (count == 0)
-        return;
-    const struct command *command =
-        find_resp_command(weir_resp_argument(call, 0));
-    if (!call->session->known && !(command && command->is_open)) {
+    size_t wanted =
+        (size_t)(command->arity < 0 ? -command->arity : command->arity);
+    return command->arity < 0 ? count >= wanted : count == wanted;
+}
+
+/* Whether the client may send this command now; else the error is written. */
+static bool check_command(struct weir_resp_call *call,
+                          const struct command *command)
+{
+    if (!call->session->known && !(command && command->flags & OPEN)) {
         static const char why[] = "NOAUTH Authentication required.";
         weir_protocol_note(call->host, WEIR_PROTOCOL_RESP,
                            WEIR_PROTOCOL_UNAUTHENTICATED,
                            weir_conn_peer(call->conn), why);
         weir_resp_error(call->out, why);
-        return;
+        return false;
     }
-    if (!command) {
+    bool is_sound = command && has_sound_count(call, command);
+    if (!command)
         refuse_unknown_command(call);
-        return;
-    }
-    size_t wanted =
-        (size_t)(command->arity < 0 ? -command->arity : command->arity);
-    if (count < wanted || (command->arity > 0 && count > wanted)) {
+    else if (!is_sound)
         refuse_argument_count(call, command);
+    return is_sound;
+}
+
+static void execute(struct weir_resp_call *call, const struct command *command)
+{
+    call->looks = !(command->flags & WRITE);
+    command->run(call);
+}
+
+static void execute_queued(struct weir_resp_call *call,
+                           const struct weir_resp_transaction *transaction)
+{
+    struct weir_resp_request request;
+    struct weir_resp_call queued = *call;
+    size_t at = 0;
+    queued.request = &request;
+    weir_resp_array(call->out, weir_resp_transaction_count(transaction));
+    while (weir_resp_transaction_next(transaction, &at, &request)) {
+        weir_resp_make_room(call);
+        execute(&queued, find_resp_command(weir_resp_argument(&queued, 0)));
+    }
+}
+
+static void run_exec(struct weir_resp_call *call)
+{
+    struct weir_resp_transaction *transaction = call->session->transaction;
+    if (!transaction) {
+        weir_resp_error(call->out, "ERR EXEC without MULTI");
         return;
     }
-    call->looks = !command->is_write;
-    command->run(call);
+    call->session->transaction = NULL;
+    if (weir_resp_transaction_is_broken(transaction))
+        refuse_as_resp(call, "EXECABORT Transaction discarded because of "
+                             "previous errors.");
+    else
+        execute_queued(call, transaction);
+    weir_resp_transaction_free(&transaction);
+}
+
+void weir_resp_answer(struct weir_resp_call *call)
+{
+    weir_assert(call->session->id != 0);
+    if (call->request->count == 0)
+        return;
+    const struct command *command =
+        find_resp_command(weir_resp_argument(call, 0));
+    if (!check_command(call, command)) {
+        break_transaction(call);
+        return;
+    }
+    if (!call->session->transaction || command->flags & NOW) {
+        execute(call, command);
+        return;
+    }
+    if (command->flags & ALONE) {
+        break_transaction(call);
+        weir_resp_error(call->out,
+                        "ERR Command not allowed inside a transaction");
+        return;
+    }
+    queue_command(call);
 }

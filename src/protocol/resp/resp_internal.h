@@ -10,10 +10,12 @@
 #include "codec/resp.h"
 #include "io/conn.h"
 #include "protocol/resp/resp_listener.h"
+#include "protocol/resp/resp_transaction.h"
 #include "protocol/resp/throttle_counted.h"
 
 #define WEIR_RESP_NAME_MAX 63 /* bytes that CLIENT SETNAME accepts */
-/* No reply is longer: an echo of the longest request, or INFO. */
+/* No reply is longer: an echo of the longest request, or INFO. EXEC's is one
+ * reply for each of its commands. */
 #define WEIR_RESP_REPLY_MAX (WEIR_RESP_REQUEST_MAX + 4096)
 
 /* State of a connection. */
@@ -22,8 +24,10 @@ struct weir_resp_session {
     char *shown; /* owned: the "Bearer …" that authenticated it; NULL:
                   * authenticated otherwise */
     struct weir_protocol_taker *limited; /* owned; NULL: it may use all names */
-    uint8_t protocol;                    /* 2 or 3 */
-    bool known;                          /* it may send all commands */
+    /* Owned; NULL: the client isn't between MULTI and EXEC. */
+    struct weir_resp_transaction *transaction;
+    uint8_t protocol; /* 2 or 3 */
+    bool known;       /* it may send all commands */
     char name[WEIR_RESP_NAME_MAX + 1];
 };
 
@@ -58,7 +62,20 @@ static inline void weir_resp_text(struct weir_resp_call *call, const char *text)
     weir_resp_bulk(call->out, weir_text_of(text));
 }
 
-/* Replies to one request. */
+/* Hands the replies over to the connection if another one might not fit. */
+static inline void weir_resp_make_room(struct weir_resp_call *call)
+{
+    struct weir_resp_out *out = call->out;
+    /* No reply is longer than WEIR_RESP_REPLY_MAX. */
+    weir_assert(!out->full);
+    if (out->size - out->len >= WEIR_RESP_REPLY_MAX)
+        return;
+    weir_conn_write(call->conn, out->p, out->len);
+    out->len = 0;
+}
+
+/* Replies to one request. 'call->out' has room for WEIR_RESP_REPLY_MAX
+ * bytes. */
 void weir_resp_answer(struct weir_resp_call *call);
 
 /* Reply to AUTH, HELLO, CLIENT and RESET. */

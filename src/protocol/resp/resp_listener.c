@@ -79,8 +79,7 @@ static size_t on_commands(void *context, struct weir_conn *conn,
         weir_resp_answer(&call);
         /* The ration ends with the first command, not with the first bytes. */
         weir_conn_set_known(conn, session->known);
-        if (OUT_SIZE - out.len < WEIR_RESP_REPLY_MAX)
-            write_replies(conn, &out);
+        weir_resp_make_room(&call);
     }
     write_replies(conn, &out);
     return used;

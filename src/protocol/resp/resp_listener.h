@@ -5,6 +5,7 @@
  *     CL.PROBE    the same, without a change
  *     WEIR.TAKE name [weight], WEIR.PEEK name [weight]    quotas of the roots
  *     DEL key …                                           resets throttles
+ *     MULTI EXEC DISCARD UNWATCH                          all or none
  *     AUTH HELLO PING ECHO SELECT CLIENT COMMAND CONFIG INFO RESET QUIT
  *
  * The keys of CL.THROTTLE come with their rates. Either they live in this

@@ -17,12 +17,18 @@
 
 /* ---- Authentication ---- */
 
-void weir_resp_session_fini(struct weir_resp_session *session)
+static void forget_credential(struct weir_resp_session *session)
 {
     free(session->shown);
     free(session->limited);
     session->shown = NULL;
     session->limited = NULL;
+}
+
+void weir_resp_session_fini(struct weir_resp_session *session)
+{
+    forget_credential(session);
+    weir_resp_transaction_free(&session->transaction);
 }
 
 const struct weir_protocol_taker *weir_resp_taker(
@@ -37,7 +43,7 @@ static void admit_session(struct weir_resp_session *session,
                           const char *shown)
 {
     bool limited = !taker->identity.take.all;
-    weir_resp_session_fini(session);
+    forget_credential(session);
     session->shown = shown ? strdup(shown) : NULL;
     session->limited = limited ? malloc(sizeof *session->limited) : NULL;
     session->known =
