@@ -422,6 +422,105 @@ class Redis(Agents):
         self.assertEqual(link.ask("QUIT"), "+OK")
         self.assertEqual(link.link.recv(1), b"")
 
+    def test_commands_are_described(self):
+        """COMMAND as redis-server 7 answers it."""
+        link = self.resp(self.agent("--resp", ":0")["resp"][0])
+        rows = link.ask("COMMAND")
+        self.assertEqual([len(row) for row in rows], [10] * len(rows))
+        self.assertEqual(link.ask("COMMAND", "INFO"), rows)
+        names = link.ask("COMMAND", "LIST")
+        self.assertEqual([row[0] for row in rows], names)
+        self.assertEqual(link.ask("COMMAND", "INFO", "del", "get", "MULTI"), [
+            ["del", -2, ["+write", "+fast"], 1, -1, 1,
+             ["+@keyspace", "+@write", "+@fast"], [],
+             [["flags", ["+RW", "+update"],
+               "begin_search", ["type", "index", "spec", ["index", 1]],
+               "find_keys", ["type", "range", "spec", [
+                   "lastkey", -1, "keystep", 1, "limit", 0]]]], []],
+            None,
+            ["multi", 1, ["+fast"], 0, 0, 0, ["+@transaction", "+@fast"], [],
+             [], []]])
+        self.assertEqual(link.ask("COMMAND", "DOCS", "get", "cl.throttle"), [
+            "cl.throttle", [
+                "summary", "Takes units of a key whose limit comes with the "
+                "request.", "since", "1.0.0", "group", "module", "arguments", [
+                    ["name", "key", "type", "key"],
+                    ["name", "max_burst", "type", "integer"],
+                    ["name", "count", "type", "integer"],
+                    ["name", "period", "type", "integer"],
+                    ["name", "quantity", "type", "integer",
+                     "flags", ["+optional"]]]]])
+        self.assertEqual(link.ask("COMMAND", "DOCS")[::2], names)
+        self.assertEqual(link.ask("COMMAND", "GETKEYS", "DEL", "a", "b"),
+                         ["a", "b"])
+        self.assertEqual(link.ask("COMMAND", "GETKEYS", "CL.PROBE", "a", 1, 2),
+                         ["a"])
+        # The longest answers, one after the other.
+        longest = Resp.line("COMMAND", "DOCS", *["CL.THROTTLE"] * 62)
+        link.link.sendall(longest * 20)
+        for _ in range(20):
+            self.assertEqual(link.read()[::2], ["cl.throttle"] * 62)
+        link.link.sendall(Resp.line("COMMAND", "INFO", *["DEL"] * 62) * 20)
+        for _ in range(20):
+            self.assertEqual(len(link.read()), 62)
+        for words, says in [
+                (["COUNT", "x"], "-ERR wrong number of arguments for "
+                 "'command|count' command"),
+                (["FOO"], "-ERR unknown subcommand 'FOO'. Try COMMAND HELP."),
+                (["LIST", "x"], "-ERR syntax error"),
+                (["GETKEYS", "ping"],
+                 "-ERR The command has no key arguments"),
+                (["GETKEYS", "get", "a"], "-ERR Invalid command specified"),
+                (["GETKEYS", "del"], "-ERR Invalid number of arguments "
+                 "specified for command")]:
+            self.assertEqual(link.ask("COMMAND", *words), says)
+        for command in "COMMAND", "CLIENT":
+            self.assertTrue(link.ask(command, "HELP")[0]
+                            .startswith("+" + command))
+
+    def test_a_client_sees_itself(self):
+        place = self.agent("--resp", ":0")["resp"][0]
+        link, other = self.resp(place), self.resp(place)
+        other.ask("CLIENT", "SETNAME", "other")
+        own = link.ask("CLIENT", "ID")
+        host, port = link.link.getsockname()
+        line = (f"id={own} addr={host}:{port} name=me age=0 idle=0 flags=N "
+                "db=0 sub=0 psub=0 ssub=0 multi=-1 qbuf=0 qbuf-free=0 "
+                "argv-mem=0 multi-mem=0 obl=0 oll=0 omem=0 tot-mem=0 events=r "
+                "cmd=client|{} user=default redir=-1 resp=2\n")
+        link.ask("CLIENT", "SETNAME", "me")
+        for words in ([], ["ID", own + 1, own], ["TYPE", "normal"]):
+            self.assertEqual(link.ask("CLIENT", "LIST", *words),
+                             line.format("list"))
+        self.assertEqual(link.ask("CLIENT", "INFO"), line.format("info"))
+        for words in ["ID", own + 1], ["TYPE", "pubsub"]:
+            self.assertEqual(link.ask("CLIENT", "LIST", *words), "")
+        for words, says in [
+                (["GETREDIR"], -1), (["NO-EVICT", "on"], "+OK"),
+                (["NO-TOUCH", "OFF"], "+OK"), (["REPLY", "ON"], "+OK"),
+                (["TRACKING", "OFF"], "+OK"),
+                (["SETINFO", "lib-ver", "1"], "+OK"),
+                (["SETINFO", "x", "1"], "-ERR Unrecognized option 'x'"),
+                (["NO-EVICT", "x"], "-ERR syntax error"),
+                (["LIST", "x"], "-ERR syntax error"),
+                (["LIST", "ID", "x"], "-ERR Invalid client ID"),
+                (["LIST", "TYPE", "x"], "-ERR Unknown client type 'x'"),
+                (["ID", "x"], "-ERR wrong number of arguments for "
+                 "'client|id' command"),
+                (["FOO"], "-ERR unknown subcommand 'FOO'. Try CLIENT HELP.")]:
+            self.assertEqual(link.ask("CLIENT", *words), says)
+        for words in ["REPLY", "OFF"], ["TRACKING", "ON"]:
+            self.assertTrue(link.ask("CLIENT", *words).startswith("-ERR"))
+        # A HELLO that is refused changes nothing.
+        self.assertEqual(link.ask("HELLO", 3, "SETNAME", "you", "FOO"),
+                         "-ERR Syntax error in HELLO option 'FOO'")
+        self.assertEqual(link.ask("HELLO", 3, "AUTH", "x"),
+                         "-ERR Syntax error in HELLO option 'AUTH'")
+        self.assertEqual(link.ask("CLIENT", "GETNAME"), "me")
+        self.assertEqual(len(link.ask("HELLO", 2, "AUTH", "x", "y", "SETNAME",
+                                      "you")), 14)
+        self.assertEqual(link.ask("CLIENT", "GETNAME"), "you")
+
     def test_broken_clients(self):
         place = self.agent("--resp", ":0")["resp"][0]
         for garbage, says in [
@@ -545,6 +644,10 @@ class Clients(Agents):
                                   " 1 1 60\nWEIR.TAKE nobody\nINFO server\n")
             lines = out.split("\n")
             self.assertEqual(lines[:6], ["PONG", "0", "2", "1", "-1", "60"])
+            # Its help is from COMMAND DOCS.
+            out += self.run_client("redis-cli", protocol, "-p", self.port,
+                                   "COMMAND", "DOCS", "weir.take")
+            self.assertIn("Takes units of a quota.", out)
             self.assertIn("weir_version", out)
 
     def test_redis_benchmark(self):
@@ -564,6 +667,15 @@ passed = 0
 for protocol in (2, 3):
     client = redis.Redis(port=int(sys.argv[1]), client_name="py")
     assert client.ping()
+    own = client.client_info()
+    assert own["name"] == "py", own
+    assert [int(line["id"]) for line in client.client_list()] == \\
+        [int(own["id"])] == [client.client_id()]
+    commands = client.command()
+    assert commands["del"]["last_key_pos"] == -1, commands["del"]
+    assert client.command_count() == len(commands)
+    assert client.command_getkeys("DEL", "a", "b") in \\
+        (["a", "b"], [b"a", b"b"])
     assert client.execute_command("CL.THROTTLE", f"p{protocol}", 1, 1, 60) \\
         == [0, 2, 1, -1, 60]
     pipe = client.pipeline(transaction=False)
@@ -723,7 +835,12 @@ class Strangers(Agents):
         self.assertEqual(link.ask("PING"), "+PONG")
         self.assertEqual(link.ask("RESET"), "+RESET")
         self.assertEqual(link.ask("PING"), noauth)
-        self.assertEqual(len(link.ask("HELLO", 2, "AUTH", "x", TAKER)), 14)
+        self.assertTrue(link.ask("HELLO", 2, "AUTH", "x", "wrong", "SETNAME",
+                                 "me").startswith("-WRONGPASS"))
+        self.assertEqual(link.ask("PING"), noauth)
+        self.assertEqual(len(link.ask("HELLO", 2, "SETNAME", "me", "AUTH", "x",
+                                      TAKER)), 14)
+        self.assertEqual(link.ask("CLIENT", "GETNAME"), "me")
         # A client is ended when its token is removed, though it sends nothing.
         self.write(f"take token other {TAKER}-of-another\n")
         self.assertEqual(link.link.recv(1), b"")

@@ -425,51 +425,58 @@ static void queue_command(struct weir_resp_call *call)
 
 /* ---- The table ---- */
 
-enum command_flag {
-    OPEN = 1,  /* also for a peer without a credential */
-    WRITE = 2, /* it changes a key's state */
-    NOW = 4,   /* between MULTI and EXEC it isn't queued, but executed */
-    ALONE = 8, /* … it is refused: it changes the session, or its reply is
-                * long */
-};
-
-struct command {
-    const char *name; /* in lower case */
-    int arity;        /* arguments with the name; negative: at least so many */
-    unsigned flags;   /* of enum command_flag */
-    uint8_t key;      /* index of the argument that is a key; 0: none */
-    void (*run)(struct weir_resp_call *call);
-};
-
 static void show_commands(struct weir_resp_call *call);
 static void run_exec(struct weir_resp_call *call);
 
 /* The most frequent first. */
-static const struct command commands[] = {
-    { "cl.throttle", -1, WRITE, 1, run_throttle },
-    { "weir.take", -2, WRITE, 0, run_take },
-    { "ping", -1, 0, 0, run_ping },
-    { "cl.probe", -1, 0, 1, run_throttle },
-    { "weir.peek", -2, 0, 0, run_take },
-    { "multi", 1, NOW, 0, run_multi },
-    { "exec", 1, NOW, 0, run_exec },
-    { "discard", 1, NOW, 0, run_discard },
-    { "watch", -2, NOW, 0, run_watch },
-    { "unwatch", 1, 0, 0, run_unwatch },
-    { "del", -2, WRITE, 1, run_del },
-    { "echo", 2, 0, 0, run_echo },
-    { "select", 2, 0, 0, run_select },
-    { "client", -2, 0, 0, weir_resp_run_client },
-    { "command", -1, ALONE, 0, show_commands },
-    { "config", -2, ALONE, 0, run_config },
-    { "info", -1, ALONE, 0, run_info },
-    { "auth", -2, OPEN | ALONE, 0, weir_resp_run_auth },
-    { "hello", -1, OPEN | ALONE, 0, weir_resp_run_hello },
-    { "reset", 1, OPEN | NOW, 0, weir_resp_run_reset },
-    { "quit", -1, OPEN | NOW, 0, run_quit },
+static const struct weir_resp_command commands[] = {
+    { "cl.throttle", -1, WEIR_RESP_WRITE, 1, 1, run_throttle, "module", "1.0.0",
+      "Takes units of a key whose limit comes with the request.",
+      "key #max_burst #count #period [#quantity]" },
+    { "weir.take", -2, WEIR_RESP_WRITE, 0, 0, run_take, "module", "1.0.0",
+      "Takes units of a quota.", "name [#weight]" },
+    { "ping", -1, 0, 0, 0, run_ping, "connection", "1.0.0",
+      "Answers PONG, or the message.", "[message]" },
+    { "cl.probe", -1, 0, 1, 1, run_throttle, "module", "1.0.0",
+      "Answers as CL.THROTTLE, and takes nothing.",
+      "key #max_burst #count #period [#quantity]" },
+    { "weir.peek", -2, 0, 0, 0, run_take, "module", "1.0.0",
+      "Answers as WEIR.TAKE, and takes nothing.", "name [#weight]" },
+    { "multi", 1, WEIR_RESP_NOW, 0, 0, run_multi, "transactions", "1.2.0",
+      "Queues the next commands.", "" },
+    { "exec", 1, WEIR_RESP_NOW, 0, 0, run_exec, "transactions", "1.2.0",
+      "Executes the queued commands.", "" },
+    { "discard", 1, WEIR_RESP_NOW, 0, 0, run_discard, "transactions", "2.0.0",
+      "Drops the queued commands.", "" },
+    { "watch", -2, WEIR_RESP_NOW, 0, 0, run_watch, "transactions", "2.2.0",
+      "Is refused: a limiter has no values to watch.", "key+" },
+    { "unwatch", 1, 0, 0, 0, run_unwatch, "transactions", "2.2.0",
+      "Has no effect.", "" },
+    { "del", -2, WEIR_RESP_WRITE, 1, -1, run_del, "generic", "1.0.0",
+      "Resets keys of CL.THROTTLE.", "key+" },
+    { "echo", 2, 0, 0, 0, run_echo, "connection", "1.0.0",
+      "Answers the message.", "message" },
+    { "select", 2, 0, 0, 0, run_select, "connection", "1.0.0",
+      "Accepts the only database, 0.", "#index" },
+    { "client", -2, 0, 0, 0, weir_resp_run_client, "connection", "2.4.0",
+      "Names and shows this connection.", "subcommand" },
+    { "command", -1, WEIR_RESP_ALONE, 0, 0, show_commands, "server", "2.8.13",
+      "Describes the commands.", "[subcommand]" },
+    { "config", -2, WEIR_RESP_ALONE, 0, 0, run_config, "server", "2.0.0",
+      "Answers the few parameters that clients ask for.", "subcommand" },
+    { "info", -1, WEIR_RESP_ALONE, 0, 0, run_info, "server", "1.0.0",
+      "Shows the state of the agent.", "[section]" },
+    { "auth", -2, WEIR_RESP_OPEN | WEIR_RESP_ALONE, 0, 0, weir_resp_run_auth,
+      "connection", "1.0.0", "Shows a token.", "[username] password" },
+    { "hello", -1, WEIR_RESP_OPEN | WEIR_RESP_ALONE, 0, 0, weir_resp_run_hello,
+      "connection", "6.0.0", "Chooses the protocol's version.", "[#protover]" },
+    { "reset", 1, WEIR_RESP_OPEN | WEIR_RESP_NOW, 0, 0, weir_resp_run_reset,
+      "connection", "6.2.0", "Begins the session anew.", "" },
+    { "quit", -1, WEIR_RESP_OPEN | WEIR_RESP_NOW, 0, 0, run_quit, "connection",
+      "1.0.0", "Ends the connection.", "" },
 };
 
-static const struct command *find_resp_command(struct weir_text name)
+static const struct weir_resp_command *find_resp_command(struct weir_text name)
 {
     for (size_t i = 0; i < WEIR_COUNT_OF(commands); i++)
         if (weir_resp_is_word(name, commands[i].name))
@@ -479,64 +486,130 @@ static const struct command *find_resp_command(struct weir_text name)
 
 /* ---- COMMAND ---- */
 
-static void write_command(struct weir_resp_call *call,
-                          const struct command *command)
+static void write_command_count(struct weir_resp_call *call)
 {
-    weir_resp_array(call->out, 6);
-    weir_resp_text(call, command->name);
-    weir_resp_integer(call->out, command->arity);
-    weir_resp_array(call->out, 2);
-    weir_resp_simple(call->out, command->flags & WRITE ? "write" : "readonly");
-    weir_resp_simple(call->out, "fast");
-    weir_resp_integer(call->out, command->key);
-    weir_resp_integer(call->out, command->key);
-    weir_resp_integer(call->out, command->key ? 1 : 0);
-}
-
-static void write_some_commands(struct weir_resp_call *call)
-{
-    weir_resp_array(call->out, call->request->count - 2);
-    for (size_t i = 2; i < call->request->count; i++) {
-        const struct command *command =
-            find_resp_command(weir_resp_argument(call, i));
-        if (command)
-            write_command(call, command);
-        else
-            weir_resp_null(call->out);
-    }
-}
-
-static void write_command_names(struct weir_resp_call *call)
-{
-    weir_resp_array(call->out, WEIR_COUNT_OF(commands));
-    for (size_t i = 0; i < WEIR_COUNT_OF(commands); i++)
-        weir_resp_text(call, commands[i].name);
+    weir_resp_integer(call->out, (int64_t)WEIR_COUNT_OF(commands));
 }
 
 static void write_all_commands(struct weir_resp_call *call)
 {
     weir_resp_array(call->out, WEIR_COUNT_OF(commands));
+    for (size_t i = 0; i < WEIR_COUNT_OF(commands); i++) {
+        weir_resp_make_room(call);
+        weir_resp_describe(call, &commands[i]);
+    }
+}
+
+/* COMMAND INFO. */
+static void write_some_commands(struct weir_resp_call *call)
+{
+    if (call->request->count == 2) {
+        write_all_commands(call);
+        return;
+    }
+    weir_resp_array(call->out, call->request->count - 2);
+    for (size_t i = 2; i < call->request->count; i++) {
+        const struct weir_resp_command *command =
+            find_resp_command(weir_resp_argument(call, i));
+        weir_resp_make_room(call);
+        if (command)
+            weir_resp_describe(call, command);
+        else
+            weir_resp_null(call->out);
+    }
+}
+
+/* COMMAND DOCS. Unknown names are left out. */
+static void write_docs(struct weir_resp_call *call)
+{
+    const struct weir_resp_command *found[WEIR_RESP_ARGUMENTS_MAX];
+    size_t count = 0;
+    for (size_t i = 2; i < call->request->count; i++) {
+        found[count] = find_resp_command(weir_resp_argument(call, i));
+        count += found[count] != NULL;
+    }
+    if (call->request->count == 2)
+        for (; count < WEIR_COUNT_OF(commands); count++)
+            found[count] = &commands[count];
+    weir_resp_map(call->out, count);
+    for (size_t i = 0; i < count; i++) {
+        weir_resp_make_room(call);
+        weir_resp_document(call, found[i]);
+    }
+}
+
+_Static_assert(WEIR_COUNT_OF(commands) <= WEIR_RESP_ARGUMENTS_MAX,
+               "COMMAND DOCS has room for each");
+
+static void write_command_names(struct weir_resp_call *call)
+{
+    if (call->request->count > 2) {
+        weir_resp_error(call->out, "ERR syntax error");
+        return;
+    }
+    weir_resp_array(call->out, WEIR_COUNT_OF(commands));
     for (size_t i = 0; i < WEIR_COUNT_OF(commands); i++)
-        write_command(call, &commands[i]);
+        weir_resp_text(call, commands[i].name);
+}
+
+/* COMMAND GETKEYS. */
+static void write_keys(struct weir_resp_call *call)
+{
+    size_t count = call->request->count - 2;
+    const struct weir_resp_command *command =
+        find_resp_command(weir_resp_argument(call, 2));
+    if (!command || !weir_resp_has_arity(count, command->arity) ||
+        count <= command->key) {
+        weir_resp_error(call->out, command ? "ERR Invalid number of arguments "
+                                             "specified for command"
+                                           : "ERR Invalid command specified");
+        return;
+    }
+    if (command->key == 0) {
+        weir_resp_error(call->out, "ERR The command has no key arguments");
+        return;
+    }
+    size_t keys = command->last_key < 0 ? count - command->key : 1;
+    weir_resp_array(call->out, keys);
+    for (size_t i = 0; i < keys; i++)
+        weir_resp_bulk(call->out,
+                       weir_resp_argument(call, 2 + command->key + i));
+}
+
+static void write_command_help(struct weir_resp_call *call)
+{
+    static const char *const lines[] = {
+        "COMMAND [<subcommand> [<arg> ...]]. Subcommands are:",
+        "(no subcommand)",
+        "    Describes all commands.",
+        "COUNT",
+        "    The number of commands.",
+        "DOCS [<name> ...]",
+        "    What they are for, and their arguments.",
+        "GETKEYS <command> [<arg> ...]",
+        "    The keys of a command.",
+        "INFO [<name> ...]",
+        "    Describes these commands.",
+        "LIST",
+        "    The names of the commands.",
+    };
+    weir_resp_lines(call, lines, WEIR_COUNT_OF(lines));
 }
 
 static void show_commands(struct weir_resp_call *call)
 {
-    struct weir_text part =
-        call->request->count > 1 ? weir_resp_argument(call, 1) : WEIR_TEXT("");
-    if (part.len == 0)
+    static const struct weir_resp_part parts[] = {
+        { "count", 2, write_command_count },
+        { "docs", -2, write_docs },
+        { "getkeys", -3, write_keys },
+        { "help", 2, write_command_help },
+        { "info", -2, write_some_commands },
+        { "list", -2, write_command_names },
+    };
+    if (call->request->count == 1)
         write_all_commands(call);
-    else if (weir_resp_is_word(part, "count"))
-        weir_resp_integer(call->out, (int64_t)WEIR_COUNT_OF(commands));
-    else if (weir_resp_is_word(part, "info"))
-        write_some_commands(call);
-    else if (weir_resp_is_word(part, "list"))
-        write_command_names(call);
-    else if (weir_resp_is_word(part, "docs"))
-        weir_resp_map(call->out, 0);
     else
-        weir_resp_error(call->out, "ERR unknown subcommand of 'command': "
-                                   "there is COUNT, INFO, LIST and DOCS");
+        weir_resp_run_part(call, "COMMAND", parts, WEIR_COUNT_OF(parts));
 }
 
 /* ---- Requests ---- */
@@ -561,7 +634,7 @@ static void refuse_unknown_command(struct weir_resp_call *call)
 }
 
 static void refuse_argument_count(struct weir_resp_call *call,
-                                  const struct command *command)
+                                  const struct weir_resp_command *command)
 {
     char text[96];
     snprintf(text, sizeof text,
@@ -569,20 +642,12 @@ static void refuse_argument_count(struct weir_resp_call *call,
     weir_resp_error(call->out, text);
 }
 
-static bool has_sound_count(const struct weir_resp_call *call,
-                            const struct command *command)
-{
-    size_t count = call->request->count;
-    size_t wanted =
-        (size_t)(command->arity < 0 ? -command->arity : command->arity);
-    return command->arity < 0 ? count >= wanted : count == wanted;
-}
-
 /* Whether the client may send this command now; else the error is written. */
 static bool check_command(struct weir_resp_call *call,
-                          const struct command *command)
+                          const struct weir_resp_command *command)
 {
-    if (!call->session->known && !(command && command->flags & OPEN)) {
+    if (!call->session->known &&
+        !(command && command->flags & WEIR_RESP_OPEN)) {
         static const char why[] = "NOAUTH Authentication required.";
         weir_protocol_note(call->host, WEIR_PROTOCOL_RESP,
                            WEIR_PROTOCOL_UNAUTHENTICATED,
@@ -590,7 +655,8 @@ static bool check_command(struct weir_resp_call *call,
         weir_resp_error(call->out, why);
         return false;
     }
-    bool is_sound = command && has_sound_count(call, command);
+    bool is_sound =
+        command && weir_resp_has_arity(call->request->count, command->arity);
     if (!command)
         refuse_unknown_command(call);
     else if (!is_sound)
@@ -598,9 +664,10 @@ static bool check_command(struct weir_resp_call *call,
     return is_sound;
 }
 
-static void execute(struct weir_resp_call *call, const struct command *command)
+static void execute(struct weir_resp_call *call,
+                    const struct weir_resp_command *command)
 {
-    call->looks = !(command->flags & WRITE);
+    call->looks = !(command->flags & WEIR_RESP_WRITE);
     command->run(call);
 }
 
@@ -639,17 +706,17 @@ void weir_resp_answer(struct weir_resp_call *call)
     weir_assert(call->session->id != 0);
     if (call->request->count == 0)
         return;
-    const struct command *command =
+    const struct weir_resp_command *command =
         find_resp_command(weir_resp_argument(call, 0));
     if (!check_command(call, command)) {
         break_transaction(call);
         return;
     }
-    if (!call->session->transaction || command->flags & NOW) {
+    if (!call->session->transaction || command->flags & WEIR_RESP_NOW) {
         execute(call, command);
         return;
     }
-    if (command->flags & ALONE) {
+    if (command->flags & WEIR_RESP_ALONE) {
         break_transaction(call);
         weir_resp_error(call->out,
                         "ERR Command not allowed inside a transaction");

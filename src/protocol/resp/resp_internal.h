@@ -43,6 +43,41 @@ struct weir_resp_call {
     weir_instant now;
 };
 
+/* How a command is executed. */
+enum weir_resp_flag {
+    WEIR_RESP_OPEN = 1,  /* also for a peer without a credential */
+    WEIR_RESP_WRITE = 2, /* it changes a key's state */
+    WEIR_RESP_NOW = 4,   /* between MULTI and EXEC it isn't queued, but
+                          * executed */
+    WEIR_RESP_ALONE = 8, /* … it is refused: it changes the session, or its
+                          * reply is long */
+};
+
+struct weir_resp_command {
+    const char *name; /* in lower case */
+    int arity;        /* arguments with the name; negative: at least so many */
+    unsigned flags;   /* of enum weir_resp_flag */
+    uint8_t key;      /* index of the first argument that is a key; 0: none */
+    int8_t last_key;  /* of the last; -1: the last argument */
+    void (*run)(struct weir_resp_call *call);
+    /* For COMMAND DOCS: */
+    const char *group, *since, *summary;
+    const char *arguments; /* names between blanks; '#': an integer, in
+                            * brackets: optional, with '+': once or more */
+};
+
+/* A subcommand; its 'arity' counts the command's name too. */
+struct weir_resp_part {
+    const char *name;
+    int arity;
+    void (*run)(struct weir_resp_call *call);
+};
+
+static inline bool weir_resp_has_arity(size_t count, int arity)
+{
+    return arity < 0 ? count >= (size_t)-arity : count == (size_t)arity;
+}
+
 /* The argument at 'at'; 0: the command's name. */
 static inline struct weir_text weir_resp_argument(
     const struct weir_resp_call *call, size_t at)
@@ -77,6 +112,19 @@ static inline void weir_resp_make_room(struct weir_resp_call *call)
 /* Replies to one request. 'call->out' has room for WEIR_RESP_REPLY_MAX
  * bytes. */
 void weir_resp_answer(struct weir_resp_call *call);
+
+/* Runs the subcommand that the first argument names, or replies with Redis's
+ * error. 'name': the command's, in capitals. */
+void weir_resp_run_part(struct weir_resp_call *call, const char *name,
+                        const struct weir_resp_part *parts, size_t count);
+/* An array of lines, the reply of HELP. */
+void weir_resp_lines(struct weir_resp_call *call, const char *const *lines,
+                     size_t count);
+/* One command as COMMAND INFO has it, and its pair of COMMAND DOCS. */
+void weir_resp_describe(struct weir_resp_call *call,
+                        const struct weir_resp_command *command);
+void weir_resp_document(struct weir_resp_call *call,
+                        const struct weir_resp_command *command);
 
 /* Reply to AUTH, HELLO, CLIENT and RESET. */
 void weir_resp_run_auth(struct weir_resp_call *call);

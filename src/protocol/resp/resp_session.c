@@ -149,20 +149,24 @@ void weir_resp_run_reset(struct weir_resp_call *call)
 }
 
 /* False: the error reply is written. */
-static bool set_client_name(struct weir_resp_call *call, struct weir_text name)
+static bool check_client_name(struct weir_resp_call *call,
+                              struct weir_text name)
 {
     bool is_sound = name.len <= WEIR_RESP_NAME_MAX;
     for (size_t i = 0; i < name.len && is_sound; i++)
         is_sound = name.p[i] > ' ' && name.p[i] <= '~';
-    if (!is_sound) {
+    if (!is_sound)
         weir_resp_error(call->out,
                         "ERR Client names cannot contain spaces, newlines or "
                         "special characters, and have 63 bytes at most.");
-        return false;
-    }
+    return is_sound;
+}
+
+static void keep_client_name(struct weir_resp_call *call, struct weir_text name)
+{
+    weir_assert(name.len <= WEIR_RESP_NAME_MAX);
     memcpy(call->session->name, name.p, name.len);
     call->session->name[name.len] = '\0';
-    return true;
 }
 
 static void write_hello(struct weir_resp_call *call)
@@ -185,37 +189,64 @@ static void write_hello(struct weir_resp_call *call)
     weir_resp_array(call->out, 0);
 }
 
-void weir_resp_run_hello(struct weir_resp_call *call)
+/* The options of HELLO. */
+struct hello {
+    struct weir_text token, name;
+    bool has_token, has_name;
+};
+
+/* False: the error reply is written. */
+static bool read_hello(struct weir_resp_call *call, struct hello *out)
 {
     size_t count = call->request->count;
-    int64_t protocol = call->session->protocol;
     size_t at = 2;
-    if (count > 1 &&
-        !weir_resp_number(weir_resp_argument(call, 1), &protocol)) {
+    while (at < count) {
+        struct weir_text option = weir_resp_argument(call, at);
+        if (weir_resp_is_word(option, "auth") && at + 2 < count) {
+            out->has_token = true;
+            out->token = weir_resp_argument(call, at + 2);
+            at += 3;
+        } else if (weir_resp_is_word(option, "setname") && at + 1 < count) {
+            out->has_name = true;
+            out->name = weir_resp_argument(call, at + 1);
+            at += 2;
+        } else {
+            char text[128];
+            snprintf(text, sizeof text,
+                     "ERR Syntax error in HELLO option '%.*s'",
+                     option.len < 64 ? (int)option.len : 64, option.p);
+            weir_resp_error(call->out, text);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* False: the error reply is written. */
+static bool read_version(struct weir_resp_call *call, int64_t *out)
+{
+    if (call->request->count > 1 &&
+        !weir_resp_number(weir_resp_argument(call, 1), out)) {
         weir_resp_error(call->out, "ERR Protocol version is not an integer "
                                    "or out of range");
+        return false;
+    }
+    if (*out == 2 || *out == 3)
+        return true;
+    weir_resp_error(call->out, "NOPROTO unsupported protocol version");
+    return false;
+}
+
+/* The name is checked first and kept last, so that a refused HELLO changes
+ * nothing. */
+void weir_resp_run_hello(struct weir_resp_call *call)
+{
+    int64_t protocol = call->session->protocol;
+    struct hello hello = { .has_token = false };
+    if (!read_version(call, &protocol) || !read_hello(call, &hello) ||
+        (hello.has_name && !check_client_name(call, hello.name)) ||
+        (hello.has_token && !log_in(call, hello.token)))
         return;
-    }
-    if (protocol != 2 && protocol != 3) {
-        weir_resp_error(call->out, "NOPROTO unsupported protocol version");
-        return;
-    }
-    while (at < count) {
-        bool is_auth =
-            weir_resp_is_word(weir_resp_argument(call, at), "auth") &&
-            at + 2 < count;
-        bool is_name =
-            weir_resp_is_word(weir_resp_argument(call, at), "setname") &&
-            at + 1 < count;
-        if (!is_auth && !is_name) {
-            weir_resp_error(call->out, "ERR Syntax error in HELLO");
-            return;
-        }
-        if (is_auth ? !log_in(call, weir_resp_argument(call, at + 2))
-                    : !set_client_name(call, weir_resp_argument(call, at + 1)))
-            return;
-        at += is_auth ? 3 : 2;
-    }
     if (!call->session->known) {
         weir_resp_error(call->out,
                         "NOAUTH HELLO must be called with the client already "
@@ -225,6 +256,8 @@ void weir_resp_run_hello(struct weir_resp_call *call)
                         "the same time");
         return;
     }
+    if (hello.has_name)
+        keep_client_name(call, hello.name);
     call->session->protocol = call->out->protocol = (uint8_t)protocol;
     write_hello(call);
 }
@@ -233,8 +266,11 @@ void weir_resp_run_hello(struct weir_resp_call *call)
 
 static void run_set_name(struct weir_resp_call *call)
 {
-    if (set_client_name(call, weir_resp_argument(call, 2)))
-        weir_resp_simple(call->out, "OK");
+    struct weir_text name = weir_resp_argument(call, 2);
+    if (!check_client_name(call, name))
+        return;
+    keep_client_name(call, name);
+    weir_resp_simple(call->out, "OK");
 }
 
 static void write_client_name(struct weir_resp_call *call)
@@ -250,45 +286,167 @@ static void write_client_id(struct weir_resp_call *call)
     weir_resp_integer(call->out, (int64_t)call->session->id);
 }
 
-/* Accepted without effect. */
-static void accept_silently(struct weir_resp_call *call)
+/* In Redis's order. Client libraries demand numbers that aren't known here:
+ * they are 0. */
+static void write_client_line(struct weir_resp_call *call)
 {
-    weir_resp_simple(call->out, "OK");
+    char text[448];
+    int len = snprintf(
+        text, sizeof text,
+        "id=%" PRIu64 " addr=%s name=%s age=0 idle=0 flags=N "
+        "db=0 sub=0 psub=0 ssub=0 multi=-1 qbuf=0 qbuf-free=0 "
+        "argv-mem=0 multi-mem=0 obl=0 oll=0 omem=0 tot-mem=0 "
+        "events=r cmd=client|%s user=default redir=-1 "
+        "resp=%u\n",
+        call->session->id, weir_conn_peer(call->conn), call->session->name,
+        weir_resp_is_word(weir_resp_argument(call, 1), "list") ? "list"
+                                                               : "info",
+        call->session->protocol);
+    weir_assert(len > 0 && (size_t)len < sizeof text);
+    weir_resp_text(call, text);
 }
 
-static void write_client_info(struct weir_resp_call *call)
+/* Whether this client is among those of CLIENT LIST ID: 0 or 1; -1: the error
+ * reply is written. */
+static int is_listed_id(struct weir_resp_call *call)
 {
-    char text[256];
-    snprintf(text, sizeof text, "id=%" PRIu64 " addr=%s name=%s db=0 resp=%u",
-             call->session->id, weir_conn_peer(call->conn), call->session->name,
-             call->session->protocol);
-    weir_resp_text(call, text);
+    int found = 0;
+    for (size_t i = 3; i < call->request->count; i++) {
+        int64_t id;
+        if (!weir_resp_number(weir_resp_argument(call, i), &id) || id < 1) {
+            weir_resp_error(call->out, "ERR Invalid client ID");
+            return -1;
+        }
+        found |= (uint64_t)id == call->session->id;
+    }
+    return found;
+}
+
+/* The same for CLIENT LIST TYPE. */
+static int is_listed_type(struct weir_resp_call *call)
+{
+    static const char *const others[] = { "master", "replica", "slave",
+                                          "pubsub" };
+    struct weir_text type = weir_resp_argument(call, 3);
+    if (weir_resp_is_word(type, "normal"))
+        return 1;
+    for (size_t i = 0; i < WEIR_COUNT_OF(others); i++)
+        if (weir_resp_is_word(type, others[i]))
+            return 0;
+    char text[96];
+    snprintf(text, sizeof text, "ERR Unknown client type '%.*s'",
+             type.len < 32 ? (int)type.len : 32, type.p);
+    weir_resp_error(call->out, text);
+    return -1;
+}
+
+/* This client alone: the others may belong to other tenants. */
+static void write_client_list(struct weir_resp_call *call)
+{
+    size_t count = call->request->count;
+    if (count == 2) {
+        write_client_line(call);
+        return;
+    }
+    struct weir_text option = weir_resp_argument(call, 2);
+    int listed = -1;
+    if (count > 3 && weir_resp_is_word(option, "id"))
+        listed = is_listed_id(call);
+    else if (count == 4 && weir_resp_is_word(option, "type"))
+        listed = is_listed_type(call);
+    else
+        weir_resp_error(call->out, "ERR syntax error");
+    if (listed == 1)
+        write_client_line(call);
+    else if (listed == 0)
+        weir_resp_text(call, "");
+}
+
+/* The name and version of a client library aren't kept. */
+static void accept_client_library(struct weir_resp_call *call)
+{
+    struct weir_text option = weir_resp_argument(call, 2);
+    if (weir_resp_is_word(option, "lib-name") ||
+        weir_resp_is_word(option, "lib-ver")) {
+        weir_resp_simple(call->out, "OK");
+        return;
+    }
+    char text[96];
+    snprintf(text, sizeof text, "ERR Unrecognized option '%.*s'",
+             option.len < 32 ? (int)option.len : 32, option.p);
+    weir_resp_error(call->out, text);
+}
+
+/* ON or OFF, without effect: no client and no key is evicted for another. */
+static void accept_client_switch(struct weir_resp_call *call)
+{
+    struct weir_text value = weir_resp_argument(call, 2);
+    if (weir_resp_is_word(value, "on") || weir_resp_is_word(value, "off"))
+        weir_resp_simple(call->out, "OK");
+    else
+        weir_resp_error(call->out, "ERR syntax error");
+}
+
+static void run_client_reply(struct weir_resp_call *call)
+{
+    if (weir_resp_is_word(weir_resp_argument(call, 2), "on"))
+        weir_resp_simple(call->out, "OK");
+    else
+        weir_resp_error(call->out, "ERR every command has a reply: there is "
+                                   "CLIENT REPLY ON");
+}
+
+static void run_client_tracking(struct weir_resp_call *call)
+{
+    if (weir_resp_is_word(weir_resp_argument(call, 2), "off"))
+        weir_resp_simple(call->out, "OK");
+    else
+        weir_resp_error(call->out, "ERR a limiter has no values that a client "
+                                   "may cache: there is CLIENT TRACKING OFF");
+}
+
+static void write_client_redirection(struct weir_resp_call *call)
+{
+    weir_resp_integer(call->out, -1);
+}
+
+static void write_client_help(struct weir_resp_call *call)
+{
+    static const char *const lines[] = {
+        "CLIENT <subcommand> [<arg> ...]. Subcommands are:",
+        "GETNAME",
+        "    The name of this connection.",
+        "GETREDIR",
+        "    -1: nothing is tracked.",
+        "ID",
+        "    The number of this connection.",
+        "INFO, LIST [ID <id> ... | TYPE <type>]",
+        "    Shows this connection, and no other.",
+        "NO-EVICT (ON|OFF), NO-TOUCH (ON|OFF), REPLY ON, TRACKING OFF",
+        "    Accepted without effect.",
+        "SETINFO (LIB-NAME|LIB-VER) <text>",
+        "    Accepted without effect.",
+        "SETNAME <name>",
+        "    Names this connection.",
+    };
+    weir_resp_lines(call, lines, WEIR_COUNT_OF(lines));
 }
 
 void weir_resp_run_client(struct weir_resp_call *call)
 {
-    static const struct {
-        const char *name;
-        size_t count; /* with CLIENT and the subcommand */
-        void (*run)(struct weir_resp_call *call);
-    } parts[] = {
-        { "setname", 3, run_set_name },     { "getname", 2, write_client_name },
-        { "id", 2, write_client_id },       { "info", 2, write_client_info },
-        { "setinfo", 4, accept_silently },  { "no-evict", 3, accept_silently },
-        { "no-touch", 3, accept_silently },
+    static const struct weir_resp_part parts[] = {
+        { "getname", 2, write_client_name },
+        { "getredir", 2, write_client_redirection },
+        { "help", 2, write_client_help },
+        { "id", 2, write_client_id },
+        { "info", 2, write_client_line },
+        { "list", -2, write_client_list },
+        { "no-evict", 3, accept_client_switch },
+        { "no-touch", 3, accept_client_switch },
+        { "reply", 3, run_client_reply },
+        { "setinfo", 4, accept_client_library },
+        { "setname", 3, run_set_name },
+        { "tracking", -3, run_client_tracking },
     };
-    struct weir_text name = weir_resp_argument(call, 1);
-    for (size_t i = 0; i < WEIR_COUNT_OF(parts); i++) {
-        if (!weir_resp_is_word(name, parts[i].name) ||
-            call->request->count != parts[i].count)
-            continue;
-        parts[i].run(call);
-        return;
-    }
-    char text[128];
-    snprintf(text, sizeof text,
-             "ERR unknown subcommand or wrong number of arguments for '%.*s'. "
-             "Try CLIENT HELP.",
-             name.len < 32 ? (int)name.len : 32, name.p);
-    weir_resp_error(call->out, text);
+    weir_resp_run_part(call, "CLIENT", parts, WEIR_COUNT_OF(parts));
 }
