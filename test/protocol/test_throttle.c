@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "compare.h"
 #include "core/base/rng.h"
 #include "io/clock.h"
 #include "protocol/resp/throttle.h"
@@ -383,6 +384,32 @@ static void rounding_passes_no_more(void **state)
     }
 }
 
+/* A burst of 2,737 years, of which 73 are kept. */
+static void no_more_than_the_limit_passes_at_once(void **state)
+{
+    (void)state;
+    static const int64_t quantities[] = { 1000002, 2000000, 500000, 1 };
+    for (size_t i = 0; i < WEIR_COUNT_OF(quantities); i++) {
+        struct weir_throttle *t = throttle_of(4);
+        int64_t passed = 0;
+        for (int asks = 0; asks < 4; asks++) {
+            struct weir_throttle_reply reply;
+            struct weir_throttle_ask ask = { .key = WEIR_TEXT("k"),
+                                             .max_burst = 1000000,
+                                             .count = 1,
+                                             .period_s = 86400,
+                                             .quantity = quantities[i] };
+            assert_int_equal(weir_throttle_decide(t, &ask, &reply, START), 0);
+            passed += reply.limited ? 0 : ask.quantity;
+            bool never = quantities[i] > reply.limit;
+            assert_int_equal(reply.limited && reply.retry_after_s == -1, never);
+        }
+        assert_compare(passed, <=, 1000001);
+        assert_int_equal(passed > 0, quantities[i] <= 1000001);
+        weir_throttle_free(&t);
+    }
+}
+
 static void no_number_is_too_large(void **state)
 {
     (void)state;
@@ -402,6 +429,8 @@ static void no_number_is_too_large(void **state)
         assert_int_equal(error, sound ? 0 : WEIR_EINVAL);
         assert_true(sound ? reply.limit > 0 && reply.remaining >= 0
                           : reply.limit == -7);
+        if (sound && ask.quantity > reply.limit)
+            assert_true(reply.limited && reply.retry_after_s == -1);
     }
     weir_throttle_free(&t);
 }
@@ -422,6 +451,7 @@ int main(void)
         cmocka_unit_test(a_limit_of_fast_units_passes_exactly),
         cmocka_unit_test(it_answers_as_fractions_do),
         cmocka_unit_test(rounding_passes_no_more),
+        cmocka_unit_test(no_more_than_the_limit_passes_at_once),
         cmocka_unit_test(no_number_is_too_large),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

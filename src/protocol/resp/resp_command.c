@@ -211,6 +211,12 @@ static bool read_throttle(struct weir_resp_call *call,
     return false;
 }
 
+static bool check_throttle(struct weir_resp_call *call)
+{
+    struct weir_throttle_ask ask;
+    return read_throttle(call, &ask);
+}
+
 static const char *throttle_error(const struct weir_resp_call *call, int error)
 {
     switch (error) {
@@ -322,28 +328,41 @@ static int64_t to_milliseconds(const struct weir_reply *reply)
     return (int64_t)((wait + WEIR_MILLISECOND - 1) / WEIR_MILLISECOND);
 }
 
+/* False: the error reply is written. */
+static bool read_weight(struct weir_resp_call *call, int64_t *out)
+{
+    const char *why = NULL;
+    *out = 1;
+    if (call->request->count > 3)
+        why = "ERR a name and a weight are enough";
+    else if (call->request->count == 3 &&
+             (!weir_resp_number(weir_resp_argument(call, 2), out) || *out < 0 ||
+              *out > (int64_t)WEIR_WEIGHT_MAX))
+        why = "ERR a weight is a number from 0 to 4294967296";
+    if (why)
+        refuse_as_resp(call, why);
+    return !why;
+}
+
+static bool check_take(struct weir_resp_call *call)
+{
+    int64_t weight;
+    return read_weight(call, &weight);
+}
+
 /* And WEIR.PEEK. */
 static void run_take(struct weir_resp_call *call)
 {
-    int64_t weight = 1;
+    int64_t weight;
     struct weir_diag diag = { 0 };
     struct weir_reply reply = { .verdict = WEIR_PASSED };
-    bool has_weight = call->request->count == 3;
-    if (has_weight &&
-        (!weir_resp_number(weir_resp_argument(call, 2), &weight) ||
-         weight < 0 || weight > (int64_t)WEIR_WEIGHT_MAX)) {
-        refuse_as_resp(call, "ERR a weight is a number from 0 to 4294967296");
+    if (!read_weight(call, &weight))
         return;
-    }
     struct weir_protocol_request ask = { .name = weir_resp_argument(call, 1),
                                          .weight = (uint64_t)weight,
                                          .peek = call->looks,
                                          .taker =
                                              weir_resp_taker(call->session) };
-    if (call->request->count > 3) {
-        refuse_as_resp(call, "ERR a name and a weight are enough");
-        return;
-    }
     int error =
         weir_protocol_decide(call->host, &ask, &reply, &diag, call->now);
     if (error < 0) {
@@ -391,9 +410,8 @@ static void run_watch(struct weir_resp_call *call)
     weir_resp_error(call->out,
                     call->session->transaction
                         ? "ERR WATCH inside MULTI is not allowed"
-                        : "ERR a limiter has no values to WATCH; send MULTI, "
-                          "the commands and EXEC, which no other client's "
-                          "commands come between");
+                        : "ERR a limiter has no values to WATCH: leave it out, "
+                          "and EXEC answers with the verdicts");
 }
 
 static void run_unwatch(struct weir_resp_call *call)
@@ -432,16 +450,17 @@ static void run_exec(struct weir_resp_call *call);
 static const struct weir_resp_command commands[] = {
     { "cl.throttle", -1, WEIR_RESP_WRITE, 1, 1, run_throttle, "module", "1.0.0",
       "Takes units of a key whose limit comes with the request.",
-      "key #max_burst #count #period [#quantity]" },
+      "key #max_burst #count #period [#quantity]", check_throttle },
     { "weir.take", -2, WEIR_RESP_WRITE, 0, 0, run_take, "module", "1.0.0",
-      "Takes units of a quota.", "name [#weight]" },
+      "Takes units of a quota.", "name [#weight]", check_take },
     { "ping", -1, 0, 0, 0, run_ping, "connection", "1.0.0",
       "Answers PONG, or the message.", "[message]" },
     { "cl.probe", -1, 0, 1, 1, run_throttle, "module", "1.0.0",
       "Answers as CL.THROTTLE, and takes nothing.",
-      "key #max_burst #count #period [#quantity]" },
+      "key #max_burst #count #period [#quantity]", check_throttle },
     { "weir.peek", -2, 0, 0, 0, run_take, "module", "1.0.0",
-      "Answers as WEIR.TAKE, and takes nothing.", "name [#weight]" },
+      "Answers as WEIR.TAKE, and takes nothing.", "name [#weight]",
+      check_take },
     { "multi", 1, WEIR_RESP_NOW, 0, 0, run_multi, "transactions", "1.2.0",
       "Queues the next commands.", "" },
     { "exec", 1, WEIR_RESP_NOW, 0, 0, run_exec, "transactions", "1.2.0",
@@ -459,7 +478,8 @@ static const struct weir_resp_command commands[] = {
     { "select", 2, 0, 0, 0, run_select, "connection", "1.0.0",
       "Accepts the only database, 0.", "#index" },
     { "client", -2, 0, 0, 0, weir_resp_run_client, "connection", "2.4.0",
-      "Names and shows this connection.", "subcommand" },
+      "Names and shows this connection.", "subcommand",
+      weir_resp_check_client },
     { "command", -1, WEIR_RESP_ALONE, 0, 0, show_commands, "server", "2.8.13",
       "Describes the commands.", "[subcommand]" },
     { "config", -2, WEIR_RESP_ALONE, 0, 0, run_config, "server", "2.0.0",
@@ -606,10 +626,14 @@ static void show_commands(struct weir_resp_call *call)
         { "info", -2, write_some_commands },
         { "list", -2, write_command_names },
     };
-    if (call->request->count == 1)
+    if (call->request->count == 1) {
         write_all_commands(call);
-    else
-        weir_resp_run_part(call, "COMMAND", parts, WEIR_COUNT_OF(parts));
+        return;
+    }
+    const struct weir_resp_part *part =
+        weir_resp_find_part(call, "COMMAND", parts, WEIR_COUNT_OF(parts));
+    if (part)
+        part->run(call);
 }
 
 /* ---- Requests ---- */
@@ -655,13 +679,15 @@ static bool check_command(struct weir_resp_call *call,
         weir_resp_error(call->out, why);
         return false;
     }
-    bool is_sound =
-        command && weir_resp_has_arity(call->request->count, command->arity);
-    if (!command)
+    if (!command) {
         refuse_unknown_command(call);
-    else if (!is_sound)
+        return false;
+    }
+    if (!weir_resp_has_arity(call->request->count, command->arity)) {
         refuse_argument_count(call, command);
-    return is_sound;
+        return false;
+    }
+    return !command->check || command->check(call);
 }
 
 static void execute(struct weir_resp_call *call,

@@ -14,8 +14,9 @@
 
 /* ---- Subcommands ---- */
 
-void weir_resp_run_part(struct weir_resp_call *call, const char *name,
-                        const struct weir_resp_part *parts, size_t count)
+const struct weir_resp_part *weir_resp_find_part(
+    struct weir_resp_call *call, const char *name,
+    const struct weir_resp_part *parts, size_t count)
 {
     char text[128];
     struct weir_text said = weir_resp_argument(call, 1);
@@ -24,10 +25,8 @@ void weir_resp_run_part(struct weir_resp_call *call, const char *name,
     for (size_t i = 0; i < count; i++) {
         if (!weir_resp_is_word(said, parts[i].name))
             continue;
-        if (weir_resp_has_arity(call->request->count, parts[i].arity)) {
-            parts[i].run(call);
-            return;
-        }
+        if (weir_resp_has_arity(call->request->count, parts[i].arity))
+            return &parts[i];
         char lower[16];
         size_t len = strlen(name);
         weir_assert(len < sizeof lower);
@@ -39,6 +38,7 @@ void weir_resp_run_part(struct weir_resp_call *call, const char *name,
         break;
     }
     weir_resp_error(call->out, text);
+    return NULL;
 }
 
 void weir_resp_lines(struct weir_resp_call *call, const char *const *lines,

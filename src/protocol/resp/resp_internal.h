@@ -64,6 +64,9 @@ struct weir_resp_command {
     const char *group, *since, *summary;
     const char *arguments; /* names between blanks; '#': an integer, in
                             * brackets: optional, with '+': once or more */
+    /* Whether the arguments are valid; else the error is written. It is called
+     * before 'run', or when the command is queued. NULL: the arity is all. */
+    bool (*check)(struct weir_resp_call *call);
 };
 
 /* A subcommand; its 'arity' counts the command's name too. */
@@ -113,10 +116,11 @@ static inline void weir_resp_make_room(struct weir_resp_call *call)
  * bytes. */
 void weir_resp_answer(struct weir_resp_call *call);
 
-/* Runs the subcommand that the first argument names, or replies with Redis's
- * error. 'name': the command's, in capitals. */
-void weir_resp_run_part(struct weir_resp_call *call, const char *name,
-                        const struct weir_resp_part *parts, size_t count);
+/* The subcommand that the first argument names; NULL: Redis's error is written.
+ * 'name': the command's, in capitals. */
+const struct weir_resp_part *weir_resp_find_part(
+    struct weir_resp_call *call, const char *name,
+    const struct weir_resp_part *parts, size_t count);
 /* An array of lines, the reply of HELP. */
 void weir_resp_lines(struct weir_resp_call *call, const char *const *lines,
                      size_t count);
@@ -129,6 +133,7 @@ void weir_resp_document(struct weir_resp_call *call,
 /* Reply to AUTH, HELLO, CLIENT and RESET. */
 void weir_resp_run_auth(struct weir_resp_call *call);
 void weir_resp_run_hello(struct weir_resp_call *call);
+bool weir_resp_check_client(struct weir_resp_call *call);
 void weir_resp_run_client(struct weir_resp_call *call);
 void weir_resp_run_reset(struct weir_resp_call *call);
 /* The client's right to names; borrowed until the session changes. */

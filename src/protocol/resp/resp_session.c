@@ -432,7 +432,8 @@ static void write_client_help(struct weir_resp_call *call)
     weir_resp_lines(call, lines, WEIR_COUNT_OF(lines));
 }
 
-void weir_resp_run_client(struct weir_resp_call *call)
+static const struct weir_resp_part *find_client_part(
+    struct weir_resp_call *call)
 {
     static const struct weir_resp_part parts[] = {
         { "getname", 2, write_client_name },
@@ -448,5 +449,17 @@ void weir_resp_run_client(struct weir_resp_call *call)
         { "setname", 3, run_set_name },
         { "tracking", -3, run_client_tracking },
     };
-    weir_resp_run_part(call, "CLIENT", parts, WEIR_COUNT_OF(parts));
+    return weir_resp_find_part(call, "CLIENT", parts, WEIR_COUNT_OF(parts));
+}
+
+bool weir_resp_check_client(struct weir_resp_call *call)
+{
+    return find_client_part(call) != NULL;
+}
+
+void weir_resp_run_client(struct weir_resp_call *call)
+{
+    const struct weir_resp_part *part = find_client_part(call);
+    weir_assert(part);
+    part->run(call);
 }

@@ -43,7 +43,9 @@
 #define INLINE_MAX 40  /* bytes of a key that is stored in its cell */
 #define NONE UINT32_MAX
 #define PERIOD_MAX ((int64_t)1 << 33) /* seconds: in ns within 63 bits */
-/* 73 years, in ns: times are cut to it, so that sums of two fit in 64 bits. */
+/* 73 years, in ns: times are cut to it, so that sums of two fit in 64 bits. A
+ * burst that takes longer to empty is cut too; a quantity is compared with the
+ * limit by units. */
 #define TIME_MAX ((int64_t)1 << 61)
 #define PART_BITS 32 /* of a nanosecond's part in a tat */
 
@@ -295,16 +297,16 @@ static weir_i128 move_tat(const struct weir_throttle_ask *ask, struct tat tat,
     weir_i128 burst = time_of_units(ask, limit);
     weir_i128 cost = time_of_units(ask, ask->quantity);
     weir_i128 ahead = ticks_to(ask, tat, now);
-    bool passes = ahead + cost <= burst;
+    bool fits = ask->quantity <= limit && cost <= burst;
+    bool passes = fits && ahead + cost <= burst;
     weir_i128 ttl = passes ? ahead + cost : ahead;
     int64_t left = units_in(ask, burst - ttl);
     *out = (struct weir_throttle_reply){
         .limited = !passes,
         .limit = limit,
         .remaining = left > 0 ? left : 0,
-        .retry_after_s = passes || cost > burst
-                             ? -1
-                             : round_to_seconds(ask, ahead + cost - burst),
+        .retry_after_s =
+            passes || !fits ? -1 : round_to_seconds(ask, ahead + cost - burst),
         .reset_after_s = round_to_seconds(ask, ttl),
     };
     return ttl;

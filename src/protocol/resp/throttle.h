@@ -14,6 +14,8 @@
  *     makes a rate lower than requested, by less than 2^-32 ns a request;
  *   - a key with a T below a millisecond isn't dropped: fast rates limit;
  *   - a burst, a count or a period below zero is refused.
+ * A burst that its rate needs over 2^61 ns (73 years) to give back is cut to
+ * the units of that time; fewer pass than in redis-cell, and never more.
  *
  * Source: redis-cell (the replies); ITU-T I.371 annex A (GCRA).
  *
@@ -34,9 +36,9 @@ struct weir_throttle_ask {
                            * core/quota/long_name.h says */
     int64_t max_burst;    /* units beyond the first, >= 0 */
     int64_t count;        /* units per period, > 0 */
-    int64_t period_s;     /*  0; a value over 2^33, 272 years, counts as 2^33 */
-    int64_t quantity;     /* units; 0: look only; below 0: give back */
-    bool probe;           /* look only */
+    int64_t period_s; /* > 0; a value over 2^33, 272 years, counts as 2^33 */
+    int64_t quantity; /* units; 0: look only; below 0: give back */
+    bool probe;       /* look only */
 };
 
 struct weir_throttle_reply {

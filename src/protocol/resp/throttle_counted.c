@@ -10,8 +10,9 @@
  *
  * A refused caller is told the wait and up to a quarter more
  * (weir_table_jitter()), while the time until all is free has no such part. A
- * client may take the first above the second for an error, so the random part
- * ends at the second. */
+ * client may take the first above the second for an error, so the second is
+ * then raised: a wait cut to it could end before the caller may pass, if
+ * another reason than the fill limits. */
 
 #include "protocol/resp/throttle_counted.h"
 
@@ -83,22 +84,6 @@ static void put_passed(const struct weir_throttle_rule *rule,
     out->reset_after_s = drain_time(rule, rule->burst - left);
 }
 
-/* 'out->reset_after_s' is that of the fill alone, and 'retry' has the random
- * part. The wait without it is longer than the reset if another reason than the
- * fill limits: a stored quota of that name, or an agent that waits for a
- * root. */
-static void put_wait(weir_duration retry, struct weir_throttle_reply *out)
-{
-    int64_t most = round_wide_to_seconds(retry);
-    int64_t least = round_wide_to_seconds(retry - retry / 5);
-    out->retry_after_s =
-        most > out->reset_after_s && least <= out->reset_after_s
-            ? out->reset_after_s
-            : most;
-    if (out->reset_after_s < out->retry_after_s)
-        out->reset_after_s = out->retry_after_s;
-}
-
 static void put_limited(const struct weir_throttle_rule *rule,
                         const struct weir_reply *reply, uint64_t weight,
                         struct weir_throttle_reply *out)
@@ -113,7 +98,9 @@ static void put_limited(const struct weir_throttle_rule *rule,
     out->reset_after_s = drain_time(rule, fill);
     out->retry_after_s = -1;
     if (!reply->never)
-        put_wait(reply->retry_after, out);
+        out->retry_after_s = round_wide_to_seconds(reply->retry_after);
+    if (out->reset_after_s < out->retry_after_s)
+        out->reset_after_s = out->retry_after_s;
 }
 
 static int refund_units(const struct weir_protocol_host *host,
